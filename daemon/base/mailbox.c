@@ -1,0 +1,52 @@
+#include "base/mailbox.h"
+
+#include <stddef.h>
+
+void mailbox_init(mailbox_t *mailbox, void (*wake)(void *context), void *context)
+{
+    atomic_init(&mailbox->newest, NULL);
+    mailbox->wake = wake;
+    mailbox->context = context;
+}
+
+void mailbox_post(mailbox_t *mailbox, mailbox_item_t *item)
+{
+    mailbox_item_t *newest = atomic_load_explicit(&mailbox->newest, memory_order_relaxed);
+    do {
+        item->next = newest;
+        /* seq_cst: publishes the item to mailbox_run(), and comes before the poster's look at whether the
+         * owner sleeps (in wake), as mailbox_is_empty() comes after the owner's announcement. */
+    } while (!atomic_compare_exchange_weak_explicit(&mailbox->newest, &newest, item, memory_order_seq_cst,
+                                                    memory_order_relaxed));
+    if (!newest)
+        mailbox->wake(mailbox->context);
+}
+
+bool mailbox_run(mailbox_t *mailbox)
+{
+    /* Relaxed: an idle look; the exchange below synchronises. */
+    if (!atomic_load_explicit(&mailbox->newest, memory_order_relaxed))
+        return false;
+    /* Acquire: pairs with the publication in mailbox_post(). */
+    mailbox_item_t *item = atomic_exchange_explicit(&mailbox->newest, NULL, memory_order_acquire);
+    mailbox_item_t *oldest = NULL;
+    while (item) {
+        mailbox_item_t *older = item->next;
+        item->next = oldest;
+        oldest = item;
+        item = older;
+    }
+    bool any = oldest != NULL;
+    while (oldest) {
+        mailbox_item_t *next = oldest->next;
+        oldest->run(oldest);
+        oldest = next;
+    }
+    return any;
+}
+
+bool mailbox_is_empty(mailbox_t *mailbox)
+{
+    /* seq_cst: pairs with the publication in mailbox_post(). */
+    return atomic_load_explicit(&mailbox->newest, memory_order_seq_cst) == NULL;
+}

@@ -1,0 +1,256 @@
+/*
+ * The worker pool. Without a pacer every queued task is due, and a push wakes a sleeping worker. With one,
+ * tasks are due at virtual times: late wake-ups cost nothing there, so as few workers as keep up do the work.
+ * One timekeeper sleeps until the next task is due, and a worker is woken to help only when tasks stay behind
+ * their time.
+ */
+#include "exec/host/pool.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A task this far behind its time shows that the workers awake do not keep up. A few steps of the largest
+ * chunk, and what a wake-up costs anyway. */
+#define POOL_LATE_NS 100000u
+
+typedef struct pool_job {
+    exec_task_t task;
+    void (*job)(void *);
+    void *argument;
+} pool_job_t;
+
+uint64_t pool_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Give one sleeper a ticket. */
+static void pool_wake_idle(exec_host_t *exec)
+{
+    if (exec->idle == 0)
+        return;
+    exec->idle--;
+    exec->tickets++;
+    pthread_cond_signal(&exec->idle_wake);
+}
+
+/* See to it that somebody looks at the queue in time. */
+static void pool_wake(exec_host_t *exec)
+{
+    if (exec->queue.count == 0)
+        return;
+    if (!exec->config.pace) {
+        if (exec->tickets < exec->queue.count)
+            pool_wake_idle(exec);
+    } else if (exec->timekeeper) {
+        if (queue_next_ns(&exec->queue) < exec->deadline_ns)
+            pthread_cond_signal(&exec->timer_wake);
+    } else if (exec->runners == 0 && exec->tickets == 0) {
+        pool_wake_idle(exec);
+    }
+}
+
+void pool_unlock_and_wake(exec_host_t *exec)
+{
+    pool_wake(exec);
+    pthread_mutex_unlock(&exec->mutex);
+}
+
+static void pool_sleep_until(exec_host_t *exec, uint64_t deadline_ns)
+{
+    exec->timekeeper = true;
+    exec->deadline_ns = deadline_ns;
+    if (deadline_ns == UINT64_MAX) {
+        pthread_cond_wait(&exec->timer_wake, &exec->mutex);
+    } else {
+        struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                                 .tv_nsec = (long)(deadline_ns % 1000000000u)};
+        pthread_cond_timedwait(&exec->timer_wake, &exec->mutex, &until);
+    }
+    exec->timekeeper = false;
+}
+
+static void pool_sleep(exec_host_t *exec)
+{
+    if (exec->config.pace && !exec->timekeeper && exec->runners == 0) {
+        pool_sleep_until(exec, queue_next_ns(&exec->queue));
+        return;
+    }
+    pool_wake(exec); /* of what this worker queued, some may be due before the timekeeper's deadline */
+    exec->idle++;
+    while (exec->tickets == 0 && !exec->stopping)
+        pthread_cond_wait(&exec->idle_wake, &exec->mutex);
+    if (exec->tickets > 0)
+        exec->tickets--;
+}
+
+/* Run the earliest task, outside the lock. */
+static void pool_run_next(exec_host_t *exec, uint64_t now_ns)
+{
+    exec_task_t *task = queue_pop(&exec->queue);
+    bool is_lane = task->instance != NULL;
+    exec->runners += is_lane;
+    if (!is_lane)
+        queue_release(&exec->queue, 1);
+    if (!exec->config.pace || exec->runners == 0)
+        pool_wake(exec);
+    else if (exec->queue.count > 0 && queue_next_ns(&exec->queue) + POOL_LATE_NS < now_ns)
+        pool_wake_idle(exec);
+    pthread_mutex_unlock(&exec->mutex);
+    atomic_fetch_add_explicit(&exec->busy, 1, memory_order_relaxed);
+    task->run(task);
+    atomic_fetch_sub_explicit(&exec->busy, 1, memory_order_relaxed);
+    pthread_mutex_lock(&exec->mutex);
+    exec->runners -= is_lane;
+}
+
+static void *pool_worker(void *argument)
+{
+    exec_host_t *exec = argument;
+    pthread_mutex_lock(&exec->mutex);
+    while (!exec->stopping || exec->queue.count > 0) {
+        uint64_t now_ns = exec->config.pace ? pool_now_ns() : 0;
+        if (queue_next_ns(&exec->queue) <= now_ns)
+            pool_run_next(exec, now_ns);
+        else
+            pool_sleep(exec);
+    }
+    pthread_mutex_unlock(&exec->mutex);
+    return NULL;
+}
+
+/* Worker i on the i-th processing unit this process may use. A machine that refuses runs unbound. */
+static void pool_bind_workers(exec_host_t *exec, hwloc_topology_t machine, hwloc_bitmap_t allowed,
+                              hwloc_bitmap_t one)
+{
+    int unit = -1;
+    for (uint32_t i = 0; i < exec->worker_count; i++) {
+        unit = hwloc_bitmap_next(allowed, unit);
+        if (unit < 0)
+            unit = hwloc_bitmap_first(allowed);
+        if (unit < 0)
+            return;
+        hwloc_bitmap_only(one, (unsigned)unit);
+        hwloc_set_thread_cpubind(machine, exec->workers[i], one, 0);
+    }
+}
+
+static void pool_bind(exec_host_t *exec)
+{
+    hwloc_topology_t machine;
+    if (hwloc_topology_init(&machine) != 0)
+        return;
+    hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
+    hwloc_bitmap_t one = hwloc_bitmap_alloc();
+    if (allowed && one && hwloc_topology_load(machine) == 0 &&
+        hwloc_get_cpubind(machine, allowed, HWLOC_CPUBIND_PROCESS) == 0)
+        pool_bind_workers(exec, machine, allowed, one);
+    hwloc_bitmap_free(one);
+    hwloc_bitmap_free(allowed);
+    hwloc_topology_destroy(machine);
+}
+
+static uint32_t pool_core_count(void)
+{
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? (uint32_t)CPU_COUNT(&allowed) : 1;
+}
+
+static void pool_init_sync(exec_host_t *exec)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&exec->mutex, NULL);
+    pthread_cond_init(&exec->idle_wake, NULL);
+    pthread_cond_init(&exec->timer_wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **exec)
+{
+    uint32_t wanted = config->workers > 0 ? config->workers : pool_core_count();
+    exec_host_t *created = calloc(1, sizeof(*created));
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the worker pool");
+    created->config = *config;
+    pool_init_sync(created);
+    created->workers = calloc(wanted, sizeof(*created->workers));
+    if (!created->workers) {
+        exec_host_destroy(created);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u workers", wanted);
+    }
+    while (created->worker_count < wanted) {
+        errno = pthread_create(&created->workers[created->worker_count], NULL, pool_worker, created);
+        if (errno != 0) {
+            blink_result_t result = BLINK_FAIL_ERRNO("start worker %u", created->worker_count);
+            exec_host_destroy(created);
+            return result;
+        }
+        created->worker_count++;
+    }
+    if (config->bind)
+        pool_bind(created);
+    *exec = created;
+    return BLINK_OK;
+}
+
+void exec_host_destroy(exec_host_t *exec)
+{
+    if (!exec)
+        return;
+    pthread_mutex_lock(&exec->mutex);
+    exec->stopping = true;
+    pthread_cond_broadcast(&exec->idle_wake);
+    pthread_cond_broadcast(&exec->timer_wake);
+    pthread_mutex_unlock(&exec->mutex);
+    for (uint32_t i = 0; i < exec->worker_count; i++)
+        pthread_join(exec->workers[i], NULL);
+    pthread_cond_destroy(&exec->timer_wake);
+    pthread_cond_destroy(&exec->idle_wake);
+    pthread_mutex_destroy(&exec->mutex);
+    queue_fini(&exec->queue);
+    free(exec->workers);
+    free(exec);
+}
+
+static void pool_run_job(exec_task_t *task)
+{
+    pool_job_t *posted = (pool_job_t *)task;
+    posted->job(posted->argument);
+    free(posted);
+}
+
+blink_result_t exec_host_post(exec_host_t *exec, void (*job)(void *), void *argument)
+{
+    pool_job_t *posted = malloc(sizeof(*posted));
+    if (!posted)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to post a job");
+    *posted = (pool_job_t){.task = {.run = pool_run_job}, .job = job, .argument = argument};
+    pthread_mutex_lock(&exec->mutex);
+    blink_result_t result = queue_reserve(&exec->queue, 1);
+    if (result == BLINK_OK)
+        queue_push(&exec->queue, &posted->task, exec->config.pace ? pool_now_ns() : 0);
+    pool_unlock_and_wake(exec);
+    if (result != BLINK_OK)
+        free(posted);
+    return result;
+}
+
+uint32_t exec_host_busy(const exec_host_t *exec)
+{
+    return atomic_load_explicit(&exec->busy, memory_order_relaxed);
+}
+
+uint32_t exec_host_workers(const exec_host_t *exec)
+{
+    return exec->worker_count;
+}

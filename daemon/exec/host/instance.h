@@ -1,0 +1,68 @@
+/*
+ * What one communicator needs to run one program, shared by the files that set a run up (instance.c) and that
+ * run its lanes (lane_run.c).
+ */
+#ifndef BLINK_EXEC_INSTANCE_H
+#define BLINK_EXEC_INSTANCE_H
+
+#include "exec/host/pool.h"
+
+/* Scratch slots of an edge. While one chunk is written, the one before is on its way and the one before that
+ * is read by the next step; the fourth absorbs the jitter of links that several trees share. */
+#define EXEC_SLOTS 4u
+
+/* One writer lane, one waiting lane. On a line of its own: writer and waiter run on different cores. */
+typedef struct exec_semaphore {
+    _Alignas(64) _Atomic uint64_t value;
+    _Atomic uint32_t parked; /* 1: the waiting lane sleeps here; whoever makes it 0 queues the lane */
+    uint32_t waiter;         /* lane; PLAN_NONE if nobody waits */
+    uint64_t *due_ns;        /* paced: when value c + 1 is visible, per chunk c; written before `value` */
+} exec_semaphore_t;
+
+typedef struct exec_lane {
+    _Alignas(64) exec_task_t task; /* first: the task is the lane */
+    const lane_t *lane;
+    uint32_t chunk, chunks;
+    uint32_t step;       /* of the chunk */
+    uint64_t start_ns;   /* paced: of the step before */
+    void **addresses;    /* of the operands of one step */
+    pace_slot_t *booked; /* of the dsts of one step; paced only */
+} exec_lane_t;
+
+struct exec_instance {
+    exec_host_t *exec;
+    const lane_program_t *program;
+    _Atomic uint64_t *comm_link_bytes;
+    exec_lane_t *lanes;
+    exec_semaphore_t *semaphores;
+    void **addresses;
+    pace_slot_t *booked;
+    uint64_t *due_ns;
+    uint64_t due_capacity;
+    char *scratch;
+    uint64_t scratch_bytes;
+    const void **inputs;
+    void **outputs;
+
+    bool bound; /* geometry is that of the last run */
+    lane_geometry_t geometry;
+    exec_run_t run;
+    bool is_inline; /* runs inside exec_start(), off the queue below */
+    exec_queue_t inline_queue;
+    exec_task_t completion;   /* paced: queued for the last arrival once every lane has ended */
+    uint64_t last_arrival_ns; /* paced; under the pool's lock */
+    _Atomic uint32_t lanes_left;
+    _Atomic uint32_t abort_reason; /* BLINK_OK while the run is wanted */
+
+    pthread_mutex_t mutex; /* guards `running`, so that an abort meets a whole run or none */
+    bool running;
+};
+
+/* exec_task_t.run of a lane. */
+void lane_run(exec_task_t *task);
+
+/* Every lane has ended, or will not run any more: the instance is idle, tell its owner. May free the
+ * instance. */
+void instance_finish(exec_instance_t *instance, blink_result_t result);
+
+#endif

@@ -1,0 +1,252 @@
+/*
+ * The interpreter of lanes: wait, move, signal, for one step after the other, until a wait is not satisfied
+ * or the step's time has not come.
+ */
+#include "exec/host/instance.h"
+#include "exec/host/reduce.h"
+
+/* Steps a lane may take before others get their turn, without a pacer: about a millisecond of the largest
+ * chunks. */
+#define LANE_BATCH_STEPS 16u
+
+/* The lane may be run, and the instance finished, as soon as the lock is released. */
+static void lane_queue_locked(exec_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
+{
+    /* Stored by exec_abort() before it takes the pool's lock: either the reason is seen here, or
+     * instance_flush() finds this task in the queue. */
+    if (atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) != BLINK_OK)
+        ready_ns = 0;
+    queue_push(&instance->exec->queue, task, ready_ns);
+}
+
+/* Put another lane into the queue. */
+static void lane_queue(exec_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
+{
+    if (instance->is_inline) {
+        queue_push(&instance->inline_queue, task, 0);
+        return;
+    }
+    exec_host_t *exec = instance->exec;
+    pthread_mutex_lock(&exec->mutex);
+    lane_queue_locked(instance, task, ready_ns);
+    pool_unlock_and_wake(exec);
+}
+
+/* Put the running lane itself back. */
+static void lane_requeue(exec_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
+{
+    if (instance->is_inline) {
+        queue_push(&instance->inline_queue, task, 0);
+        return;
+    }
+    exec_host_t *exec = instance->exec;
+    pthread_mutex_lock(&exec->mutex);
+    lane_queue_locked(instance, task, ready_ns);
+    pthread_mutex_unlock(&exec->mutex);
+}
+
+/* The value a wait for this chunk needs; 0: none. */
+static uint64_t lane_needed(const exec_instance_t *instance, const lane_wait_t *wait, uint32_t chunk)
+{
+    uint64_t after = (uint64_t)chunk + 1;
+    if (wait->kind == LANE_FULL)
+        return after;
+    return after > instance->geometry.slots ? after - instance->geometry.slots : 0;
+}
+
+/* The first wait of the step that is not satisfied; NULL if all are. */
+static const lane_wait_t *lane_blocked_on(const exec_instance_t *instance, const lane_step_t *step,
+                                          uint32_t chunk)
+{
+    for (uint32_t i = 0; i < step->wait_count; i++) {
+        const lane_wait_t *wait = &instance->program->waits[step->wait_first + i];
+        /* Pairs with lane_signal(): what it says was written may be read. */
+        if (atomic_load_explicit(&instance->semaphores[wait->semaphore].value, memory_order_acquire) <
+            lane_needed(instance, wait, chunk))
+            return wait;
+    }
+    return NULL;
+}
+
+/* Sleep on a wait: true if the lane is now somebody else's to queue, false if it goes on after all. */
+static bool lane_park(exec_instance_t *instance, const lane_wait_t *wait, uint32_t chunk)
+{
+    exec_semaphore_t *semaphore = &instance->semaphores[wait->semaphore];
+    uint64_t needed = lane_needed(instance, wait, chunk);
+    /* This store and the loads after it pair with lane_signal() and exec_abort(), which store first and then
+     * look at `parked`: in the one order of these operations somebody sees the other. */
+    atomic_store_explicit(&semaphore->parked, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&semaphore->value, memory_order_seq_cst) < needed &&
+        atomic_load_explicit(&instance->abort_reason, memory_order_seq_cst) == BLINK_OK)
+        return true;
+    return atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 0;
+}
+
+static void lane_signal(exec_instance_t *instance, uint32_t index, uint32_t chunk, uint64_t due_ns)
+{
+    exec_semaphore_t *semaphore = &instance->semaphores[index];
+    if (semaphore->waiter == PLAN_NONE)
+        return;
+    if (instance->exec->config.pace)
+        semaphore->due_ns[chunk] = due_ns;
+    /* Pairs with lane_blocked_on() and, together with the look at `parked`, with lane_park(). */
+    atomic_store_explicit(&semaphore->value, (uint64_t)chunk + 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&semaphore->parked, memory_order_seq_cst) == 1 &&
+        atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 1)
+        lane_queue(instance, &instance->lanes[semaphore->waiter].task, due_ns);
+}
+
+/* Paced: when the step may begin, its waits being satisfied. */
+static uint64_t lane_ready_ns(const exec_instance_t *instance, const exec_lane_t *lane,
+                              const lane_step_t *step)
+{
+    uint64_t ready_ns = lane->start_ns;
+    for (uint32_t i = 0; i < step->wait_count; i++) {
+        const lane_wait_t *wait = &instance->program->waits[step->wait_first + i];
+        uint64_t needed = lane_needed(instance, wait, lane->chunk);
+        if (needed == 0)
+            continue;
+        uint64_t due_ns = instance->semaphores[wait->semaphore].due_ns[needed - 1];
+        if (due_ns > ready_ns)
+            ready_ns = due_ns;
+    }
+    return ready_ns;
+}
+
+/* Paced: book every dst that crosses links; when the last byte of all of them has left. */
+static uint64_t lane_book(exec_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
+                          uint64_t bytes, uint64_t ready_ns)
+{
+    const lane_program_t *program = instance->program;
+    uint64_t sent_ns = ready_ns;
+    pthread_mutex_lock(&instance->exec->mutex);
+    for (uint32_t i = 0; i < step->dst_count; i++) {
+        const lane_operand_t *dst = &program->operands[step->dst_first + i];
+        lane->booked[i] = (pace_slot_t){.sent_ns = ready_ns, .arrived_ns = ready_ns};
+        if (dst->path == PLAN_NONE)
+            continue;
+        const lane_path_t *path = &program->paths[dst->path];
+        lane->booked[i] = pace_book(instance->exec->config.pace, program->path_links + path->link_first,
+                                    path->link_count, bytes, ready_ns);
+        if (lane->booked[i].sent_ns > sent_ns)
+            sent_ns = lane->booked[i].sent_ns;
+        if (lane->booked[i].arrived_ns > instance->last_arrival_ns)
+            instance->last_arrival_ns = lane->booked[i].arrived_ns;
+    }
+    pthread_mutex_unlock(&instance->exec->mutex);
+    return sent_ns;
+}
+
+static void *lane_address(const exec_instance_t *instance, const lane_operand_t *operand,
+                          const lane_span_t *span, uint32_t chunk)
+{
+    const lane_geometry_t *geometry = &instance->geometry;
+    switch ((lane_buffer_t)operand->buffer) {
+    case LANE_INPUT:
+        return (char *)instance->inputs[operand->rank] + span->offset_bytes;
+    case LANE_OUTPUT:
+        return (char *)instance->outputs[operand->rank] + span->offset_bytes;
+    case LANE_SCRATCH:
+        break;
+    }
+    uint64_t slot = (uint64_t)operand->edge * geometry->slots + chunk % geometry->slots;
+    return instance->scratch + slot * geometry->chunk_bytes;
+}
+
+/* Counters that only grow and order nothing. */
+static void lane_count_bytes(const exec_instance_t *instance, const lane_step_t *step, uint64_t bytes)
+{
+    const lane_program_t *program = instance->program;
+    for (uint32_t i = 0; i < step->dst_count; i++) {
+        const lane_operand_t *dst = &program->operands[step->dst_first + i];
+        if (dst->path == PLAN_NONE)
+            continue;
+        const lane_path_t *path = &program->paths[dst->path];
+        for (uint32_t l = 0; l < path->link_count; l++) {
+            uint32_t link = program->path_links[path->link_first + l];
+            if (instance->exec->config.link_bytes)
+                atomic_fetch_add_explicit(&instance->exec->config.link_bytes[link], bytes,
+                                          memory_order_relaxed);
+            if (instance->comm_link_bytes)
+                atomic_fetch_add_explicit(&instance->comm_link_bytes[link], bytes, memory_order_relaxed);
+        }
+    }
+}
+
+static void lane_move(const exec_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
+                      const lane_span_t *span)
+{
+    const lane_operand_t *operands = instance->program->operands;
+    void **dsts = lane->addresses;
+    void **srcs = lane->addresses + step->dst_count;
+    for (uint32_t i = 0; i < step->dst_count; i++)
+        dsts[i] = lane_address(instance, &operands[step->dst_first + i], span, lane->chunk);
+    for (uint32_t i = 0; i < step->src_count; i++)
+        srcs[i] = lane_address(instance, &operands[step->src_first + i], span, lane->chunk);
+    reduce_apply(instance->run.datatype, instance->run.redop, dsts, step->dst_count,
+                 (const void *const *)srcs, step->src_count, span->bytes);
+    lane_count_bytes(instance, step, span->bytes);
+}
+
+static void lane_step_run(exec_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
+                          uint64_t ready_ns)
+{
+    lane_span_t span = lane_span(&instance->geometry, lane->lane->channel, step->part, lane->chunk);
+    uint64_t sent_ns = 0;
+    if (instance->exec->config.pace)
+        sent_ns = lane_book(instance, lane, step, span.bytes, ready_ns);
+    if (span.bytes > 0)
+        lane_move(instance, lane, step, &span);
+    for (uint32_t i = 0; i < step->signal_count; i++) {
+        const lane_signal_t *signal = &instance->program->signals[step->signal_first + i];
+        uint64_t due_ns = signal->dst == PLAN_NONE ? sent_ns : lane->booked[signal->dst].arrived_ns;
+        lane_signal(instance, signal->semaphore, lane->chunk, due_ns);
+    }
+    lane->start_ns = ready_ns;
+    if (++lane->step == lane->lane->step_count) {
+        lane->step = 0;
+        lane->chunk++;
+    }
+}
+
+static void lane_end(exec_instance_t *instance)
+{
+    /* Each lane's end happens before the last one's, which lets the owner have the buffers back. */
+    if (atomic_fetch_sub_explicit(&instance->lanes_left, 1, memory_order_acq_rel) != 1 || instance->is_inline)
+        return;
+    if (instance->exec->config.pace)
+        lane_queue(instance, &instance->completion, instance->last_arrival_ns);
+    else
+        instance_finish(instance, BLINK_OK);
+}
+
+void lane_run(exec_task_t *task)
+{
+    exec_lane_t *lane = (exec_lane_t *)task;
+    exec_instance_t *instance = task->instance;
+    bool paced = instance->exec->config.pace != NULL;
+    uint32_t steps_run = 0;
+    for (;;) {
+        /* Pairs with exec_abort(); seen late, it only costs a step. */
+        if (lane->chunk == lane->chunks ||
+            atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) != BLINK_OK) {
+            lane_end(instance);
+            return;
+        }
+        const lane_step_t *step = &instance->program->steps[lane->lane->step_first + lane->step];
+        const lane_wait_t *wait = lane_blocked_on(instance, step, lane->chunk);
+        if (wait) {
+            if (lane_park(instance, wait, lane->chunk))
+                return;
+            continue;
+        }
+        /* Paced: one step at a time, so that all bookings are made in the order of their ready times. */
+        uint64_t ready_ns = paced ? lane_ready_ns(instance, lane, step) : 0;
+        if (steps_run == (paced ? 1 : LANE_BATCH_STEPS) || ready_ns > task->ready_ns) {
+            lane_requeue(instance, task, ready_ns);
+            return;
+        }
+        lane_step_run(instance, lane, step, ready_ns);
+        steps_run++;
+    }
+}

@@ -1,0 +1,36 @@
+/*
+ * The worker pool as the instances see it: a locked run queue, whose lock also guards the pacer.
+ */
+#ifndef BLINK_EXEC_POOL_H
+#define BLINK_EXEC_POOL_H
+
+#include "exec/host/queue.h"
+
+#include <pthread.h>
+
+struct exec_host {
+    exec_host_config_t config;
+    uint32_t worker_count;
+    pthread_t *workers;
+
+    pthread_mutex_t mutex; /* guards everything below, and config.pace */
+    exec_queue_t queue;
+    pthread_cond_t idle_wake;  /* sleepers that only a ticket wakes */
+    pthread_cond_t timer_wake; /* the timekeeper */
+    uint32_t idle;             /* sleepers without a ticket */
+    uint32_t tickets;          /* given to sleepers that are not up yet */
+    uint32_t runners;          /* workers inside a lane: they come back to the queue soon */
+    bool timekeeper;           /* a worker sleeps until deadline_ns */
+    uint64_t deadline_ns;
+    bool stopping;
+
+    _Atomic uint32_t busy; /* a hint, so all its accesses are relaxed */
+};
+
+uint64_t pool_now_ns(void);
+
+/* Unlock after pushing to the queue, and wake a worker if what was pushed needs one. A worker that only puts
+ * its own task back unlocks plainly: it returns to the queue itself. */
+void pool_unlock_and_wake(exec_host_t *exec);
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ * The lane IR: what a plan is compiled into and every executor interprets. A plan is made of one kind of step,
+ *
+ *     wait(semaphores…);   dst₁ … dst_k  ←  src₁ ⊕ … ⊕ src_m;   signal(semaphores…)
+ *
+ * grouped in lanes: one sequential program per (channel, rank, phase), whose body runs once per chunk c = 0 … C-1.
+ * A program holds shares, never bytes: lane_geometry_t binds it to a payload when an op starts.
+ *
+ * Buffers. An operand is (rank, input | output | scratch). Input and output are addressed at the byte span that
+ * lane_span() gives for (channel, part, chunk). Scratch belongs to one reduce edge, lives at the receiver, and is
+ * `slots` slots of chunk_bytes; chunk c uses slot c mod slots.
+ *
+ * Semaphores. Each is a u64 with one writer and one waiter, starts at 0, and is stored, never added: after chunk c
+ * it holds c + 1. A `full` wait for chunk c is for value >= c + 1. A `free` wait is for value >= c + 1 - slots (so the
+ * first `slots` chunks do not wait). A direct write to a user's output needs no `free`: an op starts only when all
+ * its ranks have submitted.
+ */
+#ifndef BLINK_LANE_H
+#define BLINK_LANE_H
+
+#include "plan/plan.h"
+
+typedef enum lane_buffer { LANE_INPUT, LANE_OUTPUT, LANE_SCRATCH } lane_buffer_t;
+typedef enum lane_phase { LANE_UP, LANE_DOWN } lane_phase_t;
+typedef enum lane_wait_kind { LANE_FULL, LANE_FREE } lane_wait_kind_t;
+
+typedef struct lane_operand {
+    uint32_t buffer; /* lane_buffer_t */
+    uint32_t rank;   /* whose memory it is */
+    uint32_t edge;   /* scratch only: which edge's slots; else PLAN_NONE */
+    uint32_t path;   /* a dst on another rank: the path its bytes cross; else PLAN_NONE */
+} lane_operand_t;
+
+typedef struct lane_wait {
+    uint32_t semaphore;
+    uint32_t kind; /* lane_wait_kind_t */
+} lane_wait_t;
+
+typedef struct lane_signal {
+    uint32_t semaphore;
+    uint32_t dst; /* the dst of this step whose arrival it announces; PLAN_NONE: that the step's sources were read */
+} lane_signal_t;
+
+/* Every list is a run in the program's pools. src_count >= 1 and dst_count >= 1; sources are combined in order. */
+typedef struct lane_step {
+    uint32_t part; /* of the channel */
+    uint32_t src_first, src_count;
+    uint32_t dst_first, dst_count;
+    uint32_t wait_first, wait_count;
+    uint32_t signal_first, signal_count;
+} lane_step_t;
+
+typedef struct lane {
+    uint32_t channel;
+    uint32_t rank; /* the one rank that executes it */
+    uint32_t phase; /* lane_phase_t */
+    uint32_t step_first, step_count;
+} lane_t;
+
+typedef struct lane_channel {
+    double share;
+    uint32_t part_count;
+} lane_channel_t;
+
+typedef struct lane_path {
+    uint32_t link_first, link_count; /* run in path_links: topology links in travelling order */
+} lane_path_t;
+
+typedef struct lane_program {
+    blink_collective_t collective;
+    uint32_t rank_count;
+    uint32_t depth;      /* tree edges between the deepest leaf and a root and back, as plan_depth() */
+    uint64_t bdp_bytes;  /* largest capacity × latency of any edge: chunks below it leave in-order lanes waiting */
+    double rate_GBps;    /* of the plan */
+    uint32_t edge_count; /* edges that own scratch slots */
+    uint32_t semaphore_count;
+    uint32_t channel_count, lane_count, step_count, operand_count, wait_count, signal_count;
+    uint32_t path_count, path_link_count;
+    lane_channel_t *channels;
+    lane_t *lanes;
+    lane_step_t *steps;
+    lane_operand_t *operands;
+    lane_wait_t *waits;
+    lane_signal_t *signals;
+    lane_path_t *paths;
+    uint32_t *path_links;
+} lane_program_t;
+
+/* Compile. The program is self-contained (plan and topology may go) and the caller's: lane_program_destroy().
+ * A one-rank plan compiles to a single lane that copies input to output. Errors: NO_MEMORY. */
+blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, lane_program_t **program);
+void lane_program_destroy(lane_program_t *program);
+
+/* Where one part of one chunk of a channel lies in the payload. */
+typedef struct lane_span {
+    uint64_t offset_bytes;
+    uint64_t bytes; /* may be 0: the step then moves nothing but still waits and signals */
+} lane_span_t;
+
+/* A program bound to a payload: the exact split in units of 16 bytes, the last channel taking the tail. */
+typedef struct lane_geometry {
+    const lane_program_t *program;
+    uint64_t bytes;
+    uint64_t chunk_bytes; /* most bytes of one span, hence the size of a scratch slot; a multiple of 16 */
+    uint32_t slots;
+    struct lane_extent {
+        uint64_t offset_bytes, bytes;
+        uint32_t chunks; /* C of this channel; 0 if it is empty */
+    } *channels;
+} lane_geometry_t;
+
+/* Most bytes one step may move (DESIGN.md), and so the largest chunk. */
+#define LANE_CHUNK_MAX_BYTES (256u << 10)
+#define LANE_UNIT_BYTES      16u
+
+/* Bind. `chunk_bytes` 0 lets lane_choose_chunk() decide; else it is rounded up to a unit. geometry borrows program.
+ * Errors: NO_MEMORY. */
+blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes, uint32_t slots,
+                                  lane_geometry_t *geometry);
+void lane_geometry_fini(lane_geometry_t *geometry);
+
+/* The chunk that keeps the cost of filling the pipeline (depth steps) near 3 % without going under the largest
+ * edge's bandwidth-delay product. */
+uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes);
+
+lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_t part, uint32_t chunk);
+
+#endif

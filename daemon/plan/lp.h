@@ -1,0 +1,37 @@
+/*
+ * A packing linear program, grown by columns: maximise the sum of weight·x over x >= 0 with every row's sum
+ * <= 1. A thin wrapper over GLPK that turns its fatal errors into results instead of an abort.
+ */
+#ifndef BLINK_PLAN_LP_H
+#define BLINK_PLAN_LP_H
+
+#include "blink/types.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct plan_lp plan_lp_t;
+
+/* At least one row. Errors of all calls: NO_MEMORY, INTERNAL (the solver gave up; its number is named).
+ * Belongs to one thread.
+ */
+blink_result_t plan_lp_create(uint32_t row_count, plan_lp_t **lp);
+void plan_lp_destroy(plan_lp_t *lp);
+
+/* Add a column with `count` entries (rows count from 0) and weight 1. Columns are numbered from 0 in order.
+ */
+blink_result_t plan_lp_add(plan_lp_t *lp, uint32_t count, const uint32_t *rows, const double *values);
+
+/* Change a column's weight; fix its x at a value, or free it again. Takes effect with the next solve. */
+void plan_lp_weigh(plan_lp_t *lp, uint32_t column, double weight);
+void plan_lp_fix(plan_lp_t *lp, uint32_t column, double value);
+void plan_lp_free(plan_lp_t *lp, uint32_t column);
+
+/* Solve from the last basis. */
+blink_result_t plan_lp_solve(plan_lp_t *lp);
+
+/* Of the last solution: the column's x, and the row's price (what one more unit of it would gain). */
+double plan_lp_value(const plan_lp_t *lp, uint32_t column);
+double plan_lp_price(const plan_lp_t *lp, uint32_t row);
+
+#endif

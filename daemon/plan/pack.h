@@ -1,0 +1,140 @@
+/*
+ * The parts of the tree packer. net.c: the working graph (ranks, relays, identical parallel switches merged).
+ * paths.c: cheapest paths between ranks under link prices. arborescence.c: cheapest spanning trees over those
+ * paths. pack.c: the packing program over all of them. thin.c: fewer trees for nearly the same rate. place.c:
+ * the solution as channels.
+ */
+#ifndef BLINK_PLAN_PACK_H
+#define BLINK_PLAN_PACK_H
+
+#include "plan/internal.h"
+#include "plan/lp.h"
+
+/* Working nodes 0 … rank_count-1 are the ranks; the rest are relays: single nodes, or groups of parallel
+ * switches whose capacities are proportional, so that any use of the group splits over its members in the
+ * same proportion. Every working link has a capacity row, and a relay's backplane limit has one. Where
+ * `reversible`, a link and its reverse share a row of twice the capacity: whoever loads both directions alike
+ * needs no more. */
+typedef struct pack_net {
+    const topo_t *topo;
+    uint32_t rank_count, node_count, link_count, row_count;
+    bool reversible;        /* every link has a reverse of the same capacity, and the plan may use that */
+    uint32_t *from, *to;    /* per link */
+    uint32_t *reverse;      /* per link, where reversible */
+    uint32_t *link_row;     /* per link */
+    double *row_GBps;       /* per row */
+    uint32_t *node_row;     /* per node: its backplane's row, or PLAN_NONE */
+    uint32_t *node_of;      /* per topology node: its working node, or PLAN_NONE */
+    uint32_t *link_of;      /* per topology link: its working link, or PLAN_NONE */
+    uint32_t *first_member; /* per node, and one more: offsets into members */
+    uint32_t *members;      /* topology nodes */
+    double *member_end;     /* fraction of the group's capacity up to and with this member; 1 for the last */
+    uint32_t *out_first;    /* per node, and one more: offsets into out_links */
+    uint32_t *out_links;
+} pack_net_t;
+
+blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, pack_net_t **net);
+void pack_net_destroy(pack_net_t *net);
+
+/* The member of a node that stands for position `at` of [0, 1) of the group's capacity. */
+uint32_t pack_net_member(const pack_net_t *net, uint32_t node, double at);
+
+/* A way between two ranks through relays: working links in travelling order. */
+typedef struct pack_path {
+    uint32_t from, to;
+    uint32_t first_link, link_count;
+    uint32_t next; /* another path between the same two ranks, or PLAN_NONE */
+} pack_path_t;
+
+/* Every path seen so far, and the cheapest ones under the last prices. n is the number of ranks. */
+typedef struct pack_paths {
+    const pack_net_t *net;
+    double *cost;    /* n·n, [from·n + to]; INFINITY where no path exists */
+    uint32_t *via;   /* n·nodes: the link by which the cheapest way from a rank enters a node */
+    uint32_t *first; /* n·n: newest path between two ranks, or PLAN_NONE */
+    pack_path_t *paths;
+    uint32_t *links; /* pool of all paths */
+    uint32_t path_count, path_room, link_count, link_room;
+    double *distance; /* scratch, per node */
+    uint32_t *hops;   /* scratch, per node */
+    bool *done;       /* scratch, per node */
+} pack_paths_t;
+
+blink_result_t pack_paths_init(pack_paths_t *paths, const pack_net_t *net);
+void pack_paths_fini(pack_paths_t *paths);
+
+/* Cheapest paths between all ranks under one price per row; among equals the one of fewest links. */
+void pack_paths_price(pack_paths_t *paths, const double *row_prices);
+
+/* The cheapest path under the last prices, remembered. Errors: NO_MEMORY. */
+blink_result_t pack_paths_find(pack_paths_t *paths, uint32_t from, uint32_t to, uint32_t *path);
+
+/* The same links the other way; the working graph must be reversible. Errors: NO_MEMORY. */
+blink_result_t pack_paths_reverse(pack_paths_t *paths, uint32_t path, uint32_t *reverse);
+
+/* Cheapest spanning arborescence away from `root` over a complete directed graph with cost[from·n + to]. */
+typedef struct pack_arborist {
+    uint32_t n;
+    double
+        *in_cost; /* 2n·n: cheapest way from an original node into a (contracted) node, less what is paid */
+    uint32_t *head;   /* 2n·n: the original node that way enters */
+    uint32_t *chosen; /* 2n: origin of the chosen way in */
+    uint32_t *target; /* 2n: original node it enters */
+    uint32_t *outer;  /* 2n: the contraction a node went into */
+    uint32_t *top;    /* n: outermost contraction of an original node */
+    uint32_t *stack;  /* 2n */
+    uint8_t *state;   /* 2n */
+} pack_arborist_t;
+
+blink_result_t pack_arborist_init(pack_arborist_t *arborist, uint32_t n);
+void pack_arborist_fini(pack_arborist_t *arborist);
+
+/* Fill parent[] (n entries; the root's is PLAN_NONE). Every node must be reachable from the root.
+ * Chu-Liu/Edmonds in Tarjan's path-growing form, O(n²). */
+void pack_arborist_grow(pack_arborist_t *arborist, const double *cost, uint32_t root, uint32_t *parent);
+
+/* The packing program. A column is a root and its trees, as path indices: per rank the path between it and
+ * its parent, n for the broadcast tree and, if the collective reduces, n more for the reduce tree. */
+typedef struct packer {
+    const topo_t *topo;
+    const plan_t *plan;
+    uint32_t n;          /* ranks */
+    uint32_t tree_paths; /* path indices per column */
+    pack_net_t *net;
+    pack_paths_t paths;
+    pack_arborist_t arborist;
+    plan_lp_t *lp;
+    double unit_GBps; /* what one unit of x is */
+    uint32_t column_count, column_room;
+    uint32_t solves;        /* so far: the measure of work */
+    uint32_t *column_paths; /* tree_paths per column; PLAN_NONE at the root */
+    uint32_t *column_root;
+    uint32_t *column_depth;
+    double *prices;      /* per row */
+    double *best_prices; /* per row: those that prove the lowest bound so far */
+    double best_bound;   /* in units of x */
+    double *matrix;      /* n·n scratch */
+    uint32_t *parent;    /* n scratch */
+    uint32_t *level;     /* n scratch */
+    uint32_t *queue;     /* n scratch */
+    uint32_t *rows;      /* scratch: one column's entries */
+    double *loads;       /* per row, zero between uses */
+    double *values;      /* scratch: one column's entries */
+} packer_t;
+
+/* Solve with the weights and fixed columns of now, adding columns until none gains more than `least_gain`. */
+blink_result_t pack_reoptimise(packer_t *p, double least_gain);
+
+/* Payload rate of the program's last solution, in units of x. */
+double pack_rate(const packer_t *p);
+
+/* Whether the last solution uses the column: a share above the solver's noise. */
+bool pack_uses(const packer_t *p, uint32_t column);
+
+/* thin.c: from the optimum to a solution of few columns that keeps at least 0.99 of it. */
+blink_result_t pack_thin(packer_t *p);
+
+/* place.c: turn the solution into channels on the topology's own links. */
+blink_result_t pack_place(const packer_t *p, plan_t *plan);
+
+#endif

@@ -1,0 +1,157 @@
+/* Cheapest paths between ranks: other gpus never stand inside a path, relays may. Paths once found keep their
+ * index, so a tree is a list of indices and equal trees compare equal. */
+#include "error.h"
+#include "plan/pack.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+blink_result_t pack_paths_init(pack_paths_t *paths, const pack_net_t *net)
+{
+    size_t n = net->rank_count;
+    *paths = (pack_paths_t){.net = net};
+    paths->cost = calloc(n * n, sizeof(*paths->cost));
+    paths->via = calloc(n * net->node_count, sizeof(*paths->via));
+    paths->first = calloc(n * n, sizeof(*paths->first));
+    paths->distance = calloc(net->node_count, sizeof(*paths->distance));
+    paths->hops = calloc(net->node_count, sizeof(*paths->hops));
+    paths->done = calloc(net->node_count, sizeof(*paths->done));
+    if (paths->cost == NULL || paths->via == NULL || paths->first == NULL || paths->distance == NULL ||
+        paths->hops == NULL || paths->done == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for paths between %u ranks", net->rank_count);
+    for (size_t pair = 0; pair < n * n; pair++)
+        paths->first[pair] = PLAN_NONE;
+    return BLINK_OK;
+}
+
+void pack_paths_fini(pack_paths_t *paths)
+{
+    free(paths->cost);
+    free(paths->via);
+    free(paths->first);
+    free(paths->paths);
+    free(paths->links);
+    free(paths->distance);
+    free(paths->hops);
+    free(paths->done);
+}
+
+/* The nearest node not yet settled, or PLAN_NONE. */
+static uint32_t nearest(const pack_paths_t *paths)
+{
+    uint32_t best = PLAN_NONE;
+    for (uint32_t node = 0; node < paths->net->node_count; node++)
+        if (!paths->done[node] && paths->distance[node] < INFINITY &&
+            (best == PLAN_NONE || paths->distance[node] < paths->distance[best]))
+            best = node;
+    return best;
+}
+
+static void relax(pack_paths_t *paths, const double *row_prices, uint32_t source, uint32_t node)
+{
+    const pack_net_t *net = paths->net;
+    for (uint32_t i = net->out_first[node]; i < net->out_first[node + 1]; i++) {
+        uint32_t link = net->out_links[i];
+        uint32_t to = net->to[link];
+        double distance = paths->distance[node] + row_prices[net->link_row[link]];
+        if (net->node_row[to] != PLAN_NONE)
+            distance += row_prices[net->node_row[to]];
+        uint32_t hops = paths->hops[node] + 1;
+        if (distance < paths->distance[to] || (distance <= paths->distance[to] && hops < paths->hops[to])) {
+            paths->distance[to] = distance;
+            paths->hops[to] = hops;
+            paths->via[source * net->node_count + to] = link;
+            paths->done[to] = false;
+        }
+    }
+}
+
+void pack_paths_price(pack_paths_t *paths, const double *row_prices)
+{
+    const pack_net_t *net = paths->net;
+    for (uint32_t source = 0; source < net->rank_count; source++) {
+        for (uint32_t node = 0; node < net->node_count; node++) {
+            paths->distance[node] = INFINITY;
+            paths->hops[node] = UINT32_MAX;
+            paths->done[node] = false;
+        }
+        paths->distance[source] = 0.0;
+        paths->hops[source] = 0;
+        for (uint32_t node; (node = nearest(paths)) != PLAN_NONE;) {
+            paths->done[node] = true;
+            if (node == source || node >= net->rank_count)
+                relax(paths, row_prices, source, node);
+        }
+        memcpy(&paths->cost[source * net->rank_count], paths->distance, net->rank_count * sizeof(double));
+    }
+}
+
+static blink_result_t reserve(pack_paths_t *paths)
+{
+    uint32_t links_wanted = paths->link_count + paths->net->node_count;
+    if (links_wanted > paths->link_room) {
+        uint32_t *grown = realloc(paths->links, 2 * links_wanted * sizeof(*grown));
+        if (grown == NULL)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for paths of %u links", links_wanted);
+        paths->links = grown;
+        paths->link_room = 2 * links_wanted;
+    }
+    if (paths->path_count == paths->path_room) {
+        uint32_t room = 2 * paths->path_room + 64;
+        pack_path_t *grown = realloc(paths->paths, room * sizeof(*grown));
+        if (grown == NULL)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u paths", room);
+        paths->paths = grown;
+        paths->path_room = room;
+    }
+    return BLINK_OK;
+}
+
+/* Write the links of the cheapest path behind the pool's end; the pool has room for the longest. */
+static uint32_t trace(pack_paths_t *paths, uint32_t from, uint32_t to)
+{
+    const pack_net_t *net = paths->net;
+    uint32_t count = 0;
+    for (uint32_t node = to; node != from; count++)
+        node = net->from[paths->via[from * net->node_count + node]];
+    uint32_t at = paths->link_count + count;
+    for (uint32_t node = to; node != from; node = net->from[paths->links[at]])
+        paths->links[--at] = paths->via[from * net->node_count + node];
+    return count;
+}
+
+/* The path whose links stand behind the pool's end: a known one, or a new one that takes them in. */
+static uint32_t intern(pack_paths_t *paths, uint32_t from, uint32_t to, uint32_t count)
+{
+    const uint32_t *links = &paths->links[paths->link_count];
+    uint32_t *first = &paths->first[from * paths->net->rank_count + to];
+    for (uint32_t i = *first; i != PLAN_NONE; i = paths->paths[i].next) {
+        const pack_path_t *known = &paths->paths[i];
+        if (known->link_count == count &&
+            memcmp(&paths->links[known->first_link], links, count * sizeof(*links)) == 0)
+            return i;
+    }
+    paths->paths[paths->path_count] = (pack_path_t){from, to, paths->link_count, count, *first};
+    paths->link_count += count;
+    *first = paths->path_count;
+    return paths->path_count++;
+}
+
+blink_result_t pack_paths_find(pack_paths_t *paths, uint32_t from, uint32_t to, uint32_t *path)
+{
+    BLINK_TRY(reserve(paths));
+    *path = intern(paths, from, to, trace(paths, from, to));
+    return BLINK_OK;
+}
+
+blink_result_t pack_paths_reverse(pack_paths_t *paths, uint32_t path, uint32_t *reverse)
+{
+    BLINK_TRY(reserve(paths));
+    const pack_path_t *p = &paths->paths[path];
+    for (uint32_t i = 0; i < p->link_count; i++)
+        paths->links[paths->link_count + i] =
+            paths->net->reverse[paths->links[p->first_link + p->link_count - 1 - i]];
+    *reverse = intern(paths, p->to, p->from, p->link_count);
+    return BLINK_OK;
+}

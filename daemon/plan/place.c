@@ -1,0 +1,99 @@
+/* From working columns to channels. A column that crosses a group of parallel switches becomes one channel
+ * per member, in proportion to the members' capacities, so the channels load every real link as the program
+ * loaded the group. */
+#include "error.h"
+#include "plan/pack.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* The end of the slice of [0, 1) that starts at `at`: up to there the column crosses the same members of
+ * every group of parallel switches. */
+static double slice_end(const packer_t *p, const uint32_t *column, double at)
+{
+    const pack_net_t *net = p->net;
+    double end = 1.0;
+    for (uint32_t i = 0; i < p->tree_paths; i++) {
+        if (column[i] == PLAN_NONE)
+            continue;
+        const pack_path_t *path = &p->paths.paths[column[i]];
+        for (uint32_t j = 0; j < path->link_count; j++) {
+            uint32_t node = net->to[p->paths.links[path->first_link + j]];
+            for (uint32_t m = net->first_member[node]; m < net->first_member[node + 1]; m++)
+                if (net->member_end[m] > at + 1e-9)
+                    end = fmin(end, net->member_end[m]);
+        }
+    }
+    return end;
+}
+
+/* The topology links of a working path at position `at` of its groups, as an index into the plan's paths. */
+static blink_result_t place_path(const packer_t *p, plan_t *plan, uint32_t path_index, double at,
+                                 uint32_t *placed)
+{
+    const pack_path_t *path = &p->paths.paths[path_index];
+    uint32_t *links = malloc(path->link_count * sizeof(*links));
+    if (links == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a path of %u links", path->link_count);
+    for (uint32_t i = 0; i < path->link_count; i++) {
+        uint32_t link = p->paths.links[path->first_link + i];
+        links[i] = topo_find_link(p->topo, pack_net_member(p->net, p->net->from[link], at),
+                                  pack_net_member(p->net, p->net->to[link], at));
+    }
+    blink_result_t result = plan_intern_path(plan, links, path->link_count, placed);
+    free(links);
+    return result;
+}
+
+static blink_result_t place_tree(const packer_t *p, plan_t *plan, const uint32_t *tree, double at,
+                                 bool toward_root, plan_tree_t *placed)
+{
+    for (uint32_t rank = 0; rank < p->n; rank++) {
+        if (tree[rank] == PLAN_NONE)
+            continue;
+        const pack_path_t *path = &p->paths.paths[tree[rank]];
+        placed->parent[rank] = toward_root ? path->to : path->from;
+        BLINK_TRY(place_path(p, plan, tree[rank], at, &placed->path[rank]));
+    }
+    return BLINK_OK;
+}
+
+/* One channel per slice of the column; `channels` is where the next one goes. */
+static blink_result_t place_column(const packer_t *p, plan_t *plan, uint32_t index, uint32_t *channels)
+{
+    const uint32_t *column = &p->column_paths[(size_t)index * p->tree_paths];
+    for (double at = 0.0, end; at < 1.0; at = end) {
+        end = slice_end(p, column, at);
+        plan_channel_t *channel = &plan->channels[(*channels)++];
+        plan_part_t *part = &channel->parts[0];
+        double middle = (at + end) / 2.0;
+        channel->share = plan_lp_value(p->lp, index) * (end - at);
+        part->root = p->column_root[index];
+        BLINK_TRY(place_tree(p, plan, column, middle, false, &part->broadcast));
+        if (part->reduce.parent != NULL)
+            BLINK_TRY(place_tree(p, plan, column + p->n, middle, true, &part->reduce));
+    }
+    return BLINK_OK;
+}
+
+blink_result_t pack_place(const packer_t *p, plan_t *plan)
+{
+    uint32_t channels = 0;
+    double sum = 0.0, given = 0.0;
+    for (uint32_t column = 0; column < p->column_count; column++)
+        for (double at = 0.0; pack_uses(p, column) && at < 1.0; channels++)
+            at = slice_end(p, &p->column_paths[(size_t)column * p->tree_paths], at);
+    BLINK_TRY(plan_alloc_channels(plan, channels, 1));
+    channels = 0;
+    for (uint32_t column = 0; column < p->column_count; column++)
+        if (pack_uses(p, column))
+            BLINK_TRY(place_column(p, plan, column, &channels));
+    for (uint32_t i = 0; i < channels; i++)
+        sum += plan->channels[i].share;
+    for (uint32_t i = 0; i + 1 < channels; i++) {
+        plan->channels[i].share /= sum;
+        given += plan->channels[i].share;
+    }
+    plan->channels[channels - 1].share = 1.0 - given;
+    return BLINK_OK;
+}

@@ -1,0 +1,165 @@
+/*
+ * Fewer trees: the optimum uses as many as it likes, and an executor pays for each. First a dive: favour the
+ * widest tree a little, let the program (and new trees that suit) rearrange around it, fix it as wide as it
+ * got, repeat; wide trees leave room for few. Then backward elimination of what turned out dispensable.
+ */
+#include "error.h"
+#include "plan/pack.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a favoured column may cost the others: 1/200 of its gain. Bounds the dive's loss to 1/200 of the rate.
+ */
+#define FAVOUR 0.005
+/* While diving, columns that gain less than this are not worth adding. */
+#define DIVE_GAIN 1e-3
+/* The dive ends when the fixed columns carry this part of the optimum, or after this many solves. */
+#define DIVE_END    0.9955
+#define DIVE_SOLVES 120u
+/* Of the optimum, what is kept where fewer trees are worth more; of the rate, what elimination may cost
+ * otherwise. */
+#define THIN_FLOOR  0.9905
+#define EXACT_FLOOR (1.0 - 5e-5)
+
+typedef enum column_state { DROPPED, OPEN, NEEDED } column_state_t;
+
+typedef struct thinning {
+    packer_t *packer;
+    uint32_t count; /* columns with a state */
+    uint8_t *state; /* column_state_t per column */
+} thinning_t;
+
+/* The widest column of the last solution in state `wanted`, the shallower one among equals; or PLAN_NONE. */
+static uint32_t widest(const thinning_t *t)
+{
+    const packer_t *p = t->packer;
+    uint32_t best = PLAN_NONE;
+    for (uint32_t column = 0; column < t->count; column++) {
+        if (t->state[column] != OPEN || !pack_uses(p, column))
+            continue;
+        double more =
+            best == PLAN_NONE ? 1.0 : plan_lp_value(p->lp, column) / plan_lp_value(p->lp, best) - 1.0;
+        if (more > 1e-6 || (more > -1e-6 && p->column_depth[column] < p->column_depth[best]))
+            best = column;
+    }
+    return best;
+}
+
+/* Give columns added since the last call a state. */
+static blink_result_t admit(thinning_t *t)
+{
+    uint8_t *state = realloc(t->state, t->packer->column_count);
+    if (state == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", t->packer->column_count);
+    t->state = state;
+    memset(&state[t->count], OPEN, t->packer->column_count - t->count);
+    t->count = t->packer->column_count;
+    return BLINK_OK;
+}
+
+/* Fix columns one by one, NEEDED from then on. Ends with the program solved and nothing else open but, if the
+ * work ran out, what the last solution uses. */
+static blink_result_t dive(thinning_t *t, double optimum)
+{
+    packer_t *p = t->packer;
+    uint32_t first_solve = p->solves;
+    double fixed = 0.0;
+    BLINK_TRY(admit(t));
+    while (fixed < DIVE_END * optimum && p->solves - first_solve < DIVE_SOLVES) {
+        uint32_t column = widest(t);
+        if (column == PLAN_NONE)
+            break;
+        plan_lp_weigh(p->lp, column, 1.0 + FAVOUR);
+        BLINK_TRY(pack_reoptimise(p, DIVE_GAIN));
+        BLINK_TRY(admit(t));
+        plan_lp_weigh(p->lp, column, 1.0);
+        plan_lp_fix(p->lp, column, plan_lp_value(p->lp, column));
+        fixed += plan_lp_value(p->lp, column);
+        t->state[column] = NEEDED;
+    }
+    bool complete = fixed >= DIVE_END * optimum;
+    for (uint32_t column = 0; column < t->count; column++)
+        t->state[column] = t->state[column] == NEEDED || (!complete && pack_uses(p, column)) ? OPEN : DROPPED;
+    return BLINK_OK;
+}
+
+static void set_state(thinning_t *t, uint32_t column, column_state_t state)
+{
+    t->state[column] = (uint8_t)state;
+    if (state == DROPPED)
+        plan_lp_fix(t->packer->lp, column, 0.0);
+    else
+        plan_lp_free(t->packer->lp, column);
+}
+
+/* Take on the states of `states` and solve. */
+static blink_result_t restore(thinning_t *t, const uint8_t *states)
+{
+    for (uint32_t column = 0; column < t->count; column++)
+        set_state(t, column, (column_state_t)states[column]);
+    return plan_lp_solve(t->packer->lp);
+}
+
+/* The open column of the smallest share, the deeper one among equals, or PLAN_NONE. */
+static uint32_t narrowest(const thinning_t *t)
+{
+    const packer_t *p = t->packer;
+    uint32_t best = PLAN_NONE;
+    for (uint32_t column = 0; column < t->count; column++) {
+        if (t->state[column] != OPEN)
+            continue;
+        double less = best == PLAN_NONE ? 1.0 : plan_lp_value(p->lp, best) - plan_lp_value(p->lp, column);
+        if (less > 0.0 || (less >= 0.0 && p->column_depth[column] > p->column_depth[best]))
+            best = column;
+    }
+    return best;
+}
+
+/* Drop open columns one by one while the rate stays at or above `floor`; the others become NEEDED. Ends
+ * solved. */
+static blink_result_t eliminate(thinning_t *t, double floor, uint32_t *left)
+{
+    *left = 0;
+    for (uint32_t column; (column = narrowest(t)) != PLAN_NONE;) {
+        set_state(t, column, DROPPED);
+        BLINK_TRY(plan_lp_solve(t->packer->lp));
+        if (pack_rate(t->packer) >= floor)
+            continue;
+        set_state(t, column, NEEDED);
+        BLINK_TRY(plan_lp_solve(t->packer->lp));
+        ++*left;
+    }
+    return BLINK_OK;
+}
+
+/* Eliminate twice, at no cost of rate and at some; the first stands unless the second needs far fewer
+ * columns. */
+static blink_result_t eliminate_cheaply(thinning_t *t, double optimum, uint8_t *open, uint8_t *exact)
+{
+    uint32_t exact_count = 0, thin_count = 0;
+    memcpy(open, t->state, t->count);
+    BLINK_TRY(restore(t, open));
+    BLINK_TRY(eliminate(t, EXACT_FLOOR * pack_rate(t->packer), &exact_count));
+    memcpy(exact, t->state, t->count);
+    BLINK_TRY(restore(t, open));
+    BLINK_TRY(eliminate(t, fmin(THIN_FLOOR * optimum, pack_rate(t->packer)), &thin_count));
+    return exact_count > thin_count + thin_count / 4 + 1 ? BLINK_OK : restore(t, exact);
+}
+
+blink_result_t pack_thin(packer_t *p)
+{
+    thinning_t t = {.packer = p};
+    double optimum = pack_rate(p);
+    uint8_t *copies = NULL;
+    blink_result_t result = dive(&t, optimum);
+    if (result == BLINK_OK) {
+        copies = malloc(2 * (size_t)t.count);
+        result = copies != NULL ? eliminate_cheaply(&t, optimum, copies, copies + t.count)
+                                : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", t.count);
+    }
+    free(copies);
+    free(t.state);
+    return result;
+}

@@ -1,0 +1,117 @@
+/*
+ * The engine thread: polls the rings of all clients, checks and matches submissions, has plans made, starts
+ * runs on the executor and completes them. It owns the queues; the control thread owns the objects and tells
+ * the engine about them through the calls below.
+ *
+ * Every call here is made by the control thread, returns at once and takes effect in the order of the calls.
+ * Where a call takes an engine_done_t, that is called later on the control thread (through config.control),
+ * exactly once.
+ */
+#ifndef BLINK_ENGINE_H
+#define BLINK_ENGINE_H
+
+#include "base/mailbox.h"
+#include "exec/host/exec_host.h"
+#include "ring.h"
+#include "topo/topo.h"
+
+typedef struct engine engine_t;
+typedef struct engine_client engine_client_t; /* one client's ring and regions */
+typedef struct engine_comm engine_comm_t;     /* one communicator's queues */
+
+typedef struct engine_done {
+    void (*call)(void *context);
+    void *context;
+} engine_done_t;
+
+typedef struct engine_config {
+    exec_host_t *exec;      /* borrowed, outlives the engine */
+    const topo_t *topo;     /* borrowed */
+    double pace_scale;      /* 0: not paced; for estimating how long an op takes */
+    uint64_t op_timeout_us; /* from the first rank's submission to the last one's */
+    uint32_t cores;         /* processors of this machine, for the waiting policy */
+    mailbox_t *control;     /* the control thread's mailbox */
+    /* Called on the control thread when the engine itself gave a communicator up (TIMEOUT). */
+    void (*comm_lost)(void *context, uint32_t comm, blink_result_t code, const char *text);
+    void *context;
+} engine_config_t;
+
+/* Start the engine thread. Errors: NO_MEMORY, SYSTEM. */
+blink_result_t engine_create(const engine_config_t *config, engine_t **engine);
+
+/* Stop and join. All clients and communicators must have been removed. */
+void engine_destroy(engine_t *engine);
+
+/* ---- clients ---- */
+
+typedef struct engine_client_config {
+    uint32_t client; /* number, for messages */
+    ring_t ring;     /* daemon side; the engine unmaps it */
+    int doorbell_fd; /* eventfds; the engine closes them */
+    int completion_fd;
+} engine_client_config_t;
+
+/* The engine takes ring and descriptors over, also on failure. Errors: NO_MEMORY, SYSTEM. */
+blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t *config,
+                                 engine_client_t **client);
+
+/* Forget the client and free it. Its memberships must have been left before (engine_comm_leave called, not
+ * necessarily done). done: no lane touches its regions any more. */
+void engine_client_remove(engine_client_t *client, engine_done_t done);
+
+/* [base, base + bytes) is mapped until engine_region_remove's done. region is unique within the client, not
+ * 0. Errors: NO_MEMORY. */
+blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void *base, uint64_t bytes);
+
+/* done: no op uses the region any more and none can start to. */
+void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_t done);
+
+/* Collectives and nops of this client completed so far. Thread-safe. */
+uint64_t engine_client_op_count(const engine_client_t *client);
+
+/* ---- communicators ---- */
+
+typedef struct engine_member {
+    engine_client_t *client;
+    uint32_t member; /* handle in the client's SQEs, unique in the daemon, not 0 */
+    uint32_t node;   /* topology node of the device */
+} engine_member_t;
+
+typedef struct engine_comm_config {
+    uint32_t comm; /* number, for messages */
+    uint32_t rank_count;
+    const engine_member_t *members; /* by rank; copied */
+    blink_algorithm_t algorithm;
+} engine_comm_config_t;
+
+/* All ranks have joined. Errors: NO_MEMORY. */
+blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *config, engine_comm_t **comm);
+
+/*
+ * A rank leaves. lost: its client is gone: its ops are cancelled and the communicator is given up for the
+ * others with PEER_LOST and `text`. Not lost (destroy): ops that every rank has submitted still run; ops that
+ * this rank did not submit fail with PEER_LOST. done: no op of this rank is under way. After the last rank's
+ * leave has been done, the engine frees the communicator (before calling that done; `comm` must not be used
+ * afterwards).
+ */
+void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char *text, engine_done_t done);
+
+/* Give the communicator up: ops under way and later ones complete with code and text. The first reason wins.
+ */
+void engine_comm_abort(engine_comm_t *comm, blink_result_t code, const char *text);
+
+typedef struct engine_comm_stats {
+    uint64_t op_count, failed_op_count, payload_bytes;
+} engine_comm_stats_t;
+
+/* Thread-safe; valid until the last leave's done. */
+engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm);
+
+/* Bytes that this communicator moved over each directed link: link_count counters to be read relaxed; valid
+ * as above. */
+const _Atomic uint64_t *engine_comm_link_bytes(const engine_comm_t *comm);
+
+/* Totals since the start. Thread-safe. */
+engine_comm_stats_t engine_total_stats(const engine_t *engine);
+
+#endif

@@ -1,0 +1,304 @@
+/*
+ * The engine's side of one client: its ring, its regions and the communicators it is a member of.
+ */
+#include "service/engine_internal.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* Submissions handled in one visit, so that no client keeps the others waiting. */
+#define SUBMISSIONS_PER_VISIT 16u
+
+void client_update_wait_policy(engine_client_t *client)
+{
+    ring_wait_policy_t policy = client->long_ops > 0      ? RING_WAIT_SLEEP
+                                : client->engine->crowded ? RING_WAIT_YIELD
+                                                          : RING_WAIT_SPIN;
+    ring_set_wait_policy(&client->ring, policy);
+}
+
+/* ---- joining and leaving ---- */
+
+static void client_add_run(mailbox_item_t *item)
+{
+    engine_client_t *client = CONTAINER_OF(item, engine_client_t, item);
+    client->next = client->engine->clients;
+    client->engine->clients = client;
+    client->engine->client_list_version++;
+    client_update_wait_policy(client);
+    ring_set_engine_sleeping(&client->ring, false);
+}
+
+static void client_close(engine_client_t *client)
+{
+    close(client->doorbell_fd);
+    close(client->completion_fd);
+    ring_unmap(&client->ring);
+    free(client);
+}
+
+blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t *config,
+                                 engine_client_t **client)
+{
+    engine_client_t *created = calloc(1, sizeof(*created));
+    if (!created) {
+        ring_t ring = config->ring;
+        ring_unmap(&ring);
+        close(config->doorbell_fd);
+        close(config->completion_fd);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another client");
+    }
+    created->engine = engine;
+    created->client = config->client;
+    created->ring = config->ring;
+    created->doorbell_fd = config->doorbell_fd;
+    created->completion_fd = config->completion_fd;
+    created->item.run = client_add_run;
+    /* Until the engine has taken the client up, a submission must ring the doorbell. */
+    ring_set_engine_sleeping(&created->ring, true);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = created->doorbell_fd};
+    if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, created->doorbell_fd, &event) != 0) {
+        blink_result_t result = BLINK_FAIL_ERRNO("watch the doorbell of client %u", config->client);
+        client_close(created);
+        return result;
+    }
+    mailbox_post(&engine->mailbox, &created->item);
+    *client = created;
+    return BLINK_OK;
+}
+
+static void client_removed_on_control(mailbox_item_t *item)
+{
+    engine_client_t *client = CONTAINER_OF(item, engine_client_t, item);
+    engine_done_t done = client->done;
+    client_close(client);
+    done.call(done.context);
+}
+
+void client_free_if_done(engine_client_t *client)
+{
+    if (!client->removed || client->outstanding > 0 || client->membership_count > 0)
+        return;
+    engine_t *engine = client->engine;
+    engine_client_t **link = &engine->clients;
+    while (*link != client)
+        link = &(*link)->next;
+    *link = client->next;
+    engine->client_list_version++;
+    for (uint32_t i = 0; i < REGION_BUCKETS; i++) {
+        while (client->regions[i]) {
+            engine_region_t *region = client->regions[i];
+            client->regions[i] = region->next;
+            free(region);
+        }
+    }
+    epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, client->doorbell_fd, NULL);
+    client->item.run = client_removed_on_control;
+    mailbox_post(engine->config.control, &client->item);
+}
+
+static void client_remove_run(mailbox_item_t *item)
+{
+    engine_client_t *client = CONTAINER_OF(item, engine_client_t, item);
+    client->removed = true;
+    client_free_if_done(client);
+}
+
+void engine_client_remove(engine_client_t *client, engine_done_t done)
+{
+    client->done = done;
+    client->item.run = client_remove_run;
+    mailbox_post(&client->engine->mailbox, &client->item);
+}
+
+uint64_t engine_client_op_count(const engine_client_t *client)
+{
+    /* Relaxed: a counter. */
+    return atomic_load_explicit(&client->op_count, memory_order_relaxed);
+}
+
+/* ---- memberships ---- */
+
+void client_add_membership(engine_client_t *client, comm_rank_t *rank)
+{
+    comm_rank_t **bucket = &client->memberships[rank->member % REGION_BUCKETS];
+    rank->next_membership = *bucket;
+    *bucket = rank;
+    client->membership_count++;
+}
+
+void client_remove_membership(engine_client_t *client, comm_rank_t *rank)
+{
+    comm_rank_t **link = &client->memberships[rank->member % REGION_BUCKETS];
+    while (*link != rank)
+        link = &(*link)->next_membership;
+    *link = rank->next_membership;
+    client->membership_count--;
+}
+
+static comm_rank_t *find_membership(const engine_client_t *client, uint32_t member)
+{
+    comm_rank_t *rank = client->memberships[member % REGION_BUCKETS];
+    while (rank && rank->member != member)
+        rank = rank->next_membership;
+    return rank;
+}
+
+/* ---- regions ---- */
+
+static engine_region_t *find_region(const engine_client_t *client, uint32_t number)
+{
+    engine_region_t *region = client->regions[number % REGION_BUCKETS];
+    while (region && (region->region != number || region->removing))
+        region = region->next;
+    return region;
+}
+
+static void region_add_run(mailbox_item_t *item)
+{
+    engine_region_t *region = CONTAINER_OF(item, engine_region_t, item);
+    engine_region_t **bucket = &region->client->regions[region->region % REGION_BUCKETS];
+    region->next = *bucket;
+    *bucket = region;
+}
+
+blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void *base, uint64_t bytes)
+{
+    engine_region_t *created = calloc(1, sizeof(*created));
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for region %u", region);
+    created->region = region;
+    created->base = base;
+    created->bytes = bytes;
+    created->client = client;
+    created->item.run = region_add_run;
+    created->control_next = client->control_regions;
+    client->control_regions = created;
+    mailbox_post(&client->engine->mailbox, &created->item);
+    return BLINK_OK;
+}
+
+static void region_removed_on_control(mailbox_item_t *item)
+{
+    engine_region_t *region = CONTAINER_OF(item, engine_region_t, item);
+    engine_done_t done = region->done;
+    free(region);
+    done.call(done.context);
+}
+
+static void region_free_if_done(engine_region_t *region)
+{
+    if (!region->removing || region->uses > 0)
+        return;
+    engine_region_t **link = &region->client->regions[region->region % REGION_BUCKETS];
+    while (*link != region)
+        link = &(*link)->next;
+    *link = region->next;
+    region->item.run = region_removed_on_control;
+    mailbox_post(region->client->engine->config.control, &region->item);
+}
+
+static void region_remove_run(mailbox_item_t *item)
+{
+    engine_region_t *region = CONTAINER_OF(item, engine_region_t, item);
+    region->removing = true;
+    region_free_if_done(region);
+}
+
+void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_t done)
+{
+    engine_region_t **link = &client->control_regions;
+    while ((*link)->region != region)
+        link = &(*link)->control_next;
+    engine_region_t *removed = *link;
+    *link = removed->control_next;
+    removed->done = done;
+    removed->item.run = region_remove_run;
+    mailbox_post(&client->engine->mailbox, &removed->item);
+}
+
+void region_release(engine_region_t *region)
+{
+    if (!region)
+        return;
+    region->uses--;
+    region_free_if_done(region);
+}
+
+blink_result_t client_use_memory(engine_client_t *client, uint32_t region, uint64_t offset_bytes,
+                                 uint64_t bytes, uint32_t alignment, engine_region_t **held, void **address)
+{
+    engine_region_t *found = find_region(client, region);
+    if (!found)
+        return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", region);
+    if (offset_bytes > found->bytes || bytes > found->bytes - offset_bytes)
+        return BLINK_FAIL(BLINK_ERR_OUT_OF_RANGE, "%lu bytes at offset %lu run past region %u of %lu bytes",
+                          (unsigned long)bytes, (unsigned long)offset_bytes, region,
+                          (unsigned long)found->bytes);
+    if (offset_bytes % alignment != 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "offset %lu is not a multiple of the element's %u bytes",
+                          (unsigned long)offset_bytes, alignment);
+    found->uses++;
+    *held = found;
+    *address = found->base + offset_bytes;
+    return BLINK_OK;
+}
+
+/* ---- submissions ---- */
+
+static void client_submission(engine_client_t *client, const ring_sqe_t *sqe)
+{
+    if (sqe->opcode == RING_OP_NOP) {
+        client_complete(client, sqe->user_data, BLINK_OK, NULL);
+        return;
+    }
+    comm_rank_t *rank = find_membership(client, sqe->member);
+    if (!rank || rank->leaving) {
+        BLINK_FAIL(BLINK_ERR_NOT_FOUND, "this client has no communicator handle %u", sqe->member);
+        client_complete(client, sqe->user_data, BLINK_ERR_NOT_FOUND, blink_error_text());
+        return;
+    }
+    comm_submit(rank, sqe);
+}
+
+bool client_poll(engine_client_t *client)
+{
+    ring_sqe_t batch[SUBMISSIONS_PER_VISIT];
+    uint32_t count = 0;
+    while (count < SUBMISSIONS_PER_VISIT && !client->removed && ring_take(&client->ring, &batch[count]))
+        count++;
+    if (count == 0)
+        return false;
+    if (client->outstanding == 0)
+        client->engine->clients_waiting++;
+    client->outstanding += count; /* this also keeps the client alive until the last of them is completed */
+    /* Control posts regions and communicators before it tells the client of them, so they are in the mailbox
+     * by now. */
+    mailbox_run(&client->engine->mailbox);
+    for (uint32_t i = 0; i < count; i++)
+        client_submission(client, &batch[i]);
+    return true;
+}
+
+void client_complete(engine_client_t *client, uint64_t user_data, blink_result_t result, const char *text)
+{
+    /* Relaxed: a counter. */
+    atomic_fetch_add_explicit(&client->op_count, 1, memory_order_relaxed);
+    if (--client->outstanding == 0)
+        client->engine->clients_waiting--;
+    if (client->removed) {
+        client_free_if_done(client);
+        return;
+    }
+    if (ring_complete(&client->ring, user_data, result, text)) {
+        uint64_t one = 1;
+        ssize_t put = write(client->completion_fd, &one, sizeof(one));
+        (void)put; /* EAGAIN: readable already */
+    }
+}

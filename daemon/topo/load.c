@@ -1,0 +1,102 @@
+/*
+ * From what a person names on a command line to a topology: a built-in, or a file whose content says its
+ * format. The only file of topo/ that does I/O.
+ */
+#include "error.h"
+#include "topo/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_BYTES_MAX ((size_t)64 << 20)
+
+/* "neither a built-in nor a readable file", with what would have been right. */
+static blink_result_t not_found(const char *what, const char *why)
+{
+    char names[96] = "";
+    size_t used = 0;
+    for (const char *const *name = topo_builtin_names(); *name && used < sizeof(names); name++)
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", *name);
+    return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology " TOPO_SHOWN ": no readable file (%.28s), nor one of %s",
+                      topo_source_tail(what), why, names);
+}
+
+static blink_result_t read_all(int fd, const char *path, size_t size, char **text, size_t *bytes)
+{
+    char *content = malloc(size + 1);
+    if (!content)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, TOPO_SHOWN ": out of memory", topo_source_tail(path));
+    size_t used = 0;
+    while (used < size) {
+        ssize_t got = read(fd, content + used, size - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            free(content);
+            return not_found(path, strerror(errno));
+        }
+        if (got == 0)
+            break;
+        used += (size_t)got;
+    }
+    content[used] = '\0';
+    *text = content;
+    *bytes = used;
+    return BLINK_OK;
+}
+
+static blink_result_t read_file(const char *path, char **text, size_t *bytes)
+{
+    /* Non-blocking, so that a FIFO is refused below instead of hanging the caller here. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return not_found(path, strerror(errno));
+    struct stat status;
+    blink_result_t result;
+    if (fstat(fd, &status) != 0)
+        result = not_found(path, strerror(errno));
+    else if (!S_ISREG(status.st_mode))
+        result = not_found(path, "not a regular file");
+    else if ((uint64_t)status.st_size > FILE_BYTES_MAX)
+        result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, TOPO_SHOWN ": %lld bytes, a topology has %zu at most",
+                            topo_source_tail(path), (long long)status.st_size, FILE_BYTES_MAX);
+    else
+        result = read_all(fd, path, (size_t)status.st_size, text, bytes);
+    close(fd);
+    return result;
+}
+
+static blink_result_t parse_by_content(const char *text, size_t bytes, const char *source, topo_t **topo)
+{
+    static const char byte_order_mark[] = "\xef\xbb\xbf";
+    if (bytes >= 3 && memcmp(text, byte_order_mark, 3) == 0) {
+        text += 3;
+        bytes -= 3;
+    }
+    size_t blank = strspn(text, " \t\r\n");
+    if (text[blank] == '{')
+        return topo_parse_json(text, bytes, source, topo);
+    if (text[blank] == '<')
+        return topo_parse_nccl_xml(text, bytes, source, topo);
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                      TOPO_SHOWN ": neither blink-topology JSON nor NCCL XML: it does not begin with { or <",
+                      topo_source_tail(source));
+}
+
+blink_result_t topo_load(const char *what, topo_t **topo)
+{
+    const topo_builtin_t *builtin = topo_builtin_find(what);
+    if (builtin)
+        return topo_parse_json(builtin->text, builtin->bytes, what, topo);
+    char *text = NULL;
+    size_t bytes = 0;
+    blink_result_t result = read_file(what, &text, &bytes);
+    if (text)
+        result = parse_by_content(text, bytes, what, topo);
+    free(text);
+    return result;
+}

@@ -1,0 +1,112 @@
+/*
+ * The text that writers print into, and how names and numbers are spelled in it. Apart from the writers
+ * because a program that has set a locale must still get a point, not a comma, in every format.
+ */
+#include "error.h"
+#include "topo/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SOURCE_SHOWN_BYTES 40
+
+const char *topo_source_tail(const char *source)
+{
+    size_t bytes = strlen(source);
+    return bytes > SOURCE_SHOWN_BYTES ? source + bytes - SOURCE_SHOWN_BYTES : source;
+}
+
+void topo_source_stem(const char *source, char *stem, size_t stem_bytes)
+{
+    const char *slash = strrchr(source, '/');
+    const char *base = slash ? slash + 1 : source;
+    const char *dot = strrchr(base, '.');
+    size_t bytes = dot && dot > base ? (size_t)(dot - base) : strlen(base);
+    snprintf(stem, stem_bytes, "%.*s", (int)(bytes < stem_bytes ? bytes : stem_bytes - 1), base);
+    for (char *c = stem; *c; c++) {
+        if (*c < ' ' || *c > '~')
+            *c = '_';
+    }
+    if (!*stem)
+        snprintf(stem, stem_bytes, "topology");
+}
+
+blink_result_t topo_text_open(topo_text_t *text)
+{
+    *text = (topo_text_t){0};
+    text->c_locale = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (!text->c_locale)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "out of memory printing a topology");
+    text->file = open_memstream(&text->text, &text->bytes);
+    if (!text->file) {
+        freelocale(text->c_locale);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "out of memory printing a topology");
+    }
+    text->previous = uselocale(text->c_locale);
+    return BLINK_OK;
+}
+
+blink_result_t topo_text_close(topo_text_t *text, char **result)
+{
+    uselocale(text->previous);
+    freelocale(text->c_locale);
+    bool failed = ferror(text->file) != 0;
+    failed = fclose(text->file) != 0 || failed;
+    if (failed) {
+        free(text->text);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "out of memory printing a topology");
+    }
+    *result = text->text;
+    return BLINK_OK;
+}
+
+void topo_text_number(topo_text_t *text, double value)
+{
+    char digits[TOPO_HUMAN_BYTES];
+    for (int precision = 15; precision <= 17; precision++) {
+        snprintf(digits, sizeof(digits), "%.*g", precision, value);
+        if (strtod(digits, NULL) == value)
+            break;
+    }
+    fputs(digits, text->file);
+}
+
+void topo_text_quoted(topo_text_t *text, const char *string)
+{
+    fputc('"', text->file);
+    for (const char *c = string; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            fputc('\\', text->file);
+        fputc(*c, text->file);
+    }
+    fputc('"', text->file);
+}
+
+void topo_text_xml(topo_text_t *text, const char *string)
+{
+    for (const char *c = string; *c; c++) {
+        switch (*c) {
+        case '&':
+            fputs("&amp;", text->file);
+            break;
+        case '<':
+            fputs("&lt;", text->file);
+            break;
+        case '>':
+            fputs("&gt;", text->file);
+            break;
+        case '"':
+            fputs("&quot;", text->file);
+            break;
+        default:
+            fputc(*c, text->file);
+        }
+    }
+}
+
+const char *topo_human(double value, char buffer[TOPO_HUMAN_BYTES])
+{
+    bool plain = value == 0 || (value >= 0.01 && value < 1e6);
+    snprintf(buffer, TOPO_HUMAN_BYTES, plain ? "%.2f" : "%.3g", value);
+    return buffer;
+}

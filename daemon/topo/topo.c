@@ -1,0 +1,119 @@
+/*
+ * A finished topology: its names, look-ups and end of life. How one comes to be is build.c's business.
+ */
+#include "topo/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+static const char *const node_kinds[] = {
+    [TOPO_GPU] = "gpu", [TOPO_SWITCH] = "switch", [TOPO_NIC] = "nic", [TOPO_CPU] = "cpu"};
+static const char *const link_kinds[] = {
+    [TOPO_NVLINK] = "nvlink", [TOPO_NVSWITCH] = "nvswitch", [TOPO_PCIE] = "pcie", [TOPO_QPI] = "qpi",
+    [TOPO_NIC_LINK] = "nic",  [TOPO_NET] = "net",           [TOPO_SHM] = "shm"};
+
+static bool find_name(const char *const *names, size_t count, const char *name, size_t *index)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], name) == 0) {
+            *index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *topo_node_kind_name(topo_node_kind_t kind)
+{
+    return (size_t)kind < COUNT_OF(node_kinds) ? node_kinds[kind] : "unknown";
+}
+
+const char *topo_link_kind_name(topo_link_kind_t kind)
+{
+    return (size_t)kind < COUNT_OF(link_kinds) ? link_kinds[kind] : "unknown";
+}
+
+bool topo_parse_node_kind(const char *name, topo_node_kind_t *kind)
+{
+    size_t index;
+    if (!find_name(node_kinds, COUNT_OF(node_kinds), name, &index))
+        return false;
+    *kind = (topo_node_kind_t)index;
+    return true;
+}
+
+bool topo_parse_link_kind(const char *name, topo_link_kind_t *kind)
+{
+    size_t index;
+    if (!find_name(link_kinds, COUNT_OF(link_kinds), name, &index))
+        return false;
+    *kind = (topo_link_kind_t)index;
+    return true;
+}
+
+uint32_t topo_find_node(const topo_t *topo, const char *id)
+{
+    for (uint32_t i = 0; i < topo->node_count; i++) {
+        if (strcmp(topo->nodes[i].id, id) == 0)
+            return i;
+    }
+    return TOPO_NONE;
+}
+
+uint32_t topo_find_link(const topo_t *topo, uint32_t from, uint32_t to)
+{
+    if (from >= topo->node_count)
+        return TOPO_NONE;
+    /* The builder sorts the links that leave a node by where they lead. */
+    uint32_t low = topo->out_first[from], high = topo->out_first[from + 1];
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        uint32_t link = topo->out_links[middle];
+        if (topo->links[link].to == to)
+            return link;
+        if (topo->links[link].to < to)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return TOPO_NONE;
+}
+
+uint32_t topo_find_mirror(const topo_t *topo, uint32_t link)
+{
+    const topo_link_t *one = &topo->links[link];
+    uint32_t back = topo_find_link(topo, one->to, one->from);
+    if (back == TOPO_NONE)
+        return TOPO_NONE;
+    const topo_link_t *other = &topo->links[back];
+    return one->kind == other->kind && one->latency_us == other->latency_us ? back : TOPO_NONE;
+}
+
+double topo_largest_GBps(const topo_t *topo)
+{
+    double largest = 0;
+    for (uint32_t i = 0; i < topo->link_count; i++) {
+        if (topo->links[i].GBps > largest)
+            largest = topo->links[i].GBps;
+    }
+    return largest > 0 ? largest : 1;
+}
+
+void topo_destroy(topo_t *topo)
+{
+    if (!topo)
+        return;
+    for (uint32_t i = 0; i < topo->node_count; i++) {
+        free(topo->nodes[i].id);
+        free(topo->nodes[i].host);
+    }
+    free(topo->out_links);
+    free(topo->out_first);
+    free(topo->gpus);
+    free(topo->links);
+    free(topo->nodes);
+    free(topo->name);
+    free(topo);
+}

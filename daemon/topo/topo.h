@@ -1,0 +1,105 @@
+/*
+ * The topology: devices, switches, CPUs and NICs joined by directed links. Pure data: read once from JSON, NCCL XML
+ * or a built-in, checked, and immutable from then on, so any number of threads may read one topo_t.
+ */
+#ifndef BLINK_TOPO_H
+#define BLINK_TOPO_H
+
+#include "blink/types.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TOPO_NONE UINT32_MAX
+
+typedef enum topo_node_kind { TOPO_GPU, TOPO_SWITCH, TOPO_NIC, TOPO_CPU } topo_node_kind_t;
+
+typedef enum topo_link_kind {
+    TOPO_NVLINK,
+    TOPO_NVSWITCH,
+    TOPO_PCIE,
+    TOPO_QPI,
+    TOPO_NIC_LINK,
+    TOPO_NET,
+    TOPO_SHM,
+} topo_link_kind_t;
+
+typedef struct topo_node {
+    char *id;
+    char *host;
+    topo_node_kind_t kind;
+    bool multicast;    /* a switch that copies to several ports */
+    double total_GBps; /* backplane limit of a switch or cpu; 0: none */
+} topo_node_t;
+
+/* One direction. Parallel links between the same two nodes in the same direction are one topo_link_t: their
+ * capacities are added, kind and latency are those of the fastest. A path may therefore be named by its nodes. */
+typedef struct topo_link {
+    uint32_t from, to;
+    topo_link_kind_t kind;
+    double GBps;      /* capacity of all parallel links together */
+    double unit_GBps; /* capacity of one physical link (the fastest of them) */
+    double latency_us;
+} topo_link_t;
+
+typedef struct topo {
+    char *name;
+    uint32_t node_count;
+    uint32_t link_count;
+    uint32_t gpu_count;
+    topo_node_t *nodes;
+    topo_link_t *links;
+    uint32_t *gpus;      /* node indices of the gpus, in file order: device i of a daemon is gpus[i] */
+    uint32_t *out_first; /* node_count + 1 offsets into out_links */
+    uint32_t *out_links; /* link indices grouped by their `from` node */
+} topo_t;
+
+/*
+ * Read a topology by what `what` is: the name of a built-in ("dgx1v"), else a path to a blink-topology/1 JSON file
+ * or an NCCL topology XML file (told apart by content). *topo is owned by the caller: topo_destroy().
+ * Errors: NOT_FOUND (neither a built-in nor a readable file; names the built-ins), INVALID_ARGUMENT (malformed; the
+ * text names the offending node, link or position), NO_MEMORY.
+ */
+blink_result_t topo_load(const char *what, topo_t **topo);
+
+/* Parse text already in memory; `source` stands in error texts. Same errors as topo_load but NOT_FOUND. */
+blink_result_t topo_parse_json(const char *text, size_t bytes, const char *source, topo_t **topo);
+blink_result_t topo_parse_nccl_xml(const char *text, size_t bytes, const char *source, topo_t **topo);
+
+void topo_destroy(topo_t *topo);
+
+/* Names of the built-ins, NULL-terminated, static. */
+const char *const *topo_builtin_names(void);
+
+/* Node index by id, or TOPO_NONE. */
+uint32_t topo_find_node(const topo_t *topo, const char *id);
+
+/* Link index by its two nodes, or TOPO_NONE. */
+uint32_t topo_find_link(const topo_t *topo, uint32_t from, uint32_t to);
+
+/* Spelling used in files: "gpu", "switch", …; "nvlink", "pcie", …. */
+const char *topo_node_kind_name(topo_node_kind_t kind);
+const char *topo_link_kind_name(topo_link_kind_t kind);
+
+/* Print. *text is malloc'd, NUL-terminated and owned by the caller. JSON is blink-topology/1 and reads back equal;
+ * dot is Graphviz; svg stands alone; table is for people. Errors: NO_MEMORY. */
+blink_result_t topo_write_json(const topo_t *topo, char **text);
+blink_result_t topo_write_dot(const topo_t *topo, char **text);
+blink_result_t topo_write_svg(const topo_t *topo, char **text);
+blink_result_t topo_write_table(const topo_t *topo, char **text);
+
+/*
+ * Building by hand (what the readers use): add nodes and directed links, then topo_build_finish() checks everything
+ * FORMATS.md asks for (duplicate ids, unknown ends, self links, capacities, no gpu), merges parallel links and
+ * indexes. On failure the builder is left for topo_build_destroy().
+ */
+typedef struct topo_builder topo_builder_t;
+blink_result_t topo_build_create(const char *name, const char *source, topo_builder_t **builder);
+void topo_build_destroy(topo_builder_t *builder);
+blink_result_t topo_build_node(topo_builder_t *builder, const topo_node_t *node); /* strings are copied */
+blink_result_t topo_build_link(topo_builder_t *builder, const char *from, const char *to, topo_link_kind_t kind,
+                               double GBps, uint32_t count, double latency_us, bool duplex);
+blink_result_t topo_build_finish(topo_builder_t *builder, topo_t **topo);
+
+#endif

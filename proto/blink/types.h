@@ -1,0 +1,75 @@
+/*
+ * Types shared by applications, libblinkclient, the wire protocol and the daemon: result codes, element types,
+ * reduction operators and collectives. Installed as <blink/types.h>. The numbers are ABI and wire format.
+ */
+#ifndef BLINK_TYPES_H
+#define BLINK_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Outcome of a call or of a collective. BLINK_OK is 0; every other value is a failure. */
+typedef enum blink_result {
+    BLINK_OK = 0,
+    BLINK_ERR_INVALID_ARGUMENT = 1, /**< an argument is outside its documented domain */
+    BLINK_ERR_NO_MEMORY = 2,        /**< memory or another finite resource of this host ran out */
+    BLINK_ERR_SYSTEM = 3,           /**< a system call failed; the text names it and its errno */
+    BLINK_ERR_CONNECT = 4,          /**< no daemon answers on the socket */
+    BLINK_ERR_PROTOCOL = 5,         /**< the peer speaks another protocol version, or nonsense */
+    BLINK_ERR_NOT_REGISTERED = 6,   /**< memory passed to a collective lies in no registered region */
+    BLINK_ERR_OUT_OF_RANGE = 7,     /**< memory passed to a collective runs past the end of its region */
+    BLINK_ERR_MISMATCH = 8,         /**< the ranks of a communicator disagree; the text names both sides */
+    BLINK_ERR_NOT_FOUND = 9,        /**< the named thing (device, communicator, topology…) does not exist */
+    BLINK_ERR_EXISTS = 10,          /**< the thing is there already: a rank joined twice, a second daemon */
+    BLINK_ERR_PERMISSION = 11,      /**< not allowed to this user */
+    BLINK_ERR_QUOTA = 12,           /**< a limit of this tenant or of the ring was reached */
+    BLINK_ERR_TIMEOUT = 13,         /**< a peer did not take part within the time allowed */
+    BLINK_ERR_ABORTED = 14,         /**< the communicator was aborted by one of its ranks */
+    BLINK_ERR_PEER_LOST = 15,       /**< another rank's process ended or disconnected */
+    BLINK_ERR_DAEMON_LOST = 16,     /**< the daemon ended or the connection to it broke */
+    BLINK_ERR_UNSUPPORTED = 17,     /**< valid, but not provided by this version or on this device */
+    BLINK_ERR_UNREACHABLE = 18,     /**< the topology does not connect these ranks (in the way asked for) */
+    BLINK_ERR_INTERNAL = 19,        /**< a defect of blinkd itself */
+} blink_result_t;
+
+/** Element type of a buffer. The numbers are those of NCCL's ncclDataType_t. */
+typedef enum blink_datatype {
+    BLINK_INT8 = 0,
+    BLINK_UINT8 = 1,
+    BLINK_INT32 = 2,
+    BLINK_UINT32 = 3,
+    BLINK_INT64 = 4,
+    BLINK_UINT64 = 5,
+    BLINK_FLOAT32 = 7,
+    BLINK_FLOAT64 = 8,
+} blink_datatype_t;
+
+/** Reduction operator, applied element by element. The numbers are those of NCCL's ncclRedOp_t. */
+typedef enum blink_redop {
+    BLINK_SUM = 0,
+    BLINK_PROD = 1,
+    BLINK_MAX = 2,
+    BLINK_MIN = 3,
+} blink_redop_t;
+
+/** Collective operation. */
+typedef enum blink_collective {
+    BLINK_ALLREDUCE = 0,
+    BLINK_BROADCAST = 1,
+} blink_collective_t;
+
+/** How the daemon plans a communicator's collectives. */
+typedef enum blink_algorithm {
+    BLINK_ALGORITHM_AUTO = 0,  /**< the daemon's choice: today packed trees */
+    BLINK_ALGORITHM_TREES = 1, /**< packed spanning trees over every usable link (Blink, MLSys'20) */
+    BLINK_ALGORITHM_RING = 2,  /**< edge-disjoint rings as NCCL builds them, PCIe only where NVLink forms none */
+} blink_algorithm_t;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,122 @@
+#include "names.h"
+
+#include <string.h>
+
+typedef struct name_entry {
+    const char *name;
+    uint32_t value;
+    uint32_t bytes; /* of one element; datatypes only */
+} name_entry_t;
+
+#define NAME_COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+/* The first entry of a value is its spelling; later ones are accepted aliases. */
+static const name_entry_t datatypes[] = {
+    {"int8", BLINK_INT8, 1},       {"uint8", BLINK_UINT8, 1},     {"int32", BLINK_INT32, 4},
+    {"uint32", BLINK_UINT32, 4},   {"int64", BLINK_INT64, 8},     {"uint64", BLINK_UINT64, 8},
+    {"float32", BLINK_FLOAT32, 4}, {"float64", BLINK_FLOAT64, 8}, {"float", BLINK_FLOAT32, 4},
+    {"double", BLINK_FLOAT64, 8},  {"int", BLINK_INT32, 4},
+};
+static const name_entry_t redops[] = {
+    {"sum", BLINK_SUM, 0}, {"prod", BLINK_PROD, 0}, {"max", BLINK_MAX, 0}, {"min", BLINK_MIN, 0}};
+static const name_entry_t collectives[] = {{"allreduce", BLINK_ALLREDUCE, 0},
+                                           {"broadcast", BLINK_BROADCAST, 0}};
+static const name_entry_t algorithms[] = {{"auto", BLINK_ALGORITHM_AUTO, 0},
+                                          {"trees", BLINK_ALGORITHM_TREES, 0},
+                                          {"ring", BLINK_ALGORITHM_RING, 0}};
+static const name_entry_t results[] = {
+    {"OK", BLINK_OK, 0},
+    {"INVALID_ARGUMENT", BLINK_ERR_INVALID_ARGUMENT, 0},
+    {"NO_MEMORY", BLINK_ERR_NO_MEMORY, 0},
+    {"SYSTEM", BLINK_ERR_SYSTEM, 0},
+    {"CONNECT", BLINK_ERR_CONNECT, 0},
+    {"PROTOCOL", BLINK_ERR_PROTOCOL, 0},
+    {"NOT_REGISTERED", BLINK_ERR_NOT_REGISTERED, 0},
+    {"OUT_OF_RANGE", BLINK_ERR_OUT_OF_RANGE, 0},
+    {"MISMATCH", BLINK_ERR_MISMATCH, 0},
+    {"NOT_FOUND", BLINK_ERR_NOT_FOUND, 0},
+    {"EXISTS", BLINK_ERR_EXISTS, 0},
+    {"PERMISSION", BLINK_ERR_PERMISSION, 0},
+    {"QUOTA", BLINK_ERR_QUOTA, 0},
+    {"TIMEOUT", BLINK_ERR_TIMEOUT, 0},
+    {"ABORTED", BLINK_ERR_ABORTED, 0},
+    {"PEER_LOST", BLINK_ERR_PEER_LOST, 0},
+    {"DAEMON_LOST", BLINK_ERR_DAEMON_LOST, 0},
+    {"UNSUPPORTED", BLINK_ERR_UNSUPPORTED, 0},
+    {"UNREACHABLE", BLINK_ERR_UNREACHABLE, 0},
+    {"INTERNAL", BLINK_ERR_INTERNAL, 0},
+};
+
+static const name_entry_t *entry_by_value(const name_entry_t *table, size_t count, uint32_t value)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (table[i].value == value)
+            return &table[i];
+    }
+    return NULL;
+}
+
+static const name_entry_t *entry_by_name(const name_entry_t *table, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(table[i].name, name) == 0)
+            return &table[i];
+    }
+    return NULL;
+}
+
+static const char *name_of(const name_entry_t *entry)
+{
+    return entry ? entry->name : "unknown";
+}
+
+const char *blink_name_datatype(uint32_t value)
+{
+    return name_of(entry_by_value(datatypes, NAME_COUNT(datatypes), value));
+}
+
+const char *blink_name_redop(uint32_t value)
+{
+    return name_of(entry_by_value(redops, NAME_COUNT(redops), value));
+}
+
+const char *blink_name_collective(uint32_t value)
+{
+    return name_of(entry_by_value(collectives, NAME_COUNT(collectives), value));
+}
+
+const char *blink_name_algorithm(uint32_t value)
+{
+    return name_of(entry_by_value(algorithms, NAME_COUNT(algorithms), value));
+}
+
+const char *blink_name_result(uint32_t value)
+{
+    return name_of(entry_by_value(results, NAME_COUNT(results), value));
+}
+
+#define DEFINE_PARSE(function, table, type)                                                                  \
+    bool function(const char *name, type *value)                                                             \
+    {                                                                                                        \
+        const name_entry_t *entry = entry_by_name(table, NAME_COUNT(table), name);                           \
+        if (!entry)                                                                                          \
+            return false;                                                                                    \
+        *value = (type)entry->value;                                                                         \
+        return true;                                                                                         \
+    }
+
+DEFINE_PARSE(blink_parse_datatype, datatypes, blink_datatype_t)
+DEFINE_PARSE(blink_parse_redop, redops, blink_redop_t)
+DEFINE_PARSE(blink_parse_collective, collectives, blink_collective_t)
+DEFINE_PARSE(blink_parse_algorithm, algorithms, blink_algorithm_t)
+
+uint32_t blink_datatype_bytes(uint32_t value)
+{
+    const name_entry_t *entry = entry_by_value(datatypes, NAME_COUNT(datatypes), value);
+    return entry ? entry->bytes : 0;
+}
+
+bool blink_redop_valid(uint32_t value)
+{
+    return entry_by_value(redops, NAME_COUNT(redops), value) != NULL;
+}

@@ -1,0 +1,33 @@
+/*
+ * The spelling of every public enumerator, for command lines, messages and files. One table serves the
+ * daemon, the client library and the tools.
+ */
+#ifndef BLINK_NAMES_H
+#define BLINK_NAMES_H
+
+#include "blink/types.h"
+
+#include <stdbool.h>
+
+/** Lower-case name ("float32", "sum", "allreduce", "trees", "PEER_LOST"); "unknown" for a value outside the
+ * enum. */
+const char *blink_name_datatype(uint32_t value);
+const char *blink_name_redop(uint32_t value);
+const char *blink_name_collective(uint32_t value);
+const char *blink_name_algorithm(uint32_t value);
+const char *blink_name_result(uint32_t value);
+
+/** Parse a name; false (and *value untouched) if it names nothing. "float", "double", "int" are accepted too.
+ */
+bool blink_parse_datatype(const char *name, blink_datatype_t *value);
+bool blink_parse_redop(const char *name, blink_redop_t *value);
+bool blink_parse_collective(const char *name, blink_collective_t *value);
+bool blink_parse_algorithm(const char *name, blink_algorithm_t *value);
+
+/** Bytes of one element; 0 for a value outside the enum. */
+uint32_t blink_datatype_bytes(uint32_t value);
+
+/** Whether the value is an enumerator. */
+bool blink_redop_valid(uint32_t value);
+
+#endif

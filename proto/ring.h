@@ -1,0 +1,186 @@
+/*
+ * The shared-memory ABI between one client and the daemon: a submission queue (SQ) and a completion queue
+ * (CQ) in a memfd that the daemon creates and seals. Both queues are single-producer single-consumer.
+ *
+ * Trust. Each side keeps private copies of every index it owns and never reads them back. The daemon copies
+ * an entry once and validates the copy; whatever a client writes here can harm only that client.
+ *
+ * Waiting without missed wake-ups. Either side that is about to sleep first announces it (engine_sleeping,
+ * client_sleepers), then looks at the queue once more, and only then sleeps; the other side first publishes
+ * its entry, then looks at the announcement. All four accesses are sequentially consistent, so in their
+ * single total order either the sleeper's second look comes after the publication and finds the entry, or the
+ * publisher's look comes after the announcement and sends the wake-up. (This is Dekker's argument; weaker
+ * orders admit the outcome in which both look too early.) The wake-up itself cannot be lost: the engine
+ * sleeps on an eventfd, which counts; the client sleeps on the futex wake_sequence, read before the
+ * announcement and increased before every FUTEX_WAKE.
+ */
+#ifndef BLINK_RING_H
+#define BLINK_RING_H
+
+#include "error.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define RING_MAGIC   0x676e6b62u /* "bkng" */
+#define RING_VERSION 1u
+
+#define RING_ENTRIES_MIN 8u
+#define RING_ENTRIES_MAX 4096u
+
+typedef enum ring_opcode {
+    RING_OP_NOP = 0, /* completes at once: measures the round trip */
+    RING_OP_ALLREDUCE = 1,
+    RING_OP_BROADCAST = 2,
+} ring_opcode_t;
+
+/** What a waiting client had best do, kept current by the daemon (DESIGN.md, "Waiting"). */
+typedef enum ring_wait_policy {
+    RING_WAIT_SPIN = 0,  /* cores to spare: spin */
+    RING_WAIT_YIELD = 1, /* more runnable threads than cores, short work: spin a little, then yield */
+    RING_WAIT_SLEEP = 2, /* work of more than 200 µs under way: sleep at once */
+} ring_wait_policy_t;
+
+/** Submission. Offsets and counts are checked by the daemon against the region; region 0 is "no buffer". */
+typedef struct ring_sqe {
+    uint8_t opcode;
+    uint8_t datatype;
+    uint8_t redop;
+    uint8_t flags;   /* 0 */
+    uint32_t member; /* communicator handle of one rank, as CommInitReply gave it; 0 for a nop */
+    uint32_t root;
+    uint32_t in_region;
+    uint32_t out_region;
+    uint32_t reserved; /* 0 */
+    uint64_t count;
+    uint64_t in_offset_bytes;
+    uint64_t out_offset_bytes;
+    uint64_t user_data;
+    uint64_t reserved2; /* 0 */
+} ring_sqe_t;
+
+/** Completion. text is a NUL-terminated sentence when result is not BLINK_OK. */
+typedef struct ring_cqe {
+    uint64_t user_data;
+    uint32_t result; /* blink_result_t */
+    uint32_t reserved;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    uint8_t padding[48];
+} ring_cqe_t;
+
+static_assert(sizeof(ring_sqe_t) == 64, "an SQE is one cache line");
+static_assert(offsetof(ring_sqe_t, count) == 24, "SQE layout");
+static_assert(offsetof(ring_sqe_t, user_data) == 48, "SQE layout");
+static_assert(sizeof(ring_cqe_t) == 256, "a CQE is four cache lines; success touches only the first");
+static_assert(offsetof(ring_cqe_t, text) == 16, "CQE layout");
+
+/** First page of the memfd. Indices run freely over 32 bits; entry = index & (entries - 1). */
+typedef struct ring_header {
+    /* constant once the memfd is passed on */
+    uint32_t magic;
+    uint32_t version;
+    uint32_t sq_entries; /* powers of two */
+    uint32_t cq_entries;
+    uint32_t sq_offset; /* from the start of the memfd */
+    uint32_t cq_offset;
+    uint64_t total_bytes;
+    uint8_t padding0[32];
+    /* written by the client */
+    _Alignas(64) _Atomic uint32_t sq_tail;
+    _Alignas(64) _Atomic uint32_t cq_head;
+    _Alignas(64) _Atomic uint32_t client_sleepers; /* threads asleep on wake_sequence, or about to be */
+    _Atomic uint32_t client_wants_event;           /* write the completion eventfd as well */
+    /* written by the daemon */
+    _Alignas(64) _Atomic uint32_t sq_head;
+    _Alignas(64) _Atomic uint32_t cq_tail;
+    _Alignas(64) _Atomic uint32_t engine_sleeping; /* ring the doorbell after publishing */
+    _Atomic uint32_t wait_policy;                  /* ring_wait_policy_t */
+    /* increased by either side before it wakes the client's sleepers */
+    _Alignas(64) _Atomic uint32_t wake_sequence;
+} ring_header_t;
+
+#define RING_HEADER_BYTES 4096u
+
+static_assert(sizeof(ring_header_t) <= RING_HEADER_BYTES, "the header fits its page");
+static_assert(offsetof(ring_header_t, sq_tail) == 64, "ring layout");
+static_assert(offsetof(ring_header_t, cq_head) == 128, "ring layout");
+static_assert(offsetof(ring_header_t, client_sleepers) == 192, "ring layout");
+static_assert(offsetof(ring_header_t, sq_head) == 256, "ring layout");
+static_assert(offsetof(ring_header_t, cq_tail) == 320, "ring layout");
+static_assert(offsetof(ring_header_t, engine_sleeping) == 384, "ring layout");
+static_assert(offsetof(ring_header_t, wake_sequence) == 448, "ring layout");
+
+/** One side's view of a ring. Not thread-safe: one producer and one consumer per queue, serialised by the
+ * owner. */
+typedef struct ring {
+    ring_header_t *header;
+    ring_sqe_t *sqes;
+    ring_cqe_t *cqes;
+    uint32_t sq_entries, cq_entries; /* private copies: the header's are not trusted after the start */
+    uint32_t sq_index;               /* the SQ index this side owns: tail for a client, head for the daemon */
+    uint32_t cq_index;               /* the CQ index this side owns: head for a client, tail for the daemon */
+    uint32_t cq_reserved;            /* daemon: entries taken whose completion is still to come */
+    size_t bytes;
+} ring_t;
+
+/* ---- both sides ---- */
+
+/** Unmap. The memfd is not touched. */
+void ring_unmap(ring_t *ring);
+
+/** Wake every sleeper of this ring's client: after a completion another thread waits for, or when all is
+ * lost. */
+void ring_wake_client(ring_t *ring);
+
+/* ---- daemon ---- */
+
+/** Make a sealed memfd (SHRINK | GROW | SEAL) with both queues and map it. Entries are powers of two within
+ * RING_ENTRIES_MIN…MAX. The descriptor is the caller's. Errors: INVALID_ARGUMENT, SYSTEM. */
+blink_result_t ring_create(uint32_t sq_entries, uint32_t cq_entries, ring_t *ring, int *memfd);
+
+/** Copy the next submission and reserve its completion's slot. False if there is none, or no free CQ slot (a
+ * client that does not reap stalls only itself). */
+bool ring_take(ring_t *ring, ring_sqe_t *sqe);
+
+/** Whether ring_take() would find a submission. Sequentially consistent: the second look before sleeping. */
+bool ring_has_submission(ring_t *ring);
+
+/** Publish a completion for an entry taken before; wakes the client if it sleeps. `text` may be NULL. Returns
+ * true if the client also wants its eventfd written. */
+bool ring_complete(ring_t *ring, uint64_t user_data, blink_result_t result, const char *text);
+
+/** Announce that the engine sleeps (or is awake again). See the top of this file. */
+void ring_set_engine_sleeping(ring_t *ring, bool sleeping);
+void ring_set_wait_policy(ring_t *ring, ring_wait_policy_t policy);
+
+/* ---- client ---- */
+
+/** Map a ring received from the daemon and check magic, version, sizes and seals. Errors: PROTOCOL, SYSTEM.
+ */
+blink_result_t ring_attach(int memfd, ring_t *ring);
+
+/** Publish a submission. False if the SQ is full. */
+bool ring_submit(ring_t *ring, const ring_sqe_t *sqe);
+
+/** After ring_submit(): whether the engine sleeps and its doorbell must be rung. */
+bool ring_needs_doorbell(ring_t *ring);
+
+/** Take the next completion. False if there is none. cqe->text is always terminated. */
+bool ring_reap(ring_t *ring, ring_cqe_t *cqe);
+
+/** Whether ring_reap() would find a completion. Sequentially consistent: the second look before sleeping. */
+bool ring_has_completion(ring_t *ring);
+
+ring_wait_policy_t ring_wait_policy(const ring_t *ring);
+
+/** Announce a sleeper and return the sequence to sleep on. Look again (ring_has_completion(), and whatever
+ * else may end the wait) before ring_sleep(); ring_sleep_end() follows in every case. Thread-safe. */
+uint32_t ring_sleep_begin(ring_t *ring);
+void ring_sleep(ring_t *ring, uint32_t sequence, uint64_t timeout_us);
+void ring_sleep_end(ring_t *ring);
+
+/** From now on the daemon also writes the completion eventfd. Look at the CQ after this call. Thread-safe. */
+void ring_want_event(ring_t *ring);
+
+#endif

@@ -1,0 +1,552 @@
+/*
+ * Topologies: the built-ins, both file formats with everything they must refuse, merging, and every printed
+ * form.
+ */
+#include "error.h"
+#include "topo/topo.h"
+#include "topo_bad_inputs.h"
+
+#include <libxml/parser.h>
+
+#include <locale.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static topo_t *load(const char *what)
+{
+    topo_t *topo = NULL;
+    if (topo_load(what, &topo) != BLINK_OK)
+        fail_msg("%s: %s", what, blink_error_text());
+    return topo;
+}
+
+static topo_t *parse(const char *json)
+{
+    topo_t *topo = NULL;
+    if (topo_parse_json(json, strlen(json), "test.json", &topo) != BLINK_OK)
+        fail_msg("%s: %s", json, blink_error_text());
+    return topo;
+}
+
+static void assert_text_has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("expected \"%s\" in: %s", part, text);
+}
+
+static const topo_link_t *link_between(const topo_t *topo, const char *from, const char *to)
+{
+    uint32_t link = topo_find_link(topo, topo_find_node(topo, from), topo_find_node(topo, to));
+    if (link == TOPO_NONE)
+        fail_msg("no link %s to %s", from, to);
+    return &topo->links[link];
+}
+
+static void assert_link(const topo_t *topo, const char *from, const char *to, topo_link_kind_t kind,
+                        double GBps)
+{
+    const topo_link_t *link = link_between(topo, from, to);
+    assert_string_equal(topo_link_kind_name(link->kind), topo_link_kind_name(kind));
+    if (fabs(link->GBps - GBps) > 1e-9)
+        fail_msg("%s to %s: %g GB/s, expected %g", from, to, link->GBps, GBps);
+}
+
+static bool linked(const topo_t *topo, const char *from, const char *to)
+{
+    return topo_find_link(topo, topo_find_node(topo, from), topo_find_node(topo, to)) != TOPO_NONE;
+}
+
+static void assert_equal(const topo_t *one, const topo_t *other)
+{
+    assert_string_equal(one->name, other->name);
+    assert_int_equal(one->node_count, other->node_count);
+    assert_int_equal(one->link_count, other->link_count);
+    assert_int_equal(one->gpu_count, other->gpu_count);
+    for (uint32_t i = 0; i < one->node_count; i++) {
+        const topo_node_t *a = &one->nodes[i], *b = &other->nodes[i];
+        assert_string_equal(a->id, b->id);
+        assert_string_equal(a->host, b->host);
+        assert_int_equal(a->kind, b->kind);
+        assert_int_equal(a->multicast, b->multicast);
+        assert_true(a->total_GBps == b->total_GBps);
+    }
+    for (uint32_t i = 0; i < one->link_count; i++) {
+        const topo_link_t *a = &one->links[i], *b = &other->links[i];
+        assert_int_equal(a->from, b->from);
+        assert_int_equal(a->to, b->to);
+        assert_int_equal(a->kind, b->kind);
+        assert_true(a->GBps == b->GBps);
+        assert_true(a->unit_GBps == b->unit_GBps);
+        assert_true(a->latency_us == b->latency_us);
+    }
+}
+
+static void assert_reads_back_equal(const topo_t *topo)
+{
+    char *text = NULL;
+    assert_int_equal(topo_write_json(topo, &text), BLINK_OK);
+    topo_t *again = parse(text);
+    assert_equal(topo, again);
+    topo_destroy(again);
+    free(text);
+}
+
+/* Every way to get at a link agrees with the list of links. */
+static void assert_indexed(const topo_t *topo)
+{
+    assert_int_equal(topo->out_first[topo->node_count], topo->link_count);
+    for (uint32_t i = 0; i < topo->link_count; i++)
+        assert_int_equal(topo_find_link(topo, topo->links[i].from, topo->links[i].to), i);
+    for (uint32_t node = 0; node < topo->node_count; node++) {
+        assert_int_equal(topo_find_node(topo, topo->nodes[node].id), node);
+        for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++)
+            assert_int_equal(topo->links[topo->out_links[j]].from, node);
+    }
+    for (uint32_t i = 0; i < topo->gpu_count; i++)
+        assert_int_equal(topo->nodes[topo->gpus[i]].kind, TOPO_GPU);
+}
+
+static void test_every_builtin_loads_and_reads_back_equal(void **state)
+{
+    (void)state;
+    uint32_t count = 0;
+    for (const char *const *name = topo_builtin_names(); *name; name++, count++) {
+        topo_t *topo = load(*name);
+        assert_string_equal(topo->name, *name);
+        assert_indexed(topo);
+        assert_reads_back_equal(topo);
+        topo_destroy(topo);
+    }
+    assert_int_equal(count, 8);
+}
+
+static void test_builtin_dgx1v_hybrid_is_the_machine(void **state)
+{
+    (void)state;
+    topo_t *topo = load("dgx1v_hybrid");
+    assert_int_equal(topo->gpu_count, 8);
+    assert_int_equal(topo->node_count, 14);
+    assert_int_equal(topo->link_count, 58);
+    assert_link(topo, "gpu0", "gpu3", TOPO_NVLINK, 50);
+    assert_link(topo, "gpu3", "gpu0", TOPO_NVLINK, 50);
+    assert_true(link_between(topo, "gpu0", "gpu3")->unit_GBps == 25);
+    assert_link(topo, "gpu0", "gpu1", TOPO_NVLINK, 25);
+    assert_link(topo, "cpu1", "cpu0", TOPO_QPI, 19.2);
+    assert_false(linked(topo, "gpu0", "gpu5"));
+    assert_int_equal(topo_find_node(topo, "gpu8"), TOPO_NONE);
+    topo_destroy(topo);
+}
+
+static void test_fields_left_out_take_their_defaults(void **state)
+{
+    (void)state;
+    topo_t *topo =
+        parse("{\"schema\":\"blink-topology/1\",\"nodes\":[" GPUS "],\"links\":[" LINK("\"GBps\":3") "]}");
+    assert_string_equal(topo->name, "test");
+    assert_string_equal(topo->nodes[0].host, "");
+    assert_true(topo->links[0].GBps == 3 && topo->links[0].latency_us == 1);
+    assert_true(linked(topo, "b", "a"));
+    topo_destroy(topo);
+}
+
+static void test_parallel_links_add_up_and_the_fastest_names_them(void **state)
+{
+    (void)state;
+    topo_t *topo = parse(TOPOLOGY(
+        GPUS,
+        "{\"from\":\"a\",\"to\":\"b\",\"kind\":\"pcie\",\"GBps\":11.1,\"latency_us\":2,\"duplex\":false},"
+        "{\"from\":\"b\",\"to\":\"a\",\"kind\":\"nvlink\",\"GBps\":20.6,\"count\":3,\"latency_us\":0.7},"
+        "{\"from\":\"a\",\"to\":\"b\",\"kind\":\"nvlink\",\"GBps\":20.6,\"duplex\":false}"));
+    assert_int_equal(topo->link_count, 2);
+    assert_link(topo, "a", "b", TOPO_NVLINK, 11.1 + 4 * 20.6);
+    assert_link(topo, "b", "a", TOPO_NVLINK, 3 * 20.6);
+    assert_true(link_between(topo, "a", "b")->unit_GBps == 20.6);
+    assert_true(link_between(topo, "a", "b")->latency_us == 0.7);
+    assert_reads_back_equal(topo);
+    topo_destroy(topo);
+}
+
+static void test_one_way_links_stay_one_way_and_in_order(void **state)
+{
+    (void)state;
+    topo_t *topo = parse(
+        TOPOLOGY(GPUS ",{\"id\":\"s\",\"kind\":\"switch\",\"multicast\":true,\"GBps_total\":0.1}",
+                 "{\"from\":\"a\",\"to\":\"b\",\"kind\":\"shm\",\"GBps\":0.1,\"count\":7,\"duplex\":false},"
+                 "{\"from\":\"a\",\"to\":\"s\",\"kind\":\"net\",\"GBps\":1e-3,\"duplex\":false},"
+                 "{\"from\":\"b\",\"to\":\"a\",\"kind\":\"shm\",\"GBps\":0.1,\"count\":7,\"duplex\":false}"));
+    assert_int_equal(topo->link_count, 3);
+    assert_false(linked(topo, "s", "a"));
+    assert_true(topo->nodes[2].multicast && topo->nodes[2].total_GBps == 0.1);
+    assert_reads_back_equal(topo);
+    topo_destroy(topo);
+}
+
+typedef blink_result_t (*parse_function_t)(const char *text, size_t bytes, const char *source, topo_t **topo);
+
+static void assert_refused(parse_function_t parse_text, const bad_input_t *bad)
+{
+    topo_t *topo = NULL;
+    blink_result_t result = parse_text(bad->text, strlen(bad->text), "some/file", &topo);
+    if (result != BLINK_ERR_INVALID_ARGUMENT)
+        fail_msg("result %d for %s", (int)result, bad->text);
+    assert_null(topo);
+    assert_text_has(blink_error_text(), "some/file: ");
+    for (size_t i = 0; i < 3 && bad->names[i]; i++)
+        assert_text_has(blink_error_text(), bad->names[i]);
+}
+
+static void test_bad_json_is_refused_by_name(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad_json) / sizeof(bad_json[0]); i++)
+        assert_refused(topo_parse_json, &bad_json[i]);
+}
+
+static void count_message(void *count, const char *format, ...)
+{
+    (void)format;
+    (*(int *)count)++;
+}
+
+static void test_bad_xml_is_refused_by_name_and_prints_nothing(void **state)
+{
+    (void)state;
+    int printed = 0;
+    xmlSetGenericErrorFunc(&printed, count_message);
+    for (size_t i = 0; i < sizeof(bad_xml) / sizeof(bad_xml[0]); i++)
+        assert_refused(topo_parse_nccl_xml, &bad_xml[i]);
+    xmlSetGenericErrorFunc(NULL, NULL);
+    assert_int_equal(printed, 0);
+}
+
+static void test_long_names_leave_room_for_the_reason(void **state)
+{
+    (void)state;
+    char source[2000], json[4000];
+    memset(source, 'p', sizeof(source));
+    source[sizeof(source) - 1] = '\0';
+    snprintf(json, sizeof(json),
+             TOPOLOGY(GPUS, "{\"from\":\"%s\",\"to\":\"a\",\"kind\":\"pcie\",\"GBps\":1}"), source);
+    topo_t *topo = NULL;
+    assert_int_equal(topo_parse_json(json, strlen(json), source, &topo), BLINK_ERR_INVALID_ARGUMENT);
+    assert_text_has(blink_error_text(), "there is no node");
+}
+
+static void test_nccl_dump_becomes_nodes_and_links(void **state)
+{
+    (void)state;
+    topo_t *topo = load(BLINK_FIXTURES_DIR "/topo_nccl_dump.xml");
+    assert_string_equal(topo->name, "topo_nccl_dump");
+    assert_int_equal(topo->gpu_count, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        char id[8];
+        snprintf(id, sizeof(id), "gpu%u", i);
+        assert_string_equal(topo->nodes[topo->gpus[i]].id, id);
+    }
+    /* 4 gpus, 3 ports, 2 cpus, 2 pci switches, 1 nvswitch: neither the disk nor what stands in unknown
+     * elements */
+    assert_int_equal(topo->node_count, 12);
+    assert_link(topo, "gpu0", "nvswitch", TOPO_NVSWITCH, 9 * 20.6);
+    assert_link(topo, "nvswitch", "gpu1", TOPO_NVSWITCH, 12 * 20.0);
+    assert_link(topo, "gpu2", "gpu3", TOPO_NVLINK, 40);
+    assert_link(topo, "gpu3", "gpu2", TOPO_NVLINK, 40);
+    assert_link(topo, "cpu1", "gpu3", TOPO_NVLINK, 10 * 45 + 12); /* chip-to-chip and PCIe side by side */
+    assert_link(topo, "gpu0", "pci-0000:01:00.0", TOPO_PCIE, 48);
+    assert_link(topo, "pci-0000:01:00.0", "cpu0", TOPO_PCIE, 24);
+    assert_link(topo, "pci-0000:04:00.0", "pci-0000:01:00.0", TOPO_PCIE, 12);
+    assert_link(topo, "nic0", "pci-0000:04:00.0", TOPO_NIC_LINK, 25);
+    assert_link(topo, "nic1", "pci-0000:04:00.0", TOPO_NIC_LINK, 1.25);
+    assert_link(topo, "nic2", "cpu1", TOPO_NIC_LINK, 1.25);
+    assert_link(topo, "gpu2", "cpu1", TOPO_PCIE, 0.75);
+    assert_link(topo, "cpu0", "cpu1", TOPO_QPI, 10);
+    assert_indexed(topo);
+    assert_reads_back_equal(topo);
+    topo_destroy(topo);
+}
+
+static void test_unknown_pcie_speed_counts_as_gen3_x16(void **state)
+{
+    (void)state;
+    const char *xml =
+        SYSTEM("<pci busid=\"0:1\" class=\"0x030200\" link_speed=\"Unknown\" link_width=\"255\"/>");
+    topo_t *topo = NULL;
+    assert_int_equal(topo_parse_nccl_xml(xml, strlen(xml), "x", &topo), BLINK_OK);
+    assert_link(topo, "gpu0", "cpu0", TOPO_PCIE, 12);
+    topo_destroy(topo);
+}
+
+static void test_nccl_skeleton_gives_the_pcie_tree(void **state)
+{
+    (void)state;
+    topo_t *topo = load(BLINK_FIXTURES_DIR "/topo_nccl_skeleton.xml");
+    assert_int_equal(topo->gpu_count, 2);
+    assert_int_equal(topo->node_count, 6);
+    assert_link(topo, "gpu0", "cpu1", TOPO_PCIE, 12);
+    assert_link(topo, "gpu1", "pci-ffff:ff:01.0", TOPO_PCIE, 48);
+    assert_link(topo, "nic0", "pci-ffff:ff:01.0", TOPO_PCIE, 96);
+    assert_link(topo, "cpu1", "cpu0", TOPO_QPI, 22);
+    assert_reads_back_equal(topo);
+    topo_destroy(topo);
+}
+
+static void test_shared_dumps_load(void **state)
+{
+    (void)state;
+    const char *shared = getenv("BLINK_SHARED");
+    if (!shared)
+        skip();
+    static const struct {
+        const char *file;
+        uint32_t gpus, links;
+    } dumps[] = {{"oci_h100", 8, 130}, {"azure_ndv2", 8, 20}, {"azure_ndv4", 8, 52}, {"azure_ndv5", 8, 50}};
+    for (size_t i = 0; i < sizeof(dumps) / sizeof(dumps[0]); i++) {
+        char path[512];
+        snprintf(path, sizeof(path), "%s/topologies/nccl/%s.xml", shared, dumps[i].file);
+        topo_t *topo = load(path);
+        assert_int_equal(topo->gpu_count, dumps[i].gpus);
+        assert_int_equal(topo->link_count, dumps[i].links);
+        assert_reads_back_equal(topo);
+        topo_destroy(topo);
+    }
+}
+
+static void test_unknown_topology_lists_the_builtins(void **state)
+{
+    (void)state;
+    topo_t *topo = NULL;
+    assert_int_equal(topo_load("dgx9", &topo), BLINK_ERR_NOT_FOUND);
+    assert_text_has(blink_error_text(), "dgx9");
+    for (const char *const *name = topo_builtin_names(); *name; name++)
+        assert_text_has(blink_error_text(), *name);
+}
+
+/* A path that does not exist yet, in a fresh directory. */
+static void temporary_path(char path[64])
+{
+    char directory[] = "/tmp/blink-topo-XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, 64, "%s/file", directory);
+}
+
+static void remove_temporary(char path[64])
+{
+    unlink(path);
+    *strrchr(path, '/') = '\0';
+    rmdir(path);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void test_only_regular_files_are_read(void **state)
+{
+    (void)state;
+    char path[64];
+    temporary_path(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    topo_t *topo = NULL;
+    assert_int_equal(topo_load(path, &topo), BLINK_ERR_NOT_FOUND);
+    assert_text_has(blink_error_text(), "not a regular file");
+    assert_int_equal(topo_load("/", &topo), BLINK_ERR_NOT_FOUND);
+    remove_temporary(path);
+}
+
+static void test_files_are_told_apart_by_content(void **state)
+{
+    (void)state;
+    char path[64];
+    temporary_path(path);
+    topo_t *topo = NULL;
+    write_file(path, "\xef\xbb\xbf \n" TOPOLOGY(GPUS, LINK("\"GBps\":1")));
+    topo_destroy(load(path));
+    write_file(path, "\xef\xbb\xbf" SYSTEM(PCI_GPU("")));
+    topo_destroy(load(path));
+    write_file(path, "gpu0 gpu1 25\n");
+    assert_int_equal(topo_load(path, &topo), BLINK_ERR_INVALID_ARGUMENT);
+    assert_text_has(blink_error_text(), path);
+    write_file(path, "");
+    assert_int_equal(topo_load(path, &topo), BLINK_ERR_INVALID_ARGUMENT);
+    remove_temporary(path);
+}
+
+static void test_huge_files_are_refused_unread(void **state)
+{
+    (void)state;
+    char path[64];
+    temporary_path(path);
+    write_file(path, "{");
+    assert_int_equal(truncate(path, ((off_t)64 << 20) + 1), 0);
+    topo_t *topo = NULL;
+    assert_int_equal(topo_load(path, &topo), BLINK_ERR_INVALID_ARGUMENT);
+    assert_text_has(blink_error_text(), "67108865 bytes");
+    remove_temporary(path);
+}
+
+/* One with every character that an output format gives a meaning to, and a part that no gpu reaches. */
+static topo_t *awkward_topology(void)
+{
+    return parse(
+        TOPOLOGY("{\"id\":\"<a&\\\"'>\",\"kind\":\"gpu\",\"host\":\"h\\\\\"},"
+                 "{\"id\":\"b\",\"kind\":\"gpu\"},{\"id\":\"c\",\"kind\":\"cpu\",\"GBps_total\":9},"
+                 "{\"id\":\"lone\",\"kind\":\"nic\"}",
+                 "{\"from\":\"<a&\\\"'>\",\"to\":\"b\",\"kind\":\"shm\",\"GBps\":2.5,\"duplex\":false},"
+                 "{\"from\":\"b\",\"to\":\"c\",\"kind\":\"pcie\",\"GBps\":0.001}"));
+}
+
+static uint32_t count_elements(const xmlNode *node, const char *name)
+{
+    uint32_t count = 0;
+    for (; node; node = node->next) {
+        if (node->type == XML_ELEMENT_NODE)
+            count += (strcmp((const char *)node->name, name) == 0) + count_elements(node->children, name);
+    }
+    return count;
+}
+
+static void assert_svg_draws(const topo_t *topo, uint32_t lines)
+{
+    char *svg = NULL;
+    assert_int_equal(topo_write_svg(topo, &svg), BLINK_OK);
+    assert_null(strstr(svg, "nan"));
+    xmlDoc *document = xmlReadMemory(svg, (int)strlen(svg), NULL, NULL, XML_PARSE_NONET);
+    assert_non_null(document);
+    const xmlNode *root = xmlDocGetRootElement(document);
+    assert_string_equal((const char *)root->name, "svg");
+    assert_int_equal(count_elements(root, "line"), lines);
+    assert_true(count_elements(root, "text") >= topo->node_count);
+    xmlFreeDoc(document);
+    free(svg);
+}
+
+static void test_svg_is_well_formed_and_draws_every_link(void **state)
+{
+    (void)state;
+    topo_t *topo = awkward_topology();
+    assert_svg_draws(topo, 2);
+    topo_destroy(topo);
+    for (const char *const *name = topo_builtin_names(); *name; name++) {
+        topo = load(*name);
+        assert_svg_draws(topo, topo->link_count / 2);
+        topo_destroy(topo);
+    }
+}
+
+static void test_dot_escapes_and_draws_both_directions_once(void **state)
+{
+    (void)state;
+    topo_t *topo = awkward_topology();
+    char *dot = NULL;
+    assert_int_equal(topo_write_dot(topo, &dot), BLINK_OK);
+    assert_text_has(dot, "digraph \"t\" {");
+    assert_text_has(dot, "label=\"h\\\\\"");
+    assert_text_has(dot, "\"<a&\\\"'>\" -> \"b\" [label=\"shm 2.50\", penwidth=5.00];");
+    assert_text_has(dot, "\"b\" -> \"c\" [label=\"pcie 0.001\", penwidth=1.00, dir=both];");
+    assert_null(strstr(dot, "\"c\" -> \"b\""));
+    free(dot);
+    topo_destroy(topo);
+}
+
+static void test_table_is_ascii_and_aligned(void **state)
+{
+    (void)state;
+    topo_t *topo = load("dgx1v_hybrid");
+    char *table = NULL;
+    assert_int_equal(topo_write_table(topo, &table), BLINK_OK);
+    assert_text_has(table, "dgx1v_hybrid: 8 gpu, 4 switch, 0 nic, 2 cpu, 58 directed links\n");
+    assert_text_has(table, "\ngpu0  gpu     n0        161.00      161.00\n");
+    assert_text_has(table, "\ncpu0  cpu1  qpi            19.20       19.20        2.00\n");
+    for (const char *c = table; *c; c++)
+        assert_true(*c == '\n' || (*c >= ' ' && *c <= '~'));
+    size_t header = strcspn(strstr(table, "from  to"), "\n");
+    for (const char *line = strstr(table, "from  to"); *line; line += header + 1)
+        assert_int_equal(strcspn(line, "\n"), header);
+    free(table);
+    topo_destroy(topo);
+}
+
+static void test_table_tells_limits_and_one_way_links(void **state)
+{
+    (void)state;
+    topo_t *topo = awkward_topology();
+    char *table = NULL;
+    assert_int_equal(topo_write_table(topo, &table), BLINK_OK);
+    assert_text_has(table, "at most 9.00 in all");
+    assert_text_has(table, "2.50           -");
+    free(table);
+    topo_destroy(topo);
+}
+
+static void test_output_keeps_its_decimal_point_in_any_locale(void **state)
+{
+    (void)state;
+    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8") && !setlocale(LC_NUMERIC, "fr_FR.UTF-8"))
+        skip();
+    topo_t *topo = load("pcie8");
+    assert_reads_back_equal(topo);
+    char *table = NULL;
+    assert_int_equal(topo_write_table(topo, &table), BLINK_OK);
+    assert_text_has(table, "19.20");
+    setlocale(LC_NUMERIC, "C");
+    free(table);
+    topo_destroy(topo);
+}
+
+static void test_builder_checks_when_it_finishes(void **state)
+{
+    (void)state;
+    topo_builder_t *builder = NULL;
+    topo_t *topo = NULL;
+    assert_int_equal(topo_build_create("hand", "by hand", &builder), BLINK_OK);
+    char id[] = "gpu0";
+    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id, .kind = TOPO_GPU}), BLINK_OK);
+    assert_int_equal(topo_build_link(builder, "gpu0", "gpu1", TOPO_SHM, NAN, 1, 1, true), BLINK_OK);
+    assert_int_equal(topo_build_finish(builder, &topo), BLINK_ERR_INVALID_ARGUMENT);
+    assert_text_has(blink_error_text(), "no node gpu1");
+    id[3] = '1';
+    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id, .kind = TOPO_GPU}), BLINK_OK);
+    assert_int_equal(topo_build_finish(builder, &topo), BLINK_ERR_INVALID_ARGUMENT);
+    assert_text_has(blink_error_text(), "link gpu0 to gpu1: GBps must be finite and above 0, not nan");
+    topo_build_destroy(builder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_builtin_loads_and_reads_back_equal),
+        cmocka_unit_test(test_builtin_dgx1v_hybrid_is_the_machine),
+        cmocka_unit_test(test_fields_left_out_take_their_defaults),
+        cmocka_unit_test(test_parallel_links_add_up_and_the_fastest_names_them),
+        cmocka_unit_test(test_one_way_links_stay_one_way_and_in_order),
+        cmocka_unit_test(test_bad_json_is_refused_by_name),
+        cmocka_unit_test(test_bad_xml_is_refused_by_name_and_prints_nothing),
+        cmocka_unit_test(test_long_names_leave_room_for_the_reason),
+        cmocka_unit_test(test_nccl_dump_becomes_nodes_and_links),
+        cmocka_unit_test(test_unknown_pcie_speed_counts_as_gen3_x16),
+        cmocka_unit_test(test_nccl_skeleton_gives_the_pcie_tree),
+        cmocka_unit_test(test_shared_dumps_load),
+        cmocka_unit_test(test_unknown_topology_lists_the_builtins),
+        cmocka_unit_test(test_only_regular_files_are_read),
+        cmocka_unit_test(test_files_are_told_apart_by_content),
+        cmocka_unit_test(test_huge_files_are_refused_unread),
+        cmocka_unit_test(test_svg_is_well_formed_and_draws_every_link),
+        cmocka_unit_test(test_dot_escapes_and_draws_both_directions_once),
+        cmocka_unit_test(test_table_is_ascii_and_aligned),
+        cmocka_unit_test(test_table_tells_limits_and_one_way_links),
+        cmocka_unit_test(test_output_keeps_its_decimal_point_in_any_locale),
+        cmocka_unit_test(test_builder_checks_when_it_finishes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
