@@ -83,9 +83,12 @@ blink_result_t ring_attach(int memfd, ring_t *ring)
     int seals = fcntl(memfd, F_GET_SEALS);
     if (seals < 0 || (seals & RING_SEALS) != RING_SEALS)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon's ring is not a sealed memfd");
-    if (fstat(memfd, &status) != 0 || pread(memfd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
+    ssize_t got = pread(memfd, &header, sizeof(header), 0);
+    if (got < 0 || fstat(memfd, &status) != 0)
         return BLINK_FAIL_ERRNO("read the ring's header");
-    if (header.magic != RING_MAGIC || header.version != RING_VERSION)
+    if (got != (ssize_t)sizeof(header) || header.magic != RING_MAGIC)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon's ring has no header");
+    if (header.version != RING_VERSION)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "ring version %u, this library speaks %u", header.version,
                           RING_VERSION);
     if (!entries_valid(header.sq_entries) || !entries_valid(header.cq_entries) ||
@@ -111,7 +114,8 @@ void ring_wake_client(ring_t *ring)
 /* Whether a completion slot can be reserved. */
 static bool cq_has_room(const ring_t *ring)
 {
-    /* Acquire: pairs with the release store of cq_head in ring_reap(), so the slot was read before it is reused. */
+    /* Acquire: pairs with the release store of cq_head in ring_reap(), so the slot was read before it is
+     * reused. */
     uint32_t unread = ring->cq_index - atomic_load_explicit(&ring->header->cq_head, memory_order_acquire);
     return unread < ring->cq_entries && ring->cq_reserved < ring->cq_entries - unread;
 }
@@ -119,7 +123,8 @@ static bool cq_has_room(const ring_t *ring)
 bool ring_has_submission(ring_t *ring)
 {
     /* seq_cst: the sleeper's second look; pairs with the store in ring_submit(). */
-    return atomic_load_explicit(&ring->header->sq_tail, memory_order_seq_cst) != ring->sq_index && cq_has_room(ring);
+    return atomic_load_explicit(&ring->header->sq_tail, memory_order_seq_cst) != ring->sq_index &&
+           cq_has_room(ring);
 }
 
 bool ring_take(ring_t *ring, ring_sqe_t *sqe)
@@ -131,7 +136,8 @@ bool ring_take(ring_t *ring, ring_sqe_t *sqe)
     *sqe = ring->sqes[ring->sq_index & (ring->sq_entries - 1)];
     ring->cq_reserved++;
     ring->sq_index++;
-    /* Release: the copy is made before the client may overwrite the entry; pairs with the load in ring_submit(). */
+    /* Release: the copy is made before the client may overwrite the entry; pairs with the load in
+     * ring_submit(). */
     atomic_store_explicit(&ring->header->sq_head, ring->sq_index, memory_order_release);
     return true;
 }

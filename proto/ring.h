@@ -143,7 +143,8 @@ blink_result_t ring_create(uint32_t sq_entries, uint32_t cq_entries, ring_t *rin
  * client that does not reap stalls only itself). */
 bool ring_take(ring_t *ring, ring_sqe_t *sqe);
 
-/** Whether ring_take() would find a submission. Sequentially consistent: the second look before sleeping. */
+/** Whether ring_take() would return a submission. Sequentially consistent: the second look before sleeping.
+ */
 bool ring_has_submission(ring_t *ring);
 
 /** Publish a completion for an entry taken before; wakes the client if it sleeps. `text` may be NULL. Returns
@@ -160,7 +161,8 @@ void ring_set_wait_policy(ring_t *ring, ring_wait_policy_t policy);
  */
 blink_result_t ring_attach(int memfd, ring_t *ring);
 
-/** Publish a submission. False if the SQ is full. */
+/** Publish a submission. False if the SQ is full. A client keeps at most cq_entries submissions unreaped: the
+ * engine leaves more in the SQ, and may sleep over them until the doorbell rings. */
 bool ring_submit(ring_t *ring, const ring_sqe_t *sqe);
 
 /** After ring_submit(): whether the engine sleeps and its doorbell must be rung. */

@@ -1,19 +1,20 @@
 /*
- * The lane IR: what a plan is compiled into and every executor interprets. A plan is made of one kind of step,
+ * The lane IR: what a plan is compiled into and every executor interprets. A plan is made of one kind of
+ * step,
  *
  *     wait(semaphores…);   dst₁ … dst_k  ←  src₁ ⊕ … ⊕ src_m;   signal(semaphores…)
  *
- * grouped in lanes: one sequential program per (channel, rank, phase), whose body runs once per chunk c = 0 … C-1.
- * A program holds shares, never bytes: lane_geometry_t binds it to a payload when an op starts.
+ * grouped in lanes: one sequential program per (channel, rank, phase), whose body runs once per chunk c = 0 …
+ * C-1. A program holds shares, never bytes: lane_geometry_t binds it to a payload when an op starts.
  *
- * Buffers. An operand is (rank, input | output | scratch). Input and output are addressed at the byte span that
- * lane_span() gives for (channel, part, chunk). Scratch belongs to one reduce edge, lives at the receiver, and is
- * `slots` slots of chunk_bytes; chunk c uses slot c mod slots.
+ * Buffers. An operand is (rank, input | output | scratch). Input and output are addressed at the byte span
+ * that lane_span() gives for (channel, part, chunk). Scratch belongs to one reduce edge, lives at the
+ * receiver, and is `slots` slots of chunk_bytes; chunk c uses slot c mod slots.
  *
- * Semaphores. Each is a u64 with one writer and one waiter, starts at 0, and is stored, never added: after chunk c
- * it holds c + 1. A `full` wait for chunk c is for value >= c + 1. A `free` wait is for value >= c + 1 - slots (so the
- * first `slots` chunks do not wait). A direct write to a user's output needs no `free`: an op starts only when all
- * its ranks have submitted.
+ * Semaphores. Each is a u64 with one writer and one waiter, starts at 0, and is stored, never added: after
+ * chunk c it holds c + 1. A `full` wait for chunk c is for value >= c + 1. A `free` wait is for value >= c +
+ * 1 - slots (so the first `slots` chunks do not wait). A direct write to a user's output needs no `free`: an
+ * op starts only when all its ranks have submitted.
  */
 #ifndef BLINK_LANE_H
 #define BLINK_LANE_H
@@ -38,10 +39,12 @@ typedef struct lane_wait {
 
 typedef struct lane_signal {
     uint32_t semaphore;
-    uint32_t dst; /* the dst of this step whose arrival it announces; PLAN_NONE: that the step's sources were read */
+    uint32_t dst; /* the dst of this step whose arrival it announces; PLAN_NONE: that the step's sources were
+                     read */
 } lane_signal_t;
 
-/* Every list is a run in the program's pools. src_count >= 1 and dst_count >= 1; sources are combined in order. */
+/* Every list is a run in the program's pools. src_count >= 1 and dst_count >= 1; sources are combined in
+ * order. */
 typedef struct lane_step {
     uint32_t part; /* of the channel */
     uint32_t src_first, src_count;
@@ -52,7 +55,7 @@ typedef struct lane_step {
 
 typedef struct lane {
     uint32_t channel;
-    uint32_t rank; /* the one rank that executes it */
+    uint32_t rank;  /* the one rank that executes it */
     uint32_t phase; /* lane_phase_t */
     uint32_t step_first, step_count;
 } lane_t;
@@ -69,8 +72,9 @@ typedef struct lane_path {
 typedef struct lane_program {
     blink_collective_t collective;
     uint32_t rank_count;
-    uint32_t depth;      /* tree edges between the deepest leaf and a root and back, as plan_depth() */
-    uint64_t bdp_bytes;  /* largest capacity × latency of any edge: chunks below it leave in-order lanes waiting */
+    uint32_t depth; /* tree edges between the deepest leaf and a root and back, as plan_depth() */
+    uint64_t
+        bdp_bytes; /* largest capacity × latency of any edge: chunks below it leave in-order lanes waiting */
     double rate_GBps;    /* of the plan */
     uint32_t edge_count; /* edges that own scratch slots */
     uint32_t semaphore_count;
@@ -106,21 +110,21 @@ typedef struct lane_geometry {
     struct lane_extent {
         uint64_t offset_bytes, bytes;
         uint32_t chunks; /* C of this channel; 0 if it is empty */
-    } *channels;
+    } * channels;
 } lane_geometry_t;
 
 /* Most bytes one step may move (DESIGN.md), and so the largest chunk. */
 #define LANE_CHUNK_MAX_BYTES (256u << 10)
 #define LANE_UNIT_BYTES      16u
 
-/* Bind. `chunk_bytes` 0 lets lane_choose_chunk() decide; else it is rounded up to a unit. geometry borrows program.
- * Errors: NO_MEMORY. */
-blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes, uint32_t slots,
-                                  lane_geometry_t *geometry);
+/* Bind. `chunk_bytes` 0 lets lane_choose_chunk() decide; else it is rounded up to a unit. geometry borrows
+ * program. Errors: NO_MEMORY. */
+blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes,
+                                  uint32_t slots, lane_geometry_t *geometry);
 void lane_geometry_fini(lane_geometry_t *geometry);
 
-/* The chunk that keeps the cost of filling the pipeline (depth steps) near 3 % without going under the largest
- * edge's bandwidth-delay product. */
+/* The chunk that keeps the cost of filling the pipeline (depth steps) near 3 % without going under the
+ * largest edge's bandwidth-delay product. */
 uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes);
 
 lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_t part, uint32_t chunk);

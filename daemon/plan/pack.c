@@ -6,6 +6,7 @@
  * certificate.
  */
 #include "plan/pack.h"
+
 #include "error.h"
 #include "plan/lp.h"
 

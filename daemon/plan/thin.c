@@ -17,7 +17,7 @@
 #define DIVE_GAIN 1e-3
 /* The dive ends when the fixed columns carry this part of the optimum, or after this many solves. */
 #define DIVE_END    0.9955
-#define DIVE_SOLVES 120u
+#define DIVE_SOLVES 80u
 /* Of the optimum, what is kept where fewer trees are worth more; of the rate, what elimination may cost
  * otherwise. */
 #define THIN_FLOOR  0.9905

@@ -54,6 +54,11 @@ typedef struct run {
     moment_t now;
 } run_t;
 
+static const lane_t *lane_at(const run_t *run, uint32_t lane)
+{
+    return &run->program->lanes[run->lanes[lane]];
+}
+
 /* ---- texts ---- */
 
 enum { PLACE_BYTES = 64 };
@@ -75,7 +80,7 @@ static blink_result_t fail_at(const run_t *run, const char *verb, const lane_ope
 {
     char place[PLACE_BYTES], other[PLACE_BYTES] = "";
     if (lane != PLAN_NONE) {
-        const lane_t *with = &run->program->lanes[run->lanes[lane]];
+        const lane_t *with = lane_at(run, lane);
         snprintf(other, sizeof(other), " rank %u %s", with->rank, verify_phase_name(with->phase));
     }
     return BLINK_FAIL(BLINK_ERR_INTERNAL, "channel %u rank %u %s, chunk %u, step %u: %s %s, %s%s",
@@ -84,11 +89,6 @@ static blink_result_t fail_at(const run_t *run, const char *verb, const lane_ope
 }
 
 /* ---- time ---- */
-
-static const lane_t *lane_at(const run_t *run, uint32_t lane)
-{
-    return &run->program->lanes[run->lanes[lane]];
-}
 
 /* The lane's clock entry once it has executed the moment. 64 bits: a waiter's chunk may lie behind the last
  * one. */

@@ -1,6 +1,6 @@
 /*
- * The topology: devices, switches, CPUs and NICs joined by directed links. Pure data: read once from JSON, NCCL XML
- * or a built-in, checked, and immutable from then on, so any number of threads may read one topo_t.
+ * The topology: devices, switches, CPUs and NICs joined by directed links. Pure data: read once from JSON,
+ * NCCL XML or a built-in, checked, and immutable from then on, so any number of threads may read one topo_t.
  */
 #ifndef BLINK_TOPO_H
 #define BLINK_TOPO_H
@@ -34,7 +34,8 @@ typedef struct topo_node {
 } topo_node_t;
 
 /* One direction. Parallel links between the same two nodes in the same direction are one topo_link_t: their
- * capacities are added, kind and latency are those of the fastest. A path may therefore be named by its nodes. */
+ * capacities are added, kind and latency are those of the fastest. A path may therefore be named by its
+ * nodes. */
 typedef struct topo_link {
     uint32_t from, to;
     topo_link_kind_t kind;
@@ -56,10 +57,10 @@ typedef struct topo {
 } topo_t;
 
 /*
- * Read a topology by what `what` is: the name of a built-in ("dgx1v"), else a path to a blink-topology/1 JSON file
- * or an NCCL topology XML file (told apart by content). *topo is owned by the caller: topo_destroy().
- * Errors: NOT_FOUND (neither a built-in nor a readable file; names the built-ins), INVALID_ARGUMENT (malformed; the
- * text names the offending node, link or position), NO_MEMORY.
+ * Read a topology by what `what` is: the name of a built-in ("dgx1v"), else a path to a blink-topology/1 JSON
+ * file or an NCCL topology XML file (told apart by content). *topo is owned by the caller: topo_destroy().
+ * Errors: NOT_FOUND (neither a built-in nor a readable file; names the built-ins), INVALID_ARGUMENT
+ * (malformed; the text names the offending node, link or position), NO_MEMORY.
  */
 blink_result_t topo_load(const char *what, topo_t **topo);
 
@@ -82,24 +83,25 @@ uint32_t topo_find_link(const topo_t *topo, uint32_t from, uint32_t to);
 const char *topo_node_kind_name(topo_node_kind_t kind);
 const char *topo_link_kind_name(topo_link_kind_t kind);
 
-/* Print. *text is malloc'd, NUL-terminated and owned by the caller. JSON is blink-topology/1 and reads back equal;
- * dot is Graphviz; svg stands alone; table is for people. Errors: NO_MEMORY. */
+/* Print. *text is malloc'd, NUL-terminated and owned by the caller. JSON is blink-topology/1 and reads back
+ * equal; dot is Graphviz; svg stands alone; table is for people. Errors: NO_MEMORY. */
 blink_result_t topo_write_json(const topo_t *topo, char **text);
 blink_result_t topo_write_dot(const topo_t *topo, char **text);
 blink_result_t topo_write_svg(const topo_t *topo, char **text);
 blink_result_t topo_write_table(const topo_t *topo, char **text);
 
 /*
- * Building by hand (what the readers use): add nodes and directed links, then topo_build_finish() checks everything
- * FORMATS.md asks for (duplicate ids, unknown ends, self links, capacities, no gpu), merges parallel links and
- * indexes. On failure the builder is left for topo_build_destroy().
+ * Building by hand (what the readers use): add nodes and directed links, then topo_build_finish() checks
+ * everything FORMATS.md asks for (duplicate ids, unknown ends, self links, capacities, no gpu), merges
+ * parallel links and indexes. On failure the builder is left for topo_build_destroy().
  */
 typedef struct topo_builder topo_builder_t;
 blink_result_t topo_build_create(const char *name, const char *source, topo_builder_t **builder);
 void topo_build_destroy(topo_builder_t *builder);
 blink_result_t topo_build_node(topo_builder_t *builder, const topo_node_t *node); /* strings are copied */
-blink_result_t topo_build_link(topo_builder_t *builder, const char *from, const char *to, topo_link_kind_t kind,
-                               double GBps, uint32_t count, double latency_us, bool duplex);
+blink_result_t topo_build_link(topo_builder_t *builder, const char *from, const char *to,
+                               topo_link_kind_t kind, double GBps, uint32_t count, double latency_us,
+                               bool duplex);
 blink_result_t topo_build_finish(topo_builder_t *builder, topo_t **topo);
 
 #endif

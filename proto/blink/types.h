@@ -1,6 +1,7 @@
 /*
- * Types shared by applications, libblinkclient, the wire protocol and the daemon: result codes, element types,
- * reduction operators and collectives. Installed as <blink/types.h>. The numbers are ABI and wire format.
+ * Types shared by applications, libblinkclient, the wire protocol and the daemon: result codes, element
+ * types, reduction operators and collectives. Installed as <blink/types.h>. The numbers are ABI and wire
+ * format.
  */
 #ifndef BLINK_TYPES_H
 #define BLINK_TYPES_H
@@ -66,7 +67,8 @@ typedef enum blink_collective {
 typedef enum blink_algorithm {
     BLINK_ALGORITHM_AUTO = 0,  /**< the daemon's choice: today packed trees */
     BLINK_ALGORITHM_TREES = 1, /**< packed spanning trees over every usable link (Blink, MLSys'20) */
-    BLINK_ALGORITHM_RING = 2,  /**< edge-disjoint rings as NCCL builds them, PCIe only where NVLink forms none */
+    BLINK_ALGORITHM_RING =
+        2, /**< edge-disjoint rings as NCCL builds them, PCIe only where NVLink forms none */
 } blink_algorithm_t;
 
 #ifdef __cplusplus

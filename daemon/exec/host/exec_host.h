@@ -1,11 +1,12 @@
 /*
- * The host executor: runs lane programs on CPU threads over shared memory. Lanes are resumable state machines; a lane
- * whose wait is not satisfied parks on that semaphore and its one writer puts it back on the run queue, so a worker
- * never blocks on a lane and any number of workers (one included) runs any number of lanes.
+ * The host executor: runs lane programs on CPU threads over shared memory. Lanes are resumable state
+ * machines; a lane whose wait is not satisfied parks on that semaphore and its one writer puts it back on the
+ * run queue, so a worker never blocks on a lane and any number of workers (one included) runs any number of
+ * lanes.
  *
- * With a pacer every transfer gets virtual times: a step is ready at the latest arrival it waited for, its transfers
- * are booked from then on, and what it signals becomes visible at the booked times. Workers take lanes in order of
- * their ready times and never before that time has come.
+ * With a pacer every transfer gets virtual times: a step is ready at the latest arrival it waited for, its
+ * transfers are booked from then on, and what it signals becomes visible at the booked times. Workers take
+ * lanes in order of their ready times and never before that time has come.
  */
 #ifndef BLINK_EXEC_HOST_H
 #define BLINK_EXEC_HOST_H
@@ -41,9 +42,9 @@ uint32_t exec_host_busy(const exec_host_t *exec);
 uint32_t exec_host_workers(const exec_host_t *exec);
 
 /*
- * What one communicator needs to run one program: lane states, semaphores, scratch (grown on demand, kept between
- * runs). One run at a time. Borrows program and comm_link_bytes (link_count counters, may be NULL) until destroyed.
- * Errors: NO_MEMORY.
+ * What one communicator needs to run one program: lane states, semaphores, scratch (grown on demand, kept
+ * between runs). One run at a time. Borrows program and comm_link_bytes (link_count counters, may be NULL)
+ * until destroyed. Errors: NO_MEMORY.
  */
 blink_result_t exec_instance_create(exec_host_t *exec, const lane_program_t *program,
                                     _Atomic uint64_t *comm_link_bytes, exec_instance_t **instance);
@@ -52,19 +53,20 @@ blink_result_t exec_instance_create(exec_host_t *exec, const lane_program_t *pro
 void exec_instance_destroy(exec_instance_t *instance);
 
 typedef struct exec_run {
-    const void *const *inputs; /* per rank; NULL where the collective does not read it. Copied by exec_start */
-    void *const *outputs;      /* per rank */
-    uint64_t count;            /* elements of the payload */
+    const void *const
+        *inputs;          /* per rank; NULL where the collective does not read it. Copied by exec_start */
+    void *const *outputs; /* per rank */
+    uint64_t count;       /* elements of the payload */
     blink_datatype_t datatype;
     blink_redop_t redop;
-    /* Called exactly once when no lane touches a buffer any more: BLINK_OK, or the code given to exec_abort().
-     * On a worker thread, or inside exec_start() when run inline. Must not block. */
+    /* Called exactly once when no lane touches a buffer any more: BLINK_OK, or the code given to
+     * exec_abort(). On a worker thread, or inside exec_start() when run inline. Must not block. */
     void (*done)(void *context, blink_result_t result);
     void *context;
 } exec_run_t;
 
-/* Work of at most this many bytes (payload × ranks) runs inside exec_start() on the caller's thread when there is no
- * pacer: waking a worker would cost more. */
+/* Work of at most this many bytes (payload × ranks) runs inside exec_start() on the caller's thread when
+ * there is no pacer: waking a worker would cost more. */
 #define EXEC_INLINE_MAX_BYTES (32u << 10)
 
 /* Start a run on an idle instance. Errors (done is then not called): NO_MEMORY. */

@@ -1,8 +1,8 @@
 /*
- * Link emulation: every directed link (and limited switch backplane) of a topology obeys its capacity × scale and
- * its latency ÷ scale, by virtual finish times. Nothing here sleeps: the executor asks when a transfer would be over
- * and shows its result no earlier. Because bookings are made at the time a transfer was ready, not at the time a
- * late-woken worker got round to it, wake-up delays cost no bandwidth.
+ * Link emulation: every directed link (and limited switch backplane) of a topology obeys its capacity × scale
+ * and its latency ÷ scale, by virtual finish times. Nothing here sleeps: the executor asks when a transfer
+ * would be over and shows its result no earlier. Because bookings are made at the time a transfer was ready,
+ * not at the time a late-woken worker got round to it, wake-up delays cost no bandwidth.
  */
 #ifndef BLINK_PACE_H
 #define BLINK_PACE_H
@@ -20,10 +20,11 @@ typedef struct pace_slot {
 blink_result_t pace_create(const topo_t *topo, double scale, pace_t **pace);
 void pace_destroy(pace_t *pace);
 
-/* Book `bytes` over the links of a path, ready to leave at ready_ns (CLOCK_MONOTONIC). The transfer takes every link
- * from the moment all of them are idle and lasts as long as the slowest needs; each link is then busy for the time
- * its own capacity takes. Not thread-safe: the executor books under its scheduler lock. */
-pace_slot_t pace_book(pace_t *pace, const uint32_t *links, uint32_t link_count, uint64_t bytes, uint64_t ready_ns);
+/* Book `bytes` over the links of a path, ready to leave at ready_ns (CLOCK_MONOTONIC). The transfer takes
+ * every link from the moment all of them are idle and lasts as long as the slowest needs; each link is then
+ * busy for the time its own capacity takes. Not thread-safe: the executor books under its scheduler lock. */
+pace_slot_t pace_book(pace_t *pace, const uint32_t *links, uint32_t link_count, uint64_t bytes,
+                      uint64_t ready_ns);
 
 double pace_scale(const pace_t *pace);
 
