@@ -90,7 +90,7 @@ blink_result_t frame_send(int socket_fd, const void *bytes, size_t byte_count, c
                           "a frame of %zu bytes and %u descriptors is over the limit of %u bytes and %u",
                           byte_count, fd_count, FRAME_MAX_BYTES, FRAME_FDS_MAX);
     uint32_t length = htole32((uint32_t)byte_count);
-    struct iovec parts[2] = {{&length, sizeof(length)}, {(void *)(uintptr_t)bytes, byte_count}};
+    struct iovec parts[2] = {{&length, sizeof(length)}, {(void *)bytes, byte_count}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     frame_control_t control = {0};
     if (fd_count > 0)

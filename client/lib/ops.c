@@ -34,8 +34,8 @@ struct blink_op {
 /* The user_data under which the op is unfinished, or 0. */
 static uint64_t op_pending(blink_op_t *op)
 {
-    /* Acquire: pairs with the release stores in op_end(), so result and text are seen, and in ops_submit(),
-     * so `queue` is. */
+    /* Acquire: pairs with the release stores in op_end(), so result and text are seen, and of the
+     * submission, so `queue` is. */
     return atomic_load_explicit(&op->pending, memory_order_acquire);
 }
 
@@ -76,18 +76,19 @@ static blink_result_t add_chunk(ops_t *ops)
     return BLINK_OK;
 }
 
-/* Under submit_lock. */
-static blink_result_t op_get(ops_t *ops, blink_op_t **op)
+/* Under submit_lock. NULL, with the sentence recorded, if memory ran out. */
+static blink_op_t *op_get(ops_t *ops)
 {
     if (!ops->free_ops) {
         /* Acquire: pairs with the release in op_put(), so `next` is seen. */
         ops->free_ops = atomic_exchange_explicit(&ops->freed_ops, NULL, memory_order_acquire);
     }
     if (!ops->free_ops)
-        BLINK_TRY(add_chunk(ops));
-    *op = ops->free_ops;
-    ops->free_ops = (*op)->next;
-    return BLINK_OK;
+        (void)add_chunk(ops);
+    blink_op_t *op = ops->free_ops;
+    if (op)
+        ops->free_ops = op->next;
+    return op;
 }
 
 static void op_put(blink_op_t *op)
@@ -170,8 +171,12 @@ static void unpark_all(ops_t *ops)
     for (ops_queue_t *queue = ops->queues; queue; queue = queue->next) {
         while (queue->first_parked && has_room(ops, queue)) {
             blink_op_t *op = queue->first_parked;
-            queue->first_parked = op->next; /* before publish(): then it may end and be freed at any time */
-            if (!publish(ops, queue, &op->sqe)) {
+            ring_sqe_t sqe = op->sqe;
+            queue->first_parked = op->next;
+            /* Release: once published the op may end and be freed at any time; pairs with the load in
+             * op_pending(), so that the looks into it above come before. */
+            atomic_store_explicit(&op->pending, sqe.user_data, memory_order_release);
+            if (!publish(ops, queue, &sqe)) {
                 queue->first_parked = op;
                 break;
             }
@@ -184,13 +189,11 @@ static void unpark_all(ops_t *ops)
 
 blink_result_t ops_submit(ops_t *ops, ops_queue_t *queue, ring_sqe_t *sqe, blink_op_t **op)
 {
-    blink_op_t *fresh = NULL;
+    blink_result_t result = BLINK_OK;
     bool published = false;
     pthread_mutex_lock(&ops->submit_lock);
-    blink_result_t result = ops->lost
-                                ? BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the connection to the daemon is closed")
-                                : op_get(ops, &fresh);
-    if (result == BLINK_OK) {
+    blink_op_t *fresh = ops->lost ? NULL : op_get(ops);
+    if (fresh) {
         fresh->queue = queue;
         sqe->user_data = (uint64_t)++fresh->generation << 32 | (fresh->index + 1);
         /* Release: pairs with the load in op_pending(). */
@@ -198,6 +201,10 @@ blink_result_t ops_submit(ops_t *ops, ops_queue_t *queue, ring_sqe_t *sqe, blink
         published = !queue->first_parked && has_room(ops, queue) && publish(ops, queue, sqe);
         if (!published)
             park(ops, queue, fresh, sqe);
+    } else if (ops->lost) {
+        result = BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the connection to the daemon is closed");
+    } else {
+        result = BLINK_ERR_NO_MEMORY; /* op_get() has said why */
     }
     pthread_mutex_unlock(&ops->submit_lock);
     if (result == BLINK_OK) {

@@ -362,7 +362,7 @@ static blink_result_t compile_channel(compiler_t *compiler, uint32_t channel_ind
     const plan_channel_t *channel = &compiler->plan->channels[channel_index];
     lane_program_t *program = compiler->program;
     compiler->channel = channel_index;
-    program->channels[channel_index] = (lane_channel_t){channel->share, channel->part_count};
+    uint32_t edge_first = program->edge_count;
     compiler->parts = calloc(channel->part_count, sizeof(*compiler->parts));
     compiler->part_order = new_u32(channel->part_count);
     blink_result_t result = BLINK_OK;
@@ -377,6 +377,8 @@ static blink_result_t compile_channel(compiler_t *compiler, uint32_t channel_ind
         uint32_t depth = view_depth(&edges->up, root) + view_depth(&edges->down, root);
         program->depth = depth > program->depth ? depth : program->depth;
     }
+    program->channels[channel_index] =
+        (lane_channel_t){channel->share, channel->part_count, edge_first, program->edge_count - edge_first};
     for (uint32_t rank = 0; rank < program->rank_count && result == BLINK_OK; rank++) {
         result = compile_lane(compiler, rank, LANE_UP);
         if (result == BLINK_OK)
@@ -395,7 +397,7 @@ static blink_result_t compile_single_rank(compiler_t *compiler)
     lane_t lane = {0, 0, LANE_DOWN, 0, 1};
     lane_step_t step = step_begin(compiler, 0);
     lane_operand_t own = {LANE_OUTPUT, 0, PLAN_NONE, PLAN_NONE};
-    compiler->program->channels[0] = (lane_channel_t){1.0, 1};
+    compiler->program->channels[0] = (lane_channel_t){.share = 1.0, .part_count = 1};
     BLINK_TRY(add_src(compiler, &step, LANE_INPUT, 0, PLAN_NONE));
     BLINK_TRY(add_dst(compiler, &step, own));
     BLINK_TRY(POOL_PUSH(compiler, step, step));
@@ -404,7 +406,7 @@ static blink_result_t compile_single_rank(compiler_t *compiler)
 
 /* ---- program ---- */
 
-/* Copy the paths, and find the largest capacity × latency: GB/s × µs = 1e3 bytes. */
+/* Copy the paths, and find the largest latency and capacity × latency: GB/s × µs = 1e3 bytes. */
 static blink_result_t copy_paths(const topo_t *topo, const plan_t *plan, lane_program_t *program)
 {
     uint32_t links = 0;
@@ -427,6 +429,7 @@ static blink_result_t copy_paths(const topo_t *topo, const plan_t *plan, lane_pr
             program->path_links[program->path_link_count++] = path->links[at];
         }
         uint64_t bdp_bytes = (uint64_t)(slowest_GBps * latency_us * 1e3);
+        program->latency_us = latency_us > program->latency_us ? latency_us : program->latency_us;
         program->bdp_bytes = bdp_bytes > program->bdp_bytes ? bdp_bytes : program->bdp_bytes;
     }
     return BLINK_OK;

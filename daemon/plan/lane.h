@@ -63,6 +63,7 @@ typedef struct lane {
 typedef struct lane_channel {
     double share;
     uint32_t part_count;
+    uint32_t edge_first, edge_count; /* scratch edges of this channel */
 } lane_channel_t;
 
 typedef struct lane_path {
@@ -72,9 +73,9 @@ typedef struct lane_path {
 typedef struct lane_program {
     blink_collective_t collective;
     uint32_t rank_count;
-    uint32_t depth; /* tree edges between the deepest leaf and a root and back, as plan_depth() */
-    uint64_t
-        bdp_bytes; /* largest capacity × latency of any edge: chunks below it leave in-order lanes waiting */
+    uint32_t depth;      /* tree edges between the deepest leaf and a root and back, as plan_depth() */
+    uint64_t bdp_bytes;  /* largest capacity × latency of any path */
+    double latency_us;   /* largest latency of any path */
     double rate_GBps;    /* of the plan */
     uint32_t edge_count; /* edges that own scratch slots */
     uint32_t semaphore_count;
@@ -101,15 +102,21 @@ typedef struct lane_span {
     uint64_t bytes; /* may be 0: the step then moves nothing but still waits and signals */
 } lane_span_t;
 
-/* A program bound to a payload: the exact split in units of 16 bytes, the last channel taking the tail. */
+/*
+ * A program bound to a payload: the exact split in units of 16 bytes, the last channel taking the tail. All
+ * channels are cut into about as many chunks, so chunk sizes are as the shares: links that serve chunks in
+ * turn then give every channel the part of their capacity that the plan meant for it.
+ */
 typedef struct lane_geometry {
     const lane_program_t *program;
     uint64_t bytes;
-    uint64_t chunk_bytes; /* most bytes of one span, hence the size of a scratch slot; a multiple of 16 */
+    uint64_t scratch_bytes;
     uint32_t slots;
     struct lane_extent {
         uint64_t offset_bytes, bytes;
-        uint32_t chunks; /* C of this channel; 0 if it is empty */
+        uint64_t chunk_bytes;    /* most bytes of one span, so the size of a scratch slot; a multiple of 16 */
+        uint64_t scratch_offset; /* where the slots of this channel's edges begin in the scratch */
+        uint32_t chunks;         /* C of this channel; 0 if it is empty */
     } * channels;
 } lane_geometry_t;
 
@@ -117,15 +124,24 @@ typedef struct lane_geometry {
 #define LANE_CHUNK_MAX_BYTES (256u << 10)
 #define LANE_UNIT_BYTES      16u
 
-/* Bind. `chunk_bytes` 0 lets lane_choose_chunk() decide; else it is rounded up to a unit. geometry borrows
- * program. Errors: NO_MEMORY. */
+/* Bind. `chunk_bytes` is the chunk of the channel with the largest share per part, rounded up to a unit; 0
+ * lets lane_choose_chunk() decide. `slots` 0 lets lane_choose_slots() decide. geometry borrows program.
+ * Errors: NO_MEMORY. */
 blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes,
                                   uint32_t slots, lane_geometry_t *geometry);
 void lane_geometry_fini(lane_geometry_t *geometry);
 
-/* The chunk that keeps the cost of filling the pipeline (depth steps) near 3 % without going under the
- * largest edge's bandwidth-delay product. */
+/* The chunk that keeps the cost of filling the pipeline (depth steps) at a few percent and, where lanes take
+ * the parts of a ring in order, links busy in spite of their latency. */
 uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes);
+
+/* The slots per edge that keep the longest path busy for its whole latency, if the largest channel is cut in
+ * chunks of chunk_bytes per part. */
+uint32_t lane_choose_slots(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes);
+
+/* Where the slot of a channel's edge for this chunk begins in the scratch. */
+uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge,
+                             uint32_t chunk);
 
 lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_t part, uint32_t chunk);
 

@@ -8,8 +8,21 @@
 
 #include <stdlib.h>
 
-/* The pipeline's fill costs `depth` chunks of the 32 × depth that a channel is cut into: 3 %. */
-#define CHUNKS_PER_LEVEL 32u
+/* The pipeline's fill costs `depth` chunks of the 64 × depth that a channel is cut into. */
+#define CHUNKS_PER_LEVEL 64u
+
+/* A lane of several parts (a ring's) takes its steps in order, each waiting for what the step before set off
+ * elsewhere: at two bandwidth-delay products the link is still busy with one step when the next one's data
+ * comes. A lane of one part has whole slots in flight instead. */
+#define DELAYS_PER_PART_CHUNK 2u
+
+/* Slots of an edge that are not in flight: one being written, two arrived and being combined, one to spare.
+ */
+#define SLOTS_BESIDE_FLIGHT 4.0
+#define SLOTS_MAX           64.0
+
+/* Least chunk of a channel with a small share. */
+#define CHUNK_LEAST_BYTES 1024u
 
 /* Below this the cost of scheduling a step outweighs that of moving it. */
 #define CHUNK_MIN_BYTES (8u << 10)
@@ -24,29 +37,65 @@ static uint64_t clamp_u64(uint64_t value, uint64_t least, uint64_t most)
     return value < least ? least : value > most ? most : value;
 }
 
+static double part_share(const lane_program_t *program, uint32_t channel)
+{
+    return program->channels[channel].share / program->channels[channel].part_count;
+}
+
+static double largest_part_share(const lane_program_t *program)
+{
+    double largest = 0;
+    for (uint32_t i = 0; i < program->channel_count; i++)
+        largest = part_share(program, i) > largest ? part_share(program, i) : largest;
+    return largest;
+}
+
 uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes)
 {
-    double largest_share = 0;
-    for (uint32_t i = 0; i < program->channel_count; i++) {
-        double part_share = program->channels[i].share / program->channels[i].part_count;
-        largest_share = part_share > largest_share ? part_share : largest_share;
-    }
-    double part_bytes = (double)bytes * largest_share;
+    bool in_order = false;
+    for (uint32_t i = 0; i < program->channel_count; i++)
+        in_order |= program->channels[i].part_count > 1;
+    double part_bytes = (double)bytes * largest_part_share(program);
     uint32_t depth = program->depth ? program->depth : 1;
     uint64_t chunk_bytes = (uint64_t)(part_bytes / (CHUNKS_PER_LEVEL * (double)depth));
-    if (chunk_bytes < program->bdp_bytes)
-        chunk_bytes = program->bdp_bytes;
+    if (in_order && chunk_bytes < DELAYS_PER_PART_CHUNK * program->bdp_bytes)
+        chunk_bytes = DELAYS_PER_PART_CHUNK * program->bdp_bytes;
     return round_up_unit(clamp_u64(chunk_bytes, CHUNK_MIN_BYTES, LANE_CHUNK_MAX_BYTES));
+}
+
+uint32_t lane_choose_slots(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes)
+{
+    double chunks = (double)bytes * largest_part_share(program) / (double)chunk_bytes;
+    double chunk_us = (double)bytes / (program->rate_GBps * 1e3) / (chunks < 1 ? 1 : chunks);
+    double in_flight = chunk_us > 0 ? program->latency_us / chunk_us : 0;
+    /* Twice: a slot is free again only when what it held, reduced, has crossed the next path as well. */
+    double slots = SLOTS_BESIDE_FLIGHT + 2 * in_flight;
+    return (uint32_t)(slots < SLOTS_MAX ? slots : SLOTS_MAX);
+}
+
+/* Cut one channel's extent: chunks as large against the largest as its share is, but not tiny. */
+static void cut_extent(lane_geometry_t *geometry, uint32_t channel, uint64_t largest_bytes)
+{
+    const lane_program_t *program = geometry->program;
+    struct lane_extent *extent = &geometry->channels[channel];
+    double relative = part_share(program, channel) / largest_part_share(program);
+    uint64_t chunk_bytes = round_up_unit((uint64_t)((double)largest_bytes * relative));
+    uint64_t least_bytes = largest_bytes < CHUNK_LEAST_BYTES ? largest_bytes : CHUNK_LEAST_BYTES;
+    extent->chunk_bytes = clamp_u64(chunk_bytes, least_bytes, largest_bytes);
+    extent->scratch_offset = geometry->scratch_bytes;
+    geometry->scratch_bytes += extent->chunk_bytes * geometry->slots * program->channels[channel].edge_count;
+    uint64_t stride = extent->chunk_bytes * program->channels[channel].part_count;
+    extent->chunks = (uint32_t)((extent->bytes + stride - 1) / stride);
 }
 
 blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes,
                                   uint32_t slots, lane_geometry_t *geometry)
 {
+    chunk_bytes = chunk_bytes ? round_up_unit(chunk_bytes) : lane_choose_chunk(program, bytes);
     *geometry = (lane_geometry_t){
         .program = program,
         .bytes = bytes,
-        .chunk_bytes = chunk_bytes ? round_up_unit(chunk_bytes) : lane_choose_chunk(program, bytes),
-        .slots = slots,
+        .slots = slots ? slots : lane_choose_slots(program, bytes, chunk_bytes),
         .channels = calloc(program->channel_count, sizeof(*geometry->channels)),
     };
     if (!geometry->channels)
@@ -56,15 +105,13 @@ blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t bytes,
     double shares = 0;
     uint64_t offset_bytes = 0;
     for (uint32_t i = 0; i < program->channel_count; i++) {
-        struct lane_extent *extent = &geometry->channels[i];
         shares += program->channels[i].share;
-        uint64_t end_units = (uint64_t)((double)units * shares);
         bool last = i + 1 == program->channel_count;
+        uint64_t end_units = (uint64_t)((double)units * shares);
         uint64_t end_bytes = last ? bytes : clamp_u64(end_units * LANE_UNIT_BYTES, offset_bytes, bytes);
-        uint64_t stride = geometry->chunk_bytes * program->channels[i].part_count;
-        extent->offset_bytes = offset_bytes;
-        extent->bytes = end_bytes - offset_bytes;
-        extent->chunks = (uint32_t)((extent->bytes + stride - 1) / stride);
+        geometry->channels[i].offset_bytes = offset_bytes;
+        geometry->channels[i].bytes = end_bytes - offset_bytes;
+        cut_extent(geometry, i, chunk_bytes);
         offset_bytes = end_bytes;
     }
     return BLINK_OK;
@@ -80,10 +127,11 @@ lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_
 {
     const struct lane_extent *extent = &geometry->channels[channel];
     uint32_t parts = geometry->program->channels[channel].part_count;
-    uint64_t chunk_offset = (uint64_t)chunk * geometry->chunk_bytes * parts;
+    uint64_t stride = extent->chunk_bytes * parts;
+    uint64_t chunk_offset = chunk * stride;
     uint64_t chunk_bytes = extent->bytes - chunk_offset;
-    if (chunk_bytes > geometry->chunk_bytes * parts)
-        chunk_bytes = geometry->chunk_bytes * parts;
+    if (chunk_bytes > stride)
+        chunk_bytes = stride;
     /* Whole units are dealt evenly, the ragged end of the payload goes to the last part that has room for it.
      */
     uint64_t units = (chunk_bytes + LANE_UNIT_BYTES - 1) / LANE_UNIT_BYTES;
@@ -92,4 +140,12 @@ lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_
     if (end > chunk_bytes)
         end = chunk_bytes;
     return (lane_span_t){extent->offset_bytes + chunk_offset + begin, end - begin};
+}
+
+uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge, uint32_t chunk)
+{
+    const struct lane_extent *extent = &geometry->channels[channel];
+    uint64_t slot = (uint64_t)(edge - geometry->program->channels[channel].edge_first) * geometry->slots +
+                    chunk % geometry->slots;
+    return extent->scratch_offset + slot * extent->chunk_bytes;
 }

@@ -1,9 +1,9 @@
 /*
- * Measures the host executor without daemon or clients: one AllReduce over every gpu of a topology, by packed
- * trees and by rings, first unpaced, then at the default pace. Prints the achieved payload rate, its ratio to
- * the plan's own rate × scale, and the processors used.
+ * Measures the host executor without daemon or clients: one AllReduce over all or some gpus of a topology, by
+ * packed trees and by rings, first unpaced, then at the default pace (or another scale). Prints the achieved
+ * payload rate, its ratio to the plan's own rate × scale, and the processors used.
  *
- *     exec_rate [TOPOLOGY [MiB [SCALE]]]
+ *     exec_rate [TOPOLOGY [MiB [SCALE, 0 for the default [DEVICE…]]]]
  */
 #include "error.h"
 #include "exec/host/exec_host.h"
@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -25,12 +24,15 @@ typedef struct gate {
     blink_result_t result;
 } gate_t;
 
-typedef struct buffers {
+/* The ranks, and what they reduce. */
+typedef struct job {
+    const topo_t *topo;
+    uint32_t ranks;
+    uint32_t *rank_node;
     uint64_t count; /* float32 elements */
     float **inputs;
     float **outputs;
-    uint32_t ranks;
-} buffers_t;
+} job_t;
 
 static void open_gate(void *context, blink_result_t result)
 {
@@ -57,12 +59,12 @@ static double cpu_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-static blink_result_t run_once(exec_instance_t *instance, const buffers_t *buffers)
+static blink_result_t run_once(exec_instance_t *instance, const job_t *job)
 {
     gate_t gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    exec_run_t run = {.inputs = (const void *const *)buffers->inputs,
-                      .outputs = (void *const *)buffers->outputs,
-                      .count = buffers->count,
+    exec_run_t run = {.inputs = (const void *const *)job->inputs,
+                      .outputs = (void *const *)job->outputs,
+                      .count = job->count,
                       .datatype = BLINK_FLOAT32,
                       .redop = BLINK_SUM,
                       .done = open_gate,
@@ -76,59 +78,68 @@ static blink_result_t run_once(exec_instance_t *instance, const buffers_t *buffe
 }
 
 /* Elements that differ from the sum of rank + 1. */
-static uint64_t count_wrong(const buffers_t *buffers)
+static uint64_t count_wrong(const job_t *job)
 {
-    float expected = (float)(buffers->ranks * (buffers->ranks + 1) / 2);
+    uint32_t sum = job->ranks * (job->ranks + 1) / 2;
+    float expected = (float)sum;
     uint64_t wrong = 0;
-    for (uint32_t rank = 0; rank < buffers->ranks; rank++) {
-        for (uint64_t i = 0; i < buffers->count; i++)
-            wrong += buffers->outputs[rank][i] != expected;
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        for (uint64_t i = 0; i < job->count; i++)
+            wrong += job->outputs[rank][i] != expected;
     }
     return wrong;
 }
 
-static blink_result_t measure(const topo_t *topo, blink_algorithm_t algorithm, const buffers_t *buffers,
-                              pace_t *pace)
+typedef struct usage {
+    double wall_s, cpu_s;
+} usage_t;
+
+static blink_result_t run_rounds(exec_instance_t *instance, const job_t *job, usage_t *usage)
+{
+    BLINK_TRY(run_once(instance, job)); /* touches scratch and outputs */
+    double wall = wall_seconds();
+    double cpu = cpu_seconds();
+    for (int round = 0; round < ROUNDS; round++)
+        BLINK_TRY(run_once(instance, job));
+    *usage = (usage_t){wall_seconds() - wall, cpu_seconds() - cpu};
+    return BLINK_OK;
+}
+
+static void report(const job_t *job, const plan_t *plan, uint32_t workers, const pace_t *pace, usage_t usage)
+{
+    double rate_GBps = (double)(ROUNDS * job->count * sizeof(float)) / usage.wall_s * 1e-9;
+    printf("%-5s %-12s %3u channels: %8.4f GB/s, %3.0f %% of %u workers", pace ? "paced" : "free",
+           plan->algorithm, plan->channel_count, rate_GBps, 100.0 * usage.cpu_s / usage.wall_s / workers,
+           workers);
+    if (pace)
+        printf(", ratio %.3f of %.3f GB/s x %g", rate_GBps / (plan->rate_GBps * pace_scale(pace)),
+               plan->rate_GBps, pace_scale(pace));
+    printf(", %llu wrong\n", (unsigned long long)count_wrong(job));
+}
+
+static blink_result_t measure(const job_t *job, blink_algorithm_t algorithm, pace_t *pace)
 {
     plan_request_t request = {.collective = BLINK_ALLREDUCE,
                               .algorithm = algorithm,
-                              .rank_node = topo->gpus,
-                              .rank_count = topo->gpu_count};
+                              .rank_node = job->rank_node,
+                              .rank_count = job->ranks};
+    exec_host_config_t config = {.bind = true, .pace = pace, .link_count = job->topo->link_count};
     plan_t *plan = NULL;
     lane_program_t *program = NULL;
     exec_host_t *exec = NULL;
     exec_instance_t *instance = NULL;
-    exec_host_config_t config = {.bind = true, .pace = pace, .link_count = topo->link_count};
-    lane_geometry_t geometry = {0};
-    blink_result_t result = plan_create(topo, &request, &plan);
+    usage_t usage = {0};
+    blink_result_t result = plan_create(job->topo, &request, &plan);
     if (result == BLINK_OK)
-        result = lane_compile(topo, plan, &program);
+        result = lane_compile(job->topo, plan, &program);
     if (result == BLINK_OK)
         result = exec_host_create(&config, &exec);
     if (result == BLINK_OK)
         result = exec_instance_create(exec, program, NULL, &instance);
     if (result == BLINK_OK)
-        result = run_once(instance, buffers); /* touches scratch and outputs */
-    double wall = wall_seconds();
-    double cpu = cpu_seconds();
-    for (int round = 0; round < ROUNDS && result == BLINK_OK; round++)
-        result = run_once(instance, buffers);
-    wall = wall_seconds() - wall;
-    cpu = cpu_seconds() - cpu;
+        result = run_rounds(instance, job, &usage);
     if (result == BLINK_OK)
-        result = lane_geometry_init(program, buffers->count * sizeof(float), 0, 1, &geometry);
-    if (result == BLINK_OK) {
-        double rate_GBps = (double)(ROUNDS * buffers->count * sizeof(float)) / wall * 1e-9;
-        printf("%-6s %-8s %3u channels, %6llu B chunks: %8.4f GB/s, %4.0f %% of %u cores",
-               pace ? "paced" : "free", blink_name_algorithm(algorithm), plan->channel_count,
-               (unsigned long long)geometry.chunk_bytes, rate_GBps,
-               100.0 * cpu / wall / exec_host_workers(exec), exec_host_workers(exec));
-        if (pace)
-            printf(", ratio %.3f of %.3f GB/s x %g", rate_GBps / (plan->rate_GBps * pace_scale(pace)),
-                   plan->rate_GBps, pace_scale(pace));
-        printf(", %llu wrong\n", (unsigned long long)count_wrong(buffers));
-    }
-    lane_geometry_fini(&geometry);
+        report(job, plan, exec_host_workers(exec), pace, usage);
     exec_instance_destroy(instance);
     exec_host_destroy(exec);
     lane_program_destroy(program);
@@ -136,49 +147,72 @@ static blink_result_t measure(const topo_t *topo, blink_algorithm_t algorithm, c
     return result;
 }
 
-static blink_result_t measure_all(const topo_t *topo, const buffers_t *buffers, double scale)
+static blink_result_t measure_all(const job_t *job, double scale)
 {
     const blink_algorithm_t algorithms[] = {BLINK_ALGORITHM_TREES, BLINK_ALGORITHM_RING};
-    blink_result_t result = BLINK_OK;
-    for (uint32_t i = 0; i < 4 && result == BLINK_OK; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         /* Every measurement starts with idle links. */
         pace_t *pace = NULL;
         if (i >= 2)
-            BLINK_TRY(pace_create(topo, scale, &pace));
-        result = measure(topo, algorithms[i % 2], buffers, pace);
+            BLINK_TRY(pace_create(job->topo, scale, &pace));
+        blink_result_t result = measure(job, algorithms[i % 2], pace);
         pace_destroy(pace);
+        BLINK_TRY(result);
     }
-    return result;
+    return BLINK_OK;
+}
+
+static blink_result_t job_init(job_t *job, const topo_t *topo, uint64_t bytes, char **devices,
+                               uint32_t device_count)
+{
+    job->topo = topo;
+    job->ranks = device_count ? device_count : topo->gpu_count;
+    job->count = bytes / sizeof(float);
+    job->rank_node = calloc(job->ranks, sizeof(*job->rank_node));
+    job->inputs = calloc(job->ranks, sizeof(*job->inputs));
+    job->outputs = calloc(job->ranks, sizeof(*job->outputs));
+    if (!job->rank_node || !job->inputs || !job->outputs)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", job->ranks);
+    for (uint32_t rank = 0; rank < job->ranks; rank++) {
+        unsigned long device = device_count ? strtoul(devices[rank], NULL, 10) : rank;
+        if (device >= topo->gpu_count)
+            return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no device %lu among %u", device, topo->gpu_count);
+        job->rank_node[rank] = topo->gpus[device];
+        job->inputs[rank] = malloc(bytes);
+        job->outputs[rank] = malloc(bytes);
+        if (!job->inputs[rank] || !job->outputs[rank])
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the buffers of rank %u", rank);
+        for (uint64_t i = 0; i < job->count; i++)
+            job->inputs[rank][i] = (float)(rank + 1);
+    }
+    return BLINK_OK;
+}
+
+static void job_fini(job_t *job)
+{
+    for (uint32_t rank = 0; rank < job->ranks && job->inputs && job->outputs; rank++) {
+        free(job->inputs[rank]);
+        free(job->outputs[rank]);
+    }
+    free(job->inputs);
+    free(job->outputs);
+    free(job->rank_node);
 }
 
 int main(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : "dgx1v_hybrid";
     uint64_t bytes = (argc > 2 ? strtoull(argv[2], NULL, 10) : 64) << 20;
+    double scale = argc > 3 ? strtod(argv[3], NULL) : 0.0;
     topo_t *topo = NULL;
-    if (topo_load(name, &topo) != BLINK_OK) {
-        fprintf(stderr, "exec_rate: %s\n", blink_error_text());
-        return EXIT_FAILURE;
-    }
-    double scale = argc > 3 ? strtod(argv[3], NULL) : pace_default_scale(topo, 0);
-    buffers_t buffers = {.count = bytes / sizeof(float), .ranks = topo->gpu_count};
-    buffers.inputs = calloc(buffers.ranks, sizeof(*buffers.inputs));
-    buffers.outputs = calloc(buffers.ranks, sizeof(*buffers.outputs));
-    for (uint32_t rank = 0; rank < buffers.ranks; rank++) {
-        buffers.inputs[rank] = malloc(bytes);
-        buffers.outputs[rank] = malloc(bytes);
-        for (uint64_t i = 0; i < buffers.count; i++)
-            buffers.inputs[rank][i] = (float)(rank + 1);
-    }
-    blink_result_t result = measure_all(topo, &buffers, scale);
+    job_t job = {0};
+    blink_result_t result = topo_load(argc > 1 ? argv[1] : "dgx1v_hybrid", &topo);
+    if (result == BLINK_OK)
+        result = job_init(&job, topo, bytes, argv + 4, argc > 4 ? (uint32_t)(argc - 4) : 0);
+    if (result == BLINK_OK)
+        result = measure_all(&job, scale > 0.0 ? scale : pace_default_scale(topo, 0));
     if (result != BLINK_OK)
         fprintf(stderr, "exec_rate: %s: %s\n", blink_name_result(result), blink_error_text());
-    for (uint32_t rank = 0; rank < buffers.ranks; rank++) {
-        free(buffers.inputs[rank]);
-        free(buffers.outputs[rank]);
-    }
-    free(buffers.inputs);
-    free(buffers.outputs);
+    job_fini(&job);
     topo_destroy(topo);
     plan_thread_release();
     return result == BLINK_OK ? EXIT_SUCCESS : EXIT_FAILURE;

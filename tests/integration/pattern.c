@@ -1,6 +1,7 @@
 /*
- * The data of blink-rank: values that depend on rank and index, what a collective must make of them, and the comparison.
- * Values repeat with a prime period, so that a chunk in the wrong place shows, and checking costs one memcmp.
+ * The data of blink-rank: values that depend on rank and index, what a collective must make of them, and the
+ * comparison. Values repeat with a prime period, so that a chunk in the wrong place shows, and checking costs
+ * one memcmp.
  */
 #include "rank.h"
 
@@ -27,7 +28,10 @@ static double rough_value(int rank, size_t index)
 
 static double combine_real(blink_redop_t redop, double a, double b)
 {
-    return redop == BLINK_SUM ? a + b : redop == BLINK_PROD ? a * b : redop == BLINK_MAX ? fmax(a, b) : fmin(a, b);
+    return redop == BLINK_SUM    ? a + b
+           : redop == BLINK_PROD ? a * b
+           : redop == BLINK_MAX  ? fmax(a, b)
+                                 : fmin(a, b);
 }
 
 static int64_t combine_whole(blink_redop_t redop, int64_t a, int64_t b)
@@ -63,7 +67,7 @@ static void store_whole(blink_datatype_t datatype, int64_t value, char *at)
 {
     float single = (float)value;
     double real = (double)value;
-    const void *from = datatype == BLINK_FLOAT32 ? (const void *)&single
+    const void *from = datatype == BLINK_FLOAT32   ? (const void *)&single
                        : datatype == BLINK_FLOAT64 ? (const void *)&real
                                                    : (const void *)&value;
     memcpy(at, from, blink_datatype_bytes(datatype));
@@ -158,8 +162,10 @@ uint64_t pattern_digest(const void *bytes, size_t byte_count)
 bool job_parse(const char *text, job_t *job)
 {
     char collective[16], datatype[16], last[16], flags[32] = "";
-    if (sscanf(text, "%15[^:]:%zu:%15[^:]:%15[^:]:%31s", collective, &job->count, datatype, last, flags) < 4 ||
-        !blink_parse_collective(collective, &job->collective) || !blink_parse_datatype(datatype, &job->datatype))
+    if (sscanf(text, "%15[^:]:%zu:%15[^:]:%15[^:]:%31s", collective, &job->count, datatype, last, flags) <
+            4 ||
+        !blink_parse_collective(collective, &job->collective) ||
+        !blink_parse_datatype(datatype, &job->datatype))
         return false;
     job->in_place = strstr(flags, "inplace") != NULL;
     job->rough = strstr(flags, "rough") != NULL;

@@ -1,7 +1,8 @@
 /*
- * blink-rank: a client made for the integration tests. Joins a communicator as one or more ranks (a thread each), runs
- * the steps given on the command line, checks every element that arrives and prints one JSON line per step. What a step
- * means is told in steps.c's table; see harness.py for who starts it.
+ * blink-rank: a client made for the integration tests. Joins a communicator as one or more ranks (a thread
+ * each), runs the steps given on the command line, checks every element that arrives and prints one JSON line
+ * per step. What a step means is told where it is done, in steps.c and misuse.c; see harness.py for who
+ * starts it.
  */
 #include "rank.h"
 

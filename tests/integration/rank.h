@@ -1,6 +1,6 @@
 /*
- * What the files of blink-rank share: a session is one rank's way through its steps; patterns are the data it sends
- * and expects; every step ends in one reported line.
+ * What the files of blink-rank share: a session is one rank's way through its steps; patterns are the data it
+ * sends and expects; every step ends in one reported line.
  */
 #ifndef RANK_H
 #define RANK_H
@@ -69,6 +69,7 @@ size_t pattern_wrong(const job_t *job, int rank_count, const void *received);
 uint64_t pattern_digest(const void *bytes, size_t byte_count);
 
 /* Print the line of a step. Thread-safe. */
-void report(int rank, const char *step, blink_result_t result, const char *text, size_t wrong, uint64_t digest);
+void report(int rank, const char *step, blink_result_t result, const char *text, size_t wrong,
+            uint64_t digest);
 
 #endif

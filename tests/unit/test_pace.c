@@ -61,13 +61,14 @@ static void test_second_transfer_queues_behind_the_first(void **state)
     pace_destroy(pace);
 }
 
-static void test_fast_link_is_free_again_before_the_slow_one(void **state)
+static void test_busy_link_holds_up_only_what_crosses_it(void **state)
 {
     (void)state;
     pace_t *pace = make_pace(1.0);
     pace_book(pace, from_gpu0, 2, 1000, 5000);
-    /* plx -> gpu1 was taken for 500 ns only. */
-    assert_int_equal(pace_book(pace, from_gpu2, 2, 1000, 5000).sent_ns, 6500);
+    /* gpu2 -> plx is idle, plx -> gpu1 is taken for 500 ns of the 1000 that gpu0 -> plx needs. */
+    assert_int_equal(pace_book(pace, from_gpu2, 2, 1000, 5000).sent_ns, 6000);
+    assert_int_equal(pace_book(pace, from_gpu2 + 1, 1, 1000, 5000).sent_ns, 6500);
     pace_destroy(pace);
 }
 
@@ -132,7 +133,7 @@ int main(void)
         cmocka_unit_test(test_transfer_lasts_as_long_as_the_slowest_link),
         cmocka_unit_test(test_scale_slows_capacity_and_latency_alike),
         cmocka_unit_test(test_second_transfer_queues_behind_the_first),
-        cmocka_unit_test(test_fast_link_is_free_again_before_the_slow_one),
+        cmocka_unit_test(test_busy_link_holds_up_only_what_crosses_it),
         cmocka_unit_test(test_late_booking_of_an_idle_link_costs_nothing),
         cmocka_unit_test(test_backplane_of_a_switch_is_shared),
         cmocka_unit_test(test_empty_transfer_still_takes_the_latency),

@@ -171,7 +171,7 @@ static blink_result_t instance_bind_due_times(exec_instance_t *instance)
 static blink_result_t instance_bind_scratch(exec_instance_t *instance)
 {
     const lane_geometry_t *geometry = &instance->geometry;
-    uint64_t needed = (uint64_t)instance->program->edge_count * geometry->slots * geometry->chunk_bytes;
+    uint64_t needed = geometry->scratch_bytes;
     needed = (needed + 63u) / 64u * 64u;
     if (needed <= instance->scratch_bytes)
         return BLINK_OK;
@@ -193,7 +193,8 @@ static blink_result_t instance_bind(exec_instance_t *instance, uint64_t bytes)
     instance->bound = false;
     lane_geometry_fini(&instance->geometry);
     memset(&instance->geometry, 0, sizeof(instance->geometry));
-    BLINK_TRY(lane_geometry_init(instance->program, bytes, 0, EXEC_SLOTS, &instance->geometry));
+    uint32_t slots = instance->exec->config.pace ? 0 : EXEC_MEMORY_SLOTS;
+    BLINK_TRY(lane_geometry_init(instance->program, bytes, 0, slots, &instance->geometry));
     BLINK_TRY(instance_bind_scratch(instance));
     if (instance->exec->config.pace)
         BLINK_TRY(instance_bind_due_times(instance));
@@ -221,7 +222,7 @@ static void instance_reset(exec_instance_t *instance, const exec_run_t *run, uin
         lane->start_ns = now_ns;
     }
     instance->last_arrival_ns = now_ns;
-    atomic_store_explicit(&instance->lanes_left, program->lane_count, memory_order_relaxed);
+    atomic_store_explicit(&instance->users, program->lane_count, memory_order_relaxed);
     atomic_store_explicit(&instance->abort_reason, BLINK_OK, memory_order_relaxed);
     pthread_mutex_lock(&instance->mutex);
     instance->running = true;
@@ -238,7 +239,7 @@ static void instance_run_inline(exec_instance_t *instance)
         exec_task_t *task = queue_pop(&instance->inline_queue);
         task->run(task);
     }
-    bool ended = atomic_load_explicit(&instance->lanes_left, memory_order_relaxed) == 0;
+    bool ended = atomic_load_explicit(&instance->users, memory_order_relaxed) == 0;
     instance_finish(instance, ended ? BLINK_OK : BLINK_ERR_INTERNAL);
 }
 

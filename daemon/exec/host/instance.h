@@ -7,9 +7,9 @@
 
 #include "exec/host/pool.h"
 
-/* Scratch slots of an edge. While one chunk is written, the one before is on its way and the one before that
- * is read by the next step; the fourth absorbs the jitter of links that several trees share. */
-#define EXEC_SLOTS 4u
+/* Scratch slots of an edge where memory itself is the link and nothing is in flight: one being written, one
+ * being read, two for lanes that run ahead. More would only spread over more cache. */
+#define EXEC_MEMORY_SLOTS 4u
 
 /* One writer lane, one waiting lane. On a line of its own: writer and waiter run on different cores. */
 typedef struct exec_semaphore {
@@ -51,7 +51,9 @@ struct exec_instance {
     exec_queue_t inline_queue;
     exec_task_t completion;   /* paced: queued for the last arrival once every lane has ended */
     uint64_t last_arrival_ns; /* paced; under the pool's lock */
-    _Atomic uint32_t lanes_left;
+    /* Lanes that have not ended, and workers inside lane_run(): a worker that parks a lane still looks at the
+     * instance when another one may have run that lane to its end. */
+    _Atomic uint32_t users;
     _Atomic uint32_t abort_reason; /* BLINK_OK while the run is wanted */
 
     pthread_mutex_t mutex; /* guards `running`, so that an abort meets a whole run or none */

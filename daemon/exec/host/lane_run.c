@@ -137,10 +137,9 @@ static uint64_t lane_book(exec_instance_t *instance, exec_lane_t *lane, const la
     return sent_ns;
 }
 
-static void *lane_address(const exec_instance_t *instance, const lane_operand_t *operand,
-                          const lane_span_t *span, uint32_t chunk)
+static void *lane_address(const exec_instance_t *instance, const exec_lane_t *lane,
+                          const lane_operand_t *operand, const lane_span_t *span)
 {
-    const lane_geometry_t *geometry = &instance->geometry;
     switch ((lane_buffer_t)operand->buffer) {
     case LANE_INPUT:
         return (char *)instance->inputs[operand->rank] + span->offset_bytes;
@@ -149,8 +148,8 @@ static void *lane_address(const exec_instance_t *instance, const lane_operand_t 
     case LANE_SCRATCH:
         break;
     }
-    uint64_t slot = (uint64_t)operand->edge * geometry->slots + chunk % geometry->slots;
-    return instance->scratch + slot * geometry->chunk_bytes;
+    return instance->scratch +
+           lane_scratch_offset(&instance->geometry, lane->lane->channel, operand->edge, lane->chunk);
 }
 
 /* Counters that only grow and order nothing. */
@@ -180,9 +179,9 @@ static void lane_move(const exec_instance_t *instance, exec_lane_t *lane, const 
     void **dsts = lane->addresses;
     void **srcs = lane->addresses + step->dst_count;
     for (uint32_t i = 0; i < step->dst_count; i++)
-        dsts[i] = lane_address(instance, &operands[step->dst_first + i], span, lane->chunk);
+        dsts[i] = lane_address(instance, lane, &operands[step->dst_first + i], span);
     for (uint32_t i = 0; i < step->src_count; i++)
-        srcs[i] = lane_address(instance, &operands[step->src_first + i], span, lane->chunk);
+        srcs[i] = lane_address(instance, lane, &operands[step->src_first + i], span);
     reduce_apply(instance->run.datatype, instance->run.redop, dsts, step->dst_count,
                  (const void *const *)srcs, step->src_count, span->bytes);
     lane_count_bytes(instance, step, span->bytes);
@@ -209,10 +208,11 @@ static void lane_step_run(exec_instance_t *instance, exec_lane_t *lane, const la
     }
 }
 
-static void lane_end(exec_instance_t *instance)
+/* A lane has ended, or a worker has left one. The last of them completes the run. */
+static void lane_drop(exec_instance_t *instance)
 {
-    /* Each lane's end happens before the last one's, which lets the owner have the buffers back. */
-    if (atomic_fetch_sub_explicit(&instance->lanes_left, 1, memory_order_acq_rel) != 1 || instance->is_inline)
+    /* Whatever the others did to the buffers happens before the last one gives them back. */
+    if (atomic_fetch_sub_explicit(&instance->users, 1, memory_order_acq_rel) != 1 || instance->is_inline)
         return;
     if (instance->exec->config.pace)
         lane_queue(instance, &instance->completion, instance->last_arrival_ns);
@@ -220,17 +220,15 @@ static void lane_end(exec_instance_t *instance)
         instance_finish(instance, BLINK_OK);
 }
 
-void lane_run(exec_task_t *task)
+static void lane_advance(exec_instance_t *instance, exec_lane_t *lane)
 {
-    exec_lane_t *lane = (exec_lane_t *)task;
-    exec_instance_t *instance = task->instance;
     bool paced = instance->exec->config.pace != NULL;
     uint32_t steps_run = 0;
     for (;;) {
         /* Pairs with exec_abort(); seen late, it only costs a step. */
         if (lane->chunk == lane->chunks ||
             atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) != BLINK_OK) {
-            lane_end(instance);
+            lane_drop(instance);
             return;
         }
         const lane_step_t *step = &instance->program->steps[lane->lane->step_first + lane->step];
@@ -242,11 +240,20 @@ void lane_run(exec_task_t *task)
         }
         /* Paced: one step at a time, so that all bookings are made in the order of their ready times. */
         uint64_t ready_ns = paced ? lane_ready_ns(instance, lane, step) : 0;
-        if (steps_run == (paced ? 1 : LANE_BATCH_STEPS) || ready_ns > task->ready_ns) {
-            lane_requeue(instance, task, ready_ns);
+        if (steps_run == (paced ? 1 : LANE_BATCH_STEPS) || ready_ns > lane->task.ready_ns) {
+            lane_requeue(instance, &lane->task, ready_ns);
             return;
         }
         lane_step_run(instance, lane, step, ready_ns);
         steps_run++;
     }
+}
+
+void lane_run(exec_task_t *task)
+{
+    exec_instance_t *instance = task->instance;
+    /* Orders nothing: the lane itself is still counted. */
+    atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
+    lane_advance(instance, (exec_lane_t *)task);
+    lane_drop(instance);
 }

@@ -22,7 +22,7 @@ struct pace {
     const topo_t *topo;
     double scale;
     pace_clock_t *links; /* link_count */
-    pace_clock_t *nodes; /* node_count; ns_per_byte 0 where the backplane has no limit */
+    pace_clock_t *nodes; /* node_count; used where the backplane has a limit */
 };
 
 blink_result_t pace_create(const topo_t *topo, double scale, pace_t **pace)
@@ -65,58 +65,44 @@ double pace_scale(const pace_t *pace)
     return pace->scale;
 }
 
-/* The backplane a transfer crosses when it leaves links[i] for links[i + 1]; NULL if that node has no limit.
- */
-static pace_clock_t *pace_backplane(pace_t *pace, const uint32_t *links, uint32_t i)
+/* Queue behind what a clock has booked already; when the last byte is through. */
+static uint64_t pace_occupy(pace_clock_t *clock, uint64_t bytes, uint64_t ready_ns)
 {
-    pace_clock_t *node = &pace->nodes[pace->topo->links[links[i]].to];
-    return node->ns_per_byte > 0.0 ? node : NULL;
-}
-
-/* Occupy one clock from start_ns; the time the bytes take on it. */
-static uint64_t pace_occupy(pace_clock_t *clock, uint64_t bytes, uint64_t start_ns)
-{
-    uint64_t took_ns = (uint64_t)ceil((double)bytes * clock->ns_per_byte);
-    clock->idle_ns = start_ns + took_ns;
-    return took_ns;
+    uint64_t start_ns = clock->idle_ns > ready_ns ? clock->idle_ns : ready_ns;
+    clock->idle_ns = start_ns + (uint64_t)ceil((double)bytes * clock->ns_per_byte);
+    return clock->idle_ns;
 }
 
 pace_slot_t pace_book(pace_t *pace, const uint32_t *links, uint32_t link_count, uint64_t bytes,
                       uint64_t ready_ns)
 {
-    uint64_t start_ns = ready_ns;
+    pace_slot_t slot = {.sent_ns = ready_ns};
     double latency_us = 0.0;
     for (uint32_t i = 0; i < link_count; i++) {
-        const pace_clock_t *link = &pace->links[links[i]];
-        const pace_clock_t *node = i + 1 < link_count ? pace_backplane(pace, links, i) : NULL;
-        if (link->idle_ns > start_ns)
-            start_ns = link->idle_ns;
-        if (node && node->idle_ns > start_ns)
-            start_ns = node->idle_ns;
-        latency_us += pace->topo->links[links[i]].latency_us;
+        const topo_link_t *link = &pace->topo->links[links[i]];
+        uint64_t through_ns = pace_occupy(&pace->links[links[i]], bytes, ready_ns);
+        if (through_ns > slot.sent_ns)
+            slot.sent_ns = through_ns;
+        /* What leaves the path's last link has reached its gpu: no backplane there. */
+        if (i + 1 < link_count && pace->topo->nodes[link->to].total_GBps > 0.0) {
+            through_ns = pace_occupy(&pace->nodes[link->to], bytes, ready_ns);
+            if (through_ns > slot.sent_ns)
+                slot.sent_ns = through_ns;
+        }
+        latency_us += link->latency_us;
     }
-    uint64_t longest_ns = 0;
-    for (uint32_t i = 0; i < link_count; i++) {
-        uint64_t link_ns = pace_occupy(&pace->links[links[i]], bytes, start_ns);
-        pace_clock_t *node = i + 1 < link_count ? pace_backplane(pace, links, i) : NULL;
-        uint64_t node_ns = node ? pace_occupy(node, bytes, start_ns) : 0;
-        if (link_ns > longest_ns)
-            longest_ns = link_ns;
-        if (node_ns > longest_ns)
-            longest_ns = node_ns;
-    }
-    pace_slot_t slot = {.sent_ns = start_ns + longest_ns};
     slot.arrived_ns = slot.sent_ns + (uint64_t)ceil(latency_us * 1e3 / pace->scale);
     return slot;
 }
 
-/* Larger than a second-level cache, as the buffers of a real collective are. */
-#define PACE_PROBE_BYTES   (4u << 20)
+/* Three such buffers exceed a third-level cache, as those of a real collective do. */
+#define PACE_PROBE_BYTES   ((size_t)16 << 20)
 #define PACE_PROBE_SECONDS 0.010
 
-/* Share of the processors that moving bytes may take, so that the rest (clients, engine, scheduling) still
- * leaves them under 70 % busy. */
-#define PACE_BUSY_SHARE 0.5
+/* Share of the processors that moving bytes would take if every step ran at the probe's speed. Steps over the
+ * buffers of many ranks take up to twice as long, and clients and engine need some too: together under 70 %
+ * busy. */
+#define PACE_BUSY_SHARE 0.3
 
 /* Where nothing can be measured (no memory for the probe): a slow machine. */
 #define PACE_PROBE_FALLBACK_GBPS 2.0
@@ -131,10 +117,11 @@ static double pace_seconds(void)
 /* GB/s of destination that one core reduces from two sources. */
 static double pace_probe_GBps(void)
 {
-    float *memory = malloc(3u * PACE_PROBE_BYTES);
+    float *memory = malloc(3 * PACE_PROBE_BYTES);
     if (!memory)
         return PACE_PROBE_FALLBACK_GBPS;
-    memset(memory, 0, 3u * PACE_PROBE_BYTES);
+    /* Untouched pages, or zero ones, would cost a fault each below. */
+    memset(memory, 1, 3 * PACE_PROBE_BYTES);
     size_t stride = PACE_PROBE_BYTES / sizeof(*memory);
     void *dst = memory;
     const void *srcs[] = {memory + stride, memory + 2 * stride};

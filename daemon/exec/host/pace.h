@@ -20,9 +20,11 @@ typedef struct pace_slot {
 blink_result_t pace_create(const topo_t *topo, double scale, pace_t **pace);
 void pace_destroy(pace_t *pace);
 
-/* Book `bytes` over the links of a path, ready to leave at ready_ns (CLOCK_MONOTONIC). The transfer takes
- * every link from the moment all of them are idle and lasts as long as the slowest needs; each link is then
- * busy for the time its own capacity takes. Not thread-safe: the executor books under its scheduler lock. */
+/* Book `bytes` over the links of a path, ready to leave at ready_ns (CLOCK_MONOTONIC). Every link (and
+ * limited backplane) serves what was booked on it in that order, at its own capacity, and the transfer is
+ * through when the last of its links is: switches buffer, so a link never idles because another one of the
+ * path is busy. (Taking all links of a path at once was tried: routes that cross in a PCIe tree then hold
+ * each other up to a third of their rate.) Not thread-safe: the executor books under its scheduler lock. */
 pace_slot_t pace_book(pace_t *pace, const uint32_t *links, uint32_t link_count, uint64_t bytes,
                       uint64_t ready_ns);
 

@@ -1,0 +1,43 @@
+/*
+ * What the commands of blinkctl share. A command parses its own words, prints to stdout and returns how it
+ * went; main() prints the sentence of a failure and turns it into the exit status.
+ */
+#ifndef BLINK_CTL_H
+#define BLINK_CTL_H
+
+#include "error.h"
+
+#include "blink.pb-c.h"
+
+#include <argp.h>
+#include <jansson.h>
+#include <stdbool.h>
+
+typedef struct ctl_options {
+    const char *socket_path; /* NULL: the environment's or the default */
+    bool json;
+} ctl_options_t;
+
+/* argv[0] is "blinkctl COMMAND", for messages. */
+typedef blink_result_t ctl_run_t(int argc, char **argv, ctl_options_t *options);
+
+ctl_run_t ctl_status, ctl_devices, ctl_comms, ctl_clients, ctl_version; /* show.c */
+ctl_run_t ctl_links;                                                    /* links.c */
+ctl_run_t ctl_topology, ctl_plan;                                       /* offline.c */
+
+/** --socket and --json, which every command takes: a child for its argp. Input: ctl_options_t. */
+extern const struct argp ctl_common_argp;
+
+/** Parse a command that has no arguments of its own. Exits on bad usage and after --help, as argp does. */
+void ctl_parse_plain(int argc, char **argv, const char *doc, ctl_options_t *options);
+
+/** Ask the daemon one thing. The reply is the caller's. */
+blink_result_t ctl_ask(const ctl_options_t *options, Blinkwire__QueryKind kind, Blinkwire__Reply **reply);
+
+/** A JSON string of text that another program wrote and that may not be UTF-8. */
+json_t *ctl_json_text(const char *text);
+
+/** Print a JSON value with json_dumpf() flags and a newline; takes the reference. NULL is out of memory. */
+blink_result_t ctl_print_json(json_t *value, size_t flags);
+
+#endif

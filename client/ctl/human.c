@@ -1,0 +1,38 @@
+/* Formatting of numbers for the tools' tables. */
+#include "human.h"
+
+#include <stdio.h>
+
+const char *human_number(double value, char text[HUMAN_BYTES])
+{
+    int decimals = 1;
+    for (double limit = 100; decimals < 6 && value < limit && value > 0; limit /= 10)
+        decimals++;
+    snprintf(text, HUMAN_BYTES, "%.*f", value > 0 ? decimals : 0, value);
+    return text;
+}
+
+const char *human_bytes(uint64_t bytes, char text[HUMAN_BYTES])
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    double value = (double)bytes;
+    unsigned unit = 0;
+    for (; value >= 1000 && unit < 6; unit++)
+        value /= 1000;
+    snprintf(text, HUMAN_BYTES, "%.*f %s", unit == 0 ? 0 : value < 100 ? 2 : 1, value, units[unit]);
+    return text;
+}
+
+const char *human_duration(double seconds, char text[HUMAN_BYTES])
+{
+    unsigned long whole = seconds > 0 ? (unsigned long)seconds : 0;
+    if (whole >= 86400)
+        snprintf(text, HUMAN_BYTES, "%lud %luh %lum", whole / 86400, whole / 3600 % 24, whole / 60 % 60);
+    else if (whole >= 3600)
+        snprintf(text, HUMAN_BYTES, "%luh %lum", whole / 3600, whole / 60 % 60);
+    else if (whole >= 60)
+        snprintf(text, HUMAN_BYTES, "%lum %lus", whole / 60, whole % 60);
+    else
+        snprintf(text, HUMAN_BYTES, "%.1f s", seconds);
+    return text;
+}

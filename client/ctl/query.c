@@ -1,0 +1,125 @@
+/* Requests of the tools, one at a time on a blocking socket, with a limit on how long the daemon may think.
+ */
+#include "query.h"
+
+#include "frame.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ANSWER_MAX_S 10
+
+const char *query_socket_path(const char *given)
+{
+    const char *path = given ? given : getenv(BLINK_SOCKET_ENV);
+    return path && *path ? path : BLINK_SOCKET_DEFAULT;
+}
+
+static blink_result_t send_request(const query_t *query, const Blinkwire__Request *request)
+{
+    uint8_t packed[256]; /* a Hello with a program's name is the longest */
+    size_t bytes = blinkwire__request__get_packed_size(request);
+    if (bytes > sizeof(packed))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a request of %zu bytes is longer than %zu", bytes,
+                          sizeof(packed));
+    blinkwire__request__pack(request, packed);
+    return frame_send(query->socket_fd, packed, bytes, NULL, 0);
+}
+
+static blink_result_t receive_reply(const query_t *query, Blinkwire__Reply **reply)
+{
+    struct pollfd ready = {.fd = query->socket_fd, .events = POLLIN};
+    int count;
+    do {
+        count = poll(&ready, 1, ANSWER_MAX_S * 1000);
+    } while (count < 0 && errno == EINTR);
+    if (count == 0)
+        return BLINK_FAIL(BLINK_ERR_TIMEOUT, "the daemon did not answer within %d s", ANSWER_MAX_S);
+    frame_t frame;
+    BLINK_TRY(frame_receive(query->socket_fd, &frame));
+    *reply = blinkwire__reply__unpack(NULL, frame.byte_count, frame.bytes);
+    uint32_t byte_count = frame.byte_count;
+    frame_release(&frame);
+    if (!*reply)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon sent %u bytes that are no reply", byte_count);
+    return BLINK_OK;
+}
+
+static blink_result_t check_reply(const query_t *query, const Blinkwire__Reply *reply,
+                                  Blinkwire__Reply__BodyCase body)
+{
+    if (reply->error) {
+        uint32_t code = reply->error->code;
+        bool known = code != BLINK_OK && code <= BLINK_ERR_INTERNAL;
+        return BLINK_FAIL(known ? (blink_result_t)code : BLINK_ERR_INTERNAL, "%s", reply->error->text);
+    }
+    if (reply->id != query->last_id || reply->body_case != body)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon answered request %lu with something else",
+                          (unsigned long)query->last_id);
+    return BLINK_OK;
+}
+
+static blink_result_t call(query_t *query, Blinkwire__Request *request, Blinkwire__Reply__BodyCase body,
+                           Blinkwire__Reply **reply)
+{
+    request->id = ++query->last_id;
+    BLINK_TRY(send_request(query, request));
+    BLINK_TRY(receive_reply(query, reply));
+    blink_result_t result = check_reply(query, *reply, body);
+    if (result != BLINK_OK)
+        blinkwire__reply__free_unpacked(*reply, NULL);
+    return result;
+}
+
+blink_result_t query_open(const char *socket_path, const char *program, query_t *query)
+{
+    *query = (query_t){.socket_fd = -1};
+    BLINK_TRY(frame_connect(socket_path, &query->socket_fd));
+    Blinkwire__Hello hello = BLINKWIRE__HELLO__INIT;
+    hello.version_min = BLINK_WIRE_VERSION_MIN;
+    hello.version_max = BLINK_WIRE_VERSION_MAX;
+    hello.program = (char *)program;
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    request.body_case = BLINKWIRE__REQUEST__BODY_HELLO;
+    request.hello = &hello;
+    Blinkwire__Reply *reply;
+    blink_result_t result = call(query, &request, BLINKWIRE__REPLY__BODY_HELLO, &reply);
+    if (result != BLINK_OK) {
+        query_close(query);
+        return result;
+    }
+    snprintf(query->daemon_version, sizeof(query->daemon_version), "%s", reply->hello->daemon_version);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return BLINK_OK;
+}
+
+void query_close(query_t *query)
+{
+    close(query->socket_fd);
+    query->socket_fd = -1;
+}
+
+blink_result_t query_ask(query_t *query, Blinkwire__QueryKind kind, Blinkwire__Reply **reply)
+{
+    Blinkwire__Query body = BLINKWIRE__QUERY__INIT;
+    body.kind = kind;
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    request.body_case = BLINKWIRE__REQUEST__BODY_QUERY;
+    request.query = &body;
+    return call(query, &request, BLINKWIRE__REPLY__BODY_QUERY, reply);
+}
+
+blink_result_t query_once(const char *socket_path, const char *program, Blinkwire__QueryKind kind,
+                          Blinkwire__Reply **reply)
+{
+    query_t query;
+    BLINK_TRY(query_open(socket_path, program, &query));
+    blink_result_t result = query_ask(&query, kind, reply);
+    query_close(&query);
+    return result;
+}

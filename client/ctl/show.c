@@ -1,0 +1,282 @@
+/* The commands that show one answer of the daemon as a table or as JSON. */
+#include "ctl.h"
+
+#include "human.h"
+#include "query.h"
+#include "table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A comma-separated list, "-" where a number is 0 and zero means none. */
+static char *join_numbers(const uint32_t *numbers, size_t count, bool zero_is_none)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        fputs(i ? "," : "", out);
+        if (numbers[i] == 0 && zero_is_none)
+            fputc('-', out);
+        else
+            fprintf(out, "%u", numbers[i]);
+    }
+    fclose(out);
+    return text;
+}
+
+static json_t *number_array(const uint32_t *numbers, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(array, json_integer(numbers[i]));
+    return array;
+}
+
+/* ---- status ---- */
+
+static blink_result_t print_status_json(const Blinkwire__StatusReply *status)
+{
+    return ctl_print_json(
+        json_pack("{s:o, s:I, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "version",
+                  ctl_json_text(status->version), "pid", (json_int_t)status->pid, "uptime_s",
+                  status->uptime_s, "socket", ctl_json_text(status->socket), "topology",
+                  ctl_json_text(status->topology), "device_count", (json_int_t)status->device_count,
+                  "client_count", (json_int_t)status->client_count, "comm_count",
+                  (json_int_t)status->comm_count, "worker_count", (json_int_t)status->worker_count,
+                  "op_count", (json_int_t)status->op_count, "failed_op_count",
+                  (json_int_t)status->failed_op_count, "registered_bytes",
+                  (json_int_t)status->registered_bytes, "pace_scale", status->pace_scale),
+        JSON_INDENT(2));
+}
+
+static void print_status_text(const Blinkwire__StatusReply *status)
+{
+    char uptime[HUMAN_BYTES], bytes[HUMAN_BYTES];
+    printf("blinkd %s, pid %u, up %s\n", status->version, status->pid,
+           human_duration(status->uptime_s, uptime));
+    printf("socket         %s\n", status->socket);
+    printf("topology       %s\n", status->topology);
+    if (status->pace_scale > 0)
+        printf("links          paced: capacity x %g, latency / %g\n", status->pace_scale, status->pace_scale);
+    else
+        printf("links          not paced: as fast as memory\n");
+    printf("devices        %u\n", status->device_count);
+    printf("workers        %u\n", status->worker_count);
+    printf("clients        %u\n", status->client_count);
+    printf("communicators  %u\n", status->comm_count);
+    printf("collectives    %lu completed, %lu failed\n", (unsigned long)status->op_count,
+           (unsigned long)status->failed_op_count);
+    printf("memory         %s registered\n", human_bytes(status->registered_bytes, bytes));
+}
+
+blink_result_t ctl_status(int argc, char **argv, ctl_options_t *options)
+{
+    ctl_parse_plain(argc, argv, "Show the daemon and its totals.", options);
+    Blinkwire__Reply *reply;
+    BLINK_TRY(ctl_ask(options, BLINKWIRE__QUERY_KIND__STATUS, &reply));
+    blink_result_t result = BLINK_OK;
+    if (!reply->query->status)
+        result = BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon answered without a status");
+    else if (options->json)
+        result = print_status_json(reply->query->status);
+    else
+        print_status_text(reply->query->status);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return result;
+}
+
+/* ---- lists: devices, communicators, clients ---- */
+
+/* How to show the items of one list of a QueryReply. */
+typedef struct listing {
+    const char *name, *doc;
+    Blinkwire__QueryKind kind;
+    const char *alignment;
+    const char *const *headers;
+    size_t (*count)(const Blinkwire__QueryReply *query);
+    json_t *(*json)(const Blinkwire__QueryReply *query, size_t i);
+    void (*row)(const Blinkwire__QueryReply *query, size_t i, table_t *table);
+} listing_t;
+
+static blink_result_t print_listing(const listing_t *listing, const Blinkwire__QueryReply *query, bool json)
+{
+    size_t count = listing->count(query);
+    if (json) {
+        json_t *array = json_array();
+        for (size_t i = 0; i < count; i++)
+            json_array_append_new(array, listing->json(query, i));
+        return ctl_print_json(json_pack("{s:o}", listing->name, array), JSON_INDENT(2));
+    }
+    table_t *table = table_create(listing->alignment, listing->headers);
+    for (size_t i = 0; i < count; i++)
+        listing->row(query, i, table);
+    blink_result_t result = table_print(table, stdout);
+    table_destroy(table);
+    return result;
+}
+
+static blink_result_t run_listing(const listing_t *listing, int argc, char **argv, ctl_options_t *options)
+{
+    ctl_parse_plain(argc, argv, listing->doc, options);
+    Blinkwire__Reply *reply;
+    BLINK_TRY(ctl_ask(options, listing->kind, &reply));
+    blink_result_t result = print_listing(listing, reply->query, options->json);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return result;
+}
+
+static size_t device_count(const Blinkwire__QueryReply *query)
+{
+    return query->n_devices;
+}
+
+static json_t *device_json(const Blinkwire__QueryReply *query, size_t i)
+{
+    const Blinkwire__Device *device = query->devices[i];
+    return json_pack("{s:I, s:o, s:o, s:I}", "index", (json_int_t)device->index, "node",
+                     ctl_json_text(device->node), "kind", ctl_json_text(device->kind), "comm_count",
+                     (json_int_t)device->comm_count);
+}
+
+static void device_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
+{
+    const Blinkwire__Device *device = query->devices[i];
+    table_cell(table, "%u", device->index);
+    table_cell(table, "%s", device->node);
+    table_cell(table, "%s", device->kind);
+    table_cell(table, "%u", device->comm_count);
+}
+
+blink_result_t ctl_devices(int argc, char **argv, ctl_options_t *options)
+{
+    static const char *const headers[] = {"device", "node", "kind", "comms"};
+    static const listing_t listing = {"devices",
+                                      "Show the devices that the daemon offers.",
+                                      BLINKWIRE__QUERY_KIND__DEVICES,
+                                      "rllr",
+                                      headers,
+                                      device_count,
+                                      device_json,
+                                      device_row};
+    return run_listing(&listing, argc, argv, options);
+}
+
+static size_t comm_count(const Blinkwire__QueryReply *query)
+{
+    return query->n_comms;
+}
+
+static json_t *comm_json(const Blinkwire__QueryReply *query, size_t i)
+{
+    const Blinkwire__Comm *comm = query->comms[i];
+    return json_pack("{s:I, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I}", "comm", (json_int_t)comm->comm, "state",
+                     ctl_json_text(comm->state), "rank_count", (json_int_t)comm->rank_count, "devices",
+                     number_array(comm->devices, comm->n_devices), "clients",
+                     number_array(comm->clients, comm->n_clients), "algorithm",
+                     ctl_json_text(comm->algorithm), "op_count", (json_int_t)comm->op_count, "bytes",
+                     (json_int_t)comm->bytes, "uid", (json_int_t)comm->uid);
+}
+
+static void comm_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
+{
+    const Blinkwire__Comm *comm = query->comms[i];
+    char bytes[HUMAN_BYTES];
+    char *devices = join_numbers(comm->devices, comm->n_devices, false);
+    char *clients = join_numbers(comm->clients, comm->n_clients, true);
+    table_cell(table, "%u", comm->comm);
+    table_cell(table, "%s", comm->state);
+    table_cell(table, "%u", comm->rank_count);
+    table_cell(table, "%s", comm->algorithm);
+    table_cell(table, "%lu", (unsigned long)comm->op_count);
+    table_cell(table, "%s", human_bytes(comm->bytes, bytes));
+    table_cell(table, "%u", comm->uid);
+    table_cell(table, "%s", devices ? devices : "");
+    table_cell(table, "%s", clients ? clients : "");
+    free(devices);
+    free(clients);
+}
+
+blink_result_t ctl_comms(int argc, char **argv, ctl_options_t *options)
+{
+    static const char *const headers[] = {"comm",    "state", "ranks",   "algorithm", "ops",
+                                          "payload", "uid",   "devices", "clients"};
+    static const listing_t listing = {"comms",
+                                      "Show the communicators. Devices and clients are listed by rank; a "
+                                      "client of - has not joined yet, or has left.",
+                                      BLINKWIRE__QUERY_KIND__COMMS,
+                                      "rlrlrrrll",
+                                      headers,
+                                      comm_count,
+                                      comm_json,
+                                      comm_row};
+    return run_listing(&listing, argc, argv, options);
+}
+
+static size_t client_count(const Blinkwire__QueryReply *query)
+{
+    return query->n_clients;
+}
+
+static json_t *client_json(const Blinkwire__QueryReply *query, size_t i)
+{
+    const Blinkwire__Client *client = query->clients[i];
+    return json_pack("{s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I}", "client", (json_int_t)client->client, "pid",
+                     (json_int_t)client->pid, "uid", (json_int_t)client->uid, "program",
+                     ctl_json_text(client->program), "registered_bytes", (json_int_t)client->registered_bytes,
+                     "region_count", (json_int_t)client->region_count, "member_count",
+                     (json_int_t)client->member_count, "op_count", (json_int_t)client->op_count);
+}
+
+static void client_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
+{
+    const Blinkwire__Client *client = query->clients[i];
+    char bytes[HUMAN_BYTES];
+    table_cell(table, "%u", client->client);
+    table_cell(table, "%u", client->pid);
+    table_cell(table, "%u", client->uid);
+    table_cell(table, "%s", human_bytes(client->registered_bytes, bytes));
+    table_cell(table, "%u", client->region_count);
+    table_cell(table, "%u", client->member_count);
+    table_cell(table, "%lu", (unsigned long)client->op_count);
+    table_cell(table, "%s", client->program);
+}
+
+blink_result_t ctl_clients(int argc, char **argv, ctl_options_t *options)
+{
+    static const char *const headers[] = {"client",  "pid",   "uid", "registered",
+                                          "regions", "comms", "ops", "program"};
+    static const listing_t listing = {"clients",
+                                      "Show the connected processes, this one included.",
+                                      BLINKWIRE__QUERY_KIND__CLIENTS,
+                                      "rrrrrrrl",
+                                      headers,
+                                      client_count,
+                                      client_json,
+                                      client_row};
+    return run_listing(&listing, argc, argv, options);
+}
+
+/* ---- version ---- */
+
+blink_result_t ctl_version(int argc, char **argv, ctl_options_t *options)
+{
+    ctl_parse_plain(argc, argv, "Show the version of blinkctl and, if one answers, of the daemon.", options);
+    query_t query;
+    blink_result_t answer = query_open(query_socket_path(options->socket_path), "blinkctl", &query);
+    const char *daemon = answer == BLINK_OK ? query.daemon_version : NULL;
+    if (daemon)
+        query_close(&query);
+    if (options->json)
+        return ctl_print_json(json_pack("{s:s, s:o}", "blinkctl", BLINK_VERSION, "blinkd",
+                                        daemon ? ctl_json_text(daemon) : json_null()),
+                              JSON_INDENT(2));
+    printf("blinkctl %s\n", BLINK_VERSION);
+    if (daemon)
+        printf("blinkd %s\n", daemon);
+    else
+        printf("blinkd: %s\n", blink_error_text());
+    return BLINK_OK;
+}

@@ -1,0 +1,199 @@
+/* Communicators: joining, leaving, giving up, and what became of them. */
+#include "comm.h"
+
+#include "context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+void comm_joined(blink_comm_t *comm, const Blinkwire__CommInitReply *reply)
+{
+    control_t *control = &comm->context->control;
+    comm->member = reply->member;
+    comm->device = reply->device;
+    comm->next = control->comms;
+    control->comms = comm;
+}
+
+void comm_lost(blink_comm_t *comms, const Blinkwire__CommLost *event)
+{
+    for (blink_comm_t *comm = comms; comm; comm = comm->next) {
+        if (comm->member != event->member || comm->async_result != BLINK_OK)
+            continue;
+        uint32_t code = event->error ? event->error->code : BLINK_OK;
+        bool known = code != BLINK_OK && code <= BLINK_ERR_INTERNAL;
+        comm->async_result = known ? (blink_result_t)code : BLINK_ERR_INTERNAL;
+        snprintf(comm->async_text, sizeof(comm->async_text), "%s", event->error ? event->error->text : "");
+    }
+}
+
+blink_result_t blink_get_unique_id(blink_unique_id_t *id)
+{
+    if (!id)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_get_unique_id: id is NULL");
+    if (getrandom(id->bytes, sizeof(id->bytes), 0) != (ssize_t)sizeof(id->bytes))
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "getrandom gave fewer than %zu bytes", sizeof(id->bytes));
+    return BLINK_OK;
+}
+
+static blink_result_t check_join(int rank_count, int rank, const blink_comm_config_t *config)
+{
+    if (rank_count < 1)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank count %d is not positive", rank_count);
+    if (rank < 0 || rank >= rank_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %d is not among %d ranks", rank, rank_count);
+    if (config->struct_bytes != sizeof(*config))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "config.struct_bytes is %zu, not %zu: use BLINK_COMM_CONFIG_INIT",
+                          config->struct_bytes, sizeof(*config));
+    if (config->device < -1)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "config.device is %d, not -1 or a device",
+                          config->device);
+    if ((uint32_t)config->algorithm > BLINK_ALGORITHM_RING)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "config.algorithm is %d, which is none",
+                          (int)config->algorithm);
+    return BLINK_OK;
+}
+
+static blink_result_t join(blink_comm_t *comm, const blink_unique_id_t *id, const blink_comm_config_t *config)
+{
+    Blinkwire__CommInit body = BLINKWIRE__COMM_INIT__INIT;
+    body.unique_id.data = (uint8_t *)id->bytes;
+    body.unique_id.len = sizeof(id->bytes);
+    body.rank_count = comm->rank_count;
+    body.rank = comm->rank;
+    body.device = config->device;
+    body.algorithm = (uint32_t)config->algorithm;
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    request.body_case = BLINKWIRE__REQUEST__BODY_COMM_INIT;
+    request.comm_init = &body;
+    BLINK_TRY(control_call(comm->context, &request, -1, comm, NULL));
+    if (comm->member == 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon let rank %u join but gave no handle", comm->rank);
+    return BLINK_OK;
+}
+
+static void unlink_comm(blink_comm_t *comm)
+{
+    control_t *control = &comm->context->control;
+    pthread_mutex_lock(&control->lock);
+    for (blink_comm_t **link = &control->comms; *link; link = &(*link)->next) {
+        if (*link == comm) {
+            *link = comm->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&control->lock);
+}
+
+blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
+                                    int rank, const blink_comm_config_t *config, blink_comm_t **comm)
+{
+    const blink_comm_config_t defaults = BLINK_COMM_CONFIG_INIT;
+    if (!context || !id || !comm)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_init_rank: %s is NULL",
+                          !context ? "context"
+                          : !id    ? "id"
+                                   : "comm");
+    if (!config)
+        config = &defaults;
+    BLINK_TRY(check_join(rank_count, rank, config));
+    blink_comm_t *created = calloc(1, sizeof(*created));
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator");
+    created->context = context;
+    created->rank = (uint32_t)rank;
+    created->rank_count = (uint32_t)rank_count;
+    blink_result_t result = ops_queue_add(&context->ops, &created->queue);
+    if (result != BLINK_OK)
+        goto free_comm;
+    result = join(created, id, config);
+    if (result != BLINK_OK)
+        goto remove_queue;
+    *comm = created;
+    return BLINK_OK;
+remove_queue:
+    unlink_comm(created);
+    (void)ops_queue_remove(&context->ops, &created->queue); /* nothing was submitted: it is idle */
+free_comm:
+    free(created);
+    return result;
+}
+
+static blink_result_t send_about(blink_comm_t *comm, Blinkwire__Request__BodyCase what)
+{
+    Blinkwire__CommDestroy destroy = BLINKWIRE__COMM_DESTROY__INIT;
+    Blinkwire__CommAbort give_up = BLINKWIRE__COMM_ABORT__INIT;
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    destroy.member = give_up.member = comm->member;
+    request.body_case = what;
+    if (what == BLINKWIRE__REQUEST__BODY_COMM_DESTROY)
+        request.comm_destroy = &destroy;
+    else
+        request.comm_abort = &give_up;
+    return control_call(comm->context, &request, -1, NULL, NULL);
+}
+
+blink_result_t blink_comm_destroy(blink_comm_t *comm)
+{
+    if (!comm)
+        return BLINK_OK;
+    ops_t *ops = &comm->context->ops;
+    ops_drain(ops, &comm->queue);
+    blink_result_t result = send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_DESTROY);
+    /* The daemon answers after it has completed this rank's ops. Were that not so, completions could still
+     * name the queue: the communicator then stays until blink_close(). */
+    if (!ops_queue_remove(ops, &comm->queue))
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "the daemon let rank %u leave with ops unfinished", comm->rank);
+    unlink_comm(comm);
+    free(comm);
+    return result;
+}
+
+blink_result_t blink_comm_abort(blink_comm_t *comm)
+{
+    if (!comm)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_abort: comm is NULL");
+    return send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_ABORT);
+}
+
+blink_result_t blink_comm_async_error(blink_comm_t *comm, blink_result_t *result)
+{
+    if (!comm || !result)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_async_error: %s is NULL",
+                          comm ? "result" : "comm");
+    control_t *control = &comm->context->control;
+    pthread_mutex_lock(&control->lock);
+    *result = comm->async_result;
+    if (*result != BLINK_OK)
+        blink_error_set(*result, "%s", comm->async_text);
+    else if (control->lost)
+        *result = BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the connection to the daemon is closed");
+    pthread_mutex_unlock(&control->lock);
+    return BLINK_OK;
+}
+
+static blink_result_t tell(const blink_comm_t *comm, uint32_t value, int *out)
+{
+    if (!comm || !out)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s is NULL",
+                          comm ? "the place for the answer" : "comm");
+    *out = (int)value;
+    return BLINK_OK;
+}
+
+blink_result_t blink_comm_rank(const blink_comm_t *comm, int *rank)
+{
+    return tell(comm, comm ? comm->rank : 0, rank);
+}
+
+blink_result_t blink_comm_size(const blink_comm_t *comm, int *rank_count)
+{
+    return tell(comm, comm ? comm->rank_count : 0, rank_count);
+}
+
+blink_result_t blink_comm_device(const blink_comm_t *comm, int *device)
+{
+    return tell(comm, comm ? comm->device : 0, device);
+}

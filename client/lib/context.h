@@ -1,0 +1,16 @@
+/* A context: the connection to the daemon with everything that hangs off it. */
+#ifndef CLIENT_CONTEXT_H
+#define CLIENT_CONTEXT_H
+
+#include "control.h"
+#include "ops.h"
+#include "regions.h"
+
+struct blink_context {
+    control_t control;
+    ops_t ops;
+    regions_t regions;
+    uint32_t device_count; /* constant */
+};
+
+#endif

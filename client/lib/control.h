@@ -1,0 +1,57 @@
+/*
+ * The control connection of one context: requests that wait for their reply, and the watcher thread that
+ * receives.
+ *
+ * The watcher ends when the connection does. Before it ends it has every unfinished op and every waiting
+ * request fail with DAEMON_LOST, so that no thread waits for a daemon that is gone.
+ */
+#ifndef CLIENT_CONTROL_H
+#define CLIENT_CONTROL_H
+
+#include "blink/blink.h"
+#include "error.h"
+
+#include "blink.pb-c.h"
+
+#include <pthread.h>
+
+typedef struct control_request control_request_t;
+
+typedef struct control {
+    int socket_fd;
+    pthread_t watcher;
+    pthread_mutex_t send_lock; /* serialises frame_send() */
+    pthread_mutex_t
+        lock; /* for what follows, and for what CommInitReply and CommLost write to communicators */
+    pthread_cond_t changed; /* on CLOCK_MONOTONIC */
+    control_request_t *requests;
+    uint64_t last_id;
+    bool lost;  /* the connection is gone */
+    bool ended; /* and no op is unfinished any more */
+    blink_comm_t *comms;
+} control_t;
+
+/** Say hello on a connected socket; takes it over. ops_init() is done here, with the ring that came along.
+ * Errors: PROTOCOL, QUOTA, SYSTEM, DAEMON_LOST, NO_MEMORY. After a success control_start(), then
+ * control_stop(). */
+blink_result_t control_hello(blink_context_t *context, int socket_fd);
+
+/** Start the watcher. Errors: SYSTEM; the caller then closes the socket itself. */
+blink_result_t control_start(blink_context_t *context);
+
+/** Disconnect; wait until the daemon has let go of the context's memory, but not for ever; end the watcher.
+ */
+void control_stop(blink_context_t *context);
+
+/**
+ * Send a request and wait for its reply. Thread-safe.
+ * @param fd       a descriptor to go along, or -1.
+ * @param joining  the communicator that a CommInit is for: the watcher enters it before it handles anything
+ * that comes later, CommLost for instance. NULL otherwise.
+ * @param reply    receives a reply to be freed by the caller; NULL if only success matters.
+ * Errors: whatever the daemon answers, with its sentence; DAEMON_LOST, only once all ops have ended.
+ */
+blink_result_t control_call(blink_context_t *context, Blinkwire__Request *request, int fd,
+                            blink_comm_t *joining, Blinkwire__Reply **reply);
+
+#endif

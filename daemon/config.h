@@ -1,0 +1,47 @@
+/*
+ * What blinkd was told: the configuration file and the flags that override it.
+ */
+#ifndef BLINK_CONFIG_H
+#define BLINK_CONFIG_H
+
+#include "base/log.h"
+#include "error.h"
+
+#include <stdbool.h>
+
+#define CONFIG_PATH_DEFAULT "/etc/blink/blinkd.conf"
+
+/* Asked for pacing without naming a scale: pace_default_scale() decides. */
+#define CONFIG_PACE_AUTO (-1.0)
+
+#define CONFIG_TEXT_BYTES 256
+
+typedef struct config {
+    char socket[CONFIG_TEXT_BYTES];
+    uint32_t socket_mode;
+    char topology[CONFIG_TEXT_BYTES]; /* built-in name or file; "": a plain memory topology */
+    uint32_t device_count;            /* host devices; 0: as many as the topology has gpus */
+    double pace_scale;                /* 0: not paced; CONFIG_PACE_AUTO */
+    uint32_t workers;                 /* 0: one per core */
+    uint32_t clients_per_tenant;
+    uint32_t comms_per_tenant;
+    uint64_t registered_bytes_per_tenant;
+    double init_timeout_s;
+    double op_timeout_s;
+    log_level_t log_level;
+} config_t;
+
+void config_set_defaults(config_t *config);
+
+/* Read blinkd.conf over what config holds. Errors: NOT_FOUND, INVALID_ARGUMENT naming file, line, key, value
+ * and what would be right. */
+blink_result_t config_read_file(const char *path, config_t *config);
+
+/* Set one value as a file would. The flags of blinkd are keys of the file by another name. Errors:
+ * INVALID_ARGUMENT (unknown section or key; bad value and what would be right). */
+blink_result_t config_set(config_t *config, const char *section, const char *key, const char *value);
+
+/* The effective settings in the syntax of blinkd.conf. */
+void config_print(const config_t *config);
+
+#endif

@@ -1,0 +1,239 @@
+/*
+ * blinkd: flags, configuration, topology; then the server until a signal.
+ */
+#include "base/log.h"
+#include "config.h"
+#include "exec/host/pace.h"
+#include "frame.h"
+#include "service/server.h"
+
+#include <argp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+/* The plain host topology: devices are slices of one memory. Links this wide ask nothing of a plan but
+ * directness. */
+#define MEMORY_LINK_GBPS  20.0
+#define MEMORY_LATENCY_US 0.1
+#define MEMORY_DEVICES    8u /* when neither --devices nor --topology says how many */
+
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+enum { FLAG_CHECK_CONFIG = 256, FLAG_OP_TIMEOUT, FLAG_INIT_TIMEOUT, FLAG_LOG_LEVEL, FLAG_WORKERS };
+
+const char *argp_program_version = "blinkd " BLINK_VERSION;
+
+static const char doc[] =
+    "The collective-communication daemon of a GPU node."
+    "\vExamples:\n"
+    "  blinkd --socket /tmp/blinkd.sock --devices host:8\n"
+    "  blinkd --socket /tmp/blinkd.sock --devices host:8 --topology dgx1v_hybrid --pace\n"
+    "  blinkd --config /etc/blink/blinkd.conf --check-config\n"
+    "\n"
+    "Flags override the configuration file (" CONFIG_PATH_DEFAULT
+    " if it exists). SIGTERM and SIGINT end the daemon "
+    "cleanly.\n"
+    "\n"
+    "Exit status: 0 ended by a signal, or the configuration is good; 1 could not start (the reason is on "
+    "standard "
+    "error), or the configuration is bad; 2 unusable flags.";
+
+static const struct argp_option options[] = {
+    {"config", 'c', "FILE", 0, "read this configuration file", 0},
+    {"check-config", FLAG_CHECK_CONFIG, NULL, 0,
+     "print the settings in force, or what is wrong with them, and exit", 0},
+    {"socket", 's', "PATH", 0, "listen there (default " BLINK_SOCKET_DEFAULT ")", 0},
+    {"devices", 'd', "host[:N]", 0, "N host devices (default: as many as the topology has gpus)", 0},
+    {"topology", 't', "NAME|FILE", 0,
+     "lay them out as a built-in topology, a blink-topology JSON file or an NCCL XML file (default: one "
+     "plain memory)",
+     0},
+    {"pace", 'p', "SCALE", OPTION_ARG_OPTIONAL,
+     "make every link obey its capacity times SCALE and its latency divided by SCALE; without SCALE, what "
+     "this machine "
+     "can keep up with",
+     0},
+    {"workers", FLAG_WORKERS, "N", 0, "threads that move data (default: one per core)", 0},
+    {"op-timeout", FLAG_OP_TIMEOUT, "SECONDS", 0,
+     "give a communicator up when a rank does not submit (default 300)", 0},
+    {"init-timeout", FLAG_INIT_TIMEOUT, "SECONDS", 0,
+     "how long ranks may take to join a communicator (default 60)", 0},
+    {"log-level", FLAG_LOG_LEVEL, "LEVEL", 0, "error, warning, info (default) or debug", 0},
+    {0},
+};
+
+/* A flag is a key of the configuration file by another name. */
+static const struct {
+    int flag;
+    const char *section, *key;
+} flag_keys[] = {
+    {'s', "daemon", "socket"},
+    {'d', "devices", "devices"},
+    {'t', "devices", "topology"},
+    {'p', "pace", "scale"},
+    {FLAG_WORKERS, "workers", "count"},
+    {FLAG_OP_TIMEOUT, "limits", "op_timeout_s"},
+    {FLAG_INIT_TIMEOUT, "limits", "init_timeout_s"},
+    {FLAG_LOG_LEVEL, "log", "level"},
+};
+
+#define FLAG_KEY_COUNT (sizeof(flag_keys) / sizeof(flag_keys[0]))
+
+/* Flags are kept as text and set after the file, which may itself be a flag. */
+typedef struct command_line {
+    const char *config_path;
+    bool check_config;
+    const char *values[FLAG_KEY_COUNT];
+} command_line_t;
+
+static error_t parse_flag(int flag, char *argument, struct argp_state *state)
+{
+    command_line_t *line = state->input;
+    if (flag == 'c')
+        line->config_path = argument;
+    else if (flag == FLAG_CHECK_CONFIG)
+        line->check_config = true;
+    else if (flag == ARGP_KEY_ARG)
+        argp_error(state, "unexpected argument '%s'", argument);
+    for (size_t i = 0; i < FLAG_KEY_COUNT; i++) {
+        if (flag_keys[i].flag == flag) {
+            line->values[i] = argument ? argument : "auto"; /* only --pace may stand alone */
+            return 0;
+        }
+    }
+    return flag == 'c' || flag == FLAG_CHECK_CONFIG || flag == ARGP_KEY_ARG ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+static blink_result_t read_settings(const command_line_t *line, config_t *config)
+{
+    config_set_defaults(config);
+    if (line->config_path)
+        BLINK_TRY(config_read_file(line->config_path, config));
+    else if (access(CONFIG_PATH_DEFAULT, F_OK) == 0)
+        BLINK_TRY(config_read_file(CONFIG_PATH_DEFAULT, config));
+    for (size_t i = 0; i < FLAG_KEY_COUNT; i++) {
+        if (line->values[i])
+            BLINK_TRY(config_set(config, flag_keys[i].section, flag_keys[i].key, line->values[i]));
+    }
+    return BLINK_OK;
+}
+
+/* ---- topology ---- */
+
+static blink_result_t add_memory_device(topo_builder_t *builder, uint32_t index)
+{
+    char id[16];
+    snprintf(id, sizeof(id), "host%u", index);
+    topo_node_t device = {.id = id, .host = "n0", .kind = TOPO_GPU};
+    BLINK_TRY(topo_build_node(builder, &device));
+    return topo_build_link(builder, id, "memory", TOPO_SHM, MEMORY_LINK_GBPS, 1, MEMORY_LATENCY_US, true);
+}
+
+static blink_result_t build_memory_topology(uint32_t device_count, topo_t **topo)
+{
+    topo_builder_t *builder;
+    topo_node_t memory = {.id = "memory", .host = "n0", .kind = TOPO_SWITCH};
+    BLINK_TRY(topo_build_create("memory", "--devices", &builder));
+    blink_result_t result = topo_build_node(builder, &memory);
+    for (uint32_t i = 0; i < device_count && result == BLINK_OK; i++)
+        result = add_memory_device(builder, i);
+    if (result == BLINK_OK)
+        result = topo_build_finish(builder, topo);
+    topo_build_destroy(builder);
+    return result;
+}
+
+static blink_result_t make_topology(config_t *config, topo_t **topo)
+{
+    if (config->topology[0] == '\0') {
+        config->device_count = config->device_count ? config->device_count : MEMORY_DEVICES;
+        return build_memory_topology(config->device_count, topo);
+    }
+    BLINK_TRY(topo_load(config->topology, topo));
+    uint32_t gpus = (*topo)->gpu_count;
+    config->device_count = config->device_count ? config->device_count : gpus;
+    if (config->device_count <= gpus)
+        return BLINK_OK;
+    topo_destroy(*topo);
+    *topo = NULL;
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices host:%u, but topology %s has only %u gpus",
+                      config->device_count, config->topology, gpus);
+}
+
+/* ---- running ---- */
+
+static bool stderr_is_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long device, inode;
+    struct stat status;
+    return stream && sscanf(stream, "%lu:%lu", &device, &inode) == 2 && fstat(STDERR_FILENO, &status) == 0 &&
+           status.st_dev == device && status.st_ino == inode;
+}
+
+static blink_result_t serve(config_t *config)
+{
+    topo_t *topo = NULL;
+    server_t *server = NULL;
+    server_config_t server_config = {.socket = config->socket,
+                                     .socket_mode = config->socket_mode,
+                                     .listen_fd = -1,
+                                     .workers = config->workers,
+                                     .clients_per_tenant = config->clients_per_tenant,
+                                     .comms_per_tenant = config->comms_per_tenant,
+                                     .registered_bytes_per_tenant = config->registered_bytes_per_tenant,
+                                     .init_timeout_s = config->init_timeout_s,
+                                     .op_timeout_s = config->op_timeout_s};
+    BLINK_TRY(make_topology(config, &topo));
+    server_config.topo = topo;
+    server_config.device_count = config->device_count;
+    server_config.pace_scale = config->pace_scale == CONFIG_PACE_AUTO
+                                   ? pace_default_scale(topo, config->workers)
+                                   : config->pace_scale;
+    if (sd_listen_fds(1) == 1)
+        server_config.listen_fd = SD_LISTEN_FDS_START;
+    sd_watchdog_enabled(1, &server_config.watchdog_us);
+    blink_result_t result = server_create(&server_config, &server);
+    if (result == BLINK_OK) {
+        LOG_INFO("blinkd %s: %u host devices on %s, %s", BLINK_VERSION, config->device_count, topo->name,
+                 config->socket);
+        if (server_config.pace_scale > 0)
+            LOG_INFO("links are paced at %g of their capacity", server_config.pace_scale);
+        sd_notifyf(0, "READY=1\nSTATUS=%u devices on %s", config->device_count, topo->name);
+        server_run(server);
+    }
+    server_destroy(server);
+    topo_destroy(topo);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp argp = {options, parse_flag, NULL, doc, NULL, NULL, NULL};
+    command_line_t line = {0};
+    config_t config;
+    argp_err_exit_status = EXIT_USAGE;
+    argp_parse(&argp, argc, argv, 0, NULL, &line);
+    signal(SIGPIPE, SIG_IGN);
+    blink_result_t result = read_settings(&line, &config);
+    log_init(result == BLINK_OK ? config.log_level : LOG_LEVEL_INFO, stderr_is_journal());
+    if (result == BLINK_OK && line.check_config) {
+        topo_t *topo = NULL;
+        result = make_topology(&config, &topo);
+        topo_destroy(topo);
+        if (result == BLINK_OK)
+            config_print(&config);
+    } else if (result == BLINK_OK) {
+        result = serve(&config);
+    }
+    if (result != BLINK_OK) {
+        fprintf(stderr, "blinkd: %s\n", blink_error_text());
+        return EXIT_FAILED;
+    }
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,207 @@
+/*
+ * Answers to blinkctl: what the daemon is, has and serves.
+ */
+#include "service/service.h"
+
+#include "names.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static void send_query_reply(connection_t *connection, uint64_t request, Blinkwire__QueryReply *body)
+{
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    reply.id = request;
+    reply.body_case = BLINKWIRE__REPLY__BODY_QUERY;
+    reply.query = body;
+    connection_send(connection, &reply, NULL, 0);
+}
+
+static void reply_no_memory(connection_t *connection, uint64_t request)
+{
+    BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the answer");
+    connection_reply_error(connection, request, BLINK_ERR_NO_MEMORY);
+}
+
+static void answer_status(connection_t *connection, uint64_t request)
+{
+    const server_t *server = connection->server;
+    Blinkwire__StatusReply status = BLINKWIRE__STATUS_REPLY__INIT;
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    engine_comm_stats_t totals = engine_total_stats(server->engine);
+    status.version = BLINK_VERSION;
+    status.pid = (uint32_t)getpid();
+    status.uptime_s = (double)(uv_hrtime() - server->started_ns) / 1e9;
+    status.topology = server->config.topo->name;
+    status.device_count = server->config.device_count;
+    status.client_count = server->client_count;
+    status.comm_count = server->comm_count;
+    status.worker_count = exec_host_workers(server->exec);
+    status.op_count = totals.op_count;
+    status.failed_op_count = totals.failed_op_count;
+    status.pace_scale = server->config.pace_scale;
+    status.socket = (char *)(uintptr_t)server->config.socket;
+    for (const connection_t *other = server->connections; other; other = other->next)
+        status.registered_bytes += other->client ? other->client->registered_bytes : 0;
+    body.status = &status;
+    send_query_reply(connection, request, &body);
+}
+
+static uint32_t comms_on_device(const server_t *server, uint32_t device)
+{
+    uint32_t count = 0;
+    for (const comm_t *comm = server->comms; comm; comm = comm->next) {
+        for (uint32_t rank = 0; rank < comm->rank_count; rank++)
+            count += comm->members[rank].client && comm->members[rank].device == device;
+    }
+    return count;
+}
+
+static void answer_devices(connection_t *connection, uint64_t request)
+{
+    const server_t *server = connection->server;
+    const topo_t *topo = server->config.topo;
+    uint32_t count = server->config.device_count;
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    Blinkwire__Device *devices = calloc(count, sizeof(*devices));
+    body.devices = calloc(count, sizeof(*body.devices));
+    if (!devices || !body.devices) {
+        reply_no_memory(connection, request);
+        goto done;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        blinkwire__device__init(&devices[i]);
+        devices[i].index = i;
+        devices[i].node = topo->nodes[topo->gpus[i]].id;
+        devices[i].kind = "host";
+        devices[i].comm_count = comms_on_device(server, i);
+        body.devices[body.n_devices++] = &devices[i];
+    }
+    send_query_reply(connection, request, &body);
+done:
+    free(devices);
+    free(body.devices);
+}
+
+static void answer_topology(connection_t *connection, uint64_t request)
+{
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    blink_result_t result = topo_write_json(connection->server->config.topo, &body.topology_json);
+    if (result != BLINK_OK) {
+        connection_reply_error(connection, request, result);
+        return;
+    }
+    send_query_reply(connection, request, &body);
+    free(body.topology_json);
+}
+
+static Blinkwire__Comm *describe_comm(const comm_t *comm)
+{
+    static const char *const states[] = {
+        [COMM_JOINING] = "joining", [COMM_READY] = "ready", [COMM_LOST] = "aborted"};
+    Blinkwire__Comm *described = calloc(1, sizeof(*described));
+    uint32_t *by_rank = calloc(2 * comm->rank_count, sizeof(*by_rank));
+    if (!described || !by_rank) {
+        free(described);
+        free(by_rank);
+        return NULL;
+    }
+    blinkwire__comm__init(described);
+    described->comm = comm->comm;
+    described->rank_count = comm->rank_count;
+    described->devices = by_rank;
+    described->clients = by_rank + comm->rank_count;
+    described->n_devices = described->n_clients = comm->rank_count;
+    for (uint32_t rank = 0; rank < comm->rank_count; rank++) {
+        const member_t *member = &comm->members[rank];
+        described->devices[rank] = member->device;
+        described->clients[rank] = member->client ? member->client->client : 0;
+    }
+    described->state = (char *)(uintptr_t)states[comm->state];
+    described->algorithm = (char *)(uintptr_t)blink_name_algorithm(comm->algorithm);
+    described->uid = comm->uid;
+    if (comm->state != COMM_JOINING) {
+        engine_comm_stats_t stats = engine_comm_stats(comm->engine);
+        described->op_count = stats.op_count;
+        described->bytes = stats.payload_bytes;
+    }
+    return described;
+}
+
+static void answer_comms(connection_t *connection, uint64_t request)
+{
+    const server_t *server = connection->server;
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    body.comms = calloc(server->comm_count + 1, sizeof(*body.comms));
+    for (const comm_t *comm = server->comms; comm && body.comms; comm = comm->next) {
+        Blinkwire__Comm *described = describe_comm(comm);
+        if (described)
+            body.comms[body.n_comms++] = described;
+    }
+    send_query_reply(connection, request, &body);
+    for (size_t i = 0; i < body.n_comms; i++) {
+        free(body.comms[i]->devices);
+        free(body.comms[i]);
+    }
+    free(body.comms);
+}
+
+static void answer_clients(connection_t *connection, uint64_t request)
+{
+    const server_t *server = connection->server;
+    uint32_t count = server->client_count;
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    Blinkwire__Client *clients = calloc(count + 1, sizeof(*clients));
+    body.clients = calloc(count + 1, sizeof(*body.clients));
+    if (!clients || !body.clients) {
+        reply_no_memory(connection, request);
+        goto done;
+    }
+    for (const connection_t *other = server->connections; other; other = other->next) {
+        const client_t *client = other->client;
+        if (!client || body.n_clients == count)
+            continue;
+        Blinkwire__Client *described = &clients[body.n_clients];
+        blinkwire__client__init(described);
+        described->client = client->client;
+        described->pid = (uint32_t)other->pid;
+        described->uid = other->uid;
+        described->program = (char *)(uintptr_t)client->program;
+        described->registered_bytes = client->registered_bytes;
+        described->region_count = client->region_count;
+        described->member_count = client->member_count;
+        described->op_count = engine_client_op_count(client->engine);
+        body.clients[body.n_clients++] = described;
+    }
+    send_query_reply(connection, request, &body);
+done:
+    free(clients);
+    free(body.clients);
+}
+
+void query_answer(connection_t *connection, uint64_t request, Blinkwire__QueryKind kind)
+{
+    switch (kind) {
+    case BLINKWIRE__QUERY_KIND__STATUS:
+        answer_status(connection, request);
+        return;
+    case BLINKWIRE__QUERY_KIND__DEVICES:
+        answer_devices(connection, request);
+        return;
+    case BLINKWIRE__QUERY_KIND__TOPOLOGY:
+        answer_topology(connection, request);
+        return;
+    case BLINKWIRE__QUERY_KIND__LINKS:
+        links_query(connection->server->links, connection, request);
+        return;
+    case BLINKWIRE__QUERY_KIND__COMMS:
+        answer_comms(connection, request);
+        return;
+    case BLINKWIRE__QUERY_KIND__CLIENTS:
+        answer_clients(connection, request);
+        return;
+    default:
+        BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "unknown query %d", (int)kind);
+        connection_reply_error(connection, request, BLINK_ERR_UNSUPPORTED);
+    }
+}

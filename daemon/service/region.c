@@ -1,0 +1,204 @@
+/*
+ * Memory that clients registered: checked, mapped, counted, and guarded against pages that cannot be had.
+ */
+#include "service/service.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* ---- pages that cannot be had ---- */
+
+/* The mapped ranges, for the signal handler: the one thing of the daemon that has to be global. A slot is
+ * taken while `bytes` is not 0; `base` is written before. Regions beyond the table are mapped all the same,
+ * only not guarded. */
+#define GUARDED_RANGES 4096u
+
+static struct {
+    _Atomic uintptr_t base;
+    _Atomic size_t bytes;
+} guarded[GUARDED_RANGES];
+
+static void guard(void *base, size_t bytes)
+{
+    for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
+        if (atomic_load_explicit(&guarded[i].bytes, memory_order_relaxed) != 0)
+            continue;
+        atomic_store_explicit(&guarded[i].base, (uintptr_t)base, memory_order_relaxed);
+        /* Release: pairs with the acquire load in on_sigbus(). */
+        atomic_store_explicit(&guarded[i].bytes, bytes, memory_order_release);
+        return;
+    }
+}
+
+static void unguard(void *base)
+{
+    for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
+        /* Only the control thread writes the table: relaxed reads of its own writes. */
+        if (atomic_load_explicit(&guarded[i].base, memory_order_relaxed) == (uintptr_t)base)
+            atomic_store_explicit(&guarded[i].bytes, 0, memory_order_release);
+    }
+}
+
+static bool is_guarded(uintptr_t address)
+{
+    for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
+        /* Acquire: pairs with the release store in guard(). */
+        size_t bytes = atomic_load_explicit(&guarded[i].bytes, memory_order_acquire);
+        uintptr_t base = atomic_load_explicit(&guarded[i].base, memory_order_relaxed);
+        if (bytes != 0 && address - base < bytes)
+            return true;
+    }
+    return false;
+}
+
+/* Put a private page of zeros where the client's page should be. mmap is a plain system call here, safe in a
+ * handler. */
+static void on_sigbus(int signal_number, siginfo_t *info, void *context)
+{
+    (void)context;
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t page = (uintptr_t)info->si_addr & ~(uintptr_t)(page_bytes - 1);
+    if (is_guarded((uintptr_t)info->si_addr) &&
+        mmap((void *)page, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+             0) != MAP_FAILED)
+        return;
+    signal(signal_number,
+           SIG_DFL); /* not ours: end as if there were no handler when the access is repeated */
+}
+
+blink_result_t region_install_sigbus_handler(void)
+{
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGBUS, &action, NULL) != 0)
+        return BLINK_FAIL_ERRNO("SIGBUS handler");
+    return BLINK_OK;
+}
+
+/* ---- registration ---- */
+
+static blink_result_t check_descriptor(int fd, uint64_t offset_bytes, uint64_t bytes)
+{
+    struct stat status;
+    struct statfs filesystem;
+    uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (fd < 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "no descriptor came with the registration");
+    if (bytes == 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a region of 0 bytes");
+    if (offset_bytes % page_bytes != 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "offset %lu is not a multiple of the page size %lu",
+                          (unsigned long)offset_bytes, (unsigned long)page_bytes);
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "the descriptor is not a memfd sealed with F_SEAL_SHRINK");
+    if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the memfd is sealed against writing");
+    if (fstat(fd, &status) != 0 || fstatfs(fd, &filesystem) != 0)
+        return BLINK_FAIL_ERRNO("stat of the memfd");
+    if (filesystem.f_type == HUGETLBFS_MAGIC)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "memfds of huge pages are not accepted");
+    uint64_t size_bytes = (uint64_t)status.st_size;
+    if (offset_bytes > size_bytes || bytes > size_bytes - offset_bytes)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "the memfd has %lu bytes, offset %lu + %lu bytes run past them",
+                          (unsigned long)size_bytes, (unsigned long)offset_bytes, (unsigned long)bytes);
+    return BLINK_OK;
+}
+
+static blink_result_t check_quota(const client_t *client, uint64_t bytes)
+{
+    const server_t *server = client->server;
+    uint64_t limit = server->config.registered_bytes_per_tenant, used = 0;
+    for (const connection_t *other = server->connections; other; other = other->next) {
+        if (other->client && other->uid == client->connection->uid)
+            used += other->client->registered_bytes;
+    }
+    if (used > limit || bytes > limit - used)
+        return BLINK_FAIL(
+            BLINK_ERR_QUOTA, "user %u has registered %lu bytes, %lu more exceed the limit of %lu",
+            client->connection->uid, (unsigned long)used, (unsigned long)bytes, (unsigned long)limit);
+    return BLINK_OK;
+}
+
+static void region_free(region_t *region)
+{
+    unguard(region->map);
+    munmap(region->map, region->bytes);
+    free(region);
+}
+
+blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
+                               uint32_t *number)
+{
+    BLINK_TRY(check_descriptor(fd, offset_bytes, bytes));
+    BLINK_TRY(check_quota(client, bytes));
+    region_t *region = calloc(1, sizeof(*region));
+    if (!region)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another region");
+    region->client = client;
+    region->bytes = bytes;
+    region->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset_bytes);
+    if (region->map == MAP_FAILED) {
+        blink_result_t result = BLINK_FAIL_ERRNO("map %lu bytes of the memfd", (unsigned long)bytes);
+        free(region);
+        return result;
+    }
+    guard(region->map, bytes);
+    region->region = ++client->next_region;
+    blink_result_t result = engine_region_add(client->engine, region->region, region->map, bytes);
+    if (result != BLINK_OK) {
+        region_free(region);
+        return result;
+    }
+    region->next = client->regions;
+    client->regions = region;
+    client->region_count++;
+    client->registered_bytes += bytes;
+    *number = region->region;
+    return BLINK_OK;
+}
+
+static void on_deregistered(void *context)
+{
+    region_t *region = context;
+    client_t *client = region->client;
+    client->registered_bytes -= region->bytes;
+    connection_reply_ok(client->connection, region->request);
+    region_free(region);
+}
+
+blink_result_t region_deregister(client_t *client, uint32_t number, uint64_t request)
+{
+    region_t **link = &client->regions;
+    while (*link && (*link)->region != number)
+        link = &(*link)->next;
+    region_t *region = *link;
+    if (!region)
+        return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", number);
+    *link = region->next;
+    client->region_count--;
+    region->request = request;
+    engine_region_remove(client->engine, number, (engine_done_t){on_deregistered, region});
+    return BLINK_OK;
+}
+
+void region_release_all(client_t *client)
+{
+    while (client->regions) {
+        region_t *region = client->regions;
+        client->regions = region->next;
+        region_free(region);
+    }
+}

@@ -1,0 +1,40 @@
+/*
+ * The control side of the daemon: one thread, one event loop, that owns every object clients see. The calls
+ * below are all there is for main; what the service's own files share is in service.h.
+ */
+#ifndef BLINK_SERVER_H
+#define BLINK_SERVER_H
+
+#include "error.h"
+#include "topo/topo.h"
+
+#include <stdbool.h>
+
+typedef struct server server_t;
+
+typedef struct server_config {
+    const char *socket;
+    uint32_t socket_mode;
+    int listen_fd;         /* a listening socket handed over by systemd; -1: make one at `socket` */
+    topo_t *topo;          /* borrowed, outlives the server */
+    uint32_t device_count; /* the first so many gpus of topo */
+    double pace_scale;     /* 0: not paced */
+    uint32_t workers;      /* 0: one per core */
+    uint32_t clients_per_tenant, comms_per_tenant;
+    uint64_t registered_bytes_per_tenant;
+    double init_timeout_s, op_timeout_s;
+    uint64_t watchdog_us; /* tell systemd so often that the loop turns; 0: never */
+} server_config_t;
+
+/* Listen and start the engine and the workers. Errors: EXISTS (a daemon already listens on the socket),
+ * SYSTEM, INVALID_ARGUMENT (socket path), NO_MEMORY. */
+blink_result_t server_create(const server_config_t *config, server_t **server);
+
+/* Serve until SIGTERM or SIGINT, then end every connection and wait until nothing touches client memory any
+ * more. */
+void server_run(server_t *server);
+
+/* Undo server_create(): the socket is removed, unless it was handed over. */
+void server_destroy(server_t *server);
+
+#endif

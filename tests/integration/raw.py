@@ -1,0 +1,188 @@
+"""A client that speaks frames and rings itself, well or badly: what libblinkclient never sends.
+
+The few protobuf messages are encoded here by hand (field numbers of proto/blink.proto) and ring offsets are those of
+proto/ring.h, so that the tests also notice when either changes by accident.
+"""
+import array
+import mmap
+import os
+import socket
+import struct
+import time
+
+import harness
+
+HELLO, MEM_REGISTER, MEM_DEREGISTER, COMM_INIT, COMM_DESTROY, COMM_ABORT, QUERY = range(2, 9)
+NOP, ALLREDUCE, BROADCAST = range(3)
+OK, INVALID_ARGUMENT, PROTOCOL, NOT_REGISTERED, OUT_OF_RANGE, NOT_FOUND = 0, 1, 5, 6, 7, 9
+FLOAT32, SUM = 7, 0
+
+SQ_TAIL, CQ_HEAD, SLEEPERS, WANTS_EVENT, SQ_HEAD, CQ_TAIL = 64, 128, 192, 196, 256, 320
+
+
+def varint(value):
+    out = bytearray()
+    value &= (1 << 64) - 1
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def message(**fields):
+    """message(_1=…, _3=…)"""
+    return b"".join(field(int(name[1:]), value) for name, value in fields.items())
+
+
+def parse(data):
+    """{field number: value}; the last one wins."""
+    fields, at = {}, 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+    while at < len(data):
+        key = number()
+        if key & 7 == 0:
+            fields[key >> 3] = number()
+        elif key & 7 == 1:
+            fields[key >> 3] = data[at:at + 8]
+            at += 8
+        else:
+            length = number()
+            fields[key >> 3] = data[at:at + length]
+            at += length
+    return fields
+
+
+class Reply:
+    def __init__(self, data):
+        self.fields = parse(data)
+        error = parse(self.fields.get(2, b""))
+        self.id = self.fields.get(1, 0)
+        self.code = error.get(1, 0)
+        self.text = error.get(2, b"").decode()
+
+    def body(self, number):
+        return parse(self.fields.get(number, b""))
+
+
+class RawClient:
+    """A connection; with hello() also a ring."""
+
+    def __init__(self, daemon):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(harness.LIMIT_S)
+        self.socket.connect(daemon.socket)
+        self.received, self.fds, self.last_id = b"", [], 0
+        self.ring = None
+
+    def close(self):
+        self.socket.close()
+        if self.ring:
+            self.ring.close()
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
+
+    # ---- frames ----
+
+    def send_bytes(self, data, fds=()):
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        self.socket.sendmsg([data], ancillary)
+
+    def send_frame(self, payload, fds=()):
+        self.send_bytes(struct.pack("<I", len(payload)) + payload, fds)
+
+    def send(self, kind, body=b"", fds=()):
+        self.last_id += 1
+        self.send_frame(message(_1=self.last_id) + field(kind, body), fds)
+
+    def receive(self):
+        """The next reply, or None once the daemon has closed the connection."""
+        while len(self.received) < 4 or len(self.received) < 4 + struct.unpack("<I", self.received[:4])[0]:
+            try:
+                data, ancillary, _, _ = self.socket.recvmsg(65536, socket.CMSG_SPACE(64))
+            except ConnectionResetError:
+                return None
+            for _, _, fds in ancillary:
+                self.fds += array.array("i", fds[:len(fds) - len(fds) % 4])
+            if not data:
+                return None
+            self.received += data
+        length = struct.unpack("<I", self.received[:4])[0]
+        payload, self.received = self.received[4:4 + length], self.received[4 + length:]
+        return Reply(payload)
+
+    def request(self, kind, body=b"", fds=()):
+        self.send(kind, body, fds)
+        while (reply := self.receive()) and reply.id != self.last_id:
+            pass
+        return reply
+
+    # ---- what a client does ----
+
+    def hello(self, version_min=1, version_max=1, want_ring=True):
+        reply = self.request(HELLO, message(_1=version_min, _2=version_max, _3=b"raw", _4=int(want_ring)))
+        if reply and not reply.code and want_ring:
+            self.ring = mmap.mmap(self.fds[0], os.fstat(self.fds[0]).st_size)
+            self.sq_entries, self.cq_entries, self.sq_offset, self.cq_offset = struct.unpack_from("<4I", self.ring, 8)
+            self.sq_tail = self.cq_head = 0
+        return reply
+
+    def register(self, fd, size, offset=0):
+        return self.request(MEM_REGISTER, message(_1=offset, _2=size), [fd])
+
+    def join(self, identifier, rank_count, rank, device=-1, algorithm=0):
+        body = message(_1=bytes.fromhex(identifier), _2=rank_count, _3=rank, _4=device << 1 ^ device >> 63,
+                       _5=algorithm)
+        return self.request(COMM_INIT, body)
+
+    def word(self, offset, value=None):
+        if value is not None:
+            struct.pack_into("<I", self.ring, offset, value & 0xFFFFFFFF)
+        return struct.unpack_from("<I", self.ring, offset)[0]
+
+    def doorbell(self):
+        os.write(self.fds[1], struct.pack("<Q", 1))
+
+    def submit(self, opcode=NOP, member=0, count=0, in_region=0, out_region=0, in_offset=0, out_offset=0, datatype=FLOAT32,
+               redop=SUM, flags=0, root=0, reserved=0, user_data=1):
+        entry = struct.pack("<4B5I5Q", opcode, datatype, redop, flags, member, root, in_region, out_region, reserved,
+                            count, in_offset, out_offset, user_data, 0)
+        struct.pack_into("64s", self.ring, self.sq_offset + self.sq_tail % self.sq_entries * 64, entry)
+        self.sq_tail += 1
+        self.word(SQ_TAIL, self.sq_tail)
+        self.doorbell()
+
+    def reap(self):
+        """(user_data, result, text) of the next completion."""
+        deadline = time.monotonic() + harness.LIMIT_S
+        while self.word(CQ_TAIL) == self.cq_head & 0xFFFFFFFF:
+            if time.monotonic() > deadline:
+                raise AssertionError("no completion came")
+            time.sleep(0.001)
+        user_data, result, _, text = struct.unpack_from("<QII192s", self.ring,
+                                                        self.cq_offset + self.cq_head % self.cq_entries * 256)
+        self.cq_head += 1
+        self.word(CQ_HEAD, self.cq_head)
+        return user_data, result, text.split(b"\0")[0].decode()
+
+    def closed_by_daemon(self):
+        while True:
+            if self.receive() is None:
+                return True

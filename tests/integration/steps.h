@@ -1,0 +1,38 @@
+/*
+ * How a step went, and the steps that misuse memory, which have a file of their own.
+ */
+#ifndef STEPS_H
+#define STEPS_H
+
+#include "error.h"
+#include "rank.h"
+
+typedef struct outcome {
+    blink_result_t result;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    size_t wrong;
+    uint64_t digest;
+} outcome_t;
+
+/* The result of a blink call on this thread, with its sentence. */
+outcome_t outcome_of(blink_result_t result);
+
+/* The step itself found something wrong. */
+outcome_t outcome_bad(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+outcome_t session_do(session_t *session, const char *step);
+
+/* Submit a collective in memory of its own. On failure nothing is held. */
+outcome_t pending_submit(session_t *session, const job_t *job, pending_t *pending);
+outcome_t pending_finish(session_t *session, pending_t *pending, blink_result_t result);
+
+/* "fault:KIND": submit a collective that must be refused. */
+outcome_t step_fault(session_t *session, const char *kind);
+
+/* "memfd:KIND": register memory of this process; of the good kind, use it in an allreduce. */
+outcome_t step_memfd(session_t *session, const char *kind);
+
+/* "free:JOB": submit, free its memory while it runs, then wait. */
+outcome_t step_free(session_t *session, const char *job);
+
+#endif

@@ -1,0 +1,428 @@
+"""Clients that speak nonsense harm nobody but themselves."""
+import ctypes
+import fcntl
+import os
+import random
+import struct
+import time
+import unittest
+
+import raw
+from harness import IntegrationTest, accepts, new_id
+from raw import RawClient, message
+
+PAGE = 4096
+MFD_ALLOW_SEALING = os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC
+FALLOC_PUNCH_HOLE_KEEP_SIZE = 3
+
+
+def sealed_memfd(size, seals=fcntl.F_SEAL_SHRINK):
+    fd = os.memfd_create("raw", MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+class HostileTest(IntegrationTest):
+    def setUp(self):
+        super().setUp()
+        self.blinkd = self.daemon()
+        self.bystanders = self.start_ranks(self.blinkd, [6, 7], ["allreduce:1000:float32:sum", "gate:end",
+                                                                 "allreduce:1000:float32:max"])
+        for bystander in self.bystanders:
+            bystander.wait_for_step("at-gate")
+
+    def tearDown(self):
+        """Whatever the test did: those connected before go on, and new ones are served."""
+        for bystander in self.bystanders:
+            bystander.say()
+        for bystander in self.bystanders:
+            for step in bystander.finish():
+                self.assertEqual((step["result"], step["wrong"]), ("BLINK_OK", 0), step)
+        self.blinkd.check_serves()
+        super().tearDown()
+
+    def client(self, hello=True):
+        client = RawClient(self.blinkd)
+        self.addCleanup(client.close)
+        if hello:
+            self.assertEqual(client.hello().code, 0)
+        return client
+
+    def fd(self, fd):
+        self.addCleanup(os.close, fd)
+        return fd
+
+    def member(self, client):
+        """A communicator of this client alone, and memory for it: (member, region)."""
+        reply = client.join(new_id(), 1, 0, 0)
+        self.assertEqual((reply.code, reply.text), (0, ""))
+        return reply.body(5)[1], self.region(client)
+
+    def region(self, client, size=16 * PAGE):
+        reply = client.register(self.fd(sealed_memfd(size)), size)
+        self.assertEqual((reply.code, reply.text), (0, ""))
+        return reply.body(4)[1]
+
+    def wait_until_gone(self, count):
+        """Until the daemon has `count` clients with rings: it has forgotten the others."""
+        while sum(client["program"] != "blinkctl" for client in
+                  self.ctl_json(self.blinkd, "clients")["clients"]) > count:
+            time.sleep(0.01)
+
+
+class FrameTest(HostileTest):
+    def test_another_protocol_version(self):
+        client = self.client(hello=False)
+        reply = client.hello(7, 9)
+        self.assertEqual(reply.code, raw.PROTOCOL)
+        self.assertRegex(reply.text, r"\b7\b.*\b9\b|\b9\b.*\b7\b")
+        self.assertTrue(client.closed_by_daemon())
+
+    def test_a_range_of_versions_meets(self):
+        client = self.client(hello=False)
+        reply = client.hello(1, 9)
+        self.assertEqual(reply.code, 0)
+        self.assertEqual(reply.body(3)[1], 1)
+
+    def test_versions_in_the_wrong_order(self):
+        client = self.client(hello=False)
+        self.assertEqual(client.hello(9, 1).code, raw.PROTOCOL)
+        self.assertTrue(client.closed_by_daemon())
+
+    def test_request_before_hello(self):
+        for kind, body in [(raw.QUERY, b""), (raw.MEM_REGISTER, message(_2=PAGE)), (raw.COMM_ABORT, message(_1=1)),
+                           (raw.COMM_INIT, message(_1=b"x" * 16, _2=1))]:
+            client = self.client(hello=False)
+            self.assertEqual(client.request(kind, body).code, raw.PROTOCOL)
+
+    def test_hello_twice(self):
+        client = self.client()
+        self.assertEqual(client.request(raw.HELLO, message(_1=1, _2=1, _3=b"again")).code, raw.PROTOCOL)
+
+    def test_requests_for_rings_without_a_ring(self):
+        client = self.client(hello=False)
+        self.assertEqual(client.hello(want_ring=False).code, 0)
+        fd = self.fd(sealed_memfd(PAGE))
+        self.assertNotEqual(client.register(fd, PAGE).code, 0)
+        self.assertNotEqual(client.join(new_id(), 1, 0).code, 0)
+
+    def test_garbage_in_a_frame(self):
+        client = self.client(hello=False)
+        client.send_frame(b"\xff" * 40)
+        self.assertTrue(client.closed_by_daemon())
+
+    def test_garbage_after_hello(self):
+        client = self.client()
+        client.send_frame(bytes(range(256)))
+        self.assertTrue(client.closed_by_daemon())
+
+    def test_empty_frame(self):
+        client = self.client()
+        client.send_bytes(struct.pack("<I", 0))
+        reply = client.receive()
+        self.assertTrue(reply is None or reply.code, "an empty request is no success")
+
+    def test_length_beyond_the_limit(self):
+        for length in [(64 << 10) + 1, 0x7FFFFFFF, 0xFFFFFFFF]:
+            client = self.client()
+            client.send_bytes(struct.pack("<I", length) + b"x" * 1000)
+            self.assertTrue(client.closed_by_daemon())
+
+    def test_frame_in_single_bytes(self):
+        client = self.client()
+        request = message(_1=77) + raw.field(raw.QUERY, b"")
+        for byte in struct.pack("<I", len(request)) + request:
+            client.send_bytes(bytes([byte]))
+        self.assertEqual((client.receive().id, ), (77, ))
+
+    def test_many_requests_in_one_write(self):
+        client = self.client()
+        request = b"".join(struct.pack("<I", len(body)) + body
+                           for body in [message(_1=number) + raw.field(raw.QUERY, b"") for number in range(1, 201)])
+        client.send_bytes(request)
+        self.assertEqual(sorted(client.receive().id for _ in range(200)), list(range(1, 201)))
+
+    def test_a_client_that_never_reads_its_replies(self):
+        client = self.client(hello=False)
+        client.hello(want_ring=False)
+        client.socket.settimeout(1)
+        request = message(_1=1) + raw.field(raw.QUERY, message(_1=2))
+        try:
+            for _ in range(20000):
+                client.send_bytes(struct.pack("<I", len(request)) + request)
+        except (TimeoutError, BrokenPipeError, ConnectionResetError):
+            pass
+        self.blinkd.check_serves()
+
+    def test_too_many_descriptors(self):
+        client = self.client()
+        fds = [self.fd(sealed_memfd(PAGE)) for _ in range(20)]
+        before = len(os.listdir(f"/proc/{self.blinkd.pid}/fd"))
+        client.send(raw.MEM_REGISTER, message(_2=PAGE), fds)
+        self.assertTrue(client.closed_by_daemon())
+        self.wait_until_gone(2)
+        self.assertLess(len(os.listdir(f"/proc/{self.blinkd.pid}/fd")), before, "descriptors were left open")
+
+    def test_descriptors_that_nothing_asked_for(self):
+        client = self.client()
+        before = len(os.listdir(f"/proc/{self.blinkd.pid}/fd"))
+        for _ in range(50):
+            client.request(raw.QUERY, b"", [self.fd(os.memfd_create("unasked"))])
+        self.assertLessEqual(len(os.listdir(f"/proc/{self.blinkd.pid}/fd")), before)
+
+    def test_silence(self):
+        self.client(hello=False)
+        self.blinkd.check_serves()
+
+    def test_closing_in_the_middle_of_a_frame(self):
+        for part in [b"\x01", b"\x10\x00\x00\x00", b"\x10\x00\x00\x00abc"]:
+            client = self.client(hello=False)
+            client.send_bytes(part)
+            client.close()
+
+    def test_random_frames(self):
+        """Requests with random bodies: any answer, or the end of the connection, but no harm."""
+        chance = random.Random(1)
+        for _ in range(300):
+            client = self.client(hello=chance.random() < 0.8)
+            for _ in range(5):
+                try:
+                    client.send(chance.randrange(12), chance.randbytes(chance.randrange(40)))
+                except OSError:
+                    break
+            client.close()
+
+
+class RequestTest(HostileTest):
+    def test_unknown_handles(self):
+        client = self.client()
+        for kind in [raw.MEM_DEREGISTER, raw.COMM_DESTROY, raw.COMM_ABORT]:
+            for handle in [0, 1, 12345, 0xFFFFFFFF]:
+                self.assertNotEqual(client.request(kind, message(_1=handle)).code, 0, (kind, handle))
+
+    def test_handles_of_another_client(self):
+        owner, thief = self.client(), self.client()
+        member, region = self.member(owner)
+        for kind in [raw.COMM_DESTROY, raw.COMM_ABORT]:
+            self.assertNotEqual(thief.request(kind, message(_1=member)).code, 0)
+        thief.submit(raw.ALLREDUCE, member, 10, region, region)
+        self.assertNotEqual(thief.reap()[1], raw.OK)
+        owner.submit(raw.ALLREDUCE, member, 10, region, region)
+        self.assertEqual(owner.reap()[1:], (raw.OK, ""))
+
+    def test_ids_of_the_wrong_length(self):
+        client = self.client()
+        for length in [0, 1, 15, 17, 1000]:
+            reply = client.request(raw.COMM_INIT, message(_1=b"x" * length, _2=1))
+            self.assertEqual(reply.code, raw.INVALID_ARGUMENT)
+
+    def test_impossible_communicators(self):
+        client = self.client()
+        for count, rank, device, algorithm in [(0, 0, 0, 0), (0xFFFFFFFF, 0, 0, 0), (2, 2, 0, 0), (2, 0xFFFFFFFF, 0, 0),
+                                               (1, 0, 99, 0), (1, 0, -2, 0), (1, 0, -2**31, 0), (1, 0, 0, 77)]:
+            reply = client.join(new_id(), count, rank, device, algorithm)
+            self.assertNotEqual(reply.code, 0, (count, rank, device, algorithm))
+            self.assertTrue(reply.text)
+
+    def test_unknown_query(self):
+        self.assertNotEqual(self.client().request(raw.QUERY, message(_1=99)).code, 0)
+
+    def check_registration(self, fds, size, offset=0):
+        client = self.client()
+        reply = client.request(raw.MEM_REGISTER, message(_1=offset, _2=size), fds)
+        self.assertNotEqual(reply.code, 0)
+        self.assertTrue(reply.text)
+        self.assertEqual(client.request(raw.QUERY).code, 0)
+
+    def test_unsealed_memory(self):
+        self.check_registration([self.fd(sealed_memfd(PAGE, 0))], PAGE)
+
+    def test_memory_sealed_against_writing(self):
+        for seal in [fcntl.F_SEAL_WRITE, 0x10]:
+            self.check_registration([self.fd(sealed_memfd(PAGE, fcntl.F_SEAL_SHRINK | seal))], PAGE)
+
+    def test_things_that_are_no_memory(self):
+        pipe = os.pipe()
+        for fd in [self.fd(pipe[0]), self.fd(pipe[1]), self.fd(os.open("/dev/zero", os.O_RDWR)),
+                   self.fd(os.open(self.write_file("file", "x" * PAGE), os.O_RDWR)), self.fd(os.open("/", os.O_RDONLY))]:
+            self.check_registration([fd], PAGE)
+
+    def test_memory_shorter_than_told(self):
+        fd = self.fd(sealed_memfd(PAGE))
+        for size, offset in [(PAGE + 1, 0), (2 * PAGE, 0), (PAGE, PAGE), (1 << 63, 0), ((1 << 64) - PAGE, PAGE),
+                             (PAGE, (1 << 64) - PAGE), (0, 0), (16, 8)]:
+            self.check_registration([fd], size, offset)
+
+    def test_read_only_memory(self):
+        fd = self.fd(sealed_memfd(PAGE))
+        self.check_registration([self.fd(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY))], PAGE)
+
+    def test_no_descriptor_or_several(self):
+        self.check_registration([], PAGE)
+        self.check_registration([self.fd(sealed_memfd(PAGE)) for _ in range(3)], PAGE)
+
+
+class RingTest(HostileTest):
+    def check_refused(self, client, *results, **entry):
+        client.submit(user_data=42, **entry)
+        user_data, result, text = client.reap()
+        self.assertEqual(user_data, 42)
+        self.assertIn(result, results, text)
+        self.assertTrue(text)
+
+    def test_a_good_submission_works(self):
+        """So that the refusals below mean something."""
+        client = self.client()
+        member, region = self.member(client)
+        client.submit(raw.ALLREDUCE, member, 1000, region, region, 0, 4096)
+        self.assertEqual(client.reap(), (1, raw.OK, ""))
+        client.submit()
+        self.assertEqual(client.reap(), (1, raw.OK, ""))
+
+    def test_bad_entries(self):
+        client = self.client()
+        member, region = self.member(client)
+        good = dict(opcode=raw.ALLREDUCE, member=member, count=10, in_region=region, out_region=region)
+        size = 16 * PAGE
+        for change in [dict(opcode=99), dict(datatype=6), dict(datatype=255), dict(redop=9), dict(flags=1),
+                       dict(reserved=1), dict(in_offset=1, out_offset=1), dict(opcode=raw.BROADCAST, root=1),
+                       dict(opcode=raw.BROADCAST, root=0xFFFFFFFF), dict(count=1 << 62), dict(count=(1 << 64) - 1)]:
+            with self.subTest(change=change):
+                self.check_refused(client, raw.INVALID_ARGUMENT, raw.OUT_OF_RANGE, **good | change)
+        for change in [dict(in_region=0), dict(out_region=0), dict(in_region=77), dict(out_region=0xFFFFFFFF)]:
+            with self.subTest(change=change):
+                self.check_refused(client, raw.NOT_REGISTERED, **good | change)
+        for change in [dict(count=size // 4 + 1), dict(in_offset=size), dict(out_offset=size - 36),
+                       dict(in_offset=(1 << 64) - 40), dict(out_offset=(1 << 64) - 4), dict(in_offset=1 << 63),
+                       dict(count=1 << 61)]:
+            with self.subTest(change=change):
+                self.check_refused(client, raw.OUT_OF_RANGE, raw.INVALID_ARGUMENT, **good | change)
+        client.submit(**good)
+        self.assertEqual(client.reap()[1:], (raw.OK, ""), "a good one after all the bad ones")
+
+    def test_unknown_member(self):
+        client = self.client()
+        member, region = self.member(client)
+        for other in [0, member + 1, 0xFFFFFFFF]:
+            self.check_refused(client, raw.NOT_FOUND, raw.INVALID_ARGUMENT, opcode=raw.ALLREDUCE, member=other, count=10,
+                               in_region=region, out_region=region)
+
+    def test_region_already_deregistered(self):
+        client = self.client()
+        member, region = self.member(client)
+        self.assertEqual(client.request(raw.MEM_DEREGISTER, message(_1=region)).code, 0)
+        self.check_refused(client, raw.NOT_REGISTERED, opcode=raw.ALLREDUCE, member=member, count=10, in_region=region,
+                           out_region=region)
+        self.assertNotEqual(client.request(raw.MEM_DEREGISTER, message(_1=region)).code, 0)
+
+    def test_nonsense_indices(self):
+        for offset in [raw.SQ_TAIL, raw.CQ_HEAD, raw.SQ_HEAD, raw.CQ_TAIL]:
+            for value in [0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 5000, 123456789]:
+                with self.subTest(offset=offset, value=value):
+                    client = self.client()
+                    client.submit()
+                    client.word(offset, value)
+                    client.doorbell()
+                    self.assertEqual(client.request(raw.QUERY).code, 0)
+                    client.close()
+
+    def test_a_header_full_of_noise(self):
+        chance = random.Random(2)
+        for _ in range(30):
+            client = self.client()
+            self.member(client)
+            client.ring[0:PAGE] = chance.randbytes(PAGE)
+            client.doorbell()
+            client.request(raw.QUERY)
+            client.close()
+
+    def test_queues_full_of_noise(self):
+        chance = random.Random(3)
+        for _ in range(10):
+            client = self.client()
+            self.member(client)
+            client.ring[PAGE:] = chance.randbytes(len(client.ring) - PAGE)
+            client.word(raw.SQ_TAIL, client.sq_entries)
+            client.doorbell()
+            client.request(raw.QUERY)
+            client.close()
+
+    def test_a_client_that_never_reaps_stalls_only_itself(self):
+        client = self.client()
+        for _ in range(client.sq_entries):
+            client.submit()
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline and client.word(raw.SQ_HEAD) == 0:
+            time.sleep(0.01)
+        self.blinkd.check_serves()
+
+    def test_a_ring_cannot_be_shrunk_or_grown(self):
+        client = self.client()
+        for size in [0, PAGE, len(client.ring) * 2]:
+            self.assertRaises(OSError, os.ftruncate, client.fds[0], size)
+        self.assertRaises(OSError, fcntl.fcntl, client.fds[0], fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+
+    def test_holes_punched_into_registered_memory(self):
+        client = self.client()
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+        fd = self.fd(sealed_memfd(64 * PAGE))
+        region = client.register(fd, 64 * PAGE).body(4)[1]
+        member, _ = self.member(client)
+        for _ in range(50):
+            client.submit(raw.ALLREDUCE, member, 16 * PAGE, region, region)
+            self.assertEqual(libc.fallocate(fd, FALLOC_PUNCH_HOLE_KEEP_SIZE, 0, 64 * PAGE), 0)
+            self.assertEqual(client.reap()[1], raw.OK)
+
+    def test_holes_punched_into_the_ring(self):
+        client = self.client()
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+        libc.fallocate(client.fds[0], FALLOC_PUNCH_HOLE_KEEP_SIZE, 0, len(client.ring))
+        client.doorbell()
+        self.assertEqual(client.request(raw.QUERY).code, 0)
+
+    def test_the_doorbell_drained_by_its_client(self):
+        client = self.client()
+        for _ in range(100):
+            client.submit()
+            try:
+                os.read(client.fds[1], 8)
+            except BlockingIOError:
+                pass
+            client.doorbell()
+            client.reap()
+
+    def test_closing_with_everything_under_way(self):
+        for _ in range(20):
+            client = self.client()
+            member, region = self.member(client)
+            for _ in range(16):
+                client.submit(raw.ALLREDUCE, member, 8 * PAGE // 4, region, region, 0, 8 * PAGE)
+            client.send(raw.MEM_DEREGISTER, message(_1=region))
+            client.send(raw.COMM_DESTROY, message(_1=member))
+            client.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=3, _3=1))
+            client.close()
+        self.wait_until_gone(2)
+        self.assertEqual([comm["state"] for comm in self.ctl_json(self.blinkd, "comms")["comms"]], ["ready"])
+
+    def test_many_connections_come_and_go_without_a_trace(self):
+        self.client().close()
+        self.wait_until_gone(2)
+        before = len(os.listdir(f"/proc/{self.blinkd.pid}/fd"))
+        for _ in range(100):
+            client = self.client()
+            self.member(client)
+            client.close()
+        self.wait_until_gone(2)
+        self.assertTrue(accepts(self.blinkd.socket))
+        deadline = time.monotonic() + 10
+        while len(os.listdir(f"/proc/{self.blinkd.pid}/fd")) > before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertLessEqual(len(os.listdir(f"/proc/{self.blinkd.pid}/fd")), before)
+
+
+if __name__ == "__main__":
+    unittest.main()

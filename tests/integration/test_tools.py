@@ -1,0 +1,180 @@
+"""blinkctl and blink-perf against a daemon at work, and the byte counts of links."""
+import json
+import os
+import unittest
+
+from harness import ALL, BLINK_PERF, BLINKCTL, IntegrationTest, new_id
+
+LONG = "allreduce:4000000:float32:sum"
+
+
+class ToolsTest(IntegrationTest):
+    def test_everything_can_be_asked_while_an_op_is_under_way(self):
+        daemon = self.daemon("--pace", "0.0001", topology="dgx1v_hybrid")
+        ranks = self.start_ranks(daemon, [0, 1, 4], [LONG])
+        while not sum(link["bytes"] for link in self.ctl_json(daemon, "links")["links"]):
+            pass
+        self.check_status(daemon)
+        self.check_comms(daemon)
+        self.check_clients(daemon, {rank.pid for rank in ranks})
+        self.check_devices(daemon)
+        self.check_links(daemon)
+        self.check_topology(daemon)
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+        self.assertEqual(self.ctl_json(daemon, "status")["op_count"], 1)
+
+    def check_status(self, daemon):
+        status = self.ctl_json(daemon, "status")
+        self.assertEqual((status["pid"], status["device_count"], status["comm_count"]), (daemon.pid, 8, 1))
+        self.assertEqual((status["topology"], status["socket"]), ("dgx1v_hybrid", daemon.socket))
+        self.assertEqual(status["pace_scale"], 0.0001)
+        self.assertGreaterEqual(status["registered_bytes"], 3 * 2 * 16000000)
+        self.assertIn("dgx1v_hybrid", self.ctl(daemon, "status"))
+
+    def check_comms(self, daemon):
+        [comm] = self.ctl_json(daemon, "comms")["comms"]
+        self.assertEqual((comm["rank_count"], comm["devices"], comm["state"]), (3, [0, 1, 4], "ready"))
+        self.assertEqual(len(set(comm["clients"])), 3)
+        self.assertEqual(comm["uid"], os.geteuid())
+        self.assertIn("ready", self.ctl(daemon, "comms"))
+
+    def check_clients(self, daemon, pids):
+        clients = self.ctl_json(daemon, "clients")["clients"]
+        ours = [client for client in clients if client["pid"] in pids]
+        self.assertEqual({client["pid"] for client in ours}, pids)
+        for client in ours:
+            self.assertEqual((client["member_count"], client["region_count"]), (1, 1))
+            self.assertEqual(client["uid"], os.geteuid())
+        table = self.ctl(daemon, "clients")
+        for pid in pids:
+            self.assertRegex(table, rf"\b{pid}\b")
+
+    def check_devices(self, daemon):
+        devices = self.ctl_json(daemon, "devices")["devices"]
+        self.assertEqual([(device["index"], device["node"]) for device in devices], [(i, f"gpu{i}") for i in ALL])
+        self.assertEqual([device["comm_count"] for device in devices], [1, 1, 0, 0, 1, 0, 0, 0])
+        self.assertIn("gpu7", self.ctl(daemon, "devices"))
+
+    def check_links(self, daemon):
+        links = self.ctl_json(daemon, "links")["links"]
+        [comm] = self.ctl_json(daemon, "comms")["comms"]
+        for link in links:
+            self.assertGreaterEqual(link["now_GBps"], 0)
+            self.assertGreaterEqual(link["bytes"], sum(use["bytes"] for use in link["uses"]))
+            self.assertLessEqual({use["comm"] for use in link["uses"]}, {comm["comm"]})
+        self.assertIn("gpu0", self.ctl(daemon, "links"))
+
+    def check_topology(self, daemon):
+        topology = json.loads(self.ctl(daemon, "topology", "--format", "json"))
+        self.assertEqual((topology["schema"], topology["name"]), ("blink-topology/1", "dgx1v_hybrid"))
+        self.assertIn("gpu0", self.ctl(daemon, "topology"))
+        self.assertIn("graph", self.ctl(daemon, "topology", "--format", "dot"))
+        self.assertIn("<svg", self.ctl(daemon, "topology", "--format", "svg"))
+
+    def test_an_idle_daemon_shows_nothing_at_work(self):
+        daemon = self.daemon()
+        self.assertEqual(self.ctl_json(daemon, "comms")["comms"], [])
+        self.assertEqual(self.ctl_json(daemon, "status")["comm_count"], 0)
+        for query in ["status", "devices", "topology", "links", "comms", "clients"]:
+            self.ctl(daemon, query)
+
+    def test_a_communicator_being_joined_is_shown(self):
+        daemon = self.daemon()
+        self.start_rank(daemon, new_id(), 3, 1, [])
+        while not (comms := self.ctl_json(daemon, "comms")["comms"]):
+            pass
+        self.assertEqual((comms[0]["state"], comms[0]["rank_count"]), ("joining", 3))
+        self.assertEqual([client != 0 for client in comms[0]["clients"]], [False, True, False])
+
+    def test_without_a_daemon_the_exit_status_is_3(self):
+        for query in ["status", "devices", "topology", "links", "comms", "clients"]:
+            status, out, err = self.run_command([BLINKCTL, "--socket", "/nonexistent/blinkd.sock", query])
+            self.assertEqual((status, out), (3, ""), err)
+            self.assertIn("/nonexistent/blinkd.sock", err)
+
+    def test_the_socket_may_come_from_the_environment(self):
+        daemon = self.daemon()
+        status, out, _ = self.run_command([BLINKCTL, "status", "--json"], env=os.environ | {"BLINK_SOCKET": daemon.socket})
+        self.assertEqual(status, 0)
+        self.assertEqual(json.loads(out)["pid"], daemon.pid)
+
+
+class LinkBytesTest(IntegrationTest):
+    COUNT = 1 << 20
+
+    def run_and_count(self, devices, algorithm, step="allreduce", last="sum"):
+        """Bytes that one collective moved over each link, by (from, to)."""
+        daemon = self.daemon(topology="dgx1v_hybrid")
+        for steps in self.run_ranks(daemon, devices, [f"{step}:{self.COUNT}:float32:{last}"], algorithm):
+            self.assert_all_ok(steps)
+        links = self.ctl_json(daemon, "links")["links"]
+        daemon.stop()
+        return {(link["from"], link["to"], link["kind"]): link["bytes"] for link in links if link["bytes"]}
+
+    def plan(self, collective, devices, algorithm):
+        status, out, err = self.run_command([BLINKCTL, "plan", "--topology", "dgx1v_hybrid", "--collective", collective,
+                                             "--ranks", ",".join(map(str, devices)), "--algorithm", algorithm, "--json"])
+        self.assertEqual(status, 0, err)
+        return json.loads(out)
+
+    def planned_loads(self, plan):
+        loads = {}
+        for tree in plan["trees"]:
+            for edge in tree["edges"]:
+                for pair in zip(edge["path"], edge["path"][1:]):
+                    loads[pair] = loads.get(pair, 0) + tree["share"]
+        return loads
+
+    def check_loads(self, devices, algorithm, collective="allreduce"):
+        moved = {}
+        for (start, end, _), count in self.run_and_count(devices, algorithm, collective,
+                                                         "sum" if collective == "allreduce" else "0").items():
+            moved[start, end] = moved.get((start, end), 0) + count
+        loads = self.planned_loads(self.plan(collective, devices, algorithm))
+        self.assertEqual(set(moved), set(pair for pair, load in loads.items() if load > 0))
+        for pair, load in loads.items():
+            # Shares are cut to 16 bytes per channel.
+            self.assertAlmostEqual(moved.get(pair, 0) / (4 * self.COUNT), load, delta=1e-3, msg=pair)
+
+    def test_an_nvlink_ring_moves_two_payloads_less_one_share_over_each_hop(self):
+        """A ring AllReduce of n ranks moves 2 (n-1)/n of the payload over each hop: 2 (n-1) payloads in all."""
+        moved = self.run_and_count([0, 1, 2, 3], "ring")
+        self.assertEqual({kind for _, _, kind in moved}, {"nvlink"})
+        self.assertEqual(sum(moved.values()), 2 * 3 * 4 * self.COUNT)
+
+    def test_links_carry_what_the_plan_says(self):
+        for algorithm in ["trees", "ring"]:
+            for devices in [ALL, [1, 4, 5, 6]]:
+                for collective in ["allreduce", "broadcast"]:
+                    with self.subTest(algorithm=algorithm, devices=devices, collective=collective):
+                        self.check_loads(devices, algorithm, collective)
+
+
+class PerfTest(IntegrationTest):
+    def test_measures_and_checks_on_a_running_daemon(self):
+        daemon = self.daemon(topology="dgx1v_hybrid")
+        for collective in ["allreduce", "broadcast"]:
+            status, out, err = self.run_command([BLINK_PERF, collective, "--socket", daemon.socket, "--ranks", "4", "-b", "1K",
+                                                 "-e", "64K", "-f", "4", "-n", "3", "-w", "1", "--check", "--json"])
+            self.assertEqual(status, 0, err)
+            lines = [json.loads(line) for line in out.splitlines()]
+            self.assertEqual({line["bytes"] for line in lines}, {1024, 4096, 16384, 65536})
+            for line in lines:
+                self.assertEqual((line["collective"], line["ranks"], line["wrong"]), (collective, 4, 0))
+
+    def test_private_daemon(self):
+        status, out, err = self.run_command([BLINK_PERF, "allreduce", "--private", "--topology", "dgx1v", "--ranks", "8",
+                                             "-b", "64K", "-e", "64K", "-n", "3", "-w", "1", "--check", "--json"])
+        self.assertEqual(status, 0, err)
+        self.assertEqual([json.loads(line)["wrong"] for line in out.splitlines()], [0] * len(out.splitlines()))
+        self.assertTrue(out)
+
+    def test_without_a_daemon_it_says_so(self):
+        status, _, err = self.run_command([BLINK_PERF, "allreduce", "--socket", "/nonexistent/blinkd.sock", "--ranks", "2"])
+        self.assertGreater(status, 0)
+        self.assertIn("/nonexistent/blinkd.sock", err)
+
+
+if __name__ == "__main__":
+    unittest.main()

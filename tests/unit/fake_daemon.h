@@ -1,0 +1,230 @@
+/* A daemon for the tests of libblinkclient, made of two threads of the test's own program: one answers
+ * requests, one serves the ring. It does what a test tells it to, the wrong thing included. */
+#ifndef TESTS_FAKE_DAEMON_H
+#define TESTS_FAKE_DAEMON_H
+
+#include "blink.pb-c.h"
+#include "blink/blink.h"
+#include "frame.h"
+#include "ring.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define RING_ENTRIES   8u
+#define MEMBERS_MAX    8u
+#define TEST_LIMIT_S   60u
+#define ENGINE_POLL_MS 20
+
+typedef struct fake {
+    char directory[32], path[64];
+    int listen_fd, socket_fd, doorbell_fd, completion_fd;
+    ring_t ring;
+    pthread_t control, engine;
+    /* what it is told to do */
+    uint32_t answer_version;  /* in the answer to hello; 0: refuse the version */
+    _Atomic bool idle;        /* take submissions and complete none */
+    blink_result_t fail_with; /* for every op, with fail_text */
+    const char *fail_text;
+    uint32_t pair_members; /* an op of one member completes when all have submitted as many */
+    uint32_t linger_us;    /* between the client's end of the stream and its own */
+    /* what it has seen */
+    _Atomic uint32_t taken, completed;
+    _Atomic bool gone, stop;
+    uint32_t members, regions;
+} fake_t;
+
+static void fake_send(fake_t *fake, const Blinkwire__Reply *reply, const int *fds, uint32_t fd_count)
+{
+    uint8_t bytes[512];
+    size_t byte_count = blinkwire__reply__pack(reply, bytes);
+    (void)frame_send(fake->socket_fd, bytes, byte_count, fds, fd_count);
+}
+
+static void fake_complete(fake_t *fake, uint64_t user_data)
+{
+    uint64_t one = 1;
+    atomic_fetch_add(&fake->completed, 1);
+    if (ring_complete(&fake->ring, user_data, fake->fail_with, fake->fail_text))
+        (void)!write(fake->completion_fd, &one, sizeof(one));
+}
+
+/* Complete what every member has submitted; `queues` holds the ops of each member in order. */
+static void complete_pairs(fake_t *fake, uint64_t queues[][1024], const uint32_t *heads, uint32_t *done)
+{
+    for (;; (*done)++) {
+        for (uint32_t m = 1; m <= fake->pair_members; m++) {
+            if (heads[m] == *done)
+                return;
+        }
+        for (uint32_t m = 1; m <= fake->pair_members; m++)
+            fake_complete(fake, queues[m][*done]);
+    }
+}
+
+static void *fake_engine(void *argument)
+{
+    fake_t *fake = argument;
+    static uint64_t queues[MEMBERS_MAX][1024];
+    uint32_t heads[MEMBERS_MAX] = {0}, done = 0;
+    ring_sqe_t sqe;
+    while (!atomic_load(&fake->stop)) {
+        while (!atomic_load(&fake->idle) && ring_take(&fake->ring, &sqe)) {
+            atomic_fetch_add(&fake->taken, 1);
+            if (fake->pair_members > 0)
+                queues[sqe.member][heads[sqe.member]++] = sqe.user_data;
+            else
+                fake_complete(fake, sqe.user_data);
+            if (fake->pair_members > 0)
+                complete_pairs(fake, queues, heads, &done);
+        }
+        struct pollfd doorbell = {.fd = fake->doorbell_fd, .events = POLLIN};
+        uint64_t count;
+        ring_set_engine_sleeping(&fake->ring, true);
+        if (!ring_has_submission(&fake->ring) || atomic_load(&fake->idle))
+            poll(&doorbell, 1, ENGINE_POLL_MS); /* wakes by itself to see `stop` */
+        ring_set_engine_sleeping(&fake->ring, false);
+        (void)!read(fake->doorbell_fd, &count, sizeof(count));
+    }
+    return NULL;
+}
+
+static void answer_hello(fake_t *fake, const Blinkwire__Request *request)
+{
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    Blinkwire__Error error = BLINKWIRE__ERROR__INIT;
+    Blinkwire__HelloReply hello = BLINKWIRE__HELLO_REPLY__INIT;
+    int fds[3];
+    reply.id = request->id;
+    if (fake->answer_version == 0) {
+        error.code = BLINK_ERR_PROTOCOL;
+        error.text = (char[]){"client speaks versions 1 to 1, daemon 2 to 3"};
+        reply.error = &error;
+        fake_send(fake, &reply, NULL, 0);
+        shutdown(fake->socket_fd, SHUT_RDWR);
+        return;
+    }
+    assert_int_equal(ring_create(RING_ENTRIES, RING_ENTRIES, &fake->ring, &fds[0]), BLINK_OK);
+    fds[1] = fake->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    fds[2] = fake->completion_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ring_set_wait_policy(&fake->ring, RING_WAIT_YIELD);
+    assert_int_equal(pthread_create(&fake->engine, NULL, fake_engine, fake), 0);
+    hello.version = fake->answer_version;
+    hello.device_count = 8;
+    reply.body_case = BLINKWIRE__REPLY__BODY_HELLO;
+    reply.hello = &hello;
+    fake_send(fake, &reply, fds, 3);
+    close(fds[0]);
+}
+
+/* The event first, as a daemon may well send it before anybody asks: right behind the answer to CommInit. */
+static void send_comm_lost(fake_t *fake, uint32_t member)
+{
+    Blinkwire__Reply event = BLINKWIRE__REPLY__INIT;
+    Blinkwire__CommLost lost = BLINKWIRE__COMM_LOST__INIT;
+    Blinkwire__Error error = BLINKWIRE__ERROR__INIT;
+    error.code = BLINK_ERR_ABORTED;
+    error.text = (char[]){"rank 1 aborted"};
+    lost.member = member;
+    lost.error = &error;
+    event.body_case = BLINKWIRE__REPLY__BODY_COMM_LOST;
+    event.comm_lost = &lost;
+    fake_send(fake, &event, NULL, 0);
+}
+
+static void answer(fake_t *fake, const Blinkwire__Request *request)
+{
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    Blinkwire__MemRegisterReply registered = BLINKWIRE__MEM_REGISTER_REPLY__INIT;
+    Blinkwire__CommInitReply joined = BLINKWIRE__COMM_INIT_REPLY__INIT;
+    reply.id = request->id;
+    if (request->body_case == BLINKWIRE__REQUEST__BODY_MEM_REGISTER) {
+        registered.region = ++fake->regions;
+        reply.body_case = BLINKWIRE__REPLY__BODY_MEM_REGISTER;
+        reply.mem_register = &registered;
+    } else if (request->body_case == BLINKWIRE__REQUEST__BODY_COMM_INIT) {
+        joined.member = ++fake->members;
+        joined.device =
+            request->comm_init->device < 0 ? request->comm_init->rank : (uint32_t)request->comm_init->device;
+        reply.body_case = BLINKWIRE__REPLY__BODY_COMM_INIT;
+        reply.comm_init = &joined;
+    } else if (request->body_case == BLINKWIRE__REQUEST__BODY_COMM_ABORT) {
+        send_comm_lost(fake, request->comm_abort->member);
+    }
+    fake_send(fake, &reply, NULL, 0);
+}
+
+static void *fake_control(void *argument)
+{
+    fake_t *fake = argument;
+    frame_t frame;
+    fake->socket_fd = accept4(fake->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    while (frame_receive(fake->socket_fd, &frame) == BLINK_OK) {
+        Blinkwire__Request *request = blinkwire__request__unpack(NULL, frame.byte_count, frame.bytes);
+        if (request->body_case == BLINKWIRE__REQUEST__BODY_HELLO)
+            answer_hello(fake, request);
+        else
+            answer(fake, request);
+        blinkwire__request__free_unpacked(request, NULL);
+        frame_release(&frame);
+    }
+    usleep(fake->linger_us);
+    atomic_store(&fake->gone, true);
+    close(fake->socket_fd);
+    return NULL;
+}
+
+static void fake_start(fake_t *fake)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(fake->directory, sizeof(fake->directory), "/tmp/blink-test-XXXXXX");
+    assert_non_null(mkdtemp(fake->directory));
+    snprintf(fake->path, sizeof(fake->path), "%s/sock", fake->directory);
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", fake->path);
+    fake->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fake->listen_fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(fake->listen_fd, 1), 0);
+    assert_int_equal(pthread_create(&fake->control, NULL, fake_control, fake), 0);
+    alarm(TEST_LIMIT_S); /* a hang is a failure */
+}
+
+/* After the client has gone, or to have the daemon die under it. */
+static void fake_stop(fake_t *fake)
+{
+    shutdown(fake->socket_fd, SHUT_RDWR);
+    pthread_join(fake->control, NULL);
+    if (fake->ring.header) {
+        atomic_store(&fake->stop, true);
+        pthread_join(fake->engine, NULL);
+        ring_unmap(&fake->ring);
+        close(fake->doorbell_fd);
+        close(fake->completion_fd);
+    }
+    close(fake->listen_fd);
+    unlink(fake->path);
+    rmdir(fake->directory);
+    alarm(0);
+}
+
+static blink_context_t *open_context(fake_t *fake)
+{
+    blink_context_t *context = NULL;
+    fake->answer_version = BLINK_WIRE_VERSION_MAX;
+    fake_start(fake);
+    if (blink_open(fake->path, &context) != BLINK_OK)
+        fail_msg("%s", blink_last_error());
+    return context;
+}
+
+#endif
