@@ -137,7 +137,7 @@ uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes);
 
 /* The slots per edge that keep the longest path busy for its whole latency, if the largest channel is cut in
  * chunks of chunk_bytes per part. */
-uint32_t lane_choose_slots(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes);
+uint32_t lane_choose_slots(const lane_program_t *program, uint64_t chunk_bytes);
 
 /* Where the slot of a channel's edge for this chunk begins in the scratch. */
 uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge,

@@ -6,6 +6,7 @@
 
 #include "error.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* The pipeline's fill costs `depth` chunks of the 64 × depth that a channel is cut into. */
@@ -13,13 +14,17 @@
 
 /* A lane of several parts (a ring's) takes its steps in order, each waiting for what the step before set off
  * elsewhere: at two bandwidth-delay products the link is still busy with one step when the next one's data
- * comes. A lane of one part has whole slots in flight instead. */
+ * comes. */
 #define DELAYS_PER_PART_CHUNK 2u
+
+/* A lane of one part has whole slots in flight. Few large ones: with many, the reduce phase runs ahead and
+ * delays the broadcast on the links they share (measured on the DGX-1V with its PCIe tree). */
+#define CHUNKS_PER_DELAY 2.0
 
 /* Slots of an edge that are not in flight: one being written, two arrived and being combined, one to spare.
  */
-#define SLOTS_BESIDE_FLIGHT 4.0
-#define SLOTS_MAX           64.0
+#define SLOTS_BESIDE_FLIGHT 4u
+#define SLOTS_IN_FLIGHT_MAX 60.0
 
 /* Least chunk of a channel with a small share. */
 #define CHUNK_LEAST_BYTES 1024u
@@ -50,6 +55,12 @@ static double largest_part_share(const lane_program_t *program)
     return largest;
 }
 
+/* What the channel with the largest share moves through each of its edges in a microsecond. */
+static double part_bytes_per_us(const lane_program_t *program)
+{
+    return program->rate_GBps * 1e3 * largest_part_share(program);
+}
+
 uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes)
 {
     bool in_order = false;
@@ -58,19 +69,19 @@ uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes)
     double part_bytes = (double)bytes * largest_part_share(program);
     uint32_t depth = program->depth ? program->depth : 1;
     uint64_t chunk_bytes = (uint64_t)(part_bytes / (CHUNKS_PER_LEVEL * (double)depth));
-    if (in_order && chunk_bytes < DELAYS_PER_PART_CHUNK * program->bdp_bytes)
-        chunk_bytes = DELAYS_PER_PART_CHUNK * program->bdp_bytes;
+    uint64_t latency_bytes =
+        in_order ? DELAYS_PER_PART_CHUNK * program->bdp_bytes
+                 : (uint64_t)(part_bytes_per_us(program) * program->latency_us / CHUNKS_PER_DELAY);
+    if (chunk_bytes < latency_bytes)
+        chunk_bytes = latency_bytes;
     return round_up_unit(clamp_u64(chunk_bytes, CHUNK_MIN_BYTES, LANE_CHUNK_MAX_BYTES));
 }
 
-uint32_t lane_choose_slots(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes)
+uint32_t lane_choose_slots(const lane_program_t *program, uint64_t chunk_bytes)
 {
-    double chunks = (double)bytes * largest_part_share(program) / (double)chunk_bytes;
-    double chunk_us = (double)bytes / (program->rate_GBps * 1e3) / (chunks < 1 ? 1 : chunks);
-    double in_flight = chunk_us > 0 ? program->latency_us / chunk_us : 0;
-    /* Twice: a slot is free again only when what it held, reduced, has crossed the next path as well. */
-    double slots = SLOTS_BESIDE_FLIGHT + 2 * in_flight;
-    return (uint32_t)(slots < SLOTS_MAX ? slots : SLOTS_MAX);
+    double in_flight = round(part_bytes_per_us(program) * program->latency_us / (double)chunk_bytes);
+    return SLOTS_BESIDE_FLIGHT +
+           (uint32_t)(in_flight < SLOTS_IN_FLIGHT_MAX ? in_flight : SLOTS_IN_FLIGHT_MAX);
 }
 
 /* Cut one channel's extent: chunks as large against the largest as its share is, but not tiny. */
@@ -95,7 +106,7 @@ blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t bytes,
     *geometry = (lane_geometry_t){
         .program = program,
         .bytes = bytes,
-        .slots = slots ? slots : lane_choose_slots(program, bytes, chunk_bytes),
+        .slots = slots ? slots : lane_choose_slots(program, chunk_bytes),
         .channels = calloc(program->channel_count, sizeof(*geometry->channels)),
     };
     if (!geometry->channels)

@@ -438,8 +438,8 @@ static void assert_exact_cover(const lane_geometry_t *geometry)
                 if (span.offset_bytes + span.bytes != covered_bytes || span.bytes > most_bytes ||
                     (span.bytes % LANE_UNIT_BYTES != 0 && covered_bytes != geometry->bytes))
                     fail_msg("%llu bytes, chunks of %llu: channel %u chunk %u part %u is %llu bytes at %llu",
-                             (unsigned long long)geometry->bytes, (unsigned long long)most_bytes,
-                             channel, chunk, part, (unsigned long long)span.bytes,
+                             (unsigned long long)geometry->bytes, (unsigned long long)most_bytes, channel,
+                             chunk, part, (unsigned long long)span.bytes,
                              (unsigned long long)span.offset_bytes);
             }
         }

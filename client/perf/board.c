@@ -1,0 +1,61 @@
+/* The shared board and the statistics over it. */
+#include "board.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+blink_result_t perf_board_create(uint32_t row_count, uint32_t iteration_count, perf_board_t **result)
+{
+    size_t times_bytes = (size_t)row_count * iteration_count * sizeof(double);
+    size_t wrong_bytes = row_count * sizeof(uint64_t);
+    size_t bytes = sizeof(perf_board_t) + wrong_bytes + times_bytes;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return BLINK_FAIL_ERRNO("mmap %zu bytes for the times", bytes);
+    perf_board_t *board = memory;
+    board->row_count = row_count;
+    board->iteration_count = iteration_count;
+    board->wrong = (uint64_t *)(board + 1);
+    board->times_us = (double *)(board->wrong + row_count);
+    board->bytes = bytes;
+    *result = board;
+    return BLINK_OK;
+}
+
+void perf_board_destroy(perf_board_t *board)
+{
+    if (board)
+        munmap(board, board->bytes);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+perf_times_t perf_board_times(perf_board_t *board)
+{
+    uint32_t count = board->iteration_count;
+    double *slowest = board->times_us;
+    for (uint32_t row = 1; row < board->row_count; row++)
+        for (uint32_t i = 0; i < count; i++) {
+            double time_us = board->times_us[(size_t)row * count + i];
+            slowest[i] = time_us > slowest[i] ? time_us : slowest[i];
+        }
+    qsort(slowest, count, sizeof(*slowest), compare);
+    uint32_t p99 = (uint32_t)(((uint64_t)count * 99 + 99) / 100) - 1; /* nearest rank */
+    return (perf_times_t){.median_us = (slowest[(count - 1) / 2] + slowest[count / 2]) / 2,
+                          .min_us = slowest[0],
+                          .p99_us = slowest[p99]};
+}
+
+uint64_t perf_board_wrong(const perf_board_t *board)
+{
+    uint64_t wrong = 0;
+    for (uint32_t row = 0; row < board->row_count; row++)
+        wrong += board->wrong[row];
+    return wrong;
+}

@@ -1,0 +1,39 @@
+/*
+ * Memory shared by the ranks that one blink-perf started: every rank posts its times and its count of wrong
+ * elements, rank 0 reads them. Made before the fork. A rank started by someone else has a board of its own.
+ */
+#ifndef PERF_BOARD_H
+#define PERF_BOARD_H
+
+#include "error.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* Rows are plain memory: rank 0 reads them between two barriers of the communicator, whose messages order the
+ * accesses. */
+typedef struct perf_board {
+    _Atomic uint32_t failed;        /* a rank failed and has said why */
+    _Atomic uint64_t wrong_elements; /* of all ranks and sizes; read after the ranks have ended */
+    uint32_t row_count, iteration_count;
+    uint64_t *wrong;  /* by row: of the size under way */
+    double *times_us; /* by row, then iteration */
+    size_t bytes;     /* of the mapping */
+} perf_board_t;
+
+/** Errors: SYSTEM. */
+blink_result_t perf_board_create(uint32_t row_count, uint32_t iteration_count, perf_board_t **board);
+void perf_board_destroy(perf_board_t *board);
+
+/** Median, least and 99th percentile over the iterations of the slowest row's time. */
+typedef struct perf_times {
+    double median_us, min_us, p99_us;
+} perf_times_t;
+
+/** Overwrites the times of row 0. */
+perf_times_t perf_board_times(perf_board_t *board);
+
+/** Wrong elements of all rows. */
+uint64_t perf_board_wrong(const perf_board_t *board);
+
+#endif

@@ -1,0 +1,317 @@
+/* The command line of blink-perf. */
+#include "options.h"
+
+#include "names.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_MIN_BYTES       ((uint64_t)1 << 10)
+#define DEFAULT_MAX_BYTES       ((uint64_t)64 << 20)
+#define DEFAULT_STEP_FACTOR     4
+#define DEFAULT_ITERATIONS      20
+#define DEFAULT_WARMUP          5
+#define DEFAULT_NOP_ITERATIONS  200000
+#define DEFAULT_NOP_WARMUP      20000
+#define ITERATIONS_MAX          10000000
+#define UNSET                   UINT64_MAX
+
+enum {
+    KEY_RANKS = 256,
+    KEY_DEVICES,
+    KEY_JSON,
+    KEY_ALGORITHM,
+    KEY_SOCKET,
+    KEY_PRIVATE,
+    KEY_TOPOLOGY,
+    KEY_PACE,
+    KEY_ID_FILE
+};
+
+static const char DOC[] =
+    "Measure collectives through blinkd, check every element, and print nccl-tests' columns, the ideal bus "
+    "bandwidth and the efficiency against it. Or measure the round trip of an empty operation (nop)."
+    "\v"
+    "Every rank is a process. --ranks N starts them here; started by something else, each finds its place in "
+    "RANK and WORLD_SIZE and the communicator's id in BLINK_UNIQUE_ID (32 hexadecimal digits, the same for "
+    "all) or in the --id-file that rank 0 makes, and rank 0 prints.\n"
+    "\n"
+    "Times are wall time from a barrier to the end of the wait: of each iteration the slowest rank's (without "
+    "--ranks: rank 0's), of the iterations the median. Bandwidths are as nccl-tests defines them. The ideal is B, the least sum "
+    "over the ranks' devices of the capacities of the links that leave them within their host, as emulated if the daemon "
+    "paces its links; for N ranks on Q hosts min(I (N-1) Q / (N (Q-1)), B (N-1) / (N-Q)), where I is the least sum of "
+    "capacities of the links that leave a host.\n"
+    "\n"
+    "Exit status: 0 success; 1 failure, or wrong elements; 2 bad usage; 3 no daemon answers.";
+
+static const struct argp_option option_list[] = {
+    {NULL, 0, NULL, 0, "What to measure:", 1},
+    {"minbytes", 'b', "SIZE", 0, "Smallest size, with K, M or G for powers of 1024 (default 1K)", 1},
+    {"maxbytes", 'e', "SIZE", 0, "Largest size (default 64M, or the smallest if that is larger)", 1},
+    {"stepfactor", 'f', "FACTOR", 0, "Factor between sizes (default 4)", 1},
+    {"iters", 'n', "COUNT", 0, "Timed iterations of each size (default 20; nop: 200000)", 1},
+    {"warmup", 'w', "COUNT", 0, "Iterations before those (default 5; nop: 20000)", 1},
+    {"datatype", 'd', "TYPE", 0, "int8, uint8, int32, uint32, int64, uint64, float32 (default), float64", 1},
+    {"op", 'o', "OP", 0, "sum (default), prod, max, min", 1},
+    {"root", 'r', "RANK", 0, "Rank that broadcasts (default 0)", 1},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0, "auto (default), ring or trees", 1},
+    {"check", 'c', "0|1", OPTION_ARG_OPTIONAL, "Compare every element with a reference (default 1)", 1},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object per size and placement", 1},
+    {NULL, 0, NULL, 0, "On which ranks:", 2},
+    {"ranks", KEY_RANKS, "N", 0, "Start N rank processes (default: one per device)", 2},
+    {"devices", KEY_DEVICES, "LIST", 0, "Device of each rank, such as 1,4,5,6 (default: 0,1,2…)", 2},
+    {"id-file", KEY_ID_FILE, "PATH", 0, "With RANK and WORLD_SIZE: file that rank 0 makes for the others", 2},
+    {NULL, 0, NULL, 0, "Through which daemon:", 3},
+    {"socket", KEY_SOCKET, "PATH", 0, "Its socket (default: $BLINK_SOCKET, else /run/blinkd/blinkd.sock)", 3},
+    {"private", KEY_PRIVATE, NULL, 0, "Start a daemon on host devices for this run", 3},
+    {"topology", KEY_TOPOLOGY, "NAME|FILE", 0, "With --private: how the devices are linked", 3},
+    {"pace", KEY_PACE, "SCALE", OPTION_ARG_OPTIONAL,
+     "With --private: links obey their capacity times SCALE (default: what this machine keeps up with)", 3},
+    {0},
+};
+
+static bool parse_number(const char *text, uint64_t most, uint64_t *number)
+{
+    if (!*text || text[strspn(text, "0123456789")])
+        return false;
+    errno = 0;
+    uint64_t value = strtoull(text, NULL, 10);
+    if (errno != 0 || value > most)
+        return false;
+    *number = value;
+    return true;
+}
+
+static uint64_t take_number(struct argp_state *state, const char *name, const char *text, uint64_t least,
+                            uint64_t most)
+{
+    uint64_t number = 0;
+    if (!parse_number(text, most, &number) || number < least)
+        argp_error(state, "--%s %s: a number from %lu to %lu", name, text, (unsigned long)least,
+                   (unsigned long)most);
+    return number;
+}
+
+static uint64_t take_size(struct argp_state *state, const char *name, const char *text)
+{
+    static const char suffixes[] = "KMG";
+    char digits[32] = "";
+    size_t length = strspn(text, "0123456789");
+    const char *suffix = text[length] ? strchr(suffixes, text[length] & ~0x20) : NULL;
+    unsigned shift = suffix ? 10 * ((unsigned)(suffix - suffixes) + 1) : 0;
+    uint64_t number = 0;
+    if (length < sizeof(digits))
+        memcpy(digits, text, length);
+    if (!parse_number(digits, UINT64_MAX >> (shift + 1), &number) || text[length + (suffix ? 1 : 0)])
+        argp_error(state, "--%s %s: a size such as 512, 64K or 1G", name, text);
+    return number << shift;
+}
+
+static void take_devices(struct argp_state *state, perf_options_t *options, const char *list)
+{
+    options->device_count = 0;
+    for (const char *at = list;; at++) {
+        char word[16] = "";
+        uint64_t device = 0;
+        size_t length = strcspn(at, ",");
+        if (length < sizeof(word))
+            memcpy(word, at, length);
+        if (!parse_number(word, INT32_MAX, &device))
+            argp_error(state, "--devices %s: device numbers with commas between them", list);
+        if (options->device_count == PERF_RANKS_MAX)
+            argp_error(state, "--devices: more than %u", PERF_RANKS_MAX);
+        options->devices[options->device_count++] = (uint32_t)device;
+        at += length;
+        if (!*at)
+            return;
+    }
+}
+
+/* The argument of an option whose argument is optional, given as the next word. */
+static const char *next_word(struct argp_state *state, bool (*fits)(const char *word))
+{
+    if (state->next >= state->argc || !fits(state->argv[state->next]))
+        return NULL;
+    return state->argv[state->next++];
+}
+
+static bool is_switch(const char *word)
+{
+    return strcmp(word, "0") == 0 || strcmp(word, "1") == 0;
+}
+
+static bool is_scale(const char *word)
+{
+    char *end;
+    double scale = strtod(word, &end);
+    return end != word && !*end && isfinite(scale) && scale > 0;
+}
+
+static void take_check(struct argp_state *state, perf_options_t *options, const char *argument)
+{
+    const char *word = argument ? argument : next_word(state, is_switch);
+    if (word && !is_switch(word))
+        argp_error(state, "--check=%s: 0 or 1", word);
+    options->check = !word || *word == '1';
+}
+
+static void take_pace(struct argp_state *state, perf_options_t *options, const char *argument)
+{
+    options->paced = true;
+    options->pace_scale = argument ? argument : next_word(state, is_scale);
+    if (argument && !is_scale(argument))
+        argp_error(state, "--pace=%s: a number above 0", argument);
+}
+
+static void take_what(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    if (state->arg_num > 0)
+        argp_error(state, "one of allreduce, broadcast and nop, not also \"%s\"", word);
+    options->nop = strcmp(word, "nop") == 0;
+    if (!options->nop && !blink_parse_collective(word, &options->collective))
+        argp_error(state, "\"%s\": allreduce, broadcast or nop", word);
+}
+
+/* ---- checks across options ---- */
+
+static void find_place(struct argp_state *state, perf_options_t *options)
+{
+    const char *rank = getenv("RANK"), *size = getenv("WORLD_SIZE");
+    uint64_t value = 0;
+    if (options->nop || options->rank_count > 0 || options->private_daemon || !rank || !size)
+        return;
+    if (!parse_number(size, PERF_RANKS_MAX, &value) || value == 0)
+        argp_error(state, "WORLD_SIZE=%s: a number from 1 to %u", size, PERF_RANKS_MAX);
+    options->rank_count = (uint32_t)value;
+    if (!parse_number(rank, options->rank_count - 1, &value))
+        argp_error(state, "RANK=%s: a number from 0 to %u", rank, options->rank_count - 1);
+    options->join_rank = (uint32_t)value;
+    options->joins = true;
+    if (!options->id_file && !getenv("BLINK_UNIQUE_ID") && options->rank_count > 1)
+        argp_error(state, "RANK and WORLD_SIZE need BLINK_UNIQUE_ID or --id-file");
+}
+
+static void finish(struct argp_state *state, perf_options_t *options)
+{
+    if (options->nop)
+        options->rank_count = 1;
+    if (options->max_bytes == UNSET)
+        options->max_bytes =
+            options->min_bytes > DEFAULT_MAX_BYTES ? options->min_bytes : DEFAULT_MAX_BYTES;
+    if (options->min_bytes > options->max_bytes)
+        argp_error(state, "--minbytes is more than --maxbytes");
+    if (options->iterations == 0)
+        options->iterations = options->nop ? DEFAULT_NOP_ITERATIONS : DEFAULT_ITERATIONS;
+    if (options->warmup == UINT32_MAX)
+        options->warmup = options->nop ? DEFAULT_NOP_WARMUP : DEFAULT_WARMUP;
+    if (!options->private_daemon && (options->topology || options->paced))
+        argp_error(state, "--topology and --pace are for a --private daemon");
+    if (options->private_daemon && options->socket_path)
+        argp_error(state, "--private or --socket, not both");
+    find_place(state, options);
+    if (options->rank_count == 0)
+        options->rank_count = options->device_count;
+    if (options->device_count > 0 && options->device_count != options->rank_count)
+        argp_error(state, "--devices names %u devices for %u ranks", options->device_count,
+                   options->rank_count);
+}
+
+static error_t parse_option(int key, char *argument, struct argp_state *state)
+{
+    perf_options_t *options = state->input;
+    switch (key) {
+    case 'b':
+        options->min_bytes = take_size(state, "minbytes", argument);
+        return 0;
+    case 'e':
+        options->max_bytes = take_size(state, "maxbytes", argument);
+        return 0;
+    case 'f':
+        options->step_factor = take_number(state, "stepfactor", argument, 2, UINT32_MAX);
+        return 0;
+    case 'n':
+        options->iterations = (uint32_t)take_number(state, "iters", argument, 1, ITERATIONS_MAX);
+        return 0;
+    case 'w':
+        options->warmup = (uint32_t)take_number(state, "warmup", argument, 0, ITERATIONS_MAX);
+        return 0;
+    case 'd':
+        if (!blink_parse_datatype(argument, &options->datatype))
+            argp_error(state, "--datatype %s: there is no such type", argument);
+        return 0;
+    case 'o':
+        if (!blink_parse_redop(argument, &options->redop))
+            argp_error(state, "--op %s: sum, prod, max or min", argument);
+        return 0;
+    case 'r':
+        options->root = (uint32_t)take_number(state, "root", argument, 0, PERF_RANKS_MAX - 1);
+        return 0;
+    case 'c':
+        take_check(state, options, argument);
+        return 0;
+    case KEY_ALGORITHM:
+        if (!blink_parse_algorithm(argument, &options->algorithm))
+            argp_error(state, "--algorithm %s: auto, ring or trees", argument);
+        return 0;
+    case KEY_RANKS:
+        options->rank_count = (uint32_t)take_number(state, "ranks", argument, 1, PERF_RANKS_MAX);
+        return 0;
+    case KEY_DEVICES:
+        take_devices(state, options, argument);
+        return 0;
+    case KEY_JSON:
+        options->json = true;
+        return 0;
+    case KEY_ID_FILE:
+        options->id_file = argument;
+        return 0;
+    case KEY_SOCKET:
+        options->socket_path = argument;
+        return 0;
+    case KEY_PRIVATE:
+        options->private_daemon = true;
+        return 0;
+    case KEY_TOPOLOGY:
+        options->topology = argument;
+        return 0;
+    case KEY_PACE:
+        take_pace(state, options, argument);
+        return 0;
+    case ARGP_KEY_ARG:
+        take_what(state, options, argument);
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "measure what: allreduce, broadcast or nop?");
+        return 0;
+    case ARGP_KEY_END:
+        finish(state, options);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+void perf_parse_options(int argc, char **argv, perf_options_t *options)
+{
+    static const struct argp argp = {
+        .options = option_list, .parser = parse_option, .args_doc = "allreduce|broadcast|nop", .doc = DOC};
+    argp_program_version = "blink-perf " BLINK_VERSION;
+    argp_err_exit_status = PERF_EXIT_USAGE;
+    *options = (perf_options_t){.min_bytes = DEFAULT_MIN_BYTES,
+                                .max_bytes = UNSET,
+                                .step_factor = DEFAULT_STEP_FACTOR,
+                                .warmup = UINT32_MAX,
+                                .datatype = BLINK_FLOAT32,
+                                .redop = BLINK_SUM,
+                                .check = true,
+                                .algorithm = BLINK_ALGORITHM_AUTO};
+    argp_parse(&argp, argc, argv, 0, NULL, options);
+}
+
+uint32_t perf_device(const perf_options_t *options, uint32_t rank)
+{
+    return options->device_count > 0 ? options->devices[rank] : rank;
+}

@@ -1,0 +1,45 @@
+/*
+ * What blink-perf was asked to do: its command line, and RANK and WORLD_SIZE of the environment.
+ */
+#ifndef PERF_OPTIONS_H
+#define PERF_OPTIONS_H
+
+#include "blink/types.h"
+
+#include <stdbool.h>
+
+#define PERF_RANKS_MAX 1024u
+
+/* Exit statuses, documented in --help. */
+enum { PERF_EXIT_FAILED = 1, PERF_EXIT_USAGE = 2, PERF_EXIT_NO_DAEMON = 3 };
+
+typedef struct perf_options {
+    bool nop; /* the empty operation; `collective` means nothing then */
+    blink_collective_t collective;
+    uint64_t min_bytes, max_bytes, step_factor;
+    uint32_t iterations, warmup;
+    blink_datatype_t datatype;
+    blink_redop_t redop;
+    uint32_t root;
+    bool check, json;
+    blink_algorithm_t algorithm;
+    uint32_t rank_count;   /* 0: as many as there are devices */
+    uint32_t device_count; /* 0: rank r is on device r; else as many as ranks */
+    uint32_t devices[PERF_RANKS_MAX];
+    bool joins; /* this process is rank `join_rank`, started by someone else */
+    uint32_t join_rank;
+    const char *id_file;     /* NULL: BLINK_UNIQUE_ID holds the id */
+    const char *socket_path; /* NULL: the environment's or the default */
+    bool private_daemon;
+    const char *topology; /* of the private daemon; NULL: its default */
+    bool paced;
+    const char *pace_scale; /* NULL: its default */
+} perf_options_t;
+
+/** Parse and check. Exits on bad usage and after --help, as argp does. */
+void perf_parse_options(int argc, char **argv, perf_options_t *options);
+
+/** Device of a rank. */
+uint32_t perf_device(const perf_options_t *options, uint32_t rank);
+
+#endif

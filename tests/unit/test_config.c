@@ -1,0 +1,110 @@
+/* blinkd.conf: what it accepts, and that every refusal names file, line, key and what would be right. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static blink_result_t read_text(const char *text, config_t *config)
+{
+    char path[] = "/tmp/blinkd.conf.XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    config_set_defaults(config);
+    blink_result_t result = config_read_file(path, config);
+    unlink(path);
+    return result;
+}
+
+static void test_every_key_is_read(void **state)
+{
+    config_t config;
+    (void)state;
+    assert_int_equal(
+        read_text("# a comment\n[daemon]\nsocket = /tmp/x.sock\nsocket_mode = 0660\n"
+                  "[devices]\ndevices = host:4\ntopology = dgx1v\n[pace]\nscale = 0.004\n"
+                  "[workers]\ncount = 3\n[limits]\nclients_per_tenant = 5\ncommunicators_per_tenant = 6\n"
+                  "registered_bytes_per_tenant = 2G\ninit_timeout_s = 1.5\nop_timeout_s = 7\n"
+                  "[log]\nlevel = debug\n",
+                  &config),
+        BLINK_OK);
+    assert_string_equal(config.socket, "/tmp/x.sock");
+    assert_int_equal(config.socket_mode, 0660);
+    assert_int_equal(config.device_count, 4);
+    assert_string_equal(config.topology, "dgx1v");
+    assert_true(config.pace_scale == 0.004);
+    assert_int_equal(config.workers, 3);
+    assert_int_equal(config.clients_per_tenant, 5);
+    assert_int_equal(config.comms_per_tenant, 6);
+    assert_true(config.registered_bytes_per_tenant == (uint64_t)2 << 30);
+    assert_true(config.init_timeout_s == 1.5);
+    assert_true(config.op_timeout_s == 7);
+    assert_int_equal(config.log_level, LOG_LEVEL_DEBUG);
+}
+
+static void test_keys_not_given_keep_their_defaults(void **state)
+{
+    config_t config, defaults;
+    (void)state;
+    config_set_defaults(&defaults);
+    assert_int_equal(read_text("[workers]\ncount = 1\n", &config), BLINK_OK);
+    defaults.workers = 1;
+    assert_memory_equal(&config, &defaults, sizeof(config));
+}
+
+static void test_mistakes_are_named(void **state)
+{
+    static const struct {
+        const char *text, *line, *named;
+    } cases[] = {
+        {"[daemon]\nsokcet = /x\n",
+         ":2: ", "unknown key 'sokcet' in [daemon], which has socket, socket_mode"},
+        {"[deamon]\nsocket = /x\n", ":2: ", "unknown section [deamon]"},
+        {"\n[workers]\ncount = many\n", ":3: ", "'many' is not a count"},
+        {"[workers]\ncount = -1\n", ":2: ", "'-1' is not a count"},
+        {"[pace]\nscale = 0\n", ":2: ", "pace scale '0': a number above 0"},
+        {"[pace]\nscale = nan\n", ":2: ", "pace scale 'nan'"},
+        {"[devices]\ndevices = cuda:all\n", ":2: ", "GPUs are not supported yet"},
+        {"[devices]\ndevices = host:0\n", ":2: ", "at least one"},
+        {"[limits]\nop_timeout_s = soon\n", ":2: ", "'soon' is not a number of seconds"},
+        {"[limits]\nregistered_bytes_per_tenant = 5X\n", ":2: ", "'5X' is not a size"},
+        {"[limits]\nregistered_bytes_per_tenant = 99999999T\n", ":2: ", "is not a size"},
+        {"[log]\nlevel = loud\n", ":2: ", "log level 'loud': error, warning, info or debug"},
+        {"[daemon]\nsocket_mode = 999\n", ":2: ", "'999' is not an octal file mode"},
+        {"[daemon\n", ":1: ", "neither [section], key = value, nor a # comment"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        config_t config;
+        assert_int_equal(read_text(cases[i].text, &config), BLINK_ERR_INVALID_ARGUMENT);
+        if (!strstr(blink_error_text(), cases[i].line) || !strstr(blink_error_text(), cases[i].named))
+            fail_msg("case %zu: '%s' does not say '%s' and '%s'", i, blink_error_text(), cases[i].line,
+                     cases[i].named);
+    }
+}
+
+static void test_missing_file_is_named(void **state)
+{
+    config_t config;
+    (void)state;
+    config_set_defaults(&config);
+    assert_int_equal(config_read_file("/nonexistent/blinkd.conf", &config), BLINK_ERR_NOT_FOUND);
+    assert_non_null(strstr(blink_error_text(), "/nonexistent/blinkd.conf"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_key_is_read),
+        cmocka_unit_test(test_keys_not_given_keep_their_defaults),
+        cmocka_unit_test(test_mistakes_are_named),
+        cmocka_unit_test(test_missing_file_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
