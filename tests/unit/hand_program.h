@@ -27,7 +27,7 @@ typedef struct hand {
 static void hand_init(hand_t *hand, blink_collective_t collective, uint32_t ranks)
 {
     memset(hand, 0, sizeof(*hand));
-    hand->channel = (lane_channel_t){1.0, 1};
+    hand->channel = (lane_channel_t){.share = 1.0, .part_count = 1};
     hand->path = (lane_path_t){0, 1};
     hand->program = (lane_program_t){.collective = collective,
                                      .rank_count = ranks,

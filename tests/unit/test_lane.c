@@ -464,9 +464,22 @@ static void test_payload_is_split_exactly(void **state)
     static const split_t splits[] = {
         {{{.share = 1.0, .part_count = 1}}, 1},
         {{{.share = 1.0, .part_count = 8}}, 1},
-        {{{1.0 / 3, 3}, {1.0 / 3, 3}, {1.0 / 3, 3}}, 3},
-        {{{0.1, 1}, {0.2, 5}, {0.3, 1}, {0.05, 2}, {0.15, 7}, {0.1, 1}, {0.1, 1}}, 7},
-        {{{0.999999, 1}, {0.0000005, 4}, {0.0000005, 1}}, 3},
+        {{{.share = 1.0 / 3, .part_count = 3},
+          {.share = 1.0 / 3, .part_count = 3},
+          {.share = 1.0 / 3, .part_count = 3}},
+         3},
+        {{{.share = 0.1, .part_count = 1},
+          {.share = 0.2, .part_count = 5},
+          {.share = 0.3, .part_count = 1},
+          {.share = 0.05, .part_count = 2},
+          {.share = 0.15, .part_count = 7},
+          {.share = 0.1, .part_count = 1},
+          {.share = 0.1, .part_count = 1}},
+         7},
+        {{{.share = 0.999999, .part_count = 1},
+          {.share = 0.0000005, .part_count = 4},
+          {.share = 0.0000005, .part_count = 1}},
+         3},
     };
     for (size_t i = 0; i < sizeof(splits) / sizeof(*splits); i++) {
         lane_channel_t channels[7];
@@ -502,7 +515,7 @@ static void test_chosen_chunk_is_whole_units_and_bounded(void **state)
 {
     (void)state;
     static const uint64_t bdps_bytes[] = {0, 1001, 50000, 10u << 20};
-    lane_channel_t channels[2] = {{0.7, 1}, {0.3, 8}};
+    lane_channel_t channels[2] = {{.share = 0.7, .part_count = 1}, {.share = 0.3, .part_count = 8}};
     for (size_t i = 0; i < sizeof(bdps_bytes) / sizeof(*bdps_bytes); i++) {
         lane_program_t program = {
             .depth = 6, .bdp_bytes = bdps_bytes[i], .channel_count = 2, .channels = channels};

@@ -83,7 +83,7 @@ static void test_two_channels_run_apart(void **state)
 {
     (void)state;
     hand_t hand;
-    lane_channel_t channels[2] = {{0.5, 1}, {0.5, 1}};
+    lane_channel_t channels[2] = {{.share = 0.5, .part_count = 1}, {.share = 0.5, .part_count = 1}};
     hand_init(&hand, BLINK_ALLREDUCE, 1);
     hand.program.channels = channels;
     hand.program.channel_count = 2;
@@ -413,7 +413,7 @@ static void test_semaphore_between_channels_is_caught(void **state)
 {
     (void)state;
     hand_t hand;
-    lane_channel_t channels[2] = {{0.5, 1}, {0.5, 1}};
+    lane_channel_t channels[2] = {{.share = 0.5, .part_count = 1}, {.share = 0.5, .part_count = 1}};
     make_chain(&hand, BLINK_BROADCAST, 3, false);
     hand.program.channels = channels;
     hand.program.channel_count = 2;
