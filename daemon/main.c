@@ -67,15 +67,17 @@ static const struct argp_option options[] = {
     {0},
 };
 
+enum { PACE_KEY = 0 };
+
 /* A flag is a key of the configuration file by another name. */
 static const struct {
     int flag;
     const char *section, *key;
 } flag_keys[] = {
+    [PACE_KEY] = {'p', "pace", "scale"},
     {'s', "daemon", "socket"},
     {'d', "devices", "devices"},
     {'t', "devices", "topology"},
-    {'p', "pace", "scale"},
     {FLAG_WORKERS, "workers", "count"},
     {FLAG_OP_TIMEOUT, "limits", "op_timeout_s"},
     {FLAG_INIT_TIMEOUT, "limits", "init_timeout_s"},
@@ -89,7 +91,17 @@ typedef struct command_line {
     const char *config_path;
     bool check_config;
     const char *values[FLAG_KEY_COUNT];
+    bool pace_alone; /* --pace without a value so far */
 } command_line_t;
+
+/* The one argument there may be is the scale of `--pace SCALE`: an optional value is only attached by `=`. */
+static void take_argument(command_line_t *line, const char *argument, const struct argp_state *state)
+{
+    if (!line->pace_alone)
+        argp_error(state, "unexpected argument '%s'", argument);
+    line->pace_alone = false;
+    line->values[PACE_KEY] = argument;
+}
 
 static error_t parse_flag(int flag, char *argument, struct argp_state *state)
 {
@@ -99,10 +111,11 @@ static error_t parse_flag(int flag, char *argument, struct argp_state *state)
     else if (flag == FLAG_CHECK_CONFIG)
         line->check_config = true;
     else if (flag == ARGP_KEY_ARG)
-        argp_error(state, "unexpected argument '%s'", argument);
+        take_argument(line, argument, state);
     for (size_t i = 0; i < FLAG_KEY_COUNT; i++) {
         if (flag_keys[i].flag == flag) {
             line->values[i] = argument ? argument : "auto"; /* only --pace may stand alone */
+            line->pace_alone |= !argument;
             return 0;
         }
     }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REAL_DIGITS 12 /* of JSON numbers */
+
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NO_DAEMON = 3 };
 
 typedef struct command {
@@ -93,7 +95,7 @@ blink_result_t ctl_print_json(json_t *value, size_t flags)
 {
     if (!value)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to print JSON");
-    json_dumpf(value, stdout, flags);
+    json_dumpf(value, stdout, flags | JSON_REAL_PRECISION(REAL_DIGITS));
     putchar('\n');
     json_decref(value);
     return BLINK_OK;

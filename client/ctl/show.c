@@ -249,7 +249,7 @@ blink_result_t ctl_clients(int argc, char **argv, ctl_options_t *options)
     static const char *const headers[] = {"client",  "pid",   "uid", "registered",
                                           "regions", "comms", "ops", "program"};
     static const listing_t listing = {"clients",
-                                      "Show the connected processes, this one included.",
+                                      "Show the connected application processes.",
                                       BLINKWIRE__QUERY_KIND__CLIENTS,
                                       "rrrrrrrl",
                                       headers,

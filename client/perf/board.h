@@ -13,7 +13,7 @@
 /* Rows are plain memory: rank 0 reads them between two barriers of the communicator, whose messages order the
  * accesses. */
 typedef struct perf_board {
-    _Atomic uint32_t failed;        /* a rank failed and has said why */
+    _Atomic uint32_t failed;         /* a rank failed and has said why */
     _Atomic uint64_t wrong_elements; /* of all ranks and sizes; read after the ranks have ended */
     uint32_t row_count, iteration_count;
     uint64_t *wrong;  /* by row: of the size under way */

@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_MIN_BYTES       ((uint64_t)1 << 10)
-#define DEFAULT_MAX_BYTES       ((uint64_t)64 << 20)
-#define DEFAULT_STEP_FACTOR     4
-#define DEFAULT_ITERATIONS      20
-#define DEFAULT_WARMUP          5
-#define DEFAULT_NOP_ITERATIONS  200000
-#define DEFAULT_NOP_WARMUP      20000
-#define ITERATIONS_MAX          10000000
-#define UNSET                   UINT64_MAX
+#define DEFAULT_MIN_BYTES      ((uint64_t)1 << 10)
+#define DEFAULT_MAX_BYTES      ((uint64_t)64 << 20)
+#define DEFAULT_STEP_FACTOR    4
+#define DEFAULT_ITERATIONS     20
+#define DEFAULT_WARMUP         5
+#define DEFAULT_NOP_ITERATIONS 200000
+#define DEFAULT_NOP_WARMUP     20000
+#define ITERATIONS_MAX         10000000
+#define UNSET                  UINT64_MAX
 
 enum {
     KEY_RANKS = 256,
@@ -39,10 +39,14 @@ static const char DOC[] =
     "RANK and WORLD_SIZE and the communicator's id in BLINK_UNIQUE_ID (32 hexadecimal digits, the same for "
     "all) or in the --id-file that rank 0 makes, and rank 0 prints.\n"
     "\n"
-    "Times are wall time from a barrier to the end of the wait: of each iteration the slowest rank's (without "
-    "--ranks: rank 0's), of the iterations the median. Bandwidths are as nccl-tests defines them. The ideal is B, the least sum "
-    "over the ranks' devices of the capacities of the links that leave them within their host, as emulated if the daemon "
-    "paces its links; for N ranks on Q hosts min(I (N-1) Q / (N (Q-1)), B (N-1) / (N-Q)), where I is the least sum of "
+    "Times are wall time from a barrier to the end of the wait: of each iteration the slowest rank's "
+    "(without "
+    "--ranks: rank 0's), of the iterations the median. Bandwidths are as nccl-tests defines them. The ideal "
+    "is B, the least sum "
+    "over the ranks' devices of the capacities of the links that leave them within their host, as emulated "
+    "if the daemon "
+    "paces its links; for N ranks on Q hosts min(I (N-1) Q / (N (Q-1)), B (N-1) / (N-Q)), where I is the "
+    "least sum of "
     "capacities of the links that leave a host.\n"
     "\n"
     "Exit status: 0 success; 1 failure, or wrong elements; 2 bad usage; 3 no daemon answers.";
@@ -62,7 +66,7 @@ static const struct argp_option option_list[] = {
     {"json", KEY_JSON, NULL, 0, "Print one JSON object per size and placement", 1},
     {NULL, 0, NULL, 0, "On which ranks:", 2},
     {"ranks", KEY_RANKS, "N", 0, "Start N rank processes (default: one per device)", 2},
-    {"devices", KEY_DEVICES, "LIST", 0, "Device of each rank, such as 1,4,5,6 (default: 0,1,2…)", 2},
+    {"devices", KEY_DEVICES, "LIST", 0, "Device of each rank, such as 1,4,5,6 (default: 0,1,2...)", 2},
     {"id-file", KEY_ID_FILE, "PATH", 0, "With RANK and WORLD_SIZE: file that rank 0 makes for the others", 2},
     {NULL, 0, NULL, 0, "Through which daemon:", 3},
     {"socket", KEY_SOCKET, "PATH", 0, "Its socket (default: $BLINK_SOCKET, else /run/blinkd/blinkd.sock)", 3},
@@ -199,8 +203,7 @@ static void finish(struct argp_state *state, perf_options_t *options)
     if (options->nop)
         options->rank_count = 1;
     if (options->max_bytes == UNSET)
-        options->max_bytes =
-            options->min_bytes > DEFAULT_MAX_BYTES ? options->min_bytes : DEFAULT_MAX_BYTES;
+        options->max_bytes = options->min_bytes > DEFAULT_MAX_BYTES ? options->min_bytes : DEFAULT_MAX_BYTES;
     if (options->min_bytes > options->max_bytes)
         argp_error(state, "--minbytes is more than --maxbytes");
     if (options->iterations == 0)
@@ -217,6 +220,37 @@ static void finish(struct argp_state *state, perf_options_t *options)
     if (options->device_count > 0 && options->device_count != options->rank_count)
         argp_error(state, "--devices names %u devices for %u ranks", options->device_count,
                    options->rank_count);
+}
+
+/* On which ranks and through which daemon. */
+static error_t parse_where(int key, char *argument, struct argp_state *state)
+{
+    perf_options_t *options = state->input;
+    switch (key) {
+    case KEY_RANKS:
+        options->rank_count = (uint32_t)take_number(state, "ranks", argument, 1, PERF_RANKS_MAX);
+        return 0;
+    case KEY_DEVICES:
+        take_devices(state, options, argument);
+        return 0;
+    case KEY_ID_FILE:
+        options->id_file = argument;
+        return 0;
+    case KEY_SOCKET:
+        options->socket_path = argument;
+        return 0;
+    case KEY_PRIVATE:
+        options->private_daemon = true;
+        return 0;
+    case KEY_TOPOLOGY:
+        options->topology = argument;
+        return 0;
+    case KEY_PACE:
+        take_pace(state, options, argument);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
 }
 
 static error_t parse_option(int key, char *argument, struct argp_state *state)
@@ -256,29 +290,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         if (!blink_parse_algorithm(argument, &options->algorithm))
             argp_error(state, "--algorithm %s: auto, ring or trees", argument);
         return 0;
-    case KEY_RANKS:
-        options->rank_count = (uint32_t)take_number(state, "ranks", argument, 1, PERF_RANKS_MAX);
-        return 0;
-    case KEY_DEVICES:
-        take_devices(state, options, argument);
-        return 0;
     case KEY_JSON:
         options->json = true;
-        return 0;
-    case KEY_ID_FILE:
-        options->id_file = argument;
-        return 0;
-    case KEY_SOCKET:
-        options->socket_path = argument;
-        return 0;
-    case KEY_PRIVATE:
-        options->private_daemon = true;
-        return 0;
-    case KEY_TOPOLOGY:
-        options->topology = argument;
-        return 0;
-    case KEY_PACE:
-        take_pace(state, options, argument);
         return 0;
     case ARGP_KEY_ARG:
         take_what(state, options, argument);
@@ -290,7 +303,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         finish(state, options);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return parse_where(key, argument, state);
     }
 }
 

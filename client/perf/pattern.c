@@ -119,7 +119,8 @@ uint64_t perf_pattern_wrong(const perf_pattern_t *pattern, const void *buffer, u
         if (memcmp(at, pattern->expected, block * element_bytes) == 0)
             continue;
         for (uint64_t i = 0; i < block; i++)
-            wrong += memcmp(at + i * element_bytes, pattern->expected + i * element_bytes, element_bytes) != 0;
+            wrong +=
+                memcmp(at + i * element_bytes, pattern->expected + i * element_bytes, element_bytes) != 0;
     }
     return wrong;
 }

@@ -305,6 +305,22 @@ void comm_lost_by_engine(void *context, uint32_t number, blink_result_t code, co
     }
 }
 
+void comm_end_all(server_t *server)
+{
+    static const char text[] = "the daemon is stopping";
+    comm_t *next;
+    for (comm_t *comm = server->comms; comm; comm = next) {
+        next = comm->next;
+        if (comm->state == COMM_JOINING) {
+            BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text);
+            gathering_failed(comm, BLINK_ERR_DAEMON_LOST);
+        } else {
+            engine_comm_abort(comm->engine, BLINK_ERR_DAEMON_LOST, text);
+            announce_lost(comm, BLINK_ERR_DAEMON_LOST, text, NULL);
+        }
+    }
+}
+
 void comm_abort(client_t *client, uint64_t request, uint32_t number)
 {
     member_t *member = find_member(client, number);

@@ -26,7 +26,7 @@ void client_update_wait_policy(engine_client_t *client)
 
 static void client_add_run(mailbox_item_t *item)
 {
-    engine_client_t *client = CONTAINER_OF(item, engine_client_t, item);
+    engine_client_t *client = CONTAINER_OF(item, engine_client_t, add_item);
     client->next = client->engine->clients;
     client->engine->clients = client;
     client->engine->client_list_version++;
@@ -58,7 +58,7 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
     created->ring = config->ring;
     created->doorbell_fd = config->doorbell_fd;
     created->completion_fd = config->completion_fd;
-    created->item.run = client_add_run;
+    created->add_item.run = client_add_run;
     /* Until the engine has taken the client up, a submission must ring the doorbell. */
     ring_set_engine_sleeping(&created->ring, true);
     struct epoll_event event = {.events = EPOLLIN, .data.fd = created->doorbell_fd};
@@ -67,14 +67,14 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
         client_close(created);
         return result;
     }
-    mailbox_post(&engine->mailbox, &created->item);
+    mailbox_post(&engine->mailbox, &created->add_item);
     *client = created;
     return BLINK_OK;
 }
 
 static void client_removed_on_control(mailbox_item_t *item)
 {
-    engine_client_t *client = CONTAINER_OF(item, engine_client_t, item);
+    engine_client_t *client = CONTAINER_OF(item, engine_client_t, remove_item);
     engine_done_t done = client->done;
     client_close(client);
     done.call(done.context);
@@ -98,13 +98,13 @@ void client_free_if_done(engine_client_t *client)
         }
     }
     epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, client->doorbell_fd, NULL);
-    client->item.run = client_removed_on_control;
-    mailbox_post(engine->config.control, &client->item);
+    client->remove_item.run = client_removed_on_control;
+    mailbox_post(engine->config.control, &client->remove_item);
 }
 
 static void client_remove_run(mailbox_item_t *item)
 {
-    engine_client_t *client = CONTAINER_OF(item, engine_client_t, item);
+    engine_client_t *client = CONTAINER_OF(item, engine_client_t, remove_item);
     client->removed = true;
     client_free_if_done(client);
 }
@@ -112,8 +112,8 @@ static void client_remove_run(mailbox_item_t *item)
 void engine_client_remove(engine_client_t *client, engine_done_t done)
 {
     client->done = done;
-    client->item.run = client_remove_run;
-    mailbox_post(&client->engine->mailbox, &client->item);
+    client->remove_item.run = client_remove_run;
+    mailbox_post(&client->engine->mailbox, &client->remove_item);
 }
 
 uint64_t engine_client_op_count(const engine_client_t *client)
@@ -161,7 +161,7 @@ static engine_region_t *find_region(const engine_client_t *client, uint32_t numb
 
 static void region_add_run(mailbox_item_t *item)
 {
-    engine_region_t *region = CONTAINER_OF(item, engine_region_t, item);
+    engine_region_t *region = CONTAINER_OF(item, engine_region_t, add_item);
     engine_region_t **bucket = &region->client->regions[region->region % REGION_BUCKETS];
     region->next = *bucket;
     *bucket = region;
@@ -176,16 +176,16 @@ blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void 
     created->base = base;
     created->bytes = bytes;
     created->client = client;
-    created->item.run = region_add_run;
+    created->add_item.run = region_add_run;
     created->control_next = client->control_regions;
     client->control_regions = created;
-    mailbox_post(&client->engine->mailbox, &created->item);
+    mailbox_post(&client->engine->mailbox, &created->add_item);
     return BLINK_OK;
 }
 
 static void region_removed_on_control(mailbox_item_t *item)
 {
-    engine_region_t *region = CONTAINER_OF(item, engine_region_t, item);
+    engine_region_t *region = CONTAINER_OF(item, engine_region_t, remove_item);
     engine_done_t done = region->done;
     free(region);
     done.call(done.context);
@@ -199,13 +199,13 @@ static void region_free_if_done(engine_region_t *region)
     while (*link != region)
         link = &(*link)->next;
     *link = region->next;
-    region->item.run = region_removed_on_control;
-    mailbox_post(region->client->engine->config.control, &region->item);
+    region->remove_item.run = region_removed_on_control;
+    mailbox_post(region->client->engine->config.control, &region->remove_item);
 }
 
 static void region_remove_run(mailbox_item_t *item)
 {
-    engine_region_t *region = CONTAINER_OF(item, engine_region_t, item);
+    engine_region_t *region = CONTAINER_OF(item, engine_region_t, remove_item);
     region->removing = true;
     region_free_if_done(region);
 }
@@ -218,8 +218,8 @@ void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_
     engine_region_t *removed = *link;
     *link = removed->control_next;
     removed->done = done;
-    removed->item.run = region_remove_run;
-    mailbox_post(&client->engine->mailbox, &removed->item);
+    removed->remove_item.run = region_remove_run;
+    mailbox_post(&client->engine->mailbox, &removed->remove_item);
 }
 
 void region_release(engine_region_t *region)

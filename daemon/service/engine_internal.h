@@ -18,7 +18,8 @@ typedef struct engine_region {
     bool removing; /* no new uses */
     engine_client_t *client;
     engine_done_t done;
-    mailbox_item_t item;                /* its way to the engine, and back to control when removed */
+    mailbox_item_t add_item;            /* may still lie in the mailbox when the removal is posted */
+    mailbox_item_t remove_item;         /* to the engine, and back to control */
     struct engine_region *next;         /* in its bucket */
     struct engine_region *control_next; /* control thread: the client's regions, to find one by number */
 } engine_region_t;
@@ -40,7 +41,7 @@ struct engine_client {
     bool removed;         /* its process is gone: complete nothing, free when `outstanding` is 0 */
     _Atomic uint64_t op_count;
     engine_done_t done;
-    mailbox_item_t item;
+    mailbox_item_t add_item, remove_item;
     engine_region_t *control_regions; /* control thread */
     engine_client_t *next;
 };

@@ -151,6 +151,7 @@ static void on_signal(uv_signal_t *signal, int number)
     sd_notify(0, "STOPPING=1");
     server->stopping = true;
     uv_poll_stop(&server->listener);
+    comm_end_all(server);
     connection_t *next;
     for (connection_t *connection = server->connections; connection; connection = next) {
         next = connection->next;

@@ -184,6 +184,9 @@ void comm_client_lost(client_t *client);
 /* The engine gave a communicator up. */
 void comm_lost_by_engine(void *server, uint32_t comm, blink_result_t code, const char *text);
 
+/* The daemon stops: every communicator ends with DAEMON_LOST, before its ranks' connections do. */
+void comm_end_all(server_t *server);
+
 /* Fails the communicators whose ranks did not gather in time. */
 void comm_on_init_timer(uv_timer_t *timer);
 

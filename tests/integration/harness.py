@@ -135,15 +135,21 @@ class Daemon(Process):
             arguments += ["--topology", topology]
         super().__init__(arguments + list(flags), **options)
         case.children.append(self)
+        self.ended = False
         if wait:
             self.wait_for("listening", lambda daemon: accepts(daemon.socket))
 
     def stop(self, signal_number=signal.SIGTERM):
         """End it as an administrator would; it must leave cleanly and take its socket along."""
+        self.ended = True
         self.child.send_signal(signal_number)
         status = self.wait()
         self.case.assertEqual(status, 0, self.describe())
         self.case.assertFalse(os.path.exists(self.socket), "the socket is still there")
+
+    def kill(self):
+        self.ended = True
+        super().kill()
 
     def check_serves(self):
         """Two new processes can use it: whatever happened before did not harm it."""
@@ -201,8 +207,11 @@ class IntegrationTest(unittest.TestCase):
         return daemon
 
     def _stop_if_running(self, daemon):
-        if daemon.child.poll() is None:
-            daemon.stop()
+        if daemon.ended:
+            return
+        if daemon.child.poll() is not None:
+            raise AssertionError(f"blinkd ended by itself with status {daemon.wait()}: {daemon.describe()}")
+        daemon.stop()
 
     def start(self, arguments, **options):
         process = Process(arguments, **options)

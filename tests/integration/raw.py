@@ -95,6 +95,7 @@ class RawClient:
         self.socket.close()
         if self.ring:
             self.ring.close()
+            self.ring = None
         for fd in self.fds:
             os.close(fd)
         self.fds = []

@@ -77,7 +77,7 @@ class CollectiveTest(IntegrationTest):
         self.check(daemon, [5, 0, 3], ["allreduce:100001:float32:sum", "broadcast:100001:float32:1"])
 
     def test_a_paced_daemon_moves_real_bytes(self):
-        daemon = self.daemon("--pace", "0.01", topology="dgx1v_hybrid")
+        daemon = self.daemon("--pace=0.01", topology="dgx1v_hybrid")
         for algorithm in ["trees", "ring"]:
             self.check(daemon, ALL, ["allreduce:300007:float32:sum", "broadcast:300007:float32:3"], algorithm)
 

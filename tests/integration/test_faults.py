@@ -6,7 +6,7 @@ import unittest
 from harness import Daemon, IntegrationTest, new_id
 
 #: So slow that an op of LONG is surely under way for seconds: an emulated DGX-1V at a ten-thousandth of its speed.
-SLOW = ["--pace", "0.0001"]
+SLOW = ["--pace=0.0001"]
 LONG = "allreduce:4000000:float32:sum"
 SHORT = "allreduce:100:float32:sum"
 
@@ -46,8 +46,8 @@ class FaultTest(IntegrationTest):
             self.assert_step(steps, "destroy", "OK")
         for bystander in bystanders:
             bystander.say()
-            steps = bystander.finish()
-            self.assert_step(steps, SHORT, "OK")
+        for bystander in bystanders:
+            self.assert_step(bystander.finish(), SHORT, "OK")
         daemon.check_serves()
 
     def test_rank_killed_while_others_wait_for_it(self):
@@ -109,6 +109,11 @@ class FaultTest(IntegrationTest):
         self.assert_step(steps, "wait", "OK")
         self.assert_step(steps, SHORT, "PEER_LOST", "rank 0")
         self.assert_step(steps, "destroy", "OK")
+
+    def test_destroy_right_after_submitting_waits_for_the_ops(self):
+        daemon = self.daemon()
+        for reported in self.run_ranks(daemon, [0, 1], [f"times:20:submit:{SHORT}", "destroy", "wait"]):
+            self.assert_all_ok(reported)
 
     def test_destroyed_everywhere_and_made_again(self):
         daemon = self.daemon()
@@ -183,8 +188,7 @@ class DaemonLostTest(IntegrationTest):
 
     def test_killed_daemon_is_an_error_in_every_client(self):
         def end(daemon):
-            daemon.child.kill()
-            daemon.wait()
+            daemon.kill()
         self.check_loss(end)
 
     def test_stopped_daemon_is_an_error_in_every_client(self):
@@ -195,8 +199,7 @@ class DaemonLostTest(IntegrationTest):
 
     def test_a_new_daemon_serves_after_a_killed_one(self):
         first = Daemon(self)
-        first.child.kill()
-        first.wait()
+        first.kill()
         self.assertTrue(os.path.exists(first.socket))
         second = self.daemon(directory=first.directory)
         second.check_serves()

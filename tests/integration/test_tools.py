@@ -10,7 +10,7 @@ LONG = "allreduce:4000000:float32:sum"
 
 class ToolsTest(IntegrationTest):
     def test_everything_can_be_asked_while_an_op_is_under_way(self):
-        daemon = self.daemon("--pace", "0.0001", topology="dgx1v_hybrid")
+        daemon = self.daemon("--pace=0.0001", topology="dgx1v_hybrid")
         ranks = self.start_ranks(daemon, [0, 1, 4], [LONG])
         while not sum(link["bytes"] for link in self.ctl_json(daemon, "links")["links"]):
             pass

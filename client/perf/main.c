@@ -1,0 +1,98 @@
+/* blink-perf: asks the daemon what is ideal, starts ranks or is one, and leaves nothing behind. */
+#include "ideal.h"
+#include "identity.h"
+#include "private.h"
+#include "processes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int fail(blink_result_t result)
+{
+    fprintf(stderr, "blink-perf: %s\n", blink_error_text());
+    return result == BLINK_ERR_CONNECT ? PERF_EXIT_NO_DAEMON : PERF_EXIT_FAILED;
+}
+
+/* What has to be known before the ranks start. */
+static blink_result_t ask_daemon(perf_options_t *options, perf_run_t *run)
+{
+    query_t query;
+    BLINK_TRY(query_open(run->socket_path, "blink-perf", &query));
+    blink_result_t result = BLINK_OK;
+    if (options->rank_count == 0)
+        result = perf_ask_device_count(&query, &options->rank_count);
+    if (result == BLINK_OK && !options->nop && (!options->joins || options->join_rank == 0))
+        result = perf_ask_ideal_GBps(&query, options, &run->ideal_GBps);
+    query_close(&query);
+    BLINK_TRY(result);
+    if (options->collective == BLINK_BROADCAST && options->root >= options->rank_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "root %u is not among %u ranks", options->root,
+                          options->rank_count);
+    return BLINK_OK;
+}
+
+static blink_result_t prepare(perf_options_t *options, perf_run_t *run)
+{
+    BLINK_TRY(ask_daemon(options, run));
+    BLINK_TRY(perf_board_create(options->joins ? 1 : options->rank_count, options->iterations, &run->board));
+    if (options->joins)
+        return perf_identity_share(options->id_file, options->join_rank, &run->id);
+    blink_result_t result = blink_get_unique_id(&run->id);
+    return result == BLINK_OK ? BLINK_OK : BLINK_FAIL(result, "%s", blink_last_error());
+}
+
+static int measure(perf_options_t *options, const char *socket_path, perf_signals_t *signals)
+{
+    perf_run_t run = {.options = options, .socket_path = socket_path};
+    blink_result_t result = prepare(options, &run);
+    int status;
+    if (result != BLINK_OK)
+        status = fail(result);
+    else if (options->joins)
+        status = perf_process_rank(&run, options->join_rank);
+    else
+        status = perf_processes_run(&run, signals);
+    /* Relaxed: the ranks have been waited for. */
+    uint64_t wrong = run.board ? atomic_load_explicit(&run.board->wrong_elements, memory_order_relaxed) : 0;
+    if (status == EXIT_SUCCESS && wrong > 0) {
+        fprintf(stderr, "blink-perf: %lu elements are wrong\n", (unsigned long)wrong);
+        status = PERF_EXIT_FAILED;
+    }
+    perf_board_destroy(run.board);
+    return status;
+}
+
+static int measure_privately(perf_options_t *options, perf_signals_t *signals)
+{
+    perf_private_t daemon;
+    blink_result_t started = perf_private_start(options, signals, &daemon);
+    int status;
+    if (started == BLINK_OK)
+        status = measure(options, daemon.socket_path, signals);
+    else
+        status = signals->caught != 0 ? PERF_EXIT_FAILED : fail(started);
+    blink_result_t stopped = perf_private_stop(&daemon, signals);
+    if (stopped == BLINK_OK)
+        return status;
+    int stop_status = fail(stopped);
+    return status != EXIT_SUCCESS ? status : stop_status;
+}
+
+int main(int argc, char **argv)
+{
+    perf_options_t options;
+    perf_parse_options(argc, argv, &options);
+    if (options.joins)
+        return measure(&options, query_socket_path(options.socket_path), NULL);
+
+    perf_signals_t signals;
+    perf_signals_block(&signals);
+    int status = options.private_daemon ? measure_privately(&options, &signals)
+                                        : measure(&options, query_socket_path(options.socket_path), &signals);
+    sigprocmask(SIG_SETMASK, &signals.before, NULL);
+    if (signals.caught != 0) {
+        fflush(NULL);
+        raise(signals.caught); /* end as who sent it expects */
+    }
+    return status;
+}

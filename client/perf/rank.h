@@ -1,0 +1,25 @@
+/*
+ * One rank: joins the communicator, measures every size in both placements and checks what arrived. Rank 0
+ * prints.
+ */
+#ifndef PERF_RANK_H
+#define PERF_RANK_H
+
+#include "board.h"
+#include "options.h"
+
+#include "blink/blink.h"
+
+typedef struct perf_run {
+    const perf_options_t *options;
+    const char *socket_path;
+    double ideal_GBps; /* known to rank 0 */
+    blink_unique_id_t id;
+    perf_board_t *board;
+} perf_run_t;
+
+/** Run the measurement as this rank (nop: as the only one). Wrong elements are no failure here: they are
+ * added to the board. The sentence of a failure is in blink_error_text(). */
+blink_result_t perf_rank_run(const perf_run_t *run, uint32_t rank);
+
+#endif

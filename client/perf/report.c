@@ -1,0 +1,162 @@
+/* The table and the JSON lines of blink-perf. */
+#include "report.h"
+
+#include "human.h"
+#include "names.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+#define REAL_DIGITS 9 /* of JSON numbers */
+
+typedef struct bandwidth {
+    double algbw_GBps, busbw_GBps, efficiency;
+} bandwidth_t;
+
+static uint64_t bytes_of(const perf_report_t *report, const perf_result_t *result)
+{
+    return result->count * blink_datatype_bytes(report->options->datatype);
+}
+
+static bool reduces(const perf_options_t *options)
+{
+    return options->collective == BLINK_ALLREDUCE;
+}
+
+static bandwidth_t bandwidth_of(const perf_report_t *report, const perf_result_t *result)
+{
+    double n = report->options->rank_count;
+    double factor = reduces(report->options) ? 2 * (n - 1) / n : 1;
+    double algbw_GBps = (double)bytes_of(report, result) / result->times.median_us / 1e3;
+    double busbw_GBps = algbw_GBps * factor;
+    return (bandwidth_t){algbw_GBps, busbw_GBps,
+                         report->ideal_GBps > 0 ? busbw_GBps / report->ideal_GBps : 0};
+}
+
+static void print_line(json_t *line)
+{
+    json_dumpf(line, stdout, JSON_REAL_PRECISION(REAL_DIGITS));
+    putchar('\n');
+    fflush(stdout);
+    json_decref(line);
+}
+
+/* ---- JSON ---- */
+
+static void print_json(const perf_report_t *report, const perf_result_t *result, bool in_place)
+{
+    const perf_options_t *options = report->options;
+    bandwidth_t bandwidth = bandwidth_of(report, result);
+    bool reducing = reduces(options);
+    print_line(json_pack(
+        "{s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:s, s:s}",
+        "collective", blink_name_collective(options->collective), "ranks", (json_int_t)options->rank_count,
+        "bytes", (json_int_t)bytes_of(report, result), "count", (json_int_t)result->count, "dtype",
+        blink_name_datatype(options->datatype), "op",
+        reducing ? json_string(blink_name_redop(options->redop)) : json_null(), "root",
+        reducing ? json_null() : json_integer(options->root), "in_place", in_place, "time_us",
+        result->times.median_us, "time_us_min", result->times.min_us, "time_us_p99", result->times.p99_us,
+        "algbw_GBps", bandwidth.algbw_GBps, "busbw_GBps", bandwidth.busbw_GBps, "ideal_GBps",
+        report->ideal_GBps, "efficiency", bandwidth.efficiency, "wrong",
+        options->check ? json_integer((json_int_t)result->wrong) : json_null(), "algorithm",
+        blink_name_algorithm(options->algorithm), "protocol", "simple"));
+}
+
+/* ---- table ---- */
+
+static void print_placement(const perf_report_t *report, const perf_result_t *result)
+{
+    char time[HUMAN_BYTES], algbw[HUMAN_BYTES], busbw[HUMAN_BYTES];
+    bandwidth_t bandwidth = bandwidth_of(report, result);
+    printf("  %9s  %8s  %8s", human_number(result->times.median_us, time),
+           human_number(bandwidth.algbw_GBps, algbw), human_number(bandwidth.busbw_GBps, busbw));
+    if (report->options->check)
+        printf("  %6lu", (unsigned long)result->wrong);
+    else
+        printf("  %6s", "N/A");
+}
+
+static void print_efficiency(const perf_report_t *report, const perf_result_t *result)
+{
+    if (report->ideal_GBps > 0)
+        printf("  %5.1f%%", 100 * bandwidth_of(report, result).efficiency);
+    else
+        printf("  %6s", "-");
+}
+
+static void print_row(const perf_report_t *report, const perf_result_t results[2])
+{
+    const perf_options_t *options = report->options;
+    char root[16] = "-1", ideal[HUMAN_BYTES];
+    if (!reduces(options))
+        snprintf(root, sizeof(root), "%u", options->root);
+    printf("%12lu  %12lu  %8s  %6s  %4s", (unsigned long)bytes_of(report, results),
+           (unsigned long)results->count, blink_name_datatype(options->datatype),
+           reduces(options) ? blink_name_redop(options->redop) : "none", root);
+    print_placement(report, &results[0]);
+    print_placement(report, &results[1]);
+    printf("  %8s", report->ideal_GBps > 0 ? human_number(report->ideal_GBps, ideal) : "-");
+    print_efficiency(report, &results[0]);
+    print_efficiency(report, &results[1]);
+    putchar('\n');
+    fflush(stdout);
+}
+
+void perf_report_header(const perf_report_t *report)
+{
+    const perf_options_t *options = report->options;
+    if (options->json)
+        return;
+    printf("# blink-perf %s: %s, %u ranks, algorithm %s, %u iterations after %u\n", BLINK_VERSION,
+           blink_name_collective(options->collective), options->rank_count,
+           blink_name_algorithm(options->algorithm), options->iterations, options->warmup);
+    printf("#\n#%50s%24s%39s%36s\n", "", "out-of-place", "in-place", "efficiency");
+    printf("#%11s  %12s  %8s  %6s  %4s", "size", "count", "type", "redop", "root");
+    for (int i = 0; i < 2; i++)
+        printf("  %9s  %8s  %8s  %6s", "time", "algbw", "busbw", "#wrong");
+    printf("  %8s  %6s  %6s\n", "ideal", "out-of", "in");
+    printf("#%11s  %12s  %8s  %6s  %4s", "(B)", "(elements)", "", "", "");
+    for (int i = 0; i < 2; i++)
+        printf("  %9s  %8s  %8s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
+    printf("  %8s  %6s  %6s\n", "(GB/s)", "place", "place");
+    fflush(stdout);
+}
+
+void perf_report_size(perf_report_t *report, const perf_result_t results[2])
+{
+    for (int i = 0; i < 2; i++) {
+        report->busbw_sum_GBps += bandwidth_of(report, &results[i]).busbw_GBps;
+        report->result_count++;
+        report->wrong += results[i].wrong;
+        if (report->options->json)
+            print_json(report, &results[i], i == 1);
+    }
+    if (!report->options->json)
+        print_row(report, results);
+}
+
+void perf_report_footer(const perf_report_t *report)
+{
+    char average[HUMAN_BYTES];
+    if (report->options->json)
+        return;
+    if (report->options->check)
+        printf("# Out of bounds values : %lu %s\n", (unsigned long)report->wrong,
+               report->wrong == 0 ? "OK" : "FAILED");
+    printf("# Avg bus bandwidth    : %s\n#\n",
+           human_number(report->busbw_sum_GBps / report->result_count, average));
+    fflush(stdout);
+}
+
+void perf_report_nop(const perf_options_t *options, const perf_times_t *times)
+{
+    if (options->json)
+        print_line(json_pack("{s:s, s:I, s:f, s:f, s:f}", "collective", "nop", "iterations",
+                             (json_int_t)options->iterations, "time_us", times->median_us, "time_us_min",
+                             times->min_us, "time_us_p99", times->p99_us));
+    else
+        printf(
+            "# blink-perf %s: empty operation, one client\n#  iterations  median (us)  p99 (us)  min (us)\n"
+            "%13u  %11.3f  %8.3f  %8.3f\n",
+            BLINK_VERSION, options->iterations, times->median_us, times->p99_us, times->min_us);
+}

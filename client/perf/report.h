@@ -1,0 +1,34 @@
+/*
+ * What blink-perf prints: nccl-tests' table with two more numbers, or JSON lines.
+ */
+#ifndef PERF_REPORT_H
+#define PERF_REPORT_H
+
+#include "board.h"
+#include "options.h"
+
+/* One size in one placement. */
+typedef struct perf_result {
+    uint64_t count;
+    perf_times_t times;
+    uint64_t wrong;
+} perf_result_t;
+
+typedef struct perf_report {
+    const perf_options_t *options;
+    double ideal_GBps;
+    double busbw_sum_GBps; /* of all results printed so far */
+    uint32_t result_count;
+    uint64_t wrong;
+} perf_report_t;
+
+void perf_report_header(const perf_report_t *report);
+
+/** results[0] is out of place, results[1] in place. */
+void perf_report_size(perf_report_t *report, const perf_result_t results[2]);
+void perf_report_footer(const perf_report_t *report);
+
+/** The empty operation. */
+void perf_report_nop(const perf_options_t *options, const perf_times_t *times);
+
+#endif
