@@ -32,7 +32,7 @@ class FaultTest(IntegrationTest):
     def test_killed_rank_frees_survivors_in_flight_and_later(self):
         daemon = self.slow_daemon()
         bystanders = self.start_ranks(daemon, [6, 7], [SHORT, "gate:bystander", SHORT])
-        ranks = self.start_long_op(daemon, [0, 1, 2, 3], {None: ["wait", "untouched", "async-error", SHORT, "destroy"]})
+        ranks = self.start_long_op(daemon, [0, 1, 2, 3], {None: ["wait", "untouched", "await-lost", SHORT, "destroy"]})
         os.kill(ranks[2].pid, signal.SIGKILL)
         for rank in ranks:
             if rank is ranks[2]:
@@ -40,7 +40,7 @@ class FaultTest(IntegrationTest):
                 continue
             rank.say()
             steps = rank.finish()
-            for name in ["wait", "async-error", SHORT]:
+            for name in ["wait", "await-lost", SHORT]:
                 self.assert_step(steps, name, "PEER_LOST", "rank 2")
             self.assert_step(steps, "untouched", "OK")
             self.assert_step(steps, "destroy", "OK")
@@ -52,12 +52,12 @@ class FaultTest(IntegrationTest):
 
     def test_rank_killed_while_others_wait_for_it(self):
         daemon = self.daemon()
-        ranks = self.start_ranks(daemon, [0, 1, 2], {None: [SHORT, LONG, "async-error"], 1: [SHORT, "sleep:100", "kill"]})
+        ranks = self.start_ranks(daemon, [0, 1, 2], {None: [SHORT, LONG, "await-lost"], 1: [SHORT, "sleep:100", "kill"]})
         steps = [rank.finish() for rank in ranks]
         for rank in [0, 2]:
             self.assert_step(steps[rank], SHORT, "OK")
             self.assert_step(steps[rank], LONG, "PEER_LOST", "rank 1")
-            self.assert_step(steps[rank], "async-error", "PEER_LOST", "rank 1")
+            self.assert_step(steps[rank], "await-lost", "PEER_LOST", "rank 1")
         daemon.check_serves()
 
     def test_killed_rank_frees_a_survivor_with_many_ops_outstanding(self):
@@ -127,13 +127,13 @@ class FaultTest(IntegrationTest):
 
     def test_abort_by_one_rank(self):
         daemon = self.slow_daemon()
-        ranks = self.start_long_op(daemon, [0, 1, 2, 3], {None: ["wait", "untouched", "async-error", SHORT, "destroy"],
+        ranks = self.start_long_op(daemon, [0, 1, 2, 3], {None: ["wait", "untouched", "await-lost", SHORT, "destroy"],
                                                           1: ["abort", "wait", "untouched", SHORT, "abort", "destroy"]})
         for rank in ranks:
             rank.say()
         for number, rank in enumerate(ranks):
             steps = rank.finish()
-            for name in ["wait", SHORT] + (["async-error"] if number != 1 else []):
+            for name in ["wait", SHORT] + (["await-lost"] if number != 1 else []):
                 self.assert_step(steps, name, "ABORTED", "rank 1")
             for name in ["untouched", "destroy"] + (["abort"] if number == 1 else []):
                 self.assert_step(steps, name, "OK")
@@ -141,10 +141,10 @@ class FaultTest(IntegrationTest):
 
     def test_abort_of_a_rank_that_waits_for_others(self):
         daemon = self.daemon()
-        ranks = self.start_ranks(daemon, [0, 1], {0: [SHORT, LONG, "async-error"], 1: [SHORT, "sleep:100", "abort"]})
+        ranks = self.start_ranks(daemon, [0, 1], {0: [SHORT, LONG, "await-lost"], 1: [SHORT, "sleep:100", "abort"]})
         steps = ranks[0].finish()
         self.assert_step(steps, LONG, "ABORTED", "rank 1")
-        self.assert_step(steps, "async-error", "ABORTED", "rank 1")
+        self.assert_step(steps, "await-lost", "ABORTED", "rank 1")
         self.assert_all_ok(ranks[1].finish())
 
     def test_async_error_comes_without_a_call(self):
