@@ -102,7 +102,7 @@ pace_slot_t pace_book(pace_t *pace, const uint32_t *links, uint32_t link_count, 
 /* Share of the processors that moving bytes would take if every step ran at the probe's speed. Steps over the
  * buffers of many ranks take up to twice as long, and clients and engine need some too: together under 70 %
  * busy. */
-#define PACE_BUSY_SHARE 0.3
+#define PACE_BUSY_SHARE 0.2
 
 /* Where nothing can be measured (no memory for the probe): a slow machine. */
 #define PACE_PROBE_FALLBACK_GBPS 2.0
