@@ -92,9 +92,9 @@ static blink_result_t parse_devices(config_t *config, const char *value)
             BLINK_ERR_UNSUPPORTED,
             "devices '%s': this version has host devices only, host or host:N (GPUs are not supported yet)",
             value);
-    BLINK_TRY(parse_count(value + 5, &config->device_count));
-    if (config->device_count == 0)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices '%s': at least one, host:1", value);
+    if (parse_count(value + 5, &config->device_count) != BLINK_OK || config->device_count == 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices '%s': a count of at least one, such as host:8",
+                          value);
     return BLINK_OK;
 }
 

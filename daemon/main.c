@@ -26,8 +26,6 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 enum { FLAG_CHECK_CONFIG = 256, FLAG_OP_TIMEOUT, FLAG_INIT_TIMEOUT, FLAG_LOG_LEVEL, FLAG_WORKERS };
 
-const char *argp_program_version = "blinkd " BLINK_VERSION;
-
 static const char doc[] =
     "The collective-communication daemon of a GPU node."
     "\vExamples:\n"
@@ -230,6 +228,7 @@ int main(int argc, char **argv)
     static const struct argp argp = {options, parse_flag, NULL, doc, NULL, NULL, NULL};
     command_line_t line = {0};
     config_t config;
+    argp_program_version = "blinkd " BLINK_VERSION;
     argp_err_exit_status = EXIT_USAGE;
     argp_parse(&argp, argc, argv, 0, NULL, &line);
     signal(SIGPIPE, SIG_IGN);

@@ -85,6 +85,9 @@ static blink_result_t check_request(const client_t *client, const Blinkwire__Com
     if (message->rank >= message->rank_count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u of %u ranks: the last one is %u",
                           message->rank, message->rank_count, message->rank_count - 1);
+    if (message->device < -1)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "device %d: a number from 0, or -1 for the rank's own",
+                          message->device);
     uint32_t device = message->device < 0 ? message->rank : (uint32_t)message->device;
     if (device >= devices)
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "rank %u asks for device %u; this daemon has devices 0 to %u",
@@ -314,7 +317,7 @@ void comm_end_all(server_t *server)
         if (comm->state == COMM_JOINING) {
             BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text);
             gathering_failed(comm, BLINK_ERR_DAEMON_LOST);
-        } else {
+        } else if (comm->leaving_count < comm->rank_count) {
             engine_comm_abort(comm->engine, BLINK_ERR_DAEMON_LOST, text);
             announce_lost(comm, BLINK_ERR_DAEMON_LOST, text, NULL);
         }
@@ -366,6 +369,7 @@ void comm_destroy(client_t *client, uint64_t request, uint32_t number)
         return;
     }
     member->leaving = true;
+    member->comm->leaving_count++;
     member->request = request;
     engine_comm_leave(member->comm->engine, member->rank, false, NULL, (engine_done_t){on_left, member});
 }
@@ -385,6 +389,7 @@ static void member_lost(member_t *member, const char *text)
     if (was_leaving)
         return;
     member->leaving = true;
+    comm->leaving_count++;
     announce_lost(comm, BLINK_ERR_PEER_LOST, text, member);
     engine_comm_leave(comm->engine, member->rank, true, text, (engine_done_t){on_left, member});
 }

@@ -22,6 +22,29 @@ void client_update_wait_policy(engine_client_t *client)
     ring_set_wait_policy(&client->ring, policy);
 }
 
+/* ---- what waits for the ring ---- */
+
+void client_defer(engine_client_t *client, mailbox_item_t *item, void (*run)(mailbox_item_t *item))
+{
+    item->run = run;
+    item->next = NULL;
+    *client->deferred_end = item;
+    client->deferred_end = &item->next;
+}
+
+/* May free the client. */
+static void run_deferred(engine_client_t *client)
+{
+    mailbox_item_t *item = client->deferred;
+    client->deferred = NULL;
+    client->deferred_end = &client->deferred;
+    while (item) {
+        mailbox_item_t *next = item->next;
+        item->run(item);
+        item = next;
+    }
+}
+
 /* ---- joining and leaving ---- */
 
 static void client_add_run(mailbox_item_t *item)
@@ -54,6 +77,7 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another client");
     }
     created->engine = engine;
+    created->deferred_end = &created->deferred;
     created->client = config->client;
     created->ring = config->ring;
     created->doorbell_fd = config->doorbell_fd;
@@ -105,6 +129,7 @@ void client_free_if_done(engine_client_t *client)
 static void client_remove_run(mailbox_item_t *item)
 {
     engine_client_t *client = CONTAINER_OF(item, engine_client_t, remove_item);
+    run_deferred(client);
     client->removed = true;
     client_free_if_done(client);
 }
@@ -203,11 +228,17 @@ static void region_free_if_done(engine_region_t *region)
     mailbox_post(region->client->engine->config.control, &region->remove_item);
 }
 
-static void region_remove_run(mailbox_item_t *item)
+static void region_remove_now(mailbox_item_t *item)
 {
     engine_region_t *region = CONTAINER_OF(item, engine_region_t, remove_item);
     region->removing = true;
     region_free_if_done(region);
+}
+
+static void region_remove_run(mailbox_item_t *item)
+{
+    engine_region_t *region = CONTAINER_OF(item, engine_region_t, remove_item);
+    client_defer(region->client, item, region_remove_now);
 }
 
 void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_t done)
@@ -273,8 +304,12 @@ bool client_poll(engine_client_t *client)
     uint32_t count = 0;
     while (count < SUBMISSIONS_PER_VISIT && !client->removed && ring_take(&client->ring, &batch[count]))
         count++;
-    if (count == 0)
-        return false;
+    if (count == 0) {
+        if (!client->deferred)
+            return false;
+        run_deferred(client);
+        return true;
+    }
     if (client->outstanding == 0)
         client->engine->clients_waiting++;
     client->outstanding += count; /* this also keeps the client alive until the last of them is completed */

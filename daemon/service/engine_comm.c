@@ -517,9 +517,7 @@ static void rank_left_on_control(mailbox_item_t *item)
 {
     comm_rank_t *rank = CONTAINER_OF(item, comm_rank_t, item);
     engine_done_t done = rank->done;
-    /* Done items arrive in the order they were posted, so this is the last one exactly if it was posted last.
-     */
-    if (rank->comm->last_leaver == rank)
+    if (rank->last)
         comm_free(rank->comm);
     done.call(done.context);
 }
@@ -547,7 +545,7 @@ static bool rank_leave_if_done(comm_rank_t *rank)
     comm->left_count++;
     client_remove_membership(client, rank);
     if (last) {
-        comm->last_leaver = rank;
+        rank->last = true;
         comm_unlist(comm);
         comm_free_instances(comm);
     }
@@ -557,7 +555,7 @@ static bool rank_leave_if_done(comm_rank_t *rank)
     return last;
 }
 
-static void rank_leave_run(mailbox_item_t *item)
+static void rank_leave_now(mailbox_item_t *item)
 {
     comm_rank_t *rank = CONTAINER_OF(item, comm_rank_t, item);
     engine_comm_t *comm = rank->comm;
@@ -567,6 +565,15 @@ static void rank_leave_run(mailbox_item_t *item)
     for (comm_op_t *op = comm->head; op && comm->lost == BLINK_OK; op = op->next)
         op_fail_if_left(comm, op);
     comm_advance(comm);
+}
+
+static void rank_leave_run(mailbox_item_t *item)
+{
+    comm_rank_t *rank = CONTAINER_OF(item, comm_rank_t, item);
+    if (rank->lost)
+        rank_leave_now(item);
+    else
+        client_defer(rank->client, item, rank_leave_now);
 }
 
 void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char *text, engine_done_t done)

@@ -42,7 +42,8 @@ struct engine_client {
     _Atomic uint64_t op_count;
     engine_done_t done;
     mailbox_item_t add_item, remove_item;
-    engine_region_t *control_regions; /* control thread */
+    mailbox_item_t *deferred, **deferred_end; /* to be run once the ring has been found empty */
+    engine_region_t *control_regions;         /* control thread */
     engine_client_t *next;
 };
 
@@ -86,6 +87,7 @@ struct comm_rank {
     comm_op_t *next_op;   /* the op its next submission belongs to; NULL: a new one */
     uint32_t outstanding; /* submitted and not completed */
     bool leaving, left;
+    bool last; /* to leave: the control thread then frees the communicator */
     bool lost; /* how it leaves */
     char text[BLINK_ERROR_TEXT_BYTES];
     engine_done_t done;
@@ -133,7 +135,6 @@ struct engine_comm {
     blink_result_t abort_code; /* control thread until posted */
     char abort_text[BLINK_ERROR_TEXT_BYTES];
     mailbox_item_t abort_item;
-    comm_rank_t *last_leaver;             /* whose leave waits for planning to return */
     engine_comm_t *next, **previous_next; /* the engine's list */
 };
 
@@ -177,6 +178,10 @@ void client_remove_membership(engine_client_t *client, comm_rank_t *rank);
 /* Free a removed client whose last op and membership have ended. */
 void client_free_if_done(engine_client_t *client);
 void client_update_wait_policy(engine_client_t *client);
+
+/* Run an item after the submissions that the client made before it asked for what the item does: the control
+ * socket may be faster than the ring. */
+void client_defer(engine_client_t *client, mailbox_item_t *item, void (*run)(mailbox_item_t *item));
 
 /* ---- engine_comm.c ---- */
 

@@ -164,7 +164,7 @@ struct comm {
     uint32_t comm;
     uint8_t unique_id[16];
     uid_t uid;
-    uint32_t rank_count, joined_count, left_count;
+    uint32_t rank_count, joined_count, leaving_count, left_count;
     uint32_t first_rank; /* that joined */
     blink_algorithm_t algorithm;
     comm_state_t state;

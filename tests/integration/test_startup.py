@@ -96,7 +96,7 @@ class StartTest(IntegrationTest):
         self.check_refuses("--topology", "dgx1v", "--devices", "host:9", texts=[r"\b9\b", r"\b8\b"])
 
     def test_malformed_devices_and_pace(self):
-        for devices in ["host:0", "host:-1", "host:x", "host:", "host", "gpu:2", "host:99999999999", ""]:
+        for devices in ["host:0", "host:-1", "host:x", "host:", "hosts", "gpu:2", "host:99999999999", ""]:
             self.check_refuses("--devices", devices, texts=["devices"])
         for pace in ["0", "-1", "x", "nan", "inf", ""]:
             self.check_refuses("--devices", "host:2", "--topology", "dgx1v", f"--pace={pace}", texts=["pace"])
