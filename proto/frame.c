@@ -11,14 +11,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define FRAME_CONTROL_BYTES CMSG_SPACE(FRAME_FDS_MAX * sizeof(int))
-
-/* Ancillary data needs the alignment of its header. */
-typedef union frame_control {
-    struct cmsghdr align;
-    char bytes[FRAME_CONTROL_BYTES];
-} frame_control_t;
-
 void frame_release(frame_t *frame)
 {
     for (uint32_t i = 0; i < frame->fd_count; i++) {
@@ -59,7 +51,7 @@ static blink_result_t lost(void)
     return BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the connection to the daemon is closed");
 }
 
-static void attach_fds(struct msghdr *message, frame_control_t *control, const int *fds, uint32_t fd_count)
+void frame_attach_fds(struct msghdr *message, frame_control_t *control, const int *fds, uint32_t fd_count)
 {
     size_t bytes = fd_count * sizeof(int);
     message->msg_control = control->bytes;
@@ -94,7 +86,7 @@ blink_result_t frame_send(int socket_fd, const void *bytes, size_t byte_count, c
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     frame_control_t control = {0};
     if (fd_count > 0)
-        attach_fds(&message, &control, fds, fd_count);
+        frame_attach_fds(&message, &control, fds, fd_count);
     while (parts[0].iov_len + parts[1].iov_len > 0) {
         ssize_t sent = sendmsg(socket_fd, &message, MSG_NOSIGNAL);
         if (sent < 0) {
@@ -111,8 +103,7 @@ blink_result_t frame_send(int socket_fd, const void *bytes, size_t byte_count, c
     return BLINK_OK;
 }
 
-/* Move the descriptors of one message into the frame; close those that it has no room for. */
-static blink_result_t take_fds(frame_t *frame, struct msghdr *message)
+blink_result_t frame_take_fds(struct msghdr *message, int fds[FRAME_FDS_MAX], uint32_t *fd_count)
 {
     bool surplus = (message->msg_flags & MSG_CTRUNC) != 0;
     for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
@@ -122,8 +113,8 @@ static blink_result_t take_fds(frame_t *frame, struct msghdr *message)
         for (size_t i = 0; i < count; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
-            if (frame->fd_count < FRAME_FDS_MAX) {
-                frame->fds[frame->fd_count++] = fd;
+            if (*fd_count < FRAME_FDS_MAX) {
+                fds[(*fd_count)++] = fd;
             } else {
                 close(fd);
                 surplus = true;
@@ -152,7 +143,7 @@ static blink_result_t receive_exactly(int socket_fd, void *bytes, size_t byte_co
             return lost();
         if (got < 0)
             return BLINK_FAIL_ERRNO("receive from the daemon");
-        BLINK_TRY(take_fds(frame, &message));
+        BLINK_TRY(frame_take_fds(&message, frame->fds, &frame->fd_count));
         part.iov_base = (char *)part.iov_base + got;
         part.iov_len -= (size_t)got;
     }

@@ -8,6 +8,7 @@
 #include "error.h"
 
 #include <stdbool.h>
+#include <sys/socket.h>
 
 #define FRAME_HEADER_BYTES      4u
 #define FRAME_MAX_BYTES         (16u << 20) /* a daemon's reply; a topology of 1,024 GPUs as JSON fits */
@@ -47,5 +48,21 @@ blink_result_t frame_send(int socket_fd, const void *bytes, size_t byte_count, c
  * stream), PROTOCOL (length over FRAME_MAX_BYTES, too many descriptors), SYSTEM, NO_MEMORY. Callers
  * serialise. */
 blink_result_t frame_receive(int socket_fd, frame_t *frame);
+
+/* ---- for those who send and receive by themselves, like the daemon's event loop ---- */
+
+/** Room for the descriptors of one message, aligned as the kernel wants it. A receiver has room for a few too
+ * many, so that they arrive and can be closed. */
+typedef union frame_control {
+    struct cmsghdr align;
+    uint8_t bytes[CMSG_SPACE(2 * FRAME_FDS_MAX * sizeof(int))];
+} frame_control_t;
+
+/** Let up to FRAME_FDS_MAX descriptors travel with a message. message borrows control. */
+void frame_attach_fds(struct msghdr *message, frame_control_t *control, const int *fds, uint32_t fd_count);
+
+/** Append the descriptors of a received message to an array of FRAME_FDS_MAX; close those it has no room for.
+ * Errors: PROTOCOL (there were such). */
+blink_result_t frame_take_fds(struct msghdr *message, int fds[FRAME_FDS_MAX], uint32_t *fd_count);
 
 #endif

@@ -89,20 +89,10 @@ static bool send_outgoing(connection_t *connection)
         outgoing_t *outgoing = connection->outgoing;
         struct iovec bytes = {outgoing->bytes + outgoing->sent_bytes,
                               outgoing->byte_count - outgoing->sent_bytes};
-        union {
-            char space[CMSG_SPACE(FRAME_FDS_MAX * sizeof(int))];
-            struct cmsghdr align;
-        } control;
         struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
-        if (outgoing->sent_bytes == 0 && outgoing->fd_count > 0) {
-            message.msg_control = control.space;
-            message.msg_controllen = CMSG_SPACE(outgoing->fd_count * sizeof(int));
-            struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-            *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
-                                       .cmsg_type = SCM_RIGHTS,
-                                       .cmsg_len = CMSG_LEN(outgoing->fd_count * sizeof(int))};
-            memcpy(CMSG_DATA(header), outgoing->fds, outgoing->fd_count * sizeof(int));
-        }
+        frame_control_t control;
+        if (outgoing->sent_bytes == 0 && outgoing->fd_count > 0)
+            frame_attach_fds(&message, &control, outgoing->fds, outgoing->fd_count);
         ssize_t sent = sendmsg(connection->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && (errno == EAGAIN || errno == EINTR))
             break;
@@ -213,27 +203,6 @@ static void close_unclaimed_fds(connection_t *connection)
         close(connection->fds[--connection->fd_count]);
 }
 
-static bool keep_fds(connection_t *connection, struct msghdr *message)
-{
-    bool kept = (message->msg_flags & MSG_CTRUNC) == 0;
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-            if (connection->fd_count < FRAME_FDS_MAX) {
-                connection->fds[connection->fd_count++] = fd;
-            } else {
-                close(fd);
-                kept = false;
-            }
-        }
-    }
-    return kept;
-}
-
 /* Handle the whole frames in the input; keep the rest. */
 static void handle_input(connection_t *connection)
 {
@@ -265,14 +234,11 @@ static void receive(connection_t *connection)
 {
     struct iovec bytes = {connection->input + connection->input_bytes,
                           sizeof(connection->input) - connection->input_bytes};
-    union {
-        char space[CMSG_SPACE(2 * FRAME_FDS_MAX * sizeof(int))];
-        struct cmsghdr align;
-    } control;
+    frame_control_t control;
     struct msghdr message = {.msg_iov = &bytes,
                              .msg_iovlen = 1,
-                             .msg_control = control.space,
-                             .msg_controllen = sizeof(control.space)};
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
     ssize_t got = recvmsg(connection->fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -280,9 +246,9 @@ static void receive(connection_t *connection)
         connection_close(connection);
         return;
     }
-    if (!keep_fds(connection, &message)) {
-        BLINK_FAIL(BLINK_ERR_PROTOCOL, "more than %u descriptors at once", FRAME_FDS_MAX);
-        connection_fail(connection, 0, BLINK_ERR_PROTOCOL);
+    blink_result_t result = frame_take_fds(&message, connection->fds, &connection->fd_count);
+    if (result != BLINK_OK) {
+        connection_fail(connection, 0, result);
         return;
     }
     connection->input_bytes += (size_t)got;

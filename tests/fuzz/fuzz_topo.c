@@ -1,5 +1,6 @@
 /*
- * Fuzzes the reader of NCCL topology XML: whatever it accepts must print in every form and read back.
+ * Fuzzes a topology reader, FUZZ_READER (given by the build): whatever it accepts must print in every form
+ * and the JSON read back.
  */
 #include "topo/topo.h"
 
@@ -15,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static const write_function_t writers[] = {topo_write_json, topo_write_dot, topo_write_svg,
                                                topo_write_table};
     topo_t *topo;
-    if (topo_parse_nccl_xml((const char *)data, bytes, "fuzz", &topo) != BLINK_OK)
+    if (FUZZ_READER((const char *)data, bytes, "fuzz", &topo) != BLINK_OK)
         return 0;
     for (size_t i = 0; i < sizeof(writers) / sizeof(writers[0]); i++) {
         char *text = NULL;
