@@ -108,13 +108,17 @@ static void print_devices(const config_t *config)
 
 static blink_result_t parse_pace(config_t *config, const char *value)
 {
-    char *end;
     if (strcmp(value, "auto") == 0) {
         config->pace_scale = CONFIG_PACE_AUTO;
         return BLINK_OK;
     }
-    double scale = strcmp(value, "off") == 0 ? 0 : strtod(value, &end);
-    if (strcmp(value, "off") != 0 && (end == value || *end != '\0' || !isfinite(scale) || scale <= 0))
+    if (strcmp(value, "off") == 0) {
+        config->pace_scale = 0;
+        return BLINK_OK;
+    }
+    char *end;
+    double scale = strtod(value, &end);
+    if (end == value || *end != '\0' || !isfinite(scale) || scale <= 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "pace scale '%s': a number above 0 such as 0.004, auto or off", value);
     config->pace_scale = scale;

@@ -17,12 +17,19 @@ blink_result_t blink_error_set(blink_result_t code, const char *format, ...)
 /** The sentence this thread recorded last, or "" if none. Valid until the thread records another. */
 const char *blink_error_text(void);
 
+/** The code itself: what the reader, and a static analyser, can see that blink_error_set() returns. */
+static inline blink_result_t blink_error_code(blink_result_t code, blink_result_t recorded)
+{
+    (void)recorded;
+    return code;
+}
+
 /** Fail with a sentence: `return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no device %u", n);` */
-#define BLINK_FAIL(code, ...) blink_error_set((code), __VA_ARGS__)
+#define BLINK_FAIL(code, ...) blink_error_code((code), blink_error_set((code), __VA_ARGS__))
 
 /** Fail after a system call, appending errno's text: `return BLINK_FAIL_ERRNO("open %s", path);` */
 #define BLINK_FAIL_ERRNO(format, ...)                                                                        \
-    blink_error_set(BLINK_ERR_SYSTEM, format ": %s" __VA_OPT__(, ) __VA_ARGS__, strerror(errno))
+    BLINK_FAIL(BLINK_ERR_SYSTEM, format ": %s" __VA_OPT__(, ) __VA_ARGS__, strerror(errno))
 
 /** Pass a failure up unchanged. */
 #define BLINK_TRY(expression)                                                                                \

@@ -37,8 +37,9 @@ typedef enum ring_opcode {
 
 /** What a waiting client had best do, kept current by the daemon (DESIGN.md, "Waiting"). */
 typedef enum ring_wait_policy {
-    RING_WAIT_SPIN = 0,  /* cores to spare: spin */
-    RING_WAIT_YIELD = 1, /* more runnable threads than cores, short work: spin a little, then yield */
+    RING_WAIT_SPIN = 0, /* cores to spare: spin */
+    RING_WAIT_YIELD =
+        1, /* more threads want to run than there are cores, short work: spin a little, yield once, sleep */
     RING_WAIT_SLEEP = 2, /* work of more than 200 µs under way: sleep at once */
 } ring_wait_policy_t;
 

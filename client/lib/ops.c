@@ -11,9 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPIN_MAX_NS       2000000u /* then a spinning waiter sleeps after all */
-#define YIELD_MAX_NS      1000000u
-#define SPINS_PER_CLOCK   256u /* turns between two looks at the clock */
+#define SPIN_MAX_NS       200000u /* then a spinning waiter sleeps after all */
+#define SPINS_PER_CLOCK   256u    /* turns between two looks at the clock */
 #define YIELD_FIRST_SPINS 200u
 #define SLEEP_MAX_US      1000000u /* no wake-up is missed; this bounds the harm of a daemon that sends none */
 
@@ -334,12 +333,11 @@ static bool stay_awake(patience_t *patience, ring_wait_policy_t policy)
     }
     if (policy != RING_WAIT_YIELD)
         return false;
-    if (patience->turns < YIELD_FIRST_SPINS) {
+    if (patience->turns < YIELD_FIRST_SPINS)
         relax();
-        return true;
-    }
-    sched_yield();
-    return !elapsed(patience, YIELD_MAX_NS);
+    else
+        sched_yield();
+    return patience->turns <= YIELD_FIRST_SPINS;
 }
 
 static void sleep_for(ops_t *ops, blink_op_t *op, uint64_t user_data)

@@ -84,10 +84,14 @@ static void engine_sleep(engine_t *engine, uint64_t deadline_us)
     announce_sleep(engine, false);
 }
 
-/* Whether waiting clients and workers leave a core to spin on; tells the clients when that changes. */
+/* Whether waiting clients and workers leave a core to spin on; tells the clients when that changes. Members
+ * of communicators count even while they are not waiting: they will all wait at once. */
 static void update_crowding(engine_t *engine)
 {
-    uint32_t runnable = 1 + engine->clients_waiting + exec_host_busy(engine->config.exec);
+    uint32_t waiting = engine->clients_waiting;
+    if (waiting < engine->clients_joined)
+        waiting = engine->clients_joined;
+    uint32_t runnable = 1 + waiting + exec_host_busy(engine->config.exec);
     bool crowded = runnable > engine->config.cores;
     if (crowded == engine->crowded)
         return;
@@ -115,7 +119,7 @@ static bool engine_work(engine_t *engine)
 static void *engine_main(void *argument)
 {
     engine_t *engine = argument;
-    uint64_t idle_since_us = 0, checked_us = 0, deadline_us = UINT64_MAX;
+    uint64_t idle_since_us = 0, checked_us = 0;
     uint32_t looks = 0;
     while (!engine->stop) {
         bool worked = engine_work(engine);
@@ -125,7 +129,7 @@ static void *engine_main(void *argument)
             continue;
         uint64_t now_us = engine_now_us();
         if (now_us - checked_us >= TIMEOUT_CHECK_US) {
-            deadline_us = comms_check_timeouts(engine, now_us);
+            comms_check_timeouts(engine, now_us);
             checked_us = now_us;
         }
         if (worked)
@@ -137,8 +141,7 @@ static void *engine_main(void *argument)
                 sched_yield();
             continue;
         }
-        deadline_us = comms_check_timeouts(engine, now_us);
-        engine_sleep(engine, deadline_us);
+        engine_sleep(engine, comms_check_timeouts(engine, now_us));
         idle_since_us = 0;
     }
     return NULL;

@@ -154,7 +154,8 @@ void client_add_membership(engine_client_t *client, comm_rank_t *rank)
     comm_rank_t **bucket = &client->memberships[rank->member % REGION_BUCKETS];
     rank->next_membership = *bucket;
     *bucket = rank;
-    client->membership_count++;
+    if (client->membership_count++ == 0)
+        client->engine->clients_joined++;
 }
 
 void client_remove_membership(engine_client_t *client, comm_rank_t *rank)
@@ -163,7 +164,8 @@ void client_remove_membership(engine_client_t *client, comm_rank_t *rank)
     while (*link != rank)
         link = &(*link)->next_membership;
     *link = rank->next_membership;
-    client->membership_count--;
+    if (--client->membership_count == 0)
+        client->engine->clients_joined--;
 }
 
 static comm_rank_t *find_membership(const engine_client_t *client, uint32_t member)

@@ -147,6 +147,7 @@ struct engine {
     bool stop;
     bool crowded;             /* more runnable threads than cores */
     uint32_t clients_waiting; /* with outstanding submissions */
+    uint32_t clients_joined;  /* members of a communicator */
     uint32_t long_runs;
     engine_client_t *clients;
     uint32_t client_list_version; /* changes with every client added or freed */

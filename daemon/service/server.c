@@ -69,7 +69,7 @@ static blink_result_t open_socket(server_t *server)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "socket path %s has %zu bytes, at most %zu are possible", path, strlen(path),
                           sizeof(address.sun_path) - 1);
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
     make_default_directory(path);
     BLINK_TRY(lock_socket(server));
     BLINK_TRY(remove_stale_socket(path));
