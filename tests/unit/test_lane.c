@@ -528,6 +528,56 @@ static void test_chosen_chunk_is_whole_units_and_bounded(void **state)
     }
 }
 
+static void test_channels_have_about_as_many_chunks_whatever_their_shares(void **state)
+{
+    (void)state;
+    lane_channel_t channels[3] = {
+        {.share = 0.75, .part_count = 1}, {.share = 0.05, .part_count = 1}, {.share = 0.2, .part_count = 4}};
+    lane_program_t program = {.depth = 2, .channel_count = 3, .channels = channels};
+    lane_geometry_t geometry;
+    assert_int_equal(lane_geometry_init(&program, 64u << 20, 64u << 10, 4, &geometry), BLINK_OK);
+    for (uint32_t channel = 1; channel < 3; channel++)
+        assert_in_range(geometry.channels[channel].chunks, geometry.channels[0].chunks - 3,
+                        geometry.channels[0].chunks + 3);
+    assert_int_equal(geometry.channels[0].chunk_bytes, 64u << 10);
+    lane_geometry_fini(&geometry);
+}
+
+static void test_scratch_slots_lie_apart(void **state)
+{
+    (void)state;
+    lane_channel_t channels[2] = {{.share = 0.9, .part_count = 1, .edge_first = 0, .edge_count = 3},
+                                  {.share = 0.1, .part_count = 1, .edge_first = 3, .edge_count = 2}};
+    lane_program_t program = {.depth = 2, .channel_count = 2, .channels = channels};
+    lane_geometry_t geometry;
+    uint64_t end = 0;
+    assert_int_equal(lane_geometry_init(&program, 1u << 20, 4096, 3, &geometry), BLINK_OK);
+    for (uint32_t channel = 0; channel < 2; channel++) {
+        for (uint32_t edge = 0; edge < channels[channel].edge_count; edge++) {
+            for (uint32_t slot = 0; slot < 3; slot++) {
+                uint32_t number = channels[channel].edge_first + edge;
+                assert_int_equal(lane_scratch_offset(&geometry, channel, number, slot), end);
+                assert_int_equal(lane_scratch_offset(&geometry, channel, number, slot + 3), end);
+                end += geometry.channels[channel].chunk_bytes;
+            }
+        }
+    }
+    assert_int_equal(end, geometry.scratch_bytes);
+    lane_geometry_fini(&geometry);
+}
+
+static void test_slots_cover_the_latency_of_the_longest_path(void **state)
+{
+    (void)state;
+    /* 100 GB/s over half of the payload is 50 kB per µs: 8 µs hold 400 kB. */
+    lane_channel_t channels[2] = {{.share = 0.5, .part_count = 1}, {.share = 0.5, .part_count = 1}};
+    lane_program_t program = {
+        .depth = 2, .channel_count = 2, .channels = channels, .rate_GBps = 100, .latency_us = 8};
+    assert_int_equal(lane_choose_slots(&program, 50000), 4 + 8);
+    assert_int_equal(lane_choose_slots(&program, 400000), 4 + 1);
+    assert_int_equal(lane_choose_slots(&program, 16), 4 + 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,6 +587,9 @@ int main(void)
         cmocka_unit_test(test_payload_is_split_exactly),
         cmocka_unit_test(test_chunk_is_rounded_up_to_whole_units),
         cmocka_unit_test(test_chosen_chunk_is_whole_units_and_bounded),
+        cmocka_unit_test(test_channels_have_about_as_many_chunks_whatever_their_shares),
+        cmocka_unit_test(test_scratch_slots_lie_apart),
+        cmocka_unit_test(test_slots_cover_the_latency_of_the_longest_path),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     plan_thread_release();
