@@ -162,7 +162,8 @@ blink_result_t blink_comm_abort(blink_comm_t *comm);
 
 /** Whether the communicator has failed by itself: *result is BLINK_OK or why it is of no more use
  * (BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED, BLINK_ERR_DAEMON_LOST…); blink_last_error() then has the sentence.
- */
+ * The notice and completions travel different ways: for a moment after an op has failed this may still say
+ * BLINK_OK. */
 blink_result_t blink_comm_async_error(blink_comm_t *comm, blink_result_t *result);
 
 blink_result_t blink_comm_rank(const blink_comm_t *comm, int *rank);
