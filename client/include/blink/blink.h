@@ -184,6 +184,10 @@ blink_result_t blink_comm_device(const blink_comm_t *comm, int *device);
  * buffers that overlap without being equal). Errors at blink_wait()/blink_test(): BLINK_ERR_MISMATCH (the
  * ranks disagree; names two of them and both values), BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED,
  * BLINK_ERR_TIMEOUT, BLINK_ERR_UNREACHABLE. The receive buffer is then undefined.
+ *
+ * Limits: 1,048,576 ops not waited for per context (BLINK_ERR_NO_MEMORY beyond); what exceeds the ring is
+ * kept by the library and moved on by later calls. 256 live ranks per context (BLINK_ERR_QUOTA at
+ * blink_comm_init_rank()).
  */
 
 /** recv[i] = send of rank 0 [i] ⊕ … ⊕ send of rank n-1 [i], on every rank. In place: send == recv. */
