@@ -11,9 +11,10 @@
  * Units: sizes are bytes and counts are elements, as the names say.
  *
  * Errors: every call that can fail returns a blink_result_t; blink_last_error() then holds one sentence that
- * names the offending value. Unless a call says otherwise it may also return BLINK_ERR_INVALID_ARGUMENT  an
- * argument is NULL or out of its domain, BLINK_ERR_NO_MEMORY         memory ran out, BLINK_ERR_DAEMON_LOST
- * the daemon ended or the connection broke; only closing and freeing still work.
+ * names the offending value. Unless a call says otherwise it may also return
+ *   BLINK_ERR_INVALID_ARGUMENT  an argument is NULL or out of its domain,
+ *   BLINK_ERR_NO_MEMORY         memory ran out,
+ *   BLINK_ERR_DAEMON_LOST       the daemon ended or the connection broke; only closing and freeing still work.
  *
  * Threads: every function is thread-safe. Handles may be shared by threads; a handle must not be used during
  * or after the call that frees it. Collectives of one communicator are matched between ranks by the order of
@@ -180,14 +181,15 @@ blink_result_t blink_comm_device(const blink_comm_t *comm, int *device);
  * bit-identical on all ranks.
  *
  * Errors at submission: BLINK_ERR_NOT_REGISTERED, BLINK_ERR_OUT_OF_RANGE (the text names the overrun),
- * BLINK_ERR_INVALID_ARGUMENT (unknown enum, misaligned pointer, root outside the ranks, size overflow,
- * buffers that overlap without being equal). Errors at blink_wait()/blink_test(): BLINK_ERR_MISMATCH (the
- * ranks disagree; names two of them and both values), BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED,
- * BLINK_ERR_TIMEOUT, BLINK_ERR_UNREACHABLE. The receive buffer is then undefined.
+ * BLINK_ERR_INVALID_ARGUMENT (unknown enum, misaligned pointer, root outside the ranks, size overflow, buffers
+ * that overlap without being equal).
  *
- * Limits: 1,048,576 ops not waited for per context (BLINK_ERR_NO_MEMORY beyond); what exceeds the ring is
- * kept by the library and moved on by later calls. 256 live ranks per context (BLINK_ERR_QUOTA at
- * blink_comm_init_rank()).
+ * Errors at blink_wait()/blink_test(): BLINK_ERR_MISMATCH (the ranks disagree; names two of them and both
+ * values), BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED, BLINK_ERR_TIMEOUT, BLINK_ERR_UNREACHABLE. The receive buffer
+ * is then undefined.
+ *
+ * Limits: 1,048,576 ops not waited for per context (BLINK_ERR_NO_MEMORY beyond); what exceeds the ring is kept by
+ * the library and moved on by later calls. 256 live ranks per context (BLINK_ERR_QUOTA at blink_comm_init_rank()).
  */
 
 /** recv[i] = send of rank 0 [i] ⊕ … ⊕ send of rank n-1 [i], on every rank. In place: send == recv. */
