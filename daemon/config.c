@@ -13,6 +13,7 @@
 typedef enum value_kind {
     VALUE_TEXT,
     VALUE_COUNT,
+    VALUE_THREADS,
     VALUE_BYTES,
     VALUE_SECONDS,
     VALUE_MODE,
@@ -31,13 +32,16 @@ static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
 /* ---- values ---- */
 
-static blink_result_t parse_count(const char *value, uint32_t *count)
+#define COUNT_MAX   1000000u
+#define THREADS_MAX 1024u
+
+static blink_result_t parse_count(const char *value, uint32_t most, uint32_t *count)
 {
     char *end;
     errno = 0;
     unsigned long parsed = strtoul(value, &end, 10);
-    if (errno != 0 || end == value || *end != '\0' || value[0] == '-' || parsed > 1000000)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "'%s' is not a count from 0 to 1000000", value);
+    if (errno != 0 || end == value || *end != '\0' || value[0] == '-' || parsed > most)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "'%s' is not a count from 0 to %u", value, most);
     *count = (uint32_t)parsed;
     return BLINK_OK;
 }
@@ -66,7 +70,8 @@ static blink_result_t parse_seconds(const char *value, double *seconds)
     char *end;
     double parsed = strtod(value, &end);
     if (end == value || *end != '\0' || !isfinite(parsed) || parsed <= 0 || parsed > 1e6)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "'%s' is not a number of seconds above 0", value);
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "'%s' is not a number of seconds above 0 and up to 1000000", value);
     *seconds = parsed;
     return BLINK_OK;
 }
@@ -92,7 +97,7 @@ static blink_result_t parse_devices(config_t *config, const char *value)
             BLINK_ERR_UNSUPPORTED,
             "devices '%s': this version has host devices only, host or host:N (GPUs are not supported yet)",
             value);
-    if (parse_count(value + 5, &config->device_count) != BLINK_OK || config->device_count == 0)
+    if (parse_count(value + 5, COUNT_MAX, &config->device_count) != BLINK_OK || config->device_count == 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices '%s': a count of at least one, such as host:8",
                           value);
     return BLINK_OK;
@@ -155,7 +160,7 @@ static const config_key_t keys[] = {
     {"devices", "devices", VALUE_OTHER, 0, parse_devices, print_devices},
     {"devices", "topology", VALUE_TEXT, offsetof(config_t, topology), NULL, NULL},
     {"pace", "scale", VALUE_OTHER, 0, parse_pace, print_pace},
-    {"workers", "count", VALUE_COUNT, offsetof(config_t, workers), NULL, NULL},
+    {"workers", "count", VALUE_THREADS, offsetof(config_t, workers), NULL, NULL},
     {"limits", "clients_per_tenant", VALUE_COUNT, offsetof(config_t, clients_per_tenant), NULL, NULL},
     {"limits", "communicators_per_tenant", VALUE_COUNT, offsetof(config_t, comms_per_tenant), NULL, NULL},
     {"limits", "registered_bytes_per_tenant", VALUE_BYTES, offsetof(config_t, registered_bytes_per_tenant),
@@ -195,7 +200,9 @@ static blink_result_t set_value(const config_key_t *key, config_t *config, const
     case VALUE_TEXT:
         return set_text(key, target, value);
     case VALUE_COUNT:
-        return parse_count(value, target);
+        return parse_count(value, COUNT_MAX, target);
+    case VALUE_THREADS:
+        return parse_count(value, THREADS_MAX, target);
     case VALUE_BYTES:
         return parse_bytes(value, target);
     case VALUE_SECONDS:
@@ -280,6 +287,7 @@ static void print_value(const config_key_t *key, const config_t *config)
         printf("%s", (const char *)value);
         break;
     case VALUE_COUNT:
+    case VALUE_THREADS:
         printf("%u", *(const uint32_t *)value);
         break;
     case VALUE_BYTES:

@@ -8,6 +8,7 @@
 #include "service/server.h"
 
 #include <argp.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,19 +35,20 @@ static const char doc[] =
     "  blinkd --config /etc/blink/blinkd.conf --check-config\n"
     "\n"
     "Flags override the configuration file (" CONFIG_PATH_DEFAULT
-    " if it exists). SIGTERM and SIGINT end the daemon "
+    " if it exists). SIGTERM, SIGINT and SIGHUP end the daemon "
     "cleanly.\n"
     "\n"
     "Exit status: 0 ended by a signal, or the configuration is good; 1 could not start (the reason is on "
     "standard "
-    "error), or the configuration is bad; 2 unusable flags.";
+    "error), or a setting is bad; 2 unknown flags.";
 
 static const struct argp_option options[] = {
     {"config", 'c', "FILE", 0, "read this configuration file", 0},
     {"check-config", FLAG_CHECK_CONFIG, NULL, 0,
      "print the settings in force, or what is wrong with them, and exit", 0},
     {"socket", 's', "PATH", 0, "listen there (default " BLINK_SOCKET_DEFAULT ")", 0},
-    {"devices", 'd', "host[:N]", 0, "N host devices (default: as many as the topology has gpus)", 0},
+    {"devices", 'd', "host[:N]", 0,
+     "N host devices (default: as many as the topology has gpus, or 8 without one)", 0},
     {"topology", 't', "NAME|FILE", 0,
      "lay them out as a built-in topology, a blink-topology JSON file or an NCCL XML file (default: one "
      "plain memory)",
@@ -120,6 +122,14 @@ static error_t parse_flag(int flag, char *argument, struct argp_state *state)
     return flag == 'c' || flag == FLAG_CHECK_CONFIG || flag == ARGP_KEY_ARG ? 0 : ARGP_ERR_UNKNOWN;
 }
 
+static const char *flag_name(int flag)
+{
+    const struct argp_option *option = options;
+    while (option->key != flag)
+        option++;
+    return option->name;
+}
+
 static blink_result_t read_settings(const command_line_t *line, config_t *config)
 {
     config_set_defaults(config);
@@ -128,8 +138,11 @@ static blink_result_t read_settings(const command_line_t *line, config_t *config
     else if (access(CONFIG_PATH_DEFAULT, F_OK) == 0)
         BLINK_TRY(config_read_file(CONFIG_PATH_DEFAULT, config));
     for (size_t i = 0; i < FLAG_KEY_COUNT; i++) {
+        blink_result_t result = BLINK_OK;
         if (line->values[i])
-            BLINK_TRY(config_set(config, flag_keys[i].section, flag_keys[i].key, line->values[i]));
+            result = config_set(config, flag_keys[i].section, flag_keys[i].key, line->values[i]);
+        if (result != BLINK_OK)
+            return BLINK_FAIL(result, "--%s: %s", flag_name(flag_keys[i].flag), blink_error_text());
     }
     return BLINK_OK;
 }
@@ -243,8 +256,10 @@ int main(int argc, char **argv)
     } else if (result == BLINK_OK) {
         result = serve(&config);
     }
+    if (result == BLINK_OK && fflush(stdout) != 0)
+        result = BLINK_FAIL_ERRNO("standard output");
     if (result != BLINK_OK) {
-        fprintf(stderr, "blinkd: %s\n", blink_error_text());
+        fprintf(stderr, "%sblinkd: %s\n", stderr_is_journal() ? SD_ERR : "", blink_error_text());
         return EXIT_FAILED;
     }
     return EXIT_SUCCESS;

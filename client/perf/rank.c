@@ -147,9 +147,7 @@ static blink_result_t measure_sizes(session_t *session)
         if (bytes > options->max_bytes)
             break;
     }
-    if (session->rank == 0)
-        perf_report_footer(&report);
-    return BLINK_OK;
+    return session->rank == 0 ? perf_report_footer(&report) : BLINK_OK;
 }
 
 static blink_result_t join(session_t *session)
@@ -203,8 +201,7 @@ static blink_result_t run_nop(session_t *session)
         board->times_us[i] = (double)(now_ns() - start_ns) / 1e3;
     }
     perf_times_t times = perf_board_times(board);
-    perf_report_nop(session->options, &times);
-    return BLINK_OK;
+    return perf_report_nop(session->options, &times);
 }
 
 blink_result_t perf_rank_run(const perf_run_t *run, uint32_t rank)

@@ -4,8 +4,12 @@
 #include "human.h"
 #include "names.h"
 
+#include "error.h"
+
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #define REAL_DIGITS 9 /* of JSON numbers */
 
@@ -135,20 +139,28 @@ void perf_report_size(perf_report_t *report, const perf_result_t results[2])
         print_row(report, results);
 }
 
-void perf_report_footer(const perf_report_t *report)
+/* Whether all that was printed has arrived. */
+static blink_result_t finish_output(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return BLINK_FAIL_ERRNO("standard output");
+    return BLINK_OK;
+}
+
+blink_result_t perf_report_footer(const perf_report_t *report)
 {
     char average[HUMAN_BYTES];
     if (report->options->json)
-        return;
+        return finish_output();
     if (report->options->check)
         printf("# Out of bounds values : %lu %s\n", (unsigned long)report->wrong,
                report->wrong == 0 ? "OK" : "FAILED");
     printf("# Avg bus bandwidth    : %s\n#\n",
            human_number(report->busbw_sum_GBps / report->result_count, average));
-    fflush(stdout);
+    return finish_output();
 }
 
-void perf_report_nop(const perf_options_t *options, const perf_times_t *times)
+blink_result_t perf_report_nop(const perf_options_t *options, const perf_times_t *times)
 {
     if (options->json)
         print_line(json_pack("{s:s, s:I, s:f, s:f, s:f}", "collective", "nop", "iterations",
@@ -159,4 +171,5 @@ void perf_report_nop(const perf_options_t *options, const perf_times_t *times)
             "# blink-perf %s: empty operation, one client\n#  iterations  median (us)  p99 (us)  min (us)\n"
             "%13u  %11.3f  %8.3f  %8.3f\n",
             BLINK_VERSION, options->iterations, times->median_us, times->p99_us, times->min_us);
+    return finish_output();
 }

@@ -26,9 +26,11 @@ void perf_report_header(const perf_report_t *report);
 
 /** results[0] is out of place, results[1] in place. */
 void perf_report_size(perf_report_t *report, const perf_result_t results[2]);
-void perf_report_footer(const perf_report_t *report);
 
-/** The empty operation. */
-void perf_report_nop(const perf_options_t *options, const perf_times_t *times);
+/** What comes last. Errors: SYSTEM (standard output could not be written). */
+blink_result_t perf_report_footer(const perf_report_t *report);
+
+/** The empty operation. Errors: as perf_report_footer(). */
+blink_result_t perf_report_nop(const perf_options_t *options, const perf_times_t *times);
 
 #endif

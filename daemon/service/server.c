@@ -18,7 +18,8 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#define LISTEN_BACKLOG 128
+#define LISTEN_BACKLOG  128
+#define ACCEPT_PAUSE_MS 1000u
 
 /* ---- the socket ---- */
 
@@ -35,14 +36,22 @@ static blink_result_t lock_socket(server_t *server)
     return BLINK_OK;
 }
 
-static blink_result_t remove_stale_socket(const char *path)
+/* Before anything is made beside it: the path may be somebody's file. */
+static blink_result_t check_is_socket_or_free(const char *path)
 {
-    int probe;
     struct stat status;
     if (lstat(path, &status) != 0)
         return errno == ENOENT ? BLINK_OK : BLINK_FAIL_ERRNO("socket %s", path);
     if (!S_ISSOCK(status.st_mode))
         return BLINK_FAIL(BLINK_ERR_EXISTS, "%s exists and is not a socket", path);
+    return BLINK_OK;
+}
+
+static blink_result_t remove_stale_socket(const char *path)
+{
+    int probe;
+    if (access(path, F_OK) != 0)
+        return BLINK_OK;
     if (frame_connect(path, &probe) == BLINK_OK) {
         close(probe);
         return BLINK_FAIL(BLINK_ERR_EXISTS, "a daemon already listens on %s", path);
@@ -71,6 +80,7 @@ static blink_result_t open_socket(server_t *server)
                           sizeof(address.sun_path) - 1);
     memcpy(address.sun_path, path, strlen(path) + 1);
     make_default_directory(path);
+    BLINK_TRY(check_is_socket_or_free(path));
     BLINK_TRY(lock_socket(server));
     BLINK_TRY(remove_stale_socket(path));
     server->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -102,6 +112,23 @@ static void close_socket(server_t *server)
 
 /* ---- the loop ---- */
 
+static void on_listener(uv_poll_t *poll, int status, int events);
+
+static void on_accept_again(uv_timer_t *timer)
+{
+    server_t *server = timer->data;
+    if (!server->stopping)
+        uv_poll_start(&server->listener, UV_READABLE, on_listener);
+}
+
+/* Without descriptors or memory for another connection, those that wait would wake the loop without end. */
+static void pause_accepting(server_t *server, int error)
+{
+    LOG_WARNING("no new connections for %u ms: %s", ACCEPT_PAUSE_MS, strerror(error));
+    uv_poll_stop(&server->listener);
+    uv_timer_start(&server->accept_again, on_accept_again, ACCEPT_PAUSE_MS, 0);
+}
+
 static void on_listener(uv_poll_t *poll, int status, int events)
 {
     server_t *server = poll->data;
@@ -110,7 +137,7 @@ static void on_listener(uv_poll_t *poll, int status, int events)
         int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-                LOG_WARNING("accept: %s", strerror(errno));
+                pause_accepting(server, errno);
             return;
         }
         connection_accept(server, fd);
@@ -167,16 +194,20 @@ static blink_result_t start_loop(server_t *server)
     server->loop_open = true;
     mailbox_init(&server->mailbox, wake_control, server);
     server->wake.data = server->listener.data = server->terminate.data = server->interrupt.data = server;
-    server->init_timer.data = server->watchdog.data = server;
+    server->init_timer.data = server->watchdog.data = server->accept_again.data = server->hangup.data =
+        server;
     if (uv_async_init(&server->loop, &server->wake, on_mailbox) != 0 ||
         uv_signal_init(&server->loop, &server->terminate) != 0 ||
         uv_signal_init(&server->loop, &server->interrupt) != 0 ||
+        uv_signal_init(&server->loop, &server->hangup) != 0 ||
         uv_timer_init(&server->loop, &server->init_timer) != 0 ||
         uv_timer_init(&server->loop, &server->watchdog) != 0 ||
+        uv_timer_init(&server->loop, &server->accept_again) != 0 ||
         uv_poll_init(&server->loop, &server->listener, server->listen_fd) != 0 ||
         uv_poll_start(&server->listener, UV_READABLE, on_listener) != 0 ||
         uv_signal_start(&server->terminate, on_signal, SIGTERM) != 0 ||
-        uv_signal_start(&server->interrupt, on_signal, SIGINT) != 0)
+        uv_signal_start(&server->interrupt, on_signal, SIGINT) != 0 ||
+        uv_signal_start(&server->hangup, on_signal, SIGHUP) != 0)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "event loop");
     uint64_t watchdog_ms = server->config.watchdog_us / 2000;
     if (watchdog_ms > 0)

@@ -30,7 +30,8 @@ struct server {
     uv_loop_t loop;
     uv_async_t wake; /* the mailbox has items */
     uv_poll_t listener;
-    uv_signal_t terminate, interrupt;
+    uv_signal_t terminate, interrupt, hangup;
+    uv_timer_t accept_again;
     uv_timer_t watchdog;
     uv_timer_t init_timer; /* the earliest end of a communicator's gathering */
     bool loop_open;

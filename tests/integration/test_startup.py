@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -27,7 +28,7 @@ class StartTest(IntegrationTest):
             self.assertFalse(os.path.exists(path))
 
     def test_starts_serves_and_stops(self):
-        for signal_number in [signal.SIGTERM, signal.SIGINT]:
+        for signal_number in [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]:
             daemon = self.daemon()
             self.assertTrue(stat.S_ISSOCK(os.stat(daemon.socket).st_mode))
             daemon.check_serves()
@@ -58,6 +59,22 @@ class StartTest(IntegrationTest):
         self.check_refuses("--devices", "host:2", texts=[re.escape(path)], socket_path=path)
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "data")
+        self.assertEqual(os.listdir(os.path.dirname(path)), ["precious"])
+
+    def test_running_out_of_descriptors_is_waited_out(self):
+        """Connections beyond the limit wait without a storm in the log, and are served when others end."""
+        daemon = self.daemon(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24)))
+        crowd = [socket.socket(socket.AF_UNIX) for _ in range(30)]
+        for client in crowd:
+            client.connect(daemon.socket)
+        daemon.wait_for("a pause", lambda daemon: "no new connections" in daemon.stderr())
+        self.assertLess(daemon.stderr().count("no new connections"), 10)
+        for client in crowd:
+            client.close()
+        daemon.check_serves()
+
+    def test_absurd_thread_count_is_refused(self):
+        self.check_refuses("--workers", "100000", texts=["--workers", r"\b1024\b"])
 
     def test_refuses_a_socket_in_a_directory_that_does_not_exist(self):
         path = os.path.join(self.directory(), "missing", "blinkd.sock")
