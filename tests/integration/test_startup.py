@@ -63,8 +63,8 @@ class StartTest(IntegrationTest):
 
     def test_running_out_of_descriptors_is_waited_out(self):
         """Connections beyond the limit wait without a storm in the log, and are served when others end."""
-        daemon = self.daemon(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24)))
-        crowd = [socket.socket(socket.AF_UNIX) for _ in range(30)]
+        daemon = self.daemon(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+        crowd = [socket.socket(socket.AF_UNIX) for _ in range(80)]
         for client in crowd:
             client.connect(daemon.socket)
         daemon.wait_for("a pause", lambda daemon: "no new connections" in daemon.stderr())
