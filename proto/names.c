@@ -20,10 +20,21 @@ static const name_entry_t datatypes[] = {
 static const name_entry_t redops[] = {
     {"sum", BLINK_SUM, 0}, {"prod", BLINK_PROD, 0}, {"max", BLINK_MAX, 0}, {"min", BLINK_MIN, 0}};
 static const name_entry_t collectives[] = {{"allreduce", BLINK_ALLREDUCE, 0},
-                                           {"broadcast", BLINK_BROADCAST, 0}};
-static const name_entry_t algorithms[] = {{"auto", BLINK_ALGORITHM_AUTO, 0},
-                                          {"trees", BLINK_ALGORITHM_TREES, 0},
-                                          {"ring", BLINK_ALGORITHM_RING, 0}};
+                                           {"broadcast", BLINK_BROADCAST, 0},
+                                           {"reduce", BLINK_REDUCE, 0},
+                                           {"allgather", BLINK_ALLGATHER, 0},
+                                           {"reducescatter", BLINK_REDUCESCATTER, 0},
+                                           {"gather", BLINK_GATHER, 0},
+                                           {"scatter", BLINK_SCATTER, 0},
+                                           {"alltoall", BLINK_ALLTOALL, 0},
+                                           {"sendrecv", BLINK_SENDRECV, 0}};
+static const name_entry_t algorithms[] = {
+    {"auto", BLINK_ALGORITHM_AUTO, 0},         {"trees", BLINK_ALGORITHM_TREES, 0},
+    {"ring", BLINK_ALGORITHM_RING, 0},         {"double-binary-tree", BLINK_ALGORITHM_DOUBLE_BINARY_TREE, 0},
+    {"blink", BLINK_ALGORITHM_BLINK, 0},       {"one-hop", BLINK_ALGORITHM_ONE_HOP, 0},
+    {"binomial", BLINK_ALGORITHM_BINOMIAL, 0}, {"recursive-doubling", BLINK_ALGORITHM_RECURSIVE_DOUBLING, 0}};
+static const name_entry_t protocols[] = {
+    {"simple", BLINK_PROTOCOL_SIMPLE, 0}, {"ll", BLINK_PROTOCOL_LL, 0}, {"ll128", BLINK_PROTOCOL_LL128, 0}};
 static const name_entry_t results[] = {
     {"OK", BLINK_OK, 0},
     {"INVALID_ARGUMENT", BLINK_ERR_INVALID_ARGUMENT, 0},
@@ -90,6 +101,11 @@ const char *blink_name_algorithm(uint32_t value)
     return name_of(entry_by_value(algorithms, NAME_COUNT(algorithms), value));
 }
 
+const char *blink_name_protocol(uint32_t value)
+{
+    return name_of(entry_by_value(protocols, NAME_COUNT(protocols), value));
+}
+
 const char *blink_name_result(uint32_t value)
 {
     return name_of(entry_by_value(results, NAME_COUNT(results), value));
@@ -109,6 +125,7 @@ DEFINE_PARSE(blink_parse_datatype, datatypes, blink_datatype_t)
 DEFINE_PARSE(blink_parse_redop, redops, blink_redop_t)
 DEFINE_PARSE(blink_parse_collective, collectives, blink_collective_t)
 DEFINE_PARSE(blink_parse_algorithm, algorithms, blink_algorithm_t)
+DEFINE_PARSE(blink_parse_protocol, protocols, blink_protocol_t)
 
 uint32_t blink_datatype_bytes(uint32_t value)
 {

@@ -15,6 +15,7 @@ const char *blink_name_datatype(uint32_t value);
 const char *blink_name_redop(uint32_t value);
 const char *blink_name_collective(uint32_t value);
 const char *blink_name_algorithm(uint32_t value);
+const char *blink_name_protocol(uint32_t value);
 const char *blink_name_result(uint32_t value);
 
 /** Parse a name; false (and *value untouched) if it names nothing. "float", "double", "int" are accepted too.
@@ -23,6 +24,7 @@ bool blink_parse_datatype(const char *name, blink_datatype_t *value);
 bool blink_parse_redop(const char *name, blink_redop_t *value);
 bool blink_parse_collective(const char *name, blink_collective_t *value);
 bool blink_parse_algorithm(const char *name, blink_algorithm_t *value);
+bool blink_parse_protocol(const char *name, blink_protocol_t *value);
 
 /** Bytes of one element; 0 for a value outside the enum. */
 uint32_t blink_datatype_bytes(uint32_t value);

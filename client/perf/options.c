@@ -175,7 +175,8 @@ static void take_what(struct argp_state *state, perf_options_t *options, const c
     if (state->arg_num > 0)
         argp_error(state, "one of allreduce, broadcast and nop, not also \"%s\"", word);
     options->nop = strcmp(word, "nop") == 0;
-    if (!options->nop && !blink_parse_collective(word, &options->collective))
+    if (!options->nop && (!blink_parse_collective(word, &options->collective) ||
+                          (options->collective != BLINK_ALLREDUCE && options->collective != BLINK_BROADCAST)))
         argp_error(state, "\"%s\": allreduce, broadcast or nop", word);
 }
 

@@ -3,30 +3,55 @@
 #ifndef BLINK_PLAN_INTERNAL_H
 #define BLINK_PLAN_INTERNAL_H
 
+#include "plan/collective.h"
 #include "plan/plan.h"
 
-/* Allocate a channel list of `channel_count` channels of `part_count` parts, trees included, into plan. Every
- * parent and path is PLAN_NONE; `reduce` arrays exist only for collectives that reduce. Errors: NO_MEMORY. */
-blink_result_t plan_alloc_channels(plan_t *plan, uint32_t channel_count, uint32_t part_count);
+/* ---- store.c ---- */
+
+/* Append a channel of `part_count` parts to the plan. Each part has the trees that the collective asks for,
+ * every parent and path PLAN_NONE, or an empty route to be sized by plan_set_route(). *channel is valid until
+ * the next call. Errors: NO_MEMORY. */
+blink_result_t plan_add_channel(plan_t *plan, double share, uint32_t part_count, plan_channel_t **channel);
+
+/* Size a part's route: ranks[] and paths[] are the caller's to fill. Errors: NO_MEMORY. */
+blink_result_t plan_set_route(plan_part_t *part, uint32_t hop_count);
 
 /* Index of the path over exactly these links, added if new. Errors: NO_MEMORY. */
 blink_result_t plan_intern_path(plan_t *plan, const uint32_t *links, uint32_t link_count, uint32_t *index);
 
-/* pack.c: packed spanning trees; fills channels, and prices as plan_bound_GBps() takes them. Errors:
- * UNREACHABLE. */
+/* Divide all shares by their sum, so that they add up to 1. */
+void plan_normalise_shares(plan_t *plan);
+
+/* ---- reach.c ---- */
+
+/* The path of fewest links from one rank to another through relays only; among equally short ones those of the
+ * widest narrowest link; among those the choice'th (counted modulo their number), so that callers can spread
+ * over parallel switches. Interned. Errors: UNREACHABLE (names both ranks), NO_MEMORY. */
+blink_result_t plan_shortest_path(const topo_t *topo, plan_t *plan, uint32_t from, uint32_t to,
+                                  uint32_t choice, uint32_t *path);
+
+/* The least capacity of the path's links, GB/s, and the sum of their latencies, µs. */
+double plan_path_GBps(const topo_t *topo, const plan_path_t *path);
+double plan_path_latency_us(const topo_t *topo, const plan_path_t *path);
+
+/* ---- algorithms: each appends channels whose shares add up to 1; UNSUPPORTED for a collective that the
+ * algorithm does not do, UNREACHABLE naming two ranks ---- */
+
+/* pack.c: packed spanning trees, for collectives with trees; also prices as plan_bound_GBps() takes them. */
 blink_result_t plan_pack_trees(const topo_t *topo, plan_t *plan, double *prices);
 
-/* pack.c: only the prices of the optimal packing, for plans made by another algorithm. Errors: UNREACHABLE.
- */
+/* pack.c: only the prices of the optimal packing, for plans made by another algorithm. */
 blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *prices);
 
-/* ring.c: NCCL-like rings; fills channels. */
+/* ring.c: NCCL-like rings. */
 blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan);
 
-/* bound.c: the upper bound that holds for every plan of this collective over these ranks, given non-negative
- * prices: one per link, then one per node for its backplane (link_count + node_count doubles; entries of
- * nodes without a backplane limit are ignored). Any prices prove a bound, the optimal dual prices prove the
- * best one; for broadcast the max-flow bound is taken too, if lower. Shares no code with pack.c. */
+/* ---- bound.c ---- */
+
+/* The upper bound that holds for every plan of this collective over these ranks, given non-negative prices:
+ * one per link, then one per node for its backplane (link_count + node_count doubles; entries of nodes
+ * without a backplane limit are ignored). Any prices prove a bound, the optimal dual prices prove the best
+ * one; for broadcast the max-flow bound is taken too, if lower. Shares no code with the algorithms. */
 blink_result_t plan_bound_GBps(const topo_t *topo, const plan_t *plan, const double *prices,
                                double *bound_GBps);
 

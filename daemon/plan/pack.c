@@ -53,6 +53,8 @@ static void packer_fini(packer_t *p)
 static blink_result_t packer_init(packer_t *p, const topo_t *topo, const plan_t *plan)
 {
     uint32_t n = plan->rank_count;
+    if (plan->collective != BLINK_ALLREDUCE && plan->collective != BLINK_BROADCAST)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "no plan for collective %u", (unsigned)plan->collective);
     *p = (packer_t){.topo = topo, .plan = plan, .n = n, .best_bound = INFINITY};
     p->tree_paths = plan->collective == BLINK_ALLREDUCE ? 2 * n : n;
     BLINK_TRY(pack_net_create(topo, plan, &p->net));

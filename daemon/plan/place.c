@@ -58,16 +58,16 @@ static blink_result_t place_tree(const packer_t *p, plan_t *plan, const uint32_t
     return BLINK_OK;
 }
 
-/* One channel per slice of the column; `channels` is where the next one goes. */
-static blink_result_t place_column(const packer_t *p, plan_t *plan, uint32_t index, uint32_t *channels)
+/* One channel per slice of the column. */
+static blink_result_t place_column(const packer_t *p, plan_t *plan, uint32_t index)
 {
     const uint32_t *column = &p->column_paths[(size_t)index * p->tree_paths];
     for (double at = 0.0, end; at < 1.0; at = end) {
         end = slice_end(p, column, at);
-        plan_channel_t *channel = &plan->channels[(*channels)++];
-        plan_part_t *part = &channel->parts[0];
         double middle = (at + end) / 2.0;
-        channel->share = plan_lp_value(p->lp, index) * (end - at);
+        plan_channel_t *channel = NULL;
+        BLINK_TRY(plan_add_channel(plan, plan_lp_value(p->lp, index) * (end - at), 1, &channel));
+        plan_part_t *part = &channel->parts[0];
         part->root = p->column_root[index];
         BLINK_TRY(place_tree(p, plan, column, middle, false, &part->broadcast));
         if (part->reduce.parent != NULL)
@@ -78,22 +78,9 @@ static blink_result_t place_column(const packer_t *p, plan_t *plan, uint32_t ind
 
 blink_result_t pack_place(const packer_t *p, plan_t *plan)
 {
-    uint32_t channels = 0;
-    double sum = 0.0, given = 0.0;
-    for (uint32_t column = 0; column < p->column_count; column++)
-        for (double at = 0.0; pack_uses(p, column) && at < 1.0; channels++)
-            at = slice_end(p, &p->column_paths[(size_t)column * p->tree_paths], at);
-    BLINK_TRY(plan_alloc_channels(plan, channels, 1));
-    channels = 0;
     for (uint32_t column = 0; column < p->column_count; column++)
         if (pack_uses(p, column))
-            BLINK_TRY(place_column(p, plan, column, &channels));
-    for (uint32_t i = 0; i < channels; i++)
-        sum += plan->channels[i].share;
-    for (uint32_t i = 0; i + 1 < channels; i++) {
-        plan->channels[i].share /= sum;
-        given += plan->channels[i].share;
-    }
-    plan->channels[channels - 1].share = 1.0 - given;
+            BLINK_TRY(place_column(p, plan, column));
+    plan_normalise_shares(plan);
     return BLINK_OK;
 }

@@ -1,9 +1,10 @@
 /*
- * The plan: how one collective crosses one topology. Pure: topology and ranks in, channels of trees out. A
- * plan holds shares, never bytes; plan/lane.h compiles it into the programs that executors run.
+ * The plan: how one collective crosses one topology. Pure: topology and ranks in, channels of trees or routes
+ * out. A plan holds shares, never bytes; plan/lane.h compiles it into the programs that executors run.
  *
  * Rate and bound are in the load model of FORMATS.md: the load of a directed link is the sum of the shares of
- * the tree edges whose path crosses it, all phases concurrent; rate = 1 / max(load / capacity).
+ * the edges whose path crosses it, all phases concurrent; rate = 1 / max(load / capacity). Shares are of the
+ * payload that plan/collective.h defines for the collective.
  */
 #ifndef BLINK_PLAN_H
 #define BLINK_PLAN_H
@@ -15,32 +16,40 @@
 /* Most ranks of one communicator. */
 #define PLAN_RANKS_MAX 1024u
 
-/* The way of one tree edge: links in travelling order, sender to receiver. */
+/* The way of one edge between two ranks: links in travelling order, sender to receiver. */
 typedef struct plan_path {
     uint32_t *links;
     uint32_t link_count;
 } plan_path_t;
 
 /* A spanning tree over the ranks. For `reduce` an edge leads child to parent, for `broadcast` parent to
- * child. Arrays have one entry per rank; those of the root are PLAN_NONE. */
+ * child. Arrays have one entry per rank; those of the root are PLAN_NONE. Both NULL where the part has no such
+ * tree. */
 typedef struct plan_tree {
     uint32_t *parent; /* rank of the parent */
     uint32_t *path;   /* index into plan_t.paths of the edge between this rank and its parent */
 } plan_tree_t;
 
-/* A reduce tree and a broadcast tree with one root. `reduce.parent` is NULL where the collective does not
- * reduce. */
+/* A way from one rank to another, by way of other ranks where no path joins the two. No hops: a rank's own
+ * block, which it copies from its input to its output. `ranks` is NULL where the part is no route. */
+typedef struct plan_route {
+    uint32_t hop_count;
+    uint32_t *ranks; /* hop_count + 1, source first */
+    uint32_t *paths; /* hop_count, indices into plan_t.paths */
+} plan_route_t;
+
+/* A reduce tree, a broadcast tree, both with one root, or a route: as the collective asks for
+ * (plan/collective.h). */
 typedef struct plan_part {
-    uint32_t root;
-    plan_tree_t reduce;
-    plan_tree_t broadcast;
+    uint32_t root; /* of the trees; PLAN_NONE for a route */
+    plan_tree_t reduce, broadcast;
+    plan_route_t route;
 } plan_part_t;
 
 /*
- * An independent share of the payload. Packed trees have one part. A ring is one channel of n parts: every
- * chunk is cut into n equal pieces, part r runs along the ring and is complete at its root; the n reduce
- * chains are the reduce-scatter and the n broadcast chains the allgather of a ring AllReduce (a ring
- * Broadcast has one part).
+ * An independent share of the payload, dealt evenly to its parts. Packed trees have one part. A ring is one
+ * channel of n parts: part r runs along the ring and is complete at its root; the n reduce chains are the
+ * reduce-scatter and the n broadcast chains the allgather of a ring AllReduce (a ring Broadcast has one part).
  */
 typedef struct plan_channel {
     double share; /* of the payload; all channels add up to 1 */
@@ -48,19 +57,37 @@ typedef struct plan_channel {
     plan_part_t *parts;
 } plan_channel_t;
 
+/* A symmetry of the topology that maps ranks to ranks: where each rank and each link goes. Applying it
+ * `order` times changes nothing. */
+typedef struct plan_turn {
+    uint32_t order;
+    uint32_t *rank_image; /* per rank */
+    uint32_t *link_image; /* per topology link */
+} plan_turn_t;
+
 typedef struct plan {
     blink_collective_t collective;
-    const char *algorithm; /* static: "packed-trees", "ring" */
+    blink_algorithm_t algorithm; /* never AUTO */
+    blink_protocol_t protocol;   /* of all edges */
     uint32_t rank_count;
     uint32_t *rank_node; /* topology node of each rank */
-    uint32_t root;       /* rank; PLAN_NONE for allreduce */
+    uint32_t root;       /* rank; for sendrecv the source; PLAN_NONE where the collective has none */
+    uint32_t peer;       /* sendrecv: the destination; else PLAN_NONE */
     double rate_GBps;    /* payload GB/s once the pipeline is full; 0 if nothing moves (one rank) */
     double bound_GBps;   /* proven upper bound for any plan; 0 if nothing moves */
+    double *prices;      /* the proof of the bound: one per topology link, then one per node; see
+                            plan/internal.h */
     double plan_ms;      /* time spent planning */
     uint32_t channel_count;
     plan_channel_t *channels;
     uint32_t path_count;
     plan_path_t *paths;
+    struct plan_path_table *path_table; /* finds a path by its links; private to plan/store.c */
+    /* A plan of many repeated hosts is stored as templates: each channel stands for all its images under the
+     * turns (all products of their powers), which divide its share evenly. The turns commute. plan_expand()
+     * writes the images out. */
+    uint32_t turn_count; /* 0: the channels are all there is */
+    plan_turn_t *turns;
 } plan_t;
 
 typedef struct plan_request {
@@ -68,31 +95,45 @@ typedef struct plan_request {
     blink_algorithm_t algorithm;
     const uint32_t *rank_node; /* topology nodes of the ranks, in rank order; distinct gpus */
     uint32_t rank_count;
-    uint32_t root; /* rank, for broadcast; ignored for allreduce */
+    uint32_t root;  /* rank, where the collective has one (sendrecv: the source); else ignored */
+    uint32_t peer;  /* sendrecv: the destination; else ignored */
+    uint64_t bytes; /* of the payload, for AUTO; 0: as large as it takes for the highest rate */
 } plan_request_t;
 
 /*
  * Plan. One rank succeeds with no channels. *plan is owned by the caller: plan_destroy(). Thread-safe (GLPK's
  * environment is per thread; call plan_thread_release() before a thread that planned ends).
- * Errors: INVALID_ARGUMENT (ranks that are not distinct gpus of the topology, root outside them; named),
- * UNREACHABLE (names two ranks that no path joins; for rings: that neither NVLink nor PCIe closes a ring),
- * NO_MEMORY.
+ * Errors: INVALID_ARGUMENT (ranks that are not distinct gpus of the topology, root or peer outside them;
+ * named), UNREACHABLE (names two ranks that no path joins; for rings: that neither NVLink nor PCIe closes a
+ * ring), UNSUPPORTED (the algorithm does not do this collective), NO_MEMORY.
  */
 blink_result_t plan_create(const topo_t *topo, const plan_request_t *request, plan_t **plan);
 void plan_destroy(plan_t *plan);
 void plan_thread_release(void);
 
-/* Share of the payload that crosses each directed link (link_count doubles, caller's array). */
-void plan_link_loads(const topo_t *topo, const plan_t *plan, double *loads);
+/* How many images each channel stands for; 1 without turns. */
+uint64_t plan_image_count(const plan_t *plan);
 
-/* The rate the loads allow, from links and switch backplanes; 0 if nothing moves. */
-double plan_rate_GBps(const topo_t *topo, const plan_t *plan);
+/* The same plan without turns: every image a channel of its own. *expanded is the caller's. Errors:
+ * NO_MEMORY. */
+blink_result_t plan_expand(const topo_t *topo, const plan_t *plan, plan_t **expanded);
 
-/* Most tree edges between the root and any rank, reduce and broadcast added, over all parts of all channels.
- */
+/* Share of the payload that crosses each directed link (link_count doubles, caller's array). Errors:
+ * NO_MEMORY. */
+blink_result_t plan_link_loads(const topo_t *topo, const plan_t *plan, double *loads);
+
+/* The rate the loads allow, from links and switch backplanes; 0 if nothing moves. Errors: NO_MEMORY. */
+blink_result_t plan_rate_GBps(const topo_t *topo, const plan_t *plan, double *rate_GBps);
+
+/* Most edges a byte crosses one after the other: between the root and any rank, reduce and broadcast added, or
+ * along a route; over all parts of all channels. */
 uint32_t plan_depth(const plan_t *plan);
 
-/* Print as blink-plan/1 JSON (FORMATS.md), or as a table for people. *text is malloc'd and the caller's. */
+/* Trees and routes with edges, all images counted: a reduce and a broadcast tree are two. */
+uint64_t plan_tree_count(const plan_t *plan);
+
+/* Print as blink-plan/1 JSON (FORMATS.md), or as a table for people. *text is malloc'd and the caller's.
+ * Errors: NO_MEMORY. */
 blink_result_t plan_write_json(const topo_t *topo, const plan_t *plan, char **text);
 blink_result_t plan_write_table(const topo_t *topo, const plan_t *plan, char **text);
 

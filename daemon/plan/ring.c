@@ -275,7 +275,7 @@ static void place_part(const plan_t *plan, const ring_t *ring, uint32_t root, pl
             part->reduce.parent[sender] = receiver;
             part->reduce.path[sender] = ring->hops[i];
         }
-        if (receiver != root) {
+        if (part->broadcast.parent != NULL && receiver != root) {
             part->broadcast.parent[receiver] = sender;
             part->broadcast.path[receiver] = ring->hops[i];
         }
@@ -285,18 +285,14 @@ static void place_part(const plan_t *plan, const ring_t *ring, uint32_t root, pl
 static blink_result_t place_rings(const ring_maker_t *m)
 {
     plan_t *plan = m->plan;
-    bool reduces = plan->collective == BLINK_ALLREDUCE;
-    double sum = 0.0, given = 0.0;
-    BLINK_TRY(plan_alloc_channels(plan, m->ring_count, reduces ? m->n : 1));
-    for (uint32_t i = 0; i < m->ring_count; i++)
-        sum += m->rings[i].GBps;
+    bool rooted = collective_has_root(plan->collective);
     for (uint32_t i = 0; i < m->ring_count; i++) {
-        plan_channel_t *channel = &plan->channels[i];
-        channel->share = i + 1 == m->ring_count ? 1.0 - given : m->rings[i].GBps / sum;
-        given += channel->share;
+        plan_channel_t *channel = NULL;
+        BLINK_TRY(plan_add_channel(plan, m->rings[i].GBps, rooted ? 1 : m->n, &channel));
         for (uint32_t part = 0; part < channel->part_count; part++)
-            place_part(plan, &m->rings[i], reduces ? part : plan->root, &channel->parts[part]);
+            place_part(plan, &m->rings[i], rooted ? plan->root : part, &channel->parts[part]);
     }
+    plan_normalise_shares(plan);
     return BLINK_OK;
 }
 

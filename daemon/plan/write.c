@@ -1,11 +1,17 @@
 /* Plans as text: blink-plan/1 for tools, a table for people. */
 #include "error.h"
 #include "names.h"
-#include "plan/plan.h"
+#include "plan/internal.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+static const char *algorithm_name(const plan_t *plan)
+{
+    return plan->algorithm == BLINK_ALGORITHM_TREES ? "packed-trees" : blink_name_algorithm(plan->algorithm);
+}
 
 /* Append to an array or object; NULL, from whatever failed, is caught here. Steals the value. */
 static bool put(json_t *object, const char *key, json_t *value)
@@ -45,14 +51,36 @@ static json_t *write_tree(const topo_t *topo, const plan_t *plan, const plan_tre
     return NULL;
 }
 
+static json_t *write_route(const topo_t *topo, const plan_t *plan, const plan_route_t *route, double share)
+{
+    json_t *edges = json_array(), *object = json_object();
+    uint32_t from = plan->rank_node[route->ranks[0]], to = plan->rank_node[route->ranks[route->hop_count]];
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < route->hop_count; i++)
+        ok = json_array_append_new(edges, write_path(topo, &plan->paths[route->paths[i]])) == 0;
+    ok = put(object, "phase", json_string("route")) && ok;
+    ok = put(object, "from", json_string(topo->nodes[from].id)) && ok;
+    ok = put(object, "to", json_string(topo->nodes[to].id)) && ok;
+    ok = put(object, "share", json_real(share)) && ok;
+    ok = put(object, "edges", edges) && ok;
+    if (ok)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 static bool write_part(const topo_t *topo, const plan_t *plan, const plan_part_t *part, double share,
                        json_t *trees)
 {
     if (part->reduce.parent != NULL &&
         json_array_append_new(trees, write_tree(topo, plan, &part->reduce, "reduce", part->root, share)) != 0)
         return false;
-    return json_array_append_new(
-               trees, write_tree(topo, plan, &part->broadcast, "broadcast", part->root, share)) == 0;
+    if (part->broadcast.parent != NULL &&
+        json_array_append_new(trees,
+                              write_tree(topo, plan, &part->broadcast, "broadcast", part->root, share)) != 0)
+        return false;
+    return part->route.hop_count == 0 ||
+           json_array_append_new(trees, write_route(topo, plan, &part->route, share)) == 0;
 }
 
 static json_t *write_trees(const topo_t *topo, const plan_t *plan)
@@ -80,7 +108,7 @@ static json_t *write_ranks(const topo_t *topo, const plan_t *plan)
     return ranks;
 }
 
-blink_result_t plan_write_json(const topo_t *topo, const plan_t *plan, char **text)
+static blink_result_t write_json(const topo_t *topo, const plan_t *plan, char **text)
 {
     json_t *object = json_object();
     json_t *root =
@@ -90,7 +118,7 @@ blink_result_t plan_write_json(const topo_t *topo, const plan_t *plan, char **te
     ok = put(object, "topology", json_string(topo->name)) && ok;
     ok = put(object, "ranks", write_ranks(topo, plan)) && ok;
     ok = put(object, "root", root) && ok;
-    ok = put(object, "algorithm", json_string(plan->algorithm)) && ok;
+    ok = put(object, "algorithm", json_string(algorithm_name(plan))) && ok;
     ok = put(object, "rate_GBps", json_real(plan->rate_GBps)) && ok;
     ok = put(object, "bound_GBps", json_real(plan->bound_GBps)) && ok;
     ok = put(object, "plan_ms", json_real(plan->plan_ms)) && ok;
@@ -101,6 +129,17 @@ blink_result_t plan_write_json(const topo_t *topo, const plan_t *plan, char **te
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to print a plan of %u channels",
                           plan->channel_count);
     return BLINK_OK;
+}
+
+blink_result_t plan_write_json(const topo_t *topo, const plan_t *plan, char **text)
+{
+    plan_t *expanded = NULL;
+    if (plan->turn_count == 0)
+        return write_json(topo, plan, text);
+    BLINK_TRY(plan_expand(topo, plan, &expanded));
+    blink_result_t result = write_json(topo, expanded, text);
+    plan_destroy(expanded);
+    return result;
 }
 
 static uint32_t tree_depth(const plan_t *plan, const plan_tree_t *tree)
@@ -133,13 +172,28 @@ static void print_tree(FILE *out, const topo_t *topo, const plan_t *plan, const 
     fputc('\n', out);
 }
 
+static void print_route(FILE *out, const topo_t *topo, const plan_t *plan, const plan_route_t *route,
+                        double share)
+{
+    fprintf(out, "%-9s %7.3f%%  %-8s %5u ", "route", share * 100.0,
+            topo->nodes[plan->rank_node[route->ranks[0]]].id, route->hop_count);
+    for (uint32_t i = 0; i < route->hop_count; i++)
+        print_path(out, topo, &plan->paths[route->paths[i]]);
+    fputc('\n', out);
+}
+
 static void print_plan(FILE *out, const topo_t *topo, const plan_t *plan)
 {
     fprintf(out, "%s on %s, %u ranks: %s, %u channels\n", blink_name_collective(plan->collective), topo->name,
-            plan->rank_count, plan->algorithm, plan->channel_count);
+            plan->rank_count, algorithm_name(plan), plan->channel_count);
     fprintf(out, "rate %.3f GB/s, bound %.3f GB/s (%.1f%%), planned in %.2f ms\n", plan->rate_GBps,
             plan->bound_GBps, plan->bound_GBps > 0.0 ? 100.0 * plan->rate_GBps / plan->bound_GBps : 100.0,
             plan->plan_ms);
+    if (plan->turn_count > 0)
+        fprintf(out,
+                "each channel stands for its %" PRIu64 " images under the hosts' symmetry; shares are of all "
+                "of them\n",
+                plan_image_count(plan));
     if (plan->channel_count > 0)
         fprintf(out, "%-9s %8s  %-8s %5s  %s\n", "phase", "share", "root", "depth", "edges");
     for (uint32_t c = 0; c < plan->channel_count; c++) {
@@ -149,7 +203,10 @@ static void print_plan(FILE *out, const topo_t *topo, const plan_t *plan)
             double share = channel->share / channel->part_count;
             if (part->reduce.parent != NULL)
                 print_tree(out, topo, plan, &part->reduce, "reduce", part->root, share);
-            print_tree(out, topo, plan, &part->broadcast, "broadcast", part->root, share);
+            if (part->broadcast.parent != NULL)
+                print_tree(out, topo, plan, &part->broadcast, "broadcast", part->root, share);
+            if (part->route.hop_count > 0)
+                print_route(out, topo, plan, &part->route, share);
         }
     }
 }

@@ -172,8 +172,8 @@ static blink_result_t plan_and_compile(plan_job_t *job)
     BLINK_TRY(plan_create(topo, &request, &plan));
     blink_result_t result = lane_compile(topo, plan, &job->program);
     LOG_DEBUG("communicator %u: %s planned in %.1f ms: %s, %u channels, %.1f GB/s of at most %.1f",
-              comm->comm, blink_name_collective(job->collective), plan->plan_ms, plan->algorithm,
-              plan->channel_count, plan->rate_GBps, plan->bound_GBps);
+              comm->comm, blink_name_collective(job->collective), plan->plan_ms,
+              blink_name_algorithm(plan->algorithm), plan->channel_count, plan->rate_GBps, plan->bound_GBps);
     plan_destroy(plan);
     return result;
 }

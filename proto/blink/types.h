@@ -57,19 +57,37 @@ typedef enum blink_redop {
     BLINK_MIN = 3,
 } blink_redop_t;
 
-/** Collective operation. */
+/** Collective operation. The planner knows all of them; what the client library submits, blink.h says. */
 typedef enum blink_collective {
     BLINK_ALLREDUCE = 0,
     BLINK_BROADCAST = 1,
+    BLINK_REDUCE = 2,
+    BLINK_ALLGATHER = 3,
+    BLINK_REDUCESCATTER = 4,
+    BLINK_GATHER = 5,
+    BLINK_SCATTER = 6,
+    BLINK_ALLTOALL = 7,
+    BLINK_SENDRECV = 8, /**< one rank sends its buffer to one other */
 } blink_collective_t;
 
-/** How the daemon plans a communicator's collectives. */
+/** How collectives are planned. */
 typedef enum blink_algorithm {
-    BLINK_ALGORITHM_AUTO = 0,  /**< the daemon's choice: today packed trees */
-    BLINK_ALGORITHM_TREES = 1, /**< packed spanning trees over every usable link (Blink, MLSys'20) */
-    BLINK_ALGORITHM_RING =
-        2, /**< edge-disjoint rings as NCCL builds them, PCIe only where NVLink forms none */
+    BLINK_ALGORITHM_AUTO = 0,  /**< the planner's choice for the size */
+    BLINK_ALGORITHM_TREES = 1, /**< optimal packing of spanning trees (or of routes) over every usable link */
+    BLINK_ALGORITHM_RING = 2,  /**< rings as NCCL builds them, PCIe only where NVLink forms none */
+    BLINK_ALGORITHM_DOUBLE_BINARY_TREE = 3, /**< NCCL's two complementary binary trees */
+    BLINK_ALGORITHM_BLINK = 4,    /**< the Blink papers to the letter: one root, multiplicative weights */
+    BLINK_ALGORITHM_ONE_HOP = 5,  /**< every rank straight to every other */
+    BLINK_ALGORITHM_BINOMIAL = 6, /**< one binomial tree */
+    BLINK_ALGORITHM_RECURSIVE_DOUBLING = 7, /**< partners at doubling distances, halving on the way in */
 } blink_algorithm_t;
+
+/** How data and its arrival flag travel over an edge. */
+typedef enum blink_protocol {
+    BLINK_PROTOCOL_SIMPLE = 0, /**< flag behind a fence */
+    BLINK_PROTOCOL_LL = 1,     /**< 4 bytes of data beside 4 bytes of flag */
+    BLINK_PROTOCOL_LL128 = 2,  /**< 120 bytes of data and 8 of flag in a line of 128 */
+} blink_protocol_t;
 
 #ifdef __cplusplus
 }

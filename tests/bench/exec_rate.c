@@ -109,8 +109,8 @@ static void report(const job_t *job, const plan_t *plan, uint32_t workers, const
 {
     double rate_GBps = (double)(ROUNDS * job->count * sizeof(float)) / usage.wall_s * 1e-9;
     printf("%-5s %-12s %3u channels: %8.4f GB/s, %3.0f %% of %u workers", pace ? "paced" : "free",
-           plan->algorithm, plan->channel_count, rate_GBps, 100.0 * usage.cpu_s / usage.wall_s / workers,
-           workers);
+           blink_name_algorithm(plan->algorithm), plan->channel_count, rate_GBps,
+           100.0 * usage.cpu_s / usage.wall_s / workers, workers);
     if (pace)
         printf(", ratio %.3f of %.3f GB/s x %g", rate_GBps / (plan->rate_GBps * pace_scale(pace)),
                plan->rate_GBps, pace_scale(pace));

@@ -31,7 +31,11 @@ static lane_program_t *compile(const topo_t *topo, const request_t *request)
     for (uint32_t gpu = 0; gpu < GPUS; gpu++)
         if (request->gpu_mask >> gpu & 1)
             nodes[count++] = topo->gpus[gpu];
-    plan_request_t wanted = {request->collective, request->algorithm, nodes, count, request->root};
+    plan_request_t wanted = {.collective = request->collective,
+                             .algorithm = request->algorithm,
+                             .rank_node = nodes,
+                             .rank_count = count,
+                             .root = request->root};
     plan_t *plan;
     lane_program_t *program;
     blink_result_t result = plan_create(topo, &wanted, &plan);

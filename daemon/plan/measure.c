@@ -1,0 +1,132 @@
+/* What a plan comes to: loads, rate, depth, number of trees. Its own file because it is what the algorithms'
+ * claims are checked with. */
+#include "error.h"
+#include "plan/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void load_path(const plan_t *plan, uint32_t index, double share, double *loads)
+{
+    const plan_path_t *path = &plan->paths[index];
+    for (uint32_t i = 0; i < path->link_count; i++)
+        loads[path->links[i]] += share;
+}
+
+static void load_tree(const plan_t *plan, const plan_tree_t *tree, double share, double *loads)
+{
+    for (uint32_t rank = 0; tree->parent != NULL && rank < plan->rank_count; rank++)
+        if (tree->path[rank] != PLAN_NONE)
+            load_path(plan, tree->path[rank], share, loads);
+}
+
+static void load_part(const plan_t *plan, const plan_part_t *part, double share, double *loads)
+{
+    load_tree(plan, &part->reduce, share, loads);
+    load_tree(plan, &part->broadcast, share, loads);
+    for (uint32_t i = 0; i < part->route.hop_count; i++)
+        load_path(plan, part->route.paths[i], share, loads);
+}
+
+/* Spread loads over the powers of a turn: every link of an orbit carries the orbit's mean. */
+static void spread(const topo_t *topo, const plan_turn_t *turn, double *loads, bool *seen)
+{
+    memset(seen, 0, topo->link_count * sizeof(*seen));
+    for (uint32_t link = 0; link < topo->link_count; link++) {
+        double sum = 0.0;
+        uint32_t length = 0;
+        for (uint32_t at = link; !seen[at]; at = turn->link_image[at]) {
+            seen[at] = true;
+            sum += loads[at];
+            length++;
+        }
+        for (uint32_t i = 0, at = link; i < length; i++, at = turn->link_image[at])
+            loads[at] = sum / length;
+    }
+}
+
+blink_result_t plan_link_loads(const topo_t *topo, const plan_t *plan, double *loads)
+{
+    memset(loads, 0, topo->link_count * sizeof(*loads));
+    for (uint32_t c = 0; c < plan->channel_count; c++) {
+        const plan_channel_t *channel = &plan->channels[c];
+        for (uint32_t i = 0; i < channel->part_count; i++)
+            load_part(plan, &channel->parts[i], channel->share / channel->part_count, loads);
+    }
+    if (plan->turn_count == 0)
+        return BLINK_OK;
+    bool *seen = malloc((topo->link_count + 1u) * sizeof(*seen));
+    if (seen == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to measure %u links", topo->link_count);
+    for (uint32_t i = 0; i < plan->turn_count; i++)
+        spread(topo, &plan->turns[i], loads, seen);
+    free(seen);
+    return BLINK_OK;
+}
+
+/* What crosses a relay comes in by its links, and nothing ends there. `through` is per node. */
+static double busiest(const topo_t *topo, const double *loads, double *through)
+{
+    double worst = 0.0;
+    memset(through, 0, topo->node_count * sizeof(*through));
+    for (uint32_t link = 0; link < topo->link_count; link++) {
+        worst = fmax(worst, loads[link] / topo->links[link].GBps);
+        through[topo->links[link].to] += loads[link];
+    }
+    for (uint32_t node = 0; node < topo->node_count; node++)
+        if (topo->nodes[node].kind != TOPO_GPU && topo->nodes[node].total_GBps > 0.0)
+            worst = fmax(worst, through[node] / topo->nodes[node].total_GBps);
+    return worst;
+}
+
+blink_result_t plan_rate_GBps(const topo_t *topo, const plan_t *plan, double *rate_GBps)
+{
+    double *loads = malloc(((size_t)topo->link_count + topo->node_count) * sizeof(*loads));
+    if (loads == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to measure %u links", topo->link_count);
+    blink_result_t result = plan_link_loads(topo, plan, loads);
+    if (result == BLINK_OK) {
+        double worst = busiest(topo, loads, loads + topo->link_count);
+        *rate_GBps = worst > 0.0 ? 1.0 / worst : 0.0;
+    }
+    free(loads);
+    return result;
+}
+
+static uint32_t tree_depth(const plan_t *plan, const plan_tree_t *tree)
+{
+    uint32_t deepest = 0;
+    for (uint32_t rank = 0; tree->parent != NULL && rank < plan->rank_count; rank++) {
+        uint32_t depth = 0;
+        for (uint32_t at = rank; tree->parent[at] != PLAN_NONE; at = tree->parent[at])
+            depth++;
+        deepest = depth > deepest ? depth : deepest;
+    }
+    return deepest;
+}
+
+uint32_t plan_depth(const plan_t *plan)
+{
+    uint32_t deepest = 0;
+    for (uint32_t c = 0; c < plan->channel_count; c++)
+        for (uint32_t i = 0; i < plan->channels[c].part_count; i++) {
+            const plan_part_t *part = &plan->channels[c].parts[i];
+            uint32_t depth =
+                tree_depth(plan, &part->reduce) + tree_depth(plan, &part->broadcast) + part->route.hop_count;
+            deepest = depth > deepest ? depth : deepest;
+        }
+    return deepest;
+}
+
+uint64_t plan_tree_count(const plan_t *plan)
+{
+    uint64_t count = 0;
+    for (uint32_t c = 0; c < plan->channel_count; c++)
+        for (uint32_t i = 0; i < plan->channels[c].part_count; i++) {
+            const plan_part_t *part = &plan->channels[c].parts[i];
+            count += (part->reduce.parent != NULL ? 1u : 0u) + (part->broadcast.parent != NULL ? 1u : 0u) +
+                     (part->route.hop_count > 0 ? 1u : 0u);
+        }
+    return count * plan_image_count(plan);
+}

@@ -1,0 +1,21 @@
+/*
+ * The cost model: what a step costs besides the time its bytes take, by protocol and kind of link. α-β: a step
+ * of b bytes over a path takes model_hop_us() + latency + b / (share × capacity). One place, because the
+ * choice of a plan, its explanation and the simulation must agree. The numbers are NCCL's where NCCL has them.
+ */
+#ifndef BLINK_PLAN_MODEL_H
+#define BLINK_PLAN_MODEL_H
+
+#include "plan/plan.h"
+
+/* Once per op: submission, launch, completion. µs. */
+double model_launch_us(blink_protocol_t protocol);
+
+/* Once per step and path, on top of the links' own latencies: flags, fences, polling. By the slowest kind of
+ * link on the path (NVLink, PCIe or shared memory, network). µs. */
+double model_hop_us(const topo_t *topo, const uint32_t *links, uint32_t link_count, blink_protocol_t protocol);
+
+/* The part of a link's bytes that are payload: 1 for Simple, 120/128 for LL128, 1/2 for LL. */
+double model_payload_share(blink_protocol_t protocol);
+
+#endif
