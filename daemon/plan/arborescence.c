@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Costs that differ by less than this factor are the same but for rounding. */
+#define SAME_COST (1.0 + 1e-10)
+
 enum { FRESH, GROWING, ATTACHED };
 
 blink_result_t pack_arborist_init(pack_arborist_t *arborist, uint32_t n)
@@ -44,7 +47,7 @@ static void load_costs(pack_arborist_t *a, const double *cost)
 {
     for (uint32_t to = 0; to < a->n; to++) {
         for (uint32_t from = 0; from < a->n; from++) {
-            a->in_cost[to * a->n + from] = from == to ? INFINITY : cost[from * a->n + to];
+            a->in_cost[(size_t)to * a->n + from] = from == to ? INFINITY : cost[(size_t)from * a->n + to];
             a->head[to * a->n + from] = to;
         }
         a->top[to] = to;
@@ -135,4 +138,31 @@ void pack_arborist_grow(pack_arborist_t *arborist, const double *cost, uint32_t 
     expand(arborist, node_count);
     memcpy(parent, arborist->chosen, arborist->n * sizeof(*parent));
     parent[root] = PLAN_NONE;
+}
+
+void pack_span(uint32_t n, const double *cost, uint32_t root, uint32_t *parent, double *distance,
+               uint32_t *level)
+{
+    for (uint32_t node = 0; node < n; node++) {
+        distance[node] = cost[(size_t)root * n + node];
+        parent[node] = root;
+        level[node] = PLAN_NONE;
+    }
+    level[root] = 0;
+    parent[root] = PLAN_NONE;
+    for (uint32_t attached = 1; attached < n; attached++) {
+        uint32_t nearest = PLAN_NONE;
+        for (uint32_t node = 0; node < n; node++)
+            if (level[node] == PLAN_NONE && (nearest == PLAN_NONE || distance[node] < distance[nearest]))
+                nearest = node;
+        level[nearest] = level[parent[nearest]] + 1;
+        const double *out = &cost[(size_t)nearest * n];
+        for (uint32_t node = 0; node < n; node++)
+            if (level[node] == PLAN_NONE &&
+                (out[node] < distance[node] ||
+                 (out[node] <= distance[node] * SAME_COST && level[nearest] < level[parent[node]]))) {
+                distance[node] = out[node];
+                parent[node] = nearest;
+            }
+    }
 }

@@ -155,6 +155,14 @@ static double priced_bound(scratch_t *s, const topo_t *topo, const plan_t *plan,
     rank_distances(s, topo, plan, prices);
     if (plan->collective == BLINK_BROADCAST)
         return budget / tree_cost(s, plan->root, false);
+    if (plan->collective == BLINK_REDUCE)
+        return budget / tree_cost(s, plan->root, true);
+    if (plan->collective == BLINK_ALLGATHER || plan->collective == BLINK_REDUCESCATTER) {
+        double sum = 0;
+        for (uint32_t root = 0; root < plan->rank_count; root++)
+            sum += tree_cost(s, root, plan->collective == BLINK_REDUCESCATTER);
+        return budget * plan->rank_count / sum;
+    }
     for (uint32_t root = 0; root < plan->rank_count; root++)
         cheapest = fmin(cheapest, tree_cost(s, root, true) + tree_cost(s, root, false));
     return budget / cheapest;

@@ -18,6 +18,9 @@ typedef struct plan_lp plan_lp_t;
 blink_result_t plan_lp_create(uint32_t row_count, plan_lp_t **lp);
 void plan_lp_destroy(plan_lp_t *lp);
 
+/* Bound a row's sum by another number than 1. */
+void plan_lp_limit(plan_lp_t *lp, uint32_t row, double most);
+
 /* Add a column with `count` entries (rows count from 0) and weight 1. Columns are numbered from 0 in order.
  */
 blink_result_t plan_lp_add(plan_lp_t *lp, uint32_t count, const uint32_t *rows, const double *values);

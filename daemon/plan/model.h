@@ -13,7 +13,8 @@ double model_launch_us(blink_protocol_t protocol);
 
 /* Once per step and path, on top of the links' own latencies: flags, fences, polling. By the slowest kind of
  * link on the path (NVLink, PCIe or shared memory, network). µs. */
-double model_hop_us(const topo_t *topo, const uint32_t *links, uint32_t link_count, blink_protocol_t protocol);
+double model_hop_us(const topo_t *topo, const uint32_t *links, uint32_t link_count,
+                    blink_protocol_t protocol);
 
 /* The part of a link's bytes that are payload: 1 for Simple, 120/128 for LL128, 1/2 for LL. */
 double model_payload_share(blink_protocol_t protocol);

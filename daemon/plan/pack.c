@@ -3,32 +3,28 @@
  * links' capacities, solved by column generation. The program knows a few columns; the links' dual prices
  * tell, by one cheapest arborescence per root and direction, whether a better column exists (Gilmore and
  * Gomory's scheme on Edmonds' branchings). When none does, the packing is optimal and the prices are its
- * certificate.
+ * certificate. Where every rank is a root of its own, all must get the same rate, and the price of a root's
+ * balance row says what its trees may cost.
  */
 #include "plan/pack.h"
 
 #include "error.h"
+#include "names.h"
 #include "plan/lp.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A column whose cost under the prices is at least this is no gain. */
-#define COST_OF_NO_GAIN (1.0 - 1e-9)
-/* What one level of a tree may cost, of the mean path cost: enough to decide ties, too little to change an
- * optimum. */
-#define LEVEL_PENALTY 1e-10
+/* Columns that gain less than this are no gain, and a rate as near to its bound as this is optimal. Large
+ * plans are content with less: each step costs them more. */
+#define LEAST_GAIN       1e-9
+#define LEAST_GAIN_LARGE 1e-3
 /* Values below this part of the bound are noise of the solver. */
 #define NOISE      1e-9
 #define ROUNDS_MAX 2000u
-
-/* What a column under construction comes to. */
-typedef struct candidate {
-    uint32_t root;
-    uint32_t depth; /* tree edges down and up */
-    double cost;    /* under the current prices */
-} candidate_t;
+/* Ranks above which symmetries pay: a template stands for many trees, a plan of few ranks wants few trees. */
+#define SYMMETRY_RANKS 16u
 
 static void packer_fini(packer_t *p)
 {
@@ -36,12 +32,17 @@ static void packer_fini(packer_t *p)
     pack_arborist_fini(&p->arborist);
     pack_paths_fini(&p->paths);
     pack_net_destroy(p->net);
+    pack_free_turns(p->turns, p->turn_count);
     free(p->column_paths);
     free(p->column_root);
     free(p->column_depth);
     free(p->prices);
     free(p->best_prices);
+    free(p->orbit_size);
+    free(p->balance_row);
+    free(p->worth);
     free(p->matrix);
+    free(p->distance);
     free(p->parent);
     free(p->level);
     free(p->queue);
@@ -50,112 +51,76 @@ static void packer_fini(packer_t *p)
     free(p->values);
 }
 
-static blink_result_t packer_init(packer_t *p, const topo_t *topo, const plan_t *plan)
+static blink_result_t allocate(packer_t *p, uint32_t rows)
 {
-    uint32_t n = plan->rank_count;
-    if (plan->collective != BLINK_ALLREDUCE && plan->collective != BLINK_BROADCAST)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "no plan for collective %u", (unsigned)plan->collective);
-    *p = (packer_t){.topo = topo, .plan = plan, .n = n, .best_bound = INFINITY};
-    p->tree_paths = plan->collective == BLINK_ALLREDUCE ? 2 * n : n;
-    BLINK_TRY(pack_net_create(topo, plan, &p->net));
-    BLINK_TRY(pack_paths_init(&p->paths, p->net));
-    BLINK_TRY(pack_arborist_init(&p->arborist, n));
-    /* Ranks without a single link between them still get as far as being named. */
-    uint32_t rows = p->net->row_count > 0 ? p->net->row_count : 1;
-    BLINK_TRY(plan_lp_create(rows, &p->lp));
+    uint32_t n = p->n;
     p->prices = calloc(rows, sizeof(*p->prices));
     p->best_prices = calloc(rows, sizeof(*p->best_prices));
-    p->matrix = calloc((size_t)n * n, sizeof(*p->matrix));
+    p->orbit_size = calloc(n, sizeof(*p->orbit_size));
+    p->balance_row = calloc(n, sizeof(*p->balance_row));
+    p->worth = calloc(n, sizeof(*p->worth));
+    p->matrix = p->net->reversible ? NULL : calloc((size_t)n * n, sizeof(*p->matrix));
+    p->distance = calloc(n, sizeof(*p->distance));
     p->parent = calloc(n, sizeof(*p->parent));
     p->level = calloc(n, sizeof(*p->level));
     p->queue = calloc(n, sizeof(*p->queue));
     p->rows = calloc(rows, sizeof(*p->rows));
     p->loads = calloc(rows, sizeof(*p->loads));
     p->values = calloc(rows, sizeof(*p->values));
-    if (p->prices == NULL || p->best_prices == NULL || p->matrix == NULL || p->parent == NULL ||
-        p->level == NULL || p->queue == NULL || p->rows == NULL || p->loads == NULL || p->values == NULL)
+    if (p->prices == NULL || p->best_prices == NULL || p->orbit_size == NULL || p->balance_row == NULL ||
+        p->worth == NULL || (p->matrix == NULL && !p->net->reversible) || p->distance == NULL ||
+        p->parent == NULL || p->level == NULL || p->queue == NULL || p->rows == NULL || p->loads == NULL ||
+        p->values == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to pack trees over %u ranks", n);
     return BLINK_OK;
 }
 
-/* Cost of an edge a tree may use between two ranks, in tree direction: away from the root, or toward it. */
-static double edge_cost(const packer_t *p, uint32_t parent, uint32_t child, bool toward_root)
+/* One balance row per orbit of roots, behind the capacity rows, and the rate of each rank as column 0: a rank
+ * of an orbit of k needs k rates from its orbit's trees. */
+static blink_result_t add_balance(packer_t *p, uint32_t capacity_rows, uint32_t orbits)
 {
-    return toward_root ? p->paths.cost[child * p->n + parent] : p->paths.cost[parent * p->n + child];
-}
-
-/* Fewest tree edges between the root and each rank; PLAN_NONE where there is no way. */
-static void find_levels(packer_t *p, uint32_t root, bool toward_root)
-{
-    uint32_t head = 0, tail = 0;
-    for (uint32_t rank = 0; rank < p->n; rank++)
-        p->level[rank] = PLAN_NONE;
-    p->level[root] = 0;
-    p->queue[tail++] = root;
-    while (head < tail) {
-        uint32_t parent = p->queue[head++];
-        for (uint32_t child = 0; child < p->n; child++)
-            if (p->level[child] == PLAN_NONE && edge_cost(p, parent, child, toward_root) < INFINITY) {
-                p->level[child] = p->level[parent] + 1;
-                p->queue[tail++] = child;
-            }
+    uint32_t count = 0;
+    for (uint32_t root = 0; root < p->n; root++) {
+        if (p->orbit_size[root] == 0)
+            continue;
+        p->balance_row[root] = capacity_rows + count;
+        p->rows[count] = capacity_rows + count;
+        p->values[count++] = p->orbit_size[root];
+        plan_lp_limit(p->lp, p->balance_row[root], 0.0);
     }
-}
-
-static blink_result_t check_direction(packer_t *p, uint32_t root, bool toward_root)
-{
-    find_levels(p, root, toward_root);
-    for (uint32_t rank = 0; rank < p->n; rank++) {
-        uint32_t from = toward_root ? rank : root, to = toward_root ? root : rank;
-        if (p->level[rank] == PLAN_NONE)
-            return BLINK_FAIL(BLINK_ERR_UNREACHABLE, "no path of %s leads from rank %u (%s) to rank %u (%s)",
-                              p->topo->name, from, p->topo->nodes[p->plan->rank_node[from]].id, to,
-                              p->topo->nodes[p->plan->rank_node[to]].id);
-    }
+    BLINK_TRY(plan_lp_add(p->lp, orbits, p->rows, p->values));
+    plan_lp_weigh(p->lp, 0, p->n);
     return BLINK_OK;
 }
 
-/* Whether all ranks reach one another; needs priced paths. */
-static blink_result_t check_reachable(packer_t *p)
+static blink_result_t packer_init(packer_t *p, const topo_t *topo, const plan_t *plan)
 {
-    if (p->plan->collective == BLINK_BROADCAST)
-        return check_direction(p, p->plan->root, false);
-    BLINK_TRY(check_direction(p, 0, false));
-    return check_direction(p, 0, true);
-}
-
-/* Edges out of ranks near the root are a hair cheaper, so that of equally cheap trees a shallow one is found.
- */
-static void fill_matrix(packer_t *p, uint32_t root, bool toward_root)
-{
-    double sum = 0.0;
-    uint32_t finite = 0;
-    find_levels(p, root, toward_root);
-    for (uint32_t parent = 0; parent < p->n; parent++)
-        for (uint32_t child = 0; child < p->n; child++) {
-            double cost = parent == child ? INFINITY : edge_cost(p, parent, child, toward_root);
-            p->matrix[parent * p->n + child] = cost;
-            if (cost < INFINITY) {
-                sum += cost;
-                finite++;
-            }
-        }
-    double step = LEVEL_PENALTY * sum / finite;
-    for (uint32_t parent = 0; parent < p->n; parent++)
-        for (uint32_t child = 0; child < p->n; child++)
-            p->matrix[parent * p->n + child] += step * p->level[parent];
-}
-
-static uint32_t tree_depth(packer_t *p, uint32_t root)
-{
-    uint32_t deepest = 0;
-    for (uint32_t rank = 0; rank < p->n; rank++) {
-        uint32_t depth = 0;
-        for (uint32_t at = rank; at != root; at = p->parent[at])
-            depth++;
-        deepest = depth > deepest ? depth : deepest;
+    uint32_t n = plan->rank_count, orbits = 0;
+    bool both = collective_broadcasts(plan->collective) && collective_reduces(plan->collective);
+    *p = (packer_t){.topo = topo,
+                    .plan = plan,
+                    .n = n,
+                    .tree_paths = both ? 2 * n : n,
+                    .per_rank = collective_per_rank(plan->collective),
+                    .best_bound = INFINITY};
+    if (n > SYMMETRY_RANKS)
+        BLINK_TRY(pack_find_turns(topo, plan, &p->turns, &p->turn_count));
+    BLINK_TRY(pack_net_create(topo, plan, p->turns, p->turn_count, &p->net));
+    if (p->net->turn_count == 0) {
+        pack_free_turns(p->turns, p->turn_count);
+        p->turns = NULL;
+        p->turn_count = 0;
     }
-    return deepest;
+    BLINK_TRY(pack_paths_init(&p->paths, p->net));
+    if (!p->net->reversible)
+        BLINK_TRY(pack_arborist_init(&p->arborist, n));
+    /* Ranks without a single link between them still get as far as being named. */
+    uint32_t capacity_rows = p->net->row_count > 0 ? p->net->row_count : 1;
+    BLINK_TRY(allocate(p, capacity_rows + n));
+    for (uint32_t rank = 0; rank < n; rank++)
+        orbits += p->orbit_size[p->net->orbit[rank]]++ == 0;
+    BLINK_TRY(plan_lp_create(capacity_rows + (p->per_rank ? orbits : 0), &p->lp));
+    return p->per_rank ? add_balance(p, capacity_rows, orbits) : BLINK_OK;
 }
 
 static blink_result_t reserve_column(packer_t *p)
@@ -175,83 +140,6 @@ static blink_result_t reserve_column(packer_t *p)
     if (paths == NULL || roots == NULL || depths == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u trees", room);
     p->column_room = room;
-    return BLINK_OK;
-}
-
-/* Make `root` the root of the tree in parent[]. */
-static void turn_tree(packer_t *p, uint32_t root)
-{
-    uint32_t above = PLAN_NONE;
-    for (uint32_t rank = root; rank != PLAN_NONE;) {
-        uint32_t next = p->parent[rank];
-        p->parent[rank] = above;
-        above = rank;
-        rank = next;
-    }
-}
-
-/* Turn the tree in parent[] to the root that makes it shallowest. */
-static uint32_t centre_tree(packer_t *p)
-{
-    uint32_t best = 0, best_depth = UINT32_MAX;
-    for (uint32_t root = 0; root < p->n; root++) {
-        turn_tree(p, root);
-        uint32_t depth = tree_depth(p, root);
-        if (depth < best_depth) {
-            best = root;
-            best_depth = depth;
-        }
-    }
-    turn_tree(p, best);
-    return best;
-}
-
-/* Write the tree in parent[] as path indices and add its cost and depth. */
-static blink_result_t write_tree(packer_t *p, uint32_t root, bool toward_root, uint32_t *tree,
-                                 candidate_t *made)
-{
-    made->depth += tree_depth(p, root);
-    for (uint32_t rank = 0; rank < p->n; rank++) {
-        uint32_t parent = p->parent[rank];
-        tree[rank] = PLAN_NONE;
-        if (rank == root)
-            continue;
-        made->cost += edge_cost(p, parent, rank, toward_root);
-        BLINK_TRY(pack_paths_find(&p->paths, toward_root ? rank : parent, toward_root ? parent : rank,
-                                  &tree[rank]));
-    }
-    return BLINK_OK;
-}
-
-static void grow_tree(packer_t *p, uint32_t root, bool toward_root)
-{
-    fill_matrix(p, root, toward_root);
-    pack_arborist_grow(&p->arborist, p->matrix, root, p->parent);
-}
-
-/* The cheapest column for a root under the current prices. On a reversible graph the reduce tree is the
- * broadcast tree backwards: prices are the same both ways, so nothing is cheaper, and any rank may be the
- * root. */
-static blink_result_t grow_column(packer_t *p, uint32_t root, uint32_t *column, candidate_t *made)
-{
-    *made = (candidate_t){.root = root};
-    grow_tree(p, root, false);
-    if (p->net->reversible)
-        made->root = centre_tree(p);
-    BLINK_TRY(write_tree(p, made->root, false, column, made));
-    if (p->plan->collective != BLINK_ALLREDUCE)
-        return BLINK_OK;
-    if (!p->net->reversible) {
-        grow_tree(p, root, true);
-        return write_tree(p, root, true, column + p->n, made);
-    }
-    for (uint32_t rank = 0; rank < p->n; rank++) {
-        column[p->n + rank] = PLAN_NONE;
-        if (rank != made->root)
-            BLINK_TRY(pack_paths_reverse(&p->paths, column[rank], &column[p->n + rank]));
-    }
-    made->cost *= 2.0;
-    made->depth *= 2;
     return BLINK_OK;
 }
 
@@ -292,8 +180,14 @@ static bool column_known(const packer_t *p, const uint32_t *column)
     return false;
 }
 
+/* Number of a tree column in the linear program. */
+static uint32_t lp_column(const packer_t *p, uint32_t column)
+{
+    return p->per_rank ? column + 1 : column;
+}
+
 /* Add the written column behind the last one to the program. The first one sets the unit of x. */
-static blink_result_t add_column(packer_t *p, const uint32_t *column, const candidate_t *made)
+static blink_result_t add_column(packer_t *p, const uint32_t *column, const pack_candidate_t *made)
 {
     uint32_t count = measure_column(p, column);
     if (p->column_count == 0) {
@@ -304,49 +198,61 @@ static blink_result_t add_column(packer_t *p, const uint32_t *column, const cand
     }
     for (uint32_t i = 0; i < count; i++)
         p->values[i] *= p->unit_GBps;
+    if (p->per_rank) {
+        p->rows[count] = p->balance_row[p->net->orbit[made->root]];
+        p->values[count++] = -1.0;
+    }
     BLINK_TRY(plan_lp_add(p->lp, count, p->rows, p->values));
+    if (p->per_rank)
+        plan_lp_weigh(p->lp, lp_column(p, p->column_count), 0.0);
     p->column_root[p->column_count] = made->root;
     p->column_depth[p->column_count] = made->depth;
     p->column_count++;
     return BLINK_OK;
 }
 
-/* Price one column per possible root; add those that cost less than `limit`. *cheapest is the least cost
- * seen. */
-static blink_result_t price_columns(packer_t *p, double limit, double *cheapest, uint32_t *added)
+/* Price one column per root that the collective may have and that stands for its orbit; add those that cost
+ * less than they are worth by `least_gain`. *cost is what the payload costs at the least: the cheapest column,
+ * or the mean of the cheapest columns of all ranks where each is a root of its own. */
+static blink_result_t price_columns(packer_t *p, double least_gain, double *cost, uint32_t *added)
 {
-    *cheapest = INFINITY;
+    double cheapest = INFINITY, sum = 0.0;
+    bool rooted = collective_has_root(p->plan->collective);
     *added = 0;
     pack_paths_price(&p->paths, p->prices);
     for (uint32_t root = 0; root < p->n; root++) {
-        if (p->plan->collective == BLINK_BROADCAST && root != p->plan->root)
+        if (p->orbit_size[root] == 0 || (rooted && root != p->plan->root))
             continue;
-        candidate_t made;
+        pack_candidate_t made;
         BLINK_TRY(reserve_column(p));
         uint32_t *column = &p->column_paths[(size_t)p->column_count * p->tree_paths];
-        BLINK_TRY(grow_column(p, root, column, &made));
-        *cheapest = fmin(*cheapest, made.cost);
-        if (made.cost >= limit || column_known(p, column))
+        BLINK_TRY(pack_grow_column(p, root, column, &made));
+        cheapest = fmin(cheapest, made.cost);
+        sum += made.cost * p->orbit_size[root];
+        if (made.cost >= p->worth[root] * (1.0 - least_gain) || column_known(p, column))
             continue;
         BLINK_TRY(add_column(p, column, &made));
         ++*added;
     }
+    *cost = p->per_rank ? sum / p->n : cheapest;
     return BLINK_OK;
 }
 
 /* First columns: the shallowest trees (every link costs the same), and those that prefer wide links. */
 static blink_result_t seed_columns(packer_t *p)
 {
-    double cheapest = 0.0;
+    double cost = 0.0;
     uint32_t added = 0;
+    for (uint32_t root = 0; root < p->n; root++)
+        p->worth[root] = INFINITY;
     for (uint32_t row = 0; row < p->net->row_count; row++)
         p->prices[row] = 1.0;
     pack_paths_price(&p->paths, p->prices);
-    BLINK_TRY(check_reachable(p));
-    BLINK_TRY(price_columns(p, INFINITY, &cheapest, &added));
+    BLINK_TRY(pack_check_reachable(p));
+    BLINK_TRY(price_columns(p, 0.0, &cost, &added));
     for (uint32_t row = 0; row < p->net->row_count; row++)
         p->prices[row] = 1.0 / p->net->row_GBps[row];
-    return price_columns(p, INFINITY, &cheapest, &added);
+    return price_columns(p, 0.0, &cost, &added);
 }
 
 /* Solve and take the prices; *budget is what all capacity is worth at them. */
@@ -360,23 +266,28 @@ static blink_result_t take_prices(packer_t *p, double *budget)
         *budget += price;
         p->prices[row] = price * p->unit_GBps / p->net->row_GBps[row];
     }
+    for (uint32_t root = 0; root < p->n; root++)
+        p->worth[root] = p->per_rank && p->orbit_size[root] > 0
+                             ? fmax(plan_lp_price(p->lp, p->balance_row[root]), 0.0)
+                             : 1.0;
     return BLINK_OK;
 }
 
 /* Column generation to the optimum. */
 static blink_result_t optimise(packer_t *p)
 {
+    double least_gain = p->n > SYMMETRY_RANKS ? LEAST_GAIN_LARGE : LEAST_GAIN;
     BLINK_TRY(seed_columns(p));
     for (uint32_t round = 0; round < ROUNDS_MAX; round++) {
-        double budget = 0.0, cheapest = 0.0;
+        double budget = 0.0, cost = 0.0;
         uint32_t added = 0;
         BLINK_TRY(take_prices(p, &budget));
-        BLINK_TRY(price_columns(p, COST_OF_NO_GAIN, &cheapest, &added));
-        if (budget / cheapest < p->best_bound) {
-            p->best_bound = budget / cheapest;
+        BLINK_TRY(price_columns(p, LEAST_GAIN, &cost, &added));
+        if (budget / cost < p->best_bound) {
+            p->best_bound = budget / cost;
             memcpy(p->best_prices, p->prices, p->net->row_count * sizeof(*p->prices));
         }
-        if (added == 0 || budget >= COST_OF_NO_GAIN * p->best_bound)
+        if (added == 0 || budget >= (1.0 - least_gain) * p->best_bound)
             break;
     }
     return BLINK_OK;
@@ -385,23 +296,45 @@ static blink_result_t optimise(packer_t *p)
 double pack_rate(const packer_t *p)
 {
     double rate = 0.0;
+    if (p->per_rank)
+        return p->n * plan_lp_value(p->lp, 0);
     for (uint32_t column = 0; column < p->column_count; column++)
         rate += plan_lp_value(p->lp, column);
     return rate;
 }
 
+double pack_value(const packer_t *p, uint32_t column)
+{
+    return plan_lp_value(p->lp, lp_column(p, column));
+}
+
 bool pack_uses(const packer_t *p, uint32_t column)
 {
-    return plan_lp_value(p->lp, column) > NOISE * p->best_bound;
+    return pack_value(p, column) > NOISE * p->best_bound;
+}
+
+void pack_favour(packer_t *p, uint32_t column, double bonus)
+{
+    plan_lp_weigh(p->lp, lp_column(p, column), (p->per_rank ? 0.0 : 1.0) + bonus);
+}
+
+void pack_fix(packer_t *p, uint32_t column, double value)
+{
+    plan_lp_fix(p->lp, lp_column(p, column), value);
+}
+
+void pack_free(packer_t *p, uint32_t column)
+{
+    plan_lp_free(p->lp, lp_column(p, column));
 }
 
 blink_result_t pack_reoptimise(packer_t *p, double least_gain)
 {
     uint32_t added = 1;
     while (added > 0) {
-        double budget = 0.0, cheapest = 0.0;
+        double budget = 0.0, cost = 0.0;
         BLINK_TRY(take_prices(p, &budget));
-        BLINK_TRY(price_columns(p, 1.0 - least_gain, &cheapest, &added));
+        BLINK_TRY(price_columns(p, least_gain, &cost, &added));
     }
     return BLINK_OK;
 }
@@ -420,9 +353,17 @@ static void write_prices(const packer_t *p, double *prices)
     }
 }
 
+static blink_result_t check_collective(const plan_t *plan)
+{
+    if (collective_routes(plan->collective))
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%s has no trees", blink_name_collective(plan->collective));
+    return BLINK_OK;
+}
+
 blink_result_t plan_pack_trees(const topo_t *topo, plan_t *plan, double *prices)
 {
     packer_t p;
+    BLINK_TRY(check_collective(plan));
     blink_result_t result = packer_init(&p, topo, plan);
     if (result == BLINK_OK)
         result = optimise(&p);
@@ -432,6 +373,12 @@ blink_result_t plan_pack_trees(const topo_t *topo, plan_t *plan, double *prices)
     }
     if (result == BLINK_OK)
         result = pack_place(&p, plan);
+    if (result == BLINK_OK) {
+        plan->turns = p.turns;
+        plan->turn_count = p.turn_count;
+        p.turns = NULL;
+        p.turn_count = 0;
+    }
     packer_fini(&p);
     return result;
 }
@@ -439,6 +386,7 @@ blink_result_t plan_pack_trees(const topo_t *topo, plan_t *plan, double *prices)
 blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *prices)
 {
     packer_t p;
+    BLINK_TRY(check_collective(plan));
     blink_result_t result = packer_init(&p, topo, plan);
     if (result == BLINK_OK)
         result = optimise(&p);

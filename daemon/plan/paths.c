@@ -16,9 +16,10 @@ blink_result_t pack_paths_init(pack_paths_t *paths, const pack_net_t *net)
     paths->first = calloc(n * n, sizeof(*paths->first));
     paths->distance = calloc(net->node_count, sizeof(*paths->distance));
     paths->hops = calloc(net->node_count, sizeof(*paths->hops));
-    paths->done = calloc(net->node_count, sizeof(*paths->done));
+    paths->heap = calloc(net->node_count, sizeof(*paths->heap));
+    paths->place = calloc(net->node_count, sizeof(*paths->place));
     if (paths->cost == NULL || paths->via == NULL || paths->first == NULL || paths->distance == NULL ||
-        paths->hops == NULL || paths->done == NULL)
+        paths->hops == NULL || paths->heap == NULL || paths->place == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for paths between %u ranks", net->rank_count);
     for (size_t pair = 0; pair < n * n; pair++)
         paths->first[pair] = PLAN_NONE;
@@ -34,57 +35,102 @@ void pack_paths_fini(pack_paths_t *paths)
     free(paths->links);
     free(paths->distance);
     free(paths->hops);
-    free(paths->done);
+    free(paths->heap);
+    free(paths->place);
 }
 
-/* The nearest node not yet settled, or PLAN_NONE. */
-static uint32_t nearest(const pack_paths_t *paths)
+/* ---- the heap of nodes reached but not settled ---- */
+
+static bool nearer(const pack_paths_t *paths, uint32_t one, uint32_t other)
 {
-    uint32_t best = PLAN_NONE;
-    for (uint32_t node = 0; node < paths->net->node_count; node++)
-        if (!paths->done[node] && paths->distance[node] < INFINITY &&
-            (best == PLAN_NONE || paths->distance[node] < paths->distance[best]))
-            best = node;
-    return best;
+    if (paths->distance[one] < paths->distance[other] || paths->distance[one] > paths->distance[other])
+        return paths->distance[one] < paths->distance[other];
+    return paths->hops[one] < paths->hops[other];
 }
 
-static void relax(pack_paths_t *paths, const double *row_prices, uint32_t source, uint32_t node)
+static void put(pack_paths_t *paths, uint32_t at, uint32_t node)
+{
+    paths->heap[at] = node;
+    paths->place[node] = at;
+}
+
+static void sift_up(pack_paths_t *paths, uint32_t at, uint32_t node)
+{
+    for (; at > 0 && nearer(paths, node, paths->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        put(paths, at, paths->heap[(at - 1) / 2]);
+    put(paths, at, node);
+}
+
+/* Take the nearest node out of a heap of `*count`. */
+static uint32_t take_nearest(pack_paths_t *paths, uint32_t *count)
+{
+    uint32_t nearest = paths->heap[0], last = paths->heap[--*count], at = 0;
+    paths->place[nearest] = PLAN_NONE;
+    for (uint32_t child = 1; child < *count; child = 2 * at + 1) {
+        if (child + 1 < *count && nearer(paths, paths->heap[child + 1], paths->heap[child]))
+            child++;
+        if (!nearer(paths, paths->heap[child], last))
+            break;
+        put(paths, at, paths->heap[child]);
+        at = child;
+    }
+    if (*count > 0)
+        put(paths, at, last);
+    return nearest;
+}
+
+static void relax(pack_paths_t *paths, const double *row_prices, uint32_t source, uint32_t node,
+                  uint32_t *count)
 {
     const pack_net_t *net = paths->net;
     for (uint32_t i = net->out_first[node]; i < net->out_first[node + 1]; i++) {
-        uint32_t link = net->out_links[i];
-        uint32_t to = net->to[link];
+        uint32_t link = net->out_links[i], to = net->to[link], hops = paths->hops[node] + 1;
         double distance = paths->distance[node] + row_prices[net->link_row[link]];
         if (net->node_row[to] != PLAN_NONE)
             distance += row_prices[net->node_row[to]];
-        uint32_t hops = paths->hops[node] + 1;
-        if (distance < paths->distance[to] || (distance <= paths->distance[to] && hops < paths->hops[to])) {
-            paths->distance[to] = distance;
-            paths->hops[to] = hops;
-            paths->via[source * net->node_count + to] = link;
-            paths->done[to] = false;
-        }
+        if (distance > paths->distance[to] || (!(distance < paths->distance[to]) && hops >= paths->hops[to]))
+            continue;
+        bool fresh = paths->place[to] == PLAN_NONE;
+        paths->distance[to] = distance;
+        paths->hops[to] = hops;
+        paths->via[(size_t)source * net->node_count + to] = link;
+        sift_up(paths, fresh ? (*count)++ : paths->place[to], to);
+    }
+}
+
+/* Dijkstra, through relays. */
+static void price_from(pack_paths_t *paths, const double *row_prices, uint32_t source)
+{
+    const pack_net_t *net = paths->net;
+    uint32_t count = 1;
+    for (uint32_t node = 0; node < net->node_count; node++) {
+        paths->distance[node] = INFINITY;
+        paths->hops[node] = UINT32_MAX;
+        paths->place[node] = PLAN_NONE;
+    }
+    paths->distance[source] = 0.0;
+    paths->hops[source] = 0;
+    put(paths, 0, source);
+    while (count > 0) {
+        uint32_t node = take_nearest(paths, &count);
+        if (node == source || node >= net->rank_count)
+            relax(paths, row_prices, source, node, &count);
     }
 }
 
 void pack_paths_price(pack_paths_t *paths, const double *row_prices)
 {
     const pack_net_t *net = paths->net;
-    for (uint32_t source = 0; source < net->rank_count; source++) {
-        for (uint32_t node = 0; node < net->node_count; node++) {
-            paths->distance[node] = INFINITY;
-            paths->hops[node] = UINT32_MAX;
-            paths->done[node] = false;
+    size_t n = net->rank_count;
+    for (uint32_t source = 0; source < n; source++)
+        if (net->orbit[source] == source) {
+            price_from(paths, row_prices, source);
+            memcpy(&paths->cost[source * n], paths->distance, n * sizeof(double));
         }
-        paths->distance[source] = 0.0;
-        paths->hops[source] = 0;
-        for (uint32_t node; (node = nearest(paths)) != PLAN_NONE;) {
-            paths->done[node] = true;
-            if (node == source || node >= net->rank_count)
-                relax(paths, row_prices, source, node);
-        }
-        memcpy(&paths->cost[source * net->rank_count], paths->distance, net->rank_count * sizeof(double));
-    }
+    for (uint32_t source = 0; source < n; source++)
+        for (uint32_t to = 0; net->orbit[source] != source && to < n; to++)
+            paths->cost[source * n + pack_net_image(net, source, to)] =
+                paths->cost[net->orbit[source] * n + to];
 }
 
 static blink_result_t reserve(pack_paths_t *paths)
@@ -108,16 +154,18 @@ static blink_result_t reserve(pack_paths_t *paths)
     return BLINK_OK;
 }
 
-/* Write the links of the cheapest path behind the pool's end; the pool has room for the longest. */
+/* Write the links of the cheapest path behind the pool's end; the pool has room for the longest. It is traced
+ * from the least rank of the orbit and moved to where it belongs. */
 static uint32_t trace(pack_paths_t *paths, uint32_t from, uint32_t to)
 {
     const pack_net_t *net = paths->net;
-    uint32_t count = 0;
-    for (uint32_t node = to; node != from; count++)
-        node = net->from[paths->via[from * net->node_count + node]];
+    uint32_t source = net->orbit[from], end = pack_net_origin(net, from, to), count = 0;
+    const uint32_t *via = &paths->via[(size_t)source * net->node_count];
+    for (uint32_t node = end; node != source; count++)
+        node = net->from[via[node]];
     uint32_t at = paths->link_count + count;
-    for (uint32_t node = to; node != from; node = net->from[paths->links[at]])
-        paths->links[--at] = paths->via[from * net->node_count + node];
+    for (uint32_t node = end; node != source; node = net->from[via[node]])
+        paths->links[--at] = pack_net_link_image(net, from, via[node]);
     return count;
 }
 

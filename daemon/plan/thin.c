@@ -39,8 +39,7 @@ static uint32_t widest(const thinning_t *t)
     for (uint32_t column = 0; column < t->count; column++) {
         if (t->state[column] != OPEN || !pack_uses(p, column))
             continue;
-        double more =
-            best == PLAN_NONE ? 1.0 : plan_lp_value(p->lp, column) / plan_lp_value(p->lp, best) - 1.0;
+        double more = best == PLAN_NONE ? 1.0 : pack_value(p, column) / pack_value(p, best) - 1.0;
         if (more > 1e-6 || (more > -1e-6 && p->column_depth[column] < p->column_depth[best]))
             best = column;
     }
@@ -71,12 +70,12 @@ static blink_result_t dive(thinning_t *t, double optimum)
         uint32_t column = widest(t);
         if (column == PLAN_NONE)
             break;
-        plan_lp_weigh(p->lp, column, 1.0 + FAVOUR);
+        pack_favour(p, column, FAVOUR);
         BLINK_TRY(pack_reoptimise(p, DIVE_GAIN));
         BLINK_TRY(admit(t));
-        plan_lp_weigh(p->lp, column, 1.0);
-        plan_lp_fix(p->lp, column, plan_lp_value(p->lp, column));
-        fixed += plan_lp_value(p->lp, column);
+        pack_favour(p, column, 0.0);
+        pack_fix(p, column, pack_value(p, column));
+        fixed += pack_value(p, column);
         t->state[column] = NEEDED;
     }
     bool complete = fixed >= DIVE_END * optimum;
@@ -89,9 +88,9 @@ static void set_state(thinning_t *t, uint32_t column, column_state_t state)
 {
     t->state[column] = (uint8_t)state;
     if (state == DROPPED)
-        plan_lp_fix(t->packer->lp, column, 0.0);
+        pack_fix(t->packer, column, 0.0);
     else
-        plan_lp_free(t->packer->lp, column);
+        pack_free(t->packer, column);
 }
 
 /* Take on the states of `states` and solve. */
@@ -110,7 +109,7 @@ static uint32_t narrowest(const thinning_t *t)
     for (uint32_t column = 0; column < t->count; column++) {
         if (t->state[column] != OPEN)
             continue;
-        double less = best == PLAN_NONE ? 1.0 : plan_lp_value(p->lp, best) - plan_lp_value(p->lp, column);
+        double less = best == PLAN_NONE ? 1.0 : pack_value(p, best) - pack_value(p, column);
         if (less > 0.0 || (less >= 0.0 && p->column_depth[column] > p->column_depth[best]))
             best = column;
     }
