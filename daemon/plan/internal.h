@@ -37,10 +37,10 @@ double plan_path_latency_us(const topo_t *topo, const plan_path_t *path);
 /* ---- algorithms: each appends channels whose shares add up to 1; UNSUPPORTED for a collective that the
  * algorithm does not do, UNREACHABLE naming two ranks ---- */
 
-/* pack.c: packed spanning trees, for collectives with trees; also prices as plan_bound_GBps() takes them. */
+/* trees.c: packed spanning trees, for collectives with trees; also prices as plan_bound_GBps() takes them. */
 blink_result_t plan_pack_trees(const topo_t *topo, plan_t *plan, double *prices);
 
-/* pack.c: only the prices of the optimal packing, for plans made by another algorithm. */
+/* trees.c: only the prices of the optimal packing, for plans made by another algorithm. */
 blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *prices);
 
 /* ring.c: NCCL-like rings. */

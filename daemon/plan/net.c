@@ -62,6 +62,18 @@ static bool usable(const pack_net_t *net, uint32_t node)
     return net->topo->nodes[node].kind != TOPO_GPU || net->node_of[node] < net->rank_count;
 }
 
+static bool allowed(const pack_net_t *net, uint32_t link)
+{
+    return net->allowed == NULL || net->allowed[link];
+}
+
+/* The link if it exists and may be used, else TOPO_NONE. */
+static uint32_t find_allowed(const pack_net_t *net, uint32_t from, uint32_t to)
+{
+    uint32_t link = topo_find_link(net->topo, from, to);
+    return link != TOPO_NONE && allowed(net, link) ? link : TOPO_NONE;
+}
+
 /* ---- parallel switches ---- */
 
 static uint32_t scramble(uint32_t value)
@@ -76,6 +88,8 @@ static void note_shapes(const pack_net_t *net, merge_t *merge)
 {
     for (uint32_t link = 0; link < net->topo->link_count; link++) {
         const topo_link_t *l = &net->topo->links[link];
+        if (!allowed(net, link))
+            continue;
         if (usable(net, l->to)) {
             merge->shape[l->from] += scramble(2 * l->to + 1);
             merge->degree[l->from]++;
@@ -130,16 +144,16 @@ static bool parallel(const pack_net_t *net, const merge_t *merge, uint32_t one, 
         return false;
     for (uint32_t i = topo->out_first[one]; i < topo->out_first[one + 1]; i++) {
         uint32_t link = topo->out_links[i], next = topo->links[link].to;
-        if (!usable(net, next))
+        if (!usable(net, next) || !allowed(net, link))
             continue;
         ways_out++;
-        if (!twin_fits(topo, link, topo_find_link(topo, other, next), ratio))
+        if (!twin_fits(topo, link, find_allowed(net, other, next), ratio))
             return false;
-        uint32_t back = topo_find_link(topo, next, one);
+        uint32_t back = find_allowed(net, next, one);
         if (back == TOPO_NONE)
             continue;
         ways_in++;
-        if (!twin_fits(topo, back, topo_find_link(topo, next, other), ratio))
+        if (!twin_fits(topo, back, find_allowed(net, next, other), ratio))
             return false;
     }
     /* Switches with one-way links in are left alone. */
@@ -247,7 +261,7 @@ static void add_links(pack_net_t *net)
         uint32_t from = net->node_of[net->topo->links[link].from],
                  to = net->node_of[net->topo->links[link].to];
         net->link_of[link] = PLAN_NONE;
-        if (from != PLAN_NONE && to != PLAN_NONE && from != to)
+        if (from != PLAN_NONE && to != PLAN_NONE && from != to && allowed(net, link))
             order[count++] = link;
     }
     qsort_r(order, count, sizeof(*order), compare_ends, net);
@@ -499,14 +513,15 @@ static blink_result_t build(pack_net_t *net, merge_t *merge, const plan_t *plan,
     return BLINK_OK;
 }
 
-blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, const plan_turn_t *turns,
-                               uint32_t turn_count, pack_net_t **out)
+blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, const bool *allowed,
+                               const plan_turn_t *turns, uint32_t turn_count, pack_net_t **out)
 {
     merge_t merge = {0};
     pack_net_t *net = calloc(1, sizeof(*net));
     if (net == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a working graph");
     net->topo = topo;
+    net->allowed = allowed;
     net->rank_count = plan->rank_count;
     blink_result_t result = build(net, &merge, plan, turns, turn_count);
     if (result == BLINK_OK)

@@ -9,7 +9,6 @@
 #include "plan/pack.h"
 
 #include "error.h"
-#include "names.h"
 #include "plan/lp.h"
 
 #include <math.h>
@@ -23,10 +22,8 @@
 /* Values below this part of the bound are noise of the solver. */
 #define NOISE      1e-9
 #define ROUNDS_MAX 2000u
-/* Ranks above which symmetries pay: a template stands for many trees, a plan of few ranks wants few trees. */
-#define SYMMETRY_RANKS 16u
 
-static void packer_fini(packer_t *p)
+void pack_fini(packer_t *p)
 {
     plan_lp_destroy(p->lp);
     pack_arborist_fini(&p->arborist);
@@ -93,7 +90,7 @@ static blink_result_t add_balance(packer_t *p, uint32_t capacity_rows, uint32_t 
     return BLINK_OK;
 }
 
-static blink_result_t packer_init(packer_t *p, const topo_t *topo, const plan_t *plan)
+blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, const bool *allowed)
 {
     uint32_t n = plan->rank_count, orbits = 0;
     bool both = collective_broadcasts(plan->collective) && collective_reduces(plan->collective);
@@ -103,9 +100,9 @@ static blink_result_t packer_init(packer_t *p, const topo_t *topo, const plan_t 
                     .tree_paths = both ? 2 * n : n,
                     .per_rank = collective_per_rank(plan->collective),
                     .best_bound = INFINITY};
-    if (n > SYMMETRY_RANKS)
+    if (n > PACK_SMALL_RANKS)
         BLINK_TRY(pack_find_turns(topo, plan, &p->turns, &p->turn_count));
-    BLINK_TRY(pack_net_create(topo, plan, p->turns, p->turn_count, &p->net));
+    BLINK_TRY(pack_net_create(topo, plan, allowed, p->turns, p->turn_count, &p->net));
     if (p->net->turn_count == 0) {
         pack_free_turns(p->turns, p->turn_count);
         p->turns = NULL;
@@ -255,11 +252,16 @@ static blink_result_t seed_columns(packer_t *p)
     return price_columns(p, 0.0, &cost, &added);
 }
 
+blink_result_t pack_solve(packer_t *p)
+{
+    p->work += (uint64_t)p->column_count * p->net->row_count;
+    return plan_lp_solve(p->lp);
+}
+
 /* Solve and take the prices; *budget is what all capacity is worth at them. */
 static blink_result_t take_prices(packer_t *p, double *budget)
 {
-    p->solves++;
-    BLINK_TRY(plan_lp_solve(p->lp));
+    BLINK_TRY(pack_solve(p));
     *budget = 0.0;
     for (uint32_t row = 0; row < p->net->row_count; row++) {
         double price = fmax(plan_lp_price(p->lp, row), 0.0);
@@ -273,10 +275,9 @@ static blink_result_t take_prices(packer_t *p, double *budget)
     return BLINK_OK;
 }
 
-/* Column generation to the optimum. */
-static blink_result_t optimise(packer_t *p)
+blink_result_t pack_optimise(packer_t *p)
 {
-    double least_gain = p->n > SYMMETRY_RANKS ? LEAST_GAIN_LARGE : LEAST_GAIN;
+    double least_gain = p->n > PACK_SMALL_RANKS ? LEAST_GAIN_LARGE : LEAST_GAIN;
     BLINK_TRY(seed_columns(p));
     for (uint32_t round = 0; round < ROUNDS_MAX; round++) {
         double budget = 0.0, cost = 0.0;
@@ -337,61 +338,4 @@ blink_result_t pack_reoptimise(packer_t *p, double least_gain)
         BLINK_TRY(price_columns(p, least_gain, &cost, &added));
     }
     return BLINK_OK;
-}
-
-/* The best prices, per topology link and then node. */
-static void write_prices(const packer_t *p, double *prices)
-{
-    const pack_net_t *net = p->net;
-    for (uint32_t link = 0; link < p->topo->link_count; link++)
-        prices[link] =
-            net->link_of[link] == PLAN_NONE ? 0.0 : p->best_prices[net->link_row[net->link_of[link]]];
-    for (uint32_t node = 0; node < p->topo->node_count; node++) {
-        uint32_t working = net->node_of[node];
-        uint32_t row = working == PLAN_NONE ? PLAN_NONE : net->node_row[working];
-        prices[p->topo->link_count + node] = row == PLAN_NONE ? 0.0 : p->best_prices[row];
-    }
-}
-
-static blink_result_t check_collective(const plan_t *plan)
-{
-    if (collective_routes(plan->collective))
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%s has no trees", blink_name_collective(plan->collective));
-    return BLINK_OK;
-}
-
-blink_result_t plan_pack_trees(const topo_t *topo, plan_t *plan, double *prices)
-{
-    packer_t p;
-    BLINK_TRY(check_collective(plan));
-    blink_result_t result = packer_init(&p, topo, plan);
-    if (result == BLINK_OK)
-        result = optimise(&p);
-    if (result == BLINK_OK) {
-        write_prices(&p, prices);
-        result = pack_thin(&p);
-    }
-    if (result == BLINK_OK)
-        result = pack_place(&p, plan);
-    if (result == BLINK_OK) {
-        plan->turns = p.turns;
-        plan->turn_count = p.turn_count;
-        p.turns = NULL;
-        p.turn_count = 0;
-    }
-    packer_fini(&p);
-    return result;
-}
-
-blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *prices)
-{
-    packer_t p;
-    BLINK_TRY(check_collective(plan));
-    blink_result_t result = packer_init(&p, topo, plan);
-    if (result == BLINK_OK)
-        result = optimise(&p);
-    if (result == BLINK_OK)
-        write_prices(&p, prices);
-    packer_fini(&p);
-    return result;
 }

@@ -2,13 +2,16 @@
  * The parts of the tree packer. turns.c: symmetries. net.c: the working graph (ranks, relays, identical
  * parallel switches merged). paths.c: cheapest paths between ranks under link prices. arborescence.c: cheapest
  * spanning trees over those paths. grow.c: columns of the packing program. pack.c: the program. thin.c: fewer
- * trees for nearly the same rate. place.c: the solution as channels.
+ * trees for nearly the same rate. place.c: the solution as channels. trees.c: all of it in order.
  */
 #ifndef BLINK_PLAN_PACK_H
 #define BLINK_PLAN_PACK_H
 
 #include "plan/internal.h"
 #include "plan/lp.h"
+
+/* Up to here plans are made to use few trees; above it templates under symmetries stand for many. */
+#define PACK_SMALL_RANKS 16u
 
 /* Symmetries of the topology that map ranks to ranks and keep the plan's root and peer; they commute. Possibly
  * none. *turns is the caller's: pack_free_turns(). Errors: NO_MEMORY. */
@@ -28,6 +31,7 @@ typedef struct pack_turn {
  * share a row too: whoever loads both directions alike needs no more. */
 typedef struct pack_net {
     const topo_t *topo;
+    const bool *allowed; /* per topology link, or NULL: all may be used */
     uint32_t rank_count, node_count, link_count, row_count;
     bool reversible;        /* every link has a reverse of the same capacity, and the plan may use that */
     uint32_t *from, *to;    /* per link */
@@ -49,10 +53,10 @@ typedef struct pack_net {
     uint32_t *power; /* per rank and turn, [rank·turn_count + turn]: which powers lead to it from there */
 } pack_net_t;
 
-/* `turns` are dropped (turn_count 0) if they do not map groups of switches to groups. Errors:
+/* `allowed` is borrowed. `turns` are dropped (turn_count 0) if they do not map groups of switches to groups. Errors:
  * INVALID_ARGUMENT (capacities too far apart for the arithmetic; the links are named), NO_MEMORY. */
-blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, const plan_turn_t *turns,
-                               uint32_t turn_count, pack_net_t **net);
+blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, const bool *allowed,
+                               const plan_turn_t *turns, uint32_t turn_count, pack_net_t **net);
 void pack_net_destroy(pack_net_t *net);
 
 /* The member of a node that stands for position `at` of [0, 1) of the group's capacity. */
@@ -146,7 +150,7 @@ typedef struct packer {
     plan_lp_t *lp;
     double unit_GBps; /* what one unit of x is */
     uint32_t column_count, column_room;
-    uint32_t solves;        /* so far: the measure of work */
+    uint64_t work;          /* entries of the program times solves so far */
     uint32_t *column_paths; /* tree_paths per column; PLAN_NONE at the root */
     uint32_t *column_root;
     uint32_t *column_depth;
@@ -181,6 +185,17 @@ blink_result_t pack_check_reachable(packer_t *p);
  * another, better one. */
 blink_result_t pack_grow_column(packer_t *p, uint32_t root, uint32_t *column, pack_candidate_t *made);
 
+/* Set up for the links `allowed` (borrowed; NULL: all), on failure too: pack_fini(). Errors: INVALID_ARGUMENT,
+ * NO_MEMORY. */
+blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, const bool *allowed);
+void pack_fini(packer_t *p);
+
+/* Column generation to the optimum. Errors: UNREACHABLE, NO_MEMORY, INTERNAL. */
+blink_result_t pack_optimise(packer_t *p);
+
+/* Solve with the columns, weights and fixed columns of now. */
+blink_result_t pack_solve(packer_t *p);
+
 /* Solve with the weights and fixed columns of now, adding columns until none gains more than `least_gain`. */
 blink_result_t pack_reoptimise(packer_t *p, double least_gain);
 
@@ -199,7 +214,8 @@ void pack_free(packer_t *p, uint32_t column);
 /* thin.c: from the optimum to a solution of few columns that keeps at least 0.99 of it. */
 blink_result_t pack_thin(packer_t *p);
 
-/* place.c: turn the solution into channels on the topology's own links. */
+/* place.c: append the solution as channels on the topology's own links; their shares are in GB/s, to be
+ * normalised. */
 blink_result_t pack_place(const packer_t *p, plan_t *plan);
 
 #endif

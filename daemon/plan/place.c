@@ -60,21 +60,21 @@ static blink_result_t place_tree(const packer_t *p, plan_t *plan, const uint32_t
 
 /* What the columns of each orbit of roots add up to, by least root; of all in given[0] where the roots' shares
  * are free. */
-static void sum_shares(const packer_t *p, double *given)
+static void sum_values(const packer_t *p, double *given)
 {
     for (uint32_t column = 0; column < p->column_count; column++)
         if (pack_uses(p, column))
             given[p->per_rank ? p->net->orbit[p->column_root[column]] : 0] += pack_value(p, column);
 }
 
-/* The part of the payload that the column carries: exactly 1/n for each root together where the collective
- * wants that. */
-static double share_of(const packer_t *p, uint32_t column, const double *given)
+/* What the column carries, GB/s: exactly 1/n of the rate for each root together where the collective wants
+ * that. */
+static double rate_of(const packer_t *p, uint32_t column, const double *given)
 {
     uint32_t orbit = p->net->orbit[p->column_root[column]];
-    if (!p->per_rank)
-        return pack_value(p, column) / given[0];
-    return pack_value(p, column) / given[orbit] * p->orbit_size[orbit] / p->n;
+    double part = p->per_rank ? pack_value(p, column) / given[orbit] * p->orbit_size[orbit] / p->n
+                              : pack_value(p, column) / given[0];
+    return part * pack_rate(p) * p->unit_GBps;
 }
 
 /* One channel per slice of the column. */
@@ -85,7 +85,7 @@ static blink_result_t place_column(const packer_t *p, plan_t *plan, uint32_t ind
         end = slice_end(p, column, at);
         double middle = (at + end) / 2.0;
         plan_channel_t *channel = NULL;
-        BLINK_TRY(plan_add_channel(plan, share_of(p, index, given) * (end - at), 1, &channel));
+        BLINK_TRY(plan_add_channel(plan, rate_of(p, index, given) * (end - at), 1, &channel));
         plan_part_t *part = &channel->parts[0];
         const uint32_t *tree = column;
         part->root = p->column_root[index];
@@ -104,12 +104,11 @@ blink_result_t pack_place(const packer_t *p, plan_t *plan)
     double *given = calloc(p->n, sizeof(*given));
     if (given == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u roots", p->n);
-    sum_shares(p, given);
+    sum_values(p, given);
     blink_result_t result = BLINK_OK;
     for (uint32_t column = 0; column < p->column_count && result == BLINK_OK; column++)
         if (pack_uses(p, column))
             result = place_column(p, plan, column, given);
     free(given);
-    plan_normalise_shares(plan);
     return result;
 }

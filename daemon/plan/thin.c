@@ -1,7 +1,8 @@
 /*
  * Fewer trees: the optimum uses as many as it likes, and an executor pays for each. First a dive: favour the
  * widest tree a little, let the program (and new trees that suit) rearrange around it, fix it as wide as it
- * got, repeat; wide trees leave room for few. Then backward elimination of what turned out dispensable.
+ * got, repeat; wide trees leave room for few. Then backward elimination of what turned out dispensable. Small
+ * programs can afford to try that several times with other tastes; the fewest trees win.
  */
 #include "error.h"
 #include "plan/pack.h"
@@ -15,9 +16,14 @@
 #define FAVOUR 0.005
 /* While diving, columns that gain less than this are not worth adding. */
 #define DIVE_GAIN 1e-3
-/* The dive ends when the fixed columns carry this part of the optimum, or after this many solves. */
-#define DIVE_END    0.9955
-#define DIVE_SOLVES 80u
+/* The dive ends when the fixed columns carry this part of the optimum, or after this many steps. */
+#define DIVE_END   0.9955
+#define DIVE_STEPS 40u
+/* Further tries while the work (packer_t.work) promises to stay below this: some milliseconds. */
+#define WORK_MAX  800000u
+#define TRIES_MAX 6u
+/* How much wider or narrower than it is a tree may seem to another taste. */
+#define TASTE 0.3
 /* Of the optimum, what is kept where fewer trees are worth more; of the rate, what elimination may cost
  * otherwise. */
 #define THIN_FLOOR  0.9905
@@ -29,7 +35,20 @@ typedef struct thinning {
     packer_t *packer;
     uint32_t count; /* columns with a state */
     uint8_t *state; /* column_state_t per column */
+    uint32_t trial; /* 0: columns seem as wide as they are */
+    uint64_t first_work;
+    uint8_t *best; /* states of the best try, best_count of them; the columns since were not there */
+    uint32_t best_count, best_columns;
 } thinning_t;
+
+/* How wide a column seems in this try. */
+static double seeming(const thinning_t *t, uint32_t column)
+{
+    uint32_t hash = (column + 1) * 2654435761u ^ t->trial * 2246822519u;
+    hash = (hash ^ hash >> 15) * 2654435761u;
+    double taste = t->trial == 0 ? 0.0 : TASTE * ((hash >> 8) / (double)(1u << 23) - 1.0);
+    return pack_value(t->packer, column) * (1.0 + taste);
+}
 
 /* The widest column of the last solution in state `wanted`, the shallower one among equals; or PLAN_NONE. */
 static uint32_t widest(const thinning_t *t)
@@ -39,7 +58,7 @@ static uint32_t widest(const thinning_t *t)
     for (uint32_t column = 0; column < t->count; column++) {
         if (t->state[column] != OPEN || !pack_uses(p, column))
             continue;
-        double more = best == PLAN_NONE ? 1.0 : pack_value(p, column) / pack_value(p, best) - 1.0;
+        double more = best == PLAN_NONE ? 1.0 : seeming(t, column) / seeming(t, best) - 1.0;
         if (more > 1e-6 || (more > -1e-6 && p->column_depth[column] < p->column_depth[best]))
             best = column;
     }
@@ -63,10 +82,10 @@ static blink_result_t admit(thinning_t *t)
 static blink_result_t dive(thinning_t *t, double optimum)
 {
     packer_t *p = t->packer;
-    uint32_t first_solve = p->solves;
+    uint32_t steps = 0;
     double fixed = 0.0;
     BLINK_TRY(admit(t));
-    while (fixed < DIVE_END * optimum && p->solves - first_solve < DIVE_SOLVES) {
+    while (fixed < DIVE_END * optimum && steps++ < DIVE_STEPS) {
         uint32_t column = widest(t);
         if (column == PLAN_NONE)
             break;
@@ -98,7 +117,7 @@ static blink_result_t restore(thinning_t *t, const uint8_t *states)
 {
     for (uint32_t column = 0; column < t->count; column++)
         set_state(t, column, (column_state_t)states[column]);
-    return plan_lp_solve(t->packer->lp);
+    return pack_solve(t->packer);
 }
 
 /* The open column of the smallest share, the deeper one among equals, or PLAN_NONE. */
@@ -123,11 +142,11 @@ static blink_result_t eliminate(thinning_t *t, double floor, uint32_t *left)
     *left = 0;
     for (uint32_t column; (column = narrowest(t)) != PLAN_NONE;) {
         set_state(t, column, DROPPED);
-        BLINK_TRY(plan_lp_solve(t->packer->lp));
+        BLINK_TRY(pack_solve(t->packer));
         if (pack_rate(t->packer) >= floor)
             continue;
         set_state(t, column, NEEDED);
-        BLINK_TRY(plan_lp_solve(t->packer->lp));
+        BLINK_TRY(pack_solve(t->packer));
         ++*left;
     }
     return BLINK_OK;
@@ -147,18 +166,63 @@ static blink_result_t eliminate_cheaply(thinning_t *t, double optimum, uint8_t *
     return exact_count > thin_count + thin_count / 4 + 1 ? BLINK_OK : restore(t, exact);
 }
 
-blink_result_t pack_thin(packer_t *p)
+static uint32_t count_needed(const thinning_t *t)
 {
-    thinning_t t = {.packer = p};
-    double optimum = pack_rate(p);
-    uint8_t *copies = NULL;
-    blink_result_t result = dive(&t, optimum);
-    if (result == BLINK_OK) {
-        copies = malloc(2 * (size_t)t.count);
-        result = copies != NULL ? eliminate_cheaply(&t, optimum, copies, copies + t.count)
-                                : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", t.count);
+    uint32_t needed = 0;
+    for (uint32_t column = 0; column < t->count; column++)
+        needed += t->state[column] == NEEDED;
+    return needed;
+}
+
+/* One try from scratch; the best so far is kept. */
+static blink_result_t try_taste(thinning_t *t, double optimum)
+{
+    packer_t *p = t->packer;
+    if (t->trial > 0) {
+        memset(t->state, OPEN, t->count);
+        BLINK_TRY(restore(t, t->state));
+    }
+    BLINK_TRY(dive(t, optimum));
+    uint8_t *copies = malloc(2 * (size_t)t->count);
+    if (copies == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", p->column_count);
+    blink_result_t result = eliminate_cheaply(t, optimum, copies, copies + t->count);
+    uint32_t needed = count_needed(t);
+    if (result == BLINK_OK && (t->best == NULL || needed < t->best_columns)) {
+        memcpy(copies, t->state, t->count);
+        free(t->best);
+        t->best = copies;
+        t->best_count = t->count;
+        t->best_columns = needed;
+        return BLINK_OK;
     }
     free(copies);
+    return result;
+}
+
+/* Whether another try is likely to stay within the work allowed. */
+static bool may_try_again(const thinning_t *t)
+{
+    uint64_t done = t->packer->work - t->first_work;
+    return t->trial < TRIES_MAX && done / t->trial * (t->trial + 1) < WORK_MAX;
+}
+
+static blink_result_t try_tastes(thinning_t *t, double optimum)
+{
+    do {
+        BLINK_TRY(try_taste(t, optimum));
+        t->trial++;
+    } while (may_try_again(t));
+    memset(t->state, DROPPED, t->count);
+    memcpy(t->state, t->best, t->best_count);
+    return restore(t, t->state);
+}
+
+blink_result_t pack_thin(packer_t *p)
+{
+    thinning_t t = {.packer = p, .first_work = p->work};
+    blink_result_t result = try_tastes(&t, pack_rate(p));
+    free(t.best);
     free(t.state);
     return result;
 }
