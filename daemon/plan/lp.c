@@ -84,9 +84,9 @@ void plan_lp_destroy(plan_lp_t *lp)
     free(lp);
 }
 
-void plan_lp_limit(plan_lp_t *lp, uint32_t row, double most)
+void plan_lp_balance(plan_lp_t *lp, uint32_t row)
 {
-    glp_set_row_bnds(lp->problem, (int)row + 1, GLP_UP, 0.0, most);
+    glp_set_row_bnds(lp->problem, (int)row + 1, GLP_FX, 0.0, 0.0);
 }
 
 blink_result_t plan_lp_add(plan_lp_t *lp, uint32_t count, const uint32_t *rows, const double *values)

@@ -18,8 +18,8 @@ typedef struct plan_lp plan_lp_t;
 blink_result_t plan_lp_create(uint32_t row_count, plan_lp_t **lp);
 void plan_lp_destroy(plan_lp_t *lp);
 
-/* Bound a row's sum by another number than 1. */
-void plan_lp_limit(plan_lp_t *lp, uint32_t row, double most);
+/* Make a row's sum exactly 0 instead of at most 1. Its price may then be negative. */
+void plan_lp_balance(plan_lp_t *lp, uint32_t row);
 
 /* Add a column with `count` entries (rows count from 0) and weight 1. Columns are numbered from 0 in order.
  */

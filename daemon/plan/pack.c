@@ -83,7 +83,7 @@ static blink_result_t add_balance(packer_t *p, uint32_t capacity_rows, uint32_t 
         p->balance_row[root] = capacity_rows + count;
         p->rows[count] = capacity_rows + count;
         p->values[count++] = p->orbit_size[root];
-        plan_lp_limit(p->lp, p->balance_row[root], 0.0);
+        plan_lp_balance(p->lp, p->balance_row[root]);
     }
     BLINK_TRY(plan_lp_add(p->lp, orbits, p->rows, p->values));
     plan_lp_weigh(p->lp, 0, p->n);

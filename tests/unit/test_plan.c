@@ -2,123 +2,9 @@
  * The planner: known optima, every connected subset of a DGX-1V against its proven bound, NCCL-like rings and
  * their absence, odd topologies, bad requests, and both printed forms.
  */
-#include "error.h"
-#include "plan/internal.h"
-#include "plan/plan.h"
+#include "plan_checks.h"
 
 #include <jansson.h>
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define RANKS_MAX 16u
-
-static topo_t *load(const char *what)
-{
-    topo_t *topo = NULL;
-    if (topo_load(what, &topo) != BLINK_OK)
-        fail_msg("%s: %s", what, blink_error_text());
-    return topo;
-}
-
-/* Gpus named by the bits of a mask, in device order. */
-static uint32_t choose(const topo_t *topo, uint32_t mask, uint32_t *nodes)
-{
-    uint32_t count = 0;
-    for (uint32_t gpu = 0; gpu < topo->gpu_count; gpu++)
-        if ((mask >> gpu & 1u) != 0)
-            nodes[count++] = topo->gpus[gpu];
-    return count;
-}
-
-static plan_t *make(const topo_t *topo, blink_collective_t collective, blink_algorithm_t algorithm,
-                    uint32_t mask)
-{
-    uint32_t nodes[RANKS_MAX];
-    plan_request_t request = {.collective = collective,
-                              .algorithm = algorithm,
-                              .rank_node = nodes,
-                              .rank_count = choose(topo, mask, nodes)};
-    plan_t *plan = NULL;
-    if (plan_create(topo, &request, &plan) != BLINK_OK)
-        fail_msg("%s, gpus %#x: %s", topo->name, mask, blink_error_text());
-    return plan;
-}
-
-static void assert_close(double value, double expected)
-{
-    if (!(fabs(value - expected) <= 1e-3 * expected))
-        fail_msg("%.6f is not %.6f", value, expected);
-}
-
-/* The path leads from one rank's node to the other's, through no gpu. */
-static void check_path(const topo_t *topo, const plan_t *plan, uint32_t index, uint32_t from, uint32_t to)
-{
-    assert_true(index < plan->path_count);
-    const plan_path_t *path = &plan->paths[index];
-    uint32_t at = plan->rank_node[from];
-    for (uint32_t i = 0; i < path->link_count; i++) {
-        const topo_link_t *link = &topo->links[path->links[i]];
-        assert_int_equal(link->from, at);
-        at = link->to;
-        assert_true(i + 1 == path->link_count || topo->nodes[at].kind != TOPO_GPU);
-    }
-    assert_int_equal(at, plan->rank_node[to]);
-}
-
-static void check_tree(const topo_t *topo, const plan_t *plan, const plan_tree_t *tree, uint32_t root,
-                       bool reduce)
-{
-    for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
-        uint32_t at = rank, hops = 0;
-        for (; tree->parent[at] != PLAN_NONE && hops < plan->rank_count; hops++)
-            at = tree->parent[at];
-        assert_int_equal(at, root);
-        if (rank != root)
-            check_path(topo, plan, tree->path[rank], reduce ? rank : tree->parent[rank],
-                       reduce ? tree->parent[rank] : rank);
-    }
-}
-
-/* All a plan promises: trees that span, shares that add up, a rate the loads allow and the bound permits. */
-static void check_plan(const topo_t *topo, const plan_t *plan)
-{
-    double sum = 0.0;
-    for (uint32_t c = 0; c < plan->channel_count; c++) {
-        const plan_channel_t *channel = &plan->channels[c];
-        assert_true(channel->share > 0.0);
-        sum += channel->share;
-        for (uint32_t i = 0; i < channel->part_count; i++) {
-            const plan_part_t *part = &channel->parts[i];
-            assert_true(plan->collective == BLINK_ALLREDUCE || part->root == plan->root);
-            assert_int_equal(part->reduce.parent != NULL, plan->collective == BLINK_ALLREDUCE);
-            check_tree(topo, plan, &part->broadcast, part->root, false);
-            if (part->reduce.parent != NULL)
-                check_tree(topo, plan, &part->reduce, part->root, true);
-        }
-    }
-    assert_true(fabs(sum - 1.0) <= 1e-12);
-    assert_true(plan->rate_GBps > 0.0);
-    double loads_allow_GBps = 0.0;
-    assert_int_equal(plan_rate_GBps(topo, plan, &loads_allow_GBps), BLINK_OK);
-    assert_true(fabs(plan->rate_GBps - loads_allow_GBps) <= 1e-9 * plan->rate_GBps);
-    assert_true(plan->rate_GBps <= plan->bound_GBps * (1.0 + 1e-6));
-}
-
-static void assert_trees_near_bound(const topo_t *topo, blink_collective_t collective, uint32_t mask)
-{
-    plan_t *plan = make(topo, collective, BLINK_ALGORITHM_TREES, mask);
-    check_plan(topo, plan);
-    if (plan->rate_GBps < 0.99 * plan->bound_GBps)
-        fail_msg("%s, gpus %#x: %f of %f", topo->name, mask, plan->rate_GBps, plan->bound_GBps);
-    plan_destroy(plan);
-}
 
 /* Links between the chosen gpus, as counts of physical links. */
 static uint32_t adjacency(const topo_t *topo, uint32_t mask, uint32_t matrix[8][8])
@@ -403,26 +289,6 @@ static void test_bad_requests_name_what_is_wrong(void **state)
                    BLINK_ERR_INVALID_ARGUMENT, "collective 99");
     topo_destroy(topo);
 }
-
-/* A topology from lines of links; nodes named g… are gpus, s… switches. */
-static topo_t *parse(const char *nodes, const char *links)
-{
-    char text[4096];
-    topo_t *topo = NULL;
-    int bytes = snprintf(text, sizeof(text),
-                         "{\"schema\":\"blink-topology/1\",\"name\":\"t\",\"nodes\":[%s],\"links\":[%s]}",
-                         nodes, links);
-    assert_in_range(bytes, 1, sizeof(text) - 1);
-    if (topo_parse_json(text, (size_t)bytes, "test", &topo) != BLINK_OK)
-        fail_msg("%s", blink_error_text());
-    return topo;
-}
-
-#define GPU(id)              "{\"id\":\"" id "\",\"kind\":\"gpu\"}"
-#define SWITCH(id)           "{\"id\":\"" id "\",\"kind\":\"switch\"}"
-#define LINK(from, to, GBps) "{\"from\":\"" from "\",\"to\":\"" to "\",\"GBps\":" GBps ",\"kind\":\"nvlink\"}"
-#define ONE_WAY(from, to, GBps)                                                                              \
-    "{\"from\":\"" from "\",\"to\":\"" to "\",\"GBps\":" GBps ",\"kind\":\"nvlink\",\"duplex\":false}"
 
 static void test_unconnected_ranks_are_named(void **state)
 {
