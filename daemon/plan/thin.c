@@ -16,8 +16,9 @@
 #define FAVOUR 0.005
 /* While diving, columns that gain less than this are not worth adding. */
 #define DIVE_GAIN 1e-3
-/* The dive ends when the fixed columns carry this part of the optimum, or after this many steps. */
-#define DIVE_END   0.9955
+/* The dive ends when the fixed columns lack no more than this part of the optimum (of a single root's part where
+ * each rank is one), or after this many steps. */
+#define DIVE_REST  0.0045
 #define DIVE_STEPS 40u
 /* Further tries while the work (packer_t.work) promises to stay below this: some milliseconds. */
 #define WORK_MAX  800000u
@@ -83,9 +84,9 @@ static blink_result_t dive(thinning_t *t, double optimum)
 {
     packer_t *p = t->packer;
     uint32_t steps = 0;
-    double fixed = 0.0;
+    double fixed = 0.0, enough = (1.0 - DIVE_REST / (p->per_rank ? p->n : 1)) * optimum;
     BLINK_TRY(admit(t));
-    while (fixed < DIVE_END * optimum && steps++ < DIVE_STEPS) {
+    while (fixed < enough && steps++ < DIVE_STEPS) {
         uint32_t column = widest(t);
         if (column == PLAN_NONE)
             break;
@@ -97,7 +98,7 @@ static blink_result_t dive(thinning_t *t, double optimum)
         fixed += pack_value(p, column);
         t->state[column] = NEEDED;
     }
-    bool complete = fixed >= DIVE_END * optimum;
+    bool complete = fixed >= enough;
     for (uint32_t column = 0; column < t->count; column++)
         t->state[column] = t->state[column] == NEEDED || (!complete && pack_uses(p, column)) ? OPEN : DROPPED;
     return BLINK_OK;
