@@ -1,467 +1,417 @@
 /*
- * The compiler from plans to lane programs: every tree edge becomes the end of one step and the start of
- * another, joined by semaphores. Knows trees, not collectives.
+ * The compiler from plans to lane programs: every edge of a tree or hop of a route becomes the end of one step
+ * and the start of another, joined by semaphores. Knows trees and routes, not collectives.
  */
 #include "plan/lane.h"
 
 #include "error.h"
+#include "plan/collective.h"
+#include "plan/lane_build.h"
+#include "plan/lane_edges.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-/* A tree seen from the top: children by rank, and the order in which its ranks may act. */
-typedef struct tree_view {
-    uint32_t *child_first; /* rank_count + 1 offsets into children */
-    uint32_t *children;
-    uint32_t *depth;  /* edges to the root */
-    uint32_t *height; /* edges to the deepest leaf below */
-} tree_view_t;
-
-/* What the edges of one part are called in the program. Arrays are by rank: the edge between it and its
- * parent. */
-typedef struct part_edges {
-    tree_view_t up, down;
-    uint32_t *up_edge; /* scratch edge; PLAN_NONE at the root */
-    uint32_t *up_full; /* semaphores */
-    uint32_t *up_free;
-    uint32_t *down_full; /* PLAN_NONE for leaves: nobody waits there */
-} part_edges_t;
-
-typedef struct pool_capacity {
-    uint32_t lanes, steps, operands, waits, signals;
-} pool_capacity_t;
+/* A step that a rank takes for a part, and where it stands in the order of the channel. */
+typedef struct action {
+    uint32_t rank, phase;
+    uint32_t level; /* edges from the start of the phase */
+    uint32_t part;
+} action_t;
 
 typedef struct compiler {
-    const topo_t *topo;
     const plan_t *plan;
-    lane_program_t *program;
-    pool_capacity_t capacity;
-    uint32_t channel; /* being compiled */
-    part_edges_t *parts;
-    uint32_t *part_order;
+    lane_builder_t builder;
+    uint32_t channel;    /* being compiled */
+    lane_edges_t *edges; /* by part of the channel */
+    action_t *actions;
+    uint32_t action_count;
 } compiler_t;
 
-/* ---- pools ---- */
-
-static void *pool_push(void **pool, uint32_t *count, uint32_t *capacity, size_t entry_bytes)
+static const plan_part_t *part_of(const compiler_t *compiler, uint32_t part)
 {
-    if (*count == *capacity) {
-        uint32_t larger = *capacity ? *capacity * 2 : 64;
-        void *grown = realloc(*pool, larger * entry_bytes);
-        if (!grown)
-            return NULL;
-        *pool = grown;
-        *capacity = larger;
-    }
-    return (char *)*pool + (size_t)(*count)++ * entry_bytes;
+    return &compiler->plan->channels[compiler->channel].parts[part];
 }
 
-#define POOL_PUSH(compiler, pool, value)                                                                     \
-    pool_append((void **)&(compiler)->program->pool##s, &(compiler)->program->pool##_count,                  \
-                &(compiler)->capacity.pool##s, &(value), sizeof(value))
-
-static blink_result_t pool_append(void **pool, uint32_t *count, uint32_t *capacity, const void *entry,
-                                  size_t bytes)
-{
-    void *slot = pool_push(pool, count, capacity, bytes);
-    if (!slot)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a lane program of %u entries", *count);
-    memcpy(slot, entry, bytes);
-    return BLINK_OK;
-}
-
-/* ---- trees ---- */
-
-static uint32_t *new_u32(uint32_t count)
-{
-    return malloc((count ? count : 1) * sizeof(uint32_t));
-}
-
-static void tree_view_fini(tree_view_t *view)
-{
-    free(view->child_first);
-    free(view->children);
-    free(view->depth);
-    free(view->height);
-}
-
-static blink_result_t tree_view_init(tree_view_t *view, const uint32_t *parent, uint32_t root, uint32_t ranks)
-{
-    *view = (tree_view_t){calloc(ranks + 1, sizeof(uint32_t)), new_u32(ranks), new_u32(ranks),
-                          calloc(ranks, sizeof(uint32_t))};
-    uint32_t *order = new_u32(ranks);
-    uint32_t *fill = new_u32(ranks);
-    blink_result_t result = BLINK_OK;
-    if (!view->child_first || !view->children || !view->depth || !view->height || !order || !fill) {
-        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a tree of %u ranks", ranks);
-        goto done;
-    }
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        if (rank != root)
-            view->child_first[parent[rank] + 1]++;
-    }
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        view->child_first[rank + 1] += view->child_first[rank];
-        fill[rank] = view->child_first[rank];
-    }
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        if (rank != root)
-            view->children[fill[parent[rank]]++] = rank;
-    }
-    /* Breadth first from the root gives depths; the same order backwards gives heights. */
-    uint32_t ordered = 0;
-    order[ordered++] = root;
-    view->depth[root] = 0;
-    for (uint32_t at = 0; at < ordered; at++) {
-        uint32_t rank = order[at];
-        for (uint32_t i = view->child_first[rank]; i < view->child_first[rank + 1]; i++) {
-            view->depth[view->children[i]] = view->depth[rank] + 1;
-            order[ordered++] = view->children[i];
-        }
-    }
-    for (uint32_t at = ordered; at-- > 1;) {
-        uint32_t rank = order[at];
-        uint32_t height = view->height[rank] + 1;
-        if (height > view->height[parent[rank]])
-            view->height[parent[rank]] = height;
-    }
-done:
-    free(order);
-    free(fill);
-    return result;
-}
-
-static uint32_t child_count(const tree_view_t *view, uint32_t rank)
-{
-    return view->child_first ? view->child_first[rank + 1] - view->child_first[rank] : 0;
-}
-
-/* ---- edges ---- */
-
-static void part_edges_fini(part_edges_t *edges)
-{
-    tree_view_fini(&edges->up);
-    tree_view_fini(&edges->down);
-    free(edges->up_edge);
-    free(edges->up_full);
-    free(edges->up_free);
-    free(edges->down_full);
-}
-
-/* Number the scratch edges and semaphores of one part. */
-static blink_result_t part_edges_init(compiler_t *compiler, const plan_part_t *part, part_edges_t *edges)
-{
-    lane_program_t *program = compiler->program;
-    uint32_t ranks = compiler->plan->rank_count;
-    *edges = (part_edges_t){.up_edge = new_u32(ranks),
-                            .up_full = new_u32(ranks),
-                            .up_free = new_u32(ranks),
-                            .down_full = new_u32(ranks)};
-    if (!edges->up_edge || !edges->up_full || !edges->up_free || !edges->down_full)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the edges of %u ranks", ranks);
-    if (part->reduce.parent)
-        BLINK_TRY(tree_view_init(&edges->up, part->reduce.parent, part->root, ranks));
-    BLINK_TRY(tree_view_init(&edges->down, part->broadcast.parent, part->root, ranks));
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        edges->up_edge[rank] = edges->up_full[rank] = edges->up_free[rank] = edges->down_full[rank] =
-            PLAN_NONE;
-        if (rank == part->root)
-            continue;
-        if (part->reduce.parent) {
-            edges->up_edge[rank] = program->edge_count++;
-            edges->up_full[rank] = program->semaphore_count++;
-            edges->up_free[rank] = program->semaphore_count++;
-        }
-        if (child_count(&edges->down, rank) > 0)
-            edges->down_full[rank] = program->semaphore_count++;
-    }
-    return BLINK_OK;
-}
-
-/* ---- steps ---- */
-
-static lane_step_t step_begin(const compiler_t *compiler, uint32_t part)
-{
-    const lane_program_t *program = compiler->program;
-    return (lane_step_t){.part = part,
-                         .src_first = program->operand_count,
-                         .wait_first = program->wait_count,
-                         .signal_first = program->signal_count};
-}
-
-static blink_result_t add_src(compiler_t *compiler, lane_step_t *step, lane_buffer_t buffer, uint32_t rank,
-                              uint32_t edge)
-{
-    lane_operand_t operand = {(uint32_t)buffer, rank, edge, PLAN_NONE};
-    step->src_count++;
-    return POOL_PUSH(compiler, operand, operand);
-}
-
-/* All sources of a step come before its first destination: they share a pool. */
-static blink_result_t add_dst(compiler_t *compiler, lane_step_t *step, lane_operand_t operand)
-{
-    if (step->dst_count == 0)
-        step->dst_first = compiler->program->operand_count;
-    step->dst_count++;
-    return POOL_PUSH(compiler, operand, operand);
-}
-
-static blink_result_t add_wait(compiler_t *compiler, lane_step_t *step, uint32_t semaphore,
-                               lane_wait_kind_t kind)
-{
-    lane_wait_t wait = {semaphore, (uint32_t)kind};
-    step->wait_count++;
-    return POOL_PUSH(compiler, wait, wait);
-}
-
-static blink_result_t add_signal(compiler_t *compiler, lane_step_t *step, uint32_t semaphore, uint32_t dst)
-{
-    lane_signal_t signal = {semaphore, dst};
-    step->signal_count++;
-    return POOL_PUSH(compiler, signal, signal);
-}
+/* ---- steps of trees ---- */
 
 /* Combine a rank's own input with what its children in the reduce tree sent, and give their slots back. */
-static blink_result_t add_reduce_sources(compiler_t *compiler, lane_step_t *step, const part_edges_t *edges,
-                                         uint32_t rank)
+static blink_result_t add_reduce_sources(lane_builder_t *builder, lane_step_t *step,
+                                         const lane_edges_t *edges, uint32_t rank)
 {
-    BLINK_TRY(add_src(compiler, step, LANE_INPUT, rank, PLAN_NONE));
-    if (!edges->up.child_first)
-        return BLINK_OK;
-    for (uint32_t i = edges->up.child_first[rank]; i < edges->up.child_first[rank + 1]; i++) {
-        uint32_t child = edges->up.children[i];
-        BLINK_TRY(add_src(compiler, step, LANE_SCRATCH, rank, edges->up_edge[child]));
-        BLINK_TRY(add_wait(compiler, step, edges->up_full[child], LANE_FULL));
-        BLINK_TRY(add_signal(compiler, step, edges->up_free[child], PLAN_NONE));
+    BLINK_TRY(lane_add_src(builder, step, LANE_INPUT, rank, PLAN_NONE));
+    for (uint32_t i = 0; i < lane_child_count(&edges->up, rank); i++) {
+        const lane_slotted_t *from = &edges->slotted[edges->up.children[edges->up.child_first[rank] + i]];
+        BLINK_TRY(lane_add_src(builder, step, LANE_SCRATCH, rank, from->edge));
+        BLINK_TRY(lane_add_wait(builder, step, from->full, LANE_FULL));
+        BLINK_TRY(lane_add_signal(builder, step, from->free, PLAN_NONE));
     }
     return BLINK_OK;
 }
 
 /* Write straight into the outputs of a rank's children in the broadcast tree. */
-static blink_result_t add_broadcast_destinations(compiler_t *compiler, lane_step_t *step,
-                                                 const plan_part_t *part, const part_edges_t *edges,
+static blink_result_t add_broadcast_destinations(lane_builder_t *builder, lane_step_t *step,
+                                                 const plan_part_t *part, const lane_edges_t *edges,
                                                  uint32_t rank)
 {
-    for (uint32_t i = edges->down.child_first[rank]; i < edges->down.child_first[rank + 1]; i++) {
-        uint32_t child = edges->down.children[i];
+    for (uint32_t i = 0; i < lane_child_count(&edges->down, rank); i++) {
+        uint32_t child = edges->down.children[edges->down.child_first[rank] + i];
         if (edges->down_full[child] != PLAN_NONE)
-            BLINK_TRY(add_signal(compiler, step, edges->down_full[child], step->dst_count));
+            BLINK_TRY(lane_add_signal(builder, step, edges->down_full[child], step->dst_count));
         lane_operand_t dst = {LANE_OUTPUT, child, PLAN_NONE, part->broadcast.path[child]};
-        BLINK_TRY(add_dst(compiler, step, dst));
+        BLINK_TRY(lane_add_dst(builder, step, dst));
     }
     return BLINK_OK;
 }
 
-static blink_result_t add_reduce_step(compiler_t *compiler, uint32_t part_index, uint32_t rank)
+/* Write into the slots of an edge, once they are free. */
+static blink_result_t add_slotted_destination(lane_builder_t *builder, lane_step_t *step,
+                                              const lane_slotted_t *to, uint32_t rank, uint32_t path)
 {
-    const plan_part_t *part = &compiler->plan->channels[compiler->channel].parts[part_index];
-    const part_edges_t *edges = &compiler->parts[part_index];
-    lane_step_t step = step_begin(compiler, part_index);
-    BLINK_TRY(add_reduce_sources(compiler, &step, edges, rank));
-    BLINK_TRY(add_wait(compiler, &step, edges->up_free[rank], LANE_FREE));
-    BLINK_TRY(add_signal(compiler, &step, edges->up_full[rank], 0));
-    lane_operand_t dst = {LANE_SCRATCH, part->reduce.parent[rank], edges->up_edge[rank],
-                          part->reduce.path[rank]};
-    BLINK_TRY(add_dst(compiler, &step, dst));
-    return POOL_PUSH(compiler, step, step);
+    lane_operand_t dst = {LANE_SCRATCH, rank, to->edge, path};
+    BLINK_TRY(lane_add_wait(builder, step, to->free, LANE_FREE));
+    BLINK_TRY(lane_add_signal(builder, step, to->full, step->dst_count));
+    return lane_add_dst(builder, step, dst);
 }
 
-/* The root fuses both phases: the last reduction is written to its own output and to its children's at once.
- */
-static blink_result_t add_root_step(compiler_t *compiler, uint32_t part_index, uint32_t rank)
+/* The root fuses both phases: the last reduction, or its own input where nothing is reduced, is written to its
+ * own output and to its children's at once. */
+static blink_result_t fill_root_step(lane_builder_t *builder, lane_step_t *step, const plan_part_t *part,
+                                     const lane_edges_t *edges)
 {
-    const plan_part_t *part = &compiler->plan->channels[compiler->channel].parts[part_index];
-    const part_edges_t *edges = &compiler->parts[part_index];
-    lane_step_t step = step_begin(compiler, part_index);
-    BLINK_TRY(add_reduce_sources(compiler, &step, edges, rank));
-    lane_operand_t own = {LANE_OUTPUT, rank, PLAN_NONE, PLAN_NONE};
-    BLINK_TRY(add_dst(compiler, &step, own));
-    BLINK_TRY(add_broadcast_destinations(compiler, &step, part, edges, rank));
-    return POOL_PUSH(compiler, step, step);
+    lane_operand_t own = {LANE_OUTPUT, part->root, PLAN_NONE, PLAN_NONE};
+    BLINK_TRY(add_reduce_sources(builder, step, edges, part->root));
+    BLINK_TRY(lane_add_dst(builder, step, own));
+    return add_broadcast_destinations(builder, step, part, edges, part->root);
 }
 
-static blink_result_t add_forward_step(compiler_t *compiler, uint32_t part_index, uint32_t rank)
+static blink_result_t fill_tree_step(lane_builder_t *builder, lane_step_t *step, const plan_part_t *part,
+                                     const lane_edges_t *edges, const action_t *action)
 {
-    const plan_part_t *part = &compiler->plan->channels[compiler->channel].parts[part_index];
-    const part_edges_t *edges = &compiler->parts[part_index];
-    lane_step_t step = step_begin(compiler, part_index);
-    BLINK_TRY(add_src(compiler, &step, LANE_OUTPUT, rank, PLAN_NONE));
-    BLINK_TRY(add_wait(compiler, &step, edges->down_full[rank], LANE_FULL));
-    BLINK_TRY(add_broadcast_destinations(compiler, &step, part, edges, rank));
-    return POOL_PUSH(compiler, step, step);
+    uint32_t rank = action->rank;
+    if (rank == part->root)
+        return fill_root_step(builder, step, part, edges);
+    if (action->phase == LANE_UP) {
+        BLINK_TRY(add_reduce_sources(builder, step, edges, rank));
+        return add_slotted_destination(builder, step, &edges->slotted[rank], part->reduce.parent[rank],
+                                       part->reduce.path[rank]);
+    }
+    BLINK_TRY(lane_add_src(builder, step, LANE_OUTPUT, rank, PLAN_NONE));
+    BLINK_TRY(lane_add_wait(builder, step, edges->down_full[rank], LANE_FULL));
+    return add_broadcast_destinations(builder, step, part, edges, rank);
+}
+
+/* ---- steps of routes ---- */
+
+/* From the source's input or a relay's slot to the next relay's slot or the destination's output. */
+static blink_result_t fill_route_step(lane_builder_t *builder, lane_step_t *step, const plan_route_t *route,
+                                      const lane_edges_t *edges, uint32_t hop)
+{
+    if (hop == 0) {
+        BLINK_TRY(lane_add_src(builder, step, LANE_INPUT, route->ranks[0], PLAN_NONE));
+    } else {
+        const lane_slotted_t *from = &edges->slotted[hop - 1];
+        BLINK_TRY(lane_add_src(builder, step, LANE_SCRATCH, route->ranks[hop], from->edge));
+        BLINK_TRY(lane_add_wait(builder, step, from->full, LANE_FULL));
+        BLINK_TRY(lane_add_signal(builder, step, from->free, PLAN_NONE));
+    }
+    if (hop + 1 < route->hop_count)
+        return add_slotted_destination(builder, step, &edges->slotted[hop], route->ranks[hop + 1],
+                                       route->paths[hop]);
+    uint32_t path = route->hop_count > 0 ? route->paths[hop] : PLAN_NONE;
+    lane_operand_t output = {LANE_OUTPUT, route->ranks[route->hop_count], PLAN_NONE, path};
+    return lane_add_dst(builder, step, output);
+}
+
+static blink_result_t add_step(compiler_t *compiler, const action_t *action)
+{
+    lane_builder_t *builder = &compiler->builder;
+    const plan_part_t *part = part_of(compiler, action->part);
+    const lane_edges_t *edges = &compiler->edges[action->part];
+    lane_step_t step = lane_begin_step(builder, action->part);
+    if (part->route.ranks)
+        BLINK_TRY(fill_route_step(builder, &step, &part->route, edges, action->level));
+    else
+        BLINK_TRY(fill_tree_step(builder, &step, part, edges, action));
+    return lane_add_step(builder, &step);
 }
 
 /* ---- lanes ---- */
 
-static bool reduces(const plan_part_t *part)
+static void act(compiler_t *compiler, uint32_t part, uint32_t rank, lane_phase_t phase, uint32_t level)
 {
-    return part->reduce.parent != NULL;
+    compiler->actions[compiler->action_count++] = (action_t){rank, (uint32_t)phase, level, part};
 }
 
-/* Whether a rank acts in a phase of a part. A root acts once: in `up` if the collective reduces, else in
- * `down`. */
-static bool acts(const plan_part_t *part, const part_edges_t *edges, uint32_t rank, lane_phase_t phase)
+/* A root acts once: in `up` if the part reduces, else in `down`. */
+static void act_in_tree(compiler_t *compiler, uint32_t part_index)
 {
-    if (rank == part->root)
-        return phase == (reduces(part) ? LANE_UP : LANE_DOWN);
-    return phase == LANE_UP ? reduces(part) : child_count(&edges->down, rank) > 0;
+    const plan_part_t *part = part_of(compiler, part_index);
+    const lane_edges_t *edges = &compiler->edges[part_index];
+    bool reduces = part->reduce.parent != NULL;
+    for (uint32_t rank = 0; rank < compiler->plan->rank_count; rank++) {
+        if (reduces)
+            act(compiler, part_index, rank, LANE_UP, edges->up.height[rank]);
+        if (lane_child_count(&edges->down, rank) > 0 && !(reduces && rank == part->root))
+            act(compiler, part_index, rank, LANE_DOWN, edges->down.depth[rank]);
+    }
+}
+
+/* Everybody but the destination, which acts only if it is the source. */
+static void act_in_route(compiler_t *compiler, uint32_t part_index)
+{
+    const plan_route_t *route = &part_of(compiler, part_index)->route;
+    uint32_t hop = 0;
+    do
+        act(compiler, part_index, route->ranks[hop], LANE_DOWN, hop);
+    while (++hop < route->hop_count);
 }
 
 /*
- * The parts a rank acts in, those nearer to the start of the phase first. Steps then wait only for steps that
- * come earlier in the order (chunk, level), which is every lane's own order too: no deadlock, at any number
- * of slots.
+ * By lane, and within a lane those nearer to the start of the phase first: leaves of reduce trees, roots of
+ * broadcast trees, sources of routes. A step waits for the step before it on the same tree or route, which
+ * has the same chunk and a lower level or is of the phase before; or for a slot, which an earlier chunk's step
+ * frees. So steps wait only for steps that come earlier in the order (chunk, phase, level), and every lane's
+ * own order is that order: no deadlock, at any number of slots and however many parts share a lane. Any order
+ * of the parts that all lanes share would do for that, but with this one every rank has something to send
+ * at once.
  */
-static uint32_t order_parts(compiler_t *compiler, uint32_t rank, lane_phase_t phase)
+static int compare_actions(const void *a, const void *b)
 {
-    const plan_channel_t *channel = &compiler->plan->channels[compiler->channel];
-    uint32_t count = 0;
-    for (uint32_t part = 0; part < channel->part_count; part++) {
-        const part_edges_t *edges = &compiler->parts[part];
-        if (!acts(&channel->parts[part], edges, rank, phase))
-            continue;
-        uint32_t level = phase == LANE_UP ? edges->up.height[rank] : edges->down.depth[rank];
-        uint32_t at = count++;
-        for (; at > 0; at--) {
-            const part_edges_t *other = &compiler->parts[compiler->part_order[at - 1]];
-            if ((phase == LANE_UP ? other->up.height[rank] : other->down.depth[rank]) <= level)
-                break;
-            compiler->part_order[at] = compiler->part_order[at - 1];
-        }
-        compiler->part_order[at] = part;
-    }
-    return count;
+    const action_t *x = a, *y = b;
+    const uint32_t keys[][2] = {
+        {x->rank, y->rank}, {x->phase, y->phase}, {x->level, y->level}, {x->part, y->part}};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+        if (keys[i][0] != keys[i][1])
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+    return 0;
 }
 
-static blink_result_t compile_lane(compiler_t *compiler, uint32_t rank, lane_phase_t phase)
+/* The steps of all lanes of the channel, in order. */
+static blink_result_t list_actions(compiler_t *compiler, uint32_t part_count)
 {
-    const plan_channel_t *channel = &compiler->plan->channels[compiler->channel];
-    uint32_t count = order_parts(compiler, rank, phase);
-    if (count == 0)
-        return BLINK_OK;
-    lane_t lane = {compiler->channel, rank, (uint32_t)phase, compiler->program->step_count, count};
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t part = compiler->part_order[i];
-        if (rank == channel->parts[part].root)
-            BLINK_TRY(add_root_step(compiler, part, rank));
-        else if (phase == LANE_UP)
-            BLINK_TRY(add_reduce_step(compiler, part, rank));
+    size_t most = 0;
+    for (uint32_t i = 0; i < part_count; i++) {
+        const plan_route_t *route = &part_of(compiler, i)->route;
+        most += route->ranks ? (size_t)route->hop_count + 1 : 2 * (size_t)compiler->plan->rank_count;
+    }
+    compiler->action_count = 0;
+    compiler->actions = malloc(most * sizeof(*compiler->actions));
+    if (!compiler->actions)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the steps of %u parts", part_count);
+    for (uint32_t i = 0; i < part_count; i++) {
+        if (part_of(compiler, i)->route.ranks)
+            act_in_route(compiler, i);
         else
-            BLINK_TRY(add_forward_step(compiler, part, rank));
+            act_in_tree(compiler, i);
     }
-    return POOL_PUSH(compiler, lane, lane);
+    qsort(compiler->actions, compiler->action_count, sizeof(*compiler->actions), compare_actions);
+    return BLINK_OK;
 }
 
-static uint32_t view_depth(const tree_view_t *view, uint32_t root)
+static blink_result_t add_lanes(compiler_t *compiler)
 {
-    return view->height ? view->height[root] : 0;
+    uint32_t at = 0;
+    while (at < compiler->action_count) {
+        const action_t *first = &compiler->actions[at], *action = first;
+        lane_t lane = {compiler->channel, first->rank, first->phase, compiler->builder.program->step_count,
+                       0};
+        for (; at < compiler->action_count && action->rank == first->rank && action->phase == first->phase;
+             action = &compiler->actions[++at]) {
+            BLINK_TRY(add_step(compiler, action));
+            lane.step_count++;
+        }
+        BLINK_TRY(lane_add_lane(&compiler->builder, &lane));
+    }
+    return BLINK_OK;
 }
 
-static blink_result_t compile_channel(compiler_t *compiler, uint32_t channel_index)
+/* ---- channels ---- */
+
+/* Which block a part carries, and where that stands. */
+static lane_part_t block_of(const plan_t *plan, const plan_part_t *part)
 {
-    const plan_channel_t *channel = &compiler->plan->channels[channel_index];
-    lane_program_t *program = compiler->program;
-    compiler->channel = channel_index;
-    uint32_t edge_first = program->edge_count;
-    compiler->parts = calloc(channel->part_count, sizeof(*compiler->parts));
-    compiler->part_order = new_u32(channel->part_count);
-    blink_result_t result = BLINK_OK;
-    if (!compiler->parts || !compiler->part_order)
-        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a channel of %u parts", channel->part_count);
-    for (uint32_t i = 0; i < channel->part_count && result == BLINK_OK; i++) {
-        part_edges_t *edges = &compiler->parts[i];
-        uint32_t root = channel->parts[i].root;
-        result = part_edges_init(compiler, &channel->parts[i], edges);
-        if (result != BLINK_OK)
-            break;
-        uint32_t depth = view_depth(&edges->up, root) + view_depth(&edges->down, root);
-        program->depth = depth > program->depth ? depth : program->depth;
+    bool routed = part->route.ranks != NULL;
+    uint32_t from = routed ? part->route.ranks[0] : part->root;
+    uint32_t to = routed ? part->route.ranks[part->route.hop_count] : PLAN_NONE;
+    return (lane_part_t){.block = (uint32_t)collective_block(plan->collective, plan->rank_count, from, to),
+                         .in_block = collective_in_block(plan->collective, from, to),
+                         .out_block = collective_out_block(plan->collective, from, to)};
+}
+
+static blink_result_t add_parts(compiler_t *compiler, uint32_t part_count)
+{
+    lane_program_t *program = compiler->builder.program;
+    lane_channel_t *channel = &program->channels[compiler->channel];
+    for (uint32_t i = 0; i < part_count; i++) {
+        program->parts[channel->part_first + i] = block_of(compiler->plan, part_of(compiler, i));
+        BLINK_TRY(lane_edges_init(program, part_of(compiler, i), &compiler->edges[i]));
+        if (compiler->edges[i].depth > program->depth)
+            program->depth = compiler->edges[i].depth;
     }
-    program->channels[channel_index] =
-        (lane_channel_t){channel->share, channel->part_count, edge_first, program->edge_count - edge_first};
-    for (uint32_t rank = 0; rank < program->rank_count && result == BLINK_OK; rank++) {
-        result = compile_lane(compiler, rank, LANE_UP);
-        if (result == BLINK_OK)
-            result = compile_lane(compiler, rank, LANE_DOWN);
-    }
-    for (uint32_t i = 0; compiler->parts && i < channel->part_count; i++)
-        part_edges_fini(&compiler->parts[i]);
-    free(compiler->parts);
-    free(compiler->part_order);
+    channel->edge_count = program->edge_count - channel->edge_first;
+    return BLINK_OK;
+}
+
+static blink_result_t add_channel(compiler_t *compiler, uint32_t index)
+{
+    const plan_channel_t *of = &compiler->plan->channels[index];
+    lane_program_t *program = compiler->builder.program;
+    program->channels[index] = (lane_channel_t){.share = of->share,
+                                                .part_first = program->part_count,
+                                                .part_count = of->part_count,
+                                                .edge_first = program->edge_count};
+    program->part_count += of->part_count;
+    compiler->channel = index;
+    compiler->actions = NULL;
+    compiler->edges = calloc(of->part_count, sizeof(*compiler->edges));
+    if (!compiler->edges)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a channel of %u parts", of->part_count);
+    blink_result_t result = add_parts(compiler, of->part_count);
+    if (result == BLINK_OK)
+        result = list_actions(compiler, of->part_count);
+    if (result == BLINK_OK)
+        result = add_lanes(compiler);
+    for (uint32_t i = 0; i < of->part_count; i++)
+        lane_edges_fini(&compiler->edges[i]);
+    free(compiler->edges);
+    free(compiler->actions);
     return result;
 }
 
-/* One rank: its input is its output. */
-static blink_result_t compile_single_rank(compiler_t *compiler)
+/* One rank: its input is its output, whatever the collective. */
+static blink_result_t add_local_copy(compiler_t *compiler)
 {
+    lane_builder_t *builder = &compiler->builder;
     lane_t lane = {0, 0, LANE_DOWN, 0, 1};
-    lane_step_t step = step_begin(compiler, 0);
+    lane_step_t step = lane_begin_step(builder, 0);
     lane_operand_t own = {LANE_OUTPUT, 0, PLAN_NONE, PLAN_NONE};
-    compiler->program->channels[0] = (lane_channel_t){.share = 1.0, .part_count = 1};
-    BLINK_TRY(add_src(compiler, &step, LANE_INPUT, 0, PLAN_NONE));
-    BLINK_TRY(add_dst(compiler, &step, own));
-    BLINK_TRY(POOL_PUSH(compiler, step, step));
-    return POOL_PUSH(compiler, lane, lane);
+    builder->program->channels[0] = (lane_channel_t){.share = 1.0, .part_count = 1};
+    builder->program->part_count = 1;
+    BLINK_TRY(lane_add_src(builder, &step, LANE_INPUT, 0, PLAN_NONE));
+    BLINK_TRY(lane_add_dst(builder, &step, own));
+    BLINK_TRY(lane_add_step(builder, &step));
+    return lane_add_lane(builder, &lane);
+}
+
+/* ---- paths ---- */
+
+/* Find the largest latency and capacity × latency: GB/s × µs = 1e3 bytes. */
+static void measure_path(const topo_t *topo, const plan_path_t *path, lane_program_t *program)
+{
+    double slowest_GBps = topo->links[path->links[0]].unit_GBps;
+    double latency_us = 0;
+    for (uint32_t i = 0; i < path->link_count; i++) {
+        const topo_link_t *link = &topo->links[path->links[i]];
+        slowest_GBps = link->unit_GBps < slowest_GBps ? link->unit_GBps : slowest_GBps;
+        latency_us += link->latency_us;
+    }
+    uint64_t bdp_bytes = (uint64_t)(slowest_GBps * latency_us * 1e3);
+    program->latency_us = latency_us > program->latency_us ? latency_us : program->latency_us;
+    program->bdp_bytes = bdp_bytes > program->bdp_bytes ? bdp_bytes : program->bdp_bytes;
+}
+
+static blink_result_t add_path(const topo_t *topo, const plan_path_t *path, const uint32_t *rank_at,
+                               lane_program_t *program)
+{
+    const topo_link_t *first = &topo->links[path->links[0]], *last = first;
+    uint32_t index = program->path_count++;
+    uint32_t link_first = program->path_link_count;
+    for (uint32_t i = 0; i < path->link_count; i++) {
+        const topo_link_t *link = &topo->links[path->links[i]];
+        if (i > 0 && link->from != last->to)
+            return BLINK_FAIL(BLINK_ERR_INTERNAL, "path %u: link %u does not begin where link %u ends", index,
+                              path->links[i], path->links[i - 1]);
+        last = link;
+        program->path_links[program->path_link_count++] = path->links[i];
+    }
+    program->paths[index] =
+        (lane_path_t){link_first, path->link_count, rank_at[first->from], rank_at[last->to]};
+    measure_path(topo, path, program);
+    return BLINK_OK;
+}
+
+static blink_result_t add_paths(const topo_t *topo, const plan_t *plan, lane_program_t *program)
+{
+    size_t links = 0;
+    for (uint32_t i = 0; i < plan->path_count; i++)
+        links += plan->paths[i].link_count;
+    program->paths = calloc(plan->path_count + 1u, sizeof(*program->paths));
+    program->path_links = malloc((links + 1) * sizeof(*program->path_links));
+    uint32_t *rank_at = malloc(topo->node_count * sizeof(*rank_at));
+    blink_result_t result = BLINK_OK;
+    if (!program->paths || !program->path_links || !rank_at)
+        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u paths", plan->path_count);
+    for (uint32_t i = 0; i < topo->node_count && rank_at; i++)
+        rank_at[i] = PLAN_NONE;
+    for (uint32_t rank = 0; rank < plan->rank_count && rank_at; rank++)
+        rank_at[plan->rank_node[rank]] = rank;
+    for (uint32_t i = 0; i < plan->path_count && result == BLINK_OK; i++)
+        result = add_path(topo, &plan->paths[i], rank_at, program);
+    free(rank_at);
+    return result;
 }
 
 /* ---- program ---- */
 
-/* Copy the paths, and find the largest latency and capacity × latency: GB/s × µs = 1e3 bytes. */
-static blink_result_t copy_paths(const topo_t *topo, const plan_t *plan, lane_program_t *program)
+static blink_result_t program_create(const plan_t *plan, lane_program_t **program)
 {
-    uint32_t links = 0;
-    for (uint32_t i = 0; i < plan->path_count; i++)
-        links += plan->paths[i].link_count;
-    program->paths = calloc(plan->path_count ? plan->path_count : 1, sizeof(*program->paths));
-    program->path_links = new_u32(links);
-    if (!program->paths || !program->path_links)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u paths", plan->path_count);
-    program->path_count = plan->path_count;
-    for (uint32_t i = 0; i < plan->path_count; i++) {
-        const plan_path_t *path = &plan->paths[i];
-        double slowest_GBps = topo->links[path->links[0]].unit_GBps;
-        double latency_us = 0;
-        program->paths[i] = (lane_path_t){program->path_link_count, path->link_count};
-        for (uint32_t at = 0; at < path->link_count; at++) {
-            const topo_link_t *link = &topo->links[path->links[at]];
-            slowest_GBps = link->unit_GBps < slowest_GBps ? link->unit_GBps : slowest_GBps;
-            latency_us += link->latency_us;
-            program->path_links[program->path_link_count++] = path->links[at];
-        }
-        uint64_t bdp_bytes = (uint64_t)(slowest_GBps * latency_us * 1e3);
-        program->latency_us = latency_us > program->latency_us ? latency_us : program->latency_us;
-        program->bdp_bytes = bdp_bytes > program->bdp_bytes ? bdp_bytes : program->bdp_bytes;
+    uint32_t channels = plan->channel_count ? plan->channel_count : 1;
+    size_t parts = 1;
+    for (uint32_t i = 0; i < plan->channel_count; i++)
+        parts += plan->channels[i].part_count;
+    lane_program_t *created = calloc(1, sizeof(*created));
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a lane program");
+    *created = (lane_program_t){
+        .collective = plan->collective,
+        .rank_count = plan->rank_count,
+        .root = plan->root,
+        .peer = plan->peer,
+        .block_count = (uint32_t)collective_block_count(plan->collective, plan->rank_count),
+        .rate_GBps = plan->rate_GBps,
+        .channel_count = channels,
+        .channels = calloc(channels, sizeof(*created->channels)),
+        .parts = calloc(parts, sizeof(*created->parts)),
+    };
+    if (!created->channels || !created->parts) {
+        lane_program_destroy(created);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a lane program of %u channels", channels);
     }
+    *program = created;
+    return BLINK_OK;
+}
+
+static blink_result_t compile_expanded(const topo_t *topo, const plan_t *plan, lane_program_t **program)
+{
+    lane_program_t *created = NULL;
+    if (plan->channel_count == 0 && plan->rank_count != 1)
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "a plan over %u ranks has no channel", plan->rank_count);
+    BLINK_TRY(program_create(plan, &created));
+    compiler_t compiler = {.plan = plan, .builder = {.program = created}};
+    blink_result_t result = add_paths(topo, plan, created);
+    if (result == BLINK_OK && plan->channel_count == 0)
+        result = add_local_copy(&compiler);
+    for (uint32_t i = 0; i < plan->channel_count && result == BLINK_OK; i++)
+        result = add_channel(&compiler, i);
+    if (result == BLINK_OK)
+        result = lane_divide_blocks(created);
+    if (result != BLINK_OK) {
+        lane_program_destroy(created);
+        return result;
+    }
+    *program = created;
     return BLINK_OK;
 }
 
 blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, lane_program_t **program)
 {
-    uint32_t channels = plan->channel_count ? plan->channel_count : 1;
-    compiler_t compiler = {.topo = topo, .plan = plan};
-    lane_program_t *built = calloc(1, sizeof(*built));
-    if (built)
-        built->channels = calloc(channels, sizeof(*built->channels));
-    if (!built || !built->channels) {
-        free(built);
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a lane program of %u channels", channels);
-    }
-    compiler.program = built;
-    built->collective = plan->collective;
-    built->rank_count = plan->rank_count;
-    built->rate_GBps = plan->rate_GBps;
-    built->channel_count = channels;
-    blink_result_t result = copy_paths(topo, plan, built);
-    if (result == BLINK_OK && plan->channel_count == 0)
-        result = compile_single_rank(&compiler);
-    for (uint32_t i = 0; i < plan->channel_count && result == BLINK_OK; i++)
-        result = compile_channel(&compiler, i);
-    if (result != BLINK_OK) {
-        lane_program_destroy(built);
-        return result;
-    }
-    *program = built;
-    return BLINK_OK;
+    if (plan->turn_count == 0)
+        return compile_expanded(topo, plan, program);
+    plan_t *expanded = NULL;
+    BLINK_TRY(plan_expand(topo, plan, &expanded));
+    blink_result_t result = compile_expanded(topo, expanded, program);
+    plan_destroy(expanded);
+    return result;
 }
 
 void lane_program_destroy(lane_program_t *program)
@@ -469,6 +419,7 @@ void lane_program_destroy(lane_program_t *program)
     if (!program)
         return;
     free(program->channels);
+    free(program->parts);
     free(program->lanes);
     free(program->steps);
     free(program->operands);

@@ -7,9 +7,14 @@
  * grouped in lanes: one sequential program per (channel, rank, phase), whose body runs once per chunk c = 0 …
  * C-1. A program holds shares, never bytes: lane_geometry_t binds it to a payload when an op starts.
  *
- * Buffers. An operand is (rank, input | output | scratch). Input and output are addressed at the byte span
- * that lane_span() gives for (channel, part, chunk). Scratch belongs to one reduce edge, lives at the
- * receiver, and is `slots` slots of chunk_bytes; chunk c uses slot c mod slots.
+ * Blocks. The payload is block_count equal blocks (plan/collective.h). A part carries a piece of one block: the
+ * channels that carry a block share it in extents, and the parts of one channel that carry the same block,
+ * its siblings, are dealt every chunk of their extent in turn.
+ *
+ * Buffers. An operand is (rank, input | output | scratch). Input and output are addressed by
+ * lane_buffer_offset() at the span that lane_span() gives for (channel, part, chunk). Scratch belongs to one
+ * edge of a reduce tree or into a relay of a route, lives at the receiver, and is `slots` slots of
+ * chunk_bytes; chunk c uses slot c mod slots.
  *
  * Semaphores. Each is a u64 with one writer and one waiter, starts at 0, and is stored, never added: after
  * chunk c it holds c + 1. A `full` wait for chunk c is for value >= c + 1. A `free` wait is for value >= c +
@@ -60,28 +65,41 @@ typedef struct lane {
     uint32_t step_first, step_count;
 } lane_t;
 
+/* A piece of one block. */
+typedef struct lane_part {
+    uint32_t block;
+    uint32_t in_block, out_block; /* where the block stands in an input and an output, counted in blocks */
+    uint32_t ordinal, siblings;   /* the part's place among the parts of its channel with the same block, and
+                                     how many they are: the same for every block of a channel */
+    double begin, end;            /* the channel's extent of the block, as fractions of it */
+} lane_part_t;
+
 typedef struct lane_channel {
-    double share;
-    uint32_t part_count;
+    double share;                    /* of the payload */
+    uint32_t part_first, part_count; /* run in parts */
     uint32_t edge_first, edge_count; /* scratch edges of this channel */
 } lane_channel_t;
 
 typedef struct lane_path {
     uint32_t link_first, link_count; /* run in path_links: topology links in travelling order */
+    uint32_t from_rank, to_rank;     /* on the nodes at its ends; PLAN_NONE if no rank is there */
 } lane_path_t;
 
 typedef struct lane_program {
     blink_collective_t collective;
     uint32_t rank_count;
-    uint32_t depth;      /* tree edges between the deepest leaf and a root and back, as plan_depth() */
+    uint32_t root, peer; /* as in plan_t */
+    uint32_t block_count;
+    uint32_t depth;      /* edges a byte crosses one after the other, as plan_depth() */
     uint64_t bdp_bytes;  /* largest capacity × latency of any path */
     double latency_us;   /* largest latency of any path */
     double rate_GBps;    /* of the plan */
     uint32_t edge_count; /* edges that own scratch slots */
     uint32_t semaphore_count;
-    uint32_t channel_count, lane_count, step_count, operand_count, wait_count, signal_count;
+    uint32_t channel_count, part_count, lane_count, step_count, operand_count, wait_count, signal_count;
     uint32_t path_count, path_link_count;
     lane_channel_t *channels;
+    lane_part_t *parts;
     lane_t *lanes;
     lane_step_t *steps;
     lane_operand_t *operands;
@@ -92,31 +110,38 @@ typedef struct lane_program {
 } lane_program_t;
 
 /* Compile. The program is self-contained (plan and topology may go) and the caller's: lane_program_destroy().
- * A one-rank plan compiles to a single lane that copies input to output. Errors: NO_MEMORY. */
+ * A one-rank plan compiles to a single lane that copies input to output; a plan with turns is expanded.
+ * Errors: NO_MEMORY; INTERNAL (names a block that no part or that unequal numbers of parts of one channel
+ * carry, or a path that is none). */
 blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, lane_program_t **program);
 void lane_program_destroy(lane_program_t *program);
 
-/* Where one part of one chunk of a channel lies in the payload. */
+/* Fill in ordinal, siblings, begin and end of every part, from the parts' blocks and the channels' shares: the
+ * channels that carry a block divide it in proportion to what they carry of it. lane_compile() does this.
+ * Errors: NO_MEMORY; INTERNAL as above. */
+blink_result_t lane_divide_blocks(lane_program_t *program);
+
+/* Where one part of one chunk of a channel lies in its block. */
 typedef struct lane_span {
     uint64_t offset_bytes;
     uint64_t bytes; /* may be 0: the step then moves nothing but still waits and signals */
 } lane_span_t;
 
 /*
- * A program bound to a payload: the exact split in units of 16 bytes, the last channel taking the tail. All
- * channels are cut into about as many chunks, so chunk sizes are as the shares: links that serve chunks in
- * turn then give every channel the part of their capacity that the plan meant for it.
+ * A program bound to a payload: the exact split of every block in units of 16 bytes, the last channel that
+ * carries it taking the tail. All channels are cut into about as many chunks, so chunk sizes are as the
+ * shares: links that serve chunks in turn then give every channel the part of their capacity that the plan
+ * meant for it.
  */
 typedef struct lane_geometry {
     const lane_program_t *program;
-    uint64_t bytes;
+    uint64_t block_bytes;
     uint64_t scratch_bytes;
     uint32_t slots;
-    struct lane_extent {
-        uint64_t offset_bytes, bytes;
+    struct lane_cut {
         uint64_t chunk_bytes;    /* most bytes of one span, so the size of a scratch slot; a multiple of 16 */
         uint64_t scratch_offset; /* where the slots of this channel's edges begin in the scratch */
-        uint32_t chunks;         /* C of this channel; 0 if it is empty */
+        uint32_t chunks;         /* C of this channel: those of its largest extent; 0 if all are empty */
     } * channels;
 } lane_geometry_t;
 
@@ -124,25 +149,29 @@ typedef struct lane_geometry {
 #define LANE_CHUNK_MAX_BYTES (256u << 10)
 #define LANE_UNIT_BYTES      16u
 
-/* Bind. `chunk_bytes` is the chunk of the channel with the largest share per part, rounded up to a unit; 0
- * lets lane_choose_chunk() decide. `slots` 0 lets lane_choose_slots() decide. geometry borrows program.
- * Errors: NO_MEMORY. */
-blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes,
+/* Bind to a payload of block_count × block_bytes. `chunk_bytes` is the chunk of the channel with the largest
+ * share per part, rounded up to a unit; 0 lets lane_choose_chunk() decide. No chunk is larger than what there
+ * is to cut. `slots` 0 lets lane_choose_slots() decide. geometry borrows program. Errors: NO_MEMORY. */
+blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t block_bytes, uint64_t chunk_bytes,
                                   uint32_t slots, lane_geometry_t *geometry);
 void lane_geometry_fini(lane_geometry_t *geometry);
 
 /* The chunk that keeps the cost of filling the pipeline (depth steps) at a few percent and, where lanes take
- * the parts of a ring in order, links busy in spite of their latency. */
+ * the parts of a ring in order, links busy in spite of their latency. `bytes` is the whole payload. */
 uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes);
 
 /* The slots per edge that keep the longest path busy for its whole latency, if the largest channel is cut in
  * chunks of chunk_bytes per part. */
 uint32_t lane_choose_slots(const lane_program_t *program, uint64_t chunk_bytes);
 
+lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_t part, uint32_t chunk);
+
+/* Where a part's span begins in a rank's input or output. */
+uint64_t lane_buffer_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t part,
+                            lane_buffer_t buffer, lane_span_t span);
+
 /* Where the slot of a channel's edge for this chunk begins in the scratch. */
 uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge,
                              uint32_t chunk);
-
-lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_t part, uint32_t chunk);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The split of a payload into channels, chunks and parts. One place, because executors, simulation and
+ * The split of a payload into blocks, extents, chunks and parts. One place, because executors, simulation and
  * verification must agree on it to the byte.
  */
 #include "plan/lane.h"
@@ -84,47 +84,149 @@ uint32_t lane_choose_slots(const lane_program_t *program, uint64_t chunk_bytes)
            (uint32_t)(in_flight < SLOTS_IN_FLIGHT_MAX ? in_flight : SLOTS_IN_FLIGHT_MAX);
 }
 
-/* Cut one channel's extent: chunks as large against the largest as its share is, but not tiny. */
-static void cut_extent(lane_geometry_t *geometry, uint32_t channel, uint64_t largest_bytes)
+/* ---- blocks ---- */
+
+/* One block, while the parts that carry it are gone through. */
+typedef struct block_division {
+    double weight;     /* of all its parts */
+    double given;      /* of the parts seen so far */
+    double begin, end; /* the extent of the channel that was last seen carrying it */
+    uint32_t channel;  /* that channel */
+    uint32_t siblings; /* its parts that carry the block */
+    uint32_t channels; /* still to be given their extent */
+} block_division_t;
+
+/* Number the siblings of one channel. */
+static blink_result_t count_siblings(lane_program_t *program, uint32_t channel, block_division_t *blocks)
 {
-    const lane_program_t *program = geometry->program;
-    struct lane_extent *extent = &geometry->channels[channel];
-    double relative = part_share(program, channel) / largest_part_share(program);
-    uint64_t chunk_bytes = round_up_unit((uint64_t)((double)largest_bytes * relative));
-    uint64_t least_bytes = largest_bytes < CHUNK_LEAST_BYTES ? largest_bytes : CHUNK_LEAST_BYTES;
-    extent->chunk_bytes = clamp_u64(chunk_bytes, least_bytes, largest_bytes);
-    extent->scratch_offset = geometry->scratch_bytes;
-    geometry->scratch_bytes += extent->chunk_bytes * geometry->slots * program->channels[channel].edge_count;
-    uint64_t stride = extent->chunk_bytes * program->channels[channel].part_count;
-    extent->chunks = (uint32_t)((extent->bytes + stride - 1) / stride);
+    const lane_channel_t *of = &program->channels[channel];
+    lane_part_t *parts = &program->parts[of->part_first];
+    for (uint32_t i = 0; i < of->part_count; i++) {
+        block_division_t *block = &blocks[parts[i].block];
+        if (block->channel != channel) {
+            block->channel = channel;
+            block->siblings = 0;
+            block->channels++;
+        }
+        parts[i].ordinal = block->siblings++;
+        block->weight += part_share(program, channel);
+    }
+    for (uint32_t i = 0; i < of->part_count; i++) {
+        parts[i].siblings = blocks[parts[i].block].siblings;
+        if (parts[i].siblings != parts[0].siblings)
+            return BLINK_FAIL(
+                BLINK_ERR_INTERNAL,
+                "channel %u has %u parts for block %u and %u for block %u; it must have as many", channel,
+                parts[0].siblings, parts[0].block, parts[i].siblings, parts[i].block);
+    }
+    return BLINK_OK;
 }
 
-blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t bytes, uint64_t chunk_bytes,
+/* Give a channel its extent of every block it carries. */
+static void give_extents(lane_program_t *program, uint32_t channel, block_division_t *blocks)
+{
+    const lane_channel_t *of = &program->channels[channel];
+    lane_part_t *parts = &program->parts[of->part_first];
+    for (uint32_t i = 0; i < of->part_count; i++) {
+        block_division_t *block = &blocks[parts[i].block];
+        if (parts[i].ordinal == 0) {
+            block->begin = block->end;
+            block->given += part_share(program, channel) * parts[i].siblings;
+            block->end = --block->channels == 0 ? 1.0 : fmin(block->given / block->weight, 1.0);
+        }
+        parts[i].begin = block->begin;
+        parts[i].end = block->end;
+    }
+}
+
+static blink_result_t divide_blocks(lane_program_t *program, block_division_t *blocks)
+{
+    for (uint32_t i = 0; i < program->block_count; i++)
+        blocks[i].channel = PLAN_NONE;
+    for (uint32_t i = 0; i < program->channel_count; i++)
+        BLINK_TRY(count_siblings(program, i, blocks));
+    for (uint32_t i = 0; i < program->block_count; i++)
+        if (!(blocks[i].weight > 0.0))
+            return BLINK_FAIL(BLINK_ERR_INTERNAL, "no channel carries block %u of %u", i,
+                              program->block_count);
+    for (uint32_t i = 0; i < program->channel_count; i++)
+        give_extents(program, i, blocks);
+    return BLINK_OK;
+}
+
+blink_result_t lane_divide_blocks(lane_program_t *program)
+{
+    block_division_t *blocks = calloc(program->block_count, sizeof(*blocks));
+    if (!blocks)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to divide %u blocks", program->block_count);
+    blink_result_t result = divide_blocks(program, blocks);
+    free(blocks);
+    return result;
+}
+
+static const lane_part_t *part_at(const lane_program_t *program, uint32_t channel, uint32_t part)
+{
+    return &program->parts[program->channels[channel].part_first + part];
+}
+
+/* Where a fraction of a block ends, in whole units but for the block's own end. */
+static uint64_t border(const lane_geometry_t *geometry, double fraction)
+{
+    uint64_t units = geometry->block_bytes / LANE_UNIT_BYTES;
+    return fraction < 1.0 ? (uint64_t)((double)units * fraction) * LANE_UNIT_BYTES : geometry->block_bytes;
+}
+
+/* The extent that a part and its siblings are dealt. */
+static lane_span_t part_extent(const lane_geometry_t *geometry, const lane_part_t *part)
+{
+    uint64_t begin = border(geometry, part->begin);
+    return (lane_span_t){begin, border(geometry, part->end) - begin};
+}
+
+/* ---- binding ---- */
+
+/* Cut one channel's extents: chunks as large against the largest as its share is, but not tiny. */
+static void cut_channel(lane_geometry_t *geometry, uint32_t channel, uint64_t largest_bytes,
+                        double largest_share)
+{
+    const lane_program_t *program = geometry->program;
+    const lane_channel_t *of = &program->channels[channel];
+    struct lane_cut *cut = &geometry->channels[channel];
+    uint64_t siblings = part_at(program, channel, 0)->siblings;
+    uint64_t most_bytes = 0;
+    for (uint32_t i = 0; i < of->part_count; i++) {
+        uint64_t bytes = part_extent(geometry, part_at(program, channel, i)).bytes;
+        most_bytes = bytes > most_bytes ? bytes : most_bytes;
+    }
+    double relative = part_share(program, channel) / largest_share;
+    uint64_t chunk_bytes = round_up_unit((uint64_t)((double)largest_bytes * relative));
+    uint64_t least_bytes = largest_bytes < CHUNK_LEAST_BYTES ? largest_bytes : CHUNK_LEAST_BYTES;
+    chunk_bytes = clamp_u64(chunk_bytes, least_bytes, largest_bytes);
+    uint64_t whole_bytes = round_up_unit((most_bytes + siblings - 1) / siblings);
+    cut->chunk_bytes = clamp_u64(whole_bytes, LANE_UNIT_BYTES, chunk_bytes);
+    cut->scratch_offset = geometry->scratch_bytes;
+    geometry->scratch_bytes += cut->chunk_bytes * geometry->slots * of->edge_count;
+    uint64_t stride = cut->chunk_bytes * siblings;
+    cut->chunks = (uint32_t)((most_bytes + stride - 1) / stride);
+}
+
+blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t block_bytes, uint64_t chunk_bytes,
                                   uint32_t slots, lane_geometry_t *geometry)
 {
-    chunk_bytes = chunk_bytes ? round_up_unit(chunk_bytes) : lane_choose_chunk(program, bytes);
+    chunk_bytes = chunk_bytes ? round_up_unit(chunk_bytes)
+                              : lane_choose_chunk(program, block_bytes * program->block_count);
     *geometry = (lane_geometry_t){
         .program = program,
-        .bytes = bytes,
+        .block_bytes = block_bytes,
         .slots = slots ? slots : lane_choose_slots(program, chunk_bytes),
         .channels = calloc(program->channel_count, sizeof(*geometry->channels)),
     };
     if (!geometry->channels)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the geometry of %u channels",
                           program->channel_count);
-    uint64_t units = bytes / LANE_UNIT_BYTES;
-    double shares = 0;
-    uint64_t offset_bytes = 0;
-    for (uint32_t i = 0; i < program->channel_count; i++) {
-        shares += program->channels[i].share;
-        bool last = i + 1 == program->channel_count;
-        uint64_t end_units = (uint64_t)((double)units * shares);
-        uint64_t end_bytes = last ? bytes : clamp_u64(end_units * LANE_UNIT_BYTES, offset_bytes, bytes);
-        geometry->channels[i].offset_bytes = offset_bytes;
-        geometry->channels[i].bytes = end_bytes - offset_bytes;
-        cut_extent(geometry, i, chunk_bytes);
-        offset_bytes = end_bytes;
-    }
+    double largest_share = largest_part_share(program);
+    for (uint32_t i = 0; i < program->channel_count; i++)
+        cut_channel(geometry, i, chunk_bytes, largest_share);
     return BLINK_OK;
 }
 
@@ -134,29 +236,39 @@ void lane_geometry_fini(lane_geometry_t *geometry)
     *geometry = (lane_geometry_t){0};
 }
 
+/* ---- spans ---- */
+
 lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_t part, uint32_t chunk)
 {
-    const struct lane_extent *extent = &geometry->channels[channel];
-    uint32_t parts = geometry->program->channels[channel].part_count;
-    uint64_t stride = extent->chunk_bytes * parts;
+    const lane_part_t *of = part_at(geometry->program, channel, part);
+    lane_span_t extent = part_extent(geometry, of);
+    uint64_t stride = geometry->channels[channel].chunk_bytes * of->siblings;
     uint64_t chunk_offset = chunk * stride;
-    uint64_t chunk_bytes = extent->bytes - chunk_offset;
+    if (chunk_offset >= extent.bytes)
+        return (lane_span_t){extent.offset_bytes + extent.bytes, 0};
+    uint64_t chunk_bytes = extent.bytes - chunk_offset;
     if (chunk_bytes > stride)
         chunk_bytes = stride;
-    /* Whole units are dealt evenly, the ragged end of the payload goes to the last part that has room for it.
-     */
+    /* Whole units are dealt evenly, the ragged end of the block goes to the last part that has room for it. */
     uint64_t units = (chunk_bytes + LANE_UNIT_BYTES - 1) / LANE_UNIT_BYTES;
-    uint64_t begin = units * part / parts * LANE_UNIT_BYTES;
-    uint64_t end = units * (part + 1) / parts * LANE_UNIT_BYTES;
+    uint64_t begin = units * of->ordinal / of->siblings * LANE_UNIT_BYTES;
+    uint64_t end = units * (of->ordinal + 1) / of->siblings * LANE_UNIT_BYTES;
     if (end > chunk_bytes)
         end = chunk_bytes;
-    return (lane_span_t){extent->offset_bytes + chunk_offset + begin, end - begin};
+    return (lane_span_t){extent.offset_bytes + chunk_offset + begin, end - begin};
+}
+
+uint64_t lane_buffer_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t part,
+                            lane_buffer_t buffer, lane_span_t span)
+{
+    const lane_part_t *of = part_at(geometry->program, channel, part);
+    return (buffer == LANE_INPUT ? of->in_block : of->out_block) * geometry->block_bytes + span.offset_bytes;
 }
 
 uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge, uint32_t chunk)
 {
-    const struct lane_extent *extent = &geometry->channels[channel];
+    const struct lane_cut *cut = &geometry->channels[channel];
     uint64_t slot = (uint64_t)(edge - geometry->program->channels[channel].edge_first) * geometry->slots +
                     chunk % geometry->slots;
-    return extent->scratch_offset + slot * extent->chunk_bytes;
+    return cut->scratch_offset + slot * cut->chunk_bytes;
 }

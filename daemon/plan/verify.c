@@ -12,6 +12,8 @@
 #include "plan/verify.h"
 
 #include "error.h"
+#include "names.h"
+#include "plan/verify_blocks.h"
 #include "plan/verify_shape.h"
 
 #include <stdio.h>
@@ -38,13 +40,15 @@ typedef struct run {
     const lane_verify_options_t *options;
     const verify_shape_t *shape;
     uint32_t channel, lane_count;
-    uint32_t *lanes;      /* by lane: which of the program's it is */
-    uint32_t *local;      /* by lane of the program: which of the channel's it is */
-    uint32_t *done;       /* by lane: steps executed, over all chunks */
-    uint32_t *clocks;     /* by lane: its vector clock */
-    size_t *first_moment; /* by lane: where its moments begin in snapshots */
-    uint32_t *snapshots;  /* by moment: the vector clock after it */
-    size_t span_count;    /* locations of one buffer of all ranks */
+    uint32_t *lanes;        /* by lane: which of the program's it is */
+    uint32_t *local;        /* by lane of the program: which of the channel's it is */
+    uint32_t *done;         /* by lane: steps executed, over all chunks */
+    uint32_t *clocks;       /* by lane: its vector clock */
+    size_t *first_moment;   /* by lane: where its moments begin in snapshots */
+    uint32_t *snapshots;    /* by moment: the vector clock after it */
+    verify_block_t *blocks; /* by part of the channel: what becomes of its block */
+    size_t *first_input;    /* by part: its locations in the inputs of its contributors, by rank and chunk */
+    size_t *first_output;   /* by part: likewise of its receivers */
     size_t location_count;
     location_t *locations;
     uint32_t *reads;  /* by location and lane: time of the last read since the last write; 0: none */
@@ -157,19 +161,46 @@ static uint32_t try_waits(const run_t *run)
 
 /* ---- memory ---- */
 
-/* In place, input is output. */
+/* Whether a rank is the one, or one of all. */
+static bool includes(uint32_t one_or_every, uint32_t rank)
+{
+    return one_or_every == PLAN_NONE || one_or_every == rank;
+}
+
+static uint32_t how_many(const run_t *run, uint32_t one_or_every)
+{
+    return one_or_every == PLAN_NONE ? run->program->rank_count : 1;
+}
+
+/* Whether the collective has this operand of a part. */
+static bool exists(const run_t *run, const lane_operand_t *operand, uint32_t part)
+{
+    const verify_block_t *block = &run->blocks[part];
+    switch ((lane_buffer_t)operand->buffer) {
+    case LANE_INPUT:
+        return includes(block->contributor, operand->rank);
+    case LANE_OUTPUT:
+        return includes(block->receiver, operand->rank);
+    case LANE_SCRATCH:
+        break;
+    }
+    return true;
+}
+
+/* Of an operand that exists. In place, the input of a receiver is its output. */
 static size_t location_of(const run_t *run, const lane_operand_t *operand, uint32_t part, uint32_t chunk)
 {
+    const verify_block_t *block = &run->blocks[part];
+    uint32_t slots = run->options->slots, chunks = run->options->chunks;
     if (operand->buffer == LANE_SCRATCH) {
-        size_t first =
-            run->location_count - (size_t)run->shape->channel_edges[run->channel] * run->options->slots;
-        uint32_t ordinal = run->shape->edges[operand->edge].ordinal;
-        return first + (size_t)ordinal * run->options->slots + chunk % run->options->slots;
+        size_t first = run->location_count - (size_t)run->shape->channel_edges[run->channel] * slots;
+        return first + (size_t)run->shape->edges[operand->edge].ordinal * slots + chunk % slots;
     }
-    size_t parts = run->program->channels[run->channel].part_count;
-    size_t span = (operand->rank * parts + part) * run->options->chunks + chunk;
-    bool second = operand->buffer == LANE_OUTPUT && !run->options->in_place;
-    return span + (second ? run->span_count : 0);
+    bool output = operand->buffer == LANE_OUTPUT ||
+                  (run->options->in_place && includes(block->receiver, operand->rank));
+    bool by_rank = (output ? block->receiver : block->contributor) == PLAN_NONE;
+    size_t first = output ? run->first_output[part] : run->first_input[part];
+    return first + (by_rank ? (size_t)operand->rank * chunks : 0) + chunk;
 }
 
 static size_t location_now(const run_t *run, const lane_operand_t *operand)
@@ -179,6 +210,8 @@ static size_t location_now(const run_t *run, const lane_operand_t *operand)
 
 static blink_result_t read_source(const run_t *run, const lane_operand_t *src, uint32_t part)
 {
+    if (!exists(run, src, part))
+        return fail_at(run, "reads", src, "where its block does not stand", PLAN_NONE);
     size_t at = location_now(run, src);
     const location_t *location = &run->locations[at];
     if (!location->written)
@@ -236,9 +269,13 @@ static blink_result_t execute_step(run_t *run)
     memset(run->sum, 0, run->program->rank_count);
     for (uint32_t i = 0; i < step->src_count; i++)
         BLINK_TRY(read_source(run, &run->program->operands[step->src_first + i], step->part));
-    for (uint32_t i = 0; i < step->dst_count; i++)
-        if (!moves_nothing(run, step, &run->program->operands[step->dst_first + i]))
+    for (uint32_t i = 0; i < step->dst_count; i++) {
+        const lane_operand_t *dst = &run->program->operands[step->dst_first + i];
+        if (!exists(run, dst, step->part))
+            return fail_at(run, "writes", dst, "where its block does not go", PLAN_NONE);
+        if (!moves_nothing(run, step, dst))
             BLINK_TRY(write_destination(run, step->dst_first + i, step->part));
+    }
     run->done[run->now.lane]++;
     memcpy(snapshot_of(run, run->now.lane, run->done[run->now.lane]), clock,
            run->lane_count * sizeof(*clock));
@@ -303,7 +340,7 @@ static blink_result_t check_output(const run_t *run, uint32_t rank, uint32_t par
                           "channel %u part %u chunk %u: the output of rank %u is never written", run->channel,
                           part, chunk, rank);
     for (uint32_t from = 0; from < run->program->rank_count; from++) {
-        uint32_t wanted = run->program->collective == BLINK_ALLREDUCE || from == run->options->root;
+        uint32_t wanted = includes(run->blocks[part].contributor, from);
         uint32_t count = run->counts[at * run->program->rank_count + from];
         if (count != wanted)
             return BLINK_FAIL(
@@ -316,10 +353,14 @@ static blink_result_t check_output(const run_t *run, uint32_t rank, uint32_t par
 
 static blink_result_t check_outputs(const run_t *run)
 {
-    for (uint32_t rank = 0; rank < run->program->rank_count; rank++)
-        for (uint32_t part = 0; part < run->program->channels[run->channel].part_count; part++)
+    for (uint32_t part = 0; part < run->program->channels[run->channel].part_count; part++) {
+        for (uint32_t rank = 0; rank < run->program->rank_count; rank++) {
+            if (!includes(run->blocks[part].receiver, rank))
+                continue;
             for (uint32_t chunk = 0; chunk < run->options->chunks; chunk++)
                 BLINK_TRY(check_output(run, rank, part, chunk));
+        }
+    }
     return BLINK_OK;
 }
 
@@ -333,19 +374,47 @@ static void *new_table(size_t rows, size_t columns, size_t entry_bytes)
     return calloc(entries > 0 ? entries : 1, entry_bytes);
 }
 
-/* Inputs hold their rank's contribution from before everything. */
-static void fill_inputs(run_t *run)
+static void fill_input(const run_t *run, uint32_t rank, uint32_t part)
 {
-    size_t spans_per_rank = run->span_count / run->program->rank_count;
-    for (size_t at = 0; at < run->span_count; at++) {
-        size_t part = at / run->options->chunks % run->program->channels[run->channel].part_count;
-        run->locations[at].written = true;
-        run->locations[at].part = (uint32_t)part;
-        run->locations[at].chunk = (uint32_t)(at % run->options->chunks);
-        run->counts[at * run->program->rank_count + at / spans_per_rank] = 1;
+    lane_operand_t input = {LANE_INPUT, rank, PLAN_NONE, PLAN_NONE};
+    for (uint32_t chunk = 0; chunk < run->options->chunks; chunk++) {
+        size_t at = location_of(run, &input, part, chunk);
+        run->locations[at] = (location_t){.written = true, .part = part, .chunk = chunk};
+        run->counts[at * run->program->rank_count + rank] = 1;
     }
+}
+
+/* Inputs hold their rank's contribution from before everything. */
+static void fill_inputs(const run_t *run)
+{
+    for (uint32_t part = 0; part < run->program->channels[run->channel].part_count; part++)
+        for (uint32_t rank = 0; rank < run->program->rank_count; rank++)
+            if (includes(run->blocks[part].contributor, rank))
+                fill_input(run, rank, part);
     for (size_t at = 0; at < run->location_count; at++)
         run->locations[at].write.lane = PLAN_NONE;
+}
+
+/* Where each part's inputs and outputs begin; scratch comes last. */
+static blink_result_t number_locations(run_t *run)
+{
+    const lane_channel_t *channel = &run->program->channels[run->channel];
+    run->blocks = new_table(channel->part_count, 1, sizeof(*run->blocks));
+    run->first_input = new_table(channel->part_count, 1, sizeof(*run->first_input));
+    run->first_output = new_table(channel->part_count, 1, sizeof(*run->first_output));
+    if (!run->blocks || !run->first_input || !run->first_output)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to verify %u parts", channel->part_count);
+    size_t spans = 0;
+    for (uint32_t i = 0; i < channel->part_count; i++) {
+        run->blocks[i] = verify_block(run->program, run->program->parts[channel->part_first + i].block);
+        run->first_input[i] = spans * run->options->chunks;
+        spans += how_many(run, run->blocks[i].contributor);
+        run->first_output[i] = spans * run->options->chunks;
+        spans += how_many(run, run->blocks[i].receiver);
+    }
+    run->location_count =
+        spans * run->options->chunks + (size_t)run->shape->channel_edges[run->channel] * run->options->slots;
+    return BLINK_OK;
 }
 
 static blink_result_t number_lanes(run_t *run, size_t *moment_count)
@@ -377,10 +446,7 @@ static blink_result_t run_alloc(run_t *run)
     if (!run->lanes || !run->local || !run->first_moment)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to verify %u lanes", program->lane_count);
     BLINK_TRY(number_lanes(run, &moment_count));
-    run->span_count =
-        (size_t)program->rank_count * program->channels[run->channel].part_count * run->options->chunks;
-    run->location_count = run->span_count * (run->options->in_place ? 1 : 2) +
-                          (size_t)run->shape->channel_edges[run->channel] * run->options->slots;
+    BLINK_TRY(number_locations(run));
     run->done = new_table(run->lane_count, 1, sizeof(*run->done));
     run->clocks = new_table(run->lane_count, run->lane_count, sizeof(*run->clocks));
     run->snapshots = new_table(moment_count, run->lane_count, sizeof(*run->snapshots));
@@ -400,6 +466,9 @@ static void run_free(run_t *run)
     free(run->lanes);
     free(run->local);
     free(run->first_moment);
+    free(run->blocks);
+    free(run->first_input);
+    free(run->first_output);
     free(run->done);
     free(run->clocks);
     free(run->snapshots);
@@ -430,10 +499,11 @@ blink_result_t lane_verify(const lane_program_t *program, const lane_verify_opti
     if (options->chunks == 0 || options->slots == 0)
         return BLINK_FAIL(BLINK_ERR_INTERNAL, "%u chunks in %u slots prove nothing", options->chunks,
                           options->slots);
-    if (program->collective == BLINK_BROADCAST && options->root >= program->rank_count)
-        return BLINK_FAIL(BLINK_ERR_INTERNAL, "root %u of %u ranks", options->root, program->rank_count);
     BLINK_TRY(verify_shape_init(program, &shape));
     blink_result_t result = BLINK_OK;
+    if (options->in_place && !verify_has_in_place(program->collective))
+        result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s has no form in place",
+                            blink_name_collective(program->collective));
     for (uint32_t channel = 0; channel < program->channel_count && result == BLINK_OK; channel++)
         result = verify_channel(program, options, &shape, channel);
     if (result == BLINK_OK)

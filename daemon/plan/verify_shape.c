@@ -5,6 +5,7 @@
 #include "plan/verify_shape.h"
 
 #include "error.h"
+#include "plan/verify_blocks.h"
 
 #include <stdlib.h>
 
@@ -65,6 +66,15 @@ static blink_result_t check_operand(const step_view_t *view, const lane_operand_
     return BLINK_OK;
 }
 
+static blink_result_t check_path_ends(const step_view_t *view, const lane_operand_t *dst)
+{
+    const lane_path_t *path = &view->program->paths[dst->path];
+    if (path->from_rank != view->lane->rank || path->to_rank != dst->rank)
+        return FAIL_AT(view, "path %u to rank %u leads from rank %u to rank %u", dst->path, dst->rank,
+                       path->from_rank, path->to_rank);
+    return BLINK_OK;
+}
+
 static blink_result_t check_dst(const step_view_t *view, const lane_operand_t *dst, verify_shape_t *shape)
 {
     BLINK_TRY(check_operand(view, dst));
@@ -77,6 +87,8 @@ static blink_result_t check_dst(const step_view_t *view, const lane_operand_t *d
         return FAIL_AT(view, "no path to rank %u", dst->rank);
     if (remote && dst->path >= view->program->path_count)
         return FAIL_AT(view, "path %u of %u", dst->path, view->program->path_count);
+    if (remote)
+        BLINK_TRY(check_path_ends(view, dst));
     if (dst->buffer != LANE_SCRATCH)
         return BLINK_OK;
     verify_edge_t *edge = &shape->edges[dst->edge];
@@ -194,14 +206,17 @@ static blink_result_t check_lanes(const lane_program_t *program, uint8_t *place_
 
 static blink_result_t check_tables(const lane_program_t *program)
 {
-    if (program->collective != BLINK_ALLREDUCE && program->collective != BLINK_BROADCAST)
-        return BLINK_FAIL(BLINK_ERR_INTERNAL, "collective %d is unknown", (int)program->collective);
     if (program->rank_count == 0 || program->channel_count == 0)
         return BLINK_FAIL(BLINK_ERR_INTERNAL, "a program of %u ranks and %u channels", program->rank_count,
                           program->channel_count);
-    for (uint32_t i = 0; i < program->channel_count; i++)
-        if (program->channels[i].part_count == 0)
+    for (uint32_t i = 0; i < program->channel_count; i++) {
+        const lane_channel_t *channel = &program->channels[i];
+        if (channel->part_count == 0)
             return BLINK_FAIL(BLINK_ERR_INTERNAL, "channel %u has no part", i);
+        if (!run_fits(channel->part_first, channel->part_count, program->part_count))
+            return BLINK_FAIL(BLINK_ERR_INTERNAL, "channel %u: parts run past the %u there are", i,
+                              program->part_count);
+    }
     for (uint32_t i = 0; i < program->path_count; i++)
         if (!run_fits(program->paths[i].link_first, program->paths[i].link_count, program->path_link_count))
             return BLINK_FAIL(BLINK_ERR_INTERNAL, "path %u: links run past the %u there are", i,
@@ -247,6 +262,7 @@ blink_result_t verify_shape_init(const lane_program_t *program, verify_shape_t *
 {
     *shape = (verify_shape_t){0};
     BLINK_TRY(check_tables(program));
+    BLINK_TRY(verify_blocks_check(program));
     size_t places = (size_t)program->channel_count * program->rank_count * 2;
     uint8_t *place_taken = new_table(places, 1);
     uint8_t *step_taken = new_table(program->step_count, 1);

@@ -9,18 +9,19 @@
 
 #include <string.h>
 
-enum { POOL = 64 };
+enum { POOL = 64, HAND_RANKS = 4 };
 
 /* A program in fixed pools, each lane of one step. */
 typedef struct hand {
     lane_program_t program;
     lane_channel_t channel;
+    lane_part_t parts[2];
     lane_t lanes[POOL];
     lane_step_t steps[POOL];
     lane_operand_t operands[POOL];
     lane_wait_t waits[POOL];
     lane_signal_t signals[POOL];
-    lane_path_t path;
+    lane_path_t paths[HAND_RANKS * HAND_RANKS]; /* from each rank to each, over one link */
     uint32_t path_link;
 } hand_t;
 
@@ -28,19 +29,24 @@ static void hand_init(hand_t *hand, blink_collective_t collective, uint32_t rank
 {
     memset(hand, 0, sizeof(*hand));
     hand->channel = (lane_channel_t){.share = 1.0, .part_count = 1};
-    hand->path = (lane_path_t){0, 1};
+    hand->parts[0] = (lane_part_t){.siblings = 1, .end = 1.0};
+    for (uint32_t i = 0; i < ranks * ranks; i++)
+        hand->paths[i] = (lane_path_t){0, 1, i / ranks, i % ranks};
     hand->program = (lane_program_t){.collective = collective,
                                      .rank_count = ranks,
+                                     .block_count = 1,
                                      .channel_count = 1,
-                                     .path_count = 1,
+                                     .part_count = 1,
+                                     .path_count = ranks * ranks,
                                      .path_link_count = 1,
                                      .channels = &hand->channel,
+                                     .parts = hand->parts,
                                      .lanes = hand->lanes,
                                      .steps = hand->steps,
                                      .operands = hand->operands,
                                      .waits = hand->waits,
                                      .signals = hand->signals,
-                                     .paths = &hand->path,
+                                     .paths = hand->paths,
                                      .path_links = &hand->path_link};
 }
 
@@ -68,7 +74,7 @@ static void src(hand_t *hand, lane_step_t *step, lane_buffer_t buffer, uint32_t 
 static void dst(hand_t *hand, lane_step_t *step, lane_buffer_t buffer, uint32_t rank, uint32_t edge)
 {
     uint32_t own = hand->lanes[hand->program.lane_count - 1].rank;
-    uint32_t path = rank == own ? PLAN_NONE : 0;
+    uint32_t path = rank == own ? PLAN_NONE : own * hand->program.rank_count + rank;
     hand->operands[hand->program.operand_count++] = (lane_operand_t){(uint32_t)buffer, rank, edge, path};
     step->dst_count++;
 }

@@ -5,8 +5,111 @@
  */
 #include "exec_fixture.h"
 
+/* The payload of one run: inputs filled by sample(), outputs cleared. */
+typedef struct payload {
+    size_t bytes;
+    void *inputs[RANKS];
+    void *outputs[RANKS];
+    bool in_place;
+    outcome_t outcome;
+    exec_run_t run;
+} payload_t;
+
+/* Exact in every type, and so are its sums and products over four ranks. */
+static int sample(uint32_t rank, size_t i)
+{
+    return (int)((i + rank) % 3) + 1;
+}
+
+static void store(blink_datatype_t datatype, void *array, size_t i, int value)
+{
+    switch (datatype) {
+    case BLINK_INT8:
+    case BLINK_UINT8:
+        ((uint8_t *)array)[i] = (uint8_t)value;
+        break;
+    case BLINK_INT32:
+    case BLINK_UINT32:
+        ((uint32_t *)array)[i] = (uint32_t)value;
+        break;
+    case BLINK_INT64:
+    case BLINK_UINT64:
+        ((uint64_t *)array)[i] = (uint64_t)value;
+        break;
+    case BLINK_FLOAT32:
+        ((float *)array)[i] = (float)value;
+        break;
+    case BLINK_FLOAT64:
+        ((double *)array)[i] = value;
+        break;
+    }
+}
+
+static int combine(blink_redop_t redop, int x, int y)
+{
+    switch (redop) {
+    case BLINK_SUM:
+        return x + y;
+    case BLINK_PROD:
+        return x * y;
+    case BLINK_MAX:
+        return x > y ? x : y;
+    case BLINK_MIN:
+        return x < y ? x : y;
+    }
+    return 0;
+}
+
+static void payload_init(payload_t *payload, uint64_t count, blink_datatype_t datatype, blink_redop_t redop,
+                         bool in_place)
+{
+    memset(payload, 0, sizeof(*payload));
+    payload->bytes = count * blink_datatype_bytes(datatype);
+    payload->in_place = in_place;
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        payload->inputs[rank] = calloc(1, payload->bytes + 1);
+        payload->outputs[rank] = in_place ? payload->inputs[rank] : calloc(1, payload->bytes + 1);
+        for (size_t i = 0; i < count; i++)
+            store(datatype, payload->inputs[rank], i, sample(rank, i));
+    }
+    outcome_init(&payload->outcome);
+    payload->run = (exec_run_t){.inputs = (const void *const *)payload->inputs,
+                                .outputs = payload->outputs,
+                                .count = count,
+                                .datatype = datatype,
+                                .redop = redop,
+                                .done = on_done,
+                                .context = &payload->outcome};
+}
+
+static void payload_fini(payload_t *payload)
+{
+    outcome_fini(&payload->outcome);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        free(payload->inputs[rank]);
+        if (!payload->in_place)
+            free(payload->outputs[rank]);
+    }
+}
+
+static void assert_reduced(const payload_t *payload)
+{
+    void *expected = calloc(1, payload->bytes + 1);
+    for (size_t i = 0; i < payload->run.count; i++) {
+        int value = sample(0, i);
+        for (uint32_t rank = 1; rank < RANKS; rank++)
+            value = combine(payload->run.redop, value, sample(rank, i));
+        store(payload->run.datatype, expected, i, value);
+    }
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        assert_memory_equal(payload->outputs[rank], expected, payload->bytes + 1);
+    free(expected);
+}
+
+/* ---- results ---- */
+
 /* Start on a fresh instance, wait, check, clean up. */
-static void check_allreduce(fixture_t *fixture, shape_t shape, uint64_t count, blink_datatype_t datatype,
+static void check_allreduce(fixture_t *fixture, hand_shape_t shape, uint64_t count, blink_datatype_t datatype,
                             blink_redop_t redop, bool in_place)
 {
     payload_t payload;
@@ -34,8 +137,8 @@ static void test_allreduce_equals_reference_for_all_sizes(void **state)
         fixture_t fixture;
         fixture_init(&fixture, workers[w], 0.0);
         for (size_t i = 0; i < LENGTH(counts); i++) {
-            check_allreduce(&fixture, TREES, counts[i], BLINK_FLOAT32, BLINK_SUM, false);
-            check_allreduce(&fixture, RING, counts[i], BLINK_FLOAT32, BLINK_SUM, true);
+            check_allreduce(&fixture, APART, counts[i], BLINK_FLOAT32, BLINK_SUM, false);
+            check_allreduce(&fixture, TOGETHER, counts[i], BLINK_FLOAT32, BLINK_SUM, true);
         }
         fixture_fini(&fixture);
     }
@@ -51,8 +154,8 @@ static void test_allreduce_of_every_type_and_operator(void **state)
     fixture_init(&fixture, 2, 0.0);
     for (size_t t = 0; t < LENGTH(datatypes); t++) {
         for (size_t o = 0; o < LENGTH(redops); o++) {
-            check_allreduce(&fixture, TREES, 101, datatypes[t], redops[o], false);
-            check_allreduce(&fixture, RING, 30011, datatypes[t], redops[o], true);
+            check_allreduce(&fixture, APART, 101, datatypes[t], redops[o], false);
+            check_allreduce(&fixture, TOGETHER, 30011, datatypes[t], redops[o], true);
         }
     }
     fixture_fini(&fixture);
@@ -65,15 +168,15 @@ static void test_broadcast_copies_the_root_and_reads_nothing_else(void **state)
     fixture_init(&fixture, 2, 0.0);
     payload_t payload;
     payload_init(&payload, 300007, BLINK_FLOAT32, BLINK_SUM, false);
-    const void *inputs[RANKS] = {payload.inputs[0]};
+    const void *inputs[RANKS] = {[RANKS - 1] = payload.inputs[RANKS - 1]};
     payload.run.inputs = inputs;
-    lane_program_t *program = make_program(&fixture, BLINK_BROADCAST, TREES);
+    lane_program_t *program = make_program(&fixture, BLINK_BROADCAST, APART);
     exec_instance_t *instance = NULL;
     assert_int_equal(exec_instance_create(fixture.exec, program, NULL, &instance), BLINK_OK);
     assert_int_equal(exec_start(instance, &payload.run), BLINK_OK);
     assert_int_equal(wait_done(&payload.outcome, 1), BLINK_OK);
     for (uint32_t rank = 0; rank < RANKS; rank++)
-        assert_memory_equal(payload.outputs[rank], payload.inputs[0], payload.bytes);
+        assert_memory_equal(payload.outputs[rank], payload.inputs[RANKS - 1], payload.bytes);
     exec_instance_destroy(instance);
     lane_program_destroy(program);
     payload_fini(&payload);
@@ -86,7 +189,7 @@ static void test_small_and_empty_runs_end_inside_start(void **state)
     const uint64_t counts[] = {0, 1, EXEC_INLINE_MAX_BYTES / RANKS / sizeof(float)};
     fixture_t fixture;
     fixture_init(&fixture, 1, 0.0);
-    lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, TREES);
+    lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, APART);
     exec_instance_t *instance = NULL;
     assert_int_equal(exec_instance_create(fixture.exec, program, NULL, &instance), BLINK_OK);
     for (size_t i = 0; i < LENGTH(counts); i++) {
@@ -111,7 +214,7 @@ static void test_link_bytes_count_every_crossing(void **state)
     _Atomic uint64_t comm_bytes[LINKS] = {0};
     payload_t payload;
     payload_init(&payload, 100000, BLINK_FLOAT32, BLINK_SUM, false);
-    lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, TREES);
+    lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, APART);
     exec_instance_t *instance = NULL;
     assert_int_equal(exec_instance_create(fixture.exec, program, comm_bytes, &instance), BLINK_OK);
     assert_int_equal(exec_start(instance, &payload.run), BLINK_OK);
@@ -136,8 +239,8 @@ static void check_concurrent_instances(uint32_t workers, double scale, uint32_t 
     enum { INSTANCES = 6 };
     fixture_t fixture;
     fixture_init(&fixture, workers, scale);
-    lane_program_t *programs[] = {make_program(&fixture, BLINK_ALLREDUCE, TREES),
-                                  make_program(&fixture, BLINK_ALLREDUCE, RING)};
+    lane_program_t *programs[] = {make_program(&fixture, BLINK_ALLREDUCE, APART),
+                                  make_program(&fixture, BLINK_ALLREDUCE, TOGETHER)};
     exec_instance_t *instances[INSTANCES];
     payload_t payloads[INSTANCES];
     for (uint32_t i = 0; i < INSTANCES; i++) {
@@ -182,7 +285,7 @@ static void test_paced_instances_share_one_pool(void **state)
  */
 static lane_program_t *make_stuck_program(const fixture_t *fixture)
 {
-    lane_program_t *program = make_program(fixture, BLINK_ALLREDUCE, TREES);
+    lane_program_t *program = make_program(fixture, BLINK_ALLREDUCE, APART);
     for (uint32_t i = 0; i < program->lane_count; i++) {
         if (program->lanes[i].rank == RANKS - 1 && program->lanes[i].phase == LANE_UP)
             program->lanes[i].step_count = 0;
@@ -231,7 +334,7 @@ static void check_abort(uint32_t workers, double scale, bool stuck)
     payload_t payload;
     payload_init(&payload, 200000, BLINK_FLOAT32, BLINK_SUM, false);
     lane_program_t *program =
-        stuck ? make_stuck_program(&fixture) : make_program(&fixture, BLINK_ALLREDUCE, TREES);
+        stuck ? make_stuck_program(&fixture) : make_program(&fixture, BLINK_ALLREDUCE, APART);
     exec_instance_t *instance = NULL;
     assert_int_equal(exec_instance_create(fixture.exec, program, NULL, &instance), BLINK_OK);
     assert_int_equal(run_and_abort(instance, &payload, 20000), BLINK_ERR_PEER_LOST);
@@ -264,7 +367,7 @@ static void test_abort_of_an_idle_instance_does_nothing(void **state)
     fixture_init(&fixture, 1, 0.0);
     payload_t payload;
     payload_init(&payload, 50000, BLINK_FLOAT32, BLINK_SUM, false);
-    lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, TREES);
+    lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, APART);
     exec_instance_t *instance = NULL;
     assert_int_equal(exec_instance_create(fixture.exec, program, NULL, &instance), BLINK_OK);
     exec_abort(instance, BLINK_ERR_ABORTED);
@@ -286,7 +389,7 @@ static void check_aborts_at_any_time(uint32_t workers, double scale)
     fixture_init(&fixture, workers, scale);
     payload_t payload;
     payload_init(&payload, 60000, BLINK_FLOAT32, BLINK_SUM, false);
-    lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, RING);
+    lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, TOGETHER);
     exec_instance_t *instance = NULL;
     assert_int_equal(exec_instance_create(fixture.exec, program, NULL, &instance), BLINK_OK);
     for (long i = 0; i < 100; i++) {
@@ -363,7 +466,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Link 0 -> 1 carries the whole payload at 1 GB/s × 0.02; the last byte arrives 1 µs / 0.02 after it left. */
+/* Link 3 -> 0 carries the whole payload at 1 GB/s × 0.02; the last byte arrives 1 µs / 0.02 after it left. */
 static void test_paced_run_is_never_faster_than_its_links(void **state)
 {
     (void)state;
@@ -371,7 +474,7 @@ static void test_paced_run_is_never_faster_than_its_links(void **state)
     fixture_init(&fixture, 2, 0.02);
     payload_t payload;
     payload_init(&payload, 250000, BLINK_FLOAT32, BLINK_SUM, false);
-    lane_program_t *program = make_program(&fixture, BLINK_BROADCAST, TREES);
+    lane_program_t *program = make_program(&fixture, BLINK_BROADCAST, APART);
     exec_instance_t *instance = NULL;
     assert_int_equal(exec_instance_create(fixture.exec, program, NULL, &instance), BLINK_OK);
 
@@ -382,7 +485,7 @@ static void test_paced_run_is_never_faster_than_its_links(void **state)
 
     assert_true(elapsed >= payload.bytes * 50 + 50000);
     for (uint32_t rank = 0; rank < RANKS; rank++)
-        assert_memory_equal(payload.outputs[rank], payload.inputs[0], payload.bytes);
+        assert_memory_equal(payload.outputs[rank], payload.inputs[RANKS - 1], payload.bytes);
     exec_instance_destroy(instance);
     lane_program_destroy(program);
     payload_fini(&payload);
@@ -396,8 +499,8 @@ static void test_paced_allreduce_equals_reference(void **state)
     fixture_t fixture;
     fixture_init(&fixture, 2, 1.0);
     for (size_t i = 0; i < LENGTH(counts); i++) {
-        check_allreduce(&fixture, TREES, counts[i], BLINK_FLOAT32, BLINK_SUM, false);
-        check_allreduce(&fixture, RING, counts[i], BLINK_INT8, BLINK_PROD, true);
+        check_allreduce(&fixture, APART, counts[i], BLINK_FLOAT32, BLINK_SUM, false);
+        check_allreduce(&fixture, TOGETHER, counts[i], BLINK_INT8, BLINK_PROD, true);
     }
     fixture_fini(&fixture);
 }

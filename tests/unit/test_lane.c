@@ -1,8 +1,10 @@
 /*
- * Compiled lane programs: every plan of real topologies is proved right, single random mutations of them are
- * proved wrong, and the split of payloads is exact.
+ * Compiled lane programs: every plan of real topologies and plans made by hand for every collective are proved
+ * right, and single random mutations of them are proved wrong.
  */
 #include "error.h"
+#include "hand_plan.h"
+#include "names.h"
 #include "plan/lane.h"
 #include "plan/verify.h"
 
@@ -15,6 +17,9 @@
 #include <cmocka.h>
 
 enum { GPUS = 8, ALL = 0xff };
+
+/* Plans that prove() makes with an algorithm. */
+enum { BY_RING = 3, BY_TREES = 6 };
 
 typedef struct request {
     const char *topology; /* for texts */
@@ -53,7 +58,7 @@ static void assert_right(const lane_program_t *program, const request_t *request
 {
     for (uint32_t bits = 0; bits < 4; bits++) {
         uint32_t slots = 1 + (bits & 1);
-        lane_verify_options_t options = {request->root, 2 * slots + 1, slots, bits & 2};
+        lane_verify_options_t options = {2 * slots + 1, slots, bits & 2};
         if (lane_verify(program, &options) != BLINK_OK)
             fail_msg("%s, gpus %#x, collective %d, algorithm %d, root %u, %u slots%s: %s", request->topology,
                      request->gpu_mask, (int)request->collective, (int)request->algorithm, request->root,
@@ -61,7 +66,8 @@ static void assert_right(const lane_program_t *program, const request_t *request
     }
 }
 
-/* All collectives over one set of gpus. Returns how many of them could be planned: 3 or 0. */
+/* All collectives that the algorithm does over one set of gpus. Returns how many of them could be planned: all
+ * or none. */
 static uint32_t prove(const topo_t *topo, const char *topology, uint32_t gpu_mask,
                       blink_algorithm_t algorithm)
 {
@@ -70,9 +76,12 @@ static uint32_t prove(const topo_t *topo, const char *topology, uint32_t gpu_mas
         {topology, gpu_mask, BLINK_ALLREDUCE, algorithm, 0},
         {topology, gpu_mask, BLINK_BROADCAST, algorithm, 0},
         {topology, gpu_mask, BLINK_BROADCAST, algorithm, last},
+        {topology, gpu_mask, BLINK_REDUCE, algorithm, last},
+        {topology, gpu_mask, BLINK_ALLGATHER, algorithm, 0},
+        {topology, gpu_mask, BLINK_REDUCESCATTER, algorithm, 0},
     };
     uint32_t planned = 0;
-    for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++) {
+    for (size_t i = 0; i < (algorithm == BLINK_ALGORITHM_RING ? BY_RING : BY_TREES); i++) {
         lane_program_t *program = compile(topo, &requests[i]);
         if (!program)
             continue;
@@ -89,6 +98,21 @@ static topo_t *load(const char *name)
     if (topo_load(name, &topo) != BLINK_OK)
         fail_msg("%s", blink_error_text());
     return topo;
+}
+
+/* The link's image if gpus 0, 1 and 2 change places in a circle. */
+static uint32_t turned_link(const topo_t *topo, uint32_t link)
+{
+    uint32_t ends[2] = {topo->links[link].from, topo->links[link].to};
+    for (uint32_t end = 0; end < 2; end++) {
+        for (uint32_t gpu = 0; gpu < 3; gpu++) {
+            if (ends[end] == topo->gpus[gpu]) {
+                ends[end] = topo->gpus[(gpu + 1) % 3];
+                break;
+            }
+        }
+    }
+    return topo_find_link(topo, ends[0], ends[1]);
 }
 
 /* Whether links from gpu to gpu alone join the set. */
@@ -116,11 +140,11 @@ static void test_plans_of_demo_allocations_are_right(void **state)
     topo_t *hybrid = load("dgx1v_hybrid");
     topo_t *nvlink = load("dgx1v");
     for (size_t i = 0; i < sizeof(masks) / sizeof(*masks); i++) {
-        assert_int_equal(prove(hybrid, "dgx1v_hybrid", masks[i], BLINK_ALGORITHM_TREES), 3);
-        assert_int_equal(prove(hybrid, "dgx1v_hybrid", masks[i], BLINK_ALGORITHM_RING), 3);
-        assert_int_equal(prove(nvlink, "dgx1v", masks[i], BLINK_ALGORITHM_TREES), 3);
+        assert_int_equal(prove(hybrid, "dgx1v_hybrid", masks[i], BLINK_ALGORITHM_TREES), BY_TREES);
+        assert_int_equal(prove(hybrid, "dgx1v_hybrid", masks[i], BLINK_ALGORITHM_RING), BY_RING);
+        assert_int_equal(prove(nvlink, "dgx1v", masks[i], BLINK_ALGORITHM_TREES), BY_TREES);
     }
-    assert_int_equal(prove(nvlink, "dgx1v", ALL, BLINK_ALGORITHM_RING), 3);
+    assert_int_equal(prove(nvlink, "dgx1v", ALL, BLINK_ALGORITHM_RING), BY_RING);
     topo_destroy(hybrid);
     topo_destroy(nvlink);
 }
@@ -133,10 +157,128 @@ static void test_plans_of_every_connected_allocation_are_right(void **state)
     for (uint32_t mask = 0; mask <= ALL; mask++) {
         if (__builtin_popcount(mask) < 3)
             continue;
-        assert_int_equal(prove(topo, "dgx1v", mask, BLINK_ALGORITHM_TREES), is_connected(topo, mask) ? 3 : 0);
+        assert_int_equal(prove(topo, "dgx1v", mask, BLINK_ALGORITHM_TREES),
+                         is_connected(topo, mask) ? BY_TREES : 0);
         rings += prove(topo, "dgx1v", mask, BLINK_ALGORITHM_RING) > 0;
     }
     assert_true(rings > 0);
+    topo_destroy(topo);
+}
+
+static bool has_in_place(blink_collective_t collective)
+{
+    return collective != BLINK_ALLTOALL && collective != BLINK_SENDRECV;
+}
+
+/* At one slot and at several, with every slot used again. */
+static void assert_hand_plan_is_right(const topo_t *topo, uint32_t ranks, blink_collective_t collective,
+                                      hand_shape_t shape)
+{
+    lane_program_t *program = hand_compile(topo, ranks, collective, shape);
+    for (uint32_t slots = 1; slots <= 3; slots++) {
+        for (int in_place = 0; in_place <= has_in_place(collective); in_place++) {
+            lane_verify_options_t options = {2 * slots + 1, slots, in_place == 1};
+            if (lane_verify(program, &options) != BLINK_OK)
+                fail_msg("%s of %u ranks, shape %d, %u slots, in place %d: %s",
+                         blink_name_collective(collective), ranks, (int)shape, slots, in_place,
+                         blink_error_text());
+        }
+    }
+    lane_program_destroy(program);
+}
+
+static void test_every_collective_is_right(void **state)
+{
+    (void)state;
+    topo_t *topo = load("dgx1v_hybrid");
+    for (size_t i = 0; i < HAND_COLLECTIVES; i++) {
+        for (uint32_t ranks = 1; ranks <= GPUS; ranks++) {
+            assert_hand_plan_is_right(topo, ranks, hand_collectives[i], APART);
+            assert_hand_plan_is_right(topo, ranks, hand_collectives[i], TOGETHER);
+        }
+    }
+    topo_destroy(topo);
+}
+
+static bool sends_before_it_relays(const lane_program_t *program, const lane_t *lane)
+{
+    bool relayed = false;
+    for (uint32_t i = lane->step_first; i < lane->step_first + lane->step_count; i++) {
+        bool relays = program->operands[program->steps[i].src_first].buffer == LANE_SCRATCH;
+        if (relayed && !relays)
+            return false;
+        relayed = relays;
+    }
+    return true;
+}
+
+static void test_parts_of_a_channel_share_one_lane_per_rank(void **state)
+{
+    (void)state;
+    topo_t *topo = load("dgx1v_hybrid");
+    lane_program_t *allgather = hand_compile(topo, GPUS, BLINK_ALLGATHER, TOGETHER);
+    lane_program_t *alltoall = hand_compile(topo, GPUS, BLINK_ALLTOALL, TOGETHER);
+    assert_int_equal(allgather->lane_count, GPUS);
+    assert_int_equal(alltoall->lane_count, GPUS);
+    assert_int_equal(alltoall->part_count, 2 * GPUS * GPUS);
+    assert_int_equal(alltoall->depth, 3);
+    for (uint32_t i = 0; i < alltoall->lane_count; i++)
+        assert_true(sends_before_it_relays(alltoall, &alltoall->lanes[i]));
+    lane_program_destroy(allgather);
+    lane_program_destroy(alltoall);
+    topo_destroy(topo);
+}
+
+static void test_what_has_no_form_in_place_is_refused(void **state)
+{
+    (void)state;
+    const lane_verify_options_t in_place = {2, 1, true};
+    topo_t *topo = load("dgx1v_hybrid");
+    for (size_t i = 0; i < HAND_COLLECTIVES; i++) {
+        lane_program_t *program = hand_compile(topo, 3, hand_collectives[i], APART);
+        assert_int_equal(lane_verify(program, &in_place),
+                         has_in_place(hand_collectives[i]) ? BLINK_OK : BLINK_ERR_INVALID_ARGUMENT);
+        lane_program_destroy(program);
+    }
+    topo_destroy(topo);
+}
+
+/* A turn of three ranks stands for the channels of all three roots. */
+static void test_plan_with_turns_compiles_to_all_its_images(void **state)
+{
+    (void)state;
+    topo_t *topo = load("dgx_a100");
+    plan_t *plan = hand_plan(topo, 3, BLINK_ALLGATHER, TOGETHER);
+    lane_program_t *program = NULL;
+    plan->channels[0].part_count = WAYS; /* those of root 0 */
+    plan->turns = calloc(1, sizeof(*plan->turns));
+    plan->turn_count = 1;
+    plan->turns[0] =
+        (plan_turn_t){3, malloc(3 * sizeof(uint32_t)), malloc(topo->link_count * sizeof(uint32_t))};
+    for (uint32_t rank = 0; rank < 3; rank++)
+        plan->turns[0].rank_image[rank] = (rank + 1) % 3;
+    for (uint32_t i = 0; i < topo->link_count; i++)
+        plan->turns[0].link_image[i] = turned_link(topo, i);
+    assert_int_equal(lane_compile(topo, plan, &program), BLINK_OK);
+    assert_int_equal(program->channel_count, 3);
+    assert_int_equal(lane_verify(program, &(lane_verify_options_t){3, 1, false}), BLINK_OK);
+    plan->channels[0].part_count = 3 * WAYS;
+    lane_program_destroy(program);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
+static void test_plan_that_leaves_a_block_behind_is_refused(void **state)
+{
+    (void)state;
+    topo_t *topo = load("dgx1v_hybrid");
+    plan_t *plan = hand_plan(topo, 3, BLINK_GATHER, TOGETHER);
+    lane_program_t *program = NULL;
+    plan->channels[0].part_count -= WAYS;
+    assert_int_equal(lane_compile(topo, plan, &program), BLINK_ERR_INTERNAL);
+    assert_string_equal(blink_error_text(), "no channel carries block 2 of 3");
+    plan->channels[0].part_count += WAYS;
+    plan_destroy(plan);
     topo_destroy(topo);
 }
 
@@ -208,14 +350,6 @@ static const lane_step_t *signaller(lane_program_t *program, uint32_t semaphore)
     while (program->signals[signal].semaphore != semaphore)
         signal++;
     return step_of_signal(program, signal);
-}
-
-static uint32_t channel_of(const lane_program_t *program, const lane_step_t *step)
-{
-    const lane_t *lane = program->lanes;
-    while ((uint32_t)(step - program->steps) - lane->step_first >= lane->step_count)
-        lane++;
-    return lane->channel;
 }
 
 static void remove_wait(lane_program_t *program, uint32_t wait)
@@ -342,7 +476,7 @@ static bool turn_signal(mutant_t *mutant)
     return before == PLAN_NONE || before == program->signals[at].dst;
 }
 
-/* A destination that its step announces to nobody: its own output, or a leaf's. */
+/* A destination that its step announces to nobody: its own output, a leaf's, or the end of a route. */
 static bool is_unannounced(const lane_program_t *program, const lane_step_t *step, uint32_t operand)
 {
     for (uint32_t i = 0; i < step->signal_count; i++)
@@ -351,28 +485,26 @@ static bool is_unannounced(const lane_program_t *program, const lane_step_t *ste
     return !is_src(step, operand);
 }
 
-static bool is_leaf_output(const lane_program_t *program, const lane_step_t *step, uint32_t operand)
+/* Neither crosses a path, or both cross ways between the same two ranks. */
+static bool are_paths_alike(const lane_program_t *program, uint32_t a, uint32_t b)
 {
-    const lane_operand_t *dst = &program->operands[operand];
-    return dst->buffer == LANE_OUTPUT && dst->path != PLAN_NONE && is_unannounced(program, step, operand);
+    if (a == PLAN_NONE || b == PLAN_NONE)
+        return a == b;
+    return program->paths[a].from_rank == program->paths[b].from_rank &&
+           program->paths[a].to_rank == program->paths[b].to_rank;
 }
 
-/* Whether two operands may change places: they differ in the path at most; or the order within their step is
- * all that changes; or leaves of one broadcast tree change parents; or children of one parent change slots.
- */
+/* Whether two operands may change places: they are the same place, reached by ways with the same ends; or the
+ * order within their step is all that changes. */
 static bool are_exchangeable(lane_program_t *program, uint32_t a, uint32_t b)
 {
     const lane_operand_t *at_a = &program->operands[a], *at_b = &program->operands[b];
     const lane_step_t *step_a = step_of_operand(program, a), *step_b = step_of_operand(program, b);
     if (a == b || (at_a->buffer != LANE_SCRATCH && at_a->buffer == at_b->buffer && at_a->rank == at_b->rank &&
-                   (at_a->path == PLAN_NONE) == (at_b->path == PLAN_NONE)))
+                   are_paths_alike(program, at_a->path, at_b->path)))
         return true;
-    if (step_a == step_b)
-        return (is_src(step_a, a) && is_src(step_a, b)) ||
-               (is_unannounced(program, step_a, a) && is_unannounced(program, step_a, b));
-    if (is_leaf_output(program, step_a, a) && is_leaf_output(program, step_b, b))
-        return step_a->part == step_b->part && channel_of(program, step_a) == channel_of(program, step_b);
-    return reader(program, a) && reader(program, a) == reader(program, b);
+    return step_a == step_b && ((is_src(step_a, a) && is_src(step_a, b)) ||
+                                (is_unannounced(program, step_a, a) && is_unannounced(program, step_a, b)));
 }
 
 static bool swap_operands(mutant_t *mutant)
@@ -386,200 +518,65 @@ static bool swap_operands(mutant_t *mutant)
     return same;
 }
 
-static bool is_caught(const lane_program_t *program, uint32_t root)
+static bool is_caught(const lane_program_t *program)
 {
-    lane_verify_options_t apart = {root, 3, 1, false}, in_place = {root, 3, 1, true};
-    return lane_verify(program, &apart) != BLINK_OK || lane_verify(program, &in_place) != BLINK_OK;
+    lane_verify_options_t apart = {3, 1, false}, in_place = {3, 1, true};
+    return lane_verify(program, &apart) != BLINK_OK ||
+           (has_in_place(program->collective) && lane_verify(program, &in_place) != BLINK_OK);
+}
+
+/* Most mutations matter, and all that do are caught. */
+static void mutate(const lane_program_t *original, const char *name, uint32_t rounds)
+{
+    static const mutation_t mutations[] = {drop_wait,  drop_signal, drop_semaphore, turn_wait,
+                                           swap_waits, turn_signal, swap_operands,  swap_operands};
+    enum { MUTATIONS = sizeof(mutations) / sizeof(*mutations) };
+    mutant_t mutant = {.random = 20240607};
+    uint32_t caught = 0;
+    assert_false(is_caught(original));
+    for (uint32_t round = 0; round < rounds * MUTATIONS; round++) {
+        mutant_begin(&mutant, original);
+        bool means_same = mutations[round % MUTATIONS](&mutant);
+        bool was_caught = is_caught(&mutant.program);
+        if (was_caught == means_same)
+            fail_msg("%s, round %u, mutation %u: %s", name, round, round % MUTATIONS,
+                     was_caught ? blink_error_text() : "not caught");
+        caught += was_caught;
+        mutant_end(&mutant);
+    }
+    assert_true(2 * caught > rounds * MUTATIONS);
 }
 
 static void test_every_mutation_that_matters_is_caught(void **state)
 {
     (void)state;
-    static const mutation_t mutations[] = {drop_wait,  drop_signal, drop_semaphore, turn_wait,
-                                           swap_waits, turn_signal, swap_operands,  swap_operands};
     static const request_t requests[] = {
         {"dgx1v_hybrid", ALL, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES, 0},
         {"dgx1v_hybrid", ALL, BLINK_ALLREDUCE, BLINK_ALGORITHM_RING, 0},
         {"dgx1v_hybrid", ALL, BLINK_BROADCAST, BLINK_ALGORITHM_TREES, 3},
         {"dgx1v_hybrid", 0x72, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES, 0},
     };
-    enum { ROUNDS = 20, MUTATIONS = sizeof(mutations) / sizeof(*mutations) };
     topo_t *topo = load("dgx1v_hybrid");
-    mutant_t mutant = {.random = 20240607};
-    uint32_t caught = 0, same = 0;
     for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++) {
         lane_program_t *original = compile(topo, &requests[i]);
-        assert_false(is_caught(original, requests[i].root));
-        for (uint32_t round = 0; round < ROUNDS * MUTATIONS; round++) {
-            mutant_begin(&mutant, original);
-            bool means_same = mutations[round % MUTATIONS](&mutant);
-            bool was_caught = is_caught(&mutant.program, requests[i].root);
-            if (was_caught == means_same)
-                fail_msg("request %zu, round %u, mutation %u: %s", i, round, round % MUTATIONS,
-                         was_caught ? blink_error_text() : "not caught");
-            caught += was_caught;
-            same += means_same;
-            mutant_end(&mutant);
-        }
+        mutate(original, requests[i].topology, 20);
         lane_program_destroy(original);
     }
-    print_message("%u mutants caught, %u mean the same\n", caught, same);
     topo_destroy(topo);
 }
 
-/* ---- geometry ---- */
-
-static void assert_exact_cover(const lane_geometry_t *geometry)
+static void test_every_mutation_of_every_collective_is_caught(void **state)
 {
-    uint64_t covered_bytes = 0;
-    for (uint32_t channel = 0; channel < geometry->program->channel_count; channel++) {
-        assert_int_equal(geometry->channels[channel].offset_bytes, covered_bytes);
-        for (uint32_t chunk = 0; chunk < geometry->channels[channel].chunks; chunk++) {
-            for (uint32_t part = 0; part < geometry->program->channels[channel].part_count; part++) {
-                lane_span_t span = lane_span(geometry, channel, part, chunk);
-                uint64_t most_bytes = geometry->channels[channel].chunk_bytes;
-                covered_bytes += span.bytes;
-                if (span.offset_bytes + span.bytes != covered_bytes || span.bytes > most_bytes ||
-                    (span.bytes % LANE_UNIT_BYTES != 0 && covered_bytes != geometry->bytes))
-                    fail_msg("%llu bytes, chunks of %llu: channel %u chunk %u part %u is %llu bytes at %llu",
-                             (unsigned long long)geometry->bytes, (unsigned long long)most_bytes, channel,
-                             chunk, part, (unsigned long long)span.bytes,
-                             (unsigned long long)span.offset_bytes);
-            }
+    (void)state;
+    topo_t *topo = load("dgx1v_hybrid");
+    for (size_t i = 0; i < HAND_COLLECTIVES; i++) {
+        for (hand_shape_t shape = APART; shape <= TOGETHER; shape++) {
+            lane_program_t *original = hand_compile(topo, 5, hand_collectives[i], shape);
+            mutate(original, blink_name_collective(hand_collectives[i]), 20);
+            lane_program_destroy(original);
         }
     }
-    assert_int_equal(covered_bytes, geometry->bytes);
-}
-
-typedef struct split {
-    lane_channel_t channels[7];
-    uint32_t count;
-} split_t;
-
-static void test_payload_is_split_exactly(void **state)
-{
-    (void)state;
-    static const uint64_t payloads_bytes[] = {
-        0,      1,      3,       4,       8,        15,       16,          17,
-        31,     32,     33,      127,     255,      256,      257,         1009,
-        4093,   4096,   8191,    65537,   104729,   262144,   99991,       99992,
-        524287, 524288, 1048573, 1299709, 8u << 20, 15485863, (64u << 20), (64u << 20) + 4};
-    static const uint64_t chunks_bytes[] = {0, 1, 16, 17, 48, 1000, 4096, 65536, LANE_CHUNK_MAX_BYTES};
-    static const split_t splits[] = {
-        {{{.share = 1.0, .part_count = 1}}, 1},
-        {{{.share = 1.0, .part_count = 8}}, 1},
-        {{{.share = 1.0 / 3, .part_count = 3},
-          {.share = 1.0 / 3, .part_count = 3},
-          {.share = 1.0 / 3, .part_count = 3}},
-         3},
-        {{{.share = 0.1, .part_count = 1},
-          {.share = 0.2, .part_count = 5},
-          {.share = 0.3, .part_count = 1},
-          {.share = 0.05, .part_count = 2},
-          {.share = 0.15, .part_count = 7},
-          {.share = 0.1, .part_count = 1},
-          {.share = 0.1, .part_count = 1}},
-         7},
-        {{{.share = 0.999999, .part_count = 1},
-          {.share = 0.0000005, .part_count = 4},
-          {.share = 0.0000005, .part_count = 1}},
-         3},
-    };
-    for (size_t i = 0; i < sizeof(splits) / sizeof(*splits); i++) {
-        lane_channel_t channels[7];
-        memcpy(channels, splits[i].channels, sizeof(channels));
-        lane_program_t program = {.depth = 4, .channel_count = splits[i].count, .channels = channels};
-        for (size_t p = 0; p < sizeof(payloads_bytes) / sizeof(*payloads_bytes); p++) {
-            for (size_t c = 0; c < sizeof(chunks_bytes) / sizeof(*chunks_bytes); c++) {
-                if (chunks_bytes[c] > 0 && payloads_bytes[p] / chunks_bytes[c] > 100000 / 16)
-                    continue;
-                lane_geometry_t geometry;
-                assert_int_equal(
-                    lane_geometry_init(&program, payloads_bytes[p], chunks_bytes[c], 2, &geometry), BLINK_OK);
-                assert_exact_cover(&geometry);
-                lane_geometry_fini(&geometry);
-            }
-        }
-    }
-}
-
-static void test_chunk_is_rounded_up_to_whole_units(void **state)
-{
-    (void)state;
-    lane_channel_t channel = {.share = 1.0, .part_count = 1};
-    lane_program_t program = {.depth = 2, .channel_count = 1, .channels = &channel};
-    lane_geometry_t geometry;
-    assert_int_equal(lane_geometry_init(&program, 100, 17, 2, &geometry), BLINK_OK);
-    assert_int_equal(geometry.channels[0].chunk_bytes, 32);
-    assert_int_equal(geometry.channels[0].chunks, 4);
-    lane_geometry_fini(&geometry);
-}
-
-static void test_chosen_chunk_is_whole_units_and_bounded(void **state)
-{
-    (void)state;
-    static const uint64_t bdps_bytes[] = {0, 1001, 50000, 10u << 20};
-    lane_channel_t channels[2] = {{.share = 0.7, .part_count = 1}, {.share = 0.3, .part_count = 8}};
-    for (size_t i = 0; i < sizeof(bdps_bytes) / sizeof(*bdps_bytes); i++) {
-        lane_program_t program = {
-            .depth = 6, .bdp_bytes = bdps_bytes[i], .channel_count = 2, .channels = channels};
-        for (uint64_t bytes = 0; bytes < 1u << 30; bytes = bytes * 3 + 7) {
-            uint64_t chunk_bytes = lane_choose_chunk(&program, bytes);
-            assert_int_equal(chunk_bytes % LANE_UNIT_BYTES, 0);
-            assert_in_range(chunk_bytes, LANE_UNIT_BYTES, LANE_CHUNK_MAX_BYTES);
-            assert_true(chunk_bytes >= bdps_bytes[i] || chunk_bytes == LANE_CHUNK_MAX_BYTES);
-        }
-    }
-}
-
-static void test_channels_have_about_as_many_chunks_whatever_their_shares(void **state)
-{
-    (void)state;
-    lane_channel_t channels[3] = {
-        {.share = 0.75, .part_count = 1}, {.share = 0.05, .part_count = 1}, {.share = 0.2, .part_count = 4}};
-    lane_program_t program = {.depth = 2, .channel_count = 3, .channels = channels};
-    lane_geometry_t geometry;
-    assert_int_equal(lane_geometry_init(&program, 64u << 20, 64u << 10, 4, &geometry), BLINK_OK);
-    for (uint32_t channel = 1; channel < 3; channel++)
-        assert_in_range(geometry.channels[channel].chunks, geometry.channels[0].chunks - 3,
-                        geometry.channels[0].chunks + 3);
-    assert_int_equal(geometry.channels[0].chunk_bytes, 64u << 10);
-    lane_geometry_fini(&geometry);
-}
-
-static void test_scratch_slots_lie_apart(void **state)
-{
-    (void)state;
-    lane_channel_t channels[2] = {{.share = 0.9, .part_count = 1, .edge_first = 0, .edge_count = 3},
-                                  {.share = 0.1, .part_count = 1, .edge_first = 3, .edge_count = 2}};
-    lane_program_t program = {.depth = 2, .channel_count = 2, .channels = channels};
-    lane_geometry_t geometry;
-    uint64_t end = 0;
-    assert_int_equal(lane_geometry_init(&program, 1u << 20, 4096, 3, &geometry), BLINK_OK);
-    for (uint32_t channel = 0; channel < 2; channel++) {
-        for (uint32_t edge = 0; edge < channels[channel].edge_count; edge++) {
-            for (uint32_t slot = 0; slot < 3; slot++) {
-                uint32_t number = channels[channel].edge_first + edge;
-                assert_int_equal(lane_scratch_offset(&geometry, channel, number, slot), end);
-                assert_int_equal(lane_scratch_offset(&geometry, channel, number, slot + 3), end);
-                end += geometry.channels[channel].chunk_bytes;
-            }
-        }
-    }
-    assert_int_equal(end, geometry.scratch_bytes);
-    lane_geometry_fini(&geometry);
-}
-
-static void test_slots_cover_the_latency_of_the_longest_path(void **state)
-{
-    (void)state;
-    /* 100 GB/s over half of the payload is 50 kB per µs: 8 µs hold 400 kB. */
-    lane_channel_t channels[2] = {{.share = 0.5, .part_count = 1}, {.share = 0.5, .part_count = 1}};
-    lane_program_t program = {
-        .depth = 2, .channel_count = 2, .channels = channels, .rate_GBps = 100, .latency_us = 8};
-    assert_int_equal(lane_choose_slots(&program, 50000), 4 + 8);
-    assert_int_equal(lane_choose_slots(&program, 400000), 4 + 1);
-    assert_int_equal(lane_choose_slots(&program, 16), 4 + 60);
+    topo_destroy(topo);
 }
 
 int main(void)
@@ -587,13 +584,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_of_demo_allocations_are_right),
         cmocka_unit_test(test_plans_of_every_connected_allocation_are_right),
+        cmocka_unit_test(test_every_collective_is_right),
+        cmocka_unit_test(test_parts_of_a_channel_share_one_lane_per_rank),
+        cmocka_unit_test(test_what_has_no_form_in_place_is_refused),
+        cmocka_unit_test(test_plan_with_turns_compiles_to_all_its_images),
+        cmocka_unit_test(test_plan_that_leaves_a_block_behind_is_refused),
         cmocka_unit_test(test_every_mutation_that_matters_is_caught),
-        cmocka_unit_test(test_payload_is_split_exactly),
-        cmocka_unit_test(test_chunk_is_rounded_up_to_whole_units),
-        cmocka_unit_test(test_chosen_chunk_is_whole_units_and_bounded),
-        cmocka_unit_test(test_channels_have_about_as_many_chunks_whatever_their_shares),
-        cmocka_unit_test(test_scratch_slots_lie_apart),
-        cmocka_unit_test(test_slots_cover_the_latency_of_the_longest_path),
+        cmocka_unit_test(test_every_mutation_of_every_collective_is_caught),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     plan_thread_release();

@@ -32,8 +32,8 @@ static void drop_wait(hand_t *hand, lane_step_t *step, lane_wait_kind_t kind)
     waits[at] = waits[--step->wait_count];
 }
 
-static const lane_verify_options_t usual = {.root = 0, .chunks = 5, .slots = 1};
-static const lane_verify_options_t in_place = {.root = 0, .chunks = 5, .slots = 1, .in_place = true};
+static const lane_verify_options_t usual = {.chunks = 5, .slots = 1};
+static const lane_verify_options_t in_place = {.chunks = 5, .slots = 1, .in_place = true};
 
 static void assert_right(const hand_t *hand, const lane_verify_options_t *options)
 {
@@ -60,7 +60,7 @@ static void test_chains_are_right(void **state)
         for (uint32_t slots = 1; slots <= 2; slots++) {
             for (uint32_t chunks = 1; chunks <= 5; chunks++) {
                 lane_verify_options_t options = {
-                    .root = 0, .chunks = chunks, .slots = slots, .in_place = (bits & 8) != 0};
+                    .chunks = chunks, .slots = slots, .in_place = (bits & 8) != 0};
                 assert_right(&hand, &options);
             }
         }
@@ -83,10 +83,12 @@ static void test_two_channels_run_apart(void **state)
 {
     (void)state;
     hand_t hand;
-    lane_channel_t channels[2] = {{.share = 0.5, .part_count = 1}, {.share = 0.5, .part_count = 1}};
+    lane_channel_t channels[2] = {{.share = 0.5, .part_count = 1},
+                                  {.share = 0.5, .part_first = 1, .part_count = 1}};
     hand_init(&hand, BLINK_ALLREDUCE, 1);
     hand.program.channels = channels;
-    hand.program.channel_count = 2;
+    hand.program.channel_count = hand.program.part_count = 2;
+    assert_int_equal(lane_divide_blocks(&hand.program), BLINK_OK);
     for (uint32_t channel = 0; channel < 2; channel++) {
         lane_step_t *step = begin(&hand, 0, LANE_DOWN);
         src(&hand, step, LANE_INPUT, 0, PLAN_NONE);
@@ -171,7 +173,8 @@ static void test_scratch_of_another_part_is_caught(void **state)
     (void)state;
     hand_t hand;
     make_chain(&hand, BLINK_ALLREDUCE, 2, false);
-    hand.channel.part_count = 2;
+    hand.channel.part_count = hand.program.part_count = 2;
+    assert_int_equal(lane_divide_blocks(&hand.program), BLINK_OK);
     step_of(&hand, 1, LANE_UP)->part = 1;
     assert_wrong(&hand, &usual,
                  "reads scratch edge 0 slot 0, which holds another chunk or part, written by rank 1 up");
@@ -205,7 +208,7 @@ static void test_broadcast_before_the_reduce_has_read_is_caught_in_place(void **
 {
     (void)state;
     hand_t hand;
-    hand_init(&hand, BLINK_BROADCAST, 2);
+    hand_init(&hand, BLINK_ALLREDUCE, 2);
     hand.program.edge_count = 1;
     lane_step_t *early = begin(&hand, 0, LANE_DOWN);
     src(&hand, early, LANE_INPUT, 0, PLAN_NONE);
@@ -214,7 +217,7 @@ static void test_broadcast_before_the_reduce_has_read_is_caught_in_place(void **
     lane_step_t *reduce = begin(&hand, 1, LANE_UP);
     src(&hand, reduce, LANE_INPUT, 1, PLAN_NONE);
     dst(&hand, reduce, LANE_SCRATCH, 0, 0);
-    assert_right(&hand, &usual);
+    assert_wrong(&hand, &usual, "the output of rank 0 holds rank 1 0 times, not 1");
     assert_wrong(&hand, &in_place,
                  "rank 1 up, chunk 0, step 0: reads the input of rank 1, not known to have arrived");
 }
@@ -224,9 +227,9 @@ static void test_two_lanes_writing_one_output_are_caught(void **state)
     (void)state;
     hand_t hand;
     make_chain(&hand, BLINK_BROADCAST, 2, false);
-    lane_step_t *own = begin(&hand, 1, LANE_DOWN);
-    src(&hand, own, LANE_INPUT, 1, PLAN_NONE);
-    dst(&hand, own, LANE_OUTPUT, 1, PLAN_NONE);
+    lane_step_t *again = begin(&hand, 0, LANE_UP);
+    src(&hand, again, LANE_INPUT, 0, PLAN_NONE);
+    dst(&hand, again, LANE_OUTPUT, 1, PLAN_NONE);
     assert_wrong(&hand, &usual,
                  "overwrites the output of rank 1, not known to have arrived from rank 0 down");
 }
@@ -313,12 +316,74 @@ static void test_broadcast_from_the_wrong_root_is_caught(void **state)
 {
     (void)state;
     hand_t hand;
-    lane_verify_options_t other_root = {.root = 1, .chunks = 3, .slots = 1};
     make_chain(&hand, BLINK_BROADCAST, 2, false);
-    assert_wrong(&hand, &other_root, "the output of rank 0 holds rank 0 1 times, not 0");
+    hand.program.root = 1;
+    assert_wrong(&hand, &usual, "reads the input of rank 0, where its block does not stand");
+}
+
+static void test_output_of_a_rank_that_gets_nothing_is_caught(void **state)
+{
+    (void)state;
+    hand_t hand;
+    make_chain(&hand, BLINK_ALLREDUCE, 2, false);
+    hand.program.collective = BLINK_REDUCE;
+    assert_wrong(&hand, &usual,
+                 "rank 0 up, chunk 0, step 0: writes the output of rank 1, where its block does not go");
+    step_of(&hand, 0, LANE_UP)->dst_count = 1;
+    assert_right(&hand, &usual);
+    assert_right(&hand, &in_place);
+}
+
+static void test_block_taken_for_another_is_caught(void **state)
+{
+    (void)state;
+    hand_t hand;
+    hand_init(&hand, BLINK_GATHER, 2);
+    hand.program.block_count = hand.channel.part_count = hand.program.part_count = 2;
+    hand.parts[1] = (lane_part_t){.block = 1, .out_block = 1, .siblings = 1, .end = 1.0};
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        lane_step_t *step = begin(&hand, rank, LANE_DOWN);
+        src(&hand, step, LANE_INPUT, rank, PLAN_NONE);
+        dst(&hand, step, LANE_OUTPUT, 0, PLAN_NONE);
+        step->part = rank;
+    }
+    assert_right(&hand, &usual);
+    assert_right(&hand, &in_place);
+    step_of(&hand, 1, LANE_DOWN)->part = 0;
+    assert_wrong(&hand, &usual,
+                 "rank 1 down, chunk 0, step 0: reads the input of rank 1, where its block does not stand");
+}
+
+static void test_alltoall_in_place_is_refused(void **state)
+{
+    (void)state;
+    hand_t hand;
+    hand_init(&hand, BLINK_ALLTOALL, 1);
+    lane_step_t *step = begin(&hand, 0, LANE_DOWN);
+    src(&hand, step, LANE_INPUT, 0, PLAN_NONE);
+    dst(&hand, step, LANE_OUTPUT, 0, PLAN_NONE);
+    assert_right(&hand, &usual);
+    assert_int_equal(lane_verify(&hand.program, &in_place), BLINK_ERR_INVALID_ARGUMENT);
+    assert_string_equal(blink_error_text(), "alltoall has no form in place");
 }
 
 /* ---- structure ---- */
+
+static void test_blocks_not_covered_once_are_caught(void **state)
+{
+    (void)state;
+    hand_t hand;
+    make_chain(&hand, BLINK_BROADCAST, 2, false);
+    hand.parts[0].end = 0.5;
+    assert_wrong(&hand, &usual, "block 0 is covered to 0.5");
+    hand.parts[0].begin = 0.25;
+    assert_wrong(&hand, &usual,
+                 "channel 0 part 0: 0 of 1 in block 0 from 0.25 to 0.5, which is covered to 0");
+    hand.channel.part_count = hand.program.part_count = 2;
+    hand.parts[0] = (lane_part_t){.siblings = 2, .end = 1.0};
+    hand.parts[1] = (lane_part_t){.ordinal = 1, .siblings = 2, .end = 0.5};
+    assert_wrong(&hand, &usual, "channel 0 part 1: 1 of 2 in block 0 from 0 to 0.5, which is covered to 1");
+}
 
 static void test_two_ends_of_a_semaphore_are_caught(void **state)
 {
@@ -361,7 +426,16 @@ static void test_fields_out_of_range_are_caught(void **state)
     /* Operands: 0 input, 1 scratch (root's sources), 2 own and 3 other output, 4 input, 5 scratch (leaf). */
     static const broken_field_t broken[] = {
         BROKEN(channel.part_count, 0, "channel 0 has no part"),
-        BROKEN(path.link_count, 2, "path 0: links run past the 1 there are"),
+        BROKEN(channel.part_first, 1, "channel 0: parts run past the 1 there are"),
+        BROKEN(program.block_count, 2, "2 blocks, not 1"),
+        BROKEN(parts[0].block, 1, "channel 0 part 0 carries block 1 of 1"),
+        BROKEN(parts[0].in_block, 1, "block 0 stands at 0 and 0 of inputs and outputs, not at 1 and 0"),
+        BROKEN(parts[0].out_block, 1, "block 0 stands at 0 and 0 of inputs and outputs, not at 0 and 1"),
+        BROKEN(parts[0].ordinal, 1, "channel 0 part 0: 1 of 1 in block 0"),
+        BROKEN(parts[0].siblings, 2, "channel 0 has 1 of 2 parts for block 0"),
+        BROKEN(paths[1].from_rank, 1, "path 1 to rank 1 leads from rank 1 to rank 1"),
+        BROKEN(paths[1].to_rank, PLAN_NONE, "path 1 to rank 1 leads from rank 0 to rank 4294967295"),
+        BROKEN(paths[0].link_count, 2, "path 0: links run past the 1 there are"),
         BROKEN(lanes[0].channel, 1, "lane 0: no channel 1"),
         BROKEN(lanes[0].rank, 2, "rank 2"),
         BROKEN(lanes[0].rank, 1, "lane 1: channel 0 rank 1 up has another lane"),
@@ -385,7 +459,8 @@ static void test_fields_out_of_range_are_caught(void **state)
         BROKEN(operands[1].edge, 1, "scratch edge 1 of 1"),
         BROKEN(operands[2].path, 0, "path 0 to its own rank"),
         BROKEN(operands[3].path, PLAN_NONE, "no path to rank 1"),
-        BROKEN(operands[3].path, 1, "path 1 of 1"),
+        BROKEN(operands[3].path, 4, "path 4 of 4"),
+        BROKEN(operands[3].path, 2, "path 2 to rank 1 leads from rank 1 to rank 0"),
         BROKEN(operands[3].buffer, LANE_INPUT, "writes the input of rank 1"),
         BROKEN(waits[0].kind, 2, "wait kind 2 does not exist"),
         BROKEN(waits[0].semaphore, 2, "semaphore 2 of 2"),
@@ -413,10 +488,12 @@ static void test_semaphore_between_channels_is_caught(void **state)
 {
     (void)state;
     hand_t hand;
-    lane_channel_t channels[2] = {{.share = 0.5, .part_count = 1}, {.share = 0.5, .part_count = 1}};
+    lane_channel_t channels[2] = {{.share = 0.5, .part_count = 1},
+                                  {.share = 0.5, .part_first = 1, .part_count = 1}};
     make_chain(&hand, BLINK_BROADCAST, 3, false);
     hand.program.channels = channels;
-    hand.program.channel_count = 2;
+    hand.program.channel_count = hand.program.part_count = 2;
+    assert_int_equal(lane_divide_blocks(&hand.program), BLINK_OK);
     hand.lanes[1].channel = 1;
     assert_wrong(&hand, &usual, "semaphore 0 joins channels 0 and 1");
 }
@@ -426,11 +503,11 @@ static void test_options_that_prove_nothing_are_refused(void **state)
     (void)state;
     hand_t hand;
     lane_verify_options_t no_chunk = {.slots = 1}, no_slot = {.chunks = 1};
-    lane_verify_options_t no_root = {.root = 2, .chunks = 1, .slots = 1};
     make_chain(&hand, BLINK_BROADCAST, 2, false);
     assert_wrong(&hand, &no_chunk, "0 chunks in 1 slots");
     assert_wrong(&hand, &no_slot, "1 chunks in 0 slots");
-    assert_wrong(&hand, &no_root, "root 2 of 2 ranks");
+    hand.program.root = 2;
+    assert_wrong(&hand, &usual, "root 2 of 2 ranks");
 }
 
 int main(void)
@@ -457,6 +534,10 @@ int main(void)
         cmocka_unit_test(test_missing_contribution_is_caught),
         cmocka_unit_test(test_output_never_written_is_caught),
         cmocka_unit_test(test_broadcast_from_the_wrong_root_is_caught),
+        cmocka_unit_test(test_output_of_a_rank_that_gets_nothing_is_caught),
+        cmocka_unit_test(test_block_taken_for_another_is_caught),
+        cmocka_unit_test(test_alltoall_in_place_is_refused),
+        cmocka_unit_test(test_blocks_not_covered_once_are_caught),
         cmocka_unit_test(test_two_ends_of_a_semaphore_are_caught),
         cmocka_unit_test(test_two_writers_of_a_scratch_edge_are_caught),
         cmocka_unit_test(test_fields_out_of_range_are_caught),

@@ -52,11 +52,18 @@ blink_result_t exec_instance_create(exec_host_t *exec, const lane_program_t *pro
 /* The instance must be idle. */
 void exec_instance_destroy(exec_instance_t *instance);
 
+/*
+ * Buffers are arrays of blocks of `count` elements; plan/collective.h says of how many blocks, and what stands
+ * where. Read: one block of the input of every rank, but all n for reducescatter and alltoall, those of the
+ * root alone for broadcast (one) and scatter (n), one of the source for sendrecv. Written: one block of the
+ * output of every rank, but all n for allgather and alltoall, those of the root alone for reduce (one) and
+ * gather (n), one of the destination for sendrecv. Nothing else is touched. Buffers overlap only as
+ * lane_verify() proves it right in place.
+ */
 typedef struct exec_run {
-    const void *const
-        *inputs;          /* per rank; NULL where the collective does not read it. Copied by exec_start */
-    void *const *outputs; /* per rank */
-    uint64_t count;       /* elements of the payload */
+    const void *const *inputs; /* per rank; NULL where it is not read. Copied by exec_start */
+    void *const *outputs;      /* per rank; NULL where it is not written. Copied by exec_start */
+    uint64_t count;            /* elements of one block: of the payload where that is a single block */
     blink_datatype_t datatype;
     blink_redop_t redop;
     /* Called exactly once when no lane touches a buffer any more: BLINK_OK, or the code given to
@@ -65,7 +72,7 @@ typedef struct exec_run {
     void *context;
 } exec_run_t;
 
-/* Work of at most this many bytes (payload × ranks) runs inside exec_start() on the caller's thread when
+/* Work of at most this many bytes (payload of all blocks × ranks) runs inside exec_start() on the caller's thread when
  * there is no pacer: waking a worker would cost more. */
 #define EXEC_INLINE_MAX_BYTES (32u << 10)
 

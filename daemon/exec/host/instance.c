@@ -186,15 +186,15 @@ static blink_result_t instance_bind_scratch(exec_instance_t *instance)
 }
 
 /* Bind the program to a payload; nothing to do if the last run had one of the same size. */
-static blink_result_t instance_bind(exec_instance_t *instance, uint64_t bytes)
+static blink_result_t instance_bind(exec_instance_t *instance, uint64_t block_bytes)
 {
-    if (instance->bound && instance->geometry.bytes == bytes)
+    if (instance->bound && instance->geometry.block_bytes == block_bytes)
         return BLINK_OK;
     instance->bound = false;
     lane_geometry_fini(&instance->geometry);
     memset(&instance->geometry, 0, sizeof(instance->geometry));
     uint32_t slots = instance->exec->config.pace ? 0 : EXEC_MEMORY_SLOTS;
-    BLINK_TRY(lane_geometry_init(instance->program, bytes, 0, slots, &instance->geometry));
+    BLINK_TRY(lane_geometry_init(instance->program, block_bytes, 0, slots, &instance->geometry));
     BLINK_TRY(instance_bind_scratch(instance));
     if (instance->exec->config.pace)
         BLINK_TRY(instance_bind_due_times(instance));
@@ -246,14 +246,15 @@ static void instance_run_inline(exec_instance_t *instance)
 blink_result_t exec_start(exec_instance_t *instance, const exec_run_t *run)
 {
     exec_host_t *exec = instance->exec;
-    uint64_t bytes = run->count * blink_datatype_bytes(run->datatype);
-    if (bytes == 0 || instance->program->lane_count == 0) {
+    uint64_t block_bytes = run->count * blink_datatype_bytes(run->datatype);
+    uint64_t payload_bytes = block_bytes * instance->program->block_count;
+    if (payload_bytes == 0 || instance->program->lane_count == 0) {
         run->done(run->context, BLINK_OK);
         return BLINK_OK;
     }
-    BLINK_TRY(instance_bind(instance, bytes));
+    BLINK_TRY(instance_bind(instance, block_bytes));
     instance->is_inline =
-        !exec->config.pace && bytes <= EXEC_INLINE_MAX_BYTES / instance->program->rank_count;
+        !exec->config.pace && payload_bytes <= EXEC_INLINE_MAX_BYTES / instance->program->rank_count;
     uint64_t now_ns = exec->config.pace ? pool_now_ns() : 0;
     instance_reset(instance, run, now_ns);
     if (instance->is_inline) {

@@ -137,19 +137,22 @@ static uint64_t lane_book(exec_instance_t *instance, exec_lane_t *lane, const la
     return sent_ns;
 }
 
-static void *lane_address(const exec_instance_t *instance, const exec_lane_t *lane,
-                          const lane_operand_t *operand, const lane_span_t *span)
+static void *lane_address(const exec_instance_t *instance, const exec_lane_t *lane, uint32_t part,
+                          const lane_operand_t *operand, lane_span_t span)
 {
+    const lane_geometry_t *geometry = &instance->geometry;
+    uint32_t channel = lane->lane->channel;
     switch ((lane_buffer_t)operand->buffer) {
     case LANE_INPUT:
-        return (char *)instance->inputs[operand->rank] + span->offset_bytes;
+        return (char *)instance->inputs[operand->rank] +
+               lane_buffer_offset(geometry, channel, part, LANE_INPUT, span);
     case LANE_OUTPUT:
-        return (char *)instance->outputs[operand->rank] + span->offset_bytes;
+        return (char *)instance->outputs[operand->rank] +
+               lane_buffer_offset(geometry, channel, part, LANE_OUTPUT, span);
     case LANE_SCRATCH:
         break;
     }
-    return instance->scratch +
-           lane_scratch_offset(&instance->geometry, lane->lane->channel, operand->edge, lane->chunk);
+    return instance->scratch + lane_scratch_offset(geometry, channel, operand->edge, lane->chunk);
 }
 
 /* Counters that only grow and order nothing. */
@@ -173,18 +176,18 @@ static void lane_count_bytes(const exec_instance_t *instance, const lane_step_t 
 }
 
 static void lane_move(const exec_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
-                      const lane_span_t *span)
+                      lane_span_t span)
 {
     const lane_operand_t *operands = instance->program->operands;
     void **dsts = lane->addresses;
     void **srcs = lane->addresses + step->dst_count;
     for (uint32_t i = 0; i < step->dst_count; i++)
-        dsts[i] = lane_address(instance, lane, &operands[step->dst_first + i], span);
+        dsts[i] = lane_address(instance, lane, step->part, &operands[step->dst_first + i], span);
     for (uint32_t i = 0; i < step->src_count; i++)
-        srcs[i] = lane_address(instance, lane, &operands[step->src_first + i], span);
+        srcs[i] = lane_address(instance, lane, step->part, &operands[step->src_first + i], span);
     reduce_apply(instance->run.datatype, instance->run.redop, dsts, step->dst_count,
-                 (const void *const *)srcs, step->src_count, span->bytes);
-    lane_count_bytes(instance, step, span->bytes);
+                 (const void *const *)srcs, step->src_count, span.bytes);
+    lane_count_bytes(instance, step, span.bytes);
 }
 
 static void lane_step_run(exec_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
@@ -195,7 +198,7 @@ static void lane_step_run(exec_instance_t *instance, exec_lane_t *lane, const la
     if (instance->exec->config.pace)
         sent_ns = lane_book(instance, lane, step, span.bytes, ready_ns);
     if (span.bytes > 0)
-        lane_move(instance, lane, step, &span);
+        lane_move(instance, lane, step, span);
     for (uint32_t i = 0; i < step->signal_count; i++) {
         const lane_signal_t *signal = &instance->program->signals[step->signal_first + i];
         uint64_t due_ns = signal->dst == PLAN_NONE ? sent_ns : lane->booked[signal->dst].arrived_ns;
