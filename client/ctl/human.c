@@ -1,7 +1,10 @@
-/* Formatting of numbers for the tools' tables. */
+/* Formatting and parsing of numbers for the tools' tables and command lines. */
 #include "human.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 const char *human_number(double value, char text[HUMAN_BYTES])
 {
@@ -35,4 +38,32 @@ const char *human_duration(double seconds, char text[HUMAN_BYTES])
     else
         snprintf(text, HUMAN_BYTES, "%.1f s", seconds);
     return text;
+}
+
+bool human_parse_number(const char *text, uint64_t most, uint64_t *number)
+{
+    if (!*text || text[strspn(text, "0123456789")])
+        return false;
+    errno = 0;
+    uint64_t value = strtoull(text, NULL, 10);
+    if (errno != 0 || value > most)
+        return false;
+    *number = value;
+    return true;
+}
+
+bool human_parse_bytes(const char *text, uint64_t *bytes)
+{
+    static const char suffixes[] = "KMG";
+    char digits[32] = "";
+    size_t length = strspn(text, "0123456789");
+    const char *suffix = text[length] ? strchr(suffixes, text[length] & ~0x20) : NULL;
+    unsigned shift = suffix ? 10 * ((unsigned)(suffix - suffixes) + 1) : 0;
+    uint64_t number = 0;
+    if (length < sizeof(digits))
+        memcpy(digits, text, length);
+    if (!human_parse_number(digits, UINT64_MAX >> (shift + 1), &number) || text[length + (suffix ? 1 : 0)])
+        return false;
+    *bytes = number << shift;
+    return true;
 }

@@ -18,8 +18,10 @@ typedef struct command {
 } command_t;
 
 static const command_t commands[] = {
-    {"status", ctl_status}, {"devices", ctl_devices}, {"topology", ctl_topology}, {"links", ctl_links},
-    {"comms", ctl_comms},   {"clients", ctl_clients}, {"plan", ctl_plan},         {"version", ctl_version},
+    {"status", ctl_status},   {"devices", ctl_devices},   {"topology", ctl_topology},
+    {"links", ctl_links},     {"comms", ctl_comms},       {"clients", ctl_clients},
+    {"plan", ctl_plan},       {"simulate", ctl_simulate}, {"explain", ctl_explain},
+    {"version", ctl_version},
 };
 
 typedef struct invocation {
@@ -113,6 +115,8 @@ static const char DOC[] = "Look into a running blinkd, and plan without one."
                           "  comms      communicators\n"
                           "  clients    connected processes\n"
                           "  plan       how a collective would run on a topology; needs no daemon\n"
+                          "  explain    which plan is chosen for a size, and why; needs no daemon\n"
+                          "  simulate   how long it would take, size by size; needs no daemon\n"
                           "  version    of blinkctl and of the daemon\n"
                           "\n"
                           "Exit status: 0 success; 1 the request failed; 2 bad usage; 3 no daemon answers.";

@@ -1,10 +1,8 @@
 /* blinkctl topology and plan: the two commands that work without a daemon. */
 #include "ctl.h"
 
-#include "names.h"
-#include "plan/plan.h"
+#include "request.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,114 +118,35 @@ blink_result_t ctl_topology(int argc, char **argv, ctl_options_t *common)
 
 /* ---- plan ---- */
 
-enum { KEY_TOPOLOGY = 't', KEY_COLLECTIVE = 'c', KEY_RANKS = 'r', KEY_ROOT = 256, KEY_ALGORITHM = 'a' };
-
 typedef struct plan_options {
     ctl_options_t *common;
-    const char *topology;
-    const char *ranks; /* NULL: all gpus */
-    blink_collective_t collective;
-    blink_algorithm_t algorithm;
-    uint32_t root;
+    request_t request;
 } plan_options_t;
-
-/* Digits only; false also for what does not fit. */
-static bool parse_number(const char *text, uint32_t *number)
-{
-    if (!*text || text[strspn(text, "0123456789")])
-        return false;
-    errno = 0;
-    unsigned long value = strtoul(text, NULL, 10);
-    if (errno != 0 || value >= UINT32_MAX)
-        return false;
-    *number = (uint32_t)value;
-    return true;
-}
 
 static error_t parse_plan(int key, char *argument, struct argp_state *state)
 {
+    (void)argument;
     plan_options_t *options = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = options->common;
-        return 0;
-    case KEY_TOPOLOGY:
-        options->topology = argument;
-        return 0;
-    case KEY_COLLECTIVE:
-        if (!blink_parse_collective(argument, &options->collective))
-            argp_error(state, "--collective %s: allreduce or broadcast", argument);
-        return 0;
-    case KEY_RANKS:
-        options->ranks = argument;
-        return 0;
-    case KEY_ROOT:
-        if (!parse_number(argument, &options->root))
-            argp_error(state, "--root %s: the number of a rank", argument);
-        return 0;
-    case KEY_ALGORITHM:
-        if (!blink_parse_algorithm(argument, &options->algorithm))
-            argp_error(state, "--algorithm %s: auto, ring or trees", argument);
+        state->child_inputs[0] = &options->request;
+        state->child_inputs[1] = options->common;
         return 0;
     case ARGP_KEY_END:
-        if (!options->topology)
-            argp_error(state, "--topology is needed");
+        if (options->request.algorithm_count > 1)
+            argp_error(state, "one --algorithm");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
-/* A gpu by its index or by its node's id. */
-static blink_result_t find_gpu(const topo_t *topo, const char *word, uint32_t *node)
+static blink_result_t plan_and_print(const topo_t *topo, const plan_request_t *request, bool json)
 {
-    uint32_t index;
-    *node = topo_find_node(topo, word);
-    if (*node != TOPO_NONE)
-        return BLINK_OK;
-    if (!parse_number(word, &index))
-        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology %s has no node \"%s\"", topo->name, word);
-    if (index >= topo->gpu_count)
-        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology %s has gpus 0 to %u, not %u", topo->name,
-                          topo->gpu_count - 1, index);
-    *node = topo->gpus[index];
-    return BLINK_OK;
-}
-
-/* `nodes` has room for PLAN_RANKS_MAX. */
-static blink_result_t parse_ranks(const topo_t *topo, const char *list, uint32_t *nodes, uint32_t *count)
-{
-    char *words = strdup(list);
-    if (!words)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the list of ranks");
-    blink_result_t result = BLINK_OK;
-    char *rest = words;
-    *count = 0;
-    for (char *word; result == BLINK_OK && (word = strsep(&rest, ",")) != NULL;) {
-        if (*count == PLAN_RANKS_MAX)
-            result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "more than %u ranks", PLAN_RANKS_MAX);
-        else
-            result = find_gpu(topo, word, &nodes[(*count)++]);
-    }
-    free(words);
-    return result;
-}
-
-static blink_result_t plan_and_print(const topo_t *topo, const plan_options_t *options)
-{
-    uint32_t nodes[PLAN_RANKS_MAX];
-    plan_request_t request = {.collective = options->collective,
-                              .algorithm = options->algorithm,
-                              .rank_node = options->ranks ? nodes : topo->gpus,
-                              .rank_count = topo->gpu_count,
-                              .root = options->root};
-    if (options->ranks)
-        BLINK_TRY(parse_ranks(topo, options->ranks, nodes, &request.rank_count));
     plan_t *plan;
-    BLINK_TRY(plan_create(topo, &request, &plan));
+    BLINK_TRY(plan_create(topo, request, &plan));
     char *text = NULL;
-    blink_result_t result =
-        options->common->json ? plan_write_json(topo, plan, &text) : plan_write_table(topo, plan, &text);
+    blink_result_t result = json ? plan_write_json(topo, plan, &text) : plan_write_table(topo, plan, &text);
     plan_destroy(plan);
     if (result == BLINK_OK)
         print_text(text);
@@ -236,27 +155,20 @@ static blink_result_t plan_and_print(const topo_t *topo, const plan_options_t *o
 
 blink_result_t ctl_plan(int argc, char **argv, ctl_options_t *common)
 {
-    static const struct argp_option own[] = {
-        {"topology", KEY_TOPOLOGY, "NAME|FILE", 0, "Topology to plan on", 0},
-        {"collective", KEY_COLLECTIVE, "NAME", 0, "allreduce (default) or broadcast", 0},
-        {"ranks", KEY_RANKS, "LIST", 0,
-         "Device of each rank, such as 1,4,5,6: gpus by number or node id (default: all)", 0},
-        {"root", KEY_ROOT, "RANK", 0, "Rank that broadcasts (default 0)", 0},
-        {"algorithm", KEY_ALGORITHM, "NAME", 0, "auto (default), ring or trees", 0},
-        {0},
-    };
-    static const struct argp_child children[] = {{&ctl_common_argp, 0, NULL, 0}, {0}};
-    char *doc = with_builtin_names("Plan a collective without a daemon: the trees or rings, the rate they "
-                                   "allow and the proven bound. --json prints blink-plan/1.");
-    const struct argp argp = {.options = own, .parser = parse_plan, .doc = doc, .children = children};
-    plan_options_t options = {.common = common};
+    static const struct argp_child children[] = {
+        {&request_argp, 0, NULL, 0}, {&ctl_common_argp, 0, NULL, 0}, {0}};
+    static const struct argp argp = {.parser = parse_plan,
+                                     .doc = "Plan a collective without a daemon: the trees or rings, the "
+                                            "rate they allow and the proven bound. --json prints "
+                                            "blink-plan/1.",
+                                     .children = children};
+    plan_options_t options = {.common = common, .request = request_default};
     argp_parse(&argp, argc, argv, 0, NULL, &options);
-    free(doc);
 
-    topo_t *topo;
-    BLINK_TRY(topo_load(options.topology, &topo));
-    blink_result_t result = plan_and_print(topo, &options);
+    request_case_t opened;
+    BLINK_TRY(request_open(&options.request, &opened));
+    blink_result_t result = plan_and_print(opened.topo, &opened.plan, common->json);
     plan_thread_release();
-    topo_destroy(topo);
+    request_close(&opened);
     return result;
 }

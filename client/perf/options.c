@@ -1,10 +1,10 @@
 /* The command line of blink-perf. */
 #include "options.h"
 
+#include "human.h"
 #include "names.h"
 
 #include <argp.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,23 +77,11 @@ static const struct argp_option option_list[] = {
     {0},
 };
 
-static bool parse_number(const char *text, uint64_t most, uint64_t *number)
-{
-    if (!*text || text[strspn(text, "0123456789")])
-        return false;
-    errno = 0;
-    uint64_t value = strtoull(text, NULL, 10);
-    if (errno != 0 || value > most)
-        return false;
-    *number = value;
-    return true;
-}
-
 static uint64_t take_number(struct argp_state *state, const char *name, const char *text, uint64_t least,
                             uint64_t most)
 {
     uint64_t number = 0;
-    if (!parse_number(text, most, &number) || number < least)
+    if (!human_parse_number(text, most, &number) || number < least)
         argp_error(state, "--%s %s: a number from %lu to %lu", name, text, (unsigned long)least,
                    (unsigned long)most);
     return number;
@@ -101,17 +89,10 @@ static uint64_t take_number(struct argp_state *state, const char *name, const ch
 
 static uint64_t take_size(struct argp_state *state, const char *name, const char *text)
 {
-    static const char suffixes[] = "KMG";
-    char digits[32] = "";
-    size_t length = strspn(text, "0123456789");
-    const char *suffix = text[length] ? strchr(suffixes, text[length] & ~0x20) : NULL;
-    unsigned shift = suffix ? 10 * ((unsigned)(suffix - suffixes) + 1) : 0;
-    uint64_t number = 0;
-    if (length < sizeof(digits))
-        memcpy(digits, text, length);
-    if (!parse_number(digits, UINT64_MAX >> (shift + 1), &number) || text[length + (suffix ? 1 : 0)])
+    uint64_t bytes = 0;
+    if (!human_parse_bytes(text, &bytes))
         argp_error(state, "--%s %s: a size such as 512, 64K or 1G", name, text);
-    return number << shift;
+    return bytes;
 }
 
 static void take_devices(struct argp_state *state, perf_options_t *options, const char *list)
@@ -123,7 +104,7 @@ static void take_devices(struct argp_state *state, perf_options_t *options, cons
         size_t length = strcspn(at, ",");
         if (length < sizeof(word))
             memcpy(word, at, length);
-        if (!parse_number(word, INT32_MAX, &device))
+        if (!human_parse_number(word, INT32_MAX, &device))
             argp_error(state, "--devices %s: device numbers with commas between them", list);
         if (options->device_count == PERF_RANKS_MAX)
             argp_error(state, "--devices: more than %u", PERF_RANKS_MAX);
@@ -188,10 +169,10 @@ static void find_place(struct argp_state *state, perf_options_t *options)
     uint64_t value = 0;
     if (options->nop || options->rank_count > 0 || options->private_daemon || !rank || !size)
         return;
-    if (!parse_number(size, PERF_RANKS_MAX, &value) || value == 0)
+    if (!human_parse_number(size, PERF_RANKS_MAX, &value) || value == 0)
         argp_error(state, "WORLD_SIZE=%s: a number from 1 to %u", size, PERF_RANKS_MAX);
     options->rank_count = (uint32_t)value;
-    if (!parse_number(rank, options->rank_count - 1, &value))
+    if (!human_parse_number(rank, options->rank_count - 1, &value))
         argp_error(state, "RANK=%s: a number from 0 to %u", rank, options->rank_count - 1);
     options->join_rank = (uint32_t)value;
     options->joins = true;

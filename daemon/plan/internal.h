@@ -6,6 +6,18 @@
 #include "plan/collective.h"
 #include "plan/plan.h"
 
+/* ---- plan.c ---- */
+
+/* Whether plan_create() would take the request: its INVALID_ARGUMENT errors. */
+blink_result_t plan_check_request(const topo_t *topo, const plan_request_t *request);
+
+/* plan_create() without the bound: only packed trees have prices. AUTO is packed trees for any size. */
+blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *request, plan_t **plan);
+
+/* Fill in prices and bound. The prices of the packed trees of the same request hold for any plan of it:
+ * `packed` has them (it may be the plan itself); NULL: they are found anew. */
+blink_result_t plan_prove_bound(const topo_t *topo, plan_t *plan, const plan_t *packed);
+
 /* ---- store.c ---- */
 
 /* Append a channel of `part_count` parts to the plan. Each part has the trees that the collective asks for,
@@ -42,6 +54,10 @@ blink_result_t plan_pack_trees(const topo_t *topo, plan_t *plan, double *prices)
 
 /* trees.c: only the prices of the optimal packing, for plans made by another algorithm. */
 blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *prices);
+
+/* latency.c: one hop, a binomial tree, recursive doubling, by plan->algorithm. A channel for each of the
+ * parallel switches between two ranks. */
+blink_result_t plan_make_latency(const topo_t *topo, plan_t *plan);
 
 /* ring.c: NCCL-like rings. */
 blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan);

@@ -4,6 +4,7 @@
 
 #include "error.h"
 #include "names.h"
+#include "plan/choose.h"
 #include "plan/internal.h"
 
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static blink_result_t check_ends(const plan_request_t *request)
     return BLINK_OK;
 }
 
-static blink_result_t check_request(const topo_t *topo, const plan_request_t *request)
+blink_result_t plan_check_request(const topo_t *topo, const plan_request_t *request)
 {
     if (!collective_valid(request->collective))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "no collective %u", (unsigned)request->collective);
@@ -79,6 +80,10 @@ static blink_result_t fill_channels(const topo_t *topo, plan_t *plan)
     switch (plan->algorithm) {
     case BLINK_ALGORITHM_RING:
         return plan_find_rings(topo, plan);
+    case BLINK_ALGORITHM_ONE_HOP:
+    case BLINK_ALGORITHM_BINOMIAL:
+    case BLINK_ALGORITHM_RECURSIVE_DOUBLING:
+        return plan_make_latency(topo, plan);
     default:
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "no algorithm %u", (unsigned)plan->algorithm);
     }
@@ -86,14 +91,9 @@ static blink_result_t fill_channels(const topo_t *topo, plan_t *plan)
 
 static blink_result_t fill(const topo_t *topo, plan_t *plan)
 {
-    if (plan->algorithm == BLINK_ALGORITHM_TREES) {
-        BLINK_TRY(plan_pack_trees(topo, plan, plan->prices));
-    } else {
-        BLINK_TRY(fill_channels(topo, plan));
-        BLINK_TRY(plan_pack_prices(topo, plan, plan->prices));
-    }
-    BLINK_TRY(plan_rate_GBps(topo, plan, &plan->rate_GBps));
-    return plan_bound_GBps(topo, plan, plan->prices, &plan->bound_GBps);
+    BLINK_TRY(plan->algorithm == BLINK_ALGORITHM_TREES ? plan_pack_trees(topo, plan, plan->prices)
+                                                       : fill_channels(topo, plan));
+    return plan_rate_GBps(topo, plan, &plan->rate_GBps);
 }
 
 static double now_ms(void)
@@ -103,10 +103,10 @@ static double now_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-blink_result_t plan_create(const topo_t *topo, const plan_request_t *request, plan_t **out)
+blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *request, plan_t **out)
 {
     double start_ms = now_ms();
-    BLINK_TRY(check_request(topo, request));
+    BLINK_TRY(plan_check_request(topo, request));
     plan_t *plan = calloc(1, sizeof(*plan));
     if (plan == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan");
@@ -119,5 +119,50 @@ blink_result_t plan_create(const topo_t *topo, const plan_request_t *request, pl
     }
     plan->plan_ms = now_ms() - start_ms;
     *out = plan;
+    return BLINK_OK;
+}
+
+blink_result_t plan_prove_bound(const topo_t *topo, plan_t *plan, const plan_t *packed)
+{
+    if (plan->rank_count < 2)
+        return BLINK_OK;
+    if (packed == NULL)
+        BLINK_TRY(plan_pack_prices(topo, plan, plan->prices));
+    else if (packed != plan)
+        memcpy(plan->prices, packed->prices,
+               ((size_t)topo->link_count + topo->node_count) * sizeof(*plan->prices));
+    return plan_bound_GBps(topo, plan, plan->prices, &plan->bound_GBps);
+}
+
+static blink_result_t create_fastest(const topo_t *topo, const plan_request_t *request, plan_t **plan)
+{
+    plan_choice_t choice;
+    BLINK_TRY(plan_choose(topo, request, &choice));
+    *plan = plan_choice_take(&choice);
+    plan_choice_fini(&choice);
+    return BLINK_OK;
+}
+
+static blink_result_t create_asked(const topo_t *topo, const plan_request_t *request, plan_t **out)
+{
+    plan_t *plan = NULL;
+    BLINK_TRY(plan_create_unproven(topo, request, &plan));
+    blink_result_t result =
+        plan_prove_bound(topo, plan, plan->algorithm == BLINK_ALGORITHM_TREES ? plan : NULL);
+    if (result == BLINK_OK)
+        *out = plan;
+    else
+        plan_destroy(plan);
+    return result;
+}
+
+blink_result_t plan_create(const topo_t *topo, const plan_request_t *request, plan_t **plan)
+{
+    double start_ms = now_ms();
+    if (request->algorithm == BLINK_ALGORITHM_AUTO && request->bytes > 0 && request->rank_count > 1)
+        BLINK_TRY(create_fastest(topo, request, plan));
+    else
+        BLINK_TRY(create_asked(topo, request, plan));
+    (*plan)->plan_ms = now_ms() - start_ms;
     return BLINK_OK;
 }

@@ -1,0 +1,261 @@
+/* blinkctl explain: which algorithm and protocol are chosen for a size, against which others, and where that
+ * changes. Its own file because plan shows one plan, and this one compares them all. */
+#include "ctl.h"
+
+#include "human.h"
+#include "names.h"
+#include "plan/choose.h"
+#include "plan/collective.h"
+#include "request.h"
+#include "table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_BYTES        (64u << 20)
+#define CROSSOVER_FROM_BYTES (1u << 10)
+#define CROSSOVER_TO_BYTES   (1u << 30)
+#define BYTES_PER_US_GBps    1e3
+
+typedef struct explain_options {
+    ctl_options_t *common;
+    request_t request;
+} explain_options_t;
+
+static error_t parse_explain(int key, char *argument, struct argp_state *state)
+{
+    explain_options_t *options = state->input;
+    (void)argument;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = options->common;
+        state->child_inputs[1] = &options->request;
+        return 0;
+    case ARGP_KEY_END:
+        if (options->request.algorithms[0] != BLINK_ALGORITHM_AUTO)
+            argp_error(state, "--algorithm: explain compares them all");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- what is answered ---- */
+
+typedef struct explanation {
+    const topo_t *topo;
+    const plan_request_t *request;
+    plan_choice_t choice;
+    plan_crossover_t *crossovers;
+    uint32_t crossover_count;
+} explanation_t;
+
+static blink_result_t explain(explanation_t *e)
+{
+    BLINK_TRY(plan_choose(e->topo, e->request, &e->choice));
+    return plan_choice_crossovers(&e->choice, CROSSOVER_FROM_BYTES, CROSSOVER_TO_BYTES, &e->crossovers,
+                                  &e->crossover_count);
+}
+
+static void explanation_fini(explanation_t *e)
+{
+    plan_choice_fini(&e->choice);
+    free(e->crossovers);
+}
+
+static double busbw_GBps(const explanation_t *e, const plan_candidate_t *candidate)
+{
+    return (double)e->request->bytes / (BYTES_PER_US_GBps * candidate->predicted_us) *
+           collective_busbw_factor(e->request->collective, e->request->rank_count);
+}
+
+static double percent_of_bound(const plan_t *plan)
+{
+    return plan->bound_GBps > 0.0 ? 100.0 * plan->rate_GBps / plan->bound_GBps : 100.0;
+}
+
+/* The fastest candidate of another algorithm, or NULL. */
+static const plan_candidate_t *runner_up(const plan_choice_t *choice)
+{
+    for (uint32_t i = 1; i < choice->count && choice->candidates[i].result == BLINK_OK; i++)
+        if (choice->candidates[i].algorithm != choice->candidates[0].algorithm)
+            return &choice->candidates[i];
+    return NULL;
+}
+
+/* ---- for people ---- */
+
+static void print_choice(const explanation_t *e)
+{
+    char bytes[HUMAN_BYTES], total[HUMAN_BYTES], latency[HUMAN_BYTES], other[HUMAN_BYTES];
+    const plan_candidate_t *best = &e->choice.candidates[0], *second = runner_up(&e->choice);
+    printf("%s of %s on %s, %u ranks: %s, %s\n", blink_name_collective(e->request->collective),
+           human_bytes(e->request->bytes, bytes), e->topo->name, e->request->rank_count,
+           blink_name_algorithm(best->algorithm), blink_name_protocol(best->protocol));
+    printf("predicted %s us: launch and hops %s us, the rest moving bytes",
+           human_number(best->predicted_us, total), human_number(best->latency_us, latency));
+    if (second)
+        printf("; next is %s, %s, with %s us (x %.2f)", blink_name_algorithm(second->algorithm),
+               blink_name_protocol(second->protocol), human_number(second->predicted_us, other),
+               second->predicted_us / best->predicted_us);
+    putchar('\n');
+}
+
+static void print_plan(const explanation_t *e)
+{
+    char bytes[HUMAN_BYTES];
+    const plan_t *plan = e->choice.best;
+    printf("rate %.3f GB/s, proven bound %.3f GB/s (%.1f%%)\n", plan->rate_GBps, plan->bound_GBps,
+           percent_of_bound(plan));
+    printf("%" PRIu64 " trees or routes in %" PRIu64 " channels, depth %u, chunks of %s\n",
+           plan_tree_count(plan), e->choice.candidates[0].channel_count, e->choice.candidates[0].depth,
+           human_bytes(e->choice.candidates[0].chunk_bytes, bytes));
+}
+
+static blink_result_t print_candidates(const explanation_t *e)
+{
+    static const char *const headers[] = {"algorithm", "protocol", "us",    "hops us", "busbw GB/s",
+                                          "rate GB/s", "channels", "depth", "chunk"};
+    char text[HUMAN_BYTES];
+    table_t *table = table_create("llrrrrrrr", headers);
+    for (uint32_t i = 0; i < e->choice.count && e->choice.candidates[i].result == BLINK_OK; i++) {
+        const plan_candidate_t *candidate = &e->choice.candidates[i];
+        table_cell(table, "%s", blink_name_algorithm(candidate->algorithm));
+        table_cell(table, "%s", blink_name_protocol(candidate->protocol));
+        table_cell(table, "%s", human_number(candidate->predicted_us, text));
+        table_cell(table, "%s", human_number(candidate->latency_us, text));
+        table_cell(table, "%s", human_number(busbw_GBps(e, candidate), text));
+        table_cell(table, "%s", human_number(candidate->rate_GBps, text));
+        table_cell(table, "%" PRIu64, candidate->channel_count);
+        table_cell(table, "%u", candidate->depth);
+        table_cell(table, "%s", human_bytes(candidate->chunk_bytes, text));
+    }
+    blink_result_t result = table_print(table, stdout);
+    table_destroy(table);
+    return result;
+}
+
+static void print_refused(const explanation_t *e)
+{
+    for (uint32_t i = 0; i < e->choice.count; i++) {
+        const plan_candidate_t *candidate = &e->choice.candidates[i];
+        if (candidate->result != BLINK_OK)
+            printf("not %s, %s: %s\n", blink_name_algorithm(candidate->algorithm),
+                   blink_name_protocol(candidate->protocol), candidate->text);
+    }
+}
+
+static blink_result_t print_crossovers(const explanation_t *e)
+{
+    static const char *const headers[] = {"from", "algorithm", "protocol", "us"};
+    char text[HUMAN_BYTES];
+    table_t *table = table_create("rllr", headers);
+    for (uint32_t i = 0; i < e->crossover_count; i++) {
+        table_cell(table, "%s", human_bytes(e->crossovers[i].bytes, text));
+        table_cell(table, "%s", blink_name_algorithm(e->crossovers[i].algorithm));
+        table_cell(table, "%s", blink_name_protocol(e->crossovers[i].protocol));
+        table_cell(table, "%s", human_number(e->crossovers[i].predicted_us, text));
+    }
+    blink_result_t result = table_print(table, stdout);
+    table_destroy(table);
+    return result;
+}
+
+static blink_result_t print_text(const explanation_t *e)
+{
+    print_choice(e);
+    print_plan(e);
+    puts("\nCandidates:");
+    BLINK_TRY(print_candidates(e));
+    print_refused(e);
+    puts("\nFastest by size, 1 KiB to 1 GiB:");
+    return print_crossovers(e);
+}
+
+/* ---- for programs ---- */
+
+static json_t *pack_candidates(const plan_choice_t *choice)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < choice->count; i++) {
+        const plan_candidate_t *c = &choice->candidates[i];
+        json_t *packed =
+            c->result == BLINK_OK
+                ? json_pack("{ss ss sf sf sf sI sI si}", "algorithm", blink_name_algorithm(c->algorithm),
+                            "protocol", blink_name_protocol(c->protocol), "predicted_us", c->predicted_us,
+                            "latency_us", c->latency_us, "rate_GBps", c->rate_GBps, "chunk_bytes",
+                            (json_int_t)c->chunk_bytes, "channels", (json_int_t)c->channel_count, "depth",
+                            (int)c->depth)
+                : json_pack("{ss ss ss so}", "algorithm", blink_name_algorithm(c->algorithm), "protocol",
+                            blink_name_protocol(c->protocol), "result", blink_name_result(c->result),
+                            "reason", ctl_json_text(c->text));
+        json_array_append_new(list, packed);
+    }
+    return list;
+}
+
+static json_t *pack_crossovers(const explanation_t *e)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < e->crossover_count; i++)
+        json_array_append_new(list, json_pack("{sI ss ss sf}", "bytes", (json_int_t)e->crossovers[i].bytes,
+                                              "algorithm", blink_name_algorithm(e->crossovers[i].algorithm),
+                                              "protocol", blink_name_protocol(e->crossovers[i].protocol),
+                                              "predicted_us", e->crossovers[i].predicted_us));
+    return list;
+}
+
+static json_t *pack_ranks(const explanation_t *e)
+{
+    json_t *list = json_array();
+    for (uint32_t rank = 0; rank < e->request->rank_count; rank++)
+        json_array_append_new(list, json_string(e->topo->nodes[e->request->rank_node[rank]].id));
+    return list;
+}
+
+static blink_result_t print_json(const explanation_t *e)
+{
+    const plan_t *plan = e->choice.best;
+    const plan_candidate_t *best = &e->choice.candidates[0];
+    json_t *root =
+        plan->root == PLAN_NONE ? json_null() : json_string(e->topo->nodes[plan->rank_node[plan->root]].id);
+    return ctl_print_json(
+        json_pack("{ss ss ss so so sI ss ss sf sf sf sf sI sI si sI so so}", "schema", "blink-explain/1",
+                  "collective", blink_name_collective(plan->collective), "topology", e->topo->name, "ranks",
+                  pack_ranks(e), "root", root, "bytes", (json_int_t)e->request->bytes, "algorithm",
+                  blink_name_algorithm(best->algorithm), "protocol", blink_name_protocol(best->protocol),
+                  "predicted_us", best->predicted_us, "busbw_GBps", busbw_GBps(e, best), "rate_GBps",
+                  plan->rate_GBps, "bound_GBps", plan->bound_GBps, "trees", (json_int_t)plan_tree_count(plan),
+                  "channels", (json_int_t)best->channel_count, "depth", (int)best->depth, "chunk_bytes",
+                  (json_int_t)best->chunk_bytes, "candidates", pack_candidates(&e->choice), "crossovers",
+                  pack_crossovers(e)),
+        JSON_INDENT(1));
+}
+
+/* ---- the command ---- */
+
+blink_result_t ctl_explain(int argc, char **argv, ctl_options_t *common)
+{
+    static const struct argp_child children[] = {
+        {&ctl_common_argp, 0, NULL, 0}, {&request_argp, 0, NULL, 0}, {0}};
+    const struct argp argp = {.parser = parse_explain,
+                              .doc =
+                                  "Say which algorithm and protocol are chosen for a size, against which "
+                                  "others, and from which sizes on others are. --bytes is 64M unless given.",
+                              .children = children};
+    explain_options_t options = {.common = common, .request = request_default};
+    options.request.bytes = DEFAULT_BYTES;
+    argp_parse(&argp, argc, argv, 0, NULL, &options);
+
+    request_case_t opened;
+    BLINK_TRY(request_open(&options.request, &opened));
+    explanation_t e = {.topo = opened.topo, .request = &opened.plan};
+    blink_result_t result = explain(&e);
+    if (result == BLINK_OK)
+        result = common->json ? print_json(&e) : print_text(&e);
+    explanation_fini(&e);
+    plan_thread_release();
+    request_close(&opened);
+    return result;
+}

@@ -1,0 +1,180 @@
+/* The options of a planning request, and what they name. */
+#include "request.h"
+
+#include "human.h"
+#include "names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KEY_TOPOLOGY = 't',
+    KEY_COLLECTIVE = 'c',
+    KEY_RANKS = 'r',
+    KEY_ALGORITHM = 'a',
+    KEY_ROOT = 1000,
+    KEY_PEER,
+    KEY_BYTES
+};
+
+const request_t request_default = {
+    .collective = BLINK_ALLREDUCE, .algorithm_count = 1, .algorithms = {BLINK_ALGORITHM_AUTO}, .peer = 1};
+
+static const struct argp_option options[] = {
+    {NULL, 0, NULL, 0, "What to plan:", -1},
+    {"topology", KEY_TOPOLOGY, "NAME|FILE", 0, "Topology to plan on", -1},
+    {"collective", KEY_COLLECTIVE, "NAME", 0,
+     "allreduce (default), broadcast, reduce, allgather, reducescatter, gather, scatter, alltoall or "
+     "sendrecv",
+     -1},
+    {"ranks", KEY_RANKS, "LIST", 0,
+     "Device of each rank, such as 1,4,5,6: gpus by number or node id (default: all)", -1},
+    {"root", KEY_ROOT, "RANK", 0, "Rank that has or gets all (default 0); of sendrecv the source", -1},
+    {"peer", KEY_PEER, "RANK", 0, "Destination of sendrecv (default 1)", -1},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0,
+     "auto (default), trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling", -1},
+    {"bytes", KEY_BYTES, "SIZE", 0, "Payload, with K, M or G for powers of 1024", -1},
+    {0},
+};
+
+static uint32_t take_rank(struct argp_state *state, const char *option, const char *text)
+{
+    uint64_t rank = 0;
+    if (!human_parse_number(text, UINT32_MAX - 1, &rank))
+        argp_error(state, "--%s %s: the number of a rank", option, text);
+    return (uint32_t)rank;
+}
+
+static void take_algorithms(struct argp_state *state, request_t *request, const char *list)
+{
+    request->algorithm_count = 0;
+    for (const char *at = list;; at++) {
+        char word[32] = "";
+        size_t length = strcspn(at, ",");
+        if (length < sizeof(word))
+            memcpy(word, at, length);
+        if (request->algorithm_count == REQUEST_ALGORITHMS_MAX)
+            argp_error(state, "--algorithm: more than %u", REQUEST_ALGORITHMS_MAX);
+        if (!blink_parse_algorithm(word, &request->algorithms[request->algorithm_count++]))
+            argp_error(state, "--algorithm %s: there is no algorithm \"%.*s\"", list, (int)length, at);
+        at += length;
+        if (!*at)
+            return;
+    }
+}
+
+static error_t parse_request(int key, char *argument, struct argp_state *state)
+{
+    request_t *request = state->input;
+    switch (key) {
+    case KEY_TOPOLOGY:
+        request->topology = argument;
+        return 0;
+    case KEY_COLLECTIVE:
+        if (!blink_parse_collective(argument, &request->collective))
+            argp_error(state, "--collective %s: there is no such collective", argument);
+        return 0;
+    case KEY_RANKS:
+        request->ranks = argument;
+        return 0;
+    case KEY_ROOT:
+        request->root = take_rank(state, "root", argument);
+        return 0;
+    case KEY_PEER:
+        request->peer = take_rank(state, "peer", argument);
+        return 0;
+    case KEY_ALGORITHM:
+        take_algorithms(state, request, argument);
+        return 0;
+    case KEY_BYTES:
+        if (!human_parse_bytes(argument, &request->bytes) || request->bytes == 0)
+            argp_error(state, "--bytes %s: a size such as 512, 64K or 1G", argument);
+        return 0;
+    case ARGP_KEY_END:
+        if (!request->topology)
+            argp_error(state, "--topology is needed");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+char *request_help(int key, const char *text, void *input)
+{
+    (void)input;
+    char *written = NULL;
+    size_t bytes = 0;
+    FILE *out = key == ARGP_KEY_HELP_POST_DOC ? open_memstream(&written, &bytes) : NULL;
+    if (!out)
+        return (char *)text;
+    fprintf(out, "%s%sBuilt-in topologies:", text ? text : "", text ? "\n" : "");
+    for (const char *const *name = topo_builtin_names(); *name; name++)
+        fprintf(out, " %s", *name);
+    fputs(".\nFiles may be blink-topology/1 JSON or NCCL topology XML.", out);
+    fclose(out);
+    return written;
+}
+
+const struct argp request_argp = {.options = options, .parser = parse_request, .help_filter = request_help};
+
+/* A gpu by its index or by its node's id. */
+static blink_result_t find_gpu(const topo_t *topo, const char *word, uint32_t *node)
+{
+    uint64_t index;
+    *node = topo_find_node(topo, word);
+    if (*node != TOPO_NONE)
+        return BLINK_OK;
+    if (!human_parse_number(word, UINT32_MAX, &index))
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology %s has no node \"%s\"", topo->name, word);
+    if (index >= topo->gpu_count)
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology %s has gpus 0 to %u, not %u", topo->name,
+                          topo->gpu_count - 1, (uint32_t)index);
+    *node = topo->gpus[index];
+    return BLINK_OK;
+}
+
+/* `nodes` has room for PLAN_RANKS_MAX. */
+static blink_result_t parse_ranks(const topo_t *topo, const char *list, uint32_t *nodes, uint32_t *count)
+{
+    char *words = strdup(list);
+    if (!words)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the list of ranks");
+    blink_result_t result = BLINK_OK;
+    char *rest = words;
+    *count = 0;
+    for (char *word; result == BLINK_OK && (word = strsep(&rest, ",")) != NULL;) {
+        if (*count == PLAN_RANKS_MAX)
+            result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "more than %u ranks", PLAN_RANKS_MAX);
+        else
+            result = find_gpu(topo, word, &nodes[(*count)++]);
+    }
+    free(words);
+    return result;
+}
+
+blink_result_t request_open(const request_t *request, request_case_t *opened)
+{
+    *opened = (request_case_t){.plan = {.collective = request->collective,
+                                        .algorithm = request->algorithms[0],
+                                        .root = request->root,
+                                        .peer = request->peer,
+                                        .bytes = request->bytes}};
+    BLINK_TRY(topo_load(request->topology, &opened->topo));
+    opened->plan.rank_node = opened->topo->gpus;
+    opened->plan.rank_count = opened->topo->gpu_count;
+    if (!request->ranks)
+        return BLINK_OK;
+    opened->plan.rank_node = opened->nodes;
+    blink_result_t result =
+        parse_ranks(opened->topo, request->ranks, opened->nodes, &opened->plan.rank_count);
+    if (result != BLINK_OK)
+        request_close(opened);
+    return result;
+}
+
+void request_close(request_case_t *opened)
+{
+    topo_destroy(opened->topo);
+    opened->topo = NULL;
+}

@@ -1,0 +1,47 @@
+/*
+ * What is to be planned, as the commands that work without a daemon ask for it: topology, ranks, collective,
+ * root, peer, algorithms, bytes. One parser and one meaning for plan, simulate and explain.
+ */
+#ifndef CTL_REQUEST_H
+#define CTL_REQUEST_H
+
+#include "error.h"
+#include "plan/plan.h"
+
+#include <argp.h>
+
+#define REQUEST_ALGORITHMS_MAX 8u
+
+typedef struct request {
+    const char *topology;
+    const char *ranks; /* NULL: all gpus */
+    blink_collective_t collective;
+    blink_algorithm_t algorithms[REQUEST_ALGORITHMS_MAX]; /* AUTO unless named */
+    uint32_t algorithm_count;
+    uint32_t root, peer;
+    uint64_t bytes; /* 0: not given */
+} request_t;
+
+/** Allreduce over all gpus, root 0, peer 1. */
+extern const request_t request_default;
+
+/** A child for a command's argp. Input: request_t, set to request_default. Takes the keys t, c, r, a and 1000 to 1099.
+ * Its --help names the built-in topologies. Exits on bad usage, as argp does. */
+extern const struct argp request_argp;
+
+/** argp's help filter that appends the names of the built-in topologies. */
+char *request_help(int key, const char *text, void *input);
+
+/** A request made concrete. */
+typedef struct request_case {
+    topo_t *topo;
+    plan_request_t plan;            /* of the first algorithm; borrows from here */
+    uint32_t nodes[PLAN_RANKS_MAX]; /* behind plan.rank_node where ranks were named */
+} request_case_t;
+
+/** Load the topology and find the ranks. *opened stays where it is (it points into itself) until request_close().
+ * Errors: those of topo_load(), NOT_FOUND (a rank's gpu), INVALID_ARGUMENT (too many ranks). */
+blink_result_t request_open(const request_t *request, request_case_t *opened);
+void request_close(request_case_t *opened);
+
+#endif

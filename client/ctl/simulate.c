@@ -1,0 +1,345 @@
+/* blinkctl simulate: its options, and the sweep over sizes and algorithms. */
+#include "simulate.h"
+
+#include "ctl.h"
+#include "human.h"
+#include "names.h"
+#include "request.h"
+
+#include "exec/sim/goal.h"
+#include "plan/collective.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_MIN_BYTES ((uint64_t)1 << 10)
+#define DEFAULT_MAX_BYTES ((uint64_t)1 << 30)
+#define DEFAULT_FACTOR    4
+#define SLOTS_MAX         4096
+
+enum { KEY_FACTOR = 'f', KEY_PROTOCOL = 256, KEY_CHUNK, KEY_SLOTS, KEY_REDUCE, KEY_CSV, KEY_SVG, KEY_GOAL };
+
+typedef struct simulate_options {
+    ctl_options_t *common;
+    request_t request;
+    uint64_t min_bytes, max_bytes, factor; /* bytes 0: not given */
+    bool protocol_given;
+    blink_protocol_t protocol;
+    uint64_t chunk_bytes; /* 0: chosen */
+    uint32_t slots;       /* 0: chosen */
+    double reduce_GBps;
+    bool csv;
+    const char *svg_path, *goal_path;
+} simulate_options_t;
+
+/* ---- command line ---- */
+
+static uint64_t take_size(struct argp_state *state, const char *name, const char *text)
+{
+    uint64_t bytes = 0;
+    if (!human_parse_bytes(text, &bytes) || bytes == 0)
+        argp_error(state, "--%s %s: a size such as 512, 64K or 1G", name, text);
+    return bytes;
+}
+
+static uint64_t take_number(struct argp_state *state, const char *name, const char *text, uint64_t least,
+                            uint64_t most)
+{
+    uint64_t number = 0;
+    if (!human_parse_number(text, most, &number) || number < least)
+        argp_error(state, "--%s %s: a number from %llu to %llu", name, text, (unsigned long long)least,
+                   (unsigned long long)most);
+    return number;
+}
+
+static double take_rate(struct argp_state *state, const char *text)
+{
+    char *end;
+    double rate = strtod(text, &end);
+    if (end == text || *end || !(rate > 0))
+        argp_error(state, "--reduce-gbps %s: a number above 0", text);
+    return rate;
+}
+
+static void finish_options(struct argp_state *state, simulate_options_t *options)
+{
+    if (options->request.bytes > 0 && (options->min_bytes > 0 || options->max_bytes > 0))
+        argp_error(state, "--bytes is one size: not with --min-bytes or --max-bytes");
+    if (options->request.bytes > 0)
+        options->min_bytes = options->max_bytes = options->request.bytes;
+    if (options->min_bytes == 0)
+        options->min_bytes = options->max_bytes > 0 && options->max_bytes < DEFAULT_MIN_BYTES
+                                 ? options->max_bytes
+                                 : DEFAULT_MIN_BYTES;
+    if (options->max_bytes == 0)
+        options->max_bytes = options->min_bytes > DEFAULT_MAX_BYTES ? options->min_bytes : DEFAULT_MAX_BYTES;
+    if (options->min_bytes > options->max_bytes)
+        argp_error(state, "--min-bytes is more than --max-bytes");
+    if (options->goal_path &&
+        (options->min_bytes != options->max_bytes || options->request.algorithm_count > 1))
+        argp_error(state, "--goal writes the schedule of one size and one algorithm: give --bytes");
+    if (options->csv && options->common->json)
+        argp_error(state, "--csv or --json, not both");
+}
+
+static error_t parse_output(int key, char *argument, struct argp_state *state)
+{
+    simulate_options_t *options = state->input;
+    switch (key) {
+    case KEY_CSV:
+        options->csv = true;
+        return 0;
+    case KEY_SVG:
+        options->svg_path = argument;
+        return 0;
+    case KEY_GOAL:
+        options->goal_path = argument;
+        return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &options->request;
+        state->child_inputs[1] = options->common;
+        return 0;
+    case ARGP_KEY_END:
+        finish_options(state, options);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_simulate(int key, char *argument, struct argp_state *state)
+{
+    simulate_options_t *options = state->input;
+    switch (key) {
+    case 'b':
+        options->min_bytes = take_size(state, "min-bytes", argument);
+        return 0;
+    case 'e':
+        options->max_bytes = take_size(state, "max-bytes", argument);
+        return 0;
+    case KEY_FACTOR:
+        options->factor = take_number(state, "factor", argument, 2, UINT32_MAX);
+        return 0;
+    case KEY_PROTOCOL:
+        options->protocol_given = blink_parse_protocol(argument, &options->protocol);
+        if (!options->protocol_given)
+            argp_error(state, "--protocol %s: simple, ll or ll128", argument);
+        return 0;
+    case KEY_CHUNK:
+        options->chunk_bytes = take_size(state, "chunk", argument);
+        return 0;
+    case KEY_SLOTS:
+        options->slots = (uint32_t)take_number(state, "slots", argument, 1, SLOTS_MAX);
+        return 0;
+    case KEY_REDUCE:
+        options->reduce_GBps = take_rate(state, argument);
+        return 0;
+    default:
+        return parse_output(key, argument, state);
+    }
+}
+
+static const struct argp_option option_list[] = {
+    {NULL, 0, NULL, 0, "At which sizes, and how:", 1},
+    {"min-bytes", 'b', "SIZE", 0, "Smallest payload (default 1K)", 1},
+    {"max-bytes", 'e', "SIZE", 0, "Largest payload (default 1G, or the smallest if that is larger)", 1},
+    {"factor", KEY_FACTOR, "FACTOR", 0, "Factor between sizes (default 4)", 1},
+    {"protocol", KEY_PROTOCOL, "NAME", 0, "simple, ll or ll128 (default: the plan's)", 1},
+    {"chunk", KEY_CHUNK, "SIZE", 0, "Chunk of the largest channel (default: chosen for the size)", 1},
+    {"slots", KEY_SLOTS, "COUNT", 0, "Chunks that an edge holds (default: chosen)", 1},
+    {"reduce-gbps", KEY_REDUCE, "GB/S", 0, "What a device reads while it copies or reduces (default 2000)",
+     1},
+    {NULL, 0, NULL, 0, "What to show (default: tables):", 2},
+    {"csv", KEY_CSV, NULL, 0, "Print a line per size and algorithm, with a column per link", 2},
+    {"svg", KEY_SVG, "FILE", 0, "Also plot bus bandwidth and time over size", 2},
+    {"goal", KEY_GOAL, "FILE", 0,
+     "Also write the schedule of the one --bytes as GOAL, which LogGOPSim and ATLAHS replay", 2},
+    {0},
+};
+
+static const char DOC[] =
+    "Sweep sizes on virtual clocks over the programs that the executors run: time, bandwidths as nccl-tests "
+    "defines them, and how busy each link is. Several algorithms, with commas between them, are compared. "
+    "Needs no "
+    "daemon."
+    "\v"
+    "Times are launch plus transfers: a hop's cost by protocol and kind of link as NCCL's model has it, the "
+    "links' "
+    "latencies and capacities, and what devices read. One run takes at most 50000000 steps.\n";
+
+/* ---- one size ---- */
+
+/* Plan, unless the plan at hand does not depend on the size; *program is as old as *plan. */
+static blink_result_t compile(const topo_t *topo, const plan_request_t *request, plan_t **plan,
+                              lane_program_t **program)
+{
+    if (*plan && request->algorithm != BLINK_ALGORITHM_AUTO)
+        return BLINK_OK;
+    lane_program_destroy(*program);
+    plan_destroy(*plan);
+    *program = NULL;
+    *plan = NULL;
+    plan_t *templates, *all;
+    BLINK_TRY(plan_create(topo, request, &templates));
+    /* Nearly every rank has a step in nearly every tree. */
+    blink_result_t result = sim_check_step_count(plan_tree_count(templates) * (request->rank_count - 1));
+    if (result == BLINK_OK && templates->turn_count > 0) {
+        result = plan_expand(topo, templates, &all);
+        if (result == BLINK_OK) {
+            plan_destroy(templates);
+            templates = all;
+        }
+    }
+    if (result == BLINK_OK)
+        result = lane_compile(topo, templates, program);
+    if (result == BLINK_OK)
+        *plan = templates;
+    else
+        plan_destroy(templates);
+    return result;
+}
+
+static blink_result_t write_goal(const topo_t *topo, const lane_geometry_t *geometry,
+                                 const simulate_options_t *options)
+{
+    FILE *out = fopen(options->goal_path, "w");
+    if (!out)
+        return BLINK_FAIL_ERRNO("write %s", options->goal_path);
+    blink_result_t result = goal_write(topo, geometry, options->reduce_GBps, out);
+    bool failed = ferror(out);
+    if ((fclose(out) != 0 || failed) && result == BLINK_OK)
+        result = BLINK_FAIL_ERRNO("write %s", options->goal_path);
+    return result;
+}
+
+/* Run one size of a compiled plan. */
+static blink_result_t run_size(const topo_t *topo, const plan_t *plan, const lane_program_t *program,
+                               const simulate_options_t *options, uint64_t bytes, simulate_point_t *point)
+{
+    uint64_t blocks = collective_block_count(plan->collective, plan->rank_count);
+    uint64_t block_bytes = (bytes + blocks - 1) / blocks;
+    lane_geometry_t geometry;
+    sim_config_t config = {options->protocol_given ? options->protocol : plan->protocol,
+                           options->reduce_GBps};
+    BLINK_TRY(lane_geometry_init(program, block_bytes, options->chunk_bytes, options->slots, &geometry));
+    *point = (simulate_point_t){.algorithm = plan->algorithm,
+                                .protocol = config.protocol,
+                                .bytes = block_bytes * blocks,
+                                .slots = geometry.slots,
+                                .plan_GBps = plan->rate_GBps};
+    for (uint32_t i = 0; i < program->channel_count; i++)
+        if (geometry.channels[i].chunk_bytes > point->chunk_bytes)
+            point->chunk_bytes = geometry.channels[i].chunk_bytes;
+    blink_result_t result = sim_run(topo, &geometry, &config, &point->result);
+    if (result == BLINK_OK && options->goal_path)
+        result = write_goal(topo, &geometry, options);
+    lane_geometry_fini(&geometry);
+    point->algbw_GBps = (double)point->bytes / point->result.time_us / 1e3;
+    point->busbw_GBps = point->algbw_GBps * collective_busbw_factor(plan->collective, plan->rank_count);
+    return result;
+}
+
+/* ---- the sweep ---- */
+
+static blink_result_t run_curve(const simulation_t *simulation, const simulate_options_t *options,
+                                uint32_t curve)
+{
+    plan_request_t request = *simulation->request;
+    request.algorithm = simulation->algorithms[curve];
+    plan_t *plan = NULL;
+    lane_program_t *program = NULL;
+    blink_result_t result = BLINK_OK;
+    uint64_t bytes = options->min_bytes;
+    for (uint32_t i = 0; result == BLINK_OK && i < simulation->size_count; i++, bytes *= options->factor) {
+        request.bytes = bytes;
+        result = compile(simulation->topo, &request, &plan, &program);
+        if (result == BLINK_OK)
+            result = run_size(simulation->topo, plan, program, options, bytes,
+                              &simulation->points[(size_t)curve * simulation->size_count + i]);
+    }
+    lane_program_destroy(program);
+    plan_destroy(plan);
+    return result;
+}
+
+static uint32_t count_sizes(const simulate_options_t *options)
+{
+    uint32_t count = 1;
+    for (uint64_t bytes = options->min_bytes; bytes <= options->max_bytes / options->factor;
+         bytes *= options->factor)
+        count++;
+    return count;
+}
+
+static blink_result_t draw(const simulation_t *simulation, const char *path)
+{
+    FILE *out = fopen(path, "w");
+    if (!out)
+        return BLINK_FAIL_ERRNO("write %s", path);
+    simulate_draw(simulation, out);
+    bool failed = ferror(out);
+    if (fclose(out) != 0 || failed)
+        return BLINK_FAIL_ERRNO("write %s", path);
+    return BLINK_OK;
+}
+
+static blink_result_t show(const simulation_t *simulation, const simulate_options_t *options)
+{
+    if (options->svg_path)
+        BLINK_TRY(draw(simulation, options->svg_path));
+    if (options->common->json)
+        return simulate_print_json(simulation);
+    if (!options->csv)
+        return simulate_print_table(simulation);
+    simulate_print_csv(simulation);
+    return BLINK_OK;
+}
+
+static blink_result_t sweep(const request_case_t *opened, const simulate_options_t *options)
+{
+    simulation_t simulation = {.topo = opened->topo,
+                               .request = &opened->plan,
+                               .algorithms = options->request.algorithms,
+                               .curve_count = options->request.algorithm_count,
+                               .size_count = count_sizes(options)};
+    size_t points = (size_t)simulation.curve_count * simulation.size_count;
+    simulation.points = calloc(points, sizeof(*simulation.points));
+    if (!simulation.points)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu simulations", points);
+    blink_result_t result = BLINK_OK;
+    for (uint32_t i = 0; result == BLINK_OK && i < simulation.curve_count; i++)
+        result = run_curve(&simulation, options, i);
+    if (result == BLINK_OK)
+        result = show(&simulation, options);
+    for (size_t i = 0; i < points; i++)
+        sim_result_fini(&simulation.points[i].result);
+    free(simulation.points);
+    return result;
+}
+
+double simulate_busy_share(const simulate_point_t *point, uint32_t link)
+{
+    return point->result.links[link].busy_us / point->result.time_us;
+}
+
+blink_result_t ctl_simulate(int argc, char **argv, ctl_options_t *common)
+{
+    static const struct argp_child children[] = {
+        {&request_argp, 0, NULL, 0}, {&ctl_common_argp, 0, NULL, 0}, {0}};
+    static const struct argp argp = {
+        .options = option_list, .parser = parse_simulate, .doc = DOC, .children = children};
+    simulate_options_t options = {.common = common,
+                                  .request = request_default,
+                                  .factor = DEFAULT_FACTOR,
+                                  .reduce_GBps = SIM_REDUCE_GBPS};
+    argp_parse(&argp, argc, argv, 0, NULL, &options);
+
+    request_case_t opened;
+    BLINK_TRY(request_open(&options.request, &opened));
+    blink_result_t result = sweep(&opened, &options);
+    plan_thread_release();
+    request_close(&opened);
+    return result;
+}

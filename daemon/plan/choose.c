@@ -1,0 +1,285 @@
+/* The contest of plan/choose.h. Apart from the planner's entry, which makes one plan, and from the prediction,
+ * which judges one. */
+#include "plan/choose.h"
+
+#include "names.h"
+#include "plan/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CROSSOVER_PRECISION 64u
+
+/* Predictions this near to the least are as good as it: the model is no better. Of them the earliest in the
+ * contest is taken. */
+#define TIE 1e-2
+
+/* One hop comes first for it has the fewest channels; Simple, for its links carry nothing but payload. */
+static const struct {
+    blink_algorithm_t algorithm;
+    bool every_pair; /* too slow beyond PLAN_CHOOSE_PAIRS_MOST ranks */
+} contest[] = {
+    {BLINK_ALGORITHM_ONE_HOP, true},   {BLINK_ALGORITHM_TREES, false},
+    {BLINK_ALGORITHM_RING, false},     {BLINK_ALGORITHM_DOUBLE_BINARY_TREE, false},
+    {BLINK_ALGORITHM_BLINK, true},     {BLINK_ALGORITHM_RECURSIVE_DOUBLING, true},
+    {BLINK_ALGORITHM_BINOMIAL, false},
+};
+static const blink_protocol_t protocols[] = {BLINK_PROTOCOL_SIMPLE, BLINK_PROTOCOL_LL128, BLINK_PROTOCOL_LL};
+
+#define CONTEST_COUNT  (sizeof(contest) / sizeof(contest[0]))
+#define PROTOCOL_COUNT (sizeof(protocols) / sizeof(protocols[0]))
+
+/* ---- planning ---- */
+
+static bool runs_on_nvlink(const topo_t *topo, const plan_t *plan)
+{
+    for (uint32_t i = 0; i < plan->path_count; i++)
+        for (uint32_t hop = 0; hop < plan->paths[i].link_count; hop++) {
+            topo_link_kind_t kind = topo->links[plan->paths[i].links[hop]].kind;
+            if (kind != TOPO_NVLINK && kind != TOPO_NVSWITCH)
+                return false;
+        }
+    return true;
+}
+
+static blink_result_t refuse(plan_choice_t *choice, blink_algorithm_t algorithm, blink_protocol_t protocol,
+                             blink_result_t result)
+{
+    plan_candidate_t *candidate = &choice->candidates[choice->count++];
+    *candidate = (plan_candidate_t){.algorithm = algorithm, .protocol = protocol, .result = result};
+    strncpy(candidate->text, blink_error_text(), sizeof(candidate->text) - 1);
+    return result == BLINK_ERR_NO_MEMORY ? result : BLINK_OK;
+}
+
+static blink_result_t make_contender(const topo_t *topo, plan_request_t request, bool every_pair,
+                                     plan_contender_t *contender)
+{
+    contender->algorithm = request.algorithm;
+    if (every_pair && request.rank_count > PLAN_CHOOSE_PAIRS_MOST)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "left out: planning it for %u ranks takes too long (most: %u)", request.rank_count,
+                          PLAN_CHOOSE_PAIRS_MOST);
+    BLINK_TRY(plan_create_unproven(topo, &request, &contender->plan));
+    contender->all_nvlink = runs_on_nvlink(topo, contender->plan);
+    blink_result_t result = plan_predictor_create(topo, contender->plan, &contender->predictor);
+    if (result != BLINK_OK) {
+        plan_destroy(contender->plan);
+        contender->plan = NULL;
+    }
+    return result;
+}
+
+static bool allowed(const plan_contender_t *contender, blink_protocol_t protocol)
+{
+    return contender->predictor != NULL && (protocol != BLINK_PROTOCOL_LL128 || contender->all_nvlink);
+}
+
+static void add_candidates(const plan_contender_t *contender, uint64_t bytes, plan_choice_t *choice)
+{
+    const plan_t *plan = contender->plan;
+    for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
+        if (!allowed(contender, protocols[i])) {
+            blink_error_set(BLINK_ERR_UNSUPPORTED, "LL128 needs NVLink on every path");
+            (void)refuse(choice, contender->algorithm, protocols[i], BLINK_ERR_UNSUPPORTED);
+            continue;
+        }
+        choice->candidates[choice->count++] = (plan_candidate_t){
+            .algorithm = contender->algorithm,
+            .protocol = protocols[i],
+            .predicted_us = plan_predictor_us(contender->predictor, bytes, protocols[i], 0),
+            .latency_us = plan_predictor_us(contender->predictor, 0, protocols[i], 0),
+            .rate_GBps = plan->rate_GBps,
+            .chunk_bytes = plan_predictor_chunk(contender->predictor, bytes),
+            .channel_count = plan_image_count(plan) * plan->channel_count,
+            .depth = plan_predictor_depth(contender->predictor)};
+    }
+}
+
+/* The first candidate as good as the fastest; 0 if none is good. */
+static uint32_t find_fastest(const plan_choice_t *choice)
+{
+    double least_us = INFINITY;
+    for (uint32_t i = 0; i < choice->count; i++)
+        if (choice->candidates[i].result == BLINK_OK)
+            least_us = fmin(least_us, choice->candidates[i].predicted_us);
+    for (uint32_t i = 0; i < choice->count; i++)
+        if (choice->candidates[i].result == BLINK_OK &&
+            choice->candidates[i].predicted_us <= least_us * (1.0 + TIE))
+            return i;
+    return 0;
+}
+
+static bool precedes(const plan_candidate_t *a, const plan_candidate_t *b)
+{
+    if (a->result != BLINK_OK || b->result != BLINK_OK)
+        return a->result == BLINK_OK && b->result != BLINK_OK;
+    return a->predicted_us < b->predicted_us;
+}
+
+static void move_up(plan_candidate_t *candidates, uint32_t from, uint32_t to)
+{
+    plan_candidate_t moved = candidates[from];
+    memmove(&candidates[to + 1], &candidates[to], (from - to) * sizeof(*candidates));
+    candidates[to] = moved;
+}
+
+static void sort_candidates(plan_choice_t *choice)
+{
+    move_up(choice->candidates, find_fastest(choice), 0);
+    for (uint32_t i = 2; i < choice->count; i++) {
+        uint32_t at = i;
+        while (at > 1 && precedes(&choice->candidates[i], &choice->candidates[at - 1]))
+            at--;
+        move_up(choice->candidates, i, at);
+    }
+}
+
+static plan_t *plan_of(const plan_choice_t *choice, blink_algorithm_t algorithm)
+{
+    for (uint32_t i = 0; i < choice->contender_count; i++)
+        if (choice->contenders[i].algorithm == algorithm)
+            return choice->contenders[i].plan;
+    return NULL;
+}
+
+static blink_result_t pick_best(const topo_t *topo, plan_choice_t *choice)
+{
+    const plan_candidate_t *first = &choice->candidates[0];
+    if (first->result != BLINK_OK) {
+        while (first->algorithm != BLINK_ALGORITHM_TREES)
+            first++;
+        return BLINK_FAIL(first->result, "%s", first->text);
+    }
+    choice->best = plan_of(choice, first->algorithm);
+    choice->best->protocol = first->protocol;
+    return plan_prove_bound(topo, choice->best, plan_of(choice, BLINK_ALGORITHM_TREES));
+}
+
+static blink_result_t hold_contest(const topo_t *topo, plan_request_t request, plan_choice_t *choice)
+{
+    for (size_t i = 0; i < CONTEST_COUNT; i++) {
+        plan_contender_t *contender = &choice->contenders[choice->contender_count++];
+        request.algorithm = contest[i].algorithm;
+        blink_result_t result = make_contender(topo, request, contest[i].every_pair, contender);
+        if (result == BLINK_OK)
+            add_candidates(contender, request.bytes, choice);
+        else
+            BLINK_TRY(refuse(choice, contest[i].algorithm, BLINK_PROTOCOL_SIMPLE, result));
+    }
+    sort_candidates(choice);
+    return pick_best(topo, choice);
+}
+
+blink_result_t plan_choose(const topo_t *topo, const plan_request_t *request, plan_choice_t *choice)
+{
+    BLINK_TRY(plan_check_request(topo, request));
+    *choice = (plan_choice_t){
+        .candidates = calloc(CONTEST_COUNT * PROTOCOL_COUNT, sizeof(*choice->candidates)),
+        .contenders = calloc(CONTEST_COUNT, sizeof(*choice->contenders)),
+    };
+    blink_result_t result = BLINK_OK;
+    if (choice->candidates == NULL || choice->contenders == NULL)
+        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a choice of plans");
+    if (result == BLINK_OK)
+        result = hold_contest(topo, *request, choice);
+    if (result != BLINK_OK)
+        plan_choice_fini(choice);
+    return result;
+}
+
+void plan_choice_fini(plan_choice_t *choice)
+{
+    for (uint32_t i = 0; i < choice->contender_count; i++) {
+        plan_destroy(choice->contenders[i].plan);
+        plan_predictor_destroy(choice->contenders[i].predictor);
+    }
+    free(choice->contenders);
+    free(choice->candidates);
+    *choice = (plan_choice_t){0};
+}
+
+plan_t *plan_choice_take(plan_choice_t *choice)
+{
+    plan_t *taken = choice->best;
+    for (uint32_t i = 0; i < choice->contender_count; i++)
+        if (choice->contenders[i].plan == taken)
+            choice->contenders[i].plan = NULL;
+    choice->best = NULL;
+    return taken;
+}
+
+/* ---- crossovers ---- */
+
+/* As find_fastest(), at another size. */
+static plan_crossover_t fastest_at(const plan_choice_t *choice, uint64_t bytes)
+{
+    double predicted_us[CONTEST_COUNT][PROTOCOL_COUNT], least_us = INFINITY;
+    for (uint32_t c = 0; c < choice->contender_count; c++)
+        for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
+            const plan_contender_t *contender = &choice->contenders[c];
+            predicted_us[c][i] = allowed(contender, protocols[i])
+                                     ? plan_predictor_us(contender->predictor, bytes, protocols[i], 0)
+                                     : INFINITY;
+            least_us = fmin(least_us, predicted_us[c][i]);
+        }
+    for (uint32_t c = 0; c < choice->contender_count; c++)
+        for (size_t i = 0; i < PROTOCOL_COUNT; i++)
+            if (predicted_us[c][i] <= least_us * (1.0 + TIE))
+                return (plan_crossover_t){bytes, choice->contenders[c].algorithm, protocols[i],
+                                          predicted_us[c][i]};
+    return (plan_crossover_t){.bytes = bytes};
+}
+
+static bool same(const plan_crossover_t *a, const plan_crossover_t *b)
+{
+    return a->algorithm == b->algorithm && a->protocol == b->protocol;
+}
+
+/* Where `first` stops being the fastest, between its size and one where it no longer is. */
+static plan_crossover_t find_change(const plan_choice_t *choice, const plan_crossover_t *first,
+                                    plan_crossover_t beyond)
+{
+    uint64_t low_bytes = first->bytes;
+    while (beyond.bytes - low_bytes > 1 + low_bytes / CROSSOVER_PRECISION) {
+        plan_crossover_t middle = fastest_at(choice, low_bytes + (beyond.bytes - low_bytes) / 2);
+        if (same(&middle, first))
+            low_bytes = middle.bytes;
+        else
+            beyond = middle;
+    }
+    return beyond;
+}
+
+static blink_result_t append(plan_crossover_t **list, uint32_t *count, const plan_crossover_t *crossover)
+{
+    plan_crossover_t *grown = realloc(*list, (*count + 1u) * sizeof(*grown));
+    if (grown == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u crossovers", *count + 1u);
+    *list = grown;
+    grown[(*count)++] = *crossover;
+    return BLINK_OK;
+}
+
+blink_result_t plan_choice_crossovers(const plan_choice_t *choice, uint64_t from_bytes, uint64_t to_bytes,
+                                      plan_crossover_t **crossovers, uint32_t *count)
+{
+    plan_crossover_t now = fastest_at(choice, from_bytes), next = now;
+    *crossovers = NULL;
+    *count = 0;
+    blink_result_t result = append(crossovers, count, &now);
+    while (result == BLINK_OK && next.bytes < to_bytes) {
+        uint64_t bytes = next.bytes <= to_bytes / 2 ? 2 * next.bytes : to_bytes;
+        next = fastest_at(choice, bytes);
+        while (result == BLINK_OK && !same(&now, &next)) {
+            now = find_change(choice, &now, next);
+            result = append(crossovers, count, &now);
+        }
+        now.bytes = bytes;
+    }
+    if (result != BLINK_OK) {
+        free(*crossovers);
+        *crossovers = NULL;
+    }
+    return result;
+}

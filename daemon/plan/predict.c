@@ -1,0 +1,298 @@
+/* The α-β prediction of plan/predict.h: one walk through the trees, then a formula. Apart from the cost model,
+ * which knows protocols and links but no plans. */
+#include "plan/predict.h"
+
+#include "error.h"
+#include "plan/internal.h"
+#include "plan/lane.h"
+#include "plan/model.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROTOCOL_COUNT    3u
+#define BYTES_PER_US_GBps 1e3 /* 1 GB/s is 1000 bytes per µs */
+
+/* What adds up along a chain of hops. */
+typedef enum weight {
+    ALPHA_FIRST, /* latency, one weight per protocol */
+    MOVE = ALPHA_FIRST + PROTOCOL_COUNT,
+    HOP,
+    WEIGHT_COUNT
+} weight_t;
+
+typedef struct channel_cost {
+    double part_share; /* of the payload that one image's part carries */
+    double alpha_us[PROTOCOL_COUNT];
+    double fill_us_per_byte; /* max(0, F - M) */
+    double busy_us_per_byte; /* M */
+    bool in_order;           /* several parts, which lanes take in turn */
+    double waits;            /* part of the hops that a lane waits for */
+} channel_cost_t;
+
+struct plan_predictor {
+    double rate_GBps;
+    double largest_part_share;
+    bool reduces;
+    uint32_t phases;                /* reduce and broadcast lanes run side by side */
+    double slow_us[PROTOCOL_COUNT]; /* latency of the slowest hop */
+    lane_program_t
+        facts; /* only what lane_choose_chunk() and lane_choose_slots() read: shares, parts, depth, rate,
+                             latencies */
+    uint32_t channel_count;
+    channel_cost_t *channels;
+};
+
+/* Scratch for walking through a plan. */
+typedef struct walk {
+    const topo_t *topo;
+    const plan_t *plan;
+    double *weights;  /* WEIGHT_COUNT per path */
+    double *sums;     /* per rank: from the root; negative: not known yet */
+    uint32_t *stack;  /* ranks below one whose sum is known */
+    uint32_t *visits; /* per link: edges of the channel that cross it */
+} walk_t;
+
+static void weigh_path(const walk_t *walk, uint32_t index)
+{
+    const plan_path_t *path = &walk->plan->paths[index];
+    double *weights = &walk->weights[(size_t)index * WEIGHT_COUNT];
+    double latency_us = plan_path_latency_us(walk->topo, path);
+    for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
+        weights[ALPHA_FIRST + protocol] =
+            latency_us + model_hop_us(walk->topo, path->links, path->link_count, (blink_protocol_t)protocol);
+    weights[MOVE] = 1.0 / (BYTES_PER_US_GBps * plan_path_GBps(walk->topo, path));
+    weights[HOP] = 1.0;
+}
+
+static blink_result_t walk_init(walk_t *walk, const topo_t *topo, const plan_t *plan)
+{
+    uint32_t n = plan->rank_count;
+    *walk = (walk_t){.topo = topo,
+                     .plan = plan,
+                     .weights = malloc((plan->path_count + 1u) * WEIGHT_COUNT * sizeof(*walk->weights)),
+                     .sums = malloc(n * sizeof(*walk->sums)),
+                     .stack = malloc(n * sizeof(*walk->stack)),
+                     .visits = calloc(topo->link_count + 1u, sizeof(*walk->visits))};
+    if (walk->weights == NULL || walk->sums == NULL || walk->stack == NULL || walk->visits == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to predict a plan over %u ranks", n);
+    for (uint32_t i = 0; i < plan->path_count; i++)
+        weigh_path(walk, i);
+    return BLINK_OK;
+}
+
+static void walk_fini(walk_t *walk)
+{
+    free(walk->weights);
+    free(walk->sums);
+    free(walk->stack);
+    free(walk->visits);
+}
+
+/* The heaviest chain between the root and any rank. */
+static double heaviest_chain(const walk_t *walk, const plan_tree_t *tree, weight_t weight)
+{
+    double heaviest = 0.0;
+    if (tree->parent == NULL)
+        return 0.0;
+    for (uint32_t rank = 0; rank < walk->plan->rank_count; rank++)
+        walk->sums[rank] = tree->parent[rank] == PLAN_NONE ? 0.0 : -1.0;
+    for (uint32_t rank = 0; rank < walk->plan->rank_count; rank++) {
+        uint32_t height = 0, at = rank;
+        for (; walk->sums[at] < 0.0; at = tree->parent[at])
+            walk->stack[height++] = at;
+        while (height > 0) {
+            uint32_t child = walk->stack[--height];
+            walk->sums[child] = walk->sums[tree->parent[child]] +
+                                walk->weights[(size_t)tree->path[child] * WEIGHT_COUNT + weight];
+        }
+        heaviest = fmax(heaviest, walk->sums[rank]);
+    }
+    return heaviest;
+}
+
+static double part_weight(const walk_t *walk, const plan_part_t *part, weight_t weight)
+{
+    double sum = heaviest_chain(walk, &part->reduce, weight) + heaviest_chain(walk, &part->broadcast, weight);
+    for (uint32_t i = 0; i < part->route.hop_count; i++)
+        sum += walk->weights[(size_t)part->route.paths[i] * WEIGHT_COUNT + weight];
+    return sum;
+}
+
+/* Count an edge's links; returns the longest time that one of them takes for a byte of each visit. */
+static double visit_path(const walk_t *walk, uint32_t index)
+{
+    const plan_path_t *path = &walk->plan->paths[index];
+    double longest = 0.0;
+    for (uint32_t i = 0; i < path->link_count; i++)
+        longest = fmax(longest, ++walk->visits[path->links[i]] /
+                                    (BYTES_PER_US_GBps * walk->topo->links[path->links[i]].GBps));
+    return longest;
+}
+
+static double visit_tree(const walk_t *walk, const plan_tree_t *tree)
+{
+    double longest = 0.0;
+    for (uint32_t rank = 0; tree->parent != NULL && rank < walk->plan->rank_count; rank++)
+        if (tree->path[rank] != PLAN_NONE)
+            longest = fmax(longest, visit_path(walk, tree->path[rank]));
+    return longest;
+}
+
+/* M of the header: what the channel's busiest link takes for a byte of every part. */
+static double busiest_link(const walk_t *walk, const plan_channel_t *channel)
+{
+    double longest = 0.0;
+    memset(walk->visits, 0, walk->topo->link_count * sizeof(*walk->visits));
+    for (uint32_t i = 0; i < channel->part_count; i++) {
+        const plan_part_t *part = &channel->parts[i];
+        longest = fmax(longest, visit_tree(walk, &part->reduce));
+        longest = fmax(longest, visit_tree(walk, &part->broadcast));
+        for (uint32_t hop = 0; hop < part->route.hop_count; hop++)
+            longest = fmax(longest, visit_path(walk, part->route.paths[hop]));
+    }
+    return longest;
+}
+
+static void measure_channel(const walk_t *walk, uint32_t index, plan_predictor_t *predictor)
+{
+    const plan_channel_t *channel = &walk->plan->channels[index];
+    double heaviest[WEIGHT_COUNT] = {0};
+    for (uint32_t i = 0; i < channel->part_count; i++)
+        for (uint32_t weight = 0; weight < WEIGHT_COUNT; weight++)
+            heaviest[weight] =
+                fmax(heaviest[weight], part_weight(walk, &channel->parts[i], (weight_t)weight));
+    channel_cost_t *cost = &predictor->channels[index];
+    double images = (double)plan_image_count(walk->plan), busy = busiest_link(walk, channel);
+    *cost = (channel_cost_t){.part_share = channel->share / (images * channel->part_count),
+                             .fill_us_per_byte = fmax(0.0, heaviest[MOVE] - busy),
+                             .busy_us_per_byte = busy,
+                             .in_order = channel->part_count > 1,
+                             .waits =
+                                 predictor->reduces || heaviest[HOP] < 1.0 ? 1.0 : 1.0 - 1.0 / heaviest[HOP]};
+    memcpy(cost->alpha_us, heaviest, sizeof(cost->alpha_us));
+    predictor->largest_part_share = fmax(predictor->largest_part_share, cost->part_share);
+    predictor->facts.channels[index] =
+        (lane_channel_t){.share = channel->share / images, .part_count = channel->part_count};
+    if ((uint32_t)heaviest[HOP] > predictor->facts.depth)
+        predictor->facts.depth = (uint32_t)heaviest[HOP];
+}
+
+/* As lane_compile() does, of one physical link where several are parallel. */
+static uint64_t path_bdp_bytes(const topo_t *topo, const plan_path_t *path, double latency_us)
+{
+    double slowest_GBps = INFINITY;
+    for (uint32_t i = 0; i < path->link_count; i++)
+        slowest_GBps = fmin(slowest_GBps, topo->links[path->links[i]].unit_GBps);
+    return (uint64_t)(slowest_GBps * latency_us * BYTES_PER_US_GBps);
+}
+
+static void measure_paths(const walk_t *walk, plan_predictor_t *predictor)
+{
+    lane_program_t *facts = &predictor->facts;
+    for (uint32_t i = 0; i < walk->plan->path_count; i++) {
+        const double *weights = &walk->weights[(size_t)i * WEIGHT_COUNT];
+        double latency_us = plan_path_latency_us(walk->topo, &walk->plan->paths[i]);
+        uint64_t bdp_bytes = path_bdp_bytes(walk->topo, &walk->plan->paths[i], latency_us);
+        facts->latency_us = fmax(facts->latency_us, latency_us);
+        facts->bdp_bytes = bdp_bytes > facts->bdp_bytes ? bdp_bytes : facts->bdp_bytes;
+        for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
+            predictor->slow_us[protocol] =
+                fmax(predictor->slow_us[protocol], weights[ALPHA_FIRST + protocol]);
+    }
+}
+
+blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, plan_predictor_t **out)
+{
+    walk_t walk;
+    blink_result_t result = walk_init(&walk, topo, plan);
+    plan_predictor_t *predictor = calloc(1, sizeof(*predictor));
+    if (predictor != NULL) {
+        *predictor = (plan_predictor_t){
+            .rate_GBps = plan->rate_GBps,
+            .reduces = collective_reduces(plan->collective),
+            .phases = collective_reduces(plan->collective) && collective_broadcasts(plan->collective) ? 2 : 1,
+            .channel_count = plan->channel_count,
+            .channels = calloc(plan->channel_count + 1u, sizeof(*predictor->channels)),
+            .facts = {.rate_GBps = plan->rate_GBps,
+                      .channel_count = plan->channel_count,
+                      .channels = calloc(plan->channel_count + 1u, sizeof(*predictor->facts.channels))}};
+    }
+    if (result == BLINK_OK &&
+        (predictor == NULL || predictor->channels == NULL || predictor->facts.channels == NULL))
+        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to predict %u channels", plan->channel_count);
+    for (uint32_t i = 0; result == BLINK_OK && i < plan->channel_count; i++)
+        measure_channel(&walk, i, predictor);
+    if (result == BLINK_OK)
+        measure_paths(&walk, predictor);
+    walk_fini(&walk);
+    if (result != BLINK_OK) {
+        plan_predictor_destroy(predictor);
+        return result;
+    }
+    *out = predictor;
+    return BLINK_OK;
+}
+
+void plan_predictor_destroy(plan_predictor_t *predictor)
+{
+    if (predictor == NULL)
+        return;
+    free(predictor->channels);
+    free(predictor->facts.channels);
+    free(predictor);
+}
+
+uint64_t plan_predictor_chunk(const plan_predictor_t *predictor, uint64_t payload_bytes)
+{
+    return lane_choose_chunk(&predictor->facts, payload_bytes);
+}
+
+uint32_t plan_predictor_depth(const plan_predictor_t *predictor)
+{
+    return predictor->facts.depth;
+}
+
+/* Least time of all the bytes of a channel, in pieces of this many: R_c of the header. */
+static double channel_us(const plan_predictor_t *predictor, const channel_cost_t *cost, double bytes,
+                         double piece_bytes, blink_protocol_t protocol, uint32_t slots)
+{
+    double later = bytes * cost->part_share / piece_bytes - 1.0;
+    double busy_us = cost->busy_us_per_byte * piece_bytes / model_payload_share(protocol);
+    if (cost->in_order)
+        return busy_us + later * (cost->waits * cost->alpha_us[protocol] + busy_us) / predictor->phases;
+    return predictor->reduces ? later * (predictor->slow_us[protocol] + 2.0 * busy_us) / slots : 0.0;
+}
+
+double plan_predictor_us(const plan_predictor_t *predictor, uint64_t payload_bytes, blink_protocol_t protocol,
+                         uint64_t chunk_bytes)
+{
+    double fill_us = 0.0, bytes = (double)payload_bytes, payload_share = model_payload_share(protocol);
+    if (!(predictor->rate_GBps > 0.0))
+        return model_launch_us(protocol);
+    uint64_t chunk = chunk_bytes != 0 ? chunk_bytes : plan_predictor_chunk(predictor, payload_bytes);
+    uint32_t slots = lane_choose_slots(&predictor->facts, chunk);
+    double largest = fmin((double)chunk, bytes * predictor->largest_part_share);
+    double move_us = bytes / (BYTES_PER_US_GBps * predictor->rate_GBps * payload_share);
+    for (uint32_t i = 0; i < predictor->channel_count; i++) {
+        const channel_cost_t *cost = &predictor->channels[i];
+        double piece_bytes = largest * cost->part_share / predictor->largest_part_share;
+        fill_us =
+            fmax(fill_us, cost->alpha_us[protocol] + cost->fill_us_per_byte * piece_bytes / payload_share);
+        if (piece_bytes > 0.0)
+            move_us = fmax(move_us, channel_us(predictor, cost, bytes, piece_bytes, protocol, slots));
+    }
+    return model_launch_us(protocol) + fill_us + move_us;
+}
+
+blink_result_t plan_predict_us(const topo_t *topo, const plan_t *plan, uint64_t payload_bytes,
+                               blink_protocol_t protocol, uint64_t chunk_bytes, double *predicted_us)
+{
+    plan_predictor_t *predictor = NULL;
+    BLINK_TRY(plan_predictor_create(topo, plan, &predictor));
+    *predicted_us = plan_predictor_us(predictor, payload_bytes, protocol, chunk_bytes);
+    plan_predictor_destroy(predictor);
+    return BLINK_OK;
+}

@@ -1,0 +1,57 @@
+"""blinkctl explain: what is chosen, in words and as JSON, and how it refuses."""
+import json
+import unittest
+
+from harness import BLINKCTL, IntegrationTest
+
+
+class ExplainTest(IntegrationTest):
+    def explain(self, *arguments):
+        return self.run_command([BLINKCTL, "explain", *arguments])
+
+    def explain_json(self, *arguments):
+        status, out, err = self.explain(*arguments, "--json")
+        self.assertEqual(status, 0, err)
+        return json.loads(out)
+
+    def test_the_choice_is_the_first_candidate_and_within_a_percent_of_the_fastest(self):
+        for bytes_ in ("1K", "1M", "256M"):
+            answer = self.explain_json("--topology", "dgx1v_hybrid", "--bytes", bytes_)
+            usable = [one for one in answer["candidates"] if "reason" not in one]
+            self.assertEqual((answer["algorithm"], answer["protocol"]), (usable[0]["algorithm"], usable[0]["protocol"]))
+            self.assertLessEqual(answer["predicted_us"], 1.01 * min(one["predicted_us"] for one in usable))
+            self.assertLessEqual(answer["rate_GBps"], 1.000001 * answer["bound_GBps"])
+
+    def test_auto_plans_what_is_explained(self):
+        answer = self.explain_json("--topology", "dgx2", "--bytes", "4K")
+        status, out, err = self.run_command([BLINKCTL, "plan", "--topology", "dgx2", "--bytes", "4K", "--json"])
+        self.assertEqual(status, 0, err)
+        self.assertEqual(json.loads(out)["algorithm"], answer["algorithm"])
+
+    def test_crossovers_are_in_order_and_agree_with_the_choice(self):
+        answer = self.explain_json("--topology", "dgx1v", "--ranks", "0,1,2,3")
+        sizes = [one["bytes"] for one in answer["crossovers"]]
+        self.assertEqual(sizes[0], 1024)
+        self.assertEqual(sizes, sorted(set(sizes)))
+        last = [one for one in answer["crossovers"] if one["bytes"] <= answer["bytes"]][-1]
+        self.assertEqual((last["algorithm"], last["protocol"]), (answer["algorithm"], answer["protocol"]))
+
+    def test_the_table_names_choice_rate_bound_and_what_is_left_out(self):
+        status, out, err = self.explain("--topology", "dgx1v")
+        self.assertEqual(status, 0, err)
+        self.assertIn("allreduce of 67.11 MB on dgx1v, 8 ranks", out)
+        self.assertRegex(out, r"rate [0-9.]+ GB/s, proven bound 85\.714 GB/s")
+        self.assertRegex(out, r"not one-hop, simple: no path of dgx1v leads from rank \d \(gpu\d\)")
+        self.assertIn("Fastest by size", out)
+
+    def test_what_it_cannot_do_is_said(self):
+        status, _, err = self.explain("--topology", "dgx1v", "--algorithm", "ring")
+        self.assertEqual(status, 2)
+        self.assertIn("explain compares them all", err)
+        status, _, err = self.explain("--topology", "dgx1v", "--collective", "broadcast", "--root", "8")
+        self.assertEqual(status, 1)
+        self.assertIn("root 8 is not one of 8 ranks", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
