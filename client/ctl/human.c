@@ -26,6 +26,16 @@ const char *human_bytes(uint64_t bytes, char text[HUMAN_BYTES])
     return text;
 }
 
+const char *human_size(uint64_t bytes, char text[HUMAN_BYTES])
+{
+    static const char *const units[] = {"", "K", "M", "G"};
+    unsigned unit = 0;
+    for (; bytes > 0 && bytes % 1024 == 0 && unit < 3; unit++)
+        bytes /= 1024;
+    snprintf(text, HUMAN_BYTES, "%llu%s", (unsigned long long)bytes, units[unit]);
+    return text;
+}
+
 const char *human_duration(double seconds, char text[HUMAN_BYTES])
 {
     unsigned long whole = seconds > 0 ? (unsigned long)seconds : 0;

@@ -83,14 +83,14 @@ static void draw_axis(const simulation_t *simulation, const panel_t *panel, FILE
         double y = y_of(panel, value);
         fprintf(out,
                 "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ddd\"/>"
-                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-                LEFT, y, WIDTH - RIGHT, y, LEFT - 8, y + 4, human_number(value, text));
+                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+                LEFT, y, WIDTH - RIGHT, y, LEFT - 8, y + 4, value);
     }
     uint32_t every = 1 + simulation->size_count / 8;
     for (uint32_t i = 0; i < simulation->size_count; i += every) {
         uint64_t bytes = simulation_at(simulation, 0, i)->bytes;
         fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n",
-                x_of(simulation, bytes), panel->bottom + 18, human_bytes(bytes, text));
+                x_of(simulation, bytes), panel->bottom + 18, human_size(bytes, text));
     }
     fprintf(out, "<text x=\"%d\" y=\"%.1f\" font-weight=\"bold\">%s</text>\n", LEFT,
             panel->bottom - PANEL_HEIGHT - 10, panel->title);
@@ -110,7 +110,7 @@ static void draw_curve(const simulation_t *simulation, const panel_t *panel, uin
         fprintf(out,
                 "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>%s, %s: %s</title></circle>\n",
                 x_of(simulation, point->bytes), y_of(panel, panel->value(point)), colours[curve],
-                blink_name_algorithm(point->algorithm), human_bytes(point->bytes, size),
+                blink_name_algorithm(point->algorithm), human_size(point->bytes, size),
                 human_number(panel->value(point), text));
     }
 }
