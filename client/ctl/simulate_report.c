@@ -7,6 +7,8 @@
 #include "request.h"
 #include "table.h"
 
+#include "plan/collective.h"
+
 #define FIXED_COLUMNS 4
 
 /* ---- tables ---- */
@@ -165,8 +167,10 @@ blink_result_t simulate_print_json(const simulation_t *simulation)
     size_t points = (size_t)simulation->curve_count * simulation->size_count;
     for (size_t i = 0; i < points; i++)
         json_array_append_new(results, json_of_point(simulation, &simulation->points[i]));
-    json_t *all = json_pack("{s:s, s:s, s:s, s:o, s:o}", "schema", "blink-simulation/1", "collective",
-                            blink_name_collective(simulation->request->collective), "topology",
-                            simulation->topo->name, "ranks", ranks, "results", results);
+    blink_collective_t collective = simulation->request->collective;
+    json_t *root = collective_has_root(collective) ? json_integer(simulation->request->root) : json_null();
+    json_t *all = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "schema", "blink-simulation/1", "collective",
+                            blink_name_collective(collective), "topology", simulation->topo->name, "ranks",
+                            ranks, "root", root, "results", results);
     return ctl_print_json(all, JSON_INDENT(2));
 }

@@ -26,7 +26,7 @@ static const char pair_text[] =
     "{\"id\":\"a\",\"kind\":\"gpu\",\"host\":\"h\"},{\"id\":\"b\",\"kind\":\"gpu\",\"host\":\"h\"}],"
     "\"links\":[{\"from\":\"a\",\"to\":\"b\",\"GBps\":10,\"kind\":\"nvlink\",\"latency_us\":1.5}]}";
 
-/* a at 10 GB/s and c at 20 GB/s send through a switch to b, which takes 5 GB/s. */
+/* a sends through a switch: 10 GB/s into it, 5 GB/s out of it to b. */
 static const char switched_text[] =
     "{\"schema\":\"blink-topology/1\",\"name\":\"switched\",\"nodes\":["
     "{\"id\":\"a\",\"kind\":\"gpu\",\"host\":\"h\"},{\"id\":\"b\",\"kind\":\"gpu\",\"host\":\"h\"},"
