@@ -60,7 +60,13 @@ blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *
 blink_result_t plan_make_latency(const topo_t *topo, plan_t *plan);
 
 /* ring.c: NCCL-like rings. */
+/* ring.c: NCCL-like rings, for collectives with trees. */
 blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan);
+
+/* double_binary_tree.c: NCCL's trees, for allreduce. Several hosts: two complementary binary trees over the
+ * hosts per rail, a chain inside each host. One host: two over its ranks in rank order per switch, or by PCIe;
+ * but where direct NVLinks close rings, NCCL's chains along these. */
+blink_result_t plan_double_binary_trees(const topo_t *topo, plan_t *plan);
 
 /* ---- bound.c ---- */
 

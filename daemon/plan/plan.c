@@ -84,6 +84,8 @@ static blink_result_t fill_channels(const topo_t *topo, plan_t *plan)
     case BLINK_ALGORITHM_BINOMIAL:
     case BLINK_ALGORITHM_RECURSIVE_DOUBLING:
         return plan_make_latency(topo, plan);
+    case BLINK_ALGORITHM_DOUBLE_BINARY_TREE:
+        return plan_double_binary_trees(topo, plan);
     default:
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "no algorithm %u", (unsigned)plan->algorithm);
     }

@@ -1,43 +1,36 @@
 /*
  * Rings as NCCL builds them, for comparison: as many edge-disjoint rings of single NVLinks as there are (one
- * more per NVSwitch, as wide as its narrowest port), and only where NVLink closes none, one ring over PCIe.
+ * more per NVSwitch, as wide as its narrowest port); across hosts one per rail of NICs; and only where neither
+ * closes any, one ring over PCIe.
  */
+#include "plan/ring.h"
 #include "error.h"
+#include "names.h"
 #include "plan/cycles.h"
-#include "plan/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum link_class { CLASS_NVLINK, CLASS_OTHER, CLASS_ANY } link_class_t;
-
-typedef struct ring {
-    uint32_t *order; /* ranks in travelling order */
-    uint32_t *hops;  /* plan path from each of them to the next */
-    double GBps;
-} ring_t;
-
 typedef struct ring_maker {
     const topo_t *topo;
     plan_t *plan;
+    rings_t *rings;
     uint32_t n;
     uint32_t *rank_of; /* per node, PLAN_NONE if no rank is there */
-    uint32_t ring_count, ring_room;
-    ring_t *rings;
-    uint32_t *queue; /* per node: scratch */
-    uint32_t *via;   /* per node: link that reached it, scratch */
-    uint32_t *links; /* per node: a path, scratch */
+    bool *met;         /* per node: scratch */
+    uint32_t *stack;   /* per node: scratch */
+    ring_search_t search;
 } ring_maker_t;
 
-static blink_result_t maker_init(ring_maker_t *m, const topo_t *topo, plan_t *plan)
+static blink_result_t maker_init(ring_maker_t *m, const topo_t *topo, plan_t *plan, rings_t *rings)
 {
-    *m = (ring_maker_t){.topo = topo, .plan = plan, .n = plan->rank_count};
+    *m = (ring_maker_t){.topo = topo, .plan = plan, .rings = rings, .n = plan->rank_count};
     m->rank_of = malloc(topo->node_count * sizeof(*m->rank_of));
-    m->queue = malloc(topo->node_count * sizeof(*m->queue));
-    m->via = malloc(topo->node_count * sizeof(*m->via));
-    m->links = malloc(topo->node_count * sizeof(*m->links));
-    if (m->rank_of == NULL || m->queue == NULL || m->via == NULL || m->links == NULL)
+    m->met = malloc(topo->node_count * sizeof(*m->met));
+    m->stack = malloc(topo->node_count * sizeof(*m->stack));
+    BLINK_TRY(ring_search_init(&m->search, topo, NULL));
+    if (m->rank_of == NULL || m->met == NULL || m->stack == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to search rings over %u nodes", topo->node_count);
     for (uint32_t node = 0; node < topo->node_count; node++)
         m->rank_of[node] = PLAN_NONE;
@@ -48,55 +41,55 @@ static blink_result_t maker_init(ring_maker_t *m, const topo_t *topo, plan_t *pl
 
 static void maker_fini(ring_maker_t *m)
 {
-    for (uint32_t i = 0; i < m->ring_count; i++) {
-        free(m->rings[i].order);
-        free(m->rings[i].hops);
-    }
-    free(m->rings);
+    ring_search_fini(&m->search);
     free(m->rank_of);
-    free(m->queue);
-    free(m->via);
-    free(m->links);
+    free(m->met);
+    free(m->stack);
 }
 
-static bool in_class(const topo_link_t *link, link_class_t wanted)
+void rings_fini(rings_t *rings)
 {
-    bool nvlink = link->kind == TOPO_NVLINK || link->kind == TOPO_NVSWITCH;
-    return wanted == CLASS_ANY || nvlink == (wanted == CLASS_NVLINK);
+    for (uint32_t i = 0; i < rings->count; i++) {
+        free(rings->rings[i].order);
+        free(rings->rings[i].hops);
+    }
+    free(rings->rings);
 }
 
 /* An empty ring to fill: room for order and hops. */
-static blink_result_t add_ring(ring_maker_t *m, double GBps, ring_t **ring)
+static blink_result_t add_ring(rings_t *rings, ring_kind_t kind, double GBps, ring_t **ring)
 {
-    if (m->ring_count == m->ring_room) {
-        uint32_t room = 2 * m->ring_room + 8;
-        ring_t *rings = realloc(m->rings, room * sizeof(*rings));
-        if (rings == NULL)
+    if (rings->count == rings->room) {
+        uint32_t room = 2 * rings->room + 8;
+        ring_t *grown = realloc(rings->rings, room * sizeof(*grown));
+        if (grown == NULL)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u rings", room);
-        m->rings = rings;
-        m->ring_room = room;
+        rings->rings = grown;
+        rings->room = room;
     }
-    *ring = &m->rings[m->ring_count++];
-    (*ring)->GBps = GBps;
-    (*ring)->order = malloc(m->n * sizeof(*(*ring)->order));
-    (*ring)->hops = malloc(m->n * sizeof(*(*ring)->hops));
+    *ring = &rings->rings[rings->count++];
+    **ring = (ring_t){.kind = kind,
+                      .GBps = GBps,
+                      .order = malloc(rings->rank_count * sizeof(*(*ring)->order)),
+                      .hops = malloc(rings->rank_count * sizeof(*(*ring)->hops))};
     if ((*ring)->order == NULL || (*ring)->hops == NULL)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a ring over %u ranks", m->n);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a ring over %u ranks", rings->rank_count);
     return BLINK_OK;
 }
 
-/* The width of a ring all of whose hops go through one switch, 0 if a rank is not attached to it by NVLink.
- */
-static double switch_width(const ring_maker_t *m, uint32_t node)
+double ring_switch_GBps(const topo_t *topo, const plan_t *plan, uint32_t node)
 {
-    double width = m->topo->nodes[node].total_GBps > 0.0 ? m->topo->nodes[node].total_GBps / m->n : INFINITY;
-    for (uint32_t rank = 0; rank < m->n; rank++) {
-        uint32_t in = topo_find_link(m->topo, m->plan->rank_node[rank], node);
-        uint32_t out = topo_find_link(m->topo, node, m->plan->rank_node[rank]);
-        if (in == TOPO_NONE || out == TOPO_NONE || !in_class(&m->topo->links[in], CLASS_NVLINK) ||
-            !in_class(&m->topo->links[out], CLASS_NVLINK))
+    if (topo->nodes[node].kind != TOPO_SWITCH)
+        return 0.0;
+    double total_GBps = topo->nodes[node].total_GBps;
+    double width = total_GBps > 0.0 ? total_GBps / plan->rank_count : INFINITY;
+    for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
+        uint32_t in = topo_find_link(topo, plan->rank_node[rank], node);
+        uint32_t out = topo_find_link(topo, node, plan->rank_node[rank]);
+        if (in == TOPO_NONE || out == TOPO_NONE || !ring_in_class(&topo->links[in], RING_NVLINK) ||
+            !ring_in_class(&topo->links[out], RING_NVLINK))
             return 0.0;
-        width = fmin(width, fmin(m->topo->links[in].GBps, m->topo->links[out].GBps));
+        width = fmin(width, fmin(topo->links[in].GBps, topo->links[out].GBps));
     }
     return width;
 }
@@ -105,11 +98,11 @@ static double switch_width(const ring_maker_t *m, uint32_t node)
 static blink_result_t find_switch_rings(ring_maker_t *m)
 {
     for (uint32_t node = 0; node < m->topo->node_count; node++) {
-        double width = m->topo->nodes[node].kind == TOPO_SWITCH ? switch_width(m, node) : 0.0;
+        double width = ring_switch_GBps(m->topo, m->plan, node);
         ring_t *ring = NULL;
         if (width <= 0.0)
             continue;
-        BLINK_TRY(add_ring(m, width, &ring));
+        BLINK_TRY(add_ring(m->rings, RING_SWITCHED, width, &ring));
         for (uint32_t rank = 0; rank < m->n; rank++) {
             uint32_t next = m->plan->rank_node[(rank + 1) % m->n];
             uint32_t hop[2] = {topo_find_link(m->topo, m->plan->rank_node[rank], node),
@@ -125,7 +118,7 @@ static blink_result_t find_switch_rings(ring_maker_t *m)
 static blink_result_t add_direct_ring(ring_maker_t *m, const uint32_t *order, uint32_t times)
 {
     ring_t *ring = NULL;
-    BLINK_TRY(add_ring(m, INFINITY, &ring));
+    BLINK_TRY(add_ring(m->rings, RING_DIRECT, INFINITY, &ring));
     for (uint32_t i = 0; i < m->n; i++) {
         uint32_t link =
             topo_find_link(m->topo, m->plan->rank_node[order[i]], m->plan->rank_node[order[(i + 1) % m->n]]);
@@ -142,7 +135,8 @@ static blink_result_t find_direct_rings(ring_maker_t *m)
     BLINK_TRY(plan_cycles_create(m->n, &cycles));
     for (uint32_t link = 0; link < m->topo->link_count; link++) {
         const topo_link_t *l = &m->topo->links[link];
-        if (m->rank_of[l->from] != PLAN_NONE && m->rank_of[l->to] != PLAN_NONE && in_class(l, CLASS_NVLINK))
+        if (m->rank_of[l->from] != PLAN_NONE && m->rank_of[l->to] != PLAN_NONE &&
+            ring_in_class(l, RING_NVLINK))
             plan_cycles_add_edge(cycles, m->rank_of[l->from], m->rank_of[l->to],
                                  (uint32_t)fmax(1.0, floor(l->GBps / l->unit_GBps + 1e-6)));
     }
@@ -158,87 +152,71 @@ static blink_result_t find_direct_rings(ring_maker_t *m)
 
 /* Ranks in the order in which a walk around the tree of relays meets them: a ring in this order crosses every
  * link of a tree at most once each way. Ranks behind no relay follow in rank order. */
-static void tree_order(ring_maker_t *m, link_class_t class, uint32_t *order)
+static void tree_order(ring_maker_t *m, ring_class_t class, uint32_t *order)
 {
     const topo_t *topo = m->topo;
-    uint32_t met = 0, height = 0;
-    for (uint32_t node = 0; node < topo->node_count; node++)
-        m->via[node] = PLAN_NONE;
+    uint32_t found = 0, height = 0;
+    memset(m->met, 0, topo->node_count * sizeof(*m->met));
     for (uint32_t rank = 0; rank < m->n; rank++) {
-        if (m->via[m->plan->rank_node[rank]] != PLAN_NONE)
+        if (m->met[m->plan->rank_node[rank]])
             continue;
-        m->via[m->plan->rank_node[rank]] = 0;
-        order[met++] = rank;
-        m->queue[height++] = m->plan->rank_node[rank];
+        m->met[m->plan->rank_node[rank]] = true;
+        order[found++] = rank;
+        m->stack[height++] = m->plan->rank_node[rank];
         while (height > 0) {
-            uint32_t node = m->queue[--height];
+            uint32_t node = m->stack[--height];
             for (uint32_t i = topo->out_first[node]; i < topo->out_first[node + 1]; i++) {
                 const topo_link_t *link = &topo->links[topo->out_links[i]];
                 bool relay = topo->nodes[link->to].kind != TOPO_GPU;
-                if (!in_class(link, class) || m->via[link->to] != PLAN_NONE ||
+                if (!ring_in_class(link, class) || m->met[link->to] ||
                     (!relay && (m->rank_of[link->to] == PLAN_NONE || m->rank_of[node] != PLAN_NONE)))
                     continue;
-                m->via[link->to] = 0;
+                m->met[link->to] = true;
                 if (relay)
-                    m->queue[height++] = link->to;
+                    m->stack[height++] = link->to;
                 else
-                    order[met++] = m->rank_of[link->to];
+                    order[found++] = m->rank_of[link->to];
             }
         }
     }
 }
 
-/* Fewest links from a rank's node to everywhere, over links of a class and through relays only: fills via[].
- */
-static void spread_from(ring_maker_t *m, link_class_t class, uint32_t source)
+/* What each pass around the ring may carry: hops may share links. */
+static blink_result_t measure_ring(const ring_maker_t *m, ring_t *ring)
 {
-    const topo_t *topo = m->topo;
-    uint32_t head = 0, tail = 0;
-    for (uint32_t node = 0; node < topo->node_count; node++)
-        m->via[node] = PLAN_NONE;
-    m->queue[tail++] = source;
-    while (head < tail) {
-        uint32_t node = m->queue[head++];
-        if (node != source && topo->nodes[node].kind == TOPO_GPU)
-            continue;
-        for (uint32_t i = topo->out_first[node]; i < topo->out_first[node + 1]; i++) {
-            const topo_link_t *link = &topo->links[topo->out_links[i]];
-            if (link->to == source || m->via[link->to] != PLAN_NONE || !in_class(link, class))
-                continue;
-            m->via[link->to] = topo->out_links[i];
-            m->queue[tail++] = link->to;
+    uint32_t *uses = calloc(m->topo->link_count, sizeof(*uses));
+    if (uses == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to measure a ring of %u ranks", m->n);
+    for (uint32_t i = 0; i < m->n; i++) {
+        const plan_path_t *path = &m->plan->paths[ring->hops[i]];
+        for (uint32_t j = 0; j < path->link_count; j++) {
+            const topo_link_t *link = &m->topo->links[path->links[j]];
+            ring->GBps = fmin(ring->GBps, link->GBps / ++uses[path->links[j]]);
         }
     }
+    free(uses);
+    return BLINK_OK;
 }
 
-/* The path from a rank to another after spread_from() the first. */
-static blink_result_t trace_hop(ring_maker_t *m, uint32_t from, uint32_t to, uint32_t *hop)
-{
-    uint32_t count = 0, at = m->topo->node_count;
-    for (uint32_t node = to; node != from; node = m->topo->links[m->via[node]].from) {
-        m->links[--at] = m->via[node];
-        count++;
-    }
-    return plan_intern_path(m->plan, &m->links[at], count, hop);
-}
-
-static blink_result_t add_shared_ring(ring_maker_t *m, link_class_t class, const uint32_t *order,
+static blink_result_t add_shared_ring(ring_maker_t *m, ring_class_t class, const uint32_t *order,
                                       const uint32_t *cycle)
 {
     ring_t *ring = NULL;
-    BLINK_TRY(add_ring(m, 1.0, &ring));
+    BLINK_TRY(add_ring(m->rings, RING_SHARED, INFINITY, &ring));
     for (uint32_t i = 0; i < m->n; i++) {
         uint32_t from = m->plan->rank_node[order[cycle[i]]];
         uint32_t to = m->plan->rank_node[order[cycle[(i + 1) % m->n]]];
         ring->order[i] = order[cycle[i]];
-        spread_from(m, class, from);
-        BLINK_TRY(trace_hop(m, from, to, &ring->hops[i]));
+        uint32_t count = 0;
+        ring_search_from(&m->search, &(ring_reach_t){.class = class, .host = PLAN_NONE}, from);
+        const uint32_t *links = ring_search_way(&m->search, from, to, &count);
+        BLINK_TRY(plan_intern_path(m->plan, links, count, &ring->hops[i]));
     }
-    return BLINK_OK;
+    return measure_ring(m, ring);
 }
 
 /* At most one ring over links of a class, hops sharing links. */
-static blink_result_t find_shared_ring(ring_maker_t *m, link_class_t class)
+static blink_result_t find_shared_ring(ring_maker_t *m, ring_class_t class)
 {
     plan_cycles_t *cycles = NULL;
     uint32_t *order = malloc(m->n * sizeof(*order));
@@ -247,9 +225,10 @@ static blink_result_t find_shared_ring(ring_maker_t *m, link_class_t class)
     tree_order(m, class, order);
     blink_result_t result = plan_cycles_create(m->n, &cycles);
     for (uint32_t i = 0; result == BLINK_OK && i < m->n; i++) {
-        spread_from(m, class, m->plan->rank_node[order[i]]);
+        ring_search_from(&m->search, &(ring_reach_t){.class = class, .host = PLAN_NONE},
+                         m->plan->rank_node[order[i]]);
         for (uint32_t j = 0; j < m->n; j++)
-            if (i != j && m->via[m->plan->rank_node[order[j]]] != PLAN_NONE)
+            if (i != j && m->search.via[m->plan->rank_node[order[j]]] != TOPO_NONE)
                 plan_cycles_add_edge(cycles, i, j, 1);
     }
     if (result == BLINK_OK)
@@ -263,6 +242,82 @@ static blink_result_t find_shared_ring(ring_maker_t *m, link_class_t class)
     free(order);
     return result;
 }
+
+/* ---- rings over rails ---- */
+
+blink_result_t ring_intern_nodes(const topo_t *topo, plan_t *plan, const uint32_t *nodes, uint32_t count,
+                                 uint32_t *path)
+{
+    uint32_t *links = malloc(count * sizeof(*links));
+    blink_result_t result = BLINK_OK;
+    if (links == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a path over %u nodes", count);
+    for (uint32_t i = 0; result == BLINK_OK && i + 1 < count; i++) {
+        links[i] = topo_find_link(topo, nodes[i], nodes[i + 1]);
+        if (links[i] == TOPO_NONE)
+            result = BLINK_FAIL(BLINK_ERR_UNREACHABLE, "no link of %s leads from %s to %s", topo->name,
+                                topo->nodes[nodes[i]].id, topo->nodes[nodes[i + 1]].id);
+    }
+    if (result == BLINK_OK)
+        result = plan_intern_path(plan, links, count - 1, path);
+    free(links);
+    return result;
+}
+
+/* Cut a walk that begins and ends at one rank into hops, rank to rank. */
+static blink_result_t cut_walk(ring_maker_t *m, const rail_walk_t *walk, ring_t *ring)
+{
+    uint32_t found = 0, last = 0;
+    ring->order[0] = m->rank_of[walk->nodes[0]];
+    for (uint32_t i = 1; i < walk->count; i++) {
+        if (m->rank_of[walk->nodes[i]] == PLAN_NONE)
+            continue;
+        BLINK_TRY(ring_intern_nodes(m->topo, m->plan, &walk->nodes[last], i - last + 1, &ring->hops[found]));
+        last = i;
+        if (++found < m->n)
+            ring->order[found] = m->rank_of[walk->nodes[i]];
+    }
+    return BLINK_OK;
+}
+
+/* All hosts' walks of a rail, joined, from the first rank around to it. */
+static blink_result_t walk_rail(ring_maker_t *m, const rails_t *rails, uint32_t rail, rail_walk_t *around)
+{
+    const rail_walk_t *first = &rails->walks[rail];
+    uint32_t start = 0;
+    while (m->rank_of[first->nodes[start]] == PLAN_NONE)
+        start++;
+    for (uint32_t i = start; i < first->count; i++)
+        BLINK_TRY(rail_walk_append(around, first->nodes[i]));
+    for (uint32_t host = 1; host <= rails->host_count; host++) {
+        const rail_walk_t *next = &rails->walks[host % rails->host_count * rails->rail_count + rail];
+        uint32_t end = host < rails->host_count ? next->count : start + 1;
+        BLINK_TRY(rails_join(&m->search, around->nodes[around->count - 1], next->nodes[0], around));
+        for (uint32_t i = 1; i < end; i++)
+            BLINK_TRY(rail_walk_append(around, next->nodes[i]));
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t find_rail_rings(ring_maker_t *m)
+{
+    rails_t rails;
+    blink_result_t result = rails_find(m->topo, m->plan, &rails);
+    for (uint32_t rail = 0; result == BLINK_OK && rail < rails.rail_count; rail++) {
+        rail_walk_t around = {0};
+        ring_t *ring = NULL;
+        result = add_ring(m->rings, RING_RAIL, rails.GBps[rail], &ring);
+        if (result == BLINK_OK)
+            result = walk_rail(m, &rails, rail, &around);
+        if (result == BLINK_OK)
+            result = cut_walk(m, &around, ring);
+        free(around.nodes);
+    }
+    rails_fini(&rails);
+    return result;
+}
+
+/* ---- from rings to channels ---- */
 
 /* Part of a ring: the reduce chain comes around to the root, the broadcast chain starts there. */
 static void place_part(const plan_t *plan, const ring_t *ring, uint32_t root, plan_part_t *part)
@@ -282,42 +337,80 @@ static void place_part(const plan_t *plan, const ring_t *ring, uint32_t root, pl
     }
 }
 
-static blink_result_t place_rings(const ring_maker_t *m)
+static blink_result_t place_rings(plan_t *plan, const rings_t *rings)
 {
-    plan_t *plan = m->plan;
     bool rooted = collective_has_root(plan->collective);
-    for (uint32_t i = 0; i < m->ring_count; i++) {
+    for (uint32_t i = 0; i < rings->count; i++) {
         plan_channel_t *channel = NULL;
-        BLINK_TRY(plan_add_channel(plan, m->rings[i].GBps, rooted ? 1 : m->n, &channel));
+        BLINK_TRY(plan_add_channel(plan, rings->rings[i].GBps, rooted ? 1 : plan->rank_count, &channel));
         for (uint32_t part = 0; part < channel->part_count; part++)
-            place_part(plan, &m->rings[i], rooted ? plan->root : part, &channel->parts[part]);
+            place_part(plan, &rings->rings[i], rooted ? plan->root : part, &channel->parts[part]);
     }
     plan_normalise_shares(plan);
     return BLINK_OK;
 }
 
+/* Whether direct NVLinks between ranks join them all. Spares the search for rings over hundreds of ranks that
+ * only a network joins. */
+static bool all_joined_directly(ring_maker_t *m)
+{
+    uint32_t height = 0, found = 1;
+    memset(m->met, 0, m->topo->node_count * sizeof(*m->met));
+    m->met[m->plan->rank_node[0]] = true;
+    m->stack[height++] = m->plan->rank_node[0];
+    while (height > 0) {
+        uint32_t node = m->stack[--height];
+        for (uint32_t i = m->topo->out_first[node]; i < m->topo->out_first[node + 1]; i++) {
+            const topo_link_t *link = &m->topo->links[m->topo->out_links[i]];
+            if (m->met[link->to] || m->rank_of[link->to] == PLAN_NONE || !ring_in_class(link, RING_NVLINK))
+                continue;
+            m->met[link->to] = true;
+            m->stack[height++] = link->to;
+            found++;
+        }
+    }
+    return found == m->n;
+}
+
 static blink_result_t find_rings(ring_maker_t *m)
 {
     BLINK_TRY(find_switch_rings(m));
-    BLINK_TRY(find_direct_rings(m));
-    if (m->ring_count == 0)
-        BLINK_TRY(find_shared_ring(m, CLASS_OTHER));
-    if (m->ring_count == 0)
-        BLINK_TRY(find_shared_ring(m, CLASS_ANY));
-    if (m->ring_count == 0)
+    if (all_joined_directly(m))
+        BLINK_TRY(find_direct_rings(m));
+    if (m->rings->count == 0)
+        BLINK_TRY(find_rail_rings(m));
+    if (m->rings->count == 0)
+        BLINK_TRY(find_shared_ring(m, RING_OTHER));
+    if (m->rings->count == 0)
+        BLINK_TRY(find_shared_ring(m, RING_ANY));
+    if (m->rings->count == 0)
         return BLINK_FAIL(BLINK_ERR_UNREACHABLE,
                           "neither NVLink nor PCIe of %s closes a ring over these %u ranks (%s … %s)",
                           m->topo->name, m->n, m->topo->nodes[m->plan->rank_node[0]].id,
                           m->topo->nodes[m->plan->rank_node[m->n - 1]].id);
-    return place_rings(m);
+    return BLINK_OK;
+}
+
+blink_result_t rings_find(const topo_t *topo, plan_t *plan, rings_t *rings)
+{
+    ring_maker_t maker;
+    *rings = (rings_t){.rank_count = plan->rank_count};
+    blink_result_t result = maker_init(&maker, topo, plan, rings);
+    if (result == BLINK_OK)
+        result = find_rings(&maker);
+    maker_fini(&maker);
+    return result;
 }
 
 blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan)
 {
-    ring_maker_t maker;
-    blink_result_t result = maker_init(&maker, topo, plan);
+    rings_t rings;
+    if (collective_routes(plan->collective))
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "rings do not do %s",
+                          blink_name_collective(plan->collective));
+    blink_result_t result = rings_find(topo, plan, &rings);
     if (result == BLINK_OK)
-        result = find_rings(&maker);
-    maker_fini(&maker);
+        result = place_rings(plan, &rings);
+    rings_fini(&rings);
     return result;
 }
