@@ -59,7 +59,6 @@ blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *
  * parallel switches between two ranks. */
 blink_result_t plan_make_latency(const topo_t *topo, plan_t *plan);
 
-/* ring.c: NCCL-like rings. */
 /* ring.c: NCCL-like rings, for collectives with trees. */
 blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan);
 
@@ -67,6 +66,10 @@ blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan);
  * hosts per rail, a chain inside each host. One host: two over its ranks in rank order per switch, or by PCIe;
  * but where direct NVLinks close rings, NCCL's chains along these. */
 blink_result_t plan_double_binary_trees(const topo_t *topo, plan_t *plan);
+
+/* blink.c: Blink's planner, see plan/blink.h. The split between NVLink and PCIe depends on the payload's
+ * `bytes`; 0: as many as it takes not to notice the switching. */
+blink_result_t plan_blink(const topo_t *topo, uint64_t bytes, plan_t *plan);
 
 /* ---- bound.c ---- */
 

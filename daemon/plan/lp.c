@@ -13,6 +13,7 @@ struct plan_lp {
     glp_prob *problem; /* NULL after a fatal error: GLPK's environment went with it */
     int *rows;         /* one column in GLPK's form: entries count from 1 */
     double *values;
+    bool whole; /* the last solution is one in whole numbers */
     jmp_buf trap;
 };
 
@@ -149,14 +150,59 @@ static blink_result_t lp_simplex(plan_lp_t *lp, int *status)
 blink_result_t plan_lp_solve(plan_lp_t *lp)
 {
     int status = 0;
+    lp->whole = false;
     BLINK_TRY(lp_simplex(lp, &status));
     if (status != 0)
         return BLINK_FAIL(BLINK_ERR_INTERNAL, "the simplex method stopped with status %d", status);
     return BLINK_OK;
 }
 
+void plan_lp_make_whole(plan_lp_t *lp, uint32_t column, uint32_t most)
+{
+    glp_set_col_kind(lp->problem, (int)column + 1, GLP_IV);
+    glp_set_col_bnds(lp->problem, (int)column + 1, GLP_DB, 0.0, most);
+}
+
+typedef struct lp_search {
+    double enough;
+    uint32_t subproblems_max;
+} lp_search_t;
+
+static void lp_watch(glp_tree *tree, void *info)
+{
+    const lp_search_t *search = info;
+    glp_prob *problem = glp_ios_get_prob(tree);
+    int solved = 0;
+    glp_ios_tree_size(tree, NULL, NULL, &solved);
+    bool found = glp_mip_status(problem) == GLP_FEAS || glp_mip_status(problem) == GLP_OPT;
+    if ((uint32_t)solved > search->subproblems_max ||
+        (found && glp_mip_obj_val(problem) >= search->enough - 1e-6))
+        glp_ios_terminate(tree);
+}
+
+blink_result_t plan_lp_solve_whole(plan_lp_t *lp, double enough, uint32_t subproblems_max)
+{
+    lp_search_t search = {enough, subproblems_max};
+    glp_iocp control;
+    glp_init_iocp(&control);
+    control.msg_lev = GLP_MSG_OFF;
+    control.cb_func = lp_watch;
+    control.cb_info = &search;
+    if (setjmp(lp->trap) != 0)
+        return lp_fatal(lp);
+    glp_error_hook(lp_trap, lp);
+    int status = glp_intopt(lp->problem, &control);
+    glp_error_hook(NULL, NULL);
+    if (status != 0 && status != GLP_ESTOP)
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "the search over whole numbers stopped with status %d", status);
+    lp->whole = true;
+    return BLINK_OK;
+}
+
 double plan_lp_value(const plan_lp_t *lp, uint32_t column)
 {
+    if (lp->whole)
+        return glp_mip_col_val(lp->problem, (int)column + 1);
     return glp_get_col_prim(lp->problem, (int)column + 1);
 }
 

@@ -30,8 +30,17 @@ void plan_lp_weigh(plan_lp_t *lp, uint32_t column, double weight);
 void plan_lp_fix(plan_lp_t *lp, uint32_t column, double value);
 void plan_lp_free(plan_lp_t *lp, uint32_t column);
 
+/* Let a column's x be only a whole number from 0 to `most` in plan_lp_solve_whole(); in plan_lp_solve() any
+ * number up to that. */
+void plan_lp_make_whole(plan_lp_t *lp, uint32_t column, uint32_t most);
+
 /* Solve from the last basis. */
 blink_result_t plan_lp_solve(plan_lp_t *lp);
+
+/* After plan_lp_solve(), search the best solution in whole numbers by branch and cut; stop at one worth `enough`,
+ * or after so many subproblems, so that the result does not depend on the machine's speed. plan_lp_value() then
+ * gives the best solution found; all 0 if there was none. */
+blink_result_t plan_lp_solve_whole(plan_lp_t *lp, double enough, uint32_t subproblems_max);
 
 /* Of the last solution: the column's x, and the row's price (what one more unit of it would gain). */
 double plan_lp_value(const plan_lp_t *lp, uint32_t column);

@@ -75,7 +75,7 @@ static blink_result_t copy_request(const topo_t *topo, const plan_request_t *req
 }
 
 /* All algorithms but the packing, which knows its prices by itself. */
-static blink_result_t fill_channels(const topo_t *topo, plan_t *plan)
+static blink_result_t fill_channels(const topo_t *topo, const plan_request_t *request, plan_t *plan)
 {
     switch (plan->algorithm) {
     case BLINK_ALGORITHM_RING:
@@ -86,15 +86,17 @@ static blink_result_t fill_channels(const topo_t *topo, plan_t *plan)
         return plan_make_latency(topo, plan);
     case BLINK_ALGORITHM_DOUBLE_BINARY_TREE:
         return plan_double_binary_trees(topo, plan);
+    case BLINK_ALGORITHM_BLINK:
+        return plan_blink(topo, request->bytes, plan);
     default:
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "no algorithm %u", (unsigned)plan->algorithm);
     }
 }
 
-static blink_result_t fill(const topo_t *topo, plan_t *plan)
+static blink_result_t fill(const topo_t *topo, const plan_request_t *request, plan_t *plan)
 {
     BLINK_TRY(plan->algorithm == BLINK_ALGORITHM_TREES ? plan_pack_trees(topo, plan, plan->prices)
-                                                       : fill_channels(topo, plan));
+                                                       : fill_channels(topo, request, plan));
     return plan_rate_GBps(topo, plan, &plan->rate_GBps);
 }
 
@@ -114,7 +116,7 @@ blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *re
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan");
     blink_result_t result = copy_request(topo, request, plan);
     if (result == BLINK_OK && request->rank_count > 1)
-        result = fill(topo, plan);
+        result = fill(topo, request, plan);
     if (result != BLINK_OK) {
         plan_destroy(plan);
         return result;
