@@ -90,7 +90,7 @@ static void add_candidates(const plan_contender_t *contender, uint64_t bytes, pl
             .predicted_us = plan_predictor_us(contender->predictor, bytes, protocols[i], 0),
             .latency_us = plan_predictor_us(contender->predictor, 0, protocols[i], 0),
             .rate_GBps = plan->rate_GBps,
-            .chunk_bytes = plan_predictor_chunk(contender->predictor, bytes),
+            .chunk_bytes = plan_predictor_chunk(contender->predictor, bytes, protocols[i]),
             .channel_count = plan_image_count(plan) * plan->channel_count,
             .depth = plan_predictor_depth(contender->predictor)};
     }

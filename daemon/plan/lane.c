@@ -8,6 +8,7 @@
 #include "plan/collective.h"
 #include "plan/lane_build.h"
 #include "plan/lane_edges.h"
+#include "plan/model.h"
 
 #include <stdlib.h>
 
@@ -295,11 +296,13 @@ static blink_result_t add_local_copy(compiler_t *compiler)
 
 /* ---- paths ---- */
 
-/* Find the largest latency and capacity × latency: GB/s × µs = 1e3 bytes. */
-static void measure_path(const topo_t *topo, const plan_path_t *path, lane_program_t *program)
+/* Find the largest latency, the protocol's own cost of a hop included, and capacity × latency: GB/s × µs = 1e3
+ * bytes. */
+static void measure_path(const topo_t *topo, const plan_path_t *path, blink_protocol_t protocol,
+                         lane_program_t *program)
 {
     double slowest_GBps = topo->links[path->links[0]].unit_GBps;
-    double latency_us = 0;
+    double latency_us = model_hop_us(topo, path->links, path->link_count, protocol);
     for (uint32_t i = 0; i < path->link_count; i++) {
         const topo_link_t *link = &topo->links[path->links[i]];
         slowest_GBps = link->unit_GBps < slowest_GBps ? link->unit_GBps : slowest_GBps;
@@ -310,8 +313,8 @@ static void measure_path(const topo_t *topo, const plan_path_t *path, lane_progr
     program->bdp_bytes = bdp_bytes > program->bdp_bytes ? bdp_bytes : program->bdp_bytes;
 }
 
-static blink_result_t add_path(const topo_t *topo, const plan_path_t *path, const uint32_t *rank_at,
-                               lane_program_t *program)
+static blink_result_t add_path(const topo_t *topo, const plan_path_t *path, blink_protocol_t protocol,
+                               const uint32_t *rank_at, lane_program_t *program)
 {
     const topo_link_t *first = &topo->links[path->links[0]], *last = first;
     uint32_t index = program->path_count++;
@@ -326,7 +329,7 @@ static blink_result_t add_path(const topo_t *topo, const plan_path_t *path, cons
     }
     program->paths[index] =
         (lane_path_t){link_first, path->link_count, rank_at[first->from], rank_at[last->to]};
-    measure_path(topo, path, program);
+    measure_path(topo, path, protocol, program);
     return BLINK_OK;
 }
 
@@ -346,7 +349,7 @@ static blink_result_t add_paths(const topo_t *topo, const plan_t *plan, lane_pro
     for (uint32_t rank = 0; rank < plan->rank_count && rank_at; rank++)
         rank_at[plan->rank_node[rank]] = rank;
     for (uint32_t i = 0; i < plan->path_count && result == BLINK_OK; i++)
-        result = add_path(topo, &plan->paths[i], rank_at, program);
+        result = add_path(topo, &plan->paths[i], plan->protocol, rank_at, program);
     free(rank_at);
     return result;
 }

@@ -92,7 +92,7 @@ typedef struct lane_program {
     uint32_t block_count;
     uint32_t depth;      /* edges a byte crosses one after the other, as plan_depth() */
     uint64_t bdp_bytes;  /* largest capacity × latency of any path */
-    double latency_us;   /* largest latency of any path */
+    double latency_us;   /* largest latency of any path, its hop in the plan's protocol included */
     double rate_GBps;    /* of the plan */
     uint32_t edge_count; /* edges that own scratch slots */
     uint32_t semaphore_count;

@@ -36,11 +36,10 @@ struct plan_predictor {
     double rate_GBps;
     double largest_part_share;
     bool reduces;
-    uint32_t phases;                /* reduce and broadcast lanes run side by side */
-    double slow_us[PROTOCOL_COUNT]; /* latency of the slowest hop */
+    uint32_t phases; /* reduce and broadcast lanes run side by side */
     lane_program_t
-        facts; /* only what lane_choose_chunk() and lane_choose_slots() read: shares, parts, depth, rate,
-                             latencies */
+        facts[PROTOCOL_COUNT]; /* only what lane_choose_chunk() and lane_choose_slots() read: shares,
+                                             parts, depth, rate, latencies; the channels are facts[0]'s */
     uint32_t channel_count;
     channel_cost_t *channels;
 };
@@ -174,10 +173,11 @@ static void measure_channel(const walk_t *walk, uint32_t index, plan_predictor_t
                                  predictor->reduces || heaviest[HOP] < 1.0 ? 1.0 : 1.0 - 1.0 / heaviest[HOP]};
     memcpy(cost->alpha_us, heaviest, sizeof(cost->alpha_us));
     predictor->largest_part_share = fmax(predictor->largest_part_share, cost->part_share);
-    predictor->facts.channels[index] =
+    predictor->facts[0].channels[index] =
         (lane_channel_t){.share = channel->share / images, .part_count = channel->part_count};
-    if ((uint32_t)heaviest[HOP] > predictor->facts.depth)
-        predictor->facts.depth = (uint32_t)heaviest[HOP];
+    for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
+        if ((uint32_t)heaviest[HOP] > predictor->facts[protocol].depth)
+            predictor->facts[protocol].depth = (uint32_t)heaviest[HOP];
 }
 
 /* As lane_compile() does, of one physical link where several are parallel. */
@@ -191,17 +191,14 @@ static uint64_t path_bdp_bytes(const topo_t *topo, const plan_path_t *path, doub
 
 static void measure_paths(const walk_t *walk, plan_predictor_t *predictor)
 {
-    lane_program_t *facts = &predictor->facts;
-    for (uint32_t i = 0; i < walk->plan->path_count; i++) {
-        const double *weights = &walk->weights[(size_t)i * WEIGHT_COUNT];
-        double latency_us = plan_path_latency_us(walk->topo, &walk->plan->paths[i]);
-        uint64_t bdp_bytes = path_bdp_bytes(walk->topo, &walk->plan->paths[i], latency_us);
-        facts->latency_us = fmax(facts->latency_us, latency_us);
-        facts->bdp_bytes = bdp_bytes > facts->bdp_bytes ? bdp_bytes : facts->bdp_bytes;
-        for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
-            predictor->slow_us[protocol] =
-                fmax(predictor->slow_us[protocol], weights[ALPHA_FIRST + protocol]);
-    }
+    for (uint32_t i = 0; i < walk->plan->path_count; i++)
+        for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++) {
+            lane_program_t *facts = &predictor->facts[protocol];
+            double latency_us = walk->weights[(size_t)i * WEIGHT_COUNT + ALPHA_FIRST + protocol];
+            uint64_t bdp_bytes = path_bdp_bytes(walk->topo, &walk->plan->paths[i], latency_us);
+            facts->latency_us = fmax(facts->latency_us, latency_us);
+            facts->bdp_bytes = bdp_bytes > facts->bdp_bytes ? bdp_bytes : facts->bdp_bytes;
+        }
 }
 
 blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, plan_predictor_t **out)
@@ -215,13 +212,14 @@ blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, pla
             .reduces = collective_reduces(plan->collective),
             .phases = collective_reduces(plan->collective) && collective_broadcasts(plan->collective) ? 2 : 1,
             .channel_count = plan->channel_count,
-            .channels = calloc(plan->channel_count + 1u, sizeof(*predictor->channels)),
-            .facts = {.rate_GBps = plan->rate_GBps,
-                      .channel_count = plan->channel_count,
-                      .channels = calloc(plan->channel_count + 1u, sizeof(*predictor->facts.channels))}};
+            .channels = calloc(plan->channel_count + 1u, sizeof(*predictor->channels))};
+        lane_channel_t *channels = calloc(plan->channel_count + 1u, sizeof(*channels));
+        for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
+            predictor->facts[protocol] = (lane_program_t){
+                .rate_GBps = plan->rate_GBps, .channel_count = plan->channel_count, .channels = channels};
     }
     if (result == BLINK_OK &&
-        (predictor == NULL || predictor->channels == NULL || predictor->facts.channels == NULL))
+        (predictor == NULL || predictor->channels == NULL || predictor->facts[0].channels == NULL))
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to predict %u channels", plan->channel_count);
     for (uint32_t i = 0; result == BLINK_OK && i < plan->channel_count; i++)
         measure_channel(&walk, i, predictor);
@@ -241,18 +239,19 @@ void plan_predictor_destroy(plan_predictor_t *predictor)
     if (predictor == NULL)
         return;
     free(predictor->channels);
-    free(predictor->facts.channels);
+    free(predictor->facts[0].channels);
     free(predictor);
 }
 
-uint64_t plan_predictor_chunk(const plan_predictor_t *predictor, uint64_t payload_bytes)
+uint64_t plan_predictor_chunk(const plan_predictor_t *predictor, uint64_t payload_bytes,
+                              blink_protocol_t protocol)
 {
-    return lane_choose_chunk(&predictor->facts, payload_bytes);
+    return lane_choose_chunk(&predictor->facts[protocol], payload_bytes);
 }
 
 uint32_t plan_predictor_depth(const plan_predictor_t *predictor)
 {
-    return predictor->facts.depth;
+    return predictor->facts[0].depth;
 }
 
 /* Least time of all the bytes of a channel, in pieces of this many: R_c of the header. */
@@ -263,7 +262,7 @@ static double channel_us(const plan_predictor_t *predictor, const channel_cost_t
     double busy_us = cost->busy_us_per_byte * piece_bytes / model_payload_share(protocol);
     if (cost->in_order)
         return busy_us + later * (cost->waits * cost->alpha_us[protocol] + busy_us) / predictor->phases;
-    return predictor->reduces ? later * (predictor->slow_us[protocol] + 2.0 * busy_us) / slots : 0.0;
+    return predictor->reduces ? later * (predictor->facts[protocol].latency_us + 2.0 * busy_us) / slots : 0.0;
 }
 
 double plan_predictor_us(const plan_predictor_t *predictor, uint64_t payload_bytes, blink_protocol_t protocol,
@@ -272,8 +271,9 @@ double plan_predictor_us(const plan_predictor_t *predictor, uint64_t payload_byt
     double fill_us = 0.0, bytes = (double)payload_bytes, payload_share = model_payload_share(protocol);
     if (!(predictor->rate_GBps > 0.0))
         return model_launch_us(protocol);
-    uint64_t chunk = chunk_bytes != 0 ? chunk_bytes : plan_predictor_chunk(predictor, payload_bytes);
-    uint32_t slots = lane_choose_slots(&predictor->facts, chunk);
+    uint64_t chunk =
+        chunk_bytes != 0 ? chunk_bytes : plan_predictor_chunk(predictor, payload_bytes, protocol);
+    uint32_t slots = lane_choose_slots(&predictor->facts[protocol], chunk);
     double largest = fmin((double)chunk, bytes * predictor->largest_part_share);
     double move_us = bytes / (BYTES_PER_US_GBps * predictor->rate_GBps * payload_share);
     for (uint32_t i = 0; i < predictor->channel_count; i++) {

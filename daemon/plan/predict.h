@@ -34,7 +34,8 @@ blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, pla
 void plan_predictor_destroy(plan_predictor_t *predictor);
 
 /* The chunk that executors choose for this payload (lane_choose_chunk()): a multiple of 16 bytes. */
-uint64_t plan_predictor_chunk(const plan_predictor_t *predictor, uint64_t payload_bytes);
+uint64_t plan_predictor_chunk(const plan_predictor_t *predictor, uint64_t payload_bytes,
+                              blink_protocol_t protocol);
 
 /* T in µs. chunk_bytes 0: the executors' choice. One rank: the launch alone. */
 double plan_predictor_us(const plan_predictor_t *predictor, uint64_t payload_bytes, blink_protocol_t protocol,

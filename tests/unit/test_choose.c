@@ -160,7 +160,8 @@ static void check_chunks(const topo_t *topo, const plan_t *plan)
     assert_int_equal(plan_predictor_create(topo, plan, &predictor), BLINK_OK);
     assert_int_equal(plan_predictor_depth(predictor), plan_depth(plan));
     for (uint64_t bytes = KIB; bytes <= GIB; bytes *= 2)
-        assert_int_equal(plan_predictor_chunk(predictor, bytes), lane_choose_chunk(program, bytes));
+        assert_int_equal(plan_predictor_chunk(predictor, bytes, plan->protocol),
+                         lane_choose_chunk(program, bytes));
     plan_predictor_destroy(predictor);
     lane_program_destroy(program);
 }
