@@ -7,6 +7,7 @@
 #include "error.h"
 #include "names.h"
 #include "plan/cycles.h"
+#include "plan/nccl_model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -337,14 +338,17 @@ static void place_part(const plan_t *plan, const ring_t *ring, uint32_t root, pl
     }
 }
 
-static blink_result_t place_rings(plan_t *plan, const rings_t *rings)
+/* Each ring as `copies` channels: lanes of a ring take their parts in order, so one channel per ring would leave
+ * wide links idle between steps. */
+static blink_result_t place_rings(plan_t *plan, const rings_t *rings, uint32_t copies)
 {
     bool rooted = collective_has_root(plan->collective);
-    for (uint32_t i = 0; i < rings->count; i++) {
+    for (uint32_t i = 0; i < rings->count * copies; i++) {
+        const ring_t *ring = &rings->rings[i / copies];
         plan_channel_t *channel = NULL;
-        BLINK_TRY(plan_add_channel(plan, rings->rings[i].GBps, rooted ? 1 : plan->rank_count, &channel));
+        BLINK_TRY(plan_add_channel(plan, ring->GBps / copies, rooted ? 1 : plan->rank_count, &channel));
         for (uint32_t part = 0; part < channel->part_count; part++)
-            place_part(plan, &rings->rings[i], rooted ? plan->root : part, &channel->parts[part]);
+            place_part(plan, ring, rooted ? plan->root : part, &channel->parts[part]);
     }
     plan_normalise_shares(plan);
     return BLINK_OK;
@@ -408,9 +412,14 @@ blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan)
     if (collective_routes(plan->collective))
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "rings do not do %s",
                           blink_name_collective(plan->collective));
+    nccl_graph_t graph;
     blink_result_t result = rings_find(topo, plan, &rings);
     if (result == BLINK_OK)
-        result = place_rings(plan, &rings);
+        result = nccl_find_graph(topo, plan->rank_node, plan->rank_count,
+                                 nccl_guess_generation(topo, plan->rank_node, plan->rank_count), &graph);
+    if (result == BLINK_OK)
+        result = place_rings(plan, &rings,
+                             graph.channel_count > rings.count ? graph.channel_count / rings.count : 1);
     rings_fini(&rings);
     return result;
 }

@@ -186,10 +186,10 @@ static void test_short_chunks_leave_a_ring_idle(void **state)
 {
     topo_t *topo = load("dgx1v");
     plan_t *plan = make(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_RING);
-    double bytes = 6.0 * 8.0 * 50e3 * 100.0;
+    double bytes = 12.0 * 8.0 * 25e3 * 100.0;
     (void)state;
-    assert_close(predict(topo, plan, (uint64_t)bytes, BLINK_PROTOCOL_SIMPLE, 50000),
-                 8.4 + 14.0 * 4.4 + 14.0 * 2.0 + 99.0 * 7.0 * 6.4);
+    assert_close(predict(topo, plan, (uint64_t)bytes, BLINK_PROTOCOL_SIMPLE, 25000),
+                 8.4 + 14.0 * 4.4 + 14.0 * 1.0 + 99.0 * 7.0 * 5.4);
     plan_destroy(plan);
     topo_destroy(topo);
 }

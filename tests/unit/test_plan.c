@@ -201,7 +201,7 @@ static void test_ring_falls_back_to_one_pcie_ring(void **state)
     plan_t *plan = make(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_RING, 0x72);
     (void)state;
     check_plan(topo, plan);
-    assert_int_equal(plan->channel_count, 1);
+    assert_int_equal(plan->path_count, 4);
     assert_close(plan->rate_GBps, 11.0 * 4.0 / 6.0);
     assert_true(plan->bound_GBps > 5.0 * plan->rate_GBps);
     for (uint32_t i = 0; i < plan->path_count; i++)
@@ -210,14 +210,14 @@ static void test_ring_falls_back_to_one_pcie_ring(void **state)
     topo_destroy(topo);
 }
 
-static void test_switch_rings_are_one_channel_per_switch(void **state)
+static void test_switch_rings_share_the_switches_by_width(void **state)
 {
     topo_t *topo = load("dgx_h100");
     plan_t *plan = make(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_RING, 0xff);
     (void)state;
     check_plan(topo, plan);
-    assert_int_equal(plan->channel_count, 4);
-    assert_close(plan->channels[0].share, 5.0 / 18.0);
+    assert_int_equal(plan->channel_count, 24);
+    assert_close(plan->channels[0].share, 5.0 / 18.0 / 6.0);
     assert_close(plan->rate_GBps, 257.143);
     plan_destroy(plan);
     topo_destroy(topo);
@@ -245,7 +245,7 @@ static void test_two_ranks_use_their_links_both_ways(void **state)
          algorithm++) {
         plan_t *plan = make(topo, BLINK_ALLREDUCE, algorithm, 0x09);
         check_plan(topo, plan);
-        assert_int_equal(plan->channel_count, 1);
+        assert_int_equal(plan->path_count, 2);
         assert_close(plan->rate_GBps, 50.0);
         plan_destroy(plan);
     }
@@ -481,7 +481,7 @@ int main(void)
         cmocka_unit_test(test_full_dgx1v_has_six_rings),
         cmocka_unit_test(test_rings_exist_on_as_many_subsets_as_published),
         cmocka_unit_test(test_ring_falls_back_to_one_pcie_ring),
-        cmocka_unit_test(test_switch_rings_are_one_channel_per_switch),
+        cmocka_unit_test(test_switch_rings_share_the_switches_by_width),
         cmocka_unit_test(test_one_rank_moves_nothing),
         cmocka_unit_test(test_two_ranks_use_their_links_both_ways),
         cmocka_unit_test(test_bad_requests_name_what_is_wrong),
