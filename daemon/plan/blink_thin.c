@@ -21,7 +21,7 @@
 /* A program over all trees of the pool: one unit of x is unit_GBps on the tree. */
 static blink_result_t make_program(blink_pool_t *pool, double unit_GBps, plan_lp_t **lp)
 {
-    BLINK_TRY(plan_lp_create(pool->net->row_count, lp));
+    BLINK_TRY(plan_lp_create(pool->net->row_count, 0.0, lp));
     for (uint32_t tree = 0; tree < pool->tree_count; tree++) {
         uint32_t count = blink_pool_measure(pool, tree);
         for (uint32_t i = 0; i < count; i++)

@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 
 #include <glpk.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
 
@@ -40,7 +41,7 @@ static blink_result_t lp_fatal(plan_lp_t *lp)
     return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "the linear program solver failed for want of memory");
 }
 
-static blink_result_t lp_begin(plan_lp_t *lp, uint32_t row_count)
+static blink_result_t lp_begin(plan_lp_t *lp, uint32_t row_count, double loosening)
 {
     if (setjmp(lp->trap) != 0)
         return lp_fatal(lp);
@@ -51,12 +52,13 @@ static blink_result_t lp_begin(plan_lp_t *lp, uint32_t row_count)
     glp_set_obj_dir(lp->problem, GLP_MAX);
     glp_add_rows(lp->problem, (int)row_count);
     for (int row = 1; row <= (int)row_count; row++)
-        glp_set_row_bnds(lp->problem, row, GLP_UP, 0.0, 1.0);
+        /* Multiples of the golden ratio are far apart for neighbours. */
+        glp_set_row_bnds(lp->problem, row, GLP_UP, 0.0, 1.0 + loosening * fmod(0.6180339887 * row, 1.0));
     glp_error_hook(NULL, NULL);
     return BLINK_OK;
 }
 
-blink_result_t plan_lp_create(uint32_t row_count, plan_lp_t **out)
+blink_result_t plan_lp_create(uint32_t row_count, double loosening, plan_lp_t **out)
 {
     plan_lp_t *lp = calloc(1, sizeof(*lp));
     if (lp == NULL)
@@ -64,7 +66,7 @@ blink_result_t plan_lp_create(uint32_t row_count, plan_lp_t **out)
     lp->rows = calloc(row_count + 1u, sizeof(*lp->rows));
     lp->values = calloc(row_count + 1u, sizeof(*lp->values));
     blink_result_t result = lp->rows != NULL && lp->values != NULL
-                                ? lp_begin(lp, row_count)
+                                ? lp_begin(lp, row_count, loosening)
                                 : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u rows", row_count);
     if (result != BLINK_OK) {
         plan_lp_destroy(lp);

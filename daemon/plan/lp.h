@@ -12,10 +12,10 @@
 
 typedef struct plan_lp plan_lp_t;
 
-/* At least one row. Errors of all calls: NO_MEMORY, INTERNAL (the solver gave up; its number is named).
+/* At least one row; each row's limit is loosened by up to `loosening`, no two alike. Errors of all calls: NO_MEMORY, INTERNAL (the solver gave up; its number is named).
  * Belongs to one thread.
  */
-blink_result_t plan_lp_create(uint32_t row_count, plan_lp_t **lp);
+blink_result_t plan_lp_create(uint32_t row_count, double loosening, plan_lp_t **lp);
 void plan_lp_destroy(plan_lp_t *lp);
 
 /* Make a row's sum exactly 0 instead of at most 1. Its price may then be negative. */

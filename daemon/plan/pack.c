@@ -19,9 +19,15 @@
  * plans are content with less: each step costs them more. */
 #define LEAST_GAIN       1e-9
 #define LEAST_GAIN_LARGE 1e-3
-/* Values below this part of the bound are noise of the solver. */
+/* Values below this part of the rate are noise of the solver. */
 #define NOISE      1e-9
 #define ROUNDS_MAX 2000u
+/* How far prices are pulled toward the best ones of a large plan. */
+#define SMOOTHING 0.9
+/* Roots priced per round where all are alike. */
+#define REVERSIBLE_ROOTS 4u
+/* Rows of a large plan are loosened by up to this, each differently, lest the simplex method stall among ties. */
+#define LOOSENING 1e-4
 
 void pack_fini(packer_t *p)
 {
@@ -34,6 +40,7 @@ void pack_fini(packer_t *p)
     free(p->column_root);
     free(p->column_depth);
     free(p->prices);
+    free(p->duals);
     free(p->best_prices);
     free(p->orbit_size);
     free(p->balance_row);
@@ -52,6 +59,7 @@ static blink_result_t allocate(packer_t *p, uint32_t rows)
 {
     uint32_t n = p->n;
     p->prices = calloc(rows, sizeof(*p->prices));
+    p->duals = calloc(rows, sizeof(*p->duals));
     p->best_prices = calloc(rows, sizeof(*p->best_prices));
     p->orbit_size = calloc(n, sizeof(*p->orbit_size));
     p->balance_row = calloc(n, sizeof(*p->balance_row));
@@ -64,10 +72,10 @@ static blink_result_t allocate(packer_t *p, uint32_t rows)
     p->rows = calloc(rows, sizeof(*p->rows));
     p->loads = calloc(rows, sizeof(*p->loads));
     p->values = calloc(rows, sizeof(*p->values));
-    if (p->prices == NULL || p->best_prices == NULL || p->orbit_size == NULL || p->balance_row == NULL ||
-        p->worth == NULL || (p->matrix == NULL && !p->net->reversible) || p->distance == NULL ||
-        p->parent == NULL || p->level == NULL || p->queue == NULL || p->rows == NULL || p->loads == NULL ||
-        p->values == NULL)
+    if (p->prices == NULL || p->duals == NULL || p->best_prices == NULL || p->orbit_size == NULL ||
+        p->balance_row == NULL || p->worth == NULL || (p->matrix == NULL && !p->net->reversible) ||
+        p->distance == NULL || p->parent == NULL || p->level == NULL || p->queue == NULL || p->rows == NULL ||
+        p->loads == NULL || p->values == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to pack trees over %u ranks", n);
     return BLINK_OK;
 }
@@ -116,7 +124,8 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
     BLINK_TRY(allocate(p, capacity_rows + n));
     for (uint32_t rank = 0; rank < n; rank++)
         orbits += p->orbit_size[p->net->orbit[rank]]++ == 0;
-    BLINK_TRY(plan_lp_create(capacity_rows + (p->per_rank ? orbits : 0), &p->lp));
+    BLINK_TRY(plan_lp_create(capacity_rows + (p->per_rank ? orbits : 0),
+                             n > PACK_SMALL_RANKS ? LOOSENING : 0.0, &p->lp));
     return p->per_rank ? add_balance(p, capacity_rows, orbits) : BLINK_OK;
 }
 
@@ -208,25 +217,49 @@ static blink_result_t add_column(packer_t *p, const uint32_t *column, const pack
     return BLINK_OK;
 }
 
+/* Whether the collective may have this root, and it stands for its orbit. */
+static bool may_be_root(const packer_t *p, uint32_t root)
+{
+    bool rooted = collective_has_root(p->plan->collective);
+    return p->orbit_size[root] > 0 && (!rooted || root == p->plan->root);
+}
+
+/* On a reversible graph trees cost the same from every root: a few tell enough of large plans. */
+static bool enough_roots(const packer_t *p, uint32_t priced)
+{
+    return p->net->reversible && p->n > PACK_SMALL_RANKS && priced >= REVERSIBLE_ROOTS;
+}
+
+/* What the written column costs under the program's own prices. */
+static double cost_in_program(packer_t *p, const uint32_t *column)
+{
+    uint32_t count = measure_column(p, column);
+    double cost = 0.0;
+    for (uint32_t i = 0; i < count; i++)
+        cost += p->values[i] * p->unit_GBps * p->duals[p->rows[i]];
+    return cost;
+}
+
 /* Price one column per root that the collective may have and that stands for its orbit; add those that cost
  * less than they are worth by `least_gain`. *cost is what the payload costs at the least: the cheapest column,
  * or the mean of the cheapest columns of all ranks where each is a root of its own. */
 static blink_result_t price_columns(packer_t *p, double least_gain, double *cost, uint32_t *added)
 {
     double cheapest = INFINITY, sum = 0.0;
-    bool rooted = collective_has_root(p->plan->collective);
+    uint32_t priced = 0;
     *added = 0;
     pack_paths_price(&p->paths, p->prices);
     for (uint32_t root = 0; root < p->n; root++) {
-        if (p->orbit_size[root] == 0 || (rooted && root != p->plan->root))
+        if (!may_be_root(p, root) || (enough_roots(p, priced)))
             continue;
+        priced++;
         pack_candidate_t made;
         BLINK_TRY(reserve_column(p));
         uint32_t *column = &p->column_paths[(size_t)p->column_count * p->tree_paths];
         BLINK_TRY(pack_grow_column(p, root, column, &made));
         cheapest = fmin(cheapest, made.cost);
         sum += made.cost * p->orbit_size[root];
-        if (made.cost >= p->worth[root] * (1.0 - least_gain) || column_known(p, column))
+        if (cost_in_program(p, column) >= p->worth[root] * (1.0 - least_gain) || column_known(p, column))
             continue;
         BLINK_TRY(add_column(p, column, &made));
         ++*added;
@@ -235,7 +268,16 @@ static blink_result_t price_columns(packer_t *p, double least_gain, double *cost
     return BLINK_OK;
 }
 
-/* First columns: the shallowest trees (every link costs the same), and those that prefer wide links. */
+/* Prices at which the payload costs 1. */
+static void keep_prices(packer_t *p, double bound, double cost)
+{
+    p->best_bound = bound;
+    for (uint32_t row = 0; row < p->net->row_count; row++)
+        p->best_prices[row] = p->prices[row] / cost;
+}
+
+/* First columns: the shallowest trees (every link costs the same), and those that prefer wide links, whose
+ * prices are a first bound: as if all capacity could be used. */
 static blink_result_t seed_columns(packer_t *p)
 {
     double cost = 0.0;
@@ -249,7 +291,9 @@ static blink_result_t seed_columns(packer_t *p)
     BLINK_TRY(price_columns(p, 0.0, &cost, &added));
     for (uint32_t row = 0; row < p->net->row_count; row++)
         p->prices[row] = 1.0 / p->net->row_GBps[row];
-    return price_columns(p, 0.0, &cost, &added);
+    BLINK_TRY(price_columns(p, 0.0, &cost, &added));
+    keep_prices(p, p->net->row_count / p->unit_GBps / cost, cost);
+    return BLINK_OK;
 }
 
 blink_result_t pack_solve(packer_t *p)
@@ -258,15 +302,15 @@ blink_result_t pack_solve(packer_t *p)
     return plan_lp_solve(p->lp);
 }
 
-/* Solve and take the prices; *budget is what all capacity is worth at them. */
+/* Solve and take the prices; *budget is what all capacity is worth at them, and so the program's rate. */
 static blink_result_t take_prices(packer_t *p, double *budget)
 {
     BLINK_TRY(pack_solve(p));
     *budget = 0.0;
     for (uint32_t row = 0; row < p->net->row_count; row++) {
-        double price = fmax(plan_lp_price(p->lp, row), 0.0);
-        *budget += price;
-        p->prices[row] = price * p->unit_GBps / p->net->row_GBps[row];
+        p->duals[row] = fmax(plan_lp_price(p->lp, row), 0.0);
+        *budget += p->duals[row];
+        p->prices[row] = p->duals[row] * p->unit_GBps / p->net->row_GBps[row];
     }
     for (uint32_t root = 0; root < p->n; root++)
         p->worth[root] = p->per_rank && p->orbit_size[root] > 0
@@ -275,20 +319,37 @@ static blink_result_t take_prices(packer_t *p, double *budget)
     return BLINK_OK;
 }
 
+/* Pull the prices toward those of the best bound (Wentges' smoothing): the program's own jump about while it
+ * knows few columns. *budget follows. */
+static void smooth_prices(packer_t *p, double *budget)
+{
+    *budget = 0.0;
+    for (uint32_t row = 0; row < p->net->row_count; row++) {
+        p->prices[row] = SMOOTHING * p->best_prices[row] + (1.0 - SMOOTHING) * p->prices[row];
+        *budget += p->prices[row] * p->net->row_GBps[row] / p->unit_GBps;
+    }
+}
+
 blink_result_t pack_optimise(packer_t *p)
 {
-    double least_gain = p->n > PACK_SMALL_RANKS ? LEAST_GAIN_LARGE : LEAST_GAIN;
+    bool large = p->n > PACK_SMALL_RANKS, misled = false;
+    double least_gain = large ? LEAST_GAIN_LARGE : LEAST_GAIN;
     BLINK_TRY(seed_columns(p));
     for (uint32_t round = 0; round < ROUNDS_MAX; round++) {
-        double budget = 0.0, cost = 0.0;
+        double rate = 0.0, budget = 0.0, cost = 0.0;
         uint32_t added = 0;
-        BLINK_TRY(take_prices(p, &budget));
+        BLINK_TRY(take_prices(p, &rate));
+        bool smooth = large && !misled;
+        budget = rate;
+        if (smooth)
+            smooth_prices(p, &budget);
         BLINK_TRY(price_columns(p, LEAST_GAIN, &cost, &added));
-        if (budget / cost < p->best_bound) {
-            p->best_bound = budget / cost;
-            memcpy(p->best_prices, p->prices, p->net->row_count * sizeof(*p->prices));
-        }
-        if (added == 0 || budget >= (1.0 - least_gain) * p->best_bound)
+        if (budget / cost < p->best_bound)
+            keep_prices(p, budget / cost, cost);
+        /* Smooth prices may find nothing where the program's own would. */
+        misled = smooth && added == 0;
+        p->optimum = rate;
+        if ((added == 0 && !misled) || rate >= (1.0 - least_gain) * p->best_bound)
             break;
     }
     return BLINK_OK;
@@ -311,7 +372,7 @@ double pack_value(const packer_t *p, uint32_t column)
 
 bool pack_uses(const packer_t *p, uint32_t column)
 {
-    return pack_value(p, column) > NOISE * p->best_bound;
+    return pack_value(p, column) > NOISE * p->optimum;
 }
 
 void pack_favour(packer_t *p, uint32_t column, double bonus)
@@ -332,6 +393,8 @@ void pack_free(packer_t *p, uint32_t column)
 blink_result_t pack_reoptimise(packer_t *p, double least_gain)
 {
     uint32_t added = 1;
+    if (p->n > PACK_SMALL_RANKS)
+        return pack_solve(p);
     while (added > 0) {
         double budget = 0.0, cost = 0.0;
         BLINK_TRY(take_prices(p, &budget));

@@ -154,10 +154,12 @@ typedef struct packer {
     uint32_t *column_paths; /* tree_paths per column; PLAN_NONE at the root */
     uint32_t *column_root;
     uint32_t *column_depth;
-    double *prices;        /* per row */
-    double *best_prices;   /* per row: those that prove the lowest bound so far */
-    double best_bound;     /* in units of x */
-    uint32_t *orbit_size;  /* per rank: size of its orbit, if it is the least of it; else 0 */
+    double *prices;       /* per row, for a GB/s */
+    double *duals;        /* per row: the program's own prices of its last solution */
+    double *best_prices;  /* per row: those that prove the lowest bound so far; the payload costs 1 at them */
+    double best_bound;    /* in units of x */
+    double optimum;       /* the rate that pack_optimise() ended with, in units of x */
+    uint32_t *orbit_size; /* per rank: size of its orbit, if it is the least of it; else 0 */
     uint32_t *balance_row; /* per rank, if it is the least of its orbit: row of the linear program */
     double *worth;         /* per rank, likewise: what a column of this root may cost and still be of use */
     double *matrix;        /* n·n scratch */
@@ -196,7 +198,8 @@ blink_result_t pack_optimise(packer_t *p);
 /* Solve with the columns, weights and fixed columns of now. */
 blink_result_t pack_solve(packer_t *p);
 
-/* Solve with the weights and fixed columns of now, adding columns until none gains more than `least_gain`. */
+/* Solve with the weights and fixed columns of now, adding columns until none gains more than `least_gain`;
+ * large plans make do with the columns they have. */
 blink_result_t pack_reoptimise(packer_t *p, double least_gain);
 
 /* Payload rate of the program's last solution, in units of x. */

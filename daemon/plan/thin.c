@@ -23,6 +23,8 @@
 /* Further tries while the work (packer_t.work) promises to stay below this: some milliseconds. */
 #define WORK_MAX  800000u
 #define TRIES_MAX 6u
+/* Programs of more entries than this are only trimmed. */
+#define PROGRAM_MAX 250000u
 /* How much wider or narrower than it is a tree may seem to another taste. */
 #define TASTE 0.3
 /* Of the optimum, what is kept where fewer trees are worth more; of the rate, what elimination may cost
@@ -167,6 +169,18 @@ static blink_result_t eliminate_cheaply(thinning_t *t, double optimum, uint8_t *
     return exact_count > thin_count + thin_count / 4 + 1 ? BLINK_OK : restore(t, exact);
 }
 
+/* Drop the narrowest columns together, as far as that costs next to nothing: for programs too large to weigh
+ * each. Ends solved. */
+static blink_result_t trim(thinning_t *t, double optimum)
+{
+    double dropped = 0.0, most = DIVE_REST / (t->packer->per_rank ? t->packer->n : 1) * optimum;
+    for (uint32_t column; (column = narrowest(t)) != PLAN_NONE;) {
+        dropped += pack_value(t->packer, column);
+        set_state(t, column, dropped > most ? NEEDED : DROPPED);
+    }
+    return pack_solve(t->packer);
+}
+
 static uint32_t count_needed(const thinning_t *t)
 {
     uint32_t needed = 0;
@@ -222,7 +236,15 @@ static blink_result_t try_tastes(thinning_t *t, double optimum)
 blink_result_t pack_thin(packer_t *p)
 {
     thinning_t t = {.packer = p, .first_work = p->work};
-    blink_result_t result = try_tastes(&t, pack_rate(p));
+    bool large = (uint64_t)p->column_count * p->net->row_count > PROGRAM_MAX;
+    blink_result_t result = BLINK_OK;
+    if (large) {
+        result = admit(&t);
+        if (result == BLINK_OK)
+            result = trim(&t, pack_rate(p));
+    } else {
+        result = try_tastes(&t, pack_rate(p));
+    }
     free(t.best);
     free(t.state);
     return result;
