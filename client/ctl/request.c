@@ -111,7 +111,12 @@ char *request_help(int key, const char *text, void *input)
     fprintf(out, "%s%sBuilt-in topologies:", text ? text : "", text ? "\n" : "");
     for (const char *const *name = topo_builtin_names(); *name; name++)
         fprintf(out, " %s", *name);
-    fputs(".\nFiles may be blink-topology/1 JSON or NCCL topology XML.", out);
+    fprintf(out,
+            ".\nNxNAME is N hosts like that (1 to %u, %u gpus in all) behind a non-blocking network, each "
+            "with the "
+            "NICs usual for it; NxNAME@G gives each NIC G GB/s: 64xdgx1v, 2xdgx1v_hybrid@5.\n"
+            "Files may be blink-topology/1 JSON or NCCL topology XML.",
+            TOPO_GENERATED_HOSTS_MAX, TOPO_GENERATED_GPUS_MAX);
     fclose(out);
     return written;
 }

@@ -327,9 +327,10 @@ static blink_result_t merge_edges(const topo_builder_t *builder, build_work_t *w
     return BLINK_OK;
 }
 
-static void index_nodes(topo_t *topo)
+static void index_nodes(topo_t *topo, const build_work_t *work)
 {
     for (uint32_t i = 0; i < topo->node_count; i++) {
+        topo->nodes_by_id[i] = work->names[i].node;
         if (topo->nodes[i].kind == TOPO_GPU)
             topo->gpus[topo->gpu_count++] = i;
     }
@@ -363,7 +364,8 @@ static blink_result_t assemble(topo_builder_t *builder, build_work_t *work, topo
     made->gpus = calloc(builder->node_count, sizeof(*made->gpus));
     made->out_first = calloc((size_t)builder->node_count + 1, sizeof(*made->out_first));
     made->out_links = calloc((size_t)work->edge_count + 1, sizeof(*made->out_links));
-    if (!made->links || !made->gpus || !made->out_first || !made->out_links) {
+    made->nodes_by_id = calloc(builder->node_count, sizeof(*made->nodes_by_id));
+    if (!made->links || !made->gpus || !made->out_first || !made->out_links || !made->nodes_by_id) {
         topo_destroy(made);
         return out_of_memory(builder->source);
     }
@@ -375,7 +377,7 @@ static blink_result_t assemble(topo_builder_t *builder, build_work_t *work, topo
     builder->name = NULL;
     builder->nodes = NULL;
     builder->node_count = builder->node_room = 0;
-    index_nodes(made);
+    index_nodes(made, work);
     index_links(made, work);
     *topo = made;
     return BLINK_OK;

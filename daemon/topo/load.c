@@ -1,6 +1,6 @@
 /*
- * From what a person names on a command line to a topology: a built-in, or a file whose content says its
- * format. The only file of topo/ that does I/O.
+ * From what a person names on a command line to a topology: a built-in, many of one, or a file whose
+ * content says its format. The only file of topo/ that does I/O.
  */
 #include "error.h"
 #include "topo/internal.h"
@@ -14,14 +14,14 @@
 
 #define FILE_BYTES_MAX ((size_t)64 << 20)
 
-/* "neither a built-in nor a readable file", with what would have been right. */
+/* Nothing of what a name may be, with what would have been right. */
 static blink_result_t not_found(const char *what, const char *why)
 {
-    char names[96] = "";
+    char names[128] = "";
     size_t used = 0;
     for (const char *const *name = topo_builtin_names(); *name && used < sizeof(names); name++)
-        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", *name);
-    return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology " TOPO_SHOWN ": no readable file (%.28s), nor one of %s",
+        used += (size_t)snprintf(names + used, sizeof(names) - used, " %s", *name);
+    return BLINK_FAIL(BLINK_ERR_NOT_FOUND, TOPO_SHOWN ": %.28s, nor a built-in ([Nx]NAME):%s",
                       topo_source_tail(what), why, names);
 }
 
@@ -92,6 +92,8 @@ blink_result_t topo_load(const char *what, topo_t **topo)
     const topo_builtin_t *builtin = topo_builtin_find(what);
     if (builtin)
         return topo_parse_json(builtin->text, builtin->bytes, what, topo);
+    if (topo_is_generated(what))
+        return topo_generate(what, topo);
     char *text = NULL;
     size_t bytes = 0;
     blink_result_t result = read_file(what, &text, &bytes);

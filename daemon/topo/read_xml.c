@@ -15,14 +15,12 @@
 #include <string.h>
 #include <strings.h>
 
-#define HOST            "n0"
-#define NVSWITCH_ID     "nvswitch"
-#define ID_BYTES        64
-#define BUSID_MAX       32
-#define DEVICES_MAX     1024u
-#define CPUS_MAX        256u
-#define PCIE_LATENCY_US 2.0
-#define QPI_LATENCY_US  2.0
+#define HOST        "n0"
+#define NVSWITCH_ID "nvswitch"
+#define ID_BYTES    64
+#define BUSID_MAX   32
+#define DEVICES_MAX 1024u
+#define CPUS_MAX    256u
 
 /* A leaf of the PCIe tree that becomes a node of its own. */
 typedef struct xml_device {
@@ -111,68 +109,12 @@ static blink_result_t busid_of(const xml_reader_t *reader, const xmlNode *pci, c
     return BLINK_OK;
 }
 
-/* Transfer rate per lane in 0.1 Gb/s as NCCL counts it: "16 GT/s", "32.0 GT/s PCIe". A rate that the kernel
- * did not know ("Unknown") counts as 8 GT/s, as in NCCL. */
-static unsigned pcie_code(const char *speed)
-{
-    static const struct {
-        unsigned long tenths;
-        unsigned code;
-    } codes[] = {{25, 15}, {50, 30}, {80, 60}, {160, 120}, {320, 240}, {640, 480}};
-    char *end;
-    unsigned long tenths = speed ? strtoul(speed, &end, 10) : 0;
-    if (tenths > 0 && tenths < 1000) {
-        tenths *= 10;
-        if (end[0] == '.' && end[1] >= '0' && end[1] <= '9')
-            tenths += (unsigned long)(end[1] - '0');
-    }
-    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
-        if (codes[i].tenths == tenths)
-            return codes[i].code;
-    }
-    return 60;
-}
-
 static blink_result_t pcie_GBps(const xml_reader_t *reader, const xmlNode *pci, double *GBps)
 {
     long width = 0;
     BLINK_TRY(integer_or(reader, pci, "link_width", 0, INT_MAX, 0, &width));
-    /* 0 and the all-ones that virtual functions report mean that the kernel does not know. */
-    if (width == 0 || width > 32)
-        width = 16;
-    *GBps = (double)width * pcie_code(text_of(pci, "link_speed")) / 80;
+    *GBps = topo_pcie_GBps(text_of(pci, "link_speed"), width);
     return BLINK_OK;
-}
-
-/* GB/s of one NVLink in one direction; 0 for GPUs older than NVLink. */
-static double nvlink_GBps(long sm)
-{
-    if (sm >= 100)
-        return 40.1;
-    if (sm >= 90)
-        return 20.6;
-    if (sm == 86)
-        return 12;
-    if (sm >= 70)
-        return 20;
-    return sm >= 60 ? 18 : 0;
-}
-
-/* GB/s between the sockets of one machine. Unknown makes count as the slowest known. */
-static double socket_GBps(const xmlNode *cpu, long modelid)
-{
-    const char *arch = text_of(cpu, "arch"), *vendor = text_of(cpu, "vendor");
-    if (arch && strncmp(arch, "ppc64", 5) == 0)
-        return 32;
-    if (vendor && strcmp(vendor, "AuthenticAMD") == 0)
-        return 16;
-    if (!vendor || strcmp(vendor, "GenuineIntel") != 0)
-        return 6;
-    if (modelid >= 0xcf) /* Emerald Rapids */
-        return 40;
-    if (modelid >= 0x8f) /* Sapphire Rapids */
-        return 22;
-    return modelid >= 0x55 ? 10 : 6; /* Skylake, Broadwell */
 }
 
 static bool contains(const xmlNode *parent, const char *name)
@@ -272,7 +214,7 @@ static blink_result_t read_nvlink(xml_reader_t *reader, const xmlNode *nvlink, c
     if (!target)
         return FAIL_XML(reader, nvlink, "of %s has no target", gpu_id);
     BLINK_TRY(integer_of(reader, nvlink, "count", 1, TOPO_PARALLEL_MAX, &count));
-    double GBps = nvlink_GBps(sm);
+    double GBps = topo_nvlink_GBps(sm);
     if (GBps == 0)
         return FAIL_XML(reader, nvlink, "of %s: sm_%ld is older than NVLink", gpu_id, sm);
 
@@ -373,7 +315,8 @@ static blink_result_t read_pci(xml_reader_t *reader, const xmlNode *pci, const c
     } else {
         return BLINK_OK; /* leads to nothing that moves data */
     }
-    BLINK_TRY(topo_build_link(reader->builder, id, parent_id, TOPO_PCIE, GBps, 1, PCIE_LATENCY_US, true));
+    BLINK_TRY(
+        topo_build_link(reader->builder, id, parent_id, TOPO_PCIE, GBps, 1, TOPO_PCIE_LATENCY_US, true));
     if (device && device->gpu)
         BLINK_TRY(read_gpu(reader, device->gpu, id, cpu_id));
     return device ? BLINK_OK : read_children(reader, pci, id, cpu_id);
@@ -388,12 +331,12 @@ static blink_result_t read_cpu(xml_reader_t *reader, const xmlNode *element)
     BLINK_TRY(integer_or(reader, element, "modelid", INT_MIN, INT_MAX, 0, &modelid));
     xml_cpu_t *cpu = &reader->cpus[reader->cpu_count];
     snprintf(cpu->id, sizeof(cpu->id), "cpu%ld", numaid);
-    cpu->GBps = socket_GBps(element, modelid);
+    cpu->GBps = topo_socket_GBps(text_of(element, "arch"), text_of(element, "vendor"), modelid);
     BLINK_TRY(add_node(reader, cpu->id, TOPO_CPU));
     for (uint32_t i = 0; i < reader->cpu_count; i++) {
         const xml_cpu_t *other = &reader->cpus[i];
         BLINK_TRY(topo_build_link(reader->builder, other->id, cpu->id, TOPO_QPI,
-                                  other->GBps < cpu->GBps ? other->GBps : cpu->GBps, 1, QPI_LATENCY_US,
+                                  other->GBps < cpu->GBps ? other->GBps : cpu->GBps, 1, TOPO_QPI_LATENCY_US,
                                   true));
     }
     reader->cpu_count++;

@@ -55,9 +55,16 @@ bool topo_parse_link_kind(const char *name, topo_link_kind_t *kind)
 
 uint32_t topo_find_node(const topo_t *topo, const char *id)
 {
-    for (uint32_t i = 0; i < topo->node_count; i++) {
-        if (strcmp(topo->nodes[i].id, id) == 0)
-            return i;
+    uint32_t low = 0, high = topo->node_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = strcmp(topo->nodes[topo->nodes_by_id[middle]].id, id);
+        if (order == 0)
+            return topo->nodes_by_id[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return TOPO_NONE;
 }
@@ -91,6 +98,15 @@ uint32_t topo_find_mirror(const topo_t *topo, uint32_t link)
     return one->kind == other->kind && one->latency_us == other->latency_us ? back : TOPO_NONE;
 }
 
+uint32_t topo_link_units(const topo_link_t *link, double *rest_GBps)
+{
+    uint32_t count = (uint32_t)(link->GBps / link->unit_GBps + 0.5);
+    if (count > 1 && link->unit_GBps * count > link->GBps)
+        count--;
+    *rest_GBps = link->GBps - link->unit_GBps * count;
+    return count;
+}
+
 double topo_largest_GBps(const topo_t *topo)
 {
     double largest = 0;
@@ -109,6 +125,7 @@ void topo_destroy(topo_t *topo)
         free(topo->nodes[i].id);
         free(topo->nodes[i].host);
     }
+    free(topo->nodes_by_id);
     free(topo->out_links);
     free(topo->out_first);
     free(topo->gpus);

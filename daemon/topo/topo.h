@@ -51,16 +51,32 @@ typedef struct topo {
     uint32_t gpu_count;
     topo_node_t *nodes;
     topo_link_t *links;
-    uint32_t *gpus;      /* node indices of the gpus, in file order: device i of a daemon is gpus[i] */
-    uint32_t *out_first; /* node_count + 1 offsets into out_links */
-    uint32_t *out_links; /* link indices grouped by their `from` node */
+    uint32_t *gpus;        /* node indices of the gpus, in file order: device i of a daemon is gpus[i] */
+    uint32_t *out_first;   /* node_count + 1 offsets into out_links */
+    uint32_t *out_links;   /* link indices grouped by their `from` node, each group sorted by `to` */
+    uint32_t *nodes_by_id; /* node indices sorted by id */
 } topo_t;
 
+/* Limits of a generated topology. */
+#define TOPO_GENERATED_HOSTS_MAX 128u
+#define TOPO_GENERATED_GPUS_MAX  1024u
+
 /*
- * Read a topology by what `what` is: the name of a built-in ("dgx1v"), else a path to a blink-topology/1 JSON
- * file or an NCCL topology XML file (told apart by content). *topo is owned by the caller: topo_destroy().
- * Errors: NOT_FOUND (neither a built-in nor a readable file; names the built-ins), INVALID_ARGUMENT
- * (malformed; the text names the offending node, link or position), NO_MEMORY.
+ * Read a topology by what `what` is:
+ * - the name of a built-in: "dgx1v";
+ * - NxNAME: N hosts (1 to TOPO_GENERATED_HOSTS_MAX), each the built-in NAME of one host, behind one non-blocking network
+ *   switch "net": "64xdgx1v". Host h is "n<h>"; gpus and nics are numbered through all hosts ("gpu11"), the id of any
+ *   other node gets its host before its number ("plx3" becomes "plx1_3"). NICs are the built-in's own where it has some.
+ *   Else each PCIe switch that gpus hang on gets one, over a link as fast as the switch's fastest PCIe link; without
+ *   such switches each NIC hangs on its equal share of the gpus in their order, over links of its own capacity. Its link
+ *   to "net" has the capacity of the NIC: 12.5 GB/s, or 25 (dgx_a100), 50 (dgx_h100), or what the built-in gives.
+ *   There are 4 on a dgx1p and dgx1v, 8 on a dgx2, dgx_a100 and dgx_h100.
+ * - NxNAME@G: the same with NICs of G GB/s: "2xdgx1v@5";
+ * - else the path of a blink-topology/1 JSON file or an NCCL topology XML file (told apart by content). A file whose name
+ *   looks like one of the above is named by "./".
+ * *topo is owned by the caller: topo_destroy().
+ * Errors: NOT_FOUND (none of these; names the built-ins), INVALID_ARGUMENT (malformed; the text names the offending node,
+ * link or position; for a generated one what is out of range), NO_MEMORY.
  */
 blink_result_t topo_load(const char *what, topo_t **topo);
 
@@ -73,10 +89,10 @@ void topo_destroy(topo_t *topo);
 /* Names of the built-ins, NULL-terminated, static. */
 const char *const *topo_builtin_names(void);
 
-/* Node index by id, or TOPO_NONE. */
+/* Node index by id, or TOPO_NONE. O(log nodes). */
 uint32_t topo_find_node(const topo_t *topo, const char *id);
 
-/* Link index by its two nodes, or TOPO_NONE. */
+/* Link index by its two nodes, or TOPO_NONE. O(log links that leave `from`). */
 uint32_t topo_find_link(const topo_t *topo, uint32_t from, uint32_t to);
 
 /* Spelling used in files: "gpu", "switch", …; "nvlink", "pcie", …. */

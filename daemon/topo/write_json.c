@@ -39,14 +39,10 @@ static void write_link(topo_text_t *text, const topo_t *topo, const topo_link_t 
     fprintf(text->file, ", \"duplex\": %s}", duplex ? "true" : "false");
 }
 
-/* A merged link is `count` links of unit_GBps and, where slower ones ran beside them, one that stands for
- * those. The subtraction is exact: the whole units are at least half of the sum. */
 static void write_merged(topo_text_t *text, const topo_t *topo, const topo_link_t *link, bool duplex)
 {
-    uint32_t count = (uint32_t)(link->GBps / link->unit_GBps + 0.5);
-    if (count > 1 && link->unit_GBps * count > link->GBps)
-        count--;
-    double rest_GBps = link->GBps - link->unit_GBps * count;
+    double rest_GBps;
+    uint32_t count = topo_link_units(link, &rest_GBps);
     write_link(text, topo, link, link->unit_GBps, count, duplex);
     if (rest_GBps > 0) {
         fputs(",\n", text->file);
