@@ -25,6 +25,7 @@ typedef struct config {
     uint32_t workers;                 /* 0: one per core */
     uint32_t clients_per_tenant;
     uint32_t comms_per_tenant;
+    uint32_t regions_per_tenant;
     uint64_t registered_bytes_per_tenant;
     double init_timeout_s;
     double op_timeout_s;

@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -200,6 +202,23 @@ static bool stderr_is_journal(void)
            status.st_dev == device && status.st_ino == inode;
 }
 
+/* The service manager's socket is where it is: say so if something else was asked for, and know its path. */
+static void adopt_socket(int listen_fd, config_t *config)
+{
+    config_t defaults;
+    struct sockaddr_un address = {0};
+    socklen_t bytes = sizeof(address) - 1; /* leaves the path terminated */
+    config_set_defaults(&defaults);
+    if (getsockname(listen_fd, (struct sockaddr *)&address, &bytes) != 0 || address.sun_family != AF_UNIX)
+        return;
+    bool other_path =
+        strcmp(config->socket, defaults.socket) != 0 && strcmp(config->socket, address.sun_path) != 0;
+    if (other_path || config->socket_mode != defaults.socket_mode)
+        LOG_WARNING("the service manager handed over %s: the settings socket and socket_mode have no effect",
+                    address.sun_path);
+    snprintf(config->socket, sizeof(config->socket), "%s", address.sun_path);
+}
+
 static blink_result_t serve(config_t *config)
 {
     topo_t *topo = NULL;
@@ -210,6 +229,7 @@ static blink_result_t serve(config_t *config)
                                      .workers = config->workers,
                                      .clients_per_tenant = config->clients_per_tenant,
                                      .comms_per_tenant = config->comms_per_tenant,
+                                     .regions_per_tenant = config->regions_per_tenant,
                                      .registered_bytes_per_tenant = config->registered_bytes_per_tenant,
                                      .init_timeout_s = config->init_timeout_s,
                                      .op_timeout_s = config->op_timeout_s};
@@ -219,8 +239,10 @@ static blink_result_t serve(config_t *config)
     server_config.pace_scale = config->pace_scale == CONFIG_PACE_AUTO
                                    ? pace_default_scale(topo, config->workers)
                                    : config->pace_scale;
-    if (sd_listen_fds(1) == 1)
+    if (sd_listen_fds(1) == 1) {
         server_config.listen_fd = SD_LISTEN_FDS_START;
+        adopt_socket(server_config.listen_fd, config);
+    }
     sd_watchdog_enabled(1, &server_config.watchdog_us);
     blink_result_t result = server_create(&server_config, &server);
     if (result == BLINK_OK) {

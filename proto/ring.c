@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -102,6 +103,18 @@ void ring_unmap(ring_t *ring)
     if (ring->header)
         munmap(ring->header, ring->bytes);
     *ring = (ring_t){0};
+}
+
+int ring_create_event(void)
+{
+    return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+}
+
+void ring_raise_event(int event_fd)
+{
+    /* The first nanosecond after boot: over. */
+    static const struct itimerspec past = {.it_value.tv_nsec = 1};
+    timerfd_settime(event_fd, TFD_TIMER_ABSTIME, &past, NULL);
 }
 
 void ring_wake_client(ring_t *ring)

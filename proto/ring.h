@@ -91,7 +91,7 @@ typedef struct ring_header {
     _Alignas(64) _Atomic uint32_t sq_tail;
     _Alignas(64) _Atomic uint32_t cq_head;
     _Alignas(64) _Atomic uint32_t client_sleepers; /* threads asleep on wake_sequence, or about to be */
-    _Atomic uint32_t client_wants_event;           /* write the completion eventfd as well */
+    _Atomic uint32_t client_wants_event;           /* raise the completion event as well */
     /* written by the daemon */
     _Alignas(64) _Atomic uint32_t sq_head;
     _Alignas(64) _Atomic uint32_t cq_tail;
@@ -130,6 +130,12 @@ typedef struct ring {
 /** Unmap. The memfd is not touched. */
 void ring_unmap(ring_t *ring);
 
+/** The completion event: a descriptor that is readable (8 bytes) once raised, until it is read; -1 with errno if
+ * there can be none. A timer that is set to expire, not an eventfd: both sides share its O_NONBLOCK, and a write to
+ * an eventfd that its client has filled and made to block would hang the engine. Raising never blocks. */
+int ring_create_event(void);
+void ring_raise_event(int event_fd);
+
 /** Wake every sleeper of this ring's client: after a completion another thread waits for, or when all is
  * lost. */
 void ring_wake_client(ring_t *ring);
@@ -149,7 +155,7 @@ bool ring_take(ring_t *ring, ring_sqe_t *sqe);
 bool ring_has_submission(ring_t *ring);
 
 /** Publish a completion for an entry taken before; wakes the client if it sleeps. `text` may be NULL. Returns
- * true if the client also wants its eventfd written. */
+ * true if the client also wants its event raised. */
 bool ring_complete(ring_t *ring, uint64_t user_data, blink_result_t result, const char *text);
 
 /** Announce that the engine sleeps (or is awake again). See the top of this file. */
@@ -183,7 +189,7 @@ uint32_t ring_sleep_begin(ring_t *ring);
 void ring_sleep(ring_t *ring, uint32_t sequence, uint64_t timeout_us);
 void ring_sleep_end(ring_t *ring);
 
-/** From now on the daemon also writes the completion eventfd. Look at the CQ after this call. Thread-safe. */
+/** From now on the daemon also raises the completion event. Look at the CQ after this call. Thread-safe. */
 void ring_want_event(ring_t *ring);
 
 #endif

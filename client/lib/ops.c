@@ -139,7 +139,7 @@ static bool publish(ops_t *ops, ops_queue_t *queue, const ring_sqe_t *sqe)
     queue->submitted++;
     if (ring_needs_doorbell(&ops->ring)) {
         uint64_t one = 1;
-        /* It fails only if the eventfd's count is at its maximum, and then the engine is awake. */
+        /* It fails only if the eventfd's count is at its maximum: not in this world's time. */
         (void)!write(ops->doorbell_fd, &one, sizeof(one));
     }
     return true;
@@ -288,8 +288,7 @@ void ops_lose(ops_t *ops)
     }
     pthread_mutex_unlock(&ops->reap_lock);
     ring_wake_client(&ops->ring);
-    uint64_t one = 1;
-    (void)!write(ops->completion_fd, &one, sizeof(one)); /* fails only if it is readable already */
+    ring_raise_event(ops->completion_fd);
 }
 
 /* ---- waiting ---- */

@@ -69,7 +69,7 @@ typedef struct ops {
     _Atomic bool pumped;     /* the watcher looks after parked ops */
 } ops_t;
 
-/** Take over the ring and its two eventfds, whatever the outcome; ops_fini() after a success only.
+/** Take over the ring and its two descriptors, whatever the outcome; ops_fini() after a success only.
  * Errors: NO_MEMORY, SYSTEM. */
 blink_result_t ops_init(ops_t *ops, const ring_t *ring, int doorbell_fd, int completion_fd);
 

@@ -35,13 +35,13 @@ static blink_result_t make_rings(engine_client_config_t *config, int fds[FD_COUN
 {
     BLINK_TRY(ring_create(RING_SQ_ENTRIES, RING_CQ_ENTRIES, &config->ring, &fds[FD_RING]));
     fds[FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    fds[FD_COMPLETION] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    fds[FD_COMPLETION] = ring_create_event();
     if (fds[FD_DOORBELL] >= 0)
         config->doorbell_fd = fcntl(fds[FD_DOORBELL], F_DUPFD_CLOEXEC, 0);
     if (fds[FD_COMPLETION] >= 0)
         config->completion_fd = fcntl(fds[FD_COMPLETION], F_DUPFD_CLOEXEC, 0);
     if (config->doorbell_fd < 0 || config->completion_fd < 0)
-        return BLINK_FAIL_ERRNO("eventfds for a client");
+        return BLINK_FAIL_ERRNO("doorbell and completion event of a client");
     return BLINK_OK;
 }
 
@@ -77,6 +77,16 @@ static void send_hello(connection_t *connection, uint64_t id, const int fds[FD_C
     connection_send(connection, &reply, fds, FD_COUNT);
 }
 
+/* It is shown in logs and on terminals: only what is harmless there. */
+static void set_program(client_t *client, const char *program)
+{
+    snprintf(client->program, sizeof(client->program), "%s", program);
+    for (char *at = client->program; *at; at++) {
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+    }
+}
+
 blink_result_t client_create(connection_t *connection, uint64_t id, const Blinkwire__Hello *hello)
 {
     server_t *server = connection->server;
@@ -88,7 +98,7 @@ blink_result_t client_create(connection_t *connection, uint64_t id, const Blinkw
     client->server = server;
     client->connection = connection;
     client->client = ++server->next_client;
-    snprintf(client->program, sizeof(client->program), "%s", hello->program);
+    set_program(client, hello->program);
     blink_result_t result = add_to_engine(client, fds);
     if (result == BLINK_OK) {
         connection->client = client;

@@ -317,7 +317,7 @@ void comm_end_all(server_t *server)
         if (comm->state == COMM_JOINING) {
             BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text);
             gathering_failed(comm, BLINK_ERR_DAEMON_LOST);
-        } else if (comm->leaving_count < comm->rank_count) {
+        } else {
             engine_comm_abort(comm->engine, BLINK_ERR_DAEMON_LOST, text);
             announce_lost(comm, BLINK_ERR_DAEMON_LOST, text, NULL);
         }
@@ -369,7 +369,6 @@ void comm_destroy(client_t *client, uint64_t request, uint32_t number)
         return;
     }
     member->leaving = true;
-    member->comm->leaving_count++;
     member->request = request;
     engine_comm_leave(member->comm->engine, member->rank, false, NULL, (engine_done_t){on_left, member});
 }
@@ -389,7 +388,6 @@ static void member_lost(member_t *member, const char *text)
     if (was_leaving)
         return;
     member->leaving = true;
-    comm->leaving_count++;
     announce_lost(comm, BLINK_ERR_PEER_LOST, text, member);
     engine_comm_leave(comm->engine, member->rank, true, text, (engine_done_t){on_left, member});
 }

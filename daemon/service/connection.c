@@ -15,6 +15,9 @@
 /* A peer that lets more than this pile up is dropped. */
 #define OUTGOING_MAX_BYTES (32u << 20)
 
+/* Connections of one user beyond the clients it may have: tools, and those that have not said hello yet. */
+#define CONNECTIONS_BESIDE_CLIENTS 32u
+
 struct outgoing {
     outgoing_t *next;
     size_t byte_count, sent_bytes;
@@ -148,7 +151,9 @@ void connection_send(connection_t *connection, const Blinkwire__Reply *reply, co
         LOG_WARNING("pid %d: dropped, its replies cannot be kept", connection->pid);
         if (outgoing)
             outgoing_free(outgoing);
-        /* Not closed here: the caller may still use the connection. The peer sees its end of the stream. */
+        /* Not closed here: the caller may still use the connection. The peer sees its end of the stream, and what
+         * else it has asked is not answered any more. */
+        connection->draining = true;
         shutdown(connection->fd, SHUT_RDWR);
         return;
     }
@@ -272,6 +277,18 @@ static void on_events(uv_poll_t *poll, int status, int events)
         watch(connection);
 }
 
+static blink_result_t check_quota(const connection_t *connection)
+{
+    uint32_t same_tenant = 0;
+    for (const connection_t *other = connection->server->connections; other; other = other->next)
+        same_tenant += other->uid == connection->uid;
+    uint32_t limit = connection->server->config.clients_per_tenant + CONNECTIONS_BESIDE_CLIENTS;
+    if (same_tenant > limit)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u connections, the limit is %u", connection->uid,
+                          same_tenant - 1, limit);
+    return BLINK_OK;
+}
+
 void connection_accept(server_t *server, int fd)
 {
     struct ucred peer;
@@ -292,6 +309,9 @@ void connection_accept(server_t *server, int fd)
     connection->next = server->connections;
     server->connections = connection;
     watch(connection);
+    blink_result_t result = check_quota(connection);
+    if (result != BLINK_OK)
+        connection_fail(connection, 0, result);
     return;
 fail:
     close(fd);

@@ -74,12 +74,8 @@ static void engine_sleep(engine_t *engine, uint64_t deadline_us)
             uint64_t now_us = engine_now_us();
             timeout_ms = deadline_us > now_us ? (int)((deadline_us - now_us) / 1000) + 1 : 0;
         }
-        int count = epoll_wait(engine->epoll_fd, events, EPOLL_EVENTS, timeout_ms);
-        for (int i = 0; i < count; i++) {
-            uint64_t rings;
-            ssize_t got = read(events[i].data.fd, &rings, sizeof(rings));
-            (void)got; /* EAGAIN: the client read its own doorbell; the rings are looked at anyway */
-        }
+        /* All of them are watched for edges: nothing is read, which a client could make block. */
+        epoll_wait(engine->epoll_fd, events, EPOLL_EVENTS, timeout_ms);
     }
     announce_sleep(engine, false);
 }
@@ -153,11 +149,31 @@ static void engine_stop_run(mailbox_item_t *item)
     engine->stop = true;
 }
 
+static void heartbeat_on_control(mailbox_item_t *item)
+{
+    engine_t *engine = CONTAINER_OF(item, engine_t, heartbeat_item);
+    engine->heartbeat_done.call(engine->heartbeat_done.context);
+}
+
+static void heartbeat_on_engine(mailbox_item_t *item)
+{
+    engine_t *engine = CONTAINER_OF(item, engine_t, heartbeat_item);
+    item->run = heartbeat_on_control;
+    mailbox_post(engine->config.control, item);
+}
+
+void engine_heartbeat(engine_t *engine, engine_done_t done)
+{
+    engine->heartbeat_done = done;
+    engine->heartbeat_item.run = heartbeat_on_engine;
+    mailbox_post(&engine->mailbox, &engine->heartbeat_item);
+}
+
 static blink_result_t engine_open_fds(engine_t *engine)
 {
     engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = engine->wake_fd};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = engine->wake_fd};
     if (engine->wake_fd < 0 || engine->epoll_fd < 0 ||
         epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &event) != 0)
         return BLINK_FAIL_ERRNO("engine descriptors");
@@ -198,12 +214,18 @@ fail:
     return result;
 }
 
-void engine_destroy(engine_t *engine)
+void engine_stop(engine_t *engine)
 {
     if (!engine)
         return;
     mailbox_post(&engine->mailbox, &engine->stop_item);
     pthread_join(engine->thread, NULL);
+}
+
+void engine_destroy(engine_t *engine)
+{
+    if (!engine)
+        return;
     engine_free_cache(engine);
     engine_close_fds(engine);
     free(engine);

@@ -25,13 +25,15 @@ typedef struct engine_done {
 } engine_done_t;
 
 typedef struct engine_config {
-    exec_host_t *exec;      /* borrowed, outlives the engine */
-    const topo_t *topo;     /* borrowed */
-    double pace_scale;      /* 0: not paced; for estimating how long an op takes */
-    uint64_t op_timeout_us; /* from the first rank's submission to the last one's */
-    uint32_t cores;         /* processors of this machine, for the waiting policy */
-    mailbox_t *control;     /* the control thread's mailbox */
-    /* Called on the control thread when the engine itself gave a communicator up (TIMEOUT). */
+    exec_host_t *exec;  /* borrowed, outlives the engine */
+    const topo_t *topo; /* borrowed */
+    double pace_scale;  /* 0: not paced; for estimating how long an op takes */
+    uint64_t
+        op_timeout_us; /* from the first rank's submission, or the end of the op before, to the last rank's */
+    uint32_t cores;    /* processors of this machine, for the waiting policy */
+    mailbox_t *control; /* the control thread's mailbox */
+    /* Called on the control thread when the engine itself gave a communicator up (TIMEOUT,
+     * QUOTA, NO_MEMORY). */
     void (*comm_lost)(void *context, uint32_t comm, blink_result_t code, const char *text);
     void *context;
 } engine_config_t;
@@ -39,16 +41,23 @@ typedef struct engine_config {
 /* Start the engine thread. Errors: NO_MEMORY, SYSTEM. */
 blink_result_t engine_create(const engine_config_t *config, engine_t **engine);
 
-/* Stop and join. All clients and communicators must have been removed. */
+/* Stop and join the thread. All clients and communicators must have been removed. */
+void engine_stop(engine_t *engine);
+
+/* After engine_stop(), and after the executor is destroyed: a worker that has just handed its last run over may still
+ * be on its way out of the engine's mailbox. */
 void engine_destroy(engine_t *engine);
+
+/* done: the engine has got through all it was told before; how to see that it is not stuck. One at a time. */
+void engine_heartbeat(engine_t *engine, engine_done_t done);
 
 /* ---- clients ---- */
 
 typedef struct engine_client_config {
-    uint32_t client; /* number, for messages */
-    ring_t ring;     /* daemon side; the engine unmaps it */
-    int doorbell_fd; /* eventfds; the engine closes them */
-    int completion_fd;
+    uint32_t client;   /* number, for messages */
+    ring_t ring;       /* daemon side; the engine unmaps it */
+    int doorbell_fd;   /* eventfd; the engine closes both */
+    int completion_fd; /* of ring_create_event() */
 } engine_client_config_t;
 
 /* The engine takes ring and descriptors over, also on failure. Errors: NO_MEMORY, SYSTEM. */
@@ -59,9 +68,10 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
  * necessarily done). done: no lane touches its regions any more. */
 void engine_client_remove(engine_client_t *client, engine_done_t done);
 
-/* [base, base + bytes) is mapped until engine_region_remove's done. region is unique within the client, not
- * 0. Errors: NO_MEMORY. */
-blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void *base, uint64_t bytes);
+/* [base, base + bytes) is mapped, and *poisoned valid, until engine_region_remove's done. Once *poisoned is set, ops
+ * that use the region fail with SYSTEM. region is unique within the client, not 0. Errors: NO_MEMORY. */
+blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void *base, uint64_t bytes,
+                                 const _Atomic bool *poisoned);
 
 /* done: no op uses the region any more and none can start to. */
 void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_t done);
@@ -97,7 +107,7 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
 void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char *text, engine_done_t done);
 
 /* Give the communicator up: ops under way and later ones complete with code and text. The first reason wins.
- */
+ * Until the last leave's done. */
 void engine_comm_abort(engine_comm_t *comm, blink_result_t code, const char *text);
 
 typedef struct engine_comm_stats {

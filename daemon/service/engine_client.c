@@ -85,7 +85,8 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
     created->add_item.run = client_add_run;
     /* Until the engine has taken the client up, a submission must ring the doorbell. */
     ring_set_engine_sleeping(&created->ring, true);
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = created->doorbell_fd};
+    /* Edges, so that the doorbell need not be read: O_NONBLOCK is the open file's, hence the client's to clear. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = created->doorbell_fd};
     if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, created->doorbell_fd, &event) != 0) {
         blink_result_t result = BLINK_FAIL_ERRNO("watch the doorbell of client %u", config->client);
         client_close(created);
@@ -194,7 +195,8 @@ static void region_add_run(mailbox_item_t *item)
     *bucket = region;
 }
 
-blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void *base, uint64_t bytes)
+blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void *base, uint64_t bytes,
+                                 const _Atomic bool *poisoned)
 {
     engine_region_t *created = calloc(1, sizeof(*created));
     if (!created)
@@ -202,6 +204,7 @@ blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void 
     created->region = region;
     created->base = base;
     created->bytes = bytes;
+    created->poisoned = poisoned;
     created->client = client;
     created->add_item.run = region_add_run;
     created->control_next = client->control_regions;
@@ -263,6 +266,15 @@ void region_release(engine_region_t *region)
     region_free_if_done(region);
 }
 
+blink_result_t region_check(const engine_region_t *region)
+{
+    /* Relaxed: what a run did is handed over with its end. */
+    if (region && atomic_load_explicit(region->poisoned, memory_order_relaxed))
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "pages of region %u could not be had (punched out?)",
+                          region->region);
+    return BLINK_OK;
+}
+
 blink_result_t client_use_memory(engine_client_t *client, uint32_t region, uint64_t offset_bytes,
                                  uint64_t bytes, uint32_t alignment, engine_region_t **held, void **address)
 {
@@ -277,6 +289,7 @@ blink_result_t client_use_memory(engine_client_t *client, uint32_t region, uint6
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "offset %lu is not a multiple of the element's %u bytes",
                           (unsigned long)offset_bytes, alignment);
+    BLINK_TRY(region_check(found));
     found->uses++;
     *held = found;
     *address = found->base + offset_bytes;
@@ -333,9 +346,6 @@ void client_complete(engine_client_t *client, uint64_t user_data, blink_result_t
         client_free_if_done(client);
         return;
     }
-    if (ring_complete(&client->ring, user_data, result, text)) {
-        uint64_t one = 1;
-        ssize_t put = write(client->completion_fd, &one, sizeof(one));
-        (void)put; /* EAGAIN: readable already */
-    }
+    if (ring_complete(&client->ring, user_data, result, text))
+        ring_raise_event(client->completion_fd);
 }

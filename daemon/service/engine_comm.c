@@ -20,6 +20,9 @@
  * paced. */
 #define HOST_BYTES_PER_US 2000.0
 
+/* Ops of one communicator that wait: far more than its ranks' rings hold, so it takes refused ones. */
+#define COMM_OPS_MAX 512u
+
 static void comm_advance(engine_comm_t *comm);
 static bool rank_leave_if_done(comm_rank_t *rank);
 
@@ -93,7 +96,10 @@ static void comm_pop(engine_comm_t *comm)
 {
     comm_op_t *op = comm->head;
     comm->head = op->next;
-    if (!comm->head)
+    comm->queued_count--;
+    if (comm->head)
+        comm->head->waiting_since_us = engine_now_us(); /* its ranks may have waited for this one */
+    else
         comm->tail = NULL;
     free(op);
 }
@@ -121,13 +127,27 @@ static double expected_us(const engine_comm_t *comm, const comm_op_t *op, const 
     return bytes * comm->rank_count / HOST_BYTES_PER_US;
 }
 
+/* A run that met pages which could not be had has moved zeros: that is a failure. */
+static void op_end_run(engine_comm_t *comm, comm_op_t *op)
+{
+    for (uint32_t rank = 0; rank < comm->rank_count && op->result == BLINK_OK; rank++) {
+        blink_result_t result = region_check(op->parts[rank].input_region);
+        if (result == BLINK_OK)
+            result = region_check(op->parts[rank].output_region);
+        if (result != BLINK_OK)
+            op_failf(comm, op, result, "rank %u: %s", rank, blink_error_text());
+    }
+    if (op->result == BLINK_OK)
+        op_succeed(comm, op);
+}
+
 static void run_done_on_engine(mailbox_item_t *item)
 {
     engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, run_done_item);
     comm->activity = COMM_IDLE;
     set_long(comm, false);
     if (comm->run_result == BLINK_OK)
-        op_succeed(comm, comm->head);
+        op_end_run(comm, comm->head);
     else
         op_fail(comm, comm->head, comm->run_result, comm->lost_text);
     comm_pop(comm);
@@ -244,6 +264,13 @@ static void comm_give_up(engine_comm_t *comm, blink_result_t code, const char *t
         op_fail(comm, op, code, text);
 }
 
+/* The same, when nobody but the engine knows: the control thread hears of it. */
+static void comm_lose(engine_comm_t *comm, blink_result_t code, const char *text)
+{
+    comm_give_up(comm, code, text);
+    mailbox_post(comm->engine->config.control, &comm->lost_item);
+}
+
 /* ---- submitting ---- */
 
 static blink_result_t check_submission(const engine_comm_t *comm, const ring_sqe_t *sqe)
@@ -320,19 +347,23 @@ static void check_agreement(engine_comm_t *comm, comm_op_t *op, uint32_t rank, c
                  first->root, rank, own->root);
 }
 
-/* The op this rank's next submission belongs to. */
-static comm_op_t *next_op(comm_rank_t *rank, const ring_sqe_t *sqe)
+/* The op this rank's next submission belongs to. Errors: QUOTA (too far ahead of the others), NO_MEMORY. */
+static blink_result_t next_op(comm_rank_t *rank, const ring_sqe_t *sqe, comm_op_t **next)
 {
     engine_comm_t *comm = rank->comm;
     comm_op_t *op = rank->next_op;
     if (!op) {
+        if (comm->queued_count == COMM_OPS_MAX)
+            return BLINK_FAIL(BLINK_ERR_QUOTA, "communicator %u: rank %u is %u ops ahead of the slowest",
+                              comm->comm, rank->rank, COMM_OPS_MAX);
         op = calloc(1, sizeof(*op) + comm->rank_count * sizeof(op->parts[0]));
         if (!op)
-            return NULL;
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
         op->sequence = comm->next_sequence++;
         op->signature = signature_of(sqe);
         op->first_rank = rank->rank;
-        op->first_us = engine_now_us();
+        op->waiting_since_us = engine_now_us();
+        comm->queued_count++;
         if (comm->tail)
             comm->tail->next = op;
         else
@@ -344,7 +375,8 @@ static comm_op_t *next_op(comm_rank_t *rank, const ring_sqe_t *sqe)
         }
     }
     rank->next_op = op->next;
-    return op;
+    *next = op;
+    return BLINK_OK;
 }
 
 static void op_fail_if_left(engine_comm_t *comm, comm_op_t *op)
@@ -362,10 +394,11 @@ void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe)
         client_complete(rank->client, sqe->user_data, comm->lost, comm->lost_text);
         return;
     }
-    comm_op_t *op = next_op(rank, sqe);
-    if (!op) {
-        client_complete(rank->client, sqe->user_data, BLINK_ERR_NO_MEMORY, "no memory for another op");
-        comm_give_up(comm, BLINK_ERR_NO_MEMORY, "no memory for another op");
+    comm_op_t *op;
+    blink_result_t result = next_op(rank, sqe, &op);
+    if (result != BLINK_OK) {
+        comm_lose(comm, result, blink_error_text());
+        client_complete(rank->client, sqe->user_data, comm->lost, comm->lost_text);
         comm_advance(comm);
         return;
     }
@@ -375,7 +408,7 @@ void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe)
     part->user_data = sqe->user_data;
     op->submitted_count++;
     rank->outstanding++;
-    blink_result_t result = check_submission(comm, sqe);
+    result = check_submission(comm, sqe);
     if (result == BLINK_OK)
         result = use_buffers(rank, sqe, part);
     if (result != BLINK_OK) {
@@ -387,7 +420,8 @@ void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe)
     op_fail_if_left(comm, op);
     if (op->result != BLINK_OK)
         part_complete(comm, op, rank->rank);
-    if (op == comm->head)
+    /* A failed op may have been the last one of a rank that leaves. */
+    if (op == comm->head || op->result != BLINK_OK)
         comm_advance(comm);
 }
 
@@ -412,8 +446,7 @@ static void op_time_out(engine_comm_t *comm, const comm_op_t *op)
     snprintf(text, sizeof(text), "%s %lu of communicator %u: no submission from rank %s within %g s",
              blink_name_collective(op_collective(op)), (unsigned long)op->sequence, comm->comm, missing,
              (double)comm->engine->config.op_timeout_us / 1e6);
-    comm_give_up(comm, BLINK_ERR_TIMEOUT, text);
-    mailbox_post(comm->engine->config.control, &comm->lost_item);
+    comm_lose(comm, BLINK_ERR_TIMEOUT, text);
     comm_advance(comm);
 }
 
@@ -426,7 +459,7 @@ uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
         const comm_op_t *op = comm->head;
         if (!op || comm->activity != COMM_IDLE || comm->lost != BLINK_OK)
             continue;
-        uint64_t deadline_us = op->first_us + engine->config.op_timeout_us;
+        uint64_t deadline_us = op->waiting_since_us + engine->config.op_timeout_us;
         if (now_us >= deadline_us)
             op_time_out(comm, op);
         else if (deadline_us < next_us)
@@ -513,12 +546,23 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
     return BLINK_OK;
 }
 
+static void comm_free_on_engine(mailbox_item_t *item)
+{
+    comm_free(CONTAINER_OF(item, engine_comm_t, add_item));
+}
+
 static void rank_left_on_control(mailbox_item_t *item)
 {
     comm_rank_t *rank = CONTAINER_OF(item, comm_rank_t, item);
+    engine_comm_t *comm = rank->comm;
     engine_done_t done = rank->done;
-    if (rank->last)
-        comm_free(rank->comm);
+    if (rank->last && comm->abort_posted) {
+        /* The abort may still be in the engine's mailbox: this comes after it. */
+        comm->add_item.run = comm_free_on_engine;
+        mailbox_post(&comm->engine->mailbox, &comm->add_item);
+    } else if (rank->last) {
+        comm_free(comm);
+    }
     done.call(done.context);
 }
 

@@ -14,6 +14,7 @@ typedef struct engine_region {
     uint32_t region;
     char *base;
     uint64_t bytes;
+    const _Atomic bool *poisoned;
     uint32_t uses; /* ops that hold it */
     bool removing; /* no new uses */
     engine_client_t *client;
@@ -72,8 +73,8 @@ typedef struct comm_op {
     op_signature_t signature;
     uint32_t first_rank; /* whose signature it is */
     uint32_t submitted_count;
-    uint64_t first_us;     /* when the first rank submitted */
-    blink_result_t result; /* not BLINK_OK: failed; parts are completed as they come */
+    uint64_t waiting_since_us; /* for ranks to submit: since its first did, or it became the oldest */
+    blink_result_t result;     /* not BLINK_OK: failed; parts are completed as they come */
     char text[BLINK_ERROR_TEXT_BYTES];
     op_part_t parts[]; /* by rank */
 } comm_op_t;
@@ -117,6 +118,7 @@ struct engine_comm {
     comm_rank_t *ranks;
     uint32_t left_count;
     comm_op_t *head, *tail; /* oldest first */
+    uint32_t queued_count;
     uint64_t next_sequence;
     comm_activity_t activity;
     bool run_is_long;
@@ -155,6 +157,8 @@ struct engine {
     cached_program_t *cache;
     _Atomic uint64_t op_count, failed_op_count, payload_bytes;
     mailbox_item_t stop_item;
+    mailbox_item_t heartbeat_item; /* to the engine, and back to control */
+    engine_done_t heartbeat_done;
 };
 
 uint64_t engine_now_us(void);
@@ -168,10 +172,13 @@ bool client_poll(engine_client_t *client);
 void client_complete(engine_client_t *client, uint64_t user_data, blink_result_t result, const char *text);
 
 /* Find a region's bytes for an operand and count its use. Errors: NOT_REGISTERED, OUT_OF_RANGE,
- * INVALID_ARGUMENT. */
+ * INVALID_ARGUMENT, SYSTEM. */
 blink_result_t client_use_memory(engine_client_t *client, uint32_t region, uint64_t offset_bytes,
                                  uint64_t bytes, uint32_t alignment, engine_region_t **held, void **address);
 void region_release(engine_region_t *region);
+
+/* Fails if pages of the region (NULL: of none) were replaced because they could not be had. Errors: SYSTEM. */
+blink_result_t region_check(const engine_region_t *region);
 
 void client_add_membership(engine_client_t *client, comm_rank_t *rank);
 void client_remove_membership(engine_client_t *client, comm_rank_t *rank);

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* The device of a rank that has not joined. */
+#define NO_DEVICE UINT32_MAX
+
 static void send_query_reply(connection_t *connection, uint64_t request, Blinkwire__QueryReply *body)
 {
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
@@ -114,7 +117,8 @@ static Blinkwire__Comm *describe_comm(const comm_t *comm)
     described->n_devices = described->n_clients = comm->rank_count;
     for (uint32_t rank = 0; rank < comm->rank_count; rank++) {
         const member_t *member = &comm->members[rank];
-        described->devices[rank] = member->device;
+        /* A rank that has left keeps its device. */
+        described->devices[rank] = member->comm ? member->device : NO_DEVICE;
         described->clients[rank] = member->client ? member->client->client : 0;
     }
     described->state = (char *)(uintptr_t)states[comm->state];

@@ -19,25 +19,28 @@
 /* ---- pages that cannot be had ---- */
 
 /* The mapped ranges, for the signal handler: the one thing of the daemon that has to be global. A slot is
- * taken while `bytes` is not 0; `base` is written before. Regions beyond the table are mapped all the same,
- * only not guarded. */
-#define GUARDED_RANGES 4096u
+ * taken while `bytes` is not 0; the rest is written before. As many as a process may have mappings. */
+#define GUARDED_RANGES 65536u
 
 static struct {
     _Atomic uintptr_t base;
     _Atomic size_t bytes;
+    _Atomic bool poisoned; /* a page was replaced */
 } guarded[GUARDED_RANGES];
 
-static void guard(void *base, size_t bytes)
+/* Where to look whether the range is poisoned; NULL: no room in the table. */
+static const _Atomic bool *guard(void *base, size_t bytes)
 {
     for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
         if (atomic_load_explicit(&guarded[i].bytes, memory_order_relaxed) != 0)
             continue;
         atomic_store_explicit(&guarded[i].base, (uintptr_t)base, memory_order_relaxed);
+        atomic_store_explicit(&guarded[i].poisoned, false, memory_order_relaxed);
         /* Release: pairs with the acquire load in on_sigbus(). */
         atomic_store_explicit(&guarded[i].bytes, bytes, memory_order_release);
-        return;
+        return &guarded[i].poisoned;
     }
+    return NULL;
 }
 
 static void unguard(void *base)
@@ -49,28 +52,32 @@ static void unguard(void *base)
     }
 }
 
-static bool is_guarded(uintptr_t address)
+/* The poison mark of the range that holds an address; NULL if none does. */
+static _Atomic bool *find_guarded(uintptr_t address)
 {
     for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
         /* Acquire: pairs with the release store in guard(). */
         size_t bytes = atomic_load_explicit(&guarded[i].bytes, memory_order_acquire);
         uintptr_t base = atomic_load_explicit(&guarded[i].base, memory_order_relaxed);
         if (bytes != 0 && address - base < bytes)
-            return true;
+            return &guarded[i].poisoned;
     }
-    return false;
+    return NULL;
 }
 
-/* Put a private page of zeros where the client's page should be. mmap is a plain system call here, safe in a
- * handler. */
+/* Put a private page of zeros where the client's page should be, and mark the region, so that the engine fails
+ * the ops that use it. mmap is a plain system call here, safe in a handler. */
 static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t page = (uintptr_t)info->si_addr & ~(uintptr_t)(page_bytes - 1);
-    if (is_guarded((uintptr_t)info->si_addr) &&
-        mmap((void *)page, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-             0) != MAP_FAILED)
+    _Atomic bool *poisoned = find_guarded((uintptr_t)info->si_addr);
+    /* Relaxed: the end of the run, by which the engine looks, is handed over in order. */
+    if (poisoned)
+        atomic_store_explicit(poisoned, true, memory_order_relaxed);
+    if (poisoned && mmap((void *)page, page_bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
         return;
     signal(signal_number,
            SIG_DFL); /* not ours: end as if there were no handler when the access is repeated */
@@ -121,10 +128,16 @@ static blink_result_t check_quota(const client_t *client, uint64_t bytes)
 {
     const server_t *server = client->server;
     uint64_t limit = server->config.registered_bytes_per_tenant, used = 0;
+    uint32_t region_limit = server->config.regions_per_tenant, regions = 0;
     for (const connection_t *other = server->connections; other; other = other->next) {
-        if (other->client && other->uid == client->connection->uid)
-            used += other->client->registered_bytes;
+        if (!other->client || other->uid != client->connection->uid)
+            continue;
+        used += other->client->registered_bytes;
+        regions += other->client->region_count;
     }
+    if (regions >= region_limit)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has registered %u regions, the limit is %u",
+                          client->connection->uid, regions, region_limit);
     if (used > limit || bytes > limit - used)
         return BLINK_FAIL(
             BLINK_ERR_QUOTA, "user %u has registered %lu bytes, %lu more exceed the limit of %lu",
@@ -155,9 +168,11 @@ blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, 
         free(region);
         return result;
     }
-    guard(region->map, bytes);
     region->region = ++client->next_region;
-    blink_result_t result = engine_region_add(client->engine, region->region, region->map, bytes);
+    const _Atomic bool *poisoned = guard(region->map, bytes);
+    blink_result_t result =
+        poisoned ? engine_region_add(client->engine, region->region, region->map, bytes, poisoned)
+                 : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "the daemon has no room for another region");
     if (result != BLINK_OK) {
         region_free(region);
         return result;
@@ -174,6 +189,7 @@ static void on_deregistered(void *context)
 {
     region_t *region = context;
     client_t *client = region->client;
+    client->region_count--;
     client->registered_bytes -= region->bytes;
     connection_reply_ok(client->connection, region->request);
     region_free(region);
@@ -188,7 +204,6 @@ blink_result_t region_deregister(client_t *client, uint32_t number, uint64_t req
     if (!region)
         return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", number);
     *link = region->next;
-    client->region_count--;
     region->request = request;
     engine_region_remove(client->engine, number, (engine_done_t){on_deregistered, region});
     return BLINK_OK;

@@ -157,10 +157,21 @@ static void wake_control(void *context)
     uv_async_send(&server->wake);
 }
 
+/* Both threads turn. */
+static void on_heartbeat(void *context)
+{
+    server_t *server = context;
+    server->heartbeat_pending = false;
+    sd_notify(0, "WATCHDOG=1");
+}
+
 static void on_watchdog(uv_timer_t *timer)
 {
-    (void)timer;
-    sd_notify(0, "WATCHDOG=1");
+    server_t *server = timer->data;
+    if (server->heartbeat_pending)
+        return;
+    server->heartbeat_pending = true;
+    engine_heartbeat(server->engine, (engine_done_t){on_heartbeat, server});
 }
 
 void server_stop_if_done(server_t *server)
@@ -295,9 +306,9 @@ void server_destroy(server_t *server)
 {
     if (!server)
         return;
+    engine_stop(server->engine);
+    exec_host_destroy(server->exec);
     engine_destroy(server->engine);
-    if (server->exec)
-        exec_host_destroy(server->exec);
     pace_destroy(server->pace);
     close_loop(server);
     links_destroy(server->links);

@@ -20,10 +20,10 @@ typedef struct server_config {
     uint32_t device_count; /* the first so many gpus of topo */
     double pace_scale;     /* 0: not paced */
     uint32_t workers;      /* 0: one per core */
-    uint32_t clients_per_tenant, comms_per_tenant;
+    uint32_t clients_per_tenant, comms_per_tenant, regions_per_tenant;
     uint64_t registered_bytes_per_tenant;
     double init_timeout_s, op_timeout_s;
-    uint64_t watchdog_us; /* tell systemd so often that the loop turns; 0: never */
+    uint64_t watchdog_us; /* tell systemd twice as often that loop and engine turn; 0: never */
 } server_config_t;
 
 /* Listen and start the engine and the workers. Errors: EXISTS (a daemon already listens on the socket),

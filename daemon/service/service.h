@@ -33,7 +33,8 @@ struct server {
     uv_signal_t terminate, interrupt, hangup;
     uv_timer_t accept_again;
     uv_timer_t watchdog;
-    uv_timer_t init_timer; /* the earliest end of a communicator's gathering */
+    bool heartbeat_pending; /* the engine has not answered yet */
+    uv_timer_t init_timer;  /* the earliest end of a communicator's gathering */
     bool loop_open;
     bool stopping;
     int listen_fd, lock_fd;
@@ -143,7 +144,7 @@ blink_result_t region_deregister(client_t *client, uint32_t region, uint64_t req
 void region_release_all(client_t *client);
 
 /* Make a page that cannot be had (the client punched it out and memory is short) read as zeros instead of
- * ending the daemon. Once per process. Errors: SYSTEM. */
+ * ending the daemon; ops that use its region then fail. Once per process. Errors: SYSTEM. */
 blink_result_t region_install_sigbus_handler(void);
 
 /* ---- comm.c: communicators ---- */
@@ -165,7 +166,7 @@ struct comm {
     uint32_t comm;
     uint8_t unique_id[16];
     uid_t uid;
-    uint32_t rank_count, joined_count, leaving_count, left_count;
+    uint32_t rank_count, joined_count, left_count;
     uint32_t first_rank; /* that joined */
     blink_algorithm_t algorithm;
     comm_state_t state;

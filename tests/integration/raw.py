@@ -14,7 +14,7 @@ import harness
 
 HELLO, MEM_REGISTER, MEM_DEREGISTER, COMM_INIT, COMM_DESTROY, COMM_ABORT, QUERY = range(2, 9)
 NOP, ALLREDUCE, BROADCAST = range(3)
-OK, INVALID_ARGUMENT, PROTOCOL, NOT_REGISTERED, OUT_OF_RANGE, NOT_FOUND = 0, 1, 5, 6, 7, 9
+OK, INVALID_ARGUMENT, PROTOCOL, NOT_REGISTERED, OUT_OF_RANGE, MISMATCH, NOT_FOUND, QUOTA = 0, 1, 5, 6, 7, 8, 9, 12
 FLOAT32, SUM = 7, 0
 
 SQ_TAIL, CQ_HEAD, SLEEPERS, WANTS_EVENT, SQ_HEAD, CQ_TAIL = 64, 128, 192, 196, 256, 320
@@ -89,6 +89,7 @@ class RawClient:
         self.socket.settimeout(harness.LIMIT_S)
         self.socket.connect(daemon.socket)
         self.received, self.fds, self.last_id = b"", [], 0
+        self.received_by_id = {}
         self.ring = None
 
     def close(self):
@@ -127,7 +128,9 @@ class RawClient:
             self.received += data
         length = struct.unpack("<I", self.received[:4])[0]
         payload, self.received = self.received[4:4 + length], self.received[4 + length:]
-        return Reply(payload)
+        reply = Reply(payload)
+        self.received_by_id[reply.id] = reply
+        return reply
 
     def request(self, kind, body=b"", fds=()):
         self.send(kind, body, fds)
@@ -162,13 +165,14 @@ class RawClient:
         os.write(self.fds[1], struct.pack("<Q", 1))
 
     def submit(self, opcode=NOP, member=0, count=0, in_region=0, out_region=0, in_offset=0, out_offset=0, datatype=FLOAT32,
-               redop=SUM, flags=0, root=0, reserved=0, user_data=1):
+               redop=SUM, flags=0, root=0, reserved=0, user_data=1, ring_doorbell=True):
         entry = struct.pack("<4B5I5Q", opcode, datatype, redop, flags, member, root, in_region, out_region, reserved,
                             count, in_offset, out_offset, user_data, 0)
         struct.pack_into("64s", self.ring, self.sq_offset + self.sq_tail % self.sq_entries * 64, entry)
         self.sq_tail += 1
         self.word(SQ_TAIL, self.sq_tail)
-        self.doorbell()
+        if ring_doorbell:
+            self.doorbell()
 
     def reap(self):
         """(user_data, result, text) of the next completion."""

@@ -195,6 +195,51 @@ class FrameTest(HostileTest):
             client.close()
 
 
+class QuotaTest(HostileTest):
+    """What one user takes of what all users share: descriptors, mappings, the log."""
+
+    def test_connections_that_never_say_hello_are_counted(self):
+        daemon = self.daemon(*self.limits(clients_per_tenant=10))
+        silent = [RawClient(daemon) for _ in range(100)]
+        for client in silent:
+            self.addCleanup(client.close)
+        reply = silent[-1].receive()
+        self.assertEqual(reply.code, raw.QUOTA)
+        self.assertTrue(silent[-1].closed_by_daemon())
+        refused = 0
+        for client in silent[:-1]:
+            client.socket.settimeout(0.05)
+            try:
+                refused += client.receive().code == raw.QUOTA
+            except TimeoutError:
+                pass
+        self.assertGreater(refused, 30)
+        for client in silent:
+            client.close()
+        daemon.check_serves()
+
+    def test_regions_are_counted_however_small(self):
+        daemon = self.daemon(*self.limits(regions_per_tenant=5))
+        client, other = RawClient(daemon), RawClient(daemon)
+        for each in [client, other]:
+            self.addCleanup(each.close)
+            self.assertEqual(each.hello().code, 0)
+        fd = self.fd(sealed_memfd(PAGE))
+        regions = [client.register(fd, 1).body(4)[1] for _ in range(5)]
+        reply = other.register(fd, 1)
+        self.assertEqual(reply.code, raw.QUOTA)
+        self.assertRegex(reply.text, r"\b5\b")
+        self.assertEqual(client.request(raw.MEM_DEREGISTER, message(_1=regions[0])).code, 0)
+        self.assertEqual(other.register(fd, 1).code, 0)
+
+    def test_a_program_name_cannot_write_lines_of_the_log(self):
+        client = self.client(hello=False)
+        client.request(raw.HELLO, message(_1=1, _2=1, _3=b"x\n<0>forged\x1b[2J", _4=1))
+        self.blinkd.wait_for("the name", lambda blinkd: "forged" in blinkd.stderr())
+        self.assertNotIn("\n<0>", self.blinkd.stderr())
+        self.assertNotIn("\x1b", self.blinkd.stderr())
+
+
 class RequestTest(HostileTest):
     def test_unknown_handles(self):
         client = self.client()
@@ -225,6 +270,13 @@ class RequestTest(HostileTest):
             reply = client.join(new_id(), count, rank, device, algorithm)
             self.assertNotEqual(reply.code, 0, (count, rank, device, algorithm))
             self.assertTrue(reply.text)
+
+    def test_a_rank_that_has_not_joined_has_no_device(self):
+        client = self.client()
+        client.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=3, _3=1, _4=1))
+        client.request(raw.QUERY)
+        comm, = [comm for comm in self.ctl_json(self.blinkd, "comms")["comms"] if comm["state"] == "joining"]
+        self.assertEqual(comm["devices"], [0xFFFFFFFF, 1, 0xFFFFFFFF])
 
     def test_unknown_query(self):
         self.assertNotEqual(self.client().request(raw.QUERY, message(_1=99)).code, 0)
@@ -393,6 +445,67 @@ class RingTest(HostileTest):
                 pass
             client.doorbell()
             client.reap()
+
+    def test_eventfds_made_to_block(self):
+        """O_NONBLOCK belongs to the open file, which client and daemon share: the engine must not rely on it."""
+        client = self.client()
+        for fd in client.fds[1:3]:
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
+            try:
+                os.write(fd, struct.pack("<Q", (1 << 64) - 2))
+            except OSError:
+                pass
+        client.word(raw.WANTS_EVENT, 1)
+        client.submit(ring_doorbell=False)
+        self.blinkd.check_serves()
+        self.assertEqual(client.reap()[1], raw.OK)
+
+    def test_the_doorbell_drained_before_the_engine_sees_it(self):
+        client = self.client()
+        for fd in client.fds[1:3]:
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
+        for _ in range(2000):
+            client.doorbell()
+            os.read(client.fds[1], 8)
+            time.sleep(0.0002)
+        self.blinkd.check_serves()
+
+    def test_bad_entries_without_end_do_not_pile_up(self):
+        """What is refused completes at once but waits to be matched by the other ranks: only so much of it is kept."""
+        client = self.client()
+        identifier = new_id()
+        client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=2, _3=0))
+        self.assertEqual(client.join(identifier, 2, 1).code, 0)
+        member = client.received_by_id[client.last_id - 1].body(5)[1]
+        for _ in range(2000):
+            client.submit(raw.ALLREDUCE, member, 10, 77, 77)
+            _, result, text = client.reap()
+            if result != raw.NOT_REGISTERED:
+                break
+        self.assertEqual(result, raw.QUOTA)
+        self.assertRegex(text, "rank 0")
+        self.assertEqual([comm["state"] for comm in self.ctl_json(self.blinkd, "comms")["comms"]], ["aborted", "ready"])
+
+    def test_leaving_ends_with_the_last_op_whatever_older_ops_wait_for(self):
+        identifier = new_id()
+        clients = [self.client() for _ in range(3)]
+        for rank, client in enumerate(clients):
+            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=3, _3=rank, _4=1))
+        members = [client.receive().body(5)[1] for client in clients]
+        regions = [self.region(client) for client in clients]
+
+        def submit(rank, count, region=None):
+            clients[rank].submit(raw.ALLREDUCE, members[rank], count, region or regions[rank], regions[rank])
+        submit(0, 10, region=77)
+        self.assertEqual(clients[0].reap()[1], raw.NOT_REGISTERED)
+        submit(0, 10)
+        clients[0].send(raw.COMM_DESTROY, message(_1=members[0]))
+        submit(1, 10)
+        self.assertEqual(clients[1].reap()[1], raw.NOT_REGISTERED)
+        submit(1, 20)  # the second op fails, while the first one still waits for rank 2
+        self.assertEqual(clients[1].reap()[1], raw.MISMATCH)
+        self.assertEqual(clients[0].reap()[1], raw.MISMATCH)
+        self.assertEqual(clients[0].receive().code, 0)
 
     def test_closing_with_everything_under_way(self):
         for _ in range(20):

@@ -1,4 +1,6 @@
 """How blinkd starts, refuses to start, and stops."""
+import ctypes
+import fcntl
 import json
 import os
 import re
@@ -10,9 +12,13 @@ import stat
 import subprocess
 import unittest
 
+import raw
 from harness import BLINK_RANK, BLINKD, LIMIT_S, IntegrationTest, Rank, accepts, new_id
+from raw import RawClient, message
 
 NOBODY = 65534
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+WALL = 0x40000000  # waitpid() for threads, too
 STEP = "allreduce:100:float32:sum"
 
 
@@ -42,6 +48,28 @@ class StartTest(IntegrationTest):
         daemon.stop()
         for rank in ranks:
             self.assert_step(rank.finish(), "allreduce:4000000:float32:sum", "DAEMON_LOST")
+
+    def test_stops_at_once_although_all_ranks_wait_to_leave_after_a_long_op(self):
+        daemon = self.daemon("--pace=0.000001", topology="dgx1v_hybrid")
+        client, identifier, size = RawClient(daemon), new_id(), 4 << 20
+        self.addCleanup(client.close)
+        client.hello()
+        client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=2, _3=0))
+        members = [client.join(identifier, 2, 1).body(5)[1]]
+        members.append(client.received_by_id[client.last_id - 1].body(5)[1])
+        fd = os.memfd_create("memory", os.MFD_ALLOW_SEALING)
+        self.addCleanup(os.close, fd)
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        region = client.register(fd, size).body(4)[1]
+        for member in members:
+            client.submit(raw.ALLREDUCE, member, size // 8, region, region, 0, size // 2)
+        while not sum(link["bytes"] for link in self.ctl_json(daemon, "links")["links"]):
+            pass
+        for member in members:
+            client.send(raw.COMM_DESTROY, message(_1=member))
+        self.assertEqual(client.request(raw.QUERY).code, 0)  # both requests to leave are with the daemon
+        daemon.stop()
 
     def test_takes_over_a_stale_socket(self):
         directory = self.directory()
@@ -229,6 +257,39 @@ class ServiceManagerTest(IntegrationTest):
             for _ in range(3):
                 self.wait_for_notification(notify, "WATCHDOG=1")
 
+    def test_watchdog_is_not_fed_while_the_engine_hangs(self):
+        path = os.path.join(self.directory(), "notify")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.bind(path)
+            notify.settimeout(LIMIT_S)
+            daemon = self.daemon(env=os.environ | {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "200000"})
+            self.wait_for_notification(notify, "WATCHDOG=1")
+            thread = self.engine_thread(daemon)
+            self.trace(PTRACE_SEIZE, thread)
+            self.trace(PTRACE_INTERRUPT, thread)
+            os.waitpid(thread, WALL)
+            try:
+                notify.settimeout(1)
+                with self.assertRaises(TimeoutError):
+                    notify.recv(4096)  # a ping that was under way
+                    notify.recv(4096)
+                self.ctl(daemon, "status")  # the control thread is well
+            finally:
+                self.trace(PTRACE_DETACH, thread)
+            notify.settimeout(LIMIT_S)
+            self.wait_for_notification(notify, "WATCHDOG=1")
+
+    def engine_thread(self, daemon):
+        for thread in os.listdir(f"/proc/{daemon.pid}/task"):
+            with open(f"/proc/{daemon.pid}/task/{thread}/comm", encoding="utf-8") as name:
+                if name.read().strip() == "blinkd-engine":
+                    return int(thread)
+        raise AssertionError("no engine thread")
+
+    def trace(self, request, thread):
+        if ctypes.CDLL(None, use_errno=True).ptrace(request, thread, None, None) != 0:
+            self.skipTest(f"ptrace: {os.strerror(ctypes.get_errno())}")
+
     def pass_socket(self, path, *flags):
         """Start blinkd as systemd would for blinkd.socket: descriptor 3 listens, LISTEN_PID is its own."""
         listener = socket.socket(socket.AF_UNIX)
@@ -248,6 +309,17 @@ class ServiceManagerTest(IntegrationTest):
         daemon.child.send_signal(signal.SIGTERM)
         self.assertEqual(daemon.wait(), 0, daemon.describe())
         self.assertTrue(os.path.exists(path), "the socket is the service manager's")
+
+    def test_socket_activation_warns_of_settings_without_effect(self):
+        for flags, warns in [([], False), (["--socket", "/tmp/elsewhere.sock"], True),
+                             (["--config", self.write_file("b.conf", "[daemon]\nsocket_mode = 0600\n")], True)]:
+            path = os.path.join(self.directory(), "activated.sock")
+            daemon = self.pass_socket(path, "--devices", "host:4", *flags)
+            daemon.socket = path
+            self.assertEqual(self.ctl_json(daemon, "status")["socket"], path)
+            self.assertEqual("warning" in daemon.stderr(), warns, daemon.stderr())
+            daemon.child.send_signal(signal.SIGTERM)
+            self.assertEqual(daemon.wait(), 0)
 
     def assert_all_ok_by_two(self, daemon):
         for steps in self.run_ranks(daemon, [0, 1], [STEP]):

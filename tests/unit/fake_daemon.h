@@ -54,10 +54,9 @@ static void fake_send(fake_t *fake, const Blinkwire__Reply *reply, const int *fd
 
 static void fake_complete(fake_t *fake, uint64_t user_data)
 {
-    uint64_t one = 1;
     atomic_fetch_add(&fake->completed, 1);
     if (ring_complete(&fake->ring, user_data, fake->fail_with, fake->fail_text))
-        (void)!write(fake->completion_fd, &one, sizeof(one));
+        ring_raise_event(fake->completion_fd);
 }
 
 /* Complete what every member has submitted; `queues` holds the ops of each member in order. */
@@ -117,7 +116,7 @@ static void answer_hello(fake_t *fake, const Blinkwire__Request *request)
     }
     assert_int_equal(ring_create(RING_ENTRIES, RING_ENTRIES, &fake->ring, &fds[0]), BLINK_OK);
     fds[1] = fake->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    fds[2] = fake->completion_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    fds[2] = fake->completion_fd = ring_create_event();
     ring_set_wait_policy(&fake->ring, RING_WAIT_YIELD);
     assert_int_equal(pthread_create(&fake->engine, NULL, fake_engine, fake), 0);
     hello.version = fake->answer_version;

@@ -208,7 +208,7 @@ blink_result_t blink_wait(blink_op_t *op);
 blink_result_t blink_test(blink_op_t *op, bool *done);
 
 /** A descriptor, owned by the context, that becomes readable when ops complete: poll() it, then read 8 bytes
- * from it (it is a non-blocking eventfd), then blink_test() the ops. Completions before the first call do not
+ * from it (it is non-blocking), then blink_test() the ops. Completions before the first call do not
  * count. */
 blink_result_t blink_poll_fd(blink_context_t *context, int *fd);
 
