@@ -16,6 +16,7 @@
 typedef struct action {
     uint32_t rank, phase;
     uint32_t level; /* edges from the start of the phase */
+    uint32_t turn;  /* how far behind this rank the part's root or the route's end is */
     uint32_t part;
 } action_t;
 
@@ -49,13 +50,20 @@ static blink_result_t add_reduce_sources(lane_builder_t *builder, lane_step_t *s
     return BLINK_OK;
 }
 
-/* Write straight into the outputs of a rank's children in the broadcast tree. */
+/* Write straight into the outputs of a rank's children in the broadcast tree, those behind it first: roots that
+ * act at once then start with different children. */
 static blink_result_t add_broadcast_destinations(lane_builder_t *builder, lane_step_t *step,
                                                  const plan_part_t *part, const lane_edges_t *edges,
                                                  uint32_t rank)
 {
-    for (uint32_t i = 0; i < lane_child_count(&edges->down, rank); i++) {
-        uint32_t child = edges->down.children[edges->down.child_first[rank] + i];
+    uint32_t count = lane_child_count(&edges->down, rank), first = 0;
+    if (count == 0)
+        return BLINK_OK;
+    const uint32_t *children = &edges->down.children[edges->down.child_first[rank]];
+    while (first < count && children[first] < rank)
+        first++;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t child = children[(first + i) % count];
         if (edges->down_full[child] != PLAN_NONE)
             BLINK_TRY(lane_add_signal(builder, step, edges->down_full[child], step->dst_count));
         lane_operand_t dst = {LANE_OUTPUT, child, PLAN_NONE, part->broadcast.path[child]};
@@ -140,7 +148,10 @@ static blink_result_t add_step(compiler_t *compiler, const action_t *action)
 
 static void act(compiler_t *compiler, uint32_t part, uint32_t rank, lane_phase_t phase, uint32_t level)
 {
-    compiler->actions[compiler->action_count++] = (action_t){rank, (uint32_t)phase, level, part};
+    const plan_part_t *of = part_of(compiler, part);
+    uint32_t target = of->route.ranks ? of->route.ranks[of->route.hop_count] : of->root;
+    uint32_t ranks = compiler->plan->rank_count, turn = (target + ranks - rank) % ranks;
+    compiler->actions[compiler->action_count++] = (action_t){rank, (uint32_t)phase, level, turn, part};
 }
 
 /* A root acts once: in `up` if the part reduces, else in `down`. */
@@ -172,15 +183,18 @@ static void act_in_route(compiler_t *compiler, uint32_t part_index)
  * broadcast trees, sources of routes. A step waits for the step before it on the same tree or route, which
  * has the same chunk and a lower level or is of the phase before; or for a slot, which an earlier chunk's step
  * frees. So steps wait only for steps that come earlier in the order (chunk, phase, level), and every lane's
- * own order is that order: no deadlock, at any number of slots and however many parts share a lane. Any order
- * of the parts that all lanes share would do for that, but with this one every rank has something to send
- * at once.
+ * own order is that order: no deadlock, at any number of slots and however many parts share a lane. On one level
+ * nothing waits for anything, so each rank takes the parts in the order of their ends from itself on: ranks
+ * that send at once then send to different ones.
  */
 static int compare_actions(const void *a, const void *b)
 {
     const action_t *x = a, *y = b;
-    const uint32_t keys[][2] = {
-        {x->rank, y->rank}, {x->phase, y->phase}, {x->level, y->level}, {x->part, y->part}};
+    const uint32_t keys[][2] = {{x->rank, y->rank},
+                                {x->phase, y->phase},
+                                {x->level, y->level},
+                                {x->turn, y->turn},
+                                {x->part, y->part}};
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (keys[i][0] != keys[i][1])
             return keys[i][0] < keys[i][1] ? -1 : 1;
