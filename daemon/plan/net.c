@@ -572,3 +572,16 @@ uint32_t pack_net_member(const pack_net_t *net, uint32_t node, double at)
         i++;
     return net->members[i];
 }
+
+void pack_write_prices(const pack_net_t *net, const double *row_prices, double *prices)
+{
+    for (uint32_t link = 0; link < net->topo->link_count; link++) {
+        uint32_t working = net->link_of[link];
+        prices[link] = working == PLAN_NONE ? 0.0 : row_prices[net->link_row[working]];
+    }
+    for (uint32_t node = 0; node < net->topo->node_count; node++) {
+        uint32_t working = net->node_of[node];
+        uint32_t row = working == PLAN_NONE ? PLAN_NONE : net->node_row[working];
+        prices[net->topo->link_count + node] = row == PLAN_NONE ? 0.0 : row_prices[row];
+    }
+}

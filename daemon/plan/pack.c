@@ -149,33 +149,9 @@ static blink_result_t reserve_column(packer_t *p)
     return BLINK_OK;
 }
 
-/* Share of the payload per row that one unit of the column puts on it, gathered into rows[] and values[];
- * returns the number of entries. values[] are relative to what the row can carry. */
 static uint32_t measure_column(packer_t *p, const uint32_t *column)
 {
-    const pack_net_t *net = p->net;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < p->tree_paths; i++) {
-        if (column[i] == PLAN_NONE)
-            continue;
-        const pack_path_t *path = &p->paths.paths[column[i]];
-        for (uint32_t j = 0; j < path->link_count; j++) {
-            uint32_t link = p->paths.links[path->first_link + j];
-            uint32_t crossed[2] = {net->link_row[link], net->node_row[net->to[link]]};
-            for (uint32_t k = 0; k < 2; k++) {
-                if (crossed[k] == PLAN_NONE)
-                    continue;
-                if (p->loads[crossed[k]] <= 0.0)
-                    p->rows[count++] = crossed[k];
-                p->loads[crossed[k]] += 1.0;
-            }
-        }
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        p->values[i] = p->loads[p->rows[i]] / net->row_GBps[p->rows[i]];
-        p->loads[p->rows[i]] = 0.0;
-    }
-    return count;
+    return pack_measure(&p->paths, column, p->tree_paths, p->rows, p->values, p->loads);
 }
 
 static bool column_known(const packer_t *p, const uint32_t *column)

@@ -71,6 +71,9 @@ uint32_t pack_net_origin(const pack_net_t *net, uint32_t by, uint32_t rank);
 /* Where a link goes under it. */
 uint32_t pack_net_link_image(const pack_net_t *net, uint32_t by, uint32_t link);
 
+/* Prices per row as plan_bound_GBps() takes them: per topology link, then per node. */
+void pack_write_prices(const pack_net_t *net, const double *row_prices, double *prices);
+
 /* A way between two ranks through relays: working links in travelling order. */
 typedef struct pack_path {
     uint32_t from, to;
@@ -105,6 +108,21 @@ blink_result_t pack_paths_find(pack_paths_t *paths, uint32_t from, uint32_t to, 
 
 /* The same links the other way; the working graph must be reversible. Errors: NO_MEMORY. */
 blink_result_t pack_paths_reverse(pack_paths_t *paths, uint32_t path, uint32_t *reverse);
+
+/* What one GB/s over these paths (indices; PLAN_NONE stands for none) puts on each row, as parts of what the
+ * row carries, gathered into rows[] and values[]; returns the number of entries. loads[] is scratch, zero
+ * before and after. */
+uint32_t pack_measure(const pack_paths_t *paths, const uint32_t *indices, uint32_t index_count,
+                      uint32_t *rows, double *values, double *loads);
+
+/* The end of the slice of [0, 1) that starts at `at`: up to there these paths cross the same members of every
+ * group of parallel switches. */
+double pack_slice_end(const pack_paths_t *paths, const uint32_t *indices, uint32_t count, double at);
+
+/* The topology links of a path at position `at` of its groups, as an index into the plan's paths. Errors:
+ * NO_MEMORY. */
+blink_result_t pack_place_path(const pack_paths_t *paths, plan_t *plan, uint32_t path_index, double at,
+                               uint32_t *placed);
 
 /* Cheapest spanning arborescence away from `root` over a complete directed graph with cost[from·n + to]. */
 typedef struct pack_arborist {

@@ -203,3 +203,31 @@ blink_result_t pack_paths_reverse(pack_paths_t *paths, uint32_t path, uint32_t *
     *reverse = intern(paths, p->to, p->from, p->link_count);
     return BLINK_OK;
 }
+
+uint32_t pack_measure(const pack_paths_t *paths, const uint32_t *indices, uint32_t index_count,
+                      uint32_t *rows, double *values, double *loads)
+{
+    const pack_net_t *net = paths->net;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < index_count; i++) {
+        if (indices[i] == PLAN_NONE)
+            continue;
+        const pack_path_t *path = &paths->paths[indices[i]];
+        for (uint32_t j = 0; j < path->link_count; j++) {
+            uint32_t link = paths->links[path->first_link + j];
+            uint32_t crossed[2] = {net->link_row[link], net->node_row[net->to[link]]};
+            for (uint32_t k = 0; k < 2; k++) {
+                if (crossed[k] == PLAN_NONE)
+                    continue;
+                if (loads[crossed[k]] <= 0.0)
+                    rows[count++] = crossed[k];
+                loads[crossed[k]] += 1.0;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        values[i] = loads[rows[i]] / net->row_GBps[rows[i]];
+        loads[rows[i]] = 0.0;
+    }
+    return count;
+}

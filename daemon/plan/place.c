@@ -7,18 +7,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The end of the slice of [0, 1) that starts at `at`: up to there the column crosses the same members of
- * every group of parallel switches. */
-static double slice_end(const packer_t *p, const uint32_t *column, double at)
+double pack_slice_end(const pack_paths_t *paths, const uint32_t *indices, uint32_t count, double at)
 {
-    const pack_net_t *net = p->net;
+    const pack_net_t *net = paths->net;
     double end = 1.0;
-    for (uint32_t i = 0; i < p->tree_paths; i++) {
-        if (column[i] == PLAN_NONE)
+    for (uint32_t i = 0; i < count; i++) {
+        if (indices[i] == PLAN_NONE)
             continue;
-        const pack_path_t *path = &p->paths.paths[column[i]];
+        const pack_path_t *path = &paths->paths[indices[i]];
         for (uint32_t j = 0; j < path->link_count; j++) {
-            uint32_t node = net->to[p->paths.links[path->first_link + j]];
+            uint32_t node = net->to[paths->links[path->first_link + j]];
             for (uint32_t m = net->first_member[node]; m < net->first_member[node + 1]; m++)
                 if (net->member_end[m] > at + 1e-9)
                     end = fmin(end, net->member_end[m]);
@@ -27,18 +25,18 @@ static double slice_end(const packer_t *p, const uint32_t *column, double at)
     return end;
 }
 
-/* The topology links of a working path at position `at` of its groups, as an index into the plan's paths. */
-static blink_result_t place_path(const packer_t *p, plan_t *plan, uint32_t path_index, double at,
-                                 uint32_t *placed)
+blink_result_t pack_place_path(const pack_paths_t *paths, plan_t *plan, uint32_t path_index, double at,
+                               uint32_t *placed)
 {
-    const pack_path_t *path = &p->paths.paths[path_index];
+    const pack_net_t *net = paths->net;
+    const pack_path_t *path = &paths->paths[path_index];
     uint32_t *links = malloc(path->link_count * sizeof(*links));
     if (links == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a path of %u links", path->link_count);
     for (uint32_t i = 0; i < path->link_count; i++) {
-        uint32_t link = p->paths.links[path->first_link + i];
-        links[i] = topo_find_link(p->topo, pack_net_member(p->net, p->net->from[link], at),
-                                  pack_net_member(p->net, p->net->to[link], at));
+        uint32_t link = paths->links[path->first_link + i];
+        links[i] = topo_find_link(net->topo, pack_net_member(net, net->from[link], at),
+                                  pack_net_member(net, net->to[link], at));
     }
     blink_result_t result = plan_intern_path(plan, links, path->link_count, placed);
     free(links);
@@ -53,7 +51,7 @@ static blink_result_t place_tree(const packer_t *p, plan_t *plan, const uint32_t
             continue;
         const pack_path_t *path = &p->paths.paths[tree[rank]];
         placed->parent[rank] = toward_root ? path->to : path->from;
-        BLINK_TRY(place_path(p, plan, tree[rank], at, &placed->path[rank]));
+        BLINK_TRY(pack_place_path(&p->paths, plan, tree[rank], at, &placed->path[rank]));
     }
     return BLINK_OK;
 }
@@ -82,7 +80,7 @@ static blink_result_t place_column(const packer_t *p, plan_t *plan, uint32_t ind
 {
     const uint32_t *column = &p->column_paths[(size_t)index * p->tree_paths];
     for (double at = 0.0, end; at < 1.0; at = end) {
-        end = slice_end(p, column, at);
+        end = pack_slice_end(&p->paths, column, p->tree_paths, at);
         double middle = (at + end) / 2.0;
         plan_channel_t *channel = NULL;
         BLINK_TRY(plan_add_channel(plan, rate_of(p, index, given) * (end - at), 1, &channel));

@@ -8,20 +8,6 @@
 
 #include <stdlib.h>
 
-/* The best prices, per topology link and then node. */
-static void write_prices(const packer_t *p, double *prices)
-{
-    const pack_net_t *net = p->net;
-    for (uint32_t link = 0; link < p->topo->link_count; link++)
-        prices[link] =
-            net->link_of[link] == PLAN_NONE ? 0.0 : p->best_prices[net->link_row[net->link_of[link]]];
-    for (uint32_t node = 0; node < p->topo->node_count; node++) {
-        uint32_t working = net->node_of[node];
-        uint32_t row = working == PLAN_NONE ? PLAN_NONE : net->node_row[working];
-        prices[p->topo->link_count + node] = row == PLAN_NONE ? 0.0 : p->best_prices[row];
-    }
-}
-
 static blink_result_t check_collective(const plan_t *plan)
 {
     if (collective_routes(plan->collective))
@@ -117,7 +103,7 @@ static blink_result_t pack(packer_t *p, plan_t *plan, double *prices)
 {
     bool placed = false;
     BLINK_TRY(pack_optimise(p));
-    write_prices(p, prices);
+    pack_write_prices(p->net, p->best_prices, prices);
     BLINK_TRY(place_layers(p, plan, &placed));
     if (!placed)
         BLINK_TRY(thin_and_place(p, plan));
@@ -148,7 +134,7 @@ blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *
     if (result == BLINK_OK)
         result = pack_optimise(&p);
     if (result == BLINK_OK)
-        write_prices(&p, prices);
+        pack_write_prices(p.net, p.best_prices, prices);
     pack_fini(&p);
     return result;
 }
