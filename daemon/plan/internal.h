@@ -55,6 +55,12 @@ blink_result_t plan_pack_trees(const topo_t *topo, plan_t *plan, double *prices)
 /* trees.c: only the prices of the optimal packing, for plans made by another algorithm. */
 blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *prices);
 
+/* route.c: optimal routes, for gather, scatter, alltoall (up to 128 ranks) and sendrecv; also prices. */
+blink_result_t plan_pack_routes(const topo_t *topo, plan_t *plan, double *prices);
+
+/* route.c: only the prices. */
+blink_result_t plan_route_prices(const topo_t *topo, const plan_t *plan, double *prices);
+
 /* latency.c: one hop, a binomial tree, recursive doubling, by plan->algorithm. A channel for each of the
  * parallel switches between two ranks. */
 blink_result_t plan_make_latency(const topo_t *topo, plan_t *plan);

@@ -95,8 +95,12 @@ static blink_result_t fill_channels(const topo_t *topo, const plan_request_t *re
 
 static blink_result_t fill(const topo_t *topo, const plan_request_t *request, plan_t *plan)
 {
-    BLINK_TRY(plan->algorithm == BLINK_ALGORITHM_TREES ? plan_pack_trees(topo, plan, plan->prices)
-                                                       : fill_channels(topo, request, plan));
+    if (plan->algorithm != BLINK_ALGORITHM_TREES)
+        BLINK_TRY(fill_channels(topo, request, plan));
+    else if (collective_routes(plan->collective))
+        BLINK_TRY(plan_pack_routes(topo, plan, plan->prices));
+    else
+        BLINK_TRY(plan_pack_trees(topo, plan, plan->prices));
     return plan_rate_GBps(topo, plan, &plan->rate_GBps);
 }
 
@@ -131,7 +135,8 @@ blink_result_t plan_prove_bound(const topo_t *topo, plan_t *plan, const plan_t *
     if (plan->rank_count < 2)
         return BLINK_OK;
     if (packed == NULL)
-        BLINK_TRY(plan_pack_prices(topo, plan, plan->prices));
+        BLINK_TRY(collective_routes(plan->collective) ? plan_route_prices(topo, plan, plan->prices)
+                                                      : plan_pack_prices(topo, plan, plan->prices));
     else if (packed != plan)
         memcpy(plan->prices, packed->prices,
                ((size_t)topo->link_count + topo->node_count) * sizeof(*plan->prices));

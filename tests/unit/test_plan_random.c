@@ -77,11 +77,9 @@ static bool plan_at_random(dice_t *dice, const topo_t *topo, blink_collective_t 
     do {
         count = choose(topo, roll(dice, 1u << topo->gpu_count), nodes);
     } while (count < 2);
-    plan_request_t request = {.collective = collective,
-                              .rank_node = nodes,
-                              .rank_count = count,
-                              .root = roll(dice, count),
-                              .peer = roll(dice, count)};
+    plan_request_t request = {
+        .collective = collective, .rank_node = nodes, .rank_count = count, .root = roll(dice, count)};
+    request.peer = (request.root + 1 + roll(dice, count - 1)) % count;
     plan_t *plan = NULL;
     blink_result_t result = plan_create(topo, &request, &plan);
     if (result == BLINK_ERR_UNREACHABLE)
@@ -138,6 +136,30 @@ static void test_random_reducescatter_is_near_its_bound(void **state)
     try_collective(BLINK_REDUCESCATTER);
 }
 
+static void test_random_gather_is_near_its_bound(void **state)
+{
+    (void)state;
+    try_collective(BLINK_GATHER);
+}
+
+static void test_random_scatter_is_near_its_bound(void **state)
+{
+    (void)state;
+    try_collective(BLINK_SCATTER);
+}
+
+static void test_random_alltoall_is_near_its_bound(void **state)
+{
+    (void)state;
+    try_collective(BLINK_ALLTOALL);
+}
+
+static void test_random_sendrecv_is_near_its_bound(void **state)
+{
+    (void)state;
+    try_collective(BLINK_SENDRECV);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +168,10 @@ int main(void)
         cmocka_unit_test(test_random_reduce_is_near_its_bound),
         cmocka_unit_test(test_random_allgather_is_near_its_bound),
         cmocka_unit_test(test_random_reducescatter_is_near_its_bound),
+        cmocka_unit_test(test_random_gather_is_near_its_bound),
+        cmocka_unit_test(test_random_scatter_is_near_its_bound),
+        cmocka_unit_test(test_random_alltoall_is_near_its_bound),
+        cmocka_unit_test(test_random_sendrecv_is_near_its_bound),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     plan_thread_release();
