@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COLLECTIVES                                                                                          \
+    "allreduce, broadcast, reduce, allgather, reducescatter, gather, scatter, alltoall or sendrecv"
+#define ALGORITHMS "auto, trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling"
+
 enum {
     KEY_TOPOLOGY = 't',
     KEY_COLLECTIVE = 'c',
@@ -24,16 +28,12 @@ const request_t request_default = {
 static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, "What to plan:", -1},
     {"topology", KEY_TOPOLOGY, "NAME|FILE", 0, "Topology to plan on", -1},
-    {"collective", KEY_COLLECTIVE, "NAME", 0,
-     "allreduce (default), broadcast, reduce, allgather, reducescatter, gather, scatter, alltoall or "
-     "sendrecv",
-     -1},
+    {"collective", KEY_COLLECTIVE, "NAME", 0, COLLECTIVES "; default: allreduce", -1},
     {"ranks", KEY_RANKS, "LIST", 0,
      "Device of each rank, such as 1,4,5,6: gpus by number or node id (default: all)", -1},
     {"root", KEY_ROOT, "RANK", 0, "Rank that has or gets all (default 0); of sendrecv the source", -1},
     {"peer", KEY_PEER, "RANK", 0, "Destination of sendrecv (default 1)", -1},
-    {"algorithm", KEY_ALGORITHM, "NAME", 0,
-     "auto (default), trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling", -1},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0, ALGORITHMS "; default: auto", -1},
     {"bytes", KEY_BYTES, "SIZE", 0, "Payload, with K, M or G for powers of 1024", -1},
     {0},
 };
@@ -57,7 +57,8 @@ static void take_algorithms(struct argp_state *state, request_t *request, const 
         if (request->algorithm_count == REQUEST_ALGORITHMS_MAX)
             argp_error(state, "--algorithm: more than %u", REQUEST_ALGORITHMS_MAX);
         if (!blink_parse_algorithm(word, &request->algorithms[request->algorithm_count++]))
-            argp_error(state, "--algorithm %s: there is no algorithm \"%.*s\"", list, (int)length, at);
+            argp_error(state, "--algorithm %s: there is no algorithm \"%.*s\"; it may be " ALGORITHMS, list,
+                       (int)length, at);
         at += length;
         if (!*at)
             return;
@@ -73,7 +74,7 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_COLLECTIVE:
         if (!blink_parse_collective(argument, &request->collective))
-            argp_error(state, "--collective %s: there is no such collective", argument);
+            argp_error(state, "--collective %s: " COLLECTIVES, argument);
         return 0;
     case KEY_RANKS:
         request->ranks = argument;

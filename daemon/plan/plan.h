@@ -132,9 +132,18 @@ uint32_t plan_depth(const plan_t *plan);
 /* Trees and routes with edges, all images counted: a reduce and a broadcast tree are two. */
 uint64_t plan_tree_count(const plan_t *plan);
 
-/* Print as blink-plan/1 JSON (FORMATS.md), or as a table for people. *text is malloc'd and the caller's.
- * Errors: NO_MEMORY. */
+/*
+ * Print. *text is malloc'd and the caller's. JSON is blink-plan/1 (FORMATS.md), with all images. The table, for
+ * people, shows templates as such and, if payload_bytes > 0, how long so many bytes are predicted to take. The
+ * pictures show each tree in a colour, all images of it. SVG stands alone and shows at most PLAN_DRAWN_GPUS_MAX
+ * gpus; of a larger topology the host of rank 0 and the network. Graphviz gets an edge per tree and link.
+ * Errors: NO_MEMORY; svg: UNSUPPORTED (rank 0's host alone is too large).
+ */
+#define PLAN_DRAWN_GPUS_MAX  64u
+#define PLAN_DRAWN_NODES_MAX 256u
 blink_result_t plan_write_json(const topo_t *topo, const plan_t *plan, char **text);
-blink_result_t plan_write_table(const topo_t *topo, const plan_t *plan, char **text);
+blink_result_t plan_write_table(const topo_t *topo, const plan_t *plan, uint64_t payload_bytes, char **text);
+blink_result_t plan_write_svg(const topo_t *topo, const plan_t *plan, char **text);
+blink_result_t plan_write_dot(const topo_t *topo, const plan_t *plan, char **text);
 
 #endif

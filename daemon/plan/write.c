@@ -1,230 +1,175 @@
-/* Plans as text: blink-plan/1 for tools, a table for people. */
-#include "error.h"
+/* What the writers of plans share (plan/write.h). */
+#include "plan/write.h"
+
 #include "names.h"
-#include "plan/internal.h"
+#include "plan/collective.h"
 
-#include <inttypes.h>
-#include <jansson.h>
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-static const char *algorithm_name(const plan_t *plan)
+enum { STAGE_REDUCE, STAGE_BROADCAST, STAGE_ROUTE, STAGE_COUNT };
+
+/* ---- the walk ---- */
+
+static bool show_tree(const plan_part_t *part, const plan_tree_t *tree, const char *phase,
+                      plan_branch_t *branch)
 {
-    return plan->algorithm == BLINK_ALGORITHM_TREES ? "packed-trees" : blink_name_algorithm(plan->algorithm);
+    branch->phase = phase;
+    branch->root = part->root;
+    branch->tree = tree;
+    return tree->parent != NULL;
 }
 
-/* Append to an array or object; NULL, from whatever failed, is caught here. Steals the value. */
-static bool put(json_t *object, const char *key, json_t *value)
+static bool show_route(const plan_part_t *part, plan_branch_t *branch)
 {
-    return json_object_set_new(object, key, value) == 0;
-}
-
-static json_t *write_path(const topo_t *topo, const plan_path_t *path)
-{
-    json_t *nodes = json_array();
-    bool ok =
-        json_array_append_new(nodes, json_string(topo->nodes[topo->links[path->links[0]].from].id)) == 0;
-    for (uint32_t i = 0; ok && i < path->link_count; i++)
-        ok = json_array_append_new(nodes, json_string(topo->nodes[topo->links[path->links[i]].to].id)) == 0;
-    json_t *edge = json_object();
-    if (put(edge, "path", nodes) && ok)
-        return edge;
-    json_decref(edge);
-    return NULL;
-}
-
-static json_t *write_tree(const topo_t *topo, const plan_t *plan, const plan_tree_t *tree, const char *phase,
-                          uint32_t root, double share)
-{
-    json_t *edges = json_array(), *object = json_object();
-    bool ok = true;
-    for (uint32_t rank = 0; ok && rank < plan->rank_count; rank++)
-        if (tree->path[rank] != PLAN_NONE)
-            ok = json_array_append_new(edges, write_path(topo, &plan->paths[tree->path[rank]])) == 0;
-    ok = put(object, "phase", json_string(phase)) && ok;
-    ok = put(object, "root", json_string(topo->nodes[plan->rank_node[root]].id)) && ok;
-    ok = put(object, "share", json_real(share)) && ok;
-    ok = put(object, "edges", edges) && ok;
-    if (ok)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static json_t *write_route(const topo_t *topo, const plan_t *plan, const plan_route_t *route, double share)
-{
-    json_t *edges = json_array(), *object = json_object();
-    uint32_t from = plan->rank_node[route->ranks[0]], to = plan->rank_node[route->ranks[route->hop_count]];
-    bool ok = true;
-    for (uint32_t i = 0; ok && i < route->hop_count; i++)
-        ok = json_array_append_new(edges, write_path(topo, &plan->paths[route->paths[i]])) == 0;
-    ok = put(object, "phase", json_string("route")) && ok;
-    ok = put(object, "from", json_string(topo->nodes[from].id)) && ok;
-    ok = put(object, "to", json_string(topo->nodes[to].id)) && ok;
-    ok = put(object, "share", json_real(share)) && ok;
-    ok = put(object, "edges", edges) && ok;
-    if (ok)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static bool write_part(const topo_t *topo, const plan_t *plan, const plan_part_t *part, double share,
-                       json_t *trees)
-{
-    if (part->reduce.parent != NULL &&
-        json_array_append_new(trees, write_tree(topo, plan, &part->reduce, "reduce", part->root, share)) != 0)
+    if (part->route.hop_count == 0)
         return false;
-    if (part->broadcast.parent != NULL &&
-        json_array_append_new(trees,
-                              write_tree(topo, plan, &part->broadcast, "broadcast", part->root, share)) != 0)
-        return false;
-    return part->route.hop_count == 0 ||
-           json_array_append_new(trees, write_route(topo, plan, &part->route, share)) == 0;
+    branch->phase = "route";
+    branch->root = part->route.ranks[0];
+    branch->to = part->route.ranks[part->route.hop_count];
+    branch->route = &part->route;
+    return true;
 }
 
-static json_t *write_trees(const topo_t *topo, const plan_t *plan)
+static bool show_stage(const plan_part_t *part, uint32_t stage, plan_branch_t *branch)
 {
-    json_t *trees = json_array();
-    for (uint32_t c = 0; c < plan->channel_count; c++) {
-        const plan_channel_t *channel = &plan->channels[c];
-        for (uint32_t i = 0; i < channel->part_count; i++)
-            if (!write_part(topo, plan, &channel->parts[i], channel->share / channel->part_count, trees)) {
-                json_decref(trees);
-                return NULL;
-            }
+    switch (stage) {
+    case STAGE_REDUCE:
+        return show_tree(part, &part->reduce, "reduce", branch);
+    case STAGE_BROADCAST:
+        branch->shares_part = part->reduce.parent != NULL;
+        return show_tree(part, &part->broadcast, "broadcast", branch);
+    default:
+        return show_route(part, branch);
     }
-    return trees;
 }
 
-static json_t *write_ranks(const topo_t *topo, const plan_t *plan)
+bool plan_walk_next(const plan_t *plan, plan_walk_t *walk, plan_branch_t *branch)
 {
-    json_t *ranks = json_array();
-    for (uint32_t rank = 0; rank < plan->rank_count; rank++)
-        if (json_array_append_new(ranks, json_string(topo->nodes[plan->rank_node[rank]].id)) != 0) {
-            json_decref(ranks);
-            return NULL;
+    while (walk->channel < plan->channel_count) {
+        const plan_channel_t *channel = &plan->channels[walk->channel];
+        if (walk->part == channel->part_count) {
+            *walk = (plan_walk_t){.channel = walk->channel + 1};
+        } else if (walk->stage == STAGE_COUNT) {
+            walk->part++;
+            walk->stage = 0;
+        } else {
+            *branch = (plan_branch_t){
+                .channel = walk->channel, .to = PLAN_NONE, .share = channel->share / channel->part_count};
+            if (show_stage(&channel->parts[walk->part], walk->stage++, branch))
+                return true;
         }
-    return ranks;
+    }
+    return false;
 }
 
-static blink_result_t write_json(const topo_t *topo, const plan_t *plan, char **text)
+uint32_t plan_branch_room(const plan_t *plan, const plan_branch_t *branch)
 {
-    json_t *object = json_object();
-    json_t *root =
-        plan->root == PLAN_NONE ? json_null() : json_string(topo->nodes[plan->rank_node[plan->root]].id);
-    bool ok = put(object, "schema", json_string("blink-plan/1"));
-    ok = put(object, "collective", json_string(blink_name_collective(plan->collective))) && ok;
-    ok = put(object, "topology", json_string(topo->name)) && ok;
-    ok = put(object, "ranks", write_ranks(topo, plan)) && ok;
-    ok = put(object, "root", root) && ok;
-    ok = put(object, "algorithm", json_string(algorithm_name(plan))) && ok;
-    ok = put(object, "rate_GBps", json_real(plan->rate_GBps)) && ok;
-    ok = put(object, "bound_GBps", json_real(plan->bound_GBps)) && ok;
-    ok = put(object, "plan_ms", json_real(plan->plan_ms)) && ok;
-    ok = put(object, "trees", write_trees(topo, plan)) && ok;
-    *text = ok ? json_dumps(object, JSON_INDENT(1)) : NULL;
-    json_decref(object);
-    if (*text == NULL)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to print a plan of %u channels",
-                          plan->channel_count);
-    return BLINK_OK;
+    return branch->tree != NULL ? plan->rank_count : branch->route->hop_count;
 }
 
-blink_result_t plan_write_json(const topo_t *topo, const plan_t *plan, char **text)
+uint32_t plan_branch_edge(const plan_branch_t *branch, uint32_t place)
 {
-    plan_t *expanded = NULL;
-    if (plan->turn_count == 0)
-        return write_json(topo, plan, text);
-    BLINK_TRY(plan_expand(topo, plan, &expanded));
-    blink_result_t result = write_json(topo, expanded, text);
-    plan_destroy(expanded);
-    return result;
+    return branch->tree != NULL ? branch->tree->path[place] : branch->route->paths[place];
 }
 
-static uint32_t tree_depth(const plan_t *plan, const plan_tree_t *tree)
+uint32_t plan_branch_depth(const plan_t *plan, const plan_branch_t *branch)
 {
+    if (branch->tree == NULL)
+        return branch->route->hop_count;
     uint32_t deepest = 0;
     for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
         uint32_t depth = 0;
-        for (uint32_t at = rank; tree->parent[at] != PLAN_NONE; at = tree->parent[at])
+        for (uint32_t at = rank; branch->tree->parent[at] != PLAN_NONE; at = branch->tree->parent[at])
             depth++;
         deepest = depth > deepest ? depth : deepest;
     }
     return deepest;
 }
 
-static void print_path(FILE *out, const topo_t *topo, const plan_path_t *path)
+/* ---- names ---- */
+
+const char *plan_rank_id(const topo_t *topo, const plan_t *plan, uint32_t rank)
 {
-    fprintf(out, " %s", topo->nodes[topo->links[path->links[0]].from].id);
-    for (uint32_t i = 0; i < path->link_count; i++)
-        fprintf(out, ">%s", topo->nodes[topo->links[path->links[i]].to].id);
+    return topo->nodes[plan->rank_node[rank]].id;
 }
 
-static void print_tree(FILE *out, const topo_t *topo, const plan_t *plan, const plan_tree_t *tree,
-                       const char *phase, uint32_t root, double share)
+const char *plan_algorithm_label(const plan_t *plan)
 {
-    fprintf(out, "%-9s %7.3f%%  %-8s %5u ", phase, share * 100.0, topo->nodes[plan->rank_node[root]].id,
-            tree_depth(plan, tree));
-    for (uint32_t rank = 0; rank < plan->rank_count; rank++)
-        if (tree->path[rank] != PLAN_NONE)
-            print_path(out, topo, &plan->paths[tree->path[rank]]);
-    fputc('\n', out);
+    if (plan->algorithm != BLINK_ALGORITHM_TREES)
+        return blink_name_algorithm(plan->algorithm);
+    return collective_routes(plan->collective) ? "packed-routes" : "packed-trees";
 }
 
-static void print_route(FILE *out, const topo_t *topo, const plan_t *plan, const plan_route_t *route,
-                        double share)
+void plan_write_heading(topo_text_t *text, const topo_t *topo, const plan_t *plan,
+                        void (*write_name)(topo_text_t *text, const char *name))
 {
-    fprintf(out, "%-9s %7.3f%%  %-8s %5u ", "route", share * 100.0,
-            topo->nodes[plan->rank_node[route->ranks[0]]].id, route->hop_count);
-    for (uint32_t i = 0; i < route->hop_count; i++)
-        print_path(out, topo, &plan->paths[route->paths[i]]);
-    fputc('\n', out);
+    fputs(blink_name_collective(plan->collective), text->file);
+    if (plan->root != PLAN_NONE) {
+        bool gathers = plan->collective == BLINK_REDUCE || plan->collective == BLINK_GATHER;
+        fputs(gathers ? " to " : " from ", text->file);
+        write_name(text, plan_rank_id(topo, plan, plan->root));
+    }
+    if (plan->peer != PLAN_NONE) {
+        fputs(" to ", text->file);
+        write_name(text, plan_rank_id(topo, plan, plan->peer));
+    }
+    fputs(" on ", text->file);
+    write_name(text, topo->name);
+    fprintf(text->file, ", %u ranks: %s, %s protocol", plan->rank_count, plan_algorithm_label(plan),
+            blink_name_protocol(plan->protocol));
 }
 
-static void print_plan(FILE *out, const topo_t *topo, const plan_t *plan)
+void plan_write_branch(topo_text_t *text, const topo_t *topo, const plan_t *plan, const plan_branch_t *branch,
+                       void (*write_name)(topo_text_t *text, const char *name))
 {
-    fprintf(out, "%s on %s, %u ranks: %s, %u channels\n", blink_name_collective(plan->collective), topo->name,
-            plan->rank_count, algorithm_name(plan), plan->channel_count);
-    fprintf(out, "rate %.3f GB/s, bound %.3f GB/s (%.1f%%), planned in %.2f ms\n", plan->rate_GBps,
-            plan->bound_GBps, plan->bound_GBps > 0.0 ? 100.0 * plan->rate_GBps / plan->bound_GBps : 100.0,
-            plan->plan_ms);
-    if (plan->turn_count > 0)
-        fprintf(out,
-                "each channel stands for its %" PRIu64 " images under the hosts' symmetry; shares are of all "
-                "of them\n",
-                plan_image_count(plan));
-    if (plan->channel_count > 0)
-        fprintf(out, "%-9s %8s  %-8s %5s  %s\n", "phase", "share", "root", "depth", "edges");
-    for (uint32_t c = 0; c < plan->channel_count; c++) {
-        const plan_channel_t *channel = &plan->channels[c];
-        for (uint32_t i = 0; i < channel->part_count; i++) {
-            const plan_part_t *part = &channel->parts[i];
-            double share = channel->share / channel->part_count;
-            if (part->reduce.parent != NULL)
-                print_tree(out, topo, plan, &part->reduce, "reduce", part->root, share);
-            if (part->broadcast.parent != NULL)
-                print_tree(out, topo, plan, &part->broadcast, "broadcast", part->root, share);
-            if (part->route.hop_count > 0)
-                print_route(out, topo, plan, &part->route, share);
-        }
+    if (branch->tree != NULL)
+        fprintf(text->file, "%s %s ", branch->phase, branch->phase[0] == 'r' ? "to" : "from");
+    write_name(text, plan_rank_id(topo, plan, branch->root));
+    if (branch->tree == NULL) {
+        fputs(" to ", text->file);
+        write_name(text, plan_rank_id(topo, plan, branch->to));
     }
 }
 
-blink_result_t plan_write_table(const topo_t *topo, const plan_t *plan, char **text)
+/* ---- colours ---- */
+
+/* One of red (0), green (8) or blue (4) of a hue, as in the usual formula from hue, saturation and lightness. */
+static unsigned hue_part(double hue, double lightness, double which)
 {
-    size_t bytes = 0;
-    *text = NULL;
-    FILE *out = open_memstream(text, &bytes);
-    if (out == NULL)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to print a plan");
-    print_plan(out, topo, plan);
-    bool failed = ferror(out) != 0;
-    if (fclose(out) != 0 || failed) {
-        free(*text);
-        *text = NULL;
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to print a plan of %u channels",
-                          plan->channel_count);
+    double at = fmod(which + 12.0 * hue, 12.0), reach = 0.75 * fmin(lightness, 1.0 - lightness);
+    return (unsigned)lround(255.0 * (lightness - reach * fmax(-1.0, fmin(fmin(at - 3.0, 9.0 - at), 1.0))));
+}
+
+const char *plan_colour(uint32_t index, uint32_t count, char colour[PLAN_COLOUR_BYTES])
+{
+    static const char *const chosen[] = {"#d62728", "#1f77b4", "#2ca02c", "#ff7f0e", "#9467bd", "#17becf",
+                                         "#8c564b", "#e377c2", "#9a9a00", "#1a3f8f", "#00695c", "#555555"};
+    if (count <= sizeof(chosen) / sizeof(chosen[0])) {
+        snprintf(colour, PLAN_COLOUR_BYTES, "%s", chosen[index]);
+        return colour;
     }
-    return BLINK_OK;
+    double hue = (double)index / count, lightness = index % 2 == 0 ? 0.38 : 0.58;
+    snprintf(colour, PLAN_COLOUR_BYTES, "#%02x%02x%02x", hue_part(hue, lightness, 0),
+             hue_part(hue, lightness, 8), hue_part(hue, lightness, 4));
+    return colour;
+}
+
+/* ---- images ---- */
+
+blink_result_t plan_acquire_images(const topo_t *topo, const plan_t *plan, const plan_t **all)
+{
+    *all = plan;
+    if (plan->turn_count == 0)
+        return BLINK_OK;
+    plan_t *expanded = NULL;
+    blink_result_t result = plan_expand(topo, plan, &expanded);
+    *all = expanded;
+    return result;
+}
+
+void plan_release_images(const plan_t *plan, const plan_t *all)
+{
+    if (all != plan)
+        plan_destroy((plan_t *)all);
 }

@@ -1,14 +1,12 @@
 /*
- * What the files of topo/ share and nobody else sees: the embedded built-ins, how a source is shown in an
- * error, and the text buffer that every writer prints into.
+ * What the files of topo/ share and nobody else sees: the embedded built-ins, and how a source is shown in an
+ * error.
  */
 #ifndef BLINK_TOPO_INTERNAL_H
 #define BLINK_TOPO_INTERNAL_H
 
+#include "topo/text.h"
 #include "topo/topo.h"
-
-#include <locale.h>
-#include <stdio.h>
 
 /* Most parallel links between two nodes in one direction. */
 #define TOPO_PARALLEL_MAX 65535u
@@ -70,29 +68,5 @@ uint32_t topo_find_mirror(const topo_t *topo, uint32_t link);
 
 /* Capacity of the fastest link (links > 0 or not: never 0, so it may divide). */
 double topo_largest_GBps(const topo_t *topo);
-
-/* A growing text. Between open and close the calling thread prints numbers in the C locale, whatever the
- * program has set. Print into `file`; a failure to grow shows up in close. */
-typedef struct topo_text {
-    FILE *file;
-    char *text;
-    size_t bytes;
-    locale_t c_locale;
-    locale_t previous;
-} topo_text_t;
-
-blink_result_t topo_text_open(topo_text_t *text);
-blink_result_t topo_text_close(topo_text_t *text, char **result); /* always releases *text */
-
-/* Shortest decimal that reads back as the same double. */
-void topo_text_number(topo_text_t *text, double value);
-/* In double quotes, backslash escapes: what JSON and Graphviz want (names hold no control characters). */
-void topo_text_quoted(topo_text_t *text, const char *string);
-/* Character data or attribute value of XML. */
-void topo_text_xml(topo_text_t *text, const char *string);
-
-/* GB/s for people: "25.00". Returns `buffer`. */
-#define TOPO_HUMAN_BYTES 32
-const char *topo_human(double value, char buffer[TOPO_HUMAN_BYTES]);
 
 #endif

@@ -36,11 +36,11 @@ blink_result_t topo_text_open(topo_text_t *text)
     *text = (topo_text_t){0};
     text->c_locale = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     if (!text->c_locale)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "out of memory printing a topology");
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "out of memory printing text");
     text->file = open_memstream(&text->text, &text->bytes);
     if (!text->file) {
         freelocale(text->c_locale);
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "out of memory printing a topology");
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "out of memory printing text");
     }
     text->previous = uselocale(text->c_locale);
     return BLINK_OK;
@@ -54,7 +54,7 @@ blink_result_t topo_text_close(topo_text_t *text, char **result)
     failed = fclose(text->file) != 0 || failed;
     if (failed) {
         free(text->text);
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "out of memory printing a topology");
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "out of memory printing text");
     }
     *result = text->text;
     return BLINK_OK;

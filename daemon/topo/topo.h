@@ -107,6 +107,13 @@ blink_result_t topo_write_svg(const topo_t *topo, char **text);
 blink_result_t topo_write_table(const topo_t *topo, char **text);
 
 /*
+ * One host of many: the nodes of `node`'s host and all those of hosts without gpus (the network between them),
+ * with the links among these, in the order they have in `topo`. image[] (node_count of `topo`, the caller's) gets
+ * each node's index in *cropped, or TOPO_NONE. *cropped is the caller's: topo_destroy(). Errors: NO_MEMORY.
+ */
+blink_result_t topo_crop_to_host(const topo_t *topo, uint32_t node, uint32_t *image, topo_t **cropped);
+
+/*
  * Building by hand (what the readers use): add nodes and directed links, then topo_build_finish() checks
  * everything FORMATS.md asks for (duplicate ids, unknown ends, self links, capacities, no gpu), merges
  * parallel links and indexes. On failure the builder is left for topo_build_destroy().
