@@ -229,16 +229,23 @@ static ring_reach_t inside(const passage_t *p, ring_class_t class)
     return (ring_reach_t){.class = class, .host = p->host_index, .turn = p->rail};
 }
 
-/* The ways in from the rail's NIC and out to any NIC, the rail's own first among equals. False if a rank has
- * none. */
+/* Best first. Without a way, GBps is below 0. */
+static bool leads(const leg_t *leg)
+{
+    return leg->GBps >= 0.0;
+}
+
+/* The ways in from the rail's NIC and out to any NIC, the rail's own first among equals. False if there is no way
+ * in, or none out. */
 static bool find_legs(maker_t *m, passage_t *p)
 {
     uint32_t count = p->host->rank_count, nic = p->host->nics[p->rail];
     ring_reach_t reach = inside(p, RING_ANY);
     ring_search_from(&m->search, &reach, nic);
     for (uint32_t i = 0; i < count; i++) {
+        p->entries[i] = (leg_t){.rank = i, .GBps = -1.0};
         if (m->search.via[p->host->rank_node[i]] == TOPO_NONE)
-            return false;
+            continue;
         p->entries[i] = measure_leg(m, nic, p->host->rank_node[i]);
         p->entries[i].rank = i;
     }
@@ -256,12 +263,10 @@ static bool find_legs(maker_t *m, passage_t *p)
             if (better_leg(&leg, &p->exits[i]))
                 p->exits[i] = leg;
         }
-        if (p->exits[i].GBps < 0.0)
-            return false;
     }
     sort_legs(p->entries, count);
     sort_legs(p->exits, count);
-    return true;
+    return leads(&p->entries[0]) && leads(&p->exits[0]);
 }
 
 /* Which ranks NVLink joins, and how many direct links are left between them. */
@@ -284,6 +289,14 @@ static void find_joined(maker_t *m, passage_t *p)
     }
 }
 
+static const leg_t *exit_of(const passage_t *p, uint32_t rank)
+{
+    const leg_t *exit = p->exits;
+    while (exit->rank != rank)
+        exit++;
+    return exit;
+}
+
 /* Past all ranks over these edges, from an entry to an exit: a cycle through one more node that stands for
  * the outside. Ranks are numbered by their entry, nearest first. Any entry and exit if `exit` is NULL. */
 static blink_result_t order_ranks(passage_t *p, const uint32_t *edges, const leg_t *exit, bool *found)
@@ -296,8 +309,8 @@ static blink_result_t order_ranks(passage_t *p, const uint32_t *edges, const leg
         for (uint32_t j = 0; j < count; j++)
             if (edges == NULL || edges[from * count + p->entries[j].rank] > 0)
                 plan_cycles_add_edge(cycles, i + 1, j + 1, i != j);
-        plan_cycles_add_edge(cycles, 0, i + 1, exit == NULL || i == 0);
-        plan_cycles_add_edge(cycles, i + 1, 0, exit == NULL || exit->rank == from);
+        plan_cycles_add_edge(cycles, 0, i + 1, i == 0 || (exit == NULL && leads(&p->entries[i])));
+        plan_cycles_add_edge(cycles, i + 1, 0, exit == NULL ? leads(exit_of(p, from)) : exit->rank == from);
     }
     blink_result_t result = plan_cycles_find_one(cycles);
     *found = result == BLINK_OK && plan_cycles_count(cycles) > 0;
@@ -319,7 +332,7 @@ static blink_result_t choose_order(passage_t *p)
         return BLINK_OK;
     for (uint32_t i = 0; !found && i < 2; i++)
         for (uint32_t j = 0; !found && j < count; j++)
-            if (p->exits[j].rank != p->entries[0].rank)
+            if (p->exits[j].rank != p->entries[0].rank && leads(&p->exits[j]))
                 BLINK_TRY(order_ranks(p, edges[i], &p->exits[j], &found));
     if (!found)
         BLINK_TRY(order_ranks(p, p->joined, NULL, &found));
