@@ -18,10 +18,14 @@
 /* Columns that gain less than this are no gain, and a rate as near to its bound as this is optimal. Large
  * plans are content with less: each step costs them more. */
 #define LEAST_GAIN       1e-9
-#define LEAST_GAIN_LARGE 1e-3
+#define LEAST_GAIN_LARGE 3e-4
 /* Values below this part of the rate are noise of the solver. */
 #define NOISE      1e-9
 #define ROUNDS_MAX 2000u
+/* A program that took this much work without an end is large, however few its ranks: some tens of ms. */
+#define SMALL_WORK_MAX 3000000u
+/* Where every rank is a root there are many trees anyhow, so symmetries pay sooner. */
+#define PER_RANK_SMALL 8u
 /* How far prices are pulled toward the best ones of a large plan. */
 #define SMOOTHING 0.9
 /* Roots priced per round where all are alike. */
@@ -108,7 +112,7 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
                     .tree_paths = both ? 2 * n : n,
                     .per_rank = collective_per_rank(plan->collective),
                     .best_bound = INFINITY};
-    if (n > PACK_SMALL_RANKS)
+    if (n > (p->per_rank ? PER_RANK_SMALL : PACK_SMALL_RANKS))
         BLINK_TRY(pack_find_turns(topo, plan, &p->turns, &p->turn_count));
     BLINK_TRY(pack_net_create(topo, plan, allowed, p->turns, p->turn_count, &p->net));
     if (p->net->turn_count == 0) {
@@ -116,6 +120,7 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
         p->turns = NULL;
         p->turn_count = 0;
     }
+    p->large = n > PACK_SMALL_RANKS || p->turn_count > 0;
     BLINK_TRY(pack_paths_init(&p->paths, p->net));
     if (!p->net->reversible)
         BLINK_TRY(pack_arborist_init(&p->arborist, n));
@@ -124,8 +129,7 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
     BLINK_TRY(allocate(p, capacity_rows + n));
     for (uint32_t rank = 0; rank < n; rank++)
         orbits += p->orbit_size[p->net->orbit[rank]]++ == 0;
-    BLINK_TRY(plan_lp_create(capacity_rows + (p->per_rank ? orbits : 0),
-                             n > PACK_SMALL_RANKS ? LOOSENING : 0.0, &p->lp));
+    BLINK_TRY(plan_lp_create(capacity_rows + (p->per_rank ? orbits : 0), p->large ? LOOSENING : 0.0, &p->lp));
     return p->per_rank ? add_balance(p, capacity_rows, orbits) : BLINK_OK;
 }
 
@@ -203,7 +207,7 @@ static bool may_be_root(const packer_t *p, uint32_t root)
 /* On a reversible graph trees cost the same from every root: a few tell enough of large plans. */
 static bool enough_roots(const packer_t *p, uint32_t priced)
 {
-    return p->net->reversible && p->n > PACK_SMALL_RANKS && priced >= REVERSIBLE_ROOTS;
+    return p->net->reversible && p->large && priced >= REVERSIBLE_ROOTS;
 }
 
 /* What the written column costs under the program's own prices. */
@@ -275,6 +279,7 @@ static blink_result_t seed_columns(packer_t *p)
 blink_result_t pack_solve(packer_t *p)
 {
     p->work += (uint64_t)p->column_count * p->net->row_count;
+    p->large |= p->work > SMALL_WORK_MAX;
     return plan_lp_solve(p->lp);
 }
 
@@ -308,14 +313,13 @@ static void smooth_prices(packer_t *p, double *budget)
 
 blink_result_t pack_optimise(packer_t *p)
 {
-    bool large = p->n > PACK_SMALL_RANKS, misled = false;
-    double least_gain = large ? LEAST_GAIN_LARGE : LEAST_GAIN;
+    bool misled = false;
     BLINK_TRY(seed_columns(p));
     for (uint32_t round = 0; round < ROUNDS_MAX; round++) {
         double rate = 0.0, budget = 0.0, cost = 0.0;
         uint32_t added = 0;
         BLINK_TRY(take_prices(p, &rate));
-        bool smooth = large && !misled;
+        bool smooth = p->large && !misled;
         budget = rate;
         if (smooth)
             smooth_prices(p, &budget);
@@ -325,7 +329,8 @@ blink_result_t pack_optimise(packer_t *p)
         /* Smooth prices may find nothing where the program's own would. */
         misled = smooth && added == 0;
         p->optimum = rate;
-        if ((added == 0 && !misled) || rate >= (1.0 - least_gain) * p->best_bound)
+        if ((added == 0 && !misled) ||
+            rate >= (1.0 - (p->large ? LEAST_GAIN_LARGE : LEAST_GAIN)) * p->best_bound)
             break;
     }
     return BLINK_OK;
@@ -369,9 +374,9 @@ void pack_free(packer_t *p, uint32_t column)
 blink_result_t pack_reoptimise(packer_t *p, double least_gain)
 {
     uint32_t added = 1;
-    if (p->n > PACK_SMALL_RANKS)
+    if (p->large)
         return pack_solve(p);
-    while (added > 0) {
+    while (added > 0 && !p->large) {
         double budget = 0.0, cost = 0.0;
         BLINK_TRY(take_prices(p, &budget));
         BLINK_TRY(price_columns(p, least_gain, &cost, &added));

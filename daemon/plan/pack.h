@@ -162,6 +162,7 @@ typedef struct packer {
     uint32_t n;          /* ranks */
     uint32_t tree_paths; /* path indices per column */
     bool per_rank;       /* collective_per_rank() */
+    bool large;          /* by symmetry, or too many ranks for the last bit of rate and the last tree */
     pack_net_t *net;
     pack_paths_t paths;
     pack_arborist_t arborist;

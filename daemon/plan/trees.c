@@ -70,7 +70,7 @@ static blink_result_t solve_layers(layers_t *l, const packer_t *whole, bool *eno
         l->allowed[layer][link] = true;
         counts[layer] += whole->net->link_of[link] != PLAN_NONE;
     }
-    if (counts[0] == 0 || counts[1] == 0 || whole->n > PACK_SMALL_RANKS)
+    if (counts[0] == 0 || counts[1] == 0 || whole->large)
         return BLINK_OK;
     for (uint32_t i = 0; i < LAYERS; i++) {
         BLINK_TRY(solve_layer(l, i, whole));
