@@ -137,3 +137,8 @@ bool blink_redop_valid(uint32_t value)
 {
     return entry_by_value(redops, NAME_COUNT(redops), value) != NULL;
 }
+
+bool blink_algorithm_valid(uint32_t value)
+{
+    return entry_by_value(algorithms, NAME_COUNT(algorithms), value) != NULL;
+}

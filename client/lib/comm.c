@@ -2,6 +2,7 @@
 #include "comm.h"
 
 #include "context.h"
+#include "names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static blink_result_t check_join(int rank_count, int rank, const blink_comm_conf
     if (config->device < -1)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "config.device is %d, not -1 or a device",
                           config->device);
-    if ((uint32_t)config->algorithm > BLINK_ALGORITHM_RING)
+    if (!blink_algorithm_valid((uint32_t)config->algorithm))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "config.algorithm is %d, which is none",
                           (int)config->algorithm);
     return BLINK_OK;

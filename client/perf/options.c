@@ -61,7 +61,8 @@ static const struct argp_option option_list[] = {
     {"datatype", 'd', "TYPE", 0, "int8, uint8, int32, uint32, int64, uint64, float32 (default), float64", 1},
     {"op", 'o', "OP", 0, "sum (default), prod, max, min", 1},
     {"root", 'r', "RANK", 0, "Rank that broadcasts (default 0)", 1},
-    {"algorithm", KEY_ALGORITHM, "NAME", 0, "auto (default), ring or trees", 1},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0,
+     "auto (default), trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling", 1},
     {"check", 'c', "0|1", OPTION_ARG_OPTIONAL, "Compare every element with a reference (default 1)", 1},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object per size and placement", 1},
     {NULL, 0, NULL, 0, "On which ranks:", 2},
@@ -270,7 +271,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_ALGORITHM:
         if (!blink_parse_algorithm(argument, &options->algorithm))
-            argp_error(state, "--algorithm %s: auto, ring or trees", argument);
+            argp_error(state,
+                       "--algorithm %s: auto, trees, ring, double-binary-tree, blink, one-hop, binomial or "
+                       "recursive-doubling",
+                       argument);
         return 0;
     case KEY_JSON:
         options->json = true;

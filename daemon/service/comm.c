@@ -92,7 +92,7 @@ static blink_result_t check_request(const client_t *client, const Blinkwire__Com
     if (device >= devices)
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "rank %u asks for device %u; this daemon has devices 0 to %u",
                           message->rank, device, devices - 1);
-    if (message->algorithm > BLINK_ALGORITHM_RING)
+    if (!blink_algorithm_valid(message->algorithm))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown algorithm %u", message->algorithm);
     return BLINK_OK;
 }

@@ -49,6 +49,17 @@ class CollectiveTest(IntegrationTest):
     def test_rings_on_a_dgx1v_with_pcie(self):
         self.check_allocations("dgx1v_hybrid", "ring")
 
+    def test_every_algorithm_reduces_right(self):
+        for algorithm in ["double-binary-tree", "blink", "one-hop", "binomial", "recursive-doubling"]:
+            with self.subTest(algorithm=algorithm):
+                self.check(self.daemon(topology="dgx1v_hybrid"), [0, 1, 2, 3, 4, 5],
+                           allreduces(SMALL_COUNTS) + allreduces([LARGE_COUNT], ["float32"], ["sum"]), algorithm)
+
+    def test_an_algorithm_that_does_not_broadcast_says_so_on_every_rank(self):
+        for reported in self.run_ranks(self.daemon(topology="dgx1v"), [0, 1, 2, 3], ["broadcast:100:float32:0"],
+                                       "double-binary-tree"):
+            self.assertIn("double binary trees do allreduce, not broadcast", str(reported))
+
     def test_every_type_and_operator_at_a_large_odd_size(self):
         daemon = self.daemon(topology="dgx1v")
         for operator in OPERATORS:
