@@ -93,31 +93,11 @@ static blink_result_t pool_init(blink_pool_t *pool, const topo_t *view, const pl
 
 uint32_t blink_pool_measure(blink_pool_t *pool, uint32_t tree)
 {
-    const pack_net_t *net = pool->net;
-    double each =
-        pool->scope->flow == BLINK_FLOW_BOTH ? 2.0 : 1.0; /* a reduce crosses what a broadcast does */
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < pool->n; i++) {
-        uint32_t index = pool->trees[(size_t)tree * pool->n + i];
-        if (index == PLAN_NONE)
-            continue;
-        const pack_path_t *path = &pool->paths.paths[index];
-        for (uint32_t j = 0; j < path->link_count; j++) {
-            uint32_t link = pool->paths.links[path->first_link + j];
-            uint32_t crossed[2] = {net->link_row[link], net->node_row[net->to[link]]};
-            for (uint32_t k = 0; k < 2; k++) {
-                if (crossed[k] == PLAN_NONE)
-                    continue;
-                if (pool->loads[crossed[k]] <= 0.0)
-                    pool->rows[count++] = crossed[k];
-                pool->loads[crossed[k]] += each;
-            }
-        }
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        pool->values[i] = pool->loads[pool->rows[i]] / net->row_GBps[pool->rows[i]];
-        pool->loads[pool->rows[i]] = 0.0;
-    }
+    uint32_t count = pack_measure(&pool->paths, &pool->trees[(size_t)tree * pool->n], pool->n, pool->rows,
+                                  pool->values, pool->loads);
+    /* A reduce crosses what a broadcast does. */
+    for (uint32_t i = 0; i < count && pool->scope->flow == BLINK_FLOW_BOTH; i++)
+        pool->values[i] *= 2.0;
     return count;
 }
 
