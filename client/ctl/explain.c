@@ -6,6 +6,8 @@
 #include "names.h"
 #include "plan/choose.h"
 #include "plan/collective.h"
+#include "plan/ideal.h"
+#include "plan/limit.h"
 #include "request.h"
 #include "table.h"
 
@@ -49,19 +51,24 @@ typedef struct explanation {
     plan_choice_t choice;
     plan_crossover_t *crossovers;
     uint32_t crossover_count;
+    ideal_t ideal;
+    char *limit; /* what limits the plan, lines of text */
 } explanation_t;
 
 static blink_result_t explain(explanation_t *e)
 {
     BLINK_TRY(plan_choose(e->topo, e->request, &e->choice));
-    return plan_choice_crossovers(&e->choice, CROSSOVER_FROM_BYTES, CROSSOVER_TO_BYTES, &e->crossovers,
-                                  &e->crossover_count);
+    BLINK_TRY(plan_choice_crossovers(&e->choice, CROSSOVER_FROM_BYTES, CROSSOVER_TO_BYTES, &e->crossovers,
+                                     &e->crossover_count));
+    BLINK_TRY(ideal_find(e->topo, e->request->rank_node, e->request->rank_count, &e->ideal));
+    return plan_limit_describe(e->topo, e->choice.best, &e->limit);
 }
 
 static void explanation_fini(explanation_t *e)
 {
     plan_choice_fini(&e->choice);
     free(e->crossovers);
+    free(e->limit);
 }
 
 static double busbw_GBps(const explanation_t *e, const plan_candidate_t *candidate)
@@ -73,6 +80,18 @@ static double busbw_GBps(const explanation_t *e, const plan_candidate_t *candida
 static double percent_of_bound(const plan_t *plan)
 {
     return plan->bound_GBps > 0.0 ? 100.0 * plan->rate_GBps / plan->bound_GBps : 100.0;
+}
+
+/* Of the plan once its pipeline is full: what the ideal is compared with. */
+static double plan_busbw_GBps(const explanation_t *e)
+{
+    const plan_t *plan = e->choice.best;
+    return plan->rate_GBps * collective_busbw_factor(plan->collective, plan->rank_count);
+}
+
+static double efficiency(const explanation_t *e)
+{
+    return e->ideal.busbw_GBps > 0.0 ? plan_busbw_GBps(e) / e->ideal.busbw_GBps : 1.0;
 }
 
 /* The fastest candidate of another algorithm, or NULL. */
@@ -111,6 +130,9 @@ static void print_plan(const explanation_t *e)
     printf("%" PRIu64 " trees or routes in %" PRIu64 " channels, depth %u, chunks of %s\n",
            plan_tree_count(plan), e->choice.candidates[0].channel_count, e->choice.candidates[0].depth,
            human_bytes(e->choice.candidates[0].chunk_bytes, bytes));
+    printf("bus bandwidth %.3f GB/s, %.1f%% of the ideal %.3f GB/s\n", plan_busbw_GBps(e),
+           100.0 * efficiency(e), e->ideal.busbw_GBps);
+    fputs(e->limit, stdout);
 }
 
 static blink_result_t print_candidates(const explanation_t *e)
@@ -221,14 +243,16 @@ static blink_result_t print_json(const explanation_t *e)
     json_t *root =
         plan->root == PLAN_NONE ? json_null() : json_string(e->topo->nodes[plan->rank_node[plan->root]].id);
     return ctl_print_json(
-        json_pack("{ss ss ss so so sI ss ss sf sf sf sf sI sI si sI so so}", "schema", "blink-explain/1",
-                  "collective", blink_name_collective(plan->collective), "topology", e->topo->name, "ranks",
-                  pack_ranks(e), "root", root, "bytes", (json_int_t)e->request->bytes, "algorithm",
-                  blink_name_algorithm(best->algorithm), "protocol", blink_name_protocol(best->protocol),
-                  "predicted_us", best->predicted_us, "busbw_GBps", busbw_GBps(e, best), "rate_GBps",
-                  plan->rate_GBps, "bound_GBps", plan->bound_GBps, "trees", (json_int_t)plan_tree_count(plan),
-                  "channels", (json_int_t)best->channel_count, "depth", (int)best->depth, "chunk_bytes",
-                  (json_int_t)best->chunk_bytes, "candidates", pack_candidates(&e->choice), "crossovers",
+        json_pack("{ss ss ss so so sI ss ss sf sf sf sf sI sI si sI sf sf sf so so so}", "schema",
+                  "blink-explain/1", "collective", blink_name_collective(plan->collective), "topology",
+                  e->topo->name, "ranks", pack_ranks(e), "root", root, "bytes", (json_int_t)e->request->bytes,
+                  "algorithm", blink_name_algorithm(best->algorithm), "protocol",
+                  blink_name_protocol(best->protocol), "predicted_us", best->predicted_us, "busbw_GBps",
+                  busbw_GBps(e, best), "rate_GBps", plan->rate_GBps, "bound_GBps", plan->bound_GBps, "trees",
+                  (json_int_t)plan_tree_count(plan), "channels", (json_int_t)best->channel_count, "depth",
+                  (int)best->depth, "chunk_bytes", (json_int_t)best->chunk_bytes, "plan_busbw_GBps",
+                  plan_busbw_GBps(e), "ideal_busbw_GBps", e->ideal.busbw_GBps, "efficiency", efficiency(e),
+                  "limit", ctl_json_text(e->limit), "candidates", pack_candidates(&e->choice), "crossovers",
                   pack_crossovers(e)),
         JSON_INDENT(1));
 }
@@ -239,11 +263,12 @@ blink_result_t ctl_explain(int argc, char **argv, ctl_options_t *common)
 {
     static const struct argp_child children[] = {
         {&ctl_common_argp, 0, NULL, 0}, {&request_argp, 0, NULL, 0}, {0}};
-    const struct argp argp = {.parser = parse_explain,
-                              .doc =
-                                  "Say which algorithm and protocol are chosen for a size, against which "
-                                  "others, and from which sizes on others are. --bytes is 64M unless given.",
-                              .children = children};
+    const struct argp argp = {
+        .parser = parse_explain,
+        .doc =
+            "Say which algorithm and protocol are chosen for a size, against which "
+            "others, from which sizes on others are, and what limits the rate. --bytes is 64M unless given.",
+        .children = children};
     explain_options_t options = {.common = common, .request = request_default};
     options.request.bytes = DEFAULT_BYTES;
     argp_parse(&argp, argc, argv, 0, NULL, &options);

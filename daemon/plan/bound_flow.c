@@ -1,181 +1,151 @@
-/* Maximum flows by Dinic's algorithm: shortest augmenting paths, a level at a time. Its own file because it needs
- * no prices: a second proof beside that of bound.c. */
-#include "plan/bound_flow.h"
+/* What can flow between two nodes. Its own file because it proves bounds by cuts, without prices. */
+#include "plan/bound.h"
 
 #include "error.h"
-#include "plan/collective.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks looked at; more add time, and in fabrics of like hosts no proof. */
-#define FLOW_RANKS_MAX 64u
-/* A residual below this part of the widest link is rounding. */
-#define RESIDUAL_NOISE 1e-12
+/* Each usable link is two arcs, itself and its residual: arc ^ 1 is the other. */
+struct bound_flow {
+    uint32_t node_count, arc_count;
+    uint32_t *head;         /* per arc: the node it leads to */
+    double *capacity;       /* per arc, GB/s, with no flow */
+    double *left;           /* per arc: what may flow still */
+    uint32_t *first, *arcs; /* arcs by the node they leave */
+    uint32_t *level, *next; /* per node: hops from the source; the first arc not yet used up */
+    uint32_t *queue;        /* nodes in search; then the arcs of the path */
+};
 
-/* Arcs stand in pairs: 2·link forward, 2·link + 1 back. */
-typedef struct flow {
-    const topo_t *topo;
-    bool *passes; /* per node: may carry this plan's traffic */
-    double *left; /* per arc: capacity left */
-    double noise;
-    uint32_t *first; /* per node, and one more: offsets into arcs */
-    uint32_t *arcs;
-    uint32_t *level; /* per node: links from the source */
-    uint32_t *next;  /* per node: arc to try next */
-    uint32_t *queue; /* per node */
-} flow_t;
-
-static uint32_t arc_end(const flow_t *f, uint32_t arc)
+static bool joins_usable(const bound_net_t *net, uint32_t link)
 {
-    return arc % 2 == 0 ? f->topo->links[arc / 2].to : f->topo->links[arc / 2].from;
+    return net->usable[net->topo->links[link].from] && net->usable[net->topo->links[link].to];
 }
 
-static void index_arcs(flow_t *f)
+static void add_arcs(bound_flow_t *flow, const bound_net_t *net)
 {
-    uint32_t links = f->topo->link_count;
-    for (uint32_t arc = 0; arc < 2 * links; arc++)
-        f->first[arc_end(f, arc ^ 1) + 1]++;
-    for (uint32_t node = 0; node < f->topo->node_count; node++) {
-        f->first[node + 1] += f->first[node];
-        f->next[node] = f->first[node];
+    for (uint32_t link = 0; link < net->topo->link_count; link++) {
+        const topo_link_t *l = &net->topo->links[link];
+        if (!joins_usable(net, link))
+            continue;
+        flow->capacity[flow->arc_count] = l->GBps;
+        flow->head[flow->arc_count++] = l->to;
+        flow->capacity[flow->arc_count] = 0.0;
+        flow->head[flow->arc_count++] = l->from;
     }
-    for (uint32_t arc = 0; arc < 2 * links; arc++)
-        f->arcs[f->next[arc_end(f, arc ^ 1)]++] = arc;
+    for (uint32_t arc = 0; arc < flow->arc_count; arc++)
+        flow->first[flow->head[arc ^ 1u] + 1]++;
+    for (uint32_t node = 0; node < flow->node_count; node++)
+        flow->first[node + 1] += flow->first[node];
+    memcpy(flow->next, flow->first, flow->node_count * sizeof(*flow->next));
+    for (uint32_t arc = 0; arc < flow->arc_count; arc++)
+        flow->arcs[flow->next[flow->head[arc ^ 1u]]++] = arc;
 }
 
-static blink_result_t flow_init(flow_t *f, const topo_t *topo, const plan_t *plan)
+blink_result_t bound_flow_create(const bound_net_t *net, bound_flow_t **out)
 {
-    size_t nodes = topo->node_count, arcs = 2 * (size_t)topo->link_count + 1;
-    *f = (flow_t){.topo = topo,
-                  .passes = calloc(nodes, sizeof(*f->passes)),
-                  .left = malloc(arcs * sizeof(*f->left)),
-                  .first = calloc(nodes + 1, sizeof(*f->first)),
-                  .arcs = malloc(arcs * sizeof(*f->arcs)),
-                  .level = malloc(nodes * sizeof(*f->level)),
-                  .next = malloc(nodes * sizeof(*f->next)),
-                  .queue = malloc(nodes * sizeof(*f->queue))};
-    if (f->passes == NULL || f->left == NULL || f->first == NULL || f->arcs == NULL || f->level == NULL ||
-        f->next == NULL || f->queue == NULL)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for flows over %u links", topo->link_count);
-    for (uint32_t node = 0; node < topo->node_count; node++)
-        f->passes[node] = topo->nodes[node].kind != TOPO_GPU;
-    for (uint32_t rank = 0; rank < plan->rank_count; rank++)
-        f->passes[plan->rank_node[rank]] = true;
-    index_arcs(f);
+    uint32_t nodes = net->topo->node_count, arcs = 2 * net->topo->link_count;
+    bound_flow_t *flow = calloc(1, sizeof(*flow));
+    if (flow == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a flow");
+    flow->node_count = nodes;
+    flow->head = malloc((arcs + 1u) * sizeof(*flow->head));
+    flow->capacity = malloc((arcs + 1u) * sizeof(*flow->capacity));
+    flow->left = malloc((arcs + 1u) * sizeof(*flow->left));
+    flow->first = calloc(nodes + 1u, sizeof(*flow->first));
+    flow->arcs = malloc((arcs + 1u) * sizeof(*flow->arcs));
+    flow->level = malloc(nodes * sizeof(*flow->level));
+    flow->next = malloc(nodes * sizeof(*flow->next));
+    flow->queue = malloc(nodes * sizeof(*flow->queue));
+    if (flow->head == NULL || flow->capacity == NULL || flow->left == NULL || flow->first == NULL ||
+        flow->arcs == NULL || flow->level == NULL || flow->next == NULL || flow->queue == NULL) {
+        bound_flow_destroy(flow);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a flow over %u links", arcs / 2);
+    }
+    add_arcs(flow, net);
+    *out = flow;
     return BLINK_OK;
 }
 
-static void flow_fini(flow_t *f)
+void bound_flow_destroy(bound_flow_t *flow)
 {
-    free(f->passes);
-    free(f->left);
-    free(f->first);
-    free(f->arcs);
-    free(f->level);
-    free(f->next);
-    free(f->queue);
+    if (flow == NULL)
+        return;
+    free(flow->head);
+    free(flow->capacity);
+    free(flow->left);
+    free(flow->first);
+    free(flow->arcs);
+    free(flow->level);
+    free(flow->next);
+    free(flow->queue);
+    free(flow);
 }
 
-static void reset(flow_t *f)
-{
-    double widest = 0.0;
-    for (uint32_t link = 0; link < f->topo->link_count; link++) {
-        const topo_link_t *l = &f->topo->links[link];
-        f->left[2 * link] = f->passes[l->from] && f->passes[l->to] ? l->GBps : 0.0;
-        f->left[2 * link + 1] = 0.0;
-        widest = fmax(widest, l->GBps);
-    }
-    f->noise = RESIDUAL_NOISE * widest;
-}
-
-/* Levels from the source; whether the sink has one. */
-static bool find_levels(flow_t *f, uint32_t source, uint32_t sink)
+/* Hops from the source over what is left; false if they do not lead to the sink. */
+static bool find_levels(bound_flow_t *flow, uint32_t source, uint32_t sink)
 {
     uint32_t head = 0, tail = 0;
-    for (uint32_t node = 0; node < f->topo->node_count; node++) {
-        f->level[node] = PLAN_NONE;
-        f->next[node] = f->first[node];
-    }
-    f->level[source] = 0;
-    f->queue[tail++] = source;
-    while (head < tail && f->level[sink] == PLAN_NONE) {
-        uint32_t node = f->queue[head++];
-        for (uint32_t i = f->first[node]; i < f->first[node + 1]; i++) {
-            uint32_t end = arc_end(f, f->arcs[i]);
-            if (f->left[f->arcs[i]] <= f->noise || f->level[end] != PLAN_NONE)
-                continue;
-            f->level[end] = f->level[node] + 1;
-            f->queue[tail++] = end;
-        }
-    }
-    return f->level[sink] != PLAN_NONE;
-}
-
-/* Follow arcs one level on from node to node, retreating where none is left; the path's arcs go to queue[].
- * Returns its length, 0 if the sink cannot be reached any more. */
-static uint32_t find_path(flow_t *f, uint32_t source, uint32_t sink)
-{
-    uint32_t length = 0;
-    for (uint32_t node = source; node != sink;) {
-        if (f->next[node] == f->first[node + 1]) {
-            if (length == 0)
-                return 0;
-            node = arc_end(f, f->queue[--length] ^ 1);
-            f->next[node]++;
-            continue;
-        }
-        uint32_t arc = f->arcs[f->next[node]];
-        if (f->left[arc] <= f->noise || f->level[arc_end(f, arc)] != f->level[node] + 1) {
-            f->next[node]++;
-            continue;
-        }
-        f->queue[length++] = arc;
-        node = arc_end(f, arc);
-    }
-    return length;
-}
-
-static double max_flow(flow_t *f, uint32_t source, uint32_t sink)
-{
-    double flow = 0.0;
-    reset(f);
-    while (find_levels(f, source, sink))
-        for (uint32_t length; (length = find_path(f, source, sink)) > 0;) {
-            double carried = INFINITY;
-            for (uint32_t i = 0; i < length; i++)
-                carried = fmin(carried, f->left[f->queue[i]]);
-            for (uint32_t i = 0; i < length; i++) {
-                f->left[f->queue[i]] -= carried;
-                f->left[f->queue[i] ^ 1] += carried;
+    memset(flow->level, 0xff, flow->node_count * sizeof(*flow->level));
+    memcpy(flow->next, flow->first, flow->node_count * sizeof(*flow->next));
+    flow->level[source] = 0;
+    flow->queue[tail++] = source;
+    while (head < tail && flow->level[sink] == PLAN_NONE) {
+        uint32_t node = flow->queue[head++];
+        for (uint32_t i = flow->first[node]; i < flow->first[node + 1]; i++) {
+            uint32_t to = flow->head[flow->arcs[i]];
+            if (flow->left[flow->arcs[i]] > 0.0 && flow->level[to] == PLAN_NONE) {
+                flow->level[to] = flow->level[node] + 1;
+                flow->queue[tail++] = to;
             }
-            flow += carried;
         }
-    return flow;
+    }
+    return flow->level[sink] != PLAN_NONE;
 }
 
-/* The flow that the payload must take between the root and another rank. */
-static double flow_between(flow_t *f, const plan_t *plan, uint32_t other)
+static double send_along(bound_flow_t *flow, const uint32_t *path, uint32_t length)
 {
-    uint32_t root = plan->rank_node[plan->root], end = plan->rank_node[other];
-    return plan->collective == BLINK_REDUCE ? max_flow(f, end, root) : max_flow(f, root, end);
+    double sent = INFINITY;
+    for (uint32_t i = 0; i < length; i++)
+        sent = fmin(sent, flow->left[path[i]]);
+    for (uint32_t i = 0; i < length; i++) {
+        flow->left[path[i]] -= sent;
+        flow->left[path[i] ^ 1u] += sent;
+    }
+    return sent;
 }
 
-blink_result_t plan_flow_bound_GBps(const topo_t *topo, const plan_t *plan, double *bound_GBps)
+/* One more path whose every hop leads a level up, and what it carries; 0 when none is left. */
+static double augment(bound_flow_t *flow, uint32_t source, uint32_t sink)
 {
-    flow_t f;
-    bool whole = collective_has_root(plan->collective) &&
-                 collective_block_count(plan->collective, plan->rank_count) == 1;
-    if (!whole)
-        return BLINK_OK;
-    blink_result_t result = flow_init(&f, topo, plan);
-    uint32_t stride = (plan->rank_count + FLOW_RANKS_MAX - 1) / FLOW_RANKS_MAX;
-    for (uint32_t rank = 0; result == BLINK_OK && rank < plan->rank_count; rank += stride)
-        if (rank != plan->root && (plan->collective != BLINK_SENDRECV || rank == plan->peer))
-            *bound_GBps = fmin(*bound_GBps, flow_between(&f, plan, rank));
-    if (result == BLINK_OK && plan->collective == BLINK_SENDRECV && plan->peer != plan->root)
-        *bound_GBps = fmin(*bound_GBps, flow_between(&f, plan, plan->peer));
-    flow_fini(&f);
-    return result;
+    uint32_t *path = flow->queue, length = 0, node = source;
+    while (node != sink) {
+        uint32_t arc = PLAN_NONE;
+        for (; flow->next[node] < flow->first[node + 1]; flow->next[node]++) {
+            arc = flow->arcs[flow->next[node]];
+            if (flow->left[arc] > 0.0 && flow->level[flow->head[arc]] == flow->level[node] + 1)
+                break;
+        }
+        if (flow->next[node] < flow->first[node + 1]) {
+            path[length++] = arc;
+            node = flow->head[arc];
+        } else if (length == 0) {
+            return 0.0;
+        } else {
+            node = flow->head[path[--length] ^ 1u];
+            flow->next[node]++;
+        }
+    }
+    return send_along(flow, path, length);
+}
+
+double bound_flow_GBps(bound_flow_t *flow, uint32_t source, uint32_t sink, double enough_GBps)
+{
+    double flow_GBps = 0.0;
+    memcpy(flow->left, flow->capacity, flow->arc_count * sizeof(*flow->left));
+    while (flow_GBps < enough_GBps && find_levels(flow, source, sink))
+        for (double more; (more = augment(flow, source, sink)) > 0.0;)
+            flow_GBps += more;
+    return flow_GBps;
 }

@@ -79,10 +79,12 @@ blink_result_t plan_blink(const topo_t *topo, uint64_t bytes, plan_t *plan);
 
 /* ---- bound.c ---- */
 
-/* The upper bound that holds for every plan of this collective over these ranks, given non-negative prices:
- * one per link, then one per node for its backplane (link_count + node_count doubles; entries of nodes
- * without a backplane limit are ignored). Any prices prove a bound, the optimal dual prices prove the best
- * one; for broadcast the max-flow bound is taken too, if lower. Shares no code with the algorithms. */
+/* The upper bound that holds for every plan of this collective over these ranks, given prices: one per link,
+ * then one per node for its backplane (link_count + node_count doubles; entries of nodes without a backplane
+ * limit are ignored, those that are negative or not finite count as 0). Any prices prove a bound, the optimal
+ * dual prices prove the best one; the cuts around single ranks, and for broadcast, reduce and sendrecv the
+ * maximum flows, are taken too, if lower. 0 if nothing moves. Shares no code with the algorithms. Errors:
+ * NO_MEMORY. */
 blink_result_t plan_bound_GBps(const topo_t *topo, const plan_t *plan, const double *prices,
                                double *bound_GBps);
 

@@ -22,6 +22,16 @@ class ExplainTest(IntegrationTest):
             self.assertLessEqual(answer["predicted_us"], 1.01 * min(one["predicted_us"] for one in usable))
             self.assertLessEqual(answer["rate_GBps"], 1.000001 * answer["bound_GBps"])
 
+    def test_says_what_limits_and_what_would_be_ideal(self):
+        answer = self.explain_json("--topology", "dgx1v", "--ranks", "0,1,4")
+        self.assertIn("gpu1's single 25 GB/s link to gpu0", answer["limit"])
+        self.assertAlmostEqual(answer["plan_busbw_GBps"], 25.0 * 4 / 3, places=3)
+        self.assertAlmostEqual(answer["efficiency"], answer["plan_busbw_GBps"] / answer["ideal_busbw_GBps"])
+        status, out, err = self.explain("--topology", "dgx_h100", "--collective", "broadcast", "--bytes", "1G")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("100.0% of the ideal 450.000 GB/s", out)
+        self.assertIn("450 / 1 = 450 GB/s", out)
+
     def test_auto_plans_what_is_explained(self):
         answer = self.explain_json("--topology", "dgx2", "--bytes", "4K")
         status, out, err = self.run_command([BLINKCTL, "plan", "--topology", "dgx2", "--bytes", "4K", "--json"])

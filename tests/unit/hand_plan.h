@@ -140,8 +140,8 @@ static plan_t *hand_plan(const topo_t *topo, uint32_t ranks, blink_collective_t 
     return plan;
 }
 
-static lane_program_t *hand_compile(const topo_t *topo, uint32_t ranks, blink_collective_t collective,
-                                    hand_shape_t shape)
+static inline lane_program_t *hand_compile(const topo_t *topo, uint32_t ranks, blink_collective_t collective,
+                                           hand_shape_t shape)
 {
     plan_t *plan = hand_plan(topo, ranks, collective, shape);
     lane_program_t *program = NULL;
