@@ -8,6 +8,7 @@
 #include "plan/collective.h"
 #include "plan/ideal.h"
 #include "plan/limit.h"
+#include "plan/nccl_model.h"
 #include "request.h"
 #include "table.h"
 
@@ -53,13 +54,33 @@ typedef struct explanation {
     uint32_t crossover_count;
     ideal_t ideal;
     char *limit; /* what limits the plan, lines of text */
+    /* What NCCL would do by its own model, where it does the collective and finds rings here. */
+    bool has_nccl;
+    nccl_graph_t nccl_graph;
+    nccl_prediction_t nccl;
 } explanation_t;
+
+/* What NCCL's own cost model would choose here; left out where it has nothing to say. */
+static blink_result_t ask_nccl(explanation_t *e)
+{
+    const plan_request_t *request = e->request;
+    if (request->rank_count < 2)
+        return BLINK_OK;
+    nccl_generation_t generation = nccl_guess_generation(e->topo, request->rank_node, request->rank_count);
+    blink_result_t result =
+        nccl_find_graph(e->topo, request->rank_node, request->rank_count, generation, &e->nccl_graph);
+    if (result == BLINK_OK)
+        result = nccl_choose(&e->nccl_graph, request->collective, request->bytes, &e->nccl);
+    e->has_nccl = result == BLINK_OK;
+    return result == BLINK_ERR_UNREACHABLE || result == BLINK_ERR_UNSUPPORTED ? BLINK_OK : result;
+}
 
 static blink_result_t explain(explanation_t *e)
 {
     BLINK_TRY(plan_choose(e->topo, e->request, &e->choice));
     BLINK_TRY(plan_choice_crossovers(&e->choice, CROSSOVER_FROM_BYTES, CROSSOVER_TO_BYTES, &e->crossovers,
                                      &e->crossover_count));
+    BLINK_TRY(ask_nccl(e));
     BLINK_TRY(ideal_find(e->topo, e->request->rank_node, e->request->rank_count, &e->ideal));
     return plan_limit_describe(e->topo, e->choice.best, &e->limit);
 }
@@ -184,6 +205,17 @@ static blink_result_t print_crossovers(const explanation_t *e)
     return result;
 }
 
+static void print_nccl(const explanation_t *e)
+{
+    char total[HUMAN_BYTES];
+    if (e->has_nccl)
+        printf(
+            "NCCL by its own cost model: %s, %s, %s us, %.1f GB/s of payload, in %u channels of %.1f GB/s\n",
+            blink_name_algorithm(e->nccl.algorithm), blink_name_protocol(e->nccl.protocol),
+            human_number(e->nccl.time_us, total), e->nccl.GBps, e->nccl_graph.channel_count,
+            e->nccl_graph.channel_GBps);
+}
+
 static blink_result_t print_text(const explanation_t *e)
 {
     print_choice(e);
@@ -191,6 +223,7 @@ static blink_result_t print_text(const explanation_t *e)
     puts("\nCandidates:");
     BLINK_TRY(print_candidates(e));
     print_refused(e);
+    print_nccl(e);
     puts("\nFastest by size, 1 KiB to 1 GiB:");
     return print_crossovers(e);
 }
@@ -236,6 +269,16 @@ static json_t *pack_ranks(const explanation_t *e)
     return list;
 }
 
+static json_t *pack_nccl(const explanation_t *e)
+{
+    if (!e->has_nccl)
+        return json_null();
+    return json_pack("{ss ss sf sf sf sI sf}", "algorithm", blink_name_algorithm(e->nccl.algorithm),
+                     "protocol", blink_name_protocol(e->nccl.protocol), "time_us", e->nccl.time_us,
+                     "latency_us", e->nccl.latency_us, "GBps", e->nccl.GBps, "channels",
+                     (json_int_t)e->nccl_graph.channel_count, "channel_GBps", e->nccl_graph.channel_GBps);
+}
+
 static blink_result_t print_json(const explanation_t *e)
 {
     const plan_t *plan = e->choice.best;
@@ -243,7 +286,7 @@ static blink_result_t print_json(const explanation_t *e)
     json_t *root =
         plan->root == PLAN_NONE ? json_null() : json_string(e->topo->nodes[plan->rank_node[plan->root]].id);
     return ctl_print_json(
-        json_pack("{ss ss ss so so sI ss ss sf sf sf sf sI sI si sI sf sf sf so so so}", "schema",
+        json_pack("{ss ss ss so so sI ss ss sf sf sf sf sI sI si sI sf sf sf so so so so}", "schema",
                   "blink-explain/1", "collective", blink_name_collective(plan->collective), "topology",
                   e->topo->name, "ranks", pack_ranks(e), "root", root, "bytes", (json_int_t)e->request->bytes,
                   "algorithm", blink_name_algorithm(best->algorithm), "protocol",
@@ -253,7 +296,7 @@ static blink_result_t print_json(const explanation_t *e)
                   (int)best->depth, "chunk_bytes", (json_int_t)best->chunk_bytes, "plan_busbw_GBps",
                   plan_busbw_GBps(e), "ideal_busbw_GBps", e->ideal.busbw_GBps, "efficiency", efficiency(e),
                   "limit", ctl_json_text(e->limit), "candidates", pack_candidates(&e->choice), "crossovers",
-                  pack_crossovers(e)),
+                  pack_crossovers(e), "nccl", pack_nccl(e)),
         JSON_INDENT(1));
 }
 
