@@ -10,6 +10,9 @@
 #include <setjmp.h>
 #include <stdlib.h>
 
+/* How far, of its value, a fixed column may give way: what GLPK itself takes for no violation. */
+#define ROUNDING 1e-6
+
 struct plan_lp {
     glp_prob *problem; /* NULL after a fatal error: GLPK's environment went with it */
     int *rows;         /* one column in GLPK's form: entries count from 1 */
@@ -114,9 +117,12 @@ void plan_lp_weigh(plan_lp_t *lp, uint32_t column, double weight)
     glp_set_obj_coef(lp->problem, (int)column + 1, weight);
 }
 
+/* A solution keeps its rows only to within rounding: fixed columns that may not give way by as much can leave
+ * a program without any solution. */
 void plan_lp_fix(plan_lp_t *lp, uint32_t column, double value)
 {
-    glp_set_col_bnds(lp->problem, (int)column + 1, GLP_FX, value, value);
+    double least = value * (1.0 - ROUNDING);
+    glp_set_col_bnds(lp->problem, (int)column + 1, least < value ? GLP_DB : GLP_FX, least, value);
 }
 
 void plan_lp_free(plan_lp_t *lp, uint32_t column)
@@ -124,9 +130,18 @@ void plan_lp_free(plan_lp_t *lp, uint32_t column)
     glp_set_col_bnds(lp->problem, (int)column + 1, GLP_LO, 0.0, 0.0);
 }
 
-/* Primal first: after new columns the old basis is still feasible. Where a forbidden column left it
- * infeasible, the primal method's first phase repairs that. A basis found singular is replaced by the slack
- * basis once. */
+/* One run of the simplex method; 0, its error, or the negative status of what it left. */
+static int lp_run(const plan_lp_t *lp, const glp_smcp *control)
+{
+    int status = glp_simplex(lp->problem, control);
+    if (status == 0 && glp_get_status(lp->problem) != GLP_OPT)
+        status = -glp_get_status(lp->problem);
+    return status;
+}
+
+/* Primal first: after new columns the old basis is still feasible. Where a fixed column left it infeasible,
+ * the primal method's first phase repairs that. A basis found singular, or from which rounding leads to no
+ * solution, is replaced by the slack basis once. */
 static blink_result_t lp_simplex(plan_lp_t *lp, int *status)
 {
     glp_smcp control;
@@ -138,13 +153,11 @@ static blink_result_t lp_simplex(plan_lp_t *lp, int *status)
     if (setjmp(lp->trap) != 0)
         return lp_fatal(lp);
     glp_error_hook(lp_trap, lp);
-    *status = glp_simplex(lp->problem, &control);
+    *status = lp_run(lp, &control);
     if (*status != 0) {
         glp_std_basis(lp->problem);
-        *status = glp_simplex(lp->problem, &control);
+        *status = lp_run(lp, &control);
     }
-    if (*status == 0 && glp_get_status(lp->problem) != GLP_OPT)
-        *status = -glp_get_status(lp->problem);
     glp_error_hook(NULL, NULL);
     return BLINK_OK;
 }

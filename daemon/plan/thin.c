@@ -80,6 +80,19 @@ static blink_result_t admit(thinning_t *t)
     return BLINK_OK;
 }
 
+/* Fix what is NEEDED where the last solution has it: all anew, since fixed columns give way a little, and one
+ * left at the end of what it may give could make the next program impossible. Returns the sum. */
+static double fix_needed(thinning_t *t)
+{
+    double fixed = 0.0;
+    for (uint32_t column = 0; column < t->count; column++)
+        if (t->state[column] == NEEDED) {
+            pack_fix(t->packer, column, pack_value(t->packer, column));
+            fixed += pack_value(t->packer, column);
+        }
+    return fixed;
+}
+
 /* Fix columns one by one, NEEDED from then on. Ends with the program solved and nothing else open but, if the
  * work ran out, what the last solution uses. */
 static blink_result_t dive(thinning_t *t, double optimum)
@@ -96,9 +109,8 @@ static blink_result_t dive(thinning_t *t, double optimum)
         BLINK_TRY(pack_reoptimise(p, DIVE_GAIN));
         BLINK_TRY(admit(t));
         pack_favour(p, column, 0.0);
-        pack_fix(p, column, pack_value(p, column));
-        fixed += pack_value(p, column);
         t->state[column] = NEEDED;
+        fixed = fix_needed(t);
     }
     bool complete = fixed >= enough;
     for (uint32_t column = 0; column < t->count; column++)

@@ -471,6 +471,22 @@ static void test_table_names_algorithm_and_trees(void **state)
     topo_destroy(topo);
 }
 
+/* What is rounding beside one link is a capacity beside another. */
+static void test_a_wide_link_does_not_hide_narrow_ones_from_the_bound(void **state)
+{
+    (void)state;
+    topo_t *topo =
+        parse(GPU("g0") "," GPU("g1") "," GPU("g2"), LINK("g0", "g1", "10") "," LINK("g0", "g2", "1e14"));
+    assert_trees_near_bound(topo, BLINK_BROADCAST, 3);
+    topo_destroy(topo);
+    topo = parse(GPU("g0") "," GPU("g1") "," GPU("g2") "," SWITCH("s0") "," SWITCH("s1") "," SWITCH("s2"),
+                 LINK("g0", "s0", "1") "," LINK("s0", "s1", "0.9995") "," LINK("s1", "g1", "5") "," LINK(
+                     "s0", "s2", "3") "," LINK("s2", "g1", "5") "," LINK("g1", "g2", "1e9"));
+    assert_trees_near_bound(topo, BLINK_BROADCAST, 7);
+    assert_trees_near_bound(topo, BLINK_REDUCE, 7);
+    topo_destroy(topo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -492,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_uneven_parallel_switches_share_in_proportion),
         cmocka_unit_test(test_capacities_over_six_orders_of_magnitude),
         cmocka_unit_test(test_any_prices_prove_a_bound),
+        cmocka_unit_test(test_a_wide_link_does_not_hide_narrow_ones_from_the_bound),
         cmocka_unit_test(test_json_is_a_blink_plan),
         cmocka_unit_test(test_table_names_algorithm_and_trees),
     };
