@@ -49,7 +49,7 @@ def dgx2(blinkctl, save):
 {number(nccl_over_blink(best, top))} at {size(top, 1024)}, with Simple alone {number(nccl_over_blink(simple, top_simple))}
 at {size(top_simple, 1024)}; Blink measured up to {PUBLISHED_LATENCY_RATIO}× against NCCL 2. The ratio is one of hops here, with the
 same constants for launch and hop for all; what the measured kernels of either side cost besides is not in the model. NCCL's
-own cost model is in the planner, but no command of `blinkctl` prints it, so it is not compared.
+own cost model, with its own constants, is what `blinkctl explain` prints beside ours; it is not compared here.
 
 Large payloads: a ring's rate on a DGX-2 is {number(ring["rate_GBps"], 1)} GB/s and the proven bound
 {number(ring["bound_GBps"], 1)} GB/s, so the {PUBLISHED_THROUGHPUT_RATIO}× in throughput that Blink measured cannot come from the links.
