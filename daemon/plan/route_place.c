@@ -101,9 +101,13 @@ static uint32_t only_route(const router_t *r, const route_demand_t *demand)
     return only;
 }
 
-/* Whether every demand stands for equally many pairs and has one route of one hop. */
+/* Whether every demand, and every own block, stands for equally many blocks, and every demand has one route of
+ * one hop: the parts of a channel carry equal shares. */
 static bool folds(const router_t *r)
 {
+    for (uint32_t rank = 0; rank < r->n && r->demand_count > 0; rank++)
+        if (keeps_block(r, rank) && orbit_size(r, rank) != r->demands[0].size)
+            return false;
     for (uint32_t i = 0; i < r->demand_count; i++) {
         uint32_t route = only_route(r, &r->demands[i]);
         if (route == PLAN_NONE || r->routes[route].path_count != 1 ||

@@ -9,20 +9,20 @@ static const blink_collective_t tree_collectives[] = {BLINK_ALLREDUCE, BLINK_BRO
                                                       BLINK_ALLGATHER, BLINK_REDUCESCATTER};
 #define TREE_COLLECTIVES (sizeof(tree_collectives) / sizeof(tree_collectives[0]))
 
-/* Every gpu but `missing` (PLAN_NONE: all), in an order that no rotation keeps if `shuffled`. */
+/* Every gpu but some, in an order that no rotation keeps if `shuffled`. */
 typedef struct pick {
-    uint32_t missing;
+    uint32_t first_missing, missing;
     bool shuffled;
 } pick_t;
 
-static const pick_t all_gpus = {PLAN_NONE, false};
+static const pick_t all_gpus = {0, 0, false};
 
 static uint32_t *pick_ranks(const topo_t *topo, pick_t pick, uint32_t *count)
 {
     uint32_t *nodes = malloc(topo->gpu_count * sizeof(*nodes)), state = 12345;
     *count = 0;
     for (uint32_t gpu = 0; gpu < topo->gpu_count; gpu++)
-        if (gpu != pick.missing)
+        if (gpu < pick.first_missing || gpu - pick.first_missing >= pick.missing)
             nodes[(*count)++] = topo->gpus[gpu];
     for (uint32_t i = *count; pick.shuffled && i > 1; i--) {
         state = state * 1664525u + 1013904223u;
@@ -170,7 +170,7 @@ static void test_the_order_of_ranks_does_not_matter(void **state)
 {
     (void)state;
     topo_t *topo = load("4xdgx1v");
-    pick_t shuffled = {PLAN_NONE, true};
+    pick_t shuffled = {0, 0, true};
     assert_true(check_all(topo, shuffled, 9) > 1);
     topo_destroy(topo);
 }
@@ -194,6 +194,18 @@ static void test_gpus_that_are_all_joined_turn_without_hosts(void **state)
     assert_int_equal(topo_build_finish(builder, &topo), BLINK_OK);
     topo_build_destroy(builder);
     assert_true(check_all(topo, all_gpus, 5) >= GPUS - 1);
+    topo_destroy(topo);
+}
+
+/* With the root alone on its host its own block is one, where every other stands for its like on three hosts. */
+static void test_templates_of_routes_carry_every_block_alike(void **state)
+{
+    (void)state;
+    static const blink_collective_t routed[] = {BLINK_GATHER, BLINK_SCATTER, BLINK_ALLTOALL};
+    topo_t *topo = load("4xdgx1v");
+    pick_t picks[] = {{1, 7, false}, {1, 7, true}, {1, 1, false}};
+    for (size_t i = 0; i < 9; i++)
+        check_made(topo, routed[i % 3], picks[i / 3], 0);
     topo_destroy(topo);
 }
 
@@ -236,7 +248,7 @@ static void test_a_gpu_that_is_no_rank_does_not_spoil_the_plan(void **state)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         topo_t *topo = load(names[i]);
         for (uint32_t missing = 0; missing < topo->gpu_count; missing += topo->gpu_count / 3) {
-            pick_t pick = {missing, missing % 2 == 0};
+            pick_t pick = {missing, 1, missing % 2 == 0};
             check_all(topo, pick, 3);
         }
         topo_destroy(topo);
@@ -287,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_sixteen_h100_hosts_turn_by_host_and_by_gpu),
         cmocka_unit_test(test_the_order_of_ranks_does_not_matter),
         cmocka_unit_test(test_gpus_that_are_all_joined_turn_without_hosts),
+        cmocka_unit_test(test_templates_of_routes_carry_every_block_alike),
         cmocka_unit_test(test_a_host_with_a_slower_nic_is_left_out_of_the_turn),
         cmocka_unit_test(test_a_gpu_that_is_no_rank_does_not_spoil_the_plan),
         cmocka_unit_test(test_a_link_that_differs_from_its_images_is_kept_in_place),
