@@ -10,9 +10,6 @@
 #include <setjmp.h>
 #include <stdlib.h>
 
-/* How far, of its value, a fixed column may give way: what GLPK itself takes for no violation. */
-#define ROUNDING 1e-6
-
 struct plan_lp {
     glp_prob *problem; /* NULL after a fatal error: GLPK's environment went with it */
     int *rows;         /* one column in GLPK's form: entries count from 1 */
@@ -117,12 +114,9 @@ void plan_lp_weigh(plan_lp_t *lp, uint32_t column, double weight)
     glp_set_obj_coef(lp->problem, (int)column + 1, weight);
 }
 
-/* A solution keeps its rows only to within rounding: fixed columns that may not give way by as much can leave
- * a program without any solution. */
 void plan_lp_fix(plan_lp_t *lp, uint32_t column, double value)
 {
-    double least = value * (1.0 - ROUNDING);
-    glp_set_col_bnds(lp->problem, (int)column + 1, least < value ? GLP_DB : GLP_FX, least, value);
+    glp_set_col_bnds(lp->problem, (int)column + 1, GLP_FX, value, value);
 }
 
 void plan_lp_free(plan_lp_t *lp, uint32_t column)

@@ -25,7 +25,7 @@ void plan_lp_balance(plan_lp_t *lp, uint32_t row);
  */
 blink_result_t plan_lp_add(plan_lp_t *lp, uint32_t count, const uint32_t *rows, const double *values);
 
-/* Change a column's weight; fix its x at a value >= 0 (but for rounding), or free it again. Takes effect with the
+/* Change a column's weight; fix its x at a value, or free it again. Takes effect with the
  * next solve. */
 void plan_lp_weigh(plan_lp_t *lp, uint32_t column, double weight);
 void plan_lp_fix(plan_lp_t *lp, uint32_t column, double value);

@@ -20,6 +20,8 @@
  * each rank is one), or after this many steps. */
 #define DIVE_REST  0.0045
 #define DIVE_STEPS 40u
+/* Part of its value by which a fixed column is narrowed at each step: what GLPK itself takes for no violation. */
+#define ROUNDING 1e-6
 /* Further tries while the work (packer_t.work) promises to stay below this: some milliseconds. */
 #define WORK_MAX  800000u
 #define TRIES_MAX 6u
@@ -80,14 +82,14 @@ static blink_result_t admit(thinning_t *t)
     return BLINK_OK;
 }
 
-/* Fix what is NEEDED where the last solution has it: all anew, since fixed columns give way a little, and one
- * left at the end of what it may give could make the next program impossible. Returns the sum. */
+/* Fix what is NEEDED a hair below where the last solution has it; returns the sum. A solution keeps its rows only to
+ * within rounding, so what is fixed must leave room for that, or the next program may have no solution. */
 static double fix_needed(thinning_t *t)
 {
     double fixed = 0.0;
     for (uint32_t column = 0; column < t->count; column++)
         if (t->state[column] == NEEDED) {
-            pack_fix(t->packer, column, pack_value(t->packer, column));
+            pack_fix(t->packer, column, (1.0 - ROUNDING) * pack_value(t->packer, column));
             fixed += pack_value(t->packer, column);
         }
     return fixed;
