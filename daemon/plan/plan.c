@@ -130,9 +130,15 @@ blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *re
     return BLINK_OK;
 }
 
+/* One rank, or a sendrecv to oneself. */
+static bool moves_nothing(const plan_t *plan)
+{
+    return plan->rank_count < 2 || (plan->collective == BLINK_SENDRECV && plan->root == plan->peer);
+}
+
 blink_result_t plan_prove_bound(const topo_t *topo, plan_t *plan, const plan_t *packed)
 {
-    if (plan->rank_count < 2)
+    if (moves_nothing(plan))
         return BLINK_OK;
     if (packed == NULL)
         BLINK_TRY(collective_routes(plan->collective) ? plan_route_prices(topo, plan, plan->prices)

@@ -18,6 +18,8 @@
 #define ROUNDS_MAX 500u
 /* Values below this part of what a pair gets are noise of the solver, or not worth a route. */
 #define NOISE 1e-3
+/* Of the optimum, what is kept where fewer routes do. */
+#define THIN_FLOOR 0.999
 
 /* ---- set-up ---- */
 
@@ -90,7 +92,7 @@ static blink_result_t router_init(router_t *r, const topo_t *topo, const plan_t 
     if (plan->collective == BLINK_ALLTOALL && r->n > ROUTE_ALLTOALL_RANKS_MAX)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "alltoall is planned for up to %u ranks, not %u",
                           ROUTE_ALLTOALL_RANKS_MAX, r->n);
-    if (plan->collective == BLINK_ALLTOALL || r->n > PACK_SMALL_RANKS)
+    if (r->n > PACK_SMALL_RANKS)
         BLINK_TRY(pack_find_turns(topo, plan, &r->turns, &r->turn_count));
     BLINK_TRY(pack_net_create(topo, plan, NULL, r->turns, r->turn_count, &r->net));
     if (r->net->turn_count == 0) {
@@ -183,6 +185,7 @@ static blink_result_t reserve(router_t *r)
 /* Write the walked way to the demand's end behind the last route's paths. */
 static blink_result_t trace(router_t *r, const route_demand_t *demand, uint32_t *count)
 {
+    BLINK_TRY(reserve(r));
     *count = 0;
     for (uint32_t at = demand->to; at != demand->from; at = r->via[at])
         ++*count;
@@ -202,18 +205,12 @@ static bool is_known(const router_t *r, const route_demand_t *demand, uint32_t c
     return false;
 }
 
-/* Add the written route to the program. The first one sets the unit. */
+/* Add the written route to the program. */
 static blink_result_t add_route(router_t *r, uint32_t demand, uint32_t path_count)
 {
     uint32_t capacity_rows = r->net->row_count > 0 ? r->net->row_count : 1;
     uint32_t count =
         pack_measure(&r->paths, &r->route_paths[r->path_count], path_count, r->rows, r->values, r->loads);
-    if (r->route_count == 0) {
-        double busiest = 0.0;
-        for (uint32_t i = 0; i < count; i++)
-            busiest = fmax(busiest, r->values[i]);
-        r->unit_GBps = 1.0 / busiest;
-    }
     for (uint32_t i = 0; i < count; i++)
         r->values[i] *= r->unit_GBps;
     r->rows[count] = capacity_rows + demand;
@@ -223,6 +220,39 @@ static blink_result_t add_route(router_t *r, uint32_t demand, uint32_t path_coun
     r->routes[r->route_count] = (route_t){demand, r->path_count, path_count, r->demands[demand].first};
     r->demands[demand].first = r->route_count++;
     r->path_count += path_count;
+    return BLINK_OK;
+}
+
+/* Walk from the demand's source, unless that was the last one walked from. */
+static blink_result_t walk_demand(router_t *r, const route_demand_t *demand, uint32_t *walked)
+{
+    if (demand->from != *walked)
+        walk_from(r, demand->from);
+    *walked = demand->from;
+    if (r->distance[demand->to] < INFINITY)
+        return BLINK_OK;
+    const topo_node_t *nodes = r->topo->nodes;
+    return BLINK_FAIL(BLINK_ERR_UNREACHABLE, "no path of %s leads from rank %u (%s) to rank %u (%s)",
+                      r->topo->name, demand->from, nodes[r->plan->rank_node[demand->from]].id, demand->to,
+                      nodes[r->plan->rank_node[demand->to]].id);
+}
+
+/* The unit is what the narrowest of the first routes carries: all get what the narrowest demand does, and x
+ * far from 1 would drown in the solver's tolerances. */
+static blink_result_t set_unit(router_t *r)
+{
+    uint32_t walked = PLAN_NONE, count = 0;
+    double busiest = 0.0;
+    pack_paths_price(&r->paths, r->prices);
+    for (uint32_t i = 0; i < r->demand_count; i++) {
+        BLINK_TRY(walk_demand(r, &r->demands[i], &walked));
+        BLINK_TRY(trace(r, &r->demands[i], &count));
+        uint32_t entries =
+            pack_measure(&r->paths, &r->route_paths[r->path_count], count, r->rows, r->values, r->loads);
+        for (uint32_t j = 0; j < entries; j++)
+            busiest = fmax(busiest, r->values[j] * r->demands[i].size);
+    }
+    r->unit_GBps = 1.0 / busiest;
     return BLINK_OK;
 }
 
@@ -237,18 +267,10 @@ static blink_result_t price_routes(router_t *r, double *cost, uint32_t *added)
     for (uint32_t i = 0; i < r->demand_count; i++) {
         route_demand_t *demand = &r->demands[i];
         uint32_t count = 0;
-        if (demand->from != walked)
-            walk_from(r, demand->from);
-        walked = demand->from;
-        if (!(r->distance[demand->to] < INFINITY))
-            return BLINK_FAIL(BLINK_ERR_UNREACHABLE, "no path of %s leads from rank %u (%s) to rank %u (%s)",
-                              r->topo->name, demand->from,
-                              r->topo->nodes[r->plan->rank_node[demand->from]].id, demand->to,
-                              r->topo->nodes[r->plan->rank_node[demand->to]].id);
+        BLINK_TRY(walk_demand(r, demand, &walked));
         *cost += demand->size * r->distance[demand->to];
         if (r->distance[demand->to] >= demand->worth * (1.0 - LEAST_GAIN))
             continue;
-        BLINK_TRY(reserve(r));
         BLINK_TRY(trace(r, demand, &count));
         if (is_known(r, demand, count))
             continue;
@@ -282,6 +304,7 @@ static blink_result_t optimise(router_t *r)
     uint32_t added = 0;
     for (uint32_t row = 0; row < r->net->row_count; row++)
         r->prices[row] = 1.0 / r->net->row_GBps[row];
+    BLINK_TRY(set_unit(r));
     BLINK_TRY(price_routes(r, &cost, &added));
     for (uint32_t round = 0; round < ROUNDS_MAX; round++) {
         BLINK_TRY(take_prices(r, &budget));
@@ -303,6 +326,54 @@ double route_value(const router_t *r, uint32_t route)
     return value > NOISE * whole ? value : 0.0;
 }
 
+/* ---- fewer routes ---- */
+
+/* The narrowest of the routes that are not needed and not the only one of their demand; or PLAN_NONE. */
+static uint32_t find_narrowest(const router_t *r, const bool *needed)
+{
+    uint32_t narrowest = PLAN_NONE;
+    for (uint32_t route = 0; route < r->route_count; route++) {
+        double value = route_value(r, route);
+        bool only =
+            value >= (1.0 - NOISE) * r->demands[r->routes[route].demand].size * plan_lp_value(r->lp, 0);
+        if (!needed[route] && !only && value > 0.0 &&
+            (narrowest == PLAN_NONE || value < route_value(r, narrowest)))
+            narrowest = route;
+    }
+    return narrowest;
+}
+
+/* Drop the routes that the optimum does not use, then narrow ones while the rate stays at or above `floor`. */
+static blink_result_t eliminate(router_t *r, double floor, bool *needed)
+{
+    for (uint32_t route = 0; route < r->route_count; route++)
+        if (!(route_value(r, route) > 0.0))
+            plan_lp_fix(r->lp, route + 1, 0.0);
+    BLINK_TRY(plan_lp_solve(r->lp));
+    for (uint32_t route; (route = find_narrowest(r, needed)) != PLAN_NONE;) {
+        plan_lp_fix(r->lp, route + 1, 0.0);
+        BLINK_TRY(plan_lp_solve(r->lp));
+        if (plan_lp_value(r->lp, 0) >= floor)
+            continue;
+        plan_lp_free(r->lp, route + 1);
+        BLINK_TRY(plan_lp_solve(r->lp));
+        needed[route] = true;
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t thin(router_t *r)
+{
+    if (r->n > PACK_SMALL_RANKS)
+        return BLINK_OK;
+    bool *needed = calloc(r->route_count, sizeof(*needed));
+    if (needed == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u routes", r->route_count);
+    blink_result_t result = eliminate(r, THIN_FLOOR * plan_lp_value(r->lp, 0), needed);
+    free(needed);
+    return result;
+}
+
 static blink_result_t pack_routes(router_t *r, plan_t *plan, double *prices)
 {
     if (r->demand_count > 0) {
@@ -311,6 +382,8 @@ static blink_result_t pack_routes(router_t *r, plan_t *plan, double *prices)
     }
     if (plan == NULL)
         return BLINK_OK;
+    if (r->demand_count > 0)
+        BLINK_TRY(thin(r));
     BLINK_TRY(route_place(r, plan));
     plan_normalise_shares(plan);
     plan->turns = r->turns;

@@ -175,6 +175,16 @@ static bool commutes(const finder_t *f, const uint32_t *link_image)
     return true;
 }
 
+/* Whether the guess moves a rank. A turn that does not, as of hosts without ranks, makes no orbit larger: its
+ * images would all carry the same traffic. */
+static bool moves_ranks(const finder_t *f)
+{
+    for (uint32_t rank = 0; rank < f->plan->rank_count; rank++)
+        if (f->image[f->plan->rank_node[rank]] != f->plan->rank_node[rank])
+            return true;
+    return false;
+}
+
 /* Keep the guess as a turn if it proves to be one; *kept says. */
 static blink_result_t keep_if_proven(finder_t *f, uint32_t order, bool *kept)
 {
@@ -182,7 +192,7 @@ static blink_result_t keep_if_proven(finder_t *f, uint32_t order, bool *kept)
     for (uint32_t i = 0; i < f->turn_count; i++)
         images *= f->turns[i].order;
     *kept = false;
-    if (f->turn_count == TURNS_MAX || images > IMAGES_MAX)
+    if (f->turn_count == TURNS_MAX || images > IMAGES_MAX || !moves_ranks(f))
         return BLINK_OK;
     plan_turn_t turn = {order, malloc(f->plan->rank_count * sizeof(*turn.rank_image)),
                         malloc((f->topo->link_count + 1u) * sizeof(*turn.link_image))};
