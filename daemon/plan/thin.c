@@ -23,7 +23,7 @@
 /* Part of its value by which a fixed column is narrowed at each step: what GLPK itself takes for no violation. */
 #define ROUNDING 1e-6
 /* Further tries while the work (packer_t.work) promises to stay below this: some milliseconds. */
-#define WORK_MAX  800000u
+#define WORK_MAX  600000u
 #define TRIES_MAX 6u
 /* Programs of more entries than this are only trimmed. */
 #define PROGRAM_MAX 250000u
@@ -229,11 +229,12 @@ static blink_result_t try_taste(thinning_t *t, double optimum)
     return result;
 }
 
-/* Whether another try is likely to stay within the work allowed. */
+/* Whether another try is likely to stay within the work allowed. Where every rank is a root one takes all the time
+ * there is. */
 static bool may_try_again(const thinning_t *t)
 {
     uint64_t done = t->packer->work - t->first_work;
-    return t->trial < TRIES_MAX && done / t->trial * (t->trial + 1) < WORK_MAX;
+    return !t->packer->per_rank && t->trial < TRIES_MAX && done / t->trial * (t->trial + 1) < WORK_MAX;
 }
 
 static blink_result_t try_tastes(thinning_t *t, double optimum)
