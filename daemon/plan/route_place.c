@@ -74,6 +74,9 @@ static blink_result_t place_routes(const router_t *r, plan_t *plan)
         double sum = 0.0;
         for (uint32_t route = r->demands[i].first; route != PLAN_NONE; route = r->routes[route].next)
             sum += route_value(r, route);
+        if (!(sum > 0.0))
+            return BLINK_FAIL(BLINK_ERR_INTERNAL, "the solver gave nothing to rank %u's way to rank %u",
+                              r->demands[i].from, r->demands[i].to);
         for (uint32_t route = r->demands[i].first; route != PLAN_NONE; route = r->routes[route].next) {
             double share = route_value(r, route) / sum * r->demands[i].size;
             for (double at = 0.0, end; at < 1.0 && share > 0.0; at = end) {
