@@ -12,13 +12,26 @@ typedef struct name_entry {
 
 /* The first entry of a value is its spelling; later ones are accepted aliases. */
 static const name_entry_t datatypes[] = {
-    {"int8", BLINK_INT8, 1},       {"uint8", BLINK_UINT8, 1},     {"int32", BLINK_INT32, 4},
-    {"uint32", BLINK_UINT32, 4},   {"int64", BLINK_INT64, 8},     {"uint64", BLINK_UINT64, 8},
-    {"float32", BLINK_FLOAT32, 4}, {"float64", BLINK_FLOAT64, 8}, {"float", BLINK_FLOAT32, 4},
-    {"double", BLINK_FLOAT64, 8},  {"int", BLINK_INT32, 4},
+    {"int8", BLINK_INT8, 1},
+    {"uint8", BLINK_UINT8, 1},
+    {"int32", BLINK_INT32, 4},
+    {"uint32", BLINK_UINT32, 4},
+    {"int64", BLINK_INT64, 8},
+    {"uint64", BLINK_UINT64, 8},
+    {"float16", BLINK_FLOAT16, 2},
+    {"float32", BLINK_FLOAT32, 4},
+    {"float64", BLINK_FLOAT64, 8},
+    {"bfloat16", BLINK_BFLOAT16, 2},
+    {"float8_e4m3", BLINK_FLOAT8_E4M3, 1},
+    {"float8_e5m2", BLINK_FLOAT8_E5M2, 1},
+    {"half", BLINK_FLOAT16, 2},
+    {"float", BLINK_FLOAT32, 4},
+    {"double", BLINK_FLOAT64, 8},
+    {"int", BLINK_INT32, 4},
 };
-static const name_entry_t redops[] = {
-    {"sum", BLINK_SUM, 0}, {"prod", BLINK_PROD, 0}, {"max", BLINK_MAX, 0}, {"min", BLINK_MIN, 0}};
+static const name_entry_t redops[] = {{"sum", BLINK_SUM, 0}, {"prod", BLINK_PROD, 0},
+                                      {"max", BLINK_MAX, 0}, {"min", BLINK_MIN, 0},
+                                      {"avg", BLINK_AVG, 0}, {"premulsum", BLINK_PRE_MUL_SUM, 0}};
 static const name_entry_t collectives[] = {{"allreduce", BLINK_ALLREDUCE, 0},
                                            {"broadcast", BLINK_BROADCAST, 0},
                                            {"reduce", BLINK_REDUCE, 0},

@@ -124,6 +124,13 @@ void ring_wake_client(ring_t *ring)
     syscall(SYS_futex, &ring->header->wake_sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+void ring_notify(ring_t *ring)
+{
+    /* seq_cst: the publisher's look; pairs with ring_sleep_begin(). */
+    if (atomic_load_explicit(&ring->header->client_sleepers, memory_order_seq_cst) != 0)
+        ring_wake_client(ring);
+}
+
 /* Whether a completion slot can be reserved. */
 static bool cq_has_room(const ring_t *ring)
 {
@@ -137,22 +144,33 @@ bool ring_has_submission(ring_t *ring)
 {
     /* seq_cst: the sleeper's second look; pairs with the store in ring_submit(). */
     return atomic_load_explicit(&ring->header->sq_tail, memory_order_seq_cst) != ring->sq_index &&
-           cq_has_room(ring);
+           (cq_has_room(ring) || (ring->sqes[ring->sq_index & (ring->sq_entries - 1)].flags & RING_SQE_MORE));
 }
 
 bool ring_take(ring_t *ring, ring_sqe_t *sqe)
 {
     /* Acquire: pairs with the store of sq_tail in ring_submit(), so the entry is seen whole. */
     uint32_t tail = atomic_load_explicit(&ring->header->sq_tail, memory_order_acquire);
-    if (tail == ring->sq_index || !cq_has_room(ring))
+    if (tail == ring->sq_index)
         return false;
     *sqe = ring->sqes[ring->sq_index & (ring->sq_entries - 1)];
-    ring->cq_reserved++;
+    bool completes = !(sqe->flags & RING_SQE_MORE);
+    if (completes && !cq_has_room(ring))
+        return false;
+    ring->cq_reserved += completes;
     ring->sq_index++;
     /* Release: the copy is made before the client may overwrite the entry; pairs with the load in
      * ring_submit(). */
     atomic_store_explicit(&ring->header->sq_head, ring->sq_index, memory_order_release);
     return true;
+}
+
+uint64_t ring_piece_elements(uint32_t opcode, uint32_t rank_count, uint32_t element_bytes)
+{
+    bool per_rank = opcode >= RING_OP_ALLGATHER && opcode <= RING_OP_ALLTOALL;
+    uint64_t block_bytes = RING_STAGING_SLOT_BYTES / (per_rank ? rank_count : 1);
+    uint64_t elements = block_bytes / 64 * 64 / element_bytes;
+    return elements > 0 ? elements : 1;
 }
 
 bool ring_complete(ring_t *ring, uint64_t user_data, blink_result_t result, const char *text)
@@ -168,8 +186,7 @@ bool ring_complete(ring_t *ring, uint64_t user_data, blink_result_t result, cons
     /* seq_cst: publishes the entry to ring_reap() and comes before the look at client_sleepers (see ring.h).
      */
     atomic_store_explicit(&ring->header->cq_tail, ring->cq_index, memory_order_seq_cst);
-    if (atomic_load_explicit(&ring->header->client_sleepers, memory_order_seq_cst) != 0)
-        ring_wake_client(ring);
+    ring_notify(ring);
     return atomic_load_explicit(&ring->header->client_wants_event, memory_order_seq_cst) != 0;
 }
 

@@ -24,16 +24,43 @@
 #include <stdbool.h>
 
 #define RING_MAGIC   0x676e6b62u /* "bkng" */
-#define RING_VERSION 1u
+#define RING_VERSION 2u
 
 #define RING_ENTRIES_MIN 8u
 #define RING_ENTRIES_MAX 4096u
 
 typedef enum ring_opcode {
-    RING_OP_NOP = 0, /* completes at once: measures the round trip */
-    RING_OP_ALLREDUCE = 1,
+    RING_OP_NOP = 0,       /* completes at once: measures the round trip */
+    RING_OP_ALLREDUCE = 1, /* up to ALLTOALL: blink_collective_t + 1 */
     RING_OP_BROADCAST = 2,
+    RING_OP_REDUCE = 3,
+    RING_OP_ALLGATHER = 4,
+    RING_OP_REDUCESCATTER = 5,
+    RING_OP_GATHER = 6,
+    RING_OP_SCATTER = 7,
+    RING_OP_ALLTOALL = 8,
+    RING_OP_SEND = 9, /* matched with the receiver's RECV by (source, destination, how many went before) */
+    RING_OP_RECV = 10,
+    RING_OP_BARRIER = 11, /* no buffers; complete once every rank has submitted it */
 } ring_opcode_t;
+
+/*
+ * Groups. A run of submissions of one member that all but the last have RING_SQE_MORE set is a group: nothing of it
+ * starts before the last has come, its parts run in any order, and it has one completion, that of the last entry,
+ * with the first failure of any. Entries with MORE have no completion and take no room in the CQ.
+ *
+ * Staging. Memory that the daemon cannot map is copied by the client through a window in a staging region (a region
+ * that the daemon made: blink.proto, StagingCreate). With RING_SQE_IN_STAGED or OUT_STAGED in_offset_bytes or
+ * out_offset_bytes is where RING_STAGING_SLOTS slots begin in that region, and `window` is the number of the words in
+ * its first page by which both sides count pieces (ring_window_t). The op runs in pieces, on all ranks alike if any of
+ * them is staged (slots are RING_STAGING_SLOT_BYTES apart): piece p is the elements [p·k, (p+1)·k) of every block, k = ring_piece_elements(); it lies in slot
+ * p mod RING_STAGING_SLOTS, its blocks adjoining. An op of one piece uses one slot, no larger than its blocks.
+ */
+enum {
+    RING_SQE_MORE = 1,
+    RING_SQE_IN_STAGED = 2,
+    RING_SQE_OUT_STAGED = 4,
+};
 
 /** What a waiting client had best do, kept current by the daemon (DESIGN.md, "Waiting"). */
 typedef enum ring_wait_policy {
@@ -48,18 +75,35 @@ typedef struct ring_sqe {
     uint8_t opcode;
     uint8_t datatype;
     uint8_t redop;
-    uint8_t flags;   /* 0 */
+    uint8_t flags;   /* RING_SQE_… */
     uint32_t member; /* communicator handle of one rank, as CommInitReply gave it; 0 for a nop */
-    uint32_t root;
+    uint32_t root;   /* send and recv: the other rank */
     uint32_t in_region;
     uint32_t out_region;
-    uint32_t reserved; /* 0 */
-    uint64_t count;
+    uint32_t window; /* of the staged buffers; 0 where none is */
+    uint64_t count;  /* elements of one block (what each rank gives or gets) */
     uint64_t in_offset_bytes;
     uint64_t out_offset_bytes;
     uint64_t user_data;
-    uint64_t reserved2; /* 0 */
+    uint64_t scalar; /* PRE_MUL_SUM: the bits of one element, in the low bytes; else 0 */
 } ring_sqe_t;
+
+#define RING_STAGING_SLOTS        4u
+#define RING_STAGING_SLOT_BYTES   (1u << 20)
+#define RING_STAGING_WINDOWS      32u
+#define RING_STAGING_HEADER_BYTES 4096u
+
+/** The counters of a window, zeroed by the client before it submits. Each has one writer and only grows. Published like
+ * entries of the queues (see the top): after a store the client looks at engine_sleeping and rings the doorbell, the
+ * daemon looks at client_sleepers and wakes. All accesses are sequentially consistent. */
+typedef struct ring_window {
+    _Alignas(64) _Atomic uint64_t filled; /* by the client: input pieces that lie in their slots */
+    _Atomic uint64_t drained;             /* by the client: output pieces that have been copied out */
+    _Alignas(64) _Atomic uint64_t done;   /* by the daemon: pieces that have run on all ranks */
+} ring_window_t;
+
+static_assert(sizeof(ring_window_t) * RING_STAGING_WINDOWS == RING_STAGING_HEADER_BYTES,
+              "windows fill their page");
 
 /** Completion. text is a NUL-terminated sentence when result is not BLINK_OK. */
 typedef struct ring_cqe {
@@ -142,12 +186,15 @@ void ring_wake_client(ring_t *ring);
 
 /* ---- daemon ---- */
 
+/** Wake the sleepers, if there are any, after a window's `done` has been stored. */
+void ring_notify(ring_t *ring);
+
 /** Make a sealed memfd (SHRINK | GROW | SEAL) with both queues and map it. Entries are powers of two within
  * RING_ENTRIES_MIN…MAX. The descriptor is the caller's. Errors: INVALID_ARGUMENT, SYSTEM. */
 blink_result_t ring_create(uint32_t sq_entries, uint32_t cq_entries, ring_t *ring, int *memfd);
 
-/** Copy the next submission and reserve its completion's slot. False if there is none, or no free CQ slot (a
- * client that does not reap stalls only itself). */
+/** Copy the next submission and, unless it has RING_SQE_MORE, reserve its completion's slot. False if there is none, or
+ * no free CQ slot (a client that does not reap stalls only itself). */
 bool ring_take(ring_t *ring, ring_sqe_t *sqe);
 
 /** Whether ring_take() would return a submission. Sequentially consistent: the second look before sleeping.
@@ -188,6 +235,11 @@ ring_wait_policy_t ring_wait_policy(const ring_t *ring);
 uint32_t ring_sleep_begin(ring_t *ring);
 void ring_sleep(ring_t *ring, uint32_t sequence, uint64_t timeout_us);
 void ring_sleep_end(ring_t *ring);
+
+/** Elements of one block in a piece of a staged op: as many as let `blocks` blocks (of the whole buffer: the rank count
+ * where a rank's input or output is a block per rank, for either of them, else 1) fit a slot, in whole 64-byte lines;
+ * at least 1. Both sides compute it. */
+uint64_t ring_piece_elements(uint32_t opcode, uint32_t rank_count, uint32_t element_bytes);
 
 /** From now on the daemon also raises the completion event. Look at the CQ after this call. Thread-safe. */
 void ring_want_event(ring_t *ring);

@@ -2,6 +2,7 @@
  * changes. Its own file because plan shows one plan, and this one compares them all. */
 #include "ctl.h"
 
+#include "explain_comm.h"
 #include "human.h"
 #include "names.h"
 #include "plan/choose.h"
@@ -24,17 +25,29 @@
 typedef struct explain_options {
     ctl_options_t *common;
     request_t request;
+    uint32_t comm; /* a live communicator; 0: none */
 } explain_options_t;
+
+enum { KEY_COMM = 2000 };
 
 static error_t parse_explain(int key, char *argument, struct argp_state *state)
 {
     explain_options_t *options = state->input;
-    (void)argument;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = options->common;
         state->child_inputs[1] = &options->request;
         return 0;
+    case KEY_COMM: {
+        char *end;
+        unsigned long comm = strtoul(argument, &end, 10);
+        if (*end || end == argument || argument[0] == '-' || comm == 0 || comm > UINT32_MAX)
+            argp_error(state, "--comm=%s: the number of a communicator, as blinkctl comms shows it",
+                       argument);
+        options->comm = (uint32_t)comm;
+        options->request.optional = true;
+        return 0;
+    }
     case ARGP_KEY_END:
         if (options->request.algorithms[0] != BLINK_ALGORITHM_AUTO)
             argp_error(state, "--algorithm: explain compares them all");
@@ -306,7 +319,14 @@ blink_result_t ctl_explain(int argc, char **argv, ctl_options_t *common)
 {
     static const struct argp_child children[] = {
         {&ctl_common_argp, 0, NULL, 0}, {&request_argp, 0, NULL, 0}, {0}};
+    static const struct argp_option own[] = {{"comm", KEY_COMM, "N", 0,
+                                              "Instead: what the ops of live communicator N have run by, and "
+                                              "whether their memory is used in place or "
+                                              "copied through staging; asks the daemon",
+                                              0},
+                                             {0}};
     const struct argp argp = {
+        .options = own,
         .parser = parse_explain,
         .doc =
             "Say which algorithm and protocol are chosen for a size, against which "
@@ -315,6 +335,8 @@ blink_result_t ctl_explain(int argc, char **argv, ctl_options_t *common)
     explain_options_t options = {.common = common, .request = request_default};
     options.request.bytes = DEFAULT_BYTES;
     argp_parse(&argp, argc, argv, 0, NULL, &options);
+    if (options.comm > 0)
+        return explain_comm(common, options.comm);
 
     request_case_t opened;
     BLINK_TRY(request_open(&options.request, &opened));

@@ -93,7 +93,7 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
             argp_error(state, "--bytes %s: a size such as 512, 64K or 1G", argument);
         return 0;
     case ARGP_KEY_END:
-        if (!request->topology)
+        if (!request->topology && !request->optional)
             argp_error(state, "--topology is needed");
         return 0;
     default:

@@ -20,6 +20,7 @@ typedef struct request {
     uint32_t algorithm_count;
     uint32_t root, peer;
     uint64_t bytes; /* 0: not given */
+    bool optional;  /* the command has something else to do: no topology is no error */
 } request_t;
 
 /** Allreduce over all gpus, root 0, peer 1. */

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A comma-separated list, "-" where a number is 0 and zero means none. */
-static char *join_numbers(const uint32_t *numbers, size_t count, bool zero_is_none)
+/* A comma-separated list, "-" for the number that means none. */
+static char *join_numbers(const uint32_t *numbers, size_t count, uint32_t none)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -18,7 +18,7 @@ static char *join_numbers(const uint32_t *numbers, size_t count, bool zero_is_no
         return NULL;
     for (size_t i = 0; i < count; i++) {
         fputs(i ? "," : "", out);
-        if (numbers[i] == 0 && zero_is_none)
+        if (numbers[i] == none)
             fputc('-', out);
         else
             fprintf(out, "%u", numbers[i]);
@@ -172,20 +172,21 @@ static size_t comm_count(const Blinkwire__QueryReply *query)
 static json_t *comm_json(const Blinkwire__QueryReply *query, size_t i)
 {
     const Blinkwire__Comm *comm = query->comms[i];
-    return json_pack("{s:I, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I}", "comm", (json_int_t)comm->comm, "state",
-                     ctl_json_text(comm->state), "rank_count", (json_int_t)comm->rank_count, "devices",
-                     number_array(comm->devices, comm->n_devices), "clients",
-                     number_array(comm->clients, comm->n_clients), "algorithm",
+    return json_pack("{s:I, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "comm",
+                     (json_int_t)comm->comm, "state", ctl_json_text(comm->state), "rank_count",
+                     (json_int_t)comm->rank_count, "devices", number_array(comm->devices, comm->n_devices),
+                     "clients", number_array(comm->clients, comm->n_clients), "algorithm",
                      ctl_json_text(comm->algorithm), "op_count", (json_int_t)comm->op_count, "bytes",
-                     (json_int_t)comm->bytes, "uid", (json_int_t)comm->uid);
+                     (json_int_t)comm->bytes, "uid", (json_int_t)comm->uid, "direct_bytes",
+                     (json_int_t)comm->direct_bytes, "staged_bytes", (json_int_t)comm->staged_bytes);
 }
 
 static void comm_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
 {
     const Blinkwire__Comm *comm = query->comms[i];
     char bytes[HUMAN_BYTES];
-    char *devices = join_numbers(comm->devices, comm->n_devices, false);
-    char *clients = join_numbers(comm->clients, comm->n_clients, true);
+    char *devices = join_numbers(comm->devices, comm->n_devices, UINT32_MAX);
+    char *clients = join_numbers(comm->clients, comm->n_clients, 0);
     table_cell(table, "%u", comm->comm);
     table_cell(table, "%s", comm->state);
     table_cell(table, "%u", comm->rank_count);

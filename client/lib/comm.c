@@ -2,6 +2,7 @@
 #include "comm.h"
 
 #include "context.h"
+#include "group.h"
 #include "names.h"
 
 #include <stdio.h>
@@ -14,6 +15,9 @@ void comm_joined(blink_comm_t *comm, const Blinkwire__CommInitReply *reply)
     comm->member = reply->member;
     comm->device = reply->device;
     comm->next = control->comms;
+    comm->link = &control->comms;
+    if (comm->next)
+        comm->next->link = &comm->next;
     control->comms = comm;
 }
 
@@ -38,12 +42,8 @@ blink_result_t blink_get_unique_id(blink_unique_id_t *id)
     return BLINK_OK;
 }
 
-static blink_result_t check_join(int rank_count, int rank, const blink_comm_config_t *config)
+blink_result_t comm_check_config(const blink_comm_config_t *config)
 {
-    if (rank_count < 1)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank count %d is not positive", rank_count);
-    if (rank < 0 || rank >= rank_count)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %d is not among %d ranks", rank, rank_count);
     if (config->struct_bytes != sizeof(*config))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "config.struct_bytes is %zu, not %zu: use BLINK_COMM_CONFIG_INIT",
@@ -57,6 +57,15 @@ static blink_result_t check_join(int rank_count, int rank, const blink_comm_conf
     return BLINK_OK;
 }
 
+static blink_result_t check_join(int rank_count, int rank, const blink_comm_config_t *config)
+{
+    if (rank_count < 1)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank count %d is not positive", rank_count);
+    if (rank < 0 || rank >= rank_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %d is not among %d ranks", rank, rank_count);
+    return comm_check_config(config);
+}
+
 static blink_result_t join(blink_comm_t *comm, const blink_unique_id_t *id, const blink_comm_config_t *config)
 {
     Blinkwire__CommInit body = BLINKWIRE__COMM_INIT__INIT;
@@ -66,6 +75,7 @@ static blink_result_t join(blink_comm_t *comm, const blink_unique_id_t *id, cons
     body.rank = comm->rank;
     body.device = config->device;
     body.algorithm = (uint32_t)config->algorithm;
+    body.op_timeout_ms = config->op_timeout_ms;
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     request.body_case = BLINKWIRE__REQUEST__BODY_COMM_INIT;
     request.comm_init = &body;
@@ -79,13 +89,18 @@ static void unlink_comm(blink_comm_t *comm)
 {
     control_t *control = &comm->context->control;
     pthread_mutex_lock(&control->lock);
-    for (blink_comm_t **link = &control->comms; *link; link = &(*link)->next) {
-        if (*link == comm) {
-            *link = comm->next;
-            break;
-        }
+    if (comm->link) {
+        *comm->link = comm->next;
+        if (comm->next)
+            comm->next->link = comm->link;
     }
     pthread_mutex_unlock(&control->lock);
+}
+
+void comm_free(blink_comm_t *comm)
+{
+    redops_fini(&comm->redops);
+    free(comm);
 }
 
 blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
@@ -106,10 +121,11 @@ blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique
     created->context = context;
     created->rank = (uint32_t)rank;
     created->rank_count = (uint32_t)rank_count;
-    blink_result_t result = ops_queue_add(&context->ops, &created->queue);
-    if (result != BLINK_OK)
-        goto free_comm;
-    result = join(created, id, config);
+    created->algorithm = config->algorithm;
+    created->op_timeout_ms = config->op_timeout_ms;
+    redops_init(&created->redops);
+    ops_queue_add(&context->ops);
+    blink_result_t result = join(created, id, config);
     if (result != BLINK_OK)
         goto remove_queue;
     *comm = created;
@@ -117,8 +133,7 @@ blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique
 remove_queue:
     unlink_comm(created);
     (void)ops_queue_remove(&context->ops, &created->queue); /* nothing was submitted: it is idle */
-free_comm:
-    free(created);
+    comm_free(created);
     return result;
 }
 
@@ -141,15 +156,31 @@ blink_result_t blink_comm_destroy(blink_comm_t *comm)
     if (!comm)
         return BLINK_OK;
     ops_t *ops = &comm->context->ops;
+    /* The daemon hears of it before the ops have ended: it then also ends those that wait for a rank which leaves. */
     ops_drain(ops, &comm->queue);
     blink_result_t result = send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_DESTROY);
-    /* The daemon answers after it has completed this rank's ops. Were that not so, completions could still
-     * name the queue: the communicator then stays until blink_close(). */
+    ops_await_idle(ops, &comm->queue);
+    /* Another thread may have submitted meanwhile, which it must not. Completions could then still name the queue: the
+     * communicator stays until blink_close(). */
     if (!ops_queue_remove(ops, &comm->queue))
-        return BLINK_FAIL(BLINK_ERR_INTERNAL, "the daemon let rank %u leave with ops unfinished", comm->rank);
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u was given ops while it was destroyed",
+                          comm->rank);
     unlink_comm(comm);
-    free(comm);
+    comm_free(comm);
     return result;
+}
+
+blink_result_t blink_comm_finalize(blink_comm_t *comm)
+{
+    blink_result_t met = BLINK_OK;
+    if (!comm)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_finalize: comm is NULL");
+    BLINK_TRY(group_refuse("blink_comm_finalize"));
+    /* Release: pairs with the load at submission. */
+    atomic_store_explicit(&comm->finalized, true, memory_order_release);
+    ops_await_idle(&comm->context->ops, &comm->queue);
+    BLINK_TRY(blink_comm_async_error(comm, &met));
+    return met;
 }
 
 blink_result_t blink_comm_abort(blink_comm_t *comm)

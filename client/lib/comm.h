@@ -4,22 +4,34 @@
 
 #include "blink/blink.h"
 #include "ops.h"
+#include "redop.h"
 
 #include "blink.pb-c.h"
 
 struct blink_comm {
     blink_context_t *context;
-    blink_comm_t *next; /* of the context's; under control.lock */
+    blink_comm_t *next,
+        **link; /* of the context's; under control.lock; link is NULL while it is not among them */
     uint32_t rank, rank_count;
-    uint32_t device; /* this and member are set when the daemon answers and constant then */
-    uint32_t member; /* the daemon's handle; 0 before */
+    uint32_t device;             /* this and member are set when the daemon answers and constant then */
+    uint32_t member;             /* the daemon's handle; 0 before */
+    blink_algorithm_t algorithm; /* this and the next: as asked for */
+    unsigned int op_timeout_ms;
     ops_queue_t queue;
+    redops_t redops;
+    _Atomic bool finalized;      /* accepts no more ops */
     blink_result_t async_result; /* this and async_text: under control.lock */
     char async_text[BLINK_ERROR_TEXT_BYTES];
 };
 
 /** The daemon has answered: enter the communicator among the context's. Under control.lock. */
 void comm_joined(blink_comm_t *comm, const Blinkwire__CommInitReply *reply);
+
+/** Free the handle; it is in no list any more. */
+void comm_free(blink_comm_t *comm);
+
+/** Check a configuration. Errors: INVALID_ARGUMENT. */
+blink_result_t comm_check_config(const blink_comm_config_t *config);
 
 /** The daemon gave a communicator up. Under control.lock; `comms` is the context's list. */
 void comm_lost(blink_comm_t *comms, const Blinkwire__CommLost *event);

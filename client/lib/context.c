@@ -87,7 +87,7 @@ void blink_close(blink_context_t *context)
     control_stop(context);
     for (blink_comm_t *comm = context->control.comms, *next; comm; comm = next) {
         next = comm->next;
-        free(comm);
+        comm_free(comm);
     }
     regions_fini(&context->regions);
     ops_fini(&context->ops);

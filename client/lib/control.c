@@ -22,8 +22,17 @@ struct control_request {
     control_request_t *next;
     uint64_t id;
     blink_comm_t *joining;
-    Blinkwire__Reply *reply; /* NULL until it is there */
+    control_answer_t answer; /* reply is NULL until it is there */
 };
+
+void control_answer_release(control_answer_t *answer)
+{
+    if (answer->reply)
+        blinkwire__reply__free_unpacked(answer->reply, NULL);
+    if (answer->fd >= 0)
+        close(answer->fd);
+    *answer = (control_answer_t){.fd = -1};
+}
 
 static blink_result_t send_request(control_t *control, const Blinkwire__Request *request, int fd)
 {
@@ -72,10 +81,10 @@ static void unlink_request(control_t *control, const control_request_t *request)
 }
 
 blink_result_t control_call(blink_context_t *context, Blinkwire__Request *request, int fd,
-                            blink_comm_t *joining, Blinkwire__Reply **reply)
+                            blink_comm_t *joining, control_answer_t *answer)
 {
     control_t *control = &context->control;
-    control_request_t waiting = {.joining = joining};
+    control_request_t waiting = {.joining = joining, .answer = {.fd = -1}};
     pthread_mutex_lock(&control->lock);
     waiting.id = ++control->last_id;
     waiting.next = control->requests;
@@ -87,31 +96,34 @@ blink_result_t control_call(blink_context_t *context, Blinkwire__Request *reques
     if (result == BLINK_ERR_DAEMON_LOST)
         result = BLINK_OK; /* the watcher finds out as well, and ends the ops first */
     pthread_mutex_lock(&control->lock);
-    while (result == BLINK_OK && !waiting.reply && !control->ended)
+    while (result == BLINK_OK && !waiting.answer.reply && !control->ended)
         pthread_cond_wait(&control->changed, &control->lock);
     unlink_request(control, &waiting);
     pthread_mutex_unlock(&control->lock);
 
     if (result == BLINK_OK)
-        result = waiting.reply ? reply_result(waiting.reply)
-                               : BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the connection to the daemon is closed");
-    if (result == BLINK_OK && reply)
-        *reply = waiting.reply;
-    else if (waiting.reply)
-        blinkwire__reply__free_unpacked(waiting.reply, NULL);
+        result = waiting.answer.reply
+                     ? reply_result(waiting.answer.reply)
+                     : BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the connection to the daemon is closed");
+    if (result == BLINK_OK && answer)
+        *answer = waiting.answer;
+    else
+        control_answer_release(&waiting.answer);
     return result;
 }
 
 /* ---- the watcher ---- */
 
-static void take_reply(control_t *control, Blinkwire__Reply *reply)
+/* Takes over what the answer holds. */
+static void take_answer(control_t *control, control_answer_t *answer)
 {
+    Blinkwire__Reply *reply = answer->reply;
     pthread_mutex_lock(&control->lock);
     control_request_t *request = control->requests;
-    while (request && (request->id != reply->id || request->reply))
+    while (request && (request->id != reply->id || request->answer.reply))
         request = request->next;
     if (request) {
-        request->reply = reply;
+        request->answer = *answer;
         if (request->joining && !reply->error && reply->body_case == BLINKWIRE__REPLY__BODY_COMM_INIT)
             comm_joined(request->joining, reply->comm_init);
         pthread_cond_broadcast(&control->changed);
@@ -120,16 +132,20 @@ static void take_reply(control_t *control, Blinkwire__Reply *reply)
     }
     pthread_mutex_unlock(&control->lock);
     if (!request)
-        blinkwire__reply__free_unpacked(reply, NULL);
+        control_answer_release(answer);
 }
 
 static blink_result_t watch_socket(control_t *control)
 {
     frame_t frame;
-    Blinkwire__Reply *reply;
-    BLINK_TRY(receive_reply(control, &frame, &reply));
-    frame_release(&frame); /* only HelloReply carries descriptors */
-    take_reply(control, reply);
+    control_answer_t answer = {.fd = -1};
+    BLINK_TRY(receive_reply(control, &frame, &answer.reply));
+    if (frame.fd_count > 0) {
+        answer.fd = frame.fds[0];
+        frame.fds[0] = -1;
+    }
+    frame_release(&frame);
+    take_answer(control, &answer);
     return BLINK_OK;
 }
 

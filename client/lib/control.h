@@ -17,6 +17,14 @@
 
 typedef struct control_request control_request_t;
 
+/** A successful reply, and the descriptor that came along, or -1. */
+typedef struct control_answer {
+    Blinkwire__Reply *reply;
+    int fd;
+} control_answer_t;
+
+void control_answer_release(control_answer_t *answer);
+
 typedef struct control {
     int socket_fd;
     pthread_t watcher;
@@ -48,10 +56,10 @@ void control_stop(blink_context_t *context);
  * @param fd       a descriptor to go along, or -1.
  * @param joining  the communicator that a CommInit is for: the watcher enters it before it handles anything
  * that comes later, CommLost for instance. NULL otherwise.
- * @param reply    receives a reply to be freed by the caller; NULL if only success matters.
+ * @param answer   receives an answer to be released by the caller; NULL if only success matters.
  * Errors: whatever the daemon answers, with its sentence; DAEMON_LOST, only once all ops have ended.
  */
 blink_result_t control_call(blink_context_t *context, Blinkwire__Request *request, int fd,
-                            blink_comm_t *joining, Blinkwire__Reply **reply);
+                            blink_comm_t *joining, control_answer_t *answer);
 
 #endif

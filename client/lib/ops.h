@@ -1,72 +1,118 @@
 /*
  * The submitted operations of one context: their handles, the client side of the rings, and the threads that
- * wait.
+ * wait (wait.c).
  *
  * Locks. submit_lock serialises the producer side of the ring, the queues and the making of handles;
- * reap_lock the consumer side. Neither is ever held while taking another lock, or while waiting.
+ * reap_lock the consumer side; staging.lock the copying of staged buffers. None of these is ever held while taking
+ * another, or while waiting.
  *
- * Bounds. At most `limit` submissions are unreaped at any time, which is what the ring's contract asks for;
- * and of those at most limit / rank_count belong to one rank of this context. What exceeds either bound is
- * parked in its queue here and moved to the ring as completions are reaped, so that a submission returns at
- * once however many are unfinished. The second bound is what keeps ranks that share a context from starving
- * one another: the oldest unfinished op of every rank is always in the ring, hence the oldest unfinished
- * collective of every communicator can run. Parked ops are moved on by every thread that submits, tests or
- * waits, and once a millisecond by the watcher.
+ * Bounds. An op is what completes once: a submission, or a group of them of one rank. At most `limit` ops are in the
+ * ring and unreaped, which is what the ring's contract asks for. What exceeds a bound is parked in its queue here and
+ * moved to the ring as completions are reaped, so that a submission returns at once however many are unfinished.
+ * Of the limit, a part is for the oldest unfinished op of each queue alone: one place for each live queue while there are
+ * no more than `limit` of them, at least half in any case. The rest is shared evenly by the queues that have ops in the
+ * ring. So ranks that share a context do not starve one another: with up to `limit` live queues, or up to half of that
+ * with unfinished ops, the oldest unfinished op of every rank is in the ring, hence the oldest unfinished collective of
+ * every communicator can run. Beyond that the oldest unfinished op of the context still is, for parked ops are taken by
+ * their age: progress then needs all processes to submit in one order.
+ *
+ * A group takes one place among the `limit` and any number of SQ entries. If the SQ is full in its midst, the rest of it
+ * is parked, in front of its queue; the engine drains the SQ without regard to completions, so it goes on soon.
+ * Parked ops are moved on by every thread that submits, tests or waits, and once a millisecond by the watcher.
+ *
+ * Staged ops. The completion of an op with staged buffers makes it `arrived`; it is over for its owner when its last
+ * output has been copied out (staging.h), by whichever thread comes first.
  *
  * No wake-up is missed by a waiting thread. It announces itself (ring_sleep_begin), then takes reap_lock,
- * reaps whatever is there and looks at its op, and only then sleeps. Its op's completion is published either
- *  - after that last reaping: then, by the argument in ring.h, the daemon saw the announcement and changes
+ * reaps whatever is there, does the same with staging.lock and the windows, looks at what it waits for, and only then
+ * sleeps. The daemon's store that it needs (a completion, or a window's `done`) is made either
+ *  - after that last look: then, by the argument in ring.h, the daemon saw the announcement and changes
  * the futex word after the announcement, so that the sleep ends or never begins; or
- *  - before: then that reaping found it, or another thread had reaped it earlier under reap_lock and with
- * that marked the op done, which the look under the lock sees. So a thread that reaps for others never has to
- * wake them. Losing the daemon marks every op done under reap_lock and then wakes all sleepers: the same two
- * cases. (A woken thread whose op is published but in the hands of another reaping thread does not oversleep
- * either: it takes reap_lock before it sleeps again.)
+ *  - before: then that look found it, or another thread had dealt with it earlier under the same lock, which the look
+ * under the lock sees. So a thread that reaps or copies for others never has to wake them. Losing the daemon ends every
+ * op under those locks and then wakes all sleepers: the same two cases.
  *
  * No parked op is forgotten. Whoever parks first counts it in `parked` and then looks at `reaped`; whoever
  * reaps first publishes `reaped` and then looks at `parked`; all four are sequentially consistent, so one of
- * them sees the other.
+ * them sees the other. What is parked because the SQ is full, the watcher moves on.
  */
 #ifndef CLIENT_OPS_H
 #define CLIENT_OPS_H
 
 #include "blink/blink.h"
 #include "ring.h"
+#include "staging.h"
 
 #include <pthread.h>
 
 #define OPS_CHUNK_OPS  256u
 #define OPS_CHUNKS_MAX 4096u
 
-/** The submissions of one rank, or of the context itself (nops), in order. */
+/** The ops of one rank, or of the context itself (nops), in order. */
 typedef struct ops_queue {
-    struct ops_queue *next;
+    struct ops_queue *next_parked; /* of those with parked ops; this and the next two under submit_lock */
     blink_op_t *first_parked, *last_parked;
-    uint32_t submitted;      /* to the ring; under submit_lock */
-    _Atomic uint32_t reaped; /* written under reap_lock */
+    _Atomic uint32_t in_ring;    /* ops that have a place there; with submit_lock up, with reap_lock down */
+    _Atomic uint32_t unfinished; /* ops that are not over for their owners */
 } ops_queue_t;
+
+/** What one op submits. */
+typedef struct ops_run {
+    ring_sqe_t *sqes; /* more than one: malloc'd, and taken over */
+    uint32_t count;
+    staging_transfer_t *transfers; /* chained by next_of_op; NULL if no buffer is staged */
+} ops_run_t;
+
+struct blink_op {
+    struct ops *ops;
+    ops_queue_t *queue;
+    blink_op_t *next;         /* in a queue's parked ops, or among the free ones */
+    blink_op_t *rest;         /* of a group: the op of its next communicator */
+    _Atomic uint64_t pending; /* the submission's user_data; 0 once it is over and result and text stand */
+    uint64_t age;             /* counts submissions of the context */
+    uint32_t index;           /* of this handle, from 0 */
+    uint32_t generation;      /* makes user_data of a reused handle new; under submit_lock */
+    uint32_t staged;          /* transfers not over: under staging.lock once submitted */
+    uint32_t run_count;       /* while parked: this and the next three, under submit_lock */
+    uint32_t run_published;
+    bool has_place;
+    ring_sqe_t *run;      /* malloc'd; NULL: the one in `sqe` */
+    _Atomic bool arrived; /* its completion has been reaped; set under reap_lock */
+    blink_result_t result;
+    union {
+        ring_sqe_t sqe;                    /* while parked */
+        char text[BLINK_ERROR_TEXT_BYTES]; /* once arrived */
+    };
+};
 
 typedef struct ops {
     ring_t ring;
     int doorbell_fd;   /* wakes the engine */
     int completion_fd; /* blink_poll_fd() */
-    int pump_fd;       /* wakes the watcher for parked ops */
+    int pump_fd;       /* wakes the watcher for what goes on without the application's calls */
     uint32_t limit;
+    ops_queue_t nops;
+    staging_t staging;
 
     pthread_mutex_t submit_lock;
-    ops_queue_t nops;    /* always in the list of queues */
-    ops_queue_t *queues; /* under submit_lock */
-    uint32_t rank_count; /* ranks that are in the list, or joining; under submit_lock */
-    uint32_t submitted;  /* to the ring, by all queues; under submit_lock */
-    bool lost;           /* under submit_lock */
+    ops_queue_t *parked_queues; /* by the age of their first parked op; under submit_lock */
+    ops_queue_t **parked_end;   /* where the next is linked; under submit_lock */
+    uint32_t stalled;           /* parked ops that have a place, the SQ being full; under submit_lock */
+    uint32_t live_queues;       /* of ranks that have joined, or are joining; under submit_lock */
+    uint32_t submitted;         /* ops that got a place in the ring; under submit_lock */
+    uint64_t age;               /* under submit_lock */
+    bool lost;                  /* under submit_lock */
     uint32_t chunk_count;
     blink_op_t *free_ops;            /* under submit_lock */
     _Atomic(blink_op_t *) freed_ops; /* pushed by any thread, taken whole under submit_lock */
     _Atomic(blink_op_t *) *chunks;   /* OPS_CHUNKS_MAX; written under submit_lock */
     pthread_mutex_t reap_lock;
     _Atomic uint32_t reaped; /* written under reap_lock */
-    _Atomic uint32_t parked; /* written under submit_lock */
-    _Atomic bool pumped;     /* the watcher looks after parked ops */
+    _Atomic uint32_t
+        cq_seen; /* the CQ's index up to which everything has been reaped; written under reap_lock */
+    _Atomic uint32_t used_queues; /* queues with ops in the ring */
+    _Atomic uint32_t parked;      /* ops; written under submit_lock */
+    _Atomic bool pumped;          /* the watcher looks after parked and streaming ops */
 } ops_t;
 
 /** Take over the ring and its two descriptors, whatever the outcome; ops_fini() after a success only.
@@ -76,23 +122,48 @@ blink_result_t ops_init(ops_t *ops, const ring_t *ring, int doorbell_fd, int com
 /** Free everything, unfinished handles too. No thread uses the ops any more. */
 void ops_fini(ops_t *ops);
 
-/** Add the queue of a rank, before the daemon hears of the rank. Errors: QUOTA (`limit` ranks share the
- * ring). */
-blink_result_t ops_queue_add(ops_t *ops, ops_queue_t *queue);
+/** Count the queue of a rank, zeroed, before the daemon hears of the rank. */
+void ops_queue_add(ops_t *ops);
 
 /** Take a queue out. False, and nothing done, if ops of it are unfinished. */
 bool ops_queue_remove(ops_t *ops, ops_queue_t *queue);
 
-/** Submit `sqe` (user_data is set here) through a queue. Never waits. Errors: DAEMON_LOST, NO_MEMORY. */
-blink_result_t ops_submit(ops_t *ops, ops_queue_t *queue, ring_sqe_t *sqe, blink_op_t **op);
+/** Submit one entry (user_data is set here) through a queue. Never waits. Errors: DAEMON_LOST, NO_MEMORY; the transfers
+ * are then still the caller's. */
+blink_result_t ops_submit(ops_t *ops, ops_queue_t *queue, const ops_run_t *run, blink_op_t **op);
 
-/** Wait until nothing is parked in the queue; NULL: in any queue. */
-void ops_drain(ops_t *ops, ops_queue_t *queue);
+/** The same in two steps, for groups of several queues: take a handle (errors as ops_submit()), and submit a run for it
+ * without fail, or give it back with handle_put(). Once the daemon is lost the op ends with that. */
+blink_result_t ops_reserve(ops_t *ops, blink_op_t **op);
+void ops_launch(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run);
 
-/** Reap what has completed and move parked ops on. Returns without doing so if another thread is reaping. */
-void ops_progress(ops_t *ops);
+/** Wait until every op of the queue is over. */
+void ops_await_idle(ops_t *ops, ops_queue_t *queue);
 
-/** The watcher's share: whether parked ops remain, for which it is to come back within a millisecond. */
+/** Whether anything is parked in the queue; NULL: in any. */
+bool ops_has_parked(ops_t *ops, const ops_queue_t *queue);
+
+/** Wait until nothing is. */
+void ops_drain(ops_t *ops, const ops_queue_t *queue);
+
+/** Reap what has completed, copy what is staged and move parked ops on. What another thread is doing at the moment is
+ * left to it, but if `certain` not the reaping. */
+void ops_progress(ops_t *ops, bool certain);
+
+/** The same for a thread that is about to sleep: leaves nothing to others. Whether it may only doze, for parked ops wait
+ * for the SQ to be drained, which wakes nobody. */
+bool ops_progress_all(ops_t *ops);
+
+/** Whether the op is over for its owner. */
+bool ops_is_over(blink_op_t *op);
+
+/** For staging: the last of an arrived op's outputs has been copied out. */
+void ops_over(blink_op_t *op);
+
+/** Wake the engine if it sleeps: after a store it may be waiting for. */
+void ops_ring_doorbell(ops_t *ops);
+
+/** The watcher's share: whether work remains for which it is to come back within a millisecond. */
 bool ops_pump(ops_t *ops);
 
 /** The daemon is lost: end every unfinished op with DAEMON_LOST, refuse new ones, wake every waiter. */

@@ -70,9 +70,9 @@ blink_result_t regions_resolve(regions_t *regions, const char *what, const void 
         region = regions->items[count - 1];
     pthread_rwlock_unlock(&regions->lock);
     size_t offset = distance(region.start, pointer);
+    *number = 0;
     if (region.number == 0 || offset >= region.bytes)
-        return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "%s buffer %p of %zu bytes lies in no registered memory",
-                          what, pointer, bytes);
+        return BLINK_OK;
     if (bytes > region.bytes - offset)
         return BLINK_FAIL(BLINK_ERR_OUT_OF_RANGE,
                           "%s buffer %p of %zu bytes runs %zu bytes past the end of its memory at %p", what,
@@ -135,20 +135,20 @@ static blink_result_t add(blink_context_t *context, const region_t *fresh, int f
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     request.body_case = BLINKWIRE__REQUEST__BODY_MEM_REGISTER;
     request.mem_register = &body;
-    Blinkwire__Reply *reply;
-    result = control_call(context, &request, fd, NULL, &reply);
-    if (result == BLINK_OK && reply->body_case != BLINKWIRE__REPLY__BODY_MEM_REGISTER) {
+    control_answer_t answer;
+    result = control_call(context, &request, fd, NULL, &answer);
+    if (result == BLINK_OK && answer.reply->body_case != BLINKWIRE__REPLY__BODY_MEM_REGISTER) {
         result = BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon registered %p but gave no number", fresh->start);
-        blinkwire__reply__free_unpacked(reply, NULL);
+        control_answer_release(&answer);
     }
     if (result != BLINK_OK) {
         erase(regions, fresh->start);
         return result;
     }
     pthread_rwlock_wrlock(&regions->lock);
-    find_start(regions, fresh->start)->number = reply->mem_register->region;
+    find_start(regions, fresh->start)->number = answer.reply->mem_register->region;
     pthread_rwlock_unlock(&regions->lock);
-    blinkwire__reply__free_unpacked(reply, NULL);
+    control_answer_release(&answer);
     return BLINK_OK;
 }
 

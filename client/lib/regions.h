@@ -30,8 +30,9 @@ void regions_fini(regions_t *regions);
 
 /**
  * Find the region that holds a buffer. Thread-safe.
- * @param what  "send" or "recv", for the sentence.
- * Errors: NOT_REGISTERED, OUT_OF_RANGE (names the region's end and by how much the buffer passes it).
+ * @param what    "send" or "recv", for the sentence.
+ * @param number  receives the region's number; 0 if the buffer begins in none.
+ * Errors: OUT_OF_RANGE (names the region's end and by how much the buffer passes it).
  */
 blink_result_t regions_resolve(regions_t *regions, const char *what, const void *pointer, size_t bytes,
                                uint32_t *number, uint64_t *offset_bytes);

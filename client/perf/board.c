@@ -9,16 +9,15 @@
 blink_result_t perf_board_create(uint32_t row_count, uint32_t iteration_count, perf_board_t **result)
 {
     size_t times_bytes = (size_t)row_count * iteration_count * sizeof(double);
-    size_t wrong_bytes = row_count * sizeof(uint64_t);
-    size_t bytes = sizeof(perf_board_t) + wrong_bytes + times_bytes;
+    size_t bytes = sizeof(perf_board_t) + row_count * sizeof(perf_row_t) + times_bytes;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return BLINK_FAIL_ERRNO("mmap %zu bytes for the times", bytes);
     perf_board_t *board = memory;
     board->row_count = row_count;
     board->iteration_count = iteration_count;
-    board->wrong = (uint64_t *)(board + 1);
-    board->times_us = (double *)(board->wrong + row_count);
+    board->rows = (perf_row_t *)(board + 1);
+    board->times_us = (double *)(board->rows + row_count);
     board->bytes = bytes;
     *result = board;
     return BLINK_OK;
@@ -56,6 +55,28 @@ uint64_t perf_board_wrong(const perf_board_t *board)
 {
     uint64_t wrong = 0;
     for (uint32_t row = 0; row < board->row_count; row++)
-        wrong += board->wrong[row];
+        wrong += board->rows[row].wrong;
     return wrong;
+}
+
+uint64_t perf_board_different(const perf_board_t *board)
+{
+    uint64_t different = 0;
+    for (uint32_t row = 1; row < board->row_count; row++)
+        different += board->rows[row].checksum != board->rows[0].checksum;
+    return different;
+}
+
+/* Release and acquire: the order that the barrier itself should give is what is being checked. */
+void perf_board_arrive(perf_board_t *board, uint32_t row, uint64_t number)
+{
+    atomic_store_explicit(&board->rows[row].arrivals, number, memory_order_release);
+}
+
+uint64_t perf_board_missing(const perf_board_t *board, uint64_t number)
+{
+    uint64_t missing = 0;
+    for (uint32_t row = 0; row < board->row_count; row++)
+        missing += atomic_load_explicit(&board->rows[row].arrivals, memory_order_acquire) < number;
+    return missing;
 }

@@ -1,6 +1,6 @@
 /*
- * Memory shared by the ranks that one blink-perf started: every rank posts its times and its count of wrong
- * elements, rank 0 reads them. Made before the fork. A rank started by someone else has a board of its own.
+ * Memory shared by the ranks that one blink-perf started: every rank posts its times and what its checks found, rank 0 reads
+ * them. Made before the fork. A rank started by someone else has a board of its own.
  */
 #ifndef PERF_BOARD_H
 #define PERF_BOARD_H
@@ -10,13 +10,20 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Rows are plain memory: rank 0 reads them between two barriers of the communicator, whose messages order the
- * accesses. */
+/* One rank's. */
+typedef struct perf_row {
+    uint64_t wrong;            /* of the size under way */
+    uint64_t checksum;         /* of its outputs */
+    _Atomic uint64_t arrivals; /* how many barriers under check it has come to */
+} perf_row_t;
+
+/* Rows and times are plain memory but for the arrivals: rank 0 reads them between two barriers of the communicator, whose
+ * messages order the accesses. */
 typedef struct perf_board {
     _Atomic uint32_t failed;         /* a rank failed and has said why */
     _Atomic uint64_t wrong_elements; /* of all ranks and sizes; read after the ranks have ended */
     uint32_t row_count, iteration_count;
-    uint64_t *wrong;  /* by row: of the size under way */
+    perf_row_t *rows;
     double *times_us; /* by row, then iteration */
     size_t bytes;     /* of the mapping */
 } perf_board_t;
@@ -35,5 +42,12 @@ perf_times_t perf_board_times(perf_board_t *board);
 
 /** Wrong elements of all rows. */
 uint64_t perf_board_wrong(const perf_board_t *board);
+
+/** Rows whose checksum is not that of row 0. */
+uint64_t perf_board_different(const perf_board_t *board);
+
+/** Come to a barrier that is being checked, the `number`-th; and, behind it, how many rows have not. */
+void perf_board_arrive(perf_board_t *board, uint32_t row, uint64_t number);
+uint64_t perf_board_missing(const perf_board_t *board, uint64_t number);
 
 #endif

@@ -21,11 +21,12 @@ static blink_result_t ask_daemon(perf_options_t *options, perf_run_t *run)
     blink_result_t result = BLINK_OK;
     if (options->rank_count == 0)
         result = perf_ask_device_count(&query, &options->rank_count);
-    if (result == BLINK_OK && !options->nop && (!options->joins || options->join_rank == 0))
+    if (result == BLINK_OK && perf_collective_moves(options->collective) &&
+        (!options->joins || options->join_rank == 0))
         result = perf_ask_ideal_GBps(&query, options, &run->ideal_GBps);
     query_close(&query);
     BLINK_TRY(result);
-    if (options->collective == BLINK_BROADCAST && options->root >= options->rank_count)
+    if (perf_collective_has_root(options->collective) && options->root >= options->rank_count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "root %u is not among %u ranks", options->root,
                           options->rank_count);
     return BLINK_OK;

@@ -17,6 +17,8 @@
 #define DEFAULT_NOP_ITERATIONS 200000
 #define DEFAULT_NOP_WARMUP     20000
 #define ITERATIONS_MAX         10000000
+#define GROUPS_MAX             4096
+#define COMMS_MAX              16384
 #define UNSET                  UINT64_MAX
 
 enum {
@@ -28,16 +30,37 @@ enum {
     KEY_PRIVATE,
     KEY_TOPOLOGY,
     KEY_PACE,
-    KEY_ID_FILE
+    KEY_ID_FILE,
+    KEY_MEMORY,
+    KEY_IN_PLACE,
+    KEY_GROUPS,
+    KEY_COMMS,
+    KEY_THREADS
 };
 
 static const char DOC[] =
-    "Measure collectives through blinkd, check every element, and print nccl-tests' columns, the ideal bus "
-    "bandwidth and the efficiency against it. Or measure the round trip of an empty operation (nop)."
+    "Measure a collective through blinkd, check what it gives, and print nccl-tests' columns, the ideal bus "
+    "bandwidth and the efficiency against it. COLLECTIVE is allreduce, broadcast, reduce, allgather, "
+    "reducescatter, gather, scatter, alltoall, alltoallv, sendrecv (each rank to the next, in a group) or "
+    "barrier; or nop, which measures the round trip of an empty operation."
     "\v"
-    "Every rank is a process. --ranks N starts them here; started by something else, each finds its place in "
-    "RANK and WORLD_SIZE and the communicator's id in BLINK_UNIQUE_ID (32 hexadecimal digits, the same for "
-    "all) or in the --id-file that rank 0 makes, and rank 0 prints.\n"
+    "Every rank is a process, or with --threads a thread. --ranks N starts them here; started by something "
+    "else, each finds its place in RANK and WORLD_SIZE and the communicator's id in BLINK_UNIQUE_ID (32 "
+    "hexadecimal digits, the same for all) or in the --id-file that rank 0 makes, and rank 0 prints.\n"
+    "\n"
+    "The size is that of the buffer that holds a block of every rank where there is one (allgather, "
+    "reducescatter, gather, scatter, alltoall), else of the one buffer; the count is that of a block. "
+    "Blocks of alltoallv differ by up to a factor of 3. With --groups and --comms the size is each op's, "
+    "the bandwidth that of all together.\n"
+    "\n"
+    "--check follows each size by one more run, on random inputs and poisoned outputs. Integers and copies "
+    "must match in every bit; floats may differ from an exact reference by what the roundings of any plan "
+    "add up to, and not at all for one half of the elements, chosen so that nothing is rounded. Of outputs "
+    "of more than 4 MiB "
+    "a sample is compared, the head and the tail of every block among it. What must not be written must not "
+    "have changed; where all ranks get the same it must be the same in every bit, which ranks that were "
+    "started by "
+    "something else cannot compare.\n"
     "\n"
     "Times are wall time from a barrier to the end of the wait: of each iteration the slowest rank's "
     "(without "
@@ -58,16 +81,28 @@ static const struct argp_option option_list[] = {
     {"stepfactor", 'f', "FACTOR", 0, "Factor between sizes (default 4)", 1},
     {"iters", 'n', "COUNT", 0, "Timed iterations of each size (default 20; nop: 200000)", 1},
     {"warmup", 'w', "COUNT", 0, "Iterations before those (default 5; nop: 20000)", 1},
-    {"datatype", 'd', "TYPE", 0, "int8, uint8, int32, uint32, int64, uint64, float32 (default), float64", 1},
-    {"op", 'o', "OP", 0, "sum (default), prod, max, min", 1},
-    {"root", 'r', "RANK", 0, "Rank that broadcasts (default 0)", 1},
+    {"datatype", 'd', "TYPE", 0,
+     "int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32 (default), float64, float8_e4m3, "
+     "float8_e5m2; or all, one after the other",
+     1},
+    {"op", 'o', "OP", 0,
+     "sum (default), prod, max, min, avg, premulsum (each rank's input by a number of its own); or all", 1},
+    {"root", 'r', "RANK", 0, "Root of broadcast, reduce, gather, scatter (default 0)", 1},
     {"algorithm", KEY_ALGORITHM, "NAME", 0,
      "auto (default), trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling", 1},
-    {"check", 'c', "0|1", OPTION_ARG_OPTIONAL, "Compare every element with a reference (default 1)", 1},
+    {"check", 'c', "0|1", OPTION_ARG_OPTIONAL, "Compare with a reference, see below (default 1)", 1},
+    {"memory", KEY_MEMORY, "KIND", 0,
+     "registered (default): the daemon's; malloc: ordinary memory, which is staged", 1},
+    {"in-place", KEY_IN_PLACE, "WHICH", 0,
+     "both (default, where the collective has such a form), yes: only in place, no: only out of place", 1},
+    {"groups", KEY_GROUPS, "N", 0, "Ops in one group in each iteration (default 1, without a group)", 1},
+    {"comms", KEY_COMMS, "N", 0, "Communicators used at the same time, each for one op or group (default 1)",
+     1},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object per size and placement", 1},
     {NULL, 0, NULL, 0, "On which ranks:", 2},
     {"ranks", KEY_RANKS, "N", 0, "Start N rank processes (default: one per device)", 2},
     {"devices", KEY_DEVICES, "LIST", 0, "Device of each rank, such as 1,4,5,6 (default: 0,1,2...)", 2},
+    {"threads", KEY_THREADS, NULL, 0, "Ranks are threads of one process that share a connection", 2},
     {"id-file", KEY_ID_FILE, "PATH", 0, "With RANK and WORLD_SIZE: file that rank 0 makes for the others", 2},
     {NULL, 0, NULL, 0, "Through which daemon:", 3},
     {"socket", KEY_SOCKET, "PATH", 0, "Its socket (default: $BLINK_SOCKET, else /run/blinkd/blinkd.sock)", 3},
@@ -152,14 +187,54 @@ static void take_pace(struct argp_state *state, perf_options_t *options, const c
         argp_error(state, "--pace=%s: a number above 0", argument);
 }
 
+static void take_datatype(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    options->datatype_count = 1;
+    if (blink_parse_datatype(word, &options->datatypes[0]))
+        return;
+    if (strcmp(word, "all") != 0)
+        argp_error(state, "--datatype %s: there is no such type", word);
+    options->datatype_count = 0;
+    for (uint32_t i = 0; i < PERF_DATATYPES_MAX; i++)
+        if (blink_datatype_bytes(i) > 0)
+            options->datatypes[options->datatype_count++] = (blink_datatype_t)i;
+}
+
+static void take_redop(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    options->redop_count = 1;
+    if (blink_parse_redop(word, &options->redops[0]))
+        return;
+    if (strcmp(word, "all") != 0)
+        argp_error(state, "--op %s: sum, prod, max, min, avg, premulsum or all", word);
+    options->redop_count = 0;
+    for (uint32_t i = 0; i < PERF_REDOPS_MAX; i++)
+        if (blink_redop_valid(i))
+            options->redops[options->redop_count++] = (blink_redop_t)i;
+}
+
+static void take_memory(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    options->ordinary_memory = strcmp(word, "malloc") == 0;
+    if (!options->ordinary_memory && strcmp(word, "registered") != 0)
+        argp_error(state, "--memory %s: registered or malloc", word);
+}
+
+static void take_in_place(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    bool both = strcmp(word, "both") == 0;
+    options->placements[0] = both || strcmp(word, "no") == 0;
+    options->placements[1] = both || strcmp(word, "yes") == 0;
+    if (!options->placements[0] && !options->placements[1])
+        argp_error(state, "--in-place %s: both, yes or no", word);
+}
+
 static void take_what(struct argp_state *state, perf_options_t *options, const char *word)
 {
     if (state->arg_num > 0)
-        argp_error(state, "one of allreduce, broadcast and nop, not also \"%s\"", word);
-    options->nop = strcmp(word, "nop") == 0;
-    if (!options->nop && (!blink_parse_collective(word, &options->collective) ||
-                          (options->collective != BLINK_ALLREDUCE && options->collective != BLINK_BROADCAST)))
-        argp_error(state, "\"%s\": allreduce, broadcast or nop", word);
+        argp_error(state, "one of " PERF_COLLECTIVE_NAMES ", not also \"%s\"", word);
+    if (!perf_collective_parse(word, &options->collective))
+        argp_error(state, "\"%s\": " PERF_COLLECTIVE_NAMES, word);
 }
 
 /* ---- checks across options ---- */
@@ -168,7 +243,8 @@ static void find_place(struct argp_state *state, perf_options_t *options)
 {
     const char *rank = getenv("RANK"), *size = getenv("WORLD_SIZE");
     uint64_t value = 0;
-    if (options->nop || options->rank_count > 0 || options->private_daemon || !rank || !size)
+    if (options->collective == PERF_NOP || options->rank_count > 0 || options->private_daemon || !rank ||
+        !size)
         return;
     if (!human_parse_number(size, PERF_RANKS_MAX, &value) || value == 0)
         argp_error(state, "WORLD_SIZE=%s: a number from 1 to %u", size, PERF_RANKS_MAX);
@@ -181,23 +257,44 @@ static void find_place(struct argp_state *state, perf_options_t *options)
         argp_error(state, "RANK and WORLD_SIZE need BLINK_UNIQUE_ID or --id-file");
 }
 
+/* What the collective cannot do. */
+static void fit_collective(struct argp_state *state, perf_options_t *options)
+{
+    const char *name = perf_collective_name(options->collective);
+    if (options->collective == PERF_NOP && (perf_op_count(options) > 1 || options->threads))
+        argp_error(state, "nop takes no --groups, --comms and --threads");
+    if (!perf_collective_reduces(options->collective))
+        options->redop_count = 1;
+    if (!perf_collective_moves(options->collective))
+        options->datatype_count = 1;
+    if (perf_collective_has_in_place(options->collective))
+        return;
+    if (!options->placements[0])
+        argp_error(state, "--in-place yes: %s has no such form", name);
+    options->placements[1] = false;
+}
+
 static void finish(struct argp_state *state, perf_options_t *options)
 {
-    if (options->nop)
+    bool nop = options->collective == PERF_NOP;
+    if (nop)
         options->rank_count = 1;
     if (options->max_bytes == UNSET)
         options->max_bytes = options->min_bytes > DEFAULT_MAX_BYTES ? options->min_bytes : DEFAULT_MAX_BYTES;
     if (options->min_bytes > options->max_bytes)
         argp_error(state, "--minbytes is more than --maxbytes");
     if (options->iterations == 0)
-        options->iterations = options->nop ? DEFAULT_NOP_ITERATIONS : DEFAULT_ITERATIONS;
+        options->iterations = nop ? DEFAULT_NOP_ITERATIONS : DEFAULT_ITERATIONS;
     if (options->warmup == UINT32_MAX)
-        options->warmup = options->nop ? DEFAULT_NOP_WARMUP : DEFAULT_WARMUP;
+        options->warmup = nop ? DEFAULT_NOP_WARMUP : DEFAULT_WARMUP;
     if (!options->private_daemon && (options->topology || options->paced))
         argp_error(state, "--topology and --pace are for a --private daemon");
     if (options->private_daemon && options->socket_path)
         argp_error(state, "--private or --socket, not both");
+    fit_collective(state, options);
     find_place(state, options);
+    if (options->joins && options->threads)
+        argp_error(state, "--threads or RANK and WORLD_SIZE, not both");
     if (options->rank_count == 0)
         options->rank_count = options->device_count;
     if (options->device_count > 0 && options->device_count != options->rank_count)
@@ -216,6 +313,9 @@ static error_t parse_where(int key, char *argument, struct argp_state *state)
     case KEY_DEVICES:
         take_devices(state, options, argument);
         return 0;
+    case KEY_THREADS:
+        options->threads = true;
+        return 0;
     case KEY_ID_FILE:
         options->id_file = argument;
         return 0;
@@ -233,6 +333,28 @@ static error_t parse_where(int key, char *argument, struct argp_state *state)
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* How ops are submitted, and on what memory. */
+static error_t parse_how(int key, char *argument, struct argp_state *state)
+{
+    perf_options_t *options = state->input;
+    switch (key) {
+    case KEY_MEMORY:
+        take_memory(state, options, argument);
+        return 0;
+    case KEY_IN_PLACE:
+        take_in_place(state, options, argument);
+        return 0;
+    case KEY_GROUPS:
+        options->group_count = (uint32_t)take_number(state, "groups", argument, 1, GROUPS_MAX);
+        return 0;
+    case KEY_COMMS:
+        options->comm_count = (uint32_t)take_number(state, "comms", argument, 1, COMMS_MAX);
+        return 0;
+    default:
+        return parse_where(key, argument, state);
     }
 }
 
@@ -256,12 +378,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         options->warmup = (uint32_t)take_number(state, "warmup", argument, 0, ITERATIONS_MAX);
         return 0;
     case 'd':
-        if (!blink_parse_datatype(argument, &options->datatype))
-            argp_error(state, "--datatype %s: there is no such type", argument);
+        take_datatype(state, options, argument);
         return 0;
     case 'o':
-        if (!blink_parse_redop(argument, &options->redop))
-            argp_error(state, "--op %s: sum, prod, max or min", argument);
+        take_redop(state, options, argument);
         return 0;
     case 'r':
         options->root = (uint32_t)take_number(state, "root", argument, 0, PERF_RANKS_MAX - 1);
@@ -283,31 +403,41 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         take_what(state, options, argument);
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "measure what: allreduce, broadcast or nop?");
+        argp_error(state, "measure what: " PERF_COLLECTIVE_NAMES "?");
         return 0;
     case ARGP_KEY_END:
         finish(state, options);
         return 0;
     default:
-        return parse_where(key, argument, state);
+        return parse_how(key, argument, state);
     }
 }
 
 void perf_parse_options(int argc, char **argv, perf_options_t *options)
 {
     static const struct argp argp = {
-        .options = option_list, .parser = parse_option, .args_doc = "allreduce|broadcast|nop", .doc = DOC};
+        .options = option_list, .parser = parse_option, .args_doc = "COLLECTIVE", .doc = DOC};
     argp_program_version = "blink-perf " BLINK_VERSION;
     argp_err_exit_status = PERF_EXIT_USAGE;
     *options = (perf_options_t){.min_bytes = DEFAULT_MIN_BYTES,
                                 .max_bytes = UNSET,
                                 .step_factor = DEFAULT_STEP_FACTOR,
                                 .warmup = UINT32_MAX,
-                                .datatype = BLINK_FLOAT32,
-                                .redop = BLINK_SUM,
+                                .datatypes = {BLINK_FLOAT32},
+                                .redops = {BLINK_SUM},
+                                .datatype_count = 1,
+                                .redop_count = 1,
+                                .placements = {true, true},
                                 .check = true,
+                                .group_count = 1,
+                                .comm_count = 1,
                                 .algorithm = BLINK_ALGORITHM_AUTO};
     argp_parse(&argp, argc, argv, 0, NULL, options);
+}
+
+uint32_t perf_op_count(const perf_options_t *options)
+{
+    return options->group_count * options->comm_count;
 }
 
 uint32_t perf_device(const perf_options_t *options, uint32_t rank)

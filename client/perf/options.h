@@ -4,24 +4,33 @@
 #ifndef PERF_OPTIONS_H
 #define PERF_OPTIONS_H
 
+#include "facts.h"
+
 #include "blink/types.h"
 
 #include <stdbool.h>
 
-#define PERF_RANKS_MAX 1024u
+#define PERF_RANKS_MAX     1024u
+#define PERF_DATATYPES_MAX 16u
+#define PERF_REDOPS_MAX    8u
 
 /* Exit statuses, documented in --help. */
 enum { PERF_EXIT_FAILED = 1, PERF_EXIT_USAGE = 2, PERF_EXIT_NO_DAEMON = 3 };
 
 typedef struct perf_options {
-    bool nop; /* the empty operation; `collective` means nothing then */
-    blink_collective_t collective;
+    perf_collective_t collective;
     uint64_t min_bytes, max_bytes, step_factor;
     uint32_t iterations, warmup;
-    blink_datatype_t datatype;
-    blink_redop_t redop;
+    blink_datatype_t datatypes[PERF_DATATYPES_MAX];
+    blink_redop_t redops[PERF_REDOPS_MAX]; /* one, which means nothing, where nothing is reduced */
+    uint32_t datatype_count, redop_count;
     uint32_t root;
+    bool placements[2]; /* out of place, in place: whether to measure it */
     bool check, json;
+    bool ordinary_memory; /* malloc's instead of the daemon's */
+    uint32_t group_count; /* ops in the group of an iteration */
+    uint32_t comm_count;  /* communicators at work at a time */
+    bool threads;         /* ranks are threads of one process */
     blink_algorithm_t algorithm;
     uint32_t rank_count;   /* 0: as many as there are devices */
     uint32_t device_count; /* 0: rank r is on device r; else as many as ranks */
@@ -38,6 +47,9 @@ typedef struct perf_options {
 
 /** Parse and check. Exits on bad usage and after --help, as argp does. */
 void perf_parse_options(int argc, char **argv, perf_options_t *options);
+
+/** Ops under way at a time. */
+uint32_t perf_op_count(const perf_options_t *options);
 
 /** Device of a rank. */
 uint32_t perf_device(const perf_options_t *options, uint32_t rank);

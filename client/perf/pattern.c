@@ -1,126 +1,191 @@
-/* Reference data, computed for one period with 64-bit integers. */
+/* Words of random bits, cut to what the type and the operator can bear. */
 #include "pattern.h"
 
 #include "names.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#define PERIOD 7919u /* elements; prime */
+#define WORD_BYTES 8u
 
-#define SUM_VALUES     8u   /* 0…7: sums of 1,024 ranks are exact in float32 */
-#define EXTREME_VALUES 100u /* 0…99: fits int8 */
-
-static uint32_t mix(uint32_t rank, uint32_t index)
+perf_format_t perf_format_of(blink_datatype_t datatype)
 {
-    uint32_t value = (index + 1) * 2654435761u ^ (rank + 1) * 2246822519u;
-    value ^= value >> 15;
-    value *= 2654435761u;
-    return value ^ value >> 13;
+    switch (datatype) {
+    case BLINK_FLOAT16:
+        return (perf_format_t){5, 10};
+    case BLINK_BFLOAT16:
+        return (perf_format_t){8, 7};
+    case BLINK_FLOAT32:
+        return (perf_format_t){8, 23};
+    case BLINK_FLOAT64:
+        return (perf_format_t){11, 52};
+    case BLINK_FLOAT8_E4M3:
+        return (perf_format_t){4, 3};
+    case BLINK_FLOAT8_E5M2:
+        return (perf_format_t){5, 2};
+    case BLINK_INT8:
+    case BLINK_UINT8:
+    case BLINK_INT32:
+    case BLINK_UINT32:
+    case BLINK_INT64:
+    case BLINK_UINT64:
+        break;
+    }
+    return (perf_format_t){0, 0};
 }
 
-/* A product over all ranks is 6: one rank has 2, one has 3 (or one both), the others 1. */
-static int64_t factor(uint32_t rank, uint32_t index, uint32_t rank_count)
+/* ---- masks ---- */
+
+static uint64_t ones(uint32_t count)
 {
-    return (index % rank_count == rank ? 2 : 1) * (mix(0, index) % rank_count == rank ? 3 : 1);
+    return (UINT64_C(1) << count) - 1;
 }
 
-static int64_t input_value(const perf_pattern_kind_t *kind, uint32_t rank, uint32_t index)
+/* The same bits in every element of a word. */
+static uint64_t repeat(uint64_t bits, uint32_t element_bytes)
 {
-    if (kind->collective == BLINK_ALLREDUCE && kind->redop == BLINK_PROD)
-        return factor(rank, index, kind->rank_count);
-    if (kind->collective == BLINK_ALLREDUCE && kind->redop == BLINK_SUM)
-        return mix(rank, index) % SUM_VALUES;
-    return mix(rank, index) % EXTREME_VALUES;
+    uint64_t word = 0;
+    for (uint32_t at = 0; at < WORD_BYTES; at += element_bytes)
+        word |= bits << (8 * at);
+    return word;
 }
 
-static int64_t combine(blink_redop_t redop, int64_t a, int64_t b)
+/* Random signs; random mantissas but for their last `fixed_bits`; exponents from 2^(1 - 2^spread_bits) to 2^0. */
+static perf_mask_t float_mask(perf_format_t format, uint32_t spread_bits, uint32_t fixed_bits,
+                              uint32_t element_bytes)
 {
+    uint32_t m = format.mantissa_bits, e = format.exponent_bits;
+    uint64_t sign = UINT64_C(1) << (m + e);
+    uint64_t mantissa = ones(m) & ~ones(fixed_bits < m ? fixed_bits : m);
+    uint64_t exponent = ones(e - 1) & ~ones(spread_bits); /* 1.0 has all but the first bit set */
+    return (perf_mask_t){repeat(sign | mantissa | ones(spread_bits) << m, element_bytes),
+                         repeat(exponent << m, element_bytes)};
+}
+
+/*
+ * Exact places. Σ: values ±1.f whose mantissas lack their last 3 bits are multiples of 2^(3-m) (m mantissa bits; of 1 if there
+ * are fewer than 3), eight of them sum up to less than 16 = 2^(m+1) multiples of that, which m+1 significant bits can hold (in
+ * 2 mantissa bits: 8 times 1). With the scalars 1, -2 and 1.5 two ranks take as much room. Π: one rank has all bits, the
+ * others ±1.
+ */
+#define EXACT_FIXED_BITS      3u
+#define EXACT_SCALED_SPEAKERS 2u
+
+static void use_float_masks(perf_pattern_t *pattern, perf_format_t format, blink_redop_t redop)
+{
+    uint32_t bytes = pattern->element_bytes, e = format.exponent_bits, m = format.mantissa_bits;
+    uint64_t sign = repeat(UINT64_C(1) << (m + e), bytes);
+    pattern->rough_speakers = pattern->exact_speakers = PERF_SPEAKERS;
     switch (redop) {
-    case BLINK_SUM:
-        return a + b;
-    case BLINK_PROD:
-        return a * b;
     case BLINK_MAX:
-        return a > b ? a : b;
     case BLINK_MIN:
-        return a < b ? a : b;
+        /* Without the last bit of the exponent there is neither infinity nor NaN. Everybody speaks. */
+        pattern->exact = pattern->rough = pattern->silent =
+            (perf_mask_t){~repeat(UINT64_C(1) << m, bytes), 0};
+        break;
+    case BLINK_PROD:
+        pattern->exact = pattern->rough = float_mask(format, 0, 0, bytes);
+        pattern->silent = (perf_mask_t){sign, pattern->rough.set};
+        pattern->exact_speakers = 1;
+        break;
+    case BLINK_SUM:
+    case BLINK_AVG:
+    case BLINK_PRE_MUL_SUM:
+        if (redop == BLINK_PRE_MUL_SUM)
+            pattern->exact_speakers = EXACT_SCALED_SPEAKERS;
+        pattern->exact = float_mask(format, 0, EXACT_FIXED_BITS, bytes);
+        pattern->rough = float_mask(format, e / 2, 0, bytes);
+        pattern->silent = (perf_mask_t){sign, 0};
+        break;
     }
-    return 0;
 }
 
-static int64_t expected_value(const perf_pattern_kind_t *kind, uint32_t index)
+perf_pattern_t perf_pattern_make(blink_datatype_t datatype, bool reduces, blink_redop_t redop,
+                                 uint32_t rank_count, uint64_t seed)
 {
-    if (kind->collective == BLINK_BROADCAST)
-        return input_value(kind, kind->root, index);
-    int64_t value = input_value(kind, 0, index);
-    for (uint32_t rank = 1; rank < kind->rank_count; rank++)
-        value = combine(kind->redop, value, input_value(kind, rank, index));
-    return value;
+    static const perf_mask_t all = {UINT64_MAX, 0};
+    perf_format_t format = perf_format_of(datatype);
+    perf_pattern_t pattern = {.datatype = datatype,
+                              .element_bytes = blink_datatype_bytes(datatype),
+                              .rank_count = rank_count,
+                              .seed = seed,
+                              .exact = all,
+                              .rough = all,
+                              .silent = all};
+    if (reduces && format.exponent_bits > 0)
+        use_float_masks(&pattern, format, redop);
+    return pattern;
 }
 
-/* Integers are cut to the type's width, as sums that wrap are; little-endian. */
-static void store(blink_datatype_t datatype, int64_t value, unsigned char *element)
+/* ---- words ---- */
+
+/* The finaliser of splitmix64. */
+uint64_t perf_mix(uint64_t value)
 {
-    float single = (float)value;
-    double twice = (double)value;
-    if (datatype == BLINK_FLOAT32)
-        memcpy(element, &single, sizeof(single));
-    else if (datatype == BLINK_FLOAT64)
-        memcpy(element, &twice, sizeof(twice));
-    else
-        memcpy(element, &value, blink_datatype_bytes(datatype));
+    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
+    return value ^ value >> 31;
 }
 
-blink_result_t perf_pattern_create(const perf_pattern_kind_t *kind, uint32_t rank, perf_pattern_t *pattern)
+static bool is_exact(uint64_t word)
 {
-    uint32_t element_bytes = blink_datatype_bytes(kind->datatype);
-    *pattern = (perf_pattern_t){.input = malloc((size_t)PERIOD * element_bytes),
-                                .expected = malloc((size_t)PERIOD * element_bytes),
-                                .element_bytes = element_bytes};
-    if (!pattern->input || !pattern->expected) {
-        perf_pattern_destroy(pattern);
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u reference elements", PERIOD);
+    return word % 2 == 0;
+}
+
+/* Who speaks moves on by one rank from one pair of words, an exact and a rough one, to the next. */
+static uint64_t word_of(const perf_pattern_t *pattern, uint64_t stream, uint64_t turn, uint64_t word)
+{
+    const perf_mask_t *mask = is_exact(word) ? &pattern->exact : &pattern->rough;
+    if (turn >= (is_exact(word) ? pattern->exact_speakers : pattern->rough_speakers))
+        mask = &pattern->silent;
+    return (perf_mix(stream + word * UINT64_C(0x9e3779b97f4a7c15)) & mask->keep) | mask->set;
+}
+
+void perf_pattern_fill(const perf_pattern_t *pattern, uint32_t rank, uint64_t first, uint64_t count,
+                       void *buffer)
+{
+    uint64_t stream = perf_mix(perf_mix(pattern->seed) + rank);
+    uint64_t at = first * pattern->element_bytes, end = at + count * pattern->element_bytes;
+    unsigned char *out = buffer;
+    uint64_t turn = (rank + at / WORD_BYTES / 2) % pattern->rank_count;
+    while (at < end) {
+        uint64_t word = at / WORD_BYTES, skipped = at % WORD_BYTES;
+        uint64_t value = word_of(pattern, stream, turn, word) >> (8 * skipped); /* little-endian */
+        uint64_t bytes = WORD_BYTES - skipped < end - at ? WORD_BYTES - skipped : end - at;
+        if (bytes == WORD_BYTES)
+            memcpy(out, &value, WORD_BYTES);
+        else
+            memcpy(out, &value, bytes);
+        out += bytes;
+        at += bytes;
+        if (word % 2 == 1)
+            turn = turn + 1 == pattern->rank_count ? 0 : turn + 1;
     }
-    for (uint32_t i = 0; i < PERIOD; i++) {
-        store(kind->datatype, input_value(kind, rank, i), pattern->input + (size_t)i * element_bytes);
-        store(kind->datatype, expected_value(kind, i), pattern->expected + (size_t)i * element_bytes);
+}
+
+bool perf_pattern_exact(const perf_pattern_t *pattern, uint64_t index)
+{
+    return is_exact(index * pattern->element_bytes / WORD_BYTES);
+}
+
+double perf_pattern_scalar(blink_datatype_t datatype, uint32_t rank)
+{
+    static const double of_floats[] = {1, -2, 1.5}, of_signed[] = {1, -2, 3}, of_unsigned[] = {1, 2, 3};
+    switch (datatype) {
+    case BLINK_UINT8:
+    case BLINK_UINT32:
+    case BLINK_UINT64:
+        return of_unsigned[rank % 3];
+    case BLINK_INT8:
+    case BLINK_INT32:
+    case BLINK_INT64:
+        return of_signed[rank % 3];
+    case BLINK_FLOAT16:
+    case BLINK_FLOAT32:
+    case BLINK_FLOAT64:
+    case BLINK_BFLOAT16:
+    case BLINK_FLOAT8_E4M3:
+    case BLINK_FLOAT8_E5M2:
+        break;
     }
-    return BLINK_OK;
-}
-
-void perf_pattern_destroy(perf_pattern_t *pattern)
-{
-    free(pattern->input);
-    free(pattern->expected);
-    *pattern = (perf_pattern_t){0};
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-void perf_pattern_fill(const perf_pattern_t *pattern, void *buffer, uint64_t count)
-{
-    unsigned char *at = buffer;
-    for (uint64_t done = 0; done < count; done += PERIOD)
-        memcpy(at + done * pattern->element_bytes, pattern->input,
-               least(count - done, PERIOD) * pattern->element_bytes);
-}
-
-uint64_t perf_pattern_wrong(const perf_pattern_t *pattern, const void *buffer, uint64_t count)
-{
-    size_t element_bytes = pattern->element_bytes;
-    uint64_t wrong = 0;
-    for (uint64_t done = 0; done < count; done += PERIOD) {
-        const unsigned char *at = (const unsigned char *)buffer + done * element_bytes;
-        uint64_t block = least(count - done, PERIOD);
-        if (memcmp(at, pattern->expected, block * element_bytes) == 0)
-            continue;
-        for (uint64_t i = 0; i < block; i++)
-            wrong +=
-                memcmp(at + i * element_bytes, pattern->expected + i * element_bytes, element_bytes) != 0;
-    }
-    return wrong;
+    return of_floats[rank % 3];
 }

@@ -1,6 +1,8 @@
 /* Starting, watching and ending rank processes. */
 #include "processes.h"
 
+#include "threads.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +54,7 @@ int perf_process_rank(const perf_run_t *run, uint32_t rank)
         return EXIT_SUCCESS;
     /* Relaxed: only which rank comes first matters; the others fail because of it. */
     if (atomic_exchange_explicit(&run->board->failed, 1, memory_order_relaxed) == 0) {
-        if (run->options->nop)
+        if (run->options->collective == PERF_NOP)
             fprintf(stderr, "blink-perf: %s\n", blink_error_text());
         else
             fprintf(stderr, "blink-perf: rank %u: %s\n", rank, blink_error_text());
@@ -109,7 +111,7 @@ static int watch(pid_t *pids, uint32_t count, perf_signals_t *signals)
 
 int perf_processes_run(const perf_run_t *run, perf_signals_t *signals)
 {
-    uint32_t count = run->options->rank_count;
+    uint32_t count = run->options->threads ? 1 : run->options->rank_count;
     pid_t pids[PERF_RANKS_MAX] = {0};
     int status = EXIT_SUCCESS;
     for (uint32_t rank = 0; rank < count && status == EXIT_SUCCESS; rank++) {
@@ -118,7 +120,7 @@ int perf_processes_run(const perf_run_t *run, perf_signals_t *signals)
             fprintf(stderr, "blink-perf: rank %u: %s\n", rank, blink_error_text());
             status = PERF_EXIT_FAILED;
         } else if (pid == 0) {
-            exit(perf_process_rank(run, rank));
+            exit(run->options->threads ? perf_threads_run(run) : perf_process_rank(run, rank));
         } else {
             pids[rank] = pid;
         }

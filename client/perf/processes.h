@@ -24,7 +24,7 @@ void perf_signals_wait(perf_signals_t *signals, int timeout_ms);
 /** Fork. In the child: the former mask, and `death_signal` if this process ends first. Errors: SYSTEM. */
 blink_result_t perf_fork(const perf_signals_t *signals, int death_signal, pid_t *pid);
 
-/** Start options->rank_count ranks and wait for them. If one fails the others are ended. Returns the exit
+/** Start options->rank_count ranks, or one process for them all, and wait for them. If one fails the others are ended. Returns the exit
  * status for this process; reasons have been printed. */
 int perf_processes_run(const perf_run_t *run, perf_signals_t *signals);
 

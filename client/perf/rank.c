@@ -1,23 +1,19 @@
-/* The measuring side of a rank process. */
+/* The measuring side of a rank. */
 #include "rank.h"
 
+#include "check.h"
+#include "element.h"
 #include "identity.h"
+#include "library.h"
 #include "names.h"
-#include "pattern.h"
 #include "report.h"
+#include "slots.h"
+#include "submit.h"
 
-#include <string.h>
+#include <stdlib.h>
 #include <time.h>
 
-#define POISON 0xa5 /* what outputs hold before they are checked */
-
-/* Pass a failure of the client library up with its sentence. */
-#define LIBRARY_TRY(call)                                                                                    \
-    do {                                                                                                     \
-        blink_result_t library_result = (call);                                                              \
-        if (library_result != BLINK_OK)                                                                      \
-            return BLINK_FAIL(library_result, "%s", blink_last_error());                                     \
-    } while (0)
+#define LATE_NS 2000000 /* by which the last rank comes to a barrier that is being checked */
 
 typedef struct session {
     const perf_run_t *run;
@@ -25,10 +21,20 @@ typedef struct session {
     uint32_t rank;
     uint32_t row; /* of the board */
     blink_context_t *context;
-    blink_comm_t *comm;
-    void *send, *recv; /* max_bytes each */
-    void *barrier;     /* one byte */
-    perf_pattern_t pattern;
+    perf_slots_t slots;
+    blink_comm_t **comms; /* by communicator, as the next two */
+    blink_redop_t *redops;
+    blink_op_t **ops;
+    perf_call_t *calls;   /* by communicator, then place in its group, as `places` */
+    perf_place_t *places; /* what the calls' buffers are */
+    size_t *lengths;      /* of all calls */
+
+    /* What is being measured: the same on all ranks at the same time. */
+    blink_datatype_t datatype;
+    blink_redop_t redop;
+    double *values; /* of the datatype, see perf_reference_values() */
+    perf_shape_t shape;
+    uint64_t seed; /* of the inputs; another for every run that is checked */
 } session_t;
 
 static uint64_t now_ns(void)
@@ -41,114 +47,239 @@ static uint64_t now_ns(void)
 static blink_result_t barrier(session_t *session)
 {
     blink_op_t *op;
-    LIBRARY_TRY(
-        blink_all_reduce(session->barrier, session->barrier, 1, BLINK_UINT8, BLINK_MAX, session->comm, &op));
+    LIBRARY_TRY(blink_barrier(session->comms[0], &op));
     LIBRARY_TRY(blink_wait(op));
     return BLINK_OK;
 }
 
 /* ---- one size, one placement ---- */
 
-static bool has_input(const session_t *session)
+static perf_pattern_t pattern_of(const session_t *session, uint32_t call)
 {
-    return session->options->collective == BLINK_ALLREDUCE || session->rank == session->options->root;
+    return perf_pattern_make(session->datatype, perf_collective_reduces(session->shape.collective),
+                             session->redop, session->shape.rank_count, session->seed + call);
 }
 
-static const void *input_of(const session_t *session, bool in_place)
-{
-    if (!has_input(session))
-        return NULL;
-    return in_place ? session->recv : session->send;
-}
-
-static void prepare(session_t *session, uint64_t count, bool in_place)
-{
-    memset(session->recv, POISON, count * session->pattern.element_bytes);
-    if (has_input(session))
-        perf_pattern_fill(&session->pattern, in_place ? session->recv : session->send, count);
-}
-
-static blink_result_t run_once(session_t *session, uint64_t count, bool in_place)
+/* Inputs, poisoned outputs, and the calls on them. */
+static void prepare(session_t *session, bool in_place)
 {
     const perf_options_t *options = session->options;
-    const void *input = input_of(session, in_place);
-    blink_op_t *op;
-    if (options->collective == BLINK_ALLREDUCE)
-        LIBRARY_TRY(blink_all_reduce(input, session->recv, count, options->datatype, options->redop,
-                                     session->comm, &op));
-    else
-        LIBRARY_TRY(blink_broadcast(input, session->recv, count, options->datatype, (int)options->root,
-                                    session->comm, &op));
-    LIBRARY_TRY(blink_wait(op));
+    session->seed += perf_op_count(options);
+    perf_call_lengths(&session->shape, session->lengths);
+    for (uint32_t i = 0; i < perf_op_count(options); i++) {
+        uint32_t comm = i / options->group_count;
+        perf_call_t *call = &session->calls[i];
+        *call = (perf_call_t){.shape = session->shape,
+                              .datatype = session->datatype,
+                              .redop = session->redops[comm],
+                              .comm = session->comms[comm],
+                              .lengths = session->lengths};
+        if (!perf_collective_moves(session->shape.collective))
+            continue;
+        perf_place_t *place = &session->places[i];
+        perf_pattern_t pattern = pattern_of(session, i);
+        *place = perf_slots_place(&session->slots, i, &session->shape, pattern.element_bytes, in_place);
+        perf_place_poison(place);
+        if (place->send)
+            perf_pattern_fill(&pattern, session->rank, 0, perf_input_count(&session->shape), place->send);
+        call->send = place->send;
+        call->recv = place->recv;
+    }
+}
+
+static blink_result_t run_once(session_t *session)
+{
+    const perf_options_t *options = session->options;
+    for (uint32_t i = 0; i < options->comm_count; i++)
+        BLINK_TRY(perf_submit(&session->calls[(size_t)i * options->group_count], options->group_count,
+                              &session->ops[i]));
+    for (uint32_t i = 0; i < options->comm_count; i++)
+        LIBRARY_TRY(blink_wait(session->ops[i]));
     return BLINK_OK;
 }
 
-static blink_result_t time_iterations(session_t *session, uint64_t count, bool in_place)
+static blink_result_t time_iterations(session_t *session)
 {
     perf_board_t *board = session->run->board;
     double *times_us = board->times_us + (size_t)session->row * board->iteration_count;
     for (uint32_t i = 0; i < session->options->warmup; i++)
-        BLINK_TRY(run_once(session, count, in_place));
+        BLINK_TRY(run_once(session));
     for (uint32_t i = 0; i < session->options->iterations; i++) {
         BLINK_TRY(barrier(session));
         uint64_t start_ns = now_ns();
-        BLINK_TRY(run_once(session, count, in_place));
+        BLINK_TRY(run_once(session));
         times_us[i] = (double)(now_ns() - start_ns) / 1e3;
     }
     return BLINK_OK;
 }
 
-static blink_result_t check_once(session_t *session, uint64_t count, bool in_place)
+/* ---- checks ---- */
+
+/* Its elements, and one for memory that was not its to write. */
+static uint64_t wrong_of(const session_t *session, uint32_t call, uint64_t untouched)
+{
+    const perf_place_t *place = &session->places[call];
+    perf_pattern_t pattern = pattern_of(session, call);
+    perf_reference_t reference = perf_reference_make(&pattern, session->redop, session->values);
+    return perf_check_output(&reference, &session->shape, place->recv) +
+           (perf_place_untouched(place) != untouched);
+}
+
+static blink_result_t check_data(session_t *session, bool in_place, perf_row_t *row)
+{
+    uint32_t count = perf_op_count(session->options);
+    uint64_t *untouched = calloc(count, sizeof(*untouched));
+    if (!untouched)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u checksums", count);
+    prepare(session, in_place);
+    for (uint32_t i = 0; i < count; i++)
+        untouched[i] = perf_place_untouched(&session->places[i]);
+    blink_result_t result = run_once(session);
+    row->wrong = 0;
+    row->checksum = 0;
+    for (uint32_t i = 0; i < count && result == BLINK_OK; i++) {
+        row->wrong += wrong_of(session, i, untouched[i]);
+        row->checksum = perf_mix(row->checksum + perf_place_output(&session->places[i]));
+    }
+    free(untouched);
+    return result;
+}
+
+/* Nobody may be through before the last one has come. */
+static blink_result_t check_barrier(session_t *session, perf_row_t *row)
 {
     perf_board_t *board = session->run->board;
-    prepare(session, count, in_place);
-    BLINK_TRY(run_once(session, count, in_place));
-    uint64_t wrong = perf_pattern_wrong(&session->pattern, session->recv, count);
-    board->wrong[session->row] = wrong;
-    /* Relaxed: read by the parent after it has waited for this process. */
-    atomic_fetch_add_explicit(&board->wrong_elements, wrong, memory_order_relaxed);
+    uint64_t number = ++session->seed;
+    if (session->rank == session->options->rank_count - 1)
+        nanosleep(&(struct timespec){.tv_nsec = LATE_NS}, NULL);
+    perf_board_arrive(board, session->row, number);
+    BLINK_TRY(run_once(session));
+    row->wrong = perf_board_missing(board, number);
     return BLINK_OK;
 }
 
-/* Rank 0 takes what all ranks posted; between two barriers, so that no rank is still writing, or again. */
-static blink_result_t measure(session_t *session, uint64_t count, bool in_place, perf_result_t *result)
+static blink_result_t check_once(session_t *session, bool in_place)
 {
-    prepare(session, count, in_place);
-    BLINK_TRY(time_iterations(session, count, in_place));
+    perf_board_t *board = session->run->board;
+    perf_row_t *row = &board->rows[session->row];
+    if (perf_collective_moves(session->shape.collective))
+        BLINK_TRY(check_data(session, in_place, row));
+    else
+        BLINK_TRY(check_barrier(session, row));
+    /* Relaxed: read by the parent after it has waited for this process. */
+    atomic_fetch_add_explicit(&board->wrong_elements, row->wrong, memory_order_relaxed);
+    return BLINK_OK;
+}
+
+/* What all ranks found, and how many of them have something else than rank 0. */
+static uint64_t collect_wrong(session_t *session)
+{
+    perf_board_t *board = session->run->board;
+    uint64_t different = 0;
+    if (!session->options->check)
+        return 0;
+    if (perf_collective_same_everywhere(session->shape.collective))
+        different = perf_board_different(board);
+    atomic_fetch_add_explicit(&board->wrong_elements, different, memory_order_relaxed);
+    return perf_board_wrong(board) + different;
+}
+
+/* Rank 0 takes what all ranks posted; between two barriers, so that no rank is still writing, or again. */
+static blink_result_t measure(session_t *session, bool in_place, perf_result_t *result)
+{
+    prepare(session, in_place);
+    BLINK_TRY(time_iterations(session));
     if (session->options->check)
-        BLINK_TRY(check_once(session, count, in_place));
+        BLINK_TRY(check_once(session, in_place));
     BLINK_TRY(barrier(session));
     if (session->rank == 0)
-        *result = (perf_result_t){.count = count,
+        *result = (perf_result_t){.measured = true,
+                                  .datatype = session->datatype,
+                                  .redop = session->redop,
+                                  .count = session->shape.count,
                                   .times = perf_board_times(session->run->board),
-                                  .wrong = perf_board_wrong(session->run->board)};
+                                  .wrong = collect_wrong(session)};
     return barrier(session);
 }
 
-/* ---- all sizes ---- */
+static blink_result_t measure_size(session_t *session, uint64_t count, perf_report_t *report)
+{
+    perf_result_t results[2] = {0};
+    session->shape = (perf_shape_t){.collective = session->options->collective,
+                                    .rank_count = session->options->rank_count,
+                                    .rank = session->rank,
+                                    .root = session->options->root,
+                                    .count = count};
+    for (int in_place = 0; in_place < 2; in_place++)
+        if (session->options->placements[in_place])
+            BLINK_TRY(measure(session, in_place == 1, &results[in_place]));
+    if (session->rank == 0)
+        perf_report_size(report, results);
+    return BLINK_OK;
+}
 
-static blink_result_t measure_sizes(session_t *session)
+/* ---- all sizes, types and operators ---- */
+
+static blink_result_t measure_sizes(session_t *session, perf_report_t *report)
 {
     const perf_options_t *options = session->options;
-    uint32_t element_bytes = session->pattern.element_bytes;
+    uint64_t unit_bytes = (uint64_t)blink_datatype_bytes(session->datatype) *
+                          perf_collective_blocks(options->collective, options->rank_count);
+    if (!perf_collective_moves(options->collective))
+        return measure_size(session, 0, report);
+    for (uint64_t bytes = options->min_bytes;;) {
+        BLINK_TRY(measure_size(session, bytes / unit_bytes, report));
+        if (bytes > options->max_bytes / options->step_factor)
+            return BLINK_OK;
+        bytes = bytes == 0 ? unit_bytes : bytes * options->step_factor;
+        if (bytes > options->max_bytes)
+            return BLINK_OK;
+    }
+}
+
+/* PRE_MUL_SUM has an operator of its own for every communicator. */
+static blink_result_t measure_redop(session_t *session, blink_redop_t redop, perf_report_t *report)
+{
+    uint32_t count = session->options->comm_count;
+    unsigned char scalar[sizeof(double)];
+    session->redop = redop;
+    for (uint32_t i = 0; i < count; i++)
+        session->redops[i] = redop;
+    if (redop != BLINK_PRE_MUL_SUM)
+        return measure_sizes(session, report);
+    element_store(session->datatype, perf_pattern_scalar(session->datatype, session->rank), scalar);
+    for (uint32_t i = 0; i < count; i++)
+        LIBRARY_TRY(blink_redop_create_pre_mul_sum(session->comms[i], scalar, session->datatype,
+                                                   &session->redops[i]));
+    BLINK_TRY(measure_sizes(session, report));
+    for (uint32_t i = 0; i < count; i++)
+        LIBRARY_TRY(blink_redop_destroy(session->comms[i], session->redops[i]));
+    return BLINK_OK;
+}
+
+static blink_result_t measure_datatype(session_t *session, blink_datatype_t datatype, perf_report_t *report)
+{
+    session->datatype = datatype;
+    BLINK_TRY(perf_reference_values(datatype, &session->values));
+    blink_result_t result = BLINK_OK;
+    for (uint32_t i = 0; i < session->options->redop_count && result == BLINK_OK; i++)
+        result = measure_redop(session, session->options->redops[i], report);
+    free(session->values);
+    return result;
+}
+
+static blink_result_t measure_all(session_t *session)
+{
+    const perf_options_t *options = session->options;
     perf_report_t report = {.options = options, .ideal_GBps = session->run->ideal_GBps};
     if (session->rank == 0)
         perf_report_header(&report);
-    uint64_t bytes = options->min_bytes;
-    for (;;) {
-        perf_result_t results[2] = {0};
-        for (int in_place = 0; in_place < 2; in_place++)
-            BLINK_TRY(measure(session, bytes / element_bytes, in_place == 1, &results[in_place]));
-        if (session->rank == 0)
-            perf_report_size(&report, results);
-        if (bytes > options->max_bytes / options->step_factor)
-            break;
-        bytes = bytes == 0 ? element_bytes : bytes * options->step_factor;
-        if (bytes > options->max_bytes)
-            break;
-    }
+    for (uint32_t i = 0; i < options->datatype_count; i++)
+        BLINK_TRY(measure_datatype(session, options->datatypes[i], &report));
     return session->rank == 0 ? perf_report_footer(&report) : BLINK_OK;
 }
+
+/* ---- communicators and memory ---- */
 
 static blink_result_t join(session_t *session)
 {
@@ -158,29 +289,52 @@ static blink_result_t join(session_t *session)
     config.algorithm = options->algorithm;
     blink_result_t joined =
         blink_comm_init_rank(session->context, &session->run->id, (int)options->rank_count,
-                             (int)session->rank, &config, &session->comm);
+                             (int)session->rank, &config, &session->comms[0]);
     if (options->joins)
         perf_identity_forget(options->id_file, session->rank);
     LIBRARY_TRY(joined);
+    for (uint32_t i = 1; i < options->comm_count; i++)
+        LIBRARY_TRY(blink_comm_duplicate(session->comms[0], &session->comms[i]));
     return BLINK_OK;
+}
+
+static blink_result_t make_lists(session_t *session)
+{
+    const perf_options_t *options = session->options;
+    uint32_t op_count = perf_op_count(options), comm_count = options->comm_count;
+    session->comms = calloc(comm_count, sizeof(blink_comm_t *));
+    session->redops = calloc(comm_count, sizeof(*session->redops));
+    session->ops = calloc(comm_count, sizeof(blink_op_t *));
+    session->calls = calloc(op_count, sizeof(*session->calls));
+    session->places = calloc(op_count, sizeof(*session->places));
+    session->lengths = calloc(4 * (size_t)options->rank_count, sizeof(*session->lengths));
+    if (!session->comms || !session->redops || !session->ops || !session->calls || !session->places ||
+        !session->lengths)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ops", op_count);
+    return BLINK_OK;
+}
+
+static void free_lists(session_t *session)
+{
+    free(session->lengths);
+    free(session->places);
+    free(session->calls);
+    free(session->ops);
+    free(session->redops);
+    free(session->comms);
 }
 
 static blink_result_t run_collective(session_t *session)
 {
     const perf_options_t *options = session->options;
-    perf_pattern_kind_t kind = {.collective = options->collective,
-                                .datatype = options->datatype,
-                                .redop = options->redop,
-                                .root = options->root,
-                                .rank_count = options->rank_count};
-    size_t bytes = options->max_bytes > 0 ? options->max_bytes : 1;
-    BLINK_TRY(perf_pattern_create(&kind, session->rank, &session->pattern));
-    LIBRARY_TRY(blink_mem_alloc(session->context, bytes, &session->send));
-    LIBRARY_TRY(blink_mem_alloc(session->context, bytes, &session->recv));
-    LIBRARY_TRY(blink_mem_alloc(session->context, 1, &session->barrier));
+    BLINK_TRY(make_lists(session));
+    if (perf_collective_moves(options->collective))
+        BLINK_TRY(perf_slots_create(session->context, !options->ordinary_memory, options->max_bytes,
+                                    perf_op_count(options), &session->slots));
     BLINK_TRY(join(session));
-    BLINK_TRY(measure_sizes(session));
-    LIBRARY_TRY(blink_comm_destroy(session->comm));
+    BLINK_TRY(measure_all(session));
+    for (uint32_t i = 0; i < options->comm_count; i++)
+        LIBRARY_TRY(blink_comm_destroy(session->comms[i]));
     return BLINK_OK;
 }
 
@@ -206,11 +360,18 @@ static blink_result_t run_nop(session_t *session)
 
 blink_result_t perf_rank_run(const perf_run_t *run, uint32_t rank)
 {
-    session_t session = {
-        .run = run, .options = run->options, .rank = rank, .row = run->board->row_count == 1 ? 0 : rank};
-    LIBRARY_TRY(blink_open(run->socket_path, &session.context));
-    blink_result_t result = run->options->nop ? run_nop(&session) : run_collective(&session);
-    blink_close(session.context);
-    perf_pattern_destroy(&session.pattern);
+    session_t session = {.run = run,
+                         .options = run->options,
+                         .rank = rank,
+                         .row = run->board->row_count == 1 ? 0 : rank,
+                         .context = run->context};
+    if (!run->context)
+        LIBRARY_TRY(blink_open(run->socket_path, &session.context));
+    blink_result_t result =
+        run->options->collective == PERF_NOP ? run_nop(&session) : run_collective(&session);
+    if (!run->context)
+        blink_close(session.context); /* before the memory goes that ops might still use */
+    perf_slots_destroy(&session.slots);
+    free_lists(&session);
     return result;
 }

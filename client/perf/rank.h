@@ -1,5 +1,5 @@
 /*
- * One rank: joins the communicator, measures every size in both placements and checks what arrived. Rank 0
+ * One rank: joins the communicator, measures every type, operator, size and placement, and checks what arrived. Rank 0
  * prints.
  */
 #ifndef PERF_RANK_H
@@ -15,6 +15,7 @@ typedef struct perf_run {
     const char *socket_path;
     double ideal_GBps; /* known to rank 0 */
     blink_unique_id_t id;
+    blink_context_t *context; /* that ranks of one process share; NULL: each opens its own */
     perf_board_t *board;
 } perf_run_t;
 

@@ -17,24 +17,38 @@ typedef struct bandwidth {
     double algbw_GBps, busbw_GBps, efficiency;
 } bandwidth_t;
 
+/* Of one op. */
 static uint64_t bytes_of(const perf_report_t *report, const perf_result_t *result)
 {
-    return result->count * blink_datatype_bytes(report->options->datatype);
-}
-
-static bool reduces(const perf_options_t *options)
-{
-    return options->collective == BLINK_ALLREDUCE;
+    const perf_options_t *options = report->options;
+    return result->count * blink_datatype_bytes(result->datatype) *
+           perf_collective_blocks(options->collective, options->rank_count);
 }
 
 static bandwidth_t bandwidth_of(const perf_report_t *report, const perf_result_t *result)
 {
-    double n = report->options->rank_count;
-    double factor = reduces(report->options) ? 2 * (n - 1) / n : 1;
-    double algbw_GBps = (double)bytes_of(report, result) / result->times.median_us / 1e3;
-    double busbw_GBps = algbw_GBps * factor;
+    const perf_options_t *options = report->options;
+    double bytes = (double)bytes_of(report, result) * perf_op_count(options);
+    double algbw_GBps = bytes / result->times.median_us / 1e3;
+    double busbw_GBps = algbw_GBps * perf_collective_busbw_factor(options->collective, options->rank_count);
     return (bandwidth_t){algbw_GBps, busbw_GBps,
                          report->ideal_GBps > 0 ? busbw_GBps / report->ideal_GBps : 0};
+}
+
+/* NULL where there is none. */
+static const char *datatype_of(const perf_report_t *report, const perf_result_t *result)
+{
+    return perf_collective_moves(report->options->collective) ? blink_name_datatype(result->datatype) : NULL;
+}
+
+static const char *redop_of(const perf_report_t *report, const perf_result_t *result)
+{
+    return perf_collective_reduces(report->options->collective) ? blink_name_redop(result->redop) : NULL;
+}
+
+static const char *memory_of(const perf_options_t *options)
+{
+    return options->ordinary_memory ? "malloc" : "registered";
 }
 
 static void print_line(json_t *line)
@@ -51,19 +65,21 @@ static void print_json(const perf_report_t *report, const perf_result_t *result,
 {
     const perf_options_t *options = report->options;
     bandwidth_t bandwidth = bandwidth_of(report, result);
-    bool reducing = reduces(options);
+    bool rooted = perf_collective_has_root(options->collective);
     print_line(json_pack(
-        "{s:s, s:I, s:I, s:I, s:s, s:o, s:o, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:s, s:s}",
-        "collective", blink_name_collective(options->collective), "ranks", (json_int_t)options->rank_count,
+        "{s:s, s:I, s:I, s:I, s:s?, s:s?, s:o, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:s, s:s, s:s, "
+        "s:I, s:I, s:b}",
+        "collective", perf_collective_name(options->collective), "ranks", (json_int_t)options->rank_count,
         "bytes", (json_int_t)bytes_of(report, result), "count", (json_int_t)result->count, "dtype",
-        blink_name_datatype(options->datatype), "op",
-        reducing ? json_string(blink_name_redop(options->redop)) : json_null(), "root",
-        reducing ? json_null() : json_integer(options->root), "in_place", in_place, "time_us",
+        datatype_of(report, result), "op", redop_of(report, result), "root",
+        rooted ? json_integer(options->root) : json_null(), "in_place", in_place, "time_us",
         result->times.median_us, "time_us_min", result->times.min_us, "time_us_p99", result->times.p99_us,
         "algbw_GBps", bandwidth.algbw_GBps, "busbw_GBps", bandwidth.busbw_GBps, "ideal_GBps",
         report->ideal_GBps, "efficiency", bandwidth.efficiency, "wrong",
         options->check ? json_integer((json_int_t)result->wrong) : json_null(), "algorithm",
-        blink_name_algorithm(options->algorithm), "protocol", "simple"));
+        blink_name_algorithm(options->algorithm), "protocol", "simple", "memory", memory_of(options),
+        "groups", (json_int_t)options->group_count, "comms", (json_int_t)options->comm_count, "threads",
+        options->threads));
 }
 
 /* ---- table ---- */
@@ -71,6 +87,10 @@ static void print_json(const perf_report_t *report, const perf_result_t *result,
 static void print_placement(const perf_report_t *report, const perf_result_t *result)
 {
     char time[HUMAN_BYTES], algbw[HUMAN_BYTES], busbw[HUMAN_BYTES];
+    if (!result->measured) {
+        printf("  %9s  %8s  %8s  %6s", "-", "-", "-", "-");
+        return;
+    }
     bandwidth_t bandwidth = bandwidth_of(report, result);
     printf("  %9s  %8s  %8s", human_number(result->times.median_us, time),
            human_number(bandwidth.algbw_GBps, algbw), human_number(bandwidth.busbw_GBps, busbw));
@@ -82,7 +102,7 @@ static void print_placement(const perf_report_t *report, const perf_result_t *re
 
 static void print_efficiency(const perf_report_t *report, const perf_result_t *result)
 {
-    if (report->ideal_GBps > 0)
+    if (report->ideal_GBps > 0 && result->measured)
         printf("  %5.1f%%", 100 * bandwidth_of(report, result).efficiency);
     else
         printf("  %6s", "-");
@@ -91,12 +111,13 @@ static void print_efficiency(const perf_report_t *report, const perf_result_t *r
 static void print_row(const perf_report_t *report, const perf_result_t results[2])
 {
     const perf_options_t *options = report->options;
+    const perf_result_t *any = results[0].measured ? &results[0] : &results[1];
+    const char *datatype = datatype_of(report, any), *redop = redop_of(report, any);
     char root[16] = "-1", ideal[HUMAN_BYTES];
-    if (!reduces(options))
+    if (perf_collective_has_root(options->collective))
         snprintf(root, sizeof(root), "%u", options->root);
-    printf("%12lu  %12lu  %8s  %6s  %4s", (unsigned long)bytes_of(report, results),
-           (unsigned long)results->count, blink_name_datatype(options->datatype),
-           reduces(options) ? blink_name_redop(options->redop) : "none", root);
+    printf("%12lu  %12lu  %11s  %9s  %4s", (unsigned long)bytes_of(report, any), (unsigned long)any->count,
+           datatype ? datatype : "none", redop ? redop : "none", root);
     print_placement(report, &results[0]);
     print_placement(report, &results[1]);
     printf("  %8s", report->ideal_GBps > 0 ? human_number(report->ideal_GBps, ideal) : "-");
@@ -112,14 +133,18 @@ void perf_report_header(const perf_report_t *report)
     if (options->json)
         return;
     printf("# blink-perf %s: %s, %u ranks, algorithm %s, %u iterations after %u\n", BLINK_VERSION,
-           blink_name_collective(options->collective), options->rank_count,
+           perf_collective_name(options->collective), options->rank_count,
            blink_name_algorithm(options->algorithm), options->iterations, options->warmup);
-    printf("#\n#%50s%24s%39s%36s\n", "", "out-of-place", "in-place", "efficiency");
-    printf("#%11s  %12s  %8s  %6s  %4s", "size", "count", "type", "redop", "root");
+    if (perf_op_count(options) > 1 || options->ordinary_memory || options->threads)
+        printf("# %s memory, %u ops in a group, %u communicators at a time, ranks are %s\n",
+               memory_of(options), options->group_count, options->comm_count,
+               options->threads ? "threads" : "processes");
+    printf("#\n#%56s%24s%39s%36s\n", "", "out-of-place", "in-place", "efficiency");
+    printf("#%11s  %12s  %11s  %9s  %4s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++)
         printf("  %9s  %8s  %8s  %6s", "time", "algbw", "busbw", "#wrong");
     printf("  %8s  %6s  %6s\n", "ideal", "out-of", "in");
-    printf("#%11s  %12s  %8s  %6s  %4s", "(B)", "(elements)", "", "", "");
+    printf("#%11s  %12s  %11s  %9s  %4s", "(B)", "(elements)", "", "", "");
     for (int i = 0; i < 2; i++)
         printf("  %9s  %8s  %8s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
     printf("  %8s  %6s  %6s\n", "(GB/s)", "place", "place");
@@ -129,6 +154,8 @@ void perf_report_header(const perf_report_t *report)
 void perf_report_size(perf_report_t *report, const perf_result_t results[2])
 {
     for (int i = 0; i < 2; i++) {
+        if (!results[i].measured)
+            continue;
         report->busbw_sum_GBps += bandwidth_of(report, &results[i]).busbw_GBps;
         report->result_count++;
         report->wrong += results[i].wrong;

@@ -9,6 +9,9 @@
 
 /* One size in one placement. */
 typedef struct perf_result {
+    bool measured;
+    blink_datatype_t datatype;
+    blink_redop_t redop; /* means nothing where nothing is reduced */
     uint64_t count;
     perf_times_t times;
     uint64_t wrong;

@@ -56,6 +56,12 @@ static blink_result_t make_contender(const topo_t *topo, plan_request_t request,
                                      plan_contender_t *contender)
 {
     contender->algorithm = request.algorithm;
+    if (topo_is_plain_memory(topo)) {
+        if (request.algorithm != BLINK_ALGORITHM_ONE_HOP)
+            return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                              "left out: in plain memory one hop reads and writes every element just once");
+        every_pair = false;
+    }
     if (every_pair && request.rank_count > PLAN_CHOOSE_PAIRS_MOST)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
                           "left out: planning it for %u ranks takes too long (most: %u)", request.rank_count,
@@ -75,10 +81,17 @@ static bool allowed(const plan_contender_t *contender, blink_protocol_t protocol
     return contender->predictor != NULL && (protocol != BLINK_PROTOCOL_LL128 || contender->all_nvlink);
 }
 
-static void add_candidates(const plan_contender_t *contender, uint64_t bytes, plan_choice_t *choice)
+static void add_candidates(const topo_t *topo, const plan_contender_t *contender, uint64_t bytes,
+                           plan_choice_t *choice)
 {
     const plan_t *plan = contender->plan;
+    bool plain_memory = topo_is_plain_memory(topo);
     for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
+        if (plain_memory && protocols[i] != BLINK_PROTOCOL_SIMPLE) {
+            blink_error_set(BLINK_ERR_UNSUPPORTED, "a direct exchange has no flags");
+            (void)refuse(choice, contender->algorithm, protocols[i], BLINK_ERR_UNSUPPORTED);
+            continue;
+        }
         if (!allowed(contender, protocols[i])) {
             blink_error_set(BLINK_ERR_UNSUPPORTED, "LL128 needs NVLink on every path");
             (void)refuse(choice, contender->algorithm, protocols[i], BLINK_ERR_UNSUPPORTED);
@@ -163,7 +176,7 @@ static blink_result_t hold_contest(const topo_t *topo, plan_request_t request, p
         request.algorithm = contest[i].algorithm;
         blink_result_t result = make_contender(topo, request, contest[i].every_pair, contender);
         if (result == BLINK_OK)
-            add_candidates(contender, request.bytes, choice);
+            add_candidates(topo, contender, request.bytes, choice);
         else
             BLINK_TRY(refuse(choice, contest[i].algorithm, BLINK_PROTOCOL_SIMPLE, result));
     }

@@ -11,7 +11,8 @@
 /* Whether plan_create() would take the request: its INVALID_ARGUMENT errors. */
 blink_result_t plan_check_request(const topo_t *topo, const plan_request_t *request);
 
-/* plan_create() without the bound: only packed trees have prices. AUTO is packed trees for any size. */
+/* plan_create() without the bound: only packed trees have prices. AUTO is packed trees for any size, but
+ * one hop in plain memory. */
 blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *request, plan_t **plan);
 
 /* Fill in prices and bound. The prices of the packed trees of the same request hold for any plan of it:

@@ -21,6 +21,7 @@ typedef struct action {
 } action_t;
 
 typedef struct compiler {
+    const topo_t *topo;
     const plan_t *plan;
     lane_builder_t builder;
     uint32_t channel;    /* being compiled */
@@ -36,38 +37,38 @@ static const plan_part_t *part_of(const compiler_t *compiler, uint32_t part)
 
 /* ---- steps of trees ---- */
 
-/* Combine a rank's own input with what its children in the reduce tree sent, and give their slots back. */
+/* Read the chunk out of the rank's slot of an edge, and give the slot back. */
+static blink_result_t add_slotted_source(lane_builder_t *builder, lane_step_t *step,
+                                         const lane_slotted_t *from, uint32_t rank)
+{
+    BLINK_TRY(lane_add_src(builder, step, (lane_operand_t){LANE_SCRATCH, rank, from->edge, PLAN_NONE}));
+    BLINK_TRY(lane_add_wait(builder, step, from->full, LANE_FULL));
+    return lane_add_signal(builder, step, from->free, PLAN_NONE);
+}
+
+static blink_result_t add_own_input(lane_builder_t *builder, lane_step_t *step, uint32_t rank)
+{
+    return lane_add_src(builder, step, (lane_operand_t){LANE_INPUT, rank, PLAN_NONE, PLAN_NONE});
+}
+
+/* Combine a rank's own input with what its children in the reduce tree sent. */
 static blink_result_t add_reduce_sources(lane_builder_t *builder, lane_step_t *step,
                                          const lane_edges_t *edges, uint32_t rank)
 {
-    BLINK_TRY(lane_add_src(builder, step, LANE_INPUT, rank, PLAN_NONE));
+    BLINK_TRY(add_own_input(builder, step, rank));
     for (uint32_t i = 0; i < lane_child_count(&edges->up, rank); i++) {
-        const lane_slotted_t *from = &edges->slotted[edges->up.children[edges->up.child_first[rank] + i]];
-        BLINK_TRY(lane_add_src(builder, step, LANE_SCRATCH, rank, from->edge));
-        BLINK_TRY(lane_add_wait(builder, step, from->full, LANE_FULL));
-        BLINK_TRY(lane_add_signal(builder, step, from->free, PLAN_NONE));
+        uint32_t child = edges->up.children[edges->up.child_first[rank] + i];
+        BLINK_TRY(add_slotted_source(builder, step, &edges->slotted[child], rank));
     }
     return BLINK_OK;
 }
 
-/* Write straight into the outputs of a rank's children in the broadcast tree, those behind it first: roots that
- * act at once then start with different children. */
-static blink_result_t add_broadcast_destinations(lane_builder_t *builder, lane_step_t *step,
-                                                 const plan_part_t *part, const lane_edges_t *edges,
-                                                 uint32_t rank)
+/* Read every rank's input where it is. In the order of the ranks, so that it does not depend on the root. */
+static blink_result_t add_direct_sources(lane_builder_t *builder, lane_step_t *step, const plan_part_t *part)
 {
-    uint32_t count = lane_child_count(&edges->down, rank), first = 0;
-    if (count == 0)
-        return BLINK_OK;
-    const uint32_t *children = &edges->down.children[edges->down.child_first[rank]];
-    while (first < count && children[first] < rank)
-        first++;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t child = children[(first + i) % count];
-        if (edges->down_full[child] != PLAN_NONE)
-            BLINK_TRY(lane_add_signal(builder, step, edges->down_full[child], step->dst_count));
-        lane_operand_t dst = {LANE_OUTPUT, child, PLAN_NONE, part->broadcast.path[child]};
-        BLINK_TRY(lane_add_dst(builder, step, dst));
+    for (uint32_t rank = 0; rank < builder->program->rank_count; rank++) {
+        uint32_t path = rank == part->root ? PLAN_NONE : part->reduce.path[rank];
+        BLINK_TRY(lane_add_src(builder, step, (lane_operand_t){LANE_INPUT, rank, PLAN_NONE, path}));
     }
     return BLINK_OK;
 }
@@ -82,14 +83,47 @@ static blink_result_t add_slotted_destination(lane_builder_t *builder, lane_step
     return lane_add_dst(builder, step, dst);
 }
 
+static blink_result_t add_own_output(lane_builder_t *builder, lane_step_t *step, uint32_t rank)
+{
+    return lane_add_dst(builder, step, (lane_operand_t){LANE_OUTPUT, rank, PLAN_NONE, PLAN_NONE});
+}
+
+/* Write to a rank's children in the broadcast tree, straight into their outputs if the protocol has no flags; those
+ * behind it first: roots that act at once then start with different children. */
+static blink_result_t add_broadcast_destinations(lane_builder_t *builder, lane_step_t *step,
+                                                 const plan_part_t *part, const lane_edges_t *edges,
+                                                 uint32_t rank)
+{
+    uint32_t count = lane_child_count(&edges->down, rank), first = 0;
+    if (count == 0)
+        return BLINK_OK;
+    const uint32_t *children = &edges->down.children[edges->down.child_first[rank]];
+    while (first < count && children[first] < rank)
+        first++;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t child = children[(first + i) % count], path = part->broadcast.path[child];
+        if (edges->down_slotted) {
+            BLINK_TRY(add_slotted_destination(builder, step, &edges->down_slotted[child], child, path));
+            continue;
+        }
+        if (edges->down_full[child] != PLAN_NONE && !edges->direct)
+            BLINK_TRY(lane_add_signal(builder, step, edges->down_full[child], step->dst_count));
+        BLINK_TRY(lane_add_dst(builder, step, (lane_operand_t){LANE_OUTPUT, child, PLAN_NONE, path}));
+    }
+    return BLINK_OK;
+}
+
 /* The root fuses both phases: the last reduction, or its own input where nothing is reduced, is written to its
  * own output and to its children's at once. */
 static blink_result_t fill_root_step(lane_builder_t *builder, lane_step_t *step, const plan_part_t *part,
                                      const lane_edges_t *edges)
 {
-    lane_operand_t own = {LANE_OUTPUT, part->root, PLAN_NONE, PLAN_NONE};
-    BLINK_TRY(add_reduce_sources(builder, step, edges, part->root));
-    BLINK_TRY(lane_add_dst(builder, step, own));
+    step->completes = part->reduce.parent != NULL;
+    if (edges->direct && step->completes)
+        BLINK_TRY(add_direct_sources(builder, step, part));
+    else
+        BLINK_TRY(add_reduce_sources(builder, step, edges, part->root));
+    BLINK_TRY(add_own_output(builder, step, part->root));
     return add_broadcast_destinations(builder, step, part, edges, part->root);
 }
 
@@ -104,29 +138,32 @@ static blink_result_t fill_tree_step(lane_builder_t *builder, lane_step_t *step,
         return add_slotted_destination(builder, step, &edges->slotted[rank], part->reduce.parent[rank],
                                        part->reduce.path[rank]);
     }
-    BLINK_TRY(lane_add_src(builder, step, LANE_OUTPUT, rank, PLAN_NONE));
+    if (edges->down_slotted) {
+        BLINK_TRY(add_slotted_source(builder, step, &edges->down_slotted[rank], rank));
+        BLINK_TRY(add_own_output(builder, step, rank));
+        return add_broadcast_destinations(builder, step, part, edges, rank);
+    }
+    BLINK_TRY(lane_add_src(builder, step, (lane_operand_t){LANE_OUTPUT, rank, PLAN_NONE, PLAN_NONE}));
     BLINK_TRY(lane_add_wait(builder, step, edges->down_full[rank], LANE_FULL));
     return add_broadcast_destinations(builder, step, part, edges, rank);
 }
 
 /* ---- steps of routes ---- */
 
-/* From the source's input or a relay's slot to the next relay's slot or the destination's output. */
+/* From the source's input or the slot of the rank that this hop starts at to the next slot or the destination's output.
+ * A protocol with flags has a slot at the destination too, hence a step of its own there. */
 static blink_result_t fill_route_step(lane_builder_t *builder, lane_step_t *step, const plan_route_t *route,
                                       const lane_edges_t *edges, uint32_t hop)
 {
-    if (hop == 0) {
-        BLINK_TRY(lane_add_src(builder, step, LANE_INPUT, route->ranks[0], PLAN_NONE));
-    } else {
-        const lane_slotted_t *from = &edges->slotted[hop - 1];
-        BLINK_TRY(lane_add_src(builder, step, LANE_SCRATCH, route->ranks[hop], from->edge));
-        BLINK_TRY(lane_add_wait(builder, step, from->full, LANE_FULL));
-        BLINK_TRY(lane_add_signal(builder, step, from->free, PLAN_NONE));
-    }
-    if (hop + 1 < route->hop_count)
+    bool flagged = builder->program->protocol != BLINK_PROTOCOL_SIMPLE;
+    if (hop == 0)
+        BLINK_TRY(add_own_input(builder, step, route->ranks[0]));
+    else
+        BLINK_TRY(add_slotted_source(builder, step, &edges->slotted[hop - 1], route->ranks[hop]));
+    if (hop + (flagged ? 0 : 1) < route->hop_count)
         return add_slotted_destination(builder, step, &edges->slotted[hop], route->ranks[hop + 1],
                                        route->paths[hop]);
-    uint32_t path = route->hop_count > 0 ? route->paths[hop] : PLAN_NONE;
+    uint32_t path = hop < route->hop_count ? route->paths[hop] : PLAN_NONE;
     lane_operand_t output = {LANE_OUTPUT, route->ranks[route->hop_count], PLAN_NONE, path};
     return lane_add_dst(builder, step, output);
 }
@@ -154,28 +191,33 @@ static void act(compiler_t *compiler, uint32_t part, uint32_t rank, lane_phase_t
     compiler->actions[compiler->action_count++] = (action_t){rank, (uint32_t)phase, level, turn, part};
 }
 
-/* A root acts once: in `up` if the part reduces, else in `down`. */
+/* A root acts once: in `up` if the part reduces, else in `down`. Leaves of broadcast trees have something to do only
+ * where their data end in a slot; in a direct part only the root has. */
 static void act_in_tree(compiler_t *compiler, uint32_t part_index)
 {
     const plan_part_t *part = part_of(compiler, part_index);
     const lane_edges_t *edges = &compiler->edges[part_index];
     bool reduces = part->reduce.parent != NULL;
     for (uint32_t rank = 0; rank < compiler->plan->rank_count; rank++) {
+        if (edges->direct && rank != part->root)
+            continue;
+        bool copies = edges->down_slotted && rank != part->root;
         if (reduces)
             act(compiler, part_index, rank, LANE_UP, edges->up.height[rank]);
-        if (lane_child_count(&edges->down, rank) > 0 && !(reduces && rank == part->root))
+        if ((copies || lane_child_count(&edges->down, rank) > 0) && !(reduces && rank == part->root))
             act(compiler, part_index, rank, LANE_DOWN, edges->down.depth[rank]);
     }
 }
 
-/* Everybody but the destination, which acts only if it is the source. */
+/* Everybody but the destination, which acts only if it is the source or has a slot. */
 static void act_in_route(compiler_t *compiler, uint32_t part_index)
 {
     const plan_route_t *route = &part_of(compiler, part_index)->route;
+    bool flagged = compiler->plan->protocol != BLINK_PROTOCOL_SIMPLE;
     uint32_t hop = 0;
     do
         act(compiler, part_index, route->ranks[hop], LANE_DOWN, hop);
-    while (++hop < route->hop_count);
+    while (++hop < route->hop_count + (flagged && route->hop_count > 0));
 }
 
 /*
@@ -259,7 +301,8 @@ static blink_result_t add_parts(compiler_t *compiler, uint32_t part_count)
     lane_channel_t *channel = &program->channels[compiler->channel];
     for (uint32_t i = 0; i < part_count; i++) {
         program->parts[channel->part_first + i] = block_of(compiler->plan, part_of(compiler, i));
-        BLINK_TRY(lane_edges_init(program, part_of(compiler, i), &compiler->edges[i]));
+        BLINK_TRY(lane_edges_init(compiler->topo, compiler->plan, part_of(compiler, i), program,
+                                  &compiler->edges[i]));
         if (compiler->edges[i].depth > program->depth)
             program->depth = compiler->edges[i].depth;
     }
@@ -299,11 +342,11 @@ static blink_result_t add_local_copy(compiler_t *compiler)
     lane_builder_t *builder = &compiler->builder;
     lane_t lane = {0, 0, LANE_DOWN, 0, 1};
     lane_step_t step = lane_begin_step(builder, 0);
-    lane_operand_t own = {LANE_OUTPUT, 0, PLAN_NONE, PLAN_NONE};
+    step.completes = collective_reduces(builder->program->collective);
     builder->program->channels[0] = (lane_channel_t){.share = 1.0, .part_count = 1};
     builder->program->part_count = 1;
-    BLINK_TRY(lane_add_src(builder, &step, LANE_INPUT, 0, PLAN_NONE));
-    BLINK_TRY(lane_add_dst(builder, &step, own));
+    BLINK_TRY(add_own_input(builder, &step, 0));
+    BLINK_TRY(add_own_output(builder, &step, 0));
     BLINK_TRY(lane_add_step(builder, &step));
     return lane_add_lane(builder, &lane);
 }
@@ -386,6 +429,7 @@ static blink_result_t program_create(const plan_t *plan, lane_program_t **progra
         .peer = plan->peer,
         .block_count = (uint32_t)collective_block_count(plan->collective, plan->rank_count),
         .rate_GBps = plan->rate_GBps,
+        .protocol = plan->protocol,
         .channel_count = channels,
         .channels = calloc(channels, sizeof(*created->channels)),
         .parts = calloc(parts, sizeof(*created->parts)),
@@ -404,7 +448,7 @@ static blink_result_t compile_expanded(const topo_t *topo, const plan_t *plan, l
     if (plan->channel_count == 0 && plan->rank_count != 1)
         return BLINK_FAIL(BLINK_ERR_INTERNAL, "a plan over %u ranks has no channel", plan->rank_count);
     BLINK_TRY(program_create(plan, &created));
-    compiler_t compiler = {.plan = plan, .builder = {.program = created}};
+    compiler_t compiler = {.topo = topo, .plan = plan, .builder = {.program = created}};
     blink_result_t result = add_paths(topo, plan, created);
     if (result == BLINK_OK && plan->channel_count == 0)
         result = add_local_copy(&compiler);
@@ -412,6 +456,7 @@ static blink_result_t compile_expanded(const topo_t *topo, const plan_t *plan, l
         result = add_channel(&compiler, i);
     if (result == BLINK_OK)
         result = lane_divide_blocks(created);
+    created->independent = created->wait_count == 0 && created->signal_count == 0;
     if (result != BLINK_OK) {
         lane_program_destroy(created);
         return result;

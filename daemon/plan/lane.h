@@ -16,6 +16,14 @@
  * edge of a reduce tree or into a relay of a route, lives at the receiver, and is `slots` slots of
  * chunk_bytes; chunk c uses slot c mod slots.
  *
+ * Direct parts. Where an edge leads through memory that both ends share (TOPO_SHM links only) and a tree is a star, the
+ * root pulls: one step reads every input and writes every output, each element once, without scratch or semaphores. A
+ * program all of whose steps neither wait nor signal is `independent`: its chunks may run in any order and at once.
+ *
+ * Formats. Under Simple only reduce trees and relays go through scratch; broadcast trees and the last hop of a route write
+ * into the output, and a semaphore says so. Under LL and LL128 the flag travels in the data, so every edge ends in scratch
+ * and its receiver copies on into its output; the `full` semaphore of a scratch edge then only says what the data say too.
+ *
  * Semaphores. Each is a u64 with one writer and one waiter, starts at 0, and is stored, never added: after
  * chunk c it holds c + 1. A `full` wait for chunk c is for value >= c + 1. A `free` wait is for value >= c +
  * 1 - slots (so the first `slots` chunks do not wait). A direct write to a user's output needs no `free`: an
@@ -34,7 +42,8 @@ typedef struct lane_operand {
     uint32_t buffer; /* lane_buffer_t */
     uint32_t rank;   /* whose memory it is */
     uint32_t edge;   /* scratch only: which edge's slots; else PLAN_NONE */
-    uint32_t path;   /* a dst on another rank: the path its bytes cross; else PLAN_NONE */
+    uint32_t
+        path; /* memory of another rank: the path its bytes cross (to a dst, from a src); else PLAN_NONE */
 } lane_operand_t;
 
 typedef struct lane_wait {
@@ -56,6 +65,7 @@ typedef struct lane_step {
     uint32_t dst_first, dst_count;
     uint32_t wait_first, wait_count;
     uint32_t signal_first, signal_count;
+    uint32_t completes; /* 1: the result holds every contribution (an average is divided here); else 0 */
 } lane_step_t;
 
 typedef struct lane {
@@ -90,11 +100,13 @@ typedef struct lane_program {
     uint32_t rank_count;
     uint32_t root, peer; /* as in plan_t */
     uint32_t block_count;
-    uint32_t depth;      /* edges a byte crosses one after the other, as plan_depth() */
-    uint64_t bdp_bytes;  /* largest capacity × latency of any path */
-    double latency_us;   /* largest latency of any path, its hop in the plan's protocol included */
-    double rate_GBps;    /* of the plan */
-    uint32_t edge_count; /* edges that own scratch slots */
+    blink_protocol_t protocol; /* format of the scratch slots */
+    bool independent;          /* no step waits or signals */
+    uint32_t depth;            /* edges a byte crosses one after the other, as plan_depth() */
+    uint64_t bdp_bytes;        /* largest capacity × latency of any path */
+    double latency_us;         /* largest latency of any path, its hop in the plan's protocol included */
+    double rate_GBps;          /* of the plan */
+    uint32_t edge_count;       /* edges that own scratch slots */
     uint32_t semaphore_count;
     uint32_t channel_count, part_count, lane_count, step_count, operand_count, wait_count, signal_count;
     uint32_t path_count, path_link_count;
@@ -139,7 +151,9 @@ typedef struct lane_geometry {
     uint64_t scratch_bytes;
     uint32_t slots;
     struct lane_cut {
-        uint64_t chunk_bytes;    /* most bytes of one span, so the size of a scratch slot; a multiple of 16 */
+        uint64_t chunk_bytes; /* most bytes of one span; a multiple of 16 */
+        uint64_t
+            slot_bytes; /* of a scratch slot, in the program's format; a multiple of 128 where it has flags */
         uint64_t scratch_offset; /* where the slots of this channel's edges begin in the scratch */
         uint32_t chunks;         /* C of this channel: those of its largest extent; 0 if all are empty */
     } * channels;
@@ -148,6 +162,10 @@ typedef struct lane_geometry {
 /* Most bytes one step may move (DESIGN.md), and so the largest chunk. */
 #define LANE_CHUNK_MAX_BYTES (256u << 10)
 #define LANE_UNIT_BYTES      16u
+
+/* Bytes that a chunk takes in a scratch slot and on a link: twice as many under LL (4 bytes of flag to 4 of data), 128
+ * for each 120 under LL128. */
+uint64_t lane_format_bytes(blink_protocol_t protocol, uint64_t bytes);
 
 /* Bind to a payload of block_count × block_bytes. `chunk_bytes` is the chunk of the channel with the largest
  * share per part, rounded up to a unit; 0 lets lane_choose_chunk() decide. No chunk is larger than what there
@@ -166,9 +184,9 @@ uint32_t lane_choose_slots(const lane_program_t *program, uint64_t chunk_bytes);
 
 lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_t part, uint32_t chunk);
 
-/* Where a part's span begins in a rank's input or output. */
+/* Where a part's span begins in a rank's input or output, whose blocks stand `stride_bytes` apart. */
 uint64_t lane_buffer_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t part,
-                            lane_buffer_t buffer, lane_span_t span);
+                            lane_buffer_t buffer, uint64_t stride_bytes, lane_span_t span);
 
 /* Where the slot of a channel's edge for this chunk begins in the scratch. */
 uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge,

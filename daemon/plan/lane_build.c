@@ -36,10 +36,8 @@ lane_step_t lane_begin_step(const lane_builder_t *builder, uint32_t part)
                          .signal_first = program->signal_count};
 }
 
-blink_result_t lane_add_src(lane_builder_t *builder, lane_step_t *step, lane_buffer_t buffer, uint32_t rank,
-                            uint32_t edge)
+blink_result_t lane_add_src(lane_builder_t *builder, lane_step_t *step, lane_operand_t operand)
 {
-    lane_operand_t operand = {(uint32_t)buffer, rank, edge, PLAN_NONE};
     step->src_count++;
     return POOL_APPEND(builder, operand, &operand);
 }

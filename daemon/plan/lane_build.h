@@ -17,8 +17,7 @@ typedef struct lane_builder {
 /* Begin a step of a part; the others add to it, all sources before the first destination. lane_add_step()
  * puts it into the program. Errors of all: NO_MEMORY. */
 lane_step_t lane_begin_step(const lane_builder_t *builder, uint32_t part);
-blink_result_t lane_add_src(lane_builder_t *builder, lane_step_t *step, lane_buffer_t buffer, uint32_t rank,
-                            uint32_t edge);
+blink_result_t lane_add_src(lane_builder_t *builder, lane_step_t *step, lane_operand_t operand);
 blink_result_t lane_add_dst(lane_builder_t *builder, lane_step_t *step, lane_operand_t operand);
 blink_result_t lane_add_wait(lane_builder_t *builder, lane_step_t *step, uint32_t semaphore,
                              lane_wait_kind_t kind);

@@ -94,6 +94,7 @@ void lane_edges_fini(lane_edges_t *edges)
     tree_fini(&edges->down);
     free(edges->slotted);
     free(edges->down_full);
+    free(edges->down_slotted);
 }
 
 static blink_result_t new_slotted(uint32_t count, lane_slotted_t **slotted)
@@ -113,7 +114,7 @@ static blink_result_t init_reduce(lane_program_t *program, const plan_part_t *pa
 {
     BLINK_TRY(new_slotted(program->rank_count, &edges->slotted));
     BLINK_TRY(tree_init(&edges->up, part->reduce.parent, part->root, program->rank_count));
-    for (uint32_t rank = 0; rank < program->rank_count; rank++)
+    for (uint32_t rank = 0; rank < program->rank_count && !edges->direct; rank++)
         if (rank != part->root)
             edges->slotted[rank] = number_slotted(program);
     edges->depth += edges->up.height[part->root];
@@ -127,9 +128,14 @@ static blink_result_t init_broadcast(lane_program_t *program, const plan_part_t 
     if (!edges->down_full)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the edges of %u ranks", ranks);
     BLINK_TRY(tree_init(&edges->down, part->broadcast.parent, part->root, ranks));
+    bool flagged = program->protocol != BLINK_PROTOCOL_SIMPLE && !edges->direct;
+    if (flagged)
+        BLINK_TRY(new_slotted(ranks, &edges->down_slotted));
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        bool waits = rank != part->root && lane_child_count(&edges->down, rank) > 0;
+        bool waits = rank != part->root && lane_child_count(&edges->down, rank) > 0 && !flagged;
         edges->down_full[rank] = waits ? program->semaphore_count++ : PLAN_NONE;
+        if (flagged && rank != part->root)
+            edges->down_slotted[rank] = number_slotted(program);
     }
     edges->depth += edges->down.height[part->root];
     return BLINK_OK;
@@ -139,15 +145,36 @@ static blink_result_t init_route(lane_program_t *program, const plan_part_t *par
 {
     uint32_t hops = part->route.hop_count;
     BLINK_TRY(new_slotted(hops, &edges->slotted));
-    for (uint32_t hop = 0; hop + 1 < hops; hop++)
+    bool flagged = program->protocol != BLINK_PROTOCOL_SIMPLE;
+    for (uint32_t hop = 0; hop + (flagged ? 0 : 1) < hops; hop++)
         edges->slotted[hop] = number_slotted(program);
     edges->depth = hops;
     return BLINK_OK;
 }
 
-blink_result_t lane_edges_init(lane_program_t *program, const plan_part_t *part, lane_edges_t *edges)
+static bool is_memory(const topo_t *topo, const plan_path_t *path)
+{
+    for (uint32_t i = 0; i < path->link_count; i++)
+        if (topo->links[path->links[i]].kind != TOPO_SHM)
+            return false;
+    return true;
+}
+
+/* Whether all ranks hang from the root, through memory that both ends share. True of no tree at all. */
+static bool is_direct(const topo_t *topo, const plan_t *plan, const plan_tree_t *tree, uint32_t root)
+{
+    for (uint32_t rank = 0; tree->parent && rank < plan->rank_count; rank++)
+        if (rank != root && (tree->parent[rank] != root || !is_memory(topo, &plan->paths[tree->path[rank]])))
+            return false;
+    return true;
+}
+
+blink_result_t lane_edges_init(const topo_t *topo, const plan_t *plan, const plan_part_t *part,
+                               lane_program_t *program, lane_edges_t *edges)
 {
     *edges = (lane_edges_t){0};
+    edges->direct = !part->route.ranks && is_direct(topo, plan, &part->reduce, part->root) &&
+                    is_direct(topo, plan, &part->broadcast, part->root);
     if (part->route.ranks)
         return init_route(program, part, edges);
     if (part->reduce.parent)

@@ -32,6 +32,9 @@
 /* Below this the cost of scheduling a step outweighs that of moving it. */
 #define CHUNK_MIN_BYTES (8u << 10)
 
+/* Slots with flags begin on lines of LL128. */
+#define LANE_LINE_BYTES 128u
+
 static uint64_t round_up_unit(uint64_t bytes)
 {
     return (bytes + LANE_UNIT_BYTES - 1) / LANE_UNIT_BYTES * LANE_UNIT_BYTES;
@@ -40,6 +43,19 @@ static uint64_t round_up_unit(uint64_t bytes)
 static uint64_t clamp_u64(uint64_t value, uint64_t least, uint64_t most)
 {
     return value < least ? least : value > most ? most : value;
+}
+
+uint64_t lane_format_bytes(blink_protocol_t protocol, uint64_t bytes)
+{
+    switch (protocol) {
+    case BLINK_PROTOCOL_LL:
+        return (bytes + 3) / 4 * 8;
+    case BLINK_PROTOCOL_LL128:
+        return (bytes + 119) / 120 * 128;
+    case BLINK_PROTOCOL_SIMPLE:
+        break;
+    }
+    return bytes;
 }
 
 static double part_share(const lane_program_t *program, uint32_t channel)
@@ -205,7 +221,10 @@ static void cut_channel(lane_geometry_t *geometry, uint32_t channel, uint64_t la
     uint64_t whole_bytes = round_up_unit((most_bytes + siblings - 1) / siblings);
     cut->chunk_bytes = clamp_u64(whole_bytes, LANE_UNIT_BYTES, chunk_bytes);
     cut->scratch_offset = geometry->scratch_bytes;
-    geometry->scratch_bytes += cut->chunk_bytes * geometry->slots * of->edge_count;
+    cut->slot_bytes = lane_format_bytes(program->protocol, cut->chunk_bytes);
+    if (program->protocol != BLINK_PROTOCOL_SIMPLE)
+        cut->slot_bytes = (cut->slot_bytes + LANE_LINE_BYTES - 1) / LANE_LINE_BYTES * LANE_LINE_BYTES;
+    geometry->scratch_bytes += cut->slot_bytes * geometry->slots * of->edge_count;
     uint64_t stride = cut->chunk_bytes * siblings;
     cut->chunks = (uint32_t)((most_bytes + stride - 1) / stride);
 }
@@ -259,10 +278,10 @@ lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_
 }
 
 uint64_t lane_buffer_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t part,
-                            lane_buffer_t buffer, lane_span_t span)
+                            lane_buffer_t buffer, uint64_t stride_bytes, lane_span_t span)
 {
     const lane_part_t *of = part_at(geometry->program, channel, part);
-    return (buffer == LANE_INPUT ? of->in_block : of->out_block) * geometry->block_bytes + span.offset_bytes;
+    return (buffer == LANE_INPUT ? of->in_block : of->out_block) * stride_bytes + span.offset_bytes;
 }
 
 uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge, uint32_t chunk)
@@ -270,5 +289,5 @@ uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, 
     const struct lane_cut *cut = &geometry->channels[channel];
     uint64_t slot = (uint64_t)(edge - geometry->program->channels[channel].edge_first) * geometry->slots +
                     chunk % geometry->slots;
-    return cut->scratch_offset + slot * cut->chunk_bytes;
+    return cut->scratch_offset + slot * cut->slot_bytes;
 }

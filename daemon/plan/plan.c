@@ -62,7 +62,9 @@ static blink_result_t copy_request(const topo_t *topo, const plan_request_t *req
 {
     bool rooted = collective_has_root(request->collective);
     plan->collective = request->collective;
-    plan->algorithm = request->algorithm == BLINK_ALGORITHM_AUTO ? BLINK_ALGORITHM_TREES : request->algorithm;
+    plan->algorithm = request->algorithm;
+    if (plan->algorithm == BLINK_ALGORITHM_AUTO) /* in memory the links are no more than a way to say so */
+        plan->algorithm = topo_is_plain_memory(topo) ? BLINK_ALGORITHM_ONE_HOP : BLINK_ALGORITHM_TREES;
     plan->root = rooted ? request->root : PLAN_NONE;
     plan->peer = request->collective == BLINK_SENDRECV ? request->peer : PLAN_NONE;
     plan->rank_count = request->rank_count;

@@ -56,6 +56,8 @@ typedef struct run {
     uint8_t *sum;     /* by rank: the result of the step in progress */
     const lane_t *at; /* the lane in progress */
     moment_t now;
+    bool has_false_claim; /* a step says that it completes a reduction, and does not */
+    moment_t false_claim; /* the first such */
 } run_t;
 
 static const lane_t *lane_at(const run_t *run, uint32_t lane)
@@ -216,7 +218,7 @@ static blink_result_t read_source(const run_t *run, const lane_operand_t *src, u
     const location_t *location = &run->locations[at];
     if (!location->written)
         return fail_at(run, "reads", src, "which nothing has written", PLAN_NONE);
-    if (!write_is_known(run, location))
+    if (!write_is_known(run, location) || (run->program->independent && location->write.lane != PLAN_NONE))
         return fail_at(run, "reads", src, "not known to have arrived from", location->write.lane);
     if (location->part != part || location->chunk != run->now.chunk)
         return fail_at(run, "reads", src, "which holds another chunk or part, written by",
@@ -236,6 +238,13 @@ static bool follows_own_write(const run_t *run, const location_t *location, cons
     return location->write.lane == run->now.lane && run->program->operands[location->dst].path == dst->path;
 }
 
+/* Steps of an independent program run in any order: what another one reads is never safe to write. */
+static bool is_read_beside(const run_t *run, uint32_t lane, uint32_t read)
+{
+    bool own = lane == run->now.lane && read == run->done[lane] + 1;
+    return run->program->independent && read != 0 && !own;
+}
+
 static blink_result_t write_destination(const run_t *run, uint32_t dst_index, uint32_t part)
 {
     const lane_operand_t *dst = &run->program->operands[dst_index];
@@ -246,8 +255,10 @@ static blink_result_t write_destination(const run_t *run, uint32_t dst_index, ui
     if (!write_is_known(run, location) && !follows_own_write(run, location, dst))
         return fail_at(run, "overwrites", dst, "not known to have arrived from", location->write.lane);
     for (uint32_t lane = 0; lane < run->lane_count; lane++)
-        if (reads[lane] > clock[lane])
+        if (reads[lane] > clock[lane] || is_read_beside(run, lane, reads[lane]))
             return fail_at(run, "overwrites", dst, "still to be read by", lane);
+    if (run->program->independent && location->write.lane != PLAN_NONE)
+        return fail_at(run, "overwrites", dst, "also written by", location->write.lane);
     memset(reads, 0, run->lane_count * sizeof(*reads));
     *location = (location_t){true, run->now, dst_index, part, run->now.chunk};
     memcpy(&run->counts[at * run->program->rank_count], run->sum, run->program->rank_count);
@@ -261,6 +272,18 @@ static bool moves_nothing(const run_t *run, const lane_step_t *step, const lane_
            location_now(run, dst) == location_now(run, &run->program->operands[step->src_first]);
 }
 
+/* Whether the step, whose sources have been summed, is the one that makes a reduction whole. */
+static bool does_complete(const run_t *run, const lane_step_t *step)
+{
+    uint32_t ranks = run->program->rank_count;
+    if (!verify_reduces(run->program->collective) || (step->src_count == 1 && ranks > 1))
+        return false;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        if (run->sum[rank] == 0)
+            return false;
+    return true;
+}
+
 static blink_result_t execute_step(run_t *run)
 {
     const lane_step_t *step = &run->program->steps[run->now.step];
@@ -269,6 +292,14 @@ static blink_result_t execute_step(run_t *run)
     memset(run->sum, 0, run->program->rank_count);
     for (uint32_t i = 0; i < step->src_count; i++)
         BLINK_TRY(read_source(run, &run->program->operands[step->src_first + i], step->part));
+    bool completes = does_complete(run, step);
+    if (completes && !step->completes)
+        return fail_at(run, "writes", &run->program->operands[step->dst_first],
+                       "completes it and does not say so", PLAN_NONE);
+    if (step->completes && !completes && !run->has_false_claim) {
+        run->has_false_claim = true;
+        run->false_claim = run->now;
+    }
     for (uint32_t i = 0; i < step->dst_count; i++) {
         const lane_operand_t *dst = &run->program->operands[step->dst_first + i];
         if (!exists(run, dst, step->part))
@@ -362,6 +393,18 @@ static blink_result_t check_outputs(const run_t *run)
         }
     }
     return BLINK_OK;
+}
+
+/* After the outputs, which say more clearly what is missing. */
+static blink_result_t check_claims(run_t *run)
+{
+    if (!run->has_false_claim)
+        return BLINK_OK;
+    run->now = run->false_claim;
+    run->at = lane_at(run, run->now.lane);
+    const lane_step_t *step = &run->program->steps[run->now.step];
+    return fail_at(run, "writes", &run->program->operands[step->dst_first],
+                   "says that it completes it and does not", PLAN_NONE);
 }
 
 /* ---- set-up ---- */
@@ -489,6 +532,8 @@ static blink_result_t verify_channel(const lane_program_t *program, const lane_v
     }
     if (result == BLINK_OK)
         result = check_outputs(&run);
+    if (result == BLINK_OK)
+        result = check_claims(&run);
     run_free(&run);
     return result;
 }

@@ -57,6 +57,11 @@ verify_block_t verify_block(const lane_program_t *program, uint32_t block)
     return (verify_block_t){every, every, 0, 0};
 }
 
+bool verify_reduces(blink_collective_t collective)
+{
+    return collective == BLINK_ALLREDUCE || collective == BLINK_REDUCE || collective == BLINK_REDUCESCATTER;
+}
+
 bool verify_has_in_place(blink_collective_t collective)
 {
     return collective != BLINK_ALLTOALL && collective != BLINK_SENDRECV;

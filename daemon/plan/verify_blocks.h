@@ -20,6 +20,9 @@ verify_block_t verify_block(const lane_program_t *program, uint32_t block);
  * block exactly once. Channels must lie in the pool of parts. Errors: INTERNAL, NO_MEMORY. */
 blink_result_t verify_blocks_check(const lane_program_t *program);
 
+/* Whether every rank contributes to every block. */
+bool verify_reduces(blink_collective_t collective);
+
 /* Whether the collective has a form in which inputs and outputs are the same memory. */
 bool verify_has_in_place(blink_collective_t collective);
 

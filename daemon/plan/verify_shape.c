@@ -66,29 +66,32 @@ static blink_result_t check_operand(const step_view_t *view, const lane_operand_
     return BLINK_OK;
 }
 
-static blink_result_t check_path_ends(const step_view_t *view, const lane_operand_t *dst)
+/* Memory of another rank is reached over a path between the two, in the direction of the bytes; one's own over none. */
+static blink_result_t check_path(const step_view_t *view, const lane_operand_t *operand, bool is_dst)
 {
-    const lane_path_t *path = &view->program->paths[dst->path];
-    if (path->from_rank != view->lane->rank || path->to_rank != dst->rank)
-        return FAIL_AT(view, "path %u to rank %u leads from rank %u to rank %u", dst->path, dst->rank,
-                       path->from_rank, path->to_rank);
+    bool remote = operand->rank != view->lane->rank;
+    if (!remote && operand->path != PLAN_NONE)
+        return FAIL_AT(view, "path %u to its own rank", operand->path);
+    if (remote && operand->path == PLAN_NONE)
+        return FAIL_AT(view, "no path to rank %u", operand->rank);
+    if (!remote)
+        return BLINK_OK;
+    if (operand->path >= view->program->path_count)
+        return FAIL_AT(view, "path %u of %u", operand->path, view->program->path_count);
+    const lane_path_t *path = &view->program->paths[operand->path];
+    uint32_t from = is_dst ? view->lane->rank : operand->rank, to = is_dst ? operand->rank : view->lane->rank;
+    if (path->from_rank != from || path->to_rank != to)
+        return FAIL_AT(view, "path %u from rank %u to rank %u leads from rank %u to rank %u", operand->path,
+                       from, to, path->from_rank, path->to_rank);
     return BLINK_OK;
 }
 
 static blink_result_t check_dst(const step_view_t *view, const lane_operand_t *dst, verify_shape_t *shape)
 {
     BLINK_TRY(check_operand(view, dst));
-    bool remote = dst->rank != view->lane->rank;
     if (dst->buffer == LANE_INPUT)
         return FAIL_AT(view, "writes the input of rank %u", dst->rank);
-    if (!remote && dst->path != PLAN_NONE)
-        return FAIL_AT(view, "path %u to its own rank", dst->path);
-    if (remote && dst->path == PLAN_NONE)
-        return FAIL_AT(view, "no path to rank %u", dst->rank);
-    if (remote && dst->path >= view->program->path_count)
-        return FAIL_AT(view, "path %u of %u", dst->path, view->program->path_count);
-    if (remote)
-        BLINK_TRY(check_path_ends(view, dst));
+    BLINK_TRY(check_path(view, dst, true));
     if (dst->buffer != LANE_SCRATCH)
         return BLINK_OK;
     verify_edge_t *edge = &shape->edges[dst->edge];
@@ -103,10 +106,9 @@ static blink_result_t check_src(const step_view_t *view, const lane_operand_t *s
                                 const verify_shape_t *shape)
 {
     BLINK_TRY(check_operand(view, src));
-    if (src->path != PLAN_NONE)
-        return FAIL_AT(view, "path %u to a source", src->path);
-    if (src->rank != view->lane->rank)
-        return FAIL_AT(view, "source on rank %u", src->rank);
+    BLINK_TRY(check_path(view, src, false));
+    if (src->rank != view->lane->rank && src->buffer != LANE_INPUT)
+        return FAIL_AT(view, "reads what is no input on rank %u", src->rank);
     if (src->buffer != LANE_SCRATCH)
         return BLINK_OK;
     const verify_edge_t *edge = &shape->edges[src->edge];
@@ -278,6 +280,10 @@ blink_result_t verify_shape_init(const lane_program_t *program, verify_shape_t *
         result = for_each_step(program, shape, check_sources);
     if (result == BLINK_OK)
         result = check_semaphores(program, shape);
+    if (result == BLINK_OK &&
+        program->independent != (program->wait_count == 0 && program->signal_count == 0))
+        result = BLINK_FAIL(BLINK_ERR_INTERNAL, "the program says that it is %sindependent; it has %u waits",
+                            program->independent ? "" : "not ", program->wait_count);
     free(place_taken);
     free(step_taken);
     if (result != BLINK_OK)

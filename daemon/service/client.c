@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 /* Submissions a client may have under way, and completions it may leave unread. */
-#define RING_SQ_ENTRIES 256u
-#define RING_CQ_ENTRIES 256u
+#define RING_SQ_ENTRIES 1024u
+#define RING_CQ_ENTRIES 1024u
 
 enum { FD_RING, FD_DOORBELL, FD_COMPLETION, FD_COUNT };
 

@@ -13,46 +13,114 @@
 
 /* ---- lists ---- */
 
+struct tenant {
+    tenant_t *next;
+    uid_t uid;
+    uint32_t comm_count;
+};
+
+/* NULL: no memory. */
+static tenant_t *tenant_of(server_t *server, uid_t uid)
+{
+    tenant_t *tenant = server->tenants;
+    while (tenant && tenant->uid != uid)
+        tenant = tenant->next;
+    if (tenant)
+        return tenant;
+    tenant = calloc(1, sizeof(*tenant));
+    if (tenant) {
+        tenant->uid = uid;
+        tenant->next = server->tenants;
+        server->tenants = tenant;
+    }
+    return tenant;
+}
+
+void comm_free_tenants(server_t *server)
+{
+    while (server->tenants) {
+        tenant_t *tenant = server->tenants;
+        server->tenants = tenant->next;
+        free(tenant);
+    }
+}
+
+static member_t **member_bucket(server_t *server, uint32_t number)
+{
+    return &server->members[number % MEMBER_BUCKETS];
+}
+
 static void unlink_member(member_t *member)
 {
-    member_t **link = &member->client->members;
-    while (*link != member)
-        link = &(*link)->next;
-    *link = member->next;
+    *member->previous_next = member->next;
+    if (member->next)
+        member->next->previous_next = member->previous_next;
     member->client->member_count--;
+    member_t **link = member_bucket(member->client->server, member->member);
+    while (*link != member)
+        link = &(*link)->next_bucket;
+    *link = member->next_bucket;
 }
 
 static void link_member(member_t *member, client_t *client)
 {
+    member_t **bucket = member_bucket(client->server, member->member);
     member->client = client;
     member->next = client->members;
+    member->previous_next = &client->members;
+    if (member->next)
+        member->next->previous_next = &member->next;
     client->members = member;
     client->member_count++;
-}
-
-static void comm_free(comm_t *comm)
-{
-    comm_t **link = &comm->server->comms;
-    while (*link != comm)
-        link = &(*link)->next;
-    *link = comm->next;
-    comm->server->comm_count--;
-    free(comm);
+    member->next_bucket = *bucket;
+    *bucket = member;
 }
 
 static member_t *find_member(const client_t *client, uint32_t number)
 {
-    member_t *member = client->members;
-    while (member && (member->member != number || member->leaving))
-        member = member->next;
-    return member;
+    member_t *member = *member_bucket(client->server, number);
+    while (member && (member->member != number || member->client != client))
+        member = member->next_bucket;
+    return member && !member->leaving ? member : NULL;
+}
+
+static void link_comm(comm_t *comm)
+{
+    server_t *server = comm->server;
+    comm->next = server->comms;
+    comm->previous_next = &server->comms;
+    if (comm->next)
+        comm->next->previous_next = &comm->next;
+    server->comms = comm;
+    comm->next_gathering = server->gathering;
+    server->gathering = comm;
+    server->comm_count++;
+    comm->tenant->comm_count++;
+}
+
+static void end_gathering(comm_t *comm)
+{
+    comm_t **link = &comm->server->gathering;
+    while (*link != comm)
+        link = &(*link)->next_gathering;
+    *link = comm->next_gathering;
+}
+
+static void comm_free(comm_t *comm)
+{
+    *comm->previous_next = comm->next;
+    if (comm->next)
+        comm->next->previous_next = comm->previous_next;
+    comm->server->comm_count--;
+    comm->tenant->comm_count--;
+    free(comm);
 }
 
 static comm_t *find_gathering(server_t *server, const uint8_t unique_id[16])
 {
-    comm_t *comm = server->comms;
+    comm_t *comm = server->gathering;
     while (comm && memcmp(comm->unique_id, unique_id, sizeof(comm->unique_id)) != 0)
-        comm = comm->next;
+        comm = comm->next_gathering;
     return comm;
 }
 
@@ -62,8 +130,8 @@ static comm_t *find_gathering(server_t *server, const uint8_t unique_id[16])
 static void arm_init_timer(server_t *server)
 {
     uint64_t earliest_ms = UINT64_MAX, now_ms = uv_now(&server->loop);
-    for (const comm_t *comm = server->comms; comm; comm = comm->next) {
-        if (comm->state == COMM_JOINING && comm->deadline_ms < earliest_ms)
+    for (const comm_t *comm = server->gathering; comm; comm = comm->next_gathering) {
+        if (comm->deadline_ms < earliest_ms)
             earliest_ms = comm->deadline_ms;
     }
     if (earliest_ms == UINT64_MAX)
@@ -97,14 +165,14 @@ static blink_result_t check_request(const client_t *client, const Blinkwire__Com
     return BLINK_OK;
 }
 
-static blink_result_t check_quota(const client_t *client)
+static blink_result_t check_quota(const client_t *client, const tenant_t *tenant)
 {
-    uint32_t same_tenant = 0, limit = client->server->config.comms_per_tenant;
-    for (const comm_t *comm = client->server->comms; comm; comm = comm->next)
-        same_tenant += comm->uid == client->connection->uid;
-    if (same_tenant >= limit)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u communicators, the limit is %u",
-                          client->connection->uid, same_tenant, limit);
+    uint32_t limit = client->server->config.comms_per_tenant;
+    if (!tenant)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another user");
+    if (tenant->comm_count >= limit)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u communicators, the limit is %u", tenant->uid,
+                          tenant->comm_count, limit);
     return BLINK_OK;
 }
 
@@ -122,7 +190,11 @@ static blink_result_t check_agreement(const comm_t *comm, const client_t *client
         return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u asked for algorithm %s, rank %u asks for %s",
                           comm->first_rank, blink_name_algorithm(comm->algorithm), message->rank,
                           blink_name_algorithm(message->algorithm));
-    if (comm->members[message->rank].client || comm->state != COMM_JOINING)
+    if (comm->op_timeout_ms != message->op_timeout_ms)
+        return BLINK_FAIL(BLINK_ERR_MISMATCH,
+                          "rank %u asked for an op timeout of %u ms, rank %u asks for %u ms",
+                          comm->first_rank, comm->op_timeout_ms, message->rank, message->op_timeout_ms);
+    if (comm->members[message->rank].client)
         return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u has joined this communicator already", message->rank);
     for (uint32_t rank = 0; rank < comm->rank_count; rank++) {
         if (comm->members[rank].client && comm->members[rank].device == device)
@@ -136,7 +208,8 @@ static blink_result_t comm_create(const client_t *client, const Blinkwire__CommI
                                   comm_t **created)
 {
     server_t *server = client->server;
-    BLINK_TRY(check_quota(client));
+    tenant_t *tenant = tenant_of(server, client->connection->uid);
+    BLINK_TRY(check_quota(client, tenant));
     comm_t *comm = calloc(1, sizeof(*comm) + message->rank_count * sizeof(comm->members[0]));
     if (!comm)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks",
@@ -145,13 +218,13 @@ static blink_result_t comm_create(const client_t *client, const Blinkwire__CommI
     comm->comm = ++server->next_comm;
     memcpy(comm->unique_id, message->unique_id.data, sizeof(comm->unique_id));
     comm->uid = client->connection->uid;
+    comm->tenant = tenant;
+    comm->op_timeout_ms = message->op_timeout_ms;
     comm->rank_count = message->rank_count;
     comm->first_rank = message->rank;
     comm->algorithm = (blink_algorithm_t)message->algorithm;
     comm->deadline_ms = uv_now(&server->loop) + (uint64_t)(server->config.init_timeout_s * 1e3);
-    comm->next = server->comms;
-    server->comms = comm;
-    server->comm_count++;
+    link_comm(comm);
     *created = comm;
     return BLINK_OK;
 }
@@ -167,6 +240,7 @@ static void gathering_failed(comm_t *comm, blink_result_t code)
         connection_reply_error(member->client->connection, member->request, code);
         unlink_member(member);
     }
+    end_gathering(comm);
     comm_free(comm);
     arm_init_timer(server);
 }
@@ -185,7 +259,9 @@ static void gathering_complete(comm_t *comm)
         members[rank] = (engine_member_t){member->client->engine, member->member,
                                           server->config.topo->gpus[member->device]};
     }
-    engine_comm_config_t config = {comm->comm, comm->rank_count, members, comm->algorithm};
+    double op_timeout_s = comm->op_timeout_ms > 0 ? comm->op_timeout_ms / 1e3 : server->config.op_timeout_s;
+    engine_comm_config_t config = {comm->comm, comm->rank_count, members, comm->algorithm,
+                                   (uint64_t)(op_timeout_s * 1e6)};
     blink_result_t result = engine_comm_add(server->engine, &config, &comm->engine);
     free(members);
     if (result != BLINK_OK) {
@@ -193,6 +269,7 @@ static void gathering_complete(comm_t *comm)
         return;
     }
     comm->state = COMM_READY;
+    end_gathering(comm);
     LOG_INFO("communicator %u: %u ranks, algorithm %s", comm->comm, comm->rank_count,
              blink_name_algorithm(comm->algorithm));
     for (uint32_t rank = 0; rank < comm->rank_count; rank++) {
@@ -260,9 +337,9 @@ void comm_on_init_timer(uv_timer_t *timer)
     server_t *server = timer->data;
     uint64_t now_ms = uv_now(&server->loop);
     comm_t *next;
-    for (comm_t *comm = server->comms; comm; comm = next) {
-        next = comm->next;
-        if (comm->state != COMM_JOINING || comm->deadline_ms > now_ms)
+    for (comm_t *comm = server->gathering; comm; comm = next) {
+        next = comm->next_gathering;
+        if (comm->deadline_ms > now_ms)
             continue;
         char missing[96] = "";
         name_missing(comm, missing, sizeof(missing));

@@ -61,7 +61,7 @@ static bool has_work(engine_t *engine)
         if (!client->removed && ring_has_submission(&client->ring))
             return true;
     }
-    return false;
+    return engine_has_awaited(engine);
 }
 
 static void engine_sleep(engine_t *engine, uint64_t deadline_us)
@@ -107,6 +107,7 @@ static bool engine_work(engine_t *engine)
         next = client->next;
         worked |= client_poll(client);
     }
+    worked |= engine_poll_awaiting(engine);
     if (worked)
         update_crowding(engine);
     return worked;
@@ -121,6 +122,9 @@ static void *engine_main(void *argument)
         bool worked = engine_work(engine);
         if (worked)
             idle_since_us = 0;
+        /* Crowded: whoever has something to submit needs this core first. */
+        if (!worked && engine->crowded && engine->long_runs == 0)
+            sched_yield();
         if (++looks % LOOKS_PER_CLOCK != 0 && engine->long_runs == 0)
             continue;
         uint64_t now_us = engine_now_us();
@@ -132,11 +136,8 @@ static void *engine_main(void *argument)
             continue;
         if (idle_since_us == 0)
             idle_since_us = now_us;
-        if (engine->long_runs == 0 && now_us - idle_since_us < IDLE_SPIN_US) {
-            if (engine->crowded)
-                sched_yield();
+        if (engine->long_runs == 0 && now_us - idle_since_us < IDLE_SPIN_US)
             continue;
-        }
         engine_sleep(engine, comms_check_timeouts(engine, now_us));
         idle_since_us = 0;
     }
@@ -197,6 +198,7 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
     created->wake_fd = created->epoll_fd = -1;
     mailbox_init(&created->mailbox, engine_wake, created);
     created->stop_item.run = engine_stop_run;
+    created->one_class = topo_is_plain_memory(config->topo);
     blink_result_t result = engine_open_fds(created);
     if (result != BLINK_OK)
         goto fail;
@@ -220,13 +222,18 @@ void engine_stop(engine_t *engine)
         return;
     mailbox_post(&engine->mailbox, &engine->stop_item);
     pthread_join(engine->thread, NULL);
+    engine_free_cache(engine); /* its instances belong to the executor, which goes before the engine does */
 }
 
 void engine_destroy(engine_t *engine)
 {
     if (!engine)
         return;
-    engine_free_cache(engine);
+    while (engine->spare_batches) {
+        op_batch_t *batch = engine->spare_batches;
+        engine->spare_batches = batch->next;
+        free(batch);
+    }
     engine_close_fds(engine);
     free(engine);
 }
@@ -236,5 +243,5 @@ engine_comm_stats_t engine_total_stats(const engine_t *engine)
     /* Relaxed: counters, each right by itself. */
     return (engine_comm_stats_t){atomic_load_explicit(&engine->op_count, memory_order_relaxed),
                                  atomic_load_explicit(&engine->failed_op_count, memory_order_relaxed),
-                                 atomic_load_explicit(&engine->payload_bytes, memory_order_relaxed)};
+                                 atomic_load_explicit(&engine->payload_bytes, memory_order_relaxed), 0, 0};
 }

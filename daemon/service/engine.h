@@ -28,9 +28,7 @@ typedef struct engine_config {
     exec_host_t *exec;  /* borrowed, outlives the engine */
     const topo_t *topo; /* borrowed */
     double pace_scale;  /* 0: not paced; for estimating how long an op takes */
-    uint64_t
-        op_timeout_us; /* from the first rank's submission, or the end of the op before, to the last rank's */
-    uint32_t cores;    /* processors of this machine, for the waiting policy */
+    uint32_t cores;     /* processors of this machine, for the waiting policy */
     mailbox_t *control; /* the control thread's mailbox */
     /* Called on the control thread when the engine itself gave a communicator up (TIMEOUT,
      * QUOTA, NO_MEMORY). */
@@ -69,9 +67,10 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
 void engine_client_remove(engine_client_t *client, engine_done_t done);
 
 /* [base, base + bytes) is mapped, and *poisoned valid, until engine_region_remove's done. Once *poisoned is set, ops
- * that use the region fail with SYSTEM. region is unique within the client, not 0. Errors: NO_MEMORY. */
+ * that use the region fail with SYSTEM. region is unique within the client, not 0. staging: it is the daemon's own
+ * and begins with windows (ring.h). Errors: NO_MEMORY. */
 blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void *base, uint64_t bytes,
-                                 const _Atomic bool *poisoned);
+                                 bool staging, const _Atomic bool *poisoned);
 
 /* done: no op uses the region any more and none can start to. */
 void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_t done);
@@ -92,6 +91,7 @@ typedef struct engine_comm_config {
     uint32_t rank_count;
     const engine_member_t *members; /* by rank; copied */
     blink_algorithm_t algorithm;
+    uint64_t op_timeout_us; /* longest an op may wait for ranks while nothing else of the communicator ends */
 } engine_comm_config_t;
 
 /* All ranks have joined. Errors: NO_MEMORY. */
@@ -112,10 +112,28 @@ void engine_comm_abort(engine_comm_t *comm, blink_result_t code, const char *tex
 
 typedef struct engine_comm_stats {
     uint64_t op_count, failed_op_count, payload_bytes;
+    uint64_t direct_bytes,
+        staged_bytes; /* of user buffers used in place, or copied through staging; 0 in totals */
 } engine_comm_stats_t;
 
 /* Thread-safe; valid until the last leave's done. */
 engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm);
+
+/* What an opcode is called in texts. */
+const char *engine_op_name(uint32_t opcode);
+
+/* By what plans the ops of one kind ran. Entries stay where they are and as they are but for the atomic fields. */
+typedef struct engine_plan_use {
+    struct engine_plan_use *next;
+    uint8_t opcode;
+    blink_algorithm_t algorithm;
+    blink_protocol_t protocol;
+    _Atomic uint64_t bytes_least, bytes_most; /* payload */
+    _Atomic uint64_t op_count;
+} engine_plan_use_t;
+
+/* The newest entry, or NULL. Thread-safe; valid as above. */
+const engine_plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm);
 
 /* Bytes that this communicator moved over each directed link: link_count counters to be read relaxed; valid
  * as above. */

@@ -62,6 +62,7 @@ static void client_close(engine_client_t *client)
     close(client->doorbell_fd);
     close(client->completion_fd);
     ring_unmap(&client->ring);
+    free(client->memberships);
     free(client);
 }
 
@@ -69,7 +70,10 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
                                  engine_client_t **client)
 {
     engine_client_t *created = calloc(1, sizeof(*created));
-    if (!created) {
+    comm_rank_t **memberships = calloc(MEMBERSHIP_BUCKETS, sizeof(*memberships));
+    if (!created || !memberships) {
+        free(created);
+        free(memberships);
         ring_t ring = config->ring;
         ring_unmap(&ring);
         close(config->doorbell_fd);
@@ -79,6 +83,8 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
     created->engine = engine;
     created->deferred_end = &created->deferred;
     created->client = config->client;
+    created->memberships = memberships;
+    created->membership_buckets = MEMBERSHIP_BUCKETS;
     created->ring = config->ring;
     created->doorbell_fd = config->doorbell_fd;
     created->completion_fd = config->completion_fd;
@@ -150,18 +156,45 @@ uint64_t engine_client_op_count(const engine_client_t *client)
 
 /* ---- memberships ---- */
 
-void client_add_membership(engine_client_t *client, comm_rank_t *rank)
+static void insert_membership(engine_client_t *client, comm_rank_t *rank)
 {
-    comm_rank_t **bucket = &client->memberships[rank->member % REGION_BUCKETS];
+    comm_rank_t **bucket = &client->memberships[rank->member % client->membership_buckets];
     rank->next_membership = *bucket;
     *bucket = rank;
+}
+
+/* Twice the buckets, if there is memory for them: chains that grow are only slower. */
+static void grow_memberships(engine_client_t *client)
+{
+    uint32_t old_buckets = client->membership_buckets;
+    comm_rank_t **old = client->memberships;
+    comm_rank_t **grown = calloc(2 * (size_t)old_buckets, sizeof(*grown));
+    if (!grown)
+        return;
+    client->memberships = grown;
+    client->membership_buckets = 2 * old_buckets;
+    for (uint32_t i = 0; i < old_buckets; i++) {
+        while (old[i]) {
+            comm_rank_t *rank = old[i];
+            old[i] = rank->next_membership;
+            insert_membership(client, rank);
+        }
+    }
+    free(old);
+}
+
+void client_add_membership(engine_client_t *client, comm_rank_t *rank)
+{
+    if (client->membership_count >= client->membership_buckets)
+        grow_memberships(client);
+    insert_membership(client, rank);
     if (client->membership_count++ == 0)
         client->engine->clients_joined++;
 }
 
 void client_remove_membership(engine_client_t *client, comm_rank_t *rank)
 {
-    comm_rank_t **link = &client->memberships[rank->member % REGION_BUCKETS];
+    comm_rank_t **link = &client->memberships[rank->member % client->membership_buckets];
     while (*link != rank)
         link = &(*link)->next_membership;
     *link = rank->next_membership;
@@ -171,7 +204,7 @@ void client_remove_membership(engine_client_t *client, comm_rank_t *rank)
 
 static comm_rank_t *find_membership(const engine_client_t *client, uint32_t member)
 {
-    comm_rank_t *rank = client->memberships[member % REGION_BUCKETS];
+    comm_rank_t *rank = client->memberships[member % client->membership_buckets];
     while (rank && rank->member != member)
         rank = rank->next_membership;
     return rank;
@@ -179,7 +212,7 @@ static comm_rank_t *find_membership(const engine_client_t *client, uint32_t memb
 
 /* ---- regions ---- */
 
-static engine_region_t *find_region(const engine_client_t *client, uint32_t number)
+engine_region_t *client_find_region(const engine_client_t *client, uint32_t number)
 {
     engine_region_t *region = client->regions[number % REGION_BUCKETS];
     while (region && (region->region != number || region->removing))
@@ -196,7 +229,7 @@ static void region_add_run(mailbox_item_t *item)
 }
 
 blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void *base, uint64_t bytes,
-                                 const _Atomic bool *poisoned)
+                                 bool staging, const _Atomic bool *poisoned)
 {
     engine_region_t *created = calloc(1, sizeof(*created));
     if (!created)
@@ -205,6 +238,7 @@ blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void 
     created->base = base;
     created->bytes = bytes;
     created->poisoned = poisoned;
+    created->staging = staging;
     created->client = client;
     created->add_item.run = region_add_run;
     created->control_next = client->control_regions;
@@ -275,24 +309,20 @@ blink_result_t region_check(const engine_region_t *region)
     return BLINK_OK;
 }
 
-blink_result_t client_use_memory(engine_client_t *client, uint32_t region, uint64_t offset_bytes,
-                                 uint64_t bytes, uint32_t alignment, engine_region_t **held, void **address)
+blink_result_t region_use(engine_region_t *region, uint64_t offset_bytes, uint64_t bytes, uint32_t alignment,
+                          void **address)
 {
-    engine_region_t *found = find_region(client, region);
-    if (!found)
-        return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", region);
-    if (offset_bytes > found->bytes || bytes > found->bytes - offset_bytes)
+    if (offset_bytes > region->bytes || bytes > region->bytes - offset_bytes)
         return BLINK_FAIL(BLINK_ERR_OUT_OF_RANGE, "%lu bytes at offset %lu run past region %u of %lu bytes",
-                          (unsigned long)bytes, (unsigned long)offset_bytes, region,
-                          (unsigned long)found->bytes);
+                          (unsigned long)bytes, (unsigned long)offset_bytes, region->region,
+                          (unsigned long)region->bytes);
     if (offset_bytes % alignment != 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "offset %lu is not a multiple of the element's %u bytes",
                           (unsigned long)offset_bytes, alignment);
-    BLINK_TRY(region_check(found));
-    found->uses++;
-    *held = found;
-    *address = found->base + offset_bytes;
+    BLINK_TRY(region_check(region));
+    region->uses++;
+    *address = region->base + offset_bytes;
     return BLINK_OK;
 }
 
@@ -300,34 +330,34 @@ blink_result_t client_use_memory(engine_client_t *client, uint32_t region, uint6
 
 static void client_submission(engine_client_t *client, const ring_sqe_t *sqe)
 {
-    if (sqe->opcode == RING_OP_NOP) {
+    comm_rank_t *rank = sqe->opcode == RING_OP_NOP ? NULL : find_membership(client, sqe->member);
+    if (rank && !rank->leaving) {
+        comm_submit(rank, sqe);
+    } else if (sqe->flags & RING_SQE_MORE) {
+        return; /* the last entry of the group hears why */
+    } else if (sqe->opcode == RING_OP_NOP) {
         client_complete(client, sqe->user_data, BLINK_OK, NULL);
-        return;
-    }
-    comm_rank_t *rank = find_membership(client, sqe->member);
-    if (!rank || rank->leaving) {
+    } else {
         BLINK_FAIL(BLINK_ERR_NOT_FOUND, "this client has no communicator handle %u", sqe->member);
         client_complete(client, sqe->user_data, BLINK_ERR_NOT_FOUND, blink_error_text());
-        return;
     }
-    comm_submit(rank, sqe);
 }
 
 bool client_poll(engine_client_t *client)
 {
     ring_sqe_t batch[SUBMISSIONS_PER_VISIT];
-    uint32_t count = 0;
+    uint32_t count = 0, owed = 0;
     while (count < SUBMISSIONS_PER_VISIT && !client->removed && ring_take(&client->ring, &batch[count]))
-        count++;
+        owed += !(batch[count++].flags & RING_SQE_MORE);
     if (count == 0) {
         if (!client->deferred)
             return false;
         run_deferred(client);
         return true;
     }
-    if (client->outstanding == 0)
+    if (client->outstanding == 0 && owed > 0)
         client->engine->clients_waiting++;
-    client->outstanding += count; /* this also keeps the client alive until the last of them is completed */
+    client->outstanding += owed; /* this also keeps the client alive until the last of them is completed */
     /* Control posts regions and communicators before it tells the client of them, so they are in the mailbox
      * by now. */
     mailbox_run(&client->engine->mailbox);

@@ -15,6 +15,7 @@ typedef struct engine_region {
     char *base;
     uint64_t bytes;
     const _Atomic bool *poisoned;
+    bool staging;  /* made by the daemon: begins with windows */
     uint32_t uses; /* ops that hold it */
     bool removing; /* no new uses */
     engine_client_t *client;
@@ -25,9 +26,11 @@ typedef struct engine_region {
     struct engine_region *control_next; /* control thread: the client's regions, to find one by number */
 } engine_region_t;
 
-#define REGION_BUCKETS 64u
+#define REGION_BUCKETS     64u
+#define MEMBERSHIP_BUCKETS 16u /* to begin with */
 
 typedef struct comm_rank comm_rank_t;
+typedef struct comm_op comm_op_t;
 
 struct engine_client {
     engine_t *engine;
@@ -35,9 +38,9 @@ struct engine_client {
     ring_t ring;
     int doorbell_fd, completion_fd;
     engine_region_t *regions[REGION_BUCKETS]; /* by number modulo buckets */
-    comm_rank_t *memberships[REGION_BUCKETS]; /* by member modulo buckets */
-    uint32_t membership_count;
-    uint32_t outstanding; /* submissions taken and not completed */
+    comm_rank_t **memberships;                /* by member modulo buckets, which are a power of two */
+    uint32_t membership_buckets, membership_count;
+    uint32_t outstanding; /* completions owed */
     uint32_t long_ops;    /* of these, in a run expected to take long */
     bool removed;         /* its process is gone: complete nothing, free when `outstanding` is 0 */
     _Atomic uint64_t op_count;
@@ -48,36 +51,75 @@ struct engine_client {
     engine_client_t *next;
 };
 
+/* What a rank submitted as one, an op or a group of ops. A rank's batches become active in the order of submission, each
+ * when the one before it has ended; only then may its ops start. */
+typedef struct op_batch {
+    struct op_batch *next; /* of the rank */
+    struct op_part *parts; /* that are not completed */
+    uint32_t unfinished;   /* of these */
+    bool committed;        /* its last entry has come */
+    bool active;
+    bool ended; /* its completion is out, or nobody is left to have it */
+    uint64_t user_data;
+    blink_result_t result; /* the first failure of a part */
+    char *text;            /* of that */
+} op_batch_t;
+
 /* One rank's part in an op. */
 typedef struct op_part {
-    bool submitted, completed;
-    uint64_t user_data;
+    comm_op_t *op;
+    comm_rank_t *rank;
+    op_batch_t *batch;    /* NULL: not submitted yet */
+    struct op_part *next; /* of the batch */
+    bool completed;
     const void *input;
     void *output;
-    engine_region_t *input_region, *output_region;
+    engine_region_t *input_region, *output_region; /* held */
+    bool input_staged, output_staged;              /* input, output: the first slot */
+    ring_window_t *window;                         /* if either is */
+    uint64_t scalar;
 } op_part_t;
 
 /* What all ranks must agree on. */
 typedef struct op_signature {
-    uint8_t opcode;
+    uint8_t opcode; /* SEND for both ends of a transfer */
     uint8_t datatype;
     uint8_t redop;
-    uint32_t root;
+    uint32_t root; /* of a transfer: the source */
+    uint32_t peer; /* of a transfer: the destination */
     uint64_t count;
 } op_signature_t;
 
-/* One collective of a communicator, from its first submission until its last rank is served. */
-typedef struct comm_op {
-    struct comm_op *next;
+typedef enum op_state {
+    OP_GATHERING, /* ranks have not submitted, or their batches are not active; or it has ended */
+    OP_DUE,       /* to be started */
+    OP_PLANNING,
+    OP_RUNNING,  /* on the executor */
+    OP_AWAITING, /* the clients' copies for the next piece */
+} op_state_t;
+
+/* One collective or transfer, from its first submission until its last rank is served. */
+struct comm_op {
+    engine_comm_t *comm;
+    comm_op_t *next, **previous_next; /* the communicator's ops, oldest first */
+    comm_op_t *next_match; /* collectives: the next one; transfers: the next unmatched one of the bucket */
+    comm_op_t *next_due; /* of those to be started, of those waiting for one plan, of those awaiting copies */
     uint64_t sequence;
     op_signature_t signature;
     uint32_t first_rank; /* whose signature it is */
-    uint32_t submitted_count;
-    uint64_t waiting_since_us; /* for ranks to submit: since its first did, or it became the oldest */
-    blink_result_t result;     /* not BLINK_OK: failed; parts are completed as they come */
-    char text[BLINK_ERROR_TEXT_BYTES];
-    op_part_t parts[]; /* by rank */
-} comm_op_t;
+    uint32_t part_count, submitted_count, active_count, completed_count;
+    op_state_t state;
+    bool is_long;                   /* its clients had best sleep */
+    uint64_t since_us;              /* its first submission */
+    blink_result_t result;          /* not BLINK_OK: failed; parts are completed as they come */
+    char *text;                     /* of the failure */
+    struct comm_instance *instance; /* while planned and not ended */
+    uint64_t piece_elements;        /* of a block, run at a time */
+    uint64_t pieces, piece;         /* how many, and which is next */
+    mailbox_item_t run_done_item;   /* worker to engine */
+    blink_result_t run_result;
+    op_part_t parts[]; /* by rank; of a transfer source and destination */
+};
 
 struct comm_rank {
     engine_comm_t *comm;
@@ -85,8 +127,9 @@ struct comm_rank {
     comm_rank_t *next_membership; /* in the client's bucket */
     uint32_t member;
     uint32_t rank;
-    comm_op_t *next_op;   /* the op its next submission belongs to; NULL: a new one */
-    uint32_t outstanding; /* submitted and not completed */
+    op_batch_t *first_batch, *last_batch;
+    comm_op_t *next_collective; /* the op its next collective belongs to; NULL: a new one */
+    uint32_t outstanding;       /* batches that have not ended */
     bool leaving, left;
     bool last; /* to leave: the control thread then frees the communicator */
     bool lost; /* how it leaves */
@@ -98,46 +141,56 @@ struct comm_rank {
 /* A compiled plan, shared by all communicators of the same ranks. */
 typedef struct cached_program cached_program_t;
 
-/* What runs one kind of collective for one communicator. */
+#define CACHE_BUCKETS 256u
+
+/* Programs by what they are for, and by when they were last asked for. */
+typedef struct plan_cache {
+    cached_program_t *buckets[CACHE_BUCKETS];
+    cached_program_t *newest, *oldest;
+    uint32_t count;
+} plan_cache_t;
+
+/* What runs a program; lent to one op at a time. */
 typedef struct comm_instance {
-    struct comm_instance *next;
-    blink_collective_t collective;
-    uint32_t root; /* PLAN_NONE for allreduce */
+    struct comm_instance *next; /* among the idle ones */
     cached_program_t *program;
     exec_instance_t *exec;
 } comm_instance_t;
 
-typedef enum comm_activity { COMM_IDLE, COMM_PLANNING, COMM_RUNNING } comm_activity_t;
+/* Unmatched transfers, by source and destination. */
+#define TRANSFER_BUCKETS 256u
 
 struct engine_comm {
     engine_t *engine;
     uint32_t comm;
     uint32_t rank_count;
     blink_algorithm_t algorithm;
+    uint64_t op_timeout_us;
     uint32_t *nodes; /* topology node of each rank */
     comm_rank_t *ranks;
     uint32_t left_count;
-    comm_op_t *head, *tail; /* oldest first */
-    uint32_t queued_count;
+    comm_op_t *ops, **ops_end;           /* oldest first */
+    uint32_t op_total, collective_total; /* of these */
+    comm_op_t *last_collective;
+    comm_op_t **transfers; /* TRANSFER_BUCKETS lists, oldest first; NULL until the first transfer */
+    comm_op_t *due, **due_end;
+    comm_op_t *spare_op;    /* a collective's, to be used again */
+    uint32_t leaving_count; /* ranks that are leaving and have not left */
     uint64_t next_sequence;
-    comm_activity_t activity;
-    bool run_is_long;
-    comm_instance_t *instances, *running;
-    const void **inputs; /* of the run being started, by rank */
-    void **outputs;
-    blink_result_t lost; /* not BLINK_OK: given up, and why */
+    uint64_t progress_us; /* when an op last ended, or moved a piece */
+    blink_result_t lost;  /* not BLINK_OK: given up, and why */
     char lost_text[BLINK_ERROR_TEXT_BYTES];
-    _Atomic uint64_t op_count, failed_op_count, payload_bytes;
+    _Atomic uint64_t op_count, failed_op_count, payload_bytes, direct_bytes, staged_bytes;
+    _Atomic(engine_plan_use_t *)
+        plan_uses; /* read by the control thread; entries are only ever added in front */
     _Atomic uint64_t *link_bytes;
     mailbox_item_t add_item;
-    mailbox_item_t run_done_item; /* worker to engine */
-    blink_result_t run_result;
     mailbox_item_t lost_item;  /* engine to control */
     bool abort_posted;         /* control thread */
     blink_result_t abort_code; /* control thread until posted */
     char abort_text[BLINK_ERROR_TEXT_BYTES];
     mailbox_item_t abort_item;
-    engine_comm_t *next, **previous_next; /* the engine's list */
+    engine_comm_t *next_busy, **previous_busy; /* the engine's list of communicators that have ops */
 };
 
 struct engine {
@@ -153,8 +206,16 @@ struct engine {
     uint32_t long_runs;
     engine_client_t *clients;
     uint32_t client_list_version; /* changes with every client added or freed */
-    engine_comm_t *comms;
-    cached_program_t *cache;
+    engine_comm_t *busy_comms;
+    comm_op_t *awaiting; /* ops whose clients copy pieces */
+    plan_cache_t cache;
+    op_batch_t *spare_batches;
+    bool one_class; /* the topology is plain memory: one plan serves all sizes */
+    struct {        /* room to start a run, by rank */
+        const void *inputs[PLAN_RANKS_MAX];
+        void *outputs[PLAN_RANKS_MAX];
+        uint64_t input_strides[PLAN_RANKS_MAX], output_strides[PLAN_RANKS_MAX], scalars[PLAN_RANKS_MAX];
+    } run;
     _Atomic uint64_t op_count, failed_op_count, payload_bytes;
     mailbox_item_t stop_item;
     mailbox_item_t heartbeat_item; /* to the engine, and back to control */
@@ -171,10 +232,13 @@ bool client_poll(engine_client_t *client);
 /* Publish a completion and update the client's counts; frees a removed client with its last one. */
 void client_complete(engine_client_t *client, uint64_t user_data, blink_result_t result, const char *text);
 
-/* Find a region's bytes for an operand and count its use. Errors: NOT_REGISTERED, OUT_OF_RANGE,
- * INVALID_ARGUMENT, SYSTEM. */
-blink_result_t client_use_memory(engine_client_t *client, uint32_t region, uint64_t offset_bytes,
-                                 uint64_t bytes, uint32_t alignment, engine_region_t **held, void **address);
+/* A region that is not being removed, or NULL. */
+engine_region_t *client_find_region(const engine_client_t *client, uint32_t number);
+
+/* Check an operand's range within a region, count its use and find its bytes. Errors: OUT_OF_RANGE, INVALID_ARGUMENT,
+ * SYSTEM. */
+blink_result_t region_use(engine_region_t *region, uint64_t offset_bytes, uint64_t bytes, uint32_t alignment,
+                          void **address);
 void region_release(engine_region_t *region);
 
 /* Fails if pages of the region (NULL: of none) were replaced because they could not be had. Errors: SYSTEM. */
@@ -191,25 +255,128 @@ void client_update_wait_policy(engine_client_t *client);
  * socket may be faster than the ring. */
 void client_defer(engine_client_t *client, mailbox_item_t *item, void (*run)(mailbox_item_t *item));
 
+/* ---- engine_submit.c: from a submission to its place in an op ---- */
+
+/* One rank's submission, already copied. Its completion follows, now or later, unless it has RING_SQE_MORE. */
+void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe);
+
+/* ---- engine_op.c: ops, their parts and batches ---- */
+
+typedef struct op_facts {
+    bool is_collective; /* matched by count; else a transfer */
+    bool has_root;
+    bool reduces;
+    bool input_per_rank, output_per_rank; /* a block per rank; else one */
+    bool input_on_root, output_on_root;   /* only the root has it */
+} op_facts_t;
+
+/* Of an opcode from ALLREDUCE to BARRIER. */
+const op_facts_t *op_facts(uint32_t opcode);
+
+/* Elements in one rank's input or output; 0 where it has none. */
+uint64_t op_input_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank);
+uint64_t op_output_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank);
+
+/* The list of the communicator's unmatched transfers that one belongs to. */
+static inline uint32_t transfer_bucket(const engine_comm_t *comm, uint32_t source, uint32_t destination)
+{
+    return (source * comm->rank_count + destination) % TRANSFER_BUCKETS;
+}
+
+/* Of the payload, as plan/collective.h defines it. */
+uint64_t op_payload_bytes(const comm_op_t *op);
+
+/* A new op at the end of the communicator's. Errors: QUOTA, NO_MEMORY. */
+blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, uint32_t rank, comm_op_t **op);
+
+/* The part of a rank in an op: of a transfer to itself the source's if that is not submitted yet. */
+op_part_t *op_part_of(comm_op_t *op, uint32_t rank, bool receives);
+
+/* The rank has submitted its part, in this batch. */
+void op_add_part(op_part_t *part, op_batch_t *batch);
+
+/* Complete the parts that are submitted, with the op's result; the op is freed once none is missing any more. It must
+ * not be running. The others give it a result first; a failed op keeps its first one. */
+void op_serve(comm_op_t *op);
+void op_succeed(comm_op_t *op);
+void op_fail(comm_op_t *op, blink_result_t code, const char *text);
+void op_failf(comm_op_t *op, blink_result_t code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Whether a rank that has not submitted is leaving. Errors: PEER_LOST. */
+blink_result_t op_check_left(const comm_op_t *op);
+
+/* Free an op that has served everybody it can. False if it still waits for something. */
+bool op_free_if_done(comm_op_t *op);
+
+/* The batch that the rank's next entry belongs to, at the end of its batches; NULL: no memory. */
+op_batch_t *rank_open_batch(comm_rank_t *rank);
+
+/* Its last entry has come: complete it if its parts are, make it active if it is the rank's first. */
+void batch_commit(comm_rank_t *rank, op_batch_t *batch, uint64_t user_data);
+
+/* Record a failure that belongs to no op. */
+void batch_fail(op_batch_t *batch, blink_result_t code, const char *text);
+
+/* Drop the batch that is not committed, if any; its parts are completed. */
+void rank_drop_open_batch(comm_rank_t *rank);
+
+/* ---- engine_run.c: ops that may start, until they have ended ---- */
+
+/* The op may start; comm_advance() starts it. */
+void op_make_due(comm_op_t *op);
+
+/* Start what is due, then let leavers go. The last of these takes the communicator along: callers do not touch it
+ * afterwards. */
+void comm_advance(engine_comm_t *comm);
+
+/* Give a planned op's instance back; it then ends one way or the other. */
+void op_release_instance(comm_op_t *op);
+
+/* Take an op from those that await copies. */
+void op_stop_awaiting(comm_op_t *op);
+
+/* The plan has come, or failed. Called by engine_plan.c on the engine thread. */
+void op_planned(comm_op_t *op, blink_result_t result, const char *text, comm_instance_t *instance);
+
+/* Go on with ops whose clients have copied their pieces; true if one did. */
+bool engine_poll_awaiting(engine_t *engine);
+
+/* Whether engine_poll_awaiting() would find one. Sequentially consistent: the second look before sleeping. */
+bool engine_has_awaited(engine_t *engine);
+
 /* ---- engine_comm.c ---- */
 
-/* One rank's submission, already copied. Its completion follows, now or later. */
-void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe);
+/* Give the communicator up. The first reason wins. comm_advance() must follow. */
+void comm_give_up(engine_comm_t *comm, blink_result_t code, const char *text);
+
+/* The same, when nobody but the engine knows: the control thread hears of it. */
+void comm_lose(engine_comm_t *comm, blink_result_t code, const char *text);
+
+/* A rank leaves once none of its batches is left. True if it was the last: the control thread now frees the
+ * communicator. */
+bool rank_leave_if_done(comm_rank_t *rank);
+
+/* The communicator has its first op, or none any more. */
+void comm_enlist(engine_comm_t *comm);
+void comm_delist(engine_comm_t *comm);
 
 /* Fail communicators whose oldest op waits too long for a rank. Returns when to look again (µs), or
  * UINT64_MAX. */
 uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us);
 
-/* The plan of the oldest op has come, or failed. Called by engine_plan.c on the engine thread. */
-void comm_planned(engine_comm_t *comm, blink_result_t result, const char *text, comm_instance_t *instance);
-
 /* ---- engine_plan.c ---- */
 
-/* An instance for this collective: at once if its program is cached, else comm_planned() follows and
- * *instance is NULL. Errors: NO_MEMORY. */
-blink_result_t comm_find_instance(engine_comm_t *comm, blink_collective_t collective, uint32_t root,
-                                  comm_instance_t **instance);
-void comm_free_instances(engine_comm_t *comm);
+/* An instance for this op: at once if its program is cached, else op_planned() follows and *instance is NULL.
+ * Errors: NO_MEMORY. */
+blink_result_t plan_find_instance(comm_op_t *op, comm_instance_t **instance);
+
+/* Give an idle instance back. */
+void plan_return_instance(engine_t *engine, comm_instance_t *instance);
+
+/* The op has run by this instance: count it for those who ask. */
+void plan_note_use(comm_op_t *op, const comm_instance_t *instance);
+void comm_free_plan_uses(engine_comm_t *comm);
 double instance_rate_GBps(const comm_instance_t *instance);
 void engine_free_cache(engine_t *engine);
 

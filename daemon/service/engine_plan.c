@@ -1,5 +1,5 @@
 /*
- * Plans for the engine: made by the executor's workers so that a slow one delays only its communicator,
+ * Plans for the engine: made by the executor's workers so that a slow one delays only its communicators,
  * compiled, and cached for every communicator over the same devices.
  */
 #include "service/engine_internal.h"
@@ -7,149 +7,235 @@
 #include "base/log.h"
 #include "error.h"
 #include "names.h"
+#include "plan/choose.h"
 #include "plan/lane.h"
-#include "plan/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Programs that no communicator uses are kept up to this many in all. */
-#define CACHE_PROGRAMS 64u
+/* Programs that nothing runs are kept up to this many in all, and of each so many instances. */
+#define CACHE_PROGRAMS  1024u
+#define CACHE_INSTANCES 16u
 
-struct cached_program {
-    cached_program_t *next;
-    uint32_t uses; /* instances */
+/* What a program is for. Payloads within a factor of four share one; class 0 is for all sizes. */
+typedef struct plan_key {
     blink_collective_t collective;
     blink_algorithm_t algorithm;
-    uint32_t root;
+    uint32_t root, peer;
+    uint32_t size_class;
     uint32_t rank_count;
-    uint32_t *nodes;
-    lane_program_t *program;
-};
+    const uint32_t *nodes;
+} plan_key_t;
 
-/* A plan being made for a communicator, which waits for it. */
-typedef struct plan_job {
-    mailbox_item_t item;
-    engine_comm_t *comm;
-    blink_collective_t collective;
-    uint32_t root;
+/* A program, or one that is being made. */
+struct cached_program {
+    cached_program_t *next; /* in its bucket */
+    cached_program_t *newer, *older;
+    uint32_t hash;
+    uint32_t uses; /* instances lent */
+    plan_key_t key;
+    comm_op_t *waiting; /* for the plan */
     lane_program_t *program;
+    blink_algorithm_t algorithm; /* never AUTO */
+    blink_protocol_t protocol;
+    comm_instance_t *idle;
+    uint32_t idle_count;
+    /* Being made. */
+    engine_t *engine;
+    mailbox_item_t item;
     blink_result_t result;
     char text[BLINK_ERROR_TEXT_BYTES];
-} plan_job_t;
+    uint32_t nodes[]; /* of the key */
+};
+
+/* ---- keys ---- */
+
+/* Class c holds the payloads up to 4^c bytes. */
+static uint32_t size_class(uint64_t bytes)
+{
+    return bytes > 4 ? (64u - (uint32_t)__builtin_clzll(bytes - 1) + 1u) / 2u : 1;
+}
+
+static uint64_t class_bytes(uint32_t class)
+{
+    return class < 32 ? 1ull << (2 * class) : UINT64_MAX;
+}
+
+/* A transfer is planned for its two ranks alone, so all communicators share what is between two devices. */
+static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
+{
+    const engine_comm_t *comm = op->comm;
+    const op_signature_t *signature = &op->signature;
+    const op_facts_t *facts = op_facts(signature->opcode);
+    bool by_size = comm->algorithm == BLINK_ALGORITHM_AUTO && !comm->engine->one_class;
+    plan_key_t key = {.algorithm = comm->algorithm,
+                      .size_class = by_size ? size_class(op_payload_bytes(op)) : 0,
+                      .root = facts->has_root ? signature->root : PLAN_NONE,
+                      .peer = PLAN_NONE,
+                      .rank_count = comm->rank_count,
+                      .nodes = comm->nodes};
+    if (facts->is_collective) {
+        key.collective = (blink_collective_t)(signature->opcode - RING_OP_ALLREDUCE);
+        return key;
+    }
+    bool to_itself = signature->root == signature->peer;
+    nodes[0] = comm->nodes[signature->root];
+    nodes[1] = comm->nodes[signature->peer];
+    key.collective = BLINK_SENDRECV;
+    key.root = 0;
+    key.peer = to_itself ? 0 : 1;
+    key.rank_count = to_itself ? 1 : 2;
+    key.nodes = nodes;
+    return key;
+}
+
+static uint32_t hash_of(const plan_key_t *key)
+{
+    uint32_t hash = 2166136261u;
+    const uint32_t words[] = {key->collective, key->algorithm,  key->root,
+                              key->peer,       key->size_class, key->rank_count};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        hash = (hash ^ words[i]) * 16777619u;
+    for (uint32_t i = 0; i < key->rank_count; i++)
+        hash = (hash ^ key->nodes[i]) * 16777619u;
+    return hash;
+}
+
+static bool key_equals(const plan_key_t *a, const plan_key_t *b)
+{
+    return a->collective == b->collective && a->algorithm == b->algorithm && a->root == b->root &&
+           a->peer == b->peer && a->size_class == b->size_class && a->rank_count == b->rank_count &&
+           memcmp(a->nodes, b->nodes, a->rank_count * sizeof(*a->nodes)) == 0;
+}
+
+/* ---- the cache ---- */
+
+static void age_unlink(plan_cache_t *cache, cached_program_t *cached)
+{
+    *(cached->newer ? &cached->newer->older : &cache->newest) = cached->older;
+    *(cached->older ? &cached->older->newer : &cache->oldest) = cached->newer;
+}
+
+static void age_push(plan_cache_t *cache, cached_program_t *cached)
+{
+    cached->newer = NULL;
+    cached->older = cache->newest;
+    *(cache->newest ? &cache->newest->newer : &cache->oldest) = cached;
+    cache->newest = cached;
+}
+
+static cached_program_t *cache_find(plan_cache_t *cache, const plan_key_t *key, uint32_t hash)
+{
+    cached_program_t *cached = cache->buckets[hash % CACHE_BUCKETS];
+    while (cached && (cached->hash != hash || !key_equals(&cached->key, key)))
+        cached = cached->next;
+    if (cached && cached != cache->newest) {
+        age_unlink(cache, cached);
+        age_push(cache, cached);
+    }
+    return cached;
+}
 
 static void cached_program_free(cached_program_t *cached)
 {
+    while (cached->idle) {
+        comm_instance_t *instance = cached->idle;
+        cached->idle = instance->next;
+        exec_instance_destroy(instance->exec);
+        free(instance);
+    }
     lane_program_destroy(cached->program);
-    free(cached->nodes);
     free(cached);
 }
 
-static bool cached_matches(const cached_program_t *cached, const engine_comm_t *comm,
-                           blink_collective_t collective, uint32_t root)
+static void cache_remove(plan_cache_t *cache, cached_program_t *cached)
 {
-    return cached->collective == collective && cached->algorithm == comm->algorithm && cached->root == root &&
-           cached->rank_count == comm->rank_count &&
-           memcmp(cached->nodes, comm->nodes, comm->rank_count * sizeof(*comm->nodes)) == 0;
+    cached_program_t **link = &cache->buckets[cached->hash % CACHE_BUCKETS];
+    while (*link != cached)
+        link = &(*link)->next;
+    *link = cached->next;
+    age_unlink(cache, cached);
+    cache->count--;
+    cached_program_free(cached);
 }
 
-/* Found entries move to the front, so the unused ones at the end are the oldest. */
-static cached_program_t *cache_find(engine_t *engine, const engine_comm_t *comm,
-                                    blink_collective_t collective, uint32_t root)
+/* The oldest that nothing runs and nobody waits for. */
+static void cache_trim(plan_cache_t *cache)
 {
-    for (cached_program_t **link = &engine->cache; *link; link = &(*link)->next) {
-        cached_program_t *cached = *link;
-        if (!cached_matches(cached, comm, collective, root))
-            continue;
-        *link = cached->next;
-        cached->next = engine->cache;
-        engine->cache = cached;
-        return cached;
-    }
-    return NULL;
-}
-
-static void cache_trim(engine_t *engine)
-{
-    uint32_t kept = 0;
-    for (cached_program_t **link = &engine->cache; *link;) {
-        cached_program_t *cached = *link;
-        if (++kept > CACHE_PROGRAMS && cached->uses == 0) {
-            *link = cached->next;
-            cached_program_free(cached);
-        } else {
-            link = &cached->next;
-        }
+    cached_program_t *newer;
+    for (cached_program_t *cached = cache->oldest; cached && cache->count > CACHE_PROGRAMS; cached = newer) {
+        newer = cached->newer;
+        if (cached->uses == 0 && cached->program)
+            cache_remove(cache, cached);
     }
 }
 
 void engine_free_cache(engine_t *engine)
 {
-    while (engine->cache) {
-        cached_program_t *cached = engine->cache;
-        engine->cache = cached->next;
-        cached_program_free(cached);
-    }
+    while (engine->cache.newest)
+        cache_remove(&engine->cache, engine->cache.newest);
 }
 
-/* Takes the program over, also on failure. */
-static blink_result_t cache_add(engine_comm_t *comm, const plan_job_t *job, cached_program_t **added)
+static cached_program_t *cache_add(engine_t *engine, const plan_key_t *key, uint32_t hash)
 {
-    engine_t *engine = comm->engine;
-    cached_program_t *cached = calloc(1, sizeof(*cached));
-    uint32_t *nodes = calloc(comm->rank_count, sizeof(*nodes));
-    if (!cached || !nodes) {
-        free(cached);
-        free(nodes);
-        lane_program_destroy(job->program);
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to keep a plan of %u ranks", comm->rank_count);
-    }
-    memcpy(nodes, comm->nodes, comm->rank_count * sizeof(*nodes));
-    *cached = (cached_program_t){.next = engine->cache,
-                                 .collective = job->collective,
-                                 .algorithm = comm->algorithm,
-                                 .root = job->root,
-                                 .rank_count = comm->rank_count,
-                                 .nodes = nodes,
-                                 .program = job->program};
-    engine->cache = cached;
-    cache_trim(engine);
-    *added = cached;
-    return BLINK_OK;
+    plan_cache_t *cache = &engine->cache;
+    size_t nodes_bytes = key->rank_count * sizeof(*key->nodes);
+    cached_program_t *added = calloc(1, sizeof(*added) + nodes_bytes);
+    if (!added)
+        return NULL;
+    added->engine = engine;
+    added->hash = hash;
+    added->key = *key;
+    memcpy(added->nodes, key->nodes, nodes_bytes);
+    added->key.nodes = added->nodes;
+    added->next = cache->buckets[hash % CACHE_BUCKETS];
+    cache->buckets[hash % CACHE_BUCKETS] = added;
+    age_push(cache, added);
+    cache->count++;
+    cache_trim(cache);
+    return added;
 }
 
-static blink_result_t instance_create(engine_comm_t *comm, cached_program_t *cached,
-                                      comm_instance_t **instance)
+/* ---- instances ---- */
+
+static blink_result_t lend_instance(cached_program_t *cached, comm_instance_t **lent)
 {
-    comm_instance_t *created = calloc(1, sizeof(*created));
-    if (!created)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan's instance");
-    blink_result_t result =
-        exec_instance_create(comm->engine->config.exec, cached->program, comm->link_bytes, &created->exec);
-    if (result != BLINK_OK) {
-        free(created);
-        return result;
+    comm_instance_t *instance = cached->idle;
+    if (instance) {
+        cached->idle = instance->next;
+        cached->idle_count--;
+    } else {
+        instance = calloc(1, sizeof(*instance));
+        if (!instance)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan's instance");
+        instance->program = cached;
+        blink_result_t result =
+            exec_instance_create(cached->engine->config.exec, cached->program, &instance->exec);
+        if (result != BLINK_OK) {
+            free(instance);
+            return result;
+        }
     }
-    created->collective = cached->collective;
-    created->root = cached->root;
-    created->program = cached;
-    created->next = comm->instances;
-    comm->instances = created;
     cached->uses++;
-    *instance = created;
+    *lent = instance;
     return BLINK_OK;
 }
 
-void comm_free_instances(engine_comm_t *comm)
+void plan_return_instance(engine_t *engine, comm_instance_t *instance)
 {
-    while (comm->instances) {
-        comm_instance_t *instance = comm->instances;
-        comm->instances = instance->next;
+    cached_program_t *cached = instance->program;
+    cached->uses--;
+    if (cached->idle_count < CACHE_INSTANCES) {
+        instance->next = cached->idle;
+        cached->idle = instance;
+        cached->idle_count++;
+    } else {
         exec_instance_destroy(instance->exec);
-        instance->program->uses--;
         free(instance);
     }
+    if (cached->uses == 0)
+        cache_trim(&engine->cache);
 }
 
 double instance_rate_GBps(const comm_instance_t *instance)
@@ -159,73 +245,155 @@ double instance_rate_GBps(const comm_instance_t *instance)
 
 /* ---- planning ---- */
 
-static blink_result_t plan_and_compile(plan_job_t *job)
+static blink_result_t choose(const topo_t *topo, const plan_request_t *request, plan_t **plan)
 {
-    const engine_comm_t *comm = job->comm;
-    const topo_t *topo = comm->engine->config.topo;
-    plan_request_t request = {.collective = job->collective,
-                              .algorithm = comm->algorithm,
-                              .rank_node = comm->nodes,
-                              .rank_count = comm->rank_count,
-                              .root = job->root};
+    plan_choice_t choice;
+    if (request->algorithm != BLINK_ALGORITHM_AUTO || request->rank_count == 1 || request->bytes == 0)
+        return plan_create(topo, request, plan);
+    BLINK_TRY(plan_choose(topo, request, &choice));
+    *plan = plan_choice_take(&choice);
+    plan_choice_fini(&choice);
+    return BLINK_OK;
+}
+
+static blink_result_t plan_and_compile(cached_program_t *cached)
+{
+    const topo_t *topo = cached->engine->config.topo;
+    const plan_key_t *key = &cached->key;
+    plan_request_t request = {.collective = key->collective,
+                              .algorithm = key->algorithm,
+                              .rank_node = key->nodes,
+                              .rank_count = key->rank_count,
+                              .root = key->root,
+                              .peer = key->peer,
+                              .bytes = key->size_class ? class_bytes(key->size_class) : 0};
     plan_t *plan = NULL;
-    BLINK_TRY(plan_create(topo, &request, &plan));
-    blink_result_t result = lane_compile(topo, plan, &job->program);
-    LOG_DEBUG("communicator %u: %s planned in %.1f ms: %s, %u channels, %.1f GB/s of at most %.1f",
-              comm->comm, blink_name_collective(job->collective), plan->plan_ms,
-              blink_name_algorithm(plan->algorithm), plan->channel_count, plan->rate_GBps, plan->bound_GBps);
+    BLINK_TRY(choose(topo, &request, &plan));
+    blink_result_t result = lane_compile(topo, plan, &cached->program);
+    cached->algorithm = plan->algorithm;
+    cached->protocol = plan->protocol;
+    LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",
+              blink_name_collective(key->collective), key->rank_count, plan->plan_ms,
+              blink_name_algorithm(plan->algorithm), blink_name_protocol(plan->protocol), plan->channel_count,
+              plan->rate_GBps, plan->bound_GBps);
     plan_destroy(plan);
     return result;
 }
 
-static void plan_job_return(mailbox_item_t *item)
+/* Serve everybody who waited. A plan that failed is forgotten: the next op tries again. */
+static void plan_return(mailbox_item_t *item)
 {
-    plan_job_t *job = CONTAINER_OF(item, plan_job_t, item);
-    engine_comm_t *comm = job->comm;
-    cached_program_t *cached = NULL;
-    comm_instance_t *instance = NULL;
-    if (job->result == BLINK_OK)
-        job->result = cache_add(comm, job, &cached);
-    if (cached)
-        job->result = instance_create(comm, cached, &instance);
-    if (job->result != BLINK_OK && job->text[0] == '\0')
-        snprintf(job->text, sizeof(job->text), "%s", blink_error_text());
-    comm_planned(comm, job->result, job->text, instance);
-    free(job);
+    cached_program_t *cached = CONTAINER_OF(item, cached_program_t, item);
+    comm_op_t *waiting = cached->waiting;
+    blink_result_t planned = cached->result;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    snprintf(text, sizeof(text), "%s", cached->text);
+    cached->waiting = NULL;
+    if (planned != BLINK_OK)
+        cache_remove(&cached->engine->cache, cached);
+    else
+        cached->uses++; /* not trimmed while it is given out */
+    for (comm_op_t *next; waiting; waiting = next) {
+        comm_instance_t *instance = NULL;
+        blink_result_t result = planned;
+        next = waiting->next_due;
+        if (planned == BLINK_OK) {
+            result = lend_instance(cached, &instance);
+            snprintf(text, sizeof(text), "%s", result != BLINK_OK ? blink_error_text() : "");
+        }
+        op_planned(waiting, result, text, instance);
+    }
+    if (planned == BLINK_OK)
+        cached->uses--;
 }
 
-static void plan_job_run(void *argument)
+/* On a worker thread. */
+static void plan_run(void *argument)
 {
-    plan_job_t *job = argument;
-    job->result = plan_and_compile(job);
-    if (job->result != BLINK_OK)
-        snprintf(job->text, sizeof(job->text), "%s", blink_error_text());
+    cached_program_t *cached = argument;
+    cached->result = plan_and_compile(cached);
+    if (cached->result != BLINK_OK)
+        snprintf(cached->text, sizeof(cached->text), "%s", blink_error_text());
     plan_thread_release();
-    mailbox_post(&job->comm->engine->mailbox, &job->item);
+    mailbox_post(&cached->engine->mailbox, &cached->item);
 }
 
-blink_result_t comm_find_instance(engine_comm_t *comm, blink_collective_t collective, uint32_t root,
-                                  comm_instance_t **instance)
+blink_result_t plan_find_instance(comm_op_t *op, comm_instance_t **instance)
 {
-    for (comm_instance_t *own = comm->instances; own; own = own->next) {
-        if (own->collective == collective && own->root == root) {
-            *instance = own;
-            return BLINK_OK;
+    engine_t *engine = op->comm->engine;
+    uint32_t nodes[PLAN_RANKS_MAX];
+    plan_key_t key = key_of(op, nodes);
+    uint32_t hash = hash_of(&key);
+    *instance = NULL;
+    cached_program_t *cached = cache_find(&engine->cache, &key, hash);
+    if (cached && cached->program)
+        return lend_instance(cached, instance);
+    if (!cached) {
+        cached = cache_add(engine, &key, hash);
+        if (!cached)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to keep a plan of %u ranks", key.rank_count);
+        cached->item.run = plan_return;
+        blink_result_t result = exec_host_post(engine->config.exec, plan_run, cached);
+        if (result != BLINK_OK) {
+            cache_remove(&engine->cache, cached);
+            return result;
         }
     }
-    cached_program_t *cached = cache_find(comm->engine, comm, collective, root);
-    if (cached)
-        return instance_create(comm, cached, instance);
-    plan_job_t *job = calloc(1, sizeof(*job));
-    if (!job)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to plan");
-    job->item.run = plan_job_return;
-    job->comm = comm;
-    job->collective = collective;
-    job->root = root;
-    *instance = NULL;
-    blink_result_t result = exec_host_post(comm->engine->config.exec, plan_job_run, job);
-    if (result != BLINK_OK)
-        free(job);
-    return result;
+    op->next_due = cached->waiting;
+    cached->waiting = op;
+    return BLINK_OK;
+}
+
+/* ---- what ran ---- */
+
+static engine_plan_use_t *find_use(engine_comm_t *comm, const comm_op_t *op, const cached_program_t *program)
+{
+    /* Relaxed: only this thread adds entries. */
+    engine_plan_use_t *first = atomic_load_explicit(&comm->plan_uses, memory_order_relaxed), *use = first;
+    while (use && (use->opcode != op->signature.opcode || use->algorithm != program->algorithm ||
+                   use->protocol != program->protocol))
+        use = use->next;
+    if (use)
+        return use;
+    use = calloc(1, sizeof(*use));
+    if (!use)
+        return NULL;
+    use->opcode = op->signature.opcode;
+    use->algorithm = program->algorithm;
+    use->protocol = program->protocol;
+    use->next = first;
+    atomic_init(&use->bytes_least, UINT64_MAX);
+    /* Release: pairs with the load in engine_comm_plan_uses(). */
+    atomic_store_explicit(&comm->plan_uses, use, memory_order_release);
+    return use;
+}
+
+void plan_note_use(comm_op_t *op, const comm_instance_t *instance)
+{
+    engine_plan_use_t *use = find_use(op->comm, op, instance->program);
+    uint64_t bytes = op_payload_bytes(op);
+    if (!use)
+        return; /* without memory the op is only not shown */
+    /* Relaxed: counters of one writer. */
+    if (bytes < atomic_load_explicit(&use->bytes_least, memory_order_relaxed))
+        atomic_store_explicit(&use->bytes_least, bytes, memory_order_relaxed);
+    if (bytes > atomic_load_explicit(&use->bytes_most, memory_order_relaxed))
+        atomic_store_explicit(&use->bytes_most, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&use->op_count, 1, memory_order_relaxed);
+}
+
+const engine_plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm)
+{
+    /* Acquire: pairs with the store in find_use(). */
+    return atomic_load_explicit(&comm->plan_uses, memory_order_acquire);
+}
+
+void comm_free_plan_uses(engine_comm_t *comm)
+{
+    engine_plan_use_t *use = atomic_load_explicit(&comm->plan_uses, memory_order_relaxed);
+    while (use) {
+        engine_plan_use_t *next = use->next;
+        free(use);
+        use = next;
+    }
 }

@@ -98,6 +98,43 @@ static void answer_topology(connection_t *connection, uint64_t request)
     free(body.topology_json);
 }
 
+/* What memory does not suffice for is left out. */
+static void describe_plans(const engine_plan_use_t *first, Blinkwire__Comm *described)
+{
+    size_t count = 0;
+    for (const engine_plan_use_t *use = first; use; use = use->next)
+        count++;
+    Blinkwire__PlanInUse *plans = calloc(count + 1, sizeof(*plans));
+    described->plans = calloc(count + 1, sizeof(*described->plans));
+    for (const engine_plan_use_t *use = first; use && plans && described->plans && described->n_plans < count;
+         use = use->next) {
+        Blinkwire__PlanInUse *plan = &plans[described->n_plans];
+        blinkwire__plan_in_use__init(plan);
+        plan->collective = (char *)(uintptr_t)engine_op_name(use->opcode);
+        plan->algorithm = (char *)(uintptr_t)blink_name_algorithm(use->algorithm);
+        plan->protocol = (char *)(uintptr_t)blink_name_protocol(use->protocol);
+        /* Relaxed: counters, each right by itself. */
+        plan->bytes_least = atomic_load_explicit(&use->bytes_least, memory_order_relaxed);
+        plan->bytes_most = atomic_load_explicit(&use->bytes_most, memory_order_relaxed);
+        plan->op_count = atomic_load_explicit(&use->op_count, memory_order_relaxed);
+        described->plans[described->n_plans++] = plan;
+    }
+    if (described->n_plans == 0) {
+        free(plans);
+        free(described->plans);
+        described->plans = NULL;
+    }
+}
+
+static void free_described(Blinkwire__Comm *described)
+{
+    if (described->n_plans > 0)
+        free(described->plans[0]); /* they are one array */
+    free(described->plans);
+    free(described->devices);
+    free(described);
+}
+
 static Blinkwire__Comm *describe_comm(const comm_t *comm)
 {
     static const char *const states[] = {
@@ -128,6 +165,9 @@ static Blinkwire__Comm *describe_comm(const comm_t *comm)
         engine_comm_stats_t stats = engine_comm_stats(comm->engine);
         described->op_count = stats.op_count;
         described->bytes = stats.payload_bytes;
+        described->direct_bytes = stats.direct_bytes;
+        described->staged_bytes = stats.staged_bytes;
+        describe_plans(engine_comm_plan_uses(comm->engine), described);
     }
     return described;
 }
@@ -143,10 +183,8 @@ static void answer_comms(connection_t *connection, uint64_t request)
             body.comms[body.n_comms++] = described;
     }
     send_query_reply(connection, request, &body);
-    for (size_t i = 0; i < body.n_comms; i++) {
-        free(body.comms[i]->devices);
-        free(body.comms[i]);
-    }
+    for (size_t i = 0; i < body.n_comms; i++)
+        free_described(body.comms[i]);
     free(body.comms);
 }
 

@@ -16,6 +16,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#define HUGE_PAGE_BYTES (2u << 20)
+
 /* ---- pages that cannot be had ---- */
 
 /* The mapped ranges, for the signal handler: the one thing of the daemon that has to be global. A slot is
@@ -152,10 +154,10 @@ static void region_free(region_t *region)
     free(region);
 }
 
-blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
-                               uint32_t *number)
+/* Map the memory, guard it and let the engine know it. */
+static blink_result_t region_add(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
+                                 bool staging, uint32_t *number)
 {
-    BLINK_TRY(check_descriptor(fd, offset_bytes, bytes));
     BLINK_TRY(check_quota(client, bytes));
     region_t *region = calloc(1, sizeof(*region));
     if (!region)
@@ -168,10 +170,12 @@ blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, 
         free(region);
         return result;
     }
+    if (bytes >= HUGE_PAGE_BYTES)
+        (void)madvise(region->map, bytes, MADV_HUGEPAGE); /* a wish: without huge pages it is only slower */
     region->region = ++client->next_region;
     const _Atomic bool *poisoned = guard(region->map, bytes);
     blink_result_t result =
-        poisoned ? engine_region_add(client->engine, region->region, region->map, bytes, poisoned)
+        poisoned ? engine_region_add(client->engine, region->region, region->map, bytes, staging, poisoned)
                  : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "the daemon has no room for another region");
     if (result != BLINK_OK) {
         region_free(region);
@@ -183,6 +187,36 @@ blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, 
     client->registered_bytes += bytes;
     *number = region->region;
     return BLINK_OK;
+}
+
+blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
+                               uint32_t *number)
+{
+    BLINK_TRY(check_descriptor(fd, offset_bytes, bytes));
+    return region_add(client, fd, offset_bytes, bytes, false, number);
+}
+
+blink_result_t region_create_staging(client_t *client, uint64_t bytes, uint32_t *number, int *fd)
+{
+    uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (bytes <= RING_STAGING_HEADER_BYTES || bytes % page_bytes != 0 || bytes > INT64_MAX)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "a staging region of %lu bytes: whole pages, more than one", (unsigned long)bytes);
+    BLINK_TRY(check_quota(client, bytes)); /* before anything is made */
+    int created = memfd_create("blink-staging", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (created < 0)
+        return BLINK_FAIL_ERRNO("memfd_create");
+    blink_result_t result;
+    if (ftruncate(created, (off_t)bytes) != 0 ||
+        fcntl(created, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+        result = BLINK_FAIL_ERRNO("make a staging region of %lu bytes", (unsigned long)bytes);
+    else
+        result = region_add(client, created, 0, bytes, true, number);
+    if (result == BLINK_OK)
+        *fd = created;
+    else
+        close(created);
+    return result;
 }
 
 static void on_deregistered(void *context)

@@ -68,6 +68,25 @@ static void mem_register(connection_t *connection, uint64_t id, const Blinkwire_
     connection_send(connection, &reply, NULL, 0);
 }
 
+static void staging_create(connection_t *connection, uint64_t id, const Blinkwire__StagingCreate *message)
+{
+    uint32_t region;
+    int fd = -1;
+    blink_result_t result = region_create_staging(connection->client, message->bytes, &region, &fd);
+    if (result != BLINK_OK) {
+        connection_reply_error(connection, id, result);
+        return;
+    }
+    Blinkwire__StagingCreateReply body = BLINKWIRE__STAGING_CREATE_REPLY__INIT;
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    body.region = region;
+    reply.id = id;
+    reply.body_case = BLINKWIRE__REPLY__BODY_STAGING_CREATE;
+    reply.staging_create = &body;
+    connection_send(connection, &reply, &fd, 1);
+    close(fd);
+}
+
 /* Requests that only a client with rings may make. */
 static void client_request(connection_t *connection, const Blinkwire__Request *request)
 {
@@ -82,6 +101,9 @@ static void client_request(connection_t *connection, const Blinkwire__Request *r
             connection_reply_error(connection, request->id, result);
         return;
     }
+    case BLINKWIRE__REQUEST__BODY_STAGING_CREATE:
+        staging_create(connection, request->id, request->staging_create);
+        return;
     case BLINKWIRE__REQUEST__BODY_COMM_INIT:
         comm_join(client, request->id, request->comm_init);
         return;

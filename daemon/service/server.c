@@ -263,7 +263,6 @@ static blink_result_t start_threads(server_t *server)
     engine_config_t engine_config = {.exec = server->exec,
                                      .topo = config->topo,
                                      .pace_scale = config->pace_scale,
-                                     .op_timeout_us = (uint64_t)(config->op_timeout_s * 1e6),
                                      .cores = cores > 0 ? (uint32_t)cores : 1,
                                      .control = &server->mailbox,
                                      .comm_lost = comm_lost_by_engine,
@@ -312,6 +311,7 @@ void server_destroy(server_t *server)
     pace_destroy(server->pace);
     close_loop(server);
     links_destroy(server->links);
+    comm_free_tenants(server);
     close_socket(server);
     free(server->link_bytes);
     free(server);

@@ -18,7 +18,11 @@ typedef struct region region_t;
 typedef struct comm comm_t;
 typedef struct member member_t;
 typedef struct outgoing outgoing_t;
+typedef struct tenant tenant_t;
 typedef struct links links_t;
+
+/* Of joined ranks, by number. */
+#define MEMBER_BUCKETS 4096u
 
 struct server {
     server_config_t config;
@@ -40,7 +44,10 @@ struct server {
     int listen_fd, lock_fd;
     uint64_t started_ns;
     connection_t *connections;
-    comm_t *comms;
+    comm_t *comms;     /* all of them */
+    comm_t *gathering; /* that are joining */
+    member_t *members[MEMBER_BUCKETS];
+    tenant_t *tenants; /* that have had a communicator */
     links_t *links;
     uint32_t client_count, comm_count;
     uint32_t next_client, next_comm, next_member;
@@ -133,6 +140,10 @@ struct region {
     uint64_t request; /* whose answer waits for the engine */
 };
 
+/* Make a staging region (ring.h) of so many bytes; *fd is the caller's. Errors: INVALID_ARGUMENT, QUOTA, NO_MEMORY,
+ * SYSTEM. */
+blink_result_t region_create_staging(client_t *client, uint64_t bytes, uint32_t *region, int *fd);
+
 /* Errors: INVALID_ARGUMENT (which property of the descriptor does not hold), QUOTA, NO_MEMORY, SYSTEM. */
 blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
                                uint32_t *region);
@@ -153,8 +164,9 @@ typedef enum comm_state { COMM_JOINING, COMM_READY, COMM_LOST } comm_state_t;
 
 struct member {
     comm_t *comm;
-    client_t *client; /* NULL: not joined */
-    member_t *next;   /* of the same client */
+    client_t *client;                /* NULL: not joined */
+    member_t *next, **previous_next; /* of the same client */
+    member_t *next_bucket;           /* of the server's */
     uint32_t rank, member, device;
     uint64_t request; /* CommInit or CommDestroy to be answered */
     bool leaving, left;
@@ -162,13 +174,16 @@ struct member {
 
 struct comm {
     server_t *server;
-    comm_t *next;
+    comm_t *next, **previous_next;
+    comm_t *next_gathering;
     uint32_t comm;
     uint8_t unique_id[16];
     uid_t uid;
+    tenant_t *tenant;
     uint32_t rank_count, joined_count, left_count;
     uint32_t first_rank; /* that joined */
     blink_algorithm_t algorithm;
+    uint32_t op_timeout_ms; /* 0: the daemon's setting */
     comm_state_t state;
     uint64_t deadline_ms; /* of the gathering, in loop time */
     engine_comm_t *engine;
@@ -188,6 +203,9 @@ void comm_lost_by_engine(void *server, uint32_t comm, blink_result_t code, const
 
 /* The daemon stops: every communicator ends with DAEMON_LOST, before its ranks' connections do. */
 void comm_end_all(server_t *server);
+
+/* All communicators have ended. */
+void comm_free_tenants(server_t *server);
 
 /* Fails the communicators whose ranks did not gather in time. */
 void comm_on_init_timer(uv_timer_t *timer);

@@ -53,6 +53,15 @@ bool topo_parse_link_kind(const char *name, topo_link_kind_t *kind)
     return true;
 }
 
+bool topo_is_plain_memory(const topo_t *topo)
+{
+    for (uint32_t i = 0; i < topo->link_count; i++) {
+        if (topo->links[i].kind != TOPO_SHM)
+            return false;
+    }
+    return topo->link_count > 0;
+}
+
 uint32_t topo_find_node(const topo_t *topo, const char *id)
 {
     uint32_t low = 0, high = topo->node_count;

@@ -89,6 +89,9 @@ void topo_destroy(topo_t *topo);
 /* Names of the built-ins, NULL-terminated, static. */
 const char *const *topo_builtin_names(void);
 
+/* Whether the machine's memory is the only link there is: all links are TOPO_SHM, and there is one. */
+bool topo_is_plain_memory(const topo_t *topo);
+
 /* Node index by id, or TOPO_NONE. O(log nodes). */
 uint32_t topo_find_node(const topo_t *topo, const char *id);
 

@@ -45,8 +45,12 @@ typedef enum blink_datatype {
     BLINK_UINT32 = 3,
     BLINK_INT64 = 4,
     BLINK_UINT64 = 5,
+    BLINK_FLOAT16 = 6, /**< IEEE 754 binary16 */
     BLINK_FLOAT32 = 7,
     BLINK_FLOAT64 = 8,
+    BLINK_BFLOAT16 = 9,
+    BLINK_FLOAT8_E4M3 = 10, /**< OCP FP8 E4M3: no infinities, largest value 448 */
+    BLINK_FLOAT8_E5M2 = 11, /**< OCP FP8 E5M2: largest finite value 57,344 */
 } blink_datatype_t;
 
 /** Reduction operator, applied element by element. The numbers are those of NCCL's ncclRedOp_t. */
@@ -55,6 +59,8 @@ typedef enum blink_redop {
     BLINK_PROD = 1,
     BLINK_MAX = 2,
     BLINK_MIN = 3,
+    BLINK_AVG = 4,         /**< the sum, divided by the number of ranks at the end */
+    BLINK_PRE_MUL_SUM = 5, /**< the sum of the inputs, each multiplied by a scalar of its rank first */
 } blink_redop_t;
 
 /** Collective operation. The planner knows all of them; what the client library submits, blink.h says. */

@@ -69,7 +69,10 @@ static blink_result_t run_once(exec_instance_t *instance, const job_t *job)
                       .redop = BLINK_SUM,
                       .done = open_gate,
                       .context = &gate};
-    BLINK_TRY(exec_start(instance, &run));
+    bool ended;
+    blink_result_t result = exec_start(instance, &run, &ended);
+    if (ended || result != BLINK_OK)
+        return result;
     pthread_mutex_lock(&gate.mutex);
     while (!gate.done)
         pthread_cond_wait(&gate.changed, &gate.mutex);
@@ -135,7 +138,7 @@ static blink_result_t measure(const job_t *job, blink_algorithm_t algorithm, pac
     if (result == BLINK_OK)
         result = exec_host_create(&config, &exec);
     if (result == BLINK_OK)
-        result = exec_instance_create(exec, program, NULL, &instance);
+        result = exec_instance_create(exec, program, &instance);
     if (result == BLINK_OK)
         result = run_rounds(instance, job, &usage);
     if (result == BLINK_OK)

@@ -22,13 +22,9 @@ typedef struct call {
 } call_t;
 
 /* The good call, changed in one thing. */
-static bool spoil(call_t *call, const char *kind, char *page, void *unregistered)
+static bool spoil(call_t *call, const char *kind, char *page)
 {
-    if (strcmp(kind, "unregistered-send") == 0)
-        call->send = unregistered;
-    else if (strcmp(kind, "unregistered-recv") == 0)
-        call->recv = unregistered;
-    else if (strcmp(kind, "past-region") == 0)
+    if (strcmp(kind, "past-region") == 0)
         call->recv = page + PAGE_BYTES - COUNT * sizeof(float) + sizeof(float);
     else if (strcmp(kind, "misaligned") == 0)
         call->recv = page + 2 * COUNT * sizeof(float) + 1;
@@ -37,7 +33,7 @@ static bool spoil(call_t *call, const char *kind, char *page, void *unregistered
     else if (strcmp(kind, "null") == 0)
         call->recv = NULL;
     else if (strcmp(kind, "datatype") == 0)
-        call->datatype = 6;
+        call->datatype = 77;
     else if (strcmp(kind, "redop") == 0)
         call->redop = 9;
     else if (strcmp(kind, "root") == 0)
@@ -62,18 +58,17 @@ static blink_result_t submit_call(const call_t *call, blink_comm_t *comm, blink_
 
 outcome_t step_fault(session_t *session, const char *kind)
 {
-    void *page = NULL, *unregistered = NULL;
+    void *page = NULL;
     blink_op_t *op = NULL;
     outcome_t outcome = outcome_of(blink_mem_alloc(session->context, PAGE_BYTES, &page));
     if (outcome.result != BLINK_OK)
         return outcome;
-    unregistered = calloc(COUNT, sizeof(float));
     call_t call = {.send = page,
                    .recv = (char *)page + 2 * COUNT * sizeof(float),
                    .count = COUNT,
                    .datatype = BLINK_FLOAT32,
                    .redop = BLINK_SUM};
-    if (!spoil(&call, kind, page, unregistered))
+    if (!spoil(&call, kind, page))
         outcome = outcome_bad("no such fault");
     else
         outcome = outcome_of(submit_call(&call, session->comms[session->comm_index], &op));
@@ -81,7 +76,6 @@ outcome_t step_fault(session_t *session, const char *kind)
         blink_wait(op);
         outcome = outcome_bad("the submission was accepted");
     }
-    free(unregistered);
     blink_mem_free(session->context, page);
     return outcome;
 }

@@ -337,7 +337,8 @@ class RingTest(HostileTest):
         member, region = self.member(client)
         good = dict(opcode=raw.ALLREDUCE, member=member, count=10, in_region=region, out_region=region)
         size = 16 * PAGE
-        for change in [dict(opcode=99), dict(datatype=6), dict(datatype=255), dict(redop=9), dict(flags=1),
+        for change in [dict(opcode=99), dict(datatype=12), dict(datatype=255), dict(redop=9), dict(flags=8),
+                       dict(flags=2), dict(flags=4), dict(flags=6), dict(opcode=9, root=7), dict(opcode=10, root=1),
                        dict(reserved=1), dict(in_offset=1, out_offset=1), dict(opcode=raw.BROADCAST, root=1),
                        dict(opcode=raw.BROADCAST, root=0xFFFFFFFF), dict(count=1 << 62), dict(count=(1 << 64) - 1)]:
             with self.subTest(change=change):

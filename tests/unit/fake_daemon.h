@@ -8,6 +8,7 @@
 #include "frame.h"
 #include "ring.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -26,6 +28,8 @@
 #define MEMBERS_MAX    8u
 #define TEST_LIMIT_S   60u
 #define ENGINE_POLL_MS 20
+#define ARENAS_MAX     8u
+#define LOG_MAX        4096u
 
 typedef struct fake {
     char directory[32], path[64];
@@ -37,12 +41,27 @@ typedef struct fake {
     _Atomic bool idle;        /* take submissions and complete none */
     blink_result_t fail_with; /* for every op, with fail_text */
     const char *fail_text;
-    uint32_t pair_members; /* an op of one member completes when all have submitted as many */
-    uint32_t linger_us;    /* between the client's end of the stream and its own */
+    uint32_t pair_members;   /* an op of one member completes when all have submitted as many */
+    uint32_t linger_us;      /* between the client's end of the stream and its own */
+    uint32_t rank_count;     /* of every communicator, for the blocks of staged ops */
+    uint32_t arenas_max;     /* more are refused; 0: ARENAS_MAX */
+    const uint8_t *gathered; /* what staged allgathers give, in place of their input */
     /* what it has seen */
-    _Atomic uint32_t taken, completed;
+    _Atomic uint32_t taken, completed, pieces;
     _Atomic bool gone, stop;
     uint32_t members, regions;
+    ring_sqe_t log[LOG_MAX]; /* what it took, in order; the first LOG_MAX */
+    struct {
+        char *base;
+        size_t bytes;
+        uint32_t region;
+    } arenas[ARENAS_MAX];
+    _Atomic uint32_t arena_count;
+    struct {
+        blink_unique_id_t id;
+        uint32_t rank_count, rank, algorithm, op_timeout_ms;
+        int device;
+    } joined; /* the last CommInit */
 } fake_t;
 
 static void fake_send(fake_t *fake, const Blinkwire__Reply *reply, const int *fds, uint32_t fd_count)
@@ -72,6 +91,93 @@ static void complete_pairs(fake_t *fake, uint64_t queues[][1024], const uint32_t
     }
 }
 
+/* Sleep until the client's counter has come so far; false if the test stops. Only the doorbell wakes it. */
+static bool fake_await(fake_t *fake, _Atomic uint64_t *counter, uint64_t least)
+{
+    struct pollfd doorbell = {.fd = fake->doorbell_fd, .events = POLLIN};
+    uint64_t count;
+    while (atomic_load(counter) < least && !atomic_load(&fake->stop)) {
+        ring_set_engine_sleeping(&fake->ring, true);
+        if (atomic_load(counter) < least && !atomic_load(&fake->stop))
+            poll(&doorbell, 1, -1);
+        ring_set_engine_sleeping(&fake->ring, false);
+        (void)!read(fake->doorbell_fd, &count, sizeof(count));
+    }
+    return !atomic_load(&fake->stop);
+}
+
+static char *fake_arena(fake_t *fake, uint32_t region)
+{
+    for (uint32_t i = 0; i < atomic_load(&fake->arena_count); i++) {
+        if (fake->arenas[i].region == region)
+            return fake->arenas[i].base;
+    }
+    return NULL;
+}
+
+static uint32_t fake_blocks(const fake_t *fake, uint32_t opcode, bool in)
+{
+    bool each =
+        in ? opcode == RING_OP_REDUCESCATTER || opcode == RING_OP_SCATTER || opcode == RING_OP_ALLTOALL
+           : opcode == RING_OP_ALLGATHER || opcode == RING_OP_GATHER || opcode == RING_OP_ALLTOALL;
+    return each ? fake->rank_count : 1;
+}
+
+/* The output of one piece of elements of a byte: block b is the input's block b (or its only one), every byte b more. Without
+ * staged input it is the piece's number. */
+static void fake_move(fake_t *fake, const ring_sqe_t *sqe, uint64_t piece, uint64_t elements)
+{
+    uint64_t slot = piece % RING_STAGING_SLOTS * RING_STAGING_SLOT_BYTES;
+    uint32_t in_blocks = fake_blocks(fake, sqe->opcode, true);
+    const char *in = fake_arena(fake, sqe->in_region) + sqe->in_offset_bytes + slot;
+    char *out = fake_arena(fake, sqe->out_region) + sqe->out_offset_bytes + slot;
+    if (!(sqe->flags & RING_SQE_OUT_STAGED))
+        return;
+    for (uint32_t b = 0; b < fake_blocks(fake, sqe->opcode, false); b++) {
+        char *block = out + b * elements;
+        if (fake->gathered)
+            memcpy(block, fake->gathered + b * elements, elements);
+        else if (sqe->flags & RING_SQE_IN_STAGED)
+            memcpy(block, in + (b < in_blocks ? b : 0) * elements, elements);
+        else
+            memset(block, (int)piece, elements);
+        for (uint64_t i = 0; b > 0 && !fake->gathered && i < elements; i++)
+            block[i] = (char)(block[i] + (char)b);
+    }
+}
+
+/* Run a staged op, as a daemon whose other ranks are always ready. Elements are bytes. */
+static void fake_run_pieces(fake_t *fake, const ring_sqe_t *sqe)
+{
+    bool in = sqe->flags & RING_SQE_IN_STAGED, out = sqe->flags & RING_SQE_OUT_STAGED;
+    ring_window_t *window =
+        (ring_window_t *)fake_arena(fake, in ? sqe->in_region : sqe->out_region) + sqe->window;
+    uint64_t most = ring_piece_elements(sqe->opcode, fake->rank_count, 1);
+    for (uint64_t piece = 0; piece * most < sqe->count; piece++) {
+        uint64_t left = sqe->count - piece * most;
+        if (in && !fake_await(fake, &window->filled, piece + 1))
+            return;
+        if (out && piece >= RING_STAGING_SLOTS &&
+            !fake_await(fake, &window->drained, piece - RING_STAGING_SLOTS + 1))
+            return;
+        fake_move(fake, sqe, piece, left < most ? left : most);
+        atomic_store(&window->done, piece + 1);
+        atomic_fetch_add(&fake->pieces, 1);
+        if (atomic_load(&fake->ring.header->client_sleepers) != 0)
+            ring_wake_client(&fake->ring);
+    }
+}
+
+static void fake_take(fake_t *fake, const ring_sqe_t *sqe)
+{
+    uint32_t number = atomic_load(&fake->taken);
+    if (number < LOG_MAX)
+        fake->log[number] = *sqe;
+    atomic_store(&fake->taken, number + 1);
+    if ((sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED)) && fake->fail_with == BLINK_OK)
+        fake_run_pieces(fake, sqe);
+}
+
 static void *fake_engine(void *argument)
 {
     fake_t *fake = argument;
@@ -80,7 +186,9 @@ static void *fake_engine(void *argument)
     ring_sqe_t sqe;
     while (!atomic_load(&fake->stop)) {
         while (!atomic_load(&fake->idle) && ring_take(&fake->ring, &sqe)) {
-            atomic_fetch_add(&fake->taken, 1);
+            fake_take(fake, &sqe);
+            if (sqe.flags & RING_SQE_MORE)
+                continue;
             if (fake->pair_members > 0)
                 queues[sqe.member][heads[sqe.member]++] = sqe.user_data;
             else
@@ -142,6 +250,33 @@ static void send_comm_lost(fake_t *fake, uint32_t member)
     fake_send(fake, &event, NULL, 0);
 }
 
+static void answer_staging(fake_t *fake, const Blinkwire__Request *request)
+{
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    Blinkwire__Error error = BLINKWIRE__ERROR__INIT;
+    Blinkwire__StagingCreateReply created = BLINKWIRE__STAGING_CREATE_REPLY__INIT;
+    uint32_t number = atomic_load(&fake->arena_count);
+    size_t bytes = request->staging_create->bytes;
+    reply.id = request->id;
+    if (number == (fake->arenas_max > 0 ? fake->arenas_max : ARENAS_MAX)) {
+        error.code = BLINK_ERR_QUOTA;
+        error.text = (char[]){"no more staging memory for you"};
+        reply.error = &error;
+        fake_send(fake, &reply, NULL, 0);
+        return;
+    }
+    int fd = memfd_create("fake-staging", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    fake->arenas[number].base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    fake->arenas[number].bytes = bytes;
+    fake->arenas[number].region = created.region = ++fake->regions;
+    atomic_store(&fake->arena_count, number + 1);
+    reply.body_case = BLINKWIRE__REPLY__BODY_STAGING_CREATE;
+    reply.staging_create = &created;
+    fake_send(fake, &reply, &fd, 1);
+    close(fd);
+}
+
 static void answer(fake_t *fake, const Blinkwire__Request *request)
 {
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
@@ -153,6 +288,13 @@ static void answer(fake_t *fake, const Blinkwire__Request *request)
         reply.body_case = BLINKWIRE__REPLY__BODY_MEM_REGISTER;
         reply.mem_register = &registered;
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_COMM_INIT) {
+        const Blinkwire__CommInit *init = request->comm_init;
+        memcpy(&fake->joined.id, init->unique_id.data, sizeof(fake->joined.id));
+        fake->joined.rank_count = init->rank_count;
+        fake->joined.rank = init->rank;
+        fake->joined.device = init->device;
+        fake->joined.algorithm = init->algorithm;
+        fake->joined.op_timeout_ms = init->op_timeout_ms;
         joined.member = ++fake->members;
         joined.device =
             request->comm_init->device < 0 ? request->comm_init->rank : (uint32_t)request->comm_init->device;
@@ -173,6 +315,8 @@ static void *fake_control(void *argument)
         Blinkwire__Request *request = blinkwire__request__unpack(NULL, frame.byte_count, frame.bytes);
         if (request->body_case == BLINKWIRE__REQUEST__BODY_HELLO)
             answer_hello(fake, request);
+        else if (request->body_case == BLINKWIRE__REQUEST__BODY_STAGING_CREATE)
+            answer_staging(fake, request);
         else
             answer(fake, request);
         blinkwire__request__free_unpacked(request, NULL);
@@ -204,8 +348,12 @@ static void fake_stop(fake_t *fake)
     shutdown(fake->socket_fd, SHUT_RDWR);
     pthread_join(fake->control, NULL);
     if (fake->ring.header) {
+        uint64_t one = 1;
         atomic_store(&fake->stop, true);
+        (void)!write(fake->doorbell_fd, &one, sizeof(one));
         pthread_join(fake->engine, NULL);
+        for (uint32_t i = 0; i < atomic_load(&fake->arena_count); i++)
+            munmap(fake->arenas[i].base, fake->arenas[i].bytes);
         ring_unmap(&fake->ring);
         close(fake->doorbell_fd);
         close(fake->completion_fd);
@@ -225,5 +373,28 @@ static blink_context_t *open_context(fake_t *fake)
         fail_msg("%s", blink_last_error());
     return context;
 }
+
+/* A submission it took, by its number from 0. */
+static inline const ring_sqe_t *fake_seen(fake_t *fake, uint32_t number)
+{
+    assert_true(number < atomic_load(&fake->taken));
+    return &fake->log[number];
+}
+
+static blink_comm_t *join(blink_context_t *context, int rank_count, int rank)
+{
+    blink_unique_id_t id = {{1}};
+    blink_comm_t *comm = NULL;
+    if (blink_comm_init_rank(context, &id, rank_count, rank, NULL, &comm) != BLINK_OK)
+        fail_msg("%s", blink_last_error());
+    return comm;
+}
+
+#define assert_fails(code, sentence, call)                                                                   \
+    do {                                                                                                     \
+        assert_int_equal((call), (code));                                                                    \
+        if (!strstr(blink_last_error(), (sentence)))                                                         \
+            fail_msg("\"%s\" does not say \"%s\"", blink_last_error(), (sentence));                          \
+    } while (0)
 
 #endif

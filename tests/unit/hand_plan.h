@@ -141,9 +141,10 @@ static plan_t *hand_plan(const topo_t *topo, uint32_t ranks, blink_collective_t 
 }
 
 static inline lane_program_t *hand_compile(const topo_t *topo, uint32_t ranks, blink_collective_t collective,
-                                           hand_shape_t shape)
+                                           hand_shape_t shape, blink_protocol_t protocol)
 {
     plan_t *plan = hand_plan(topo, ranks, collective, shape);
+    plan->protocol = protocol;
     lane_program_t *program = NULL;
     if (lane_compile(topo, plan, &program) != BLINK_OK)
         fail_msg("%s", blink_error_text());

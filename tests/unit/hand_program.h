@@ -132,6 +132,7 @@ static void chain_up(hand_t *hand, uint32_t rank)
         signal_to(hand, step, up_full(rank - 1), 0);
         return;
     }
+    step->completes = 1;
     dst(hand, step, LANE_OUTPUT, 0, PLAN_NONE);
     dst(hand, step, LANE_OUTPUT, 1, PLAN_NONE);
     if (last > 1)
@@ -207,11 +208,26 @@ static void make_exchange(hand_t *hand, bool ordered)
         src(hand, add, LANE_INPUT, rank, PLAN_NONE);
         src(hand, add, LANE_SCRATCH, rank, other);
         dst(hand, add, LANE_OUTPUT, rank, PLAN_NONE);
+        add->completes = 1;
         wait_for(hand, add, other, LANE_FULL);
         signal_to(hand, add, 2 + other, PLAN_NONE);
         if (ordered)
             wait_for(hand, add, 4 + rank, LANE_FULL);
     }
+}
+
+/* Two ranks of an allreduce in plain memory: rank 0's one step reads both inputs and writes both outputs. */
+static void make_direct(hand_t *hand)
+{
+    hand_init(hand, BLINK_ALLREDUCE, 2);
+    lane_step_t *step = begin(hand, 0, LANE_UP);
+    src(hand, step, LANE_INPUT, 0, PLAN_NONE);
+    src(hand, step, LANE_INPUT, 1, PLAN_NONE);
+    hand->operands[step->src_first + 1].path = 1 * 2 + 0;
+    dst(hand, step, LANE_OUTPUT, 0, PLAN_NONE);
+    dst(hand, step, LANE_OUTPUT, 1, PLAN_NONE);
+    step->completes = 1;
+    hand->program.independent = true;
 }
 
 #endif

@@ -11,22 +11,6 @@
 #define REGION_BYTES    8192u
 #define NOP_WINDOW_MAX  20u
 
-static blink_comm_t *join(blink_context_t *context, int rank_count, int rank)
-{
-    blink_unique_id_t id = {{1}};
-    blink_comm_t *comm = NULL;
-    if (blink_comm_init_rank(context, &id, rank_count, rank, NULL, &comm) != BLINK_OK)
-        fail_msg("%s", blink_last_error());
-    return comm;
-}
-
-#define assert_fails(code, sentence, call)                                                                   \
-    do {                                                                                                     \
-        assert_int_equal((call), (code));                                                                    \
-        if (!strstr(blink_last_error(), (sentence)))                                                         \
-            fail_msg("\"%s\" does not say \"%s\"", blink_last_error(), (sentence));                          \
-    } while (0)
-
 /* ---- opening and closing ---- */
 
 static void test_open_without_a_daemon_names_the_path(void **state)
@@ -288,18 +272,11 @@ static void test_buffers_are_checked_at_submission(void **state)
     blink_comm_t *comm = join(context, 2, 0);
     blink_op_t *op;
     void *memory;
-    float local[4];
     assert_int_equal(blink_mem_alloc(context, REGION_BYTES, &memory), BLINK_OK);
     float *floats = memory;
     char *bytes = memory;
     const size_t count = REGION_BYTES / sizeof(float);
     const blink_datatype_t f32 = BLINK_FLOAT32;
-    assert_fails(BLINK_ERR_NOT_REGISTERED, "send buffer",
-                 blink_all_reduce(local, floats, 4, f32, BLINK_SUM, comm, &op));
-    assert_fails(BLINK_ERR_NOT_REGISTERED, "recv buffer",
-                 blink_all_reduce(floats, local, 4, f32, BLINK_SUM, comm, &op));
-    assert_fails(BLINK_ERR_NOT_REGISTERED, "lies in no",
-                 blink_all_reduce(floats + count, floats, 1, f32, BLINK_SUM, comm, &op));
     assert_fails(BLINK_ERR_OUT_OF_RANGE, "of 8192 bytes runs 4 bytes past the end",
                  blink_all_reduce(floats + 1, floats + 1, count, f32, BLINK_SUM, comm, &op));
     assert_fails(BLINK_ERR_INVALID_ARGUMENT, "not aligned to its elements of 4 bytes",
@@ -308,8 +285,8 @@ static void test_buffers_are_checked_at_submission(void **state)
                  blink_all_reduce(floats, floats + 1, 2, f32, BLINK_SUM, comm, &op));
     assert_fails(BLINK_ERR_INVALID_ARGUMENT, "more than memory can hold",
                  blink_all_reduce(floats, floats, SIZE_MAX / 2, f32, BLINK_SUM, comm, &op));
-    assert_fails(BLINK_ERR_INVALID_ARGUMENT, "datatype 6 is none",
-                 blink_all_reduce(floats, floats, 1, (blink_datatype_t)6, BLINK_SUM, comm, &op));
+    assert_fails(BLINK_ERR_INVALID_ARGUMENT, "datatype 12 is none",
+                 blink_all_reduce(floats, floats, 1, (blink_datatype_t)12, BLINK_SUM, comm, &op));
     assert_fails(BLINK_ERR_INVALID_ARGUMENT, "operator 9 is none",
                  blink_all_reduce(floats, floats, 1, f32, (blink_redop_t)9, comm, &op));
     assert_fails(BLINK_ERR_INVALID_ARGUMENT, "root 2 is not among 2 ranks",
@@ -353,8 +330,6 @@ static void test_own_memory_is_checked_and_registered(void **state)
     assert_fails(invalid, "against writing", blink_mem_register(context, memory, REGION_BYTES, read_only, 0));
     assert_fails(invalid, "pass the end", blink_mem_register(context, memory, REGION_BYTES + 1, sealed, 0));
     assert_fails(invalid, "multiples of a page", blink_mem_register(context, memory, 8, sealed, 8));
-    assert_fails(BLINK_ERR_NOT_REGISTERED, "send",
-                 blink_all_reduce(memory, memory, 8, BLINK_INT8, BLINK_SUM, comm, &op));
 
     assert_int_equal(blink_mem_register(context, memory, REGION_BYTES, sealed, 0), BLINK_OK);
     assert_fails(BLINK_ERR_EXISTS, "overlaps",
@@ -423,19 +398,23 @@ static void test_an_abort_shows_as_async_error(void **state)
     fake_stop(&fake);
 }
 
-static void test_a_context_has_room_for_as_many_ranks_as_ring_entries(void **state)
+static void test_ten_thousand_communicators_live_in_one_context(void **state)
 {
     (void)state;
+    enum { COMMS = 10000 };
     fake_t fake = {0};
     blink_context_t *context = open_context(&fake);
-    blink_unique_id_t id = {{1}};
-    blink_comm_t *comm, *first = join(context, RING_ENTRIES + 1, 0);
-    for (int rank = 1; rank < (int)RING_ENTRIES; rank++)
-        join(context, RING_ENTRIES + 1, rank);
-    assert_fails(BLINK_ERR_QUOTA, "at most 8 ranks",
-                 blink_comm_init_rank(context, &id, RING_ENTRIES + 1, RING_ENTRIES, NULL, &comm));
-    assert_int_equal(blink_comm_destroy(first), BLINK_OK);
-    join(context, RING_ENTRIES + 1, RING_ENTRIES);
+    static blink_comm_t *comms[COMMS];
+    static blink_op_t *ops[COMMS];
+    for (int i = 0; i < COMMS; i++)
+        comms[i] = join(context, 1, 0);
+    for (int i = 0; i < COMMS; i++)
+        assert_int_equal(blink_barrier(comms[i], &ops[i]), BLINK_OK);
+    for (int i = COMMS; i-- > 0;)
+        assert_int_equal(blink_wait(ops[i]), BLINK_OK);
+    assert_int_equal(fake.completed, COMMS);
+    for (int i = 0; i < COMMS; i += 2)
+        assert_int_equal(blink_comm_destroy(comms[i]), BLINK_OK);
     blink_close(context);
     fake_stop(&fake);
 }
@@ -459,7 +438,7 @@ int main(void)
         cmocka_unit_test(test_own_memory_is_checked_and_registered),
         cmocka_unit_test(test_joining_checks_its_arguments),
         cmocka_unit_test(test_an_abort_shows_as_async_error),
-        cmocka_unit_test(test_a_context_has_room_for_as_many_ranks_as_ring_entries),
+        cmocka_unit_test(test_ten_thousand_communicators_live_in_one_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,7 +174,7 @@ static void check_run(exec_instance_t *instance, blink_collective_t collective, 
                       .redop = BLINK_SUM,
                       .done = on_done,
                       .context = &outcome};
-    assert_int_equal(exec_start(instance, &run), BLINK_OK);
+    start_run(instance, &run);
     assert_int_equal(wait_done(&outcome, 1), BLINK_OK);
     assert_memory_is_image(&buffers, shape);
     outcome_fini(&outcome);
@@ -183,11 +183,11 @@ static void check_run(exec_instance_t *instance, blink_collective_t collective, 
 
 /* One instance runs all sizes, as a communicator would. */
 static void check_collective(fixture_t *fixture, blink_collective_t collective, hand_shape_t shape,
-                             const uint64_t *counts, size_t count_count)
+                             blink_protocol_t protocol, const uint64_t *counts, size_t count_count)
 {
-    lane_program_t *program = make_program(fixture, collective, shape);
+    lane_program_t *program = make_program(fixture, collective, shape, protocol);
     exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture->exec, program, NULL, &instance), BLINK_OK);
+    assert_int_equal(exec_instance_create(fixture->exec, program, &instance), BLINK_OK);
     bool has_in_place = collective != BLINK_ALLTOALL && collective != BLINK_SENDRECV;
     for (size_t i = 0; i < count_count; i++) {
         check_run(instance, collective, shape, counts[i], false);
@@ -198,13 +198,14 @@ static void check_collective(fixture_t *fixture, blink_collective_t collective, 
     lane_program_destroy(program);
 }
 
-static void check_all(uint32_t workers, double scale, const uint64_t *counts, size_t count_count)
+static void check_all(uint32_t workers, double scale, blink_protocol_t protocol, const uint64_t *counts,
+                      size_t count_count)
 {
     fixture_t fixture;
     fixture_init(&fixture, workers, scale);
     for (size_t i = 0; i < HAND_COLLECTIVES; i++) {
-        check_collective(&fixture, hand_collectives[i], APART, counts, count_count);
-        check_collective(&fixture, hand_collectives[i], TOGETHER, counts, count_count);
+        check_collective(&fixture, hand_collectives[i], APART, protocol, counts, count_count);
+        check_collective(&fixture, hand_collectives[i], TOGETHER, protocol, counts, count_count);
     }
     fixture_fini(&fixture);
 }
@@ -213,21 +214,34 @@ static void test_every_collective_equals_its_reference_for_all_sizes(void **stat
 {
     (void)state;
     const uint64_t counts[] = {0, 1, 3, 4, 17, 1021, 70001};
-    check_all(1, 0.0, counts, LENGTH(counts));
-    check_all(3, 0.0, counts, LENGTH(counts));
+    check_all(1, 0.0, BLINK_PROTOCOL_SIMPLE, counts, LENGTH(counts));
+    check_all(3, 0.0, BLINK_PROTOCOL_SIMPLE, counts, LENGTH(counts));
+}
+
+/* No semaphore says that data have arrived: their flags do. */
+static void test_every_collective_equals_its_reference_with_flags_in_the_data(void **state)
+{
+    (void)state;
+    const uint64_t counts[] = {1, 4, 1021, 17, 70001, 1021};
+    for (int protocol = BLINK_PROTOCOL_LL; protocol <= BLINK_PROTOCOL_LL128; protocol++) {
+        check_all(1, 0.0, (blink_protocol_t)protocol, counts, LENGTH(counts));
+        check_all(3, 0.0, (blink_protocol_t)protocol, counts, LENGTH(counts));
+    }
 }
 
 static void test_every_collective_equals_its_reference_when_paced(void **state)
 {
     (void)state;
     const uint64_t counts[] = {1, 40009};
-    check_all(2, 1.0, counts, LENGTH(counts));
+    for (int protocol = BLINK_PROTOCOL_SIMPLE; protocol <= BLINK_PROTOCOL_LL128; protocol++)
+        check_all(2, 1.0, (blink_protocol_t)protocol, counts, LENGTH(counts));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_collective_equals_its_reference_for_all_sizes),
+        cmocka_unit_test(test_every_collective_equals_its_reference_with_flags_in_the_data),
         cmocka_unit_test(test_every_collective_equals_its_reference_when_paced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,8 +159,8 @@ static void test_offsets_count_whole_blocks_before_the_span(void **state)
     assert_int_equal(lane_geometry_init(&divided.program, 100, 16, 1, &geometry), BLINK_OK);
     lane_span_t span = lane_span(&geometry, 0, 3, 1);
     assert_int_equal(span.offset_bytes, 16);
-    assert_int_equal(lane_buffer_offset(&geometry, 0, 3, LANE_INPUT, span), 216);
-    assert_int_equal(lane_buffer_offset(&geometry, 0, 3, LANE_OUTPUT, span), 316);
+    assert_int_equal(lane_buffer_offset(&geometry, 0, 3, LANE_INPUT, 100, span), 216);
+    assert_int_equal(lane_buffer_offset(&geometry, 0, 3, LANE_OUTPUT, 140, span), 436);
     lane_geometry_fini(&geometry);
 }
 

@@ -174,7 +174,7 @@ static bool has_in_place(blink_collective_t collective)
 static void assert_hand_plan_is_right(const topo_t *topo, uint32_t ranks, blink_collective_t collective,
                                       hand_shape_t shape)
 {
-    lane_program_t *program = hand_compile(topo, ranks, collective, shape);
+    lane_program_t *program = hand_compile(topo, ranks, collective, shape, BLINK_PROTOCOL_SIMPLE);
     for (uint32_t slots = 1; slots <= 3; slots++) {
         for (int in_place = 0; in_place <= has_in_place(collective); in_place++) {
             lane_verify_options_t options = {2 * slots + 1, slots, in_place == 1};
@@ -216,8 +216,8 @@ static void test_parts_of_a_channel_share_one_lane_per_rank(void **state)
 {
     (void)state;
     topo_t *topo = load("dgx1v_hybrid");
-    lane_program_t *allgather = hand_compile(topo, GPUS, BLINK_ALLGATHER, TOGETHER);
-    lane_program_t *alltoall = hand_compile(topo, GPUS, BLINK_ALLTOALL, TOGETHER);
+    lane_program_t *allgather = hand_compile(topo, GPUS, BLINK_ALLGATHER, TOGETHER, BLINK_PROTOCOL_SIMPLE);
+    lane_program_t *alltoall = hand_compile(topo, GPUS, BLINK_ALLTOALL, TOGETHER, BLINK_PROTOCOL_SIMPLE);
     assert_int_equal(allgather->lane_count, GPUS);
     assert_int_equal(alltoall->lane_count, GPUS);
     assert_int_equal(alltoall->part_count, 2 * GPUS * GPUS);
@@ -235,7 +235,7 @@ static void test_what_has_no_form_in_place_is_refused(void **state)
     const lane_verify_options_t in_place = {2, 1, true};
     topo_t *topo = load("dgx1v_hybrid");
     for (size_t i = 0; i < HAND_COLLECTIVES; i++) {
-        lane_program_t *program = hand_compile(topo, 3, hand_collectives[i], APART);
+        lane_program_t *program = hand_compile(topo, 3, hand_collectives[i], APART, BLINK_PROTOCOL_SIMPLE);
         assert_int_equal(lane_verify(program, &in_place),
                          has_in_place(hand_collectives[i]) ? BLINK_OK : BLINK_ERR_INVALID_ARGUMENT);
         lane_program_destroy(program);
@@ -571,7 +571,7 @@ static void test_every_mutation_of_every_collective_is_caught(void **state)
     topo_t *topo = load("dgx1v_hybrid");
     for (size_t i = 0; i < HAND_COLLECTIVES; i++) {
         for (hand_shape_t shape = APART; shape <= TOGETHER; shape++) {
-            lane_program_t *original = hand_compile(topo, 5, hand_collectives[i], shape);
+            lane_program_t *original = hand_compile(topo, 5, hand_collectives[i], shape, BLINK_PROTOCOL_SIMPLE);
             mutate(original, blink_name_collective(hand_collectives[i]), 20);
             lane_program_destroy(original);
         }

@@ -56,7 +56,7 @@ static void fixture_init(fixture_t *fixture)
     mailbox_init(&fixture->control, no_wake, NULL);
     engine_config_t config = {.exec = fixture->exec,
                               .topo = fixture->topo,
-                              .op_timeout_us = (uint64_t)TEST_LIMIT_S * 1000000u,
+
                               .cores = 1,
                               .control = &fixture->control};
     assert_int_equal(engine_create(&config, &fixture->engine), BLINK_OK);

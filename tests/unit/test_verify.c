@@ -37,14 +37,18 @@ static const lane_verify_options_t in_place = {.chunks = 5, .slots = 1, .in_plac
 
 static void assert_right(const hand_t *hand, const lane_verify_options_t *options)
 {
-    if (lane_verify(&hand->program, options) != BLINK_OK)
+    lane_program_t program = hand->program;
+    program.independent = program.wait_count == 0 && program.signal_count == 0;
+    if (lane_verify(&program, options) != BLINK_OK)
         fail_msg("%u ranks, %u chunks, %u slots%s: %s", hand->program.rank_count, options->chunks,
                  options->slots, options->in_place ? ", in place" : "", blink_error_text());
 }
 
 static void assert_wrong(const hand_t *hand, const lane_verify_options_t *options, const char *text)
 {
-    assert_int_equal(lane_verify(&hand->program, options), BLINK_ERR_INTERNAL);
+    lane_program_t program = hand->program;
+    program.independent = program.wait_count == 0 && program.signal_count == 0;
+    assert_int_equal(lane_verify(&program, options), BLINK_ERR_INTERNAL);
     if (!strstr(blink_error_text(), text))
         fail_msg("expected \"%s\", got \"%s\"", text, blink_error_text());
 }
@@ -75,6 +79,7 @@ static void test_single_rank_copies_its_input(void **state)
     lane_step_t *step = begin(&hand, 0, LANE_DOWN);
     src(&hand, step, LANE_INPUT, 0, PLAN_NONE);
     dst(&hand, step, LANE_OUTPUT, 0, PLAN_NONE);
+    step->completes = 1;
     assert_right(&hand, &usual);
     assert_right(&hand, &in_place);
 }
@@ -93,6 +98,7 @@ static void test_two_channels_run_apart(void **state)
         lane_step_t *step = begin(&hand, 0, LANE_DOWN);
         src(&hand, step, LANE_INPUT, 0, PLAN_NONE);
         dst(&hand, step, LANE_OUTPUT, 0, PLAN_NONE);
+        step->completes = 1;
         hand.lanes[channel].channel = channel;
     }
     assert_right(&hand, &usual);
@@ -217,7 +223,7 @@ static void test_broadcast_before_the_reduce_has_read_is_caught_in_place(void **
     lane_step_t *reduce = begin(&hand, 1, LANE_UP);
     src(&hand, reduce, LANE_INPUT, 1, PLAN_NONE);
     dst(&hand, reduce, LANE_SCRATCH, 0, 0);
-    assert_wrong(&hand, &usual, "the output of rank 0 holds rank 1 0 times, not 1");
+    assert_wrong(&hand, &usual, "overwrites scratch edge 0 slot 0, also written by rank 1 up");
     assert_wrong(&hand, &in_place,
                  "rank 1 up, chunk 0, step 0: reads the input of rank 1, not known to have arrived");
 }
@@ -363,8 +369,95 @@ static void test_alltoall_in_place_is_refused(void **state)
     src(&hand, step, LANE_INPUT, 0, PLAN_NONE);
     dst(&hand, step, LANE_OUTPUT, 0, PLAN_NONE);
     assert_right(&hand, &usual);
+    hand.program.independent = true;
     assert_int_equal(lane_verify(&hand.program, &in_place), BLINK_ERR_INVALID_ARGUMENT);
     assert_string_equal(blink_error_text(), "alltoall has no form in place");
+}
+
+/* ---- direct steps ---- */
+
+static void test_direct_step_is_right_in_place_too(void **state)
+{
+    (void)state;
+    hand_t hand;
+    make_direct(&hand);
+    assert_right(&hand, &usual);
+    assert_right(&hand, &in_place);
+}
+
+static void test_direct_step_that_others_read_beside_is_caught_in_place(void **state)
+{
+    (void)state;
+    hand_t hand;
+    make_direct(&hand);
+    /* Rank 1 does the same for itself, as if for its own output alone. */
+    lane_step_t *first = step_of(&hand, 0, LANE_UP);
+    first->dst_count = 1;
+    lane_step_t *step = begin(&hand, 1, LANE_UP);
+    src(&hand, step, LANE_INPUT, 0, PLAN_NONE);
+    hand.operands[step->src_first].path = 0 * 2 + 1;
+    src(&hand, step, LANE_INPUT, 1, PLAN_NONE);
+    dst(&hand, step, LANE_OUTPUT, 1, PLAN_NONE);
+    step->completes = 1;
+    assert_right(&hand, &usual);
+    assert_wrong(&hand, &in_place, "not known to have arrived from rank 0 up");
+}
+
+static void test_steps_in_one_lane_do_not_order_an_independent_program(void **state)
+{
+    (void)state;
+    hand_t hand;
+    hand_init(&hand, BLINK_BROADCAST, 2);
+    lane_step_t *step = begin(&hand, 0, LANE_DOWN);
+    src(&hand, step, LANE_INPUT, 0, PLAN_NONE);
+    dst(&hand, step, LANE_OUTPUT, 0, PLAN_NONE);
+    step = &hand.steps[hand.program.step_count++];
+    *step =
+        (lane_step_t){.src_first = hand.program.operand_count, .dst_first = hand.program.operand_count + 1};
+    hand.lanes[0].step_count = 2;
+    src(&hand, step, LANE_OUTPUT, 0, PLAN_NONE);
+    dst(&hand, step, LANE_OUTPUT, 1, PLAN_NONE);
+    assert_wrong(&hand, &usual, "reads the output of rank 0, not known to have arrived");
+}
+
+static void test_source_without_its_path_is_caught(void **state)
+{
+    (void)state;
+    hand_t hand;
+    make_direct(&hand);
+    hand.operands[step_of(&hand, 0, LANE_UP)->src_first + 1].path = PLAN_NONE;
+    assert_wrong(&hand, &usual, "no path to rank 1");
+    make_direct(&hand);
+    hand.operands[step_of(&hand, 0, LANE_UP)->src_first + 1].path = 0 * 2 + 1;
+    assert_wrong(&hand, &usual, "path 1 from rank 1 to rank 0 leads from rank 0 to rank 1");
+}
+
+static void test_false_word_about_completion_is_caught(void **state)
+{
+    (void)state;
+    hand_t hand;
+    make_chain(&hand, BLINK_ALLREDUCE, 3, false);
+    step_of(&hand, 0, LANE_UP)->completes = 0;
+    assert_wrong(&hand, &usual, "completes it and does not say so");
+    make_chain(&hand, BLINK_ALLREDUCE, 3, false);
+    step_of(&hand, 1, LANE_UP)->completes = 1;
+    assert_wrong(&hand, &usual,
+                 "rank 1 up, chunk 0, step 0: writes scratch edge 0 slot 0, says that it completes it");
+    make_chain(&hand, BLINK_ALLREDUCE, 3, false);
+    step_of(&hand, 1, LANE_DOWN)->completes = 1;
+    assert_wrong(&hand, &usual, "says that it completes it and does not");
+}
+
+static void test_false_word_about_independence_is_caught(void **state)
+{
+    (void)state;
+    hand_t hand;
+    make_chain(&hand, BLINK_ALLREDUCE, 2, false);
+    hand.program.independent = true;
+    assert_int_equal(lane_verify(&hand.program, &usual), BLINK_ERR_INTERNAL);
+    make_direct(&hand);
+    hand.program.independent = false;
+    assert_int_equal(lane_verify(&hand.program, &usual), BLINK_ERR_INTERNAL);
 }
 
 /* ---- structure ---- */
@@ -433,8 +526,8 @@ static void test_fields_out_of_range_are_caught(void **state)
         BROKEN(parts[0].out_block, 1, "block 0 stands at 0 and 0 of inputs and outputs, not at 0 and 1"),
         BROKEN(parts[0].ordinal, 1, "channel 0 part 0: 1 of 1 in block 0"),
         BROKEN(parts[0].siblings, 2, "channel 0 has 1 of 2 parts for block 0"),
-        BROKEN(paths[1].from_rank, 1, "path 1 to rank 1 leads from rank 1 to rank 1"),
-        BROKEN(paths[1].to_rank, PLAN_NONE, "path 1 to rank 1 leads from rank 0 to rank 4294967295"),
+        BROKEN(paths[1].from_rank, 1, "path 1 from rank 0 to rank 1 leads from rank 1 to rank 1"),
+        BROKEN(paths[1].to_rank, PLAN_NONE, "path 1 from rank 0 to rank 1 leads from rank 0 to rank 4294967295"),
         BROKEN(paths[0].link_count, 2, "path 0: links run past the 1 there are"),
         BROKEN(lanes[0].channel, 1, "lane 0: no channel 1"),
         BROKEN(lanes[0].rank, 2, "rank 2"),
@@ -453,14 +546,14 @@ static void test_fields_out_of_range_are_caught(void **state)
         BROKEN(steps[1].dst_count, 0, "rank 1 up, step 0: has 1 sources and 0 destinations"),
         BROKEN(operands[0].buffer, 3, "buffer kind 3 does not exist"),
         BROKEN(operands[0].rank, 2, "operand of rank 2 of 2"),
-        BROKEN(operands[0].rank, 1, "source on rank 1"),
-        BROKEN(operands[0].path, 0, "path 0 to a source"),
+        BROKEN(operands[0].rank, 1, "no path to rank 1"),
+        BROKEN(operands[0].path, 0, "path 0 to its own rank"),
         BROKEN(operands[0].edge, 0, "edge 0 named for a user's buffer"),
         BROKEN(operands[1].edge, 1, "scratch edge 1 of 1"),
         BROKEN(operands[2].path, 0, "path 0 to its own rank"),
         BROKEN(operands[3].path, PLAN_NONE, "no path to rank 1"),
         BROKEN(operands[3].path, 4, "path 4 of 4"),
-        BROKEN(operands[3].path, 2, "path 2 to rank 1 leads from rank 1 to rank 0"),
+        BROKEN(operands[3].path, 2, "path 2 from rank 0 to rank 1 leads from rank 1 to rank 0"),
         BROKEN(operands[3].buffer, LANE_INPUT, "writes the input of rank 1"),
         BROKEN(waits[0].kind, 2, "wait kind 2 does not exist"),
         BROKEN(waits[0].semaphore, 2, "semaphore 2 of 2"),
@@ -537,6 +630,12 @@ int main(void)
         cmocka_unit_test(test_output_of_a_rank_that_gets_nothing_is_caught),
         cmocka_unit_test(test_block_taken_for_another_is_caught),
         cmocka_unit_test(test_alltoall_in_place_is_refused),
+        cmocka_unit_test(test_direct_step_is_right_in_place_too),
+        cmocka_unit_test(test_direct_step_that_others_read_beside_is_caught_in_place),
+        cmocka_unit_test(test_steps_in_one_lane_do_not_order_an_independent_program),
+        cmocka_unit_test(test_source_without_its_path_is_caught),
+        cmocka_unit_test(test_false_word_about_completion_is_caught),
+        cmocka_unit_test(test_false_word_about_independence_is_caught),
         cmocka_unit_test(test_blocks_not_covered_once_are_caught),
         cmocka_unit_test(test_two_ends_of_a_semaphore_are_caught),
         cmocka_unit_test(test_two_writers_of_a_scratch_edge_are_caught),

@@ -19,6 +19,9 @@
  * chunk, and what a wake-up costs anyway. */
 #define POOL_LATE_NS 100000u
 
+/* What the caches hold of a machine that does not say. */
+#define POOL_CACHE_BYTES (16u << 20)
+
 typedef struct pool_job {
     exec_task_t task;
     void (*job)(void *);
@@ -56,6 +59,12 @@ static void pool_wake(exec_host_t *exec)
     } else if (exec->runners == 0 && exec->tickets == 0) {
         pool_wake_idle(exec);
     }
+}
+
+void pool_wake_helpers(exec_host_t *exec, uint32_t helpers)
+{
+    while (exec->tickets < helpers && exec->idle > 0)
+        pool_wake_idle(exec);
 }
 
 void pool_unlock_and_wake(exec_host_t *exec)
@@ -104,6 +113,8 @@ static void pool_run_next(exec_host_t *exec, uint64_t now_ns)
         pool_wake(exec);
     else if (exec->queue.count > 0 && queue_next_ns(&exec->queue) + POOL_LATE_NS < now_ns)
         pool_wake_idle(exec);
+    if (task->taken)
+        task->taken(task);
     pthread_mutex_unlock(&exec->mutex);
     atomic_fetch_add_explicit(&exec->busy, 1, memory_order_relaxed);
     task->run(task);
@@ -143,18 +154,43 @@ static void pool_bind_workers(exec_host_t *exec, hwloc_topology_t machine, hwloc
     }
 }
 
-static void pool_bind(exec_host_t *exec)
+static void pool_bind(exec_host_t *exec, hwloc_topology_t machine)
 {
-    hwloc_topology_t machine;
-    if (hwloc_topology_init(&machine) != 0)
-        return;
     hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
     hwloc_bitmap_t one = hwloc_bitmap_alloc();
-    if (allowed && one && hwloc_topology_load(machine) == 0 &&
-        hwloc_get_cpubind(machine, allowed, HWLOC_CPUBIND_PROCESS) == 0)
+    if (allowed && one && hwloc_get_cpubind(machine, allowed, HWLOC_CPUBIND_PROCESS) == 0)
         pool_bind_workers(exec, machine, allowed, one);
     hwloc_bitmap_free(one);
     hwloc_bitmap_free(allowed);
+}
+
+/* What all caches of the last level hold; 0 if unknown. */
+static uint64_t pool_cache_bytes(hwloc_topology_t machine)
+{
+    uint64_t bytes = 0;
+    for (unsigned level = 5; level > 1 && bytes == 0; level--) {
+        int depth = hwloc_get_cache_type_depth(machine, level, HWLOC_OBJ_CACHE_UNIFIED);
+        hwloc_obj_t cache = NULL;
+        while (depth >= 0 && (cache = hwloc_get_next_obj_by_depth(machine, depth, cache)) != NULL)
+            bytes += cache->attr->cache.size;
+    }
+    return bytes;
+}
+
+/* Settle on the machine as hwloc sees it. */
+static void pool_settle(exec_host_t *exec)
+{
+    hwloc_topology_t machine;
+    exec->cache_bytes = POOL_CACHE_BYTES;
+    if (hwloc_topology_init(&machine) != 0)
+        return;
+    if (hwloc_topology_load(machine) == 0) {
+        uint64_t cache_bytes = pool_cache_bytes(machine);
+        if (cache_bytes > 0)
+            exec->cache_bytes = cache_bytes;
+        if (exec->config.bind)
+            pool_bind(exec, machine);
+    }
     hwloc_topology_destroy(machine);
 }
 
@@ -197,8 +233,7 @@ blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **
         }
         created->worker_count++;
     }
-    if (config->bind)
-        pool_bind(created);
+    pool_settle(created);
     *exec = created;
     return BLINK_OK;
 }

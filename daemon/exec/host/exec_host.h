@@ -2,7 +2,7 @@
  * The host executor: runs lane programs on CPU threads over shared memory. Lanes are resumable state
  * machines; a lane whose wait is not satisfied parks on that semaphore and its one writer puts it back on the
  * run queue, so a worker never blocks on a lane and any number of workers (one included) runs any number of
- * lanes.
+ * lanes. A program that is independent has no lanes here: workers take its chunks from one counter.
  *
  * With a pacer every transfer gets virtual times: a step is ready at the latest arrival it waited for, its
  * transfers are booked from then on, and what it signals becomes visible at the booked times. Workers take
@@ -42,12 +42,11 @@ uint32_t exec_host_busy(const exec_host_t *exec);
 uint32_t exec_host_workers(const exec_host_t *exec);
 
 /*
- * What one communicator needs to run one program: lane states, semaphores, scratch (grown on demand, kept
- * between runs). One run at a time. Borrows program and comm_link_bytes (link_count counters, may be NULL)
- * until destroyed. Errors: NO_MEMORY.
+ * What it takes to run one program: lane states, semaphores, scratch (grown on demand, kept between runs). One run at a
+ * time. Borrows the program until destroyed. Errors: NO_MEMORY.
  */
 blink_result_t exec_instance_create(exec_host_t *exec, const lane_program_t *program,
-                                    _Atomic uint64_t *comm_link_bytes, exec_instance_t **instance);
+                                    exec_instance_t **instance);
 
 /* The instance must be idle. */
 void exec_instance_destroy(exec_instance_t *instance);
@@ -63,23 +62,31 @@ void exec_instance_destroy(exec_instance_t *instance);
 typedef struct exec_run {
     const void *const *inputs; /* per rank; NULL where it is not read. Copied by exec_start */
     void *const *outputs;      /* per rank; NULL where it is not written. Copied by exec_start */
-    uint64_t count;            /* elements of one block: of the payload where that is a single block */
+    /* Bytes from one block to the next in each rank's input and output; NULL: the blocks adjoin. Copied. */
+    const uint64_t *input_strides, *output_strides;
+    uint64_t count; /* elements of one block: of the payload where that is a single block */
     blink_datatype_t datatype;
-    blink_redop_t redop;
+    blink_redop_t redop; /* SUM where nothing is reduced */
+    const uint64_t
+        *scalars; /* PRE_MUL_SUM: per rank, the bits of an element its input is multiplied by; else NULL.
+                                 Copied */
+    _Atomic uint64_t
+        *comm_link_bytes; /* link_count more counters, borrowed until the run ends; may be NULL */
     /* Called exactly once when no lane touches a buffer any more: BLINK_OK, or the code given to
-     * exec_abort(). On a worker thread, or inside exec_start() when run inline. Must not block. */
+     * exec_abort(). On a worker thread. Must not block. */
     void (*done)(void *context, blink_result_t result);
     void *context;
 } exec_run_t;
 
-/* Work of at most this many bytes (payload of all blocks × ranks) runs inside exec_start() on the caller's thread when
- * there is no pacer: waking a worker would cost more. */
-#define EXEC_INLINE_MAX_BYTES (32u << 10)
+/*
+ * Start a run on an idle instance. A run short enough that waking a worker would cost more is made on the caller's thread:
+ * *ended says that it is over, and done is then not called: what it would be told is returned. Without a pacer only, but
+ * for a run of nothing. Errors (nothing runs, *ended is false): NO_MEMORY.
+ */
+blink_result_t exec_start(exec_instance_t *instance, const exec_run_t *run, bool *ended);
 
-/* Start a run on an idle instance. Errors (done is then not called): NO_MEMORY. */
-blink_result_t exec_start(exec_instance_t *instance, const exec_run_t *run);
-
-/* Make the current run end soon with `reason` (no-op when idle). Thread-safe; done follows from a worker. */
+/* Make the current run end soon with `reason` (no-op when idle). Thread-safe; done follows from a worker, or exec_start()
+ * returns the reason if it is still at the run. */
 void exec_abort(exec_instance_t *instance, blink_result_t reason);
 
 #endif

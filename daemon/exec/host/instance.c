@@ -1,13 +1,21 @@
 /*
- * Instances: setting up, starting, aborting and ending a run. How its lanes run is in lane_run.c.
+ * Instances: setting up, starting, aborting and ending a run. How its lanes run is in lane_run.c, and how its items do
+ * in items.c.
  */
-#include "exec/host/instance.h"
+#include "exec/host/items.h"
+#include "exec/host/step.h"
 
 #include "error.h"
 #include "names.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Of scratch: a line of LL128. */
+#define SCRATCH_ALIGNMENT 128u
+
+/* Epochs of LL are 32 bits wide. */
+#define EPOCH_MAX UINT32_MAX
 
 /* Each semaphore's one waiting lane. */
 static void instance_find_waiters(exec_instance_t *instance)
@@ -25,46 +33,58 @@ static void instance_find_waiters(exec_instance_t *instance)
     }
 }
 
-/* Most operands and most dsts of any step of a lane. */
-static void instance_lane_needs(const lane_program_t *program, const lane_t *lane, uint32_t *operands,
-                                uint32_t *dsts)
+/* The most that any step of a lane needs. */
+typedef struct lane_needs {
+    uint32_t addresses, dsts, blocks;
+} lane_needs_t;
+
+static uint32_t most(uint32_t a, uint32_t b)
 {
-    *operands = *dsts = 0;
+    return a > b ? a : b;
+}
+
+static lane_needs_t instance_lane_needs(const lane_program_t *program, const lane_t *lane)
+{
+    lane_needs_t needs = {0};
     for (uint32_t s = 0; s < lane->step_count; s++) {
         const lane_step_t *step = &program->steps[lane->step_first + s];
-        if (step->src_count + step->dst_count > *operands)
-            *operands = step->src_count + step->dst_count;
-        if (step->dst_count > *dsts)
-            *dsts = step->dst_count;
+        needs.addresses = most(needs.addresses, step_address_count(step));
+        needs.dsts = most(needs.dsts, step->dst_count);
+        needs.blocks = most(needs.blocks, step_block_count(step));
     }
+    if (program->protocol == BLINK_PROTOCOL_SIMPLE)
+        needs.blocks = 0;
+    return needs;
 }
 
 static blink_result_t instance_alloc_lanes(exec_instance_t *instance)
 {
     const lane_program_t *program = instance->program;
-    uint32_t operand_count = 0;
-    uint32_t dst_count = 0;
+    lane_needs_t total = {0};
     for (uint32_t l = 0; l < program->lane_count; l++) {
-        uint32_t operands, dsts;
-        instance_lane_needs(program, &program->lanes[l], &operands, &dsts);
-        operand_count += operands;
-        dst_count += dsts;
+        lane_needs_t needs = instance_lane_needs(program, &program->lanes[l]);
+        total.addresses += needs.addresses;
+        total.dsts += needs.dsts;
+        total.blocks += needs.blocks;
     }
-    instance->addresses = calloc(operand_count + 1u, sizeof(*instance->addresses));
-    instance->booked = calloc(dst_count + 1u, sizeof(*instance->booked));
+    instance->addresses = calloc(total.addresses + 1u, sizeof(*instance->addresses));
+    instance->booked = calloc(total.dsts + 1u, sizeof(*instance->booked));
+    instance->blocks = malloc((size_t)total.blocks * STEP_BLOCK_BYTES + 1u);
     instance->lanes = aligned_alloc(_Alignof(exec_lane_t), (program->lane_count + 1u) * sizeof(exec_lane_t));
-    if (!instance->addresses || !instance->booked || !instance->lanes)
+    if (!instance->addresses || !instance->booked || !instance->blocks || !instance->lanes)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u lanes", program->lane_count);
-    operand_count = dst_count = 0;
+    total = (lane_needs_t){0};
     for (uint32_t l = 0; l < program->lane_count; l++) {
-        uint32_t operands, dsts;
-        instance_lane_needs(program, &program->lanes[l], &operands, &dsts);
-        instance->lanes[l] = (exec_lane_t){.task = {.run = lane_run, .instance = instance},
-                                           .lane = &program->lanes[l],
-                                           .addresses = instance->addresses + operand_count,
-                                           .booked = instance->booked + dst_count};
-        operand_count += operands;
-        dst_count += dsts;
+        lane_needs_t needs = instance_lane_needs(program, &program->lanes[l]);
+        instance->lanes[l] =
+            (exec_lane_t){.task = {.run = lane_run, .instance = instance},
+                          .lane = &program->lanes[l],
+                          .addresses = instance->addresses + total.addresses,
+                          .booked = instance->booked + total.dsts,
+                          .blocks = instance->blocks + (size_t)total.blocks * STEP_BLOCK_BYTES};
+        total.addresses += needs.addresses;
+        total.dsts += needs.dsts;
+        total.blocks += needs.blocks;
     }
     return BLINK_OK;
 }
@@ -74,31 +94,64 @@ static void instance_free(exec_instance_t *instance)
     lane_geometry_fini(&instance->geometry);
     queue_fini(&instance->inline_queue);
     pthread_mutex_destroy(&instance->mutex);
-    free(instance->outputs);
-    free(instance->inputs);
+    free(instance->ranks);
     free(instance->scratch);
     free(instance->due_ns);
     free(instance->semaphores);
     free(instance->lanes);
     free(instance->booked);
     free(instance->addresses);
+    free(instance->blocks);
+    items_destroy(instance->items);
     free(instance);
 }
 
-static blink_result_t instance_init(exec_instance_t *instance)
+static blink_result_t instance_init_lanes(exec_instance_t *instance)
 {
     const lane_program_t *program = instance->program;
     BLINK_TRY(instance_alloc_lanes(instance));
     instance->semaphores =
         aligned_alloc(_Alignof(exec_semaphore_t), (program->semaphore_count + 1u) * sizeof(exec_semaphore_t));
-    instance->inputs = calloc(program->rank_count, sizeof(*instance->inputs));
-    instance->outputs = calloc(program->rank_count, sizeof(*instance->outputs));
-    if (!instance->semaphores || !instance->inputs || !instance->outputs)
+    if (!instance->semaphores)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u semaphores", program->semaphore_count);
     instance_find_waiters(instance);
-    BLINK_TRY(queue_reserve(&instance->inline_queue, program->lane_count));
+    return queue_reserve(&instance->inline_queue, program->lane_count);
+}
+
+static double instance_touched_blocks(const lane_program_t *program)
+{
+    double blocks = 0.0;
+    for (uint32_t l = 0; l < program->lane_count; l++) {
+        const lane_t *lane = &program->lanes[l];
+        const lane_part_t *parts = &program->parts[program->channels[lane->channel].part_first];
+        for (uint32_t s = 0; s < lane->step_count; s++) {
+            const lane_step_t *step = &program->steps[lane->step_first + s];
+            const lane_part_t *part = &parts[step->part];
+            blocks += (step->src_count + step->dst_count) * (part->end - part->begin) / part->siblings;
+        }
+    }
+    return blocks;
+}
+
+/* Tasks that may be in the pool's queue at once: the offer of items, or the lanes and their completion. */
+static uint32_t instance_task_count(const exec_instance_t *instance)
+{
+    return instance->items ? 1 : instance->program->lane_count + 1;
+}
+
+static blink_result_t instance_init(exec_instance_t *instance)
+{
+    const lane_program_t *program = instance->program;
+    instance->touched_blocks = instance_touched_blocks(program);
+    instance->ranks = calloc(program->rank_count, sizeof(*instance->ranks));
+    if (!instance->ranks)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", program->rank_count);
+    if (!instance->exec->config.pace && items_fit(program))
+        BLINK_TRY(items_create(instance, &instance->items));
+    else
+        BLINK_TRY(instance_init_lanes(instance));
     pthread_mutex_lock(&instance->exec->mutex);
-    blink_result_t result = queue_reserve(&instance->exec->queue, program->lane_count + 1u);
+    blink_result_t result = queue_reserve(&instance->exec->queue, instance_task_count(instance));
     pthread_mutex_unlock(&instance->exec->mutex);
     return result;
 }
@@ -110,14 +163,13 @@ static void instance_complete(exec_task_t *task)
 }
 
 blink_result_t exec_instance_create(exec_host_t *exec, const lane_program_t *program,
-                                    _Atomic uint64_t *comm_link_bytes, exec_instance_t **instance)
+                                    exec_instance_t **instance)
 {
     exec_instance_t *created = calloc(1, sizeof(*created));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an executor instance");
     created->exec = exec;
     created->program = program;
-    created->comm_link_bytes = comm_link_bytes;
     created->completion = (exec_task_t){.run = instance_complete, .instance = created};
     pthread_mutex_init(&created->mutex, NULL);
     blink_result_t result = instance_init(created);
@@ -134,7 +186,7 @@ void exec_instance_destroy(exec_instance_t *instance)
     if (!instance)
         return;
     pthread_mutex_lock(&instance->exec->mutex);
-    queue_release(&instance->exec->queue, instance->program->lane_count + 1u);
+    queue_release(&instance->exec->queue, instance_task_count(instance));
     pthread_mutex_unlock(&instance->exec->mutex);
     instance_free(instance);
 }
@@ -172,12 +224,13 @@ static blink_result_t instance_bind_scratch(exec_instance_t *instance)
 {
     const lane_geometry_t *geometry = &instance->geometry;
     uint64_t needed = geometry->scratch_bytes;
-    needed = (needed + 63u) / 64u * 64u;
+    needed = (needed + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    instance->scrub = true; /* slots lie elsewhere now */
     if (needed <= instance->scratch_bytes)
         return BLINK_OK;
     free(instance->scratch);
     instance->scratch_bytes = 0;
-    instance->scratch = aligned_alloc(64, needed);
+    instance->scratch = aligned_alloc(SCRATCH_ALIGNMENT, needed);
     if (!instance->scratch)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %llu bytes of scratch",
                           (unsigned long long)needed);
@@ -193,23 +246,67 @@ static blink_result_t instance_bind(exec_instance_t *instance, uint64_t block_by
     instance->bound = false;
     lane_geometry_fini(&instance->geometry);
     memset(&instance->geometry, 0, sizeof(instance->geometry));
+    instance->touched_bytes = (uint64_t)(instance->touched_blocks * (double)block_bytes);
+    instance->is_inline = !instance->exec->config.pace && instance->touched_bytes <= EXEC_INLINE_MAX_BYTES;
+    instance->stream = instance->touched_bytes >= instance->exec->cache_bytes;
+    /* One thread alone gains nothing by cutting. */
+    uint64_t chunk_bytes = instance->is_inline ? LANE_CHUNK_MAX_BYTES : 0;
     uint32_t slots = instance->exec->config.pace ? 0 : EXEC_MEMORY_SLOTS;
-    BLINK_TRY(lane_geometry_init(instance->program, block_bytes, 0, slots, &instance->geometry));
+    BLINK_TRY(lane_geometry_init(instance->program, block_bytes, chunk_bytes, slots, &instance->geometry));
     BLINK_TRY(instance_bind_scratch(instance));
     if (instance->exec->config.pace)
         BLINK_TRY(instance_bind_due_times(instance));
+    if (instance->items)
+        items_bind(instance);
     instance->bound = true;
     return BLINK_OK;
 }
 
-/* Nobody else touches an idle instance; queueing its lanes publishes these stores. */
-static void instance_reset(exec_instance_t *instance, const exec_run_t *run, uint64_t now_ns)
+static void instance_copy_ranks(exec_instance_t *instance, const exec_run_t *run)
+{
+    uint64_t block_bytes = instance->geometry.block_bytes;
+    for (uint32_t i = 0; i < instance->program->rank_count; i++)
+        instance->ranks[i] =
+            (exec_rank_t){.input = run->inputs ? run->inputs[i] : NULL,
+                          .output = run->outputs[i],
+                          .input_stride_bytes = run->input_strides ? run->input_strides[i] : block_bytes,
+                          .output_stride_bytes = run->output_strides ? run->output_strides[i] : block_bytes,
+                          .scalar = run->scalars ? run->scalars[i] : 0};
+}
+
+/* Nobody else touches an idle instance; the pool's lock publishes these stores. */
+static void instance_reset(exec_instance_t *instance, const exec_run_t *run)
+{
+    instance->run = *run;
+    instance_copy_ranks(instance, run);
+    atomic_store_explicit(&instance->abort_reason, BLINK_OK, memory_order_relaxed);
+    pthread_mutex_lock(&instance->mutex);
+    instance->running = true;
+    pthread_mutex_unlock(&instance->mutex);
+}
+
+/* Give the run epochs that no slot has seen; where that cannot be known, or they are used up, empty the slots. */
+static void instance_advance_epochs(exec_instance_t *instance)
+{
+    uint32_t chunks = 0;
+    if (instance->program->protocol == BLINK_PROTOCOL_SIMPLE)
+        return;
+    for (uint32_t i = 0; i < instance->program->channel_count; i++)
+        chunks = most(chunks, instance->geometry.channels[i].chunks);
+    instance->epoch_base += instance->epoch_count;
+    instance->epoch_count = chunks;
+    if (!instance->scrub && instance->epoch_base + chunks <= EPOCH_MAX)
+        return;
+    if (instance->scratch_bytes > 0)
+        memset(instance->scratch, 0, instance->scratch_bytes);
+    instance->epoch_base = 0;
+    instance->scrub = false;
+}
+
+static void instance_reset_lanes(exec_instance_t *instance, uint64_t now_ns)
 {
     const lane_program_t *program = instance->program;
-    instance->run = *run;
-    if (run->inputs)
-        memcpy(instance->inputs, run->inputs, program->rank_count * sizeof(*instance->inputs));
-    memcpy(instance->outputs, run->outputs, program->rank_count * sizeof(*instance->outputs));
+    instance_advance_epochs(instance);
     for (uint32_t i = 0; i < program->semaphore_count; i++) {
         atomic_store_explicit(&instance->semaphores[i].value, 0, memory_order_relaxed);
         atomic_store_explicit(&instance->semaphores[i].parked, 0, memory_order_relaxed);
@@ -223,15 +320,11 @@ static void instance_reset(exec_instance_t *instance, const exec_run_t *run, uin
     }
     instance->last_arrival_ns = now_ns;
     atomic_store_explicit(&instance->users, program->lane_count, memory_order_relaxed);
-    atomic_store_explicit(&instance->abort_reason, BLINK_OK, memory_order_relaxed);
-    pthread_mutex_lock(&instance->mutex);
-    instance->running = true;
-    pthread_mutex_unlock(&instance->mutex);
 }
 
 /* On the caller's thread. The queue runs dry when every lane has ended, or an abort has ended some that
  * others wait for; that lanes are left without an abort would be a program that cannot end. */
-static void instance_run_inline(exec_instance_t *instance)
+static blink_result_t instance_run_inline(exec_instance_t *instance)
 {
     for (uint32_t l = 0; l < instance->program->lane_count; l++)
         queue_push(&instance->inline_queue, &instance->lanes[l].task, 0);
@@ -239,28 +332,19 @@ static void instance_run_inline(exec_instance_t *instance)
         exec_task_t *task = queue_pop(&instance->inline_queue);
         task->run(task);
     }
-    bool ended = atomic_load_explicit(&instance->users, memory_order_relaxed) == 0;
-    instance_finish(instance, ended ? BLINK_OK : BLINK_ERR_INTERNAL);
+    if (atomic_load_explicit(&instance->users, memory_order_relaxed) == 0)
+        return instance_end(instance, BLINK_OK);
+    return instance_end(instance, BLINK_FAIL(BLINK_ERR_INTERNAL, "a lane waits for what nothing signals"));
 }
 
-blink_result_t exec_start(exec_instance_t *instance, const exec_run_t *run)
+static blink_result_t instance_start_lanes(exec_instance_t *instance, bool *ended)
 {
     exec_host_t *exec = instance->exec;
-    uint64_t block_bytes = run->count * blink_datatype_bytes(run->datatype);
-    uint64_t payload_bytes = block_bytes * instance->program->block_count;
-    if (payload_bytes == 0 || instance->program->lane_count == 0) {
-        run->done(run->context, BLINK_OK);
-        return BLINK_OK;
-    }
-    BLINK_TRY(instance_bind(instance, block_bytes));
-    instance->is_inline =
-        !exec->config.pace && payload_bytes <= EXEC_INLINE_MAX_BYTES / instance->program->rank_count;
     uint64_t now_ns = exec->config.pace ? pool_now_ns() : 0;
-    instance_reset(instance, run, now_ns);
-    if (instance->is_inline) {
-        instance_run_inline(instance);
-        return BLINK_OK;
-    }
+    instance_reset_lanes(instance, now_ns);
+    *ended = instance->is_inline;
+    if (*ended)
+        return instance_run_inline(instance);
     uint32_t lane_count = instance->program->lane_count;
     pthread_mutex_lock(&exec->mutex);
     for (uint32_t l = 0; l < lane_count; l++)
@@ -269,15 +353,34 @@ blink_result_t exec_start(exec_instance_t *instance, const exec_run_t *run)
     return BLINK_OK;
 }
 
-void instance_finish(exec_instance_t *instance, blink_result_t result)
+blink_result_t exec_start(exec_instance_t *instance, const exec_run_t *run, bool *ended)
 {
-    exec_run_t run = instance->run;
+    uint64_t block_bytes = run->count * blink_datatype_bytes(run->datatype);
+    *ended = block_bytes == 0 || instance->program->lane_count == 0;
+    if (*ended)
+        return BLINK_OK;
+    BLINK_TRY(instance_bind(instance, block_bytes));
+    instance_reset(instance, run);
+    return instance->items ? items_start(instance, ended) : instance_start_lanes(instance, ended);
+}
+
+blink_result_t instance_end(exec_instance_t *instance, blink_result_t result)
+{
     pthread_mutex_lock(&instance->mutex);
     instance->running = false;
     /* Stored by exec_abort() under this mutex. */
     uint32_t reason = atomic_load_explicit(&instance->abort_reason, memory_order_relaxed);
     pthread_mutex_unlock(&instance->mutex);
-    run.done(run.context, reason != BLINK_OK ? (blink_result_t)reason : result);
+    if (reason == BLINK_OK)
+        return result;
+    instance->scrub = true; /* half of a chunk may lie in a slot */
+    return BLINK_FAIL((blink_result_t)reason, "the run was aborted");
+}
+
+void instance_finish(exec_instance_t *instance, blink_result_t result)
+{
+    exec_run_t run = instance->run;
+    run.done(run.context, instance_end(instance, result));
 }
 
 /* Queue every parked lane, and make what is queued due now. A lane that parks just now reads the reason after
@@ -301,9 +404,9 @@ void exec_abort(exec_instance_t *instance, blink_result_t reason)
     pthread_mutex_lock(&instance->mutex);
     if (instance->running &&
         atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) == BLINK_OK) {
-        /* Read by lane_run(), lane_park() and instance_queue(). */
+        /* Read by lane_advance(), lane_park(), lane_queue_locked() and items_over(). */
         atomic_store_explicit(&instance->abort_reason, reason, memory_order_seq_cst);
-        if (!instance->is_inline)
+        if (!instance->is_inline && !instance->items)
             instance_flush(instance);
     }
     pthread_mutex_unlock(&instance->mutex);

@@ -1,6 +1,6 @@
 /*
  * What one communicator needs to run one program, shared by the files that set a run up (instance.c) and that
- * run its lanes (lane_run.c).
+ * run its lanes (lane_run.c) or items (items.c).
  */
 #ifndef BLINK_EXEC_INSTANCE_H
 #define BLINK_EXEC_INSTANCE_H
@@ -10,6 +10,10 @@
 /* Scratch slots of an edge where memory itself is the link and nothing is in flight: one being written, one
  * being read, two for lanes that run ahead. More would only spread over more cache. */
 #define EXEC_MEMORY_SLOTS 4u
+
+/* A run that reads and writes no more than this takes about 5 µs where caches hold it. To wake another thread costs as
+ * much, and 45 µs until that one is up: it is made where it is started. */
+#define EXEC_INLINE_MAX_BYTES (512u << 10)
 
 /* One writer lane, one waiting lane. On a line of its own: writer and waiter run on different cores. */
 typedef struct exec_semaphore {
@@ -25,29 +29,47 @@ typedef struct exec_lane {
     uint32_t chunk, chunks;
     uint32_t step;       /* of the chunk */
     uint64_t start_ns;   /* paced: of the step before */
-    void **addresses;    /* of the operands of one step */
+    void **addresses;    /* room for those of one step */
+    char *blocks;        /* room for those of one step; only where slots have flags */
     pace_slot_t *booked; /* of the dsts of one step; paced only */
 } exec_lane_t;
+
+/* What a run reads and writes of one rank. */
+typedef struct exec_rank {
+    const char *input;
+    char *output;
+    uint64_t input_stride_bytes, output_stride_bytes;
+    uint64_t scalar;
+} exec_rank_t;
+
+typedef struct exec_items exec_items_t;
 
 struct exec_instance {
     exec_host_t *exec;
     const lane_program_t *program;
-    _Atomic uint64_t *comm_link_bytes;
+    double touched_blocks; /* what all steps together read and write, in blocks */
+    exec_items_t *items;   /* a program that runs as items; NULL: as lanes, which the next nine are for */
     exec_lane_t *lanes;
     exec_semaphore_t *semaphores;
     void **addresses;
     pace_slot_t *booked;
     uint64_t *due_ns;
     uint64_t due_capacity;
+    char *blocks;
     char *scratch;
     uint64_t scratch_bytes;
-    const void **inputs;
-    void **outputs;
+    /* Slots with flags. The epochs of the run are from epoch_base + 1 to epoch_base + epoch_count; the slots may hold
+     * smaller ones, unless anything else may lie in them: then they are scrubbed before the run. */
+    uint64_t epoch_base, epoch_count;
+    bool scrub;
 
     bool bound; /* geometry is that of the last run */
     lane_geometry_t geometry;
+    uint64_t touched_bytes;
     exec_run_t run;
-    bool is_inline; /* runs inside exec_start(), off the queue below */
+    exec_rank_t *ranks;
+    bool stream;    /* as in reduce_step_t: the run reads and writes more than caches hold */
+    bool is_inline; /* runs inside exec_start(), lanes off the queue below */
     exec_queue_t inline_queue;
     exec_task_t completion;   /* paced: queued for the last arrival once every lane has ended */
     uint64_t last_arrival_ns; /* paced; under the pool's lock */
@@ -63,8 +85,10 @@ struct exec_instance {
 /* exec_task_t.run of a lane. */
 void lane_run(exec_task_t *task);
 
-/* Every lane has ended, or will not run any more: the instance is idle, tell its owner. May free the
- * instance. */
+/* Nothing of the run is left to do: the instance is idle. Returns the run's result: `result`, unless it was aborted. */
+blink_result_t instance_end(exec_instance_t *instance, blink_result_t result);
+
+/* End the run and tell its owner, who may free the instance. */
 void instance_finish(exec_instance_t *instance, blink_result_t result);
 
 #endif

@@ -2,8 +2,7 @@
  * The interpreter of lanes: wait, move, signal, for one step after the other, until a wait is not satisfied
  * or the step's time has not come.
  */
-#include "exec/host/instance.h"
-#include "exec/host/reduce.h"
+#include "exec/host/step.h"
 
 /* Steps a lane may take before others get their turn, without a pacer: about a millisecond of the largest
  * chunks. */
@@ -54,12 +53,21 @@ static uint64_t lane_needed(const exec_instance_t *instance, const lane_wait_t *
     return after > instance->geometry.slots ? after - instance->geometry.slots : 0;
 }
 
-/* The first wait of the step that is not satisfied; NULL if all are. */
+/* Whether the data say by themselves that they are there. With a pacer semaphores say when, too. */
+static bool lane_reads_flags(const exec_instance_t *instance)
+{
+    return instance->program->protocol != BLINK_PROTOCOL_SIMPLE && !instance->exec->config.pace;
+}
+
+/* The first semaphore that the step must still wait for; NULL if there is none. */
 static const lane_wait_t *lane_blocked_on(const exec_instance_t *instance, const lane_step_t *step,
                                           uint32_t chunk)
 {
+    bool reads_flags = lane_reads_flags(instance);
     for (uint32_t i = 0; i < step->wait_count; i++) {
         const lane_wait_t *wait = &instance->program->waits[step->wait_first + i];
+        if (reads_flags && wait->kind == LANE_FULL)
+            continue;
         /* Pairs with lane_signal(): what it says was written may be read. */
         if (atomic_load_explicit(&instance->semaphores[wait->semaphore].value, memory_order_acquire) <
             lane_needed(instance, wait, chunk))
@@ -113,94 +121,66 @@ static uint64_t lane_ready_ns(const exec_instance_t *instance, const exec_lane_t
     return ready_ns;
 }
 
-/* Paced: book every dst that crosses links; when the last byte of all of them has left. */
+static pace_slot_t lane_book_operand(exec_instance_t *instance, const lane_operand_t *operand, uint64_t bytes,
+                                     uint64_t ready_ns)
+{
+    const lane_program_t *program = instance->program;
+    if (operand->path == PLAN_NONE)
+        return (pace_slot_t){ready_ns, ready_ns};
+    const lane_path_t *path = &program->paths[operand->path];
+    pace_slot_t slot = pace_book(instance->exec->config.pace, &program->path_links[path->link_first],
+                                 path->link_count, bytes, ready_ns);
+    if (slot.arrived_ns > instance->last_arrival_ns)
+        instance->last_arrival_ns = slot.arrived_ns;
+    return slot;
+}
+
+/* Paced: book every operand that crosses links; what is written leaves when all that is read has come. When the last
+ * byte of all sources has been read and sent on. */
 static uint64_t lane_book(exec_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
                           uint64_t bytes, uint64_t ready_ns)
 {
-    const lane_program_t *program = instance->program;
-    uint64_t sent_ns = ready_ns;
+    const lane_operand_t *operands = instance->program->operands;
+    uint64_t there_ns = ready_ns;
     pthread_mutex_lock(&instance->exec->mutex);
+    for (uint32_t i = 0; i < step->src_count; i++) {
+        pace_slot_t slot = lane_book_operand(instance, &operands[step->src_first + i], bytes, ready_ns);
+        if (slot.arrived_ns > there_ns)
+            there_ns = slot.arrived_ns;
+    }
+    uint64_t sent_ns = there_ns;
     for (uint32_t i = 0; i < step->dst_count; i++) {
-        const lane_operand_t *dst = &program->operands[step->dst_first + i];
-        lane->booked[i] = (pace_slot_t){.sent_ns = ready_ns, .arrived_ns = ready_ns};
-        if (dst->path == PLAN_NONE)
-            continue;
-        const lane_path_t *path = &program->paths[dst->path];
-        lane->booked[i] = pace_book(instance->exec->config.pace, program->path_links + path->link_first,
-                                    path->link_count, bytes, ready_ns);
+        lane->booked[i] = lane_book_operand(instance, &operands[step->dst_first + i], bytes, there_ns);
         if (lane->booked[i].sent_ns > sent_ns)
             sent_ns = lane->booked[i].sent_ns;
-        if (lane->booked[i].arrived_ns > instance->last_arrival_ns)
-            instance->last_arrival_ns = lane->booked[i].arrived_ns;
     }
     pthread_mutex_unlock(&instance->exec->mutex);
     return sent_ns;
 }
 
-static void *lane_address(const exec_instance_t *instance, const exec_lane_t *lane, uint32_t part,
-                          const lane_operand_t *operand, lane_span_t span)
+static step_place_t lane_place(const exec_instance_t *instance, const exec_lane_t *lane,
+                               const lane_step_t *step)
 {
-    const lane_geometry_t *geometry = &instance->geometry;
     uint32_t channel = lane->lane->channel;
-    switch ((lane_buffer_t)operand->buffer) {
-    case LANE_INPUT:
-        return (char *)instance->inputs[operand->rank] +
-               lane_buffer_offset(geometry, channel, part, LANE_INPUT, span);
-    case LANE_OUTPUT:
-        return (char *)instance->outputs[operand->rank] +
-               lane_buffer_offset(geometry, channel, part, LANE_OUTPUT, span);
-    case LANE_SCRATCH:
-        break;
-    }
-    return instance->scratch + lane_scratch_offset(geometry, channel, operand->edge, lane->chunk);
+    lane_span_t span = lane_span(&instance->geometry, channel, step->part, lane->chunk);
+    return (step_place_t){instance, step, channel, lane->chunk, span};
 }
 
-/* Counters that only grow and order nothing. */
-static void lane_count_bytes(const exec_instance_t *instance, const lane_step_t *step, uint64_t bytes)
-{
-    const lane_program_t *program = instance->program;
-    for (uint32_t i = 0; i < step->dst_count; i++) {
-        const lane_operand_t *dst = &program->operands[step->dst_first + i];
-        if (dst->path == PLAN_NONE)
-            continue;
-        const lane_path_t *path = &program->paths[dst->path];
-        for (uint32_t l = 0; l < path->link_count; l++) {
-            uint32_t link = program->path_links[path->link_first + l];
-            if (instance->exec->config.link_bytes)
-                atomic_fetch_add_explicit(&instance->exec->config.link_bytes[link], bytes,
-                                          memory_order_relaxed);
-            if (instance->comm_link_bytes)
-                atomic_fetch_add_explicit(&instance->comm_link_bytes[link], bytes, memory_order_relaxed);
-        }
-    }
-}
-
-static void lane_move(const exec_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
-                      lane_span_t span)
-{
-    const lane_operand_t *operands = instance->program->operands;
-    void **dsts = lane->addresses;
-    void **srcs = lane->addresses + step->dst_count;
-    for (uint32_t i = 0; i < step->dst_count; i++)
-        dsts[i] = lane_address(instance, lane, step->part, &operands[step->dst_first + i], span);
-    for (uint32_t i = 0; i < step->src_count; i++)
-        srcs[i] = lane_address(instance, lane, step->part, &operands[step->src_first + i], span);
-    reduce_apply(instance->run.datatype, instance->run.redop, dsts, step->dst_count,
-                 (const void *const *)srcs, step->src_count, span.bytes);
-    lane_count_bytes(instance, step, span.bytes);
-}
-
-static void lane_step_run(exec_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
+static void lane_step_run(exec_instance_t *instance, exec_lane_t *lane, const step_place_t *place,
                           uint64_t ready_ns)
 {
-    lane_span_t span = lane_span(&instance->geometry, lane->lane->channel, step->part, lane->chunk);
+    const lane_step_t *step = place->step;
+    bool reads_flags = lane_reads_flags(instance);
     uint64_t sent_ns = 0;
     if (instance->exec->config.pace)
-        sent_ns = lane_book(instance, lane, step, span.bytes, ready_ns);
-    if (span.bytes > 0)
-        lane_move(instance, lane, step, span);
+        sent_ns = lane_book(instance, lane, step,
+                            lane_format_bytes(instance->program->protocol, place->span.bytes), ready_ns);
+    if (place->span.bytes > 0)
+        step_move(place, &(step_room_t){lane->addresses, lane->blocks});
     for (uint32_t i = 0; i < step->signal_count; i++) {
         const lane_signal_t *signal = &instance->program->signals[step->signal_first + i];
+        if (reads_flags && signal->dst != PLAN_NONE)
+            continue; /* the data have said so */
         uint64_t due_ns = signal->dst == PLAN_NONE ? sent_ns : lane->booked[signal->dst].arrived_ns;
         lane_signal(instance, signal->semaphore, lane->chunk, due_ns);
     }
@@ -241,13 +221,18 @@ static void lane_advance(exec_instance_t *instance, exec_lane_t *lane)
                 return;
             continue;
         }
+        step_place_t place = lane_place(instance, lane, step);
+        if (lane_reads_flags(instance) && !step_arrived(&place)) {
+            lane_requeue(instance, &lane->task, 0);
+            return;
+        }
         /* Paced: one step at a time, so that all bookings are made in the order of their ready times. */
         uint64_t ready_ns = paced ? lane_ready_ns(instance, lane, step) : 0;
         if (steps_run == (paced ? 1 : LANE_BATCH_STEPS) || ready_ns > lane->task.ready_ns) {
             lane_requeue(instance, &lane->task, ready_ns);
             return;
         }
-        lane_step_run(instance, lane, step, ready_ns);
+        lane_step_run(instance, lane, &place, ready_ns);
         steps_run++;
     }
 }

@@ -125,11 +125,19 @@ static double pace_probe_GBps(void)
     size_t stride = PACE_PROBE_BYTES / sizeof(*memory);
     void *dst = memory;
     const void *srcs[] = {memory + stride, memory + 2 * stride};
+    const reduce_step_t step = {.dsts = &dst,
+                                .srcs = srcs,
+                                .dst_count = 1,
+                                .src_count = 2,
+                                .datatype = BLINK_FLOAT32,
+                                .redop = BLINK_SUM,
+                                .divisor = 1,
+                                .bytes = PACE_PROBE_BYTES};
     uint64_t moved_bytes = 0;
     double start = pace_seconds();
     double elapsed = 0.0;
     while (elapsed < PACE_PROBE_SECONDS) {
-        reduce_apply(BLINK_FLOAT32, BLINK_SUM, &dst, 1, srcs, 2, PACE_PROBE_BYTES);
+        reduce_apply(&step);
         moved_bytes += PACE_PROBE_BYTES;
         elapsed = pace_seconds() - start;
     }

@@ -12,6 +12,7 @@ struct exec_host {
     exec_host_config_t config;
     uint32_t worker_count;
     pthread_t *workers;
+    uint64_t cache_bytes; /* of all caches of the last level */
 
     pthread_mutex_t mutex; /* guards everything below, and config.pace */
     exec_queue_t queue;
@@ -32,5 +33,8 @@ uint64_t pool_now_ns(void);
 /* Unlock after pushing to the queue, and wake a worker if what was pushed needs one. A worker that only puts
  * its own task back unlocks plainly: it returns to the queue itself. */
 void pool_unlock_and_wake(exec_host_t *exec);
+
+/* Under the lock: see to it that as many sleepers are on their way, if there are as many. Without a pacer only. */
+void pool_wake_helpers(exec_host_t *exec, uint32_t helpers);
 
 #endif

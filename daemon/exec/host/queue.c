@@ -34,6 +34,12 @@ static bool queue_before(const exec_task_t *a, const exec_task_t *b)
     return a->ready_ns != b->ready_ns ? a->ready_ns < b->ready_ns : a->arrival < b->arrival;
 }
 
+static void queue_put(exec_queue_t *queue, uint32_t at, exec_task_t *task)
+{
+    queue->heap[at] = task;
+    task->place = at;
+}
+
 static void queue_sift_down(exec_queue_t *queue, uint32_t at)
 {
     exec_task_t *task = queue->heap[at];
@@ -43,31 +49,47 @@ static void queue_sift_down(exec_queue_t *queue, uint32_t at)
             child++;
         if (child >= queue->count || !queue_before(queue->heap[child], task))
             break;
-        queue->heap[at] = queue->heap[child];
+        queue_put(queue, at, queue->heap[child]);
         at = child;
     }
-    queue->heap[at] = task;
+    queue_put(queue, at, task);
+}
+
+static void queue_sift_up(exec_queue_t *queue, uint32_t at)
+{
+    exec_task_t *task = queue->heap[at];
+    while (at > 0 && queue_before(task, queue->heap[(at - 1) / 2])) {
+        queue_put(queue, at, queue->heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    queue_put(queue, at, task);
 }
 
 void queue_push(exec_queue_t *queue, exec_task_t *task, uint64_t ready_ns)
 {
     task->ready_ns = ready_ns;
     task->arrival = queue->next_arrival++;
-    uint32_t at = queue->count++;
-    while (at > 0 && queue_before(task, queue->heap[(at - 1) / 2])) {
-        queue->heap[at] = queue->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    queue->heap[at] = task;
+    queue_put(queue, queue->count++, task);
+    queue_sift_up(queue, task->place);
 }
 
 exec_task_t *queue_pop(exec_queue_t *queue)
 {
     exec_task_t *task = queue->heap[0];
-    queue->heap[0] = queue->heap[--queue->count];
-    if (queue->count > 0)
-        queue_sift_down(queue, 0);
+    queue_remove(queue, task);
     return task;
+}
+
+void queue_remove(exec_queue_t *queue, exec_task_t *task)
+{
+    uint32_t at = task->place;
+    exec_task_t *last = queue->heap[--queue->count];
+    if (last != task) {
+        queue_put(queue, at, last);
+        queue_sift_up(queue, at);
+        queue_sift_down(queue, last->place);
+    }
+    task->place = QUEUE_NOWHERE;
 }
 
 uint64_t queue_next_ns(const exec_queue_t *queue)

@@ -9,12 +9,16 @@
 
 typedef struct exec_task exec_task_t;
 
+#define QUEUE_NOWHERE UINT32_MAX
+
 /* Embedded in what it runs, and owned by that; in the queue at most once. */
 struct exec_task {
     void (*run)(exec_task_t *task);
-    exec_instance_t *instance; /* whose abort hurries it; NULL: a job */
-    uint64_t ready_ns;         /* CLOCK_MONOTONIC */
+    void (*taken)(exec_task_t *task); /* called before run, still under the pool's lock; may be NULL */
+    exec_instance_t *instance;        /* whose abort hurries it; NULL: a job */
+    uint64_t ready_ns;                /* CLOCK_MONOTONIC */
     uint64_t arrival;
+    uint32_t place; /* in the heap; QUEUE_NOWHERE after it was taken out */
 };
 
 typedef struct exec_queue {
@@ -34,6 +38,9 @@ void queue_push(exec_queue_t *queue, exec_task_t *task, uint64_t ready_ns);
 
 /* The earliest task; the queue must not be empty. */
 exec_task_t *queue_pop(exec_queue_t *queue);
+
+/* Take out a task that is in the queue. */
+void queue_remove(exec_queue_t *queue, exec_task_t *task);
 
 /* Ready time of the earliest task; UINT64_MAX if there is none. */
 uint64_t queue_next_ns(const exec_queue_t *queue);

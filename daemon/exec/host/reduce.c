@@ -1,129 +1,75 @@
 /*
- * Reduction loops: one loop per (element type, operator), made by one macro, and the blocking around them
- * that keeps a step with many sources or destinations inside the first-level cache.
+ * A step's arithmetic: which loop does it, and which instruction set's. The loops themselves are reduce_loops.c.
  */
 #include "exec/host/reduce.h"
 
-#include "names.h"
+#include "exec/host/reduce_loops.h"
 
-#include <stdint.h>
 #include <string.h>
 
-/* Half of the smallest first-level data cache in use (32 KiB), for an accumulator and a source or
- * destination. */
-#define REDUCE_BLOCK_BYTES 8192u
+/* Destinations of a copy that are written in one pass. */
+#define REDUCE_COPY_DSTS 64u
 
-/* One binary runs on any x86-64 and still uses wide vectors. Sanitizers run before the resolver that picks a
- * clone can, so they get the plain loop. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) &&     \
-    !defined(__SANITIZE_THREAD__)
-#define REDUCE_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define REDUCE_CLONES
-#endif
-
-/* dst may be one of the sources, at the same address: no iteration reads what another one writes. */
-#if defined(__clang__)
-#define REDUCE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define REDUCE_INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
-typedef void reduce_loop_t(void *dst, const void *a, const void *b, size_t count);
-
-/* Clients hand over untyped memory. */
-#define REDUCE_ALIAS __attribute__((may_alias))
-
-#define REDUCE_LOOP(name, type, expression)                                                                  \
-    REDUCE_CLONES static void reduce_##name(void *dst, const void *a, const void *b, size_t count)           \
-    {                                                                                                        \
-        typedef type REDUCE_ALIAS element_t;                                                                 \
-        element_t *out = dst;                                                                                \
-        const element_t *left = a;                                                                           \
-        const element_t *right = b;                                                                          \
-        REDUCE_INDEPENDENT                                                                                   \
-        for (size_t i = 0; i < count; i++) {                                                                 \
-            type x = left[i];                                                                                \
-            type y = right[i];                                                                               \
-            out[i] = (type)(expression);                                                                     \
-        }                                                                                                    \
-    }
-
-/* Sums and products of integers are taken in the unsigned type, which wraps. A NaN in x compares unequal to
- * itself and is kept; one in y makes the first comparison false and is kept too. */
-#define REDUCE_LOOPS(name, type, modular)                                                                    \
-    REDUCE_LOOP(name##_sum, modular, x + y)                                                                  \
-    REDUCE_LOOP(name##_prod, modular, x *y)                                                                  \
-    REDUCE_LOOP(name##_max, type, ((x > y) | (x != x)) ? x : y)                                              \
-    REDUCE_LOOP(name##_min, type, ((x < y) | (x != x)) ? x : y)
-
-REDUCE_LOOPS(int8, int8_t, uint8_t)
-REDUCE_LOOPS(uint8, uint8_t, uint8_t)
-REDUCE_LOOPS(int32, int32_t, uint32_t)
-REDUCE_LOOPS(uint32, uint32_t, uint32_t)
-REDUCE_LOOPS(int64, int64_t, uint64_t)
-REDUCE_LOOPS(uint64, uint64_t, uint64_t)
-REDUCE_LOOPS(float32, float, float)
-REDUCE_LOOPS(float64, double, double)
-
-#define REDUCE_ROW(name)                                                                                     \
-    {                                                                                                        \
-        [BLINK_SUM] = reduce_##name##_sum, [BLINK_PROD] = reduce_##name##_prod,                              \
-        [BLINK_MAX] = reduce_##name##_max, [BLINK_MIN] = reduce_##name##_min,                                \
-    }
-
-static reduce_loop_t *const reduce_loops[][4] = {
-    [BLINK_INT8] = REDUCE_ROW(int8),       [BLINK_UINT8] = REDUCE_ROW(uint8),
-    [BLINK_INT32] = REDUCE_ROW(int32),     [BLINK_UINT32] = REDUCE_ROW(uint32),
-    [BLINK_INT64] = REDUCE_ROW(int64),     [BLINK_UINT64] = REDUCE_ROW(uint64),
-    [BLINK_FLOAT32] = REDUCE_ROW(float32), [BLINK_FLOAT64] = REDUCE_ROW(float64),
-};
-
-static void reduce_copy(void *const *dsts, uint32_t dst_count, const void *src, size_t bytes)
+const reduce_loops_t *reduce_loops_at(uint32_t index)
 {
-    size_t block = dst_count == 1 ? bytes : REDUCE_BLOCK_BYTES;
-    for (size_t at = 0; at < bytes; at += block) {
-        size_t part = bytes - at < block ? bytes - at : block;
-        for (uint32_t i = 0; i < dst_count; i++) {
-            if (dsts[i] != src)
-                memcpy((char *)dsts[i] + at, (const char *)src + at, part);
+#if defined(__x86_64__)
+    /* No processor with AVX2 lacks F16C, which not every compiler has a name for. */
+    bool avx2 = __builtin_cpu_supports("avx2");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (avx512 && index-- == 0)
+        return &reduce_loops_avx512;
+    if (avx2 && index-- == 0)
+        return &reduce_loops_avx2;
+#endif
+    return index == 0 ? &reduce_loops_plain : NULL;
+}
+
+static void reduce_copy_to(const reduce_loops_t *loops, const reduce_step_t *step, void *const *dsts,
+                           uint32_t dst_count)
+{
+    if (dst_count == 0)
+        return;
+    if (dst_count == 1 && !step->stream) {
+        memcpy(dsts[0], step->srcs[0], step->bytes);
+        return;
+    }
+    loops->loops[BLINK_UINT8][BLINK_SUM](&(reduce_step_t){.dsts = dsts,
+                                                          .srcs = step->srcs,
+                                                          .dst_count = dst_count,
+                                                          .src_count = 1,
+                                                          .divisor = 1,
+                                                          .stream = step->stream,
+                                                          .bytes = step->bytes});
+}
+
+static void reduce_copy(const reduce_loops_t *loops, const reduce_step_t *step)
+{
+    void *others[REDUCE_COPY_DSTS];
+    uint32_t count = 0;
+    for (uint32_t d = 0; d < step->dst_count; d++) {
+        if (step->dsts[d] == step->srcs[0])
+            continue;
+        others[count++] = step->dsts[d];
+        if (count == REDUCE_COPY_DSTS) {
+            reduce_copy_to(loops, step, others, count);
+            count = 0;
         }
     }
+    reduce_copy_to(loops, step, others, count);
 }
 
-/* One block: everything but the last source is combined in `sum`, so that a dst which is also a later source
- * is not written before that source was read. */
-static void reduce_block(reduce_loop_t *loop, size_t element_bytes, void *const *dsts, uint32_t dst_count,
-                         const void *const *srcs, uint32_t src_count, size_t at, size_t bytes)
+void reduce_apply_with(const reduce_loops_t *loops, const reduce_step_t *step)
 {
-    _Alignas(64) char sum[REDUCE_BLOCK_BYTES];
-    char *first = (char *)dsts[0] + at;
-    size_t count = bytes / element_bytes;
-    const char *left = (const char *)srcs[0] + at;
-    for (uint32_t i = 1; i + 1 < src_count; i++) {
-        loop(sum, left, (const char *)srcs[i] + at, count);
-        left = sum;
-    }
-    loop(first, left, (const char *)srcs[src_count - 1] + at, count);
-    for (uint32_t i = 1; i < dst_count; i++)
-        memcpy((char *)dsts[i] + at, first, bytes);
+    bool scales = step->scalars && step->scalars[0];
+    bool adds = step->redop == BLINK_AVG || step->redop == BLINK_PRE_MUL_SUM;
+    if (step->src_count == 1 && !scales && step->divisor <= 1)
+        reduce_copy(loops, step);
+    else
+        loops->loops[step->datatype][adds ? BLINK_SUM : step->redop](step);
 }
 
-void reduce_apply(blink_datatype_t datatype, blink_redop_t redop, void *const *dsts, uint32_t dst_count,
-                  const void *const *srcs, uint32_t src_count, uint64_t bytes)
+void reduce_apply(const reduce_step_t *step)
 {
-    if (src_count == 1) {
-        reduce_copy(dsts, dst_count, srcs[0], bytes);
-        return;
-    }
-    size_t element_bytes = blink_datatype_bytes(datatype);
-    reduce_loop_t *loop = reduce_loops[datatype][redop];
-    if (src_count == 2 && dst_count == 1) {
-        loop(dsts[0], srcs[0], srcs[1], bytes / element_bytes);
-        return;
-    }
-    for (size_t at = 0; at < bytes; at += REDUCE_BLOCK_BYTES) {
-        size_t part = bytes - at < REDUCE_BLOCK_BYTES ? bytes - at : REDUCE_BLOCK_BYTES;
-        reduce_block(loop, element_bytes, dsts, dst_count, srcs, src_count, at, part);
-    }
+    reduce_apply_with(reduce_loops_at(0), step);
 }

@@ -116,13 +116,33 @@ static double *sim_slot_us(sim_t *sim, uint32_t lane)
     return &sim->read_us[(size_t)lane * slots + sim->lanes[lane].chunk % slots];
 }
 
+/* Bring the sources that lie in other ranks' memory; when the last of them is here. Pulls are made of whole chunks, link
+ * after link, and booked at once: only plain memory has them. */
+static double sim_pull(sim_t *sim, const lane_step_t *step, uint64_t bytes)
+{
+    double here_us = sim->now_us;
+    for (uint32_t i = 0; i < step->src_count; i++) {
+        const lane_operand_t *src = &sim->program->operands[step->src_first + i];
+        if (src->path == PLAN_NONE)
+            continue;
+        const wires_path_t *path = &sim->wires.paths[src->path];
+        wires_time_t served = {sim->now_us, sim->now_us};
+        for (uint32_t stage = 0; stage < path->stage_count; stage++)
+            served = wires_serve(&sim->wires.links[sim->wires.stages[path->stage_first + stage]], bytes,
+                                 served.start_us, served.finish_us);
+        here_us = fmax(here_us, served.finish_us + path->latency_us);
+    }
+    return here_us;
+}
+
 static blink_result_t sim_run_step(sim_t *sim, uint32_t index, const lane_step_t *step)
 {
     const lane_t *lane = &sim->program->lanes[index];
     sim_lane_t *state = &sim->lanes[index];
     lane_span_t span = lane_span(sim->geometry, lane->channel, step->part, state->chunk);
+    double here_us = sim_pull(sim, step, span.bytes);
     wires_time_t read =
-        wires_serve(&sim->wires.readers[lane->rank], span.bytes * step->src_count, sim->now_us, sim->now_us);
+        wires_serve(&sim->wires.readers[lane->rank], span.bytes * step->src_count, sim->now_us, here_us);
     double left_us = read.finish_us;
     for (uint32_t i = 0; i < step->dst_count; i++) {
         double one_us;

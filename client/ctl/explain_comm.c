@@ -1,0 +1,86 @@
+/* blinkctl explain --comm: what a live communicator's ops have run by, and how the daemon reached their memory. Apart
+ * from explain.c, which plans by itself and asks no daemon. */
+#include "explain_comm.h"
+
+#include "human.h"
+#include "table.h"
+
+static json_t *pack_plans(const Blinkwire__Comm *comm)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < comm->n_plans; i++) {
+        const Blinkwire__PlanInUse *plan = comm->plans[i];
+        json_array_append_new(
+            list, json_pack("{so so so sI sI sI}", "collective", ctl_json_text(plan->collective), "algorithm",
+                            ctl_json_text(plan->algorithm), "protocol", ctl_json_text(plan->protocol),
+                            "bytes_least", (json_int_t)plan->bytes_least, "bytes_most",
+                            (json_int_t)plan->bytes_most, "op_count", (json_int_t)plan->op_count));
+    }
+    return list;
+}
+
+static blink_result_t print_json(const Blinkwire__Comm *comm)
+{
+    return ctl_print_json(json_pack("{ss sI so sI so sI sI sI so}", "schema", "blink-explain-comm/1", "comm",
+                                    (json_int_t)comm->comm, "state", ctl_json_text(comm->state), "rank_count",
+                                    (json_int_t)comm->rank_count, "algorithm", ctl_json_text(comm->algorithm),
+                                    "op_count", (json_int_t)comm->op_count, "direct_bytes",
+                                    (json_int_t)comm->direct_bytes, "staged_bytes",
+                                    (json_int_t)comm->staged_bytes, "plans", pack_plans(comm)),
+                          JSON_INDENT(1));
+}
+
+static const char *how_memory_is_reached(const Blinkwire__Comm *comm)
+{
+    if (comm->direct_bytes == 0 && comm->staged_bytes == 0)
+        return "no buffer has been used yet";
+    if (comm->staged_bytes == 0)
+        return "all buffers are registered: read and written in place";
+    if (comm->direct_bytes == 0)
+        return "no buffer is registered: all are copied through staging";
+    return "some buffers are registered, others are copied through staging";
+}
+
+static blink_result_t print_text(const Blinkwire__Comm *comm)
+{
+    static const char *const headers[] = {"collective", "algorithm", "protocol", "from", "to", "ops"};
+    char direct[HUMAN_BYTES], staged[HUMAN_BYTES], least[HUMAN_BYTES], most[HUMAN_BYTES];
+    printf("communicator %u: %u ranks, %s, asked for algorithm %s\n", comm->comm, comm->rank_count,
+           comm->state, comm->algorithm);
+    printf("memory: %s (%s in place, %s staged)\n", how_memory_is_reached(comm),
+           human_bytes(comm->direct_bytes, direct), human_bytes(comm->staged_bytes, staged));
+    if (comm->n_plans == 0)
+        return BLINK_OK;
+    table_t *table = table_create("lllrrr", headers);
+    for (size_t i = 0; i < comm->n_plans; i++) {
+        const Blinkwire__PlanInUse *plan = comm->plans[i];
+        table_cell(table, "%s", plan->collective);
+        table_cell(table, "%s", plan->algorithm);
+        table_cell(table, "%s", plan->protocol);
+        table_cell(table, "%s", human_bytes(plan->bytes_least, least));
+        table_cell(table, "%s", human_bytes(plan->bytes_most, most));
+        table_cell(table, "%lu", (unsigned long)plan->op_count);
+    }
+    blink_result_t result = table_print(table, stdout);
+    table_destroy(table);
+    return result;
+}
+
+blink_result_t explain_comm(const ctl_options_t *options, uint32_t number)
+{
+    Blinkwire__Reply *reply;
+    BLINK_TRY(ctl_ask(options, BLINKWIRE__QUERY_KIND__COMMS, &reply));
+    const Blinkwire__QueryReply *query = reply->query;
+    const Blinkwire__Comm *comm = NULL;
+    for (size_t i = 0; i < query->n_comms; i++) {
+        if (query->comms[i]->comm == number)
+            comm = query->comms[i];
+    }
+    blink_result_t result;
+    if (!comm)
+        result = BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no communicator %u; blinkctl comms lists them", number);
+    else
+        result = options->json ? print_json(comm) : print_text(comm);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return result;
+}

@@ -1,0 +1,213 @@
+/*
+ * Handing out the items of a run. The run stands in the pool's queue as one task, an offer to take part: a
+ * worker that takes it up leaves a new one behind while there is enough for another, so any number may come,
+ * at any time, and runs take turns. Who leaves last, with no item left, ends the run.
+ */
+#include "exec/host/items.h"
+
+#include "error.h"
+#include "exec/host/step.h"
+
+#include <stdlib.h>
+
+/* What must be left for each worker that is woken. One that is awake reads and writes two to four times as much, out of
+ * caches, in the 45 µs until another one is up. */
+#define ITEMS_WAKE_BYTES (1u << 20)
+
+/* What a worker reads and writes before others get their turn: less than a millisecond. */
+#define ITEMS_TURN_BYTES (4u << 20)
+
+/* Up to here the thread that starts a run takes part in it: one that only waited would be idle for as long as it works
+ * now. More would keep it from starting other runs. */
+#define ITEMS_SHARED_MAX_BYTES (4u << 20)
+_Static_assert(ITEMS_SHARED_MAX_BYTES >= ITEMS_WAKE_BYTES, "a run left to the pool alone is worth a worker");
+
+/* Room for the addresses of the largest step, on the stack of whoever runs it: every rank's input, scalar and
+ * output. */
+#define ITEMS_ADDRESSES_MAX (3u * PLAN_RANKS_MAX)
+
+/* The items of one step: one for every chunk of its channel. */
+typedef struct item_row {
+    const lane_step_t *step;
+    uint64_t first; /* item */
+    uint32_t channel;
+} item_row_t;
+
+struct exec_items {
+    /* The item to hand out; may run past the end. On a line of its own: everybody writes it. */
+    _Alignas(64) _Atomic uint64_t next;
+    _Alignas(64) exec_task_t offer;
+    exec_instance_t *instance;
+    uint64_t count;
+    uint64_t turn; /* items of one turn */
+    uint64_t item_bytes;
+    uint32_t users; /* threads that take part, and the offer while it is queued; under the pool's lock */
+    uint32_t row_count;
+    item_row_t rows[];
+};
+
+bool items_fit(const lane_program_t *program)
+{
+    if (!program->independent || program->edge_count > 0)
+        return false;
+    for (uint32_t i = 0; i < program->step_count; i++) {
+        if (step_address_count(&program->steps[i]) > ITEMS_ADDRESSES_MAX)
+            return false;
+    }
+    return true;
+}
+
+static bool items_over(const exec_items_t *items)
+{
+    /* Relaxed: orders nothing, the pool's lock does. Pairs with exec_abort(); seen late, it only costs an
+     * item. */
+    return atomic_load_explicit(&items->next, memory_order_relaxed) >= items->count ||
+           atomic_load_explicit(&items->instance->abort_reason, memory_order_relaxed) != BLINK_OK;
+}
+
+static uint64_t items_left(const exec_items_t *items)
+{
+    uint64_t next = atomic_load_explicit(&items->next, memory_order_relaxed); /* as above */
+    return next < items->count ? items->count - next : 0;
+}
+
+/* Take items until none is left, or the turn is over. */
+static void items_work(exec_items_t *items, uint64_t turn)
+{
+    const exec_instance_t *instance = items->instance;
+    void *addresses[ITEMS_ADDRESSES_MAX];
+    const step_room_t room = {.addresses = addresses};
+    const item_row_t *row = items->rows, *end = items->rows + items->row_count;
+    for (uint64_t taken = 0; taken < turn && !items_over(items); taken++) {
+        uint64_t item = atomic_fetch_add_explicit(&items->next, 1, memory_order_relaxed);
+        if (item >= items->count)
+            return;
+        while (row + 1 < end && row[1].first <= item)
+            row++;
+        uint32_t chunk = (uint32_t)(item - row->first);
+        lane_span_t span = lane_span(&instance->geometry, row->channel, row->step->part, chunk);
+        if (span.bytes > 0)
+            step_move(&(step_place_t){instance, row->step, row->channel, chunk, span}, &room);
+    }
+}
+
+/* ---- taking part: under the pool's lock ---- */
+
+static void items_offer(exec_items_t *items)
+{
+    queue_push(&items->instance->exec->queue, &items->offer, 0);
+}
+
+/* Wake those for whom there is enough left, `working` being at it. */
+static void items_wake(const exec_items_t *items, uint32_t working)
+{
+    exec_host_t *exec = items->instance->exec;
+    uint64_t worth = items_left(items) * items->item_bytes / ITEMS_WAKE_BYTES;
+    if (worth > exec->worker_count)
+        worth = exec->worker_count;
+    if (worth > working)
+        pool_wake_helpers(exec, (uint32_t)worth - working);
+}
+
+/* exec_task_t.taken of the offer: its user is now the worker that took it. */
+static void items_taken(exec_task_t *task)
+{
+    exec_items_t *items = task->instance->items;
+    uint32_t working = items->users;
+    if (items_left(items) <= working || items_over(items))
+        return;
+    items->users++;
+    items_offer(items);
+    items_wake(items, working);
+}
+
+/* True if the run is over with this thread's part. */
+static bool items_leave(exec_items_t *items)
+{
+    exec_host_t *exec = items->instance->exec;
+    pthread_mutex_lock(&exec->mutex);
+    bool over = items_over(items), offered = items->offer.place != QUEUE_NOWHERE;
+    if (!over && !offered) {
+        items_offer(items); /* in this thread's stead, which comes back to the queue itself */
+    } else if (over && offered) {
+        queue_remove(&exec->queue, &items->offer);
+        items->users -= 2;
+    } else {
+        items->users--;
+    }
+    bool last = items->users == 0;
+    pthread_mutex_unlock(&exec->mutex);
+    return last;
+}
+
+/* exec_task_t.run of the offer. */
+static void items_run(exec_task_t *task)
+{
+    exec_items_t *items = task->instance->items;
+    items_work(items, items->turn);
+    if (items_leave(items))
+        instance_finish(items->instance, BLINK_OK);
+}
+
+/* ---- instances ---- */
+
+blink_result_t items_create(exec_instance_t *instance, exec_items_t **items)
+{
+    const lane_program_t *program = instance->program;
+    size_t bytes = sizeof(exec_items_t) + program->step_count * sizeof(item_row_t);
+    exec_items_t *created = aligned_alloc(_Alignof(exec_items_t), (bytes + 63) / 64 * 64);
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to run %u steps", program->step_count);
+    *created = (exec_items_t){
+        .offer = {.run = items_run, .taken = items_taken, .instance = instance, .place = QUEUE_NOWHERE},
+        .instance = instance};
+    for (uint32_t l = 0; l < program->lane_count; l++) {
+        const lane_t *lane = &program->lanes[l];
+        for (uint32_t s = 0; s < lane->step_count; s++)
+            created->rows[created->row_count++] =
+                (item_row_t){.step = &program->steps[lane->step_first + s], .channel = lane->channel};
+    }
+    *items = created;
+    return BLINK_OK;
+}
+
+void items_destroy(exec_items_t *items)
+{
+    free(items);
+}
+
+void items_bind(exec_instance_t *instance)
+{
+    exec_items_t *items = instance->items;
+    items->count = 0;
+    for (uint32_t i = 0; i < items->row_count; i++) {
+        items->rows[i].first = items->count;
+        items->count += instance->geometry.channels[items->rows[i].channel].chunks;
+    }
+    items->item_bytes = items->count > 0 ? instance->touched_bytes / items->count + 1 : 1;
+    items->turn = ITEMS_TURN_BYTES / items->item_bytes + 1;
+}
+
+blink_result_t items_start(exec_instance_t *instance, bool *ended)
+{
+    exec_items_t *items = instance->items;
+    exec_host_t *exec = instance->exec;
+    atomic_store_explicit(&items->next, 0, memory_order_relaxed); /* the pool's lock publishes it */
+    *ended = instance->is_inline;
+    if (*ended) {
+        items_work(items, UINT64_MAX);
+        return instance_end(instance, BLINK_OK);
+    }
+    bool takes_part = instance->touched_bytes <= ITEMS_SHARED_MAX_BYTES;
+    pthread_mutex_lock(&exec->mutex);
+    items->users = takes_part ? 2 : 1;
+    items_offer(items);
+    items_wake(items, takes_part ? 1 : 0);
+    pthread_mutex_unlock(&exec->mutex);
+    /* Unless this thread takes part, all may be over and gone now. */
+    if (!takes_part)
+        return BLINK_OK;
+    items_work(items, UINT64_MAX);
+    *ended = items_leave(items);
+    return *ended ? instance_end(instance, BLINK_OK) : BLINK_OK;
+}

@@ -1,0 +1,45 @@
+/*
+ * One step on one chunk, whoever runs it: where its operands are, and the bytes it moves.
+ */
+#ifndef BLINK_EXEC_STEP_H
+#define BLINK_EXEC_STEP_H
+
+#include "exec/host/instance.h"
+
+/* A step's operands all lie at the same span of their part. */
+typedef struct step_place {
+    const exec_instance_t *instance;
+    const lane_step_t *step;
+    uint32_t channel, chunk;
+    lane_span_t span;
+} step_place_t;
+
+/* What moving a step needs to work in. */
+typedef struct step_room {
+    void **addresses; /* step_address_count() */
+    char *blocks;     /* step_block_count() × STEP_BLOCK_BYTES; only where slots have flags */
+} step_room_t;
+
+/* What is unpacked from slots with flags, or packed into them, at a time: whole grains of slot_format.h and whole
+ * elements. */
+#define STEP_BLOCK_BYTES 1920u
+
+/* Of the operands, and of a scalar for every source. */
+static inline uint32_t step_address_count(const lane_step_t *step)
+{
+    return step->dst_count + 2 * step->src_count;
+}
+
+/* One for each source, and one for the result. */
+static inline uint32_t step_block_count(const lane_step_t *step)
+{
+    return step->src_count + 1;
+}
+
+/* Whether all that the step reads from slots with flags has arrived. */
+bool step_arrived(const step_place_t *place);
+
+/* Move the step's part of a chunk, and count it on the links it crosses. */
+void step_move(const step_place_t *place, const step_room_t *room);
+
+#endif

@@ -1,0 +1,418 @@
+/*
+ * Ops, the parts that ranks have in them, and the batches in which ranks submit them: how they come to be, how
+ * they are completed, and when they are forgotten.
+ */
+#include "service/engine_internal.h"
+
+#include "error.h"
+#include "names.h"
+#include "plan/collective.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Live ops of a communicator, so that a rank far ahead of the others meets a limit. Transfers come in groups, of as many
+ * as the library lets a group have, and of several for every pair of ranks where all exchange with all. */
+#define COMM_COLLECTIVES_MAX        1024u
+#define COMM_TRANSFERS_MAX          65536u
+#define COMM_TRANSFERS_MAX_PER_PAIR 2u
+
+/* ---- facts ---- */
+
+static const op_facts_t facts[] = {
+    [RING_OP_ALLREDUCE] = {.is_collective = true, .reduces = true},
+    [RING_OP_BROADCAST] = {.is_collective = true, .has_root = true, .input_on_root = true},
+    [RING_OP_REDUCE] = {.is_collective = true, .has_root = true, .reduces = true, .output_on_root = true},
+    [RING_OP_ALLGATHER] = {.is_collective = true, .output_per_rank = true},
+    [RING_OP_REDUCESCATTER] = {.is_collective = true, .reduces = true, .input_per_rank = true},
+    [RING_OP_GATHER] = {.is_collective = true,
+                        .has_root = true,
+                        .output_per_rank = true,
+                        .output_on_root = true},
+    [RING_OP_SCATTER] = {.is_collective = true,
+                         .has_root = true,
+                         .input_per_rank = true,
+                         .input_on_root = true},
+    [RING_OP_ALLTOALL] = {.is_collective = true, .input_per_rank = true, .output_per_rank = true},
+    [RING_OP_SEND] = {0},
+    [RING_OP_RECV] = {0},
+    [RING_OP_BARRIER] = {.is_collective = true},
+};
+
+const op_facts_t *op_facts(uint32_t opcode)
+{
+    return &facts[opcode];
+}
+
+const char *engine_op_name(uint32_t opcode)
+{
+    switch (opcode) {
+    case RING_OP_SEND:
+    case RING_OP_RECV:
+        return "transfer";
+    case RING_OP_BARRIER:
+        return "barrier";
+    default:
+        return blink_name_collective(opcode - RING_OP_ALLREDUCE);
+    }
+}
+
+uint64_t op_input_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank)
+{
+    const op_facts_t *of = op_facts(signature->opcode);
+    if ((of->input_on_root || !of->is_collective) && rank != signature->root)
+        return 0;
+    return signature->count * (of->input_per_rank ? comm->rank_count : 1);
+}
+
+uint64_t op_output_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank)
+{
+    const op_facts_t *of = op_facts(signature->opcode);
+    uint32_t only = of->is_collective ? signature->root : signature->peer;
+    if ((of->output_on_root || !of->is_collective) && rank != only)
+        return 0;
+    return signature->count * (of->output_per_rank ? comm->rank_count : 1);
+}
+
+uint64_t op_payload_bytes(const comm_op_t *op)
+{
+    const op_signature_t *signature = &op->signature;
+    uint64_t blocks = 1;
+    if (op_facts(signature->opcode)->is_collective && signature->opcode != RING_OP_BARRIER)
+        blocks = collective_block_count((blink_collective_t)(signature->opcode - RING_OP_ALLREDUCE),
+                                        op->comm->rank_count);
+    return signature->count * blocks * blink_datatype_bytes(signature->datatype);
+}
+
+/* ---- making ---- */
+
+static comm_op_t *op_alloc(engine_comm_t *comm, uint32_t part_count)
+{
+    size_t bytes = sizeof(comm_op_t) + part_count * sizeof(op_part_t);
+    comm_op_t *op = NULL;
+    if (part_count == comm->rank_count && comm->spare_op) {
+        op = comm->spare_op;
+        comm->spare_op = NULL;
+        memset(op, 0, bytes);
+    } else {
+        op = calloc(1, bytes);
+    }
+    if (op)
+        op->part_count = part_count;
+    return op;
+}
+
+static void op_append(engine_comm_t *comm, comm_op_t *op)
+{
+    if (!comm->ops)
+        comm_enlist(comm);
+    op->previous_next = comm->ops_end;
+    *comm->ops_end = op;
+    comm->ops_end = &op->next;
+    comm->op_total++;
+}
+
+static blink_result_t check_total(const engine_comm_t *comm, bool is_collective, uint32_t rank)
+{
+    uint32_t total = is_collective ? comm->collective_total : comm->op_total - comm->collective_total;
+    uint32_t limit = is_collective ? COMM_COLLECTIVES_MAX
+                                   : COMM_TRANSFERS_MAX +
+                                         COMM_TRANSFERS_MAX_PER_PAIR * comm->rank_count * comm->rank_count;
+    if (total >= limit)
+        return BLINK_FAIL(BLINK_ERR_QUOTA,
+                          "communicator %u: %u %s are not complete; rank %u is too far ahead", comm->comm,
+                          total, is_collective ? "collectives" : "transfers", rank);
+    return BLINK_OK;
+}
+
+blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, uint32_t rank,
+                         comm_op_t **created)
+{
+    bool is_collective = op_facts(signature->opcode)->is_collective;
+    BLINK_TRY(check_total(comm, is_collective, rank));
+    comm_op_t *op = op_alloc(comm, is_collective ? comm->rank_count : 2);
+    if (!op)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    op->comm = comm;
+    op->sequence = comm->next_sequence++;
+    op->signature = *signature;
+    op->first_rank = rank;
+    op->since_us = engine_now_us();
+    for (uint32_t i = 0; i < op->part_count; i++) {
+        uint32_t of = is_collective ? i : i == 0 ? signature->root : signature->peer;
+        op->parts[i].op = op;
+        op->parts[i].rank = &comm->ranks[of];
+    }
+    op_append(comm, op);
+    comm->collective_total += is_collective;
+    *created = op;
+    return BLINK_OK;
+}
+
+op_part_t *op_part_of(comm_op_t *op, uint32_t rank, bool receives)
+{
+    return &op->parts[op_facts(op->signature.opcode)->is_collective ? rank : receives ? 1 : 0];
+}
+
+void op_add_part(op_part_t *part, op_batch_t *batch)
+{
+    part->batch = batch;
+    part->next = batch->parts;
+    batch->parts = part;
+    batch->unfinished++;
+    part->op->submitted_count++;
+}
+
+/* ---- batches ---- */
+
+op_batch_t *rank_open_batch(comm_rank_t *rank)
+{
+    engine_t *engine = rank->comm->engine;
+    if (rank->last_batch && !rank->last_batch->committed)
+        return rank->last_batch;
+    op_batch_t *batch = engine->spare_batches;
+    if (batch)
+        engine->spare_batches = batch->next;
+    else
+        batch = malloc(sizeof(*batch));
+    if (!batch)
+        return NULL;
+    *batch = (op_batch_t){0};
+    if (rank->last_batch)
+        rank->last_batch->next = batch;
+    else
+        rank->first_batch = batch;
+    rank->last_batch = batch;
+    rank->outstanding++;
+    return batch;
+}
+
+static void batch_recycle(engine_t *engine, op_batch_t *batch)
+{
+    free(batch->text);
+    batch->next = engine->spare_batches;
+    engine->spare_batches = batch;
+}
+
+/* Let the ops of a rank's oldest batch start, if nothing else keeps them. */
+static void rank_activate(comm_rank_t *rank)
+{
+    op_batch_t *batch = rank->first_batch;
+    if (!batch || !batch->committed || batch->active)
+        return;
+    batch->active = true;
+    for (op_part_t *part = batch->parts; part; part = part->next) {
+        comm_op_t *op = part->op;
+        if (++op->active_count == op->part_count && op->result == BLINK_OK)
+            op_make_due(op);
+    }
+    batch->parts = NULL; /* from here on parts end one by one */
+}
+
+static void rank_pop_ended(comm_rank_t *rank)
+{
+    while (rank->first_batch && rank->first_batch->ended) {
+        op_batch_t *batch = rank->first_batch;
+        rank->first_batch = batch->next;
+        if (!batch->next)
+            rank->last_batch = NULL;
+        batch_recycle(rank->comm->engine, batch);
+    }
+    rank_activate(rank);
+}
+
+static void batch_end_if_done(comm_rank_t *rank, op_batch_t *batch)
+{
+    if (!batch->committed || batch->unfinished > 0)
+        return;
+    batch->ended = true;
+    rank->outstanding--;
+    client_complete(rank->client, batch->user_data, batch->result, batch->text);
+    rank_pop_ended(rank);
+}
+
+void batch_commit(comm_rank_t *rank, op_batch_t *batch, uint64_t user_data)
+{
+    batch->committed = true;
+    batch->user_data = user_data;
+    if (batch->unfinished == 0)
+        batch_end_if_done(rank, batch);
+    else if (batch == rank->first_batch)
+        rank_activate(rank);
+}
+
+void batch_fail(op_batch_t *batch, blink_result_t code, const char *text)
+{
+    if (batch->result != BLINK_OK)
+        return;
+    batch->result = code;
+    batch->text = text ? strdup(text) : NULL; /* without memory the code must do */
+}
+
+void rank_drop_open_batch(comm_rank_t *rank)
+{
+    op_batch_t *batch = rank->last_batch;
+    if (!batch || batch->committed)
+        return;
+    batch->ended = true;
+    rank->outstanding--;
+    rank_pop_ended(rank);
+}
+
+/* ---- ending ---- */
+
+static void batch_unlink_part(op_batch_t *batch, const op_part_t *part)
+{
+    op_part_t **link = &batch->parts;
+    while (*link && *link != part)
+        link = &(*link)->next;
+    if (*link)
+        *link = part->next;
+}
+
+static void part_complete(op_part_t *part)
+{
+    op_batch_t *batch = part->batch;
+    const comm_op_t *op = part->op;
+    if (!batch || part->completed)
+        return;
+    part->completed = true;
+    part->op->completed_count++;
+    region_release(part->input_region);
+    region_release(part->output_region);
+    batch_unlink_part(batch, part);
+    batch->unfinished--;
+    if (op->result != BLINK_OK)
+        batch_fail(batch, op->result, op->text);
+    batch_end_if_done(part->rank, batch);
+}
+
+/* Nobody's submission can still come. */
+static bool op_is_settled(const comm_op_t *op)
+{
+    if (op->completed_count == op->part_count)
+        return true;
+    for (uint32_t i = 0; i < op->part_count; i++) {
+        const op_part_t *part = &op->parts[i];
+        bool will_not_come = !part->batch && (part->rank->leaving || op->comm->lost != BLINK_OK);
+        if (!part->completed && !will_not_come)
+            return false;
+    }
+    return true;
+}
+
+static void op_unlink_transfer(comm_op_t *op)
+{
+    engine_comm_t *comm = op->comm;
+    comm_op_t **link = &comm->transfers[transfer_bucket(comm, op->signature.root, op->signature.peer)];
+    while (*link && *link != op)
+        link = &(*link)->next_match;
+    if (*link)
+        *link = op->next_match;
+}
+
+static void op_free(comm_op_t *op)
+{
+    engine_comm_t *comm = op->comm;
+    *op->previous_next = op->next;
+    if (op->next)
+        op->next->previous_next = op->previous_next;
+    else
+        comm->ops_end = op->previous_next;
+    comm->op_total--;
+    comm->collective_total -= op_facts(op->signature.opcode)->is_collective;
+    if (!comm->ops)
+        comm_delist(comm);
+    if (comm->last_collective == op)
+        comm->last_collective = NULL;
+    if (!op_facts(op->signature.opcode)->is_collective && op->submitted_count < op->part_count)
+        op_unlink_transfer(op);
+    free(op->text);
+    if (op->part_count == comm->rank_count && !comm->spare_op)
+        comm->spare_op = op;
+    else
+        free(op);
+}
+
+bool op_free_if_done(comm_op_t *op)
+{
+    if (op->state != OP_GATHERING || !op_is_settled(op))
+        return false;
+    op_free(op);
+    return true;
+}
+
+void op_serve(comm_op_t *op)
+{
+    for (uint32_t i = 0; i < op->part_count; i++)
+        part_complete(&op->parts[i]);
+    op_free_if_done(op);
+}
+
+void op_fail(comm_op_t *op, blink_result_t code, const char *text)
+{
+    if (op->result == BLINK_OK) {
+        op->result = code;
+        op->text = strdup(text);
+        /* Relaxed: counters. */
+        atomic_fetch_add_explicit(&op->comm->failed_op_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&op->comm->engine->failed_op_count, 1, memory_order_relaxed);
+    }
+    op_serve(op);
+}
+
+void op_failf(comm_op_t *op, blink_result_t code, const char *format, ...)
+{
+    char what[BLINK_ERROR_TEXT_BYTES / 2], text[BLINK_ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s", engine_op_name(op->signature.opcode),
+             (unsigned long)op->sequence, op->comm->comm, what);
+    op_fail(op, code, text);
+}
+
+/* User memory that the op used, by how the daemon reached it. */
+static void count_memory(comm_op_t *op)
+{
+    engine_comm_t *comm = op->comm;
+    uint64_t element_bytes = blink_datatype_bytes(op->signature.datatype), direct = 0, staged = 0;
+    for (uint32_t i = 0; i < op->part_count; i++) {
+        const op_part_t *part = &op->parts[i];
+        uint32_t rank = part->rank->rank;
+        uint64_t in = part->input ? op_input_elements(comm, &op->signature, rank) * element_bytes : 0;
+        uint64_t out = part->output ? op_output_elements(comm, &op->signature, rank) * element_bytes : 0;
+        *(part->input_staged ? &staged : &direct) += in;
+        *(part->output_staged ? &staged : &direct) += out;
+    }
+    /* Relaxed: counters. */
+    atomic_fetch_add_explicit(&comm->direct_bytes, direct, memory_order_relaxed);
+    if (staged > 0)
+        atomic_fetch_add_explicit(&comm->staged_bytes, staged, memory_order_relaxed);
+}
+
+void op_succeed(comm_op_t *op)
+{
+    engine_comm_t *comm = op->comm;
+    uint64_t bytes = op_payload_bytes(op);
+    count_memory(op);
+    /* Relaxed: counters. */
+    atomic_fetch_add_explicit(&comm->op_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->engine->op_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->payload_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->engine->payload_bytes, bytes, memory_order_relaxed);
+    op_serve(op);
+}
+
+blink_result_t op_check_left(const comm_op_t *op)
+{
+    for (uint32_t i = 0; i < op->part_count; i++) {
+        const op_part_t *part = &op->parts[i];
+        if (part->rank->leaving && !part->batch)
+            return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u has left the communicator", part->rank->rank);
+    }
+    return BLINK_OK;
+}
