@@ -7,12 +7,12 @@
 #include <sched.h>
 #include <time.h>
 
-#define SPIN_MAX_NS       200000u /* then a spinning waiter sleeps after all */
-#define SPINS_PER_CLOCK   256u    /* turns between two looks at the clock */
-#define YIELDS_PER_CLOCK  8u
-#define YIELD_MAX_NS      200000u
-#define SLEEP_MAX_US      1000000u /* no wake-up is missed; this bounds the harm of a daemon that sends none */
-#define DOZE_MAX_US       50u      /* while the SQ is full, or ops of several contexts are waited for */
+#define SPIN_MAX_NS      200000u /* then a spinning waiter sleeps after all */
+#define SPINS_PER_CLOCK  256u    /* turns between two looks at the clock */
+#define YIELDS_PER_CLOCK 8u
+#define YIELD_MAX_NS     200000u
+#define SLEEP_MAX_US     1000000u /* no wake-up is missed; this bounds the harm of a daemon that sends none */
+#define DOZE_MAX_US      50u      /* while the SQ is full, or ops of several contexts are waited for */
 
 static void relax(void)
 {
