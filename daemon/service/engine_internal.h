@@ -371,6 +371,10 @@ uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us);
  * Errors: NO_MEMORY. */
 blink_result_t plan_find_instance(comm_op_t *op, comm_instance_t **instance);
 
+/* Whether the op, a transfer, is planned for its two ranks alone: all communicators then share what is between two devices.
+ * Not where other ranks may have to relay. */
+bool plan_is_for_pair(const comm_op_t *op);
+
 /* Give an idle instance back. */
 void plan_return_instance(engine_t *engine, comm_instance_t *instance);
 

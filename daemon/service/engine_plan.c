@@ -62,7 +62,11 @@ static uint64_t class_bytes(uint32_t class)
     return class < 32 ? 1ull << (2 * class) : UINT64_MAX;
 }
 
-/* A transfer is planned for its two ranks alone, so all communicators share what is between two devices. */
+bool plan_is_for_pair(const comm_op_t *op)
+{
+    return op->comm->engine->one_class && !op_facts(op->signature.opcode)->is_collective;
+}
+
 static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
 {
     const engine_comm_t *comm = op->comm;
@@ -79,10 +83,14 @@ static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
         key.collective = (blink_collective_t)(signature->opcode - RING_OP_ALLREDUCE);
         return key;
     }
+    key.collective = BLINK_SENDRECV;
+    key.root = signature->root;
+    key.peer = signature->peer;
+    if (!plan_is_for_pair(op))
+        return key;
     bool to_itself = signature->root == signature->peer;
     nodes[0] = comm->nodes[signature->root];
     nodes[1] = comm->nodes[signature->peer];
-    key.collective = BLINK_SENDRECV;
     key.root = 0;
     key.peer = to_itself ? 0 : 1;
     key.rank_count = to_itself ? 1 : 2;

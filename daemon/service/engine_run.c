@@ -119,13 +119,15 @@ static void place_part(const comm_op_t *op, const op_part_t *part, uint32_t rank
     uint64_t whole_bytes = op->signature.count * element_bytes, piece_bytes = piece_count * element_bytes;
     uint64_t offset = op->piece * op->piece_elements * element_bytes;
     uint64_t slot = op->piece % RING_STAGING_SLOTS * RING_STAGING_SLOT_BYTES;
-    engine->run.input_strides[rank] = part->input_staged ? piece_bytes : whole_bytes;
-    engine->run.output_strides[rank] = part->output_staged ? piece_bytes : whole_bytes;
     engine->run.scalars[rank] = part->scalar;
-    if (part->input)
+    if (part->input) {
         engine->run.inputs[rank] = (const char *)part->input + (part->input_staged ? slot : offset);
-    if (part->output)
+        engine->run.input_strides[rank] = part->input_staged ? piece_bytes : whole_bytes;
+    }
+    if (part->output) {
         engine->run.outputs[rank] = (char *)part->output + (part->output_staged ? slot : offset);
+        engine->run.output_strides[rank] = part->output_staged ? piece_bytes : whole_bytes;
+    }
 }
 
 /* On a worker thread. */
@@ -142,12 +144,14 @@ static blink_result_t start_piece(comm_op_t *op, bool *ended)
     const op_signature_t *signature = &op->signature;
     uint64_t left = signature->count - op->piece * op->piece_elements;
     uint64_t piece_count = left < op->piece_elements ? left : op->piece_elements;
-    /* A transfer runs by a program of two ranks, or of one. */
-    bool to_itself = !op_facts(signature->opcode)->is_collective && signature->root == signature->peer;
-    memset(engine->run.inputs, 0, op->part_count * sizeof(engine->run.inputs[0]));
-    memset(engine->run.outputs, 0, op->part_count * sizeof(engine->run.outputs[0]));
-    for (uint32_t i = 0; i < op->part_count; i++)
-        place_part(op, &op->parts[i], to_itself ? 0 : i, piece_count);
+    bool for_pair = plan_is_for_pair(op);
+    uint32_t ranks = for_pair ? 2 : op->comm->rank_count;
+    memset(engine->run.inputs, 0, ranks * sizeof(engine->run.inputs[0]));
+    memset(engine->run.outputs, 0, ranks * sizeof(engine->run.outputs[0]));
+    for (uint32_t i = 0; i < op->part_count; i++) {
+        uint32_t in_pair = signature->root == signature->peer ? 0 : i;
+        place_part(op, &op->parts[i], for_pair ? in_pair : op->parts[i].rank->rank, piece_count);
+    }
     exec_run_t run = {.inputs = engine->run.inputs,
                       .outputs = engine->run.outputs,
                       .input_strides = op->pieces > 1 ? engine->run.input_strides : NULL,

@@ -21,8 +21,8 @@ class ApiTest(IntegrationTest):
     def test_exchange_of_all_with_all_in_a_group(self):
         self.play("exchange")
 
-    def test_exchange_over_emulated_links(self):
-        self.play("exchange", topology="dgx1v")
+    def test_exchange_over_emulated_links_that_do_not_join_every_pair(self):
+        self.play("exchange", ranks=8, topology="dgx1v")
 
     def test_transfers_to_oneself(self):
         self.play("exchange", ranks=1)
