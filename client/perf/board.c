@@ -67,6 +67,17 @@ uint64_t perf_board_different(const perf_board_t *board)
     return different;
 }
 
+/* Release, and the acquire that pairs with all ranks' additions: each of them continues the release sequence. */
+void perf_board_give(perf_board_t *board)
+{
+    atomic_fetch_add_explicit(&board->given, 1, memory_order_release);
+}
+
+void perf_board_take(const perf_board_t *board)
+{
+    (void)atomic_load_explicit(&board->given, memory_order_acquire);
+}
+
 /* Release and acquire: the order that the barrier itself should give is what is being checked. */
 void perf_board_arrive(perf_board_t *board, uint32_t row, uint64_t number)
 {

@@ -17,11 +17,12 @@ typedef struct perf_row {
     _Atomic uint64_t arrivals; /* how many barriers under check it has come to */
 } perf_row_t;
 
-/* Rows and times are plain memory but for the arrivals: rank 0 reads them between two barriers of the communicator, whose
- * messages order the accesses. */
+/* Rows and times are plain memory but for the arrivals: rank 0 reads them between two barriers of the communicator. Around
+ * those every rank calls perf_board_give() and perf_board_take(), which order the accesses whatever the barrier does. */
 typedef struct perf_board {
     _Atomic uint32_t failed;         /* a rank failed and has said why */
     _Atomic uint64_t wrong_elements; /* of all ranks and sizes; read after the ranks have ended */
+    _Atomic uint64_t given;          /* how often ranks have handed their accesses over */
     uint32_t row_count, iteration_count;
     perf_row_t *rows;
     double *times_us; /* by row, then iteration */
@@ -45,6 +46,10 @@ uint64_t perf_board_wrong(const perf_board_t *board);
 
 /** Rows whose checksum is not that of row 0. */
 uint64_t perf_board_different(const perf_board_t *board);
+
+/** Before a barrier of the ranks: what this rank did to the board is done. Behind it: what all did is seen. */
+void perf_board_give(perf_board_t *board);
+void perf_board_take(const perf_board_t *board);
 
 /** Come to a barrier that is being checked, the `number`-th; and, behind it, how many rows have not. */
 void perf_board_arrive(perf_board_t *board, uint32_t row, uint64_t number);

@@ -9,24 +9,24 @@ typedef enum origin { FROM_ALL, FROM_ROOT, FROM_BLOCK, FROM_PREVIOUS } origin_t;
 typedef struct facts {
     const char *name;
     who_t reads, writes;
-    bool input_per_rank, output_per_rank; /* a block for (from) every rank; else one */
     origin_t origin;                      /* FROM_BLOCK: block b comes from rank b */
+    bool input_per_rank, output_per_rank; /* a block for (from) every rank; else one */
     bool in_place, uneven;
 } facts_t;
 
 static const facts_t table[PERF_COLLECTIVE_COUNT] = {
-    [PERF_ALLREDUCE] = {"allreduce", EVERYBODY, EVERYBODY, false, false, FROM_ALL, true, false},
-    [PERF_BROADCAST] = {"broadcast", ROOT, EVERYBODY, false, false, FROM_ROOT, true, false},
-    [PERF_REDUCE] = {"reduce", EVERYBODY, ROOT, false, false, FROM_ALL, true, false},
-    [PERF_ALLGATHER] = {"allgather", EVERYBODY, EVERYBODY, false, true, FROM_BLOCK, true, false},
-    [PERF_REDUCESCATTER] = {"reducescatter", EVERYBODY, EVERYBODY, true, false, FROM_ALL, true, false},
-    [PERF_GATHER] = {"gather", EVERYBODY, ROOT, false, true, FROM_BLOCK, true, false},
-    [PERF_SCATTER] = {"scatter", ROOT, EVERYBODY, true, false, FROM_ROOT, true, false},
-    [PERF_ALLTOALL] = {"alltoall", EVERYBODY, EVERYBODY, true, true, FROM_BLOCK, false, false},
-    [PERF_ALLTOALLV] = {"alltoallv", EVERYBODY, EVERYBODY, true, true, FROM_BLOCK, false, true},
-    [PERF_SENDRECV] = {"sendrecv", EVERYBODY, EVERYBODY, false, false, FROM_PREVIOUS, false, false},
-    [PERF_BARRIER] = {"barrier", NOBODY, NOBODY, false, false, FROM_BLOCK, false, false},
-    [PERF_NOP] = {"nop", NOBODY, NOBODY, false, false, FROM_BLOCK, false, false},
+    [PERF_ALLREDUCE] = {"allreduce", EVERYBODY, EVERYBODY, FROM_ALL, false, false, true, false},
+    [PERF_BROADCAST] = {"broadcast", ROOT, EVERYBODY, FROM_ROOT, false, false, true, false},
+    [PERF_REDUCE] = {"reduce", EVERYBODY, ROOT, FROM_ALL, false, false, true, false},
+    [PERF_ALLGATHER] = {"allgather", EVERYBODY, EVERYBODY, FROM_BLOCK, false, true, true, false},
+    [PERF_REDUCESCATTER] = {"reducescatter", EVERYBODY, EVERYBODY, FROM_ALL, true, false, true, false},
+    [PERF_GATHER] = {"gather", EVERYBODY, ROOT, FROM_BLOCK, false, true, true, false},
+    [PERF_SCATTER] = {"scatter", ROOT, EVERYBODY, FROM_ROOT, true, false, true, false},
+    [PERF_ALLTOALL] = {"alltoall", EVERYBODY, EVERYBODY, FROM_BLOCK, true, true, false, false},
+    [PERF_ALLTOALLV] = {"alltoallv", EVERYBODY, EVERYBODY, FROM_BLOCK, true, true, false, true},
+    [PERF_SENDRECV] = {"sendrecv", EVERYBODY, EVERYBODY, FROM_PREVIOUS, false, false, false, false},
+    [PERF_BARRIER] = {"barrier", NOBODY, NOBODY, FROM_BLOCK, false, false, false, false},
+    [PERF_NOP] = {"nop", NOBODY, NOBODY, FROM_BLOCK, false, false, false, false},
 };
 
 const char *perf_collective_name(perf_collective_t collective)

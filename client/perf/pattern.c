@@ -113,6 +113,10 @@ perf_pattern_t perf_pattern_make(blink_datatype_t datatype, bool reduces, blink_
                               .silent = all};
     if (reduces && format.exponent_bits > 0)
         use_float_masks(&pattern, format, redop);
+    else if (reduces && redop == BLINK_PROD)
+        /* Odd, or every product of a few ranks would be divisible by 2^n, that is 0. */
+        pattern.exact = pattern.rough = pattern.silent =
+            (perf_mask_t){UINT64_MAX, repeat(1, pattern.element_bytes)};
     return pattern;
 }
 

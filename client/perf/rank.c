@@ -52,6 +52,15 @@ static blink_result_t barrier(session_t *session)
     return BLINK_OK;
 }
 
+/* A barrier that hands the board over. */
+static blink_result_t meet(session_t *session)
+{
+    perf_board_give(session->run->board);
+    BLINK_TRY(barrier(session));
+    perf_board_take(session->run->board);
+    return BLINK_OK;
+}
+
 /* ---- one size, one placement ---- */
 
 static perf_pattern_t pattern_of(const session_t *session, uint32_t call)
@@ -191,7 +200,7 @@ static blink_result_t measure(session_t *session, bool in_place, perf_result_t *
     BLINK_TRY(time_iterations(session));
     if (session->options->check)
         BLINK_TRY(check_once(session, in_place));
-    BLINK_TRY(barrier(session));
+    BLINK_TRY(meet(session));
     if (session->rank == 0)
         *result = (perf_result_t){.measured = true,
                                   .datatype = session->datatype,
@@ -199,7 +208,7 @@ static blink_result_t measure(session_t *session, bool in_place, perf_result_t *
                                   .count = session->shape.count,
                                   .times = perf_board_times(session->run->board),
                                   .wrong = collect_wrong(session)};
-    return barrier(session);
+    return meet(session);
 }
 
 static blink_result_t measure_size(session_t *session, uint64_t count, perf_report_t *report)

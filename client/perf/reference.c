@@ -10,7 +10,7 @@
 #define PIECE          256u /* elements */
 #define SMALL_BYTES    2u   /* floats of which all values are tabulated */
 #define ELEMENT_BYTES  8u   /* of the largest */
-#define DIVIDE_ROUNDED 2    /* roundings of a division: the quotient, and its store in a smaller type */
+#define DIVIDE_ROUNDED 2u   /* roundings of a division: the quotient, and its store in a smaller type */
 
 blink_result_t perf_reference_values(blink_datatype_t datatype, double **values)
 {
@@ -31,12 +31,13 @@ blink_result_t perf_reference_values(blink_datatype_t datatype, double **values)
 
 /*
  * The bound. However a plan arranges a reduction, a result is Σ x_i · Π (1 + δ) with one factor, |δ| ≤ u, for every rounding on
- * the way of x_i (u: half of a unit in the last place; and for each at most u of the smallest normal number in absolute
- * terms). Only what changes a value rounds it: adding zero or multiplying by ±1 does not, nor does storing a value that was
- * stored before. So s speakers make at most s - 1 roundings, one more if each is multiplied first; and one is allowed for all
- * roundings in float32 before a store of fewer bits (at most 1024 · 2^-24) and for the reference itself. With k = s + 1:
+ * the way of x_i (u: half of a unit in the last place; and for each at most half of the smallest number in absolute terms).
+ * Only what changes a value rounds it: adding zero or multiplying by ±1 does not, nor does storing a value that was stored
+ * before. So s speakers make at most s - 1 roundings, one more if each is multiplied first; and one is allowed for all
+ * roundings in float32 before a store of fewer bits (at most 1024 · 2^-24). With k = s + 1:
  *     |result - Σ x_i| ≤ ((1 + u)^k - 1) · Σ |x_i| + k · least
- * and likewise for products with |Π x_i| in place of Σ |x_i|. At exact places there is no rounding at all. AVG then divides.
+ * and likewise for products with |Π x_i| in place of Σ |x_i|. The reference is made in float64: of float64 it errs as much
+ * itself. At exact places neither rounds. AVG then divides.
  */
 perf_reference_t perf_reference_make(const perf_pattern_t *pattern, blink_redop_t redop, const double *values)
 {
@@ -45,11 +46,13 @@ perf_reference_t perf_reference_make(const perf_pattern_t *pattern, blink_redop_
     if (format.exponent_bits == 0)
         return reference;
     uint32_t speakers = pattern->rank_count < PERF_SPEAKERS ? pattern->rank_count : PERF_SPEAKERS;
+    uint32_t both = pattern->datatype == BLINK_FLOAT64 ? 2 : 1;
     int bias = (1 << (format.exponent_bits - 1)) - 1;
     double roundoff = ldexp(1, -(int)format.mantissa_bits - 1);
-    reference.rough_error = expm1((speakers + 1) * log1p(roundoff));
-    reference.average_error = expm1(DIVIDE_ROUNDED * log1p(roundoff));
-    reference.least_error = (speakers + 1) * ldexp(1, -bias - (int)format.mantissa_bits);
+    double roundings = both * (speakers + 1);
+    reference.rough_error = expm1(roundings * log1p(roundoff));
+    reference.average_error = expm1(both * DIVIDE_ROUNDED * log1p(roundoff));
+    reference.least_error = roundings * ldexp(1, -bias - (int)format.mantissa_bits);
     return reference;
 }
 
@@ -115,28 +118,37 @@ static uint64_t finish_integer(const perf_pattern_t *pattern, blink_redop_t redo
                                         : sum / pattern->rank_count;
 }
 
+static void load_integers(const perf_reference_t *reference, uint32_t rank, uint64_t index, uint64_t count,
+                          uint64_t *values)
+{
+    const perf_pattern_t *pattern = &reference->pattern;
+    uint32_t bytes = pattern->element_bytes;
+    unsigned char input[PIECE * ELEMENT_BYTES];
+    uint64_t scalar = 1;
+    if (reference->redop == BLINK_PRE_MUL_SUM)
+        scalar = (uint64_t)(int64_t)perf_pattern_scalar(pattern->datatype, rank);
+    perf_pattern_fill(pattern, rank, index, count, input);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t bits = 0;
+        memcpy(&bits, input + i * bytes, bytes);
+        values[i] = extend(pattern->datatype, bytes, bits) * scalar;
+    }
+}
+
 static uint64_t wrong_integers(const perf_reference_t *reference, uint64_t index, uint64_t count,
                                const unsigned char *output)
 {
     const perf_pattern_t *pattern = &reference->pattern;
-    uint64_t expected[PIECE], wrong = 0;
-    unsigned char input[PIECE * ELEMENT_BYTES];
+    uint64_t values[PIECE], inputs[PIECE], wrong = 0;
     uint32_t bytes = pattern->element_bytes;
-    for (uint32_t rank = 0; rank < pattern->rank_count; rank++) {
-        uint64_t scalar = reference->redop == BLINK_PRE_MUL_SUM
-                              ? (uint64_t)(int64_t)perf_pattern_scalar(pattern->datatype, rank)
-                              : 1;
-        perf_pattern_fill(pattern, rank, index, count, input);
-        for (uint64_t i = 0; i < count; i++) {
-            uint64_t bits = 0;
-            memcpy(&bits, input + i * bytes, bytes);
-            uint64_t value = extend(pattern->datatype, bytes, bits) * scalar;
-            expected[i] =
-                rank == 0 ? value : combine_integers(pattern->datatype, reference->redop, expected[i], value);
-        }
+    load_integers(reference, 0, index, count, values);
+    for (uint32_t rank = 1; rank < pattern->rank_count; rank++) {
+        load_integers(reference, rank, index, count, inputs);
+        for (uint64_t i = 0; i < count; i++)
+            values[i] = combine_integers(pattern->datatype, reference->redop, values[i], inputs[i]);
     }
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t value = finish_integer(pattern, reference->redop, expected[i]);
+        uint64_t value = finish_integer(pattern, reference->redop, values[i]);
         wrong += !is_same(&value, output + i * bytes, bytes);
     }
     return wrong;
@@ -144,89 +156,105 @@ static uint64_t wrong_integers(const perf_reference_t *reference, uint64_t index
 
 /* ---- floats ---- */
 
-typedef struct sum {
-    long double value;
-    double magnitude; /* Σ |x_i| */
-} sum_t;
+/* A piece of the result. */
+typedef struct sums {
+    double values[PIECE];
+    double magnitudes[PIECE]; /* Σ |x_i|, where sums are made */
+} sums_t;
 
-static double load(const perf_reference_t *reference, const unsigned char *elements, uint64_t i)
+static void load(const perf_reference_t *reference, const unsigned char *elements, uint64_t count,
+                 double scalar, double *values)
 {
+    blink_datatype_t datatype = reference->pattern.datatype;
     uint32_t bytes = reference->pattern.element_bytes;
-    uint16_t code = 0;
-    if (!reference->values)
-        return element_load(reference->pattern.datatype, elements + i * bytes);
-    memcpy(&code, elements + i * bytes, bytes);
-    return reference->values[code];
+    for (uint64_t i = 0; i < count; i++) {
+        const unsigned char *element = elements + i * bytes; /* little-endian */
+        if (reference->values)
+            values[i] = reference->values[bytes == 1 ? element[0] : element[0] | element[1] << 8] * scalar;
+        else
+            values[i] = element_load(datatype, element) * scalar;
+    }
 }
 
-static void combine_float(blink_redop_t redop, sum_t *sum, long double value)
+static void load_floats(const perf_reference_t *reference, uint32_t rank, uint64_t index, uint64_t count,
+                        double *values)
 {
+    const perf_pattern_t *pattern = &reference->pattern;
+    unsigned char input[PIECE * ELEMENT_BYTES];
+    double scalar = reference->redop == BLINK_PRE_MUL_SUM ? perf_pattern_scalar(pattern->datatype, rank) : 1;
+    perf_pattern_fill(pattern, rank, index, count, input);
+    load(reference, input, count, scalar, values);
+}
+
+static void combine_floats(blink_redop_t redop, sums_t *sums, const double *inputs, uint64_t count)
+{
+    double *values = sums->values;
     switch (redop) {
     case BLINK_PROD:
-        sum->value *= value;
+        for (uint64_t i = 0; i < count; i++)
+            values[i] *= inputs[i];
         return;
     case BLINK_MAX:
-        sum->value = sum->value < value ? value : sum->value;
+        for (uint64_t i = 0; i < count; i++)
+            values[i] = values[i] < inputs[i] ? inputs[i] : values[i];
         return;
     case BLINK_MIN:
-        sum->value = value < sum->value ? value : sum->value;
+        for (uint64_t i = 0; i < count; i++)
+            values[i] = inputs[i] < values[i] ? inputs[i] : values[i];
         return;
     case BLINK_SUM:
     case BLINK_AVG:
     case BLINK_PRE_MUL_SUM:
         break;
     }
-    sum->value += value;
-    sum->magnitude += fabs((double)value);
+    for (uint64_t i = 0; i < count; i++) {
+        values[i] += inputs[i];
+        sums->magnitudes[i] += fabs(inputs[i]);
+    }
 }
 
-static bool is_wrong_float(const perf_reference_t *reference, const sum_t *sum, bool exact, double output)
+static bool is_wrong_float(const perf_reference_t *reference, double expected, double magnitude, bool exact,
+                           double output)
 {
-    long double expected = sum->value, bound = 0;
+    double ranks = reference->pattern.rank_count, bound = 0;
     switch (reference->redop) {
     case BLINK_MAX:
     case BLINK_MIN:
         break;
     case BLINK_PROD:
-        bound = exact ? 0 : reference->rough_error * fabsl(expected);
+        bound = exact ? 0 : reference->rough_error * fabs(expected);
         break;
     case BLINK_SUM:
     case BLINK_AVG:
     case BLINK_PRE_MUL_SUM:
-        bound = exact ? 0 : reference->rough_error * sum->magnitude + reference->least_error;
+        bound = exact ? 0 : reference->rough_error * magnitude + reference->least_error;
         break;
     }
     if (reference->redop == BLINK_AVG) {
-        expected /= reference->pattern.rank_count;
-        bound = bound / reference->pattern.rank_count + reference->average_error * fabsl(expected) +
-                reference->least_error;
+        expected /= ranks;
+        bound = bound / ranks + reference->average_error * fabs(expected) + reference->least_error;
     }
-    return !(fabsl((long double)output - expected) <= bound); /* so that NaN is wrong */
+    return !(fabs(output - expected) <= bound); /* so that NaN is wrong */
 }
 
 static uint64_t wrong_floats(const perf_reference_t *reference, uint64_t index, uint64_t count,
                              const unsigned char *output)
 {
     const perf_pattern_t *pattern = &reference->pattern;
-    sum_t sums[PIECE];
-    unsigned char input[PIECE * ELEMENT_BYTES];
+    sums_t sums;
+    double inputs[PIECE], outputs[PIECE];
     uint64_t wrong = 0;
-    for (uint32_t rank = 0; rank < pattern->rank_count; rank++) {
-        long double scalar = reference->redop == BLINK_PRE_MUL_SUM
-                                 ? (long double)perf_pattern_scalar(pattern->datatype, rank)
-                                 : 1;
-        perf_pattern_fill(pattern, rank, index, count, input);
-        for (uint64_t i = 0; i < count; i++) {
-            long double value = load(reference, input, i) * scalar;
-            if (rank == 0)
-                sums[i] = (sum_t){value, fabs((double)value)};
-            else
-                combine_float(reference->redop, &sums[i], value);
-        }
-    }
+    load_floats(reference, 0, index, count, sums.values);
     for (uint64_t i = 0; i < count; i++)
-        wrong += is_wrong_float(reference, &sums[i], perf_pattern_exact(pattern, index + i),
-                                load(reference, output, i));
+        sums.magnitudes[i] = fabs(sums.values[i]);
+    for (uint32_t rank = 1; rank < pattern->rank_count; rank++) {
+        load_floats(reference, rank, index, count, inputs);
+        combine_floats(reference->redop, &sums, inputs, count);
+    }
+    load(reference, output, count, 1, outputs);
+    for (uint64_t i = 0; i < count; i++)
+        wrong += is_wrong_float(reference, sums.values[i], sums.magnitudes[i],
+                                perf_pattern_exact(pattern, index + i), outputs[i]);
     return wrong;
 }
 

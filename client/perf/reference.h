@@ -1,5 +1,5 @@
 /*
- * What an output must be, computed anew from the inputs of all ranks: integers modulo 2^n, floats in extended precision with a
+ * What an output must be, computed anew from the inputs of all ranks: integers modulo 2^n, floats in float64 with a
  * bound on the error that any plan may make. A file of its own because it, too, needs neither daemon nor library.
  */
 #ifndef PERF_REFERENCE_H
