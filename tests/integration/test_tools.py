@@ -170,6 +170,54 @@ class PerfTest(IntegrationTest):
         self.assertEqual([json.loads(line)["wrong"] for line in out.splitlines()], [0] * len(out.splitlines()))
         self.assertTrue(out)
 
+    def measure(self, daemon, *arguments):
+        status, out, err = self.run_command([BLINK_PERF, *arguments, "--socket", daemon.socket, "-n", "2", "-w", "1", "--json"])
+        self.assertEqual(status, 0, err)
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertTrue(lines)
+        self.assertEqual([line["wrong"] for line in lines], [0] * len(lines))
+        return lines
+
+    def test_several_ops_at_a_time_have_the_bandwidth_of_all(self):
+        daemon = self.daemon(devices=3)
+        for how in [["--groups", "3"], ["--comms", "4"], ["--threads"],
+                    ["--threads", "--groups", "2", "--comms", "2", "--memory", "malloc"]]:
+            for collective in ["allreduce", "alltoallv", "sendrecv"]:
+                with self.subTest(how=how, collective=collective):
+                    line = self.measure(daemon, collective, "--ranks", "3", "-b", "12K", "-e", "12K", *how)[0]
+                    moved = line["bytes"] * line["groups"] * line["comms"]
+                    self.assertAlmostEqual(line["algbw_GBps"], moved / line["time_us"] / 1e3, delta=1e-6 * line["algbw_GBps"])
+
+    def test_sizes_are_of_all_blocks_and_counts_of_one(self):
+        daemon = self.daemon(devices=4)
+        for collective, count, factor in [("allreduce", 1024, 1.5), ("broadcast", 1024, 1), ("allgather", 256, 0.75),
+                                          ("reducescatter", 256, 0.75), ("gather", 256, 0.75), ("scatter", 256, 0.75),
+                                          ("alltoall", 256, 0.75), ("sendrecv", 1024, 1)]:
+            with self.subTest(collective=collective):
+                line = self.measure(daemon, collective, "--ranks", "4", "-b", "4K", "-e", "4K")[0]
+                self.assertEqual((line["bytes"], line["count"]), (4096, count))
+                self.assertAlmostEqual(line["busbw_GBps"], factor * line["algbw_GBps"], delta=1e-6 * line["algbw_GBps"])
+
+    def test_placements_and_lists_are_measured_as_asked(self):
+        daemon = self.daemon(devices=2)
+        small = ["--ranks", "2", "-b", "64", "-e", "64"]
+        lines = self.measure(daemon, "reduce", *small, "--datatype", "all", "--op", "all", "--in-place", "yes")
+        self.assertEqual(len({(line["dtype"], line["op"]) for line in lines}), 12 * 6)
+        self.assertEqual({line["in_place"] for line in lines}, {True})
+        self.assertEqual([line["in_place"] for line in self.measure(daemon, "alltoall", *small)], [False])
+        barriers = self.measure(daemon, "barrier", "--ranks", "2")
+        self.assertEqual([(line["bytes"], line["dtype"], line["op"], line["root"]) for line in barriers], [(0, None, None, None)])
+
+    def test_what_cannot_be_measured_is_refused_by_name(self):
+        for arguments, text in [(["allgatherv"], "allgatherv"), (["alltoall", "--in-place", "yes"], "alltoall"),
+                                (["allreduce", "--memory", "hbm"], "hbm"), (["allreduce", "--op", "xor"], "xor"),
+                                (["allreduce", "--in-place", "maybe"], "maybe"), (["allreduce", "--groups", "0"], "--groups 0"),
+                                (["allreduce", "--comms", "many"], "many"), (["nop", "--comms", "2"], "--comms")]:
+            with self.subTest(arguments=arguments):
+                status, _, err = self.run_command([BLINK_PERF, *arguments])
+                self.assertEqual(status, 2)
+                self.assertIn(text, err)
+
     def test_without_a_daemon_it_says_so(self):
         status, _, err = self.run_command([BLINK_PERF, "allreduce", "--socket", "/nonexistent/blinkd.sock", "--ranks", "2"])
         self.assertGreater(status, 0)
