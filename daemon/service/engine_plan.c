@@ -35,16 +35,17 @@ struct cached_program {
     uint32_t hash;
     uint32_t uses; /* instances lent */
     plan_key_t key;
-    comm_op_t *waiting; /* for the plan */
-    lane_program_t *program;
+    comm_op_t *waiting;          /* for the plan */
+    lane_program_t *program;     /* NULL while it is being made */
     blink_algorithm_t algorithm; /* never AUTO */
     blink_protocol_t protocol;
     comm_instance_t *idle;
     uint32_t idle_count;
-    /* Being made. */
+    /* Being made, by a worker until the item is posted. */
     engine_t *engine;
     mailbox_item_t item;
     blink_result_t result;
+    lane_program_t *made;
     char text[BLINK_ERROR_TEXT_BYTES];
     uint32_t nodes[]; /* of the key */
 };
@@ -277,7 +278,7 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
                               .bytes = key->size_class ? class_bytes(key->size_class) : 0};
     plan_t *plan = NULL;
     BLINK_TRY(choose(topo, &request, &plan));
-    blink_result_t result = lane_compile(topo, plan, &cached->program);
+    blink_result_t result = lane_compile(topo, plan, &cached->made);
     cached->algorithm = plan->algorithm;
     cached->protocol = plan->protocol;
     LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",
@@ -297,6 +298,7 @@ static void plan_return(mailbox_item_t *item)
     char text[BLINK_ERROR_TEXT_BYTES];
     snprintf(text, sizeof(text), "%s", cached->text);
     cached->waiting = NULL;
+    cached->program = cached->made;
     if (planned != BLINK_OK)
         cache_remove(&cached->engine->cache, cached);
     else
