@@ -343,6 +343,14 @@ static void client_submission(engine_client_t *client, const ring_sqe_t *sqe)
     }
 }
 
+/* One of the outstanding is no more. May free the client. */
+static void client_release(engine_client_t *client)
+{
+    if (--client->outstanding == 0)
+        client->engine->clients_waiting--;
+    client_free_if_done(client);
+}
+
 bool client_poll(engine_client_t *client)
 {
     ring_sqe_t batch[SUBMISSIONS_PER_VISIT];
@@ -355,14 +363,16 @@ bool client_poll(engine_client_t *client)
         run_deferred(client);
         return true;
     }
-    if (client->outstanding == 0 && owed > 0)
+    if (client->outstanding == 0)
         client->engine->clients_waiting++;
-    client->outstanding += owed; /* this also keeps the client alive until the last of them is completed */
+    client->outstanding +=
+        owed + 1; /* one for this visit: entries without a completion need the client too */
     /* Control posts regions and communicators before it tells the client of them, so they are in the mailbox
      * by now. */
     mailbox_run(&client->engine->mailbox);
     for (uint32_t i = 0; i < count; i++)
         client_submission(client, &batch[i]);
+    client_release(client);
     return true;
 }
 
@@ -370,12 +380,7 @@ void client_complete(engine_client_t *client, uint64_t user_data, blink_result_t
 {
     /* Relaxed: a counter. */
     atomic_fetch_add_explicit(&client->op_count, 1, memory_order_relaxed);
-    if (--client->outstanding == 0)
-        client->engine->clients_waiting--;
-    if (client->removed) {
-        client_free_if_done(client);
-        return;
-    }
-    if (ring_complete(&client->ring, user_data, result, text))
+    if (!client->removed && ring_complete(&client->ring, user_data, result, text))
         ring_raise_event(client->completion_fd);
+    client_release(client);
 }
