@@ -1,0 +1,33 @@
+# Where the CUDA compiler and its header are. Nothing links CUDA: kernels become fatbins that are embedded, libcuda is
+# loaded at run time. AUTO builds what needs nvcc if there is one, ON insists on it.
+set(BLINK_CUDA AUTO CACHE STRING "Build the CUDA parts: AUTO (if nvcc is there), ON or OFF")
+set_property(CACHE BLINK_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(BLINK_HAVE_CUDA OFF)
+if(BLINK_CUDA)
+  find_program(BLINK_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+  if(BLINK_NVCC)
+    file(REAL_PATH ${BLINK_NVCC} nvcc_file)
+    cmake_path(GET nvcc_file PARENT_PATH nvcc_directory)
+    find_path(BLINK_CUDA_INCLUDE cuda.h HINTS ${nvcc_directory}/.. /usr/local/cuda
+      PATH_SUFFIXES include targets/x86_64-linux/include targets/sbsa-linux/include)
+  endif()
+  if(BLINK_NVCC AND BLINK_CUDA_INCLUDE)
+    set(BLINK_HAVE_CUDA ON)
+  elseif(NOT BLINK_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR "BLINK_CUDA is ${BLINK_CUDA}, but there is no nvcc with its cuda.h (try CUDA_HOME)")
+  endif()
+endif()
+
+# blink_cuda_fatbin(output source): machine code for sm_75 to sm_90, and PTX for what comes later.
+function(blink_cuda_fatbin output source)
+  set(architectures)
+  foreach(sm 75 80 86 89 90)
+    list(APPEND architectures -gencode arch=compute_${sm},code=sm_${sm})
+  endforeach()
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${BLINK_NVCC} -fatbin -Werror all-warnings ${architectures} -gencode arch=compute_90,code=compute_90
+      ${source} -o ${output}
+    DEPENDS ${source}
+    VERBATIM)
+endfunction()
