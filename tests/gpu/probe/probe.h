@@ -14,21 +14,21 @@
 #define PROBE_CALLS(X)                                                                                       \
     X(cuInit)                                                                                                \
     X(cuGetErrorName)                                                                                        \
-    X(cuDriverGetVersion) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetUuid)           \
-        X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize)           \
-            X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLaunchKernel) X(                                  \
-                cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuStreamCreate) X(cuStreamQuery)              \
-                X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamBeginCapture) X(cuStreamEndCapture) \
-                    X(cuGraphCreate) X(cuGraphAddBatchMemOpNode) X(cuGraphAddKernelNode)                     \
-                        X(cuGraphInstantiate) X(cuGraphLaunch) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo)    \
-                            X(cuMemHostAlloc) X(cuMemHostRegister) X(cuMemHostGetDevicePointer)              \
-                                X(cuMemsetD32) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)     \
-                                    X(cuMemcpyDtoDAsync) X(cuPointerGetAttribute) X(cuIpcGetMemHandle)       \
-                                        X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) X(cuMemAddressReserve)  \
-                                            X(cuMemCreate) X(cuMemMap) X(cuMemSetAccess) X(cuMemUnmap)       \
-                                                X(cuMemRelease) X(cuMemExportToShareableHandle)              \
-                                                    X(cuMemImportFromShareableHandle) X(cuMemPoolCreate)     \
-                                                        X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync)
+    X(cuDriverGetVersion)                                                                                    \
+    X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetUuid) X(cuDeviceGetAttribute)         \
+        X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuModuleLoadData)               \
+            X(cuModuleGetFunction) X(cuLaunchKernel) X(cuOccupancyMaxActiveBlocksPerMultiprocessor)          \
+                X(cuStreamCreate) X(cuStreamQuery) X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(         \
+                    cuStreamBeginCapture) X(cuStreamEndCapture) X(cuGraphCreate) X(cuGraphAddBatchMemOpNode) \
+                    X(cuGraphAddKernelNode) X(cuGraphInstantiate) X(cuGraphLaunch) X(cuMemAlloc)             \
+                        X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) X(cuMemHostRegister)                  \
+                            X(cuMemHostGetDevicePointer) X(cuMemsetD32) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) \
+                                X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuPointerGetAttribute)           \
+                                    X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)        \
+                                        X(cuMemAddressReserve) X(cuMemCreate) X(cuMemMap) X(cuMemSetAccess)  \
+                                            X(cuMemUnmap) X(cuMemRelease) X(cuMemExportToShareableHandle)    \
+                                                X(cuMemImportFromShareableHandle) X(cuMemPoolCreate)         \
+                                                    X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync)
 
 #define PROBE_FIELD(name) __typeof__(&name) name;
 typedef struct probe_calls {
@@ -56,10 +56,11 @@ enum { PROBE_STAGES = 8, PROBE_ERRORS = 6, PROBE_WORDS = 16 };
 typedef struct probe_board {
     probe_verdict_t verdict;
     char answer[1024];
-    char numbers[1024];
+    char numbers[2048];
     _Atomic uint32_t error_count;
     char error[PROBE_ERRORS][160];
     _Atomic bool is_unsupported; /* some call said CUDA_ERROR_NOT_SUPPORTED */
+    _Atomic bool is_actor_lost;  /* some actor gave up: nobody need wait for it */
     _Atomic uint32_t stage[PROBE_STAGES];
     _Atomic uint64_t word[PROBE_WORDS];
     CUipcMemHandle ipc_handle;

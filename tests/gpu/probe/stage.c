@@ -88,8 +88,8 @@ bool probe_actor(probe_t *p, bool (*role)(probe_t *), pid_t *pid)
     if (*pid > 0)
         return true;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == parent)
-        role(p); /* what it failed at is on the board */
+    if (getppid() == parent && !role(p)) /* what it failed at is on the board */
+        atomic_store_explicit(&p->board->is_actor_lost, true, memory_order_release);
     _exit(0);
 }
 
@@ -103,6 +103,8 @@ bool probe_await(probe_t *p, unsigned stage, unsigned timeout_ms)
 {
     const uint64_t end_ns = probe_now_ns() + timeout_ms * UINT64_C(1000000);
     while (!atomic_load_explicit(&p->board->stage[stage], memory_order_acquire)) {
+        if (atomic_load_explicit(&p->board->is_actor_lost, memory_order_acquire))
+            return false;
         if (probe_now_ns() > end_ns) {
             probe_note_error(p, "stage %u of the question was not reached in %u ms", stage, timeout_ms);
             return false;

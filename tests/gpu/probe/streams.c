@@ -29,6 +29,19 @@ static bool block_all(probe_t *p, const gates_t *gates, unsigned count, uint32_t
     return true;
 }
 
+/* A wait that does not wait would make every stream independent. */
+static bool is_all_blocked(probe_t *p, const gates_t *gates, unsigned count, uint32_t value)
+{
+    probe_sleep_ms(5);
+    for (unsigned i = 0; i < count; i++) {
+        if (probe_fetch(flag_of(gates, i)) >= value) {
+            probe_note_error(p, "stream %u of %u did not wait for its gate", i, count);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Opens the last first, the order that shared queues cannot serve. Returns how many did not run when opened. */
 static unsigned open_backwards(probe_t *p, const gates_t *gates, unsigned count, uint32_t value)
 {
@@ -65,6 +78,7 @@ static bool ask_streams(probe_t *p)
         PROBE_TRY(probe_stream(p, &gates.stream[i]));
     for (unsigned round = 0; round < 3; round++) {
         PROBE_TRY(block_all(p, &gates, counts[round], round + 1));
+        PROBE_TRY(is_all_blocked(p, &gates, counts[round], round + 1));
         held[round] = open_backwards(p, &gates, counts[round], round + 1);
         for (unsigned i = 0; i < counts[round]; i++)
             PROBE_TRY(probe_sync(p, gates.stream[i], 2000));

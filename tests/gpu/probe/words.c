@@ -171,6 +171,10 @@ static bool write_rounds(probe_t *p, uint32_t *words, CUdeviceptr device_words, 
     for (uint32_t i = 1; i <= ROUNDS; i++) {
         if (!probe_spin_until(&words[TURN], i, 2000))
             return false;
+        if (probe_fetch(&words[ACK]) >= i) {
+            probe_note_error(p, "the stream did not wait for value %u", i);
+            return false;
+        }
         const uint64_t start_ns = probe_now_ns();
         if (p->question->variant == WRITER_CPU)
             probe_store(&words[WORD], i);
@@ -250,6 +254,10 @@ static bool time_gates(probe_t *p, uint32_t *words, CUdeviceptr device_words, bo
         if (is_gated) {
             while (probe_now_ns() - start_ns < 200000) /* until the stream surely waits */
                 ;
+            if (probe_fetch(&words[FLAG]) >= i) {
+                probe_note_error(p, "round %u: the kernel did not wait for its gate", i);
+                return false;
+            }
             start_ns = probe_now_ns();
             probe_store(&words[GATE], i);
         }
