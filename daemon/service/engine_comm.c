@@ -151,7 +151,7 @@ uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
         comm_op_t *op = comm->ops;
         if (comm->lost != BLINK_OK || (op->state != OP_GATHERING && op->state != OP_AWAITING))
             continue;
-        uint64_t since_us = op->since_us > comm->progress_us ? op->since_us : comm->progress_us;
+        uint64_t since_us = op->since_us > comm->oldest_since_us ? op->since_us : comm->oldest_since_us;
         uint64_t deadline_us = since_us + comm->op_timeout_us;
         if (now_us >= deadline_us)
             op_time_out(op);
@@ -247,6 +247,7 @@ bool rank_leave_if_done(comm_rank_t *rank)
     bool last = comm->left_count + 1 == comm->rank_count;
     if (last && comm->ops)
         return false;
+    ops_forget_client(comm, rank->rank);
     rank->left = true;
     comm->left_count++;
     comm->leaving_count--;

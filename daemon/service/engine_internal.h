@@ -41,6 +41,7 @@ struct engine_client {
     comm_rank_t **memberships;                /* by member modulo buckets, which are a power of two */
     uint32_t membership_buckets, membership_count;
     uint32_t outstanding; /* completions owed */
+    uint32_t begun_ops;   /* live ops whose first submission was this client's */
     uint32_t long_ops;    /* of these, in a run expected to take long */
     bool removed;         /* its process is gone: complete nothing, free when `outstanding` is 0 */
     _Atomic uint64_t op_count;
@@ -110,7 +111,7 @@ struct comm_op {
     uint32_t part_count, submitted_count, active_count, completed_count;
     op_state_t state;
     bool is_long;                   /* its clients had best sleep */
-    uint64_t since_us;              /* its first submission */
+    uint64_t since_us;              /* its first submission, or when its last piece ended */
     blink_result_t result;          /* not BLINK_OK: failed; parts are completed as they come */
     char *text;                     /* of the failure */
     struct comm_instance *instance; /* while planned and not ended */
@@ -177,8 +178,8 @@ struct engine_comm {
     comm_op_t *spare_op;    /* a collective's, to be used again */
     uint32_t leaving_count; /* ranks that are leaving and have not left */
     uint64_t next_sequence;
-    uint64_t progress_us; /* when an op last ended, or moved a piece */
-    blink_result_t lost;  /* not BLINK_OK: given up, and why */
+    uint64_t oldest_since_us; /* when the oldest op became that */
+    blink_result_t lost;      /* not BLINK_OK: given up, and why */
     char lost_text[BLINK_ERROR_TEXT_BYTES];
     _Atomic uint64_t op_count, failed_op_count, payload_bytes, direct_bytes, staged_bytes;
     _Atomic(engine_plan_use_t *)
@@ -305,6 +306,9 @@ void op_failf(comm_op_t *op, blink_result_t code, const char *format, ...)
 
 /* Whether a rank that has not submitted is leaving. Errors: PEER_LOST. */
 blink_result_t op_check_left(const comm_op_t *op);
+
+/* A rank leaves, and its client may go: ops that it began and others wait for are no longer counted. */
+void ops_forget_client(engine_comm_t *comm, uint32_t rank);
 
 /* Free an op that has served everybody it can. False if it still waits for something. */
 bool op_free_if_done(comm_op_t *op);

@@ -19,6 +19,9 @@
 #define COMM_TRANSFERS_MAX          65536u
 #define COMM_TRANSFERS_MAX_PER_PAIR 2u
 
+/* Live ops that one client began, in all its communicators: up to about a kilobyte each. */
+#define CLIENT_OPS_MAX 131072u
+
 /* ---- facts ---- */
 
 static const op_facts_t facts[] = {
@@ -116,6 +119,9 @@ static void op_append(engine_comm_t *comm, comm_op_t *op)
 
 static blink_result_t check_total(const engine_comm_t *comm, bool is_collective, uint32_t rank)
 {
+    if (comm->ranks[rank].client->begun_ops >= CLIENT_OPS_MAX)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "this client has begun %u ops that are not complete",
+                          CLIENT_OPS_MAX);
     uint32_t total = is_collective ? comm->collective_total : comm->op_total - comm->collective_total;
     uint32_t limit = is_collective ? COMM_COLLECTIVES_MAX
                                    : COMM_TRANSFERS_MAX +
@@ -146,6 +152,7 @@ blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, u
         op->parts[i].rank = &comm->ranks[of];
     }
     op_append(comm, op);
+    comm->ranks[rank].client->begun_ops++;
     comm->collective_total += is_collective;
     *created = op;
     return BLINK_OK;
@@ -316,6 +323,8 @@ static void op_unlink_transfer(comm_op_t *op)
 static void op_free(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
+    if (comm->ops == op)
+        comm->oldest_since_us = engine_now_us(); /* of the next one: its ranks may have waited for this one */
     *op->previous_next = op->next;
     if (op->next)
         op->next->previous_next = op->previous_next;
@@ -325,6 +334,8 @@ static void op_free(comm_op_t *op)
     comm->collective_total -= op_facts(op->signature.opcode)->is_collective;
     if (!comm->ops)
         comm_delist(comm);
+    if (!comm->ranks[op->first_rank].left)
+        comm->ranks[op->first_rank].client->begun_ops--;
     if (comm->last_collective == op)
         comm->last_collective = NULL;
     if (!op_facts(op->signature.opcode)->is_collective && op->submitted_count < op->part_count)
@@ -334,6 +345,12 @@ static void op_free(comm_op_t *op)
         comm->spare_op = op;
     else
         free(op);
+}
+
+void ops_forget_client(engine_comm_t *comm, uint32_t rank)
+{
+    for (comm_op_t *op = comm->ops; op; op = op->next)
+        comm->ranks[rank].client->begun_ops -= op->first_rank == rank;
 }
 
 bool op_free_if_done(comm_op_t *op)

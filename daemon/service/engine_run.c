@@ -197,7 +197,7 @@ static void op_end(comm_op_t *op)
 static bool op_end_piece(comm_op_t *op)
 {
     op->piece++;
-    op->comm->progress_us = engine_now_us();
+    op->since_us = engine_now_us();
     op_publish_piece(op);
     if (op->piece < op->pieces)
         return false;
@@ -270,7 +270,6 @@ static void op_start(comm_op_t *op)
 {
     comm_instance_t *instance = NULL;
     if (op->signature.count == 0) {
-        op->comm->progress_us = engine_now_us();
         op_succeed(op);
         return;
     }
@@ -319,7 +318,7 @@ void op_planned(comm_op_t *op, blink_result_t result, const char *text, comm_ins
 {
     engine_comm_t *comm = op->comm;
     op->state = OP_GATHERING;
-    comm->progress_us = engine_now_us();
+    op->since_us = engine_now_us();
     if (op->result != BLINK_OK) {
         if (instance)
             plan_return_instance(comm->engine, instance);
