@@ -56,9 +56,9 @@ static blink_result_t add_ranges(const vectors_t *vectors, bool written, range_t
         buffer_t block = {.what = written ? "recv" : "send", .pointer = base};
         size_t offset_bytes;
         BLINK_TRY(call_bytes(counts[rank], 1, vectors->datatype, &block.bytes));
-        BLINK_TRY(call_bytes(offsets[rank], 1, vectors->datatype, &offset_bytes));
         if (block.bytes == 0)
             continue;
+        BLINK_TRY(call_bytes(offsets[rank], 1, vectors->datatype, &offset_bytes));
         BLINK_TRY(call_check_buffer(&block, vectors->datatype));
         if (offset_bytes > UINTPTR_MAX - (uintptr_t)base - block.bytes)
             return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,

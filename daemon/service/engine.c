@@ -61,7 +61,7 @@ static bool has_work(engine_t *engine)
         if (!client->removed && ring_has_submission(&client->ring))
             return true;
     }
-    return engine_has_awaited(engine);
+    return engine->due_comms || engine_has_awaited(engine);
 }
 
 static void engine_sleep(engine_t *engine, uint64_t deadline_us)
@@ -108,6 +108,7 @@ static bool engine_work(engine_t *engine)
         worked |= client_poll(client);
     }
     worked |= engine_poll_awaiting(engine);
+    worked |= engine_serve_due(engine);
     if (worked)
         update_crowding(engine);
     return worked;
@@ -198,6 +199,8 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
     created->wake_fd = created->epoll_fd = -1;
     mailbox_init(&created->mailbox, engine_wake, created);
     created->stop_item.run = engine_stop_run;
+    created->awaiting_end = &created->awaiting;
+    created->due_comms_end = &created->due_comms;
     created->one_class = topo_is_plain_memory(config->topo);
     blink_result_t result = engine_open_fds(created);
     if (result != BLINK_OK)

@@ -6,6 +6,7 @@
 #include "error.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -133,10 +134,28 @@ void client_free_if_done(engine_client_t *client)
     mailbox_post(engine->config.control, &client->remove_item);
 }
 
+/* Ranks that were leaving when their process went will not finish what they submitted: nobody waits for it. */
+static void lose_unfinished(engine_client_t *client)
+{
+    for (uint32_t i = 0; i < client->membership_buckets; i++) {
+        comm_rank_t *next;
+        for (comm_rank_t *rank = client->memberships[i]; rank; rank = next) {
+            next = rank->next_membership;
+            if (!rank->leaving || rank->outstanding == 0 || rank->comm->lost != BLINK_OK)
+                continue;
+            char text[BLINK_ERROR_TEXT_BYTES];
+            snprintf(text, sizeof(text), "rank %u disconnected before its ops had ended", rank->rank);
+            comm_lose(rank->comm, BLINK_ERR_PEER_LOST, text);
+            comm_advance(rank->comm);
+        }
+    }
+}
+
 static void client_remove_run(mailbox_item_t *item)
 {
     engine_client_t *client = CONTAINER_OF(item, engine_client_t, remove_item);
     run_deferred(client);
+    lose_unfinished(client);
     client->removed = true;
     client_free_if_done(client);
 }

@@ -125,17 +125,17 @@ static void op_time_out(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
     char missing[64], text[BLINK_ERROR_TEXT_BYTES];
-    const char *why = "waited for the copies of staged memory";
+    const char *why = "the copies of staged memory did not come";
     if (op->submitted_count < op->part_count) {
-        why = "no submission from rank";
+        why = "no submission from rank ";
         name_ranks(op, is_not_submitted, missing, sizeof(missing));
     } else if (op->active_count < op->part_count) {
-        why = "held up by earlier ops or an unfinished group of rank";
+        why = "held up by earlier ops or an unfinished group of rank ";
         name_ranks(op, is_not_active, missing, sizeof(missing));
     } else {
         missing[0] = '\0';
     }
-    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s %s within %g s",
+    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s%s within %g s",
              engine_op_name(op->signature.opcode), (unsigned long)op->sequence, comm->comm, why, missing,
              (double)comm->op_timeout_us / 1e6);
     comm_lose(comm, BLINK_ERR_TIMEOUT, text);
@@ -237,7 +237,7 @@ static void rank_left_on_control(mailbox_item_t *item)
     done.call(done.context);
 }
 
-/* The last one also waits for plans that are being made. */
+/* The last one also waits for plans that are being made, and for the communicator's turn. */
 bool rank_leave_if_done(comm_rank_t *rank)
 {
     engine_comm_t *comm = rank->comm;
@@ -245,7 +245,7 @@ bool rank_leave_if_done(comm_rank_t *rank)
     if (!rank->leaving || rank->left || rank->outstanding > 0)
         return false;
     bool last = comm->left_count + 1 == comm->rank_count;
-    if (last && comm->ops)
+    if (last && (comm->ops || comm->is_due))
         return false;
     ops_forget_client(comm, rank->rank);
     rank->left = true;

@@ -70,8 +70,8 @@ typedef struct op_batch {
 typedef struct op_part {
     comm_op_t *op;
     comm_rank_t *rank;
-    op_batch_t *batch;    /* NULL: not submitted yet */
-    struct op_part *next; /* of the batch */
+    op_batch_t *batch;                     /* NULL: not submitted yet */
+    struct op_part *next, **previous_next; /* of the batch, until it is active; then the latter is NULL */
     bool completed;
     const void *input;
     void *output;
@@ -103,7 +103,9 @@ typedef enum op_state {
 struct comm_op {
     engine_comm_t *comm;
     comm_op_t *next, **previous_next; /* the communicator's ops, oldest first */
-    comm_op_t *next_match; /* collectives: the next one; transfers: the next unmatched one of the bucket */
+    comm_op_t *
+        next_match; /* collectives: the next one; unmatched transfers: the oldest of the bucket's next pair */
+    comm_op_t *next_of_pair, *last_of_pair; /* unmatched transfers: the next; of the oldest, the newest */
     comm_op_t *next_due; /* of those to be started, of those waiting for one plan, of those awaiting copies */
     uint64_t sequence;
     op_signature_t signature;
@@ -170,11 +172,13 @@ struct engine_comm {
     uint32_t *nodes; /* topology node of each rank */
     comm_rank_t *ranks;
     uint32_t left_count;
-    comm_op_t *ops, **ops_end;           /* oldest first */
-    uint32_t op_total, collective_total; /* of these */
+    comm_op_t *ops, **ops_end; /* oldest first */
+    uint32_t op_total;         /* of these */
     comm_op_t *last_collective;
     comm_op_t **transfers; /* TRANSFER_BUCKETS lists, oldest first; NULL until the first transfer */
     comm_op_t *due, **due_end;
+    bool is_due; /* in the engine's list */
+    engine_comm_t *next_due;
     comm_op_t *spare_op;    /* a collective's, to be used again */
     uint32_t leaving_count; /* ranks that are leaving and have not left */
     uint64_t next_sequence;
@@ -208,7 +212,8 @@ struct engine {
     engine_client_t *clients;
     uint32_t client_list_version; /* changes with every client added or freed */
     engine_comm_t *busy_comms;
-    comm_op_t *awaiting; /* ops whose clients copy pieces */
+    comm_op_t *awaiting, **awaiting_end;       /* ops whose clients copy pieces */
+    engine_comm_t *due_comms, **due_comms_end; /* that have more ops to start than one turn does */
     plan_cache_t cache;
     op_batch_t *spare_batches;
     bool one_class; /* the topology is plain memory: one plan serves all sizes */
@@ -278,11 +283,13 @@ const op_facts_t *op_facts(uint32_t opcode);
 uint64_t op_input_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank);
 uint64_t op_output_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank);
 
-/* The list of the communicator's unmatched transfers that one belongs to. */
-static inline uint32_t transfer_bucket(const engine_comm_t *comm, uint32_t source, uint32_t destination)
-{
-    return (source * comm->rank_count + destination) % TRANSFER_BUCKETS;
-}
+/* Transfers that lack an end, in comm->transfers: of each pair of ranks the oldest is in its bucket's list, the others hang
+ * from it. All of a pair lack the same end. Where the oldest one's link is; it is NULL if the pair has none. */
+comm_op_t **transfer_find(engine_comm_t *comm, uint32_t source, uint32_t destination);
+
+/* Add one to the pair at this link; take the oldest out. */
+void transfer_append(comm_op_t **first, comm_op_t *op);
+void transfer_pop(comm_op_t **first);
 
 /* Of the payload, as plan/collective.h defines it. */
 uint64_t op_payload_bytes(const comm_op_t *op);
@@ -330,7 +337,7 @@ void rank_drop_open_batch(comm_rank_t *rank);
 /* The op may start; comm_advance() starts it. */
 void op_make_due(comm_op_t *op);
 
-/* Start what is due, then let leavers go. The last of these takes the communicator along: callers do not touch it
+/* Start what is due, as much as one turn allows (the engine comes back for the rest), then let leavers go. The last of these takes the communicator along: callers do not touch it
  * afterwards. */
 void comm_advance(engine_comm_t *comm);
 
@@ -339,6 +346,9 @@ void op_release_instance(comm_op_t *op);
 
 /* Take an op from those that await copies. */
 void op_stop_awaiting(comm_op_t *op);
+
+/* Give the next communicator that has more to start a turn; true if there was one. */
+bool engine_serve_due(engine_t *engine);
 
 /* The plan has come, or failed. Called by engine_plan.c on the engine thread. */
 void op_planned(comm_op_t *op, blink_result_t result, const char *text, comm_instance_t *instance);

@@ -13,11 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Live ops of a communicator, so that a rank far ahead of the others meets a limit. Transfers come in groups, of as many
- * as the library lets a group have, and of several for every pair of ranks where all exchange with all. */
-#define COMM_COLLECTIVES_MAX        1024u
-#define COMM_TRANSFERS_MAX          65536u
-#define COMM_TRANSFERS_MAX_PER_PAIR 2u
+/* Live ops of a communicator, so that a rank far ahead of the others meets a limit. They come in groups, of as many as the
+ * library lets a group have, and of several for every pair of ranks where all exchange with all. */
+#define COMM_OPS_MAX          65536u
+#define COMM_OPS_MAX_PER_PAIR 2u
 
 /* Live ops that one client began, in all its communicators: up to about a kilobyte each. */
 #define CLIENT_OPS_MAX 131072u
@@ -117,19 +116,16 @@ static void op_append(engine_comm_t *comm, comm_op_t *op)
     comm->op_total++;
 }
 
-static blink_result_t check_total(const engine_comm_t *comm, bool is_collective, uint32_t rank)
+static blink_result_t check_total(const engine_comm_t *comm, uint32_t rank)
 {
+    uint32_t limit = COMM_OPS_MAX + COMM_OPS_MAX_PER_PAIR * comm->rank_count * comm->rank_count;
     if (comm->ranks[rank].client->begun_ops >= CLIENT_OPS_MAX)
         return BLINK_FAIL(BLINK_ERR_QUOTA, "this client has begun %u ops that are not complete",
                           CLIENT_OPS_MAX);
-    uint32_t total = is_collective ? comm->collective_total : comm->op_total - comm->collective_total;
-    uint32_t limit = is_collective ? COMM_COLLECTIVES_MAX
-                                   : COMM_TRANSFERS_MAX +
-                                         COMM_TRANSFERS_MAX_PER_PAIR * comm->rank_count * comm->rank_count;
-    if (total >= limit)
+    if (comm->op_total >= limit)
         return BLINK_FAIL(BLINK_ERR_QUOTA,
-                          "communicator %u: %u %s are not complete; rank %u is too far ahead", comm->comm,
-                          total, is_collective ? "collectives" : "transfers", rank);
+                          "communicator %u: %u ops are not complete, as many as there may be", comm->comm,
+                          comm->op_total);
     return BLINK_OK;
 }
 
@@ -137,7 +133,7 @@ blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, u
                          comm_op_t **created)
 {
     bool is_collective = op_facts(signature->opcode)->is_collective;
-    BLINK_TRY(check_total(comm, is_collective, rank));
+    BLINK_TRY(check_total(comm, rank));
     comm_op_t *op = op_alloc(comm, is_collective ? comm->rank_count : 2);
     if (!op)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
@@ -153,7 +149,6 @@ blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, u
     }
     op_append(comm, op);
     comm->ranks[rank].client->begun_ops++;
-    comm->collective_total += is_collective;
     *created = op;
     return BLINK_OK;
 }
@@ -167,9 +162,43 @@ void op_add_part(op_part_t *part, op_batch_t *batch)
 {
     part->batch = batch;
     part->next = batch->parts;
+    part->previous_next = &batch->parts;
+    if (part->next)
+        part->next->previous_next = &part->next;
     batch->parts = part;
     batch->unfinished++;
     part->op->submitted_count++;
+}
+
+/* ---- unmatched transfers ---- */
+
+comm_op_t **transfer_find(engine_comm_t *comm, uint32_t source, uint32_t destination)
+{
+    comm_op_t **link = &comm->transfers[(source * comm->rank_count + destination) % TRANSFER_BUCKETS];
+    while (*link && ((*link)->signature.root != source || (*link)->signature.peer != destination))
+        link = &(*link)->next_match;
+    return link;
+}
+
+void transfer_append(comm_op_t **first, comm_op_t *op)
+{
+    if (*first) {
+        (*first)->last_of_pair->next_of_pair = op;
+        (*first)->last_of_pair = op;
+    } else {
+        op->last_of_pair = op;
+        *first = op;
+    }
+}
+
+void transfer_pop(comm_op_t **first)
+{
+    comm_op_t *op = *first, *next = op->next_of_pair;
+    if (next) {
+        next->last_of_pair = op->last_of_pair;
+        next->next_match = op->next_match;
+    }
+    *first = next ? next : op->next_match;
 }
 
 /* ---- batches ---- */
@@ -212,6 +241,7 @@ static void rank_activate(comm_rank_t *rank)
     batch->active = true;
     for (op_part_t *part = batch->parts; part; part = part->next) {
         comm_op_t *op = part->op;
+        part->previous_next = NULL;
         if (++op->active_count == op->part_count && op->result == BLINK_OK)
             op_make_due(op);
     }
@@ -261,7 +291,7 @@ void batch_fail(op_batch_t *batch, blink_result_t code, const char *text)
 void rank_drop_open_batch(comm_rank_t *rank)
 {
     op_batch_t *batch = rank->last_batch;
-    if (!batch || batch->committed)
+    if (!batch || batch->committed || batch->ended)
         return;
     batch->ended = true;
     rank->outstanding--;
@@ -270,13 +300,14 @@ void rank_drop_open_batch(comm_rank_t *rank)
 
 /* ---- ending ---- */
 
-static void batch_unlink_part(op_batch_t *batch, const op_part_t *part)
+/* Only a batch that is not active has its parts in a list. */
+static void part_unlink(const op_part_t *part)
 {
-    op_part_t **link = &batch->parts;
-    while (*link && *link != part)
-        link = &(*link)->next;
-    if (*link)
-        *link = part->next;
+    if (!part->previous_next)
+        return;
+    *part->previous_next = part->next;
+    if (part->next)
+        part->next->previous_next = part->previous_next;
 }
 
 static void part_complete(op_part_t *part)
@@ -289,7 +320,7 @@ static void part_complete(op_part_t *part)
     part->op->completed_count++;
     region_release(part->input_region);
     region_release(part->output_region);
-    batch_unlink_part(batch, part);
+    part_unlink(part);
     batch->unfinished--;
     if (op->result != BLINK_OK)
         batch_fail(batch, op->result, op->text);
@@ -310,14 +341,24 @@ static bool op_is_settled(const comm_op_t *op)
     return true;
 }
 
+/* From the transfers of its pair: the oldest in the usual cases. */
 static void op_unlink_transfer(comm_op_t *op)
 {
-    engine_comm_t *comm = op->comm;
-    comm_op_t **link = &comm->transfers[transfer_bucket(comm, op->signature.root, op->signature.peer)];
-    while (*link && *link != op)
-        link = &(*link)->next_match;
-    if (*link)
-        *link = op->next_match;
+    comm_op_t **first = transfer_find(op->comm, op->signature.root, op->signature.peer);
+    if (!*first)
+        return;
+    if (*first == op) {
+        transfer_pop(first);
+        return;
+    }
+    comm_op_t *before = *first;
+    while (before->next_of_pair && before->next_of_pair != op)
+        before = before->next_of_pair;
+    if (!before->next_of_pair)
+        return;
+    before->next_of_pair = op->next_of_pair;
+    if ((*first)->last_of_pair == op)
+        (*first)->last_of_pair = before;
 }
 
 static void op_free(comm_op_t *op)
@@ -331,7 +372,6 @@ static void op_free(comm_op_t *op)
     else
         comm->ops_end = op->previous_next;
     comm->op_total--;
-    comm->collective_total -= op_facts(op->signature.opcode)->is_collective;
     if (!comm->ops)
         comm_delist(comm);
     if (!comm->ranks[op->first_rank].left)

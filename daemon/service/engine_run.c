@@ -17,6 +17,10 @@
  * 2,000 and takes 86. */
 #define HOST_BYTES_PER_US 40000.0
 
+/* What a communicator starts before others get their turn: about a millisecond if the engine runs all of it itself. */
+#define TURN_OPS   64u
+#define TURN_BYTES (8u << 20)
+
 /* ---- expectations ---- */
 
 static void set_long(comm_op_t *op, bool is_long)
@@ -56,7 +60,7 @@ static void op_cut(comm_op_t *op)
                                         blink_datatype_bytes(op->signature.datatype));
     if (op->signature.count > most) {
         op->piece_elements = most;
-        op->pieces = (op->signature.count + most - 1) / most;
+        op->pieces = (op->signature.count - 1) / most + 1;
     }
 }
 
@@ -96,8 +100,9 @@ static void op_await(comm_op_t *op)
 {
     engine_t *engine = op->comm->engine;
     op->state = OP_AWAITING;
-    op->next_due = engine->awaiting;
-    engine->awaiting = op;
+    op->next_due = NULL;
+    *engine->awaiting_end = op;
+    engine->awaiting_end = &op->next_due;
 }
 
 void op_stop_awaiting(comm_op_t *op)
@@ -107,6 +112,8 @@ void op_stop_awaiting(comm_op_t *op)
     while (*link != op)
         link = &(*link)->next_due;
     *link = op->next_due;
+    if (!op->next_due)
+        engine->awaiting_end = link;
     op->state = OP_GATHERING;
 }
 
@@ -206,12 +213,13 @@ static bool op_end_piece(comm_op_t *op)
     return true;
 }
 
-/* Run piece after piece for as long as that takes no waiting. */
+/* Run piece after piece for as long as that takes no waiting, up to what the slots hold: how many copies there are is
+ * the client's word. */
 static void op_proceed(comm_op_t *op)
 {
-    for (;;) {
+    for (uint32_t turn = 0;; turn++) {
         bool ended = false;
-        if (!copies_are_made(op)) {
+        if (turn == RING_STAGING_SLOTS || !copies_are_made(op)) {
             op_await(op);
             return;
         }
@@ -295,10 +303,40 @@ void op_make_due(comm_op_t *op)
     comm->due_end = &op->next_due;
 }
 
+static void comm_put_due(engine_comm_t *comm)
+{
+    engine_t *engine = comm->engine;
+    if (comm->is_due)
+        return;
+    comm->is_due = true;
+    comm->next_due = NULL;
+    *engine->due_comms_end = comm;
+    engine->due_comms_end = &comm->next_due;
+}
+
+bool engine_serve_due(engine_t *engine)
+{
+    engine_comm_t *comm = engine->due_comms;
+    if (!comm)
+        return false;
+    engine->due_comms = comm->next_due;
+    if (!engine->due_comms)
+        engine->due_comms_end = &engine->due_comms;
+    comm->is_due = false;
+    comm_advance(comm);
+    return true;
+}
+
 void comm_advance(engine_comm_t *comm)
 {
-    while (comm->due) {
+    uint64_t started_bytes = 0;
+    for (uint32_t started = 0; comm->due; started++) {
+        if (started == TURN_OPS || started_bytes >= TURN_BYTES) {
+            comm_put_due(comm); /* which has ops, so it stays until its turn comes */
+            break;
+        }
         comm_op_t *op = comm->due;
+        started_bytes += op_payload_bytes(op) * op->part_count;
         comm->due = op->next_due;
         if (!comm->due)
             comm->due_end = &comm->due;

@@ -114,13 +114,11 @@ static blink_result_t use_window(const ring_sqe_t *sqe, op_part_t *part)
     return BLINK_OK;
 }
 
-/* Where, within the larger buffer, the smaller one may stand in place; UINT64_MAX: nowhere. */
+/* Where, within the larger buffer, the smaller one may stand in place. */
 static uint64_t in_place_offset(const comm_rank_t *rank, const op_signature_t *signature,
                                 uint64_t block_bytes)
 {
     const op_facts_t *facts = op_facts(signature->opcode);
-    if (facts->input_per_rank && facts->output_per_rank)
-        return UINT64_MAX;
     return facts->input_per_rank || facts->output_per_rank ? rank->rank * block_bytes : 0;
 }
 
@@ -136,8 +134,9 @@ static blink_result_t check_overlap(const comm_rank_t *rank, const op_signature_
     if (!in || !out || part->input_staged || part->output_staged || in + in_bytes <= out ||
         out + out_bytes <= in)
         return BLINK_OK;
+    bool has_form = !facts->input_per_rank || !facts->output_per_rank;
     uint64_t offset = in_place_offset(rank, signature, block_bytes);
-    if ((facts->input_per_rank ? out - in : in - out) == offset)
+    if (has_form && (facts->input_per_rank ? out - in : in - out) == offset)
         return BLINK_OK;
     return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                       "input of %lu bytes and output of %lu bytes overlap, and not as they may in place",
@@ -201,18 +200,14 @@ static blink_result_t find_transfer(const comm_rank_t *rank, const op_signature_
         comm->transfers = calloc(TRANSFER_BUCKETS, sizeof(comm_op_t *));
     if (!comm->transfers)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for transfers");
-    comm_op_t **link = &comm->transfers[transfer_bucket(comm, signature->root, signature->peer)];
-    for (; *link; link = &(*link)->next_match) {
-        comm_op_t *op = *link;
-        if (op->signature.root != signature->root || op->signature.peer != signature->peer ||
-            op_part_of(op, rank->rank, receives)->batch)
-            continue;
-        *link = op->next_match;
-        *found = op;
+    comm_op_t **first = transfer_find(comm, signature->root, signature->peer);
+    if (*first && !op_part_of(*first, rank->rank, receives)->batch) {
+        *found = *first;
+        transfer_pop(first);
         return BLINK_OK;
     }
     BLINK_TRY(op_create(comm, signature, rank->rank, found));
-    *link = *found;
+    transfer_append(first, *found);
     return BLINK_OK;
 }
 

@@ -4,6 +4,7 @@ The few protobuf messages are encoded here by hand (field numbers of proto/blink
 proto/ring.h, so that the tests also notice when either changes by accident.
 """
 import array
+import ctypes
 import mmap
 import os
 import socket
@@ -12,9 +13,11 @@ import time
 
 import harness
 
-HELLO, MEM_REGISTER, MEM_DEREGISTER, COMM_INIT, COMM_DESTROY, COMM_ABORT, QUERY = range(2, 9)
+HELLO, MEM_REGISTER, MEM_DEREGISTER, COMM_INIT, COMM_DESTROY, COMM_ABORT, QUERY, STAGING_CREATE = range(2, 10)
 NOP, ALLREDUCE, BROADCAST = range(3)
-OK, INVALID_ARGUMENT, PROTOCOL, NOT_REGISTERED, OUT_OF_RANGE, MISMATCH, NOT_FOUND, QUOTA = 0, 1, 5, 6, 7, 8, 9, 12
+BARRIER = 11
+MORE, IN_STAGED, OUT_STAGED = 1, 2, 4
+OK, INVALID_ARGUMENT, PROTOCOL, NOT_REGISTERED, OUT_OF_RANGE, MISMATCH, NOT_FOUND, QUOTA, PEER_LOST = 0, 1, 5, 6, 7, 8, 9, 12, 15
 FLOAT32, SUM = 7, 0
 
 SQ_TAIL, CQ_HEAD, SLEEPERS, WANTS_EVENT, SQ_HEAD, CQ_TAIL = 64, 128, 192, 196, 256, 320
@@ -157,9 +160,10 @@ class RawClient:
         return self.request(COMM_INIT, body)
 
     def word(self, offset, value=None):
+        word = ctypes.c_uint32.from_buffer(self.ring, offset)  # read and written at once; struct goes byte by byte
         if value is not None:
-            struct.pack_into("<I", self.ring, offset, value & 0xFFFFFFFF)
-        return struct.unpack_from("<I", self.ring, offset)[0]
+            word.value = value & 0xFFFFFFFF
+        return word.value
 
     def doorbell(self):
         os.write(self.fds[1], struct.pack("<Q", 1))

@@ -478,13 +478,13 @@ class RingTest(HostileTest):
         client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=2, _3=0))
         self.assertEqual(client.join(identifier, 2, 1).code, 0)
         member = client.received_by_id[client.last_id - 1].body(5)[1]
-        for _ in range(2000):
-            client.submit(raw.ALLREDUCE, member, 10, 77, 77)
-            _, result, text = client.reap()
-            if result != raw.NOT_REGISTERED:
+        for _ in range(200):
+            self.push(client, 500, opcode=raw.ALLREDUCE, member=member, count=10, in_region=77, out_region=77)
+            completions = [client.reap() for _ in range(500)]
+            if any(result != raw.NOT_REGISTERED for _, result, _ in completions):
                 break
-        self.assertEqual(result, raw.QUOTA)
-        self.assertRegex(text, "rank 0")
+        self.assertEqual(completions[-1][1], raw.QUOTA)
+        self.assertRegex(completions[-1][2], "ops are not complete")
         self.assertEqual([comm["state"] for comm in self.ctl_json(self.blinkd, "comms")["comms"]], ["aborted", "ready"])
 
     def test_leaving_ends_with_the_last_op_whatever_older_ops_wait_for(self):
@@ -507,6 +507,54 @@ class RingTest(HostileTest):
         self.assertEqual(clients[1].reap()[1], raw.MISMATCH)
         self.assertEqual(clients[0].reap()[1], raw.MISMATCH)
         self.assertEqual(clients[0].receive().code, 0)
+
+    def push(self, client, times, **entry):
+        """So many entries of one kind, as fast as the ring takes them."""
+        for _ in range(times):
+            while client.sq_tail - client.word(raw.SQ_HEAD) >= client.sq_entries:
+                time.sleep(0.001)
+            client.submit(**entry)
+
+    def test_a_group_that_meets_the_quota_while_another_op_runs_is_dropped_once(self):
+        daemon = self.daemon("--pace", "0.0001", topology="dgx1v")
+        client, size, members = RawClient(daemon), 8 << 20, []
+        self.addCleanup(client.close)
+        self.assertEqual(client.hello().code, 0)
+        identifier = new_id()
+        for rank in range(2):
+            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=2, _3=rank, _4=2 * rank))
+        for _ in range(2):
+            members.append(client.receive().body(5)[1])
+        region = self.region(client, 2 * size)
+        for rank, member in enumerate(members):
+            client.submit(raw.ALLREDUCE, member, size // 4, region, region, rank * size, rank * size)
+        self.push(client, 65600, opcode=raw.BARRIER, member=members[0], flags=raw.MORE)
+        self.push(client, 1, opcode=raw.BARRIER, member=members[0], user_data=2)
+        results = {user_data: result for user_data, result, _ in (client.reap(), client.reap(), client.reap())}
+        self.assertEqual(results[2], raw.QUOTA)
+        for member in members:
+            self.assertEqual(client.request(raw.COMM_DESTROY, message(_1=member)).code, 0, "the ranks can still leave")
+
+    def test_a_client_that_goes_while_it_leaves_frees_the_others(self):
+        """It has asked to leave, but never copied what its staged op needs."""
+        clients, members, identifier = [self.client(), self.client()], [], new_id()
+        for rank, client in enumerate(clients):
+            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=2, _3=rank, _4=2 * rank))
+        for client in clients:
+            members.append(client.receive().body(5)[1])
+        count, size = 1 << 20, 9 << 20
+        staging = clients[0].request(raw.STAGING_CREATE, message(_1=size)).body(8)[1]
+        region = self.region(clients[1], 8 << 20)
+        clients[0].submit(raw.ALLREDUCE, members[0], count, staging, staging, PAGE, PAGE + (4 << 20),
+                          flags=raw.IN_STAGED | raw.OUT_STAGED)
+        clients[1].submit(raw.ALLREDUCE, members[1], count, region, region, 0, 4 << 20)
+        while clients[1].word(raw.SQ_HEAD) < 1 or clients[0].word(raw.SQ_HEAD) < 1:
+            time.sleep(0.001)
+        time.sleep(0.05)  # the op is planned and awaits the copies
+        clients[0].send(raw.COMM_DESTROY, message(_1=members[0]))
+        time.sleep(0.05)
+        clients[0].close()
+        self.assertEqual(clients[1].reap()[1], raw.PEER_LOST)
 
     def test_closing_with_everything_under_way(self):
         for _ in range(20):

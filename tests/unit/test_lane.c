@@ -571,7 +571,8 @@ static void test_every_mutation_of_every_collective_is_caught(void **state)
     topo_t *topo = load("dgx1v_hybrid");
     for (size_t i = 0; i < HAND_COLLECTIVES; i++) {
         for (hand_shape_t shape = APART; shape <= TOGETHER; shape++) {
-            lane_program_t *original = hand_compile(topo, 5, hand_collectives[i], shape, BLINK_PROTOCOL_SIMPLE);
+            lane_program_t *original =
+                hand_compile(topo, 5, hand_collectives[i], shape, BLINK_PROTOCOL_SIMPLE);
             mutate(original, blink_name_collective(hand_collectives[i]), 20);
             lane_program_destroy(original);
         }

@@ -245,8 +245,8 @@ blink_result_t blink_redop_destroy(blink_comm_t *comm, blink_redop_t redop);
  * misaligned pointer, root outside the ranks, size overflow, overlap), BLINK_ERR_QUOTA (no more staging memory).
  *
  * Errors at blink_wait()/blink_test(): BLINK_ERR_MISMATCH (the ranks disagree; names two of them and both
- * values), BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED, BLINK_ERR_TIMEOUT, BLINK_ERR_UNREACHABLE. The receive buffer
- * is then undefined.
+ * values), BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED, BLINK_ERR_TIMEOUT, BLINK_ERR_UNREACHABLE, BLINK_ERR_QUOTA (more than
+ * 65,536 ops of the communicator begun and not complete: that ends it). The receive buffer is then undefined.
  *
  * Limits: 1,048,576 ops not waited for per context (BLINK_ERR_NO_MEMORY beyond); what exceeds the ring is kept by
  * the library and moved on by later calls. If more communicators of one context than half the ring's entries have

@@ -15,7 +15,8 @@
     X(cuInit)                                                                                                \
     X(cuGetErrorName)                                                                                        \
     X(cuDriverGetVersion)                                                                                    \
-    X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetUuid) X(cuDeviceGetAttribute)         \
+    X(cuDeviceGet)                                                                                           \
+    X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetUuid) X(cuDeviceGetAttribute)                        \
         X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuModuleLoadData)               \
             X(cuModuleGetFunction) X(cuLaunchKernel) X(cuOccupancyMaxActiveBlocksPerMultiprocessor)          \
                 X(cuStreamCreate) X(cuStreamQuery) X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(         \
