@@ -11,26 +11,21 @@
 #include <sys/types.h>
 
 /* The driver's calls. cuda.h renames many to their current version (cuMemAlloc is cuMemAlloc_v2), and so do these. */
-#define PROBE_CALLS(X)                                                                                       \
-    X(cuInit)                                                                                                \
-    X(cuGetErrorName)                                                                                        \
-    X(cuDriverGetVersion)                                                                                    \
-    X(cuDeviceGet)                                                                                           \
-    X(cuDeviceGetCount)                                                                                      \
-    X(cuDeviceGetName) X(cuDeviceGetUuid) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain)                \
-        X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLaunchKernel)  \
-            X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuStreamCreate) X(cuStreamQuery)                \
-                X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamBeginCapture) X(cuStreamEndCapture) \
-                    X(cuGraphCreate) X(cuGraphAddBatchMemOpNode) X(cuGraphAddKernelNode)                     \
-                        X(cuGraphInstantiate) X(cuGraphLaunch) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo)    \
-                            X(cuMemHostAlloc) X(cuMemHostRegister) X(cuMemHostGetDevicePointer)              \
-                                X(cuMemsetD32) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync)     \
-                                    X(cuMemcpyDtoDAsync) X(cuPointerGetAttribute) X(cuIpcGetMemHandle)       \
-                                        X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) X(cuMemAddressReserve)  \
-                                            X(cuMemCreate) X(cuMemMap) X(cuMemSetAccess) X(cuMemUnmap)       \
-                                                X(cuMemRelease) X(cuMemExportToShareableHandle)              \
-                                                    X(cuMemImportFromShareableHandle) X(cuMemPoolCreate)     \
-                                                        X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync)
+/* clang-format off */
+#define PROBE_CALLS(X) \
+    X(cuInit) X(cuGetErrorName) X(cuDriverGetVersion) X(cuDeviceGet) X(cuDeviceGetCount) \
+    X(cuDeviceGetName) X(cuDeviceGetUuid) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) \
+    X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLaunchKernel) \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuStreamCreate) X(cuStreamQuery) \
+    X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamBeginCapture) X(cuStreamEndCapture) \
+    X(cuGraphCreate) X(cuGraphAddBatchMemOpNode) X(cuGraphAddKernelNode) X(cuGraphInstantiate) \
+    X(cuGraphLaunch) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) X(cuMemHostRegister) \
+    X(cuMemHostGetDevicePointer) X(cuMemsetD32) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) \
+    X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuPointerGetAttribute) X(cuIpcGetMemHandle) \
+    X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) X(cuMemAddressReserve) X(cuMemCreate) X(cuMemMap) \
+    X(cuMemSetAccess) X(cuMemUnmap) X(cuMemRelease) X(cuMemExportToShareableHandle) \
+    X(cuMemImportFromShareableHandle) X(cuMemPoolCreate) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync)
+/* clang-format on */
 
 #define PROBE_FIELD(name) __typeof__(&name) name;
 typedef struct probe_calls {
