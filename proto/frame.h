@@ -13,7 +13,7 @@
 #define FRAME_HEADER_BYTES      4u
 #define FRAME_MAX_BYTES         (16u << 20) /* a daemon's reply; a topology of 1,024 GPUs as JSON fits */
 #define FRAME_REQUEST_MAX_BYTES (64u << 10)
-#define FRAME_FDS_MAX           4u
+#define FRAME_FDS_MAX           64u
 
 /** Control protocol versions this tree speaks. */
 #define BLINK_WIRE_VERSION_MIN 1u

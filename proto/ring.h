@@ -24,7 +24,7 @@
 #include <stdbool.h>
 
 #define RING_MAGIC   0x676e6b62u /* "bkng" */
-#define RING_VERSION 2u
+#define RING_VERSION 3u
 
 #define RING_ENTRIES_MIN 8u
 #define RING_ENTRIES_MAX 4096u
@@ -42,6 +42,7 @@ typedef enum ring_opcode {
     RING_OP_SEND = 9, /* matched with the receiver's RECV by (source, destination, how many went before) */
     RING_OP_RECV = 10,
     RING_OP_BARRIER = 11, /* no buffers; complete once every rank has submitted it */
+    RING_OP_FORGET = 12,  /* the stored op of `window` runs no more; complete once it is forgotten */
 } ring_opcode_t;
 
 /*
@@ -56,10 +57,27 @@ typedef enum ring_opcode {
  * them is staged (slots are RING_STAGING_SLOT_BYTES apart): piece p is the elements [p·k, (p+1)·k) of every block, k = ring_piece_elements(); it lies in slot
  * p mod RING_STAGING_SLOTS, its blocks adjoining. An op of one piece uses one slot, no larger than its blocks.
  */
+/*
+ * Streams. An op of RING_SQE_STREAM that is not staged takes its turn on a stream of the client's GPU: its buffers may be
+ * touched from when the stream has come to it until the stream is let go on. `window` numbers a window of the client's
+ * windows region (blink.proto, StagingCreate.windows). The k-th such op of a window, counted from 1 over the window's life,
+ * may start once `filled` >= k, which the stream writes; `done` is how many of the window's ops have ended, well or
+ * not, and what the stream waits for. Ops that share a window have one member, and its stream comes to them in the order in
+ * which they are submitted. (A staged op needs no flag for streams: its pieces are counted by the windows of staging, whether
+ * the client's processor or a stream writes those.)
+ *
+ * Stored ops. With RING_SQE_STORED as well, an op or a group (whose entries all have both flags and one window) is kept, not
+ * run; its completion says whether it was good. Whenever its `filled` is 1 the daemon stores 0 there and runs it as the
+ * member's next op; when that has ended, it stores 1 in `done`, which the stream takes back to 0. So a graph can be
+ * replayed any number of times. RING_OP_FORGET ends it; until then the window is its own, and it must not be told to run
+ * again before it has ended.
+ */
 enum {
     RING_SQE_MORE = 1,
     RING_SQE_IN_STAGED = 2,
     RING_SQE_OUT_STAGED = 4,
+    RING_SQE_STREAM = 8,
+    RING_SQE_STORED = 16,
 };
 
 /** What a waiting client had best do, kept current by the daemon (DESIGN.md, "Waiting"). */
@@ -80,7 +98,7 @@ typedef struct ring_sqe {
     uint32_t root;   /* send and recv: the other rank */
     uint32_t in_region;
     uint32_t out_region;
-    uint32_t window; /* of the staged buffers; 0 where none is */
+    uint32_t window; /* of the staged buffers, or of the stream; 0 where there is neither */
     uint64_t count;  /* elements of one block (what each rank gives or gets) */
     uint64_t in_offset_bytes;
     uint64_t out_offset_bytes;
@@ -93,7 +111,7 @@ typedef struct ring_sqe {
 #define RING_STAGING_WINDOWS      32u
 #define RING_STAGING_HEADER_BYTES 4096u
 
-/** The counters of a window, zeroed by the client before it submits. Each has one writer and only grows. Published like
+/** The counters of a window, zeroed by the client before it submits (those of a windows region never are). Each has one writer and only grows. Published like
  * entries of the queues (see the top): after a store the client looks at engine_sleeping and rings the doorbell, the
  * daemon looks at client_sleepers and wakes. All accesses are sequentially consistent. */
 typedef struct ring_window {

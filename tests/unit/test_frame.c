@@ -166,7 +166,7 @@ static void test_descriptors_do_not_stray_into_the_next_frame(void **state)
 /* A frame of one byte with `count` descriptors, whatever the limit. */
 static void send_with_descriptors(int socket_fd, uint32_t count)
 {
-    char control[CMSG_SPACE(16 * sizeof(int))] __attribute__((aligned(16))) = {0};
+    char control[CMSG_SPACE(2 * FRAME_FDS_MAX * sizeof(int))] __attribute__((aligned(16))) = {0};
     struct iovec part = {(char[]){"\x01\0\0\0x"}, 5};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,

@@ -46,6 +46,9 @@ typedef struct blink_comm blink_comm_t;
 /** A submitted operation that has not been waited for yet. */
 typedef struct blink_op blink_op_t;
 
+/** A stream of CUDA: a cudaStream_t or CUstream is one. NULL is CUDA's default stream. */
+typedef struct CUstream_st *blink_stream_t;
+
 /** Names a communicator while its ranks gather. 128 random bits: whoever knows it (and is the same user) may
  * join. */
 typedef struct blink_unique_id {
@@ -55,8 +58,10 @@ typedef struct blink_unique_id {
 /** Options of blink_comm_init_rank(). Initialise with BLINK_COMM_CONFIG_INIT; all ranks must give the same
  * algorithm and timeout. */
 typedef struct blink_comm_config {
-    size_t struct_bytes;         /**< sizeof(blink_comm_config_t), set by the initialiser */
-    int device;                  /**< device of this rank, 0-based; -1: the device whose number is the rank */
+    size_t struct_bytes; /**< sizeof(blink_comm_config_t), set by the initialiser */
+    int device; /**< device of this rank, 0-based; -1: the one of the CUDA context that is current in the
+                                      calling thread, if there is one and the daemon serves its GPU; else the device
+                                      whose number is the rank */
     blink_algorithm_t algorithm; /**< how collectives are planned */
     unsigned int
         op_timeout_ms; /**< how long an op may wait for ranks to submit their part; 0: the daemon's setting */
@@ -336,6 +341,52 @@ blink_result_t blink_group_start(void);
  * Errors: those of the submissions; BLINK_ERR_INVALID_ARGUMENT (no group was started, more than 65,536 entries).
  */
 blink_result_t blink_group_end(blink_op_t **op);
+
+/* ---- streams ----
+ *
+ * The same calls, in the order of a CUDA stream: the op starts when the stream has come to it on every rank, and the stream
+ * goes on when it has ended. They return at once and no thread of the host waits. Only for communicators whose devices are
+ * GPUs; the stream belongs to the rank's GPU. A rank's ops are ordered by their submission, whatever their streams are.
+ *
+ * There is no op to wait for: synchronise with the stream. An op that fails lets its stream go on, leaves its receive buffer
+ * undefined, and blink_comm_async_error() says why from then on.
+ *
+ * Capture. On a stream that is being captured the op becomes part of the graph, and every replay of the graph runs it once,
+ * in the order in which the replays come to it on every rank. It is forgotten when the last graph that holds it is
+ * destroyed. The communicator and the buffers must live until then, and replays of graphs that hold one op must not overlap.
+ *
+ * Groups may hold such calls, on any streams: each of these streams then waits for the whole of its own calls. All calls of
+ * a group are of this kind, or none is; blink_group_end() takes NULL for `op` then.
+ *
+ * Memory. GPU memory is read and written in place if it can be exported: what cuMemCreate() made with
+ * CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, what comes from a memory pool with that type, and, if the daemon's configuration
+ * allows it, what cudaMalloc() gave. Anything else, host memory included, is copied through staging memory on the stream.
+ *
+ * Errors at submission, besides those of the other calls: BLINK_ERR_UNSUPPORTED (the library was built without CUDA, no
+ * driver is loaded in this process, the communicator is not on GPUs, or memory that has to be staged is used in a graph),
+ * BLINK_ERR_INVALID_ARGUMENT (the stream is of another GPU than the rank's device).
+ */
+blink_result_t blink_all_reduce_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
+                                   blink_redop_t redop, blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_broadcast_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
+                                  int root, blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_reduce_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
+                               blink_redop_t redop, int root, blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_all_gather_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
+                                   blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_reduce_scatter_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
+                                       blink_redop_t redop, blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_gather_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
+                               int root, blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_scatter_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
+                                int root, blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_all_to_all_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
+                                   blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_send_on(const void *send, size_t count, blink_datatype_t datatype, int peer,
+                             blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_recv_on(void *recv, size_t count, blink_datatype_t datatype, int peer,
+                             blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_barrier_on(blink_comm_t *comm, blink_stream_t stream);
 
 /* ---- completion ---- */
 

@@ -1,0 +1,151 @@
+/*
+ * Between the service process and its GPU worker, the child process in which CUDA lives: both are the same blinkd binary,
+ * so these are plain structures. Two ways lead to the worker:
+ *
+ * - A SOCK_SEQPACKET socket for what is rare: the start, and memory that comes and goes. The service sends gpu_start_t
+ *   with GPU_START_FDS descriptors, the worker answers gpu_hello_t; then gpu_request_t, each answered in order by a
+ *   gpu_reply_t. The end of the socket is the end of the worker, and of the service.
+ * - A ring (ring.h) for runs, in which the service's engine is the client and the worker the daemon. Its SQEs are
+ *   gpu_opcode_t with other meanings of the fields, below. What does not fit lies in the arena, shared memory that the
+ *   service manages; it is the worker's until the entry's completion.
+ *
+ * The worker trusts the service; neither trusts what a client said, so the worker checks what it imports against what the
+ * driver says of it.
+ */
+#ifndef BLINK_GPU_LINK_H
+#define BLINK_GPU_LINK_H
+
+#include "error.h"
+#include "kernels/lane_abi.h"
+
+#include <stdbool.h>
+
+#define GPU_MAX         32u /* of a node */
+#define GPU_UUID_BYTES  16u
+#define GPU_EXTENTS_MAX 64u
+
+/* ---- start ---- */
+
+/* In this order: the ring's memfd, its doorbell (eventfd, blocking or not), its completion event, the arena's memfd. */
+#define GPU_START_FDS 4u
+
+typedef struct gpu_start {
+    uint64_t arena_bytes;
+    uint32_t legacy_ipc; /* accept CUDA IPC handles */
+    uint32_t is_mps;     /* be a client of MPS; else make sure not to be one */
+} gpu_start_t;
+
+/* One GPU as the driver describes it. */
+typedef struct gpu_facts {
+    uint8_t uuid[GPU_UUID_BYTES];
+    char name[64];
+    char pci[16];        /* "0000:06:00.0" */
+    uint32_t capability; /* 90 for 9.0 */
+    uint32_t multiprocessors;
+    uint32_t resident_blocks; /* of LANE_ABI_THREADS threads, of any kernel, on the whole GPU at once */
+    uint32_t copy_engines;
+    double memory_GBps; /* by clock and width; 0: unknown */
+    uint64_t memory_bytes;
+    uint32_t peers; /* a bit for each GPU whose memory this one can read and write, itself included */
+} gpu_facts_t;
+
+typedef struct gpu_hello {
+    uint32_t result; /* blink_result_t: NOT_FOUND (no driver, no GPU), SYSTEM, … */
+    char text[BLINK_ERROR_TEXT_BYTES];
+    uint32_t gpu_count;
+    uint32_t is_mps;           /* as the driver says */
+    gpu_facts_t gpus[GPU_MAX]; /* by the driver's number */
+} gpu_hello_t;
+
+/* ---- memory ---- */
+
+typedef enum gpu_request_kind {
+    GPU_IMPORT,   /* extents that adjoin, on `gpu`; a descriptor for each VMM or POOL extent, in order */
+    GPU_MAP_HOST, /* `bytes` of the memfd that comes along, for all GPUs */
+    GPU_RELEASE,  /* what `token` of an earlier request imported or mapped */
+} gpu_request_kind_t;
+
+/* As Blinkwire__GpuExtentKind. */
+typedef enum gpu_extent_kind { GPU_EXTENT_VMM, GPU_EXTENT_POOL, GPU_EXTENT_IPC } gpu_extent_kind_t;
+
+typedef struct gpu_extent {
+    uint32_t kind; /* gpu_extent_kind_t */
+    uint64_t allocation_bytes, offset_bytes, bytes;
+    uint8_t handle[64]; /* POOL: CUmemPoolPtrExportData; IPC: CUipcMemHandle */
+} gpu_extent_t;
+
+typedef struct gpu_request {
+    uint32_t kind;         /* gpu_request_kind_t */
+    uint32_t gpu;          /* IMPORT */
+    uint64_t token;        /* names what is imported or mapped; unique, not 0 */
+    uint64_t bytes;        /* MAP_HOST */
+    uint32_t extent_count; /* IMPORT; only as many of the next are sent */
+    gpu_extent_t extents[GPU_EXTENTS_MAX];
+} gpu_request_t;
+
+/*
+ * Errors of IMPORT: INVALID_ARGUMENT (a handle that is none, stale, or the worker's own; memory of another GPU; less
+ * memory than the extent says), PERMISSION (an IPC handle where they are not accepted), UNSUPPORTED (several extents that
+ * cannot be mapped side by side: only VMM can), NO_MEMORY, SYSTEM. The text names the extent.
+ */
+typedef struct gpu_reply {
+    uint64_t token;
+    uint64_t address; /* where GPUs find the first byte */
+    uint32_t result;
+    char text[BLINK_ERROR_TEXT_BYTES];
+} gpu_reply_t;
+
+/* ---- runs ---- */
+
+/*
+ * Fields of an SQE: `member` is an object's number, chosen by the service, not 0; `root` a mask of GPUs;
+ * `in_offset_bytes` and `count` a range of the arena. user_data comes back in the completion.
+ */
+typedef enum gpu_opcode {
+    GPU_LOAD = 1, /* copy the range into device memory of each GPU of the mask, as object `member` */
+    GPU_ALLOC,    /* `count` bytes of zeros on each GPU of the mask, as object `member` */
+    GPU_FREE,     /* the object; nothing runs that uses it */
+    GPU_RUN,      /* the gpu_run_t at the range's beginning, `count` bytes with its copies */
+    GPU_ABORT, /* the run whose number is `count`, if it is still under way; its completion tells ABORTED */
+} gpu_opcode_t;
+
+typedef struct gpu_launch {
+    uint32_t gpu;
+    uint32_t lane_first, lane_count;
+    uint32_t blocks;
+} gpu_launch_t;
+
+typedef struct gpu_copy {
+    uint64_t dst, src, bytes; /* addresses */
+} gpu_copy_t;
+
+/*
+ * A run is either launches, one for each GPU, or copies, which the copy engines make. It completes with OK once
+ * everything is done and visible; with TIMEOUT if a wait met its deadline; ABORTED; or what the driver said (SYSTEM), after
+ * which the worker ends if its contexts are lost.
+ */
+typedef struct gpu_run {
+    char kernel[LANE_ABI_KERNEL_NAME_BYTES];
+    uint32_t program, binding; /* objects */
+    uint32_t memory;           /* object: scratch, then semaphores; 0: the program needs none */
+    uint64_t semaphores_offset;
+    uint64_t scrub_bytes; /* of the scratch, to be zeroed before; 0: as it is */
+    uint32_t
+        cooperative; /* the lanes wait for one another: all blocks must be resident, or the launch fails */
+    uint32_t launch_count;
+    gpu_launch_t launches[GPU_MAX];
+    uint32_t copy_count;
+    uint32_t copy_gpu; /* whose copy engines */
+    uint8_t rank_gpu[LANE_ABI_RANKS_MAX];
+    lane_abi_run_t
+        run; /* the worker enters program, binding, control, blocks_left, lane_first, lane_count, and of each
+                           rank scratch and semaphores; the service all else */
+    gpu_copy_t copies[]; /* copy_count */
+} gpu_run_t;
+
+/* ---- the worker ---- */
+
+/* The worker's whole life, on the socket it was given; returns the exit status. */
+int gpu_worker_main(int socket_fd);
+
+#endif
