@@ -32,8 +32,9 @@ static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
 /* ---- values ---- */
 
-#define COUNT_MAX   1000000u
-#define THREADS_MAX 1024u
+#define COUNT_MAX     1000000u
+#define GPU_PARTS_MAX 64u
+#define THREADS_MAX   1024u
 
 static blink_result_t parse_count(const char *value, uint32_t most, uint32_t *count)
 {
@@ -86,29 +87,114 @@ static blink_result_t parse_mode(const char *value, uint32_t *mode)
     return BLINK_OK;
 }
 
+/* "0" or "0x8". */
+static bool parse_gpu(const char *value, config_gpu_t *gpu)
+{
+    char number[16];
+    const char *cut = strchr(value, 'x');
+    size_t length = cut ? (size_t)(cut - value) : strlen(value);
+    if (length >= sizeof(number))
+        return false;
+    memcpy(number, value, length);
+    number[length] = '\0';
+    gpu->parts = 1;
+    return parse_count(number, CONFIG_GPUS_MAX - 1, &gpu->gpu) == BLINK_OK &&
+           (!cut || (parse_count(cut + 1, GPU_PARTS_MAX, &gpu->parts) == BLINK_OK && gpu->parts > 0));
+}
+
+/* The list behind "cuda:", which it takes apart. */
+static bool parse_gpus(char *list, config_devices_t *devices)
+{
+    char *rest = NULL;
+    if (strcmp(list, "all") == 0) {
+        devices->all_gpus = true;
+        return devices->gpu_count == 0;
+    }
+    if (*list == '\0')
+        return false;
+    for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
+        if (devices->all_gpus || devices->gpu_count == CONFIG_GPUS_MAX ||
+            !parse_gpu(one, &devices->gpus[devices->gpu_count++]))
+            return false;
+    }
+    return true;
+}
+
+static bool parse_summand(char *value, config_devices_t *devices)
+{
+    if (strcmp(value, "host") == 0)
+        return true;
+    if (strncmp(value, "host:", 5) == 0)
+        return devices->host_count == 0 &&
+               parse_count(value + 5, COUNT_MAX, &devices->host_count) == BLINK_OK && devices->host_count > 0;
+    if (strcmp(value, "cuda") == 0)
+        return parse_gpus((char[]){"all"}, devices);
+    return strncmp(value, "cuda:", 5) == 0 && parse_gpus(value + 5, devices);
+}
+
 static blink_result_t parse_devices(config_t *config, const char *value)
 {
-    if (strcmp(value, "host") == 0) {
-        config->device_count = 0;
-        return BLINK_OK;
-    }
-    if (strncmp(value, "host:", 5) != 0)
+    config_devices_t devices = {.automatic = strcmp(value, "auto") == 0};
+    char copy[CONFIG_TEXT_BYTES], *rest = NULL;
+    snprintf(copy, sizeof(copy), "%s", value);
+    char *one = devices.automatic ? NULL : strtok_r(copy, "+", &rest);
+    bool good = devices.automatic || (one && strlen(value) < sizeof(copy));
+    for (; one && good; one = strtok_r(NULL, "+", &rest))
+        good = parse_summand(one, &devices);
+    if (!good)
         return BLINK_FAIL(
-            BLINK_ERR_UNSUPPORTED,
-            "devices '%s': this version has host devices only, host or host:N (GPUs are not supported yet)",
+            BLINK_ERR_INVALID_ARGUMENT,
+            "devices '%s': auto, host:8, cuda:all, cuda:0,3, cuda:0x8 (GPU 0 as 8 devices), or a sum such "
+            "as cuda:all+host:4",
             value);
-    if (parse_count(value + 5, COUNT_MAX, &config->device_count) != BLINK_OK || config->device_count == 0)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices '%s': a count of at least one, such as host:8",
-                          value);
+    config->devices = devices;
     return BLINK_OK;
 }
 
 static void print_devices(const config_t *config)
 {
-    if (config->device_count == 0)
+    const config_devices_t *devices = &config->devices;
+    const char *plus = "";
+    if (devices->automatic || devices->all_gpus) {
+        printf("%s", devices->automatic ? "auto" : "cuda:all");
+        plus = "+";
+    }
+    for (uint32_t i = 0; i < devices->gpu_count; i++) {
+        printf("%s%u", i == 0 ? "cuda:" : ",", devices->gpus[i].gpu);
+        if (devices->gpus[i].parts > 1)
+            printf("x%u", devices->gpus[i].parts);
+        plus = "+";
+    }
+    if (devices->host_count > 0)
+        printf("%shost:%u", plus, devices->host_count);
+    else if (*plus == '\0')
         printf("host");
-    else
-        printf("host:%u", config->device_count);
+}
+
+static blink_result_t parse_sharing(config_t *config, const char *value)
+{
+    config->gpu_mps = strcmp(value, "mps") == 0;
+    if (!config->gpu_mps && strcmp(value, "isolated") != 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "gpu sharing '%s': isolated or mps", value);
+    return BLINK_OK;
+}
+
+static void print_sharing(const config_t *config)
+{
+    printf("%s", config->gpu_mps ? "mps" : "isolated");
+}
+
+static blink_result_t parse_legacy_ipc(config_t *config, const char *value)
+{
+    config->gpu_legacy_ipc = strcmp(value, "yes") == 0;
+    if (!config->gpu_legacy_ipc && strcmp(value, "no") != 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "gpu legacy_ipc '%s': yes or no", value);
+    return BLINK_OK;
+}
+
+static void print_legacy_ipc(const config_t *config)
+{
+    printf("%s", config->gpu_legacy_ipc ? "yes" : "no");
 }
 
 static blink_result_t parse_pace(config_t *config, const char *value)
@@ -159,6 +245,8 @@ static const config_key_t keys[] = {
     {"daemon", "socket_mode", VALUE_MODE, offsetof(config_t, socket_mode), NULL, NULL},
     {"devices", "devices", VALUE_OTHER, 0, parse_devices, print_devices},
     {"devices", "topology", VALUE_TEXT, offsetof(config_t, topology), NULL, NULL},
+    {"gpu", "sharing", VALUE_OTHER, 0, parse_sharing, print_sharing},
+    {"gpu", "legacy_ipc", VALUE_OTHER, 0, parse_legacy_ipc, print_legacy_ipc},
     {"pace", "scale", VALUE_OTHER, 0, parse_pace, print_pace},
     {"workers", "count", VALUE_THREADS, offsetof(config_t, workers), NULL, NULL},
     {"limits", "clients_per_tenant", VALUE_COUNT, offsetof(config_t, clients_per_tenant), NULL, NULL},
@@ -177,6 +265,8 @@ void config_set_defaults(config_t *config)
 {
     *config = (config_t){.socket = BLINK_SOCKET_DEFAULT,
                          .socket_mode = 0666,
+                         .devices = {.automatic = true},
+                         .gpu_legacy_ipc = true,
                          .clients_per_tenant = 1024,
                          .comms_per_tenant = 16384,
                          .regions_per_tenant = 16384,
@@ -234,7 +324,8 @@ blink_result_t config_set(config_t *config, const char *section, const char *key
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown key '%s' in [%s], which has %s", key, section,
                           known);
     return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
-                      "unknown section [%s]; there are daemon, devices, pace, workers, limits, log", section);
+                      "unknown section [%s]; there are daemon, devices, gpu, pace, workers, limits, log",
+                      section);
 }
 
 /* ---- the file ---- */

@@ -16,13 +16,31 @@
 
 #define CONFIG_TEXT_BYTES 256
 
+#define CONFIG_GPUS_MAX 32u
+
+typedef struct config_gpu {
+    uint32_t gpu;   /* the driver's number */
+    uint32_t parts; /* devices that it is cut into */
+} config_gpu_t;
+
+/* "auto", or a sum of "host:N", "cuda:all" and "cuda:0,3" or "cuda:0x8". */
+typedef struct config_devices {
+    bool automatic; /* GPUs if there are any, else host devices */
+    bool all_gpus;
+    uint32_t gpu_count; /* of those named */
+    config_gpu_t gpus[CONFIG_GPUS_MAX];
+    uint32_t host_count; /* 0: none, or without GPUs as many as the topology has gpus */
+} config_devices_t;
+
 typedef struct config {
     char socket[CONFIG_TEXT_BYTES];
     uint32_t socket_mode;
     char topology[CONFIG_TEXT_BYTES]; /* built-in name or file; "": a plain memory topology */
-    uint32_t device_count;            /* host devices; 0: as many as the topology has gpus */
-    double pace_scale;                /* 0: not paced; CONFIG_PACE_AUTO */
-    uint32_t workers;                 /* 0: one per core */
+    config_devices_t devices;
+    bool gpu_mps;        /* share GPUs by MPS; else in turns */
+    bool gpu_legacy_ipc; /* accept memory by CUDA IPC handles */
+    double pace_scale;   /* 0: not paced; CONFIG_PACE_AUTO */
+    uint32_t workers;    /* 0: one per core */
     uint32_t clients_per_tenant;
     uint32_t comms_per_tenant;
     uint32_t regions_per_tenant;

@@ -1,10 +1,11 @@
 /*
- * blinkd: flags, configuration, topology; then the server until a signal.
+ * blinkd: flags, configuration, devices; then the server until a signal. Also the GPU worker, if it is told so.
  */
 #include "base/log.h"
 #include "config.h"
 #include "exec/host/pace.h"
 #include "frame.h"
+#include "machine.h"
 #include "service/server.h"
 
 #include <argp.h>
@@ -19,21 +20,23 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-/* The plain host topology: devices are slices of one memory. Links this wide ask nothing of a plan but
- * directness. */
-#define MEMORY_LINK_GBPS  20.0
-#define MEMORY_LATENCY_US 0.1
-#define MEMORY_DEVICES    8u /* when neither --devices nor --topology says how many */
-
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-enum { FLAG_CHECK_CONFIG = 256, FLAG_OP_TIMEOUT, FLAG_INIT_TIMEOUT, FLAG_LOG_LEVEL, FLAG_WORKERS };
+enum {
+    FLAG_CHECK_CONFIG = 256,
+    FLAG_OP_TIMEOUT,
+    FLAG_INIT_TIMEOUT,
+    FLAG_LOG_LEVEL,
+    FLAG_WORKERS,
+    FLAG_GPU_SHARING
+};
 
 static const char doc[] =
     "The collective-communication daemon of a GPU node."
     "\vExamples:\n"
     "  blinkd --socket /tmp/blinkd.sock --devices host:8\n"
     "  blinkd --socket /tmp/blinkd.sock --devices host:8 --topology dgx1v_hybrid --pace\n"
+    "  blinkd --socket /tmp/blinkd.sock --devices cuda:all\n"
     "  blinkd --config /etc/blink/blinkd.conf --check-config\n"
     "\n"
     "Flags override the configuration file (" CONFIG_PATH_DEFAULT
@@ -49,8 +52,13 @@ static const struct argp_option options[] = {
     {"check-config", FLAG_CHECK_CONFIG, NULL, 0,
      "print the settings in force, or what is wrong with them, and exit", 0},
     {"socket", 's', "PATH", 0, "listen there (default " BLINK_SOCKET_DEFAULT ")", 0},
-    {"devices", 'd', "host[:N]", 0,
-     "N host devices (default: as many as the topology has gpus, or 8 without one)", 0},
+    {"devices", 'd', "DEVICES", 0,
+     "auto (default: the GPUs if there are any, else host devices); host:N for N host devices; cuda:all, "
+     "cuda:0,3 for GPUs; cuda:0x8 for GPU 0 cut into 8 devices; or a sum, cuda:all+host:4",
+     0},
+    {"gpu-sharing", FLAG_GPU_SHARING, "HOW", 0,
+     "isolated (default): kernels of daemon and applications take turns; mps: by the machine's MPS daemon",
+     0},
     {"topology", 't', "NAME|FILE", 0,
      "lay them out as a built-in topology, a blink-topology JSON file or an NCCL XML file (default: one "
      "plain memory)",
@@ -80,6 +88,7 @@ static const struct {
     {'s', "daemon", "socket"},
     {'d', "devices", "devices"},
     {'t', "devices", "topology"},
+    {FLAG_GPU_SHARING, "gpu", "sharing"},
     {FLAG_WORKERS, "workers", "count"},
     {FLAG_OP_TIMEOUT, "limits", "op_timeout_s"},
     {FLAG_INIT_TIMEOUT, "limits", "init_timeout_s"},
@@ -149,48 +158,6 @@ static blink_result_t read_settings(const command_line_t *line, config_t *config
     return BLINK_OK;
 }
 
-/* ---- topology ---- */
-
-static blink_result_t add_memory_device(topo_builder_t *builder, uint32_t index)
-{
-    char id[16];
-    snprintf(id, sizeof(id), "host%u", index);
-    topo_node_t device = {.id = id, .host = "n0", .kind = TOPO_GPU};
-    BLINK_TRY(topo_build_node(builder, &device));
-    return topo_build_link(builder, id, "memory", TOPO_SHM, MEMORY_LINK_GBPS, 1, MEMORY_LATENCY_US, true);
-}
-
-static blink_result_t build_memory_topology(uint32_t device_count, topo_t **topo)
-{
-    topo_builder_t *builder;
-    topo_node_t memory = {.id = "memory", .host = "n0", .kind = TOPO_SWITCH};
-    BLINK_TRY(topo_build_create("memory", "--devices", &builder));
-    blink_result_t result = topo_build_node(builder, &memory);
-    for (uint32_t i = 0; i < device_count && result == BLINK_OK; i++)
-        result = add_memory_device(builder, i);
-    if (result == BLINK_OK)
-        result = topo_build_finish(builder, topo);
-    topo_build_destroy(builder);
-    return result;
-}
-
-static blink_result_t make_topology(config_t *config, topo_t **topo)
-{
-    if (config->topology[0] == '\0') {
-        config->device_count = config->device_count ? config->device_count : MEMORY_DEVICES;
-        return build_memory_topology(config->device_count, topo);
-    }
-    BLINK_TRY(topo_load(config->topology, topo));
-    uint32_t gpus = (*topo)->gpu_count;
-    config->device_count = config->device_count ? config->device_count : gpus;
-    if (config->device_count <= gpus)
-        return BLINK_OK;
-    topo_destroy(*topo);
-    *topo = NULL;
-    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices host:%u, but topology %s has only %u gpus",
-                      config->device_count, config->topology, gpus);
-}
-
 /* ---- running ---- */
 
 static bool stderr_is_journal(void)
@@ -221,7 +188,8 @@ static void adopt_socket(int listen_fd, config_t *config)
 
 static blink_result_t serve(config_t *config)
 {
-    topo_t *topo = NULL;
+    machine_t machine;
+    char devices[96];
     server_t *server = NULL;
     server_config_t server_config = {.socket = config->socket,
                                      .socket_mode = config->socket_mode,
@@ -233,11 +201,12 @@ static blink_result_t serve(config_t *config)
                                      .registered_bytes_per_tenant = config->registered_bytes_per_tenant,
                                      .init_timeout_s = config->init_timeout_s,
                                      .op_timeout_s = config->op_timeout_s};
-    BLINK_TRY(make_topology(config, &topo));
-    server_config.topo = topo;
-    server_config.device_count = config->device_count;
+    BLINK_TRY(machine_make(config, &machine));
+    server_config.topo = machine.topo;
+    server_config.device_count = machine.device_count;
+    server_config.gpus = machine.has_gpus ? &machine.gpus : NULL;
     server_config.pace_scale = config->pace_scale == CONFIG_PACE_AUTO
-                                   ? pace_default_scale(topo, config->workers)
+                                   ? pace_default_scale(machine.topo, config->workers)
                                    : config->pace_scale;
     if (sd_listen_fds(1) == 1) {
         server_config.listen_fd = SD_LISTEN_FDS_START;
@@ -246,15 +215,15 @@ static blink_result_t serve(config_t *config)
     sd_watchdog_enabled(1, &server_config.watchdog_us);
     blink_result_t result = server_create(&server_config, &server);
     if (result == BLINK_OK) {
-        LOG_INFO("blinkd %s: %u host devices on %s, %s", BLINK_VERSION, config->device_count, topo->name,
-                 config->socket);
+        machine_describe(&machine, devices, sizeof(devices));
+        LOG_INFO("blinkd %s: %s, %s", BLINK_VERSION, devices, config->socket);
         if (server_config.pace_scale > 0)
             LOG_INFO("links are paced at %g of their capacity", server_config.pace_scale);
-        sd_notifyf(0, "READY=1\nSTATUS=%u devices on %s", config->device_count, topo->name);
+        sd_notifyf(0, "READY=1\nSTATUS=%s", devices);
         server_run(server);
     }
     server_destroy(server);
-    topo_destroy(topo);
+    machine_fini(&machine);
     return result;
 }
 
@@ -263,6 +232,10 @@ int main(int argc, char **argv)
     static const struct argp argp = {options, parse_flag, NULL, doc, NULL, NULL, NULL};
     command_line_t line = {0};
     config_t config;
+#ifdef BLINK_HAVE_CUDA
+    if (argc == 3 && strcmp(argv[1], GPU_WORKER_FLAG) == 0)
+        return gpu_worker_main(atoi(argv[2]));
+#endif
     argp_program_version = "blinkd " BLINK_VERSION;
     argp_err_exit_status = EXIT_USAGE;
     argp_parse(&argp, argc, argv, 0, NULL, &line);
@@ -270,11 +243,12 @@ int main(int argc, char **argv)
     blink_result_t result = read_settings(&line, &config);
     log_init(result == BLINK_OK ? config.log_level : LOG_LEVEL_INFO, stderr_is_journal());
     if (result == BLINK_OK && line.check_config) {
-        topo_t *topo = NULL;
-        result = make_topology(&config, &topo);
-        topo_destroy(topo);
-        if (result == BLINK_OK)
+        machine_t machine;
+        result = machine_make(&config, &machine);
+        if (result == BLINK_OK) {
             config_print(&config);
+            machine_fini(&machine);
+        }
     } else if (result == BLINK_OK) {
         result = serve(&config);
     }

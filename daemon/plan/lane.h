@@ -182,6 +182,9 @@ uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes);
  * chunks of chunk_bytes per part. */
 uint32_t lane_choose_slots(const lane_program_t *program, uint64_t chunk_bytes);
 
+/* The extent of a block that a part and its siblings are dealt, chunk by chunk. */
+lane_span_t lane_extent(const lane_geometry_t *geometry, uint32_t channel, uint32_t part);
+
 lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_t part, uint32_t chunk);
 
 /* Where a part's span begins in a rank's input or output, whose blocks stand `stride_bytes` apart. */

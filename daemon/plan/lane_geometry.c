@@ -257,6 +257,11 @@ void lane_geometry_fini(lane_geometry_t *geometry)
 
 /* ---- spans ---- */
 
+lane_span_t lane_extent(const lane_geometry_t *geometry, uint32_t channel, uint32_t part)
+{
+    return part_extent(geometry, part_at(geometry->program, channel, part));
+}
+
 lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_t part, uint32_t chunk)
 {
     const lane_part_t *of = part_at(geometry->program, channel, part);

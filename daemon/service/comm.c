@@ -141,9 +141,8 @@ static void arm_init_timer(server_t *server)
                        earliest_ms > now_ms ? earliest_ms - now_ms : 0, 0);
 }
 
-static blink_result_t check_request(const client_t *client, const Blinkwire__CommInit *message)
+static blink_result_t check_request(const Blinkwire__CommInit *message)
 {
-    uint32_t devices = client->server->config.device_count;
     if (message->unique_id.len != sizeof(((comm_t *)0)->unique_id))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a communicator id of %zu bytes, not 16",
                           message->unique_id.len);
@@ -156,13 +155,57 @@ static blink_result_t check_request(const client_t *client, const Blinkwire__Com
     if (message->device < -1)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "device %d: a number from 0, or -1 for the rank's own",
                           message->device);
-    uint32_t device = message->device < 0 ? message->rank : (uint32_t)message->device;
-    if (device >= devices)
-        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "rank %u asks for device %u; this daemon has devices 0 to %u",
-                          message->rank, device, devices - 1);
     if (!blink_algorithm_valid(message->algorithm))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown algorithm %u", message->algorithm);
     return BLINK_OK;
+}
+
+/* ---- devices ---- */
+
+static bool is_taken(const comm_t *comm, uint32_t device)
+{
+    for (uint32_t rank = 0; comm && rank < comm->rank_count; rank++) {
+        if (comm->members[rank].client && comm->members[rank].device == device)
+            return true;
+    }
+    return false;
+}
+
+/* The first device of a GPU that no rank has; if all are taken, the last of them, for the refusal to name. False: the
+ * daemon has none on that GPU. */
+static bool find_device_on(const server_t *server, const comm_t *comm, uint32_t gpu, uint32_t *device)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < server->config.device_count; i++) {
+        if (server_gpu_of_device(server, i) != gpu)
+            continue;
+        *device = i;
+        found = true;
+        if (!is_taken(comm, i))
+            break;
+    }
+    return found;
+}
+
+/* `comm` is NULL for its first rank. */
+static blink_result_t choose_device(const server_t *server, const comm_t *comm,
+                                    const Blinkwire__CommInit *message, uint32_t *device)
+{
+    uint32_t gpu, count = server->config.device_count;
+    *device = message->device < 0 ? message->rank : (uint32_t)message->device;
+    if (message->device < 0 && message->gpu_uuid.len > 0 && server->gpus &&
+        gpus_find(server->gpus, message->gpu_uuid.data, message->gpu_uuid.len, &gpu) == BLINK_OK &&
+        find_device_on(server, comm, gpu, device))
+        return gpus_check(server->gpus);
+    if (*device >= count)
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "rank %u asks for device %u; this daemon has devices 0 to %u",
+                          message->rank, *device, count - 1);
+    return server_gpu_of_device(server, *device) == EXEC_CUDA_NO_GPU ? BLINK_OK : gpus_check(server->gpus);
+}
+
+static const char *device_kind(const server_t *server, uint32_t device)
+{
+    return server_gpu_of_device(server, device) == EXEC_CUDA_NO_GPU ? "a host device" : "on a GPU";
 }
 
 static blink_result_t check_quota(const client_t *client, const tenant_t *tenant)
@@ -201,6 +244,12 @@ static blink_result_t check_agreement(const comm_t *comm, const client_t *client
             return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u asks for device %u, which rank %u has taken",
                               message->rank, device, rank);
     }
+    uint32_t first = comm->members[comm->first_rank].device;
+    const char *kind = device_kind(comm->server, device), *first_kind = device_kind(comm->server, first);
+    if (kind != first_kind)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "rank %u's device %u is %s, rank %u's device %u is %s: a communicator has one kind",
+                          comm->first_rank, first, first_kind, message->rank, device, kind);
     return BLINK_OK;
 }
 
@@ -279,6 +328,11 @@ static void gathering_complete(comm_t *comm)
         body.member = member->member;
         body.comm = comm->comm;
         body.device = member->device;
+        uint32_t gpu = server_gpu_of_device(server, member->device);
+        if (gpu != EXEC_CUDA_NO_GPU) {
+            body.gpu_uuid.data = (uint8_t *)(uintptr_t)gpus_facts(server->gpus)->gpus[gpu].uuid;
+            body.gpu_uuid.len = GPU_UUID_BYTES;
+        }
         reply.id = member->request;
         reply.body_case = BLINKWIRE__REPLY__BODY_COMM_INIT;
         reply.comm_init = &body;
@@ -292,10 +346,13 @@ void comm_join(client_t *client, uint64_t request, const Blinkwire__CommInit *me
 {
     server_t *server = client->server;
     comm_t *comm = NULL;
-    uint32_t device = message->device < 0 ? message->rank : (uint32_t)message->device;
-    blink_result_t result = check_request(client, message);
+    uint32_t device;
+    blink_result_t result = check_request(message);
     if (result == BLINK_OK) {
         comm = find_gathering(server, message->unique_id.data);
+        result = choose_device(server, comm, message, &device);
+    }
+    if (result == BLINK_OK) {
         result = comm ? check_agreement(comm, client, message, device) : comm_create(client, message, &comm);
     }
     if (result != BLINK_OK) {

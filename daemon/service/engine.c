@@ -25,6 +25,11 @@
 /* Timeouts are looked at this often while the engine is busy. */
 #define TIMEOUT_CHECK_US 10000u
 
+/* Naps between looks at words that GPUs write: the first are short, and none is longer than a replay may wait. */
+#define WATCH_LEAST_US 50u
+#define WATCH_MOST_US  1000u
+#define WATCH_FRACTION 16u
+
 #define EPOLL_EVENTS 64
 
 uint64_t engine_now_us(void)
@@ -61,22 +66,36 @@ static bool has_work(engine_t *engine)
         if (!client->removed && ring_has_submission(&client->ring))
             return true;
     }
+    if (engine->config.cuda && exec_cuda_has_news(engine->config.cuda))
+        return true;
     return engine->due_comms || engine_has_awaited(engine);
 }
 
-static void engine_sleep(engine_t *engine, uint64_t deadline_us)
+/* Sleep, but no longer than until `deadline_us`; while GPUs may write words that nobody rings for, a part of the time that
+ * has been quiet already. */
+static void engine_sleep_until(engine_t *engine, uint64_t deadline_us, uint64_t quiet_us)
 {
     struct epoll_event events[EPOLL_EVENTS];
+    uint64_t now_us = engine_now_us();
+    uint64_t left_us = deadline_us > now_us ? deadline_us - now_us : 0;
+    uint64_t nap_us = quiet_us / WATCH_FRACTION;
+    nap_us = nap_us < WATCH_LEAST_US ? WATCH_LEAST_US : nap_us > WATCH_MOST_US ? WATCH_MOST_US : nap_us;
+    if (engine->watched > 0 && nap_us < left_us)
+        left_us = nap_us;
+    struct timespec timeout = {.tv_sec = (time_t)(left_us / 1000000u),
+                               .tv_nsec = (long)(left_us % 1000000u) * 1000};
+    /* All of them are watched for edges: nothing is read, which a client could make block. */
+    if (epoll_pwait2(engine->epoll_fd, events, EPOLL_EVENTS,
+                     deadline_us != UINT64_MAX || engine->watched > 0 ? &timeout : NULL, NULL) < 0 &&
+        errno == ENOSYS)
+        epoll_wait(engine->epoll_fd, events, EPOLL_EVENTS, 1); /* a kernel older than 5.11: a coarse nap */
+}
+
+static void engine_sleep(engine_t *engine, uint64_t deadline_us, uint64_t quiet_us)
+{
     announce_sleep(engine, true);
-    if (!has_work(engine)) {
-        int timeout_ms = -1;
-        if (deadline_us != UINT64_MAX) {
-            uint64_t now_us = engine_now_us();
-            timeout_ms = deadline_us > now_us ? (int)((deadline_us - now_us) / 1000) + 1 : 0;
-        }
-        /* All of them are watched for edges: nothing is read, which a client could make block. */
-        epoll_wait(engine->epoll_fd, events, EPOLL_EVENTS, timeout_ms);
-    }
+    if (!has_work(engine))
+        engine_sleep_until(engine, deadline_us, quiet_us);
     announce_sleep(engine, false);
 }
 
@@ -107,6 +126,8 @@ static bool engine_work(engine_t *engine)
         next = client->next;
         worked |= client_poll(client);
     }
+    worked |= engine_poll_gpus(engine);
+    worked |= engine_poll_stored(engine);
     worked |= engine_poll_awaiting(engine);
     worked |= engine_serve_due(engine);
     if (worked)
@@ -139,8 +160,9 @@ static void *engine_main(void *argument)
             idle_since_us = now_us;
         if (engine->long_runs == 0 && now_us - idle_since_us < IDLE_SPIN_US)
             continue;
-        engine_sleep(engine, comms_check_timeouts(engine, now_us));
-        idle_since_us = 0;
+        engine_sleep(engine, comms_check_timeouts(engine, now_us), now_us - idle_since_us);
+        if (engine->watched == 0)
+            idle_since_us = 0;
     }
     return NULL;
 }
@@ -196,7 +218,7 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the engine");
     created->config = *config;
-    created->wake_fd = created->epoll_fd = -1;
+    created->wake_fd = created->epoll_fd = created->gpu_event_fd = -1;
     mailbox_init(&created->mailbox, engine_wake, created);
     created->stop_item.run = engine_stop_run;
     created->awaiting_end = &created->awaiting;

@@ -11,6 +11,7 @@
 #define BLINK_ENGINE_H
 
 #include "base/mailbox.h"
+#include "exec/cuda/exec_cuda.h"
 #include "exec/host/exec_host.h"
 #include "ring.h"
 #include "topo/topo.h"
@@ -25,11 +26,13 @@ typedef struct engine_done {
 } engine_done_t;
 
 typedef struct engine_config {
-    exec_host_t *exec;  /* borrowed, outlives the engine */
-    const topo_t *topo; /* borrowed */
-    double pace_scale;  /* 0: not paced; for estimating how long an op takes */
-    uint32_t cores;     /* processors of this machine, for the waiting policy */
-    mailbox_t *control; /* the control thread's mailbox */
+    exec_host_t *exec;           /* borrowed, outlives the engine */
+    exec_cuda_t *cuda;           /* borrowed, outlives the engine; NULL: no GPUs */
+    const uint32_t *gpu_of_node; /* as in exec_cuda_config_t; NULL: no GPUs */
+    const topo_t *topo;          /* borrowed */
+    double pace_scale;           /* 0: not paced; for estimating how long an op takes */
+    uint32_t cores;              /* processors of this machine, for the waiting policy */
+    mailbox_t *control;          /* the control thread's mailbox */
     /* Called on the control thread when the engine itself gave a communicator up (TIMEOUT,
      * QUOTA, NO_MEMORY). */
     void (*comm_lost)(void *context, uint32_t comm, blink_result_t code, const char *text);
@@ -66,17 +69,40 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
  * necessarily done). done: no lane touches its regions any more. */
 void engine_client_remove(engine_client_t *client, engine_done_t done);
 
-/* [base, base + bytes) is mapped, and *poisoned valid, until engine_region_remove's done. Once *poisoned is set, ops
- * that use the region fail with SYSTEM. region is unique within the client, not 0. staging: it is the daemon's own
- * and begins with windows (ring.h). Errors: NO_MEMORY. */
-blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void *base, uint64_t bytes,
-                                 bool staging, const _Atomic bool *poisoned);
+/* Whose memory a region is. */
+typedef enum engine_region_kind {
+    ENGINE_REGION_CLIENT,  /* the client's, on the host or on a GPU */
+    ENGINE_REGION_STAGING, /* the daemon's own, on the host: begins with windows (ring.h) */
+    ENGINE_REGION_WINDOWS, /* the same, of windows alone, for streams; one per client */
+} engine_region_kind_t;
+
+typedef struct engine_region_config {
+    uint32_t region; /* unique within the client, not 0 */
+    engine_region_kind_t kind;
+    void *base;           /* where it is mapped; NULL: on a GPU */
+    uint64_t gpu_address; /* where GPUs find it, in the GPU worker; 0: they do not */
+    uint64_t bytes;
+    const _Atomic bool *poisoned; /* once set, ops that use the region fail with SYSTEM */
+} engine_region_config_t;
+
+/* The memory is there, and *poisoned valid, until engine_region_remove's done. Errors: NO_MEMORY. */
+blink_result_t engine_region_add(engine_client_t *client, const engine_region_config_t *config);
+
+/* Another GPU worker finds the region elsewhere, or (0) none finds it. */
+void engine_region_move(engine_client_t *client, uint32_t region, uint64_t gpu_address);
 
 /* done: no op uses the region any more and none can start to. */
 void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_t done);
 
 /* Collectives and nops of this client completed so far. Thread-safe. */
 uint64_t engine_client_op_count(const engine_client_t *client);
+
+/* ---- the GPU worker ---- */
+
+/* One has started; the engine takes the channel over. Or it has ended, and `text` says how: communicators on GPUs are
+ * given up with SYSTEM (their regions are the caller's to poison, before). */
+void engine_gpu_attach(engine_t *engine, const gpu_channel_t *channel);
+void engine_gpu_detach(engine_t *engine, const char *text);
 
 /* ---- communicators ---- */
 

@@ -3,6 +3,7 @@
  */
 #include "service/engine_internal.h"
 
+#include "base/log.h"
 #include "error.h"
 
 #include <errno.h>
@@ -47,6 +48,12 @@ static void run_deferred(engine_client_t *client)
 }
 
 /* ---- joining and leaving ---- */
+
+static void engine_region_free(engine_region_t *region)
+{
+    free(region->windows);
+    free(region);
+}
 
 static void client_add_run(mailbox_item_t *item)
 {
@@ -126,7 +133,7 @@ void client_free_if_done(engine_client_t *client)
         while (client->regions[i]) {
             engine_region_t *region = client->regions[i];
             client->regions[i] = region->next;
-            free(region);
+            engine_region_free(region);
         }
     }
     epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, client->doorbell_fd, NULL);
@@ -156,6 +163,7 @@ static void client_remove_run(mailbox_item_t *item)
     engine_client_t *client = CONTAINER_OF(item, engine_client_t, remove_item);
     run_deferred(client);
     lose_unfinished(client);
+    stream_forget_client(client);
     client->removed = true;
     client_free_if_done(client);
 }
@@ -245,19 +253,25 @@ static void region_add_run(mailbox_item_t *item)
     engine_region_t **bucket = &region->client->regions[region->region % REGION_BUCKETS];
     region->next = *bucket;
     *bucket = region;
+    if (region->windows)
+        region->client->windows = region;
 }
 
-blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void *base, uint64_t bytes,
-                                 bool staging, const _Atomic bool *poisoned)
+blink_result_t engine_region_add(engine_client_t *client, const engine_region_config_t *config)
 {
     engine_region_t *created = calloc(1, sizeof(*created));
-    if (!created)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for region %u", region);
-    created->region = region;
-    created->base = base;
-    created->bytes = bytes;
-    created->poisoned = poisoned;
-    created->staging = staging;
+    if (created && config->kind == ENGINE_REGION_WINDOWS)
+        created->windows = calloc(config->bytes / sizeof(ring_window_t), sizeof(*created->windows));
+    if (!created || (config->kind == ENGINE_REGION_WINDOWS && !created->windows)) {
+        free(created);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for region %u", config->region);
+    }
+    created->region = config->region;
+    created->kind = config->kind;
+    created->base = config->base;
+    created->gpu_address = config->gpu_address;
+    created->bytes = config->bytes;
+    created->poisoned = config->poisoned;
     created->client = client;
     created->add_item.run = region_add_run;
     created->control_next = client->control_regions;
@@ -266,11 +280,38 @@ blink_result_t engine_region_add(engine_client_t *client, uint32_t region, void 
     return BLINK_OK;
 }
 
+typedef struct region_move {
+    mailbox_item_t item;
+    engine_client_t *client;
+    uint32_t region;
+    uint64_t gpu_address;
+} region_move_t;
+
+static void region_move_run(mailbox_item_t *item)
+{
+    region_move_t *move = CONTAINER_OF(item, region_move_t, item);
+    engine_region_t *region = client_find_region(move->client, move->region);
+    if (region)
+        region->gpu_address = move->gpu_address;
+    free(move);
+}
+
+void engine_region_move(engine_client_t *client, uint32_t region, uint64_t gpu_address)
+{
+    region_move_t *move = malloc(sizeof(*move));
+    if (!move) {
+        LOG_ERROR("no memory to move region %u", region);
+        abort(); /* a GPU would be given an address that is somebody else's */
+    }
+    *move = (region_move_t){{.run = region_move_run}, client, region, gpu_address};
+    mailbox_post(&client->engine->mailbox, &move->item);
+}
+
 static void region_removed_on_control(mailbox_item_t *item)
 {
     engine_region_t *region = CONTAINER_OF(item, engine_region_t, remove_item);
     engine_done_t done = region->done;
-    free(region);
+    engine_region_free(region);
     done.call(done.context);
 }
 
@@ -282,6 +323,8 @@ static void region_free_if_done(engine_region_t *region)
     while (*link != region)
         link = &(*link)->next;
     *link = region->next;
+    if (region->client->windows == region)
+        region->client->windows = NULL;
     region->remove_item.run = region_removed_on_control;
     mailbox_post(region->client->engine->config.control, &region->remove_item);
 }
@@ -322,48 +365,73 @@ void region_release(engine_region_t *region)
 blink_result_t region_check(const engine_region_t *region)
 {
     /* Relaxed: what a run did is handed over with its end. */
-    if (region && atomic_load_explicit(region->poisoned, memory_order_relaxed))
-        return BLINK_FAIL(BLINK_ERR_SYSTEM, "pages of region %u could not be had (punched out?)",
+    if (!region || !atomic_load_explicit(region->poisoned, memory_order_relaxed))
+        return BLINK_OK;
+    if (!region->base)
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "region %u of GPU memory was lost with the GPU worker",
                           region->region);
-    return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_SYSTEM, "pages of region %u could not be had (punched out?)", region->region);
 }
 
-blink_result_t region_use(engine_region_t *region, uint64_t offset_bytes, uint64_t bytes, uint32_t alignment,
-                          void **address)
+blink_result_t region_use(engine_region_t *region, const region_range_t *range, void **address)
 {
-    if (offset_bytes > region->bytes || bytes > region->bytes - offset_bytes)
+    uint64_t offset_bytes = range->offset_bytes;
+    if (offset_bytes > region->bytes || range->bytes > region->bytes - offset_bytes)
         return BLINK_FAIL(BLINK_ERR_OUT_OF_RANGE, "%lu bytes at offset %lu run past region %u of %lu bytes",
-                          (unsigned long)bytes, (unsigned long)offset_bytes, region->region,
+                          (unsigned long)range->bytes, (unsigned long)offset_bytes, region->region,
                           (unsigned long)region->bytes);
-    if (offset_bytes % alignment != 0)
+    if (offset_bytes % range->alignment != 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "offset %lu is not a multiple of the element's %u bytes",
-                          (unsigned long)offset_bytes, alignment);
+                          (unsigned long)offset_bytes, range->alignment);
+    if (range->for_gpus ? region->gpu_address == 0 : !region->base)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "region %u is %s, but the communicator is on %s",
+                          region->region, region->base ? "memory of the host" : "memory of a GPU",
+                          range->for_gpus ? "GPUs" : "host devices");
     BLINK_TRY(region_check(region));
     region->uses++;
-    *address = region->base + offset_bytes;
+    *address = range->for_gpus ? (void *)(uintptr_t)(region->gpu_address + offset_bytes)
+                               : region->base + offset_bytes;
     return BLINK_OK;
 }
 
 /* ---- submissions ---- */
 
-static void client_submission(engine_client_t *client, const ring_sqe_t *sqe)
+/* Of an entry that no communicator sees. */
+static void complete_entry(engine_client_t *client, const ring_sqe_t *sqe, blink_result_t result)
 {
-    comm_rank_t *rank = sqe->opcode == RING_OP_NOP ? NULL : find_membership(client, sqe->member);
-    if (rank && !rank->leaving) {
-        comm_submit(rank, sqe);
-    } else if (sqe->flags & RING_SQE_MORE) {
-        return; /* the last entry of the group hears why */
-    } else if (sqe->opcode == RING_OP_NOP) {
-        client_complete(client, sqe->user_data, BLINK_OK, NULL);
-    } else {
-        BLINK_FAIL(BLINK_ERR_NOT_FOUND, "this client has no communicator handle %u", sqe->member);
-        client_complete(client, sqe->user_data, BLINK_ERR_NOT_FOUND, blink_error_text());
-    }
+    if (!(sqe->flags & RING_SQE_MORE)) /* else the last entry of the group hears why */
+        client_complete(client, sqe->user_data, result, result != BLINK_OK ? blink_error_text() : NULL);
 }
 
-/* One of the outstanding is no more. May free the client. */
-static void client_release(engine_client_t *client)
+static void member_submission(engine_client_t *client, const ring_sqe_t *sqe)
+{
+    comm_rank_t *rank = find_membership(client, sqe->member);
+    submission_t how = {0};
+    bool kept = false, is_member = rank && !rank->leaving;
+    blink_result_t result = BLINK_OK;
+    if (is_member || !(sqe->flags & RING_SQE_STORED))
+        result = stream_begin(client, rank, sqe, &how, &kept);
+    if (result == BLINK_OK && !is_member)
+        result = BLINK_FAIL(BLINK_ERR_NOT_FOUND, "this client has no communicator handle %u", sqe->member);
+    if (result == BLINK_OK && !kept)
+        comm_submit(rank, sqe, &how);
+    else
+        complete_entry(client, sqe, result);
+    stream_end(how.ticket); /* if no op has taken it */
+}
+
+static void client_submission(engine_client_t *client, const ring_sqe_t *sqe)
+{
+    if (sqe->opcode == RING_OP_NOP)
+        complete_entry(client, sqe, BLINK_OK);
+    else if (sqe->opcode == RING_OP_FORGET)
+        complete_entry(client, sqe, stream_forget(client, sqe->window));
+    else
+        member_submission(client, sqe);
+}
+
+void client_release(engine_client_t *client)
 {
     if (--client->outstanding == 0)
         client->engine->clients_waiting--;

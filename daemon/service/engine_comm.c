@@ -35,12 +35,13 @@ static void op_give_up(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
     if (op->state == OP_RUNNING) {
-        exec_abort(op->instance->exec, comm->lost);
+        instance_abort(op->instance, comm->lost);
         return;
     }
     if (op->state == OP_AWAITING) {
         op_stop_awaiting(op);
-        op_release_instance(op);
+        if (op->instance)
+            op_release_instance(op);
     }
     op_fail(op, comm->lost, comm->lost_text);
 }
@@ -121,6 +122,19 @@ static bool is_not_active(const op_part_t *part)
     return !part->batch->active;
 }
 
+static bool stream_is_missing(const op_part_t *part)
+{
+    return !stream_has_come(part->ticket);
+}
+
+static bool op_awaits_streams(const comm_op_t *op)
+{
+    uint32_t i = 0;
+    while (i < op->part_count && !stream_is_missing(&op->parts[i]))
+        i++;
+    return i < op->part_count;
+}
+
 static void op_time_out(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
@@ -132,6 +146,9 @@ static void op_time_out(comm_op_t *op)
     } else if (op->active_count < op->part_count) {
         why = "held up by earlier ops or an unfinished group of rank ";
         name_ranks(op, is_not_active, missing, sizeof(missing));
+    } else if (op_awaits_streams(op)) {
+        why = "no stream has come to it on rank ";
+        name_ranks(op, stream_is_missing, missing, sizeof(missing));
     } else {
         missing[0] = '\0';
     }
@@ -177,6 +194,14 @@ static void comm_free(engine_comm_t *comm)
 static void comm_add_run(mailbox_item_t *item)
 {
     engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, add_item);
+    engine_t *engine = comm->engine;
+    if (comm->on_gpus) {
+        comm->next_on_gpus = engine->gpu_comms;
+        comm->previous_on_gpus = &engine->gpu_comms;
+        if (comm->next_on_gpus)
+            comm->next_on_gpus->previous_on_gpus = &comm->next_on_gpus;
+        engine->gpu_comms = comm;
+    }
     for (uint32_t rank = 0; rank < comm->rank_count; rank++)
         client_add_membership(comm->ranks[rank].client, &comm->ranks[rank]);
 }
@@ -212,6 +237,7 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
         created->ranks[rank].member = member->member;
         created->ranks[rank].rank = rank;
     }
+    created->on_gpus = engine_node_is_gpu(engine, created->nodes[0]);
     mailbox_post(&engine->mailbox, &created->add_item);
     *comm = created;
     return BLINK_OK;
@@ -248,6 +274,12 @@ bool rank_leave_if_done(comm_rank_t *rank)
     if (last && (comm->ops || comm->is_due))
         return false;
     ops_forget_client(comm, rank->rank);
+    stream_forget_rank(rank);
+    if (last && comm->on_gpus) {
+        *comm->previous_on_gpus = comm->next_on_gpus;
+        if (comm->next_on_gpus)
+            comm->next_on_gpus->previous_on_gpus = comm->previous_on_gpus;
+    }
     rank->left = true;
     comm->left_count++;
     comm->leaving_count--;

@@ -10,14 +10,31 @@
 
 #define CONTAINER_OF(pointer, type, field) ((type *)((char *)(pointer)-offsetof(type, field)))
 
+/* The turn of an op on a stream (ring.h, "Streams"). In the order of submission, until it and all before it have ended. */
+typedef struct stream_ticket {
+    struct stream_ticket *next; /* of the window */
+    struct engine_region *region;
+    uint32_t window;
+    uint64_t number; /* what `filled` must reach */
+    bool ended;
+} stream_ticket_t;
+
+/* The engine's side of a window of a windows region. */
+typedef struct stream_window {
+    stream_ticket_t *first, *last; /* that have not ended */
+    uint64_t submitted, ended;
+} stream_window_t;
+
 typedef struct engine_region {
     uint32_t region;
+    engine_region_kind_t kind;
     char *base;
+    uint64_t gpu_address;
     uint64_t bytes;
     const _Atomic bool *poisoned;
-    bool staging;  /* made by the daemon: begins with windows */
-    uint32_t uses; /* ops that hold it */
-    bool removing; /* no new uses */
+    stream_window_t *windows; /* of a windows region */
+    uint32_t uses;            /* ops that hold it */
+    bool removing;            /* no new uses */
     engine_client_t *client;
     engine_done_t done;
     mailbox_item_t add_item;            /* may still lie in the mailbox when the removal is posted */
@@ -31,6 +48,7 @@ typedef struct engine_region {
 
 typedef struct comm_rank comm_rank_t;
 typedef struct comm_op comm_op_t;
+typedef struct stored_op stored_op_t;
 
 struct engine_client {
     engine_t *engine;
@@ -38,7 +56,10 @@ struct engine_client {
     ring_t ring;
     int doorbell_fd, completion_fd;
     engine_region_t *regions[REGION_BUCKETS]; /* by number modulo buckets */
-    comm_rank_t **memberships;                /* by member modulo buckets, which are a power of two */
+    engine_region_t *windows;                 /* its windows region; NULL: none */
+    stored_op_t *stored;
+    stored_op_t *storing;      /* whose last entry has not come; not among `stored` */
+    comm_rank_t **memberships; /* by member modulo buckets, which are a power of two */
     uint32_t membership_buckets, membership_count;
     uint32_t outstanding; /* completions owed */
     uint32_t begun_ops;   /* live ops whose first submission was this client's */
@@ -62,6 +83,7 @@ typedef struct op_batch {
     bool active;
     bool ended; /* its completion is out, or nobody is left to have it */
     uint64_t user_data;
+    stored_op_t *replayed; /* whose replay it is: that is told of the end, not the client. Else NULL */
     blink_result_t result; /* the first failure of a part */
     char *text;            /* of that */
 } op_batch_t;
@@ -78,6 +100,7 @@ typedef struct op_part {
     engine_region_t *input_region, *output_region; /* held */
     bool input_staged, output_staged;              /* input, output: the first slot */
     ring_window_t *window;                         /* if either is */
+    stream_ticket_t *ticket;                       /* its turn on a stream; NULL: it need not wait for any */
     uint64_t scalar;
 } op_part_t;
 
@@ -96,7 +119,7 @@ typedef enum op_state {
     OP_DUE,       /* to be started */
     OP_PLANNING,
     OP_RUNNING,  /* on the executor */
-    OP_AWAITING, /* the clients' copies for the next piece */
+    OP_AWAITING, /* the clients' copies for the next piece, or their streams */
 } op_state_t;
 
 /* One collective or transfer, from its first submission until its last rank is served. */
@@ -121,6 +144,7 @@ struct comm_op {
     uint64_t pieces, piece;         /* how many, and which is next */
     mailbox_item_t run_done_item;   /* worker to engine */
     blink_result_t run_result;
+    char *run_text;    /* of a failed run; NULL: none */
     op_part_t parts[]; /* by rank; of a transfer source and destination */
 };
 
@@ -157,7 +181,8 @@ typedef struct plan_cache {
 typedef struct comm_instance {
     struct comm_instance *next; /* among the idle ones */
     cached_program_t *program;
-    exec_instance_t *exec;
+    exec_instance_t *host; /* one of the two */
+    cuda_instance_t *cuda;
 } comm_instance_t;
 
 /* Unmatched transfers, by source and destination. */
@@ -169,7 +194,9 @@ struct engine_comm {
     uint32_t rank_count;
     blink_algorithm_t algorithm;
     uint64_t op_timeout_us;
-    uint32_t *nodes; /* topology node of each rank */
+    uint32_t *nodes;                                 /* topology node of each rank */
+    bool on_gpus;                                    /* all of them are; else none */
+    engine_comm_t *next_on_gpus, **previous_on_gpus; /* of these */
     comm_rank_t *ranks;
     uint32_t left_count;
     comm_op_t *ops, **ops_end; /* oldest first */
@@ -209,9 +236,11 @@ struct engine {
     uint32_t clients_waiting; /* with outstanding submissions */
     uint32_t clients_joined;  /* members of a communicator */
     uint32_t long_runs;
+    uint32_t watched; /* ops that await what a GPU writes, and stored ops: nobody rings for those */
     engine_client_t *clients;
     uint32_t client_list_version; /* changes with every client added or freed */
     engine_comm_t *busy_comms;
+    engine_comm_t *gpu_comms;
     comm_op_t *awaiting, **awaiting_end;       /* ops whose clients copy pieces */
     engine_comm_t *due_comms, **due_comms_end; /* that have more ops to start than one turn does */
     plan_cache_t cache;
@@ -223,6 +252,7 @@ struct engine {
         uint64_t input_strides[PLAN_RANKS_MAX], output_strides[PLAN_RANKS_MAX], scalars[PLAN_RANKS_MAX];
     } run;
     _Atomic uint64_t op_count, failed_op_count, payload_bytes;
+    int gpu_event_fd; /* of the GPU worker attached, in the epoll set; -1: none */
     mailbox_item_t stop_item;
     mailbox_item_t heartbeat_item; /* to the engine, and back to control */
     engine_done_t heartbeat_done;
@@ -235,19 +265,29 @@ uint64_t engine_now_us(void);
 /* Take and handle a few submissions; true if there was one. May free this client and others. */
 bool client_poll(engine_client_t *client);
 
+/* One of the outstanding is no more; frees a removed client with its last one. */
+void client_release(engine_client_t *client);
+
 /* Publish a completion and update the client's counts; frees a removed client with its last one. */
 void client_complete(engine_client_t *client, uint64_t user_data, blink_result_t result, const char *text);
 
 /* A region that is not being removed, or NULL. */
 engine_region_t *client_find_region(const engine_client_t *client, uint32_t number);
 
-/* Check an operand's range within a region, count its use and find its bytes. Errors: OUT_OF_RANGE, INVALID_ARGUMENT,
+/* An operand's place in a region, and who is to find it. */
+typedef struct region_range {
+    uint64_t offset_bytes, bytes;
+    uint32_t alignment;
+    bool for_gpus;
+} region_range_t;
+
+/* Check it, count its use and find its bytes, in this process or for GPUs. Errors: OUT_OF_RANGE, INVALID_ARGUMENT,
  * SYSTEM. */
-blink_result_t region_use(engine_region_t *region, uint64_t offset_bytes, uint64_t bytes, uint32_t alignment,
-                          void **address);
+blink_result_t region_use(engine_region_t *region, const region_range_t *range, void **address);
 void region_release(engine_region_t *region);
 
-/* Fails if pages of the region (NULL: of none) were replaced because they could not be had. Errors: SYSTEM. */
+/* Fails if the region's memory (NULL: of none) is not what it was: pages that could not be had, a GPU worker that ended.
+ * Errors: SYSTEM. */
 blink_result_t region_check(const engine_region_t *region);
 
 void client_add_membership(engine_client_t *client, comm_rank_t *rank);
@@ -263,8 +303,59 @@ void client_defer(engine_client_t *client, mailbox_item_t *item, void (*run)(mai
 
 /* ---- engine_submit.c: from a submission to its place in an op ---- */
 
+/* How a submission came, beyond its entry. */
+typedef struct submission {
+    stream_ticket_t
+        *ticket; /* its turn on a stream; NULL: none. Taken, and set to NULL, by the part that it gets */
+    stored_op_t *replayed; /* as in op_batch_t */
+} submission_t;
+
 /* One rank's submission, already copied. Its completion follows, now or later, unless it has RING_SQE_MORE. */
-void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe);
+void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how);
+
+/* ---- engine_stream.c: turns on streams, and stored ops ---- */
+
+/* What has neither a communicator nor a place in one yet: a submission with RING_SQE_STREAM gets its turn, one with
+ * RING_SQE_STORED is kept (and *kept true: it is dealt with). Errors, by which the submission is to be completed:
+ * INVALID_ARGUMENT, NO_MEMORY. */
+blink_result_t stream_begin(engine_client_t *client, comm_rank_t *rank, const ring_sqe_t *sqe,
+                            submission_t *how, bool *kept);
+
+/* The op has ended, or there never was one; NULL is ignored. */
+void stream_end(stream_ticket_t *ticket);
+
+/* Whether the stream has come to it; true for NULL. */
+bool stream_has_come(const stream_ticket_t *ticket);
+
+/* RING_OP_FORGET. Errors: NOT_FOUND. */
+blink_result_t stream_forget(engine_client_t *client, uint32_t window);
+
+/* A replay's batch has ended. */
+void stream_replay_ended(stored_op_t *stored, blink_result_t result, const char *text);
+
+/* The rank leaves: what is stored of it does nothing from now on. */
+void stream_forget_rank(const comm_rank_t *rank);
+
+/* The client is gone. */
+void stream_forget_client(engine_client_t *client);
+
+/* Start the replays that streams have come to; true if there was one. */
+bool engine_poll_stored(engine_t *engine);
+
+/* ---- engine_exec.c: which executor ---- */
+
+/* Errors: as exec_instance_create() and cuda_instance_create(). */
+blink_result_t instance_create(engine_t *engine, const lane_program_t *program, const uint32_t *nodes,
+                               comm_instance_t *instance);
+void instance_destroy(comm_instance_t *instance);
+blink_result_t instance_start(comm_instance_t *instance, const exec_run_t *run, bool *ended);
+void instance_abort(comm_instance_t *instance, blink_result_t reason);
+
+/* Whether a topology node is a device on a GPU. */
+bool engine_node_is_gpu(const engine_t *engine, uint32_t node);
+
+/* Look after the GPU worker; true if it had something. */
+bool engine_poll_gpus(engine_t *engine);
 
 /* ---- engine_op.c: ops, their parts and batches ---- */
 

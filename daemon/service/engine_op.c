@@ -266,7 +266,10 @@ static void batch_end_if_done(comm_rank_t *rank, op_batch_t *batch)
         return;
     batch->ended = true;
     rank->outstanding--;
-    client_complete(rank->client, batch->user_data, batch->result, batch->text);
+    if (batch->replayed)
+        stream_replay_ended(batch->replayed, batch->result, batch->text);
+    else
+        client_complete(rank->client, batch->user_data, batch->result, batch->text);
     rank_pop_ended(rank);
 }
 
@@ -320,6 +323,7 @@ static void part_complete(op_part_t *part)
     part->op->completed_count++;
     region_release(part->input_region);
     region_release(part->output_region);
+    stream_end(part->ticket);
     part_unlink(part);
     batch->unfinished--;
     if (op->result != BLINK_OK)
@@ -381,6 +385,7 @@ static void op_free(comm_op_t *op)
     if (!op_facts(op->signature.opcode)->is_collective && op->submitted_count < op->part_count)
         op_unlink_transfer(op);
     free(op->text);
+    free(op->run_text);
     if (op->part_count == comm->rank_count && !comm->spare_op)
         comm->spare_op = op;
     else

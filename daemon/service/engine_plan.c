@@ -151,7 +151,7 @@ static void cached_program_free(cached_program_t *cached)
     while (cached->idle) {
         comm_instance_t *instance = cached->idle;
         cached->idle = instance->next;
-        exec_instance_destroy(instance->exec);
+        instance_destroy(instance);
         free(instance);
     }
     lane_program_destroy(cached->program);
@@ -219,8 +219,7 @@ static blink_result_t lend_instance(cached_program_t *cached, comm_instance_t **
         if (!instance)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan's instance");
         instance->program = cached;
-        blink_result_t result =
-            exec_instance_create(cached->engine->config.exec, cached->program, &instance->exec);
+        blink_result_t result = instance_create(cached->engine, cached->program, cached->nodes, instance);
         if (result != BLINK_OK) {
             free(instance);
             return result;
@@ -240,7 +239,7 @@ void plan_return_instance(engine_t *engine, comm_instance_t *instance)
         cached->idle = instance;
         cached->idle_count++;
     } else {
-        exec_instance_destroy(instance->exec);
+        instance_destroy(instance);
         free(instance);
     }
     if (cached->uses == 0)

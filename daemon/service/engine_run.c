@@ -64,11 +64,13 @@ static void op_cut(comm_op_t *op)
     }
 }
 
-/* Whether the clients have made all copies that the next piece needs. */
-static bool copies_are_made(const comm_op_t *op)
+/* Whether all streams have come to the op, and the clients have made all copies that the next piece needs. */
+static bool clients_are_ready(const comm_op_t *op)
 {
     for (uint32_t i = 0; i < op->part_count; i++) {
         const op_part_t *part = &op->parts[i];
+        if (!stream_has_come(part->ticket))
+            return false;
         if (!part->window)
             continue;
         /* seq_cst: pairs with the client's stores, see ring.h; what it copied is seen, and has been read. */
@@ -100,6 +102,7 @@ static void op_await(comm_op_t *op)
 {
     engine_t *engine = op->comm->engine;
     op->state = OP_AWAITING;
+    engine->watched += op->comm->on_gpus;
     op->next_due = NULL;
     *engine->awaiting_end = op;
     engine->awaiting_end = &op->next_due;
@@ -114,6 +117,7 @@ void op_stop_awaiting(comm_op_t *op)
     *link = op->next_due;
     if (!op->next_due)
         engine->awaiting_end = link;
+    engine->watched -= op->comm->on_gpus;
     op->state = OP_GATHERING;
 }
 
@@ -138,11 +142,13 @@ static void place_part(const comm_op_t *op, const op_part_t *part, uint32_t rank
     }
 }
 
-/* On a worker thread. */
+/* On a thread of the executor's. */
 static void run_done(void *context, blink_result_t result)
 {
     comm_op_t *op = context;
     op->run_result = result;
+    op->run_text =
+        result != BLINK_OK ? strdup(blink_error_text()) : NULL; /* without memory the code must do */
     mailbox_post(&op->comm->engine->mailbox, &op->run_done_item);
 }
 
@@ -171,7 +177,7 @@ static blink_result_t start_piece(comm_op_t *op, bool *ended)
                       .comm_link_bytes = op->comm->link_bytes,
                       .done = run_done,
                       .context = op};
-    return exec_start(op->instance->exec, &run, ended);
+    return instance_start(op->instance, &run, ended);
 }
 
 void op_release_instance(comm_op_t *op)
@@ -217,9 +223,13 @@ static bool op_end_piece(comm_op_t *op)
  * the client's word. */
 static void op_proceed(comm_op_t *op)
 {
+    if (op->signature.count == 0) { /* it moves nothing, but its streams have come */
+        op_succeed(op);
+        return;
+    }
     for (uint32_t turn = 0;; turn++) {
         bool ended = false;
-        if (turn == RING_STAGING_SLOTS || !copies_are_made(op)) {
+        if (turn == RING_STAGING_SLOTS || !clients_are_ready(op)) {
             op_await(op);
             return;
         }
@@ -246,7 +256,10 @@ static void run_done_on_engine(mailbox_item_t *item)
     op->state = OP_GATHERING;
     if (result != BLINK_OK || (comm->lost != BLINK_OK && op->piece + 1 < op->pieces)) {
         op_release_instance(op);
-        op_fail(op, comm->lost != BLINK_OK ? comm->lost : result, comm->lost_text);
+        if (comm->lost != BLINK_OK)
+            op_fail(op, comm->lost, comm->lost_text);
+        else
+            op_failf(op, result, "%s", op->run_text ? op->run_text : "its run failed");
     } else if (!op_end_piece(op)) {
         op_proceed(op);
     }
@@ -278,11 +291,15 @@ static blink_result_t check_own_transfer(const comm_op_t *op)
 static void op_start(comm_op_t *op)
 {
     comm_instance_t *instance = NULL;
-    if (op->signature.count == 0) {
+    op_cut(op);
+    if (op->signature.count == 0 && clients_are_ready(op)) {
         op_succeed(op);
         return;
     }
-    op_cut(op);
+    if (op->signature.count == 0) {
+        op_await(op);
+        return;
+    }
     blink_result_t result = check_own_transfer(op);
     if (result == BLINK_OK)
         result = plan_find_instance(op, &instance);
@@ -370,12 +387,12 @@ void op_planned(comm_op_t *op, blink_result_t result, const char *text, comm_ins
     comm_advance(comm);
 }
 
-/* ---- ops whose clients copy ---- */
+/* ---- ops whose clients copy, or whose streams have not come ---- */
 
 static comm_op_t *find_ready(engine_t *engine)
 {
     comm_op_t *op = engine->awaiting;
-    while (op && !copies_are_made(op))
+    while (op && !clients_are_ready(op))
         op = op->next_due;
     return op;
 }

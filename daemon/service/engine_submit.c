@@ -28,10 +28,11 @@ static blink_result_t check_fields(const engine_comm_t *comm, const ring_sqe_t *
 {
     const op_facts_t *facts = op_facts(sqe->opcode);
     uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
-    if (sqe->flags & ~(RING_SQE_MORE | RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED))
+    if (sqe->flags & ~(RING_SQE_MORE | RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown flags 0x%x in the submission", sqe->flags);
-    if (sqe->window != 0 && !(sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED)))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u, but nothing is staged", sqe->window);
+    if (sqe->window != 0 && !(sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM)))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u, but nothing is staged or on a stream",
+                          sqe->window);
     if (sqe->opcode == RING_OP_BARRIER)
         return BLINK_OK;
     if (element_bytes == 0)
@@ -90,14 +91,15 @@ static blink_result_t use_operand(const comm_rank_t *rank, const ring_sqe_t *sqe
     engine_region_t *region = client_find_region(rank->client, operand->region);
     if (!region)
         return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", operand->region);
-    if (operand->staged && !region->staging)
+    if (operand->staged && region->kind != ENGINE_REGION_STAGING)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "region %u is no staging region", operand->region);
     if (operand->staged && operand->offset_bytes < RING_STAGING_HEADER_BYTES)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "staging slots at offset %lu lie among the windows",
                           (unsigned long)operand->offset_bytes);
     uint64_t bytes = operand->staged ? staged_bytes(rank->comm, sqe, operand->elements)
                                      : operand->elements * element_bytes;
-    BLINK_TRY(region_use(region, operand->offset_bytes, bytes, element_bytes, address));
+    region_range_t range = {operand->offset_bytes, bytes, element_bytes, rank->comm->on_gpus};
+    BLINK_TRY(region_use(region, &range, address));
     *held = region;
     return BLINK_OK;
 }
@@ -255,7 +257,8 @@ static blink_result_t check_part(comm_rank_t *rank, const ring_sqe_t *sqe, const
 
 /* Give the entry its part of an op. An entry at fault fails that op, for all. Errors: QUOTA, NO_MEMORY, by which the
  * ranks would lose count of one another. */
-static blink_result_t submit_entry(comm_rank_t *rank, const ring_sqe_t *sqe, op_batch_t *batch)
+static blink_result_t submit_entry(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how,
+                                   op_batch_t *batch)
 {
     blink_result_t result = check_target(rank->comm, sqe);
     if (result != BLINK_OK) {
@@ -271,6 +274,8 @@ static blink_result_t submit_entry(comm_rank_t *rank, const ring_sqe_t *sqe, op_
         BLINK_TRY(find_transfer(rank, &signature, receives, &op));
     op_part_t *part = op_part_of(op, rank->rank, receives);
     op_add_part(part, batch);
+    part->ticket = how->ticket;
+    how->ticket = NULL;
     result = check_part(rank, sqe, &signature, part);
     if (op->result != BLINK_OK) {
         op_serve(op);
@@ -283,28 +288,35 @@ static blink_result_t submit_entry(comm_rank_t *rank, const ring_sqe_t *sqe, op_
 }
 
 /* The communicator is lost: so is what this rank has begun. */
-static void refuse(comm_rank_t *rank, const ring_sqe_t *sqe)
+static void refuse(comm_rank_t *rank, const ring_sqe_t *sqe, const submission_t *how)
 {
     rank_drop_open_batch(rank);
-    if (!(sqe->flags & RING_SQE_MORE))
+    if (sqe->flags & RING_SQE_MORE)
+        return;
+    if (how->replayed)
+        stream_replay_ended(how->replayed, BLINK_OK,
+                            NULL); /* the client knows that the communicator is lost */
+    else
         client_complete(rank->client, sqe->user_data, rank->comm->lost, rank->comm->lost_text);
 }
 
-void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe)
+void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how)
 {
     engine_comm_t *comm = rank->comm;
     if (comm->lost == BLINK_OK) {
         op_batch_t *batch = rank_open_batch(rank);
-        blink_result_t result = batch ? submit_entry(rank, sqe, batch)
+        blink_result_t result = batch ? submit_entry(rank, sqe, how, batch)
                                       : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+        if (batch)
+            batch->replayed = how->replayed;
         if (result == BLINK_OK && !(sqe->flags & RING_SQE_MORE))
             batch_commit(rank, batch, sqe->user_data);
         if (result != BLINK_OK) {
             comm_lose(comm, result, blink_error_text());
-            refuse(rank, sqe);
+            refuse(rank, sqe, how);
         }
     } else {
-        refuse(rank, sqe);
+        refuse(rank, sqe, how);
     }
     comm_advance(comm);
 }

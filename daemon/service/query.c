@@ -5,11 +5,14 @@
 
 #include "names.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 /* The device of a rank that has not joined. */
 #define NO_DEVICE UINT32_MAX
+
+#define GPU_UUID_TEXT_BYTES 41
 
 static void send_query_reply(connection_t *connection, uint64_t request, Blinkwire__QueryReply *body)
 {
@@ -44,6 +47,11 @@ static void answer_status(connection_t *connection, uint64_t request)
     status.failed_op_count = totals.failed_op_count;
     status.pace_scale = server->config.pace_scale;
     status.socket = (char *)(uintptr_t)server->config.socket;
+    if (server->gpus) {
+        status.gpu_sharing = (char *)(uintptr_t)gpus_sharing(server->gpus);
+        status.gpu_worker_pid = (uint32_t)gpus_worker_pid(server->gpus);
+        status.gpu_worker_restarts = gpus_restarts(server->gpus);
+    }
     for (const connection_t *other = server->connections; other; other = other->next)
         status.registered_bytes += other->client ? other->client->registered_bytes : 0;
     body.status = &status;
@@ -60,29 +68,53 @@ static uint32_t comms_on_device(const server_t *server, uint32_t device)
     return count;
 }
 
+/* "GPU-" and the UUID as nvidia-smi writes it. */
+static void write_uuid(const uint8_t uuid[GPU_UUID_BYTES], char text[GPU_UUID_TEXT_BYTES])
+{
+    size_t used = (size_t)snprintf(text, GPU_UUID_TEXT_BYTES, "GPU-");
+    for (uint32_t i = 0; i < GPU_UUID_BYTES; i++) {
+        const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+        used += (size_t)snprintf(text + used, GPU_UUID_TEXT_BYTES - used, "%s%02x", dash, uuid[i]);
+    }
+}
+
+static void describe_device(const server_t *server, uint32_t device, Blinkwire__Device *described,
+                            char uuid[GPU_UUID_TEXT_BYTES])
+{
+    const topo_t *topo = server->config.topo;
+    uint32_t gpu = server_gpu_of_device(server, device);
+    blinkwire__device__init(described);
+    described->index = device;
+    described->node = topo->nodes[topo->gpus[device]].id;
+    described->kind = gpu == EXEC_CUDA_NO_GPU ? "host" : "cuda";
+    described->comm_count = comms_on_device(server, device);
+    if (gpu == EXEC_CUDA_NO_GPU)
+        return;
+    write_uuid(gpus_facts(server->gpus)->gpus[gpu].uuid, uuid);
+    described->gpu = gpu;
+    described->gpu_uuid = uuid;
+}
+
 static void answer_devices(connection_t *connection, uint64_t request)
 {
     const server_t *server = connection->server;
-    const topo_t *topo = server->config.topo;
     uint32_t count = server->config.device_count;
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
     Blinkwire__Device *devices = calloc(count, sizeof(*devices));
+    char(*uuids)[GPU_UUID_TEXT_BYTES] = calloc(count, sizeof(*uuids));
     body.devices = calloc(count, sizeof(*body.devices));
-    if (!devices || !body.devices) {
+    if (!devices || !uuids || !body.devices) {
         reply_no_memory(connection, request);
         goto done;
     }
     for (uint32_t i = 0; i < count; i++) {
-        blinkwire__device__init(&devices[i]);
-        devices[i].index = i;
-        devices[i].node = topo->nodes[topo->gpus[i]].id;
-        devices[i].kind = "host";
-        devices[i].comm_count = comms_on_device(server, i);
+        describe_device(server, i, &devices[i], uuids[i]);
         body.devices[body.n_devices++] = &devices[i];
     }
     send_query_reply(connection, request, &body);
 done:
     free(devices);
+    free(uuids);
     free(body.devices);
 }
 

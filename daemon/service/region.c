@@ -147,92 +147,160 @@ static blink_result_t check_quota(const client_t *client, uint64_t bytes)
     return BLINK_OK;
 }
 
-static void region_free(region_t *region)
+void region_free(region_t *region)
 {
-    unguard(region->map);
-    munmap(region->map, region->bytes);
+    if (region->map) {
+        unguard(region->map);
+        munmap(region->map, region->bytes);
+    }
+    if (region->gpu_token != 0)
+        gpus_release(region->server->gpus, region->gpu_token);
+    if (region->fd >= 0)
+        close(region->fd);
     free(region);
 }
 
-/* Map the memory, guard it and let the engine know it. */
-static blink_result_t region_add(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
-                                 bool staging, uint32_t *number)
+void region_unlink(region_t *region)
+{
+    client_t *client = region->client;
+    region_t **link = &client->regions;
+    while (*link != region)
+        link = &(*link)->next;
+    *link = region->next;
+}
+
+void region_uncount(region_t *region)
+{
+    region->client->region_count--;
+    region->client->registered_bytes -= region->bytes;
+}
+
+blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kind_t kind, region_t **created)
 {
     BLINK_TRY(check_quota(client, bytes));
     region_t *region = calloc(1, sizeof(*region));
     if (!region)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another region");
+    region->server = client->server;
     region->client = client;
+    region->kind = kind;
     region->bytes = bytes;
-    region->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset_bytes);
-    if (region->map == MAP_FAILED) {
-        blink_result_t result = BLINK_FAIL_ERRNO("map %lu bytes of the memfd", (unsigned long)bytes);
-        free(region);
-        return result;
-    }
-    if (bytes >= HUGE_PAGE_BYTES)
-        (void)madvise(region->map, bytes, MADV_HUGEPAGE); /* a wish: without huge pages it is only slower */
+    region->fd = -1;
     region->region = ++client->next_region;
-    const _Atomic bool *poisoned = guard(region->map, bytes);
-    blink_result_t result =
-        poisoned ? engine_region_add(client->engine, region->region, region->map, bytes, staging, poisoned)
-                 : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "the daemon has no room for another region");
-    if (result != BLINK_OK) {
-        region_free(region);
-        return result;
-    }
     region->next = client->regions;
     client->regions = region;
     client->region_count++;
     client->registered_bytes += bytes;
-    *number = region->region;
+    *created = region;
     return BLINK_OK;
+}
+
+void region_discard(region_t *region)
+{
+    region_unlink(region);
+    region_uncount(region);
+    region_free(region);
+}
+
+blink_result_t region_tell_engine(region_t *region, uint64_t gpu_address)
+{
+    engine_region_config_t config = {.region = region->region,
+                                     .kind = region->kind,
+                                     .base = region->map,
+                                     .gpu_address = gpu_address,
+                                     .bytes = region->bytes,
+                                     .poisoned = region->map ? region->poisoned : &region->lost};
+    return engine_region_add(region->client->engine, &config);
+}
+
+/* Map the memory and guard it. */
+static blink_result_t region_map(region_t *region, int fd, uint64_t offset_bytes)
+{
+    void *map = mmap(NULL, region->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset_bytes);
+    if (map == MAP_FAILED)
+        return BLINK_FAIL_ERRNO("map %lu bytes of the memfd", (unsigned long)region->bytes);
+    region->map = map;
+    if (region->bytes >= HUGE_PAGE_BYTES)
+        (void)madvise(map, region->bytes, MADV_HUGEPAGE); /* a wish: without huge pages it is only slower */
+    region->poisoned = guard(map, region->bytes);
+    return region->poisoned ? BLINK_OK
+                            : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "the daemon has no room for another region");
 }
 
 blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
                                uint32_t *number)
 {
+    region_t *region;
     BLINK_TRY(check_descriptor(fd, offset_bytes, bytes));
-    return region_add(client, fd, offset_bytes, bytes, false, number);
+    BLINK_TRY(region_create(client, bytes, ENGINE_REGION_CLIENT, &region));
+    blink_result_t result = region_map(region, fd, offset_bytes);
+    if (result == BLINK_OK)
+        result = region_tell_engine(region, 0);
+    if (result != BLINK_OK)
+        region_discard(region);
+    else
+        *number = region->region;
+    return result;
 }
 
-blink_result_t region_create_staging(client_t *client, uint64_t bytes, uint32_t *number, int *fd)
+static blink_result_t make_memfd(uint64_t bytes, int *fd)
+{
+    *fd = memfd_create("blink-staging", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (*fd < 0)
+        return BLINK_FAIL_ERRNO("memfd_create");
+    if (ftruncate(*fd, (off_t)bytes) != 0 ||
+        fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+        return BLINK_FAIL_ERRNO("make a staging region of %lu bytes", (unsigned long)bytes);
+    return BLINK_OK;
+}
+
+static blink_result_t check_staging(const client_t *client, uint64_t bytes, engine_region_kind_t kind)
 {
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (bytes <= RING_STAGING_HEADER_BYTES || bytes % page_bytes != 0 || bytes > INT64_MAX)
+    uint64_t least_bytes =
+        kind == ENGINE_REGION_STAGING ? RING_STAGING_HEADER_BYTES + page_bytes : page_bytes;
+    if (bytes < least_bytes || bytes % page_bytes != 0 || bytes > INT64_MAX)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
-                          "a staging region of %lu bytes: whole pages, more than one", (unsigned long)bytes);
-    BLINK_TRY(check_quota(client, bytes)); /* before anything is made */
-    int created = memfd_create("blink-staging", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (created < 0)
-        return BLINK_FAIL_ERRNO("memfd_create");
-    blink_result_t result;
-    if (ftruncate(created, (off_t)bytes) != 0 ||
-        fcntl(created, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-        result = BLINK_FAIL_ERRNO("make a staging region of %lu bytes", (unsigned long)bytes);
-    else
-        result = region_add(client, created, 0, bytes, true, number);
+                          "a staging region of %lu bytes: whole pages, from %lu bytes on",
+                          (unsigned long)bytes, (unsigned long)least_bytes);
+    if (kind != ENGINE_REGION_WINDOWS)
+        return BLINK_OK;
+    for (const region_t *region = client->regions; region; region = region->next) {
+        if (region->kind == kind)
+            return BLINK_FAIL(BLINK_ERR_EXISTS, "this client has windows for streams already, region %u",
+                              region->region);
+    }
+    return BLINK_OK;
+}
+
+blink_result_t region_create_staging(client_t *client, uint64_t bytes, engine_region_kind_t kind,
+                                     region_t **created)
+{
+    region_t *region;
+    BLINK_TRY(check_staging(client, bytes, kind));
+    BLINK_TRY(region_create(client, bytes, kind, &region)); /* the quota, before anything is made */
+    blink_result_t result = make_memfd(bytes, &region->fd);
     if (result == BLINK_OK)
-        *fd = created;
+        result = region_map(region, region->fd, 0);
+    if (result != BLINK_OK)
+        region_discard(region);
     else
-        close(created);
+        *created = region;
     return result;
 }
 
 static void on_deregistered(void *context)
 {
     region_t *region = context;
-    client_t *client = region->client;
-    client->region_count--;
-    client->registered_bytes -= region->bytes;
-    connection_reply_ok(client->connection, region->request);
+    region_uncount(region);
+    connection_reply_ok(region->client->connection, region->request);
     region_free(region);
 }
 
 blink_result_t region_deregister(client_t *client, uint32_t number, uint64_t request)
 {
     region_t **link = &client->regions;
-    while (*link && (*link)->region != number)
+    while (*link && ((*link)->region != number || (*link)->pending))
         link = &(*link)->next;
     region_t *region = *link;
     if (!region)
@@ -248,6 +316,9 @@ void region_release_all(client_t *client)
     while (client->regions) {
         region_t *region = client->regions;
         client->regions = region->next;
-        region_free(region);
+        if (region->pending)
+            region->client = NULL; /* freed once the GPU worker has answered */
+        else
+            region_free(region);
     }
 }

@@ -68,23 +68,21 @@ static void mem_register(connection_t *connection, uint64_t id, const Blinkwire_
     connection_send(connection, &reply, NULL, 0);
 }
 
-static void staging_create(connection_t *connection, uint64_t id, const Blinkwire__StagingCreate *message)
+/* Takes all descriptors that have come: the next request's come with it. */
+static void gpu_mem_register(connection_t *connection, uint64_t id, const Blinkwire__GpuMemRegister *message)
 {
-    uint32_t region;
-    int fd = -1;
-    blink_result_t result = region_create_staging(connection->client, message->bytes, &region, &fd);
-    if (result != BLINK_OK) {
-        connection_reply_error(connection, id, result);
-        return;
+    int fds[FRAME_FDS_MAX];
+    uint32_t fd_count = 0;
+    for (uint32_t i = 0; i < message->n_extents && fd_count < FRAME_FDS_MAX; i++) {
+        int fd = message->extents[i]->kind == BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_IPC
+                     ? -1
+                     : connection_take_fd(connection);
+        if (fd >= 0)
+            fds[fd_count++] = fd;
     }
-    Blinkwire__StagingCreateReply body = BLINKWIRE__STAGING_CREATE_REPLY__INIT;
-    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-    body.region = region;
-    reply.id = id;
-    reply.body_case = BLINKWIRE__REPLY__BODY_STAGING_CREATE;
-    reply.staging_create = &body;
-    connection_send(connection, &reply, &fd, 1);
-    close(fd);
+    region_register_gpu(connection->client, id, message, fds, fd_count);
+    for (uint32_t i = 0; i < fd_count; i++)
+        close(fds[i]);
 }
 
 /* Requests that only a client with rings may make. */
@@ -102,7 +100,10 @@ static void client_request(connection_t *connection, const Blinkwire__Request *r
         return;
     }
     case BLINKWIRE__REQUEST__BODY_STAGING_CREATE:
-        staging_create(connection, request->id, request->staging_create);
+        region_stage(client, request->id, request->staging_create);
+        return;
+    case BLINKWIRE__REQUEST__BODY_GPU_MEM_REGISTER:
+        gpu_mem_register(connection, request->id, request->gpu_mem_register);
         return;
     case BLINKWIRE__REQUEST__BODY_COMM_INIT:
         comm_join(client, request->id, request->comm_init);

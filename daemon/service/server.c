@@ -174,6 +174,12 @@ static void on_watchdog(uv_timer_t *timer)
     engine_heartbeat(server->engine, (engine_done_t){on_heartbeat, server});
 }
 
+uint32_t server_gpu_of_device(const server_t *server, uint32_t device)
+{
+    const gpu_setup_t *setup = server->config.gpus;
+    return setup ? setup->gpu_of_node[server->config.topo->gpus[device]] : EXEC_CUDA_NO_GPU;
+}
+
 void server_stop_if_done(server_t *server)
 {
     if (server->stopping && !server->connections)
@@ -244,6 +250,21 @@ static void close_loop(server_t *server)
 
 /* ---- workers and engine ---- */
 
+/* Moves go to the copy engines where kernels of the daemon and of applications take turns. */
+static blink_result_t create_cuda(server_t *server)
+{
+    const gpu_setup_t *setup = server->config.gpus;
+    if (!setup)
+        return BLINK_OK;
+    exec_cuda_config_t config = {.gpu_count = setup->hello.gpu_count,
+                                 .gpus = setup->hello.gpus,
+                                 .gpu_of_node = setup->gpu_of_node,
+                                 .moves_by_copy_engines = !setup->config.is_mps,
+                                 .link_count = server->config.topo->link_count,
+                                 .link_bytes = server->link_bytes};
+    return exec_cuda_create(&config, &server->cuda);
+}
+
 static blink_result_t start_threads(server_t *server)
 {
     const server_config_t *config = &server->config;
@@ -260,14 +281,18 @@ static blink_result_t start_threads(server_t *server)
                                       .link_bytes = server->link_bytes};
     BLINK_TRY(exec_host_create(&exec_config, &server->exec));
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    BLINK_TRY(create_cuda(server));
     engine_config_t engine_config = {.exec = server->exec,
+                                     .cuda = server->cuda,
+                                     .gpu_of_node = config->gpus ? config->gpus->gpu_of_node : NULL,
                                      .topo = config->topo,
                                      .pace_scale = config->pace_scale,
                                      .cores = cores > 0 ? (uint32_t)cores : 1,
                                      .control = &server->mailbox,
                                      .comm_lost = comm_lost_by_engine,
                                      .context = server};
-    return engine_create(&engine_config, &server->engine);
+    BLINK_TRY(engine_create(&engine_config, &server->engine));
+    return config->gpus ? gpus_create(server, config->gpus, &server->gpus) : BLINK_OK;
 }
 
 blink_result_t server_create(const server_config_t *config, server_t **server)
@@ -305,7 +330,9 @@ void server_destroy(server_t *server)
 {
     if (!server)
         return;
+    gpus_destroy(server->gpus);
     engine_stop(server->engine);
+    exec_cuda_destroy(server->cuda);
     exec_host_destroy(server->exec);
     engine_destroy(server->engine);
     pace_destroy(server->pace);

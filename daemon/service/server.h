@@ -6,6 +6,7 @@
 #define BLINK_SERVER_H
 
 #include "error.h"
+#include "service/gpu.h"
 #include "topo/topo.h"
 
 #include <stdbool.h>
@@ -18,6 +19,7 @@ typedef struct server_config {
     int listen_fd;         /* a listening socket handed over by systemd; -1: make one at `socket` */
     topo_t *topo;          /* borrowed, outlives the server */
     uint32_t device_count; /* the first so many gpus of topo */
+    gpu_setup_t *gpus;     /* NULL: none of them is on a GPU. Its worker is taken over, the rest borrowed */
     double pace_scale;     /* 0: not paced */
     uint32_t workers;      /* 0: one per core */
     uint32_t clients_per_tenant, comms_per_tenant, regions_per_tenant;

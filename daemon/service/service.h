@@ -7,6 +7,7 @@
 #include "blink.pb-c.h"
 #include "frame.h"
 #include "service/engine.h"
+#include "service/gpu.h"
 #include "service/server.h"
 
 #include <sys/types.h>
@@ -28,6 +29,8 @@ struct server {
     server_config_t config;
     pace_t *pace;
     exec_host_t *exec;
+    exec_cuda_t *cuda; /* NULL: no GPUs, as the next */
+    gpus_t *gpus;
     engine_t *engine;
     _Atomic uint64_t *link_bytes;
     mailbox_t mailbox;
@@ -52,6 +55,9 @@ struct server {
     uint32_t client_count, comm_count;
     uint32_t next_client, next_comm, next_member;
 };
+
+/* The number of the GPU that a device is, or is a part of; EXEC_CUDA_NO_GPU: a host device. */
+uint32_t server_gpu_of_device(const server_t *server, uint32_t device);
 
 /* Ends the loop once the server stops and nothing is left. */
 void server_stop_if_done(server_t *server);
@@ -132,17 +138,52 @@ void hello_reply_init(const server_t *server, Blinkwire__HelloReply *reply);
 /* ---- region.c: memory of clients ---- */
 
 struct region {
-    client_t *client;
+    server_t *server;
+    client_t *client; /* NULL: gone, while the import was pending */
     region_t *next;
     uint32_t region;
-    void *map;
-    uint64_t offset_bytes, bytes;
-    uint64_t request; /* whose answer waits for the engine */
+    engine_region_kind_t kind;
+    void *map; /* NULL: on a GPU */
+    uint64_t bytes;
+    uint64_t request;             /* whose answer waits for the engine, or for the GPU worker */
+    uint64_t gpu_token;           /* of what the GPU worker has of it; 0: nothing */
+    bool pending;                 /* the GPU worker has not answered yet; the engine does not know it */
+    int fd;                       /* of staging: what is mapped; -1 */
+    const _Atomic bool *poisoned; /* on the host */
+    _Atomic bool lost;            /* on a GPU: the worker that had it is gone */
 };
 
-/* Make a staging region (ring.h) of so many bytes; *fd is the caller's. Errors: INVALID_ARGUMENT, QUOTA, NO_MEMORY,
- * SYSTEM. */
-blink_result_t region_create_staging(client_t *client, uint64_t bytes, uint32_t *region, int *fd);
+/* A region with its number, linked and counted; nothing else of it is there yet. Errors: QUOTA, NO_MEMORY. */
+blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kind_t kind, region_t **region);
+
+/* Undo that, with all that has been done since but for the engine's knowing. */
+void region_discard(region_t *region);
+
+/* The three parts of it. */
+void region_unlink(region_t *region);
+void region_uncount(region_t *region);
+void region_free(region_t *region);
+
+/* The last step of a registration. Errors: NO_MEMORY. */
+blink_result_t region_tell_engine(region_t *region, uint64_t gpu_address);
+
+/* Make and map a staging region (ring.h) of either kind; region_tell_engine() follows. Errors: INVALID_ARGUMENT, EXISTS,
+ * QUOTA, NO_MEMORY, SYSTEM. */
+blink_result_t region_create_staging(client_t *client, uint64_t bytes, engine_region_kind_t kind,
+                                     region_t **region);
+
+/* ---- region_gpu.c: memory that GPUs reach ---- */
+
+/* Serve the requests; they are answered now or later, failures too. `fds` stay the caller's. */
+void region_register_gpu(client_t *client, uint64_t request, const Blinkwire__GpuMemRegister *message,
+                         const int *fds, uint32_t fd_count);
+void region_stage(client_t *client, uint64_t request, const Blinkwire__StagingCreate *message);
+
+/* The GPU worker has ended: what it had imported is gone, and its clients hear of it. */
+void regions_lose_gpus(server_t *server);
+
+/* Another has started: staging regions for GPUs are mapped by it. */
+void regions_map_again(server_t *server);
 
 /* Errors: INVALID_ARGUMENT (which property of the descriptor does not hold), QUOTA, NO_MEMORY, SYSTEM. */
 blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,

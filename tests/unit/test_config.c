@@ -37,7 +37,7 @@ static void test_every_key_is_read(void **state)
         BLINK_OK);
     assert_string_equal(config.socket, "/tmp/x.sock");
     assert_int_equal(config.socket_mode, 0660);
-    assert_int_equal(config.device_count, 4);
+    assert_int_equal(config.devices.host_count, 4);
     assert_string_equal(config.topology, "dgx1v");
     assert_true(config.pace_scale == 0.004);
     assert_int_equal(config.workers, 3);
@@ -71,8 +71,14 @@ static void test_mistakes_are_named(void **state)
         {"[workers]\ncount = -1\n", ":2: ", "'-1' is not a count"},
         {"[pace]\nscale = 0\n", ":2: ", "pace scale '0': a number above 0"},
         {"[pace]\nscale = nan\n", ":2: ", "pace scale 'nan'"},
-        {"[devices]\ndevices = cuda:all\n", ":2: ", "GPUs are not supported yet"},
-        {"[devices]\ndevices = host:0\n", ":2: ", "at least one"},
+        {"[devices]\ndevices = cuda:\n", ":2: ", "cuda:0x8"},
+        {"[devices]\ndevices = cuda:all+cuda:1\n", ":2: ", "cuda:0x8"},
+        {"[devices]\ndevices = cuda:0x0\n", ":2: ", "cuda:0x8"},
+        {"[devices]\ndevices = cuda:32\n", ":2: ", "cuda:0x8"},
+        {"[devices]\ndevices = gpu:1\n", ":2: ", "cuda:0x8"},
+        {"[devices]\ndevices = host:0\n", ":2: ", "host:8"},
+        {"[gpu]\nsharing = both\n", ":2: ", "isolated or mps"},
+        {"[gpu]\nlegacy_ipc = maybe\n", ":2: ", "yes or no"},
         {"[limits]\nop_timeout_s = soon\n", ":2: ", "'soon' is not a number of seconds"},
         {"[limits]\nregistered_bytes_per_tenant = 5X\n", ":2: ", "'5X' is not a size"},
         {"[limits]\nregistered_bytes_per_tenant = 99999999T\n", ":2: ", "is not a size"},

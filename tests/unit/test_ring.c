@@ -226,7 +226,7 @@ static void test_attach_refuses_what_is_no_ring(void **state)
     assert_refused(&good, 16, sealed, "no header");
     ring_header_t other = good;
     other.version = RING_VERSION + 1;
-    assert_refused(&other, bytes, sealed, "ring version 3, this library speaks 2");
+    assert_refused(&other, bytes, sealed, "ring version 4, this library speaks 3");
     other = good;
     other.magic++;
     assert_refused(&other, bytes, sealed, "no header");

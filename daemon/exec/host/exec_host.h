@@ -12,9 +12,7 @@
 #define BLINK_EXEC_HOST_H
 
 #include "exec/host/pace.h"
-#include "plan/lane.h"
-
-#include <stdatomic.h>
+#include "exec/run.h"
 
 typedef struct exec_host exec_host_t;
 typedef struct exec_instance exec_instance_t;
@@ -50,33 +48,6 @@ blink_result_t exec_instance_create(exec_host_t *exec, const lane_program_t *pro
 
 /* The instance must be idle. */
 void exec_instance_destroy(exec_instance_t *instance);
-
-/*
- * Buffers are arrays of blocks of `count` elements; plan/collective.h says of how many blocks, and what stands
- * where. Read: one block of the input of every rank, but all n for reducescatter and alltoall, those of the
- * root alone for broadcast (one) and scatter (n), one of the source for sendrecv. Written: one block of the
- * output of every rank, but all n for allgather and alltoall, those of the root alone for reduce (one) and
- * gather (n), one of the destination for sendrecv. Nothing else is touched. Buffers overlap only as
- * lane_verify() proves it right in place.
- */
-typedef struct exec_run {
-    const void *const *inputs; /* per rank; NULL where it is not read. Copied by exec_start */
-    void *const *outputs;      /* per rank; NULL where it is not written. Copied by exec_start */
-    /* Bytes from one block to the next in each rank's input and output; NULL: the blocks adjoin. Copied. */
-    const uint64_t *input_strides, *output_strides;
-    uint64_t count; /* elements of one block: of the payload where that is a single block */
-    blink_datatype_t datatype;
-    blink_redop_t redop; /* SUM where nothing is reduced */
-    const uint64_t
-        *scalars; /* PRE_MUL_SUM: per rank, the bits of an element its input is multiplied by; else NULL.
-                                 Copied */
-    _Atomic uint64_t
-        *comm_link_bytes; /* link_count more counters, borrowed until the run ends; may be NULL */
-    /* Called exactly once when no lane touches a buffer any more: BLINK_OK, or the code given to
-     * exec_abort(). On a worker thread. Must not block. */
-    void (*done)(void *context, blink_result_t result);
-    void *context;
-} exec_run_t;
 
 /*
  * Start a run on an idle instance. A run short enough that waking a worker would cost more is made on the caller's thread:

@@ -1,0 +1,264 @@
+/*
+ * The way to the worker and back: entries, grants, and what happens when the worker is gone. See exec_cuda.h.
+ */
+#include "exec/cuda/exec_cuda_internal.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- entries ---- */
+
+blink_result_t cuda_request_make(exec_cuda_t *exec, uint8_t opcode, uint64_t arena_bytes,
+                                 cuda_request_t **made)
+{
+    cuda_request_t *request = calloc(1, sizeof(*request));
+    if (!request)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a message to the GPU worker");
+    request->sqe = (ring_sqe_t){.opcode = opcode, .user_data = (uintptr_t)request};
+    if (arena_bytes > 0) {
+        blink_result_t result = arena_take(&exec->arena, arena_bytes, &request->arena_offset);
+        if (result != BLINK_OK) {
+            free(request);
+            return result;
+        }
+        request->arena_bytes = arena_bytes;
+        request->sqe.in_offset_bytes = request->arena_offset;
+        request->sqe.count = arena_bytes;
+    }
+    request->next = exec->requests;
+    request->previous_next = &exec->requests;
+    if (request->next)
+        request->next->previous_next = &request->next;
+    exec->requests = request;
+    *made = request;
+    return BLINK_OK;
+}
+
+void *cuda_request_room(const exec_cuda_t *exec, const cuda_request_t *request)
+{
+    return exec->arena.base + request->arena_offset;
+}
+
+void cuda_request_free(exec_cuda_t *exec, cuda_request_t *request)
+{
+    *request->previous_next = request->next;
+    if (request->next)
+        request->next->previous_next = request->previous_next;
+    if (request->arena_bytes > 0)
+        arena_give(&exec->arena, request->arena_offset, request->arena_bytes);
+    free(request);
+}
+
+static void ring_the_doorbell(const exec_cuda_t *exec)
+{
+    uint64_t one = 1;
+    if (write(exec->channel.doorbell_fd, &one, sizeof(one)) < 0)
+        LOG_DEBUG("the doorbell of the GPU worker is full"); /* then it rings already */
+}
+
+static void send_unsent(exec_cuda_t *exec)
+{
+    bool sent = false;
+    while (exec->unsent && ring_submit(&exec->ring, &exec->unsent->sqe)) {
+        exec->unsent = exec->unsent->next_unsent;
+        sent = true;
+    }
+    if (!exec->unsent)
+        exec->unsent_end = &exec->unsent;
+    if (sent && ring_needs_doorbell(&exec->ring))
+        ring_the_doorbell(exec);
+}
+
+void cuda_request_send(exec_cuda_t *exec, cuda_request_t *request)
+{
+    request->next_unsent = NULL;
+    *exec->unsent_end = request;
+    exec->unsent_end = &request->next_unsent;
+    send_unsent(exec);
+}
+
+/* ---- grants ---- */
+
+bool cuda_grant(exec_cuda_t *exec, const cuda_instance_t *instance)
+{
+    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++) {
+        if (exec->granted_blocks[gpu] + instance->blocks[gpu] > exec->config.gpus[gpu].resident_blocks)
+            return false;
+    }
+    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++)
+        exec->granted_blocks[gpu] += instance->blocks[gpu];
+    return true;
+}
+
+static void give_grant_back(exec_cuda_t *exec, cuda_instance_t *instance)
+{
+    if (!instance->granted)
+        return;
+    instance->granted = false;
+    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++)
+        exec->granted_blocks[gpu] -= instance->blocks[gpu];
+}
+
+static cuda_instance_t *take_waiting(exec_cuda_t *exec)
+{
+    cuda_instance_t *instance = exec->waiting;
+    exec->waiting = instance->next_waiting;
+    if (!exec->waiting)
+        exec->waiting_end = &exec->waiting;
+    return instance;
+}
+
+static bool launch_waiting(exec_cuda_t *exec)
+{
+    bool launched = false;
+    while (exec->waiting && cuda_grant(exec, exec->waiting)) {
+        cuda_instance_t *instance = take_waiting(exec);
+        instance->granted = true;
+        cuda_instance_launch(instance);
+        launched = true;
+    }
+    return launched;
+}
+
+/* ---- completions ---- */
+
+/* Whose object could not be made; it may be gone already. */
+static void note_failed_object(exec_cuda_t *exec, uint32_t object, blink_result_t result, const char *text)
+{
+    for (cuda_instance_t *instance = exec->instances; instance; instance = instance->next) {
+        if (instance->program_object != object && instance->binding_object != object &&
+            instance->memory_object != object)
+            continue;
+        instance->failed = result;
+        snprintf(instance->failed_text, sizeof(instance->failed_text), "%s", text);
+    }
+}
+
+static void on_completion(exec_cuda_t *exec, const ring_cqe_t *cqe)
+{
+    cuda_request_t *request = (cuda_request_t *)(uintptr_t)cqe->user_data;
+    cuda_instance_t *instance = request->instance;
+    blink_result_t result = (blink_result_t)cqe->result;
+    if (instance) {
+        give_grant_back(exec, instance);
+        instance->request = NULL;
+    } else if (request->object && result != BLINK_OK) {
+        note_failed_object(exec, request->object, result, cqe->text);
+    }
+    cuda_request_free(exec, request);
+    if (instance)
+        cuda_instance_end(instance, result, cqe->text);
+}
+
+bool exec_cuda_poll(exec_cuda_t *exec)
+{
+    ring_cqe_t cqe;
+    bool worked = false;
+    if (!exec->attached)
+        return false;
+    while (exec->attached && ring_reap(&exec->ring, &cqe)) {
+        on_completion(exec, &cqe);
+        worked = true;
+    }
+    if (exec->unsent)
+        send_unsent(exec);
+    return launch_waiting(exec) || worked;
+}
+
+bool exec_cuda_has_news(exec_cuda_t *exec)
+{
+    return exec->attached && ring_has_completion(&exec->ring);
+}
+
+int exec_cuda_event_fd(const exec_cuda_t *exec)
+{
+    return exec->attached ? exec->channel.event_fd : -1;
+}
+
+/* ---- workers that come and go ---- */
+
+static void channel_close(const gpu_channel_t *channel)
+{
+    munmap(channel->arena, channel->arena_bytes);
+    close(channel->ring_fd);
+    close(channel->doorbell_fd);
+    close(channel->event_fd);
+}
+
+blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
+{
+    blink_result_t result = arena_init(&exec->arena, channel->arena, channel->arena_bytes);
+    if (result == BLINK_OK)
+        result = ring_attach(channel->ring_fd, &exec->ring);
+    if (result != BLINK_OK) {
+        arena_fini(&exec->arena);
+        channel_close(channel);
+        return result;
+    }
+    exec->channel = *channel;
+    exec->attached = true;
+    exec->generation++;
+    ring_want_event(&exec->ring);
+    return BLINK_OK;
+}
+
+/* Nothing of it can be abandoned to the worker any more. */
+static void end_runs(exec_cuda_t *exec, const char *text)
+{
+    while (exec->waiting) {
+        cuda_instance_t *instance = take_waiting(exec);
+        cuda_request_free(exec, instance->request);
+        instance->request = NULL;
+        cuda_instance_end(instance, BLINK_ERR_SYSTEM, text);
+    }
+    while (exec->requests) {
+        cuda_request_t *request = exec->requests;
+        cuda_instance_t *instance = request->instance;
+        cuda_request_free(exec, request);
+        if (!instance)
+            continue;
+        give_grant_back(exec, instance);
+        instance->request = NULL;
+        cuda_instance_end(instance, BLINK_ERR_SYSTEM, text);
+    }
+}
+
+void exec_cuda_detach(exec_cuda_t *exec, const char *text)
+{
+    if (!exec->attached)
+        return;
+    exec->attached = false; /* so that nothing is sent from here on */
+    snprintf(exec->lost_text, sizeof(exec->lost_text), "%s", text);
+    exec->unsent = NULL;
+    exec->unsent_end = &exec->unsent;
+    end_runs(exec, text);
+    arena_fini(&exec->arena);
+    ring_unmap(&exec->ring);
+    channel_close(&exec->channel);
+}
+
+blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **exec)
+{
+    exec_cuda_t *created = calloc(1, sizeof(*created));
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the executor of GPUs");
+    created->config = *config;
+    created->unsent_end = &created->unsent;
+    created->waiting_end = &created->waiting;
+    snprintf(created->lost_text, sizeof(created->lost_text), "the GPU worker has not started");
+    *exec = created;
+    return BLINK_OK;
+}
+
+void exec_cuda_destroy(exec_cuda_t *exec)
+{
+    if (!exec)
+        return;
+    exec_cuda_detach(exec, "the daemon ends");
+    free(exec);
+}

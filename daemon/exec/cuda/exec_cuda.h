@@ -1,0 +1,87 @@
+/*
+ * The GPU executor, service side: runs lane programs on GPUs through the GPU worker (gpu_link.h). It flattens programs,
+ * binds them to payloads, grants multiprocessors, and tells the worker what to launch; the worker holds all of CUDA.
+ *
+ * Grants. Lanes wait for one another, so all blocks of a run must be resident at once, on all its GPUs, beside those of
+ * the runs that are under way. The executor counts them: a run whose blocks do not fit waits, with all that come after it
+ * and need residence too, so that runs are granted whole and in one order. Programs that are independent wait for nothing,
+ * hence for no grant.
+ *
+ * Copy engines. Where the application's kernels and the daemon's take turns on a GPU (no MPS), moves without reduction
+ * are left to the copy engines, which do not wait for a turn, if they are few and large enough to be worth a command each.
+ *
+ * Everything here is the engine thread's.
+ */
+#ifndef BLINK_EXEC_CUDA_H
+#define BLINK_EXEC_CUDA_H
+
+#include "exec/cuda/gpu_link.h"
+#include "exec/run.h"
+
+typedef struct exec_cuda exec_cuda_t;
+typedef struct cuda_instance cuda_instance_t;
+
+#define EXEC_CUDA_NO_GPU UINT32_MAX
+
+typedef struct exec_cuda_config {
+    uint32_t gpu_count;
+    const gpu_facts_t *gpus;     /* borrowed */
+    const uint32_t *gpu_of_node; /* borrowed; by topology node: the GPU of a device, or EXEC_CUDA_NO_GPU */
+    bool moves_by_copy_engines;
+    uint32_t link_count;
+    _Atomic uint64_t *link_bytes; /* link_count counters, borrowed: bytes that crossed each directed link */
+} exec_cuda_config_t;
+
+/* The service's ends of a worker's ring and arena. */
+typedef struct gpu_channel {
+    int ring_fd, doorbell_fd, event_fd;
+    void *arena; /* mapped */
+    uint64_t arena_bytes;
+} gpu_channel_t;
+
+/* Errors: NO_MEMORY. */
+blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **exec);
+
+/* Nothing runs, and every instance has been destroyed. NULL is ignored. */
+void exec_cuda_destroy(exec_cuda_t *exec);
+
+/* A worker has started: runs go to it from now on. Takes the channel over, also on failure. Errors: PROTOCOL, SYSTEM,
+ * NO_MEMORY. */
+blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel);
+
+/* The worker has ended: runs under way end with SYSTEM and `text`, and later ones fail with them until another is
+ * attached. Nothing if there is none. */
+void exec_cuda_detach(exec_cuda_t *exec, const char *text);
+
+/* End the runs that the worker has completed, start those that may; true if there was one. */
+bool exec_cuda_poll(exec_cuda_t *exec);
+
+/* Whether exec_cuda_poll() would find something. Sequentially consistent: the second look before sleeping. */
+bool exec_cuda_has_news(exec_cuda_t *exec);
+
+/* Becomes readable when there is news, at an edge (never read); -1 without a worker. Changes with every attach. */
+int exec_cuda_event_fd(const exec_cuda_t *exec);
+
+/*
+ * What it takes to run one program, once at a time. Borrows the program until destroyed.
+ * @param nodes  by rank: the topology node of its device, on a GPU.
+ * Errors: NO_MEMORY; UNSUPPORTED (too many ranks, or more lanes than a GPU can hold at once); UNREACHABLE (a GPU of the
+ * program that cannot reach another one's memory; names both).
+ */
+blink_result_t cuda_instance_create(exec_cuda_t *exec, const lane_program_t *program, const uint32_t *nodes,
+                                    cuda_instance_t **instance);
+
+/* The instance must be idle. */
+void cuda_instance_destroy(cuda_instance_t *instance);
+
+/* Start a run on an idle instance; run->done follows from exec_cuda_poll() or exec_cuda_detach(), unless *ended says that
+ * there was nothing to do. Errors (nothing runs, *ended is false): NO_MEMORY, SYSTEM (there is no worker). */
+blink_result_t cuda_instance_start(cuda_instance_t *instance, const exec_run_t *run, bool *ended);
+
+/* Make the current run end soon with `reason`; nothing when idle. done follows. */
+void cuda_instance_abort(cuda_instance_t *instance, blink_result_t reason);
+
+/* Whether the copy engines made the last run. */
+bool cuda_instance_copied(const cuda_instance_t *instance);
+
+#endif

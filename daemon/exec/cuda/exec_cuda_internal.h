@@ -1,0 +1,103 @@
+/*
+ * What the executor (exec_cuda.c) and its instances (cuda_instance.c) share.
+ */
+#ifndef BLINK_EXEC_CUDA_INTERNAL_H
+#define BLINK_EXEC_CUDA_INTERNAL_H
+
+#include "exec/cuda/arena.h"
+#include "exec/cuda/exec_cuda.h"
+#include "exec/cuda/image.h"
+#include "ring.h"
+
+/* An entry that the worker has, or will get. */
+typedef struct cuda_request {
+    struct cuda_request *next, **previous_next; /* of all */
+    struct cuda_request *next_unsent;
+    ring_sqe_t sqe;
+    uint64_t arena_offset, arena_bytes; /* 0 bytes: none */
+    cuda_instance_t *instance;          /* GPU_RUN: whose run; else NULL */
+    uint32_t object;                    /* GPU_LOAD, GPU_ALLOC */
+} cuda_request_t;
+
+struct exec_cuda {
+    exec_cuda_config_t config;
+    bool attached;
+    uint32_t generation; /* of the worker; what another one had been given is gone */
+    gpu_channel_t channel;
+    ring_t ring;
+    arena_t arena;
+    cuda_request_t *requests;             /* all that are not completed */
+    cuda_request_t *unsent, **unsent_end; /* those that the ring had no room for, in order */
+    cuda_instance_t *instances;
+    cuda_instance_t *waiting, **waiting_end; /* for their grant, in order */
+    uint32_t granted_blocks[GPU_MAX];
+    uint32_t last_object;
+    uint64_t last_run;
+    char lost_text[BLINK_ERROR_TEXT_BYTES]; /* why there is no worker */
+};
+
+/* What a run of the bound program carries over one link. */
+typedef struct cuda_load {
+    uint32_t link;
+    uint64_t bytes;
+} cuda_load_t;
+
+struct cuda_instance {
+    exec_cuda_t *exec;
+    cuda_instance_t *next, **previous_next;
+    cuda_instance_t *next_waiting;
+    const lane_program_t *program;
+    uint32_t *rank_gpu;
+    uint32_t gpu_mask;
+    uint32_t lane_first[GPU_MAX], lane_count[GPU_MAX];
+    image_block_t image;
+    bool only_moves;
+    /* With the worker of this generation; 0: with none. */
+    uint32_t generation;
+    uint32_t program_object, binding_object, memory_object;
+    uint64_t memory_bytes, semaphores_offset;
+    /* The payload that it is bound to. */
+    bool bound;
+    lane_geometry_t geometry;
+    uint32_t most_chunks;
+    uint64_t scratch_bytes;
+    image_block_t binding;
+    cuda_load_t *loads;
+    uint32_t load_count;
+    /* Epochs of the last run are from epoch_base + 1 to epoch_base + most_chunks. */
+    uint64_t epoch_base;
+    uint64_t rounds; /* runs since the semaphores were zero */
+    bool scrub;      /* anything may lie in the slots */
+    /* The run under way. */
+    bool running, granted, copied;
+    uint64_t number;
+    exec_run_t run;
+    cuda_request_t *request;
+    uint32_t blocks[GPU_MAX];
+    blink_result_t abort_reason;
+    /* An object of it could not be made. */
+    blink_result_t failed;
+    char failed_text[BLINK_ERROR_TEXT_BYTES];
+};
+
+/* An entry for the worker with room in the arena (0 bytes: without). Errors: NO_MEMORY. */
+blink_result_t cuda_request_make(exec_cuda_t *exec, uint8_t opcode, uint64_t arena_bytes,
+                                 cuda_request_t **request);
+
+/* Its room. */
+void *cuda_request_room(const exec_cuda_t *exec, const cuda_request_t *request);
+
+/* Send it after all that were sent before. */
+void cuda_request_send(exec_cuda_t *exec, cuda_request_t *request);
+void cuda_request_free(exec_cuda_t *exec, cuda_request_t *request);
+
+/* The run is over. */
+void cuda_instance_end(cuda_instance_t *instance, blink_result_t result, const char *text);
+
+/* Send the run, which has been granted. */
+void cuda_instance_launch(cuda_instance_t *instance);
+
+/* Whether the run has to wait for residence, and take or give it. */
+bool cuda_grant(exec_cuda_t *exec, const cuda_instance_t *instance);
+
+#endif

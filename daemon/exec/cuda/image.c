@@ -1,0 +1,261 @@
+/* Flattening. See image.h. */
+#include "exec/cuda/image.h"
+
+#include "error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Slots begin on lines of LL128. */
+#define SCRATCH_ALIGNMENT 128u
+
+bool image_only_moves(const lane_program_t *program)
+{
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        if (program->steps[s].src_count != 1)
+            return false;
+    }
+    return true;
+}
+
+/* ---- the program ---- */
+
+/* The rank that receives by each edge: the one whose scratch its operands name. */
+static blink_result_t find_receivers(const lane_program_t *program, uint32_t **receivers)
+{
+    *receivers = calloc(program->edge_count + 1u, sizeof(**receivers));
+    if (!*receivers)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u edges", program->edge_count);
+    for (uint32_t i = 0; i < program->operand_count; i++) {
+        const lane_operand_t *operand = &program->operands[i];
+        if (operand->buffer == LANE_SCRATCH)
+            (*receivers)[operand->edge] = operand->rank;
+    }
+    return BLINK_OK;
+}
+
+/* The rank that waits for each semaphore. */
+static blink_result_t find_waiters(const lane_program_t *program, uint32_t **waiters)
+{
+    *waiters = calloc(program->semaphore_count + 1u, sizeof(**waiters));
+    if (!*waiters)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u semaphores", program->semaphore_count);
+    for (uint32_t l = 0; l < program->lane_count; l++) {
+        const lane_t *lane = &program->lanes[l];
+        for (uint32_t s = 0; s < lane->step_count; s++) {
+            const lane_step_t *step = &program->steps[lane->step_first + s];
+            for (uint32_t w = 0; w < step->wait_count; w++)
+                (*waiters)[program->waits[step->wait_first + w].semaphore] = lane->rank;
+        }
+    }
+    return BLINK_OK;
+}
+
+/* The binding's numbers of parts run through all channels. */
+static void flatten_steps(const lane_program_t *program, lane_abi_step_t *steps)
+{
+    for (uint32_t l = 0; l < program->lane_count; l++) {
+        const lane_t *lane = &program->lanes[l];
+        uint32_t part_first = program->channels[lane->channel].part_first;
+        for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
+            const lane_step_t *from = &program->steps[s];
+            steps[s] = (lane_abi_step_t){.part = part_first + from->part,
+                                         .src_first = from->src_first,
+                                         .src_count = from->src_count,
+                                         .dst_first = from->dst_first,
+                                         .dst_count = from->dst_count,
+                                         .wait_first = from->wait_first,
+                                         .wait_count = from->wait_count,
+                                         .signal_first = from->signal_first,
+                                         .signal_count = from->signal_count,
+                                         .completes = from->completes};
+        }
+    }
+}
+
+static void flatten_lanes(const lane_program_t *program, const uint32_t *rank_gpu, uint32_t gpu_count,
+                          uint32_t *lane_first, uint32_t *lane_count, lane_abi_lane_t *lanes)
+{
+    uint32_t used = 0;
+    for (uint32_t gpu = 0; gpu < gpu_count; gpu++) {
+        lane_first[gpu] = used;
+        for (uint32_t l = 0; l < program->lane_count; l++) {
+            const lane_t *lane = &program->lanes[l];
+            if (rank_gpu[lane->rank] == gpu && lane->step_count > 0)
+                lanes[used++] =
+                    (lane_abi_lane_t){lane->channel, lane->rank, lane->step_first, lane->step_count};
+        }
+        lane_count[gpu] = used - lane_first[gpu];
+    }
+}
+
+static void flatten_lists(const lane_program_t *program, const uint32_t *waiters, char *base,
+                          const lane_abi_program_t *header)
+{
+    lane_abi_operand_t *operands = (lane_abi_operand_t *)(void *)(base + header->operands_offset);
+    lane_abi_wait_t *waits = (lane_abi_wait_t *)(void *)(base + header->waits_offset);
+    lane_abi_signal_t *signals = (lane_abi_signal_t *)(void *)(base + header->signals_offset);
+    for (uint32_t i = 0; i < program->operand_count; i++) {
+        const lane_operand_t *from = &program->operands[i];
+        operands[i] =
+            (lane_abi_operand_t){from->buffer, from->rank, from->buffer == LANE_SCRATCH ? from->edge : 0};
+    }
+    for (uint32_t i = 0; i < program->wait_count; i++) {
+        uint32_t semaphore = program->waits[i].semaphore;
+        waits[i] = (lane_abi_wait_t){semaphore, waiters[semaphore], program->waits[i].kind};
+    }
+    for (uint32_t i = 0; i < program->signal_count; i++) {
+        uint32_t semaphore = program->signals[i].semaphore;
+        signals[i] = (lane_abi_signal_t){semaphore, waiters[semaphore], program->signals[i].dst != PLAN_NONE};
+    }
+}
+
+static uint64_t place(uint64_t *end, uint64_t count, uint64_t bytes)
+{
+    uint64_t at = *end;
+    *end = (at + count * bytes + 15) / 16 * 16;
+    return at;
+}
+
+static blink_result_t make_program(const lane_program_t *program, const uint32_t *waiters,
+                                   const uint32_t *rank_gpu, uint32_t gpu_count, uint32_t *lane_first,
+                                   uint32_t *lane_count, image_block_t *image)
+{
+    uint64_t end = 0;
+    (void)place(&end, 1, sizeof(lane_abi_program_t));
+    lane_abi_program_t header = {
+        .protocol = program->protocol,
+        .independent = program->independent,
+        .lane_count = program->lane_count,
+        .step_count = program->step_count,
+        .operand_count = program->operand_count,
+        .wait_count = program->wait_count,
+        .signal_count = program->signal_count,
+        .lanes_offset = (uint32_t)place(&end, program->lane_count, sizeof(lane_abi_lane_t)),
+        .steps_offset = (uint32_t)place(&end, program->step_count, sizeof(lane_abi_step_t)),
+        .operands_offset = (uint32_t)place(&end, program->operand_count, sizeof(lane_abi_operand_t)),
+        .waits_offset = (uint32_t)place(&end, program->wait_count, sizeof(lane_abi_wait_t)),
+        .signals_offset = (uint32_t)place(&end, program->signal_count, sizeof(lane_abi_signal_t)),
+    };
+    char *base = end <= UINT32_MAX ? calloc(1, end) : NULL;
+    if (!base)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a program of %llu bytes",
+                          (unsigned long long)end);
+    flatten_lanes(program, rank_gpu, gpu_count, lane_first, lane_count,
+                  (lane_abi_lane_t *)(void *)(base + header.lanes_offset));
+    flatten_steps(program, (lane_abi_step_t *)(void *)(base + header.steps_offset));
+    flatten_lists(program, waiters, base, &header);
+    memcpy(base, &header, sizeof(header));
+    *image = (image_block_t){base, end};
+    return BLINK_OK;
+}
+
+blink_result_t image_program(const lane_program_t *program, const uint32_t *rank_gpu, uint32_t gpu_count,
+                             uint32_t *lane_first, uint32_t *lane_count, image_block_t *image)
+{
+    uint32_t *waiters = NULL;
+    if (program->rank_count > LANE_ABI_RANKS_MAX)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%u ranks: a collective on GPUs can have %u",
+                          program->rank_count, LANE_ABI_RANKS_MAX);
+    BLINK_TRY(find_waiters(program, &waiters));
+    blink_result_t result =
+        make_program(program, waiters, rank_gpu, gpu_count, lane_first, lane_count, image);
+    free(waiters);
+    return result;
+}
+
+/* ---- the binding ---- */
+
+/* Where a block's fraction ends, exactly as the host's executor has it: spans say so. */
+static void flatten_part(const lane_geometry_t *geometry, uint32_t channel, uint32_t part,
+                         lane_abi_part_t *to)
+{
+    const lane_program_t *program = geometry->program;
+    const lane_part_t *from = &program->parts[program->channels[channel].part_first + part];
+    lane_span_t extent = lane_extent(geometry, channel, part);
+    *to = (lane_abi_part_t){.extent_begin = extent.offset_bytes,
+                            .extent_bytes = extent.bytes,
+                            .in_block = from->in_block,
+                            .out_block = from->out_block,
+                            .ordinal = from->ordinal,
+                            .siblings = from->siblings};
+}
+
+static void flatten_channels(const lane_geometry_t *geometry, char *base, const lane_abi_binding_t *header)
+{
+    const lane_program_t *program = geometry->program;
+    lane_abi_channel_t *channels = (lane_abi_channel_t *)(void *)(base + header->channels_offset);
+    lane_abi_part_t *parts = (lane_abi_part_t *)(void *)(base + header->parts_offset);
+    for (uint32_t c = 0; c < program->channel_count; c++) {
+        const lane_channel_t *channel = &program->channels[c];
+        channels[c] = (lane_abi_channel_t){.chunk_bytes = geometry->channels[c].chunk_bytes,
+                                           .chunks = geometry->channels[c].chunks};
+        for (uint32_t p = 0; p < channel->part_count; p++)
+            flatten_part(geometry, c, p, &parts[channel->part_first + p]);
+    }
+}
+
+/* Edges belong to channels in runs, and slots are as large as their channel's chunks. */
+static uint64_t place_edges(const lane_geometry_t *geometry, const uint32_t *receivers,
+                            const uint32_t *rank_gpu, uint64_t *used, lane_abi_edge_t *edges)
+{
+    const lane_program_t *program = geometry->program;
+    uint64_t most = 0;
+    for (uint32_t c = 0; c < program->channel_count; c++) {
+        const lane_channel_t *channel = &program->channels[c];
+        uint64_t slot_bytes = geometry->channels[c].slot_bytes;
+        for (uint32_t e = channel->edge_first; e < channel->edge_first + channel->edge_count; e++) {
+            uint64_t *end = &used[rank_gpu[receivers[e]]];
+            edges[e] = (lane_abi_edge_t){*end, slot_bytes};
+            *end += slot_bytes * geometry->slots;
+            *end = (*end + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+            most = *end > most ? *end : most;
+        }
+    }
+    return most;
+}
+
+blink_result_t image_binding(const lane_geometry_t *geometry, const uint32_t *rank_gpu, uint32_t gpu_count,
+                             uint64_t *scratch_bytes, image_block_t *image)
+{
+    const lane_program_t *program = geometry->program;
+    uint64_t end = 0;
+    (void)place(&end, 1, sizeof(lane_abi_binding_t));
+    lane_abi_binding_t header = {
+        .slots = geometry->slots,
+        .channel_count = program->channel_count,
+        .part_count = program->part_count,
+        .edge_count = program->edge_count,
+        .channels_offset = (uint32_t)place(&end, program->channel_count, sizeof(lane_abi_channel_t)),
+        .parts_offset = (uint32_t)place(&end, program->part_count, sizeof(lane_abi_part_t)),
+        .edges_offset = (uint32_t)place(&end, program->edge_count, sizeof(lane_abi_edge_t)),
+    };
+    uint32_t *receivers = NULL;
+    BLINK_TRY(find_receivers(program, &receivers));
+    char *base = calloc(1, end);
+    uint64_t *used = calloc(gpu_count, sizeof(*used));
+    if (base && used) {
+        memcpy(base, &header, sizeof(header));
+        flatten_channels(geometry, base, &header);
+        *scratch_bytes = place_edges(geometry, receivers, rank_gpu, used,
+                                     (lane_abi_edge_t *)(void *)(base + header.edges_offset));
+        *image = (image_block_t){base, end};
+    } else {
+        free(base);
+        base = NULL;
+    }
+    free(used);
+    free(receivers);
+    return base ? BLINK_OK
+                : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a binding of %llu bytes",
+                             (unsigned long long)end);
+}
+
+uint64_t image_part_bytes(const lane_geometry_t *geometry, uint32_t channel, uint32_t part)
+{
+    uint64_t bytes = 0;
+    for (uint32_t chunk = 0; chunk < geometry->channels[channel].chunks; chunk++)
+        bytes +=
+            lane_format_bytes(geometry->program->protocol, lane_span(geometry, channel, part, chunk).bytes);
+    return bytes;
+}

@@ -1,0 +1,38 @@
+/*
+ * A lane program, and its binding to a payload, laid flat as the interpreter on a GPU reads them (kernels/lane_abi.h).
+ * Pure: no GPU is asked.
+ */
+#ifndef BLINK_EXEC_IMAGE_H
+#define BLINK_EXEC_IMAGE_H
+
+#include "kernels/lane_abi.h"
+#include "plan/lane.h"
+
+/* Bytes that travel to the GPU. */
+typedef struct image_block {
+    void *bytes; /* malloc'd */
+    uint64_t byte_count;
+} image_block_t;
+
+/*
+ * Flatten a program. Lanes come GPU by GPU: those of gpu g are the lane_count[g] from lane_first[g] on.
+ * @param rank_gpu  by rank; each < gpu_count.
+ * Errors: NO_MEMORY, UNSUPPORTED (more ranks than a run on GPUs can have).
+ */
+blink_result_t image_program(const lane_program_t *program, const uint32_t *rank_gpu, uint32_t gpu_count,
+                             uint32_t *lane_first, uint32_t *lane_count, image_block_t *image);
+
+/* Whether every step has a single source, so that the program moves bytes and never combines them. */
+bool image_only_moves(const lane_program_t *program);
+
+/*
+ * The tables of a geometry. Slots lie in the memory of the GPU whose rank receives by the edge, one edge after the other;
+ * *scratch_bytes is the most that any GPU needs. Errors: NO_MEMORY.
+ */
+blink_result_t image_binding(const lane_geometry_t *geometry, const uint32_t *rank_gpu, uint32_t gpu_count,
+                             uint64_t *scratch_bytes, image_block_t *image);
+
+/* Bytes of a part's spans in all chunks together, in the program's wire format. */
+uint64_t image_part_bytes(const lane_geometry_t *geometry, uint32_t channel, uint32_t part);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * One run of a lane program, as every executor is given it.
+ */
+#ifndef BLINK_EXEC_RUN_H
+#define BLINK_EXEC_RUN_H
+
+#include "plan/lane.h"
+
+#include <stdatomic.h>
+
+/*
+ * Buffers are arrays of blocks of `count` elements; plan/collective.h says of how many blocks, and what stands
+ * where. Read: one block of the input of every rank, but all n for reducescatter and alltoall, those of the
+ * root alone for broadcast (one) and scatter (n), one of the source for sendrecv. Written: one block of the
+ * output of every rank, but all n for allgather and alltoall, those of the root alone for reduce (one) and
+ * gather (n), one of the destination for sendrecv. Nothing else is touched. Buffers overlap only as
+ * lane_verify() proves it right in place.
+ */
+typedef struct exec_run {
+    /* Per rank; NULL where it is not read, or not written. On GPUs: addresses of the GPU worker. Copied at the start. */
+    const void *const *inputs;
+    void *const *outputs;
+    /* Bytes from one block to the next in each rank's input and output; NULL: the blocks adjoin. Copied. */
+    const uint64_t *input_strides, *output_strides;
+    uint64_t count; /* elements of one block: of the payload where that is a single block */
+    blink_datatype_t datatype;
+    blink_redop_t redop; /* SUM where nothing is reduced */
+    /* PRE_MUL_SUM: per rank, the bits of an element its input is multiplied by; else NULL. Copied. */
+    const uint64_t *scalars;
+    /* Counters for each link of the topology, borrowed until the run ends; may be NULL. */
+    _Atomic uint64_t *comm_link_bytes;
+    /* Called exactly once when no lane touches a buffer any more: BLINK_OK, or why not; the thread's error text then says
+     * more. On a thread of the executor's. Must not block. */
+    void (*done)(void *context, blink_result_t result);
+    void *context;
+} exec_run_t;
+
+#endif

@@ -1,0 +1,312 @@
+/* See machine.h. */
+#include "machine.h"
+
+#include "base/log.h"
+#include "topo/detect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The plain host topology: devices are slices of one memory. Links this wide ask nothing of a plan but
+ * directness. */
+#define MEMORY_LINK_GBPS  20.0
+#define MEMORY_LATENCY_US 0.1
+#define MEMORY_DEVICES    8u /* when neither --devices nor --topology says how many */
+
+/* Parts of a GPU: where the driver does not tell how fast its memory is, and a chunk's way through it. */
+#define GPU_MEMORY_GBPS       1000.0
+#define GPU_MEMORY_LATENCY_US 1.0
+
+/* GPUs of which nothing is known but that they are there: PCIe 4.0 x16 to one hub. */
+#define HUB            "cpu0"
+#define HUB_GBPS       24.0
+#define HUB_LATENCY_US 1.5
+
+#define HELLO_TIMEOUT_MS 60000
+
+#define ID_BYTES 32
+
+/* ---- host devices ---- */
+
+static blink_result_t add_part(topo_builder_t *builder, const char *id, const char *memory, double GBps,
+                               double latency_us)
+{
+    topo_node_t device = {.id = (char *)(uintptr_t)id, .host = "n0", .kind = TOPO_GPU};
+    BLINK_TRY(topo_build_node(builder, &device));
+    return topo_build_link(builder, id, memory, TOPO_SHM, GBps, 1, latency_us, true);
+}
+
+static blink_result_t add_host_devices(topo_builder_t *builder, uint32_t count)
+{
+    topo_node_t memory = {.id = "memory", .host = "n0", .kind = TOPO_SWITCH};
+    if (count == 0)
+        return BLINK_OK;
+    BLINK_TRY(topo_build_node(builder, &memory));
+    for (uint32_t i = 0; i < count; i++) {
+        char id[ID_BYTES];
+        snprintf(id, sizeof(id), "host%u", i);
+        BLINK_TRY(add_part(builder, id, memory.id, MEMORY_LINK_GBPS, MEMORY_LATENCY_US));
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t load_emulated(const config_t *config, machine_t *machine)
+{
+    const config_devices_t *devices = &config->devices;
+    if (devices->gpu_count > 0 || devices->all_gpus)
+        return BLINK_FAIL(
+            BLINK_ERR_INVALID_ARGUMENT,
+            "devices cuda with topology %s: only host devices can be laid out as another machine's",
+            config->topology);
+    BLINK_TRY(topo_load(config->topology, &machine->topo));
+    uint32_t gpus = machine->topo->gpu_count;
+    machine->device_count = devices->host_count ? devices->host_count : gpus;
+    if (machine->device_count <= gpus)
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices host:%u, but topology %s has only %u gpus",
+                      machine->device_count, config->topology, gpus);
+}
+
+/* ---- GPUs ---- */
+
+/* What the settings ask for, with `all` written out. */
+static blink_result_t choose_gpus(const config_devices_t *asked, const gpu_hello_t *hello,
+                                  config_devices_t *chosen)
+{
+    bool seen[GPU_MAX] = {false};
+    *chosen = *asked;
+    if (asked->all_gpus) {
+        chosen->gpu_count = hello->gpu_count;
+        for (uint32_t i = 0; i < hello->gpu_count; i++)
+            chosen->gpus[i] = (config_gpu_t){i, 1};
+    }
+    for (uint32_t i = 0; i < chosen->gpu_count; i++) {
+        uint32_t gpu = chosen->gpus[i].gpu;
+        if (gpu >= hello->gpu_count)
+            return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "devices cuda:%u: this machine has GPUs 0 to %u", gpu,
+                              hello->gpu_count - 1);
+        if (seen[gpu])
+            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices cuda: GPU %u is named twice", gpu);
+        seen[gpu] = true;
+    }
+    return BLINK_OK;
+}
+
+/* The node by which a GPU is linked to others: the device itself, or what its parts have in common. */
+static void gpu_node_id(uint32_t gpu, char id[ID_BYTES])
+{
+    snprintf(id, ID_BYTES, "gpu%u", gpu);
+}
+
+static blink_result_t add_gpu(topo_builder_t *builder, const config_gpu_t *chosen, const gpu_facts_t *facts)
+{
+    char id[ID_BYTES], part[2 * ID_BYTES];
+    gpu_node_id(chosen->gpu, id);
+    topo_node_t node = {.id = id, .host = "n0", .kind = chosen->parts > 1 ? TOPO_SWITCH : TOPO_GPU};
+    double GBps = facts->memory_GBps > 0 ? facts->memory_GBps : GPU_MEMORY_GBPS;
+    BLINK_TRY(topo_build_node(builder, &node));
+    for (uint32_t i = 0; i < chosen->parts && chosen->parts > 1; i++) {
+        snprintf(part, sizeof(part), "%s.%u", id, i);
+        BLINK_TRY(add_part(builder, part, id, GBps / chosen->parts, GPU_MEMORY_LATENCY_US));
+    }
+    return BLINK_OK;
+}
+
+static bool is_chosen(const config_devices_t *chosen, uint32_t gpu)
+{
+    uint32_t i = 0;
+    while (i < chosen->gpu_count && chosen->gpus[i].gpu != gpu)
+        i++;
+    return i < chosen->gpu_count;
+}
+
+/* How many GPUs come before this one by PCI address, which is how detection numbers them. */
+static uint32_t number_by_address(const gpu_hello_t *hello, uint32_t gpu)
+{
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < hello->gpu_count; i++)
+        before += strcmp(hello->gpus[i].pci, hello->gpus[gpu].pci) < 0;
+    return before;
+}
+
+/* What a node of the detected topology is called in the daemon's; "" if it is not in it. */
+static void name_detected(const topo_t *detected, uint32_t node, const gpu_hello_t *hello,
+                          const config_devices_t *chosen, char id[ID_BYTES])
+{
+    id[0] = '\0';
+    if (detected->nodes[node].kind != TOPO_GPU) {
+        snprintf(id, ID_BYTES, "%s", detected->nodes[node].id);
+        return;
+    }
+    for (uint32_t gpu = 0; gpu < hello->gpu_count; gpu++) {
+        if (detected->gpus[number_by_address(hello, gpu)] == node && is_chosen(chosen, gpu))
+            gpu_node_id(gpu, id);
+    }
+}
+
+static blink_result_t add_detected(topo_builder_t *builder, const topo_t *detected, const gpu_hello_t *hello,
+                                   const config_devices_t *chosen)
+{
+    char from[ID_BYTES], to[ID_BYTES];
+    for (uint32_t i = 0; i < detected->node_count; i++) {
+        if (detected->nodes[i].kind != TOPO_GPU)
+            BLINK_TRY(topo_build_node(builder, &detected->nodes[i]));
+    }
+    for (uint32_t i = 0; i < detected->link_count; i++) {
+        const topo_link_t *link = &detected->links[i];
+        name_detected(detected, link->from, hello, chosen, from);
+        name_detected(detected, link->to, hello, chosen, to);
+        if (from[0] != '\0' && to[0] != '\0')
+            BLINK_TRY(topo_build_link(builder, from, to, link->kind, link->GBps, 1, link->latency_us, false));
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t add_hub(topo_builder_t *builder, const config_devices_t *chosen)
+{
+    topo_node_t hub = {.id = HUB, .host = "n0", .kind = TOPO_CPU};
+    BLINK_TRY(topo_build_node(builder, &hub));
+    for (uint32_t i = 0; i < chosen->gpu_count; i++) {
+        char id[ID_BYTES];
+        gpu_node_id(chosen->gpus[i].gpu, id);
+        BLINK_TRY(topo_build_link(builder, id, HUB, TOPO_PCIE, HUB_GBPS, 1, HUB_LATENCY_US, true));
+    }
+    return BLINK_OK;
+}
+
+/* Between several GPUs. Detection sees all GPUs of the machine: where the driver shows fewer, there is no telling which. */
+static blink_result_t add_links(topo_builder_t *builder, const gpu_hello_t *hello,
+                                const config_devices_t *chosen)
+{
+    topo_t *detected = NULL;
+    if (chosen->gpu_count < 2)
+        return BLINK_OK;
+    const detect_sources_t sources = {0};
+    blink_result_t result = topo_detect(&sources, &detected);
+    if (result == BLINK_OK && detected->gpu_count == hello->gpu_count) {
+        result = add_detected(builder, detected, hello, chosen);
+    } else {
+        LOG_WARNING("the links between the GPUs are not known (%s): planning for one PCIe hub",
+                    result != BLINK_OK ? blink_error_text() : "the driver hides some of the machine's GPUs");
+        result = add_hub(builder, chosen);
+    }
+    topo_destroy(detected);
+    return result;
+}
+
+static blink_result_t build_topology(const config_devices_t *chosen, const gpu_hello_t *hello, topo_t **topo)
+{
+    topo_builder_t *builder;
+    BLINK_TRY(topo_build_create(hello ? "gpus" : "memory", "--devices", &builder));
+    blink_result_t result = BLINK_OK;
+    for (uint32_t i = 0; i < chosen->gpu_count && result == BLINK_OK; i++)
+        result = add_gpu(builder, &chosen->gpus[i], &hello->gpus[chosen->gpus[i].gpu]);
+    if (result == BLINK_OK && hello)
+        result = add_links(builder, hello, chosen);
+    if (result == BLINK_OK)
+        result = add_host_devices(builder, chosen->host_count);
+    if (result == BLINK_OK)
+        result = topo_build_finish(builder, topo);
+    topo_build_destroy(builder);
+    return result;
+}
+
+/* The node of a GPU and those of its parts; host devices come after all of them. */
+static blink_result_t note_gpus(machine_t *machine, const config_devices_t *chosen)
+{
+    uint32_t device = 0;
+    machine->gpu_of_node = malloc(machine->topo->node_count * sizeof(*machine->gpu_of_node));
+    if (!machine->gpu_of_node)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u nodes", machine->topo->node_count);
+    for (uint32_t i = 0; i < machine->topo->node_count; i++)
+        machine->gpu_of_node[i] = EXEC_CUDA_NO_GPU;
+    for (uint32_t i = 0; i < chosen->gpu_count; i++) {
+        for (uint32_t part = 0; part < chosen->gpus[i].parts; part++)
+            machine->gpu_of_node[machine->topo->gpus[device++]] = chosen->gpus[i].gpu;
+    }
+    machine->gpus.gpu_of_node = machine->gpu_of_node;
+    return BLINK_OK;
+}
+
+static blink_result_t start_worker(const config_t *config, machine_t *machine)
+{
+    gpu_setup_t *gpus = &machine->gpus;
+    gpus->config = (gpu_worker_config_t){.is_mps = config->gpu_mps, .legacy_ipc = config->gpu_legacy_ipc};
+    BLINK_TRY(gpu_worker_start(&gpus->config, &gpus->worker));
+    blink_result_t result = gpu_worker_receive_hello(&gpus->worker, HELLO_TIMEOUT_MS, &gpus->hello);
+    if (result != BLINK_OK)
+        gpu_worker_end(&gpus->worker, NULL, 0);
+    machine->has_gpus = result == BLINK_OK;
+    return result;
+}
+
+static void note_sharing(const gpu_setup_t *gpus)
+{
+    if (gpus->config.is_mps && !gpus->hello.is_mps)
+        LOG_WARNING(
+            "gpu sharing = mps, but no MPS daemon serves this process: kernels take turns with others'");
+}
+
+/* ---- all of it ---- */
+
+static blink_result_t make_devices(const config_t *config, machine_t *machine)
+{
+    config_devices_t chosen = config->devices;
+    bool wants_gpus = chosen.automatic || chosen.all_gpus || chosen.gpu_count > 0;
+    if (wants_gpus && start_worker(config, machine) == BLINK_OK) {
+        chosen.all_gpus |= chosen.automatic;
+        BLINK_TRY(choose_gpus(&chosen, &machine->gpus.hello, &chosen));
+        note_sharing(&machine->gpus);
+    } else if (wants_gpus && !chosen.automatic) {
+        return blink_error_set(BLINK_ERR_NOT_FOUND, "devices cuda: %s", blink_error_text());
+    } else if (wants_gpus) {
+        LOG_INFO("no GPUs: %s", blink_error_text());
+    }
+    if (!machine->has_gpus && chosen.host_count == 0)
+        chosen.host_count = MEMORY_DEVICES;
+    machine->device_count = chosen.host_count;
+    for (uint32_t i = 0; i < chosen.gpu_count; i++)
+        machine->device_count += chosen.gpus[i].parts;
+    BLINK_TRY(build_topology(&chosen, machine->has_gpus ? &machine->gpus.hello : NULL, &machine->topo));
+    return machine->has_gpus ? note_gpus(machine, &chosen) : BLINK_OK;
+}
+
+blink_result_t machine_make(const config_t *config, machine_t *machine)
+{
+    *machine = (machine_t){
+        .gpus = {.worker = {.socket_fd = -1, .channel = {.ring_fd = -1, .doorbell_fd = -1, .event_fd = -1}}}};
+    blink_result_t result =
+        config->topology[0] != '\0' ? load_emulated(config, machine) : make_devices(config, machine);
+    if (result != BLINK_OK) {
+        char text[BLINK_ERROR_TEXT_BYTES];
+        snprintf(text, sizeof(text), "%s", blink_error_text());
+        machine_fini(machine);
+        return BLINK_FAIL(result, "%s", text);
+    }
+    return BLINK_OK;
+}
+
+void machine_fini(machine_t *machine)
+{
+    gpu_worker_end(&machine->gpus.worker, NULL, 0);
+    topo_destroy(machine->topo);
+    free(machine->gpu_of_node);
+    machine->topo = NULL;
+    machine->gpu_of_node = NULL;
+}
+
+const char *machine_describe(const machine_t *machine, char *text, size_t bytes)
+{
+    uint32_t on_gpus = 0;
+    for (uint32_t i = 0; i < machine->device_count && machine->has_gpus; i++)
+        on_gpus += machine->gpu_of_node[machine->topo->gpus[i]] != EXEC_CUDA_NO_GPU;
+    uint32_t on_host = machine->device_count - on_gpus;
+    if (on_gpus == 0)
+        snprintf(text, bytes, "%u host devices on %s", on_host, machine->topo->name);
+    else if (on_host == 0)
+        snprintf(text, bytes, "%u devices on GPUs", on_gpus);
+    else
+        snprintf(text, bytes, "%u devices on GPUs and %u host devices", on_gpus, on_host);
+    return text;
+}

@@ -1,0 +1,34 @@
+/*
+ * From the settings to the devices that the daemon serves: on host memory, on GPUs or on both, and the topology they lie in.
+ */
+#ifndef BLINK_MACHINE_H
+#define BLINK_MACHINE_H
+
+#include "config.h"
+#include "service/gpu.h"
+#include "topo/topo.h"
+
+typedef struct machine {
+    topo_t *topo;
+    uint32_t device_count; /* the first so many gpus of topo */
+    bool has_gpus;
+    gpu_setup_t gpus;      /* if so */
+    uint32_t *gpu_of_node; /* what gpus.gpu_of_node is */
+} machine_t;
+
+/*
+ * Devices in the order in which the setting names them. With GPUs their worker has been started and has said hello. A GPU
+ * that is cut into parts has so many devices with its memory between them. NVLink, NVSwitch and PCIe are as NVML and
+ * sysfs tell (topo_detect()), or one PCIe hub where they do not tell.
+ * *machine is the caller's: machine_fini(), which ends the worker if nobody took it.
+ * Errors: those of topo_load(); NOT_FOUND (GPUs are asked for, and there is no driver, or no such GPU), INVALID_ARGUMENT
+ * (more devices than the topology has; a GPU named twice; GPUs under an emulated topology), UNSUPPORTED (built without
+ * CUDA), SYSTEM, NO_MEMORY.
+ */
+blink_result_t machine_make(const config_t *config, machine_t *machine);
+void machine_fini(machine_t *machine);
+
+/* "8 host devices on memory", for messages. Returns `text`. */
+const char *machine_describe(const machine_t *machine, char *text, size_t bytes);
+
+#endif
