@@ -274,7 +274,9 @@ void *worker_run_main(void *argument)
     uint64_t changed_ns = now_ns(), queried_ns = changed_ns;
     ring_sqe_t sqe;
     prctl(PR_SET_NAME, "blinkd-gpu-run");
-    prctl(PR_SET_TIMERSLACK, 1ul); /* a nap is as short as the usual slack */
+    prctl(PR_SET_TIMERSLACK, 1ul);                           /* a nap is as short as the usual slack */
+    if (worker_select(worker, &worker->gpus[0]) != BLINK_OK) /* calls about streams want some context */
+        LOG_WARNING("GPU worker: %s", blink_error_text());
     for (;;) {
         bool changed = false;
         while (!worker->is_lost && ring_take(&worker->ring, &sqe)) {
