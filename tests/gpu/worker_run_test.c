@@ -285,8 +285,8 @@ static void test_scrub_leaves_zeros(void **state)
         assert_int_equal(bench_do(&bench, write), BLINK_OK);
         assert_int_equal(bench_do(&bench, read), BLINK_OK);
         /* One slot, written last by the last chunk. */
-        const float last_chunk = (float)(ELEMENTS / 2 - CHUNK_BYTES / sizeof(float));
-        assert_true(bench.out[0][0] == (scrubs ? 0.0f : last_chunk));
+        const unsigned last_chunk = (unsigned)((HALF_BYTES - CHUNK_BYTES) / sizeof(float));
+        assert_true(bench.out[0][0] == (scrubs ? 0.0f : (float)last_chunk));
     }
 
     assert_int_equal(harness_stop(&bench.service), 0);
