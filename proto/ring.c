@@ -98,6 +98,12 @@ blink_result_t ring_attach(int memfd, ring_t *ring)
     return ring_map(ring, memfd, header.sq_entries, header.cq_entries);
 }
 
+/* Both sides of a fresh ring begin at index 0, so the views are alike. */
+blink_result_t ring_adopt(int memfd, ring_t *ring)
+{
+    return ring_attach(memfd, ring);
+}
+
 void ring_unmap(ring_t *ring)
 {
     if (ring->header)

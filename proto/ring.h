@@ -211,6 +211,10 @@ void ring_notify(ring_t *ring);
  * RING_ENTRIES_MIN…MAX. The descriptor is the caller's. Errors: INVALID_ARGUMENT, SYSTEM. */
 blink_result_t ring_create(uint32_t sq_entries, uint32_t cq_entries, ring_t *ring, int *memfd);
 
+/** Map, as the side that takes submissions, a fresh ring that the other side created: the GPU worker, whose client is the
+ * service. Checks as ring_attach(). Errors: PROTOCOL, SYSTEM. */
+blink_result_t ring_adopt(int memfd, ring_t *ring);
+
 /** Copy the next submission and, unless it has RING_SQE_MORE, reserve its completion's slot. False if there is none, or
  * no free CQ slot (a client that does not reap stalls only itself). */
 bool ring_take(ring_t *ring, ring_sqe_t *sqe);

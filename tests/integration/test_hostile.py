@@ -158,7 +158,7 @@ class FrameTest(HostileTest):
 
     def test_too_many_descriptors(self):
         client = self.client()
-        fds = [self.fd(sealed_memfd(PAGE)) for _ in range(20)]
+        fds = [self.fd(sealed_memfd(PAGE)) for _ in range(80)]
         before = len(os.listdir(f"/proc/{self.blinkd.pid}/fd"))
         client.send(raw.MEM_REGISTER, message(_2=PAGE), fds)
         self.assertTrue(client.closed_by_daemon())

@@ -1,0 +1,58 @@
+/*
+ * A service for worker_test.c: starts the worker as a process of its own, with an environment of the test's choice, and speaks
+ * gpu_link.h with it. What goes wrong with that itself fails the running test.
+ */
+#ifndef WORKER_HARNESS_H
+#define WORKER_HARNESS_H
+
+#include "cuda_driver.h"
+#include "exec/cuda/gpu_link.h"
+#include "ring.h"
+
+#include <sys/types.h>
+
+#define HARNESS_ARENA_BYTES (1u << 20)
+#define HARNESS_PATIENCE_MS 20000
+
+typedef struct harness {
+    pid_t worker;
+    int socket_fd, doorbell_fd, completion_fd;
+    ring_t ring;
+    char *arena;
+    size_t arena_used;
+    uint64_t last_token, last_user_data;
+    uint32_t last_object;
+    gpu_hello_t hello;
+} harness_t;
+
+/** The program's main calls this first: a process that is to be the worker does not return. */
+void harness_become_worker(int argument_count, char **arguments);
+
+/** Start a worker and hear its hello. `environment` holds "NAME=value" up to NULL; a NAME alone is unset. */
+void harness_start(harness_t *harness, bool legacy_ipc, const char *const *environment);
+/** Hang up; the worker must end by itself. Returns its exit status. */
+int harness_stop(harness_t *harness);
+/** Wait for the worker's end. Returns its exit status. */
+int harness_await_end(harness_t *harness);
+
+/** Ask, with descriptors along, and hear the reply. The request gets a new token unless it has one. */
+gpu_reply_t harness_ask(harness_t *harness, gpu_request_t *request, const int *fds, uint32_t fd_count);
+
+/** Space in the arena; it is not given back. */
+void *harness_place(harness_t *harness, size_t bytes);
+/** Submit; `place` is where in the arena, or NULL. Returns the user data of the completion to come. */
+uint64_t harness_submit(harness_t *harness, ring_sqe_t sqe, const void *place);
+/** The next completion, for which the event must have been raised. */
+ring_cqe_t harness_completion(harness_t *harness);
+/** Submit and wait: the result. Its sentence is in blink_error_text(). */
+blink_result_t harness_do(harness_t *harness, ring_sqe_t sqe, const void *place);
+
+/** That a sentence contains this part of one. */
+void harness_assert_text(const char *text, const char *part);
+
+/** A new object of these bytes (NULL: of zeros) on the GPUs of a mask. */
+uint32_t harness_object(harness_t *harness, const void *bytes, size_t count, uint32_t gpus);
+/** Memory that both sides see. */
+void *harness_map_host(harness_t *harness, size_t bytes, uint64_t *address, uint64_t *token);
+
+#endif

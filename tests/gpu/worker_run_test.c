@@ -1,0 +1,480 @@
+/* What the worker runs: kernels on hand-made programs, copies, and the ways in which a run does not come to its end. */
+#include "worker_test.h"
+
+#include "worker_harness.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS    4096u
+#define HALF_BYTES  (ELEMENTS / 2 * sizeof(float))
+#define CHUNK_BYTES 1024u
+
+/* Two lanes of one step each: every lane has a channel with one part, half of the block. */
+typedef struct program {
+    lane_abi_program_t head;
+    lane_abi_lane_t lanes[2];
+    lane_abi_step_t steps[2];
+    lane_abi_operand_t operands[4];
+    lane_abi_wait_t waits[1];
+} program_t;
+
+typedef struct binding {
+    lane_abi_binding_t head;
+    lane_abi_channel_t channels[2];
+    lane_abi_part_t parts[2];
+    lane_abi_edge_t edges[1];
+} binding_t;
+
+/* Both halves on both ranks: outputs = input 0 + input 1. */
+static const program_t sum_program = {
+    .head = {.independent = 1,
+             .lane_count = 2,
+             .step_count = 2,
+             .operand_count = 4,
+             .lanes_offset = offsetof(program_t, lanes),
+             .steps_offset = offsetof(program_t, steps),
+             .operands_offset = offsetof(program_t, operands),
+             .waits_offset = offsetof(program_t, waits),
+             .signals_offset = sizeof(program_t)},
+    .lanes = {{.channel = 0, .rank = 0, .step_count = 1},
+              {.channel = 1, .rank = 1, .step_first = 1, .step_count = 1}},
+    .steps = {{.part = 0, .src_count = 2, .dst_first = 2, .dst_count = 2, .completes = 1},
+              {.part = 1, .src_count = 2, .dst_first = 2, .dst_count = 2, .completes = 1}},
+    .operands = {{.buffer = LANE_ABI_INPUT, .rank = 0},
+                 {.buffer = LANE_ABI_INPUT, .rank = 1},
+                 {.buffer = LANE_ABI_OUTPUT, .rank = 0},
+                 {.buffer = LANE_ABI_OUTPUT, .rank = 1}},
+};
+
+static const binding_t halves = {
+    .head = {.slots = 1,
+             .channel_count = 2,
+             .part_count = 2,
+             .edge_count = 1,
+             .channels_offset = offsetof(binding_t, channels),
+             .parts_offset = offsetof(binding_t, parts),
+             .edges_offset = offsetof(binding_t, edges)},
+    .channels = {{.chunk_bytes = CHUNK_BYTES, .chunks = HALF_BYTES / CHUNK_BYTES},
+                 {.chunk_bytes = CHUNK_BYTES, .chunks = HALF_BYTES / CHUNK_BYTES}},
+    .parts = {{.extent_bytes = HALF_BYTES, .siblings = 1},
+              {.extent_begin = HALF_BYTES, .extent_bytes = HALF_BYTES, .siblings = 1}},
+    .edges = {{.slot_bytes = CHUNK_BYTES}},
+};
+
+/* The same, but its first lane waits for a signal that nobody sends. */
+static program_t waiting_program(void)
+{
+    program_t program = sum_program;
+    program.head.independent = 0;
+    program.head.wait_count = 1;
+    program.steps[0].wait_count = 1;
+    program.waits[0] = (lane_abi_wait_t){.semaphore = 0, .rank = 0, .kind = LANE_ABI_FULL};
+    return program;
+}
+
+/* A worker with two GPUs, a rank's payload for each, a program and its binding on both. */
+typedef struct bench {
+    harness_t service;
+    float *in[2], *out[2];
+    uint64_t address[4]; /* of in, in, out, out */
+    uint32_t program, binding, memory;
+    uint64_t last_number;
+} bench_t;
+
+static void bench_open(bench_t *bench, const program_t *program, const char *const *environment)
+{
+    uint64_t base, token;
+    harness_start(&bench->service, false, environment);
+    assert_string_equal(bench->service.hello.text, "");
+    assert_int_equal(bench->service.hello.gpu_count, 2);
+    float *memory = harness_map_host(&bench->service, (size_t)4 * ELEMENTS * sizeof(float), &base, &token);
+    for (unsigned i = 0; i < 2; i++) {
+        bench->in[i] = memory + (size_t)i * ELEMENTS;
+        bench->out[i] = memory + (size_t)(2 + i) * ELEMENTS;
+        for (unsigned k = 0; k < ELEMENTS; k++)
+            bench->in[i][k] = (float)(k * (i + 1));
+    }
+    for (unsigned i = 0; i < 4; i++)
+        bench->address[i] = base + i * ELEMENTS * sizeof(float);
+    bench->program = harness_object(&bench->service, program, sizeof(*program), 3);
+    bench->binding = harness_object(&bench->service, &halves, sizeof(halves), 3);
+    bench->memory = harness_object(&bench->service, NULL, 4096, 3);
+    bench->last_number = 0;
+}
+
+/* A run of both lanes on GPU 0, to be changed and submitted. */
+static gpu_run_t *bench_run(bench_t *bench)
+{
+    gpu_run_t *run = harness_place(&bench->service, sizeof(*run) + 8 * sizeof(run->copies[0]));
+    *run = (gpu_run_t){
+        .kernel = "blink_lanes_float32_sum",
+        .program = bench->program,
+        .binding = bench->binding,
+        .memory = bench->memory,
+        .semaphores_offset = 2048,
+        .launch_count = 1,
+        .launches = {{.gpu = 0, .lane_first = 0, .lane_count = 2, .blocks = 2}},
+        .rank_gpu = {0, 1},
+        .run = {.number = ++bench->last_number,
+                .semaphore_base = bench->last_number * 1000,
+                .epoch_base = bench->last_number * 1000,
+                .wait_limit_ns = UINT64_C(60000000000),
+                .divisor = 1},
+    };
+    for (unsigned i = 0; i < 2; i++) {
+        run->run.ranks[i].input = bench->address[i];
+        run->run.ranks[i].output = bench->address[2 + i];
+    }
+    return run;
+}
+
+/* One lane on each GPU, that wait for one another as far as the worker knows. */
+static gpu_run_t *bench_pair_run(bench_t *bench)
+{
+    gpu_run_t *run = bench_run(bench);
+    run->cooperative = 1;
+    run->launch_count = 2;
+    run->launches[0] = (gpu_launch_t){.gpu = 0, .lane_first = 0, .lane_count = 1, .blocks = 1};
+    run->launches[1] = (gpu_launch_t){.gpu = 1, .lane_first = 1, .lane_count = 1, .blocks = 1};
+    return run;
+}
+
+static ring_sqe_t run_sqe(const gpu_run_t *run)
+{
+    return (ring_sqe_t){.opcode = GPU_RUN, .count = sizeof(*run) + run->copy_count * sizeof(run->copies[0])};
+}
+
+static blink_result_t bench_do(bench_t *bench, const gpu_run_t *run)
+{
+    return harness_do(&bench->service, run_sqe(run), run);
+}
+
+static void assert_sums(const bench_t *bench)
+{
+    for (unsigned k = 0; k < ELEMENTS; k++) {
+        assert_true(bench->out[0][k] == (float)(3 * k));
+        assert_true(bench->out[1][k] == (float)(3 * k));
+    }
+}
+
+static const char *const two_gpus[] = {"STANDIN_CUDA_GPUS=2", NULL};
+
+static void sleep_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
+/* ---- to the end ---- */
+
+static void test_sum_on_one_gpu(void **state)
+{
+    bench_t bench;
+    (void)state;
+    bench_open(&bench, &sum_program, two_gpus);
+
+    gpu_run_t *run = bench_run(&bench);
+    run->memory = 0;
+    assert_int_equal(bench_do(&bench, run), BLINK_OK);
+
+    assert_sums(&bench);
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+static void test_sum_by_two_gpus_again_and_again(void **state)
+{
+    bench_t bench;
+    (void)state;
+    bench_open(&bench, &sum_program, two_gpus);
+
+    for (unsigned i = 0; i < 100; i++) {
+        memset(bench.out[0], 0, (size_t)2 * ELEMENTS * sizeof(float));
+        if (i % 10 == 0)
+            sleep_ms(1); /* the worker sleeps by then */
+        assert_int_equal(bench_do(&bench, bench_pair_run(&bench)), BLINK_OK);
+        assert_sums(&bench);
+    }
+
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+/* More runs under way than there are streams: none is lost, none waits in a circle. */
+static void test_many_runs_at_once(void **state)
+{
+    enum { RUNS = 50 };
+    bench_t bench;
+    uint64_t seen = 0;
+    (void)state;
+    bench_open(&bench, &sum_program, two_gpus);
+
+    uint64_t first = 0;
+    for (unsigned i = 0; i < RUNS; i++) {
+        const gpu_run_t *run = bench_pair_run(&bench);
+        const uint64_t user_data = harness_submit(&bench.service, run_sqe(run), run);
+        first = i == 0 ? user_data : first;
+    }
+    for (unsigned i = 0; i < RUNS; i++) {
+        const ring_cqe_t cqe = harness_completion(&bench.service);
+        assert_int_equal(cqe.result, BLINK_OK);
+        seen |= UINT64_C(1) << (cqe.user_data - first);
+    }
+
+    assert_int_equal(seen, (UINT64_C(1) << RUNS) - 1);
+    assert_sums(&bench);
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+/* Submitted with the objects it needs, none of which the service has seen completed. */
+static void test_run_right_behind_its_objects(void **state)
+{
+    bench_t bench;
+    (void)state;
+    bench_open(&bench, &sum_program, two_gpus);
+
+    program_t *place = harness_place(&bench.service, sizeof(*place));
+    *place = sum_program;
+    ring_sqe_t load = {.opcode = GPU_LOAD, .member = 77, .root = 3, .count = sizeof(*place)};
+    harness_submit(&bench.service, load, place);
+    harness_submit(&bench.service, (ring_sqe_t){.opcode = GPU_ALLOC, .member = 78, .root = 3, .count = 8192},
+                   NULL);
+    gpu_run_t *run = bench_pair_run(&bench);
+    run->program = 77;
+    run->memory = 78;
+    harness_submit(&bench.service, run_sqe(run), run);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(harness_completion(&bench.service).result, BLINK_OK);
+
+    assert_sums(&bench);
+    assert_int_equal(harness_do(&bench.service, (ring_sqe_t){.opcode = GPU_FREE, .member = 77}, NULL),
+                     BLINK_OK);
+    assert_int_equal(bench_do(&bench, run), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "program, object 77, is not on GPU 0");
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+/* Input into rank 1's scratch by one run; out of it by a second, which has scrubbed it before. */
+static void test_scrub_leaves_zeros(void **state)
+{
+    bench_t bench;
+    program_t into = sum_program, out_of = sum_program;
+    const lane_abi_operand_t scratch = {.buffer = LANE_ABI_SCRATCH, .rank = 1, .edge = 0};
+    (void)state;
+    into.head.independent = out_of.head.independent = 0;
+    into.steps[0].src_count = into.steps[0].dst_count = 1;
+    out_of.steps[0].src_count = out_of.steps[0].dst_count = 1;
+    into.operands[2] = out_of.operands[0] = scratch;
+    bench_open(&bench, &into, two_gpus);
+    const uint32_t reader = harness_object(&bench.service, &out_of, sizeof(out_of), 3);
+
+    for (unsigned scrubs = 0; scrubs < 2; scrubs++) {
+        gpu_run_t *write = bench_run(&bench), *read = bench_run(&bench);
+        strcpy(write->kernel, "blink_lanes_move");
+        strcpy(read->kernel, "blink_lanes_move");
+        write->launches[0].lane_count = read->launches[0].lane_count = 1;
+        write->launches[0].blocks = read->launches[0].blocks = 1;
+        read->program = reader;
+        read->scrub_bytes = scrubs * CHUNK_BYTES;
+        read->launch_count = 2; /* the scratch is GPU 1's, so it must have a launch */
+        read->launches[1] = (gpu_launch_t){.gpu = 1, .lane_first = 1, .lane_count = 1, .blocks = 1};
+        assert_int_equal(bench_do(&bench, write), BLINK_OK);
+        assert_int_equal(bench_do(&bench, read), BLINK_OK);
+        /* One slot, written last by the last chunk. */
+        const unsigned last_chunk = (unsigned)((HALF_BYTES - CHUNK_BYTES) / sizeof(float));
+        assert_true(bench.out[0][0] == (scrubs ? 0.0f : (float)last_chunk));
+    }
+
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+static void test_copies(void **state)
+{
+    bench_t bench;
+    const uint64_t bytes = ELEMENTS / 4 * sizeof(float);
+    (void)state;
+    bench_open(&bench, &sum_program, two_gpus);
+
+    gpu_run_t *run = bench_run(&bench);
+    run->launch_count = 0;
+    run->copy_gpu = 1;
+    for (unsigned i = 0; i < 4; i++)
+        run->copies[run->copy_count++] =
+            (gpu_copy_t){bench.address[2] + i * bytes, bench.address[1] + i * bytes, bytes};
+    run->copies[run->copy_count++] = (gpu_copy_t){bench.address[3], bench.address[0], 4 * bytes};
+    run->copies[run->copy_count++] = (gpu_copy_t){bench.address[3], bench.address[1], 0};
+    assert_int_equal(bench_do(&bench, run), BLINK_OK);
+
+    assert_memory_equal(bench.out[0], bench.in[1], ELEMENTS * sizeof(float));
+    assert_memory_equal(bench.out[1], bench.in[0], ELEMENTS * sizeof(float));
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+/* ---- not to the end ---- */
+
+static void test_deadline(void **state)
+{
+    bench_t bench;
+    const program_t program = waiting_program();
+    (void)state;
+    bench_open(&bench, &program, two_gpus);
+
+    gpu_run_t *run = bench_pair_run(&bench);
+    run->run.wait_limit_ns = 50000000;
+    assert_int_equal(bench_do(&bench, run), BLINK_ERR_TIMEOUT);
+    harness_assert_text(blink_error_text(), "a lane on GPU 0 waited for another for 50 ms");
+
+    run = bench_run(&bench);
+    run->program = harness_object(&bench.service, &sum_program, sizeof(sum_program), 1);
+    assert_int_equal(bench_do(&bench, run), BLINK_OK);
+    assert_sums(&bench);
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+static void test_abort(void **state)
+{
+    bench_t bench;
+    const program_t program = waiting_program();
+    (void)state;
+    bench_open(&bench, &program, two_gpus);
+
+    const gpu_run_t *run = bench_pair_run(&bench);
+    const uint64_t waiting = harness_submit(&bench.service, run_sqe(run), run);
+    sleep_ms(20);
+    assert_false(ring_has_completion(&bench.service.ring));
+    const ring_sqe_t abort_other = {.opcode = GPU_ABORT, .count = run->run.number + 1};
+    assert_int_equal(harness_do(&bench.service, abort_other, NULL), BLINK_OK);
+    sleep_ms(20);
+    assert_false(ring_has_completion(&bench.service.ring));
+    const uint64_t aborting =
+        harness_submit(&bench.service, (ring_sqe_t){.opcode = GPU_ABORT, .count = run->run.number}, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        const ring_cqe_t cqe = harness_completion(&bench.service);
+        assert_true(cqe.user_data == waiting || cqe.user_data == aborting);
+        assert_int_equal(cqe.result, cqe.user_data == waiting ? BLINK_ERR_ABORTED : BLINK_OK);
+    }
+
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+/* The launch on GPU 1 fails while a lane on GPU 0 waits already: it is told to end, and the worker works on. */
+static void test_launch_too_large_for_one_gpu(void **state)
+{
+    bench_t bench;
+    const program_t program = waiting_program();
+    (void)state;
+    bench_open(&bench, &program, two_gpus);
+
+    gpu_run_t *run = bench_pair_run(&bench);
+    run->launches[1].blocks = bench.service.hello.gpus[1].resident_blocks + 1;
+    assert_int_equal(bench_do(&bench, run), BLINK_ERR_SYSTEM);
+    harness_assert_text(blink_error_text(), "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE");
+
+    run = bench_run(&bench);
+    run->program = harness_object(&bench.service, &sum_program, sizeof(sum_program), 1);
+    assert_int_equal(bench_do(&bench, run), BLINK_OK);
+    assert_sums(&bench);
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+static void test_lost_context_ends_the_worker(void **state)
+{
+    bench_t bench;
+    (void)state;
+    bench_open(&bench, &sum_program,
+               (const char *const[]){"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_LOST=3", NULL});
+
+    assert_int_equal(bench_do(&bench, bench_pair_run(&bench)), BLINK_OK);
+    assert_int_equal(bench_do(&bench, bench_pair_run(&bench)), BLINK_ERR_SYSTEM);
+    harness_assert_text(blink_error_text(), "CUDA_ERROR_ILLEGAL_ADDRESS");
+
+    assert_int_equal(harness_await_end(&bench.service), 1);
+}
+
+/* ---- what is no run ---- */
+
+static void test_refused_runs(void **state)
+{
+    bench_t bench;
+    gpu_run_t *run;
+    (void)state;
+    bench_open(&bench, &sum_program, two_gpus);
+
+    run = bench_run(&bench);
+    strcpy(run->kernel, "blink_lanes_float32_avg");
+    assert_int_equal(bench_do(&bench, run), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "kernel blink_lanes_float32_avg: there is none");
+    run = bench_run(&bench);
+    run->launches[0].gpu = 2;
+    assert_int_equal(bench_do(&bench, run), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "a launch on GPU 2 of 2");
+    run = bench_run(&bench);
+    run->memory = 99;
+    assert_int_equal(bench_do(&bench, run), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "memory, object 99");
+    run = bench_run(&bench);
+    run->copy_count = 3;
+    ring_sqe_t cut = {.opcode = GPU_RUN, .count = sizeof(*run) + 2 * sizeof(run->copies[0])};
+    assert_int_equal(harness_do(&bench.service, cut, run), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "does not fit its range");
+    cut.count = HARNESS_ARENA_BYTES;
+    assert_int_equal(harness_do(&bench.service, cut, run), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "do not lie in the arena");
+    assert_int_equal(harness_do(&bench.service, (ring_sqe_t){.opcode = 99}, NULL),
+                     BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "opcode 99");
+
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+static void test_refused_objects(void **state)
+{
+    bench_t bench;
+    harness_t *service = &bench.service;
+    (void)state;
+    bench_open(&bench, &sum_program,
+               (const char *const[]){"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_MEMORY=16777216", NULL});
+
+    ring_sqe_t alloc = {.opcode = GPU_ALLOC, .member = bench.program, .root = 1, .count = 64};
+    assert_int_equal(harness_do(service, alloc, NULL), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "the number is taken");
+    alloc.member = 50;
+    alloc.root = 4;
+    assert_int_equal(harness_do(service, alloc, NULL), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "GPUs 0x4, there are 2");
+    alloc.root = 3;
+    alloc.count = UINT64_C(1) << 40;
+    assert_int_equal(harness_do(service, alloc, NULL), BLINK_ERR_NO_MEMORY);
+    harness_assert_text(blink_error_text(),
+                        "object 50, 1099511627776 bytes on GPU 0: cuMemAllocFromPoolAsync");
+    alloc.count = 64; /* nothing of the failure is left */
+    assert_int_equal(harness_do(service, alloc, NULL), BLINK_OK);
+    const ring_sqe_t free_none = {.opcode = GPU_FREE, .member = 51};
+    assert_int_equal(harness_do(service, free_none, NULL), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "object 51: there is none");
+
+    assert_int_equal(harness_stop(service), 0);
+}
+
+int worker_run_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sum_on_one_gpu),
+        cmocka_unit_test(test_sum_by_two_gpus_again_and_again),
+        cmocka_unit_test(test_many_runs_at_once),
+        cmocka_unit_test(test_run_right_behind_its_objects),
+        cmocka_unit_test(test_scrub_leaves_zeros),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_launch_too_large_for_one_gpu),
+        cmocka_unit_test(test_lost_context_ends_the_worker),
+        cmocka_unit_test(test_refused_runs),
+        cmocka_unit_test(test_refused_objects),
+    };
+    return cmocka_run_group_tests_name("worker: runs", tests, NULL, NULL);
+}
