@@ -1,0 +1,172 @@
+/* GPU memory in memfds. */
+#include "memory.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC UINT64_C(0x6d656d2d6e696473) /* "sdin-mem" */
+
+pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static memory_t *memories;              /* all; under the lock */
+static uint64_t used[STANDIN_GPUS_MAX]; /* bytes, by GPU of the machine */
+
+uint64_t memory_used(int gpu)
+{
+    return used[gpu];
+}
+
+int memory_ordinal(const memory_t *memory)
+{
+    return standin_ordinal((int)memory->header.gpu);
+}
+
+static size_t stretch_of(const memory_t *memory)
+{
+    return memory_round_up(memory->header.bytes, MEMORY_PAGE_BYTES);
+}
+
+/* A new one, not in the list yet. It takes the file over, also where it fails. */
+static memory_t *allocate(int file, off_t offset)
+{
+    memory_t *memory = file >= 0 ? calloc(1, sizeof(*memory)) : NULL;
+    if (!memory && file >= 0)
+        close(file);
+    if (!memory)
+        return NULL;
+    memory->references = 1;
+    memory->file = file;
+    memory->offset = offset;
+    return memory;
+}
+
+static memory_t *add(memory_t *memory)
+{
+    memory->next = memories;
+    memories = memory;
+    return memory;
+}
+
+/* Give the memory its place in the file, and its header. */
+static bool write_header(memory_t *memory)
+{
+    off_t end = memory->offset + (off_t)(MEMORY_PAGE_BYTES + stretch_of(memory));
+    memory_header_t header = memory->header;
+    header.magic = MAGIC;
+    if (getrandom(&header.cookie, sizeof(header.cookie), 0) != sizeof(header.cookie) ||
+        ftruncate(memory->file, end) ||
+        pwrite(memory->file, &header, sizeof(header), memory->offset) != sizeof(header))
+        return false;
+    memory->header = header;
+    return true;
+}
+
+static CUresult create(int file, off_t offset, const memory_header_t *header, memory_t **memory)
+{
+    uint64_t stretch = memory_round_up(header->bytes, MEMORY_PAGE_BYTES);
+    uint64_t limit = standin_settings()->memory_bytes;
+    bool fits = header->bytes <= limit && stretch <= limit && used[header->gpu] <= limit - stretch;
+    memory_t *made = allocate(file, offset);
+    if (made)
+        made->header = *header;
+    if (!made || !fits || !write_header(made)) {
+        if (made)
+            close(file);
+        free(made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    made->is_own = true;
+    used[header->gpu] += stretch;
+    *memory = add(made);
+    return CUDA_SUCCESS;
+}
+
+CUresult memory_create(memory_kind_t kind, int gpu, size_t bytes, uint64_t handle_types, memory_t **memory)
+{
+    memory_header_t header = {
+        .bytes = bytes, .kind = (uint32_t)kind, .gpu = (uint32_t)gpu, .handle_types = handle_types};
+    STANDIN_TRY(create(memfd_create("stand-in GPU memory", MFD_CLOEXEC), 0, &header, memory));
+    (*memory)->end = (off_t)MEMORY_PAGE_BYTES;
+    return CUDA_SUCCESS;
+}
+
+CUresult memory_create_in(memory_t *pool, size_t bytes, memory_t **memory)
+{
+    memory_header_t header = pool->header;
+    header.kind = MEMORY_POOLED;
+    header.bytes = bytes;
+    STANDIN_TRY(create(fcntl(pool->file, F_DUPFD_CLOEXEC, 0), pool->end, &header, memory));
+    (*memory)->pool = memory_get(pool);
+    pool->end += (off_t)(MEMORY_PAGE_BYTES + stretch_of(*memory)); /* no place is used twice */
+    return CUDA_SUCCESS;
+}
+
+/* Whether a file holds what the header at this offset promises. */
+static bool read_header(int file, off_t offset, memory_kind_t kind, memory_header_t *header)
+{
+    struct stat status;
+    if (fstat(file, &status) || pread(file, header, sizeof(*header), offset) != sizeof(*header))
+        return false;
+    uint64_t room = (uint64_t)status.st_size - (uint64_t)offset;
+    return header->magic == MAGIC && header->kind == (uint32_t)kind && header->gpu < STANDIN_GPUS_MAX &&
+           room >= MEMORY_PAGE_BYTES && header->bytes <= room - MEMORY_PAGE_BYTES;
+}
+
+CUresult memory_import(int file, off_t offset, memory_kind_t kind, memory_t **memory)
+{
+    memory_header_t header;
+    if (!read_header(file, offset, kind, &header))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (standin_ordinal((int)header.gpu) < 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    memory_t *made = allocate(fcntl(file, F_DUPFD_CLOEXEC, 0), offset);
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    made->header = header;
+    *memory = add(made);
+    return CUDA_SUCCESS;
+}
+
+memory_t *memory_get(memory_t *memory)
+{
+    memory->references++;
+    return memory;
+}
+
+/* The whole pool's file goes only with the last who has it: this part of it goes now. */
+static void punch(const memory_t *memory)
+{
+    fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, memory->offset,
+              (off_t)(MEMORY_PAGE_BYTES + stretch_of(memory)));
+}
+
+void memory_put(memory_t *memory)
+{
+    if (--memory->references)
+        return;
+    memory_t **link = &memories;
+    while (*link != memory)
+        link = &(*link)->next;
+    *link = memory->next;
+    if (memory->is_own) {
+        used[memory->header.gpu] -= stretch_of(memory);
+        if (memory->pool)
+            punch(memory);
+    }
+    close(memory->file);
+    if (memory->pool)
+        memory_put(memory->pool);
+    free(memory);
+}
+
+bool memory_is(const memory_t *memory, memory_kind_t kind)
+{
+    const memory_t *found = memories;
+    while (found && found != memory)
+        found = found->next;
+    return found && found->header.kind == (uint32_t)kind && found->handles;
+}

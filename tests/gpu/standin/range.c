@@ -1,0 +1,95 @@
+/* What lies at an address. */
+#include "memory.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static struct {
+    range_t *first;
+    uint64_t count; /* that there ever were: a buffer id is never used twice */
+} ranges;           /* under memory_lock */
+
+CUresult range_add(const range_t *range, range_t **added)
+{
+    range_t *made = malloc(sizeof(*made));
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    range_t **link = &ranges.first;
+    while (*link && (*link)->address < range->address)
+        link = &(*link)->next;
+    *made = *range;
+    made->number = ++ranges.count;
+    made->next = *link;
+    *link = made;
+    if (added)
+        *added = made;
+    return CUDA_SUCCESS;
+}
+
+range_t *range_first_in(uintptr_t address, size_t bytes)
+{
+    range_t *range = ranges.first;
+    while (range && range->address + range->bytes <= address)
+        range = range->next;
+    return range && range->address < address + bytes ? range : NULL;
+}
+
+range_t *range_find(uintptr_t address)
+{
+    return range_first_in(address, 1);
+}
+
+bool memory_is_known(CUdeviceptr address, size_t bytes)
+{
+    uintptr_t at = (uintptr_t)address;
+    pthread_mutex_lock(&memory_lock);
+    const range_t *range = range_find(at);
+    while (range && range->address + range->bytes - at < bytes) {
+        bytes -= range->address + range->bytes - at;
+        at = range->address + range->bytes;
+        range = range_find(at); /* side by side */
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return range || !bytes;
+}
+
+CUresult range_map(memory_t *memory, range_kind_t kind, CUcontext context, range_t **range)
+{
+    size_t bytes = memory_round_up(memory->header.bytes, MEMORY_PAGE_BYTES);
+    size_t alignment = bytes < MEMORY_GRANULARITY_BYTES ? MEMORY_PAGE_BYTES : MEMORY_GRANULARITY_BYTES;
+    uintptr_t address = arena_take(bytes, alignment, 0);
+    if (!address)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    range_t made = {.address = address,
+                    .bytes = memory->header.bytes,
+                    .kind = kind,
+                    .memory = memory,
+                    .context = context,
+                    .opened = 1};
+    off_t offset = memory->offset + (off_t)MEMORY_PAGE_BYTES;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (arena_map(address, bytes, PROT_READ | PROT_WRITE, memory->file, offset))
+        result = range_add(&made, range);
+    if (result == CUDA_SUCCESS)
+        memory_get(memory);
+    else
+        arena_give(address);
+    return result;
+}
+
+void range_remove(range_t *range)
+{
+    range_t **link = &ranges.first;
+    while (*link != range)
+        link = &(*link)->next;
+    *link = range->next;
+    if (range->memory)
+        memory_put(range->memory);
+    free(range);
+}
+
+void range_unmap(range_t *range)
+{
+    arena_give(range->address);
+    range_remove(range);
+}
