@@ -60,6 +60,7 @@ typedef struct worker_gpu {
 typedef struct worker_object {
     uint32_t number;
     CUdeviceptr addresses[GPU_MAX]; /* 0 where it is not */
+    void *host;                     /* if it is in host memory */
     struct worker_object *next;     /* in its bucket */
 } worker_object_t;
 
