@@ -142,12 +142,18 @@ static void turn(fake_t *fake)
     gpu_daemon_t *daemon = (gpu_daemon_t *)fake;
     if (atomic_load(&daemon->hold))
         return;
+    if (atomic_load(&fake->aborted)) {
+        fake->fail_text = "aborted";
+        fake->fail_with = BLINK_ERR_ABORTED;
+    }
     for (uint32_t i = 0; i < daemon->op_count; i++) {
         gpu_op_t *op = &daemon->ops[i];
         if (op->is_over || !is_in_turn(daemon, i))
             continue;
         if (is_staged(op)) {
             move_pieces(daemon, op);
+        } else if (atomic_load(&fake->aborted)) {
+            end_op(daemon, op);
         } else if (!is_stream(op) || atomic_load(&fake->windows[op->sqe.window].filled) >= op->number) {
             run_op(daemon, &op->sqe);
             end_op(daemon, op);

@@ -63,7 +63,7 @@ struct fake {
     void (*turn)(fake_t *);                     /* again and again, where it takes submissions */
     /* what it has seen */
     _Atomic uint32_t taken, completed, pieces;
-    _Atomic bool gone, stop;
+    _Atomic bool gone, stop, aborted;
     uint32_t members, regions;
     ring_sqe_t log[LOG_MAX]; /* what it took, in order; the first LOG_MAX */
     struct {
@@ -367,6 +367,7 @@ static void answer(fake_t *fake, const Blinkwire__Request *request)
         reply.body_case = BLINKWIRE__REPLY__BODY_COMM_INIT;
         reply.comm_init = &joined;
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_COMM_ABORT) {
+        atomic_store(&fake->aborted, true);
         send_comm_lost(fake, request->comm_abort->member);
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_MEM_DEREGISTER) {
         uint32_t number = atomic_load(&fake->deregistered_count);
