@@ -159,12 +159,13 @@ static void turn(fake_t *fake)
             end_op(daemon, op);
         }
     }
-    for (uint32_t window = 0; fake->windows && window < STORED_MAX; window++) {
-        if (daemon->stored[window].opcode == RING_OP_NOP || atomic_load(&fake->windows[window].filled) != 1)
+    ring_window_t *windows = atomic_load(&fake->windows);
+    for (uint32_t window = 0; windows && window < STORED_MAX; window++) {
+        if (daemon->stored[window].opcode == RING_OP_NOP || atomic_load(&windows[window].filled) != 1)
             continue;
-        atomic_store(&fake->windows[window].filled, 0);
+        atomic_store(&windows[window].filled, 0);
         run_op(daemon, &daemon->stored[window]);
-        atomic_store(&fake->windows[window].done, 1);
+        atomic_store(&windows[window].done, 1);
     }
     while (daemon->op_count > 0 && daemon->ops[daemon->op_count - 1].is_over)
         daemon->op_count--; /* the log of the test is the fake's */
@@ -179,10 +180,11 @@ static void uuid_of(int ordinal, uint8_t uuid[16])
     memcpy(uuid, found.bytes, 16);
 }
 
-/* A daemon whose devices are on GPU 0, and a context of it. */
-static gpu_daemon_t *start(void)
+/* A daemon whose devices are on GPU 0, and a context of it. `run` may be NULL. */
+static gpu_daemon_t *start(void (*run)(gpu_daemon_t *, const ring_sqe_t *))
 {
     gpu_daemon_t *daemon = calloc(1, sizeof(*daemon));
+    daemon->run = run;
     uuid_of(0, daemon->uuid);
     CU(cuCtxGetCurrent, &daemon->cuda);
     daemon->fake.rank_count = 1;

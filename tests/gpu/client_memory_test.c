@@ -19,7 +19,7 @@ static const fake_import_t *import(gpu_daemon_t *daemon, uint32_t number)
 static void test_a_rank_is_on_the_current_gpu(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_unique_id_t id = {{1}};
     blink_comm_t *comm;
     blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
@@ -39,7 +39,7 @@ static void test_a_rank_is_on_the_current_gpu(void **state)
 static void test_memory_of_the_driver_is_imported_once_by_its_handle(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUdeviceptr memory;
     CU(cuMemAlloc, &memory, 100000);
@@ -87,7 +87,7 @@ static void map(CUdeviceptr address, int types)
 static void test_mappings_side_by_side_are_imported_as_one(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUdeviceptr base;
     CU(cuMemAddressReserve, &base, 8 * GRANULARITY, 0, 0, 0);
@@ -134,7 +134,7 @@ static void test_more_mappings_than_a_registration_holds_are_staged(void **state
 {
     (void)state;
     enum { MAPPINGS = 65 };
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUdeviceptr base;
     CU(cuMemAddressReserve, &base, MAPPINGS * GRANULARITY, 0, 0, 0);
@@ -152,7 +152,7 @@ static void test_more_mappings_than_a_registration_holds_are_staged(void **state
 static void test_pooled_memory_is_imported_with_its_pool(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUmemoryPool pool;
     CUstream stream;
@@ -183,7 +183,7 @@ static void test_pooled_memory_is_imported_with_its_pool(void **state)
 static void test_an_address_used_again_is_imported_again(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUdeviceptr memory, again;
     CU(cuMemAlloc, &memory, GRANULARITY);
@@ -217,7 +217,7 @@ static void check_staged(gpu_daemon_t *daemon, blink_comm_t *comm, uint8_t *send
 static void test_what_cannot_be_exported_is_staged(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUdeviceptr base;
     CU(cuMemAddressReserve, &base, 8 * GRANULARITY, 0, 0, 0);
@@ -232,7 +232,7 @@ static void test_what_cannot_be_exported_is_staged(void **state)
 static void test_what_the_daemon_refuses_is_staged_and_not_offered_again(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUdeviceptr memory;
     CU(cuMemAlloc, &memory, 16 << 20);
@@ -258,7 +258,7 @@ static void test_what_the_daemon_refuses_is_staged_and_not_offered_again(void **
 static void test_host_memory_is_staged_where_gpus_reach_it(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     void *registered;
     uint8_t *plain = calloc(1, 8 << 20);
@@ -275,7 +275,7 @@ static void test_host_memory_is_staged_where_gpus_reach_it(void **state)
 static void test_memory_of_another_gpu_is_refused(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUcontext other;
     CUdeviceptr memory;
@@ -293,7 +293,7 @@ static void test_memory_of_another_gpu_is_refused(void **state)
 static void test_gpu_memory_is_refused_where_devices_are_the_hosts(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     daemon->fake.gpu_uuid = NULL;
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUdeviceptr memory;
@@ -311,7 +311,7 @@ static void test_gpu_memory_is_refused_where_devices_are_the_hosts(void **state)
 static void test_after_a_reset_memory_is_imported_again(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUdeviceptr memory;
     Blinkwire__Reply event = BLINKWIRE__REPLY__INIT;
@@ -333,7 +333,7 @@ static void test_after_a_reset_memory_is_imported_again(void **state)
 static void test_memory_is_imported_while_a_stream_is_captured(void **state)
 {
     (void)state;
-    gpu_daemon_t *daemon = start();
+    gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
     CUdeviceptr memory;
     CUstream stream;

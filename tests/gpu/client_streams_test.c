@@ -15,22 +15,22 @@ typedef struct scene {
     uint64_t *words;
 } scene_t;
 
-/* What the daemon found in memory when it ran its ops. */
-static uint8_t *watched;
-static uint8_t found[MANY];
+/* What the daemon found in the watched word when it ran its ops. */
+static _Atomic uint64_t *_Atomic watched;
+static _Atomic uint64_t found[MANY];
 static _Atomic uint32_t found_count;
 
 static void look(gpu_daemon_t *daemon, const ring_sqe_t *sqe)
 {
     (void)daemon;
     (void)sqe;
-    found[atomic_fetch_add(&found_count, 1) % MANY] = watched[0]++;
+    atomic_store(&found[atomic_load(&found_count) % MANY], atomic_fetch_add(watched, 1));
+    atomic_fetch_add(&found_count, 1);
 }
 
 static scene_t begin(void)
 {
-    scene_t scene = {.daemon = start()};
-    scene.daemon->run = look;
+    scene_t scene = {.daemon = start(look)};
     scene.comm = join(scene.daemon->context, 1, 0);
     for (int i = 0; i < 2; i++) {
         CU(cuStreamCreate, &scene.streams[i], CU_STREAM_NON_BLOCKING);
@@ -39,7 +39,7 @@ static scene_t begin(void)
     CU(cuMemHostAlloc, (void **)&scene.words, BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
     memset(scene.words, 0, BYTES);
     watched = pointer_to(scene.memory[0]);
-    watched[0] = 0;
+    atomic_store(watched, 0);
     atomic_store(&found_count, 0);
     return scene;
 }
@@ -90,7 +90,7 @@ static void test_an_op_runs_between_what_is_before_and_behind_it(void **state)
     scene_t scene = begin();
     hold_up(&scene, 0);
     for (int i = 0; i < 20; i++) {
-        CU(cuMemsetD8Async, scene.memory[0], (unsigned char)(10 * i), BYTES, scene.streams[0]);
+        CU(cuStreamWriteValue64, scene.streams[0], scene.memory[0], 10 * (uint64_t)i, 0);
         reduce_on(&scene, 0, 0);
     }
     nap();
@@ -99,8 +99,8 @@ static void test_an_op_runs_between_what_is_before_and_behind_it(void **state)
     CU(cuStreamSynchronize, scene.streams[0]);
     assert_int_equal(atomic_load(&found_count), 20);
     for (int i = 0; i < 20; i++)
-        assert_int_equal(found[i], 10 * i);
-    assert_int_equal(watched[0], 191);
+        assert_int_equal(atomic_load(&found[i]), 10 * i);
+    assert_int_equal(atomic_load(watched), 191);
     const ring_sqe_t *sqe = fake_seen(&scene.daemon->fake, 19);
     assert_int_equal(sqe->flags, RING_SQE_STREAM);
     assert_int_equal(sqe->window, 0);
@@ -384,7 +384,7 @@ static CUgraphExec capture(const scene_t *scene)
     CUgraph graph;
     CUgraphExec executable;
     CU(cuStreamBeginCapture, scene->streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL);
-    CU(cuMemsetD8Async, scene->memory[0], 7, BYTES, scene->streams[0]);
+    CU(cuStreamWriteValue64, scene->streams[0], scene->memory[0], 7, 0);
     reduce_on(scene, 0, 0);
     reduce_on(scene, 0, 0);
     BLINK(blink_group_start());
@@ -407,7 +407,8 @@ static void test_replays_run_stored_ops_until_the_graph_is_destroyed(void **stat
         for (int replay = 0; replay < 10; replay++) {
             CU(cuGraphLaunch, executable, scene.streams[0]);
             CU(cuStreamSynchronize, scene.streams[0]);
-            assert_int_equal(watched[0], 10); /* set to 7, and three ops: a group is one for this daemon */
+            assert_int_equal(atomic_load(watched),
+                             10); /* set to 7, and three ops: a group is one for this daemon */
         }
         CU(cuGraphExecDestroy, executable);
         while (atomic_load(&scene.daemon->forgotten) < 3u * ((unsigned)round + 1))
@@ -543,8 +544,8 @@ static void test_failing_driver(void **state)
     for (int i = 0; i < 4; i++) {
         failures += blink_all_reduce_on(buffer, buffer, BYTES, BLINK_UINT8, BLINK_SUM, scene.comm,
                                         scene.streams[0]) != BLINK_OK;
-        failures += blink_all_reduce_on(buffer, plain, BYTES, BLINK_UINT8, BLINK_SUM, scene.comm,
-                                        scene.streams[1]) != BLINK_OK;
+        failures += blink_all_reduce_on(pointer_to(scene.memory[1]), plain, BYTES, BLINK_UINT8, BLINK_SUM,
+                                        scene.comm, scene.streams[1]) != BLINK_OK;
     }
     assert_int_equal(failures, 1);
     CU(cuStreamSynchronize, scene.streams[0]);

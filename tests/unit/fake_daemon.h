@@ -48,10 +48,10 @@ struct fake {
     ring_t ring;
     pthread_t control, engine;
     /* what it is told to do */
-    uint32_t answer_version;  /* in the answer to hello; 0: refuse the version */
-    _Atomic bool idle;        /* take submissions and complete none */
-    blink_result_t fail_with; /* for every op, with fail_text */
-    const char *fail_text;
+    uint32_t answer_version;          /* in the answer to hello; 0: refuse the version */
+    _Atomic bool idle;                /* take submissions and complete none */
+    _Atomic blink_result_t fail_with; /* for every op, with fail_text */
+    const char *_Atomic fail_text;
     uint32_t pair_members;         /* an op of one member completes when all have submitted as many */
     uint32_t linger_us;            /* between the client's end of the stream and its own */
     uint32_t rank_count;           /* of every communicator, for the blocks of staged ops */
@@ -82,7 +82,7 @@ struct fake {
     fake_import_t imports[IMPORTS_MAX];
     _Atomic uint32_t import_count, refused_count, deregistered_count;
     uint32_t deregistered[IMPORTS_MAX];
-    ring_window_t *windows; /* of streams */
+    _Atomic(ring_window_t *) windows; /* of streams */
 };
 
 static void fake_send(fake_t *fake, const Blinkwire__Reply *reply, const int *fds, uint32_t fd_count)
