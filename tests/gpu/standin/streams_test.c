@@ -73,6 +73,7 @@ static void test_events_order_streams(int socket)
     CU(cuEventCreate, &after, 0);
     CU(cuEventRecord, after, s.second);
     CHECK_RESULT(CUDA_ERROR_NOT_READY, cuEventQuery, after);
+    nanosleep(&(struct timespec){0, 20000000}, NULL); /* time for whoever does not wait */
     uint64_t one = 1;
     CU(cuMemcpyHtoD, gate, &one, 8);
     CU(cuCtxSynchronize, );
