@@ -50,6 +50,11 @@ void instance_abort(comm_instance_t *instance, blink_result_t reason)
         exec_abort(instance->host, reason);
 }
 
+const char *instance_transport(const comm_instance_t *instance)
+{
+    return instance->cuda ? cuda_instance_transport(instance->cuda) : "local";
+}
+
 /* ---- the GPU worker ---- */
 
 bool engine_poll_gpus(engine_t *engine)

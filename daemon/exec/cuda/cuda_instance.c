@@ -579,7 +579,7 @@ void cuda_instance_abort(cuda_instance_t *instance, blink_result_t reason)
     cuda_request_send(exec, request);
 }
 
-bool cuda_instance_copied(const cuda_instance_t *instance)
+const char *cuda_instance_transport(const cuda_instance_t *instance)
 {
-    return instance->copied;
+    return instance->copied ? "copy engine" : instance->through_host ? "host memory" : "local";
 }

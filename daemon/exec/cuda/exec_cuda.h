@@ -87,7 +87,7 @@ blink_result_t cuda_instance_start(cuda_instance_t *instance, const exec_run_t *
 /* Make the current run end soon with `reason`; nothing when idle. done follows. */
 void cuda_instance_abort(cuda_instance_t *instance, blink_result_t reason);
 
-/* Whether the copy engines made the last run. */
-bool cuda_instance_copied(const cuda_instance_t *instance);
+/* How the last run's bytes crossed: "local", "copy engine", "host memory". Static. */
+const char *cuda_instance_transport(const cuda_instance_t *instance);
 
 #endif
