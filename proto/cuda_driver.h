@@ -18,9 +18,9 @@
     X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer) \
     X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxGetCurrent) X(cuCtxSetCurrent) \
     X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) \
-    X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuLaunchKernel) X(cuLaunchCooperativeKernel) \
+    X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuLaunchKernel) X(cuLaunchCooperativeKernel) X(cuLaunchHostFunc) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
-    X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamGetCtx) \
+    X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamGetCtx) X(cuStreamGetId) \
     X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventElapsedTime) \
     X(cuStreamWriteValue64) X(cuStreamWaitValue64) X(cuStreamIsCapturing) X(cuStreamGetCaptureInfo) \
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuThreadExchangeStreamCaptureMode) \

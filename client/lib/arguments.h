@@ -19,6 +19,8 @@ typedef struct call {
     int root; /* or peer */
     blink_comm_t *comm;
     blink_op_t **op;
+    bool on_stream; /* the op is in the order of `stream`, and there is no `op` */
+    blink_stream_t stream;
 } call_t;
 
 /** One buffer of a call as this rank uses it; 0 bytes where it does not. */

@@ -4,9 +4,11 @@
 #include "context.h"
 #include "group.h"
 #include "names.h"
+#include "stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 void comm_joined(blink_comm_t *comm, const Blinkwire__CommInitReply *reply)
@@ -14,11 +16,27 @@ void comm_joined(blink_comm_t *comm, const Blinkwire__CommInitReply *reply)
     control_t *control = &comm->context->control;
     comm->member = reply->member;
     comm->device = reply->device;
+    comm->on_gpu = reply->gpu_uuid.len == sizeof(comm->gpu_uuid);
+    if (comm->on_gpu)
+        memcpy(comm->gpu_uuid, reply->gpu_uuid.data, sizeof(comm->gpu_uuid));
     comm->next = control->comms;
     comm->link = &control->comms;
     if (comm->next)
         comm->next->link = &comm->next;
     control->comms = comm;
+}
+
+void comm_op_ended(void *queue, blink_result_t result, const char *text)
+{
+    blink_comm_t *comm = (blink_comm_t *)((char *)queue - offsetof(blink_comm_t, queue));
+    if (result == BLINK_OK)
+        return;
+    pthread_mutex_lock(&comm->context->control.lock);
+    if (comm->async_result == BLINK_OK) {
+        comm->async_result = result;
+        snprintf(comm->async_text, sizeof(comm->async_text), "%s", text);
+    }
+    pthread_mutex_unlock(&comm->context->control.lock);
 }
 
 void comm_lost(blink_comm_t *comms, const Blinkwire__CommLost *event)
@@ -76,10 +94,15 @@ static blink_result_t join(blink_comm_t *comm, const blink_unique_id_t *id, cons
     body.device = config->device;
     body.algorithm = (uint32_t)config->algorithm;
     body.op_timeout_ms = config->op_timeout_ms;
+    uint8_t uuid[GPU_UUID_BYTES];
+    if (gpus_current_uuid(comm->context, uuid) && config->device < 0) {
+        body.gpu_uuid.data = uuid;
+        body.gpu_uuid.len = sizeof(uuid);
+    }
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     request.body_case = BLINKWIRE__REQUEST__BODY_COMM_INIT;
     request.comm_init = &body;
-    BLINK_TRY(control_call(comm->context, &request, -1, comm, NULL));
+    BLINK_TRY(control_call(comm->context, &request, NULL, 0, comm, NULL));
     if (comm->member == 0)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon let rank %u join but gave no handle", comm->rank);
     return BLINK_OK;
@@ -99,6 +122,7 @@ static void unlink_comm(blink_comm_t *comm)
 
 void comm_free(blink_comm_t *comm)
 {
+    streams_leave(comm);
     redops_fini(&comm->redops);
     free(comm);
 }
@@ -148,7 +172,7 @@ static blink_result_t send_about(blink_comm_t *comm, Blinkwire__Request__BodyCas
         request.comm_destroy = &destroy;
     else
         request.comm_abort = &give_up;
-    return control_call(comm->context, &request, -1, NULL, NULL);
+    return control_call(comm->context, &request, NULL, 0, NULL, NULL);
 }
 
 blink_result_t blink_comm_destroy(blink_comm_t *comm)
@@ -196,6 +220,9 @@ blink_result_t blink_comm_async_error(blink_comm_t *comm, blink_result_t *result
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_async_error: %s is NULL",
                           comm ? "result" : "comm");
     control_t *control = &comm->context->control;
+    if (comm->on_gpu)
+        ops_progress(&comm->context->ops,
+                     true); /* nobody else may be looking for the ends of a stream's ops */
     pthread_mutex_lock(&control->lock);
     *result = comm->async_result;
     if (*result != BLINK_OK)

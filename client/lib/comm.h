@@ -3,6 +3,7 @@
 #define CLIENT_COMM_H
 
 #include "blink/blink.h"
+#include "gpu.h"
 #include "ops.h"
 #include "redop.h"
 
@@ -17,6 +18,10 @@ struct blink_comm {
     uint32_t member;             /* the daemon's handle; 0 before */
     blink_algorithm_t algorithm; /* this and the next: as asked for */
     unsigned int op_timeout_ms;
+    bool on_gpu;                      /* this and the next: set with `member` */
+    uint8_t gpu_uuid[GPU_UUID_BYTES]; /* of the rank's GPU */
+    _Atomic(gpu_t *) gpu;             /* that GPU, once this process's driver has found it */
+    struct stream_window *windows;    /* of its streams; under streams.lock */
     ops_queue_t queue;
     redops_t redops;
     _Atomic bool finalized;      /* accepts no more ops */
@@ -26,6 +31,10 @@ struct blink_comm {
 
 /** The daemon has answered: enter the communicator among the context's. Under control.lock. */
 void comm_joined(blink_comm_t *comm, const Blinkwire__CommInitReply *reply);
+
+/** An op that nobody waits for has ended (ops_ended_t): the first failure is the communicator's own. `queue` is that of a
+ * communicator. */
+void comm_op_ended(void *queue, blink_result_t result, const char *text);
 
 /** Free the handle; it is in no list any more. */
 void comm_free(blink_comm_t *comm);

@@ -3,6 +3,8 @@
 
 #include "comm.h"
 #include "frame.h"
+#include "gpu.h"
+#include "stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,8 +91,10 @@ void blink_close(blink_context_t *context)
         next = comm->next;
         comm_free(comm);
     }
+    streams_fini(context);
     regions_fini(&context->regions);
     ops_fini(&context->ops);
+    gpus_fini(context);
     free(context);
 }
 

@@ -10,7 +10,9 @@ struct blink_context {
     control_t control;
     ops_t ops;
     regions_t regions;
-    uint32_t device_count; /* constant */
+    _Atomic(struct gpus *) gpus; /* NULL until the application has loaded a CUDA driver, and we have looked */
+    _Atomic(struct streams *) streams; /* NULL until one is used */
+    uint32_t device_count;             /* constant */
 };
 
 #endif

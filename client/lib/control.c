@@ -4,6 +4,8 @@
 #include "comm.h"
 #include "context.h"
 #include "frame.h"
+#include "gpu.h"
+#include "stream.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -34,7 +36,8 @@ void control_answer_release(control_answer_t *answer)
     *answer = (control_answer_t){.fd = -1};
 }
 
-static blink_result_t send_request(control_t *control, const Blinkwire__Request *request, int fd)
+static blink_result_t send_request(control_t *control, const Blinkwire__Request *request, const int *fds,
+                                   uint32_t fd_count)
 {
     size_t bytes = blinkwire__request__get_packed_size(request);
     uint8_t *packed = malloc(bytes);
@@ -42,7 +45,7 @@ static blink_result_t send_request(control_t *control, const Blinkwire__Request 
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a request of %zu bytes", bytes);
     blinkwire__request__pack(request, packed);
     pthread_mutex_lock(&control->send_lock);
-    blink_result_t result = frame_send(control->socket_fd, packed, bytes, &fd, fd >= 0 ? 1 : 0);
+    blink_result_t result = frame_send(control->socket_fd, packed, bytes, fds, fd_count);
     pthread_mutex_unlock(&control->send_lock);
     free(packed);
     return result;
@@ -80,8 +83,8 @@ static void unlink_request(control_t *control, const control_request_t *request)
     *link = request->next;
 }
 
-blink_result_t control_call(blink_context_t *context, Blinkwire__Request *request, int fd,
-                            blink_comm_t *joining, control_answer_t *answer)
+blink_result_t control_call(blink_context_t *context, Blinkwire__Request *request, const int *fds,
+                            uint32_t fd_count, blink_comm_t *joining, control_answer_t *answer)
 {
     control_t *control = &context->control;
     control_request_t waiting = {.joining = joining, .answer = {.fd = -1}};
@@ -92,7 +95,7 @@ blink_result_t control_call(blink_context_t *context, Blinkwire__Request *reques
     pthread_mutex_unlock(&control->lock);
 
     request->id = waiting.id;
-    blink_result_t result = send_request(control, request, fd);
+    blink_result_t result = send_request(control, request, fds, fd_count);
     if (result == BLINK_ERR_DAEMON_LOST)
         result = BLINK_OK; /* the watcher finds out as well, and ends the ops first */
     pthread_mutex_lock(&control->lock);
@@ -112,49 +115,81 @@ blink_result_t control_call(blink_context_t *context, Blinkwire__Request *reques
     return result;
 }
 
+blink_result_t control_post(blink_context_t *context, Blinkwire__Request *request)
+{
+    control_t *control = &context->control;
+    pthread_mutex_lock(&control->lock);
+    request->id = ++control->last_id;
+    pthread_mutex_unlock(&control->lock);
+    return send_request(control, request, NULL, 0);
+}
+
 /* ---- the watcher ---- */
 
-/* Takes over what the answer holds. */
-static void take_answer(control_t *control, control_answer_t *answer)
+/* The event without a request that an answer is. Under control.lock. */
+static void take_event(blink_context_t *context, const Blinkwire__Reply *reply)
 {
+    if (reply->id != 0)
+        return; /* of control_post() */
+    if (reply->body_case == BLINKWIRE__REPLY__BODY_COMM_LOST)
+        comm_lost(context->control.comms, reply->comm_lost);
+    /* Relaxed: gpus_reset() takes the lock under which others compare it. */
+    if (reply->body_case == BLINKWIRE__REPLY__BODY_GPU_RESET)
+        atomic_fetch_add_explicit(&context->control.gpu_resets, 1, memory_order_relaxed);
+}
+
+/* Takes over what the answer holds. */
+static void take_answer(blink_context_t *context, control_answer_t *answer)
+{
+    control_t *control = &context->control;
     Blinkwire__Reply *reply = answer->reply;
+    bool reset = reply->id == 0 && reply->body_case == BLINKWIRE__REPLY__BODY_GPU_RESET;
     pthread_mutex_lock(&control->lock);
     control_request_t *request = control->requests;
     while (request && (request->id != reply->id || request->answer.reply))
         request = request->next;
     if (request) {
+        answer->gpu_resets = atomic_load_explicit(&control->gpu_resets, memory_order_relaxed);
         request->answer = *answer;
         if (request->joining && !reply->error && reply->body_case == BLINKWIRE__REPLY__BODY_COMM_INIT)
             comm_joined(request->joining, reply->comm_init);
         pthread_cond_broadcast(&control->changed);
-    } else if (reply->id == 0 && reply->body_case == BLINKWIRE__REPLY__BODY_COMM_LOST) {
-        comm_lost(control->comms, reply->comm_lost);
+    } else {
+        take_event(context, reply);
     }
     pthread_mutex_unlock(&control->lock);
+    if (reset)
+        gpus_reset(context);
     if (!request)
         control_answer_release(answer);
 }
 
-static blink_result_t watch_socket(control_t *control)
+static blink_result_t watch_socket(blink_context_t *context)
 {
     frame_t frame;
     control_answer_t answer = {.fd = -1};
-    BLINK_TRY(receive_reply(control, &frame, &answer.reply));
+    BLINK_TRY(receive_reply(&context->control, &frame, &answer.reply));
     if (frame.fd_count > 0) {
         answer.fd = frame.fds[0];
         frame.fds[0] = -1;
     }
     frame_release(&frame);
-    take_answer(control, &answer);
+    take_answer(context, &answer);
     return BLINK_OK;
 }
 
-static void *watch(void *argument)
+/* What goes on without the application's calls; whether it is to be looked at again soon. */
+static bool pump(blink_context_t *context)
 {
-    blink_context_t *context = argument;
-    control_t *control = &context->control;
+    streams_pump(context);
+    return ops_pump(&context->ops);
+}
+
+/* Until the connection ends. */
+static void serve(blink_context_t *context)
+{
     bool pumping = false;
-    struct pollfd fds[2] = {{.fd = control->socket_fd, .events = POLLIN},
+    struct pollfd fds[2] = {{.fd = context->control.socket_fd, .events = POLLIN},
                             {.fd = context->ops.pump_fd, .events = POLLIN}};
     for (;;) {
         int ready = poll(fds, 2, pumping ? PUMP_PERIOD_MS : -1);
@@ -163,10 +198,33 @@ static void *watch(void *argument)
         uint64_t count;
         if (ready > 0 && fds[1].revents != 0)
             pumping = read(context->ops.pump_fd, &count, sizeof(count)) > 0 || pumping;
-        pumping = pumping && ops_pump(&context->ops);
-        if (ready > 0 && fds[0].revents != 0 && watch_socket(control) != BLINK_OK)
+        pumping = pumping && pump(context);
+        if (ready > 0 && fds[0].revents != 0 && watch_socket(context) != BLINK_OK)
             break;
     }
+}
+
+/* The daemon is lost. What streams wait for has to be stored again and again: graphs are replayed, and a daemon that has
+ * only closed the connection may still be storing. */
+static void stand_in(blink_context_t *context)
+{
+    struct pollfd rung = {.fd = context->ops.pump_fd, .events = POLLIN};
+    uint64_t count;
+    /* Acquire: pairs with the store in control_stop(). */
+    while (!atomic_load_explicit(&context->control.stopping, memory_order_acquire)) {
+        bool needed = streams_let_go(context);
+        if (needed)
+            (void)ops_pump(&context->ops);
+        (void)poll(&rung, 1, needed ? PUMP_PERIOD_MS : -1);
+        (void)!read(rung.fd, &count, sizeof(count));
+    }
+}
+
+static void *watch(void *argument)
+{
+    blink_context_t *context = argument;
+    control_t *control = &context->control;
+    serve(context);
     shutdown(control->socket_fd,
              SHUT_RDWR); /* if it was nonsense that ended it, the daemon is to see the end, too */
     pthread_mutex_lock(&control->lock);
@@ -177,6 +235,7 @@ static void *watch(void *argument)
     control->ended = true;
     pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
+    stand_in(context);
     return NULL;
 }
 
@@ -216,7 +275,7 @@ blink_result_t control_hello(blink_context_t *context, int socket_fd)
     request.body_case = BLINKWIRE__REQUEST__BODY_HELLO;
     request.hello = &hello;
     pthread_mutex_init(&control->send_lock, NULL);
-    blink_result_t result = send_request(control, &request, -1);
+    blink_result_t result = send_request(control, &request, NULL, 0);
     frame_t frame;
     Blinkwire__Reply *reply;
     if (result == BLINK_OK)
@@ -269,8 +328,15 @@ void control_stop(blink_context_t *context)
     while (!control->ended &&
            pthread_cond_timedwait(&control->changed, &control->lock, &deadline) != ETIMEDOUT)
         continue;
-    pthread_mutex_unlock(&control->lock);
     shutdown(control->socket_fd, SHUT_RDWR);
+    while (!control->ended)
+        pthread_cond_wait(&control->changed, &control->lock);
+    pthread_mutex_unlock(&control->lock);
+    streams_settle(context);
+    uint64_t one = 1;
+    /* Release: pairs with the load in stand_in(). */
+    atomic_store_explicit(&control->stopping, true, memory_order_release);
+    (void)!write(context->ops.pump_fd, &one, sizeof(one)); /* fails only if it is readable already */
     pthread_join(control->watcher, NULL);
     pthread_mutex_destroy(&control->lock);
     pthread_cond_destroy(&control->changed);

@@ -1,6 +1,7 @@
 /* Groups. */
 #include "group.h"
 
+#include "comm.h"
 #include "handle.h"
 
 #include <stdio.h>
@@ -25,6 +26,8 @@ typedef struct group {
     uint32_t entries;
     part_t *parts, **end; /* in the order of their first submissions */
     part_t *recent;       /* most calls go where the one before went */
+    stream_steps_t steps; /* of the calls on streams */
+    bool has_plain;       /* calls that are on none */
     blink_result_t failed;
     char text[BLINK_ERROR_TEXT_BYTES]; /* of the first failure */
 } group_t;
@@ -81,7 +84,7 @@ static blink_result_t find_part(ops_t *ops, ops_queue_t *queue, part_t **part)
     return BLINK_OK;
 }
 
-static blink_result_t append(part_t *part, const ring_sqe_t *sqe)
+static blink_result_t make_room(part_t *part)
 {
     if (part->run.count == part->capacity) {
         uint32_t capacity = part->capacity > 0 ? 2 * part->capacity : PART_ROOM;
@@ -91,19 +94,38 @@ static blink_result_t append(part_t *part, const ring_sqe_t *sqe)
         part->run.sqes = sqes;
         part->capacity = capacity;
     }
-    part->run.sqes[part->run.count++] = *sqe;
     return BLINK_OK;
 }
 
-blink_result_t group_add(ops_t *ops, ops_queue_t *queue, const ring_sqe_t *sqe, staging_transfer_t *transfer)
+stream_steps_t *group_steps(void)
+{
+    return &group.steps;
+}
+
+static blink_result_t check_kind(bool on_stream)
+{
+    group.has_plain = group.has_plain || !on_stream;
+    if (group.has_plain && group.steps.count > 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "a group has calls on streams, %p for one, and calls that are on none",
+                          (void *)group.steps.items[0].stream);
+    return BLINK_OK;
+}
+
+blink_result_t group_add(ops_t *ops, ops_queue_t *queue, ring_sqe_t *sqe, staging_transfer_t *transfer,
+                         stream_step_t *step)
 {
     part_t *part;
+    BLINK_TRY(check_kind(step != NULL));
     if (group.entries == ENTRIES_MAX)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a group has at most %u entries", ENTRIES_MAX);
     BLINK_TRY(find_part(ops, queue, &part));
     if (queue == &ops->nops && part->run.count == 1)
         return BLINK_OK; /* empty operations belong to no communicator, and one ends as another */
-    BLINK_TRY(append(part, sqe));
+    BLINK_TRY(make_room(part));
+    if (step)
+        stream_step_add(step, sqe, transfer);
+    part->run.sqes[part->run.count++] = *sqe;
     group.entries++;
     if (transfer) {
         transfer->next_of_op = part->run.transfers;
@@ -112,7 +134,7 @@ blink_result_t group_add(ops_t *ops, ops_queue_t *queue, const ring_sqe_t *sqe, 
     return BLINK_OK;
 }
 
-/* A group that failed: nothing of it has been submitted. */
+/* What has not been submitted, for the group failed. */
 static void drop_parts(void)
 {
     for (part_t *part = group.parts; part; part = part->next) {
@@ -141,7 +163,26 @@ static void launch_parts(void)
         ops_launch(part->op, part->queue, &part->run);
         if (part->run.count == 1)
             free(part->run.sqes);
+        part->op = NULL; /* as the rest, no more ours */
+        part->run = (ops_run_t){0};
     }
+}
+
+/* The order is argued in stream.h. */
+static blink_result_t submit_on_streams(void)
+{
+    blink_op_t *first = NULL;
+    BLINK_TRY(reserve_parts(&first));
+    if (stream_steps_stored(&group.steps)) {
+        launch_parts();
+        return stream_capture(&group.steps,
+                              blink_wait(first)); /* the daemon only stores them, that is soon */
+    }
+    for (part_t *part = group.parts; part; part = part->next)
+        ops_detach(part->op, comm_op_ended, part->queue);
+    BLINK_TRY(stream_begin(&group.steps));
+    launch_parts();
+    return stream_finish(&group.steps);
 }
 
 /* Submit what was collected; the handle of all of it, NULL if there is nothing. */
@@ -150,11 +191,17 @@ static blink_result_t submit_parts(blink_op_t **op)
     blink_op_t *first = NULL;
     if (group.failed != BLINK_OK)
         return blink_error_set(group.failed, "%s", group.text);
-    if (!op)
+    if (group.steps.count > 0 && op)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "blink_group_end: op is not NULL, but the calls are on streams");
+    if (group.steps.count > 0)
+        return submit_on_streams();
+    if (!op && group.parts)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_group_end: op is NULL at the outermost end");
     BLINK_TRY(reserve_parts(&first));
     launch_parts();
-    *op = first;
+    if (op)
+        *op = first;
     return BLINK_OK;
 }
 
@@ -173,6 +220,7 @@ blink_result_t blink_group_end(blink_op_t **op)
         next = part->next;
         free(part);
     }
+    stream_steps_release(&group.steps);
     group = (group_t){0};
     return result;
 }

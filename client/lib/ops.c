@@ -26,6 +26,9 @@ bool ops_is_over(blink_op_t *op)
 void ops_over(blink_op_t *op)
 {
     ops_t *ops = op->ops;
+    bool detached = op->ended != NULL;
+    if (detached)
+        op->ended(op->owner, op->result, op->text);
     bool staged =
         atomic_load_explicit(&op->arrived, memory_order_relaxed); /* by this thread, or under its lock */
     /* Release: pairs with the loads in ops_queue_remove() and ops_await_idle(), whose caller then frees the queue. */
@@ -35,6 +38,8 @@ void ops_over(blink_op_t *op)
     /* The daemon raised the event for the completion; a thread that has tested the op since was too early. */
     if (staged && atomic_load_explicit(&ops->ring.header->client_wants_event, memory_order_relaxed) != 0)
         ring_raise_event(ops->completion_fd);
+    if (detached)
+        handle_put(op);
 }
 
 /* Its completion is there. Under reap_lock, or before anybody else knows the op. */
@@ -223,18 +228,17 @@ static blink_result_t reserve(ops_t *ops, blink_op_t **op)
     if (!*op)
         return BLINK_ERR_NO_MEMORY; /* handle_get() has said why */
     (*op)->rest = NULL;
+    (*op)->ended = NULL;
     (*op)->result = BLINK_OK;
     atomic_store_explicit(&(*op)->arrived, false, memory_order_relaxed); /* published with `pending` */
     return BLINK_OK;
 }
 
-/* Number the op and its run, mark the run's ends. Under submit_lock. */
+/* Number the op and its run, mark the run's ends. Under submit_lock, unless the daemon is lost. */
 static void prepare(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run)
 {
-    ops_t *ops = op->ops;
     uint64_t user_data = (uint64_t)++op->generation << 32 | (op->index + 1);
     op->queue = queue;
-    op->age = ops->age++;
     for (uint32_t i = 0; i < run->count; i++) {
         run->sqes[i].user_data = user_data;
         if (i + 1 < run->count)
@@ -262,6 +266,7 @@ static bool launch(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run)
     op->run = run->count > 1 ? run->sqes : NULL;
     op->run_count = run->count;
     op->run_published = published;
+    op->age = ops->age++;
     if (!op->run)
         op->sqe = run->sqes[0];
     park(ops, op);
@@ -306,16 +311,24 @@ blink_result_t ops_reserve(ops_t *ops, blink_op_t **op)
     return result;
 }
 
-/* The daemon was lost after the handle had been reserved: the op ends as it begins. */
+void ops_detach(blink_op_t *op, ops_ended_t *ended, void *owner)
+{
+    op->ended = ended;
+    op->owner = owner;
+}
+
+/* The daemon was lost after the handle had been reserved: the op arrives as it begins. */
 static void launch_lost(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run)
 {
-    staging_release(&op->ops->staging, run->transfers);
+    ops_t *ops = op->ops;
+    pthread_mutex_lock(&ops->reap_lock); /* ops_lose() may be going through the handles */
+    (void)staging_attach(&ops->staging, run->transfers, op);
+    prepare(op, queue, run);
+    op_arrive(op, BLINK_ERR_DAEMON_LOST, LOST_TEXT);
+    pthread_mutex_unlock(&ops->reap_lock);
     if (run->count > 1)
         free(run->sqes);
-    op->staged = 0;
-    op->queue = queue;
-    op->result = BLINK_ERR_DAEMON_LOST;
-    snprintf(op->text, sizeof(op->text), "%s", LOST_TEXT);
+    staging_progress(ops, true);
 }
 
 void ops_launch(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run)

@@ -20,8 +20,11 @@
  * is parked, in front of its queue; the engine drains the SQ without regard to completions, so it goes on soon.
  * Parked ops are moved on by every thread that submits, tests or waits, and once a millisecond by the watcher.
  *
+ * Ops of streams have no owner: they are detached, and free themselves when they are over.
+ *
  * Staged ops. The completion of an op with staged buffers makes it `arrived`; it is over for its owner when its last
- * output has been copied out (staging.h), by whichever thread comes first.
+ * output has been copied out (staging.h), by whichever thread comes first; where a stream copies, the watcher looks for
+ * its last store, and wakes who waits for the op.
  *
  * No wake-up is missed by a waiting thread. It announces itself (ring_sleep_begin), then takes reap_lock,
  * reaps whatever is there, does the same with staging.lock and the windows, looks at what it waits for, and only then
@@ -63,13 +66,19 @@ typedef struct ops_run {
     staging_transfer_t *transfers; /* chained by next_of_op; NULL if no buffer is staged */
 } ops_run_t;
 
+/** Called for an op that nobody waits for, once it is over, under reap_lock or staging.lock: it may take no lock of ops.
+ * `text` is valid if the result is not BLINK_OK. */
+typedef void ops_ended_t(void *owner, blink_result_t result, const char *text);
+
 struct blink_op {
     struct ops *ops;
     ops_queue_t *queue;
     blink_op_t *next;         /* in a queue's parked ops, or among the free ones */
     blink_op_t *rest;         /* of a group: the op of its next communicator */
+    ops_ended_t *ended;       /* NULL: somebody waits for it */
+    void *owner;              /* ended()'s */
     _Atomic uint64_t pending; /* the submission's user_data; 0 once it is over and result and text stand */
-    uint64_t age;             /* counts submissions of the context */
+    uint64_t age;             /* counts what the context has parked */
     uint32_t index;           /* of this handle, from 0 */
     uint32_t generation;      /* makes user_data of a reused handle new; under submit_lock */
     uint32_t staged;          /* transfers not over: under staging.lock once submitted */
@@ -89,7 +98,7 @@ typedef struct ops {
     ring_t ring;
     int doorbell_fd;   /* wakes the engine */
     int completion_fd; /* blink_poll_fd() */
-    int pump_fd;       /* wakes the watcher for what goes on without the application's calls */
+    int pump_fd;       /* wakes the watcher for what goes on without the application's calls; non-blocking */
     uint32_t limit;
     ops_queue_t nops;
     staging_t staging;
@@ -136,6 +145,9 @@ blink_result_t ops_submit(ops_t *ops, ops_queue_t *queue, const ops_run_t *run, 
  * without fail, or give it back with handle_put(). Once the daemon is lost the op ends with that. */
 blink_result_t ops_reserve(ops_t *ops, blink_op_t **op);
 void ops_launch(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run);
+
+/** Between these two steps: nobody will wait for the op; it frees itself after ended(owner). */
+void ops_detach(blink_op_t *op, ops_ended_t *ended, void *owner);
 
 /** Wait until every op of the queue is over. */
 void ops_await_idle(ops_t *ops, ops_queue_t *queue);

@@ -136,7 +136,7 @@ static blink_result_t add(blink_context_t *context, const region_t *fresh, int f
     request.body_case = BLINKWIRE__REQUEST__BODY_MEM_REGISTER;
     request.mem_register = &body;
     control_answer_t answer;
-    result = control_call(context, &request, fd, NULL, &answer);
+    result = control_call(context, &request, &fd, 1, NULL, &answer);
     if (result == BLINK_OK && answer.reply->body_case != BLINKWIRE__REPLY__BODY_MEM_REGISTER) {
         result = BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon registered %p but gave no number", fresh->start);
         control_answer_release(&answer);
@@ -175,7 +175,7 @@ static blink_result_t take_out(blink_context_t *context, void *start, bool owned
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     request.body_case = BLINKWIRE__REQUEST__BODY_MEM_DEREGISTER;
     request.mem_deregister = &body;
-    blink_result_t result = control_call(context, &request, -1, NULL, NULL);
+    blink_result_t result = control_call(context, &request, NULL, 0, NULL, NULL);
     erase(regions, start);
     return result;
 }

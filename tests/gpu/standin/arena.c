@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define ARENA_BYTES ((size_t)256 << 30)
+#define ARENA_BYTES ((size_t)64 << 30)
 
 typedef struct stretch {
     struct stretch *next; /* by address */

@@ -2,7 +2,6 @@
 #include "graph.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct CUgraphExec_st {
     graph_body_t body;
@@ -54,8 +53,8 @@ static CUresult copy_body(graph_body_t *to, const graph_body_t *from)
     to->nodes = calloc(from->node_count + 1, sizeof(*to->nodes));
     if (!to->nodes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(to->nodes, from->nodes, from->node_count * sizeof(*to->nodes));
     for (size_t i = 0; i < to->node_count; i++) {
+        to->nodes[i] = from->nodes[i];
         if (to->nodes[i].kind == GRAPH_OP)
             op_keep(&to->nodes[i].op);
     }

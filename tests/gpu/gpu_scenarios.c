@@ -1,0 +1,530 @@
+/*
+ * blink-gpu-api: what applications do with GPU memory, streams and graphs, each as one scenario that forked ranks play
+ * against a running daemon (tests/integration/api.c is the player). Each rank is a CUDA process of its own; the driver is
+ * whatever libcuda.so.1 the loader finds, a GPU's or the stand-in.
+ */
+#include "api.h"
+#include "cuda_driver.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COUNT 5000u
+#define LARGE (3u << 20) /* elements: several pieces of staging */
+
+static const cuda_driver_t *cu;
+
+static void cuda_must(const player_t *p, CUresult result, const char *what)
+{
+    const char *name = "?";
+    if (result == CUDA_SUCCESS)
+        return;
+    (void)cu->cuGetErrorName(result, &name);
+    fail(p, "%s: %s", what, name);
+}
+
+/* ---- beginning ---- */
+
+static void use_gpu(const player_t *p)
+{
+    CUdevice device;
+    CUcontext context;
+    cu = cuda_driver_find(true);
+    if (!cu)
+        fail(p, "no driver");
+    cuda_must(p, cu->cuInit(0), "cuInit");
+    cuda_must(p, cu->cuDeviceGet(&device, 0), "cuDeviceGet");
+    cuda_must(p, cu->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    cuda_must(p, cu->cuCtxSetCurrent(context), "cuCtxSetCurrent");
+}
+
+static blink_comm_t *join(const player_t *p, const blink_unique_id_t *id)
+{
+    blink_comm_t *comm = NULL;
+    must(p, blink_comm_init_rank(p->context, id, p->rank_count, p->rank, NULL, &comm), "join");
+    return comm;
+}
+
+static blink_comm_t *begin(const player_t *p)
+{
+    use_gpu(p);
+    return join(p, &p->id);
+}
+
+static CUdeviceptr device_memory(const player_t *p, size_t count)
+{
+    CUdeviceptr memory = 0;
+    cuda_must(p, cu->cuMemAlloc(&memory, count * sizeof(int32_t)), "cuMemAlloc");
+    return memory;
+}
+
+static void *as_pointer(CUdeviceptr memory)
+{
+    return (void *)(uintptr_t)memory;
+}
+
+static CUstream stream_of(const player_t *p)
+{
+    CUstream stream = NULL;
+    cuda_must(p, cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    return stream;
+}
+
+static void device_fill(const player_t *p, CUdeviceptr memory, size_t count, int32_t first)
+{
+    int32_t *values = malloc(count * sizeof(*values));
+    fill(values, count, first);
+    cuda_must(p, cu->cuMemcpyHtoD(memory, values, count * sizeof(*values)), "cuMemcpyHtoD");
+    free(values);
+}
+
+/* first, first + step, … */
+static void device_must_hold(const player_t *p, CUdeviceptr memory, size_t count, int32_t first, int32_t step,
+                             const char *what)
+{
+    int32_t *values = malloc(count * sizeof(*values));
+    cuda_must(p, cu->cuMemcpyDtoH(values, memory, count * sizeof(*values)), "cuMemcpyDtoH");
+    for (size_t i = 0; i < count; i++) {
+        if (values[i] != first + step * (int32_t)i)
+            fail(p, "%s: element %zu is %d, not %d", what, i, values[i], first + step * (int32_t)i);
+    }
+    free(values);
+}
+
+/* Σ over ranks of (rank + i). */
+static int32_t sum_of_ranks(const player_t *p)
+{
+    return p->rank_count * (p->rank_count - 1) / 2;
+}
+
+/* ---- memory ---- */
+
+static void reduce_and_check(const player_t *p, blink_comm_t *comm, CUdeviceptr send, CUdeviceptr recv,
+                             size_t count, const char *what)
+{
+    blink_op_t *op;
+    device_fill(p, send, count, p->rank);
+    must(p, blink_all_reduce(as_pointer(send), as_pointer(recv), count, BLINK_INT32, BLINK_SUM, comm, &op),
+         what);
+    must_wait(p, op, what);
+    device_must_hold(p, recv, count, sum_of_ranks(p), p->rank_count, what);
+}
+
+static void play_device_memory(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUdeviceptr send = device_memory(p, COUNT), recv = device_memory(p, 2 * COUNT);
+    reduce_and_check(p, comm, send, recv, COUNT, "all_reduce");
+    reduce_and_check(p, comm, send, recv + COUNT * sizeof(int32_t), COUNT, "an interior pointer");
+    reduce_and_check(p, comm, send, send, COUNT, "in place");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* What was freed is not what is allocated at its address afterwards. */
+static void play_reuse(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUdeviceptr recv = device_memory(p, COUNT);
+    for (int round = 0; round < 10; round++) {
+        CUdeviceptr send = device_memory(p, COUNT * (1u + (unsigned)round % 2));
+        reduce_and_check(p, comm, send, recv, COUNT, "all_reduce");
+        cuda_must(p, cu->cuMemFree(send), "cuMemFree");
+    }
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* Several allocations side by side, as expandable segments are. */
+static CUdeviceptr mapped_memory(const player_t *p, size_t pieces, size_t *piece_bytes)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr base;
+    cuda_must(
+        p, cu->cuMemGetAllocationGranularity(piece_bytes, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+        "granularity");
+    cuda_must(p, cu->cuMemAddressReserve(&base, pieces * *piece_bytes, 0, 0, 0), "reserve");
+    for (size_t i = 0; i < pieces; i++) {
+        CUmemGenericAllocationHandle handle;
+        cuda_must(p, cu->cuMemCreate(&handle, *piece_bytes, &properties, 0), "cuMemCreate");
+        cuda_must(p, cu->cuMemMap(base + i * *piece_bytes, *piece_bytes, 0, handle, 0), "cuMemMap");
+        cuda_must(p, cu->cuMemRelease(handle), "cuMemRelease");
+    }
+    cuda_must(p, cu->cuMemSetAccess(base, pieces * *piece_bytes, &access, 1), "cuMemSetAccess");
+    return base;
+}
+
+static void play_extents(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    size_t piece_bytes;
+    CUdeviceptr base = mapped_memory(p, 3, &piece_bytes), recv = device_memory(p, 2 * piece_bytes / 4);
+    /* From the middle of the first to the middle of the last. */
+    reduce_and_check(p, comm, base + piece_bytes / 2, recv, 2 * piece_bytes / 4, "three extents");
+    reduce_and_check(p, comm, base + piece_bytes, base + piece_bytes, COUNT, "the extent in the middle");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+static CUdeviceptr pool_memory(const player_t *p, CUmemAllocationHandleType type, size_t count)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .handleTypes = type,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemoryPool pool;
+    CUdeviceptr memory;
+    cuda_must(p, cu->cuMemPoolCreate(&pool, &properties), "cuMemPoolCreate");
+    cuda_must(p, cu->cuMemAllocFromPoolAsync(&memory, count * sizeof(int32_t), pool, NULL),
+              "cuMemAllocFromPoolAsync");
+    cuda_must(p, cu->cuStreamSynchronize(NULL), "cuStreamSynchronize");
+    return memory;
+}
+
+static void play_pools(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUdeviceptr shared = pool_memory(p, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, COUNT);
+    CUdeviceptr closed = pool_memory(p, CU_MEM_HANDLE_TYPE_NONE, LARGE);
+    reduce_and_check(p, comm, shared, shared, COUNT, "memory of a pool that can be exported");
+    reduce_and_check(p, comm, closed, closed, LARGE, "memory of a pool that cannot");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* Ordinary memory, and the daemon's own, beside GPU memory. */
+static void play_host_memory(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    int32_t *ordinary = malloc(LARGE * sizeof(*ordinary)), *own = memory(p, LARGE);
+    CUdeviceptr recv = device_memory(p, LARGE);
+    blink_op_t *op;
+    fill(p->rank % 2 ? ordinary : own, LARGE, p->rank);
+    must(p,
+         blink_all_reduce(p->rank % 2 ? ordinary : own, as_pointer(recv), LARGE, BLINK_INT32, BLINK_SUM, comm,
+                          &op),
+         "all_reduce");
+    must_wait(p, op, "all_reduce");
+    device_must_hold(p, recv, LARGE, sum_of_ranks(p), p->rank_count, "from host memory");
+    must(p, blink_comm_destroy(comm), "destroy");
+    free(ordinary);
+}
+
+/* ---- streams ---- */
+
+/* Each op takes the result of the one before; nobody waits in between. */
+static void play_stream(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUstream stream = stream_of(p);
+    CUdeviceptr a = device_memory(p, COUNT), b = device_memory(p, COUNT);
+    int32_t expected = p->rank_count;
+    device_fill(p, a, COUNT, p->rank);
+    must(p, blink_all_reduce_on(as_pointer(a), as_pointer(b), COUNT, BLINK_INT32, BLINK_SUM, comm, stream),
+         "first");
+    for (int round = 0; round < 6; round++, expected *= p->rank_count) {
+        cuda_must(p, cu->cuMemcpyAsync(a, b, COUNT * sizeof(int32_t), stream), "copy");
+        must(p,
+             blink_all_reduce_on(as_pointer(a), as_pointer(b), COUNT, BLINK_INT32, BLINK_SUM, comm, stream),
+             "all_reduce_on");
+    }
+    cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+    device_must_hold(p, b, COUNT, sum_of_ranks(p) * expected / p->rank_count, expected, "stream");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* Two communicators on two streams, and one of them on both. */
+static void play_two_streams(const player_t *p)
+{
+    blink_comm_t *comm = begin(p), *other = NULL;
+    CUstream first = stream_of(p), second = stream_of(p);
+    CUdeviceptr a = device_memory(p, COUNT), b = device_memory(p, COUNT), c = device_memory(p, COUNT);
+    must(p, blink_comm_duplicate(comm, &other), "duplicate");
+    device_fill(p, a, COUNT, p->rank);
+    device_fill(p, b, COUNT, 10 * p->rank);
+    device_fill(p, c, COUNT, p->rank == 1 ? 77 : 0);
+    for (int round = 0; round < 20; round++) {
+        must(p, blink_all_reduce_on(as_pointer(a), as_pointer(a), COUNT, BLINK_INT32, BLINK_MAX, comm, first),
+             "a");
+        must(p,
+             blink_all_reduce_on(as_pointer(b), as_pointer(b), COUNT, BLINK_INT32, BLINK_MAX, other, second),
+             "b");
+        must(p, blink_broadcast_on(as_pointer(c), as_pointer(c), COUNT, BLINK_INT32, 1, comm, second), "c");
+    }
+    cuda_must(p, cu->cuStreamSynchronize(first), "synchronize");
+    cuda_must(p, cu->cuStreamSynchronize(second), "synchronize");
+    device_must_hold(p, a, COUNT, p->rank_count - 1, 1, "first stream");
+    device_must_hold(p, b, COUNT, 10 * (p->rank_count - 1), 1, "second stream");
+    device_must_hold(p, c, COUNT, 77, 1, "both");
+    must(p, blink_comm_destroy(other), "destroy");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+static void play_stream_group(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    size_t ranks = (size_t)p->rank_count;
+    CUstream first = stream_of(p), second = stream_of(p);
+    CUdeviceptr send = device_memory(p, ranks * COUNT), recv = device_memory(p, ranks * COUNT);
+    device_fill(p, send, ranks * COUNT, 1000000 * p->rank);
+    for (int round = 0; round < 5; round++) {
+        must(p, blink_group_start(), "group_start");
+        for (size_t peer = 0; peer < ranks; peer++) {
+            size_t at = peer * COUNT * sizeof(int32_t);
+            must(p, blink_send_on(as_pointer(send + at), COUNT, BLINK_INT32, (int)peer, comm, first), "send");
+            must(p, blink_recv_on(as_pointer(recv + at), COUNT, BLINK_INT32, (int)peer, comm, second),
+                 "recv");
+        }
+        must(p, blink_group_end(NULL), "group_end");
+    }
+    cuda_must(p, cu->cuStreamSynchronize(second), "synchronize");
+    for (size_t peer = 0; peer < ranks; peer++)
+        device_must_hold(p, recv + peer * COUNT * sizeof(int32_t), COUNT,
+                         1000000 * (int32_t)peer + p->rank * (int32_t)COUNT, 1, "exchanged");
+    cuda_must(p, cu->cuStreamSynchronize(first), "synchronize");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* Memory that has to be staged, in the order of a stream. */
+static void play_staged_stream(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUstream stream = stream_of(p);
+    CUdeviceptr closed = pool_memory(p, CU_MEM_HANDLE_TYPE_NONE, LARGE), recv = device_memory(p, LARGE);
+    device_fill(p, closed, LARGE, p->rank);
+    for (int round = 0; round < 3; round++)
+        must(p,
+             blink_all_reduce_on(as_pointer(closed), as_pointer(recv), LARGE, BLINK_INT32, BLINK_SUM, comm,
+                                 stream),
+             "all_reduce_on");
+    must(p,
+         blink_all_reduce_on(as_pointer(recv), as_pointer(closed), LARGE, BLINK_INT32, BLINK_MAX, comm,
+                             stream),
+         "back");
+    cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+    device_must_hold(p, closed, LARGE, sum_of_ranks(p), p->rank_count, "staged on a stream");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* A rank that comes late holds the others' streams up, not their hosts. */
+static void play_late(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUstream stream = stream_of(p);
+    CUdeviceptr a = device_memory(p, COUNT);
+    uint64_t *word = NULL;
+    CUdeviceptr gate;
+    cuda_must(p, cu->cuMemHostAlloc((void **)&word, sizeof(*word), CU_MEMHOSTALLOC_DEVICEMAP),
+              "cuMemHostAlloc");
+    cuda_must(p, cu->cuMemHostGetDevicePointer(&gate, word, 0), "cuMemHostGetDevicePointer");
+    *word = 0;
+    device_fill(p, a, COUNT, p->rank);
+    if (p->rank == 0)
+        cuda_must(p, cu->cuStreamWaitValue64(stream, gate, 1, CU_STREAM_WAIT_VALUE_GEQ), "wait");
+    must(p, blink_all_reduce_on(as_pointer(a), as_pointer(a), COUNT, BLINK_INT32, BLINK_SUM, comm, stream),
+         "late");
+    usleep(200000);
+    if (cu->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
+        fail(p, "the stream went on without rank 0");
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+    device_must_hold(p, a, COUNT, sum_of_ranks(p), p->rank_count, "late");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* ---- graphs ---- */
+
+static CUgraphExec capture(const player_t *p, blink_comm_t *comm, CUstream stream, CUdeviceptr a,
+                           CUdeviceptr b)
+{
+    CUgraph graph;
+    CUgraphExec replayable;
+    cuda_must(p, cu->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "begin capture");
+    must(p, blink_all_reduce_on(as_pointer(a), as_pointer(b), COUNT, BLINK_INT32, BLINK_SUM, comm, stream),
+         "captured all_reduce_on");
+    cuda_must(p, cu->cuMemcpyAsync(a, b, COUNT * sizeof(int32_t), stream), "captured copy");
+    must(p, blink_group_start(), "group_start");
+    must(p, blink_broadcast_on(as_pointer(b), as_pointer(b), COUNT, BLINK_INT32, 0, comm, stream),
+         "broadcast");
+    must(p, blink_barrier_on(comm, stream), "barrier");
+    must(p, blink_group_end(NULL), "captured group_end");
+    cuda_must(p, cu->cuStreamEndCapture(stream, &graph), "end capture");
+    cuda_must(p, cu->cuGraphInstantiateWithFlags(&replayable, graph, 0), "instantiate");
+    cuda_must(p, cu->cuGraphDestroy(graph), "destroy graph");
+    return replayable;
+}
+
+static void play_graph(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUstream stream = stream_of(p);
+    CUdeviceptr a = device_memory(p, COUNT), b = device_memory(p, COUNT);
+    /* Once eagerly: the first use of memory registers it. */
+    reduce_and_check(p, comm, a, b, COUNT, "before");
+    CUgraphExec graph = capture(p, comm, stream, a, b);
+    for (int round = 0; round < 4; round++) {
+        int32_t factor = 1;
+        device_fill(p, a, COUNT, p->rank);
+        for (int replay = 0; replay < 5; replay++, factor *= p->rank_count)
+            cuda_must(p, cu->cuGraphLaunch(graph, stream), "launch");
+        cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+        device_must_hold(p, b, COUNT, sum_of_ranks(p) * (factor / p->rank_count), factor, "replayed");
+    }
+    cuda_must(p, cu->cuGraphExecDestroy(graph), "destroy");
+    reduce_and_check(p, comm, a, b, COUNT, "after");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* ---- faults ---- */
+
+static void await_error(const player_t *p, blink_comm_t *comm, blink_result_t expected, const char *text)
+{
+    blink_result_t result = BLINK_OK;
+    for (int i = 0; i < 3000 && result == BLINK_OK; i++) {
+        must(p, blink_comm_async_error(comm, &result), "async_error");
+        usleep(10000);
+    }
+    if (result != expected || !strstr(blink_last_error(), text))
+        fail(p, "%s: \"%s\", not %s with \"%s\"", blink_result_name(result), blink_last_error(),
+             blink_result_name(expected), text);
+}
+
+/* The last rank dies while all submit; the others' streams go on. */
+static void play_killed_rank(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUstream stream = stream_of(p);
+    CUdeviceptr a = device_memory(p, LARGE);
+    blink_result_t result = BLINK_OK;
+    for (int round = 0; round < 200 && result == BLINK_OK; round++) {
+        if (p->rank == p->rank_count - 1 && round == 20)
+            kill(getpid(), SIGKILL);
+        result =
+            blink_all_reduce_on(as_pointer(a), as_pointer(a), LARGE, BLINK_INT32, BLINK_MAX, comm, stream);
+    }
+    cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+    await_error(p, comm, BLINK_ERR_PEER_LOST, "");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* A stream that never comes meets the op timeout. */
+static void play_never_ready(const player_t *p)
+{
+    use_gpu(p);
+    blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
+    blink_comm_t *comm = NULL;
+    config.op_timeout_ms = 300;
+    must(p, blink_comm_init_rank(p->context, &p->id, p->rank_count, p->rank, &config, &comm), "join");
+    CUstream stream = stream_of(p);
+    CUdeviceptr a = device_memory(p, COUNT), gate;
+    uint64_t *word = NULL;
+    cuda_must(p, cu->cuMemHostAlloc((void **)&word, sizeof(*word), CU_MEMHOSTALLOC_DEVICEMAP),
+              "cuMemHostAlloc");
+    cuda_must(p, cu->cuMemHostGetDevicePointer(&gate, word, 0), "cuMemHostGetDevicePointer");
+    *word = 0;
+    if (p->rank == 0)
+        cuda_must(p, cu->cuStreamWaitValue64(stream, gate, 1, CU_STREAM_WAIT_VALUE_GEQ), "wait");
+    must(p, blink_all_reduce_on(as_pointer(a), as_pointer(a), COUNT, BLINK_INT32, BLINK_SUM, comm, stream),
+         "never");
+    await_error(p, comm, BLINK_ERR_TIMEOUT, "stream has come to it on rank 0");
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* Says that it is under way and goes on until somebody ends the GPU worker or the daemon; then, if it is the worker, once
+ * more from the start. The first argument of the test is on standard output. */
+static void play_until_lost(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUstream stream = stream_of(p);
+    CUdeviceptr a = device_memory(p, COUNT);
+    blink_result_t result = BLINK_OK, lost = BLINK_OK;
+    for (int round = 0; result == BLINK_OK && lost == BLINK_OK; round++) {
+        result =
+            blink_all_reduce_on(as_pointer(a), as_pointer(a), COUNT, BLINK_INT32, BLINK_MAX, comm, stream);
+        cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+        must(p, blink_comm_async_error(comm, &lost), "async_error");
+        if (round == 10 && p->rank == 0) {
+            printf("under way\n");
+            fflush(stdout);
+        }
+    }
+    cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+    must(p, blink_comm_async_error(comm, &lost), "async_error");
+    if (lost == BLINK_ERR_DAEMON_LOST)
+        return;
+    if (lost != BLINK_ERR_SYSTEM || !strstr(blink_last_error(), "GPU worker"))
+        fail(p, "%s: %s", blink_result_name(lost), blink_last_error());
+    (void)blink_comm_destroy(comm);
+    blink_unique_id_t id = p->id;
+    id.bytes[0] ^= 1;
+    result = BLINK_ERR_SYSTEM;
+    for (int i = 0; i < 500 && result == BLINK_ERR_SYSTEM; i++, usleep(20000))
+        result = blink_comm_init_rank(p->context, &id, p->rank_count, p->rank, NULL, &comm);
+    must(p, result, "join again");
+    reduce_and_check(p, comm, a, a, COUNT, "with another worker");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+static void play_bad_arguments(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUstream stream = stream_of(p);
+    CUdeviceptr a = device_memory(p, COUNT);
+    blink_op_t *op = NULL;
+    must_fail(
+        p, blink_all_reduce_on(as_pointer(a), as_pointer(a), 2 * COUNT, BLINK_INT32, BLINK_SUM, comm, stream),
+        BLINK_ERR_OUT_OF_RANGE, "past the end", "an overrun");
+    must_fail(p, blink_all_reduce_on(NULL, as_pointer(a), COUNT, BLINK_INT32, BLINK_SUM, comm, stream),
+              BLINK_ERR_INVALID_ARGUMENT, "NULL", "no buffer");
+    must(p, blink_group_start(), "group_start");
+    must(p, blink_barrier_on(comm, stream), "barrier_on");
+    must_fail(p, blink_barrier(comm, NULL), BLINK_ERR_INVALID_ARGUMENT, "group", "a plain call beside it");
+    must_fail(p, blink_group_end(&op), BLINK_ERR_INVALID_ARGUMENT, "group", "group_end");
+    must(p, blink_barrier_on(comm, stream), "barrier_on");
+    cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+/* Of a daemon that has host devices alone. */
+static void play_host_devices(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUstream stream = stream_of(p);
+    CUdeviceptr a = device_memory(p, COUNT);
+    blink_op_t *op;
+    must_fail(p, blink_all_reduce(as_pointer(a), as_pointer(a), COUNT, BLINK_INT32, BLINK_SUM, comm, &op),
+              BLINK_ERR_INVALID_ARGUMENT, "memory of a GPU", "GPU memory on host devices");
+    must_fail(p, blink_barrier_on(comm, stream), BLINK_ERR_UNSUPPORTED, "GPU", "a stream on host devices");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
+static const scenario_t scenarios[] = {
+    {"device-memory", play_device_memory, false},
+    {"reuse", play_reuse, false},
+    {"extents", play_extents, false},
+    {"pools", play_pools, false},
+    {"host-memory", play_host_memory, false},
+    {"stream", play_stream, false},
+    {"two-streams", play_two_streams, false},
+    {"stream-group", play_stream_group, false},
+    {"staged-stream", play_staged_stream, false},
+    {"late", play_late, false},
+    {"graph", play_graph, false},
+    {"killed-rank", play_killed_rank, false},
+    {"never-ready", play_never_ready, false},
+    {"until-lost", play_until_lost, false},
+    {"bad-arguments", play_bad_arguments, false},
+    {"host-devices", play_host_devices, false},
+};
+
+const scenario_t *scenario_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {
+        if (strcmp(scenarios[i].name, name) == 0)
+            return &scenarios[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,526 @@
+/* The stand-in driver: memory, its sharing between processes, what the environment asks for. Streams and
+ * graphs: standin/streams_test.c. */
+#include "standin/process.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+
+enum { BYTES = 3 << 20, GRANULARITY = 2 << 20 };
+
+/* Three ways to give memory to another process, each with its own export and import. */
+typedef struct way {
+    const char *name;
+    CUdeviceptr (*give)(int socket); /* allocate, and send what the other needs */
+    CUdeviceptr (*take)(int socket);
+} way_t;
+
+static CUdeviceptr give_legacy(int socket)
+{
+    CUdeviceptr address;
+    CUipcMemHandle handle;
+    CU(cuMemAlloc, &address, BYTES);
+    CU(cuIpcGetMemHandle, &handle, address);
+    process_send(socket, &handle, sizeof(handle), -1);
+    return address;
+}
+
+static CUdeviceptr take_legacy(int socket)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr address, again;
+    process_receive(socket, &handle, sizeof(handle));
+    CU(cuIpcOpenMemHandle, &address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    CU(cuIpcOpenMemHandle, &again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    CHECK(again == address);
+    CU(cuIpcCloseMemHandle, again);
+    return address;
+}
+
+static CUmemAllocationProp properties_of(int ordinal)
+{
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+}
+
+static CUmemAccessDesc access_of(int ordinal)
+{
+    return (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
+                             .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+}
+
+/* Map memory at new addresses, and let go of the handle. */
+static CUdeviceptr map(CUmemGenericAllocationHandle handle, size_t bytes)
+{
+    CUdeviceptr address;
+    CUmemAccessDesc access = access_of(0);
+    CU(cuMemAddressReserve, &address, bytes, 0, 0, 0);
+    CU(cuMemMap, address, bytes, 0, handle, 0);
+    CU(cuMemSetAccess, address, bytes, &access, 1);
+    CU(cuMemRelease, handle);
+    return address;
+}
+
+static CUdeviceptr give_virtual(int socket)
+{
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp properties = properties_of(0);
+    int file;
+    CU(cuMemCreate, &handle, 2 * GRANULARITY, &properties, 0);
+    CU(cuMemExportToShareableHandle, &file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    process_send(socket, "", 1, file);
+    close(file);
+    return map(handle, 2 * GRANULARITY);
+}
+
+static CUdeviceptr take_virtual(int socket)
+{
+    char byte;
+    int file = process_receive(socket, &byte, 1);
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp properties;
+    CU(cuMemImportFromShareableHandle, &handle, (void *)(intptr_t)file,
+       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    close(file);
+    CU(cuMemGetAllocationPropertiesFromHandle, &properties, handle);
+    CHECK(properties.location.id == 0);
+    return map(handle, 2 * GRANULARITY);
+}
+
+static CUdeviceptr give_pooled(int socket)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemoryPool pool;
+    CUdeviceptr before, address;
+    CUmemPoolPtrExportData pointer;
+    int file;
+    CU(cuMemPoolCreate, &pool, &properties);
+    CU(cuMemAllocFromPoolAsync, &before, 100, pool, NULL);
+    CU(cuMemAllocFromPoolAsync, &address, BYTES, pool, NULL);
+    CU(cuMemPoolExportToShareableHandle, &file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    CU(cuMemPoolExportPointer, &pointer, address);
+    process_send(socket, &pointer, sizeof(pointer), file);
+    close(file);
+    CU(cuMemFreeAsync, before, NULL);
+    CU(cuStreamSynchronize, NULL);
+    return address;
+}
+
+static CUdeviceptr take_pooled(int socket)
+{
+    CUmemPoolPtrExportData pointer;
+    CUmemoryPool pool, found;
+    CUdeviceptr address;
+    int file = process_receive(socket, &pointer, sizeof(pointer));
+    CU(cuMemPoolImportFromShareableHandle, &pool, (void *)(intptr_t)file,
+       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    close(file);
+    CU(cuMemPoolImportPointer, &address, pool, &pointer);
+    CU(cuPointerGetAttribute, &found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address);
+    CHECK(found == pool);
+    return address;
+}
+
+static const way_t ways[] = {{"legacy", give_legacy, take_legacy},
+                             {"virtual", give_virtual, take_virtual},
+                             {"pooled", give_pooled, take_pooled}};
+static const way_t *way; /* of this process and its children */
+
+static void fill(CUdeviceptr address, unsigned char byte)
+{
+    CU(cuMemsetD8, address, byte, BYTES);
+}
+
+static void check_filled(CUdeviceptr address, unsigned char byte)
+{
+    unsigned char *copy = malloc(BYTES);
+    CHECK(copy);
+    CU(cuMemcpyDtoH, copy, address, BYTES);
+    for (size_t i = 0; i < BYTES; i++)
+        CHECK(copy[i] == byte);
+    free(copy);
+}
+
+static void give(int socket)
+{
+    process_use(0);
+    CUdeviceptr address = way->give(socket);
+    fill(address, 1);
+    process_meet(socket); /* 1: written here */
+    process_meet(socket); /* 2: written there */
+    check_filled(address, 2);
+    process_meet(socket);
+    pause(); /* until killed */
+}
+
+static void share(const way_t *by)
+{
+    way = by;
+    process_t giver = process_start(give);
+    process_use(0);
+    CUdeviceptr address = way->take(giver.socket);
+    process_meet(giver.socket);
+    check_filled(address, 1);
+    fill(address, 2);
+    process_meet(giver.socket);
+    process_meet(giver.socket);
+    kill(giver.pid, SIGKILL);
+    CHECK(WIFSIGNALED(process_end(giver)));
+    check_filled(address, 2);
+}
+
+static void test_legacy_sharing_outlives_a_killed_exporter(int socket)
+{
+    (void)socket;
+    share(&ways[0]);
+}
+
+static void test_virtual_sharing_outlives_a_killed_exporter(int socket)
+{
+    (void)socket;
+    share(&ways[1]);
+}
+
+static void test_pooled_sharing_outlives_a_killed_exporter(int socket)
+{
+    (void)socket;
+    share(&ways[2]);
+}
+
+/* Sends a handle, frees its memory, and allocates another that gets the same file number. */
+static void give_stale(int socket)
+{
+    process_use(0);
+    CUdeviceptr address = give_legacy(socket);
+    CU(cuMemFree, address);
+    CU(cuMemAlloc, &address, BYTES);
+    process_meet(socket);
+    process_meet(socket);
+}
+
+static void test_stale_handles_are_refused(int socket)
+{
+    (void)socket;
+    process_t giver = process_start(give_stale);
+    process_use(0);
+    CUipcMemHandle handle;
+    CUdeviceptr address;
+    process_receive(giver.socket, &handle, sizeof(handle));
+    process_meet(giver.socket);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle, &address, handle,
+                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    process_meet(giver.socket);
+    CHECK(process_end(giver) == 0);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle, &address, handle,
+                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    memset(&handle, 7, sizeof(handle));
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle, &address, handle,
+                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    CU(cuMemAlloc, &address, BYTES);
+    CU(cuIpcGetMemHandle, &handle, address);
+    CHECK_RESULT(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle, &address, handle,
+                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS); /* its own */
+}
+
+static void give_stale_pooled(int socket)
+{
+    process_use(0);
+    CUdeviceptr address = give_pooled(socket);
+    CU(cuMemFreeAsync, address, NULL);
+    CU(cuStreamSynchronize, NULL);
+    process_meet(socket);
+}
+
+static void test_stale_pool_pointers_are_refused(int socket)
+{
+    (void)socket;
+    process_t giver = process_start(give_stale_pooled);
+    process_use(0);
+    CUmemPoolPtrExportData pointer;
+    CUmemoryPool pool;
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle;
+    void *file = (void *)(intptr_t)process_receive(giver.socket, &pointer, sizeof(pointer));
+    process_meet(giver.socket);
+    CU(cuMemPoolImportFromShareableHandle, &pool, file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer, &address, pool, &pointer);
+    /* A pool's file is none of virtual memory. */
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemImportFromShareableHandle, &handle, file,
+                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CHECK(process_end(giver) == 0);
+}
+
+static uint64_t buffer_id(CUdeviceptr address)
+{
+    unsigned long long id;
+    CU(cuPointerGetAttribute, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
+    return id;
+}
+
+static void test_a_reused_address_gets_a_new_buffer_id(int socket)
+{
+    (void)socket;
+    process_use(0);
+    CUdeviceptr first, second;
+    unsigned long long id;
+    CU(cuMemAlloc, &first, BYTES);
+    uint64_t first_id = buffer_id(first);
+    CHECK(first_id == buffer_id(first + BYTES - 1));
+    CU(cuMemFree, first);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, first);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemFree, first);
+    CU(cuMemAlloc, &second, BYTES);
+    CHECK(second == first && buffer_id(second) > first_id);
+}
+
+static void test_attributes_tell_what_memory_is(int socket)
+{
+    (void)socket;
+    CUcontext context = process_use(1), found_context;
+    CUdeviceptr address, start, base;
+    size_t size, base_size;
+    int ordinal, type;
+    bool is_legacy;
+    unsigned long long handle_types;
+    CU(cuMemAlloc, &address, 1000);
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT,
+                                        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+                                        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
+    void *data[] = {&found_context, &type, &ordinal, &is_legacy, &start, &size, &handle_types};
+    CU(cuPointerGetAttributes, 7, attributes, data, address + 999);
+    CHECK(found_context == context && type == CU_MEMORYTYPE_DEVICE && ordinal == 1 && is_legacy);
+    CHECK(start == address && size == 1000 && handle_types == 0);
+    CU(cuMemGetAddressRange, &base, &base_size, address + 1);
+    CHECK(base == address && base_size == 1000);
+    void *host;
+    CU(cuMemHostAlloc, &host, 64, CU_MEMHOSTALLOC_PORTABLE);
+    CU(cuPointerGetAttributes, 7, attributes, data, (CUdeviceptr)(uintptr_t)host);
+    CHECK(type == CU_MEMORYTYPE_HOST && !is_legacy && size == 64);
+    CU(cuMemFreeHost, host);
+    CU(cuPointerGetAttributes, 7, attributes, data, (CUdeviceptr)(uintptr_t)&size);
+    CHECK(type == 0 && ordinal == CU_DEVICE_INVALID && size == 0);
+}
+
+static void test_host_memory_is_registered_once(int socket)
+{
+    (void)socket;
+    process_use(0);
+    size_t bytes = 3 * 4096;
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    CUdeviceptr address;
+    CU(cuMemHostRegister, memory + 100, 5000, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    CHECK_RESULT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister, memory, bytes, 0);
+    CU(cuMemHostGetDevicePointer, &address, memory + 200, 0);
+    CHECK(address == (CUdeviceptr)(uintptr_t)(memory + 200));
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer, &address, memory, 0);
+    CU(cuMemHostUnregister, memory + 100);
+    CHECK_RESULT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister, memory + 100);
+    munmap(memory, bytes);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister, memory, bytes, 0);
+}
+
+static CUmemGenericAllocationHandle create_virtual(int ordinal, size_t bytes)
+{
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp properties = properties_of(ordinal);
+    CU(cuMemCreate, &handle, bytes, &properties, 0);
+    return handle;
+}
+
+static void test_allocations_lie_side_by_side(int socket)
+{
+    (void)socket;
+    process_use(0);
+    CUmemGenericAllocationHandle first = create_virtual(0, GRANULARITY), retained;
+    CUmemGenericAllocationHandle second = create_virtual(0, 2 * GRANULARITY);
+    CUdeviceptr space, base;
+    size_t size;
+    CUmemAccessDesc access = access_of(0);
+    CU(cuMemAddressReserve, &space, 4 * GRANULARITY, 0, 0, 0);
+    CU(cuMemMap, space, GRANULARITY, 0, first, 0);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemMap, space, 2 * GRANULARITY, 0, second, 0); /* taken */
+    CU(cuMemMap, space + GRANULARITY, 2 * GRANULARITY, 0, second, 0);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess, space, 4 * GRANULARITY, &access, 1); /* a hole */
+    CU(cuMemSetAccess, space, 3 * GRANULARITY, &access, 1);
+    CU(cuMemsetD8, space, 5, 3 * GRANULARITY); /* across the border */
+    CU(cuMemGetAddressRange, &base, &size, space + GRANULARITY + 1);
+    CHECK(base == space + GRANULARITY && size == 2 * GRANULARITY);
+    CU(cuMemRetainAllocationHandle, &retained, (void *)(uintptr_t)(space + 1));
+    CHECK(retained == first);
+    CU(cuMemRelease, first);
+    CU(cuMemRelease, retained);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemRelease, first);
+    CU(cuMemRelease, second);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree, space, 4 * GRANULARITY); /* mapped */
+    CU(cuMemUnmap, space, 3 * GRANULARITY);
+    CU(cuMemAddressFree, space, 4 * GRANULARITY);
+}
+
+static void leave(int signal)
+{
+    (void)signal;
+    _exit(0);
+}
+
+static void test_memory_without_access_faults(int socket)
+{
+    (void)socket;
+    process_use(0);
+    CUdeviceptr space;
+    CU(cuMemAddressReserve, &space, GRANULARITY, 0, 0, 0);
+    CU(cuMemMap, space, GRANULARITY, 0, create_virtual(0, GRANULARITY), 0);
+    signal(SIGSEGV, leave);
+    *(volatile char *)(uintptr_t)space;
+    CHECK(!"reached");
+}
+
+static void test_gpus_without_peer_access_keep_their_memory(int socket)
+{
+    (void)socket;
+    setenv("STANDIN_CUDA_GPUS", "2", 1);
+    CUcontext first = process_use(0), second = process_use(1);
+    int can = 1;
+    CU(cuDeviceCanAccessPeer, &can, 0, 1);
+    CHECK(!can);
+    CHECK_RESULT(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuCtxEnablePeerAccess, first, 0);
+    CHECK_RESULT(CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess, second, 0);
+    CUdeviceptr space;
+    CUmemAccessDesc access = access_of(0);
+    CU(cuMemAddressReserve, &space, GRANULARITY, 0, 0, 0);
+    CU(cuMemMap, space, GRANULARITY, 0, create_virtual(1, GRANULARITY), 0);
+    CHECK_RESULT(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuMemSetAccess, space, GRANULARITY, &access, 1);
+}
+
+static void test_memory_ends(int socket)
+{
+    (void)socket;
+    process_use(0);
+    CUdeviceptr first, second;
+    size_t free_bytes, total;
+    CU(cuMemAlloc, &first, 3 << 20);
+    CHECK_RESULT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc, &second, 2 << 20);
+    CU(cuMemGetInfo, &free_bytes, &total);
+    CHECK(free_bytes == 1 << 20 && total == 4 << 20);
+    CU(cuMemFree, first);
+    CU(cuMemAlloc, &second, 4 << 20);
+}
+
+static void send_uuid_of_gpu_2(int socket)
+{
+    CUuuid uuid;
+    setenv("CUDA_VISIBLE_DEVICES", "2,1", 1);
+    process_use(0);
+    CU(cuDeviceGetUuid, &uuid, 0);
+    process_send(socket, &uuid, sizeof(uuid), -1);
+}
+
+static void test_ordinals_differ_and_uuids_match(int socket)
+{
+    (void)socket;
+    process_t other = process_start(send_uuid_of_gpu_2);
+    CUuuid theirs, ours;
+    process_receive(other.socket, &theirs, sizeof(theirs));
+    CHECK(process_end(other) == 0);
+    process_use(0);
+    int count;
+    char name[64], pci[32];
+    CU(cuDeviceGetCount, &count);
+    CHECK(count == 4);
+    CU(cuDeviceGetUuid, &ours, 2);
+    CHECK(!memcmp(&ours, &theirs, sizeof(ours)));
+    CU(cuDeviceGetUuid, &ours, 1);
+    CHECK(memcmp(&ours, &theirs, sizeof(ours)));
+    CU(cuDeviceGetName, name, sizeof(name), 3);
+    CHECK(!strcmp(name, "stand-in GPU (host memory)"));
+    CU(cuDeviceGetPCIBusId, pci, sizeof(pci), 3);
+    CHECK(!strcmp(pci, "0000:13:00.0"));
+}
+
+static void test_a_machine_without_gpus(int socket)
+{
+    (void)socket;
+    process_load();
+    int count = -1;
+    CUdevice device;
+    CU(cuInit, 0);
+    CU(cuDeviceGetCount, &count);
+    CHECK(count == 0);
+    CHECK_RESULT(CUDA_ERROR_INVALID_DEVICE, cuDeviceGet, &device, 0);
+}
+
+static void use_inherited(int socket)
+{
+    (void)socket;
+    int count;
+    CHECK_RESULT(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount, &count);
+}
+
+static void test_calls_need_a_driver_and_a_context(int socket)
+{
+    (void)socket;
+    process_load();
+    int count;
+    CUdeviceptr address;
+    CUcontext context;
+    CHECK_RESULT(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount, &count);
+    CU(cuInit, 0);
+    CHECK_RESULT(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc, &address, 1);
+    CU(cuDevicePrimaryCtxRetain, &context, 0);
+    CHECK_RESULT(CUDA_ERROR_INVALID_CONTEXT, cuStreamSynchronize, NULL); /* retained, not current */
+    CU(cuCtxPushCurrent, context);
+    CU(cuMemAlloc, &address, 1);
+    CU(cuCtxPopCurrent, NULL);
+    CHECK_RESULT(CUDA_ERROR_INVALID_CONTEXT, cuMemFree, address);
+    CHECK(process_end(process_start(use_inherited)) == 0);
+}
+
+static void test_the_calls_asked_for_fail(int socket)
+{
+    (void)socket;
+    process_use(0);
+    CUdeviceptr address;
+    CUstream stream;
+    CU(cuMemAlloc, &address, 1);
+    CHECK_RESULT(CUDA_ERROR_UNKNOWN, cuMemAlloc, &address, 1);
+    CU(cuMemAlloc, &address, 1);
+    CHECK_RESULT(CUDA_ERROR_OUT_OF_MEMORY, cuStreamCreate, &stream, 0);
+    const char *text;
+    CU(cuGetErrorName, CUDA_ERROR_UNKNOWN, &text);
+    CHECK(!strcmp(text, "CUDA_ERROR_UNKNOWN"));
+    CHECK(cuda_driver_fail(cuda, "cuStreamCreate", CUDA_ERROR_OUT_OF_MEMORY) == BLINK_ERR_NO_MEMORY);
+}
+
+#define TEST(name, environment)                                                                              \
+    {                                                                                                        \
+#name, name, environment                                                                             \
+    }
+
+int main(void)
+{
+    static const process_test_t tests[] = {
+        TEST(test_legacy_sharing_outlives_a_killed_exporter, NULL),
+        TEST(test_virtual_sharing_outlives_a_killed_exporter, NULL),
+        TEST(test_pooled_sharing_outlives_a_killed_exporter, NULL),
+        TEST(test_stale_handles_are_refused, NULL),
+        TEST(test_stale_pool_pointers_are_refused, NULL),
+        TEST(test_a_reused_address_gets_a_new_buffer_id, NULL),
+        TEST(test_attributes_tell_what_memory_is, "STANDIN_CUDA_GPUS=2"),
+        TEST(test_host_memory_is_registered_once, NULL),
+        TEST(test_allocations_lie_side_by_side, NULL),
+        TEST(test_memory_without_access_faults, NULL),
+        TEST(test_gpus_without_peer_access_keep_their_memory, "STANDIN_CUDA_NO_PEER=1"),
+        TEST(test_memory_ends, "STANDIN_CUDA_MEMORY=4194304"),
+        TEST(test_ordinals_differ_and_uuids_match, "STANDIN_CUDA_GPUS=4"),
+        TEST(test_a_machine_without_gpus, "STANDIN_CUDA_GPUS=0"),
+        TEST(test_calls_need_a_driver_and_a_context, NULL),
+        TEST(test_the_calls_asked_for_fail, "STANDIN_CUDA_FAIL=cuMemAlloc:2,cuStreamCreate:1:2"),
+    };
+    return process_run_all(tests, sizeof(tests) / sizeof(tests[0]));
+}

@@ -1,0 +1,143 @@
+"""GPU memory, streams and graphs on real processes: the daemon, its GPU worker and forked ranks, all over the stand-in for
+the driver, which runs the host's build of the kernels over host memory. No measurement of a GPU."""
+import os
+import signal
+
+from harness import BLINK_PERF, Daemon, IntegrationTest, Process
+
+BLINK_GPU_API = os.environ["BLINK_GPU_API"]
+STANDIN = os.environ["STANDIN"]
+
+COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter", "alltoall",
+               "alltoallv", "sendrecv"]
+
+
+def gpu_environment(**variables):
+    return {**os.environ, "LD_LIBRARY_PATH": STANDIN, **{name: str(value) for name, value in variables.items()}}
+
+
+class GpuTest(IntegrationTest):
+    def gpu_daemon(self, devices="cuda:0x8", *flags, **variables):
+        return self.daemon("--devices", devices, *self.limits(init_timeout_s=10), *flags, env=gpu_environment(**variables))
+
+    def ranks(self, daemon, scenario, ranks, **variables):
+        process = Process([BLINK_GPU_API, scenario, ranks],
+                          env=gpu_environment(BLINK_SOCKET=daemon.socket, **variables))
+        self.children.append(process)
+        return process
+
+    def play(self, scenario, ranks=4, daemon=None, status=0, **variables):
+        daemon = daemon or self.gpu_daemon(**variables)
+        process = self.ranks(daemon, scenario, ranks, **variables)
+        self.assertEqual(process.wait(), status, process.stderr())
+        daemon.check_serves()
+        return daemon
+
+
+class MemoryTest(GpuTest):
+    def test_device_memory(self):
+        self.play("device-memory")
+
+    def test_memory_freed_and_allocated_again(self):
+        self.play("reuse")
+
+    def test_several_extents(self):
+        self.play("extents")
+
+    def test_pools(self):
+        self.play("pools", ranks=3)
+
+    def test_host_memory_is_staged(self):
+        self.play("host-memory", ranks=3)
+
+    def test_ipc_handles_refused_by_configuration(self):
+        config = os.path.join(self.directory(), "blinkd.conf")
+        with open(config, "w", encoding="ascii") as file:
+            file.write("[gpu]\nlegacy_ipc = no\n")
+        daemon = self.gpu_daemon("cuda:0x4", "--config", config)
+        self.play("device-memory", daemon=daemon)
+
+    def test_several_gpus(self):
+        daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=4)
+        self.assertEqual([device["gpu"] for device in self.ctl_json(daemon, "devices")["devices"]], [0, 1, 2, 3])
+
+
+class StreamTest(GpuTest):
+    def test_ops_in_the_order_of_a_stream(self):
+        self.play("stream")
+
+    def test_two_streams(self):
+        self.play("two-streams")
+
+    def test_groups_on_two_streams(self):
+        self.play("stream-group", ranks=3)
+
+    def test_staged_memory_on_a_stream(self):
+        self.play("staged-stream", ranks=2)
+
+    def test_a_rank_that_comes_late(self):
+        self.play("late", ranks=3)
+
+    def test_graphs(self):
+        self.play("graph")
+
+
+class FaultTest(GpuTest):
+    def test_a_killed_rank(self):
+        self.play("killed-rank", status=1)
+
+    def test_a_stream_that_never_comes(self):
+        self.play("never-ready", ranks=2)
+
+    def test_a_killed_gpu_worker(self):
+        daemon = self.gpu_daemon("cuda:0x4")
+        process = self.ranks(daemon, "until-lost", 4)
+        process.wait_for("load", lambda ranks: "under way" in ranks.stdout())
+        os.kill(self.ctl_json(daemon, "status")["gpu_worker_pid"], signal.SIGKILL)
+        self.assertEqual(process.wait(), 0, process.stderr())
+        self.assertEqual(self.ctl_json(daemon, "status")["gpu_worker_restarts"], 1)
+        self.play("device-memory", daemon=daemon)
+
+    def test_a_lost_context(self):
+        daemon = self.gpu_daemon("cuda:0x4", STANDIN_CUDA_LOST=30)
+        process = self.ranks(daemon, "until-lost", 4)
+        self.assertEqual(process.wait(), 0, process.stderr())
+        daemon.check_serves()
+
+    def test_a_killed_daemon_lets_streams_go_on(self):
+        daemon = self.gpu_daemon("cuda:0x4")
+        process = self.ranks(daemon, "until-lost", 4)
+        process.wait_for("load", lambda ranks: "under way" in ranks.stdout())
+        daemon.kill()
+        self.assertEqual(process.wait(), 0, process.stderr())
+
+    def test_bad_arguments(self):
+        self.play("bad-arguments", ranks=2)
+
+    def test_gpu_memory_on_host_devices(self):
+        daemon = self.daemon(devices=2)
+        process = self.ranks(daemon, "host-devices", 2)
+        self.assertEqual(process.wait(), 0, process.stderr())
+
+    def test_a_daemon_without_a_driver_that_is_asked_for_gpus(self):
+        daemon = Daemon(self, "--devices", "cuda:0", wait=False, env={**os.environ, "LD_LIBRARY_PATH": "/nonexistent"})
+        self.assertEqual(daemon.wait(), 1)
+        self.assertIn("no CUDA driver", daemon.stderr())
+
+    def test_a_gpu_that_is_not_there(self):
+        daemon = Daemon(self, "--devices", "cuda:3", wait=False, env=gpu_environment())
+        self.assertEqual(daemon.wait(), 1)
+        self.assertIn("cuda:3: this machine has GPUs 0 to 0", daemon.stderr())
+
+    def test_gpus_that_are_not_there_leave_host_devices(self):
+        daemon = self.daemon("--devices", "auto", env={**os.environ, "LD_LIBRARY_PATH": "/nonexistent"})
+        self.assertEqual({device["kind"] for device in self.ctl_json(daemon, "devices")["devices"]}, {"host"})
+
+    def test_host_devices_beside_gpus(self):
+        daemon = self.gpu_daemon("cuda:0x2+host:2")
+        kinds = [device["kind"] for device in self.ctl_json(daemon, "devices")["devices"]]
+        self.assertEqual(kinds, ["cuda", "cuda", "host", "host"])
+        self.play("device-memory", ranks=2, daemon=daemon)
+        status, out, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, "allreduce", "--devices", "2,3",
+                                             "--check", "--iters", 1])
+        self.assertEqual(status, 0, out + err)
