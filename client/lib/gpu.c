@@ -34,23 +34,6 @@ gpus_t *gpus_find(blink_context_t *context)
     return gpus;
 }
 
-void gpus_fini(blink_context_t *context)
-{
-    gpus_t *gpus = atomic_load_explicit(&context->gpus, memory_order_relaxed); /* the only thread left */
-    if (!gpus)
-        return;
-    /* Where the driver has ended before us, these calls say so and do nothing. */
-    for (gpu_t *gpu = gpus->list, *next; gpu; gpu = next) {
-        next = gpu->next;
-        (void)gpu->driver->cuStreamDestroy(gpu->copies);
-        (void)gpu->driver->cuDevicePrimaryCtxRelease(gpu->device);
-        free(gpu);
-    }
-    gpu_imports_fini(&gpus->imports);
-    pthread_mutex_destroy(&gpus->lock);
-    free(gpus);
-}
-
 /* ---- names ---- */
 
 void gpu_uuid_text(const uint8_t uuid[GPU_UUID_BYTES], char text[GPU_UUID_TEXT_BYTES])
@@ -182,6 +165,32 @@ release:
 free_gpu:
     free(fresh);
     return result;
+}
+
+/* Where the driver has ended before us, its calls say so and do nothing. */
+static void close_gpu(gpu_t *gpu)
+{
+    gpu_visit_t visit;
+    if (enter_primary(gpu, &visit) == BLINK_OK) {
+        (void)gpu->driver->cuStreamDestroy(gpu->copies);
+        gpu_leave(&visit);
+        (void)gpu->driver->cuDevicePrimaryCtxRelease(gpu->device);
+    }
+    free(gpu);
+}
+
+void gpus_fini(blink_context_t *context)
+{
+    gpus_t *gpus = atomic_load_explicit(&context->gpus, memory_order_relaxed); /* the only thread left */
+    if (!gpus)
+        return;
+    for (gpu_t *gpu = gpus->list, *next; gpu; gpu = next) {
+        next = gpu->next;
+        close_gpu(gpu);
+    }
+    gpu_imports_fini(&gpus->imports);
+    pthread_mutex_destroy(&gpus->lock);
+    free(gpus);
 }
 
 blink_result_t gpu_require(blink_comm_t *comm, gpu_t **gpu)

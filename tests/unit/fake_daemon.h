@@ -30,25 +30,40 @@
 #define ENGINE_POLL_MS 20
 #define ARENAS_MAX     8u
 #define LOG_MAX        4096u
+#define IMPORTS_MAX    64u
 
-typedef struct fake {
+/* A registration of GPU memory as it came. */
+typedef struct fake_import {
+    uint32_t region, extent_count, fd_count;
+    Blinkwire__GpuExtentKind kind; /* of its first extent, as the next two */
+    uint64_t offset_bytes, bytes;
+    uint64_t all_bytes;
+    uint8_t gpu_uuid[16];
+} fake_import_t;
+
+typedef struct fake fake_t;
+struct fake {
     char directory[32], path[64];
     int listen_fd, socket_fd, doorbell_fd, completion_fd;
     ring_t ring;
     pthread_t control, engine;
     /* what it is told to do */
-    uint32_t answer_version;  /* in the answer to hello; 0: refuse the version */
-    _Atomic bool idle;        /* take submissions and complete none */
-    blink_result_t fail_with; /* for every op, with fail_text */
-    const char *fail_text;
-    uint32_t pair_members;   /* an op of one member completes when all have submitted as many */
-    uint32_t linger_us;      /* between the client's end of the stream and its own */
-    uint32_t rank_count;     /* of every communicator, for the blocks of staged ops */
-    uint32_t arenas_max;     /* more are refused; 0: ARENAS_MAX */
-    const uint8_t *gathered; /* what staged allgathers give, in place of their input */
+    uint32_t answer_version;          /* in the answer to hello; 0: refuse the version */
+    _Atomic bool idle;                /* take submissions and complete none */
+    _Atomic blink_result_t fail_with; /* for every op, with fail_text */
+    const char *_Atomic fail_text;
+    uint32_t pair_members;         /* an op of one member completes when all have submitted as many */
+    uint32_t linger_us;            /* between the client's end of the stream and its own */
+    uint32_t rank_count;           /* of every communicator, for the blocks of staged ops */
+    uint32_t arenas_max;           /* more are refused; 0: ARENAS_MAX */
+    const uint8_t *gathered;       /* what staged allgathers give, in place of their input */
+    const uint8_t *gpu_uuid;       /* of every rank's device; NULL: they are host devices */
+    blink_result_t refuse_imports; /* of GPU memory; BLINK_OK: take it */
+    void (*take)(fake_t *, const ring_sqe_t *); /* in place of what it does with a submission */
+    void (*turn)(fake_t *);                     /* again and again, where it takes submissions */
     /* what it has seen */
     _Atomic uint32_t taken, completed, pieces;
-    _Atomic bool gone, stop;
+    _Atomic bool gone, stop, aborted;
     uint32_t members, regions;
     ring_sqe_t log[LOG_MAX]; /* what it took, in order; the first LOG_MAX */
     struct {
@@ -61,8 +76,14 @@ typedef struct fake {
         blink_unique_id_t id;
         uint32_t rank_count, rank, algorithm, op_timeout_ms;
         int device;
+        bool has_gpu;
+        uint8_t gpu_uuid[16];
     } joined; /* the last CommInit */
-} fake_t;
+    fake_import_t imports[IMPORTS_MAX];
+    _Atomic uint32_t import_count, refused_count, deregistered_count;
+    uint32_t deregistered[IMPORTS_MAX];
+    _Atomic(ring_window_t *) windows; /* of streams */
+};
 
 static void fake_send(fake_t *fake, const Blinkwire__Reply *reply, const int *fds, uint32_t fd_count)
 {
@@ -174,7 +195,9 @@ static void fake_take(fake_t *fake, const ring_sqe_t *sqe)
     if (number < LOG_MAX)
         fake->log[number] = *sqe;
     atomic_store(&fake->taken, number + 1);
-    if ((sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED)) && fake->fail_with == BLINK_OK)
+    if (fake->take)
+        fake->take(fake, sqe);
+    else if ((sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED)) && fake->fail_with == BLINK_OK)
         fake_run_pieces(fake, sqe);
 }
 
@@ -187,7 +210,7 @@ static void *fake_engine(void *argument)
     while (!atomic_load(&fake->stop)) {
         while (!atomic_load(&fake->idle) && ring_take(&fake->ring, &sqe)) {
             fake_take(fake, &sqe);
-            if (sqe.flags & RING_SQE_MORE)
+            if (fake->take || sqe.flags & RING_SQE_MORE)
                 continue;
             if (fake->pair_members > 0)
                 queues[sqe.member][heads[sqe.member]++] = sqe.user_data;
@@ -196,11 +219,13 @@ static void *fake_engine(void *argument)
             if (fake->pair_members > 0)
                 complete_pairs(fake, queues, heads, &done);
         }
+        if (fake->turn && !atomic_load(&fake->idle))
+            fake->turn(fake);
         struct pollfd doorbell = {.fd = fake->doorbell_fd, .events = POLLIN};
         uint64_t count;
         ring_set_engine_sleeping(&fake->ring, true);
         if (!ring_has_submission(&fake->ring) || atomic_load(&fake->idle))
-            poll(&doorbell, 1, ENGINE_POLL_MS); /* wakes by itself to see `stop` */
+            poll(&doorbell, 1, fake->turn ? 0 : ENGINE_POLL_MS); /* wakes by itself to see `stop` */
         ring_set_engine_sleeping(&fake->ring, false);
         (void)!read(fake->doorbell_fd, &count, sizeof(count));
     }
@@ -270,11 +295,47 @@ static void answer_staging(fake_t *fake, const Blinkwire__Request *request)
     fake->arenas[number].base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     fake->arenas[number].bytes = bytes;
     fake->arenas[number].region = created.region = ++fake->regions;
+    if (request->staging_create->windows)
+        fake->windows = (ring_window_t *)fake->arenas[number].base;
     atomic_store(&fake->arena_count, number + 1);
     reply.body_case = BLINKWIRE__REPLY__BODY_STAGING_CREATE;
     reply.staging_create = &created;
     fake_send(fake, &reply, &fd, 1);
     close(fd);
+}
+
+static void answer_import(fake_t *fake, const Blinkwire__Request *request, uint32_t fd_count)
+{
+    const Blinkwire__GpuMemRegister *body = request->gpu_mem_register;
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    Blinkwire__Error error = BLINKWIRE__ERROR__INIT;
+    Blinkwire__MemRegisterReply registered = BLINKWIRE__MEM_REGISTER_REPLY__INIT;
+    reply.id = request->id;
+    if (fake->refuse_imports != BLINK_OK) {
+        atomic_fetch_add(&fake->refused_count, 1);
+        error.code = fake->refuse_imports;
+        error.text = (char[]){"not this memory"};
+        reply.error = &error;
+        fake_send(fake, &reply, NULL, 0);
+        return;
+    }
+    const Blinkwire__GpuExtent *first = body->extents[0];
+    uint32_t number = atomic_load(&fake->import_count);
+    fake_import_t *import = &fake->imports[number];
+    *import = (fake_import_t){.region = ++fake->regions,
+                              .extent_count = (uint32_t)body->n_extents,
+                              .fd_count = fd_count,
+                              .kind = first->kind,
+                              .offset_bytes = first->offset_bytes,
+                              .bytes = first->bytes};
+    for (size_t i = 0; i < body->n_extents; i++)
+        import->all_bytes += body->extents[i]->bytes;
+    memcpy(import->gpu_uuid, body->gpu_uuid.data, body->gpu_uuid.len);
+    registered.region = import->region;
+    reply.body_case = BLINKWIRE__REPLY__BODY_MEM_REGISTER;
+    reply.mem_register = &registered;
+    atomic_store(&fake->import_count, number + 1);
+    fake_send(fake, &reply, NULL, 0);
 }
 
 static void answer(fake_t *fake, const Blinkwire__Request *request)
@@ -295,13 +356,23 @@ static void answer(fake_t *fake, const Blinkwire__Request *request)
         fake->joined.device = init->device;
         fake->joined.algorithm = init->algorithm;
         fake->joined.op_timeout_ms = init->op_timeout_ms;
+        fake->joined.has_gpu = init->gpu_uuid.len == 16;
+        if (fake->joined.has_gpu)
+            memcpy(fake->joined.gpu_uuid, init->gpu_uuid.data, 16);
+        if (fake->gpu_uuid)
+            joined.gpu_uuid = (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)fake->gpu_uuid};
         joined.member = ++fake->members;
         joined.device =
             request->comm_init->device < 0 ? request->comm_init->rank : (uint32_t)request->comm_init->device;
         reply.body_case = BLINKWIRE__REPLY__BODY_COMM_INIT;
         reply.comm_init = &joined;
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_COMM_ABORT) {
+        atomic_store(&fake->aborted, true);
         send_comm_lost(fake, request->comm_abort->member);
+    } else if (request->body_case == BLINKWIRE__REQUEST__BODY_MEM_DEREGISTER) {
+        uint32_t number = atomic_load(&fake->deregistered_count);
+        fake->deregistered[number % IMPORTS_MAX] = request->mem_deregister->region;
+        atomic_store(&fake->deregistered_count, number + 1);
     }
     fake_send(fake, &reply, NULL, 0);
 }
@@ -317,6 +388,8 @@ static void *fake_control(void *argument)
             answer_hello(fake, request);
         else if (request->body_case == BLINKWIRE__REQUEST__BODY_STAGING_CREATE)
             answer_staging(fake, request);
+        else if (request->body_case == BLINKWIRE__REQUEST__BODY_GPU_MEM_REGISTER)
+            answer_import(fake, request, frame.fd_count);
         else
             answer(fake, request);
         blinkwire__request__free_unpacked(request, NULL);

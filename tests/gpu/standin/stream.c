@@ -10,6 +10,7 @@ static struct {
     CUstream streams;        /* all, closed ones until they are empty */
     CUstream default_streams[STANDIN_GPUS_MAX];
     uint64_t op_count;
+    uint64_t stream_count; /* that there ever were */
 } all = {.progress = PTHREAD_COND_INITIALIZER};
 
 void op_keep(const op_t *op)
@@ -47,6 +48,7 @@ CUstream stream_open(CUcontext context)
     CUstream stream = calloc(1, sizeof(*stream));
     if (!stream)
         return NULL;
+    stream->id = ++all.stream_count;
     stream->context = context;
     pthread_cond_init(&stream->arrived, NULL);
     stream->next = all.streams;
@@ -269,6 +271,33 @@ CUresult cuStreamSynchronize(CUstream handle)
     CUstream stream;
     STANDIN_TRY(stream_find_uncaptured(handle, &stream));
     return stream_await(NULL, stream);
+}
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
+{
+    STANDIN_ENTER(cuStreamGetId, CONTEXT);
+    CUstream stream;
+    pthread_mutex_lock(&stream_lock);
+    CUresult result = stream_find(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        *id = stream->id;
+    pthread_mutex_unlock(&stream_lock);
+    return result;
+}
+
+static void call_host(const op_t *op)
+{
+    op->host.function(op->host.argument);
+}
+
+static const op_type_t host_type = {.run = call_host};
+
+CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void *argument)
+{
+    STANDIN_ENTER(cuLaunchHostFunc, CONTEXT);
+    if (!function)
+        return CUDA_ERROR_INVALID_VALUE;
+    return stream_submit(handle, &(op_t){.type = &host_type, .host = {function, argument}});
 }
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)

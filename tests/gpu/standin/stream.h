@@ -49,6 +49,10 @@ struct op {
             uint64_t value;
             unsigned flags;
         } word;
+        struct {
+            CUhostFn function;
+            void *argument;
+        } host;
         marker_t *marker;
         launch_t *launch;
         struct {
@@ -63,6 +67,7 @@ struct capture;
 
 struct CUstream_st {
     CUstream next;
+    uint64_t id; /* no other stream's, ever */
     CUcontext context;
     op_t *first, *last;
     uint64_t running; /* the number of the operation that runs; 0: none */
