@@ -35,21 +35,42 @@ static json_t *number_array(const uint32_t *numbers, size_t count)
     return array;
 }
 
+/* A text, or null where there is none. */
+static json_t *text_or_null(const char *text)
+{
+    return *text ? ctl_json_text(text) : json_null();
+}
+
 /* ---- status ---- */
 
 static blink_result_t print_status_json(const Blinkwire__StatusReply *status)
 {
     return ctl_print_json(
-        json_pack("{s:o, s:I, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "version",
-                  ctl_json_text(status->version), "pid", (json_int_t)status->pid, "uptime_s",
-                  status->uptime_s, "socket", ctl_json_text(status->socket), "topology",
-                  ctl_json_text(status->topology), "device_count", (json_int_t)status->device_count,
-                  "client_count", (json_int_t)status->client_count, "comm_count",
-                  (json_int_t)status->comm_count, "worker_count", (json_int_t)status->worker_count,
-                  "op_count", (json_int_t)status->op_count, "failed_op_count",
-                  (json_int_t)status->failed_op_count, "registered_bytes",
-                  (json_int_t)status->registered_bytes, "pace_scale", status->pace_scale),
+        json_pack(
+            "{s:o, s:I, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, "
+            "s:I}",
+            "version", ctl_json_text(status->version), "pid", (json_int_t)status->pid, "uptime_s",
+            status->uptime_s, "socket", ctl_json_text(status->socket), "topology",
+            ctl_json_text(status->topology), "device_count", (json_int_t)status->device_count, "client_count",
+            (json_int_t)status->client_count, "comm_count", (json_int_t)status->comm_count, "worker_count",
+            (json_int_t)status->worker_count, "op_count", (json_int_t)status->op_count, "failed_op_count",
+            (json_int_t)status->failed_op_count, "registered_bytes", (json_int_t)status->registered_bytes,
+            "pace_scale", status->pace_scale, "gpu_sharing", text_or_null(status->gpu_sharing),
+            "gpu_worker_pid", status->gpu_worker_pid > 0 ? json_integer(status->gpu_worker_pid) : json_null(),
+            "gpu_worker_restarts", (json_int_t)status->gpu_worker_restarts),
         JSON_INDENT(2));
+}
+
+static void print_gpus_text(const Blinkwire__StatusReply *status)
+{
+    const char *meaning = strcmp(status->gpu_sharing, "mps") == 0
+                              ? "by MPS: a fault or a kill of one client may end all of a GPU"
+                              : "GPUs take turns between processes";
+    char worker[32] = "none at the moment";
+    if (status->gpu_worker_pid > 0)
+        snprintf(worker, sizeof(worker), "pid %u", status->gpu_worker_pid);
+    printf("gpu sharing    %s (%s)\n", status->gpu_sharing, meaning);
+    printf("gpu worker     %s, %u restarts\n", worker, status->gpu_worker_restarts);
 }
 
 static void print_status_text(const Blinkwire__StatusReply *status)
@@ -64,6 +85,8 @@ static void print_status_text(const Blinkwire__StatusReply *status)
     else
         printf("links          not paced: as fast as memory\n");
     printf("devices        %u\n", status->device_count);
+    if (*status->gpu_sharing)
+        print_gpus_text(status);
     printf("workers        %u\n", status->worker_count);
     printf("clients        %u\n", status->client_count);
     printf("communicators  %u\n", status->comm_count);
@@ -136,9 +159,11 @@ static size_t device_count(const Blinkwire__QueryReply *query)
 static json_t *device_json(const Blinkwire__QueryReply *query, size_t i)
 {
     const Blinkwire__Device *device = query->devices[i];
-    return json_pack("{s:I, s:o, s:o, s:I}", "index", (json_int_t)device->index, "node",
+    return json_pack("{s:I, s:o, s:o, s:I, s:o, s:o}", "index", (json_int_t)device->index, "node",
                      ctl_json_text(device->node), "kind", ctl_json_text(device->kind), "comm_count",
-                     (json_int_t)device->comm_count);
+                     (json_int_t)device->comm_count, "gpu",
+                     *device->gpu_uuid ? json_integer(device->gpu) : json_null(), "gpu_uuid",
+                     text_or_null(device->gpu_uuid));
 }
 
 static void device_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
@@ -148,15 +173,20 @@ static void device_row(const Blinkwire__QueryReply *query, size_t i, table_t *ta
     table_cell(table, "%s", device->node);
     table_cell(table, "%s", device->kind);
     table_cell(table, "%u", device->comm_count);
+    if (*device->gpu_uuid)
+        table_cell(table, "%u", device->gpu);
+    else
+        table_cell(table, "-");
+    table_cell(table, "%s", *device->gpu_uuid ? device->gpu_uuid : "-");
 }
 
 blink_result_t ctl_devices(int argc, char **argv, ctl_options_t *options)
 {
-    static const char *const headers[] = {"device", "node", "kind", "comms"};
+    static const char *const headers[] = {"device", "node", "kind", "comms", "gpu", "gpu uuid"};
     static const listing_t listing = {"devices",
                                       "Show the devices that the daemon offers.",
                                       BLINKWIRE__QUERY_KIND__DEVICES,
-                                      "rllr",
+                                      "rllrrl",
                                       headers,
                                       device_count,
                                       device_json,

@@ -25,6 +25,15 @@ blink_result_t perf_ask_device_count(query_t *query, uint32_t *count)
     return BLINK_OK;
 }
 
+blink_result_t perf_ask_gpus(query_t *query, const perf_options_t *options, perf_gpu_choice_t *choices)
+{
+    Blinkwire__Reply *reply;
+    BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__DEVICES, &reply));
+    blink_result_t result = perf_choose_gpus(reply->query, options, choices);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return result;
+}
+
 static const char *string_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
@@ -45,13 +54,9 @@ static blink_result_t find_devices(sums_t *sums, const Blinkwire__QueryReply *qu
                                    const perf_options_t *options)
 {
     for (uint32_t rank = 0; rank < sums->rank_count; rank++) {
-        uint32_t device = perf_device(options, rank);
-        for (size_t i = 0; i < query->n_devices; i++)
-            if (query->devices[i]->index == device)
-                sums->device[rank] = query->devices[i]->node;
-        if (!sums->device[rank])
-            return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "rank %u: no device %u, the daemon has %zu", rank, device,
-                              query->n_devices);
+        const Blinkwire__Device *device;
+        BLINK_TRY(perf_find_device(query, options, rank, &device));
+        sums->device[rank] = device->node;
         sums->host[rank] = host_of(sums, sums->device[rank]);
     }
     return BLINK_OK;

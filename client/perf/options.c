@@ -35,7 +35,10 @@ enum {
     KEY_IN_PLACE,
     KEY_GROUPS,
     KEY_COMMS,
-    KEY_THREADS
+    KEY_THREADS,
+    KEY_DEVICE_MEMORY,
+    KEY_STREAM,
+    KEY_GPUS
 };
 
 static const char DOC[] =
@@ -62,7 +65,9 @@ static const char DOC[] =
     "started by "
     "something else cannot compare.\n"
     "\n"
-    "Times are wall time from a barrier to the end of the wait: of each iteration the slowest rank's "
+    "Times are wall time from a barrier to the end of the wait, with --stream to the end of "
+    "cuStreamSynchronize: of "
+    "each iteration the slowest rank's "
     "(without "
     "--ranks: rank 0's), of the iterations the median. Bandwidths are as nccl-tests defines them. The ideal "
     "is B, the least sum "
@@ -71,6 +76,10 @@ static const char DOC[] =
     "paces its links; for N ranks on Q hosts min(I (N-1) Q / (N (Q-1)), B (N-1) / (N-Q)), where I is the "
     "least sum of "
     "capacities of the links that leave a host.\n"
+    "\n"
+    "With --device-memory inputs and outputs are copied from and to host memory around each run, outside the "
+    "times. A "
+    "driver that calls its GPU a stand-in is one for tests, in host memory: the table says so.\n"
     "\n"
     "Exit status: 0 success; 1 failure, or wrong elements; 2 bad usage; 3 no daemon answers.";
 
@@ -93,6 +102,12 @@ static const struct argp_option option_list[] = {
     {"check", 'c', "0|1", OPTION_ARG_OPTIONAL, "Compare with a reference, see below (default 1)", 1},
     {"memory", KEY_MEMORY, "KIND", 0,
      "registered (default): the daemon's; malloc: ordinary memory, which is staged", 1},
+    {"device-memory", KEY_DEVICE_MEMORY, "KIND", OPTION_ARG_OPTIONAL,
+     "Memory of GPUs, for a daemon on GPUs: malloc (default; cuMemAlloc), vmm (cuMemCreate) or pool", 1},
+    {"stream", KEY_STREAM, "HOW", OPTION_ARG_OPTIONAL,
+     "With --device-memory: ops on a CUDA stream per communicator, timed until cuStreamSynchronize; "
+     "--stream=graph: recorded once as a CUDA graph and replayed",
+     1},
     {"in-place", KEY_IN_PLACE, "WHICH", 0,
      "both (default, where the collective has such a form), yes: only in place, no: only out of place", 1},
     {"groups", KEY_GROUPS, "N", 0, "Ops in one group in each iteration (default 1, without a group)", 1},
@@ -102,6 +117,10 @@ static const struct argp_option option_list[] = {
     {NULL, 0, NULL, 0, "On which ranks:", 2},
     {"ranks", KEY_RANKS, "N", 0, "Start N rank processes (default: one per device)", 2},
     {"devices", KEY_DEVICES, "LIST", 0, "Device of each rank, such as 1,4,5,6 (default: 0,1,2...)", 2},
+    {"gpus", KEY_GPUS, "LIST", 0,
+     "With --device-memory: CUDA's numbers of the GPUs that ranks have their memory on, in turn (default: of "
+     "each rank the GPU of its device)",
+     2},
     {"threads", KEY_THREADS, NULL, 0, "Ranks are threads of one process that share a connection", 2},
     {"id-file", KEY_ID_FILE, "PATH", 0, "With RANK and WORLD_SIZE: file that rank 0 makes for the others", 2},
     {NULL, 0, NULL, 0, "Through which daemon:", 3},
@@ -131,23 +150,25 @@ static uint64_t take_size(struct argp_state *state, const char *name, const char
     return bytes;
 }
 
-static void take_devices(struct argp_state *state, perf_options_t *options, const char *list)
+/* Numbers with commas between them. Returns how many. */
+static uint32_t take_list(struct argp_state *state, const char *name, const char *list, uint32_t most,
+                          uint32_t *numbers)
 {
-    options->device_count = 0;
+    uint32_t count = 0;
     for (const char *at = list;; at++) {
         char word[16] = "";
-        uint64_t device = 0;
+        uint64_t number = 0;
         size_t length = strcspn(at, ",");
         if (length < sizeof(word))
             memcpy(word, at, length);
-        if (!human_parse_number(word, INT32_MAX, &device))
-            argp_error(state, "--devices %s: device numbers with commas between them", list);
-        if (options->device_count == PERF_RANKS_MAX)
-            argp_error(state, "--devices: more than %u", PERF_RANKS_MAX);
-        options->devices[options->device_count++] = (uint32_t)device;
+        if (!human_parse_number(word, INT32_MAX, &number))
+            argp_error(state, "--%s %s: numbers with commas between them", name, list);
+        if (count == most)
+            argp_error(state, "--%s: more than %u", name, most);
+        numbers[count++] = (uint32_t)number;
         at += length;
         if (!*at)
-            return;
+            return count;
     }
 }
 
@@ -215,9 +236,35 @@ static void take_redop(struct argp_state *state, perf_options_t *options, const 
 
 static void take_memory(struct argp_state *state, perf_options_t *options, const char *word)
 {
-    options->ordinary_memory = strcmp(word, "malloc") == 0;
-    if (!options->ordinary_memory && strcmp(word, "registered") != 0)
-        argp_error(state, "--memory %s: registered or malloc", word);
+    bool ordinary = strcmp(word, "malloc") == 0;
+    if (!ordinary && strcmp(word, "registered") != 0)
+        argp_error(state, "--memory %s: registered or malloc (and --device-memory for a GPU's)", word);
+    if (options->memory == PERF_MEMORY_DEVICE)
+        argp_error(state, "--memory or --device-memory, not both");
+    options->memory = ordinary ? PERF_MEMORY_ORDINARY : PERF_MEMORY_REGISTERED;
+}
+
+static const char *const gpu_memory_names[] = {
+    [PERF_GPU_MALLOC] = "malloc", [PERF_GPU_VMM] = "vmm", [PERF_GPU_POOL] = "pool"};
+
+static void take_device_memory(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    if (options->memory == PERF_MEMORY_ORDINARY)
+        argp_error(state, "--memory or --device-memory, not both");
+    options->memory = PERF_MEMORY_DEVICE;
+    for (perf_gpu_memory_t kind = PERF_GPU_MALLOC; kind <= PERF_GPU_POOL; kind++) {
+        options->gpu_memory = kind;
+        if (!word || strcmp(word, gpu_memory_names[kind]) == 0)
+            return;
+    }
+    argp_error(state, "--device-memory=%s: malloc, vmm or pool", word);
+}
+
+static void take_stream(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    options->order = word ? PERF_ORDER_GRAPH : PERF_ORDER_STREAM;
+    if (word && strcmp(word, "graph") != 0)
+        argp_error(state, "--stream=%s: --stream, or --stream=graph", word);
 }
 
 static void take_in_place(struct argp_state *state, perf_options_t *options, const char *word)
@@ -274,6 +321,22 @@ static void fit_collective(struct argp_state *state, perf_options_t *options)
     options->placements[1] = false;
 }
 
+/* What needs GPUs. */
+static void fit_memory(struct argp_state *state, const perf_options_t *options)
+{
+    bool device_memory = options->memory == PERF_MEMORY_DEVICE;
+    if (options->order != PERF_ORDER_HOST && !device_memory)
+        argp_error(state, "--stream needs --device-memory");
+    if (options->gpu_count > 0 && !device_memory)
+        argp_error(state, "--gpus needs --device-memory");
+    if (device_memory && options->private_daemon)
+        argp_error(state, "--device-memory: a --private daemon is on host devices");
+    if (device_memory && options->collective == PERF_NOP)
+        argp_error(state, "--device-memory: nop has no memory");
+    if (options->order != PERF_ORDER_HOST && options->collective == PERF_ALLTOALLV)
+        argp_error(state, "--stream: alltoallv has no form on a stream");
+}
+
 static void finish(struct argp_state *state, perf_options_t *options)
 {
     bool nop = options->collective == PERF_NOP;
@@ -292,6 +355,7 @@ static void finish(struct argp_state *state, perf_options_t *options)
     if (options->private_daemon && options->socket_path)
         argp_error(state, "--private or --socket, not both");
     fit_collective(state, options);
+    fit_memory(state, options);
     find_place(state, options);
     if (options->joins && options->threads)
         argp_error(state, "--threads or RANK and WORLD_SIZE, not both");
@@ -311,7 +375,10 @@ static error_t parse_where(int key, char *argument, struct argp_state *state)
         options->rank_count = (uint32_t)take_number(state, "ranks", argument, 1, PERF_RANKS_MAX);
         return 0;
     case KEY_DEVICES:
-        take_devices(state, options, argument);
+        options->device_count = take_list(state, "devices", argument, PERF_RANKS_MAX, options->devices);
+        return 0;
+    case KEY_GPUS:
+        options->gpu_count = take_list(state, "gpus", argument, PERF_GPUS_MAX, options->gpus);
         return 0;
     case KEY_THREADS:
         options->threads = true;
@@ -343,6 +410,12 @@ static error_t parse_how(int key, char *argument, struct argp_state *state)
     switch (key) {
     case KEY_MEMORY:
         take_memory(state, options, argument);
+        return 0;
+    case KEY_DEVICE_MEMORY:
+        take_device_memory(state, options, argument);
+        return 0;
+    case KEY_STREAM:
+        take_stream(state, options, argument);
         return 0;
     case KEY_IN_PLACE:
         take_in_place(state, options, argument);
@@ -443,4 +516,16 @@ uint32_t perf_op_count(const perf_options_t *options)
 uint32_t perf_device(const perf_options_t *options, uint32_t rank)
 {
     return options->device_count > 0 ? options->devices[rank] : rank;
+}
+
+const char *perf_gpu_memory_name(perf_gpu_memory_t kind)
+{
+    return gpu_memory_names[kind];
+}
+
+const char *perf_order_name(perf_order_t order)
+{
+    static const char *const names[] = {
+        [PERF_ORDER_HOST] = NULL, [PERF_ORDER_STREAM] = "stream", [PERF_ORDER_GRAPH] = "graph"};
+    return names[order];
 }

@@ -11,11 +11,25 @@
 #include <stdbool.h>
 
 #define PERF_RANKS_MAX     1024u
+#define PERF_GPUS_MAX      64u
 #define PERF_DATATYPES_MAX 16u
 #define PERF_REDOPS_MAX    8u
 
 /* Exit statuses, documented in --help. */
 enum { PERF_EXIT_FAILED = 1, PERF_EXIT_USAGE = 2, PERF_EXIT_NO_DAEMON = 3 };
+
+/* What memory ops work on. */
+typedef enum perf_memory {
+    PERF_MEMORY_REGISTERED, /* the daemon's */
+    PERF_MEMORY_ORDINARY,   /* malloc's */
+    PERF_MEMORY_DEVICE      /* a GPU's */
+} perf_memory_t;
+
+/* How a GPU's memory is made. */
+typedef enum perf_gpu_memory { PERF_GPU_MALLOC, PERF_GPU_VMM, PERF_GPU_POOL } perf_gpu_memory_t;
+
+/* What orders ops. */
+typedef enum perf_order { PERF_ORDER_HOST, PERF_ORDER_STREAM, PERF_ORDER_GRAPH } perf_order_t;
 
 typedef struct perf_options {
     perf_collective_t collective;
@@ -27,7 +41,9 @@ typedef struct perf_options {
     uint32_t root;
     bool placements[2]; /* out of place, in place: whether to measure it */
     bool check, json;
-    bool ordinary_memory; /* malloc's instead of the daemon's */
+    perf_memory_t memory;
+    perf_gpu_memory_t gpu_memory;
+    perf_order_t order;
     uint32_t group_count; /* ops in the group of an iteration */
     uint32_t comm_count;  /* communicators at work at a time */
     bool threads;         /* ranks are threads of one process */
@@ -35,6 +51,8 @@ typedef struct perf_options {
     uint32_t rank_count;   /* 0: as many as there are devices */
     uint32_t device_count; /* 0: rank r is on device r; else as many as ranks */
     uint32_t devices[PERF_RANKS_MAX];
+    uint32_t gpu_count; /* 0: a rank's memory is on the GPU of its device; else by rank, round robin */
+    uint32_t gpus[PERF_GPUS_MAX];
     bool joins; /* this process is rank `join_rank`, started by someone else */
     uint32_t join_rank;
     const char *id_file;     /* NULL: BLINK_UNIQUE_ID holds the id */
@@ -53,5 +71,11 @@ uint32_t perf_op_count(const perf_options_t *options);
 
 /** Device of a rank. */
 uint32_t perf_device(const perf_options_t *options, uint32_t rank);
+
+/** As --device-memory=KIND takes it. */
+const char *perf_gpu_memory_name(perf_gpu_memory_t kind);
+
+/** "stream" or "graph"; NULL: neither. */
+const char *perf_order_name(perf_order_t order);
 
 #endif

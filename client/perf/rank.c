@@ -8,7 +8,7 @@
 #include "names.h"
 #include "report.h"
 #include "slots.h"
-#include "submit.h"
+#include "work.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -21,12 +21,11 @@ typedef struct session {
     uint32_t rank;
     uint32_t row; /* of the board */
     blink_context_t *context;
+    perf_gpu_t *gpu; /* NULL: none is used */
     perf_slots_t slots;
-    blink_comm_t **comms; /* by communicator, as the next two */
-    blink_redop_t *redops;
-    blink_op_t **ops;
-    perf_call_t *calls;   /* by communicator, then place in its group, as `places` */
-    perf_place_t *places; /* what the calls' buffers are */
+    perf_work_t work;
+    blink_redop_t *redops; /* by communicator */
+    perf_place_t *places; /* by communicator, then place in its group, as the calls: what their buffers are */
     size_t *lengths;      /* of all calls */
 
     /* What is being measured: the same on all ranks at the same time. */
@@ -47,7 +46,7 @@ static uint64_t now_ns(void)
 static blink_result_t barrier(session_t *session)
 {
     blink_op_t *op;
-    LIBRARY_TRY(blink_barrier(session->comms[0], &op));
+    LIBRARY_TRY(blink_barrier(session->work.comms[0], &op));
     LIBRARY_TRY(blink_wait(op));
     return BLINK_OK;
 }
@@ -69,19 +68,19 @@ static perf_pattern_t pattern_of(const session_t *session, uint32_t call)
                              session->redop, session->shape.rank_count, session->seed + call);
 }
 
-/* Inputs, poisoned outputs, and the calls on them. */
-static void prepare(session_t *session, bool in_place)
+/* Inputs, poisoned outputs, and the calls on them: the same calls for the same shape and placement. */
+static blink_result_t prepare(session_t *session, bool in_place)
 {
     const perf_options_t *options = session->options;
     session->seed += perf_op_count(options);
     perf_call_lengths(&session->shape, session->lengths);
     for (uint32_t i = 0; i < perf_op_count(options); i++) {
         uint32_t comm = i / options->group_count;
-        perf_call_t *call = &session->calls[i];
+        perf_call_t *call = &session->work.calls[i];
         *call = (perf_call_t){.shape = session->shape,
                               .datatype = session->datatype,
                               .redop = session->redops[comm],
-                              .comm = session->comms[comm],
+                              .comm = session->work.comms[comm],
                               .lengths = session->lengths};
         if (!perf_collective_moves(session->shape.collective))
             continue;
@@ -91,19 +90,10 @@ static void prepare(session_t *session, bool in_place)
         perf_place_poison(place);
         if (place->send)
             perf_pattern_fill(&pattern, session->rank, 0, perf_input_count(&session->shape), place->send);
-        call->send = place->send;
-        call->recv = place->recv;
+        BLINK_TRY(perf_slots_give(&session->slots, place));
+        call->send = perf_slots_address(&session->slots, place->send);
+        call->recv = perf_slots_address(&session->slots, place->recv);
     }
-}
-
-static blink_result_t run_once(session_t *session)
-{
-    const perf_options_t *options = session->options;
-    for (uint32_t i = 0; i < options->comm_count; i++)
-        BLINK_TRY(perf_submit(&session->calls[(size_t)i * options->group_count], options->group_count,
-                              &session->ops[i]));
-    for (uint32_t i = 0; i < options->comm_count; i++)
-        LIBRARY_TRY(blink_wait(session->ops[i]));
     return BLINK_OK;
 }
 
@@ -112,11 +102,11 @@ static blink_result_t time_iterations(session_t *session)
     perf_board_t *board = session->run->board;
     double *times_us = board->times_us + (size_t)session->row * board->iteration_count;
     for (uint32_t i = 0; i < session->options->warmup; i++)
-        BLINK_TRY(run_once(session));
+        BLINK_TRY(perf_work_run(&session->work));
     for (uint32_t i = 0; i < session->options->iterations; i++) {
         BLINK_TRY(barrier(session));
         uint64_t start_ns = now_ns();
-        BLINK_TRY(run_once(session));
+        BLINK_TRY(perf_work_run(&session->work));
         times_us[i] = (double)(now_ns() - start_ns) / 1e3;
     }
     return BLINK_OK;
@@ -134,16 +124,26 @@ static uint64_t wrong_of(const session_t *session, uint32_t call, uint64_t untou
            (perf_place_untouched(place) != untouched);
 }
 
+/* untouched[]: by call, the checksum of what it must not write. */
+static blink_result_t run_on_new_inputs(session_t *session, bool in_place, uint64_t *untouched)
+{
+    uint32_t count = perf_op_count(session->options);
+    BLINK_TRY(prepare(session, in_place));
+    for (uint32_t i = 0; i < count; i++)
+        untouched[i] = perf_place_untouched(&session->places[i]);
+    BLINK_TRY(perf_work_run(&session->work));
+    for (uint32_t i = 0; i < count; i++)
+        BLINK_TRY(perf_slots_take(&session->slots, &session->places[i]));
+    return BLINK_OK;
+}
+
 static blink_result_t check_data(session_t *session, bool in_place, perf_row_t *row)
 {
     uint32_t count = perf_op_count(session->options);
     uint64_t *untouched = calloc(count, sizeof(*untouched));
     if (!untouched)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u checksums", count);
-    prepare(session, in_place);
-    for (uint32_t i = 0; i < count; i++)
-        untouched[i] = perf_place_untouched(&session->places[i]);
-    blink_result_t result = run_once(session);
+    blink_result_t result = run_on_new_inputs(session, in_place, untouched);
     row->wrong = 0;
     row->checksum = 0;
     for (uint32_t i = 0; i < count && result == BLINK_OK; i++) {
@@ -162,7 +162,7 @@ static blink_result_t check_barrier(session_t *session, perf_row_t *row)
     if (session->rank == session->options->rank_count - 1)
         nanosleep(&(struct timespec){.tv_nsec = LATE_NS}, NULL);
     perf_board_arrive(board, session->row, number);
-    BLINK_TRY(run_once(session));
+    BLINK_TRY(perf_work_run(&session->work));
     row->wrong = perf_board_missing(board, number);
     return BLINK_OK;
 }
@@ -196,10 +196,12 @@ static uint64_t collect_wrong(session_t *session)
 /* Rank 0 takes what all ranks posted; between two barriers, so that no rank is still writing, or again. */
 static blink_result_t measure(session_t *session, bool in_place, perf_result_t *result)
 {
-    prepare(session, in_place);
+    BLINK_TRY(prepare(session, in_place));
+    BLINK_TRY(perf_work_begin(&session->work));
     BLINK_TRY(time_iterations(session));
     if (session->options->check)
         BLINK_TRY(check_once(session, in_place));
+    perf_work_end(&session->work);
     BLINK_TRY(meet(session));
     if (session->rank == 0)
         *result = (perf_result_t){.measured = true,
@@ -258,11 +260,11 @@ static blink_result_t measure_redop(session_t *session, blink_redop_t redop, per
         return measure_sizes(session, report);
     element_store(session->datatype, perf_pattern_scalar(session->datatype, session->rank), scalar);
     for (uint32_t i = 0; i < count; i++)
-        LIBRARY_TRY(blink_redop_create_pre_mul_sum(session->comms[i], scalar, session->datatype,
+        LIBRARY_TRY(blink_redop_create_pre_mul_sum(session->work.comms[i], scalar, session->datatype,
                                                    &session->redops[i]));
     BLINK_TRY(measure_sizes(session, report));
     for (uint32_t i = 0; i < count; i++)
-        LIBRARY_TRY(blink_redop_destroy(session->comms[i], session->redops[i]));
+        LIBRARY_TRY(blink_redop_destroy(session->work.comms[i], session->redops[i]));
     return BLINK_OK;
 }
 
@@ -280,7 +282,9 @@ static blink_result_t measure_datatype(session_t *session, blink_datatype_t data
 static blink_result_t measure_all(session_t *session)
 {
     const perf_options_t *options = session->options;
-    perf_report_t report = {.options = options, .ideal_GBps = session->run->ideal_GBps};
+    perf_report_t report = {.options = options,
+                            .ideal_GBps = session->run->ideal_GBps,
+                            .gpu_name = session->gpu ? perf_gpu_name(session->gpu) : NULL};
     if (session->rank == 0)
         perf_report_header(&report);
     for (uint32_t i = 0; i < options->datatype_count; i++)
@@ -298,52 +302,56 @@ static blink_result_t join(session_t *session)
     config.algorithm = options->algorithm;
     blink_result_t joined =
         blink_comm_init_rank(session->context, &session->run->id, (int)options->rank_count,
-                             (int)session->rank, &config, &session->comms[0]);
+                             (int)session->rank, &config, &session->work.comms[0]);
     if (options->joins)
         perf_identity_forget(options->id_file, session->rank);
     LIBRARY_TRY(joined);
     for (uint32_t i = 1; i < options->comm_count; i++)
-        LIBRARY_TRY(blink_comm_duplicate(session->comms[0], &session->comms[i]));
+        LIBRARY_TRY(blink_comm_duplicate(session->work.comms[0], &session->work.comms[i]));
     return BLINK_OK;
 }
 
 static blink_result_t make_lists(session_t *session)
 {
     const perf_options_t *options = session->options;
-    uint32_t op_count = perf_op_count(options), comm_count = options->comm_count;
-    session->comms = calloc(comm_count, sizeof(blink_comm_t *));
-    session->redops = calloc(comm_count, sizeof(*session->redops));
-    session->ops = calloc(comm_count, sizeof(blink_op_t *));
-    session->calls = calloc(op_count, sizeof(*session->calls));
+    uint32_t op_count = perf_op_count(options);
+    session->redops = calloc(options->comm_count, sizeof(*session->redops));
     session->places = calloc(op_count, sizeof(*session->places));
     session->lengths = calloc(4 * (size_t)options->rank_count, sizeof(*session->lengths));
-    if (!session->comms || !session->redops || !session->ops || !session->calls || !session->places ||
-        !session->lengths)
+    if (!session->redops || !session->places || !session->lengths)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ops", op_count);
-    return BLINK_OK;
+    return perf_work_create(options, session->gpu, &session->work);
 }
 
 static void free_lists(session_t *session)
 {
     free(session->lengths);
     free(session->places);
-    free(session->calls);
-    free(session->ops);
     free(session->redops);
-    free(session->comms);
+}
+
+static blink_result_t make_slots(session_t *session)
+{
+    const perf_options_t *options = session->options;
+    perf_memory_source_t source = {.memory = options->memory,
+                                   .context = session->context,
+                                   .gpu = session->gpu,
+                                   .kind = options->gpu_memory};
+    return perf_slots_create(&source, options->max_bytes, perf_op_count(options), &session->slots);
 }
 
 static blink_result_t run_collective(session_t *session)
 {
     const perf_options_t *options = session->options;
+    if (options->memory == PERF_MEMORY_DEVICE)
+        BLINK_TRY(perf_gpu_open(&session->run->gpus[session->rank], &session->gpu));
     BLINK_TRY(make_lists(session));
     if (perf_collective_moves(options->collective))
-        BLINK_TRY(perf_slots_create(session->context, !options->ordinary_memory, options->max_bytes,
-                                    perf_op_count(options), &session->slots));
+        BLINK_TRY(make_slots(session));
     BLINK_TRY(join(session));
     BLINK_TRY(measure_all(session));
     for (uint32_t i = 0; i < options->comm_count; i++)
-        LIBRARY_TRY(blink_comm_destroy(session->comms[i]));
+        LIBRARY_TRY(blink_comm_destroy(session->work.comms[i]));
     return BLINK_OK;
 }
 
@@ -378,9 +386,11 @@ blink_result_t perf_rank_run(const perf_run_t *run, uint32_t rank)
         LIBRARY_TRY(blink_open(run->socket_path, &session.context));
     blink_result_t result =
         run->options->collective == PERF_NOP ? run_nop(&session) : run_collective(&session);
+    perf_work_destroy(&session.work); /* graphs hold ops of the context */
     if (!run->context)
         blink_close(session.context); /* before the memory goes that ops might still use */
     perf_slots_destroy(&session.slots);
+    perf_gpu_close(session.gpu);
     free_lists(&session);
     return result;
 }

@@ -6,6 +6,7 @@
 #define PERF_RANK_H
 
 #include "board.h"
+#include "gpu_choice.h"
 #include "options.h"
 
 #include "blink/blink.h"
@@ -13,7 +14,8 @@
 typedef struct perf_run {
     const perf_options_t *options;
     const char *socket_path;
-    double ideal_GBps; /* known to rank 0 */
+    double ideal_GBps;                      /* known to rank 0 */
+    perf_gpu_choice_t gpus[PERF_RANKS_MAX]; /* by rank, for device memory */
     blink_unique_id_t id;
     blink_context_t *context; /* that ranks of one process share; NULL: each opens its own */
     perf_board_t *board;

@@ -48,7 +48,16 @@ static const char *redop_of(const perf_report_t *report, const perf_result_t *re
 
 static const char *memory_of(const perf_options_t *options)
 {
-    return options->ordinary_memory ? "malloc" : "registered";
+    static const char *const names[] = {[PERF_MEMORY_REGISTERED] = "registered",
+                                        [PERF_MEMORY_ORDINARY] = "malloc",
+                                        [PERF_MEMORY_DEVICE] = "device memory"};
+    return names[options->memory];
+}
+
+/* The driver of the tests says so in the names of its devices. */
+static bool is_stand_in(const perf_report_t *report)
+{
+    return report->gpu_name && strstr(report->gpu_name, "stand-in");
 }
 
 static void print_line(json_t *line)
@@ -68,7 +77,7 @@ static void print_json(const perf_report_t *report, const perf_result_t *result,
     bool rooted = perf_collective_has_root(options->collective);
     print_line(json_pack(
         "{s:s, s:I, s:I, s:I, s:s?, s:s?, s:o, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:s, s:s, s:s, "
-        "s:I, s:I, s:b}",
+        "s:s?, s:s?, s:s?, s:b, s:I, s:I, s:b}",
         "collective", perf_collective_name(options->collective), "ranks", (json_int_t)options->rank_count,
         "bytes", (json_int_t)bytes_of(report, result), "count", (json_int_t)result->count, "dtype",
         datatype_of(report, result), "op", redop_of(report, result), "root",
@@ -78,6 +87,8 @@ static void print_json(const perf_report_t *report, const perf_result_t *result,
         report->ideal_GBps, "efficiency", bandwidth.efficiency, "wrong",
         options->check ? json_integer((json_int_t)result->wrong) : json_null(), "algorithm",
         blink_name_algorithm(options->algorithm), "protocol", "simple", "memory", memory_of(options),
+        "gpu_memory", report->gpu_name ? perf_gpu_memory_name(options->gpu_memory) : NULL, "gpu",
+        report->gpu_name, "stream", perf_order_name(options->order), "stand_in", is_stand_in(report),
         "groups", (json_int_t)options->group_count, "comms", (json_int_t)options->comm_count, "threads",
         options->threads));
 }
@@ -127,6 +138,24 @@ static void print_row(const perf_report_t *report, const perf_result_t results[2
     fflush(stdout);
 }
 
+static void print_circumstances(const perf_report_t *report)
+{
+    static const char *const orders[] = {[PERF_ORDER_HOST] = "ops are waited for",
+                                         [PERF_ORDER_STREAM] = "ops are on a stream",
+                                         [PERF_ORDER_GRAPH] = "ops are in a graph"};
+    const perf_options_t *options = report->options;
+    if (report->gpu_name)
+        printf("# device memory (%s) of %s, %s\n", perf_gpu_memory_name(options->gpu_memory),
+               report->gpu_name, orders[options->order]);
+    else
+        printf("# %s memory\n", memory_of(options));
+    if (is_stand_in(report))
+        printf("# stand-in driver, host memory: no measurement of a GPU\n");
+    if (perf_op_count(options) > 1 || options->threads)
+        printf("# %u ops in a group, %u communicators at a time, ranks are %s\n", options->group_count,
+               options->comm_count, options->threads ? "threads" : "processes");
+}
+
 void perf_report_header(const perf_report_t *report)
 {
     const perf_options_t *options = report->options;
@@ -135,10 +164,7 @@ void perf_report_header(const perf_report_t *report)
     printf("# blink-perf %s: %s, %u ranks, algorithm %s, %u iterations after %u\n", BLINK_VERSION,
            perf_collective_name(options->collective), options->rank_count,
            blink_name_algorithm(options->algorithm), options->iterations, options->warmup);
-    if (perf_op_count(options) > 1 || options->ordinary_memory || options->threads)
-        printf("# %s memory, %u ops in a group, %u communicators at a time, ranks are %s\n",
-               memory_of(options), options->group_count, options->comm_count,
-               options->threads ? "threads" : "processes");
+    print_circumstances(report);
     printf("#\n#%56s%24s%39s%36s\n", "", "out-of-place", "in-place", "efficiency");
     printf("#%11s  %12s  %11s  %9s  %4s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++)

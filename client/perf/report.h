@@ -19,6 +19,7 @@ typedef struct perf_result {
 
 typedef struct perf_report {
     const perf_options_t *options;
+    const char *gpu_name; /* of device memory; NULL: none is used */
     double ideal_GBps;
     double busbw_sum_GBps; /* of all results printed so far */
     uint32_t result_count;

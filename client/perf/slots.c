@@ -11,35 +11,95 @@
 #define GUARD_BYTES 4096u
 #define ALIGN_BYTES 4096u
 
-blink_result_t perf_slots_create(blink_context_t *context, bool registered, size_t bytes, uint32_t count,
+static blink_result_t make_host(perf_slots_t *slots)
+{
+    slots->send = aligned_alloc(ALIGN_BYTES, slots->total_bytes);
+    slots->recv = aligned_alloc(ALIGN_BYTES, slots->total_bytes);
+    if (!slots->send || !slots->recv)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for buffers of %zu bytes", slots->total_bytes);
+    return BLINK_OK;
+}
+
+static blink_result_t make_registered(perf_slots_t *slots)
+{
+    void *send, *recv;
+    LIBRARY_TRY(blink_mem_alloc(slots->source.context, slots->total_bytes, &send));
+    LIBRARY_TRY(blink_mem_alloc(slots->source.context, slots->total_bytes, &recv));
+    slots->send = send;
+    slots->recv = recv;
+    return BLINK_OK;
+}
+
+static blink_result_t make_device(perf_slots_t *slots)
+{
+    const perf_memory_source_t *source = &slots->source;
+    void *send, *recv;
+    BLINK_TRY(make_host(slots));
+    BLINK_TRY(perf_gpu_alloc(source->gpu, source->kind, slots->total_bytes, &send));
+    slots->gpu_send = send;
+    BLINK_TRY(perf_gpu_alloc(source->gpu, source->kind, slots->total_bytes, &recv));
+    slots->gpu_recv = recv;
+    return BLINK_OK;
+}
+
+blink_result_t perf_slots_create(const perf_memory_source_t *source, size_t bytes, uint32_t count,
                                  perf_slots_t *slots)
 {
-    size_t slot_bytes = (bytes + GUARD_BYTES + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES, total;
-    *slots = (perf_slots_t){.slot_bytes = slot_bytes, .registered = registered};
-    if (__builtin_mul_overflow(slot_bytes, count, &total))
+    static blink_result_t (*const make[])(perf_slots_t * slots) = {
+        [PERF_MEMORY_REGISTERED] = make_registered,
+        [PERF_MEMORY_ORDINARY] = make_host,
+        [PERF_MEMORY_DEVICE] = make_device,
+    };
+    size_t slot_bytes = (bytes + GUARD_BYTES + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    *slots = (perf_slots_t){.source = *source, .slot_bytes = slot_bytes};
+    if (__builtin_mul_overflow(slot_bytes, count, &slots->total_bytes))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u buffers of %zu bytes", count, bytes);
-    if (registered) {
-        void *send, *recv;
-        LIBRARY_TRY(blink_mem_alloc(context, total, &send));
-        LIBRARY_TRY(blink_mem_alloc(context, total, &recv));
-        slots->send = send;
-        slots->recv = recv;
-        return BLINK_OK;
-    }
-    slots->send = aligned_alloc(ALIGN_BYTES, total);
-    slots->recv = aligned_alloc(ALIGN_BYTES, total);
-    if (!slots->send || !slots->recv)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u buffers of %zu bytes", count, bytes);
-    return BLINK_OK;
+    return make[source->memory](slots);
 }
 
 void perf_slots_destroy(perf_slots_t *slots)
 {
-    if (!slots->registered) {
+    const perf_memory_source_t *source = &slots->source;
+    if (source->memory == PERF_MEMORY_DEVICE) {
+        perf_gpu_free(source->gpu, source->kind, slots->total_bytes, slots->gpu_send);
+        perf_gpu_free(source->gpu, source->kind, slots->total_bytes, slots->gpu_recv);
+    }
+    if (source->memory != PERF_MEMORY_REGISTERED) {
         free(slots->send);
         free(slots->recv);
     }
     *slots = (perf_slots_t){0};
+}
+
+void *perf_slots_address(const perf_slots_t *slots, const unsigned char *seen)
+{
+    if (!seen)
+        return NULL;
+    bool sent = seen >= slots->send && seen < slots->send + slots->total_bytes;
+    size_t at = (size_t)(seen - (sent ? slots->send : slots->recv));
+    if (slots->source.memory == PERF_MEMORY_DEVICE)
+        return (sent ? slots->gpu_send : slots->gpu_recv) + at;
+    return (sent ? slots->send : slots->recv) + at;
+}
+
+blink_result_t perf_slots_give(const perf_slots_t *slots, const perf_place_t *place)
+{
+    unsigned char *const areas[] = {place->send_area, place->recv_area};
+    for (int i = 0; i < 2 && slots->source.memory == PERF_MEMORY_DEVICE; i++)
+        if (areas[i])
+            BLINK_TRY(perf_gpu_write(slots->source.gpu, perf_slots_address(slots, areas[i]), areas[i],
+                                     place->area_bytes));
+    return BLINK_OK;
+}
+
+blink_result_t perf_slots_take(const perf_slots_t *slots, const perf_place_t *place)
+{
+    unsigned char *const areas[] = {place->send_area, place->recv_area};
+    for (int i = 0; i < 2 && slots->source.memory == PERF_MEMORY_DEVICE; i++)
+        if (areas[i])
+            BLINK_TRY(perf_gpu_read(slots->source.gpu, areas[i], perf_slots_address(slots, areas[i]),
+                                    place->area_bytes));
+    return BLINK_OK;
 }
 
 perf_place_t perf_slots_place(const perf_slots_t *slots, uint32_t index, const perf_shape_t *shape,

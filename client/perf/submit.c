@@ -3,43 +3,50 @@
 
 #include "library.h"
 
+/* A call and its form on a stream: the same arguments but the last. */
 #define SUBMIT(name, ...)                                                                                    \
-    static blink_result_t name(const perf_call_t *c, blink_op_t **op)                                        \
+    static blink_result_t name(const perf_call_t *c, const perf_way_t *way)                                  \
     {                                                                                                        \
-        return __VA_ARGS__;                                                                                  \
+        return way->on_stream ? blink_##name##_on(__VA_ARGS__, way->stream)                                  \
+                              : blink_##name(__VA_ARGS__, way->op);                                          \
     }
 
-SUBMIT(all_reduce, blink_all_reduce(c->send, c->recv, c->shape.count, c->datatype, c->redop, c->comm, op))
-SUBMIT(broadcast,
-       blink_broadcast(c->send, c->recv, c->shape.count, c->datatype, (int)c->shape.root, c->comm, op))
-SUBMIT(reduce,
-       blink_reduce(c->send, c->recv, c->shape.count, c->datatype, c->redop, (int)c->shape.root, c->comm, op))
-SUBMIT(all_gather, blink_all_gather(c->send, c->recv, c->shape.count, c->datatype, c->comm, op))
-SUBMIT(reduce_scatter,
-       blink_reduce_scatter(c->send, c->recv, c->shape.count, c->datatype, c->redop, c->comm, op))
-SUBMIT(gather, blink_gather(c->send, c->recv, c->shape.count, c->datatype, (int)c->shape.root, c->comm, op))
-SUBMIT(scatter, blink_scatter(c->send, c->recv, c->shape.count, c->datatype, (int)c->shape.root, c->comm, op))
-SUBMIT(all_to_all, blink_all_to_all(c->send, c->recv, c->shape.count, c->datatype, c->comm, op))
-SUBMIT(barrier, blink_barrier(c->comm, op))
+SUBMIT(all_reduce, c->send, c->recv, c->shape.count, c->datatype, c->redop, c->comm)
+SUBMIT(broadcast, c->send, c->recv, c->shape.count, c->datatype, (int)c->shape.root, c->comm)
+SUBMIT(reduce, c->send, c->recv, c->shape.count, c->datatype, c->redop, (int)c->shape.root, c->comm)
+SUBMIT(all_gather, c->send, c->recv, c->shape.count, c->datatype, c->comm)
+SUBMIT(reduce_scatter, c->send, c->recv, c->shape.count, c->datatype, c->redop, c->comm)
+SUBMIT(gather, c->send, c->recv, c->shape.count, c->datatype, (int)c->shape.root, c->comm)
+SUBMIT(scatter, c->send, c->recv, c->shape.count, c->datatype, (int)c->shape.root, c->comm)
+SUBMIT(all_to_all, c->send, c->recv, c->shape.count, c->datatype, c->comm)
+SUBMIT(barrier, c->comm)
+SUBMIT(send, c->send, c->shape.count, c->datatype, (int)((c->shape.rank + 1) % c->shape.rank_count), c->comm)
+SUBMIT(recv, c->recv, c->shape.count, c->datatype,
+       (int)((c->shape.rank + c->shape.rank_count - 1) % c->shape.rank_count), c->comm)
 
-static blink_result_t all_to_all_v(const perf_call_t *c, blink_op_t **op)
+static blink_result_t all_to_all_v(const perf_call_t *c, const perf_way_t *way)
 {
     uint32_t n = c->shape.rank_count;
     return blink_all_to_all_v(c->send, c->lengths, c->lengths + n, c->recv, c->lengths + 2 * n,
-                              c->lengths + 3 * n, c->datatype, c->comm, op);
+                              c->lengths + 3 * n, c->datatype, c->comm, way->op);
+}
+
+static perf_way_t within_group(const perf_way_t *way)
+{
+    return (perf_way_t){.on_stream = way->on_stream, .stream = way->stream};
 }
 
 /* A failure of a call in a group is the group's: blink_group_end() returns it. */
-static blink_result_t send_recv(const perf_call_t *c, blink_op_t **op)
+static blink_result_t send_recv(const perf_call_t *c, const perf_way_t *way)
 {
-    uint32_t rank = c->shape.rank, n = c->shape.rank_count;
+    perf_way_t within = within_group(way);
     BLINK_TRY(blink_group_start());
-    blink_send(c->send, c->shape.count, c->datatype, (int)((rank + 1) % n), c->comm, NULL);
-    blink_recv(c->recv, c->shape.count, c->datatype, (int)((rank + n - 1) % n), c->comm, NULL);
-    return blink_group_end(op);
+    send(c, &within);
+    recv(c, &within);
+    return blink_group_end(way->op);
 }
 
-static blink_result_t (*const submit[])(const perf_call_t *call, blink_op_t **op) = {
+static blink_result_t (*const submit[])(const perf_call_t *call, const perf_way_t *way) = {
     [PERF_ALLREDUCE] = all_reduce,
     [PERF_BROADCAST] = broadcast,
     [PERF_REDUCE] = reduce,
@@ -67,16 +74,17 @@ void perf_call_lengths(const perf_shape_t *shape, size_t *lengths)
     }
 }
 
-blink_result_t perf_submit(const perf_call_t *calls, uint32_t count, blink_op_t **op)
+blink_result_t perf_submit(const perf_call_t *calls, uint32_t count, const perf_way_t *way)
 {
     perf_collective_t collective = calls[0].shape.collective;
     if (count == 1) {
-        LIBRARY_TRY(submit[collective](&calls[0], op));
+        LIBRARY_TRY(submit[collective](&calls[0], way));
         return BLINK_OK;
     }
+    perf_way_t within = within_group(way);
     LIBRARY_TRY(blink_group_start());
     for (uint32_t i = 0; i < count; i++)
-        submit[collective](&calls[i], NULL);
-    LIBRARY_TRY(blink_group_end(op));
+        submit[collective](&calls[i], &within);
+    LIBRARY_TRY(blink_group_end(way->op));
     return BLINK_OK;
 }

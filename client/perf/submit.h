@@ -22,7 +22,15 @@ typedef struct perf_call {
  * other collectives. */
 void perf_call_lengths(const perf_shape_t *shape, size_t *lengths);
 
-/** Submit `count` calls on one communicator, in one group if they are several. Errors: the library's. */
-blink_result_t perf_submit(const perf_call_t *calls, uint32_t count, blink_op_t **op);
+/* How to submit: for an op that is waited for, or on a stream. */
+typedef struct perf_way {
+    blink_op_t **op; /* receives it; NULL in a group and on a stream */
+    bool on_stream;
+    blink_stream_t stream;
+} perf_way_t;
+
+/** Submit `count` calls on one communicator, in one group if they are several. alltoallv has no form on a stream. Errors:
+ * the library's. */
+blink_result_t perf_submit(const perf_call_t *calls, uint32_t count, const perf_way_t *way);
 
 #endif

@@ -390,12 +390,14 @@ static void test_samples_of_a_large_output_find_a_missing_piece(void **state)
     assert_true(wrong_in_large_output(LARGE_COUNT - HOLE_COUNT) > 0);
 }
 
+static const perf_memory_source_t ordinary_memory = {.memory = PERF_MEMORY_ORDINARY};
+
 /* Bytes beside an output that are written are told from the output, in every form; those of the output are not. */
 static void check_untouched(const perf_shape_t *shape, bool in_place)
 {
     perf_slots_t slots;
     uint64_t bytes = shape->rank_count * shape->count;
-    assert_int_equal(perf_slots_create(NULL, false, bytes, 2, &slots), BLINK_OK);
+    assert_int_equal(perf_slots_create(&ordinary_memory, bytes, 2, &slots), BLINK_OK);
     perf_place_t place = perf_slots_place(&slots, 1, shape, 1, in_place);
     perf_place_poison(&place);
     uint64_t untouched = perf_place_untouched(&place);
@@ -445,7 +447,7 @@ static void test_in_place_forms_are_those_of_the_library(void **state)
                     {PERF_GATHER, -RANK * BLOCK},
                     {PERF_SCATTER, RANK * BLOCK}};
     perf_slots_t slots;
-    assert_int_equal(perf_slots_create(NULL, false, 3 * BLOCK, 1, &slots), BLINK_OK);
+    assert_int_equal(perf_slots_create(&ordinary_memory, 3 * BLOCK, 1, &slots), BLINK_OK);
     for (size_t i = 0; i < LENGTH(expected); i++) {
         perf_shape_t shape = {.collective = expected[i].collective,
                               .rank_count = 3,
