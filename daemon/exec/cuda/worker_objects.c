@@ -214,8 +214,12 @@ static blink_result_t make_on_gpus(worker_t *worker, const ring_sqe_t *sqe, work
                                    const void *source, worker_job_t *job)
 {
     for (uint32_t i = 0; i < worker->gpu_count; i++) {
-        if (sqe->root & 1u << i)
-            BLINK_TRY(make_on(worker, &worker->gpus[i], object, source, sqe->count, job));
+        if (!(sqe->root & 1u << i))
+            continue;
+        blink_result_t result = make_on(worker, &worker->gpus[i], object, source, sqe->count, job);
+        if (result != BLINK_OK)
+            return blink_error_set(result, "object %u, %" PRIu64 " bytes on GPU %u: %s", sqe->member,
+                                   sqe->count, i, blink_error_text());
     }
     return BLINK_OK;
 }
@@ -237,8 +241,6 @@ blink_result_t worker_object_make(worker_t *worker, const ring_sqe_t *sqe, worke
                                 ? make_on_host(worker, sqe, object)
                                 : make_on_gpus(worker, sqe, object, source, job);
     if (result != BLINK_OK) {
-        blink_error_set(result, "object %u of %" PRIu64 " bytes: %s", sqe->member, sqe->count,
-                        blink_error_text());
         give_back(worker, object);
         return result;
     }
