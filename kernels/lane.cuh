@@ -98,6 +98,7 @@ LANE_FUNCTION void step_lay_out(const lane_abi_run_t &run, const moment_t &momen
     frame.src_count = step.src_count;
     frame.dst_count = step.dst_count;
     frame.divisor = step.completes ? run.divisor : 1;
+    frame.copies = step.src_count == 1 && frame.divisor <= 1 && !(frame.srcs[0] & OPERAND_SCALED);
 }
 
 /* ---- semaphores ---- */
@@ -155,16 +156,6 @@ LANE_FUNCTION bool is_aborted(const lane_abi_run_t &run)
     return thread_index() == 0 && load_flag(&((const lane_abi_control_t *)run.control)->abort) != 0;
 }
 
-template <class reducing> LANE_FUNCTION bool frame_move(void)
-{
-    bool copies = frame.src_count == 1 && frame.divisor <= 1 && !(frame.srcs[0] & OPERAND_SCALED);
-    if constexpr (!reducing::COPIES) {
-        if (!copies)
-            return move_step<reducing>();
-    }
-    return move_copies();
-}
-
 /* False: the block is to leave. The same for all its threads. */
 template <class reducing> LANE_FUNCTION bool step_run(const lane_abi_run_t &run, const moment_t &moment, bool looks)
 {
@@ -173,7 +164,7 @@ template <class reducing> LANE_FUNCTION bool step_run(const lane_abi_run_t &run,
         return false;
     bool leaves = looks && is_aborted(run);
     if (frame.bytes > 0)
-        leaves |= !frame_move<reducing>();
+        leaves |= !move_step<reducing>();
     /* All has been read and written, here and of the frame. */
     if (block_any(leaves))
         return false;
