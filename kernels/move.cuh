@@ -88,7 +88,7 @@ LANE_FUNCTION void store_word(uint64_t address, uint64_t word, uint32_t bytes)
 /* ---- formats ----
  *
  * A format cuts a span into pieces of WORDS words. A thread takes PIECES at once, of LOADS sources before it combines them,
- * as they lie where they come from (raw_t).
+ * as they lie where they come from (raw_t); half as many of bytes, which take the longest code.
  */
 
 /* What a thread moves at a time. */
@@ -279,7 +279,8 @@ LANE_FUNCTION bool await_pieces(uint64_t operand, const piece_t *pieces, typenam
 
 /* Add a word of a source to what it is calculated in. */
 template <class reducing>
-LANE_FUNCTION void add_word(typename reducing::value_t *sums, uint64_t word, uint64_t operand, uint32_t source)
+LANE_FUNCTION void add_word(typename reducing::value_t *sums, uint64_t word, uint64_t operand,
+                            uint32_t source)
 {
     if constexpr (reducing::ADDS) {
         if (operand & OPERAND_SCALED) {
@@ -306,7 +307,8 @@ template <class reducing, uint32_t count> LANE_FUNCTION void divide_values(typen
 }
 
 /* Divide what was combined, if so, and round: words of a thread. */
-template <class reducing, uint32_t words> LANE_FUNCTION void end_words(typename reducing::value_t *sums, uint64_t *ended)
+template <class reducing, uint32_t words>
+LANE_FUNCTION void end_words(typename reducing::value_t *sums, uint64_t *ended)
 {
     if constexpr (reducing::ADDS) {
         if (frame.divisor > 1)
@@ -322,27 +324,32 @@ template <class reducing, class format>
 LANE_FUNCTION bool gather_pieces(const piece_t *pieces, typename reducing::value_t *sums, uint64_t *last)
 {
     constexpr uint32_t WORDS = format::PIECES * format::WORDS;
+    constexpr uint32_t LOADS = reducing::PARTS > 2 ? format::LOADS / 2 : format::LOADS;
     LANE_UNROLL
     for (uint32_t i = 0; i < WORDS; i++)
         reducing::begin(&sums[i * reducing::VALUES]);
     LANE_ROLL
-    for (uint32_t s = 0; s < frame.src_count; s += format::LOADS) {
-        typename format::raw_t raw[format::LOADS][format::PIECES] = {}; /* as in gather_vectors() */
+    for (uint32_t s = 0; s < frame.src_count; s += LOADS) {
+        typename format::raw_t raw[LOADS][format::PIECES] = {}; /* as in gather_vectors() */
         LANE_UNROLL
-        for (uint32_t i = 0; i < format::LOADS * format::PIECES; i++) {
+        for (uint32_t i = 0; i < LOADS * format::PIECES; i++) {
             uint32_t l = i / format::PIECES, p = i % format::PIECES;
             if (s + l < frame.src_count)
                 raw[l][p] = format::load(frame.srcs[s + l], pieces[p]);
         }
         LANE_UNROLL
-        for (uint32_t l = 0; l < format::LOADS; l++) {
+        for (uint32_t l = 0; l < LOADS; l++) {
             if (s + l >= frame.src_count)
                 continue;
-            if (!await_pieces<format>(frame.srcs[s + l], pieces, raw[l]))
+            typename format::raw_t arrived[format::PIECES];
+            LANE_UNROLL
+            for (uint32_t p = 0; p < format::PIECES; p++)
+                arrived[p] = raw[l][p];
+            if (!await_pieces<format>(frame.srcs[s + l], pieces, arrived))
                 return false;
             LANE_UNROLL
             for (uint32_t i = 0; i < WORDS; i++) {
-                last[i] = format::word(frame.srcs[s + l], raw[l][i / format::WORDS], i % format::WORDS);
+                last[i] = format::word(frame.srcs[s + l], arrived[i / format::WORDS], i % format::WORDS);
                 add_word<reducing>(&sums[i * reducing::VALUES], last[i], frame.srcs[s + l], s + l);
             }
         }
@@ -384,11 +391,12 @@ template <class reducing, class format> LANE_FUNCTION bool move_pieces(const for
     return true;
 }
 
-/* Vectors that a thread combines at a time, of how many sources it loads them before: as many registers for every type. */
+/* Vectors that a thread combines at a time, and of how many sources it loads them before: 8 in flight, fewer of bytes, where
+ * the code is long. */
 template <class reducing> struct vectors_shape {
     enum : uint32_t {
         VECTORS = reducing::COPIES ? 8 : 4 / reducing::PARTS,
-        LOADS = 8 / VECTORS,
+        LOADS = reducing::PARTS > 2 ? 4 : 8 / VECTORS,
         VALUES = 2 * reducing::VALUES /* of a vector */
     };
 };
@@ -403,7 +411,8 @@ LANE_FUNCTION void gather_vectors(uint64_t at, uint64_t left, typename reducing:
         reducing::begin(&sums[i * reducing::VALUES]);
     LANE_ROLL
     for (uint32_t s = 0; s < frame.src_count; s += shape::LOADS) {
-        vector_t loaded[shape::LOADS][shape::VECTORS] = {}; /* else what is not loaded would live in registers from the
+        vector_t loaded[shape::LOADS][shape::VECTORS] =
+            {}; /* else what is not loaded would live in registers from the
                                                               * last time on */
         LANE_UNROLL
         for (uint32_t l = 0; l < shape::LOADS; l++) {
@@ -420,7 +429,8 @@ LANE_FUNCTION void gather_vectors(uint64_t at, uint64_t left, typename reducing:
             if (s + l < frame.src_count) {
                 LANE_UNROLL
                 for (uint32_t v = 0; v < shape::VECTORS; v++) {
-                    typename reducing::value_t *low = &sums[v * shape::VALUES], *high = low + reducing::VALUES;
+                    typename reducing::value_t *low = &sums[v * shape::VALUES],
+                                               *high = low + reducing::VALUES;
                     add_word<reducing>(low, loaded[l][v].low, frame.srcs[s + l], s + l);
                     add_word<reducing>(high, loaded[l][v].high, frame.srcs[s + l], s + l);
                 }

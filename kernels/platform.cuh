@@ -78,9 +78,7 @@ LANE_FUNCTION uint64_t clock_ns(void)
 }
 
 /* Between two looks at what is not there yet. A thread that slept would find it later. */
-LANE_FUNCTION void poll_pause(void)
-{
-}
+LANE_FUNCTION void poll_pause(void) {}
 
 /* Before Volta there are no acquire and release: a fence beside a volatile access, which caches of the multiprocessor do not
  * answer, does the same. */
@@ -136,13 +134,17 @@ LANE_FUNCTION bool count_down(uint32_t *counter, uint32_t count)
 LANE_FUNCTION vector_t load_vector(uint64_t address)
 {
     vector_t value;
-    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(value.low), "=l"(value.high) : "l"(address));
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(value.low), "=l"(value.high)
+                 : "l"(address));
     return value;
 }
 
 LANE_FUNCTION void store_vector(uint64_t address, vector_t value)
 {
-    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" : : "l"(address), "l"(value.low), "l"(value.high));
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};"
+                 :
+                 : "l"(address), "l"(value.low), "l"(value.high));
 }
 
 /* Up to 8 bytes that lie anywhere, into the lower end of a word: out of the one or two aligned words that hold them. Memory
@@ -205,9 +207,7 @@ LANE_FUNCTION uint32_t thread_index(void)
     return 0;
 }
 
-LANE_FUNCTION void block_barrier(void)
-{
-}
+LANE_FUNCTION void block_barrier(void) {}
 
 LANE_FUNCTION bool block_any(bool mine)
 {
@@ -219,9 +219,7 @@ LANE_FUNCTION bool warp_any(bool mine)
     return mine;
 }
 
-LANE_FUNCTION void warp_barrier(void)
-{
-}
+LANE_FUNCTION void warp_barrier(void) {}
 
 LANE_FUNCTION uint64_t clock_ns(void)
 {
