@@ -169,7 +169,8 @@ LANE_FUNCTION uint32_t e4m3_encode(float x)
 /* ---- quotients ---- */
 
 /* Towards zero. unsigned_t is at least as wide as the divisor. */
-template <class signed_t, class unsigned_t> LANE_FUNCTION unsigned_t signed_divide(signed_t x, uint32_t divisor)
+template <class signed_t, class unsigned_t>
+LANE_FUNCTION unsigned_t signed_divide(signed_t x, uint32_t divisor)
 {
     unsigned_t bits = (unsigned_t)x;
     return x < 0 ? 0 - (0 - bits) / divisor : bits / divisor;
@@ -202,7 +203,7 @@ template <class signed_t, class unsigned_t> LANE_FUNCTION unsigned_t signed_divi
         }                                                                                                    \
         static LANE_MEMBER value_t lowest(void)                                                              \
         {                                                                                                    \
-            return (compare_t)~(compare_t)0 < 1 ? (value_t)0 - ((value_t)1 << (8 * BYTES - 1)) : 0;           \
+            return (compare_t) ~(compare_t)0 < 1 ? (value_t)0 - ((value_t)1 << (8 * BYTES - 1)) : 0;         \
         }                                                                                                    \
         static LANE_MEMBER value_t highest(void)                                                             \
         {                                                                                                    \
@@ -258,7 +259,7 @@ struct sum_operator {
     enum : bool { ADDS = true };
     template <class type> static LANE_MEMBER typename type::value_t first(void)
     {
-        return (typename type::value_t)-0.0f;
+        return (typename type::value_t) - 0.0f;
     }
     template <class type, class value_t = typename type::value_t>
     static LANE_MEMBER value_t combine(value_t x, value_t y)
@@ -317,7 +318,7 @@ struct min_operator {
 
 template <class element, class operation> struct reduction {
     typedef typename element::value_t value_t;
-enum : uint32_t { VALUES = WORD_BYTES / element::BYTES, PARTS = sizeof(value_t) / element::BYTES };
+    enum : uint32_t { VALUES = WORD_BYTES / element::BYTES, PARTS = sizeof(value_t) / element::BYTES };
     enum : bool { COPIES = false, ADDS = operation::ADDS };
 
     static LANE_MEMBER void begin(value_t *sums)
@@ -331,8 +332,8 @@ enum : uint32_t { VALUES = WORD_BYTES / element::BYTES, PARTS = sizeof(value_t) 
     {
         LANE_UNROLL
         for (uint32_t i = 0; i < VALUES; i++)
-            sums[i] =
-                operation::template combine<element>(sums[i], element::decode(word >> (8 * element::BYTES * i)));
+            sums[i] = operation::template combine<element>(sums[i],
+                                                           element::decode(word >> (8 * element::BYTES * i)));
     }
 
     /* `scalar`: the bits of an element. */

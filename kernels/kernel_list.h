@@ -14,18 +14,11 @@
     LANE_KERNEL_OF(kernel, type, min)
 
 #define LANE_KERNELS(kernel)                                                                                 \
-    kernel(blink_lanes_move, copying)                                                                        \
-    LANE_KERNELS_OF(kernel, int8)                                                                            \
-    LANE_KERNELS_OF(kernel, uint8)                                                                           \
-    LANE_KERNELS_OF(kernel, int32)                                                                           \
-    LANE_KERNELS_OF(kernel, uint32)                                                                          \
-    LANE_KERNELS_OF(kernel, int64)                                                                           \
-    LANE_KERNELS_OF(kernel, uint64)                                                                          \
-    LANE_KERNELS_OF(kernel, float16)                                                                         \
-    LANE_KERNELS_OF(kernel, float32)                                                                         \
-    LANE_KERNELS_OF(kernel, float64)                                                                         \
-    LANE_KERNELS_OF(kernel, bfloat16)                                                                        \
-    LANE_KERNELS_OF(kernel, float8_e4m3)                                                                     \
-    LANE_KERNELS_OF(kernel, float8_e5m2)
+    kernel(blink_lanes_move, copying) LANE_KERNELS_OF(kernel, int8) LANE_KERNELS_OF(kernel, uint8)           \
+        LANE_KERNELS_OF(kernel, int32) LANE_KERNELS_OF(kernel, uint32) LANE_KERNELS_OF(kernel, int64)        \
+            LANE_KERNELS_OF(kernel, uint64) LANE_KERNELS_OF(kernel, float16)                                 \
+                LANE_KERNELS_OF(kernel, float32) LANE_KERNELS_OF(kernel, float64)                            \
+                    LANE_KERNELS_OF(kernel, bfloat16) LANE_KERNELS_OF(kernel, float8_e4m3)                   \
+                        LANE_KERNELS_OF(kernel, float8_e5m2)
 
 #endif

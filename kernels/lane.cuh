@@ -62,8 +62,8 @@ LANE_FUNCTION span_t span_of(const lane_abi_part_t &part, uint64_t chunk_bytes, 
 }
 
 /* As lane_buffer_offset() and lane_scratch_offset(), with OPERAND_FLAGGED. */
-LANE_FUNCTION uint64_t operand_of(const lane_abi_run_t &run, const moment_t &moment, const lane_abi_operand_t &operand,
-                                  const lane_abi_part_t &part, span_t span)
+LANE_FUNCTION uint64_t operand_of(const lane_abi_run_t &run, const moment_t &moment,
+                                  const lane_abi_operand_t &operand, const lane_abi_part_t &part, span_t span)
 {
     const lane_abi_rank_t &rank = run.ranks[operand.rank];
     if (operand.buffer == LANE_ABI_INPUT)
@@ -72,7 +72,8 @@ LANE_FUNCTION uint64_t operand_of(const lane_abi_run_t &run, const moment_t &mom
         return rank.output + part.out_block * rank.output_stride_bytes + span.offset;
     const lane_abi_edge_t &edge =
         list_at<lane_abi_edge_t>(run.binding, moment.binding->edges_offset)[operand.edge];
-    uint64_t slot = rank.scratch + edge.scratch_offset + moment.chunk % moment.binding->slots * edge.slot_bytes;
+    uint64_t slot =
+        rank.scratch + edge.scratch_offset + moment.chunk % moment.binding->slots * edge.slot_bytes;
     return moment.program->protocol == BLINK_PROTOCOL_SIMPLE ? slot : slot | OPERAND_FLAGGED;
 }
 
@@ -80,9 +81,11 @@ LANE_FUNCTION uint64_t operand_of(const lane_abi_run_t &run, const moment_t &mom
 LANE_FUNCTION void step_lay_out(const lane_abi_run_t &run, const moment_t &moment)
 {
     const lane_abi_step_t &step = moment.step;
-    const lane_abi_part_t part = list_at<lane_abi_part_t>(run.binding, moment.binding->parts_offset)[step.part];
+    const lane_abi_part_t part =
+        list_at<lane_abi_part_t>(run.binding, moment.binding->parts_offset)[step.part];
     span_t span = span_of(part, moment.chunk_bytes, moment.chunk);
-    const lane_abi_operand_t *operands = list_at<lane_abi_operand_t>(run.program, moment.program->operands_offset);
+    const lane_abi_operand_t *operands =
+        list_at<lane_abi_operand_t>(run.program, moment.program->operands_offset);
     for (uint32_t i = thread_index(); i < step.src_count; i += BLOCK_THREADS) {
         const lane_abi_operand_t operand = operands[step.src_first + i];
         bool scaled = run.scaled && operand.buffer == LANE_ABI_INPUT;
@@ -98,6 +101,7 @@ LANE_FUNCTION void step_lay_out(const lane_abi_run_t &run, const moment_t &momen
     frame.src_count = step.src_count;
     frame.dst_count = step.dst_count;
     frame.divisor = step.completes ? run.divisor : 1;
+    frame.copies = step.src_count == 1 && frame.divisor <= 1 && !(frame.srcs[0] & OPERAND_SCALED);
 }
 
 /* ---- semaphores ---- */
@@ -138,12 +142,14 @@ LANE_FUNCTION bool step_wait(const lane_abi_run_t &run, const moment_t &moment)
 /* After a barrier: every thread signals. */
 LANE_FUNCTION void step_signal(const lane_abi_run_t &run, const moment_t &moment)
 {
-    const lane_abi_signal_t *signals = list_at<lane_abi_signal_t>(run.program, moment.program->signals_offset);
+    const lane_abi_signal_t *signals =
+        list_at<lane_abi_signal_t>(run.program, moment.program->signals_offset);
     for (uint32_t i = thread_index(); i < moment.step.signal_count; i += BLOCK_THREADS) {
         const lane_abi_signal_t signal = signals[moment.step.signal_first + i];
         if (signal.announces_data && moment.program->protocol != BLINK_PROTOCOL_SIMPLE)
             continue; /* the data have said so */
-        store_release(semaphore_at(run, signal.rank, signal.semaphore), run.semaphore_base + moment.chunk + 1);
+        store_release(semaphore_at(run, signal.rank, signal.semaphore),
+                      run.semaphore_base + moment.chunk + 1);
     }
 }
 
@@ -155,25 +161,16 @@ LANE_FUNCTION bool is_aborted(const lane_abi_run_t &run)
     return thread_index() == 0 && load_flag(&((const lane_abi_control_t *)run.control)->abort) != 0;
 }
 
-template <class reducing> LANE_FUNCTION bool frame_move(void)
-{
-    bool copies = frame.src_count == 1 && frame.divisor <= 1 && !(frame.srcs[0] & OPERAND_SCALED);
-    if constexpr (!reducing::COPIES) {
-        if (!copies)
-            return move_step<reducing>();
-    }
-    return move_copies();
-}
-
 /* False: the block is to leave. The same for all its threads. */
-template <class reducing> LANE_FUNCTION bool step_run(const lane_abi_run_t &run, const moment_t &moment, bool looks)
+template <class reducing>
+LANE_FUNCTION bool step_run(const lane_abi_run_t &run, const moment_t &moment, bool looks)
 {
     step_lay_out(run, moment);
     if (block_any(!step_wait(run, moment)))
         return false;
     bool leaves = looks && is_aborted(run);
     if (frame.bytes > 0)
-        leaves |= !frame_move<reducing>();
+        leaves |= !move_step<reducing>();
     /* All has been read and written, here and of the frame. */
     if (block_any(leaves))
         return false;
@@ -183,7 +180,8 @@ template <class reducing> LANE_FUNCTION bool step_run(const lane_abi_run_t &run,
 
 /* All steps of a lane on one chunk. False: the block is to leave. */
 template <class reducing>
-LANE_FUNCTION bool chunk_run(const lane_abi_run_t &run, moment_t &moment, const lane_abi_lane_t &lane, bool looks)
+LANE_FUNCTION bool chunk_run(const lane_abi_run_t &run, moment_t &moment, const lane_abi_lane_t &lane,
+                             bool looks)
 {
     const lane_abi_step_t *steps = list_at<lane_abi_step_t>(run.program, moment.program->steps_offset);
     for (uint32_t s = 0; s < lane.step_count; s++) {
@@ -209,7 +207,8 @@ LANE_FUNCTION portion_t portion_of(const lane_abi_run_t &run, const moment_t &mo
     return portion_t{run.lane_first + block.index, block.index < run.lane_count ? 1u : 0u, 0, 1};
 }
 
-template <class reducing> LANE_FUNCTION void portion_run(const lane_abi_run_t &run, moment_t &moment, portion_t portion)
+template <class reducing>
+LANE_FUNCTION void portion_run(const lane_abi_run_t &run, moment_t &moment, portion_t portion)
 {
     uint32_t taken = 0;
     for (uint32_t l = 0; l < portion.lane_count; l++) {
@@ -232,7 +231,7 @@ LANE_FUNCTION void block_end(const lane_abi_run_t &run, block_t block)
 {
     block_barrier();
     if (thread_index() == 0 && count_down((uint32_t *)run.blocks_left, block.count))
-        store_release((uint64_t)&((lane_abi_control_t *)run.control)->finished, run.number);
+        store_release((uint64_t) & ((lane_abi_control_t *)run.control)->finished, run.number);
 }
 
 /* A kernel. */

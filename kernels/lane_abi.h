@@ -11,9 +11,9 @@
 
 #include <stdint.h>
 
-#define LANE_ABI_THREADS   512u /* of a block, on a GPU */
-#define LANE_ABI_RANKS_MAX 64u  /* of a run: they are kernel arguments, of which there are 4 KiB */
-#define LANE_ABI_OPERANDS_MAX 128u /* sources of a step, and destinations */
+#define LANE_ABI_THREADS      512u /* of a block, on a GPU */
+#define LANE_ABI_RANKS_MAX    64u  /* of a run: they are kernel arguments, of which there are 4 KiB */
+#define LANE_ABI_OPERANDS_MAX 128u /* sources of a step, and destinations: a program with more cannot run */
 
 /* From one semaphore to the next: writer and waiter are different multiprocessors. */
 #define LANE_ABI_SEMAPHORE_BYTES 64u

@@ -24,6 +24,7 @@ typedef struct frame_t {
     uint64_t bytes, epoch;
     uint32_t src_count, dst_count;
     uint32_t protocol, divisor;
+    uint32_t copies; /* the only source is taken as it is, every bit of it */
     lane_abi_control_t *control;
     uint64_t wait_limit_ns;
 } frame_t;
@@ -60,41 +61,18 @@ LANE_FUNCTION bool patience_ends(patience_t *patience)
 
 /* ---- words anywhere ----
  *
- * Up to 8 bytes in the lower end of a word. Where address or number are odd it takes several accesses, in a loop to keep the
- * code short: there are many places of it.
+ * Up to 8 bytes in the lower end of a word. load_word() is the platform's.
  */
 
-/* The largest access of at most 4 bytes that both allow. */
-LANE_FUNCTION uint32_t part_bytes(uint64_t address, uint32_t bytes)
-{
-    uint32_t odd = (uint32_t)address | bytes;
-    return odd & 1 ? 1 : odd & 2 ? 2 : 4;
-}
-
-LANE_FUNCTION uint64_t load_word(uint64_t address, uint32_t bytes)
-{
-    if (bytes == WORD_BYTES && address % WORD_BYTES == 0)
-        return *(const volatile uint64_t *)address;
-    uint32_t step = part_bytes(address, bytes);
-    uint64_t word = 0;
-    LANE_ROLL
-    for (uint32_t i = 0; i < bytes; i += step) {
-        uint64_t from = address + i;
-        uint32_t part = step == 4   ? *(const volatile uint32_t *)from
-                        : step == 2 ? *(const volatile uint16_t *)from
-                                    : *(const volatile uint8_t *)from;
-        word |= (uint64_t)part << (8 * i);
-    }
-    return word;
-}
-
+/* Where address or number are odd in several accesses, in a loop to keep the code short. */
 LANE_FUNCTION void store_word(uint64_t address, uint64_t word, uint32_t bytes)
 {
     if (bytes == WORD_BYTES && address % WORD_BYTES == 0) {
         *(volatile uint64_t *)address = word;
         return;
     }
-    uint32_t step = part_bytes(address, bytes);
+    uint32_t odd = (uint32_t)address | bytes;
+    uint32_t step = odd & 1 ? 1 : odd & 2 ? 2 : 4;
     LANE_ROLL
     for (uint32_t i = 0; i < bytes; i += step) {
         uint64_t to = address + i;
@@ -110,7 +88,7 @@ LANE_FUNCTION void store_word(uint64_t address, uint64_t word, uint32_t bytes)
 /* ---- formats ----
  *
  * A format cuts a span into pieces of WORDS words. A thread takes PIECES at once, of LOADS sources before it combines them,
- * as they lie where they come from (raw_t).
+ * as they lie where they come from (raw_t); half as many of bytes, which take the longest code.
  */
 
 /* What a thread moves at a time. */
@@ -273,9 +251,9 @@ struct lines_format {
 /* ---- the loops ---- */
 
 /* What is copied onto itself need not be writable. */
-template <class reducing> LANE_FUNCTION bool is_in_place(uint64_t dst)
+LANE_FUNCTION bool is_in_place(uint64_t dst)
 {
-    return reducing::COPIES && dst == frame.srcs[0];
+    return frame.copies && dst == frame.srcs[0];
 }
 
 /* Load again until all has arrived. False: given up. */
@@ -301,7 +279,8 @@ LANE_FUNCTION bool await_pieces(uint64_t operand, const piece_t *pieces, typenam
 
 /* Add a word of a source to what it is calculated in. */
 template <class reducing>
-LANE_FUNCTION void add_word(typename reducing::value_t *sums, uint64_t word, uint64_t operand, uint32_t source)
+LANE_FUNCTION void add_word(typename reducing::value_t *sums, uint64_t word, uint64_t operand,
+                            uint32_t source)
 {
     if constexpr (reducing::ADDS) {
         if (operand & OPERAND_SCALED) {
@@ -328,7 +307,8 @@ template <class reducing, uint32_t count> LANE_FUNCTION void divide_values(typen
 }
 
 /* Divide what was combined, if so, and round: words of a thread. */
-template <class reducing, uint32_t words> LANE_FUNCTION void end_words(typename reducing::value_t *sums, uint64_t *ended)
+template <class reducing, uint32_t words>
+LANE_FUNCTION void end_words(typename reducing::value_t *sums, uint64_t *ended)
 {
     if constexpr (reducing::ADDS) {
         if (frame.divisor > 1)
@@ -339,50 +319,50 @@ template <class reducing, uint32_t words> LANE_FUNCTION void end_words(typename 
         ended[i] = reducing::end(&sums[i * reducing::VALUES]);
 }
 
-/* Combine all sources of some pieces. False: given up. */
+/* Combine all sources of some pieces; `last` are the words of the last. False: given up. */
 template <class reducing, class format>
-LANE_FUNCTION bool gather_pieces(const piece_t *pieces, typename reducing::value_t *sums)
+LANE_FUNCTION bool gather_pieces(const piece_t *pieces, typename reducing::value_t *sums, uint64_t *last)
 {
+    constexpr uint32_t WORDS = format::PIECES * format::WORDS;
+    constexpr uint32_t LOADS = reducing::PARTS > 2 ? format::LOADS / 2 : format::LOADS;
     LANE_UNROLL
-    for (uint32_t i = 0; i < format::PIECES * format::WORDS; i++)
+    for (uint32_t i = 0; i < WORDS; i++)
         reducing::begin(&sums[i * reducing::VALUES]);
-    constexpr uint32_t LOADS = reducing::COPIES ? 1u : (uint32_t)format::LOADS;
     LANE_ROLL
     for (uint32_t s = 0; s < frame.src_count; s += LOADS) {
         typename format::raw_t raw[LOADS][format::PIECES] = {}; /* as in gather_vectors() */
         LANE_UNROLL
-        for (uint32_t l = 0; l < LOADS; l++) {
-            LANE_UNROLL
-            for (uint32_t p = 0; p < format::PIECES; p++)
-                if (s + l < frame.src_count)
-                    raw[l][p] = format::load(frame.srcs[s + l], pieces[p]);
+        for (uint32_t i = 0; i < LOADS * format::PIECES; i++) {
+            uint32_t l = i / format::PIECES, p = i % format::PIECES;
+            if (s + l < frame.src_count)
+                raw[l][p] = format::load(frame.srcs[s + l], pieces[p]);
         }
         LANE_UNROLL
         for (uint32_t l = 0; l < LOADS; l++) {
-            if (s + l < frame.src_count) {
-                uint64_t operand = frame.srcs[s + l];
-                if (!await_pieces<format>(operand, pieces, raw[l]))
-                    return false;
-                LANE_UNROLL
-                for (uint32_t i = 0; i < format::PIECES * format::WORDS; i++)
-                    add_word<reducing>(&sums[i * reducing::VALUES],
-                                       format::word(operand, raw[l][i / format::WORDS], i % format::WORDS),
-                                       operand, s + l);
+            if (s + l >= frame.src_count)
+                continue;
+            typename format::raw_t arrived[format::PIECES];
+            LANE_UNROLL
+            for (uint32_t p = 0; p < format::PIECES; p++)
+                arrived[p] = raw[l][p];
+            if (!await_pieces<format>(frame.srcs[s + l], pieces, arrived))
+                return false;
+            LANE_UNROLL
+            for (uint32_t i = 0; i < WORDS; i++) {
+                last[i] = format::word(frame.srcs[s + l], arrived[i / format::WORDS], i % format::WORDS);
+                add_word<reducing>(&sums[i * reducing::VALUES], last[i], frame.srcs[s + l], s + l);
             }
         }
     }
     return true;
 }
 
-/* Divide and round what was combined, and write it to all destinations. */
-template <class reducing, class format>
-LANE_FUNCTION void spread_pieces(const piece_t *pieces, typename reducing::value_t *sums)
+/* Write what was combined to all destinations. */
+template <class format> LANE_FUNCTION void spread_pieces(const piece_t *pieces, const uint64_t *words)
 {
-    uint64_t words[format::PIECES * format::WORDS];
-    end_words<reducing, format::PIECES * format::WORDS>(sums, words);
     LANE_ROLL
     for (uint32_t d = 0; d < frame.dst_count; d++) {
-        if (is_in_place<reducing>(frame.dsts[d]))
+        if (is_in_place(frame.dsts[d]))
             continue;
         LANE_UNROLL
         for (uint32_t p = 0; p < format::PIECES; p++)
@@ -399,19 +379,24 @@ template <class reducing, class format> LANE_FUNCTION bool move_pieces(const for
         LANE_UNROLL
         for (uint32_t p = 0; p < format::PIECES; p++)
             pieces[p] = shape.piece(first + p * format::STRIDE);
-        typename reducing::value_t sums[format::PIECES * format::WORDS * reducing::VALUES];
-        if (!gather_pieces<reducing, format>(pieces, sums))
+        constexpr uint32_t WORDS = format::PIECES * format::WORDS;
+        typename reducing::value_t sums[WORDS * reducing::VALUES];
+        uint64_t words[WORDS] = {};
+        if (!gather_pieces<reducing, format>(pieces, sums, words))
             return false;
-        spread_pieces<reducing, format>(pieces, sums);
+        if (!frame.copies)
+            end_words<reducing, WORDS>(sums, words);
+        spread_pieces<format>(pieces, words);
     }
     return true;
 }
 
-/* Vectors that a thread combines at a time, of how many sources it loads them before: as many registers for every type. */
+/* Vectors that a thread combines at a time, and of how many sources it loads them before: 8 in flight, fewer of bytes, where
+ * the code is long. */
 template <class reducing> struct vectors_shape {
     enum : uint32_t {
         VECTORS = reducing::COPIES ? 8 : 4 / reducing::PARTS,
-        LOADS = 8 / VECTORS,
+        LOADS = reducing::PARTS > 2 ? 4 : 8 / VECTORS,
         VALUES = 2 * reducing::VALUES /* of a vector */
     };
 };
@@ -426,7 +411,8 @@ LANE_FUNCTION void gather_vectors(uint64_t at, uint64_t left, typename reducing:
         reducing::begin(&sums[i * reducing::VALUES]);
     LANE_ROLL
     for (uint32_t s = 0; s < frame.src_count; s += shape::LOADS) {
-        vector_t loaded[shape::LOADS][shape::VECTORS] = {}; /* else what is not loaded would live in registers from the
+        vector_t loaded[shape::LOADS][shape::VECTORS] =
+            {}; /* else what is not loaded would live in registers from the
                                                               * last time on */
         LANE_UNROLL
         for (uint32_t l = 0; l < shape::LOADS; l++) {
@@ -443,7 +429,8 @@ LANE_FUNCTION void gather_vectors(uint64_t at, uint64_t left, typename reducing:
             if (s + l < frame.src_count) {
                 LANE_UNROLL
                 for (uint32_t v = 0; v < shape::VECTORS; v++) {
-                    typename reducing::value_t *low = &sums[v * shape::VALUES], *high = low + reducing::VALUES;
+                    typename reducing::value_t *low = &sums[v * shape::VALUES],
+                                               *high = low + reducing::VALUES;
                     add_word<reducing>(low, loaded[l][v].low, frame.srcs[s + l], s + l);
                     add_word<reducing>(high, loaded[l][v].high, frame.srcs[s + l], s + l);
                 }
@@ -452,19 +439,16 @@ LANE_FUNCTION void gather_vectors(uint64_t at, uint64_t left, typename reducing:
     }
 }
 
-template <class reducing>
-LANE_FUNCTION void spread_vectors(uint64_t at, uint64_t left, typename reducing::value_t *sums)
+template <uint32_t vectors>
+LANE_FUNCTION void spread_vectors(uint64_t at, uint64_t left, const uint64_t *words)
 {
-    typedef vectors_shape<reducing> shape;
-    uint64_t words[2 * shape::VECTORS];
-    end_words<reducing, 2 * shape::VECTORS>(sums, words);
     LANE_ROLL
     for (uint32_t d = 0; d < frame.dst_count; d++) {
         uint64_t address = frame.dsts[d];
-        if (is_in_place<reducing>(address))
+        if (is_in_place(address))
             continue;
         LANE_UNROLL
-        for (uint32_t v = 0; v < shape::VECTORS; v++)
+        for (uint32_t v = 0; v < vectors; v++)
             if (v * BLOCK_THREADS < left)
                 store_vector(address + at + v * BLOCK_THREADS * sizeof(vector_t),
                              vector_t{words[2 * v], words[2 * v + 1]});
@@ -483,21 +467,23 @@ LANE_FUNCTION bool are_aligned_alike(void)
 }
 
 /* Move the vectors of plain operands that are aligned alike, and leave what is before and behind them. */
-template <class reducing> LANE_FUNCTION void move_vectors(words_format *words)
+template <class reducing> LANE_FUNCTION void move_vectors(words_format *rest)
 {
     typedef vectors_shape<reducing> shape;
     uint64_t head = (0 - frame.srcs[0]) % sizeof(vector_t);
     if (frame.bytes < head + sizeof(vector_t))
         return;
     uint64_t count = (frame.bytes - head) / sizeof(vector_t);
-    words->head = head;
-    words->tail = head + count * sizeof(vector_t);
+    rest->head = head;
+    rest->tail = head + count * sizeof(vector_t);
     LANE_ROLL
-    for (uint64_t i = words->thread; i < count; i += shape::VECTORS * BLOCK_THREADS) {
+    for (uint64_t i = rest->thread; i < count; i += shape::VECTORS * BLOCK_THREADS) {
         typename reducing::value_t sums[shape::VECTORS * shape::VALUES];
+        uint64_t words[2 * shape::VECTORS];
         uint64_t at = head + i * sizeof(vector_t);
         gather_vectors<reducing>(at, count - i, sums);
-        spread_vectors<reducing>(at, count - i, sums);
+        end_words<reducing, 2 * shape::VECTORS>(sums, words);
+        spread_vectors<shape::VECTORS>(at, count - i, words);
     }
 }
 
@@ -508,14 +494,13 @@ template <class reducing> LANE_FUNCTION bool move_step(void)
         return move_pieces<reducing>(
             lines_format{frame.bytes, (frame.bytes + LINE_DATA_BYTES - 1) / LINE_DATA_BYTES, thread_index()});
     words_format words = {0, 0, frame.bytes, thread_index()};
-    if (frame.protocol == BLINK_PROTOCOL_SIMPLE && are_aligned_alike())
-        move_vectors<reducing>(&words);
+    if (frame.protocol == BLINK_PROTOCOL_SIMPLE && are_aligned_alike()) {
+        if (frame.copies)
+            move_vectors<copying>(&words);
+        else
+            move_vectors<reducing>(&words);
+    }
     return move_pieces<reducing>(words);
-}
-
-LANE_FUNCTION bool move_copies(void)
-{
-    return move_step<copying>();
 }
 
 #endif

@@ -78,9 +78,7 @@ LANE_FUNCTION uint64_t clock_ns(void)
 }
 
 /* Between two looks at what is not there yet. A thread that slept would find it later. */
-LANE_FUNCTION void poll_pause(void)
-{
-}
+LANE_FUNCTION void poll_pause(void) {}
 
 /* Before Volta there are no acquire and release: a fence beside a volatile access, which caches of the multiprocessor do not
  * answer, does the same. */
@@ -136,13 +134,30 @@ LANE_FUNCTION bool count_down(uint32_t *counter, uint32_t count)
 LANE_FUNCTION vector_t load_vector(uint64_t address)
 {
     vector_t value;
-    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(value.low), "=l"(value.high) : "l"(address));
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(value.low), "=l"(value.high)
+                 : "l"(address));
     return value;
 }
 
 LANE_FUNCTION void store_vector(uint64_t address, vector_t value)
 {
-    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" : : "l"(address), "l"(value.low), "l"(value.high));
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};"
+                 :
+                 : "l"(address), "l"(value.low), "l"(value.high));
+}
+
+/* Up to 8 bytes that lie anywhere, into the lower end of a word: out of the one or two aligned words that hold them. Memory
+ * is there to the end of a word wherever it is to its beginning. */
+LANE_FUNCTION uint64_t load_word(uint64_t address, uint32_t bytes)
+{
+    const volatile uint64_t *words = (const volatile uint64_t *)(address & ~UINT64_C(7));
+    uint32_t before = (uint32_t)address & 7;
+    uint64_t word = bytes > 0 ? words[0] : 0;
+    if (before == 0)
+        return word;
+    uint64_t rest = before + bytes > 8 ? words[1] : 0;
+    return word >> (8 * before) | rest << (64 - 8 * before);
 }
 
 LANE_FUNCTION vector_t load_flagged(uint64_t address)
@@ -169,6 +184,7 @@ LANE_FUNCTION void store_line(uint64_t address, const line_part_t &part)
 #else
 
 #include <sched.h>
+#include <string.h>
 #include <time.h>
 
 #define LANE_FUNCTION static inline
@@ -191,9 +207,7 @@ LANE_FUNCTION uint32_t thread_index(void)
     return 0;
 }
 
-LANE_FUNCTION void block_barrier(void)
-{
-}
+LANE_FUNCTION void block_barrier(void) {}
 
 LANE_FUNCTION bool block_any(bool mine)
 {
@@ -205,9 +219,7 @@ LANE_FUNCTION bool warp_any(bool mine)
     return mine;
 }
 
-LANE_FUNCTION void warp_barrier(void)
-{
-}
+LANE_FUNCTION void warp_barrier(void) {}
 
 LANE_FUNCTION uint64_t clock_ns(void)
 {
@@ -258,6 +270,13 @@ LANE_FUNCTION vector_t load_vector(uint64_t address)
 LANE_FUNCTION void store_vector(uint64_t address, vector_t value)
 {
     *(vector_t *)address = value;
+}
+
+LANE_FUNCTION uint64_t load_word(uint64_t address, uint32_t bytes)
+{
+    uint64_t word = 0;
+    memcpy(&word, (const void *)address, bytes);
+    return word;
 }
 
 /* Two words of LL. Acquire and release: data and flag are one access, but what is read before a store may be overwritten by

@@ -157,8 +157,7 @@ static void image_put_binding(const lane_geometry_t *geometry, lane_image_t *ima
     header.parts_offset =
         header.channels_offset + header.channel_count * (uint32_t)sizeof(lane_abi_channel_t);
     header.edges_offset = header.parts_offset + header.part_count * (uint32_t)sizeof(lane_abi_part_t);
-    image->binding =
-        image_alloc(header.edges_offset + header.edge_count * (uint32_t)sizeof(lane_abi_edge_t));
+    image->binding = image_alloc(header.edges_offset + header.edge_count * (uint32_t)sizeof(lane_abi_edge_t));
     memcpy(image->binding, &header, sizeof(header));
     lane_abi_channel_t *channels = (void *)(image->binding + header.channels_offset);
     lane_abi_part_t *parts = (void *)(image->binding + header.parts_offset);

@@ -195,8 +195,8 @@ static launch_t make_launch(const bench_t *bench, const memory_t *memory, const 
     uint32_t lane_count = image->lane_first[rank + 1] - image->lane_first[rank];
     bool averages = memory->shot.redop == BLINK_AVG;
     launch_t launch = {.kernel = find_kernel(bench->program, &memory->shot),
-                       .block_count = bench->program->independent || !lane_count ? bench->block_count
-                                                                                 : lane_count,
+                       .block_count =
+                           bench->program->independent || !lane_count ? bench->block_count : lane_count,
                        .run = {.program = (uint64_t)(uintptr_t)image->program,
                                .binding = (uint64_t)(uintptr_t)image->binding,
                                .number = bench->number,
@@ -240,7 +240,8 @@ static void check_cut(bench_t *bench, shot_t shot, uint64_t chunk_bytes)
     if (chunk_bytes > 0) {
         lane_geometry_t geometry;
         uint64_t block_bytes = shot.count * blink_datatype_bytes(shot.datatype);
-        assert_int_equal(lane_geometry_init(bench->program, block_bytes, chunk_bytes, 2, &geometry), BLINK_OK);
+        assert_int_equal(lane_geometry_init(bench->program, block_bytes, chunk_bytes, 2, &geometry),
+                         BLINK_OK);
         run_kernels(bench, &memory, &geometry);
         lane_geometry_fini(&geometry);
     } else {
