@@ -18,16 +18,16 @@ if(BLINK_CUDA)
   endif()
 endif()
 
-# blink_cuda_fatbin(output source): machine code for sm_75 to sm_90, and PTX for what comes later.
+# blink_cuda_fatbin(output source [DEPENDS files…] [FLAGS nvcc-flags…]): machine code for sm_75 to sm_90, and PTX for what
+# comes later. Two targets of the compiler proper serve them all: what differs between the others is the assembler's business.
 function(blink_cuda_fatbin output source)
-  set(architectures)
-  foreach(sm 75 80 86 89 90)
-    list(APPEND architectures -gencode arch=compute_${sm},code=sm_${sm})
-  endforeach()
+  cmake_parse_arguments(PARSE_ARGV 2 fatbin "" "" "DEPENDS;FLAGS")
   add_custom_command(
     OUTPUT ${output}
-    COMMAND ${BLINK_NVCC} -fatbin -Werror all-warnings ${architectures} -gencode arch=compute_90,code=compute_90
+    COMMAND ${BLINK_NVCC} -fatbin -Werror all-warnings --threads 0 ${fatbin_FLAGS}
+      -gencode arch=compute_75,code=[sm_75,sm_80,sm_86] -gencode arch=compute_89,code=[sm_89,sm_90,compute_89]
       ${source} -o ${output}
-    DEPENDS ${source}
+    DEPENDS ${source} ${fatbin_DEPENDS}
+    COMMENT "Compiling ${output} for GPUs"
     VERBATIM)
 endfunction()

@@ -13,6 +13,7 @@
 
 #define LANE_ABI_THREADS   512u /* of a block, on a GPU */
 #define LANE_ABI_RANKS_MAX 64u  /* of a run: they are kernel arguments, of which there are 4 KiB */
+#define LANE_ABI_OPERANDS_MAX 128u /* sources of a step, and destinations */
 
 /* From one semaphore to the next: writer and waiter are different multiprocessors. */
 #define LANE_ABI_SEMAPHORE_BYTES 64u

@@ -11,10 +11,11 @@ static json_t *pack_plans(const Blinkwire__Comm *comm)
     for (size_t i = 0; i < comm->n_plans; i++) {
         const Blinkwire__PlanInUse *plan = comm->plans[i];
         json_array_append_new(
-            list, json_pack("{so so so sI sI sI}", "collective", ctl_json_text(plan->collective), "algorithm",
-                            ctl_json_text(plan->algorithm), "protocol", ctl_json_text(plan->protocol),
-                            "bytes_least", (json_int_t)plan->bytes_least, "bytes_most",
-                            (json_int_t)plan->bytes_most, "op_count", (json_int_t)plan->op_count));
+            list,
+            json_pack("{so so so so sI sI sI}", "collective", ctl_json_text(plan->collective), "algorithm",
+                      ctl_json_text(plan->algorithm), "protocol", ctl_json_text(plan->protocol), "transport",
+                      ctl_json_text(plan->transport), "bytes_least", (json_int_t)plan->bytes_least,
+                      "bytes_most", (json_int_t)plan->bytes_most, "op_count", (json_int_t)plan->op_count));
     }
     return list;
 }
@@ -43,7 +44,8 @@ static const char *how_memory_is_reached(const Blinkwire__Comm *comm)
 
 static blink_result_t print_text(const Blinkwire__Comm *comm)
 {
-    static const char *const headers[] = {"collective", "algorithm", "protocol", "from", "to", "ops"};
+    static const char *const headers[] = {"collective", "algorithm", "protocol", "transport",
+                                          "from",       "to",        "ops"};
     char direct[HUMAN_BYTES], staged[HUMAN_BYTES], least[HUMAN_BYTES], most[HUMAN_BYTES];
     printf("communicator %u: %u ranks, %s, asked for algorithm %s\n", comm->comm, comm->rank_count,
            comm->state, comm->algorithm);
@@ -51,12 +53,13 @@ static blink_result_t print_text(const Blinkwire__Comm *comm)
            human_bytes(comm->direct_bytes, direct), human_bytes(comm->staged_bytes, staged));
     if (comm->n_plans == 0)
         return BLINK_OK;
-    table_t *table = table_create("lllrrr", headers);
+    table_t *table = table_create("llllrrr", headers);
     for (size_t i = 0; i < comm->n_plans; i++) {
         const Blinkwire__PlanInUse *plan = comm->plans[i];
         table_cell(table, "%s", plan->collective);
         table_cell(table, "%s", plan->algorithm);
         table_cell(table, "%s", plan->protocol);
+        table_cell(table, "%s", plan->transport);
         table_cell(table, "%s", human_bytes(plan->bytes_least, least));
         table_cell(table, "%s", human_bytes(plan->bytes_most, most));
         table_cell(table, "%lu", (unsigned long)plan->op_count);

@@ -154,6 +154,7 @@ typedef struct engine_plan_use {
     uint8_t opcode;
     blink_algorithm_t algorithm;
     blink_protocol_t protocol;
+    const char *transport;                    /* static */
     _Atomic uint64_t bytes_least, bytes_most; /* payload */
     _Atomic uint64_t op_count;
 } engine_plan_use_t;

@@ -16,6 +16,12 @@ bool engine_node_is_gpu(const engine_t *engine, uint32_t node)
     return engine->config.gpu_of_node && engine->config.gpu_of_node[node] != EXEC_CUDA_NO_GPU;
 }
 
+bool engine_nodes_need_host(const engine_t *engine, const uint32_t *nodes, uint32_t rank_count)
+{
+    return engine_node_is_gpu(engine, nodes[0]) &&
+           exec_cuda_needs_host(engine->config.cuda, nodes, rank_count);
+}
+
 blink_result_t instance_create(engine_t *engine, const lane_program_t *program, const uint32_t *nodes,
                                comm_instance_t *instance)
 {
@@ -42,6 +48,11 @@ void instance_abort(comm_instance_t *instance, blink_result_t reason)
         cuda_instance_abort(instance->cuda, reason);
     else
         exec_abort(instance->host, reason);
+}
+
+const char *instance_transport(const comm_instance_t *instance)
+{
+    return instance->cuda ? cuda_instance_transport(instance->cuda) : "local";
 }
 
 /* ---- the GPU worker ---- */

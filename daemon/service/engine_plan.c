@@ -277,6 +277,8 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
                               .bytes = key->size_class ? class_bytes(key->size_class) : 0};
     plan_t *plan = NULL;
     BLINK_TRY(choose(topo, &request, &plan));
+    if (engine_nodes_need_host(cached->engine, key->nodes, key->rank_count))
+        plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
     blink_result_t result = lane_compile(topo, plan, &cached->made);
     cached->algorithm = plan->algorithm;
     cached->protocol = plan->protocol;
@@ -355,12 +357,14 @@ blink_result_t plan_find_instance(comm_op_t *op, comm_instance_t **instance)
 
 /* ---- what ran ---- */
 
-static engine_plan_use_t *find_use(engine_comm_t *comm, const comm_op_t *op, const cached_program_t *program)
+static engine_plan_use_t *find_use(engine_comm_t *comm, const comm_op_t *op, const comm_instance_t *instance)
 {
+    const cached_program_t *program = instance->program;
+    const char *transport = instance_transport(instance);
     /* Relaxed: only this thread adds entries. */
     engine_plan_use_t *first = atomic_load_explicit(&comm->plan_uses, memory_order_relaxed), *use = first;
     while (use && (use->opcode != op->signature.opcode || use->algorithm != program->algorithm ||
-                   use->protocol != program->protocol))
+                   use->protocol != program->protocol || strcmp(use->transport, transport) != 0))
         use = use->next;
     if (use)
         return use;
@@ -370,6 +374,7 @@ static engine_plan_use_t *find_use(engine_comm_t *comm, const comm_op_t *op, con
     use->opcode = op->signature.opcode;
     use->algorithm = program->algorithm;
     use->protocol = program->protocol;
+    use->transport = transport;
     use->next = first;
     atomic_init(&use->bytes_least, UINT64_MAX);
     /* Release: pairs with the load in engine_comm_plan_uses(). */
@@ -379,7 +384,7 @@ static engine_plan_use_t *find_use(engine_comm_t *comm, const comm_op_t *op, con
 
 void plan_note_use(comm_op_t *op, const comm_instance_t *instance)
 {
-    engine_plan_use_t *use = find_use(op->comm, op, instance->program);
+    engine_plan_use_t *use = find_use(op->comm, op, instance);
     uint64_t bytes = op_payload_bytes(op);
     if (!use)
         return; /* without memory the op is only not shown */

@@ -296,6 +296,8 @@ static bool replay_one(engine_client_t *client)
 
 bool engine_poll_stored(engine_t *engine)
 {
+    if (engine->watched == 0)
+        return false;
     for (engine_client_t *client = engine->clients; client; client = client->next) {
         if (client->stored && !client->removed && replay_one(client))
             return true;

@@ -145,6 +145,7 @@ static void describe_plans(const engine_plan_use_t *first, Blinkwire__Comm *desc
         plan->collective = (char *)(uintptr_t)engine_op_name(use->opcode);
         plan->algorithm = (char *)(uintptr_t)blink_name_algorithm(use->algorithm);
         plan->protocol = (char *)(uintptr_t)blink_name_protocol(use->protocol);
+        plan->transport = (char *)(uintptr_t)use->transport;
         /* Relaxed: counters, each right by itself. */
         plan->bytes_least = atomic_load_explicit(&use->bytes_least, memory_order_relaxed);
         plan->bytes_most = atomic_load_explicit(&use->bytes_most, memory_order_relaxed);

@@ -16,6 +16,7 @@
 #define LARGE (3u << 20) /* elements: several pieces of staging */
 
 static const cuda_driver_t *cu;
+static int ordinal; /* of this rank's GPU: there may be fewer than ranks */
 
 static void cuda_must(const player_t *p, CUresult result, const char *what)
 {
@@ -32,11 +33,14 @@ static void use_gpu(const player_t *p)
 {
     CUdevice device;
     CUcontext context;
+    int count = 0;
     cu = cuda_driver_find(true);
     if (!cu)
         fail(p, "no driver");
     cuda_must(p, cu->cuInit(0), "cuInit");
-    cuda_must(p, cu->cuDeviceGet(&device, 0), "cuDeviceGet");
+    cuda_must(p, cu->cuDeviceGetCount(&count), "cuDeviceGetCount");
+    ordinal = p->rank % count;
+    cuda_must(p, cu->cuDeviceGet(&device, ordinal), "cuDeviceGet");
     cuda_must(p, cu->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
     cuda_must(p, cu->cuCtxSetCurrent(context), "cuCtxSetCurrent");
 }
@@ -141,7 +145,7 @@ static CUdeviceptr mapped_memory(const player_t *p, size_t pieces, size_t *piece
 {
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
     CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr base;
     cuda_must(
@@ -173,7 +177,7 @@ static CUdeviceptr pool_memory(const player_t *p, CUmemAllocationHandleType type
 {
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .handleTypes = type,
-                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
     CUmemoryPool pool;
     CUdeviceptr memory;
     cuda_must(p, cu->cuMemPoolCreate(&pool, &properties), "cuMemPoolCreate");
@@ -496,7 +500,7 @@ static void play_host_devices(const player_t *p)
     CUdeviceptr a = device_memory(p, COUNT);
     blink_op_t *op;
     must_fail(p, blink_all_reduce(as_pointer(a), as_pointer(a), COUNT, BLINK_INT32, BLINK_SUM, comm, &op),
-              BLINK_ERR_INVALID_ARGUMENT, "memory of a GPU", "GPU memory on host devices");
+              BLINK_ERR_INVALID_ARGUMENT, "is GPU memory", "GPU memory on host devices");
     must_fail(p, blink_barrier_on(comm, stream), BLINK_ERR_UNSUPPORTED, "GPU", "a stream on host devices");
     must(p, blink_comm_destroy(comm), "destroy");
 }

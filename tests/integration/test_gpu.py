@@ -60,6 +60,18 @@ class MemoryTest(GpuTest):
     def test_several_gpus(self):
         daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=4)
         self.assertEqual([device["gpu"] for device in self.ctl_json(daemon, "devices")["devices"]], [0, 1, 2, 3])
+        for scenario in ("device-memory", "extents", "pools", "stream", "graph"):
+            self.play(scenario, daemon=daemon, STANDIN_CUDA_GPUS=4)
+
+    def test_several_devices_on_each_of_several_gpus(self):
+        daemon = self.gpu_daemon("cuda:0x2,1x2", STANDIN_CUDA_GPUS=2)
+        for scenario in ("device-memory", "stream"):
+            self.play(scenario, daemon=daemon, STANDIN_CUDA_GPUS=2)
+
+    def test_gpus_that_cannot_reach_each_other_meet_in_host_memory(self):
+        daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1)
+        for scenario in ("device-memory", "pools", "stream", "two-streams"):
+            self.play(scenario, ranks=3, daemon=daemon, STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1)
 
 
 class StreamTest(GpuTest):

@@ -44,13 +44,26 @@ static blink_result_t check_residence(const cuda_instance_t *instance)
     return BLINK_OK;
 }
 
+bool exec_cuda_needs_host(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t rank_count)
+{
+    uint32_t mask = 0, peers = UINT32_MAX;
+    for (uint32_t rank = 0; rank < rank_count; rank++) {
+        uint32_t gpu = exec->config.gpu_of_node[nodes[rank]];
+        mask |= 1u << gpu;
+        peers &= exec->config.gpus[gpu].peers;
+    }
+    return (mask & peers) != mask;
+}
+
 static blink_result_t check_operands(const cuda_instance_t *instance, uint32_t gpu, uint32_t first,
                                      uint32_t count)
 {
     const gpu_facts_t *gpus = instance->exec->config.gpus;
     for (uint32_t i = first; i < first + count; i++) {
-        uint32_t other = instance->rank_gpu[instance->program->operands[i].rank];
-        if (!(gpus[gpu].peers & 1u << other))
+        const lane_operand_t *operand = &instance->program->operands[i];
+        uint32_t other = instance->rank_gpu[operand->rank];
+        bool on_host = instance->through_host && operand->buffer == LANE_SCRATCH;
+        if (!on_host && !(gpus[gpu].peers & 1u << other))
             return BLINK_FAIL(
                 BLINK_ERR_UNREACHABLE,
                 "GPU %u (%s) cannot read and write the memory of GPU %u (%s): the driver allows no "
@@ -88,6 +101,7 @@ static blink_result_t instance_init(cuda_instance_t *instance, const uint32_t *n
         instance->gpu_mask |= 1u << instance->rank_gpu[rank];
     }
     instance->only_moves = image_only_moves(program);
+    instance->through_host = exec_cuda_needs_host(instance->exec, nodes, program->rank_count);
     BLINK_TRY(check_reach(instance));
     BLINK_TRY(image_program(program, instance->rank_gpu, config->gpu_count, instance->lane_first,
                             instance->lane_count, &instance->image));
@@ -168,6 +182,7 @@ static blink_result_t alloc_object(cuda_instance_t *instance, uint64_t bytes, ui
     BLINK_TRY(cuda_request_make(exec, GPU_ALLOC, 0, &request));
     *object = request->object = request->sqe.member = ++exec->last_object;
     request->sqe.root = instance->gpu_mask;
+    request->sqe.flags = instance->through_host ? GPU_ALLOC_HOST : 0;
     request->sqe.count = bytes;
     cuda_request_send(exec, request);
     return BLINK_OK;
@@ -283,8 +298,8 @@ static blink_result_t instance_bind(cuda_instance_t *instance, uint64_t block_by
     free_object(instance, &instance->binding_object);
     uint64_t chunk_bytes = program->independent ? item_bytes(instance, block_bytes) : 0;
     BLINK_TRY(lane_geometry_init(program, block_bytes, chunk_bytes, 0, &instance->geometry));
-    BLINK_TRY(image_binding(&instance->geometry, instance->rank_gpu, instance->exec->config.gpu_count,
-                            &instance->scratch_bytes, &instance->binding));
+    BLINK_TRY(image_binding(&instance->geometry, instance->through_host ? NULL : instance->rank_gpu,
+                            instance->exec->config.gpu_count, &instance->scratch_bytes, &instance->binding));
     BLINK_TRY(load_object(instance, &instance->binding, &instance->binding_object));
     BLINK_TRY(bind_memory(instance));
     instance->most_chunks = 0;
@@ -564,7 +579,7 @@ void cuda_instance_abort(cuda_instance_t *instance, blink_result_t reason)
     cuda_request_send(exec, request);
 }
 
-bool cuda_instance_copied(const cuda_instance_t *instance)
+const char *cuda_instance_transport(const cuda_instance_t *instance)
 {
-    return instance->copied;
+    return instance->copied ? "copy engine" : instance->through_host ? "host memory" : "local";
 }

@@ -7,6 +7,9 @@
  * and need residence too, so that runs are granted whole and in one order. Programs that are independent wait for nothing,
  * hence for no grant.
  *
+ * Host memory. GPUs that cannot reach each other's memory meet in the host's: slots and semaphores of such a program lie
+ * there, and it must be one of LL's, in which every edge ends in a slot.
+ *
  * Copy engines. Where the application's kernels and the daemon's take turns on a GPU (no MPS), moves without reduction
  * are left to the copy engines, which do not wait for a turn, if they are few and large enough to be worth a command each.
  *
@@ -62,6 +65,9 @@ bool exec_cuda_has_news(exec_cuda_t *exec);
 /* Becomes readable when there is news, at an edge (never read); -1 without a worker. Changes with every attach. */
 int exec_cuda_event_fd(const exec_cuda_t *exec);
 
+/* Whether devices on these nodes meet in host memory: some of their GPUs cannot reach others'. */
+bool exec_cuda_needs_host(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t rank_count);
+
 /*
  * What it takes to run one program, once at a time. Borrows the program until destroyed.
  * @param nodes  by rank: the topology node of its device, on a GPU.
@@ -81,7 +87,7 @@ blink_result_t cuda_instance_start(cuda_instance_t *instance, const exec_run_t *
 /* Make the current run end soon with `reason`; nothing when idle. done follows. */
 void cuda_instance_abort(cuda_instance_t *instance, blink_result_t reason);
 
-/* Whether the copy engines made the last run. */
-bool cuda_instance_copied(const cuda_instance_t *instance);
+/* How the last run's bytes crossed: "local", "copy engine", "host memory". Static. */
+const char *cuda_instance_transport(const cuda_instance_t *instance);
 
 #endif

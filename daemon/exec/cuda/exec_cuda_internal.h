@@ -52,6 +52,7 @@ struct cuda_instance {
     uint32_t lane_first[GPU_MAX], lane_count[GPU_MAX];
     image_block_t image;
     bool only_moves;
+    bool through_host; /* slots and semaphores are in host memory */
     /* With the worker of this generation; 0: with none. */
     uint32_t generation;
     uint32_t program_object, binding_object, memory_object;

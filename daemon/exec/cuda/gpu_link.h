@@ -103,11 +103,15 @@ typedef struct gpu_reply {
  */
 typedef enum gpu_opcode {
     GPU_LOAD = 1, /* copy the range into device memory of each GPU of the mask, as object `member` */
-    GPU_ALLOC,    /* `count` bytes of zeros on each GPU of the mask, as object `member` */
-    GPU_FREE,     /* the object; nothing runs that uses it */
-    GPU_RUN,      /* the gpu_run_t at the range's beginning, `count` bytes with its copies */
+    GPU_ALLOC, /* `count` bytes of zeros on each GPU of the mask, as object `member`; with GPU_ALLOC_HOST in `flags`, once
+                     in host memory that all of them map */
+    GPU_FREE,  /* the object; nothing runs that uses it */
+    GPU_RUN,   /* the gpu_run_t at the range's beginning, `count` bytes with its copies */
     GPU_ABORT, /* the run whose number is `count`, if it is still under way; its completion tells ABORTED */
 } gpu_opcode_t;
+
+/* Not RING_SQE_MORE. */
+enum { GPU_ALLOC_HOST = 2 };
 
 typedef struct gpu_launch {
     uint32_t gpu;

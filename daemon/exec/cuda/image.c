@@ -205,7 +205,7 @@ static uint64_t place_edges(const lane_geometry_t *geometry, const uint32_t *rec
         const lane_channel_t *channel = &program->channels[c];
         uint64_t slot_bytes = geometry->channels[c].slot_bytes;
         for (uint32_t e = channel->edge_first; e < channel->edge_first + channel->edge_count; e++) {
-            uint64_t *end = &used[rank_gpu[receivers[e]]];
+            uint64_t *end = &used[rank_gpu ? rank_gpu[receivers[e]] : 0];
             edges[e] = (lane_abi_edge_t){*end, slot_bytes};
             *end += slot_bytes * geometry->slots;
             *end = (*end + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;

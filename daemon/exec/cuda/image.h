@@ -27,7 +27,7 @@ bool image_only_moves(const lane_program_t *program);
 
 /*
  * The tables of a geometry. Slots lie in the memory of the GPU whose rank receives by the edge, one edge after the other;
- * *scratch_bytes is the most that any GPU needs. Errors: NO_MEMORY.
+ * with rank_gpu NULL all lie in one memory. *scratch_bytes is the most that any of them needs. Errors: NO_MEMORY.
  */
 blink_result_t image_binding(const lane_geometry_t *geometry, const uint32_t *rank_gpu, uint32_t gpu_count,
                              uint64_t *scratch_bytes, image_block_t *image);

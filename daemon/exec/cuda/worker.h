@@ -60,6 +60,7 @@ typedef struct worker_gpu {
 typedef struct worker_object {
     uint32_t number;
     CUdeviceptr addresses[GPU_MAX]; /* 0 where it is not */
+    void *host;                     /* if it is in host memory */
     struct worker_object *next;     /* in its bucket */
 } worker_object_t;
 
@@ -125,7 +126,7 @@ blink_result_t worker_fail(worker_t *worker, const char *call, CUresult result);
  * Errors: NOT_FOUND (no driver that will do, no GPU), INTERNAL (a kernel is missing), SYSTEM, NO_MEMORY. */
 blink_result_t worker_open_gpus(worker_t *worker);
 
-/* The GPUs that can use memory of `gpu`, as the driver wants them described; returns how many. */
+/* The GPUs that can use memory of `gpu`, it first, as the driver wants them described; returns how many. */
 uint32_t worker_accessors(const worker_t *worker, uint32_t gpu, CUmemAccessDesc access[GPU_MAX]);
 
 /* ---- worker_memory.c ---- */

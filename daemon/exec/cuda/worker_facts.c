@@ -73,15 +73,21 @@ static blink_result_t find_peers(worker_t *worker)
     return BLINK_OK;
 }
 
+static CUmemAccessDesc access_from(const worker_gpu_t *gpu)
+{
+    return (CUmemAccessDesc){
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+}
+
 uint32_t worker_accessors(const worker_t *worker, uint32_t gpu, CUmemAccessDesc access[GPU_MAX])
 {
     uint32_t count = 0;
+    access[count++] = access_from(&worker->gpus[gpu]);
     for (uint32_t i = 0; i < worker->gpu_count; i++) {
-        if (worker->gpus[i].facts.peers & 1u << gpu)
-            access[count++] = (CUmemAccessDesc){
-                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = worker->gpus[i].device},
-                .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-            };
+        if (i != gpu && worker->gpus[i].facts.peers & 1u << gpu)
+            access[count++] = access_from(&worker->gpus[i]);
     }
     return count;
 }
@@ -142,8 +148,9 @@ static blink_result_t equip(worker_t *worker, worker_gpu_t *gpu)
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->device},
     };
     CUDA_DRIVER_TRY(worker->cu, cuMemPoolCreate, &gpu->object_pool, &properties);
-    CUDA_DRIVER_TRY(worker->cu, cuMemPoolSetAccess, gpu->object_pool, access,
-                    worker_accessors(worker, gpu->number, access));
+    const uint32_t accessors = worker_accessors(worker, gpu->number, access);
+    if (accessors > 1) /* a pool's own GPU needs no leave */
+        CUDA_DRIVER_TRY(worker->cu, cuMemPoolSetAccess, gpu->object_pool, access + 1, accessors - 1);
     worker_slot_t *slot; /* the first, so that the others of its slab are there when runs come */
     BLINK_TRY(worker_slot_get(worker, gpu, &slot));
     worker_slot_put(gpu, slot);

@@ -2,6 +2,7 @@
  * Nothing here waits. */
 #include "exec/cuda/worker.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -277,7 +278,10 @@ blink_result_t worker_launch(worker_t *worker, const ring_sqe_t *sqe, worker_job
     const gpu_run_t *request = worker_range(worker, sqe);
     if (!request)
         return BLINK_ERR_INVALID_ARGUMENT;
-    if (sqe->count < sizeof(*request) || request->launch_count > GPU_MAX ||
+    if (sqe->in_offset_bytes % _Alignof(gpu_run_t) != 0 || sqe->count < sizeof(*request))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a run of %" PRIu64 " bytes at %" PRIu64 " is none",
+                          sqe->count, sqe->in_offset_bytes);
+    if (request->launch_count > GPU_MAX ||
         request->copy_count > (sqe->count - sizeof(*request)) / sizeof(request->copies[0]))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "a run of %u launches and %u copies does not fit its range", request->launch_count,

@@ -153,10 +153,37 @@ static blink_result_t make_on(worker_t *worker, worker_gpu_t *gpu, worker_object
     return result;
 }
 
+/* Once, for all GPUs of the mask. */
+static blink_result_t make_on_host(worker_t *worker, const ring_sqe_t *sqe, worker_object_t *object)
+{
+    CUdeviceptr address;
+    BLINK_TRY(worker_select(worker, &worker->gpus[0]));
+    WORKER_TRY(worker, cuMemHostAlloc, &object->host, sqe->count,
+               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    memset(object->host, 0, sqe->count);
+    for (uint32_t i = 0; i < worker->gpu_count; i++) {
+        if (!(sqe->root & 1u << i))
+            continue;
+        BLINK_TRY(worker_select(worker, &worker->gpus[i]));
+        WORKER_TRY(worker, cuMemHostGetDevicePointer, &address, object->host, 0);
+        object->addresses[i] = address;
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t give_back_host(worker_t *worker, worker_object_t *object)
+{
+    CUresult freed = worker->cu->cuMemFreeHost(object->host);
+    free(object);
+    return freed == CUDA_SUCCESS ? BLINK_OK : worker_fail(worker, "cuMemFreeHost", freed);
+}
+
 /* In the stream's order, so whatever was enqueued there for the object comes first. */
 static blink_result_t give_back(worker_t *worker, worker_object_t *object)
 {
     blink_result_t result = BLINK_OK;
+    if (object->host)
+        return give_back_host(worker, object);
     for (uint32_t i = 0; i < worker->gpu_count; i++) {
         worker_gpu_t *gpu = &worker->gpus[i];
         if (object->addresses[i] == 0)
@@ -183,6 +210,16 @@ static blink_result_t check_new(const worker_t *worker, const ring_sqe_t *sqe)
     return BLINK_OK;
 }
 
+static blink_result_t make_on_gpus(worker_t *worker, const ring_sqe_t *sqe, worker_object_t *object,
+                                   const void *source, worker_job_t *job)
+{
+    for (uint32_t i = 0; i < worker->gpu_count; i++) {
+        if (sqe->root & 1u << i)
+            BLINK_TRY(make_on(worker, &worker->gpus[i], object, source, sqe->count, job));
+    }
+    return BLINK_OK;
+}
+
 blink_result_t worker_object_make(worker_t *worker, const ring_sqe_t *sqe, worker_job_t *job)
 {
     const void *source = NULL;
@@ -196,16 +233,14 @@ blink_result_t worker_object_make(worker_t *worker, const ring_sqe_t *sqe, worke
     if (!object)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "object %u", sqe->member);
     object->number = sqe->member;
-    for (uint32_t i = 0; i < worker->gpu_count; i++) {
-        if (!(sqe->root & 1u << i))
-            continue;
-        blink_result_t result = make_on(worker, &worker->gpus[i], object, source, sqe->count, job);
-        if (result != BLINK_OK) {
-            blink_error_set(result, "object %u, %" PRIu64 " bytes on GPU %u: %s", sqe->member, sqe->count, i,
-                            blink_error_text());
-            give_back(worker, object);
-            return result;
-        }
+    blink_result_t result = sqe->opcode == GPU_ALLOC && (sqe->flags & GPU_ALLOC_HOST)
+                                ? make_on_host(worker, sqe, object)
+                                : make_on_gpus(worker, sqe, object, source, job);
+    if (result != BLINK_OK) {
+        blink_error_set(result, "object %u of %" PRIu64 " bytes: %s", sqe->member, sqe->count,
+                        blink_error_text());
+        give_back(worker, object);
+        return result;
     }
     *place_of(worker, sqe->member) = object;
     return BLINK_OK;

@@ -43,11 +43,13 @@ static bool is_harmless(CUresult result)
 blink_result_t worker_fail(worker_t *worker, const char *call, CUresult result)
 {
     blink_result_t failure = cuda_driver_fail(worker->cu, call, result);
-    if (!is_harmless(result) && !worker->is_lost) {
-        worker->is_lost = true;
-        snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", blink_error_text());
-    }
-    return failure;
+    if (is_harmless(result))
+        return failure;
+    if (!worker->is_lost)
+        snprintf(worker->lost_text, sizeof(worker->lost_text), "the GPU worker lost its context: %s",
+                 blink_error_text());
+    worker->is_lost = true;
+    return BLINK_FAIL(failure, "%s", worker->lost_text);
 }
 
 /* ---- jobs ---- */

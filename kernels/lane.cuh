@@ -1,0 +1,254 @@
+/*
+ * The interpreter of lanes on a GPU: one block runs a lane, or its share of the chunks of independent ones. What a program
+ * means daemon/plan/lane.h says, how it lies in memory lane_abi.h. A block leaves only at its end, all threads together: by
+ * its last step, because the host wants it to, or because a wait has lasted too long.
+ *
+ * Order. A step's threads write, meet at a barrier, and one of them signals (store_release): whoever sees the signal
+ * (load_acquire), and after the next barrier every thread of its block, on any GPU or in any process, sees what was written;
+ * and so does whoever is told in turn. The same holds of a signal that sources were read. Where flags travel in the data no
+ * semaphore says that they have arrived; move.cuh says why that suffices. At the end every block fences, then counts
+ * (count_down()), and the last fences and tells the host: that sees all that any block wrote.
+ */
+#ifndef BLINK_KERNELS_LANE_CUH
+#define BLINK_KERNELS_LANE_CUH
+
+#include "move.cuh"
+
+/* Chunks between two looks at whether the run is still wanted: a look is a round trip to the host. Waits look more often. */
+#define CHUNKS_PER_LOOK 8u
+
+/* A run in a block. */
+typedef struct block_t {
+    uint32_t index, count;
+} block_t;
+
+/* Lists of a program and its binding. */
+template <class item_t> LANE_FUNCTION const item_t *list_at(uint64_t base, uint32_t offset)
+{
+    return (const item_t *)(base + offset);
+}
+
+/* One step on one chunk. */
+typedef struct moment_t {
+    const lane_abi_program_t *program;
+    const lane_abi_binding_t *binding;
+    lane_abi_step_t step;
+    uint64_t chunk_bytes; /* of the channel */
+    uint32_t chunk;
+} moment_t;
+
+/* ---- where operands are ---- */
+
+typedef struct span_t {
+    uint64_t offset, bytes;
+} span_t;
+
+/* As lane_span(). */
+LANE_FUNCTION span_t span_of(const lane_abi_part_t &part, uint64_t chunk_bytes, uint32_t chunk)
+{
+    uint64_t stride = chunk_bytes * part.siblings;
+    uint64_t from = chunk * stride;
+    if (from >= part.extent_bytes)
+        return span_t{part.extent_begin + part.extent_bytes, 0};
+    uint64_t bytes = part.extent_bytes - from;
+    bytes = bytes < stride ? bytes : stride;
+    if (part.siblings == 1)
+        return span_t{part.extent_begin + from, bytes};
+    uint64_t units = (bytes + 15) / 16;
+    uint64_t begin = units * part.ordinal / part.siblings * 16;
+    uint64_t end = units * (part.ordinal + 1) / part.siblings * 16;
+    end = end < bytes ? end : bytes;
+    return span_t{part.extent_begin + from + begin, end - begin};
+}
+
+/* As lane_buffer_offset() and lane_scratch_offset(), with OPERAND_FLAGGED. */
+LANE_FUNCTION uint64_t operand_of(const lane_abi_run_t &run, const moment_t &moment, const lane_abi_operand_t &operand,
+                                  const lane_abi_part_t &part, span_t span)
+{
+    const lane_abi_rank_t &rank = run.ranks[operand.rank];
+    if (operand.buffer == LANE_ABI_INPUT)
+        return rank.input + part.in_block * rank.input_stride_bytes + span.offset;
+    if (operand.buffer == LANE_ABI_OUTPUT)
+        return rank.output + part.out_block * rank.output_stride_bytes + span.offset;
+    const lane_abi_edge_t &edge =
+        list_at<lane_abi_edge_t>(run.binding, moment.binding->edges_offset)[operand.edge];
+    uint64_t slot = rank.scratch + edge.scratch_offset + moment.chunk % moment.binding->slots * edge.slot_bytes;
+    return moment.program->protocol == BLINK_PROTOCOL_SIMPLE ? slot : slot | OPERAND_FLAGGED;
+}
+
+/* Fill in the frame, every thread an operand. */
+LANE_FUNCTION void step_lay_out(const lane_abi_run_t &run, const moment_t &moment)
+{
+    const lane_abi_step_t &step = moment.step;
+    const lane_abi_part_t part = list_at<lane_abi_part_t>(run.binding, moment.binding->parts_offset)[step.part];
+    span_t span = span_of(part, moment.chunk_bytes, moment.chunk);
+    const lane_abi_operand_t *operands = list_at<lane_abi_operand_t>(run.program, moment.program->operands_offset);
+    for (uint32_t i = thread_index(); i < step.src_count; i += BLOCK_THREADS) {
+        const lane_abi_operand_t operand = operands[step.src_first + i];
+        bool scaled = run.scaled && operand.buffer == LANE_ABI_INPUT;
+        frame.srcs[i] = operand_of(run, moment, operand, part, span) | (scaled ? OPERAND_SCALED : 0);
+        frame.scalars[i] = run.ranks[operand.rank].scalar;
+    }
+    for (uint32_t i = thread_index(); i < step.dst_count; i += BLOCK_THREADS)
+        frame.dsts[i] = operand_of(run, moment, operands[step.dst_first + i], part, span);
+    if (thread_index() != 0)
+        return;
+    frame.bytes = span.bytes;
+    frame.epoch = run.epoch_base + moment.chunk + 1;
+    frame.src_count = step.src_count;
+    frame.dst_count = step.dst_count;
+    frame.divisor = step.completes ? run.divisor : 1;
+}
+
+/* ---- semaphores ---- */
+
+LANE_FUNCTION uint64_t semaphore_at(const lane_abi_run_t &run, uint32_t rank, uint32_t semaphore)
+{
+    return run.ranks[rank].semaphores + (uint64_t)semaphore * LANE_ABI_SEMAPHORE_BYTES;
+}
+
+/* False: given up. */
+LANE_FUNCTION bool await_semaphore(uint64_t address, uint64_t needed)
+{
+    patience_t patience = {0, 0};
+    while (load_acquire(address) < needed) {
+        if (patience_ends(&patience))
+            return false;
+    }
+    return true;
+}
+
+/* Every thread waits for a semaphore. False: given up, in this thread. */
+LANE_FUNCTION bool step_wait(const lane_abi_run_t &run, const moment_t &moment)
+{
+    const lane_abi_wait_t *waits = list_at<lane_abi_wait_t>(run.program, moment.program->waits_offset);
+    uint64_t after = (uint64_t)moment.chunk + 1;
+    for (uint32_t i = thread_index(); i < moment.step.wait_count; i += BLOCK_THREADS) {
+        const lane_abi_wait_t wait = waits[moment.step.wait_first + i];
+        bool is_full = wait.kind == LANE_ABI_FULL;
+        if (is_full ? moment.program->protocol != BLINK_PROTOCOL_SIMPLE : after <= moment.binding->slots)
+            continue;
+        uint64_t needed = run.semaphore_base + after - (is_full ? 0 : moment.binding->slots);
+        if (!await_semaphore(semaphore_at(run, wait.rank, wait.semaphore), needed))
+            return false;
+    }
+    return true;
+}
+
+/* After a barrier: every thread signals. */
+LANE_FUNCTION void step_signal(const lane_abi_run_t &run, const moment_t &moment)
+{
+    const lane_abi_signal_t *signals = list_at<lane_abi_signal_t>(run.program, moment.program->signals_offset);
+    for (uint32_t i = thread_index(); i < moment.step.signal_count; i += BLOCK_THREADS) {
+        const lane_abi_signal_t signal = signals[moment.step.signal_first + i];
+        if (signal.announces_data && moment.program->protocol != BLINK_PROTOCOL_SIMPLE)
+            continue; /* the data have said so */
+        store_release(semaphore_at(run, signal.rank, signal.semaphore), run.semaphore_base + moment.chunk + 1);
+    }
+}
+
+/* ---- steps, lanes, items ---- */
+
+/* Whether the host still wants the run; asked by one thread. */
+LANE_FUNCTION bool is_aborted(const lane_abi_run_t &run)
+{
+    return thread_index() == 0 && load_flag(&((const lane_abi_control_t *)run.control)->abort) != 0;
+}
+
+template <class reducing> LANE_FUNCTION bool frame_move(void)
+{
+    bool copies = frame.src_count == 1 && frame.divisor <= 1 && !(frame.srcs[0] & OPERAND_SCALED);
+    if constexpr (!reducing::COPIES) {
+        if (!copies)
+            return move_step<reducing>();
+    }
+    return move_copies();
+}
+
+/* False: the block is to leave. The same for all its threads. */
+template <class reducing> LANE_FUNCTION bool step_run(const lane_abi_run_t &run, const moment_t &moment, bool looks)
+{
+    step_lay_out(run, moment);
+    if (block_any(!step_wait(run, moment)))
+        return false;
+    bool leaves = looks && is_aborted(run);
+    if (frame.bytes > 0)
+        leaves |= !frame_move<reducing>();
+    /* All has been read and written, here and of the frame. */
+    if (block_any(leaves))
+        return false;
+    step_signal(run, moment);
+    return true;
+}
+
+/* All steps of a lane on one chunk. False: the block is to leave. */
+template <class reducing>
+LANE_FUNCTION bool chunk_run(const lane_abi_run_t &run, moment_t &moment, const lane_abi_lane_t &lane, bool looks)
+{
+    const lane_abi_step_t *steps = list_at<lane_abi_step_t>(run.program, moment.program->steps_offset);
+    for (uint32_t s = 0; s < lane.step_count; s++) {
+        moment.step = steps[lane.step_first + s];
+        if (!step_run<reducing>(run, moment, looks))
+            return false;
+    }
+    return true;
+}
+
+/* Chunks are numbered lane by lane: the block runs those from `chunk` on, every `stride`-th. */
+typedef struct portion_t {
+    uint32_t lane_first, lane_count;
+    uint64_t chunk;
+    uint32_t stride;
+} portion_t;
+
+/* A lane, in order; or, where any order will do, the chunks of all lanes in turn with the other blocks. */
+LANE_FUNCTION portion_t portion_of(const lane_abi_run_t &run, const moment_t &moment, block_t block)
+{
+    if (moment.program->independent)
+        return portion_t{run.lane_first, run.lane_count, block.index, block.count};
+    return portion_t{run.lane_first + block.index, block.index < run.lane_count ? 1u : 0u, 0, 1};
+}
+
+template <class reducing> LANE_FUNCTION void portion_run(const lane_abi_run_t &run, moment_t &moment, portion_t portion)
+{
+    uint32_t taken = 0;
+    for (uint32_t l = 0; l < portion.lane_count; l++) {
+        const lane_abi_lane_t lane =
+            list_at<lane_abi_lane_t>(run.program, moment.program->lanes_offset)[portion.lane_first + l];
+        const lane_abi_channel_t channel =
+            list_at<lane_abi_channel_t>(run.binding, moment.binding->channels_offset)[lane.channel];
+        moment.chunk_bytes = channel.chunk_bytes;
+        for (; portion.chunk < channel.chunks; portion.chunk += portion.stride) {
+            moment.chunk = (uint32_t)portion.chunk;
+            if (!chunk_run<reducing>(run, moment, lane, ++taken % CHUNKS_PER_LOOK == 0))
+                return;
+        }
+        portion.chunk -= channel.chunks;
+    }
+}
+
+/* The last block to end says that the run is over. */
+LANE_FUNCTION void block_end(const lane_abi_run_t &run, block_t block)
+{
+    block_barrier();
+    if (thread_index() == 0 && count_down((uint32_t *)run.blocks_left, block.count))
+        store_release((uint64_t)&((lane_abi_control_t *)run.control)->finished, run.number);
+}
+
+/* A kernel. */
+template <class reducing> LANE_FUNCTION void block_run(const lane_abi_run_t &run, block_t block)
+{
+    moment_t moment = {};
+    moment.program = (const lane_abi_program_t *)run.program;
+    moment.binding = (const lane_abi_binding_t *)run.binding;
+    if (thread_index() == 0) {
+        frame.protocol = moment.program->protocol;
+        frame.control = (lane_abi_control_t *)run.control;
+        frame.wait_limit_ns = run.wait_limit_ns;
+    }
+    block_barrier();
+    portion_run<reducing>(run, moment, portion_of(run, moment, block));
+    block_end(run, block);
+}
+
+#endif

@@ -1,0 +1,521 @@
+/*
+ * Moving the bytes of one step: dsts <- srcs combined, each operand plain or in a scratch slot with flags (the formats of
+ * daemon/exec/host/slot_format.h). Three loops: vectors of 16 bytes for operands that are plain and aligned alike; words of
+ * 8 bytes for LL, for the ends of vectors, and for whatever is aligned otherwise; parts of lines for LL128. In all of them a
+ * thread has read its share of every source before it writes it to a destination, so a destination may be a source.
+ */
+#ifndef BLINK_KERNELS_MOVE_CUH
+#define BLINK_KERNELS_MOVE_CUH
+
+#include "element.cuh"
+
+#include "blink/types.h"
+
+/* ---- the step ---- */
+
+/* Beside the address of an operand. */
+#define OPERAND_FLAGGED (UINT64_C(1) << 63) /* a slot with flags */
+#define OPERAND_SCALED  (UINT64_C(1) << 62) /* source: multiplied as it is read */
+#define OPERAND_ADDRESS (OPERAND_SCALED - 1)
+
+/* What the threads of a block share of the step they move. Written by some before a barrier, read by all after it. */
+typedef struct frame_t {
+    uint64_t srcs[LANE_ABI_OPERANDS_MAX], dsts[LANE_ABI_OPERANDS_MAX], scalars[LANE_ABI_OPERANDS_MAX];
+    uint64_t bytes, epoch;
+    uint32_t src_count, dst_count;
+    uint32_t protocol, divisor;
+    lane_abi_control_t *control;
+    uint64_t wait_limit_ns;
+} frame_t;
+
+LANE_SHARED frame_t frame;
+
+/* ---- waiting ---- */
+
+/* Between two looks at the clock and at the host's memory: tens of microseconds of polling. */
+#define POLLS_PER_LOOK 64u
+
+/* Of one wait. */
+typedef struct patience_t {
+    uint32_t polls;
+    uint64_t since_ns;
+} patience_t;
+
+/* After a look in vain: whether to give up, because the host says so or the wait has lasted too long. */
+LANE_FUNCTION bool patience_ends(patience_t *patience)
+{
+    poll_pause();
+    if (++patience->polls % POLLS_PER_LOOK != 0)
+        return false;
+    if (load_flag(&frame.control->abort) != 0)
+        return true;
+    uint64_t now_ns = clock_ns();
+    if (patience->since_ns == 0)
+        patience->since_ns = now_ns;
+    if (now_ns - patience->since_ns < frame.wait_limit_ns)
+        return false;
+    store_flag(&frame.control->failed, 1);
+    return true;
+}
+
+/* ---- words anywhere ----
+ *
+ * Up to 8 bytes in the lower end of a word. Where address or number are odd it takes several accesses, in a loop to keep the
+ * code short: there are many places of it.
+ */
+
+/* The largest access of at most 4 bytes that both allow. */
+LANE_FUNCTION uint32_t part_bytes(uint64_t address, uint32_t bytes)
+{
+    uint32_t odd = (uint32_t)address | bytes;
+    return odd & 1 ? 1 : odd & 2 ? 2 : 4;
+}
+
+LANE_FUNCTION uint64_t load_word(uint64_t address, uint32_t bytes)
+{
+    if (bytes == WORD_BYTES && address % WORD_BYTES == 0)
+        return *(const volatile uint64_t *)address;
+    uint32_t step = part_bytes(address, bytes);
+    uint64_t word = 0;
+    LANE_ROLL
+    for (uint32_t i = 0; i < bytes; i += step) {
+        uint64_t from = address + i;
+        uint32_t part = step == 4   ? *(const volatile uint32_t *)from
+                        : step == 2 ? *(const volatile uint16_t *)from
+                                    : *(const volatile uint8_t *)from;
+        word |= (uint64_t)part << (8 * i);
+    }
+    return word;
+}
+
+LANE_FUNCTION void store_word(uint64_t address, uint64_t word, uint32_t bytes)
+{
+    if (bytes == WORD_BYTES && address % WORD_BYTES == 0) {
+        *(volatile uint64_t *)address = word;
+        return;
+    }
+    uint32_t step = part_bytes(address, bytes);
+    LANE_ROLL
+    for (uint32_t i = 0; i < bytes; i += step) {
+        uint64_t to = address + i;
+        if (step == 4)
+            *(volatile uint32_t *)to = (uint32_t)(word >> (8 * i));
+        else if (step == 2)
+            *(volatile uint16_t *)to = (uint16_t)(word >> (8 * i));
+        else
+            *(volatile uint8_t *)to = (uint8_t)(word >> (8 * i));
+    }
+}
+
+/* ---- formats ----
+ *
+ * A format cuts a span into pieces of WORDS words. A thread takes PIECES at once, of LOADS sources before it combines them,
+ * as they lie where they come from (raw_t).
+ */
+
+/* What a thread moves at a time. */
+typedef struct piece_t {
+    uint64_t at;    /* of the payload in its span */
+    uint64_t slot;  /* in a slot with flags */
+    uint32_t bytes; /* of payload; may be 0 */
+    bool inside;    /* has a place in slots */
+    bool has_flag;  /* with the flag in the last word */
+} piece_t;
+
+/* Words of payload, and LL: two words of the slot for each. Both are written even if the payload needs only one: slots end
+ * on lines. Whoever sees the flag may overwrite what was read before it was written: the load's value went into the store. */
+struct words_format {
+    typedef vector_t raw_t;
+    enum : uint32_t { WORDS = 1, PIECES = 1, LOADS = 4, STRIDE = BLOCK_THREADS };
+
+    /* Bytes 0 to head and tail to end of the span. */
+    uint64_t head, tail, end;
+    uint32_t thread;
+
+    LANE_MEMBER uint64_t head_words(void) const
+    {
+        return (head + WORD_BYTES - 1) / WORD_BYTES;
+    }
+
+    /* Whether a thread, and with it all later ones, has nothing from this piece of the block's on. */
+    LANE_MEMBER bool is_beyond(uint64_t first) const
+    {
+        return first + thread >= head_words() + (end - tail + WORD_BYTES - 1) / WORD_BYTES;
+    }
+
+    LANE_MEMBER piece_t piece(uint64_t first) const
+    {
+        uint64_t index = first + thread, words = head_words();
+        bool in_head = index < words;
+        uint64_t at = in_head ? index * WORD_BYTES : tail + (index - words) * WORD_BYTES;
+        uint64_t left = (in_head ? head : end) - at;
+        return piece_t{at, 2 * at, left < WORD_BYTES ? (uint32_t)left : WORD_BYTES, true, false};
+    }
+
+    static LANE_MEMBER raw_t load(uint64_t operand, const piece_t &piece)
+    {
+        if (operand & OPERAND_FLAGGED)
+            return load_flagged((operand & OPERAND_ADDRESS) + piece.slot);
+        return vector_t{load_word((operand & OPERAND_ADDRESS) + piece.at, piece.bytes), 0};
+    }
+
+    static LANE_MEMBER bool is_missing(const piece_t &piece, raw_t raw)
+    {
+        uint32_t epoch = (uint32_t)frame.epoch;
+        return raw.low >> 32 != epoch || (piece.bytes > 4 && raw.high >> 32 != epoch);
+    }
+
+    static LANE_MEMBER bool any(bool mine)
+    {
+        return mine;
+    }
+
+    static LANE_MEMBER uint64_t word(uint64_t operand, raw_t raw, uint32_t)
+    {
+        return operand & OPERAND_FLAGGED ? (raw.low & UINT32_MAX) | raw.high << 32 : raw.low;
+    }
+
+    static LANE_MEMBER void store(uint64_t operand, const piece_t &piece, const uint64_t *words)
+    {
+        if (operand & OPERAND_FLAGGED) {
+            uint64_t flag = frame.epoch << 32;
+            store_flagged((operand & OPERAND_ADDRESS) + piece.slot,
+                          vector_t{flag | (words[0] & UINT32_MAX), flag | words[0] >> 32});
+        } else {
+            store_word((operand & OPERAND_ADDRESS) + piece.at, words[0], piece.bytes);
+        }
+    }
+};
+
+/* Lines of LL128: LINE_THREADS neighbours move one, the last word of the last being the flag. Where a word of payload would
+ * be something is calculated and thrown away. A warp loads and stores its lines whole: hence the barriers, and all its
+ * threads stay together even where only some have a line. As the store is one for all, all have read what they need. */
+struct lines_format {
+    typedef line_part_t raw_t;
+    enum : uint32_t { WORDS = LINE_WORDS, PIECES = 2, LOADS = 2, STRIDE = BLOCK_THREADS / LINE_THREADS };
+
+    uint64_t end, lines;
+    uint32_t thread;
+
+    LANE_MEMBER bool is_beyond(uint64_t first) const
+    {
+        return first + thread / WARP_THREADS * (WARP_THREADS / LINE_THREADS) >= lines;
+    }
+
+    LANE_MEMBER piece_t piece(uint64_t first) const
+    {
+        uint64_t line = first + thread / LINE_THREADS;
+        uint32_t part = thread % LINE_THREADS * (LINE_BYTES / LINE_THREADS);
+        uint64_t at = line * LINE_DATA_BYTES + part;
+        uint64_t left = at < end ? end - at : 0;
+        uint32_t room = LINE_DATA_BYTES - part;
+        room = room < WORDS * WORD_BYTES ? room : WORDS * WORD_BYTES;
+        return piece_t{at, line * LINE_BYTES + part, left < room ? (uint32_t)left : room, line < lines,
+                       thread % LINE_THREADS == LINE_THREADS - 1};
+    }
+
+    static LANE_MEMBER uint32_t word_bytes(const piece_t &piece, uint32_t word)
+    {
+        if (piece.bytes <= word * WORD_BYTES)
+            return 0;
+        uint32_t left = piece.bytes - word * WORD_BYTES;
+        return left < WORD_BYTES ? left : WORD_BYTES;
+    }
+
+    static LANE_MEMBER raw_t load(uint64_t operand, const piece_t &piece)
+    {
+        uint64_t address = operand & OPERAND_ADDRESS;
+        line_part_t raw = {};
+        if (operand & OPERAND_FLAGGED) {
+            warp_barrier();
+            return piece.inside ? load_line(address + piece.slot) : raw;
+        }
+        LANE_UNROLL
+        for (uint32_t i = 0; i < WORDS; i++)
+            raw.words[i] = load_word(address + piece.at + i * WORD_BYTES, word_bytes(piece, i));
+        return raw;
+    }
+
+    static LANE_MEMBER bool is_missing(const piece_t &piece, const raw_t &raw)
+    {
+        return piece.inside && piece.has_flag && raw.words[WORDS - 1] != frame.epoch;
+    }
+
+    static LANE_MEMBER bool any(bool mine)
+    {
+        return warp_any(mine);
+    }
+
+    static LANE_MEMBER uint64_t word(uint64_t, const raw_t &raw, uint32_t i)
+    {
+        return raw.words[i];
+    }
+
+    static LANE_MEMBER void store(uint64_t operand, const piece_t &piece, const uint64_t *words)
+    {
+        uint64_t address = operand & OPERAND_ADDRESS;
+        if (operand & OPERAND_FLAGGED) {
+            line_part_t line;
+            LANE_UNROLL
+            for (uint32_t i = 0; i < WORDS; i++)
+                line.words[i] = piece.has_flag && i == WORDS - 1 ? frame.epoch : words[i];
+            warp_barrier();
+            if (piece.inside)
+                store_line(address + piece.slot, line);
+            return;
+        }
+        LANE_UNROLL
+        for (uint32_t i = 0; i < WORDS; i++)
+            store_word(address + piece.at + i * WORD_BYTES, words[i], word_bytes(piece, i));
+    }
+};
+
+/* ---- the loops ---- */
+
+/* What is copied onto itself need not be writable. */
+template <class reducing> LANE_FUNCTION bool is_in_place(uint64_t dst)
+{
+    return reducing::COPIES && dst == frame.srcs[0];
+}
+
+/* Load again until all has arrived. False: given up. */
+template <class format>
+LANE_FUNCTION bool await_pieces(uint64_t operand, const piece_t *pieces, typename format::raw_t *raw)
+{
+    patience_t patience = {0, 0};
+    while (operand & OPERAND_FLAGGED) {
+        bool missing = false;
+        LANE_UNROLL
+        for (uint32_t p = 0; p < format::PIECES; p++)
+            missing |= format::is_missing(pieces[p], raw[p]);
+        if (!format::any(missing))
+            return true;
+        if (format::any(patience_ends(&patience)))
+            return false;
+        LANE_UNROLL
+        for (uint32_t p = 0; p < format::PIECES; p++)
+            raw[p] = format::load(operand, pieces[p]);
+    }
+    return true;
+}
+
+/* Add a word of a source to what it is calculated in. */
+template <class reducing>
+LANE_FUNCTION void add_word(typename reducing::value_t *sums, uint64_t word, uint64_t operand, uint32_t source)
+{
+    if constexpr (reducing::ADDS) {
+        if (operand & OPERAND_SCALED) {
+            reducing::add_scaled(sums, word, frame.scalars[source]);
+            return;
+        }
+    }
+    reducing::add(sums, word);
+}
+
+/* One after the other, in memory: long code, and seldom run, is not to be there for each of them. */
+template <class reducing, uint32_t count> LANE_FUNCTION void divide_values(typename reducing::value_t *values)
+{
+    typename reducing::value_t copies[count];
+    LANE_UNROLL
+    for (uint32_t i = 0; i < count; i++)
+        copies[i] = values[i];
+    LANE_ROLL
+    for (uint32_t i = 0; i < count; i++)
+        copies[i] = reducing::divide(copies[i], frame.divisor);
+    LANE_UNROLL
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = copies[i];
+}
+
+/* Divide what was combined, if so, and round: words of a thread. */
+template <class reducing, uint32_t words> LANE_FUNCTION void end_words(typename reducing::value_t *sums, uint64_t *ended)
+{
+    if constexpr (reducing::ADDS) {
+        if (frame.divisor > 1)
+            divide_values<reducing, words * reducing::VALUES>(sums);
+    }
+    LANE_UNROLL
+    for (uint32_t i = 0; i < words; i++)
+        ended[i] = reducing::end(&sums[i * reducing::VALUES]);
+}
+
+/* Combine all sources of some pieces. False: given up. */
+template <class reducing, class format>
+LANE_FUNCTION bool gather_pieces(const piece_t *pieces, typename reducing::value_t *sums)
+{
+    LANE_UNROLL
+    for (uint32_t i = 0; i < format::PIECES * format::WORDS; i++)
+        reducing::begin(&sums[i * reducing::VALUES]);
+    constexpr uint32_t LOADS = reducing::COPIES ? 1u : (uint32_t)format::LOADS;
+    LANE_ROLL
+    for (uint32_t s = 0; s < frame.src_count; s += LOADS) {
+        typename format::raw_t raw[LOADS][format::PIECES] = {}; /* as in gather_vectors() */
+        LANE_UNROLL
+        for (uint32_t l = 0; l < LOADS; l++) {
+            LANE_UNROLL
+            for (uint32_t p = 0; p < format::PIECES; p++)
+                if (s + l < frame.src_count)
+                    raw[l][p] = format::load(frame.srcs[s + l], pieces[p]);
+        }
+        LANE_UNROLL
+        for (uint32_t l = 0; l < LOADS; l++) {
+            if (s + l < frame.src_count) {
+                uint64_t operand = frame.srcs[s + l];
+                if (!await_pieces<format>(operand, pieces, raw[l]))
+                    return false;
+                LANE_UNROLL
+                for (uint32_t i = 0; i < format::PIECES * format::WORDS; i++)
+                    add_word<reducing>(&sums[i * reducing::VALUES],
+                                       format::word(operand, raw[l][i / format::WORDS], i % format::WORDS),
+                                       operand, s + l);
+            }
+        }
+    }
+    return true;
+}
+
+/* Divide and round what was combined, and write it to all destinations. */
+template <class reducing, class format>
+LANE_FUNCTION void spread_pieces(const piece_t *pieces, typename reducing::value_t *sums)
+{
+    uint64_t words[format::PIECES * format::WORDS];
+    end_words<reducing, format::PIECES * format::WORDS>(sums, words);
+    LANE_ROLL
+    for (uint32_t d = 0; d < frame.dst_count; d++) {
+        if (is_in_place<reducing>(frame.dsts[d]))
+            continue;
+        LANE_UNROLL
+        for (uint32_t p = 0; p < format::PIECES; p++)
+            format::store(frame.dsts[d], pieces[p], &words[p * format::WORDS]);
+    }
+}
+
+/* False: given up. */
+template <class reducing, class format> LANE_FUNCTION bool move_pieces(const format &shape)
+{
+    LANE_ROLL
+    for (uint64_t first = 0; !shape.is_beyond(first); first += format::PIECES * format::STRIDE) {
+        piece_t pieces[format::PIECES];
+        LANE_UNROLL
+        for (uint32_t p = 0; p < format::PIECES; p++)
+            pieces[p] = shape.piece(first + p * format::STRIDE);
+        typename reducing::value_t sums[format::PIECES * format::WORDS * reducing::VALUES];
+        if (!gather_pieces<reducing, format>(pieces, sums))
+            return false;
+        spread_pieces<reducing, format>(pieces, sums);
+    }
+    return true;
+}
+
+/* Vectors that a thread combines at a time, of how many sources it loads them before: as many registers for every type. */
+template <class reducing> struct vectors_shape {
+    enum : uint32_t {
+        VECTORS = reducing::COPIES ? 8 : 4 / reducing::PARTS,
+        LOADS = 8 / VECTORS,
+        VALUES = 2 * reducing::VALUES /* of a vector */
+    };
+};
+
+/* Combine all sources of the vectors at `at` and BLOCK_THREADS further each, as far as there are any. */
+template <class reducing>
+LANE_FUNCTION void gather_vectors(uint64_t at, uint64_t left, typename reducing::value_t *sums)
+{
+    typedef vectors_shape<reducing> shape;
+    LANE_UNROLL
+    for (uint32_t i = 0; i < shape::VECTORS * 2; i++)
+        reducing::begin(&sums[i * reducing::VALUES]);
+    LANE_ROLL
+    for (uint32_t s = 0; s < frame.src_count; s += shape::LOADS) {
+        vector_t loaded[shape::LOADS][shape::VECTORS] = {}; /* else what is not loaded would live in registers from the
+                                                              * last time on */
+        LANE_UNROLL
+        for (uint32_t l = 0; l < shape::LOADS; l++) {
+            if (s + l < frame.src_count) {
+                uint64_t address = (frame.srcs[s + l] & OPERAND_ADDRESS) + at;
+                LANE_UNROLL
+                for (uint32_t v = 0; v < shape::VECTORS; v++)
+                    if (v * BLOCK_THREADS < left)
+                        loaded[l][v] = load_vector(address + v * BLOCK_THREADS * sizeof(vector_t));
+            }
+        }
+        LANE_UNROLL
+        for (uint32_t l = 0; l < shape::LOADS; l++) {
+            if (s + l < frame.src_count) {
+                LANE_UNROLL
+                for (uint32_t v = 0; v < shape::VECTORS; v++) {
+                    typename reducing::value_t *low = &sums[v * shape::VALUES], *high = low + reducing::VALUES;
+                    add_word<reducing>(low, loaded[l][v].low, frame.srcs[s + l], s + l);
+                    add_word<reducing>(high, loaded[l][v].high, frame.srcs[s + l], s + l);
+                }
+            }
+        }
+    }
+}
+
+template <class reducing>
+LANE_FUNCTION void spread_vectors(uint64_t at, uint64_t left, typename reducing::value_t *sums)
+{
+    typedef vectors_shape<reducing> shape;
+    uint64_t words[2 * shape::VECTORS];
+    end_words<reducing, 2 * shape::VECTORS>(sums, words);
+    LANE_ROLL
+    for (uint32_t d = 0; d < frame.dst_count; d++) {
+        uint64_t address = frame.dsts[d];
+        if (is_in_place<reducing>(address))
+            continue;
+        LANE_UNROLL
+        for (uint32_t v = 0; v < shape::VECTORS; v++)
+            if (v * BLOCK_THREADS < left)
+                store_vector(address + at + v * BLOCK_THREADS * sizeof(vector_t),
+                             vector_t{words[2 * v], words[2 * v + 1]});
+    }
+}
+
+/* Whether all operands, plain ones, lie at the same distance from vectors. */
+LANE_FUNCTION bool are_aligned_alike(void)
+{
+    uint64_t differences = 0;
+    for (uint32_t s = 1; s < frame.src_count; s++)
+        differences |= frame.srcs[s] ^ frame.srcs[0];
+    for (uint32_t d = 0; d < frame.dst_count; d++)
+        differences |= frame.dsts[d] ^ frame.srcs[0];
+    return differences % sizeof(vector_t) == 0;
+}
+
+/* Move the vectors of plain operands that are aligned alike, and leave what is before and behind them. */
+template <class reducing> LANE_FUNCTION void move_vectors(words_format *words)
+{
+    typedef vectors_shape<reducing> shape;
+    uint64_t head = (0 - frame.srcs[0]) % sizeof(vector_t);
+    if (frame.bytes < head + sizeof(vector_t))
+        return;
+    uint64_t count = (frame.bytes - head) / sizeof(vector_t);
+    words->head = head;
+    words->tail = head + count * sizeof(vector_t);
+    LANE_ROLL
+    for (uint64_t i = words->thread; i < count; i += shape::VECTORS * BLOCK_THREADS) {
+        typename reducing::value_t sums[shape::VECTORS * shape::VALUES];
+        uint64_t at = head + i * sizeof(vector_t);
+        gather_vectors<reducing>(at, count - i, sums);
+        spread_vectors<reducing>(at, count - i, sums);
+    }
+}
+
+/* Move the step of the frame. False: given up, in this thread. */
+template <class reducing> LANE_FUNCTION bool move_step(void)
+{
+    if (frame.protocol == BLINK_PROTOCOL_LL128)
+        return move_pieces<reducing>(
+            lines_format{frame.bytes, (frame.bytes + LINE_DATA_BYTES - 1) / LINE_DATA_BYTES, thread_index()});
+    words_format words = {0, 0, frame.bytes, thread_index()};
+    if (frame.protocol == BLINK_PROTOCOL_SIMPLE && are_aligned_alike())
+        move_vectors<reducing>(&words);
+    return move_pieces<reducing>(words);
+}
+
+LANE_FUNCTION bool move_copies(void)
+{
+    return move_step<copying>();
+}
+
+#endif

@@ -1,0 +1,459 @@
+/*
+ * The kernels of the lane interpreter, compiled for the host, against the host executor: the same program, cut the same way,
+ * gives the same bits in all memory.
+ */
+#include "exec/host/instance.h"
+#include "exec_fixture.h"
+#include "lane_image.h"
+
+#include <stdio.h>
+
+#define WAIT_LIMIT_NS UINT64_C(60000000000)
+#define PAD_BYTES     64u
+#define TYPES         12
+
+#define FOR_EACH_TYPE(datatype)  for (blink_datatype_t datatype = 0; datatype < TYPES; datatype++)
+#define FOR_EACH_OPERATOR(redop) for (blink_redop_t redop = 0; redop <= BLINK_PRE_MUL_SUM; redop++)
+#define FOR_EACH_PROTOCOL(protocol)                                                                          \
+    for (blink_protocol_t protocol = BLINK_PROTOCOL_SIMPLE; protocol <= BLINK_PROTOCOL_LL128; protocol++)
+
+/* What is asked for. */
+typedef struct shot {
+    uint64_t count; /* elements of a block */
+    blink_datatype_t datatype;
+    blink_redop_t redop;
+    uint32_t misalignment; /* of inputs, in elements; outputs are twice as far off */
+    bool in_place;
+} shot_t;
+
+/* A program with everything that stays from run to run, on either side. */
+typedef struct bench {
+    const lane_program_t *program;
+    exec_instance_t *instance;
+    char *scratch[RANKS], *semaphores[RANKS];
+    uint64_t base; /* of semaphores and epochs */
+    uint64_t number;
+    uint32_t block_count; /* of an independent program */
+} bench_t;
+
+/* Scratch that is enough for all sizes here. */
+#define SCRATCH_BYTES (8u << 20)
+
+static void bench_init(bench_t *bench, const fixture_t *fixture, const lane_program_t *program)
+{
+    *bench = (bench_t){.program = program, .block_count = 1};
+    assert_int_equal(exec_instance_create(fixture->exec, program, &bench->instance), BLINK_OK);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        bench->scratch[rank] = image_alloc(SCRATCH_BYTES);
+        bench->semaphores[rank] = image_alloc(program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES);
+    }
+}
+
+static void bench_fini(bench_t *bench)
+{
+    exec_instance_destroy(bench->instance);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        free(bench->scratch[rank]);
+        free(bench->semaphores[rank]);
+    }
+}
+
+/* ---- memory ---- */
+
+/* Of every rank: room for the largest input, then for the largest output. Twice: for the executor and for kernels. */
+typedef struct memory {
+    shot_t shot;
+    size_t bytes, half_bytes;
+    char *bases[2][RANKS];
+    const void *inputs[2][RANKS];
+    void *outputs[2][RANKS];
+    uint64_t scalars[RANKS];
+} memory_t;
+
+static uint64_t next_random(uint64_t *random)
+{
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return *random ^ *random >> 29;
+}
+
+/* Any bits, for floats also NaN, infinities, subnormals; those of a float32 are often near 1. */
+static void fill_random(char *bytes, size_t count, uint64_t seed)
+{
+    for (size_t i = 0; i + 8 <= count; i += 8) {
+        uint64_t bits = next_random(&seed);
+        if (bits >> 62)
+            bits = (bits & 0x80ffffff80ffffffu) | 0x3f0000003f000000u;
+        memcpy(bytes + i, &bits, 8);
+    }
+}
+
+static void memory_init(memory_t *memory, const shot_t *shot, uint64_t seed)
+{
+    *memory = (memory_t){.shot = *shot};
+    uint32_t element_bytes = blink_datatype_bytes(shot->datatype);
+    memory->half_bytes = (RANKS * shot->count * element_bytes + 127) / 64 * 64 + PAD_BYTES;
+    memory->bytes = 2 * memory->half_bytes;
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        for (uint32_t side = 0; side < 2; side++) {
+            char *base = image_alloc(memory->bytes);
+            fill_random(base, memory->bytes, seed + rank);
+            memory->bases[side][rank] = base;
+            memory->inputs[side][rank] = base + shot->misalignment * element_bytes;
+            memory->outputs[side][rank] =
+                base + (shot->in_place ? shot->misalignment * element_bytes
+                                       : memory->half_bytes + 2 * shot->misalignment * element_bytes);
+        }
+        fill_random((char *)&memory->scalars[rank], 8, seed * 7 + rank);
+    }
+}
+
+static void memory_fini(memory_t *memory)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        free(memory->bases[0][rank]);
+        free(memory->bases[1][rank]);
+    }
+}
+
+static void assert_same_memory(const memory_t *memory, const lane_program_t *program)
+{
+    const shot_t *shot = &memory->shot;
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const char *expected = memory->bases[0][rank], *got = memory->bases[1][rank];
+        if (memcmp(expected, got, memory->bytes) == 0)
+            continue;
+        size_t at = 0;
+        while (expected[at] == got[at])
+            at++;
+        fail_msg("%s of %llu × %s, %s, protocol %d, in place %d, misaligned %u: rank %u holds %#x at byte "
+                 "%zu of its %s, not %#x",
+                 blink_name_collective(program->collective), (unsigned long long)shot->count,
+                 blink_name_datatype(shot->datatype), blink_name_redop(shot->redop), (int)program->protocol,
+                 shot->in_place, shot->misalignment, rank, (uint8_t)got[at],
+                 at < memory->half_bytes ? at : at - memory->half_bytes,
+                 at < memory->half_bytes ? "input" : "output", (uint8_t)expected[at]);
+    }
+}
+
+/* ---- runs ---- */
+
+static void run_expected(const bench_t *bench, memory_t *memory)
+{
+    outcome_t outcome;
+    outcome_init(&outcome);
+    bool scales = memory->shot.redop == BLINK_PRE_MUL_SUM;
+    exec_run_t run = {.inputs = memory->inputs[0],
+                      .outputs = memory->outputs[0],
+                      .count = memory->shot.count,
+                      .datatype = memory->shot.datatype,
+                      .redop = memory->shot.redop,
+                      .scalars = scales ? memory->scalars : NULL,
+                      .done = on_done,
+                      .context = &outcome};
+    start_run(bench->instance, &run);
+    assert_int_equal(wait_done(&outcome, 1), BLINK_OK);
+    outcome_fini(&outcome);
+}
+
+static bool is_move(const lane_program_t *program)
+{
+    for (uint32_t s = 0; s < program->step_count; s++)
+        if (program->steps[s].src_count > 1)
+            return false;
+    return true;
+}
+
+static host_kernel_t *find_kernel(const lane_program_t *program, const shot_t *shot)
+{
+    static const char *const operators[] = {"sum", "prod", "max", "min", "sum", "sum"};
+    char name[LANE_ABI_KERNEL_NAME_BYTES] = "blink_lanes_move";
+    if (!is_move(program))
+        snprintf(name, sizeof(name), "blink_lanes_%s_%s", blink_name_datatype(shot->datatype),
+                 operators[shot->redop]);
+    host_kernel_t *kernel = host_kernel_find(name);
+    if (!kernel)
+        fail_msg("no kernel %s", name);
+    return kernel;
+}
+
+static lane_abi_rank_t rank_at(const bench_t *bench, const memory_t *memory, uint32_t rank)
+{
+    uint64_t block_bytes = memory->shot.count * blink_datatype_bytes(memory->shot.datatype);
+    return (lane_abi_rank_t){.input = (uint64_t)(uintptr_t)memory->inputs[1][rank],
+                             .output = (uint64_t)(uintptr_t)memory->outputs[1][rank],
+                             .input_stride_bytes = block_bytes,
+                             .output_stride_bytes = block_bytes,
+                             .scratch = (uint64_t)(uintptr_t)bench->scratch[rank],
+                             .semaphores = (uint64_t)(uintptr_t)bench->semaphores[rank],
+                             .scalar = memory->scalars[rank]};
+}
+
+/* For the GPU of one rank. */
+static launch_t make_launch(const bench_t *bench, const memory_t *memory, const lane_image_t *image,
+                            uint32_t rank)
+{
+    uint32_t lane_count = image->lane_first[rank + 1] - image->lane_first[rank];
+    bool averages = memory->shot.redop == BLINK_AVG;
+    launch_t launch = {.kernel = find_kernel(bench->program, &memory->shot),
+                       .block_count = bench->program->independent || !lane_count ? bench->block_count
+                                                                                 : lane_count,
+                       .run = {.program = (uint64_t)(uintptr_t)image->program,
+                               .binding = (uint64_t)(uintptr_t)image->binding,
+                               .number = bench->number,
+                               .semaphore_base = bench->base,
+                               .epoch_base = bench->base,
+                               .wait_limit_ns = WAIT_LIMIT_NS,
+                               .lane_first = image->lane_first[rank],
+                               .lane_count = lane_count,
+                               .divisor = averages ? bench->program->rank_count : 1,
+                               .scaled = memory->shot.redop == BLINK_PRE_MUL_SUM}};
+    for (uint32_t r = 0; r < RANKS; r++)
+        launch.run.ranks[r] = rank_at(bench, memory, r);
+    return launch;
+}
+
+static void run_kernels(bench_t *bench, const memory_t *memory, const lane_geometry_t *geometry)
+{
+    lane_image_t image;
+    launch_t launches[RANKS];
+    image_init(geometry, &image);
+    assert_true(geometry->scratch_bytes <= SCRATCH_BYTES);
+    bench->number++;
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        launches[rank] = make_launch(bench, memory, &image, rank);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        launch_begin(&launches[rank]);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        assert_false(launch_end(&launches[rank]));
+    for (uint32_t c = 0; c < geometry->program->channel_count; c++)
+        bench->base += geometry->channels[c].chunks;
+    image_fini(&image);
+}
+
+/* Cut as by the executor, or in chunks of chunk_bytes through two slots: then of a reduction that does not depend on who
+ * carries what. */
+static void check_cut(bench_t *bench, shot_t shot, uint64_t chunk_bytes)
+{
+    memory_t memory;
+    memory_init(&memory, &shot, bench->number * 1000 + 17);
+    run_expected(bench, &memory);
+    if (chunk_bytes > 0) {
+        lane_geometry_t geometry;
+        uint64_t block_bytes = shot.count * blink_datatype_bytes(shot.datatype);
+        assert_int_equal(lane_geometry_init(bench->program, block_bytes, chunk_bytes, 2, &geometry), BLINK_OK);
+        run_kernels(bench, &memory, &geometry);
+        lane_geometry_fini(&geometry);
+    } else {
+        run_kernels(bench, &memory, &bench->instance->geometry);
+    }
+    assert_same_memory(&memory, bench->program);
+    memory_fini(&memory);
+}
+
+static void check_shot(bench_t *bench, shot_t shot)
+{
+    check_cut(bench, shot, shot.count > 0 ? 0 : 1024);
+}
+
+/* ---- programs ---- */
+
+/* An allreduce in memory that all ranks share: two channels, in each of which a root pulls. */
+static lane_program_t *make_independent(fixture_t *fixture)
+{
+    for (uint32_t i = 0; i < LINKS; i++)
+        fixture->links[i].kind = TOPO_SHM;
+    plan_t *plan = hand_plan(&fixture->topo, RANKS, BLINK_ALLREDUCE, APART);
+    for (uint32_t c = 0; c < plan->channel_count; c++) {
+        plan_part_t *part = &plan->channels[c].parts[0];
+        part->root = c;
+        hand_fill_tree(&fixture->topo, plan, &part->reduce, c, SHORT_WAY, true);
+        hand_fill_tree(&fixture->topo, plan, &part->broadcast, c, SHORT_WAY, false);
+    }
+    lane_program_t *program = NULL;
+    assert_int_equal(lane_compile(&fixture->topo, plan, &program), BLINK_OK);
+    assert_true(program->independent);
+    plan_destroy(plan);
+    return program;
+}
+
+/* ---- the tests ---- */
+
+static void test_every_collective_in_every_protocol(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {0, 1, 17, 1021, 30011, 4};
+    fixture_t fixture;
+    fixture_init(&fixture, 1, 0.0);
+    FOR_EACH_PROTOCOL(protocol)
+    {
+        for (size_t i = 0; i < 2 * HAND_COLLECTIVES; i++) {
+            hand_shape_t shape = i % 2 ? TOGETHER : APART;
+            lane_program_t *program = make_program(&fixture, hand_collectives[i / 2], shape, protocol);
+            bench_t bench;
+            bench_init(&bench, &fixture, program);
+            for (size_t c = 0; c < LENGTH(counts); c++) {
+                check_shot(&bench, (shot_t){.count = counts[c], .datatype = BLINK_FLOAT32});
+                check_shot(&bench, (shot_t){counts[c], BLINK_FLOAT16, BLINK_SUM, (uint32_t)c % 3, false});
+            }
+            check_cut(&bench, (shot_t){.count = 20011, .datatype = BLINK_INT32}, 1024);
+            bench_fini(&bench);
+            lane_program_destroy(program);
+        }
+    }
+    fixture_fini(&fixture);
+}
+
+static void test_every_type_and_operator_in_every_protocol(void **state)
+{
+    (void)state;
+    fixture_t fixture;
+    fixture_init(&fixture, 1, 0.0);
+    FOR_EACH_PROTOCOL(protocol)
+    {
+        lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, APART, protocol);
+        bench_t bench;
+        bench_init(&bench, &fixture, program);
+        FOR_EACH_TYPE(datatype)
+        {
+            FOR_EACH_OPERATOR(redop)
+            {
+                check_shot(&bench, (shot_t){999, datatype, redop, 0, false});
+                check_shot(&bench, (shot_t){131, datatype, redop, 1, true});
+            }
+        }
+        bench_fini(&bench);
+        lane_program_destroy(program);
+    }
+    fixture_fini(&fixture);
+}
+
+static void test_independent_programs_on_any_number_of_blocks(void **state)
+{
+    (void)state;
+    fixture_t fixture;
+    fixture_init(&fixture, 1, 0.0);
+    lane_program_t *program = make_independent(&fixture);
+    bench_t bench;
+    bench_init(&bench, &fixture, program);
+    for (bench.block_count = 1; bench.block_count <= 5; bench.block_count += 2) {
+        check_shot(&bench, (shot_t){100003, BLINK_BFLOAT16, BLINK_AVG, 0, false});
+        check_cut(&bench, (shot_t){5001, BLINK_INT8, BLINK_SUM, 1, true}, 1024);
+    }
+    bench_fini(&bench);
+    lane_program_destroy(program);
+    fixture_fini(&fixture);
+}
+
+static void test_every_length_and_misalignment(void **state)
+{
+    (void)state;
+    fixture_t fixture;
+    fixture_init(&fixture, 1, 0.0);
+    lane_program_t *program = make_independent(&fixture);
+    bench_t bench;
+    bench_init(&bench, &fixture, program);
+    FOR_EACH_TYPE(datatype)
+    {
+        for (uint32_t count = 0; count < 90; count++)
+            check_shot(&bench, (shot_t){count, datatype, count % 6, count % 7, count % 2});
+    }
+    bench_fini(&bench);
+    lane_program_destroy(program);
+    fixture_fini(&fixture);
+}
+
+/* All encodings of the small floats meet many others, in every operator. */
+static void test_many_small_floats(void **state)
+{
+    (void)state;
+    static const blink_datatype_t small[] = {BLINK_FLOAT16, BLINK_BFLOAT16, BLINK_FLOAT8_E4M3,
+                                             BLINK_FLOAT8_E5M2};
+    fixture_t fixture;
+    fixture_init(&fixture, 1, 0.0);
+    lane_program_t *program = make_independent(&fixture);
+    bench_t bench;
+    bench_init(&bench, &fixture, program);
+    for (size_t i = 0; i < LENGTH(small); i++)
+        FOR_EACH_OPERATOR(redop)
+    check_shot(&bench, (shot_t){.count = 200000, .datatype = small[i], .redop = redop});
+    bench_fini(&bench);
+    lane_program_destroy(program);
+    fixture_fini(&fixture);
+}
+
+/* ---- what never comes ---- */
+
+static void sleep_ms(long ms)
+{
+    struct timespec span = {.tv_nsec = ms * 1000000};
+    nanosleep(&span, NULL);
+}
+
+/* The launch of one rank, whose neighbours never do their part. Whether it says that a wait met its deadline. */
+static bool run_alone(blink_protocol_t protocol, uint64_t limit_ns, bool aborts)
+{
+    fixture_t fixture;
+    fixture_init(&fixture, 1, 0.0);
+    lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, TOGETHER, protocol);
+    bench_t bench;
+    memory_t memory;
+    lane_geometry_t geometry;
+    lane_image_t image;
+    bench_init(&bench, &fixture, program);
+    bench.number = 7;
+    memory_init(&memory, &(shot_t){.count = 3000, .datatype = BLINK_FLOAT64}, 3);
+    assert_int_equal(lane_geometry_init(program, 24000, 1024, 2, &geometry), BLINK_OK);
+    image_init(&geometry, &image);
+    launch_t launch = make_launch(&bench, &memory, &image, 1);
+    launch.run.wait_limit_ns = limit_ns;
+    launch_begin(&launch);
+    if (aborts) {
+        sleep_ms(20);
+        __atomic_store_n(&launch.control.abort, 1, __ATOMIC_RELAXED);
+    }
+    bool failed = launch_end(&launch);
+    image_fini(&image);
+    lane_geometry_fini(&geometry);
+    memory_fini(&memory);
+    bench_fini(&bench);
+    lane_program_destroy(program);
+    fixture_fini(&fixture);
+    return failed;
+}
+
+static void test_aborted_run_ends(void **state)
+{
+    (void)state;
+    FOR_EACH_PROTOCOL(protocol)
+    assert_false(run_alone(protocol, WAIT_LIMIT_NS, true));
+}
+
+static void test_wait_that_meets_its_deadline_ends_the_run(void **state)
+{
+    (void)state;
+    FOR_EACH_PROTOCOL(protocol)
+    assert_true(run_alone(protocol, 10000000, false));
+}
+
+static void test_kernels_are_found_by_name(void **state)
+{
+    (void)state;
+    assert_non_null(host_kernel_find("blink_lanes_move"));
+    assert_non_null(host_kernel_find("blink_lanes_float8_e5m2_min"));
+    assert_null(host_kernel_find("blink_lanes_float32_avg"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernels_are_found_by_name),
+        cmocka_unit_test(test_every_length_and_misalignment),
+        cmocka_unit_test(test_many_small_floats),
+        cmocka_unit_test(test_independent_programs_on_any_number_of_blocks),
+        cmocka_unit_test(test_every_type_and_operator_in_every_protocol),
+        cmocka_unit_test(test_every_collective_in_every_protocol),
+        cmocka_unit_test(test_aborted_run_ends),
+        cmocka_unit_test(test_wait_that_meets_its_deadline_ends_the_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
