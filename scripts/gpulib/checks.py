@@ -1,0 +1,232 @@
+"""The rows of gpu-test: what is asked of blinkd on GPUs, grouped by the daemon they are asked of."""
+import contextlib
+import os
+import signal
+import time
+
+from . import machine, mps
+from .processes import Daemon, Failure, begin, finish, run, shown
+from .rows import Row, Skip
+
+REDUCING = ["allreduce", "reduce", "reducescatter"]
+COLLECTIVES = [*REDUCING, "broadcast", "allgather", "gather", "scatter", "alltoall", "alltoallv", "sendrecv"]
+ORDERS = {"waited for": [], "on streams": ["--stream"], "in graphs": ["--stream=graph"]}
+SANITIZER_START_S = 120
+
+# What applications do, played by forked ranks (tests/gpu/gpu_scenarios.c), and how many.
+SCENARIOS = {"device-memory": 4, "reuse": 4, "extents": 4, "pools": 3, "host-memory": 3, "stream": 4, "two-streams": 4,
+             "stream-group": 3, "staged-stream": 2, "late": 3, "graph": 4, "bad-arguments": 2, "never-ready": 2}
+
+
+class Group:
+    """Rows for one daemon, or for none. `prepare(stack)` enters what has to be there before, or raises Skip."""
+
+    def __init__(self, daemon, rows, prepare=None, ends=True):
+        self.daemon, self.rows, self.prepare, self.ends = daemon, rows, prepare, ends
+
+    def begin(self, stack):
+        if self.prepare:
+            self.prepare(stack)
+        if self.daemon:
+            stack.enter_context(self.daemon)
+
+    def end(self, _):
+        status = self.daemon.end()
+        if status != 0:
+            raise Failure(f"status {status}: {' '.join(self.daemon.log()[-400:].split())}")
+
+    def run(self, table):
+        with contextlib.ExitStack() as stack:
+            try:
+                if table.left_s() > 0:
+                    self.begin(stack)
+            except Skip as skip:
+                table.skip_all(self.rows, str(skip))
+                return
+            except Failure as failure:
+                table.fail_all(self.rows, str(failure))
+                return
+            for row in self.rows:
+                table.run(row)
+            if self.daemon and self.ends and table.left_s() > 0:
+                table.run(Row("the daemon ends in order", shown(["blinkd", "--devices", self.daemon.devices, *self.daemon.flags]), self.end))
+
+
+class Checks:
+    """`environment` finds the driver; `stand_in`: that it is the tests' own."""
+
+    def __init__(self, programs, environment, stand_in):
+        self.programs, self.environment, self.stand_in = programs, environment, stand_in
+
+    def daemon(self, devices, *flags, **options):
+        return Daemon(self.programs, devices, self.environment, *flags, **options)
+
+    # ---- kinds of rows ----
+
+    def perf(self, daemon, name, *arguments, quick=False, limit_s=120):
+        """blink-perf, every element checked."""
+        command = [self.programs / "blink-perf", *arguments]
+
+        def check(limit_s):
+            done = run([*command, "--socket", daemon.socket, "--check=1"], daemon.environment, limit_s).must_succeed()
+            if "# Out of bounds values : 0 OK" not in done.out:
+                raise Failure("nothing was checked")
+        return Row(name, shown(command), check, quick, limit_s)
+
+    def scenario(self, daemon, name, ranks, what=None, check=None, quick=False):
+        command = [self.programs / "blink-gpu-api", name, ranks]
+
+        def plain(limit_s):
+            finish(self.begin_scenario(daemon, command), limit_s).must_succeed()
+        return Row(what or f"scenario {name}", shown(command),
+                   (lambda limit_s: check(daemon, command, limit_s)) if check else plain, quick)
+
+    def begin_scenario(self, daemon, command):
+        return begin(command, daemon.environment | {"BLINK_SOCKET": daemon.socket})
+
+    def still_serves(self, daemon, limit_s):
+        run([self.programs / "blink-perf", "allreduce", "--device-memory", "--stream", "-b", "1M", "-e", "1M", "-n", 2,
+             "--socket", daemon.socket], daemon.environment, limit_s).must_succeed()
+
+    # ---- faults ----
+
+    def killed_rank(self, daemon, command, limit_s):
+        """The last rank kills itself; what the others do not find as it has to be, they print."""
+        done = finish(self.begin_scenario(daemon, command), limit_s)
+        if done.status != 1 or "rank " in done.err:
+            raise Failure(done.reason())
+        self.still_serves(daemon, limit_s)
+
+    def under_way(self, daemon, command, limit_s, end):
+        """`end` what ranks depend on, while they are at work; they check what they then get."""
+        child = self.begin_scenario(daemon, command)
+        said = child.stdout.readline()
+        if "under way" in said:
+            end()
+        done = finish(child, limit_s)
+        if "under way" not in said:
+            raise Failure(f"ranks did not come to work: {done.reason()}")
+        done.must_succeed()
+
+    def killed_worker(self, daemon, command, limit_s):
+        restarts = daemon.status()["gpu_worker_restarts"]
+        self.under_way(daemon, command, limit_s, lambda: os.kill(daemon.status()["gpu_worker_pid"], signal.SIGKILL))
+        if daemon.status()["gpu_worker_restarts"] != restarts + 1:
+            raise Failure(f"{daemon.status()['gpu_worker_restarts']} restarts instead of {restarts + 1}")
+        self.still_serves(daemon, limit_s)
+
+    def killed_daemon(self, daemon, command, limit_s):
+        self.under_way(daemon, command, limit_s, daemon.child.kill)
+
+    # ---- groups ----
+
+    def groups(self):
+        return [self.elements(devices) for devices in (4, 2, 8)] + [self.orders(), self.memory(), self.faults(), self.lost(),
+                                                                  self.mps(), self.sanitizer()]
+
+    def elements(self, devices):
+        """Every collective, type and operator."""
+        daemon = self.daemon(f"cuda:0x{devices}")
+        rows = []
+        for collective in COLLECTIVES:
+            kinds = ["-d", "all", *(["-o", "all"] if collective in REDUCING else [])]
+            rows.append(self.perf(daemon, f"{devices} devices: {collective}, all types", collective, "--device-memory", *kinds,
+                                  "-b", "48K", "-e", "3M", "-f", 64, "-n", 1, "-w", 1))
+        if devices == 4:
+            rows.append(self.perf(daemon, "4 devices: allreduce, all types, small", "allreduce", "--device-memory", "-d", "all",
+                                  "-o", "all", "-b", "8K", "-e", "8K", "-n", 1, "-w", 0, quick=True))
+        return Group(daemon, rows)
+
+    def orders(self):
+        """Every collective on streams and in graphs."""
+        daemon = self.daemon("cuda:0x4")
+        rows = []
+        for collective in [*COLLECTIVES, "barrier"]:
+            for order, flags in ORDERS.items():
+                if flags and collective != "alltoallv":
+                    rows.append(self.perf(daemon, f"{collective} {order}", collective, "--device-memory=vmm", *flags, "-b", "1K",
+                                          "-e", "16M", "-f", 128, "-n", 5))
+        for order, flags in ORDERS.items():
+            rows.append(self.perf(daemon, f"groups on communicators, {order}", "allreduce", "--device-memory=vmm", *flags,
+                                  "--groups", 3, "--comms", 2, "-b", "64K", "-e", "64K", "-n", 3, quick=True))
+            rows.append(self.perf(daemon, f"threads, {order}", "allreduce", "--device-memory=vmm", *flags, "--threads", "-b",
+                                  "64K", "-e", "64K", "-n", 3, quick=True))
+        return Group(daemon, rows)
+
+    def memory(self):
+        """Every kind of memory, and payloads large and odd."""
+        daemon = self.daemon("cuda:0x8")
+        rows = []
+        for kind in ["malloc", "vmm", "pool"]:
+            for order, flags in ORDERS.items():
+                rows.append(self.perf(daemon, f"memory of {kind}, {order}", "allreduce", f"--device-memory={kind}", *flags, "-b",
+                                      "1K", "-e", "1M", "-f", 32, "-n", 3, quick=True))
+        for kind in ["registered", "malloc"]:
+            rows.append(self.perf(daemon, f"{kind} memory of the host", "allreduce", "--memory", kind, "-b", "1K", "-e", "1M",
+                                  "-f", 32, "-n", 3))
+        rows.append(self.perf(daemon, "odd sizes", "allreduce", "--device-memory", "-b", 4, "-e", "3M", "-f", 7, "-n", 2))
+        rows.append(self.perf(daemon, "256 MiB", "allreduce", "--device-memory", "--stream", "-b", "256M", "-e", "256M", "-n", 2))
+        return Group(daemon, rows)
+
+    def faults(self):
+        daemon = self.daemon("cuda:0x4")
+        rows = [self.scenario(daemon, name, ranks, quick=name in ("stream", "graph", "late"))
+                for name, ranks in SCENARIOS.items()]
+        rows.append(self.scenario(daemon, "killed-rank", 4, "kill -9 of a rank under load", self.killed_rank, quick=True))
+        rows.append(self.scenario(daemon, "until-lost", 4, "kill -9 of the GPU worker under load", self.killed_worker,
+                                  quick=True))
+        return Group(daemon, rows)
+
+    def lost(self):
+        daemon = self.daemon("cuda:0x4")
+        return Group(daemon, [self.scenario(daemon, "until-lost", 4, "kill -9 of blinkd under load", self.killed_daemon,
+                                            quick=True)], ends=False)
+
+    def mps(self):
+        """A little of everything, GPUs shared by MPS."""
+        daemon = self.daemon("cuda:0x8", "--gpu-sharing=mps")
+        rows = [self.perf(daemon, f"MPS: allreduce {order}", "allreduce", "--device-memory=vmm", *flags, "-b", "1K", "-e", "16M",
+                          "-f", 128, "-n", 5) for order, flags in ORDERS.items()]
+        rows += [self.scenario(daemon, name, 4, f"MPS: scenario {name}") for name in ("stream", "graph")]
+
+        def prepare(stack):
+            if self.stand_in:
+                raise Skip("the stand-in driver knows no MPS")
+            pipe, why_not = stack.enter_context(mps.daemon())
+            if not pipe:
+                raise Skip(why_not)
+            daemon.environment = daemon.environment | {"CUDA_MPS_PIPE_DIRECTORY": pipe}
+        return Group(daemon, rows, prepare)
+
+    def sanitizer(self):
+        """The worker's kernels under compute-sanitizer's memcheck."""
+        tool = machine.find_tool("compute-sanitizer")
+        command = ["compute-sanitizer", "--target-processes", "all", "blinkd", "--devices", "cuda:0x4"]
+
+        def prepare(_):
+            if self.stand_in:
+                raise Skip("the stand-in driver runs nothing that compute-sanitizer could watch")
+            if not tool:
+                raise Skip("there is no compute-sanitizer on this machine")
+
+        def check(limit_s):
+            deadline = time.monotonic() + limit_s
+            daemon = self.daemon("cuda:0x4", wrapper=[tool, "--target-processes", "all"], start_s=SANITIZER_START_S)
+            try:
+                with daemon:
+                    self.use_under_sanitizer(daemon, deadline)
+                    log = daemon.log()
+            except Failure as failure:
+                if "Device not supported" in str(failure):
+                    raise Skip("compute-sanitizer does not support this device") from None
+                raise
+            if "ERROR SUMMARY: 0 errors" not in log or "Invalid" in log:
+                raise Failure(f"compute-sanitizer says: {' '.join(log.split())[-600:]}")
+        return Group(None, [Row("memcheck of the GPU worker", shown(command), check, limit_s=240)], prepare)
+
+    def use_under_sanitizer(self, daemon, deadline):
+        for collective in ["allreduce", "alltoall", "broadcast"]:
+            run([self.programs / "blink-perf", collective, "--device-memory", "-b", "1K", "-e", "1M", "-f", 32, "-n", 1, "-w", 0,
+                 "--socket", daemon.socket], daemon.environment, deadline - time.monotonic()).must_succeed()
+        os.kill(daemon.status()["pid"], signal.SIGTERM)  # the tool itself would not pass it on
+        daemon.child.wait(60)
