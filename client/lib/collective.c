@@ -34,7 +34,7 @@ static blink_result_t place(blink_context_t *context, const buffer_t *buffer, ui
     if (buffer->bytes == 0)
         return BLINK_OK;
     BLINK_TRY(regions_resolve(&context->regions, buffer->what, buffer->pointer, buffer->bytes, region,
-                              offset_bytes));
+                              offset_bytes, NULL));
     if (*region != 0)
         return BLINK_OK;
     /* Acquire: pairs with the store in gpus_find(). */
@@ -75,22 +75,23 @@ static blink_result_t submit_on_host(const call_t *call, ring_sqe_t *sqe, const 
 
 /* ---- communicators on GPUs ---- */
 
-/* GPUs do not reach the host's memory; registered memory has its bounds all the same. */
+/* Registered memory of the host is used in place if GPUs reach it; it has its bounds in any case. */
 static blink_result_t place_on_gpu(blink_comm_t *comm, const buffer_t *buffer, uint32_t *region,
                                    uint64_t *offset_bytes, staging_side_t *side)
 {
     gpu_place_t found;
-    uint32_t host_region;
-    uint64_t host_offset;
+    uint32_t host_region = 0;
+    uint64_t host_offset = 0;
+    bool gpus_reach_it = false;
     if (buffer->bytes == 0)
         return BLINK_OK;
     BLINK_TRY(gpu_place(comm, buffer->what, buffer->pointer, buffer->bytes, &found));
     if (!found.on_device)
         BLINK_TRY(regions_resolve(&comm->context->regions, buffer->what, buffer->pointer, buffer->bytes,
-                                  &host_region, &host_offset));
-    *region = found.region;
-    *offset_bytes = found.offset_bytes;
-    if (found.region == 0)
+                                  &host_region, &host_offset, &gpus_reach_it));
+    *region = gpus_reach_it ? host_region : found.region;
+    *offset_bytes = gpus_reach_it ? host_offset : found.offset_bytes;
+    if (*region == 0)
         *side = staged(buffer, found.on_device);
     return BLINK_OK;
 }

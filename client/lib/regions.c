@@ -3,6 +3,7 @@
 #include "regions.h"
 
 #include "context.h"
+#include "gpu.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +62,7 @@ static region_t *find_start(regions_t *regions, const void *start)
 }
 
 blink_result_t regions_resolve(regions_t *regions, const char *what, const void *pointer, size_t bytes,
-                               uint32_t *number, uint64_t *offset_bytes)
+                               uint32_t *number, uint64_t *offset_bytes, bool *gpu)
 {
     region_t region = {0};
     pthread_rwlock_rdlock(&regions->lock);
@@ -79,6 +80,8 @@ blink_result_t regions_resolve(regions_t *regions, const char *what, const void 
                           pointer, bytes, bytes - (region.bytes - offset), region.start + region.bytes);
     *number = region.number;
     *offset_bytes = offset;
+    if (gpu)
+        *gpu = region.gpu;
     return BLINK_OK;
 }
 
@@ -132,6 +135,7 @@ static blink_result_t add(blink_context_t *context, const region_t *fresh, int f
     Blinkwire__MemRegister body = BLINKWIRE__MEM_REGISTER__INIT;
     body.offset_bytes = offset_bytes;
     body.bytes = fresh->bytes;
+    body.gpu = gpus_find(context) != NULL; /* an application that uses none is spared the locked pages */
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     request.body_case = BLINKWIRE__REQUEST__BODY_MEM_REGISTER;
     request.mem_register = &body;
@@ -146,7 +150,9 @@ static blink_result_t add(blink_context_t *context, const region_t *fresh, int f
         return result;
     }
     pthread_rwlock_wrlock(&regions->lock);
-    find_start(regions, fresh->start)->number = answer.reply->mem_register->region;
+    region_t *added = find_start(regions, fresh->start);
+    added->gpu = answer.reply->mem_register->gpu;
+    added->number = answer.reply->mem_register->region;
     pthread_rwlock_unlock(&regions->lock);
     control_answer_release(&answer);
     return BLINK_OK;

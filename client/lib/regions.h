@@ -15,6 +15,7 @@ typedef struct region {
     size_t bytes;
     uint32_t number; /* the daemon's; 0 while it is being registered or deregistered */
     bool owned;      /* mapped by blink_mem_alloc() */
+    bool gpu;        /* GPUs reach it */
 } region_t;
 
 typedef struct regions {
@@ -32,9 +33,10 @@ void regions_fini(regions_t *regions);
  * Find the region that holds a buffer. Thread-safe.
  * @param what    "send" or "recv", for the sentence.
  * @param number  receives the region's number; 0 if the buffer begins in none.
+ * @param gpu     receives whether GPUs reach it; may be NULL.
  * Errors: OUT_OF_RANGE (names the region's end and by how much the buffer passes it).
  */
 blink_result_t regions_resolve(regions_t *regions, const char *what, const void *pointer, size_t bytes,
-                               uint32_t *number, uint64_t *offset_bytes);
+                               uint32_t *number, uint64_t *offset_bytes, bool *gpu);
 
 #endif

@@ -228,18 +228,17 @@ static blink_result_t region_map(region_t *region, int fd, uint64_t offset_bytes
 }
 
 blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
-                               uint32_t *number)
+                               region_t **registered)
 {
     region_t *region;
     BLINK_TRY(check_descriptor(fd, offset_bytes, bytes));
     BLINK_TRY(region_create(client, bytes, ENGINE_REGION_CLIENT, &region));
+    region->offset_bytes = offset_bytes;
     blink_result_t result = region_map(region, fd, offset_bytes);
-    if (result == BLINK_OK)
-        result = region_tell_engine(region, 0);
     if (result != BLINK_OK)
         region_discard(region);
     else
-        *number = region->region;
+        *registered = region;
     return result;
 }
 

@@ -6,6 +6,8 @@
 
 #include "base/log.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,24 +81,27 @@ static blink_result_t finish_import(region_t *region, blink_result_t result, uin
     return result;
 }
 
-static void on_imported(void *context, blink_result_t result, uint64_t address)
+static void reply_registered(region_t *region)
 {
-    region_t *region = context;
-    if (!region->client) {
-        region_free(region);
-        return;
-    }
-    if (finish_import(region, result, address) != BLINK_OK) {
-        region_discard(region);
-        return;
-    }
     Blinkwire__MemRegisterReply body = BLINKWIRE__MEM_REGISTER_REPLY__INIT;
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
     body.region = region->region;
+    body.gpu = region->gpu_token != 0;
     reply.id = region->request;
     reply.body_case = BLINKWIRE__REPLY__BODY_MEM_REGISTER;
     reply.mem_register = &body;
     connection_send(region->client->connection, &reply, NULL, 0);
+}
+
+static void on_imported(void *context, blink_result_t result, uint64_t address)
+{
+    region_t *region = context;
+    if (!region->client)
+        region_free(region);
+    else if (finish_import(region, result, address) != BLINK_OK)
+        region_discard(region);
+    else
+        reply_registered(region);
 }
 
 static blink_result_t begin_import(region_t *region, gpu_request_t *import, const int *fds, uint32_t fd_count,
@@ -130,6 +135,65 @@ void region_register_gpu(client_t *client, uint64_t request, const Blinkwire__Gp
     free(import);
 }
 
+/* ---- memory of the host ---- */
+
+/* Whatever came of it for GPUs, host devices can use it. */
+static void finish_host(region_t *region, uint64_t gpu_address)
+{
+    blink_result_t result = region_tell_engine(region, gpu_address);
+    if (result == BLINK_OK) {
+        reply_registered(region);
+        return;
+    }
+    connection_reply_error(region->client->connection, region->request, result);
+    region_discard(region);
+}
+
+static void on_host_mapped(void *context, blink_result_t result, uint64_t address)
+{
+    region_t *region = context;
+    if (!region->client) {
+        region_free(region);
+        return;
+    }
+    region->pending = false;
+    if (result != BLINK_OK) {
+        LOG_INFO("client %u: GPUs cannot reach region %u: %s", region->client->client, region->region,
+                 blink_error_text());
+        region->gpu_token = 0;
+        address = 0;
+    }
+    finish_host(region, address);
+}
+
+static gpu_request_t map_request(const region_t *region)
+{
+    return (gpu_request_t){
+        .kind = GPU_MAP_HOST, .bytes = region->bytes, .offset_bytes = region->offset_bytes};
+}
+
+static blink_result_t let_gpus_map(region_t *region, int fd)
+{
+    gpu_request_t map = map_request(region);
+    region->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* for a worker that may come later */
+    if (region->fd < 0)
+        return BLINK_FAIL_ERRNO("keep the descriptor of region %u", region->region);
+    return begin_import(region, &map, &region->fd, 1, on_host_mapped);
+}
+
+void region_register_host(client_t *client, uint64_t request, const Blinkwire__MemRegister *message, int fd)
+{
+    region_t *region;
+    blink_result_t result = region_register(client, fd, message->offset_bytes, message->bytes, &region);
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        return;
+    }
+    region->request = request;
+    if (!message->gpu || !client->server->gpus || let_gpus_map(region, fd) != BLINK_OK)
+        finish_host(region, 0);
+}
+
 /* ---- staging ---- */
 
 static void reply_staging(region_t *region)
@@ -157,7 +221,7 @@ static void on_mapped(void *context, blink_result_t result, uint64_t address)
 static blink_result_t stage(region_t *region, bool gpu)
 {
     if (gpu) {
-        gpu_request_t map = {.kind = GPU_MAP_HOST, .bytes = region->bytes};
+        gpu_request_t map = map_request(region);
         return begin_import(region, &map, &region->fd, 1, on_mapped);
     }
     BLINK_TRY(region_tell_engine(region, 0));
@@ -268,7 +332,7 @@ static void on_mapped_again(void *context, blink_result_t result, uint64_t addre
 
 static void map_again(region_t *region)
 {
-    gpu_request_t map = {.kind = GPU_MAP_HOST, .bytes = region->bytes};
+    gpu_request_t map = map_request(region);
     remap_t *remap = malloc(sizeof(*remap));
     if (!remap)
         return; /* its ops fail, saying so */

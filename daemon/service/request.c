@@ -49,23 +49,10 @@ static void hello(connection_t *connection, uint64_t id, const Blinkwire__Hello 
 
 static void mem_register(connection_t *connection, uint64_t id, const Blinkwire__MemRegister *message)
 {
-    uint32_t region;
     int fd = connection_take_fd(connection);
-    blink_result_t result =
-        region_register(connection->client, fd, message->offset_bytes, message->bytes, &region);
+    region_register_host(connection->client, id, message, fd);
     if (fd >= 0)
         close(fd);
-    if (result != BLINK_OK) {
-        connection_reply_error(connection, id, result);
-        return;
-    }
-    Blinkwire__MemRegisterReply body = BLINKWIRE__MEM_REGISTER_REPLY__INIT;
-    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-    body.region = region;
-    reply.id = id;
-    reply.body_case = BLINKWIRE__REPLY__BODY_MEM_REGISTER;
-    reply.mem_register = &body;
-    connection_send(connection, &reply, NULL, 0);
 }
 
 /* Takes all descriptors that have come: the next request's come with it. */

@@ -148,7 +148,8 @@ struct region {
     uint64_t request;             /* whose answer waits for the engine, or for the GPU worker */
     uint64_t gpu_token;           /* of what the GPU worker has of it; 0: nothing */
     bool pending;                 /* the GPU worker has not answered yet; the engine does not know it */
-    int fd;                       /* of staging: what is mapped; -1 */
+    int fd;                       /* of what GPUs, or staging's client, are to map as well; -1 */
+    uint64_t offset_bytes;        /* in that, of client's memory */
     const _Atomic bool *poisoned; /* on the host */
     _Atomic bool lost;            /* on a GPU: the worker that had it is gone */
 };
@@ -174,7 +175,8 @@ blink_result_t region_create_staging(client_t *client, uint64_t bytes, engine_re
 
 /* ---- region_gpu.c: memory that GPUs reach ---- */
 
-/* Serve the requests; they are answered now or later, failures too. `fds` stay the caller's. */
+/* Serve the requests; they are answered now or later, failures too. Descriptors stay the caller's. */
+void region_register_host(client_t *client, uint64_t request, const Blinkwire__MemRegister *message, int fd);
 void region_register_gpu(client_t *client, uint64_t request, const Blinkwire__GpuMemRegister *message,
                          const int *fds, uint32_t fd_count);
 void region_stage(client_t *client, uint64_t request, const Blinkwire__StagingCreate *message);
@@ -185,9 +187,10 @@ void regions_lose_gpus(server_t *server);
 /* Another has started: staging regions for GPUs are mapped by it. */
 void regions_map_again(server_t *server);
 
-/* Errors: INVALID_ARGUMENT (which property of the descriptor does not hold), QUOTA, NO_MEMORY, SYSTEM. */
+/* Check and map a client's memory; region_tell_engine() follows. Errors: INVALID_ARGUMENT (which property of the descriptor
+ * does not hold), QUOTA, NO_MEMORY, SYSTEM. */
 blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
-                               uint32_t *region);
+                               region_t **region);
 
 /* Answers the request itself when it succeeds. Errors: NOT_REGISTERED. */
 blink_result_t region_deregister(client_t *client, uint32_t region, uint64_t request);

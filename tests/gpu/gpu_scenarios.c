@@ -437,16 +437,17 @@ static void play_never_ready(const player_t *p)
     must(p, blink_comm_destroy(comm), "destroy");
 }
 
-/* A communicator and an op, of which either may fail while the worker is being replaced: then it does for all ranks. */
+/* A communicator and an op, which may fail while the worker is being replaced: then it does for all ranks. */
 static blink_result_t try_again(const player_t *p, int attempt, CUdeviceptr a)
 {
     blink_unique_id_t id = p->id;
     blink_comm_t *comm = NULL;
     blink_op_t *op;
     memcpy(id.bytes, &attempt, sizeof(attempt));
-    blink_result_t result = blink_comm_init_rank(p->context, &id, p->rank_count, p->rank, NULL, &comm);
-    if (result != BLINK_OK)
-        return result;
+    blink_result_t result = BLINK_ERR_SYSTEM;
+    for (int i = 0; i < 1000 && result == BLINK_ERR_SYSTEM; i++, usleep(10000))
+        result = blink_comm_init_rank(p->context, &id, p->rank_count, p->rank, NULL, &comm);
+    must(p, result, "join again");
     device_fill(p, a, COUNT, p->rank);
     result = blink_all_reduce(as_pointer(a), as_pointer(a), COUNT, BLINK_INT32, BLINK_SUM, comm, &op);
     if (result == BLINK_OK)
@@ -481,7 +482,7 @@ static void play_until_lost(const player_t *p)
         fail(p, "%s: %s", blink_result_name(lost), blink_last_error());
     (void)blink_comm_destroy(comm);
     result = BLINK_ERR_SYSTEM;
-    for (int attempt = 1; attempt < 500 && result != BLINK_OK; attempt++, usleep(20000))
+    for (int attempt = 1; attempt < 20 && result != BLINK_OK; attempt++)
         result = try_again(p, attempt, a);
     must(p, result, "with another worker");
     device_must_hold(p, a, COUNT, sum_of_ranks(p), p->rank_count, "with another worker");

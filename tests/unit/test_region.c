@@ -90,13 +90,14 @@ static void fixture_fini(fixture_t *fixture)
 
 static uint32_t register_memory(fixture_t *fixture)
 {
-    uint32_t number;
+    region_t *region;
     int fd = memfd_create("memory", MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, REGION_BYTES), 0);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    assert_int_equal(region_register(&fixture->client, fd, 0, REGION_BYTES, &number), BLINK_OK);
+    assert_int_equal(region_register(&fixture->client, fd, 0, REGION_BYTES, &region), BLINK_OK);
+    assert_int_equal(region_tell_engine(region, 0), BLINK_OK);
     close(fd);
-    return number;
+    return region->region;
 }
 
 /* From now on an access to the last page of the newest region is a SIGBUS, as if memory could not be had. */

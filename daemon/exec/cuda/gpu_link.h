@@ -61,7 +61,7 @@ typedef struct gpu_hello {
 
 typedef enum gpu_request_kind {
     GPU_IMPORT,   /* extents that adjoin, on `gpu`; a descriptor for each VMM or POOL extent, in order */
-    GPU_MAP_HOST, /* `bytes` of the memfd that comes along, for all GPUs */
+    GPU_MAP_HOST, /* `bytes` of the memfd that comes along, from `offset_bytes` on, for all GPUs */
     GPU_RELEASE,  /* what `token` of an earlier request imported or mapped */
 } gpu_request_kind_t;
 
@@ -75,11 +75,11 @@ typedef struct gpu_extent {
 } gpu_extent_t;
 
 typedef struct gpu_request {
-    uint32_t kind;         /* gpu_request_kind_t */
-    uint32_t gpu;          /* IMPORT */
-    uint64_t token;        /* names what is imported or mapped; unique, not 0 */
-    uint64_t bytes;        /* MAP_HOST */
-    uint32_t extent_count; /* IMPORT; only as many of the next are sent */
+    uint32_t kind;                /* gpu_request_kind_t */
+    uint32_t gpu;                 /* IMPORT */
+    uint64_t token;               /* names what is imported or mapped; unique, not 0 */
+    uint64_t bytes, offset_bytes; /* MAP_HOST: whole pages */
+    uint32_t extent_count;        /* IMPORT; only as many of the next are sent */
     gpu_extent_t extents[GPU_EXTENTS_MAX];
 } gpu_request_t;
 

@@ -244,15 +244,17 @@ static blink_result_t register_host(worker_t *worker, struct worker_import *impo
     return result;
 }
 
-static blink_result_t map_host(worker_t *worker, int fd, struct worker_import *import)
+static blink_result_t map_host(worker_t *worker, int fd, uint64_t offset_bytes, struct worker_import *import)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
         return BLINK_FAIL_ERRNO("host memory");
-    if (import->bytes == 0 || (uint64_t)status.st_size < import->bytes)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "host memory: %" PRIu64 " bytes of a file of %" PRIu64,
-                          import->bytes, (uint64_t)status.st_size);
-    import->host = mmap(NULL, import->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    uint64_t size_bytes = (uint64_t)status.st_size;
+    if (import->bytes == 0 || offset_bytes > size_bytes || import->bytes > size_bytes - offset_bytes)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "host memory: %" PRIu64 " bytes at %" PRIu64 " of a file of %" PRIu64,
+                          import->bytes, offset_bytes, size_bytes);
+    import->host = mmap(NULL, import->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset_bytes);
     if (import->host == MAP_FAILED)
         return BLINK_FAIL_ERRNO("map %" PRIu64 " bytes of host memory", import->bytes);
     blink_result_t result = register_host(worker, import);
@@ -270,7 +272,7 @@ blink_result_t worker_map_host(worker_t *worker, const gpu_request_t *request, c
     BLINK_TRY(import_create(worker, request, &import));
     import->kind = IMPORT_HOST;
     import->bytes = request->bytes;
-    blink_result_t result = map_host(worker, fds[0], import);
+    blink_result_t result = map_host(worker, fds[0], request->offset_bytes, import);
     *address = import->address;
     return import_settle(worker, import, result);
 }

@@ -1,6 +1,8 @@
 /* Streams: their threads, and who waits for them. */
 #include "stream.h"
 
+#include "memory.h"
+
 #include <stdlib.h>
 
 pthread_mutex_t stream_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -87,6 +89,14 @@ static op_t *take_first(CUstream stream)
     return op;
 }
 
+/* What other threads map and unmap is ordered with what streams do by words that pass through other processes, which race
+ * detectors do not see: here is where they do. */
+static void settle_memory(void)
+{
+    pthread_mutex_lock(&memory_lock);
+    pthread_mutex_unlock(&memory_lock);
+}
+
 static void *run_stream(void *argument)
 {
     CUstream stream = argument;
@@ -95,7 +105,9 @@ static void *run_stream(void *argument)
     while ((op = take_first(stream))) {
         pthread_mutex_unlock(&stream_lock);
         if (standin_health() == CUDA_SUCCESS)
-            op->type->run(op);
+            settle_memory();
+        op->type->run(op);
+        settle_memory();
         op_drop(op);
         free(op);
         pthread_mutex_lock(&stream_lock);
