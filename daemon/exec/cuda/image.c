@@ -157,6 +157,12 @@ blink_result_t image_program(const lane_program_t *program, const uint32_t *rank
     if (program->rank_count > LANE_ABI_RANKS_MAX)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%u ranks: a collective on GPUs can have %u",
                           program->rank_count, LANE_ABI_RANKS_MAX);
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        const lane_step_t *step = &program->steps[s];
+        if (step->src_count > LANE_ABI_OPERANDS_MAX || step->dst_count > LANE_ABI_OPERANDS_MAX)
+            return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "a step of %u sources and %u destinations: GPUs take %u",
+                              step->src_count, step->dst_count, LANE_ABI_OPERANDS_MAX);
+    }
     BLINK_TRY(find_waiters(program, &waiters));
     blink_result_t result =
         make_program(program, waiters, rank_gpu, gpu_count, lane_first, lane_count, image);

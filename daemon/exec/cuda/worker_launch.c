@@ -154,7 +154,9 @@ static blink_result_t scrub(const launcher_t *launcher)
     const worker_job_t *job = launcher->job;
     if (launcher->request->scrub_bytes == 0)
         return BLINK_OK;
-    for (uint32_t i = 0; i < job->part_count; i++) {
+    const worker_object_t *memory = worker_object_find(worker, launcher->request->memory);
+    uint32_t memories = memory && memory->host ? 1 : job->part_count;
+    for (uint32_t i = 0; i < memories; i++) {
         const worker_part_t *part = &job->parts[i];
         CUdeviceptr scratch;
         BLINK_TRY(address_of(worker, "memory", launcher->request->memory, part->gpu->number, &scratch));
@@ -163,7 +165,7 @@ static blink_result_t scrub(const launcher_t *launcher)
         WORKER_TRY(worker, cuEventRecord, part->stream->event, part->stream->handle);
     }
     for (uint32_t i = 0; i < job->part_count; i++) {
-        for (uint32_t j = 0; j < job->part_count; j++) {
+        for (uint32_t j = 0; j < memories; j++) {
             if (i != j)
                 WORKER_TRY(worker, cuStreamWaitEvent, job->parts[i].stream->handle,
                            job->parts[j].stream->event, 0);
