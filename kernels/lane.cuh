@@ -114,7 +114,7 @@ LANE_FUNCTION uint64_t semaphore_at(const lane_abi_run_t &run, uint32_t rank, ui
 /* False: given up. */
 LANE_FUNCTION bool await_semaphore(uint64_t address, uint64_t needed)
 {
-    patience_t patience = {0, 0};
+    patience_t patience = {0, POLLS_FIRST, 0};
     while (load_acquire(address) < needed) {
         if (patience_ends(&patience))
             return false;

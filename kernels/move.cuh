@@ -33,12 +33,14 @@ LANE_SHARED frame_t frame;
 
 /* ---- waiting ---- */
 
-/* Between two looks at the clock and at the host's memory: tens of microseconds of polling. */
-#define POLLS_PER_LOOK 64u
+/* Polls before the first look at the clock and at the host's memory, and between two of them in the end: from tens of
+ * microseconds to a few milliseconds. All warps of the GPU may be waiting, and each look crosses the bus. */
+#define POLLS_FIRST 64u
+#define POLLS_MOST  4096u
 
-/* Of one wait. */
+/* Of one wait: {0, POLLS_FIRST, 0}. */
 typedef struct patience_t {
-    uint32_t polls;
+    uint32_t polls, look;
     uint64_t since_ns;
 } patience_t;
 
@@ -46,8 +48,10 @@ typedef struct patience_t {
 LANE_FUNCTION bool patience_ends(patience_t *patience)
 {
     poll_pause();
-    if (++patience->polls % POLLS_PER_LOOK != 0)
+    if (++patience->polls < patience->look)
         return false;
+    patience->polls = 0;
+    patience->look = patience->look < POLLS_MOST ? 2 * patience->look : POLLS_MOST;
     if (load_flag(&frame.control->abort) != 0)
         return true;
     uint64_t now_ns = clock_ns();
@@ -260,7 +264,7 @@ LANE_FUNCTION bool is_in_place(uint64_t dst)
 template <class format>
 LANE_FUNCTION bool await_pieces(uint64_t operand, const piece_t *pieces, typename format::raw_t *raw)
 {
-    patience_t patience = {0, 0};
+    patience_t patience = {0, POLLS_FIRST, 0};
     while (operand & OPERAND_FLAGGED) {
         bool missing = false;
         LANE_UNROLL

@@ -25,7 +25,6 @@ typedef struct vector_t {
 
 #define LANE_FUNCTION static __device__ __forceinline__
 #define LANE_MEMBER   __device__ __forceinline__
-#define LANE_CALLED   static __device__ __noinline__
 #define LANE_SHARED   static __shared__
 #define LANE_UNROLL   _Pragma("unroll")
 #define LANE_ROLL     _Pragma("unroll 1")
@@ -126,10 +125,11 @@ LANE_FUNCTION bool count_down(uint32_t *counter, uint32_t count)
 }
 
 /*
- * Payload and slots. Volatile: other multiprocessors and GPUs write them while the kernel runs, the first-level cache must
- * not answer, and the compiler may neither repeat nor reorder them. Words of 8 bytes are single accesses; that the 128 bytes
- * which the threads of a warp access at once stay whole is more than CUDA promises, and LL128, which needs it, is used only
- * where the planner knows that links and GPUs keep it.
+ * Payload and slots. Loads are volatile: other multiprocessors and GPUs write while the kernel runs, the first-level cache
+ * must not answer, and the compiler may neither repeat nor reorder them. So are stores to slots with flags; others are made
+ * visible by what announces them. Words of 8 bytes are single accesses; that the 128 bytes which the threads of a warp access
+ * at once stay whole is more than CUDA promises, and LL128, which needs it, is used only where the planner knows that links
+ * and GPUs keep it.
  */
 LANE_FUNCTION vector_t load_vector(uint64_t address)
 {
@@ -142,9 +142,7 @@ LANE_FUNCTION vector_t load_vector(uint64_t address)
 
 LANE_FUNCTION void store_vector(uint64_t address, vector_t value)
 {
-    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};"
-                 :
-                 : "l"(address), "l"(value.low), "l"(value.high));
+    asm volatile("st.global.v2.u64 [%0], {%1, %2};" : : "l"(address), "l"(value.low), "l"(value.high));
 }
 
 /* Up to 8 bytes that lie anywhere, into the lower end of a word: out of the one or two aligned words that hold them. Memory
@@ -167,7 +165,9 @@ LANE_FUNCTION vector_t load_flagged(uint64_t address)
 
 LANE_FUNCTION void store_flagged(uint64_t address, vector_t value)
 {
-    store_vector(address, value);
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};"
+                 :
+                 : "l"(address), "l"(value.low), "l"(value.high));
 }
 
 LANE_FUNCTION line_part_t load_line(uint64_t address)
@@ -178,7 +178,7 @@ LANE_FUNCTION line_part_t load_line(uint64_t address)
 
 LANE_FUNCTION void store_line(uint64_t address, const line_part_t &part)
 {
-    store_vector(address, vector_t{part.words[0], part.words[1]});
+    store_flagged(address, vector_t{part.words[0], part.words[1]});
 }
 
 #else
@@ -189,7 +189,6 @@ LANE_FUNCTION void store_line(uint64_t address, const line_part_t &part)
 
 #define LANE_FUNCTION static inline
 #define LANE_MEMBER   inline
-#define LANE_CALLED   static
 #define LANE_SHARED   static thread_local /* a block is a thread */
 #define LANE_UNROLL
 #define LANE_ROLL

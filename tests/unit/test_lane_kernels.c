@@ -3,6 +3,7 @@
  * gives the same bits in all memory.
  */
 #include "exec/host/instance.h"
+#include "exec/host/slot_format.h"
 #include "exec_fixture.h"
 #include "lane_image.h"
 
@@ -436,6 +437,114 @@ static void test_wait_that_meets_its_deadline_ends_the_run(void **state)
     assert_true(run_alone(protocol, 10000000, false));
 }
 
+/* ---- slots with flags ---- */
+
+/* A program of one step: rank 0 passes on what is in its slot to rank 1 and to its output. */
+typedef struct relay {
+    lane_channel_t channel;
+    lane_part_t part;
+    lane_t lane;
+    lane_step_t step;
+    lane_operand_t operands[3];
+    lane_program_t program;
+} relay_t;
+
+static void relay_init(relay_t *relay, blink_protocol_t protocol)
+{
+    *relay = (relay_t){
+        .channel = {.share = 1.0, .part_count = 1, .edge_count = 2},
+        .part = {.siblings = 1, .end = 1.0},
+        .lane = {.step_count = 1},
+        .step = {.src_count = 1, .dst_first = 1, .dst_count = 2},
+        .operands = {{LANE_SCRATCH, 0, 0, PLAN_NONE},
+                     {LANE_SCRATCH, 1, 1, PLAN_NONE},
+                     {LANE_OUTPUT, 0, PLAN_NONE, PLAN_NONE}},
+    };
+    relay->program = (lane_program_t){.collective = BLINK_BROADCAST,
+                                      .rank_count = 2,
+                                      .block_count = 1,
+                                      .protocol = protocol,
+                                      .edge_count = 2,
+                                      .channel_count = 1,
+                                      .part_count = 1,
+                                      .lane_count = 1,
+                                      .step_count = 1,
+                                      .operand_count = 3,
+                                      .channels = &relay->channel,
+                                      .parts = &relay->part,
+                                      .lanes = &relay->lane,
+                                      .steps = &relay->step,
+                                      .operands = relay->operands};
+}
+
+/* With so much of the chunk in the slot. True: a wait met its deadline. */
+static bool run_relay(blink_protocol_t protocol, const char *data, uint64_t bytes, uint64_t arrived,
+                      char *output, char *passed_on)
+{
+    enum { EPOCH_BASE = 41 };
+    relay_t relay;
+    lane_geometry_t geometry;
+    lane_image_t image;
+    relay_init(&relay, protocol);
+    assert_int_equal(lane_geometry_init(&relay.program, bytes, bytes, 1, &geometry), BLINK_OK);
+    image_init(&geometry, &image);
+    char *slots[2] = {image_alloc(geometry.scratch_bytes), image_alloc(geometry.scratch_bytes)};
+    slot_store(protocol, slots[0], data, arrived, EPOCH_BASE + 1);
+    launch_t launch = {.kernel = host_kernel_find("blink_lanes_move"),
+                       .block_count = 1,
+                       .run = {.program = (uint64_t)(uintptr_t)image.program,
+                               .binding = (uint64_t)(uintptr_t)image.binding,
+                               .number = 1,
+                               .epoch_base = EPOCH_BASE,
+                               .wait_limit_ns = 1000000,
+                               .lane_count = 1,
+                               .divisor = 1}};
+    launch.run.ranks[0].output = (uint64_t)(uintptr_t)output;
+    for (uint32_t rank = 0; rank < 2; rank++)
+        launch.run.ranks[rank].scratch = (uint64_t)(uintptr_t)slots[rank];
+    launch_begin(&launch);
+    bool failed = launch_end(&launch);
+    char *end = slots[1] + lane_scratch_offset(&geometry, 0, 1, 0);
+    if (!failed) {
+        assert_true(slot_arrived(protocol, end, bytes, EPOCH_BASE + 1));
+        slot_load(protocol, end, passed_on, bytes);
+    }
+    free(slots[0]);
+    free(slots[1]);
+    image_fini(&image);
+    lane_geometry_fini(&geometry);
+    return failed;
+}
+
+static void test_slots_are_those_of_the_host_executor(void **state)
+{
+    (void)state;
+    char data[1000], output[1001], passed_on[1001];
+    fill_random(data, sizeof(data), 5);
+    for (blink_protocol_t protocol = BLINK_PROTOCOL_LL; protocol <= BLINK_PROTOCOL_LL128; protocol++) {
+        for (uint64_t bytes = 1; bytes <= sizeof(data); bytes += bytes < 260 ? 1 : 37) {
+            memset(output, 0x55, sizeof(output));
+            memset(passed_on, 0x55, sizeof(passed_on));
+            assert_false(run_relay(protocol, data, bytes, bytes, output, passed_on));
+            assert_memory_equal(output, data, bytes);
+            assert_memory_equal(passed_on, data, bytes);
+            assert_true(output[bytes] == 0x55);
+        }
+    }
+}
+
+/* One word, or line, less than all. */
+static void test_nothing_is_taken_before_its_flag(void **state)
+{
+    (void)state;
+    char data[1000], output[1001], passed_on[1001];
+    fill_random(data, sizeof(data), 5);
+    for (uint64_t bytes = 1; bytes <= 24; bytes++)
+        assert_true(run_relay(BLINK_PROTOCOL_LL, data, bytes, (bytes - 1) / 4 * 4, output, passed_on));
+    for (uint64_t bytes = 100; bytes <= 500; bytes += 100)
+        assert_true(run_relay(BLINK_PROTOCOL_LL128, data, bytes, (bytes - 1) / 120 * 120, output, passed_on));
+}
+
 static void test_kernels_are_found_by_name(void **state)
 {
     (void)state;
@@ -453,6 +562,8 @@ int main(void)
         cmocka_unit_test(test_independent_programs_on_any_number_of_blocks),
         cmocka_unit_test(test_every_type_and_operator_in_every_protocol),
         cmocka_unit_test(test_every_collective_in_every_protocol),
+        cmocka_unit_test(test_slots_are_those_of_the_host_executor),
+        cmocka_unit_test(test_nothing_is_taken_before_its_flag),
         cmocka_unit_test(test_aborted_run_ends),
         cmocka_unit_test(test_wait_that_meets_its_deadline_ends_the_run),
     };
