@@ -75,6 +75,7 @@ class Daemon:
         self.programs, self.environment, self.wrapper = programs, environment, list(wrapper)
         self.flags, self.devices, self.start_s = flags, devices, start_s
         self.child, self.stack = None, contextlib.ExitStack()
+        self.said = ""  # all of it, once it has ended
 
     def command(self):
         return [*self.wrapper, str(self.programs / "blinkd"), "--config", "/dev/null", "--socket", self.socket, "--devices",
@@ -98,6 +99,7 @@ class Daemon:
 
     def __exit__(self, *_):
         self.end()
+        self.said = self.log()
         self.stack.close()
 
     def log(self):

@@ -53,6 +53,8 @@ class Table:
             verdict, reason = SKIP, str(skip)
         except Failure as failure:
             verdict, reason = (FAIL, str(failure)) if self.left_s() > 0 else (SKIP, f"the budget was spent: {failure}")
+        except Exception as error:  # one broken check is not the end of the others
+            verdict, reason = FAIL, f"{type(error).__name__}: {error}"
         self.add(row, verdict, time.monotonic() - start, reason)
 
     def skip_all(self, rows, reason):

@@ -314,11 +314,13 @@ static void play_staged_stream(const player_t *p)
 /* A rank that comes late holds the others' streams up, not their hosts. */
 static void play_late(const player_t *p)
 {
-    blink_comm_t *comm = begin(p);
+    blink_comm_t *comm = begin(p), *other = NULL;
     CUstream stream = stream_of(p);
     CUdeviceptr a = device_memory(p, COUNT);
     uint64_t *word = NULL;
     CUdeviceptr gate;
+    blink_op_t *op;
+    must(p, blink_comm_duplicate(comm, &other), "duplicate");
     cuda_must(p, cu->cuMemHostAlloc((void **)&word, sizeof(*word), CU_MEMHOSTALLOC_DEVICEMAP),
               "cuMemHostAlloc");
     cuda_must(p, cu->cuMemHostGetDevicePointer(&gate, word, 0), "cuMemHostGetDevicePointer");
@@ -331,9 +333,12 @@ static void play_late(const player_t *p)
     usleep(200000);
     if (cu->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
         fail(p, "the stream went on without rank 0");
+    must(p, blink_barrier(other, &op), "barrier");
+    must_wait(p, op, "barrier"); /* all have looked */
     __atomic_store_n(word, 1, __ATOMIC_RELEASE);
     cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
     device_must_hold(p, a, COUNT, sum_of_ranks(p), p->rank_count, "late");
+    must(p, blink_comm_destroy(other), "destroy");
     must(p, blink_comm_destroy(comm), "destroy");
 }
 

@@ -434,7 +434,7 @@ static void test_host_memory_that_is_too_small(void **state)
 
     assert_int_equal(ftruncate(fd, 4096), 0);
     assert_refused(harness_ask(&service, &request, &fd, 1), BLINK_ERR_INVALID_ARGUMENT,
-                   "8192 bytes of a file of 4096");
+                   "8192 bytes at 0 of a file of 4096");
     close(fd);
     assert_int_equal(harness_stop(&service), 0);
 }
