@@ -156,19 +156,45 @@ static size_t device_count(const Blinkwire__QueryReply *query)
     return query->n_devices;
 }
 
+#define GPUS_MAX        32u
+#define GPUS_TEXT_BYTES 96
+
+/* "0,1,3": the GPUs of a mask; "-" if there are none. Returns `text`. */
+static const char *gpus_text(uint32_t mask, char text[GPUS_TEXT_BYTES])
+{
+    size_t used = 0;
+    snprintf(text, GPUS_TEXT_BYTES, "-");
+    for (uint32_t gpu = 0; gpu < GPUS_MAX; gpu++) {
+        if (mask & 1u << gpu)
+            used += (size_t)snprintf(text + used, GPUS_TEXT_BYTES - used, "%s%u", used ? "," : "", gpu);
+    }
+    return text;
+}
+
+static json_t *gpus_json(uint32_t mask)
+{
+    json_t *list = json_array();
+    for (uint32_t gpu = 0; gpu < GPUS_MAX; gpu++) {
+        if (mask & 1u << gpu)
+            json_array_append_new(list, json_integer(gpu));
+    }
+    return list;
+}
+
 static json_t *device_json(const Blinkwire__QueryReply *query, size_t i)
 {
     const Blinkwire__Device *device = query->devices[i];
-    return json_pack("{s:I, s:o, s:o, s:I, s:o, s:o}", "index", (json_int_t)device->index, "node",
+    return json_pack("{s:I, s:o, s:o, s:I, s:o, s:o, s:o}", "index", (json_int_t)device->index, "node",
                      ctl_json_text(device->node), "kind", ctl_json_text(device->kind), "comm_count",
                      (json_int_t)device->comm_count, "gpu",
                      *device->gpu_uuid ? json_integer(device->gpu) : json_null(), "gpu_uuid",
-                     text_or_null(device->gpu_uuid));
+                     text_or_null(device->gpu_uuid), "gpu_peers", gpus_json(device->gpu_peers));
 }
 
 static void device_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
 {
     const Blinkwire__Device *device = query->devices[i];
+    char peers[GPUS_TEXT_BYTES];
     table_cell(table, "%u", device->index);
     table_cell(table, "%s", device->node);
     table_cell(table, "%s", device->kind);
@@ -178,15 +204,16 @@ static void device_row(const Blinkwire__QueryReply *query, size_t i, table_t *ta
     else
         table_cell(table, "-");
     table_cell(table, "%s", *device->gpu_uuid ? device->gpu_uuid : "-");
+    table_cell(table, "%s", gpus_text(device->gpu_peers, peers));
 }
 
 blink_result_t ctl_devices(int argc, char **argv, ctl_options_t *options)
 {
-    static const char *const headers[] = {"device", "node", "kind", "comms", "gpu", "gpu uuid"};
+    static const char *const headers[] = {"device", "node", "kind", "comms", "gpu", "gpu uuid", "reaches"};
     static const listing_t listing = {"devices",
                                       "Show the devices that the daemon offers.",
                                       BLINKWIRE__QUERY_KIND__DEVICES,
-                                      "rllrrl",
+                                      "rllrrll",
                                       headers,
                                       device_count,
                                       device_json,

@@ -90,8 +90,10 @@ static void describe_device(const server_t *server, uint32_t device, Blinkwire__
     described->comm_count = comms_on_device(server, device);
     if (gpu == EXEC_CUDA_NO_GPU)
         return;
-    write_uuid(gpus_facts(server->gpus)->gpus[gpu].uuid, uuid);
+    const gpu_facts_t *facts = &gpus_facts(server->gpus)->gpus[gpu];
+    write_uuid(facts->uuid, uuid);
     described->gpu = gpu;
+    described->gpu_peers = facts->peers;
     described->gpu_uuid = uuid;
 }
 

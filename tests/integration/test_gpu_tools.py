@@ -35,7 +35,12 @@ class StatusTest(GpuTest):
         self.assertRegex(uuids[0], r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
         self.assertIsNone(uuids[3])
         rows = [line.split() for line in self.ctl(daemon, "devices").splitlines()]
-        self.assertEqual([row[-2:] for row in rows[1:]], [["1", uuids[0]], ["1", uuids[1]], ["0", uuids[2]], ["-", "-"]])
+        self.assertEqual([row[-3:] for row in rows[1:]], [["1", uuids[0], "0,1"], ["1", uuids[1], "0,1"],
+                                                          ["0", uuids[2], "0,1"], ["-", "-", "-"]])
+
+    def test_devices_show_which_gpus_cannot_reach_each_other(self):
+        daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=2, STANDIN_CUDA_NO_PEER=1)
+        self.assertEqual([device["gpu_peers"] for device in self.ctl_json(daemon, "devices")["devices"]], [[0], [1]])
 
     def test_without_gpus_nothing_is_said_of_them(self):
         daemon = self.daemon(devices=2)

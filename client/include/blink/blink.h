@@ -360,7 +360,8 @@ blink_result_t blink_group_end(blink_op_t **op);
  *
  * Memory. GPU memory is read and written in place if it can be exported: what cuMemCreate() made with
  * CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, what comes from a memory pool with that type, and, if the daemon's configuration
- * allows it, what cudaMalloc() gave. Anything else, host memory included, is copied through staging memory on the stream.
+ * allows it, what cudaMalloc() gave; and so is registered memory of the host (blink_mem_alloc()) that was registered while a
+ * CUDA driver was loaded, if the GPUs reach it. Anything else is copied through staging memory on the stream.
  *
  * Errors at submission, besides those of the other calls: BLINK_ERR_UNSUPPORTED (the library was built without CUDA, no
  * driver is loaded in this process, the communicator is not on GPUs, or memory that has to be staged is used in a graph),
