@@ -11,10 +11,11 @@ if(BLINK_CUDA)
     find_path(BLINK_CUDA_INCLUDE cuda.h HINTS ${nvcc_directory}/.. /usr/local/cuda
       PATH_SUFFIXES include targets/x86_64-linux/include targets/sbsa-linux/include)
   endif()
-  if(BLINK_NVCC AND BLINK_CUDA_INCLUDE)
+  # nvcc has the system's C++ compiler read the kernels first.
+  if(BLINK_NVCC AND BLINK_CUDA_INCLUDE AND CMAKE_CXX_COMPILER)
     set(BLINK_HAVE_CUDA ON)
   elseif(NOT BLINK_CUDA STREQUAL "AUTO")
-    message(FATAL_ERROR "BLINK_CUDA is ${BLINK_CUDA}, but there is no nvcc with its cuda.h (try CUDA_HOME)")
+    message(FATAL_ERROR "BLINK_CUDA is ${BLINK_CUDA}, but there is no nvcc with its cuda.h (try CUDA_HOME), or no C++ compiler")
   endif()
 endif()
 

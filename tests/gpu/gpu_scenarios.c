@@ -215,6 +215,28 @@ static void play_host_memory(const player_t *p)
     free(ordinary);
 }
 
+/* A large move, after which the communicator stays until somebody says something. */
+static void play_hold(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUdeviceptr a = device_memory(p, LARGE);
+    blink_op_t *op;
+    device_fill(p, a, LARGE, p->rank == 1 ? 5 : 0);
+    must(p, blink_broadcast(as_pointer(a), as_pointer(a), LARGE, BLINK_INT32, 1, comm, &op), "broadcast");
+    must_wait(p, op, "broadcast");
+    device_must_hold(p, a, LARGE, 5, 1, "broadcast");
+    must(p, blink_barrier(comm, &op), "barrier");
+    must_wait(p, op, "barrier");
+    if (p->rank == 0) {
+        printf("holding\n");
+        fflush(stdout);
+        (void)getchar();
+    }
+    must(p, blink_barrier(comm, &op), "barrier");
+    must_wait(p, op, "barrier");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
 /* ---- streams ---- */
 
 /* Each op takes the result of the one before; nobody waits in between. */
@@ -541,6 +563,7 @@ static const scenario_t scenarios[] = {
     {"killed-rank", play_killed_rank, false},
     {"never-ready", play_never_ready, false},
     {"until-lost", play_until_lost, false},
+    {"hold", play_hold, false},
     {"bad-arguments", play_bad_arguments, false},
     {"host-devices", play_host_devices, false},
 };

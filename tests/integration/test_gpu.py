@@ -76,6 +76,26 @@ class MemoryTest(GpuTest):
             self.play(scenario, ranks=3, daemon=daemon, STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1)
 
 
+class TransportTest(GpuTest):
+    def transports(self, *flags, **variables):
+        daemon = self.gpu_daemon(*flags, **variables)
+        process = self.ranks(daemon, "hold", 3, **variables)
+        process.wait_for("the move", lambda ranks: "holding" in ranks.stdout())
+        plans = self.ctl_json(daemon, "explain", "--comm", 1)["plans"]
+        process.say()
+        self.assertEqual(process.wait(), 0, process.stderr())
+        return {plan["transport"] for plan in plans}
+
+    def test_moves_of_one_gpu_that_takes_turns_are_left_to_the_copy_engines(self):
+        self.assertEqual(self.transports("cuda:0x3"), {"copy engine"})
+
+    def test_under_mps_kernels_move(self):
+        self.assertEqual(self.transports("cuda:0x3", "--gpu-sharing", "mps"), {"local"})
+
+    def test_gpus_that_cannot_reach_each_other(self):
+        self.assertEqual(self.transports("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1), {"host memory"})
+
+
 class StreamTest(GpuTest):
     def test_ops_in_the_order_of_a_stream(self):
         self.play("stream")
