@@ -31,6 +31,7 @@ struct exec_cuda {
     cuda_instance_t *instances;
     cuda_instance_t *waiting, **waiting_end; /* for their grant, in order */
     uint32_t granted_blocks[GPU_MAX];
+    uint64_t memory_bytes; /* of the scratch of all instances, on all their GPUs */
     uint32_t last_object;
     uint64_t last_run;
     char lost_text[BLINK_ERROR_TEXT_BYTES]; /* why there is no worker */
@@ -91,6 +92,13 @@ void *cuda_request_room(const exec_cuda_t *exec, const cuda_request_t *request);
 /* Send it after all that were sent before. */
 void cuda_request_send(exec_cuda_t *exec, cuda_request_t *request);
 void cuda_request_free(exec_cuda_t *exec, cuda_request_t *request);
+
+/* Have the worker hold the program, and bind it to a payload; nothing to do if both are so already. Errors: NO_MEMORY. */
+blink_result_t cuda_instance_load(cuda_instance_t *instance);
+blink_result_t cuda_instance_bind(cuda_instance_t *instance, uint64_t block_bytes);
+
+/* Give scratch of idle instances back, but that of the most recent, until what is left is little enough. */
+void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent);
 
 /* The run is over. */
 void cuda_instance_end(cuda_instance_t *instance, blink_result_t result, const char *text);
