@@ -93,15 +93,20 @@ static void reply_registered(region_t *region)
     connection_send(region->client->connection, &reply, NULL, 0);
 }
 
-static void on_imported(void *context, blink_result_t result, uint64_t address)
+static void settle_import(region_t *region, blink_result_t result, uint64_t address,
+                          void (*reply)(region_t *region))
 {
-    region_t *region = context;
     if (!region->client)
         region_free(region);
     else if (finish_import(region, result, address) != BLINK_OK)
         region_discard(region);
     else
-        reply_registered(region);
+        reply(region);
+}
+
+static void on_imported(void *context, blink_result_t result, uint64_t address)
+{
+    settle_import(context, result, address, reply_registered);
 }
 
 static blink_result_t begin_import(region_t *region, gpu_request_t *import, const int *fds, uint32_t fd_count,
@@ -207,15 +212,10 @@ static void reply_staging(region_t *region)
     connection_send(region->client->connection, &reply, &region->fd, 1);
 }
 
+/* The descriptor stays, for a worker that may come later. */
 static void on_mapped(void *context, blink_result_t result, uint64_t address)
 {
-    region_t *region = context;
-    if (!region->client)
-        region_free(region);
-    else if (finish_import(region, result, address) != BLINK_OK)
-        region_discard(region);
-    else
-        reply_staging(region); /* the descriptor stays, for a worker that may come later */
+    settle_import(context, result, address, reply_staging);
 }
 
 static blink_result_t stage(region_t *region, bool gpu)

@@ -198,8 +198,8 @@ static launch_t make_launch(const bench_t *bench, const memory_t *memory, const 
     launch_t launch = {.kernel = find_kernel(bench->program, &memory->shot),
                        .block_count =
                            bench->program->independent || !lane_count ? bench->block_count : lane_count,
-                       .run = {.program = (uint64_t)(uintptr_t)image->program,
-                               .binding = (uint64_t)(uintptr_t)image->binding,
+                       .run = {.program = (uint64_t)(uintptr_t)image->program.bytes,
+                               .binding = (uint64_t)(uintptr_t)image->binding.bytes,
                                .number = bench->number,
                                .semaphore_base = bench->base,
                                .epoch_base = bench->base,
@@ -492,8 +492,8 @@ static bool run_relay(blink_protocol_t protocol, const char *data, uint64_t byte
     slot_store(protocol, slots[0], data, arrived, EPOCH_BASE + 1);
     launch_t launch = {.kernel = host_kernel_find("blink_lanes_move"),
                        .block_count = 1,
-                       .run = {.program = (uint64_t)(uintptr_t)image.program,
-                               .binding = (uint64_t)(uintptr_t)image.binding,
+                       .run = {.program = (uint64_t)(uintptr_t)image.program.bytes,
+                               .binding = (uint64_t)(uintptr_t)image.binding.bytes,
                                .number = 1,
                                .epoch_base = EPOCH_BASE,
                                .wait_limit_ns = 1000000,
@@ -504,7 +504,7 @@ static bool run_relay(blink_protocol_t protocol, const char *data, uint64_t byte
         launch.run.ranks[rank].scratch = (uint64_t)(uintptr_t)slots[rank];
     launch_begin(&launch);
     bool failed = launch_end(&launch);
-    char *end = slots[1] + lane_scratch_offset(&geometry, 0, 1, 0);
+    char *end = slots[1] + image_edge_offset(&image, 1);
     if (!failed) {
         assert_true(slot_arrived(protocol, end, bytes, EPOCH_BASE + 1));
         slot_load(protocol, end, passed_on, bytes);
