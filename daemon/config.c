@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "frame.h"
+#include "names.h"
 
 #include <errno.h>
 #include <ini.h>
@@ -197,6 +198,25 @@ static void print_legacy_ipc(const config_t *config)
     printf("%s", config->gpu_legacy_ipc ? "yes" : "no");
 }
 
+static blink_result_t parse_protocol(config_t *config, const char *value)
+{
+    config->force_protocol = strcmp(value, "auto") != 0;
+    for (uint32_t i = BLINK_PROTOCOL_SIMPLE; i <= BLINK_PROTOCOL_LL128; i++) {
+        if (strcmp(value, blink_name_protocol(i)) != 0)
+            continue;
+        config->protocol = (blink_protocol_t)i;
+        return BLINK_OK;
+    }
+    return config->force_protocol
+               ? BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "protocol '%s': auto, simple, ll or ll128", value)
+               : BLINK_OK;
+}
+
+static void print_protocol(const config_t *config)
+{
+    printf("%s", config->force_protocol ? blink_name_protocol(config->protocol) : "auto");
+}
+
 static blink_result_t parse_pace(config_t *config, const char *value)
 {
     if (strcmp(value, "auto") == 0) {
@@ -245,6 +265,7 @@ static const config_key_t keys[] = {
     {"daemon", "socket_mode", VALUE_MODE, offsetof(config_t, socket_mode), NULL, NULL},
     {"devices", "devices", VALUE_OTHER, 0, parse_devices, print_devices},
     {"devices", "topology", VALUE_TEXT, offsetof(config_t, topology), NULL, NULL},
+    {"plan", "protocol", VALUE_OTHER, 0, parse_protocol, print_protocol},
     {"gpu", "sharing", VALUE_OTHER, 0, parse_sharing, print_sharing},
     {"gpu", "legacy_ipc", VALUE_OTHER, 0, parse_legacy_ipc, print_legacy_ipc},
     {"pace", "scale", VALUE_OTHER, 0, parse_pace, print_pace},
@@ -323,9 +344,9 @@ blink_result_t config_set(config_t *config, const char *section, const char *key
     if (section_known)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown key '%s' in [%s], which has %s", key, section,
                           known);
-    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
-                      "unknown section [%s]; there are daemon, devices, gpu, pace, workers, limits, log",
-                      section);
+    return BLINK_FAIL(
+        BLINK_ERR_INVALID_ARGUMENT,
+        "unknown section [%s]; there are daemon, devices, plan, gpu, pace, workers, limits, log", section);
 }
 
 /* ---- the file ---- */

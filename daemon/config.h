@@ -37,6 +37,8 @@ typedef struct config {
     uint32_t socket_mode;
     char topology[CONFIG_TEXT_BYTES]; /* built-in name or file; "": a plain memory topology */
     config_devices_t devices;
+    bool force_protocol; /* instead of the planner's choice: */
+    blink_protocol_t protocol;
     bool gpu_mps;        /* share GPUs by MPS; else in turns */
     bool gpu_legacy_ipc; /* accept memory by CUDA IPC handles */
     double pace_scale;   /* 0: not paced; CONFIG_PACE_AUTO */

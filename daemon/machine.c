@@ -51,23 +51,6 @@ static blink_result_t add_host_devices(topo_builder_t *builder, uint32_t count)
     return BLINK_OK;
 }
 
-static blink_result_t load_emulated(const config_t *config, machine_t *machine)
-{
-    const config_devices_t *devices = &config->devices;
-    if (devices->gpu_count > 0 || devices->all_gpus)
-        return BLINK_FAIL(
-            BLINK_ERR_INVALID_ARGUMENT,
-            "devices cuda with topology %s: only host devices can be laid out as another machine's",
-            config->topology);
-    BLINK_TRY(topo_load(config->topology, &machine->topo));
-    uint32_t gpus = machine->topo->gpu_count;
-    machine->device_count = devices->host_count ? devices->host_count : gpus;
-    if (machine->device_count <= gpus)
-        return BLINK_OK;
-    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices host:%u, but topology %s has only %u gpus",
-                      machine->device_count, config->topology, gpus);
-}
-
 /* ---- GPUs ---- */
 
 /* What the settings ask for, with `all` written out. */
@@ -248,26 +231,55 @@ static void note_sharing(const gpu_setup_t *gpus)
             "gpu sharing = mps, but no MPS daemon serves this process: kernels take turns with others'");
 }
 
+/* Start the worker if the settings ask for GPUs, and write out which. */
+static blink_result_t find_gpus(const config_t *config, machine_t *machine, config_devices_t *chosen)
+{
+    bool wants_gpus = chosen->automatic || chosen->all_gpus || chosen->gpu_count > 0;
+    if (!wants_gpus)
+        return BLINK_OK;
+    if (start_worker(config, machine) == BLINK_OK) {
+        chosen->all_gpus |= chosen->automatic;
+        note_sharing(&machine->gpus);
+        return choose_gpus(chosen, &machine->gpus.hello, chosen);
+    }
+    if (!chosen->automatic)
+        return blink_error_set(BLINK_ERR_NOT_FOUND, "devices cuda: %s", blink_error_text());
+    LOG_INFO("no GPUs: %s", blink_error_text());
+    return BLINK_OK;
+}
+
+static uint32_t count_devices(const config_devices_t *chosen)
+{
+    uint32_t count = chosen->host_count;
+    for (uint32_t i = 0; i < chosen->gpu_count; i++)
+        count += chosen->gpus[i].parts;
+    return count;
+}
+
 /* ---- all of it ---- */
+
+/* Laid out as another machine's: the plans are that machine's, whatever memory they run on. */
+static blink_result_t make_emulated(const config_t *config, machine_t *machine)
+{
+    config_devices_t chosen = config->devices;
+    chosen.automatic = false;
+    BLINK_TRY(find_gpus(config, machine, &chosen));
+    BLINK_TRY(topo_load(config->topology, &machine->topo));
+    uint32_t gpus = machine->topo->gpu_count;
+    machine->device_count = count_devices(&chosen) > 0 ? count_devices(&chosen) : gpus;
+    if (machine->device_count > gpus)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%u devices, but topology %s has only %u gpus",
+                          machine->device_count, config->topology, gpus);
+    return machine->has_gpus ? note_gpus(machine, &chosen) : BLINK_OK;
+}
 
 static blink_result_t make_devices(const config_t *config, machine_t *machine)
 {
     config_devices_t chosen = config->devices;
-    bool wants_gpus = chosen.automatic || chosen.all_gpus || chosen.gpu_count > 0;
-    if (wants_gpus && start_worker(config, machine) == BLINK_OK) {
-        chosen.all_gpus |= chosen.automatic;
-        BLINK_TRY(choose_gpus(&chosen, &machine->gpus.hello, &chosen));
-        note_sharing(&machine->gpus);
-    } else if (wants_gpus && !chosen.automatic) {
-        return blink_error_set(BLINK_ERR_NOT_FOUND, "devices cuda: %s", blink_error_text());
-    } else if (wants_gpus) {
-        LOG_INFO("no GPUs: %s", blink_error_text());
-    }
+    BLINK_TRY(find_gpus(config, machine, &chosen));
     if (!machine->has_gpus && chosen.host_count == 0)
         chosen.host_count = MEMORY_DEVICES;
-    machine->device_count = chosen.host_count;
-    for (uint32_t i = 0; i < chosen.gpu_count; i++)
-        machine->device_count += chosen.gpus[i].parts;
+    machine->device_count = count_devices(&chosen);
     BLINK_TRY(build_topology(&chosen, machine->has_gpus ? &machine->gpus.hello : NULL, &machine->topo));
     return machine->has_gpus ? note_gpus(machine, &chosen) : BLINK_OK;
 }
@@ -277,7 +289,7 @@ blink_result_t machine_make(const config_t *config, machine_t *machine)
     *machine = (machine_t){
         .gpus = {.worker = {.socket_fd = -1, .channel = {.ring_fd = -1, .doorbell_fd = -1, .event_fd = -1}}}};
     blink_result_t result =
-        config->topology[0] != '\0' ? load_emulated(config, machine) : make_devices(config, machine);
+        config->topology[0] != '\0' ? make_emulated(config, machine) : make_devices(config, machine);
     if (result != BLINK_OK) {
         char text[BLINK_ERROR_TEXT_BYTES];
         snprintf(text, sizeof(text), "%s", blink_error_text());

@@ -28,7 +28,8 @@ enum {
     FLAG_INIT_TIMEOUT,
     FLAG_LOG_LEVEL,
     FLAG_WORKERS,
-    FLAG_GPU_SHARING
+    FLAG_GPU_SHARING,
+    FLAG_PROTOCOL
 };
 
 static const char doc[] =
@@ -63,6 +64,8 @@ static const struct argp_option options[] = {
      "lay them out as a built-in topology, a blink-topology JSON file or an NCCL XML file (default: one "
      "plain memory)",
      0},
+    {"protocol", FLAG_PROTOCOL, "PROTOCOL", 0,
+     "simple, ll or ll128 for every op over links, to measure them; auto (default): the planner's choice", 0},
     {"pace", 'p', "SCALE", OPTION_ARG_OPTIONAL,
      "make every link obey its capacity times SCALE and its latency divided by SCALE; without SCALE, what "
      "this machine "
@@ -89,6 +92,7 @@ static const struct {
     {'d', "devices", "devices"},
     {'t', "devices", "topology"},
     {FLAG_GPU_SHARING, "gpu", "sharing"},
+    {FLAG_PROTOCOL, "plan", "protocol"},
     {FLAG_WORKERS, "workers", "count"},
     {FLAG_OP_TIMEOUT, "limits", "op_timeout_s"},
     {FLAG_INIT_TIMEOUT, "limits", "init_timeout_s"},
@@ -204,6 +208,8 @@ static blink_result_t serve(config_t *config)
     BLINK_TRY(machine_make(config, &machine));
     server_config.topo = machine.topo;
     server_config.device_count = machine.device_count;
+    server_config.force_protocol = config->force_protocol;
+    server_config.protocol = config->protocol;
     server_config.gpus = machine.has_gpus ? &machine.gpus : NULL;
     server_config.pace_scale = config->pace_scale == CONFIG_PACE_AUTO
                                    ? pace_default_scale(machine.topo, config->workers)

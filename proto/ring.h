@@ -111,7 +111,8 @@ typedef struct ring_sqe {
 #define RING_STAGING_WINDOWS      32u
 #define RING_STAGING_HEADER_BYTES 4096u
 
-/** The counters of a window, zeroed by the client before it submits (those of a windows region never are). Each has one writer and only grows. Published like
+/** The counters of a window, zeroed by the client before it submits (those of a windows region never are). Each has one
+ * writer and only grows. Published like
  * entries of the queues (see the top): after a store the client looks at engine_sleeping and rings the doorbell, the
  * daemon looks at client_sleepers and wakes. All accesses are sequentially consistent. */
 typedef struct ring_window {

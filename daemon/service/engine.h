@@ -30,9 +30,11 @@ typedef struct engine_config {
     exec_cuda_t *cuda;           /* borrowed, outlives the engine; NULL: no GPUs */
     const uint32_t *gpu_of_node; /* as in exec_cuda_config_t; NULL: no GPUs */
     const topo_t *topo;          /* borrowed */
-    double pace_scale;           /* 0: not paced; for estimating how long an op takes */
-    uint32_t cores;              /* processors of this machine, for the waiting policy */
-    mailbox_t *control;          /* the control thread's mailbox */
+    bool force_protocol;         /* over links, instead of the planner's choice: */
+    blink_protocol_t protocol;
+    double pace_scale;  /* 0: not paced; for estimating how long an op takes */
+    uint32_t cores;     /* processors of this machine, for the waiting policy */
+    mailbox_t *control; /* the control thread's mailbox */
     /* Called on the control thread when the engine itself gave a communicator up (TIMEOUT,
      * QUOTA, NO_MEMORY). */
     void (*comm_lost)(void *context, uint32_t comm, blink_result_t code, const char *text);

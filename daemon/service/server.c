@@ -286,6 +286,8 @@ static blink_result_t start_threads(server_t *server)
                                      .cuda = server->cuda,
                                      .gpu_of_node = config->gpus ? config->gpus->gpu_of_node : NULL,
                                      .topo = config->topo,
+                                     .force_protocol = config->force_protocol,
+                                     .protocol = config->protocol,
                                      .pace_scale = config->pace_scale,
                                      .cores = cores > 0 ? (uint32_t)cores : 1,
                                      .control = &server->mailbox,

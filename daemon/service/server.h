@@ -20,8 +20,10 @@ typedef struct server_config {
     topo_t *topo;          /* borrowed, outlives the server */
     uint32_t device_count; /* the first so many gpus of topo */
     gpu_setup_t *gpus;     /* NULL: none of them is on a GPU. Its worker is taken over, the rest borrowed */
-    double pace_scale;     /* 0: not paced */
-    uint32_t workers;      /* 0: one per core */
+    bool force_protocol;   /* as in engine_config_t, with the next */
+    blink_protocol_t protocol;
+    double pace_scale; /* 0: not paced */
+    uint32_t workers;  /* 0: one per core */
     uint32_t clients_per_tenant, comms_per_tenant, regions_per_tenant;
     uint64_t registered_bytes_per_tenant;
     double init_timeout_s, op_timeout_s;

@@ -7,6 +7,7 @@ import time
 
 from . import machine, mps
 from .processes import Daemon, Failure, begin, finish, run, shown
+from .results import PROTOCOLS
 from .rows import Row, Skip
 
 REDUCING = ["allreduce", "reduce", "reducescatter"]
@@ -123,7 +124,8 @@ class Checks:
 
     def groups(self):
         """What is most particular comes first: the budget may not last."""
-        return [self.orders(), self.memory(), self.faults(), self.lost(), self.mps(), self.sanitizer(),
+        return [self.orders(), *(self.links(protocol) for protocol in PROTOCOLS), self.memory(), self.faults(), self.lost(),
+                self.mps(), self.sanitizer(),
                 *(self.elements(devices) for devices in (4, 2, 8))]
 
     def elements(self, devices):
@@ -153,6 +155,17 @@ class Checks:
                                   "--groups", 3, "--comms", 2, "-b", "64K", "-e", "64K", "-n", 3, quick=True))
             rows.append(self.perf(daemon, f"threads, {order}", "allreduce", "--device-memory=vmm", *flags, "--threads", "-b",
                                   "64K", "-e", "64K", "-n", 3, quick=True))
+        return Group(daemon, rows)
+
+    def links(self, protocol):
+        """The plans of a machine with links, whose lanes wait for one another, in every format of their slots."""
+        daemon = self.daemon("cuda:0x4", "--topology=dgx1v", f"--protocol={protocol}")
+        rows = [self.perf(daemon, f"links, {protocol}: {collective}", collective, "--device-memory", "-b", "64", "-e", "4M", "-f",
+                          256, "-n", 2) for collective in COLLECTIVES]
+        rows.append(self.perf(daemon, f"links, {protocol}: allreduce, all types", "allreduce", "--device-memory", "-d", "all",
+                              "-o", "all", "-b", "48K", "-e", "48K", "-n", 1, "-w", 0))
+        rows.append(self.perf(daemon, f"links, {protocol}: allreduce in graphs", "allreduce", "--device-memory=vmm",
+                              "--stream=graph", "-b", "4K", "-e", "1M", "-f", 256, "-n", 3, quick=True))
         return Group(daemon, rows)
 
     def memory(self):

@@ -1,8 +1,9 @@
 """gpu-bench's results as Markdown, with the bars that they are held against. Pure."""
+from figurelib import chart
 from figurelib.text import number, size, table, wrap
 
-from .results import (ALLREDUCE_BYTES, COLLECTIVES, COLLECTIVES_BYTES, COLLECTIVES_DEVICES, DEVICES, GRAPH, MPS, MiB, SHARINGS,
-                      STREAM, WAITED, Cell)
+from .results import (ALLREDUCE_BYTES, COLLECTIVES, COLLECTIVES_BYTES, COLLECTIVES_DEVICES, DEVICES, GRAPH, MPS, MiB, PROTOCOLS, PROTOCOLS_BYTES,
+                      PROTOCOLS_DEVICES, PROTOCOLS_TOPOLOGY, SHARINGS, STREAM, WAITED, Cell)
 
 NOT_MEASURED = "not measured"
 COPY_BAR, COPY_BAR_BYTES = 0.85, 256 * MiB
@@ -99,18 +100,44 @@ def latency_section(results, notes):
             + table(headers, rows) + f"\nTime of the kernel on the device: {kernel}.")
 
 
-def open_sections(notes):
+def protocol_cell(protocol, count):
+    return Cell(protocol, STREAM, "allreduce", PROTOCOLS_DEVICES, count)
+
+
+def protocols_section(results, notes):
+    rows = []
+    for count in PROTOCOLS_BYTES:
+        cells = [protocol_cell(protocol, count) for protocol in PROTOCOLS]
+        times = {cell.sharing: results.time_us(cell) for cell in cells if results.time_us(cell) is not None}
+        rows.append([size(count, 1024), *(notes.cell(results, cell, results.time_us(cell), 1) for cell in cells),
+                     min(times, key=times.get) if len(times) == len(cells) else "–"])
+    return (f"## Where LL, LL128 and Simple meet\n\nAllReduce on a stream, {PROTOCOLS_DEVICES} devices of the GPU laid out as a "
+            f"`{PROTOCOLS_TOPOLOGY}` (`blinkd --devices cuda:0x{PROTOCOLS_DEVICES} --topology {PROTOCOLS_TOPOLOGY} --protocol P`): "
+            "that machine's plan, with this GPU's memory for links.\n\n"
+            + table(["size", *(f"{protocol}, µs" for protocol in PROTOCOLS), "fastest"], rows))
+
+
+def protocols_chart(results):
+    """An SVG; None if any protocol lacks a size."""
+    series = {protocol: [(count, results.time_us(protocol_cell(protocol, count))) for count in PROTOCOLS_BYTES]
+              for protocol in PROTOCOLS}
+    if any(time_us is None for points in series.values() for _, time_us in points):
+        return None
+    names = {count: size(count, 1024) for count in PROTOCOLS_BYTES}
+    return chart.lines(f"AllReduce, {PROTOCOLS_DEVICES} devices of one GPU, by protocol", "bytes", "µs", series, names, log_y=True)
+
+
+def nccl_section(notes):
     """What nothing measures yet."""
-    protocols = notes.missing("the daemon chooses the protocol, and nothing can tell it which")
     nccl = notes.missing("NCCL takes one rank per GPU, and these are several devices of one GPU")
-    return (f"## Where LL, LL128 and Simple meet\n\n{protocols}.", f"## Against NCCL\n\n{nccl}.")
+    return f"## Against NCCL\n\n{nccl}."
 
 
 def write(head, results):
     notes = Notes()
     sections = [bars(results, notes), copy_section(results, notes),
                 *(allreduce_section(results, notes, sharing) for sharing in SHARINGS),
-                latency_section(results, notes), collectives_section(results, notes), *open_sections(notes)]
+                latency_section(results, notes), collectives_section(results, notes), protocols_section(results, notes), nccl_section(notes)]
     how = ("Devices are shares of one GPU (`blinkd --devices cuda:0xN`), ranks are processes, memory is cuMemCreate's, float32, "
            "sum, out of place, every result checked (a sample of those above 4 MiB). A time is the slowest rank's from a barrier "
            "on, the median of the iterations. Rates are GB/s (1e9 bytes per second) of what has to be moved: every input read "

@@ -10,6 +10,11 @@ ALLREDUCE_BYTES = [8, 256, 8 * KiB, 256 * KiB, MiB, 16 * MiB, 256 * MiB, GiB]
 COLLECTIVES = ["broadcast", "reduce", "allgather", "reducescatter", "alltoall", "sendrecv"]
 COLLECTIVES_BYTES, COLLECTIVES_DEVICES = 256 * MiB, 8
 
+# On one GPU nothing needs slots: its devices are laid out as those of another machine.
+PROTOCOLS = ["simple", "ll", "ll128"]
+PROTOCOLS_TOPOLOGY, PROTOCOLS_DEVICES = "dgx1v", 4
+PROTOCOLS_BYTES = [8 << (3 * i) for i in range(8)]
+
 Cell = collections.namedtuple("Cell", "sharing order collective devices bytes")
 
 
@@ -44,6 +49,9 @@ class Results:
 
     def refuse_sharing(self, sharing, reason):
         self.reasons[sharing] = reason
+
+    def refuse_protocol(self, protocol, reason):
+        self.reasons[protocol] = reason
 
     def time_us(self, cell):
         return self.times[cell][0] if cell in self.times else None

@@ -96,6 +96,36 @@ class TransportTest(GpuTest):
         self.assertEqual(self.transports("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1), {"host memory"})
 
 
+class LinksTest(GpuTest):
+    """Plans of a machine with links, on one GPU: lanes that wait for one another."""
+
+    def test_every_format_of_slots(self):
+        for protocol in ("simple", "ll", "ll128"):
+            daemon = self.gpu_daemon("cuda:0x4", "--topology", "dgx1v", "--protocol", protocol)
+            for scenario in ("device-memory", "stream", "stream-group", "graph"):
+                self.play(scenario, daemon=daemon)
+            process = self.ranks(daemon, "hold", 3)
+            process.wait_for("the move", lambda ranks: "holding" in ranks.stdout())
+            comm = max(comm["comm"] for comm in self.ctl_json(daemon, "comms")["comms"])
+            plans = self.ctl_json(daemon, "explain", "--comm", comm)["plans"]
+            process.say()
+            self.assertEqual(process.wait(), 0, process.stderr())
+            self.assertEqual({(plan["protocol"], plan["transport"]) for plan in plans}, {(protocol, "local")})
+
+    def test_more_devices_than_the_topology_has(self):
+        daemon = Daemon(self, "--devices", "cuda:0x9", "--topology", "dgx1v", wait=False, env=gpu_environment())
+        self.assertEqual(daemon.wait(), 1)
+        self.assertIn("9 devices, but topology dgx1v has only 8 gpus", daemon.stderr())
+
+    def test_more_lanes_than_a_gpu_runs_at_once(self):
+        daemon = self.gpu_daemon("cuda:0x8", "--topology", "dgx1v")
+        status, _, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, "allgather", "--device-memory", "-b", "4M",
+                                           "-e", "4M", "-n", 1], env=gpu_environment())
+        self.assertNotEqual(status, 0)
+        self.assertRegex(err, r"the plan has \d+ lanes on GPU 0, which can run 64 blocks at the same time")
+        daemon.check_serves()
+
+
 class StreamTest(GpuTest):
     def test_ops_in_the_order_of_a_stream(self):
         self.play("stream")
