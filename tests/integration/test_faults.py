@@ -101,7 +101,7 @@ class FaultTest(IntegrationTest):
 
     def test_time_of_an_op_before_does_not_count_as_lateness(self):
         """A rank that waits for a long op before it submits the next one is on time, however long that took."""
-        daemon = self.daemon(*SLOW, *self.limits(op_timeout_s=1), topology="dgx1v_hybrid")
+        daemon = self.daemon(*SLOW, *self.limits(op_timeout_s=2), topology="dgx1v_hybrid")
         ranks = self.start_ranks(daemon, [0, 1], {0: [f"submit:{LONG}", SHORT], 1: [LONG, "sleep:200", SHORT]})
         for rank in ranks:
             self.assert_step(rank.finish(), SHORT, "OK")
