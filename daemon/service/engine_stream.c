@@ -38,7 +38,7 @@ static ring_window_t *window_of(const engine_region_t *region, uint32_t window)
 
 /* ---- turns ---- */
 
-static blink_result_t find_window(const engine_client_t *client, const ring_sqe_t *sqe)
+blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe)
 {
     if (sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a staged op takes no turn on a stream (flags 0x%x)",
@@ -53,8 +53,13 @@ static blink_result_t find_window(const engine_client_t *client, const ring_sqe_
     return BLINK_OK;
 }
 
-static blink_result_t take_turn(engine_region_t *region, uint32_t number, stream_ticket_t **taken)
+blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stream_ticket_t **taken)
 {
+    if (!(sqe->flags & RING_SQE_STREAM) || sqe->flags & RING_SQE_STORED)
+        return BLINK_OK;
+    BLINK_TRY(stream_check(client, sqe));
+    uint32_t number = sqe->window;
+    engine_region_t *region = client->windows;
     stream_window_t *window = &region->windows[number];
     stream_ticket_t *ticket = calloc(1, sizeof(*ticket));
     if (!ticket)
@@ -120,7 +125,8 @@ static blink_result_t stored_make(engine_client_t *client, comm_rank_t *rank, co
     stored->client = client;
     stored->rank = rank;
     stored->region = client->windows;
-    stored->region->uses++;
+    if (stored->region)
+        stored->region->uses++;
     stored->window = sqe->window;
     client->engine->watched++;
     client->storing = stored;
@@ -129,6 +135,12 @@ static blink_result_t stored_make(engine_client_t *client, comm_rank_t *rank, co
 
 static blink_result_t stored_append(stored_op_t *stored, const ring_sqe_t *sqe)
 {
+    const uint32_t both = RING_SQE_STREAM | RING_SQE_STORED;
+    if ((sqe->flags & both) != both)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "flags 0x%x: the entries of a stored op are all stored, and of a stream",
+                          sqe->flags);
+    BLINK_TRY(stream_check(stored->client, sqe));
     if (stored->window != sqe->window || stored->rank->member != sqe->member)
         return BLINK_FAIL(
             BLINK_ERR_INVALID_ARGUMENT,
@@ -151,8 +163,15 @@ static blink_result_t stored_append(stored_op_t *stored, const ring_sqe_t *sqe)
     return BLINK_OK;
 }
 
+bool stream_stores(const engine_client_t *client, const comm_rank_t *rank, const ring_sqe_t *sqe)
+{
+    if (client->storing && client->storing->rank == rank)
+        return true;
+    return (sqe->flags & RING_SQE_STORED) && !rank_in_group(rank);
+}
+
 /* A group of which an entry was at fault is stored to its end, and then refused. */
-static blink_result_t store(engine_client_t *client, comm_rank_t *rank, const ring_sqe_t *sqe)
+blink_result_t stream_store(engine_client_t *client, comm_rank_t *rank, const ring_sqe_t *sqe)
 {
     if (!client->storing)
         BLINK_TRY(stored_make(client, rank, sqe));
@@ -173,21 +192,6 @@ static blink_result_t store(engine_client_t *client, comm_rank_t *rank, const ri
     stored->next = client->stored;
     client->stored = stored;
     return BLINK_OK;
-}
-
-blink_result_t stream_begin(engine_client_t *client, comm_rank_t *rank, const ring_sqe_t *sqe,
-                            submission_t *how, bool *kept)
-{
-    *kept = false;
-    if (!(sqe->flags & (RING_SQE_STREAM | RING_SQE_STORED)))
-        return BLINK_OK;
-    BLINK_TRY(find_window(client, sqe));
-    if (!(sqe->flags & RING_SQE_STREAM))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a stored op without a stream");
-    if (!(sqe->flags & RING_SQE_STORED))
-        return take_turn(client->windows, sqe->window, &how->ticket);
-    *kept = true;
-    return store(client, rank, sqe);
 }
 
 blink_result_t stream_forget(engine_client_t *client, uint32_t window)

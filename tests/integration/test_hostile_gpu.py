@@ -2,16 +2,18 @@
 import mmap
 import os
 import signal
+import struct
 import time
 
 import harness
 import raw
-from harness import IntegrationTest
+from harness import IntegrationTest, new_id
 from raw import RawClient, message
 
 STANDIN = os.environ["STANDIN"]
 PAGE = 4096
 WINDOW = 128  # bytes of a ring_window_t
+NOWHERE = 99999  # a window that is in no region
 
 
 class HostileGpuTest(IntegrationTest):
@@ -30,6 +32,82 @@ class HostileGpuTest(IntegrationTest):
         client.windows = mmap.mmap(client.fds[-1], windows * WINDOW)
         self.addCleanup(client.windows.close)
         return client
+
+    def members(self, *clients):
+        """A communicator of these: the handle of each."""
+        identifier = new_id()
+        for rank, client in enumerate(clients):
+            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=len(clients), _3=rank, _4=rank << 1))
+        replies = [client.receive() for client in clients]
+        self.assertEqual([(reply.code, reply.text) for reply in replies], [(0, "")] * len(clients))
+        return [reply.body(5)[1] for reply in replies]
+
+    def submit(self, client, expected=raw.OK, **entry):
+        """An entry that completes at once; its text."""
+        client.submit(**entry)
+        _, result, text = client.reap()
+        self.assertEqual(result, expected, text)
+        return text
+
+    def store(self, client, member, window=0, **entry):
+        return self.submit(client, member=member, reserved=window, flags=raw.STREAM | raw.STORED,
+                           **{"opcode": raw.BARRIER, **entry})
+
+    @staticmethod
+    def fill(client, window, value=1):
+        struct.pack_into("<Q", client.windows, window * WINDOW, value)
+        client.doorbell()
+
+    @staticmethod
+    def done(client, window):
+        return struct.unpack_from("<Q", client.windows, window * WINDOW + 64)[0]
+
+    def wait_done(self, client, window, value=1):
+        deadline = time.monotonic() + harness.LIMIT_S
+        while self.done(client, window) != value:
+            self.assertLess(time.monotonic(), deadline, "the stream waits for ever")
+            time.sleep(0.001)
+
+    def replay(self, client, window):
+        struct.pack_into("<Q", client.windows, window * WINDOW + 64, 0)
+        self.fill(client, window)
+
+
+class WindowTest(HostileGpuTest):
+    def test_an_entry_with_a_bad_window_fails_its_group(self):
+        client = self.client()
+        [member] = self.members(client)
+        client.submit(raw.BARRIER, member=member, reserved=NOWHERE, flags=raw.STREAM | raw.MORE)
+        self.assertIn(f"window {NOWHERE}", self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member))
+
+    def test_an_entry_with_a_bad_window_fails_its_op_on_all_ranks(self):
+        clients = [self.client(), self.client()]
+        members = self.members(*clients)
+        for flags in (0, raw.STREAM):
+            clients[0].submit(raw.BARRIER, member=members[0], reserved=NOWHERE * (flags != 0), flags=flags)
+            clients[1].submit(raw.BARRIER, member=members[1])
+            for client in clients:
+                _, result, text = client.reap()
+                self.assertEqual(result, raw.INVALID_ARGUMENT if flags else raw.OK, text)
+
+    def test_stored_entries_of_a_group_that_is_refused_are_forgotten(self):
+        client = self.client()
+        [member] = self.members(client)
+        both = raw.STREAM | raw.STORED
+        # The first would fail, and with it the communicator, if it ever ran.
+        client.submit(raw.ALLREDUCE, member=member, count=4, in_region=77, out_region=77, flags=both | raw.MORE)
+        self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member, reserved=NOWHERE, flags=both)
+        self.store(client, member)
+        self.replay(client, 0)
+        self.wait_done(client, 0)
+        self.submit(client, opcode=raw.BARRIER, member=member)
+
+    def test_a_stored_group_with_a_bad_entry_is_refused(self):
+        client = self.client()
+        [member] = self.members(client)
+        both = raw.STREAM | raw.STORED
+        client.submit(raw.BARRIER, member=member, reserved=NOWHERE, flags=both | raw.MORE)
+        self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member, flags=both)
 
 
 class EndTest(HostileGpuTest):
