@@ -423,12 +423,20 @@ static void member_submission(engine_client_t *client, const ring_sqe_t *sqe)
     stream_end(how.ticket); /* if no op has taken it */
 }
 
+static void forget_submission(engine_client_t *client, const ring_sqe_t *sqe)
+{
+    bool later;
+    blink_result_t result = stream_forget(client, sqe, &later);
+    if (!later)
+        complete_entry(client, sqe, result);
+}
+
 static void client_submission(engine_client_t *client, const ring_sqe_t *sqe)
 {
     if (sqe->opcode == RING_OP_NOP)
         complete_entry(client, sqe, BLINK_OK);
     else if (sqe->opcode == RING_OP_FORGET)
-        complete_entry(client, sqe, stream_forget(client, sqe->window));
+        forget_submission(client, sqe);
     else
         member_submission(client, sqe);
 }

@@ -334,8 +334,8 @@ void stream_end(stream_ticket_t *ticket);
 /* Whether the stream has come to it; true for NULL. */
 bool stream_has_come(const stream_ticket_t *ticket);
 
-/* RING_OP_FORGET. Errors: NOT_FOUND. */
-blink_result_t stream_forget(engine_client_t *client, uint32_t window);
+/* RING_OP_FORGET. *later: its completion comes when the replay under way has ended. Errors: NOT_FOUND. */
+blink_result_t stream_forget(engine_client_t *client, const ring_sqe_t *sqe, bool *later);
 
 /* A replay's batch has ended. */
 void stream_replay_ended(stored_op_t *stored, blink_result_t result, const char *text);

@@ -26,7 +26,9 @@ struct stored_op {
     uint32_t window;
     ring_sqe_t *entries;
     uint32_t entry_count, entry_capacity;
-    bool running, forgotten;
+    bool running;
+    bool forgotten, forget_owed; /* as soon as it runs no more; and the client then hears of it */
+    uint64_t forget_user_data;
     blink_result_t failed; /* of a replay; the communicator is to be given up for it */
     char failed_text[BLINK_ERROR_TEXT_BYTES];
 };
@@ -194,21 +196,43 @@ blink_result_t stream_store(engine_client_t *client, comm_rank_t *rank, const ri
     return BLINK_OK;
 }
 
-blink_result_t stream_forget(engine_client_t *client, uint32_t window)
+static void stored_unlink(stored_op_t *stored)
 {
-    stored_op_t **link = &client->stored;
-    while (*link && ((*link)->window != window || (*link)->forgotten))
+    stored_op_t **link = &stored->client->stored;
+    while (*link != stored)
         link = &(*link)->next;
-    stored_op_t *stored = *link;
+    *link = stored->next;
+}
+
+blink_result_t stream_forget(engine_client_t *client, const ring_sqe_t *sqe, bool *later)
+{
+    stored_op_t *stored = client->stored;
+    while (stored && (stored->window != sqe->window || stored->forgotten))
+        stored = stored->next;
+    *later = stored && stored->running;
     if (!stored)
-        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no op is stored with window %u", window);
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no op is stored with window %u", sqe->window);
     if (stored->running) {
         stored->forgotten = true;
+        stored->forget_owed = !(sqe->flags & RING_SQE_MORE);
+        stored->forget_user_data = sqe->user_data;
         return BLINK_OK;
     }
-    *link = stored->next;
+    stored_unlink(stored);
     stored_free(stored);
     return BLINK_OK;
+}
+
+/* It runs no more: keep the promise of stream_forget(). */
+static void stored_forget(stored_op_t *stored)
+{
+    engine_client_t *client = stored->client;
+    bool owed = stored->forget_owed;
+    uint64_t user_data = stored->forget_user_data;
+    stored_unlink(stored);
+    stored_free(stored);
+    if (owed)
+        client_complete(client, user_data, BLINK_OK, NULL);
 }
 
 void stream_forget_rank(const comm_rank_t *rank)
@@ -317,9 +341,7 @@ void stream_replay_ended(stored_op_t *stored, blink_result_t result, const char 
     /* Not here: the op that ends is still being served. */
     stored->failed = result;
     snprintf(stored->failed_text, sizeof(stored->failed_text), "%s", text ? text : "a replayed op failed");
-    if (stored->forgotten) {
-        stored->forgotten = false;
-        (void)stream_forget(client, stored->window);
-    }
+    if (stored->forgotten)
+        stored_forget(stored);
     client_release(client);
 }

@@ -43,10 +43,10 @@ class HostileGpuTest(IntegrationTest):
         return [reply.body(5)[1] for reply in replies]
 
     def submit(self, client, expected=raw.OK, **entry):
-        """An entry that completes at once; its text."""
+        """An entry that is completed before any other; its text."""
         client.submit(**entry)
-        _, result, text = client.reap()
-        self.assertEqual(result, expected, text)
+        user_data, result, text = client.reap()
+        self.assertEqual((user_data, result), (entry.get("user_data", 1), expected), text)
         return text
 
     def store(self, client, member, window=0, **entry):
@@ -108,6 +108,23 @@ class WindowTest(HostileGpuTest):
         both = raw.STREAM | raw.STORED
         client.submit(raw.BARRIER, member=member, reserved=NOWHERE, flags=both | raw.MORE)
         self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member, flags=both)
+
+    def test_a_window_that_is_forgotten_while_it_runs(self):
+        clients = [self.client(), self.client()]
+        members = self.members(*clients)
+        self.store(clients[0], members[0])
+        self.replay(clients[0], 0)
+        time.sleep(0.05)
+        clients[0].submit(raw.FORGET, member=members[0], user_data=5)
+        self.submit(clients[0], user_data=6)  # the nop overtakes it
+        self.store(clients[0], members[0], opcode=raw.ALLREDUCE)
+        self.submit(clients[1], opcode=raw.BARRIER, member=members[1])
+        self.assertEqual(clients[0].reap(), (5, raw.OK, ""))
+        self.replay(clients[0], 0)
+        self.submit(clients[1], opcode=raw.ALLREDUCE, member=members[1])
+        self.wait_done(clients[0], 0)
+        self.submit(clients[0], opcode=raw.FORGET, member=members[0])
+        self.submit(clients[0], raw.NOT_FOUND, opcode=raw.FORGET, member=members[0])
 
 
 class EndTest(HostileGpuTest):
