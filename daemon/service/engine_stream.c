@@ -311,8 +311,9 @@ static bool replay_one(engine_client_t *client)
             return true;
         }
         ring_window_t *window = window_of(stored->region, stored->window);
+        bool waits = stored->running || (stored->rank && rank_in_group(stored->rank));
         /* Acquire: what the stream did before comes first. */
-        if (stored->running || atomic_load_explicit(&window->filled, memory_order_acquire) != 1)
+        if (waits || atomic_load_explicit(&window->filled, memory_order_acquire) != 1)
             continue;
         /* Relaxed: the stream writes it again only after `done`. */
         atomic_store_explicit(&window->filled, 0, memory_order_relaxed);

@@ -126,6 +126,41 @@ class WindowTest(HostileGpuTest):
         self.submit(clients[0], opcode=raw.FORGET, member=members[0])
         self.submit(clients[0], raw.NOT_FOUND, opcode=raw.FORGET, member=members[0])
 
+    def test_a_replay_does_not_break_into_a_group(self):
+        client = self.client()
+        [member] = self.members(client)
+        self.store(client, member)
+        client.submit(raw.ALLREDUCE, member=member, count=4, in_region=77, out_region=77, flags=raw.MORE)
+        self.submit(client)  # a nop: the engine has the entry
+        self.replay(client, 0)
+        time.sleep(0.1)
+        self.submit(client, raw.NOT_REGISTERED, opcode=raw.BARRIER, member=member)
+        self.wait_done(client, 0)
+        self.submit(client, opcode=raw.BARRIER, member=member)
+
+    def test_replays_without_end_leave_others_their_turn(self):
+        victim = self.client()
+        [member] = self.members(victim)
+        self.store(victim, member)
+        count = 1024
+        client = self.client(count)
+        [hostile] = self.members(client)
+        for window in range(count):
+            self.store(client, hostile, window)
+        child = os.fork()
+        if child == 0:
+            ones = struct.pack("<16Q", 1, *[0] * 15) * count
+            while True:
+                client.windows[:] = ones
+        try:
+            time.sleep(0.1)
+            for _ in range(10):
+                self.replay(victim, 0)
+                self.wait_done(victim, 0)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
 
 class EndTest(HostileGpuTest):
     def test_a_client_and_the_worker_go_together(self):
