@@ -325,13 +325,19 @@ static bool replay_one(engine_client_t *client)
 
 bool engine_poll_stored(engine_t *engine)
 {
+    bool worked = false;
+    uint32_t version = engine->client_list_version;
+    engine_client_t *next;
     if (engine->watched == 0)
         return false;
-    for (engine_client_t *client = engine->clients; client; client = client->next) {
-        if (client->stored && !client->removed && replay_one(client))
-            return true;
+    /* One of each, so that no client keeps the others waiting. As in engine_work(), the list may change. */
+    for (engine_client_t *client = engine->clients; client && version == engine->client_list_version;
+         client = next) {
+        next = client->next;
+        if (client->stored && !client->removed)
+            worked |= replay_one(client);
     }
-    return false;
+    return worked;
 }
 
 void stream_replay_ended(stored_op_t *stored, blink_result_t result, const char *text)
