@@ -61,10 +61,13 @@ static void ring_the_doorbell(const exec_cuda_t *exec)
         LOG_DEBUG("the doorbell of the GPU worker is full"); /* then it rings already */
 }
 
+/* No more than can be completed: what lies in the ring beyond that the worker may sleep over (ring_submit()). */
 static void send_unsent(exec_cuda_t *exec)
 {
     bool sent = false;
-    while (exec->unsent && ring_submit(&exec->ring, &exec->unsent->sqe)) {
+    while (exec->unsent && exec->unreaped < exec->ring.cq_entries &&
+           ring_submit(&exec->ring, &exec->unsent->sqe)) {
+        exec->unreaped++;
         exec->unsent = exec->unsent->next_unsent;
         sent = true;
     }
@@ -162,6 +165,7 @@ bool exec_cuda_poll(exec_cuda_t *exec)
     if (!exec->attached)
         return false;
     while (exec->attached && ring_reap(&exec->ring, &cqe)) {
+        exec->unreaped--;
         on_completion(exec, &cqe);
         worked = true;
     }
@@ -202,6 +206,7 @@ blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
     }
     exec->channel = *channel;
     exec->attached = true;
+    exec->unreaped = 0;
     exec->generation++;
     ring_want_event(&exec->ring);
     return BLINK_OK;

@@ -28,6 +28,7 @@ struct exec_cuda {
     arena_t arena;
     cuda_request_t *requests;             /* all that are not completed */
     cuda_request_t *unsent, **unsent_end; /* those that the ring had no room for, in order */
+    uint32_t unreaped;                    /* sent, and not completed */
     cuda_instance_t *instances;
     cuda_instance_t *waiting, **waiting_end; /* for their grant, in order */
     uint32_t granted_blocks[GPU_MAX];
