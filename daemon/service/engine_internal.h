@@ -58,6 +58,7 @@ struct engine_client {
     engine_region_t *regions[REGION_BUCKETS]; /* by number modulo buckets */
     engine_region_t *windows;                 /* its windows region; NULL: none */
     stored_op_t *stored;
+    uint32_t kept;             /* turns on streams, and stored entries */
     stored_op_t *storing;      /* whose last entry has not come; not among `stored` */
     comm_rank_t **memberships; /* by member modulo buckets, which are a power of two */
     uint32_t membership_buckets, membership_count;
@@ -319,7 +320,7 @@ void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how);
  * its op is found, so that all ranks hear. */
 blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stream_ticket_t **ticket);
 
-/* Whether such a submission can have a turn. Errors: INVALID_ARGUMENT. */
+/* Whether such a submission can have a turn. Errors: INVALID_ARGUMENT, QUOTA. */
 blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe);
 
 /* Whether the entry is to be kept: the entries of a group all are, or none is. */

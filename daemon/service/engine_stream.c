@@ -18,6 +18,10 @@
 /* Entries of a stored group. */
 #define STORED_ENTRIES_MAX 65536u
 
+/* Turns and stored entries that are kept for one client: turns that ended lie behind one that does not, and no stored op
+ * is in anybody's way. */
+#define CLIENT_KEPT_MAX 131072u
+
 struct stored_op {
     stored_op_t *next; /* of the client */
     engine_client_t *client;
@@ -52,6 +56,10 @@ blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe
     if (sqe->window >= count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u of %lu for streams", sqe->window,
                           (unsigned long)count);
+    if (client->kept >= CLIENT_KEPT_MAX)
+        return BLINK_FAIL(BLINK_ERR_QUOTA,
+                          "this client has %u ops on streams and in graphs, the most there may be",
+                          client->kept);
     return BLINK_OK;
 }
 
@@ -73,6 +81,7 @@ blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stre
         window->first = ticket;
     window->last = ticket;
     region->uses++;
+    client->kept++;
     *taken = ticket;
     return BLINK_OK;
 }
@@ -103,6 +112,7 @@ void stream_end(stream_ticket_t *ticket)
     if (popped == 0)
         return;
     window->ended += popped;
+    region->client->kept -= popped;
     /* Release: what the run wrote comes before. */
     atomic_store_explicit(&window_of(region, number)->done, window->ended, memory_order_release);
     for (; popped > 0; popped--)
@@ -114,6 +124,7 @@ void stream_end(stream_ticket_t *ticket)
 static void stored_free(stored_op_t *stored)
 {
     stored->client->engine->watched--;
+    stored->client->kept -= stored->entry_count;
     region_release(stored->region);
     free(stored->entries);
     free(stored);
@@ -159,6 +170,7 @@ static blink_result_t stored_append(stored_op_t *stored, const ring_sqe_t *sqe)
         stored->entry_capacity = capacity;
     }
     ring_sqe_t *entry = &stored->entries[stored->entry_count++];
+    stored->client->kept++;
     *entry = *sqe;
     entry->flags &= (uint8_t) ~(RING_SQE_STREAM | RING_SQE_STORED);
     entry->window = 0;

@@ -154,6 +154,33 @@ class WindowTest(HostileGpuTest):
         self.wait_done(victim, 0)
         self.assertLess(sum(self.done(client, window) for window in range(count)), count / 2)
 
+    def test_turns_that_pile_up_behind_one_are_counted(self):
+        client = self.client()
+        [member] = self.members(client)
+        client.submit(raw.BARRIER, member=member, flags=raw.STREAM)
+        for i in range(131072):
+            while i % 512 == 0 and client.word(raw.SQ_HEAD) != client.sq_tail & 0xFFFFFFFF:
+                time.sleep(0.001)
+            client.submit(raw.BARRIER, member=77, flags=raw.STREAM | raw.MORE, ring_doorbell=i % 512 == 511)
+        self.submit(client, raw.QUOTA, opcode=raw.BARRIER, member=77, flags=raw.STREAM)
+        self.fill(client, 0)
+        self.assertEqual(client.reap(), (1, raw.OK, ""))
+        self.store(client, member, 1)
+
+    def test_stored_entries_are_counted(self):
+        client = self.client()
+        [member] = self.members(client)
+        both = raw.STREAM | raw.STORED
+        for _ in range(2):
+            for i in range(65535):
+                while i % 512 == 0 and client.word(raw.SQ_HEAD) != client.sq_tail & 0xFFFFFFFF:
+                    time.sleep(0.001)
+                client.submit(raw.BARRIER, member=member, flags=both | raw.MORE, ring_doorbell=i % 512 == 511)
+            self.store(client, member)
+        self.assertIn("131072", self.submit(client, raw.QUOTA, opcode=raw.BARRIER, member=member, flags=both))
+        self.submit(client, opcode=raw.FORGET, member=member)
+        self.store(client, member)
+
 
 class EndTest(HostileGpuTest):
     def test_a_client_and_the_worker_go_together(self):
