@@ -82,8 +82,34 @@ static void test_more_entries_than_completions(void **state)
     end(exec, &worker);
 }
 
+/* What waits to be sent, or to run, must not fail for want of room that others have only for a while. */
+static void test_more_bytes_than_the_arena_has(void **state)
+{
+    (void)state;
+    ring_t worker;
+    exec_cuda_t *exec = start(&worker);
+    uint64_t user_data[ENTRIES];
+    cuda_request_t *request;
+    for (uint32_t i = 0; i < 2 * ENTRIES; i++) {
+        assert_int_equal(cuda_request_make(exec, GPU_FREE, ARENA_BYTES / 3, &request), BLINK_OK);
+        cuda_request_send(exec, request);
+    }
+    while (exec->requests) {
+        uint32_t count = take_all(&worker, user_data);
+        assert_in_range(count, 1, 3);
+        for (uint32_t i = 0; i < count; i++)
+            ring_complete(&worker, user_data[i], BLINK_OK, NULL);
+        exec_cuda_poll(exec);
+    }
+    assert_int_equal(cuda_request_make(exec, GPU_FREE, ARENA_BYTES + 1, &request), BLINK_ERR_NO_MEMORY);
+    end(exec, &worker);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_more_entries_than_completions)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_more_entries_than_completions),
+        cmocka_unit_test(test_more_bytes_than_the_arena_has),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,7 +168,7 @@ static blink_result_t load_object(cuda_instance_t *instance, const image_block_t
     exec_cuda_t *exec = instance->exec;
     cuda_request_t *request;
     BLINK_TRY(cuda_request_make(exec, GPU_LOAD, block->byte_count, &request));
-    memcpy(cuda_request_room(exec, request), block->bytes, block->byte_count);
+    memcpy(request->room, block->bytes, block->byte_count);
     *object = request->object = request->sqe.member = ++exec->last_object;
     request->sqe.root = instance->gpu_mask;
     cuda_request_send(exec, request);
@@ -473,7 +473,7 @@ static blink_result_t make_run(cuda_instance_t *instance, const exec_run_t *run)
                                 &instance->request));
     instance->request->instance = instance;
     instance->number = ++exec->last_run;
-    gpu_run_t *to = cuda_request_room(exec, instance->request);
+    gpu_run_t *to = (gpu_run_t *)(void *)instance->request->room;
     fill_run(instance, run, to);
     to->copy_count = copy_count;
     to->copy_gpu = (uint32_t)__builtin_ctz(instance->gpu_mask);
