@@ -129,5 +129,6 @@ static void on_removed(void *context)
 void client_disconnect(client_t *client)
 {
     comm_client_lost(client);
+    region_leave_pending(client);
     engine_client_remove(client->engine, (engine_done_t){on_removed, client});
 }

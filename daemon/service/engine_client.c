@@ -408,17 +408,27 @@ static void member_submission(engine_client_t *client, const ring_sqe_t *sqe)
 {
     comm_rank_t *rank = find_membership(client, sqe->member);
     submission_t how = {0};
-    bool kept = false, is_member = rank && !rank->leaving;
-    blink_result_t result = BLINK_OK;
-    if (is_member || !(sqe->flags & RING_SQE_STORED))
-        result = stream_begin(client, rank, sqe, &how, &kept);
+    bool is_member = rank && !rank->leaving;
+    if (is_member && stream_stores(client, rank, sqe)) {
+        complete_entry(client, sqe, stream_store(client, rank, sqe));
+        return;
+    }
+    blink_result_t result = stream_begin(client, sqe, &how.ticket);
     if (result == BLINK_OK && !is_member)
         result = BLINK_FAIL(BLINK_ERR_NOT_FOUND, "this client has no communicator handle %u", sqe->member);
-    if (result == BLINK_OK && !kept)
+    if (is_member)
         comm_submit(rank, sqe, &how);
     else
         complete_entry(client, sqe, result);
     stream_end(how.ticket); /* if no op has taken it */
+}
+
+static void forget_submission(engine_client_t *client, const ring_sqe_t *sqe)
+{
+    bool later;
+    blink_result_t result = stream_forget(client, sqe, &later);
+    if (!later)
+        complete_entry(client, sqe, result);
 }
 
 static void client_submission(engine_client_t *client, const ring_sqe_t *sqe)
@@ -426,7 +436,7 @@ static void client_submission(engine_client_t *client, const ring_sqe_t *sqe)
     if (sqe->opcode == RING_OP_NOP)
         complete_entry(client, sqe, BLINK_OK);
     else if (sqe->opcode == RING_OP_FORGET)
-        complete_entry(client, sqe, stream_forget(client, sqe->window));
+        forget_submission(client, sqe);
     else
         member_submission(client, sqe);
 }

@@ -312,7 +312,7 @@ static void rank_leave_now(mailbox_item_t *item)
     comm->leaving_count++;
     if (rank->lost)
         comm_give_up(comm, BLINK_ERR_PEER_LOST, rank->text);
-    else if (rank->last_batch && !rank->last_batch->committed)
+    else if (rank_in_group(rank))
         comm_give_up(comm, BLINK_ERR_PEER_LOST, "a rank left in the middle of a group");
     rank_drop_open_batch(rank);
     fail_without(comm);

@@ -58,6 +58,7 @@ struct engine_client {
     engine_region_t *regions[REGION_BUCKETS]; /* by number modulo buckets */
     engine_region_t *windows;                 /* its windows region; NULL: none */
     stored_op_t *stored;
+    uint32_t kept;             /* turns on streams, and stored entries */
     stored_op_t *storing;      /* whose last entry has not come; not among `stored` */
     comm_rank_t **memberships; /* by member modulo buckets, which are a power of two */
     uint32_t membership_buckets, membership_count;
@@ -315,11 +316,18 @@ void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how);
 
 /* ---- engine_stream.c: turns on streams, and stored ops ---- */
 
-/* What has neither a communicator nor a place in one yet: a submission with RING_SQE_STREAM gets its turn, one with
- * RING_SQE_STORED is kept (and *kept true: it is dealt with). Errors, by which the submission is to be completed:
- * INVALID_ARGUMENT, NO_MEMORY. */
-blink_result_t stream_begin(engine_client_t *client, comm_rank_t *rank, const ring_sqe_t *sqe,
-                            submission_t *how, bool *kept);
+/* Give a submission with RING_SQE_STREAM its turn. Errors: those of stream_check(), NO_MEMORY; it is then refused where
+ * its op is found, so that all ranks hear. */
+blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stream_ticket_t **ticket);
+
+/* Whether such a submission can have a turn. Errors: INVALID_ARGUMENT, QUOTA. */
+blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe);
+
+/* Whether the entry is to be kept: the entries of a group all are, or none is. */
+bool stream_stores(const engine_client_t *client, const comm_rank_t *rank, const ring_sqe_t *sqe);
+
+/* Keep it. Errors, of the whole group with its last entry: INVALID_ARGUMENT, QUOTA, NO_MEMORY. */
+blink_result_t stream_store(engine_client_t *client, comm_rank_t *rank, const ring_sqe_t *sqe);
 
 /* The op has ended, or there never was one; NULL is ignored. */
 void stream_end(stream_ticket_t *ticket);
@@ -327,8 +335,8 @@ void stream_end(stream_ticket_t *ticket);
 /* Whether the stream has come to it; true for NULL. */
 bool stream_has_come(const stream_ticket_t *ticket);
 
-/* RING_OP_FORGET. Errors: NOT_FOUND. */
-blink_result_t stream_forget(engine_client_t *client, uint32_t window);
+/* RING_OP_FORGET. *later: its completion comes when the replay under way has ended. Errors: NOT_FOUND. */
+blink_result_t stream_forget(engine_client_t *client, const ring_sqe_t *sqe, bool *later);
 
 /* A replay's batch has ended. */
 void stream_replay_ended(stored_op_t *stored, blink_result_t result, const char *text);
@@ -419,6 +427,9 @@ bool op_free_if_done(comm_op_t *op);
 
 /* The batch that the rank's next entry belongs to, at the end of its batches; NULL: no memory. */
 op_batch_t *rank_open_batch(comm_rank_t *rank);
+
+/* Whether the rank is in the middle of a group. */
+bool rank_in_group(const comm_rank_t *rank);
 
 /* Its last entry has come: complete it if its parts are, make it active if it is the rank's first. */
 void batch_commit(comm_rank_t *rank, op_batch_t *batch, uint64_t user_data);

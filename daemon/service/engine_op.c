@@ -203,10 +203,15 @@ void transfer_pop(comm_op_t **first)
 
 /* ---- batches ---- */
 
+bool rank_in_group(const comm_rank_t *rank)
+{
+    return rank->last_batch && !rank->last_batch->committed;
+}
+
 op_batch_t *rank_open_batch(comm_rank_t *rank)
 {
     engine_t *engine = rank->comm->engine;
-    if (rank->last_batch && !rank->last_batch->committed)
+    if (rank_in_group(rank))
         return rank->last_batch;
     op_batch_t *batch = engine->spare_batches;
     if (batch)

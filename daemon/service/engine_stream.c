@@ -18,6 +18,10 @@
 /* Entries of a stored group. */
 #define STORED_ENTRIES_MAX 65536u
 
+/* Turns and stored entries that are kept for one client: turns that ended lie behind one that does not, and no stored op
+ * is in anybody's way. */
+#define CLIENT_KEPT_MAX 131072u
+
 struct stored_op {
     stored_op_t *next; /* of the client */
     engine_client_t *client;
@@ -26,7 +30,9 @@ struct stored_op {
     uint32_t window;
     ring_sqe_t *entries;
     uint32_t entry_count, entry_capacity;
-    bool running, forgotten;
+    bool running;
+    bool forgotten, forget_owed; /* as soon as it runs no more; and the client then hears of it */
+    uint64_t forget_user_data;
     blink_result_t failed; /* of a replay; the communicator is to be given up for it */
     char failed_text[BLINK_ERROR_TEXT_BYTES];
 };
@@ -38,7 +44,7 @@ static ring_window_t *window_of(const engine_region_t *region, uint32_t window)
 
 /* ---- turns ---- */
 
-static blink_result_t find_window(const engine_client_t *client, const ring_sqe_t *sqe)
+blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe)
 {
     if (sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a staged op takes no turn on a stream (flags 0x%x)",
@@ -50,11 +56,20 @@ static blink_result_t find_window(const engine_client_t *client, const ring_sqe_
     if (sqe->window >= count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u of %lu for streams", sqe->window,
                           (unsigned long)count);
+    if (client->kept >= CLIENT_KEPT_MAX)
+        return BLINK_FAIL(BLINK_ERR_QUOTA,
+                          "this client has %u ops on streams and in graphs, the most there may be",
+                          client->kept);
     return BLINK_OK;
 }
 
-static blink_result_t take_turn(engine_region_t *region, uint32_t number, stream_ticket_t **taken)
+blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stream_ticket_t **taken)
 {
+    if (!(sqe->flags & RING_SQE_STREAM) || sqe->flags & RING_SQE_STORED)
+        return BLINK_OK;
+    BLINK_TRY(stream_check(client, sqe));
+    uint32_t number = sqe->window;
+    engine_region_t *region = client->windows;
     stream_window_t *window = &region->windows[number];
     stream_ticket_t *ticket = calloc(1, sizeof(*ticket));
     if (!ticket)
@@ -66,6 +81,7 @@ static blink_result_t take_turn(engine_region_t *region, uint32_t number, stream
         window->first = ticket;
     window->last = ticket;
     region->uses++;
+    client->kept++;
     *taken = ticket;
     return BLINK_OK;
 }
@@ -96,6 +112,7 @@ void stream_end(stream_ticket_t *ticket)
     if (popped == 0)
         return;
     window->ended += popped;
+    region->client->kept -= popped;
     /* Release: what the run wrote comes before. */
     atomic_store_explicit(&window_of(region, number)->done, window->ended, memory_order_release);
     for (; popped > 0; popped--)
@@ -107,6 +124,7 @@ void stream_end(stream_ticket_t *ticket)
 static void stored_free(stored_op_t *stored)
 {
     stored->client->engine->watched--;
+    stored->client->kept -= stored->entry_count;
     region_release(stored->region);
     free(stored->entries);
     free(stored);
@@ -120,7 +138,8 @@ static blink_result_t stored_make(engine_client_t *client, comm_rank_t *rank, co
     stored->client = client;
     stored->rank = rank;
     stored->region = client->windows;
-    stored->region->uses++;
+    if (stored->region)
+        stored->region->uses++;
     stored->window = sqe->window;
     client->engine->watched++;
     client->storing = stored;
@@ -129,6 +148,12 @@ static blink_result_t stored_make(engine_client_t *client, comm_rank_t *rank, co
 
 static blink_result_t stored_append(stored_op_t *stored, const ring_sqe_t *sqe)
 {
+    const uint32_t both = RING_SQE_STREAM | RING_SQE_STORED;
+    if ((sqe->flags & both) != both)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "flags 0x%x: the entries of a stored op are all stored, and of a stream",
+                          sqe->flags);
+    BLINK_TRY(stream_check(stored->client, sqe));
     if (stored->window != sqe->window || stored->rank->member != sqe->member)
         return BLINK_FAIL(
             BLINK_ERR_INVALID_ARGUMENT,
@@ -145,14 +170,22 @@ static blink_result_t stored_append(stored_op_t *stored, const ring_sqe_t *sqe)
         stored->entry_capacity = capacity;
     }
     ring_sqe_t *entry = &stored->entries[stored->entry_count++];
+    stored->client->kept++;
     *entry = *sqe;
     entry->flags &= (uint8_t) ~(RING_SQE_STREAM | RING_SQE_STORED);
     entry->window = 0;
     return BLINK_OK;
 }
 
+bool stream_stores(const engine_client_t *client, const comm_rank_t *rank, const ring_sqe_t *sqe)
+{
+    if (client->storing && client->storing->rank == rank)
+        return true;
+    return (sqe->flags & RING_SQE_STORED) && !rank_in_group(rank);
+}
+
 /* A group of which an entry was at fault is stored to its end, and then refused. */
-static blink_result_t store(engine_client_t *client, comm_rank_t *rank, const ring_sqe_t *sqe)
+blink_result_t stream_store(engine_client_t *client, comm_rank_t *rank, const ring_sqe_t *sqe)
 {
     if (!client->storing)
         BLINK_TRY(stored_make(client, rank, sqe));
@@ -175,36 +208,43 @@ static blink_result_t store(engine_client_t *client, comm_rank_t *rank, const ri
     return BLINK_OK;
 }
 
-blink_result_t stream_begin(engine_client_t *client, comm_rank_t *rank, const ring_sqe_t *sqe,
-                            submission_t *how, bool *kept)
+static void stored_unlink(stored_op_t *stored)
 {
-    *kept = false;
-    if (!(sqe->flags & (RING_SQE_STREAM | RING_SQE_STORED)))
-        return BLINK_OK;
-    BLINK_TRY(find_window(client, sqe));
-    if (!(sqe->flags & RING_SQE_STREAM))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a stored op without a stream");
-    if (!(sqe->flags & RING_SQE_STORED))
-        return take_turn(client->windows, sqe->window, &how->ticket);
-    *kept = true;
-    return store(client, rank, sqe);
+    stored_op_t **link = &stored->client->stored;
+    while (*link != stored)
+        link = &(*link)->next;
+    *link = stored->next;
 }
 
-blink_result_t stream_forget(engine_client_t *client, uint32_t window)
+blink_result_t stream_forget(engine_client_t *client, const ring_sqe_t *sqe, bool *later)
 {
-    stored_op_t **link = &client->stored;
-    while (*link && ((*link)->window != window || (*link)->forgotten))
-        link = &(*link)->next;
-    stored_op_t *stored = *link;
+    stored_op_t *stored = client->stored;
+    while (stored && (stored->window != sqe->window || stored->forgotten))
+        stored = stored->next;
+    *later = stored && stored->running;
     if (!stored)
-        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no op is stored with window %u", window);
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no op is stored with window %u", sqe->window);
     if (stored->running) {
         stored->forgotten = true;
+        stored->forget_owed = !(sqe->flags & RING_SQE_MORE);
+        stored->forget_user_data = sqe->user_data;
         return BLINK_OK;
     }
-    *link = stored->next;
+    stored_unlink(stored);
     stored_free(stored);
     return BLINK_OK;
+}
+
+/* It runs no more: keep the promise of stream_forget(). */
+static void stored_forget(stored_op_t *stored)
+{
+    engine_client_t *client = stored->client;
+    bool owed = stored->forget_owed;
+    uint64_t user_data = stored->forget_user_data;
+    stored_unlink(stored);
+    stored_free(stored);
+    if (owed)
+        client_complete(client, user_data, BLINK_OK, NULL);
 }
 
 void stream_forget_rank(const comm_rank_t *rank)
@@ -283,8 +323,9 @@ static bool replay_one(engine_client_t *client)
             return true;
         }
         ring_window_t *window = window_of(stored->region, stored->window);
+        bool waits = stored->running || (stored->rank && rank_in_group(stored->rank));
         /* Acquire: what the stream did before comes first. */
-        if (stored->running || atomic_load_explicit(&window->filled, memory_order_acquire) != 1)
+        if (waits || atomic_load_explicit(&window->filled, memory_order_acquire) != 1)
             continue;
         /* Relaxed: the stream writes it again only after `done`. */
         atomic_store_explicit(&window->filled, 0, memory_order_relaxed);
@@ -296,13 +337,19 @@ static bool replay_one(engine_client_t *client)
 
 bool engine_poll_stored(engine_t *engine)
 {
+    bool worked = false;
+    uint32_t version = engine->client_list_version;
+    engine_client_t *next;
     if (engine->watched == 0)
         return false;
-    for (engine_client_t *client = engine->clients; client; client = client->next) {
-        if (client->stored && !client->removed && replay_one(client))
-            return true;
+    /* One of each, so that no client keeps the others waiting. As in engine_work(), the list may change. */
+    for (engine_client_t *client = engine->clients; client && version == engine->client_list_version;
+         client = next) {
+        next = client->next;
+        if (client->stored && !client->removed)
+            worked |= replay_one(client);
     }
-    return false;
+    return worked;
 }
 
 void stream_replay_ended(stored_op_t *stored, blink_result_t result, const char *text)
@@ -313,9 +360,7 @@ void stream_replay_ended(stored_op_t *stored, blink_result_t result, const char 
     /* Not here: the op that ends is still being served. */
     stored->failed = result;
     snprintf(stored->failed_text, sizeof(stored->failed_text), "%s", text ? text : "a replayed op failed");
-    if (stored->forgotten) {
-        stored->forgotten = false;
-        (void)stream_forget(client, stored->window);
-    }
+    if (stored->forgotten)
+        stored_forget(stored);
     client_release(client);
 }

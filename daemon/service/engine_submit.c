@@ -240,11 +240,20 @@ static blink_result_t check_agreement(const comm_op_t *op, uint32_t rank, const 
 
 /* ---- submitting ---- */
 
+/* Why a submission of a stream has no turn. */
+static blink_result_t check_turn(const comm_rank_t *rank, const ring_sqe_t *sqe)
+{
+    BLINK_TRY(stream_check(rank->client, sqe));
+    return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an op on a stream");
+}
+
 static blink_result_t check_part(comm_rank_t *rank, const ring_sqe_t *sqe, const op_signature_t *signature,
                                  op_part_t *part)
 {
     char text[BLINK_ERROR_TEXT_BYTES / 2];
     blink_result_t result = check_fields(rank->comm, sqe);
+    if (result == BLINK_OK && sqe->flags & RING_SQE_STREAM && !part->ticket)
+        result = check_turn(rank, sqe);
     if (result == BLINK_OK && signature->count > 0)
         result = use_buffers(rank, sqe, signature, part);
     if (result != BLINK_OK) {

@@ -310,14 +310,26 @@ blink_result_t region_deregister(client_t *client, uint32_t number, uint64_t req
     return BLINK_OK;
 }
 
+void region_leave_pending(client_t *client)
+{
+    region_t **link = &client->regions;
+    while (*link) {
+        region_t *region = *link;
+        if (!region->pending) {
+            link = &region->next;
+            continue;
+        }
+        *link = region->next;
+        region_uncount(region);
+        region->client = NULL; /* freed once the GPU worker has answered */
+    }
+}
+
 void region_release_all(client_t *client)
 {
     while (client->regions) {
         region_t *region = client->regions;
         client->regions = region->next;
-        if (region->pending)
-            region->client = NULL; /* freed once the GPU worker has answered */
-        else
-            region_free(region);
+        region_free(region);
     }
 }

@@ -252,6 +252,12 @@ void region_stage(client_t *client, uint64_t request, const Blinkwire__StagingCr
 
 /* ---- workers that come and go ---- */
 
+/* The client of a connection; NULL once the engine has been told to forget it, and may have: its regions go with it. */
+static client_t *staying_client(const connection_t *connection)
+{
+    return connection->closing ? NULL : connection->client;
+}
+
 static void on_lost_removed(void *context)
 {
     region_t *region = context;
@@ -289,7 +295,8 @@ void regions_lose_gpus(server_t *server)
     event.body_case = BLINKWIRE__REPLY__BODY_GPU_RESET;
     event.gpu_reset = &body;
     for (connection_t *connection = server->connections; connection; connection = connection->next) {
-        if (connection->client && lose_regions(connection->client))
+        client_t *client = staying_client(connection);
+        if (client && lose_regions(client))
             connection_send(connection, &event, NULL, 0);
     }
 }
@@ -304,9 +311,10 @@ typedef struct remap {
 static region_t *find_region(const remap_t *remap)
 {
     for (connection_t *connection = remap->server->connections; connection; connection = connection->next) {
-        if (!connection->client || connection->client->client != remap->client)
+        const client_t *client = staying_client(connection);
+        if (!client || client->client != remap->client)
             continue;
-        for (region_t *region = connection->client->regions; region; region = region->next) {
+        for (region_t *region = client->regions; region; region = region->next) {
             if (region->region == remap->region)
                 return region;
         }
@@ -349,9 +357,10 @@ static void map_again(region_t *region)
 void regions_map_again(server_t *server)
 {
     for (connection_t *connection = server->connections; connection; connection = connection->next) {
-        if (!connection->client)
+        const client_t *client = staying_client(connection);
+        if (!client)
             continue;
-        for (region_t *region = connection->client->regions; region; region = region->next) {
+        for (region_t *region = client->regions; region; region = region->next) {
             if (region->fd >= 0 && !region->pending)
                 map_again(region);
         }

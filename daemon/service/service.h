@@ -195,6 +195,9 @@ blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, 
 /* Answers the request itself when it succeeds. Errors: NOT_REGISTERED. */
 blink_result_t region_deregister(client_t *client, uint32_t region, uint64_t request);
 
+/* The client is going: regions that the engine has not been told of, it will not hear of. */
+void region_leave_pending(client_t *client);
+
 /* Unmap everything; the engine has forgotten the client. */
 void region_release_all(client_t *client);
 

@@ -159,7 +159,7 @@ static blink_result_t load_object(cuda_instance_t *instance, const image_block_t
     exec_cuda_t *exec = instance->exec;
     cuda_request_t *request;
     BLINK_TRY(cuda_request_make(exec, GPU_LOAD, block->byte_count, &request));
-    memcpy(cuda_request_room(exec, request), block->bytes, block->byte_count);
+    memcpy(request->room, block->bytes, block->byte_count);
     *object = request->object = request->sqe.member = ++exec->last_object;
     request->sqe.root = instance->gpu_mask;
     cuda_request_send(exec, request);

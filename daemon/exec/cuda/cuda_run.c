@@ -181,7 +181,7 @@ static blink_result_t make_run(cuda_instance_t *instance, const exec_run_t *run)
                                 &instance->request));
     instance->request->instance = instance;
     instance->number = ++exec->last_run;
-    gpu_run_t *to = cuda_request_room(exec, instance->request);
+    gpu_run_t *to = (gpu_run_t *)(void *)instance->request->room;
     fill_run(instance, run, to);
     to->copy_count = copy_count;
     to->copy_gpu = (uint32_t)__builtin_ctz(instance->gpu_mask);

@@ -16,20 +16,14 @@
 blink_result_t cuda_request_make(exec_cuda_t *exec, uint8_t opcode, uint64_t arena_bytes,
                                  cuda_request_t **made)
 {
-    cuda_request_t *request = calloc(1, sizeof(*request));
+    if (arena_bytes > exec->arena.bytes)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "%llu bytes for the GPU worker: %llu are shared with it",
+                          (unsigned long long)arena_bytes, (unsigned long long)exec->arena.bytes);
+    cuda_request_t *request = malloc(sizeof(*request) + arena_bytes);
     if (!request)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a message to the GPU worker");
-    request->sqe = (ring_sqe_t){.opcode = opcode, .user_data = (uintptr_t)request};
-    if (arena_bytes > 0) {
-        blink_result_t result = arena_take(&exec->arena, arena_bytes, &request->arena_offset);
-        if (result != BLINK_OK) {
-            free(request);
-            return result;
-        }
-        request->arena_bytes = arena_bytes;
-        request->sqe.in_offset_bytes = request->arena_offset;
-        request->sqe.count = arena_bytes;
-    }
+    *request = (cuda_request_t){.bytes = arena_bytes};
+    request->sqe = (ring_sqe_t){.opcode = opcode, .count = arena_bytes, .user_data = (uintptr_t)request};
     request->next = exec->requests;
     request->previous_next = &exec->requests;
     if (request->next)
@@ -39,18 +33,13 @@ blink_result_t cuda_request_make(exec_cuda_t *exec, uint8_t opcode, uint64_t are
     return BLINK_OK;
 }
 
-void *cuda_request_room(const exec_cuda_t *exec, const cuda_request_t *request)
-{
-    return exec->arena.base + request->arena_offset;
-}
-
 void cuda_request_free(exec_cuda_t *exec, cuda_request_t *request)
 {
     *request->previous_next = request->next;
     if (request->next)
         request->next->previous_next = request->previous_next;
-    if (request->arena_bytes > 0)
-        arena_give(&exec->arena, request->arena_offset, request->arena_bytes);
+    if (request->in_arena)
+        arena_give(&exec->arena, request->sqe.in_offset_bytes, request->bytes);
     free(request);
 }
 
@@ -61,10 +50,25 @@ static void ring_the_doorbell(const exec_cuda_t *exec)
         LOG_DEBUG("the doorbell of the GPU worker is full"); /* then it rings already */
 }
 
+/* False if it has to wait for room in the arena, until others are completed. */
+static bool move_to_arena(exec_cuda_t *exec, cuda_request_t *request)
+{
+    if (request->bytes == 0 || request->in_arena)
+        return true;
+    if (arena_take(&exec->arena, request->bytes, &request->sqe.in_offset_bytes) != BLINK_OK)
+        return false;
+    request->in_arena = true;
+    memcpy(exec->arena.base + request->sqe.in_offset_bytes, request->room, request->bytes);
+    return true;
+}
+
+/* No more than can be completed: what lies in the ring beyond that the worker may sleep over (ring_submit()). */
 static void send_unsent(exec_cuda_t *exec)
 {
     bool sent = false;
-    while (exec->unsent && ring_submit(&exec->ring, &exec->unsent->sqe)) {
+    while (exec->unsent && exec->unreaped < exec->ring.cq_entries && move_to_arena(exec, exec->unsent) &&
+           ring_submit(&exec->ring, &exec->unsent->sqe)) {
+        exec->unreaped++;
         exec->unsent = exec->unsent->next_unsent;
         sent = true;
     }
@@ -162,6 +166,7 @@ bool exec_cuda_poll(exec_cuda_t *exec)
     if (!exec->attached)
         return false;
     while (exec->attached && ring_reap(&exec->ring, &cqe)) {
+        exec->unreaped--;
         on_completion(exec, &cqe);
         worked = true;
     }
@@ -202,6 +207,7 @@ blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
     }
     exec->channel = *channel;
     exec->attached = true;
+    exec->unreaped = 0;
     exec->generation++;
     ring_want_event(&exec->ring);
     return BLINK_OK;

@@ -14,9 +14,12 @@ typedef struct cuda_request {
     struct cuda_request *next, **previous_next; /* of all */
     struct cuda_request *next_unsent;
     ring_sqe_t sqe;
-    uint64_t arena_offset, arena_bytes; /* 0 bytes: none */
-    cuda_instance_t *instance;          /* GPU_RUN: whose run; else NULL */
-    uint32_t object;                    /* GPU_LOAD, GPU_ALLOC */
+    cuda_instance_t *instance; /* GPU_RUN: whose run; else NULL */
+    uint32_t object;           /* GPU_LOAD, GPU_ALLOC */
+    /* What the entry does not hold lies in the arena from when it is sent: what waits takes nobody's room there. */
+    bool in_arena;
+    uint64_t bytes;
+    _Alignas(max_align_t) char room[];
 } cuda_request_t;
 
 struct exec_cuda {
@@ -27,7 +30,8 @@ struct exec_cuda {
     ring_t ring;
     arena_t arena;
     cuda_request_t *requests;             /* all that are not completed */
-    cuda_request_t *unsent, **unsent_end; /* those that the ring had no room for, in order */
+    cuda_request_t *unsent, **unsent_end; /* those that the ring or the arena had no room for, in order */
+    uint32_t unreaped;                    /* sent, and not completed */
     cuda_instance_t *instances;
     cuda_instance_t *waiting, **waiting_end; /* for their grant, in order */
     uint32_t granted_blocks[GPU_MAX];
@@ -82,12 +86,9 @@ struct cuda_instance {
     char failed_text[BLINK_ERROR_TEXT_BYTES];
 };
 
-/* An entry for the worker with room in the arena (0 bytes: without). Errors: NO_MEMORY. */
+/* An entry for the worker with room for what goes through the arena (0 bytes: without). Errors: NO_MEMORY. */
 blink_result_t cuda_request_make(exec_cuda_t *exec, uint8_t opcode, uint64_t arena_bytes,
                                  cuda_request_t **request);
-
-/* Its room. */
-void *cuda_request_room(const exec_cuda_t *exec, const cuda_request_t *request);
 
 /* Send it after all that were sent before. */
 void cuda_request_send(exec_cuda_t *exec, cuda_request_t *request);

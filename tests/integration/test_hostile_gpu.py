@@ -1,0 +1,217 @@
+"""Clients of GPUs that speak nonsense, or go at the worst moment, harm nobody but themselves."""
+import mmap
+import os
+import signal
+import struct
+import time
+
+import harness
+import raw
+from harness import IntegrationTest, new_id
+from raw import RawClient, message
+
+STANDIN = os.environ["STANDIN"]
+PAGE = 4096
+WINDOW = 128  # bytes of a ring_window_t
+NOWHERE = 99999  # a window that is in no region
+
+
+class HostileGpuTest(IntegrationTest):
+    def setUp(self):
+        super().setUp()
+        # hwloc's plugins load libraries of other vendors, which leak.
+        environment = {**os.environ, "LD_LIBRARY_PATH": STANDIN, "HWLOC_PLUGINS_PATH": "/nonexistent"}
+        self.blinkd = self.daemon("--devices", "cuda:0x4", env=environment)
+
+    def client(self, windows=PAGE // WINDOW):
+        client = RawClient(self.blinkd)
+        self.addCleanup(client.close)
+        self.assertEqual(client.hello().code, 0)
+        reply = client.request(raw.STAGING_CREATE, message(_1=windows * WINDOW, _3=1))
+        self.assertEqual((reply.code, reply.text), (0, ""))
+        client.windows = mmap.mmap(client.fds[-1], windows * WINDOW)
+        self.addCleanup(client.windows.close)
+        return client
+
+    def members(self, *clients):
+        """A communicator of these: the handle of each."""
+        identifier = new_id()
+        for rank, client in enumerate(clients):
+            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=len(clients), _3=rank, _4=rank << 1))
+        replies = [client.receive() for client in clients]
+        self.assertEqual([(reply.code, reply.text) for reply in replies], [(0, "")] * len(clients))
+        return [reply.body(5)[1] for reply in replies]
+
+    def submit(self, client, expected=raw.OK, **entry):
+        """An entry that is completed before any other; its text."""
+        client.submit(**entry)
+        user_data, result, text = client.reap()
+        self.assertEqual((user_data, result), (entry.get("user_data", 1), expected), text)
+        return text
+
+    def store(self, client, member, window=0, **entry):
+        return self.submit(client, member=member, reserved=window, flags=raw.STREAM | raw.STORED,
+                           **{"opcode": raw.BARRIER, **entry})
+
+    @staticmethod
+    def fill(client, window, value=1):
+        struct.pack_into("<Q", client.windows, window * WINDOW, value)
+        client.doorbell()
+
+    @staticmethod
+    def done(client, window):
+        return struct.unpack_from("<Q", client.windows, window * WINDOW + 64)[0]
+
+    def wait_done(self, client, window, value=1):
+        deadline = time.monotonic() + harness.LIMIT_S
+        while self.done(client, window) != value:
+            self.assertLess(time.monotonic(), deadline, "the stream waits for ever")
+            time.sleep(0.001)
+
+    def replay(self, client, window):
+        struct.pack_into("<Q", client.windows, window * WINDOW + 64, 0)
+        self.fill(client, window)
+
+
+class WindowTest(HostileGpuTest):
+    def test_an_entry_with_a_bad_window_fails_its_group(self):
+        client = self.client()
+        [member] = self.members(client)
+        client.submit(raw.BARRIER, member=member, reserved=NOWHERE, flags=raw.STREAM | raw.MORE)
+        self.assertIn(f"window {NOWHERE}", self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member))
+
+    def test_an_entry_with_a_bad_window_fails_its_op_on_all_ranks(self):
+        clients = [self.client(), self.client()]
+        members = self.members(*clients)
+        for flags in (0, raw.STREAM):
+            clients[0].submit(raw.BARRIER, member=members[0], reserved=NOWHERE * (flags != 0), flags=flags)
+            clients[1].submit(raw.BARRIER, member=members[1])
+            for client in clients:
+                _, result, text = client.reap()
+                self.assertEqual(result, raw.INVALID_ARGUMENT if flags else raw.OK, text)
+
+    def test_stored_entries_of_a_group_that_is_refused_are_forgotten(self):
+        client = self.client()
+        [member] = self.members(client)
+        both = raw.STREAM | raw.STORED
+        # The first would fail, and with it the communicator, if it ever ran.
+        client.submit(raw.ALLREDUCE, member=member, count=4, in_region=77, out_region=77, flags=both | raw.MORE)
+        self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member, reserved=NOWHERE, flags=both)
+        self.store(client, member)
+        self.replay(client, 0)
+        self.wait_done(client, 0)
+        self.submit(client, opcode=raw.BARRIER, member=member)
+
+    def test_a_stored_group_with_a_bad_entry_is_refused(self):
+        client = self.client()
+        [member] = self.members(client)
+        both = raw.STREAM | raw.STORED
+        client.submit(raw.BARRIER, member=member, reserved=NOWHERE, flags=both | raw.MORE)
+        self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member, flags=both)
+
+    def test_a_window_that_is_forgotten_while_it_runs(self):
+        clients = [self.client(), self.client()]
+        members = self.members(*clients)
+        self.store(clients[0], members[0])
+        self.replay(clients[0], 0)
+        time.sleep(0.05)
+        clients[0].submit(raw.FORGET, member=members[0], user_data=5)
+        self.submit(clients[0], user_data=6)  # the nop overtakes it
+        self.store(clients[0], members[0], opcode=raw.ALLREDUCE)
+        self.submit(clients[1], opcode=raw.BARRIER, member=members[1])
+        self.assertEqual(clients[0].reap(), (5, raw.OK, ""))
+        self.replay(clients[0], 0)
+        self.submit(clients[1], opcode=raw.ALLREDUCE, member=members[1])
+        self.wait_done(clients[0], 0)
+        self.submit(clients[0], opcode=raw.FORGET, member=members[0])
+        self.submit(clients[0], raw.NOT_FOUND, opcode=raw.FORGET, member=members[0])
+
+    def test_a_replay_does_not_break_into_a_group(self):
+        client = self.client()
+        [member] = self.members(client)
+        self.store(client, member)
+        client.submit(raw.ALLREDUCE, member=member, count=4, in_region=77, out_region=77, flags=raw.MORE)
+        self.submit(client)  # a nop: the engine has the entry
+        self.replay(client, 0)
+        time.sleep(0.1)
+        self.submit(client, raw.NOT_REGISTERED, opcode=raw.BARRIER, member=member)
+        self.wait_done(client, 0)
+        self.submit(client, opcode=raw.BARRIER, member=member)
+
+    def test_many_replays_of_one_client_leave_others_their_turn(self):
+        victim = self.client()
+        [member] = self.members(victim)
+        self.store(victim, member)
+        count = 4096
+        client = self.client(count)
+        [hostile] = self.members(client)
+        for window in range(count):
+            self.store(client, hostile, window)
+        os.kill(self.blinkd.pid, signal.SIGSTOP)
+        client.windows[:] = struct.pack("<16Q", 1, *[0] * 15) * count
+        self.replay(victim, 0)
+        os.kill(self.blinkd.pid, signal.SIGCONT)
+        self.wait_done(victim, 0)
+        self.assertLess(sum(self.done(client, window) for window in range(count)), count / 2)
+
+    def test_turns_that_pile_up_behind_one_are_counted(self):
+        client = self.client()
+        [member] = self.members(client)
+        client.submit(raw.BARRIER, member=member, flags=raw.STREAM)
+        for i in range(131072):
+            while i % 512 == 0 and client.word(raw.SQ_HEAD) != client.sq_tail & 0xFFFFFFFF:
+                time.sleep(0.001)
+            client.submit(raw.BARRIER, member=77, flags=raw.STREAM | raw.MORE, ring_doorbell=i % 512 == 511)
+        self.submit(client, raw.QUOTA, opcode=raw.BARRIER, member=77, flags=raw.STREAM)
+        self.fill(client, 0)
+        self.assertEqual(client.reap(), (1, raw.OK, ""))
+        self.store(client, member, 1)
+
+    def test_stored_entries_are_counted(self):
+        client = self.client()
+        [member] = self.members(client)
+        both = raw.STREAM | raw.STORED
+        for _ in range(2):
+            for i in range(65535):
+                while i % 512 == 0 and client.word(raw.SQ_HEAD) != client.sq_tail & 0xFFFFFFFF:
+                    time.sleep(0.001)
+                client.submit(raw.BARRIER, member=member, flags=both | raw.MORE, ring_doorbell=i % 512 == 511)
+            self.store(client, member)
+        self.assertIn("131072", self.submit(client, raw.QUOTA, opcode=raw.BARRIER, member=member, flags=both))
+        self.submit(client, opcode=raw.FORGET, member=member)
+        self.store(client, member)
+
+
+class EndTest(HostileGpuTest):
+    def test_a_client_and_the_worker_go_together(self):
+        for _ in range(5):
+            client = self.client()
+            for _ in range(20):
+                client.request(raw.STAGING_CREATE, message(_1=2 * PAGE, _2=1))
+            worker = self.ctl_json(self.blinkd, "status")["gpu_worker_pid"]
+            os.kill(self.blinkd.pid, signal.SIGSTOP)
+            client.close()
+            os.kill(worker, signal.SIGKILL)
+            time.sleep(0.05)
+            os.kill(self.blinkd.pid, signal.SIGCONT)
+            self.wait_for_worker(worker)
+
+    def wait_for_worker(self, last):
+        deadline = time.monotonic() + harness.LIMIT_S
+        while self.ctl_json(self.blinkd, "status")["gpu_worker_pid"] in (None, 0, last):
+            self.assertLess(time.monotonic(), deadline, "there is no worker")
+            time.sleep(0.05)
+
+    def test_a_client_goes_as_the_worker_answers(self):
+        worker = self.ctl_json(self.blinkd, "status")["gpu_worker_pid"]
+        for _ in range(20):
+            client = self.client()
+            os.kill(worker, signal.SIGSTOP)
+            for _ in range(20):
+                client.send(raw.STAGING_CREATE, message(_1=2 * PAGE, _2=1))
+            time.sleep(0.05)
+            os.kill(self.blinkd.pid, signal.SIGSTOP)
+            client.close()
+            os.kill(worker, signal.SIGCONT)
+            time.sleep(0.05)
+            os.kill(self.blinkd.pid, signal.SIGCONT)
