@@ -68,7 +68,8 @@ typedef enum ring_opcode {
  *
  * Stored ops. With RING_SQE_STORED as well, an op or a group (whose entries all have both flags and one window) is kept, not
  * run; its completion says whether it was good. Whenever its `filled` is 1 the daemon stores 0 there and runs it as the
- * member's next op; when that has ended, it stores 1 in `done`, which the stream takes back to 0. So a graph can be
+ * member's next op; when that has ended, it stores 1 in `done`, which the stream takes back to 0. If it has failed, the
+ * daemon gives the communicator up, and stores the blink_result_t in `drained` before `done`. So a graph can be
  * replayed any number of times. RING_OP_FORGET ends it; until then the window is its own, and it must not be told to run
  * again before it has ended.
  */

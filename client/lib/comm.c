@@ -6,10 +6,15 @@
 #include "names.h"
 #include "stream.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
+
+/* How long the daemon's word on a failed replay may take. */
+#define LOSS_WAIT_S 5
 
 void comm_joined(blink_comm_t *comm, const Blinkwire__CommInitReply *reply)
 {
@@ -214,6 +219,21 @@ blink_result_t blink_comm_abort(blink_comm_t *comm)
     return send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_ABORT);
 }
 
+/* A replay has failed, of which the daemon tells more: until then. Under control.lock. */
+static void await_loss(blink_comm_t *comm, blink_result_t replayed)
+{
+    control_t *control = &comm->context->control;
+    struct timespec deadline;
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_sec += LOSS_WAIT_S;
+    while (comm->async_result == BLINK_OK && !control->lost) {
+        if (pthread_cond_timedwait(&control->changed, &control->lock, &deadline) != ETIMEDOUT)
+            continue;
+        comm->async_result = replayed;
+        snprintf(comm->async_text, sizeof(comm->async_text), "a replayed op failed");
+    }
+}
+
 blink_result_t blink_comm_async_error(blink_comm_t *comm, blink_result_t *result)
 {
     if (!comm || !result)
@@ -223,7 +243,10 @@ blink_result_t blink_comm_async_error(blink_comm_t *comm, blink_result_t *result
     if (comm->on_gpu)
         ops_progress(&comm->context->ops,
                      true); /* nobody else may be looking for the ends of a stream's ops */
+    blink_result_t replayed = comm->on_gpu ? streams_replay_error(comm) : BLINK_OK;
     pthread_mutex_lock(&control->lock);
+    if (replayed != BLINK_OK)
+        await_loss(comm, replayed);
     *result = comm->async_result;
     if (*result != BLINK_OK)
         blink_error_set(*result, "%s", comm->async_text);

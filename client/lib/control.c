@@ -131,8 +131,10 @@ static void take_event(blink_context_t *context, const Blinkwire__Reply *reply)
 {
     if (reply->id != 0)
         return; /* of control_post() */
-    if (reply->body_case == BLINKWIRE__REPLY__BODY_COMM_LOST)
+    if (reply->body_case == BLINKWIRE__REPLY__BODY_COMM_LOST) {
         comm_lost(context->control.comms, reply->comm_lost);
+        pthread_cond_broadcast(&context->control.changed);
+    }
     /* Relaxed: gpus_reset() takes the lock under which others compare it. */
     if (reply->body_case == BLINKWIRE__REPLY__BODY_GPU_RESET)
         atomic_fetch_add_explicit(&context->control.gpu_resets, 1, memory_order_relaxed);

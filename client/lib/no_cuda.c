@@ -160,6 +160,12 @@ void stream_steps_release(stream_steps_t *steps)
     (void)steps;
 }
 
+blink_result_t streams_replay_error(blink_comm_t *comm)
+{
+    (void)comm;
+    return BLINK_OK;
+}
+
 void streams_leave(blink_comm_t *comm)
 {
     (void)comm;

@@ -220,7 +220,7 @@ static blink_result_t pin_window(streams_t *streams, stream_step_t *step)
     return window ? BLINK_OK : no_window();
 }
 
-blink_result_t streams_take_stored(streams_t *streams, stream_window_t **window)
+blink_result_t streams_take_stored(streams_t *streams, uint32_t member, stream_window_t **window)
 {
     pthread_mutex_lock(&streams->lock);
     uint32_t used = atomic_load_explicit(&streams->used, memory_order_relaxed);
@@ -233,6 +233,8 @@ blink_result_t streams_take_stored(streams_t *streams, stream_window_t **window)
         /* Relaxed: published with the submission. */
         atomic_store_explicit(&found->words->filled, 0, memory_order_relaxed);
         atomic_store_explicit(&found->words->done, 0, memory_order_relaxed);
+        atomic_store_explicit(&found->words->drained, 0, memory_order_relaxed);
+        found->member = member;
         set_use(found, WINDOW_STORES);
     }
     pthread_mutex_unlock(&streams->lock);
@@ -245,6 +247,24 @@ void streams_give_stored(stream_window_t *window)
     pthread_mutex_lock(&window->streams->lock);
     set_use(window, WINDOW_STORED);
     pthread_mutex_unlock(&window->streams->lock);
+}
+
+blink_result_t streams_replay_error(blink_comm_t *comm)
+{
+    streams_t *streams = streams_of(comm->context);
+    uint64_t failed = BLINK_OK;
+    if (!streams)
+        return BLINK_OK;
+    pthread_mutex_lock(&streams->lock);
+    uint32_t used = atomic_load_explicit(&streams->used, memory_order_relaxed);
+    for (uint32_t i = 0; i < used && failed == BLINK_OK; i++) {
+        const stream_window_t *window = &streams->windows[i];
+        /* Acquire: the daemon stored it before the stream went on. */
+        if (use_of(window) == WINDOW_STORES && window->member == comm->member)
+            failed = atomic_load_explicit(&window->words->drained, memory_order_acquire);
+    }
+    pthread_mutex_unlock(&streams->lock);
+    return failed <= BLINK_ERR_INTERNAL ? (blink_result_t)failed : BLINK_ERR_INTERNAL;
 }
 
 void streams_leave(blink_comm_t *comm)
@@ -273,7 +293,10 @@ bool streams_let_go(blink_context_t *context)
         /* seq_cst, all of these: as the daemon would, see ring.h. */
         if (use == WINDOW_COUNTS || use == WINDOW_SPOILT)
             atomic_store_explicit(&words->done, STAGING_LET_GO, memory_order_seq_cst);
-        if (use == WINDOW_STORES && atomic_load_explicit(&words->filled, memory_order_seq_cst) == 1) {
+        /* Once in any case: the daemon may have taken `filled` back and ended before `done`. */
+        if (use == WINDOW_STORES && (!streams->windows[i].let_go ||
+                                     atomic_load_explicit(&words->filled, memory_order_seq_cst) == 1)) {
+            streams->windows[i].let_go = true;
             atomic_store_explicit(&words->filled, 0, memory_order_seq_cst);
             atomic_store_explicit(&words->done, 1, memory_order_seq_cst);
         }
@@ -378,7 +401,7 @@ blink_result_t stream_step(stream_steps_t *steps, blink_comm_t *comm, gpu_t *gpu
     if (fresh.stored) {
         CUcontext context;
         BLINK_TRY(check_stream(comm, gpu, stream, &context));
-        BLINK_TRY(streams_take_stored(streams, &fresh.window));
+        BLINK_TRY(streams_take_stored(streams, comm->member, &fresh.window));
         fresh.window->context = context;
     } else {
         BLINK_TRY(pin_window(streams, &fresh));

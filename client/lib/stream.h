@@ -80,6 +80,9 @@ blink_result_t stream_capture(stream_steps_t *steps, blink_result_t stored);
 /** Give up what the steps hold; those of stored ops that were not stored, too. */
 void stream_steps_release(stream_steps_t *steps);
 
+/** How a replay of the communicator's ops has failed, BLINK_OK if none has. The daemon then says more, by CommLost. */
+blink_result_t streams_replay_error(blink_comm_t *comm);
+
 /** A communicator is freed. */
 void streams_leave(blink_comm_t *comm);
 

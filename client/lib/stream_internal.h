@@ -29,6 +29,8 @@ struct stream_window {
     ring_window_t *words;
     CUdeviceptr address; /* of the words, for streams */
     CUcontext context;   /* the stream's; constant while it is pinned */
+    uint32_t member;     /* of a stored op; under streams.lock */
+    bool let_go;         /* of a stored op, once the daemon was lost; the watcher's */
 };
 
 /** A stored op, as long as graphs hold it. */
@@ -63,7 +65,7 @@ struct streams {
 blink_result_t streams_get(gpu_t *gpu, blink_context_t *context, streams_t **streams);
 
 /** A window for one stored op. Errors: QUOTA. */
-blink_result_t streams_take_stored(streams_t *streams, stream_window_t **window);
+blink_result_t streams_take_stored(streams_t *streams, uint32_t member, stream_window_t **window);
 void streams_give_stored(stream_window_t *window);
 
 /** Make the stream's context current, and take it back. Errors: SYSTEM. */

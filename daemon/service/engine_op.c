@@ -322,18 +322,19 @@ static void part_complete(op_part_t *part)
 {
     op_batch_t *batch = part->batch;
     const comm_op_t *op = part->op;
+    stream_ticket_t *ticket = part->ticket;
     if (!batch || part->completed)
         return;
     part->completed = true;
     part->op->completed_count++;
     region_release(part->input_region);
     region_release(part->output_region);
-    stream_end(part->ticket);
     part_unlink(part);
     batch->unfinished--;
     if (op->result != BLINK_OK)
         batch_fail(batch, op->result, op->text);
     batch_end_if_done(part->rank, batch);
+    stream_end(ticket); /* last: who has synchronised with the stream finds the completion */
 }
 
 /* Nobody's submission can still come. */

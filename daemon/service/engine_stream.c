@@ -280,17 +280,21 @@ void stream_forget_client(engine_client_t *client)
 
 /* ---- replays ---- */
 
-static void replay_done(const stored_op_t *stored)
+/* A failure is told first: who has synchronised with the stream finds it. */
+static void replay_done(const stored_op_t *stored, blink_result_t result)
 {
+    ring_window_t *window = window_of(stored->region, stored->window);
+    if (result != BLINK_OK)
+        atomic_store_explicit(&window->drained, result, memory_order_relaxed); /* published with `done` */
     /* Release: what the run wrote comes before. */
-    atomic_store_explicit(&window_of(stored->region, stored->window)->done, 1, memory_order_release);
+    atomic_store_explicit(&window->done, 1, memory_order_release);
 }
 
 static void replay(stored_op_t *stored)
 {
     engine_client_t *client = stored->client;
     if (!stored->rank || stored->rank->leaving) {
-        replay_done(stored);
+        replay_done(stored, BLINK_OK);
         return;
     }
     stored->running = true;
@@ -356,7 +360,7 @@ void stream_replay_ended(stored_op_t *stored, blink_result_t result, const char 
 {
     engine_client_t *client = stored->client;
     stored->running = false;
-    replay_done(stored);
+    replay_done(stored, result);
     /* Not here: the op that ends is still being served. */
     stored->failed = result;
     snprintf(stored->failed_text, sizeof(stored->failed_text), "%s", text ? text : "a replayed op failed");

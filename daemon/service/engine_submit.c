@@ -303,8 +303,7 @@ static void refuse(comm_rank_t *rank, const ring_sqe_t *sqe, const submission_t 
     if (sqe->flags & RING_SQE_MORE)
         return;
     if (how->replayed)
-        stream_replay_ended(how->replayed, BLINK_OK,
-                            NULL); /* the client knows that the communicator is lost */
+        stream_replay_ended(how->replayed, rank->comm->lost, rank->comm->lost_text);
     else
         client_complete(rank->client, sqe->user_data, rank->comm->lost, rank->comm->lost_text);
 }

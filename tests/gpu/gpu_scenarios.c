@@ -515,6 +515,34 @@ static void play_until_lost(const player_t *p)
     device_must_hold(p, a, COUNT, sum_of_ranks(p), p->rank_count, "with another worker");
 }
 
+/* Replays of a graph until the daemon or its GPU worker is ended: none hangs, and none that failed goes unnoticed. */
+static void play_graph_until_lost(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUstream stream = stream_of(p);
+    CUdeviceptr a = device_memory(p, COUNT), b = device_memory(p, COUNT);
+    blink_result_t lost = BLINK_OK;
+    reduce_and_check(p, comm, a, b, COUNT, "before");
+    CUgraphExec graph = capture(p, comm, stream, a, b);
+    for (int round = 0; lost == BLINK_OK; round++) {
+        device_fill(p, a, COUNT, p->rank);
+        cuda_must(p, cu->cuMemsetD8(b, 0xee, COUNT * sizeof(int32_t)), "cuMemsetD8");
+        cuda_must(p, cu->cuGraphLaunch(graph, stream), "launch");
+        cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+        must(p, blink_comm_async_error(comm, &lost), "async_error");
+        if (lost == BLINK_OK)
+            device_must_hold(p, b, COUNT, sum_of_ranks(p), p->rank_count, "replayed");
+        if (round == 10 && p->rank == 0) {
+            printf("under way\n");
+            fflush(stdout);
+        }
+    }
+    cuda_must(p, cu->cuGraphLaunch(graph, stream), "launch after the loss");
+    cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+    if (lost != BLINK_ERR_DAEMON_LOST && lost != BLINK_ERR_SYSTEM && lost != BLINK_ERR_PEER_LOST)
+        fail(p, "%s: %s", blink_result_name(lost), blink_last_error());
+}
+
 static void play_bad_arguments(const player_t *p)
 {
     blink_comm_t *comm = begin(p);
@@ -563,6 +591,7 @@ static const scenario_t scenarios[] = {
     {"killed-rank", play_killed_rank, false},
     {"never-ready", play_never_ready, false},
     {"until-lost", play_until_lost, false},
+    {"graph-until-lost", play_graph_until_lost, false},
     {"hold", play_hold, false},
     {"bad-arguments", play_bad_arguments, false},
     {"host-devices", play_host_devices, false},

@@ -175,6 +175,35 @@ class FaultTest(GpuTest):
         daemon.kill()
         self.assertEqual(process.wait(), 0, process.stderr())
 
+    def replays_until(self, end):
+        """Several times: what is to be seen depends on where the replays just are."""
+        for _ in range(4):
+            daemon = self.gpu_daemon("cuda:0x4")
+            process = self.ranks(daemon, "graph-until-lost", 4)
+            process.wait_for("load", lambda ranks: "under way" in ranks.stdout())
+            end(daemon)
+            self.assertEqual(process.wait(), 0, process.stderr())
+            daemon.kill()
+
+    def test_replays_when_the_daemon_is_killed(self):
+        self.replays_until(lambda daemon: daemon.kill())
+
+    def test_replays_when_the_gpu_worker_is_killed(self):
+        self.replays_until(lambda daemon: os.kill(self.ctl_json(daemon, "status")["gpu_worker_pid"], signal.SIGKILL))
+
+    def test_clients_and_the_gpu_worker_that_end_at_once(self):
+        daemon = self.gpu_daemon("cuda:0x4")
+        for _ in range(10):
+            process = self.ranks(daemon, "graph-until-lost", 4)
+            process.wait_for("load", lambda ranks: "under way" in ranks.stdout())
+            worker = self.ctl_json(daemon, "status")["gpu_worker_pid"]
+            clients = [client["pid"] for client in self.ctl_json(daemon, "clients")["clients"]]
+            for pid in [*clients, worker]:
+                os.kill(pid, signal.SIGKILL)
+            process.wait()
+            daemon.wait_for("another worker", lambda daemon: self.ctl_json(daemon, "status")["gpu_worker_pid"])
+        daemon.check_serves()
+
     def test_bad_arguments(self):
         self.play("bad-arguments", ranks=2)
 

@@ -194,8 +194,8 @@ blink_result_t blink_comm_abort(blink_comm_t *comm);
 
 /** Whether the communicator has failed by itself: *result is BLINK_OK or why it is of no more use
  * (BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED, BLINK_ERR_DAEMON_LOST…); blink_last_error() then has the sentence.
- * The notice and completions travel different ways: for a moment after an op has failed this may still say
- * BLINK_OK. */
+ * Who has synchronised with a stream hears of every op that failed on it, replayed ones too. Otherwise the notice and completions
+ * travel different ways: for a moment after an op that was waited for has failed this may still say BLINK_OK. */
 blink_result_t blink_comm_async_error(blink_comm_t *comm, blink_result_t *result);
 
 blink_result_t blink_comm_rank(const blink_comm_t *comm, int *rank);
@@ -355,7 +355,9 @@ blink_result_t blink_group_end(blink_op_t **op);
  * in the order in which the replays come to it on every rank. It is forgotten when the last graph that holds it is
  * destroyed. The communicator and the buffers must live until then, and replays of graphs that hold one op must not overlap.
  *
- * Groups may hold such calls, on any streams: each of these streams then waits for the whole of its own calls. All calls of
+ * Groups may hold such calls, on any streams: each of these streams then waits for the whole of its own calls; in a capture a
+ * group has one stream for each communicator. A context keeps up to 512 pairs of stream and communicator and captured ops
+ * (BLINK_ERR_QUOTA beyond; a captured group counts as one). All calls of
  * a group are of this kind, or none is; blink_group_end() takes NULL for `op` then.
  *
  * Memory. GPU memory is read and written in place if it can be exported: what cuMemCreate() made with
