@@ -22,6 +22,7 @@ typedef struct message {
     struct message *next;
     int fds[GPU_EXTENTS_MAX];
     uint32_t fd_count;
+    int error;           /* not 0: it could not be sent, and keeps its place in the order of the answers */
     gpu_answer_t answer; /* call is NULL: nobody wants to know */
     gpu_request_t request;
 } message_t;
@@ -66,15 +67,21 @@ static size_t request_bytes(const gpu_request_t *request)
     return offsetof(gpu_request_t, extents) + request->extent_count * sizeof(request->extents[0]);
 }
 
-static bool send_one(const gpus_t *gpus, const message_t *message)
+/* False if the socket is full. */
+static bool send_one(const gpus_t *gpus, message_t *message)
 {
     struct iovec part = {(void *)(uintptr_t)&message->request, request_bytes(&message->request)};
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
     frame_control_t control;
     if (message->fd_count > 0)
         frame_attach_fds(&header, &control, message->fds, message->fd_count);
-    /* Any other error is the worker's end, which its socket tells as well. */
-    return sendmsg(gpus->worker.socket_fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+    if (sendmsg(gpus->worker.socket_fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        message->error =
+            errno; /* too many descriptors on their way; or the worker's end, of which its socket tells */
+    if (message->error != EAGAIN)
+        return true;
+    message->error = 0;
+    return false;
 }
 
 static void send_unsent(gpus_t *gpus)
@@ -232,20 +239,38 @@ static void on_hello(gpus_t *gpus)
     regions_map_again(gpus->server);
 }
 
+static message_t *take_unanswered(gpus_t *gpus)
+{
+    message_t *message = gpus->unanswered;
+    gpus->unanswered = message->next;
+    if (!gpus->unanswered)
+        gpus->unanswered_end = &gpus->unanswered;
+    watch(gpus);
+    return message;
+}
+
+static void answer_not_sent(gpus_t *gpus)
+{
+    while (gpus->unanswered && gpus->unanswered->error) {
+        message_t *message = take_unanswered(gpus);
+        message_answer(message,
+                       BLINK_FAIL(BLINK_ERR_SYSTEM, "tell the GPU worker: %s", strerror(message->error)), 0);
+    }
+}
+
 static void on_reply(gpus_t *gpus)
 {
     gpu_reply_t reply;
     ssize_t bytes = recv(gpus->worker.socket_fd, &reply, sizeof(reply), MSG_DONTWAIT);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (bytes != (ssize_t)sizeof(reply) || !gpus->unanswered) {
+    answer_not_sent(gpus);
+    if (bytes != (ssize_t)sizeof(reply) || !gpus->unanswered ||
+        gpus->unanswered->request.token != reply.token) {
         worker_ended(gpus);
         return;
     }
-    message_t *message = gpus->unanswered;
-    gpus->unanswered = message->next;
-    if (!gpus->unanswered)
-        gpus->unanswered_end = &gpus->unanswered;
+    message_t *message = take_unanswered(gpus);
     reply.text[sizeof(reply.text) - 1] = '\0';
     blink_result_t result = (blink_result_t)reply.result;
     if (result != BLINK_OK)
@@ -260,6 +285,7 @@ static void on_socket(uv_poll_t *poll, int status, int events)
         worker_ended(gpus);
         return;
     }
+    answer_not_sent(gpus);
     if (events & UV_WRITABLE)
         send_unsent(gpus);
     if (!(events & (UV_READABLE | UV_DISCONNECT)))
@@ -272,7 +298,8 @@ static void on_socket(uv_poll_t *poll, int status, int events)
 
 static void watch(gpus_t *gpus)
 {
-    int events = UV_READABLE | (gpus->unsent ? UV_WRITABLE : 0);
+    bool write = gpus->unsent || (gpus->unanswered && gpus->unanswered->error);
+    int events = UV_READABLE | (write ? UV_WRITABLE : 0);
     if (gpus->socket)
         uv_poll_start(gpus->socket, events, on_socket);
 }

@@ -1,9 +1,12 @@
 """Clients of GPUs that speak nonsense, or go at the worst moment, harm nobody but themselves."""
 import mmap
 import os
+import resource
 import signal
+import socket
 import struct
 import time
+import unittest
 
 import harness
 import raw
@@ -215,3 +218,17 @@ class EndTest(HostileGpuTest):
             os.kill(worker, signal.SIGCONT)
             time.sleep(0.05)
             os.kill(self.blinkd.pid, signal.SIGCONT)
+
+    @unittest.skipIf(os.geteuid() == 0, "root may have any number of descriptors on their way")
+    def test_a_message_to_the_worker_that_cannot_be_sent_is_answered_itself(self):
+        client = self.client()
+        resource.prlimit(self.blinkd.pid, resource.RLIMIT_NOFILE, (256, 256))
+        pairs = [socket.socketpair() for _ in range(6)]
+        for pair in pairs:  # descriptors of this user that are on their way
+            socket.send_fds(pair[0], [b"x"], [0] * 50)
+        reply = client.request(raw.STAGING_CREATE, message(_1=2 * PAGE, _2=1))
+        self.assertIn("tell the GPU worker", reply.text)
+        for pair in pairs:
+            pair[0].close()
+            pair[1].close()
+        self.assertEqual(client.request(raw.STAGING_CREATE, message(_1=2 * PAGE, _2=1)).code, 0)
