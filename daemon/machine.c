@@ -317,7 +317,7 @@ const char *machine_describe(const machine_t *machine, char *text, size_t bytes)
     if (on_gpus == 0)
         snprintf(text, bytes, "%u host devices on %s", on_host, machine->topo->name);
     else if (on_host == 0)
-        snprintf(text, bytes, "%u devices on GPUs", on_gpus);
+        snprintf(text, bytes, "%u device%s on GPUs", on_gpus, on_gpus == 1 ? "" : "s");
     else
         snprintf(text, bytes, "%u devices on GPUs and %u host devices", on_gpus, on_host);
     return text;

@@ -129,6 +129,7 @@ void comm_free(blink_comm_t *comm)
 {
     streams_leave(comm);
     redops_fini(&comm->redops);
+    pthread_mutex_destroy(&comm->graphs_lock);
     free(comm);
 }
 
@@ -150,6 +151,8 @@ blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique
     created->context = context;
     created->rank = (uint32_t)rank;
     created->rank_count = (uint32_t)rank_count;
+    created->id = *id;
+    pthread_mutex_init(&created->graphs_lock, NULL);
     created->algorithm = config->algorithm;
     created->op_timeout_ms = config->op_timeout_ms;
     redops_init(&created->redops);
@@ -163,6 +166,39 @@ remove_queue:
     unlink_comm(created);
     (void)ops_queue_remove(&context->ops, &created->queue); /* nothing was submitted: it is idle */
     comm_free(created);
+    return result;
+}
+
+/* Ids are not to be guessed, and a part of one that is flipped is no easier to guess. */
+static blink_unique_id_t id_for_graphs(const blink_comm_t *comm)
+{
+    blink_unique_id_t id = comm->id;
+    for (size_t i = 0; i < sizeof(id.bytes); i++)
+        id.bytes[i] ^= 0x47;
+    return id;
+}
+
+/* Acquire: pairs with the store in comm_for_graphs(). */
+static blink_comm_t *graphs_of(blink_comm_t *comm)
+{
+    return atomic_load_explicit(&comm->graphs, memory_order_acquire);
+}
+
+blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs)
+{
+    blink_result_t result = BLINK_OK;
+    pthread_mutex_lock(&comm->graphs_lock);
+    *graphs = graphs_of(comm);
+    if (!*graphs) {
+        blink_unique_id_t id = id_for_graphs(comm);
+        blink_comm_config_t config = {sizeof(config), (int)comm->device, comm->algorithm,
+                                      comm->op_timeout_ms};
+        result =
+            blink_comm_init_rank(comm->context, &id, (int)comm->rank_count, (int)comm->rank, &config, graphs);
+        if (result == BLINK_OK)
+            atomic_store_explicit(&comm->graphs, *graphs, memory_order_release);
+    }
+    pthread_mutex_unlock(&comm->graphs_lock);
     return result;
 }
 
@@ -185,6 +221,8 @@ blink_result_t blink_comm_destroy(blink_comm_t *comm)
     if (!comm)
         return BLINK_OK;
     ops_t *ops = &comm->context->ops;
+    BLINK_TRY(blink_comm_destroy(graphs_of(comm)));
+    atomic_store_explicit(&comm->graphs, NULL, memory_order_relaxed); /* nobody uses it any more */
     /* The daemon hears of it before the ops have ended: it then also ends those that wait for a rank which leaves. */
     ops_drain(ops, &comm->queue);
     blink_result_t result = send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_DESTROY);
@@ -216,6 +254,9 @@ blink_result_t blink_comm_abort(blink_comm_t *comm)
 {
     if (!comm)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_abort: comm is NULL");
+    blink_comm_t *graphs = graphs_of(comm);
+    if (graphs)
+        BLINK_TRY(send_about(graphs, BLINKWIRE__REQUEST__BODY_COMM_ABORT));
     return send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_ABORT);
 }
 
@@ -253,7 +294,8 @@ blink_result_t blink_comm_async_error(blink_comm_t *comm, blink_result_t *result
     else if (control->lost)
         *result = BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the connection to the daemon is closed");
     pthread_mutex_unlock(&control->lock);
-    return BLINK_OK;
+    blink_comm_t *graphs = graphs_of(comm);
+    return *result == BLINK_OK && graphs ? blink_comm_async_error(graphs, result) : BLINK_OK;
 }
 
 static blink_result_t tell(const blink_comm_t *comm, uint32_t value, int *out)

@@ -22,6 +22,9 @@ struct blink_comm {
     uint8_t gpu_uuid[GPU_UUID_BYTES]; /* of the rank's GPU */
     _Atomic(gpu_t *) gpu;             /* that GPU, once this process's driver has found it */
     struct stream_window *windows;    /* of its streams; under streams.lock */
+    blink_unique_id_t id;
+    pthread_mutex_t graphs_lock;    /* to make the next */
+    _Atomic(blink_comm_t *) graphs; /* for the replays of captured ops; NULL until there are any */
     ops_queue_t queue;
     redops_t redops;
     _Atomic bool finalized;      /* accepts no more ops */
@@ -31,6 +34,13 @@ struct blink_comm {
 
 /** The daemon has answered: enter the communicator among the context's. Under control.lock. */
 void comm_joined(blink_comm_t *comm, const Blinkwire__CommInitReply *reply);
+
+/**
+ * The communicator of the same ranks by which captured ops run: replays and other ops are each in an order of their own, for a
+ * replay's turn comes with its stream, not with a call. The first time it waits until all ranks ask for it.
+ * Errors: those of blink_comm_init_rank().
+ */
+blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs);
 
 /** An op that nobody waits for has ended (ops_ended_t): the first failure is the communicator's own. `queue` is that of a
  * communicator. */

@@ -400,8 +400,10 @@ blink_result_t stream_step(stream_steps_t *steps, blink_comm_t *comm, gpu_t *gpu
     BLINK_TRY(grow(steps));
     if (fresh.stored) {
         CUcontext context;
+        blink_comm_t *graphs;
         BLINK_TRY(check_stream(comm, gpu, stream, &context));
-        BLINK_TRY(streams_take_stored(streams, comm->member, &fresh.window));
+        BLINK_TRY(comm_for_graphs(comm, &graphs));
+        BLINK_TRY(streams_take_stored(streams, graphs->member, &fresh.window));
         fresh.window->context = context;
     } else {
         BLINK_TRY(pin_window(streams, &fresh));
@@ -419,8 +421,10 @@ void stream_step_add(stream_step_t *step, ring_sqe_t *sqe, staging_transfer_t *t
         return;
     }
     sqe->flags |= RING_SQE_STREAM;
-    if (step->stored)
+    if (step->stored) {
         sqe->flags |= RING_SQE_STORED;
+        sqe->member = step->window->member;
+    }
     sqe->window = step->window->index;
     step->entries++;
 }

@@ -134,7 +134,7 @@ static blink_result_t give_to_graph(stream_step_t *step)
     stream_stored_t *stored = malloc(sizeof(*stored));
     if (!stored)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a captured op");
-    *stored = (stream_stored_t){.keeper = keeper, .window = step->window, .member = step->comm->member};
+    *stored = (stream_stored_t){.keeper = keeper, .window = step->window, .member = step->window->member};
     pthread_mutex_lock(&keeper->lock);
     keeper->references++;
     pthread_mutex_unlock(&keeper->lock);

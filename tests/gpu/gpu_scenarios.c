@@ -407,6 +407,27 @@ static void play_graph(const player_t *p)
     must(p, blink_comm_destroy(comm), "destroy");
 }
 
+/* Replays and eager ops in turns on one stream, and nobody waits in between. */
+static void play_graph_beside_eager(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUstream stream = stream_of(p);
+    CUdeviceptr a = device_memory(p, COUNT), b = device_memory(p, COUNT);
+    CUgraphExec graph = capture(p, comm, stream, a, b);
+    int32_t factor = 1;
+    device_fill(p, a, COUNT, p->rank);
+    for (int round = 0; round < 4; round++) {
+        cuda_must(p, cu->cuGraphLaunch(graph, stream), "launch");
+        must(p,
+             blink_all_reduce_on(as_pointer(b), as_pointer(a), COUNT, BLINK_INT32, BLINK_MAX, comm, stream),
+             "eager");
+        factor *= p->rank_count;
+    }
+    cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+    device_must_hold(p, a, COUNT, sum_of_ranks(p) * (factor / p->rank_count), factor, "in turns");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
 /* ---- faults ---- */
 
 static void await_error(const player_t *p, blink_comm_t *comm, blink_result_t expected, const char *text)
@@ -592,6 +613,7 @@ static const scenario_t scenarios[] = {
     {"never-ready", play_never_ready, false},
     {"until-lost", play_until_lost, false},
     {"graph-until-lost", play_graph_until_lost, false},
+    {"graph-beside-eager", play_graph_beside_eager, false},
     {"hold", play_hold, false},
     {"bad-arguments", play_bad_arguments, false},
     {"host-devices", play_host_devices, false},

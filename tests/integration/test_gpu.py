@@ -145,6 +145,9 @@ class StreamTest(GpuTest):
     def test_graphs(self):
         self.play("graph")
 
+    def test_replays_and_other_ops_in_turns(self):
+        self.play("graph-beside-eager")
+
 
 class FaultTest(GpuTest):
     def test_a_killed_rank(self):

@@ -151,7 +151,8 @@ blink_result_t blink_get_unique_id(blink_unique_id_t *id);
  * @param comm    receives a handle owned by the caller; blink_comm_destroy() it.
  * Errors: BLINK_ERR_MISMATCH (rank counts, algorithms or timeouts differ between ranks), BLINK_ERR_EXISTS (the rank or
  * its device is taken already; the ranks that joined are not harmed), BLINK_ERR_NOT_FOUND (no such device),
- * BLINK_ERR_PERMISSION (another user's communicator), BLINK_ERR_TIMEOUT (not all ranks came in time; names
+ * BLINK_ERR_UNSUPPORTED (some devices are on GPUs, others on the host), BLINK_ERR_SYSTEM (the daemon's GPU worker has ended
+ * and is being replaced: it can be tried again), BLINK_ERR_PERMISSION (another user's communicator), BLINK_ERR_TIMEOUT (not all ranks came in time; names
  * the missing ones), BLINK_ERR_PEER_LOST (a rank that had joined went away), BLINK_ERR_QUOTA,
  * BLINK_ERR_UNREACHABLE.
  */
@@ -352,8 +353,9 @@ blink_result_t blink_group_end(blink_op_t **op);
  * undefined, and blink_comm_async_error() says why from then on.
  *
  * Capture. On a stream that is being captured the op becomes part of the graph, and every replay of the graph runs it once,
- * in the order in which the replays come to it on every rank. It is forgotten when the last graph that holds it is
- * destroyed. The communicator and the buffers must live until then, and replays of graphs that hold one op must not overlap.
+ * in the order in which the replays come to it on every rank, which is apart from that of the communicator's other ops. The first
+ * capture of a communicator waits until all its ranks have come to theirs. The op is forgotten when the last graph that holds
+ * it is destroyed. The communicator and the buffers must live until then, and replays of graphs that hold one op must not overlap.
  *
  * Groups may hold such calls, on any streams: each of these streams then waits for the whole of its own calls; in a capture a
  * group has one stream for each communicator. A context keeps up to 512 pairs of stream and communicator and captured ops
