@@ -152,9 +152,9 @@ blink_result_t blink_get_unique_id(blink_unique_id_t *id);
  * Errors: BLINK_ERR_MISMATCH (rank counts, algorithms or timeouts differ between ranks), BLINK_ERR_EXISTS (the rank or
  * its device is taken already; the ranks that joined are not harmed), BLINK_ERR_NOT_FOUND (no such device),
  * BLINK_ERR_UNSUPPORTED (some devices are on GPUs, others on the host), BLINK_ERR_SYSTEM (the daemon's GPU worker has ended
- * and is being replaced: it can be tried again), BLINK_ERR_PERMISSION (another user's communicator), BLINK_ERR_TIMEOUT (not all ranks came in time; names
- * the missing ones), BLINK_ERR_PEER_LOST (a rank that had joined went away), BLINK_ERR_QUOTA,
- * BLINK_ERR_UNREACHABLE.
+ * and is being replaced: it can be tried again), BLINK_ERR_PERMISSION (another user's communicator), BLINK_ERR_TIMEOUT
+ * (not all ranks came in time; names the missing ones), BLINK_ERR_PEER_LOST (a rank that had joined went away),
+ * BLINK_ERR_QUOTA, BLINK_ERR_UNREACHABLE.
  */
 blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
                                     int rank, const blink_comm_config_t *config, blink_comm_t **comm);
@@ -359,8 +359,8 @@ blink_result_t blink_group_end(blink_op_t **op);
  *
  * Groups may hold such calls, on any streams: each of these streams then waits for the whole of its own calls; in a capture a
  * group has one stream for each communicator. A context keeps up to 512 pairs of stream and communicator and captured ops
- * (BLINK_ERR_QUOTA beyond; a captured group counts as one). All calls of
- * a group are of this kind, or none is; blink_group_end() takes NULL for `op` then.
+ * (BLINK_ERR_QUOTA beyond; a captured group counts as one). All calls of a group are of this kind, or none is;
+ * blink_group_end() takes NULL for `op` then.
  *
  * Memory. GPU memory is read and written in place if it can be exported: what cuMemCreate() made with
  * CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, what comes from a memory pool with that type, and, if the daemon's configuration
