@@ -221,7 +221,7 @@ blink_result_t blink_comm_destroy(blink_comm_t *comm)
     if (!comm)
         return BLINK_OK;
     ops_t *ops = &comm->context->ops;
-    BLINK_TRY(blink_comm_destroy(graphs_of(comm)));
+    (void)blink_comm_destroy(graphs_of(comm)); /* what it may say of the daemon is said again below */
     atomic_store_explicit(&comm->graphs, NULL, memory_order_relaxed); /* nobody uses it any more */
     /* The daemon hears of it before the ops have ended: it then also ends those that wait for a rank which leaves. */
     ops_drain(ops, &comm->queue);

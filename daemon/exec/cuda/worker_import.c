@@ -42,11 +42,12 @@ static blink_result_t check_opened(const worker_t *worker, uint32_t gpu, const g
     int ordinal = -1;
     CUdeviceptr base = 0;
     size_t bytes = 0;
-    CUDA_DRIVER_TRY(worker->cu, cuPointerGetAttribute, &ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                    address);
+    if (worker->cu->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) !=
+            CUDA_SUCCESS ||
+        worker->cu->cuMemGetAddressRange(&base, &bytes, address) != CUDA_SUCCESS)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "the driver does not tell what the imported memory is");
     if (ordinal != (int)gpu)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the memory is on GPU %d, not on %u", ordinal, gpu);
-    CUDA_DRIVER_TRY(worker->cu, cuMemGetAddressRange, &base, &bytes, address);
     if (base > address || bytes < address - base || bytes - (address - base) < extent->allocation_bytes)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "the allocation has %" PRIu64 " bytes, not the %" PRIu64 " that were said",
