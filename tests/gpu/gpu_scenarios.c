@@ -425,6 +425,7 @@ static void play_graph_beside_eager(const player_t *p)
     }
     cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
     device_must_hold(p, a, COUNT, sum_of_ranks(p) * (factor / p->rank_count), factor, "in turns");
+    cuda_must(p, cu->cuGraphExecDestroy(graph), "destroy");
     must(p, blink_comm_destroy(comm), "destroy");
 }
 
@@ -523,7 +524,9 @@ static void play_until_lost(const player_t *p)
         }
     }
     cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
-    must(p, blink_comm_async_error(comm, &lost), "async_error");
+    /* A call may have been refused before the notice of the loss has come. */
+    for (int i = 0; i < 3000 && lost == BLINK_OK; i++, usleep(10000))
+        must(p, blink_comm_async_error(comm, &lost), "async_error");
     if (lost == BLINK_ERR_DAEMON_LOST)
         return;
     if (lost != BLINK_ERR_SYSTEM || !strstr(blink_last_error(), "GPU worker"))
@@ -560,6 +563,7 @@ static void play_graph_until_lost(const player_t *p)
     }
     cuda_must(p, cu->cuGraphLaunch(graph, stream), "launch after the loss");
     cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
+    cuda_must(p, cu->cuGraphExecDestroy(graph), "destroy");
     if (lost != BLINK_ERR_DAEMON_LOST && lost != BLINK_ERR_SYSTEM && lost != BLINK_ERR_PEER_LOST)
         fail(p, "%s: %s", blink_result_name(lost), blink_last_error());
 }
