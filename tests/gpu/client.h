@@ -98,11 +98,18 @@ static bool is_in_turn(const gpu_daemon_t *daemon, uint32_t index)
     return op->group != daemon->group;
 }
 
+/* GCC does not read an atomic pointer atomically where it is subscripted: so it is loaded first. */
+static ring_window_t *window_of(gpu_daemon_t *daemon, const gpu_op_t *op)
+{
+    ring_window_t *windows = atomic_load(&daemon->fake.windows);
+    return &windows[op->sqe.window];
+}
+
 static void end_op(gpu_daemon_t *daemon, gpu_op_t *op)
 {
     op->is_over = true;
     if (is_stream(op))
-        atomic_store(&daemon->fake.windows[op->sqe.window].done, ++daemon->ended[op->sqe.window]);
+        atomic_store(&window_of(daemon, op)->done, ++daemon->ended[op->sqe.window]);
     const gpu_op_t *last = op;
     for (uint32_t i = 0; i < daemon->op_count; i++) {
         if (daemon->ops[i].group == op->group && !daemon->ops[i].is_over)
@@ -154,7 +161,7 @@ static void turn(fake_t *fake)
             move_pieces(daemon, op);
         } else if (atomic_load(&fake->aborted)) {
             end_op(daemon, op);
-        } else if (!is_stream(op) || atomic_load(&fake->windows[op->sqe.window].filled) >= op->number) {
+        } else if (!is_stream(op) || atomic_load(&window_of(daemon, op)->filled) >= op->number) {
             run_op(daemon, &op->sqe);
             end_op(daemon, op);
         }
