@@ -178,6 +178,13 @@ class FaultTest(GpuTest):
         daemon.kill()
         self.assertEqual(process.wait(), 0, process.stderr())
 
+    def test_a_daemon_that_stops_lets_streams_go_on(self):
+        daemon = self.gpu_daemon("cuda:0x4")
+        process = self.ranks(daemon, "until-lost", 4)
+        process.wait_for("load", lambda ranks: "under way" in ranks.stdout())
+        daemon.stop()
+        self.assertEqual(process.wait(), 0, process.stderr())
+
     def replays_until(self, end):
         """Several times: what is to be seen depends on where the replays just are."""
         for _ in range(4):
@@ -190,6 +197,9 @@ class FaultTest(GpuTest):
 
     def test_replays_when_the_daemon_is_killed(self):
         self.replays_until(lambda daemon: daemon.kill())
+
+    def test_replays_when_the_daemon_stops(self):
+        self.replays_until(lambda daemon: daemon.stop())
 
     def test_replays_when_the_gpu_worker_is_killed(self):
         self.replays_until(lambda daemon: os.kill(self.ctl_json(daemon, "status")["gpu_worker_pid"], signal.SIGKILL))
