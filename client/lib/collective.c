@@ -37,10 +37,7 @@ static blink_result_t place(blink_context_t *context, const buffer_t *buffer, ui
                               offset_bytes, NULL));
     if (*region != 0)
         return BLINK_OK;
-    /* Acquire: pairs with the store in gpus_find(). */
-    gpus_t *gpus = atomic_load_explicit(&context->gpus, memory_order_acquire);
-    if (gpus)
-        BLINK_TRY(gpus_refuse(gpus, buffer->what, buffer->pointer));
+    BLINK_TRY(gpus_refuse(context, buffer->what, buffer->pointer));
     *side = staged(buffer, false);
     return BLINK_OK;
 }

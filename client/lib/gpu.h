@@ -34,7 +34,7 @@ void gpus_reset(blink_context_t *context);
 bool gpus_current_uuid(blink_context_t *context, uint8_t uuid[GPU_UUID_BYTES]);
 
 /** For a communicator on host devices: refuse memory of a GPU. Errors: INVALID_ARGUMENT (names the pointer). */
-blink_result_t gpus_refuse(gpus_t *gpus, const char *what, const void *pointer);
+blink_result_t gpus_refuse(blink_context_t *context, const char *what, const void *pointer);
 
 /** The GPU of a communicator's rank; NULL if that is a host device, or this process has no driver or does not see the
  * GPU: then it has no memory there either. */

@@ -38,10 +38,16 @@ void gpu_imports_fini(gpu_imports_t *imports)
     pthread_rwlock_destroy(&imports->lock);
 }
 
-void gpus_reset(blink_context_t *context)
+/* NULL if the driver has not been found: then no memory of GPUs has come here either. */
+static gpus_t *known_gpus(blink_context_t *context)
 {
     /* Acquire: pairs with the store in gpus_find(). */
-    gpus_t *gpus = atomic_load_explicit(&context->gpus, memory_order_acquire);
+    return atomic_load_explicit(&context->gpus, memory_order_acquire);
+}
+
+void gpus_reset(blink_context_t *context)
+{
+    gpus_t *gpus = known_gpus(context);
     if (!gpus)
         return;
     pthread_rwlock_wrlock(&gpus->imports.lock);
@@ -75,9 +81,10 @@ static memory_t ask(const cuda_driver_t *driver, const char *what, const void *p
     return memory;
 }
 
-blink_result_t gpus_refuse(gpus_t *gpus, const char *what, const void *pointer)
+blink_result_t gpus_refuse(blink_context_t *context, const char *what, const void *pointer)
 {
-    if (!ask(gpus->driver, what, pointer, 1).on_device)
+    const gpus_t *gpus = known_gpus(context);
+    if (!gpus || !ask(gpus->driver, what, pointer, 1).on_device)
         return BLINK_OK;
     return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                       "%s buffer %p is GPU memory, but the communicator is on host devices", what, pointer);
@@ -345,8 +352,7 @@ static blink_result_t register_memory(gpus_t *gpus, gpu_t *gpu, const memory_t *
 blink_result_t gpu_place(blink_comm_t *comm, const char *what, const void *pointer, size_t bytes,
                          gpu_place_t *place)
 {
-    /* Acquire: pairs with the store in gpus_find(). */
-    gpus_t *gpus = atomic_load_explicit(&comm->context->gpus, memory_order_acquire);
+    gpus_t *gpus = known_gpus(comm->context);
     *place = (gpu_place_t){0};
     if (!gpus)
         return BLINK_OK;

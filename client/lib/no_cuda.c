@@ -33,9 +33,9 @@ bool gpus_current_uuid(blink_context_t *context, uint8_t uuid[GPU_UUID_BYTES])
     return false;
 }
 
-blink_result_t gpus_refuse(gpus_t *gpus, const char *what, const void *pointer)
+blink_result_t gpus_refuse(blink_context_t *context, const char *what, const void *pointer)
 {
-    (void)gpus;
+    (void)context;
     (void)what;
     (void)pointer;
     return BLINK_OK;

@@ -45,7 +45,7 @@ static blink_result_t make_streams(gpu_t *gpu, blink_context_t *context, streams
     return BLINK_OK;
 }
 
-static streams_t *streams_of(blink_context_t *context)
+streams_t *streams_of(blink_context_t *context)
 {
     /* Acquire: pairs with the store in streams_get(). */
     return atomic_load_explicit(&context->streams, memory_order_acquire);

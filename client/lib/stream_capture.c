@@ -81,10 +81,10 @@ static void forgotten(void *window, blink_result_t result, const char *text)
 }
 
 /* If memory has run out, or the daemon is lost, the window is not used again. */
-static void forget(stream_window_t *window, uint32_t member)
+static void forget(stream_window_t *window)
 {
     ops_t *ops = &window->streams->context->ops;
-    ring_sqe_t sqe = {.opcode = RING_OP_FORGET, .member = member, .window = window->index};
+    ring_sqe_t sqe = {.opcode = RING_OP_FORGET, .member = window->member, .window = window->index};
     blink_op_t *op;
     if (ops_reserve(ops, &op) != BLINK_OK)
         return;
@@ -94,8 +94,7 @@ static void forget(stream_window_t *window, uint32_t member)
 
 void streams_pump(blink_context_t *context)
 {
-    /* Acquire: pairs with the store in streams_get(). */
-    streams_t *streams = atomic_load_explicit(&context->streams, memory_order_acquire);
+    streams_t *streams = streams_of(context);
     if (!streams)
         return;
     pthread_mutex_lock(&streams->keeper->lock);
@@ -103,7 +102,7 @@ void streams_pump(blink_context_t *context)
     pthread_mutex_unlock(&streams->keeper->lock);
     for (stream_stored_t *next; stored; stored = next) {
         next = stored->next;
-        forget(stored->window, stored->member);
+        forget(stored->window);
         free(stored);
     }
 }
@@ -134,7 +133,7 @@ static blink_result_t give_to_graph(stream_step_t *step)
     stream_stored_t *stored = malloc(sizeof(*stored));
     if (!stored)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a captured op");
-    *stored = (stream_stored_t){.keeper = keeper, .window = step->window, .member = step->window->member};
+    *stored = (stream_stored_t){.keeper = keeper, .window = step->window};
     pthread_mutex_lock(&keeper->lock);
     keeper->references++;
     pthread_mutex_unlock(&keeper->lock);
@@ -170,7 +169,7 @@ static void forget_steps(stream_steps_t *steps)
     snprintf(text, sizeof(text), "%s", blink_error_text());
     for (uint32_t i = 0; i < steps->count; i++) {
         if (steps->items[i].window)
-            forget(steps->items[i].window, steps->items[i].comm->member);
+            forget(steps->items[i].window);
         steps->items[i].window = NULL;
     }
     blink_error_set(BLINK_ERR_SYSTEM, "%s", text);

@@ -29,7 +29,7 @@ struct stream_window {
     ring_window_t *words;
     CUdeviceptr address; /* of the words, for streams */
     CUcontext context;   /* the stream's; constant while it is pinned */
-    uint32_t member;     /* of a stored op; under streams.lock */
+    uint32_t member;     /* of a stored op; under streams.lock, and constant until it is forgotten */
     bool let_go;         /* of a stored op, once the daemon was lost; the watcher's */
 };
 
@@ -38,7 +38,6 @@ typedef struct stream_stored {
     struct stream_stored *next;
     struct stream_keeper *keeper;
     stream_window_t *window;
-    uint32_t member;
 } stream_stored_t;
 
 /** What outlives the context if graphs do. */
@@ -54,7 +53,6 @@ struct streams {
     gpu_t *pinned_by;
     pthread_mutex_t lock; /* for the windows; taken last */
     ring_window_t *words;
-    CUdeviceptr address;
     stream_keeper_t *keeper;
     uint32_t cursor;       /* where the search for a window to take away goes on; under the lock */
     _Atomic uint32_t used; /* windows that are not fresh are before it; written under the lock */
@@ -63,6 +61,9 @@ struct streams {
 
 /** The windows, made if there are none yet. Visiting. Errors: those of StagingCreate, SYSTEM, NO_MEMORY. */
 blink_result_t streams_get(gpu_t *gpu, blink_context_t *context, streams_t **streams);
+
+/** The windows; NULL if there are none yet. */
+streams_t *streams_of(blink_context_t *context);
 
 /** A window for one stored op. Errors: QUOTA. */
 blink_result_t streams_take_stored(streams_t *streams, uint32_t member, stream_window_t **window);

@@ -56,9 +56,7 @@ static blink_result_t open_device(perf_gpu_t *gpu, const perf_gpu_choice_t *choi
 
 static blink_result_t without_driver(void)
 {
-    char why[BLINK_ERROR_TEXT_BYTES];
-    snprintf(why, sizeof(why), "%s", blink_error_text());
-    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "--device-memory: %s", why);
+    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "--device-memory: %s", blink_error_text());
 }
 
 blink_result_t perf_gpu_open(const perf_gpu_choice_t *choice, perf_gpu_t **gpu)

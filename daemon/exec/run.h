@@ -35,4 +35,15 @@ typedef struct exec_run {
     void *context;
 } exec_run_t;
 
+/** Count bytes over a link: for the machine, whose counters may be NULL, and for the run's communicator. Counters only grow
+ * and order nothing. Thread-safe. */
+static inline void exec_count_link(const exec_run_t *run, _Atomic uint64_t *machine_link_bytes, uint32_t link,
+                                   uint64_t bytes)
+{
+    if (machine_link_bytes)
+        atomic_fetch_add_explicit(&machine_link_bytes[link], bytes, memory_order_relaxed);
+    if (run->comm_link_bytes)
+        atomic_fetch_add_explicit(&run->comm_link_bytes[link], bytes, memory_order_relaxed);
+}
+
 #endif

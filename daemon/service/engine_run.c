@@ -292,12 +292,11 @@ static void op_start(comm_op_t *op)
 {
     comm_instance_t *instance = NULL;
     op_cut(op);
-    if (op->signature.count == 0 && clients_are_ready(op)) {
-        op_succeed(op);
-        return;
-    }
     if (op->signature.count == 0) {
-        op_await(op);
+        if (clients_are_ready(op))
+            op_succeed(op);
+        else
+            op_await(op);
         return;
     }
     blink_result_t result = check_own_transfer(op);

@@ -278,6 +278,26 @@ static lane_program_t *make_independent(fixture_t *fixture)
     return program;
 }
 
+typedef struct independent {
+    fixture_t fixture;
+    lane_program_t *program;
+    bench_t bench;
+} independent_t;
+
+static void independent_init(independent_t *independent)
+{
+    fixture_init(&independent->fixture, 1, 0.0);
+    independent->program = make_independent(&independent->fixture);
+    bench_init(&independent->bench, &independent->fixture, independent->program);
+}
+
+static void independent_fini(independent_t *independent)
+{
+    bench_fini(&independent->bench);
+    lane_program_destroy(independent->program);
+    fixture_fini(&independent->fixture);
+}
+
 /* ---- the tests ---- */
 
 static void test_every_collective_in_every_protocol(void **state)
@@ -332,36 +352,27 @@ static void test_every_type_and_operator_in_every_protocol(void **state)
 static void test_independent_programs_on_any_number_of_blocks(void **state)
 {
     (void)state;
-    fixture_t fixture;
-    fixture_init(&fixture, 1, 0.0);
-    lane_program_t *program = make_independent(&fixture);
-    bench_t bench;
-    bench_init(&bench, &fixture, program);
-    for (bench.block_count = 1; bench.block_count <= 5; bench.block_count += 2) {
-        check_shot(&bench, (shot_t){100003, BLINK_BFLOAT16, BLINK_AVG, 0, false});
-        check_cut(&bench, (shot_t){5001, BLINK_INT8, BLINK_SUM, 1, true}, 1024);
+    independent_t independent;
+    independent_init(&independent);
+    bench_t *bench = &independent.bench;
+    for (bench->block_count = 1; bench->block_count <= 5; bench->block_count += 2) {
+        check_shot(bench, (shot_t){100003, BLINK_BFLOAT16, BLINK_AVG, 0, false});
+        check_cut(bench, (shot_t){5001, BLINK_INT8, BLINK_SUM, 1, true}, 1024);
     }
-    bench_fini(&bench);
-    lane_program_destroy(program);
-    fixture_fini(&fixture);
+    independent_fini(&independent);
 }
 
 static void test_every_length_and_misalignment(void **state)
 {
     (void)state;
-    fixture_t fixture;
-    fixture_init(&fixture, 1, 0.0);
-    lane_program_t *program = make_independent(&fixture);
-    bench_t bench;
-    bench_init(&bench, &fixture, program);
+    independent_t independent;
+    independent_init(&independent);
     FOR_EACH_TYPE(datatype)
     {
         for (uint32_t count = 0; count < 90; count++)
-            check_shot(&bench, (shot_t){count, datatype, count % 6, count % 7, count % 2});
+            check_shot(&independent.bench, (shot_t){count, datatype, count % 6, count % 7, count % 2});
     }
-    bench_fini(&bench);
-    lane_program_destroy(program);
-    fixture_fini(&fixture);
+    independent_fini(&independent);
 }
 
 /* All encodings of the small floats meet many others, in every operator. */
@@ -370,17 +381,12 @@ static void test_many_small_floats(void **state)
     (void)state;
     static const blink_datatype_t small[] = {BLINK_FLOAT16, BLINK_BFLOAT16, BLINK_FLOAT8_E4M3,
                                              BLINK_FLOAT8_E5M2};
-    fixture_t fixture;
-    fixture_init(&fixture, 1, 0.0);
-    lane_program_t *program = make_independent(&fixture);
-    bench_t bench;
-    bench_init(&bench, &fixture, program);
+    independent_t independent;
+    independent_init(&independent);
     for (size_t i = 0; i < LENGTH(small); i++)
         FOR_EACH_OPERATOR(redop)
-    check_shot(&bench, (shot_t){.count = 200000, .datatype = small[i], .redop = redop});
-    bench_fini(&bench);
-    lane_program_destroy(program);
-    fixture_fini(&fixture);
+    check_shot(&independent.bench, (shot_t){.count = 200000, .datatype = small[i], .redop = redop});
+    independent_fini(&independent);
 }
 
 /* ---- what never comes ---- */

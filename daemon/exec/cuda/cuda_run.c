@@ -229,13 +229,7 @@ static void count_links(const cuda_instance_t *instance)
 {
     for (uint32_t i = 0; i < instance->load_count; i++) {
         const cuda_load_t *load = &instance->loads[i];
-        /* Relaxed: counters. */
-        if (instance->exec->config.link_bytes)
-            atomic_fetch_add_explicit(&instance->exec->config.link_bytes[load->link], load->bytes,
-                                      memory_order_relaxed);
-        if (instance->run.comm_link_bytes)
-            atomic_fetch_add_explicit(&instance->run.comm_link_bytes[load->link], load->bytes,
-                                      memory_order_relaxed);
+        exec_count_link(&instance->run, instance->exec->config.link_bytes, load->link, load->bytes);
     }
 }
 

@@ -50,20 +50,14 @@ bool step_arrived(const step_place_t *place)
     return true;
 }
 
-/* Counters that only grow and order nothing. */
 static void step_count_operand(const exec_instance_t *instance, const lane_operand_t *operand, uint64_t bytes)
 {
     if (operand->path == PLAN_NONE)
         return;
     const lane_path_t *path = &instance->program->paths[operand->path];
     const uint32_t *links = &instance->program->path_links[path->link_first];
-    for (uint32_t l = 0; l < path->link_count; l++) {
-        if (instance->exec->config.link_bytes)
-            atomic_fetch_add_explicit(&instance->exec->config.link_bytes[links[l]], bytes,
-                                      memory_order_relaxed);
-        if (instance->run.comm_link_bytes)
-            atomic_fetch_add_explicit(&instance->run.comm_link_bytes[links[l]], bytes, memory_order_relaxed);
-    }
+    for (uint32_t l = 0; l < path->link_count; l++)
+        exec_count_link(&instance->run, instance->exec->config.link_bytes, links[l], bytes);
 }
 
 /* Inputs are multiplied once, as they are read from where the user left them. */
