@@ -2,7 +2,7 @@
 #include "machine.h"
 
 #include "base/log.h"
-#include "topo/detect.h"
+#include "topo/detect/detect.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #define BLINK_MACHINE_H
 
 #include "config.h"
-#include "service/gpu.h"
+#include "control/gpus.h"
 #include "topo/topo.h"
 
 typedef struct machine {

@@ -3,10 +3,10 @@
  */
 #include "base/log.h"
 #include "config.h"
+#include "control/server.h"
 #include "exec/host/pace.h"
 #include "frame.h"
 #include "machine.h"
-#include "service/server.h"
 
 #include <argp.h>
 #include <errno.h>

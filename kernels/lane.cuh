@@ -1,6 +1,6 @@
 /*
  * The interpreter of lanes on a GPU: one block runs a lane, or its share of the chunks of independent ones. What a program
- * means daemon/plan/lane.h says, how it lies in memory lane_abi.h. A block leaves only at its end, all threads together: by
+ * means daemon/plan/lane/lane.h says, how it lies in memory lane_abi.h. A block leaves only at its end, all threads together: by
  * its last step, because the host wants it to, or because a wait has lasted too long.
  *
  * Order. A step's threads write, meet at a barrier, and one of them signals (store_release): whoever sees the signal

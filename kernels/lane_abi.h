@@ -1,6 +1,6 @@
 /*
  * What the daemon hands to the lane interpreter on a GPU: a program, its binding to a payload, and the arguments of a
- * run. The lane IR (daemon/plan/lane.h) says what a program means; here it only lies flat, so that it can be copied into
+ * run. The lane IR (daemon/plan/lane/lane.h) says what a program means; here it only lies flat, so that it can be copied into
  * device memory and read by every block. C, C++ and CUDA.
  *
  * Addresses are those of the process that launches. `offset` fields count bytes from the beginning of their own block

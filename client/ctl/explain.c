@@ -3,15 +3,15 @@
 #include "ctl.h"
 
 #include "explain_comm.h"
-#include "human.h"
 #include "names.h"
+#include "plan/baseline/nccl/nccl_model.h"
 #include "plan/choose.h"
 #include "plan/collective.h"
-#include "plan/ideal.h"
-#include "plan/limit.h"
-#include "plan/nccl_model.h"
+#include "plan/show/ideal.h"
+#include "plan/show/limit.h"
 #include "request.h"
-#include "table.h"
+#include "tools/human.h"
+#include "tools/table.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * from explain.c, which plans by itself and asks no daemon. */
 #include "explain_comm.h"
 
-#include "human.h"
-#include "table.h"
+#include "tools/human.h"
+#include "tools/table.h"
 
 static json_t *pack_plans(const Blinkwire__Comm *comm)
 {

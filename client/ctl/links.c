@@ -1,9 +1,9 @@
 /* blinkctl links: what every directed link is doing, once or over and over. */
 #include "ctl.h"
 
-#include "human.h"
-#include "query.h"
-#include "table.h"
+#include "tools/human.h"
+#include "tools/query.h"
+#include "tools/table.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* blinkctl: finds the command, runs it, and turns its result into one line on stderr and an exit status. */
 #include "ctl.h"
 
-#include "query.h"
+#include "tools/query.h"
 
 #include <errno.h>
 #include <stdio.h>

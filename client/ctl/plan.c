@@ -1,7 +1,7 @@
 /* blinkctl plan: a collective planned without a daemon, as a table, JSON or a picture. */
 #include "ctl.h"
-#include "file.h"
 #include "request.h"
+#include "tools/file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The options of a planning request, and what they name. */
 #include "request.h"
 
-#include "human.h"
 #include "names.h"
+#include "tools/human.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* The commands that show one answer of the daemon as a table or as JSON. */
 #include "ctl.h"
 
-#include "human.h"
-#include "query.h"
-#include "table.h"
+#include "tools/human.h"
+#include "tools/query.h"
+#include "tools/table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,12 +2,12 @@
 #include "simulate.h"
 
 #include "ctl.h"
-#include "human.h"
 #include "names.h"
 #include "request.h"
+#include "tools/human.h"
 
-#include "exec/sim/goal.h"
 #include "plan/collective.h"
+#include "sim/goal.h"
 
 #include <errno.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 #ifndef CTL_SIMULATE_H
 #define CTL_SIMULATE_H
 
-#include "exec/sim/sim.h"
+#include "sim/sim.h"
 
 #include <stdio.h>
 

@@ -2,10 +2,10 @@
 #include "simulate.h"
 
 #include "ctl.h"
-#include "human.h"
 #include "names.h"
 #include "request.h"
-#include "table.h"
+#include "tools/human.h"
+#include "tools/table.h"
 
 #include "plan/collective.h"
 

@@ -4,8 +4,8 @@
  */
 #include "simulate.h"
 
-#include "human.h"
 #include "names.h"
+#include "tools/human.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #include "ctl.h"
 
 #include "request.h"
-#include "topo/detect.h"
+#include "topo/detect/detect.h"
 #include "topo/topo.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The GPU through CUDA's driver, which is loaded when one is opened. */
 #include "gpu.h"
 
-#include "cuda_driver.h"
+#include "base/cuda_driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 
 #include "gpu_choice.h"
 #include "options.h"
-#include "query.h"
+#include "tools/query.h"
 
 /** Devices the daemon offers. Errors: those of query_ask(). */
 blink_result_t perf_ask_device_count(query_t *query, uint32_t *count);

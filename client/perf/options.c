@@ -1,8 +1,8 @@
 /* The command line of blink-perf. */
 #include "options.h"
 
-#include "human.h"
 #include "names.h"
+#include "tools/human.h"
 
 #include <argp.h>
 #include <math.h>

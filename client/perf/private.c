@@ -1,7 +1,7 @@
 /* Starting and stopping the private daemon. */
 #include "private.h"
 
-#include "query.h"
+#include "tools/query.h"
 
 #include <dirent.h>
 #include <errno.h>

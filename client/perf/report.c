@@ -1,8 +1,8 @@
 /* The table and the JSON lines of blink-perf. */
 #include "report.h"
 
-#include "human.h"
 #include "names.h"
+#include "tools/human.h"
 
 #include "error.h"
 

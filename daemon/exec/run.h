@@ -4,7 +4,7 @@
 #ifndef BLINK_EXEC_RUN_H
 #define BLINK_EXEC_RUN_H
 
-#include "plan/lane.h"
+#include "plan/lane/lane.h"
 
 #include <stdatomic.h>
 

@@ -19,7 +19,7 @@ blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *re
  * `packed` has them (it may be the plan itself); NULL: they are found anew. */
 blink_result_t plan_prove_bound(const topo_t *topo, plan_t *plan, const plan_t *packed);
 
-/* ---- store.c ---- */
+/* ---- channels.c ---- */
 
 /* Append a channel of `part_count` parts to the plan. Each part has the trees that the collective asks for,
  * every parent and path PLAN_NONE, or an empty route to be sized by plan_set_route(). *channel is valid until
@@ -74,7 +74,7 @@ blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan);
  * but where direct NVLinks close rings, NCCL's chains along these. */
 blink_result_t plan_double_binary_trees(const topo_t *topo, plan_t *plan);
 
-/* blink.c: Blink's planner, see plan/blink.h. The split between NVLink and PCIe depends on the payload's
+/* blink.c: Blink's planner, see plan/baseline/blink/blink.h. The split between NVLink and PCIe depends on the payload's
  * `bytes`; 0: as many as it takes not to notice the switching. */
 blink_result_t plan_blink(const topo_t *topo, uint64_t bytes, plan_t *plan);
 

@@ -1,6 +1,6 @@
 /*
  * The plan: how one collective crosses one topology. Pure: topology and ranks in, channels of trees or routes
- * out. A plan holds shares, never bytes; plan/lane.h compiles it into the programs that executors run.
+ * out. A plan holds shares, never bytes; plan/lane/lane.h compiles it into the programs that executors run.
  *
  * Rate and bound are in the load model of FORMATS.md: the load of a directed link is the sum of the shares of
  * the edges whose path crosses it, all phases concurrent; rate = 1 / max(load / capacity). Shares are of the
@@ -82,7 +82,7 @@ typedef struct plan {
     plan_channel_t *channels;
     uint32_t path_count;
     plan_path_t *paths;
-    struct plan_path_table *path_table; /* finds a path by its links; private to plan/store.c */
+    struct plan_path_table *path_table; /* finds a path by its links; private to plan/channels.c */
     /* A plan of many repeated hosts is stored as templates: each channel stands for all its images under the
      * turns (all products of their powers), which divide its share evenly. The turns commute. plan_expand()
      * writes the images out. */

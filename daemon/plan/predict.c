@@ -4,7 +4,7 @@
 
 #include "error.h"
 #include "plan/internal.h"
-#include "plan/lane.h"
+#include "plan/lane/lane.h"
 #include "plan/model.h"
 
 #include <math.h>

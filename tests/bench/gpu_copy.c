@@ -3,7 +3,7 @@
  *
  *   gpu_copy [--bytes N] [--iterations N]    one JSON line; status 3 where there is no GPU
  */
-#include "cuda_driver.h"
+#include "base/cuda_driver.h"
 
 #include <argp.h>
 #include <stdio.h>

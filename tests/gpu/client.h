@@ -3,8 +3,8 @@
 #ifndef TESTS_GPU_CLIENT_H
 #define TESTS_GPU_CLIENT_H
 
-#include "../unit/fake_daemon.h"
-#include "cuda_driver.h"
+#include "base/cuda_driver.h"
+#include "unit/client/fake_daemon.h"
 
 #define OPS_MAX    256u
 #define STORED_MAX 512u

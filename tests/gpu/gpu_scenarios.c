@@ -4,7 +4,7 @@
  * whatever libcuda.so.1 the loader finds, a GPU's or the stand-in.
  */
 #include "api.h"
-#include "cuda_driver.h"
+#include "base/cuda_driver.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #ifndef WORKER_HARNESS_H
 #define WORKER_HARNESS_H
 
-#include "cuda_driver.h"
-#include "exec/cuda/gpu_link.h"
+#include "base/cuda_driver.h"
+#include "gpu_worker/link.h"
 #include "ring.h"
 
 #include <sys/types.h>

@@ -18,8 +18,8 @@
 #ifndef BLINK_EXEC_CUDA_H
 #define BLINK_EXEC_CUDA_H
 
-#include "exec/cuda/gpu_link.h"
 #include "exec/run.h"
+#include "gpu_worker/link.h"
 
 typedef struct exec_cuda exec_cuda_t;
 typedef struct cuda_instance cuda_instance_t;

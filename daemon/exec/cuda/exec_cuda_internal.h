@@ -4,8 +4,8 @@
 #ifndef BLINK_EXEC_CUDA_INTERNAL_H
 #define BLINK_EXEC_CUDA_INTERNAL_H
 
-#include "exec/cuda/arena.h"
 #include "exec/cuda/exec_cuda.h"
+#include "exec/cuda/gpu_arena.h"
 #include "exec/cuda/image.h"
 #include "ring.h"
 

@@ -6,7 +6,7 @@
 #define BLINK_EXEC_IMAGE_H
 
 #include "kernels/lane_abi.h"
-#include "plan/lane.h"
+#include "plan/lane/lane.h"
 
 /* Bytes that travel to the GPU. */
 typedef struct image_block {

@@ -5,7 +5,7 @@
 #ifndef STANDIN_PROCESS_H
 #define STANDIN_PROCESS_H
 
-#include "cuda_driver.h"
+#include "base/cuda_driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>

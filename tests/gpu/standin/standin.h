@@ -1,5 +1,5 @@
 /*
- * A stand-in for libcuda.so.1: the calls of proto/cuda_driver.h over host memory, for tests of several processes on a
+ * A stand-in for libcuda.so.1: the calls of daemon/base/cuda_driver.h over host memory, for tests of several processes on a
  * machine without a GPU. Found only through LD_LIBRARY_PATH, never installed.
  *
  * Read from the environment, once per process:

@@ -1,0 +1,416 @@
+/*
+ * See gpu.h. Messages to the worker are queued, for its socket may be full, and answered in their order.
+ */
+#include "control/gpus.h"
+
+#include "base/log.h"
+#include "control/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A worker that ends is replaced after this long; one that ends before it has begun, so many times in a row, is not. */
+#define RESTART_MS        500u
+#define FAILED_STARTS_MAX 5u
+
+/* A message that is to be sent, or to be answered. */
+typedef struct message {
+    struct message *next;
+    int fds[GPU_EXTENTS_MAX];
+    uint32_t fd_count;
+    int error;           /* not 0: it could not be sent, and keeps its place in the order of the answers */
+    gpu_answer_t answer; /* call is NULL: nobody wants to know */
+    gpu_request_t request;
+} message_t;
+
+struct gpus {
+    server_t *server;
+    gpu_worker_config_t config;
+    gpu_hello_t hello;
+    gpu_worker_t worker;
+    bool ready;        /* it has said hello */
+    uv_poll_t *socket; /* of the worker; freed when closed */
+    uv_timer_t restart;
+    uint32_t restarts, failed_starts;
+    message_t *unsent, **unsent_end;
+    message_t *unanswered, **unanswered_end;
+    uint64_t last_token, first_token;     /* first_token: the first of this worker */
+    char trouble[BLINK_ERROR_TEXT_BYTES]; /* why there is no worker */
+};
+
+/* ---- messages ---- */
+
+static void message_free(message_t *message)
+{
+    for (uint32_t i = 0; i < message->fd_count; i++)
+        close(message->fds[i]);
+    free(message);
+}
+
+static void message_answer(message_t *message, blink_result_t result, uint64_t address)
+{
+    gpu_answer_t answer = message->answer;
+    message_free(message);
+    if (answer.call)
+        answer.call(answer.context, result, address);
+}
+
+static void watch(gpus_t *gpus);
+
+/* Only as many extents as there are travel. */
+static size_t request_bytes(const gpu_request_t *request)
+{
+    return offsetof(gpu_request_t, extents) + request->extent_count * sizeof(request->extents[0]);
+}
+
+/* False if the socket is full. */
+static bool send_one(const gpus_t *gpus, message_t *message)
+{
+    struct iovec part = {(void *)(uintptr_t)&message->request, request_bytes(&message->request)};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+    frame_control_t control;
+    if (message->fd_count > 0)
+        frame_attach_fds(&header, &control, message->fds, message->fd_count);
+    if (sendmsg(gpus->worker.socket_fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        message->error =
+            errno; /* too many descriptors on their way; or the worker's end, of which its socket tells */
+    if (message->error != EAGAIN)
+        return true;
+    message->error = 0;
+    return false;
+}
+
+static void send_unsent(gpus_t *gpus)
+{
+    while (gpus->unsent && send_one(gpus, gpus->unsent)) {
+        message_t *message = gpus->unsent;
+        gpus->unsent = message->next;
+        if (!gpus->unsent)
+            gpus->unsent_end = &gpus->unsent;
+        message->next = NULL;
+        *gpus->unanswered_end = message;
+        gpus->unanswered_end = &message->next;
+    }
+    watch(gpus);
+}
+
+static blink_result_t message_make(const gpu_request_t *request, const int *fds, uint32_t fd_count,
+                                   message_t **made)
+{
+    message_t *message = calloc(1, sizeof(*message));
+    if (!message)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a message to the GPU worker");
+    memcpy(&message->request, request, request_bytes(request));
+    for (uint32_t i = 0; i < fd_count; i++) {
+        int copy = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
+        if (copy < 0) {
+            blink_result_t result = BLINK_FAIL_ERRNO("duplicate a descriptor for the GPU worker");
+            message_free(message);
+            return result;
+        }
+        message->fds[message->fd_count++] = copy;
+    }
+    *made = message;
+    return BLINK_OK;
+}
+
+static void message_send(gpus_t *gpus, message_t *message)
+{
+    message->next = NULL;
+    *gpus->unsent_end = message;
+    gpus->unsent_end = &message->next;
+    send_unsent(gpus);
+}
+
+blink_result_t gpus_import(gpus_t *gpus, gpu_request_t *request, const int *fds, uint32_t fd_count,
+                           gpu_answer_t answer)
+{
+    message_t *message;
+    BLINK_TRY(gpus_check(gpus));
+    request->token = ++gpus->last_token;
+    BLINK_TRY(message_make(request, fds, fd_count, &message));
+    message->answer = answer;
+    message_send(gpus, message);
+    return BLINK_OK;
+}
+
+void gpus_release(gpus_t *gpus, uint64_t token)
+{
+    message_t *message;
+    const gpu_request_t request = {.kind = GPU_RELEASE, .token = token};
+    if (!gpus->ready || token < gpus->first_token)
+        return;
+    if (message_make(&request, NULL, 0, &message) == BLINK_OK)
+        message_send(gpus, message);
+    else
+        LOG_ERROR("GPU memory stays imported: %s", blink_error_text());
+}
+
+/* ---- the worker's end ---- */
+
+static void free_handle(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void fail_messages(gpus_t *gpus)
+{
+    *gpus->unanswered_end = gpus->unsent;
+    message_t *message = gpus->unanswered;
+    gpus->unsent = gpus->unanswered = NULL;
+    gpus->unsent_end = &gpus->unsent;
+    gpus->unanswered_end = &gpus->unanswered;
+    for (message_t *next; message; message = next) {
+        next = message->next;
+        message_answer(message, BLINK_FAIL(BLINK_ERR_SYSTEM, "%s", gpus->trouble), 0);
+    }
+}
+
+static void drop_worker(gpus_t *gpus, char *how, size_t how_bytes)
+{
+    if (gpus->socket)
+        uv_close((uv_handle_t *)gpus->socket, free_handle);
+    gpus->socket = NULL;
+    gpus->ready = false;
+    gpu_worker_end(&gpus->worker, how, how_bytes);
+}
+
+static void on_restart(uv_timer_t *timer);
+
+static void worker_ended(gpus_t *gpus)
+{
+    char how[64] = "ended";
+    pid_t pid = gpus->worker.pid;
+    bool was_ready = gpus->ready;
+    drop_worker(gpus, how, sizeof(how));
+    snprintf(gpus->trouble, sizeof(gpus->trouble), "the GPU worker (pid %d) %s", (int)pid, how);
+    LOG_ERROR("%s", gpus->trouble);
+    fail_messages(gpus);
+    if (was_ready) {
+        regions_lose_gpus(gpus->server);
+        engine_gpu_detach(gpus->server->engine, gpus->trouble);
+        gpus->failed_starts = 0;
+    } else if (++gpus->failed_starts == FAILED_STARTS_MAX) {
+        LOG_ERROR("the GPU worker failed to start %u times: the GPUs are given up", FAILED_STARTS_MAX);
+        return;
+    }
+    uv_timer_start(&gpus->restart, on_restart, RESTART_MS, 0);
+}
+
+/* ---- the worker's beginning ---- */
+
+static void worker_is_ready(gpus_t *gpus)
+{
+    gpu_channel_t channel = gpu_worker_take_channel(&gpus->worker);
+    gpus->ready = true;
+    gpus->first_token = gpus->last_token + 1;
+    engine_gpu_attach(gpus->server->engine, &channel);
+}
+
+/* The GPUs must be the ones that the topology was made of. */
+static blink_result_t check_same_gpus(const gpus_t *gpus, const gpu_hello_t *hello)
+{
+    bool same = hello->gpu_count == gpus->hello.gpu_count;
+    for (uint32_t i = 0; i < hello->gpu_count && same; i++)
+        same = memcmp(hello->gpus[i].uuid, gpus->hello.gpus[i].uuid, GPU_UUID_BYTES) == 0;
+    return same ? BLINK_OK
+                : BLINK_FAIL(BLINK_ERR_SYSTEM,
+                             "there are other GPUs than when the daemon started: restart it");
+}
+
+static void on_hello(gpus_t *gpus)
+{
+    gpu_hello_t *hello = malloc(sizeof(*hello));
+    blink_result_t result = hello ? gpu_worker_receive_hello(&gpus->worker, 0, hello) : BLINK_ERR_NO_MEMORY;
+    if (result == BLINK_OK)
+        result = check_same_gpus(gpus, hello);
+    free(hello);
+    if (result != BLINK_OK) {
+        LOG_ERROR("%s", blink_error_text());
+        worker_ended(gpus);
+        return;
+    }
+    LOG_INFO("the GPU worker has started again (pid %d)", (int)gpus->worker.pid);
+    worker_is_ready(gpus);
+    regions_map_again(gpus->server);
+}
+
+static message_t *take_unanswered(gpus_t *gpus)
+{
+    message_t *message = gpus->unanswered;
+    gpus->unanswered = message->next;
+    if (!gpus->unanswered)
+        gpus->unanswered_end = &gpus->unanswered;
+    watch(gpus);
+    return message;
+}
+
+static void answer_not_sent(gpus_t *gpus)
+{
+    while (gpus->unanswered && gpus->unanswered->error) {
+        message_t *message = take_unanswered(gpus);
+        message_answer(message,
+                       BLINK_FAIL(BLINK_ERR_SYSTEM, "tell the GPU worker: %s", strerror(message->error)), 0);
+    }
+}
+
+static void on_reply(gpus_t *gpus)
+{
+    gpu_reply_t reply;
+    ssize_t bytes = recv(gpus->worker.socket_fd, &reply, sizeof(reply), MSG_DONTWAIT);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    answer_not_sent(gpus);
+    if (bytes != (ssize_t)sizeof(reply) || !gpus->unanswered ||
+        gpus->unanswered->request.token != reply.token) {
+        worker_ended(gpus);
+        return;
+    }
+    message_t *message = take_unanswered(gpus);
+    reply.text[sizeof(reply.text) - 1] = '\0';
+    blink_result_t result = (blink_result_t)reply.result;
+    if (result != BLINK_OK)
+        result = BLINK_FAIL(result, "%s", reply.text);
+    message_answer(message, result, reply.address);
+}
+
+static void on_socket(uv_poll_t *poll, int status, int events)
+{
+    gpus_t *gpus = poll->data;
+    if (status < 0) {
+        worker_ended(gpus);
+        return;
+    }
+    answer_not_sent(gpus);
+    if (events & UV_WRITABLE)
+        send_unsent(gpus);
+    if (!(events & (UV_READABLE | UV_DISCONNECT)))
+        return;
+    if (gpus->ready)
+        on_reply(gpus);
+    else
+        on_hello(gpus);
+}
+
+static void watch(gpus_t *gpus)
+{
+    bool write = gpus->unsent || (gpus->unanswered && gpus->unanswered->error);
+    int events = UV_READABLE | (write ? UV_WRITABLE : 0);
+    if (gpus->socket)
+        uv_poll_start(gpus->socket, events, on_socket);
+}
+
+static blink_result_t open_socket(gpus_t *gpus)
+{
+    gpus->socket = calloc(1, sizeof(*gpus->socket));
+    if (!gpus->socket)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to watch the GPU worker");
+    if (uv_poll_init(&gpus->server->loop, gpus->socket, gpus->worker.socket_fd) != 0) {
+        free(gpus->socket);
+        gpus->socket = NULL;
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "watch the GPU worker");
+    }
+    gpus->socket->data = gpus;
+    watch(gpus);
+    return BLINK_OK;
+}
+
+static void on_restart(uv_timer_t *timer)
+{
+    gpus_t *gpus = timer->data;
+    if (gpus->server->stopping)
+        return;
+    gpus->restarts++;
+    blink_result_t result = gpu_worker_start(&gpus->config, &gpus->worker);
+    if (result == BLINK_OK)
+        result = open_socket(gpus);
+    if (result == BLINK_OK)
+        return;
+    LOG_ERROR("%s", blink_error_text());
+    worker_ended(gpus);
+}
+
+blink_result_t gpus_create(server_t *server, gpu_setup_t *setup, gpus_t **created)
+{
+    gpus_t *gpus = calloc(1, sizeof(*gpus));
+    if (!gpus)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the GPUs");
+    gpus->server = server;
+    gpus->config = setup->config;
+    gpus->hello = setup->hello;
+    gpus->worker = setup->worker;
+    setup->worker = (gpu_worker_t){.socket_fd = -1};
+    gpus->unsent_end = &gpus->unsent;
+    gpus->unanswered_end = &gpus->unanswered;
+    gpus->restart.data = gpus;
+    *created = gpus;
+    if (uv_timer_init(&server->loop, &gpus->restart) != 0)
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "event loop");
+    BLINK_TRY(open_socket(gpus));
+    worker_is_ready(gpus);
+    return BLINK_OK;
+}
+
+static void free_gpus(uv_handle_t *timer)
+{
+    free(timer->data);
+}
+
+void gpus_destroy(gpus_t *gpus)
+{
+    if (!gpus)
+        return;
+    snprintf(gpus->trouble, sizeof(gpus->trouble), "the daemon ends");
+    drop_worker(gpus, NULL, 0);
+    fail_messages(gpus);
+    uv_close((uv_handle_t *)&gpus->restart, free_gpus);
+}
+
+/* ---- what is known ---- */
+
+const gpu_hello_t *gpus_facts(const gpus_t *gpus)
+{
+    return &gpus->hello;
+}
+
+pid_t gpus_worker_pid(const gpus_t *gpus)
+{
+    return gpus->ready ? gpus->worker.pid : 0;
+}
+
+uint32_t gpus_restarts(const gpus_t *gpus)
+{
+    return gpus->restarts;
+}
+
+const char *gpus_sharing(const gpus_t *gpus)
+{
+    return gpus->config.is_mps ? "mps" : "isolated";
+}
+
+blink_result_t gpus_check(const gpus_t *gpus)
+{
+    return gpus->ready
+               ? BLINK_OK
+               : BLINK_FAIL(BLINK_ERR_SYSTEM, "the GPUs cannot be used at the moment: %s", gpus->trouble);
+}
+
+blink_result_t gpus_find(const gpus_t *gpus, const uint8_t *uuid, size_t uuid_bytes, uint32_t *gpu)
+{
+    if (uuid_bytes != GPU_UUID_BYTES)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a GPU's UUID of %zu bytes, not %u", uuid_bytes,
+                          GPU_UUID_BYTES);
+    for (uint32_t i = 0; i < gpus->hello.gpu_count; i++) {
+        if (memcmp(gpus->hello.gpus[i].uuid, uuid, GPU_UUID_BYTES) == 0) {
+            *gpu = i;
+            return BLINK_OK;
+        }
+    }
+    return BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                      "this daemon does not serve the GPU with the UUID that begins with %02x%02x%02x%02x",
+                      uuid[0], uuid[1], uuid[2], uuid[3]);
+}

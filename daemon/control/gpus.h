@@ -1,0 +1,55 @@
+/*
+ * The GPUs as the control thread sees them: the worker that comes and goes, and the memory it imports. Everything here
+ * belongs to the control thread.
+ */
+#ifndef BLINK_SERVICE_GPU_H
+#define BLINK_SERVICE_GPU_H
+
+#include "gpu_worker/start.h"
+
+typedef struct server server_t;
+typedef struct gpus gpus_t;
+
+/* What main found out and chose. The worker is taken over; the rest is borrowed and outlives the server. */
+typedef struct gpu_setup {
+    gpu_worker_config_t config;
+    gpu_worker_t worker; /* that has said hello */
+    gpu_hello_t hello;
+    const uint32_t *gpu_of_node; /* by topology node; EXEC_CUDA_NO_GPU: a host device, or no device */
+} gpu_setup_t;
+
+/* After the engine. Errors: NO_MEMORY, SYSTEM. */
+blink_result_t gpus_create(server_t *server, gpu_setup_t *setup, gpus_t **gpus);
+
+/* Before the loop is closed, and before the engine is stopped. NULL is ignored. */
+void gpus_destroy(gpus_t *gpus);
+
+/* The facts of all GPUs; they stay the same over restarts of the worker. */
+const gpu_hello_t *gpus_facts(const gpus_t *gpus);
+
+/* 0: there is none at the moment. */
+pid_t gpus_worker_pid(const gpus_t *gpus);
+uint32_t gpus_restarts(const gpus_t *gpus);
+const char *gpus_sharing(const gpus_t *gpus);
+
+/* Errors: SYSTEM (there is no worker at the moment; says why). */
+blink_result_t gpus_check(const gpus_t *gpus);
+
+/* The number of the GPU with this UUID. Errors: INVALID_ARGUMENT (not a UUID), NOT_FOUND. */
+blink_result_t gpus_find(const gpus_t *gpus, const uint8_t *uuid, size_t uuid_bytes, uint32_t *gpu);
+
+/* How an import went; its error text is the thread's. */
+typedef struct gpu_answer {
+    void (*call)(void *context, blink_result_t result, uint64_t address);
+    void *context;
+} gpu_answer_t;
+
+/* Have memory imported (GPU_IMPORT) or mapped (GPU_MAP_HOST). The request's token is entered here. `fds` are duplicated.
+ * The answer comes later, exactly once, or never if this fails. Errors: SYSTEM, NO_MEMORY. */
+blink_result_t gpus_import(gpus_t *gpus, gpu_request_t *request, const int *fds, uint32_t fd_count,
+                           gpu_answer_t answer);
+
+/* Give back what was imported, if the worker that imported it still lives. */
+void gpus_release(gpus_t *gpus, uint64_t token);
+
+#endif

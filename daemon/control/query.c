@@ -1,0 +1,284 @@
+/*
+ * Answers to blinkctl: what the daemon is, has and serves.
+ */
+#include "control/internal.h"
+
+#include "names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* The device of a rank that has not joined. */
+#define NO_DEVICE UINT32_MAX
+
+#define GPU_UUID_TEXT_BYTES 41
+
+static void send_query_reply(connection_t *connection, uint64_t request, Blinkwire__QueryReply *body)
+{
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    reply.id = request;
+    reply.body_case = BLINKWIRE__REPLY__BODY_QUERY;
+    reply.query = body;
+    connection_send(connection, &reply, NULL, 0);
+}
+
+static void reply_no_memory(connection_t *connection, uint64_t request)
+{
+    BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the answer");
+    connection_reply_error(connection, request, BLINK_ERR_NO_MEMORY);
+}
+
+static void answer_status(connection_t *connection, uint64_t request)
+{
+    const server_t *server = connection->server;
+    Blinkwire__StatusReply status = BLINKWIRE__STATUS_REPLY__INIT;
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    engine_comm_stats_t totals = engine_total_stats(server->engine);
+    status.version = BLINK_VERSION;
+    status.pid = (uint32_t)getpid();
+    status.uptime_s = (double)(uv_hrtime() - server->started_ns) / 1e9;
+    status.topology = server->config.topo->name;
+    status.device_count = server->config.device_count;
+    status.client_count = server->client_count;
+    status.comm_count = server->comm_count;
+    status.worker_count = exec_host_workers(server->exec);
+    status.op_count = totals.op_count;
+    status.failed_op_count = totals.failed_op_count;
+    status.pace_scale = server->config.pace_scale;
+    status.socket = (char *)(uintptr_t)server->config.socket;
+    if (server->gpus) {
+        status.gpu_sharing = (char *)(uintptr_t)gpus_sharing(server->gpus);
+        status.gpu_worker_pid = (uint32_t)gpus_worker_pid(server->gpus);
+        status.gpu_worker_restarts = gpus_restarts(server->gpus);
+    }
+    for (const connection_t *other = server->connections; other; other = other->next)
+        status.registered_bytes += other->client ? other->client->registered_bytes : 0;
+    body.status = &status;
+    send_query_reply(connection, request, &body);
+}
+
+static uint32_t comms_on_device(const server_t *server, uint32_t device)
+{
+    uint32_t count = 0;
+    for (const comm_t *comm = server->comms; comm; comm = comm->next) {
+        for (uint32_t rank = 0; rank < comm->rank_count; rank++)
+            count += comm->members[rank].client && comm->members[rank].device == device;
+    }
+    return count;
+}
+
+/* "GPU-" and the UUID as nvidia-smi writes it. */
+static void write_uuid(const uint8_t uuid[GPU_UUID_BYTES], char text[GPU_UUID_TEXT_BYTES])
+{
+    size_t used = (size_t)snprintf(text, GPU_UUID_TEXT_BYTES, "GPU-");
+    for (uint32_t i = 0; i < GPU_UUID_BYTES; i++) {
+        const char *dash = i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+        used += (size_t)snprintf(text + used, GPU_UUID_TEXT_BYTES - used, "%s%02x", dash, uuid[i]);
+    }
+}
+
+static void describe_device(const server_t *server, uint32_t device, Blinkwire__Device *described,
+                            char uuid[GPU_UUID_TEXT_BYTES])
+{
+    const topo_t *topo = server->config.topo;
+    uint32_t gpu = server_gpu_of_device(server, device);
+    blinkwire__device__init(described);
+    described->index = device;
+    described->node = topo->nodes[topo->gpus[device]].id;
+    described->kind = gpu == EXEC_CUDA_NO_GPU ? "host" : "cuda";
+    described->comm_count = comms_on_device(server, device);
+    if (gpu == EXEC_CUDA_NO_GPU)
+        return;
+    const gpu_facts_t *facts = &gpus_facts(server->gpus)->gpus[gpu];
+    write_uuid(facts->uuid, uuid);
+    described->gpu = gpu;
+    described->gpu_peers = facts->peers;
+    described->gpu_uuid = uuid;
+}
+
+static void answer_devices(connection_t *connection, uint64_t request)
+{
+    const server_t *server = connection->server;
+    uint32_t count = server->config.device_count;
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    Blinkwire__Device *devices = calloc(count, sizeof(*devices));
+    char(*uuids)[GPU_UUID_TEXT_BYTES] = calloc(count, sizeof(*uuids));
+    body.devices = calloc(count, sizeof(*body.devices));
+    if (!devices || !uuids || !body.devices) {
+        reply_no_memory(connection, request);
+        goto done;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        describe_device(server, i, &devices[i], uuids[i]);
+        body.devices[body.n_devices++] = &devices[i];
+    }
+    send_query_reply(connection, request, &body);
+done:
+    free(devices);
+    free(uuids);
+    free(body.devices);
+}
+
+static void answer_topology(connection_t *connection, uint64_t request)
+{
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    blink_result_t result = topo_write_json(connection->server->config.topo, &body.topology_json);
+    if (result != BLINK_OK) {
+        connection_reply_error(connection, request, result);
+        return;
+    }
+    send_query_reply(connection, request, &body);
+    free(body.topology_json);
+}
+
+/* What memory does not suffice for is left out. */
+static void describe_plans(const engine_plan_use_t *first, Blinkwire__Comm *described)
+{
+    size_t count = 0;
+    for (const engine_plan_use_t *use = first; use; use = use->next)
+        count++;
+    Blinkwire__PlanInUse *plans = calloc(count + 1, sizeof(*plans));
+    described->plans = calloc(count + 1, sizeof(*described->plans));
+    for (const engine_plan_use_t *use = first; use && plans && described->plans && described->n_plans < count;
+         use = use->next) {
+        Blinkwire__PlanInUse *plan = &plans[described->n_plans];
+        blinkwire__plan_in_use__init(plan);
+        plan->collective = (char *)(uintptr_t)engine_op_name(use->opcode);
+        plan->algorithm = (char *)(uintptr_t)blink_name_algorithm(use->algorithm);
+        plan->protocol = (char *)(uintptr_t)blink_name_protocol(use->protocol);
+        plan->transport = (char *)(uintptr_t)use->transport;
+        /* Relaxed: counters, each right by itself. */
+        plan->bytes_least = atomic_load_explicit(&use->bytes_least, memory_order_relaxed);
+        plan->bytes_most = atomic_load_explicit(&use->bytes_most, memory_order_relaxed);
+        plan->op_count = atomic_load_explicit(&use->op_count, memory_order_relaxed);
+        described->plans[described->n_plans++] = plan;
+    }
+    if (described->n_plans == 0) {
+        free(plans);
+        free(described->plans);
+        described->plans = NULL;
+    }
+}
+
+static void free_described(Blinkwire__Comm *described)
+{
+    if (described->n_plans > 0)
+        free(described->plans[0]); /* they are one array */
+    free(described->plans);
+    free(described->devices);
+    free(described);
+}
+
+static Blinkwire__Comm *describe_comm(const comm_t *comm)
+{
+    static const char *const states[] = {
+        [COMM_JOINING] = "joining", [COMM_READY] = "ready", [COMM_LOST] = "aborted"};
+    Blinkwire__Comm *described = calloc(1, sizeof(*described));
+    uint32_t *by_rank = calloc(2 * comm->rank_count, sizeof(*by_rank));
+    if (!described || !by_rank) {
+        free(described);
+        free(by_rank);
+        return NULL;
+    }
+    blinkwire__comm__init(described);
+    described->comm = comm->comm;
+    described->rank_count = comm->rank_count;
+    described->devices = by_rank;
+    described->clients = by_rank + comm->rank_count;
+    described->n_devices = described->n_clients = comm->rank_count;
+    for (uint32_t rank = 0; rank < comm->rank_count; rank++) {
+        const member_t *member = &comm->members[rank];
+        /* A rank that has left keeps its device. */
+        described->devices[rank] = member->comm ? member->device : NO_DEVICE;
+        described->clients[rank] = member->client ? member->client->client : 0;
+    }
+    described->state = (char *)(uintptr_t)states[comm->state];
+    described->algorithm = (char *)(uintptr_t)blink_name_algorithm(comm->algorithm);
+    described->uid = comm->uid;
+    if (comm->state != COMM_JOINING) {
+        engine_comm_stats_t stats = engine_comm_stats(comm->engine);
+        described->op_count = stats.op_count;
+        described->bytes = stats.payload_bytes;
+        described->direct_bytes = stats.direct_bytes;
+        described->staged_bytes = stats.staged_bytes;
+        describe_plans(engine_comm_plan_uses(comm->engine), described);
+    }
+    return described;
+}
+
+static void answer_comms(connection_t *connection, uint64_t request)
+{
+    const server_t *server = connection->server;
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    body.comms = calloc(server->comm_count + 1, sizeof(*body.comms));
+    for (const comm_t *comm = server->comms; comm && body.comms; comm = comm->next) {
+        Blinkwire__Comm *described = describe_comm(comm);
+        if (described)
+            body.comms[body.n_comms++] = described;
+    }
+    send_query_reply(connection, request, &body);
+    for (size_t i = 0; i < body.n_comms; i++)
+        free_described(body.comms[i]);
+    free(body.comms);
+}
+
+static void answer_clients(connection_t *connection, uint64_t request)
+{
+    const server_t *server = connection->server;
+    uint32_t count = server->client_count;
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    Blinkwire__Client *clients = calloc(count + 1, sizeof(*clients));
+    body.clients = calloc(count + 1, sizeof(*body.clients));
+    if (!clients || !body.clients) {
+        reply_no_memory(connection, request);
+        goto done;
+    }
+    for (const connection_t *other = server->connections; other; other = other->next) {
+        const client_t *client = other->client;
+        if (!client || body.n_clients == count)
+            continue;
+        Blinkwire__Client *described = &clients[body.n_clients];
+        blinkwire__client__init(described);
+        described->client = client->client;
+        described->pid = (uint32_t)other->pid;
+        described->uid = other->uid;
+        described->program = (char *)(uintptr_t)client->program;
+        described->registered_bytes = client->registered_bytes;
+        described->region_count = client->region_count;
+        described->member_count = client->member_count;
+        described->op_count = engine_client_op_count(client->engine);
+        body.clients[body.n_clients++] = described;
+    }
+    send_query_reply(connection, request, &body);
+done:
+    free(clients);
+    free(body.clients);
+}
+
+void query_answer(connection_t *connection, uint64_t request, Blinkwire__QueryKind kind)
+{
+    switch (kind) {
+    case BLINKWIRE__QUERY_KIND__STATUS:
+        answer_status(connection, request);
+        return;
+    case BLINKWIRE__QUERY_KIND__DEVICES:
+        answer_devices(connection, request);
+        return;
+    case BLINKWIRE__QUERY_KIND__TOPOLOGY:
+        answer_topology(connection, request);
+        return;
+    case BLINKWIRE__QUERY_KIND__LINKS:
+        links_query(connection->server->links, connection, request);
+        return;
+    case BLINKWIRE__QUERY_KIND__COMMS:
+        answer_comms(connection, request);
+        return;
+    case BLINKWIRE__QUERY_KIND__CLIENTS:
+        answer_clients(connection, request);
+        return;
+    default:
+        BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "unknown query %d", (int)kind);
+        connection_reply_error(connection, request, BLINK_ERR_UNSUPPORTED);
+    }
+}

@@ -1,0 +1,44 @@
+/*
+ * The control side of the daemon: one thread, one event loop, that owns every object clients see. The calls
+ * below are all there is for main; what the files of control/ share is in internal.h.
+ */
+#ifndef BLINK_SERVER_H
+#define BLINK_SERVER_H
+
+#include "control/gpus.h"
+#include "error.h"
+#include "topo/topo.h"
+
+#include <stdbool.h>
+
+typedef struct server server_t;
+
+typedef struct server_config {
+    const char *socket;
+    uint32_t socket_mode;
+    int listen_fd;         /* a listening socket handed over by systemd; -1: make one at `socket` */
+    topo_t *topo;          /* borrowed, outlives the server */
+    uint32_t device_count; /* the first so many gpus of topo */
+    gpu_setup_t *gpus;     /* NULL: none of them is on a GPU. Its worker is taken over, the rest borrowed */
+    bool force_protocol;   /* as in engine_config_t, with the next */
+    blink_protocol_t protocol;
+    double pace_scale; /* 0: not paced */
+    uint32_t workers;  /* 0: one per core */
+    uint32_t clients_per_tenant, comms_per_tenant, regions_per_tenant;
+    uint64_t registered_bytes_per_tenant;
+    double init_timeout_s, op_timeout_s;
+    uint64_t watchdog_us; /* tell systemd twice as often that loop and engine turn; 0: never */
+} server_config_t;
+
+/* Listen and start the engine and the workers. Errors: EXISTS (a daemon already listens on the socket),
+ * SYSTEM, INVALID_ARGUMENT (socket path), NO_MEMORY. */
+blink_result_t server_create(const server_config_t *config, server_t **server);
+
+/* Serve until SIGTERM, SIGINT or SIGHUP, then end every connection and wait until nothing touches client memory any
+ * more. */
+void server_run(server_t *server);
+
+/* Undo server_create(): the socket is removed, unless it was handed over. */
+void server_destroy(server_t *server);
+
+#endif

@@ -1,0 +1,272 @@
+/*
+ * The engine thread itself: its loop, when it spins and when it sleeps, and how it is told to stop. Clients,
+ * communicators and plans have files of their own.
+ */
+#include "engine/internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How long an idle engine looks for work before it sleeps: as long as waking it would take (about 45 µs each
+ * way). */
+#define IDLE_SPIN_US 100u
+
+/* Idle looks between two readings of the clock. */
+#define LOOKS_PER_CLOCK 64u
+
+/* Timeouts are looked at this often while the engine is busy. */
+#define TIMEOUT_CHECK_US 10000u
+
+/* Naps between looks at words that GPUs write: the first are short, and none is longer than a replay may wait. */
+#define WATCH_LEAST_US 50u
+#define WATCH_MOST_US  1000u
+#define WATCH_FRACTION 16u
+
+#define EPOLL_EVENTS 64
+
+uint64_t engine_now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+
+/* Called by posters to an empty mailbox, on their thread. */
+static void engine_wake(void *context)
+{
+    engine_t *engine = context;
+    uint64_t one = 1;
+    /* seq_cst: the poster's look; pairs with the announcement in engine_sleep(), as the mailbox argues. */
+    if (atomic_load_explicit(&engine->sleeping, memory_order_seq_cst) &&
+        write(engine->wake_fd, &one, sizeof(one)) < 0)
+        LOG_DEBUG("engine wake-up: %s", strerror(errno)); /* EAGAIN: it is awake already */
+}
+
+static void announce_sleep(engine_t *engine, bool sleeping)
+{
+    /* seq_cst: pairs with engine_wake() and ring_needs_doorbell(); see ring.h for the argument. */
+    atomic_store_explicit(&engine->sleeping, sleeping, memory_order_seq_cst);
+    for (engine_client_t *client = engine->clients; client; client = client->next)
+        ring_set_engine_sleeping(&client->ring, sleeping);
+}
+
+static bool has_work(engine_t *engine)
+{
+    if (!mailbox_is_empty(&engine->mailbox))
+        return true;
+    for (engine_client_t *client = engine->clients; client; client = client->next) {
+        if (!client->removed && ring_has_submission(&client->ring))
+            return true;
+    }
+    if (engine->config.cuda && exec_cuda_has_news(engine->config.cuda))
+        return true;
+    return engine->due_comms || engine_has_awaited(engine);
+}
+
+/* Sleep, but no longer than until `deadline_us`; while GPUs may write words that nobody rings for, a part of the time that
+ * has been quiet already. */
+static void engine_sleep_until(engine_t *engine, uint64_t deadline_us, uint64_t quiet_us)
+{
+    struct epoll_event events[EPOLL_EVENTS];
+    uint64_t now_us = engine_now_us();
+    uint64_t left_us = deadline_us > now_us ? deadline_us - now_us : 0;
+    uint64_t nap_us = quiet_us / WATCH_FRACTION;
+    nap_us = nap_us < WATCH_LEAST_US ? WATCH_LEAST_US : nap_us > WATCH_MOST_US ? WATCH_MOST_US : nap_us;
+    if (engine->watched > 0 && nap_us < left_us)
+        left_us = nap_us;
+    struct timespec timeout = {.tv_sec = (time_t)(left_us / 1000000u),
+                               .tv_nsec = (long)(left_us % 1000000u) * 1000};
+    /* All of them are watched for edges: nothing is read, which a client could make block. */
+    if (epoll_pwait2(engine->epoll_fd, events, EPOLL_EVENTS,
+                     deadline_us != UINT64_MAX || engine->watched > 0 ? &timeout : NULL, NULL) < 0 &&
+        errno == ENOSYS)
+        epoll_wait(engine->epoll_fd, events, EPOLL_EVENTS, 1); /* a kernel older than 5.11: a coarse nap */
+}
+
+static void engine_sleep(engine_t *engine, uint64_t deadline_us, uint64_t quiet_us)
+{
+    announce_sleep(engine, true);
+    if (!has_work(engine))
+        engine_sleep_until(engine, deadline_us, quiet_us);
+    announce_sleep(engine, false);
+}
+
+/* Whether waiting clients and workers leave a core to spin on; tells the clients when that changes. Members
+ * of communicators count even while they are not waiting: they will all wait at once. */
+static void update_crowding(engine_t *engine)
+{
+    uint32_t waiting = engine->clients_waiting;
+    if (waiting < engine->clients_joined)
+        waiting = engine->clients_joined;
+    uint32_t runnable = 1 + waiting + exec_host_busy(engine->config.exec);
+    bool crowded = runnable > engine->config.cores;
+    if (crowded == engine->crowded)
+        return;
+    engine->crowded = crowded;
+    for (engine_client_t *client = engine->clients; client; client = client->next)
+        client_update_wait_policy(client);
+}
+
+static bool engine_work(engine_t *engine)
+{
+    bool worked = mailbox_run(&engine->mailbox);
+    uint32_t version = engine->client_list_version;
+    engine_client_t *next;
+    /* When handling a submission changed the list, the rest of it is visited in the next round. */
+    for (engine_client_t *client = engine->clients; client && version == engine->client_list_version;
+         client = next) {
+        next = client->next;
+        worked |= client_poll(client);
+    }
+    worked |= engine_poll_gpus(engine);
+    worked |= engine_poll_stored(engine);
+    worked |= engine_poll_awaiting(engine);
+    worked |= engine_serve_due(engine);
+    if (worked)
+        update_crowding(engine);
+    return worked;
+}
+
+static void *engine_main(void *argument)
+{
+    engine_t *engine = argument;
+    uint64_t idle_since_us = 0, checked_us = 0;
+    uint32_t looks = 0;
+    while (!engine->stop) {
+        bool worked = engine_work(engine);
+        if (worked)
+            idle_since_us = 0;
+        /* Crowded: whoever has something to submit needs this core first. */
+        if (!worked && engine->crowded && engine->long_runs == 0)
+            sched_yield();
+        if (++looks % LOOKS_PER_CLOCK != 0 && engine->long_runs == 0)
+            continue;
+        uint64_t now_us = engine_now_us();
+        if (now_us - checked_us >= TIMEOUT_CHECK_US) {
+            comms_check_timeouts(engine, now_us);
+            checked_us = now_us;
+        }
+        if (worked)
+            continue;
+        if (idle_since_us == 0)
+            idle_since_us = now_us;
+        if (engine->long_runs == 0 && now_us - idle_since_us < IDLE_SPIN_US)
+            continue;
+        engine_sleep(engine, comms_check_timeouts(engine, now_us), now_us - idle_since_us);
+        if (engine->watched == 0)
+            idle_since_us = 0;
+    }
+    return NULL;
+}
+
+static void engine_stop_run(mailbox_item_t *item)
+{
+    engine_t *engine = CONTAINER_OF(item, engine_t, stop_item);
+    engine->stop = true;
+}
+
+static void heartbeat_on_control(mailbox_item_t *item)
+{
+    engine_t *engine = CONTAINER_OF(item, engine_t, heartbeat_item);
+    engine->heartbeat_done.call(engine->heartbeat_done.context);
+}
+
+static void heartbeat_on_engine(mailbox_item_t *item)
+{
+    engine_t *engine = CONTAINER_OF(item, engine_t, heartbeat_item);
+    item->run = heartbeat_on_control;
+    mailbox_post(engine->config.control, item);
+}
+
+void engine_heartbeat(engine_t *engine, engine_done_t done)
+{
+    engine->heartbeat_done = done;
+    engine->heartbeat_item.run = heartbeat_on_engine;
+    mailbox_post(&engine->mailbox, &engine->heartbeat_item);
+}
+
+static blink_result_t engine_open_fds(engine_t *engine)
+{
+    engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = engine->wake_fd};
+    if (engine->wake_fd < 0 || engine->epoll_fd < 0 ||
+        epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &event) != 0)
+        return BLINK_FAIL_ERRNO("engine descriptors");
+    return BLINK_OK;
+}
+
+static void engine_close_fds(engine_t *engine)
+{
+    if (engine->wake_fd >= 0)
+        close(engine->wake_fd);
+    if (engine->epoll_fd >= 0)
+        close(engine->epoll_fd);
+}
+
+blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
+{
+    engine_t *created = calloc(1, sizeof(*created));
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the engine");
+    created->config = *config;
+    created->wake_fd = created->epoll_fd = created->gpu_event_fd = -1;
+    mailbox_init(&created->mailbox, engine_wake, created);
+    created->stop_item.run = engine_stop_run;
+    created->awaiting_end = &created->awaiting;
+    created->due_comms_end = &created->due_comms;
+    created->one_class = topo_is_plain_memory(config->topo);
+    blink_result_t result = engine_open_fds(created);
+    if (result != BLINK_OK)
+        goto fail;
+    int error = pthread_create(&created->thread, NULL, engine_main, created);
+    if (error != 0) {
+        result = BLINK_FAIL(BLINK_ERR_SYSTEM, "start the engine thread: %s", strerror(error));
+        goto fail;
+    }
+    pthread_setname_np(created->thread, "blinkd-engine");
+    *engine = created;
+    return BLINK_OK;
+fail:
+    engine_close_fds(created);
+    free(created);
+    return result;
+}
+
+void engine_stop(engine_t *engine)
+{
+    if (!engine)
+        return;
+    mailbox_post(&engine->mailbox, &engine->stop_item);
+    pthread_join(engine->thread, NULL);
+    engine_free_cache(engine); /* its instances belong to the executor, which goes before the engine does */
+}
+
+void engine_destroy(engine_t *engine)
+{
+    if (!engine)
+        return;
+    while (engine->spare_batches) {
+        op_batch_t *batch = engine->spare_batches;
+        engine->spare_batches = batch->next;
+        free(batch);
+    }
+    engine_close_fds(engine);
+    free(engine);
+}
+
+engine_comm_stats_t engine_total_stats(const engine_t *engine)
+{
+    /* Relaxed: counters, each right by itself. */
+    return (engine_comm_stats_t){atomic_load_explicit(&engine->op_count, memory_order_relaxed),
+                                 atomic_load_explicit(&engine->failed_op_count, memory_order_relaxed),
+                                 atomic_load_explicit(&engine->payload_bytes, memory_order_relaxed), 0, 0};
+}

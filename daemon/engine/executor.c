@@ -1,0 +1,128 @@
+/*
+ * The two executors behind one set of calls, and the GPU worker as the engine sees it come and go.
+ */
+#include "engine/internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+bool engine_node_is_gpu(const engine_t *engine, uint32_t node)
+{
+    return engine->config.gpu_of_node && engine->config.gpu_of_node[node] != EXEC_CUDA_NO_GPU;
+}
+
+bool engine_nodes_need_host(const engine_t *engine, const uint32_t *nodes, uint32_t rank_count)
+{
+    return engine_node_is_gpu(engine, nodes[0]) &&
+           exec_cuda_needs_host(engine->config.cuda, nodes, rank_count);
+}
+
+blink_result_t instance_create(engine_t *engine, const lane_program_t *program, const uint32_t *nodes,
+                               comm_instance_t *instance)
+{
+    if (engine_node_is_gpu(engine, nodes[0]))
+        return cuda_instance_create(engine->config.cuda, program, nodes, &instance->cuda);
+    return exec_instance_create(engine->config.exec, program, &instance->host);
+}
+
+void instance_destroy(comm_instance_t *instance)
+{
+    cuda_instance_destroy(instance->cuda);
+    exec_instance_destroy(instance->host);
+}
+
+blink_result_t instance_start(comm_instance_t *instance, const exec_run_t *run, bool *ended)
+{
+    return instance->cuda ? cuda_instance_start(instance->cuda, run, ended)
+                          : exec_start(instance->host, run, ended);
+}
+
+void instance_abort(comm_instance_t *instance, blink_result_t reason)
+{
+    if (instance->cuda)
+        cuda_instance_abort(instance->cuda, reason);
+    else
+        exec_abort(instance->host, reason);
+}
+
+const char *instance_transport(const comm_instance_t *instance)
+{
+    return instance->cuda ? cuda_instance_transport(instance->cuda) : "local";
+}
+
+/* ---- the GPU worker ---- */
+
+bool engine_poll_gpus(engine_t *engine)
+{
+    return engine->config.cuda && exec_cuda_poll(engine->config.cuda);
+}
+
+/* A message from the control thread. */
+typedef struct gpu_change {
+    mailbox_item_t item;
+    engine_t *engine;
+    gpu_channel_t channel;
+    char text[BLINK_ERROR_TEXT_BYTES];
+} gpu_change_t;
+
+static void attach_run(mailbox_item_t *item)
+{
+    gpu_change_t *change = CONTAINER_OF(item, gpu_change_t, item);
+    engine_t *engine = change->engine;
+    if (exec_cuda_attach(engine->config.cuda, &change->channel) != BLINK_OK) {
+        LOG_ERROR("the GPU worker's ring: %s", blink_error_text());
+    } else {
+        engine->gpu_event_fd = exec_cuda_event_fd(engine->config.cuda);
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = engine->gpu_event_fd};
+        if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->gpu_event_fd, &event) != 0)
+            LOG_ERROR("watch the GPU worker: %s", strerror(errno));
+    }
+    free(change);
+}
+
+static void detach_run(mailbox_item_t *item)
+{
+    gpu_change_t *change = CONTAINER_OF(item, gpu_change_t, item);
+    engine_t *engine = change->engine;
+    if (engine->gpu_event_fd >= 0)
+        epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, engine->gpu_event_fd, NULL);
+    engine->gpu_event_fd = -1;
+    exec_cuda_detach(engine->config.cuda, change->text);
+    engine_comm_t *next;
+    for (engine_comm_t *comm = engine->gpu_comms; comm; comm = next) {
+        next = comm->next_on_gpus;
+        if (comm->lost == BLINK_OK)
+            comm_lose(comm, BLINK_ERR_SYSTEM, change->text);
+        comm_advance(comm);
+    }
+    free(change);
+}
+
+static void post_change(engine_t *engine, const gpu_change_t *change)
+{
+    gpu_change_t *posted = malloc(sizeof(*posted));
+    if (!posted) {
+        LOG_ERROR("no memory to tell the engine of the GPU worker");
+        abort(); /* it would go on with a worker that is gone */
+    }
+    *posted = *change;
+    posted->engine = engine;
+    mailbox_post(&engine->mailbox, &posted->item);
+}
+
+void engine_gpu_attach(engine_t *engine, const gpu_channel_t *channel)
+{
+    post_change(engine, &(gpu_change_t){.item = {.run = attach_run}, .channel = *channel});
+}
+
+void engine_gpu_detach(engine_t *engine, const char *text)
+{
+    gpu_change_t change = {.item = {.run = detach_run}};
+    snprintf(change.text, sizeof(change.text), "%s", text);
+    post_change(engine, &change);
+}

@@ -1,0 +1,486 @@
+/*
+ * Ops, the parts that ranks have in them, and the batches in which ranks submit them: how they come to be, how
+ * they are completed, and when they are forgotten.
+ */
+#include "engine/internal.h"
+
+#include "error.h"
+#include "names.h"
+#include "plan/collective.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Live ops of a communicator, so that a rank far ahead of the others meets a limit. They come in groups, of as many as the
+ * library lets a group have, and of several for every pair of ranks where all exchange with all. */
+#define COMM_OPS_MAX          65536u
+#define COMM_OPS_MAX_PER_PAIR 2u
+
+/* Live ops that one client began, in all its communicators: up to about a kilobyte each. */
+#define CLIENT_OPS_MAX 131072u
+
+/* ---- facts ---- */
+
+static const op_facts_t facts[] = {
+    [RING_OP_ALLREDUCE] = {.is_collective = true, .reduces = true},
+    [RING_OP_BROADCAST] = {.is_collective = true, .has_root = true, .input_on_root = true},
+    [RING_OP_REDUCE] = {.is_collective = true, .has_root = true, .reduces = true, .output_on_root = true},
+    [RING_OP_ALLGATHER] = {.is_collective = true, .output_per_rank = true},
+    [RING_OP_REDUCESCATTER] = {.is_collective = true, .reduces = true, .input_per_rank = true},
+    [RING_OP_GATHER] = {.is_collective = true,
+                        .has_root = true,
+                        .output_per_rank = true,
+                        .output_on_root = true},
+    [RING_OP_SCATTER] = {.is_collective = true,
+                         .has_root = true,
+                         .input_per_rank = true,
+                         .input_on_root = true},
+    [RING_OP_ALLTOALL] = {.is_collective = true, .input_per_rank = true, .output_per_rank = true},
+    [RING_OP_SEND] = {0},
+    [RING_OP_RECV] = {0},
+    [RING_OP_BARRIER] = {.is_collective = true},
+};
+
+const op_facts_t *op_facts(uint32_t opcode)
+{
+    return &facts[opcode];
+}
+
+const char *engine_op_name(uint32_t opcode)
+{
+    switch (opcode) {
+    case RING_OP_SEND:
+    case RING_OP_RECV:
+        return "transfer";
+    case RING_OP_BARRIER:
+        return "barrier";
+    default:
+        return blink_name_collective(opcode - RING_OP_ALLREDUCE);
+    }
+}
+
+uint64_t op_input_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank)
+{
+    const op_facts_t *of = op_facts(signature->opcode);
+    if ((of->input_on_root || !of->is_collective) && rank != signature->root)
+        return 0;
+    return signature->count * (of->input_per_rank ? comm->rank_count : 1);
+}
+
+uint64_t op_output_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank)
+{
+    const op_facts_t *of = op_facts(signature->opcode);
+    uint32_t only = of->is_collective ? signature->root : signature->peer;
+    if ((of->output_on_root || !of->is_collective) && rank != only)
+        return 0;
+    return signature->count * (of->output_per_rank ? comm->rank_count : 1);
+}
+
+uint64_t op_payload_bytes(const comm_op_t *op)
+{
+    const op_signature_t *signature = &op->signature;
+    uint64_t blocks = 1;
+    if (op_facts(signature->opcode)->is_collective && signature->opcode != RING_OP_BARRIER)
+        blocks = collective_block_count((blink_collective_t)(signature->opcode - RING_OP_ALLREDUCE),
+                                        op->comm->rank_count);
+    return signature->count * blocks * blink_datatype_bytes(signature->datatype);
+}
+
+/* ---- making ---- */
+
+static comm_op_t *op_alloc(engine_comm_t *comm, uint32_t part_count)
+{
+    size_t bytes = sizeof(comm_op_t) + part_count * sizeof(op_part_t);
+    comm_op_t *op = NULL;
+    if (part_count == comm->rank_count && comm->spare_op) {
+        op = comm->spare_op;
+        comm->spare_op = NULL;
+        memset(op, 0, bytes);
+    } else {
+        op = calloc(1, bytes);
+    }
+    if (op)
+        op->part_count = part_count;
+    return op;
+}
+
+static void op_append(engine_comm_t *comm, comm_op_t *op)
+{
+    if (!comm->ops)
+        comm_enlist(comm);
+    op->previous_next = comm->ops_end;
+    *comm->ops_end = op;
+    comm->ops_end = &op->next;
+    comm->op_total++;
+}
+
+static blink_result_t check_total(const engine_comm_t *comm, uint32_t rank)
+{
+    uint32_t limit = COMM_OPS_MAX + COMM_OPS_MAX_PER_PAIR * comm->rank_count * comm->rank_count;
+    if (comm->ranks[rank].client->begun_ops >= CLIENT_OPS_MAX)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "this client has begun %u ops that are not complete",
+                          CLIENT_OPS_MAX);
+    if (comm->op_total >= limit)
+        return BLINK_FAIL(BLINK_ERR_QUOTA,
+                          "communicator %u: %u ops are not complete, as many as there may be", comm->comm,
+                          comm->op_total);
+    return BLINK_OK;
+}
+
+blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, uint32_t rank,
+                         comm_op_t **created)
+{
+    bool is_collective = op_facts(signature->opcode)->is_collective;
+    BLINK_TRY(check_total(comm, rank));
+    comm_op_t *op = op_alloc(comm, is_collective ? comm->rank_count : 2);
+    if (!op)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    op->comm = comm;
+    op->sequence = comm->next_sequence++;
+    op->signature = *signature;
+    op->first_rank = rank;
+    op->since_us = engine_now_us();
+    for (uint32_t i = 0; i < op->part_count; i++) {
+        uint32_t of = is_collective ? i : i == 0 ? signature->root : signature->peer;
+        op->parts[i].op = op;
+        op->parts[i].rank = &comm->ranks[of];
+    }
+    op_append(comm, op);
+    comm->ranks[rank].client->begun_ops++;
+    *created = op;
+    return BLINK_OK;
+}
+
+op_part_t *op_part_of(comm_op_t *op, uint32_t rank, bool receives)
+{
+    return &op->parts[op_facts(op->signature.opcode)->is_collective ? rank : receives ? 1 : 0];
+}
+
+void op_add_part(op_part_t *part, op_batch_t *batch)
+{
+    part->batch = batch;
+    part->next = batch->parts;
+    part->previous_next = &batch->parts;
+    if (part->next)
+        part->next->previous_next = &part->next;
+    batch->parts = part;
+    batch->unfinished++;
+    part->op->submitted_count++;
+}
+
+/* ---- unmatched transfers ---- */
+
+comm_op_t **transfer_find(engine_comm_t *comm, uint32_t source, uint32_t destination)
+{
+    comm_op_t **link = &comm->transfers[(source * comm->rank_count + destination) % TRANSFER_BUCKETS];
+    while (*link && ((*link)->signature.root != source || (*link)->signature.peer != destination))
+        link = &(*link)->next_match;
+    return link;
+}
+
+void transfer_append(comm_op_t **first, comm_op_t *op)
+{
+    if (*first) {
+        (*first)->last_of_pair->next_of_pair = op;
+        (*first)->last_of_pair = op;
+    } else {
+        op->last_of_pair = op;
+        *first = op;
+    }
+}
+
+void transfer_pop(comm_op_t **first)
+{
+    comm_op_t *op = *first, *next = op->next_of_pair;
+    if (next) {
+        next->last_of_pair = op->last_of_pair;
+        next->next_match = op->next_match;
+    }
+    *first = next ? next : op->next_match;
+}
+
+/* ---- batches ---- */
+
+bool rank_in_group(const comm_rank_t *rank)
+{
+    return rank->last_batch && !rank->last_batch->committed;
+}
+
+op_batch_t *rank_open_batch(comm_rank_t *rank)
+{
+    engine_t *engine = rank->comm->engine;
+    if (rank_in_group(rank))
+        return rank->last_batch;
+    op_batch_t *batch = engine->spare_batches;
+    if (batch)
+        engine->spare_batches = batch->next;
+    else
+        batch = malloc(sizeof(*batch));
+    if (!batch)
+        return NULL;
+    *batch = (op_batch_t){0};
+    if (rank->last_batch)
+        rank->last_batch->next = batch;
+    else
+        rank->first_batch = batch;
+    rank->last_batch = batch;
+    rank->outstanding++;
+    return batch;
+}
+
+static void batch_recycle(engine_t *engine, op_batch_t *batch)
+{
+    free(batch->text);
+    batch->next = engine->spare_batches;
+    engine->spare_batches = batch;
+}
+
+/* Let the ops of a rank's oldest batch start, if nothing else keeps them. */
+static void rank_activate(comm_rank_t *rank)
+{
+    op_batch_t *batch = rank->first_batch;
+    if (!batch || !batch->committed || batch->active)
+        return;
+    batch->active = true;
+    for (op_part_t *part = batch->parts; part; part = part->next) {
+        comm_op_t *op = part->op;
+        part->previous_next = NULL;
+        if (++op->active_count == op->part_count && op->result == BLINK_OK)
+            op_make_due(op);
+    }
+    batch->parts = NULL; /* from here on parts end one by one */
+}
+
+static void rank_pop_ended(comm_rank_t *rank)
+{
+    while (rank->first_batch && rank->first_batch->ended) {
+        op_batch_t *batch = rank->first_batch;
+        rank->first_batch = batch->next;
+        if (!batch->next)
+            rank->last_batch = NULL;
+        batch_recycle(rank->comm->engine, batch);
+    }
+    rank_activate(rank);
+}
+
+static void batch_end_if_done(comm_rank_t *rank, op_batch_t *batch)
+{
+    if (!batch->committed || batch->unfinished > 0)
+        return;
+    batch->ended = true;
+    rank->outstanding--;
+    if (batch->replayed)
+        stream_replay_ended(batch->replayed, batch->result, batch->text);
+    else
+        client_complete(rank->client, batch->user_data, batch->result, batch->text);
+    rank_pop_ended(rank);
+}
+
+void batch_commit(comm_rank_t *rank, op_batch_t *batch, uint64_t user_data)
+{
+    batch->committed = true;
+    batch->user_data = user_data;
+    if (batch->unfinished == 0)
+        batch_end_if_done(rank, batch);
+    else if (batch == rank->first_batch)
+        rank_activate(rank);
+}
+
+void batch_fail(op_batch_t *batch, blink_result_t code, const char *text)
+{
+    if (batch->result != BLINK_OK)
+        return;
+    batch->result = code;
+    batch->text = text ? strdup(text) : NULL; /* without memory the code must do */
+}
+
+void rank_drop_open_batch(comm_rank_t *rank)
+{
+    op_batch_t *batch = rank->last_batch;
+    if (!batch || batch->committed || batch->ended)
+        return;
+    batch->ended = true;
+    rank->outstanding--;
+    rank_pop_ended(rank);
+}
+
+/* ---- ending ---- */
+
+/* Only a batch that is not active has its parts in a list. */
+static void part_unlink(const op_part_t *part)
+{
+    if (!part->previous_next)
+        return;
+    *part->previous_next = part->next;
+    if (part->next)
+        part->next->previous_next = part->previous_next;
+}
+
+static void part_complete(op_part_t *part)
+{
+    op_batch_t *batch = part->batch;
+    const comm_op_t *op = part->op;
+    stream_ticket_t *ticket = part->ticket;
+    if (!batch || part->completed)
+        return;
+    part->completed = true;
+    part->op->completed_count++;
+    region_release(part->input_region);
+    region_release(part->output_region);
+    part_unlink(part);
+    batch->unfinished--;
+    if (op->result != BLINK_OK)
+        batch_fail(batch, op->result, op->text);
+    batch_end_if_done(part->rank, batch);
+    stream_end(ticket); /* last: who has synchronised with the stream finds the completion */
+}
+
+/* Nobody's submission can still come. */
+static bool op_is_settled(const comm_op_t *op)
+{
+    if (op->completed_count == op->part_count)
+        return true;
+    for (uint32_t i = 0; i < op->part_count; i++) {
+        const op_part_t *part = &op->parts[i];
+        bool will_not_come = !part->batch && (part->rank->leaving || op->comm->lost != BLINK_OK);
+        if (!part->completed && !will_not_come)
+            return false;
+    }
+    return true;
+}
+
+/* From the transfers of its pair: the oldest in the usual cases. */
+static void op_unlink_transfer(comm_op_t *op)
+{
+    comm_op_t **first = transfer_find(op->comm, op->signature.root, op->signature.peer);
+    if (!*first)
+        return;
+    if (*first == op) {
+        transfer_pop(first);
+        return;
+    }
+    comm_op_t *before = *first;
+    while (before->next_of_pair && before->next_of_pair != op)
+        before = before->next_of_pair;
+    if (!before->next_of_pair)
+        return;
+    before->next_of_pair = op->next_of_pair;
+    if ((*first)->last_of_pair == op)
+        (*first)->last_of_pair = before;
+}
+
+static void op_free(comm_op_t *op)
+{
+    engine_comm_t *comm = op->comm;
+    if (comm->ops == op)
+        comm->oldest_since_us = engine_now_us(); /* of the next one: its ranks may have waited for this one */
+    *op->previous_next = op->next;
+    if (op->next)
+        op->next->previous_next = op->previous_next;
+    else
+        comm->ops_end = op->previous_next;
+    comm->op_total--;
+    if (!comm->ops)
+        comm_delist(comm);
+    if (!comm->ranks[op->first_rank].left)
+        comm->ranks[op->first_rank].client->begun_ops--;
+    if (comm->last_collective == op)
+        comm->last_collective = NULL;
+    if (!op_facts(op->signature.opcode)->is_collective && op->submitted_count < op->part_count)
+        op_unlink_transfer(op);
+    free(op->text);
+    free(op->run_text);
+    if (op->part_count == comm->rank_count && !comm->spare_op)
+        comm->spare_op = op;
+    else
+        free(op);
+}
+
+void ops_forget_client(engine_comm_t *comm, uint32_t rank)
+{
+    for (comm_op_t *op = comm->ops; op; op = op->next)
+        comm->ranks[rank].client->begun_ops -= op->first_rank == rank;
+}
+
+bool op_free_if_done(comm_op_t *op)
+{
+    if (op->state != OP_GATHERING || !op_is_settled(op))
+        return false;
+    op_free(op);
+    return true;
+}
+
+void op_serve(comm_op_t *op)
+{
+    for (uint32_t i = 0; i < op->part_count; i++)
+        part_complete(&op->parts[i]);
+    op_free_if_done(op);
+}
+
+void op_fail(comm_op_t *op, blink_result_t code, const char *text)
+{
+    if (op->result == BLINK_OK) {
+        op->result = code;
+        op->text = strdup(text);
+        /* Relaxed: counters. */
+        atomic_fetch_add_explicit(&op->comm->failed_op_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&op->comm->engine->failed_op_count, 1, memory_order_relaxed);
+    }
+    op_serve(op);
+}
+
+void op_failf(comm_op_t *op, blink_result_t code, const char *format, ...)
+{
+    char what[BLINK_ERROR_TEXT_BYTES / 2], text[BLINK_ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s", engine_op_name(op->signature.opcode),
+             (unsigned long)op->sequence, op->comm->comm, what);
+    op_fail(op, code, text);
+}
+
+/* User memory that the op used, by how the daemon reached it. */
+static void count_memory(comm_op_t *op)
+{
+    engine_comm_t *comm = op->comm;
+    uint64_t element_bytes = blink_datatype_bytes(op->signature.datatype), direct = 0, staged = 0;
+    for (uint32_t i = 0; i < op->part_count; i++) {
+        const op_part_t *part = &op->parts[i];
+        uint32_t rank = part->rank->rank;
+        uint64_t in = part->input ? op_input_elements(comm, &op->signature, rank) * element_bytes : 0;
+        uint64_t out = part->output ? op_output_elements(comm, &op->signature, rank) * element_bytes : 0;
+        *(part->input_staged ? &staged : &direct) += in;
+        *(part->output_staged ? &staged : &direct) += out;
+    }
+    /* Relaxed: counters. */
+    atomic_fetch_add_explicit(&comm->direct_bytes, direct, memory_order_relaxed);
+    if (staged > 0)
+        atomic_fetch_add_explicit(&comm->staged_bytes, staged, memory_order_relaxed);
+}
+
+void op_succeed(comm_op_t *op)
+{
+    engine_comm_t *comm = op->comm;
+    uint64_t bytes = op_payload_bytes(op);
+    count_memory(op);
+    /* Relaxed: counters. */
+    atomic_fetch_add_explicit(&comm->op_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->engine->op_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->payload_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->engine->payload_bytes, bytes, memory_order_relaxed);
+    op_serve(op);
+}
+
+blink_result_t op_check_left(const comm_op_t *op)
+{
+    for (uint32_t i = 0; i < op->part_count; i++) {
+        const op_part_t *part = &op->parts[i];
+        if (part->rank->leaving && !part->batch)
+            return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u has left the communicator", part->rank->rank);
+    }
+    return BLINK_OK;
+}

@@ -1,0 +1,330 @@
+/*
+ * From a submission to its place in an op: what is hostile until checked, and how the ranks' submissions find one
+ * another. Apart from op.c, which trusts what it is given.
+ */
+#include "engine/internal.h"
+
+#include "error.h"
+#include "names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the entry by itself ---- */
+
+/* Whether the opcode and the other rank are such that the op can be found. */
+static blink_result_t check_target(const engine_comm_t *comm, const ring_sqe_t *sqe)
+{
+    if (sqe->opcode < RING_OP_ALLREDUCE || sqe->opcode > RING_OP_BARRIER)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown opcode %u", sqe->opcode);
+    if (!op_facts(sqe->opcode)->is_collective && sqe->root >= comm->rank_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s rank %u of %u ranks",
+                          sqe->opcode == RING_OP_SEND ? "send to" : "receive from", sqe->root,
+                          comm->rank_count);
+    return BLINK_OK;
+}
+
+static blink_result_t check_fields(const engine_comm_t *comm, const ring_sqe_t *sqe)
+{
+    const op_facts_t *facts = op_facts(sqe->opcode);
+    uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
+    if (sqe->flags & ~(RING_SQE_MORE | RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown flags 0x%x in the submission", sqe->flags);
+    if (sqe->window != 0 && !(sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM)))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u, but nothing is staged or on a stream",
+                          sqe->window);
+    if (sqe->opcode == RING_OP_BARRIER)
+        return BLINK_OK;
+    if (element_bytes == 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown datatype %u", sqe->datatype);
+    if (facts->reduces && !blink_redop_valid(sqe->redop))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown reduction operator %u", sqe->redop);
+    if (facts->has_root && sqe->root >= comm->rank_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "root %u of %u ranks", sqe->root, comm->rank_count);
+    /* Payloads of all with all are counted too. */
+    if (sqe->count > UINT64_MAX / element_bytes / comm->rank_count / comm->rank_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "count %lu of %u-byte elements overflows",
+                          (unsigned long)sqe->count, element_bytes);
+    return BLINK_OK;
+}
+
+static op_signature_t signature_of(const comm_rank_t *rank, const ring_sqe_t *sqe)
+{
+    const op_facts_t *facts = op_facts(sqe->opcode);
+    bool is_barrier = sqe->opcode == RING_OP_BARRIER;
+    op_signature_t signature = {.opcode = sqe->opcode,
+                                .datatype = is_barrier ? 0 : sqe->datatype,
+                                .redop = facts->reduces ? sqe->redop : BLINK_SUM,
+                                .root = facts->has_root ? sqe->root : 0,
+                                .count = is_barrier ? 0 : sqe->count};
+    if (!facts->is_collective) {
+        bool sends = sqe->opcode == RING_OP_SEND;
+        signature.opcode = RING_OP_SEND;
+        signature.root = sends ? rank->rank : sqe->root;
+        signature.peer = sends ? sqe->root : rank->rank;
+    }
+    return signature;
+}
+
+/* ---- buffers ---- */
+
+/* One operand of an entry. */
+typedef struct operand {
+    uint32_t region;
+    uint64_t offset_bytes;
+    uint64_t elements;
+    bool staged;
+} operand_t;
+
+/* Bytes of the slots in which a staged operand passes. */
+static uint64_t staged_bytes(const engine_comm_t *comm, const ring_sqe_t *sqe, uint64_t elements)
+{
+    uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
+    uint64_t piece = ring_piece_elements(sqe->opcode, comm->rank_count, element_bytes);
+    return sqe->count <= piece ? elements * element_bytes : RING_STAGING_SLOTS * RING_STAGING_SLOT_BYTES;
+}
+
+static blink_result_t use_operand(const comm_rank_t *rank, const ring_sqe_t *sqe, const operand_t *operand,
+                                  engine_region_t **held, void **address)
+{
+    uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
+    engine_region_t *region = client_find_region(rank->client, operand->region);
+    if (!region)
+        return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", operand->region);
+    if (operand->staged && region->kind != ENGINE_REGION_STAGING)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "region %u is no staging region", operand->region);
+    if (operand->staged && operand->offset_bytes < RING_STAGING_HEADER_BYTES)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "staging slots at offset %lu lie among the windows",
+                          (unsigned long)operand->offset_bytes);
+    uint64_t bytes = operand->staged ? staged_bytes(rank->comm, sqe, operand->elements)
+                                     : operand->elements * element_bytes;
+    region_range_t range = {operand->offset_bytes, bytes, element_bytes, rank->comm->on_gpus};
+    BLINK_TRY(region_use(region, &range, address));
+    *held = region;
+    return BLINK_OK;
+}
+
+static blink_result_t use_window(const ring_sqe_t *sqe, op_part_t *part)
+{
+    const engine_region_t *region = part->input_staged ? part->input_region : part->output_region;
+    if (part->input_staged && part->output_staged && part->input_region != part->output_region)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "input staged in region %u, output in region %u",
+                          sqe->in_region, sqe->out_region);
+    if (sqe->window >= RING_STAGING_WINDOWS)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u of %u", sqe->window, RING_STAGING_WINDOWS);
+    part->window = (ring_window_t *)(void *)region->base + sqe->window;
+    return BLINK_OK;
+}
+
+/* Where, within the larger buffer, the smaller one may stand in place. */
+static uint64_t in_place_offset(const comm_rank_t *rank, const op_signature_t *signature,
+                                uint64_t block_bytes)
+{
+    const op_facts_t *facts = op_facts(signature->opcode);
+    return facts->input_per_rank || facts->output_per_rank ? rank->rank * block_bytes : 0;
+}
+
+static blink_result_t check_overlap(const comm_rank_t *rank, const op_signature_t *signature,
+                                    const op_part_t *part)
+{
+    uint64_t block_bytes = signature->count * blink_datatype_bytes(signature->datatype);
+    uint64_t ranks = rank->comm->rank_count;
+    const op_facts_t *facts = op_facts(signature->opcode);
+    uint64_t in_bytes = block_bytes * (facts->input_per_rank ? ranks : 1);
+    uint64_t out_bytes = block_bytes * (facts->output_per_rank ? ranks : 1);
+    uintptr_t in = (uintptr_t)part->input, out = (uintptr_t)part->output;
+    if (!in || !out || part->input_staged || part->output_staged || in + in_bytes <= out ||
+        out + out_bytes <= in)
+        return BLINK_OK;
+    bool has_form = !facts->input_per_rank || !facts->output_per_rank;
+    uint64_t offset = in_place_offset(rank, signature, block_bytes);
+    if (has_form && (facts->input_per_rank ? out - in : in - out) == offset)
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                      "input of %lu bytes and output of %lu bytes overlap, and not as they may in place",
+                      (unsigned long)in_bytes, (unsigned long)out_bytes);
+}
+
+static blink_result_t use_buffers(const comm_rank_t *rank, const ring_sqe_t *sqe,
+                                  const op_signature_t *signature, op_part_t *part)
+{
+    /* A transfer of a rank to itself has a part for each end. */
+    bool is_transfer = !op_facts(sqe->opcode)->is_collective;
+    bool reads = !is_transfer || sqe->opcode == RING_OP_SEND,
+         writes = !is_transfer || sqe->opcode == RING_OP_RECV;
+    operand_t in = {sqe->in_region, sqe->in_offset_bytes, 0, (sqe->flags & RING_SQE_IN_STAGED) != 0};
+    operand_t out = {sqe->out_region, sqe->out_offset_bytes, 0, (sqe->flags & RING_SQE_OUT_STAGED) != 0};
+    in.elements = reads ? op_input_elements(rank->comm, signature, rank->rank) : 0;
+    out.elements = writes ? op_output_elements(rank->comm, signature, rank->rank) : 0;
+    part->scalar = sqe->scalar;
+    void *address = NULL;
+    if (in.elements > 0) {
+        BLINK_TRY(use_operand(rank, sqe, &in, &part->input_region, &address));
+        part->input = address;
+        part->input_staged = in.staged;
+    }
+    if (out.elements > 0) {
+        BLINK_TRY(use_operand(rank, sqe, &out, &part->output_region, &part->output));
+        part->output_staged = out.staged;
+    }
+    if (part->input_staged || part->output_staged)
+        BLINK_TRY(use_window(sqe, part));
+    return check_overlap(rank, signature, part);
+}
+
+/* ---- finding the op ---- */
+
+static blink_result_t find_collective(comm_rank_t *rank, const op_signature_t *signature, comm_op_t **found)
+{
+    engine_comm_t *comm = rank->comm;
+    comm_op_t *op = rank->next_collective;
+    if (!op) {
+        BLINK_TRY(op_create(comm, signature, rank->rank, &op));
+        if (comm->last_collective)
+            comm->last_collective->next_match = op;
+        comm->last_collective = op;
+        for (uint32_t other = 0; other < comm->rank_count; other++) {
+            if (!comm->ranks[other].next_collective)
+                comm->ranks[other].next_collective = op;
+        }
+    }
+    rank->next_collective = op->next_match;
+    *found = op;
+    return BLINK_OK;
+}
+
+/* The oldest transfer of the pair that lacks this end, or a new one. */
+static blink_result_t find_transfer(const comm_rank_t *rank, const op_signature_t *signature, bool receives,
+                                    comm_op_t **found)
+{
+    engine_comm_t *comm = rank->comm;
+    if (!comm->transfers)
+        comm->transfers = calloc(TRANSFER_BUCKETS, sizeof(comm_op_t *));
+    if (!comm->transfers)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for transfers");
+    comm_op_t **first = transfer_find(comm, signature->root, signature->peer);
+    if (*first && !op_part_of(*first, rank->rank, receives)->batch) {
+        *found = *first;
+        transfer_pop(first);
+        return BLINK_OK;
+    }
+    BLINK_TRY(op_create(comm, signature, rank->rank, found));
+    transfer_append(first, *found);
+    return BLINK_OK;
+}
+
+/* ---- agreement ---- */
+
+/* Whether this rank's signature is the first one's; the text names both ranks and both values. */
+static blink_result_t check_agreement(const comm_op_t *op, uint32_t rank, const op_signature_t *own)
+{
+    const op_signature_t *first = &op->signature;
+    uint32_t other = op->first_rank;
+    if (own->opcode != first->opcode)
+        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u submitted %s, rank %u submitted %s", other,
+                          engine_op_name(first->opcode), rank, engine_op_name(own->opcode));
+    if (own->count != first->count)
+        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u gave count %lu, rank %u gave count %lu", other,
+                          (unsigned long)first->count, rank, (unsigned long)own->count);
+    if (own->datatype != first->datatype)
+        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u gave type %s, rank %u gave type %s", other,
+                          blink_name_datatype(first->datatype), rank, blink_name_datatype(own->datatype));
+    if (own->redop != first->redop)
+        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u gave operator %s, rank %u gave operator %s", other,
+                          blink_name_redop(first->redop), rank, blink_name_redop(own->redop));
+    if (own->root != first->root)
+        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u gave root %u, rank %u gave root %u", other,
+                          first->root, rank, own->root);
+    return BLINK_OK;
+}
+
+/* ---- submitting ---- */
+
+/* Why a submission of a stream has no turn. */
+static blink_result_t check_turn(const comm_rank_t *rank, const ring_sqe_t *sqe)
+{
+    BLINK_TRY(stream_check(rank->client, sqe));
+    return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an op on a stream");
+}
+
+static blink_result_t check_part(comm_rank_t *rank, const ring_sqe_t *sqe, const op_signature_t *signature,
+                                 op_part_t *part)
+{
+    char text[BLINK_ERROR_TEXT_BYTES / 2];
+    blink_result_t result = check_fields(rank->comm, sqe);
+    if (result == BLINK_OK && sqe->flags & RING_SQE_STREAM && !part->ticket)
+        result = check_turn(rank, sqe);
+    if (result == BLINK_OK && signature->count > 0)
+        result = use_buffers(rank, sqe, signature, part);
+    if (result != BLINK_OK) {
+        snprintf(text, sizeof(text), "%s", blink_error_text());
+        return BLINK_FAIL(result, "rank %u: %s", rank->rank, text);
+    }
+    BLINK_TRY(check_agreement(part->op, rank->rank, signature));
+    return op_check_left(part->op);
+}
+
+/* Give the entry its part of an op. An entry at fault fails that op, for all. Errors: QUOTA, NO_MEMORY, by which the
+ * ranks would lose count of one another. */
+static blink_result_t submit_entry(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how,
+                                   op_batch_t *batch)
+{
+    blink_result_t result = check_target(rank->comm, sqe);
+    if (result != BLINK_OK) {
+        batch_fail(batch, result, blink_error_text());
+        return BLINK_OK;
+    }
+    comm_op_t *op;
+    op_signature_t signature = signature_of(rank, sqe);
+    bool receives = sqe->opcode == RING_OP_RECV;
+    if (op_facts(sqe->opcode)->is_collective)
+        BLINK_TRY(find_collective(rank, &signature, &op));
+    else
+        BLINK_TRY(find_transfer(rank, &signature, receives, &op));
+    op_part_t *part = op_part_of(op, rank->rank, receives);
+    op_add_part(part, batch);
+    part->ticket = how->ticket;
+    how->ticket = NULL;
+    result = check_part(rank, sqe, &signature, part);
+    if (op->result != BLINK_OK) {
+        op_serve(op);
+    } else if (result != BLINK_OK) {
+        char text[BLINK_ERROR_TEXT_BYTES / 2];
+        snprintf(text, sizeof(text), "%s", blink_error_text());
+        op_failf(op, result, "%s", text);
+    }
+    return BLINK_OK;
+}
+
+/* The communicator is lost: so is what this rank has begun. */
+static void refuse(comm_rank_t *rank, const ring_sqe_t *sqe, const submission_t *how)
+{
+    rank_drop_open_batch(rank);
+    if (sqe->flags & RING_SQE_MORE)
+        return;
+    if (how->replayed)
+        stream_replay_ended(how->replayed, rank->comm->lost, rank->comm->lost_text);
+    else
+        client_complete(rank->client, sqe->user_data, rank->comm->lost, rank->comm->lost_text);
+}
+
+void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how)
+{
+    engine_comm_t *comm = rank->comm;
+    if (comm->lost == BLINK_OK) {
+        op_batch_t *batch = rank_open_batch(rank);
+        blink_result_t result = batch ? submit_entry(rank, sqe, how, batch)
+                                      : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+        if (batch)
+            batch->replayed = how->replayed;
+        if (result == BLINK_OK && !(sqe->flags & RING_SQE_MORE))
+            batch_commit(rank, batch, sqe->user_data);
+        if (result != BLINK_OK) {
+            comm_lose(comm, result, blink_error_text());
+            refuse(rank, sqe, how);
+        }
+    } else {
+        refuse(rank, sqe, how);
+    }
+    comm_advance(comm);
+}

@@ -1,0 +1,198 @@
+/* See start.h. */
+#include "gpu_worker/start.h"
+
+#include "frame.h"
+#include "ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RING_ENTRIES 1024u
+#define ARENA_BYTES  (64u << 20)
+
+/* The worker's number of its socket. */
+#define WORKER_FD 3
+
+#define END_WAIT_MS 100u
+
+extern char **environ;
+
+static const gpu_channel_t no_channel = {.ring_fd = -1, .doorbell_fd = -1, .event_fd = -1};
+
+static blink_result_t make_arena(gpu_channel_t *channel, int *fd)
+{
+    *fd = memfd_create("blink-gpu-arena", MFD_CLOEXEC);
+    if (*fd < 0 || ftruncate(*fd, ARENA_BYTES) != 0)
+        return BLINK_FAIL_ERRNO("make the memory shared with the GPU worker");
+    void *base = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+    if (base == MAP_FAILED)
+        return BLINK_FAIL_ERRNO("map the memory shared with the GPU worker");
+    channel->arena = base;
+    channel->arena_bytes = ARENA_BYTES;
+    return BLINK_OK;
+}
+
+static blink_result_t make_channel(gpu_channel_t *channel, int *arena_fd)
+{
+    ring_t ring;
+    *channel = no_channel;
+    *arena_fd = -1;
+    BLINK_TRY(ring_create(RING_ENTRIES, RING_ENTRIES, &ring, &channel->ring_fd));
+    ring_unmap(&ring); /* the worker and the engine map it, each its side */
+    channel->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    channel->event_fd = ring_create_event();
+    if (channel->doorbell_fd < 0 || channel->event_fd < 0)
+        return BLINK_FAIL_ERRNO("descriptors for the GPU worker");
+    return make_arena(channel, arena_fd);
+}
+
+static void close_if_open(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void channel_close(gpu_channel_t *channel)
+{
+    if (channel->arena)
+        munmap(channel->arena, channel->arena_bytes);
+    close_if_open(&channel->ring_fd);
+    close_if_open(&channel->doorbell_fd);
+    close_if_open(&channel->event_fd);
+}
+
+/* The same binary once more, with nothing of this process but the socket. */
+static blink_result_t spawn(int socket_fd, pid_t *pid)
+{
+    char number[16];
+    char *arguments[] = {"blinkd", GPU_WORKER_FLAG, number, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    snprintf(number, sizeof(number), "%d", WORKER_FD);
+    sigemptyset(&none);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawn_file_actions_adddup2(&actions, socket_fd, WORKER_FD);
+    int error = posix_spawn(pid, "/proc/self/exe", &actions, &attributes, arguments, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return error == 0 ? BLINK_OK : BLINK_FAIL(BLINK_ERR_SYSTEM, "start the GPU worker: %s", strerror(error));
+}
+
+static blink_result_t send_start(const gpu_worker_t *worker, const gpu_worker_config_t *config, int arena_fd)
+{
+    const int fds[GPU_START_FDS] = {worker->channel.ring_fd, worker->channel.doorbell_fd,
+                                    worker->channel.event_fd, arena_fd};
+    gpu_start_t start = {.arena_bytes = worker->channel.arena_bytes,
+                         .legacy_ipc = config->legacy_ipc,
+                         .is_mps = config->is_mps};
+    struct iovec part = {&start, sizeof(start)};
+    frame_control_t control;
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    frame_attach_fds(&message, &control, fds, GPU_START_FDS);
+    if (sendmsg(worker->socket_fd, &message, MSG_NOSIGNAL) != (ssize_t)sizeof(start))
+        return BLINK_FAIL_ERRNO("tell the GPU worker to begin");
+    return BLINK_OK;
+}
+
+blink_result_t gpu_worker_start(const gpu_worker_config_t *config, gpu_worker_t *worker)
+{
+    int sockets[2], arena_fd;
+    *worker = (gpu_worker_t){.socket_fd = -1, .channel = no_channel};
+#ifndef BLINK_HAVE_CUDA
+    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "this blinkd was built without CUDA");
+#endif
+    blink_result_t result = make_channel(&worker->channel, &arena_fd);
+    if (result == BLINK_OK && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+        result = BLINK_FAIL_ERRNO("socketpair");
+    if (result == BLINK_OK) {
+        worker->socket_fd = sockets[0];
+        result = spawn(sockets[1], &worker->pid);
+        close(sockets[1]);
+    }
+    if (result == BLINK_OK)
+        result = send_start(worker, config, arena_fd);
+    close_if_open(&arena_fd);
+    if (result != BLINK_OK)
+        gpu_worker_end(worker, NULL, 0);
+    return result;
+}
+
+blink_result_t gpu_worker_receive_hello(gpu_worker_t *worker, int timeout_ms, gpu_hello_t *hello)
+{
+    struct pollfd ready = {.fd = worker->socket_fd, .events = POLLIN};
+    int status = poll(&ready, 1, timeout_ms);
+    if (status == 0)
+        return BLINK_FAIL(BLINK_ERR_TIMEOUT, "the GPU worker (pid %d) said nothing for %d ms",
+                          (int)worker->pid, timeout_ms);
+    ssize_t bytes = status < 0 ? -1 : recv(worker->socket_fd, hello, sizeof(*hello), 0);
+    if (bytes != (ssize_t)sizeof(*hello))
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "the GPU worker (pid %d) ended before it had begun",
+                          (int)worker->pid);
+    hello->text[sizeof(hello->text) - 1] = '\0';
+    if (hello->result != BLINK_OK)
+        return BLINK_FAIL(hello->result <= BLINK_ERR_INTERNAL ? (blink_result_t)hello->result
+                                                              : BLINK_ERR_INTERNAL,
+                          "%s", hello->text);
+    if (hello->gpu_count == 0 || hello->gpu_count > GPU_MAX)
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "the GPU worker found %u GPUs; 1 to %u can be served",
+                          hello->gpu_count, GPU_MAX);
+    return BLINK_OK;
+}
+
+gpu_channel_t gpu_worker_take_channel(gpu_worker_t *worker)
+{
+    gpu_channel_t channel = worker->channel;
+    worker->channel = no_channel;
+    return channel;
+}
+
+/* Whether it is gone, then with its status. */
+static bool reap(pid_t pid, int *status)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    for (uint32_t ms = 0; ms < END_WAIT_MS; ms++) {
+        if (waitpid(pid, status, WNOHANG) != 0)
+            return true;
+        nanosleep(&nap, NULL);
+    }
+    return false;
+}
+
+void gpu_worker_end(gpu_worker_t *worker, char *text, size_t text_bytes)
+{
+    int status = 0;
+    close_if_open(&worker->socket_fd);
+    channel_close(&worker->channel);
+    worker->channel = no_channel;
+    if (worker->pid <= 0)
+        return;
+    bool gone = reap(worker->pid, &status);
+    if (!gone) {
+        kill(worker->pid, SIGKILL);
+        gone =
+            reap(worker->pid, &status); /* else a driver holds it; its zombie is this process's to the end */
+    }
+    if (text && gone && WIFSIGNALED(status))
+        snprintf(text, text_bytes, "was ended by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else if (text && gone)
+        snprintf(text, text_bytes, "ended with status %d", WEXITSTATUS(status));
+    else if (text)
+        snprintf(text, text_bytes, "hangs and cannot be ended");
+    worker->pid = 0;
+}

@@ -1,0 +1,203 @@
+/* Memory of clients' processes, by each of the three ways in which the driver shares it. A client's handle is not trusted: what
+ * it leads to must lie on the GPU that was named and be as large as was said, or a kernel's fault would take the whole worker. */
+#include "gpu_worker/worker.h"
+
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct worker_ipc {
+    uint8_t handle[sizeof(CUipcMemHandle)];
+    uint32_t gpu;
+    uint32_t users;
+    CUdeviceptr address;
+    struct worker_ipc *next;
+};
+
+static_assert(sizeof(CUipcMemHandle) == sizeof((gpu_extent_t){0}.handle), "an IPC handle fits");
+static_assert(sizeof(CUmemPoolPtrExportData) == sizeof((gpu_extent_t){0}.handle), "a pool's pointer fits");
+
+blink_result_t worker_import_fail(const worker_t *worker, const char *call, CUresult result)
+{
+    blink_result_t failure = cuda_driver_fail(worker->cu, call, result);
+    if (failure == BLINK_ERR_NO_MEMORY)
+        return failure;
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the driver does not take it: %s", blink_error_text());
+}
+
+void worker_log_failure(const worker_t *worker, const char *call, CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    cuda_driver_fail(worker->cu, call, result);
+    LOG_WARNING("GPU memory given back: %s", blink_error_text());
+}
+
+/* What the driver opened at `address` is memory of this GPU, of allocation_bytes at least. */
+static blink_result_t check_opened(const worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
+                                   CUdeviceptr address)
+{
+    int ordinal = -1;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    if (worker->cu->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) !=
+            CUDA_SUCCESS ||
+        worker->cu->cuMemGetAddressRange(&base, &bytes, address) != CUDA_SUCCESS)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "the driver does not tell what the imported memory is");
+    if (ordinal != (int)gpu)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the memory is on GPU %d, not on %u", ordinal, gpu);
+    if (base > address || bytes < address - base || bytes - (address - base) < extent->allocation_bytes)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "the allocation has %" PRIu64 " bytes, not the %" PRIu64 " that were said",
+                          (uint64_t)(base + bytes - address), extent->allocation_bytes);
+    return BLINK_OK;
+}
+
+/* ---- VMM ---- */
+
+/* The allocation's real size shows when it is mapped. */
+static blink_result_t check_vmm(const worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
+                                CUmemGenericAllocationHandle handle)
+{
+    CUmemAllocationProp properties;
+    size_t granularity = 1;
+    CUDA_DRIVER_TRY(worker->cu, cuMemGetAllocationPropertiesFromHandle, &properties, handle);
+    if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the memory is not on a GPU");
+    if (properties.location.id != (int)gpu)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the memory is on GPU %d, not on %u",
+                          properties.location.id, gpu);
+    CUDA_DRIVER_TRY(worker->cu, cuMemGetAllocationGranularity, &granularity, &properties,
+                    CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (extent->allocation_bytes % granularity != 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "no allocation has %" PRIu64 " bytes: a page is %zu",
+                          extent->allocation_bytes, granularity);
+    return BLINK_OK;
+}
+
+blink_result_t worker_open_vmm(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
+                               CUmemGenericAllocationHandle *handle)
+{
+    CUmemGenericAllocationHandle opened;
+    CUresult imported = worker->cu->cuMemImportFromShareableHandle(&opened, (void *)(intptr_t)fd,
+                                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (imported != CUDA_SUCCESS)
+        return worker_import_fail(worker, "cuMemImportFromShareableHandle", imported);
+    blink_result_t result = check_vmm(worker, gpu, extent, opened);
+    if (result != BLINK_OK) {
+        worker_log_failure(worker, "cuMemRelease", worker->cu->cuMemRelease(opened));
+        return result;
+    }
+    *handle = opened;
+    return BLINK_OK;
+}
+
+/* ---- pools ---- */
+
+static blink_result_t open_pointer(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
+                                   CUmemoryPool pool, CUdeviceptr *address)
+{
+    CUmemAccessDesc access[GPU_MAX];
+    CUmemPoolPtrExportData data;
+    CUDA_DRIVER_TRY(worker->cu, cuMemPoolSetAccess, pool, access, worker_accessors(worker, gpu, access));
+    memcpy(&data, extent->handle, sizeof(data));
+    CUresult imported = worker->cu->cuMemPoolImportPointer(address, pool, &data);
+    if (imported != CUDA_SUCCESS)
+        return worker_import_fail(worker, "cuMemPoolImportPointer", imported);
+    return BLINK_OK;
+}
+
+blink_result_t worker_open_pool(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
+                                CUmemoryPool *pool, CUdeviceptr *address)
+{
+    BLINK_TRY(worker_select(worker, &worker->gpus[gpu]));
+    CUresult imported = worker->cu->cuMemPoolImportFromShareableHandle(
+        pool, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (imported != CUDA_SUCCESS)
+        return worker_import_fail(worker, "cuMemPoolImportFromShareableHandle", imported);
+    *address = 0;
+    blink_result_t result = open_pointer(worker, gpu, extent, *pool, address);
+    if (result == BLINK_OK)
+        result = check_opened(worker, gpu, extent, *address);
+    if (result != BLINK_OK)
+        worker_close_pool(worker, gpu, *pool, *address);
+    return result;
+}
+
+void worker_close_pool(worker_t *worker, uint32_t gpu, CUmemoryPool pool, CUdeviceptr address)
+{
+    const cuda_driver_t *cu = worker->cu;
+    /* Any stream will do, and any thread may enqueue: what ran on the memory has ended. */
+    if (address != 0)
+        worker_log_failure(worker, "cuMemFreeAsync",
+                           cu->cuMemFreeAsync(address, worker->gpus[gpu].object_stream.handle));
+    worker_log_failure(worker, "cuMemPoolDestroy", cu->cuMemPoolDestroy(pool));
+}
+
+/* ---- CUDA IPC ---- */
+
+static struct worker_ipc *find_handle(const worker_t *worker, uint32_t gpu, const uint8_t *handle)
+{
+    struct worker_ipc *mapping = worker->ipc_mappings;
+    while (mapping && !(mapping->gpu == gpu && memcmp(mapping->handle, handle, sizeof(mapping->handle)) == 0))
+        mapping = mapping->next;
+    return mapping;
+}
+
+static blink_result_t open_handle(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
+                                  CUdeviceptr *address)
+{
+    CUipcMemHandle handle;
+    memcpy(&handle, extent->handle, sizeof(handle));
+    BLINK_TRY(worker_select(worker, &worker->gpus[gpu]));
+    CUresult opened = worker->cu->cuIpcOpenMemHandle(address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (opened != CUDA_SUCCESS)
+        return worker_import_fail(worker, "cuIpcOpenMemHandle", opened);
+    blink_result_t result = check_opened(worker, gpu, extent, *address);
+    if (result != BLINK_OK)
+        worker_log_failure(worker, "cuIpcCloseMemHandle", worker->cu->cuIpcCloseMemHandle(*address));
+    return result;
+}
+
+blink_result_t worker_open_ipc(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
+                               CUdeviceptr *address)
+{
+    struct worker_ipc *mapping = find_handle(worker, gpu, extent->handle);
+    if (mapping) {
+        BLINK_TRY(check_opened(worker, gpu, extent, mapping->address));
+        mapping->users++;
+        *address = mapping->address;
+        return BLINK_OK;
+    }
+    mapping = calloc(1, sizeof(*mapping));
+    if (!mapping)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a mapping");
+    blink_result_t result = open_handle(worker, gpu, extent, &mapping->address);
+    if (result != BLINK_OK) {
+        free(mapping);
+        return result;
+    }
+    memcpy(mapping->handle, extent->handle, sizeof(mapping->handle));
+    mapping->gpu = gpu;
+    mapping->users = 1;
+    mapping->next = worker->ipc_mappings;
+    worker->ipc_mappings = mapping;
+    *address = mapping->address;
+    return BLINK_OK;
+}
+
+void worker_close_ipc(worker_t *worker, uint32_t gpu, CUdeviceptr address)
+{
+    struct worker_ipc **place = &worker->ipc_mappings;
+    while (*place && !((*place)->gpu == gpu && (*place)->address == address))
+        place = &(*place)->next;
+    struct worker_ipc *mapping = *place;
+    if (!mapping || --mapping->users > 0)
+        return;
+    *place = mapping->next;
+    free(mapping);
+    if (worker_select(worker, &worker->gpus[gpu]) == BLINK_OK)
+        worker_log_failure(worker, "cuIpcCloseMemHandle", worker->cu->cuIpcCloseMemHandle(address));
+}

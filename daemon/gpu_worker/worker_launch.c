@@ -1,0 +1,296 @@
+/* Beginning a run: its launches on their GPUs, or its copies on the copy engines, each ending with a word in host memory.
+ * Nothing here waits. */
+#include "gpu_worker/worker.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+blink_result_t worker_select(worker_t *worker, const worker_gpu_t *gpu)
+{
+    CUDA_DRIVER_TRY(worker->cu, cuCtxSetCurrent, gpu->context);
+    return BLINK_OK;
+}
+
+/* ---- streams ---- */
+
+blink_result_t worker_stream_create(worker_t *worker, worker_stream_t *stream)
+{
+    WORKER_TRY(worker, cuStreamCreate, &stream->handle, CU_STREAM_NON_BLOCKING);
+    CUresult result = worker->cu->cuEventCreate(&stream->event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        return BLINK_OK;
+    worker->cu->cuStreamDestroy(stream->handle);
+    return worker_fail(worker, "cuEventCreate", result);
+}
+
+/*
+ * A stream without work if there can be one, else the one with the least. Sharing one cannot make runs wait in a circle:
+ * a run is enqueued on all its GPUs before the next, so it is only ever behind earlier ones.
+ */
+static blink_result_t pick_stream(worker_t *worker, worker_gpu_t *gpu, worker_stream_t **picked)
+{
+    worker_streams_t *pool = &gpu->run_streams;
+    worker_stream_t *best = NULL;
+    for (uint32_t i = 0; i < pool->count; i++) {
+        if (!best || pool->streams[i].users < best->users)
+            best = &pool->streams[i];
+    }
+    if ((!best || best->users > 0) && pool->count < WORKER_STREAMS_MAX) {
+        BLINK_TRY(worker_select(worker, gpu));
+        BLINK_TRY(worker_stream_create(worker, &pool->streams[pool->count]));
+        best = &pool->streams[pool->count++];
+    }
+    *picked = best;
+    return BLINK_OK;
+}
+
+/* ---- parts ---- */
+
+blink_result_t worker_part_add(worker_t *worker, worker_job_t *job, worker_gpu_t *gpu,
+                               worker_stream_t *stream, worker_part_t **part)
+{
+    worker_slot_t *slot;
+    BLINK_TRY(worker_slot_get(worker, gpu, &slot));
+    *part = &job->parts[job->part_count++];
+    **part = (worker_part_t){.gpu = gpu, .slot = slot, .stream = stream};
+    stream->users++;
+    job->parts_left++;
+    return BLINK_OK;
+}
+
+void worker_part_drop(worker_job_t *job)
+{
+    worker_part_t *part = &job->parts[--job->part_count];
+    part->stream->users--;
+    job->parts_left--;
+    worker_slot_put(part->gpu, part->slot);
+}
+
+blink_result_t worker_part_finish(worker_t *worker, const worker_job_t *job, const worker_part_t *part)
+{
+    WORKER_TRY(worker, cuStreamWriteValue64, part->stream->handle,
+               part->slot->control_address + offsetof(lane_abi_control_t, finished), job->number,
+               CU_STREAM_WRITE_VALUE_DEFAULT);
+    return BLINK_OK;
+}
+
+/* ---- what a run needs ---- */
+
+static blink_result_t address_of(const worker_t *worker, const char *what, uint32_t number, uint32_t gpu,
+                                 CUdeviceptr *address)
+{
+    const worker_object_t *object = worker_object_find(worker, number);
+    *address = object ? object->addresses[gpu] : 0;
+    if (*address == 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the run's %s, object %u, is not on GPU %u", what,
+                          number, gpu);
+    return BLINK_OK;
+}
+
+/* Where each rank's scratch and semaphores are. Ranks that do not take part have GPU 0 and may find nothing there. */
+static blink_result_t enter_ranks(const worker_t *worker, const gpu_run_t *request, lane_abi_run_t *run)
+{
+    if (request->memory == 0)
+        return BLINK_OK;
+    const worker_object_t *memory = worker_object_find(worker, request->memory);
+    if (!memory)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the run's memory, object %u: there is none",
+                          request->memory);
+    for (uint32_t i = 0; i < LANE_ABI_RANKS_MAX; i++) {
+        const uint32_t gpu = request->rank_gpu[i];
+        if (gpu >= worker->gpu_count)
+            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u of the run is on GPU %u of %u", i, gpu,
+                              worker->gpu_count);
+        run->ranks[i].scratch = memory->addresses[gpu];
+        run->ranks[i].semaphores = memory->addresses[gpu] + request->semaphores_offset;
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t find_kernel(const worker_t *worker, const gpu_run_t *request,
+                                  const worker_kernel_t **kernel)
+{
+    for (uint32_t i = 0; i < worker->kernel_count; i++) {
+        *kernel = &worker->kernels[i];
+        if (strncmp((*kernel)->name, request->kernel, sizeof(request->kernel)) == 0)
+            return BLINK_OK;
+    }
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "kernel %.*s: there is none", (int)sizeof(request->kernel),
+                      request->kernel);
+}
+
+/* ---- launches ---- */
+
+/* A launch on its way: the kernel's arguments come from the run's, which all launches share. */
+typedef struct launcher {
+    worker_t *worker;
+    const gpu_run_t *request;
+    worker_job_t *job;
+    const worker_kernel_t *kernel;
+    lane_abi_run_t run;
+} launcher_t;
+
+static blink_result_t add_launches(launcher_t *launcher)
+{
+    worker_t *worker = launcher->worker;
+    for (uint32_t i = 0; i < launcher->request->launch_count; i++) {
+        const uint32_t gpu = launcher->request->launches[i].gpu;
+        worker_stream_t *stream;
+        worker_part_t *part;
+        if (gpu >= worker->gpu_count)
+            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a launch on GPU %u of %u", gpu, worker->gpu_count);
+        BLINK_TRY(pick_stream(worker, &worker->gpus[gpu], &stream));
+        BLINK_TRY(worker_part_add(worker, launcher->job, &worker->gpus[gpu], stream, &part));
+        BLINK_TRY(worker_objects_await(worker, stream->handle));
+    }
+    return BLINK_OK;
+}
+
+/* All scratch is zero before any kernel starts, since each writes into that of the others. */
+static blink_result_t scrub(const launcher_t *launcher)
+{
+    worker_t *worker = launcher->worker;
+    const worker_job_t *job = launcher->job;
+    if (launcher->request->scrub_bytes == 0)
+        return BLINK_OK;
+    const worker_object_t *memory = worker_object_find(worker, launcher->request->memory);
+    uint32_t memories = memory && memory->host ? 1 : job->part_count;
+    for (uint32_t i = 0; i < memories; i++) {
+        const worker_part_t *part = &job->parts[i];
+        CUdeviceptr scratch;
+        BLINK_TRY(address_of(worker, "memory", launcher->request->memory, part->gpu->number, &scratch));
+        BLINK_TRY(worker_select(worker, part->gpu));
+        WORKER_TRY(worker, cuMemsetD8Async, scratch, 0, launcher->request->scrub_bytes, part->stream->handle);
+        WORKER_TRY(worker, cuEventRecord, part->stream->event, part->stream->handle);
+    }
+    for (uint32_t i = 0; i < job->part_count; i++) {
+        for (uint32_t j = 0; j < memories; j++) {
+            if (i != j)
+                WORKER_TRY(worker, cuStreamWaitEvent, job->parts[i].stream->handle,
+                           job->parts[j].stream->event, 0);
+        }
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t launch(launcher_t *launcher, const gpu_launch_t *request, const worker_part_t *part)
+{
+    worker_t *worker = launcher->worker;
+    lane_abi_run_t *run = &launcher->run;
+    const CUfunction function = launcher->kernel->functions[part->gpu->number];
+    const CUstream stream = part->stream->handle;
+    CUdeviceptr program, binding;
+    BLINK_TRY(address_of(worker, "program", launcher->request->program, part->gpu->number, &program));
+    BLINK_TRY(address_of(worker, "binding", launcher->request->binding, part->gpu->number, &binding));
+    run->program = program;
+    run->binding = binding;
+    run->control = part->slot->control_address;
+    run->blocks_left = part->slot->blocks_left;
+    run->lane_first = request->lane_first;
+    run->lane_count = request->lane_count;
+    BLINK_TRY(worker_select(worker, part->gpu));
+    void *arguments[] = {run};
+    if (launcher->request->cooperative && request->blocks > 1)
+        WORKER_TRY(worker, cuLaunchCooperativeKernel, function, request->blocks, 1, 1, LANE_ABI_THREADS, 1, 1,
+                   0, stream, arguments);
+    else
+        WORKER_TRY(worker, cuLaunchKernel, function, request->blocks, 1, 1, LANE_ABI_THREADS, 1, 1, 0, stream,
+                   arguments, NULL);
+    return BLINK_OK;
+}
+
+static blink_result_t begin_launches(worker_t *worker, const gpu_run_t *request, worker_job_t *job)
+{
+    launcher_t launcher = {.worker = worker, .request = request, .job = job, .run = request->run};
+    uint32_t launched = 0;
+    blink_result_t result = find_kernel(worker, request, &launcher.kernel);
+    if (result == BLINK_OK)
+        result = enter_ranks(worker, request, &launcher.run);
+    if (result == BLINK_OK)
+        result = add_launches(&launcher);
+    if (result == BLINK_OK)
+        result = scrub(&launcher);
+    while (result == BLINK_OK && launched < request->launch_count) {
+        result = launch(&launcher, &request->launches[launched], &job->parts[launched]);
+        launched += result == BLINK_OK;
+    }
+    /* Those that were launched may wait for one that was not. */
+    if (result != BLINK_OK) {
+        while (job->part_count > launched)
+            worker_part_drop(job);
+        worker_job_abort(job);
+    }
+    return result;
+}
+
+/* ---- copies ---- */
+
+static worker_stream_t *copy_stream(worker_gpu_t *gpu, uint32_t turn)
+{
+    return &gpu->copy_streams.streams[turn % gpu->copy_streams.count];
+}
+
+static blink_result_t enqueue_copies(worker_t *worker, worker_gpu_t *gpu, const gpu_run_t *request)
+{
+    for (uint32_t i = 0; i < request->copy_count; i++) {
+        const gpu_copy_t *copy = &request->copies[i];
+        if (copy->bytes > 0)
+            WORKER_TRY(worker, cuMemcpyAsync, copy->dst, copy->src, copy->bytes,
+                       copy_stream(gpu, gpu->copy_turn + i)->handle);
+    }
+    return BLINK_OK;
+}
+
+/* The part ends once the copy streams that it used have come to here. */
+static blink_result_t join_copies(worker_t *worker, worker_gpu_t *gpu, const gpu_run_t *request,
+                                  const worker_job_t *job, const worker_part_t *part)
+{
+    for (uint32_t i = 0; i < request->copy_count && i < gpu->copy_streams.count; i++) {
+        const worker_stream_t *stream = copy_stream(gpu, gpu->copy_turn + i);
+        WORKER_TRY(worker, cuEventRecord, stream->event, stream->handle);
+        WORKER_TRY(worker, cuStreamWaitEvent, part->stream->handle, stream->event, 0);
+    }
+    gpu->copy_turn += request->copy_count;
+    return worker_part_finish(worker, job, part);
+}
+
+static blink_result_t begin_copies(worker_t *worker, const gpu_run_t *request, worker_job_t *job)
+{
+    worker_stream_t *stream;
+    worker_part_t *part;
+    if (request->copy_gpu >= worker->gpu_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "copies of GPU %u of %u", request->copy_gpu,
+                          worker->gpu_count);
+    worker_gpu_t *gpu = &worker->gpus[request->copy_gpu];
+    BLINK_TRY(worker_select(worker, gpu));
+    BLINK_TRY(pick_stream(worker, gpu, &stream));
+    BLINK_TRY(worker_part_add(worker, job, gpu, stream, &part));
+    blink_result_t result = enqueue_copies(worker, gpu, request);
+    if (result != BLINK_OK) /* what was enqueued before comes to its end all the same */
+        worker_job_fail(job, result, blink_error_text());
+    result = join_copies(worker, gpu, request, job, part);
+    if (result != BLINK_OK)
+        worker_part_drop(job);
+    return result;
+}
+
+blink_result_t worker_launch(worker_t *worker, const ring_sqe_t *sqe, worker_job_t *job)
+{
+    const gpu_run_t *request = worker_range(worker, sqe);
+    if (!request)
+        return BLINK_ERR_INVALID_ARGUMENT;
+    if (sqe->in_offset_bytes % _Alignof(gpu_run_t) != 0 || sqe->count < sizeof(*request))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a run of %" PRIu64 " bytes at %" PRIu64 " is none",
+                          sqe->count, sqe->in_offset_bytes);
+    if (request->launch_count > GPU_MAX ||
+        request->copy_count > (sqe->count - sizeof(*request)) / sizeof(request->copies[0]))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "a run of %u launches and %u copies does not fit its range", request->launch_count,
+                          request->copy_count);
+    job->number = request->run.number;
+    job->run_number = request->run.number;
+    job->wait_limit_ns = request->run.wait_limit_ns;
+    return request->copy_count > 0 ? begin_copies(worker, request, job)
+                                   : begin_launches(worker, request, job);
+}

@@ -1,0 +1,233 @@
+/* Cheapest paths between ranks: other gpus never stand inside a path, relays may. Paths once found keep their
+ * index, so a tree is a list of indices and equal trees compare equal. */
+#include "error.h"
+#include "plan/columns/pack.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+blink_result_t pack_paths_init(pack_paths_t *paths, const pack_net_t *net)
+{
+    size_t n = net->rank_count;
+    *paths = (pack_paths_t){.net = net};
+    paths->cost = calloc(n * n, sizeof(*paths->cost));
+    paths->via = calloc(n * net->node_count, sizeof(*paths->via));
+    paths->first = calloc(n * n, sizeof(*paths->first));
+    paths->distance = calloc(net->node_count, sizeof(*paths->distance));
+    paths->hops = calloc(net->node_count, sizeof(*paths->hops));
+    paths->heap = calloc(net->node_count, sizeof(*paths->heap));
+    paths->place = calloc(net->node_count, sizeof(*paths->place));
+    if (paths->cost == NULL || paths->via == NULL || paths->first == NULL || paths->distance == NULL ||
+        paths->hops == NULL || paths->heap == NULL || paths->place == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for paths between %u ranks", net->rank_count);
+    for (size_t pair = 0; pair < n * n; pair++)
+        paths->first[pair] = PLAN_NONE;
+    return BLINK_OK;
+}
+
+void pack_paths_fini(pack_paths_t *paths)
+{
+    free(paths->cost);
+    free(paths->via);
+    free(paths->first);
+    free(paths->paths);
+    free(paths->links);
+    free(paths->distance);
+    free(paths->hops);
+    free(paths->heap);
+    free(paths->place);
+}
+
+/* ---- the heap of nodes reached but not settled ---- */
+
+static bool nearer(const pack_paths_t *paths, uint32_t one, uint32_t other)
+{
+    if (paths->distance[one] < paths->distance[other] || paths->distance[one] > paths->distance[other])
+        return paths->distance[one] < paths->distance[other];
+    return paths->hops[one] < paths->hops[other];
+}
+
+static void put(pack_paths_t *paths, uint32_t at, uint32_t node)
+{
+    paths->heap[at] = node;
+    paths->place[node] = at;
+}
+
+static void sift_up(pack_paths_t *paths, uint32_t at, uint32_t node)
+{
+    for (; at > 0 && nearer(paths, node, paths->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        put(paths, at, paths->heap[(at - 1) / 2]);
+    put(paths, at, node);
+}
+
+/* Take the nearest node out of a heap of `*count`. */
+static uint32_t take_nearest(pack_paths_t *paths, uint32_t *count)
+{
+    uint32_t nearest = paths->heap[0], last = paths->heap[--*count], at = 0;
+    paths->place[nearest] = PLAN_NONE;
+    for (uint32_t child = 1; child < *count; child = 2 * at + 1) {
+        if (child + 1 < *count && nearer(paths, paths->heap[child + 1], paths->heap[child]))
+            child++;
+        if (!nearer(paths, paths->heap[child], last))
+            break;
+        put(paths, at, paths->heap[child]);
+        at = child;
+    }
+    if (*count > 0)
+        put(paths, at, last);
+    return nearest;
+}
+
+static void relax(pack_paths_t *paths, const double *row_prices, uint32_t source, uint32_t node,
+                  uint32_t *count)
+{
+    const pack_net_t *net = paths->net;
+    for (uint32_t i = net->out_first[node]; i < net->out_first[node + 1]; i++) {
+        uint32_t link = net->out_links[i], to = net->to[link], hops = paths->hops[node] + 1;
+        double distance = paths->distance[node] + row_prices[net->link_row[link]];
+        if (net->node_row[to] != PLAN_NONE)
+            distance += row_prices[net->node_row[to]];
+        if (distance > paths->distance[to] || (!(distance < paths->distance[to]) && hops >= paths->hops[to]))
+            continue;
+        bool fresh = paths->place[to] == PLAN_NONE;
+        paths->distance[to] = distance;
+        paths->hops[to] = hops;
+        paths->via[(size_t)source * net->node_count + to] = link;
+        sift_up(paths, fresh ? (*count)++ : paths->place[to], to);
+    }
+}
+
+/* Dijkstra, through relays. */
+static void price_from(pack_paths_t *paths, const double *row_prices, uint32_t source)
+{
+    const pack_net_t *net = paths->net;
+    uint32_t count = 1;
+    for (uint32_t node = 0; node < net->node_count; node++) {
+        paths->distance[node] = INFINITY;
+        paths->hops[node] = UINT32_MAX;
+        paths->place[node] = PLAN_NONE;
+    }
+    paths->distance[source] = 0.0;
+    paths->hops[source] = 0;
+    put(paths, 0, source);
+    while (count > 0) {
+        uint32_t node = take_nearest(paths, &count);
+        if (node == source || node >= net->rank_count)
+            relax(paths, row_prices, source, node, &count);
+    }
+}
+
+void pack_paths_price(pack_paths_t *paths, const double *row_prices)
+{
+    const pack_net_t *net = paths->net;
+    size_t n = net->rank_count;
+    for (uint32_t source = 0; source < n; source++)
+        if (net->orbit[source] == source) {
+            price_from(paths, row_prices, source);
+            memcpy(&paths->cost[source * n], paths->distance, n * sizeof(double));
+        }
+    for (uint32_t source = 0; source < n; source++)
+        for (uint32_t to = 0; net->orbit[source] != source && to < n; to++)
+            paths->cost[source * n + pack_net_image(net, source, to)] =
+                paths->cost[net->orbit[source] * n + to];
+}
+
+static blink_result_t reserve(pack_paths_t *paths)
+{
+    uint32_t links_wanted = paths->link_count + paths->net->node_count;
+    if (links_wanted > paths->link_room) {
+        uint32_t *grown = realloc(paths->links, 2 * links_wanted * sizeof(*grown));
+        if (grown == NULL)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for paths of %u links", links_wanted);
+        paths->links = grown;
+        paths->link_room = 2 * links_wanted;
+    }
+    if (paths->path_count == paths->path_room) {
+        uint32_t room = 2 * paths->path_room + 64;
+        pack_path_t *grown = realloc(paths->paths, room * sizeof(*grown));
+        if (grown == NULL)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u paths", room);
+        paths->paths = grown;
+        paths->path_room = room;
+    }
+    return BLINK_OK;
+}
+
+/* Write the links of the cheapest path behind the pool's end; the pool has room for the longest. It is traced
+ * from the least rank of the orbit and moved to where it belongs. */
+static uint32_t trace(pack_paths_t *paths, uint32_t from, uint32_t to)
+{
+    const pack_net_t *net = paths->net;
+    uint32_t source = net->orbit[from], end = pack_net_origin(net, from, to), count = 0;
+    const uint32_t *via = &paths->via[(size_t)source * net->node_count];
+    for (uint32_t node = end; node != source; count++)
+        node = net->from[via[node]];
+    uint32_t at = paths->link_count + count;
+    for (uint32_t node = end; node != source; node = net->from[via[node]])
+        paths->links[--at] = pack_net_link_image(net, from, via[node]);
+    return count;
+}
+
+/* The path whose links stand behind the pool's end: a known one, or a new one that takes them in. */
+static uint32_t intern(pack_paths_t *paths, uint32_t from, uint32_t to, uint32_t count)
+{
+    const uint32_t *links = &paths->links[paths->link_count];
+    uint32_t *first = &paths->first[from * paths->net->rank_count + to];
+    for (uint32_t i = *first; i != PLAN_NONE; i = paths->paths[i].next) {
+        const pack_path_t *known = &paths->paths[i];
+        if (known->link_count == count &&
+            memcmp(&paths->links[known->first_link], links, count * sizeof(*links)) == 0)
+            return i;
+    }
+    paths->paths[paths->path_count] = (pack_path_t){from, to, paths->link_count, count, *first};
+    paths->link_count += count;
+    *first = paths->path_count;
+    return paths->path_count++;
+}
+
+blink_result_t pack_paths_find(pack_paths_t *paths, uint32_t from, uint32_t to, uint32_t *path)
+{
+    BLINK_TRY(reserve(paths));
+    *path = intern(paths, from, to, trace(paths, from, to));
+    return BLINK_OK;
+}
+
+blink_result_t pack_paths_reverse(pack_paths_t *paths, uint32_t path, uint32_t *reverse)
+{
+    BLINK_TRY(reserve(paths));
+    const pack_path_t *p = &paths->paths[path];
+    for (uint32_t i = 0; i < p->link_count; i++)
+        paths->links[paths->link_count + i] =
+            paths->net->reverse[paths->links[p->first_link + p->link_count - 1 - i]];
+    *reverse = intern(paths, p->to, p->from, p->link_count);
+    return BLINK_OK;
+}
+
+uint32_t pack_measure(const pack_paths_t *paths, const uint32_t *indices, uint32_t index_count,
+                      uint32_t *rows, double *values, double *loads)
+{
+    const pack_net_t *net = paths->net;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < index_count; i++) {
+        if (indices[i] == PLAN_NONE)
+            continue;
+        const pack_path_t *path = &paths->paths[indices[i]];
+        for (uint32_t j = 0; j < path->link_count; j++) {
+            uint32_t link = paths->links[path->first_link + j];
+            uint32_t crossed[2] = {net->link_row[link], net->node_row[net->to[link]]};
+            for (uint32_t k = 0; k < 2; k++) {
+                if (crossed[k] == PLAN_NONE)
+                    continue;
+                if (loads[crossed[k]] <= 0.0)
+                    rows[count++] = crossed[k];
+                loads[crossed[k]] += 1.0;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        values[i] = loads[rows[i]] / net->row_GBps[rows[i]];
+        loads[rows[i]] = 0.0;
+    }
+    return count;
+}

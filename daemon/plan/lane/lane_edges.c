@@ -1,0 +1,185 @@
+/*
+ * Trees seen from the top, and the numbering of scratch edges and semaphores. Apart from lane.c, which turns
+ * edges into steps.
+ */
+#include "plan/lane/lane_edges.h"
+
+#include "error.h"
+
+#include <stdlib.h>
+
+static uint32_t *new_u32(uint32_t count)
+{
+    return malloc((count ? count : 1) * sizeof(uint32_t));
+}
+
+/* ---- trees ---- */
+
+static void tree_fini(lane_tree_t *tree)
+{
+    free(tree->child_first);
+    free(tree->children);
+    free(tree->depth);
+    free(tree->height);
+}
+
+/* `fill` is room for a number per rank. */
+static void list_children(lane_tree_t *tree, const uint32_t *parent, uint32_t root, uint32_t ranks,
+                          uint32_t *fill)
+{
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        if (rank != root)
+            tree->child_first[parent[rank] + 1]++;
+    }
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        tree->child_first[rank + 1] += tree->child_first[rank];
+        fill[rank] = tree->child_first[rank];
+    }
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        if (rank != root)
+            tree->children[fill[parent[rank]]++] = rank;
+    }
+}
+
+/* `order` is room for a number per rank. */
+static void measure_levels(lane_tree_t *tree, const uint32_t *parent, uint32_t root, uint32_t *order)
+{
+    /* Breadth first from the root gives depths; the same order backwards gives heights. */
+    uint32_t ordered = 0;
+    order[ordered++] = root;
+    tree->depth[root] = 0;
+    for (uint32_t at = 0; at < ordered; at++) {
+        uint32_t rank = order[at];
+        for (uint32_t i = tree->child_first[rank]; i < tree->child_first[rank + 1]; i++) {
+            tree->depth[tree->children[i]] = tree->depth[rank] + 1;
+            order[ordered++] = tree->children[i];
+        }
+    }
+    for (uint32_t at = ordered; at-- > 1;) {
+        uint32_t rank = order[at];
+        uint32_t height = tree->height[rank] + 1;
+        if (height > tree->height[parent[rank]])
+            tree->height[parent[rank]] = height;
+    }
+}
+
+static blink_result_t tree_init(lane_tree_t *tree, const uint32_t *parent, uint32_t root, uint32_t ranks)
+{
+    *tree = (lane_tree_t){calloc(ranks + 1, sizeof(uint32_t)), new_u32(ranks), new_u32(ranks),
+                          calloc(ranks, sizeof(uint32_t))};
+    uint32_t *order = new_u32(ranks), *fill = new_u32(ranks);
+    blink_result_t result = BLINK_OK;
+    if (!tree->child_first || !tree->children || !tree->depth || !tree->height || !order || !fill) {
+        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a tree of %u ranks", ranks);
+        goto done;
+    }
+    list_children(tree, parent, root, ranks, fill);
+    measure_levels(tree, parent, root, order);
+done:
+    free(order);
+    free(fill);
+    return result;
+}
+
+uint32_t lane_child_count(const lane_tree_t *tree, uint32_t rank)
+{
+    return tree->child_first ? tree->child_first[rank + 1] - tree->child_first[rank] : 0;
+}
+
+/* ---- edges ---- */
+
+void lane_edges_fini(lane_edges_t *edges)
+{
+    tree_fini(&edges->up);
+    tree_fini(&edges->down);
+    free(edges->slotted);
+    free(edges->down_full);
+    free(edges->down_slotted);
+}
+
+static blink_result_t new_slotted(uint32_t count, lane_slotted_t **slotted)
+{
+    *slotted = malloc((count ? count : 1) * sizeof(**slotted));
+    return *slotted ? BLINK_OK : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u edges", count);
+}
+
+static lane_slotted_t number_slotted(lane_program_t *program)
+{
+    uint32_t full = program->semaphore_count;
+    program->semaphore_count += 2;
+    return (lane_slotted_t){program->edge_count++, full, full + 1};
+}
+
+static blink_result_t init_reduce(lane_program_t *program, const plan_part_t *part, lane_edges_t *edges)
+{
+    BLINK_TRY(new_slotted(program->rank_count, &edges->slotted));
+    BLINK_TRY(tree_init(&edges->up, part->reduce.parent, part->root, program->rank_count));
+    for (uint32_t rank = 0; rank < program->rank_count && !edges->direct; rank++)
+        if (rank != part->root)
+            edges->slotted[rank] = number_slotted(program);
+    edges->depth += edges->up.height[part->root];
+    return BLINK_OK;
+}
+
+static blink_result_t init_broadcast(lane_program_t *program, const plan_part_t *part, lane_edges_t *edges)
+{
+    uint32_t ranks = program->rank_count;
+    edges->down_full = new_u32(ranks);
+    if (!edges->down_full)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the edges of %u ranks", ranks);
+    BLINK_TRY(tree_init(&edges->down, part->broadcast.parent, part->root, ranks));
+    bool flagged = program->protocol != BLINK_PROTOCOL_SIMPLE && !edges->direct;
+    if (flagged)
+        BLINK_TRY(new_slotted(ranks, &edges->down_slotted));
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        bool waits = rank != part->root && lane_child_count(&edges->down, rank) > 0 && !flagged;
+        edges->down_full[rank] = waits ? program->semaphore_count++ : PLAN_NONE;
+        if (flagged && rank != part->root)
+            edges->down_slotted[rank] = number_slotted(program);
+    }
+    edges->depth += edges->down.height[part->root];
+    return BLINK_OK;
+}
+
+static blink_result_t init_route(lane_program_t *program, const plan_part_t *part, lane_edges_t *edges)
+{
+    uint32_t hops = part->route.hop_count;
+    BLINK_TRY(new_slotted(hops, &edges->slotted));
+    bool flagged = program->protocol != BLINK_PROTOCOL_SIMPLE;
+    for (uint32_t hop = 0; hop + (flagged ? 0 : 1) < hops; hop++)
+        edges->slotted[hop] = number_slotted(program);
+    edges->depth = hops;
+    return BLINK_OK;
+}
+
+static bool is_memory(const topo_t *topo, const plan_path_t *path)
+{
+    for (uint32_t i = 0; i < path->link_count; i++)
+        if (topo->links[path->links[i]].kind != TOPO_SHM)
+            return false;
+    return true;
+}
+
+/* Whether all ranks hang from the root, through memory that both ends share. True of no tree at all. */
+static bool is_direct(const topo_t *topo, const plan_t *plan, const plan_tree_t *tree, uint32_t root)
+{
+    for (uint32_t rank = 0; tree->parent && rank < plan->rank_count; rank++)
+        if (rank != root && (tree->parent[rank] != root || !is_memory(topo, &plan->paths[tree->path[rank]])))
+            return false;
+    return true;
+}
+
+blink_result_t lane_edges_init(const topo_t *topo, const plan_t *plan, const plan_part_t *part,
+                               lane_program_t *program, lane_edges_t *edges)
+{
+    *edges = (lane_edges_t){0};
+    edges->direct = !part->route.ranks && is_direct(topo, plan, &part->reduce, part->root) &&
+                    is_direct(topo, plan, &part->broadcast, part->root);
+    if (part->route.ranks)
+        return init_route(program, part, edges);
+    if (part->reduce.parent)
+        BLINK_TRY(init_reduce(program, part, edges));
+    if (part->broadcast.parent)
+        BLINK_TRY(init_broadcast(program, part, edges));
+    return BLINK_OK;
+}

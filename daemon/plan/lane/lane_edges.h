@@ -1,0 +1,43 @@
+/*
+ * What the compiler needs to know of the edges of one part of a plan: who is whose child, how far from the
+ * start of its phase, and what the edge is called in the program.
+ */
+#ifndef BLINK_LANE_EDGES_H
+#define BLINK_LANE_EDGES_H
+
+#include "plan/lane/lane.h"
+
+/* A tree seen from the top. All NULL where the part has no such tree. */
+typedef struct lane_tree {
+    uint32_t *child_first; /* rank_count + 1 offsets into children */
+    uint32_t *children;
+    uint32_t *depth;  /* edges to the root */
+    uint32_t *height; /* edges to the deepest leaf below */
+} lane_tree_t;
+
+/* An edge into scratch. */
+typedef struct lane_slotted {
+    uint32_t edge, full, free; /* scratch edge and the two semaphores */
+} lane_slotted_t;
+
+typedef struct lane_edges {
+    lane_tree_t up, down;
+    bool direct; /* the root reads every input and writes every output by itself: no edge is numbered */
+    lane_slotted_t *slotted; /* of the reduce tree: by rank, the edge to its parent; of a route: by hop, the
+                                edge that ends in a relay, or under a protocol with flags in any rank */
+    uint32_t *down_full;     /* broadcast tree, by rank: semaphore of the edge from its parent; PLAN_NONE for
+                                leaves, where nobody waits */
+    lane_slotted_t
+        *down_slotted; /* the same under a protocol with flags: the edge from its parent; else NULL */
+    uint32_t depth;    /* edges a byte crosses one after the other */
+} lane_edges_t;
+
+/* Number the scratch edges and semaphores of a part: next in the program. On failure edges is still to be
+ * given to lane_edges_fini(). Errors: NO_MEMORY. */
+blink_result_t lane_edges_init(const topo_t *topo, const plan_t *plan, const plan_part_t *part,
+                               lane_program_t *program, lane_edges_t *edges);
+void lane_edges_fini(lane_edges_t *edges);
+
+uint32_t lane_child_count(const lane_tree_t *tree, uint32_t rank);
+
+#endif

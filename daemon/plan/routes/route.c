@@ -1,0 +1,414 @@
+/*
+ * Optimal routes: as much as possible for every pair of ranks that the collective joins, the same for each.
+ * Column generation over routes: the program's prices tell by Dijkstra's algorithm, through relays and from
+ * rank to rank, whether a pair has a cheaper way than those known (Ford and Fulkerson's scheme for
+ * multicommodity flows).
+ */
+#include "plan/routes/route.h"
+
+#include "error.h"
+#include "names.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST_GAIN 1e-9
+#define ENOUGH     1e-6 /* of the bound: a rate as near as this is optimal */
+#define ROUNDS_MAX 500u
+/* Values below this part of what a pair gets are noise of the solver, or not worth a route. */
+#define NOISE 1e-3
+/* Of the optimum, what is kept where fewer routes do. */
+#define THIN_FLOOR 0.999
+
+/* ---- set-up ---- */
+
+static bool is_paired(const plan_t *plan, uint32_t from, uint32_t to)
+{
+    switch (plan->collective) {
+    case BLINK_GATHER:
+        return from != to && to == plan->root;
+    case BLINK_SCATTER:
+        return from != to && from == plan->root;
+    case BLINK_SENDRECV:
+        return from != to && from == plan->root && to == plan->peer;
+    default:
+        return from != to;
+    }
+}
+
+/* One demand for every orbit of pairs: the orbits of alltoall's sources, of gather's sources, of scatter's
+ * destinations. */
+static void add_demands(router_t *r)
+{
+    bool fans_out = r->plan->collective == BLINK_SCATTER;
+    for (uint32_t from = 0; from < r->n; from++)
+        for (uint32_t to = 0; to < r->n; to++) {
+            uint32_t end = fans_out ? to : from, size = 0;
+            if (!is_paired(r->plan, from, to) || r->net->orbit[end] != end)
+                continue;
+            for (uint32_t rank = 0; rank < r->n; rank++)
+                size += r->net->orbit[rank] == end;
+            r->demands[r->demand_count++] =
+                (route_demand_t){.from = from, .to = to, .size = size, .worth = INFINITY, .first = PLAN_NONE};
+            r->pair_count += size;
+        }
+}
+
+static blink_result_t allocate(router_t *r)
+{
+    size_t n = r->n, rows = (size_t)r->net->row_count + 1 + n * n;
+    r->demands = malloc((n * n + 1) * sizeof(*r->demands));
+    r->prices = calloc(r->net->row_count + 1u, sizeof(*r->prices));
+    r->best_prices = calloc(r->net->row_count + 1u, sizeof(*r->best_prices));
+    r->distance = malloc(n * sizeof(*r->distance));
+    r->via = malloc(n * sizeof(*r->via));
+    r->settled = malloc(n * sizeof(*r->settled));
+    r->rows = malloc(rows * sizeof(*r->rows));
+    r->values = malloc(rows * sizeof(*r->values));
+    r->loads = calloc(r->net->row_count + 1u, sizeof(*r->loads));
+    if (r->demands == NULL || r->prices == NULL || r->best_prices == NULL || r->distance == NULL ||
+        r->via == NULL || r->settled == NULL || r->rows == NULL || r->values == NULL || r->loads == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to route between %u ranks", r->n);
+    return BLINK_OK;
+}
+
+/* A balance row per demand, behind the capacity rows, and what each pair gets as column 0. */
+static blink_result_t add_balance(router_t *r)
+{
+    uint32_t capacity_rows = r->net->row_count > 0 ? r->net->row_count : 1;
+    BLINK_TRY(plan_lp_create(capacity_rows + r->demand_count, 0.0, &r->lp));
+    for (uint32_t i = 0; i < r->demand_count; i++) {
+        r->rows[i] = capacity_rows + i;
+        r->values[i] = r->demands[i].size;
+        plan_lp_balance(r->lp, capacity_rows + i);
+    }
+    return plan_lp_add(r->lp, r->demand_count, r->rows, r->values);
+}
+
+static blink_result_t router_init(router_t *r, const topo_t *topo, const plan_t *plan)
+{
+    *r = (router_t){.topo = topo, .plan = plan, .n = plan->rank_count, .best_bound = INFINITY};
+    if (plan->collective == BLINK_ALLTOALL && r->n > ROUTE_ALLTOALL_RANKS_MAX)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "alltoall is planned for up to %u ranks, not %u",
+                          ROUTE_ALLTOALL_RANKS_MAX, r->n);
+    if (r->n > PACK_SMALL_RANKS)
+        BLINK_TRY(pack_find_turns(topo, plan, &r->turns, &r->turn_count));
+    BLINK_TRY(pack_net_create(topo, plan, NULL, r->turns, r->turn_count, &r->net));
+    if (r->net->turn_count == 0) {
+        pack_free_turns(r->turns, r->turn_count);
+        r->turns = NULL;
+        r->turn_count = 0;
+    }
+    BLINK_TRY(pack_paths_init(&r->paths, r->net));
+    BLINK_TRY(allocate(r));
+    add_demands(r);
+    return add_balance(r);
+}
+
+static void router_fini(router_t *r)
+{
+    plan_lp_destroy(r->lp);
+    pack_paths_fini(&r->paths);
+    pack_net_destroy(r->net);
+    pack_free_turns(r->turns, r->turn_count);
+    free(r->demands);
+    free(r->routes);
+    free(r->route_paths);
+    free(r->prices);
+    free(r->best_prices);
+    free(r->distance);
+    free(r->via);
+    free(r->settled);
+    free(r->rows);
+    free(r->values);
+    free(r->loads);
+}
+
+/* ---- routes ---- */
+
+/* Cheapest ways from a rank over the priced paths (Dijkstra on a dense matrix); of equally cheap ones that of
+ * fewer hops. */
+static void walk_from(router_t *r, uint32_t source)
+{
+    size_t n = r->n;
+    double hop = 0.0;
+    for (size_t pair = 0; pair < n * n; pair++)
+        if (r->paths.cost[pair] < INFINITY)
+            hop = fmax(hop, r->paths.cost[pair]);
+    hop *= 1e-10;
+    for (uint32_t rank = 0; rank < n; rank++) {
+        r->distance[rank] = rank == source ? 0.0 : INFINITY;
+        r->via[rank] = PLAN_NONE;
+        r->settled[rank] = false;
+    }
+    for (;;) {
+        uint32_t nearest = PLAN_NONE;
+        for (uint32_t rank = 0; rank < n; rank++)
+            if (!r->settled[rank] && r->distance[rank] < INFINITY &&
+                (nearest == PLAN_NONE || r->distance[rank] < r->distance[nearest]))
+                nearest = rank;
+        if (nearest == PLAN_NONE)
+            return;
+        r->settled[nearest] = true;
+        for (uint32_t to = 0; to < n; to++) {
+            double distance = r->distance[nearest] + r->paths.cost[nearest * n + to] + hop;
+            if (distance < r->distance[to]) {
+                r->distance[to] = distance;
+                r->via[to] = nearest;
+            }
+        }
+    }
+}
+
+static blink_result_t reserve(router_t *r)
+{
+    if (r->route_count == r->route_room) {
+        uint32_t room = 2 * r->route_room + 64;
+        route_t *routes = realloc(r->routes, room * sizeof(*routes));
+        if (routes == NULL)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u routes", room);
+        r->routes = routes;
+        r->route_room = room;
+    }
+    if (r->path_count + r->n > r->path_room) {
+        uint32_t room = 2 * (r->path_room + r->n);
+        uint32_t *paths = realloc(r->route_paths, room * sizeof(*paths));
+        if (paths == NULL)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for routes of %u hops", room);
+        r->route_paths = paths;
+        r->path_room = room;
+    }
+    return BLINK_OK;
+}
+
+/* Write the walked way to the demand's end behind the last route's paths. */
+static blink_result_t trace(router_t *r, const route_demand_t *demand, uint32_t *count)
+{
+    BLINK_TRY(reserve(r));
+    *count = 0;
+    for (uint32_t at = demand->to; at != demand->from; at = r->via[at])
+        ++*count;
+    uint32_t place = r->path_count + *count;
+    for (uint32_t at = demand->to; at != demand->from; at = r->via[at])
+        BLINK_TRY(pack_paths_find(&r->paths, r->via[at], at, &r->route_paths[--place]));
+    return BLINK_OK;
+}
+
+static bool is_known(const router_t *r, const route_demand_t *demand, uint32_t count)
+{
+    const uint32_t *paths = &r->route_paths[r->path_count];
+    for (uint32_t i = demand->first; i != PLAN_NONE; i = r->routes[i].next)
+        if (r->routes[i].path_count == count &&
+            memcmp(&r->route_paths[r->routes[i].first_path], paths, count * sizeof(*paths)) == 0)
+            return true;
+    return false;
+}
+
+/* Add the written route to the program. */
+static blink_result_t add_route(router_t *r, uint32_t demand, uint32_t path_count)
+{
+    uint32_t capacity_rows = r->net->row_count > 0 ? r->net->row_count : 1;
+    uint32_t count =
+        pack_measure(&r->paths, &r->route_paths[r->path_count], path_count, r->rows, r->values, r->loads);
+    for (uint32_t i = 0; i < count; i++)
+        r->values[i] *= r->unit_GBps;
+    r->rows[count] = capacity_rows + demand;
+    r->values[count++] = -1.0;
+    BLINK_TRY(plan_lp_add(r->lp, count, r->rows, r->values));
+    plan_lp_weigh(r->lp, r->route_count + 1, 0.0);
+    r->routes[r->route_count] = (route_t){demand, r->path_count, path_count, r->demands[demand].first};
+    r->demands[demand].first = r->route_count++;
+    r->path_count += path_count;
+    return BLINK_OK;
+}
+
+/* Walk from the demand's source, unless that was the last one walked from. */
+static blink_result_t walk_demand(router_t *r, const route_demand_t *demand, uint32_t *walked)
+{
+    if (demand->from != *walked)
+        walk_from(r, demand->from);
+    *walked = demand->from;
+    if (r->distance[demand->to] < INFINITY)
+        return BLINK_OK;
+    const topo_node_t *nodes = r->topo->nodes;
+    return BLINK_FAIL(BLINK_ERR_UNREACHABLE, "no path of %s leads from rank %u (%s) to rank %u (%s)",
+                      r->topo->name, demand->from, nodes[r->plan->rank_node[demand->from]].id, demand->to,
+                      nodes[r->plan->rank_node[demand->to]].id);
+}
+
+/* The unit is what the narrowest of the first routes carries: all get what the narrowest demand does, and x
+ * far from 1 would drown in the solver's tolerances. */
+static blink_result_t set_unit(router_t *r)
+{
+    uint32_t walked = PLAN_NONE, count = 0;
+    double busiest = 0.0;
+    pack_paths_price(&r->paths, r->prices);
+    for (uint32_t i = 0; i < r->demand_count; i++) {
+        BLINK_TRY(walk_demand(r, &r->demands[i], &walked));
+        BLINK_TRY(trace(r, &r->demands[i], &count));
+        uint32_t entries =
+            pack_measure(&r->paths, &r->route_paths[r->path_count], count, r->rows, r->values, r->loads);
+        for (uint32_t j = 0; j < entries; j++)
+            busiest = fmax(busiest, r->values[j] * r->demands[i].size);
+    }
+    r->unit_GBps = 1.0 / busiest;
+    return BLINK_OK;
+}
+
+/* Price every demand; add routes that are cheaper than they are worth. *cost is what it costs at the least to
+ * give every pair one unit. */
+static blink_result_t price_routes(router_t *r, double *cost, uint32_t *added)
+{
+    uint32_t walked = PLAN_NONE;
+    *cost = 0.0;
+    *added = 0;
+    pack_paths_price(&r->paths, r->prices);
+    for (uint32_t i = 0; i < r->demand_count; i++) {
+        route_demand_t *demand = &r->demands[i];
+        uint32_t count = 0;
+        BLINK_TRY(walk_demand(r, demand, &walked));
+        *cost += demand->size * r->distance[demand->to];
+        if (r->distance[demand->to] >= demand->worth * (1.0 - LEAST_GAIN))
+            continue;
+        BLINK_TRY(trace(r, demand, &count));
+        if (is_known(r, demand, count))
+            continue;
+        BLINK_TRY(add_route(r, i, count));
+        ++*added;
+    }
+    return BLINK_OK;
+}
+
+/* ---- the program ---- */
+
+/* Solve and take the prices; *budget is what all capacity is worth. */
+static blink_result_t take_prices(router_t *r, double *budget)
+{
+    uint32_t capacity_rows = r->net->row_count > 0 ? r->net->row_count : 1;
+    BLINK_TRY(plan_lp_solve(r->lp));
+    *budget = 0.0;
+    for (uint32_t row = 0; row < r->net->row_count; row++) {
+        double price = fmax(plan_lp_price(r->lp, row), 0.0);
+        *budget += price;
+        r->prices[row] = price * r->unit_GBps / r->net->row_GBps[row];
+    }
+    for (uint32_t i = 0; i < r->demand_count; i++)
+        r->demands[i].worth = fmax(plan_lp_price(r->lp, capacity_rows + i), 0.0);
+    return BLINK_OK;
+}
+
+static blink_result_t optimise(router_t *r)
+{
+    double budget = 0.0, cost = 0.0;
+    uint32_t added = 0;
+    for (uint32_t row = 0; row < r->net->row_count; row++)
+        r->prices[row] = 1.0 / r->net->row_GBps[row];
+    BLINK_TRY(set_unit(r));
+    BLINK_TRY(price_routes(r, &cost, &added));
+    for (uint32_t round = 0; round < ROUNDS_MAX; round++) {
+        BLINK_TRY(take_prices(r, &budget));
+        BLINK_TRY(price_routes(r, &cost, &added));
+        if (budget / cost < r->best_bound) {
+            r->best_bound = budget / cost;
+            memcpy(r->best_prices, r->prices, r->net->row_count * sizeof(*r->prices));
+        }
+        if (added == 0 || plan_lp_value(r->lp, 0) >= (1.0 - ENOUGH) * r->best_bound)
+            break;
+    }
+    return BLINK_OK;
+}
+
+double route_value(const router_t *r, uint32_t route)
+{
+    double value = plan_lp_value(r->lp, route + 1);
+    double whole = plan_lp_value(r->lp, 0) * r->demands[r->routes[route].demand].size;
+    return value > NOISE * whole ? value : 0.0;
+}
+
+/* ---- fewer routes ---- */
+
+/* The narrowest of the routes that are not needed and not the only one of their demand; or PLAN_NONE. */
+static uint32_t find_narrowest(const router_t *r, const bool *needed)
+{
+    uint32_t narrowest = PLAN_NONE;
+    for (uint32_t route = 0; route < r->route_count; route++) {
+        double value = route_value(r, route);
+        bool only =
+            value >= (1.0 - NOISE) * r->demands[r->routes[route].demand].size * plan_lp_value(r->lp, 0);
+        if (!needed[route] && !only && value > 0.0 &&
+            (narrowest == PLAN_NONE || value < route_value(r, narrowest)))
+            narrowest = route;
+    }
+    return narrowest;
+}
+
+/* Drop the routes that the optimum does not use, then narrow ones while the rate stays at or above `floor`. */
+static blink_result_t eliminate(router_t *r, double floor, bool *needed)
+{
+    for (uint32_t route = 0; route < r->route_count; route++)
+        if (!(route_value(r, route) > 0.0))
+            plan_lp_fix(r->lp, route + 1, 0.0);
+    BLINK_TRY(plan_lp_solve(r->lp));
+    for (uint32_t route; (route = find_narrowest(r, needed)) != PLAN_NONE;) {
+        plan_lp_fix(r->lp, route + 1, 0.0);
+        BLINK_TRY(plan_lp_solve(r->lp));
+        if (plan_lp_value(r->lp, 0) >= floor)
+            continue;
+        plan_lp_free(r->lp, route + 1);
+        BLINK_TRY(plan_lp_solve(r->lp));
+        needed[route] = true;
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t thin(router_t *r)
+{
+    if (r->n > PACK_SMALL_RANKS)
+        return BLINK_OK;
+    bool *needed = calloc(r->route_count, sizeof(*needed));
+    if (needed == NULL)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u routes", r->route_count);
+    blink_result_t result = eliminate(r, THIN_FLOOR * plan_lp_value(r->lp, 0), needed);
+    free(needed);
+    return result;
+}
+
+static blink_result_t pack_routes(router_t *r, plan_t *plan, double *prices)
+{
+    if (r->demand_count > 0) {
+        BLINK_TRY(optimise(r));
+        pack_write_prices(r->net, r->best_prices, prices);
+    }
+    if (plan == NULL)
+        return BLINK_OK;
+    if (r->demand_count > 0)
+        BLINK_TRY(thin(r));
+    BLINK_TRY(route_place(r, plan));
+    plan_normalise_shares(plan);
+    plan->turns = r->turns;
+    plan->turn_count = r->turn_count;
+    r->turns = NULL;
+    r->turn_count = 0;
+    return BLINK_OK;
+}
+
+blink_result_t plan_pack_routes(const topo_t *topo, plan_t *plan, double *prices)
+{
+    router_t r;
+    blink_result_t result = router_init(&r, topo, plan);
+    if (result == BLINK_OK)
+        result = pack_routes(&r, plan, prices);
+    router_fini(&r);
+    return result;
+}
+
+blink_result_t plan_route_prices(const topo_t *topo, const plan_t *plan, double *prices)
+{
+    router_t r;
+    blink_result_t result = router_init(&r, topo, plan);
+    if (result == BLINK_OK)
+        result = pack_routes(&r, NULL, prices);
+    router_fini(&r);
+    return result;
+}

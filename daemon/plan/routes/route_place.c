@@ -1,0 +1,158 @@
+/* The route packer's solution as channels. Where every pair has one route, as behind switches, a slice of the
+ * parallel switches is one channel of all pairs, so that lanes are few; else every route is a channel. */
+#include "error.h"
+#include "plan/routes/route.h"
+
+#include <math.h>
+
+static const uint32_t *paths_of(const router_t *r, uint32_t route)
+{
+    return &r->route_paths[r->routes[route].first_path];
+}
+
+/* Hops of a route at position `at` of its parallel switches. */
+static blink_result_t fill_route(const router_t *r, plan_t *plan, uint32_t route, double at,
+                                 plan_part_t *part)
+{
+    uint32_t hops = r->routes[route].path_count;
+    BLINK_TRY(plan_set_route(part, hops));
+    part->route.ranks[0] = r->demands[r->routes[route].demand].from;
+    for (uint32_t i = 0; i < hops; i++) {
+        uint32_t path = paths_of(r, route)[i];
+        part->route.ranks[i + 1] = r->paths.paths[path].to;
+        BLINK_TRY(pack_place_path(&r->paths, plan, path, at, &part->route.paths[i]));
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t fill_own(plan_part_t *part, uint32_t rank)
+{
+    BLINK_TRY(plan_set_route(part, 0));
+    part->route.ranks[0] = rank;
+    return BLINK_OK;
+}
+
+/* Whether the rank has a block for itself, and stands for its orbit. */
+static bool keeps_block(const router_t *r, uint32_t rank)
+{
+    const plan_t *plan = r->plan;
+    switch (plan->collective) {
+    case BLINK_ALLTOALL:
+        return r->net->orbit[rank] == rank;
+    case BLINK_SENDRECV:
+        return rank == plan->root && rank == plan->peer;
+    default:
+        return rank == plan->root;
+    }
+}
+
+static uint32_t orbit_size(const router_t *r, uint32_t least)
+{
+    uint32_t size = 0;
+    for (uint32_t rank = 0; rank < r->n; rank++)
+        size += r->net->orbit[rank] == least;
+    return size;
+}
+
+/* Shares are in blocks: every pair, and every own block, has one. */
+static blink_result_t place_own_blocks(const router_t *r, plan_t *plan)
+{
+    for (uint32_t rank = 0; rank < r->n; rank++) {
+        plan_channel_t *channel = NULL;
+        if (!keeps_block(r, rank))
+            continue;
+        BLINK_TRY(plan_add_channel(plan, orbit_size(r, rank), 1, &channel));
+        BLINK_TRY(fill_own(&channel->parts[0], rank));
+    }
+    return BLINK_OK;
+}
+
+/* One channel per route and slice of its parallel switches. */
+static blink_result_t place_routes(const router_t *r, plan_t *plan)
+{
+    for (uint32_t i = 0; i < r->demand_count; i++) {
+        double sum = 0.0;
+        for (uint32_t route = r->demands[i].first; route != PLAN_NONE; route = r->routes[route].next)
+            sum += route_value(r, route);
+        if (!(sum > 0.0))
+            return BLINK_FAIL(BLINK_ERR_INTERNAL, "the solver gave nothing to rank %u's way to rank %u",
+                              r->demands[i].from, r->demands[i].to);
+        for (uint32_t route = r->demands[i].first; route != PLAN_NONE; route = r->routes[route].next) {
+            double share = route_value(r, route) / sum * r->demands[i].size;
+            for (double at = 0.0, end; at < 1.0 && share > 0.0; at = end) {
+                plan_channel_t *channel = NULL;
+                end = pack_slice_end(&r->paths, paths_of(r, route), r->routes[route].path_count, at);
+                BLINK_TRY(plan_add_channel(plan, share * (end - at), 1, &channel));
+                BLINK_TRY(fill_route(r, plan, route, (at + end) / 2.0, &channel->parts[0]));
+            }
+        }
+    }
+    return place_own_blocks(r, plan);
+}
+
+/* The one route of a demand, or PLAN_NONE if it has several. */
+static uint32_t only_route(const router_t *r, const route_demand_t *demand)
+{
+    uint32_t only = PLAN_NONE;
+    for (uint32_t route = demand->first; route != PLAN_NONE; route = r->routes[route].next) {
+        if (!(route_value(r, route) > 0.0))
+            continue;
+        if (only != PLAN_NONE)
+            return PLAN_NONE;
+        only = route;
+    }
+    return only;
+}
+
+/* Whether every demand, and every own block, stands for equally many blocks, and every demand has one route of
+ * one hop: the parts of a channel carry equal shares. */
+static bool folds(const router_t *r)
+{
+    for (uint32_t rank = 0; rank < r->n && r->demand_count > 0; rank++)
+        if (keeps_block(r, rank) && orbit_size(r, rank) != r->demands[0].size)
+            return false;
+    for (uint32_t i = 0; i < r->demand_count; i++) {
+        uint32_t route = only_route(r, &r->demands[i]);
+        if (route == PLAN_NONE || r->routes[route].path_count != 1 ||
+            r->demands[i].size != r->demands[0].size)
+            return false;
+    }
+    return r->demand_count > 1;
+}
+
+/* The end of the slice in which all routes keep to their members of parallel switches. */
+static double common_slice_end(const router_t *r, double at)
+{
+    double end = 1.0;
+    for (uint32_t i = 0; i < r->demand_count; i++) {
+        uint32_t route = only_route(r, &r->demands[i]);
+        end = fmin(end, pack_slice_end(&r->paths, paths_of(r, route), 1, at));
+    }
+    return end;
+}
+
+static blink_result_t place_folded(const router_t *r, plan_t *plan)
+{
+    uint32_t own = 0;
+    for (uint32_t rank = 0; rank < r->n; rank++)
+        own += keeps_block(r, rank);
+    uint32_t parts = r->demand_count + own;
+    for (double at = 0.0, end; at < 1.0; at = end) {
+        plan_channel_t *channel = NULL;
+        uint32_t filled = 0;
+        end = common_slice_end(r, at);
+        BLINK_TRY(plan_add_channel(plan, (end - at) * parts, parts, &channel));
+        for (uint32_t i = 0; i < r->demand_count; i++)
+            BLINK_TRY(fill_route(r, plan, only_route(r, &r->demands[i]), (at + end) / 2.0,
+                                 &channel->parts[filled++]));
+        for (uint32_t rank = 0; rank < r->n; rank++)
+            if (keeps_block(r, rank))
+                BLINK_TRY(fill_own(&channel->parts[filled++], rank));
+    }
+    return BLINK_OK;
+}
+
+blink_result_t route_place(const router_t *r, plan_t *plan)
+{
+    return folds(r) ? place_folded(r, plan) : place_routes(r, plan);
+}

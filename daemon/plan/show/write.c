@@ -1,0 +1,175 @@
+/* What the writers of plans share (plan/show/write.h). */
+#include "plan/show/write.h"
+
+#include "names.h"
+#include "plan/collective.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { STAGE_REDUCE, STAGE_BROADCAST, STAGE_ROUTE, STAGE_COUNT };
+
+/* ---- the walk ---- */
+
+static bool show_tree(const plan_part_t *part, const plan_tree_t *tree, const char *phase,
+                      plan_branch_t *branch)
+{
+    branch->phase = phase;
+    branch->root = part->root;
+    branch->tree = tree;
+    return tree->parent != NULL;
+}
+
+static bool show_route(const plan_part_t *part, plan_branch_t *branch)
+{
+    if (part->route.hop_count == 0)
+        return false;
+    branch->phase = "route";
+    branch->root = part->route.ranks[0];
+    branch->to = part->route.ranks[part->route.hop_count];
+    branch->route = &part->route;
+    return true;
+}
+
+static bool show_stage(const plan_part_t *part, uint32_t stage, plan_branch_t *branch)
+{
+    switch (stage) {
+    case STAGE_REDUCE:
+        return show_tree(part, &part->reduce, "reduce", branch);
+    case STAGE_BROADCAST:
+        branch->shares_part = part->reduce.parent != NULL;
+        return show_tree(part, &part->broadcast, "broadcast", branch);
+    default:
+        return show_route(part, branch);
+    }
+}
+
+bool plan_walk_next(const plan_t *plan, plan_walk_t *walk, plan_branch_t *branch)
+{
+    while (walk->channel < plan->channel_count) {
+        const plan_channel_t *channel = &plan->channels[walk->channel];
+        if (walk->part == channel->part_count) {
+            *walk = (plan_walk_t){.channel = walk->channel + 1};
+        } else if (walk->stage == STAGE_COUNT) {
+            walk->part++;
+            walk->stage = 0;
+        } else {
+            *branch = (plan_branch_t){
+                .channel = walk->channel, .to = PLAN_NONE, .share = channel->share / channel->part_count};
+            if (show_stage(&channel->parts[walk->part], walk->stage++, branch))
+                return true;
+        }
+    }
+    return false;
+}
+
+uint32_t plan_branch_room(const plan_t *plan, const plan_branch_t *branch)
+{
+    return branch->tree != NULL ? plan->rank_count : branch->route->hop_count;
+}
+
+uint32_t plan_branch_edge(const plan_branch_t *branch, uint32_t place)
+{
+    return branch->tree != NULL ? branch->tree->path[place] : branch->route->paths[place];
+}
+
+uint32_t plan_branch_depth(const plan_t *plan, const plan_branch_t *branch)
+{
+    if (branch->tree == NULL)
+        return branch->route->hop_count;
+    uint32_t deepest = 0;
+    for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
+        uint32_t depth = 0;
+        for (uint32_t at = rank; branch->tree->parent[at] != PLAN_NONE; at = branch->tree->parent[at])
+            depth++;
+        deepest = depth > deepest ? depth : deepest;
+    }
+    return deepest;
+}
+
+/* ---- names ---- */
+
+const char *plan_rank_id(const topo_t *topo, const plan_t *plan, uint32_t rank)
+{
+    return topo->nodes[plan->rank_node[rank]].id;
+}
+
+const char *plan_algorithm_label(const plan_t *plan)
+{
+    if (plan->algorithm != BLINK_ALGORITHM_TREES)
+        return blink_name_algorithm(plan->algorithm);
+    return collective_routes(plan->collective) ? "packed-routes" : "packed-trees";
+}
+
+void plan_write_heading(topo_text_t *text, const topo_t *topo, const plan_t *plan,
+                        void (*write_name)(topo_text_t *text, const char *name))
+{
+    fputs(blink_name_collective(plan->collective), text->file);
+    if (plan->root != PLAN_NONE) {
+        bool gathers = plan->collective == BLINK_REDUCE || plan->collective == BLINK_GATHER;
+        fputs(gathers ? " to " : " from ", text->file);
+        write_name(text, plan_rank_id(topo, plan, plan->root));
+    }
+    if (plan->peer != PLAN_NONE) {
+        fputs(" to ", text->file);
+        write_name(text, plan_rank_id(topo, plan, plan->peer));
+    }
+    fputs(" on ", text->file);
+    write_name(text, topo->name);
+    fprintf(text->file, ", %u ranks: %s, %s protocol", plan->rank_count, plan_algorithm_label(plan),
+            blink_name_protocol(plan->protocol));
+}
+
+void plan_write_branch(topo_text_t *text, const topo_t *topo, const plan_t *plan, const plan_branch_t *branch,
+                       void (*write_name)(topo_text_t *text, const char *name))
+{
+    if (branch->tree != NULL)
+        fprintf(text->file, "%s %s ", branch->phase, branch->phase[0] == 'r' ? "to" : "from");
+    write_name(text, plan_rank_id(topo, plan, branch->root));
+    if (branch->tree == NULL) {
+        fputs(" to ", text->file);
+        write_name(text, plan_rank_id(topo, plan, branch->to));
+    }
+}
+
+/* ---- colours ---- */
+
+/* One of red (0), green (8) or blue (4) of a hue, as in the usual formula from hue, saturation and lightness. */
+static unsigned hue_part(double hue, double lightness, double which)
+{
+    double at = fmod(which + 12.0 * hue, 12.0), reach = 0.75 * fmin(lightness, 1.0 - lightness);
+    return (unsigned)lround(255.0 * (lightness - reach * fmax(-1.0, fmin(fmin(at - 3.0, 9.0 - at), 1.0))));
+}
+
+const char *plan_colour(uint32_t index, uint32_t count, char colour[PLAN_COLOUR_BYTES])
+{
+    static const char *const chosen[] = {"#d62728", "#1f77b4", "#2ca02c", "#ff7f0e", "#9467bd", "#17becf",
+                                         "#8c564b", "#e377c2", "#9a9a00", "#1a3f8f", "#00695c", "#555555"};
+    if (count <= sizeof(chosen) / sizeof(chosen[0])) {
+        snprintf(colour, PLAN_COLOUR_BYTES, "%s", chosen[index]);
+        return colour;
+    }
+    double hue = (double)index / count, lightness = index % 2 == 0 ? 0.38 : 0.58;
+    snprintf(colour, PLAN_COLOUR_BYTES, "#%02x%02x%02x", hue_part(hue, lightness, 0),
+             hue_part(hue, lightness, 8), hue_part(hue, lightness, 4));
+    return colour;
+}
+
+/* ---- images ---- */
+
+blink_result_t plan_acquire_images(const topo_t *topo, const plan_t *plan, const plan_t **all)
+{
+    *all = plan;
+    if (plan->turn_count == 0)
+        return BLINK_OK;
+    plan_t *expanded = NULL;
+    blink_result_t result = plan_expand(topo, plan, &expanded);
+    *all = expanded;
+    return result;
+}
+
+void plan_release_images(const plan_t *plan, const plan_t *all)
+{
+    if (all != plan)
+        plan_destroy((plan_t *)all);
+}

@@ -1,0 +1,194 @@
+/*
+ * Columns of the packing program: the cheapest tree, or pair of trees, with a given root under the prices of
+ * now. Its own file because the program need not know how trees are found.
+ */
+#include "error.h"
+#include "plan/columns/pack.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one level of a tree may cost, of the mean path cost: enough to decide ties, too little to change an
+ * optimum. */
+#define LEVEL_PENALTY 1e-10
+
+/* Cost of an edge a tree may use between two ranks, in tree direction: away from the root, or toward it. */
+static double edge_cost(const packer_t *p, uint32_t parent, uint32_t child, bool toward_root)
+{
+    size_t n = p->n;
+    return toward_root ? p->paths.cost[child * n + parent] : p->paths.cost[parent * n + child];
+}
+
+/* Fewest tree edges between the root and each rank; PLAN_NONE where there is no way. */
+static void find_levels(packer_t *p, uint32_t root, bool toward_root)
+{
+    uint32_t head = 0, tail = 0;
+    for (uint32_t rank = 0; rank < p->n; rank++)
+        p->level[rank] = PLAN_NONE;
+    p->level[root] = 0;
+    p->queue[tail++] = root;
+    while (head < tail && tail < p->n) {
+        uint32_t parent = p->queue[head++];
+        for (uint32_t child = 0; child < p->n; child++)
+            if (p->level[child] == PLAN_NONE && edge_cost(p, parent, child, toward_root) < INFINITY) {
+                p->level[child] = p->level[parent] + 1;
+                p->queue[tail++] = child;
+            }
+    }
+}
+
+static blink_result_t check_direction(packer_t *p, uint32_t root, bool toward_root)
+{
+    find_levels(p, root, toward_root);
+    for (uint32_t rank = 0; rank < p->n; rank++) {
+        uint32_t from = toward_root ? rank : root, to = toward_root ? root : rank;
+        if (p->level[rank] == PLAN_NONE)
+            return BLINK_FAIL(BLINK_ERR_UNREACHABLE, "no path of %s leads from rank %u (%s) to rank %u (%s)",
+                              p->topo->name, from, p->topo->nodes[p->plan->rank_node[from]].id, to,
+                              p->topo->nodes[p->plan->rank_node[to]].id);
+    }
+    return BLINK_OK;
+}
+
+blink_result_t pack_check_reachable(packer_t *p)
+{
+    bool rooted = collective_has_root(p->plan->collective);
+    uint32_t root = rooted ? p->plan->root : 0;
+    if (!rooted || collective_broadcasts(p->plan->collective))
+        BLINK_TRY(check_direction(p, root, false));
+    if (!rooted || collective_reduces(p->plan->collective))
+        BLINK_TRY(check_direction(p, root, true));
+    return BLINK_OK;
+}
+
+/* Edges out of ranks near the root are a hair cheaper, so that of equally cheap trees a shallow one is found.
+ */
+static void fill_matrix(packer_t *p, uint32_t root, bool toward_root)
+{
+    double sum = 0.0;
+    size_t n = p->n, finite = 0;
+    find_levels(p, root, toward_root);
+    for (uint32_t parent = 0; parent < n; parent++)
+        for (uint32_t child = 0; child < n; child++) {
+            double cost = parent == child ? INFINITY : edge_cost(p, parent, child, toward_root);
+            p->matrix[parent * n + child] = cost;
+            if (cost < INFINITY) {
+                sum += cost;
+                finite++;
+            }
+        }
+    double step = LEVEL_PENALTY * sum / (double)finite;
+    for (uint32_t parent = 0; parent < n; parent++)
+        for (uint32_t child = 0; child < n; child++)
+            p->matrix[parent * n + child] += step * p->level[parent];
+}
+
+/* Edges to the root from each rank, into level[]; the deepest is returned. Every rank is visited once, since
+ * levels already known are not walked again. */
+static uint32_t measure_levels(packer_t *p, uint32_t root)
+{
+    uint32_t deepest = 0;
+    for (uint32_t rank = 0; rank < p->n; rank++)
+        p->level[rank] = PLAN_NONE;
+    p->level[root] = 0;
+    for (uint32_t rank = 0; rank < p->n; rank++) {
+        uint32_t height = 0, at = rank;
+        for (; p->level[at] == PLAN_NONE; at = p->parent[at])
+            p->queue[height++] = at;
+        for (uint32_t level = p->level[at]; height > 0;)
+            p->level[p->queue[--height]] = ++level;
+        deepest = p->level[rank] > deepest ? p->level[rank] : deepest;
+    }
+    return deepest;
+}
+
+/* Make `root` the root of the tree in parent[]. */
+static void turn_tree(packer_t *p, uint32_t root)
+{
+    uint32_t above = PLAN_NONE;
+    for (uint32_t rank = root; rank != PLAN_NONE;) {
+        uint32_t next = p->parent[rank];
+        p->parent[rank] = above;
+        above = rank;
+        rank = next;
+    }
+}
+
+/* The rank farthest from the root of the tree in parent[]. */
+static uint32_t find_deepest(packer_t *p, uint32_t root)
+{
+    uint32_t deepest = root;
+    measure_levels(p, root);
+    for (uint32_t rank = 0; rank < p->n; rank++)
+        deepest = p->level[rank] > p->level[deepest] ? rank : deepest;
+    return deepest;
+}
+
+/* Turn the tree in parent[] to the root that makes it shallowest: the middle of a longest way through it. */
+static uint32_t centre_tree(packer_t *p, uint32_t root)
+{
+    uint32_t one_end = find_deepest(p, root);
+    turn_tree(p, one_end);
+    uint32_t centre = find_deepest(p, one_end);
+    for (uint32_t i = p->level[centre] / 2; i > 0; i--)
+        centre = p->parent[centre];
+    turn_tree(p, centre);
+    return centre;
+}
+
+/* Write the tree in parent[] as path indices and add its cost and depth. */
+static blink_result_t write_tree(packer_t *p, uint32_t root, bool toward_root, uint32_t *tree,
+                                 pack_candidate_t *made)
+{
+    made->depth += measure_levels(p, root);
+    for (uint32_t rank = 0; rank < p->n; rank++) {
+        uint32_t parent = p->parent[rank];
+        tree[rank] = PLAN_NONE;
+        if (rank == root)
+            continue;
+        made->cost += edge_cost(p, parent, rank, toward_root);
+        BLINK_TRY(pack_paths_find(&p->paths, toward_root ? rank : parent, toward_root ? parent : rank,
+                                  &tree[rank]));
+    }
+    return BLINK_OK;
+}
+
+/* Prices are the same both ways, so the cheapest tree is a minimum spanning tree, its reduce tree is its
+ * broadcast tree backwards, and any rank may be the root. */
+static blink_result_t grow_reversible(packer_t *p, uint32_t root, uint32_t *column, pack_candidate_t *made)
+{
+    pack_span(p->n, p->paths.cost, root, p->parent, p->distance, p->level);
+    made->root = centre_tree(p, root);
+    BLINK_TRY(write_tree(p, made->root, false, column, made));
+    for (uint32_t rank = 0; rank < p->n; rank++) {
+        column[p->n + rank] = PLAN_NONE;
+        if (rank != made->root)
+            BLINK_TRY(pack_paths_reverse(&p->paths, column[rank], &column[p->n + rank]));
+    }
+    made->cost *= 2.0;
+    made->depth *= 2;
+    return BLINK_OK;
+}
+
+static blink_result_t grow_tree(packer_t *p, uint32_t root, bool toward_root, uint32_t *tree,
+                                pack_candidate_t *made)
+{
+    fill_matrix(p, root, toward_root);
+    pack_arborist_grow(&p->arborist, p->matrix, root, p->parent);
+    return write_tree(p, root, toward_root, tree, made);
+}
+
+blink_result_t pack_grow_column(packer_t *p, uint32_t root, uint32_t *column, pack_candidate_t *made)
+{
+    *made = (pack_candidate_t){.root = root};
+    if (p->net->reversible)
+        return grow_reversible(p, root, column, made);
+    if (collective_broadcasts(p->plan->collective)) {
+        BLINK_TRY(grow_tree(p, root, false, column, made));
+        column += p->n;
+    }
+    if (collective_reduces(p->plan->collective))
+        BLINK_TRY(grow_tree(p, root, true, column, made));
+    return BLINK_OK;
+}

@@ -1,0 +1,175 @@
+/* Registered memory whose pages cannot be had: the daemon lives on, and what used the memory fails. */
+#include "control/internal.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define REGION_BYTES 65536u
+#define TEST_LIMIT_S 60u
+
+/* Control and client in one thread, beside a real engine. */
+typedef struct fixture {
+    topo_t *topo;
+    exec_host_t *exec;
+    engine_t *engine;
+    mailbox_t control;
+    server_t server;
+    connection_t connection;
+    client_t client;
+    ring_t ring; /* the client's side */
+    bool done;
+} fixture_t;
+
+static void no_wake(void *context)
+{
+    (void)context;
+}
+
+static void set_done(void *context)
+{
+    *(bool *)context = true;
+}
+
+static void await_done(fixture_t *fixture)
+{
+    while (!fixture->done)
+        mailbox_run(&fixture->control);
+    fixture->done = false;
+}
+
+static void fixture_init(fixture_t *fixture)
+{
+    memset(fixture, 0, sizeof(*fixture));
+    alarm(TEST_LIMIT_S); /* a hang is a failure */
+    assert_int_equal(region_install_sigbus_handler(), BLINK_OK);
+    assert_int_equal(topo_load("dgx1v", &fixture->topo), BLINK_OK);
+    exec_host_config_t exec_config = {.workers = 1};
+    assert_int_equal(exec_host_create(&exec_config, &fixture->exec), BLINK_OK);
+    mailbox_init(&fixture->control, no_wake, NULL);
+    engine_config_t config = {.exec = fixture->exec,
+                              .topo = fixture->topo,
+
+                              .cores = 1,
+                              .control = &fixture->control};
+    assert_int_equal(engine_create(&config, &fixture->engine), BLINK_OK);
+    engine_client_config_t client = {
+        .client = 1, .doorbell_fd = eventfd(0, EFD_NONBLOCK), .completion_fd = ring_create_event()};
+    int memfd;
+    assert_int_equal(ring_create(8, 8, &client.ring, &memfd), BLINK_OK);
+    assert_int_equal(ring_attach(memfd, &fixture->ring), BLINK_OK);
+    close(memfd);
+    assert_int_equal(engine_client_add(fixture->engine, &client, &fixture->client.engine), BLINK_OK);
+    fixture->server.config.registered_bytes_per_tenant = 1u << 30;
+    fixture->server.config.regions_per_tenant = 10;
+    fixture->server.connections = &fixture->connection;
+    fixture->connection.server = fixture->client.server = &fixture->server;
+    fixture->connection.client = &fixture->client;
+    fixture->client.connection = &fixture->connection;
+}
+
+static void fixture_fini(fixture_t *fixture)
+{
+    engine_client_remove(fixture->client.engine, (engine_done_t){set_done, &fixture->done});
+    await_done(fixture);
+    engine_stop(fixture->engine);
+    exec_host_destroy(fixture->exec);
+    engine_destroy(fixture->engine);
+    region_release_all(&fixture->client);
+    ring_unmap(&fixture->ring);
+    topo_destroy(fixture->topo);
+    alarm(0);
+}
+
+static uint32_t register_memory(fixture_t *fixture)
+{
+    region_t *region;
+    int fd = memfd_create("memory", MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, REGION_BYTES), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_int_equal(region_register(&fixture->client, fd, 0, REGION_BYTES, &region), BLINK_OK);
+    assert_int_equal(region_tell_engine(region, 0), BLINK_OK);
+    close(fd);
+    return region->region;
+}
+
+/* From now on an access to the last page of the newest region is a SIGBUS, as if memory could not be had. */
+static void lose_last_page(fixture_t *fixture)
+{
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    char *page = (char *)fixture->client.regions->map + REGION_BYTES - page_bytes;
+    int fd = memfd_create("nothing", 0);
+    assert_ptr_equal(mmap(page, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0), page);
+    close(fd);
+}
+
+/* All of the region, from its first half to its second, by both ranks of the communicator. */
+static ring_cqe_t allreduce(fixture_t *fixture, const uint32_t regions[2])
+{
+    ring_cqe_t cqe;
+    engine_heartbeat(fixture->engine,
+                     (engine_done_t){set_done, &fixture->done}); /* orders what was done before */
+    await_done(fixture);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        ring_sqe_t sqe = {.opcode = RING_OP_ALLREDUCE,
+                          .datatype = BLINK_FLOAT32,
+                          .redop = BLINK_SUM,
+                          .member = rank + 1,
+                          .in_region = regions[rank],
+                          .out_region = regions[rank],
+                          .count = REGION_BYTES / 2 / sizeof(float),
+                          .out_offset_bytes = REGION_BYTES / 2};
+        assert_true(ring_submit(&fixture->ring, &sqe));
+    }
+    engine_heartbeat(fixture->engine, (engine_done_t){set_done, &fixture->done}); /* wakes it */
+    await_done(fixture);
+    while (!ring_reap(&fixture->ring, &cqe))
+        usleep(100);
+    while (!ring_reap(&fixture->ring, &cqe))
+        usleep(100);
+    return cqe;
+}
+
+static void test_pages_that_cannot_be_had_fail_the_op_and_later_ones(void **state)
+{
+    (void)state;
+    fixture_t fixture;
+    fixture_init(&fixture);
+    engine_comm_t *comm;
+    const engine_member_t members[] = {{fixture.client.engine, 1, fixture.topo->gpus[0]},
+                                       {fixture.client.engine, 2, fixture.topo->gpus[1]}};
+    engine_comm_config_t config = {.comm = 1, .rank_count = 2, .members = members};
+    assert_int_equal(engine_comm_add(fixture.engine, &config, &comm), BLINK_OK);
+    uint32_t good = register_memory(&fixture);
+    uint32_t poisoned = register_memory(&fixture);
+    assert_int_equal(allreduce(&fixture, (uint32_t[]){good, poisoned}).result, BLINK_OK);
+    lose_last_page(&fixture);
+
+    for (int i = 0; i < 2; i++) {
+        ring_cqe_t cqe = allreduce(&fixture, (uint32_t[]){good, poisoned});
+        assert_int_equal(cqe.result, BLINK_ERR_SYSTEM);
+        assert_non_null(strstr(cqe.text, "rank 1: pages of region 2"));
+    }
+    assert_int_equal(allreduce(&fixture, (uint32_t[]){good, good}).result, BLINK_OK);
+
+    engine_comm_leave(comm, 0, true, "the end", (engine_done_t){set_done, &fixture.done});
+    await_done(&fixture);
+    engine_comm_leave(comm, 1, true, "the end", (engine_done_t){set_done, &fixture.done});
+    await_done(&fixture);
+    fixture_fini(&fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pages_that_cannot_be_had_fail_the_op_and_later_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
