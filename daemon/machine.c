@@ -158,7 +158,8 @@ static blink_result_t add_hub(topo_builder_t *builder, const config_devices_t *c
     return BLINK_OK;
 }
 
-/* Between several GPUs. Detection sees all GPUs of the machine: where the driver shows fewer, there is no telling which. */
+/* Between several GPUs. Detection sees all GPUs of the machine: where the driver shows fewer, there is no
+ * telling which. */
 static blink_result_t add_links(topo_builder_t *builder, const gpu_hello_t *hello,
                                 const config_devices_t *chosen)
 {

@@ -1,5 +1,6 @@
 /*
- * From the settings to the devices that the daemon serves: on host memory, on GPUs or on both, and the topology they lie in.
+ * From the settings to the devices that the daemon serves: on host memory, on GPUs or on both, and the
+ * topology they lie in.
  */
 #ifndef BLINK_MACHINE_H
 #define BLINK_MACHINE_H
@@ -17,12 +18,12 @@ typedef struct machine {
 } machine_t;
 
 /*
- * Devices in the order in which the setting names them; with a topology they are its gpus in that order. With GPUs their worker has been started and has said hello. A GPU
- * that is cut into parts has so many devices with its memory between them. NVLink, NVSwitch and PCIe are as NVML and
- * sysfs tell (topo_detect()), or one PCIe hub where they do not tell.
- * *machine is the caller's: machine_fini(), which ends the worker if nobody took it.
- * Errors: those of topo_load(); NOT_FOUND (GPUs are asked for, and there is no driver, or no such GPU), INVALID_ARGUMENT
- * (more devices than the topology has; a GPU named twice), UNSUPPORTED (built without
+ * Devices in the order in which the setting names them; with a topology they are its gpus in that order. With
+ * GPUs their worker has been started and has said hello. A GPU that is cut into parts has so many devices
+ * with its memory between them. NVLink, NVSwitch and PCIe are as NVML and sysfs tell (topo_detect()), or one
+ * PCIe hub where they do not tell. *machine is the caller's: machine_fini(), which ends the worker if nobody
+ * took it. Errors: those of topo_load(); NOT_FOUND (GPUs are asked for, and there is no driver, or no such
+ * GPU), INVALID_ARGUMENT (more devices than the topology has; a GPU named twice), UNSUPPORTED (built without
  * CUDA), SYSTEM, NO_MEMORY.
  */
 blink_result_t machine_make(const config_t *config, machine_t *machine);

@@ -1,5 +1,6 @@
 /*
- * blinkd: flags, configuration, devices; then the server until a signal. Also the GPU worker, if it is told so.
+ * blinkd: flags, configuration, devices; then the server until a signal. Also the GPU worker, if it is told
+ * so.
  */
 #include "base/log.h"
 #include "config.h"

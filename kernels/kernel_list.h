@@ -1,5 +1,6 @@
 /*
- * The kernels there are: LANE_KERNELS(kernel) is kernel(name, reduction) for each. lane_abi.h says how they are named.
+ * The kernels there are: LANE_KERNELS(kernel) is kernel(name, reduction) for each. lane_abi.h says how they
+ * are named.
  */
 #ifndef BLINK_KERNEL_LIST_H
 #define BLINK_KERNEL_LIST_H

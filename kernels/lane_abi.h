@@ -1,10 +1,10 @@
 /*
- * What the daemon hands to the lane interpreter on a GPU: a program, its binding to a payload, and the arguments of a
- * run. The lane IR (daemon/plan/lane/lane.h) says what a program means; here it only lies flat, so that it can be copied into
- * device memory and read by every block. C, C++ and CUDA.
+ * What the daemon hands to the lane interpreter on a GPU: a program, its binding to a payload, and the
+ * arguments of a run. The lane IR (daemon/plan/lane/lane.h) says what a program means; here it only lies
+ * flat, so that it can be copied into device memory and read by every block. C, C++ and CUDA.
  *
- * Addresses are those of the process that launches. `offset` fields count bytes from the beginning of their own block
- * of memory.
+ * Addresses are those of the process that launches. `offset` fields count bytes from the beginning of their
+ * own block of memory.
  */
 #ifndef BLINK_LANE_ABI_H
 #define BLINK_LANE_ABI_H
@@ -90,10 +90,10 @@ typedef struct lane_abi_binding {
 
 /* In host memory that the GPU maps; one per launch. On a line of its own. */
 typedef struct lane_abi_control {
-    uint32_t abort;  /* not 0: end. Written by the host */
-    uint32_t failed; /* a wait met its deadline. Written by the kernel */
-    uint64_t
-        finished; /* the run's number, once the last block has ended and all it wrote is visible to everybody */
+    uint32_t abort;    /* not 0: end. Written by the host */
+    uint32_t failed;   /* a wait met its deadline. Written by the kernel */
+    uint64_t finished; /* the run's number, once the last block has ended and all it wrote is visible to
+                          everybody */
     uint64_t reserved[6];
 } lane_abi_control_t;
 
@@ -107,11 +107,10 @@ typedef struct lane_abi_rank {
 /* The only argument of every kernel. */
 typedef struct lane_abi_run {
     uint64_t program, binding, control; /* addresses */
-    uint64_t blocks_left; /* address of a uint32 in device memory: 0 before and after every launch */
-    uint64_t number;      /* of the run; grows. Not 0 */
-    uint64_t
-        semaphore_base; /* what a semaphore holds after chunk c is semaphore_base + c + 1; larger than anything that
-                                earlier runs left there */
+    uint64_t blocks_left;    /* address of a uint32 in device memory: 0 before and after every launch */
+    uint64_t number;         /* of the run; grows. Not 0 */
+    uint64_t semaphore_base; /* what a semaphore holds after chunk c is semaphore_base + c + 1; larger than
+                                anything that earlier runs left there */
     uint64_t
         epoch_base; /* LL, LL128: the epoch of chunk c is epoch_base + c + 1; the low 32 bits are never 0 */
     uint64_t wait_limit_ns;          /* how long a wait may last */
@@ -122,11 +121,11 @@ typedef struct lane_abi_run {
 } lane_abi_run_t;
 
 /*
- * Kernels. blink_lanes_<type>_<operator>, with the types as blink_name_datatype() spells them and the operators sum
- * (AVG and PRE_MUL_SUM too), prod, max, min; and blink_lanes_move, for programs all of whose steps have one source: it
- * copies bytes. Programs that are independent run on any number of blocks. Of others each lane is one block, in order,
- * and all blocks of a launch must be resident at once. 1-dimensional grids, LANE_ABI_THREADS threads, no dynamic shared
- * memory.
+ * Kernels. blink_lanes_<type>_<operator>, with the types as blink_name_datatype() spells them and the
+ * operators sum (AVG and PRE_MUL_SUM too), prod, max, min; and blink_lanes_move, for programs all of whose
+ * steps have one source: it copies bytes. Programs that are independent run on any number of blocks. Of
+ * others each lane is one block, in order, and all blocks of a launch must be resident at once. 1-dimensional
+ * grids, LANE_ABI_THREADS threads, no dynamic shared memory.
  */
 #define LANE_ABI_KERNEL_NAME_BYTES 64
 

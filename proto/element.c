@@ -1,6 +1,6 @@
 /*
- * Elements as numbers: the small float formats described by three figures each, converted bit by bit from the double, so
- * that a store rounds once. Its own file because references on both sides of the socket share it.
+ * Elements as numbers: the small float formats described by three figures each, converted bit by bit from the
+ * double, so that a store rounds once. Its own file because references on both sides of the socket share it.
  */
 #include "element.h"
 
@@ -63,7 +63,8 @@ static uint32_t element_encode(const element_format_t *format, double value)
     int exponent = (int)(bits >> DOUBLE_MANTISSA_BITS & 0x7ff) - DOUBLE_BIAS;
     if (exponent > format->bias + 1)
         return sign | format->largest;
-    /* A double that is subnormal itself is far below every format's smallest value: its missing leading one is lost. */
+    /* A double that is subnormal itself is far below every format's smallest value: its missing leading one
+     * is lost. */
     uint64_t whole = (bits & ((UINT64_C(1) << DOUBLE_MANTISSA_BITS) - 1)) | UINT64_C(1)
                                                                                 << DOUBLE_MANTISSA_BITS;
     int smallest = 1 - format->bias;

@@ -46,32 +46,34 @@ typedef enum ring_opcode {
 } ring_opcode_t;
 
 /*
- * Groups. A run of submissions of one member that all but the last have RING_SQE_MORE set is a group: nothing of it
- * starts before the last has come, its parts run in any order, and it has one completion, that of the last entry,
- * with the first failure of any. Entries with MORE have no completion and take no room in the CQ.
+ * Groups. A run of submissions of one member that all but the last have RING_SQE_MORE set is a group: nothing
+ * of it starts before the last has come, its parts run in any order, and it has one completion, that of the
+ * last entry, with the first failure of any. Entries with MORE have no completion and take no room in the CQ.
  *
- * Staging. Memory that the daemon cannot map is copied by the client through a window in a staging region (a region
- * that the daemon made: blink.proto, StagingCreate). With RING_SQE_IN_STAGED or OUT_STAGED in_offset_bytes or
- * out_offset_bytes is where RING_STAGING_SLOTS slots begin in that region, and `window` is the number of the words in
- * its first page by which both sides count pieces (ring_window_t). The op runs in pieces, on all ranks alike if any of
- * them is staged (slots are RING_STAGING_SLOT_BYTES apart): piece p is the elements [p·k, (p+1)·k) of every block, k = ring_piece_elements(); it lies in slot
- * p mod RING_STAGING_SLOTS, its blocks adjoining. An op of one piece uses one slot, no larger than its blocks.
+ * Staging. Memory that the daemon cannot map is copied by the client through a window in a staging region (a
+ * region that the daemon made: blink.proto, StagingCreate). With RING_SQE_IN_STAGED or OUT_STAGED
+ * in_offset_bytes or out_offset_bytes is where RING_STAGING_SLOTS slots begin in that region, and `window` is
+ * the number of the words in its first page by which both sides count pieces (ring_window_t). The op runs in
+ * pieces, on all ranks alike if any of them is staged (slots are RING_STAGING_SLOT_BYTES apart): piece p is
+ * the elements [p·k, (p+1)·k) of every block, k = ring_piece_elements(); it lies in slot p mod
+ * RING_STAGING_SLOTS, its blocks adjoining. An op of one piece uses one slot, no larger than its blocks.
  */
 /*
- * Streams. An op of RING_SQE_STREAM that is not staged takes its turn on a stream of the client's GPU: its buffers may be
- * touched from when the stream has come to it until the stream is let go on. `window` numbers a window of the client's
- * windows region (blink.proto, StagingCreate.windows). The k-th such op of a window, counted from 1 over the window's life,
- * may start once `filled` >= k, which the stream writes; `done` is how many of the window's ops have ended, well or
- * not, and what the stream waits for. Ops that share a window have one member, and its stream comes to them in the order in
- * which they are submitted. (A staged op needs no flag for streams: its pieces are counted by the windows of staging, whether
- * the client's processor or a stream writes those.)
+ * Streams. An op of RING_SQE_STREAM that is not staged takes its turn on a stream of the client's GPU: its
+ * buffers may be touched from when the stream has come to it until the stream is let go on. `window` numbers
+ * a window of the client's windows region (blink.proto, StagingCreate.windows). The k-th such op of a window,
+ * counted from 1 over the window's life, may start once `filled` >= k, which the stream writes; `done` is how
+ * many of the window's ops have ended, well or not, and what the stream waits for. Ops that share a window
+ * have one member, and its stream comes to them in the order in which they are submitted. (A staged op needs
+ * no flag for streams: its pieces are counted by the windows of staging, whether the client's processor or a
+ * stream writes those.)
  *
- * Stored ops. With RING_SQE_STORED as well, an op or a group (whose entries all have both flags and one window) is kept, not
- * run; its completion says whether it was good. Whenever its `filled` is 1 the daemon stores 0 there and runs it as the
- * member's next op; when that has ended, it stores 1 in `done`, which the stream takes back to 0. If it has failed, the
- * daemon gives the communicator up, and stores the blink_result_t in `drained` before `done`. So a graph can be
- * replayed any number of times. RING_OP_FORGET ends it; until then the window is its own, and it must not be told to run
- * again before it has ended.
+ * Stored ops. With RING_SQE_STORED as well, an op or a group (whose entries all have both flags and one
+ * window) is kept, not run; its completion says whether it was good. Whenever its `filled` is 1 the daemon
+ * stores 0 there and runs it as the member's next op; when that has ended, it stores 1 in `done`, which the
+ * stream takes back to 0. If it has failed, the daemon gives the communicator up, and stores the
+ * blink_result_t in `drained` before `done`. So a graph can be replayed any number of times. RING_OP_FORGET
+ * ends it; until then the window is its own, and it must not be told to run again before it has ended.
  */
 enum {
     RING_SQE_MORE = 1,
@@ -112,10 +114,10 @@ typedef struct ring_sqe {
 #define RING_STAGING_WINDOWS      32u
 #define RING_STAGING_HEADER_BYTES 4096u
 
-/** The counters of a window, zeroed by the client before it submits (those of a windows region never are). Each has one
- * writer and only grows. Published like
- * entries of the queues (see the top): after a store the client looks at engine_sleeping and rings the doorbell, the
- * daemon looks at client_sleepers and wakes. All accesses are sequentially consistent. */
+/** The counters of a window, zeroed by the client before it submits (those of a windows region never are).
+ * Each has one writer and only grows. Published like entries of the queues (see the top): after a store the
+ * client looks at engine_sleeping and rings the doorbell, the daemon looks at client_sleepers and wakes. All
+ * accesses are sequentially consistent. */
 typedef struct ring_window {
     _Alignas(64) _Atomic uint64_t filled; /* by the client: input pieces that lie in their slots */
     _Atomic uint64_t drained;             /* by the client: output pieces that have been copied out */
@@ -194,9 +196,10 @@ typedef struct ring {
 /** Unmap. The memfd is not touched. */
 void ring_unmap(ring_t *ring);
 
-/** The completion event: a descriptor that is readable (8 bytes) once raised, until it is read; -1 with errno if
- * there can be none. A timer that is set to expire, not an eventfd: both sides share its O_NONBLOCK, and a write to
- * an eventfd that its client has filled and made to block would hang the engine. Raising never blocks. */
+/** The completion event: a descriptor that is readable (8 bytes) once raised, until it is read; -1 with errno
+ * if there can be none. A timer that is set to expire, not an eventfd: both sides share its O_NONBLOCK, and a
+ * write to an eventfd that its client has filled and made to block would hang the engine. Raising never
+ * blocks. */
 int ring_create_event(void);
 void ring_raise_event(int event_fd);
 
@@ -213,12 +216,12 @@ void ring_notify(ring_t *ring);
  * RING_ENTRIES_MIN…MAX. The descriptor is the caller's. Errors: INVALID_ARGUMENT, SYSTEM. */
 blink_result_t ring_create(uint32_t sq_entries, uint32_t cq_entries, ring_t *ring, int *memfd);
 
-/** Map, as the side that takes submissions, a fresh ring that the other side created: the GPU worker, whose client is the
- * service. Checks as ring_attach(). Errors: PROTOCOL, SYSTEM. */
+/** Map, as the side that takes submissions, a fresh ring that the other side created: the GPU worker, whose
+ * client is the service. Checks as ring_attach(). Errors: PROTOCOL, SYSTEM. */
 blink_result_t ring_adopt(int memfd, ring_t *ring);
 
-/** Copy the next submission and, unless it has RING_SQE_MORE, reserve its completion's slot. False if there is none, or
- * no free CQ slot (a client that does not reap stalls only itself). */
+/** Copy the next submission and, unless it has RING_SQE_MORE, reserve its completion's slot. False if there
+ * is none, or no free CQ slot (a client that does not reap stalls only itself). */
 bool ring_take(ring_t *ring, ring_sqe_t *sqe);
 
 /** Whether ring_take() would return a submission. Sequentially consistent: the second look before sleeping.
@@ -260,9 +263,9 @@ uint32_t ring_sleep_begin(ring_t *ring);
 void ring_sleep(ring_t *ring, uint32_t sequence, uint64_t timeout_us);
 void ring_sleep_end(ring_t *ring);
 
-/** Elements of one block in a piece of a staged op: as many as let `blocks` blocks (of the whole buffer: the rank count
- * where a rank's input or output is a block per rank, for either of them, else 1) fit a slot, in whole 64-byte lines;
- * at least 1. Both sides compute it. */
+/** Elements of one block in a piece of a staged op: as many as let `blocks` blocks (of the whole buffer: the
+ * rank count where a rank's input or output is a block per rank, for either of them, else 1) fit a slot, in
+ * whole 64-byte lines; at least 1. Both sides compute it. */
 uint64_t ring_piece_elements(uint32_t opcode, uint32_t rank_count, uint32_t element_bytes);
 
 /** From now on the daemon also raises the completion event. Look at the CQ after this call. Thread-safe. */

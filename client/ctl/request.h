@@ -26,8 +26,8 @@ typedef struct request {
 /** Allreduce over all gpus, root 0, peer 1. */
 extern const request_t request_default;
 
-/** A child for a command's argp. Input: request_t, set to request_default. Takes the keys t, c, r, a and 1000 to 1099.
- * Its --help names the built-in topologies. Exits on bad usage, as argp does. */
+/** A child for a command's argp. Input: request_t, set to request_default. Takes the keys t, c, r, a and 1000
+ * to 1099. Its --help names the built-in topologies. Exits on bad usage, as argp does. */
 extern const struct argp request_argp;
 
 /** argp's help filter that appends the names of the built-in topologies. */
@@ -40,8 +40,9 @@ typedef struct request_case {
     uint32_t nodes[PLAN_RANKS_MAX]; /* behind plan.rank_node where ranks were named */
 } request_case_t;
 
-/** Load the topology and find the ranks. *opened stays where it is (it points into itself) until request_close().
- * Errors: those of topo_load(), NOT_FOUND (a rank's gpu), INVALID_ARGUMENT (too many ranks). */
+/** Load the topology and find the ranks. *opened stays where it is (it points into itself) until
+ * request_close(). Errors: those of topo_load(), NOT_FOUND (a rank's gpu), INVALID_ARGUMENT (too many ranks).
+ */
 blink_result_t request_open(const request_t *request, request_case_t *opened);
 void request_close(request_case_t *opened);
 

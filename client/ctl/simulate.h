@@ -45,7 +45,8 @@ blink_result_t simulate_print_table(const simulation_t *simulation);
 blink_result_t simulate_print_json(const simulation_t *simulation);
 void simulate_print_csv(const simulation_t *simulation);
 
-/** Draw bus bandwidth and time over size, a curve per algorithm. What fails in `out` stays there: ferror(). */
+/** Draw bus bandwidth and time over size, a curve per algorithm. What fails in `out` stays there: ferror().
+ */
 void simulate_draw(const simulation_t *simulation, FILE *out);
 
 #endif

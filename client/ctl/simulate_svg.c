@@ -1,6 +1,6 @@
 /*
- * The plot of a simulation: bus bandwidth above, time below, both over the size, which is on a logarithmic axis.
- * A picture that stands alone.
+ * The plot of a simulation: bus bandwidth above, time below, both over the size, which is on a logarithmic
+ * axis. A picture that stands alone.
  */
 #include "simulate.h"
 

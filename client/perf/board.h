@@ -1,6 +1,6 @@
 /*
- * Memory shared by the ranks that one blink-perf started: every rank posts its times and what its checks found, rank 0 reads
- * them. Made before the fork. A rank started by someone else has a board of its own.
+ * Memory shared by the ranks that one blink-perf started: every rank posts its times and what its checks
+ * found, rank 0 reads them. Made before the fork. A rank started by someone else has a board of its own.
  */
 #ifndef PERF_BOARD_H
 #define PERF_BOARD_H
@@ -17,8 +17,9 @@ typedef struct perf_row {
     _Atomic uint64_t arrivals; /* how many barriers under check it has come to */
 } perf_row_t;
 
-/* Rows and times are plain memory but for the arrivals: rank 0 reads them between two barriers of the communicator. Around
- * those every rank calls perf_board_give() and perf_board_take(), which order the accesses whatever the barrier does. */
+/* Rows and times are plain memory but for the arrivals: rank 0 reads them between two barriers of the
+ * communicator. Around those every rank calls perf_board_give() and perf_board_take(), which order the
+ * accesses whatever the barrier does. */
 typedef struct perf_board {
     _Atomic uint32_t failed;         /* a rank failed and has said why */
     _Atomic uint64_t wrong_elements; /* of all ranks and sizes; read after the ranks have ended */
@@ -47,7 +48,8 @@ uint64_t perf_board_wrong(const perf_board_t *board);
 /** Rows whose checksum is not that of row 0. */
 uint64_t perf_board_different(const perf_board_t *board);
 
-/** Before a barrier of the ranks: what this rank did to the board is done. Behind it: what all did is seen. */
+/** Before a barrier of the ranks: what this rank did to the board is done. Behind it: what all did is seen.
+ */
 void perf_board_give(perf_board_t *board);
 void perf_board_take(const perf_board_t *board);
 

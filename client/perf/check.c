@@ -4,7 +4,8 @@
 #define CHECKED_BYTES ((uint64_t)4 << 20) /* of an output; up to so many all are */
 #define SAMPLE        128u                /* elements */
 
-/* Samples at random places, one in each stratum; the first and the last are the head and the tail of the block. */
+/* Samples at random places, one in each stratum; the first and the last are the head and the tail of the
+ * block. */
 static uint64_t check_samples(const perf_reference_t *reference, const perf_block_t *block,
                               const unsigned char *at, uint64_t strata)
 {

@@ -1,6 +1,6 @@
 /*
- * Which elements of an output are compared with the reference: all of a small one, of a large one a sample that no missing
- * piece of some size escapes, so that checks stay quick.
+ * Which elements of an output are compared with the reference: all of a small one, of a large one a sample
+ * that no missing piece of some size escapes, so that checks stay quick.
  */
 #ifndef PERF_CHECK_H
 #define PERF_CHECK_H

@@ -1,6 +1,6 @@
 /*
- * What blink-perf knows of every collective: who reads and writes how many blocks, and where each block of an output comes
- * from. Sizes, bandwidths, in-place forms and references all follow from this one table.
+ * What blink-perf knows of every collective: who reads and writes how many blocks, and where each block of an
+ * output comes from. Sizes, bandwidths, in-place forms and references all follow from this one table.
  */
 #ifndef PERF_FACTS_H
 #define PERF_FACTS_H
@@ -41,7 +41,8 @@ bool perf_collective_has_in_place(perf_collective_t collective);
 bool perf_collective_is_uneven(perf_collective_t collective);       /* blocks differ in length: alltoallv */
 bool perf_collective_same_everywhere(perf_collective_t collective); /* every rank gets the same output */
 
-/** Blocks of the payload, which is what nccl-tests calls the size: all that one rank's larger buffer holds. */
+/** Blocks of the payload, which is what nccl-tests calls the size: all that one rank's larger buffer holds.
+ */
 uint32_t perf_collective_blocks(perf_collective_t collective, uint32_t rank_count);
 
 /** Bus bandwidth over algorithm bandwidth, as nccl-tests defines it; 1 for one rank. */
@@ -62,8 +63,8 @@ uint64_t perf_output_count(const perf_shape_t *shape);
 uint64_t perf_in_place_input(const perf_shape_t *shape);
 uint64_t perf_in_place_output(const perf_shape_t *shape);
 
-/* A block of an output: elements [at, at + count) are elements [source_at, …) of the input of rank `source`, or of the
- * inputs of all ranks reduced. */
+/* A block of an output: elements [at, at + count) are elements [source_at, …) of the input of rank `source`,
+ * or of the inputs of all ranks reduced. */
 #define PERF_ALL_RANKS UINT32_MAX
 typedef struct perf_block {
     uint64_t at, count, source_at;
@@ -74,8 +75,8 @@ typedef struct perf_block {
 uint32_t perf_output_blocks(const perf_shape_t *shape);
 perf_block_t perf_output_block(const perf_shape_t *shape, uint32_t index);
 
-/** alltoallv: elements that rank `from` sends to rank `to`. They differ by the distance of the two only, so that each rank
- * gives and gets rank_count × count in all. */
+/** alltoallv: elements that rank `from` sends to rank `to`. They differ by the distance of the two only, so
+ * that each rank gives and gets rank_count × count in all. */
 uint64_t perf_pair_count(const perf_shape_t *shape, uint32_t from, uint32_t to);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * A rank's GPU: memory, streams and graphs through CUDA's driver. In a build without CUDA (no_gpu.c) there is none to open.
+ * A rank's GPU: memory, streams and graphs through CUDA's driver. In a build without CUDA (no_gpu.c) there is
+ * none to open.
  */
 #ifndef PERF_GPU_H
 #define PERF_GPU_H
@@ -12,9 +13,9 @@ typedef struct perf_gpu perf_gpu_t;
 typedef struct perf_graph perf_graph_t;
 
 /**
- * Make a GPU's primary context current in this thread. The process must not have used CUDA before it was forked.
- * Errors: UNSUPPORTED (built without CUDA, or the driver is too old), NOT_FOUND (no driver, or none of its GPUs is that
- * one), SYSTEM. As all that follow.
+ * Make a GPU's primary context current in this thread. The process must not have used CUDA before it was
+ * forked. Errors: UNSUPPORTED (built without CUDA, or the driver is too old), NOT_FOUND (no driver, or none
+ * of its GPUs is that one), SYSTEM. As all that follow.
  */
 blink_result_t perf_gpu_open(const perf_gpu_choice_t *choice, perf_gpu_t **gpu);
 void perf_gpu_close(perf_gpu_t *gpu);

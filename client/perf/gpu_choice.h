@@ -21,8 +21,8 @@ typedef struct perf_gpu_choice {
 blink_result_t perf_find_device(const Blinkwire__QueryReply *query, const perf_options_t *options,
                                 uint32_t rank, const Blinkwire__Device **device);
 
-/** For every rank, from the daemon's answer about its devices. Errors: UNSUPPORTED (a rank's device is in host memory),
- * NOT_FOUND (there is no such device), PROTOCOL (the daemon's UUID is none). */
+/** For every rank, from the daemon's answer about its devices. Errors: UNSUPPORTED (a rank's device is in
+ * host memory), NOT_FOUND (there is no such device), PROTOCOL (the daemon's UUID is none). */
 blink_result_t perf_choose_gpus(const Blinkwire__QueryReply *query, const perf_options_t *options,
                                 perf_gpu_choice_t *choices);
 

@@ -1,5 +1,6 @@
 /*
- * Passing failures of the client library up: it keeps its own sentence, the tools pass one kind of failure on.
+ * Passing failures of the client library up: it keeps its own sentence, the tools pass one kind of failure
+ * on.
  */
 #ifndef PERF_LIBRARY_H
 #define PERF_LIBRARY_H

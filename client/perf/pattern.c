@@ -49,7 +49,8 @@ static uint64_t repeat(uint64_t bits, uint32_t element_bytes)
     return word;
 }
 
-/* Random signs; random mantissas but for their last `fixed_bits`; exponents from 2^(1 - 2^spread_bits) to 2^0. */
+/* Random signs; random mantissas but for their last `fixed_bits`; exponents from 2^(1 - 2^spread_bits) to
+ * 2^0. */
 static perf_mask_t float_mask(perf_format_t format, uint32_t spread_bits, uint32_t fixed_bits,
                               uint32_t element_bytes)
 {
@@ -62,10 +63,10 @@ static perf_mask_t float_mask(perf_format_t format, uint32_t spread_bits, uint32
 }
 
 /*
- * Exact places. Σ: values ±1.f whose mantissas lack their last 3 bits are multiples of 2^(3-m) (m mantissa bits; of 1 if there
- * are fewer than 3), eight of them sum up to less than 16 = 2^(m+1) multiples of that, which m+1 significant bits can hold (in
- * 2 mantissa bits: 8 times 1). With the scalars 1, -2 and 1.5 two ranks take as much room. Π: one rank has all bits, the
- * others ±1.
+ * Exact places. Σ: values ±1.f whose mantissas lack their last 3 bits are multiples of 2^(3-m) (m mantissa
+ * bits; of 1 if there are fewer than 3), eight of them sum up to less than 16 = 2^(m+1) multiples of that,
+ * which m+1 significant bits can hold (in 2 mantissa bits: 8 times 1). With the scalars 1, -2 and 1.5 two
+ * ranks take as much room. Π: one rank has all bits, the others ±1.
  */
 #define EXACT_FIXED_BITS      3u
 #define EXACT_SCALED_SPEAKERS 2u

@@ -1,12 +1,13 @@
 /*
- * The random inputs: a hash of seed, rank and place, so that any rank can compute any other's. Bits are random in full where
- * the result is exact whatever they are: copies, and integers (but PROD's are odd). MAX and MIN have all finite floats; floats
- * that are added or multiplied have a range in which nothing overflows. A file of its own: it needs neither daemon nor library.
+ * The random inputs: a hash of seed, rank and place, so that any rank can compute any other's. Bits are
+ * random in full where the result is exact whatever they are: copies, and integers (but PROD's are odd). MAX
+ * and MIN have all finite floats; floats that are added or multiplied have a range in which nothing
+ * overflows. A file of its own: it needs neither daemon nor library.
  *
- * Of floats that are added or multiplied only some ranks speak at a time, the others give the neutral element; which ones
- * moves on with the place. So the error of the result is bounded tightly however many ranks there are. Half of the places
- * hold such values that every partial result is representable, whatever the order: those results are exact in the smallest
- * types too.
+ * Of floats that are added or multiplied only some ranks speak at a time, the others give the neutral
+ * element; which ones moves on with the place. So the error of the result is bounded tightly however many
+ * ranks there are. Half of the places hold such values that every partial result is representable, whatever
+ * the order: those results are exact in the smallest types too.
  */
 #ifndef PERF_PATTERN_H
 #define PERF_PATTERN_H

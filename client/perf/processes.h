@@ -24,8 +24,8 @@ void perf_signals_wait(perf_signals_t *signals, int timeout_ms);
 /** Fork. In the child: the former mask, and `death_signal` if this process ends first. Errors: SYSTEM. */
 blink_result_t perf_fork(const perf_signals_t *signals, int death_signal, pid_t *pid);
 
-/** Start options->rank_count ranks, or one process for them all, and wait for them. If one fails the others are ended. Returns the exit
- * status for this process; reasons have been printed. */
+/** Start options->rank_count ranks, or one process for them all, and wait for them. If one fails the others
+ * are ended. Returns the exit status for this process; reasons have been printed. */
 int perf_processes_run(const perf_run_t *run, perf_signals_t *signals);
 
 /** Run one rank in this process, print why it failed, and return its exit status. */

@@ -1,6 +1,6 @@
 /*
- * One rank: joins the communicator, measures every type, operator, size and placement, and checks what arrived. Rank 0
- * prints.
+ * One rank: joins the communicator, measures every type, operator, size and placement, and checks what
+ * arrived. Rank 0 prints.
  */
 #ifndef PERF_RANK_H
 #define PERF_RANK_H

@@ -30,14 +30,14 @@ blink_result_t perf_reference_values(blink_datatype_t datatype, double **values)
 }
 
 /*
- * The bound. However a plan arranges a reduction, a result is Σ x_i · Π (1 + δ) with one factor, |δ| ≤ u, for every rounding on
- * the way of x_i (u: half of a unit in the last place; and for each at most half of the smallest number in absolute terms).
- * Only what changes a value rounds it: adding zero or multiplying by ±1 does not, nor does storing a value that was stored
- * before. So s speakers make at most s - 1 roundings, one more if each is multiplied first; and one is allowed for all
- * roundings in float32 before a store of fewer bits (at most 1024 · 2^-24). With k = s + 1:
- *     |result - Σ x_i| ≤ ((1 + u)^k - 1) · Σ |x_i| + k · least
- * and likewise for products with |Π x_i| in place of Σ |x_i|. The reference is made in float64: of float64 it errs as much
- * itself. At exact places neither rounds. AVG then divides.
+ * The bound. However a plan arranges a reduction, a result is Σ x_i · Π (1 + δ) with one factor, |δ| ≤ u, for
+ * every rounding on the way of x_i (u: half of a unit in the last place; and for each at most half of the
+ * smallest number in absolute terms). Only what changes a value rounds it: adding zero or multiplying by ±1
+ * does not, nor does storing a value that was stored before. So s speakers make at most s - 1 roundings, one
+ * more if each is multiplied first; and one is allowed for all roundings in float32 before a store of fewer
+ * bits (at most 1024 · 2^-24). With k = s + 1: |result - Σ x_i| ≤ ((1 + u)^k - 1) · Σ |x_i| + k · least and
+ * likewise for products with |Π x_i| in place of Σ |x_i|. The reference is made in float64: of float64 it
+ * errs as much itself. At exact places neither rounds. AVG then divides.
  */
 perf_reference_t perf_reference_make(const perf_pattern_t *pattern, blink_redop_t redop, const double *values)
 {

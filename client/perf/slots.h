@@ -1,9 +1,9 @@
 /*
- * The buffers of a rank: one slot, of an input and an output, for each op that is under way at a time. Behind every buffer is
- * a guard, so that bytes which an op must not write stand around every output.
+ * The buffers of a rank: one slot, of an input and an output, for each op that is under way at a time. Behind
+ * every buffer is a guard, so that bytes which an op must not write stand around every output.
  *
- * Inputs are made, and outputs looked at, in memory of the host. What ops work on is that memory, or a GPU's, to and from
- * which it is copied.
+ * Inputs are made, and outputs looked at, in memory of the host. What ops work on is that memory, or a GPU's,
+ * to and from which it is copied.
  */
 #ifndef PERF_SLOTS_H
 #define PERF_SLOTS_H
@@ -30,9 +30,9 @@ typedef struct perf_slots {
     size_t slot_bytes, total_bytes;
 } perf_slots_t;
 
-/** Slots for payloads of up to `bytes`. Errors: NO_MEMORY, and those of blink_mem_alloc() and perf_gpu_alloc(); what there
- * is must be destroyed then, too. Registered memory is freed by blink_close(), the other kinds by perf_slots_destroy(),
- * after that. */
+/** Slots for payloads of up to `bytes`. Errors: NO_MEMORY, and those of blink_mem_alloc() and
+ * perf_gpu_alloc(); what there is must be destroyed then, too. Registered memory is freed by blink_close(),
+ * the other kinds by perf_slots_destroy(), after that. */
 blink_result_t perf_slots_create(const perf_memory_source_t *source, size_t bytes, uint32_t count,
                                  perf_slots_t *slots);
 void perf_slots_destroy(perf_slots_t *slots);

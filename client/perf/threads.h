@@ -6,8 +6,8 @@
 
 #include "rank.h"
 
-/** Run all ranks and wait for them. The first that fails says why and ends the process, since the others may be waiting for
- * it. Returns the exit status. */
+/** Run all ranks and wait for them. The first that fails says why and ends the process, since the others may
+ * be waiting for it. Returns the exit status. */
 int perf_threads_run(const perf_run_t *run);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * What one iteration does: a group of calls on each communicator, and waiting for them. Submitted for ops that are waited for,
- * on a stream for each communicator, or as a graph that was recorded once and is replayed.
+ * What one iteration does: a group of calls on each communicator, and waiting for them. Submitted for ops
+ * that are waited for, on a stream for each communicator, or as a graph that was recorded once and is
+ * replayed.
  */
 #ifndef PERF_WORK_H
 #define PERF_WORK_H
@@ -19,16 +20,19 @@ typedef struct perf_work {
     perf_graph_t **graphs;
 } perf_work_t;
 
-/** Lists to be filled in. Errors: NO_MEMORY, and those of perf_stream_create(); perf_work_destroy() it in any case. */
+/** Lists to be filled in. Errors: NO_MEMORY, and those of perf_stream_create(); perf_work_destroy() it in any
+ * case. */
 blink_result_t perf_work_create(const perf_options_t *options, perf_gpu_t *gpu, perf_work_t *work);
 
 /** Streams and graphs go, communicators are their owner's. */
 void perf_work_destroy(perf_work_t *work);
 
-/** Once the calls stand, and before the first run of them: record what is to be replayed. Errors: the library's, CUDA's. */
+/** Once the calls stand, and before the first run of them: record what is to be replayed. Errors: the
+ * library's, CUDA's. */
 blink_result_t perf_work_begin(perf_work_t *work);
 
-/** One iteration, to its end. Errors: the library's, CUDA's; on streams, what communicators have met by now. */
+/** One iteration, to its end. Errors: the library's, CUDA's; on streams, what communicators have met by now.
+ */
 blink_result_t perf_work_run(perf_work_t *work);
 
 /** The calls are about to change. */

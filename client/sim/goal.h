@@ -11,12 +11,12 @@
  *     s1c0 requires w3c0
  *     }
  *
- * A send and a recv per chunk and transfer to another rank, matched by a tag of their own; a calc per chunk and
- * step: bytes × sources at reduce_GBps where it combines several, else 0. A lane is a `cpu` and the link by which a
- * chunk leaves its device a `nic`, so that what is concurrent here can be so there (both modulo 256: the format's
- * limit). Dependencies: each step on the one before it in its lane, on the recv that its `full` waits name and
- * on steps of its own rank that signal it. Left out: empty chunks, and `free` waits for other ranks, which would
- * be messages of their own; GOAL's receivers buffer without limit.
+ * A send and a recv per chunk and transfer to another rank, matched by a tag of their own; a calc per chunk
+ * and step: bytes × sources at reduce_GBps where it combines several, else 0. A lane is a `cpu` and the link
+ * by which a chunk leaves its device a `nic`, so that what is concurrent here can be so there (both modulo
+ * 256: the format's limit). Dependencies: each step on the one before it in its lane, on the recv that its
+ * `full` waits name and on steps of its own rank that signal it. Left out: empty chunks, and `free` waits for
+ * other ranks, which would be messages of their own; GOAL's receivers buffer without limit.
  */
 #ifndef BLINK_GOAL_H
 #define BLINK_GOAL_H
@@ -25,9 +25,9 @@
 
 #include <stdio.h>
 
-/* Write as it goes: memory is by the size of the program, not of the payload. What fails in `out` stays there:
- * ferror(). Errors: INVALID_ARGUMENT (reduce_GBps not > 0), UNSUPPORTED (more than SIM_STEPS_MAX steps × chunks, more
- * transfers than there are tags), NO_MEMORY. */
+/* Write as it goes: memory is by the size of the program, not of the payload. What fails in `out` stays
+ * there: ferror(). Errors: INVALID_ARGUMENT (reduce_GBps not > 0), UNSUPPORTED (more than SIM_STEPS_MAX steps
+ * × chunks, more transfers than there are tags), NO_MEMORY. */
 blink_result_t goal_write(const topo_t *topo, const lane_geometry_t *geometry, double reduce_GBps, FILE *out);
 
 #endif

@@ -116,8 +116,8 @@ static double *sim_slot_us(sim_t *sim, uint32_t lane)
     return &sim->read_us[(size_t)lane * slots + sim->lanes[lane].chunk % slots];
 }
 
-/* Bring the sources that lie in other ranks' memory; when the last of them is here. Pulls are made of whole chunks, link
- * after link, and booked at once: only plain memory has them. */
+/* Bring the sources that lie in other ranks' memory; when the last of them is here. Pulls are made of whole
+ * chunks, link after link, and booked at once: only plain memory has them. */
 static double sim_pull(sim_t *sim, const lane_step_t *step, uint64_t bytes)
 {
     double here_us = sim->now_us;

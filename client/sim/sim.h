@@ -1,16 +1,17 @@
 /*
  * The executor without bytes: runs a lane program on virtual clocks and says when it would end and what every
- * link did. Event-driven and deterministic; the same lanes, waits and signals as the other executors, and links
- * booked as exec/host/pace.h books them.
+ * link did. Event-driven and deterministic; the same lanes, waits and signals as the other executors, and
+ * links booked as exec/host/pace.h books them.
  *
  * The model. A step starts when its lane has come to it and its waits are satisfied. Its sources pass the
  * reader of its device, bytes × sources at reduce_GBps, and each destination on another rank then passes the
- * links (and limited backplanes) of its path at GBps × model_payload_share(). Readers and links serve one chunk
- * after the other in the order in which chunks come to them. Cut-through: a stage may start with a chunk as
- * soon as the stage before has started, and does not finish before that one has finished. The chunk has arrived
- * one model_hop_us() and the path's latencies after its last link has finished: `full` shows then. `free` shows
- * when reader and first links have finished, which is when the source may be overwritten. A lane does not
- * wait for what it sends, but has at most `slots` chunks under way: real write queues end somewhere, too.
+ * links (and limited backplanes) of its path at GBps × model_payload_share(). Readers and links serve one
+ * chunk after the other in the order in which chunks come to them. Cut-through: a stage may start with a
+ * chunk as soon as the stage before has started, and does not finish before that one has finished. The chunk
+ * has arrived one model_hop_us() and the path's latencies after its last link has finished: `full` shows
+ * then. `free` shows when reader and first links have finished, which is when the source may be overwritten.
+ * A lane does not wait for what it sends, but has at most `slots` chunks under way: real write queues end
+ * somewhere, too.
  */
 #ifndef BLINK_SIM_H
 #define BLINK_SIM_H
@@ -39,7 +40,8 @@ typedef struct sim_result {
     sim_link_t *links;   /* per topology link */
 } sim_result_t;
 
-/* Steps × chunks of a program bound to a payload: what sim_run() and goal_write() refuse above SIM_STEPS_MAX. */
+/* Steps × chunks of a program bound to a payload: what sim_run() and goal_write() refuse above SIM_STEPS_MAX.
+ */
 uint64_t sim_step_count(const lane_geometry_t *geometry);
 
 /* UNSUPPORTED, with both numbers, if there are more than SIM_STEPS_MAX. */

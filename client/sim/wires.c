@@ -24,8 +24,8 @@ static void wires_set_speeds(wires_t *wires, const topo_t *topo, uint32_t rank_c
         wires->readers[i].us_per_byte = us_per_byte(config->reduce_GBps);
 }
 
-/* Links in travelling order, each followed by the limited backplane it leads into. What leaves the path's last
- * link has reached its gpu: no backplane there. */
+/* Links in travelling order, each followed by the limited backplane it leads into. What leaves the path's
+ * last link has reached its gpu: no backplane there. */
 static void wires_lay_path(wires_t *wires, const topo_t *topo, const uint32_t *links, uint32_t link_count,
                            wires_path_t *path)
 {

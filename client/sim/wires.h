@@ -1,7 +1,7 @@
 /*
- * What bytes pass on their way, each a clock that serves one chunk after the other: the reader of every rank's
- * device, every link, every limited backplane. And which of them a path leads over. Times in, times out;
- * sim.c knows when.
+ * What bytes pass on their way, each a clock that serves one chunk after the other: the reader of every
+ * rank's device, every link, every limited backplane. And which of them a path leads over. Times in, times
+ * out; sim.c knows when.
  */
 #ifndef BLINK_SIM_WIRES_H
 #define BLINK_SIM_WIRES_H

@@ -4,8 +4,8 @@
 
 #include "error.h"
 
-/** Write `text` to `path`. A file that stands there is replaced only once all is written; nothing is left behind on
- * failure. A device or pipe is written to directly. Errors: SYSTEM (names the path). */
+/** Write `text` to `path`. A file that stands there is replaced only once all is written; nothing is left
+ * behind on failure. A device or pipe is written to directly. Errors: SYSTEM (names the path). */
 blink_result_t file_write_whole(const char *path, const char *text);
 
 #endif

@@ -15,8 +15,8 @@ const char *human_number(double value, char text[HUMAN_BYTES]);
 /** Bytes with a decimal unit: "512 B", "67.11 MB". Returns `text`. */
 const char *human_bytes(uint64_t bytes, char text[HUMAN_BYTES]);
 
-/** Bytes as human_parse_bytes() reads them, in the largest unit that divides them: "64K", "1G", "1000". Returns
- * `text`. */
+/** Bytes as human_parse_bytes() reads them, in the largest unit that divides them: "64K", "1G", "1000".
+ * Returns `text`. */
 const char *human_size(uint64_t bytes, char text[HUMAN_BYTES]);
 
 /** Seconds as days, hours, minutes: "1d 2h 3m", "4m 5s", "6.7 s". Returns `text`. */

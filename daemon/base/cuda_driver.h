@@ -1,6 +1,7 @@
 /*
- * The CUDA driver's calls, found at run time: nothing of blinkd links CUDA. Used by the daemon's GPU worker, by the client
- * library and by blink-perf; only where BLINK_HAVE_CUDA says that cuda.h was there to build with.
+ * The CUDA driver's calls, found at run time: nothing of blinkd links CUDA. Used by the daemon's GPU worker,
+ * by the client library and by blink-perf; only where BLINK_HAVE_CUDA says that cuda.h was there to build
+ * with.
  */
 #ifndef BLINK_CUDA_DRIVER_H
 #define BLINK_CUDA_DRIVER_H
@@ -46,15 +47,16 @@ typedef struct cuda_driver {
 #undef CUDA_DRIVER_FIELD
 
 /**
- * The driver, libcuda.so.1, found once per process; valid for ever, for it is never unloaded. Thread-safe. cuInit() is
- * the caller's.
- * @param load  whether to load it if this process has not; false: NULL without an error unless the application has.
- * NULL, with the sentence recorded: NOT_FOUND (no driver; the loader's reason), UNSUPPORTED (it is too old: which call
- * it lacks).
+ * The driver, libcuda.so.1, found once per process; valid for ever, for it is never unloaded. Thread-safe.
+ * cuInit() is the caller's.
+ * @param load  whether to load it if this process has not; false: NULL without an error unless the
+ * application has. NULL, with the sentence recorded: NOT_FOUND (no driver; the loader's reason), UNSUPPORTED
+ * (it is too old: which call it lacks).
  */
 const cuda_driver_t *cuda_driver_find(bool load);
 
-/** Fail with SYSTEM, or NO_MEMORY if that is what the driver ran out of, naming the call and the driver's error. */
+/** Fail with SYSTEM, or NO_MEMORY if that is what the driver ran out of, naming the call and the driver's
+ * error. */
 blink_result_t cuda_driver_fail(const cuda_driver_t *driver, const char *call, CUresult result);
 
 #define CUDA_DRIVER_TRY(driver, name, ...)                                                                   \

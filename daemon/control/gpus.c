@@ -13,7 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A worker that ends is replaced after this long; one that ends before it has begun, so many times in a row, is not. */
+/* A worker that ends is replaced after this long; one that ends before it has begun, so many times in a row,
+ * is not. */
 #define RESTART_MS        500u
 #define FAILED_STARTS_MAX 5u
 

@@ -1,6 +1,6 @@
 /*
- * The GPUs as the control thread sees them: the worker that comes and goes, and the memory it imports. Everything here
- * belongs to the control thread.
+ * The GPUs as the control thread sees them: the worker that comes and goes, and the memory it imports.
+ * Everything here belongs to the control thread.
  */
 #ifndef BLINK_SERVICE_GPU_H
 #define BLINK_SERVICE_GPU_H
@@ -44,8 +44,8 @@ typedef struct gpu_answer {
     void *context;
 } gpu_answer_t;
 
-/* Have memory imported (GPU_IMPORT) or mapped (GPU_MAP_HOST). The request's token is entered here. `fds` are duplicated.
- * The answer comes later, exactly once, or never if this fails. Errors: SYSTEM, NO_MEMORY. */
+/* Have memory imported (GPU_IMPORT) or mapped (GPU_MAP_HOST). The request's token is entered here. `fds` are
+ * duplicated. The answer comes later, exactly once, or never if this fails. Errors: SYSTEM, NO_MEMORY. */
 blink_result_t gpus_import(gpus_t *gpus, gpu_request_t *request, const int *fds, uint32_t fd_count,
                            gpu_answer_t answer);
 

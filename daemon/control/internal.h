@@ -168,8 +168,8 @@ void region_free(region_t *region);
 /* The last step of a registration. Errors: NO_MEMORY. */
 blink_result_t region_tell_engine(region_t *region, uint64_t gpu_address);
 
-/* Make and map a staging region (ring.h) of either kind; region_tell_engine() follows. Errors: INVALID_ARGUMENT, EXISTS,
- * QUOTA, NO_MEMORY, SYSTEM. */
+/* Make and map a staging region (ring.h) of either kind; region_tell_engine() follows. Errors:
+ * INVALID_ARGUMENT, EXISTS, QUOTA, NO_MEMORY, SYSTEM. */
 blink_result_t region_create_staging(client_t *client, uint64_t bytes, engine_region_kind_t kind,
                                      region_t **region);
 
@@ -187,8 +187,8 @@ void regions_lose_gpus(server_t *server);
 /* Another has started: staging regions for GPUs are mapped by it. */
 void regions_map_again(server_t *server);
 
-/* Check and map a client's memory; region_tell_engine() follows. Errors: INVALID_ARGUMENT (which property of the descriptor
- * does not hold), QUOTA, NO_MEMORY, SYSTEM. */
+/* Check and map a client's memory; region_tell_engine() follows. Errors: INVALID_ARGUMENT (which property of
+ * the descriptor does not hold), QUOTA, NO_MEMORY, SYSTEM. */
 blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
                                region_t **region);
 

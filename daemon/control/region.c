@@ -67,8 +67,8 @@ static _Atomic bool *find_guarded(uintptr_t address)
     return NULL;
 }
 
-/* Put a private page of zeros where the client's page should be, and mark the region, so that the engine fails
- * the ops that use it. mmap is a plain system call here, safe in a handler. */
+/* Put a private page of zeros where the client's page should be, and mark the region, so that the engine
+ * fails the ops that use it. mmap is a plain system call here, safe in a handler. */
 static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;

@@ -1,6 +1,6 @@
 /*
- * Memory that GPUs reach: exported by clients, or staging that the GPU worker maps. Apart from region.c because both wait
- * for the worker.
+ * Memory that GPUs reach: exported by clients, or staging that the GPU worker maps. Apart from region.c
+ * because both wait for the worker.
  */
 #include "control/internal.h"
 
@@ -252,7 +252,8 @@ void region_stage(client_t *client, uint64_t request, const Blinkwire__StagingCr
 
 /* ---- workers that come and go ---- */
 
-/* The client of a connection; NULL once the engine has been told to forget it, and may have: its regions go with it. */
+/* The client of a connection; NULL once the engine has been told to forget it, and may have: its regions go
+ * with it. */
 static client_t *staying_client(const connection_t *connection)
 {
     return connection->closing ? NULL : connection->client;

@@ -171,8 +171,8 @@ static bool is_taken(const comm_t *comm, uint32_t device)
     return false;
 }
 
-/* The first device of a GPU that no rank has; if all are taken, the last of them, for the refusal to name. False: the
- * daemon has none on that GPU. */
+/* The first device of a GPU that no rank has; if all are taken, the last of them, for the refusal to name.
+ * False: the daemon has none on that GPU. */
 static bool find_device_on(const server_t *server, const comm_t *comm, uint32_t gpu, uint32_t *device)
 {
     bool found = false;

@@ -34,8 +34,8 @@ typedef struct server_config {
  * SYSTEM, INVALID_ARGUMENT (socket path), NO_MEMORY. */
 blink_result_t server_create(const server_config_t *config, server_t **server);
 
-/* Serve until SIGTERM, SIGINT or SIGHUP, then end every connection and wait until nothing touches client memory any
- * more. */
+/* Serve until SIGTERM, SIGINT or SIGHUP, then end every connection and wait until nothing touches client
+ * memory any more. */
 void server_run(server_t *server);
 
 /* Undo server_create(): the socket is removed, unless it was handed over. */

@@ -1,13 +1,12 @@
 /*
  * The chunk size, found online: Blink's controller (MLSys'20, §4), multiplicative increase while throughput
- * grows, additive decrease once it does not. A pure state machine: the executor runs an op with the chunk it is
- * given, says how fast that was, and is given the next.
+ * grows, additive decrease once it does not. A pure state machine: the executor runs an op with the chunk it
+ * is given, says how fast that was, and is given the next.
  *
  *   climb    double the chunk as long as that raises throughput by more than 2 %, and not beyond the most
- *   descend  take off 1/16 of the chunk the climb ended with, as long as throughput stays within 2 % of the best
- *            of the descent
- *   hold     at the last chunk that did: the smallest one about as good as the best; climb again when its
- *            throughput changes by more than 10 %, for then the best chunk may be another
+ *   descend  take off 1/16 of the chunk the climb ended with, as long as throughput stays within 2 % of the
+ * best of the descent hold     at the last chunk that did: the smallest one about as good as the best; climb
+ * again when its throughput changes by more than 10 %, for then the best chunk may be another
  *
  * Not thread-safe: one controller belongs to one thread.
  */

@@ -99,7 +99,8 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
     created->add_item.run = client_add_run;
     /* Until the engine has taken the client up, a submission must ring the doorbell. */
     ring_set_engine_sleeping(&created->ring, true);
-    /* Edges, so that the doorbell need not be read: O_NONBLOCK is the open file's, hence the client's to clear. */
+    /* Edges, so that the doorbell need not be read: O_NONBLOCK is the open file's, hence the client's to
+     * clear. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = created->doorbell_fd};
     if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, created->doorbell_fd, &event) != 0) {
         blink_result_t result = BLINK_FAIL_ERRNO("watch the doorbell of client %u", config->client);
@@ -141,7 +142,8 @@ void client_free_if_done(engine_client_t *client)
     mailbox_post(engine->config.control, &client->remove_item);
 }
 
-/* Ranks that were leaving when their process went will not finish what they submitted: nobody waits for it. */
+/* Ranks that were leaving when their process went will not finish what they submitted: nobody waits for it.
+ */
 static void lose_unfinished(engine_client_t *client)
 {
     for (uint32_t i = 0; i < client->membership_buckets; i++) {

@@ -1,6 +1,6 @@
 /*
- * A communicator as a whole: how it begins, how its ranks leave, and how it is given up when one of them dies, aborts
- * or does not come. Its ops are in op.c.
+ * A communicator as a whole: how it begins, how its ranks leave, and how it is given up when one of them
+ * dies, aborts or does not come. Its ops are in op.c.
  */
 #include "engine/internal.h"
 
@@ -30,7 +30,8 @@ void comm_delist(engine_comm_t *comm)
 
 /* ---- giving up ---- */
 
-/* Fail an op of a lost communicator, if that is possible at once: what runs, is planned or is due ends by itself. */
+/* Fail an op of a lost communicator, if that is possible at once: what runs, is planned or is due ends by
+ * itself. */
 static void op_give_up(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;

@@ -25,7 +25,8 @@
 /* Timeouts are looked at this often while the engine is busy. */
 #define TIMEOUT_CHECK_US 10000u
 
-/* Naps between looks at words that GPUs write: the first are short, and none is longer than a replay may wait. */
+/* Naps between looks at words that GPUs write: the first are short, and none is longer than a replay may
+ * wait. */
 #define WATCH_LEAST_US 50u
 #define WATCH_MOST_US  1000u
 #define WATCH_FRACTION 16u
@@ -71,8 +72,8 @@ static bool has_work(engine_t *engine)
     return engine->due_comms || engine_has_awaited(engine);
 }
 
-/* Sleep, but no longer than until `deadline_us`; while GPUs may write words that nobody rings for, a part of the time that
- * has been quiet already. */
+/* Sleep, but no longer than until `deadline_us`; while GPUs may write words that nobody rings for, a part of
+ * the time that has been quiet already. */
 static void engine_sleep_until(engine_t *engine, uint64_t deadline_us, uint64_t quiet_us)
 {
     struct epoll_event events[EPOLL_EVENTS];

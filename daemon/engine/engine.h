@@ -47,8 +47,8 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine);
 /* Stop and join the thread. All clients and communicators must have been removed. */
 void engine_stop(engine_t *engine);
 
-/* After engine_stop(), and after the executor is destroyed: a worker that has just handed its last run over may still
- * be on its way out of the engine's mailbox. */
+/* After engine_stop(), and after the executor is destroyed: a worker that has just handed its last run over
+ * may still be on its way out of the engine's mailbox. */
 void engine_destroy(engine_t *engine);
 
 /* done: the engine has got through all it was told before; how to see that it is not stuck. One at a time. */
@@ -101,8 +101,8 @@ uint64_t engine_client_op_count(const engine_client_t *client);
 
 /* ---- the GPU worker ---- */
 
-/* One has started; the engine takes the channel over. Or it has ended, and `text` says how: communicators on GPUs are
- * given up with SYSTEM (their regions are the caller's to poison, before). */
+/* One has started; the engine takes the channel over. Or it has ended, and `text` says how: communicators on
+ * GPUs are given up with SYSTEM (their regions are the caller's to poison, before). */
 void engine_gpu_attach(engine_t *engine, const gpu_channel_t *channel);
 void engine_gpu_detach(engine_t *engine, const char *text);
 
@@ -150,7 +150,8 @@ engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm);
 /* What an opcode is called in texts. */
 const char *engine_op_name(uint32_t opcode);
 
-/* By what plans the ops of one kind ran. Entries stay where they are and as they are but for the atomic fields. */
+/* By what plans the ops of one kind ran. Entries stay where they are and as they are but for the atomic
+ * fields. */
 typedef struct engine_plan_use {
     struct engine_plan_use *next;
     uint8_t opcode;

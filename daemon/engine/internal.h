@@ -10,7 +10,8 @@
 
 #define CONTAINER_OF(pointer, type, field) ((type *)((char *)(pointer)-offsetof(type, field)))
 
-/* The turn of an op on a stream (ring.h, "Streams"). In the order of submission, until it and all before it have ended. */
+/* The turn of an op on a stream (ring.h, "Streams"). In the order of submission, until it and all before it
+ * have ended. */
 typedef struct stream_ticket {
     struct stream_ticket *next; /* of the window */
     struct engine_region *region;
@@ -74,8 +75,8 @@ struct engine_client {
     engine_client_t *next;
 };
 
-/* What a rank submitted as one, an op or a group of ops. A rank's batches become active in the order of submission, each
- * when the one before it has ended; only then may its ops start. */
+/* What a rank submitted as one, an op or a group of ops. A rank's batches become active in the order of
+ * submission, each when the one before it has ended; only then may its ops start. */
 typedef struct op_batch {
     struct op_batch *next; /* of the rank */
     struct op_part *parts; /* that are not completed */
@@ -282,13 +283,13 @@ typedef struct region_range {
     bool for_gpus;
 } region_range_t;
 
-/* Check it, count its use and find its bytes, in this process or for GPUs. Errors: OUT_OF_RANGE, INVALID_ARGUMENT,
- * SYSTEM. */
+/* Check it, count its use and find its bytes, in this process or for GPUs. Errors: OUT_OF_RANGE,
+ * INVALID_ARGUMENT, SYSTEM. */
 blink_result_t region_use(engine_region_t *region, const region_range_t *range, void **address);
 void region_release(engine_region_t *region);
 
-/* Fails if the region's memory (NULL: of none) is not what it was: pages that could not be had, a GPU worker that ended.
- * Errors: SYSTEM. */
+/* Fails if the region's memory (NULL: of none) is not what it was: pages that could not be had, a GPU worker
+ * that ended. Errors: SYSTEM. */
 blink_result_t region_check(const engine_region_t *region);
 
 void client_add_membership(engine_client_t *client, comm_rank_t *rank);
@@ -311,13 +312,14 @@ typedef struct submission {
     stored_op_t *replayed; /* as in op_batch_t */
 } submission_t;
 
-/* One rank's submission, already copied. Its completion follows, now or later, unless it has RING_SQE_MORE. */
+/* One rank's submission, already copied. Its completion follows, now or later, unless it has RING_SQE_MORE.
+ */
 void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how);
 
 /* ---- stream.c: turns on streams, and stored ops ---- */
 
-/* Give a submission with RING_SQE_STREAM its turn. Errors: those of stream_check(), NO_MEMORY; it is then refused where
- * its op is found, so that all ranks hear. */
+/* Give a submission with RING_SQE_STREAM its turn. Errors: those of stream_check(), NO_MEMORY; it is then
+ * refused where its op is found, so that all ranks hear. */
 blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stream_ticket_t **ticket);
 
 /* Whether such a submission can have a turn. Errors: INVALID_ARGUMENT, QUOTA. */
@@ -388,8 +390,9 @@ const op_facts_t *op_facts(uint32_t opcode);
 uint64_t op_input_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank);
 uint64_t op_output_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank);
 
-/* Transfers that lack an end, in comm->transfers: of each pair of ranks the oldest is in its bucket's list, the others hang
- * from it. All of a pair lack the same end. Where the oldest one's link is; it is NULL if the pair has none. */
+/* Transfers that lack an end, in comm->transfers: of each pair of ranks the oldest is in its bucket's list,
+ * the others hang from it. All of a pair lack the same end. Where the oldest one's link is; it is NULL if the
+ * pair has none. */
 comm_op_t **transfer_find(engine_comm_t *comm, uint32_t source, uint32_t destination);
 
 /* Add one to the pair at this link; take the oldest out. */
@@ -408,8 +411,8 @@ op_part_t *op_part_of(comm_op_t *op, uint32_t rank, bool receives);
 /* The rank has submitted its part, in this batch. */
 void op_add_part(op_part_t *part, op_batch_t *batch);
 
-/* Complete the parts that are submitted, with the op's result; the op is freed once none is missing any more. It must
- * not be running. The others give it a result first; a failed op keeps its first one. */
+/* Complete the parts that are submitted, with the op's result; the op is freed once none is missing any more.
+ * It must not be running. The others give it a result first; a failed op keeps its first one. */
 void op_serve(comm_op_t *op);
 void op_succeed(comm_op_t *op);
 void op_fail(comm_op_t *op, blink_result_t code, const char *text);
@@ -445,8 +448,8 @@ void rank_drop_open_batch(comm_rank_t *rank);
 /* The op may start; comm_advance() starts it. */
 void op_make_due(comm_op_t *op);
 
-/* Start what is due, as much as one turn allows (the engine comes back for the rest), then let leavers go. The last of these takes the communicator along: callers do not touch it
- * afterwards. */
+/* Start what is due, as much as one turn allows (the engine comes back for the rest), then let leavers go.
+ * The last of these takes the communicator along: callers do not touch it afterwards. */
 void comm_advance(engine_comm_t *comm);
 
 /* Give a planned op's instance back; it then ends one way or the other. */
@@ -493,8 +496,8 @@ uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us);
  * Errors: NO_MEMORY. */
 blink_result_t plan_find_instance(comm_op_t *op, comm_instance_t **instance);
 
-/* Whether the op, a transfer, is planned for its two ranks alone: all communicators then share what is between two devices.
- * Not where other ranks may have to relay. */
+/* Whether the op, a transfer, is planned for its two ranks alone: all communicators then share what is
+ * between two devices. Not where other ranks may have to relay. */
 bool plan_is_for_pair(const comm_op_t *op);
 
 /* Give an idle instance back. */

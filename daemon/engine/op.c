@@ -1,6 +1,6 @@
 /*
- * Ops, the parts that ranks have in them, and the batches in which ranks submit them: how they come to be, how
- * they are completed, and when they are forgotten.
+ * Ops, the parts that ranks have in them, and the batches in which ranks submit them: how they come to be,
+ * how they are completed, and when they are forgotten.
  */
 #include "engine/internal.h"
 
@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Live ops of a communicator, so that a rank far ahead of the others meets a limit. They come in groups, of as many as the
- * library lets a group have, and of several for every pair of ranks where all exchange with all. */
+/* Live ops of a communicator, so that a rank far ahead of the others meets a limit. They come in groups, of
+ * as many as the library lets a group have, and of several for every pair of ranks where all exchange with
+ * all. */
 #define COMM_OPS_MAX          65536u
 #define COMM_OPS_MAX_PER_PAIR 2u
 

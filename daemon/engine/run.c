@@ -1,5 +1,6 @@
 /*
- * Ops that may start: their plans, their runs on the executor, piece by piece where clients copy, and their end.
+ * Ops that may start: their plans, their runs on the executor, piece by piece where clients copy, and their
+ * end.
  */
 #include "engine/internal.h"
 
@@ -12,12 +13,13 @@
 /* Ops expected to take longer let their waiting clients sleep at once (DESIGN.md, "Waiting"). */
 #define LONG_OP_US 200.0
 
-/* Payload × ranks that memory moves in a direct exchange, for that expectation when not paced (25,000 to 46,000 were
- * measured). With too little, waiters of middling ops sleep, and so does the engine: 1 MiB on 4 ranks took 144 µs at
- * 2,000 and takes 86. */
+/* Payload × ranks that memory moves in a direct exchange, for that expectation when not paced (25,000 to
+ * 46,000 were measured). With too little, waiters of middling ops sleep, and so does the engine: 1 MiB on 4
+ * ranks took 144 µs at 2,000 and takes 86. */
 #define HOST_BYTES_PER_US 40000.0
 
-/* What a communicator starts before others get their turn: about a millisecond if the engine runs all of it itself. */
+/* What a communicator starts before others get their turn: about a millisecond if the engine runs all of it
+ * itself. */
 #define TURN_OPS   64u
 #define TURN_BYTES (8u << 20)
 
@@ -219,8 +221,8 @@ static bool op_end_piece(comm_op_t *op)
     return true;
 }
 
-/* Run piece after piece for as long as that takes no waiting, up to what the slots hold: how many copies there are is
- * the client's word. */
+/* Run piece after piece for as long as that takes no waiting, up to what the slots hold: how many copies
+ * there are is the client's word. */
 static void op_proceed(comm_op_t *op)
 {
     if (op->signature.count == 0) { /* it moves nothing, but its streams have come */

@@ -1,11 +1,11 @@
 /*
- * Ops in the order of a client's streams (ring.h, "Streams" and "Stored ops"). A stream says by a word of a window that it
- * has come to an op, and waits for another word until it may go on. The launch of a run is the gate: nothing of an op is
- * given to a GPU before the engine has seen all its streams come, so nothing of the daemon's on a GPU ever waits for a word
- * that a client can write.
+ * Ops in the order of a client's streams (ring.h, "Streams" and "Stored ops"). A stream says by a word of a
+ * window that it has come to an op, and waits for another word until it may go on. The launch of a run is the
+ * gate: nothing of an op is given to a GPU before the engine has seen all its streams come, so nothing of the
+ * daemon's on a GPU ever waits for a word that a client can write.
  *
- * `done` counts the ops of a window that have ended, in their order: one that is refused while those before it still run
- * must not let the stream go on past them. Hence the tickets.
+ * `done` counts the ops of a window that have ended, in their order: one that is refused while those before
+ * it still run must not let the stream go on past them. Hence the tickets.
  */
 #include "engine/internal.h"
 
@@ -18,8 +18,8 @@
 /* Entries of a stored group. */
 #define STORED_ENTRIES_MAX 65536u
 
-/* Turns and stored entries that are kept for one client: turns that ended lie behind one that does not, and no stored op
- * is in anybody's way. */
+/* Turns and stored entries that are kept for one client: turns that ended lie behind one that does not, and
+ * no stored op is in anybody's way. */
 #define CLIENT_KEPT_MAX 131072u
 
 struct stored_op {
@@ -88,7 +88,8 @@ blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stre
 
 bool stream_has_come(const stream_ticket_t *ticket)
 {
-    /* seq_cst: the second look before sleeping; and what the stream did before it wrote is seen by whoever is launched. */
+    /* seq_cst: the second look before sleeping; and what the stream did before it wrote is seen by whoever is
+     * launched. */
     return !ticket || atomic_load_explicit(&window_of(ticket->region, ticket->window)->filled,
                                            memory_order_seq_cst) >= ticket->number;
 }

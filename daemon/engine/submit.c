@@ -1,6 +1,6 @@
 /*
- * From a submission to its place in an op: what is hostile until checked, and how the ranks' submissions find one
- * another. Apart from op.c, which trusts what it is given.
+ * From a submission to its place in an op: what is hostile until checked, and how the ranks' submissions find
+ * one another. Apart from op.c, which trusts what it is given.
  */
 #include "engine/internal.h"
 
@@ -264,8 +264,8 @@ static blink_result_t check_part(comm_rank_t *rank, const ring_sqe_t *sqe, const
     return op_check_left(part->op);
 }
 
-/* Give the entry its part of an op. An entry at fault fails that op, for all. Errors: QUOTA, NO_MEMORY, by which the
- * ranks would lose count of one another. */
+/* Give the entry its part of an op. An entry at fault fails that op, for all. Errors: QUOTA, NO_MEMORY, by
+ * which the ranks would lose count of one another. */
 static blink_result_t submit_entry(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how,
                                    op_batch_t *batch)
 {

@@ -9,15 +9,16 @@
 #include <stdatomic.h>
 
 /*
- * Buffers are arrays of blocks of `count` elements; plan/collective.h says of how many blocks, and what stands
- * where. Read: one block of the input of every rank, but all n for reducescatter and alltoall, those of the
- * root alone for broadcast (one) and scatter (n), one of the source for sendrecv. Written: one block of the
- * output of every rank, but all n for allgather and alltoall, those of the root alone for reduce (one) and
- * gather (n), one of the destination for sendrecv. Nothing else is touched. Buffers overlap only as
+ * Buffers are arrays of blocks of `count` elements; plan/collective.h says of how many blocks, and what
+ * stands where. Read: one block of the input of every rank, but all n for reducescatter and alltoall, those
+ * of the root alone for broadcast (one) and scatter (n), one of the source for sendrecv. Written: one block
+ * of the output of every rank, but all n for allgather and alltoall, those of the root alone for reduce (one)
+ * and gather (n), one of the destination for sendrecv. Nothing else is touched. Buffers overlap only as
  * lane_verify() proves it right in place.
  */
 typedef struct exec_run {
-    /* Per rank; NULL where it is not read, or not written. On GPUs: addresses of the GPU worker. Copied at the start. */
+    /* Per rank; NULL where it is not read, or not written. On GPUs: addresses of the GPU worker. Copied at
+     * the start. */
     const void *const *inputs;
     void *const *outputs;
     /* Bytes from one block to the next in each rank's input and output; NULL: the blocks adjoin. Copied. */
@@ -29,14 +30,14 @@ typedef struct exec_run {
     const uint64_t *scalars;
     /* Counters for each link of the topology, borrowed until the run ends; may be NULL. */
     _Atomic uint64_t *comm_link_bytes;
-    /* Called exactly once when no lane touches a buffer any more: BLINK_OK, or why not; the thread's error text then says
-     * more. On a thread of the executor's. Must not block. */
+    /* Called exactly once when no lane touches a buffer any more: BLINK_OK, or why not; the thread's error
+     * text then says more. On a thread of the executor's. Must not block. */
     void (*done)(void *context, blink_result_t result);
     void *context;
 } exec_run_t;
 
-/** Count bytes over a link: for the machine, whose counters may be NULL, and for the run's communicator. Counters only grow
- * and order nothing. Thread-safe. */
+/** Count bytes over a link: for the machine, whose counters may be NULL, and for the run's communicator.
+ * Counters only grow and order nothing. Thread-safe. */
 static inline void exec_count_link(const exec_run_t *run, _Atomic uint64_t *machine_link_bytes, uint32_t link,
                                    uint64_t bytes)
 {

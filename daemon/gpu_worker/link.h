@@ -1,16 +1,16 @@
 /*
- * Between the service process and its GPU worker, the child process in which CUDA lives: both are the same blinkd binary,
- * so these are plain structures. Two ways lead to the worker:
+ * Between the service process and its GPU worker, the child process in which CUDA lives: both are the same
+ * blinkd binary, so these are plain structures. Two ways lead to the worker:
  *
- * - A SOCK_SEQPACKET socket for what is rare: the start, and memory that comes and goes. The service sends gpu_start_t
- *   with GPU_START_FDS descriptors, the worker answers gpu_hello_t; then gpu_request_t, each answered in order by a
- *   gpu_reply_t. The end of the socket is the end of the worker, and of the service.
- * - A ring (ring.h) for runs, in which the service's engine is the client and the worker the daemon. Its SQEs are
- *   gpu_opcode_t with other meanings of the fields, below. What does not fit lies in the arena, shared memory that the
- *   service manages; it is the worker's until the entry's completion.
+ * - A SOCK_SEQPACKET socket for what is rare: the start, and memory that comes and goes. The service sends
+ * gpu_start_t with GPU_START_FDS descriptors, the worker answers gpu_hello_t; then gpu_request_t, each
+ * answered in order by a gpu_reply_t. The end of the socket is the end of the worker, and of the service.
+ * - A ring (ring.h) for runs, in which the service's engine is the client and the worker the daemon. Its SQEs
+ * are gpu_opcode_t with other meanings of the fields, below. What does not fit lies in the arena, shared
+ * memory that the service manages; it is the worker's until the entry's completion.
  *
- * The worker trusts the service; neither trusts what a client said, so the worker checks what it imports against what the
- * driver says of it.
+ * The worker trusts the service; neither trusts what a client said, so the worker checks what it imports
+ * against what the driver says of it.
  */
 #ifndef BLINK_GPU_LINK_H
 #define BLINK_GPU_LINK_H
@@ -26,7 +26,8 @@
 
 /* ---- start ---- */
 
-/* In this order: the ring's memfd, its doorbell (eventfd, blocking or not), its completion event, the arena's memfd. */
+/* In this order: the ring's memfd, its doorbell (eventfd, blocking or not), its completion event, the arena's
+ * memfd. */
 #define GPU_START_FDS 4u
 
 typedef struct gpu_start {
@@ -84,9 +85,10 @@ typedef struct gpu_request {
 } gpu_request_t;
 
 /*
- * Errors of IMPORT: INVALID_ARGUMENT (a handle that is none, stale, or the worker's own; memory of another GPU; less
- * memory than the extent says), PERMISSION (an IPC handle where they are not accepted), UNSUPPORTED (several extents that
- * cannot be mapped side by side: only VMM can), NO_MEMORY, SYSTEM. The text names the extent.
+ * Errors of IMPORT: INVALID_ARGUMENT (a handle that is none, stale, or the worker's own; memory of another
+ * GPU; less memory than the extent says), PERMISSION (an IPC handle where they are not accepted), UNSUPPORTED
+ * (several extents that cannot be mapped side by side: only VMM can), NO_MEMORY, SYSTEM. The text names the
+ * extent.
  */
 typedef struct gpu_reply {
     uint64_t token;
@@ -103,8 +105,8 @@ typedef struct gpu_reply {
  */
 typedef enum gpu_opcode {
     GPU_LOAD = 1, /* copy the range into device memory of each GPU of the mask, as object `member` */
-    GPU_ALLOC, /* `count` bytes of zeros on each GPU of the mask, as object `member`; with GPU_ALLOC_HOST in `flags`, once
-                     in host memory that all of them map */
+    GPU_ALLOC, /* `count` bytes of zeros on each GPU of the mask, as object `member`; with GPU_ALLOC_HOST in
+                  `flags`, once in host memory that all of them map */
     GPU_FREE,  /* the object; nothing runs that uses it */
     GPU_RUN,   /* the gpu_run_t at the range's beginning, `count` bytes with its copies */
     GPU_ABORT, /* the run whose number is `count`, if it is still under way; its completion tells ABORTED */
@@ -124,9 +126,9 @@ typedef struct gpu_copy {
 } gpu_copy_t;
 
 /*
- * A run is either launches, one for each GPU, or copies, which the copy engines make. It completes with OK once
- * everything is done and visible; with TIMEOUT if a wait met its deadline; ABORTED; or what the driver said (SYSTEM), after
- * which the worker ends if its contexts are lost.
+ * A run is either launches, one for each GPU, or copies, which the copy engines make. It completes with OK
+ * once everything is done and visible; with TIMEOUT if a wait met its deadline; ABORTED; or what the driver
+ * said (SYSTEM), after which the worker ends if its contexts are lost.
  */
 typedef struct gpu_run {
     char kernel[LANE_ABI_KERNEL_NAME_BYTES];
@@ -141,9 +143,8 @@ typedef struct gpu_run {
     uint32_t copy_count;
     uint32_t copy_gpu; /* whose copy engines */
     uint8_t rank_gpu[LANE_ABI_RANKS_MAX];
-    lane_abi_run_t
-        run; /* the worker enters program, binding, control, blocks_left, lane_first, lane_count, and of each
-                           rank scratch and semaphores; the service all else */
+    lane_abi_run_t run;  /* the worker enters program, binding, control, blocks_left, lane_first, lane_count,
+                            and of each  rank scratch and semaphores; the service all else */
     gpu_copy_t copies[]; /* copy_count */
 } gpu_run_t;
 

@@ -1,5 +1,6 @@
 /*
- * The GPU worker as a process: starting it, hearing what it found, ending it. What it does is in exec/cuda/gpu_link.h.
+ * The GPU worker as a process: starting it, hearing what it found, ending it. What it does is in
+ * exec/cuda/gpu_link.h.
  */
 #ifndef BLINK_GPU_WORKER_H
 #define BLINK_GPU_WORKER_H
@@ -22,18 +23,19 @@ typedef struct gpu_worker {
     gpu_channel_t channel;
 } gpu_worker_t;
 
-/* Start this program again as a worker and tell it to begin; gpu_worker_receive_hello() follows. Errors: SYSTEM, NO_MEMORY. */
+/* Start this program again as a worker and tell it to begin; gpu_worker_receive_hello() follows. Errors:
+ * SYSTEM, NO_MEMORY. */
 blink_result_t gpu_worker_start(const gpu_worker_config_t *config, gpu_worker_t *worker);
 
-/* Wait for the worker to say what it found; it takes a driver seconds. Errors: TIMEOUT, SYSTEM (it ended), and the worker's
- * own (NOT_FOUND: there is no driver, or no GPU). */
+/* Wait for the worker to say what it found; it takes a driver seconds. Errors: TIMEOUT, SYSTEM (it ended),
+ * and the worker's own (NOT_FOUND: there is no driver, or no GPU). */
 blink_result_t gpu_worker_receive_hello(gpu_worker_t *worker, int timeout_ms, gpu_hello_t *hello);
 
 /* The channel is the caller's from now on. */
 gpu_channel_t gpu_worker_take_channel(gpu_worker_t *worker);
 
-/* Close what is open, and see the process end: within a moment, or killed. Its end in words, for messages: "ended with
- * status 1". Nothing if there is none. */
+/* Close what is open, and see the process end: within a moment, or killed. Its end in words, for messages:
+ * "ended with status 1". Nothing if there is none. */
 void gpu_worker_end(gpu_worker_t *worker, char *text, size_t text_bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* The GPU worker process: its start, and the main thread, which answers the service's requests about memory until the socket
- * ends. */
+/* The GPU worker process: its start, and the main thread, which answers the service's requests about memory
+ * until the socket ends. */
 #include "gpu_worker/worker.h"
 
 #include "base/log.h"

@@ -1,10 +1,11 @@
 /*
- * Inside the GPU worker process. The main thread (worker.c) answers the service's requests about memory; the run thread
- * (worker_run.c) takes submissions from the ring, launches and completes. They share what is fixed once both run: the
- * driver's calls and the GPUs; everything else is one thread's.
+ * Inside the GPU worker process. The main thread (worker.c) answers the service's requests about memory; the
+ * run thread (worker_run.c) takes submissions from the ring, launches and completes. They share what is fixed
+ * once both run: the driver's calls and the GPUs; everything else is one thread's.
  *
- * Nothing that the run thread does waits for a GPU, since an abort may come at any time: memory of objects comes from pools
- * in stream order, and all work, also copying an object to its GPU, tells its end through a word in host memory.
+ * Nothing that the run thread does waits for a GPU, since an abort may come at any time: memory of objects
+ * comes from pools in stream order, and all work, also copying an object to its GPU, tells its end through a
+ * word in host memory.
  */
 #ifndef BLINK_WORKER_H
 #define BLINK_WORKER_H
@@ -108,8 +109,8 @@ typedef struct worker {
 } worker_t;
 
 /*
- * Fail as cuda_driver_fail(), and note in is_lost if the error is one after which a context is of no more use. For the run
- * thread: the next turn of its loop ends the worker.
+ * Fail as cuda_driver_fail(), and note in is_lost if the error is one after which a context is of no more
+ * use. For the run thread: the next turn of its loop ends the worker.
  */
 blink_result_t worker_fail(worker_t *worker, const char *call, CUresult result);
 
@@ -122,8 +123,9 @@ blink_result_t worker_fail(worker_t *worker, const char *call, CUresult result);
 
 /* ---- worker_facts.c ---- */
 
-/* Initialise the driver and make every GPU ready: facts, contexts, peers, kernels, what the run thread needs of each.
- * Errors: NOT_FOUND (no driver that will do, no GPU), INTERNAL (a kernel is missing), SYSTEM, NO_MEMORY. */
+/* Initialise the driver and make every GPU ready: facts, contexts, peers, kernels, what the run thread needs
+ * of each. Errors: NOT_FOUND (no driver that will do, no GPU), INTERNAL (a kernel is missing), SYSTEM,
+ * NO_MEMORY. */
 blink_result_t worker_open_gpus(worker_t *worker);
 
 /* The GPUs that can use memory of `gpu`, it first, as the driver wants them described; returns how many. */
@@ -144,7 +146,8 @@ blink_result_t worker_release(worker_t *worker, uint64_t token);
 /* The allocation behind a descriptor, for cuMemMap(). Errors: INVALID_ARGUMENT, NO_MEMORY, SYSTEM. */
 blink_result_t worker_open_vmm(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
                                CUmemGenericAllocationHandle *handle);
-/* What a pool's descriptor and an allocation's name in it lead to: the allocation's first byte. Errors: the same. */
+/* What a pool's descriptor and an allocation's name in it lead to: the allocation's first byte. Errors: the
+ * same. */
 blink_result_t worker_open_pool(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
                                 CUmemoryPool *pool, CUdeviceptr *address);
 void worker_close_pool(worker_t *worker, uint32_t gpu, CUmemoryPool pool, CUdeviceptr address);

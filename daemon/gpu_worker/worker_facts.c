@@ -1,5 +1,5 @@
-/* The worker's start on the GPUs: what the driver says of them, a context on each, who reaches whose memory, the kernels and
- * what the run thread works with. All of it once, so that no run waits for a first time. */
+/* The worker's start on the GPUs: what the driver says of them, a context on each, who reaches whose memory,
+ * the kernels and what the run thread works with. All of it once, so that no run waits for a first time. */
 #include "gpu_worker/worker.h"
 
 #include "base/log.h"

@@ -1,5 +1,5 @@
-/* The kernels, as nvcc left them. Where they are not built, a word that only the tests' stand-in for the driver takes for an
- * image. */
+/* The kernels, as nvcc left them. Where they are not built, a word that only the tests' stand-in for the
+ * driver takes for an image. */
 #ifdef WORKER_FATBIN
 __asm__(".section .rodata\n"
         ".balign 64\n"

@@ -1,5 +1,5 @@
-/* Beginning a run: its launches on their GPUs, or its copies on the copy engines, each ending with a word in host memory.
- * Nothing here waits. */
+/* Beginning a run: its launches on their GPUs, or its copies on the copy engines, each ending with a word in
+ * host memory. Nothing here waits. */
 #include "gpu_worker/worker.h"
 
 #include <inttypes.h>
@@ -25,8 +25,8 @@ blink_result_t worker_stream_create(worker_t *worker, worker_stream_t *stream)
 }
 
 /*
- * A stream without work if there can be one, else the one with the least. Sharing one cannot make runs wait in a circle:
- * a run is enqueued on all its GPUs before the next, so it is only ever behind earlier ones.
+ * A stream without work if there can be one, else the one with the least. Sharing one cannot make runs wait
+ * in a circle: a run is enqueued on all its GPUs before the next, so it is only ever behind earlier ones.
  */
 static blink_result_t pick_stream(worker_t *worker, worker_gpu_t *gpu, worker_stream_t **picked)
 {
@@ -88,7 +88,8 @@ static blink_result_t address_of(const worker_t *worker, const char *what, uint3
     return BLINK_OK;
 }
 
-/* Where each rank's scratch and semaphores are. Ranks that do not take part have GPU 0 and may find nothing there. */
+/* Where each rank's scratch and semaphores are. Ranks that do not take part have GPU 0 and may find nothing
+ * there. */
 static blink_result_t enter_ranks(const worker_t *worker, const gpu_run_t *request, lane_abi_run_t *run)
 {
     if (request->memory == 0)

@@ -1,5 +1,5 @@
-/* What the service asked to import or map, by its token: whole requests, of one extent or several side by side, and the way
- * back. */
+/* What the service asked to import or map, by its token: whole requests, of one extent or several side by
+ * side, and the way back. */
 #include "gpu_worker/worker.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* Memory on the GPUs that is the worker's own: objects, which the service names and fills, and the slots by which everything
- * that is under way tells its end. All of it is made and given back in the order of each GPU's object stream. */
+/* Memory on the GPUs that is the worker's own: objects, which the service names and fills, and the slots by
+ * which everything that is under way tells its end. All of it is made and given back in the order of each
+ * GPU's object stream. */
 #include "gpu_worker/worker.h"
 
 #include <inttypes.h>

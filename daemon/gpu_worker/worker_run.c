@@ -1,5 +1,5 @@
-/* The run thread: takes submissions from the ring, looks after what is under way, completes it. It looks at words in host
- * memory and asks the driver only now and then, whether a context is lost. */
+/* The run thread: takes submissions from the ring, looks after what is under way, completes it. It looks at
+ * words in host memory and asks the driver only now and then, whether a context is lost. */
 #include "gpu_worker/worker.h"
 
 #include "base/log.h"
@@ -235,7 +235,8 @@ static void submit(worker_t *worker, const ring_sqe_t *sqe)
 
 /* ---- the loop ---- */
 
-/* A context is lost, and with it whatever its process has on that GPU: complete what is under way and leave. */
+/* A context is lost, and with it whatever its process has on that GPU: complete what is under way and leave.
+ */
 static _Noreturn void end_lost(worker_t *worker)
 {
     LOG_ERROR("GPU worker ends: %s", worker->lost_text);

@@ -1,5 +1,5 @@
-/* The contest of plan/choose.h. Apart from the planner's entry, which makes one plan, and from the prediction,
- * which judges one. */
+/* The contest of plan/choose.h. Apart from the planner's entry, which makes one plan, and from the
+ * prediction, which judges one. */
 #include "plan/choose.h"
 
 #include "names.h"

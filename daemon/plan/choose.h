@@ -46,8 +46,8 @@ typedef struct plan_choice {
 } plan_choice_t;
 
 /*
- * Plan and predict all candidates for request->bytes; request->algorithm is ignored. Chosen is the fastest; of
- * those within 1 % of it the first of one hop, packed trees, ring, double binary tree, Blink, recursive
+ * Plan and predict all candidates for request->bytes; request->algorithm is ignored. Chosen is the fastest;
+ * of those within 1 % of it the first of one hop, packed trees, ring, double binary tree, Blink, recursive
  * doubling, binomial, and of their protocols the first of Simple, LL128, LL. LL128 is a candidate only where
  * every path is NVLink, since nothing else keeps the order of a line's bytes. Only the chosen plan's bound is
  * proven. *choice is the caller's: plan_choice_fini(). Errors: those of plan_create(); where no candidate is

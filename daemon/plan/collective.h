@@ -2,8 +2,8 @@
  * What each collective is, as facts: which phases it has, how its payload falls into blocks, what its bus
  * bandwidth is. The planner, the lane compiler, the verifier and the tools ask here and nowhere else.
  *
- * Payload (FORMATS.md): the buffer for allreduce, broadcast, reduce and sendrecv; the total over all ranks for
- * the others. A block is what has one origin and one destination (or set of them): the payload is
+ * Payload (FORMATS.md): the buffer for allreduce, broadcast, reduce and sendrecv; the total over all ranks
+ * for the others. A block is what has one origin and one destination (or set of them): the payload is
  * block_count equal blocks. Where a block stands in a buffer: `in_block` and `out_block` below.
  *
  *   collective      blocks  block b is          input of a rank       output of a rank

@@ -37,9 +37,9 @@ void plan_normalise_shares(plan_t *plan);
 
 /* ---- reach.c ---- */
 
-/* The path of fewest links from one rank to another through relays only; among equally short ones those of the
- * widest narrowest link; among those the choice'th (counted modulo their number), so that callers can spread
- * over parallel switches. Interned. Errors: UNREACHABLE (names both ranks), NO_MEMORY. */
+/* The path of fewest links from one rank to another through relays only; among equally short ones those of
+ * the widest narrowest link; among those the choice'th (counted modulo their number), so that callers can
+ * spread over parallel switches. Interned. Errors: UNREACHABLE (names both ranks), NO_MEMORY. */
 blink_result_t plan_shortest_path(const topo_t *topo, plan_t *plan, uint32_t from, uint32_t to,
                                   uint32_t choice, uint32_t *path);
 
@@ -70,12 +70,12 @@ blink_result_t plan_make_latency(const topo_t *topo, plan_t *plan);
 blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan);
 
 /* double_binary_tree.c: NCCL's trees, for allreduce. Several hosts: two complementary binary trees over the
- * hosts per rail, a chain inside each host. One host: two over its ranks in rank order per switch, or by PCIe;
- * but where direct NVLinks close rings, NCCL's chains along these. */
+ * hosts per rail, a chain inside each host. One host: two over its ranks in rank order per switch, or by
+ * PCIe; but where direct NVLinks close rings, NCCL's chains along these. */
 blink_result_t plan_double_binary_trees(const topo_t *topo, plan_t *plan);
 
-/* blink.c: Blink's planner, see plan/baseline/blink/blink.h. The split between NVLink and PCIe depends on the payload's
- * `bytes`; 0: as many as it takes not to notice the switching. */
+/* blink.c: Blink's planner, see plan/baseline/blink/blink.h. The split between NVLink and PCIe depends on the
+ * payload's `bytes`; 0: as many as it takes not to notice the switching. */
 blink_result_t plan_blink(const topo_t *topo, uint64_t bytes, plan_t *plan);
 
 /* ---- bound.c ---- */

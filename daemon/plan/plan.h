@@ -23,8 +23,8 @@ typedef struct plan_path {
 } plan_path_t;
 
 /* A spanning tree over the ranks. For `reduce` an edge leads child to parent, for `broadcast` parent to
- * child. Arrays have one entry per rank; those of the root are PLAN_NONE. Both NULL where the part has no such
- * tree. */
+ * child. Arrays have one entry per rank; those of the root are PLAN_NONE. Both NULL where the part has no
+ * such tree. */
 typedef struct plan_tree {
     uint32_t *parent; /* rank of the parent */
     uint32_t *path;   /* index into plan_t.paths of the edge between this rank and its parent */
@@ -49,7 +49,8 @@ typedef struct plan_part {
 /*
  * An independent share of the payload, dealt evenly to its parts. Packed trees have one part. A ring is one
  * channel of n parts: part r runs along the ring and is complete at its root; the n reduce chains are the
- * reduce-scatter and the n broadcast chains the allgather of a ring AllReduce (a ring Broadcast has one part).
+ * reduce-scatter and the n broadcast chains the allgather of a ring AllReduce (a ring Broadcast has one
+ * part).
  */
 typedef struct plan_channel {
     double share; /* of the payload; all channels add up to 1 */
@@ -125,19 +126,19 @@ blink_result_t plan_link_loads(const topo_t *topo, const plan_t *plan, double *l
 /* The rate the loads allow, from links and switch backplanes; 0 if nothing moves. Errors: NO_MEMORY. */
 blink_result_t plan_rate_GBps(const topo_t *topo, const plan_t *plan, double *rate_GBps);
 
-/* Most edges a byte crosses one after the other: between the root and any rank, reduce and broadcast added, or
- * along a route; over all parts of all channels. */
+/* Most edges a byte crosses one after the other: between the root and any rank, reduce and broadcast added,
+ * or along a route; over all parts of all channels. */
 uint32_t plan_depth(const plan_t *plan);
 
 /* Trees and routes with edges, all images counted: a reduce and a broadcast tree are two. */
 uint64_t plan_tree_count(const plan_t *plan);
 
 /*
- * Print. *text is malloc'd and the caller's. JSON is blink-plan/1 (FORMATS.md), with all images. The table, for
- * people, shows templates as such and, if payload_bytes > 0, how long so many bytes are predicted to take. The
- * pictures show each tree in a colour, all images of it. SVG stands alone and shows at most PLAN_DRAWN_GPUS_MAX
- * gpus; of a larger topology the host of rank 0 and the network. Graphviz gets an edge per tree and link.
- * Errors: NO_MEMORY; svg: UNSUPPORTED (rank 0's host alone is too large).
+ * Print. *text is malloc'd and the caller's. JSON is blink-plan/1 (FORMATS.md), with all images. The table,
+ * for people, shows templates as such and, if payload_bytes > 0, how long so many bytes are predicted to
+ * take. The pictures show each tree in a colour, all images of it. SVG stands alone and shows at most
+ * PLAN_DRAWN_GPUS_MAX gpus; of a larger topology the host of rank 0 and the network. Graphviz gets an edge
+ * per tree and link. Errors: NO_MEMORY; svg: UNSUPPORTED (rank 0's host alone is too large).
  */
 #define PLAN_DRAWN_GPUS_MAX  64u
 #define PLAN_DRAWN_NODES_MAX 256u

@@ -1,5 +1,5 @@
-/* The α-β prediction of plan/predict.h: one walk through the trees, then a formula. Apart from the cost model,
- * which knows protocols and links but no plans. */
+/* The α-β prediction of plan/predict.h: one walk through the trees, then a formula. Apart from the cost
+ * model, which knows protocols and links but no plans. */
 #include "plan/predict.h"
 
 #include "error.h"

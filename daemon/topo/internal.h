@@ -32,14 +32,15 @@ extern const topo_builtin_t topo_builtin_texts[];
 /* The embedded text of a built-in, or NULL. */
 const topo_builtin_t *topo_builtin_find(const char *name);
 
-/* Is this NxNAME or NxNAME@G with the name of a built-in? topo_generate() then tells whether it makes sense. */
+/* Is this NxNAME or NxNAME@G with the name of a built-in? topo_generate() then tells whether it makes sense.
+ */
 bool topo_is_generated(const char *what);
 
 /* Build what topo_load() promises for such a name. INVALID_ARGUMENT, NO_MEMORY. */
 blink_result_t topo_generate(const char *what, topo_t **topo);
 
-/* GB/s per direction of a PCIe link by the kernel's text of its transfer rate ("16 GT/s", "32.0 GT/s PCIe"; NULL or
- * other text: 8 GT/s) and its lanes (0, or the all-ones that virtual functions report: 16). */
+/* GB/s per direction of a PCIe link by the kernel's text of its transfer rate ("16 GT/s", "32.0 GT/s PCIe";
+ * NULL or other text: 8 GT/s) and its lanes (0, or the all-ones that virtual functions report: 16). */
 double topo_pcie_GBps(const char *speed, long width);
 
 /* GB/s of one NVLink in one direction by the GPU's compute capability (70, 90, …); 0 before NVLink. */
@@ -48,8 +49,8 @@ double topo_nvlink_GBps(long sm);
 /* GB/s between the sockets of one machine. Unknown makes (NULL too) count as the slowest known. */
 double topo_socket_GBps(const char *arch, const char *vendor, long model);
 
-/* A merged link is `count` links of unit_GBps and, where slower ones ran beside them, one of *rest_GBps that stands for
- * those (else 0). The subtraction is exact: the whole units are at least half of the sum. */
+/* A merged link is `count` links of unit_GBps and, where slower ones ran beside them, one of *rest_GBps that
+ * stands for those (else 0). The subtraction is exact: the whole units are at least half of the sum. */
 uint32_t topo_link_units(const topo_link_t *link, double *rest_GBps);
 
 /* The last 40 bytes at most of a source: of a long path its end tells most. */

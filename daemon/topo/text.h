@@ -1,6 +1,6 @@
 /*
- * A growing text and how names and numbers are spelled in it: what every writer of topologies and plans prints
- * into. A text belongs to one thread between open and close.
+ * A growing text and how names and numbers are spelled in it: what every writer of topologies and plans
+ * prints into. A text belongs to one thread between open and close.
  */
 #ifndef BLINK_TOPO_TEXT_H
 #define BLINK_TOPO_TEXT_H

@@ -64,19 +64,19 @@ typedef struct topo {
 /*
  * Read a topology by what `what` is:
  * - the name of a built-in: "dgx1v";
- * - NxNAME: N hosts (1 to TOPO_GENERATED_HOSTS_MAX), each the built-in NAME of one host, behind one non-blocking network
- *   switch "net": "64xdgx1v". Host h is "n<h>"; gpus and nics are numbered through all hosts ("gpu11"), the id of any
- *   other node gets its host before its number ("plx3" becomes "plx1_3"). NICs are the built-in's own where it has some.
- *   Else each PCIe switch that gpus hang on gets one, over a link as fast as the switch's fastest PCIe link; without
- *   such switches each NIC hangs on its equal share of the gpus in their order, over links of its own capacity. Its link
- *   to "net" has the capacity of the NIC: 12.5 GB/s, or 25 (dgx_a100), 50 (dgx_h100), or what the built-in gives.
- *   There are 4 on a dgx1p and dgx1v, 8 on a dgx2, dgx_a100 and dgx_h100.
+ * - NxNAME: N hosts (1 to TOPO_GENERATED_HOSTS_MAX), each the built-in NAME of one host, behind one
+ * non-blocking network switch "net": "64xdgx1v". Host h is "n<h>"; gpus and nics are numbered through all
+ * hosts ("gpu11"), the id of any other node gets its host before its number ("plx3" becomes "plx1_3"). NICs
+ * are the built-in's own where it has some. Else each PCIe switch that gpus hang on gets one, over a link as
+ * fast as the switch's fastest PCIe link; without such switches each NIC hangs on its equal share of the gpus
+ * in their order, over links of its own capacity. Its link to "net" has the capacity of the NIC: 12.5 GB/s,
+ * or 25 (dgx_a100), 50 (dgx_h100), or what the built-in gives. There are 4 on a dgx1p and dgx1v, 8 on a dgx2,
+ * dgx_a100 and dgx_h100.
  * - NxNAME@G: the same with NICs of G GB/s: "2xdgx1v@5";
- * - else the path of a blink-topology/1 JSON file or an NCCL topology XML file (told apart by content). A file whose name
- *   looks like one of the above is named by "./".
- * *topo is owned by the caller: topo_destroy().
- * Errors: NOT_FOUND (none of these; names the built-ins), INVALID_ARGUMENT (malformed; the text names the offending node,
- * link or position; for a generated one what is out of range), NO_MEMORY.
+ * - else the path of a blink-topology/1 JSON file or an NCCL topology XML file (told apart by content). A
+ * file whose name looks like one of the above is named by "./". *topo is owned by the caller: topo_destroy().
+ * Errors: NOT_FOUND (none of these; names the built-ins), INVALID_ARGUMENT (malformed; the text names the
+ * offending node, link or position; for a generated one what is out of range), NO_MEMORY.
  */
 blink_result_t topo_load(const char *what, topo_t **topo);
 
@@ -110,9 +110,10 @@ blink_result_t topo_write_svg(const topo_t *topo, char **text);
 blink_result_t topo_write_table(const topo_t *topo, char **text);
 
 /*
- * One host of many: the nodes of `node`'s host and all those of hosts without gpus (the network between them),
- * with the links among these, in the order they have in `topo`. image[] (node_count of `topo`, the caller's) gets
- * each node's index in *cropped, or TOPO_NONE. *cropped is the caller's: topo_destroy(). Errors: NO_MEMORY.
+ * One host of many: the nodes of `node`'s host and all those of hosts without gpus (the network between
+ * them), with the links among these, in the order they have in `topo`. image[] (node_count of `topo`, the
+ * caller's) gets each node's index in *cropped, or TOPO_NONE. *cropped is the caller's: topo_destroy().
+ * Errors: NO_MEMORY.
  */
 blink_result_t topo_crop_to_host(const topo_t *topo, uint32_t node, uint32_t *image, topo_t **cropped);
 

@@ -1,6 +1,6 @@
 /*
- * What communicators cost: the time to make one, the daemon's memory for each, and whether many at once carry as much as
- * one. Ranks are processes; the daemon is the one at BLINK_SOCKET.
+ * What communicators cost: the time to make one, the daemon's memory for each, and whether many at once carry
+ * as much as one. Ranks are processes; the daemon is the one at BLINK_SOCKET.
  *
  *   communicators [RANKS [COMMS [DAEMON-PID]]]     default 8 1000; 10,000 need raised limits in blinkd.conf
  */

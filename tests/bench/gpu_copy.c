@@ -1,5 +1,6 @@
 /*
- * What a GPU's memory gives: a copy within it by the driver, timed by events. scripts/gpu-bench holds collectives against it.
+ * What a GPU's memory gives: a copy within it by the driver, timed by events. scripts/gpu-bench holds
+ * collectives against it.
  *
  *   gpu_copy [--bytes N] [--iterations N]    one JSON line; status 3 where there is no GPU
  */

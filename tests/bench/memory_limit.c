@@ -1,7 +1,7 @@
-/* The memory's limit, against which the host executor is measured: what one thread per core gets out of a bare loop
- * that reads every input once and writes every output once, with no ranks, steps or waits around it. Every collective
- * is a list of sums of m sources into k destinations. All ways of the loop are tried for every size; the best is
- * measured anew and printed. */
+/* The memory's limit, against which the host executor is measured: what one thread per core gets out of a
+ * bare loop that reads every input once and writes every output once, with no ranks, steps or waits around
+ * it. Every collective is a list of sums of m sources into k destinations. All ways of the loop are tried for
+ * every size; the best is measured anew and printed. */
 #include "memory_loop.h"
 
 #include <argp.h>
@@ -188,7 +188,8 @@ static double sort_and_take_median(double *times_us, uint32_t count)
     return (times_us[(count - 1) / 2] + times_us[count / 2]) / 2;
 }
 
-/* All ways take turns, so that a disturbance meets all of them alike; the least time is what it disturbs least. */
+/* All ways take turns, so that a disturbance meets all of them alike; the least time is what it disturbs
+ * least. */
 static const loop_way_t *find_best_way(loop_team_t *team, size_t bytes)
 {
     size_t wanted = TRIAL_BYTES / bytes, best = 0;

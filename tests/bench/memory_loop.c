@@ -1,5 +1,5 @@
-/* The loop: the sums as unrolled, vectorised code for several processors, dealt to threads that wait for one another
- * with their cores kept. */
+/* The loop: the sums as unrolled, vectorised code for several processors, dealt to threads that wait for one
+ * another with their cores kept. */
 #include "memory_loop.h"
 
 #include <errno.h>
@@ -36,8 +36,8 @@ typedef struct member {
     uint32_t index;
 } member_t;
 
-/* The compiler makes it one, two or four of the processor's vectors. Left to find vectors in loops over floats it
- * came out five times slower for eight sources and one destination. */
+/* The compiler makes it one, two or four of the processor's vectors. Left to find vectors in loops over
+ * floats it came out five times slower for eight sources and one destination. */
 typedef float line_t __attribute__((vector_size(LOOP_LINE_COUNT * sizeof(float)), may_alias));
 
 ALWAYS_INLINE void store_line(float *to, const line_t *line, bool streams)

@@ -1,5 +1,5 @@
-/* The loop that moves what memory_limit measures, and the threads that run it, one per core. Apart from what is
- * measured with it: this half is the machine's, the other half the collectives'. */
+/* The loop that moves what memory_limit measures, and the threads that run it, one per core. Apart from what
+ * is measured with it: this half is the machine's, the other half the collectives'. */
 #ifndef MEMORY_LOOP_H
 #define MEMORY_LOOP_H
 
@@ -44,8 +44,8 @@ typedef struct loop_team {
     _Alignas(64) atomic_uint finished;
 } loop_team_t;
 
-/** Starts a thread on each core that the process may use but the first, and binds the caller to that. `team` is
- * zeroed. False, with errno and without threads, if one would not start. */
+/** Starts a thread on each core that the process may use but the first, and binds the caller to that. `team`
+ * is zeroed. False, with errno and without threads, if one would not start. */
 bool loop_team_start(loop_team_t *team);
 
 /** Does all sums once; returns how long that took. */

@@ -1,7 +1,7 @@
 /*
- * How planning grows: plan and bound of N hosts for N = 1, 2, 4 … 128 (or as many as 1,024 gpus allow), each in
- * a process of its own so that its memory is its own. Prints time, memory, what the plan is and how near to its
- * bound; the last column is the growth of the time against that of the number of gpus (1: linear).
+ * How planning grows: plan and bound of N hosts for N = 1, 2, 4 … 128 (or as many as 1,024 gpus allow), each
+ * in a process of its own so that its memory is its own. Prints time, memory, what the plan is and how near
+ * to its bound; the last column is the growth of the time against that of the number of gpus (1: linear).
  *
  *     bench_plan [BUILT-IN [COLLECTIVE…]]
  */

@@ -1,7 +1,8 @@
 /*
- * Measures the arithmetic of steps on one thread, on buffers larger than the caches: GB/s read and written per
- * (datatype, operator, sources, destinations, stream), next to memcpy and to a bare loop that adds as many float32 inputs and
- * streams as many outputs, both measured in the same round. The best of several rounds counts.
+ * Measures the arithmetic of steps on one thread, on buffers larger than the caches: GB/s read and written
+ * per (datatype, operator, sources, destinations, stream), next to memcpy and to a bare loop that adds as
+ * many float32 inputs and streams as many outputs, both measured in the same round. The best of several
+ * rounds counts.
  *
  *     reduce_rate [DATATYPE|all [OPERATOR [MiB per buffer [ROUNDS]]]]
  */

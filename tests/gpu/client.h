@@ -1,5 +1,5 @@
-/* What the tests of libblinkclient on GPUs share: the stand-in driver, and a fake daemon that runs ops of streams, stored
- * ops and staged ones as ring.h says, without any rank but the one. */
+/* What the tests of libblinkclient on GPUs share: the stand-in driver, and a fake daemon that runs ops of
+ * streams, stored ops and staged ones as ring.h says, without any rank but the one. */
 #ifndef TESTS_GPU_CLIENT_H
 #define TESTS_GPU_CLIENT_H
 
@@ -86,7 +86,8 @@ static void take_op(fake_t *fake, const ring_sqe_t *sqe)
     }
 }
 
-/* An earlier op of the member that is not of the same group has to end first; so has the group to be complete. */
+/* An earlier op of the member that is not of the same group has to end first; so has the group to be
+ * complete. */
 static bool is_in_turn(const gpu_daemon_t *daemon, uint32_t index)
 {
     const gpu_op_t *op = &daemon->ops[index];

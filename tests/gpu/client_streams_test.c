@@ -1,5 +1,5 @@
-/* libblinkclient and streams: that ops start when their streams have come to them, that streams wait for their ends, and
- * that they go on whatever happens. */
+/* libblinkclient and streams: that ops start when their streams have come to them, that streams wait for
+ * their ends, and that they go on whatever happens. */
 #include "client.h"
 
 #include <sys/wait.h>

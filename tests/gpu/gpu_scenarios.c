@@ -1,7 +1,7 @@
 /*
- * blink-gpu-api: what applications do with GPU memory, streams and graphs, each as one scenario that forked ranks play
- * against a running daemon (tests/integration/api.c is the player). Each rank is a CUDA process of its own; the driver is
- * whatever libcuda.so.1 the loader finds, a GPU's or the stand-in.
+ * blink-gpu-api: what applications do with GPU memory, streams and graphs, each as one scenario that forked
+ * ranks play against a running daemon (tests/integration/api.c is the player). Each rank is a CUDA process of
+ * its own; the driver is whatever libcuda.so.1 the loader finds, a GPU's or the stand-in.
  */
 #include "api.h"
 #include "base/cuda_driver.h"
@@ -505,8 +505,8 @@ static blink_result_t try_again(const player_t *p, int attempt, CUdeviceptr a)
     return result;
 }
 
-/* Says that it is under way and goes on until somebody ends the GPU worker or the daemon; then, if it is the worker, once
- * more from the start. The first argument of the test is on standard output. */
+/* Says that it is under way and goes on until somebody ends the GPU worker or the daemon; then, if it is the
+ * worker, once more from the start. The first argument of the test is on standard output. */
 static void play_until_lost(const player_t *p)
 {
     blink_comm_t *comm = begin(p);
@@ -539,7 +539,8 @@ static void play_until_lost(const player_t *p)
     device_must_hold(p, a, COUNT, sum_of_ranks(p), p->rank_count, "with another worker");
 }
 
-/* Replays of a graph until the daemon or its GPU worker is ended: none hangs, and none that failed goes unnoticed. */
+/* Replays of a graph until the daemon or its GPU worker is ended: none hangs, and none that failed goes
+ * unnoticed. */
 static void play_graph_until_lost(const player_t *p)
 {
     blink_comm_t *comm = begin(p);

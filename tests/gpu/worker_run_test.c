@@ -1,4 +1,5 @@
-/* What the worker runs: kernels on hand-made programs, copies, and the ways in which a run does not come to its end. */
+/* What the worker runs: kernels on hand-made programs, copies, and the ways in which a run does not come to
+ * its end. */
 #include "worker_test.h"
 
 #include "worker_harness.h"
@@ -205,7 +206,8 @@ static void test_sum_by_two_gpus_again_and_again(void **state)
     assert_int_equal(harness_stop(&bench.service), 0);
 }
 
-/* More runs under way than there are streams: none is lost, none waits in a circle. Each has outputs of its own. */
+/* More runs under way than there are streams: none is lost, none waits in a circle. Each has outputs of its
+ * own. */
 static void test_many_runs_at_once(void **state)
 {
     enum { RUNS = 50 };
@@ -365,7 +367,8 @@ static void test_abort(void **state)
     assert_int_equal(harness_stop(&bench.service), 0);
 }
 
-/* The launch on GPU 1 fails while a lane on GPU 0 waits already: it is told to end, and the worker works on. */
+/* The launch on GPU 1 fails while a lane on GPU 0 waits already: it is told to end, and the worker works on.
+ */
 static void test_launch_too_large_for_one_gpu(void **state)
 {
     bench_t bench;

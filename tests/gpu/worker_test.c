@@ -1,5 +1,5 @@
-/* The GPU worker as the service sees it, over the stand-in for the driver: its start and end, and memory of other processes, of
- * which this one is the owner. */
+/* The GPU worker as the service sees it, over the stand-in for the driver: its start and end, and memory of
+ * other processes, of which this one is the owner. */
 #include "worker_test.h"
 
 #include "worker_harness.h"

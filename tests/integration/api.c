@@ -1,7 +1,7 @@
 /*
- * blink-api: the calls of libblinkclient that a line of steps cannot tell, each as one scenario that forked ranks play
- * against a running daemon: groups, transfers, splitting, waiting for any, ordinary memory. A rank whose expectation
- * fails prints it and ends with status 1.
+ * blink-api: the calls of libblinkclient that a line of steps cannot tell, each as one scenario that forked
+ * ranks play against a running daemon: groups, transfers, splitting, waiting for any, ordinary memory. A rank
+ * whose expectation fails prints it and ends with status 1.
  *
  *   blink-api SCENARIO RANKS    (the daemon's socket is in BLINK_SOCKET)
  */

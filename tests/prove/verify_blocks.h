@@ -16,8 +16,8 @@ typedef struct verify_block {
 /* The collective, its root and its peer must exist. */
 verify_block_t verify_block(const lane_program_t *program, uint32_t block);
 
-/* The collective and its ends exist, every part says rightly where its block stands, and the parts cover every
- * block exactly once. Channels must lie in the pool of parts. Errors: INTERNAL, NO_MEMORY. */
+/* The collective and its ends exist, every part says rightly where its block stands, and the parts cover
+ * every block exactly once. Channels must lie in the pool of parts. Errors: INTERNAL, NO_MEMORY. */
 blink_result_t verify_blocks_check(const lane_program_t *program);
 
 /* Whether every rank contributes to every block. */

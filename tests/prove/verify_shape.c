@@ -66,7 +66,8 @@ static blink_result_t check_operand(const step_view_t *view, const lane_operand_
     return BLINK_OK;
 }
 
-/* Memory of another rank is reached over a path between the two, in the direction of the bytes; one's own over none. */
+/* Memory of another rank is reached over a path between the two, in the direction of the bytes; one's own
+ * over none. */
 static blink_result_t check_path(const step_view_t *view, const lane_operand_t *operand, bool is_dst)
 {
     bool remote = operand->rank != view->lane->rank;

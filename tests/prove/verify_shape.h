@@ -1,7 +1,7 @@
 /*
  * The static half of lane_verify(): what can be said of a lane program without running it. Checks every index
- * and rule of plan/lane/lane.h that one look at the pools decides, and notes who stands at the ends of semaphores
- * and edges.
+ * and rule of plan/lane/lane.h that one look at the pools decides, and notes who stands at the ends of
+ * semaphores and edges.
  */
 #ifndef BLINK_VERIFY_SHAPE_H
 #define BLINK_VERIFY_SHAPE_H

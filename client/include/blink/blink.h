@@ -5,8 +5,8 @@
  * blink::client).
  *
  * How it is used: blink_open() connects to the daemon; blink_mem_alloc() makes memory that the daemon can
- * reach; every rank calls blink_comm_init_rank() with the id one of them made; collectives (blink_all_reduce() and its
- * like) are submitted and return at once with an op to blink_wait() for.
+ * reach; every rank calls blink_comm_init_rank() with the id one of them made; collectives
+ * (blink_all_reduce() and its like) are submitted and return at once with an op to blink_wait() for.
  *
  * Units: sizes are bytes and counts are elements, as the names say.
  *
@@ -14,7 +14,8 @@
  * names the offending value. Unless a call says otherwise it may also return
  *   BLINK_ERR_INVALID_ARGUMENT  an argument is NULL or out of its domain,
  *   BLINK_ERR_NO_MEMORY         memory ran out,
- *   BLINK_ERR_DAEMON_LOST       the daemon ended or the connection broke; only closing and freeing still work.
+ *   BLINK_ERR_DAEMON_LOST       the daemon ended or the connection broke; only closing and freeing still
+ * work.
  *
  * Threads: every function is thread-safe. Handles may be shared by threads; a handle must not be used during
  * or after the call that frees it. Collectives of one communicator are matched between ranks by the order of
@@ -60,8 +61,8 @@ typedef struct blink_unique_id {
 typedef struct blink_comm_config {
     size_t struct_bytes; /**< sizeof(blink_comm_config_t), set by the initialiser */
     int device; /**< device of this rank, 0-based; -1: the one of the CUDA context that is current in the
-                                      calling thread, if there is one and the daemon serves its GPU; else the device
-                                      whose number is the rank */
+                                      calling thread, if there is one and the daemon serves its GPU; else the
+                   device whose number is the rank */
     blink_algorithm_t algorithm; /**< how collectives are planned */
     unsigned int
         op_timeout_ms; /**< how long an op may wait for ranks to submit their part; 0: the daemon's setting */
@@ -149,12 +150,12 @@ blink_result_t blink_get_unique_id(blink_unique_id_t *id);
  * process may be ranks of one communicator).
  * @param config  NULL for defaults.
  * @param comm    receives a handle owned by the caller; blink_comm_destroy() it.
- * Errors: BLINK_ERR_MISMATCH (rank counts, algorithms or timeouts differ between ranks), BLINK_ERR_EXISTS (the rank or
- * its device is taken already; the ranks that joined are not harmed), BLINK_ERR_NOT_FOUND (no such device),
- * BLINK_ERR_UNSUPPORTED (some devices are on GPUs, others on the host), BLINK_ERR_SYSTEM (the daemon's GPU worker has ended
- * and is being replaced: it can be tried again), BLINK_ERR_PERMISSION (another user's communicator), BLINK_ERR_TIMEOUT
- * (not all ranks came in time; names the missing ones), BLINK_ERR_PEER_LOST (a rank that had joined went away),
- * BLINK_ERR_QUOTA, BLINK_ERR_UNREACHABLE.
+ * Errors: BLINK_ERR_MISMATCH (rank counts, algorithms or timeouts differ between ranks), BLINK_ERR_EXISTS
+ * (the rank or its device is taken already; the ranks that joined are not harmed), BLINK_ERR_NOT_FOUND (no
+ * such device), BLINK_ERR_UNSUPPORTED (some devices are on GPUs, others on the host), BLINK_ERR_SYSTEM (the
+ * daemon's GPU worker has ended and is being replaced: it can be tried again), BLINK_ERR_PERMISSION (another
+ * user's communicator), BLINK_ERR_TIMEOUT (not all ranks came in time; names the missing ones),
+ * BLINK_ERR_PEER_LOST (a rank that had joined went away), BLINK_ERR_QUOTA, BLINK_ERR_UNREACHABLE.
  */
 blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
                                     int rank, const blink_comm_config_t *config, blink_comm_t **comm);
@@ -167,17 +168,18 @@ blink_result_t blink_comm_destroy(blink_comm_t *comm);
 
 /**
  * Wait until every op this rank has submitted is complete, and accept no more: later submissions fail with
- * BLINK_ERR_INVALID_ARGUMENT. The handle remains to be destroyed. Returns the first failure the communicator itself has
- * met (as blink_comm_async_error()), BLINK_OK if none.
+ * BLINK_ERR_INVALID_ARGUMENT. The handle remains to be destroyed. Returns the first failure the communicator
+ * itself has met (as blink_comm_async_error()), BLINK_OK if none.
  */
 blink_result_t blink_comm_finalize(blink_comm_t *comm);
 
 /**
- * Divide a communicator: a collective call on `comm` (in order with its other ops) that makes a new communicator of the
- * ranks that give the same `color`, ranked by `key` and, where keys are equal, by their rank in `comm`. Devices stay.
- * Blocks until all ranks have called.
+ * Divide a communicator: a collective call on `comm` (in order with its other ops) that makes a new
+ * communicator of the ranks that give the same `color`, ranked by `key` and, where keys are equal, by their
+ * rank in `comm`. Devices stay. Blocks until all ranks have called.
  * @param color   not negative; BLINK_SPLIT_NO_COLOR: take no part, *split is NULL.
- * @param config  as for blink_comm_init_rank(), its device is ignored; NULL: the algorithm and timeout of `comm`.
+ * @param config  as for blink_comm_init_rank(), its device is ignored; NULL: the algorithm and timeout of
+ * `comm`.
  * @param split   receives a handle owned by the caller; blink_comm_destroy() it.
  * Errors: those of an allgather and of blink_comm_init_rank(); on an error no rank's parent is harmed.
  */
@@ -185,8 +187,8 @@ blink_result_t blink_comm_finalize(blink_comm_t *comm);
 blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const blink_comm_config_t *config,
                                 blink_comm_t **split);
 
-/** A second communicator of the same ranks and devices, whose ops are ordered apart from those of `comm`. Collective, as
- * blink_comm_split(). */
+/** A second communicator of the same ranks and devices, whose ops are ordered apart from those of `comm`.
+ * Collective, as blink_comm_split(). */
 blink_result_t blink_comm_duplicate(blink_comm_t *comm, blink_comm_t **duplicate);
 
 /** End the communicator for all ranks: ops under way and later ones fail with BLINK_ERR_ABORTED. The handle
@@ -195,8 +197,9 @@ blink_result_t blink_comm_abort(blink_comm_t *comm);
 
 /** Whether the communicator has failed by itself: *result is BLINK_OK or why it is of no more use
  * (BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED, BLINK_ERR_DAEMON_LOST…); blink_last_error() then has the sentence.
- * Who has synchronised with a stream hears of every op that failed on it, replayed ones too. Otherwise the notice and completions
- * travel different ways: for a moment after an op that was waited for has failed this may still say BLINK_OK. */
+ * Who has synchronised with a stream hears of every op that failed on it, replayed ones too. Otherwise the
+ * notice and completions travel different ways: for a moment after an op that was waited for has failed this
+ * may still say BLINK_OK. */
 blink_result_t blink_comm_async_error(blink_comm_t *comm, blink_result_t *result);
 
 blink_result_t blink_comm_rank(const blink_comm_t *comm, int *rank);
@@ -205,22 +208,22 @@ blink_result_t blink_comm_device(const blink_comm_t *comm, int *device);
 
 /* ---- reductions ----
  *
- * Within one step of the plan operands are combined in the order the plan fixes; floats of 8 and 16 bits are combined in
- * float32 and rounded once, to nearest even, when the step stores them; float32 and float64 in their own precision.
- * A direct exchange (plain host memory) has a single step. The order does not depend on the rank: results are
- * bit-identical on all ranks, and from run to run for the same plan.
+ * Within one step of the plan operands are combined in the order the plan fixes; floats of 8 and 16 bits are
+ * combined in float32 and rounded once, to nearest even, when the step stores them; float32 and float64 in
+ * their own precision. A direct exchange (plain host memory) has a single step. The order does not depend on
+ * the rank: results are bit-identical on all ranks, and from run to run for the same plan.
  *
- * Integers wrap (two's complement). BLINK_SUM, BLINK_PROD of floats follow IEEE 754: infinities and NaN arise and
- * propagate. BLINK_MAX, BLINK_MIN give NaN if any operand is one; of zeros of different sign either. float16 and bfloat16
- * overflow to infinity; float8 saturates at its largest finite value, keeps NaN, and an infinity becomes that value.
- * BLINK_AVG divides the whole sum by the number of ranks: integers towards zero, after the sum has wrapped.
- * The payload of a NaN is not kept.
+ * Integers wrap (two's complement). BLINK_SUM, BLINK_PROD of floats follow IEEE 754: infinities and NaN arise
+ * and propagate. BLINK_MAX, BLINK_MIN give NaN if any operand is one; of zeros of different sign either.
+ * float16 and bfloat16 overflow to infinity; float8 saturates at its largest finite value, keeps NaN, and an
+ * infinity becomes that value. BLINK_AVG divides the whole sum by the number of ranks: integers towards zero,
+ * after the sum has wrapped. The payload of a NaN is not kept.
  */
 
 /**
- * An operator that multiplies this rank's input by a scalar before summing: Σ scalar_r · send_r. The product is rounded
- * where the step's result is. Every rank makes its own, with its own scalar, and passes it where a blink_redop_t is
- * expected, with the same datatype; BLINK_PRE_MUL_SUM itself is no valid argument.
+ * An operator that multiplies this rank's input by a scalar before summing: Σ scalar_r · send_r. The product
+ * is rounded where the step's result is. Every rank makes its own, with its own scalar, and passes it where a
+ * blink_redop_t is expected, with the same datatype; BLINK_PRE_MUL_SUM itself is no valid argument.
  * @param scalar  one element of `datatype`; copied.
  * @param redop   receives the operator, valid for `comm` until blink_redop_destroy() or blink_comm_destroy().
  * Errors: BLINK_ERR_QUOTA (more than 65,536 operators live).
@@ -235,29 +238,34 @@ blink_result_t blink_redop_destroy(blink_comm_t *comm, blink_redop_t redop);
  *
  * All ranks submit the same collectives with the same count, type, operator and root in the same order. A
  * submission returns at once; buffers belong to the daemon until the op has been waited for. *op is owned by
- * the caller and freed by blink_wait(), or by the blink_test() or blink_wait_any() that reports it done. A count of zero
- * succeeds and moves nothing, buffers may then be NULL. `count` is in elements of one block: what one rank gives or gets.
+ * the caller and freed by blink_wait(), or by the blink_test() or blink_wait_any() that reports it done. A
+ * count of zero succeeds and moves nothing, buffers may then be NULL. `count` is in elements of one block:
+ * what one rank gives or gets.
  *
- * Memory. Buffers of blink_mem_alloc() or blink_mem_register() are read and written in place. Any other memory works
- * too: the library copies it through a staging region of the daemon, a piece at a time while the op runs; it does so in
- * the threads that submit, wait and test, and once a millisecond in one of its own. A buffer that begins in registered
- * memory must end there (BLINK_ERR_OUT_OF_RANGE). Buffers must be aligned to their elements.
+ * Memory. Buffers of blink_mem_alloc() or blink_mem_register() are read and written in place. Any other
+ * memory works too: the library copies it through a staging region of the daemon, a piece at a time while the
+ * op runs; it does so in the threads that submit, wait and test, and once a millisecond in one of its own. A
+ * buffer that begins in registered memory must end there (BLINK_ERR_OUT_OF_RANGE). Buffers must be aligned to
+ * their elements.
  *
  * In place: send and recv may be the same memory in the form that each call names; other overlap is refused.
  *
- * Order. Ops of one communicator run in the order of submission, those of different communicators concurrently.
+ * Order. Ops of one communicator run in the order of submission, those of different communicators
+ * concurrently.
  *
- * Errors at submission: BLINK_ERR_OUT_OF_RANGE (the text names the overrun), BLINK_ERR_INVALID_ARGUMENT (unknown enum,
- * misaligned pointer, root outside the ranks, size overflow, overlap), BLINK_ERR_QUOTA (no more staging memory).
+ * Errors at submission: BLINK_ERR_OUT_OF_RANGE (the text names the overrun), BLINK_ERR_INVALID_ARGUMENT
+ * (unknown enum, misaligned pointer, root outside the ranks, size overflow, overlap), BLINK_ERR_QUOTA (no
+ * more staging memory).
  *
  * Errors at blink_wait()/blink_test(): BLINK_ERR_MISMATCH (the ranks disagree; names two of them and both
- * values), BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED, BLINK_ERR_TIMEOUT, BLINK_ERR_UNREACHABLE, BLINK_ERR_QUOTA (more than
- * 65,536 ops of the communicator begun and not complete: that ends it). The receive buffer is then undefined.
+ * values), BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED, BLINK_ERR_TIMEOUT, BLINK_ERR_UNREACHABLE, BLINK_ERR_QUOTA
+ * (more than 65,536 ops of the communicator begun and not complete: that ends it). The receive buffer is then
+ * undefined.
  *
- * Limits: 1,048,576 ops not waited for per context (BLINK_ERR_NO_MEMORY beyond); what exceeds the ring is kept by
- * the library and moved on by later calls. If more communicators of one context than half the ring's entries have
- * unfinished ops at once, all processes must submit to them in the same order (or, where no more than the ring's entries
- * are live at all, in any).
+ * Limits: 1,048,576 ops not waited for per context (BLINK_ERR_NO_MEMORY beyond); what exceeds the ring is
+ * kept by the library and moved on by later calls. If more communicators of one context than half the ring's
+ * entries have unfinished ops at once, all processes must submit to them in the same order (or, where no more
+ * than the ring's entries are live at all, in any).
  */
 
 /** recv[i] = send of rank 0 [i] ⊕ … ⊕ send of rank n-1 [i], on every rank. In place: send == recv. */
@@ -269,7 +277,8 @@ blink_result_t blink_all_reduce(const void *send, void *recv, size_t count, blin
 blink_result_t blink_broadcast(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                int root, blink_comm_t *comm, blink_op_t **op);
 
-/** As blink_all_reduce(), but only the root receives; `recv` may be NULL elsewhere. In place on the root: send == recv. */
+/** As blink_all_reduce(), but only the root receives; `recv` may be NULL elsewhere. In place on the root:
+ * send == recv. */
 blink_result_t blink_reduce(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                             blink_redop_t redop, int root, blink_comm_t *comm, blink_op_t **op);
 
@@ -288,31 +297,31 @@ blink_result_t blink_reduce_scatter(const void *send, void *recv, size_t count, 
 blink_result_t blink_gather(const void *send, void *recv, size_t count, blink_datatype_t datatype, int root,
                             blink_comm_t *comm, blink_op_t **op);
 
-/** The root's `send` has rank_count × count elements (NULL elsewhere); rank r receives block r. In place on the root:
- * recv == send + root × count. */
+/** The root's `send` has rank_count × count elements (NULL elsewhere); rank r receives block r. In place on
+ * the root: recv == send + root × count. */
 blink_result_t blink_scatter(const void *send, void *recv, size_t count, blink_datatype_t datatype, int root,
                              blink_comm_t *comm, blink_op_t **op);
 
-/** send and recv have rank_count × count elements; block j of rank i's send becomes block i of rank j's recv. Never in
- * place. */
+/** send and recv have rank_count × count elements; block j of rank i's send becomes block i of rank j's recv.
+ * Never in place. */
 blink_result_t blink_all_to_all(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                 blink_comm_t *comm, blink_op_t **op);
 
 /**
- * The same with blocks of any length: to rank j go send_counts[j] elements from send + send_offsets[j], from rank i come
- * recv_counts[i] elements to recv + recv_offsets[i] (offsets in elements). Arrays of rank_count entries, read before the
- * call returns. What rank i sends to j must be what j expects of i, else both fail with BLINK_ERR_MISMATCH. A group of
- * sends and receives, and counted among them: see blink_send().
+ * The same with blocks of any length: to rank j go send_counts[j] elements from send + send_offsets[j], from
+ * rank i come recv_counts[i] elements to recv + recv_offsets[i] (offsets in elements). Arrays of rank_count
+ * entries, read before the call returns. What rank i sends to j must be what j expects of i, else both fail
+ * with BLINK_ERR_MISMATCH. A group of sends and receives, and counted among them: see blink_send().
  */
 blink_result_t blink_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_offsets,
                                   void *recv, const size_t *recv_counts, const size_t *recv_offsets,
                                   blink_datatype_t datatype, blink_comm_t *comm, blink_op_t **op);
 
 /**
- * Send to, and receive from, one other rank (or oneself). The k-th send from a to b meets the k-th receive of b from a,
- * whatever else either submits; count and datatype must agree. A send is complete when its buffer has been read. Outside
- * a group both keep their place in the order of their rank's ops: two ranks that each send before they receive wait for
- * each other until the op timeout. In a group any order works.
+ * Send to, and receive from, one other rank (or oneself). The k-th send from a to b meets the k-th receive of
+ * b from a, whatever else either submits; count and datatype must agree. A send is complete when its buffer
+ * has been read. Outside a group both keep their place in the order of their rank's ops: two ranks that each
+ * send before they receive wait for each other until the op timeout. In a group any order works.
  */
 blink_result_t blink_send(const void *send, size_t count, blink_datatype_t datatype, int peer,
                           blink_comm_t *comm, blink_op_t **op);
@@ -324,10 +333,11 @@ blink_result_t blink_barrier(blink_comm_t *comm, blink_op_t **op);
 
 /* ---- groups ----
  *
- * Between blink_group_start() and blink_group_end() of a thread, submissions of that thread are collected, for any
- * communicators and contexts; `op` must be NULL in these calls. blink_group_end() submits them: of one communicator they
- * run concurrently, in any order, free of deadlock however sends and receives are mixed, and start only when the whole
- * group is there; small ones share the start. Groups nest: the outermost end counts.
+ * Between blink_group_start() and blink_group_end() of a thread, submissions of that thread are collected,
+ * for any communicators and contexts; `op` must be NULL in these calls. blink_group_end() submits them: of
+ * one communicator they run concurrently, in any order, free of deadlock however sends and receives are
+ * mixed, and start only when the whole group is there; small ones share the start. Groups nest: the outermost
+ * end counts.
  *
  * A call that fails in a group (a bad argument, say) fails the whole group: nothing of it is submitted, and
  * blink_group_end() returns that error.
@@ -337,39 +347,43 @@ blink_result_t blink_barrier(blink_comm_t *comm, blink_op_t **op);
 blink_result_t blink_group_start(void);
 
 /**
- * End the group. *op covers all of it, is owned by the caller and ends with the group's first failure; it is NULL if the
- * group was empty, and where this end is not the outermost one (`op` may then be NULL).
- * Errors: those of the submissions; BLINK_ERR_INVALID_ARGUMENT (no group was started, more than 65,536 entries).
+ * End the group. *op covers all of it, is owned by the caller and ends with the group's first failure; it is
+ * NULL if the group was empty, and where this end is not the outermost one (`op` may then be NULL). Errors:
+ * those of the submissions; BLINK_ERR_INVALID_ARGUMENT (no group was started, more than 65,536 entries).
  */
 blink_result_t blink_group_end(blink_op_t **op);
 
 /* ---- streams ----
  *
- * The same calls, in the order of a CUDA stream: the op starts when the stream has come to it on every rank, and the stream
- * goes on when it has ended. They return at once and no thread of the host waits. Only for communicators whose devices are
- * GPUs; the stream belongs to the rank's GPU. A rank's ops are ordered by their submission, whatever their streams are.
+ * The same calls, in the order of a CUDA stream: the op starts when the stream has come to it on every rank,
+ * and the stream goes on when it has ended. They return at once and no thread of the host waits. Only for
+ * communicators whose devices are GPUs; the stream belongs to the rank's GPU. A rank's ops are ordered by
+ * their submission, whatever their streams are.
  *
- * There is no op to wait for: synchronise with the stream. An op that fails lets its stream go on, leaves its receive buffer
- * undefined, and blink_comm_async_error() says why from then on.
+ * There is no op to wait for: synchronise with the stream. An op that fails lets its stream go on, leaves its
+ * receive buffer undefined, and blink_comm_async_error() says why from then on.
  *
- * Capture. On a stream that is being captured the op becomes part of the graph, and every replay of the graph runs it once,
- * in the order in which the replays come to it on every rank, which is apart from that of the communicator's other ops. The first
- * capture of a communicator waits until all its ranks have come to theirs. The op is forgotten when the last graph that holds
- * it is destroyed. The communicator and the buffers must live until then, and replays of graphs that hold one op must not overlap.
+ * Capture. On a stream that is being captured the op becomes part of the graph, and every replay of the graph
+ * runs it once, in the order in which the replays come to it on every rank, which is apart from that of the
+ * communicator's other ops. The first capture of a communicator waits until all its ranks have come to
+ * theirs. The op is forgotten when the last graph that holds it is destroyed. The communicator and the
+ * buffers must live until then, and replays of graphs that hold one op must not overlap.
  *
- * Groups may hold such calls, on any streams: each of these streams then waits for the whole of its own calls; in a capture a
- * group has one stream for each communicator. A context keeps up to 512 pairs of stream and communicator and captured ops
- * (BLINK_ERR_QUOTA beyond; a captured group counts as one). All calls of a group are of this kind, or none is;
- * blink_group_end() takes NULL for `op` then.
+ * Groups may hold such calls, on any streams: each of these streams then waits for the whole of its own
+ * calls; in a capture a group has one stream for each communicator. A context keeps up to 512 pairs of stream
+ * and communicator and captured ops (BLINK_ERR_QUOTA beyond; a captured group counts as one). All calls of a
+ * group are of this kind, or none is; blink_group_end() takes NULL for `op` then.
  *
  * Memory. GPU memory is read and written in place if it can be exported: what cuMemCreate() made with
- * CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, what comes from a memory pool with that type, and, if the daemon's configuration
- * allows it, what cudaMalloc() gave; and so is registered memory of the host (blink_mem_alloc()) that was registered while a
- * CUDA driver was loaded, if the GPUs reach it. Anything else is copied through staging memory on the stream.
+ * CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, what comes from a memory pool with that type, and, if the
+ * daemon's configuration allows it, what cudaMalloc() gave; and so is registered memory of the host
+ * (blink_mem_alloc()) that was registered while a CUDA driver was loaded, if the GPUs reach it. Anything else
+ * is copied through staging memory on the stream.
  *
- * Errors at submission, besides those of the other calls: BLINK_ERR_UNSUPPORTED (the library was built without CUDA, no
- * driver is loaded in this process, the communicator is not on GPUs, or memory that has to be staged is used in a graph),
- * BLINK_ERR_INVALID_ARGUMENT (the stream is of another GPU than the rank's device).
+ * Errors at submission, besides those of the other calls: BLINK_ERR_UNSUPPORTED (the library was built
+ * without CUDA, no driver is loaded in this process, the communicator is not on GPUs, or memory that has to
+ * be staged is used in a graph), BLINK_ERR_INVALID_ARGUMENT (the stream is of another GPU than the rank's
+ * device).
  */
 blink_result_t blink_all_reduce_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                    blink_redop_t redop, blink_comm_t *comm, blink_stream_t stream);
@@ -401,9 +415,10 @@ blink_result_t blink_wait(blink_op_t *op);
 /** *done: whether the op has ended. If so it is freed and the return value is how it ended; else BLINK_OK. */
 blink_result_t blink_test(blink_op_t *op, bool *done);
 
-/** Wait until one of `count` ops has ended, free it, set its place in the array to NULL and *index to that place; the
- * return value is how it ended. NULL entries are skipped; if all are, *index is -1 and the result BLINK_OK. Ops may be of
- * different contexts; a thread that has waited awake for a while then looks at them anew every 50 µs. */
+/** Wait until one of `count` ops has ended, free it, set its place in the array to NULL and *index to that
+ * place; the return value is how it ended. NULL entries are skipped; if all are, *index is -1 and the result
+ * BLINK_OK. Ops may be of different contexts; a thread that has waited awake for a while then looks at them
+ * anew every 50 µs. */
 blink_result_t blink_wait_any(blink_op_t **ops, size_t count, ptrdiff_t *index);
 
 /** A descriptor, owned by the context, that becomes readable when ops complete: poll() it, then read 8 bytes

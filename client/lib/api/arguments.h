@@ -1,6 +1,6 @@
 /*
- * What the library knows about each collective, and the checks of a call's arguments against it. One table instead of a
- * copy of the checks in every function of the interface.
+ * What the library knows about each collective, and the checks of a call's arguments against it. One table
+ * instead of a copy of the checks in every function of the interface.
  */
 #ifndef CLIENT_ARGUMENTS_H
 #define CLIENT_ARGUMENTS_H
@@ -34,12 +34,12 @@ typedef struct buffer {
 /** Name of the function that submits this opcode. */
 const char *call_name(uint32_t opcode);
 
-/** Check everything that this rank can know; enter opcode, datatype, operator, root and count in the SQE, and say what
- * buffers remain to be found. Errors: INVALID_ARGUMENT. */
+/** Check everything that this rank can know; enter opcode, datatype, operator, root and count in the SQE, and
+ * say what buffers remain to be found. Errors: INVALID_ARGUMENT. */
 blink_result_t call_check(const call_t *call, ring_sqe_t *sqe, buffer_t *in, buffer_t *out);
 
-/** Bytes of `count` elements in each of `blocks` blocks. Errors: INVALID_ARGUMENT (no such datatype; more than memory can
- * hold). */
+/** Bytes of `count` elements in each of `blocks` blocks. Errors: INVALID_ARGUMENT (no such datatype; more
+ * than memory can hold). */
 blink_result_t call_bytes(size_t count, uint32_t blocks, blink_datatype_t datatype, size_t *bytes);
 
 /** A pointer that is used must not be NULL, and be aligned to its elements. Errors: INVALID_ARGUMENT. */

@@ -1,4 +1,5 @@
-/* Collectives, sends and receives: the functions of the interface, and the one way by which they are submitted. */
+/* Collectives, sends and receives: the functions of the interface, and the one way by which they are
+ * submitted. */
 #include "api/collective.h"
 
 #include "api/comm.h"
@@ -93,7 +94,8 @@ static blink_result_t place_on_gpu(blink_comm_t *comm, const buffer_t *buffer, u
     return BLINK_OK;
 }
 
-/* Copies on a stream are enqueued once and for all: a graph's would count the same pieces again in each replay. */
+/* Copies on a stream are enqueued once and for all: a graph's would count the same pieces again in each
+ * replay. */
 static blink_result_t check_capture(const stream_step_t *step, const buffer_t *in,
                                     const staging_side_t *in_side, const buffer_t *out)
 {

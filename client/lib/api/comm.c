@@ -223,12 +223,13 @@ blink_result_t blink_comm_destroy(blink_comm_t *comm)
     ops_t *ops = &comm->context->ops;
     (void)blink_comm_destroy(graphs_of(comm)); /* what it may say of the daemon is said again below */
     atomic_store_explicit(&comm->graphs, NULL, memory_order_relaxed); /* nobody uses it any more */
-    /* The daemon hears of it before the ops have ended: it then also ends those that wait for a rank which leaves. */
+    /* The daemon hears of it before the ops have ended: it then also ends those that wait for a rank which
+     * leaves. */
     ops_drain(ops, &comm->queue);
     blink_result_t result = send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_DESTROY);
     ops_await_idle(ops, &comm->queue);
-    /* Another thread may have submitted meanwhile, which it must not. Completions could then still name the queue: the
-     * communicator stays until blink_close(). */
+    /* Another thread may have submitted meanwhile, which it must not. Completions could then still name the
+     * queue: the communicator stays until blink_close(). */
     if (!ops_queue_remove(ops, &comm->queue))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u was given ops while it was destroyed",
                           comm->rank);

@@ -36,14 +36,14 @@ struct blink_comm {
 void comm_joined(blink_comm_t *comm, const Blinkwire__CommInitReply *reply);
 
 /**
- * The communicator of the same ranks by which captured ops run: replays and other ops are each in an order of their own, for a
- * replay's turn comes with its stream, not with a call. The first time it waits until all ranks ask for it.
- * Errors: those of blink_comm_init_rank().
+ * The communicator of the same ranks by which captured ops run: replays and other ops are each in an order of
+ * their own, for a replay's turn comes with its stream, not with a call. The first time it waits until all
+ * ranks ask for it. Errors: those of blink_comm_init_rank().
  */
 blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs);
 
-/** An op that nobody waits for has ended (ops_ended_t): the first failure is the communicator's own. `queue` is that of a
- * communicator. */
+/** An op that nobody waits for has ended (ops_ended_t): the first failure is the communicator's own. `queue`
+ * is that of a communicator. */
 void comm_op_ended(void *queue, blink_result_t result, const char *text);
 
 /** Free the handle; it is in no list any more. */

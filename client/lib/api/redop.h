@@ -1,6 +1,7 @@
 /*
- * Operators with a scalar of their own (BLINK_PRE_MUL_SUM): a table per communicator. A blink_redop_t from 0x10000 on is
- * a place in the low 16 bits and the communicator's tag above, so that a handle of another communicator is noticed.
+ * Operators with a scalar of their own (BLINK_PRE_MUL_SUM): a table per communicator. A blink_redop_t from
+ * 0x10000 on is a place in the low 16 bits and the communicator's tag above, so that a handle of another
+ * communicator is noticed.
  */
 #ifndef CLIENT_REDOP_H
 #define CLIENT_REDOP_H
@@ -26,7 +27,8 @@ typedef struct redops {
 void redops_init(redops_t *redops);
 void redops_fini(redops_t *redops);
 
-/** Enter the operator in an SQE. Errors: INVALID_ARGUMENT (unknown, of another communicator, of another datatype). */
+/** Enter the operator in an SQE. Errors: INVALID_ARGUMENT (unknown, of another communicator, of another
+ * datatype). */
 blink_result_t redop_resolve(blink_comm_t *comm, blink_redop_t redop, blink_datatype_t datatype,
                              ring_sqe_t *sqe);
 

@@ -1,4 +1,5 @@
-/* The driver and its GPUs: finding them, visiting them, copies and pinned memory. What a pointer is, is gpu_memory.c's. */
+/* The driver and its GPUs: finding them, visiting them, copies and pinned memory. What a pointer is, is
+ * gpu_memory.c's. */
 #include "gpu/gpu_internal.h"
 
 #include "api/comm.h"

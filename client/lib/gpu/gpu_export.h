@@ -1,5 +1,5 @@
-/* Making GPU memory into what the daemon can import (blink.proto, GpuExtent). Apart from gpu_memory.c because it is the
- * driver's business alone: nothing here knows the daemon. */
+/* Making GPU memory into what the daemon can import (blink.proto, GpuExtent). Apart from gpu_memory.c because
+ * it is the driver's business alone: nothing here knows the daemon. */
 #ifndef CLIENT_GPU_EXPORT_H
 #define CLIENT_GPU_EXPORT_H
 
@@ -19,13 +19,13 @@ typedef struct gpu_export {
     uint8_t handle[64]; /* of the only extent, if it is no mapping */
 } gpu_export_t;
 
-/** Whether the memory at this address is a mapping of the virtual memory management: only such extents can adjoin in one
- * registration. */
+/** Whether the memory at this address is a mapping of the virtual memory management: only such extents can
+ * adjoin in one registration. */
 bool gpu_is_mapping(const cuda_driver_t *driver, CUdeviceptr address);
 
 /**
- * Export memory, by the first way that works: descriptors of what is mapped, the descriptor of a pool, a CUDA IPC handle.
- * Visiting the GPU.
+ * Export memory, by the first way that works: descriptors of what is mapped, the descriptor of a pool, a CUDA
+ * IPC handle. Visiting the GPU.
  * @param made  gpu_export_release() it if it was possible.
  */
 bool gpu_export(gpu_t *gpu, const gpu_extent_t *extents, uint32_t count, gpu_export_t *made);

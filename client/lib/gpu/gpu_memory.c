@@ -1,9 +1,10 @@
 /*
  * Whose memory a pointer is, and the cache of what has been registered.
  *
- * An address says nothing: memory may have been freed and other memory be there. So every use asks the driver for the
- * number of the buffer that is there now, and an import counts only if it is of that one. What nobody can name any more is
- * given back when something new is registered, so that the daemon does not keep freed memory for ever.
+ * An address says nothing: memory may have been freed and other memory be there. So every use asks the driver
+ * for the number of the buffer that is there now, and an import counts only if it is of that one. What nobody
+ * can name any more is given back when something new is registered, so that the daemon does not keep freed
+ * memory for ever.
  */
 #include "gpu/gpu_export.h"
 
@@ -165,9 +166,9 @@ static bool has_live_extent(const cuda_driver_t *driver, const gpu_import_t *imp
 }
 
 /*
- * Memory of CUDA IPC must be given back before other memory at its address is registered, and is freed only when no op can
- * be using it any more: that answer is waited for. Pooled memory may be freed in the order of a stream, while ops that use
- * it wait for other ranks: waiting for it here could wait for ever.
+ * Memory of CUDA IPC must be given back before other memory at its address is registered, and is freed only
+ * when no op can be using it any more: that answer is waited for. Pooled memory may be freed in the order of
+ * a stream, while ops that use it wait for other ranks: waiting for it here could wait for ever.
  */
 static void deregister(blink_context_t *context, const gpu_import_t *import)
 {
@@ -176,7 +177,8 @@ static void deregister(blink_context_t *context, const gpu_import_t *import)
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     request.body_case = BLINKWIRE__REQUEST__BODY_MEM_DEREGISTER;
     request.mem_deregister = &body;
-    /* A failure tells of a daemon that is lost, or has forgotten the region: then there is nothing to give back. */
+    /* A failure tells of a daemon that is lost, or has forgotten the region: then there is nothing to give
+     * back. */
     if (import->kind == BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_IPC)
         (void)control_call(context, &request, NULL, 0, NULL, NULL);
     else
@@ -212,8 +214,8 @@ static void sweep(gpus_t *gpus)
     }
 }
 
-/* Enter an import, unless the daemon has forgotten it already. After a success without that it is the cache's. Under
- * register_lock. */
+/* Enter an import, unless the daemon has forgotten it already. After a success without that it is the
+ * cache's. Under register_lock. */
 static blink_result_t enter(gpus_t *gpus, gpu_import_t *import, uint64_t gpu_resets, bool *forgotten)
 {
     gpu_imports_t *imports = &gpus->imports;

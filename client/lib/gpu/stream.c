@@ -70,7 +70,8 @@ blink_result_t streams_get(gpu_t *gpu, blink_context_t *context, streams_t **str
             uint64_t one = 1;
             /* Release: pairs with the load in streams_of(). */
             atomic_store_explicit(&context->streams, *streams, memory_order_release);
-            /* The daemon may have been lost meanwhile: then the watcher is to know that there are streams now. */
+            /* The daemon may have been lost meanwhile: then the watcher is to know that there are streams
+             * now. */
             (void)!write(context->ops.pump_fd, &one, sizeof(one));
         }
     }
@@ -132,7 +133,8 @@ static void unlink_window(stream_window_t *window)
 /* Whether nothing of it is to come. Under streams.lock. */
 static bool is_idle(const stream_window_t *window)
 {
-    /* Acquire: what the daemon and the stream did for these ops comes before whatever the window is used for next. */
+    /* Acquire: what the daemon and the stream did for these ops comes before whatever the window is used for
+     * next. */
     return window->pins == 0 && use_of(window) == WINDOW_COUNTS &&
            atomic_load_explicit(&window->words->done, memory_order_acquire) >= window->number &&
            atomic_load_explicit(&window->words->filled, memory_order_acquire) >= window->number;

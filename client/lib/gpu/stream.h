@@ -1,26 +1,28 @@
 /*
  * Ops in the order of CUDA streams (ring.h, "Streams", "Stored ops"). Built without CUDA: no_cuda.c.
  *
- * Windows. The context has one region of windows, made when it is first needed. A pair of communicator and stream gets a
- * window and keeps it while there are others to be had; then it may lose it to another pair while nothing that was
- * enqueued is to come: all its ops have ended, and the stream has stored the last number. A window that has had a stored
- * op serves stored ops only, for it counts nothing.
+ * Windows. The context has one region of windows, made when it is first needed. A pair of communicator and
+ * stream gets a window and keeps it while there are others to be had; then it may lose it to another pair
+ * while nothing that was enqueued is to come: all its ops have ended, and the stream has stored the last
+ * number. A window that has had a stored op serves stored ops only, for it counts nothing.
  *
- * The order of an op. First its handle is reserved, then the stream is told to store the number of the op, then the op is
- * submitted to the ring, which cannot fail any more, then the stream is told to wait. If the reservation fails nothing has
- * happened. If the first call to the driver fails nothing is submitted, and the window is given up, as its stream may
- * have counted an op that does not exist. If a later one fails the op cannot be taken back: the communicator is aborted,
- * which ends the op on all ranks, and the daemon then lets go on whatever the stream was told to wait for. Nothing
- * waits for ever in any of these cases. The wait comes last because the copies of staged ops, of which there can be more
- * than a stream takes before it has to run some, must follow the submission.
+ * The order of an op. First its handle is reserved, then the stream is told to store the number of the op,
+ * then the op is submitted to the ring, which cannot fail any more, then the stream is told to wait. If the
+ * reservation fails nothing has happened. If the first call to the driver fails nothing is submitted, and the
+ * window is given up, as its stream may have counted an op that does not exist. If a later one fails the op
+ * cannot be taken back: the communicator is aborted, which ends the op on all ranks, and the daemon then lets
+ * go on whatever the stream was told to wait for. Nothing waits for ever in any of these cases. The wait
+ * comes last because the copies of staged ops, of which there can be more than a stream takes before it has
+ * to run some, must follow the submission.
  *
- * Threads. Of one window, numbers, submissions to the ring and what is enqueued must come in one order: its lock is held
- * from the first to the third step, those of a group in the order of their windows. It is a lock per window as the driver
- * blocks where a stream is full, until earlier ops have run: these have all been submitted, and need no thread that
- * waits for this lock.
+ * Threads. Of one window, numbers, submissions to the ring and what is enqueued must come in one order: its
+ * lock is held from the first to the third step, those of a group in the order of their windows. It is a lock
+ * per window as the driver blocks where a stream is full, until earlier ops have run: these have all been
+ * submitted, and need no thread that waits for this lock.
  *
- * The daemon is lost. The watcher stores what streams wait for in all windows, every millisecond until the context is
- * closed: so it also reaches the streams that are told to wait later, and graphs that are replayed.
+ * The daemon is lost. The watcher stores what streams wait for in all windows, every millisecond until the
+ * context is closed: so it also reaches the streams that are told to wait later, and graphs that are
+ * replayed.
  */
 #ifndef CLIENT_STREAM_H
 #define CLIENT_STREAM_H
@@ -54,8 +56,9 @@ typedef struct stream_steps {
 
 /**
  * Find the step of a communicator and a stream, or begin it. Visiting the GPU.
- * Errors: INVALID_ARGUMENT (a stream of another GPU; some streams are being captured and others not), UNSUPPORTED (a group
- * of one communicator on several streams that are being captured), QUOTA (no more windows), those of StagingCreate.
+ * Errors: INVALID_ARGUMENT (a stream of another GPU; some streams are being captured and others not),
+ * UNSUPPORTED (a group of one communicator on several streams that are being captured), QUOTA (no more
+ * windows), those of StagingCreate.
  */
 blink_result_t stream_step(stream_steps_t *steps, blink_comm_t *comm, gpu_t *gpu, blink_stream_t stream,
                            stream_step_t **step);
@@ -73,14 +76,15 @@ blink_result_t stream_begin(stream_steps_t *steps);
 /** After it. Errors: SYSTEM; the communicators concerned have been aborted. */
 blink_result_t stream_finish(stream_steps_t *steps);
 
-/** Once ops have been stored: make them part of the graphs. `stored` tells how that has ended; if not well, the windows
- * are given up. Errors: SYSTEM, NO_MEMORY, and that of `stored`. */
+/** Once ops have been stored: make them part of the graphs. `stored` tells how that has ended; if not well,
+ * the windows are given up. Errors: SYSTEM, NO_MEMORY, and that of `stored`. */
 blink_result_t stream_capture(stream_steps_t *steps, blink_result_t stored);
 
 /** Give up what the steps hold; those of stored ops that were not stored, too. */
 void stream_steps_release(stream_steps_t *steps);
 
-/** How a replay of the communicator's ops has failed, BLINK_OK if none has. The daemon then says more, by CommLost. */
+/** How a replay of the communicator's ops has failed, BLINK_OK if none has. The daemon then says more, by
+ * CommLost. */
 blink_result_t streams_replay_error(blink_comm_t *comm);
 
 /** A communicator is freed. */

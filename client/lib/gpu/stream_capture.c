@@ -1,4 +1,5 @@
-/* Ops that become part of graphs: stored in the daemon, run by each replay, forgotten when no graph holds them. */
+/* Ops that become part of graphs: stored in the daemon, run by each replay, forgotten when no graph holds
+ * them. */
 #include "gpu/stream_internal.h"
 
 #include "api/comm.h"
@@ -146,7 +147,8 @@ static blink_result_t give_to_graph(stream_step_t *step)
     return result;
 }
 
-/* The replay's half of ring.h, "Stored ops": the steps say that they have come, and only then does any of them wait. */
+/* The replay's half of ring.h, "Stored ops": the steps say that they have come, and only then does any of
+ * them wait. */
 static blink_result_t enqueue(const stream_step_t *step, bool waits)
 {
     CUdeviceptr window = step->window->address, done = window + offsetof(ring_window_t, done);

@@ -77,8 +77,8 @@ void stream_leave(const stream_step_t *step);
 blink_result_t stream_write(const stream_step_t *step, CUdeviceptr address, uint64_t value);
 blink_result_t stream_wait(const stream_step_t *step, CUdeviceptr address, uint64_t least);
 
-/** Enqueue the first pieces of staged ops, and then all that remains. Failures are noted in the steps; `result` keeps the
- * first. */
+/** Enqueue the first pieces of staged ops, and then all that remains. Failures are noted in the steps;
+ * `result` keeps the first. */
 void stream_enqueue_pieces(stream_steps_t *steps, blink_result_t *result);
 
 /** Note a failure in a step that has been submitted. */

@@ -1,12 +1,12 @@
 /*
  * Staged ops of streams: the copies of their pieces, made by the stream itself (staging.h, "On GPUs").
  *
- * The pieces of several ops on one stream are taken in turns: piece p of each, then piece p + 1. A stream is at one place
- * at a time, so of two ops taken one after the other the second would not move while the first does; ranks that take a
- * send and a receive in different orders would then wait for each other. In turns they cannot: consider the stream that is
- * behind all others, waiting for piece p of an op. All streams have filled the slots up to piece p of that op, as they fill
- * RING_STAGING_SLOTS pieces ahead, and have emptied those of piece p - RING_STAGING_SLOTS, which they have passed: the
- * piece can run.
+ * The pieces of several ops on one stream are taken in turns: piece p of each, then piece p + 1. A stream is
+ * at one place at a time, so of two ops taken one after the other the second would not move while the first
+ * does; ranks that take a send and a receive in different orders would then wait for each other. In turns
+ * they cannot: consider the stream that is behind all others, waiting for piece p of an op. All streams have
+ * filled the slots up to piece p of that op, as they fill RING_STAGING_SLOTS pieces ahead, and have emptied
+ * those of piece p - RING_STAGING_SLOTS, which they have passed: the piece can run.
  */
 #include "gpu/stream_internal.h"
 
@@ -74,7 +74,8 @@ static blink_result_t fill(const stream_step_t *step, const staging_transfer_t *
     return stream_write(step, transfer->window_address + offsetof(ring_window_t, filled), piece + 1);
 }
 
-/* Wait until the piece has run and copy what it gave. The last `drained` is stored in any case: it ends the transfer. */
+/* Wait until the piece has run and copy what it gave. The last `drained` is stored in any case: it ends the
+ * transfer. */
 static blink_result_t drain(const stream_step_t *step, const staging_transfer_t *transfer, uint64_t piece)
 {
     BLINK_TRY(stream_wait(step, transfer->window_address + offsetof(ring_window_t, done), piece + 1));
@@ -97,8 +98,8 @@ static blink_result_t fill_first(const stream_step_t *step)
     return BLINK_OK;
 }
 
-/* The piece of every op, and the one that its slot is then free for. An op whose last `drained` has been enqueued is not
- * looked at any more: its window may be another's at once. */
+/* The piece of every op, and the one that its slot is then free for. An op whose last `drained` has been
+ * enqueued is not looked at any more: its window may be another's at once. */
 static blink_result_t take_turn(stream_step_t *step, uint64_t piece)
 {
     staging_transfer_t **link = &step->transfers;

@@ -206,8 +206,8 @@ static void serve(blink_context_t *context)
     }
 }
 
-/* The daemon is lost. What streams wait for has to be stored again and again: graphs are replayed, and a daemon that has
- * only closed the connection may still be storing. */
+/* The daemon is lost. What streams wait for has to be stored again and again: graphs are replayed, and a
+ * daemon that has only closed the connection may still be storing. */
 static void stand_in(blink_context_t *context)
 {
     struct pollfd rung = {.fd = context->ops.pump_fd, .events = POLLIN};

@@ -2,9 +2,9 @@
  * The control connection of one context: requests that wait for their reply, and the watcher thread that
  * receives.
  *
- * When the connection ends the watcher has every unfinished op and every waiting request fail with DAEMON_LOST, so that
- * no thread waits for a daemon that is gone. From then on until the context is closed it does the daemon's part for
- * streams, which is to let them go on.
+ * When the connection ends the watcher has every unfinished op and every waiting request fail with
+ * DAEMON_LOST, so that no thread waits for a daemon that is gone. From then on until the context is closed it
+ * does the daemon's part for streams, which is to let them go on.
  */
 #ifndef CLIENT_CONTROL_H
 #define CLIENT_CONTROL_H
@@ -51,8 +51,8 @@ blink_result_t control_hello(blink_context_t *context, int socket_fd);
 /** Start the watcher. Errors: SYSTEM; the caller then closes the socket itself. */
 blink_result_t control_start(blink_context_t *context);
 
-/** Disconnect; wait until the daemon has let go of the context's memory, but not for ever, and streams have passed the
- * ops that they waited for; end the watcher. */
+/** Disconnect; wait until the daemon has let go of the context's memory, but not for ever, and streams have
+ * passed the ops that they waited for; end the watcher. */
 void control_stop(blink_context_t *context);
 
 /**

@@ -1,5 +1,5 @@
-/* The handles of ops: chunks that stay until the context is closed, so that a number in a completion can be looked up
- * without a lock, and the lists of free ones. */
+/* The handles of ops: chunks that stay until the context is closed, so that a number in a completion can be
+ * looked up without a lock, and the lists of free ones. */
 #include "submit/handle.h"
 
 #include <stdlib.h>
@@ -45,8 +45,8 @@ void handle_put(blink_op_t *op)
     blink_op_t *top = atomic_load_explicit(&ops->freed_ops, memory_order_relaxed);
     do {
         op->next = top;
-        /* Release: pairs with the exchange in handle_get(). The list is only ever taken whole, so a top that was
-         * taken and came back is still the right successor. */
+        /* Release: pairs with the exchange in handle_get(). The list is only ever taken whole, so a top that
+         * was taken and came back is still the right successor. */
     } while (!atomic_compare_exchange_weak_explicit(&ops->freed_ops, &top, op, memory_order_release,
                                                     memory_order_relaxed));
 }

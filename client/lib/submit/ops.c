@@ -31,7 +31,8 @@ void ops_over(blink_op_t *op)
         op->ended(op->owner, op->result, op->text);
     bool staged =
         atomic_load_explicit(&op->arrived, memory_order_relaxed); /* by this thread, or under its lock */
-    /* Release: pairs with the loads in ops_queue_remove() and ops_await_idle(), whose caller then frees the queue. */
+    /* Release: pairs with the loads in ops_queue_remove() and ops_await_idle(), whose caller then frees the
+     * queue. */
     atomic_fetch_sub_explicit(&op->queue->unfinished, 1, memory_order_release);
     /* Release: pairs with the load in op_pending(); from here on the handle is its owner's to free. */
     atomic_store_explicit(&op->pending, 0, memory_order_release);
@@ -104,8 +105,8 @@ static void give_place(ops_t *ops, ops_queue_t *queue)
         atomic_fetch_sub_explicit(&ops->used_queues, 1, memory_order_relaxed);
 }
 
-/* Publish a run, as much as the SQ takes, from *published on. Whether that was all: then the op may be over, and freed,
- * at any time. Under submit_lock. */
+/* Publish a run, as much as the SQ takes, from *published on. Whether that was all: then the op may be over,
+ * and freed, at any time. Under submit_lock. */
 static bool publish(ops_t *ops, ring_sqe_t *sqes, uint32_t count, uint32_t *published)
 {
     uint32_t before = *published;
@@ -118,7 +119,8 @@ static bool publish(ops_t *ops, ring_sqe_t *sqes, uint32_t count, uint32_t *publ
 
 /* ---- parked ops ---- */
 
-/* Enter a queue among those with parked ops, at or behind a place where all before it are older. Under submit_lock. */
+/* Enter a queue among those with parked ops, at or behind a place where all before it are older. Under
+ * submit_lock. */
 static void insert_by_age(ops_t *ops, ops_queue_t **link, ops_queue_t *queue)
 {
     while (*link && (*link)->first_parked->age < queue->first_parked->age)
@@ -161,8 +163,8 @@ static bool publish_first(ops_t *ops, ops_queue_t *queue)
     blink_op_t *op = queue->first_parked, *next = op->next;
     ring_sqe_t single = op->sqe, *run = op->run;
     uint32_t published = op->run_published;
-    /* Release: once published the op may end and be freed at any time; pairs with the load in op_pending(), so that the
-     * looks into it above come before. */
+    /* Release: once published the op may end and be freed at any time; pairs with the load in op_pending(),
+     * so that the looks into it above come before. */
     atomic_store_explicit(&op->pending, op_pending(op), memory_order_release);
     if (!publish(ops, run ? run : &single, op->run_count, &published)) {
         op->run_published = published;
@@ -175,7 +177,8 @@ static bool publish_first(ops_t *ops, ops_queue_t *queue)
     return true;
 }
 
-/* Move parked ops to the ring, the oldest first, a queue's in order. False if the SQ is full. Under submit_lock. */
+/* Move parked ops to the ring, the oldest first, a queue's in order. False if the SQ is full. Under
+ * submit_lock. */
 static bool unpark(ops_t *ops)
 {
     ops_queue_t **link = &ops->parked_queues;

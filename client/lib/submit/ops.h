@@ -3,37 +3,39 @@
  * wait (wait.c).
  *
  * Locks. submit_lock serialises the producer side of the ring, the queues and the making of handles;
- * reap_lock the consumer side; staging.lock the copying of staged buffers. None of these is ever held while taking
- * another, or while waiting.
+ * reap_lock the consumer side; staging.lock the copying of staged buffers. None of these is ever held while
+ * taking another, or while waiting.
  *
- * Bounds. An op is what completes once: a submission, or a group of them of one rank. At most `limit` ops are in the
- * ring and unreaped, which is what the ring's contract asks for. What exceeds a bound is parked in its queue here and
- * moved to the ring as completions are reaped, so that a submission returns at once however many are unfinished.
- * Of the limit, a part is for the oldest unfinished op of each queue alone: one place for each live queue while there are
- * no more than `limit` of them, at least half in any case. The rest is shared evenly by the queues that have ops in the
- * ring. So ranks that share a context do not starve one another: with up to `limit` live queues, or up to half of that
- * with unfinished ops, the oldest unfinished op of every rank is in the ring, hence the oldest unfinished collective of
- * every communicator can run. Beyond that the oldest unfinished op of the context still is, for parked ops are taken by
- * their age: progress then needs all processes to submit in one order.
+ * Bounds. An op is what completes once: a submission, or a group of them of one rank. At most `limit` ops are
+ * in the ring and unreaped, which is what the ring's contract asks for. What exceeds a bound is parked in its
+ * queue here and moved to the ring as completions are reaped, so that a submission returns at once however
+ * many are unfinished. Of the limit, a part is for the oldest unfinished op of each queue alone: one place
+ * for each live queue while there are no more than `limit` of them, at least half in any case. The rest is
+ * shared evenly by the queues that have ops in the ring. So ranks that share a context do not starve one
+ * another: with up to `limit` live queues, or up to half of that with unfinished ops, the oldest unfinished
+ * op of every rank is in the ring, hence the oldest unfinished collective of every communicator can run.
+ * Beyond that the oldest unfinished op of the context still is, for parked ops are taken by their age:
+ * progress then needs all processes to submit in one order.
  *
- * A group takes one place among the `limit` and any number of SQ entries. If the SQ is full in its midst, the rest of it
- * is parked, in front of its queue; the engine drains the SQ without regard to completions, so it goes on soon.
- * Parked ops are moved on by every thread that submits, tests or waits, and once a millisecond by the watcher.
+ * A group takes one place among the `limit` and any number of SQ entries. If the SQ is full in its midst, the
+ * rest of it is parked, in front of its queue; the engine drains the SQ without regard to completions, so it
+ * goes on soon. Parked ops are moved on by every thread that submits, tests or waits, and once a millisecond
+ * by the watcher.
  *
  * Ops of streams have no owner: they are detached, and free themselves when they are over.
  *
- * Staged ops. The completion of an op with staged buffers makes it `arrived`; it is over for its owner when its last
- * output has been copied out (staging.h), by whichever thread comes first; where a stream copies, the watcher looks for
- * its last store, and wakes who waits for the op.
+ * Staged ops. The completion of an op with staged buffers makes it `arrived`; it is over for its owner when
+ * its last output has been copied out (staging.h), by whichever thread comes first; where a stream copies,
+ * the watcher looks for its last store, and wakes who waits for the op.
  *
  * No wake-up is missed by a waiting thread. It announces itself (ring_sleep_begin), then takes reap_lock,
- * reaps whatever is there, does the same with staging.lock and the windows, looks at what it waits for, and only then
- * sleeps. The daemon's store that it needs (a completion, or a window's `done`) is made either
+ * reaps whatever is there, does the same with staging.lock and the windows, looks at what it waits for, and
+ * only then sleeps. The daemon's store that it needs (a completion, or a window's `done`) is made either
  *  - after that last look: then, by the argument in ring.h, the daemon saw the announcement and changes
  * the futex word after the announcement, so that the sleep ends or never begins; or
- *  - before: then that look found it, or another thread had dealt with it earlier under the same lock, which the look
- * under the lock sees. So a thread that reaps or copies for others never has to wake them. Losing the daemon ends every
- * op under those locks and then wakes all sleepers: the same two cases.
+ *  - before: then that look found it, or another thread had dealt with it earlier under the same lock, which
+ * the look under the lock sees. So a thread that reaps or copies for others never has to wake them. Losing
+ * the daemon ends every op under those locks and then wakes all sleepers: the same two cases.
  *
  * No parked op is forgotten. Whoever parks first counts it in `parked` and then looks at `reaped`; whoever
  * reaps first publishes `reaped` and then looks at `parked`; all four are sequentially consistent, so one of
@@ -66,8 +68,8 @@ typedef struct ops_run {
     staging_transfer_t *transfers; /* chained by next_of_op; NULL if no buffer is staged */
 } ops_run_t;
 
-/** Called for an op that nobody waits for, once it is over, under reap_lock or staging.lock: it may take no lock of ops.
- * `text` is valid if the result is not BLINK_OK. */
+/** Called for an op that nobody waits for, once it is over, under reap_lock or staging.lock: it may take no
+ * lock of ops. `text` is valid if the result is not BLINK_OK. */
 typedef void ops_ended_t(void *owner, blink_result_t result, const char *text);
 
 struct blink_op {
@@ -137,12 +139,13 @@ void ops_queue_add(ops_t *ops);
 /** Take a queue out. False, and nothing done, if ops of it are unfinished. */
 bool ops_queue_remove(ops_t *ops, ops_queue_t *queue);
 
-/** Submit one entry (user_data is set here) through a queue. Never waits. Errors: DAEMON_LOST, NO_MEMORY; the transfers
- * are then still the caller's. */
+/** Submit one entry (user_data is set here) through a queue. Never waits. Errors: DAEMON_LOST, NO_MEMORY; the
+ * transfers are then still the caller's. */
 blink_result_t ops_submit(ops_t *ops, ops_queue_t *queue, const ops_run_t *run, blink_op_t **op);
 
-/** The same in two steps, for groups of several queues: take a handle (errors as ops_submit()), and submit a run for it
- * without fail, or give it back with handle_put(). Once the daemon is lost the op ends with that. */
+/** The same in two steps, for groups of several queues: take a handle (errors as ops_submit()), and submit a
+ * run for it without fail, or give it back with handle_put(). Once the daemon is lost the op ends with that.
+ */
 blink_result_t ops_reserve(ops_t *ops, blink_op_t **op);
 void ops_launch(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run);
 
@@ -158,12 +161,12 @@ bool ops_has_parked(ops_t *ops, const ops_queue_t *queue);
 /** Wait until nothing is. */
 void ops_drain(ops_t *ops, const ops_queue_t *queue);
 
-/** Reap what has completed, copy what is staged and move parked ops on. What another thread is doing at the moment is
- * left to it, but if `certain` not the reaping. */
+/** Reap what has completed, copy what is staged and move parked ops on. What another thread is doing at the
+ * moment is left to it, but if `certain` not the reaping. */
 void ops_progress(ops_t *ops, bool certain);
 
-/** The same for a thread that is about to sleep: leaves nothing to others. Whether it may only doze, for parked ops wait
- * for the SQ to be drained, which wakes nobody. */
+/** The same for a thread that is about to sleep: leaves nothing to others. Whether it may only doze, for
+ * parked ops wait for the SQ to be drained, which wakes nobody. */
 bool ops_progress_all(ops_t *ops);
 
 /** Whether the op is over for its owner. */

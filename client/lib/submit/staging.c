@@ -376,7 +376,8 @@ static void end(staging_t *staging, staging_transfer_t *transfer, blink_op_t *op
         attention++; /* counted when it arrived */
         ops_over(op);
     }
-    /* Release: after the op's end, so that who finds no work sees it; pairs with the load in staging_progress(). */
+    /* Release: after the op's end, so that who finds no work sees it; pairs with the load in
+     * staging_progress(). */
     atomic_fetch_sub_explicit(&staging->attention, attention, memory_order_release);
 }
 
@@ -393,7 +394,8 @@ static void follow_stream(ops_t *ops, staging_transfer_t *transfer, blink_op_t *
     /* Acquire: as in advance(). */
     if (!atomic_load_explicit(&op->arrived, memory_order_acquire))
         return;
-    /* Relaxed: the stream reads it without regard to anything else; it is stored again until the stream has seen it. */
+    /* Relaxed: the stream reads it without regard to anything else; it is stored again until the stream has
+     * seen it. */
     if (op->result != BLINK_OK)
         atomic_store_explicit(&transfer->window->done, STAGING_LET_GO, memory_order_relaxed);
     /* Acquire: pairs with the stream's store, so its copies come before what uses the slots next. */

@@ -1,16 +1,18 @@
 /*
- * Buffers in memory that the daemon cannot map, copied through windows of staging regions (ring.h, "Staging").
+ * Buffers in memory that the daemon cannot map, copied through windows of staging regions (ring.h,
+ * "Staging").
  *
- * An arena is one staging region; it has RING_STAGING_WINDOWS windows in its first page and slots behind, and stays until
- * the context is closed. A transfer is one window in use: the staged buffers of one submission. Its first input pieces
- * are copied before it is submitted, the others as the daemon's `done` grows, and the outputs likewise, by whatever
- * thread submits, waits or tests, and by the watcher if there are more pieces than slots (without that an op needs no
- * help to complete on all ranks).
+ * An arena is one staging region; it has RING_STAGING_WINDOWS windows in its first page and slots behind, and
+ * stays until the context is closed. A transfer is one window in use: the staged buffers of one submission.
+ * Its first input pieces are copied before it is submitted, the others as the daemon's `done` grows, and the
+ * outputs likewise, by whatever thread submits, waits or tests, and by the watcher if there are more pieces
+ * than slots (without that an op needs no help to complete on all ranks).
  *
- * On GPUs. Ops of communicators on GPUs use arenas that GPUs reach, which are pinned where this process has a driver; what
- * is to be copied from or to GPU memory, the driver copies. Where an op is of a stream, the stream makes all copies and
- * stores the counters (stream_pieces.c). Its last store is that `drained` is the number of pieces; only then the window and
- * the slots are used again. If the op fails the library stores a `done` that lets the stream go on.
+ * On GPUs. Ops of communicators on GPUs use arenas that GPUs reach, which are pinned where this process has a
+ * driver; what is to be copied from or to GPU memory, the driver copies. Where an op is of a stream, the
+ * stream makes all copies and stores the counters (stream_pieces.c). Its last store is that `drained` is the
+ * number of pieces; only then the window and the slots are used again. If the op fails the library stores a
+ * `done` that lets the stream go on.
  */
 #ifndef CLIENT_STAGING_H
 #define CLIENT_STAGING_H
@@ -66,7 +68,8 @@ void staging_init(staging_t *staging);
 blink_result_t staging_map(blink_context_t *context, uint64_t bytes, bool on_gpus, bool windows, void **base,
                            uint32_t *region);
 
-/** Stored as `done` by the library, it lets go on whatever waits on a stream. The driver compares differences as signed. */
+/** Stored as `done` by the library, it lets go on whatever waits on a stream. The driver compares differences
+ * as signed. */
 #define STAGING_LET_GO (UINT64_MAX / 2)
 
 /** Unmap and forget everything. No thread uses it any more. */
@@ -83,8 +86,8 @@ blink_result_t staging_reserve(const blink_comm_t *comm, struct gpu *gpu, bool o
                                const staging_side_t *in, const staging_side_t *out, ring_sqe_t *sqe,
                                staging_transfer_t **transfer);
 
-/** The part of a side in a piece: `bytes` of each block, whose first begins at `user`, the next `stride_bytes` on; in the
- * slot they adjoin. */
+/** The part of a side in a piece: `bytes` of each block, whose first begins at `user`, the next
+ * `stride_bytes` on; in the slot they adjoin. */
 typedef struct staging_piece {
     char *user, *slot;
     size_t bytes, stride_bytes;
@@ -105,8 +108,8 @@ void staging_release(staging_t *staging, staging_transfer_t *chain);
 /** The chain belongs to the op from now on. Whether the watcher is to see it through. */
 bool staging_attach(staging_t *staging, staging_transfer_t *chain, blink_op_t *op);
 
-/** Copy what can be copied, and end the ops whose last output that was. Unless `certain`, another thread that is at it
- * is left alone. */
+/** Copy what can be copied, and end the ops whose last output that was. Unless `certain`, another thread that
+ * is at it is left alone. */
 void staging_progress(struct ops *ops, bool certain);
 
 #endif

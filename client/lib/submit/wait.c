@@ -1,5 +1,5 @@
-/* Waiting: how long a thread stays awake, what it looks at before it sleeps; blink_wait() and its like. Apart from ops.c
- * because it is policy; why no wake-up is missed is argued at the top of ops.h. */
+/* Waiting: how long a thread stays awake, what it looks at before it sleeps; blink_wait() and its like. Apart
+ * from ops.c because it is policy; why no wake-up is missed is argued at the top of ops.h. */
 #include "submit/handle.h"
 
 #include "error.h"

@@ -9,14 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Independent programs: as many chunks as keep every resident block busy a few times over, so that the last ones end
- * together, but none smaller than what a block moves in one go. */
+/* Independent programs: as many chunks as keep every resident block busy a few times over, so that the last
+ * ones end together, but none smaller than what a block moves in one go. */
 #define ITEMS_PER_BLOCK 4u
 #define ITEM_BYTES_MIN  (8u << 10)
 
 #define SEMAPHORES_ALIGNMENT 128u
 
-/* Scratch that is kept for the next run of a program, on all GPUs together: it is the applications' memory. */
+/* Scratch that is kept for the next run of a program, on all GPUs together: it is the applications' memory.
+ */
 #define KEPT_MEMORY_BYTES (256u << 20)
 
 /* ---- making ---- */

@@ -49,7 +49,8 @@ static uint32_t add_copies(const cuda_instance_t *instance, const exec_run_t *ru
     return count;
 }
 
-/* The whole program as copies, extent by extent; false if that is not what it is, or they are too many or too small. */
+/* The whole program as copies, extent by extent; false if that is not what it is, or they are too many or too
+ * small. */
 static bool make_copies(const cuda_instance_t *instance, const exec_run_t *run, gpu_copy_t copies[COPIES_MAX],
                         uint32_t *count)
 {
@@ -132,7 +133,8 @@ static void fill_ranks(const cuda_instance_t *instance, const exec_run_t *run, g
     }
 }
 
-/* Give the run epochs that no slot has seen; where that cannot be known, or they are used up, have the slots emptied. */
+/* Give the run epochs that no slot has seen; where that cannot be known, or they are used up, have the slots
+ * emptied. */
 static void advance_epochs(cuda_instance_t *instance, gpu_run_t *to)
 {
     if (instance->program->protocol != BLINK_PROTOCOL_SIMPLE) {

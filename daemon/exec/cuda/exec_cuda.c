@@ -62,7 +62,8 @@ static bool move_to_arena(exec_cuda_t *exec, cuda_request_t *request)
     return true;
 }
 
-/* No more than can be completed: what lies in the ring beyond that the worker may sleep over (ring_submit()). */
+/* No more than can be completed: what lies in the ring beyond that the worker may sleep over (ring_submit()).
+ */
 static void send_unsent(exec_cuda_t *exec)
 {
     bool sent = false;

@@ -1,17 +1,19 @@
 /*
- * The GPU executor, service side: runs lane programs on GPUs through the GPU worker (gpu_link.h). It flattens programs,
- * binds them to payloads, grants multiprocessors, and tells the worker what to launch; the worker holds all of CUDA.
+ * The GPU executor, service side: runs lane programs on GPUs through the GPU worker (gpu_link.h). It flattens
+ * programs, binds them to payloads, grants multiprocessors, and tells the worker what to launch; the worker
+ * holds all of CUDA.
  *
- * Grants. Lanes wait for one another, so all blocks of a run must be resident at once, on all its GPUs, beside those of
- * the runs that are under way. The executor counts them: a run whose blocks do not fit waits, with all that come after it
- * and need residence too, so that runs are granted whole and in one order. Programs that are independent wait for nothing,
- * hence for no grant.
+ * Grants. Lanes wait for one another, so all blocks of a run must be resident at once, on all its GPUs,
+ * beside those of the runs that are under way. The executor counts them: a run whose blocks do not fit waits,
+ * with all that come after it and need residence too, so that runs are granted whole and in one order.
+ * Programs that are independent wait for nothing, hence for no grant.
  *
- * Host memory. GPUs that cannot reach each other's memory meet in the host's: slots and semaphores of such a program lie
- * there, and it must be one of LL's, in which every edge ends in a slot.
+ * Host memory. GPUs that cannot reach each other's memory meet in the host's: slots and semaphores of such a
+ * program lie there, and it must be one of LL's, in which every edge ends in a slot.
  *
- * Copy engines. Where the application's kernels and the daemon's take turns on a GPU (no MPS), moves without reduction
- * are left to the copy engines, which do not wait for a turn, if they are few and large enough to be worth a command each.
+ * Copy engines. Where the application's kernels and the daemon's take turns on a GPU (no MPS), moves without
+ * reduction are left to the copy engines, which do not wait for a turn, if they are few and large enough to
+ * be worth a command each.
  *
  * Everything here is the engine thread's.
  */
@@ -48,12 +50,12 @@ blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **
 /* Nothing runs, and every instance has been destroyed. NULL is ignored. */
 void exec_cuda_destroy(exec_cuda_t *exec);
 
-/* A worker has started: runs go to it from now on. Takes the channel over, also on failure. Errors: PROTOCOL, SYSTEM,
- * NO_MEMORY. */
+/* A worker has started: runs go to it from now on. Takes the channel over, also on failure. Errors: PROTOCOL,
+ * SYSTEM, NO_MEMORY. */
 blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel);
 
-/* The worker has ended: runs under way end with SYSTEM and `text`, and later ones fail with them until another is
- * attached. Nothing if there is none. */
+/* The worker has ended: runs under way end with SYSTEM and `text`, and later ones fail with them until
+ * another is attached. Nothing if there is none. */
 void exec_cuda_detach(exec_cuda_t *exec, const char *text);
 
 /* End the runs that the worker has completed, start those that may; true if there was one. */
@@ -62,7 +64,8 @@ bool exec_cuda_poll(exec_cuda_t *exec);
 /* Whether exec_cuda_poll() would find something. Sequentially consistent: the second look before sleeping. */
 bool exec_cuda_has_news(exec_cuda_t *exec);
 
-/* Becomes readable when there is news, at an edge (never read); -1 without a worker. Changes with every attach. */
+/* Becomes readable when there is news, at an edge (never read); -1 without a worker. Changes with every
+ * attach. */
 int exec_cuda_event_fd(const exec_cuda_t *exec);
 
 /* Whether devices on these nodes meet in host memory: some of their GPUs cannot reach others'. */
@@ -71,8 +74,8 @@ bool exec_cuda_needs_host(const exec_cuda_t *exec, const uint32_t *nodes, uint32
 /*
  * What it takes to run one program, once at a time. Borrows the program until destroyed.
  * @param nodes  by rank: the topology node of its device, on a GPU.
- * Errors: NO_MEMORY; UNSUPPORTED (too many ranks, or more lanes than a GPU can hold at once); UNREACHABLE (a GPU of the
- * program that cannot reach another one's memory; names both).
+ * Errors: NO_MEMORY; UNSUPPORTED (too many ranks, or more lanes than a GPU can hold at once); UNREACHABLE (a
+ * GPU of the program that cannot reach another one's memory; names both).
  */
 blink_result_t cuda_instance_create(exec_cuda_t *exec, const lane_program_t *program, const uint32_t *nodes,
                                     cuda_instance_t **instance);
@@ -80,8 +83,9 @@ blink_result_t cuda_instance_create(exec_cuda_t *exec, const lane_program_t *pro
 /* The instance must be idle. */
 void cuda_instance_destroy(cuda_instance_t *instance);
 
-/* Start a run on an idle instance; run->done follows from exec_cuda_poll() or exec_cuda_detach(), unless *ended says that
- * there was nothing to do. Errors (nothing runs, *ended is false): NO_MEMORY, SYSTEM (there is no worker). */
+/* Start a run on an idle instance; run->done follows from exec_cuda_poll() or exec_cuda_detach(), unless
+ * *ended says that there was nothing to do. Errors (nothing runs, *ended is false): NO_MEMORY, SYSTEM (there
+ * is no worker). */
 blink_result_t cuda_instance_start(cuda_instance_t *instance, const exec_run_t *run, bool *ended);
 
 /* Make the current run end soon with `reason`; nothing when idle. done follows. */

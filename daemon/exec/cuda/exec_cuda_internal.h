@@ -16,7 +16,8 @@ typedef struct cuda_request {
     ring_sqe_t sqe;
     cuda_instance_t *instance; /* GPU_RUN: whose run; else NULL */
     uint32_t object;           /* GPU_LOAD, GPU_ALLOC */
-    /* What the entry does not hold lies in the arena from when it is sent: what waits takes nobody's room there. */
+    /* What the entry does not hold lies in the arena from when it is sent: what waits takes nobody's room
+     * there. */
     bool in_arena;
     uint64_t bytes;
     _Alignas(max_align_t) char room[];
@@ -94,7 +95,8 @@ blink_result_t cuda_request_make(exec_cuda_t *exec, uint8_t opcode, uint64_t are
 void cuda_request_send(exec_cuda_t *exec, cuda_request_t *request);
 void cuda_request_free(exec_cuda_t *exec, cuda_request_t *request);
 
-/* Have the worker hold the program, and bind it to a payload; nothing to do if both are so already. Errors: NO_MEMORY. */
+/* Have the worker hold the program, and bind it to a payload; nothing to do if both are so already. Errors:
+ * NO_MEMORY. */
 blink_result_t cuda_instance_load(cuda_instance_t *instance);
 blink_result_t cuda_instance_bind(cuda_instance_t *instance, uint64_t block_bytes);
 

@@ -1,6 +1,6 @@
 /*
- * A lane program, and its binding to a payload, laid flat as the interpreter on a GPU reads them (kernels/lane_abi.h).
- * Pure: no GPU is asked.
+ * A lane program, and its binding to a payload, laid flat as the interpreter on a GPU reads them
+ * (kernels/lane_abi.h). Pure: no GPU is asked.
  */
 #ifndef BLINK_EXEC_IMAGE_H
 #define BLINK_EXEC_IMAGE_H
@@ -26,8 +26,9 @@ blink_result_t image_program(const lane_program_t *program, const uint32_t *rank
 bool image_only_moves(const lane_program_t *program);
 
 /*
- * The tables of a geometry. Slots lie in the memory of the GPU whose rank receives by the edge, one edge after the other;
- * with rank_gpu NULL all lie in one memory. *scratch_bytes is the most that any of them needs. Errors: NO_MEMORY.
+ * The tables of a geometry. Slots lie in the memory of the GPU whose rank receives by the edge, one edge
+ * after the other; with rank_gpu NULL all lie in one memory. *scratch_bytes is the most that any of them
+ * needs. Errors: NO_MEMORY.
  */
 blink_result_t image_binding(const lane_geometry_t *geometry, const uint32_t *rank_gpu, uint32_t gpu_count,
                              uint64_t *scratch_bytes, image_block_t *image);

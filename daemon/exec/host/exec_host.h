@@ -40,8 +40,8 @@ uint32_t exec_host_busy(const exec_host_t *exec);
 uint32_t exec_host_workers(const exec_host_t *exec);
 
 /*
- * What it takes to run one program: lane states, semaphores, scratch (grown on demand, kept between runs). One run at a
- * time. Borrows the program until destroyed. Errors: NO_MEMORY.
+ * What it takes to run one program: lane states, semaphores, scratch (grown on demand, kept between runs).
+ * One run at a time. Borrows the program until destroyed. Errors: NO_MEMORY.
  */
 blink_result_t exec_instance_create(exec_host_t *exec, const lane_program_t *program,
                                     exec_instance_t **instance);
@@ -50,14 +50,15 @@ blink_result_t exec_instance_create(exec_host_t *exec, const lane_program_t *pro
 void exec_instance_destroy(exec_instance_t *instance);
 
 /*
- * Start a run on an idle instance. A run short enough that waking a worker would cost more is made on the caller's thread:
- * *ended says that it is over, and done is then not called: what it would be told is returned. Without a pacer only, but
- * for a run of nothing. Errors (nothing runs, *ended is false): NO_MEMORY.
+ * Start a run on an idle instance. A run short enough that waking a worker would cost more is made on the
+ * caller's thread: *ended says that it is over, and done is then not called: what it would be told is
+ * returned. Without a pacer only, but for a run of nothing. Errors (nothing runs, *ended is false):
+ * NO_MEMORY.
  */
 blink_result_t exec_start(exec_instance_t *instance, const exec_run_t *run, bool *ended);
 
-/* Make the current run end soon with `reason` (no-op when idle). Thread-safe; done follows from a worker, or exec_start()
- * returns the reason if it is still at the run. */
+/* Make the current run end soon with `reason` (no-op when idle). Thread-safe; done follows from a worker, or
+ * exec_start() returns the reason if it is still at the run. */
 void exec_abort(exec_instance_t *instance, blink_result_t reason);
 
 #endif

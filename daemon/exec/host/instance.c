@@ -1,6 +1,6 @@
 /*
- * Instances: setting up, starting, aborting and ending a run. How its lanes run is in lane_run.c, and how its items do
- * in items.c.
+ * Instances: setting up, starting, aborting and ending a run. How its lanes run is in lane_run.c, and how its
+ * items do in items.c.
  */
 #include "exec/host/items.h"
 #include "exec/host/step.h"
@@ -285,7 +285,8 @@ static void instance_reset(exec_instance_t *instance, const exec_run_t *run)
     pthread_mutex_unlock(&instance->mutex);
 }
 
-/* Give the run epochs that no slot has seen; where that cannot be known, or they are used up, empty the slots. */
+/* Give the run epochs that no slot has seen; where that cannot be known, or they are used up, empty the
+ * slots. */
 static void instance_advance_epochs(exec_instance_t *instance)
 {
     uint32_t chunks = 0;

@@ -11,8 +11,8 @@
  * being read, two for lanes that run ahead. More would only spread over more cache. */
 #define EXEC_MEMORY_SLOTS 4u
 
-/* A run that reads and writes no more than this takes about 5 µs where caches hold it. To wake another thread costs as
- * much, and 45 µs until that one is up: it is made where it is started. */
+/* A run that reads and writes no more than this takes about 5 µs where caches hold it. To wake another thread
+ * costs as much, and 45 µs until that one is up: it is made where it is started. */
 #define EXEC_INLINE_MAX_BYTES (512u << 10)
 
 /* One writer lane, one waiting lane. On a line of its own: writer and waiter run on different cores. */
@@ -58,8 +58,8 @@ struct exec_instance {
     char *blocks;
     char *scratch;
     uint64_t scratch_bytes;
-    /* Slots with flags. The epochs of the run are from epoch_base + 1 to epoch_base + epoch_count; the slots may hold
-     * smaller ones, unless anything else may lie in them: then they are scrubbed before the run. */
+    /* Slots with flags. The epochs of the run are from epoch_base + 1 to epoch_base + epoch_count; the slots
+     * may hold smaller ones, unless anything else may lie in them: then they are scrubbed before the run. */
     uint64_t epoch_base, epoch_count;
     bool scrub;
 
@@ -85,7 +85,8 @@ struct exec_instance {
 /* exec_task_t.run of a lane. */
 void lane_run(exec_task_t *task);
 
-/* Nothing of the run is left to do: the instance is idle. Returns the run's result: `result`, unless it was aborted. */
+/* Nothing of the run is left to do: the instance is idle. Returns the run's result: `result`, unless it was
+ * aborted. */
 blink_result_t instance_end(exec_instance_t *instance, blink_result_t result);
 
 /* End the run and tell its owner, who may free the instance. */

@@ -10,15 +10,15 @@
 
 #include <stdlib.h>
 
-/* What must be left for each worker that is woken. One that is awake reads and writes two to four times as much, out of
- * caches, in the 45 µs until another one is up. */
+/* What must be left for each worker that is woken. One that is awake reads and writes two to four times as
+ * much, out of caches, in the 45 µs until another one is up. */
 #define ITEMS_WAKE_BYTES (1u << 20)
 
 /* What a worker reads and writes before others get their turn: less than a millisecond. */
 #define ITEMS_TURN_BYTES (4u << 20)
 
-/* Up to here the thread that starts a run takes part in it: one that only waited would be idle for as long as it works
- * now. More would keep it from starting other runs. */
+/* Up to here the thread that starts a run takes part in it: one that only waited would be idle for as long as
+ * it works now. More would keep it from starting other runs. */
 #define ITEMS_SHARED_MAX_BYTES (4u << 20)
 _Static_assert(ITEMS_SHARED_MAX_BYTES >= ITEMS_WAKE_BYTES, "a run left to the pool alone is worth a worker");
 

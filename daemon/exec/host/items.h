@@ -18,8 +18,8 @@ void items_destroy(exec_items_t *items);
 /* The instance's geometry has changed. */
 void items_bind(exec_instance_t *instance);
 
-/* Run, on this thread and others as its size says. When it is over on this thread already, *ended, and the result is
- * returned; else it is BLINK_OK. */
+/* Run, on this thread and others as its size says. When it is over on this thread already, *ended, and the
+ * result is returned; else it is BLINK_OK. */
 blink_result_t items_start(exec_instance_t *instance, bool *ended);
 
 #endif

@@ -135,8 +135,8 @@ static pace_slot_t lane_book_operand(exec_instance_t *instance, const lane_opera
     return slot;
 }
 
-/* Paced: book every operand that crosses links; what is written leaves when all that is read has come. When the last
- * byte of all sources has been read and sent on. */
+/* Paced: book every operand that crosses links; what is written leaves when all that is read has come. When
+ * the last byte of all sources has been read and sent on. */
 static uint64_t lane_book(exec_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
                           uint64_t bytes, uint64_t ready_ns)
 {

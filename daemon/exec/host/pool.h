@@ -34,7 +34,8 @@ uint64_t pool_now_ns(void);
  * its own task back unlocks plainly: it returns to the queue itself. */
 void pool_unlock_and_wake(exec_host_t *exec);
 
-/* Under the lock: see to it that as many sleepers are on their way, if there are as many. Without a pacer only. */
+/* Under the lock: see to it that as many sleepers are on their way, if there are as many. Without a pacer
+ * only. */
 void pool_wake_helpers(exec_host_t *exec, uint32_t helpers);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * A step's arithmetic: which loop does it, and which instruction set's. The loops themselves are reduce_loops.c.
+ * A step's arithmetic: which loop does it, and which instruction set's. The loops themselves are
+ * reduce_loops.c.
  */
 #include "exec/host/reduce.h"
 

@@ -22,12 +22,12 @@ typedef struct reduce_step {
 } reduce_step_t;
 
 /*
- * dsts[i][e] = (scalar₀·srcs[0][e] ⊕ scalar₁·srcs[1][e] ⊕ …) / divisor, left to right, for `bytes` / element bytes
- * elements, in one pass. AVG and PRE_MUL_SUM add. Arithmetic and rounding are those that blink.h documents: floats of 8 and
- * 16 bits are accumulated in float32 and rounded once. With one source, no scalar and divisor 1 it is a copy (any dst equal
- * to the source is skipped), and datatype and operator do not matter. A dst may be one of the sources at the same address;
- * other overlap is not allowed. Addresses are aligned to the element, no more. Results do not depend on how a buffer is cut
- * into calls. Thread-safe.
+ * dsts[i][e] = (scalar₀·srcs[0][e] ⊕ scalar₁·srcs[1][e] ⊕ …) / divisor, left to right, for `bytes` / element
+ * bytes elements, in one pass. AVG and PRE_MUL_SUM add. Arithmetic and rounding are those that blink.h
+ * documents: floats of 8 and 16 bits are accumulated in float32 and rounded once. With one source, no scalar
+ * and divisor 1 it is a copy (any dst equal to the source is skipped), and datatype and operator do not
+ * matter. A dst may be one of the sources at the same address; other overlap is not allowed. Addresses are
+ * aligned to the element, no more. Results do not depend on how a buffer is cut into calls. Thread-safe.
  */
 void reduce_apply(const reduce_step_t *step);
 

@@ -1,7 +1,7 @@
 /*
- * Floats of 8 and 16 bits to and from lanes of float32. Where the processor has no conversion of float16, a register of
- * 32-bit words is taken apart by shifts: no element moves between lanes. float8 is float16 with fewer places. Included by
- * reduce_loops.c alone.
+ * Floats of 8 and 16 bits to and from lanes of float32. Where the processor has no conversion of float16, a
+ * register of 32-bit words is taken apart by shifts: no element moves between lanes. float8 is float16 with
+ * fewer places. Included by reduce_loops.c alone.
  */
 #ifndef BLINK_REDUCE_FLOAT_H
 #define BLINK_REDUCE_FLOAT_H
@@ -40,7 +40,8 @@ VEC_INLINE vec_uint16_t vec_select16(vec_int16_t mask, vec_uint16_t yes, vec_uin
     return (vec_uint16_t)vec_select((vec_t)mask, (vec_t)yes, (vec_t)no);
 }
 
-/* Payloads and signs of NaN depend on the order of an instruction's operands: one NaN makes results the same everywhere. */
+/* Payloads and signs of NaN depend on the order of an instruction's operands: one NaN makes results the same
+ * everywhere. */
 VEC_INLINE vec_float32_t vec_one_nan32(vec_float32_t x)
 {
     return (vec_float32_t)vec_select32(x == x, (vec_uint32_t)x, vec_words(FLOAT32_NAN));
@@ -168,8 +169,8 @@ VEC_INLINE void load_float8_e5m2(vec_t raw, vec_t *parts)
     half_load((vec_t)((vec_uint16_t)raw & vec_halves(0xff00)), parts + 2);
 }
 
-/* E4M3 has one bit of exponent less and counts it from 8 less: as a float16 it is the 256th part, exactly. The code is in
- * the upper byte. */
+/* E4M3 has one bit of exponent less and counts it from 8 less: as a float16 it is the 256th part, exactly.
+ * The code is in the upper byte. */
 #define E4M3_SCALE 256.0f
 
 VEC_INLINE void e4m3_load(vec_uint16_t code, vec_t *parts)
@@ -187,8 +188,9 @@ VEC_INLINE void load_float8_e4m3(vec_t raw, vec_t *parts)
     e4m3_load((vec_uint16_t)raw & vec_halves(0xff00), parts + 2);
 }
 
-/* Cut to 5 places, the last of which is set if anything was cut off: a float16 holds that exactly wherever it matters to a
- * float8 (from a quarter of the smallest one up), and rounding it to 3 or 2 places is rounding x. */
+/* Cut to 5 places, the last of which is set if anything was cut off: a float16 holds that exactly wherever it
+ * matters to a float8 (from a quarter of the smallest one up), and rounding it to 3 or 2 places is rounding
+ * x. */
 VEC_INLINE vec_t float8_cut(vec_float32_t x)
 {
     const uint32_t cut = (1u << (FLOAT32_PLACES - 5)) - 1;
@@ -197,7 +199,8 @@ VEC_INLINE vec_t float8_cut(vec_float32_t x)
     return (vec_t)((bits | carry) & vec_words(~cut));
 }
 
-/* Halves to codes of 15 - shift bits and a sign, in the lower bytes; everything too large becomes `largest`. */
+/* Halves to codes of 15 - shift bits and a sign, in the lower bytes; everything too large becomes `largest`.
+ */
 VEC_INLINE vec_uint16_t float8_round(vec_t halves, uint32_t shift, uint16_t largest, uint16_t nan)
 {
     vec_uint16_t half = (vec_uint16_t)halves;

@@ -1,7 +1,7 @@
 /*
- * One loop per element type and operator, for any number of sources and destinations: a chunk of every source is combined
- * in registers and stored to every destination before the next. Compiled once per instruction set, REDUCE_LOOPS naming
- * the table that results.
+ * One loop per element type and operator, for any number of sources and destinations: a chunk of every source
+ * is combined in registers and stored to every destination before the next. Compiled once per instruction
+ * set, REDUCE_LOOPS naming the table that results.
  */
 #include "exec/host/reduce_loops.h"
 
@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-/* What is taken of one source before the next: where runs are longer the processor's prefetching falls behind, to half of
- * the memory's rate at 512 bytes. And registers that it is combined in: half of 16, the rest to work with. */
+/* What is taken of one source before the next: where runs are longer the processor's prefetching falls
+ * behind, to half of the memory's rate at 512 bytes. And registers that it is combined in: half of 16, the
+ * rest to work with. */
 #define LOOP_CHUNK_BYTES    128u
 #define LOOP_REGISTERS      8u
 #define LOOP_MIN(a, b)      ((a) < (b) ? (a) : (b))
@@ -34,8 +35,8 @@ typedef struct loop_type {
 /* Bytes of every source and destination that are done at a time. */
 typedef struct loop_chunk {
     uint64_t at, bytes;
-    /* At either end of a buffer a chunk is shorter and goes through this copy, so that all elements see the same
-     * instructions. */
+    /* At either end of a buffer a chunk is shorter and goes through this copy, so that all elements see the
+     * same instructions. */
     char *edge;
 } loop_chunk_t;
 
@@ -141,8 +142,8 @@ VEC_INLINE void reduce_loop(const reduce_step_t *step, const loop_type_t *type, 
         vec_stream_fence();
 }
 
-/* Sums and products of integers are taken in the unsigned type, which wraps. A NaN in x compares unequal to itself and is
- * kept; one in y makes the first comparison false and is kept too. */
+/* Sums and products of integers are taken in the unsigned type, which wraps. A NaN in x compares unequal to
+ * itself and is kept; one in y makes the first comparison false and is kept too. */
 #define LOOP_COMBINE(name, vector, modular)                                                                  \
     VEC_INLINE vec_t sum_##name(vec_t x, vec_t y)                                                            \
     {                                                                                                        \
@@ -206,8 +207,8 @@ VEC_INLINE vec_t store_float64(const vec_t *parts)
 LOOP_DIVIDE_FLOAT(float32, float)
 LOOP_DIVIDE_FLOAT(float64, double)
 
-/* There are no vectors of integer division. `quotient` of x and divisor, truncated, for every element; the float that it
- * is taken in has twice the integer's bits, so it rounds no quotient up to the next integer. */
+/* There are no vectors of integer division. `quotient` of x and divisor, truncated, for every element; the
+ * float that it is taken in has twice the integer's bits, so it rounds no quotient up to the next integer. */
 #define LOOP_DIVIDE_INTEGER(name, quotient)                                                                  \
     VEC_INLINE void divide_##name(vec_t *values, uint32_t count, uint32_t divisor)                           \
     {                                                                                                        \
@@ -225,7 +226,8 @@ LOOP_DIVIDE_FLOAT(float64, double)
             values[i] = copy.vectors[i];                                                                     \
     }
 
-/* x / divisor by a multiplication: with the inverse rounded down the product's upper half is at most one too small. */
+/* x / divisor by a multiplication: with the inverse rounded down the product's upper half is at most one too
+ * small. */
 __extension__ typedef unsigned __int128 loop_wide_t;
 
 VEC_INLINE uint64_t loop_quotient(uint64_t x, uint64_t divisor)

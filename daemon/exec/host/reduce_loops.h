@@ -1,14 +1,14 @@
 /*
- * The element loops behind reduce_apply(), compiled once per instruction set. Apart from it so that tests can run every
- * set this processor has, not just the one that is chosen.
+ * The element loops behind reduce_apply(), compiled once per instruction set. Apart from it so that tests can
+ * run every set this processor has, not just the one that is chosen.
  */
 #ifndef BLINK_REDUCE_LOOPS_H
 #define BLINK_REDUCE_LOOPS_H
 
 #include "exec/host/reduce.h"
 
-/* Any number of sources and destinations; the destinations are written even where they are the source. Streamed stores
- * are ordered before it returns. */
+/* Any number of sources and destinations; the destinations are written even where they are the source.
+ * Streamed stores are ordered before it returns. */
 typedef void reduce_loop_t(const reduce_step_t *step);
 
 #define REDUCE_DATATYPES 12
@@ -18,7 +18,8 @@ typedef struct reduce_loops {
     reduce_loop_t *loops[REDUCE_DATATYPES][REDUCE_OPERATORS];
 } reduce_loops_t;
 
-/* The set at `index`, the fastest first, the plain one last; NULL behind it. Only sets that this processor has. */
+/* The set at `index`, the fastest first, the plain one last; NULL behind it. Only sets that this processor
+ * has. */
 const reduce_loops_t *reduce_loops_at(uint32_t index);
 
 /* reduce_apply() with a given set. */

@@ -91,8 +91,8 @@ static reduce_step_t step_reduction(const step_place_t *place, const step_room_t
                            .bytes = place->span.bytes};
 }
 
-/* Put the addresses of one block of the step's operands into the room: what lies in slots with flags is unpacked into
- * blocks of the room, and what goes there is made in the last of these. */
+/* Put the addresses of one block of the step's operands into the room: what lies in slots with flags is
+ * unpacked into blocks of the room, and what goes there is made in the last of these. */
 static void step_lay_out(const step_place_t *place, const step_room_t *room, uint64_t at, uint64_t bytes)
 {
     const exec_instance_t *instance = place->instance;

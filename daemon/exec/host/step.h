@@ -20,8 +20,8 @@ typedef struct step_room {
     char *blocks;     /* step_block_count() × STEP_BLOCK_BYTES; only where slots have flags */
 } step_room_t;
 
-/* What is unpacked from slots with flags, or packed into them, at a time: whole grains of slot_format.h and whole
- * elements. */
+/* What is unpacked from slots with flags, or packed into them, at a time: whole grains of slot_format.h and
+ * whole elements. */
 #define STEP_BLOCK_BYTES 1920u
 
 /* Of the operands, and of a scalar for every source. */

@@ -1,5 +1,5 @@
-/* What the cheapest spanning trees cost, for all roots at once. Its own file because it is one algorithm, on a
- * bare matrix. */
+/* What the cheapest spanning trees cost, for all roots at once. Its own file because it is one algorithm, on
+ * a bare matrix. */
 #include "plan/bound/bound.h"
 
 #include "error.h"
@@ -73,7 +73,8 @@ static void join_set(contraction_t *c, uint32_t row)
     c->place[row] = PLAN_NONE;
 }
 
-/* Let `row` stand for `other` too: a way into either is a way into both, less what its end has paid already. */
+/* Let `row` stand for `other` too: a way into either is a way into both, less what its end has paid already.
+ */
 static void merge_rows(contraction_t *c, uint32_t row, uint32_t other)
 {
     double *into = &c->in_cost[(size_t)row * c->count], *into_other = &c->in_cost[(size_t)other * c->count];

@@ -12,8 +12,8 @@
 
 typedef struct plan_lp plan_lp_t;
 
-/* At least one row; each row's limit is loosened by up to `loosening`, no two alike. Errors of all calls: NO_MEMORY, INTERNAL (the solver gave up; its number is named).
- * Belongs to one thread.
+/* At least one row; each row's limit is loosened by up to `loosening`, no two alike. Errors of all calls:
+ * NO_MEMORY, INTERNAL (the solver gave up; its number is named). Belongs to one thread.
  */
 blink_result_t plan_lp_create(uint32_t row_count, double loosening, plan_lp_t **lp);
 void plan_lp_destroy(plan_lp_t *lp);
@@ -38,9 +38,9 @@ void plan_lp_make_whole(plan_lp_t *lp, uint32_t column, uint32_t most);
 /* Solve from the last basis. */
 blink_result_t plan_lp_solve(plan_lp_t *lp);
 
-/* After plan_lp_solve(), search the best solution in whole numbers by branch and cut; stop at one worth `enough`,
- * or after so many subproblems, so that the result does not depend on the machine's speed. plan_lp_value() then
- * gives the best solution found; all 0 if there was none. */
+/* After plan_lp_solve(), search the best solution in whole numbers by branch and cut; stop at one worth
+ * `enough`, or after so many subproblems, so that the result does not depend on the machine's speed.
+ * plan_lp_value() then gives the best solution found; all 0 if there was none. */
 blink_result_t plan_lp_solve_whole(plan_lp_t *lp, double enough, uint32_t subproblems_max);
 
 /* Of the last solution: the column's x, and the row's price (what one more unit of it would gain). */

@@ -1,8 +1,9 @@
 /*
  * The parts of the tree packer. turns.c: symmetries. net.c: the working graph (ranks, relays, identical
- * parallel switches merged). paths.c: cheapest paths between ranks under link prices. arborescence.c: cheapest
- * spanning trees over those paths. grow.c: columns of the packing program. pack.c: the program. thin.c: fewer
- * trees for nearly the same rate. place.c: the solution as channels. trees.c: all of it in order.
+ * parallel switches merged). paths.c: cheapest paths between ranks under link prices. arborescence.c:
+ * cheapest spanning trees over those paths. grow.c: columns of the packing program. pack.c: the program.
+ * thin.c: fewer trees for nearly the same rate. place.c: the solution as channels. trees.c: all of it in
+ * order.
  */
 #ifndef BLINK_PLAN_PACK_H
 #define BLINK_PLAN_PACK_H
@@ -13,8 +14,8 @@
 /* Up to here plans are made to use few trees; above it templates under symmetries stand for many. */
 #define PACK_SMALL_RANKS 16u
 
-/* Symmetries of the topology that map ranks to ranks and keep the plan's root and peer; they commute. Possibly
- * none. *turns is the caller's: pack_free_turns(). Errors: NO_MEMORY. */
+/* Symmetries of the topology that map ranks to ranks and keep the plan's root and peer; they commute.
+ * Possibly none. *turns is the caller's: pack_free_turns(). Errors: NO_MEMORY. */
 blink_result_t pack_find_turns(const topo_t *topo, const plan_t *plan, plan_turn_t **turns, uint32_t *count);
 void pack_free_turns(plan_turn_t *turns, uint32_t count);
 
@@ -53,8 +54,8 @@ typedef struct pack_net {
     uint32_t *power; /* per rank and turn, [rank·turn_count + turn]: which powers lead to it from there */
 } pack_net_t;
 
-/* `allowed` is borrowed. `turns` are dropped (turn_count 0) if they do not map groups of switches to groups. Errors:
- * INVALID_ARGUMENT (capacities too far apart for the arithmetic; the links are named), NO_MEMORY. */
+/* `allowed` is borrowed. `turns` are dropped (turn_count 0) if they do not map groups of switches to groups.
+ * Errors: INVALID_ARGUMENT (capacities too far apart for the arithmetic; the links are named), NO_MEMORY. */
 blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, const bool *allowed,
                                const plan_turn_t *turns, uint32_t turn_count, pack_net_t **net);
 void pack_net_destroy(pack_net_t *net);
@@ -151,9 +152,9 @@ void pack_span(uint32_t n, const double *cost, uint32_t root, uint32_t *parent, 
                uint32_t *level);
 
 /* The packing program. A column is a root and its trees, as path indices: per rank the path between it and
- * its parent, n for the broadcast tree if the collective broadcasts, then n for the reduce tree if it reduces.
- * Where every rank is a root of its own (allgather, reducescatter), column 0 of the linear program is the rate
- * of each, balance rows follow the capacity rows, and trees are columns from 1 on. */
+ * its parent, n for the broadcast tree if the collective broadcasts, then n for the reduce tree if it
+ * reduces. Where every rank is a root of its own (allgather, reducescatter), column 0 of the linear program
+ * is the rate of each, balance rows follow the capacity rows, and trees are columns from 1 on. */
 typedef struct packer {
     const topo_t *topo;
     const plan_t *plan;
@@ -206,8 +207,8 @@ blink_result_t pack_check_reachable(packer_t *p);
  * another, better one. */
 blink_result_t pack_grow_column(packer_t *p, uint32_t root, uint32_t *column, pack_candidate_t *made);
 
-/* Set up for the links `allowed` (borrowed; NULL: all), on failure too: pack_fini(). Errors: INVALID_ARGUMENT,
- * NO_MEMORY. */
+/* Set up for the links `allowed` (borrowed; NULL: all), on failure too: pack_fini(). Errors:
+ * INVALID_ARGUMENT, NO_MEMORY. */
 blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, const bool *allowed);
 void pack_fini(packer_t *p);
 

@@ -1,6 +1,7 @@
 /*
- * Plans of few hops, for payloads whose time is latency: one hop, a binomial tree, recursive doubling. One file
- * for the three, because they differ in a single rule: who a rank's parent is in the tree of a given root.
+ * Plans of few hops, for payloads whose time is latency: one hop, a binomial tree, recursive doubling. One
+ * file for the three, because they differ in a single rule: who a rank's parent is in the tree of a given
+ * root.
  */
 #include "error.h"
 #include "names.h"
@@ -42,9 +43,10 @@ static uint32_t floor_power_of_two(uint32_t n)
 }
 
 /*
- * The number of a rank as seen from the root loses its lowest bit: a rank's far partners lie nearer to the root
- * than its near ones, so that where consecutive ranks share a host, one edge enters each host. Numbers are
- * differences, or for powers of two exclusive ors, which keep every edge along one dimension of the hypercube.
+ * The number of a rank as seen from the root loses its lowest bit: a rank's far partners lie nearer to the
+ * root than its near ones, so that where consecutive ranks share a host, one edge enters each host. Numbers
+ * are differences, or for powers of two exclusive ors, which keep every edge along one dimension of the
+ * hypercube.
  */
 static uint32_t binomial_parent(uint32_t n, uint32_t root, uint32_t rank)
 {

@@ -1,6 +1,6 @@
 /*
- * The compiler from plans to lane programs: every edge of a tree or hop of a route becomes the end of one step
- * and the start of another, joined by semaphores. Knows trees and routes, not collectives.
+ * The compiler from plans to lane programs: every edge of a tree or hop of a route becomes the end of one
+ * step and the start of another, joined by semaphores. Knows trees and routes, not collectives.
  */
 #include "plan/lane/lane.h"
 
@@ -88,8 +88,8 @@ static blink_result_t add_own_output(lane_builder_t *builder, lane_step_t *step,
     return lane_add_dst(builder, step, (lane_operand_t){LANE_OUTPUT, rank, PLAN_NONE, PLAN_NONE});
 }
 
-/* Write to a rank's children in the broadcast tree, straight into their outputs if the protocol has no flags; those
- * behind it first: roots that act at once then start with different children. */
+/* Write to a rank's children in the broadcast tree, straight into their outputs if the protocol has no flags;
+ * those behind it first: roots that act at once then start with different children. */
 static blink_result_t add_broadcast_destinations(lane_builder_t *builder, lane_step_t *step,
                                                  const plan_part_t *part, const lane_edges_t *edges,
                                                  uint32_t rank)
@@ -113,8 +113,8 @@ static blink_result_t add_broadcast_destinations(lane_builder_t *builder, lane_s
     return BLINK_OK;
 }
 
-/* The root fuses both phases: the last reduction, or its own input where nothing is reduced, is written to its
- * own output and to its children's at once. */
+/* The root fuses both phases: the last reduction, or its own input where nothing is reduced, is written to
+ * its own output and to its children's at once. */
 static blink_result_t fill_root_step(lane_builder_t *builder, lane_step_t *step, const plan_part_t *part,
                                      const lane_edges_t *edges)
 {
@@ -150,8 +150,9 @@ static blink_result_t fill_tree_step(lane_builder_t *builder, lane_step_t *step,
 
 /* ---- steps of routes ---- */
 
-/* From the source's input or the slot of the rank that this hop starts at to the next slot or the destination's output.
- * A protocol with flags has a slot at the destination too, hence a step of its own there. */
+/* From the source's input or the slot of the rank that this hop starts at to the next slot or the
+ * destination's output. A protocol with flags has a slot at the destination too, hence a step of its own
+ * there. */
 static blink_result_t fill_route_step(lane_builder_t *builder, lane_step_t *step, const plan_route_t *route,
                                       const lane_edges_t *edges, uint32_t hop)
 {
@@ -191,8 +192,8 @@ static void act(compiler_t *compiler, uint32_t part, uint32_t rank, lane_phase_t
     compiler->actions[compiler->action_count++] = (action_t){rank, (uint32_t)phase, level, turn, part};
 }
 
-/* A root acts once: in `up` if the part reduces, else in `down`. Leaves of broadcast trees have something to do only
- * where their data end in a slot; in a direct part only the root has. */
+/* A root acts once: in `up` if the part reduces, else in `down`. Leaves of broadcast trees have something to
+ * do only where their data end in a slot; in a direct part only the root has. */
 static void act_in_tree(compiler_t *compiler, uint32_t part_index)
 {
     const plan_part_t *part = part_of(compiler, part_index);
@@ -223,11 +224,11 @@ static void act_in_route(compiler_t *compiler, uint32_t part_index)
 /*
  * By lane, and within a lane those nearer to the start of the phase first: leaves of reduce trees, roots of
  * broadcast trees, sources of routes. A step waits for the step before it on the same tree or route, which
- * has the same chunk and a lower level or is of the phase before; or for a slot, which an earlier chunk's step
- * frees. So steps wait only for steps that come earlier in the order (chunk, phase, level), and every lane's
- * own order is that order: no deadlock, at any number of slots and however many parts share a lane. On one level
- * nothing waits for anything, so each rank takes the parts in the order of their ends from itself on: ranks
- * that send at once then send to different ones.
+ * has the same chunk and a lower level or is of the phase before; or for a slot, which an earlier chunk's
+ * step frees. So steps wait only for steps that come earlier in the order (chunk, phase, level), and every
+ * lane's own order is that order: no deadlock, at any number of slots and however many parts share a lane. On
+ * one level nothing waits for anything, so each rank takes the parts in the order of their ends from itself
+ * on: ranks that send at once then send to different ones.
  */
 static int compare_actions(const void *a, const void *b)
 {
@@ -353,8 +354,8 @@ static blink_result_t add_local_copy(compiler_t *compiler)
 
 /* ---- paths ---- */
 
-/* Find the largest latency, the protocol's own cost of a hop included, and capacity × latency: GB/s × µs = 1e3
- * bytes. */
+/* Find the largest latency, the protocol's own cost of a hop included, and capacity × latency: GB/s × µs =
+ * 1e3 bytes. */
 static void measure_path(const topo_t *topo, const plan_path_t *path, blink_protocol_t protocol,
                          lane_program_t *program)
 {

@@ -7,22 +7,24 @@
  * grouped in lanes: one sequential program per (channel, rank, phase), whose body runs once per chunk c = 0 …
  * C-1. A program holds shares, never bytes: lane_geometry_t binds it to a payload when an op starts.
  *
- * Blocks. The payload is block_count equal blocks (plan/collective.h). A part carries a piece of one block: the
- * channels that carry a block share it in extents, and the parts of one channel that carry the same block,
- * its siblings, are dealt every chunk of their extent in turn.
+ * Blocks. The payload is block_count equal blocks (plan/collective.h). A part carries a piece of one block:
+ * the channels that carry a block share it in extents, and the parts of one channel that carry the same
+ * block, its siblings, are dealt every chunk of their extent in turn.
  *
  * Buffers. An operand is (rank, input | output | scratch). Input and output are addressed by
  * lane_buffer_offset() at the span that lane_span() gives for (channel, part, chunk). Scratch belongs to one
  * edge of a reduce tree or into a relay of a route, lives at the receiver, and is `slots` slots of
  * chunk_bytes; chunk c uses slot c mod slots.
  *
- * Direct parts. Where an edge leads through memory that both ends share (TOPO_SHM links only) and a tree is a star, the
- * root pulls: one step reads every input and writes every output, each element once, without scratch or semaphores. A
- * program all of whose steps neither wait nor signal is `independent`: its chunks may run in any order and at once.
+ * Direct parts. Where an edge leads through memory that both ends share (TOPO_SHM links only) and a tree is a
+ * star, the root pulls: one step reads every input and writes every output, each element once, without
+ * scratch or semaphores. A program all of whose steps neither wait nor signal is `independent`: its chunks
+ * may run in any order and at once.
  *
- * Formats. Under Simple only reduce trees and relays go through scratch; broadcast trees and the last hop of a route write
- * into the output, and a semaphore says so. Under LL and LL128 the flag travels in the data, so every edge ends in scratch
- * and its receiver copies on into its output; the `full` semaphore of a scratch edge then only says what the data say too.
+ * Formats. Under Simple only reduce trees and relays go through scratch; broadcast trees and the last hop of
+ * a route write into the output, and a semaphore says so. Under LL and LL128 the flag travels in the data, so
+ * every edge ends in scratch and its receiver copies on into its output; the `full` semaphore of a scratch
+ * edge then only says what the data say too.
  *
  * Semaphores. Each is a u64 with one writer and one waiter, starts at 0, and is stored, never added: after
  * chunk c it holds c + 1. A `full` wait for chunk c is for value >= c + 1. A `free` wait is for value >= c +
@@ -128,8 +130,8 @@ typedef struct lane_program {
 blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, lane_program_t **program);
 void lane_program_destroy(lane_program_t *program);
 
-/* Fill in ordinal, siblings, begin and end of every part, from the parts' blocks and the channels' shares: the
- * channels that carry a block divide it in proportion to what they carry of it. lane_compile() does this.
+/* Fill in ordinal, siblings, begin and end of every part, from the parts' blocks and the channels' shares:
+ * the channels that carry a block divide it in proportion to what they carry of it. lane_compile() does this.
  * Errors: NO_MEMORY; INTERNAL as above. */
 blink_result_t lane_divide_blocks(lane_program_t *program);
 
@@ -163,8 +165,8 @@ typedef struct lane_geometry {
 #define LANE_CHUNK_MAX_BYTES (256u << 10)
 #define LANE_UNIT_BYTES      16u
 
-/* Bytes that a chunk takes in a scratch slot and on a link: twice as many under LL (4 bytes of flag to 4 of data), 128
- * for each 120 under LL128. */
+/* Bytes that a chunk takes in a scratch slot and on a link: twice as many under LL (4 bytes of flag to 4 of
+ * data), 128 for each 120 under LL128. */
 uint64_t lane_format_bytes(blink_protocol_t protocol, uint64_t bytes);
 
 /* Bind to a payload of block_count × block_bytes. `chunk_bytes` is the chunk of the channel with the largest

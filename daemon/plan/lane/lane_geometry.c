@@ -273,7 +273,8 @@ lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_
     uint64_t chunk_bytes = extent.bytes - chunk_offset;
     if (chunk_bytes > stride)
         chunk_bytes = stride;
-    /* Whole units are dealt evenly, the ragged end of the block goes to the last part that has room for it. */
+    /* Whole units are dealt evenly, the ragged end of the block goes to the last part that has room for it.
+     */
     uint64_t units = (chunk_bytes + LANE_UNIT_BYTES - 1) / LANE_UNIT_BYTES;
     uint64_t begin = units * of->ordinal / of->siblings * LANE_UNIT_BYTES;
     uint64_t end = units * (of->ordinal + 1) / of->siblings * LANE_UNIT_BYTES;

@@ -343,7 +343,8 @@ static uint32_t find_narrowest(const router_t *r, const bool *needed)
     return narrowest;
 }
 
-/* Drop the routes that the optimum does not use, then narrow ones while the rate stays at or above `floor`. */
+/* Drop the routes that the optimum does not use, then narrow ones while the rate stays at or above `floor`.
+ */
 static blink_result_t eliminate(router_t *r, double floor, bool *needed)
 {
     for (uint32_t route = 0; route < r->route_count; route++)

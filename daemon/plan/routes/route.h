@@ -1,6 +1,6 @@
 /*
- * The parts of the route packer: gather, scatter, alltoall and sendrecv as a maximum concurrent flow. route.c:
- * the program over routes, by column generation. route_place.c: its solution as channels.
+ * The parts of the route packer: gather, scatter, alltoall and sendrecv as a maximum concurrent flow.
+ * route.c: the program over routes, by column generation. route_place.c: its solution as channels.
  */
 #ifndef BLINK_PLAN_ROUTE_H
 #define BLINK_PLAN_ROUTE_H

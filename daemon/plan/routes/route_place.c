@@ -104,8 +104,8 @@ static uint32_t only_route(const router_t *r, const route_demand_t *demand)
     return only;
 }
 
-/* Whether every demand, and every own block, stands for equally many blocks, and every demand has one route of
- * one hop: the parts of a channel carry equal shares. */
+/* Whether every demand, and every own block, stands for equally many blocks, and every demand has one route
+ * of one hop: the parts of a channel carry equal shares. */
 static bool folds(const router_t *r)
 {
     for (uint32_t rank = 0; rank < r->n && r->demand_count > 0; rank++)

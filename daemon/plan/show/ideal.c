@@ -1,4 +1,5 @@
-/* The ideal bus bandwidth. Its own file because it looks only at what gpus and hosts can send, never at plans.
+/* The ideal bus bandwidth. Its own file because it looks only at what gpus and hosts can send, never at
+ * plans.
  */
 #include "plan/show/ideal.h"
 
@@ -9,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Per relay: up to two ranks that ways through relays lead to. Two, because one may be where the way began. */
+/* Per relay: up to two ranks that ways through relays lead to. Two, because one may be where the way began.
+ */
 typedef struct ends {
     uint32_t nodes[2];
 } ends_t;

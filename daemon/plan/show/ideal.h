@@ -1,7 +1,7 @@
 /*
- * The ideal bus bandwidth: what nccl-tests' busbw could show at most if each gpu sent and received all the time
- * at what its links carry, and each host at what its network does. A yardstick of benchmarks; not a bound
- * that is proven for one topology, which is plan_bound_GBps(). Pure and thread-safe.
+ * The ideal bus bandwidth: what nccl-tests' busbw could show at most if each gpu sent and received all the
+ * time at what its links carry, and each host at what its network does. A yardstick of benchmarks; not a
+ * bound that is proven for one topology, which is plan_bound_GBps(). Pure and thread-safe.
  *
  * Method: nothing but transfers takes time, the slower of traffic inside and between hosts hides the other,
  * and every rank's data crosses to each other host once. Then with B per gpu, I per host, N ranks, Q hosts

@@ -190,7 +190,8 @@ static int compare_doubles(double one, double other)
     return (one > other) - (one < other);
 }
 
-/* Equal links stand together: same ends by kind, same link, same directions. Backplanes are each their own. */
+/* Equal links stand together: same ends by kind, same link, same directions. Backplanes are each their own.
+ */
 static int compare_links(const report_t *r, const entry_t *a, const entry_t *b)
 {
     if (a->link == PLAN_NONE || b->link == PLAN_NONE)

@@ -134,7 +134,8 @@ void plan_write_branch(topo_text_t *text, const topo_t *topo, const plan_t *plan
 
 /* ---- colours ---- */
 
-/* One of red (0), green (8) or blue (4) of a hue, as in the usual formula from hue, saturation and lightness. */
+/* One of red (0), green (8) or blue (4) of a hue, as in the usual formula from hue, saturation and lightness.
+ */
 static unsigned hue_part(double hue, double lightness, double which)
 {
     double at = fmod(which + 12.0 * hue, 12.0), reach = 0.75 * fmin(lightness, 1.0 - lightness);

@@ -1,4 +1,5 @@
-/* Plans for Graphviz: an edge per tree and link, in the tree's colour, as wide as what the tree sends there. */
+/* Plans for Graphviz: an edge per tree and link, in the tree's colour, as wide as what the tree sends there.
+ */
 #include "plan/show/write.h"
 
 #include "error.h"

@@ -1,7 +1,7 @@
 /*
- * Plans as one stand-alone picture over the topology's layout. Every loaded direction of a link is a grey track,
- * on the right of its way, as wide as all the link could carry while the plan runs at its rate; each group of
- * trees fills its part of the track in its colour. So a full track is what limits the plan.
+ * Plans as one stand-alone picture over the topology's layout. Every loaded direction of a link is a grey
+ * track, on the right of its way, as wide as all the link could carry while the plan runs at its rate; each
+ * group of trees fills its part of the track in its colour. So a full track is what limits the plan.
  */
 #include "plan/show/write.h"
 

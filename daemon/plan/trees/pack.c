@@ -30,7 +30,8 @@
 #define SMOOTHING 0.9
 /* Roots priced per round where all are alike. */
 #define REVERSIBLE_ROOTS 4u
-/* Rows of a large plan are loosened by up to this, each differently, lest the simplex method stall among ties. */
+/* Rows of a large plan are loosened by up to this, each differently, lest the simplex method stall among
+ * ties. */
 #define LOOSENING 1e-4
 
 void pack_fini(packer_t *p)
@@ -221,8 +222,8 @@ static double cost_in_program(packer_t *p, const uint32_t *column)
 }
 
 /* Price one column per root that the collective may have and that stands for its orbit; add those that cost
- * less than they are worth by `least_gain`. *cost is what the payload costs at the least: the cheapest column,
- * or the mean of the cheapest columns of all ranks where each is a root of its own. */
+ * less than they are worth by `least_gain`. *cost is what the payload costs at the least: the cheapest
+ * column, or the mean of the cheapest columns of all ranks where each is a root of its own. */
 static blink_result_t price_columns(packer_t *p, double least_gain, double *cost, uint32_t *added)
 {
     double cheapest = INFINITY, sum = 0.0;

@@ -56,8 +56,8 @@ static blink_result_t place_tree(const packer_t *p, plan_t *plan, const uint32_t
     return BLINK_OK;
 }
 
-/* What the columns of each orbit of roots add up to, by least root; of all in given[0] where the roots' shares
- * are free. */
+/* What the columns of each orbit of roots add up to, by least root; of all in given[0] where the roots'
+ * shares are free. */
 static void sum_values(const packer_t *p, double *given)
 {
     for (uint32_t column = 0; column < p->column_count; column++)

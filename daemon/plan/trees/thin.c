@@ -16,11 +16,12 @@
 #define FAVOUR 0.005
 /* While diving, columns that gain less than this are not worth adding. */
 #define DIVE_GAIN 1e-3
-/* The dive ends when the fixed columns lack no more than this part of the optimum (of a single root's part where
- * each rank is one), or after this many steps. */
+/* The dive ends when the fixed columns lack no more than this part of the optimum (of a single root's part
+ * where each rank is one), or after this many steps. */
 #define DIVE_REST  0.0045
 #define DIVE_STEPS 40u
-/* Part of its value by which a fixed column is narrowed at each step: what GLPK itself takes for no violation. */
+/* Part of its value by which a fixed column is narrowed at each step: what GLPK itself takes for no
+ * violation. */
 #define ROUNDING 1e-6
 /* Further tries while the work (packer_t.work) promises to stay below this: some milliseconds. */
 #define WORK_MAX  600000u
@@ -82,8 +83,9 @@ static blink_result_t admit(thinning_t *t)
     return BLINK_OK;
 }
 
-/* Fix what is NEEDED a hair below where the last solution has it; returns the sum. A solution keeps its rows only to
- * within rounding, so what is fixed must leave room for that, or the next program may have no solution. */
+/* Fix what is NEEDED a hair below where the last solution has it; returns the sum. A solution keeps its rows
+ * only to within rounding, so what is fixed must leave room for that, or the next program may have no
+ * solution. */
 static double fix_needed(thinning_t *t)
 {
     double fixed = 0.0;
@@ -229,8 +231,8 @@ static blink_result_t try_taste(thinning_t *t, double optimum)
     return result;
 }
 
-/* Whether another try is likely to stay within the work allowed. Where every rank is a root one takes all the time
- * there is. */
+/* Whether another try is likely to stay within the work allowed. Where every rank is a root one takes all the
+ * time there is. */
 static bool may_try_again(const thinning_t *t)
 {
     uint64_t done = t->packer->work - t->first_work;

@@ -1,6 +1,6 @@
 /*
- * From the facts to a topology: which GPUs there are, which bridges branch, what each link can move. Pure, so that
- * any machine can be tried without having it.
+ * From the facts to a topology: which GPUs there are, which bridges branch, what each link can move. Pure, so
+ * that any machine can be tried without having it.
  */
 #include "error.h"
 #include "topo/detect/detect_facts.h"
@@ -153,8 +153,8 @@ static blink_result_t add_nodes(build_t *build)
     return BLINK_OK;
 }
 
-/* Link `id`, which hangs on (or is) PCI item `pci`, to the nearest branching bridge above it or to its cpu. Bridges in
- * between have no node: the slowest link of the way counts. */
+/* Link `id`, which hangs on (or is) PCI item `pci`, to the nearest branching bridge above it or to its cpu.
+ * Bridges in between have no node: the slowest link of the way counts. */
 static blink_result_t link_up(build_t *build, const char *id, uint32_t pci, topo_link_kind_t kind,
                               double GBps)
 {

@@ -1,6 +1,6 @@
 /*
- * What detection found, before anything is concluded from it: the readers of hwloc, NVML and sysfs each add their part,
- * detect_build() makes a topology of it. Between them so that neither has to know the others.
+ * What detection found, before anything is concluded from it: the readers of hwloc, NVML and sysfs each add
+ * their part, detect_build() makes a topology of it. Between them so that neither has to know the others.
  */
 #ifndef BLINK_TOPO_DETECT_FACTS_H
 #define BLINK_TOPO_DETECT_FACTS_H

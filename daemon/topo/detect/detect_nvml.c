@@ -1,6 +1,6 @@
 /*
- * GPUs and NVLinks, from NVML, loaded at run time: one program runs with and without an NVIDIA driver. The only file
- * that knows NVML. What it declares is NVML's stable binary interface.
+ * GPUs and NVLinks, from NVML, loaded at run time: one program runs with and without an NVIDIA driver. The
+ * only file that knows NVML. What it declares is NVML's stable binary interface.
  */
 #include "error.h"
 #include "topo/detect/detect_facts.h"

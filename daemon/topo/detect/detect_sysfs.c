@@ -1,6 +1,6 @@
 /*
- * What the kernel's sysfs tells: PCIe links and verbs devices. The root is a parameter, so that tests show it any
- * machine.
+ * What the kernel's sysfs tells: PCIe links and verbs devices. The root is a parameter, so that tests show it
+ * any machine.
  */
 #include "error.h"
 #include "topo/detect/detect_facts.h"

@@ -25,8 +25,8 @@ static int compare_hosts(const void *one, const void *other, void *topology)
     return order ? order : (a > b) - (a < b);
 }
 
-/* Chain the nodes of every host in the order of the file: next[i] is the node after i on its host, or TOPO_NONE.
- * first[i] says whether i is where such a chain begins. `sorted` is room for node_count nodes. */
+/* Chain the nodes of every host in the order of the file: next[i] is the node after i on its host, or
+ * TOPO_NONE. first[i] says whether i is where such a chain begins. `sorted` is room for node_count nodes. */
 static void chain_hosts(const topo_t *topo, uint32_t *sorted, uint32_t *next, bool *first)
 {
     for (uint32_t i = 0; i < topo->node_count; i++)

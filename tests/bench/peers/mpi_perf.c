@@ -1,5 +1,5 @@
-/* One MPI library's collectives, timed as blink-perf times blinkd's: of each iteration the slowest rank from a barrier
- * to the end of the call, of the iterations the median.
+/* One MPI library's collectives, timed as blink-perf times blinkd's: of each iteration the slowest rank from
+ * a barrier to the end of the call, of the iterations the median.
  *
  *     mpirun -n RANKS mpi_perf COLLECTIVE ITERATIONS WARMUP ordinary|huge BYTES… */
 #include "peer.h"

@@ -1,5 +1,5 @@
-/* What the drivers of the other libraries have in common, so that they differ in nothing but the library: command
- * line, data and its check, statistics and the line printed. Valid C and C++. */
+/* What the drivers of the other libraries have in common, so that they differ in nothing but the library:
+ * command line, data and its check, statistics and the line printed. Valid C and C++. */
 #ifndef PEER_H
 #define PEER_H
 

@@ -1,5 +1,6 @@
-/* libcuda at run time: finding it, one context on device 0 in the wanted mode, the kernels, and the few calls that every question
- * makes. Apart from the questions because DESIGN.md's "CUDA is loaded with dlopen" is tried here and nowhere else. */
+/* libcuda at run time: finding it, one context on device 0 in the wanted mode, the kernels, and the few calls
+ * that every question makes. Apart from the questions because DESIGN.md's "CUDA is loaded with dlopen" is
+ * tried here and nowhere else. */
 #include "probe.h"
 
 #include <dlfcn.h>
@@ -69,7 +70,8 @@ bool probe_load(probe_t *p)
 
 bool probe_open(probe_t *p, probe_mode_t mode)
 {
-    /* A process is a client of MPS if it finds the daemon's pipe. Kernels loaded lazily could wait for a spinning one. */
+    /* A process is a client of MPS if it finds the daemon's pipe. Kernels loaded lazily could wait for a
+     * spinning one. */
     setenv("CUDA_MPS_PIPE_DIRECTORY", mode == PROBE_MPS ? p->mps_pipe : p->no_mps_pipe, 1);
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     PROBE_TRY(probe_load(p));

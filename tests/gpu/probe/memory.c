@@ -1,6 +1,7 @@
-/* Questions 4, 5 and 8: memory of another process. DESIGN.md, "Memory" and "Faults": a killed client's regions stay readable
- * until no lane reads them; the import cache is keyed by the buffer id, so freed and reused addresses miss; and, as nothing is
- * said about it there, whether clients in and out of MPS can share at all. */
+/* Questions 4, 5 and 8: memory of another process. DESIGN.md, "Memory" and "Faults": a killed client's
+ * regions stay readable until no lane reads them; the import cache is keyed by the buffer id, so freed and
+ * reused addresses miss; and, as nothing is said about it there, whether clients in and out of MPS can share
+ * at all. */
 #include "probe.h"
 
 #include <signal.h>
@@ -54,7 +55,8 @@ static bool export_and_stay(probe_t *p)
     return true;
 }
 
-/* Takes nearly all free memory and fills it: if the dead process's pages are free, they are overwritten now. */
+/* Takes nearly all free memory and fills it: if the dead process's pages are free, they are overwritten now.
+ */
 static bool bully(probe_t *p)
 {
     const size_t piece = (size_t)4 << 30, spare = (size_t)2 << 30;
@@ -200,8 +202,8 @@ static bool renew(probe_t *p)
     return true;
 }
 
-/* A handle of memory that is gone: what the daemon meets when a client sends an old one. Legacy only: a descriptor keeps
- * its memory. */
+/* A handle of memory that is gone: what the daemon meets when a client sends an old one. Legacy only: a
+ * descriptor keeps its memory. */
 static bool open_stale(probe_t *p)
 {
     CUdeviceptr address;

@@ -1,5 +1,6 @@
-/* The other process on the GPU: its stream blocked at a word, one spinning block, or a kernel that fills every
- * multiprocessor. Questions 3, 7 and 9 are asked beside it. It uses stages 0 to 3 and 7 of the board. */
+/* The other process on the GPU: its stream blocked at a word, one spinning block, or a kernel that fills
+ * every multiprocessor. Questions 3, 7 and 9 are asked beside it. It uses stages 0 to 3 and 7 of the board.
+ */
 #include "probe.h"
 
 enum { STAGE_READY, STAGE_BEGIN, STAGE_ACTIVE, STAGE_END, STAGE_ENDED = 7 };
@@ -43,7 +44,8 @@ static bool be_neighbour(probe_t *p, neighbour_t kind)
     PROBE_TRY(probe_await(p, STAGE_BEGIN, HOLD_MS));
     PROBE_TRY(hold(p, kind, &holding));
     probe_reach(p, STAGE_ACTIVE);
-    /* It ends what it holds by itself: under MPS a client killed in the middle of a kernel may harm the others. */
+    /* It ends what it holds by itself: under MPS a client killed in the middle of a kernel may harm the
+     * others. */
     const bool is_told = probe_await(p, STAGE_END, HOLD_MS);
     probe_store(&holding.words[0], 1);
     const bool is_over = probe_sync(p, holding.stream, HOLD_MS);

@@ -1,5 +1,6 @@
-/* What the probe's files share: the driver's calls, one board per question that all its processes write on, and the few
- * helpers every question needs. A question runs in processes of its own that end with it, so nothing is freed by hand. */
+/* What the probe's files share: the driver's calls, one board per question that all its processes write on,
+ * and the few helpers every question needs. A question runs in processes of its own that end with it, so
+ * nothing is freed by hand. */
 #ifndef BLINK_TESTS_GPU_PROBE_H
 #define BLINK_TESTS_GPU_PROBE_H
 
@@ -10,7 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The driver's calls. cuda.h renames many to their current version (cuMemAlloc is cuMemAlloc_v2), and so do these. */
+/* The driver's calls. cuda.h renames many to their current version (cuMemAlloc is cuMemAlloc_v2), and so do
+ * these. */
 /* clang-format off */
 #define PROBE_CALLS(X) \
     X(cuInit) X(cuGetErrorName) X(cuDriverGetVersion) X(cuDeviceGet) X(cuDeviceGetCount) \
@@ -49,7 +51,8 @@ typedef enum probe_verdict { PROBE_NONE, PROBE_PASS, PROBE_FAIL, PROBE_UNSUPPORT
 
 enum { PROBE_STAGES = 8, PROBE_ERRORS = 6, PROBE_WORDS = 16 };
 
-/* Shared by the main program and all processes of one question; what was written before a crash is still reported. */
+/* Shared by the main program and all processes of one question; what was written before a crash is still
+ * reported. */
 typedef struct probe_board {
     probe_verdict_t verdict;
     char answer[1024];
@@ -115,7 +118,8 @@ double probe_numbers(probe_t *p, const char *what, double *samples, size_t count
 
 /* driver.c: loads libcuda (once per process, never before a fork) and initialises it. */
 bool probe_load(probe_t *p);
-/* probe_load in a process that is or is not a client of MPS, then device 0, its primary context and the kernels. */
+/* probe_load in a process that is or is not a client of MPS, then device 0, its primary context and the
+ * kernels. */
 bool probe_open(probe_t *p, probe_mode_t mode);
 bool probe_launch(probe_t *p, probe_kernel_t kernel, unsigned blocks, unsigned threads, CUstream stream,
                   void **arguments);
@@ -141,7 +145,8 @@ bool probe_receive_fd(probe_t *p, int *fd);
 
 /* neighbour.c: the other process that holds the GPU in one of these ways. */
 typedef enum neighbour { NEIGHBOUR_NONE, NEIGHBOUR_WAIT, NEIGHBOUR_SPIN, NEIGHBOUR_FILL } neighbour_t;
-/* Forks it (before probe_open) in the question's mode; once ready it is idle until begun, and holds for at most 10 s. */
+/* Forks it (before probe_open) in the question's mode; once ready it is idle until begun, and holds for at
+ * most 10 s. */
 bool neighbour_fork(probe_t *p, neighbour_t kind);
 bool neighbour_ready(probe_t *p);
 bool neighbour_begin(probe_t *p);

@@ -1,5 +1,6 @@
-/* Questions 3 and 7: one GPU, two processes. DESIGN.md, "Sharing a GPU": without MPS the kernels of daemon and application take
- * turns, blocked streams cost others nothing, and moves go to copy engines because those run beside foreign kernels. */
+/* Questions 3 and 7: one GPU, two processes. DESIGN.md, "Sharing a GPU": without MPS the kernels of daemon
+ * and application take turns, blocked streams cost others nothing, and moves go to copy engines because those
+ * run beside foreign kernels. */
 #include "probe.h"
 
 #include <stdio.h>
@@ -72,7 +73,8 @@ static bool ask_progress(probe_t *p)
     PROBE_TRY(time_slices(p, stream));
     PROBE_TRY(neighbour_end(p));
     const double share = beside_per_s / alone_per_s;
-    /* Without MPS two busy processes take turns, so any fair share will do; otherwise nearly all must be left. */
+    /* Without MPS two busy processes take turns, so any fair share will do; otherwise nearly all must be
+     * left. */
     const bool takes_turns = p->question->mode == PROBE_ISOLATED && kind != NEIGHBOUR_WAIT;
     probe_answer(p, share >= (takes_turns ? 0.2 : 0.8) ? PROBE_PASS : PROBE_FAIL,
                  "the other process goes on at %.0f%% of the kernels per second it had beside an idle one",
@@ -104,7 +106,8 @@ static bool copy(probe_t *p, const copy_buffers_t *buffers, direction_t directio
     return probe_sync(p, stream, 12000);
 }
 
-/* Copies of both sizes; the bulk's rate is returned. Stops early where copies wait for the neighbour's kernel. */
+/* Copies of both sizes; the bulk's rate is returned. Stops early where copies wait for the neighbour's
+ * kernel. */
 static bool time_copies(probe_t *p, const copy_buffers_t *buffers, direction_t direction, CUstream stream,
                         const char *when, double *GBps)
 {

@@ -1,5 +1,5 @@
-/* What has nothing to do with CUDA: the board, the processes of a question and how they wait for one another, descriptors
- * between them, clocks and statistics. */
+/* What has nothing to do with CUDA: the board, the processes of a question and how they wait for one another,
+ * descriptors between them, clocks and statistics. */
 #include "probe.h"
 
 #include <signal.h>

@@ -1,5 +1,6 @@
-/* Question 6: do streams hold one another? DESIGN.md lets every op's stream wait on its own gate, so one that waits for a slow
- * rank must not hold the others. Streams share the driver's hardware queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 unless set). */
+/* Question 6: do streams hold one another? DESIGN.md lets every op's stream wait on its own gate, so one that
+ * waits for a slow rank must not hold the others. Streams share the driver's hardware queues
+ * (CUDA_DEVICE_MAX_CONNECTIONS, 8 unless set). */
 #include "probe.h"
 
 #include <stdio.h>
@@ -42,7 +43,8 @@ static bool is_all_blocked(probe_t *p, const gates_t *gates, unsigned count, uin
     return true;
 }
 
-/* Opens the last first, the order that shared queues cannot serve. Returns how many did not run when opened. */
+/* Opens the last first, the order that shared queues cannot serve. Returns how many did not run when opened.
+ */
 static unsigned open_backwards(probe_t *p, const gates_t *gates, unsigned count, uint32_t value)
 {
     double us[STREAMS_MAX];

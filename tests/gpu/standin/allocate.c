@@ -53,7 +53,8 @@ CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes)
     return result;
 }
 
-/* The range of memory that this process allocated, or imported into a pool, and that begins there; NULL: there is none. */
+/* The range of memory that this process allocated, or imported into a pool, and that begins there; NULL:
+ * there is none. */
 static range_t *find_allocation(CUdeviceptr address)
 {
     range_t *range = range_find((uintptr_t)address);

@@ -29,7 +29,8 @@ static bool make_arena(void)
     return true;
 }
 
-/* The first gap that is large enough, at or after an address. Returns the link where a stretch goes, and where it begins. */
+/* The first gap that is large enough, at or after an address. Returns the link where a stretch goes, and
+ * where it begins. */
 static stretch_t **find_gap(uintptr_t from, size_t bytes, size_t alignment, uintptr_t *address)
 {
     stretch_t **link = &arena.stretches;

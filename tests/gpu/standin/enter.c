@@ -1,4 +1,5 @@
-/* What every call finds out first: what the environment asks for, whether the driver is ready and the process alive. */
+/* What every call finds out first: what the environment asks for, whether the driver is ready and the process
+ * alive. */
 #include "standin.h"
 
 #include <pthread.h>

@@ -147,7 +147,8 @@ static void drop_exec(const op_t *op)
 /* The end of a launch. */
 static const op_type_t end_type = {.run = do_nothing, .drop = drop_exec};
 
-/* Queue an operation; under the lock nothing can be dropped but markers, so one that fails stays with the caller. */
+/* Queue an operation; under the lock nothing can be dropped but markers, so one that fails stays with the
+ * caller. */
 static CUresult push_marker_op(CUstream stream, op_t op)
 {
     CUresult result = stream_push(stream, &op);

@@ -23,7 +23,8 @@ typedef struct graph_hold {
     unsigned count;
 } graph_hold_t;
 
-/* Lane 0 is what the capture began with, or what the graph is launched on; the others are the streams that joined. */
+/* Lane 0 is what the capture began with, or what the graph is launched on; the others are the streams that
+ * joined. */
 typedef struct graph_body {
     graph_node_t *nodes;
     size_t node_count, node_capacity;

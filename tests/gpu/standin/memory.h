@@ -1,6 +1,6 @@
 /*
- * What there is in memory: the GPU's, which lies in memfds so that other processes can map it, where it is mapped, and
- * what is known of host memory.
+ * What there is in memory: the GPU's, which lies in memfds so that other processes can map it, where it is
+ * mapped, and what is known of host memory.
  */
 #ifndef STANDIN_MEMORY_H
 #define STANDIN_MEMORY_H
@@ -88,7 +88,8 @@ CUresult memory_create(memory_kind_t kind, int gpu, size_t bytes, uint64_t handl
 /** Make memory in a pool's file. */
 CUresult memory_create_in(memory_t *pool, size_t bytes, memory_t **memory);
 /** Memory of another process: what its header, at an offset in a file, says it is. The file is duplicated.
- * INVALID_VALUE: it is none of that kind. INVALID_DEVICE: its GPU is not visible. All three make one reference. */
+ * INVALID_VALUE: it is none of that kind. INVALID_DEVICE: its GPU is not visible. All three make one
+ * reference. */
 CUresult memory_import(int file, off_t offset, memory_kind_t kind, memory_t **memory);
 memory_t *memory_get(memory_t *memory);
 void memory_put(memory_t *memory);
@@ -112,8 +113,8 @@ void range_remove(range_t *range);
 /** Forget it, unmap it and free its addresses. */
 void range_unmap(range_t *range);
 
-/* The addresses of GPU memory (arena.c): its own part of the address space, where what is not in use cannot be read, and
- * what was freed is used again first. */
+/* The addresses of GPU memory (arena.c): its own part of the address space, where what is not in use cannot
+ * be read, and what was freed is used again first. */
 /** `wanted` if it is free, or 0. 0: there is no room. */
 uintptr_t arena_take(size_t bytes, size_t alignment, uintptr_t wanted);
 /** Only what was taken, as a whole. */

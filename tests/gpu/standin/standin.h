@@ -1,21 +1,20 @@
 /*
- * A stand-in for libcuda.so.1: the calls of daemon/base/cuda_driver.h over host memory, for tests of several processes on a
- * machine without a GPU. Found only through LD_LIBRARY_PATH, never installed.
+ * A stand-in for libcuda.so.1: the calls of daemon/base/cuda_driver.h over host memory, for tests of several
+ * processes on a machine without a GPU. Found only through LD_LIBRARY_PATH, never installed.
  *
  * Read from the environment, once per process:
  *   STANDIN_CUDA_GPUS     how many GPUs the machine has: 1 unless told otherwise, at most 16
  *   CUDA_VISIBLE_DEVICES  as for CUDA, numbers only: which of them this process sees, in which order
  *   STANDIN_CUDA_NO_PEER  1: no GPU reaches another's memory
  *   STANDIN_CUDA_MEMORY   bytes of a GPU that this process may allocate: 1 GiB
- *   STANDIN_CUDA_FAIL     "cuMemAlloc:3", "cuMemAlloc:3:2", also several with commas: the third call fails with
- *                         CUDA_ERROR_UNKNOWN, or with the error of that number, and does nothing
- *   STANDIN_CUDA_LOST     N: the N-th kernel never runs, and every call that could notice fails from then on with
- *                         CUDA_ERROR_ILLEGAL_ADDRESS
+ *   STANDIN_CUDA_FAIL     "cuMemAlloc:3", "cuMemAlloc:3:2", also several with commas: the third call fails
+ * with CUDA_ERROR_UNKNOWN, or with the error of that number, and does nothing STANDIN_CUDA_LOST     N: the
+ * N-th kernel never runs, and every call that could notice fails from then on with CUDA_ERROR_ILLEGAL_ADDRESS
  *
  * Where it is simpler than CUDA: the NULL stream is a stream like others, that orders nothing but itself (the
- * per-thread default stream is the same one); a process is lost as a whole, not one context of it; releasing the last
- * reference to a primary context makes it unusable but frees nothing; kernels that run when the process is lost run
- * on; no launch waits for the multiprocessors that others occupy; fresh memory is zero.
+ * per-thread default stream is the same one); a process is lost as a whole, not one context of it; releasing
+ * the last reference to a primary context makes it unusable but frees nothing; kernels that run when the
+ * process is lost run on; no launch waits for the multiprocessors that others occupy; fresh memory is zero.
  *
  * This header: what a call finds out before it does anything, devices and contexts.
  */
@@ -42,7 +41,8 @@ typedef enum standin_need {
     STANDIN_NEEDS_CONTEXT /* a current one */
 } standin_need_t;
 
-/** What to return at once, if not CUDA_SUCCESS: a failure that the environment asks for, or a need that is not met. */
+/** What to return at once, if not CUDA_SUCCESS: a failure that the environment asks for, or a need that is
+ * not met. */
 CUresult standin_enter(const char *call, standin_need_t need);
 
 /** The first line of every call. `name` as in cuda.h's documentation, without version. */

@@ -89,8 +89,8 @@ static op_t *take_first(CUstream stream)
     return op;
 }
 
-/* What other threads map and unmap is ordered with what streams do by words that pass through other processes, which race
- * detectors do not see: here is where they do. */
+/* What other threads map and unmap is ordered with what streams do by words that pass through other
+ * processes, which race detectors do not see: here is where they do. */
 static void settle_memory(void)
 {
     pthread_mutex_lock(&memory_lock);

@@ -1,6 +1,6 @@
 /*
- * Streams: each a queue of operations and, once it has any, a thread that runs them in order. Operations are values: a
- * capture stores them, a graph's launch queues copies.
+ * Streams: each a queue of operations and, once it has any, a thread that runs them in order. Operations are
+ * values: a capture stores them, a graph's launch queues copies.
  */
 #ifndef STANDIN_STREAM_H
 #define STANDIN_STREAM_H
@@ -9,7 +9,8 @@
 
 #include <pthread.h>
 
-/** Guards all streams, events, captures, graphs and user objects. Never held while an operation runs or is dropped. */
+/** Guards all streams, events, captures, graphs and user objects. Never held while an operation runs or is
+ * dropped. */
 extern pthread_mutex_t stream_lock;
 
 /** A point in a stream, that others wait for. */
@@ -81,8 +82,8 @@ struct CUstream_st {
 /* All with stream_lock held. */
 /** NULL and CUDA's names for default streams mean the current context's, which is made if need be. */
 CUresult stream_find(CUstream handle, CUstream *stream);
-/** Takes the operation over, also where it fails; what it holds is dropped later by stream_drop(), so that this can be
- * called under the lock. Not for streams that are captured. */
+/** Takes the operation over, also where it fails; what it holds is dropped later by stream_drop(), so that
+ * this can be called under the lock. Not for streams that are captured. */
 CUresult stream_push(CUstream stream, const op_t *op);
 /** NULL: no memory. */
 CUstream stream_open(CUcontext context);
@@ -117,7 +118,8 @@ op_t marker_reach_op(marker_t *marker); /* takes a reference over */
 op_t marker_await_op(marker_t *marker); /* takes a reference over */
 
 /* Captures (capture.c). */
-/** A call that may wait for streams, or needs the default one: it ends captures as CUDA's does. Without stream_lock. */
+/** A call that may wait for streams, or needs the default one: it ends captures as CUDA's does. Without
+ * stream_lock. */
 CUresult capture_check_unsafe(void);
 /** Add an operation to a stream's capture. With stream_lock held; drops nothing. */
 CUresult capture_append(CUstream stream, const op_t *op);

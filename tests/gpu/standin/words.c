@@ -8,7 +8,8 @@ enum { SPINS = 200, NAP_NS = 20000 };
 
 static bool is_met(const op_t *op)
 {
-    /* Acquire, and release below: what was written before a word is seen after it, also by other processes. */
+    /* Acquire, and release below: what was written before a word is seen after it, also by other processes.
+     */
     uint64_t found = __atomic_load_n(op->word.at, __ATOMIC_ACQUIRE);
     switch (op->word.flags) {
     case CU_STREAM_WAIT_VALUE_EQ:

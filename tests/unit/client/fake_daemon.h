@@ -144,8 +144,8 @@ static uint32_t fake_blocks(const fake_t *fake, uint32_t opcode, bool in)
     return each ? fake->rank_count : 1;
 }
 
-/* The output of one piece of elements of a byte: block b is the input's block b (or its only one), every byte b more. Without
- * staged input it is the piece's number. */
+/* The output of one piece of elements of a byte: block b is the input's block b (or its only one), every byte
+ * b more. Without staged input it is the piece's number. */
 static void fake_move(fake_t *fake, const ring_sqe_t *sqe, uint64_t piece, uint64_t elements)
 {
     uint64_t slot = piece % RING_STAGING_SLOTS * RING_STAGING_SLOT_BYTES;

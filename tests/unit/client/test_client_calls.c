@@ -1,5 +1,5 @@
-/* libblinkclient's calls against a fake daemon: what each collective submits and refuses, operators with a scalar, groups,
- * communicators made from others, and waiting for any of several ops. */
+/* libblinkclient's calls against a fake daemon: what each collective submits and refuses, operators with a
+ * scalar, groups, communicators made from others, and waiting for any of several ops. */
 #include "fake_daemon.h"
 
 #define REGION_BYTES 8192u

@@ -1,5 +1,5 @@
-/* Buffers in ordinary memory against a fake daemon that moves pieces between slots as ring.h says, sleeping on the
- * doorbell alone: a store that does not ring hangs. */
+/* Buffers in ordinary memory against a fake daemon that moves pieces between slots as ring.h says, sleeping
+ * on the doorbell alone: a store that does not ring hangs. */
 #include "fake_daemon.h"
 
 #include <errno.h>
@@ -183,7 +183,8 @@ static void test_an_op_found_by_poll_is_over_after_some_event(void **state)
         assert_int_equal(blink_all_reduce(send, recv, count, BLINK_UINT8, BLINK_SUM, comm, &op), BLINK_OK);
         while (!done) {
             assert_int_equal(poll(&readable, 1, -1), 1);
-            /* poll() may see an event that was raised again before it was read: then there is nothing to read. */
+            /* poll() may see an event that was raised again before it was read: then there is nothing to
+             * read. */
             ssize_t got = read(fd, &ignored, sizeof(ignored));
             assert_true(got == sizeof(ignored) || (got < 0 && errno == EAGAIN));
             assert_int_equal(blink_test(op, &done), BLINK_OK);

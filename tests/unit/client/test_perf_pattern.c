@@ -173,7 +173,8 @@ static void test_chains_of_any_length_and_start_are_right(void **state)
                                                 .first_rank = first});
 }
 
-/* A product of many ranks hides a factor of ±1 with the right sign, and a maximum a smaller input, so those are rarer. */
+/* A product of many ranks hides a factor of ±1 with the right sign, and a maximum a smaller input, so those
+ * are rarer. */
 static void test_a_rank_left_out_is_found(void **state)
 {
     (void)state;
@@ -392,7 +393,8 @@ static void test_samples_of_a_large_output_find_a_missing_piece(void **state)
 
 static const perf_memory_source_t ordinary_memory = {.memory = PERF_MEMORY_ORDINARY};
 
-/* Bytes beside an output that are written are told from the output, in every form; those of the output are not. */
+/* Bytes beside an output that are written are told from the output, in every form; those of the output are
+ * not. */
 static void check_untouched(const perf_shape_t *shape, bool in_place)
 {
     perf_slots_t slots;

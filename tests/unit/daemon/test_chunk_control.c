@@ -11,8 +11,8 @@
 
 #define KIB 1024u
 
-/* Throughput against the chunk: rises while the cost of a step is spread over more bytes, falls as filling the
- * pipeline takes longer. Concave around one optimum. */
+/* Throughput against the chunk: rises while the cost of a step is spread over more bytes, falls as filling
+ * the pipeline takes longer. Concave around one optimum. */
 static double curve_GBps(uint64_t chunk_bytes, double best_bytes)
 {
     double x = (double)chunk_bytes / best_bytes;

@@ -1,5 +1,6 @@
 /*
- * The payload of an allreduce over the fixture's ranks, what it shall become, and an abort from another thread.
+ * The payload of an allreduce over the fixture's ranks, what it shall become, and an abort from another
+ * thread.
  */
 #ifndef EXEC_PAYLOAD_H
 #define EXEC_PAYLOAD_H

@@ -1,6 +1,6 @@
 /*
- * Lane programs laid flat by the daemon, and launches of them on threads, for tests of the kernels on the host. Every rank has
- * a GPU of its own.
+ * Lane programs laid flat by the daemon, and launches of them on threads, for tests of the kernels on the
+ * host. Every rank has a GPU of its own.
  */
 #ifndef LANE_IMAGE_H
 #define LANE_IMAGE_H

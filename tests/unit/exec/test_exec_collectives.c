@@ -1,6 +1,6 @@
 /*
- * Every collective through the host executor with real bytes: each output is what the collective says, and not
- * a byte besides is touched.
+ * Every collective through the host executor with real bytes: each output is what the collective says, and
+ * not a byte besides is touched.
  */
 #include "exec_fixture.h"
 

@@ -53,8 +53,8 @@ static uint32_t take_all(ring_t *worker, uint64_t user_data[ENTRIES])
     return count;
 }
 
-/* A worker that has completed as many entries as there is room to complete takes no more, and sleeps: there must be none
- * that it sleeps over once the service has reaped. */
+/* A worker that has completed as many entries as there is room to complete takes no more, and sleeps: there
+ * must be none that it sleeps over once the service has reaped. */
 static void test_more_entries_than_completions(void **state)
 {
     (void)state;

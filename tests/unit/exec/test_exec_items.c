@@ -91,8 +91,8 @@ static exec_instance_t *make_instance(const fixture_t *fixture, const lane_progr
 
 /* ---- results ---- */
 
-/* Elements of float32: a run that ends inside exec_start(), ones that the starter takes part in, and ones that the pool
- * makes in several turns. */
+/* Elements of float32: a run that ends inside exec_start(), ones that the starter takes part in, and ones
+ * that the pool makes in several turns. */
 static const uint64_t all_counts[] = {0, 1, 3, 17, 4099, 8000, 20011, 30000, 100003, 1000003};
 
 static void check_run(exec_instance_t *instance, uint64_t count, blink_datatype_t datatype,

@@ -1,6 +1,6 @@
 /*
- * The kernels of the lane interpreter, compiled for the host, against the host executor: the same program, cut the same way,
- * gives the same bits in all memory.
+ * The kernels of the lane interpreter, compiled for the host, against the host executor: the same program,
+ * cut the same way, gives the same bits in all memory.
  */
 #include "exec/host/instance.h"
 #include "exec/host/slot_format.h"
@@ -61,7 +61,8 @@ static void bench_fini(bench_t *bench)
 
 /* ---- memory ---- */
 
-/* Of every rank: room for the largest input, then for the largest output. Twice: for the executor and for kernels. */
+/* Of every rank: room for the largest input, then for the largest output. Twice: for the executor and for
+ * kernels. */
 typedef struct memory {
     shot_t shot;
     size_t bytes, half_bytes;
@@ -231,8 +232,8 @@ static void run_kernels(bench_t *bench, const memory_t *memory, const lane_geome
     image_fini(&image);
 }
 
-/* Cut as by the executor, or in chunks of chunk_bytes through two slots: then of a reduction that does not depend on who
- * carries what. */
+/* Cut as by the executor, or in chunks of chunk_bytes through two slots: then of a reduction that does not
+ * depend on who carries what. */
 static void check_cut(bench_t *bench, shot_t shot, uint64_t chunk_bytes)
 {
     memory_t memory;
@@ -397,7 +398,8 @@ static void sleep_ms(long ms)
     nanosleep(&span, NULL);
 }
 
-/* The launch of one rank, whose neighbours never do their part. Whether it says that a wait met its deadline. */
+/* The launch of one rank, whose neighbours never do their part. Whether it says that a wait met its deadline.
+ */
 static bool run_alone(blink_protocol_t protocol, uint64_t limit_ns, bool aborts)
 {
     fixture_t fixture;

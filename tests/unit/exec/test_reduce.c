@@ -1,4 +1,5 @@
-/* The arithmetic of a step: every type, operator and shape against one element at a time, on all instruction sets. */
+/* The arithmetic of a step: every type, operator and shape against one element at a time, on all instruction
+ * sets. */
 #include "exec/host/reduce_loops.h"
 
 #include "element.h"
@@ -159,7 +160,8 @@ static void reference_integer(const reduce_step_t *step, uint64_t at, void *out)
     memcpy(out, &sum, blink_datatype_bytes(step->datatype));
 }
 
-/* A sum, product or quotient of two float32 may be taken in float64 and rounded: that gives the same float32. */
+/* A sum, product or quotient of two float32 may be taken in float64 and rounded: that gives the same float32.
+ */
 static double round_float(blink_datatype_t datatype, double x)
 {
     return datatype == BLINK_FLOAT64 ? x : (double)(float)x;

@@ -1,6 +1,7 @@
 /*
- * Plans made by hand, for every collective over any topology: enough shapes to compile each kind of part, alone
- * in its channel and together with others. Apart from the planner so that its algorithms need not know them.
+ * Plans made by hand, for every collective over any topology: enough shapes to compile each kind of part,
+ * alone in its channel and together with others. Apart from the planner so that its algorithms need not know
+ * them.
  */
 #ifndef BLINK_TEST_HAND_PLAN_H
 #define BLINK_TEST_HAND_PLAN_H
@@ -18,8 +19,8 @@
 #include <cmocka.h>
 
 /* Everything that is to travel goes two ways of unequal shares: a chain and a star of ranks; a route of up to
- * three hops and a direct one. APART: each way is a channel; an allreduce has one root. TOGETHER: all ways are
- * parts of one channel; an allreduce has all roots. */
+ * three hops and a direct one. APART: each way is a channel; an allreduce has one root. TOGETHER: all ways
+ * are parts of one channel; an allreduce has all roots. */
 typedef enum hand_shape { APART, TOGETHER } hand_shape_t;
 
 enum { LONG_WAY, SHORT_WAY, WAYS, HOPS_MAX = 3 };

@@ -1,6 +1,6 @@
 /*
- * Blink by name: the published numbers of trees and rates, every connected subset of a DGX-1 against the optimum,
- * one hop behind NVSwitches, the poster's groups, the hybrid split, three phases across servers.
+ * Blink by name: the published numbers of trees and rates, every connected subset of a DGX-1 against the
+ * optimum, one hop behind NVSwitches, the poster's groups, the hybrid split, three phases across servers.
  */
 #include "error.h"
 #include "plan/baseline/blink/blink.h"
@@ -175,8 +175,8 @@ static void test_full_dgx1v_broadcast_takes_six_unit_trees(void **state)
     topo_destroy(topo);
 }
 
-/* The least cut is the same from every root and a whole number of links, so the 5 % that the integer program may
- * give away are no way out: only the optimum will do. */
+/* The least cut is the same from every root and a whole number of links, so the 5 % that the integer program
+ * may give away are no way out: only the optimum will do. */
 static void check_every_root(const topo_t *topo, uint32_t mask, double best_GBps)
 {
     for (uint32_t root = 0; root < (uint32_t)__builtin_popcount(mask); root++)

@@ -1,6 +1,6 @@
 /*
- * The certificate: known optima, trees and cuts against all there are on small graphs, and prices of any kind,
- * which never prove less than a plan reaches.
+ * The certificate: known optima, trees and cuts against all there are on small graphs, and prices of any
+ * kind, which never prove less than a plan reaches.
  */
 #include "plan_checks.h"
 
@@ -118,7 +118,8 @@ static void test_backplane_price_proves_its_limit(void **state)
     (void)state;
     prices[topo->link_count + topo_find_node(topo, "s")] = 3.0;
     for (size_t i = 0; i < HAND_COLLECTIVES; i++) {
-        /* Blocks times ways between ranks: a tree has two, an allreduce two trees, an alltoall six of nine. */
+        /* Blocks times ways between ranks: a tree has two, an allreduce two trees, an alltoall six of nine.
+         */
         static const double ways[] = {
             [BLINK_ALLREDUCE] = 4.0,     [BLINK_BROADCAST] = 2.0,      [BLINK_REDUCE] = 2.0,
             [BLINK_ALLGATHER] = 2.0,     [BLINK_REDUCESCATTER] = 2.0,  [BLINK_GATHER] = 2.0 / 3.0,

@@ -181,7 +181,8 @@ static void test_predicted_chunk_is_the_executors(void **state)
     topo_destroy(topo);
 }
 
-/* Six rings of 25 GB/s, 14 hops of 4.4 us, chunks of 2 us: each of the two phases moves one piece in 6.4 us. */
+/* Six rings of 25 GB/s, 14 hops of 4.4 us, chunks of 2 us: each of the two phases moves one piece in 6.4 us.
+ */
 static void test_short_chunks_leave_a_ring_idle(void **state)
 {
     topo_t *topo = load("dgx1v");

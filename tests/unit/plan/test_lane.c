@@ -1,6 +1,6 @@
 /*
- * Compiled lane programs: every plan of real topologies and plans made by hand for every collective are proved
- * right, and single random mutations of them are proved wrong.
+ * Compiled lane programs: every plan of real topologies and plans made by hand for every collective are
+ * proved right, and single random mutations of them are proved wrong.
  */
 #include "error.h"
 #include "hand_plan.h"
@@ -66,8 +66,8 @@ static void assert_right(const lane_program_t *program, const request_t *request
     }
 }
 
-/* All collectives that the algorithm does over one set of gpus. Returns how many of them could be planned: all
- * or none. */
+/* All collectives that the algorithm does over one set of gpus. Returns how many of them could be planned:
+ * all or none. */
 static uint32_t prove(const topo_t *topo, const char *topology, uint32_t gpu_mask,
                       blink_algorithm_t algorithm)
 {

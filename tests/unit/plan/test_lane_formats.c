@@ -1,6 +1,6 @@
 /*
- * What the medium makes of a plan: in plain memory a direct exchange, under LL and LL128 an edge into scratch for every
- * hop. Each program is proved right.
+ * What the medium makes of a plan: in plain memory a direct exchange, under LL and LL128 an edge into scratch
+ * for every hop. Each program is proved right.
  */
 #include "error.h"
 #include "names.h"

@@ -10,7 +10,8 @@
 
 #define CLUSTER_GPUS 8u
 
-/* ---- hosts of eight gpus: NVLinks in a circle or to a switch, `nics` NICs beside two gpus each or more ---- */
+/* ---- hosts of eight gpus: NVLinks in a circle or to a switch, `nics` NICs beside two gpus each or more ----
+ */
 
 static const char *name(char *text, size_t bytes, const char *what, uint32_t host, uint32_t i)
 {
@@ -180,7 +181,8 @@ static void test_one_ring_per_nic_crosses_hosts(void **state)
             check_plan(topo, plan);
             uint32_t copies = plan->channel_count / nics;
             assert_int_equal(plan->channel_count, copies * nics);
-            /* Rank 0 starts each broadcast chain: every host but the one that a chain ends in is left once. */
+            /* Rank 0 starts each broadcast chain: every host but the one that a chain ends in is left once.
+             */
             for (uint32_t nic = 0; nic < nics; nic++)
                 assert_int_equal(crossings(topo, plan, NAME("nic", 1, nic), "net"), copies);
             assert_close(plan->rate_GBps, nics * 12.5 / collective_busbw_factor(BLINK_ALLREDUCE, 24));

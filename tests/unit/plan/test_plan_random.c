@@ -1,6 +1,7 @@
 /*
- * Properties of plans on random topologies: gpus, relays and links at random, one way or both, capacities over
- * six orders of magnitude. Every plan is whole, verified as lanes, and near a bound that other code proves.
+ * Properties of plans on random topologies: gpus, relays and links at random, one way or both, capacities
+ * over six orders of magnitude. Every plan is whole, verified as lanes, and near a bound that other code
+ * proves.
  */
 #include "plan_checks.h"
 

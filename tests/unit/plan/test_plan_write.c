@@ -1,6 +1,6 @@
 /*
- * Plans as text: JSON of routes and of names that need escaping, the table's head and rows, and pictures, whose
- * every stroke must be the load that the plan puts there.
+ * Plans as text: JSON of routes and of names that need escaping, the table's head and rows, and pictures,
+ * whose every stroke must be the load that the plan puts there.
  */
 #include "plan_checks.h"
 

@@ -1,6 +1,6 @@
 /*
- * Optimal routes: gather, scatter, alltoall and sendrecv, against optima worked out by hand, against the bound
- * on random topologies whose bottlenecks lie six orders apart, and as lanes.
+ * Optimal routes: gather, scatter, alltoall and sendrecv, against optima worked out by hand, against the
+ * bound on random topologies whose bottlenecks lie six orders apart, and as lanes.
  */
 #include "plan_checks.h"
 
@@ -264,7 +264,8 @@ static void test_routes_that_others_can_stand_in_for_are_dropped(void **state)
     topo_destroy(topo);
 }
 
-/* 23 ranks on 2 whole hosts and one less a gpu: the two may be swapped, the 13 idle hosts count for nothing. */
+/* 23 ranks on 2 whole hosts and one less a gpu: the two may be swapped, the 13 idle hosts count for nothing.
+ */
 static void test_idle_hosts_make_no_templates(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
- * Plans of many like hosts: made for one orbit of a symmetry, stored as templates, and right once written out.
- * Its own file because what is checked is the step from template to plan, on topologies that are like, nearly
- * like and not at all alike.
+ * Plans of many like hosts: made for one orbit of a symmetry, stored as templates, and right once written
+ * out. Its own file because what is checked is the step from template to plan, on topologies that are like,
+ * nearly like and not at all alike.
  */
 #include "plan_checks.h"
 
@@ -197,7 +197,8 @@ static void test_gpus_that_are_all_joined_turn_without_hosts(void **state)
     topo_destroy(topo);
 }
 
-/* With the root alone on its host its own block is one, where every other stands for its like on three hosts. */
+/* With the root alone on its host its own block is one, where every other stands for its like on three hosts.
+ */
 static void test_templates_of_routes_carry_every_block_alike(void **state)
 {
     (void)state;

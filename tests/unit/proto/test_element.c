@@ -81,7 +81,8 @@ static void test_encodings_have_the_values_of_their_formats(void **state)
     assert_true(isnan(load(&formats[3], 0x7d)) && isnan(load(&formats[3], 0xff)));
 }
 
-/* Between every two neighbours, subnormals included: the middle goes to the even one, all else to the nearer. */
+/* Between every two neighbours, subnormals included: the middle goes to the even one, all else to the nearer.
+ */
 static void test_stores_round_to_nearest_even(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * A stand-in for libnvidia-ml, one per machine (FAKE_DGX1V, FAKE_H100, FAKE_NO_DRIVER), so that detection loads and asks
- * a library as it does in earnest.
+ * A stand-in for libnvidia-ml, one per machine (FAKE_DGX1V, FAKE_H100, FAKE_NO_DRIVER), so that detection
+ * loads and asks a library as it does in earnest.
  */
 #include <stddef.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Detection, on machines that are not there: PCI trees as hwloc exports them, a sysfs in tests/fixtures/detect, NVML
- * libraries of our own, and facts put together by hand.
+ * Detection, on machines that are not there: PCI trees as hwloc exports them, a sysfs in
+ * tests/fixtures/detect, NVML libraries of our own, and facts put together by hand.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,7 +58,8 @@ static void test_bridges_that_branch_are_nodes_and_others_only_slow_links_down(v
 {
     (void)state;
     topo_t *topo = detect_dgx1v();
-    /* Three of the four switches have a gpu, a gpu and a NIC; the fourth's NIC is down; mlx5_1 has two ports. */
+    /* Three of the four switches have a gpu, a gpu and a NIC; the fourth's NIC is down; mlx5_1 has two ports.
+     */
     assert_int_equal(count_kind(topo, TOPO_SWITCH), 5);
     assert_duplex(topo, "gpu0", "pci-0000:03:00.0", TOPO_PCIE, 12);
     assert_duplex(topo, "gpu1", "pci-0000:03:00.0", TOPO_PCIE, 12);

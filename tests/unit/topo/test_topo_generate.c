@@ -1,6 +1,6 @@
 /*
- * Topologies by name: the machines among the built-ins that no other test looks into, and NxNAME, many of one behind
- * a network.
+ * Topologies by name: the machines among the built-ins that no other test looks into, and NxNAME, many of one
+ * behind a network.
  */
 #include <locale.h>
 #include <setjmp.h>

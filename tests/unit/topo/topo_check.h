@@ -1,6 +1,6 @@
 /*
- * What the tests of topologies share: loading by name and looking at links by their ends' ids. Include after cmocka's
- * headers.
+ * What the tests of topologies share: loading by name and looking at links by their ends' ids. Include after
+ * cmocka's headers.
  */
 #ifndef BLINK_TOPO_CHECK_H
 #define BLINK_TOPO_CHECK_H

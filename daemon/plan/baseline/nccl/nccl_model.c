@@ -189,7 +189,8 @@ blink_result_t nccl_find_graph(const topo_t *topo, const uint32_t *rank_node, ui
     return result;
 }
 
-/* ---- cost model: tables by protocol (Simple, LL, LL128, as enumerated), generation and number of hosts ---- */
+/* ---- cost model: tables by protocol (Simple, LL, LL128, as enumerated), generation and number of hosts ----
+ */
 
 enum { TREE, RING };
 enum { OVER_NVLINK, OVER_PCIE, OVER_NETWORK };

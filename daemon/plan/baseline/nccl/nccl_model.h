@@ -40,9 +40,9 @@ nccl_generation_t nccl_guess_generation(const topo_t *topo, const uint32_t *rank
  * NCCL's search over these ranks: the speed per ring, from the list for the generation, at which rings carry
  * most in all (a slower one only if it carries more, and none at less than 0.49 of the last that did); rings
  * of 25 GB/s or more are doubled at half the speed (on Hopper only from 50, or if there are at most 4), and
- * every ring runs in two channels. NVLinks count as NCCL rates them: 18 GB/s Pascal, 20 Volta and Ampere, 20.6
- * Hopper. Where no listed speed fits, one ring as wide as there is. At least two ranks.
- * Errors: UNREACHABLE (no ring), NO_MEMORY.
+ * every ring runs in two channels. NVLinks count as NCCL rates them: 18 GB/s Pascal, 20 Volta and
+ * Ampere, 20.6 Hopper. Where no listed speed fits, one ring as wide as there is. At least two ranks. Errors:
+ * UNREACHABLE (no ring), NO_MEMORY.
  */
 blink_result_t nccl_find_graph(const topo_t *topo, const uint32_t *rank_node, uint32_t rank_count,
                                nccl_generation_t generation, nccl_graph_t *graph);

@@ -1,7 +1,7 @@
 /*
  * Rails: how NCCL leads rings and trees through several hosts, one for every NIC that a host has. Each walk
- * enters a host at its NIC beside the nearest gpu, follows NVLinks past all its ranks where they allow it, and
- * leaves from another gpu. Its own file because rings and double binary trees both build on it.
+ * enters a host at its NIC beside the nearest gpu, follows NVLinks past all its ranks where they allow it,
+ * and leaves from another gpu. Its own file because rings and double binary trees both build on it.
  */
 #include "error.h"
 #include "plan/baseline/nccl/cycles.h"
@@ -64,7 +64,8 @@ static blink_result_t push(uint32_t **list, uint32_t *count, uint32_t value)
     return BLINK_OK;
 }
 
-/* The host of this name, or as many as there are. Nodes of one host mostly stand together: look behind first. */
+/* The host of this name, or as many as there are. Nodes of one host mostly stand together: look behind first.
+ */
 static uint32_t find_host(const maker_t *m, const char *name, uint32_t last)
 {
     uint32_t count = m->rails->host_count;
@@ -235,8 +236,8 @@ static bool leads(const leg_t *leg)
     return leg->GBps >= 0.0;
 }
 
-/* The ways in from the rail's NIC and out to any NIC, the rail's own first among equals. False if there is no way
- * in, or none out. */
+/* The ways in from the rail's NIC and out to any NIC, the rail's own first among equals. False if there is no
+ * way in, or none out. */
 static bool find_legs(maker_t *m, passage_t *p)
 {
     uint32_t count = p->host->rank_count, nic = p->host->nics[p->rail];

@@ -1,7 +1,7 @@
 /*
  * Rings as NCCL builds them, for comparison: as many edge-disjoint rings of single NVLinks as there are (one
- * more per NVSwitch, as wide as its narrowest port); across hosts one per rail of NICs; and only where neither
- * closes any, one ring over PCIe.
+ * more per NVSwitch, as wide as its narrowest port); across hosts one per rail of NICs; and only where
+ * neither closes any, one ring over PCIe.
  */
 #include "plan/baseline/nccl/ring.h"
 #include "error.h"
@@ -338,8 +338,8 @@ static void place_part(const plan_t *plan, const ring_t *ring, uint32_t root, pl
     }
 }
 
-/* Each ring as `copies` channels: lanes of a ring take their parts in order, so one channel per ring would leave
- * wide links idle between steps. */
+/* Each ring as `copies` channels: lanes of a ring take their parts in order, so one channel per ring would
+ * leave wide links idle between steps. */
 static blink_result_t place_rings(plan_t *plan, const rings_t *rings, uint32_t copies)
 {
     bool rooted = collective_has_root(plan->collective);

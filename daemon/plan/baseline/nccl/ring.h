@@ -45,8 +45,9 @@ typedef struct rail_walk {
     uint32_t count, room;
 } rail_walk_t;
 
-/* How several hosts are joined: rail k goes through each host by a walk that enters at the host's k'th NIC, in
- * order of the topology's nodes, beside the gpu nearest to it. Hosts stand in order of their first rank. */
+/* How several hosts are joined: rail k goes through each host by a walk that enters at the host's k'th NIC,
+ * in order of the topology's nodes, beside the gpu nearest to it. Hosts stand in order of their first rank.
+ */
 typedef struct rails {
     uint32_t host_count;
     uint32_t rail_count; /* 0: one host, or no rails: a host without a NIC or with one that leads nowhere */
@@ -95,9 +96,9 @@ void rings_fini(rings_t *rings);
 
 /* Parent of position i in the first (tree 0) or the second (tree 1) of two binary trees over count positions,
  * PLAN_NONE for the root: every position is a leaf of one of them (an odd count has one that is of neither),
- * so that together they keep all links busy. Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth
- * broadcast, reduction and scan", Parallel Computing 35 (2009), section 3: in-order numbered trees, the second
- * a mirror image of the first for an even count, shifted by one for an odd one. */
+ * so that together they keep all links busy. Sanders, Speck and Träff, "Two-tree algorithms for full
+ * bandwidth broadcast, reduction and scan", Parallel Computing 35 (2009), section 3: in-order numbered trees,
+ * the second a mirror image of the first for an even count, shifted by one for an odd one. */
 uint32_t double_binary_parent(uint32_t tree, uint32_t count, uint32_t i);
 
 /* The width of rings all of whose hops go through one switch; 0 if a rank is not attached to it by NVLink. */
