@@ -4,11 +4,10 @@
 #ifndef BLINK_ENGINE_INTERNAL_H
 #define BLINK_ENGINE_INTERNAL_H
 
+#include "base/list.h"
 #include "engine/engine.h"
 
 #include <pthread.h>
-
-#define CONTAINER_OF(pointer, type, field) ((type *)((char *)(pointer)-offsetof(type, field)))
 
 /* The turn of an op on a stream (ring.h, "Streams"). In the order of submission, until it and all before it
  * have ended. */
