@@ -32,7 +32,7 @@
 static blink_result_t add_part(topo_builder_t *builder, const char *id, const char *memory, double GBps,
                                double latency_us)
 {
-    topo_node_t device = {.id = (char *)(uintptr_t)id, .host = "n0", .kind = TOPO_GPU};
+    topo_node_t device = {.id = (char *)(uintptr_t)id, .host = "n0", .kind = TOPO_DEVICE};
     BLINK_TRY(topo_build_node(builder, &device));
     return topo_build_link(builder, id, memory, TOPO_SHM, GBps, 1, latency_us, true);
 }
@@ -86,7 +86,7 @@ static blink_result_t add_gpu(topo_builder_t *builder, const config_gpu_t *chose
 {
     char id[ID_BYTES], part[2 * ID_BYTES];
     gpu_node_id(chosen->gpu, id);
-    topo_node_t node = {.id = id, .host = "n0", .kind = chosen->parts > 1 ? TOPO_SWITCH : TOPO_GPU};
+    topo_node_t node = {.id = id, .host = "n0", .kind = chosen->parts > 1 ? TOPO_SWITCH : TOPO_DEVICE};
     double GBps = facts->memory_GBps > 0 ? facts->memory_GBps : GPU_MEMORY_GBPS;
     BLINK_TRY(topo_build_node(builder, &node));
     for (uint32_t i = 0; i < chosen->parts && chosen->parts > 1; i++) {
@@ -118,7 +118,7 @@ static void name_detected(const topo_t *detected, uint32_t node, const gpu_hello
                           const config_devices_t *chosen, char id[ID_BYTES])
 {
     id[0] = '\0';
-    if (detected->nodes[node].kind != TOPO_GPU) {
+    if (detected->nodes[node].kind != TOPO_DEVICE) {
         snprintf(id, ID_BYTES, "%s", detected->nodes[node].id);
         return;
     }
@@ -133,7 +133,7 @@ static blink_result_t add_detected(topo_builder_t *builder, const topo_t *detect
 {
     char from[ID_BYTES], to[ID_BYTES];
     for (uint32_t i = 0; i < detected->node_count; i++) {
-        if (detected->nodes[i].kind != TOPO_GPU)
+        if (detected->nodes[i].kind != TOPO_DEVICE)
             BLINK_TRY(topo_build_node(builder, &detected->nodes[i]));
     }
     for (uint32_t i = 0; i < detected->link_count; i++) {

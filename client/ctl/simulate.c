@@ -185,7 +185,7 @@ static blink_result_t compile(const topo_t *topo, const plan_request_t *request,
     BLINK_TRY(plan_create(topo, request, &templates));
     /* Nearly every rank has a step in nearly every tree. */
     blink_result_t result = sim_check_step_count(plan_tree_count(templates) * (request->rank_count - 1));
-    if (result == BLINK_OK && templates->turn_count > 0) {
+    if (result == BLINK_OK && templates->symmetry_count > 0) {
         result = plan_expand(topo, templates, &all);
         if (result == BLINK_OK) {
             plan_destroy(templates);

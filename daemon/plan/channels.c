@@ -94,14 +94,14 @@ void plan_destroy(plan_t *plan)
     }
     for (uint32_t i = 0; i < plan->path_count; i++)
         free(plan->paths[i].links);
-    for (uint32_t i = 0; i < plan->turn_count; i++) {
-        free(plan->turns[i].rank_image);
-        free(plan->turns[i].link_image);
+    for (uint32_t i = 0; i < plan->symmetry_count; i++) {
+        free(plan->symmetries[i].rank_image);
+        free(plan->symmetries[i].link_image);
     }
     free(plan->channels);
     free(plan->paths);
     free(plan->path_table);
-    free(plan->turns);
+    free(plan->symmetries);
     free(plan->prices);
     free(plan->rank_node);
     free(plan);
@@ -175,12 +175,12 @@ blink_result_t plan_intern_path(plan_t *plan, const uint32_t *links, uint32_t li
 uint64_t plan_image_count(const plan_t *plan)
 {
     uint64_t count = 1;
-    for (uint32_t i = 0; i < plan->turn_count; i++)
-        count *= plan->turns[i].order;
+    for (uint32_t i = 0; i < plan->symmetry_count; i++)
+        count *= plan->symmetries[i].order;
     return count;
 }
 
-/* Where a rank and a link go under the power of a turn that is being written out. */
+/* Where a rank and a link go under the power of a symmetry that is being written out. */
 typedef struct image {
     plan_t *plan; /* the images' */
     const plan_t *of;
@@ -236,25 +236,25 @@ static blink_result_t map_channels(const image_t *image, uint32_t order)
     return BLINK_OK;
 }
 
-/* All powers of the turn (none: the plan itself), the identity first. */
-static blink_result_t map_powers(const topo_t *topo, const image_t *image, const plan_turn_t *turn)
+/* All powers of the symmetry (none: the plan itself), the identity first. */
+static blink_result_t map_powers(const topo_t *topo, const image_t *image, const plan_symmetry_t *symmetry)
 {
-    uint32_t order = turn == NULL ? 1 : turn->order;
+    uint32_t order = symmetry == NULL ? 1 : symmetry->order;
     for (uint32_t rank = 0; rank < image->of->rank_count; rank++)
         image->rank[rank] = rank;
     for (uint32_t link = 0; link < topo->link_count; link++)
         image->link[link] = link;
     for (uint32_t power = 0; power < order; power++) {
         BLINK_TRY(map_channels(image, order));
-        for (uint32_t rank = 0; turn != NULL && rank < image->of->rank_count; rank++)
-            image->rank[rank] = turn->rank_image[image->rank[rank]];
-        for (uint32_t link = 0; turn != NULL && link < topo->link_count; link++)
-            image->link[link] = turn->link_image[image->link[link]];
+        for (uint32_t rank = 0; symmetry != NULL && rank < image->of->rank_count; rank++)
+            image->rank[rank] = symmetry->rank_image[image->rank[rank]];
+        for (uint32_t link = 0; symmetry != NULL && link < topo->link_count; link++)
+            image->link[link] = symmetry->link_image[image->link[link]];
     }
     return BLINK_OK;
 }
 
-/* A plan of the same request and numbers, without channels, paths and turns. */
+/* A plan of the same request and numbers, without channels, paths and symmetries. */
 static blink_result_t copy_head(const topo_t *topo, const plan_t *plan, plan_t **copy)
 {
     size_t prices = (size_t)topo->link_count + topo->node_count;
@@ -262,11 +262,11 @@ static blink_result_t copy_head(const topo_t *topo, const plan_t *plan, plan_t *
     if (head == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan");
     *head = *plan;
-    head->channel_count = head->path_count = head->turn_count = 0;
+    head->channel_count = head->path_count = head->symmetry_count = 0;
     head->channels = NULL;
     head->paths = NULL;
     head->path_table = NULL;
-    head->turns = NULL;
+    head->symmetries = NULL;
     head->rank_node = malloc(plan->rank_count * sizeof(*head->rank_node));
     head->prices = plan->prices == NULL ? NULL : malloc(prices * sizeof(*head->prices));
     *copy = head;
@@ -278,9 +278,9 @@ static blink_result_t copy_head(const topo_t *topo, const plan_t *plan, plan_t *
     return BLINK_OK;
 }
 
-/* The plan's channels and their images under one turn. */
-static blink_result_t expand_turn(const topo_t *topo, const plan_t *plan, const plan_turn_t *turn,
-                                  plan_t **expanded)
+/* The plan's channels and their images under one symmetry. */
+static blink_result_t expand_symmetry(const topo_t *topo, const plan_t *plan, const plan_symmetry_t *symmetry,
+                                      plan_t **expanded)
 {
     image_t image = {.of = plan,
                      .rank = malloc(plan->rank_count * sizeof(*image.rank)),
@@ -295,7 +295,7 @@ static blink_result_t expand_turn(const topo_t *topo, const plan_t *plan, const 
         result = copy_head(topo, plan, expanded);
     image.plan = *expanded;
     if (result == BLINK_OK)
-        result = map_powers(topo, &image, turn);
+        result = map_powers(topo, &image, symmetry);
     if (result != BLINK_OK) {
         plan_destroy(*expanded);
         *expanded = NULL;
@@ -309,11 +309,12 @@ static blink_result_t expand_turn(const topo_t *topo, const plan_t *plan, const 
 blink_result_t plan_expand(const topo_t *topo, const plan_t *plan, plan_t **expanded)
 {
     plan_t *so_far = NULL;
-    if (plan->turn_count == 0)
-        return expand_turn(topo, plan, NULL, expanded);
-    for (uint32_t i = 0; i < plan->turn_count; i++) {
+    if (plan->symmetry_count == 0)
+        return expand_symmetry(topo, plan, NULL, expanded);
+    for (uint32_t i = 0; i < plan->symmetry_count; i++) {
         plan_t *more = NULL;
-        blink_result_t result = expand_turn(topo, so_far == NULL ? plan : so_far, &plan->turns[i], &more);
+        blink_result_t result =
+            expand_symmetry(topo, so_far == NULL ? plan : so_far, &plan->symmetries[i], &more);
         plan_destroy(so_far);
         BLINK_TRY(result);
         so_far = more;

@@ -29,19 +29,19 @@ static void load_part(const plan_t *plan, const plan_part_t *part, double share,
         load_path(plan, part->route.paths[i], share, loads);
 }
 
-/* Spread loads over the powers of a turn: every link of an orbit carries the orbit's mean. */
-static void spread(const topo_t *topo, const plan_turn_t *turn, double *loads, bool *seen)
+/* Spread loads over the powers of a symmetry: every link of an orbit carries the orbit's mean. */
+static void spread(const topo_t *topo, const plan_symmetry_t *symmetry, double *loads, bool *seen)
 {
     memset(seen, 0, topo->link_count * sizeof(*seen));
     for (uint32_t link = 0; link < topo->link_count; link++) {
         double sum = 0.0;
         uint32_t length = 0;
-        for (uint32_t at = link; !seen[at]; at = turn->link_image[at]) {
+        for (uint32_t at = link; !seen[at]; at = symmetry->link_image[at]) {
             seen[at] = true;
             sum += loads[at];
             length++;
         }
-        for (uint32_t i = 0, at = link; i < length; i++, at = turn->link_image[at])
+        for (uint32_t i = 0, at = link; i < length; i++, at = symmetry->link_image[at])
             loads[at] = sum / length;
     }
 }
@@ -54,13 +54,13 @@ blink_result_t plan_link_loads(const topo_t *topo, const plan_t *plan, double *l
         for (uint32_t i = 0; i < channel->part_count; i++)
             load_part(plan, &channel->parts[i], channel->share / channel->part_count, loads);
     }
-    if (plan->turn_count == 0)
+    if (plan->symmetry_count == 0)
         return BLINK_OK;
     bool *seen = malloc((topo->link_count + 1u) * sizeof(*seen));
     if (seen == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to measure %u links", topo->link_count);
-    for (uint32_t i = 0; i < plan->turn_count; i++)
-        spread(topo, &plan->turns[i], loads, seen);
+    for (uint32_t i = 0; i < plan->symmetry_count; i++)
+        spread(topo, &plan->symmetries[i], loads, seen);
     free(seen);
     return BLINK_OK;
 }
@@ -75,7 +75,7 @@ static double busiest(const topo_t *topo, const double *loads, double *through)
         through[topo->links[link].to] += loads[link];
     }
     for (uint32_t node = 0; node < topo->node_count; node++)
-        if (topo->nodes[node].kind != TOPO_GPU && topo->nodes[node].total_GBps > 0.0)
+        if (topo->nodes[node].kind != TOPO_DEVICE && topo->nodes[node].total_GBps > 0.0)
             worst = fmax(worst, through[node] / topo->nodes[node].total_GBps);
     return worst;
 }

@@ -23,7 +23,7 @@ static blink_result_t check_ranks(const topo_t *topo, const plan_request_t *requ
         if (node >= topo->node_count)
             result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u is on node %u; %s has %u nodes", rank,
                                 node, topo->name, topo->node_count);
-        else if (topo->nodes[node].kind != TOPO_GPU)
+        else if (topo->nodes[node].kind != TOPO_DEVICE)
             result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u is on %s, which is a %s, not a gpu",
                                 rank, topo->nodes[node].id, topo_node_kind_name(topo->nodes[node].kind));
         else if (rank_of[node] != PLAN_NONE)

@@ -60,11 +60,11 @@ typedef struct plan_channel {
 
 /* A symmetry of the topology that maps ranks to ranks: where each rank and each link goes. Applying it
  * `order` times changes nothing. */
-typedef struct plan_turn {
+typedef struct plan_symmetry {
     uint32_t order;
     uint32_t *rank_image; /* per rank */
     uint32_t *link_image; /* per topology link */
-} plan_turn_t;
+} plan_symmetry_t;
 
 typedef struct plan {
     blink_collective_t collective;
@@ -85,10 +85,10 @@ typedef struct plan {
     plan_path_t *paths;
     struct plan_path_table *path_table; /* finds a path by its links; private to plan/channels.c */
     /* A plan of many repeated hosts is stored as templates: each channel stands for all its images under the
-     * turns (all products of their powers), which divide its share evenly. The turns commute. plan_expand()
-     * writes the images out. */
-    uint32_t turn_count; /* 0: the channels are all there is */
-    plan_turn_t *turns;
+     * symmetries (all products of their powers), which divide its share evenly. The symmetries commute.
+     * plan_expand() writes the images out. */
+    uint32_t symmetry_count; /* 0: the channels are all there is */
+    plan_symmetry_t *symmetries;
 } plan_t;
 
 typedef struct plan_request {
@@ -112,10 +112,10 @@ blink_result_t plan_create(const topo_t *topo, const plan_request_t *request, pl
 void plan_destroy(plan_t *plan);
 void plan_thread_release(void);
 
-/* How many images each channel stands for; 1 without turns. */
+/* How many images each channel stands for; 1 without symmetries. */
 uint64_t plan_image_count(const plan_t *plan);
 
-/* The same plan without turns: every image a channel of its own. *expanded is the caller's. Errors:
+/* The same plan without symmetries: every image a channel of its own. *expanded is the caller's. Errors:
  * NO_MEMORY. */
 blink_result_t plan_expand(const topo_t *topo, const plan_t *plan, plan_t **expanded);
 

@@ -197,7 +197,7 @@ static blink_result_t check_nodes(const topo_builder_t *builder, build_work_t *w
     uint32_t gpus = 0;
     for (uint32_t i = 0; i < builder->node_count; i++) {
         BLINK_TRY(check_node(builder, i));
-        gpus += builder->nodes[i].kind == TOPO_GPU;
+        gpus += builder->nodes[i].kind == TOPO_DEVICE;
         work->names[i] = (build_name_t){builder->nodes[i].id, i};
     }
     qsort(work->names, builder->node_count, sizeof(*work->names), compare_names);
@@ -331,7 +331,7 @@ static void index_nodes(topo_t *topo, const build_work_t *work)
 {
     for (uint32_t i = 0; i < topo->node_count; i++) {
         topo->nodes_by_id[i] = work->names[i].node;
-        if (topo->nodes[i].kind == TOPO_GPU)
+        if (topo->nodes[i].kind == TOPO_DEVICE)
             topo->gpus[topo->gpu_count++] = i;
     }
 }

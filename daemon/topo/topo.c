@@ -9,7 +9,7 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 static const char *const node_kinds[] = {
-    [TOPO_GPU] = "gpu", [TOPO_SWITCH] = "switch", [TOPO_NIC] = "nic", [TOPO_CPU] = "cpu"};
+    [TOPO_DEVICE] = "gpu", [TOPO_SWITCH] = "switch", [TOPO_NIC] = "nic", [TOPO_CPU] = "cpu"};
 static const char *const link_kinds[] = {
     [TOPO_NVLINK] = "nvlink", [TOPO_NVSWITCH] = "nvswitch", [TOPO_PCIE] = "pcie", [TOPO_QPI] = "qpi",
     [TOPO_NIC_LINK] = "nic",  [TOPO_NET] = "net",           [TOPO_SHM] = "shm"};

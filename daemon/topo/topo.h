@@ -13,7 +13,7 @@
 
 #define TOPO_NONE UINT32_MAX
 
-typedef enum topo_node_kind { TOPO_GPU, TOPO_SWITCH, TOPO_NIC, TOPO_CPU } topo_node_kind_t;
+typedef enum topo_node_kind { TOPO_DEVICE, TOPO_SWITCH, TOPO_NIC, TOPO_CPU } topo_node_kind_t;
 
 typedef enum topo_link_kind {
     TOPO_NVLINK,

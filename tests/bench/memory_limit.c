@@ -188,7 +188,7 @@ static double sort_and_take_median(double *times_us, uint32_t count)
     return (times_us[(count - 1) / 2] + times_us[count / 2]) / 2;
 }
 
-/* All ways take turns, so that a disturbance meets all of them alike; the least time is what it disturbs
+/* All ways take symmetries, so that a disturbance meets all of them alike; the least time is what it disturbs
  * least. */
 static const loop_way_t *find_best_way(loop_team_t *team, size_t bytes)
 {

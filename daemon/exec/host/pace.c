@@ -157,7 +157,7 @@ static double pace_full_GBps(const topo_t *topo)
 {
     double total_GBps = 0.0;
     for (uint32_t i = 0; i < topo->link_count; i++) {
-        if (topo->nodes[topo->links[i].from].kind == TOPO_GPU)
+        if (topo->nodes[topo->links[i].from].kind == TOPO_DEVICE)
             total_GBps += topo->links[i].GBps;
     }
     return total_GBps;

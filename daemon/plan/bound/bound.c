@@ -22,7 +22,7 @@ static blink_result_t net_init(bound_net_t *net, const topo_t *topo, const plan_
     if (net->usable == NULL || net->price == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to bound a plan over %u nodes", topo->node_count);
     for (uint32_t node = 0; node < topo->node_count; node++)
-        net->usable[node] = topo->nodes[node].kind != TOPO_GPU;
+        net->usable[node] = topo->nodes[node].kind != TOPO_DEVICE;
     for (uint32_t rank = 0; rank < plan->rank_count; rank++)
         net->usable[plan->rank_node[rank]] = true;
     return BLINK_OK;
@@ -40,7 +40,7 @@ static double capacity_GBps(const bound_net_t *net, uint32_t item)
     const topo_t *topo = net->topo;
     if (item >= topo->link_count) {
         const topo_node_t *node = &topo->nodes[item - topo->link_count];
-        return node->kind == TOPO_GPU ? 0.0 : node->total_GBps;
+        return node->kind == TOPO_DEVICE ? 0.0 : node->total_GBps;
     }
     const topo_link_t *link = &topo->links[item];
     return net->usable[link->from] && net->usable[link->to] ? link->GBps : 0.0;

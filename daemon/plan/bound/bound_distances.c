@@ -70,7 +70,7 @@ void bound_search(const bound_net_t *net, bound_search_t *search, uint32_t from,
             if (!net->usable[to] || distance >= search->distance[to])
                 continue;
             search->distance[to] = distance;
-            if (through_ranks || topo->nodes[to].kind != TOPO_GPU)
+            if (through_ranks || topo->nodes[to].kind != TOPO_DEVICE)
                 push(search, distance, to);
         }
     }

@@ -59,7 +59,7 @@ static blink_result_t allocate(pack_net_t *net, merge_t *merge)
 /* Whether the node may carry this plan's traffic: a rank, or anything but a gpu. */
 static bool usable(const pack_net_t *net, uint32_t node)
 {
-    return net->topo->nodes[node].kind != TOPO_GPU || net->node_of[node] < net->rank_count;
+    return net->topo->nodes[node].kind != TOPO_DEVICE || net->node_of[node] < net->rank_count;
 }
 
 static bool allowed(const pack_net_t *net, uint32_t link)
@@ -114,7 +114,7 @@ static void sort_relays(const pack_net_t *net, merge_t *merge)
 {
     note_shapes(net, merge);
     for (uint32_t node = 0; node < net->topo->node_count; node++)
-        if (net->topo->nodes[node].kind != TOPO_GPU)
+        if (net->topo->nodes[node].kind != TOPO_DEVICE)
             merge->by_shape[merge->relay_count++] = node;
     qsort_r(merge->by_shape, merge->relay_count, sizeof(*merge->by_shape), compare_shapes, merge);
 }
@@ -312,16 +312,16 @@ static bool find_reverses(pack_net_t *net)
     return true;
 }
 
-/* ---- turns ---- */
+/* ---- symmetries ---- */
 
-/* Where working nodes and links go under a turn; false if it does not respect the groups. */
-static bool map_working(const pack_net_t *net, const plan_turn_t *turn, uint32_t *node_image,
+/* Where working nodes and links go under a symmetry; false if it does not respect the groups. */
+static bool map_working(const pack_net_t *net, const plan_symmetry_t *symmetry, uint32_t *node_image,
                         uint32_t *link_image)
 {
     memset(node_image, 0xff, net->node_count * sizeof(*node_image));
     memset(link_image, 0xff, net->link_count * sizeof(*link_image));
     for (uint32_t link = 0; link < net->topo->link_count; link++) {
-        uint32_t working = net->link_of[link], image = net->link_of[turn->link_image[link]];
+        uint32_t working = net->link_of[link], image = net->link_of[symmetry->link_image[link]];
         if (working == PLAN_NONE && image == PLAN_NONE)
             continue;
         if (working == PLAN_NONE || image == PLAN_NONE ||
@@ -337,7 +337,7 @@ static bool map_working(const pack_net_t *net, const plan_turn_t *turn, uint32_t
         }
     }
     for (uint32_t rank = 0; rank < net->rank_count; rank++)
-        if (node_image[rank] != turn->rank_image[rank])
+        if (node_image[rank] != symmetry->rank_image[rank])
             return false;
     return true;
 }
@@ -366,23 +366,25 @@ static void join(merge_t *merge, uint32_t one, uint32_t other)
     merge->class[a > b ? a : b] = a > b ? b : a;
 }
 
-/* Take one turn over into the working graph; *fits says whether it could be. */
-static blink_result_t add_turn(pack_net_t *net, merge_t *merge, const plan_turn_t *turn, bool *fits)
+/* Take one symmetry over into the working graph; *fits says whether it could be. */
+static blink_result_t add_symmetry(pack_net_t *net, merge_t *merge, const plan_symmetry_t *symmetry,
+                                   bool *fits)
 {
     uint32_t links = net->link_count, *node_image = malloc((net->node_count + links) * sizeof(*node_image));
-    pack_turn_t *added = &net->turns[net->turn_count];
-    *added = (pack_turn_t){turn->order, malloc((size_t)turn->order * net->rank_count * sizeof(uint32_t)),
-                           malloc(((size_t)turn->order * links + 1) * sizeof(uint32_t))};
-    net->turn_count++;
+    pack_symmetry_t *added = &net->symmetries[net->symmetry_count];
+    *added = (pack_symmetry_t){symmetry->order,
+                               malloc((size_t)symmetry->order * net->rank_count * sizeof(uint32_t)),
+                               malloc(((size_t)symmetry->order * links + 1) * sizeof(uint32_t))};
+    net->symmetry_count++;
     if (node_image == NULL || added->ranks == NULL || added->links == NULL) {
         free(node_image);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a symmetry of %u links", links);
     }
     uint32_t *link_image = node_image + net->node_count;
-    *fits = map_working(net, turn, node_image, link_image);
+    *fits = map_working(net, symmetry, node_image, link_image);
     if (*fits) {
-        fill_powers(added->ranks, node_image, turn->order, net->rank_count);
-        fill_powers(added->links, link_image, turn->order, links);
+        fill_powers(added->ranks, node_image, symmetry->order, net->rank_count);
+        fill_powers(added->links, link_image, symmetry->order, links);
         for (uint32_t link = 0; link < links; link++)
             join(merge, link, link_image[link]);
         for (uint32_t node = 0; node < net->node_count; node++)
@@ -393,13 +395,13 @@ static blink_result_t add_turn(pack_net_t *net, merge_t *merge, const plan_turn_
     return BLINK_OK;
 }
 
-static void drop_turns(pack_net_t *net, merge_t *merge)
+static void drop_symmetries(pack_net_t *net, merge_t *merge)
 {
-    for (uint32_t i = 0; i < net->turn_count; i++) {
-        free(net->turns[i].ranks);
-        free(net->turns[i].links);
+    for (uint32_t i = 0; i < net->symmetry_count; i++) {
+        free(net->symmetries[i].ranks);
+        free(net->symmetries[i].links);
     }
-    net->turn_count = 0;
+    net->symmetry_count = 0;
     for (uint32_t i = 0; i < net->link_count + net->node_count; i++)
         merge->class[i] = i;
 }
@@ -407,66 +409,67 @@ static void drop_turns(pack_net_t *net, merge_t *merge)
 /* The ranks' orbits: walk all products of powers from the least rank of each. */
 static void find_orbits(pack_net_t *net)
 {
-    uint32_t turns = net->turn_count;
+    uint32_t symmetries = net->symmetry_count;
     for (uint32_t rank = 0; rank < net->rank_count; rank++)
         net->orbit[rank] = PLAN_NONE;
     for (uint32_t least = 0; least < net->rank_count; least++) {
         if (net->orbit[least] != PLAN_NONE)
             continue;
         uint32_t powers[8] = {0};
-        for (uint32_t digit = 0; digit < turns || digit == 0;) {
+        for (uint32_t digit = 0; digit < symmetries || digit == 0;) {
             uint32_t image = least;
-            for (uint32_t i = 0; i < turns; i++)
-                image = net->turns[i].ranks[powers[i] * net->rank_count + image];
+            for (uint32_t i = 0; i < symmetries; i++)
+                image = net->symmetries[i].ranks[powers[i] * net->rank_count + image];
             if (net->orbit[image] == PLAN_NONE) {
                 net->orbit[image] = least;
-                memcpy(&net->power[image * turns], powers, turns * sizeof(powers[0]));
+                memcpy(&net->power[image * symmetries], powers, symmetries * sizeof(powers[0]));
             }
-            for (digit = 0; digit < turns && ++powers[digit] == net->turns[digit].order; digit++)
+            for (digit = 0; digit < symmetries && ++powers[digit] == net->symmetries[digit].order; digit++)
                 powers[digit] = 0;
-            if (turns == 0)
+            if (symmetries == 0)
                 break;
         }
     }
 }
 
-static blink_result_t add_turns(pack_net_t *net, merge_t *merge, const plan_turn_t *turns, uint32_t count)
+static blink_result_t add_symmetries(pack_net_t *net, merge_t *merge, const plan_symmetry_t *symmetries,
+                                     uint32_t count)
 {
     bool fits = true;
-    drop_turns(net, merge);
-    net->turns = calloc(count + 1u, sizeof(*net->turns));
+    drop_symmetries(net, merge);
+    net->symmetries = calloc(count + 1u, sizeof(*net->symmetries));
     net->orbit = malloc(net->rank_count * sizeof(*net->orbit));
     net->power = calloc((size_t)net->rank_count * (count + 1u), sizeof(*net->power));
-    if (net->turns == NULL || net->orbit == NULL || net->power == NULL)
+    if (net->symmetries == NULL || net->orbit == NULL || net->power == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u symmetries", count);
     for (uint32_t i = 0; fits && i < count; i++)
-        BLINK_TRY(add_turn(net, merge, &turns[i], &fits));
+        BLINK_TRY(add_symmetry(net, merge, &symmetries[i], &fits));
     if (!fits)
-        drop_turns(net, merge);
+        drop_symmetries(net, merge);
     find_orbits(net);
     return BLINK_OK;
 }
 
 uint32_t pack_net_image(const pack_net_t *net, uint32_t by, uint32_t rank)
 {
-    for (uint32_t i = 0; i < net->turn_count; i++)
-        rank = net->turns[i].ranks[net->power[by * net->turn_count + i] * net->rank_count + rank];
+    for (uint32_t i = 0; i < net->symmetry_count; i++)
+        rank = net->symmetries[i].ranks[net->power[by * net->symmetry_count + i] * net->rank_count + rank];
     return rank;
 }
 
 uint32_t pack_net_origin(const pack_net_t *net, uint32_t by, uint32_t rank)
 {
-    for (uint32_t i = 0; i < net->turn_count; i++) {
-        uint32_t power = net->power[by * net->turn_count + i], order = net->turns[i].order;
-        rank = net->turns[i].ranks[(order - power) % order * net->rank_count + rank];
+    for (uint32_t i = 0; i < net->symmetry_count; i++) {
+        uint32_t power = net->power[by * net->symmetry_count + i], order = net->symmetries[i].order;
+        rank = net->symmetries[i].ranks[(order - power) % order * net->rank_count + rank];
     }
     return rank;
 }
 
 uint32_t pack_net_link_image(const pack_net_t *net, uint32_t by, uint32_t link)
 {
-    for (uint32_t i = 0; i < net->turn_count; i++)
-        link = net->turns[i].links[net->power[by * net->turn_count + i] * net->link_count + link];
+    for (uint32_t i = 0; i < net->symmetry_count; i++)
+        link = net->symmetries[i].links[net->power[by * net->symmetry_count + i] * net->link_count + link];
     return link;
 }
 
@@ -499,22 +502,22 @@ static void add_backplanes(pack_net_t *net, merge_t *merge)
     }
 }
 
-static blink_result_t build(pack_net_t *net, merge_t *merge, const plan_t *plan, const plan_turn_t *turns,
-                            uint32_t turn_count)
+static blink_result_t build(pack_net_t *net, merge_t *merge, const plan_t *plan,
+                            const plan_symmetry_t *symmetries, uint32_t symmetry_count)
 {
     BLINK_TRY(allocate(net, merge));
     add_nodes(net, merge, plan);
     add_links(net);
     BLINK_TRY(check_span(net));
     net->reversible = plan->collective == BLINK_ALLREDUCE && find_reverses(net);
-    BLINK_TRY(add_turns(net, merge, turns, turn_count));
+    BLINK_TRY(add_symmetries(net, merge, symmetries, symmetry_count));
     add_rows(net, merge);
     add_backplanes(net, merge);
     return BLINK_OK;
 }
 
 blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, const bool *allowed,
-                               const plan_turn_t *turns, uint32_t turn_count, pack_net_t **out)
+                               const plan_symmetry_t *symmetries, uint32_t symmetry_count, pack_net_t **out)
 {
     merge_t merge = {0};
     pack_net_t *net = calloc(1, sizeof(*net));
@@ -523,7 +526,7 @@ blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, const boo
     net->topo = topo;
     net->allowed = allowed;
     net->rank_count = plan->rank_count;
-    blink_result_t result = build(net, &merge, plan, turns, turn_count);
+    blink_result_t result = build(net, &merge, plan, symmetries, symmetry_count);
     if (result == BLINK_OK)
         *out = net;
     else
@@ -541,11 +544,11 @@ void pack_net_destroy(pack_net_t *net)
 {
     if (net == NULL)
         return;
-    for (uint32_t i = 0; i < net->turn_count; i++) {
-        free(net->turns[i].ranks);
-        free(net->turns[i].links);
+    for (uint32_t i = 0; i < net->symmetry_count; i++) {
+        free(net->symmetries[i].ranks);
+        free(net->symmetries[i].links);
     }
-    free(net->turns);
+    free(net->symmetries);
     free(net->orbit);
     free(net->power);
     free(net->from);

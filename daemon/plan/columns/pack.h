@@ -1,5 +1,5 @@
 /*
- * The parts of the tree packer. turns.c: symmetries. net.c: the working graph (ranks, relays, identical
+ * The parts of the tree packer. symmetry.c: symmetries. net.c: the working graph (ranks, relays, identical
  * parallel switches merged). paths.c: cheapest paths between ranks under link prices. arborescence.c:
  * cheapest spanning trees over those paths. grow.c: columns of the packing program. pack.c: the program.
  * thin.c: fewer trees for nearly the same rate. place.c: the solution as channels. trees.c: all of it in
@@ -15,19 +15,20 @@
 #define PACK_SMALL_RANKS 16u
 
 /* Symmetries of the topology that map ranks to ranks and keep the plan's root and peer; they commute.
- * Possibly none. *turns is the caller's: pack_free_turns(). Errors: NO_MEMORY. */
-blink_result_t pack_find_turns(const topo_t *topo, const plan_t *plan, plan_turn_t **turns, uint32_t *count);
-void pack_free_turns(plan_turn_t *turns, uint32_t count);
+ * Possibly none. *symmetries is the caller's: pack_free_symmetries(). Errors: NO_MEMORY. */
+blink_result_t pack_find_symmetries(const topo_t *topo, const plan_t *plan, plan_symmetry_t **symmetries,
+                                    uint32_t *count);
+void pack_free_symmetries(plan_symmetry_t *symmetries, uint32_t count);
 
-/* A turn in the working graph: images of all its powers, [power·count + index]. */
-typedef struct pack_turn {
+/* A symmetry in the working graph: images of all its powers, [power·count + index]. */
+typedef struct pack_symmetry {
     uint32_t order;
     uint32_t *ranks, *links;
-} pack_turn_t;
+} pack_symmetry_t;
 
 /* Working nodes 0 … rank_count-1 are the ranks; the rest are relays: single nodes, or groups of parallel
  * switches whose capacities are proportional, so that any use of the group splits over its members in the
- * same proportion. Links that are each other's image under a turn share one capacity row, since a plan's
+ * same proportion. Links that are each other's image under a symmetry share one capacity row, since a plan's
  * images load them alike, and a relay's backplane limit has one. Where `reversible`, a link and its reverse
  * share a row too: whoever loads both directions alike needs no more. */
 typedef struct pack_net {
@@ -48,22 +49,24 @@ typedef struct pack_net {
     double *member_end;     /* fraction of the group's capacity up to and with this member; 1 for the last */
     uint32_t *out_first;    /* per node, and one more: offsets into out_links */
     uint32_t *out_links;
-    uint32_t turn_count;
-    pack_turn_t *turns;
-    uint32_t *orbit; /* per rank: the least rank of its orbit under the turns */
-    uint32_t *power; /* per rank and turn, [rank·turn_count + turn]: which powers lead to it from there */
+    uint32_t symmetry_count;
+    pack_symmetry_t *symmetries;
+    uint32_t *orbit; /* per rank: the least rank of its orbit under the symmetries */
+    uint32_t *power; /* per rank and symmetry, [rank·symmetry_count + symmetry]: which powers lead to it from
+                        there */
 } pack_net_t;
 
-/* `allowed` is borrowed. `turns` are dropped (turn_count 0) if they do not map groups of switches to groups.
- * Errors: INVALID_ARGUMENT (capacities too far apart for the arithmetic; the links are named), NO_MEMORY. */
+/* `allowed` is borrowed. `symmetries` are dropped (symmetry_count 0) if they do not map groups of switches to
+ * groups. Errors: INVALID_ARGUMENT (capacities too far apart for the arithmetic; the links are named),
+ * NO_MEMORY. */
 blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, const bool *allowed,
-                               const plan_turn_t *turns, uint32_t turn_count, pack_net_t **net);
+                               const plan_symmetry_t *symmetries, uint32_t symmetry_count, pack_net_t **net);
 void pack_net_destroy(pack_net_t *net);
 
 /* The member of a node that stands for position `at` of [0, 1) of the group's capacity. */
 uint32_t pack_net_member(const pack_net_t *net, uint32_t node, double at);
 
-/* Where the rank goes under the product of turns that leads from the orbit's least rank to `by`. */
+/* Where the rank goes under the product of symmetries that leads from the orbit's least rank to `by`. */
 uint32_t pack_net_image(const pack_net_t *net, uint32_t by, uint32_t rank);
 
 /* The rank that goes to `rank` under that product. */
@@ -158,8 +161,8 @@ void pack_span(uint32_t n, const double *cost, uint32_t root, uint32_t *parent, 
 typedef struct packer {
     const topo_t *topo;
     const plan_t *plan;
-    plan_turn_t *turns;
-    uint32_t turn_count;
+    plan_symmetry_t *symmetries;
+    uint32_t symmetry_count;
     uint32_t n;          /* ranks */
     uint32_t tree_paths; /* path indices per column */
     bool per_rank;       /* collective_per_rank() */

@@ -19,8 +19,8 @@ typedef struct host {
 typedef struct finder {
     const topo_t *topo;
     const plan_t *plan;
-    plan_turn_t *turns;
-    uint32_t turn_count;
+    plan_symmetry_t *symmetries;
+    uint32_t symmetry_count;
     uint32_t *rank_of; /* per node, or PLAN_NONE */
     uint32_t *nodes;   /* all nodes, by host */
     uint32_t *local;   /* per node: its place in its host */
@@ -31,9 +31,10 @@ typedef struct finder {
     bool *taken;     /* per node: is somebody's image */
 } finder_t;
 
-/* Most turns of a plan: rotations of hosts by class, of gpus within the root's host and within the others. */
+/* Most symmetries of a plan: rotations of hosts by class, of gpus within the root's host and within the
+ * others. */
 #define TURNS_MAX 4u
-/* Images of all turns together beyond which a template stands for more than anyone could write out. */
+/* Images of all symmetries together beyond which a template stands for more than anyone could write out. */
 #define IMAGES_MAX 65536u
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -166,8 +167,8 @@ static bool closes(const finder_t *f, const uint32_t *link_image, uint32_t order
 
 static bool commutes(const finder_t *f, const uint32_t *link_image)
 {
-    for (uint32_t i = 0; i < f->turn_count; i++) {
-        const uint32_t *other = f->turns[i].link_image;
+    for (uint32_t i = 0; i < f->symmetry_count; i++) {
+        const uint32_t *other = f->symmetries[i].link_image;
         for (uint32_t link = 0; link < f->topo->link_count; link++)
             if (other[link_image[link]] != link_image[other[link]])
                 return false;
@@ -175,8 +176,8 @@ static bool commutes(const finder_t *f, const uint32_t *link_image)
     return true;
 }
 
-/* Whether the guess moves a rank. A turn that does not, as of hosts without ranks, makes no orbit larger: its
- * images would all carry the same traffic. */
+/* Whether the guess moves a rank. A symmetry that does not, as of hosts without ranks, makes no orbit larger:
+ * its images would all carry the same traffic. */
 static bool moves_ranks(const finder_t *f)
 {
     for (uint32_t rank = 0; rank < f->plan->rank_count; rank++)
@@ -185,32 +186,32 @@ static bool moves_ranks(const finder_t *f)
     return false;
 }
 
-/* Keep the guess as a turn if it proves to be one; *kept says. */
+/* Keep the guess as a symmetry if it proves to be one; *kept says. */
 static blink_result_t keep_if_proven(finder_t *f, uint32_t order, bool *kept)
 {
     uint64_t images = order;
-    for (uint32_t i = 0; i < f->turn_count; i++)
-        images *= f->turns[i].order;
+    for (uint32_t i = 0; i < f->symmetry_count; i++)
+        images *= f->symmetries[i].order;
     *kept = false;
-    if (f->turn_count == TURNS_MAX || images > IMAGES_MAX || !moves_ranks(f))
+    if (f->symmetry_count == TURNS_MAX || images > IMAGES_MAX || !moves_ranks(f))
         return BLINK_OK;
-    plan_turn_t turn = {order, malloc(f->plan->rank_count * sizeof(*turn.rank_image)),
-                        malloc((f->topo->link_count + 1u) * sizeof(*turn.link_image))};
-    if (turn.rank_image == NULL || turn.link_image == NULL) {
-        free(turn.rank_image);
-        free(turn.link_image);
+    plan_symmetry_t symmetry = {order, malloc(f->plan->rank_count * sizeof(*symmetry.rank_image)),
+                                malloc((f->topo->link_count + 1u) * sizeof(*symmetry.link_image))};
+    if (symmetry.rank_image == NULL || symmetry.link_image == NULL) {
+        free(symmetry.rank_image);
+        free(symmetry.link_image);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a symmetry of %u links", f->topo->link_count);
     }
-    *kept =
-        maps_links(f, turn.link_image) && closes(f, turn.link_image, order) && commutes(f, turn.link_image);
+    *kept = maps_links(f, symmetry.link_image) && closes(f, symmetry.link_image, order) &&
+            commutes(f, symmetry.link_image);
     if (!*kept) {
-        free(turn.rank_image);
-        free(turn.link_image);
+        free(symmetry.rank_image);
+        free(symmetry.link_image);
         return BLINK_OK;
     }
     for (uint32_t rank = 0; rank < f->plan->rank_count; rank++)
-        turn.rank_image[rank] = f->rank_of[f->image[f->plan->rank_node[rank]]];
-    f->turns[f->turn_count++] = turn;
+        symmetry.rank_image[rank] = f->rank_of[f->image[f->plan->rank_node[rank]]];
+    f->symmetries[f->symmetry_count++] = symmetry;
     return BLINK_OK;
 }
 
@@ -235,7 +236,7 @@ static void guess_host_rotation(finder_t *f, uint32_t first, uint32_t size)
     }
 }
 
-/* All classes of one size turn together if they can, since that makes fewer images; else each by itself. */
+/* All classes of one size rotate together if they can, since that makes fewer images; else each by itself. */
 static blink_result_t find_host_rotations(finder_t *f)
 {
     bool kept = false;
@@ -295,7 +296,7 @@ static bool stands_for(const finder_t *f, uint32_t relay, uint32_t candidate)
     const topo_t *topo = f->topo;
     for (uint32_t at = topo->out_first[relay]; at < topo->out_first[relay + 1]; at++) {
         const topo_link_t *link = &topo->links[topo->out_links[at]];
-        if (topo->nodes[link->to].kind != TOPO_GPU && f->host_of[link->to] == f->host_of[relay])
+        if (topo->nodes[link->to].kind != TOPO_DEVICE && f->host_of[link->to] == f->host_of[relay])
             continue;
         uint32_t image = topo_find_link(topo, candidate, f->image[link->to]);
         if (image == TOPO_NONE || !same_link(link, &topo->links[image]))
@@ -311,7 +312,7 @@ static void guess_relays(finder_t *f, const host_t *host)
         f->taken[f->nodes[host->first + at]] = false;
     for (uint32_t at = 0; at < host->count; at++) {
         uint32_t relay = f->nodes[host->first + at];
-        if (f->topo->nodes[relay].kind == TOPO_GPU)
+        if (f->topo->nodes[relay].kind == TOPO_DEVICE)
             continue;
         for (uint32_t i = 0; i < host->count; i++) {
             uint32_t candidate = f->nodes[host->first + (at + i) % host->count];
@@ -351,7 +352,7 @@ static blink_result_t finder_init(finder_t *f, const topo_t *topo, const plan_t 
     uint32_t nodes = topo->node_count;
     *f = (finder_t){.topo = topo,
                     .plan = plan,
-                    .turns = calloc(TURNS_MAX, sizeof(*f->turns)),
+                    .symmetries = calloc(TURNS_MAX, sizeof(*f->symmetries)),
                     .rank_of = malloc(nodes * sizeof(*f->rank_of)),
                     .nodes = malloc(nodes * sizeof(*f->nodes)),
                     .local = calloc(nodes, sizeof(*f->local)),
@@ -359,7 +360,7 @@ static blink_result_t finder_init(finder_t *f, const topo_t *topo, const plan_t 
                     .hosts = calloc(nodes, sizeof(*f->hosts)),
                     .image = malloc(nodes * sizeof(*f->image)),
                     .taken = calloc(nodes, sizeof(*f->taken))};
-    if (f->turns == NULL || f->rank_of == NULL || f->nodes == NULL || f->local == NULL ||
+    if (f->symmetries == NULL || f->rank_of == NULL || f->nodes == NULL || f->local == NULL ||
         f->host_of == NULL || f->hosts == NULL || f->image == NULL || f->taken == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to find symmetries of %u nodes", nodes);
     memset(f->rank_of, 0xff, nodes * sizeof(*f->rank_of));
@@ -368,16 +369,17 @@ static blink_result_t finder_init(finder_t *f, const topo_t *topo, const plan_t 
     return BLINK_OK;
 }
 
-void pack_free_turns(plan_turn_t *turns, uint32_t count)
+void pack_free_symmetries(plan_symmetry_t *symmetries, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        free(turns[i].rank_image);
-        free(turns[i].link_image);
+        free(symmetries[i].rank_image);
+        free(symmetries[i].link_image);
     }
-    free(turns);
+    free(symmetries);
 }
 
-blink_result_t pack_find_turns(const topo_t *topo, const plan_t *plan, plan_turn_t **turns, uint32_t *count)
+blink_result_t pack_find_symmetries(const topo_t *topo, const plan_t *plan, plan_symmetry_t **symmetries,
+                                    uint32_t *count)
 {
     finder_t f;
     blink_result_t result = finder_init(&f, topo, plan);
@@ -390,10 +392,10 @@ blink_result_t pack_find_turns(const topo_t *topo, const plan_t *plan, plan_turn
     if (result == BLINK_OK)
         result = find_rank_rotation(&f, true);
     if (result == BLINK_OK) {
-        *turns = f.turns;
-        *count = f.turn_count;
+        *symmetries = f.symmetries;
+        *count = f.symmetry_count;
     } else {
-        pack_free_turns(f.turns, f.turn_count);
+        pack_free_symmetries(f.symmetries, f.symmetry_count);
     }
     free(f.rank_of);
     free(f.nodes);

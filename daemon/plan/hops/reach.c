@@ -52,7 +52,7 @@ static void spread_out(search_t *s, uint32_t source, uint32_t end)
     s->queue[s->reached++] = source;
     while (head < s->reached) {
         uint32_t node = s->queue[head++];
-        if (node == end || (node != source && s->topo->nodes[node].kind == TOPO_GPU))
+        if (node == end || (node != source && s->topo->nodes[node].kind == TOPO_DEVICE))
             continue;
         for (uint32_t i = s->topo->out_first[node]; i < s->topo->out_first[node + 1]; i++) {
             const topo_link_t *link = &s->topo->links[s->topo->out_links[i]];

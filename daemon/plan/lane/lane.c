@@ -15,8 +15,8 @@
 /* A step that a rank takes for a part, and where it stands in the order of the channel. */
 typedef struct action {
     uint32_t rank, phase;
-    uint32_t level; /* edges from the start of the phase */
-    uint32_t turn;  /* how far behind this rank the part's root or the route's end is */
+    uint32_t level;    /* edges from the start of the phase */
+    uint32_t distance; /* how far behind this rank the part's root or the route's end is */
     uint32_t part;
 } action_t;
 
@@ -188,8 +188,8 @@ static void act(compiler_t *compiler, uint32_t part, uint32_t rank, lane_phase_t
 {
     const plan_part_t *of = part_of(compiler, part);
     uint32_t target = of->route.ranks ? of->route.ranks[of->route.hop_count] : of->root;
-    uint32_t ranks = compiler->plan->rank_count, turn = (target + ranks - rank) % ranks;
-    compiler->actions[compiler->action_count++] = (action_t){rank, (uint32_t)phase, level, turn, part};
+    uint32_t ranks = compiler->plan->rank_count, distance = (target + ranks - rank) % ranks;
+    compiler->actions[compiler->action_count++] = (action_t){rank, (uint32_t)phase, level, distance, part};
 }
 
 /* A root acts once: in `up` if the part reduces, else in `down`. Leaves of broadcast trees have something to
@@ -236,7 +236,7 @@ static int compare_actions(const void *a, const void *b)
     const uint32_t keys[][2] = {{x->rank, y->rank},
                                 {x->phase, y->phase},
                                 {x->level, y->level},
-                                {x->turn, y->turn},
+                                {x->distance, y->distance},
                                 {x->part, y->part}};
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (keys[i][0] != keys[i][1])
@@ -468,7 +468,7 @@ static blink_result_t compile_expanded(const topo_t *topo, const plan_t *plan, l
 
 blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, lane_program_t **program)
 {
-    if (plan->turn_count == 0)
+    if (plan->symmetry_count == 0)
         return compile_expanded(topo, plan, program);
     plan_t *expanded = NULL;
     BLINK_TRY(plan_expand(topo, plan, &expanded));

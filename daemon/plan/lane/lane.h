@@ -124,7 +124,7 @@ typedef struct lane_program {
 } lane_program_t;
 
 /* Compile. The program is self-contained (plan and topology may go) and the caller's: lane_program_destroy().
- * A one-rank plan compiles to a single lane that copies input to output; a plan with turns is expanded.
+ * A one-rank plan compiles to a single lane that copies input to output; a plan with symmetries is expanded.
  * Errors: NO_MEMORY; INTERNAL (names a block that no part or that unequal numbers of parts of one channel
  * carry, or a path that is none). */
 blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, lane_program_t **program);

@@ -93,12 +93,12 @@ static blink_result_t router_init(router_t *r, const topo_t *topo, const plan_t 
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "alltoall is planned for up to %u ranks, not %u",
                           ROUTE_ALLTOALL_RANKS_MAX, r->n);
     if (r->n > PACK_SMALL_RANKS)
-        BLINK_TRY(pack_find_turns(topo, plan, &r->turns, &r->turn_count));
-    BLINK_TRY(pack_net_create(topo, plan, NULL, r->turns, r->turn_count, &r->net));
-    if (r->net->turn_count == 0) {
-        pack_free_turns(r->turns, r->turn_count);
-        r->turns = NULL;
-        r->turn_count = 0;
+        BLINK_TRY(pack_find_symmetries(topo, plan, &r->symmetries, &r->symmetry_count));
+    BLINK_TRY(pack_net_create(topo, plan, NULL, r->symmetries, r->symmetry_count, &r->net));
+    if (r->net->symmetry_count == 0) {
+        pack_free_symmetries(r->symmetries, r->symmetry_count);
+        r->symmetries = NULL;
+        r->symmetry_count = 0;
     }
     BLINK_TRY(pack_paths_init(&r->paths, r->net));
     BLINK_TRY(allocate(r));
@@ -111,7 +111,7 @@ static void router_fini(router_t *r)
     plan_lp_destroy(r->lp);
     pack_paths_fini(&r->paths);
     pack_net_destroy(r->net);
-    pack_free_turns(r->turns, r->turn_count);
+    pack_free_symmetries(r->symmetries, r->symmetry_count);
     free(r->demands);
     free(r->routes);
     free(r->route_paths);
@@ -387,10 +387,10 @@ static blink_result_t pack_routes(router_t *r, plan_t *plan, double *prices)
         BLINK_TRY(thin(r));
     BLINK_TRY(route_place(r, plan));
     plan_normalise_shares(plan);
-    plan->turns = r->turns;
-    plan->turn_count = r->turn_count;
-    r->turns = NULL;
-    r->turn_count = 0;
+    plan->symmetries = r->symmetries;
+    plan->symmetry_count = r->symmetry_count;
+    r->symmetries = NULL;
+    r->symmetry_count = 0;
     return BLINK_OK;
 }
 

@@ -10,7 +10,7 @@
 /* Most ranks of an alltoall: it has a demand for every pair. */
 #define ROUTE_ALLTOALL_RANKS_MAX 128u
 
-/* What must get from one rank to another; stands for its images under the turns. */
+/* What must get from one rank to another; stands for its images under the symmetries. */
 typedef struct route_demand {
     uint32_t from, to;
     uint32_t size;  /* pairs that it stands for */
@@ -28,8 +28,8 @@ typedef struct route {
 typedef struct router {
     const topo_t *topo;
     const plan_t *plan;
-    plan_turn_t *turns;
-    uint32_t turn_count, n;
+    plan_symmetry_t *symmetries;
+    uint32_t symmetry_count, n;
     pack_net_t *net;
     pack_paths_t paths;
     plan_lp_t *lp; /* column 0: what each pair gets, in units; then the routes */

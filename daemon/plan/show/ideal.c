@@ -58,7 +58,7 @@ static void spread_ends(view_t *v)
         learnt = false;
         for (uint32_t i = 0; i < v->topo->link_count; i++) {
             const topo_link_t *link = &v->topo->links[i];
-            if (v->topo->nodes[link->from].kind == TOPO_GPU ||
+            if (v->topo->nodes[link->from].kind == TOPO_DEVICE ||
                 (v->several_hosts && !same_host(v, link->from, link->to)))
                 continue;
             for (uint32_t j = 0; j < 2; j++)

@@ -21,7 +21,7 @@ static blink_result_t allocate(limit_groups_t *g)
     if (g->usable == NULL || g->part == NULL || g->group == NULL || g->ranks == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to group %zu nodes", nodes);
     for (size_t node = 0; node < nodes; node++)
-        g->usable[node] = g->topo->nodes[node].kind != TOPO_GPU;
+        g->usable[node] = g->topo->nodes[node].kind != TOPO_DEVICE;
     for (uint32_t rank = 0; rank < g->plan->rank_count; rank++)
         g->usable[g->plan->rank_node[rank]] = true;
     return BLINK_OK;
@@ -37,7 +37,7 @@ static double capacity_GBps(const limit_groups_t *g, uint32_t item)
     if (item < g->topo->link_count)
         return limit_link_usable(g, item) ? g->topo->links[item].GBps : 0.0;
     const topo_node_t *node = &g->topo->nodes[item - g->topo->link_count];
-    return node->kind == TOPO_GPU ? 0.0 : node->total_GBps;
+    return node->kind == TOPO_DEVICE ? 0.0 : node->total_GBps;
 }
 
 static void share_price(limit_groups_t *g)

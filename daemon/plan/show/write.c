@@ -161,7 +161,7 @@ const char *plan_colour(uint32_t index, uint32_t count, char colour[PLAN_COLOUR_
 blink_result_t plan_acquire_images(const topo_t *topo, const plan_t *plan, const plan_t **all)
 {
     *all = plan;
-    if (plan->turn_count == 0)
+    if (plan->symmetry_count == 0)
         return BLINK_OK;
     plan_t *expanded = NULL;
     blink_result_t result = plan_expand(topo, plan, &expanded);

@@ -53,8 +53,8 @@ void plan_write_branch(topo_text_t *text, const topo_t *topo, const plan_t *plan
 #define PLAN_COLOUR_BYTES 8
 const char *plan_colour(uint32_t index, uint32_t count, char colour[PLAN_COLOUR_BYTES]);
 
-/* The plan with all images written out, for writers that show every tree: `plan` itself if it has no turns.
- * To be given back to plan_release_images(). Errors: NO_MEMORY. */
+/* The plan with all images written out, for writers that show every tree: `plan` itself if it has no
+ * symmetries. To be given back to plan_release_images(). Errors: NO_MEMORY. */
 blink_result_t plan_acquire_images(const topo_t *topo, const plan_t *plan, const plan_t **all);
 void plan_release_images(const plan_t *plan, const plan_t *all);
 

@@ -23,7 +23,7 @@ static void write_nodes(topo_text_t *text, const topo_t *topo, const plan_t *pla
     for (uint32_t node = 0; node < topo->node_count; node++) {
         if (!used[node])
             continue;
-        bool gpu = topo->nodes[node].kind == TOPO_GPU;
+        bool gpu = topo->nodes[node].kind == TOPO_DEVICE;
         bool root = plan->root != PLAN_NONE && plan->rank_node[plan->root] == node;
         fputs(" ", text->file);
         topo_text_quoted(text, topo->nodes[node].id);

@@ -279,7 +279,7 @@ static void write_nodes(topo_text_t *text, const picture_t *picture)
 {
     const plan_t *plan = picture->plan;
     for (uint32_t node = 0; node < picture->topo->node_count; node++) {
-        bool gpu = picture->topo->nodes[node].kind == TOPO_GPU;
+        bool gpu = picture->topo->nodes[node].kind == TOPO_DEVICE;
         bool root = plan->root != PLAN_NONE && picture->image[plan->rank_node[plan->root]] == node;
         bool aside = gpu && !picture->is_rank[node];
         if (aside)

@@ -105,7 +105,7 @@ static void write_summary(topo_text_t *text, const topo_t *topo, const plan_t *p
     fprintf(text->file, "rate %.3f GB/s, bound %.3f GB/s (%.1f%%), planned in %.2f ms\n", plan->rate_GBps,
             plan->bound_GBps, plan->bound_GBps > 0.0 ? 100.0 * plan->rate_GBps / plan->bound_GBps : 100.0,
             plan->plan_ms);
-    if (plan->turn_count > 0)
+    if (plan->symmetry_count > 0)
         fprintf(text->file,
                 "shown: %u of the channels; each stands for its %" PRIu64
                 " images under the hosts' symmetry, shares are of all of them\n",

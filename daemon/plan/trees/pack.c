@@ -40,7 +40,7 @@ void pack_fini(packer_t *p)
     pack_arborist_fini(&p->arborist);
     pack_paths_fini(&p->paths);
     pack_net_destroy(p->net);
-    pack_free_turns(p->turns, p->turn_count);
+    pack_free_symmetries(p->symmetries, p->symmetry_count);
     free(p->column_paths);
     free(p->column_root);
     free(p->column_depth);
@@ -114,14 +114,14 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
                     .per_rank = collective_per_rank(plan->collective),
                     .best_bound = INFINITY};
     if (n > (p->per_rank ? PER_RANK_SMALL : PACK_SMALL_RANKS))
-        BLINK_TRY(pack_find_turns(topo, plan, &p->turns, &p->turn_count));
-    BLINK_TRY(pack_net_create(topo, plan, allowed, p->turns, p->turn_count, &p->net));
-    if (p->net->turn_count == 0) {
-        pack_free_turns(p->turns, p->turn_count);
-        p->turns = NULL;
-        p->turn_count = 0;
+        BLINK_TRY(pack_find_symmetries(topo, plan, &p->symmetries, &p->symmetry_count));
+    BLINK_TRY(pack_net_create(topo, plan, allowed, p->symmetries, p->symmetry_count, &p->net));
+    if (p->net->symmetry_count == 0) {
+        pack_free_symmetries(p->symmetries, p->symmetry_count);
+        p->symmetries = NULL;
+        p->symmetry_count = 0;
     }
-    p->large = n > PACK_SMALL_RANKS || p->turn_count > 0;
+    p->large = n > PACK_SMALL_RANKS || p->symmetry_count > 0;
     BLINK_TRY(pack_paths_init(&p->paths, p->net));
     if (!p->net->reversible)
         BLINK_TRY(pack_arborist_init(&p->arborist, n));

@@ -108,10 +108,10 @@ static blink_result_t pack(packer_t *p, plan_t *plan, double *prices)
     if (!placed)
         BLINK_TRY(thin_and_place(p, plan));
     plan_normalise_shares(plan);
-    plan->turns = p->turns;
-    plan->turn_count = p->turn_count;
-    p->turns = NULL;
-    p->turn_count = 0;
+    plan->symmetries = p->symmetries;
+    plan->symmetry_count = p->symmetry_count;
+    p->symmetries = NULL;
+    p->symmetry_count = 0;
     return BLINK_OK;
 }
 

@@ -134,7 +134,7 @@ static blink_result_t add_nodes(build_t *build)
     node_id_t id;
     for (uint32_t i = 0; i < build->gpu_count; i++) {
         gpu_id(i, id);
-        BLINK_TRY(add_node(build, id, TOPO_GPU));
+        BLINK_TRY(add_node(build, id, TOPO_DEVICE));
     }
     for (uint32_t i = 0; i < facts->port_count; i++) {
         port_id(&facts->ports[i], id);

@@ -120,7 +120,7 @@ static bool is_pcie_switch(const topo_t *topo, uint32_t node)
 {
     for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++) {
         const topo_link_t *link = &topo->links[topo->out_links[j]];
-        if (link->kind == TOPO_PCIE && topo->nodes[link->to].kind == TOPO_GPU)
+        if (link->kind == TOPO_PCIE && topo->nodes[link->to].kind == TOPO_DEVICE)
             return topo->nodes[node].kind == TOPO_SWITCH;
     }
     return false;
@@ -168,7 +168,7 @@ static blink_result_t add_machine_nodes(generator_t *generator, uint32_t host, c
         const topo_node_t *node = &machine->nodes[i];
         char *id = generator->ids[i];
         int stem = (int)strcspn(node->id, "0123456789");
-        if (node->kind == TOPO_GPU)
+        if (node->kind == TOPO_DEVICE)
             snprintf(id, ID_BYTES, "gpu%u", gpu++);
         else if (node->kind == TOPO_NIC)
             snprintf(id, ID_BYTES, "nic%u", nic++);

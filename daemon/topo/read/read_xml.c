@@ -134,7 +134,7 @@ static bool device_kind(const xml_reader_t *reader, const xmlNode *pci, topo_nod
     bool gpu_class = class && (strncmp(class, "0x0302", 6) == 0 || strncmp(class, "0x0300", 6) == 0);
     bool nic_class = class && strncmp(class, "0x02", 4) == 0;
     bool gpu = find_child(pci, "gpu") || (reader->gpus_by_class && gpu_class);
-    *kind = gpu ? TOPO_GPU : TOPO_NIC;
+    *kind = gpu ? TOPO_DEVICE : TOPO_NIC;
     return gpu || (reader->nics_by_class && nic_class);
 }
 
@@ -185,7 +185,7 @@ static blink_result_t add_node(xml_reader_t *reader, const char *id, topo_node_k
 static blink_result_t add_devices(xml_reader_t *reader)
 {
     qsort(reader->devices, reader->device_count, sizeof(reader->devices[0]), compare_devices);
-    long numbers[] = {[TOPO_GPU] = 0, [TOPO_NIC] = 0};
+    long numbers[] = {[TOPO_DEVICE] = 0, [TOPO_NIC] = 0};
     for (uint32_t i = 0; i < reader->device_count; i++) {
         xml_device_t *device = &reader->devices[i];
         if (!device->gpu)

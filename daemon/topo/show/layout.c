@@ -37,7 +37,7 @@ static void find_levels(plotter_t *plotter)
     const topo_t *topo = plotter->topo;
     uint32_t tail = 0, deepest = 0;
     for (uint32_t i = 0; i < topo->node_count; i++)
-        plotter->spots[i].level = topo->nodes[i].kind == TOPO_GPU ? 0 : TOPO_NONE;
+        plotter->spots[i].level = topo->nodes[i].kind == TOPO_DEVICE ? 0 : TOPO_NONE;
     for (uint32_t i = 0; i < topo->gpu_count; i++)
         plotter->order[tail++] = topo->gpus[i];
     for (uint32_t head = 0; head < tail; head++) {
@@ -65,8 +65,8 @@ static bool links_every_gpu(const topo_t *topo, uint32_t node)
 {
     uint32_t gpus = 0;
     for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++)
-        gpus += topo->nodes[topo->links[topo->out_links[j]].to].kind == TOPO_GPU;
-    return topo->nodes[node].kind != TOPO_GPU && gpus == topo->gpu_count;
+        gpus += topo->nodes[topo->links[topo->out_links[j]].to].kind == TOPO_DEVICE;
+    return topo->nodes[node].kind != TOPO_DEVICE && gpus == topo->gpu_count;
 }
 
 /* A node that every gpu hangs on has no direction: if it is the only such, it goes to the middle. */
@@ -218,7 +218,7 @@ void topo_layout_draw_node(topo_text_t *text, const topo_layout_t *layout, const
                            const char *style)
 {
     static const char *const fills[] = {
-        [TOPO_GPU] = "#d7efc8", [TOPO_SWITCH] = "#fde9c0", [TOPO_NIC] = "#d5e3f7", [TOPO_CPU] = "#e8dcf0"};
+        [TOPO_DEVICE] = "#d7efc8", [TOPO_SWITCH] = "#fde9c0", [TOPO_NIC] = "#d5e3f7", [TOPO_CPU] = "#e8dcf0"};
     const topo_place_t *place = &layout->places[node];
     fprintf(text->file,
             "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" rx=\"5\" fill=\"%s\" %s/>"

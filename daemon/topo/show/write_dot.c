@@ -11,7 +11,7 @@
 static void write_node(topo_text_t *text, const topo_node_t *node)
 {
     static const char *const shapes[] = {
-        [TOPO_GPU] = "box", [TOPO_SWITCH] = "ellipse", [TOPO_NIC] = "cds", [TOPO_CPU] = "octagon"};
+        [TOPO_DEVICE] = "box", [TOPO_SWITCH] = "ellipse", [TOPO_NIC] = "cds", [TOPO_CPU] = "octagon"};
     fputs("  ", text->file);
     topo_text_quoted(text, node->id);
     fprintf(text->file, " [shape=%s];\n", shapes[node->kind]);

@@ -31,11 +31,11 @@ static widths_t measure(const topo_t *topo)
 
 static void write_summary(topo_text_t *text, const topo_t *topo)
 {
-    uint32_t counts[] = {[TOPO_GPU] = 0, [TOPO_SWITCH] = 0, [TOPO_NIC] = 0, [TOPO_CPU] = 0};
+    uint32_t counts[] = {[TOPO_DEVICE] = 0, [TOPO_SWITCH] = 0, [TOPO_NIC] = 0, [TOPO_CPU] = 0};
     for (uint32_t i = 0; i < topo->node_count; i++)
         counts[topo->nodes[i].kind]++;
     fprintf(text->file, "%s: %u gpu, %u switch, %u nic, %u cpu, %u directed links\n\n", topo->name,
-            counts[TOPO_GPU], counts[TOPO_SWITCH], counts[TOPO_NIC], counts[TOPO_CPU], topo->link_count);
+            counts[TOPO_DEVICE], counts[TOPO_SWITCH], counts[TOPO_NIC], counts[TOPO_CPU], topo->link_count);
 }
 
 static void write_nodes(topo_text_t *text, const topo_t *topo, const widths_t *widths, const double *in_GBps)

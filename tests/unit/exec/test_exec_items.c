@@ -542,7 +542,7 @@ static void on_finish(void *context, blink_result_t result)
     on_done(finish->outcome, result);
 }
 
-/* One worker; the long run, of 16 turns, stands in the queue before the short one, of two. */
+/* One worker; the long run, of 16 symmetries, stands in the queue before the short one, of two. */
 static void test_short_run_does_not_wait_for_the_end_of_a_long_one(void **state)
 {
     (void)state;

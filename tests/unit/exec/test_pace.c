@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 /* gpu0 -> plx -> gpu1 and gpu2 -> plx: 1 GB/s into the switch, 2 GB/s out of it, 1 µs each. */
-static topo_node_t nodes[] = {{.id = "gpu0", .kind = TOPO_GPU},
+static topo_node_t nodes[] = {{.id = "gpu0", .kind = TOPO_DEVICE},
                               {.id = "plx", .kind = TOPO_SWITCH},
-                              {.id = "gpu1", .kind = TOPO_GPU},
-                              {.id = "gpu2", .kind = TOPO_GPU}};
+                              {.id = "gpu1", .kind = TOPO_DEVICE},
+                              {.id = "gpu2", .kind = TOPO_DEVICE}};
 static topo_link_t links[] = {{.from = 0, .to = 1, .GBps = 1.0, .unit_GBps = 1.0, .latency_us = 1.0},
                               {.from = 1, .to = 2, .GBps = 2.0, .unit_GBps = 2.0, .latency_us = 1.0},
                               {.from = 3, .to = 1, .GBps = 1.0, .unit_GBps = 1.0, .latency_us = 1.0}};

@@ -70,7 +70,7 @@ static inline void check_path(const topo_t *topo, const plan_t *plan, uint32_t i
         const topo_link_t *link = &topo->links[path->links[i]];
         assert_int_equal(link->from, at);
         at = link->to;
-        assert_true(i + 1 == path->link_count || topo->nodes[at].kind != TOPO_GPU);
+        assert_true(i + 1 == path->link_count || topo->nodes[at].kind != TOPO_DEVICE);
     }
     assert_int_equal(at, plan->rank_node[to]);
 }

@@ -98,7 +98,7 @@ static void check_path(const topo_t *topo, const plan_t *plan, uint32_t index, u
         const topo_link_t *link = &topo->links[path->links[i]];
         assert_int_equal(link->from, at);
         at = link->to;
-        assert_true(i + 1 == path->link_count || topo->nodes[at].kind != TOPO_GPU);
+        assert_true(i + 1 == path->link_count || topo->nodes[at].kind != TOPO_DEVICE);
     }
     assert_int_equal(at, plan->rank_node[to]);
 }
@@ -237,7 +237,7 @@ static void test_allreduce_of_undirected_trees_keeps_95_percent_on_every_connect
     check_allreduce_subsets("dgx1v");
 }
 
-static void test_allreduce_turns_the_same_trees_round(void **state)
+static void test_allreduce_rotates_the_same_trees(void **state)
 {
     topo_t *topo = load("dgx1v");
     plan_t *plan = make(topo, BLINK_ALLREDUCE, 0xff);
@@ -628,7 +628,7 @@ int main(void)
         cmocka_unit_test(test_full_dgx1v_broadcast_takes_six_unit_trees),
         cmocka_unit_test(test_broadcast_is_as_many_unit_trees_as_the_least_cut_has_links),
         cmocka_unit_test(test_allreduce_of_undirected_trees_keeps_95_percent_on_every_connected_subset),
-        cmocka_unit_test(test_allreduce_turns_the_same_trees_round),
+        cmocka_unit_test(test_allreduce_rotates_the_same_trees),
         cmocka_unit_test(test_reduce_is_broadcast_backwards),
         cmocka_unit_test(test_directions_of_unequal_capacity_are_kept_apart),
         cmocka_unit_test(test_every_rank_has_its_own_packing_for_allgather_and_reducescatter),

@@ -215,7 +215,7 @@ static topo_t *roll_topology(uint64_t *dice, uint32_t nodes, bool reversed)
     assert_int_equal(topo_build_create("random", "dice", &builder), BLINK_OK);
     for (uint32_t i = 0; i < nodes; i++) {
         snprintf(id[0], sizeof(id[0]), "n%u", i);
-        topo_node_t node = {.id = id[0], .kind = i < 2 || roll(dice) < 0.7 ? TOPO_GPU : TOPO_SWITCH};
+        topo_node_t node = {.id = id[0], .kind = i < 2 || roll(dice) < 0.7 ? TOPO_DEVICE : TOPO_SWITCH};
         assert_int_equal(topo_build_node(builder, &node), BLINK_OK);
     }
     for (uint32_t i = 0; i < nodes; i++)

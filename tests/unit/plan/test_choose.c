@@ -376,9 +376,9 @@ static void test_bad_requests_and_separated_ranks_are_errors(void **state)
     plan_choice_t choice;
     (void)state;
     assert_int_equal(topo_build_create("apart", "test", &builder), BLINK_OK);
-    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = "a", .host = "h", .kind = TOPO_GPU}),
+    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = "a", .host = "h", .kind = TOPO_DEVICE}),
                      BLINK_OK);
-    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = "b", .host = "h", .kind = TOPO_GPU}),
+    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = "b", .host = "h", .kind = TOPO_DEVICE}),
                      BLINK_OK);
     assert_int_equal(topo_build_finish(builder, &topo), BLINK_OK);
     topo_build_destroy(builder);
@@ -401,7 +401,7 @@ static topo_t *star(uint32_t gpus)
                      BLINK_OK);
     for (uint32_t i = 0; i < gpus; i++) {
         snprintf(id, sizeof(id), "gpu%u", i);
-        assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id, .host = "h", .kind = TOPO_GPU}),
+        assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id, .host = "h", .kind = TOPO_DEVICE}),
                          BLINK_OK);
         assert_int_equal(topo_build_link(builder, id, "sw", TOPO_NVSWITCH, 25.0, 1, 1.0, true), BLINK_OK);
     }

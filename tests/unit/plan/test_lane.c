@@ -243,22 +243,22 @@ static void test_what_has_no_form_in_place_is_refused(void **state)
     topo_destroy(topo);
 }
 
-/* A turn of three ranks stands for the channels of all three roots. */
-static void test_plan_with_turns_compiles_to_all_its_images(void **state)
+/* A symmetry of three ranks stands for the channels of all three roots. */
+static void test_plan_with_symmetries_compiles_to_all_its_images(void **state)
 {
     (void)state;
     topo_t *topo = load("dgx_a100");
     plan_t *plan = hand_plan(topo, 3, BLINK_ALLGATHER, TOGETHER);
     lane_program_t *program = NULL;
     plan->channels[0].part_count = WAYS; /* those of root 0 */
-    plan->turns = calloc(1, sizeof(*plan->turns));
-    plan->turn_count = 1;
-    plan->turns[0] =
-        (plan_turn_t){3, malloc(3 * sizeof(uint32_t)), malloc(topo->link_count * sizeof(uint32_t))};
+    plan->symmetries = calloc(1, sizeof(*plan->symmetries));
+    plan->symmetry_count = 1;
+    plan->symmetries[0] =
+        (plan_symmetry_t){3, malloc(3 * sizeof(uint32_t)), malloc(topo->link_count * sizeof(uint32_t))};
     for (uint32_t rank = 0; rank < 3; rank++)
-        plan->turns[0].rank_image[rank] = (rank + 1) % 3;
+        plan->symmetries[0].rank_image[rank] = (rank + 1) % 3;
     for (uint32_t i = 0; i < topo->link_count; i++)
-        plan->turns[0].link_image[i] = turned_link(topo, i);
+        plan->symmetries[0].link_image[i] = turned_link(topo, i);
     assert_int_equal(lane_compile(topo, plan, &program), BLINK_OK);
     assert_int_equal(program->channel_count, 3);
     assert_int_equal(lane_verify(program, &(lane_verify_options_t){3, 1, false}), BLINK_OK);
@@ -588,7 +588,7 @@ int main(void)
         cmocka_unit_test(test_every_collective_is_right),
         cmocka_unit_test(test_parts_of_a_channel_share_one_lane_per_rank),
         cmocka_unit_test(test_what_has_no_form_in_place_is_refused),
-        cmocka_unit_test(test_plan_with_turns_compiles_to_all_its_images),
+        cmocka_unit_test(test_plan_with_symmetries_compiles_to_all_its_images),
         cmocka_unit_test(test_plan_that_leaves_a_block_behind_is_refused),
         cmocka_unit_test(test_every_mutation_that_matters_is_caught),
         cmocka_unit_test(test_every_mutation_of_every_collective_is_caught),

@@ -27,7 +27,7 @@ static topo_t *plain_memory(uint32_t devices)
     for (uint32_t i = 0; i < devices; i++) {
         char id[16];
         snprintf(id, sizeof(id), "host%u", i);
-        topo_node_t device = {.id = id, .host = "n0", .kind = TOPO_GPU};
+        topo_node_t device = {.id = id, .host = "n0", .kind = TOPO_DEVICE};
         assert_int_equal(topo_build_node(builder, &device), BLINK_OK);
         assert_int_equal(topo_build_link(builder, id, "memory", TOPO_SHM, 10, 1, 0.5, true), BLINK_OK);
     }

@@ -53,7 +53,7 @@ static void check_edge(const topo_t *topo, const plan_t *plan, uint32_t index, u
         const topo_link_t *link = &topo->links[plan->paths[index].links[i]];
         assert_int_equal(link->from, at);
         at = link->to;
-        assert_true(i + 1 == plan->paths[index].link_count || topo->nodes[at].kind != TOPO_GPU);
+        assert_true(i + 1 == plan->paths[index].link_count || topo->nodes[at].kind != TOPO_DEVICE);
     }
     assert_int_equal(at, plan->rank_node[to]);
 }

@@ -38,7 +38,7 @@ static void add_link(topo_builder_t *b, const char *from, const char *to, topo_l
 static void add_host(topo_builder_t *b, uint32_t host, uint32_t nics, bool switched)
 {
     for (uint32_t i = 0; i < CLUSTER_GPUS; i++)
-        add_node(b, NAME("gpu", host, i), host, TOPO_GPU);
+        add_node(b, NAME("gpu", host, i), host, TOPO_DEVICE);
     for (uint32_t i = 0; i < nics; i++) {
         add_node(b, NAME("plx", host, i), host, TOPO_SWITCH);
         add_node(b, NAME("nic", host, i), host, TOPO_NIC);

@@ -40,7 +40,7 @@ static topo_t *roll_topology(dice_t *dice)
     for (uint32_t i = 0; i < nodes; i++) {
         snprintf(id[0], sizeof(id[0]), "n%u", i);
         topo_node_t node = {.id = id[0],
-                            .kind = i < gpus ? TOPO_GPU : TOPO_SWITCH,
+                            .kind = i < gpus ? TOPO_DEVICE : TOPO_SWITCH,
                             .total_GBps = i >= gpus && roll(dice, 3) == 0 ? roll_GBps(dice) : 0.0};
         assert_int_equal(topo_build_node(builder, &node), BLINK_OK);
     }

@@ -53,7 +53,7 @@ static topo_t *build_hosts(uint32_t hosts, uint32_t gpus)
         node.kind = TOPO_SWITCH;
         assert_int_equal(topo_build_node(builder, &node), BLINK_OK);
         assert_int_equal(topo_build_link(builder, inner, "net", TOPO_NET, 25.0, 1, 1.0, true), BLINK_OK);
-        node.kind = TOPO_GPU;
+        node.kind = TOPO_DEVICE;
         for (uint32_t g = 0; g < gpus; g++) {
             snprintf(id, sizeof(id), "h%ug%u", h, g);
             assert_int_equal(topo_build_node(builder, &node), BLINK_OK);
@@ -179,7 +179,7 @@ static void test_table_of_many_ranks_counts_edges_and_shows_templates(void **sta
     plan_t *plan = make_all(topo, BLINK_ALLREDUCE);
     (void)state;
     char *text = write_table(topo, plan, 0), head[64];
-    assert_true(plan->turn_count > 0);
+    assert_true(plan->symmetry_count > 0);
     snprintf(head, sizeof(head), "each stands for its %u images", (unsigned)plan_image_count(plan));
     assert_non_null(strstr(text, head));
     assert_non_null(strstr(text, "  71\n"));

@@ -47,27 +47,27 @@ static plan_t *make_stored(const topo_t *topo, blink_collective_t collective, pi
     return plan;
 }
 
-/* Each turn is a bijection of ranks and of links that keeps capacities, ends and the root, and closes. */
-static void check_turn(const topo_t *topo, const plan_t *plan, const plan_turn_t *turn)
+/* Each symmetry is a bijection of ranks and of links that keeps capacities, ends and the root, and closes. */
+static void check_symmetry(const topo_t *topo, const plan_t *plan, const plan_symmetry_t *symmetry)
 {
     for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
         uint32_t at = rank;
-        for (uint32_t i = 0; i < turn->order; i++)
-            at = turn->rank_image[at];
+        for (uint32_t i = 0; i < symmetry->order; i++)
+            at = symmetry->rank_image[at];
         assert_int_equal(at, rank);
     }
     if (plan->root != PLAN_NONE)
-        assert_int_equal(turn->rank_image[plan->root], plan->root);
+        assert_int_equal(symmetry->rank_image[plan->root], plan->root);
     for (uint32_t link = 0; link < topo->link_count; link++) {
-        const topo_link_t *one = &topo->links[link], *image = &topo->links[turn->link_image[link]];
+        const topo_link_t *one = &topo->links[link], *image = &topo->links[symmetry->link_image[link]];
         assert_close(image->GBps, one->GBps);
         uint32_t at = link;
-        for (uint32_t i = 0; i < turn->order; i++)
-            at = turn->link_image[at];
+        for (uint32_t i = 0; i < symmetry->order; i++)
+            at = symmetry->link_image[at];
         assert_int_equal(at, link);
         for (uint32_t rank = 0; rank < plan->rank_count; rank++)
             if (plan->rank_node[rank] == one->from)
-                assert_int_equal(image->from, plan->rank_node[turn->rank_image[rank]]);
+                assert_int_equal(image->from, plan->rank_node[symmetry->rank_image[rank]]);
     }
 }
 
@@ -87,10 +87,10 @@ static void assert_same_loads(const topo_t *topo, const plan_t *stored, const pl
 static void check_stored(const topo_t *topo, const plan_t *stored)
 {
     plan_t *expanded = NULL;
-    for (uint32_t i = 0; i < stored->turn_count; i++)
-        check_turn(topo, stored, &stored->turns[i]);
+    for (uint32_t i = 0; i < stored->symmetry_count; i++)
+        check_symmetry(topo, stored, &stored->symmetries[i]);
     assert_int_equal(plan_expand(topo, stored, &expanded), BLINK_OK);
-    assert_int_equal(expanded->turn_count, 0);
+    assert_int_equal(expanded->symmetry_count, 0);
     assert_int_equal(expanded->channel_count, stored->channel_count * plan_image_count(stored));
     assert_int_equal(plan_tree_count(expanded), plan_tree_count(stored));
     assert_same_loads(topo, stored, expanded);
@@ -155,7 +155,7 @@ static void test_any_rank_may_be_the_root_of_a_template(void **state)
     topo_destroy(topo);
 }
 
-static void test_sixteen_h100_hosts_turn_by_host_and_by_gpu(void **state)
+static void test_sixteen_h100_hosts_are_symmetric_by_host_and_by_gpu(void **state)
 {
     (void)state;
     topo_t *topo = load("16xdgx_h100");
@@ -175,7 +175,7 @@ static void test_the_order_of_ranks_does_not_matter(void **state)
     topo_destroy(topo);
 }
 
-static void test_gpus_that_are_all_joined_turn_without_hosts(void **state)
+static void test_gpus_that_are_all_joined_are_symmetric_without_hosts(void **state)
 {
     (void)state;
     enum { GPUS = 24 };
@@ -185,7 +185,7 @@ static void test_gpus_that_are_all_joined_turn_without_hosts(void **state)
     assert_int_equal(topo_build_create("complete", "test", &builder), BLINK_OK);
     for (uint32_t gpu = 0; gpu < GPUS; gpu++) {
         (void)snprintf(ids[gpu], sizeof(ids[gpu]), "gpu%u", gpu);
-        topo_node_t node = {.id = ids[gpu], .host = (char[]){"h"}, .kind = TOPO_GPU};
+        topo_node_t node = {.id = ids[gpu], .host = (char[]){"h"}, .kind = TOPO_DEVICE};
         assert_int_equal(topo_build_node(builder, &node), BLINK_OK);
         for (uint32_t other = 0; other < gpu; other++)
             assert_int_equal(topo_build_link(builder, ids[gpu], ids[other], TOPO_NVLINK, 25.0, 1, 1.0, true),
@@ -229,7 +229,7 @@ static void scale_nic(topo_t *topo, uint32_t host_index, double factor)
     fail_msg("%s has no NIC on %s", topo->name, host);
 }
 
-static void test_a_host_with_a_slower_nic_is_left_out_of_the_turn(void **state)
+static void test_a_host_with_a_slower_nic_is_left_out_of_the_symmetry(void **state)
 {
     (void)state;
     static const char *const names[] = {"5xpcie4", "4xdgx1v"};
@@ -258,7 +258,7 @@ static void test_a_gpu_that_is_no_rank_does_not_spoil_the_plan(void **state)
 
 /* ---- proof ---- */
 
-/* Whichever link differs, no turn may take it to another. */
+/* Whichever link differs, no symmetry may take it to another. */
 static void test_a_link_that_differs_from_its_images_is_kept_in_place(void **state)
 {
     (void)state;
@@ -267,8 +267,8 @@ static void test_a_link_that_differs_from_its_images_is_kept_in_place(void **sta
         double GBps = topo->links[link].GBps;
         topo->links[link].GBps = 0.875 * GBps;
         plan_t *plan = make_stored(topo, BLINK_ALLREDUCE, all_gpus, 0);
-        for (uint32_t i = 0; i < plan->turn_count; i++)
-            assert_int_equal(plan->turns[i].link_image[link], link);
+        for (uint32_t i = 0; i < plan->symmetry_count; i++)
+            assert_int_equal(plan->symmetries[i].link_image[link], link);
         check_stored(topo, plan);
         plan_destroy(plan);
         topo->links[link].GBps = GBps;
@@ -276,15 +276,15 @@ static void test_a_link_that_differs_from_its_images_is_kept_in_place(void **sta
     topo_destroy(topo);
 }
 
-static void test_a_link_that_differs_by_a_hair_does_not_turn(void **state)
+static void test_a_link_that_differs_by_a_hair_breaks_the_symmetry(void **state)
 {
     (void)state;
     topo_t *topo = load("4xdgx1v");
     topo->links[5].GBps *= 1.0 + 1e-6;
     for (size_t i = 0; i < TREE_COLLECTIVES; i++) {
         plan_t *plan = make_stored(topo, tree_collectives[i], all_gpus, 3);
-        for (uint32_t j = 0; j < plan->turn_count; j++)
-            assert_int_equal(plan->turns[j].link_image[5], 5);
+        for (uint32_t j = 0; j < plan->symmetry_count; j++)
+            assert_int_equal(plan->symmetries[j].link_image[5], 5);
         check_stored(topo, plan);
         plan_destroy(plan);
     }
@@ -297,14 +297,14 @@ int main(void)
         cmocka_unit_test(test_plans_of_like_hosts_are_templates_that_expand_to_right_plans),
         cmocka_unit_test(test_two_hosts_of_sixteen_gpus_are_planned_without_a_dead_end),
         cmocka_unit_test(test_any_rank_may_be_the_root_of_a_template),
-        cmocka_unit_test(test_sixteen_h100_hosts_turn_by_host_and_by_gpu),
+        cmocka_unit_test(test_sixteen_h100_hosts_are_symmetric_by_host_and_by_gpu),
         cmocka_unit_test(test_the_order_of_ranks_does_not_matter),
-        cmocka_unit_test(test_gpus_that_are_all_joined_turn_without_hosts),
+        cmocka_unit_test(test_gpus_that_are_all_joined_are_symmetric_without_hosts),
         cmocka_unit_test(test_templates_of_routes_carry_every_block_alike),
-        cmocka_unit_test(test_a_host_with_a_slower_nic_is_left_out_of_the_turn),
+        cmocka_unit_test(test_a_host_with_a_slower_nic_is_left_out_of_the_symmetry),
         cmocka_unit_test(test_a_gpu_that_is_no_rank_does_not_spoil_the_plan),
         cmocka_unit_test(test_a_link_that_differs_from_its_images_is_kept_in_place),
-        cmocka_unit_test(test_a_link_that_differs_by_a_hair_does_not_turn),
+        cmocka_unit_test(test_a_link_that_differs_by_a_hair_breaks_the_symmetry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

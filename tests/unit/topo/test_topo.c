@@ -74,7 +74,7 @@ static void assert_indexed(const topo_t *topo)
             assert_int_equal(topo->links[topo->out_links[j]].from, node);
     }
     for (uint32_t i = 0; i < topo->gpu_count; i++)
-        assert_int_equal(topo->nodes[topo->gpus[i]].kind, TOPO_GPU);
+        assert_int_equal(topo->nodes[topo->gpus[i]].kind, TOPO_DEVICE);
 }
 
 static void test_every_builtin_loads_and_reads_back_equal(void **state)
@@ -474,12 +474,12 @@ static void test_builder_checks_when_it_finishes(void **state)
     topo_t *topo = NULL;
     assert_int_equal(topo_build_create("hand", "by hand", &builder), BLINK_OK);
     char id[] = "gpu0";
-    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id, .kind = TOPO_GPU}), BLINK_OK);
+    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id, .kind = TOPO_DEVICE}), BLINK_OK);
     assert_int_equal(topo_build_link(builder, "gpu0", "gpu1", TOPO_SHM, NAN, 1, 1, true), BLINK_OK);
     assert_int_equal(topo_build_finish(builder, &topo), BLINK_ERR_INVALID_ARGUMENT);
     assert_text_has(blink_error_text(), "no node gpu1");
     id[3] = '1';
-    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id, .kind = TOPO_GPU}), BLINK_OK);
+    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id, .kind = TOPO_DEVICE}), BLINK_OK);
     assert_int_equal(topo_build_finish(builder, &topo), BLINK_ERR_INVALID_ARGUMENT);
     assert_text_has(blink_error_text(), "link gpu0 to gpu1: GBps must be finite and above 0, not nan");
     topo_build_destroy(builder);

@@ -239,7 +239,7 @@ static blink_result_t add_any_chain(maker_t *m)
     return result;
 }
 
-static blink_result_t add_ring_chains(maker_t *m, const rings_t *rings)
+static blink_result_t add_ring_chains(maker_t *m, const nccl_rings_t *rings)
 {
     for (uint32_t i = 0; i < rings->count; i++)
         BLINK_TRY(add_chain(m, rings->rings[i].GBps, rings->rings[i].order));
@@ -249,7 +249,7 @@ static blink_result_t add_ring_chains(maker_t *m, const rings_t *rings)
 /* Direct NVLinks join few pairs: there NCCL's tree is the chain, as PCIe in a tree would hold up the rest. */
 static blink_result_t fill_unswitched(maker_t *m)
 {
-    rings_t rings;
+    nccl_rings_t rings;
     blink_result_t result = rings_find(m->topo, m->plan, &rings);
     if (result == BLINK_OK || result == BLINK_ERR_UNREACHABLE) {
         bool direct = rings.count > 0 && rings.rings[0].kind == RING_DIRECT;

@@ -65,7 +65,7 @@ nccl_generation_t nccl_guess_generation(const topo_t *topo, const uint32_t *rank
 }
 
 /* The rings found are the pools, but for those through switches: NCCL counts all NVSwitches as one. */
-static blink_result_t find_room(const topo_t *topo, const plan_t *plan, const rings_t *rings,
+static blink_result_t find_room(const topo_t *topo, const plan_t *plan, const nccl_rings_t *rings,
                                 nccl_generation_t generation, room_t *room)
 {
     room->gpu_GBps = INFINITY;
@@ -73,7 +73,7 @@ static blink_result_t find_room(const topo_t *topo, const plan_t *plan, const ri
     if (room->pool_GBps == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u rings", rings->count);
     for (uint32_t i = 0; i < rings->count; i++) {
-        const ring_t *ring = &rings->rings[i];
+        const nccl_ring_t *ring = &rings->rings[i];
         const topo_link_t *link = &topo->links[plan->paths[ring->hops[0]].links[0]];
         bool nvlink = ring->kind == RING_SWITCHED || ring->kind == RING_DIRECT;
         bool merged = ring->kind == RING_SWITCHED && i > 0;
@@ -119,10 +119,10 @@ static bool doubles(nccl_generation_t generation, uint32_t count, double GBps)
     return GBps >= 25.0 && (generation < NCCL_HOPPER || GBps >= 50.0 || count <= 4);
 }
 
-static bool all_nvlink(const topo_t *topo, const plan_t *plan, const rings_t *rings)
+static bool all_nvlink(const topo_t *topo, const plan_t *plan, const nccl_rings_t *rings)
 {
     for (uint32_t i = 0; i < plan->rank_count * rings->count; i++) {
-        const ring_t *ring = &rings->rings[i / plan->rank_count];
+        const nccl_ring_t *ring = &rings->rings[i / plan->rank_count];
         const plan_path_t *path = &plan->paths[ring->hops[i % plan->rank_count]];
         uint32_t from = topo->links[path->links[0]].from,
                  to = topo->links[path->links[path->link_count - 1]].to;
@@ -133,7 +133,7 @@ static bool all_nvlink(const topo_t *topo, const plan_t *plan, const rings_t *ri
     return true;
 }
 
-static bool all_in_order(const rings_t *rings)
+static bool all_in_order(const nccl_rings_t *rings)
 {
     size_t bytes = rings->rank_count * sizeof(*rings->rings[0].order);
     for (uint32_t i = 1; i < rings->count; i++)
@@ -161,7 +161,7 @@ blink_result_t nccl_find_graph(const topo_t *topo, const uint32_t *rank_node, ui
 {
     plan_t *plan = calloc(1, sizeof(*plan));
     room_t room = {0};
-    rings_t rings = {0};
+    nccl_rings_t rings = {0};
     rails_t rails = {0};
     if (plan == NULL || (plan->rank_node = malloc(rank_count * sizeof(*rank_node))) == NULL) {
         free(plan);

@@ -227,7 +227,7 @@ static void sort_legs(leg_t *legs, uint32_t count)
 
 static ring_reach_t inside(const passage_t *p, ring_class_t class)
 {
-    return (ring_reach_t){.class = class, .host = p->host_index, .turn = p->rail};
+    return (ring_reach_t){.class = class, .host = p->host_index, .choice = p->rail};
 }
 
 /* Best first. Without a way, GBps is below 0. */

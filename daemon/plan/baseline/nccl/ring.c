@@ -16,7 +16,7 @@
 typedef struct ring_maker {
     const topo_t *topo;
     plan_t *plan;
-    rings_t *rings;
+    nccl_rings_t *rings;
     uint32_t n;
     uint32_t *rank_of; /* per node, PLAN_NONE if no rank is there */
     bool *met;         /* per node: scratch */
@@ -24,7 +24,7 @@ typedef struct ring_maker {
     ring_search_t search;
 } ring_maker_t;
 
-static blink_result_t maker_init(ring_maker_t *m, const topo_t *topo, plan_t *plan, rings_t *rings)
+static blink_result_t maker_init(ring_maker_t *m, const topo_t *topo, plan_t *plan, nccl_rings_t *rings)
 {
     *m = (ring_maker_t){.topo = topo, .plan = plan, .rings = rings, .n = plan->rank_count};
     m->rank_of = malloc(topo->node_count * sizeof(*m->rank_of));
@@ -48,7 +48,7 @@ static void maker_fini(ring_maker_t *m)
     free(m->stack);
 }
 
-void rings_fini(rings_t *rings)
+void rings_fini(nccl_rings_t *rings)
 {
     for (uint32_t i = 0; i < rings->count; i++) {
         free(rings->rings[i].order);
@@ -58,21 +58,21 @@ void rings_fini(rings_t *rings)
 }
 
 /* An empty ring to fill: room for order and hops. */
-static blink_result_t add_ring(rings_t *rings, ring_kind_t kind, double GBps, ring_t **ring)
+static blink_result_t add_ring(nccl_rings_t *rings, ring_kind_t kind, double GBps, nccl_ring_t **ring)
 {
     if (rings->count == rings->room) {
         uint32_t room = 2 * rings->room + 8;
-        ring_t *grown = realloc(rings->rings, room * sizeof(*grown));
+        nccl_ring_t *grown = realloc(rings->rings, room * sizeof(*grown));
         if (grown == NULL)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u rings", room);
         rings->rings = grown;
         rings->room = room;
     }
     *ring = &rings->rings[rings->count++];
-    **ring = (ring_t){.kind = kind,
-                      .GBps = GBps,
-                      .order = malloc(rings->rank_count * sizeof(*(*ring)->order)),
-                      .hops = malloc(rings->rank_count * sizeof(*(*ring)->hops))};
+    **ring = (nccl_ring_t){.kind = kind,
+                           .GBps = GBps,
+                           .order = malloc(rings->rank_count * sizeof(*(*ring)->order)),
+                           .hops = malloc(rings->rank_count * sizeof(*(*ring)->hops))};
     if ((*ring)->order == NULL || (*ring)->hops == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a ring over %u ranks", rings->rank_count);
     return BLINK_OK;
@@ -100,7 +100,7 @@ static blink_result_t find_switch_rings(ring_maker_t *m)
 {
     for (uint32_t node = 0; node < m->topo->node_count; node++) {
         double width = ring_switch_GBps(m->topo, m->plan, node);
-        ring_t *ring = NULL;
+        nccl_ring_t *ring = NULL;
         if (width <= 0.0)
             continue;
         BLINK_TRY(add_ring(m->rings, RING_SWITCHED, width, &ring));
@@ -118,7 +118,7 @@ static blink_result_t find_switch_rings(ring_maker_t *m)
 /* A ring over direct links, `times` of each. */
 static blink_result_t add_direct_ring(ring_maker_t *m, const uint32_t *order, uint32_t times)
 {
-    ring_t *ring = NULL;
+    nccl_ring_t *ring = NULL;
     BLINK_TRY(add_ring(m->rings, RING_DIRECT, INFINITY, &ring));
     for (uint32_t i = 0; i < m->n; i++) {
         uint32_t link =
@@ -168,7 +168,7 @@ static void tree_order(ring_maker_t *m, ring_class_t class, uint32_t *order)
             uint32_t node = m->stack[--height];
             for (uint32_t i = topo->out_first[node]; i < topo->out_first[node + 1]; i++) {
                 const topo_link_t *link = &topo->links[topo->out_links[i]];
-                bool relay = topo->nodes[link->to].kind != TOPO_GPU;
+                bool relay = topo->nodes[link->to].kind != TOPO_DEVICE;
                 if (!ring_in_class(link, class) || m->met[link->to] ||
                     (!relay && (m->rank_of[link->to] == PLAN_NONE || m->rank_of[node] != PLAN_NONE)))
                     continue;
@@ -183,7 +183,7 @@ static void tree_order(ring_maker_t *m, ring_class_t class, uint32_t *order)
 }
 
 /* What each pass around the ring may carry: hops may share links. */
-static blink_result_t measure_ring(const ring_maker_t *m, ring_t *ring)
+static blink_result_t measure_ring(const ring_maker_t *m, nccl_ring_t *ring)
 {
     uint32_t *uses = calloc(m->topo->link_count, sizeof(*uses));
     if (uses == NULL)
@@ -202,7 +202,7 @@ static blink_result_t measure_ring(const ring_maker_t *m, ring_t *ring)
 static blink_result_t add_shared_ring(ring_maker_t *m, ring_class_t class, const uint32_t *order,
                                       const uint32_t *cycle)
 {
-    ring_t *ring = NULL;
+    nccl_ring_t *ring = NULL;
     BLINK_TRY(add_ring(m->rings, RING_SHARED, INFINITY, &ring));
     for (uint32_t i = 0; i < m->n; i++) {
         uint32_t from = m->plan->rank_node[order[cycle[i]]];
@@ -266,7 +266,7 @@ blink_result_t ring_intern_nodes(const topo_t *topo, plan_t *plan, const uint32_
 }
 
 /* Cut a walk that begins and ends at one rank into hops, rank to rank. */
-static blink_result_t cut_walk(ring_maker_t *m, const rail_walk_t *walk, ring_t *ring)
+static blink_result_t cut_walk(ring_maker_t *m, const rail_walk_t *walk, nccl_ring_t *ring)
 {
     uint32_t found = 0, last = 0;
     ring->order[0] = m->rank_of[walk->nodes[0]];
@@ -306,7 +306,7 @@ static blink_result_t find_rail_rings(ring_maker_t *m)
     blink_result_t result = rails_find(m->topo, m->plan, &rails);
     for (uint32_t rail = 0; result == BLINK_OK && rail < rails.rail_count; rail++) {
         rail_walk_t around = {0};
-        ring_t *ring = NULL;
+        nccl_ring_t *ring = NULL;
         result = add_ring(m->rings, RING_RAIL, rails.GBps[rail], &ring);
         if (result == BLINK_OK)
             result = walk_rail(m, &rails, rail, &around);
@@ -321,7 +321,7 @@ static blink_result_t find_rail_rings(ring_maker_t *m)
 /* ---- from rings to channels ---- */
 
 /* Part of a ring: the reduce chain comes around to the root, the broadcast chain starts there. */
-static void place_part(const plan_t *plan, const ring_t *ring, uint32_t root, plan_part_t *part)
+static void place_part(const plan_t *plan, const nccl_ring_t *ring, uint32_t root, plan_part_t *part)
 {
     uint32_t n = plan->rank_count;
     part->root = root;
@@ -340,11 +340,11 @@ static void place_part(const plan_t *plan, const ring_t *ring, uint32_t root, pl
 
 /* Each ring as `copies` channels: lanes of a ring take their parts in order, so one channel per ring would
  * leave wide links idle between steps. */
-static blink_result_t place_rings(plan_t *plan, const rings_t *rings, uint32_t copies)
+static blink_result_t place_rings(plan_t *plan, const nccl_rings_t *rings, uint32_t copies)
 {
     bool rooted = collective_has_root(plan->collective);
     for (uint32_t i = 0; i < rings->count * copies; i++) {
-        const ring_t *ring = &rings->rings[i / copies];
+        const nccl_ring_t *ring = &rings->rings[i / copies];
         plan_channel_t *channel = NULL;
         BLINK_TRY(plan_add_channel(plan, ring->GBps / copies, rooted ? 1 : plan->rank_count, &channel));
         for (uint32_t part = 0; part < channel->part_count; part++)
@@ -395,10 +395,10 @@ static blink_result_t find_rings(ring_maker_t *m)
     return BLINK_OK;
 }
 
-blink_result_t rings_find(const topo_t *topo, plan_t *plan, rings_t *rings)
+blink_result_t rings_find(const topo_t *topo, plan_t *plan, nccl_rings_t *rings)
 {
     ring_maker_t maker;
-    *rings = (rings_t){.rank_count = plan->rank_count};
+    *rings = (nccl_rings_t){.rank_count = plan->rank_count};
     blink_result_t result = maker_init(&maker, topo, plan, rings);
     if (result == BLINK_OK)
         result = find_rings(&maker);
@@ -408,7 +408,7 @@ blink_result_t rings_find(const topo_t *topo, plan_t *plan, rings_t *rings)
 
 blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan)
 {
-    rings_t rings;
+    nccl_rings_t rings;
     if (collective_routes(plan->collective))
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "rings do not do %s",
                           blink_name_collective(plan->collective));

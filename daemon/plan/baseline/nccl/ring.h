@@ -25,7 +25,7 @@ typedef struct ring_search {
 typedef struct ring_reach {
     ring_class_t class; /* over links of this class only */
     uint32_t host;      /* through and to nodes of this host only; PLAN_NONE: any */
-    uint32_t turn; /* among equally short ways, which comes first: spreads rings over parallel switches */
+    uint32_t choice; /* among equally short ways, which comes first: spreads rings over parallel switches */
 } ring_reach_t;
 
 /* Errors: NO_MEMORY; ring_search_fini() either way. */
@@ -80,17 +80,17 @@ typedef struct ring {
     uint32_t *order; /* ranks in travelling order */
     uint32_t *hops;  /* plan path from each of them to the next */
     double GBps;
-} ring_t;
+} nccl_ring_t;
 
 typedef struct rings {
     uint32_t rank_count, count, room;
-    ring_t *rings;
-} rings_t;
+    nccl_ring_t *rings;
+} nccl_rings_t;
 
 /* All rings NCCL would build over the ranks of the plan, which takes their paths in. Errors: UNREACHABLE,
  * NO_MEMORY; rings_fini() either way. */
-blink_result_t rings_find(const topo_t *topo, plan_t *plan, rings_t *rings);
-void rings_fini(rings_t *rings);
+blink_result_t rings_find(const topo_t *topo, plan_t *plan, nccl_rings_t *rings);
+void rings_fini(nccl_rings_t *rings);
 
 /* ---- double binary trees ---- */
 

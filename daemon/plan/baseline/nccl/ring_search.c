@@ -40,10 +40,10 @@ void ring_search_from(ring_search_t *s, const ring_reach_t *reach, uint32_t sour
     while (head < tail) {
         uint32_t node = s->queue[head++];
         uint32_t first = topo->out_first[node], degree = topo->out_first[node + 1] - first;
-        if (node != source && topo->nodes[node].kind == TOPO_GPU)
+        if (node != source && topo->nodes[node].kind == TOPO_DEVICE)
             continue;
         for (uint32_t i = 0; i < degree; i++) {
-            uint32_t index = topo->out_links[first + (i + reach->turn) % degree];
+            uint32_t index = topo->out_links[first + (i + reach->choice) % degree];
             const topo_link_t *link = &topo->links[index];
             if (link->to == source || s->via[link->to] != TOPO_NONE || !ring_in_class(link, reach->class) ||
                 (reach->host != PLAN_NONE && s->node_host[link->to] != reach->host))
