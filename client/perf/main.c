@@ -1,8 +1,8 @@
 /* blink-perf: asks the daemon what is ideal, starts ranks or is one, and leaves nothing behind. */
-#include "ideal.h"
-#include "identity.h"
-#include "private.h"
-#include "processes.h"
+#include "daemon/ideal.h"
+#include "daemon/private.h"
+#include "ranks/identity.h"
+#include "ranks/processes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

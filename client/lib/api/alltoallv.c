@@ -2,8 +2,8 @@
  * which no other collective needs. */
 #include "api/collective.h"
 
-#include "api/comm.h"
 #include "api/group.h"
+#include "context/comm.h"
 #include "names.h"
 
 #include <stdlib.h>

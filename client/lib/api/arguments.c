@@ -1,8 +1,8 @@
 /* The table of collectives and the checks of arguments. */
 #include "api/arguments.h"
 
-#include "api/comm.h"
 #include "api/redop.h"
+#include "context/comm.h"
 #include "names.h"
 
 /* How many blocks of `count` elements a buffer has, and on which ranks. */

@@ -2,11 +2,11 @@
  * submitted. */
 #include "api/collective.h"
 
-#include "api/comm.h"
-#include "api/context.h"
 #include "api/group.h"
+#include "context/comm.h"
+#include "context/context.h"
 #include "gpu/gpu.h"
-#include "gpu/stream.h"
+#include "stream/stream.h"
 
 /* In a group the handle is blink_group_end()'s. */
 static blink_result_t check_handle(const char *name, const void *object, const char *what, blink_op_t **op)

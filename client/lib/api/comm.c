@@ -1,10 +1,10 @@
 /* Communicators: joining, leaving, giving up, and what became of them. */
-#include "api/comm.h"
+#include "context/comm.h"
 
-#include "api/context.h"
 #include "api/group.h"
-#include "gpu/stream.h"
+#include "context/context.h"
 #include "names.h"
+#include "stream/stream.h"
 
 #include <errno.h>
 #include <stdio.h>

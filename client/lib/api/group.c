@@ -1,7 +1,7 @@
 /* Groups. */
 #include "api/group.h"
 
-#include "api/comm.h"
+#include "context/comm.h"
 #include "submit/handle.h"
 
 #include <stdio.h>

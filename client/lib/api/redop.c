@@ -1,7 +1,7 @@
 /* Operators with a scalar of their own. */
 #include "api/redop.h"
 
-#include "api/comm.h"
+#include "context/comm.h"
 #include "names.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Communicators made from others. They are built on the public calls alone: an allgather tells every rank who
  * goes where, and the first rank of each colour names the new communicator. */
-#include "api/comm.h"
 #include "api/group.h"
+#include "context/comm.h"
 
 #include <stdlib.h>
 

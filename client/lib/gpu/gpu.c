@@ -2,8 +2,8 @@
  * gpu_memory.c's. */
 #include "gpu/gpu_internal.h"
 
-#include "api/comm.h"
-#include "api/context.h"
+#include "context/comm.h"
+#include "context/context.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* gpu.h and stream.h where there was no CUDA to build with: there is no GPU, and nothing of streams is ever
  * reached. */
-#include "api/comm.h"
+#include "context/comm.h"
 #include "gpu/gpu.h"
-#include "gpu/stream.h"
+#include "stream/stream.h"
 
 #include "error.h"
 

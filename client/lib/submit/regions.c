@@ -2,7 +2,7 @@
  * own. */
 #include "submit/regions.h"
 
-#include "api/context.h"
+#include "context/context.h"
 #include "gpu/gpu.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* Arenas, windows and the copying of pieces. */
 #include "submit/staging.h"
 
-#include "api/comm.h"
-#include "api/context.h"
+#include "context/comm.h"
+#include "context/context.h"
 #include "gpu/gpu.h"
 #include "names.h"
 

@@ -1,9 +1,9 @@
 /* blink-perf's inputs, references and checks: they accept what any plan may give, and nothing else. */
-#include "check.h"
-#include "facts.h"
-#include "pattern.h"
-#include "reference.h"
-#include "slots.h"
+#include "check/check.h"
+#include "check/facts.h"
+#include "check/pattern.h"
+#include "check/reference.h"
+#include "memory/slots.h"
 
 #include "element.h"
 #include "names.h"

@@ -1,0 +1,118 @@
+/* Opening and closing a context, and the calls that belong to nothing smaller. */
+#include "context/context.h"
+
+#include "context/comm.h"
+#include "frame.h"
+#include "gpu/gpu.h"
+#include "stream/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *blink_version(void)
+{
+    return BLINK_VERSION;
+}
+
+const char *blink_last_error(void)
+{
+    return blink_error_text();
+}
+
+const char *blink_result_name(blink_result_t result)
+{
+#define RESULT_NAME(code)                                                                                    \
+    case code:                                                                                               \
+        return #code
+    switch (result) {
+        RESULT_NAME(BLINK_OK);
+        RESULT_NAME(BLINK_ERR_INVALID_ARGUMENT);
+        RESULT_NAME(BLINK_ERR_NO_MEMORY);
+        RESULT_NAME(BLINK_ERR_SYSTEM);
+        RESULT_NAME(BLINK_ERR_CONNECT);
+        RESULT_NAME(BLINK_ERR_PROTOCOL);
+        RESULT_NAME(BLINK_ERR_NOT_REGISTERED);
+        RESULT_NAME(BLINK_ERR_OUT_OF_RANGE);
+        RESULT_NAME(BLINK_ERR_MISMATCH);
+        RESULT_NAME(BLINK_ERR_NOT_FOUND);
+        RESULT_NAME(BLINK_ERR_EXISTS);
+        RESULT_NAME(BLINK_ERR_PERMISSION);
+        RESULT_NAME(BLINK_ERR_QUOTA);
+        RESULT_NAME(BLINK_ERR_TIMEOUT);
+        RESULT_NAME(BLINK_ERR_ABORTED);
+        RESULT_NAME(BLINK_ERR_PEER_LOST);
+        RESULT_NAME(BLINK_ERR_DAEMON_LOST);
+        RESULT_NAME(BLINK_ERR_UNSUPPORTED);
+        RESULT_NAME(BLINK_ERR_UNREACHABLE);
+        RESULT_NAME(BLINK_ERR_INTERNAL);
+    }
+#undef RESULT_NAME
+    return "BLINK_ERR_UNKNOWN";
+}
+
+blink_result_t blink_open(const char *socket_path, blink_context_t **context)
+{
+    if (!context)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_open: context is NULL");
+    if (!socket_path)
+        socket_path = getenv(BLINK_SOCKET_ENV);
+    if (!socket_path)
+        socket_path = BLINK_SOCKET_DEFAULT;
+    blink_context_t *created = calloc(1, sizeof(*created));
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a context");
+    int socket_fd;
+    blink_result_t result = frame_connect(socket_path, &socket_fd);
+    if (result != BLINK_OK)
+        goto free_context;
+    result = control_hello(created, socket_fd);
+    if (result != BLINK_OK)
+        goto free_context;
+    regions_init(&created->regions);
+    result = control_start(created);
+    if (result != BLINK_OK)
+        goto free_ops;
+    *context = created;
+    return BLINK_OK;
+free_ops:
+    regions_fini(&created->regions);
+    ops_fini(&created->ops);
+free_context:
+    free(created);
+    return result;
+}
+
+void blink_close(blink_context_t *context)
+{
+    if (!context)
+        return;
+    control_stop(context);
+    for (blink_comm_t *comm = context->control.comms, *next; comm; comm = next) {
+        next = comm->next;
+        comm_free(comm);
+    }
+    streams_fini(context);
+    regions_fini(&context->regions);
+    ops_fini(&context->ops);
+    gpus_fini(context);
+    free(context);
+}
+
+blink_result_t blink_device_count(blink_context_t *context, int *count)
+{
+    if (!context || !count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_device_count: %s is NULL",
+                          context ? "count" : "context");
+    *count = (int)context->device_count;
+    return BLINK_OK;
+}
+
+blink_result_t blink_poll_fd(blink_context_t *context, int *fd)
+{
+    if (!context || !fd)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_poll_fd: %s is NULL",
+                          context ? "fd" : "context");
+    ring_want_event(&context->ops.ring);
+    *fd = context->ops.completion_fd;
+    return BLINK_OK;
+}

@@ -1,0 +1,196 @@
+/* Ops that become part of graphs: stored in the daemon, run by each replay, forgotten when no graph holds
+ * them. */
+#include "stream/stream_internal.h"
+
+#include "context/comm.h"
+#include "context/context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- what graphs hold ---- */
+
+stream_keeper_t *stream_keeper_create(streams_t *streams)
+{
+    stream_keeper_t *keeper = calloc(1, sizeof(*keeper));
+    if (!keeper)
+        return NULL;
+    pthread_mutex_init(&keeper->lock, NULL);
+    keeper->streams = streams;
+    keeper->references = 1;
+    return keeper;
+}
+
+/* Unlocks it. */
+static void put_keeper(stream_keeper_t *keeper)
+{
+    bool last = --keeper->references == 0;
+    pthread_mutex_unlock(&keeper->lock);
+    if (!last)
+        return;
+    pthread_mutex_destroy(&keeper->lock);
+    free(keeper);
+}
+
+/* What graphs have released, to be freed by the caller, who also drops its references. Under keeper->lock. */
+static stream_stored_t *take_released(stream_keeper_t *keeper)
+{
+    stream_stored_t *released = keeper->released;
+    keeper->released = NULL;
+    for (stream_stored_t *stored = released; stored; stored = stored->next)
+        keeper->references--; /* the context's is still there */
+    return released;
+}
+
+void stream_keeper_close(stream_keeper_t *keeper)
+{
+    pthread_mutex_lock(&keeper->lock);
+    for (stream_stored_t *stored = take_released(keeper), *next; stored; stored = next) {
+        next = stored->next;
+        free(stored);
+    }
+    keeper->streams = NULL;
+    put_keeper(keeper);
+}
+
+/* The last graph that held the op is gone. On a thread of the driver, which must not be called here. */
+static void CUDA_CB release(void *argument)
+{
+    stream_stored_t *stored = argument;
+    stream_keeper_t *keeper = stored->keeper;
+    pthread_mutex_lock(&keeper->lock);
+    if (!keeper->streams) {
+        free(stored);
+        put_keeper(keeper);
+        return;
+    }
+    uint64_t one = 1;
+    stored->next = keeper->released;
+    keeper->released = stored;
+    (void)!write(keeper->streams->context->ops.pump_fd, &one, sizeof(one)); /* fails only if it is readable */
+    pthread_mutex_unlock(&keeper->lock);
+}
+
+/* ---- forgetting ---- */
+
+static void forgotten(void *window, blink_result_t result, const char *text)
+{
+    (void)result; /* what the daemon could not forget it does not have */
+    (void)text;
+    streams_give_stored(window);
+}
+
+/* If memory has run out, or the daemon is lost, the window is not used again. */
+static void forget(stream_window_t *window)
+{
+    ops_t *ops = &window->streams->context->ops;
+    ring_sqe_t sqe = {.opcode = RING_OP_FORGET, .member = window->member, .window = window->index};
+    blink_op_t *op;
+    if (ops_reserve(ops, &op) != BLINK_OK)
+        return;
+    ops_detach(op, forgotten, window);
+    ops_launch(op, &ops->nops, &(ops_run_t){.sqes = &sqe, .count = 1});
+}
+
+void streams_pump(blink_context_t *context)
+{
+    streams_t *streams = streams_of(context);
+    if (!streams)
+        return;
+    pthread_mutex_lock(&streams->keeper->lock);
+    stream_stored_t *stored = take_released(streams->keeper);
+    pthread_mutex_unlock(&streams->keeper->lock);
+    for (stream_stored_t *next; stored; stored = next) {
+        next = stored->next;
+        forget(stored->window);
+        free(stored);
+    }
+}
+
+/* ---- capture ---- */
+
+/* From here on the window is the graph's. */
+static blink_result_t hold(const stream_step_t *step, stream_stored_t *stored)
+{
+    const cuda_driver_t *driver = step->gpu->driver;
+    CUstreamCaptureStatus status;
+    CUgraph graph = NULL;
+    CUuserObject object;
+    CUDA_DRIVER_TRY(driver, cuStreamGetCaptureInfo, step->stream, &status, NULL, &graph, NULL, NULL, NULL);
+    if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the capture of stream %p ended meanwhile",
+                          (void *)step->stream);
+    CUDA_DRIVER_TRY(driver, cuUserObjectCreate, &object, stored, release, 1,
+                    CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    /* If it cannot be retained nothing calls release(); the object, of a few bytes, is the driver's then. */
+    CUDA_DRIVER_TRY(driver, cuGraphRetainUserObject, graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    return BLINK_OK;
+}
+
+static blink_result_t give_to_graph(stream_step_t *step)
+{
+    stream_keeper_t *keeper = step->window->streams->keeper;
+    stream_stored_t *stored = malloc(sizeof(*stored));
+    if (!stored)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a captured op");
+    *stored = (stream_stored_t){.keeper = keeper, .window = step->window};
+    pthread_mutex_lock(&keeper->lock);
+    keeper->references++;
+    pthread_mutex_unlock(&keeper->lock);
+    blink_result_t result = hold(step, stored);
+    if (result == BLINK_OK)
+        return BLINK_OK;
+    pthread_mutex_lock(&keeper->lock);
+    put_keeper(keeper);
+    free(stored);
+    return result;
+}
+
+/* The replay's half of ring.h, "Stored ops": the steps say that they have come, and only then does any of
+ * them wait. */
+static blink_result_t enqueue(const stream_step_t *step, bool waits)
+{
+    CUdeviceptr window = step->window->address, done = window + offsetof(ring_window_t, done);
+    BLINK_TRY(stream_enter(step));
+    blink_result_t result;
+    if (waits) {
+        result = stream_wait(step, done, 1);
+        if (result == BLINK_OK)
+            result = stream_write(step, done, 0);
+    } else {
+        result = stream_write(step, window + offsetof(ring_window_t, filled), 1);
+    }
+    stream_leave(step);
+    return result;
+}
+
+static void forget_steps(stream_steps_t *steps)
+{
+    char text[BLINK_ERROR_TEXT_BYTES]; /* outlives what may fail here */
+    snprintf(text, sizeof(text), "%s", blink_error_text());
+    for (uint32_t i = 0; i < steps->count; i++) {
+        if (steps->items[i].window)
+            forget(steps->items[i].window);
+        steps->items[i].window = NULL;
+    }
+    blink_error_set(BLINK_ERR_SYSTEM, "%s", text);
+}
+
+blink_result_t stream_capture(stream_steps_t *steps, blink_result_t stored)
+{
+    blink_result_t result = stored;
+    uint32_t held = 0;
+    for (; held < steps->count && result == BLINK_OK; held++) {
+        result = give_to_graph(&steps->items[held]);
+        if (result != BLINK_OK)
+            break;
+    }
+    for (uint32_t i = 0; i < 2 * held && result == BLINK_OK; i++)
+        result = enqueue(&steps->items[i % held], i >= held);
+    for (uint32_t i = 0; i < held; i++)
+        steps->items[i].window = NULL;
+    if (result != BLINK_OK)
+        forget_steps(steps);
+    return result;
+}

@@ -1,0 +1,531 @@
+/* The command line of blink-perf. */
+#include "options/options.h"
+
+#include "names.h"
+#include "tools/human.h"
+
+#include <argp.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_MIN_BYTES      ((uint64_t)1 << 10)
+#define DEFAULT_MAX_BYTES      ((uint64_t)64 << 20)
+#define DEFAULT_STEP_FACTOR    4
+#define DEFAULT_ITERATIONS     20
+#define DEFAULT_WARMUP         5
+#define DEFAULT_NOP_ITERATIONS 200000
+#define DEFAULT_NOP_WARMUP     20000
+#define ITERATIONS_MAX         10000000
+#define GROUPS_MAX             4096
+#define COMMS_MAX              16384
+#define UNSET                  UINT64_MAX
+
+enum {
+    KEY_RANKS = 256,
+    KEY_DEVICES,
+    KEY_JSON,
+    KEY_ALGORITHM,
+    KEY_SOCKET,
+    KEY_PRIVATE,
+    KEY_TOPOLOGY,
+    KEY_PACE,
+    KEY_ID_FILE,
+    KEY_MEMORY,
+    KEY_IN_PLACE,
+    KEY_GROUPS,
+    KEY_COMMS,
+    KEY_THREADS,
+    KEY_DEVICE_MEMORY,
+    KEY_STREAM,
+    KEY_GPUS
+};
+
+static const char DOC[] =
+    "Measure a collective through blinkd, check what it gives, and print nccl-tests' columns, the ideal bus "
+    "bandwidth and the efficiency against it. COLLECTIVE is allreduce, broadcast, reduce, allgather, "
+    "reducescatter, gather, scatter, alltoall, alltoallv, sendrecv (each rank to the next, in a group) or "
+    "barrier; or nop, which measures the round trip of an empty operation."
+    "\v"
+    "Every rank is a process, or with --threads a thread. --ranks N starts them here; started by something "
+    "else, each finds its place in RANK and WORLD_SIZE and the communicator's id in BLINK_UNIQUE_ID (32 "
+    "hexadecimal digits, the same for all) or in the --id-file that rank 0 makes, and rank 0 prints.\n"
+    "\n"
+    "The size is that of the buffer that holds a block of every rank where there is one (allgather, "
+    "reducescatter, gather, scatter, alltoall), else of the one buffer; the count is that of a block. "
+    "Blocks of alltoallv differ by up to a factor of 3. With --groups and --comms the size is each op's, "
+    "the bandwidth that of all together.\n"
+    "\n"
+    "--check follows each size by one more run, on random inputs and poisoned outputs. Integers and copies "
+    "must match in every bit; floats may differ from an exact reference by what the roundings of any plan "
+    "add up to, and not at all for one half of the elements, chosen so that nothing is rounded. Of outputs "
+    "of more than 4 MiB "
+    "a sample is compared, the head and the tail of every block among it. What must not be written must not "
+    "have changed; where all ranks get the same it must be the same in every bit, which ranks that were "
+    "started by "
+    "something else cannot compare.\n"
+    "\n"
+    "Times are wall time from a barrier to the end of the wait, with --stream to the end of "
+    "cuStreamSynchronize: of "
+    "each iteration the slowest rank's "
+    "(without "
+    "--ranks: rank 0's), of the iterations the median. Bandwidths are as nccl-tests defines them. The ideal "
+    "is B, the least sum "
+    "over the ranks' devices of the capacities of the links that leave them within their host, as emulated "
+    "if the daemon "
+    "paces its links; for N ranks on Q hosts min(I (N-1) Q / (N (Q-1)), B (N-1) / (N-Q)), where I is the "
+    "least sum of "
+    "capacities of the links that leave a host.\n"
+    "\n"
+    "With --device-memory inputs and outputs are copied from and to host memory around each run, outside the "
+    "times. A "
+    "driver that calls its GPU a stand-in is one for tests, in host memory: the table says so.\n"
+    "\n"
+    "Exit status: 0 success; 1 failure, or wrong elements; 2 bad usage; 3 no daemon answers.";
+
+static const struct argp_option option_list[] = {
+    {NULL, 0, NULL, 0, "What to measure:", 1},
+    {"minbytes", 'b', "SIZE", 0, "Smallest size, with K, M or G for powers of 1024 (default 1K)", 1},
+    {"maxbytes", 'e', "SIZE", 0, "Largest size (default 64M, or the smallest if that is larger)", 1},
+    {"stepfactor", 'f', "FACTOR", 0, "Factor between sizes (default 4)", 1},
+    {"iters", 'n', "COUNT", 0, "Timed iterations of each size (default 20; nop: 200000)", 1},
+    {"warmup", 'w', "COUNT", 0, "Iterations before those (default 5; nop: 20000)", 1},
+    {"datatype", 'd', "TYPE", 0,
+     "int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32 (default), float64, float8_e4m3, "
+     "float8_e5m2; or all, one after the other",
+     1},
+    {"op", 'o', "OP", 0,
+     "sum (default), prod, max, min, avg, premulsum (each rank's input by a number of its own); or all", 1},
+    {"root", 'r', "RANK", 0, "Root of broadcast, reduce, gather, scatter (default 0)", 1},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0,
+     "auto (default), trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling", 1},
+    {"check", 'c', "0|1", OPTION_ARG_OPTIONAL, "Compare with a reference, see below (default 1)", 1},
+    {"memory", KEY_MEMORY, "KIND", 0,
+     "registered (default): the daemon's; malloc: ordinary memory, which is staged", 1},
+    {"device-memory", KEY_DEVICE_MEMORY, "KIND", OPTION_ARG_OPTIONAL,
+     "Memory of GPUs, for a daemon on GPUs: malloc (default; cuMemAlloc), vmm (cuMemCreate) or pool", 1},
+    {"stream", KEY_STREAM, "HOW", OPTION_ARG_OPTIONAL,
+     "With --device-memory: ops on a CUDA stream per communicator, timed until cuStreamSynchronize; "
+     "--stream=graph: recorded once as a CUDA graph and replayed",
+     1},
+    {"in-place", KEY_IN_PLACE, "WHICH", 0,
+     "both (default, where the collective has such a form), yes: only in place, no: only out of place", 1},
+    {"groups", KEY_GROUPS, "N", 0, "Ops in one group in each iteration (default 1, without a group)", 1},
+    {"comms", KEY_COMMS, "N", 0, "Communicators used at the same time, each for one op or group (default 1)",
+     1},
+    {"json", KEY_JSON, NULL, 0, "Print one JSON object per size and placement", 1},
+    {NULL, 0, NULL, 0, "On which ranks:", 2},
+    {"ranks", KEY_RANKS, "N", 0, "Start N rank processes (default: one per device)", 2},
+    {"devices", KEY_DEVICES, "LIST", 0, "Device of each rank, such as 1,4,5,6 (default: 0,1,2...)", 2},
+    {"gpus", KEY_GPUS, "LIST", 0,
+     "With --device-memory: CUDA's numbers of the GPUs that ranks have their memory on, in turn (default: of "
+     "each rank the GPU of its device)",
+     2},
+    {"threads", KEY_THREADS, NULL, 0, "Ranks are threads of one process that share a connection", 2},
+    {"id-file", KEY_ID_FILE, "PATH", 0, "With RANK and WORLD_SIZE: file that rank 0 makes for the others", 2},
+    {NULL, 0, NULL, 0, "Through which daemon:", 3},
+    {"socket", KEY_SOCKET, "PATH", 0, "Its socket (default: $BLINK_SOCKET, else /run/blinkd/blinkd.sock)", 3},
+    {"private", KEY_PRIVATE, NULL, 0, "Start a daemon on host devices for this run", 3},
+    {"topology", KEY_TOPOLOGY, "NAME|FILE", 0, "With --private: how the devices are linked", 3},
+    {"pace", KEY_PACE, "SCALE", OPTION_ARG_OPTIONAL,
+     "With --private: links obey their capacity times SCALE (default: what this machine keeps up with)", 3},
+    {0},
+};
+
+static uint64_t take_number(struct argp_state *state, const char *name, const char *text, uint64_t least,
+                            uint64_t most)
+{
+    uint64_t number = 0;
+    if (!human_parse_number(text, most, &number) || number < least)
+        argp_error(state, "--%s %s: a number from %lu to %lu", name, text, (unsigned long)least,
+                   (unsigned long)most);
+    return number;
+}
+
+static uint64_t take_size(struct argp_state *state, const char *name, const char *text)
+{
+    uint64_t bytes = 0;
+    if (!human_parse_bytes(text, &bytes))
+        argp_error(state, "--%s %s: a size such as 512, 64K or 1G", name, text);
+    return bytes;
+}
+
+/* Numbers with commas between them. Returns how many. */
+static uint32_t take_list(struct argp_state *state, const char *name, const char *list, uint32_t most,
+                          uint32_t *numbers)
+{
+    uint32_t count = 0;
+    for (const char *at = list;; at++) {
+        char word[16] = "";
+        uint64_t number = 0;
+        size_t length = strcspn(at, ",");
+        if (length < sizeof(word))
+            memcpy(word, at, length);
+        if (!human_parse_number(word, INT32_MAX, &number))
+            argp_error(state, "--%s %s: numbers with commas between them", name, list);
+        if (count == most)
+            argp_error(state, "--%s: more than %u", name, most);
+        numbers[count++] = (uint32_t)number;
+        at += length;
+        if (!*at)
+            return count;
+    }
+}
+
+/* The argument of an option whose argument is optional, given as the next word. */
+static const char *next_word(struct argp_state *state, bool (*fits)(const char *word))
+{
+    if (state->next >= state->argc || !fits(state->argv[state->next]))
+        return NULL;
+    return state->argv[state->next++];
+}
+
+static bool is_switch(const char *word)
+{
+    return strcmp(word, "0") == 0 || strcmp(word, "1") == 0;
+}
+
+static bool is_scale(const char *word)
+{
+    char *end;
+    double scale = strtod(word, &end);
+    return end != word && !*end && isfinite(scale) && scale > 0;
+}
+
+static void take_check(struct argp_state *state, perf_options_t *options, const char *argument)
+{
+    const char *word = argument ? argument : next_word(state, is_switch);
+    if (word && !is_switch(word))
+        argp_error(state, "--check=%s: 0 or 1", word);
+    options->check = !word || *word == '1';
+}
+
+static void take_pace(struct argp_state *state, perf_options_t *options, const char *argument)
+{
+    options->paced = true;
+    options->pace_scale = argument ? argument : next_word(state, is_scale);
+    if (argument && !is_scale(argument))
+        argp_error(state, "--pace=%s: a number above 0", argument);
+}
+
+static void take_datatype(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    options->datatype_count = 1;
+    if (blink_parse_datatype(word, &options->datatypes[0]))
+        return;
+    if (strcmp(word, "all") != 0)
+        argp_error(state, "--datatype %s: there is no such type", word);
+    options->datatype_count = 0;
+    for (uint32_t i = 0; i < PERF_DATATYPES_MAX; i++)
+        if (blink_datatype_bytes(i) > 0)
+            options->datatypes[options->datatype_count++] = (blink_datatype_t)i;
+}
+
+static void take_redop(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    options->redop_count = 1;
+    if (blink_parse_redop(word, &options->redops[0]))
+        return;
+    if (strcmp(word, "all") != 0)
+        argp_error(state, "--op %s: sum, prod, max, min, avg, premulsum or all", word);
+    options->redop_count = 0;
+    for (uint32_t i = 0; i < PERF_REDOPS_MAX; i++)
+        if (blink_redop_valid(i))
+            options->redops[options->redop_count++] = (blink_redop_t)i;
+}
+
+static void take_memory(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    bool ordinary = strcmp(word, "malloc") == 0;
+    if (!ordinary && strcmp(word, "registered") != 0)
+        argp_error(state, "--memory %s: registered or malloc (and --device-memory for a GPU's)", word);
+    if (options->memory == PERF_MEMORY_DEVICE)
+        argp_error(state, "--memory or --device-memory, not both");
+    options->memory = ordinary ? PERF_MEMORY_ORDINARY : PERF_MEMORY_REGISTERED;
+}
+
+static const char *const gpu_memory_names[] = {
+    [PERF_GPU_MALLOC] = "malloc", [PERF_GPU_VMM] = "vmm", [PERF_GPU_POOL] = "pool"};
+
+static void take_device_memory(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    if (options->memory == PERF_MEMORY_ORDINARY)
+        argp_error(state, "--memory or --device-memory, not both");
+    options->memory = PERF_MEMORY_DEVICE;
+    for (perf_gpu_memory_t kind = PERF_GPU_MALLOC; kind <= PERF_GPU_POOL; kind++) {
+        options->gpu_memory = kind;
+        if (!word || strcmp(word, gpu_memory_names[kind]) == 0)
+            return;
+    }
+    argp_error(state, "--device-memory=%s: malloc, vmm or pool", word);
+}
+
+static void take_stream(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    options->order = word ? PERF_ORDER_GRAPH : PERF_ORDER_STREAM;
+    if (word && strcmp(word, "graph") != 0)
+        argp_error(state, "--stream=%s: --stream, or --stream=graph", word);
+}
+
+static void take_in_place(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    bool both = strcmp(word, "both") == 0;
+    options->placements[0] = both || strcmp(word, "no") == 0;
+    options->placements[1] = both || strcmp(word, "yes") == 0;
+    if (!options->placements[0] && !options->placements[1])
+        argp_error(state, "--in-place %s: both, yes or no", word);
+}
+
+static void take_what(struct argp_state *state, perf_options_t *options, const char *word)
+{
+    if (state->arg_num > 0)
+        argp_error(state, "one of " PERF_COLLECTIVE_NAMES ", not also \"%s\"", word);
+    if (!perf_collective_parse(word, &options->collective))
+        argp_error(state, "\"%s\": " PERF_COLLECTIVE_NAMES, word);
+}
+
+/* ---- checks across options ---- */
+
+static void find_place(struct argp_state *state, perf_options_t *options)
+{
+    const char *rank = getenv("RANK"), *size = getenv("WORLD_SIZE");
+    uint64_t value = 0;
+    if (options->collective == PERF_NOP || options->rank_count > 0 || options->private_daemon || !rank ||
+        !size)
+        return;
+    if (!human_parse_number(size, PERF_RANKS_MAX, &value) || value == 0)
+        argp_error(state, "WORLD_SIZE=%s: a number from 1 to %u", size, PERF_RANKS_MAX);
+    options->rank_count = (uint32_t)value;
+    if (!human_parse_number(rank, options->rank_count - 1, &value))
+        argp_error(state, "RANK=%s: a number from 0 to %u", rank, options->rank_count - 1);
+    options->join_rank = (uint32_t)value;
+    options->joins = true;
+    if (!options->id_file && !getenv("BLINK_UNIQUE_ID") && options->rank_count > 1)
+        argp_error(state, "RANK and WORLD_SIZE need BLINK_UNIQUE_ID or --id-file");
+}
+
+/* What the collective cannot do. */
+static void fit_collective(struct argp_state *state, perf_options_t *options)
+{
+    const char *name = perf_collective_name(options->collective);
+    if (options->collective == PERF_NOP && (perf_op_count(options) > 1 || options->threads))
+        argp_error(state, "nop takes no --groups, --comms and --threads");
+    if (!perf_collective_reduces(options->collective))
+        options->redop_count = 1;
+    if (!perf_collective_moves(options->collective))
+        options->datatype_count = 1;
+    if (perf_collective_has_in_place(options->collective))
+        return;
+    if (!options->placements[0])
+        argp_error(state, "--in-place yes: %s has no such form", name);
+    options->placements[1] = false;
+}
+
+/* What needs GPUs. */
+static void fit_memory(struct argp_state *state, const perf_options_t *options)
+{
+    bool device_memory = options->memory == PERF_MEMORY_DEVICE;
+    if (options->order != PERF_ORDER_HOST && !device_memory)
+        argp_error(state, "--stream needs --device-memory");
+    if (options->gpu_count > 0 && !device_memory)
+        argp_error(state, "--gpus needs --device-memory");
+    if (device_memory && options->private_daemon)
+        argp_error(state, "--device-memory: a --private daemon is on host devices");
+    if (device_memory && options->collective == PERF_NOP)
+        argp_error(state, "--device-memory: nop has no memory");
+    if (options->order != PERF_ORDER_HOST && options->collective == PERF_ALLTOALLV)
+        argp_error(state, "--stream: alltoallv has no form on a stream");
+}
+
+static void finish(struct argp_state *state, perf_options_t *options)
+{
+    bool nop = options->collective == PERF_NOP;
+    if (nop)
+        options->rank_count = 1;
+    if (options->max_bytes == UNSET)
+        options->max_bytes = options->min_bytes > DEFAULT_MAX_BYTES ? options->min_bytes : DEFAULT_MAX_BYTES;
+    if (options->min_bytes > options->max_bytes)
+        argp_error(state, "--minbytes is more than --maxbytes");
+    if (options->iterations == 0)
+        options->iterations = nop ? DEFAULT_NOP_ITERATIONS : DEFAULT_ITERATIONS;
+    if (options->warmup == UINT32_MAX)
+        options->warmup = nop ? DEFAULT_NOP_WARMUP : DEFAULT_WARMUP;
+    if (!options->private_daemon && (options->topology || options->paced))
+        argp_error(state, "--topology and --pace are for a --private daemon");
+    if (options->private_daemon && options->socket_path)
+        argp_error(state, "--private or --socket, not both");
+    fit_collective(state, options);
+    fit_memory(state, options);
+    find_place(state, options);
+    if (options->joins && options->threads)
+        argp_error(state, "--threads or RANK and WORLD_SIZE, not both");
+    if (options->rank_count == 0)
+        options->rank_count = options->device_count;
+    if (options->device_count > 0 && options->device_count != options->rank_count)
+        argp_error(state, "--devices names %u devices for %u ranks", options->device_count,
+                   options->rank_count);
+}
+
+/* On which ranks and through which daemon. */
+static error_t parse_where(int key, char *argument, struct argp_state *state)
+{
+    perf_options_t *options = state->input;
+    switch (key) {
+    case KEY_RANKS:
+        options->rank_count = (uint32_t)take_number(state, "ranks", argument, 1, PERF_RANKS_MAX);
+        return 0;
+    case KEY_DEVICES:
+        options->device_count = take_list(state, "devices", argument, PERF_RANKS_MAX, options->devices);
+        return 0;
+    case KEY_GPUS:
+        options->gpu_count = take_list(state, "gpus", argument, PERF_GPUS_MAX, options->gpus);
+        return 0;
+    case KEY_THREADS:
+        options->threads = true;
+        return 0;
+    case KEY_ID_FILE:
+        options->id_file = argument;
+        return 0;
+    case KEY_SOCKET:
+        options->socket_path = argument;
+        return 0;
+    case KEY_PRIVATE:
+        options->private_daemon = true;
+        return 0;
+    case KEY_TOPOLOGY:
+        options->topology = argument;
+        return 0;
+    case KEY_PACE:
+        take_pace(state, options, argument);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* How ops are submitted, and on what memory. */
+static error_t parse_how(int key, char *argument, struct argp_state *state)
+{
+    perf_options_t *options = state->input;
+    switch (key) {
+    case KEY_MEMORY:
+        take_memory(state, options, argument);
+        return 0;
+    case KEY_DEVICE_MEMORY:
+        take_device_memory(state, options, argument);
+        return 0;
+    case KEY_STREAM:
+        take_stream(state, options, argument);
+        return 0;
+    case KEY_IN_PLACE:
+        take_in_place(state, options, argument);
+        return 0;
+    case KEY_GROUPS:
+        options->group_count = (uint32_t)take_number(state, "groups", argument, 1, GROUPS_MAX);
+        return 0;
+    case KEY_COMMS:
+        options->comm_count = (uint32_t)take_number(state, "comms", argument, 1, COMMS_MAX);
+        return 0;
+    default:
+        return parse_where(key, argument, state);
+    }
+}
+
+static error_t parse_option(int key, char *argument, struct argp_state *state)
+{
+    perf_options_t *options = state->input;
+    switch (key) {
+    case 'b':
+        options->min_bytes = take_size(state, "minbytes", argument);
+        return 0;
+    case 'e':
+        options->max_bytes = take_size(state, "maxbytes", argument);
+        return 0;
+    case 'f':
+        options->step_factor = take_number(state, "stepfactor", argument, 2, UINT32_MAX);
+        return 0;
+    case 'n':
+        options->iterations = (uint32_t)take_number(state, "iters", argument, 1, ITERATIONS_MAX);
+        return 0;
+    case 'w':
+        options->warmup = (uint32_t)take_number(state, "warmup", argument, 0, ITERATIONS_MAX);
+        return 0;
+    case 'd':
+        take_datatype(state, options, argument);
+        return 0;
+    case 'o':
+        take_redop(state, options, argument);
+        return 0;
+    case 'r':
+        options->root = (uint32_t)take_number(state, "root", argument, 0, PERF_RANKS_MAX - 1);
+        return 0;
+    case 'c':
+        take_check(state, options, argument);
+        return 0;
+    case KEY_ALGORITHM:
+        if (!blink_parse_algorithm(argument, &options->algorithm))
+            argp_error(state,
+                       "--algorithm %s: auto, trees, ring, double-binary-tree, blink, one-hop, binomial or "
+                       "recursive-doubling",
+                       argument);
+        return 0;
+    case KEY_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        take_what(state, options, argument);
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "measure what: " PERF_COLLECTIVE_NAMES "?");
+        return 0;
+    case ARGP_KEY_END:
+        finish(state, options);
+        return 0;
+    default:
+        return parse_how(key, argument, state);
+    }
+}
+
+void perf_parse_options(int argc, char **argv, perf_options_t *options)
+{
+    static const struct argp argp = {
+        .options = option_list, .parser = parse_option, .args_doc = "COLLECTIVE", .doc = DOC};
+    argp_program_version = "blink-perf " BLINK_VERSION;
+    argp_err_exit_status = PERF_EXIT_USAGE;
+    *options = (perf_options_t){.min_bytes = DEFAULT_MIN_BYTES,
+                                .max_bytes = UNSET,
+                                .step_factor = DEFAULT_STEP_FACTOR,
+                                .warmup = UINT32_MAX,
+                                .datatypes = {BLINK_FLOAT32},
+                                .redops = {BLINK_SUM},
+                                .datatype_count = 1,
+                                .redop_count = 1,
+                                .placements = {true, true},
+                                .check = true,
+                                .group_count = 1,
+                                .comm_count = 1,
+                                .algorithm = BLINK_ALGORITHM_AUTO};
+    argp_parse(&argp, argc, argv, 0, NULL, options);
+}
+
+uint32_t perf_op_count(const perf_options_t *options)
+{
+    return options->group_count * options->comm_count;
+}
+
+uint32_t perf_device(const perf_options_t *options, uint32_t rank)
+{
+    return options->device_count > 0 ? options->devices[rank] : rank;
+}
+
+const char *perf_gpu_memory_name(perf_gpu_memory_t kind)
+{
+    return gpu_memory_names[kind];
+}
+
+const char *perf_order_name(perf_order_t order)
+{
+    static const char *const names[] = {
+        [PERF_ORDER_HOST] = NULL, [PERF_ORDER_STREAM] = "stream", [PERF_ORDER_GRAPH] = "graph"};
+    return names[order];
+}

@@ -1,0 +1,34 @@
+/*
+ * The processes that blink-perf starts, and the signals it waits for meanwhile. Signals stay blocked and are
+ * taken by perf_signals_wait(), so that whatever was started is always ended by the one who started it.
+ */
+#ifndef PERF_PROCESSES_H
+#define PERF_PROCESSES_H
+
+#include "ranks/rank.h"
+
+#include <signal.h>
+#include <sys/types.h>
+
+typedef struct perf_signals {
+    sigset_t watched; /* SIGCHLD, and those that ask to end */
+    sigset_t before;  /* the mask to give to children */
+    int caught;       /* the one that asked to end; 0: none */
+} perf_signals_t;
+
+void perf_signals_block(perf_signals_t *signals);
+
+/** Wait until a child has ended, somebody asks to end, or the time is up (-1: never). */
+void perf_signals_wait(perf_signals_t *signals, int timeout_ms);
+
+/** Fork. In the child: the former mask, and `death_signal` if this process ends first. Errors: SYSTEM. */
+blink_result_t perf_fork(const perf_signals_t *signals, int death_signal, pid_t *pid);
+
+/** Start options->rank_count ranks, or one process for them all, and wait for them. If one fails the others
+ * are ended. Returns the exit status for this process; reasons have been printed. */
+int perf_processes_run(const perf_run_t *run, perf_signals_t *signals);
+
+/** Run one rank in this process, print why it failed, and return its exit status. */
+int perf_process_rank(const perf_run_t *run, uint32_t rank);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * One rank: joins the communicator, measures every type, operator, size and placement, and checks what
+ * arrived. Rank 0 prints.
+ */
+#ifndef PERF_RANK_H
+#define PERF_RANK_H
+
+#include "memory/gpu_choice.h"
+#include "options/options.h"
+#include "ranks/board.h"
+
+#include "blink/blink.h"
+
+typedef struct perf_run {
+    const perf_options_t *options;
+    const char *socket_path;
+    double ideal_GBps;                      /* known to rank 0 */
+    perf_gpu_choice_t gpus[PERF_RANKS_MAX]; /* by rank, for device memory */
+    blink_unique_id_t id;
+    blink_context_t *context; /* that ranks of one process share; NULL: each opens its own */
+    perf_board_t *board;
+} perf_run_t;
+
+/** Run the measurement as this rank (nop: as the only one). Wrong elements are no failure here: they are
+ * added to the board. The sentence of a failure is in blink_error_text(). */
+blink_result_t perf_rank_run(const perf_run_t *run, uint32_t rank);
+
+#endif
