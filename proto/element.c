@@ -1,6 +1,6 @@
 /*
  * Elements as numbers: the small float formats described by three figures each, converted bit by bit from the
- * double, so that a store rounds once. Its own file because references on both sides of the socket share it.
+ * double, so that a store rounds once.
  */
 #include "element.h"
 

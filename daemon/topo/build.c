@@ -2,6 +2,7 @@
  * The one way a topology comes to be: collect nodes and links, then check, merge and index them in one go.
  * Readers of every format come through here, so a rule of FORMATS.md is enforced once.
  */
+#include "base/vec.h"
 #include "error.h"
 #include "topo/internal.h"
 
@@ -24,10 +25,8 @@ typedef struct build_link {
 struct topo_builder {
     char *name;
     char *source;
-    topo_node_t *nodes;
-    uint32_t node_count, node_room;
-    build_link_t *links;
-    uint32_t link_count, link_room;
+    VEC(topo_node_t) nodes;
+    VEC(build_link_t) links;
 };
 
 typedef struct build_name {
@@ -53,8 +52,7 @@ typedef struct build_work {
 
 static blink_result_t out_of_memory(const char *source)
 {
-    blink_error_set(BLINK_ERR_NO_MEMORY, TOPO_SHOWN ": out of memory", topo_source_tail(source));
-    return BLINK_ERR_NO_MEMORY;
+    return BLINK_FAIL(BLINK_ERR_NO_MEMORY, TOPO_SHOWN ": out of memory", topo_source_tail(source));
 }
 
 #define FAIL_BUILD(builder, format, ...)                                                                     \
@@ -84,56 +82,39 @@ void topo_build_destroy(topo_builder_t *builder)
 {
     if (!builder)
         return;
-    for (uint32_t i = 0; i < builder->link_count; i++) {
-        free(builder->links[i].from);
-        free(builder->links[i].to);
+    for (uint32_t i = 0; i < builder->links.count; i++) {
+        free(builder->links.items[i].from);
+        free(builder->links.items[i].to);
     }
-    for (uint32_t i = 0; i < builder->node_count; i++) {
-        free(builder->nodes[i].id);
-        free(builder->nodes[i].host);
+    for (uint32_t i = 0; i < builder->nodes.count; i++) {
+        free(builder->nodes.items[i].id);
+        free(builder->nodes.items[i].host);
     }
-    free(builder->links);
-    free(builder->nodes);
+    vec_free(&builder->links);
+    vec_free(&builder->nodes);
     free(builder->source);
     free(builder->name);
     free(builder);
 }
 
-/* Make room for one more item in an array; NULL if there is none. */
-static void *grow(void *items, uint32_t count, uint32_t *room, size_t item_bytes)
-{
-    if (count < *room)
-        return items;
-    uint32_t wanted = *room ? *room * 2 : 16;
-    void *grown = count < ITEMS_MAX ? realloc(items, wanted * item_bytes) : NULL;
-    if (grown)
-        *room = wanted;
-    return grown;
-}
-
 blink_result_t topo_build_node(topo_builder_t *builder, const topo_node_t *node)
 {
-    topo_node_t *nodes = grow(builder->nodes, builder->node_count, &builder->node_room, sizeof(*nodes));
-    if (!nodes)
+    topo_node_t added = *node;
+    if (builder->nodes.count == ITEMS_MAX || !vec_reserve(&builder->nodes, builder->nodes.count + 1))
         return out_of_memory(builder->source);
-    builder->nodes = nodes;
-    topo_node_t *added = &nodes[builder->node_count];
-    *added = *node;
-    added->id = strdup(node->id);
-    added->host = strdup(node->host ? node->host : "");
-    builder->node_count++;
-    return added->id && added->host ? BLINK_OK : out_of_memory(builder->source);
+    added.id = strdup(node->id);
+    added.host = strdup(node->host ? node->host : "");
+    builder->nodes.items[builder->nodes.count++] = added;
+    return added.id && added.host ? BLINK_OK : out_of_memory(builder->source);
 }
 
 blink_result_t topo_build_link(topo_builder_t *builder, const char *from, const char *to,
                                topo_link_kind_t kind, double GBps, uint32_t count, double latency_us,
                                bool duplex)
 {
-    build_link_t *links = grow(builder->links, builder->link_count, &builder->link_room, sizeof(*links));
-    if (!links)
+    if (builder->links.count == ITEMS_MAX || !vec_reserve(&builder->links, builder->links.count + 1))
         return out_of_memory(builder->source);
-    builder->links = links;
-    build_link_t *added = &links[builder->link_count];
+    build_link_t *added = &builder->links.items[builder->links.count++];
     *added = (build_link_t){.from = strdup(from),
                             .to = strdup(to),
                             .kind = kind,
@@ -141,7 +122,6 @@ blink_result_t topo_build_link(topo_builder_t *builder, const char *from, const 
                             .count = count,
                             .latency_us = latency_us,
                             .duplex = duplex};
-    builder->link_count++;
     return added->from && added->to ? BLINK_OK : out_of_memory(builder->source);
 }
 
@@ -162,7 +142,7 @@ static bool printable(const char *name)
 
 static blink_result_t check_node(const topo_builder_t *builder, uint32_t index)
 {
-    const topo_node_t *node = &builder->nodes[index];
+    const topo_node_t *node = &builder->nodes.items[index];
     if (!*node->id)
         return FAIL_BUILD(builder, "nodes[%u] has an empty id", index);
     if (!printable(node->id) || !printable(node->host))
@@ -189,19 +169,19 @@ static int compare_names(const void *one, const void *other)
  */
 static blink_result_t check_nodes(const topo_builder_t *builder, build_work_t *work)
 {
-    work->names = calloc(builder->node_count + 1, sizeof(*work->names));
+    work->names = calloc(builder->nodes.count + 1, sizeof(*work->names));
     if (!work->names)
         return out_of_memory(builder->source);
     if (!printable(builder->name))
         return FAIL_BUILD(builder, "the topology's name has a control character");
     uint32_t gpus = 0;
-    for (uint32_t i = 0; i < builder->node_count; i++) {
+    for (uint32_t i = 0; i < builder->nodes.count; i++) {
         BLINK_TRY(check_node(builder, i));
-        gpus += builder->nodes[i].kind == TOPO_DEVICE;
-        work->names[i] = (build_name_t){builder->nodes[i].id, i};
+        gpus += builder->nodes.items[i].kind == TOPO_DEVICE;
+        work->names[i] = (build_name_t){builder->nodes.items[i].id, i};
     }
-    qsort(work->names, builder->node_count, sizeof(*work->names), compare_names);
-    for (uint32_t i = 1; i < builder->node_count; i++) {
+    qsort(work->names, builder->nodes.count, sizeof(*work->names), compare_names);
+    for (uint32_t i = 1; i < builder->nodes.count; i++) {
         if (strcmp(work->names[i - 1].id, work->names[i].id) == 0)
             return FAIL_BUILD(builder, "two nodes have the id " TOPO_SHOWN, work->names[i].id);
     }
@@ -212,7 +192,7 @@ static uint32_t node_by_id(const topo_builder_t *builder, const build_work_t *wo
 {
     build_name_t key = {id, 0};
     const build_name_t *name =
-        bsearch(&key, work->names, builder->node_count, sizeof(*work->names), compare_names);
+        bsearch(&key, work->names, builder->nodes.count, sizeof(*work->names), compare_names);
     return name ? name->node : TOPO_NONE;
 }
 
@@ -238,11 +218,11 @@ static blink_result_t check_link(const topo_builder_t *builder, const build_link
 
 static blink_result_t resolve_links(const topo_builder_t *builder, build_work_t *work)
 {
-    work->edges = calloc((size_t)builder->link_count * 2 + 1, sizeof(*work->edges));
+    work->edges = calloc(builder->links.count * 2 + 1, sizeof(*work->edges));
     if (!work->edges)
         return out_of_memory(builder->source);
-    for (uint32_t i = 0; i < builder->link_count; i++) {
-        const build_link_t *link = &builder->links[i];
+    for (uint32_t i = 0; i < builder->links.count; i++) {
+        const build_link_t *link = &builder->links.items[i];
         uint32_t from = node_by_id(builder, work, link->from);
         uint32_t to = node_by_id(builder, work, link->to);
         BLINK_TRY(check_link(builder, link, from, to));
@@ -361,22 +341,22 @@ static blink_result_t assemble(topo_builder_t *builder, build_work_t *work, topo
     if (!made)
         return out_of_memory(builder->source);
     made->links = calloc((size_t)work->edge_count + 1, sizeof(*made->links));
-    made->gpus = calloc(builder->node_count, sizeof(*made->gpus));
-    made->out_first = calloc((size_t)builder->node_count + 1, sizeof(*made->out_first));
+    made->gpus = calloc(builder->nodes.count, sizeof(*made->gpus));
+    made->out_first = calloc(builder->nodes.count + 1, sizeof(*made->out_first));
     made->out_links = calloc((size_t)work->edge_count + 1, sizeof(*made->out_links));
-    made->nodes_by_id = calloc(builder->node_count, sizeof(*made->nodes_by_id));
+    made->nodes_by_id = calloc(builder->nodes.count, sizeof(*made->nodes_by_id));
     if (!made->links || !made->gpus || !made->out_first || !made->out_links || !made->nodes_by_id) {
         topo_destroy(made);
         return out_of_memory(builder->source);
     }
     /* Nothing can fail any more: the names and nodes change owner. */
     made->name = builder->name;
-    made->nodes = builder->nodes;
-    made->node_count = builder->node_count;
+    made->nodes = builder->nodes.items;
+    made->node_count = (uint32_t)builder->nodes.count;
     made->link_count = work->edge_count;
     builder->name = NULL;
-    builder->nodes = NULL;
-    builder->node_count = builder->node_room = 0;
+    builder->nodes.items = NULL;
+    vec_free(&builder->nodes);
     index_nodes(made, work);
     index_links(made, work);
     *topo = made;

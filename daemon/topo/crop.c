@@ -1,5 +1,6 @@
-/* One host out of many, for pictures of large topologies. Apart from the builder, which knows nothing of
- * existing topologies. */
+/*
+ * One host out of many, for pictures of large topologies.
+ */
 #include "error.h"
 #include "topo/internal.h"
 

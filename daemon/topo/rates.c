@@ -1,6 +1,6 @@
 /*
- * What a link can move by its generation, as NCCL counts it (FORMATS: the rates of its topology XML). Apart
- * from the XML reader because a detected machine is rated by the same tables.
+ * What a link can move by its generation, as NCCL counts it. Files in NCCL's topology XML and detected
+ * machines are rated by the same tables.
  */
 #include "topo/internal.h"
 

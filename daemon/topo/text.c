@@ -1,7 +1,5 @@
-/*
- * The text that writers print into, and how names and numbers are spelled in it. Apart from the writers
- * because a program that has set a locale must still get a point, not a comma, in every format.
- */
+#include "topo/text.h"
+
 #include "error.h"
 #include "topo/internal.h"
 

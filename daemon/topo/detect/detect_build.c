@@ -1,9 +1,6 @@
-/*
- * From the facts to a topology: which GPUs there are, which bridges branch, what each link can move. Pure, so
- * that any machine can be tried without having it.
- */
+#include "topo/detect/detect_build.h"
+
 #include "error.h"
-#include "topo/detect/detect_facts.h"
 #include "topo/internal.h"
 
 #include <math.h>
@@ -33,8 +30,8 @@ typedef struct build {
 
 static uint32_t find_pci(const detect_facts_t *facts, detect_address_t address)
 {
-    for (uint32_t i = 0; i < facts->pci_count; i++) {
-        if (facts->pcis[i].address == address)
+    for (uint32_t i = 0; i < facts->pcis.count; i++) {
+        if (facts->pcis.items[i].address == address)
             return i;
     }
     return DETECT_NONE;
@@ -58,12 +55,12 @@ static int compare_gpus(const void *one, const void *other)
 static void collect_gpus(build_t *build)
 {
     const detect_facts_t *facts = build->facts;
-    for (uint32_t i = 0; i < facts->gpu_count; i++) {
-        detect_address_t address = facts->gpus[i].address;
+    for (uint32_t i = 0; i < facts->gpus.count; i++) {
+        detect_address_t address = facts->gpus.items[i].address;
         build->gpus[build->gpu_count++] = (build_gpu_t){address, find_pci(facts, address), i};
     }
-    for (uint32_t i = 0; i < facts->pci_count; i++) {
-        const detect_pci_t *pci = &facts->pcis[i];
+    for (uint32_t i = 0; i < facts->pcis.count; i++) {
+        const detect_pci_t *pci = &facts->pcis.items[i];
         if (pci->kind == DETECT_GPU && find_gpu(build, pci->address) == DETECT_NONE)
             build->gpus[build->gpu_count++] = (build_gpu_t){pci->address, i, DETECT_NONE};
     }
@@ -75,8 +72,8 @@ static blink_result_t fail_without_gpu(const detect_facts_t *facts)
     const char *trouble = *facts->nvml_trouble ? facts->nvml_trouble : "NVML has no GPU";
     return BLINK_FAIL(
         BLINK_ERR_NOT_FOUND,
-        "no GPU found: %s; none of NVIDIA or AMD among %u PCI devices; CPU packages: %u, verbs devices: %u",
-        trouble, facts->pci_count, facts->cpu_count, facts->verbs_device_count);
+        "no GPU found: %s; none of NVIDIA or AMD among %zu PCI devices; CPU packages: %zu, verbs devices: %u",
+        trouble, facts->pcis.count, facts->cpus.count, facts->verbs_device_count);
 }
 
 static bool is_useful(const detect_port_t *port)
@@ -88,18 +85,18 @@ static bool is_useful(const detect_port_t *port)
 static void count_branches(build_t *build)
 {
     const detect_facts_t *facts = build->facts;
-    for (uint32_t i = 0; i < facts->port_count; i++) {
-        uint32_t pci = find_pci(facts, facts->ports[i].address);
-        if (is_useful(&facts->ports[i]) && pci != DETECT_NONE)
+    for (uint32_t i = 0; i < facts->ports.count; i++) {
+        uint32_t pci = find_pci(facts, facts->ports.items[i].address);
+        if (is_useful(&facts->ports.items[i]) && pci != DETECT_NONE)
             build->branches[pci]++;
     }
     for (uint32_t i = 0; i < build->gpu_count; i++) {
         if (build->gpus[i].pci != DETECT_NONE)
             build->branches[build->gpus[i].pci] = 1;
     }
-    for (uint32_t i = facts->pci_count; i-- > 0;) {
-        if (build->branches[i] > 0 && facts->pcis[i].parent != DETECT_NONE)
-            build->branches[facts->pcis[i].parent]++;
+    for (size_t i = facts->pcis.count; i-- > 0;) {
+        if (build->branches[i] > 0 && facts->pcis.items[i].parent != DETECT_NONE)
+            build->branches[facts->pcis.items[i].parent]++;
     }
 }
 
@@ -117,7 +114,7 @@ static void gpu_id(uint32_t gpu, node_id_t id)
 static void pci_id(const build_t *build, uint32_t pci, node_id_t id)
 {
     char address[DETECT_PCI_BYTES];
-    snprintf(id, ID_BYTES, "pci-%s", detect_address_text(build->facts->pcis[pci].address, address));
+    snprintf(id, ID_BYTES, "pci-%s", detect_address_text(build->facts->pcis.items[pci].address, address));
 }
 
 static void port_id(const detect_port_t *port, node_id_t id)
@@ -136,17 +133,17 @@ static blink_result_t add_nodes(build_t *build)
         gpu_id(i, id);
         BLINK_TRY(add_node(build, id, TOPO_DEVICE));
     }
-    for (uint32_t i = 0; i < facts->port_count; i++) {
-        port_id(&facts->ports[i], id);
-        if (is_useful(&facts->ports[i]))
+    for (uint32_t i = 0; i < facts->ports.count; i++) {
+        port_id(&facts->ports.items[i], id);
+        if (is_useful(&facts->ports.items[i]))
             BLINK_TRY(add_node(build, id, TOPO_NIC));
     }
-    for (uint32_t i = 0; i < facts->pci_count; i++) {
+    for (uint32_t i = 0; i < facts->pcis.count; i++) {
         pci_id(build, i, id);
         if (build->branches[i] > 1)
             BLINK_TRY(add_node(build, id, TOPO_SWITCH));
     }
-    for (uint32_t i = 0; i < facts->cpu_count; i++) {
+    for (uint32_t i = 0; i < facts->cpus.count; i++) {
         snprintf(id, sizeof(id), "cpu%u", i);
         BLINK_TRY(add_node(build, id, TOPO_CPU));
     }
@@ -158,7 +155,7 @@ static blink_result_t add_nodes(build_t *build)
 static blink_result_t link_up(build_t *build, const char *id, uint32_t pci, topo_link_kind_t kind,
                               double GBps)
 {
-    const detect_pci_t *pcis = build->facts->pcis;
+    const detect_pci_t *pcis = build->facts->pcis.items;
     uint32_t above = pcis[pci].parent;
     GBps = fmin(GBps, pcis[pci].GBps);
     while (above != DETECT_NONE && build->branches[above] < 2) {
@@ -195,11 +192,11 @@ static blink_result_t link_pci_tree(build_t *build)
         if (build->gpus[i].pci != DETECT_NONE)
             BLINK_TRY(link_up(build, id, build->gpus[i].pci, TOPO_PCIE, INFINITY));
     }
-    for (uint32_t i = 0; i < facts->port_count; i++) {
-        if (is_useful(&facts->ports[i]))
-            BLINK_TRY(link_port(build, &facts->ports[i]));
+    for (uint32_t i = 0; i < facts->ports.count; i++) {
+        if (is_useful(&facts->ports.items[i]))
+            BLINK_TRY(link_port(build, &facts->ports.items[i]));
     }
-    for (uint32_t i = 0; i < facts->pci_count; i++) {
+    for (uint32_t i = 0; i < facts->pcis.count; i++) {
         pci_id(build, i, id);
         if (build->branches[i] > 1)
             BLINK_TRY(link_up(build, id, i, TOPO_PCIE, INFINITY));
@@ -211,10 +208,10 @@ static blink_result_t link_pci_tree(build_t *build)
 static blink_result_t link_nvlinks(build_t *build)
 {
     bool has_switch = false;
-    for (uint32_t i = 0; i < build->facts->nvlink_count; i++) {
-        const detect_nvlink_t *nvlink = &build->facts->nvlinks[i];
+    for (uint32_t i = 0; i < build->facts->nvlinks.count; i++) {
+        const detect_nvlink_t *nvlink = &build->facts->nvlinks.items[i];
         uint32_t from = find_gpu(build, nvlink->from), to = find_gpu(build, nvlink->to);
-        double GBps = topo_nvlink_GBps(build->facts->gpus[build->gpus[from].nvml].sm);
+        double GBps = topo_nvlink_GBps(build->facts->gpus.items[build->gpus[from].nvml].sm);
         if (GBps == 0 || (to == DETECT_NONE && !nvlink->to_switch))
             continue; /* of unknown speed, or to a GPU that this process may not see */
         node_id_t from_id, to_id = NVSWITCH_ID;
@@ -233,9 +230,9 @@ static blink_result_t link_nvlinks(build_t *build)
 
 static blink_result_t link_cpus(build_t *build)
 {
-    const detect_cpu_t *cpus = build->facts->cpus;
-    for (uint32_t i = 0; i < build->facts->cpu_count; i++) {
-        for (uint32_t j = i + 1; j < build->facts->cpu_count; j++) {
+    const detect_cpu_t *cpus = build->facts->cpus.items;
+    for (uint32_t i = 0; i < build->facts->cpus.count; i++) {
+        for (uint32_t j = i + 1; j < build->facts->cpus.count; j++) {
             node_id_t from, to;
             snprintf(from, sizeof(from), "cpu%u", i);
             snprintf(to, sizeof(to), "cpu%u", j);
@@ -250,12 +247,12 @@ static blink_result_t link_cpus(build_t *build)
 static const char *machine_name(const build_t *build)
 {
     const detect_facts_t *facts = build->facts;
-    for (uint32_t i = 0; i < facts->gpu_count; i++) {
-        if (strcmp(facts->gpus[i].name, facts->gpus[0].name) != 0)
+    for (uint32_t i = 0; i < facts->gpus.count; i++) {
+        if (strcmp(facts->gpus.items[i].name, facts->gpus.items[0].name) != 0)
             return "detected";
     }
-    bool all = facts->gpu_count == build->gpu_count;
-    return all && *facts->gpus[0].name ? facts->gpus[0].name : "detected";
+    bool all = facts->gpus.count == build->gpu_count;
+    return all && *facts->gpus.items[0].name ? facts->gpus.items[0].name : "detected";
 }
 
 static blink_result_t build_topology(build_t *build, topo_t **topo)
@@ -275,11 +272,10 @@ static blink_result_t build_topology(build_t *build, topo_t **topo)
 blink_result_t detect_build(const detect_facts_t *facts, topo_t **topo)
 {
     build_t build = {.facts = facts};
-    build.gpus = calloc((size_t)facts->gpu_count + facts->pci_count + 1, sizeof(*build.gpus));
-    build.branches = calloc((size_t)facts->pci_count + 1, sizeof(*build.branches));
-    blink_result_t result = build.gpus && build.branches
-                                ? build_topology(&build, topo)
-                                : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "out of memory detecting the topology");
+    build.gpus = calloc(facts->gpus.count + facts->pcis.count + 1, sizeof(*build.gpus));
+    build.branches = calloc(facts->pcis.count + 1, sizeof(*build.branches));
+    blink_result_t result =
+        build.gpus && build.branches ? build_topology(&build, topo) : detect_out_of_memory();
     topo_build_destroy(build.builder);
     free(build.branches);
     free(build.gpus);

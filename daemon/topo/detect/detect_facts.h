@@ -1,11 +1,12 @@
 /*
- * What detection found, before anything is concluded from it: the readers of hwloc, NVML and sysfs each add
- * their part, detect_build() makes a topology of it. Between them so that neither has to know the others.
+ * What detection found, before anything is concluded from it: the readers (detect_read.h) add to the facts,
+ * detect_build() makes a topology of them.
  */
 #ifndef BLINK_TOPO_DETECT_FACTS_H
 #define BLINK_TOPO_DETECT_FACTS_H
 
-#include "topo/detect/detect.h"
+#include "base/vec.h"
+#include "blink/types.h"
 
 #define DETECT_NONE UINT32_MAX
 
@@ -49,41 +50,26 @@ typedef struct detect_port {
     double GBps;
 } detect_port_t;
 
+/* {0} is no facts. Arrays are added to by vec_push(). */
 typedef struct detect_facts {
-    detect_cpu_t *cpus; /* packages; at least one */
-    detect_pci_t *pcis;
-    detect_gpu_t *gpus; /* NVML's */
-    detect_nvlink_t *nvlinks;
-    detect_port_t *ports;
-    uint32_t cpu_count, pci_count, gpu_count, nvlink_count, port_count;
+    VEC(detect_cpu_t) cpus; /* packages; at least one, once hwloc was read */
+    VEC(detect_pci_t) pcis;
+    VEC(detect_gpu_t) gpus; /* NVML's */
+    VEC(detect_nvlink_t) nvlinks;
+    VEC(detect_port_t) ports;
     uint32_t verbs_device_count;
     char nvml_trouble[64]; /* why NVML told nothing; "" if it did */
 } detect_facts_t;
 
-/* Start from {0}. Adding copies; NO_MEMORY leaves the facts as they were. */
-blink_result_t detect_add_cpu(detect_facts_t *facts, const detect_cpu_t *cpu);
-blink_result_t detect_add_pci(detect_facts_t *facts, const detect_pci_t *pci);
-blink_result_t detect_add_gpu(detect_facts_t *facts, const detect_gpu_t *gpu);
-blink_result_t detect_add_nvlink(detect_facts_t *facts, const detect_nvlink_t *nvlink);
-blink_result_t detect_add_port(detect_facts_t *facts, const detect_port_t *port);
 void detect_facts_release(detect_facts_t *facts);
+
+/* What a reader returns when it cannot add to the facts: NO_MEMORY. */
+blink_result_t detect_out_of_memory(void);
 
 detect_address_t detect_address(unsigned domain, unsigned bus, unsigned device, unsigned function);
 /* "0000:06:00.0", with a domain of any length; DETECT_NO_ADDRESS for any other text. */
 detect_address_t detect_parse_address(const char *text);
 /* Returns `text`. */
 const char *detect_address_text(detect_address_t address, char text[DETECT_PCI_BYTES]);
-
-/* Packages and the PCI tree. SYSTEM if hwloc fails. */
-blink_result_t detect_read_hwloc(const char *xml, const char *sysfs, detect_facts_t *facts);
-/* GPUs and NVLinks. What goes wrong with NVML itself is a fact, not an error: only NO_MEMORY. */
-blink_result_t detect_read_nvml(const char *library, detect_facts_t *facts);
-/* Verbs devices. A system without any is no error: only NO_MEMORY. */
-blink_result_t detect_read_verbs(const char *sysfs, detect_facts_t *facts);
-/* GB/s of a PCI function's own link at its best, from sysfs; 0 if that does not tell. */
-double detect_pcie_GBps(const char *sysfs, detect_address_t address);
-
-/* Conclude. Errors as topo_detect()'s. */
-blink_result_t detect_build(const detect_facts_t *facts, topo_t **topo);
 
 #endif

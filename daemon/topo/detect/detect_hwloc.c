@@ -1,8 +1,9 @@
 /*
- * Packages and the PCI tree, from hwloc. The only file that knows hwloc.
+ * Packages and the PCI tree, from hwloc.
  */
+#include "topo/detect/detect_read.h"
+
 #include "error.h"
-#include "topo/detect/detect_facts.h"
 #include "topo/internal.h"
 
 #include <hwloc.h>
@@ -37,14 +38,17 @@ static blink_result_t read_packages(const hwloc_reader_t *reader)
 {
     hwloc_obj_t package = NULL;
     const char *arch = hwloc_obj_get_info_by_name(hwloc_get_root_obj(reader->topology), "Architecture");
-    while ((package = hwloc_get_next_obj_by_type(reader->topology, HWLOC_OBJ_PACKAGE, package)) != NULL) {
+    while ((package = hwloc_get_next_obj_by_type(reader->topology, HWLOC_OBJ_PACKAGE, package))) {
         const char *model = hwloc_obj_get_info_by_name(package, "CPUModelNumber");
         detect_cpu_t cpu = {.GBps = topo_socket_GBps(arch, hwloc_obj_get_info_by_name(package, "CPUVendor"),
                                                      model ? strtol(model, NULL, 10) : 0)};
-        BLINK_TRY(detect_add_cpu(reader->facts, &cpu));
+        if (!vec_push(&reader->facts->cpus, cpu))
+            return detect_out_of_memory();
     }
-    /* A machine that does not tell its packages is one. */
-    return reader->facts->cpu_count ? BLINK_OK : detect_add_cpu(reader->facts, &(detect_cpu_t){0});
+    /* A machine that does not tell its packages has one. */
+    if (reader->facts->cpus.count == 0 && !vec_push(&reader->facts->cpus, (detect_cpu_t){0}))
+        return detect_out_of_memory();
+    return BLINK_OK;
 }
 
 /* The package of an object that is no I/O device: the one around it, else the first one inside it. */
@@ -93,8 +97,9 @@ static blink_result_t read_device(const hwloc_reader_t *reader, hwloc_obj_t obje
     if (attributes) {
         pci.address = detect_address(attributes->domain, attributes->bus, attributes->dev, attributes->func);
         pci.GBps = link_GBps(reader, attributes, pci.address);
-        parent = reader->facts->pci_count;
-        BLINK_TRY(detect_add_pci(reader->facts, &pci));
+        parent = (uint32_t)reader->facts->pcis.count;
+        if (!vec_push(&reader->facts->pcis, pci))
+            return detect_out_of_memory();
     }
     for (hwloc_obj_t child = object->io_first_child; child; child = child->next_sibling)
         BLINK_TRY(read_device(reader, child, parent, cpu));
@@ -105,7 +110,7 @@ static blink_result_t read_device(const hwloc_reader_t *reader, hwloc_obj_t obje
 static blink_result_t read_trees(const hwloc_reader_t *reader, hwloc_obj_type_t type)
 {
     hwloc_obj_t object = NULL;
-    while ((object = hwloc_get_next_obj_by_type(reader->topology, type, object)) != NULL) {
+    while ((object = hwloc_get_next_obj_by_type(reader->topology, type, object))) {
         if (!hwloc_obj_type_is_io(object->parent->type))
             BLINK_TRY(read_device(reader, object, DETECT_NONE, package_of(reader->topology, object->parent)));
     }

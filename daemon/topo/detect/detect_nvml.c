@@ -1,9 +1,10 @@
 /*
- * GPUs and NVLinks, from NVML, loaded at run time: one program runs with and without an NVIDIA driver. The
- * only file that knows NVML. What it declares is NVML's stable binary interface.
+ * GPUs and NVLinks, from NVML, which is loaded at run time: one program runs with and without an NVIDIA
+ * driver. What is declared here is NVML's stable binary interface.
  */
+#include "topo/detect/detect_read.h"
+
 #include "error.h"
-#include "topo/detect/detect_facts.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -102,7 +103,7 @@ static blink_result_t read_nvlink(const nvml_t *nvml, nvml_device_t *device, uns
     if (nvml->link_pci(device, link, &remote) == NVML_SUCCESS)
         nvlink.to = detect_address(remote.domain, remote.bus, remote.device, 0);
     bool useful = nvlink.to_switch || type == NVML_REMOTE_GPU || type == NVML_REMOTE_UNKNOWN;
-    return useful ? detect_add_nvlink(facts, &nvlink) : BLINK_OK;
+    return !useful || vec_push(&facts->nvlinks, nvlink) ? BLINK_OK : detect_out_of_memory();
 }
 
 static blink_result_t read_gpu(const nvml_t *nvml, nvml_device_t *device, detect_facts_t *facts)
@@ -117,7 +118,8 @@ static blink_result_t read_gpu(const nvml_t *nvml, nvml_device_t *device, detect
     gpu.name[sizeof(gpu.name) - 1] = '\0';
     if (nvml->capability(device, &major, &minor) == NVML_SUCCESS)
         gpu.sm = 10L * major + minor;
-    BLINK_TRY(detect_add_gpu(facts, &gpu));
+    if (!vec_push(&facts->gpus, gpu))
+        return detect_out_of_memory();
     for (unsigned link = 0; link < NVML_LINKS_MAX; link++)
         BLINK_TRY(read_nvlink(nvml, device, link, gpu.address, facts));
     return BLINK_OK;

@@ -1,9 +1,9 @@
 /*
- * What the kernel's sysfs tells: PCIe links and verbs devices. The root is a parameter, so that tests show it
- * any machine.
+ * PCIe links and verbs devices, from sysfs. The root is a parameter, so that a test can show any machine.
  */
+#include "topo/detect/detect_read.h"
+
 #include "error.h"
-#include "topo/detect/detect_facts.h"
 #include "topo/internal.h"
 
 #include <dirent.h>
@@ -64,7 +64,7 @@ static blink_result_t read_port(const char *device_path, const char *name, const
     port.active = read_value(path, value) && strtol(value, NULL, 10) == PORT_ACTIVE;
     snprintf(path, sizeof(path), "%s/ports/%s/rate", device_path, name);
     port.GBps = read_value(path, value) ? parse_rate_GBps(value) : 0;
-    return detect_add_port(facts, &port);
+    return vec_push(&facts->ports, port) ? BLINK_OK : detect_out_of_memory();
 }
 
 static int is_visible(const struct dirent *entry)

@@ -1,6 +1,5 @@
 /*
- * Topologies of many equal hosts, by name: "64xdgx1v" is 64 of that built-in behind one network switch. A
- * file of its own because it is the one way to a topology that reads nothing.
+ * Topologies of many equal hosts, by name: "64xdgx1v" is 64 of that built-in behind one network switch.
  */
 #include "error.h"
 #include "topo/internal.h"

@@ -1,6 +1,6 @@
 /*
  * From what a person names on a command line to a topology: a built-in, many of one, or a file whose
- * content says its format. The only file of topo/ that does I/O.
+ * content says its format.
  */
 #include "error.h"
 #include "topo/internal.h"

@@ -1,7 +1,7 @@
 /*
  * Where the nodes of a picture stand: GPUs on a circle, everything else on smaller circles inside by its
  * distance from the nearest GPU, each node turned toward the nodes it hangs on, so that links seldom cross.
- * Apart from the writers because topologies and plans are drawn over the same layout.
+ * Topologies and plans are drawn over the same layout.
  */
 #include "topo/show/layout.h"
 
@@ -149,7 +149,7 @@ static uint32_t level_size(const plotter_t *plotter, uint32_t first)
     return count;
 }
 
-/* Radii from the innermost circle out: each has room for its boxes and lies clear of the one inside. */
+/* Radii from the innermost circle out: each is long enough for its boxes and lies clear of the one inside. */
 static void size_circles(plotter_t *plotter)
 {
     uint32_t end = plotter->topo->node_count;

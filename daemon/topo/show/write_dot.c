@@ -26,7 +26,7 @@ static int compare_hosts(const void *one, const void *other, void *topology)
 }
 
 /* Chain the nodes of every host in the order of the file: next[i] is the node after i on its host, or
- * TOPO_NONE. first[i] says whether i is where such a chain begins. `sorted` is room for node_count nodes. */
+ * TOPO_NONE. first[i] says whether i is where such a chain begins. `sorted` holds node_count nodes. */
 static void chain_hosts(const topo_t *topo, uint32_t *sorted, uint32_t *next, bool *first)
 {
     for (uint32_t i = 0; i < topo->node_count; i++)

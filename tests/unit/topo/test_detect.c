@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "topo/detect/detect_facts.h"
+#include "topo/detect/detect.h"
+#include "topo/detect/detect_build.h"
 #include "topo_check.h"
 
 #define MACHINES BLINK_FIXTURES_DIR "/detect/"
@@ -193,12 +194,12 @@ static void test_addresses_are_read_and_printed(void **state)
 /* One cpu and two gpus, of NVML alone. */
 static void add_pair(detect_facts_t *facts, const char *second_name, long sm)
 {
-    assert_int_equal(detect_add_cpu(facts, &(detect_cpu_t){.GBps = 6}), BLINK_OK);
-    assert_int_equal(detect_add_gpu(facts, &(detect_gpu_t){.address = 0x800, .name = "one", .sm = sm}),
-                     BLINK_OK);
+    const detect_cpu_t cpu = {.GBps = 6};
+    const detect_gpu_t first = {.address = 0x800, .name = "one", .sm = sm};
     detect_gpu_t second = {.address = 0x100, .sm = sm};
     snprintf(second.name, sizeof(second.name), "%s", second_name);
-    assert_int_equal(detect_add_gpu(facts, &second), BLINK_OK);
+    assert_true(vec_push(&facts->cpus, cpu) && vec_push(&facts->gpus, first) &&
+                vec_push(&facts->gpus, second));
 }
 
 static topo_t *build(detect_facts_t *facts)
@@ -225,8 +226,8 @@ static void test_nvlinks_that_lead_out_of_sight_are_left_out(void **state)
     (void)state;
     detect_facts_t facts = {0};
     add_pair(&facts, "one", 90);
-    assert_int_equal(detect_add_nvlink(&facts, &(detect_nvlink_t){.from = 0x100, .to = 0x900}), BLINK_OK);
-    assert_int_equal(detect_add_nvlink(&facts, &(detect_nvlink_t){.from = 0x100, .to = 0x800}), BLINK_OK);
+    const detect_nvlink_t outward = {.from = 0x100, .to = 0x900}, inward = {.from = 0x100, .to = 0x800};
+    assert_true(vec_push(&facts.nvlinks, outward) && vec_push(&facts.nvlinks, inward));
     topo_t *topo = build(&facts);
     assert_string_equal(topo->name, "one");
     assert_int_equal(topo->link_count, 1);
@@ -239,8 +240,8 @@ static void test_nvlinks_of_unknown_speed_are_left_out(void **state)
     (void)state;
     detect_facts_t facts = {0};
     add_pair(&facts, "one", 0);
-    assert_int_equal(detect_add_nvlink(&facts, &(detect_nvlink_t){.from = 0x100, .to_switch = true}),
-                     BLINK_OK);
+    const detect_nvlink_t nvlink = {.from = 0x100, .to_switch = true};
+    assert_true(vec_push(&facts.nvlinks, nvlink));
     topo_t *topo = build(&facts);
     assert_int_equal(topo->link_count, 0);
     assert_int_equal(count_kind(topo, TOPO_SWITCH), 0);
