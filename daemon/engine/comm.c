@@ -2,9 +2,18 @@
  * A communicator as a whole: how it begins, how its ranks leave, and how it is given up when one of them
  * dies, aborts or does not come. Its ops are in op.c.
  */
-#include "engine/internal.h"
+#include "engine/comm.h"
 
 #include "base/log.h"
+#include "engine/client.h"
+#include "engine/executor.h"
+#include "engine/loop.h"
+#include "engine/op.h"
+#include "engine/plans.h"
+#include "engine/rank.h"
+#include "engine/replay.h"
+#include "engine/run.h"
+#include "engine/stream.h"
 #include "error.h"
 
 #include <stdio.h>
@@ -95,17 +104,17 @@ void engine_comm_abort(engine_comm_t *comm, blink_result_t code, const char *tex
 /* ---- timeouts ---- */
 
 /* What the op waits for, by rank: "1, 3 and 5 more", as far as they fit. */
-static void name_ranks(const comm_op_t *op, bool (*is_missing)(const op_part_t *), char *text, size_t bytes)
+static void name_ranks(const comm_op_t *op, bool (*is_missing)(const op_entry_t *), char *text, size_t bytes)
 {
     size_t used = 0;
     uint32_t unnamed = 0;
     text[0] = '\0';
-    for (uint32_t i = 0; i < op->part_count; i++) {
-        if (!is_missing(&op->parts[i]))
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        if (!is_missing(&op->entries[i]))
             continue;
         if (used + 24 < bytes)
             used += (size_t)snprintf(text + used, bytes - used, "%s%u", used ? ", " : "",
-                                     op->parts[i].rank->rank);
+                                     op->entries[i].rank->rank);
         else
             unnamed++;
     }
@@ -113,27 +122,27 @@ static void name_ranks(const comm_op_t *op, bool (*is_missing)(const op_part_t *
         snprintf(text + used, bytes - used, " and %u more", unnamed);
 }
 
-static bool is_not_submitted(const op_part_t *part)
+static bool is_not_submitted(const op_entry_t *entry)
 {
-    return !part->batch;
+    return !entry->batch;
 }
 
-static bool is_not_active(const op_part_t *part)
+static bool is_not_active(const op_entry_t *entry)
 {
-    return !part->batch->active;
+    return !entry->batch->active;
 }
 
-static bool stream_is_missing(const op_part_t *part)
+static bool stream_is_missing(const op_entry_t *entry)
 {
-    return !stream_has_come(part->ticket);
+    return !stream_has_come(entry->ticket);
 }
 
 static bool op_awaits_streams(const comm_op_t *op)
 {
     uint32_t i = 0;
-    while (i < op->part_count && !stream_is_missing(&op->parts[i]))
+    while (i < op->entry_count && !stream_is_missing(&op->entries[i]))
         i++;
-    return i < op->part_count;
+    return i < op->entry_count;
 }
 
 static void op_time_out(comm_op_t *op)
@@ -141,10 +150,10 @@ static void op_time_out(comm_op_t *op)
     engine_comm_t *comm = op->comm;
     char missing[64], text[BLINK_ERROR_TEXT_BYTES];
     const char *why = "the copies of staged memory did not come";
-    if (op->submitted_count < op->part_count) {
+    if (op->submitted_count < op->entry_count) {
         why = "no submission from rank ";
         name_ranks(op, is_not_submitted, missing, sizeof(missing));
-    } else if (op->active_count < op->part_count) {
+    } else if (op->active_count < op->entry_count) {
         why = "held up by earlier ops or an unfinished group of rank ";
         name_ranks(op, is_not_active, missing, sizeof(missing));
     } else if (op_awaits_streams(op)) {

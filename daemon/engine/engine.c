@@ -2,9 +2,19 @@
  * The engine thread itself: its loop, when it spins and when it sleeps, and how it is told to stop. Clients,
  * communicators and plans have files of their own.
  */
-#include "engine/internal.h"
+#include "engine/engine.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "engine/client.h"
+#include "engine/comm.h"
+#include "engine/executor.h"
+#include "engine/loop.h"
+#include "engine/op.h"
+#include "engine/plans.h"
+#include "engine/rank.h"
+#include "engine/replay.h"
+#include "engine/run.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -32,13 +42,6 @@
 #define WATCH_FRACTION 16u
 
 #define EPOLL_EVENTS 64
-
-uint64_t engine_now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
-}
 
 /* Called by posters to an empty mailbox, on their thread. */
 static void engine_wake(void *context)
@@ -77,7 +80,7 @@ static bool has_work(engine_t *engine)
 static void engine_sleep_until(engine_t *engine, uint64_t deadline_us, uint64_t quiet_us)
 {
     struct epoll_event events[EPOLL_EVENTS];
-    uint64_t now_us = engine_now_us();
+    uint64_t now_us = clock_us();
     uint64_t left_us = deadline_us > now_us ? deadline_us - now_us : 0;
     uint64_t nap_us = quiet_us / WATCH_FRACTION;
     nap_us = nap_us < WATCH_LEAST_US ? WATCH_LEAST_US : nap_us > WATCH_MOST_US ? WATCH_MOST_US : nap_us;
@@ -150,7 +153,7 @@ static void *engine_main(void *argument)
             sched_yield();
         if (++looks % LOOKS_PER_CLOCK != 0 && engine->long_runs == 0)
             continue;
-        uint64_t now_us = engine_now_us();
+        uint64_t now_us = clock_us();
         if (now_us - checked_us >= TIMEOUT_CHECK_US) {
             comms_check_timeouts(engine, now_us);
             checked_us = now_us;

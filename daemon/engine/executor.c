@@ -1,9 +1,12 @@
 /*
  * The two executors behind one set of calls, and the GPU worker as the engine sees it come and go.
  */
-#include "engine/internal.h"
+#include "engine/executor.h"
 
 #include "base/log.h"
+#include "engine/comm.h"
+#include "engine/loop.h"
+#include "engine/run.h"
 
 #include <errno.h>
 #include <stdio.h>

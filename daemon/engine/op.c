@@ -1,9 +1,16 @@
 /*
- * Ops, the parts that ranks have in them, and the batches in which ranks submit them: how they come to be,
+ * Ops, the entries that ranks have in them, and the batches in which ranks submit them: how they come to be,
  * how they are completed, and when they are forgotten.
  */
-#include "engine/internal.h"
+#include "engine/op.h"
 
+#include "base/clock.h"
+#include "engine/client.h"
+#include "engine/loop.h"
+#include "engine/match.h"
+#include "engine/rank.h"
+#include "engine/run.h"
+#include "engine/stream.h"
 #include "error.h"
 #include "names.h"
 #include "plan/collective.h"
@@ -91,11 +98,11 @@ uint64_t op_payload_bytes(const comm_op_t *op)
 
 /* ---- making ---- */
 
-static comm_op_t *op_alloc(engine_comm_t *comm, uint32_t part_count)
+static comm_op_t *op_alloc(engine_comm_t *comm, uint32_t entry_count)
 {
-    size_t bytes = sizeof(comm_op_t) + part_count * sizeof(op_part_t);
+    size_t bytes = sizeof(comm_op_t) + entry_count * sizeof(op_entry_t);
     comm_op_t *op = NULL;
-    if (part_count == comm->rank_count && comm->spare_op) {
+    if (entry_count == comm->rank_count && comm->spare_op) {
         op = comm->spare_op;
         comm->spare_op = NULL;
         memset(op, 0, bytes);
@@ -103,7 +110,7 @@ static comm_op_t *op_alloc(engine_comm_t *comm, uint32_t part_count)
         op = calloc(1, bytes);
     }
     if (op)
-        op->part_count = part_count;
+        op->entry_count = entry_count;
     return op;
 }
 
@@ -142,11 +149,11 @@ blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, u
     op->sequence = comm->next_sequence++;
     op->signature = *signature;
     op->first_rank = rank;
-    op->since_us = engine_now_us();
-    for (uint32_t i = 0; i < op->part_count; i++) {
+    op->since_us = clock_us();
+    for (uint32_t i = 0; i < op->entry_count; i++) {
         uint32_t of = is_collective ? i : i == 0 ? signature->root : signature->peer;
-        op->parts[i].op = op;
-        op->parts[i].rank = &comm->ranks[of];
+        op->entries[i].op = op;
+        op->entries[i].rank = &comm->ranks[of];
     }
     op_append(comm, op);
     comm->ranks[rank].client->begun_ops++;
@@ -154,199 +161,63 @@ blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, u
     return BLINK_OK;
 }
 
-op_part_t *op_part_of(comm_op_t *op, uint32_t rank, bool receives)
+op_entry_t *op_entry_of(comm_op_t *op, uint32_t rank, bool receives)
 {
-    return &op->parts[op_facts(op->signature.opcode)->is_collective ? rank : receives ? 1 : 0];
+    return &op->entries[op_facts(op->signature.opcode)->is_collective ? rank : receives ? 1 : 0];
 }
 
-void op_add_part(op_part_t *part, op_batch_t *batch)
+void op_add_entry(op_entry_t *entry, op_batch_t *batch)
 {
-    part->batch = batch;
-    part->next = batch->parts;
-    part->previous_next = &batch->parts;
-    if (part->next)
-        part->next->previous_next = &part->next;
-    batch->parts = part;
+    entry->batch = batch;
+    entry->next = batch->entries;
+    entry->previous_next = &batch->entries;
+    if (entry->next)
+        entry->next->previous_next = &entry->next;
+    batch->entries = entry;
     batch->unfinished++;
-    part->op->submitted_count++;
-}
-
-/* ---- unmatched transfers ---- */
-
-comm_op_t **transfer_find(engine_comm_t *comm, uint32_t source, uint32_t destination)
-{
-    comm_op_t **link = &comm->transfers[(source * comm->rank_count + destination) % TRANSFER_BUCKETS];
-    while (*link && ((*link)->signature.root != source || (*link)->signature.peer != destination))
-        link = &(*link)->next_match;
-    return link;
-}
-
-void transfer_append(comm_op_t **first, comm_op_t *op)
-{
-    if (*first) {
-        (*first)->last_of_pair->next_of_pair = op;
-        (*first)->last_of_pair = op;
-    } else {
-        op->last_of_pair = op;
-        *first = op;
-    }
-}
-
-void transfer_pop(comm_op_t **first)
-{
-    comm_op_t *op = *first, *next = op->next_of_pair;
-    if (next) {
-        next->last_of_pair = op->last_of_pair;
-        next->next_match = op->next_match;
-    }
-    *first = next ? next : op->next_match;
-}
-
-/* ---- batches ---- */
-
-bool rank_in_group(const comm_rank_t *rank)
-{
-    return rank->last_batch && !rank->last_batch->committed;
-}
-
-op_batch_t *rank_open_batch(comm_rank_t *rank)
-{
-    engine_t *engine = rank->comm->engine;
-    if (rank_in_group(rank))
-        return rank->last_batch;
-    op_batch_t *batch = engine->spare_batches;
-    if (batch)
-        engine->spare_batches = batch->next;
-    else
-        batch = malloc(sizeof(*batch));
-    if (!batch)
-        return NULL;
-    *batch = (op_batch_t){0};
-    if (rank->last_batch)
-        rank->last_batch->next = batch;
-    else
-        rank->first_batch = batch;
-    rank->last_batch = batch;
-    rank->outstanding++;
-    return batch;
-}
-
-static void batch_recycle(engine_t *engine, op_batch_t *batch)
-{
-    free(batch->text);
-    batch->next = engine->spare_batches;
-    engine->spare_batches = batch;
-}
-
-/* Let the ops of a rank's oldest batch start, if nothing else keeps them. */
-static void rank_activate(comm_rank_t *rank)
-{
-    op_batch_t *batch = rank->first_batch;
-    if (!batch || !batch->committed || batch->active)
-        return;
-    batch->active = true;
-    for (op_part_t *part = batch->parts; part; part = part->next) {
-        comm_op_t *op = part->op;
-        part->previous_next = NULL;
-        if (++op->active_count == op->part_count && op->result == BLINK_OK)
-            op_make_due(op);
-    }
-    batch->parts = NULL; /* from here on parts end one by one */
-}
-
-static void rank_pop_ended(comm_rank_t *rank)
-{
-    while (rank->first_batch && rank->first_batch->ended) {
-        op_batch_t *batch = rank->first_batch;
-        rank->first_batch = batch->next;
-        if (!batch->next)
-            rank->last_batch = NULL;
-        batch_recycle(rank->comm->engine, batch);
-    }
-    rank_activate(rank);
-}
-
-static void batch_end_if_done(comm_rank_t *rank, op_batch_t *batch)
-{
-    if (!batch->committed || batch->unfinished > 0)
-        return;
-    batch->ended = true;
-    rank->outstanding--;
-    if (batch->replayed)
-        stream_replay_ended(batch->replayed, batch->result, batch->text);
-    else
-        client_complete(rank->client, batch->user_data, batch->result, batch->text);
-    rank_pop_ended(rank);
-}
-
-void batch_commit(comm_rank_t *rank, op_batch_t *batch, uint64_t user_data)
-{
-    batch->committed = true;
-    batch->user_data = user_data;
-    if (batch->unfinished == 0)
-        batch_end_if_done(rank, batch);
-    else if (batch == rank->first_batch)
-        rank_activate(rank);
-}
-
-void batch_fail(op_batch_t *batch, blink_result_t code, const char *text)
-{
-    if (batch->result != BLINK_OK)
-        return;
-    batch->result = code;
-    batch->text = text ? strdup(text) : NULL; /* without memory the code must do */
-}
-
-void rank_drop_open_batch(comm_rank_t *rank)
-{
-    op_batch_t *batch = rank->last_batch;
-    if (!batch || batch->committed || batch->ended)
-        return;
-    batch->ended = true;
-    rank->outstanding--;
-    rank_pop_ended(rank);
+    entry->op->submitted_count++;
 }
 
 /* ---- ending ---- */
 
-/* Only a batch that is not active has its parts in a list. */
-static void part_unlink(const op_part_t *part)
+/* Only a batch that is not active has its entries in a list. */
+static void entry_unlink(const op_entry_t *entry)
 {
-    if (!part->previous_next)
+    if (!entry->previous_next)
         return;
-    *part->previous_next = part->next;
-    if (part->next)
-        part->next->previous_next = part->previous_next;
+    *entry->previous_next = entry->next;
+    if (entry->next)
+        entry->next->previous_next = entry->previous_next;
 }
 
-static void part_complete(op_part_t *part)
+static void entry_complete(op_entry_t *entry)
 {
-    op_batch_t *batch = part->batch;
-    const comm_op_t *op = part->op;
-    stream_ticket_t *ticket = part->ticket;
-    if (!batch || part->completed)
+    op_batch_t *batch = entry->batch;
+    const comm_op_t *op = entry->op;
+    stream_ticket_t *ticket = entry->ticket;
+    if (!batch || entry->completed)
         return;
-    part->completed = true;
-    part->op->completed_count++;
-    region_release(part->input_region);
-    region_release(part->output_region);
-    part_unlink(part);
+    entry->completed = true;
+    entry->op->completed_count++;
+    region_release(entry->input_region);
+    region_release(entry->output_region);
+    entry_unlink(entry);
     batch->unfinished--;
     if (op->result != BLINK_OK)
         batch_fail(batch, op->result, op->text);
-    batch_end_if_done(part->rank, batch);
+    batch_end_if_done(entry->rank, batch);
     stream_end(ticket); /* last: who has synchronised with the stream finds the completion */
 }
 
 /* Nobody's submission can still come. */
 static bool op_is_settled(const comm_op_t *op)
 {
-    if (op->completed_count == op->part_count)
+    if (op->completed_count == op->entry_count)
         return true;
-    for (uint32_t i = 0; i < op->part_count; i++) {
-        const op_part_t *part = &op->parts[i];
-        bool will_not_come = !part->batch && (part->rank->leaving || op->comm->lost != BLINK_OK);
-        if (!part->completed && !will_not_come)
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        const op_entry_t *entry = &op->entries[i];
+        bool will_not_come = !entry->batch && (entry->rank->leaving || op->comm->lost != BLINK_OK);
+        if (!entry->completed && !will_not_come)
             return false;
     }
     return true;
@@ -376,7 +247,7 @@ static void op_free(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
     if (comm->ops == op)
-        comm->oldest_since_us = engine_now_us(); /* of the next one: its ranks may have waited for this one */
+        comm->oldest_since_us = clock_us(); /* of the next one: its ranks may have waited for this one */
     *op->previous_next = op->next;
     if (op->next)
         op->next->previous_next = op->previous_next;
@@ -389,11 +260,11 @@ static void op_free(comm_op_t *op)
         comm->ranks[op->first_rank].client->begun_ops--;
     if (comm->last_collective == op)
         comm->last_collective = NULL;
-    if (!op_facts(op->signature.opcode)->is_collective && op->submitted_count < op->part_count)
+    if (!op_facts(op->signature.opcode)->is_collective && op->submitted_count < op->entry_count)
         op_unlink_transfer(op);
     free(op->text);
     free(op->run_text);
-    if (op->part_count == comm->rank_count && !comm->spare_op)
+    if (op->entry_count == comm->rank_count && !comm->spare_op)
         comm->spare_op = op;
     else
         free(op);
@@ -415,8 +286,8 @@ bool op_free_if_done(comm_op_t *op)
 
 void op_serve(comm_op_t *op)
 {
-    for (uint32_t i = 0; i < op->part_count; i++)
-        part_complete(&op->parts[i]);
+    for (uint32_t i = 0; i < op->entry_count; i++)
+        entry_complete(&op->entries[i]);
     op_free_if_done(op);
 }
 
@@ -449,13 +320,13 @@ static void count_memory(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
     uint64_t element_bytes = blink_datatype_bytes(op->signature.datatype), direct = 0, staged = 0;
-    for (uint32_t i = 0; i < op->part_count; i++) {
-        const op_part_t *part = &op->parts[i];
-        uint32_t rank = part->rank->rank;
-        uint64_t in = part->input ? op_input_elements(comm, &op->signature, rank) * element_bytes : 0;
-        uint64_t out = part->output ? op_output_elements(comm, &op->signature, rank) * element_bytes : 0;
-        *(part->input_staged ? &staged : &direct) += in;
-        *(part->output_staged ? &staged : &direct) += out;
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        const op_entry_t *entry = &op->entries[i];
+        uint32_t rank = entry->rank->rank;
+        uint64_t in = entry->input ? op_input_elements(comm, &op->signature, rank) * element_bytes : 0;
+        uint64_t out = entry->output ? op_output_elements(comm, &op->signature, rank) * element_bytes : 0;
+        *(entry->input_staged ? &staged : &direct) += in;
+        *(entry->output_staged ? &staged : &direct) += out;
     }
     /* Relaxed: counters. */
     atomic_fetch_add_explicit(&comm->direct_bytes, direct, memory_order_relaxed);
@@ -478,10 +349,10 @@ void op_succeed(comm_op_t *op)
 
 blink_result_t op_check_left(const comm_op_t *op)
 {
-    for (uint32_t i = 0; i < op->part_count; i++) {
-        const op_part_t *part = &op->parts[i];
-        if (part->rank->leaving && !part->batch)
-            return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u has left the communicator", part->rank->rank);
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        const op_entry_t *entry = &op->entries[i];
+        if (entry->rank->leaving && !entry->batch)
+            return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u has left the communicator", entry->rank->rank);
     }
     return BLINK_OK;
 }

@@ -2,9 +2,14 @@
  * Plans for the engine: made by the executor's workers so that a slow one delays only its communicators,
  * compiled, and cached for every communicator over the same devices.
  */
-#include "engine/internal.h"
+#include "engine/plans.h"
 
 #include "base/log.h"
+#include "engine/comm.h"
+#include "engine/executor.h"
+#include "engine/loop.h"
+#include "engine/op.h"
+#include "engine/run.h"
 #include "error.h"
 #include "names.h"
 #include "plan/choose.h"

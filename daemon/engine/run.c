@@ -2,8 +2,15 @@
  * Ops that may start: their plans, their runs on the executor, piece by piece where clients copy, and their
  * end.
  */
-#include "engine/internal.h"
+#include "engine/run.h"
 
+#include "base/clock.h"
+#include "engine/client.h"
+#include "engine/comm.h"
+#include "engine/executor.h"
+#include "engine/loop.h"
+#include "engine/plans.h"
+#include "engine/stream.h"
 #include "error.h"
 #include "names.h"
 
@@ -31,8 +38,8 @@ static void set_long(comm_op_t *op, bool is_long)
         return;
     op->is_long = is_long;
     op->comm->engine->long_runs += is_long ? 1u : UINT32_MAX;
-    for (uint32_t i = 0; i < op->part_count; i++) {
-        engine_client_t *client = op->parts[i].rank->client;
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        engine_client_t *client = op->entries[i].rank->client;
         client->long_ops += is_long ? 1u : UINT32_MAX;
         client_update_wait_policy(client);
     }
@@ -44,7 +51,7 @@ static double expected_us(const comm_op_t *op)
     double bytes = (double)op_payload_bytes(op);
     if (engine->config.pace_scale > 0)
         return bytes / (instance_rate_GBps(op->instance) * engine->config.pace_scale * 1e3);
-    return bytes * op->part_count / HOST_BYTES_PER_US;
+    return bytes * op->entry_count / HOST_BYTES_PER_US;
 }
 
 /* ---- pieces ---- */
@@ -52,8 +59,8 @@ static double expected_us(const comm_op_t *op)
 static void op_cut(comm_op_t *op)
 {
     bool staged = false;
-    for (uint32_t i = 0; i < op->part_count; i++)
-        staged |= op->parts[i].window != NULL;
+    for (uint32_t i = 0; i < op->entry_count; i++)
+        staged |= op->entries[i].window != NULL;
     op->piece_elements = op->signature.count;
     op->pieces = 1;
     if (!staged)
@@ -69,18 +76,18 @@ static void op_cut(comm_op_t *op)
 /* Whether all streams have come to the op, and the clients have made all copies that the next piece needs. */
 static bool clients_are_ready(const comm_op_t *op)
 {
-    for (uint32_t i = 0; i < op->part_count; i++) {
-        const op_part_t *part = &op->parts[i];
-        if (!stream_has_come(part->ticket))
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        const op_entry_t *entry = &op->entries[i];
+        if (!stream_has_come(entry->ticket))
             return false;
-        if (!part->window)
+        if (!entry->window)
             continue;
         /* seq_cst: pairs with the client's stores, see ring.h; what it copied is seen, and has been read. */
-        if (part->input_staged &&
-            atomic_load_explicit(&part->window->filled, memory_order_seq_cst) <= op->piece)
+        if (entry->input_staged &&
+            atomic_load_explicit(&entry->window->filled, memory_order_seq_cst) <= op->piece)
             return false;
-        if (part->output_staged &&
-            atomic_load_explicit(&part->window->drained, memory_order_seq_cst) + RING_STAGING_SLOTS <=
+        if (entry->output_staged &&
+            atomic_load_explicit(&entry->window->drained, memory_order_seq_cst) + RING_STAGING_SLOTS <=
                 op->piece)
             return false;
     }
@@ -89,14 +96,14 @@ static bool clients_are_ready(const comm_op_t *op)
 
 static void op_publish_piece(comm_op_t *op)
 {
-    for (uint32_t i = 0; i < op->part_count; i++) {
-        const op_part_t *part = &op->parts[i];
-        if (!part->window)
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        const op_entry_t *entry = &op->entries[i];
+        if (!entry->window)
             continue;
         /* seq_cst: comes before the look at the client's sleepers, see ring.h. */
-        atomic_store_explicit(&part->window->done, op->piece, memory_order_seq_cst);
-        if (op->piece < op->pieces && !part->rank->client->removed)
-            ring_notify(&part->rank->client->ring);
+        atomic_store_explicit(&entry->window->done, op->piece, memory_order_seq_cst);
+        if (op->piece < op->pieces && !entry->rank->client->removed)
+            ring_notify(&entry->rank->client->ring);
     }
 }
 
@@ -126,21 +133,21 @@ void op_stop_awaiting(comm_op_t *op)
 /* ---- running ---- */
 
 /* Where one rank's buffers are for the piece, and how far its blocks are apart. */
-static void place_part(const comm_op_t *op, const op_part_t *part, uint32_t rank, uint64_t piece_count)
+static void place_entry(const comm_op_t *op, const op_entry_t *entry, uint32_t rank, uint64_t piece_count)
 {
     engine_t *engine = op->comm->engine;
     uint64_t element_bytes = blink_datatype_bytes(op->signature.datatype);
     uint64_t whole_bytes = op->signature.count * element_bytes, piece_bytes = piece_count * element_bytes;
     uint64_t offset = op->piece * op->piece_elements * element_bytes;
     uint64_t slot = op->piece % RING_STAGING_SLOTS * RING_STAGING_SLOT_BYTES;
-    engine->run.scalars[rank] = part->scalar;
-    if (part->input) {
-        engine->run.inputs[rank] = (const char *)part->input + (part->input_staged ? slot : offset);
-        engine->run.input_strides[rank] = part->input_staged ? piece_bytes : whole_bytes;
+    engine->run.scalars[rank] = entry->scalar;
+    if (entry->input) {
+        engine->run.inputs[rank] = (const char *)entry->input + (entry->input_staged ? slot : offset);
+        engine->run.input_strides[rank] = entry->input_staged ? piece_bytes : whole_bytes;
     }
-    if (part->output) {
-        engine->run.outputs[rank] = (char *)part->output + (part->output_staged ? slot : offset);
-        engine->run.output_strides[rank] = part->output_staged ? piece_bytes : whole_bytes;
+    if (entry->output) {
+        engine->run.outputs[rank] = (char *)entry->output + (entry->output_staged ? slot : offset);
+        engine->run.output_strides[rank] = entry->output_staged ? piece_bytes : whole_bytes;
     }
 }
 
@@ -164,9 +171,9 @@ static blink_result_t start_piece(comm_op_t *op, bool *ended)
     uint32_t ranks = for_pair ? 2 : op->comm->rank_count;
     memset(engine->run.inputs, 0, ranks * sizeof(engine->run.inputs[0]));
     memset(engine->run.outputs, 0, ranks * sizeof(engine->run.outputs[0]));
-    for (uint32_t i = 0; i < op->part_count; i++) {
+    for (uint32_t i = 0; i < op->entry_count; i++) {
         uint32_t in_pair = signature->root == signature->peer ? 0 : i;
-        place_part(op, &op->parts[i], for_pair ? in_pair : op->parts[i].rank->rank, piece_count);
+        place_entry(op, &op->entries[i], for_pair ? in_pair : op->entries[i].rank->rank, piece_count);
     }
     exec_run_t run = {.inputs = engine->run.inputs,
                       .outputs = engine->run.outputs,
@@ -195,14 +202,14 @@ static void op_end(comm_op_t *op)
 {
     plan_note_use(op, op->instance);
     op_release_instance(op);
-    for (uint32_t i = 0; i < op->part_count; i++) {
-        blink_result_t result = region_check(op->parts[i].input_region);
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        blink_result_t result = region_check(op->entries[i].input_region);
         if (result == BLINK_OK)
-            result = region_check(op->parts[i].output_region);
+            result = region_check(op->entries[i].output_region);
         if (result != BLINK_OK) {
             char text[BLINK_ERROR_TEXT_BYTES / 2];
             snprintf(text, sizeof(text), "%s", blink_error_text());
-            op_failf(op, result, "rank %u: %s", op->parts[i].rank->rank, text);
+            op_failf(op, result, "rank %u: %s", op->entries[i].rank->rank, text);
             return;
         }
     }
@@ -213,7 +220,7 @@ static void op_end(comm_op_t *op)
 static bool op_end_piece(comm_op_t *op)
 {
     op->piece++;
-    op->since_us = engine_now_us();
+    op->since_us = clock_us();
     op_publish_piece(op);
     if (op->piece < op->pieces)
         return false;
@@ -282,8 +289,8 @@ static blink_result_t check_own_transfer(const comm_op_t *op)
     if (op_facts(op->signature.opcode)->is_collective || op->signature.root != op->signature.peer)
         return BLINK_OK;
     uint64_t bytes = op->signature.count * blink_datatype_bytes(op->signature.datatype);
-    uintptr_t in = (uintptr_t)op->parts[0].input, out = (uintptr_t)op->parts[1].output;
-    bool is_staged = op->parts[0].input_staged || op->parts[1].output_staged;
+    uintptr_t in = (uintptr_t)op->entries[0].input, out = (uintptr_t)op->entries[1].output;
+    bool is_staged = op->entries[0].input_staged || op->entries[1].output_staged;
     if (is_staged || in == out || in + bytes <= out || out + bytes <= in)
         return BLINK_OK;
     return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u sends to itself between buffers that overlap",
@@ -354,7 +361,7 @@ void comm_advance(engine_comm_t *comm)
             break;
         }
         comm_op_t *op = comm->due;
-        started_bytes += op_payload_bytes(op) * op->part_count;
+        started_bytes += op_payload_bytes(op) * op->entry_count;
         comm->due = op->next_due;
         if (!comm->due)
             comm->due_end = &comm->due;
@@ -375,7 +382,7 @@ void op_planned(comm_op_t *op, blink_result_t result, const char *text, comm_ins
 {
     engine_comm_t *comm = op->comm;
     op->state = OP_GATHERING;
-    op->since_us = engine_now_us();
+    op->since_us = clock_us();
     if (op->result != BLINK_OK) {
         if (instance)
             plan_return_instance(comm->engine, instance);

@@ -1,16 +1,23 @@
 /*
  * From a submission to its place in an op: what is hostile until checked, and how the ranks' submissions find
- * one another. Apart from op.c, which trusts what it is given.
+ * one another. op.c trusts what it is given.
  */
-#include "engine/internal.h"
+#include "engine/submit.h"
 
+#include "engine/client.h"
+#include "engine/comm.h"
+#include "engine/loop.h"
+#include "engine/match.h"
+#include "engine/op.h"
+#include "engine/replay.h"
+#include "engine/run.h"
 #include "error.h"
 #include "names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- the entry by itself ---- */
+/* ---- the submission by itself ---- */
 
 /* Whether the opcode and the other rank are such that the op can be found. */
 static blink_result_t check_target(const engine_comm_t *comm, const ring_sqe_t *sqe)
@@ -68,7 +75,7 @@ static op_signature_t signature_of(const comm_rank_t *rank, const ring_sqe_t *sq
 
 /* ---- buffers ---- */
 
-/* One operand of an entry. */
+/* One operand of a submission. */
 typedef struct operand {
     uint32_t region;
     uint64_t offset_bytes;
@@ -104,15 +111,15 @@ static blink_result_t use_operand(const comm_rank_t *rank, const ring_sqe_t *sqe
     return BLINK_OK;
 }
 
-static blink_result_t use_window(const ring_sqe_t *sqe, op_part_t *part)
+static blink_result_t use_window(const ring_sqe_t *sqe, op_entry_t *entry)
 {
-    const engine_region_t *region = part->input_staged ? part->input_region : part->output_region;
-    if (part->input_staged && part->output_staged && part->input_region != part->output_region)
+    const engine_region_t *region = entry->input_staged ? entry->input_region : entry->output_region;
+    if (entry->input_staged && entry->output_staged && entry->input_region != entry->output_region)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "input staged in region %u, output in region %u",
                           sqe->in_region, sqe->out_region);
     if (sqe->window >= RING_STAGING_WINDOWS)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u of %u", sqe->window, RING_STAGING_WINDOWS);
-    part->window = (ring_window_t *)(void *)region->base + sqe->window;
+    entry->window = (ring_window_t *)(void *)region->base + sqe->window;
     return BLINK_OK;
 }
 
@@ -125,15 +132,15 @@ static uint64_t in_place_offset(const comm_rank_t *rank, const op_signature_t *s
 }
 
 static blink_result_t check_overlap(const comm_rank_t *rank, const op_signature_t *signature,
-                                    const op_part_t *part)
+                                    const op_entry_t *entry)
 {
     uint64_t block_bytes = signature->count * blink_datatype_bytes(signature->datatype);
     uint64_t ranks = rank->comm->rank_count;
     const op_facts_t *facts = op_facts(signature->opcode);
     uint64_t in_bytes = block_bytes * (facts->input_per_rank ? ranks : 1);
     uint64_t out_bytes = block_bytes * (facts->output_per_rank ? ranks : 1);
-    uintptr_t in = (uintptr_t)part->input, out = (uintptr_t)part->output;
-    if (!in || !out || part->input_staged || part->output_staged || in + in_bytes <= out ||
+    uintptr_t in = (uintptr_t)entry->input, out = (uintptr_t)entry->output;
+    if (!in || !out || entry->input_staged || entry->output_staged || in + in_bytes <= out ||
         out + out_bytes <= in)
         return BLINK_OK;
     bool has_form = !facts->input_per_rank || !facts->output_per_rank;
@@ -146,9 +153,9 @@ static blink_result_t check_overlap(const comm_rank_t *rank, const op_signature_
 }
 
 static blink_result_t use_buffers(const comm_rank_t *rank, const ring_sqe_t *sqe,
-                                  const op_signature_t *signature, op_part_t *part)
+                                  const op_signature_t *signature, op_entry_t *entry)
 {
-    /* A transfer of a rank to itself has a part for each end. */
+    /* A transfer of a rank to itself has an entry for each end. */
     bool is_transfer = !op_facts(sqe->opcode)->is_collective;
     bool reads = !is_transfer || sqe->opcode == RING_OP_SEND,
          writes = !is_transfer || sqe->opcode == RING_OP_RECV;
@@ -156,20 +163,20 @@ static blink_result_t use_buffers(const comm_rank_t *rank, const ring_sqe_t *sqe
     operand_t out = {sqe->out_region, sqe->out_offset_bytes, 0, (sqe->flags & RING_SQE_OUT_STAGED) != 0};
     in.elements = reads ? op_input_elements(rank->comm, signature, rank->rank) : 0;
     out.elements = writes ? op_output_elements(rank->comm, signature, rank->rank) : 0;
-    part->scalar = sqe->scalar;
+    entry->scalar = sqe->scalar;
     void *address = NULL;
     if (in.elements > 0) {
-        BLINK_TRY(use_operand(rank, sqe, &in, &part->input_region, &address));
-        part->input = address;
-        part->input_staged = in.staged;
+        BLINK_TRY(use_operand(rank, sqe, &in, &entry->input_region, &address));
+        entry->input = address;
+        entry->input_staged = in.staged;
     }
     if (out.elements > 0) {
-        BLINK_TRY(use_operand(rank, sqe, &out, &part->output_region, &part->output));
-        part->output_staged = out.staged;
+        BLINK_TRY(use_operand(rank, sqe, &out, &entry->output_region, &entry->output));
+        entry->output_staged = out.staged;
     }
-    if (part->input_staged || part->output_staged)
-        BLINK_TRY(use_window(sqe, part));
-    return check_overlap(rank, signature, part);
+    if (entry->input_staged || entry->output_staged)
+        BLINK_TRY(use_window(sqe, entry));
+    return check_overlap(rank, signature, entry);
 }
 
 /* ---- finding the op ---- */
@@ -203,7 +210,7 @@ static blink_result_t find_transfer(const comm_rank_t *rank, const op_signature_
     if (!comm->transfers)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for transfers");
     comm_op_t **first = transfer_find(comm, signature->root, signature->peer);
-    if (*first && !op_part_of(*first, rank->rank, receives)->batch) {
+    if (*first && !op_entry_of(*first, rank->rank, receives)->batch) {
         *found = *first;
         transfer_pop(first);
         return BLINK_OK;
@@ -247,27 +254,27 @@ static blink_result_t check_turn(const comm_rank_t *rank, const ring_sqe_t *sqe)
     return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an op on a stream");
 }
 
-static blink_result_t check_part(comm_rank_t *rank, const ring_sqe_t *sqe, const op_signature_t *signature,
-                                 op_part_t *part)
+static blink_result_t check_entry(comm_rank_t *rank, const ring_sqe_t *sqe, const op_signature_t *signature,
+                                  op_entry_t *entry)
 {
     char text[BLINK_ERROR_TEXT_BYTES / 2];
     blink_result_t result = check_fields(rank->comm, sqe);
-    if (result == BLINK_OK && sqe->flags & RING_SQE_STREAM && !part->ticket)
+    if (result == BLINK_OK && sqe->flags & RING_SQE_STREAM && !entry->ticket)
         result = check_turn(rank, sqe);
     if (result == BLINK_OK && signature->count > 0)
-        result = use_buffers(rank, sqe, signature, part);
+        result = use_buffers(rank, sqe, signature, entry);
     if (result != BLINK_OK) {
         snprintf(text, sizeof(text), "%s", blink_error_text());
         return BLINK_FAIL(result, "rank %u: %s", rank->rank, text);
     }
-    BLINK_TRY(check_agreement(part->op, rank->rank, signature));
-    return op_check_left(part->op);
+    BLINK_TRY(check_agreement(entry->op, rank->rank, signature));
+    return op_check_left(entry->op);
 }
 
-/* Give the entry its part of an op. An entry at fault fails that op, for all. Errors: QUOTA, NO_MEMORY, by
- * which the ranks would lose count of one another. */
-static blink_result_t submit_entry(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how,
-                                   op_batch_t *batch)
+/* Find the submission's entry of an op. A submission at fault fails that op, for all ranks. Errors: QUOTA,
+ * NO_MEMORY, by which the ranks would lose count of one another. */
+static blink_result_t submit_one(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how,
+                                 op_batch_t *batch)
 {
     blink_result_t result = check_target(rank->comm, sqe);
     if (result != BLINK_OK) {
@@ -281,11 +288,11 @@ static blink_result_t submit_entry(comm_rank_t *rank, const ring_sqe_t *sqe, sub
         BLINK_TRY(find_collective(rank, &signature, &op));
     else
         BLINK_TRY(find_transfer(rank, &signature, receives, &op));
-    op_part_t *part = op_part_of(op, rank->rank, receives);
-    op_add_part(part, batch);
-    part->ticket = how->ticket;
+    op_entry_t *entry = op_entry_of(op, rank->rank, receives);
+    op_add_entry(entry, batch);
+    entry->ticket = how->ticket;
     how->ticket = NULL;
-    result = check_part(rank, sqe, &signature, part);
+    result = check_entry(rank, sqe, &signature, entry);
     if (op->result != BLINK_OK) {
         op_serve(op);
     } else if (result != BLINK_OK) {
@@ -313,7 +320,7 @@ void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how)
     engine_comm_t *comm = rank->comm;
     if (comm->lost == BLINK_OK) {
         op_batch_t *batch = rank_open_batch(rank);
-        blink_result_t result = batch ? submit_entry(rank, sqe, how, batch)
+        blink_result_t result = batch ? submit_one(rank, sqe, how, batch)
                                       : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
         if (batch)
             batch->replayed = how->replayed;
