@@ -25,11 +25,9 @@ typedef struct config_key {
     const char *section, *key;
     value_kind_t kind;
     size_t offset;
-    blink_result_t (*parse)(config_t *config, const char *value); /* VALUE_OTHER */
-    void (*print)(const config_t *config);
+    blink_result_t (*parse)(settings_t *settings, const char *value); /* VALUE_OTHER */
+    void (*print)(const settings_t *settings);
 } config_key_t;
-
-static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
 /* ---- values ---- */
 
@@ -89,7 +87,7 @@ static blink_result_t parse_mode(const char *value, uint32_t *mode)
 }
 
 /* "0" or "0x8". */
-static bool parse_gpu(const char *value, config_gpu_t *gpu)
+static bool parse_gpu(const char *value, settings_gpu_t *gpu)
 {
     char number[16];
     const char *cut = strchr(value, 'x');
@@ -99,12 +97,12 @@ static bool parse_gpu(const char *value, config_gpu_t *gpu)
     memcpy(number, value, length);
     number[length] = '\0';
     gpu->parts = 1;
-    return parse_count(number, CONFIG_GPUS_MAX - 1, &gpu->gpu) == BLINK_OK &&
+    return parse_count(number, SETTINGS_GPUS_MAX - 1, &gpu->gpu) == BLINK_OK &&
            (!cut || (parse_count(cut + 1, GPU_PARTS_MAX, &gpu->parts) == BLINK_OK && gpu->parts > 0));
 }
 
 /* The list behind "cuda:", which it takes apart. */
-static bool parse_gpus(char *list, config_devices_t *devices)
+static bool parse_gpus(char *list, settings_devices_t *devices)
 {
     char *rest = NULL;
     if (strcmp(list, "all") == 0) {
@@ -114,14 +112,14 @@ static bool parse_gpus(char *list, config_devices_t *devices)
     if (*list == '\0')
         return false;
     for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
-        if (devices->all_gpus || devices->gpu_count == CONFIG_GPUS_MAX ||
+        if (devices->all_gpus || devices->gpu_count == SETTINGS_GPUS_MAX ||
             !parse_gpu(one, &devices->gpus[devices->gpu_count++]))
             return false;
     }
     return true;
 }
 
-static bool parse_summand(char *value, config_devices_t *devices)
+static bool parse_summand(char *value, settings_devices_t *devices)
 {
     if (strcmp(value, "host") == 0)
         return true;
@@ -133,10 +131,10 @@ static bool parse_summand(char *value, config_devices_t *devices)
     return strncmp(value, "cuda:", 5) == 0 && parse_gpus(value + 5, devices);
 }
 
-static blink_result_t parse_devices(config_t *config, const char *value)
+static blink_result_t parse_devices(settings_t *settings, const char *value)
 {
-    config_devices_t devices = {.automatic = strcmp(value, "auto") == 0};
-    char copy[CONFIG_TEXT_BYTES], *rest = NULL;
+    settings_devices_t devices = {.automatic = strcmp(value, "auto") == 0};
+    char copy[SETTINGS_TEXT_BYTES], *rest = NULL;
     snprintf(copy, sizeof(copy), "%s", value);
     char *one = devices.automatic ? NULL : strtok_r(copy, "+", &rest);
     bool good = devices.automatic || (one && strlen(value) < sizeof(copy));
@@ -148,13 +146,13 @@ static blink_result_t parse_devices(config_t *config, const char *value)
             "devices '%s': auto, host:8, cuda:all, cuda:0,3, cuda:0x8 (GPU 0 as 8 devices), or a sum such "
             "as cuda:all+host:4",
             value);
-    config->devices = devices;
+    settings->devices = devices;
     return BLINK_OK;
 }
 
-static void print_devices(const config_t *config)
+static void print_devices(const settings_t *settings)
 {
-    const config_devices_t *devices = &config->devices;
+    const settings_devices_t *devices = &settings->devices;
     const char *plus = "";
     if (devices->automatic || devices->all_gpus) {
         printf("%s", devices->automatic ? "auto" : "cuda:all");
@@ -172,59 +170,59 @@ static void print_devices(const config_t *config)
         printf("host");
 }
 
-static blink_result_t parse_sharing(config_t *config, const char *value)
+static blink_result_t parse_sharing(settings_t *settings, const char *value)
 {
-    config->gpu_mps = strcmp(value, "mps") == 0;
-    if (!config->gpu_mps && strcmp(value, "isolated") != 0)
+    settings->gpu_mps = strcmp(value, "mps") == 0;
+    if (!settings->gpu_mps && strcmp(value, "isolated") != 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "gpu sharing '%s': isolated or mps", value);
     return BLINK_OK;
 }
 
-static void print_sharing(const config_t *config)
+static void print_sharing(const settings_t *settings)
 {
-    printf("%s", config->gpu_mps ? "mps" : "isolated");
+    printf("%s", settings->gpu_mps ? "mps" : "isolated");
 }
 
-static blink_result_t parse_legacy_ipc(config_t *config, const char *value)
+static blink_result_t parse_legacy_ipc(settings_t *settings, const char *value)
 {
-    config->gpu_legacy_ipc = strcmp(value, "yes") == 0;
-    if (!config->gpu_legacy_ipc && strcmp(value, "no") != 0)
+    settings->gpu_legacy_ipc = strcmp(value, "yes") == 0;
+    if (!settings->gpu_legacy_ipc && strcmp(value, "no") != 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "gpu legacy_ipc '%s': yes or no", value);
     return BLINK_OK;
 }
 
-static void print_legacy_ipc(const config_t *config)
+static void print_legacy_ipc(const settings_t *settings)
 {
-    printf("%s", config->gpu_legacy_ipc ? "yes" : "no");
+    printf("%s", settings->gpu_legacy_ipc ? "yes" : "no");
 }
 
-static blink_result_t parse_protocol(config_t *config, const char *value)
+static blink_result_t parse_protocol(settings_t *settings, const char *value)
 {
-    config->force_protocol = strcmp(value, "auto") != 0;
+    settings->force_protocol = strcmp(value, "auto") != 0;
     for (uint32_t i = BLINK_PROTOCOL_SIMPLE; i <= BLINK_PROTOCOL_LL128; i++) {
         if (strcmp(value, blink_name_protocol(i)) != 0)
             continue;
-        config->protocol = (blink_protocol_t)i;
+        settings->protocol = (blink_protocol_t)i;
         return BLINK_OK;
     }
-    return config->force_protocol
+    return settings->force_protocol
                ? BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "protocol '%s': auto, simple, ll or ll128", value)
                : BLINK_OK;
 }
 
-static void print_protocol(const config_t *config)
+static void print_protocol(const settings_t *settings)
 {
-    printf("%s", config->force_protocol ? blink_name_protocol(config->protocol) : "auto");
+    printf("%s", settings->force_protocol ? blink_name_protocol(settings->protocol) : "auto");
 }
 
-static blink_result_t parse_pace(config_t *config, const char *value)
+static blink_result_t parse_pace(settings_t *settings, const char *value)
 {
     if (strcmp(value, "auto") == 0) {
-        config->pace_scale = CONFIG_PACE_AUTO;
+        settings->pace_scale = SETTINGS_PACE_AUTO;
         return BLINK_OK;
     }
     if (strcmp(value, "off") == 0) {
-        config->pace_scale = 0;
+        settings->pace_scale = 0;
         return BLINK_OK;
     }
     char *end;
@@ -232,83 +230,83 @@ static blink_result_t parse_pace(config_t *config, const char *value)
     if (end == value || *end != '\0' || !isfinite(scale) || scale <= 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "pace scale '%s': a number above 0 such as 0.004, auto or off", value);
-    config->pace_scale = scale;
+    settings->pace_scale = scale;
     return BLINK_OK;
 }
 
-static void print_pace(const config_t *config)
+static void print_pace(const settings_t *settings)
 {
-    if (config->pace_scale == CONFIG_PACE_AUTO)
+    if (settings->pace_scale == SETTINGS_PACE_AUTO)
         printf("auto");
-    else if (config->pace_scale > 0)
-        printf("%g", config->pace_scale);
+    else if (settings->pace_scale > 0)
+        printf("%g", settings->pace_scale);
     else
         printf("off");
 }
 
-static blink_result_t parse_level(config_t *config, const char *value)
+static blink_result_t parse_level(settings_t *settings, const char *value)
 {
-    if (!log_parse_level(value, &config->log_level))
+    if (!log_parse_level(value, &settings->log_level))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "log level '%s': error, warning, info or debug", value);
     return BLINK_OK;
 }
 
-static void print_level(const config_t *config)
+static void print_level(const settings_t *settings)
 {
-    printf("%s", level_names[config->log_level]);
+    printf("%s", log_level_name(settings->log_level));
 }
 
 /* ---- keys ---- */
 
 static const config_key_t keys[] = {
-    {"daemon", "socket", VALUE_TEXT, offsetof(config_t, socket), NULL, NULL},
-    {"daemon", "socket_mode", VALUE_MODE, offsetof(config_t, socket_mode), NULL, NULL},
+    {"daemon", "socket", VALUE_TEXT, offsetof(settings_t, socket), NULL, NULL},
+    {"daemon", "socket_mode", VALUE_MODE, offsetof(settings_t, socket_mode), NULL, NULL},
     {"devices", "devices", VALUE_OTHER, 0, parse_devices, print_devices},
-    {"devices", "topology", VALUE_TEXT, offsetof(config_t, topology), NULL, NULL},
+    {"devices", "topology", VALUE_TEXT, offsetof(settings_t, topology), NULL, NULL},
     {"plan", "protocol", VALUE_OTHER, 0, parse_protocol, print_protocol},
     {"gpu", "sharing", VALUE_OTHER, 0, parse_sharing, print_sharing},
     {"gpu", "legacy_ipc", VALUE_OTHER, 0, parse_legacy_ipc, print_legacy_ipc},
     {"pace", "scale", VALUE_OTHER, 0, parse_pace, print_pace},
-    {"workers", "count", VALUE_THREADS, offsetof(config_t, workers), NULL, NULL},
-    {"limits", "clients_per_tenant", VALUE_COUNT, offsetof(config_t, clients_per_tenant), NULL, NULL},
-    {"limits", "communicators_per_tenant", VALUE_COUNT, offsetof(config_t, comms_per_tenant), NULL, NULL},
-    {"limits", "regions_per_tenant", VALUE_COUNT, offsetof(config_t, regions_per_tenant), NULL, NULL},
-    {"limits", "registered_bytes_per_tenant", VALUE_BYTES, offsetof(config_t, registered_bytes_per_tenant),
+    {"workers", "count", VALUE_THREADS, offsetof(settings_t, workers), NULL, NULL},
+    {"limits", "clients_per_tenant", VALUE_COUNT, offsetof(settings_t, clients_per_tenant), NULL, NULL},
+    {"limits", "communicators_per_tenant", VALUE_COUNT, offsetof(settings_t, comms_per_tenant), NULL, NULL},
+    {"limits", "regions_per_tenant", VALUE_COUNT, offsetof(settings_t, regions_per_tenant), NULL, NULL},
+    {"limits", "registered_bytes_per_tenant", VALUE_BYTES, offsetof(settings_t, registered_bytes_per_tenant),
      NULL, NULL},
-    {"limits", "init_timeout_s", VALUE_SECONDS, offsetof(config_t, init_timeout_s), NULL, NULL},
-    {"limits", "op_timeout_s", VALUE_SECONDS, offsetof(config_t, op_timeout_s), NULL, NULL},
+    {"limits", "init_timeout_s", VALUE_SECONDS, offsetof(settings_t, init_timeout_s), NULL, NULL},
+    {"limits", "op_timeout_s", VALUE_SECONDS, offsetof(settings_t, op_timeout_s), NULL, NULL},
     {"log", "level", VALUE_OTHER, 0, parse_level, print_level},
 };
 
 #define KEY_COUNT (sizeof(keys) / sizeof(keys[0]))
 
-void config_set_defaults(config_t *config)
+void config_set_defaults(settings_t *settings)
 {
-    *config = (config_t){.socket = BLINK_SOCKET_DEFAULT,
-                         .socket_mode = 0666,
-                         .devices = {.automatic = true},
-                         .gpu_legacy_ipc = true,
-                         .clients_per_tenant = 1024,
-                         .comms_per_tenant = 16384,
-                         .regions_per_tenant = 16384,
-                         .registered_bytes_per_tenant = (uint64_t)1 << 40,
-                         .init_timeout_s = 60,
-                         .op_timeout_s = 300,
-                         .log_level = LOG_LEVEL_INFO};
+    *settings = (settings_t){.socket = BLINK_SOCKET_DEFAULT,
+                             .socket_mode = 0666,
+                             .devices = {.automatic = true},
+                             .gpu_legacy_ipc = true,
+                             .clients_per_tenant = 1024,
+                             .comms_per_tenant = 16384,
+                             .regions_per_tenant = 16384,
+                             .registered_bytes_per_tenant = (uint64_t)1 << 40,
+                             .init_timeout_s = 60,
+                             .op_timeout_s = 300,
+                             .log_level = LOG_LEVEL_INFO};
 }
 
 static blink_result_t set_text(const config_key_t *key, char *target, const char *value)
 {
-    if (strlen(value) >= CONFIG_TEXT_BYTES)
+    if (strlen(value) >= SETTINGS_TEXT_BYTES)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s has %zu bytes, at most %d are allowed", key->key,
-                          strlen(value), CONFIG_TEXT_BYTES - 1);
-    snprintf(target, CONFIG_TEXT_BYTES, "%s", value);
+                          strlen(value), SETTINGS_TEXT_BYTES - 1);
+    snprintf(target, SETTINGS_TEXT_BYTES, "%s", value);
     return BLINK_OK;
 }
 
-static blink_result_t set_value(const config_key_t *key, config_t *config, const char *value)
+static blink_result_t set_value(const config_key_t *key, settings_t *settings, const char *value)
 {
-    void *target = (char *)config + key->offset;
+    void *target = (char *)settings + key->offset;
     switch (key->kind) {
     case VALUE_TEXT:
         return set_text(key, target, value);
@@ -325,28 +323,42 @@ static blink_result_t set_value(const config_key_t *key, config_t *config, const
     case VALUE_OTHER:
         break;
     }
-    return key->parse(config, value);
+    return key->parse(settings, value);
 }
 
-blink_result_t config_set(config_t *config, const char *section, const char *key, const char *value)
+static bool starts_section(size_t key)
 {
-    bool section_known = false;
-    char known[BLINK_ERROR_TEXT_BYTES] = "";
+    return key == 0 || strcmp(keys[key].section, keys[key - 1].section) != 0;
+}
+
+/* "socket, socket_mode", for messages. */
+typedef struct name_list {
+    char text[BLINK_ERROR_TEXT_BYTES];
+} name_list_t;
+
+static void add_name(name_list_t *list, const char *name)
+{
+    size_t used = strlen(list->text);
+    snprintf(list->text + used, sizeof(list->text) - used, "%s%s", used ? ", " : "", name);
+}
+
+blink_result_t config_set(settings_t *settings, const char *section, const char *key, const char *value)
+{
+    name_list_t known_keys = {""}, known_sections = {""};
     for (size_t i = 0; i < KEY_COUNT; i++) {
+        if (starts_section(i))
+            add_name(&known_sections, keys[i].section);
         if (strcmp(keys[i].section, section) != 0)
             continue;
-        section_known = true;
         if (strcmp(keys[i].key, key) == 0)
-            return set_value(&keys[i], config, value);
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", keys[i].key);
+            return set_value(&keys[i], settings, value);
+        add_name(&known_keys, keys[i].key);
     }
-    if (section_known)
+    if (*known_keys.text)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown key '%s' in [%s], which has %s", key, section,
-                          known);
-    return BLINK_FAIL(
-        BLINK_ERR_INVALID_ARGUMENT,
-        "unknown section [%s]; there are daemon, devices, plan, gpu, pace, workers, limits, log", section);
+                          known_keys.text);
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown section [%s]; there are %s", section,
+                      known_sections.text);
 }
 
 /* ---- the file ---- */
@@ -355,7 +367,7 @@ typedef struct file_reader {
     const char *path;
     FILE *file;
     int line;
-    config_t *config;
+    settings_t *settings;
     bool failed;
 } file_reader_t;
 
@@ -370,7 +382,7 @@ static char *read_line(char *text, int bytes, void *context)
 static int on_pair(void *context, const char *section, const char *key, const char *value)
 {
     file_reader_t *reader = context;
-    if (reader->failed || config_set(reader->config, section, key, value) == BLINK_OK)
+    if (reader->failed || config_set(reader->settings, section, key, value) == BLINK_OK)
         return 1;
     reader->failed = true;
     BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s:%d: %s = %s: %s", reader->path, reader->line, key, value,
@@ -378,9 +390,9 @@ static int on_pair(void *context, const char *section, const char *key, const ch
     return 0;
 }
 
-blink_result_t config_read_file(const char *path, config_t *config)
+blink_result_t config_read_file(const char *path, settings_t *settings)
 {
-    file_reader_t reader = {.path = path, .file = fopen(path, "re"), .config = config};
+    file_reader_t reader = {.path = path, .file = fopen(path, "re"), .settings = settings};
     if (!reader.file)
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "configuration file %s: %s", path, strerror(errno));
     int malformed_line = ini_parse_stream(read_line, &reader, on_pair, &reader);
@@ -393,9 +405,9 @@ blink_result_t config_read_file(const char *path, config_t *config)
     return BLINK_OK;
 }
 
-static void print_value(const config_key_t *key, const config_t *config)
+static void print_value(const config_key_t *key, const settings_t *settings)
 {
-    const void *value = (const char *)config + key->offset;
+    const void *value = (const char *)settings + key->offset;
     switch (key->kind) {
     case VALUE_TEXT:
         printf("%s", (const char *)value);
@@ -414,18 +426,18 @@ static void print_value(const config_key_t *key, const config_t *config)
         printf("%04o", *(const uint32_t *)value);
         break;
     case VALUE_OTHER:
-        key->print(config);
+        key->print(settings);
         break;
     }
 }
 
-void config_print(const config_t *config)
+void config_print(const settings_t *settings)
 {
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (i == 0 || strcmp(keys[i].section, keys[i - 1].section) != 0)
+        if (starts_section(i))
             printf("%s[%s]\n", i ? "\n" : "", keys[i].section);
         printf("%s = ", keys[i].key);
-        print_value(&keys[i], config);
+        print_value(&keys[i], settings);
         printf("\n");
     }
 }

@@ -54,15 +54,15 @@ static blink_result_t add_host_devices(topo_builder_t *builder, uint32_t count)
 /* ---- GPUs ---- */
 
 /* What the settings ask for, with `all` written out. */
-static blink_result_t choose_gpus(const config_devices_t *asked, const gpu_hello_t *hello,
-                                  config_devices_t *chosen)
+static blink_result_t choose_gpus(const settings_devices_t *asked, const gpu_hello_t *hello,
+                                  settings_devices_t *chosen)
 {
     bool seen[GPU_MAX] = {false};
     *chosen = *asked;
     if (asked->all_gpus) {
         chosen->gpu_count = hello->gpu_count;
         for (uint32_t i = 0; i < hello->gpu_count; i++)
-            chosen->gpus[i] = (config_gpu_t){i, 1};
+            chosen->gpus[i] = (settings_gpu_t){i, 1};
     }
     for (uint32_t i = 0; i < chosen->gpu_count; i++) {
         uint32_t gpu = chosen->gpus[i].gpu;
@@ -82,7 +82,7 @@ static void gpu_node_id(uint32_t gpu, char id[ID_BYTES])
     snprintf(id, ID_BYTES, "gpu%u", gpu);
 }
 
-static blink_result_t add_gpu(topo_builder_t *builder, const config_gpu_t *chosen, const gpu_facts_t *facts)
+static blink_result_t add_gpu(topo_builder_t *builder, const settings_gpu_t *chosen, const gpu_facts_t *facts)
 {
     char id[ID_BYTES], part[2 * ID_BYTES];
     gpu_node_id(chosen->gpu, id);
@@ -96,7 +96,7 @@ static blink_result_t add_gpu(topo_builder_t *builder, const config_gpu_t *chose
     return BLINK_OK;
 }
 
-static bool is_chosen(const config_devices_t *chosen, uint32_t gpu)
+static bool is_chosen(const settings_devices_t *chosen, uint32_t gpu)
 {
     uint32_t i = 0;
     while (i < chosen->gpu_count && chosen->gpus[i].gpu != gpu)
@@ -115,7 +115,7 @@ static uint32_t number_by_address(const gpu_hello_t *hello, uint32_t gpu)
 
 /* What a node of the detected topology is called in the daemon's; "" if it is not in it. */
 static void name_detected(const topo_t *detected, uint32_t node, const gpu_hello_t *hello,
-                          const config_devices_t *chosen, char id[ID_BYTES])
+                          const settings_devices_t *chosen, char id[ID_BYTES])
 {
     id[0] = '\0';
     if (detected->nodes[node].kind != TOPO_DEVICE) {
@@ -129,7 +129,7 @@ static void name_detected(const topo_t *detected, uint32_t node, const gpu_hello
 }
 
 static blink_result_t add_detected(topo_builder_t *builder, const topo_t *detected, const gpu_hello_t *hello,
-                                   const config_devices_t *chosen)
+                                   const settings_devices_t *chosen)
 {
     char from[ID_BYTES], to[ID_BYTES];
     for (uint32_t i = 0; i < detected->node_count; i++) {
@@ -146,7 +146,7 @@ static blink_result_t add_detected(topo_builder_t *builder, const topo_t *detect
     return BLINK_OK;
 }
 
-static blink_result_t add_hub(topo_builder_t *builder, const config_devices_t *chosen)
+static blink_result_t add_hub(topo_builder_t *builder, const settings_devices_t *chosen)
 {
     topo_node_t hub = {.id = HUB, .host = "n0", .kind = TOPO_CPU};
     BLINK_TRY(topo_build_node(builder, &hub));
@@ -161,7 +161,7 @@ static blink_result_t add_hub(topo_builder_t *builder, const config_devices_t *c
 /* Between several GPUs. Detection sees all GPUs of the machine: where the driver shows fewer, there is no
  * telling which. */
 static blink_result_t add_links(topo_builder_t *builder, const gpu_hello_t *hello,
-                                const config_devices_t *chosen)
+                                const settings_devices_t *chosen)
 {
     topo_t *detected = NULL;
     if (chosen->gpu_count < 2)
@@ -179,7 +179,8 @@ static blink_result_t add_links(topo_builder_t *builder, const gpu_hello_t *hell
     return result;
 }
 
-static blink_result_t build_topology(const config_devices_t *chosen, const gpu_hello_t *hello, topo_t **topo)
+static blink_result_t build_topology(const settings_devices_t *chosen, const gpu_hello_t *hello,
+                                     topo_t **topo)
 {
     topo_builder_t *builder;
     BLINK_TRY(topo_build_create(hello ? "gpus" : "memory", "--devices", &builder));
@@ -197,7 +198,7 @@ static blink_result_t build_topology(const config_devices_t *chosen, const gpu_h
 }
 
 /* The node of a GPU and those of its parts; host devices come after all of them. */
-static blink_result_t note_gpus(machine_t *machine, const config_devices_t *chosen)
+static blink_result_t note_gpus(machine_t *machine, const settings_devices_t *chosen)
 {
     uint32_t device = 0;
     machine->gpu_of_node = malloc(machine->topo->node_count * sizeof(*machine->gpu_of_node));
@@ -213,11 +214,10 @@ static blink_result_t note_gpus(machine_t *machine, const config_devices_t *chos
     return BLINK_OK;
 }
 
-static blink_result_t start_worker(const config_t *config, machine_t *machine)
+static blink_result_t start_worker(const settings_t *settings, machine_t *machine)
 {
     gpu_setup_t *gpus = &machine->gpus;
-    gpus->config = (gpu_worker_config_t){.is_mps = config->gpu_mps, .legacy_ipc = config->gpu_legacy_ipc};
-    BLINK_TRY(gpu_worker_start(&gpus->config, &gpus->worker));
+    BLINK_TRY(gpu_worker_start(settings, &gpus->worker));
     blink_result_t result = gpu_worker_receive_hello(&gpus->worker, HELLO_TIMEOUT_MS, &gpus->hello);
     if (result != BLINK_OK)
         gpu_worker_end(&gpus->worker, NULL, 0);
@@ -225,22 +225,22 @@ static blink_result_t start_worker(const config_t *config, machine_t *machine)
     return result;
 }
 
-static void note_sharing(const gpu_setup_t *gpus)
+static void note_sharing(const settings_t *settings, const gpu_hello_t *hello)
 {
-    if (gpus->config.is_mps && !gpus->hello.is_mps)
+    if (settings->gpu_mps && !hello->is_mps)
         LOG_WARNING(
             "gpu sharing = mps, but no MPS daemon serves this process: kernels take turns with others'");
 }
 
 /* Start the worker if the settings ask for GPUs, and write out which. */
-static blink_result_t find_gpus(const config_t *config, machine_t *machine, config_devices_t *chosen)
+static blink_result_t find_gpus(const settings_t *settings, machine_t *machine, settings_devices_t *chosen)
 {
     bool wants_gpus = chosen->automatic || chosen->all_gpus || chosen->gpu_count > 0;
     if (!wants_gpus)
         return BLINK_OK;
-    if (start_worker(config, machine) == BLINK_OK) {
+    if (start_worker(settings, machine) == BLINK_OK) {
         chosen->all_gpus |= chosen->automatic;
-        note_sharing(&machine->gpus);
+        note_sharing(settings, &machine->gpus.hello);
         return choose_gpus(chosen, &machine->gpus.hello, chosen);
     }
     if (!chosen->automatic)
@@ -249,7 +249,7 @@ static blink_result_t find_gpus(const config_t *config, machine_t *machine, conf
     return BLINK_OK;
 }
 
-static uint32_t count_devices(const config_devices_t *chosen)
+static uint32_t count_devices(const settings_devices_t *chosen)
 {
     uint32_t count = chosen->host_count;
     for (uint32_t i = 0; i < chosen->gpu_count; i++)
@@ -260,24 +260,24 @@ static uint32_t count_devices(const config_devices_t *chosen)
 /* ---- all of it ---- */
 
 /* Laid out as another machine's: the plans are that machine's, whatever memory they run on. */
-static blink_result_t make_emulated(const config_t *config, machine_t *machine)
+static blink_result_t make_emulated(const settings_t *settings, machine_t *machine)
 {
-    config_devices_t chosen = config->devices;
+    settings_devices_t chosen = settings->devices;
     chosen.automatic = false;
-    BLINK_TRY(find_gpus(config, machine, &chosen));
-    BLINK_TRY(topo_load(config->topology, &machine->topo));
+    BLINK_TRY(find_gpus(settings, machine, &chosen));
+    BLINK_TRY(topo_load(settings->topology, &machine->topo));
     uint32_t gpus = machine->topo->gpu_count;
     machine->device_count = count_devices(&chosen) > 0 ? count_devices(&chosen) : gpus;
     if (machine->device_count > gpus)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%u devices, but topology %s has only %u gpus",
-                          machine->device_count, config->topology, gpus);
+                          machine->device_count, settings->topology, gpus);
     return machine->has_gpus ? note_gpus(machine, &chosen) : BLINK_OK;
 }
 
-static blink_result_t make_devices(const config_t *config, machine_t *machine)
+static blink_result_t make_devices(const settings_t *settings, machine_t *machine)
 {
-    config_devices_t chosen = config->devices;
-    BLINK_TRY(find_gpus(config, machine, &chosen));
+    settings_devices_t chosen = settings->devices;
+    BLINK_TRY(find_gpus(settings, machine, &chosen));
     if (!machine->has_gpus && chosen.host_count == 0)
         chosen.host_count = MEMORY_DEVICES;
     machine->device_count = count_devices(&chosen);
@@ -285,12 +285,12 @@ static blink_result_t make_devices(const config_t *config, machine_t *machine)
     return machine->has_gpus ? note_gpus(machine, &chosen) : BLINK_OK;
 }
 
-blink_result_t machine_make(const config_t *config, machine_t *machine)
+blink_result_t machine_make(const settings_t *settings, machine_t *machine)
 {
     *machine = (machine_t){
         .gpus = {.worker = {.socket_fd = -1, .channel = {.ring_fd = -1, .doorbell_fd = -1, .event_fd = -1}}}};
     blink_result_t result =
-        config->topology[0] != '\0' ? make_emulated(config, machine) : make_devices(config, machine);
+        settings->topology[0] != '\0' ? make_emulated(settings, machine) : make_devices(settings, machine);
     if (result != BLINK_OK) {
         char text[BLINK_ERROR_TEXT_BYTES];
         snprintf(text, sizeof(text), "%s", blink_error_text());

@@ -5,7 +5,7 @@
 #ifndef BLINK_MACHINE_H
 #define BLINK_MACHINE_H
 
-#include "config.h"
+#include "base/settings.h"
 #include "control/gpus.h"
 #include "topo/topo.h"
 
@@ -26,7 +26,7 @@ typedef struct machine {
  * GPU), INVALID_ARGUMENT (more devices than the topology has; a GPU named twice), UNSUPPORTED (built without
  * CUDA), SYSTEM, NO_MEMORY.
  */
-blink_result_t machine_make(const config_t *config, machine_t *machine);
+blink_result_t machine_make(const settings_t *settings, machine_t *machine);
 void machine_fini(machine_t *machine);
 
 /* "8 host devices on memory", for messages. Returns `text`. */

@@ -146,17 +146,17 @@ static const char *flag_name(int flag)
     return option->name;
 }
 
-static blink_result_t read_settings(const command_line_t *line, config_t *config)
+static blink_result_t read_settings(const command_line_t *line, settings_t *settings)
 {
-    config_set_defaults(config);
+    config_set_defaults(settings);
     if (line->config_path)
-        BLINK_TRY(config_read_file(line->config_path, config));
+        BLINK_TRY(config_read_file(line->config_path, settings));
     else if (access(CONFIG_PATH_DEFAULT, F_OK) == 0)
-        BLINK_TRY(config_read_file(CONFIG_PATH_DEFAULT, config));
+        BLINK_TRY(config_read_file(CONFIG_PATH_DEFAULT, settings));
     for (size_t i = 0; i < FLAG_KEY_COUNT; i++) {
         blink_result_t result = BLINK_OK;
         if (line->values[i])
-            result = config_set(config, flag_keys[i].section, flag_keys[i].key, line->values[i]);
+            result = config_set(settings, flag_keys[i].section, flag_keys[i].key, line->values[i]);
         if (result != BLINK_OK)
             return BLINK_FAIL(result, "--%s: %s", flag_name(flag_keys[i].flag), blink_error_text());
     }
@@ -175,57 +175,46 @@ static bool stderr_is_journal(void)
 }
 
 /* The service manager's socket is where it is: say so if something else was asked for, and know its path. */
-static void adopt_socket(int listen_fd, config_t *config)
+static void adopt_socket(int listen_fd, settings_t *settings)
 {
-    config_t defaults;
+    settings_t defaults;
     struct sockaddr_un address = {0};
     socklen_t bytes = sizeof(address) - 1; /* leaves the path terminated */
     config_set_defaults(&defaults);
     if (getsockname(listen_fd, (struct sockaddr *)&address, &bytes) != 0 || address.sun_family != AF_UNIX)
         return;
     bool other_path =
-        strcmp(config->socket, defaults.socket) != 0 && strcmp(config->socket, address.sun_path) != 0;
-    if (other_path || config->socket_mode != defaults.socket_mode)
+        strcmp(settings->socket, defaults.socket) != 0 && strcmp(settings->socket, address.sun_path) != 0;
+    if (other_path || settings->socket_mode != defaults.socket_mode)
         LOG_WARNING("the service manager handed over %s: the settings socket and socket_mode have no effect",
                     address.sun_path);
-    snprintf(config->socket, sizeof(config->socket), "%s", address.sun_path);
+    snprintf(settings->socket, sizeof(settings->socket), "%s", address.sun_path);
 }
 
-static blink_result_t serve(config_t *config)
+static blink_result_t serve(settings_t *settings)
 {
     machine_t machine;
     char devices[96];
     server_t *server = NULL;
-    server_config_t server_config = {.socket = config->socket,
-                                     .socket_mode = config->socket_mode,
-                                     .listen_fd = -1,
-                                     .workers = config->workers,
-                                     .clients_per_tenant = config->clients_per_tenant,
-                                     .comms_per_tenant = config->comms_per_tenant,
-                                     .regions_per_tenant = config->regions_per_tenant,
-                                     .registered_bytes_per_tenant = config->registered_bytes_per_tenant,
-                                     .init_timeout_s = config->init_timeout_s,
-                                     .op_timeout_s = config->op_timeout_s};
-    BLINK_TRY(machine_make(config, &machine));
-    server_config.topo = machine.topo;
-    server_config.device_count = machine.device_count;
-    server_config.force_protocol = config->force_protocol;
-    server_config.protocol = config->protocol;
-    server_config.gpus = machine.has_gpus ? &machine.gpus : NULL;
-    server_config.pace_scale = config->pace_scale == CONFIG_PACE_AUTO
-                                   ? pace_default_scale(machine.topo, config->workers)
-                                   : config->pace_scale;
+    BLINK_TRY(machine_make(settings, &machine));
+    server_config_t config = {.settings = settings,
+                              .listen_fd = -1,
+                              .topo = machine.topo,
+                              .device_count = machine.device_count,
+                              .gpus = machine.has_gpus ? &machine.gpus : NULL};
+    if (settings->pace_scale == SETTINGS_PACE_AUTO)
+        settings->pace_scale = pace_default_scale(machine.topo, settings->workers);
     if (sd_listen_fds(1) == 1) {
-        server_config.listen_fd = SD_LISTEN_FDS_START;
-        adopt_socket(server_config.listen_fd, config);
+        config.listen_fd = SD_LISTEN_FDS_START;
+        adopt_socket(config.listen_fd, settings);
     }
-    sd_watchdog_enabled(1, &server_config.watchdog_us);
-    blink_result_t result = server_create(&server_config, &server);
+    sd_watchdog_enabled(1, &config.watchdog_us);
+    blink_result_t result = server_create(&config, &server);
     if (result == BLINK_OK) {
         machine_describe(&machine, devices, sizeof(devices));
-        LOG_INFO("blinkd %s: %s, %s", BLINK_VERSION, devices, config->socket);
-        if (server_config.pace_scale > 0)
-            LOG_INFO("links are paced at %g of their capacity", server_config.pace_scale);
+        LOG_INFO("blinkd %s: %s, %s", BLINK_VERSION, devices, settings->socket);
+        if (settings->pace_scale > 0)
+            LOG_INFO("links are paced at %g of their capacity", settings->pace_scale);
         sd_notifyf(0, "READY=1\nSTATUS=%s", devices);
         server_run(server);
     }
@@ -238,7 +227,7 @@ int main(int argc, char **argv)
 {
     static const struct argp argp = {options, parse_flag, NULL, doc, NULL, NULL, NULL};
     command_line_t line = {0};
-    config_t config;
+    settings_t settings;
 #ifdef BLINK_HAVE_CUDA
     if (argc == 3 && strcmp(argv[1], GPU_WORKER_FLAG) == 0)
         return gpu_worker_main(atoi(argv[2]));
@@ -247,17 +236,17 @@ int main(int argc, char **argv)
     argp_err_exit_status = EXIT_USAGE;
     argp_parse(&argp, argc, argv, 0, NULL, &line);
     signal(SIGPIPE, SIG_IGN);
-    blink_result_t result = read_settings(&line, &config);
-    log_init(result == BLINK_OK ? config.log_level : LOG_LEVEL_INFO, stderr_is_journal());
+    blink_result_t result = read_settings(&line, &settings);
+    log_init(result == BLINK_OK ? settings.log_level : LOG_LEVEL_INFO, stderr_is_journal());
     if (result == BLINK_OK && line.check_config) {
         machine_t machine;
-        result = machine_make(&config, &machine);
+        result = machine_make(&settings, &machine);
         if (result == BLINK_OK) {
-            config_print(&config);
+            config_print(&settings);
             machine_fini(&machine);
         }
     } else if (result == BLINK_OK) {
-        result = serve(&config);
+        result = serve(&settings);
     }
     if (result == BLINK_OK && fflush(stdout) != 0)
         result = BLINK_FAIL_ERRNO("standard output");

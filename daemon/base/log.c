@@ -25,6 +25,11 @@ void log_init(log_level_t level, bool journal)
     log_config.journal = journal;
 }
 
+const char *log_level_name(log_level_t level)
+{
+    return levels[level].name;
+}
+
 bool log_parse_level(const char *name, log_level_t *level)
 {
     for (unsigned i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {

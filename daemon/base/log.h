@@ -12,7 +12,8 @@ typedef enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG
  * to the journal (stderr with sd-daemon's "<N>" prefixes) instead of a terminal. */
 void log_init(log_level_t level, bool journal);
 
-/* "error", "warning", "info", "debug"; false if it names none. */
+/* "error", "warning", "info", "debug". log_parse_level() returns false if the name is none of these. */
+const char *log_level_name(log_level_t level);
 bool log_parse_level(const char *name, log_level_t *level);
 
 /* Thread-safe; one write per line. */

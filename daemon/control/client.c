@@ -24,7 +24,7 @@ static blink_result_t check_quota(const connection_t *connection)
     uint32_t same_tenant = 0;
     for (const connection_t *other = connection->server->connections; other; other = other->next)
         same_tenant += other->client && other->uid == connection->uid;
-    uint32_t limit = connection->server->config.clients_per_tenant;
+    uint32_t limit = connection->server->config.settings->clients_per_tenant;
     if (same_tenant >= limit)
         return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u clients connected, the limit is %u",
                           connection->uid, same_tenant, limit);

@@ -30,7 +30,6 @@ typedef struct message {
 
 struct gpus {
     server_t *server;
-    gpu_worker_config_t config;
     gpu_hello_t hello;
     gpu_worker_t worker;
     bool ready;        /* it has said hello */
@@ -326,7 +325,7 @@ static void on_restart(uv_timer_t *timer)
     if (gpus->server->stopping)
         return;
     gpus->restarts++;
-    blink_result_t result = gpu_worker_start(&gpus->config, &gpus->worker);
+    blink_result_t result = gpu_worker_start(gpus->server->config.settings, &gpus->worker);
     if (result == BLINK_OK)
         result = open_socket(gpus);
     if (result == BLINK_OK)
@@ -341,7 +340,6 @@ blink_result_t gpus_create(server_t *server, gpu_setup_t *setup, gpus_t **create
     if (!gpus)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the GPUs");
     gpus->server = server;
-    gpus->config = setup->config;
     gpus->hello = setup->hello;
     gpus->worker = setup->worker;
     setup->worker = (gpu_worker_t){.socket_fd = -1};
@@ -390,7 +388,7 @@ uint32_t gpus_restarts(const gpus_t *gpus)
 
 const char *gpus_sharing(const gpus_t *gpus)
 {
-    return gpus->config.is_mps ? "mps" : "isolated";
+    return gpus->server->config.settings->gpu_mps ? "mps" : "isolated";
 }
 
 blink_result_t gpus_check(const gpus_t *gpus)

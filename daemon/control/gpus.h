@@ -12,7 +12,6 @@ typedef struct gpus gpus_t;
 
 /* What main found out and chose. The worker is taken over; the rest is borrowed and outlives the server. */
 typedef struct gpu_setup {
-    gpu_worker_config_t config;
     gpu_worker_t worker; /* that has said hello */
     gpu_hello_t hello;
     const uint32_t *gpu_of_node; /* by topology node; EXEC_CUDA_NO_GPU: a host device, or no device */

@@ -69,7 +69,8 @@ static Blinkwire__Link *describe_link(const links_t *links, uint32_t index, uint
     described->from = topo->nodes[link->from].id;
     described->to = topo->nodes[link->to].id;
     described->kind = (char *)(uintptr_t)topo_link_kind_name(link->kind);
-    described->capacity_gbps = link->GBps * (server->config.pace_scale > 0 ? server->config.pace_scale : 1);
+    described->capacity_gbps =
+        link->GBps * (server->config.settings->pace_scale > 0 ? server->config.settings->pace_scale : 1);
     described->bytes = link_bytes_now(links, index);
     if (oldest > 0 && window_ns > 0) /* bytes per ns are GB/s */
         described->now_gbps = (double)(links->bytes[0][index] - links->bytes[oldest][index]) / window_ns;

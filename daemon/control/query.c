@@ -45,8 +45,8 @@ static void answer_status(connection_t *connection, uint64_t request)
     status.worker_count = exec_host_workers(server->exec);
     status.op_count = totals.op_count;
     status.failed_op_count = totals.failed_op_count;
-    status.pace_scale = server->config.pace_scale;
-    status.socket = (char *)(uintptr_t)server->config.socket;
+    status.pace_scale = server->config.settings->pace_scale;
+    status.socket = (char *)(uintptr_t)server->config.settings->socket;
     if (server->gpus) {
         status.gpu_sharing = (char *)(uintptr_t)gpus_sharing(server->gpus);
         status.gpu_worker_pid = (uint32_t)gpus_worker_pid(server->gpus);

@@ -129,8 +129,8 @@ static blink_result_t check_descriptor(int fd, uint64_t offset_bytes, uint64_t b
 static blink_result_t check_quota(const client_t *client, uint64_t bytes)
 {
     const server_t *server = client->server;
-    uint64_t limit = server->config.registered_bytes_per_tenant, used = 0;
-    uint32_t region_limit = server->config.regions_per_tenant, regions = 0;
+    uint64_t limit = server->config.settings->registered_bytes_per_tenant, used = 0;
+    uint32_t region_limit = server->config.settings->regions_per_tenant, regions = 0;
     for (const connection_t *other = server->connections; other; other = other->next) {
         if (!other->client || other->uid != client->connection->uid)
             continue;

@@ -210,7 +210,7 @@ static const char *device_kind(const server_t *server, uint32_t device)
 
 static blink_result_t check_quota(const client_t *client, const tenant_t *tenant)
 {
-    uint32_t limit = client->server->config.comms_per_tenant;
+    uint32_t limit = client->server->config.settings->comms_per_tenant;
     if (!tenant)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another user");
     if (tenant->comm_count >= limit)
@@ -272,7 +272,7 @@ static blink_result_t comm_create(const client_t *client, const Blinkwire__CommI
     comm->rank_count = message->rank_count;
     comm->first_rank = message->rank;
     comm->algorithm = (blink_algorithm_t)message->algorithm;
-    comm->deadline_ms = uv_now(&server->loop) + (uint64_t)(server->config.init_timeout_s * 1e3);
+    comm->deadline_ms = uv_now(&server->loop) + (uint64_t)(server->config.settings->init_timeout_s * 1e3);
     link_comm(comm);
     *created = comm;
     return BLINK_OK;
@@ -308,7 +308,8 @@ static void gathering_complete(comm_t *comm)
         members[rank] = (engine_member_t){member->client->engine, member->member,
                                           server->config.topo->gpus[member->device]};
     }
-    double op_timeout_s = comm->op_timeout_ms > 0 ? comm->op_timeout_ms / 1e3 : server->config.op_timeout_s;
+    double op_timeout_s =
+        comm->op_timeout_ms > 0 ? comm->op_timeout_ms / 1e3 : server->config.settings->op_timeout_s;
     engine_comm_config_t config = {comm->comm, comm->rank_count, members, comm->algorithm,
                                    (uint64_t)(op_timeout_s * 1e6)};
     blink_result_t result = engine_comm_add(server->engine, &config, &comm->engine);
@@ -401,7 +402,7 @@ void comm_on_init_timer(uv_timer_t *timer)
         char missing[96] = "";
         name_missing(comm, missing, sizeof(missing));
         BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s",
-                   comm->joined_count, comm->rank_count, server->config.init_timeout_s, missing);
+                   comm->joined_count, comm->rank_count, server->config.settings->init_timeout_s, missing);
         gathering_failed(comm, BLINK_ERR_TIMEOUT);
     }
     arm_init_timer(server);

@@ -19,20 +19,26 @@
 #include <unistd.h>
 
 #define LISTEN_BACKLOG  128
+#define LOCK_PATH_BYTES (SETTINGS_TEXT_BYTES + 8)
 #define ACCEPT_PAUSE_MS 1000u
 
 /* ---- the socket ---- */
 
+static void lock_path(const server_t *server, char path[LOCK_PATH_BYTES])
+{
+    snprintf(path, LOCK_PATH_BYTES, "%s.lock", server->config.settings->socket);
+}
+
 /* Two daemons that start at once must not both take a stale socket over. The lock goes with the process. */
 static blink_result_t lock_socket(server_t *server)
 {
-    char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 8];
-    snprintf(path, sizeof(path), "%s.lock", server->config.socket);
+    char path[LOCK_PATH_BYTES];
+    lock_path(server, path);
     server->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (server->lock_fd < 0)
         return BLINK_FAIL_ERRNO("lock file %s", path);
     if (flock(server->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        return BLINK_FAIL(BLINK_ERR_EXISTS, "a daemon already runs on %s", server->config.socket);
+        return BLINK_FAIL(BLINK_ERR_EXISTS, "a daemon already runs on %s", server->config.settings->socket);
     return BLINK_OK;
 }
 
@@ -72,7 +78,7 @@ static void make_default_directory(const char *path)
 
 static blink_result_t open_socket(server_t *server)
 {
-    const char *path = server->config.socket;
+    const char *path = server->config.settings->socket;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof(address.sun_path))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
@@ -88,7 +94,8 @@ static blink_result_t open_socket(server_t *server)
         return BLINK_FAIL_ERRNO("socket");
     if (bind(server->listen_fd, (struct sockaddr *)&address, sizeof(address)) != 0)
         return BLINK_FAIL_ERRNO("bind %s", path);
-    if (chmod(path, server->config.socket_mode) != 0 || listen(server->listen_fd, LISTEN_BACKLOG) != 0)
+    if (chmod(path, server->config.settings->socket_mode) != 0 ||
+        listen(server->listen_fd, LISTEN_BACKLOG) != 0)
         return BLINK_FAIL_ERRNO("listen on %s", path);
     return BLINK_OK;
 }
@@ -99,11 +106,11 @@ static void close_socket(server_t *server)
     if (server->listen_fd >= 0) {
         close(server->listen_fd);
         if (own)
-            unlink(server->config.socket);
+            unlink(server->config.settings->socket);
     }
     if (server->lock_fd >= 0) {
-        char path[sizeof(((struct sockaddr_un *)0)->sun_path) + 8];
-        snprintf(path, sizeof(path), "%s.lock", server->config.socket);
+        char path[LOCK_PATH_BYTES];
+        lock_path(server, path);
         if (server->listen_fd >= 0)
             unlink(path);
         close(server->lock_fd);
@@ -259,7 +266,7 @@ static blink_result_t create_cuda(server_t *server)
     exec_cuda_config_t config = {.gpu_count = setup->hello.gpu_count,
                                  .gpus = setup->hello.gpus,
                                  .gpu_of_node = setup->gpu_of_node,
-                                 .moves_by_copy_engines = !setup->config.is_mps,
+                                 .moves_by_copy_engines = !server->config.settings->gpu_mps,
                                  .link_count = server->config.topo->link_count,
                                  .link_bytes = server->link_bytes};
     return exec_cuda_create(&config, &server->cuda);
@@ -272,9 +279,9 @@ static blink_result_t start_threads(server_t *server)
     server->link_bytes = calloc(link_count ? link_count : 1, sizeof(*server->link_bytes));
     if (!server->link_bytes)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u links", link_count);
-    if (config->pace_scale > 0)
-        BLINK_TRY(pace_create(config->topo, config->pace_scale, &server->pace));
-    exec_host_config_t exec_config = {.workers = config->workers,
+    if (config->settings->pace_scale > 0)
+        BLINK_TRY(pace_create(config->topo, config->settings->pace_scale, &server->pace));
+    exec_host_config_t exec_config = {.workers = config->settings->workers,
                                       .bind = true,
                                       .pace = server->pace,
                                       .link_count = link_count,
@@ -282,13 +289,11 @@ static blink_result_t start_threads(server_t *server)
     BLINK_TRY(exec_host_create(&exec_config, &server->exec));
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     BLINK_TRY(create_cuda(server));
-    engine_config_t engine_config = {.exec = server->exec,
+    engine_config_t engine_config = {.settings = config->settings,
+                                     .exec = server->exec,
                                      .cuda = server->cuda,
                                      .gpu_of_node = config->gpus ? config->gpus->gpu_of_node : NULL,
                                      .topo = config->topo,
-                                     .force_protocol = config->force_protocol,
-                                     .protocol = config->protocol,
-                                     .pace_scale = config->pace_scale,
                                      .cores = cores > 0 ? (uint32_t)cores : 1,
                                      .control = &server->mailbox,
                                      .comm_lost = comm_lost_by_engine,

@@ -5,6 +5,7 @@
 #ifndef BLINK_SERVER_H
 #define BLINK_SERVER_H
 
+#include "base/settings.h"
 #include "control/gpus.h"
 #include "error.h"
 #include "topo/topo.h"
@@ -14,20 +15,12 @@
 typedef struct server server_t;
 
 typedef struct server_config {
-    const char *socket;
-    uint32_t socket_mode;
-    int listen_fd;         /* a listening socket handed over by systemd; -1: make one at `socket` */
-    topo_t *topo;          /* borrowed, outlives the server */
+    const settings_t *settings; /* borrowed, outlives the server, as topo */
+    const topo_t *topo;
     uint32_t device_count; /* the first so many gpus of topo */
     gpu_setup_t *gpus;     /* NULL: none of them is on a GPU. Its worker is taken over, the rest borrowed */
-    bool force_protocol;   /* as in engine_config_t, with the next */
-    blink_protocol_t protocol;
-    double pace_scale; /* 0: not paced */
-    uint32_t workers;  /* 0: one per core */
-    uint32_t clients_per_tenant, comms_per_tenant, regions_per_tenant;
-    uint64_t registered_bytes_per_tenant;
-    double init_timeout_s, op_timeout_s;
-    uint64_t watchdog_us; /* tell systemd twice as often that loop and engine turn; 0: never */
+    int listen_fd;         /* a listening socket handed over by systemd; -1: make one at the setting's path */
+    uint64_t watchdog_us;  /* tell systemd twice as often that loop and engine turn; 0: never */
 } server_config_t;
 
 /* Listen and start the engine and the workers. Errors: EXISTS (a daemon already listens on the socket),

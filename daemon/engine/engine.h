@@ -11,6 +11,7 @@
 #define BLINK_ENGINE_H
 
 #include "base/mailbox.h"
+#include "base/settings.h"
 #include "exec/cuda/exec_cuda.h"
 #include "exec/host/exec_host.h"
 #include "ring.h"
@@ -26,13 +27,11 @@ typedef struct engine_done {
 } engine_done_t;
 
 typedef struct engine_config {
-    exec_host_t *exec;           /* borrowed, outlives the engine */
-    exec_cuda_t *cuda;           /* borrowed, outlives the engine; NULL: no GPUs */
+    const settings_t *settings;  /* borrowed, as all pointers here */
+    exec_host_t *exec;           /* outlives the engine */
+    exec_cuda_t *cuda;           /* outlives the engine; NULL: no GPUs */
     const uint32_t *gpu_of_node; /* as in exec_cuda_config_t; NULL: no GPUs */
-    const topo_t *topo;          /* borrowed */
-    bool force_protocol;         /* over links, instead of the planner's choice: */
-    blink_protocol_t protocol;
-    double pace_scale;  /* 0: not paced; for estimating how long an op takes */
+    const topo_t *topo;
     uint32_t cores;     /* processors of this machine, for the waiting policy */
     mailbox_t *control; /* the control thread's mailbox */
     /* Called on the control thread when the engine itself gave a communicator up (TIMEOUT,

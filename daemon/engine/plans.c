@@ -282,8 +282,8 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
                               .bytes = key->size_class ? class_bytes(key->size_class) : 0};
     plan_t *plan = NULL;
     BLINK_TRY(choose(topo, &request, &plan));
-    if (cached->engine->config.force_protocol && !cached->engine->one_class)
-        plan->protocol = cached->engine->config.protocol;
+    if (cached->engine->config.settings->force_protocol && !cached->engine->one_class)
+        plan->protocol = cached->engine->config.settings->protocol;
     if (engine_nodes_need_host(cached->engine, key->nodes, key->rank_count))
         plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
     blink_result_t result = lane_compile(topo, plan, &cached->made);

@@ -49,8 +49,8 @@ static double expected_us(const comm_op_t *op)
 {
     const engine_t *engine = op->comm->engine;
     double bytes = (double)op_payload_bytes(op);
-    if (engine->config.pace_scale > 0)
-        return bytes / (instance_rate_GBps(op->instance) * engine->config.pace_scale * 1e3);
+    if (engine->config.settings->pace_scale > 0)
+        return bytes / (instance_rate_GBps(op->instance) * engine->config.settings->pace_scale * 1e3);
     return bytes * op->entry_count / HOST_BYTES_PER_US;
 }
 

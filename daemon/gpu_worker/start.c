@@ -93,13 +93,13 @@ static blink_result_t spawn(int socket_fd, pid_t *pid)
     return error == 0 ? BLINK_OK : BLINK_FAIL(BLINK_ERR_SYSTEM, "start the GPU worker: %s", strerror(error));
 }
 
-static blink_result_t send_start(const gpu_worker_t *worker, const gpu_worker_config_t *config, int arena_fd)
+static blink_result_t send_start(const gpu_worker_t *worker, const settings_t *settings, int arena_fd)
 {
     const int fds[GPU_START_FDS] = {worker->channel.ring_fd, worker->channel.doorbell_fd,
                                     worker->channel.event_fd, arena_fd};
     gpu_start_t start = {.arena_bytes = worker->channel.arena_bytes,
-                         .legacy_ipc = config->legacy_ipc,
-                         .is_mps = config->is_mps};
+                         .legacy_ipc = settings->gpu_legacy_ipc,
+                         .is_mps = settings->gpu_mps};
     struct iovec part = {&start, sizeof(start)};
     frame_control_t control;
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
@@ -109,7 +109,7 @@ static blink_result_t send_start(const gpu_worker_t *worker, const gpu_worker_co
     return BLINK_OK;
 }
 
-blink_result_t gpu_worker_start(const gpu_worker_config_t *config, gpu_worker_t *worker)
+blink_result_t gpu_worker_start(const settings_t *settings, gpu_worker_t *worker)
 {
     int sockets[2], arena_fd;
     *worker = (gpu_worker_t){.socket_fd = -1, .channel = no_channel};
@@ -125,7 +125,7 @@ blink_result_t gpu_worker_start(const gpu_worker_config_t *config, gpu_worker_t 
         close(sockets[1]);
     }
     if (result == BLINK_OK)
-        result = send_start(worker, config, arena_fd);
+        result = send_start(worker, settings, arena_fd);
     close_if_open(&arena_fd);
     if (result != BLINK_OK)
         gpu_worker_end(worker, NULL, 0);

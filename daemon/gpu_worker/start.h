@@ -5,17 +5,13 @@
 #ifndef BLINK_GPU_WORKER_H
 #define BLINK_GPU_WORKER_H
 
+#include "base/settings.h"
 #include "exec/cuda/exec_cuda.h"
 
 #include <sys/types.h>
 
 /* The hidden first argument of blinkd that makes it a worker; the second is the number of its socket. */
 #define GPU_WORKER_FLAG "--gpu-worker"
-
-typedef struct gpu_worker_config {
-    bool is_mps;
-    bool legacy_ipc;
-} gpu_worker_config_t;
 
 typedef struct gpu_worker {
     pid_t pid;     /* 0: none */
@@ -25,7 +21,7 @@ typedef struct gpu_worker {
 
 /* Start this program again as a worker and tell it to begin; gpu_worker_receive_hello() follows. Errors:
  * SYSTEM, NO_MEMORY. */
-blink_result_t gpu_worker_start(const gpu_worker_config_t *config, gpu_worker_t *worker);
+blink_result_t gpu_worker_start(const settings_t *settings, gpu_worker_t *worker);
 
 /* Wait for the worker to say what it found; it takes a driver seconds. Errors: TIMEOUT, SYSTEM (it ended),
  * and the worker's own (NOT_FOUND: there is no driver, or no GPU). */

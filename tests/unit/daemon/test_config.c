@@ -10,22 +10,22 @@
 
 #include <cmocka.h>
 
-static blink_result_t read_text(const char *text, config_t *config)
+static blink_result_t read_text(const char *text, settings_t *settings)
 {
     char path[] = "/tmp/blinkd.conf.XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
-    config_set_defaults(config);
-    blink_result_t result = config_read_file(path, config);
+    config_set_defaults(settings);
+    blink_result_t result = config_read_file(path, settings);
     unlink(path);
     return result;
 }
 
 static void test_every_key_is_read(void **state)
 {
-    config_t config;
+    settings_t settings;
     (void)state;
     assert_int_equal(
         read_text("# a comment\n[daemon]\nsocket = /tmp/x.sock\nsocket_mode = 0660\n"
@@ -33,30 +33,30 @@ static void test_every_key_is_read(void **state)
                   "[workers]\ncount = 3\n[limits]\nclients_per_tenant = 5\ncommunicators_per_tenant = 6\n"
                   "registered_bytes_per_tenant = 2G\ninit_timeout_s = 1.5\nop_timeout_s = 7\n"
                   "[log]\nlevel = debug\n",
-                  &config),
+                  &settings),
         BLINK_OK);
-    assert_string_equal(config.socket, "/tmp/x.sock");
-    assert_int_equal(config.socket_mode, 0660);
-    assert_int_equal(config.devices.host_count, 4);
-    assert_string_equal(config.topology, "dgx1v");
-    assert_true(config.pace_scale == 0.004);
-    assert_int_equal(config.workers, 3);
-    assert_int_equal(config.clients_per_tenant, 5);
-    assert_int_equal(config.comms_per_tenant, 6);
-    assert_true(config.registered_bytes_per_tenant == (uint64_t)2 << 30);
-    assert_true(config.init_timeout_s == 1.5);
-    assert_true(config.op_timeout_s == 7);
-    assert_int_equal(config.log_level, LOG_LEVEL_DEBUG);
+    assert_string_equal(settings.socket, "/tmp/x.sock");
+    assert_int_equal(settings.socket_mode, 0660);
+    assert_int_equal(settings.devices.host_count, 4);
+    assert_string_equal(settings.topology, "dgx1v");
+    assert_true(settings.pace_scale == 0.004);
+    assert_int_equal(settings.workers, 3);
+    assert_int_equal(settings.clients_per_tenant, 5);
+    assert_int_equal(settings.comms_per_tenant, 6);
+    assert_true(settings.registered_bytes_per_tenant == (uint64_t)2 << 30);
+    assert_true(settings.init_timeout_s == 1.5);
+    assert_true(settings.op_timeout_s == 7);
+    assert_int_equal(settings.log_level, LOG_LEVEL_DEBUG);
 }
 
 static void test_keys_not_given_keep_their_defaults(void **state)
 {
-    config_t config, defaults;
+    settings_t settings, defaults;
     (void)state;
     config_set_defaults(&defaults);
-    assert_int_equal(read_text("[workers]\ncount = 1\n", &config), BLINK_OK);
+    assert_int_equal(read_text("[workers]\ncount = 1\n", &settings), BLINK_OK);
     defaults.workers = 1;
-    assert_memory_equal(&config, &defaults, sizeof(config));
+    assert_memory_equal(&settings, &defaults, sizeof(settings));
 }
 
 static void test_mistakes_are_named(void **state)
@@ -88,8 +88,8 @@ static void test_mistakes_are_named(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        config_t config;
-        assert_int_equal(read_text(cases[i].text, &config), BLINK_ERR_INVALID_ARGUMENT);
+        settings_t settings;
+        assert_int_equal(read_text(cases[i].text, &settings), BLINK_ERR_INVALID_ARGUMENT);
         if (!strstr(blink_error_text(), cases[i].line) || !strstr(blink_error_text(), cases[i].named))
             fail_msg("case %zu: '%s' does not say '%s' and '%s'", i, blink_error_text(), cases[i].line,
                      cases[i].named);
@@ -98,10 +98,10 @@ static void test_mistakes_are_named(void **state)
 
 static void test_missing_file_is_named(void **state)
 {
-    config_t config;
+    settings_t settings;
     (void)state;
-    config_set_defaults(&config);
-    assert_int_equal(config_read_file("/nonexistent/blinkd.conf", &config), BLINK_ERR_NOT_FOUND);
+    config_set_defaults(&settings);
+    assert_int_equal(config_read_file("/nonexistent/blinkd.conf", &settings), BLINK_ERR_NOT_FOUND);
     assert_non_null(strstr(blink_error_text(), "/nonexistent/blinkd.conf"));
 }
 

@@ -21,6 +21,7 @@ typedef struct fixture {
     exec_host_t *exec;
     engine_t *engine;
     mailbox_t control;
+    settings_t settings;
     server_t server;
     connection_t connection;
     client_t client;
@@ -54,9 +55,9 @@ static void fixture_init(fixture_t *fixture)
     exec_host_config_t exec_config = {.workers = 1};
     assert_int_equal(exec_host_create(&exec_config, &fixture->exec), BLINK_OK);
     mailbox_init(&fixture->control, no_wake, NULL);
-    engine_config_t config = {.exec = fixture->exec,
+    engine_config_t config = {.settings = &fixture->settings,
+                              .exec = fixture->exec,
                               .topo = fixture->topo,
-
                               .cores = 1,
                               .control = &fixture->control};
     assert_int_equal(engine_create(&config, &fixture->engine), BLINK_OK);
@@ -67,8 +68,9 @@ static void fixture_init(fixture_t *fixture)
     assert_int_equal(ring_attach(memfd, &fixture->ring), BLINK_OK);
     close(memfd);
     assert_int_equal(engine_client_add(fixture->engine, &client, &fixture->client.engine), BLINK_OK);
-    fixture->server.config.registered_bytes_per_tenant = 1u << 30;
-    fixture->server.config.regions_per_tenant = 10;
+    fixture->settings.registered_bytes_per_tenant = 1u << 30;
+    fixture->settings.regions_per_tenant = 10;
+    fixture->server.config.settings = &fixture->settings;
     fixture->server.connections = &fixture->connection;
     fixture->connection.server = fixture->client.server = &fixture->server;
     fixture->connection.client = &fixture->client;

@@ -1,0 +1,55 @@
+/*
+ * What the user configured, by file and flags. One struct is filled by daemon/config.c and then passed down,
+ * unchanged, to every room that asks for a setting.
+ */
+#ifndef BLINK_SETTINGS_H
+#define BLINK_SETTINGS_H
+
+#include "base/log.h"
+#include "blink/types.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SETTINGS_TEXT_BYTES 256
+#define SETTINGS_GPUS_MAX   32u
+
+/* Pacing was asked for without a scale; before the settings are passed down, pace_default_scale() replaces
+ * it. */
+#define SETTINGS_PACE_AUTO (-1.0)
+
+typedef struct settings_gpu {
+    uint32_t gpu;   /* the driver's number */
+    uint32_t parts; /* devices that the GPU is cut into */
+} settings_gpu_t;
+
+/* "auto", or a sum of "host:N", "cuda:all" and "cuda:0,3" or "cuda:0x8". */
+typedef struct settings_devices {
+    bool automatic; /* GPUs if there are any, else host devices */
+    bool all_gpus;
+    uint32_t gpu_count; /* of those named */
+    settings_gpu_t gpus[SETTINGS_GPUS_MAX];
+    uint32_t host_count; /* 0: none, or without GPUs as many as the topology has gpus */
+} settings_devices_t;
+
+typedef struct settings {
+    char socket[SETTINGS_TEXT_BYTES];
+    uint32_t socket_mode;
+    char topology[SETTINGS_TEXT_BYTES]; /* built-in name or file; "": a plain memory topology */
+    settings_devices_t devices;
+    bool force_protocol; /* for every op over links, instead of the planner's choice: */
+    blink_protocol_t protocol;
+    bool gpu_mps;        /* share GPUs by MPS; else in turns */
+    bool gpu_legacy_ipc; /* accept memory by CUDA IPC handles */
+    double pace_scale;   /* links run at this share of their capacity; 0: not paced */
+    uint32_t workers;    /* threads that move data; 0: one per core */
+    uint32_t clients_per_tenant;
+    uint32_t comms_per_tenant;
+    uint32_t regions_per_tenant;
+    uint64_t registered_bytes_per_tenant;
+    double init_timeout_s; /* how long ranks may take to join */
+    double op_timeout_s;   /* how long an op may wait for ranks */
+    log_level_t log_level;
+} settings_t;
+
+#endif
