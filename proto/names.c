@@ -1,5 +1,7 @@
 #include "names.h"
 
+#include "collective.h"
+
 #include <string.h>
 
 typedef struct name_entry {
@@ -32,15 +34,8 @@ static const name_entry_t datatypes[] = {
 static const name_entry_t redops[] = {{"sum", BLINK_SUM, 0}, {"prod", BLINK_PROD, 0},
                                       {"max", BLINK_MAX, 0}, {"min", BLINK_MIN, 0},
                                       {"avg", BLINK_AVG, 0}, {"premulsum", BLINK_PRE_MUL_SUM, 0}};
-static const name_entry_t collectives[] = {{"allreduce", BLINK_ALLREDUCE, 0},
-                                           {"broadcast", BLINK_BROADCAST, 0},
-                                           {"reduce", BLINK_REDUCE, 0},
-                                           {"allgather", BLINK_ALLGATHER, 0},
-                                           {"reducescatter", BLINK_REDUCESCATTER, 0},
-                                           {"gather", BLINK_GATHER, 0},
-                                           {"scatter", BLINK_SCATTER, 0},
-                                           {"alltoall", BLINK_ALLTOALL, 0},
-                                           {"sendrecv", BLINK_SENDRECV, 0}};
+#define COLLECTIVE_NAME(collective, opcode, name, ...) {name, BLINK_##collective, 0},
+static const name_entry_t collectives[] = {COLLECTIVES(COLLECTIVE_NAME)};
 static const name_entry_t algorithms[] = {
     {"auto", BLINK_ALGORITHM_AUTO, 0},         {"trees", BLINK_ALGORITHM_TREES, 0},
     {"ring", BLINK_ALGORITHM_RING, 0},         {"double-binary-tree", BLINK_ALGORITHM_DOUBLE_BINARY_TREE, 0},

@@ -173,8 +173,8 @@ bool ring_take(ring_t *ring, ring_sqe_t *sqe)
 
 uint64_t ring_piece_elements(uint32_t opcode, uint32_t rank_count, uint32_t element_bytes)
 {
-    bool per_rank = opcode >= RING_OP_ALLGATHER && opcode <= RING_OP_ALLTOALL;
-    uint64_t block_bytes = RING_STAGING_SLOT_BYTES / (per_rank ? rank_count : 1);
+    uint32_t blocks = collective_buffer_blocks(collective_of_opcode(opcode), rank_count);
+    uint64_t block_bytes = RING_STAGING_SLOT_BYTES / blocks;
     uint64_t elements = block_bytes / 64 * 64 / element_bytes;
     return elements > 0 ? elements : 1;
 }

@@ -17,6 +17,7 @@
 #ifndef BLINK_RING_H
 #define BLINK_RING_H
 
+#include "collective.h"
 #include "error.h"
 
 #include <assert.h>
@@ -30,16 +31,12 @@
 #define RING_ENTRIES_MAX 4096u
 
 typedef enum ring_opcode {
-    RING_OP_NOP = 0,       /* completes at once: measures the round trip */
-    RING_OP_ALLREDUCE = 1, /* up to ALLTOALL: blink_collective_t + 1 */
-    RING_OP_BROADCAST = 2,
-    RING_OP_REDUCE = 3,
-    RING_OP_ALLGATHER = 4,
-    RING_OP_REDUCESCATTER = 5,
-    RING_OP_GATHER = 6,
-    RING_OP_SCATTER = 7,
-    RING_OP_ALLTOALL = 8,
-    RING_OP_SEND = 9, /* matched with the receiver's RECV by (source, destination, how many went before) */
+    RING_OP_NOP = 0, /* completes at once: measures the round trip */
+#define RING_OPCODE(collective, opcode, ...) RING_OP_##collective = opcode,
+    COLLECTIVES(RING_OPCODE) /* RING_OP_ALLREDUCE = 1 and so on, as the table of collective.h has it */
+#undef RING_OPCODE
+    RING_OP_SEND =
+        RING_OP_SENDRECV, /* matched with its RECV by (source, destination, how many went before) */
     RING_OP_RECV = 10,
     RING_OP_BARRIER = 11, /* no buffers; complete once every rank has submitted it */
     RING_OP_FORGET = 12,  /* the stored op of `window` runs no more; complete once it is forgotten */
@@ -263,9 +260,8 @@ uint32_t ring_sleep_begin(ring_t *ring);
 void ring_sleep(ring_t *ring, uint32_t sequence, uint64_t timeout_us);
 void ring_sleep_end(ring_t *ring);
 
-/** Elements of one block in a piece of a staged op: as many as let `blocks` blocks (of the whole buffer: the
- * rank count where a rank's input or output is a block per rank, for either of them, else 1) fit a slot, in
- * whole 64-byte lines; at least 1. Both sides compute it. */
+/** Elements of one block in a piece of a staged op: as many as let the blocks of a rank's larger buffer
+ * (collective_buffer_blocks()) fit a slot, in whole 64-byte lines; at least 1. Both sides compute it. */
 uint64_t ring_piece_elements(uint32_t opcode, uint32_t rank_count, uint32_t element_bytes);
 
 /** From now on the daemon also raises the completion event. Look at the CQ after this call. Thread-safe. */

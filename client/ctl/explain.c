@@ -2,11 +2,11 @@
  * changes. Its own file because plan shows one plan, and this one compares them all. */
 #include "ctl.h"
 
+#include "collective.h"
 #include "explain_comm.h"
 #include "names.h"
 #include "plan/baseline/nccl/nccl_model.h"
 #include "plan/choose.h"
-#include "plan/collective.h"
 #include "plan/show/ideal.h"
 #include "plan/show/limit.h"
 #include "request.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COLLECTIVES                                                                                          \
+#define COLLECTIVE_NAMES                                                                                     \
     "allreduce, broadcast, reduce, allgather, reducescatter, gather, scatter, alltoall or sendrecv"
 #define ALGORITHMS "auto, trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling"
 
@@ -28,7 +28,7 @@ const request_t request_default = {
 static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, "What to plan:", -1},
     {"topology", KEY_TOPOLOGY, "NAME|FILE", 0, "Topology to plan on", -1},
-    {"collective", KEY_COLLECTIVE, "NAME", 0, COLLECTIVES "; default: allreduce", -1},
+    {"collective", KEY_COLLECTIVE, "NAME", 0, COLLECTIVE_NAMES "; default: allreduce", -1},
     {"ranks", KEY_RANKS, "LIST", 0,
      "Device of each rank, such as 1,4,5,6: gpus by number or node id (default: all)", -1},
     {"root", KEY_ROOT, "RANK", 0, "Rank that has or gets all (default 0); of sendrecv the source", -1},
@@ -74,7 +74,7 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_COLLECTIVE:
         if (!blink_parse_collective(argument, &request->collective))
-            argp_error(state, "--collective %s: " COLLECTIVES, argument);
+            argp_error(state, "--collective %s: " COLLECTIVE_NAMES, argument);
         return 0;
     case KEY_RANKS:
         request->ranks = argument;

@@ -6,7 +6,7 @@
 #include "request.h"
 #include "tools/human.h"
 
-#include "plan/collective.h"
+#include "collective.h"
 #include "sim/goal.h"
 
 #include <errno.h>

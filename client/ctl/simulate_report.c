@@ -7,7 +7,7 @@
 #include "tools/human.h"
 #include "tools/table.h"
 
-#include "plan/collective.h"
+#include "collective.h"
 
 #define FIXED_COLUMNS 4
 

@@ -3,6 +3,7 @@
  */
 #include "control/internal.h"
 
+#include "collective.h"
 #include "names.h"
 
 #include <stdio.h>
@@ -144,7 +145,7 @@ static void describe_plans(const engine_plan_use_t *first, Blinkwire__Comm *desc
          use = use->next) {
         Blinkwire__PlanInUse *plan = &plans[described->n_plans];
         blinkwire__plan_in_use__init(plan);
-        plan->collective = (char *)(uintptr_t)engine_op_name(use->opcode);
+        plan->collective = (char *)(uintptr_t)collective_op_name(use->opcode);
         plan->algorithm = (char *)(uintptr_t)blink_name_algorithm(use->algorithm);
         plan->protocol = (char *)(uintptr_t)blink_name_protocol(use->protocol);
         plan->transport = (char *)(uintptr_t)use->transport;

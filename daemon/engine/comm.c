@@ -5,6 +5,7 @@
 #include "engine/comm.h"
 
 #include "base/log.h"
+#include "collective.h"
 #include "engine/client.h"
 #include "engine/executor.h"
 #include "engine/loop.h"
@@ -163,7 +164,7 @@ static void op_time_out(comm_op_t *op)
         missing[0] = '\0';
     }
     snprintf(text, sizeof(text), "%s %lu of communicator %u: %s%s within %g s",
-             engine_op_name(op->signature.opcode), (unsigned long)op->sequence, comm->comm, why, missing,
+             collective_op_name(op->signature.opcode), (unsigned long)op->sequence, comm->comm, why, missing,
              (double)comm->op_timeout_us / 1e6);
     comm_lose(comm, BLINK_ERR_TIMEOUT, text);
     comm_advance(comm);

@@ -146,9 +146,6 @@ typedef struct engine_comm_stats {
 /* Thread-safe; valid until the last leave's done. */
 engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm);
 
-/* What an opcode is called in texts. */
-const char *engine_op_name(uint32_t opcode);
-
 /* By what plans the ops of one kind ran. Entries stay where they are and as they are but for the atomic
  * fields. */
 typedef struct engine_plan_use {

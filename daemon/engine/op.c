@@ -5,6 +5,7 @@
 #include "engine/op.h"
 
 #include "base/clock.h"
+#include "collective.h"
 #include "engine/client.h"
 #include "engine/loop.h"
 #include "engine/match.h"
@@ -13,7 +14,6 @@
 #include "engine/stream.h"
 #include "error.h"
 #include "names.h"
-#include "plan/collective.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,71 +29,32 @@
 /* Live ops that one client began, in all its communicators: up to about a kilobyte each. */
 #define CLIENT_OPS_MAX 131072u
 
-/* ---- facts ---- */
-
-static const op_facts_t facts[] = {
-    [RING_OP_ALLREDUCE] = {.is_collective = true, .reduces = true},
-    [RING_OP_BROADCAST] = {.is_collective = true, .has_root = true, .input_on_root = true},
-    [RING_OP_REDUCE] = {.is_collective = true, .has_root = true, .reduces = true, .output_on_root = true},
-    [RING_OP_ALLGATHER] = {.is_collective = true, .output_per_rank = true},
-    [RING_OP_REDUCESCATTER] = {.is_collective = true, .reduces = true, .input_per_rank = true},
-    [RING_OP_GATHER] = {.is_collective = true,
-                        .has_root = true,
-                        .output_per_rank = true,
-                        .output_on_root = true},
-    [RING_OP_SCATTER] = {.is_collective = true,
-                         .has_root = true,
-                         .input_per_rank = true,
-                         .input_on_root = true},
-    [RING_OP_ALLTOALL] = {.is_collective = true, .input_per_rank = true, .output_per_rank = true},
-    [RING_OP_SEND] = {0},
-    [RING_OP_RECV] = {0},
-    [RING_OP_BARRIER] = {.is_collective = true},
-};
-
-const op_facts_t *op_facts(uint32_t opcode)
-{
-    return &facts[opcode];
-}
-
-const char *engine_op_name(uint32_t opcode)
-{
-    switch (opcode) {
-    case RING_OP_SEND:
-    case RING_OP_RECV:
-        return "transfer";
-    case RING_OP_BARRIER:
-        return "barrier";
-    default:
-        return blink_name_collective(opcode - RING_OP_ALLREDUCE);
-    }
-}
+/* ---- sizes ---- */
 
 uint64_t op_input_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank)
 {
-    const op_facts_t *of = op_facts(signature->opcode);
-    if ((of->input_on_root || !of->is_collective) && rank != signature->root)
-        return 0;
-    return signature->count * (of->input_per_rank ? comm->rank_count : 1);
+    blink_collective_t collective = collective_of_opcode(signature->opcode);
+    return signature->count * collective_input_blocks(collective, comm->rank_count, rank == signature->root);
 }
 
 uint64_t op_output_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank)
 {
-    const op_facts_t *of = op_facts(signature->opcode);
-    uint32_t only = of->is_collective ? signature->root : signature->peer;
-    if ((of->output_on_root || !of->is_collective) && rank != only)
-        return 0;
-    return signature->count * (of->output_per_rank ? comm->rank_count : 1);
+    blink_collective_t collective = collective_of_opcode(signature->opcode);
+    uint32_t root = collective_is_pair(collective) ? signature->peer : signature->root;
+    return signature->count * collective_output_blocks(collective, comm->rank_count, rank == root);
 }
 
 uint64_t op_payload_bytes(const comm_op_t *op)
 {
     const op_signature_t *signature = &op->signature;
-    uint64_t blocks = 1;
-    if (op_facts(signature->opcode)->is_collective && signature->opcode != RING_OP_BARRIER)
-        blocks = collective_block_count((blink_collective_t)(signature->opcode - RING_OP_ALLREDUCE),
-                                        op->comm->rank_count);
+    blink_collective_t collective = collective_of_opcode(signature->opcode);
+    uint64_t blocks = collective_block_count(collective, op->comm->rank_count);
     return signature->count * blocks * blink_datatype_bytes(signature->datatype);
+}
+
+bool op_is_transfer(const comm_op_t *op)
+{
+    return collective_is_pair(collective_of_opcode(op->signature.opcode));
 }
 
 /* ---- making ---- */
@@ -140,9 +101,9 @@ static blink_result_t check_total(const engine_comm_t *comm, uint32_t rank)
 blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, uint32_t rank,
                          comm_op_t **created)
 {
-    bool is_collective = op_facts(signature->opcode)->is_collective;
+    bool is_transfer = collective_is_pair(collective_of_opcode(signature->opcode));
     BLINK_TRY(check_total(comm, rank));
-    comm_op_t *op = op_alloc(comm, is_collective ? comm->rank_count : 2);
+    comm_op_t *op = op_alloc(comm, is_transfer ? 2 : comm->rank_count);
     if (!op)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
     op->comm = comm;
@@ -151,7 +112,7 @@ blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, u
     op->first_rank = rank;
     op->since_us = clock_us();
     for (uint32_t i = 0; i < op->entry_count; i++) {
-        uint32_t of = is_collective ? i : i == 0 ? signature->root : signature->peer;
+        uint32_t of = !is_transfer ? i : i == 0 ? signature->root : signature->peer;
         op->entries[i].op = op;
         op->entries[i].rank = &comm->ranks[of];
     }
@@ -163,7 +124,7 @@ blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, u
 
 op_entry_t *op_entry_of(comm_op_t *op, uint32_t rank, bool receives)
 {
-    return &op->entries[op_facts(op->signature.opcode)->is_collective ? rank : receives ? 1 : 0];
+    return &op->entries[!op_is_transfer(op) ? rank : receives ? 1 : 0];
 }
 
 void op_add_entry(op_entry_t *entry, op_batch_t *batch)
@@ -260,7 +221,7 @@ static void op_free(comm_op_t *op)
         comm->ranks[op->first_rank].client->begun_ops--;
     if (comm->last_collective == op)
         comm->last_collective = NULL;
-    if (!op_facts(op->signature.opcode)->is_collective && op->submitted_count < op->entry_count)
+    if (op_is_transfer(op) && op->submitted_count < op->entry_count)
         op_unlink_transfer(op);
     free(op->text);
     free(op->run_text);
@@ -310,7 +271,7 @@ void op_failf(comm_op_t *op, blink_result_t code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(what, sizeof(what), format, arguments);
     va_end(arguments);
-    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s", engine_op_name(op->signature.opcode),
+    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s", collective_op_name(op->signature.opcode),
              (unsigned long)op->sequence, op->comm->comm, what);
     op_fail(op, code, text);
 }

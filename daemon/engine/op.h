@@ -70,24 +70,16 @@ struct comm_op {
     op_entry_t entries[]; /* by rank; of a transfer source and destination */
 };
 
-typedef struct op_facts {
-    bool is_collective; /* matched by count; else a transfer */
-    bool has_root;
-    bool reduces;
-    bool input_per_rank, output_per_rank; /* a block per rank; else one */
-    bool input_on_root, output_on_root;   /* only the root has it */
-} op_facts_t;
-
-/* Of an opcode from ALLREDUCE to BARRIER. */
-const op_facts_t *op_facts(uint32_t opcode);
-
 /* Elements in one rank's input or output; 0 where it has none. */
 uint64_t op_input_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank);
 
 uint64_t op_output_elements(const engine_comm_t *comm, const op_signature_t *signature, uint32_t rank);
 
-/* Of the payload, as plan/collective.h defines it. */
+/* Of the payload, as collective.h defines it. */
 uint64_t op_payload_bytes(const comm_op_t *op);
+
+/* Whether it is between two ranks, one of which sends and the other receives. */
+bool op_is_transfer(const comm_op_t *op);
 
 /* A new op at the end of the communicator's. Errors: QUOTA, NO_MEMORY. */
 blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, uint32_t rank, comm_op_t **op);

@@ -5,6 +5,7 @@
 #include "engine/plans.h"
 
 #include "base/log.h"
+#include "collective.h"
 #include "engine/comm.h"
 #include "engine/executor.h"
 #include "engine/loop.h"
@@ -70,26 +71,24 @@ static uint64_t class_bytes(uint32_t class)
 
 bool plan_is_for_pair(const comm_op_t *op)
 {
-    return op->comm->engine->one_class && !op_facts(op->signature.opcode)->is_collective;
+    return op->comm->engine->one_class && op_is_transfer(op);
 }
 
 static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
 {
     const engine_comm_t *comm = op->comm;
     const op_signature_t *signature = &op->signature;
-    const op_facts_t *facts = op_facts(signature->opcode);
+    blink_collective_t collective = collective_of_opcode(signature->opcode);
     bool by_size = comm->algorithm == BLINK_ALGORITHM_AUTO && !comm->engine->one_class;
-    plan_key_t key = {.algorithm = comm->algorithm,
+    plan_key_t key = {.collective = collective,
+                      .algorithm = comm->algorithm,
                       .size_class = by_size ? size_class(op_payload_bytes(op)) : 0,
-                      .root = facts->has_root ? signature->root : PLAN_NONE,
+                      .root = collective_has_root(collective) ? signature->root : PLAN_NONE,
                       .peer = PLAN_NONE,
                       .rank_count = comm->rank_count,
                       .nodes = comm->nodes};
-    if (facts->is_collective) {
-        key.collective = (blink_collective_t)(signature->opcode - RING_OP_ALLREDUCE);
+    if (!op_is_transfer(op))
         return key;
-    }
-    key.collective = BLINK_SENDRECV;
     key.root = signature->root;
     key.peer = signature->peer;
     if (!plan_is_for_pair(op))

@@ -286,7 +286,7 @@ static void op_run(comm_op_t *op, comm_instance_t *instance)
 /* A transfer to oneself cannot be checked before both ends are there. */
 static blink_result_t check_own_transfer(const comm_op_t *op)
 {
-    if (op_facts(op->signature.opcode)->is_collective || op->signature.root != op->signature.peer)
+    if (!op_is_transfer(op) || op->signature.root != op->signature.peer)
         return BLINK_OK;
     uint64_t bytes = op->signature.count * blink_datatype_bytes(op->signature.datatype);
     uintptr_t in = (uintptr_t)op->entries[0].input, out = (uintptr_t)op->entries[1].output;

@@ -4,6 +4,7 @@
  */
 #include "engine/submit.h"
 
+#include "collective.h"
 #include "engine/client.h"
 #include "engine/comm.h"
 #include "engine/loop.h"
@@ -19,12 +20,17 @@
 
 /* ---- the submission by itself ---- */
 
+static bool is_transfer(const ring_sqe_t *sqe)
+{
+    return collective_is_pair(collective_of_opcode(sqe->opcode));
+}
+
 /* Whether the opcode and the other rank are such that the op can be found. */
 static blink_result_t check_target(const engine_comm_t *comm, const ring_sqe_t *sqe)
 {
-    if (sqe->opcode < RING_OP_ALLREDUCE || sqe->opcode > RING_OP_BARRIER)
+    if (!collective_opcode_valid(sqe->opcode))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown opcode %u", sqe->opcode);
-    if (!op_facts(sqe->opcode)->is_collective && sqe->root >= comm->rank_count)
+    if (is_transfer(sqe) && sqe->root >= comm->rank_count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s rank %u of %u ranks",
                           sqe->opcode == RING_OP_SEND ? "send to" : "receive from", sqe->root,
                           comm->rank_count);
@@ -33,20 +39,20 @@ static blink_result_t check_target(const engine_comm_t *comm, const ring_sqe_t *
 
 static blink_result_t check_fields(const engine_comm_t *comm, const ring_sqe_t *sqe)
 {
-    const op_facts_t *facts = op_facts(sqe->opcode);
+    blink_collective_t collective = collective_of_opcode(sqe->opcode);
     uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
     if (sqe->flags & ~(RING_SQE_MORE | RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown flags 0x%x in the submission", sqe->flags);
     if (sqe->window != 0 && !(sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM)))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u, but nothing is staged or on a stream",
                           sqe->window);
-    if (sqe->opcode == RING_OP_BARRIER)
+    if (!collective_moves(collective))
         return BLINK_OK;
     if (element_bytes == 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown datatype %u", sqe->datatype);
-    if (facts->reduces && !blink_redop_valid(sqe->redop))
+    if (collective_reduces(collective) && !blink_redop_valid(sqe->redop))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown reduction operator %u", sqe->redop);
-    if (facts->has_root && sqe->root >= comm->rank_count)
+    if (collective_has_root(collective) && sqe->root >= comm->rank_count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "root %u of %u ranks", sqe->root, comm->rank_count);
     /* Payloads of all with all are counted too. */
     if (sqe->count > UINT64_MAX / element_bytes / comm->rank_count / comm->rank_count)
@@ -57,14 +63,14 @@ static blink_result_t check_fields(const engine_comm_t *comm, const ring_sqe_t *
 
 static op_signature_t signature_of(const comm_rank_t *rank, const ring_sqe_t *sqe)
 {
-    const op_facts_t *facts = op_facts(sqe->opcode);
-    bool is_barrier = sqe->opcode == RING_OP_BARRIER;
+    blink_collective_t collective = collective_of_opcode(sqe->opcode);
+    bool moves = collective_moves(collective);
     op_signature_t signature = {.opcode = sqe->opcode,
-                                .datatype = is_barrier ? 0 : sqe->datatype,
-                                .redop = facts->reduces ? sqe->redop : BLINK_SUM,
-                                .root = facts->has_root ? sqe->root : 0,
-                                .count = is_barrier ? 0 : sqe->count};
-    if (!facts->is_collective) {
+                                .datatype = moves ? sqe->datatype : 0,
+                                .redop = collective_reduces(collective) ? sqe->redop : BLINK_SUM,
+                                .root = collective_has_root(collective) ? sqe->root : 0,
+                                .count = moves ? sqe->count : 0};
+    if (is_transfer(sqe)) {
         bool sends = sqe->opcode == RING_OP_SEND;
         signature.opcode = RING_OP_SEND;
         signature.root = sends ? rank->rank : sqe->root;
@@ -123,29 +129,20 @@ static blink_result_t use_window(const ring_sqe_t *sqe, op_entry_t *entry)
     return BLINK_OK;
 }
 
-/* Where, within the larger buffer, the smaller one may stand in place. */
-static uint64_t in_place_offset(const comm_rank_t *rank, const op_signature_t *signature,
-                                uint64_t block_bytes)
-{
-    const op_facts_t *facts = op_facts(signature->opcode);
-    return facts->input_per_rank || facts->output_per_rank ? rank->rank * block_bytes : 0;
-}
-
+/* Buffers may overlap only as they do in place: the smaller one is this rank's block of the larger one. */
 static blink_result_t check_overlap(const comm_rank_t *rank, const op_signature_t *signature,
                                     const op_entry_t *entry)
 {
-    uint64_t block_bytes = signature->count * blink_datatype_bytes(signature->datatype);
-    uint64_t ranks = rank->comm->rank_count;
-    const op_facts_t *facts = op_facts(signature->opcode);
-    uint64_t in_bytes = block_bytes * (facts->input_per_rank ? ranks : 1);
-    uint64_t out_bytes = block_bytes * (facts->output_per_rank ? ranks : 1);
+    uint32_t element_bytes = blink_datatype_bytes(signature->datatype);
+    uint64_t in_bytes = op_input_elements(rank->comm, signature, rank->rank) * element_bytes;
+    uint64_t out_bytes = op_output_elements(rank->comm, signature, rank->rank) * element_bytes;
     uintptr_t in = (uintptr_t)entry->input, out = (uintptr_t)entry->output;
     if (!in || !out || entry->input_staged || entry->output_staged || in + in_bytes <= out ||
         out + out_bytes <= in)
         return BLINK_OK;
-    bool has_form = !facts->input_per_rank || !facts->output_per_rank;
-    uint64_t offset = in_place_offset(rank, signature, block_bytes);
-    if (has_form && (facts->input_per_rank ? out - in : in - out) == offset)
+    uint64_t block = in_bytes == out_bytes ? 0 : rank->rank * signature->count * element_bytes;
+    if (collective_has_in_place(collective_of_opcode(signature->opcode)) &&
+        (in_bytes > out_bytes ? out - in : in - out) == block)
         return BLINK_OK;
     return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                       "input of %lu bytes and output of %lu bytes overlap, and not as they may in place",
@@ -156,9 +153,7 @@ static blink_result_t use_buffers(const comm_rank_t *rank, const ring_sqe_t *sqe
                                   const op_signature_t *signature, op_entry_t *entry)
 {
     /* A transfer of a rank to itself has an entry for each end. */
-    bool is_transfer = !op_facts(sqe->opcode)->is_collective;
-    bool reads = !is_transfer || sqe->opcode == RING_OP_SEND,
-         writes = !is_transfer || sqe->opcode == RING_OP_RECV;
+    bool reads = sqe->opcode != RING_OP_RECV, writes = sqe->opcode != RING_OP_SEND;
     operand_t in = {sqe->in_region, sqe->in_offset_bytes, 0, (sqe->flags & RING_SQE_IN_STAGED) != 0};
     operand_t out = {sqe->out_region, sqe->out_offset_bytes, 0, (sqe->flags & RING_SQE_OUT_STAGED) != 0};
     in.elements = reads ? op_input_elements(rank->comm, signature, rank->rank) : 0;
@@ -229,7 +224,7 @@ static blink_result_t check_agreement(const comm_op_t *op, uint32_t rank, const 
     uint32_t other = op->first_rank;
     if (own->opcode != first->opcode)
         return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u submitted %s, rank %u submitted %s", other,
-                          engine_op_name(first->opcode), rank, engine_op_name(own->opcode));
+                          collective_op_name(first->opcode), rank, collective_op_name(own->opcode));
     if (own->count != first->count)
         return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u gave count %lu, rank %u gave count %lu", other,
                           (unsigned long)first->count, rank, (unsigned long)own->count);
@@ -284,10 +279,10 @@ static blink_result_t submit_one(comm_rank_t *rank, const ring_sqe_t *sqe, submi
     comm_op_t *op;
     op_signature_t signature = signature_of(rank, sqe);
     bool receives = sqe->opcode == RING_OP_RECV;
-    if (op_facts(sqe->opcode)->is_collective)
-        BLINK_TRY(find_collective(rank, &signature, &op));
-    else
+    if (is_transfer(sqe))
         BLINK_TRY(find_transfer(rank, &signature, receives, &op));
+    else
+        BLINK_TRY(find_collective(rank, &signature, &op));
     op_entry_t *entry = op_entry_of(op, rank->rank, receives);
     op_add_entry(entry, batch);
     entry->ticket = how->ticket;

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 /*
- * Buffers are arrays of blocks of `count` elements; plan/collective.h says of how many blocks, and what
+ * Buffers are arrays of blocks of `count` elements; collective.h says of how many blocks, and what
  * stands where. Read: one block of the input of every rank, but all n for reducescatter and alltoall, those
  * of the root alone for broadcast (one) and scatter (n), one of the source for sendrecv. Written: one block
  * of the output of every rank, but all n for allgather and alltoall, those of the root alone for reduce (one)

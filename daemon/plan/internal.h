@@ -3,7 +3,7 @@
 #ifndef BLINK_PLAN_INTERNAL_H
 #define BLINK_PLAN_INTERNAL_H
 
-#include "plan/collective.h"
+#include "collective.h"
 #include "plan/plan.h"
 
 /* ---- plan.c ---- */

@@ -4,7 +4,7 @@
  *
  * Rate and bound are in the load model of FORMATS.md: the load of a directed link is the sum of the shares of
  * the edges whose path crosses it, all phases concurrent; rate = 1 / max(load / capacity). Shares are of the
- * payload that plan/collective.h defines for the collective.
+ * payload that collective.h defines for the collective.
  */
 #ifndef BLINK_PLAN_H
 #define BLINK_PLAN_H
@@ -39,7 +39,7 @@ typedef struct plan_route {
 } plan_route_t;
 
 /* A reduce tree, a broadcast tree, both with one root, or a route: as the collective asks for
- * (plan/collective.h). */
+ * (collective.h). */
 typedef struct plan_part {
     uint32_t root; /* of the trees; PLAN_NONE for a route */
     plan_tree_t reduce, broadcast;

@@ -15,7 +15,7 @@ typedef struct lane_verify_options {
 /*
  * Run the program on sets of contributions instead of bytes, with vector clocks for happens-before, and
  * prove:
- *  - every output that the collective gives a block (plan/collective.h) holds just its contributions, each
+ *  - every output that the collective gives a block (collective.h) holds just its contributions, each
  *    exactly once, and no other output is written;
  *  - no input is read that the collective does not have;
  *  - the parts cover every block exactly once, and a step's bytes cross a path that leads from the rank that

@@ -1,6 +1,6 @@
 /*
- * What a right run of each collective must do, block by block. Apart from plan/collective.c, and sharing no
- * code with it, because the compiler asks there.
+ * What a right run of each collective must do, block by block. It shares no code with
+ * proto/collective.c, which the compiler of programs asks.
  */
 #ifndef BLINK_VERIFY_BLOCKS_H
 #define BLINK_VERIFY_BLOCKS_H

@@ -1,6 +1,6 @@
 /* blink_all_to_all_v(): a group of sends and receives. Its own file for the check that no blocks overlap,
  * which no other collective needs. */
-#include "api/collective.h"
+#include "api/calls.h"
 
 #include "api/group.h"
 #include "context/comm.h"

@@ -1,52 +1,10 @@
-/* The table of collectives and the checks of arguments. */
+/* The checks of a call's arguments. */
 #include "api/arguments.h"
 
 #include "api/redop.h"
+#include "collective.h"
 #include "context/comm.h"
 #include "names.h"
-
-/* How many blocks of `count` elements a buffer has, and on which ranks. */
-typedef enum extent {
-    NOTHING,
-    ONE,          /* a block on every rank */
-    EACH,         /* a block per rank, on every rank */
-    ONE_AT_ROOT,  /* a block, on the root only */
-    EACH_AT_ROOT, /* a block per rank, on the root only */
-} extent_t;
-
-typedef enum partner {
-    NO_PARTNER,
-    ROOT,
-    PEER,
-} partner_t;
-
-typedef struct facts {
-    const char *name;
-    extent_t in, out;
-    partner_t partner;
-    bool reduces;
-    bool in_place; /* the smaller buffer may be this rank's block of the larger one, or all of an equal one */
-} facts_t;
-
-static const facts_t table[] = {
-    [RING_OP_NOP] = {.name = "blink_nop"},
-    [RING_OP_ALLREDUCE] = {"blink_all_reduce", ONE, ONE, NO_PARTNER, true, true},
-    [RING_OP_BROADCAST] = {"blink_broadcast", ONE_AT_ROOT, ONE, ROOT, false, true},
-    [RING_OP_REDUCE] = {"blink_reduce", ONE, ONE_AT_ROOT, ROOT, true, true},
-    [RING_OP_ALLGATHER] = {"blink_all_gather", ONE, EACH, NO_PARTNER, false, true},
-    [RING_OP_REDUCESCATTER] = {"blink_reduce_scatter", EACH, ONE, NO_PARTNER, true, true},
-    [RING_OP_GATHER] = {"blink_gather", ONE, EACH_AT_ROOT, ROOT, false, true},
-    [RING_OP_SCATTER] = {"blink_scatter", EACH_AT_ROOT, ONE, ROOT, false, true},
-    [RING_OP_ALLTOALL] = {"blink_all_to_all", EACH, EACH, NO_PARTNER, false, false},
-    [RING_OP_SEND] = {"blink_send", ONE, NOTHING, PEER, false, false},
-    [RING_OP_RECV] = {"blink_recv", NOTHING, ONE, PEER, false, false},
-    [RING_OP_BARRIER] = {.name = "blink_barrier"},
-};
-
-const char *call_name(uint32_t opcode)
-{
-    return table[opcode].name;
-}
 
 blink_result_t call_bytes(size_t count, uint32_t blocks, blink_datatype_t datatype, size_t *bytes)
 {
@@ -79,34 +37,31 @@ blink_result_t call_check_buffer(const buffer_t *buffer, blink_datatype_t dataty
     return BLINK_OK;
 }
 
-static blink_result_t set_buffer(const call_t *call, const char *what, const void *pointer, extent_t extent,
+static blink_result_t set_buffer(const call_t *call, const char *what, const void *pointer, uint32_t blocks,
                                  buffer_t *buffer)
 {
-    const blink_comm_t *comm = call->comm;
-    bool used = extent == ONE || extent == EACH ||
-                ((extent == ONE_AT_ROOT || extent == EACH_AT_ROOT) && (uint32_t)call->root == comm->rank);
     *buffer = (buffer_t){.what = what};
-    if (!used)
+    if (blocks == 0)
         return BLINK_OK;
     buffer->pointer = pointer;
-    buffer->blocks = extent == EACH || extent == EACH_AT_ROOT ? comm->rank_count : 1;
-    BLINK_TRY(call_bytes(call->count, buffer->blocks, call->datatype, &buffer->bytes));
+    buffer->blocks = blocks;
+    BLINK_TRY(call_bytes(call->count, blocks, call->datatype, &buffer->bytes));
     return call_check_buffer(buffer, call->datatype);
 }
 
 /* Buffers apart, or the one the other's block that the in-place form names. */
-static blink_result_t check_overlap(const call_t *call, const facts_t *facts, const buffer_t *in,
-                                    const buffer_t *out)
+static blink_result_t check_overlap(const call_t *call, const buffer_t *in, const buffer_t *out)
 {
+    bool in_place = collective_has_in_place(collective_of_opcode(call->opcode));
     uintptr_t send = (uintptr_t)in->pointer, recv = (uintptr_t)out->pointer;
     if (in->bytes == 0 || out->bytes == 0 ||
         (send < recv ? recv - send >= in->bytes : send - recv >= out->bytes))
         return BLINK_OK;
     const buffer_t *large = in->blocks > out->blocks ? in : out, *small = large == in ? out : in;
     uint32_t block = large->blocks > small->blocks ? call->comm->rank : 0;
-    if (facts->in_place && (uintptr_t)small->pointer == (uintptr_t)large->pointer + block * small->bytes)
+    if (in_place && (uintptr_t)small->pointer == (uintptr_t)large->pointer + block * small->bytes)
         return BLINK_OK;
-    if (!facts->in_place)
+    if (!in_place)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "send buffer %p and recv buffer %p of %zu bytes overlap, %s", in->pointer,
                           out->pointer, out->bytes, "which has no in-place form");
@@ -119,17 +74,30 @@ static blink_result_t check_overlap(const call_t *call, const facts_t *facts, co
                       in->pointer, out->pointer, small->what, block, large->what, block * small->bytes);
 }
 
-static blink_result_t check_partner(const call_t *call, const facts_t *facts)
+static blink_result_t check_root(const call_t *call)
 {
-    if (facts->partner != NO_PARTNER && (call->root < 0 || (uint32_t)call->root >= call->comm->rank_count))
+    blink_collective_t collective = collective_of_opcode(call->opcode);
+    if (collective_has_root(collective) && (call->root < 0 || (uint32_t)call->root >= call->comm->rank_count))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s %d is not among %u ranks",
-                          facts->partner == PEER ? "peer" : "root", call->root, call->comm->rank_count);
+                          collective_is_pair(collective) ? "peer" : "root", call->root,
+                          call->comm->rank_count);
     return BLINK_OK;
+}
+
+/* The blocks of this rank's buffers. Of a pair the sender is the root, whoever submits the entry. */
+static void count_blocks(const call_t *call, uint32_t *in_blocks, uint32_t *out_blocks)
+{
+    blink_collective_t collective = collective_of_opcode(call->opcode);
+    bool is_pair = collective_is_pair(collective), is_root = (uint32_t)call->root == call->comm->rank;
+    bool gives = is_pair ? call->opcode == RING_OP_SEND : is_root;
+    bool gets = is_pair ? call->opcode == RING_OP_RECV : is_root;
+    *in_blocks = collective_input_blocks(collective, call->comm->rank_count, gives);
+    *out_blocks = collective_output_blocks(collective, call->comm->rank_count, gets);
 }
 
 blink_result_t call_check(const call_t *call, ring_sqe_t *sqe, buffer_t *in, buffer_t *out)
 {
-    const facts_t *facts = &table[call->opcode];
+    uint32_t in_blocks, out_blocks;
     size_t bytes;
     *sqe = (ring_sqe_t){.opcode = call->opcode,
                         .datatype = (uint8_t)call->datatype,
@@ -137,10 +105,11 @@ blink_result_t call_check(const call_t *call, ring_sqe_t *sqe, buffer_t *in, buf
                         .root = (uint32_t)call->root,
                         .count = call->count};
     BLINK_TRY(call_bytes(call->count, 1, call->datatype, &bytes));
-    if (facts->reduces)
+    if (collective_reduces(collective_of_opcode(call->opcode)))
         BLINK_TRY(redop_resolve(call->comm, call->redop, call->datatype, sqe));
-    BLINK_TRY(check_partner(call, facts));
-    BLINK_TRY(set_buffer(call, "send", call->send, facts->in, in));
-    BLINK_TRY(set_buffer(call, "recv", call->recv, facts->out, out));
-    return check_overlap(call, facts, in, out);
+    BLINK_TRY(check_root(call));
+    count_blocks(call, &in_blocks, &out_blocks);
+    BLINK_TRY(set_buffer(call, "send", call->send, in_blocks, in));
+    BLINK_TRY(set_buffer(call, "recv", call->recv, out_blocks, out));
+    return check_overlap(call, in, out);
 }

@@ -1,6 +1,6 @@
 /*
- * What the library knows about each collective, and the checks of a call's arguments against it. One table
- * instead of a copy of the checks in every function of the interface.
+ * The checks of a call's arguments against what the collective is (collective.h), once for every function of
+ * the interface.
  */
 #ifndef CLIENT_ARGUMENTS_H
 #define CLIENT_ARGUMENTS_H
@@ -30,9 +30,6 @@ typedef struct buffer {
     uint32_t blocks;
     size_t bytes;
 } buffer_t;
-
-/** Name of the function that submits this opcode. */
-const char *call_name(uint32_t opcode);
 
 /** Check everything that this rank can know; enter opcode, datatype, operator, root and count in the SQE, and
  * say what buffers remain to be found. Errors: INVALID_ARGUMENT. */

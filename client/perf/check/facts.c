@@ -1,43 +1,40 @@
-/* The table of collectives and what follows from it. */
 #include "check/facts.h"
+
+#include "names.h"
 
 #include <string.h>
 
-typedef enum who { NOBODY, ROOT, EVERYBODY } who_t;
-typedef enum origin { FROM_ALL, FROM_ROOT, FROM_BLOCK, FROM_PREVIOUS } origin_t;
-
-typedef struct facts {
-    const char *name;
-    who_t reads, writes;
-    origin_t origin;                      /* FROM_BLOCK: block b comes from rank b */
-    bool input_per_rank, output_per_rank; /* a block for (from) every rank; else one */
-    bool in_place, uneven;
-} facts_t;
-
-static const facts_t table[PERF_COLLECTIVE_COUNT] = {
-    [PERF_ALLREDUCE] = {"allreduce", EVERYBODY, EVERYBODY, FROM_ALL, false, false, true, false},
-    [PERF_BROADCAST] = {"broadcast", ROOT, EVERYBODY, FROM_ROOT, false, false, true, false},
-    [PERF_REDUCE] = {"reduce", EVERYBODY, ROOT, FROM_ALL, false, false, true, false},
-    [PERF_ALLGATHER] = {"allgather", EVERYBODY, EVERYBODY, FROM_BLOCK, false, true, true, false},
-    [PERF_REDUCESCATTER] = {"reducescatter", EVERYBODY, EVERYBODY, FROM_ALL, true, false, true, false},
-    [PERF_GATHER] = {"gather", EVERYBODY, ROOT, FROM_BLOCK, false, true, true, false},
-    [PERF_SCATTER] = {"scatter", ROOT, EVERYBODY, FROM_ROOT, true, false, true, false},
-    [PERF_ALLTOALL] = {"alltoall", EVERYBODY, EVERYBODY, FROM_BLOCK, true, true, false, false},
-    [PERF_ALLTOALLV] = {"alltoallv", EVERYBODY, EVERYBODY, FROM_BLOCK, true, true, false, true},
-    [PERF_SENDRECV] = {"sendrecv", EVERYBODY, EVERYBODY, FROM_PREVIOUS, false, false, false, false},
-    [PERF_BARRIER] = {"barrier", NOBODY, NOBODY, FROM_BLOCK, false, false, false, false},
-    [PERF_NOP] = {"nop", NOBODY, NOBODY, FROM_BLOCK, false, false, false, false},
-};
+/* The collective of the library whose facts hold: an empty operation moves as little as a barrier. */
+static blink_collective_t kind_of(perf_collective_t collective)
+{
+    switch (collective) {
+    case PERF_ALLTOALLV:
+        return BLINK_ALLTOALL;
+    case PERF_NOP:
+        return COLLECTIVE_BARRIER;
+    default:
+        return (blink_collective_t)collective;
+    }
+}
 
 const char *perf_collective_name(perf_collective_t collective)
 {
-    return table[collective].name;
+    switch (collective) {
+    case PERF_BARRIER:
+        return "barrier";
+    case PERF_ALLTOALLV:
+        return "alltoallv";
+    case PERF_NOP:
+        return "nop";
+    default:
+        return blink_name_collective(collective);
+    }
 }
 
 bool perf_collective_parse(const char *name, perf_collective_t *collective)
 {
     for (uint32_t i = 0; i < PERF_COLLECTIVE_COUNT; i++)
-        if (strcmp(table[i].name, name) == 0) {
+        if (strcmp(perf_collective_name((perf_collective_t)i), name) == 0) {
             *collective = (perf_collective_t)i;
             return true;
         }
@@ -46,71 +43,61 @@ bool perf_collective_parse(const char *name, perf_collective_t *collective)
 
 bool perf_collective_moves(perf_collective_t collective)
 {
-    return table[collective].writes != NOBODY;
+    return collective_moves(kind_of(collective));
 }
 
 bool perf_collective_has_root(perf_collective_t collective)
 {
-    return table[collective].reads == ROOT || table[collective].writes == ROOT;
+    return collective != PERF_SENDRECV && collective_has_root(kind_of(collective));
 }
 
 bool perf_collective_reduces(perf_collective_t collective)
 {
-    return table[collective].origin == FROM_ALL;
+    return collective_reduces(kind_of(collective));
 }
 
 bool perf_collective_has_in_place(perf_collective_t collective)
 {
-    return table[collective].in_place;
+    return collective_has_in_place(kind_of(collective));
 }
 
 bool perf_collective_is_uneven(perf_collective_t collective)
 {
-    return table[collective].uneven;
+    return collective == PERF_ALLTOALLV;
 }
 
 bool perf_collective_same_everywhere(perf_collective_t collective)
 {
-    const facts_t *facts = &table[collective];
-    return facts->writes == EVERYBODY && !facts->input_per_rank && facts->origin != FROM_PREVIOUS;
+    return collective_broadcasts(kind_of(collective));
 }
 
 uint32_t perf_collective_blocks(perf_collective_t collective, uint32_t rank_count)
 {
-    return table[collective].input_per_rank || table[collective].output_per_rank ? rank_count : 1;
+    return collective_buffer_blocks(kind_of(collective), rank_count);
 }
 
 double perf_collective_busbw_factor(perf_collective_t collective, uint32_t rank_count)
 {
-    double n = rank_count;
-    if (rank_count < 2)
-        return 1;
-    if (collective == PERF_ALLREDUCE)
-        return 2 * (n - 1) / n;
-    return perf_collective_blocks(collective, rank_count) > 1 ? (n - 1) / n : 1;
+    return collective_busbw_factor(kind_of(collective), rank_count);
 }
 
 /* ---- one op ---- */
 
-static bool takes_part(const perf_shape_t *shape, who_t who)
+/* In a sendrecv every rank is the root of one pair and the peer of another. */
+static bool is_root(const perf_shape_t *shape)
 {
-    return who == EVERYBODY || (who == ROOT && shape->rank == shape->root);
+    return shape->collective == PERF_SENDRECV || shape->rank == shape->root;
 }
 
 uint64_t perf_input_count(const perf_shape_t *shape)
 {
-    const facts_t *facts = &table[shape->collective];
-    if (!takes_part(shape, facts->reads))
-        return 0;
-    return facts->input_per_rank ? shape->rank_count * shape->count : shape->count;
+    return shape->count *
+           collective_input_blocks(kind_of(shape->collective), shape->rank_count, is_root(shape));
 }
 
 uint64_t perf_output_count(const perf_shape_t *shape)
 {
-    const facts_t *facts = &table[shape->collective];
-    if (!takes_part(shape, facts->writes))
-        return 0;
-    return facts->output_per_rank ? shape->rank_count * shape->count : shape->count;
+    return shape->count * perf_output_blocks(shape);
 }
 
 /* The smaller of the two stands in the larger where this rank's block is. */
@@ -126,10 +113,7 @@ uint64_t perf_in_place_output(const perf_shape_t *shape)
 
 uint32_t perf_output_blocks(const perf_shape_t *shape)
 {
-    const facts_t *facts = &table[shape->collective];
-    if (!takes_part(shape, facts->writes))
-        return 0;
-    return facts->output_per_rank ? shape->rank_count : 1;
+    return collective_output_blocks(kind_of(shape->collective), shape->rank_count, is_root(shape));
 }
 
 /* Distances in pairs, of which one has half a block more and the other half a block less. */
@@ -153,28 +137,19 @@ static perf_block_t uneven_block(const perf_shape_t *shape, uint32_t from)
     return block;
 }
 
-static uint32_t source_of(const perf_shape_t *shape, uint32_t index)
-{
-    switch (table[shape->collective].origin) {
-    case FROM_ALL:
-        return PERF_ALL_RANKS;
-    case FROM_ROOT:
-        return shape->root;
-    case FROM_PREVIOUS:
-        return (shape->rank + shape->rank_count - 1) % shape->rank_count;
-    case FROM_BLOCK:
-        break;
-    }
-    return index;
-}
-
 perf_block_t perf_output_block(const perf_shape_t *shape, uint32_t index)
 {
-    const facts_t *facts = &table[shape->collective];
-    if (facts->uneven)
+    blink_collective_t kind = kind_of(shape->collective);
+    if (perf_collective_is_uneven(shape->collective))
         return uneven_block(shape, index);
-    return (perf_block_t){.at = index * shape->count,
-                          .count = shape->count,
-                          .source_at = facts->input_per_rank ? shape->rank * shape->count : 0,
-                          .source = source_of(shape, index)};
+    perf_block_t block = {.at = index * shape->count, .count = shape->count, .source = index};
+    if (collective_reduces(kind))
+        block.source = PERF_ALL_RANKS;
+    else if (shape->collective == PERF_SENDRECV)
+        block.source = (shape->rank + shape->rank_count - 1) % shape->rank_count;
+    else if (perf_collective_has_root(shape->collective) && perf_output_blocks(shape) == 1)
+        block.source = shape->root;
+    if (collective_input_blocks(kind, shape->rank_count, true) > 1)
+        block.source_at = shape->rank * shape->count;
+    return block;
 }

@@ -1,33 +1,31 @@
 /*
- * What blink-perf knows of every collective: who reads and writes how many blocks, and where each block of an
- * output comes from. Sizes, bandwidths, in-place forms and references all follow from this one table.
+ * What blink-perf knows of an op as one rank sees it: how many blocks the rank gives and gets, and where each
+ * block of its output comes from. All of it follows from what the collective is (collective.h), but for an
+ * alltoallv, whose blocks differ in length, and a sendrecv, in which rank r sends to rank r+1 and receives
+ * from rank r-1, in one group.
  */
 #ifndef PERF_FACTS_H
 #define PERF_FACTS_H
 
+#include "collective.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
+/** The library's collectives, and what blink-perf makes of them or beside them. */
 typedef enum perf_collective {
-    PERF_ALLREDUCE,
-    PERF_BROADCAST,
-    PERF_REDUCE,
-    PERF_ALLGATHER,
-    PERF_REDUCESCATTER,
-    PERF_GATHER,
-    PERF_SCATTER,
-    PERF_ALLTOALL,
+    PERF_BARRIER = COLLECTIVE_BARRIER,
     PERF_ALLTOALLV,
-    PERF_SENDRECV, /* rank r sends to r+1 and receives from r-1, in one group */
-    PERF_BARRIER,
     PERF_NOP, /* the empty operation of one client */
-    PERF_COLLECTIVE_COUNT
+    PERF_COLLECTIVE_COUNT,
+#define PERF_COLLECTIVE(collective, ...) PERF_##collective = BLINK_##collective,
+    COLLECTIVES(PERF_COLLECTIVE)
+#undef PERF_COLLECTIVE
 } perf_collective_t;
 
 /* All names, for messages. */
-#define PERF_COLLECTIVE_NAMES                                                                                \
-    "allreduce, broadcast, reduce, allgather, reducescatter, gather, scatter, alltoall, alltoallv, "         \
-    "sendrecv, barrier or nop"
+#define PERF_NAME(collective, opcode, name, ...) name ", "
+#define PERF_COLLECTIVE_NAMES                    COLLECTIVES(PERF_NAME) "alltoallv, barrier or nop"
 
 const char *perf_collective_name(perf_collective_t collective);
 

@@ -4,8 +4,8 @@
  */
 #include "plan/lane/lane.h"
 
+#include "collective.h"
 #include "error.h"
-#include "plan/collective.h"
 #include "plan/lane/lane_build.h"
 #include "plan/lane/lane_edges.h"
 #include "plan/model.h"

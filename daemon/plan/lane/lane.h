@@ -7,7 +7,7 @@
  * grouped in lanes: one sequential program per (channel, rank, phase), whose body runs once per chunk c = 0 …
  * C-1. A program holds shares, never bytes: lane_geometry_t binds it to a payload when an op starts.
  *
- * Blocks. The payload is block_count equal blocks (plan/collective.h). A part carries a piece of one block:
+ * Blocks. The payload is block_count equal blocks (collective.h). A part carries a piece of one block:
  * the channels that carry a block share it in extents, and the parts of one channel that carry the same
  * block, its siblings, are dealt every chunk of their extent in turn.
  *

@@ -1,8 +1,8 @@
 /* What limits a plan, written out. Its own file because it is all wording; limit_groups.c finds the facts. */
 #include "plan/show/limit.h"
 
+#include "collective.h"
 #include "error.h"
-#include "plan/collective.h"
 #include "plan/show/limit_groups.h"
 
 #include <math.h>

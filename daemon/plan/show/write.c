@@ -1,8 +1,8 @@
 /* What the writers of plans share (plan/show/write.h). */
 #include "plan/show/write.h"
 
+#include "collective.h"
 #include "names.h"
-#include "plan/collective.h"
 
 #include <math.h>
 #include <stdio.h>

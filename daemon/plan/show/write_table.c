@@ -1,8 +1,8 @@
 /* Plans as a table for people: what was asked, what it comes to, then a row per tree or route. */
 #include "plan/show/write.h"
 
+#include "collective.h"
 #include "error.h"
-#include "plan/collective.h"
 #include "plan/predict.h"
 
 #include <inttypes.h>

@@ -138,10 +138,9 @@ static char *fake_arena(fake_t *fake, uint32_t region)
 
 static uint32_t fake_blocks(const fake_t *fake, uint32_t opcode, bool in)
 {
-    bool each =
-        in ? opcode == RING_OP_REDUCESCATTER || opcode == RING_OP_SCATTER || opcode == RING_OP_ALLTOALL
-           : opcode == RING_OP_ALLGATHER || opcode == RING_OP_GATHER || opcode == RING_OP_ALLTOALL;
-    return each ? fake->rank_count : 1;
+    blink_collective_t collective = collective_of_opcode(opcode);
+    return in ? collective_input_blocks(collective, fake->rank_count, true)
+              : collective_output_blocks(collective, fake->rank_count, true);
 }
 
 /* The output of one piece of elements of a byte: block b is the input's block b (or its only one), every byte

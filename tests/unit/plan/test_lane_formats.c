@@ -2,9 +2,9 @@
  * What the medium makes of a plan: in plain memory a direct exchange, under LL and LL128 an edge into scratch
  * for every hop. Each program is proved right.
  */
+#include "collective.h"
 #include "error.h"
 #include "names.h"
-#include "plan/collective.h"
 #include "plan/lane/lane.h"
 #include "prove/verify.h"
 

@@ -48,7 +48,7 @@ blink_result_t nccl_find_graph(const topo_t *topo, const uint32_t *rank_node, ui
                                nccl_generation_t generation, nccl_graph_t *graph);
 
 /*
- * The model's time for a payload of so many bytes (plan/collective.h says which). Across hosts, where NCCL
+ * The model's time for a payload of so many bytes (collective.h says which). Across hosts, where NCCL
  * goes by the make of the CPU, the limit of LL is that of Intel's. At least two ranks. Errors: UNSUPPORTED
  * (not one of NCCL's five collectives; trees for another than allreduce; another algorithm).
  */

@@ -1,6 +1,6 @@
 /* Collectives, sends and receives: the functions of the interface, and the one way by which they are
  * submitted. */
-#include "api/collective.h"
+#include "api/calls.h"
 
 #include "api/group.h"
 #include "context/comm.h"
@@ -160,18 +160,18 @@ static blink_result_t submit(const call_t *call)
     blink_comm_t *comm = call->comm;
     ring_sqe_t sqe;
     buffer_t in, out;
-    BLINK_TRY(check_handle(call_name(call->opcode), comm, "comm", call->op));
+    BLINK_TRY(check_handle(collective_function(call->opcode), comm, "comm", call->op));
     /* Acquire: pairs with the store in blink_comm_finalize(). */
     if (atomic_load_explicit(&comm->finalized, memory_order_acquire))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s: the communicator has been finalized",
-                          call_name(call->opcode));
+                          collective_function(call->opcode));
     BLINK_TRY(call_check(call, &sqe, &in, &out));
     if (comm->on_gpu || call->on_stream)
         return submit_on_gpu(call, &sqe, &in, &out);
     return submit_on_host(call, &sqe, &in, &out);
 }
 
-blink_result_t collective_submit(const call_t *call)
+blink_result_t call_submit(const call_t *call)
 {
     if (!call->on_stream || group_active())
         return group_note(submit(call));
@@ -186,76 +186,73 @@ blink_result_t collective_submit(const call_t *call)
 blink_result_t blink_all_reduce(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                 blink_redop_t redop, blink_comm_t *comm, blink_op_t **op)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_ALLREDUCE, send, recv, count, datatype, redop, 0, comm, op, false, NULL});
 }
 
 blink_result_t blink_broadcast(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                int root, blink_comm_t *comm, blink_op_t **op)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_BROADCAST, send, recv, count, datatype, 0, root, comm, op, false, NULL});
 }
 
 blink_result_t blink_reduce(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                             blink_redop_t redop, int root, blink_comm_t *comm, blink_op_t **op)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_REDUCE, send, recv, count, datatype, redop, root, comm, op, false, NULL});
 }
 
 blink_result_t blink_all_gather(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                 blink_comm_t *comm, blink_op_t **op)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_ALLGATHER, send, recv, count, datatype, 0, 0, comm, op, false, NULL});
 }
 
 blink_result_t blink_reduce_scatter(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                     blink_redop_t redop, blink_comm_t *comm, blink_op_t **op)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_REDUCESCATTER, send, recv, count, datatype, redop, 0, comm, op, false, NULL});
 }
 
 blink_result_t blink_gather(const void *send, void *recv, size_t count, blink_datatype_t datatype, int root,
                             blink_comm_t *comm, blink_op_t **op)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_GATHER, send, recv, count, datatype, 0, root, comm, op, false, NULL});
 }
 
 blink_result_t blink_scatter(const void *send, void *recv, size_t count, blink_datatype_t datatype, int root,
                              blink_comm_t *comm, blink_op_t **op)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_SCATTER, send, recv, count, datatype, 0, root, comm, op, false, NULL});
 }
 
 blink_result_t blink_all_to_all(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                 blink_comm_t *comm, blink_op_t **op)
 {
-    return collective_submit(
-        &(call_t){RING_OP_ALLTOALL, send, recv, count, datatype, 0, 0, comm, op, false, NULL});
+    return call_submit(&(call_t){RING_OP_ALLTOALL, send, recv, count, datatype, 0, 0, comm, op, false, NULL});
 }
 
 blink_result_t blink_send(const void *send, size_t count, blink_datatype_t datatype, int peer,
                           blink_comm_t *comm, blink_op_t **op)
 {
-    return collective_submit(
-        &(call_t){RING_OP_SEND, send, NULL, count, datatype, 0, peer, comm, op, false, NULL});
+    return call_submit(&(call_t){RING_OP_SEND, send, NULL, count, datatype, 0, peer, comm, op, false, NULL});
 }
 
 blink_result_t blink_recv(void *recv, size_t count, blink_datatype_t datatype, int peer, blink_comm_t *comm,
                           blink_op_t **op)
 {
-    return collective_submit(
-        &(call_t){RING_OP_RECV, NULL, recv, count, datatype, 0, peer, comm, op, false, NULL});
+    return call_submit(&(call_t){RING_OP_RECV, NULL, recv, count, datatype, 0, peer, comm, op, false, NULL});
 }
 
 blink_result_t blink_barrier(blink_comm_t *comm, blink_op_t **op)
 {
-    return collective_submit(&(call_t){.opcode = RING_OP_BARRIER, .comm = comm, .op = op});
+    return call_submit(&(call_t){.opcode = RING_OP_BARRIER, .comm = comm, .op = op});
 }
 
 /* ---- in the order of streams ---- */
@@ -263,76 +260,76 @@ blink_result_t blink_barrier(blink_comm_t *comm, blink_op_t **op)
 blink_result_t blink_all_reduce_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                    blink_redop_t redop, blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_ALLREDUCE, send, recv, count, datatype, redop, 0, comm, NULL, true, stream});
 }
 
 blink_result_t blink_broadcast_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                   int root, blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_BROADCAST, send, recv, count, datatype, 0, root, comm, NULL, true, stream});
 }
 
 blink_result_t blink_reduce_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                blink_redop_t redop, int root, blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_REDUCE, send, recv, count, datatype, redop, root, comm, NULL, true, stream});
 }
 
 blink_result_t blink_all_gather_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                    blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_ALLGATHER, send, recv, count, datatype, 0, 0, comm, NULL, true, stream});
 }
 
 blink_result_t blink_reduce_scatter_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                        blink_redop_t redop, blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_REDUCESCATTER, send, recv, count, datatype, redop, 0, comm, NULL, true, stream});
 }
 
 blink_result_t blink_gather_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                int root, blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_GATHER, send, recv, count, datatype, 0, root, comm, NULL, true, stream});
 }
 
 blink_result_t blink_scatter_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                 int root, blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_SCATTER, send, recv, count, datatype, 0, root, comm, NULL, true, stream});
 }
 
 blink_result_t blink_all_to_all_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                    blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_ALLTOALL, send, recv, count, datatype, 0, 0, comm, NULL, true, stream});
 }
 
 blink_result_t blink_send_on(const void *send, size_t count, blink_datatype_t datatype, int peer,
                              blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_SEND, send, NULL, count, datatype, 0, peer, comm, NULL, true, stream});
 }
 
 blink_result_t blink_recv_on(void *recv, size_t count, blink_datatype_t datatype, int peer,
                              blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){RING_OP_RECV, NULL, recv, count, datatype, 0, peer, comm, NULL, true, stream});
 }
 
 blink_result_t blink_barrier_on(blink_comm_t *comm, blink_stream_t stream)
 {
-    return collective_submit(
+    return call_submit(
         &(call_t){.opcode = RING_OP_BARRIER, .comm = comm, .on_stream = true, .stream = stream});
 }
 
