@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "collective.h"
 #include "engine/client.h"
-#include "engine/executor.h"
+#include "engine/gpu_worker.h"
 #include "engine/loop.h"
 #include "engine/op.h"
 #include "engine/plans.h"
@@ -46,7 +46,7 @@ static void op_give_up(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
     if (op->state == OP_RUNNING) {
-        instance_abort(op->instance, comm->lost);
+        exec_abort(op->instance->exec, comm->lost);
         return;
     }
     if (op->state == OP_AWAITING) {

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "engine/client.h"
 #include "engine/comm.h"
-#include "engine/executor.h"
+#include "engine/gpu_worker.h"
 #include "engine/loop.h"
 #include "engine/op.h"
 #include "engine/plans.h"
@@ -130,7 +130,7 @@ static bool engine_work(engine_t *engine)
         next = client->next;
         worked |= client_poll(client);
     }
-    worked |= engine_poll_gpus(engine);
+    worked |= engine_poll_runs(engine);
     worked |= engine_poll_stored(engine);
     worked |= engine_poll_awaiting(engine);
     worked |= engine_serve_due(engine);

@@ -224,7 +224,6 @@ static void op_free(comm_op_t *op)
     if (op_is_transfer(op) && op->submitted_count < op->entry_count)
         op_unlink_transfer(op);
     free(op->text);
-    free(op->run_text);
     if (op->entry_count == comm->rank_count && !comm->spare_op)
         comm->spare_op = op;
     else

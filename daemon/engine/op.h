@@ -64,8 +64,8 @@ struct comm_op {
     struct comm_instance *instance; /* while planned and not ended */
     uint64_t piece_elements;        /* of a block, run at a time */
     uint64_t pieces, piece;         /* how many, and which is next */
-    mailbox_item_t run_done_item;   /* worker to engine */
-    blink_result_t run_result;
+    mailbox_item_t run_end_item;    /* worker to engine */
+    exec_end_t run_end;
     char *run_text;       /* of a failed run; NULL: none */
     op_entry_t entries[]; /* by rank; of a transfer source and destination */
 };

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "collective.h"
 #include "engine/comm.h"
-#include "engine/executor.h"
+#include "engine/gpu_worker.h"
 #include "engine/loop.h"
 #include "engine/op.h"
 #include "engine/run.h"
@@ -155,7 +155,7 @@ static void cached_program_free(cached_program_t *cached)
     while (cached->idle) {
         comm_instance_t *instance = cached->idle;
         cached->idle = instance->next;
-        instance_destroy(instance);
+        exec_instance_destroy(instance->exec);
         free(instance);
     }
     lane_program_destroy(cached->program);
@@ -223,7 +223,8 @@ static blink_result_t lend_instance(cached_program_t *cached, comm_instance_t **
         if (!instance)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan's instance");
         instance->program = cached;
-        blink_result_t result = instance_create(cached->engine, cached->program, cached->nodes, instance);
+        blink_result_t result = exec_instance_create(engine_exec(cached->engine, cached->nodes[0]),
+                                                     cached->program, cached->nodes, &instance->exec);
         if (result != BLINK_OK) {
             free(instance);
             return result;
@@ -243,7 +244,7 @@ void plan_return_instance(engine_t *engine, comm_instance_t *instance)
         cached->idle = instance;
         cached->idle_count++;
     } else {
-        instance_destroy(instance);
+        exec_instance_destroy(instance->exec);
         free(instance);
     }
     if (cached->uses == 0)
@@ -283,7 +284,7 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
     BLINK_TRY(choose(topo, &request, &plan));
     if (cached->engine->config.settings->force_protocol && !cached->engine->one_class)
         plan->protocol = cached->engine->config.settings->protocol;
-    if (engine_nodes_need_host(cached->engine, key->nodes, key->rank_count))
+    if (exec_needs_flags(engine_exec(cached->engine, key->nodes[0]), key->nodes, key->rank_count))
         plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
     blink_result_t result = lane_compile(topo, plan, &cached->made);
     cached->algorithm = plan->algorithm;
@@ -366,7 +367,7 @@ blink_result_t plan_find_instance(comm_op_t *op, comm_instance_t **instance)
 static engine_plan_use_t *find_use(engine_comm_t *comm, const comm_op_t *op, const comm_instance_t *instance)
 {
     const cached_program_t *program = instance->program;
-    const char *transport = instance_transport(instance);
+    const char *transport = exec_transport(instance->exec);
     /* Relaxed: only this thread adds entries. */
     engine_plan_use_t *first = atomic_load_explicit(&comm->plan_uses, memory_order_relaxed), *use = first;
     while (use && (use->opcode != op->signature.opcode || use->algorithm != program->algorithm ||

@@ -23,8 +23,7 @@ typedef struct plan_cache {
 typedef struct comm_instance {
     struct comm_instance *next; /* among the idle ones */
     cached_program_t *program;
-    exec_instance_t *host; /* one of the two */
-    cuda_instance_t *cuda;
+    exec_instance_t *exec;
 } comm_instance_t;
 
 /* An instance for this op: at once if its program is cached, else op_planned() follows and *instance is NULL.

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "engine/client.h"
 #include "engine/comm.h"
-#include "engine/executor.h"
 #include "engine/loop.h"
 #include "engine/plans.h"
 #include "engine/stream.h"
@@ -15,6 +14,7 @@
 #include "names.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Ops expected to take longer let their waiting clients sleep at once (DESIGN.md, "Waiting"). */
@@ -29,6 +29,9 @@
  * itself. */
 #define TURN_OPS   64u
 #define TURN_BYTES (8u << 20)
+
+/* Runs on GPUs that one turn ends. */
+#define TURN_RUNS 64u
 
 /* ---- expectations ---- */
 
@@ -152,16 +155,17 @@ static void place_entry(const comm_op_t *op, const op_entry_t *entry, uint32_t r
 }
 
 /* On a thread of the executor's. */
-static void run_done(void *context, blink_result_t result)
+static void run_done(const exec_end_t *end)
 {
-    comm_op_t *op = context;
-    op->run_result = result;
+    comm_op_t *op = end->context;
+    op->run_end = *end;
     op->run_text =
-        result != BLINK_OK ? strdup(blink_error_text()) : NULL; /* without memory the code must do */
-    mailbox_post(&op->comm->engine->mailbox, &op->run_done_item);
+        end->result != BLINK_OK ? strdup(blink_error_text()) : NULL; /* without memory the code must do */
+    mailbox_post(&op->comm->engine->mailbox, &op->run_end_item);
 }
 
-static blink_result_t start_piece(comm_op_t *op, bool *ended)
+/* True if the piece's run has ended already. */
+static bool start_piece(comm_op_t *op, exec_end_t *end)
 {
     engine_t *engine = op->comm->engine;
     const op_signature_t *signature = &op->signature;
@@ -186,7 +190,7 @@ static blink_result_t start_piece(comm_op_t *op, bool *ended)
                       .comm_link_bytes = op->comm->link_bytes,
                       .done = run_done,
                       .context = op};
-    return instance_start(op->instance, &run, ended);
+    return exec_start(op->instance->exec, &run, end);
 }
 
 void op_release_instance(comm_op_t *op)
@@ -217,10 +221,10 @@ static void op_end(comm_op_t *op)
 }
 
 /* True if that was the last one: the op is over. */
-static bool op_end_piece(comm_op_t *op)
+static bool op_end_piece(comm_op_t *op, const exec_end_t *end)
 {
     op->piece++;
-    op->since_us = clock_us();
+    op->since_us = end->ended_ns / 1000;
     op_publish_piece(op);
     if (op->piece < op->pieces)
         return false;
@@ -237,48 +241,67 @@ static void op_proceed(comm_op_t *op)
         return;
     }
     for (uint32_t turn = 0;; turn++) {
-        bool ended = false;
+        exec_end_t end;
         if (turn == RING_STAGING_SLOTS || !clients_are_ready(op)) {
             op_await(op);
             return;
         }
-        blink_result_t result = start_piece(op, &ended);
-        if (result != BLINK_OK) {
-            op_release_instance(op);
-            op_fail(op, result, blink_error_text());
-            return;
-        }
-        if (!ended) {
+        if (!start_piece(op, &end)) {
             op->state = OP_RUNNING;
             return;
         }
-        if (op_end_piece(op))
+        if (end.result != BLINK_OK) {
+            op_release_instance(op);
+            op_fail(op, end.result, blink_error_text());
+            return;
+        }
+        if (op_end_piece(op, &end))
             return;
     }
 }
 
-static void run_done_on_engine(mailbox_item_t *item)
+static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
 {
-    comm_op_t *op = CONTAINER_OF(item, comm_op_t, run_done_item);
     engine_comm_t *comm = op->comm;
-    blink_result_t result = op->run_result;
     op->state = OP_GATHERING;
-    if (result != BLINK_OK || (comm->lost != BLINK_OK && op->piece + 1 < op->pieces)) {
+    if (end->result != BLINK_OK || (comm->lost != BLINK_OK && op->piece + 1 < op->pieces)) {
         op_release_instance(op);
         if (comm->lost != BLINK_OK)
             op_fail(op, comm->lost, comm->lost_text);
         else
-            op_failf(op, result, "%s", op->run_text ? op->run_text : "its run failed");
-    } else if (!op_end_piece(op)) {
+            op_failf(op, end->result, "%s", text);
+    } else if (!op_end_piece(op, end)) {
         op_proceed(op);
     }
     comm_advance(comm);
 }
 
+/* The run ended on a thread of the executor's, which has posted so. */
+static void run_ended_elsewhere(mailbox_item_t *item)
+{
+    comm_op_t *op = CONTAINER_OF(item, comm_op_t, run_end_item);
+    exec_end_t end = op->run_end;
+    char *text = op->run_text;
+    op->run_text = NULL;
+    op_run_ended(op, &end, text ? text : "its run failed");
+    free(text);
+}
+
+bool engine_poll_runs(engine_t *engine)
+{
+    exec_end_t end;
+    uint32_t ended = 0;
+    while (engine->config.cuda && ended < TURN_RUNS && exec_poll(exec_of_cuda(engine->config.cuda), &end)) {
+        op_run_ended(end.context, &end, blink_error_text());
+        ended++;
+    }
+    return ended > 0;
+}
+
 static void op_run(comm_op_t *op, comm_instance_t *instance)
 {
     op->instance = instance;
-    op->run_done_item.run = run_done_on_engine;
+    op->run_end_item.run = run_ended_elsewhere;
     set_long(op, expected_us(op) > LONG_OP_US);
     op_proceed(op);
 }

@@ -25,6 +25,9 @@ bool engine_serve_due(engine_t *engine);
 /* The plan has come, or failed. Called by plans.c on the engine thread. */
 void op_planned(comm_op_t *op, blink_result_t result, const char *text, comm_instance_t *instance);
 
+/* End ops whose runs the GPU worker has ended; true if there was one. */
+bool engine_poll_runs(engine_t *engine);
+
 /* Go on with ops whose clients have copied their pieces; true if one did. */
 bool engine_poll_awaiting(engine_t *engine);
 

@@ -1,5 +1,5 @@
 /*
- * One run of a lane program, as every executor is given it.
+ * One run of a lane program, as every executor is given it, and how it ended.
  */
 #ifndef BLINK_EXEC_RUN_H
 #define BLINK_EXEC_RUN_H
@@ -7,6 +7,13 @@
 #include "plan/lane/lane.h"
 
 #include <stdatomic.h>
+
+/* A run that has ended: no lane touches a buffer any more. */
+typedef struct exec_end {
+    void *context;                 /* the run's */
+    blink_result_t result;         /* not BLINK_OK: why it failed; the thread's error text says more */
+    uint64_t started_ns, ended_ns; /* of clock_ns() */
+} exec_end_t;
 
 /*
  * Buffers are arrays of blocks of `count` elements; collective.h says of how many blocks, and what
@@ -30,21 +37,10 @@ typedef struct exec_run {
     const uint64_t *scalars;
     /* Counters for each link of the topology, borrowed until the run ends; may be NULL. */
     _Atomic uint64_t *comm_link_bytes;
-    /* Called exactly once when no lane touches a buffer any more: BLINK_OK, or why not; the thread's error
-     * text then says more. On a thread of the executor's. Must not block. */
-    void (*done)(void *context, blink_result_t result);
+    /* Called with the run's end, on a thread of the executor's own, unless exec_start() or exec_poll() tells
+     * the end: exactly one of the three does. Must not block. */
+    void (*done)(const exec_end_t *end);
     void *context;
 } exec_run_t;
-
-/** Count bytes over a link: for the machine, whose counters may be NULL, and for the run's communicator.
- * Counters only grow and order nothing. Thread-safe. */
-static inline void exec_count_link(const exec_run_t *run, _Atomic uint64_t *machine_link_bytes, uint32_t link,
-                                   uint64_t bytes)
-{
-    if (machine_link_bytes)
-        atomic_fetch_add_explicit(&machine_link_bytes[link], bytes, memory_order_relaxed);
-    if (run->comm_link_bytes)
-        atomic_fetch_add_explicit(&run->comm_link_bytes[link], bytes, memory_order_relaxed);
-}
 
 #endif

@@ -34,12 +34,12 @@ typedef struct job {
     float **outputs;
 } job_t;
 
-static void open_gate(void *context, blink_result_t result)
+static void open_gate(const exec_end_t *end)
 {
-    gate_t *gate = context;
+    gate_t *gate = end->context;
     pthread_mutex_lock(&gate->mutex);
     gate->done = true;
-    gate->result = result;
+    gate->result = end->result;
     pthread_cond_signal(&gate->changed);
     pthread_mutex_unlock(&gate->mutex);
 }
@@ -69,10 +69,9 @@ static blink_result_t run_once(exec_instance_t *instance, const job_t *job)
                       .redop = BLINK_SUM,
                       .done = open_gate,
                       .context = &gate};
-    bool ended;
-    blink_result_t result = exec_start(instance, &run, &ended);
-    if (ended || result != BLINK_OK)
-        return result;
+    exec_end_t end;
+    if (exec_start(instance, &run, &end))
+        return end.result;
     pthread_mutex_lock(&gate.mutex);
     while (!gate.done)
         pthread_cond_wait(&gate.changed, &gate.mutex);
@@ -138,7 +137,7 @@ static blink_result_t measure(const job_t *job, blink_algorithm_t algorithm, pac
     if (result == BLINK_OK)
         result = exec_host_create(&config, &exec);
     if (result == BLINK_OK)
-        result = exec_instance_create(exec, program, &instance);
+        result = exec_instance_create(exec_of_host(exec), program, job->rank_node, &instance);
     if (result == BLINK_OK)
         result = run_rounds(instance, job, &usage);
     if (result == BLINK_OK)

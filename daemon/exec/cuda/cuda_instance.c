@@ -25,7 +25,7 @@
 static blink_result_t check_residence(const cuda_instance_t *instance)
 {
     const exec_cuda_config_t *config = &instance->exec->config;
-    if (instance->program->independent)
+    if (instance->base.program->independent)
         return BLINK_OK;
     for (uint32_t gpu = 0; gpu < config->gpu_count; gpu++) {
         if (instance->lane_count[gpu] > config->gpus[gpu].resident_blocks)
@@ -36,7 +36,7 @@ static blink_result_t check_residence(const cuda_instance_t *instance)
     return BLINK_OK;
 }
 
-bool exec_cuda_needs_host(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t rank_count)
+bool cuda_needs_host(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t rank_count)
 {
     uint32_t mask = 0, peers = UINT32_MAX;
     for (uint32_t rank = 0; rank < rank_count; rank++) {
@@ -52,7 +52,7 @@ static blink_result_t check_operands(const cuda_instance_t *instance, uint32_t g
 {
     const gpu_facts_t *gpus = instance->exec->config.gpus;
     for (uint32_t i = first; i < first + count; i++) {
-        const lane_operand_t *operand = &instance->program->operands[i];
+        const lane_operand_t *operand = &instance->base.program->operands[i];
         uint32_t other = instance->rank_gpu[operand->rank];
         bool on_host = instance->through_host && operand->buffer == LANE_SCRATCH;
         if (!on_host && !(gpus[gpu].peers & 1u << other))
@@ -67,7 +67,7 @@ static blink_result_t check_operands(const cuda_instance_t *instance, uint32_t g
 
 static blink_result_t check_reach(const cuda_instance_t *instance)
 {
-    const lane_program_t *program = instance->program;
+    const lane_program_t *program = instance->base.program;
     for (uint32_t l = 0; l < program->lane_count; l++) {
         const lane_t *lane = &program->lanes[l];
         uint32_t gpu = instance->rank_gpu[lane->rank];
@@ -80,10 +80,14 @@ static blink_result_t check_reach(const cuda_instance_t *instance)
     return BLINK_OK;
 }
 
-static blink_result_t instance_init(cuda_instance_t *instance, const uint32_t *nodes)
+static blink_result_t instance_init(cuda_instance_t *instance, exec_cuda_t *exec,
+                                    const lane_program_t *program, const uint32_t *nodes)
 {
-    const lane_program_t *program = instance->program;
-    const exec_cuda_config_t *config = &instance->exec->config;
+    const exec_cuda_config_t *config = &exec->config;
+    instance->exec = exec;
+    list_append(&exec->instances, &instance->link);
+    list_init(&instance->queued);
+    BLINK_TRY(exec_instance_init(&instance->base, &exec->base, program));
     instance->rank_gpu = calloc(program->rank_count, sizeof(*instance->rank_gpu));
     instance->loads = calloc(config->link_count + 1u, sizeof(*instance->loads));
     if (!instance->rank_gpu || !instance->loads)
@@ -93,7 +97,7 @@ static blink_result_t instance_init(cuda_instance_t *instance, const uint32_t *n
         instance->gpu_mask |= 1u << instance->rank_gpu[rank];
     }
     instance->only_moves = image_only_moves(program);
-    instance->through_host = exec_cuda_needs_host(instance->exec, nodes, program->rank_count);
+    instance->through_host = cuda_needs_host(instance->exec, nodes, program->rank_count);
     BLINK_TRY(check_reach(instance));
     BLINK_TRY(image_program(program, instance->rank_gpu, config->gpu_count, instance->lane_first,
                             instance->lane_count, &instance->image));
@@ -102,10 +106,8 @@ static blink_result_t instance_init(cuda_instance_t *instance, const uint32_t *n
 
 static void instance_free(cuda_instance_t *instance)
 {
-    *instance->previous_next = instance->next;
-    if (instance->next)
-        instance->next->previous_next = instance->previous_next;
-    lane_geometry_fini(&instance->geometry);
+    list_remove(&instance->link);
+    exec_instance_fini(&instance->base);
     free(instance->loads);
     free(instance->binding.bytes);
     free(instance->image.bytes);
@@ -113,25 +115,18 @@ static void instance_free(cuda_instance_t *instance)
     free(instance);
 }
 
-blink_result_t cuda_instance_create(exec_cuda_t *exec, const lane_program_t *program, const uint32_t *nodes,
-                                    cuda_instance_t **created)
+blink_result_t cuda_instance_create(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
+                                    exec_instance_t **created)
 {
     cuda_instance_t *instance = calloc(1, sizeof(*instance));
     if (!instance)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an executor instance");
-    instance->exec = exec;
-    instance->program = program;
-    instance->next = exec->instances;
-    instance->previous_next = &exec->instances;
-    if (instance->next)
-        instance->next->previous_next = &instance->next;
-    exec->instances = instance;
-    blink_result_t result = instance_init(instance, nodes);
+    blink_result_t result = instance_init(instance, (exec_cuda_t *)exec, program, nodes);
     if (result != BLINK_OK) {
         instance_free(instance);
         return result;
     }
-    *created = instance;
+    *created = &instance->base;
     return BLINK_OK;
 }
 
@@ -185,13 +180,16 @@ static void free_memory(cuda_instance_t *instance)
     free_object(instance, &instance->memory_object);
     instance->exec->memory_bytes -= instance->memory_bytes * (uint32_t)__builtin_popcount(instance->gpu_mask);
     instance->memory_bytes = 0;
-    instance->bound = false;
+    instance->base.bound = false;
 }
 
 void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent)
 {
-    for (cuda_instance_t *instance = exec->instances; instance && exec->memory_bytes > KEPT_MEMORY_BYTES;
-         instance = instance->next) {
+    LIST_FOR_EACH(link, &exec->instances)
+    {
+        cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, link);
+        if (exec->memory_bytes <= KEPT_MEMORY_BYTES)
+            return;
         if (!instance->running && instance != recent)
             free_memory(instance);
     }
@@ -207,10 +205,9 @@ static void forget_objects(cuda_instance_t *instance)
     instance->generation = 0;
 }
 
-void cuda_instance_destroy(cuda_instance_t *instance)
+void cuda_instance_destroy(exec_instance_t *base)
 {
-    if (!instance)
-        return;
+    cuda_instance_t *instance = (cuda_instance_t *)base;
     forget_objects(instance);
     instance_free(instance);
 }
@@ -235,7 +232,7 @@ static uint64_t item_bytes(const cuda_instance_t *instance, uint64_t block_bytes
     uint64_t items = (uint64_t)ITEMS_PER_BLOCK * config->gpus[busiest].resident_blocks;
     uint64_t chunks = items / instance->lane_count[busiest];
     chunks = chunks > 0 ? chunks : 1;
-    uint64_t bytes = block_bytes / instance->program->channel_count / chunks;
+    uint64_t bytes = block_bytes / instance->base.program->channel_count / chunks;
     if (bytes < ITEM_BYTES_MIN)
         return ITEM_BYTES_MIN;
     return bytes < LANE_CHUNK_MAX_BYTES ? bytes : LANE_CHUNK_MAX_BYTES;
@@ -244,7 +241,7 @@ static uint64_t item_bytes(const cuda_instance_t *instance, uint64_t block_bytes
 /* By link; the room is for all of them until they are counted. */
 static void add_load(cuda_instance_t *instance, const lane_operand_t *operand, uint64_t bytes)
 {
-    const lane_program_t *program = instance->program;
+    const lane_program_t *program = instance->base.program;
     if (operand->path == PLAN_NONE)
         return;
     const lane_path_t *path = &program->paths[operand->path];
@@ -260,13 +257,13 @@ static void add_load(cuda_instance_t *instance, const lane_operand_t *operand, u
 
 static void count_loads(cuda_instance_t *instance)
 {
-    const lane_program_t *program = instance->program;
+    const lane_program_t *program = instance->base.program;
     instance->load_count = 0;
     for (uint32_t l = 0; l < program->lane_count; l++) {
         const lane_t *lane = &program->lanes[l];
         for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
             const lane_step_t *step = &program->steps[s];
-            uint64_t bytes = image_part_bytes(&instance->geometry, lane->channel, step->part);
+            uint64_t bytes = image_part_bytes(&instance->base.geometry, lane->channel, step->part);
             for (uint32_t i = 0; i < step->src_count; i++)
                 add_load(instance, &program->operands[step->src_first + i], bytes);
             for (uint32_t i = 0; i < step->dst_count; i++)
@@ -278,11 +275,10 @@ static void count_loads(cuda_instance_t *instance)
 /* Scratch, then semaphores; kept while it is large enough. */
 static blink_result_t bind_memory(cuda_instance_t *instance)
 {
-    const lane_program_t *program = instance->program;
+    const lane_program_t *program = instance->base.program;
     uint64_t offset =
         (instance->scratch_bytes + SEMAPHORES_ALIGNMENT - 1) / SEMAPHORES_ALIGNMENT * SEMAPHORES_ALIGNMENT;
     uint64_t bytes = offset + (uint64_t)program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES;
-    instance->scrub = true; /* slots lie elsewhere now */
     if (bytes == 0 ||
         (instance->memory_object && bytes <= instance->memory_bytes && offset <= instance->semaphores_offset))
         return BLINK_OK;
@@ -296,26 +292,20 @@ static blink_result_t bind_memory(cuda_instance_t *instance)
 
 blink_result_t cuda_instance_bind(cuda_instance_t *instance, uint64_t block_bytes)
 {
-    const lane_program_t *program = instance->program;
-    if (instance->bound && instance->geometry.block_bytes == block_bytes)
+    const lane_program_t *program = instance->base.program;
+    if (instance->base.bound && instance->base.geometry.block_bytes == block_bytes)
         return BLINK_OK;
-    instance->bound = false;
-    lane_geometry_fini(&instance->geometry);
+    instance->base.bound = false;
     free(instance->binding.bytes);
     instance->binding = (image_block_t){0};
     free_object(instance, &instance->binding_object);
     uint64_t chunk_bytes = program->independent ? item_bytes(instance, block_bytes) : 0;
-    BLINK_TRY(lane_geometry_init(program, block_bytes, chunk_bytes, 0, &instance->geometry));
-    BLINK_TRY(image_binding(&instance->geometry, instance->through_host ? NULL : instance->rank_gpu,
+    BLINK_TRY(exec_instance_set_geometry(&instance->base, block_bytes, chunk_bytes, 0));
+    BLINK_TRY(image_binding(&instance->base.geometry, instance->through_host ? NULL : instance->rank_gpu,
                             instance->exec->config.gpu_count, &instance->scratch_bytes, &instance->binding));
     BLINK_TRY(load_object(instance, &instance->binding, &instance->binding_object));
     BLINK_TRY(bind_memory(instance));
-    instance->most_chunks = 0;
-    for (uint32_t c = 0; c < program->channel_count; c++) {
-        uint32_t chunks = instance->geometry.channels[c].chunks;
-        instance->most_chunks = chunks > instance->most_chunks ? chunks : instance->most_chunks;
-    }
     count_loads(instance);
-    instance->bound = true;
+    instance->base.bound = true;
     return BLINK_OK;
 }

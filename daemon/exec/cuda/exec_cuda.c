@@ -24,20 +24,16 @@ blink_result_t cuda_request_make(exec_cuda_t *exec, uint8_t opcode, uint64_t are
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a message to the GPU worker");
     *request = (cuda_request_t){.bytes = arena_bytes};
     request->sqe = (ring_sqe_t){.opcode = opcode, .count = arena_bytes, .user_data = (uintptr_t)request};
-    request->next = exec->requests;
-    request->previous_next = &exec->requests;
-    if (request->next)
-        request->next->previous_next = &request->next;
-    exec->requests = request;
+    list_append(&exec->requests, &request->link);
+    list_init(&request->unsent);
     *made = request;
     return BLINK_OK;
 }
 
 void cuda_request_free(exec_cuda_t *exec, cuda_request_t *request)
 {
-    *request->previous_next = request->next;
-    if (request->next)
-        request->next->previous_next = request->previous_next;
+    list_remove(&request->link);
+    list_remove(&request->unsent);
     if (request->in_arena)
         arena_give(&exec->arena, request->sqe.in_offset_bytes, request->bytes);
     free(request);
@@ -67,23 +63,23 @@ static bool move_to_arena(exec_cuda_t *exec, cuda_request_t *request)
 static void send_unsent(exec_cuda_t *exec)
 {
     bool sent = false;
-    while (exec->unsent && exec->unreaped < exec->ring.cq_entries && move_to_arena(exec, exec->unsent) &&
-           ring_submit(&exec->ring, &exec->unsent->sqe)) {
+    LIST_FOR_EACH(link, &exec->unsent)
+    {
+        cuda_request_t *request = CONTAINER_OF(link, cuda_request_t, unsent);
+        if (exec->unreaped == exec->ring.cq_entries || !move_to_arena(exec, request) ||
+            !ring_submit(&exec->ring, &request->sqe))
+            break;
         exec->unreaped++;
-        exec->unsent = exec->unsent->next_unsent;
+        list_remove(link);
         sent = true;
     }
-    if (!exec->unsent)
-        exec->unsent_end = &exec->unsent;
     if (sent && ring_needs_doorbell(&exec->ring))
         ring_the_doorbell(exec);
 }
 
 void cuda_request_send(exec_cuda_t *exec, cuda_request_t *request)
 {
-    request->next_unsent = NULL;
-    *exec->unsent_end = request;
-    exec->unsent_end = &request->next_unsent;
+    list_append(&exec->unsent, &request->unsent);
     send_unsent(exec);
 }
 
@@ -109,25 +105,17 @@ static void give_grant_back(exec_cuda_t *exec, cuda_instance_t *instance)
         exec->granted_blocks[gpu] -= instance->blocks[gpu];
 }
 
-static cuda_instance_t *take_waiting(exec_cuda_t *exec)
+static void launch_waiting(exec_cuda_t *exec)
 {
-    cuda_instance_t *instance = exec->waiting;
-    exec->waiting = instance->next_waiting;
-    if (!exec->waiting)
-        exec->waiting_end = &exec->waiting;
-    return instance;
-}
-
-static bool launch_waiting(exec_cuda_t *exec)
-{
-    bool launched = false;
-    while (exec->waiting && cuda_grant(exec, exec->waiting)) {
-        cuda_instance_t *instance = take_waiting(exec);
+    LIST_FOR_EACH(link, &exec->waiting)
+    {
+        cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, queued);
+        if (!cuda_grant(exec, instance))
+            return;
+        list_remove(link);
         instance->granted = true;
         cuda_instance_launch(instance);
-        launched = true;
     }
-    return launched;
 }
 
 /* ---- completions ---- */
@@ -135,7 +123,9 @@ static bool launch_waiting(exec_cuda_t *exec)
 /* Whose object could not be made; it may be gone already. */
 static void note_failed_object(exec_cuda_t *exec, uint32_t object, blink_result_t result, const char *text)
 {
-    for (cuda_instance_t *instance = exec->instances; instance; instance = instance->next) {
+    LIST_FOR_EACH(link, &exec->instances)
+    {
+        cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, link);
         if (instance->program_object != object && instance->binding_object != object &&
             instance->memory_object != object)
             continue;
@@ -160,25 +150,36 @@ static void on_completion(exec_cuda_t *exec, const ring_cqe_t *cqe)
         cuda_instance_end(instance, result, cqe->text);
 }
 
-bool exec_cuda_poll(exec_cuda_t *exec)
+/* Go through what the worker has completed; start what that makes way for. */
+static void advance(exec_cuda_t *exec)
 {
     ring_cqe_t cqe;
-    bool worked = false;
-    if (!exec->attached)
-        return false;
-    while (exec->attached && ring_reap(&exec->ring, &cqe)) {
+    while (ring_reap(&exec->ring, &cqe)) {
         exec->unreaped--;
         on_completion(exec, &cqe);
-        worked = true;
     }
-    if (exec->unsent)
-        send_unsent(exec);
-    return launch_waiting(exec) || worked;
+    send_unsent(exec);
+    launch_waiting(exec);
+}
+
+static bool cuda_poll(exec_t *base, exec_end_t *end)
+{
+    exec_cuda_t *exec = (exec_cuda_t *)base;
+    if (exec->attached && list_is_empty(&exec->ended))
+        advance(exec);
+    const list_t *ended = list_take_first(&exec->ended);
+    if (!ended)
+        return false;
+    const cuda_instance_t *instance = CONTAINER_OF(ended, cuda_instance_t, queued);
+    *end = instance->end;
+    if (end->result != BLINK_OK)
+        end->result = BLINK_FAIL(end->result, "%s", instance->end_text);
+    return true;
 }
 
 bool exec_cuda_has_news(exec_cuda_t *exec)
 {
-    return exec->attached && ring_has_completion(&exec->ring);
+    return !list_is_empty(&exec->ended) || (exec->attached && ring_has_completion(&exec->ring));
 }
 
 int exec_cuda_event_fd(const exec_cuda_t *exec)
@@ -214,24 +215,26 @@ blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
     return BLINK_OK;
 }
 
-/* Nothing of it can be abandoned to the worker any more. */
+static void end_run(cuda_instance_t *instance, const char *text)
+{
+    give_grant_back(instance->exec, instance);
+    instance->request = NULL;
+    cuda_instance_end(instance, BLINK_ERR_SYSTEM, text);
+}
+
+/* A worker that is gone completes nothing any more: all requests are forgotten, and the runs among them, and
+ * those that still wait for their grant, have failed. */
 static void end_runs(exec_cuda_t *exec, const char *text)
 {
-    while (exec->waiting) {
-        cuda_instance_t *instance = take_waiting(exec);
-        cuda_request_free(exec, instance->request);
-        instance->request = NULL;
-        cuda_instance_end(instance, BLINK_ERR_SYSTEM, text);
-    }
-    while (exec->requests) {
-        cuda_request_t *request = exec->requests;
+    LIST_FOR_EACH(link, &exec->requests)
+    {
+        cuda_request_t *request = CONTAINER_OF(link, cuda_request_t, link);
         cuda_instance_t *instance = request->instance;
         cuda_request_free(exec, request);
         if (!instance)
             continue;
-        give_grant_back(exec, instance);
-        instance->request = NULL;
-        cuda_instance_end(instance, BLINK_ERR_SYSTEM, text);
+        list_remove(&instance->queued);
+        end_run(instance, text);
     }
 }
 
@@ -241,25 +244,45 @@ void exec_cuda_detach(exec_cuda_t *exec, const char *text)
         return;
     exec->attached = false; /* so that nothing is sent from here on */
     snprintf(exec->lost_text, sizeof(exec->lost_text), "%s", text);
-    exec->unsent = NULL;
-    exec->unsent_end = &exec->unsent;
     end_runs(exec, text);
     arena_fini(&exec->arena);
     ring_unmap(&exec->ring);
     channel_close(&exec->channel);
 }
 
+static bool needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count)
+{
+    return cuda_needs_host((const exec_cuda_t *)exec, nodes, rank_count);
+}
+
+static const exec_calls_t cuda_calls = {.create = cuda_instance_create,
+                                        .destroy = cuda_instance_destroy,
+                                        .start = cuda_instance_start,
+                                        .abort = cuda_instance_abort,
+                                        .poll = cuda_poll,
+                                        .transport = cuda_instance_transport,
+                                        .needs_flags = needs_flags};
+
 blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **exec)
 {
     exec_cuda_t *created = calloc(1, sizeof(*created));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the executor of GPUs");
+    created->base = (exec_t){&cuda_calls, config->link_bytes};
     created->config = *config;
-    created->unsent_end = &created->unsent;
-    created->waiting_end = &created->waiting;
+    list_init(&created->requests);
+    list_init(&created->unsent);
+    list_init(&created->instances);
+    list_init(&created->waiting);
+    list_init(&created->ended);
     snprintf(created->lost_text, sizeof(created->lost_text), "the GPU worker has not started");
     *exec = created;
     return BLINK_OK;
+}
+
+exec_t *exec_of_cuda(exec_cuda_t *exec)
+{
+    return &exec->base;
 }
 
 void exec_cuda_destroy(exec_cuda_t *exec)

@@ -20,11 +20,10 @@
 #ifndef BLINK_EXEC_CUDA_H
 #define BLINK_EXEC_CUDA_H
 
-#include "exec/run.h"
+#include "exec/exec.h"
 #include "gpu_worker/link.h"
 
 typedef struct exec_cuda exec_cuda_t;
-typedef struct cuda_instance cuda_instance_t;
 
 #define EXEC_CUDA_NO_GPU UINT32_MAX
 
@@ -58,40 +57,15 @@ blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
  * another is attached. Nothing if there is none. */
 void exec_cuda_detach(exec_cuda_t *exec, const char *text);
 
-/* End the runs that the worker has completed, start those that may; true if there was one. */
-bool exec_cuda_poll(exec_cuda_t *exec);
+/* The executor as exec.h knows it. The ends of all runs are told by exec_poll(), also after an abort or
+ * exec_cuda_detach(). */
+exec_t *exec_of_cuda(exec_cuda_t *exec);
 
-/* Whether exec_cuda_poll() would find something. Sequentially consistent: the second look before sleeping. */
+/* Whether exec_poll() would find something. Sequentially consistent: the second look before sleeping. */
 bool exec_cuda_has_news(exec_cuda_t *exec);
 
 /* Becomes readable when there is news, at an edge (never read); -1 without a worker. Changes with every
  * attach. */
 int exec_cuda_event_fd(const exec_cuda_t *exec);
-
-/* Whether devices on these nodes meet in host memory: some of their GPUs cannot reach others'. */
-bool exec_cuda_needs_host(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t rank_count);
-
-/*
- * What it takes to run one program, once at a time. Borrows the program until destroyed.
- * @param nodes  by rank: the topology node of its device, on a GPU.
- * Errors: NO_MEMORY; UNSUPPORTED (too many ranks, or more lanes than a GPU can hold at once); UNREACHABLE (a
- * GPU of the program that cannot reach another one's memory; names both).
- */
-blink_result_t cuda_instance_create(exec_cuda_t *exec, const lane_program_t *program, const uint32_t *nodes,
-                                    cuda_instance_t **instance);
-
-/* The instance must be idle. */
-void cuda_instance_destroy(cuda_instance_t *instance);
-
-/* Start a run on an idle instance; run->done follows from exec_cuda_poll() or exec_cuda_detach(), unless
- * *ended says that there was nothing to do. Errors (nothing runs, *ended is false): NO_MEMORY, SYSTEM (there
- * is no worker). */
-blink_result_t cuda_instance_start(cuda_instance_t *instance, const exec_run_t *run, bool *ended);
-
-/* Make the current run end soon with `reason`; nothing when idle. done follows. */
-void cuda_instance_abort(cuda_instance_t *instance, blink_result_t reason);
-
-/* How the last run's bytes crossed: "local", "copy engine", "host memory". Static. */
-const char *cuda_instance_transport(const cuda_instance_t *instance);
 
 #endif

@@ -4,8 +4,9 @@
  * One timekeeper sleeps until the next task is due, and a worker is woken to help only when tasks stay behind
  * their time.
  */
-#include "exec/host/pool.h"
+#include "exec/host/instance.h"
 
+#include "base/clock.h"
 #include "error.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* A task this far behind its time shows that the workers awake do not keep up. A few steps of the largest
  * chunk, and what a wake-up costs anyway. */
@@ -27,13 +27,6 @@ typedef struct pool_job {
     void (*job)(void *);
     void *argument;
 } pool_job_t;
-
-uint64_t pool_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Give one sleeper a ticket. */
 static void pool_wake_idle(exec_host_t *exec)
@@ -128,7 +121,7 @@ static void *pool_worker(void *argument)
     exec_host_t *exec = argument;
     pthread_mutex_lock(&exec->mutex);
     while (!exec->stopping || exec->queue.count > 0) {
-        uint64_t now_ns = exec->config.pace ? pool_now_ns() : 0;
+        uint64_t now_ns = exec->config.pace ? clock_ns() : 0;
         if (queue_next_ns(&exec->queue) <= now_ns)
             pool_run_next(exec, now_ns);
         else
@@ -211,12 +204,39 @@ static void pool_init_sync(exec_host_t *exec)
     pthread_condattr_destroy(&monotonic);
 }
 
+static bool host_poll(exec_t *exec, exec_end_t *end)
+{
+    (void)exec, (void)end; /* runs end on the pool's threads */
+    return false;
+}
+
+static const char *host_transport(const exec_instance_t *instance)
+{
+    (void)instance;
+    return "local";
+}
+
+static bool host_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count)
+{
+    (void)exec, (void)nodes, (void)rank_count;
+    return false;
+}
+
+static const exec_calls_t host_calls = {.create = host_instance_create,
+                                        .destroy = host_instance_destroy,
+                                        .start = host_instance_start,
+                                        .abort = host_instance_abort,
+                                        .poll = host_poll,
+                                        .transport = host_transport,
+                                        .needs_flags = host_needs_flags};
+
 blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **exec)
 {
     uint32_t wanted = config->workers > 0 ? config->workers : pool_core_count();
     exec_host_t *created = calloc(1, sizeof(*created));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the worker pool");
+    created->base = (exec_t){&host_calls, config->link_bytes};
     created->config = *config;
     pool_init_sync(created);
     created->workers = calloc(wanted, sizeof(*created->workers));
@@ -257,6 +277,11 @@ void exec_host_destroy(exec_host_t *exec)
     free(exec);
 }
 
+exec_t *exec_of_host(exec_host_t *exec)
+{
+    return &exec->base;
+}
+
 static void pool_run_job(exec_task_t *task)
 {
     pool_job_t *posted = (pool_job_t *)task;
@@ -273,7 +298,7 @@ blink_result_t exec_host_post(exec_host_t *exec, void (*job)(void *), void *argu
     pthread_mutex_lock(&exec->mutex);
     blink_result_t result = queue_reserve(&exec->queue, 1);
     if (result == BLINK_OK)
-        queue_push(&exec->queue, &posted->task, exec->config.pace ? pool_now_ns() : 0);
+        queue_push(&exec->queue, &posted->task, exec->config.pace ? clock_ns() : 0);
     pool_unlock_and_wake(exec);
     if (result != BLINK_OK)
         free(posted);

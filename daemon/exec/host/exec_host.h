@@ -11,11 +11,10 @@
 #ifndef BLINK_EXEC_HOST_H
 #define BLINK_EXEC_HOST_H
 
+#include "exec/exec.h"
 #include "exec/host/pace.h"
-#include "exec/run.h"
 
 typedef struct exec_host exec_host_t;
-typedef struct exec_instance exec_instance_t;
 
 typedef struct exec_host_config {
     uint32_t workers; /* threads; 0: one per core */
@@ -31,6 +30,10 @@ blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **
 /* Stop and join the workers. Every instance must be destroyed before. */
 void exec_host_destroy(exec_host_t *exec);
 
+/* The executor as exec.h knows it. A run short enough that waking a worker would cost more is made on the
+ * thread that starts it, without a pacer only. exec_abort() is thread-safe. */
+exec_t *exec_of_host(exec_host_t *exec);
+
 /* Any other work for the pool (planning): runs job(argument) on a worker, after lanes that are already due.
  * Thread-safe. Errors: NO_MEMORY. */
 blink_result_t exec_host_post(exec_host_t *exec, void (*job)(void *), void *argument);
@@ -38,27 +41,5 @@ blink_result_t exec_host_post(exec_host_t *exec, void (*job)(void *), void *argu
 /* Workers that are running a lane or a job at this moment (a hint for waiting policies). Thread-safe. */
 uint32_t exec_host_busy(const exec_host_t *exec);
 uint32_t exec_host_workers(const exec_host_t *exec);
-
-/*
- * What it takes to run one program: lane states, semaphores, scratch (grown on demand, kept between runs).
- * One run at a time. Borrows the program until destroyed. Errors: NO_MEMORY.
- */
-blink_result_t exec_instance_create(exec_host_t *exec, const lane_program_t *program,
-                                    exec_instance_t **instance);
-
-/* The instance must be idle. */
-void exec_instance_destroy(exec_instance_t *instance);
-
-/*
- * Start a run on an idle instance. A run short enough that waking a worker would cost more is made on the
- * caller's thread: *ended says that it is over, and done is then not called: what it would be told is
- * returned. Without a pacer only, but for a run of nothing. Errors (nothing runs, *ended is false):
- * NO_MEMORY.
- */
-blink_result_t exec_start(exec_instance_t *instance, const exec_run_t *run, bool *ended);
-
-/* Make the current run end soon with `reason` (no-op when idle). Thread-safe; done follows from a worker, or
- * exec_start() returns the reason if it is still at the run. */
-void exec_abort(exec_instance_t *instance, blink_result_t reason);
 
 #endif

@@ -5,6 +5,7 @@
 #include "exec/host/items.h"
 #include "exec/host/step.h"
 
+#include "base/clock.h"
 #include "error.h"
 #include "names.h"
 
@@ -14,13 +15,10 @@
 /* Of scratch: a line of LL128. */
 #define SCRATCH_ALIGNMENT 128u
 
-/* Epochs of LL are 32 bits wide. */
-#define EPOCH_MAX UINT32_MAX
-
 /* Each semaphore's one waiting lane. */
-static void instance_find_waiters(exec_instance_t *instance)
+static void instance_find_waiters(host_instance_t *instance)
 {
-    const lane_program_t *program = instance->program;
+    const lane_program_t *program = instance->base.program;
     for (uint32_t i = 0; i < program->semaphore_count; i++)
         instance->semaphores[i].waiter = PLAN_NONE;
     for (uint32_t l = 0; l < program->lane_count; l++) {
@@ -57,9 +55,9 @@ static lane_needs_t instance_lane_needs(const lane_program_t *program, const lan
     return needs;
 }
 
-static blink_result_t instance_alloc_lanes(exec_instance_t *instance)
+static blink_result_t instance_alloc_lanes(host_instance_t *instance)
 {
-    const lane_program_t *program = instance->program;
+    const lane_program_t *program = instance->base.program;
     lane_needs_t total = {0};
     for (uint32_t l = 0; l < program->lane_count; l++) {
         lane_needs_t needs = instance_lane_needs(program, &program->lanes[l]);
@@ -89,12 +87,11 @@ static blink_result_t instance_alloc_lanes(exec_instance_t *instance)
     return BLINK_OK;
 }
 
-static void instance_free(exec_instance_t *instance)
+static void instance_free(host_instance_t *instance)
 {
-    lane_geometry_fini(&instance->geometry);
+    exec_instance_fini(&instance->base);
     queue_fini(&instance->inline_queue);
     pthread_mutex_destroy(&instance->mutex);
-    free(instance->ranks);
     free(instance->scratch);
     free(instance->due_ns);
     free(instance->semaphores);
@@ -106,9 +103,9 @@ static void instance_free(exec_instance_t *instance)
     free(instance);
 }
 
-static blink_result_t instance_init_lanes(exec_instance_t *instance)
+static blink_result_t instance_init_lanes(host_instance_t *instance)
 {
-    const lane_program_t *program = instance->program;
+    const lane_program_t *program = instance->base.program;
     BLINK_TRY(instance_alloc_lanes(instance));
     instance->semaphores =
         aligned_alloc(_Alignof(exec_semaphore_t), (program->semaphore_count + 1u) * sizeof(exec_semaphore_t));
@@ -134,57 +131,53 @@ static double instance_touched_blocks(const lane_program_t *program)
 }
 
 /* Tasks that may be in the pool's queue at once: the offer of items, or the lanes and their completion. */
-static uint32_t instance_task_count(const exec_instance_t *instance)
+static uint32_t instance_task_count(const host_instance_t *instance)
 {
-    return instance->items ? 1 : instance->program->lane_count + 1;
-}
-
-static blink_result_t instance_init(exec_instance_t *instance)
-{
-    const lane_program_t *program = instance->program;
-    instance->touched_blocks = instance_touched_blocks(program);
-    instance->ranks = calloc(program->rank_count, sizeof(*instance->ranks));
-    if (!instance->ranks)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", program->rank_count);
-    if (!instance->exec->config.pace && items_fit(program))
-        BLINK_TRY(items_create(instance, &instance->items));
-    else
-        BLINK_TRY(instance_init_lanes(instance));
-    pthread_mutex_lock(&instance->exec->mutex);
-    blink_result_t result = queue_reserve(&instance->exec->queue, instance_task_count(instance));
-    pthread_mutex_unlock(&instance->exec->mutex);
-    return result;
+    return instance->items ? 1 : instance->base.program->lane_count + 1;
 }
 
 static void instance_complete(exec_task_t *task)
 {
-    exec_instance_t *instance = task->instance;
-    instance_finish(instance, BLINK_OK);
+    instance_finish(task->instance, BLINK_OK);
 }
 
-blink_result_t exec_instance_create(exec_host_t *exec, const lane_program_t *program,
+static blink_result_t instance_init(host_instance_t *instance, exec_host_t *exec,
+                                    const lane_program_t *program)
+{
+    instance->exec = exec;
+    instance->completion = (exec_task_t){.run = instance_complete, .instance = instance};
+    pthread_mutex_init(&instance->mutex, NULL);
+    BLINK_TRY(exec_instance_init(&instance->base, &exec->base, program));
+    instance->touched_blocks = instance_touched_blocks(program);
+    if (!exec->config.pace && items_fit(program))
+        BLINK_TRY(items_create(instance, &instance->items));
+    else
+        BLINK_TRY(instance_init_lanes(instance));
+    pthread_mutex_lock(&exec->mutex);
+    blink_result_t result = queue_reserve(&exec->queue, instance_task_count(instance));
+    pthread_mutex_unlock(&exec->mutex);
+    return result;
+}
+
+blink_result_t host_instance_create(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
                                     exec_instance_t **instance)
 {
-    exec_instance_t *created = calloc(1, sizeof(*created));
+    (void)nodes; /* memory is the same to all of them */
+    host_instance_t *created = calloc(1, sizeof(*created));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an executor instance");
-    created->exec = exec;
-    created->program = program;
-    created->completion = (exec_task_t){.run = instance_complete, .instance = created};
-    pthread_mutex_init(&created->mutex, NULL);
-    blink_result_t result = instance_init(created);
+    blink_result_t result = instance_init(created, (exec_host_t *)exec, program);
     if (result != BLINK_OK) {
         instance_free(created);
         return result;
     }
-    *instance = created;
+    *instance = &created->base;
     return BLINK_OK;
 }
 
-void exec_instance_destroy(exec_instance_t *instance)
+void host_instance_destroy(exec_instance_t *base)
 {
-    if (!instance)
-        return;
+    host_instance_t *instance = (host_instance_t *)base;
     pthread_mutex_lock(&instance->exec->mutex);
     queue_release(&instance->exec->queue, instance_task_count(instance));
     pthread_mutex_unlock(&instance->exec->mutex);
@@ -192,10 +185,10 @@ void exec_instance_destroy(exec_instance_t *instance)
 }
 
 /* Due times of every chunk of every semaphore that somebody waits for. */
-static blink_result_t instance_bind_due_times(exec_instance_t *instance)
+static blink_result_t instance_bind_due_times(host_instance_t *instance)
 {
-    const lane_program_t *program = instance->program;
-    const lane_geometry_t *geometry = &instance->geometry;
+    const lane_program_t *program = instance->base.program;
+    const lane_geometry_t *geometry = &instance->base.geometry;
     uint64_t needed = 0;
     for (int pass = 0; pass < 2; pass++) {
         uint64_t used = 0;
@@ -220,12 +213,11 @@ static blink_result_t instance_bind_due_times(exec_instance_t *instance)
     return BLINK_OK;
 }
 
-static blink_result_t instance_bind_scratch(exec_instance_t *instance)
+static blink_result_t instance_bind_scratch(host_instance_t *instance)
 {
-    const lane_geometry_t *geometry = &instance->geometry;
+    const lane_geometry_t *geometry = &instance->base.geometry;
     uint64_t needed = geometry->scratch_bytes;
     needed = (needed + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-    instance->scrub = true; /* slots lie elsewhere now */
     if (needed <= instance->scratch_bytes)
         return BLINK_OK;
     free(instance->scratch);
@@ -239,75 +231,40 @@ static blink_result_t instance_bind_scratch(exec_instance_t *instance)
 }
 
 /* Bind the program to a payload; nothing to do if the last run had one of the same size. */
-static blink_result_t instance_bind(exec_instance_t *instance, uint64_t block_bytes)
+static blink_result_t instance_bind(host_instance_t *instance, uint64_t block_bytes)
 {
-    if (instance->bound && instance->geometry.block_bytes == block_bytes)
+    if (instance->base.bound && instance->base.geometry.block_bytes == block_bytes)
         return BLINK_OK;
-    instance->bound = false;
-    lane_geometry_fini(&instance->geometry);
-    memset(&instance->geometry, 0, sizeof(instance->geometry));
     instance->touched_bytes = (uint64_t)(instance->touched_blocks * (double)block_bytes);
     instance->is_inline = !instance->exec->config.pace && instance->touched_bytes <= EXEC_INLINE_MAX_BYTES;
     instance->stream = instance->touched_bytes >= instance->exec->cache_bytes;
     /* One thread alone gains nothing by cutting. */
     uint64_t chunk_bytes = instance->is_inline ? LANE_CHUNK_MAX_BYTES : 0;
     uint32_t slots = instance->exec->config.pace ? 0 : EXEC_MEMORY_SLOTS;
-    BLINK_TRY(lane_geometry_init(instance->program, block_bytes, chunk_bytes, slots, &instance->geometry));
+    BLINK_TRY(exec_instance_set_geometry(&instance->base, block_bytes, chunk_bytes, slots));
     BLINK_TRY(instance_bind_scratch(instance));
     if (instance->exec->config.pace)
         BLINK_TRY(instance_bind_due_times(instance));
     if (instance->items)
         items_bind(instance);
-    instance->bound = true;
+    instance->base.bound = true;
     return BLINK_OK;
 }
 
-static void instance_copy_ranks(exec_instance_t *instance, const exec_run_t *run)
-{
-    uint64_t block_bytes = instance->geometry.block_bytes;
-    for (uint32_t i = 0; i < instance->program->rank_count; i++)
-        instance->ranks[i] =
-            (exec_rank_t){.input = run->inputs ? run->inputs[i] : NULL,
-                          .output = run->outputs[i],
-                          .input_stride_bytes = run->input_strides ? run->input_strides[i] : block_bytes,
-                          .output_stride_bytes = run->output_strides ? run->output_strides[i] : block_bytes,
-                          .scalar = run->scalars ? run->scalars[i] : 0};
-}
-
 /* Nobody else touches an idle instance; the pool's lock publishes these stores. */
-static void instance_reset(exec_instance_t *instance, const exec_run_t *run)
+static void instance_reset(host_instance_t *instance)
 {
-    instance->run = *run;
-    instance_copy_ranks(instance, run);
     atomic_store_explicit(&instance->abort_reason, BLINK_OK, memory_order_relaxed);
     pthread_mutex_lock(&instance->mutex);
     instance->running = true;
     pthread_mutex_unlock(&instance->mutex);
 }
 
-/* Give the run epochs that no slot has seen; where that cannot be known, or they are used up, empty the
- * slots. */
-static void instance_advance_epochs(exec_instance_t *instance)
+static void instance_reset_lanes(host_instance_t *instance, uint64_t now_ns)
 {
-    uint32_t chunks = 0;
-    if (instance->program->protocol == BLINK_PROTOCOL_SIMPLE)
-        return;
-    for (uint32_t i = 0; i < instance->program->channel_count; i++)
-        chunks = most(chunks, instance->geometry.channels[i].chunks);
-    instance->epoch_base += instance->epoch_count;
-    instance->epoch_count = chunks;
-    if (!instance->scrub && instance->epoch_base + chunks <= EPOCH_MAX)
-        return;
-    if (instance->scratch_bytes > 0)
+    const lane_program_t *program = instance->base.program;
+    if (exec_instance_advance_epochs(&instance->base) && instance->scratch_bytes > 0)
         memset(instance->scratch, 0, instance->scratch_bytes);
-    instance->epoch_base = 0;
-    instance->scrub = false;
-}
-
-static void instance_reset_lanes(exec_instance_t *instance, uint64_t now_ns)
-{
-    const lane_program_t *program = instance->program;
-    instance_advance_epochs(instance);
     for (uint32_t i = 0; i < program->semaphore_count; i++) {
         atomic_store_explicit(&instance->semaphores[i].value, 0, memory_order_relaxed);
         atomic_store_explicit(&instance->semaphores[i].parked, 0, memory_order_relaxed);
@@ -316,7 +273,7 @@ static void instance_reset_lanes(exec_instance_t *instance, uint64_t now_ns)
         exec_lane_t *lane = &instance->lanes[l];
         lane->chunk = lane->step = 0;
         lane->chunks =
-            lane->lane->step_count > 0 ? instance->geometry.channels[lane->lane->channel].chunks : 0;
+            lane->lane->step_count > 0 ? instance->base.geometry.channels[lane->lane->channel].chunks : 0;
         lane->start_ns = now_ns;
     }
     instance->last_arrival_ns = now_ns;
@@ -325,9 +282,9 @@ static void instance_reset_lanes(exec_instance_t *instance, uint64_t now_ns)
 
 /* On the caller's thread. The queue runs dry when every lane has ended, or an abort has ended some that
  * others wait for; that lanes are left without an abort would be a program that cannot end. */
-static blink_result_t instance_run_inline(exec_instance_t *instance)
+static blink_result_t instance_run_inline(host_instance_t *instance)
 {
-    for (uint32_t l = 0; l < instance->program->lane_count; l++)
+    for (uint32_t l = 0; l < instance->base.program->lane_count; l++)
         queue_push(&instance->inline_queue, &instance->lanes[l].task, 0);
     while (instance->inline_queue.count > 0) {
         exec_task_t *task = queue_pop(&instance->inline_queue);
@@ -338,15 +295,15 @@ static blink_result_t instance_run_inline(exec_instance_t *instance)
     return instance_end(instance, BLINK_FAIL(BLINK_ERR_INTERNAL, "a lane waits for what nothing signals"));
 }
 
-static blink_result_t instance_start_lanes(exec_instance_t *instance, bool *ended)
+static blink_result_t instance_start_lanes(host_instance_t *instance, bool *under_way)
 {
     exec_host_t *exec = instance->exec;
-    uint64_t now_ns = exec->config.pace ? pool_now_ns() : 0;
+    uint64_t now_ns = exec->config.pace ? clock_ns() : 0;
     instance_reset_lanes(instance, now_ns);
-    *ended = instance->is_inline;
-    if (*ended)
+    *under_way = !instance->is_inline;
+    if (instance->is_inline)
         return instance_run_inline(instance);
-    uint32_t lane_count = instance->program->lane_count;
+    uint32_t lane_count = instance->base.program->lane_count;
     pthread_mutex_lock(&exec->mutex);
     for (uint32_t l = 0; l < lane_count; l++)
         queue_push(&exec->queue, &instance->lanes[l].task, now_ns);
@@ -354,43 +311,40 @@ static blink_result_t instance_start_lanes(exec_instance_t *instance, bool *ende
     return BLINK_OK;
 }
 
-blink_result_t exec_start(exec_instance_t *instance, const exec_run_t *run, bool *ended)
+blink_result_t host_instance_start(exec_instance_t *base, uint64_t block_bytes, bool *under_way)
 {
-    uint64_t block_bytes = run->count * blink_datatype_bytes(run->datatype);
-    *ended = block_bytes == 0 || instance->program->lane_count == 0;
-    if (*ended)
-        return BLINK_OK;
+    host_instance_t *instance = (host_instance_t *)base;
     BLINK_TRY(instance_bind(instance, block_bytes));
-    instance_reset(instance, run);
-    return instance->items ? items_start(instance, ended) : instance_start_lanes(instance, ended);
+    instance_reset(instance);
+    return instance->items ? items_start(instance, under_way) : instance_start_lanes(instance, under_way);
 }
 
-blink_result_t instance_end(exec_instance_t *instance, blink_result_t result)
+blink_result_t instance_end(host_instance_t *instance, blink_result_t result)
 {
     pthread_mutex_lock(&instance->mutex);
     instance->running = false;
-    /* Stored by exec_abort() under this mutex. */
+    /* Stored by host_instance_abort() under this mutex. */
     uint32_t reason = atomic_load_explicit(&instance->abort_reason, memory_order_relaxed);
     pthread_mutex_unlock(&instance->mutex);
     if (reason == BLINK_OK)
         return result;
-    instance->scrub = true; /* half of a chunk may lie in a slot */
+    instance->base.scrub = true; /* half of a chunk may lie in a slot */
     return BLINK_FAIL((blink_result_t)reason, "the run was aborted");
 }
 
-void instance_finish(exec_instance_t *instance, blink_result_t result)
+void instance_finish(host_instance_t *instance, blink_result_t result)
 {
-    exec_run_t run = instance->run;
-    run.done(run.context, instance_end(instance, result));
+    exec_end_t end = exec_instance_end(&instance->base, instance_end(instance, result));
+    instance->base.run.done(&end);
 }
 
 /* Queue every parked lane, and make what is queued due now. A lane that parks just now reads the reason after
  * it has set `parked`, so either this sees the flag or the lane sees the reason. */
-static void instance_flush(exec_instance_t *instance)
+static void instance_flush(host_instance_t *instance)
 {
     exec_host_t *exec = instance->exec;
     pthread_mutex_lock(&exec->mutex);
-    for (uint32_t i = 0; i < instance->program->semaphore_count; i++) {
+    for (uint32_t i = 0; i < instance->base.program->semaphore_count; i++) {
         exec_semaphore_t *semaphore = &instance->semaphores[i];
         /* Pairs with lane_park(). */
         if (atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 1)
@@ -400,8 +354,9 @@ static void instance_flush(exec_instance_t *instance)
     pool_unlock_and_wake(exec);
 }
 
-void exec_abort(exec_instance_t *instance, blink_result_t reason)
+void host_instance_abort(exec_instance_t *base, blink_result_t reason)
 {
+    host_instance_t *instance = (host_instance_t *)base;
     pthread_mutex_lock(&instance->mutex);
     if (instance->running &&
         atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) == BLINK_OK) {

@@ -2,10 +2,11 @@
  * What one communicator needs to run one program, shared by the files that set a run up (instance.c) and that
  * run its lanes (lane_run.c) or items (items.c).
  */
-#ifndef BLINK_EXEC_INSTANCE_H
-#define BLINK_EXEC_INSTANCE_H
+#ifndef BLINK_EXEC_HOST_INSTANCE_H
+#define BLINK_EXEC_HOST_INSTANCE_H
 
 #include "exec/host/pool.h"
+#include "exec/instance.h"
 
 /* Scratch slots of an edge where memory itself is the link and nothing is in flight: one being written, one
  * being read, two for lanes that run ahead. More would only spread over more cache. */
@@ -34,19 +35,11 @@ typedef struct exec_lane {
     pace_slot_t *booked; /* of the dsts of one step; paced only */
 } exec_lane_t;
 
-/* What a run reads and writes of one rank. */
-typedef struct exec_rank {
-    const char *input;
-    char *output;
-    uint64_t input_stride_bytes, output_stride_bytes;
-    uint64_t scalar;
-} exec_rank_t;
-
 typedef struct exec_items exec_items_t;
 
-struct exec_instance {
-    exec_host_t *exec;
-    const lane_program_t *program;
+struct host_instance {
+    exec_instance_t base;
+    exec_host_t *exec;     /* base.exec */
     double touched_blocks; /* what all steps together read and write, in blocks */
     exec_items_t *items;   /* a program that runs as items; NULL: as lanes, which the next nine are for */
     exec_lane_t *lanes;
@@ -58,16 +51,7 @@ struct exec_instance {
     char *blocks;
     char *scratch;
     uint64_t scratch_bytes;
-    /* Slots with flags. The epochs of the run are from epoch_base + 1 to epoch_base + epoch_count; the slots
-     * may hold smaller ones, unless anything else may lie in them: then they are scrubbed before the run. */
-    uint64_t epoch_base, epoch_count;
-    bool scrub;
-
-    bool bound; /* geometry is that of the last run */
-    lane_geometry_t geometry;
     uint64_t touched_bytes;
-    exec_run_t run;
-    exec_rank_t *ranks;
     bool stream;    /* as in reduce_step_t: the run reads and writes more than caches hold */
     bool is_inline; /* runs inside exec_start(), lanes off the queue below */
     exec_queue_t inline_queue;
@@ -82,14 +66,21 @@ struct exec_instance {
     bool running;
 };
 
+/* The host's side of exec_calls_t. */
+blink_result_t host_instance_create(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
+                                    exec_instance_t **instance);
+void host_instance_destroy(exec_instance_t *instance);
+blink_result_t host_instance_start(exec_instance_t *instance, uint64_t block_bytes, bool *under_way);
+void host_instance_abort(exec_instance_t *instance, blink_result_t reason);
+
 /* exec_task_t.run of a lane. */
 void lane_run(exec_task_t *task);
 
 /* Nothing of the run is left to do: the instance is idle. Returns the run's result: `result`, unless it was
  * aborted. */
-blink_result_t instance_end(exec_instance_t *instance, blink_result_t result);
+blink_result_t instance_end(host_instance_t *instance, blink_result_t result);
 
 /* End the run and tell its owner, who may free the instance. */
-void instance_finish(exec_instance_t *instance, blink_result_t result);
+void instance_finish(host_instance_t *instance, blink_result_t result);
 
 #endif

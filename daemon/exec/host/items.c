@@ -37,7 +37,7 @@ struct exec_items {
     /* The item to hand out; may run past the end. On a line of its own: everybody writes it. */
     _Alignas(64) _Atomic uint64_t next;
     _Alignas(64) exec_task_t offer;
-    exec_instance_t *instance;
+    host_instance_t *instance;
     uint64_t count;
     uint64_t turn; /* items of one turn */
     uint64_t item_bytes;
@@ -59,8 +59,8 @@ bool items_fit(const lane_program_t *program)
 
 static bool items_over(const exec_items_t *items)
 {
-    /* Relaxed: orders nothing, the pool's lock does. Pairs with exec_abort(); seen late, it only costs an
-     * item. */
+    /* Relaxed: orders nothing, the pool's lock does. Pairs with host_instance_abort(); seen late, it only
+     * costs an item. */
     return atomic_load_explicit(&items->next, memory_order_relaxed) >= items->count ||
            atomic_load_explicit(&items->instance->abort_reason, memory_order_relaxed) != BLINK_OK;
 }
@@ -74,7 +74,7 @@ static uint64_t items_left(const exec_items_t *items)
 /* Take items until none is left, or the turn is over. */
 static void items_work(exec_items_t *items, uint64_t turn)
 {
-    const exec_instance_t *instance = items->instance;
+    const host_instance_t *instance = items->instance;
     void *addresses[ITEMS_ADDRESSES_MAX];
     const step_room_t room = {.addresses = addresses};
     const item_row_t *row = items->rows, *end = items->rows + items->row_count;
@@ -85,7 +85,7 @@ static void items_work(exec_items_t *items, uint64_t turn)
         while (row + 1 < end && row[1].first <= item)
             row++;
         uint32_t chunk = (uint32_t)(item - row->first);
-        lane_span_t span = lane_span(&instance->geometry, row->channel, row->step->part, chunk);
+        lane_span_t span = lane_span(&instance->base.geometry, row->channel, row->step->part, chunk);
         if (span.bytes > 0)
             step_move(&(step_place_t){instance, row->step, row->channel, chunk, span}, &room);
     }
@@ -151,9 +151,9 @@ static void items_run(exec_task_t *task)
 
 /* ---- instances ---- */
 
-blink_result_t items_create(exec_instance_t *instance, exec_items_t **items)
+blink_result_t items_create(host_instance_t *instance, exec_items_t **items)
 {
-    const lane_program_t *program = instance->program;
+    const lane_program_t *program = instance->base.program;
     size_t bytes = sizeof(exec_items_t) + program->step_count * sizeof(item_row_t);
     exec_items_t *created = aligned_alloc(_Alignof(exec_items_t), (bytes + 63) / 64 * 64);
     if (!created)
@@ -176,25 +176,25 @@ void items_destroy(exec_items_t *items)
     free(items);
 }
 
-void items_bind(exec_instance_t *instance)
+void items_bind(host_instance_t *instance)
 {
     exec_items_t *items = instance->items;
     items->count = 0;
     for (uint32_t i = 0; i < items->row_count; i++) {
         items->rows[i].first = items->count;
-        items->count += instance->geometry.channels[items->rows[i].channel].chunks;
+        items->count += instance->base.geometry.channels[items->rows[i].channel].chunks;
     }
     items->item_bytes = items->count > 0 ? instance->touched_bytes / items->count + 1 : 1;
     items->turn = ITEMS_TURN_BYTES / items->item_bytes + 1;
 }
 
-blink_result_t items_start(exec_instance_t *instance, bool *ended)
+blink_result_t items_start(host_instance_t *instance, bool *under_way)
 {
     exec_items_t *items = instance->items;
     exec_host_t *exec = instance->exec;
     atomic_store_explicit(&items->next, 0, memory_order_relaxed); /* the pool's lock publishes it */
-    *ended = instance->is_inline;
-    if (*ended) {
+    *under_way = !instance->is_inline;
+    if (instance->is_inline) {
         items_work(items, UINT64_MAX);
         return instance_end(instance, BLINK_OK);
     }
@@ -208,6 +208,6 @@ blink_result_t items_start(exec_instance_t *instance, bool *ended)
     if (!takes_part)
         return BLINK_OK;
     items_work(items, UINT64_MAX);
-    *ended = items_leave(items);
-    return *ended ? instance_end(instance, BLINK_OK) : BLINK_OK;
+    *under_way = !items_leave(items);
+    return *under_way ? BLINK_OK : instance_end(instance, BLINK_OK);
 }

@@ -12,14 +12,13 @@
 bool items_fit(const lane_program_t *program);
 
 /* What an instance needs to run a program that fits. Errors: NO_MEMORY. */
-blink_result_t items_create(exec_instance_t *instance, exec_items_t **items);
+blink_result_t items_create(host_instance_t *instance, exec_items_t **items);
 void items_destroy(exec_items_t *items);
 
 /* The instance's geometry has changed. */
-void items_bind(exec_instance_t *instance);
+void items_bind(host_instance_t *instance);
 
-/* Run, on this thread and others as its size says. When it is over on this thread already, *ended, and the
- * result is returned; else it is BLINK_OK. */
-blink_result_t items_start(exec_instance_t *instance, bool *ended);
+/* Run, on this thread and others as its size says. Unless it is *under_way after that, returns its result. */
+blink_result_t items_start(host_instance_t *instance, bool *under_way);
 
 #endif

@@ -9,9 +9,9 @@
 #define LANE_BATCH_STEPS 16u
 
 /* The lane may be run, and the instance finished, as soon as the lock is released. */
-static void lane_queue_locked(exec_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
+static void lane_queue_locked(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
 {
-    /* Stored by exec_abort() before it takes the pool's lock: either the reason is seen here, or
+    /* Stored by host_instance_abort() before it takes the pool's lock: either the reason is seen here, or
      * instance_flush() finds this task in the queue. */
     if (atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) != BLINK_OK)
         ready_ns = 0;
@@ -19,7 +19,7 @@ static void lane_queue_locked(exec_instance_t *instance, exec_task_t *task, uint
 }
 
 /* Put another lane into the queue. */
-static void lane_queue(exec_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
+static void lane_queue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
 {
     if (instance->is_inline) {
         queue_push(&instance->inline_queue, task, 0);
@@ -32,7 +32,7 @@ static void lane_queue(exec_instance_t *instance, exec_task_t *task, uint64_t re
 }
 
 /* Put the running lane itself back. */
-static void lane_requeue(exec_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
+static void lane_requeue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
 {
     if (instance->is_inline) {
         queue_push(&instance->inline_queue, task, 0);
@@ -45,27 +45,27 @@ static void lane_requeue(exec_instance_t *instance, exec_task_t *task, uint64_t 
 }
 
 /* The value a wait for this chunk needs; 0: none. */
-static uint64_t lane_needed(const exec_instance_t *instance, const lane_wait_t *wait, uint32_t chunk)
+static uint64_t lane_needed(const host_instance_t *instance, const lane_wait_t *wait, uint32_t chunk)
 {
     uint64_t after = (uint64_t)chunk + 1;
     if (wait->kind == LANE_FULL)
         return after;
-    return after > instance->geometry.slots ? after - instance->geometry.slots : 0;
+    return after > instance->base.geometry.slots ? after - instance->base.geometry.slots : 0;
 }
 
 /* Whether the data say by themselves that they are there. With a pacer semaphores say when, too. */
-static bool lane_reads_flags(const exec_instance_t *instance)
+static bool lane_reads_flags(const host_instance_t *instance)
 {
-    return instance->program->protocol != BLINK_PROTOCOL_SIMPLE && !instance->exec->config.pace;
+    return instance->base.program->protocol != BLINK_PROTOCOL_SIMPLE && !instance->exec->config.pace;
 }
 
 /* The first semaphore that the step must still wait for; NULL if there is none. */
-static const lane_wait_t *lane_blocked_on(const exec_instance_t *instance, const lane_step_t *step,
+static const lane_wait_t *lane_blocked_on(const host_instance_t *instance, const lane_step_t *step,
                                           uint32_t chunk)
 {
     bool reads_flags = lane_reads_flags(instance);
     for (uint32_t i = 0; i < step->wait_count; i++) {
-        const lane_wait_t *wait = &instance->program->waits[step->wait_first + i];
+        const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
         if (reads_flags && wait->kind == LANE_FULL)
             continue;
         /* Pairs with lane_signal(): what it says was written may be read. */
@@ -77,12 +77,12 @@ static const lane_wait_t *lane_blocked_on(const exec_instance_t *instance, const
 }
 
 /* Sleep on a wait: true if the lane is now somebody else's to queue, false if it goes on after all. */
-static bool lane_park(exec_instance_t *instance, const lane_wait_t *wait, uint32_t chunk)
+static bool lane_park(host_instance_t *instance, const lane_wait_t *wait, uint32_t chunk)
 {
     exec_semaphore_t *semaphore = &instance->semaphores[wait->semaphore];
     uint64_t needed = lane_needed(instance, wait, chunk);
-    /* This store and the loads after it pair with lane_signal() and exec_abort(), which store first and then
-     * look at `parked`: in the one order of these operations somebody sees the other. */
+    /* This store and the loads after it pair with lane_signal() and host_instance_abort(), which store first
+     * and then look at `parked`: in the one order of these operations somebody sees the other. */
     atomic_store_explicit(&semaphore->parked, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&semaphore->value, memory_order_seq_cst) < needed &&
         atomic_load_explicit(&instance->abort_reason, memory_order_seq_cst) == BLINK_OK)
@@ -90,7 +90,7 @@ static bool lane_park(exec_instance_t *instance, const lane_wait_t *wait, uint32
     return atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 0;
 }
 
-static void lane_signal(exec_instance_t *instance, uint32_t index, uint32_t chunk, uint64_t due_ns)
+static void lane_signal(host_instance_t *instance, uint32_t index, uint32_t chunk, uint64_t due_ns)
 {
     exec_semaphore_t *semaphore = &instance->semaphores[index];
     if (semaphore->waiter == PLAN_NONE)
@@ -105,12 +105,12 @@ static void lane_signal(exec_instance_t *instance, uint32_t index, uint32_t chun
 }
 
 /* Paced: when the step may begin, its waits being satisfied. */
-static uint64_t lane_ready_ns(const exec_instance_t *instance, const exec_lane_t *lane,
+static uint64_t lane_ready_ns(const host_instance_t *instance, const exec_lane_t *lane,
                               const lane_step_t *step)
 {
     uint64_t ready_ns = lane->start_ns;
     for (uint32_t i = 0; i < step->wait_count; i++) {
-        const lane_wait_t *wait = &instance->program->waits[step->wait_first + i];
+        const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
         uint64_t needed = lane_needed(instance, wait, lane->chunk);
         if (needed == 0)
             continue;
@@ -121,10 +121,10 @@ static uint64_t lane_ready_ns(const exec_instance_t *instance, const exec_lane_t
     return ready_ns;
 }
 
-static pace_slot_t lane_book_operand(exec_instance_t *instance, const lane_operand_t *operand, uint64_t bytes,
+static pace_slot_t lane_book_operand(host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes,
                                      uint64_t ready_ns)
 {
-    const lane_program_t *program = instance->program;
+    const lane_program_t *program = instance->base.program;
     if (operand->path == PLAN_NONE)
         return (pace_slot_t){ready_ns, ready_ns};
     const lane_path_t *path = &program->paths[operand->path];
@@ -137,10 +137,10 @@ static pace_slot_t lane_book_operand(exec_instance_t *instance, const lane_opera
 
 /* Paced: book every operand that crosses links; what is written leaves when all that is read has come. When
  * the last byte of all sources has been read and sent on. */
-static uint64_t lane_book(exec_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
+static uint64_t lane_book(host_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
                           uint64_t bytes, uint64_t ready_ns)
 {
-    const lane_operand_t *operands = instance->program->operands;
+    const lane_operand_t *operands = instance->base.program->operands;
     uint64_t there_ns = ready_ns;
     pthread_mutex_lock(&instance->exec->mutex);
     for (uint32_t i = 0; i < step->src_count; i++) {
@@ -158,15 +158,15 @@ static uint64_t lane_book(exec_instance_t *instance, exec_lane_t *lane, const la
     return sent_ns;
 }
 
-static step_place_t lane_place(const exec_instance_t *instance, const exec_lane_t *lane,
+static step_place_t lane_place(const host_instance_t *instance, const exec_lane_t *lane,
                                const lane_step_t *step)
 {
     uint32_t channel = lane->lane->channel;
-    lane_span_t span = lane_span(&instance->geometry, channel, step->part, lane->chunk);
+    lane_span_t span = lane_span(&instance->base.geometry, channel, step->part, lane->chunk);
     return (step_place_t){instance, step, channel, lane->chunk, span};
 }
 
-static void lane_step_run(exec_instance_t *instance, exec_lane_t *lane, const step_place_t *place,
+static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const step_place_t *place,
                           uint64_t ready_ns)
 {
     const lane_step_t *step = place->step;
@@ -174,11 +174,11 @@ static void lane_step_run(exec_instance_t *instance, exec_lane_t *lane, const st
     uint64_t sent_ns = 0;
     if (instance->exec->config.pace)
         sent_ns = lane_book(instance, lane, step,
-                            lane_format_bytes(instance->program->protocol, place->span.bytes), ready_ns);
+                            lane_format_bytes(instance->base.program->protocol, place->span.bytes), ready_ns);
     if (place->span.bytes > 0)
         step_move(place, &(step_room_t){lane->addresses, lane->blocks});
     for (uint32_t i = 0; i < step->signal_count; i++) {
-        const lane_signal_t *signal = &instance->program->signals[step->signal_first + i];
+        const lane_signal_t *signal = &instance->base.program->signals[step->signal_first + i];
         if (reads_flags && signal->dst != PLAN_NONE)
             continue; /* the data have said so */
         uint64_t due_ns = signal->dst == PLAN_NONE ? sent_ns : lane->booked[signal->dst].arrived_ns;
@@ -192,7 +192,7 @@ static void lane_step_run(exec_instance_t *instance, exec_lane_t *lane, const st
 }
 
 /* A lane has ended, or a worker has left one. The last of them completes the run. */
-static void lane_drop(exec_instance_t *instance)
+static void lane_drop(host_instance_t *instance)
 {
     /* Whatever the others did to the buffers happens before the last one gives them back. */
     if (atomic_fetch_sub_explicit(&instance->users, 1, memory_order_acq_rel) != 1 || instance->is_inline)
@@ -203,18 +203,18 @@ static void lane_drop(exec_instance_t *instance)
         instance_finish(instance, BLINK_OK);
 }
 
-static void lane_advance(exec_instance_t *instance, exec_lane_t *lane)
+static void lane_advance(host_instance_t *instance, exec_lane_t *lane)
 {
     bool paced = instance->exec->config.pace != NULL;
     uint32_t steps_run = 0;
     for (;;) {
-        /* Pairs with exec_abort(); seen late, it only costs a step. */
+        /* Pairs with host_instance_abort(); seen late, it only costs a step. */
         if (lane->chunk == lane->chunks ||
             atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) != BLINK_OK) {
             lane_drop(instance);
             return;
         }
-        const lane_step_t *step = &instance->program->steps[lane->lane->step_first + lane->step];
+        const lane_step_t *step = &instance->base.program->steps[lane->lane->step_first + lane->step];
         const lane_wait_t *wait = lane_blocked_on(instance, step, lane->chunk);
         if (wait) {
             if (lane_park(instance, wait, lane->chunk))
@@ -239,7 +239,7 @@ static void lane_advance(exec_instance_t *instance, exec_lane_t *lane)
 
 void lane_run(exec_task_t *task)
 {
-    exec_instance_t *instance = task->instance;
+    host_instance_t *instance = task->instance;
     /* Orders nothing: the lane itself is still counted. */
     atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
     lane_advance(instance, (exec_lane_t *)task);

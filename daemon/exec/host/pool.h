@@ -5,10 +5,12 @@
 #define BLINK_EXEC_POOL_H
 
 #include "exec/host/queue.h"
+#include "exec/instance.h"
 
 #include <pthread.h>
 
 struct exec_host {
+    exec_t base;
     exec_host_config_t config;
     uint32_t worker_count;
     pthread_t *workers;
@@ -27,8 +29,6 @@ struct exec_host {
 
     _Atomic uint32_t busy; /* a hint, so all its accesses are relaxed */
 };
-
-uint64_t pool_now_ns(void);
 
 /* Unlock after pushing to the queue, and wake a worker if what was pushed needs one. A worker that only puts
  * its own task back unlocks plainly: it returns to the queue itself. */

@@ -97,7 +97,7 @@ uint64_t queue_next_ns(const exec_queue_t *queue)
     return queue->count > 0 ? queue->heap[0]->ready_ns : UINT64_MAX;
 }
 
-void queue_hurry(exec_queue_t *queue, const exec_instance_t *instance)
+void queue_hurry(exec_queue_t *queue, const host_instance_t *instance)
 {
     for (uint32_t i = 0; i < queue->count; i++) {
         if (queue->heap[i]->instance == instance)

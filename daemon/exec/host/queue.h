@@ -8,6 +8,7 @@
 #include "exec/host/exec_host.h"
 
 typedef struct exec_task exec_task_t;
+typedef struct host_instance host_instance_t;
 
 #define QUEUE_NOWHERE UINT32_MAX
 
@@ -15,7 +16,7 @@ typedef struct exec_task exec_task_t;
 struct exec_task {
     void (*run)(exec_task_t *task);
     void (*taken)(exec_task_t *task); /* called before run, still under the pool's lock; may be NULL */
-    exec_instance_t *instance;        /* whose abort hurries it; NULL: a job */
+    host_instance_t *instance;        /* whose abort hurries it; NULL: a job */
     uint64_t ready_ns;                /* CLOCK_MONOTONIC */
     uint64_t arrival;
     uint32_t place; /* in the heap; QUEUE_NOWHERE after it was taken out */
@@ -46,6 +47,6 @@ void queue_remove(exec_queue_t *queue, exec_task_t *task);
 uint64_t queue_next_ns(const exec_queue_t *queue);
 
 /* Make every queued task of an instance ready at once. */
-void queue_hurry(exec_queue_t *queue, const exec_instance_t *instance);
+void queue_hurry(exec_queue_t *queue, const host_instance_t *instance);
 
 #endif

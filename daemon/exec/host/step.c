@@ -11,82 +11,75 @@ static_assert(STEP_BLOCK_BYTES % SLOT_GRAIN_BYTES == 0 && STEP_BLOCK_BYTES % 8 =
 
 static void *step_address(const step_place_t *place, const lane_operand_t *operand)
 {
-    const exec_instance_t *instance = place->instance;
-    const lane_geometry_t *geometry = &instance->geometry;
-    const exec_rank_t *rank = &instance->ranks[operand->rank];
-    switch ((lane_buffer_t)operand->buffer) {
-    case LANE_INPUT:
-        return (char *)rank->input + lane_buffer_offset(geometry, place->channel, place->step->part,
-                                                        LANE_INPUT, rank->input_stride_bytes, place->span);
-    case LANE_OUTPUT:
-        return rank->output + lane_buffer_offset(geometry, place->channel, place->step->part, LANE_OUTPUT,
-                                                 rank->output_stride_bytes, place->span);
-    case LANE_SCRATCH:
-        break;
-    }
-    return instance->scratch + lane_scratch_offset(geometry, place->channel, operand->edge, place->chunk);
+    const host_instance_t *instance = place->instance;
+    if (operand->buffer == LANE_SCRATCH)
+        return instance->scratch +
+               lane_scratch_offset(&instance->base.geometry, place->channel, operand->edge, place->chunk);
+    return (void *)exec_operand_address(&instance->base, place->channel, place->step->part, operand,
+                                        place->span);
 }
 
-static bool is_flagged(const exec_instance_t *instance, const lane_operand_t *operand)
+static bool is_flagged(const host_instance_t *instance, const lane_operand_t *operand)
 {
-    return operand->buffer == LANE_SCRATCH && instance->program->protocol != BLINK_PROTOCOL_SIMPLE;
+    return operand->buffer == LANE_SCRATCH && instance->base.program->protocol != BLINK_PROTOCOL_SIMPLE;
 }
 
 /* Of the chunk in its slot: never 0, and greater than any that the slot has seen since it was scrubbed. */
 static uint64_t slot_epoch(const step_place_t *place)
 {
-    return place->instance->epoch_base + place->chunk + 1;
+    return place->instance->base.epoch_base + place->chunk + 1;
 }
 
 bool step_arrived(const step_place_t *place)
 {
-    const exec_instance_t *instance = place->instance;
+    const host_instance_t *instance = place->instance;
     for (uint32_t i = 0; i < place->step->src_count; i++) {
-        const lane_operand_t *src = &instance->program->operands[place->step->src_first + i];
-        if (is_flagged(instance, src) && !slot_arrived(instance->program->protocol, step_address(place, src),
-                                                       place->span.bytes, slot_epoch(place)))
+        const lane_operand_t *src = &instance->base.program->operands[place->step->src_first + i];
+        if (is_flagged(instance, src) &&
+            !slot_arrived(instance->base.program->protocol, step_address(place, src), place->span.bytes,
+                          slot_epoch(place)))
             return false;
     }
     return true;
 }
 
-static void step_count_operand(const exec_instance_t *instance, const lane_operand_t *operand, uint64_t bytes)
+static void step_count_operand(const host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes)
 {
     if (operand->path == PLAN_NONE)
         return;
-    const lane_path_t *path = &instance->program->paths[operand->path];
-    const uint32_t *links = &instance->program->path_links[path->link_first];
+    const lane_path_t *path = &instance->base.program->paths[operand->path];
+    const uint32_t *links = &instance->base.program->path_links[path->link_first];
     for (uint32_t l = 0; l < path->link_count; l++)
-        exec_count_link(&instance->run, instance->exec->config.link_bytes, links[l], bytes);
+        exec_count_link(&instance->base, links[l], bytes);
 }
 
 /* Inputs are multiplied once, as they are read from where the user left them. */
-static const void **step_scalars(const exec_instance_t *instance, const lane_operand_t *srcs,
+static const void **step_scalars(const host_instance_t *instance, const lane_operand_t *srcs,
                                  uint32_t src_count, const void **scalars)
 {
-    if (instance->run.redop != BLINK_PRE_MUL_SUM)
+    if (instance->base.run.redop != BLINK_PRE_MUL_SUM)
         return NULL;
     for (uint32_t i = 0; i < src_count; i++)
-        scalars[i] = srcs[i].buffer == LANE_INPUT ? &instance->ranks[srcs[i].rank].scalar : NULL;
+        scalars[i] = srcs[i].buffer == LANE_INPUT ? &instance->base.ranks[srcs[i].rank].scalar : NULL;
     return scalars;
 }
 
 static reduce_step_t step_reduction(const step_place_t *place, const step_room_t *room)
 {
-    const exec_instance_t *instance = place->instance;
+    const host_instance_t *instance = place->instance;
     const lane_step_t *step = place->step;
-    const lane_operand_t *srcs = &instance->program->operands[step->src_first];
+    const lane_operand_t *srcs = &instance->base.program->operands[step->src_first];
     void **src_addresses = room->addresses + step->dst_count;
     const void **scalars = (const void **)(src_addresses + step->src_count);
-    bool divides = step->completes && instance->run.redop == BLINK_AVG;
+    bool divides = step->completes && instance->base.run.redop == BLINK_AVG;
     return (reduce_step_t){.dsts = room->addresses,
                            .srcs = (const void *const *)src_addresses,
                            .scalars = step_scalars(instance, srcs, step->src_count, scalars),
                            .dst_count = step->dst_count,
                            .src_count = step->src_count,
-                           .datatype = instance->run.datatype,
-                           .redop = instance->run.redop,
-                           .divisor = divides ? instance->program->rank_count : 1,
+                           .datatype = instance->base.run.datatype,
+                           .redop = instance->base.run.redop,
+                           .divisor = divides ? instance->base.program->rank_count : 1,
                            .stream = instance->stream,
                            .bytes = place->span.bytes};
 }
@@ -95,17 +88,17 @@ static reduce_step_t step_reduction(const step_place_t *place, const step_room_t
  * unpacked into blocks of the room, and what goes there is made in the last of these. */
 static void step_lay_out(const step_place_t *place, const step_room_t *room, uint64_t at, uint64_t bytes)
 {
-    const exec_instance_t *instance = place->instance;
+    const host_instance_t *instance = place->instance;
     const lane_step_t *step = place->step;
-    blink_protocol_t protocol = instance->program->protocol;
+    blink_protocol_t protocol = instance->base.program->protocol;
     for (uint32_t i = 0; i < step->dst_count; i++) {
-        const lane_operand_t *dst = &instance->program->operands[step->dst_first + i];
+        const lane_operand_t *dst = &instance->base.program->operands[step->dst_first + i];
         room->addresses[i] = is_flagged(instance, dst)
                                  ? room->blocks + (size_t)step->src_count * STEP_BLOCK_BYTES
                                  : (char *)step_address(place, dst) + at;
     }
     for (uint32_t i = 0; i < step->src_count; i++) {
-        const lane_operand_t *src = &instance->program->operands[step->src_first + i];
+        const lane_operand_t *src = &instance->base.program->operands[step->src_first + i];
         char *address = step_address(place, src);
         if (is_flagged(instance, src)) {
             char *block = room->blocks + (size_t)i * STEP_BLOCK_BYTES;
@@ -121,9 +114,9 @@ static void step_lay_out(const step_place_t *place, const step_room_t *room, uin
 /* A block at a time, so that what is unpacked stays in the first-level cache. */
 static void step_move_flagged(const step_place_t *place, const step_room_t *room)
 {
-    const exec_instance_t *instance = place->instance;
+    const host_instance_t *instance = place->instance;
     const lane_step_t *step = place->step;
-    blink_protocol_t protocol = instance->program->protocol;
+    blink_protocol_t protocol = instance->base.program->protocol;
     char *result = room->blocks + (size_t)step->src_count * STEP_BLOCK_BYTES;
     for (uint64_t at = 0; at < place->span.bytes; at += STEP_BLOCK_BYTES) {
         uint64_t left = place->span.bytes - at, bytes = left < STEP_BLOCK_BYTES ? left : STEP_BLOCK_BYTES;
@@ -133,7 +126,7 @@ static void step_move_flagged(const step_place_t *place, const step_room_t *room
         reduction.stream = false;
         reduce_apply(&reduction);
         for (uint32_t i = 0; i < step->dst_count; i++) {
-            const lane_operand_t *dst = &instance->program->operands[step->dst_first + i];
+            const lane_operand_t *dst = &instance->base.program->operands[step->dst_first + i];
             if (is_flagged(instance, dst))
                 slot_store(protocol, (char *)step_address(place, dst) + lane_format_bytes(protocol, at),
                            result, bytes, slot_epoch(place));
@@ -143,16 +136,16 @@ static void step_move_flagged(const step_place_t *place, const step_room_t *room
 
 void step_move(const step_place_t *place, const step_room_t *room)
 {
-    const exec_instance_t *instance = place->instance;
+    const host_instance_t *instance = place->instance;
     const lane_step_t *step = place->step;
-    const lane_operand_t *dsts = &instance->program->operands[step->dst_first];
-    const lane_operand_t *srcs = &instance->program->operands[step->src_first];
-    uint64_t wire_bytes = lane_format_bytes(instance->program->protocol, place->span.bytes);
+    const lane_operand_t *dsts = &instance->base.program->operands[step->dst_first];
+    const lane_operand_t *srcs = &instance->base.program->operands[step->src_first];
+    uint64_t wire_bytes = lane_format_bytes(instance->base.program->protocol, place->span.bytes);
     for (uint32_t i = 0; i < step->dst_count; i++)
         step_count_operand(instance, &dsts[i], wire_bytes);
     for (uint32_t i = 0; i < step->src_count; i++)
         step_count_operand(instance, &srcs[i], wire_bytes);
-    if (instance->program->protocol != BLINK_PROTOCOL_SIMPLE) {
+    if (instance->base.program->protocol != BLINK_PROTOCOL_SIMPLE) {
         step_move_flagged(place, room);
         return;
     }

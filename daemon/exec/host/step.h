@@ -8,7 +8,7 @@
 
 /* A step's operands all lie at the same span of their part. */
 typedef struct step_place {
-    const exec_instance_t *instance;
+    const host_instance_t *instance;
     const lane_step_t *step;
     uint32_t channel, chunk;
     lane_span_t span;

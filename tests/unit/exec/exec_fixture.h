@@ -102,16 +102,27 @@ static void on_done(void *context, blink_result_t result)
     pthread_mutex_unlock(&outcome->mutex);
 }
 
+static void on_end(const exec_end_t *end)
+{
+    assert_true(end->ended_ns >= end->started_ns);
+    on_done(end->context, end->result);
+}
+
 /* Start a run; one that has ended inside is told so as any other. */
 static bool start_run(exec_instance_t *instance, const exec_run_t *run)
 {
-    bool ended;
-    blink_result_t result = exec_start(instance, run, &ended);
+    exec_end_t end;
+    bool ended = exec_start(instance, run, &end);
     if (ended)
-        run->done(run->context, result);
-    else
-        assert_int_equal(result, BLINK_OK);
+        run->done(&end);
     return ended;
+}
+
+static exec_instance_t *make_instance(const fixture_t *fixture, const lane_program_t *program)
+{
+    exec_instance_t *instance = NULL;
+    assert_int_equal(exec_instance_create(exec_of_host(fixture->exec), program, NULL, &instance), BLINK_OK);
+    return instance;
 }
 
 static blink_result_t wait_done(outcome_t *outcome, uint32_t times)

@@ -103,7 +103,7 @@ static void payload_init(payload_t *payload, uint64_t count, blink_datatype_t da
                                 .datatype = datatype,
                                 .redop = redop,
                                 .scalars = redop == BLINK_PRE_MUL_SUM ? payload->scalars : NULL,
-                                .done = on_done,
+                                .done = on_end,
                                 .context = &payload->outcome};
 }
 

@@ -172,7 +172,7 @@ static void check_run(exec_instance_t *instance, blink_collective_t collective, 
                       .count = count,
                       .datatype = BLINK_INT32,
                       .redop = BLINK_SUM,
-                      .done = on_done,
+                      .done = on_end,
                       .context = &outcome};
     start_run(instance, &run);
     assert_int_equal(wait_done(&outcome, 1), BLINK_OK);
@@ -186,8 +186,7 @@ static void check_collective(fixture_t *fixture, blink_collective_t collective, 
                              blink_protocol_t protocol, const uint64_t *counts, size_t count_count)
 {
     lane_program_t *program = make_program(fixture, collective, shape, protocol);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture->exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(fixture, program);
     bool has_in_place = collective != BLINK_ALLTOALL && collective != BLINK_SENDRECV;
     for (size_t i = 0; i < count_count; i++) {
         check_run(instance, collective, shape, counts[i], false);

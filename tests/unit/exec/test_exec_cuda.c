@@ -28,7 +28,7 @@ static exec_cuda_t *start(ring_t *worker)
     return exec;
 }
 
-static void end(exec_cuda_t *exec, ring_t *worker)
+static void stop(exec_cuda_t *exec, ring_t *worker)
 {
     exec_cuda_destroy(exec);
     ring_unmap(worker);
@@ -61,6 +61,7 @@ static void test_more_entries_than_completions(void **state)
     ring_t worker;
     exec_cuda_t *exec = start(&worker);
     uint64_t user_data[ENTRIES], rings;
+    exec_end_t end;
     uint32_t taken = 0, count;
     send_entries(exec, ENTRIES);
     count = take_all(&worker, user_data);
@@ -71,15 +72,15 @@ static void test_more_entries_than_completions(void **state)
         taken += count;
         assert_int_equal(take_all(&worker, user_data), 0);
         ring_set_engine_sleeping(&worker, true);
-        assert_true(exec_cuda_poll(exec));
+        assert_false(exec_poll(exec_of_cuda(exec), &end)); /* none of them is a run */
         ring_set_engine_sleeping(&worker, false);
         count = take_all(&worker, user_data);
         if (count > 0)
             assert_int_equal(read(exec->channel.doorbell_fd, &rings, sizeof(rings)), sizeof(rings));
     }
     assert_int_equal(taken, 2 * ENTRIES);
-    assert_null(exec->requests);
-    end(exec, &worker);
+    assert_true(list_is_empty(&exec->requests));
+    stop(exec, &worker);
 }
 
 /* What waits to be sent, or to run, must not fail for want of room that others have only for a while. */
@@ -90,19 +91,20 @@ static void test_more_bytes_than_the_arena_has(void **state)
     exec_cuda_t *exec = start(&worker);
     uint64_t user_data[ENTRIES];
     cuda_request_t *request;
+    exec_end_t end;
     for (uint32_t i = 0; i < 2 * ENTRIES; i++) {
         assert_int_equal(cuda_request_make(exec, GPU_FREE, ARENA_BYTES / 3, &request), BLINK_OK);
         cuda_request_send(exec, request);
     }
-    while (exec->requests) {
+    while (!list_is_empty(&exec->requests)) {
         uint32_t count = take_all(&worker, user_data);
         assert_in_range(count, 1, 3);
         for (uint32_t i = 0; i < count; i++)
             ring_complete(&worker, user_data[i], BLINK_OK, NULL);
-        exec_cuda_poll(exec);
+        exec_poll(exec_of_cuda(exec), &end);
     }
     assert_int_equal(cuda_request_make(exec, GPU_FREE, ARENA_BYTES + 1, &request), BLINK_ERR_NO_MEMORY);
-    end(exec, &worker);
+    stop(exec, &worker);
 }
 
 int main(void)

@@ -3,7 +3,7 @@
  * run whatever aborts it, and paced runs that never beat their links. Only lower bounds on times are
  * asserted.
  */
-#include "exec/host/instance.h"
+#include "exec/instance.h"
 #include "exec_payload.h"
 
 /* ---- results ---- */
@@ -15,8 +15,7 @@ static void check_allreduce(fixture_t *fixture, hand_shape_t shape, uint64_t cou
     payload_t payload;
     payload_init(&payload, count, datatype, redop, in_place);
     lane_program_t *program = make_program(fixture, BLINK_ALLREDUCE, shape, BLINK_PROTOCOL_SIMPLE);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture->exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(fixture, program);
 
     start_run(instance, &payload.run);
     assert_int_equal(wait_done(&payload.outcome, 1), BLINK_OK);
@@ -71,8 +70,7 @@ static void test_broadcast_copies_the_root_and_reads_nothing_else(void **state)
     const void *inputs[RANKS] = {[RANKS - 1] = payload.inputs[RANKS - 1]};
     payload.run.inputs = inputs;
     lane_program_t *program = make_program(&fixture, BLINK_BROADCAST, APART, BLINK_PROTOCOL_SIMPLE);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture.exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(&fixture, program);
     start_run(instance, &payload.run);
     assert_int_equal(wait_done(&payload.outcome, 1), BLINK_OK);
     for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -90,14 +88,13 @@ static void test_small_and_empty_runs_end_inside_start(void **state)
     fixture_t fixture;
     fixture_init(&fixture, 1, 0.0);
     lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, APART, BLINK_PROTOCOL_SIMPLE);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture.exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(&fixture, program);
     for (size_t i = 0; i < LENGTH(counts); i++) {
         payload_t payload;
         payload_init(&payload, counts[i], BLINK_FLOAT32, BLINK_SUM, false);
-        bool ended = false;
-        assert_int_equal(exec_start(instance, &payload.run, &ended), BLINK_OK);
-        assert_true(ended);
+        exec_end_t end;
+        assert_true(exec_start(instance, &payload.run, &end));
+        assert_int_equal(end.result, BLINK_OK);
         assert_int_equal(payload.outcome.done, 0);
         assert_reduced(&payload);
         payload_fini(&payload);
@@ -117,8 +114,7 @@ static void test_link_bytes_count_every_crossing(void **state)
     payload_init(&payload, 100000, BLINK_FLOAT32, BLINK_SUM, false);
     payload.run.comm_link_bytes = comm_bytes;
     lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, APART, BLINK_PROTOCOL_SIMPLE);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture.exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(&fixture, program);
     start_run(instance, &payload.run);
     assert_int_equal(wait_done(&payload.outcome, 1), BLINK_OK);
     uint64_t total = 0;
@@ -146,7 +142,7 @@ static void check_concurrent_instances(uint32_t workers, double scale, uint32_t 
     exec_instance_t *instances[INSTANCES];
     payload_t payloads[INSTANCES];
     for (uint32_t i = 0; i < INSTANCES; i++) {
-        assert_int_equal(exec_instance_create(fixture.exec, programs[i % 2], &instances[i]), BLINK_OK);
+        instances[i] = make_instance(&fixture, programs[i % 2]);
         payload_init(&payloads[i], 20000 + 1000 * i, BLINK_FLOAT32, BLINK_SUM, false);
     }
     for (uint32_t round = 1; round <= rounds; round++) {
@@ -203,8 +199,7 @@ static void check_abort(uint32_t workers, double scale, bool stuck)
     payload_init(&payload, 200000, BLINK_FLOAT32, BLINK_SUM, false);
     lane_program_t *program = stuck ? make_stuck_program(&fixture)
                                     : make_program(&fixture, BLINK_ALLREDUCE, APART, BLINK_PROTOCOL_SIMPLE);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture.exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(&fixture, program);
     assert_int_equal(run_and_abort(instance, &payload, 20000), BLINK_ERR_PEER_LOST);
     exec_instance_destroy(instance);
     lane_program_destroy(program);
@@ -236,8 +231,7 @@ static void test_abort_of_an_idle_instance_does_nothing(void **state)
     payload_t payload;
     payload_init(&payload, 50000, BLINK_FLOAT32, BLINK_SUM, false);
     lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, APART, BLINK_PROTOCOL_SIMPLE);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture.exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(&fixture, program);
     exec_abort(instance, BLINK_ERR_ABORTED);
     start_run(instance, &payload.run);
     assert_int_equal(wait_done(&payload.outcome, 1), BLINK_OK);
@@ -258,8 +252,7 @@ static void check_aborts_at_any_time(uint32_t workers, double scale, blink_proto
     payload_t payload;
     payload_init(&payload, 60000, BLINK_FLOAT32, BLINK_SUM, false);
     lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, TOGETHER, protocol);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture.exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(&fixture, program);
     for (long i = 0; i < 100; i++) {
         blink_result_t result = run_and_abort(instance, &payload, i * 10);
         assert_true(result == BLINK_OK || result == BLINK_ERR_PEER_LOST);
@@ -294,11 +287,10 @@ static void test_epochs_wrap_around(void **state)
     payload_t payload;
     payload_init(&payload, 60000, BLINK_FLOAT32, BLINK_SUM, false);
     lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, APART, BLINK_PROTOCOL_LL);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture.exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(&fixture, program);
     start_run(instance, &payload.run);
     wait_done(&payload.outcome, 1);
-    uint64_t epochs_of_a_run = instance->epoch_count;
+    uint64_t epochs_of_a_run = instance->most_chunks;
     assert_true(epochs_of_a_run > 1);
     instance->epoch_base = UINT32_MAX - 5 * epochs_of_a_run / 2;
     bool wrapped = false;
@@ -333,8 +325,7 @@ static void check_jobs(double scale)
     payload_t payload;
     payload_init(&payload, 200000, BLINK_FLOAT32, BLINK_SUM, false);
     lane_program_t *program = make_stuck_program(&fixture);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture.exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(&fixture, program);
     start_run(instance, &payload.run);
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(exec_host_post(fixture.exec, count_job, &jobs), BLINK_OK);
@@ -376,8 +367,7 @@ static void test_paced_run_is_never_faster_than_its_links(void **state)
     payload_t payload;
     payload_init(&payload, 250000, BLINK_FLOAT32, BLINK_SUM, false);
     lane_program_t *program = make_program(&fixture, BLINK_BROADCAST, APART, BLINK_PROTOCOL_SIMPLE);
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture.exec, program, &instance), BLINK_OK);
+    exec_instance_t *instance = make_instance(&fixture, program);
 
     uint64_t start = now_ns();
     start_run(instance, &payload.run);

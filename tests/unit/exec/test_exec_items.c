@@ -82,13 +82,6 @@ static void direct_init(direct_t *direct, blink_collective_t collective)
     assert_int_equal(lane_divide_blocks(&direct->program), BLINK_OK);
 }
 
-static exec_instance_t *make_instance(const fixture_t *fixture, const lane_program_t *program)
-{
-    exec_instance_t *instance = NULL;
-    assert_int_equal(exec_instance_create(fixture->exec, program, &instance), BLINK_OK);
-    return instance;
-}
-
 /* ---- results ---- */
 
 /* Elements of float32: a run that ends inside exec_start(), ones that the starter takes part in, and ones
@@ -264,7 +257,7 @@ static void check_strides(const fixture_t *fixture, const lane_program_t *progra
                       .count = count,
                       .datatype = BLINK_INT32,
                       .redop = BLINK_SUM,
-                      .done = on_done,
+                      .done = on_end,
                       .context = &outcome};
     exec_instance_t *instance = make_instance(fixture, program);
     start_run(instance, &run);
@@ -356,8 +349,9 @@ static void test_done_is_called_unless_the_run_ended_inside_start(void **state)
     for (size_t i = 0; i < LENGTH(all_counts); i++) {
         payload_t payload;
         payload_init(&payload, all_counts[i], BLINK_FLOAT32, BLINK_SUM, false);
-        bool ended = false;
-        assert_int_equal(exec_start(instance, &payload.run, &ended), BLINK_OK);
+        exec_end_t end;
+        bool ended = exec_start(instance, &payload.run, &end);
+        assert_int_equal(end.result, BLINK_OK);
         if (all_counts[i] <= 3)
             assert_true(ended);
         if (all_counts[i] >= 1000000)
@@ -535,11 +529,11 @@ typedef struct finish {
     outcome_t *outcome;
 } finish_t;
 
-static void on_finish(void *context, blink_result_t result)
+static void on_finish(const exec_end_t *end)
 {
-    finish_t *finish = context;
+    finish_t *finish = end->context;
     finish->place = ++*finish->clock;
-    on_done(finish->outcome, result);
+    on_done(finish->outcome, end->result);
 }
 
 /* One worker; the long run, of 16 symmetries, stands in the queue before the short one, of two. */

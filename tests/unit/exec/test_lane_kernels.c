@@ -2,8 +2,8 @@
  * The kernels of the lane interpreter, compiled for the host, against the host executor: the same program,
  * cut the same way, gives the same bits in all memory.
  */
-#include "exec/host/instance.h"
 #include "exec/host/slot_format.h"
+#include "exec/instance.h"
 #include "exec_fixture.h"
 #include "lane_image.h"
 
@@ -43,7 +43,7 @@ typedef struct bench {
 static void bench_init(bench_t *bench, const fixture_t *fixture, const lane_program_t *program)
 {
     *bench = (bench_t){.program = program, .block_count = 1};
-    assert_int_equal(exec_instance_create(fixture->exec, program, &bench->instance), BLINK_OK);
+    bench->instance = make_instance(fixture, program);
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         bench->scratch[rank] = image_alloc(SCRATCH_BYTES);
         bench->semaphores[rank] = image_alloc(program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES);
@@ -150,7 +150,7 @@ static void run_expected(const bench_t *bench, memory_t *memory)
                       .datatype = memory->shot.datatype,
                       .redop = memory->shot.redop,
                       .scalars = scales ? memory->scalars : NULL,
-                      .done = on_done,
+                      .done = on_end,
                       .context = &outcome};
     start_run(bench->instance, &run);
     assert_int_equal(wait_done(&outcome, 1), BLINK_OK);

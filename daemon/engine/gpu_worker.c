@@ -1,7 +1,7 @@
 /*
- * The two executors behind one set of calls, and the GPU worker as the engine sees it come and go.
+ * The GPU worker as the engine sees it come and go, and which devices are on its GPUs.
  */
-#include "engine/executor.h"
+#include "engine/gpu_worker.h"
 
 #include "base/log.h"
 #include "engine/comm.h"
@@ -19,51 +19,13 @@ bool engine_node_is_gpu(const engine_t *engine, uint32_t node)
     return engine->config.gpu_of_node && engine->config.gpu_of_node[node] != EXEC_CUDA_NO_GPU;
 }
 
-bool engine_nodes_need_host(const engine_t *engine, const uint32_t *nodes, uint32_t rank_count)
+exec_t *engine_exec(const engine_t *engine, uint32_t node)
 {
-    return engine_node_is_gpu(engine, nodes[0]) &&
-           exec_cuda_needs_host(engine->config.cuda, nodes, rank_count);
+    return engine_node_is_gpu(engine, node) ? exec_of_cuda(engine->config.cuda)
+                                            : exec_of_host(engine->config.exec);
 }
 
-blink_result_t instance_create(engine_t *engine, const lane_program_t *program, const uint32_t *nodes,
-                               comm_instance_t *instance)
-{
-    if (engine_node_is_gpu(engine, nodes[0]))
-        return cuda_instance_create(engine->config.cuda, program, nodes, &instance->cuda);
-    return exec_instance_create(engine->config.exec, program, &instance->host);
-}
-
-void instance_destroy(comm_instance_t *instance)
-{
-    cuda_instance_destroy(instance->cuda);
-    exec_instance_destroy(instance->host);
-}
-
-blink_result_t instance_start(comm_instance_t *instance, const exec_run_t *run, bool *ended)
-{
-    return instance->cuda ? cuda_instance_start(instance->cuda, run, ended)
-                          : exec_start(instance->host, run, ended);
-}
-
-void instance_abort(comm_instance_t *instance, blink_result_t reason)
-{
-    if (instance->cuda)
-        cuda_instance_abort(instance->cuda, reason);
-    else
-        exec_abort(instance->host, reason);
-}
-
-const char *instance_transport(const comm_instance_t *instance)
-{
-    return instance->cuda ? cuda_instance_transport(instance->cuda) : "local";
-}
-
-/* ---- the GPU worker ---- */
-
-bool engine_poll_gpus(engine_t *engine)
-{
-    return engine->config.cuda && exec_cuda_poll(engine->config.cuda);
-}
+/* ---- a worker comes and goes ---- */
 
 /* A message from the control thread. */
 typedef struct gpu_change {

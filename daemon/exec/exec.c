@@ -1,0 +1,125 @@
+/* The calls of exec.h, and what instances of all kinds do alike. */
+#include "exec/instance.h"
+
+#include "base/clock.h"
+#include "error.h"
+#include "names.h"
+
+#include <stdlib.h>
+
+/* Epochs of LL are 32 bits wide. */
+#define EPOCH_MAX UINT32_MAX
+
+/* ---- instances of all kinds ---- */
+
+blink_result_t exec_instance_init(exec_instance_t *instance, exec_t *exec, const lane_program_t *program)
+{
+    instance->exec = exec;
+    instance->program = program;
+    instance->ranks = calloc(program->rank_count, sizeof(*instance->ranks));
+    return instance->ranks ? BLINK_OK
+                           : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", program->rank_count);
+}
+
+void exec_instance_fini(exec_instance_t *instance)
+{
+    lane_geometry_fini(&instance->geometry);
+    free(instance->ranks);
+}
+
+blink_result_t exec_instance_set_geometry(exec_instance_t *instance, uint64_t block_bytes,
+                                          uint64_t chunk_bytes, uint32_t slots)
+{
+    instance->bound = false;
+    instance->scrub = true;
+    lane_geometry_fini(&instance->geometry);
+    instance->geometry = (lane_geometry_t){0};
+    BLINK_TRY(lane_geometry_init(instance->program, block_bytes, chunk_bytes, slots, &instance->geometry));
+    instance->most_chunks = 0;
+    for (uint32_t c = 0; c < instance->program->channel_count; c++) {
+        uint32_t chunks = instance->geometry.channels[c].chunks;
+        instance->most_chunks = chunks > instance->most_chunks ? chunks : instance->most_chunks;
+    }
+    return BLINK_OK;
+}
+
+bool exec_instance_advance_epochs(exec_instance_t *instance)
+{
+    if (instance->program->protocol == BLINK_PROTOCOL_SIMPLE)
+        return false;
+    bool scrub = instance->scrub || instance->epoch_base + 2ull * instance->most_chunks > EPOCH_MAX;
+    instance->epoch_base = scrub ? 0 : instance->epoch_base + instance->most_chunks;
+    instance->scrub = false;
+    return scrub;
+}
+
+exec_end_t exec_instance_end(const exec_instance_t *instance, blink_result_t result)
+{
+    return (exec_end_t){.context = instance->run.context,
+                        .result = result,
+                        .started_ns = instance->started_ns,
+                        .ended_ns = clock_ns()};
+}
+
+static void set_ranks(exec_instance_t *instance, const exec_run_t *run, uint64_t block_bytes)
+{
+    for (uint32_t i = 0; i < instance->program->rank_count; i++)
+        instance->ranks[i] =
+            (exec_rank_t){.input = run->inputs ? (uintptr_t)run->inputs[i] : 0,
+                          .output = (uintptr_t)run->outputs[i],
+                          .input_stride_bytes = run->input_strides ? run->input_strides[i] : block_bytes,
+                          .output_stride_bytes = run->output_strides ? run->output_strides[i] : block_bytes,
+                          .scalar = run->scalars ? run->scalars[i] : 0};
+}
+
+/* ---- the calls ---- */
+
+blink_result_t exec_instance_create(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
+                                    exec_instance_t **instance)
+{
+    return exec->calls->create(exec, program, nodes, instance);
+}
+
+void exec_instance_destroy(exec_instance_t *instance)
+{
+    if (instance)
+        instance->exec->calls->destroy(instance);
+}
+
+bool exec_start(exec_instance_t *instance, const exec_run_t *run, exec_end_t *end)
+{
+    uint64_t block_bytes = run->count * blink_datatype_bytes(run->datatype);
+    uint64_t now_ns = clock_ns();
+    bool under_way = false;
+    *end = (exec_end_t){.context = run->context, .started_ns = now_ns, .ended_ns = now_ns};
+    if (block_bytes == 0 || instance->program->lane_count == 0)
+        return true;
+    instance->run = *run;
+    instance->started_ns = now_ns;
+    set_ranks(instance, run, block_bytes);
+    end->result = instance->exec->calls->start(instance, block_bytes, &under_way);
+    if (under_way)
+        return false; /* the instance may be gone by now */
+    end->ended_ns = clock_ns();
+    return true;
+}
+
+void exec_abort(exec_instance_t *instance, blink_result_t reason)
+{
+    instance->exec->calls->abort(instance, reason);
+}
+
+bool exec_poll(exec_t *exec, exec_end_t *end)
+{
+    return exec->calls->poll(exec, end);
+}
+
+const char *exec_transport(const exec_instance_t *instance)
+{
+    return instance->exec->calls->transport(instance);
+}
+
+bool exec_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count)
+{
+    return exec->calls->needs_flags(exec, nodes, rank_count);
+}

@@ -1,0 +1,46 @@
+/*
+ * Executors and their instances. An executor (exec_host.h, exec_cuda.h) runs lane programs; an instance is
+ * what it takes to run one program, once at a time.
+ */
+#ifndef BLINK_EXEC_H
+#define BLINK_EXEC_H
+
+#include "exec/run.h"
+
+typedef struct exec exec_t;
+typedef struct exec_instance exec_instance_t;
+
+/*
+ * Borrows the program until destroyed.
+ * @param nodes  by rank: the topology node of its device.
+ * Errors: NO_MEMORY. On GPUs also: UNSUPPORTED (too many ranks, or more lanes than a GPU can hold at once);
+ * UNREACHABLE (a GPU of the program that cannot reach another one's memory; names both).
+ */
+blink_result_t exec_instance_create(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
+                                    exec_instance_t **instance);
+
+/* The instance must be idle. NULL is ignored. */
+void exec_instance_destroy(exec_instance_t *instance);
+
+/*
+ * Start a run on an idle instance. True if it has ended already, as *end says: there was nothing to do; it
+ * was so short that it was made on this thread; or it could not be started (NO_MEMORY, or SYSTEM: there is no
+ * GPU worker). False if run->done or exec_poll() tells the end later; it may have told it by the return.
+ */
+bool exec_start(exec_instance_t *instance, const exec_run_t *run, exec_end_t *end);
+
+/* Make the current run end soon with `reason`; nothing when idle. The end is told as any other. */
+void exec_abort(exec_instance_t *instance, blink_result_t reason);
+
+/* Look for runs that have ended without a thread of the executor's own: those on GPUs. True with the end of
+ * one of them. */
+bool exec_poll(exec_t *exec, exec_end_t *end);
+
+/* How the last run's bytes crossed: "local", "copy engine", "host memory". Static. */
+const char *exec_transport(const exec_instance_t *instance);
+
+/* Whether devices on these nodes meet in memory where only flags beside the data say that the data are there,
+ * so that a program for them must be one of LL's. Thread-safe. */
+bool exec_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count);
+
+#endif

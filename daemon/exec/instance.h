@@ -1,0 +1,87 @@
+/*
+ * What the executors and instances of all kinds begin with, for those who make one.
+ */
+#ifndef BLINK_EXEC_INSTANCE_H
+#define BLINK_EXEC_INSTANCE_H
+
+#include "exec/exec.h"
+
+/* What a kind of executors does for the calls of exec.h. */
+typedef struct exec_calls {
+    blink_result_t (*create)(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
+                             exec_instance_t **instance);
+    void (*destroy)(exec_instance_t *instance);
+    /* The run is in the instance, and moves something. *under_way: its end follows; else the result is the
+     * run's. */
+    blink_result_t (*start)(exec_instance_t *instance, uint64_t block_bytes, bool *under_way);
+    void (*abort)(exec_instance_t *instance, blink_result_t reason);
+    bool (*poll)(exec_t *exec, exec_end_t *end);
+    const char *(*transport)(const exec_instance_t *instance);
+    bool (*needs_flags)(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count);
+} exec_calls_t;
+
+struct exec {
+    const exec_calls_t *calls;
+    _Atomic uint64_t *link_bytes; /* bytes that crossed each directed link, borrowed; may be NULL */
+};
+
+/* What a run reads and writes of one rank. */
+typedef struct exec_rank {
+    uintptr_t input, output;
+    uint64_t input_stride_bytes, output_stride_bytes;
+    uint64_t scalar;
+} exec_rank_t;
+
+struct exec_instance {
+    exec_t *exec;
+    const lane_program_t *program;
+    bool bound; /* geometry is that of the last run's payload */
+    lane_geometry_t geometry;
+    uint32_t most_chunks; /* of any channel */
+    /* Slots with flags. The epochs of a run are from epoch_base + 1 to epoch_base + most_chunks; the slots
+     * may hold smaller ones, unless anything else may lie in them: then they are scrubbed before the run. */
+    uint64_t epoch_base;
+    bool scrub;
+    exec_run_t run; /* the last one */
+    exec_rank_t *ranks;
+    uint64_t started_ns;
+};
+
+/* Errors: NO_MEMORY; exec_instance_fini() must follow on failure too. */
+blink_result_t exec_instance_init(exec_instance_t *instance, exec_t *exec, const lane_program_t *program);
+void exec_instance_fini(exec_instance_t *instance);
+
+/* Give the instance the geometry of another payload, whose slots lie elsewhere. Parameters and errors as of
+ * lane_geometry_init(). */
+blink_result_t exec_instance_set_geometry(exec_instance_t *instance, uint64_t block_bytes,
+                                          uint64_t chunk_bytes, uint32_t slots);
+
+/* Give the run epochs that no slot has seen. True if the slots must be emptied for that, because anything may
+ * lie in them or the epochs are used up. */
+bool exec_instance_advance_epochs(exec_instance_t *instance);
+
+/* The end of the current run, at this moment. */
+exec_end_t exec_instance_end(const exec_instance_t *instance, blink_result_t result);
+
+/* Where a span of a step's operand lies in the input or output of its rank. */
+static inline uintptr_t exec_operand_address(const exec_instance_t *instance, uint32_t channel, uint32_t part,
+                                             const lane_operand_t *operand, lane_span_t span)
+{
+    const exec_rank_t *rank = &instance->ranks[operand->rank];
+    bool is_input = operand->buffer == LANE_INPUT;
+    return (is_input ? rank->input : rank->output) +
+           lane_buffer_offset(&instance->geometry, channel, part, (lane_buffer_t)operand->buffer,
+                              is_input ? rank->input_stride_bytes : rank->output_stride_bytes, span);
+}
+
+/* Count bytes over a link: for the machine and for the run's communicator. Counters only grow and order
+ * nothing. Thread-safe. */
+static inline void exec_count_link(const exec_instance_t *instance, uint32_t link, uint64_t bytes)
+{
+    if (instance->exec->link_bytes)
+        atomic_fetch_add_explicit(&instance->exec->link_bytes[link], bytes, memory_order_relaxed);
+    if (instance->run.comm_link_bytes)
+        atomic_fetch_add_explicit(&instance->run.comm_link_bytes[link], bytes, memory_order_relaxed);
+}
+
+#endif
