@@ -5,7 +5,6 @@
 #include "exec/host/items.h"
 #include "exec/host/step.h"
 
-#include "base/clock.h"
 #include "error.h"
 #include "names.h"
 
@@ -251,16 +250,7 @@ static blink_result_t instance_bind(host_instance_t *instance, uint64_t block_by
     return BLINK_OK;
 }
 
-/* Nobody else touches an idle instance; the pool's lock publishes these stores. */
-static void instance_reset(host_instance_t *instance)
-{
-    atomic_store_explicit(&instance->abort_reason, BLINK_OK, memory_order_relaxed);
-    pthread_mutex_lock(&instance->mutex);
-    instance->running = true;
-    pthread_mutex_unlock(&instance->mutex);
-}
-
-static void instance_reset_lanes(host_instance_t *instance, uint64_t now_ns)
+static void instance_reset_lanes(host_instance_t *instance)
 {
     const lane_program_t *program = instance->base.program;
     if (exec_instance_advance_epochs(&instance->base) && instance->scratch_bytes > 0)
@@ -274,9 +264,9 @@ static void instance_reset_lanes(host_instance_t *instance, uint64_t now_ns)
         lane->chunk = lane->step = 0;
         lane->chunks =
             lane->lane->step_count > 0 ? instance->base.geometry.channels[lane->lane->channel].chunks : 0;
-        lane->start_ns = now_ns;
+        lane->start_ns = instance->base.started_ns;
     }
-    instance->last_arrival_ns = now_ns;
+    instance->last_arrival_ns = instance->base.started_ns;
     atomic_store_explicit(&instance->users, program->lane_count, memory_order_relaxed);
 }
 
@@ -298,15 +288,14 @@ static blink_result_t instance_run_inline(host_instance_t *instance)
 static blink_result_t instance_start_lanes(host_instance_t *instance, bool *under_way)
 {
     exec_host_t *exec = instance->exec;
-    uint64_t now_ns = exec->config.pace ? clock_ns() : 0;
-    instance_reset_lanes(instance, now_ns);
+    uint64_t ready_ns = exec->config.pace ? instance->base.started_ns : 0;
     *under_way = !instance->is_inline;
     if (instance->is_inline)
         return instance_run_inline(instance);
     uint32_t lane_count = instance->base.program->lane_count;
     pthread_mutex_lock(&exec->mutex);
     for (uint32_t l = 0; l < lane_count; l++)
-        queue_push(&exec->queue, &instance->lanes[l].task, now_ns);
+        queue_push(&exec->queue, &instance->lanes[l].task, ready_ns);
     pool_unlock_and_wake(exec);
     return BLINK_OK;
 }
@@ -315,7 +304,13 @@ blink_result_t host_instance_start(exec_instance_t *base, uint64_t block_bytes, 
 {
     host_instance_t *instance = (host_instance_t *)base;
     BLINK_TRY(instance_bind(instance, block_bytes));
-    instance_reset(instance);
+    if (!instance->items)
+        instance_reset_lanes(instance);
+    /* An abort that takes the mutex after this finds the whole run as it was reset; one before finds none. */
+    pthread_mutex_lock(&instance->mutex);
+    atomic_store_explicit(&instance->abort_reason, BLINK_OK, memory_order_relaxed);
+    instance->running = true;
+    pthread_mutex_unlock(&instance->mutex);
     return instance->items ? items_start(instance, under_way) : instance_start_lanes(instance, under_way);
 }
 

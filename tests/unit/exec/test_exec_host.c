@@ -3,8 +3,10 @@
  * run whatever aborts it, and paced runs that never beat their links. Only lower bounds on times are
  * asserted.
  */
-#include "exec/instance.h"
+#include "exec/host/instance.h"
 #include "exec_payload.h"
+
+#include <sched.h>
 
 /* ---- results ---- */
 
@@ -278,6 +280,52 @@ static void test_aborted_instance_runs_again(void **state)
     }
 }
 
+typedef struct nagger {
+    exec_instance_t *instance;
+    _Atomic bool started, stop;
+} nagger_t;
+
+static void *abort_all_the_time(void *argument)
+{
+    nagger_t *nagger = argument;
+    while (!atomic_load(&nagger->stop)) {
+        exec_abort(nagger->instance, BLINK_ERR_PEER_LOST);
+        atomic_store(&nagger->started, true);
+    }
+    return NULL;
+}
+
+/* An abort finds a run that has been set up wholly, or none: not the lanes that seem parked in fresh memory.
+ */
+static void test_aborts_while_the_first_run_starts(void **state)
+{
+    (void)state;
+    fixture_t fixture;
+    fixture_init(&fixture, 2, 0.0);
+    payload_t payload;
+    payload_init(&payload, 60000, BLINK_FLOAT32, BLINK_SUM, false);
+    lane_program_t *program = make_program(&fixture, BLINK_ALLREDUCE, TOGETHER, BLINK_PROTOCOL_LL);
+    for (uint32_t round = 1; round <= 100; round++) {
+        nagger_t nagger = {.instance = make_instance(&fixture, program)};
+        pthread_t thread;
+        for (uint32_t i = 0; i < program->semaphore_count; i++)
+            atomic_store(&((host_instance_t *)nagger.instance)->semaphores[i].parked, 1);
+        assert_int_equal(pthread_create(&thread, NULL, abort_all_the_time, &nagger), 0);
+        while (!atomic_load(&nagger.started))
+            sched_yield();
+        start_run(nagger.instance, &payload.run);
+        blink_result_t result = wait_done(&payload.outcome, round);
+        assert_true(result == BLINK_OK || result == BLINK_ERR_PEER_LOST);
+        atomic_store(&nagger.stop, true);
+        pthread_join(thread, NULL);
+        assert_int_equal(payload.outcome.done, round);
+        exec_instance_destroy(nagger.instance);
+    }
+    lane_program_destroy(program);
+    payload_fini(&payload);
+    fixture_fini(&fixture);
+}
+
 /* Epochs that have run out begin anew, on slots that were emptied. */
 static void test_epochs_wrap_around(void **state)
 {
@@ -410,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_abort_ends_lanes_that_wait_for_virtual_time),
         cmocka_unit_test(test_abort_of_an_idle_instance_does_nothing),
         cmocka_unit_test(test_aborted_instance_runs_again),
+        cmocka_unit_test(test_aborts_while_the_first_run_starts),
         cmocka_unit_test(test_epochs_wrap_around),
         cmocka_unit_test(test_every_posted_job_runs),
         cmocka_unit_test(test_paced_run_is_never_faster_than_its_links),
