@@ -1,9 +1,8 @@
-/*
- * A connection that has rings: made by its Hello, ended when its process goes.
- */
-#include "control/internal.h"
+#include "control/client.h"
 
 #include "base/log.h"
+#include "control/region.h"
+#include "control/roster.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,21 +16,18 @@
 #define RING_SQ_ENTRIES 1024u
 #define RING_CQ_ENTRIES 1024u
 
-enum { FD_RING, FD_DOORBELL, FD_COMPLETION, FD_COUNT };
+enum { FD_RING, FD_DOORBELL, FD_COMPLETION };
 
-static blink_result_t check_quota(const connection_t *connection)
+static blink_result_t check_quota(const control_t *control, const tenant_t *tenant)
 {
-    uint32_t same_tenant = 0;
-    for (const connection_t *other = connection->server->connections; other; other = other->next)
-        same_tenant += other->client && other->uid == connection->uid;
-    uint32_t limit = connection->server->config.settings->clients_per_tenant;
-    if (same_tenant >= limit)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u clients connected, the limit is %u",
-                          connection->uid, same_tenant, limit);
+    uint32_t limit = control->settings->clients_per_tenant;
+    if (tenant->client_count >= limit)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u clients connected, the limit is %u", tenant->uid,
+                          tenant->client_count, limit);
     return BLINK_OK;
 }
 
-static blink_result_t make_rings(engine_client_config_t *config, int fds[FD_COUNT])
+static blink_result_t make_rings(engine_client_config_t *config, int fds[CLIENT_FDS])
 {
     BLINK_TRY(ring_create(RING_SQ_ENTRIES, RING_CQ_ENTRIES, &config->ring, &fds[FD_RING]));
     fds[FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -52,9 +48,9 @@ static void close_if_open(int fd)
 }
 
 /* The engine's half; its descriptors are duplicates of those that travel to the client. */
-static blink_result_t add_to_engine(client_t *client, int fds[FD_COUNT])
+static blink_result_t add_to_engine(client_t *client, int fds[CLIENT_FDS])
 {
-    engine_client_config_t config = {.client = client->client, .doorbell_fd = -1, .completion_fd = -1};
+    engine_client_config_t config = {.client = client->number, .doorbell_fd = -1, .completion_fd = -1};
     blink_result_t result = make_rings(&config, fds);
     if (result != BLINK_OK) {
         ring_unmap(&config.ring);
@@ -62,22 +58,10 @@ static blink_result_t add_to_engine(client_t *client, int fds[FD_COUNT])
         close_if_open(config.completion_fd);
         return result;
     }
-    return engine_client_add(client->server->engine, &config, &client->engine);
+    return engine_client_add(client->control->engine, &config, &client->engine);
 }
 
-static void send_hello(connection_t *connection, uint64_t id, const int fds[FD_COUNT])
-{
-    Blinkwire__HelloReply body;
-    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-    hello_reply_init(connection->server, &body);
-    body.client_id = connection->client->client;
-    reply.id = id;
-    reply.body_case = BLINKWIRE__REPLY__BODY_HELLO;
-    reply.hello = &body;
-    connection_send(connection, &reply, fds, FD_COUNT);
-}
-
-/* It is shown in logs and on terminals: only what is harmless there. */
+/* The program's name is shown in logs and on terminals: only what is harmless there is kept. */
 static void set_program(client_t *client, const char *program)
 {
     snprintf(client->program, sizeof(client->program), "%s", program);
@@ -87,48 +71,55 @@ static void set_program(client_t *client, const char *program)
     }
 }
 
-blink_result_t client_create(connection_t *connection, uint64_t id, const Blinkwire__Hello *hello)
+blink_result_t client_create(control_t *control, connection_t *connection, tenant_t *tenant,
+                             const char *program, int fds[CLIENT_FDS], client_t **created)
 {
-    server_t *server = connection->server;
-    BLINK_TRY(check_quota(connection));
+    for (int i = 0; i < CLIENT_FDS; i++)
+        fds[i] = -1;
+    BLINK_TRY(check_quota(control, tenant));
     client_t *client = calloc(1, sizeof(*client));
     if (!client)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another client");
-    int fds[FD_COUNT] = {-1, -1, -1};
-    client->server = server;
+    client->control = control;
     client->connection = connection;
-    client->client = ++server->next_client;
-    set_program(client, hello->program);
+    client->tenant = tenant;
+    client->number = ++control->last_client;
+    client->pid = connection_pid(connection);
+    list_init(&client->regions);
+    list_init(&client->members);
+    set_program(client, program);
     blink_result_t result = add_to_engine(client, fds);
-    if (result == BLINK_OK) {
-        connection->client = client;
-        server->client_count++;
-        LOG_INFO("client %u: %s (pid %d, user %u)", client->client, client->program, connection->pid,
-                 connection->uid);
-        send_hello(connection, id, fds);
-    } else {
+    if (result != BLINK_OK) {
         free(client);
+        return result;
     }
-    for (int i = 0; i < FD_COUNT; i++)
-        close_if_open(fds[i]);
-    return result;
+    list_prepend(&control->clients, &client->link);
+    control->client_count++;
+    tenant->client_count++;
+    LOG_INFO("client %u: %s (pid %d, user %u)", client->number, client->program, client->pid, tenant->uid);
+    *created = client;
+    return BLINK_OK;
 }
 
 /* The engine has forgotten the client: nothing reads or writes its memory any more. */
 static void on_removed(void *context)
 {
     client_t *client = context;
-    connection_t *connection = client->connection;
-    LOG_INFO("client %u: gone", client->client);
-    region_release_all(client);
-    client->server->client_count--;
+    engine_done_t left = client->left;
+    LOG_INFO("client %u: gone", client->number);
+    regions_release_all(client);
+    list_remove(&client->link);
+    client->control->client_count--;
+    client->tenant->client_count--;
     free(client);
-    connection_finish(connection);
+    left.call(left.context);
 }
 
-void client_disconnect(client_t *client)
+void client_leave(client_t *client, engine_done_t left)
 {
-    comm_client_lost(client);
-    region_leave_pending(client);
+    client->leaving = true;
+    client->left = left;
+    rosters_lose_client(client);
+    regions_leave_pending(client);
     engine_client_remove(client->engine, (engine_done_t){on_removed, client});
 }

@@ -1,12 +1,11 @@
-/*
- * One control connection: frames in, frames and descriptors out, never blocking the loop. What frames mean is
- * request.c's business.
- */
-#include "control/internal.h"
+#include "control/connection.h"
 
+#include "base/list.h"
 #include "base/log.h"
+#include "frame.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,23 +14,38 @@
 /* A peer that lets more than this pile up is dropped. */
 #define OUTGOING_MAX_BYTES (32u << 20)
 
-/* Connections of one user beyond the clients it may have: tools, and those that have not said hello yet. */
-#define CONNECTIONS_BESIDE_CLIENTS 32u
-
-struct outgoing {
-    outgoing_t *next;
+/* A reply that waits for the socket. */
+typedef struct outgoing {
+    list_t link;
     size_t byte_count, sent_bytes;
     int fds[FRAME_FDS_MAX]; /* duplicates, closed with the frame */
     uint32_t fd_count;
     uint8_t bytes[];
+} outgoing_t;
+
+struct connection {
+    const connection_handler_t *handler;
+    void *context; /* the handler's */
+    int fd;
+    struct ucred peer;
+    uv_poll_t poll;
+    uint8_t input[FRAME_HEADER_BYTES + FRAME_REQUEST_MAX_BYTES];
+    size_t input_bytes;
+    int fds[FRAME_FDS_MAX]; /* received and not yet claimed by a request */
+    uint32_t fd_count;
+    list_t outgoing;
+    size_t outgoing_bytes;
+    bool draining; /* say what is queued, then close; hear nothing more */
+    bool closing;
 };
 
 static void on_events(uv_poll_t *poll, int status, int events);
 
 static void watch(connection_t *connection)
 {
-    int events =
-        (connection->draining ? 0 : UV_READABLE) | (connection->outgoing ? UV_WRITABLE : 0) | UV_DISCONNECT;
+    int read = connection->draining ? 0 : UV_READABLE;
+    int write = list_is_empty(&connection->outgoing) ? 0 : UV_WRITABLE;
+    int events = read | write | UV_DISCONNECT;
     uv_poll_start(&connection->poll, events, on_events);
 }
 
@@ -39,6 +53,7 @@ static void watch(connection_t *connection)
 
 static void outgoing_free(outgoing_t *outgoing)
 {
+    list_remove(&outgoing->link);
     for (uint32_t i = 0; i < outgoing->fd_count; i++)
         close(outgoing->fds[i]);
     free(outgoing);
@@ -47,26 +62,21 @@ static void outgoing_free(outgoing_t *outgoing)
 static void on_poll_closed(uv_handle_t *handle)
 {
     connection_t *connection = handle->data;
-    server_t *server = connection->server;
     close(connection->fd);
     free(connection);
-    server_stop_if_done(server);
 }
 
-void connection_finish(connection_t *connection)
+static void close_unclaimed_fds(connection_t *connection)
 {
-    server_t *server = connection->server;
-    connection_t **link = &server->connections;
-    while (*link != connection)
-        link = &(*link)->next;
-    *link = connection->next;
-    while (connection->outgoing) {
-        outgoing_t *outgoing = connection->outgoing;
-        connection->outgoing = outgoing->next;
-        outgoing_free(outgoing);
-    }
-    for (uint32_t i = 0; i < connection->fd_count; i++)
-        close(connection->fds[i]);
+    while (connection->fd_count > 0)
+        close(connection->fds[--connection->fd_count]);
+}
+
+void connection_destroy(connection_t *connection)
+{
+    LIST_FOR_EACH(link, &connection->outgoing)
+    outgoing_free(CONTAINER_OF(link, outgoing_t, link));
+    close_unclaimed_fds(connection);
     uv_close((uv_handle_t *)&connection->poll, on_poll_closed);
 }
 
@@ -76,11 +86,7 @@ void connection_close(connection_t *connection)
         return;
     connection->closing = true;
     uv_poll_stop(&connection->poll);
-    links_forget(connection->server->links, connection);
-    if (connection->client)
-        client_disconnect(connection->client);
-    else
-        connection_finish(connection);
+    connection->handler->ended(connection->context);
 }
 
 /* ---- sending ---- */
@@ -88,8 +94,9 @@ void connection_close(connection_t *connection)
 /* False if the connection ended. */
 static bool send_outgoing(connection_t *connection)
 {
-    while (connection->outgoing) {
-        outgoing_t *outgoing = connection->outgoing;
+    LIST_FOR_EACH(link, &connection->outgoing)
+    {
+        outgoing_t *outgoing = CONTAINER_OF(link, outgoing_t, link);
         struct iovec bytes = {outgoing->bytes + outgoing->sent_bytes,
                               outgoing->byte_count - outgoing->sent_bytes};
         struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
@@ -98,26 +105,20 @@ static bool send_outgoing(connection_t *connection)
             frame_attach_fds(&message, &control, outgoing->fds, outgoing->fd_count);
         ssize_t sent = sendmsg(connection->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && (errno == EAGAIN || errno == EINTR))
-            break;
+            return true;
         if (sent < 0) {
             connection_close(connection);
             return false;
         }
         outgoing->sent_bytes += (size_t)sent;
         if (outgoing->sent_bytes < outgoing->byte_count)
-            continue;
-        connection->outgoing = outgoing->next;
+            return true; /* the socket is full: the loop tells when the rest may follow */
         connection->outgoing_bytes -= outgoing->byte_count;
         outgoing_free(outgoing);
     }
-    if (!connection->outgoing) {
-        connection->outgoing_end = &connection->outgoing;
-        if (connection->draining) {
-            connection_close(connection);
-            return false;
-        }
-    }
-    return true;
+    if (connection->draining)
+        connection_close(connection);
+    return !connection->draining;
 }
 
 static outgoing_t *pack(const Blinkwire__Reply *reply, const int *fds, uint32_t fd_count)
@@ -128,10 +129,11 @@ static outgoing_t *pack(const Blinkwire__Reply *reply, const int *fds, uint32_t 
         return NULL;
     for (uint32_t i = 0; i < FRAME_HEADER_BYTES; i++)
         outgoing->bytes[i] = (uint8_t)(byte_count >> (8 * i));
+    list_init(&outgoing->link);
     blinkwire__reply__pack(reply, outgoing->bytes + FRAME_HEADER_BYTES);
     outgoing->byte_count = FRAME_HEADER_BYTES + byte_count;
     for (uint32_t i = 0; i < fd_count; i++) {
-        int copy = dup(fds[i]);
+        int copy = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
         if (copy < 0) {
             outgoing_free(outgoing);
             return NULL;
@@ -148,7 +150,7 @@ void connection_send(connection_t *connection, const Blinkwire__Reply *reply, co
         return;
     outgoing_t *outgoing = pack(reply, fds, fd_count);
     if (!outgoing || connection->outgoing_bytes + outgoing->byte_count > OUTGOING_MAX_BYTES) {
-        LOG_WARNING("pid %d: dropped, its replies cannot be kept", connection->pid);
+        LOG_WARNING("pid %d: dropped, its replies cannot be kept", connection->peer.pid);
         if (outgoing)
             outgoing_free(outgoing);
         /* Not closed here: the caller may still use the connection. The peer sees its end of the stream, and
@@ -157,8 +159,7 @@ void connection_send(connection_t *connection, const Blinkwire__Reply *reply, co
         shutdown(connection->fd, SHUT_RDWR);
         return;
     }
-    *connection->outgoing_end = outgoing;
-    connection->outgoing_end = &outgoing->next;
+    list_append(&connection->outgoing, &outgoing->link);
     connection->outgoing_bytes += outgoing->byte_count;
     watch(connection);
 }
@@ -185,7 +186,7 @@ void connection_reply_error(connection_t *connection, uint64_t id, blink_result_
 
 void connection_fail(connection_t *connection, uint64_t id, blink_result_t code)
 {
-    LOG_INFO("pid %d: %s", connection->pid, blink_error_text());
+    LOG_INFO("pid %d: %s", connection->peer.pid, blink_error_text());
     connection->draining = true;
     connection_reply_error(connection, id, code);
 }
@@ -200,12 +201,6 @@ int connection_take_fd(connection_t *connection)
     connection->fd_count--;
     memmove(connection->fds, connection->fds + 1, connection->fd_count * sizeof(connection->fds[0]));
     return fd;
-}
-
-static void close_unclaimed_fds(connection_t *connection)
-{
-    while (connection->fd_count > 0)
-        close(connection->fds[--connection->fd_count]);
 }
 
 /* Handle the whole frames in the input; keep the rest. */
@@ -225,7 +220,7 @@ static void handle_input(connection_t *connection)
         }
         if (connection->input_bytes - used - FRAME_HEADER_BYTES < byte_count)
             break;
-        request_handle(connection, frame + FRAME_HEADER_BYTES, byte_count);
+        connection->handler->frame(connection->context, frame + FRAME_HEADER_BYTES, byte_count);
         used += FRAME_HEADER_BYTES + byte_count;
     }
     connection->input_bytes -= used;
@@ -277,43 +272,46 @@ static void on_events(uv_poll_t *poll, int status, int events)
         watch(connection);
 }
 
-static blink_result_t check_quota(const connection_t *connection)
+/* ---- beginning ---- */
+
+pid_t connection_pid(const connection_t *connection)
 {
-    uint32_t same_tenant = 0;
-    for (const connection_t *other = connection->server->connections; other; other = other->next)
-        same_tenant += other->uid == connection->uid;
-    uint32_t limit = connection->server->config.settings->clients_per_tenant + CONNECTIONS_BESIDE_CLIENTS;
-    if (same_tenant > limit)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u connections, the limit is %u", connection->uid,
-                          same_tenant - 1, limit);
-    return BLINK_OK;
+    return connection->peer.pid;
 }
 
-void connection_accept(server_t *server, int fd)
+uid_t connection_uid(const connection_t *connection)
 {
-    struct ucred peer;
-    socklen_t peer_bytes = sizeof(peer);
+    return connection->peer.uid;
+}
+
+blink_result_t connection_create(uv_loop_t *loop, int fd, const connection_handler_t *handler, void *context,
+                                 connection_t **created)
+{
+    blink_result_t result;
+    socklen_t peer_bytes = sizeof(struct ucred);
     connection_t *connection = calloc(1, sizeof(*connection));
-    if (!connection || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes) != 0) {
-        LOG_WARNING("a connection could not be taken up: %s", strerror(errno));
+    if (!connection) {
+        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a connection");
         goto fail;
     }
-    connection->server = server;
+    connection->handler = handler;
+    connection->context = context;
     connection->fd = fd;
-    connection->pid = peer.pid;
-    connection->uid = peer.uid;
-    connection->outgoing_end = &connection->outgoing;
-    if (uv_poll_init(&server->loop, &connection->poll, fd) != 0)
+    list_init(&connection->outgoing);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &connection->peer, &peer_bytes) != 0) {
+        result = BLINK_FAIL_ERRNO("who is at the other end of a connection");
         goto fail;
+    }
+    if (uv_poll_init(loop, &connection->poll, fd) != 0) {
+        result = BLINK_FAIL(BLINK_ERR_SYSTEM, "watch a connection");
+        goto fail;
+    }
     connection->poll.data = connection;
-    connection->next = server->connections;
-    server->connections = connection;
     watch(connection);
-    blink_result_t result = check_quota(connection);
-    if (result != BLINK_OK)
-        connection_fail(connection, 0, result);
-    return;
+    *created = connection;
+    return BLINK_OK;
 fail:
     close(fd);
     free(connection);
+    return result;
 }

@@ -1,10 +1,7 @@
-/*
- * See gpu.h. Messages to the worker are queued, for its socket may be full, and answered in their order.
- */
 #include "control/gpus.h"
 
 #include "base/log.h"
-#include "control/internal.h"
+#include "frame.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,26 +15,27 @@
 #define RESTART_MS        500u
 #define FAILED_STARTS_MAX 5u
 
-/* A message that is to be sent, or to be answered. */
+/* A message to the worker. It waits to be sent, for the worker's socket may be full, and then to be answered:
+ * answers come in the order of the messages. */
 typedef struct message {
-    struct message *next;
+    list_t link;
     int fds[GPU_EXTENTS_MAX];
     uint32_t fd_count;
-    int error;           /* not 0: it could not be sent, and keeps its place in the order of the answers */
+    int error;           /* not 0: could not be sent, and keeps its place in the order of the answers */
     gpu_answer_t answer; /* call is NULL: nobody wants to know */
     gpu_request_t request;
 } message_t;
 
 struct gpus {
-    server_t *server;
+    control_t *control;
+    gpus_handler_t handler;
     gpu_hello_t hello;
     gpu_worker_t worker;
-    bool ready;        /* it has said hello */
+    bool ready;        /* the worker has said hello */
     uv_poll_t *socket; /* of the worker; freed when closed */
     uv_timer_t restart;
     uint32_t restarts, failed_starts;
-    message_t *unsent, **unsent_end;
-    message_t *unanswered, **unanswered_end;
+    list_t unsent, unanswered;
     uint64_t last_token, first_token;     /* first_token: the first of this worker */
     char trouble[BLINK_ERROR_TEXT_BYTES]; /* why there is no worker */
 };
@@ -46,6 +44,7 @@ struct gpus {
 
 static void message_free(message_t *message)
 {
+    list_remove(&message->link);
     for (uint32_t i = 0; i < message->fd_count; i++)
         close(message->fds[i]);
     free(message);
@@ -75,9 +74,9 @@ static bool send_one(const gpus_t *gpus, message_t *message)
     frame_control_t control;
     if (message->fd_count > 0)
         frame_attach_fds(&header, &control, message->fds, message->fd_count);
+    /* An error is too many descriptors on their way, or the worker's end, of which its socket tells too. */
     if (sendmsg(gpus->worker.socket_fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        message->error =
-            errno; /* too many descriptors on their way; or the worker's end, of which its socket tells */
+        message->error = errno;
     if (message->error != EAGAIN)
         return true;
     message->error = 0;
@@ -86,14 +85,12 @@ static bool send_one(const gpus_t *gpus, message_t *message)
 
 static void send_unsent(gpus_t *gpus)
 {
-    while (gpus->unsent && send_one(gpus, gpus->unsent)) {
-        message_t *message = gpus->unsent;
-        gpus->unsent = message->next;
-        if (!gpus->unsent)
-            gpus->unsent_end = &gpus->unsent;
-        message->next = NULL;
-        *gpus->unanswered_end = message;
-        gpus->unanswered_end = &message->next;
+    LIST_FOR_EACH(link, &gpus->unsent)
+    {
+        if (!send_one(gpus, CONTAINER_OF(link, message_t, link)))
+            break;
+        list_remove(link);
+        list_append(&gpus->unanswered, link);
     }
     watch(gpus);
 }
@@ -104,6 +101,7 @@ static blink_result_t message_make(const gpu_request_t *request, const int *fds,
     message_t *message = calloc(1, sizeof(*message));
     if (!message)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a message to the GPU worker");
+    list_init(&message->link);
     memcpy(&message->request, request, request_bytes(request));
     for (uint32_t i = 0; i < fd_count; i++) {
         int copy = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
@@ -120,9 +118,7 @@ static blink_result_t message_make(const gpu_request_t *request, const int *fds,
 
 static void message_send(gpus_t *gpus, message_t *message)
 {
-    message->next = NULL;
-    *gpus->unsent_end = message;
-    gpus->unsent_end = &message->next;
+    list_append(&gpus->unsent, &message->link);
     send_unsent(gpus);
 }
 
@@ -159,15 +155,9 @@ static void free_handle(uv_handle_t *handle)
 
 static void fail_messages(gpus_t *gpus)
 {
-    *gpus->unanswered_end = gpus->unsent;
-    message_t *message = gpus->unanswered;
-    gpus->unsent = gpus->unanswered = NULL;
-    gpus->unsent_end = &gpus->unsent;
-    gpus->unanswered_end = &gpus->unanswered;
-    for (message_t *next; message; message = next) {
-        next = message->next;
+    list_splice(&gpus->unanswered, &gpus->unsent);
+    for (message_t *message; (message = LIST_FIRST(&gpus->unanswered, message_t, link));)
         message_answer(message, BLINK_FAIL(BLINK_ERR_SYSTEM, "%s", gpus->trouble), 0);
-    }
 }
 
 static void drop_worker(gpus_t *gpus, char *how, size_t how_bytes)
@@ -191,8 +181,8 @@ static void worker_ended(gpus_t *gpus)
     LOG_ERROR("%s", gpus->trouble);
     fail_messages(gpus);
     if (was_ready) {
-        regions_lose_gpus(gpus->server);
-        engine_gpu_detach(gpus->server->engine, gpus->trouble);
+        gpus->handler.lost(gpus->control);
+        engine_gpu_detach(gpus->control->engine, gpus->trouble);
         gpus->failed_starts = 0;
     } else if (++gpus->failed_starts == FAILED_STARTS_MAX) {
         LOG_ERROR("the GPU worker failed to start %u times: the GPUs are given up", FAILED_STARTS_MAX);
@@ -208,7 +198,7 @@ static void worker_is_ready(gpus_t *gpus)
     gpu_channel_t channel = gpu_worker_take_channel(&gpus->worker);
     gpus->ready = true;
     gpus->first_token = gpus->last_token + 1;
-    engine_gpu_attach(gpus->server->engine, &channel);
+    engine_gpu_attach(gpus->control->engine, &channel);
 }
 
 /* The GPUs must be the ones that the topology was made of. */
@@ -236,26 +226,25 @@ static void on_hello(gpus_t *gpus)
     }
     LOG_INFO("the GPU worker has started again (pid %d)", (int)gpus->worker.pid);
     worker_is_ready(gpus);
-    regions_map_again(gpus->server);
+    gpus->handler.back(gpus->control);
 }
 
-static message_t *take_unanswered(gpus_t *gpus)
+static message_t *first_unanswered(const gpus_t *gpus)
 {
-    message_t *message = gpus->unanswered;
-    gpus->unanswered = message->next;
-    if (!gpus->unanswered)
-        gpus->unanswered_end = &gpus->unanswered;
-    watch(gpus);
-    return message;
+    return LIST_FIRST(&gpus->unanswered, message_t, link);
+}
+
+static bool was_not_sent(const message_t *message)
+{
+    return message && message->error != 0;
 }
 
 static void answer_not_sent(gpus_t *gpus)
 {
-    while (gpus->unanswered && gpus->unanswered->error) {
-        message_t *message = take_unanswered(gpus);
+    for (message_t *message; was_not_sent(message = first_unanswered(gpus));)
         message_answer(message,
                        BLINK_FAIL(BLINK_ERR_SYSTEM, "tell the GPU worker: %s", strerror(message->error)), 0);
-    }
+    watch(gpus);
 }
 
 static void on_reply(gpus_t *gpus)
@@ -265,17 +254,17 @@ static void on_reply(gpus_t *gpus)
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     answer_not_sent(gpus);
-    if (bytes != (ssize_t)sizeof(reply) || !gpus->unanswered ||
-        gpus->unanswered->request.token != reply.token) {
+    message_t *message = first_unanswered(gpus);
+    if (bytes != (ssize_t)sizeof(reply) || !message || message->request.token != reply.token) {
         worker_ended(gpus);
         return;
     }
-    message_t *message = take_unanswered(gpus);
     reply.text[sizeof(reply.text) - 1] = '\0';
     blink_result_t result = (blink_result_t)reply.result;
     if (result != BLINK_OK)
         result = BLINK_FAIL(result, "%s", reply.text);
     message_answer(message, result, reply.address);
+    watch(gpus);
 }
 
 static void on_socket(uv_poll_t *poll, int status, int events)
@@ -298,7 +287,7 @@ static void on_socket(uv_poll_t *poll, int status, int events)
 
 static void watch(gpus_t *gpus)
 {
-    bool write = gpus->unsent || (gpus->unanswered && gpus->unanswered->error);
+    bool write = !list_is_empty(&gpus->unsent) || was_not_sent(first_unanswered(gpus));
     int events = UV_READABLE | (write ? UV_WRITABLE : 0);
     if (gpus->socket)
         uv_poll_start(gpus->socket, events, on_socket);
@@ -309,7 +298,7 @@ static blink_result_t open_socket(gpus_t *gpus)
     gpus->socket = calloc(1, sizeof(*gpus->socket));
     if (!gpus->socket)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to watch the GPU worker");
-    if (uv_poll_init(&gpus->server->loop, gpus->socket, gpus->worker.socket_fd) != 0) {
+    if (uv_poll_init(&gpus->control->loop, gpus->socket, gpus->worker.socket_fd) != 0) {
         free(gpus->socket);
         gpus->socket = NULL;
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "watch the GPU worker");
@@ -322,10 +311,10 @@ static blink_result_t open_socket(gpus_t *gpus)
 static void on_restart(uv_timer_t *timer)
 {
     gpus_t *gpus = timer->data;
-    if (gpus->server->stopping)
+    if (gpus->control->stopping)
         return;
     gpus->restarts++;
-    blink_result_t result = gpu_worker_start(gpus->server->config.settings, &gpus->worker);
+    blink_result_t result = gpu_worker_start(gpus->control->settings, &gpus->worker);
     if (result == BLINK_OK)
         result = open_socket(gpus);
     if (result == BLINK_OK)
@@ -334,20 +323,21 @@ static void on_restart(uv_timer_t *timer)
     worker_ended(gpus);
 }
 
-blink_result_t gpus_create(server_t *server, gpu_setup_t *setup, gpus_t **created)
+blink_result_t gpus_create(control_t *control, gpu_setup_t *setup, gpus_handler_t handler, gpus_t **created)
 {
     gpus_t *gpus = calloc(1, sizeof(*gpus));
     if (!gpus)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the GPUs");
-    gpus->server = server;
+    gpus->control = control;
+    gpus->handler = handler;
     gpus->hello = setup->hello;
     gpus->worker = setup->worker;
     setup->worker = (gpu_worker_t){.socket_fd = -1};
-    gpus->unsent_end = &gpus->unsent;
-    gpus->unanswered_end = &gpus->unanswered;
+    list_init(&gpus->unsent);
+    list_init(&gpus->unanswered);
     gpus->restart.data = gpus;
     *created = gpus;
-    if (uv_timer_init(&server->loop, &gpus->restart) != 0)
+    if (uv_timer_init(&control->loop, &gpus->restart) != 0)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "event loop");
     BLINK_TRY(open_socket(gpus));
     worker_is_ready(gpus);
@@ -388,7 +378,7 @@ uint32_t gpus_restarts(const gpus_t *gpus)
 
 const char *gpus_sharing(const gpus_t *gpus)
 {
-    return gpus->server->config.settings->gpu_mps ? "mps" : "isolated";
+    return gpus->control->settings->gpu_mps ? "mps" : "isolated";
 }
 
 blink_result_t gpus_check(const gpus_t *gpus)

@@ -1,24 +1,29 @@
 /*
  * The GPUs as the control thread sees them: the worker that comes and goes, and the memory it imports.
- * Everything here belongs to the control thread.
  */
-#ifndef BLINK_SERVICE_GPU_H
-#define BLINK_SERVICE_GPU_H
+#ifndef BLINK_CONTROL_GPUS_H
+#define BLINK_CONTROL_GPUS_H
 
+#include "control/control.h"
 #include "gpu_worker/start.h"
 
-typedef struct server server_t;
-typedef struct gpus gpus_t;
-
-/* What main found out and chose. The worker is taken over; the rest is borrowed and outlives the server. */
+/* The GPUs that main found. The worker is taken over; the rest is borrowed and outlives the server. */
 typedef struct gpu_setup {
-    gpu_worker_t worker; /* that has said hello */
+    gpu_worker_t worker; /* has said hello */
     gpu_hello_t hello;
     const uint32_t *gpu_of_node; /* by topology node; EXEC_CUDA_NO_GPU: a host device, or no device */
 } gpu_setup_t;
 
+/* What the GPUs tell their owner. */
+typedef struct gpus_handler {
+    /* The worker has ended. Whoever waited for an answer has been told; the engine has not. */
+    void (*lost)(control_t *control);
+    /* Another worker has started; memory may be imported again. */
+    void (*back)(control_t *control);
+} gpus_handler_t;
+
 /* After the engine. Errors: NO_MEMORY, SYSTEM. */
-blink_result_t gpus_create(server_t *server, gpu_setup_t *setup, gpus_t **gpus);
+blink_result_t gpus_create(control_t *control, gpu_setup_t *setup, gpus_handler_t handler, gpus_t **gpus);
 
 /* Before the loop is closed, and before the engine is stopped. NULL is ignored. */
 void gpus_destroy(gpus_t *gpus);
@@ -37,7 +42,7 @@ blink_result_t gpus_check(const gpus_t *gpus);
 /* The number of the GPU with this UUID. Errors: INVALID_ARGUMENT (not a UUID), NOT_FOUND. */
 blink_result_t gpus_find(const gpus_t *gpus, const uint8_t *uuid, size_t uuid_bytes, uint32_t *gpu);
 
-/* How an import went; its error text is the thread's. */
+/* Who hears how an import went; a failure's error text is the thread's. */
 typedef struct gpu_answer {
     void (*call)(void *context, blink_result_t result, uint64_t address);
     void *context;

@@ -1,8 +1,7 @@
-/*
- * How fast each link is going: the byte counters sampled four times a second over a sliding window of one
- * second, but only while something moves or somebody looks, so that an idle daemon sleeps.
- */
-#include "control/internal.h"
+#include "control/links.h"
+
+#include "base/clock.h"
+#include "control/roster.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,36 +13,37 @@
 #define QUIET_SAMPLES 8u
 
 typedef struct pending_query {
-    struct pending_query *next;
+    list_t link;
     connection_t *connection;
     uint64_t request;
 } pending_query_t;
 
 struct links {
-    server_t *server;
+    const control_t *control;
+    const _Atomic uint64_t *link_bytes;
     uv_timer_t timer;
     uint64_t *bytes[SAMPLES]; /* newest first */
     uint64_t taken_ns[SAMPLES];
     uint32_t sample_count;
     uint32_t quiet_count;
     bool running;
-    pending_query_t *pending; /* answered with the next sample */
+    list_t pending; /* queries that are answered with the next sample */
 };
 
 static uint64_t link_bytes_now(const links_t *links, uint32_t link)
 {
     /* Relaxed: a counter. */
-    return atomic_load_explicit(&links->server->link_bytes[link], memory_order_relaxed);
+    return atomic_load_explicit(&links->link_bytes[link], memory_order_relaxed);
 }
 
 static void take_sample(links_t *links)
 {
-    uint32_t link_count = links->server->config.topo->link_count;
+    uint32_t link_count = links->control->topo->link_count;
     uint64_t *reused = links->bytes[SAMPLES - 1];
     memmove(&links->bytes[1], &links->bytes[0], (SAMPLES - 1) * sizeof(links->bytes[0]));
     memmove(&links->taken_ns[1], &links->taken_ns[0], (SAMPLES - 1) * sizeof(links->taken_ns[0]));
     links->bytes[0] = reused;
-    links->taken_ns[0] = uv_hrtime();
+    links->taken_ns[0] = clock_ns();
     for (uint32_t i = 0; i < link_count; i++)
         reused[i] = link_bytes_now(links, i);
     if (links->sample_count < SAMPLES)
@@ -55,10 +55,20 @@ static void take_sample(links_t *links)
 
 /* ---- answering ---- */
 
-static Blinkwire__Link *describe_link(const links_t *links, uint32_t index, uint32_t comm_count)
+/* What the roster's ranks have sent over the link. */
+static uint64_t bytes_of(const roster_t *roster, uint32_t link)
 {
-    const server_t *server = links->server;
-    const topo_t *topo = server->config.topo;
+    if (!roster->engine)
+        return 0;
+    /* Relaxed: a counter. */
+    return atomic_load_explicit(&engine_comm_link_bytes(roster->engine)[link], memory_order_relaxed);
+}
+
+static Blinkwire__Link *describe_link(const links_t *links, uint32_t index)
+{
+    const topo_t *topo = links->control->topo;
+    const rosters_t *rosters = links->control->rosters;
+    double pace_scale = links->control->settings->pace_scale;
     const topo_link_t *link = &topo->links[index];
     uint32_t oldest = links->sample_count - 1;
     double window_ns = (double)(links->taken_ns[0] - links->taken_ns[oldest]);
@@ -69,24 +79,21 @@ static Blinkwire__Link *describe_link(const links_t *links, uint32_t index, uint
     described->from = topo->nodes[link->from].id;
     described->to = topo->nodes[link->to].id;
     described->kind = (char *)(uintptr_t)topo_link_kind_name(link->kind);
-    described->capacity_gbps =
-        link->GBps * (server->config.settings->pace_scale > 0 ? server->config.settings->pace_scale : 1);
+    described->capacity_gbps = link->GBps * (pace_scale > 0 ? pace_scale : 1);
     described->bytes = link_bytes_now(links, index);
     if (oldest > 0 && window_ns > 0) /* bytes per ns are GB/s */
         described->now_gbps = (double)(links->bytes[0][index] - links->bytes[oldest][index]) / window_ns;
     described->utilization = described->now_gbps / described->capacity_gbps;
-    described->uses = calloc(comm_count ? comm_count : 1, sizeof(*described->uses));
-    for (const comm_t *comm = server->comms; comm && described->uses; comm = comm->next) {
-        if (comm->state == COMM_JOINING)
-            continue;
-        /* Relaxed: a counter. */
-        uint64_t bytes =
-            atomic_load_explicit(&engine_comm_link_bytes(comm->engine)[index], memory_order_relaxed);
-        Blinkwire__LinkUse *use = bytes ? calloc(1, sizeof(*use)) : NULL;
+    described->uses = calloc(rosters->count + 1, sizeof(*described->uses));
+    LIST_FOR_EACH(item, &rosters->all)
+    {
+        const roster_t *roster = CONTAINER_OF(item, roster_t, link);
+        uint64_t bytes = bytes_of(roster, index);
+        Blinkwire__LinkUse *use = bytes > 0 && described->uses ? calloc(1, sizeof(*use)) : NULL;
         if (!use)
             continue;
         blinkwire__link_use__init(use);
-        use->comm = comm->comm;
+        use->comm = roster->number;
         use->bytes = bytes;
         described->uses[described->n_uses++] = use;
     }
@@ -103,13 +110,12 @@ static void free_link(Blinkwire__Link *link)
 
 static void answer(links_t *links, connection_t *connection, uint64_t request)
 {
-    const server_t *server = links->server;
-    uint32_t link_count = server->config.topo->link_count;
+    uint32_t link_count = links->control->topo->link_count;
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
     body.links = calloc(link_count ? link_count : 1, sizeof(*body.links));
     for (uint32_t i = 0; i < link_count && body.links; i++) {
-        Blinkwire__Link *link = describe_link(links, i, server->comm_count);
+        Blinkwire__Link *link = describe_link(links, i);
         if (link)
             body.links[body.n_links++] = link;
     }
@@ -125,10 +131,11 @@ static void answer(links_t *links, connection_t *connection, uint64_t request)
 
 static void answer_pending(links_t *links)
 {
-    while (links->pending) {
-        pending_query_t *query = links->pending;
-        links->pending = query->next;
+    LIST_FOR_EACH(link, &links->pending)
+    {
+        pending_query_t *query = CONTAINER_OF(link, pending_query_t, link);
         answer(links, query->connection, query->request);
+        list_remove(link);
         free(query);
     }
 }
@@ -169,30 +176,32 @@ void links_query(links_t *links, connection_t *connection, uint64_t request)
         answer(links, connection, request);
         return;
     }
-    *query = (pending_query_t){links->pending, connection, request};
-    links->pending = query;
+    query->connection = connection;
+    query->request = request;
+    list_append(&links->pending, &query->link);
 }
 
 void links_forget(links_t *links, const connection_t *connection)
 {
-    for (pending_query_t **link = &links->pending; *link;) {
-        pending_query_t *query = *link;
-        if (query->connection != connection) {
-            link = &query->next;
+    LIST_FOR_EACH(link, &links->pending)
+    {
+        pending_query_t *query = CONTAINER_OF(link, pending_query_t, link);
+        if (query->connection != connection)
             continue;
-        }
-        *link = query->next;
+        list_remove(link);
         free(query);
     }
 }
 
-blink_result_t links_create(server_t *server, links_t **links)
+blink_result_t links_create(control_t *control, const _Atomic uint64_t *link_bytes, links_t **links)
 {
     links_t *created = calloc(1, sizeof(*created));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for link samples");
-    created->server = server;
-    uint32_t link_count = server->config.topo->link_count;
+    created->control = control;
+    created->link_bytes = link_bytes;
+    list_init(&created->pending);
+    uint32_t link_count = control->topo->link_count;
     for (uint32_t i = 0; i < SAMPLES; i++) {
         created->bytes[i] = calloc(link_count ? link_count : 1, sizeof(uint64_t));
         if (!created->bytes[i]) {
@@ -200,7 +209,7 @@ blink_result_t links_create(server_t *server, links_t **links)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for samples of %u links", link_count);
         }
     }
-    uv_timer_init(&server->loop, &created->timer);
+    uv_timer_init(&control->loop, &created->timer);
     created->timer.data = created;
     *links = created;
     return BLINK_OK;

@@ -1,9 +1,10 @@
-/*
- * Answers to blinkctl: what the daemon is, has and serves.
- */
-#include "control/internal.h"
+#include "control/query.h"
 
+#include "base/clock.h"
 #include "collective.h"
+#include "control/gpus.h"
+#include "control/links.h"
+#include "control/roster.h"
 #include "names.h"
 
 #include <stdio.h>
@@ -30,41 +31,42 @@ static void reply_no_memory(connection_t *connection, uint64_t request)
     connection_reply_error(connection, request, BLINK_ERR_NO_MEMORY);
 }
 
-static void answer_status(connection_t *connection, uint64_t request)
+static void answer_status(const control_t *control, connection_t *connection, uint64_t request)
 {
-    const server_t *server = connection->server;
     Blinkwire__StatusReply status = BLINKWIRE__STATUS_REPLY__INIT;
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
-    engine_comm_stats_t totals = engine_total_stats(server->engine);
+    engine_comm_stats_t totals = engine_total_stats(control->engine);
     status.version = BLINK_VERSION;
     status.pid = (uint32_t)getpid();
-    status.uptime_s = (double)(uv_hrtime() - server->started_ns) / 1e9;
-    status.topology = server->config.topo->name;
-    status.device_count = server->config.device_count;
-    status.client_count = server->client_count;
-    status.comm_count = server->comm_count;
-    status.worker_count = exec_host_workers(server->exec);
+    status.uptime_s = (double)(clock_ns() - control->started_ns) / 1e9;
+    status.topology = control->topo->name;
+    status.device_count = control->device_count;
+    status.client_count = control->client_count;
+    status.comm_count = control->rosters->count;
+    status.worker_count = exec_host_workers(control->exec);
     status.op_count = totals.op_count;
     status.failed_op_count = totals.failed_op_count;
-    status.pace_scale = server->config.settings->pace_scale;
-    status.socket = (char *)(uintptr_t)server->config.settings->socket;
-    if (server->gpus) {
-        status.gpu_sharing = (char *)(uintptr_t)gpus_sharing(server->gpus);
-        status.gpu_worker_pid = (uint32_t)gpus_worker_pid(server->gpus);
-        status.gpu_worker_restarts = gpus_restarts(server->gpus);
+    status.pace_scale = control->settings->pace_scale;
+    status.socket = (char *)(uintptr_t)control->settings->socket;
+    if (control->gpus) {
+        status.gpu_sharing = (char *)(uintptr_t)gpus_sharing(control->gpus);
+        status.gpu_worker_pid = (uint32_t)gpus_worker_pid(control->gpus);
+        status.gpu_worker_restarts = gpus_restarts(control->gpus);
     }
-    for (const connection_t *other = server->connections; other; other = other->next)
-        status.registered_bytes += other->client ? other->client->registered_bytes : 0;
+    LIST_FOR_EACH(link, &control->clients)
+    status.registered_bytes += CONTAINER_OF(link, client_t, link)->registered_bytes;
     body.status = &status;
     send_query_reply(connection, request, &body);
 }
 
-static uint32_t comms_on_device(const server_t *server, uint32_t device)
+static uint32_t rosters_on_device(const control_t *control, uint32_t device)
 {
     uint32_t count = 0;
-    for (const comm_t *comm = server->comms; comm; comm = comm->next) {
-        for (uint32_t rank = 0; rank < comm->rank_count; rank++)
-            count += comm->members[rank].client && comm->members[rank].device == device;
+    LIST_FOR_EACH(link, &control->rosters->all)
+    {
+        const roster_t *roster = CONTAINER_OF(link, roster_t, link);
+        for (uint32_t rank = 0; rank < roster->rank_count; rank++)
+            count += roster->members[rank].client && roster->members[rank].device == device;
     }
     return count;
 }
@@ -79,29 +81,28 @@ static void write_uuid(const uint8_t uuid[GPU_UUID_BYTES], char text[GPU_UUID_TE
     }
 }
 
-static void describe_device(const server_t *server, uint32_t device, Blinkwire__Device *described,
+static void describe_device(const control_t *control, uint32_t device, Blinkwire__Device *described,
                             char uuid[GPU_UUID_TEXT_BYTES])
 {
-    const topo_t *topo = server->config.topo;
-    uint32_t gpu = server_gpu_of_device(server, device);
+    const topo_t *topo = control->topo;
+    uint32_t gpu = control_gpu_of_device(control, device);
     blinkwire__device__init(described);
     described->index = device;
     described->node = topo->nodes[topo->gpus[device]].id;
     described->kind = gpu == EXEC_CUDA_NO_GPU ? "host" : "cuda";
-    described->comm_count = comms_on_device(server, device);
+    described->comm_count = rosters_on_device(control, device);
     if (gpu == EXEC_CUDA_NO_GPU)
         return;
-    const gpu_facts_t *facts = &gpus_facts(server->gpus)->gpus[gpu];
+    const gpu_facts_t *facts = &gpus_facts(control->gpus)->gpus[gpu];
     write_uuid(facts->uuid, uuid);
     described->gpu = gpu;
     described->gpu_peers = facts->peers;
     described->gpu_uuid = uuid;
 }
 
-static void answer_devices(connection_t *connection, uint64_t request)
+static void answer_devices(const control_t *control, connection_t *connection, uint64_t request)
 {
-    const server_t *server = connection->server;
-    uint32_t count = server->config.device_count;
+    uint32_t count = control->device_count;
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
     Blinkwire__Device *devices = calloc(count, sizeof(*devices));
     char(*uuids)[GPU_UUID_TEXT_BYTES] = calloc(count, sizeof(*uuids));
@@ -111,7 +112,7 @@ static void answer_devices(connection_t *connection, uint64_t request)
         goto done;
     }
     for (uint32_t i = 0; i < count; i++) {
-        describe_device(server, i, &devices[i], uuids[i]);
+        describe_device(control, i, &devices[i], uuids[i]);
         body.devices[body.n_devices++] = &devices[i];
     }
     send_query_reply(connection, request, &body);
@@ -121,10 +122,10 @@ done:
     free(body.devices);
 }
 
-static void answer_topology(connection_t *connection, uint64_t request)
+static void answer_topology(const control_t *control, connection_t *connection, uint64_t request)
 {
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
-    blink_result_t result = topo_write_json(connection->server->config.topo, &body.topology_json);
+    blink_result_t result = topo_write_json(control->topo, &body.topology_json);
     if (result != BLINK_OK) {
         connection_reply_error(connection, request, result);
         return;
@@ -171,50 +172,50 @@ static void free_described(Blinkwire__Comm *described)
     free(described);
 }
 
-static Blinkwire__Comm *describe_comm(const comm_t *comm)
+static Blinkwire__Comm *describe_roster(const roster_t *roster)
 {
     static const char *const states[] = {
-        [COMM_JOINING] = "joining", [COMM_READY] = "ready", [COMM_LOST] = "aborted"};
+        [ROSTER_GATHERING] = "joining", [ROSTER_READY] = "ready", [ROSTER_ABORTED] = "aborted"};
     Blinkwire__Comm *described = calloc(1, sizeof(*described));
-    uint32_t *by_rank = calloc(2 * comm->rank_count, sizeof(*by_rank));
+    uint32_t *by_rank = calloc(2 * roster->rank_count, sizeof(*by_rank));
     if (!described || !by_rank) {
         free(described);
         free(by_rank);
         return NULL;
     }
     blinkwire__comm__init(described);
-    described->comm = comm->comm;
-    described->rank_count = comm->rank_count;
+    described->comm = roster->number;
+    described->rank_count = roster->rank_count;
     described->devices = by_rank;
-    described->clients = by_rank + comm->rank_count;
-    described->n_devices = described->n_clients = comm->rank_count;
-    for (uint32_t rank = 0; rank < comm->rank_count; rank++) {
-        const member_t *member = &comm->members[rank];
+    described->clients = by_rank + roster->rank_count;
+    described->n_devices = described->n_clients = roster->rank_count;
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        const member_t *member = &roster->members[rank];
         /* A rank that has left keeps its device. */
-        described->devices[rank] = member->comm ? member->device : NO_DEVICE;
-        described->clients[rank] = member->client ? member->client->client : 0;
+        described->devices[rank] = member->roster ? member->device : NO_DEVICE;
+        described->clients[rank] = member->client ? member->client->number : 0;
     }
-    described->state = (char *)(uintptr_t)states[comm->state];
-    described->algorithm = (char *)(uintptr_t)blink_name_algorithm(comm->algorithm);
-    described->uid = comm->uid;
-    if (comm->state != COMM_JOINING) {
-        engine_comm_stats_t stats = engine_comm_stats(comm->engine);
+    described->state = (char *)(uintptr_t)states[roster->state];
+    described->algorithm = (char *)(uintptr_t)blink_name_algorithm(roster->algorithm);
+    described->uid = roster->tenant->uid;
+    if (roster->engine) {
+        engine_comm_stats_t stats = engine_comm_stats(roster->engine);
         described->op_count = stats.op_count;
         described->bytes = stats.payload_bytes;
         described->direct_bytes = stats.direct_bytes;
         described->staged_bytes = stats.staged_bytes;
-        describe_plans(engine_comm_plan_uses(comm->engine), described);
+        describe_plans(engine_comm_plan_uses(roster->engine), described);
     }
     return described;
 }
 
-static void answer_comms(connection_t *connection, uint64_t request)
+static void answer_comms(const control_t *control, connection_t *connection, uint64_t request)
 {
-    const server_t *server = connection->server;
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
-    body.comms = calloc(server->comm_count + 1, sizeof(*body.comms));
-    for (const comm_t *comm = server->comms; comm && body.comms; comm = comm->next) {
-        Blinkwire__Comm *described = describe_comm(comm);
+    body.comms = calloc(control->rosters->count + 1, sizeof(*body.comms));
+    LIST_FOR_EACH(link, &control->rosters->all)
+    {
+        Blinkwire__Comm *described = body.comms ? describe_roster(CONTAINER_OF(link, roster_t, link)) : NULL;
         if (described)
             body.comms[body.n_comms++] = described;
     }
@@ -224,10 +225,9 @@ static void answer_comms(connection_t *connection, uint64_t request)
     free(body.comms);
 }
 
-static void answer_clients(connection_t *connection, uint64_t request)
+static void answer_clients(const control_t *control, connection_t *connection, uint64_t request)
 {
-    const server_t *server = connection->server;
-    uint32_t count = server->client_count;
+    uint32_t count = control->client_count;
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
     Blinkwire__Client *clients = calloc(count + 1, sizeof(*clients));
     body.clients = calloc(count + 1, sizeof(*body.clients));
@@ -235,15 +235,14 @@ static void answer_clients(connection_t *connection, uint64_t request)
         reply_no_memory(connection, request);
         goto done;
     }
-    for (const connection_t *other = server->connections; other; other = other->next) {
-        const client_t *client = other->client;
-        if (!client || body.n_clients == count)
-            continue;
+    LIST_FOR_EACH(link, &control->clients)
+    {
+        const client_t *client = CONTAINER_OF(link, client_t, link);
         Blinkwire__Client *described = &clients[body.n_clients];
         blinkwire__client__init(described);
-        described->client = client->client;
-        described->pid = (uint32_t)other->pid;
-        described->uid = other->uid;
+        described->client = client->number;
+        described->pid = (uint32_t)client->pid;
+        described->uid = client->tenant->uid;
         described->program = (char *)(uintptr_t)client->program;
         described->registered_bytes = client->registered_bytes;
         described->region_count = client->region_count;
@@ -257,26 +256,26 @@ done:
     free(body.clients);
 }
 
-void query_answer(connection_t *connection, uint64_t request, Blinkwire__QueryKind kind)
+void query_answer(control_t *control, connection_t *connection, uint64_t request, Blinkwire__QueryKind kind)
 {
     switch (kind) {
     case BLINKWIRE__QUERY_KIND__STATUS:
-        answer_status(connection, request);
+        answer_status(control, connection, request);
         return;
     case BLINKWIRE__QUERY_KIND__DEVICES:
-        answer_devices(connection, request);
+        answer_devices(control, connection, request);
         return;
     case BLINKWIRE__QUERY_KIND__TOPOLOGY:
-        answer_topology(connection, request);
+        answer_topology(control, connection, request);
         return;
     case BLINKWIRE__QUERY_KIND__LINKS:
-        links_query(connection->server->links, connection, request);
+        links_query(control->links, connection, request);
         return;
     case BLINKWIRE__QUERY_KIND__COMMS:
-        answer_comms(connection, request);
+        answer_comms(control, connection, request);
         return;
     case BLINKWIRE__QUERY_KIND__CLIENTS:
-        answer_clients(connection, request);
+        answer_clients(control, connection, request);
         return;
     default:
         BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "unknown query %d", (int)kind);

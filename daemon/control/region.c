@@ -1,9 +1,6 @@
-/*
- * Memory that clients registered: checked, mapped, counted, and guarded against pages that cannot be had.
- */
-#include "control/internal.h"
+#include "control/region.h"
 
-#include "base/log.h"
+#include "control/gpus.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +27,7 @@ static struct {
     _Atomic bool poisoned; /* a page was replaced */
 } guarded[GUARDED_RANGES];
 
-/* Where to look whether the range is poisoned; NULL: no room in the table. */
+/* Where to look whether the range is poisoned; NULL: the table is full. */
 static const _Atomic bool *guard(void *base, size_t bytes)
 {
     for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
@@ -38,7 +35,7 @@ static const _Atomic bool *guard(void *base, size_t bytes)
             continue;
         atomic_store_explicit(&guarded[i].base, (uintptr_t)base, memory_order_relaxed);
         atomic_store_explicit(&guarded[i].poisoned, false, memory_order_relaxed);
-        /* Release: pairs with the acquire load in on_sigbus(). */
+        /* Release: pairs with the acquire load in find_guarded(). */
         atomic_store_explicit(&guarded[i].bytes, bytes, memory_order_release);
         return &guarded[i].poisoned;
     }
@@ -48,8 +45,9 @@ static const _Atomic bool *guard(void *base, size_t bytes)
 static void unguard(void *base)
 {
     for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
-        /* Only the control thread writes the table: relaxed reads of its own writes. */
+        /* Relaxed: only the control thread writes the table, and reads here what it wrote. */
         if (atomic_load_explicit(&guarded[i].base, memory_order_relaxed) == (uintptr_t)base)
+            /* Release: pairs with the acquire load in find_guarded(). */
             atomic_store_explicit(&guarded[i].bytes, 0, memory_order_release);
     }
 }
@@ -68,21 +66,22 @@ static _Atomic bool *find_guarded(uintptr_t address)
 }
 
 /* Put a private page of zeros where the client's page should be, and mark the region, so that the engine
- * fails the ops that use it. mmap is a plain system call here, safe in a handler. */
+ * fails the ops that use the region. mmap is a plain system call here, safe in a handler. */
 static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t page = (uintptr_t)info->si_addr & ~(uintptr_t)(page_bytes - 1);
     _Atomic bool *poisoned = find_guarded((uintptr_t)info->si_addr);
-    /* Relaxed: the end of the run, by which the engine looks, is handed over in order. */
+    /* Relaxed: the engine looks at the mark after the end of the run, and that end is handed over in order.
+     */
     if (poisoned)
         atomic_store_explicit(poisoned, true, memory_order_relaxed);
     if (poisoned && mmap((void *)page, page_bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
         return;
-    signal(signal_number,
-           SIG_DFL); /* not ours: end as if there were no handler when the access is repeated */
+    /* Not ours: the access is repeated, and then ends the process as if there were no handler. */
+    signal(signal_number, SIG_DFL);
 }
 
 blink_result_t region_install_sigbus_handler(void)
@@ -128,22 +127,16 @@ static blink_result_t check_descriptor(int fd, uint64_t offset_bytes, uint64_t b
 
 static blink_result_t check_quota(const client_t *client, uint64_t bytes)
 {
-    const server_t *server = client->server;
-    uint64_t limit = server->config.settings->registered_bytes_per_tenant, used = 0;
-    uint32_t region_limit = server->config.settings->regions_per_tenant, regions = 0;
-    for (const connection_t *other = server->connections; other; other = other->next) {
-        if (!other->client || other->uid != client->connection->uid)
-            continue;
-        used += other->client->registered_bytes;
-        regions += other->client->region_count;
-    }
-    if (regions >= region_limit)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has registered %u regions, the limit is %u",
-                          client->connection->uid, regions, region_limit);
+    const settings_t *settings = client->control->settings;
+    const tenant_t *tenant = client->tenant;
+    uint64_t limit = settings->registered_bytes_per_tenant, used = tenant->registered_bytes;
+    if (tenant->region_count >= settings->regions_per_tenant)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has registered %u regions, the limit is %u", tenant->uid,
+                          tenant->region_count, settings->regions_per_tenant);
     if (used > limit || bytes > limit - used)
-        return BLINK_FAIL(
-            BLINK_ERR_QUOTA, "user %u has registered %lu bytes, %lu more exceed the limit of %lu",
-            client->connection->uid, (unsigned long)used, (unsigned long)bytes, (unsigned long)limit);
+        return BLINK_FAIL(BLINK_ERR_QUOTA,
+                          "user %u has registered %lu bytes, %lu more exceed the limit of %lu", tenant->uid,
+                          (unsigned long)used, (unsigned long)bytes, (unsigned long)limit);
     return BLINK_OK;
 }
 
@@ -154,25 +147,28 @@ void region_free(region_t *region)
         munmap(region->map, region->bytes);
     }
     if (region->gpu_token != 0)
-        gpus_release(region->server->gpus, region->gpu_token);
+        gpus_release(region->control->gpus, region->gpu_token);
     if (region->fd >= 0)
         close(region->fd);
     free(region);
 }
 
-void region_unlink(region_t *region)
+static void region_count(region_t *region)
 {
     client_t *client = region->client;
-    region_t **link = &client->regions;
-    while (*link != region)
-        link = &(*link)->next;
-    *link = region->next;
+    client->region_count++;
+    client->registered_bytes += region->bytes;
+    client->tenant->region_count++;
+    client->tenant->registered_bytes += region->bytes;
 }
 
 void region_uncount(region_t *region)
 {
-    region->client->region_count--;
-    region->client->registered_bytes -= region->bytes;
+    client_t *client = region->client;
+    client->region_count--;
+    client->registered_bytes -= region->bytes;
+    client->tenant->region_count--;
+    client->tenant->registered_bytes -= region->bytes;
 }
 
 blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kind_t kind, region_t **created)
@@ -181,30 +177,28 @@ blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kin
     region_t *region = calloc(1, sizeof(*region));
     if (!region)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another region");
-    region->server = client->server;
+    region->control = client->control;
     region->client = client;
     region->kind = kind;
     region->bytes = bytes;
     region->fd = -1;
-    region->region = ++client->next_region;
-    region->next = client->regions;
-    client->regions = region;
-    client->region_count++;
-    client->registered_bytes += bytes;
+    region->number = ++client->last_region;
+    list_prepend(&client->regions, &region->link);
+    region_count(region);
     *created = region;
     return BLINK_OK;
 }
 
 void region_discard(region_t *region)
 {
-    region_unlink(region);
+    list_remove(&region->link);
     region_uncount(region);
     region_free(region);
 }
 
 blink_result_t region_tell_engine(region_t *region, uint64_t gpu_address)
 {
-    engine_region_config_t config = {.region = region->region,
+    engine_region_config_t config = {.region = region->number,
                                      .kind = region->kind,
                                      .base = region->map,
                                      .gpu_address = gpu_address,
@@ -224,7 +218,7 @@ static blink_result_t region_map(region_t *region, int fd, uint64_t offset_bytes
         (void)madvise(map, region->bytes, MADV_HUGEPAGE); /* a wish: without huge pages it is only slower */
     region->poisoned = guard(map, region->bytes);
     return region->poisoned ? BLINK_OK
-                            : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "the daemon has no room for another region");
+                            : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "the daemon can map no more regions");
 }
 
 blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
@@ -264,10 +258,12 @@ static blink_result_t check_staging(const client_t *client, uint64_t bytes, engi
                           (unsigned long)bytes, (unsigned long)least_bytes);
     if (kind != ENGINE_REGION_WINDOWS)
         return BLINK_OK;
-    for (const region_t *region = client->regions; region; region = region->next) {
+    LIST_FOR_EACH(link, &client->regions)
+    {
+        const region_t *region = CONTAINER_OF(link, region_t, link);
         if (region->kind == kind)
             return BLINK_FAIL(BLINK_ERR_EXISTS, "this client has windows for streams already, region %u",
-                              region->region);
+                              region->number);
     }
     return BLINK_OK;
 }
@@ -296,40 +292,50 @@ static void on_deregistered(void *context)
     region_free(region);
 }
 
-blink_result_t region_deregister(client_t *client, uint32_t number, uint64_t request)
+static region_t *find_settled(const client_t *client, uint32_t number)
 {
-    region_t **link = &client->regions;
-    while (*link && ((*link)->region != number || (*link)->pending))
-        link = &(*link)->next;
-    region_t *region = *link;
-    if (!region)
-        return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", number);
-    *link = region->next;
-    region->request = request;
-    engine_region_remove(client->engine, number, (engine_done_t){on_deregistered, region});
-    return BLINK_OK;
+    LIST_FOR_EACH(link, &client->regions)
+    {
+        region_t *region = CONTAINER_OF(link, region_t, link);
+        if (region->number == number && !region->pending)
+            return region;
+    }
+    return NULL;
 }
 
-void region_leave_pending(client_t *client)
+void region_deregister(client_t *client, uint64_t request, uint32_t number)
 {
-    region_t **link = &client->regions;
-    while (*link) {
-        region_t *region = *link;
-        if (!region->pending) {
-            link = &region->next;
+    region_t *region = find_settled(client, number);
+    if (!region) {
+        BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", number);
+        connection_reply_error(client->connection, request, BLINK_ERR_NOT_REGISTERED);
+        return;
+    }
+    list_remove(&region->link);
+    region->request = request;
+    engine_region_remove(client->engine, number, (engine_done_t){on_deregistered, region});
+}
+
+void regions_leave_pending(client_t *client)
+{
+    LIST_FOR_EACH(link, &client->regions)
+    {
+        region_t *region = CONTAINER_OF(link, region_t, link);
+        if (!region->pending)
             continue;
-        }
-        *link = region->next;
+        list_remove(link);
         region_uncount(region);
         region->client = NULL; /* freed once the GPU worker has answered */
     }
 }
 
-void region_release_all(client_t *client)
+void regions_release_all(client_t *client)
 {
-    while (client->regions) {
-        region_t *region = client->regions;
-        client->regions = region->next;
+    LIST_FOR_EACH(link, &client->regions)
+    {
+        region_t *region = CONTAINER_OF(link, region_t, link);
+        list_remove(link);
+        region_uncount(region);
         region_free(region);
     }
 }

@@ -1,10 +1,8 @@
-/*
- * Memory that GPUs reach: exported by clients, or staging that the GPU worker maps. Apart from region.c
- * because both wait for the worker.
- */
-#include "control/internal.h"
+#include "control/region_gpu.h"
 
 #include "base/log.h"
+#include "control/gpus.h"
+#include "control/region.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +12,7 @@
 
 static blink_result_t check_gpus(const client_t *client)
 {
-    return client->server->gpus ? BLINK_OK : BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "this daemon serves no GPUs");
+    return client->control->gpus ? BLINK_OK : BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "this daemon serves no GPUs");
 }
 
 /* ---- exported memory ---- */
@@ -48,13 +46,13 @@ static blink_result_t make_import(const client_t *client, const Blinkwire__GpuMe
     uint32_t wanted_fds = 0;
     *bytes = 0;
     BLINK_TRY(check_gpus(client));
-    BLINK_TRY(gpus_check(client->server->gpus));
+    BLINK_TRY(gpus_check(client->control->gpus));
     if (message->n_extents == 0 || message->n_extents > GPU_EXTENTS_MAX)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%zu extents of GPU memory: 1 to %u are possible",
                           message->n_extents, GPU_EXTENTS_MAX);
     import->kind = GPU_IMPORT;
     import->extent_count = (uint32_t)message->n_extents;
-    BLINK_TRY(gpus_find(client->server->gpus, message->gpu_uuid.data, message->gpu_uuid.len, &import->gpu));
+    BLINK_TRY(gpus_find(client->control->gpus, message->gpu_uuid.data, message->gpu_uuid.len, &import->gpu));
     for (uint32_t i = 0; i < import->extent_count; i++) {
         BLINK_TRY(copy_extent(message->extents[i], i, &import->extents[i]));
         wanted_fds += import->extents[i].kind != GPU_EXTENT_IPC;
@@ -68,7 +66,8 @@ static blink_result_t make_import(const client_t *client, const Blinkwire__GpuMe
     return BLINK_OK;
 }
 
-/* The worker has answered, and the client is there: *discard if the region is not to stay. */
+/* The worker has answered, and the client is still there. A failure is answered here; the region is then
+ * the caller's to discard. */
 static blink_result_t finish_import(region_t *region, blink_result_t result, uint64_t address)
 {
     region->pending = false;
@@ -85,7 +84,7 @@ static void reply_registered(region_t *region)
 {
     Blinkwire__MemRegisterReply body = BLINKWIRE__MEM_REGISTER_REPLY__INIT;
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-    body.region = region->region;
+    body.region = region->number;
     body.gpu = region->gpu_token != 0;
     reply.id = region->request;
     reply.body_case = BLINKWIRE__REPLY__BODY_MEM_REGISTER;
@@ -112,7 +111,7 @@ static void on_imported(void *context, blink_result_t result, uint64_t address)
 static blink_result_t begin_import(region_t *region, gpu_request_t *import, const int *fds, uint32_t fd_count,
                                    void (*on_answer)(void *, blink_result_t, uint64_t))
 {
-    BLINK_TRY(gpus_import(region->server->gpus, import, fds, fd_count, (gpu_answer_t){on_answer, region}));
+    BLINK_TRY(gpus_import(region->control->gpus, import, fds, fd_count, (gpu_answer_t){on_answer, region}));
     region->gpu_token = import->token;
     region->pending = true;
     return BLINK_OK;
@@ -163,7 +162,7 @@ static void on_host_mapped(void *context, blink_result_t result, uint64_t addres
     }
     region->pending = false;
     if (result != BLINK_OK) {
-        LOG_INFO("client %u: GPUs cannot reach region %u: %s", region->client->client, region->region,
+        LOG_INFO("client %u: GPUs cannot reach region %u: %s", region->client->number, region->number,
                  blink_error_text());
         region->gpu_token = 0;
         address = 0;
@@ -182,7 +181,7 @@ static blink_result_t let_gpus_map(region_t *region, int fd)
     gpu_request_t map = map_request(region);
     region->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* for a worker that may come later */
     if (region->fd < 0)
-        return BLINK_FAIL_ERRNO("keep the descriptor of region %u", region->region);
+        return BLINK_FAIL_ERRNO("keep the descriptor of region %u", region->number);
     return begin_import(region, &map, &region->fd, 1, on_host_mapped);
 }
 
@@ -195,7 +194,7 @@ void region_register_host(client_t *client, uint64_t request, const Blinkwire__M
         return;
     }
     region->request = request;
-    if (!message->gpu || !client->server->gpus || let_gpus_map(region, fd) != BLINK_OK)
+    if (!message->gpu || !client->control->gpus || let_gpus_map(region, fd) != BLINK_OK)
         finish_host(region, 0);
 }
 
@@ -205,7 +204,7 @@ static void reply_staging(region_t *region)
 {
     Blinkwire__StagingCreateReply body = BLINKWIRE__STAGING_CREATE_REPLY__INIT;
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-    body.region = region->region;
+    body.region = region->number;
     reply.id = region->request;
     reply.body_case = BLINKWIRE__REPLY__BODY_STAGING_CREATE;
     reply.staging_create = &body;
@@ -252,13 +251,6 @@ void region_stage(client_t *client, uint64_t request, const Blinkwire__StagingCr
 
 /* ---- workers that come and go ---- */
 
-/* The client of a connection; NULL once the engine has been told to forget it, and may have: its regions go
- * with it. */
-static client_t *staying_client(const connection_t *connection)
-{
-    return connection->closing ? NULL : connection->client;
-}
-
 static void on_lost_removed(void *context)
 {
     region_t *region = context;
@@ -270,55 +262,64 @@ static void on_lost_removed(void *context)
 static bool lose_regions(client_t *client)
 {
     bool had = false;
-    region_t *next;
-    for (region_t *region = client->regions; region; region = next) {
-        next = region->next;
+    LIST_FOR_EACH(link, &client->regions)
+    {
+        region_t *region = CONTAINER_OF(link, region_t, link);
         if (region->gpu_token == 0 || region->pending)
             continue;
         region->gpu_token = 0;
         if (region->map) {
-            engine_region_move(client->engine, region->region, 0);
+            engine_region_move(client->engine, region->number, 0);
             continue;
         }
         had = true;
         /* Relaxed: the engine hears of the worker's end later, by its mailbox. */
         atomic_store_explicit(&region->lost, true, memory_order_relaxed);
-        region_unlink(region);
-        engine_region_remove(client->engine, region->region, (engine_done_t){on_lost_removed, region});
+        list_remove(link);
+        engine_region_remove(client->engine, region->number, (engine_done_t){on_lost_removed, region});
     }
     return had;
 }
 
-void regions_lose_gpus(server_t *server)
+void regions_lose_gpus(control_t *control)
 {
     Blinkwire__GpuReset body = BLINKWIRE__GPU_RESET__INIT;
     Blinkwire__Reply event = BLINKWIRE__REPLY__INIT;
     event.body_case = BLINKWIRE__REPLY__BODY_GPU_RESET;
     event.gpu_reset = &body;
-    for (connection_t *connection = server->connections; connection; connection = connection->next) {
-        client_t *client = staying_client(connection);
-        if (client && lose_regions(client))
-            connection_send(connection, &event, NULL, 0);
+    LIST_FOR_EACH(link, &control->clients)
+    {
+        client_t *client = CONTAINER_OF(link, client_t, link);
+        if (!client->leaving && lose_regions(client))
+            connection_send(client->connection, &event, NULL, 0);
     }
 }
 
-/* A region may be gone, with its client, when the worker answers. */
+/* A region may be gone, with its client, when the worker answers: it is remembered by numbers. */
 typedef struct remap {
-    server_t *server;
+    control_t *control;
     uint32_t client, region;
     uint64_t token;
 } remap_t;
 
-static region_t *find_region(const remap_t *remap)
+static region_t *find_region(const client_t *client, uint32_t number)
 {
-    for (connection_t *connection = remap->server->connections; connection; connection = connection->next) {
-        const client_t *client = staying_client(connection);
-        if (!client || client->client != remap->client)
-            continue;
-        for (region_t *region = client->regions; region; region = region->next) {
-            if (region->region == remap->region)
-                return region;
-        }
+    LIST_FOR_EACH(link, &client->regions)
+    {
+        region_t *region = CONTAINER_OF(link, region_t, link);
+        if (region->number == number)
+            return region;
+    }
+    return NULL;
+}
+
+static region_t *find_remapped(const remap_t *remap)
+{
+    LIST_FOR_EACH(link, &remap->control->clients)
+    {
+        const client_t *client = CONTAINER_OF(link, client_t, link);
+        if (client->number == remap->client)
+            return client->leaving ? NULL : find_region(client, remap->region);
     }
     return NULL;
 }
@@ -326,15 +327,15 @@ static region_t *find_region(const remap_t *remap)
 static void on_mapped_again(void *context, blink_result_t result, uint64_t address)
 {
     remap_t *remap = context;
-    region_t *region = find_region(remap);
+    region_t *region = find_remapped(remap);
     if (result != BLINK_OK) {
         LOG_WARNING("client %u's staging region %u is lost to GPUs: %s", remap->client, remap->region,
                     blink_error_text());
     } else if (!region) {
-        gpus_release(remap->server->gpus, remap->token);
+        gpus_release(remap->control->gpus, remap->token);
     } else {
         region->gpu_token = remap->token;
-        engine_region_move(region->client->engine, region->region, address);
+        engine_region_move(region->client->engine, region->number, address);
     }
     free(remap);
 }
@@ -344,9 +345,9 @@ static void map_again(region_t *region)
     gpu_request_t map = map_request(region);
     remap_t *remap = malloc(sizeof(*remap));
     if (!remap)
-        return; /* its ops fail, saying so */
-    *remap = (remap_t){region->server, region->client->client, region->region, 0};
-    if (gpus_import(region->server->gpus, &map, &region->fd, 1, (gpu_answer_t){on_mapped_again, remap}) !=
+        return; /* ops on GPUs that use the region fail, saying so */
+    *remap = (remap_t){region->control, region->client->number, region->number, 0};
+    if (gpus_import(region->control->gpus, &map, &region->fd, 1, (gpu_answer_t){on_mapped_again, remap}) !=
         BLINK_OK) {
         LOG_WARNING("client %u's staging region %u: %s", remap->client, remap->region, blink_error_text());
         free(remap);
@@ -355,14 +356,15 @@ static void map_again(region_t *region)
     remap->token = map.token;
 }
 
-void regions_map_again(server_t *server)
+void regions_map_again(control_t *control)
 {
-    for (connection_t *connection = server->connections; connection; connection = connection->next) {
-        const client_t *client = staying_client(connection);
-        if (!client)
-            continue;
-        for (region_t *region = client->regions; region; region = region->next) {
-            if (region->fd >= 0 && !region->pending)
+    LIST_FOR_EACH(client_link, &control->clients)
+    {
+        const client_t *client = CONTAINER_OF(client_link, client_t, link);
+        LIST_FOR_EACH(link, &client->regions)
+        {
+            region_t *region = CONTAINER_OF(link, region_t, link);
+            if (!client->leaving && region->fd >= 0 && !region->pending)
                 map_again(region);
         }
     }

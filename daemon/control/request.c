@@ -1,26 +1,48 @@
-/*
- * From the bytes of a frame to the call that serves it.
- */
-#include "control/internal.h"
+#include "control/request.h"
 
-#include "base/log.h"
+#include "control/query.h"
+#include "control/region.h"
+#include "control/region_gpu.h"
+#include "control/roster.h"
+#include "frame.h"
 
 #include <string.h>
 #include <unistd.h>
 
-void hello_reply_init(const server_t *server, Blinkwire__HelloReply *reply)
+static void send_hello(const session_t *session, uint64_t id, const int *fds, uint32_t fd_count)
 {
-    blinkwire__hello_reply__init(reply);
-    reply->version = BLINK_WIRE_VERSION_MAX;
-    reply->daemon_version = BLINK_VERSION;
-    reply->device_count = server->config.device_count;
+    Blinkwire__HelloReply body = BLINKWIRE__HELLO_REPLY__INIT;
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    body.version = BLINK_WIRE_VERSION_MAX;
+    body.daemon_version = BLINK_VERSION;
+    body.device_count = session->control->device_count;
+    body.client_id = session->client ? session->client->number : 0;
+    reply.id = id;
+    reply.body_case = BLINKWIRE__REPLY__BODY_HELLO;
+    reply.hello = &body;
+    connection_send(session->connection, &reply, fds, fd_count);
 }
 
-static void hello(connection_t *connection, uint64_t id, const Blinkwire__Hello *message)
+static void become_client(session_t *session, uint64_t id, const char *program)
 {
-    if (connection->greeted) {
+    int fds[CLIENT_FDS];
+    blink_result_t result =
+        client_create(session->control, session->connection, session->tenant, program, fds, &session->client);
+    if (result == BLINK_OK)
+        send_hello(session, id, fds, CLIENT_FDS);
+    else
+        connection_fail(session->connection, id, result);
+    for (int i = 0; i < CLIENT_FDS; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+}
+
+static void hello(session_t *session, uint64_t id, const Blinkwire__Hello *message)
+{
+    if (session->greeted) {
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "a second Hello on one connection");
-        connection_fail(connection, id, BLINK_ERR_PROTOCOL);
+        connection_fail(session->connection, id, BLINK_ERR_PROTOCOL);
         return;
     }
     if (message->version_min > BLINK_WIRE_VERSION_MAX || message->version_max < BLINK_WIRE_VERSION_MIN) {
@@ -28,106 +50,94 @@ static void hello(connection_t *connection, uint64_t id, const Blinkwire__Hello 
                    "the client speaks protocol versions %u to %u, this daemon (%s) %u to %u",
                    message->version_min, message->version_max, BLINK_VERSION, BLINK_WIRE_VERSION_MIN,
                    BLINK_WIRE_VERSION_MAX);
-        connection_fail(connection, id, BLINK_ERR_PROTOCOL);
+        connection_fail(session->connection, id, BLINK_ERR_PROTOCOL);
         return;
     }
-    connection->greeted = true;
-    if (message->want_ring) {
-        blink_result_t result = client_create(connection, id, message);
-        if (result != BLINK_OK)
-            connection_fail(connection, id, result);
-        return;
-    }
-    Blinkwire__HelloReply body;
-    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-    hello_reply_init(connection->server, &body);
-    reply.id = id;
-    reply.body_case = BLINKWIRE__REPLY__BODY_HELLO;
-    reply.hello = &body;
-    connection_send(connection, &reply, NULL, 0);
+    session->greeted = true;
+    if (message->want_ring)
+        become_client(session, id, message->program);
+    else
+        send_hello(session, id, NULL, 0);
 }
 
-static void mem_register(connection_t *connection, uint64_t id, const Blinkwire__MemRegister *message)
+static void mem_register(session_t *session, uint64_t id, const Blinkwire__MemRegister *message)
 {
-    int fd = connection_take_fd(connection);
-    region_register_host(connection->client, id, message, fd);
+    int fd = connection_take_fd(session->connection);
+    region_register_host(session->client, id, message, fd);
     if (fd >= 0)
         close(fd);
 }
 
-/* Takes all descriptors that have come: the next request's come with it. */
-static void gpu_mem_register(connection_t *connection, uint64_t id, const Blinkwire__GpuMemRegister *message)
+/* Claims one descriptor for each extent that needs one; the next request's may have come already. */
+static void gpu_mem_register(session_t *session, uint64_t id, const Blinkwire__GpuMemRegister *message)
 {
     int fds[FRAME_FDS_MAX];
     uint32_t fd_count = 0;
     for (uint32_t i = 0; i < message->n_extents && fd_count < FRAME_FDS_MAX; i++) {
         int fd = message->extents[i]->kind == BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_IPC
                      ? -1
-                     : connection_take_fd(connection);
+                     : connection_take_fd(session->connection);
         if (fd >= 0)
             fds[fd_count++] = fd;
     }
-    region_register_gpu(connection->client, id, message, fds, fd_count);
+    region_register_gpu(session->client, id, message, fds, fd_count);
     for (uint32_t i = 0; i < fd_count; i++)
         close(fds[i]);
 }
 
 /* Requests that only a client with rings may make. */
-static void client_request(connection_t *connection, const Blinkwire__Request *request)
+static void client_request(session_t *session, const Blinkwire__Request *request)
 {
-    client_t *client = connection->client;
+    client_t *client = session->client;
     switch (request->body_case) {
     case BLINKWIRE__REQUEST__BODY_MEM_REGISTER:
-        mem_register(connection, request->id, request->mem_register);
+        mem_register(session, request->id, request->mem_register);
         return;
-    case BLINKWIRE__REQUEST__BODY_MEM_DEREGISTER: {
-        blink_result_t result = region_deregister(client, request->mem_deregister->region, request->id);
-        if (result != BLINK_OK)
-            connection_reply_error(connection, request->id, result);
+    case BLINKWIRE__REQUEST__BODY_MEM_DEREGISTER:
+        region_deregister(client, request->id, request->mem_deregister->region);
         return;
-    }
     case BLINKWIRE__REQUEST__BODY_STAGING_CREATE:
         region_stage(client, request->id, request->staging_create);
         return;
     case BLINKWIRE__REQUEST__BODY_GPU_MEM_REGISTER:
-        gpu_mem_register(connection, request->id, request->gpu_mem_register);
+        gpu_mem_register(session, request->id, request->gpu_mem_register);
         return;
     case BLINKWIRE__REQUEST__BODY_COMM_INIT:
-        comm_join(client, request->id, request->comm_init);
+        roster_join(client, request->id, request->comm_init);
         return;
     case BLINKWIRE__REQUEST__BODY_COMM_DESTROY:
-        comm_destroy(client, request->id, request->comm_destroy->member);
+        roster_leave(client, request->id, request->comm_destroy->member);
         return;
     case BLINKWIRE__REQUEST__BODY_COMM_ABORT:
-        comm_abort(client, request->id, request->comm_abort->member);
+        roster_abort(client, request->id, request->comm_abort->member);
         return;
     default:
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "request %lu asks for nothing this version knows",
                    (unsigned long)request->id);
-        connection_fail(connection, request->id, BLINK_ERR_PROTOCOL);
+        connection_fail(session->connection, request->id, BLINK_ERR_PROTOCOL);
     }
 }
 
-void request_handle(connection_t *connection, const uint8_t *bytes, size_t byte_count)
+void request_handle(session_t *session, const uint8_t *bytes, size_t byte_count)
 {
     Blinkwire__Request *request = blinkwire__request__unpack(NULL, byte_count, bytes);
     if (!request) {
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "a frame of %zu bytes is not a request", byte_count);
-        connection_fail(connection, 0, BLINK_ERR_PROTOCOL);
+        connection_fail(session->connection, 0, BLINK_ERR_PROTOCOL);
         return;
     }
     if (request->body_case == BLINKWIRE__REQUEST__BODY_HELLO) {
-        hello(connection, request->id, request->hello);
-    } else if (!connection->greeted) {
+        hello(session, request->id, request->hello);
+    } else if (!session->greeted) {
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "a request before Hello");
-        connection_fail(connection, request->id, BLINK_ERR_PROTOCOL);
+        connection_fail(session->connection, request->id, BLINK_ERR_PROTOCOL);
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_QUERY) {
-        query_answer(connection, request->id, request->query->kind);
-    } else if (!connection->client) {
+        query_answer(session->control, session->connection, request->id, request->query->kind);
+    } else if (!session->client) {
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "this connection asked for no rings, so it can only query");
-        connection_reply_error(connection, request->id, BLINK_ERR_PROTOCOL);
+        connection_reply_error(session->connection, request->id, BLINK_ERR_PROTOCOL);
     } else {
-        client_request(connection, request);
+        client_request(session, request);
     }
     blinkwire__request__free_unpacked(request, NULL);
 }

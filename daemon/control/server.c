@@ -1,9 +1,17 @@
 /*
- * The control thread: its loop, the listening socket and the order in which everything starts and stops.
+ * The control thread's loop, the listening socket, and the order in which everything starts and stops.
  */
-#include "control/internal.h"
+#include "control/server.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "control/control.h"
+#include "control/links.h"
+#include "control/region.h"
+#include "control/region_gpu.h"
+#include "control/roster.h"
+#include "control/session.h"
+#include "frame.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,11 +30,28 @@
 #define LOCK_PATH_BYTES (SETTINGS_TEXT_BYTES + 8)
 #define ACCEPT_PAUSE_MS 1000u
 
+struct server {
+    control_t control;
+    pace_t *pace;
+    exec_cuda_t *cuda; /* NULL: no GPUs */
+    _Atomic uint64_t *link_bytes;
+    mailbox_t mailbox;
+    uv_async_t wake; /* the mailbox has items */
+    uv_poll_t listener;
+    uv_signal_t terminate, interrupt, hangup;
+    uv_timer_t accept_again;
+    uv_timer_t watchdog;
+    bool heartbeat_pending; /* the engine has not answered yet */
+    bool loop_open;
+    bool owns_socket; /* made here, not handed over */
+    int listen_fd, lock_fd;
+};
+
 /* ---- the socket ---- */
 
 static void lock_path(const server_t *server, char path[LOCK_PATH_BYTES])
 {
-    snprintf(path, LOCK_PATH_BYTES, "%s.lock", server->config.settings->socket);
+    snprintf(path, LOCK_PATH_BYTES, "%s.lock", server->control.settings->socket);
 }
 
 /* Two daemons that start at once must not both take a stale socket over. The lock goes with the process. */
@@ -38,7 +63,7 @@ static blink_result_t lock_socket(server_t *server)
     if (server->lock_fd < 0)
         return BLINK_FAIL_ERRNO("lock file %s", path);
     if (flock(server->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        return BLINK_FAIL(BLINK_ERR_EXISTS, "a daemon already runs on %s", server->config.settings->socket);
+        return BLINK_FAIL(BLINK_ERR_EXISTS, "a daemon already runs on %s", server->control.settings->socket);
     return BLINK_OK;
 }
 
@@ -78,7 +103,7 @@ static void make_default_directory(const char *path)
 
 static blink_result_t open_socket(server_t *server)
 {
-    const char *path = server->config.settings->socket;
+    const char *path = server->control.settings->socket;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof(address.sun_path))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
@@ -94,7 +119,7 @@ static blink_result_t open_socket(server_t *server)
         return BLINK_FAIL_ERRNO("socket");
     if (bind(server->listen_fd, (struct sockaddr *)&address, sizeof(address)) != 0)
         return BLINK_FAIL_ERRNO("bind %s", path);
-    if (chmod(path, server->config.settings->socket_mode) != 0 ||
+    if (chmod(path, server->control.settings->socket_mode) != 0 ||
         listen(server->listen_fd, LISTEN_BACKLOG) != 0)
         return BLINK_FAIL_ERRNO("listen on %s", path);
     return BLINK_OK;
@@ -102,11 +127,10 @@ static blink_result_t open_socket(server_t *server)
 
 static void close_socket(server_t *server)
 {
-    bool own = server->config.listen_fd < 0;
     if (server->listen_fd >= 0) {
         close(server->listen_fd);
-        if (own)
-            unlink(server->config.settings->socket);
+        if (server->owns_socket)
+            unlink(server->control.settings->socket);
     }
     if (server->lock_fd >= 0) {
         char path[LOCK_PATH_BYTES];
@@ -124,7 +148,7 @@ static void on_listener(uv_poll_t *poll, int status, int events);
 static void on_accept_again(uv_timer_t *timer)
 {
     server_t *server = timer->data;
-    if (!server->stopping)
+    if (!server->control.stopping)
         uv_poll_start(&server->listener, UV_READABLE, on_listener);
 }
 
@@ -140,14 +164,14 @@ static void on_listener(uv_poll_t *poll, int status, int events)
 {
     server_t *server = poll->data;
     (void)events;
-    while (status == 0 && !server->stopping) {
+    while (status == 0 && !server->control.stopping) {
         int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
                 pause_accepting(server, errno);
             return;
         }
-        connection_accept(server, fd);
+        session_start(&server->control, fd);
     }
 }
 
@@ -164,7 +188,7 @@ static void wake_control(void *context)
     uv_async_send(&server->wake);
 }
 
-/* Both threads turn. */
+/* The engine has answered, on this thread: both turn. */
 static void on_heartbeat(void *context)
 {
     server_t *server = context;
@@ -178,62 +202,41 @@ static void on_watchdog(uv_timer_t *timer)
     if (server->heartbeat_pending)
         return;
     server->heartbeat_pending = true;
-    engine_heartbeat(server->engine, (engine_done_t){on_heartbeat, server});
-}
-
-uint32_t server_gpu_of_device(const server_t *server, uint32_t device)
-{
-    const gpu_setup_t *setup = server->config.gpus;
-    return setup ? setup->gpu_of_node[server->config.topo->gpus[device]] : EXEC_CUDA_NO_GPU;
-}
-
-void server_stop_if_done(server_t *server)
-{
-    if (server->stopping && !server->connections)
-        uv_stop(&server->loop);
+    engine_heartbeat(server->control.engine, (engine_done_t){on_heartbeat, server});
 }
 
 static void on_signal(uv_signal_t *signal, int number)
 {
     server_t *server = signal->data;
-    if (server->stopping)
+    if (server->control.stopping)
         return;
     LOG_INFO("%s: stopping", strsignal(number));
     sd_notify(0, "STOPPING=1");
-    server->stopping = true;
     uv_poll_stop(&server->listener);
-    comm_end_all(server);
-    connection_t *next;
-    for (connection_t *connection = server->connections; connection; connection = next) {
-        next = connection->next;
-        connection_close(connection);
-    }
-    server_stop_if_done(server);
+    rosters_abort_all(server->control.rosters);
+    sessions_end_all(&server->control);
 }
 
-static blink_result_t start_loop(server_t *server)
+static blink_result_t start_loop(server_t *server, uint64_t watchdog_us)
 {
-    if (uv_loop_init(&server->loop) != 0)
+    uv_loop_t *loop = &server->control.loop;
+    if (uv_loop_init(loop) != 0)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "event loop");
     server->loop_open = true;
     mailbox_init(&server->mailbox, wake_control, server);
     server->wake.data = server->listener.data = server->terminate.data = server->interrupt.data = server;
-    server->init_timer.data = server->watchdog.data = server->accept_again.data = server->hangup.data =
-        server;
-    if (uv_async_init(&server->loop, &server->wake, on_mailbox) != 0 ||
-        uv_signal_init(&server->loop, &server->terminate) != 0 ||
-        uv_signal_init(&server->loop, &server->interrupt) != 0 ||
-        uv_signal_init(&server->loop, &server->hangup) != 0 ||
-        uv_timer_init(&server->loop, &server->init_timer) != 0 ||
-        uv_timer_init(&server->loop, &server->watchdog) != 0 ||
-        uv_timer_init(&server->loop, &server->accept_again) != 0 ||
-        uv_poll_init(&server->loop, &server->listener, server->listen_fd) != 0 ||
+    server->watchdog.data = server->accept_again.data = server->hangup.data = server;
+    if (uv_async_init(loop, &server->wake, on_mailbox) != 0 ||
+        uv_signal_init(loop, &server->terminate) != 0 || uv_signal_init(loop, &server->interrupt) != 0 ||
+        uv_signal_init(loop, &server->hangup) != 0 || uv_timer_init(loop, &server->watchdog) != 0 ||
+        uv_timer_init(loop, &server->accept_again) != 0 ||
+        uv_poll_init(loop, &server->listener, server->listen_fd) != 0 ||
         uv_poll_start(&server->listener, UV_READABLE, on_listener) != 0 ||
         uv_signal_start(&server->terminate, on_signal, SIGTERM) != 0 ||
         uv_signal_start(&server->interrupt, on_signal, SIGINT) != 0 ||
         uv_signal_start(&server->hangup, on_signal, SIGHUP) != 0)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "event loop");
-    uint64_t watchdog_ms = server->config.watchdog_us / 2000;
+    uint64_t watchdog_ms = watchdog_us / 2000;
     if (watchdog_ms > 0)
         uv_timer_start(&server->watchdog, on_watchdog, watchdog_ms, watchdog_ms);
     return BLINK_OK;
@@ -250,102 +253,138 @@ static void close_loop(server_t *server)
 {
     if (!server->loop_open)
         return;
-    uv_walk(&server->loop, close_handle, NULL);
-    uv_run(&server->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&server->loop);
+    uv_walk(&server->control.loop, close_handle, NULL);
+    uv_run(&server->control.loop, UV_RUN_DEFAULT);
+    uv_loop_close(&server->control.loop);
 }
 
-/* ---- workers and engine ---- */
+/* ---- workers, engine and GPUs ---- */
 
 /* Moves go to the copy engines where kernels of the daemon and of applications take turns. */
-static blink_result_t create_cuda(server_t *server)
+static blink_result_t create_cuda(server_t *server, const gpu_setup_t *gpus)
 {
-    const gpu_setup_t *setup = server->config.gpus;
-    if (!setup)
-        return BLINK_OK;
-    exec_cuda_config_t config = {.gpu_count = setup->hello.gpu_count,
-                                 .gpus = setup->hello.gpus,
-                                 .gpu_of_node = setup->gpu_of_node,
-                                 .moves_by_copy_engines = !server->config.settings->gpu_mps,
-                                 .link_count = server->config.topo->link_count,
-                                 .link_bytes = server->link_bytes};
+    const control_t *control = &server->control;
+    const exec_cuda_config_t config = {.gpu_count = gpus->hello.gpu_count,
+                                       .gpus = gpus->hello.gpus,
+                                       .gpu_of_node = gpus->gpu_of_node,
+                                       .moves_by_copy_engines = !control->settings->gpu_mps,
+                                       .link_count = control->topo->link_count,
+                                       .link_bytes = server->link_bytes};
     return exec_cuda_create(&config, &server->cuda);
 }
 
-static blink_result_t start_threads(server_t *server)
+static blink_result_t create_executors(server_t *server, const gpu_setup_t *gpus)
 {
-    const server_config_t *config = &server->config;
-    uint32_t link_count = config->topo->link_count;
-    server->link_bytes = calloc(link_count ? link_count : 1, sizeof(*server->link_bytes));
-    if (!server->link_bytes)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u links", link_count);
-    if (config->settings->pace_scale > 0)
-        BLINK_TRY(pace_create(config->topo, config->settings->pace_scale, &server->pace));
-    exec_host_config_t exec_config = {.workers = config->settings->workers,
-                                      .bind = true,
-                                      .pace = server->pace,
-                                      .link_count = link_count,
-                                      .link_bytes = server->link_bytes};
-    BLINK_TRY(exec_host_create(&exec_config, &server->exec));
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    BLINK_TRY(create_cuda(server));
-    engine_config_t engine_config = {.settings = config->settings,
-                                     .exec = server->exec,
-                                     .cuda = server->cuda,
-                                     .gpu_of_node = config->gpus ? config->gpus->gpu_of_node : NULL,
-                                     .topo = config->topo,
-                                     .cores = cores > 0 ? (uint32_t)cores : 1,
-                                     .control = &server->mailbox,
-                                     .comm_lost = comm_lost_by_engine,
-                                     .context = server};
-    BLINK_TRY(engine_create(&engine_config, &server->engine));
-    return config->gpus ? gpus_create(server, config->gpus, &server->gpus) : BLINK_OK;
+    control_t *control = &server->control;
+    const settings_t *settings = control->settings;
+    if (settings->pace_scale > 0)
+        BLINK_TRY(pace_create(control->topo, settings->pace_scale, &server->pace));
+    const exec_host_config_t config = {.workers = settings->workers,
+                                       .bind = true,
+                                       .pace = server->pace,
+                                       .link_count = control->topo->link_count,
+                                       .link_bytes = server->link_bytes};
+    BLINK_TRY(exec_host_create(&config, &control->exec));
+    return gpus ? create_cuda(server, gpus) : BLINK_OK;
 }
 
-blink_result_t server_create(const server_config_t *config, server_t **server)
+static blink_result_t start_engine(server_t *server)
 {
-    server_t *created = calloc(1, sizeof(*created));
-    if (!created)
+    control_t *control = &server->control;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const engine_config_t config = {.settings = control->settings,
+                                    .exec = control->exec,
+                                    .cuda = server->cuda,
+                                    .gpu_of_node = control->gpu_of_node,
+                                    .topo = control->topo,
+                                    .cores = cores > 0 ? (uint32_t)cores : 1,
+                                    .control = &server->mailbox,
+                                    .comm_lost = rosters_abort_by_engine,
+                                    .context = control->rosters};
+    return engine_create(&config, &control->engine);
+}
+
+static blink_result_t start_threads(server_t *server, gpu_setup_t *gpus)
+{
+    control_t *control = &server->control;
+    BLINK_TRY(create_executors(server, gpus));
+    BLINK_TRY(start_engine(server));
+    if (!gpus)
+        return BLINK_OK;
+    const gpus_handler_t handler = {.lost = regions_lose_gpus, .back = regions_map_again};
+    return gpus_create(control, gpus, handler, &control->gpus);
+}
+
+/* ---- all of it ---- */
+
+static blink_result_t make_objects(server_t *server)
+{
+    control_t *control = &server->control;
+    uint32_t link_count = control->topo->link_count;
+    server->link_bytes = calloc(link_count + 1, sizeof(*server->link_bytes));
+    if (!server->link_bytes)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u links", link_count);
+    BLINK_TRY(rosters_create(control, &control->rosters));
+    return links_create(control, server->link_bytes, &control->links);
+}
+
+static void init_control(const server_config_t *config, control_t *control)
+{
+    control->settings = config->settings;
+    control->topo = config->topo;
+    control->device_count = config->device_count;
+    control->gpu_of_node = config->gpus ? config->gpus->gpu_of_node : NULL;
+    control->started_ns = clock_ns();
+    list_init(&control->tenants);
+    list_init(&control->sessions);
+    list_init(&control->clients);
+}
+
+blink_result_t server_create(const server_config_t *config, server_t **created)
+{
+    server_t *server = calloc(1, sizeof(*server));
+    if (!server)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the server");
-    created->config = *config;
-    created->lock_fd = -1;
-    created->listen_fd = config->listen_fd;
-    created->started_ns = uv_hrtime();
+    init_control(config, &server->control);
+    server->lock_fd = -1;
+    server->listen_fd = config->listen_fd;
+    server->owns_socket = config->listen_fd < 0;
     blink_result_t result = region_install_sigbus_handler();
-    if (result == BLINK_OK && config->listen_fd < 0)
-        result = open_socket(created);
+    if (result == BLINK_OK && server->owns_socket)
+        result = open_socket(server);
     if (result == BLINK_OK)
-        result = start_loop(created);
+        result = start_loop(server, config->watchdog_us);
     if (result == BLINK_OK)
-        result = links_create(created, &created->links);
+        result = make_objects(server);
     if (result == BLINK_OK)
-        result = start_threads(created);
+        result = start_threads(server, config->gpus);
     if (result != BLINK_OK) {
-        server_destroy(created);
+        server_destroy(server);
         return result;
     }
-    *server = created;
+    *created = server;
     return BLINK_OK;
 }
 
 void server_run(server_t *server)
 {
-    uv_run(&server->loop, UV_RUN_DEFAULT);
+    uv_run(&server->control.loop, UV_RUN_DEFAULT);
 }
 
 void server_destroy(server_t *server)
 {
     if (!server)
         return;
-    gpus_destroy(server->gpus);
-    engine_stop(server->engine);
+    control_t *control = &server->control;
+    gpus_destroy(control->gpus);
+    engine_stop(control->engine);
     exec_cuda_destroy(server->cuda);
-    exec_host_destroy(server->exec);
-    engine_destroy(server->engine);
+    exec_host_destroy(control->exec);
+    engine_destroy(control->engine);
     pace_destroy(server->pace);
     close_loop(server);
-    links_destroy(server->links);
-    comm_free_tenants(server);
+    links_destroy(control->links);
+    rosters_destroy(control->rosters);
     close_socket(server);
     free(server->link_bytes);
     free(server);

@@ -1,9 +1,9 @@
 /*
  * The control side of the daemon: one thread, one event loop, that owns every object clients see. The calls
- * below are all there is for main; what the files of control/ share is in internal.h.
+ * below are all there is for main.
  */
-#ifndef BLINK_SERVER_H
-#define BLINK_SERVER_H
+#ifndef BLINK_CONTROL_SERVER_H
+#define BLINK_CONTROL_SERVER_H
 
 #include "base/settings.h"
 #include "control/gpus.h"

@@ -1,5 +1,5 @@
 /* Registered memory whose pages cannot be had: the daemon lives on, and what used the memory fails. */
-#include "control/internal.h"
+#include "control/region.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -20,10 +20,10 @@ typedef struct fixture {
     topo_t *topo;
     exec_host_t *exec;
     engine_t *engine;
-    mailbox_t control;
+    mailbox_t mailbox;
     settings_t settings;
-    server_t server;
-    connection_t connection;
+    control_t control;
+    tenant_t tenant;
     client_t client;
     ring_t ring; /* the client's side */
     bool done;
@@ -42,7 +42,7 @@ static void set_done(void *context)
 static void await_done(fixture_t *fixture)
 {
     while (!fixture->done)
-        mailbox_run(&fixture->control);
+        mailbox_run(&fixture->mailbox);
     fixture->done = false;
 }
 
@@ -54,12 +54,12 @@ static void fixture_init(fixture_t *fixture)
     assert_int_equal(topo_load("dgx1v", &fixture->topo), BLINK_OK);
     exec_host_config_t exec_config = {.workers = 1};
     assert_int_equal(exec_host_create(&exec_config, &fixture->exec), BLINK_OK);
-    mailbox_init(&fixture->control, no_wake, NULL);
+    mailbox_init(&fixture->mailbox, no_wake, NULL);
     engine_config_t config = {.settings = &fixture->settings,
                               .exec = fixture->exec,
                               .topo = fixture->topo,
                               .cores = 1,
-                              .control = &fixture->control};
+                              .control = &fixture->mailbox};
     assert_int_equal(engine_create(&config, &fixture->engine), BLINK_OK);
     engine_client_config_t client = {
         .client = 1, .doorbell_fd = eventfd(0, EFD_NONBLOCK), .completion_fd = ring_create_event()};
@@ -70,11 +70,10 @@ static void fixture_init(fixture_t *fixture)
     assert_int_equal(engine_client_add(fixture->engine, &client, &fixture->client.engine), BLINK_OK);
     fixture->settings.registered_bytes_per_tenant = 1u << 30;
     fixture->settings.regions_per_tenant = 10;
-    fixture->server.config.settings = &fixture->settings;
-    fixture->server.connections = &fixture->connection;
-    fixture->connection.server = fixture->client.server = &fixture->server;
-    fixture->connection.client = &fixture->client;
-    fixture->client.connection = &fixture->connection;
+    fixture->control.settings = &fixture->settings;
+    fixture->client.control = &fixture->control;
+    fixture->client.tenant = &fixture->tenant;
+    list_init(&fixture->client.regions);
 }
 
 static void fixture_fini(fixture_t *fixture)
@@ -84,7 +83,7 @@ static void fixture_fini(fixture_t *fixture)
     engine_stop(fixture->engine);
     exec_host_destroy(fixture->exec);
     engine_destroy(fixture->engine);
-    region_release_all(&fixture->client);
+    regions_release_all(&fixture->client);
     ring_unmap(&fixture->ring);
     topo_destroy(fixture->topo);
     alarm(0);
@@ -99,14 +98,15 @@ static uint32_t register_memory(fixture_t *fixture)
     assert_int_equal(region_register(&fixture->client, fd, 0, REGION_BYTES, &region), BLINK_OK);
     assert_int_equal(region_tell_engine(region, 0), BLINK_OK);
     close(fd);
-    return region->region;
+    return region->number;
 }
 
 /* From now on an access to the last page of the newest region is a SIGBUS, as if memory could not be had. */
 static void lose_last_page(fixture_t *fixture)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    char *page = (char *)fixture->client.regions->map + REGION_BYTES - page_bytes;
+    const region_t *newest = LIST_FIRST(&fixture->client.regions, region_t, link);
+    char *page = (char *)newest->map + REGION_BYTES - page_bytes;
     int fd = memfd_create("nothing", 0);
     assert_ptr_equal(mmap(page, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0), page);
     close(fd);

@@ -1,0 +1,43 @@
+/*
+ * What every object of the control thread reaches: the settings, the devices, the other threads, and the
+ * lists of what clients have. server.c makes it and ends it. Everything in control/ belongs to the control
+ * thread.
+ */
+#ifndef BLINK_CONTROL_H
+#define BLINK_CONTROL_H
+
+#include "base/list.h"
+#include "base/settings.h"
+#include "engine/engine.h"
+
+#include <uv.h>
+
+typedef struct gpus gpus_t;
+typedef struct links links_t;
+typedef struct rosters rosters_t;
+
+typedef struct control {
+    const settings_t *settings;
+    const topo_t *topo;
+    uint32_t device_count;       /* the first so many gpus of topo */
+    const uint32_t *gpu_of_node; /* by topology node; NULL: no device is on a GPU */
+    uv_loop_t loop;
+    exec_host_t *exec;
+    engine_t *engine;
+    gpus_t *gpus; /* NULL: the daemon serves none */
+    links_t *links;
+    rosters_t *rosters;
+    list_t tenants, sessions;
+    list_t clients;                     /* newest first */
+    uint32_t client_count, last_client; /* last_client: the newest one's number */
+    uint64_t started_ns;
+    bool stopping; /* no new connections; the loop ends with the last session */
+} control_t;
+
+/* The number of the GPU that a device is, or is a part of; EXEC_CUDA_NO_GPU: a host device. */
+static inline uint32_t control_gpu_of_device(const control_t *control, uint32_t device)
+{
+    return control->gpu_of_node ? control->gpu_of_node[control->topo->gpus[device]] : EXEC_CUDA_NO_GPU;
+}
+
+#endif

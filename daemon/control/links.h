@@ -1,0 +1,26 @@
+/*
+ * How fast each link is going: the byte counters sampled four times a second over a sliding window of one
+ * second, but only while something moves or somebody looks, so that an idle daemon sleeps.
+ */
+#ifndef BLINK_CONTROL_LINKS_H
+#define BLINK_CONTROL_LINKS_H
+
+#include "control/connection.h"
+#include "control/control.h"
+
+/* link_bytes is borrowed: a counter for each link, of bytes that have crossed it. Errors: NO_MEMORY. */
+blink_result_t links_create(control_t *control, const _Atomic uint64_t *link_bytes, links_t **links);
+
+/* After the loop is closed. NULL is ignored. */
+void links_destroy(links_t *links);
+
+/* Something may move from now on. */
+void links_wake(links_t *links);
+
+/* Answer a query for links: a sampling interval later if nothing has been sampled yet. */
+void links_query(links_t *links, connection_t *connection, uint64_t request);
+
+/* The connection has ended: what it asked is not answered any more. */
+void links_forget(links_t *links, const connection_t *connection);
+
+#endif
