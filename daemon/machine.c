@@ -205,7 +205,7 @@ static blink_result_t note_gpus(machine_t *machine, const settings_devices_t *ch
     if (!machine->gpu_of_node)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u nodes", machine->topo->node_count);
     for (uint32_t i = 0; i < machine->topo->node_count; i++)
-        machine->gpu_of_node[i] = EXEC_CUDA_NO_GPU;
+        machine->gpu_of_node[i] = GPU_NONE;
     for (uint32_t i = 0; i < chosen->gpu_count; i++) {
         for (uint32_t part = 0; part < chosen->gpus[i].parts; part++)
             machine->gpu_of_node[machine->topo->gpus[device++]] = chosen->gpus[i].gpu;
@@ -313,7 +313,7 @@ const char *machine_describe(const machine_t *machine, char *text, size_t bytes)
 {
     uint32_t on_gpus = 0;
     for (uint32_t i = 0; i < machine->device_count && machine->has_gpus; i++)
-        on_gpus += machine->gpu_of_node[machine->topo->gpus[i]] != EXEC_CUDA_NO_GPU;
+        on_gpus += machine->gpu_of_node[machine->topo->gpus[i]] != GPU_NONE;
     uint32_t on_host = machine->device_count - on_gpus;
     if (on_gpus == 0)
         snprintf(text, bytes, "%u host devices on %s", on_host, machine->topo->name);

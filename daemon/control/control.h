@@ -34,10 +34,10 @@ typedef struct control {
     bool stopping; /* no new connections; the loop ends with the last session */
 } control_t;
 
-/* The number of the GPU that a device is, or is a part of; EXEC_CUDA_NO_GPU: a host device. */
+/* The number of the GPU that a device is, or is a part of; GPU_NONE: a host device. */
 static inline uint32_t control_gpu_of_device(const control_t *control, uint32_t device)
 {
-    return control->gpu_of_node ? control->gpu_of_node[control->topo->gpus[device]] : EXEC_CUDA_NO_GPU;
+    return control->gpu_of_node ? control->gpu_of_node[control->topo->gpus[device]] : GPU_NONE;
 }
 
 #endif

@@ -11,7 +11,7 @@
 typedef struct gpu_setup {
     gpu_worker_t worker; /* has said hello */
     gpu_hello_t hello;
-    const uint32_t *gpu_of_node; /* by topology node; EXEC_CUDA_NO_GPU: a host device, or no device */
+    const uint32_t *gpu_of_node; /* by topology node; GPU_NONE: a host device, or no device */
 } gpu_setup_t;
 
 /* What the GPUs tell their owner. */

@@ -89,9 +89,9 @@ static void describe_device(const control_t *control, uint32_t device, Blinkwire
     blinkwire__device__init(described);
     described->index = device;
     described->node = topo->nodes[topo->gpus[device]].id;
-    described->kind = gpu == EXEC_CUDA_NO_GPU ? "host" : "cuda";
+    described->kind = gpu == GPU_NONE ? "host" : "cuda";
     described->comm_count = rosters_on_device(control, device);
-    if (gpu == EXEC_CUDA_NO_GPU)
+    if (gpu == GPU_NONE)
         return;
     const gpu_facts_t *facts = &gpus_facts(control->gpus)->gpus[gpu];
     write_uuid(facts->uuid, uuid);

@@ -108,7 +108,7 @@ static bool find_device_on(const control_t *control, const roster_t *roster, uin
 
 static bool is_on_gpu(const control_t *control, uint32_t device)
 {
-    return control_gpu_of_device(control, device) != EXEC_CUDA_NO_GPU;
+    return control_gpu_of_device(control, device) != GPU_NONE;
 }
 
 static blink_result_t choose_device(const control_t *control, const roster_t *roster,
@@ -289,7 +289,7 @@ static void reply_joined(const member_t *member)
     body.member = member->number;
     body.comm = member->roster->number;
     body.device = member->device;
-    if (gpu != EXEC_CUDA_NO_GPU) {
+    if (gpu != GPU_NONE) {
         body.gpu_uuid.data = (uint8_t *)(uintptr_t)gpus_facts(control->gpus)->gpus[gpu].uuid;
         body.gpu_uuid.len = GPU_UUID_BYTES;
     }

@@ -16,7 +16,7 @@
 
 bool engine_node_is_gpu(const engine_t *engine, uint32_t node)
 {
-    return engine->config.gpu_of_node && engine->config.gpu_of_node[node] != EXEC_CUDA_NO_GPU;
+    return engine->config.gpu_of_node && engine->config.gpu_of_node[node] != GPU_NONE;
 }
 
 exec_t *engine_exec(const engine_t *engine, uint32_t node)

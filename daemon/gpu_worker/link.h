@@ -21,6 +21,7 @@
 #include <stdbool.h>
 
 #define GPU_MAX         32u /* of a node */
+#define GPU_NONE        UINT32_MAX
 #define GPU_UUID_BYTES  16u
 #define GPU_EXTENTS_MAX 64u
 

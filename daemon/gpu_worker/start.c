@@ -2,23 +2,16 @@
 #include "gpu_worker/start.h"
 
 #include "frame.h"
-#include "ring.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define RING_ENTRIES 1024u
-#define ARENA_BYTES  (64u << 20)
 
 /* The worker's number of its socket. */
 #define WORKER_FD 3
@@ -27,49 +20,11 @@
 
 extern char **environ;
 
-static const gpu_channel_t no_channel = {.ring_fd = -1, .doorbell_fd = -1, .event_fd = -1};
-
-static blink_result_t make_arena(gpu_channel_t *channel, int *fd)
-{
-    *fd = memfd_create("blink-gpu-arena", MFD_CLOEXEC);
-    if (*fd < 0 || ftruncate(*fd, ARENA_BYTES) != 0)
-        return BLINK_FAIL_ERRNO("make the memory shared with the GPU worker");
-    void *base = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
-    if (base == MAP_FAILED)
-        return BLINK_FAIL_ERRNO("map the memory shared with the GPU worker");
-    channel->arena = base;
-    channel->arena_bytes = ARENA_BYTES;
-    return BLINK_OK;
-}
-
-static blink_result_t make_channel(gpu_channel_t *channel, int *arena_fd)
-{
-    ring_t ring;
-    *channel = no_channel;
-    *arena_fd = -1;
-    BLINK_TRY(ring_create(RING_ENTRIES, RING_ENTRIES, &ring, &channel->ring_fd));
-    ring_unmap(&ring); /* the worker and the engine map it, each its side */
-    channel->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    channel->event_fd = ring_create_event();
-    if (channel->doorbell_fd < 0 || channel->event_fd < 0)
-        return BLINK_FAIL_ERRNO("descriptors for the GPU worker");
-    return make_arena(channel, arena_fd);
-}
-
 static void close_if_open(int *fd)
 {
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
-}
-
-static void channel_close(gpu_channel_t *channel)
-{
-    if (channel->arena)
-        munmap(channel->arena, channel->arena_bytes);
-    close_if_open(&channel->ring_fd);
-    close_if_open(&channel->doorbell_fd);
-    close_if_open(&channel->event_fd);
 }
 
 /* The same binary once more, with nothing of this process but the socket. */
@@ -112,11 +67,11 @@ static blink_result_t send_start(const gpu_worker_t *worker, const settings_t *s
 blink_result_t gpu_worker_start(const settings_t *settings, gpu_worker_t *worker)
 {
     int sockets[2], arena_fd;
-    *worker = (gpu_worker_t){.socket_fd = -1, .channel = no_channel};
+    *worker = (gpu_worker_t){.socket_fd = -1, .channel = GPU_CHANNEL_NONE};
 #ifndef BLINK_HAVE_CUDA
     return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "this blinkd was built without CUDA");
 #endif
-    blink_result_t result = make_channel(&worker->channel, &arena_fd);
+    blink_result_t result = gpu_channel_open(&worker->channel, &arena_fd);
     if (result == BLINK_OK && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
         result = BLINK_FAIL_ERRNO("socketpair");
     if (result == BLINK_OK) {
@@ -157,7 +112,7 @@ blink_result_t gpu_worker_receive_hello(gpu_worker_t *worker, int timeout_ms, gp
 gpu_channel_t gpu_worker_take_channel(gpu_worker_t *worker)
 {
     gpu_channel_t channel = worker->channel;
-    worker->channel = no_channel;
+    worker->channel = GPU_CHANNEL_NONE;
     return channel;
 }
 
@@ -177,8 +132,7 @@ void gpu_worker_end(gpu_worker_t *worker, char *text, size_t text_bytes)
 {
     int status = 0;
     close_if_open(&worker->socket_fd);
-    channel_close(&worker->channel);
-    worker->channel = no_channel;
+    gpu_channel_close(&worker->channel);
     if (worker->pid <= 0)
         return;
     bool gone = reap(worker->pid, &status);

@@ -1,12 +1,12 @@
 /*
- * The GPU worker as a process: starting it, hearing what it found, ending it. What it does is in
- * exec/cuda/gpu_link.h.
+ * The GPU worker as a process: starting it, hearing what it found, ending it. What it does is in link.h.
  */
-#ifndef BLINK_GPU_WORKER_H
-#define BLINK_GPU_WORKER_H
+#ifndef BLINK_GPU_START_H
+#define BLINK_GPU_START_H
 
 #include "base/settings.h"
-#include "exec/cuda/exec_cuda.h"
+#include "gpu_worker/channel.h"
+#include "gpu_worker/link.h"
 
 #include <sys/types.h>
 

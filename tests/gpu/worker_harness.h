@@ -1,6 +1,6 @@
 /*
  * A service for worker_test.c: starts the worker as a process of its own, with an environment of the test's
- * choice, and speaks gpu_link.h with it. What goes wrong with that itself fails the running test.
+ * choice, and speaks link.h with it. What goes wrong with that itself fails the running test.
  */
 #ifndef WORKER_HARNESS_H
 #define WORKER_HARNESS_H

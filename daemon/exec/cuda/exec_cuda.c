@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* ---- entries ---- */
@@ -189,25 +188,17 @@ int exec_cuda_event_fd(const exec_cuda_t *exec)
 
 /* ---- workers that come and go ---- */
 
-static void channel_close(const gpu_channel_t *channel)
-{
-    munmap(channel->arena, channel->arena_bytes);
-    close(channel->ring_fd);
-    close(channel->doorbell_fd);
-    close(channel->event_fd);
-}
-
 blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
 {
+    exec->channel = *channel;
     blink_result_t result = arena_init(&exec->arena, channel->arena, channel->arena_bytes);
     if (result == BLINK_OK)
         result = ring_attach(channel->ring_fd, &exec->ring);
     if (result != BLINK_OK) {
         arena_fini(&exec->arena);
-        channel_close(channel);
+        gpu_channel_close(&exec->channel);
         return result;
     }
-    exec->channel = *channel;
     exec->attached = true;
     exec->unreaped = 0;
     exec->generation++;
@@ -247,7 +238,7 @@ void exec_cuda_detach(exec_cuda_t *exec, const char *text)
     end_runs(exec, text);
     arena_fini(&exec->arena);
     ring_unmap(&exec->ring);
-    channel_close(&exec->channel);
+    gpu_channel_close(&exec->channel);
 }
 
 static bool needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count)

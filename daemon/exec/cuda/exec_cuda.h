@@ -1,7 +1,7 @@
 /*
- * The GPU executor, service side: runs lane programs on GPUs through the GPU worker (gpu_link.h). It flattens
- * programs, binds them to payloads, grants multiprocessors, and tells the worker what to launch; the worker
- * holds all of CUDA.
+ * The GPU executor, service side: runs lane programs on GPUs through the GPU worker (gpu_worker/link.h). It
+ * flattens programs, binds them to payloads, grants multiprocessors, and tells the worker what to launch; the
+ * worker holds all of CUDA.
  *
  * Grants. Lanes wait for one another, so all blocks of a run must be resident at once, on all its GPUs,
  * beside those of the runs that are under way. The executor counts them: a run whose blocks do not fit waits,
@@ -21,27 +21,19 @@
 #define BLINK_EXEC_CUDA_H
 
 #include "exec/exec.h"
+#include "gpu_worker/channel.h"
 #include "gpu_worker/link.h"
 
 typedef struct exec_cuda exec_cuda_t;
 
-#define EXEC_CUDA_NO_GPU UINT32_MAX
-
 typedef struct exec_cuda_config {
     uint32_t gpu_count;
     const gpu_facts_t *gpus;     /* borrowed */
-    const uint32_t *gpu_of_node; /* borrowed; by topology node: the GPU of a device, or EXEC_CUDA_NO_GPU */
+    const uint32_t *gpu_of_node; /* borrowed; by topology node: the GPU of a device, or GPU_NONE */
     bool moves_by_copy_engines;
     uint32_t link_count;
     _Atomic uint64_t *link_bytes; /* link_count counters, borrowed: bytes that crossed each directed link */
 } exec_cuda_config_t;
-
-/* The service's ends of a worker's ring and arena. */
-typedef struct gpu_channel {
-    int ring_fd, doorbell_fd, event_fd;
-    void *arena; /* mapped */
-    uint64_t arena_bytes;
-} gpu_channel_t;
 
 /* Errors: NO_MEMORY. */
 blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **exec);
