@@ -1,6 +1,6 @@
 /*
  * Element types and operators. Arithmetic and rounding are those that blink.h documents, to the bit those of the host
- * executor (daemon/exec/host/reduce.h): floats of 8 and 16 bits are taken in float32 and rounded once, every NaN is stored
+ * executor (daemon/exec/host/reduce/reduce.h): floats of 8 and 16 bits are taken in float32 and rounded once, every NaN is stored
  * as the same one, and no multiplication is fused with an addition, which compilers must be told. Payload comes in words of
  * 8 bytes, which hold whole elements of every type.
  */

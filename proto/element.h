@@ -1,6 +1,6 @@
 /*
  * One element of any datatype as a number: what references and tests compute with, on either side of the
- * socket. The executors have fast loops of their own (daemon/exec/host/reduce.h).
+ * socket. The executors have fast loops of their own (daemon/exec/host/reduce/reduce.h).
  */
 #ifndef BLINK_ELEMENT_H
 #define BLINK_ELEMENT_H

@@ -6,7 +6,7 @@
  *
  *     reduce_rate [DATATYPE|all [OPERATOR [MiB per buffer [ROUNDS]]]]
  */
-#include "exec/host/reduce_loops.h"
+#include "exec/host/reduce/loops.h"
 #include "names.h"
 
 #include <stdio.h>

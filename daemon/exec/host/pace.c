@@ -5,7 +5,7 @@
 #include "exec/host/pace.h"
 
 #include "error.h"
-#include "exec/host/reduce.h"
+#include "exec/host/reduce/reduce.h"
 
 #include <math.h>
 #include <sched.h>

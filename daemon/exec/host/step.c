@@ -1,7 +1,7 @@
 /* What both interpreters, of lanes and of items, do with one step. See step.h. */
 #include "exec/host/step.h"
 
-#include "exec/host/reduce.h"
+#include "exec/host/reduce/reduce.h"
 #include "exec/host/slot_format.h"
 
 #include <assert.h>

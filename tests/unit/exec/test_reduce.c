@@ -1,6 +1,6 @@
 /* The arithmetic of a step: every type, operator and shape against one element at a time, on all instruction
  * sets. */
-#include "exec/host/reduce_loops.h"
+#include "exec/host/reduce/loops.h"
 
 #include "element.h"
 #include "names.h"

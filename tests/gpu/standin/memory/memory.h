@@ -5,7 +5,7 @@
 #ifndef STANDIN_MEMORY_H
 #define STANDIN_MEMORY_H
 
-#include "standin.h"
+#include "standin/standin.h"
 
 #include <pthread.h>
 #include <sys/types.h>

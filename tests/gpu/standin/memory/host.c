@@ -1,6 +1,6 @@
 /* Host memory that CUDA allocates, or is told of. A GPU uses it at the same address. */
-#include "memory.h"
-#include "stream.h"
+#include "standin/memory/memory.h"
+#include "standin/streams/stream.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* User objects: something of the application's that lives as long as the graphs that use it. */
-#include "graph.h"
+#include "standin/streams/graph.h"
 
 #include <stdlib.h>
 

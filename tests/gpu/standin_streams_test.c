@@ -1,5 +1,5 @@
 /* The stand-in driver: streams, words, events, graphs and kernels. */
-#include "process.h"
+#include "standin/process.h"
 
 #include <sys/mman.h>
 #include <time.h>

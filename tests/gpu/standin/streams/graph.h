@@ -2,7 +2,7 @@
 #ifndef STANDIN_GRAPH_H
 #define STANDIN_GRAPH_H
 
-#include "stream.h"
+#include "standin/streams/stream.h"
 
 enum { GRAPH_LANES_MAX = 64 };
 

@@ -1,5 +1,5 @@
 /* GPU memory in memfds. */
-#include "memory.h"
+#include "standin/memory/memory.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef STANDIN_STREAM_H
 #define STANDIN_STREAM_H
 
-#include "standin.h"
+#include "standin/standin.h"
 
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 /* The GPUs: their names and numbers. */
-#include "standin.h"
+#include "standin/standin.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Virtual memory management: memory, addresses and who may use them, each on its own. */
-#include "memory.h"
+#include "standin/memory/memory.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Plain GPU memory, and its sharing through handles that name the process: CUDA's legacy way. */
-#include "memory.h"
-#include "stream.h"
+#include "standin/memory/memory.h"
+#include "standin/streams/stream.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
  * Vectors of the width this file's includer is compiled for, as untyped registers, and what compiler vectors
- * do not offer: selection by mask and stores around the caches. Included by reduce_loops.c alone.
+ * do not offer: selection by mask and stores around the caches. Included by loops.c alone.
  */
 #ifndef BLINK_REDUCE_VECTOR_H
 #define BLINK_REDUCE_VECTOR_H

@@ -1,5 +1,5 @@
 /* Capturing streams into graphs. */
-#include "graph.h"
+#include "standin/streams/graph.h"
 
 #include <stdlib.h>
 

@@ -3,9 +3,9 @@
  * is combined in registers and stored to every destination before the next. Compiled once per instruction
  * set, REDUCE_LOOPS naming the table that results.
  */
-#include "exec/host/reduce_loops.h"
+#include "exec/host/reduce/loops.h"
 
-#include "exec/host/reduce_float.h"
+#include "exec/host/reduce/float.h"
 
 #include <string.h>
 

@@ -2,9 +2,9 @@
  * A step's arithmetic: which loop does it, and which instruction set's. The loops themselves are
  * reduce_loops.c.
  */
-#include "exec/host/reduce.h"
+#include "exec/host/reduce/reduce.h"
 
-#include "exec/host/reduce_loops.h"
+#include "exec/host/reduce/loops.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* What errors are called, and what they mean. */
-#include "standin.h"
+#include "standin/standin.h"
 
 #define ERRORS(X)                                                                                            \
     X(CUDA_SUCCESS, "no error")                                                                              \

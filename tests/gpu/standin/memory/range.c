@@ -1,5 +1,5 @@
 /* What lies at an address. */
-#include "memory.h"
+#include "standin/memory/memory.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* Markers, and the events that are made of them. */
-#include "stream.h"
+#include "standin/streams/stream.h"
 
 #include <stdlib.h>
 #include <time.h>

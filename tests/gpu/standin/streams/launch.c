@@ -1,6 +1,6 @@
 /* Modules, functions and launches: a block of a kernel is a thread. */
-#include "memory.h"
-#include "stream.h"
+#include "standin/memory/memory.h"
+#include "standin/streams/stream.h"
 
 #include "host_kernels.h"
 

@@ -1,7 +1,7 @@
 /* Streams: their threads, and who waits for them. */
-#include "stream.h"
+#include "standin/streams/stream.h"
 
-#include "memory.h"
+#include "standin/memory/memory.h"
 
 #include <stdlib.h>
 

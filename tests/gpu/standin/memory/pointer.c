@@ -1,5 +1,5 @@
 /* What an address means. */
-#include "memory.h"
+#include "standin/memory/memory.h"
 
 #include <string.h>
 

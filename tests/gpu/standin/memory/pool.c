@@ -1,6 +1,6 @@
 /* Memory pools: all of a pool's memory lies in one file, which is what another process imports. */
-#include "memory.h"
-#include "stream.h"
+#include "standin/memory/memory.h"
+#include "standin/streams/stream.h"
 
 #include <fcntl.h>
 #include <string.h>

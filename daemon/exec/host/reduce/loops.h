@@ -5,7 +5,7 @@
 #ifndef BLINK_REDUCE_LOOPS_H
 #define BLINK_REDUCE_LOOPS_H
 
-#include "exec/host/reduce.h"
+#include "exec/host/reduce/reduce.h"
 
 /* Any number of sources and destinations; the destinations are written even where they are the source.
  * Streamed stores are ordered before it returns. */

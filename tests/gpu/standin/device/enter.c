@@ -1,6 +1,6 @@
 /* What every call finds out first: what the environment asks for, whether the driver is ready and the process
  * alive. */
-#include "standin.h"
+#include "standin/standin.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* Contexts: the primary one of every device, and each thread's stack of current ones. */
-#include "standin.h"
-#include "stream.h"
+#include "standin/standin.h"
+#include "standin/streams/stream.h"
 
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 /* Graphs, and launching them. */
-#include "graph.h"
+#include "standin/streams/graph.h"
 
 #include <stdlib.h>
 

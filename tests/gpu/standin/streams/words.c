@@ -1,6 +1,6 @@
 /* Words that streams write and wait for. */
-#include "memory.h"
-#include "stream.h"
+#include "standin/memory/memory.h"
+#include "standin/streams/stream.h"
 
 #include <time.h>
 

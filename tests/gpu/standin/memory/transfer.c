@@ -1,6 +1,6 @@
 /* Copies and fills. */
-#include "memory.h"
-#include "stream.h"
+#include "standin/memory/memory.h"
+#include "standin/streams/stream.h"
 
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /*
  * Floats of 8 and 16 bits to and from lanes of float32. Where the processor has no conversion of float16, a
  * register of 32-bit words is taken apart by shifts: no element moves between lanes. float8 is float16 with
- * fewer places. Included by reduce_loops.c alone.
+ * fewer places. Included by loops.c alone.
  */
 #ifndef BLINK_REDUCE_FLOAT_H
 #define BLINK_REDUCE_FLOAT_H
 
-#include "exec/host/reduce_vector.h"
+#include "exec/host/reduce/vector.h"
 
 #define FLOAT32_SIGN     0x80000000u
 #define FLOAT32_INFINITY 0x7f800000u

@@ -1,5 +1,5 @@
 /* The addresses of GPU memory. */
-#include "memory.h"
+#include "standin/memory/memory.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
