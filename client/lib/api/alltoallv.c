@@ -1,7 +1,5 @@
-/* blink_all_to_all_v(): a group of sends and receives. Its own file for the check that no blocks overlap,
- * which no other collective needs. */
-#include "api/calls.h"
-
+/* blink_all_to_all_v(): a group of sends and receives, once it is sure that no blocks overlap. */
+#include "api/arguments.h"
 #include "api/group.h"
 #include "context/comm.h"
 #include "names.h"

@@ -1,7 +1,6 @@
 /* The checks of a call's arguments. */
 #include "api/arguments.h"
 
-#include "api/redop.h"
 #include "collective.h"
 #include "context/comm.h"
 #include "names.h"
@@ -106,7 +105,7 @@ blink_result_t call_check(const call_t *call, ring_sqe_t *sqe, buffer_t *in, buf
                         .count = call->count};
     BLINK_TRY(call_bytes(call->count, 1, call->datatype, &bytes));
     if (collective_reduces(collective_of_opcode(call->opcode)))
-        BLINK_TRY(redop_resolve(call->comm, call->redop, call->datatype, sqe));
+        BLINK_TRY(redops_resolve(&call->comm->redops, call->redop, call->datatype, sqe));
     BLINK_TRY(check_root(call));
     count_blocks(call, &in_blocks, &out_blocks);
     BLINK_TRY(set_buffer(call, "send", call->send, in_blocks, in));

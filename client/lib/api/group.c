@@ -1,33 +1,33 @@
 /* Groups. */
 #include "api/group.h"
 
+#include "base/vec.h"
 #include "context/comm.h"
-#include "submit/handle.h"
+#include "submit/wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define ENTRIES_MAX 65536u
-#define PART_ROOM   16u
 
-/* The submissions of one communicator. */
-typedef struct part {
-    struct part *next;
+/* The submissions of one communicator: they become one run. */
+typedef struct member {
+    struct member *next;
     ops_t *ops;
     ops_queue_t *queue;
     blink_op_t *op; /* reserved at the end */
-    ops_run_t run;
-    uint32_t capacity;
-} part_t;
+    VEC(ring_sqe_t) sqes;
+    staging_transfer_t *transfers; /* chained by next_of_op */
+} member_t;
 
 /* Of one thread. State without a context: the interface names none, for a group may span several. */
 typedef struct group {
     uint32_t depth;
     uint32_t entries;
-    part_t *parts, **end; /* in the order of their first submissions */
-    part_t *recent;       /* most calls go where the one before went */
-    stream_steps_t steps; /* of the calls on streams */
-    bool has_plain;       /* calls that are on none */
+    member_t *members, **end; /* in the order of their first submissions */
+    member_t *recent;         /* most calls go where the one before went */
+    stream_steps_t steps;     /* of the calls on streams */
+    bool has_plain;           /* calls that are on none */
     blink_result_t failed;
     char text[BLINK_ERROR_TEXT_BYTES]; /* of the first failure */
 } group_t;
@@ -61,39 +61,26 @@ blink_result_t blink_group_start(void)
     if (group.depth == UINT32_MAX)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "groups nest %u deep already", group.depth);
     if (group.depth++ == 0)
-        group.end = &group.parts;
+        group.end = &group.members;
     return BLINK_OK;
 }
 
-/* The part of a queue, made if there is none yet. */
-static blink_result_t find_part(ops_t *ops, ops_queue_t *queue, part_t **part)
+/* The member of a queue, made if there is none yet. */
+static blink_result_t find_member(ops_t *ops, ops_queue_t *queue, member_t **member)
 {
-    part_t *found = group.recent && group.recent->queue == queue ? group.recent : group.parts;
+    member_t *found = group.recent && group.recent->queue == queue ? group.recent : group.members;
     while (found && found->queue != queue)
         found = found->next;
     if (!found) {
         found = calloc(1, sizeof(*found));
         if (!found)
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator's part of a group");
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another communicator of a group");
         found->ops = ops;
         found->queue = queue;
         *group.end = found;
         group.end = &found->next;
     }
-    *part = group.recent = found;
-    return BLINK_OK;
-}
-
-static blink_result_t make_room(part_t *part)
-{
-    if (part->run.count == part->capacity) {
-        uint32_t capacity = part->capacity > 0 ? 2 * part->capacity : PART_ROOM;
-        ring_sqe_t *sqes = realloc(part->run.sqes, capacity * sizeof(*sqes));
-        if (!sqes)
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u entries of a group", capacity);
-        part->run.sqes = sqes;
-        part->capacity = capacity;
-    }
+    *member = group.recent = found;
     return BLINK_OK;
 }
 
@@ -115,78 +102,98 @@ static blink_result_t check_kind(bool on_stream)
 blink_result_t group_add(ops_t *ops, ops_queue_t *queue, ring_sqe_t *sqe, staging_transfer_t *transfer,
                          stream_step_t *step)
 {
-    part_t *part;
+    member_t *member;
     BLINK_TRY(check_kind(step != NULL));
     if (group.entries == ENTRIES_MAX)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a group has at most %u entries", ENTRIES_MAX);
-    BLINK_TRY(find_part(ops, queue, &part));
-    if (queue == &ops->nops && part->run.count == 1)
+    BLINK_TRY(find_member(ops, queue, &member));
+    if (queue == &ops->nops && member->sqes.count == 1)
         return BLINK_OK; /* empty operations belong to no communicator, and one ends as another */
-    BLINK_TRY(make_room(part));
+    if (!vec_reserve(&member->sqes, member->sqes.count + 1))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu entries of a group",
+                          member->sqes.count + 1);
     if (step)
-        stream_step_add(step, sqe, transfer);
-    part->run.sqes[part->run.count++] = *sqe;
+        stream_step_enter(step, sqe, transfer);
+    member->sqes.items[member->sqes.count++] = *sqe;
     group.entries++;
     if (transfer) {
-        transfer->next_of_op = part->run.transfers;
-        part->run.transfers = transfer;
+        transfer->next_of_op = member->transfers;
+        member->transfers = transfer;
     }
     return BLINK_OK;
 }
 
 /* What has not been submitted, for the group failed. */
-static void drop_parts(void)
+static void drop_members(void)
 {
-    for (part_t *part = group.parts; part; part = part->next) {
-        staging_release(&part->ops->staging, part->run.transfers);
-        free(part->run.sqes);
-        if (part->op)
-            handle_put(part->op);
+    for (member_t *member = group.members; member; member = member->next) {
+        staging_release(&member->ops->staging, member->transfers);
+        vec_free(&member->sqes);
+        if (member->op)
+            ops_unreserve(member->op);
     }
 }
 
-static blink_result_t reserve_parts(blink_op_t **op)
+static blink_result_t reserve_members(blink_op_t **op)
 {
     blink_op_t **link = op;
-    for (part_t *part = group.parts; part; part = part->next) {
-        BLINK_TRY(ops_reserve(part->ops, &part->op));
-        *link = part->op;
-        link = &part->op->rest;
+    for (member_t *member = group.members; member; member = member->next) {
+        BLINK_TRY(ops_reserve(member->ops, &member->op));
+        *link = member->op;
+        link = &member->op->rest;
     }
     return BLINK_OK;
 }
 
-static void launch_parts(void)
+/* Ops, entries and transfers are no longer the group's. */
+static void launch_members(void)
 {
-    for (part_t *part = group.parts; part; part = part->next) {
-        staging_fill(part->run.transfers);
-        ops_launch(part->op, part->queue, &part->run);
-        if (part->run.count == 1)
-            free(part->run.sqes);
-        part->op = NULL; /* as the rest, no more ours */
-        part->run = (ops_run_t){0};
+    for (member_t *member = group.members; member; member = member->next) {
+        const ops_run_t run = {member->sqes.items, (uint32_t)member->sqes.count, member->transfers};
+        staging_fill(member->transfers);
+        ops_launch(member->op, member->queue, &run);
+        if (run.count == 1)
+            free(run.sqes);
+        *member = (member_t){.next = member->next, .ops = member->ops, .queue = member->queue};
     }
 }
 
-/* The order is argued in stream.h. */
+/* A step that has failed has submitted an op that only the end of its communicator ends. The sentence of the
+ * failure outlives this. */
+static void abort_failed(void)
+{
+    char text[BLINK_ERROR_TEXT_BYTES];
+    snprintf(text, sizeof(text), "%s", blink_error_text());
+    for (size_t i = 0; i < group.steps.count; i++) {
+        /* If it cannot be aborted the daemon is lost, which does as well. */
+        if (group.steps.items[i].failed)
+            (void)comm_abort(CONTAINER_OF(group.steps.items[i].rank, blink_comm_t, streams));
+    }
+    blink_error_set(BLINK_ERR_SYSTEM, "%s", text);
+}
+
+/* The order is argued in step.h. */
 static blink_result_t submit_on_streams(void)
 {
     blink_op_t *first = NULL;
-    BLINK_TRY(reserve_parts(&first));
+    BLINK_TRY(reserve_members(&first));
     if (stream_steps_stored(&group.steps)) {
-        launch_parts();
-        return stream_capture(&group.steps,
-                              blink_wait(first)); /* the daemon only stores them, that is soon */
+        launch_members();
+        ops_await(first); /* the daemon only stores them, that is soon */
+        return stream_capture(&group.steps, ops_finish(first));
     }
-    for (part_t *part = group.parts; part; part = part->next)
-        ops_detach(part->op, comm_op_ended, part->queue);
+    for (member_t *member = group.members; member; member = member->next)
+        ops_detach(member->op, comm_op_ended, member->queue);
     BLINK_TRY(stream_begin(&group.steps));
-    launch_parts();
-    return stream_finish(&group.steps);
+    launch_members();
+    blink_result_t result = stream_finish(&group.steps);
+    if (result != BLINK_OK)
+        abort_failed();
+    return result;
 }
 
 /* Submit what was collected; the handle of all of it, NULL if there is nothing. */
-static blink_result_t submit_parts(blink_op_t **op)
+static blink_result_t submit_members(blink_op_t **op)
 {
     blink_op_t *first = NULL;
     if (group.failed != BLINK_OK)
@@ -196,10 +203,10 @@ static blink_result_t submit_parts(blink_op_t **op)
                           "blink_group_end: op is not NULL, but the calls are on streams");
     if (group.steps.count > 0)
         return submit_on_streams();
-    if (!op && group.parts)
+    if (!op && group.members)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_group_end: op is NULL at the outermost end");
-    BLINK_TRY(reserve_parts(&first));
-    launch_parts();
+    BLINK_TRY(reserve_members(&first));
+    launch_members();
     if (op)
         *op = first;
     return BLINK_OK;
@@ -213,12 +220,12 @@ blink_result_t blink_group_end(blink_op_t **op)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_group_end: this thread has started no group");
     if (--group.depth > 0)
         return BLINK_OK;
-    blink_result_t result = submit_parts(op);
+    blink_result_t result = submit_members(op);
     if (result != BLINK_OK)
-        drop_parts();
-    for (part_t *part = group.parts, *next; part; part = next) {
-        next = part->next;
-        free(part);
+        drop_members();
+    for (member_t *member = group.members, *next; member; member = next) {
+        next = member->next;
+        free(member);
     }
     stream_steps_release(&group.steps);
     group = (group_t){0};

@@ -5,7 +5,7 @@
 #ifndef CLIENT_GROUP_H
 #define CLIENT_GROUP_H
 
-#include "stream/stream.h"
+#include "stream/step.h"
 #include "submit/ops.h"
 
 /** Whether this thread has begun a group. */

@@ -1,13 +1,8 @@
 /* Opening and closing a context, and the calls that belong to nothing smaller. */
 #include "context/context.h"
-
-#include "context/comm.h"
 #include "frame.h"
-#include "gpu/gpu.h"
-#include "stream/stream.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 const char *blink_version(void)
 {
@@ -61,24 +56,11 @@ blink_result_t blink_open(const char *socket_path, blink_context_t **context)
     blink_context_t *created = calloc(1, sizeof(*created));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a context");
-    int socket_fd;
-    blink_result_t result = frame_connect(socket_path, &socket_fd);
-    if (result != BLINK_OK)
-        goto free_context;
-    result = control_hello(created, socket_fd);
-    if (result != BLINK_OK)
-        goto free_context;
-    regions_init(&created->regions);
-    result = control_start(created);
-    if (result != BLINK_OK)
-        goto free_ops;
-    *context = created;
-    return BLINK_OK;
-free_ops:
-    regions_fini(&created->regions);
-    ops_fini(&created->ops);
-free_context:
-    free(created);
+    blink_result_t result = context_init(created, socket_path);
+    if (result == BLINK_OK)
+        *context = created;
+    else
+        free(created);
     return result;
 }
 
@@ -86,15 +68,7 @@ void blink_close(blink_context_t *context)
 {
     if (!context)
         return;
-    control_stop(context);
-    for (blink_comm_t *comm = context->control.comms, *next; comm; comm = next) {
-        next = comm->next;
-        comm_free(comm);
-    }
-    streams_fini(context);
-    regions_fini(&context->regions);
-    ops_fini(&context->ops);
-    gpus_fini(context);
+    context_fini(context);
     free(context);
 }
 
@@ -112,7 +86,7 @@ blink_result_t blink_poll_fd(blink_context_t *context, int *fd)
     if (!context || !fd)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_poll_fd: %s is NULL",
                           context ? "fd" : "context");
-    ring_want_event(&context->ops.ring);
-    *fd = context->ops.completion_fd;
+    ring_want_event(&context->ops.engine.ring);
+    *fd = context->ops.engine.completion_fd;
     return BLINK_OK;
 }

@@ -1,45 +1,46 @@
 /* Communicators made from others. They are built on the public calls alone: an allgather tells every rank who
  * goes where, and the first rank of each colour names the new communicator. */
+#include "api/config.h"
 #include "api/group.h"
 #include "context/comm.h"
 
 #include <stdlib.h>
 
 /* What every rank tells the others, as bytes. */
-typedef struct entry {
+typedef struct choice {
     int32_t color, key;
     blink_unique_id_t id; /* taken where this rank is the first of its colour */
-} entry_t;
+} choice_t;
 
-static_assert(sizeof(entry_t) == 24, "no padding: processes exchange it");
+static_assert(sizeof(choice_t) == 24, "no padding: processes exchange it");
 
-static blink_result_t exchange(blink_comm_t *comm, const entry_t *own, entry_t *entries)
+static blink_result_t exchange(blink_comm_t *comm, const choice_t *own, choice_t *choices)
 {
     blink_op_t *op;
-    BLINK_TRY(blink_all_gather(own, entries, sizeof(*own), BLINK_UINT8, comm, &op));
+    BLINK_TRY(blink_all_gather(own, choices, sizeof(*own), BLINK_UINT8, comm, &op));
     return blink_wait(op);
 }
 
 /* Whether rank a comes before rank b of the same colour. */
-static bool precedes(const entry_t *entries, uint32_t a, uint32_t b)
+static bool precedes(const choice_t *choices, uint32_t a, uint32_t b)
 {
-    return entries[a].key != entries[b].key ? entries[a].key < entries[b].key : a < b;
+    return choices[a].key != choices[b].key ? choices[a].key < choices[b].key : a < b;
 }
 
-static blink_result_t join(blink_comm_t *comm, const entry_t *entries, const blink_comm_config_t *config,
+static blink_result_t join(blink_comm_t *comm, const choice_t *choices, const blink_comm_config_t *config,
                            blink_comm_t **split)
 {
     uint32_t own = comm->rank, first = own;
     int rank = 0, rank_count = 0;
     for (uint32_t other = 0; other < comm->rank_count; other++) {
-        if (entries[other].color != entries[own].color)
+        if (choices[other].color != choices[own].color)
             continue;
         rank_count++;
-        rank += precedes(entries, other, own);
-        if (precedes(entries, other, first))
+        rank += precedes(choices, other, own);
+        if (precedes(choices, other, first))
             first = other;
     }
-    return blink_comm_init_rank(comm->context, &entries[first].id, rank_count, rank, config, split);
+    return blink_comm_init_rank(comm->context, &choices[first].id, rank_count, rank, config, split);
 }
 
 blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const blink_comm_config_t *config,
@@ -55,18 +56,18 @@ blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const bl
     blink_comm_config_t chosen = {sizeof(chosen), -1, comm->algorithm, comm->op_timeout_ms};
     if (config)
         chosen = *config;
-    BLINK_TRY(comm_check_config(&chosen));
-    chosen.device = (int)comm->device;
-    entry_t own = {.color = color, .key = key};
+    BLINK_TRY(config_check(&chosen));
+    chosen.device = (int)comm->gpu.device;
+    choice_t own = {.color = color, .key = key};
     BLINK_TRY(blink_get_unique_id(&own.id));
-    entry_t *entries = calloc(comm->rank_count, sizeof(*entries));
-    if (!entries)
+    choice_t *choices = calloc(comm->rank_count, sizeof(*choices));
+    if (!choices)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the colors of %u ranks", comm->rank_count);
     *split = NULL;
-    blink_result_t result = exchange(comm, &own, entries);
+    blink_result_t result = exchange(comm, &own, choices);
     if (result == BLINK_OK && color != BLINK_SPLIT_NO_COLOR)
-        result = join(comm, entries, &chosen, split);
-    free(entries);
+        result = join(comm, choices, &chosen, split);
+    free(choices);
     return result;
 }
 

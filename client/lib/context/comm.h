@@ -1,58 +1,59 @@
-/* One rank of a communicator, as the library keeps it. */
+/* One rank of a communicator, as the library keeps it: its life, and what has become of it. */
 #ifndef CLIENT_COMM_H
 #define CLIENT_COMM_H
 
-#include "api/redop.h"
-#include "blink/blink.h"
-#include "gpu/gpu.h"
-#include "submit/ops.h"
-
-#include "blink.pb-c.h"
+#include "context/context.h"
+#include "context/redops.h"
 
 struct blink_comm {
     blink_context_t *context;
-    blink_comm_t *next,
-        **link; /* of the context's; under control.lock; link is NULL while it is not among them */
+    list_t of_context; /* under connection.lock */
     uint32_t rank, rank_count;
-    uint32_t device;             /* this and member are set when the daemon answers and constant then */
-    uint32_t member;             /* the daemon's handle; 0 before */
+    uint32_t member;             /* the daemon's handle, constant once it has answered; 0 before */
     blink_algorithm_t algorithm; /* this and the next: as asked for */
     unsigned int op_timeout_ms;
-    bool on_gpu;                      /* this and the next: set with `member` */
-    uint8_t gpu_uuid[GPU_UUID_BYTES]; /* of the rank's GPU */
-    _Atomic(gpu_t *) gpu;             /* that GPU, once this process's driver has found it */
-    struct stream_window *windows;    /* of its streams; under streams.lock */
     blink_unique_id_t id;
+    rank_gpu_t gpu;
+    stream_rank_t streams;
     pthread_mutex_t graphs_lock;    /* to make the next */
     _Atomic(blink_comm_t *) graphs; /* for the replays of captured ops; NULL until there are any */
     ops_queue_t queue;
     redops_t redops;
     _Atomic bool finalized;      /* accepts no more ops */
-    blink_result_t async_result; /* this and async_text: under control.lock */
+    blink_result_t async_result; /* this and async_text: under connection.lock */
     char async_text[BLINK_ERROR_TEXT_BYTES];
 };
 
-/** The daemon has answered: enter the communicator among the context's. Under control.lock. */
-void comm_joined(blink_comm_t *comm, const Blinkwire__CommInitReply *reply);
+/** Join as a rank; waits until all ranks have. The configuration has been checked. Errors: NO_MEMORY,
+ * PROTOCOL, what the daemon answers. */
+blink_result_t comm_create(blink_context_t *context, const blink_unique_id_t *id, uint32_t rank_count,
+                           uint32_t rank, const blink_comm_config_t *config, blink_comm_t **comm);
+
+/** Leave, and free the handle once its ops have ended. Errors: INVALID_ARGUMENT (ops were submitted
+ * meanwhile: the handle stays until the context is closed), what the daemon answers. */
+blink_result_t comm_destroy(blink_comm_t *comm);
+
+/** Free the handle of a context that is closed. */
+void comm_free(blink_comm_t *comm);
+
+/** End the ops of all ranks with ABORTED. Errors: what the daemon answers. */
+blink_result_t comm_abort(blink_comm_t *comm);
 
 /**
  * The communicator of the same ranks by which captured ops run: replays and other ops are each in an order of
  * their own, for a replay's turn comes with its stream, not with a call. The first time it waits until all
- * ranks ask for it. Errors: those of blink_comm_init_rank().
+ * ranks ask for it. Errors: those of comm_create().
  */
 blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs);
+
+/** What the communicator has come to: BLINK_OK, or the failure that has ended it, with its sentence. */
+blink_result_t comm_state(blink_comm_t *comm);
 
 /** An op that nobody waits for has ended (ops_ended_t): the first failure is the communicator's own. `queue`
  * is that of a communicator. */
 void comm_op_ended(void *queue, blink_result_t result, const char *text);
 
-/** Free the handle; it is in no list any more. */
-void comm_free(blink_comm_t *comm);
-
-/** Check a configuration. Errors: INVALID_ARGUMENT. */
-blink_result_t comm_check_config(const blink_comm_config_t *config);
-
-/** The daemon gave a communicator up. Under control.lock; `comms` is the context's list. */
-void comm_lost(blink_comm_t *comms, const Blinkwire__CommLost *event);
+/** The daemon says that a communicator has ended. */
+void comms_lost(blink_context_t *context, const Blinkwire__CommLost *event);
 
 #endif

@@ -2,17 +2,32 @@
 #ifndef CLIENT_CONTEXT_H
 #define CLIENT_CONTEXT_H
 
+#include "gpu/gpu.h"
+#include "memory/imports.h"
+#include "memory/regions.h"
+#include "stream/streams.h"
 #include "submit/connection.h"
 #include "submit/ops.h"
-#include "submit/regions.h"
 
 struct blink_context {
-    control_t control;
+    connection_t connection;
     ops_t ops;
+    gpus_t gpus;
     regions_t regions;
-    _Atomic(struct gpus *) gpus; /* NULL until the application has loaded a CUDA driver, and we have looked */
-    _Atomic(struct streams *) streams; /* NULL until one is used */
-    uint32_t device_count;             /* constant */
+    imports_t imports;
+    streams_t streams;
+    list_t comms; /* that have been joined; under connection.lock */
+    pthread_t watcher;
+    _Atomic bool stopping; /* the watcher is to end, if the connection has */
+    uint32_t device_count; /* constant */
 };
+
+/** Connect a zeroed context to the daemon at this socket. context_fini() after a success. Errors: CONNECT,
+ * PROTOCOL, QUOTA, SYSTEM, DAEMON_LOST, NO_MEMORY. */
+blink_result_t context_init(blink_context_t *context, const char *socket_path);
+
+/** Disconnect, wait until the daemon has let go of the context's memory, but not for ever, and free
+ * everything, communicators too. No thread uses the context any more. */
+void context_fini(blink_context_t *context);
 
 #endif

@@ -32,15 +32,6 @@ static void add_handle(gpu_export_t *made, Blinkwire__GpuExtent *extent)
     extent->handle.len = sizeof(made->handle);
 }
 
-bool gpu_is_mapping(const cuda_driver_t *driver, CUdeviceptr address)
-{
-    CUmemGenericAllocationHandle handle;
-    if (driver->cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address) != CUDA_SUCCESS)
-        return false;
-    (void)driver->cuMemRelease(handle);
-    return true;
-}
-
 static bool export_mapping(const cuda_driver_t *driver, const gpu_extent_t *extent, gpu_export_t *made)
 {
     CUmemGenericAllocationHandle handle;

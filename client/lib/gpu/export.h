@@ -1,9 +1,8 @@
-/* Making GPU memory into what the daemon can import (blink.proto, GpuExtent). Apart from gpu_memory.c because
- * it is the driver's business alone: nothing here knows the daemon. */
+/* Making GPU memory into what another process can import, in the words of blink.proto (GpuExtent). */
 #ifndef CLIENT_GPU_EXPORT_H
 #define CLIENT_GPU_EXPORT_H
 
-#include "gpu/gpu_internal.h"
+#include "gpu/pointer.h"
 
 #include "blink.pb-c.h"
 
@@ -18,10 +17,6 @@ typedef struct gpu_export {
     uint32_t fd_count;
     uint8_t handle[64]; /* of the only extent, if it is no mapping */
 } gpu_export_t;
-
-/** Whether the memory at this address is a mapping of the virtual memory management: only such extents can
- * adjoin in one registration. */
-bool gpu_is_mapping(const cuda_driver_t *driver, CUdeviceptr address);
 
 /**
  * Export memory, by the first way that works: descriptors of what is mapped, the descriptor of a pool, a CUDA

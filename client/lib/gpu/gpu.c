@@ -1,9 +1,5 @@
-/* The driver and its GPUs: finding them, visiting them, copies and pinned memory. What a pointer is, is
- * gpu_memory.c's. */
-#include "gpu/gpu_internal.h"
-
-#include "context/comm.h"
-#include "context/context.h"
+/* The driver and its GPUs: finding them, visiting them, copies and pinned memory. */
+#include "gpu/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,28 +7,28 @@
 
 /* ---- the driver ---- */
 
-gpus_t *gpus_find(blink_context_t *context)
+void gpus_init(gpus_t *gpus)
 {
-    /* Acquire: pairs with the store below. */
-    gpus_t *gpus = atomic_load_explicit(&context->gpus, memory_order_acquire);
-    const cuda_driver_t *driver = gpus ? NULL : cuda_driver_find(false);
-    if (!driver)
-        return gpus;
-    gpus_t *fresh = calloc(1, sizeof(*fresh));
-    if (!fresh)
-        return NULL;
-    fresh->context = context;
-    fresh->driver = driver;
-    pthread_mutex_init(&fresh->lock, NULL);
-    gpu_imports_init(&fresh->imports);
-    /* Release: pairs with every load of it. Of threads that come here at once the first wins. */
-    if (atomic_compare_exchange_strong_explicit(&context->gpus, &gpus, fresh, memory_order_acq_rel,
-                                                memory_order_acquire))
-        return fresh;
-    gpu_imports_fini(&fresh->imports);
-    pthread_mutex_destroy(&fresh->lock);
-    free(fresh);
-    return gpus;
+    *gpus = (gpus_t){0};
+    pthread_mutex_init(&gpus->lock, NULL);
+}
+
+const cuda_driver_t *gpus_driver(gpus_t *gpus)
+{
+    /* Acquire: pairs with the store in gpus_find_driver(). */
+    return atomic_load_explicit(&gpus->driver, memory_order_acquire);
+}
+
+const cuda_driver_t *gpus_find_driver(gpus_t *gpus)
+{
+    const cuda_driver_t *driver = gpus_driver(gpus);
+    if (driver)
+        return driver;
+    driver = cuda_driver_find(false);
+    /* Release: pairs with the load in gpus_driver(). Threads that come here at once store the same. */
+    if (driver)
+        atomic_store_explicit(&gpus->driver, driver, memory_order_release);
+    return driver;
 }
 
 /* ---- names ---- */
@@ -55,16 +51,16 @@ void gpu_device_text(const cuda_driver_t *driver, CUdevice device, char text[GPU
         snprintf(text, GPU_UUID_TEXT_BYTES, "?");
 }
 
-bool gpus_current_uuid(blink_context_t *context, uint8_t uuid[GPU_UUID_BYTES])
+bool gpus_current_uuid(gpus_t *gpus, uint8_t uuid[GPU_UUID_BYTES])
 {
-    gpus_t *gpus = gpus_find(context);
+    const cuda_driver_t *driver = gpus_find_driver(gpus);
     CUcontext current = NULL;
     CUdevice device;
     CUuuid found;
-    if (!gpus || gpus->driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current)
+    if (!driver || driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current)
         return false;
-    if (gpus->driver->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        gpus->driver->cuDeviceGetUuid(&found, device) != CUDA_SUCCESS)
+    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        driver->cuDeviceGetUuid(&found, device) != CUDA_SUCCESS)
         return false;
     memcpy(uuid, found.bytes, GPU_UUID_BYTES);
     return true;
@@ -110,7 +106,7 @@ static blink_result_t enter_primary(gpu_t *gpu, gpu_visit_t *visit)
     return result;
 }
 
-/* ---- the GPU of a rank ---- */
+/* ---- opening ---- */
 
 static blink_result_t find_device(const cuda_driver_t *driver, const uint8_t *uuid, CUdevice *device)
 {
@@ -141,7 +137,7 @@ static blink_result_t open_copies(gpu_t *gpu)
 /* Under the lock. */
 static blink_result_t open_gpu(gpus_t *gpus, const uint8_t *uuid, gpu_t **gpu)
 {
-    const cuda_driver_t *driver = gpus->driver;
+    const cuda_driver_t *driver = gpus_driver(gpus);
     gpu_t *fresh = calloc(1, sizeof(*fresh));
     if (!fresh)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a GPU");
@@ -180,49 +176,27 @@ static void close_gpu(gpu_t *gpu)
     free(gpu);
 }
 
-void gpus_fini(blink_context_t *context)
+void gpus_fini(gpus_t *gpus)
 {
-    gpus_t *gpus = atomic_load_explicit(&context->gpus, memory_order_relaxed); /* the only thread left */
-    if (!gpus)
-        return;
     for (gpu_t *gpu = gpus->list, *next; gpu; gpu = next) {
         next = gpu->next;
         close_gpu(gpu);
     }
-    gpu_imports_fini(&gpus->imports);
     pthread_mutex_destroy(&gpus->lock);
-    free(gpus);
 }
 
-blink_result_t gpu_require(blink_comm_t *comm, gpu_t **gpu)
+blink_result_t gpus_open(gpus_t *gpus, const uint8_t uuid[GPU_UUID_BYTES], gpu_t **gpu)
 {
-    /* Acquire: pairs with the store below. */
-    *gpu = atomic_load_explicit(&comm->gpu, memory_order_acquire);
-    if (*gpu)
-        return BLINK_OK;
-    if (!comm->on_gpu)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "device %u of rank %u is not a GPU", comm->device,
-                          comm->rank);
-    gpus_t *gpus = gpus_find(comm->context);
-    if (!gpus)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "this process has not loaded a CUDA driver");
     blink_result_t result = BLINK_OK;
+    if (!gpus_find_driver(gpus))
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "this process has not loaded a CUDA driver");
     pthread_mutex_lock(&gpus->lock);
-    for (*gpu = gpus->list; *gpu && memcmp((*gpu)->uuid, comm->gpu_uuid, GPU_UUID_BYTES) != 0;)
+    for (*gpu = gpus->list; *gpu && memcmp((*gpu)->uuid, uuid, GPU_UUID_BYTES) != 0;)
         *gpu = (*gpu)->next;
     if (!*gpu)
-        result = open_gpu(gpus, comm->gpu_uuid, gpu);
+        result = open_gpu(gpus, uuid, gpu);
     pthread_mutex_unlock(&gpus->lock);
-    /* Release: pairs with the load above. */
-    if (result == BLINK_OK)
-        atomic_store_explicit(&comm->gpu, *gpu, memory_order_release);
     return result;
-}
-
-gpu_t *gpu_of(blink_comm_t *comm)
-{
-    gpu_t *gpu;
-    return comm->on_gpu && gpu_require(comm, &gpu) == BLINK_OK ? gpu : NULL;
 }
 
 /* ---- copies ---- */

@@ -1,7 +1,7 @@
 /*
- * GPUs as this process's CUDA driver shows them: whose memory a pointer is, what the daemon calls it, and
- * copies. The driver is used only if the application has loaded it. Built without CUDA all of this says that
- * there is none (no_cuda.c). Nothing here names a type of CUDA: what does is in gpu_internal.h.
+ * GPUs as this process's CUDA driver shows them: visits, copies and pinned memory. The driver is used only if
+ * the application has loaded it. Built without CUDA all of this says that there is no GPU (no_cuda.c).
+ * Nothing here names a type of CUDA; what does is in device.h.
  *
  * Visits. Calls that say so need the thread to be visiting the GPU: some context is current, and the calls
  * are allowed while streams are being captured.
@@ -11,40 +11,43 @@
 
 #include "blink/blink.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define GPU_UUID_BYTES 16u
 
-/** The driver as one context of ours uses it, and one GPU of it. */
-typedef struct gpus gpus_t;
+struct cuda_driver;
+
+/** One GPU, opened. */
 typedef struct gpu gpu_t;
 
-/** The driver of this process; NULL if the application has loaded none. The first success is kept in the
- * context. */
-gpus_t *gpus_find(blink_context_t *context);
+/** The driver as one blink_context_t uses it, and the GPUs that its communicators have opened. */
+typedef struct gpus {
+    _Atomic(const struct cuda_driver *) driver; /* NULL until it has been found */
+    pthread_mutex_t lock;                       /* for the list; what is in it stays */
+    gpu_t *list;
+} gpus_t;
 
-/** Free everything. No thread uses it any more. */
-void gpus_fini(blink_context_t *context);
+void gpus_init(gpus_t *gpus);
 
-/** The daemon has lost all GPU memory of this client: what is registered is forgotten. Thread-safe. */
-void gpus_reset(blink_context_t *context);
+/** Close all GPUs. No thread uses them any more. */
+void gpus_fini(gpus_t *gpus);
+
+/** Look for the driver; NULL if the application has loaded none yet. Thread-safe. */
+const struct cuda_driver *gpus_find_driver(gpus_t *gpus);
+
+/** The driver if it has been found before: else no memory of GPUs has come here either. */
+const struct cuda_driver *gpus_driver(gpus_t *gpus);
 
 /** The GPU of the CUDA context that is current in this thread. False if there is none. */
-bool gpus_current_uuid(blink_context_t *context, uint8_t uuid[GPU_UUID_BYTES]);
+bool gpus_current_uuid(gpus_t *gpus, uint8_t uuid[GPU_UUID_BYTES]);
 
-/** For a communicator on host devices: refuse memory of a GPU. Errors: INVALID_ARGUMENT (names the pointer).
- */
-blink_result_t gpus_refuse(blink_context_t *context, const char *what, const void *pointer);
-
-/** The GPU of a communicator's rank; NULL if that is a host device, or this process has no driver or does not
- * see the GPU: then it has no memory there either. */
-gpu_t *gpu_of(blink_comm_t *comm);
-
-/** The same for calls that cannot do without. Errors: UNSUPPORTED (a host device; no driver),
- * INVALID_ARGUMENT (this process does not see the GPU), SYSTEM. */
-blink_result_t gpu_require(blink_comm_t *comm, gpu_t **gpu);
+/** The GPU with this UUID, opened if it has not been. Thread-safe. Errors: UNSUPPORTED (no driver),
+ * INVALID_ARGUMENT (this process does not see it), SYSTEM, NO_MEMORY. */
+blink_result_t gpus_open(gpus_t *gpus, const uint8_t uuid[GPU_UUID_BYTES], gpu_t **gpu);
 
 typedef struct gpu_visit {
     gpu_t *gpu;
@@ -55,22 +58,6 @@ typedef struct gpu_visit {
 /** Visit a GPU; with NULL nothing is done. Errors: SYSTEM. */
 blink_result_t gpu_enter(gpu_t *gpu, gpu_visit_t *visit);
 void gpu_leave(const gpu_visit_t *visit);
-
-/** Where a buffer is. */
-typedef struct gpu_place {
-    bool on_device;  /* in GPU memory, or managed memory */
-    uint32_t region; /* the daemon's; 0: it has to be staged */
-    uint64_t offset_bytes;
-} gpu_place_t;
-
-/**
- * Find a buffer of a rank on a GPU; memory that the daemon does not know is exported to it. Visiting, where
- * there is a GPU to visit. Thread-safe. Errors: INVALID_ARGUMENT (memory of another GPU; names both),
- * OUT_OF_RANGE (it passes the end of its memory), SYSTEM, or what the daemon refuses, but for PERMISSION and
- * UNSUPPORTED.
- */
-blink_result_t gpu_place(blink_comm_t *comm, const char *what, const void *pointer, size_t bytes,
-                         gpu_place_t *place);
 
 /** Begin a copy between any two places in memory, and wait for those begun on this GPU. They wait for no
  * stream. Errors: SYSTEM. */

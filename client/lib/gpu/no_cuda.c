@@ -1,8 +1,5 @@
-/* gpu.h and stream.h where there was no CUDA to build with: there is no GPU, and nothing of streams is ever
- * reached. */
-#include "context/comm.h"
+/* gpu.h where there was no CUDA to build with: there is no GPU. */
 #include "gpu/gpu.h"
-#include "stream/stream.h"
 
 #include "error.h"
 
@@ -11,46 +8,37 @@ static blink_result_t without_cuda(void)
     return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "libblinkclient was built without CUDA");
 }
 
-gpus_t *gpus_find(blink_context_t *context)
+void gpus_init(gpus_t *gpus)
 {
-    (void)context;
+    (void)gpus;
+}
+
+void gpus_fini(gpus_t *gpus)
+{
+    (void)gpus;
+}
+
+const struct cuda_driver *gpus_find_driver(gpus_t *gpus)
+{
+    (void)gpus;
     return NULL;
 }
 
-void gpus_fini(blink_context_t *context)
+const struct cuda_driver *gpus_driver(gpus_t *gpus)
 {
-    (void)context;
+    (void)gpus;
+    return NULL;
 }
 
-void gpus_reset(blink_context_t *context)
+bool gpus_current_uuid(gpus_t *gpus, uint8_t uuid[GPU_UUID_BYTES])
 {
-    (void)context;
-}
-
-bool gpus_current_uuid(blink_context_t *context, uint8_t uuid[GPU_UUID_BYTES])
-{
-    (void)context;
-    (void)uuid;
+    (void)gpus, (void)uuid;
     return false;
 }
 
-blink_result_t gpus_refuse(blink_context_t *context, const char *what, const void *pointer)
+blink_result_t gpus_open(gpus_t *gpus, const uint8_t uuid[GPU_UUID_BYTES], gpu_t **gpu)
 {
-    (void)context;
-    (void)what;
-    (void)pointer;
-    return BLINK_OK;
-}
-
-gpu_t *gpu_of(blink_comm_t *comm)
-{
-    (void)comm;
-    return NULL;
-}
-
-blink_result_t gpu_require(blink_comm_t *comm, gpu_t **gpu)
-{
-    (void)comm;
+    (void)gpus, (void)uuid;
     *gpu = NULL;
     return without_cuda();
 }
@@ -66,23 +54,9 @@ void gpu_leave(const gpu_visit_t *visit)
     (void)visit;
 }
 
-blink_result_t gpu_place(blink_comm_t *comm, const char *what, const void *pointer, size_t bytes,
-                         gpu_place_t *place)
-{
-    (void)comm;
-    (void)what;
-    (void)pointer;
-    (void)bytes;
-    *place = (gpu_place_t){0};
-    return BLINK_OK;
-}
-
 blink_result_t gpu_copy(gpu_t *gpu, void *to, const void *from, size_t bytes)
 {
-    (void)gpu;
-    (void)to;
-    (void)from;
-    (void)bytes;
+    (void)gpu, (void)to, (void)from, (void)bytes;
     return without_cuda();
 }
 
@@ -100,95 +74,11 @@ bool gpu_is_lost(gpu_t *gpu)
 
 blink_result_t gpu_pin(gpu_t *gpu, void *base, size_t bytes, uint64_t *address)
 {
-    (void)gpu;
-    (void)base;
-    (void)bytes;
-    (void)address;
+    (void)gpu, (void)base, (void)bytes, (void)address;
     return without_cuda();
 }
 
 void gpu_unpin(gpu_t *gpu, void *base)
 {
-    (void)gpu;
-    (void)base;
-}
-
-blink_result_t stream_step(stream_steps_t *steps, blink_comm_t *comm, gpu_t *gpu, blink_stream_t stream,
-                           stream_step_t **step)
-{
-    (void)steps;
-    (void)comm;
-    (void)gpu;
-    (void)stream;
-    (void)step;
-    return without_cuda();
-}
-
-void stream_step_add(stream_step_t *step, ring_sqe_t *sqe, staging_transfer_t *transfer)
-{
-    (void)step;
-    (void)sqe;
-    (void)transfer;
-}
-
-bool stream_steps_stored(const stream_steps_t *steps)
-{
-    (void)steps;
-    return false;
-}
-
-blink_result_t stream_begin(stream_steps_t *steps)
-{
-    (void)steps;
-    return without_cuda();
-}
-
-blink_result_t stream_finish(stream_steps_t *steps)
-{
-    (void)steps;
-    return without_cuda();
-}
-
-blink_result_t stream_capture(stream_steps_t *steps, blink_result_t stored)
-{
-    (void)steps;
-    (void)stored;
-    return without_cuda();
-}
-
-void stream_steps_release(stream_steps_t *steps)
-{
-    (void)steps;
-}
-
-blink_result_t streams_replay_error(blink_comm_t *comm)
-{
-    (void)comm;
-    return BLINK_OK;
-}
-
-void streams_leave(blink_comm_t *comm)
-{
-    (void)comm;
-}
-
-void streams_pump(blink_context_t *context)
-{
-    (void)context;
-}
-
-bool streams_let_go(blink_context_t *context)
-{
-    (void)context;
-    return false;
-}
-
-void streams_settle(blink_context_t *context)
-{
-    (void)context;
-}
-
-void streams_fini(blink_context_t *context)
-{
-    (void)context;
+    (void)gpu, (void)base;
 }

@@ -1,76 +1,11 @@
 /* Ops that become part of graphs: stored in the daemon, run by each replay, forgotten when no graph holds
  * them. */
-#include "stream/stream_internal.h"
-
-#include "context/comm.h"
-#include "context/context.h"
+#include "stream/enqueue.h"
+#include "stream/keeper.h"
+#include "stream/window.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
-
-/* ---- what graphs hold ---- */
-
-stream_keeper_t *stream_keeper_create(streams_t *streams)
-{
-    stream_keeper_t *keeper = calloc(1, sizeof(*keeper));
-    if (!keeper)
-        return NULL;
-    pthread_mutex_init(&keeper->lock, NULL);
-    keeper->streams = streams;
-    keeper->references = 1;
-    return keeper;
-}
-
-/* Unlocks it. */
-static void put_keeper(stream_keeper_t *keeper)
-{
-    bool last = --keeper->references == 0;
-    pthread_mutex_unlock(&keeper->lock);
-    if (!last)
-        return;
-    pthread_mutex_destroy(&keeper->lock);
-    free(keeper);
-}
-
-/* What graphs have released, to be freed by the caller, who also drops its references. Under keeper->lock. */
-static stream_stored_t *take_released(stream_keeper_t *keeper)
-{
-    stream_stored_t *released = keeper->released;
-    keeper->released = NULL;
-    for (stream_stored_t *stored = released; stored; stored = stored->next)
-        keeper->references--; /* the context's is still there */
-    return released;
-}
-
-void stream_keeper_close(stream_keeper_t *keeper)
-{
-    pthread_mutex_lock(&keeper->lock);
-    for (stream_stored_t *stored = take_released(keeper), *next; stored; stored = next) {
-        next = stored->next;
-        free(stored);
-    }
-    keeper->streams = NULL;
-    put_keeper(keeper);
-}
-
-/* The last graph that held the op is gone. On a thread of the driver, which must not be called here. */
-static void CUDA_CB release(void *argument)
-{
-    stream_stored_t *stored = argument;
-    stream_keeper_t *keeper = stored->keeper;
-    pthread_mutex_lock(&keeper->lock);
-    if (!keeper->streams) {
-        free(stored);
-        put_keeper(keeper);
-        return;
-    }
-    uint64_t one = 1;
-    stored->next = keeper->released;
-    keeper->released = stored;
-    (void)!write(keeper->streams->context->ops.pump_fd, &one, sizeof(one)); /* fails only if it is readable */
-    pthread_mutex_unlock(&keeper->lock);
-}
 
 /* ---- forgetting ---- */
 
@@ -78,13 +13,13 @@ static void forgotten(void *window, blink_result_t result, const char *text)
 {
     (void)result; /* what the daemon could not forget it does not have */
     (void)text;
-    streams_give_stored(window);
+    window_give_stored(window);
 }
 
 /* If memory has run out, or the daemon is lost, the window is not used again. */
 static void forget(stream_window_t *window)
 {
-    ops_t *ops = &window->streams->context->ops;
+    ops_t *ops = window->table->streams->ops;
     ring_sqe_t sqe = {.opcode = RING_OP_FORGET, .member = window->member, .window = window->index};
     blink_op_t *op;
     if (ops_reserve(ops, &op) != BLINK_OK)
@@ -93,15 +28,12 @@ static void forget(stream_window_t *window)
     ops_launch(op, &ops->nops, &(ops_run_t){.sqes = &sqe, .count = 1});
 }
 
-void streams_pump(blink_context_t *context)
+void streams_pump(streams_t *streams)
 {
-    streams_t *streams = streams_of(context);
-    if (!streams)
+    stream_table_t *table = stream_table(streams);
+    if (!table)
         return;
-    pthread_mutex_lock(&streams->keeper->lock);
-    stream_stored_t *stored = take_released(streams->keeper);
-    pthread_mutex_unlock(&streams->keeper->lock);
-    for (stream_stored_t *next; stored; stored = next) {
+    for (stream_stored_t *stored = keeper_take_released(table->keeper), *next; stored; stored = next) {
         next = stored->next;
         forget(stored->window);
         free(stored);
@@ -109,6 +41,12 @@ void streams_pump(blink_context_t *context)
 }
 
 /* ---- capture ---- */
+
+/* The last graph that held the op is gone. */
+static void CUDA_CB release(void *stored)
+{
+    keeper_release(stored);
+}
 
 /* From here on the window is the graph's. */
 static blink_result_t hold(const stream_step_t *step, stream_stored_t *stored)
@@ -130,20 +68,12 @@ static blink_result_t hold(const stream_step_t *step, stream_stored_t *stored)
 
 static blink_result_t give_to_graph(stream_step_t *step)
 {
-    stream_keeper_t *keeper = step->window->streams->keeper;
-    stream_stored_t *stored = malloc(sizeof(*stored));
+    stream_stored_t *stored = keeper_add(step->window->table->keeper, step->window);
     if (!stored)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a captured op");
-    *stored = (stream_stored_t){.keeper = keeper, .window = step->window};
-    pthread_mutex_lock(&keeper->lock);
-    keeper->references++;
-    pthread_mutex_unlock(&keeper->lock);
     blink_result_t result = hold(step, stored);
-    if (result == BLINK_OK)
-        return BLINK_OK;
-    pthread_mutex_lock(&keeper->lock);
-    put_keeper(keeper);
-    free(stored);
+    if (result != BLINK_OK)
+        keeper_drop(stored);
     return result;
 }
 
@@ -169,7 +99,7 @@ static void forget_steps(stream_steps_t *steps)
 {
     char text[BLINK_ERROR_TEXT_BYTES]; /* outlives what may fail here */
     snprintf(text, sizeof(text), "%s", blink_error_text());
-    for (uint32_t i = 0; i < steps->count; i++) {
+    for (size_t i = 0; i < steps->count; i++) {
         if (steps->items[i].window)
             forget(steps->items[i].window);
         steps->items[i].window = NULL;
@@ -180,15 +110,15 @@ static void forget_steps(stream_steps_t *steps)
 blink_result_t stream_capture(stream_steps_t *steps, blink_result_t stored)
 {
     blink_result_t result = stored;
-    uint32_t held = 0;
+    size_t held = 0;
     for (; held < steps->count && result == BLINK_OK; held++) {
         result = give_to_graph(&steps->items[held]);
         if (result != BLINK_OK)
             break;
     }
-    for (uint32_t i = 0; i < 2 * held && result == BLINK_OK; i++)
+    for (size_t i = 0; i < 2 * held && result == BLINK_OK; i++)
         result = enqueue(&steps->items[i % held], i >= held);
-    for (uint32_t i = 0; i < held; i++)
+    for (size_t i = 0; i < held; i++)
         steps->items[i].window = NULL;
     if (result != BLINK_OK)
         forget_steps(steps);

@@ -1,17 +1,7 @@
-/*
- * Staged ops of streams: the copies of their pieces, made by the stream itself (staging.h, "On GPUs").
- *
- * The pieces of several ops on one stream are taken in turns: piece p of each, then piece p + 1. A stream is
- * at one place at a time, so of two ops taken one after the other the second would not move while the first
- * does; ranks that take a send and a receive in different orders would then wait for each other. In turns
- * they cannot: consider the stream that is behind all others, waiting for piece p of an op. All streams have
- * filled the slots up to piece p of that op, as they fill RING_STAGING_SLOTS pieces ahead, and have emptied
- * those of piece p - RING_STAGING_SLOTS, which they have passed: the piece can run.
- */
-#include "stream/stream_internal.h"
+/* One piece after the other. */
+#include "stream/pieces.h"
 
-#include "context/comm.h"
-#include "context/context.h"
+#include "stream/enqueue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +9,7 @@
 /* ---- one piece ---- */
 
 typedef struct host_copy {
-    staging_piece_t part;
+    staging_piece_t piece;
     bool into_slot;
 } host_copy_t;
 
@@ -27,23 +17,23 @@ typedef struct host_copy {
 static void CUDA_CB copy_on_host(void *argument)
 {
     host_copy_t *copy = argument;
-    for (uint32_t block = 0; block < copy->part.blocks; block++) {
-        char *user = copy->part.user + block * copy->part.stride_bytes;
-        char *slot = copy->part.slot + block * copy->part.bytes;
-        memcpy(copy->into_slot ? slot : user, copy->into_slot ? user : slot, copy->part.bytes);
+    for (uint32_t block = 0; block < copy->piece.blocks; block++) {
+        char *user = copy->piece.user + block * copy->piece.stride_bytes;
+        char *slot = copy->piece.slot + block * copy->piece.bytes;
+        memcpy(copy->into_slot ? slot : user, copy->into_slot ? user : slot, copy->piece.bytes);
     }
     free(copy);
 }
 
 /* A driver's copy from host memory to host memory would make the calling thread wait for the stream. */
-static blink_result_t enqueue_host_copy(const stream_step_t *step, const staging_piece_t *part,
+static blink_result_t enqueue_host_copy(const stream_step_t *step, const staging_piece_t *piece,
                                         bool into_slot)
 {
     const cuda_driver_t *driver = step->gpu->driver;
     host_copy_t *copy = malloc(sizeof(*copy));
     if (!copy)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a piece of a staged op");
-    *copy = (host_copy_t){*part, into_slot};
+    *copy = (host_copy_t){*piece, into_slot};
     CUresult result = driver->cuLaunchHostFunc(step->stream, copy_on_host, copy);
     if (result == CUDA_SUCCESS)
         return BLINK_OK;
@@ -54,14 +44,14 @@ static blink_result_t enqueue_host_copy(const stream_step_t *step, const staging
 static blink_result_t enqueue_copy(const stream_step_t *step, const staging_transfer_t *transfer,
                                    const staging_side_t *side, uint64_t piece, bool into_slot)
 {
-    staging_piece_t part = staging_piece(transfer, side, piece);
+    staging_piece_t copied = staging_piece(transfer, side, piece);
     if (!side->on_device)
-        return enqueue_host_copy(step, &part, into_slot);
-    for (uint32_t block = 0; block < part.blocks; block++) {
-        CUdeviceptr user = (CUdeviceptr)(uintptr_t)(part.user + block * part.stride_bytes);
-        CUdeviceptr slot = (CUdeviceptr)(uintptr_t)(part.slot + block * part.bytes);
+        return enqueue_host_copy(step, &copied, into_slot);
+    for (uint32_t block = 0; block < copied.blocks; block++) {
+        CUdeviceptr user = (CUdeviceptr)(uintptr_t)(copied.user + block * copied.stride_bytes);
+        CUdeviceptr slot = (CUdeviceptr)(uintptr_t)(copied.slot + block * copied.bytes);
         CUDA_DRIVER_TRY(step->gpu->driver, cuMemcpyAsync, into_slot ? slot : user, into_slot ? user : slot,
-                        part.bytes, step->stream);
+                        copied.bytes, step->stream);
     }
     return BLINK_OK;
 }
@@ -126,28 +116,33 @@ static void abandon(stream_step_t *step, staging_t *staging)
 }
 
 /* The first pieces, or a turn of all. */
-static void enqueue(stream_step_t *step, bool is_first, uint64_t piece, blink_result_t *result)
+static blink_result_t enqueue(stream_step_t *step, bool is_first, uint64_t piece)
 {
-    blink_result_t enqueued = stream_enter(step);
-    if (enqueued == BLINK_OK) {
-        enqueued = is_first ? fill_first(step) : take_turn(step, piece);
+    blink_result_t result = stream_enter(step);
+    if (result == BLINK_OK) {
+        result = is_first ? fill_first(step) : take_turn(step, piece);
         stream_leave(step);
     }
-    if (enqueued == BLINK_OK)
-        return;
-    abandon(step, &step->comm->context->ops.staging);
-    stream_step_fail(step, enqueued, result);
+    if (result != BLINK_OK) {
+        abandon(step, &step->rank->streams->ops->staging);
+        step->failed = true;
+    }
+    return result;
 }
 
-void stream_enqueue_pieces(stream_steps_t *steps, blink_result_t *result)
+blink_result_t stream_enqueue_pieces(stream_steps_t *steps)
 {
+    blink_result_t result = BLINK_OK;
     bool is_first = true, more = true;
     for (uint64_t piece = 0; more; piece += !is_first, is_first = false) {
         more = false;
-        for (uint32_t i = 0; i < steps->count; i++) {
-            if (steps->items[i].transfers)
-                enqueue(&steps->items[i], is_first, piece, result);
-            more = more || steps->items[i].transfers;
+        for (size_t i = 0; i < steps->count; i++) {
+            stream_step_t *step = &steps->items[i];
+            blink_result_t enqueued = step->transfers ? enqueue(step, is_first, piece) : BLINK_OK;
+            if (result == BLINK_OK)
+                result = enqueued;
+            more = more || step->transfers;
         }
     }
+    return result;
 }

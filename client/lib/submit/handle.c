@@ -1,77 +1,77 @@
-/* The handles of ops: chunks that stay until the context is closed, so that a number in a completion can be
- * looked up without a lock, and the lists of free ones. */
+/* Chunks of handles and the free ones among them. */
 #include "submit/handle.h"
 
 #include <stdlib.h>
 
 /* Under submit_lock. */
-static blink_result_t add_chunk(ops_t *ops)
+static blink_result_t add_chunk(handles_t *handles)
 {
-    if (ops->chunk_count == OPS_CHUNKS_MAX)
+    if (handles->chunk_count == HANDLES_CHUNKS_MAX)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "%u ops have been submitted and not waited for",
-                          OPS_CHUNKS_MAX * OPS_CHUNK_OPS);
-    blink_op_t *chunk = calloc(OPS_CHUNK_OPS, sizeof(*chunk));
+                          HANDLES_CHUNKS_MAX * HANDLES_CHUNK_OPS);
+    blink_op_t *chunk = calloc(HANDLES_CHUNK_OPS, sizeof(*chunk));
     if (!chunk)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ops", OPS_CHUNK_OPS);
-    for (uint32_t i = OPS_CHUNK_OPS; i-- > 0;) {
-        chunk[i].ops = ops;
-        chunk[i].index = ops->chunk_count * OPS_CHUNK_OPS + i;
-        chunk[i].next = ops->free_ops;
-        ops->free_ops = &chunk[i];
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ops", HANDLES_CHUNK_OPS);
+    for (uint32_t i = HANDLES_CHUNK_OPS; i-- > 0;) {
+        chunk[i].ops = handles->ops;
+        chunk[i].index = handles->chunk_count * HANDLES_CHUNK_OPS + i;
+        chunk[i].next = handles->free;
+        handles->free = &chunk[i];
     }
     /* Release: pairs with the load in handle_at(). */
-    atomic_store_explicit(&ops->chunks[ops->chunk_count], chunk, memory_order_release);
-    ops->chunk_count++;
+    atomic_store_explicit(&handles->chunks[handles->chunk_count], chunk, memory_order_release);
+    handles->chunk_count++;
     return BLINK_OK;
 }
 
-blink_op_t *handle_get(ops_t *ops)
+blink_op_t *handle_get(handles_t *handles)
 {
-    if (!ops->free_ops) {
+    if (!handles->free) {
         /* Acquire: pairs with the release in handle_put(), so `next` is seen. */
-        ops->free_ops = atomic_exchange_explicit(&ops->freed_ops, NULL, memory_order_acquire);
+        handles->free = atomic_exchange_explicit(&handles->freed, NULL, memory_order_acquire);
     }
-    if (!ops->free_ops)
-        (void)add_chunk(ops);
-    blink_op_t *op = ops->free_ops;
+    if (!handles->free)
+        (void)add_chunk(handles);
+    blink_op_t *op = handles->free;
     if (op)
-        ops->free_ops = op->next;
+        handles->free = op->next;
     return op;
 }
 
-void handle_put(blink_op_t *op)
+void handle_put(handles_t *handles, blink_op_t *op)
 {
-    ops_t *ops = op->ops;
-    blink_op_t *top = atomic_load_explicit(&ops->freed_ops, memory_order_relaxed);
+    blink_op_t *top = atomic_load_explicit(&handles->freed, memory_order_relaxed);
     do {
         op->next = top;
         /* Release: pairs with the exchange in handle_get(). The list is only ever taken whole, so a top that
          * was taken and came back is still the right successor. */
-    } while (!atomic_compare_exchange_weak_explicit(&ops->freed_ops, &top, op, memory_order_release,
+    } while (!atomic_compare_exchange_weak_explicit(&handles->freed, &top, op, memory_order_release,
                                                     memory_order_relaxed));
 }
 
-blink_op_t *handle_at(ops_t *ops, uint32_t index)
+blink_op_t *handle_at(handles_t *handles, uint32_t index)
 {
-    if (index >= OPS_CHUNKS_MAX * OPS_CHUNK_OPS)
+    if (index >= HANDLES_CHUNKS_MAX * HANDLES_CHUNK_OPS)
         return NULL;
     /* Acquire: pairs with the store in add_chunk(). */
-    blink_op_t *chunk = atomic_load_explicit(&ops->chunks[index / OPS_CHUNK_OPS], memory_order_acquire);
-    return chunk ? &chunk[index % OPS_CHUNK_OPS] : NULL;
+    blink_op_t *chunk =
+        atomic_load_explicit(&handles->chunks[index / HANDLES_CHUNK_OPS], memory_order_acquire);
+    return chunk ? &chunk[index % HANDLES_CHUNK_OPS] : NULL;
 }
 
-blink_result_t handles_init(ops_t *ops)
+blink_result_t handles_init(handles_t *handles, struct ops *ops)
 {
-    ops->chunks = calloc(OPS_CHUNKS_MAX, sizeof(*ops->chunks));
-    if (!ops->chunks)
+    *handles = (handles_t){.ops = ops, .chunks = calloc(HANDLES_CHUNKS_MAX, sizeof(*handles->chunks))};
+    if (!handles->chunks)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the table of ops");
     return BLINK_OK;
 }
 
-void handles_fini(ops_t *ops)
+void handles_fini(handles_t *handles)
 {
-    for (uint32_t i = 0; i < ops->chunk_count; i++)
-        free(atomic_load_explicit(&ops->chunks[i],
-                                  memory_order_relaxed)); /* the caller is the only thread left */
-    free(ops->chunks);
+    for (uint32_t i = 0; i < handles->chunk_count; i++) {
+        /* Relaxed: the caller is the only thread left. */
+        free(atomic_load_explicit(&handles->chunks[i], memory_order_relaxed));
+    }
+    free(handles->chunks);
 }

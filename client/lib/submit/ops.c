@@ -1,5 +1,5 @@
 /* Submission, parked ops and reaping. The protocol is argued at the top of ops.h. */
-#include "submit/handle.h"
+#include "submit/ops.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,51 +23,77 @@ bool ops_is_over(blink_op_t *op)
     return op_pending(op) == 0;
 }
 
-void ops_over(blink_op_t *op)
+bool ops_are_over(blink_op_t *op)
+{
+    while (op && ops_is_over(op))
+        op = op->rest;
+    return !op;
+}
+
+blink_result_t ops_finish(blink_op_t *op)
+{
+    blink_result_t result = BLINK_OK;
+    for (blink_op_t *rest; op; op = rest) {
+        rest = op->rest;
+        if (result == BLINK_OK && op->result != BLINK_OK)
+            result = blink_error_set(op->result, "%s", op->text);
+        handle_put(&op->ops->handles, op);
+    }
+    return result;
+}
+
+/* ---- the end of an op ---- */
+
+static void end(blink_op_t *op)
 {
     ops_t *ops = op->ops;
     bool detached = op->ended != NULL;
     if (detached)
         op->ended(op->owner, op->result, op->text);
-    bool staged =
-        atomic_load_explicit(&op->arrived, memory_order_relaxed); /* by this thread, or under its lock */
-    /* Release: pairs with the loads in ops_queue_remove() and ops_await_idle(), whose caller then frees the
-     * queue. */
+    /* Relaxed: by this thread, or under its lock. */
+    bool staged = atomic_load_explicit(&op->arrived, memory_order_relaxed);
+    /* Release: pairs with the loads in ops_queue_remove() and in ops_await_idle() (wait.c), whose caller then
+     * frees the queue. */
     atomic_fetch_sub_explicit(&op->queue->unfinished, 1, memory_order_release);
     /* Release: pairs with the load in op_pending(); from here on the handle is its owner's to free. */
     atomic_store_explicit(&op->pending, 0, memory_order_release);
     /* The daemon raised the event for the completion; a thread that has tested the op since was too early. */
-    if (staged && atomic_load_explicit(&ops->ring.header->client_wants_event, memory_order_relaxed) != 0)
-        ring_raise_event(ops->completion_fd);
+    if (staged &&
+        atomic_load_explicit(&ops->engine.ring.header->client_wants_event, memory_order_relaxed) != 0)
+        ring_raise_event(ops->engine.completion_fd);
     if (detached)
-        handle_put(op);
+        handle_put(&ops->handles, op);
 }
 
 /* Its completion is there. Under reap_lock, or before anybody else knows the op. */
-static void op_arrive(blink_op_t *op, blink_result_t result, const char *text)
+static void arrive(blink_op_t *op, blink_result_t result, const char *text)
 {
     op->result = result;
     if (result != BLINK_OK)
         snprintf(op->text, sizeof(op->text), "%s", text);
     if (op->staged == 0) {
-        ops_over(op);
+        end(op);
         return;
     }
-    /* Relaxed: whoever has to see it does so by `arrived`, or the lock. */
-    atomic_fetch_add_explicit(&op->ops->staging.attention, 1, memory_order_relaxed);
-    /* Release: pairs with the load in staging.c, so the result is seen. */
+    staging_expect(&op->ops->staging);
+    /* Release: pairs with the loads in advance() and follow_stream() (staging.c), so the result is seen. */
     atomic_store_explicit(&op->arrived, true, memory_order_release);
 }
 
-/* ---- the ring ---- */
-
-void ops_ring_doorbell(ops_t *ops)
+/* Copy what is staged and end the ops whose last output that was. */
+static void progress_staging(ops_t *ops, bool certain)
 {
-    uint64_t one = 1;
-    /* The write fails only if the eventfd's count is at its maximum: not in this world's time. */
-    if (ring_needs_doorbell(&ops->ring))
-        (void)!write(ops->doorbell_fd, &one, sizeof(one));
+    staging_round_t round;
+    if (!staging_begin_round(&ops->staging, certain, &round))
+        return;
+    for (blink_op_t *op = round.ended, *next; op; op = next) {
+        next = op->next;
+        end(op);
+    }
+    staging_end_round(&ops->staging, &round);
 }
+
+/* ---- the ring ---- */
 
 /* Ops with a place there. Under submit_lock. */
 static uint32_t in_ring(ops_t *ops)
@@ -110,68 +136,64 @@ static void give_place(ops_t *ops, ops_queue_t *queue)
 static bool publish(ops_t *ops, ring_sqe_t *sqes, uint32_t count, uint32_t *published)
 {
     uint32_t before = *published;
-    while (*published < count && ring_submit(&ops->ring, &sqes[*published]))
+    while (*published < count && ring_submit(&ops->engine.ring, &sqes[*published]))
         ++*published;
     if (*published > before)
-        ops_ring_doorbell(ops);
+        engine_wake(&ops->engine);
     return *published == count;
 }
 
 /* ---- parked ops ---- */
 
-/* Enter a queue among those with parked ops, at or behind a place where all before it are older. Under
- * submit_lock. */
-static void insert_by_age(ops_t *ops, ops_queue_t **link, ops_queue_t *queue)
+static ops_queue_t *queue_at(list_t *link)
 {
-    while (*link && (*link)->first_parked->age < queue->first_parked->age)
-        link = &(*link)->next_parked;
-    queue->next_parked = *link;
-    *link = queue;
-    if (!queue->next_parked)
-        ops->parked_end = &queue->next_parked;
+    return CONTAINER_OF(link, ops_queue_t, of_parked);
 }
 
-/* Under submit_lock. */
-static void erase(ops_t *ops, ops_queue_t **link)
+static blink_op_t *first_parked(const ops_queue_t *queue)
 {
-    if (ops->parked_end == &(*link)->next_parked)
-        ops->parked_end = link;
-    *link = (*link)->next_parked;
+    return LIST_FIRST(&queue->parked, blink_op_t, of_queue);
+}
+
+/* Enter a queue among those with parked ops, at or behind a place where all before it are older. Under
+ * submit_lock. */
+static void insert_by_age(ops_t *ops, list_t *place, ops_queue_t *queue)
+{
+    uint64_t age = first_parked(queue)->age;
+    while (place != &ops->parked_queues && first_parked(queue_at(place))->age < age)
+        place = place->next;
+    list_insert(place, &queue->of_parked);
 }
 
 /* Under submit_lock. */
 static void park(ops_t *ops, blink_op_t *op)
 {
     ops_queue_t *queue = op->queue;
-    op->next = NULL;
-    if (queue->first_parked) {
-        queue->last_parked->next = op;
-        queue->last_parked = op;
-    } else {
-        queue->first_parked = queue->last_parked = op;
-        insert_by_age(ops, ops->parked_end, queue); /* none is younger */
-    }
+    if (list_is_empty(&queue->parked))
+        list_append(&ops->parked_queues, &queue->of_parked); /* none is younger */
+    list_append(&queue->parked, &op->of_queue);
     ops->stalled += op->has_place;
     /* seq_cst: comes before the parker's looks at `reaped` and at `pumped`; pairs with ops_progress() and
      * ops_pump(). */
     atomic_fetch_add_explicit(&ops->parked, 1, memory_order_seq_cst);
 }
 
-/* Publish what is left of the queue's first op. False if the SQ is full. Under submit_lock, with a place. */
-static bool publish_first(ops_t *ops, ops_queue_t *queue)
+/* Publish what is left of an op that has a place. False if the SQ is full. Under submit_lock. */
+static bool publish_parked(ops_t *ops, blink_op_t *op)
 {
-    blink_op_t *op = queue->first_parked, *next = op->next;
     ring_sqe_t single = op->sqe, *run = op->run;
-    uint32_t published = op->run_published;
+    uint32_t published = op->run_published, count = op->run_count;
+    list_t *following = op->of_queue.next;
+    list_remove(&op->of_queue);
     /* Release: once published the op may end and be freed at any time; pairs with the load in op_pending(),
      * so that the looks into it above come before. */
     atomic_store_explicit(&op->pending, op_pending(op), memory_order_release);
-    if (!publish(ops, run ? run : &single, op->run_count, &published)) {
+    if (!publish(ops, run ? run : &single, count, &published)) {
         op->run_published = published;
+        list_insert(following, &op->of_queue);
         return false;
     }
     free(run);
-    queue->first_parked = next;
     /* Relaxed: counting down too late only costs a needless look. */
     atomic_fetch_sub_explicit(&ops->parked, 1, memory_order_relaxed);
     return true;
@@ -181,22 +203,26 @@ static bool publish_first(ops_t *ops, ops_queue_t *queue)
  * submit_lock. */
 static bool unpark(ops_t *ops)
 {
-    ops_queue_t **link = &ops->parked_queues;
-    while (*link && (ops->stalled > 0 || in_ring(ops) < ops->limit)) {
-        ops_queue_t *queue = *link;
-        blink_op_t *op = queue->first_parked;
+    list_t *link = ops->parked_queues.next;
+    while (link != &ops->parked_queues && (ops->stalled > 0 || in_ring(ops) < ops->limit)) {
+        ops_queue_t *queue = queue_at(link);
+        blink_op_t *op = first_parked(queue);
         if (!op->has_place && !take_place(ops, queue)) {
-            link = &queue->next_parked;
+            link = link->next;
             continue;
         }
         ops->stalled += !op->has_place;
         op->has_place = true;
-        if (!publish_first(ops, queue))
+        if (!publish_parked(ops, op))
             return false;
         ops->stalled--;
-        erase(ops, link);
-        if (queue->first_parked)
-            insert_by_age(ops, link, queue);
+        link = link->next;
+        list_remove(&queue->of_parked);
+        if (list_is_empty(&queue->parked))
+            continue;
+        insert_by_age(ops, link, queue);
+        if (queue->of_parked.next == link)
+            link = &queue->of_parked;
     }
     return true;
 }
@@ -215,7 +241,7 @@ static bool unpark_if_any(ops_t *ops)
 bool ops_has_parked(ops_t *ops, const ops_queue_t *queue)
 {
     pthread_mutex_lock(&ops->submit_lock);
-    bool parked = queue ? queue->first_parked != NULL : ops->parked_queues != NULL;
+    bool parked = !list_is_empty(queue ? &queue->parked : &ops->parked_queues);
     pthread_mutex_unlock(&ops->submit_lock);
     return parked;
 }
@@ -227,7 +253,7 @@ static blink_result_t reserve(ops_t *ops, blink_op_t **op)
 {
     if (ops->lost)
         return BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", LOST_TEXT);
-    *op = handle_get(ops);
+    *op = handle_get(&ops->handles);
     if (!*op)
         return BLINK_ERR_NO_MEMORY; /* handle_get() has said why */
     (*op)->rest = NULL;
@@ -259,7 +285,7 @@ static bool launch(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run)
     uint32_t published = 0;
     bool streams = staging_attach(&ops->staging, run->transfers, op);
     prepare(op, queue, run);
-    bool has_place = !ops->parked_queues && take_place(ops, queue);
+    bool has_place = list_is_empty(&ops->parked_queues) && take_place(ops, queue);
     if (has_place && publish(ops, run->sqes, run->count, &published)) {
         if (run->count > 1)
             free(run->sqes);
@@ -274,20 +300,19 @@ static bool launch(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run)
         op->sqe = run->sqes[0];
     park(ops, op);
     (void)unpark(ops);
-    return streams || ops->parked_queues;
+    return streams || !list_is_empty(&ops->parked_queues);
 }
 
 /* After a launch, without locks. */
 static void follow_up(ops_t *ops, bool tell_watcher)
 {
-    uint64_t one = 1;
     /* seq_cst: comes after the count of what the watcher is to look after; pairs with ops_pump(). */
     if (tell_watcher && !atomic_load_explicit(&ops->pumped, memory_order_seq_cst))
-        (void)!write(ops->pump_fd, &one, sizeof(one)); /* fails only if it is readable already */
+        ops_wake_watcher(ops);
     if (tell_watcher)
         ops_progress(ops, false);
     else
-        staging_progress(ops, false);
+        progress_staging(ops, false);
 }
 
 blink_result_t ops_submit(ops_t *ops, ops_queue_t *queue, const ops_run_t *run, blink_op_t **op)
@@ -314,6 +339,11 @@ blink_result_t ops_reserve(ops_t *ops, blink_op_t **op)
     return result;
 }
 
+void ops_unreserve(blink_op_t *op)
+{
+    handle_put(&op->ops->handles, op);
+}
+
 void ops_detach(blink_op_t *op, ops_ended_t *ended, void *owner)
 {
     op->ended = ended;
@@ -327,11 +357,11 @@ static void launch_lost(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run
     pthread_mutex_lock(&ops->reap_lock); /* ops_lose() may be going through the handles */
     (void)staging_attach(&ops->staging, run->transfers, op);
     prepare(op, queue, run);
-    op_arrive(op, BLINK_ERR_DAEMON_LOST, LOST_TEXT);
+    arrive(op, BLINK_ERR_DAEMON_LOST, LOST_TEXT);
     pthread_mutex_unlock(&ops->reap_lock);
     if (run->count > 1)
         free(run->sqes);
-    staging_progress(ops, true);
+    progress_staging(ops, true);
 }
 
 void ops_launch(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run)
@@ -352,9 +382,9 @@ void ops_launch(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run)
 /* ---- completion ---- */
 
 /* The op that a completion is for; NULL if the daemon made the number up. Under reap_lock. */
-static blink_op_t *op_find(ops_t *ops, uint64_t user_data)
+static blink_op_t *find(ops_t *ops, uint64_t user_data)
 {
-    blink_op_t *op = handle_at(ops, (uint32_t)user_data - 1);
+    blink_op_t *op = handle_at(&ops->handles, (uint32_t)user_data - 1);
     /* Relaxed: it is set under reap_lock. */
     bool expected =
         op && op_pending(op) == user_data && !atomic_load_explicit(&op->arrived, memory_order_relaxed);
@@ -366,17 +396,17 @@ static void reap(ops_t *ops)
 {
     ring_cqe_t cqe;
     uint32_t count = 0;
-    while (ring_has_completion(&ops->ring) && ring_reap(&ops->ring, &cqe)) {
-        blink_op_t *op = op_find(ops, cqe.user_data);
+    while (ring_has_completion(&ops->engine.ring) && ring_reap(&ops->engine.ring, &cqe)) {
+        blink_op_t *op = find(ops, cqe.user_data);
         if (!op)
             continue;
         give_place(ops, op->queue);
-        op_arrive(op, cqe.result <= BLINK_ERR_INTERNAL ? (blink_result_t)cqe.result : BLINK_ERR_INTERNAL,
-                  cqe.text);
+        arrive(op, cqe.result <= BLINK_ERR_INTERNAL ? (blink_result_t)cqe.result : BLINK_ERR_INTERNAL,
+               cqe.text);
         count++;
     }
     /* Release: who finds nothing new sees what has become of the ops; pairs with has_completion(). */
-    atomic_store_explicit(&ops->cq_seen, ops->ring.cq_index, memory_order_release);
+    atomic_store_explicit(&ops->cq_seen, ops->engine.ring.cq_index, memory_order_release);
     if (count > 0) {
         /* seq_cst: comes before the look at `parked` in ops_progress(); pairs with in_ring(). */
         atomic_fetch_add_explicit(&ops->reaped, count, memory_order_seq_cst);
@@ -388,7 +418,7 @@ static bool has_completion(ops_t *ops)
 {
     /* Acquire: pairs with the store in reap(). The daemon's index: a hint, whoever reaps reads it again. */
     uint32_t seen = atomic_load_explicit(&ops->cq_seen, memory_order_acquire);
-    return atomic_load_explicit(&ops->ring.header->cq_tail, memory_order_relaxed) != seen;
+    return atomic_load_explicit(&ops->engine.ring.header->cq_tail, memory_order_relaxed) != seen;
 }
 
 void ops_progress(ops_t *ops, bool certain)
@@ -401,7 +431,7 @@ void ops_progress(ops_t *ops, bool certain)
             pthread_mutex_unlock(&ops->reap_lock);
         }
     }
-    staging_progress(ops, false);
+    progress_staging(ops, false);
     (void)unpark_if_any(ops);
 }
 
@@ -410,7 +440,7 @@ bool ops_progress_all(ops_t *ops)
     pthread_mutex_lock(&ops->reap_lock);
     reap(ops);
     pthread_mutex_unlock(&ops->reap_lock);
-    staging_progress(ops, true);
+    progress_staging(ops, true);
     return !unpark_if_any(ops);
 }
 
@@ -439,18 +469,22 @@ static uint32_t close_submission(ops_t *ops)
 {
     pthread_mutex_lock(&ops->submit_lock);
     ops->lost = true;
-    for (ops_queue_t *queue = ops->parked_queues; queue; queue = queue->next_parked) {
-        for (blink_op_t *op = queue->first_parked; op; op = op->next)
-            free(op->run);
-        queue->first_parked = NULL;
+    for (list_t *link; (link = list_take_first(&ops->parked_queues)) != NULL;) {
+        ops_queue_t *queue = queue_at(link);
+        while ((link = list_take_first(&queue->parked)) != NULL)
+            free(CONTAINER_OF(link, blink_op_t, of_queue)->run);
     }
-    ops->parked_queues = NULL;
-    ops->parked_end = &ops->parked_queues;
     /* Relaxed: only spares later needless looks. */
     atomic_store_explicit(&ops->parked, 0, memory_order_relaxed);
-    uint32_t chunk_count = ops->chunk_count;
+    uint32_t chunk_count = ops->handles.chunk_count;
     pthread_mutex_unlock(&ops->submit_lock);
     return chunk_count;
+}
+
+void ops_wake_watcher(const ops_t *ops)
+{
+    uint64_t one = 1;
+    (void)!write(ops->pump_fd, &one, sizeof(one)); /* fails only if it is readable already */
 }
 
 void ops_lose(ops_t *ops)
@@ -458,22 +492,29 @@ void ops_lose(ops_t *ops)
     uint32_t chunk_count = close_submission(ops);
     pthread_mutex_lock(&ops->reap_lock);
     reap(ops); /* what the daemon finished before it ended */
-    for (uint32_t i = 0; i < chunk_count * OPS_CHUNK_OPS; i++) {
-        blink_op_t *op = handle_at(ops, i);
+    for (uint32_t i = 0; i < chunk_count * HANDLES_CHUNK_OPS; i++) {
+        blink_op_t *op = handle_at(&ops->handles, i);
         if (op_pending(op) != 0 && !atomic_load_explicit(&op->arrived, memory_order_relaxed))
-            op_arrive(op, BLINK_ERR_DAEMON_LOST,
-                      "the connection to the daemon broke before the op had ended");
+            arrive(op, BLINK_ERR_DAEMON_LOST, "the connection to the daemon broke before the op had ended");
     }
     pthread_mutex_unlock(&ops->reap_lock);
-    staging_progress(ops, true);
-    ring_wake_client(&ops->ring);
-    ring_raise_event(ops->completion_fd);
+    progress_staging(ops, true);
+    ring_wake_client(&ops->engine.ring);
+    ring_raise_event(ops->engine.completion_fd);
 }
 
 /* ---- queues and lifetime ---- */
 
-void ops_queue_add(ops_t *ops)
+static void init_queue(ops_queue_t *queue)
 {
+    *queue = (ops_queue_t){0};
+    list_init(&queue->parked);
+    list_init(&queue->of_parked);
+}
+
+void ops_queue_add(ops_t *ops, ops_queue_t *queue)
+{
+    init_queue(queue);
     pthread_mutex_lock(&ops->submit_lock);
     ops->live_queues++;
     pthread_mutex_unlock(&ops->submit_lock);
@@ -490,15 +531,17 @@ bool ops_queue_remove(ops_t *ops, ops_queue_t *queue)
     return idle;
 }
 
-blink_result_t ops_init(ops_t *ops, const ring_t *ring, int doorbell_fd, int completion_fd)
+blink_result_t ops_init(ops_t *ops, const engine_t *engine, connection_t *connection)
 {
-    *ops = (ops_t){.ring = *ring, .doorbell_fd = doorbell_fd, .completion_fd = completion_fd, .pump_fd = -1};
-    ops->parked_end = &ops->parked_queues;
+    const ring_t *ring = &engine->ring;
+    *ops = (ops_t){.engine = *engine, .pump_fd = -1};
     ops->limit = ring->sq_entries < ring->cq_entries ? ring->sq_entries : ring->cq_entries;
+    list_init(&ops->parked_queues);
+    init_queue(&ops->nops);
     pthread_mutex_init(&ops->submit_lock, NULL);
     pthread_mutex_init(&ops->reap_lock, NULL);
-    staging_init(&ops->staging);
-    blink_result_t result = handles_init(ops);
+    staging_init(&ops->staging, &ops->engine, connection);
+    blink_result_t result = handles_init(&ops->handles, ops);
     if (result != BLINK_OK)
         goto fail;
     ops->pump_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -514,13 +557,13 @@ fail:
 
 void ops_fini(ops_t *ops)
 {
-    handles_fini(ops);
+    handles_fini(&ops->handles);
     staging_fini(&ops->staging);
     pthread_mutex_destroy(&ops->reap_lock);
     pthread_mutex_destroy(&ops->submit_lock);
     if (ops->pump_fd >= 0)
         close(ops->pump_fd);
-    close(ops->completion_fd);
-    close(ops->doorbell_fd);
-    ring_unmap(&ops->ring);
+    close(ops->engine.completion_fd);
+    close(ops->engine.doorbell_fd);
+    ring_unmap(&ops->engine.ring);
 }

@@ -1,11 +1,10 @@
-/* Waiting: how long a thread stays awake, what it looks at before it sleeps; blink_wait() and its like. Apart
- * from ops.c because it is policy; why no wake-up is missed is argued at the top of ops.h. */
-#include "submit/handle.h"
+/* How long a thread stays awake, and what it looks at before it sleeps. Why no wake-up is missed is argued in
+ * ops.h. */
+#include "submit/wait.h"
 
-#include "error.h"
+#include "base/clock.h"
 
 #include <sched.h>
-#include <time.h>
 
 #define SPIN_MAX_NS      200000u /* then a spinning waiter sleeps after all */
 #define SPINS_PER_CLOCK  256u    /* turns between two looks at the clock */
@@ -23,13 +22,6 @@ static void relax(void)
 #endif
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 typedef struct patience {
     uint64_t start_ns; /* 0: the clock has not been read yet */
     uint32_t turns;
@@ -37,7 +29,7 @@ typedef struct patience {
 
 static bool elapsed(patience_t *patience, uint64_t max_ns)
 {
-    uint64_t now = now_ns();
+    uint64_t now = clock_ns();
     if (patience->start_ns == 0)
         patience->start_ns = now;
     return now - patience->start_ns > max_ns;
@@ -65,11 +57,11 @@ typedef struct awaited {
 
 static void sleep_for(ops_t *ops, const awaited_t *awaited)
 {
-    uint32_t sequence = ring_sleep_begin(&ops->ring);
+    uint32_t sequence = ring_sleep_begin(&ops->engine.ring);
     bool doze = ops_progress_all(ops);
     if (!awaited->over(awaited->what))
-        ring_sleep(&ops->ring, sequence, doze ? DOZE_MAX_US : SLEEP_MAX_US);
-    ring_sleep_end(&ops->ring);
+        ring_sleep(&ops->engine.ring, sequence, doze ? DOZE_MAX_US : SLEEP_MAX_US);
+    ring_sleep_end(&ops->engine.ring);
 }
 
 static void await(ops_t *ops, const awaited_t *awaited)
@@ -79,7 +71,7 @@ static void await(ops_t *ops, const awaited_t *awaited)
         ops_progress(ops, false);
         if (awaited->over(awaited->what))
             return;
-        if (!stay_awake(&patience, ring_wait_policy(&ops->ring)))
+        if (!stay_awake(&patience, ring_wait_policy(&ops->engine.ring)))
             sleep_for(ops, awaited);
     }
 }
@@ -92,7 +84,7 @@ static bool op_over(void *what)
 static bool queue_idle(void *what)
 {
     const ops_queue_t *queue = what;
-    /* Acquire: pairs with the store in ops_over(). */
+    /* Acquire: pairs with the store in end() (ops.c). */
     return atomic_load_explicit(&queue->unfinished, memory_order_acquire) == 0;
 }
 
@@ -117,47 +109,10 @@ void ops_drain(ops_t *ops, const ops_queue_t *queue)
     await(ops, &(awaited_t){nothing_parked, &(drained_t){ops, queue}});
 }
 
-/* ---- handles: an op and, if it is a group's, those of its other communicators ---- */
-
-static bool all_over(blink_op_t *op)
+void ops_await(blink_op_t *op)
 {
-    while (op && ops_is_over(op))
-        op = op->rest;
-    return !op;
-}
-
-/* Free all of it; the first failure, with its sentence. */
-static blink_result_t finish(blink_op_t *op)
-{
-    blink_result_t result = BLINK_OK;
-    for (blink_op_t *rest; op; op = rest) {
-        rest = op->rest;
-        if (result == BLINK_OK && op->result != BLINK_OK)
-            result = blink_error_set(op->result, "%s", op->text);
-        handle_put(op);
-    }
-    return result;
-}
-
-blink_result_t blink_wait(blink_op_t *op)
-{
-    if (!op)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_wait: op is NULL");
-    for (blink_op_t *part = op; part; part = part->rest)
-        await(part->ops, &(awaited_t){op_over, part});
-    return finish(op);
-}
-
-blink_result_t blink_test(blink_op_t *op, bool *done)
-{
-    if (!op || !done)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_test: %s is NULL", op ? "done" : "op");
-    for (blink_op_t *part = op; part; part = part->rest) {
-        if (!ops_is_over(part))
-            ops_progress(part->ops, true);
-    }
-    *done = all_over(op);
-    return *done ? finish(op) : BLINK_OK;
+    for (; op; op = op->rest)
+        await(op->ops, &(awaited_t){op_over, op});
 }
 
 /* ---- any of several ---- */
@@ -172,7 +127,7 @@ static bool any_over(void *what)
 {
     several_t *several = what;
     size_t i = 0;
-    while (i < several->count && (!several->ops[i] || !all_over(several->ops[i])))
+    while (i < several->count && (!several->ops[i] || !ops_are_over(several->ops[i])))
         i++;
     several->over = i;
     return i < several->count;
@@ -184,10 +139,10 @@ static ops_t *visit_contexts(const several_t *several, bool progress)
     ops_t *first = NULL, *last = NULL;
     bool single = true;
     for (size_t i = 0; i < several->count; i++) {
-        for (blink_op_t *part = several->ops[i]; part; part = part->rest) {
-            if (part->ops == last)
+        for (blink_op_t *op = several->ops[i]; op; op = op->rest) {
+            if (op->ops == last)
                 continue;
-            last = part->ops;
+            last = op->ops;
             first = first ? first : last;
             single = single && last == first;
             if (progress)
@@ -209,24 +164,18 @@ static void await_of_contexts(several_t *several, ring_wait_policy_t policy)
     }
 }
 
-blink_result_t blink_wait_any(blink_op_t **ops, size_t count, ptrdiff_t *index)
+size_t ops_await_any(blink_op_t **ops, size_t count)
 {
-    if ((!ops && count > 0) || !index)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_wait_any: %s is NULL", index ? "ops" : "index");
     several_t several = {.ops = ops, .count = count};
     size_t first = 0;
     while (first < count && !ops[first])
         first++;
-    *index = -1;
     if (first == count)
-        return BLINK_OK;
+        return count;
     ops_t *context = visit_contexts(&several, false);
     if (context)
         await(context, &(awaited_t){any_over, &several});
     else
-        await_of_contexts(&several, ring_wait_policy(&ops[first]->ops->ring));
-    blink_op_t *over = ops[several.over];
-    ops[several.over] = NULL;
-    *index = (ptrdiff_t)several.over;
-    return finish(over);
+        await_of_contexts(&several, ring_wait_policy(&ops[first]->ops->engine.ring));
+    return several.over;
 }

@@ -1,0 +1,38 @@
+/* blink_wait() and its like. */
+#include "submit/wait.h"
+
+#include "error.h"
+
+blink_result_t blink_wait(blink_op_t *op)
+{
+    if (!op)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_wait: op is NULL");
+    ops_await(op);
+    return ops_finish(op);
+}
+
+blink_result_t blink_test(blink_op_t *op, bool *done)
+{
+    if (!op || !done)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_test: %s is NULL", op ? "done" : "op");
+    for (blink_op_t *each = op; each; each = each->rest) {
+        if (!ops_is_over(each))
+            ops_progress(each->ops, true);
+    }
+    *done = ops_are_over(op);
+    return *done ? ops_finish(op) : BLINK_OK;
+}
+
+blink_result_t blink_wait_any(blink_op_t **ops, size_t count, ptrdiff_t *index)
+{
+    if ((!ops && count > 0) || !index)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_wait_any: %s is NULL", index ? "ops" : "index");
+    *index = -1;
+    size_t over = ops_await_any(ops, count);
+    if (over == count)
+        return BLINK_OK;
+    blink_op_t *op = ops[over];
+    ops[over] = NULL;
+    *index = (ptrdiff_t)over;
+    return ops_finish(op);
+}

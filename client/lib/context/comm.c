@@ -1,0 +1,248 @@
+/* Joining, leaving, and what became of communicators. */
+#include "context/comm.h"
+
+#include "base/clock.h"
+#include "submit/wait.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long the daemon's word on a failed replay may take. */
+#define LOSS_WAIT_NS UINT64_C(5000000000)
+
+/* ---- joining ---- */
+
+/* The daemon has answered (connection_accepted_t): enter the communicator among the context's. */
+static void joined(void *owner, const Blinkwire__Reply *reply)
+{
+    blink_comm_t *comm = owner;
+    const Blinkwire__CommInitReply *given = reply->comm_init;
+    if (reply->body_case != BLINKWIRE__REPLY__BODY_COMM_INIT)
+        return;
+    comm->member = comm->streams.member = given->member;
+    redops_tag(&comm->redops, comm->member);
+    comm->gpu.device = given->device;
+    comm->gpu.is_gpu = given->gpu_uuid.len == sizeof(comm->gpu.uuid);
+    if (comm->gpu.is_gpu)
+        memcpy(comm->gpu.uuid, given->gpu_uuid.data, sizeof(comm->gpu.uuid));
+    list_prepend(&comm->context->comms, &comm->of_context);
+}
+
+static blink_result_t join(blink_comm_t *comm, const blink_unique_id_t *id, const blink_comm_config_t *config)
+{
+    Blinkwire__CommInit body = BLINKWIRE__COMM_INIT__INIT;
+    body.unique_id.data = (uint8_t *)id->bytes;
+    body.unique_id.len = sizeof(id->bytes);
+    body.rank_count = comm->rank_count;
+    body.rank = comm->rank;
+    body.device = config->device;
+    body.algorithm = (uint32_t)config->algorithm;
+    body.op_timeout_ms = config->op_timeout_ms;
+    uint8_t uuid[GPU_UUID_BYTES];
+    if (gpus_current_uuid(&comm->context->gpus, uuid) && config->device < 0) {
+        body.gpu_uuid.data = uuid;
+        body.gpu_uuid.len = sizeof(uuid);
+    }
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    request.body_case = BLINKWIRE__REQUEST__BODY_COMM_INIT;
+    request.comm_init = &body;
+    BLINK_TRY(connection_call_in_order(&comm->context->connection, &request, joined, comm));
+    if (comm->member == 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon let rank %u join but gave no handle", comm->rank);
+    return BLINK_OK;
+}
+
+static void unlink_comm(blink_comm_t *comm)
+{
+    pthread_mutex_lock(&comm->context->connection.lock);
+    list_remove(&comm->of_context);
+    pthread_mutex_unlock(&comm->context->connection.lock);
+}
+
+void comm_free(blink_comm_t *comm)
+{
+    stream_rank_fini(&comm->streams);
+    redops_fini(&comm->redops);
+    pthread_mutex_destroy(&comm->graphs_lock);
+    free(comm);
+}
+
+blink_result_t comm_create(blink_context_t *context, const blink_unique_id_t *id, uint32_t rank_count,
+                           uint32_t rank, const blink_comm_config_t *config, blink_comm_t **comm)
+{
+    blink_comm_t *created = calloc(1, sizeof(*created));
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator");
+    created->context = context;
+    created->rank = rank;
+    created->rank_count = rank_count;
+    created->id = *id;
+    created->algorithm = config->algorithm;
+    created->op_timeout_ms = config->op_timeout_ms;
+    created->gpu.gpus = &context->gpus;
+    created->gpu.rank = rank;
+    list_init(&created->of_context);
+    pthread_mutex_init(&created->graphs_lock, NULL);
+    redops_init(&created->redops);
+    stream_rank_init(&created->streams, &context->streams, &created->gpu);
+    ops_queue_add(&context->ops, &created->queue);
+    blink_result_t result = join(created, id, config);
+    if (result == BLINK_OK) {
+        *comm = created;
+        return BLINK_OK;
+    }
+    unlink_comm(created);
+    (void)ops_queue_remove(&context->ops, &created->queue); /* nothing was submitted: it is idle */
+    comm_free(created);
+    return result;
+}
+
+/* ---- for graphs ---- */
+
+/* Ids are not to be guessed, and one of which some bits are flipped is no easier to guess. */
+static blink_unique_id_t id_for_graphs(const blink_comm_t *comm)
+{
+    blink_unique_id_t id = comm->id;
+    for (size_t i = 0; i < sizeof(id.bytes); i++)
+        id.bytes[i] ^= 0x47;
+    return id;
+}
+
+/* Acquire: pairs with the store in comm_for_graphs(). */
+static blink_comm_t *graphs_of(blink_comm_t *comm)
+{
+    return atomic_load_explicit(&comm->graphs, memory_order_acquire);
+}
+
+blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs)
+{
+    blink_result_t result = BLINK_OK;
+    pthread_mutex_lock(&comm->graphs_lock);
+    *graphs = graphs_of(comm);
+    if (!*graphs) {
+        blink_unique_id_t id = id_for_graphs(comm);
+        blink_comm_config_t config = {sizeof(config), (int)comm->gpu.device, comm->algorithm,
+                                      comm->op_timeout_ms};
+        result = comm_create(comm->context, &id, comm->rank_count, comm->rank, &config, graphs);
+        if (result == BLINK_OK)
+            atomic_store_explicit(&comm->graphs, *graphs, memory_order_release);
+    }
+    pthread_mutex_unlock(&comm->graphs_lock);
+    return result;
+}
+
+/* ---- leaving ---- */
+
+static blink_result_t send_about(blink_comm_t *comm, Blinkwire__Request__BodyCase what)
+{
+    Blinkwire__CommDestroy destroy = BLINKWIRE__COMM_DESTROY__INIT;
+    Blinkwire__CommAbort abort_ = BLINKWIRE__COMM_ABORT__INIT;
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    destroy.member = abort_.member = comm->member;
+    request.body_case = what;
+    if (what == BLINKWIRE__REQUEST__BODY_COMM_DESTROY)
+        request.comm_destroy = &destroy;
+    else
+        request.comm_abort = &abort_;
+    return connection_call(&comm->context->connection, &request, NULL, 0, NULL);
+}
+
+blink_result_t comm_destroy(blink_comm_t *comm)
+{
+    ops_t *ops = &comm->context->ops;
+    blink_comm_t *graphs = graphs_of(comm);
+    if (graphs)
+        (void)comm_destroy(graphs); /* what it may say of the daemon is said again below */
+    atomic_store_explicit(&comm->graphs, NULL, memory_order_relaxed); /* nobody uses it any more */
+    /* The daemon hears of it before the ops have ended: it then also ends those that wait for a rank which
+     * leaves. */
+    ops_drain(ops, &comm->queue);
+    blink_result_t result = send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_DESTROY);
+    ops_await_idle(ops, &comm->queue);
+    /* Another thread may have submitted meanwhile, which it must not. Completions could then still name the
+     * queue: the communicator stays until blink_close(). */
+    if (!ops_queue_remove(ops, &comm->queue))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u was given ops while it was destroyed",
+                          comm->rank);
+    unlink_comm(comm);
+    comm_free(comm);
+    return result;
+}
+
+blink_result_t comm_abort(blink_comm_t *comm)
+{
+    blink_comm_t *graphs = graphs_of(comm);
+    if (graphs)
+        BLINK_TRY(send_about(graphs, BLINKWIRE__REQUEST__BODY_COMM_ABORT));
+    return send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_ABORT);
+}
+
+/* ---- what became of it ---- */
+
+void comm_op_ended(void *queue, blink_result_t result, const char *text)
+{
+    blink_comm_t *comm = CONTAINER_OF((ops_queue_t *)queue, blink_comm_t, queue);
+    if (result == BLINK_OK)
+        return;
+    pthread_mutex_lock(&comm->context->connection.lock);
+    if (comm->async_result == BLINK_OK) {
+        comm->async_result = result;
+        snprintf(comm->async_text, sizeof(comm->async_text), "%s", text);
+    }
+    pthread_mutex_unlock(&comm->context->connection.lock);
+}
+
+/* Under connection.lock. */
+static void note_loss(blink_comm_t *comm, const Blinkwire__CommLost *event)
+{
+    if (comm->member != event->member || comm->async_result != BLINK_OK)
+        return;
+    uint32_t code = event->error ? event->error->code : BLINK_OK;
+    bool known = code != BLINK_OK && code <= BLINK_ERR_INTERNAL;
+    comm->async_result = known ? (blink_result_t)code : BLINK_ERR_INTERNAL;
+    snprintf(comm->async_text, sizeof(comm->async_text), "%s", event->error ? event->error->text : "");
+}
+
+void comms_lost(blink_context_t *context, const Blinkwire__CommLost *event)
+{
+    pthread_mutex_lock(&context->connection.lock);
+    LIST_FOR_EACH(link, &context->comms)
+    note_loss(CONTAINER_OF(link, blink_comm_t, of_context), event);
+    pthread_cond_broadcast(&context->connection.changed);
+    pthread_mutex_unlock(&context->connection.lock);
+}
+
+/* A replay has failed, of which the daemon tells more: until then. Under connection.lock. */
+static void await_loss(blink_comm_t *comm, blink_result_t replayed)
+{
+    connection_t *connection = &comm->context->connection;
+    struct timespec deadline = clock_in_ns(LOSS_WAIT_NS);
+    while (comm->async_result == BLINK_OK && !connection->lost) {
+        if (pthread_cond_timedwait(&connection->changed, &connection->lock, &deadline) != ETIMEDOUT)
+            continue;
+        comm->async_result = replayed;
+        snprintf(comm->async_text, sizeof(comm->async_text), "a replayed op failed");
+    }
+}
+
+blink_result_t comm_state(blink_comm_t *comm)
+{
+    connection_t *connection = &comm->context->connection;
+    if (comm->gpu.is_gpu)
+        ops_progress(&comm->context->ops,
+                     true); /* nobody else may be looking for the ends of a stream's ops */
+    blink_result_t replayed = comm->gpu.is_gpu ? stream_rank_replay_error(&comm->streams) : BLINK_OK;
+    pthread_mutex_lock(&connection->lock);
+    if (replayed != BLINK_OK)
+        await_loss(comm, replayed);
+    blink_result_t state = comm->async_result;
+    if (state != BLINK_OK)
+        blink_error_set(state, "%s", comm->async_text);
+    else if (connection->lost)
+        state = BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the connection to the daemon is closed");
+    pthread_mutex_unlock(&connection->lock);
+    blink_comm_t *graphs = graphs_of(comm);
+    return state == BLINK_OK && graphs ? comm_state(graphs) : state;
+}

@@ -1,0 +1,47 @@
+/*
+ * Whose memory a pointer is: what the driver knows of a buffer of the application, and of the allocations it
+ * lies in. Visiting the GPU.
+ */
+#ifndef CLIENT_GPU_POINTER_H
+#define CLIENT_GPU_POINTER_H
+
+#include "gpu/device.h"
+#include "gpu/rank_gpu.h"
+
+/** A buffer. */
+typedef struct gpu_memory {
+    const char *what; /* "send" or "recv", for sentences */
+    CUdeviceptr address;
+    size_t bytes;
+    unsigned long long id;      /* of the allocation; what the driver does not know has none */
+    int ordinal;                /* of the GPU that it is on */
+    bool on_device, is_managed; /* in GPU memory, or managed memory; the latter */
+} gpu_memory_t;
+
+/** A stretch of GPU memory that the driver allocated, or mapped, at once. */
+typedef struct gpu_extent {
+    CUdeviceptr start;
+    size_t bytes;
+    unsigned long long id; /* of the allocation: another one at the same address has another */
+} gpu_extent_t;
+
+/** What the driver does not know is ordinary memory. */
+gpu_memory_t gpu_memory_ask(const cuda_driver_t *driver, const char *what, const void *pointer, size_t bytes);
+
+/** A rank's GPU memory must be on the rank's GPU. Errors: INVALID_ARGUMENT (names both GPUs). */
+blink_result_t gpu_memory_check(const cuda_driver_t *driver, const rank_gpu_t *rank, const gpu_t *gpu,
+                                const gpu_memory_t *memory);
+
+/** The id of the allocation that is at an address now; 0 if there is none. */
+unsigned long long gpu_memory_id(const cuda_driver_t *driver, CUdeviceptr address);
+
+/** Find the extents that a buffer lies in; *count is one more than `most` if there are more than that.
+ * Errors: OUT_OF_RANGE (the buffer passes the end of its memory), SYSTEM. */
+blink_result_t gpu_memory_extents(const cuda_driver_t *driver, const gpu_memory_t *memory,
+                                  gpu_extent_t *extents, uint32_t most, uint32_t *count);
+
+/** Whether the memory at this address is a mapping of the virtual memory management: only such extents can
+ * adjoin in one registration. */
+bool gpu_is_mapping(const cuda_driver_t *driver, CUdeviceptr address);
+
+#endif

@@ -1,0 +1,284 @@
+/* The cache of imports, and what the daemon is told of them. */
+#include "memory/imports.h"
+
+#include "frame.h"
+#include "gpu/export.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static_assert(GPU_EXTENTS_MAX <= FRAME_FDS_MAX, "a descriptor for each");
+
+/* Registered memory: extents that adjoin. */
+struct gpu_import {
+    uint32_t region; /* 0: it cannot be registered */
+    uint32_t kind;   /* of its extents, as Blinkwire__GpuExtentKind */
+    CUdeviceptr start;
+    size_t bytes;
+    uint32_t extent_count;
+    gpu_extent_t extents[];
+};
+typedef struct gpu_import gpu_import_t;
+
+void imports_init(imports_t *imports, gpus_t *gpus, connection_t *connection, ops_t *ops)
+{
+    *imports = (imports_t){.gpus = gpus, .connection = connection, .ops = ops};
+    pthread_rwlock_init(&imports->lock, NULL);
+    pthread_mutex_init(&imports->register_lock, NULL);
+}
+
+static void clear(imports_t *imports)
+{
+    for (size_t i = 0; i < imports->cache.count; i++)
+        free(imports->cache.items[i]);
+    imports->cache.count = 0;
+}
+
+void imports_fini(imports_t *imports)
+{
+    clear(imports);
+    vec_free(&imports->cache);
+    pthread_mutex_destroy(&imports->register_lock);
+    pthread_rwlock_destroy(&imports->lock);
+}
+
+void imports_reset(imports_t *imports)
+{
+    pthread_rwlock_wrlock(&imports->lock);
+    clear(imports);
+    pthread_rwlock_unlock(&imports->lock);
+}
+
+blink_result_t imports_refuse(imports_t *imports, const char *what, const void *pointer)
+{
+    const cuda_driver_t *driver = gpus_driver(imports->gpus);
+    if (!driver || !gpu_memory_ask(driver, what, pointer, 1).on_device)
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                      "%s buffer %p is GPU memory, but the communicator is on host devices", what, pointer);
+}
+
+/* ---- the cache ---- */
+
+static bool contains(const gpu_import_t *import, const gpu_memory_t *memory)
+{
+    CUdeviceptr offset = memory->address - import->start;
+    return memory->address >= import->start && offset < import->bytes &&
+           memory->bytes <= import->bytes - offset;
+}
+
+/* Whether every extent that the memory touches is still what was registered. */
+static bool is_current(const cuda_driver_t *driver, const gpu_import_t *import, const gpu_memory_t *memory)
+{
+    for (uint32_t i = 0; i < import->extent_count; i++) {
+        const gpu_extent_t *extent = &import->extents[i];
+        if (extent->start + extent->bytes <= memory->address)
+            continue;
+        if (extent->start >= memory->address + memory->bytes)
+            break;
+        bool first = extent->start <= memory->address;
+        if ((first ? memory->id : gpu_memory_id(driver, extent->start)) != extent->id)
+            return false;
+    }
+    return true;
+}
+
+/* Whether it is in the cache; then where. */
+static bool find(imports_t *imports, const gpu_memory_t *memory, import_place_t *place)
+{
+    const cuda_driver_t *driver = gpus_driver(imports->gpus);
+    bool found = false;
+    pthread_rwlock_rdlock(&imports->lock);
+    for (size_t i = 0; i < imports->cache.count && !found; i++) {
+        const gpu_import_t *import = imports->cache.items[i];
+        if (!contains(import, memory) || !is_current(driver, import, memory))
+            continue;
+        found = true;
+        place->region = import->region;
+        place->offset_bytes = memory->address - import->start;
+    }
+    pthread_rwlock_unlock(&imports->lock);
+    return found;
+}
+
+static bool has_live_extent(const cuda_driver_t *driver, const gpu_import_t *import)
+{
+    for (uint32_t i = 0; i < import->extent_count; i++) {
+        if (gpu_memory_id(driver, import->extents[i].start) == import->extents[i].id)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Memory of CUDA IPC must be given back before other memory at its address is registered, and is freed only
+ * when no op can be using it any more: that answer is waited for. Pooled memory may be freed in the order of
+ * a stream, while ops that use it wait for other ranks: waiting for it here could wait for ever.
+ */
+static void deregister(imports_t *imports, const gpu_import_t *import)
+{
+    Blinkwire__MemDeregister body = BLINKWIRE__MEM_DEREGISTER__INIT;
+    body.region = import->region;
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    request.body_case = BLINKWIRE__REQUEST__BODY_MEM_DEREGISTER;
+    request.mem_deregister = &body;
+    /* A failure tells of a daemon that is lost, or has forgotten the region: then there is nothing to give
+     * back. */
+    if (import->kind == BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_IPC)
+        (void)connection_call(imports->connection, &request, NULL, 0, NULL);
+    else
+        (void)connection_post(imports->connection, &request);
+}
+
+/* Take an import of freed memory out of the cache; NULL if there is none. Under register_lock. */
+static gpu_import_t *take_freed(imports_t *imports)
+{
+    gpu_import_t *freed = NULL;
+    /* Ops that are parked name their regions to the daemon later. */
+    bool is_parked = ops_has_parked(imports->ops, NULL);
+    pthread_rwlock_wrlock(&imports->lock);
+    for (size_t i = 0; i < imports->cache.count && !freed; i++) {
+        gpu_import_t *import = imports->cache.items[i];
+        bool may_be_named = is_parked && import->kind == BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_POOL;
+        if (may_be_named || has_live_extent(gpus_driver(imports->gpus), import))
+            continue;
+        freed = import;
+        imports->cache.items[i] = imports->cache.items[--imports->cache.count];
+    }
+    pthread_rwlock_unlock(&imports->lock);
+    return freed;
+}
+
+/* Under register_lock. */
+static void sweep(imports_t *imports)
+{
+    for (gpu_import_t *freed; (freed = take_freed(imports)) != NULL; free(freed)) {
+        if (freed->region != 0)
+            deregister(imports, freed);
+    }
+}
+
+/* Enter an import, unless the daemon has forgotten it already. After a success without that it is the
+ * cache's. Under register_lock. */
+static blink_result_t enter(imports_t *imports, gpu_import_t *import, uint64_t gpu_resets, bool *forgotten)
+{
+    blink_result_t result = BLINK_OK;
+    pthread_rwlock_wrlock(&imports->lock);
+    /* Relaxed: if it grows later, imports_reset() clears the cache later. */
+    *forgotten = atomic_load_explicit(&imports->connection->gpu_resets, memory_order_relaxed) != gpu_resets;
+    if (!*forgotten && !vec_push(&imports->cache, import))
+        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a table of %zu GPU buffers",
+                            imports->cache.count + 1);
+    pthread_rwlock_unlock(&imports->lock);
+    return result;
+}
+
+/* ---- registration ---- */
+
+static gpu_import_t *make_import(const gpu_extent_t *extents, uint32_t count)
+{
+    gpu_import_t *import = malloc(sizeof(*import) + count * sizeof(*extents));
+    if (!import) {
+        blink_error_set(BLINK_ERR_NO_MEMORY, "no memory for %u extents of GPU memory", count);
+        return NULL;
+    }
+    *import = (gpu_import_t){.start = extents[0].start, .extent_count = count};
+    import->bytes = extents[count - 1].start + extents[count - 1].bytes - import->start;
+    memcpy(import->extents, extents, count * sizeof(*extents));
+    return import;
+}
+
+/* The daemon's number for what was exported; 0 if it does not want it. */
+static blink_result_t send_export(imports_t *imports, gpu_t *gpu, gpu_export_t *made, gpu_import_t *import,
+                                  uint64_t *gpu_resets)
+{
+    Blinkwire__GpuMemRegister body = BLINKWIRE__GPU_MEM_REGISTER__INIT;
+    body.gpu_uuid.data = gpu->uuid;
+    body.gpu_uuid.len = GPU_UUID_BYTES;
+    body.extents = made->list;
+    body.n_extents = made->count;
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    request.body_case = BLINKWIRE__REQUEST__BODY_GPU_MEM_REGISTER;
+    request.gpu_mem_register = &body;
+    connection_answer_t answer;
+    import->kind = made->extents[0].kind;
+    blink_result_t result =
+        connection_call(imports->connection, &request, made->fds, made->fd_count, &answer);
+    if (result == BLINK_ERR_PERMISSION || result == BLINK_ERR_UNSUPPORTED)
+        return BLINK_OK;
+    if (result != BLINK_OK)
+        return result;
+    if (answer.reply->body_case == BLINKWIRE__REPLY__BODY_MEM_REGISTER)
+        import->region = answer.reply->mem_register->region;
+    *gpu_resets = answer.gpu_resets;
+    connection_answer_release(&answer);
+    if (import->region == 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon registered GPU memory at %#llx but gave no number",
+                          import->start);
+    return BLINK_OK;
+}
+
+/* Register the extents, or note that it cannot be done. Under register_lock. */
+static blink_result_t import_extents(imports_t *imports, gpu_t *gpu, const gpu_extent_t *extents,
+                                     uint32_t count, uint32_t *region, bool *forgotten)
+{
+    gpu_export_t made;
+    uint64_t gpu_resets = atomic_load_explicit(&imports->connection->gpu_resets, memory_order_relaxed);
+    gpu_import_t *import = make_import(extents, count);
+    if (!import)
+        return BLINK_ERR_NO_MEMORY; /* make_import() has said why */
+    *forgotten = false;
+    blink_result_t result = BLINK_OK;
+    if (gpu_export(gpu, extents, count, &made)) {
+        result = send_export(imports, gpu, &made, import, &gpu_resets);
+        gpu_export_release(&made);
+    }
+    *region = import->region;
+    if (result == BLINK_OK)
+        result = enter(imports, import, gpu_resets, forgotten);
+    if (result != BLINK_OK || *forgotten)
+        free(import);
+    return result;
+}
+
+/* Under register_lock. */
+static blink_result_t register_memory(imports_t *imports, gpu_t *gpu, const gpu_memory_t *memory,
+                                      import_place_t *place)
+{
+    gpu_extent_t extents[GPU_EXTENTS_MAX];
+    uint32_t count;
+    bool forgotten;
+    if (find(imports, memory, place))
+        return BLINK_OK; /* another thread came first */
+    sweep(imports);
+    do {
+        BLINK_TRY(gpu_memory_extents(gpus_driver(imports->gpus), memory, extents, GPU_EXTENTS_MAX, &count));
+        if (count > GPU_EXTENTS_MAX)
+            return BLINK_OK; /* staged: asked anew each time, which is little beside the copies */
+        BLINK_TRY(import_extents(imports, gpu, extents, count, &place->region, &forgotten));
+        place->offset_bytes = memory->address - extents[0].start;
+    } while (forgotten);
+    return BLINK_OK;
+}
+
+blink_result_t imports_place(imports_t *imports, rank_gpu_t *rank, const char *what, const void *pointer,
+                             size_t bytes, import_place_t *place)
+{
+    const cuda_driver_t *driver = gpus_driver(imports->gpus);
+    *place = (import_place_t){0};
+    if (!driver)
+        return BLINK_OK;
+    const gpu_memory_t memory = gpu_memory_ask(driver, what, pointer, bytes);
+    place->on_device = memory.on_device;
+    if (!memory.on_device || memory.is_managed)
+        return BLINK_OK;
+    /* Acquire: pairs with the store in rank_gpu_require(). */
+    gpu_t *gpu = atomic_load_explicit(&rank->found, memory_order_acquire);
+    BLINK_TRY(gpu_memory_check(driver, rank, gpu, &memory));
+    if (find(imports, &memory, place))
+        return BLINK_OK;
+    pthread_mutex_lock(&imports->register_lock);
+    blink_result_t result = register_memory(imports, gpu, &memory, place);
+    pthread_mutex_unlock(&imports->register_lock);
+    return result;
+}
