@@ -132,25 +132,25 @@ void ring_wake_client(ring_t *ring)
 
 void ring_notify(ring_t *ring)
 {
-    /* seq_cst: the publisher's look; pairs with ring_sleep_begin(). */
+    /* seq_cst: the publisher's look; pairs with the announcement in ring_sleep_begin(). */
     if (atomic_load_explicit(&ring->header->client_sleepers, memory_order_seq_cst) != 0)
         ring_wake_client(ring);
 }
 
 /* Whether a completion slot can be reserved. */
-static bool cq_has_room(const ring_t *ring)
+static bool cq_has_slot(const ring_t *ring)
 {
-    /* Acquire: pairs with the release store of cq_head in ring_reap(), so the slot was read before it is
-     * reused. */
+    /* Acquire: pairs with the release store of cq_head in ring_reap(), so the client has read the slot before
+     * it is reused. */
     uint32_t unread = ring->cq_index - atomic_load_explicit(&ring->header->cq_head, memory_order_acquire);
     return unread < ring->cq_entries && ring->cq_reserved < ring->cq_entries - unread;
 }
 
 bool ring_has_submission(ring_t *ring)
 {
-    /* seq_cst: the sleeper's second look; pairs with the store in ring_submit(). */
+    /* seq_cst: the sleeper's second look; pairs with the store of sq_tail in ring_submit(). */
     return atomic_load_explicit(&ring->header->sq_tail, memory_order_seq_cst) != ring->sq_index &&
-           (cq_has_room(ring) || (ring->sqes[ring->sq_index & (ring->sq_entries - 1)].flags & RING_SQE_MORE));
+           (cq_has_slot(ring) || (ring->sqes[ring->sq_index & (ring->sq_entries - 1)].flags & RING_SQE_MORE));
 }
 
 bool ring_take(ring_t *ring, ring_sqe_t *sqe)
@@ -161,22 +161,14 @@ bool ring_take(ring_t *ring, ring_sqe_t *sqe)
         return false;
     *sqe = ring->sqes[ring->sq_index & (ring->sq_entries - 1)];
     bool completes = !(sqe->flags & RING_SQE_MORE);
-    if (completes && !cq_has_room(ring))
+    if (completes && !cq_has_slot(ring))
         return false;
     ring->cq_reserved += completes;
     ring->sq_index++;
-    /* Release: the copy is made before the client may overwrite the entry; pairs with the load in
+    /* Release: the copy is made before the client may overwrite the entry; pairs with the load of sq_head in
      * ring_submit(). */
     atomic_store_explicit(&ring->header->sq_head, ring->sq_index, memory_order_release);
     return true;
-}
-
-uint64_t ring_piece_elements(uint32_t opcode, uint32_t rank_count, uint32_t element_bytes)
-{
-    uint32_t blocks = collective_buffer_blocks(collective_of_opcode(opcode), rank_count);
-    uint64_t block_bytes = RING_STAGING_SLOT_BYTES / blocks;
-    uint64_t elements = block_bytes / 64 * 64 / element_bytes;
-    return elements > 0 ? elements : 1;
 }
 
 bool ring_complete(ring_t *ring, uint64_t user_data, blink_result_t result, const char *text)
@@ -189,16 +181,17 @@ bool ring_complete(ring_t *ring, uint64_t user_data, blink_result_t result, cons
         snprintf(cqe->text, sizeof(cqe->text), "%s", text ? text : "");
     ring->cq_reserved--;
     ring->cq_index++;
-    /* seq_cst: publishes the entry to ring_reap() and comes before the look at client_sleepers (see ring.h).
-     */
+    /* seq_cst: publishes the entry to the load of cq_tail in ring_reap(), and comes before the looks at
+     * client_sleepers (in ring_notify()) and client_wants_event, as the top of ring.h argues. */
     atomic_store_explicit(&ring->header->cq_tail, ring->cq_index, memory_order_seq_cst);
     ring_notify(ring);
+    /* seq_cst: the publisher's look; pairs with the store in ring_want_event(). */
     return atomic_load_explicit(&ring->header->client_wants_event, memory_order_seq_cst) != 0;
 }
 
 void ring_set_engine_sleeping(ring_t *ring, bool sleeping)
 {
-    /* seq_cst: the announcement; pairs with ring_needs_doorbell(). */
+    /* seq_cst: the announcement; pairs with the look in ring_needs_doorbell(). */
     atomic_store_explicit(&ring->header->engine_sleeping, sleeping, memory_order_seq_cst);
 }
 
@@ -210,34 +203,34 @@ void ring_set_wait_policy(ring_t *ring, ring_wait_policy_t policy)
 
 bool ring_submit(ring_t *ring, const ring_sqe_t *sqe)
 {
-    /* Acquire: pairs with the release store in ring_take(): the daemon has copied what is overwritten here.
-     */
+    /* Acquire: pairs with the release store of sq_head in ring_take(), so the daemon has copied the entry
+     * that is overwritten here. */
     uint32_t head = atomic_load_explicit(&ring->header->sq_head, memory_order_acquire);
     if (ring->sq_index - head >= ring->sq_entries)
         return false;
     ring->sqes[ring->sq_index & (ring->sq_entries - 1)] = *sqe;
     ring->sq_index++;
-    /* seq_cst: publishes the entry to ring_take() and comes before the look at engine_sleeping (see ring.h).
-     */
+    /* seq_cst: publishes the entry to the load of sq_tail in ring_take(), and comes before the look at
+     * engine_sleeping in ring_needs_doorbell(), as the top of ring.h argues. */
     atomic_store_explicit(&ring->header->sq_tail, ring->sq_index, memory_order_seq_cst);
     return true;
 }
 
 bool ring_needs_doorbell(ring_t *ring)
 {
-    /* seq_cst: pairs with ring_set_engine_sleeping(). */
+    /* seq_cst: the publisher's look; pairs with the announcement in ring_set_engine_sleeping(). */
     return atomic_load_explicit(&ring->header->engine_sleeping, memory_order_seq_cst) != 0;
 }
 
 bool ring_has_completion(ring_t *ring)
 {
-    /* seq_cst: the sleeper's second look; pairs with the store in ring_complete(). */
+    /* seq_cst: the sleeper's second look; pairs with the store of cq_tail in ring_complete(). */
     return atomic_load_explicit(&ring->header->cq_tail, memory_order_seq_cst) != ring->cq_index;
 }
 
 bool ring_reap(ring_t *ring, ring_cqe_t *cqe)
 {
-    /* Acquire: pairs with the store of cq_tail in ring_complete(). */
+    /* Acquire: pairs with the store of cq_tail in ring_complete(), so the entry is seen whole. */
     if (atomic_load_explicit(&ring->header->cq_tail, memory_order_acquire) == ring->cq_index)
         return false;
     const ring_cqe_t *entry = &ring->cqes[ring->cq_index & (ring->cq_entries - 1)];
@@ -249,23 +242,24 @@ bool ring_reap(ring_t *ring, ring_cqe_t *cqe)
         cqe->text[sizeof(cqe->text) - 1] = '\0';
     }
     ring->cq_index++;
-    /* Release: the entry is read before the daemon may reuse it; pairs with the load in ring_take(). */
+    /* Release: the entry is read before the daemon may reuse it; pairs with the load of cq_head in
+     * cq_has_slot(). */
     atomic_store_explicit(&ring->header->cq_head, ring->cq_index, memory_order_release);
     return true;
 }
 
 ring_wait_policy_t ring_wait_policy(const ring_t *ring)
 {
-    /* Relaxed: a hint. */
+    /* Relaxed: a hint; nothing else is read by it. */
     return (ring_wait_policy_t)atomic_load_explicit(&ring->header->wait_policy, memory_order_relaxed);
 }
 
 uint32_t ring_sleep_begin(ring_t *ring)
 {
-    /* Acquire: the sequence is read before the announcement, so a wake-up sent after it changes the futex
-     * word. */
+    /* Acquire: pairs with the increment in ring_wake_client(). The sequence is read before the announcement,
+     * so a wake-up that is sent after the announcement changes the futex word. */
     uint32_t sequence = atomic_load_explicit(&ring->header->wake_sequence, memory_order_acquire);
-    /* seq_cst: the announcement; pairs with the look in ring_complete(). */
+    /* seq_cst: the announcement; pairs with the look in ring_notify(). */
     atomic_fetch_add_explicit(&ring->header->client_sleepers, 1, memory_order_seq_cst);
     return sequence;
 }

@@ -35,8 +35,7 @@ typedef enum ring_opcode {
 #define RING_OPCODE(collective, opcode, ...) RING_OP_##collective = opcode,
     COLLECTIVES(RING_OPCODE) /* RING_OP_ALLREDUCE = 1 and so on, as the table of collective.h has it */
 #undef RING_OPCODE
-    RING_OP_SEND =
-        RING_OP_SENDRECV, /* matched with its RECV by (source, destination, how many went before) */
+    RING_OP_SEND = RING_OP_SENDRECV, /* matched with a RECV by (source, destination, number of the pair's) */
     RING_OP_RECV = 10,
     RING_OP_BARRIER = 11, /* no buffers; complete once every rank has submitted it */
     RING_OP_FORGET = 12,  /* the stored op of `window` runs no more; complete once it is forgotten */
@@ -47,30 +46,8 @@ typedef enum ring_opcode {
  * of it starts before the last has come, its parts run in any order, and it has one completion, that of the
  * last entry, with the first failure of any. Entries with MORE have no completion and take no room in the CQ.
  *
- * Staging. Memory that the daemon cannot map is copied by the client through a window in a staging region (a
- * region that the daemon made: blink.proto, StagingCreate). With RING_SQE_IN_STAGED or OUT_STAGED
- * in_offset_bytes or out_offset_bytes is where RING_STAGING_SLOTS slots begin in that region, and `window` is
- * the number of the words in its first page by which both sides count pieces (ring_window_t). The op runs in
- * pieces, on all ranks alike if any of them is staged (slots are RING_STAGING_SLOT_BYTES apart): piece p is
- * the elements [p·k, (p+1)·k) of every block, k = ring_piece_elements(); it lies in slot p mod
- * RING_STAGING_SLOTS, its blocks adjoining. An op of one piece uses one slot, no larger than its blocks.
- */
-/*
- * Streams. An op of RING_SQE_STREAM that is not staged takes its turn on a stream of the client's GPU: its
- * buffers may be touched from when the stream has come to it until the stream is let go on. `window` numbers
- * a window of the client's windows region (blink.proto, StagingCreate.windows). The k-th such op of a window,
- * counted from 1 over the window's life, may start once `filled` >= k, which the stream writes; `done` is how
- * many of the window's ops have ended, well or not, and what the stream waits for. Ops that share a window
- * have one member, and its stream comes to them in the order in which they are submitted. (A staged op needs
- * no flag for streams: its pieces are counted by the windows of staging, whether the client's processor or a
- * stream writes those.)
- *
- * Stored ops. With RING_SQE_STORED as well, an op or a group (whose entries all have both flags and one
- * window) is kept, not run; its completion says whether it was good. Whenever its `filled` is 1 the daemon
- * stores 0 there and runs it as the member's next op; when that has ended, it stores 1 in `done`, which the
- * stream takes back to 0. If it has failed, the daemon gives the communicator up, and stores the
- * blink_result_t in `drained` before `done`. So a graph can be replayed any number of times. RING_OP_FORGET
- * ends it; until then the window is its own, and it must not be told to run again before it has ended.
+ * The other flags say how an op uses the window that it names (windows.h): its input or output is staged, it
+ * is in the order of a stream, or it is stored for a graph's replays.
  */
 enum {
     RING_SQE_MORE = 1,
@@ -80,11 +57,10 @@ enum {
     RING_SQE_STORED = 16,
 };
 
-/** What a waiting client had best do, kept current by the daemon (DESIGN.md, "Waiting"). */
+/** What a waiting client had best do; the daemon keeps it current. */
 typedef enum ring_wait_policy {
-    RING_WAIT_SPIN = 0, /* cores to spare: spin */
-    RING_WAIT_YIELD =
-        1, /* more threads want to run than there are cores, short work: spin a little, yield once, sleep */
+    RING_WAIT_SPIN = 0,  /* cores to spare: spin */
+    RING_WAIT_YIELD = 1, /* more threads want to run than there are cores: spin a little, yield once, sleep */
     RING_WAIT_SLEEP = 2, /* work of more than 200 µs under way: sleep at once */
 } ring_wait_policy_t;
 
@@ -105,24 +81,6 @@ typedef struct ring_sqe {
     uint64_t user_data;
     uint64_t scalar; /* PRE_MUL_SUM: the bits of one element, in the low bytes; else 0 */
 } ring_sqe_t;
-
-#define RING_STAGING_SLOTS        4u
-#define RING_STAGING_SLOT_BYTES   (1u << 20)
-#define RING_STAGING_WINDOWS      32u
-#define RING_STAGING_HEADER_BYTES 4096u
-
-/** The counters of a window, zeroed by the client before it submits (those of a windows region never are).
- * Each has one writer and only grows. Published like entries of the queues (see the top): after a store the
- * client looks at engine_sleeping and rings the doorbell, the daemon looks at client_sleepers and wakes. All
- * accesses are sequentially consistent. */
-typedef struct ring_window {
-    _Alignas(64) _Atomic uint64_t filled; /* by the client: input pieces that lie in their slots */
-    _Atomic uint64_t drained;             /* by the client: output pieces that have been copied out */
-    _Alignas(64) _Atomic uint64_t done;   /* by the daemon: pieces that have run on all ranks */
-} ring_window_t;
-
-static_assert(sizeof(ring_window_t) * RING_STAGING_WINDOWS == RING_STAGING_HEADER_BYTES,
-              "windows fill their page");
 
 /** Completion. text is a NUL-terminated sentence when result is not BLINK_OK. */
 typedef struct ring_cqe {
@@ -206,7 +164,7 @@ void ring_wake_client(ring_t *ring);
 
 /* ---- daemon ---- */
 
-/** Wake the sleepers, if there are any, after a window's `done` has been stored. */
+/** Wake the sleepers, if there are any, after a word of a window that they wait for has been stored. */
 void ring_notify(ring_t *ring);
 
 /** Make a sealed memfd (SHRINK | GROW | SEAL) with both queues and map it. Entries are powers of two within
@@ -259,10 +217,6 @@ ring_wait_policy_t ring_wait_policy(const ring_t *ring);
 uint32_t ring_sleep_begin(ring_t *ring);
 void ring_sleep(ring_t *ring, uint32_t sequence, uint64_t timeout_us);
 void ring_sleep_end(ring_t *ring);
-
-/** Elements of one block in a piece of a staged op: as many as let the blocks of a rank's larger buffer
- * (collective_buffer_blocks()) fit a slot, in whole 64-byte lines; at least 1. Both sides compute it. */
-uint64_t ring_piece_elements(uint32_t opcode, uint32_t rank_count, uint32_t element_bytes);
 
 /** From now on the daemon also raises the completion event. Look at the CQ after this call. Thread-safe. */
 void ring_want_event(ring_t *ring);

@@ -1,6 +1,7 @@
 #include "control/region.h"
 
 #include "control/gpus.h"
+#include "windows.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -250,8 +251,7 @@ static blink_result_t make_memfd(uint64_t bytes, int *fd)
 static blink_result_t check_staging(const client_t *client, uint64_t bytes, engine_region_kind_t kind)
 {
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t least_bytes =
-        kind == ENGINE_REGION_STAGING ? RING_STAGING_HEADER_BYTES + page_bytes : page_bytes;
+    uint64_t least_bytes = kind == ENGINE_REGION_STAGING ? STAGING_HEADER_BYTES + page_bytes : page_bytes;
     if (bytes < least_bytes || bytes % page_bytes != 0 || bytes > INT64_MAX)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "a staging region of %lu bytes: whole pages, from %lu bytes on",

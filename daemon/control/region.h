@@ -44,7 +44,7 @@ blink_result_t region_tell_engine(region_t *region, uint64_t gpu_address);
 blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
                                region_t **region);
 
-/* Make and map a staging region (ring.h) of either kind; region_tell_engine() follows. Errors:
+/* Make and map a staging region (windows.h) of either kind; region_tell_engine() follows. Errors:
  * INVALID_ARGUMENT, EXISTS, QUOTA, NO_MEMORY, SYSTEM. */
 blink_result_t region_create_staging(client_t *client, uint64_t bytes, engine_region_kind_t kind,
                                      region_t **region);

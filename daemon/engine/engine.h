@@ -73,7 +73,7 @@ void engine_client_remove(engine_client_t *client, engine_done_t done);
 /* Whose memory a region is. */
 typedef enum engine_region_kind {
     ENGINE_REGION_CLIENT,  /* the client's, on the host or on a GPU */
-    ENGINE_REGION_STAGING, /* the daemon's own, on the host: begins with windows (ring.h) */
+    ENGINE_REGION_STAGING, /* the daemon's own, on the host: begins with windows (windows.h) */
     ENGINE_REGION_WINDOWS, /* the same, of windows alone, for streams; one per client */
 } engine_region_kind_t;
 

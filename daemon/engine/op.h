@@ -21,7 +21,7 @@ typedef struct op_entry {
     void *output;
     engine_region_t *input_region, *output_region; /* held */
     bool input_staged, output_staged;              /* input, output: the first slot */
-    ring_window_t *window;                         /* if either is */
+    staging_words_t *window;                       /* if either is */
     stream_ticket_t *ticket;                       /* its turn on a stream; NULL: it need not wait for any */
     uint64_t scalar;
 } op_entry_t;

@@ -50,7 +50,7 @@ blink_result_t engine_region_add(engine_client_t *client, const engine_region_co
 {
     engine_region_t *created = calloc(1, sizeof(*created));
     if (created && config->kind == ENGINE_REGION_WINDOWS)
-        created->windows = calloc(config->bytes / sizeof(ring_window_t), sizeof(*created->windows));
+        created->windows = calloc(config->bytes / sizeof(window_t), sizeof(*created->windows));
     if (!created || (config->kind == ENGINE_REGION_WINDOWS && !created->windows)) {
         free(created);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for region %u", config->region);

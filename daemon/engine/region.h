@@ -7,6 +7,7 @@
 
 #include "base/list.h"
 #include "engine/engine.h"
+#include "windows.h"
 
 typedef struct stream_window stream_window_t;
 
@@ -27,6 +28,12 @@ typedef struct engine_region {
     struct engine_region *next;         /* in its bucket */
     struct engine_region *control_next; /* control thread: the client's regions, to find one by number */
 } engine_region_t;
+
+/* A window of a staging region or a windows region. The caller has checked the number. */
+static inline window_t *region_window(const engine_region_t *region, uint32_t number)
+{
+    return (window_t *)(void *)region->base + number;
+}
 
 /* A region that is not being removed, or NULL. */
 engine_region_t *client_find_region(const engine_client_t *client, uint32_t number);

@@ -196,11 +196,11 @@ void stream_forget_client(engine_client_t *client)
 /* A failure is told first: who has synchronised with the stream finds it. */
 static void replay_done(const stored_op_t *stored, blink_result_t result)
 {
-    ring_window_t *window = stream_words(stored->region, stored->window);
+    graph_words_t *words = &region_window(stored->region, stored->window)->graph;
     if (result != BLINK_OK)
-        atomic_store_explicit(&window->drained, result, memory_order_relaxed); /* published with `done` */
+        atomic_store_explicit(&words->failure, result, memory_order_relaxed); /* published with `ended` */
     /* Release: what the run wrote comes before. */
-    atomic_store_explicit(&window->done, 1, memory_order_release);
+    atomic_store_explicit(&words->ended, 1, memory_order_release);
 }
 
 static void replay(stored_op_t *stored)
@@ -239,13 +239,13 @@ static bool replay_one(engine_client_t *client)
             give_up_for(stored);
             return true;
         }
-        ring_window_t *window = stream_words(stored->region, stored->window);
+        graph_words_t *words = &region_window(stored->region, stored->window)->graph;
         bool waits = stored->running || (stored->rank && rank_in_group(stored->rank));
         /* Acquire: what the stream did before comes first. */
-        if (waits || atomic_load_explicit(&window->filled, memory_order_acquire) != 1)
+        if (waits || atomic_load_explicit(&words->requested, memory_order_acquire) != 1)
             continue;
-        /* Relaxed: the stream writes it again only after `done`. */
-        atomic_store_explicit(&window->filled, 0, memory_order_relaxed);
+        /* Relaxed: the stream writes it again only after it has seen `ended`. */
+        atomic_store_explicit(&words->requested, 0, memory_order_relaxed);
         replay(stored); /* which may have changed all lists */
         return true;
     }

@@ -1,5 +1,5 @@
 /*
- * Stored ops (ring.h, "Stored ops"): kept, replayed whenever their stream has come to them, and forgotten.
+ * Stored ops (windows.h, "Graphs"): kept, replayed whenever their stream has come to them, and forgotten.
  */
 #ifndef BLINK_ENGINE_REPLAY_H
 #define BLINK_ENGINE_REPLAY_H

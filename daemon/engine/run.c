@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ops expected to take longer let their waiting clients sleep at once (DESIGN.md, "Waiting"). */
+/* Ops expected to take longer let their waiting clients sleep at once (ring_wait_policy_t). */
 #define LONG_OP_US 200.0
 
 /* Payload × ranks that memory moves in a direct exchange, for that expectation when not paced (25,000 to
@@ -68,8 +68,8 @@ static void op_cut(comm_op_t *op)
     op->pieces = 1;
     if (!staged)
         return;
-    uint64_t most = ring_piece_elements(op->signature.opcode, op->comm->rank_count,
-                                        blink_datatype_bytes(op->signature.datatype));
+    uint64_t most = staging_piece_elements(op->signature.opcode, op->comm->rank_count,
+                                           blink_datatype_bytes(op->signature.datatype));
     if (op->signature.count > most) {
         op->piece_elements = most;
         op->pieces = (op->signature.count - 1) / most + 1;
@@ -90,8 +90,7 @@ static bool clients_are_ready(const comm_op_t *op)
             atomic_load_explicit(&entry->window->filled, memory_order_seq_cst) <= op->piece)
             return false;
         if (entry->output_staged &&
-            atomic_load_explicit(&entry->window->drained, memory_order_seq_cst) + RING_STAGING_SLOTS <=
-                op->piece)
+            atomic_load_explicit(&entry->window->drained, memory_order_seq_cst) + STAGING_SLOTS <= op->piece)
             return false;
     }
     return true;
@@ -142,7 +141,7 @@ static void place_entry(const comm_op_t *op, const op_entry_t *entry, uint32_t r
     uint64_t element_bytes = blink_datatype_bytes(op->signature.datatype);
     uint64_t whole_bytes = op->signature.count * element_bytes, piece_bytes = piece_count * element_bytes;
     uint64_t offset = op->piece * op->piece_elements * element_bytes;
-    uint64_t slot = op->piece % RING_STAGING_SLOTS * RING_STAGING_SLOT_BYTES;
+    uint64_t slot = op->piece % STAGING_SLOTS * STAGING_SLOT_BYTES;
     engine->run.scalars[rank] = entry->scalar;
     if (entry->input) {
         engine->run.inputs[rank] = (const char *)entry->input + (entry->input_staged ? slot : offset);
@@ -242,7 +241,7 @@ static void op_proceed(comm_op_t *op)
     }
     for (uint32_t turn = 0;; turn++) {
         exec_end_t end;
-        if (turn == RING_STAGING_SLOTS || !clients_are_ready(op)) {
+        if (turn == STAGING_SLOTS || !clients_are_ready(op)) {
             op_await(op);
             return;
         }

@@ -1,10 +1,10 @@
 /*
- * Ops in the order of a client's streams (ring.h, "Streams" and "Stored ops"). A stream says by a word of a
+ * Ops in the order of a client's streams (windows.h, "Streams"). A stream says by a word of a
  * window that it has come to an op, and waits for another word until it may go on. The launch of a run is the
  * gate: nothing of an op is given to a GPU before the engine has seen all its streams come, so nothing of the
  * daemon's on a GPU ever waits for a word that a client can write.
  *
- * `done` counts the ops of a window that have ended, in their order: one that is refused while those before
+ * `ended` counts the ops of a window that have ended, in their order: one that is refused while those before
  * it still run must not let the stream go on past them. Hence the tickets.
  */
 #include "engine/stream.h"
@@ -29,7 +29,7 @@ blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe
     if (!client->windows || client->windows->removing)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "an op on a stream, but this client has no windows for streams");
-    uint64_t count = client->windows->bytes / sizeof(ring_window_t);
+    uint64_t count = client->windows->bytes / sizeof(window_t);
     if (sqe->window >= count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u of %lu for streams", sqe->window,
                           (unsigned long)count);
@@ -67,7 +67,7 @@ bool stream_has_come(const stream_ticket_t *ticket)
 {
     /* seq_cst: the second look before sleeping; and what the stream did before it wrote is seen by whoever is
      * launched. */
-    return !ticket || atomic_load_explicit(&stream_words(ticket->region, ticket->window)->filled,
+    return !ticket || atomic_load_explicit(&region_window(ticket->region, ticket->window)->stream.reached,
                                            memory_order_seq_cst) >= ticket->number;
 }
 
@@ -92,7 +92,7 @@ void stream_end(stream_ticket_t *ticket)
     window->ended += popped;
     region->client->kept -= popped;
     /* Release: what the run wrote comes before. */
-    atomic_store_explicit(&stream_words(region, number)->done, window->ended, memory_order_release);
+    atomic_store_explicit(&region_window(region, number)->stream.ended, window->ended, memory_order_release);
     for (; popped > 0; popped--)
         region_release(region);
 }

@@ -1,18 +1,18 @@
 /*
- * Tickets: ops wait for a client's stream (ring.h, "Streams"), and a stream for its ops. Engine thread.
+ * Tickets: ops wait for a client's stream (windows.h, "Streams"), and a stream for its ops. Engine thread.
  */
 #ifndef BLINK_ENGINE_STREAM_H
 #define BLINK_ENGINE_STREAM_H
 
 #include "engine/region.h"
 
-/* The turn of an op on a stream (ring.h, "Streams"). In the order of submission, until it and all before it
- * have ended. */
+/* The turn of an op on a stream (windows.h, "Streams"). In the order of submission, until it and all before
+ * it have ended. */
 typedef struct stream_ticket {
     struct stream_ticket *next; /* of the window */
     struct engine_region *region;
     uint32_t window;
-    uint64_t number; /* what `filled` must reach */
+    uint64_t number; /* what `reached` must come to */
     bool ended;
 } stream_ticket_t;
 
@@ -21,12 +21,6 @@ typedef struct stream_window {
     stream_ticket_t *first, *last; /* that have not ended */
     uint64_t submitted, ended;
 } stream_window_t;
-
-/* The words of a window of a windows region. */
-static inline ring_window_t *stream_words(const engine_region_t *region, uint32_t window)
-{
-    return (ring_window_t *)(void *)region->base + window;
-}
 
 /* Whether such a submission can have a turn. Errors: INVALID_ARGUMENT, QUOTA. */
 blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe);

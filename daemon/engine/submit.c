@@ -93,8 +93,8 @@ typedef struct operand {
 static uint64_t staged_bytes(const engine_comm_t *comm, const ring_sqe_t *sqe, uint64_t elements)
 {
     uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
-    uint64_t piece = ring_piece_elements(sqe->opcode, comm->rank_count, element_bytes);
-    return sqe->count <= piece ? elements * element_bytes : RING_STAGING_SLOTS * RING_STAGING_SLOT_BYTES;
+    uint64_t piece = staging_piece_elements(sqe->opcode, comm->rank_count, element_bytes);
+    return sqe->count <= piece ? elements * element_bytes : STAGING_SLOTS * STAGING_SLOT_BYTES;
 }
 
 static blink_result_t use_operand(const comm_rank_t *rank, const ring_sqe_t *sqe, const operand_t *operand,
@@ -106,7 +106,7 @@ static blink_result_t use_operand(const comm_rank_t *rank, const ring_sqe_t *sqe
         return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", operand->region);
     if (operand->staged && region->kind != ENGINE_REGION_STAGING)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "region %u is no staging region", operand->region);
-    if (operand->staged && operand->offset_bytes < RING_STAGING_HEADER_BYTES)
+    if (operand->staged && operand->offset_bytes < STAGING_HEADER_BYTES)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "staging slots at offset %lu lie among the windows",
                           (unsigned long)operand->offset_bytes);
     uint64_t bytes = operand->staged ? staged_bytes(rank->comm, sqe, operand->elements)
@@ -123,9 +123,9 @@ static blink_result_t use_window(const ring_sqe_t *sqe, op_entry_t *entry)
     if (entry->input_staged && entry->output_staged && entry->input_region != entry->output_region)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "input staged in region %u, output in region %u",
                           sqe->in_region, sqe->out_region);
-    if (sqe->window >= RING_STAGING_WINDOWS)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u of %u", sqe->window, RING_STAGING_WINDOWS);
-    entry->window = (ring_window_t *)(void *)region->base + sqe->window;
+    if (sqe->window >= STAGING_WINDOWS)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u of %u", sqe->window, STAGING_WINDOWS);
+    entry->window = &region_window(region, sqe->window)->staging;
     return BLINK_OK;
 }
 

@@ -2,7 +2,7 @@
  * The plan: how one collective crosses one topology. Pure: topology and ranks in, channels of trees or routes
  * out. A plan holds shares, never bytes; plan/lane/lane.h compiles it into the programs that executors run.
  *
- * Rate and bound are in the load model of FORMATS.md: the load of a directed link is the sum of the shares of
+ * Rate and bound are in one load model: the load of a directed link is the sum of the shares of
  * the edges whose path crosses it, all phases concurrent; rate = 1 / max(load / capacity). Shares are of the
  * payload that collective.h defines for the collective.
  */
@@ -134,7 +134,7 @@ uint32_t plan_depth(const plan_t *plan);
 uint64_t plan_tree_count(const plan_t *plan);
 
 /*
- * Print. *text is malloc'd and the caller's. JSON is blink-plan/1 (FORMATS.md), with all images. The table,
+ * Print. *text is malloc'd and the caller's. JSON is blink-plan/1, with all images. The table,
  * for people, shows templates as such and, if payload_bytes > 0, how long so many bytes are predicted to
  * take. The pictures show each tree in a colour, all images of it. SVG stands alone and shows at most
  * PLAN_DRAWN_GPUS_MAX gpus; of a larger topology the host of rank 0 and the network. Graphviz gets an edge

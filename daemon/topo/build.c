@@ -1,6 +1,6 @@
 /*
  * The one way a topology comes to be: collect nodes and links, then check, merge and index them in one go.
- * Readers of every format come through here, so a rule of FORMATS.md is enforced once.
+ * Readers of every format come through here, so every rule for topologies is enforced once.
  */
 #include "base/vec.h"
 #include "error.h"

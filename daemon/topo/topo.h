@@ -119,7 +119,7 @@ blink_result_t topo_crop_to_host(const topo_t *topo, uint32_t node, uint32_t *im
 
 /*
  * Building by hand (what the readers use): add nodes and directed links, then topo_build_finish() checks
- * everything FORMATS.md asks for (duplicate ids, unknown ends, self links, capacities, no gpu), merges
+ * everything that can be wrong (duplicate ids, unknown ends, self links, capacities, no gpu), merges
  * parallel links and indexes. On failure the builder is left for topo_build_destroy().
  */
 typedef struct topo_builder topo_builder_t;

@@ -1,5 +1,5 @@
 /* What the tests of libblinkclient on GPUs share: the stand-in driver, and a fake daemon that runs ops of
- * streams, stored ops and staged ones as ring.h says, without any rank but the one. */
+ * streams, stored ops and staged ones as windows.h says, without any rank but the one. */
 #ifndef TESTS_GPU_CLIENT_H
 #define TESTS_GPU_CLIENT_H
 
@@ -100,9 +100,9 @@ static bool is_in_turn(const gpu_daemon_t *daemon, uint32_t index)
 }
 
 /* GCC does not read an atomic pointer atomically where it is subscripted: so it is loaded first. */
-static ring_window_t *window_of(gpu_daemon_t *daemon, const gpu_op_t *op)
+static window_t *window_of(gpu_daemon_t *daemon, const gpu_op_t *op)
 {
-    ring_window_t *windows = atomic_load(&daemon->fake.windows);
+    window_t *windows = atomic_load(&daemon->fake.windows);
     return &windows[op->sqe.window];
 }
 
@@ -110,7 +110,7 @@ static void end_op(gpu_daemon_t *daemon, gpu_op_t *op)
 {
     op->is_over = true;
     if (is_stream(op))
-        atomic_store(&window_of(daemon, op)->done, ++daemon->ended[op->sqe.window]);
+        atomic_store(&window_of(daemon, op)->stream.ended, ++daemon->ended[op->sqe.window]);
     const gpu_op_t *last = op;
     for (uint32_t i = 0; i < daemon->op_count; i++) {
         if (daemon->ops[i].group == op->group && !daemon->ops[i].is_over)
@@ -124,10 +124,9 @@ static void end_op(gpu_daemon_t *daemon, gpu_op_t *op)
 static void move_pieces(gpu_daemon_t *daemon, gpu_op_t *op)
 {
     bool in = op->sqe.flags & RING_SQE_IN_STAGED, out = op->sqe.flags & RING_SQE_OUT_STAGED;
-    ring_window_t *window =
-        (ring_window_t *)fake_arena(&daemon->fake, in ? op->sqe.in_region : op->sqe.out_region) +
-        op->sqe.window;
-    uint64_t most = ring_piece_elements(op->sqe.opcode, daemon->fake.rank_count, 1);
+    window_t *windows = (window_t *)fake_arena(&daemon->fake, in ? op->sqe.in_region : op->sqe.out_region);
+    staging_words_t *window = &windows[op->sqe.window].staging;
+    uint64_t most = staging_piece_elements(op->sqe.opcode, daemon->fake.rank_count, 1);
     uint64_t pieces = (op->sqe.count - 1) / most + 1;
     if (daemon->fake.fail_with != BLINK_OK) {
         end_op(daemon, op);
@@ -136,7 +135,7 @@ static void move_pieces(gpu_daemon_t *daemon, gpu_op_t *op)
     while (op->piece < pieces) {
         uint64_t left = op->sqe.count - op->piece * most;
         if ((in && atomic_load(&window->filled) <= op->piece) ||
-            (out && atomic_load(&window->drained) + RING_STAGING_SLOTS <= op->piece))
+            (out && atomic_load(&window->drained) + STAGING_SLOTS <= op->piece))
             return;
         fake_move(&daemon->fake, &op->sqe, op->piece, left < most ? left : most);
         atomic_store(&window->done, ++op->piece);
@@ -162,18 +161,19 @@ static void turn(fake_t *fake)
             move_pieces(daemon, op);
         } else if (atomic_load(&fake->aborted)) {
             end_op(daemon, op);
-        } else if (!is_stream(op) || atomic_load(&window_of(daemon, op)->filled) >= op->number) {
+        } else if (!is_stream(op) || atomic_load(&window_of(daemon, op)->stream.reached) >= op->number) {
             run_op(daemon, &op->sqe);
             end_op(daemon, op);
         }
     }
-    ring_window_t *windows = atomic_load(&fake->windows);
+    window_t *windows = atomic_load(&fake->windows);
     for (uint32_t window = 0; windows && window < STORED_MAX; window++) {
-        if (daemon->stored[window].opcode == RING_OP_NOP || atomic_load(&windows[window].filled) != 1)
+        if (daemon->stored[window].opcode == RING_OP_NOP ||
+            atomic_load(&windows[window].graph.requested) != 1)
             continue;
-        atomic_store(&windows[window].filled, 0);
+        atomic_store(&windows[window].graph.requested, 0);
         run_op(daemon, &daemon->stored[window]);
-        atomic_store(&windows[window].done, 1);
+        atomic_store(&windows[window].graph.ended, 1);
     }
     while (daemon->op_count > 0 && daemon->ops[daemon->op_count - 1].is_over)
         daemon->op_count--; /* the log of the test is the fake's */

@@ -204,7 +204,7 @@ static void test_an_address_used_again_is_imported_again(void **state)
 /* 3 pieces and a bit, from and to two places; in GPU memory the host can look here. */
 static void check_staged(gpu_daemon_t *daemon, blink_comm_t *comm, uint8_t *send, uint8_t *recv)
 {
-    enum { COUNT = 3 * RING_STAGING_SLOT_BYTES + 77 };
+    enum { COUNT = 3 * STAGING_SLOT_BYTES + 77 };
     for (size_t i = 0; i < COUNT; i++)
         send[i] = (uint8_t)(i * 7 % 251);
     memset(recv, 0, COUNT);

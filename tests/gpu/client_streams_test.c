@@ -273,7 +273,7 @@ static void test_threads_share_a_rank(void **state)
 
 /* ---- staged ---- */
 
-enum { PIECES = 9, LARGE = (PIECES - 1) * RING_STAGING_SLOT_BYTES + 4321 };
+enum { PIECES = 9, LARGE = (PIECES - 1) * STAGING_SLOT_BYTES + 4321 };
 
 static void check_copies(const scene_t *scene, uint8_t *send, uint8_t *recv)
 {

@@ -15,7 +15,7 @@ from raw import RawClient, message
 
 STANDIN = os.environ["STANDIN"]
 PAGE = 4096
-WINDOW = 128  # bytes of a ring_window_t
+WINDOW = 128  # bytes of a window_t
 NOWHERE = 99999  # a window that is in no region
 
 

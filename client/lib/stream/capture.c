@@ -77,19 +77,19 @@ static blink_result_t give_to_graph(stream_step_t *step)
     return result;
 }
 
-/* The replay's half of ring.h, "Stored ops": the steps say that they have come, and only then does any of
- * them wait. */
+/* The stream's half of a replay (windows.h, "Graphs"): the steps say that they have come, and only then does
+ * any of them wait. */
 static blink_result_t enqueue(const stream_step_t *step, bool waits)
 {
-    CUdeviceptr window = step->window->address, done = window + offsetof(ring_window_t, done);
+    CUdeviceptr window = step->window->address, ended = window + offsetof(graph_words_t, ended);
     BLINK_TRY(stream_enter(step));
     blink_result_t result;
     if (waits) {
-        result = stream_wait(step, done, 1);
+        result = stream_wait(step, ended, 1);
         if (result == BLINK_OK)
-            result = stream_write(step, done, 0);
+            result = stream_write(step, ended, 0);
     } else {
-        result = stream_write(step, window + offsetof(ring_window_t, filled), 1);
+        result = stream_write(step, window + offsetof(graph_words_t, requested), 1);
     }
     stream_leave(step);
     return result;

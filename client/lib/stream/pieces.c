@@ -61,19 +61,19 @@ static blink_result_t fill(const stream_step_t *step, const staging_transfer_t *
     if (!transfer->in.user || piece >= transfer->pieces)
         return BLINK_OK;
     BLINK_TRY(enqueue_copy(step, transfer, &transfer->in, piece, true));
-    return stream_write(step, transfer->window_address + offsetof(ring_window_t, filled), piece + 1);
+    return stream_write(step, transfer->window_address + offsetof(staging_words_t, filled), piece + 1);
 }
 
 /* Wait until the piece has run and copy what it gave. The last `drained` is stored in any case: it ends the
  * transfer. */
 static blink_result_t drain(const stream_step_t *step, const staging_transfer_t *transfer, uint64_t piece)
 {
-    BLINK_TRY(stream_wait(step, transfer->window_address + offsetof(ring_window_t, done), piece + 1));
+    BLINK_TRY(stream_wait(step, transfer->window_address + offsetof(staging_words_t, done), piece + 1));
     if (transfer->out.user)
         BLINK_TRY(enqueue_copy(step, transfer, &transfer->out, piece, false));
     else if (piece + 1 < transfer->pieces)
         return BLINK_OK;
-    return stream_write(step, transfer->window_address + offsetof(ring_window_t, drained), piece + 1);
+    return stream_write(step, transfer->window_address + offsetof(staging_words_t, drained), piece + 1);
 }
 
 /* ---- all of them ---- */
@@ -82,7 +82,7 @@ static blink_result_t fill_first(const stream_step_t *step)
 {
     for (const staging_transfer_t *transfer = step->transfers; transfer;
          transfer = transfer->next_on_stream) {
-        for (uint64_t piece = 0; piece < RING_STAGING_SLOTS; piece++)
+        for (uint64_t piece = 0; piece < STAGING_SLOTS; piece++)
             BLINK_TRY(fill(step, transfer, piece));
     }
     return BLINK_OK;
@@ -101,7 +101,7 @@ static blink_result_t take_turn(stream_step_t *step, uint64_t piece)
             *link = next;
             continue;
         }
-        BLINK_TRY(fill(step, transfer, piece + RING_STAGING_SLOTS));
+        BLINK_TRY(fill(step, transfer, piece + STAGING_SLOTS));
         link = &transfer->next_on_stream;
     }
     return BLINK_OK;

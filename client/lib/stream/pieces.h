@@ -5,8 +5,8 @@
  * at one place at a time, so of two ops taken one after the other the second would not move while the first
  * does; ranks that take a send and a receive in different orders would then wait for each other. In turns
  * they cannot: consider the stream that is behind all others, waiting for piece p of an op. All streams have
- * filled the slots up to piece p of that op, as they fill RING_STAGING_SLOTS pieces ahead, and have emptied
- * those of piece p - RING_STAGING_SLOTS, which they have passed: the piece can run.
+ * filled the slots up to piece p of that op, as they fill STAGING_SLOTS pieces ahead, and have emptied
+ * those of piece p - STAGING_SLOTS, which they have passed: the piece can run.
  */
 #ifndef CLIENT_PIECES_H
 #define CLIENT_PIECES_H

@@ -138,7 +138,7 @@ static blink_result_t announce(const stream_step_t *step)
         return BLINK_OK;
     BLINK_TRY(stream_enter(step));
     blink_result_t result =
-        stream_write(step, step->window->address + offsetof(ring_window_t, filled), step->number);
+        stream_write(step, step->window->address + offsetof(stream_words_t, reached), step->number);
     stream_leave(step);
     return result;
 }
@@ -181,7 +181,7 @@ static blink_result_t await(const stream_step_t *step)
 {
     BLINK_TRY(stream_enter(step));
     blink_result_t result =
-        stream_wait(step, step->window->address + offsetof(ring_window_t, done), step->number);
+        stream_wait(step, step->window->address + offsetof(stream_words_t, ended), step->number);
     stream_leave(step);
     return result;
 }

@@ -20,7 +20,7 @@ static void init_windows(stream_table_t *table, uint64_t address)
         window->table = table;
         window->index = i;
         window->words = table->words + i;
-        window->address = address + i * sizeof(ring_window_t);
+        window->address = address + i * sizeof(window_t);
         list_init(&window->of_rank);
         pthread_mutex_init(&window->lock, NULL);
     }
@@ -125,8 +125,8 @@ static bool is_idle(const stream_window_t *window)
     /* Acquire: what the daemon and the stream did for these ops comes before whatever the window is used for
      * next. */
     return window->pins == 0 && use_of(window) == WINDOW_COUNTS &&
-           atomic_load_explicit(&window->words->done, memory_order_acquire) >= window->number &&
-           atomic_load_explicit(&window->words->filled, memory_order_acquire) >= window->number;
+           atomic_load_explicit(&window->words->stream.ended, memory_order_acquire) >= window->number &&
+           atomic_load_explicit(&window->words->stream.reached, memory_order_acquire) >= window->number;
 }
 
 /* Under the table's lock. */
@@ -243,9 +243,9 @@ blink_result_t window_take_stored(stream_table_t *table, uint32_t member, CUcont
     }
     if (found) {
         /* Relaxed: published with the submission. */
-        atomic_store_explicit(&found->words->filled, 0, memory_order_relaxed);
-        atomic_store_explicit(&found->words->done, 0, memory_order_relaxed);
-        atomic_store_explicit(&found->words->drained, 0, memory_order_relaxed);
+        atomic_store_explicit(&found->words->graph.requested, 0, memory_order_relaxed);
+        atomic_store_explicit(&found->words->graph.ended, 0, memory_order_relaxed);
+        atomic_store_explicit(&found->words->graph.failure, 0, memory_order_relaxed);
         found->member = member;
         found->context = context;
         set_use(found, WINDOW_STORES);
@@ -293,7 +293,7 @@ blink_result_t stream_rank_replay_error(const stream_rank_t *rank)
         const stream_window_t *window = &table->windows[i];
         /* Acquire: the daemon stored it before the stream went on. */
         if (use_of(window) == WINDOW_STORES && window->member == rank->member)
-            failed = atomic_load_explicit(&window->words->drained, memory_order_acquire);
+            failed = atomic_load_explicit(&window->words->graph.failure, memory_order_acquire);
     }
     pthread_mutex_unlock(&table->lock);
     return failed <= BLINK_ERR_INTERNAL ? (blink_result_t)failed : BLINK_ERR_INTERNAL;
@@ -309,17 +309,18 @@ bool streams_let_go(streams_t *streams)
     /* Acquire: pairs with the store in take_fresh(). */
     uint32_t used = atomic_load_explicit(&table->used, memory_order_acquire);
     for (uint32_t i = 0; i < used; i++) {
-        ring_window_t *words = table->windows[i].words;
+        window_t *words = table->windows[i].words;
         window_use_t use = use_of(&table->windows[i]);
-        /* seq_cst, all of these: as the daemon would, see ring.h. */
+        /* seq_cst, all of these, as the stores of the daemon in whose place they stand. */
         if (use == WINDOW_COUNTS || use == WINDOW_SPOILT)
-            atomic_store_explicit(&words->done, STAGING_LET_GO, memory_order_seq_cst);
-        /* Once in any case: the daemon may have taken `filled` back and ended before `done`. */
+            atomic_store_explicit(&words->stream.ended, STAGING_LET_GO, memory_order_seq_cst);
+        /* Once in any case: the daemon may have taken `requested` back and ended before it stored `ended`. */
         if (use == WINDOW_STORES &&
-            (!table->windows[i].let_go || atomic_load_explicit(&words->filled, memory_order_seq_cst) == 1)) {
+            (!table->windows[i].let_go ||
+             atomic_load_explicit(&words->graph.requested, memory_order_seq_cst) == 1)) {
             table->windows[i].let_go = true;
-            atomic_store_explicit(&words->filled, 0, memory_order_seq_cst);
-            atomic_store_explicit(&words->done, 1, memory_order_seq_cst);
+            atomic_store_explicit(&words->graph.requested, 0, memory_order_seq_cst);
+            atomic_store_explicit(&words->graph.ended, 1, memory_order_seq_cst);
         }
     }
     return true;

@@ -1,5 +1,5 @@
 /*
- * The windows of streams (ring.h, "Streams", "Stored ops").
+ * The windows of streams (windows.h, "Streams" and "Graphs").
  *
  * The context has one region of windows, made when it is first needed. A pair of communicator and stream gets
  * a window and keeps it while there are others to be had; then it may lose it to another pair while nothing
@@ -15,9 +15,10 @@
 
 #include "gpu/device.h"
 #include "stream/streams.h"
+#include "windows.h"
 
 #define STREAM_WINDOWS_BYTES (64u << 10)
-#define STREAM_WINDOWS       (STREAM_WINDOWS_BYTES / (uint32_t)sizeof(ring_window_t))
+#define STREAM_WINDOWS       (STREAM_WINDOWS_BYTES / (uint32_t)sizeof(window_t))
 
 typedef enum window_use {
     WINDOW_FRESH,
@@ -36,7 +37,7 @@ typedef struct stream_window {
     _Atomic uint32_t use; /* window_use_t; written under the table's lock */
     pthread_mutex_t lock; /* step.h, "Threads" */
     uint64_t number;      /* of the last op; under the lock, or the table's while there are no pins */
-    ring_window_t *words;
+    window_t *words;
     CUdeviceptr address; /* of the words, for streams */
     CUcontext context;   /* the stream's; constant while it is pinned */
     uint32_t member;     /* of a stored op; under the table's lock, and constant until it is forgotten */
@@ -47,7 +48,7 @@ typedef struct stream_table {
     streams_t *streams;
     gpu_t *pinned_by;
     pthread_mutex_t lock; /* for the windows; taken last */
-    ring_window_t *words;
+    window_t *words;
     struct stream_keeper *keeper;
     uint32_t cursor;       /* where the search for a window to take away goes on; under the lock */
     _Atomic uint32_t used; /* windows that are not fresh are before it; written under the lock */

@@ -9,7 +9,7 @@
 
 #define ARENA_DATA_BYTES (16u << 20)
 
-static_assert(RING_STAGING_WINDOWS == 32, "free_windows has a bit for each");
+static_assert(STAGING_WINDOWS == 32, "free_windows has a bit for each");
 
 void arenas_init(arenas_t *arenas, connection_t *connection)
 {
@@ -40,9 +40,9 @@ static staging_transfer_t *use_window(arena_t *arena, uint64_t offset, uint64_t 
     staging_transfer_t *transfer = &arena->transfers[window];
     arena->free_windows &= arena->free_windows - 1;
     *transfer = (staging_transfer_t){.arena = arena,
-                                     .window = (ring_window_t *)arena->base + window,
+                                     .window = &((window_t *)arena->base)[window].staging,
                                      .window_index = window,
-                                     .window_address = arena->address + window * sizeof(ring_window_t),
+                                     .window_address = arena->address + window * sizeof(window_t),
                                      .offset_bytes = offset,
                                      .bytes = bytes};
     list_insert(before, &transfer->of_arena);
@@ -52,7 +52,7 @@ static staging_transfer_t *use_window(arena_t *arena, uint64_t offset, uint64_t 
 /* A window and `bytes` bytes, first fit; NULL if the arena has not both. Under the lock. */
 static staging_transfer_t *arena_take(arena_t *arena, uint64_t bytes)
 {
-    uint64_t offset = RING_STAGING_HEADER_BYTES;
+    uint64_t offset = STAGING_HEADER_BYTES;
     if (arena->free_windows == 0)
         return NULL;
     LIST_FOR_EACH(link, &arena->in_use)
@@ -114,7 +114,7 @@ static blink_result_t grow(arenas_t *arenas, const arena_need_t *need)
     if (!arena)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a table of staged ops");
     uint64_t data_bytes = need->bytes > ARENA_DATA_BYTES ? need->bytes : ARENA_DATA_BYTES;
-    arena->bytes = RING_STAGING_HEADER_BYTES + data_bytes;
+    arena->bytes = STAGING_HEADER_BYTES + data_bytes;
     arena->free_windows = UINT32_MAX;
     arena->on_gpus = need->on_gpus;
     list_init(&arena->in_use);

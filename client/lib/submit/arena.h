@@ -1,5 +1,5 @@
 /*
- * The staging memory of one context. An arena is one staging region; it has RING_STAGING_WINDOWS windows in
+ * The staging memory of one context. An arena is one staging region; it has STAGING_WINDOWS windows in
  * its first page and slots behind, and stays until the context is closed. Arenas of communicators on GPUs are
  * reached by GPUs, and pinned where this process has a driver.
  */
@@ -11,7 +11,7 @@
 
 typedef struct arena {
     list_t of_arenas;
-    char *base; /* RING_STAGING_WINDOWS windows, then data */
+    char *base; /* STAGING_WINDOWS windows, then data */
     uint64_t bytes;
     uint32_t region;
     bool on_gpus;          /* GPUs reach it */
@@ -19,7 +19,7 @@ typedef struct arena {
     uint64_t address;      /* of `base` for streams, if pinned */
     uint32_t free_windows; /* one bit each */
     list_t in_use;         /* transfers, by offset */
-    staging_transfer_t transfers[RING_STAGING_WINDOWS];
+    staging_transfer_t transfers[STAGING_WINDOWS];
 } arena_t;
 
 typedef struct arenas {

@@ -30,7 +30,7 @@ static uint64_t side_bytes(const staging_side_t *side, uint64_t block_bytes, boo
     if (!side->user)
         return 0;
     if (!one_piece)
-        return (uint64_t)RING_STAGING_SLOTS * RING_STAGING_SLOT_BYTES;
+        return (uint64_t)STAGING_SLOTS * STAGING_SLOT_BYTES;
     return (side->blocks * block_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
 }
 
@@ -54,7 +54,7 @@ blink_result_t staging_reserve(staging_t *staging, const staging_request_t *requ
                                const staging_side_t *out, ring_sqe_t *sqe, staging_transfer_t **transfer)
 {
     uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
-    uint64_t piece_elements = ring_piece_elements(sqe->opcode, request->rank_count, element_bytes);
+    uint64_t piece_elements = staging_piece_elements(sqe->opcode, request->rank_count, element_bytes);
     bool one_piece = sqe->count <= piece_elements;
     uint64_t in_bytes = side_bytes(in, sqe->count * element_bytes, one_piece);
     uint64_t out_bytes = side_bytes(out, sqe->count * element_bytes, one_piece);
@@ -120,11 +120,11 @@ static void copy_piece(staging_transfer_t *transfer, const staging_side_t *side,
         note_copy(transfer, gpu_copy_end(transfer->gpu));
 }
 
-/* The slot of piece p is free once piece p - RING_STAGING_SLOTS is done. */
+/* The slot of piece p is free once piece p - STAGING_SLOTS is done. */
 static bool may_fill(const staging_transfer_t *transfer, uint64_t done)
 {
     return transfer->in.user && !transfer->on_stream && transfer->filled < transfer->pieces &&
-           transfer->filled < done + RING_STAGING_SLOTS;
+           transfer->filled < done + STAGING_SLOTS;
 }
 
 static void fill_next(staging_transfer_t *transfer)
@@ -151,7 +151,7 @@ static bool has_work(const staging_transfer_t *transfer)
 
 static bool needs_watcher(const staging_transfer_t *transfer)
 {
-    return transfer->pieces > RING_STAGING_SLOTS || transfer->on_stream;
+    return transfer->pieces > STAGING_SLOTS || transfer->on_stream;
 }
 
 bool staging_attach(staging_t *staging, staging_transfer_t *chain, blink_op_t *op)

@@ -1,5 +1,6 @@
 /*
- * Buffers in memory that the daemon cannot map, copied through windows of staging memory (ring.h, "Staging").
+ * Buffers in memory that the daemon cannot map, copied through windows of staging memory (windows.h,
+ * "Staging").
  *
  * The first input pieces of a transfer are copied before it is submitted, the others as the daemon's `done`
  * grows, and the outputs likewise, by whatever thread submits, waits or tests, and by the watcher if there

@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "blink/blink.h"
 #include "ring.h"
+#include "windows.h"
 
 struct gpu;
 struct arena;
@@ -26,7 +27,7 @@ typedef struct staging_transfer {
     struct staging_transfer *next_of_op;     /* its submitter's */
     struct staging_transfer *next_on_stream; /* until the stream's last copy has been enqueued */
     _Atomic(blink_op_t *) op;                /* NULL until it is submitted */
-    ring_window_t *window;
+    staging_words_t *window;
     uint32_t window_index;        /* in the arena */
     uint64_t offset_bytes, bytes; /* of its slots in the arena */
     uint64_t count, piece_elements, pieces;

@@ -161,7 +161,7 @@ typedef struct lane_geometry {
     } * channels;
 } lane_geometry_t;
 
-/* Most bytes one step may move (DESIGN.md), and so the largest chunk. */
+/* Most bytes one step may move, and so the largest chunk. */
 #define LANE_CHUNK_MAX_BYTES (256u << 10)
 #define LANE_UNIT_BYTES      16u
 

@@ -1,6 +1,6 @@
 /*
- * What the writers of plans share: the walk over a plan's trees and routes in the order of FORMATS.md, and
- * how trees, algorithms and colours are called.
+ * What the writers of plans share: the walk over a plan's trees and routes in the order that all formats
+ * have, and how trees, algorithms and colours are called.
  */
 #ifndef BLINK_PLAN_WRITE_H
 #define BLINK_PLAN_WRITE_H
@@ -37,7 +37,7 @@ uint32_t plan_branch_depth(const plan_t *plan, const plan_branch_t *branch);
 /* Id of a rank's node. */
 const char *plan_rank_id(const topo_t *topo, const plan_t *plan, uint32_t rank);
 
-/* As FORMATS.md spells it. */
+/* As blink-plan/1 spells it. */
 const char *plan_algorithm_label(const plan_t *plan);
 
 /* One line without a newline: what is planned, where, between whom, by what. Escaping is the caller's:

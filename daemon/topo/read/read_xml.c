@@ -1,7 +1,7 @@
 /*
  * Reads NCCL's topology XML: complete dumps, and skeletons without gpu elements as clouds ship them. Maps its
- * tree of cpu, pci, gpu, nic and net elements onto nodes and links; rates are those of FORMATS.md. Elements
- * and attributes not named here are ignored, as NCCL does.
+ * tree of cpu, pci, gpu, nic and net elements onto nodes and links; rates follow from classes and widths.
+ * Elements and attributes not named here are ignored, as NCCL does.
  */
 #include "error.h"
 #include "topo/internal.h"

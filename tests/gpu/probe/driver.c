@@ -1,6 +1,5 @@
 /* libcuda at run time: finding it, one context on device 0 in the wanted mode, the kernels, and the few calls
- * that every question makes. Apart from the questions because DESIGN.md's "CUDA is loaded with dlopen" is
- * tried here and nowhere else. */
+ * that every question makes. The daemon loads CUDA with dlopen; whether that does is tried here. */
 #include "probe.h"
 
 #include <dlfcn.h>

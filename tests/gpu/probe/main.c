@@ -1,4 +1,4 @@
-/* gpu_probe: what a GPU and its driver really do, before anything is built on DESIGN.md's guesses. Every
+/* gpu_probe: what a GPU and its driver really do, before anything is built on guesses about it. Every
  * question runs in processes of its own with a deadline, so that one that hangs or crashes costs only its
  * row. Here: options, those processes, and the table's rows on standard output. */
 #include "probe.h"

@@ -1,7 +1,7 @@
-/* Questions 4, 5 and 8: memory of another process. DESIGN.md, "Memory" and "Faults": a killed client's
- * regions stay readable until no lane reads them; the import cache is keyed by the buffer id, so freed and
- * reused addresses miss; and, as nothing is said about it there, whether clients in and out of MPS can share
- * at all. */
+/* Questions 4, 5 and 8: memory of another process. blinkd takes for granted that a killed client's regions
+ * stay readable until no lane reads them, and that freed and reused addresses have another buffer id, by
+ * which its cache of imports is keyed. Whether clients in and out of MPS can share at all is asked without a
+ * guess. */
 #include "probe.h"
 
 #include <signal.h>

@@ -71,7 +71,7 @@ typedef struct probe probe_t;
 typedef struct probe_question {
     const char *number;
     const char *asked;
-    const char *assumed; /* what DESIGN.md takes for granted; PASS and FAIL are against this */
+    const char *assumed; /* what blinkd takes for granted; PASS and FAIL are against this */
     bool (*run)(probe_t *p);
     int variant;       /* the question's own */
     probe_mode_t mode; /* MPS: asked only while an MPS daemon runs */
@@ -152,7 +152,7 @@ bool neighbour_ready(probe_t *p);
 bool neighbour_begin(probe_t *p);
 bool neighbour_end(probe_t *p);
 
-/* share.c: device memory exported and imported in the two ways of DESIGN.md. */
+/* share.c: device memory exported and imported in two ways. */
 typedef enum share_way { SHARE_LEGACY, SHARE_VMM } share_way_t;
 typedef struct share {
     share_way_t way;

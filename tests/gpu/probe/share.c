@@ -1,5 +1,5 @@
-/* Device memory between processes in DESIGN.md's ways (1) exported descriptors and (2) legacy IPC handles,
- * behind one face so that questions 4, 5 and 8 put both to the same test. */
+/* Device memory between processes by exported descriptors and by legacy IPC handles, behind one face so that
+ * questions 4, 5 and 8 put both to the same test. */
 #include "probe.h"
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
-/* Questions 3 and 7: one GPU, two processes. DESIGN.md, "Sharing a GPU": without MPS the kernels of daemon
- * and application take turns, blocked streams cost others nothing, and moves go to copy engines because those
- * run beside foreign kernels. */
+/* Questions 3 and 7: one GPU, two processes. blinkd takes for granted that without MPS the kernels of daemon
+ * and application take turns, that blocked streams cost others nothing, and that copy engines run beside
+ * foreign kernels. */
 #include "probe.h"
 
 #include <stdio.h>

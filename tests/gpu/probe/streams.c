@@ -1,4 +1,4 @@
-/* Question 6: do streams hold one another? DESIGN.md lets every op's stream wait on its own gate, so one that
+/* Question 6: do streams hold one another? Where every op's stream waits on a gate of its own, one that
  * waits for a slow rank must not hold the others. Streams share the driver's hardware queues
  * (CUDA_DEVICE_MAX_CONNECTIONS, 8 unless set). */
 #include "probe.h"

@@ -1,5 +1,5 @@
-/* Questions 1, 2 and 9: words in host memory between CPUs and streams. DESIGN.md, "Stream order across
- * processes", rests on them: a captured op is write go=1; wait done==1; write done=0, replayed any number of
+/* Questions 1, 2 and 9: words in host memory between CPUs and streams. Stream order across processes
+ * rests on them: a captured op is write go=1; wait done==1; write done=0, replayed any number of
  * times; ready and done words lie in memory that both processes map; a gate that the CPU opens starts a
  * kernel fast enough for an 8-byte AllReduce. */
 #include "probe.h"

@@ -7,6 +7,7 @@
 #include "blink/blink.h"
 #include "frame.h"
 #include "ring.h"
+#include "windows.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -82,7 +83,7 @@ struct fake {
     fake_import_t imports[IMPORTS_MAX];
     _Atomic uint32_t import_count, refused_count, deregistered_count;
     uint32_t deregistered[IMPORTS_MAX];
-    _Atomic(ring_window_t *) windows; /* of streams */
+    _Atomic(window_t *) windows; /* of streams */
 };
 
 static void fake_send(fake_t *fake, const Blinkwire__Reply *reply, const int *fds, uint32_t fd_count)
@@ -147,7 +148,7 @@ static uint32_t fake_blocks(const fake_t *fake, uint32_t opcode, bool in)
  * b more. Without staged input it is the piece's number. */
 static void fake_move(fake_t *fake, const ring_sqe_t *sqe, uint64_t piece, uint64_t elements)
 {
-    uint64_t slot = piece % RING_STAGING_SLOTS * RING_STAGING_SLOT_BYTES;
+    uint64_t slot = piece % STAGING_SLOTS * STAGING_SLOT_BYTES;
     uint32_t in_blocks = fake_blocks(fake, sqe->opcode, true);
     const char *in = fake_arena(fake, sqe->in_region) + sqe->in_offset_bytes + slot;
     char *out = fake_arena(fake, sqe->out_region) + sqe->out_offset_bytes + slot;
@@ -170,15 +171,14 @@ static void fake_move(fake_t *fake, const ring_sqe_t *sqe, uint64_t piece, uint6
 static void fake_run_pieces(fake_t *fake, const ring_sqe_t *sqe)
 {
     bool in = sqe->flags & RING_SQE_IN_STAGED, out = sqe->flags & RING_SQE_OUT_STAGED;
-    ring_window_t *window =
-        (ring_window_t *)fake_arena(fake, in ? sqe->in_region : sqe->out_region) + sqe->window;
-    uint64_t most = ring_piece_elements(sqe->opcode, fake->rank_count, 1);
+    window_t *windows = (window_t *)fake_arena(fake, in ? sqe->in_region : sqe->out_region);
+    staging_words_t *window = &windows[sqe->window].staging;
+    uint64_t most = staging_piece_elements(sqe->opcode, fake->rank_count, 1);
     for (uint64_t piece = 0; piece * most < sqe->count; piece++) {
         uint64_t left = sqe->count - piece * most;
         if (in && !fake_await(fake, &window->filled, piece + 1))
             return;
-        if (out && piece >= RING_STAGING_SLOTS &&
-            !fake_await(fake, &window->drained, piece - RING_STAGING_SLOTS + 1))
+        if (out && piece >= STAGING_SLOTS && !fake_await(fake, &window->drained, piece - STAGING_SLOTS + 1))
             return;
         fake_move(fake, sqe, piece, left < most ? left : most);
         atomic_store(&window->done, piece + 1);
@@ -295,7 +295,7 @@ static void answer_staging(fake_t *fake, const Blinkwire__Request *request)
     fake->arenas[number].bytes = bytes;
     fake->arenas[number].region = created.region = ++fake->regions;
     if (request->staging_create->windows)
-        fake->windows = (ring_window_t *)fake->arenas[number].base;
+        fake->windows = (window_t *)fake->arenas[number].base;
     atomic_store(&fake->arena_count, number + 1);
     reply.body_case = BLINKWIRE__REPLY__BODY_STAGING_CREATE;
     reply.staging_create = &created;

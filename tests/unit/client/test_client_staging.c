@@ -1,12 +1,12 @@
-/* Buffers in ordinary memory against a fake daemon that moves pieces between slots as ring.h says, sleeping
- * on the doorbell alone: a store that does not ring hangs. */
+/* Buffers in ordinary memory against a fake daemon that moves pieces between slots as windows.h says,
+ * sleeping on the doorbell alone: a store that does not ring hangs. */
 #include "fake_daemon.h"
 
 #include <errno.h>
 
 #define RANKS  3
-#define PERIOD 10007u                  /* prime to the size of a piece */
-#define PIECE  RING_STAGING_SLOT_BYTES /* elements of a byte, of an op of one block */
+#define PERIOD 10007u             /* prime to the size of a piece */
+#define PIECE  STAGING_SLOT_BYTES /* elements of a byte, of an op of one block */
 
 /* Random up to PERIOD, then again: no two pieces are alike, and it is quick under a sanitizer. */
 static uint8_t *random_bytes(size_t bytes, unsigned int seed)
@@ -75,10 +75,10 @@ static void test_small_buffers_take_one_slot_each(void **state)
     assert_memory_equal(send, recv, sizeof(send));
     assert_int_equal(fake_seen(&fake, 0)->flags, RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED);
     assert_int_equal(fake_seen(&fake, 0)->in_region, fake.arenas[0].region);
-    assert_int_equal(fake_seen(&fake, 0)->in_offset_bytes, RING_STAGING_HEADER_BYTES);
-    assert_int_equal(fake_seen(&fake, 0)->out_offset_bytes, RING_STAGING_HEADER_BYTES + 128);
+    assert_int_equal(fake_seen(&fake, 0)->in_offset_bytes, STAGING_HEADER_BYTES);
+    assert_int_equal(fake_seen(&fake, 0)->out_offset_bytes, STAGING_HEADER_BYTES + 128);
     assert_int_equal(fake_seen(&fake, 0)->window, 0);
-    assert_true(fake.arenas[0].bytes >= RING_STAGING_HEADER_BYTES + (16u << 20));
+    assert_true(fake.arenas[0].bytes >= STAGING_HEADER_BYTES + (16u << 20));
     blink_close(context);
     fake_stop(&fake);
 }
@@ -250,7 +250,7 @@ static void test_a_failed_op_leaves_the_output_and_frees_its_window(void **state
 static void test_a_refused_arena_is_passed_up(void **state)
 {
     (void)state;
-    enum { FIT = RING_STAGING_WINDOWS };
+    enum { FIT = STAGING_WINDOWS };
     fake_t fake = {.rank_count = RANKS, .idle = true, .arenas_max = 1};
     blink_context_t *context = open_context(&fake);
     blink_comm_t *comm = join(context, RANKS, 0);
