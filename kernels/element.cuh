@@ -1,8 +1,8 @@
 /*
- * Element types and operators. Arithmetic and rounding are those that blink.h documents, to the bit those of the host
- * executor (daemon/exec/host/reduce/reduce.h): floats of 8 and 16 bits are taken in float32 and rounded once, every NaN is stored
- * as the same one, and no multiplication is fused with an addition, which compilers must be told. Payload comes in words of
- * 8 bytes, which hold whole elements of every type.
+ * Element types and operators. Arithmetic and rounding are those that blink.h documents, to the bit those of
+ * the host executor (daemon/exec/host/reduce/reduce.h): floats of 8 and 16 bits are taken in float32 and
+ * rounded once, every NaN is stored as the same one, and no multiplication is fused with an addition, which
+ * compilers must be told. Payload comes in words of 8 bytes, which hold whole elements of every type.
  */
 #ifndef BLINK_KERNELS_ELEMENT_CUH
 #define BLINK_KERNELS_ELEMENT_CUH
@@ -58,7 +58,7 @@ LANE_FUNCTION float float16_decode(uint32_t half)
     uint32_t magnitude = (half & 0x7fffu) << FLOAT16_SHIFT;
     uint32_t smallest = FLOAT16_REBIAS + (1u << FLOAT32_PLACES);
     if (magnitude < 1u << FLOAT32_PLACES) {
-        /* A subnormal read as one exponent higher has a leading one too many, which is the smallest normal. */
+        /* Read with the next exponent, a subnormal has a leading one too many: the smallest normal. */
         float subnormal = bits_as<float>(magnitude + smallest) - bits_as<float>(smallest);
         return bits_as<float>(bits_as<uint32_t>(subnormal) | sign);
     }
@@ -121,7 +121,7 @@ LANE_FUNCTION float e4m3_decode(uint32_t code)
 
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 890
 
-/* The processor rounds once, saturates and takes infinities for too large, too; its NaN is not ours. */
+/* The processor rounds once and saturates too, infinities included; only its NaN is another. */
 LANE_FUNCTION uint32_t e5m2_encode(float x)
 {
     uint16_t code;
@@ -138,9 +138,9 @@ LANE_FUNCTION uint32_t e4m3_encode(float x)
 
 #else
 
-/* By way of a float16 that is cut to 5 places, the last of which is set if anything was cut off: it holds that exactly
- * wherever it matters to a float8 (from a quarter of the smallest one up), and rounding it by `shift` is rounding x.
- * Everything too large becomes `largest`. */
+/* By way of a float16 that is cut to 5 places, the last of which is set if anything was cut off. Wherever it
+ * matters to a float8, from a quarter of the smallest one up, that float16 is exact enough: rounding it by
+ * `shift` is rounding x. Everything too large becomes `largest`. */
 LANE_FUNCTION uint32_t float8_encode(float x, uint32_t shift, uint32_t largest, uint32_t nan)
 {
     const uint32_t cut = (1u << (FLOAT32_PLACES - 5)) - 1;
@@ -178,9 +178,9 @@ LANE_FUNCTION unsigned_t signed_divide(signed_t x, uint32_t divisor)
 
 /* ---- types ----
  *
- * Of a type: value_t, in which it is calculated; how an element (in the lower bits) becomes one and back; the quotient;
- * compare_t, a value as max and min see it; and the ends of its order. Integers are calculated unsigned, where they wrap, those of 8 bits in 32, where
- * only the lower 8 count until the end.
+ * Of a type: value_t, in which it is calculated; how an element (in the lower bits) becomes one and back; the
+ * quotient; compare_t, a value as max and min see it; and the ends of its order. Integers are calculated
+ * unsigned, where they wrap, those of 8 bits in 32, where only the lower 8 count until the end.
  */
 
 #define INTEGER_TYPE(name, bits_t, value, compare, quotient)                                                 \
@@ -254,7 +254,7 @@ FLOAT_TYPE(float8_e5m2, 1, float, e5m2_decode((uint32_t)bits & 0xffu), e5m2_enco
 
 /* ---- operators ---- */
 
-/* first(): what combines with any y to y. ADDS: may have to multiply what it adds, and to divide in the end. */
+/* first() combines with any y to y. ADDS: inputs may be multiplied first, and the sum divided in the end. */
 struct sum_operator {
     enum : bool { ADDS = true };
     template <class type> static LANE_MEMBER typename type::value_t first(void)
@@ -281,7 +281,8 @@ struct prod_operator {
     }
 };
 
-/* A NaN in x compares unequal to itself and is kept; one in y makes the first comparison false and is kept too. */
+/* A NaN in x compares unequal to itself and is kept; one in y makes the first comparison false and is kept
+ * too. */
 struct max_operator {
     enum : bool { ADDS = false };
     template <class type> static LANE_MEMBER typename type::value_t first(void)
@@ -312,8 +313,8 @@ struct min_operator {
 
 /* ---- words ----
  *
- * A reduction says what becomes of words of operands: each is VALUES values to calculate with, which take PARTS times as many
- * registers.
+ * A reduction says what becomes of words of operands: each is VALUES values to calculate with, which take
+ * PARTS times as many registers.
  */
 
 template <class element, class operation> struct reduction {

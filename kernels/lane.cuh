@@ -1,23 +1,26 @@
 /*
- * The interpreter of lanes on a GPU: one block runs a lane, or its share of the chunks of independent ones. What a program
- * means daemon/plan/lane/lane.h says, how it lies in memory lane_abi.h. A block leaves only at its end, all threads together: by
- * its last step, because the host wants it to, or because a wait has lasted too long.
+ * The interpreter of lanes on a GPU: one block runs a lane, or its share of the chunks of independent ones.
+ * daemon/plan/lane/lane.h says what a program means, lane_abi.h how it lies in memory. The threads of a block
+ * leave together and only at its end: after the last step, when the host wants the run to end, or when a wait
+ * has lasted too long.
  *
- * Order. A step's threads write, meet at a barrier, and one of them signals (store_release): whoever sees the signal
- * (load_acquire), and after the next barrier every thread of its block, on any GPU or in any process, sees what was written;
- * and so does whoever is told in turn. The same holds of a signal that sources were read. Where flags travel in the data no
- * semaphore says that they have arrived; move.cuh says why that suffices. At the end every block fences, then counts
- * (count_down()), and the last fences and tells the host: that sees all that any block wrote.
+ * Order. The threads write a step's data and meet at a barrier; then one of them signals with
+ * store_release(). A thread that sees the signal with load_acquire(), and after the next barrier every thread
+ * of its block, on any GPU and in any process, sees those data, and so does everybody whom it tells in turn.
+ * A signal that sources were read works the same way. Where flags travel in the data no semaphore says that
+ * the data have arrived; move.cuh says why the flags suffice. At its end every block fences and counts down
+ * (count_down()); the last one fences once more and tells the host, which then sees all that any block wrote.
  */
 #ifndef BLINK_KERNELS_LANE_CUH
 #define BLINK_KERNELS_LANE_CUH
 
 #include "move.cuh"
 
-/* Chunks between two looks at whether the run is still wanted: a look is a round trip to the host. Waits look more often. */
+/* Chunks between two looks at whether the run is still wanted: a look is a round trip to the host. Waits look
+ * more often. */
 #define CHUNKS_PER_LOOK 8u
 
-/* A run in a block. */
+/* A run as one block makes it. */
 typedef struct block_t {
     uint32_t index, count;
 } block_t;
@@ -111,7 +114,7 @@ LANE_FUNCTION uint64_t semaphore_at(const lane_abi_run_t &run, uint32_t rank, ui
     return run.ranks[rank].semaphores + (uint64_t)semaphore * LANE_ABI_SEMAPHORE_BYTES;
 }
 
-/* False: given up. */
+/* Returns false if the run is to end before the wait is over. */
 LANE_FUNCTION bool await_semaphore(uint64_t address, uint64_t needed)
 {
     patience_t patience = {0, POLLS_FIRST, 0};
@@ -122,7 +125,7 @@ LANE_FUNCTION bool await_semaphore(uint64_t address, uint64_t needed)
     return true;
 }
 
-/* Every thread waits for a semaphore. False: given up, in this thread. */
+/* Every thread waits for a semaphore. Returns false in a thread whose wait ended before its time. */
 LANE_FUNCTION bool step_wait(const lane_abi_run_t &run, const moment_t &moment)
 {
     const lane_abi_wait_t *waits = list_at<lane_abi_wait_t>(run.program, moment.program->waits_offset);
@@ -161,7 +164,7 @@ LANE_FUNCTION bool is_aborted(const lane_abi_run_t &run)
     return thread_index() == 0 && load_flag(&((const lane_abi_control_t *)run.control)->abort) != 0;
 }
 
-/* False: the block is to leave. The same for all its threads. */
+/* Returns false, in all threads of the block alike, if the block is to leave. */
 template <class reducing>
 LANE_FUNCTION bool step_run(const lane_abi_run_t &run, const moment_t &moment, bool looks)
 {
@@ -171,14 +174,14 @@ LANE_FUNCTION bool step_run(const lane_abi_run_t &run, const moment_t &moment, b
     bool leaves = looks && is_aborted(run);
     if (frame.bytes > 0)
         leaves |= !move_step<reducing>();
-    /* All has been read and written, here and of the frame. */
+    /* From here on all data are moved, and the frame may be filled anew. */
     if (block_any(leaves))
         return false;
     step_signal(run, moment);
     return true;
 }
 
-/* All steps of a lane on one chunk. False: the block is to leave. */
+/* All steps of a lane on one chunk. Returns false if the block is to leave. */
 template <class reducing>
 LANE_FUNCTION bool chunk_run(const lane_abi_run_t &run, moment_t &moment, const lane_abi_lane_t &lane,
                              bool looks)

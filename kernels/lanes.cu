@@ -1,6 +1,6 @@
 /*
- * The kernels of the lane interpreter for CUDA: one for every element type and operator, and one that copies bytes.
- * host_kernels.cpp makes the same for the host.
+ * The kernels of the lane interpreter for CUDA: one for every element type and operator, and one that copies
+ * bytes. host_kernels.cpp makes the same for the host.
  */
 #include "lane.cuh"
 

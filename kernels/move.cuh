@@ -1,8 +1,9 @@
 /*
- * Moving the bytes of one step: dsts <- srcs combined, each operand plain or in a scratch slot with flags (the formats of
- * daemon/exec/host/slot_format.h). Three loops: vectors of 16 bytes for operands that are plain and aligned alike; words of
- * 8 bytes for LL, for the ends of vectors, and for whatever is aligned otherwise; parts of lines for LL128. In all of them a
- * thread has read its share of every source before it writes it to a destination, so a destination may be a source.
+ * Moving the bytes of one step: dsts <- srcs combined, each operand plain or in a scratch slot with flags
+ * (the formats of daemon/exec/host/slot_format.h). Three loops: vectors of 16 bytes for operands that are
+ * plain and aligned alike; words of 8 bytes for LL, for the ends of vectors, and for whatever is aligned
+ * otherwise; parts of lines for LL128. In all of them a thread has read its share of every source before it
+ * writes it to a destination, so a destination may be a source.
  */
 #ifndef BLINK_KERNELS_MOVE_CUH
 #define BLINK_KERNELS_MOVE_CUH
@@ -13,12 +14,13 @@
 
 /* ---- the step ---- */
 
-/* Beside the address of an operand. */
+/* Flags in the upper bits of an operand's address. */
 #define OPERAND_FLAGGED (UINT64_C(1) << 63) /* a slot with flags */
 #define OPERAND_SCALED  (UINT64_C(1) << 62) /* source: multiplied as it is read */
 #define OPERAND_ADDRESS (OPERAND_SCALED - 1)
 
-/* What the threads of a block share of the step they move. Written by some before a barrier, read by all after it. */
+/* What the threads of a block share of the step they move. Written by some before a barrier, read by all
+ * after it. */
 typedef struct frame_t {
     uint64_t srcs[LANE_ABI_OPERANDS_MAX], dsts[LANE_ABI_OPERANDS_MAX], scalars[LANE_ABI_OPERANDS_MAX];
     uint64_t bytes, epoch;
@@ -33,18 +35,20 @@ LANE_SHARED frame_t frame;
 
 /* ---- waiting ---- */
 
-/* Polls before the first look at the clock and at the host's memory, and between two of them in the end: from tens of
- * microseconds to a few milliseconds. All warps of the GPU may be waiting, and each look crosses the bus. */
+/* Polls before the first look at the clock and at the host's memory, and between two of them in the end: from
+ * tens of microseconds to a few milliseconds. All warps of the GPU may be waiting, and each look crosses the
+ * bus. */
 #define POLLS_FIRST 64u
 #define POLLS_MOST  4096u
 
-/* Of one wait: {0, POLLS_FIRST, 0}. */
+/* How far one wait has come; it begins as {0, POLLS_FIRST, 0}. */
 typedef struct patience_t {
     uint32_t polls, look;
     uint64_t since_ns;
 } patience_t;
 
-/* After a look in vain: whether to give up, because the host says so or the wait has lasted too long. */
+/* To be called after a look in vain. Whether the wait is to end, since the host says so or it has lasted too
+ * long. */
 LANE_FUNCTION bool patience_ends(patience_t *patience)
 {
     poll_pause();
@@ -91,8 +95,9 @@ LANE_FUNCTION void store_word(uint64_t address, uint64_t word, uint32_t bytes)
 
 /* ---- formats ----
  *
- * A format cuts a span into pieces of WORDS words. A thread takes PIECES at once, of LOADS sources before it combines them,
- * as they lie where they come from (raw_t); half as many of bytes, which take the longest code.
+ * A format cuts a span into pieces of WORDS words. A thread takes PIECES at once, of LOADS sources before it
+ * combines them, as they lie where they come from (raw_t); half as many of bytes, which take the longest
+ * code.
  */
 
 /* What a thread moves at a time. */
@@ -104,8 +109,9 @@ typedef struct piece_t {
     bool has_flag;  /* with the flag in the last word */
 } piece_t;
 
-/* Words of payload, and LL: two words of the slot for each. Both are written even if the payload needs only one: slots end
- * on lines. Whoever sees the flag may overwrite what was read before it was written: the load's value went into the store. */
+/* Words of payload, and LL: two words of the slot for each. Both are written even if the payload needs only
+ * one, as slots end on lines. Whoever sees the flag may overwrite the source of the data beside it: the value
+ * of that load went into the store of the flag, so the load came before. */
 struct words_format {
     typedef vector_t raw_t;
     enum : uint32_t { WORDS = 1, PIECES = 1, LOADS = 4, STRIDE = BLOCK_THREADS };
@@ -119,7 +125,7 @@ struct words_format {
         return (head + WORD_BYTES - 1) / WORD_BYTES;
     }
 
-    /* Whether a thread, and with it all later ones, has nothing from this piece of the block's on. */
+    /* Whether nothing is left for a thread, and so for all later ones, from this piece of the block's on. */
     LANE_MEMBER bool is_beyond(uint64_t first) const
     {
         return first + thread >= head_words() + (end - tail + WORD_BYTES - 1) / WORD_BYTES;
@@ -169,9 +175,10 @@ struct words_format {
     }
 };
 
-/* Lines of LL128: LINE_THREADS neighbours move one, the last word of the last being the flag. Where a word of payload would
- * be something is calculated and thrown away. A warp loads and stores its lines whole: hence the barriers, and all its
- * threads stay together even where only some have a line. As the store is one for all, all have read what they need. */
+/* Lines of LL128: LINE_THREADS neighbours move one line, and the last word of the last thread is the flag.
+ * That thread calculates something in the flag's place too, which is thrown away. A warp loads and stores its
+ * lines whole: therefore it meets at barriers, and all its threads stay together even where only some have a
+ * line. As the store is one for all threads, all of them have read what they need before it. */
 struct lines_format {
     typedef line_part_t raw_t;
     enum : uint32_t { WORDS = LINE_WORDS, PIECES = 2, LOADS = 2, STRIDE = BLOCK_THREADS / LINE_THREADS };
@@ -254,13 +261,13 @@ struct lines_format {
 
 /* ---- the loops ---- */
 
-/* What is copied onto itself need not be writable. */
+/* Memory that is copied onto itself is not written: it need not be writable. */
 LANE_FUNCTION bool is_in_place(uint64_t dst)
 {
     return frame.copies && dst == frame.srcs[0];
 }
 
-/* Load again until all has arrived. False: given up. */
+/* Load again until all has arrived. Returns false if the wait ended before. */
 template <class format>
 LANE_FUNCTION bool await_pieces(uint64_t operand, const piece_t *pieces, typename format::raw_t *raw)
 {
@@ -295,7 +302,7 @@ LANE_FUNCTION void add_word(typename reducing::value_t *sums, uint64_t word, uin
     reducing::add(sums, word);
 }
 
-/* One after the other, in memory: long code, and seldom run, is not to be there for each of them. */
+/* One word after the other, in memory: the code is long and seldom run, and exists once for all words. */
 template <class reducing, uint32_t count> LANE_FUNCTION void divide_values(typename reducing::value_t *values)
 {
     typename reducing::value_t copies[count];
@@ -310,7 +317,7 @@ template <class reducing, uint32_t count> LANE_FUNCTION void divide_values(typen
         values[i] = copies[i];
 }
 
-/* Divide what was combined, if so, and round: words of a thread. */
+/* Divide the words that a thread has combined, if the run averages, and round them. */
 template <class reducing, uint32_t words>
 LANE_FUNCTION void end_words(typename reducing::value_t *sums, uint64_t *ended)
 {
@@ -323,7 +330,8 @@ LANE_FUNCTION void end_words(typename reducing::value_t *sums, uint64_t *ended)
         ended[i] = reducing::end(&sums[i * reducing::VALUES]);
 }
 
-/* Combine all sources of some pieces; `last` are the words of the last. False: given up. */
+/* Combine all sources of some pieces; `last` are the words of the last source. Returns false if a wait ended
+ * before all had arrived. */
 template <class reducing, class format>
 LANE_FUNCTION bool gather_pieces(const piece_t *pieces, typename reducing::value_t *sums, uint64_t *last)
 {
@@ -374,7 +382,7 @@ template <class format> LANE_FUNCTION void spread_pieces(const piece_t *pieces, 
     }
 }
 
-/* False: given up. */
+/* Returns false if a wait ended before all had arrived. */
 template <class reducing, class format> LANE_FUNCTION bool move_pieces(const format &shape)
 {
     LANE_ROLL
@@ -395,8 +403,8 @@ template <class reducing, class format> LANE_FUNCTION bool move_pieces(const for
     return true;
 }
 
-/* Vectors that a thread combines at a time, and of how many sources it loads them before: 8 in flight, fewer of bytes, where
- * the code is long. */
+/* Vectors that a thread combines at a time, and of how many sources it loads them before: 8 in flight, fewer
+ * of bytes, where the code is long. */
 template <class reducing> struct vectors_shape {
     enum : uint32_t {
         VECTORS = reducing::COPIES ? 8 : 4 / reducing::PARTS,
@@ -415,9 +423,8 @@ LANE_FUNCTION void gather_vectors(uint64_t at, uint64_t left, typename reducing:
         reducing::begin(&sums[i * reducing::VALUES]);
     LANE_ROLL
     for (uint32_t s = 0; s < frame.src_count; s += shape::LOADS) {
-        vector_t loaded[shape::LOADS][shape::VECTORS] =
-            {}; /* else what is not loaded would live in registers from the
-                                                              * last time on */
+        /* Cleared, or the compiler would keep in registers what the previous round loaded. */
+        vector_t loaded[shape::LOADS][shape::VECTORS] = {};
         LANE_UNROLL
         for (uint32_t l = 0; l < shape::LOADS; l++) {
             if (s + l < frame.src_count) {
@@ -459,7 +466,7 @@ LANE_FUNCTION void spread_vectors(uint64_t at, uint64_t left, const uint64_t *wo
     }
 }
 
-/* Whether all operands, plain ones, lie at the same distance from vectors. */
+/* Whether all operands are plain and lie at the same distance from the next vector. */
 LANE_FUNCTION bool are_aligned_alike(void)
 {
     uint64_t differences = 0;
@@ -491,7 +498,7 @@ template <class reducing> LANE_FUNCTION void move_vectors(words_format *rest)
     }
 }
 
-/* Move the step of the frame. False: given up, in this thread. */
+/* Move the step of the frame. Returns false in a thread whose wait ended before all had arrived. */
 template <class reducing> LANE_FUNCTION bool move_step(void)
 {
     if (frame.protocol == BLINK_PROTOCOL_LL128)

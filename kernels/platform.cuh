@@ -1,10 +1,12 @@
 /*
- * What differs between a GPU and the host, where the interpreter runs with blocks of one thread for tests: barriers,
- * votes, clock, and the accesses that others than this block may see. Everything else is written once, on top of these.
+ * What differs between a GPU and the host, where the interpreter runs with blocks of one thread for tests:
+ * barriers, votes, clock, and the accesses that others than this block may see. Everything else is written
+ * once, on top of these.
  *
- * Order, on both: store_release() is seen only after everything that its thread, and before the last barrier any thread of
- * its block, did before; what comes after load_acquire(), or after the next barrier in any thread of the block, is done
- * after the store whose value it read. Scope is the system: other GPUs and processors.
+ * Order, on both. Whoever sees the value of a store_release() with load_acquire() sees everything that the
+ * storing thread did before the store, and everything that any thread of its block did before their last
+ * barrier; so do all threads of the loading block after their next barrier. The scope is the system: other
+ * GPUs and processors.
  */
 #ifndef BLINK_KERNELS_PLATFORM_CUH
 #define BLINK_KERNELS_PLATFORM_CUH
@@ -37,8 +39,8 @@ typedef struct line_part_t {
     uint64_t words[LINE_WORDS];
 } line_part_t;
 
-/* Read anew wherever it is asked for: what is computed from it would otherwise be computed before all loops, for each of the
- * ways in which a step may be moved, and fill the registers. */
+/* Read anew wherever it is asked for: what is computed from it would otherwise be computed before all loops,
+ * for each of the ways in which a step may be moved, and fill the registers. */
 LANE_FUNCTION uint32_t thread_index(void)
 {
     uint32_t index;
@@ -52,7 +54,7 @@ LANE_FUNCTION void block_barrier(void)
     __syncthreads();
 }
 
-/* And learn whether it is so for any. */
+/* All threads wait for each other, and learn whether `mine` is true in any of them. */
 LANE_FUNCTION bool block_any(bool mine)
 {
     return __syncthreads_or(mine) != 0;
@@ -76,11 +78,11 @@ LANE_FUNCTION uint64_t clock_ns(void)
     return ns;
 }
 
-/* Between two looks at what is not there yet. A thread that slept would find it later. */
+/* Between two looks at what has not arrived yet. A thread that slept would find it later. */
 LANE_FUNCTION void poll_pause(void) {}
 
-/* Before Volta there are no acquire and release: a fence beside a volatile access, which caches of the multiprocessor do not
- * answer, does the same. */
+/* Before Volta there are no acquire and release: a fence beside a volatile access, which caches of the
+ * multiprocessor do not answer, does the same. */
 LANE_FUNCTION uint64_t load_acquire(uint64_t address)
 {
     uint64_t value;
@@ -114,8 +116,8 @@ LANE_FUNCTION void store_flag(uint32_t *flag, uint32_t value)
     *(volatile uint32_t *)flag = value;
 }
 
-/* One of `count` blocks ends: true for the last, after which the counter is 0 again. All that any block did is done before
- * what the last one does then: a fence and an atomic operation on either side. */
+/* One of `count` blocks ends: true for the last, after which the counter is 0 again. All that any block did
+ * is done before what the last one does then: a fence and an atomic operation on either side. */
 LANE_FUNCTION bool count_down(uint32_t *counter, uint32_t count)
 {
     __threadfence_system();
@@ -125,11 +127,11 @@ LANE_FUNCTION bool count_down(uint32_t *counter, uint32_t count)
 }
 
 /*
- * Payload and slots. Loads are volatile: other multiprocessors and GPUs write while the kernel runs, the first-level cache
- * must not answer, and the compiler may neither repeat nor reorder them. So are stores to slots with flags; others are made
- * visible by what announces them. Words of 8 bytes are single accesses; that the 128 bytes which the threads of a warp access
- * at once stay whole is more than CUDA promises, and LL128, which needs it, is used only where the planner knows that links
- * and GPUs keep it.
+ * Payload and slots. Loads are volatile: other multiprocessors and GPUs write while the kernel runs, the
+ * first-level cache must not answer, and the compiler may neither repeat nor reorder them. So are stores to
+ * slots with flags; others are made visible by what announces them. Words of 8 bytes are single accesses;
+ * that the 128 bytes which the threads of a warp access at once stay whole is more than CUDA promises, and
+ * LL128, which needs it, is used only where the planner knows that links and GPUs keep it.
  */
 LANE_FUNCTION vector_t load_vector(uint64_t address)
 {
@@ -145,8 +147,8 @@ LANE_FUNCTION void store_vector(uint64_t address, vector_t value)
     asm volatile("st.global.v2.u64 [%0], {%1, %2};" : : "l"(address), "l"(value.low), "l"(value.high));
 }
 
-/* Up to 8 bytes that lie anywhere, into the lower end of a word: out of the one or two aligned words that hold them. Memory
- * is there to the end of a word wherever it is to its beginning. */
+/* Up to 8 bytes that lie anywhere, into the lower end of a word: out of the one or two aligned words that
+ * hold them. Memory is there to the end of a word wherever it is to its beginning. */
 LANE_FUNCTION uint64_t load_word(uint64_t address, uint32_t bytes)
 {
     const volatile uint64_t *words = (const volatile uint64_t *)(address & ~UINT64_C(7));
@@ -227,7 +229,7 @@ LANE_FUNCTION uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The blocks are more than the processors. */
+/* There are more blocks than processors. */
 LANE_FUNCTION void poll_pause(void)
 {
     sched_yield();
@@ -278,8 +280,8 @@ LANE_FUNCTION uint64_t load_word(uint64_t address, uint32_t bytes)
     return word;
 }
 
-/* Two words of LL. Acquire and release: data and flag are one access, but what is read before a store may be overwritten by
- * whoever sees it (in place). */
+/* Two words of LL. Acquire and release although data and flag are one access: whoever sees a store may
+ * overwrite, in place, what the storing thread read before it. */
 LANE_FUNCTION vector_t load_flagged(uint64_t address)
 {
     return vector_t{load_acquire(address), load_acquire(address + 8)};

@@ -1,6 +1,6 @@
-/* The probe's kernels: spin, work, read, mark, echo and a clock that notices when it was taken off the GPU. Compiled to a fatbin
- * of their own because the probe loads them through the driver API, as blinkd will load its interpreter. Each ends by itself
- * after a limit: whatever goes wrong, nothing stays on the GPU. */
+/* The probe's kernels: spin, work, read, mark, echo and a clock that notices when it was taken off the GPU.
+ * Compiled to a fatbin of their own because the probe loads them through the driver API, as blinkd
+ * loads its interpreter. Each ends by itself after a limit: whatever goes wrong, nothing stays on the GPU. */
 #include <stdint.h>
 
 static __device__ __forceinline__ uint64_t now_ns(void)
@@ -10,7 +10,8 @@ static __device__ __forceinline__ uint64_t now_ns(void)
     return ns;
 }
 
-/* One thread of each block polls; the others wait for it, so that a grid that fills the GPU does not flood the bus. */
+/* One thread of each block polls; the others wait for it, so that a grid that fills the GPU does not flood
+ * the bus. */
 extern "C" __global__ void probe_spin(volatile uint32_t *started, const volatile uint32_t *stop,
                                       uint64_t limit_ns)
 {
@@ -84,7 +85,8 @@ extern "C" __global__ void probe_count(uint32_t *counter)
     *counter += 1;
 }
 
-/* Answers every value of the gate with the same value in the flag: the bus there and back, without stream or launch. */
+/* Answers every value of the gate with the same value in the flag: the bus there and back, without stream or
+ * launch. */
 extern "C" __global__ void probe_echo(const volatile uint32_t *gate, volatile uint32_t *flag, uint32_t rounds,
                                       uint64_t limit_ns)
 {

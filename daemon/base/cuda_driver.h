@@ -19,10 +19,13 @@
     X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer) \
     X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxGetCurrent) X(cuCtxSetCurrent) \
     X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) \
-    X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuLaunchKernel) X(cuLaunchCooperativeKernel) X(cuLaunchHostFunc) \
+    X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuLaunchKernel) \
+    X(cuLaunchCooperativeKernel) X(cuLaunchHostFunc) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
-    X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamGetCtx) X(cuStreamGetId) \
-    X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventElapsedTime) \
+    X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamGetCtx) \
+    X(cuStreamGetId) \
+    X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) \
+    X(cuEventElapsedTime) \
     X(cuStreamWriteValue64) X(cuStreamWaitValue64) X(cuStreamIsCapturing) X(cuStreamGetCaptureInfo) \
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuThreadExchangeStreamCaptureMode) \
     X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy) \
@@ -32,10 +35,13 @@
     X(cuMemcpy) X(cuMemcpyAsync) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemsetD8) X(cuMemsetD8Async) \
     X(cuPointerGetAttribute) X(cuPointerGetAttributes) X(cuMemGetAddressRange) \
     X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) \
-    X(cuMemGetAllocationGranularity) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate) X(cuMemRelease) \
+    X(cuMemGetAllocationGranularity) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate) \
+    X(cuMemRelease) \
     X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemRetainAllocationHandle) \
-    X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) X(cuMemGetAllocationPropertiesFromHandle) \
-    X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolSetAccess) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync) \
+    X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) \
+    X(cuMemGetAllocationPropertiesFromHandle) \
+    X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolSetAccess) X(cuMemAllocFromPoolAsync) \
+    X(cuMemFreeAsync) \
     X(cuMemPoolExportToShareableHandle) X(cuMemPoolImportFromShareableHandle) \
     X(cuMemPoolExportPointer) X(cuMemPoolImportPointer)
 /* clang-format on */
