@@ -1,9 +1,10 @@
 /* Memory of clients' processes, by each of the three ways in which the driver shares it. A client's handle is
  * not trusted: what it leads to must lie on the GPU that was named and be as large as was said, or a kernel's
  * fault would take the whole worker. */
-#include "gpu_worker/worker.h"
+#include "gpu_worker/process/import.h"
 
 #include "base/log.h"
+#include "gpu_worker/process/worker.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

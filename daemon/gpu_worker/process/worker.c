@@ -1,8 +1,11 @@
 /* The GPU worker process: its start, and the main thread, which answers the service's requests about memory
  * until the socket ends. */
-#include "gpu_worker/worker.h"
+#include "gpu_worker/process/worker.h"
 
 #include "base/log.h"
+#include "gpu_worker/process/memory.h"
+#include "gpu_worker/process/open.h"
+#include "gpu_worker/process/run.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -206,6 +209,8 @@ int gpu_worker_main(int socket_fd)
 {
     static worker_t worker; /* of a size that is not for a stack */
     worker.socket_fd = socket_fd;
+    list_init(&worker.jobs);
+    list_init(&worker.free_jobs);
     prctl(PR_SET_NAME, "blinkd-gpu");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     /* A signal to the whole group is for the service: when it ends, so does the socket. */

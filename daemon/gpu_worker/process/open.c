@@ -1,14 +1,15 @@
 /* The worker's start on the GPUs: what the driver says of them, a context on each, who reaches whose memory,
  * the kernels and what the run thread works with. All of it once, so that no run waits for a first time. */
-#include "gpu_worker/worker.h"
+#include "gpu_worker/process/open.h"
 
 #include "base/log.h"
+#include "gpu_worker/process/worker.h"
 #include "names.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* worker_image.c: the fatbin of kernels/, for cuModuleLoadData(). */
+/* image.c: the fatbin of kernels/, for cuModuleLoadData(). */
 extern const unsigned char worker_image[];
 
 static uint32_t attribute(const worker_t *worker, CUdevice device, CUdevice_attribute which)
@@ -71,25 +72,6 @@ static blink_result_t find_peers(worker_t *worker)
         }
     }
     return BLINK_OK;
-}
-
-static CUmemAccessDesc access_from(const worker_gpu_t *gpu)
-{
-    return (CUmemAccessDesc){
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->device},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-    };
-}
-
-uint32_t worker_accessors(const worker_t *worker, uint32_t gpu, CUmemAccessDesc access[GPU_MAX])
-{
-    uint32_t count = 0;
-    access[count++] = access_from(&worker->gpus[gpu]);
-    for (uint32_t i = 0; i < worker->gpu_count; i++) {
-        if (i != gpu && worker->gpus[i].facts.peers & 1u << gpu)
-            access[count++] = access_from(&worker->gpus[i]);
-    }
-    return count;
 }
 
 /* ---- kernels ---- */

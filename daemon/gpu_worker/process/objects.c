@@ -1,114 +1,11 @@
-/* Memory on the GPUs that is the worker's own: objects, which the service names and fills, and the slots by
- * which everything that is under way tells its end. All of it is made and given back in the order of each
- * GPU's object stream. */
-#include "gpu_worker/worker.h"
+/* Objects are made and given back in the order of each GPU's object stream. */
+#include "gpu_worker/process/objects.h"
+
+#include "gpu_worker/process/worker.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- the object stream ---- */
-
-/* Whoever uses an object from now on waits for what was enqueued before. */
-static blink_result_t mark_pending(worker_t *worker, worker_gpu_t *gpu)
-{
-    WORKER_TRY(worker, cuEventRecord, gpu->object_stream.event, gpu->object_stream.handle);
-    gpu->objects_pending = true;
-    return BLINK_OK;
-}
-
-blink_result_t worker_objects_await(worker_t *worker, CUstream stream)
-{
-    for (uint32_t i = 0; i < worker->gpu_count; i++) {
-        worker_gpu_t *gpu = &worker->gpus[i];
-        if (!gpu->objects_pending)
-            continue;
-        CUresult result = worker->cu->cuEventQuery(gpu->object_stream.event);
-        if (result == CUDA_SUCCESS)
-            gpu->objects_pending = false;
-        else if (result == CUDA_ERROR_NOT_READY)
-            WORKER_TRY(worker, cuStreamWaitEvent, stream, gpu->object_stream.event, 0);
-        else
-            return worker_fail(worker, "cuEventQuery", result);
-    }
-    return BLINK_OK;
-}
-
-/* ---- slots ---- */
-
-#define SLAB_SLOTS 64u
-#define SLAB_STEP_BYTES                                                                                      \
-    64u /* from counter to counter: atomics of different runs keep out of each other's way */
-
-static_assert(sizeof(lane_abi_control_t) == 64, "a control block has a line of its own");
-
-static blink_result_t map_controls(worker_t *worker, lane_abi_control_t **controls, CUdeviceptr *address)
-{
-    void *memory = NULL;
-    const size_t bytes = SLAB_SLOTS * sizeof(lane_abi_control_t);
-    WORKER_TRY(worker, cuMemHostAlloc, &memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    *controls = memory;
-    WORKER_TRY(worker, cuMemHostGetDevicePointer, address, memory, 0);
-    return BLINK_OK;
-}
-
-static blink_result_t make_counters(worker_t *worker, worker_gpu_t *gpu, CUdeviceptr *counters)
-{
-    const CUstream stream = gpu->object_stream.handle;
-    WORKER_TRY(worker, cuMemAllocFromPoolAsync, counters, SLAB_SLOTS * SLAB_STEP_BYTES, gpu->object_pool,
-               stream);
-    WORKER_TRY(worker, cuMemsetD8Async, *counters, 0, SLAB_SLOTS * SLAB_STEP_BYTES, stream);
-    return mark_pending(worker, gpu);
-}
-
-/* Slabs are never given back: the ring bounds what can be under way. */
-static blink_result_t grow_slots(worker_t *worker, worker_gpu_t *gpu)
-{
-    lane_abi_control_t *controls = NULL;
-    CUdeviceptr control_address = 0, counters = 0;
-    worker_slot_t *slots = calloc(SLAB_SLOTS, sizeof(*slots));
-    if (!slots)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u runs", SLAB_SLOTS);
-    blink_result_t result = worker_select(worker, gpu);
-    if (result == BLINK_OK)
-        result = map_controls(worker, &controls, &control_address);
-    if (result == BLINK_OK)
-        result = make_counters(worker, gpu, &counters);
-    if (result != BLINK_OK)
-        goto fail;
-    for (uint32_t i = 0; i < SLAB_SLOTS; i++) {
-        slots[i] = (worker_slot_t){
-            .control = &controls[i],
-            .control_address = control_address + i * sizeof(*controls),
-            .blocks_left = counters + i * SLAB_STEP_BYTES,
-        };
-        worker_slot_put(gpu, &slots[i]);
-    }
-    return BLINK_OK;
-fail:
-    if (controls)
-        worker->cu->cuMemFreeHost(controls);
-    free(slots);
-    return result;
-}
-
-blink_result_t worker_slot_get(worker_t *worker, worker_gpu_t *gpu, worker_slot_t **slot)
-{
-    if (!gpu->free_slots)
-        BLINK_TRY(grow_slots(worker, gpu));
-    *slot = gpu->free_slots;
-    gpu->free_slots = (*slot)->next;
-    memset((*slot)->control, 0, sizeof(*(*slot)->control));
-    return BLINK_OK;
-}
-
-void worker_slot_put(worker_gpu_t *gpu, worker_slot_t *slot)
-{
-    slot->next = gpu->free_slots;
-    gpu->free_slots = slot;
-}
-
-/* ---- objects ---- */
 
 static worker_object_t **place_of(worker_t *worker, uint32_t number)
 {
@@ -138,7 +35,7 @@ static blink_result_t fill(worker_t *worker, worker_gpu_t *gpu, worker_object_t 
         WORKER_TRY(worker, cuMemcpyAsync, *address, (CUdeviceptr)(uintptr_t)source, bytes, stream);
     else
         WORKER_TRY(worker, cuMemsetD8Async, *address, 0, bytes, stream);
-    return mark_pending(worker, gpu);
+    return worker_objects_changed(worker, gpu);
 }
 
 static blink_result_t make_on(worker_t *worker, worker_gpu_t *gpu, worker_object_t *object,

@@ -1,28 +1,13 @@
 /* Beginning a run: its launches on their GPUs, or its copies on the copy engines, each ending with a word in
  * host memory. Nothing here waits. */
-#include "gpu_worker/worker.h"
+#include "gpu_worker/process/launch.h"
+
+#include "gpu_worker/process/worker.h"
 
 #include <inttypes.h>
-#include <stddef.h>
 #include <string.h>
 
-blink_result_t worker_select(worker_t *worker, const worker_gpu_t *gpu)
-{
-    CUDA_DRIVER_TRY(worker->cu, cuCtxSetCurrent, gpu->context);
-    return BLINK_OK;
-}
-
 /* ---- streams ---- */
-
-blink_result_t worker_stream_create(worker_t *worker, worker_stream_t *stream)
-{
-    WORKER_TRY(worker, cuStreamCreate, &stream->handle, CU_STREAM_NON_BLOCKING);
-    CUresult result = worker->cu->cuEventCreate(&stream->event, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS)
-        return BLINK_OK;
-    worker->cu->cuStreamDestroy(stream->handle);
-    return worker_fail(worker, "cuEventCreate", result);
-}
 
 /*
  * A stream without work if there can be one, else the one with the least. Sharing one cannot make runs wait
@@ -42,36 +27,6 @@ static blink_result_t pick_stream(worker_t *worker, worker_gpu_t *gpu, worker_st
         best = &pool->streams[pool->count++];
     }
     *picked = best;
-    return BLINK_OK;
-}
-
-/* ---- parts ---- */
-
-blink_result_t worker_part_add(worker_t *worker, worker_job_t *job, worker_gpu_t *gpu,
-                               worker_stream_t *stream, worker_part_t **part)
-{
-    worker_slot_t *slot;
-    BLINK_TRY(worker_slot_get(worker, gpu, &slot));
-    *part = &job->parts[job->part_count++];
-    **part = (worker_part_t){.gpu = gpu, .slot = slot, .stream = stream};
-    stream->users++;
-    job->parts_left++;
-    return BLINK_OK;
-}
-
-void worker_part_drop(worker_job_t *job)
-{
-    worker_part_t *part = &job->parts[--job->part_count];
-    part->stream->users--;
-    job->parts_left--;
-    worker_slot_put(part->gpu, part->slot);
-}
-
-blink_result_t worker_part_finish(worker_t *worker, const worker_job_t *job, const worker_part_t *part)
-{
-    WORKER_TRY(worker, cuStreamWriteValue64, part->stream->handle,
-               part->slot->control_address + offsetof(lane_abi_control_t, finished), job->number,
-               CU_STREAM_WRITE_VALUE_DEFAULT);
     return BLINK_OK;
 }
 

@@ -1,6 +1,9 @@
 /* What the service asked to import or map, by its token: whole requests, of one extent or several side by
  * side, and the way back. */
-#include "gpu_worker/worker.h"
+#include "gpu_worker/process/memory.h"
+
+#include "gpu_worker/process/import.h"
+#include "gpu_worker/process/worker.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,8 +1,11 @@
 /* The run thread: takes submissions from the ring, looks after what is under way, completes it. It looks at
  * words in host memory and asks the driver only now and then, whether a context is lost. */
-#include "gpu_worker/worker.h"
+#include "gpu_worker/process/run.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "gpu_worker/process/launch.h"
+#include "gpu_worker/process/worker.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -24,34 +27,6 @@
 #define PATIENCE_NS 2000000u
 #define NAP_NS      50000u
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* ---- what is lost ---- */
-
-/* Errors that leave the context as it was; after any other it answers nothing but that error. */
-static bool is_harmless(CUresult result)
-{
-    return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_INVALID_VALUE ||
-           result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-}
-
-blink_result_t worker_fail(worker_t *worker, const char *call, CUresult result)
-{
-    blink_result_t failure = cuda_driver_fail(worker->cu, call, result);
-    if (is_harmless(result))
-        return failure;
-    if (!worker->is_lost)
-        snprintf(worker->lost_text, sizeof(worker->lost_text), "the GPU worker lost its context: %s",
-                 blink_error_text());
-    worker->is_lost = true;
-    return BLINK_FAIL(failure, "%s", worker->lost_text);
-}
-
 /* ---- jobs ---- */
 
 static void complete(worker_t *worker, uint64_t user_data, blink_result_t result, const char *text)
@@ -60,35 +35,16 @@ static void complete(worker_t *worker, uint64_t user_data, blink_result_t result
         ring_raise_event(worker->completion_fd);
 }
 
-void worker_job_fail(worker_job_t *job, blink_result_t result, const char *text)
-{
-    if (job->result != BLINK_OK)
-        return;
-    job->result = result;
-    snprintf(job->text, sizeof(job->text), "%s", text);
-}
-
-void worker_job_abort(worker_job_t *job)
-{
-    for (uint32_t i = 0; i < job->part_count; i++) {
-        /* Relaxed: nothing is published with it; the kernel looks at it again and again. */
-        __atomic_store_n(&job->parts[i].slot->control->abort, 1, __ATOMIC_RELAXED);
-    }
-}
-
 static worker_job_t *job_get(worker_t *worker, uint64_t user_data)
 {
-    worker_job_t *job = worker->free_jobs;
-    if (job)
-        worker->free_jobs = job->next;
-    else
-        job = malloc(sizeof(*job));
+    list_t *spare = list_take_first(&worker->free_jobs);
+    worker_job_t *job = spare ? CONTAINER_OF(spare, worker_job_t, link) : malloc(sizeof(*job));
     if (!job)
         return NULL;
     memset(job, 0, offsetof(worker_job_t, parts)); /* parts are made one by one */
     job->user_data = user_data;
     job->number = 1;
-    job->next = NULL;
+    list_init(&job->link);
     return job;
 }
 
@@ -101,8 +57,7 @@ static void job_end(worker_t *worker, worker_job_t *job)
         complete(worker, job->user_data, job->result, job->text);
     for (uint32_t i = 0; i < job->part_count; i++)
         worker_slot_put(job->parts[i].gpu, job->parts[i].slot);
-    job->next = worker->free_jobs;
-    worker->free_jobs = job;
+    list_prepend(&worker->free_jobs, &job->link);
 }
 
 static void part_end(worker_job_t *job, worker_part_t *part)
@@ -159,37 +114,25 @@ static bool job_poll(worker_t *worker, worker_job_t *job, bool is_query)
 static bool poll_jobs(worker_t *worker, bool is_query)
 {
     bool ended = false;
-    worker_job_t **place = &worker->jobs;
-    while (*place) {
-        worker_job_t *job = *place;
-        if (job_poll(worker, job, is_query)) {
-            *place = job->next;
-            job_end(worker, job);
-            ended = true;
-        } else {
-            place = &job->next;
-        }
+    LIST_FOR_EACH(link, &worker->jobs)
+    {
+        worker_job_t *job = CONTAINER_OF(link, worker_job_t, link);
+        if (!job_poll(worker, job, is_query))
+            continue;
+        list_remove(link);
+        job_end(worker, job);
+        ended = true;
     }
     return ended;
 }
 
 /* ---- submissions ---- */
 
-void *worker_range(const worker_t *worker, const ring_sqe_t *sqe)
-{
-    if (sqe->in_offset_bytes % _Alignof(gpu_run_t) != 0 || sqe->in_offset_bytes > worker->start.arena_bytes ||
-        sqe->count > worker->start.arena_bytes - sqe->in_offset_bytes) {
-        blink_error_set(BLINK_ERR_INVALID_ARGUMENT,
-                        "%" PRIu64 " bytes at %" PRIu64 " do not lie in the arena of %" PRIu64, sqe->count,
-                        sqe->in_offset_bytes, worker->start.arena_bytes);
-        return NULL;
-    }
-    return worker->arena + sqe->in_offset_bytes;
-}
-
 static void abort_run(worker_t *worker, uint64_t number)
 {
-    for (worker_job_t *job = worker->jobs; job; job = job->next) {
+    LIST_FOR_EACH(link, &worker->jobs)
+    {
+        worker_job_t *job = CONTAINER_OF(link, worker_job_t, link);
         if (job->run_number == number && number != 0) {
             job->is_aborted = true;
             worker_job_abort(job);
@@ -229,8 +172,7 @@ static void submit(worker_t *worker, const ring_sqe_t *sqe)
         job_end(worker, job);
         return;
     }
-    job->next = worker->jobs;
-    worker->jobs = job;
+    list_prepend(&worker->jobs, &job->link);
 }
 
 /* ---- the loop ---- */
@@ -240,8 +182,11 @@ static void submit(worker_t *worker, const ring_sqe_t *sqe)
 static _Noreturn void end_lost(worker_t *worker)
 {
     LOG_ERROR("GPU worker ends: %s", worker->lost_text);
-    for (worker_job_t *job = worker->jobs; job; job = job->next)
+    LIST_FOR_EACH(link, &worker->jobs)
+    {
+        const worker_job_t *job = CONTAINER_OF(link, worker_job_t, link);
         complete(worker, job->user_data, BLINK_ERR_SYSTEM, worker->lost_text);
+    }
     _exit(1);
 }
 
@@ -258,7 +203,7 @@ static void sleep_on_doorbell(worker_t *worker)
 static bool pause_looking(worker_t *worker, uint64_t unchanged_ns)
 {
     static const struct timespec nap = {.tv_nsec = NAP_NS};
-    if (!worker->jobs) {
+    if (list_is_empty(&worker->jobs)) {
         if (unchanged_ns < IDLE_SPIN_NS)
             return false;
         sleep_on_doorbell(worker);
@@ -274,7 +219,7 @@ static bool pause_looking(worker_t *worker, uint64_t unchanged_ns)
 void *worker_run_main(void *argument)
 {
     worker_t *worker = argument;
-    uint64_t changed_ns = now_ns(), queried_ns = changed_ns;
+    uint64_t changed_ns = clock_ns(), queried_ns = changed_ns;
     ring_sqe_t sqe;
     prctl(PR_SET_NAME, "blinkd-gpu-run");
     prctl(PR_SET_TIMERSLACK, 1ul);                           /* a nap is as short as the usual slack */
@@ -286,7 +231,7 @@ void *worker_run_main(void *argument)
             submit(worker, &sqe);
             changed = true;
         }
-        const uint64_t now = now_ns();
+        const uint64_t now = clock_ns();
         const bool is_query = now - queried_ns >= QUERY_NS;
         if (is_query)
             queried_ns = now;
@@ -296,7 +241,7 @@ void *worker_run_main(void *argument)
         if (changed)
             changed_ns = now;
         else if (pause_looking(worker, now - changed_ns))
-            changed_ns = now_ns();
+            changed_ns = clock_ns();
     }
     return NULL;
 }

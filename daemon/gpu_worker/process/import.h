@@ -1,0 +1,30 @@
+/*
+ * Opening one extent, of which the caller knows that it lies within its allocation.
+ */
+#ifndef BLINK_WORKER_IMPORT_H
+#define BLINK_WORKER_IMPORT_H
+
+#include "gpu_worker/process/gpu.h"
+
+/* The allocation behind a descriptor, for cuMemMap(). Errors: INVALID_ARGUMENT, NO_MEMORY, SYSTEM. */
+blink_result_t worker_open_vmm(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
+                               CUmemGenericAllocationHandle *handle);
+
+/* What a pool's descriptor and an allocation's name in it lead to: the allocation's first byte. Errors: the
+ * same. */
+blink_result_t worker_open_pool(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
+                                CUmemoryPool *pool, CUdeviceptr *address);
+void worker_close_pool(worker_t *worker, uint32_t gpu, CUmemoryPool pool, CUdeviceptr address);
+
+/* A handle that is open already is shared: the driver has one mapping of it. Errors: the same. */
+blink_result_t worker_open_ipc(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
+                               CUdeviceptr *address);
+void worker_close_ipc(worker_t *worker, uint32_t gpu, CUdeviceptr address);
+
+/* Fail over a handle that leads nowhere: INVALID_ARGUMENT, or NO_MEMORY. */
+blink_result_t worker_import_fail(const worker_t *worker, const char *call, CUresult result);
+
+/* Log a call that failed while memory was given back, if it did. */
+void worker_log_failure(const worker_t *worker, const char *call, CUresult result);
+
+#endif

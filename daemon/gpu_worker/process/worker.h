@@ -1,0 +1,58 @@
+/*
+ * Inside the GPU worker process. The main thread (worker.c) answers the service's requests about memory; the
+ * run thread (run.c) takes submissions from the ring, launches and completes. They share what is fixed
+ * once both run: the driver's calls and the GPUs; everything else is one thread's.
+ *
+ * Nothing that the run thread does waits for a GPU, since an abort may come at any time: memory of objects
+ * comes from pools in stream order, and all work, also copying an object to its GPU, tells its end through a
+ * word in host memory.
+ */
+#ifndef BLINK_WORKER_H
+#define BLINK_WORKER_H
+
+#include "gpu_worker/process/objects.h"
+
+#define WORKER_KERNELS_MAX    64u
+#define WORKER_OBJECT_BUCKETS 1024u
+
+typedef struct worker_kernel {
+    char name[LANE_ABI_KERNEL_NAME_BYTES];
+    CUfunction functions[GPU_MAX];
+} worker_kernel_t;
+
+struct worker {
+    const cuda_driver_t *cu;
+    gpu_start_t start;
+    uint32_t gpu_count;
+    uint32_t kernel_count;
+    bool is_mps;
+    worker_gpu_t gpus[GPU_MAX];
+    worker_kernel_t kernels[WORKER_KERNELS_MAX];
+    /* the main thread's */
+    int socket_fd;
+    struct worker_import *imports;
+    struct worker_ipc *ipc_mappings;
+    /* the run thread's */
+    ring_t ring;
+    int doorbell_fd, completion_fd, epoll_fd;
+    char *arena;
+    bool is_lost; /* a context is; the driver's words: */
+    char lost_text[BLINK_ERROR_TEXT_BYTES];
+    worker_object_t *objects[WORKER_OBJECT_BUCKETS];
+    list_t jobs, free_jobs;
+};
+
+/*
+ * Fail as cuda_driver_fail(), and note in is_lost if the error is one after which a context is of no more
+ * use. For the run thread: the next turn of its loop ends the worker.
+ */
+blink_result_t worker_fail(worker_t *worker, const char *call, CUresult result);
+
+#define WORKER_TRY(worker, name, ...)                                                                        \
+    do {                                                                                                     \
+        CUresult worker_result_ = (worker)->cu->name(__VA_ARGS__);                                           \
+        if (worker_result_ != CUDA_SUCCESS)                                                                  \
+            return worker_fail((worker), #name, worker_result_);                                             \
+    } while (0)
+
+#endif
