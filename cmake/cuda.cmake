@@ -16,6 +16,8 @@ if(BLINK_CUDA)
     set(BLINK_HAVE_CUDA ON)
   elseif(NOT BLINK_CUDA STREQUAL "AUTO")
     message(FATAL_ERROR "BLINK_CUDA is ${BLINK_CUDA}, but there is no nvcc with its cuda.h (try CUDA_HOME), or no C++ compiler")
+  else()
+    message(STATUS "GPUs are left out of this build: there is no nvcc with its cuda.h (try CUDA_HOME), or no C++ compiler")
   endif()
 endif()
 
