@@ -1,4 +1,4 @@
-"""What an application meets: an installed library that exports only its own names, and the README's example."""
+"""What an application meets: an installed library that exports only its own names, and the example of docs/program.md."""
 import os
 import pathlib
 import re
@@ -7,7 +7,7 @@ import unittest
 
 from harness import IntegrationTest
 
-README = pathlib.Path(__file__).parents[2] / "README.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "program.md"
 
 
 class InstallTest(IntegrationTest):
@@ -27,9 +27,9 @@ class InstallTest(IntegrationTest):
         self.assertIn("blink_all_reduce@@BLINK_0.1", names)
         self.assertEqual([name for name in names if not re.fullmatch(r"blink_\w+@@BLINK_0\.1", name)], [])
 
-    def test_example_of_the_readme_builds_as_shown_and_runs(self):
+    def test_example_of_the_page_builds_as_shown_and_runs(self):
         prefix = self.install()
-        text = re.search(r"```c\n(.*?)```", README.read_text(), re.S)[1]
+        text = re.search(r"```c\n(.*?)```", PAGE.read_text(), re.S)[1]
         source = self.write_file("example.c", text)
         program = source.removesuffix(".c")
         packages = next(prefix.rglob("blinkclient.pc")).parent
