@@ -180,7 +180,7 @@ static blink_result_t parse_sharing(settings_t *settings, const char *value)
 
 static void print_sharing(const settings_t *settings)
 {
-    printf("%s", settings->gpu_mps ? "mps" : "isolated");
+    printf("%s", settings_sharing_name(settings));
 }
 
 static blink_result_t parse_legacy_ipc(settings_t *settings, const char *value)
@@ -199,15 +199,9 @@ static void print_legacy_ipc(const settings_t *settings)
 static blink_result_t parse_protocol(settings_t *settings, const char *value)
 {
     settings->force_protocol = strcmp(value, "auto") != 0;
-    for (uint32_t i = BLINK_PROTOCOL_SIMPLE; i <= BLINK_PROTOCOL_LL128; i++) {
-        if (strcmp(value, blink_name_protocol(i)) != 0)
-            continue;
-        settings->protocol = (blink_protocol_t)i;
-        return BLINK_OK;
-    }
-    return settings->force_protocol
-               ? BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "protocol '%s': auto, simple, ll or ll128", value)
-               : BLINK_OK;
+    if (settings->force_protocol && !blink_parse_protocol(value, &settings->protocol))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "protocol '%s': auto, simple, ll or ll128", value);
+    return BLINK_OK;
 }
 
 static void print_protocol(const settings_t *settings)

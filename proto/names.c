@@ -43,27 +43,32 @@ static const name_entry_t algorithms[] = {
     {"binomial", BLINK_ALGORITHM_BINOMIAL, 0}, {"recursive-doubling", BLINK_ALGORITHM_RECURSIVE_DOUBLING, 0}};
 static const name_entry_t protocols[] = {
     {"simple", BLINK_PROTOCOL_SIMPLE, 0}, {"ll", BLINK_PROTOCOL_LL, 0}, {"ll128", BLINK_PROTOCOL_LL128, 0}};
+/* By the names of their constants. */
+#define RESULT(code)                                                                                         \
+    {                                                                                                        \
+#code, code, 0                                                                                       \
+    }
 static const name_entry_t results[] = {
-    {"OK", BLINK_OK, 0},
-    {"INVALID_ARGUMENT", BLINK_ERR_INVALID_ARGUMENT, 0},
-    {"NO_MEMORY", BLINK_ERR_NO_MEMORY, 0},
-    {"SYSTEM", BLINK_ERR_SYSTEM, 0},
-    {"CONNECT", BLINK_ERR_CONNECT, 0},
-    {"PROTOCOL", BLINK_ERR_PROTOCOL, 0},
-    {"NOT_REGISTERED", BLINK_ERR_NOT_REGISTERED, 0},
-    {"OUT_OF_RANGE", BLINK_ERR_OUT_OF_RANGE, 0},
-    {"MISMATCH", BLINK_ERR_MISMATCH, 0},
-    {"NOT_FOUND", BLINK_ERR_NOT_FOUND, 0},
-    {"EXISTS", BLINK_ERR_EXISTS, 0},
-    {"PERMISSION", BLINK_ERR_PERMISSION, 0},
-    {"QUOTA", BLINK_ERR_QUOTA, 0},
-    {"TIMEOUT", BLINK_ERR_TIMEOUT, 0},
-    {"ABORTED", BLINK_ERR_ABORTED, 0},
-    {"PEER_LOST", BLINK_ERR_PEER_LOST, 0},
-    {"DAEMON_LOST", BLINK_ERR_DAEMON_LOST, 0},
-    {"UNSUPPORTED", BLINK_ERR_UNSUPPORTED, 0},
-    {"UNREACHABLE", BLINK_ERR_UNREACHABLE, 0},
-    {"INTERNAL", BLINK_ERR_INTERNAL, 0},
+    RESULT(BLINK_OK),
+    RESULT(BLINK_ERR_INVALID_ARGUMENT),
+    RESULT(BLINK_ERR_NO_MEMORY),
+    RESULT(BLINK_ERR_SYSTEM),
+    RESULT(BLINK_ERR_CONNECT),
+    RESULT(BLINK_ERR_PROTOCOL),
+    RESULT(BLINK_ERR_NOT_REGISTERED),
+    RESULT(BLINK_ERR_OUT_OF_RANGE),
+    RESULT(BLINK_ERR_MISMATCH),
+    RESULT(BLINK_ERR_NOT_FOUND),
+    RESULT(BLINK_ERR_EXISTS),
+    RESULT(BLINK_ERR_PERMISSION),
+    RESULT(BLINK_ERR_QUOTA),
+    RESULT(BLINK_ERR_TIMEOUT),
+    RESULT(BLINK_ERR_ABORTED),
+    RESULT(BLINK_ERR_PEER_LOST),
+    RESULT(BLINK_ERR_DAEMON_LOST),
+    RESULT(BLINK_ERR_UNSUPPORTED),
+    RESULT(BLINK_ERR_UNREACHABLE),
+    RESULT(BLINK_ERR_INTERNAL),
 };
 
 static const name_entry_t *entry_by_value(const name_entry_t *table, size_t count, uint32_t value)
@@ -114,9 +119,18 @@ const char *blink_name_protocol(uint32_t value)
     return name_of(entry_by_value(protocols, NAME_COUNT(protocols), value));
 }
 
+const char *blink_name_result_constant(uint32_t value)
+{
+    const name_entry_t *entry = entry_by_value(results, NAME_COUNT(results), value);
+    return entry ? entry->name : NULL;
+}
+
 const char *blink_name_result(uint32_t value)
 {
-    return name_of(entry_by_value(results, NAME_COUNT(results), value));
+    const char *constant = blink_name_result_constant(value);
+    if (!constant)
+        return "unknown";
+    return constant + (value == BLINK_OK ? strlen("BLINK_") : strlen("BLINK_ERR_"));
 }
 
 #define DEFINE_PARSE(function, table, type)                                                                  \
@@ -143,10 +157,10 @@ uint32_t blink_datatype_bytes(uint32_t value)
 
 bool blink_redop_valid(uint32_t value)
 {
-    return entry_by_value(redops, NAME_COUNT(redops), value) != NULL;
+    return entry_by_value(redops, NAME_COUNT(redops), value);
 }
 
 bool blink_algorithm_valid(uint32_t value)
 {
-    return entry_by_value(algorithms, NAME_COUNT(algorithms), value) != NULL;
+    return entry_by_value(algorithms, NAME_COUNT(algorithms), value);
 }

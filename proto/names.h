@@ -18,6 +18,9 @@ const char *blink_name_algorithm(uint32_t value);
 const char *blink_name_protocol(uint32_t value);
 const char *blink_name_result(uint32_t value);
 
+/** The name of a result's constant, "BLINK_ERR_PEER_LOST"; NULL for a value outside the enum. */
+const char *blink_name_result_constant(uint32_t value);
+
 /** Parse a name; false (and *value untouched) if it names nothing. "float", "double", "int" are accepted too.
  */
 bool blink_parse_datatype(const char *name, blink_datatype_t *value);

@@ -52,4 +52,10 @@ typedef struct settings {
     log_level_t log_level;
 } settings_t;
 
+/* "mps" or "isolated", as the file spells it. */
+static inline const char *settings_sharing_name(const settings_t *settings)
+{
+    return settings->gpu_mps ? "mps" : "isolated";
+}
+
 #endif

@@ -376,11 +376,6 @@ uint32_t gpus_restarts(const gpus_t *gpus)
     return gpus->restarts;
 }
 
-const char *gpus_sharing(const gpus_t *gpus)
-{
-    return gpus->control->settings->gpu_mps ? "mps" : "isolated";
-}
-
 blink_result_t gpus_check(const gpus_t *gpus)
 {
     return gpus->ready

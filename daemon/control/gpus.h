@@ -34,7 +34,6 @@ const gpu_hello_t *gpus_facts(const gpus_t *gpus);
 /* 0: there is none at the moment. */
 pid_t gpus_worker_pid(const gpus_t *gpus);
 uint32_t gpus_restarts(const gpus_t *gpus);
-const char *gpus_sharing(const gpus_t *gpus);
 
 /* Errors: SYSTEM (there is no worker at the moment; says why). */
 blink_result_t gpus_check(const gpus_t *gpus);

@@ -49,7 +49,7 @@ static void answer_status(const control_t *control, connection_t *connection, ui
     status.pace_scale = control->settings->pace_scale;
     status.socket = (char *)(uintptr_t)control->settings->socket;
     if (control->gpus) {
-        status.gpu_sharing = (char *)(uintptr_t)gpus_sharing(control->gpus);
+        status.gpu_sharing = (char *)(uintptr_t)settings_sharing_name(control->settings);
         status.gpu_worker_pid = (uint32_t)gpus_worker_pid(control->gpus);
         status.gpu_worker_restarts = gpus_restarts(control->gpus);
     }

@@ -1,6 +1,7 @@
 /* Opening and closing a context, and the calls that belong to nothing smaller. */
 #include "context/context.h"
 #include "frame.h"
+#include "names.h"
 
 #include <stdlib.h>
 
@@ -16,33 +17,8 @@ const char *blink_last_error(void)
 
 const char *blink_result_name(blink_result_t result)
 {
-#define RESULT_NAME(code)                                                                                    \
-    case code:                                                                                               \
-        return #code
-    switch (result) {
-        RESULT_NAME(BLINK_OK);
-        RESULT_NAME(BLINK_ERR_INVALID_ARGUMENT);
-        RESULT_NAME(BLINK_ERR_NO_MEMORY);
-        RESULT_NAME(BLINK_ERR_SYSTEM);
-        RESULT_NAME(BLINK_ERR_CONNECT);
-        RESULT_NAME(BLINK_ERR_PROTOCOL);
-        RESULT_NAME(BLINK_ERR_NOT_REGISTERED);
-        RESULT_NAME(BLINK_ERR_OUT_OF_RANGE);
-        RESULT_NAME(BLINK_ERR_MISMATCH);
-        RESULT_NAME(BLINK_ERR_NOT_FOUND);
-        RESULT_NAME(BLINK_ERR_EXISTS);
-        RESULT_NAME(BLINK_ERR_PERMISSION);
-        RESULT_NAME(BLINK_ERR_QUOTA);
-        RESULT_NAME(BLINK_ERR_TIMEOUT);
-        RESULT_NAME(BLINK_ERR_ABORTED);
-        RESULT_NAME(BLINK_ERR_PEER_LOST);
-        RESULT_NAME(BLINK_ERR_DAEMON_LOST);
-        RESULT_NAME(BLINK_ERR_UNSUPPORTED);
-        RESULT_NAME(BLINK_ERR_UNREACHABLE);
-        RESULT_NAME(BLINK_ERR_INTERNAL);
-    }
-#undef RESULT_NAME
-    return "BLINK_ERR_UNKNOWN";
+    const char *name = blink_name_result_constant(result);
+    return name ? name : "BLINK_ERR_UNKNOWN";
 }
 
 blink_result_t blink_open(const char *socket_path, blink_context_t **context)
