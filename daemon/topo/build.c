@@ -2,9 +2,11 @@
  * The one way a topology comes to be: collect nodes and links, then check, merge and index them in one go.
  * Readers of every format come through here, so every rule for topologies is enforced once.
  */
+#include "topo/topo.h"
+
 #include "base/vec.h"
 #include "error.h"
-#include "topo/internal.h"
+#include "topo/source.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /*
  * One host out of many, for pictures of large topologies.
  */
+#include "topo/topo.h"
+
 #include "error.h"
-#include "topo/internal.h"
 
 #include <string.h>
 

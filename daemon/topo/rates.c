@@ -1,8 +1,4 @@
-/*
- * What a link can move by its generation, as NCCL counts it. Files in NCCL's topology XML and detected
- * machines are rated by the same tables.
- */
-#include "topo/internal.h"
+#include "topo/rates.h"
 
 #include <stdlib.h>
 #include <string.h>

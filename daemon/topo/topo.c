@@ -1,7 +1,7 @@
 /*
  * A finished topology: its names, look-ups and end of life. How one comes to be is build.c's business.
  */
-#include "topo/internal.h"
+#include "topo/topo.h"
 
 #include <stdlib.h>
 #include <string.h>

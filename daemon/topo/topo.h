@@ -13,6 +13,9 @@
 
 #define TOPO_NONE UINT32_MAX
 
+/* Most parallel links between two nodes in one direction. */
+#define TOPO_PARALLEL_MAX 65535u
+
 typedef enum topo_node_kind { TOPO_DEVICE, TOPO_SWITCH, TOPO_NIC, TOPO_CPU } topo_node_kind_t;
 
 typedef enum topo_link_kind {
@@ -98,9 +101,22 @@ uint32_t topo_find_node(const topo_t *topo, const char *id);
 /* Link index by its two nodes, or TOPO_NONE. O(log links that leave `from`). */
 uint32_t topo_find_link(const topo_t *topo, uint32_t from, uint32_t to);
 
-/* Spelling used in files: "gpu", "switch", …; "nvlink", "pcie", …. */
+/* The link running the other way with the same kind and latency, or TOPO_NONE: the two are shown as one. */
+uint32_t topo_find_mirror(const topo_t *topo, uint32_t link);
+
+/* A merged link is `count` links of unit_GBps and, where slower ones ran beside them, one of *rest_GBps that
+ * stands for those (else 0). The subtraction is exact: the whole units are at least half of the sum. */
+uint32_t topo_link_units(const topo_link_t *link, double *rest_GBps);
+
+/* Capacity of the fastest link; not 0 even without links, so that it may divide. */
+double topo_largest_GBps(const topo_t *topo);
+
+/* Spelling used in files: "gpu", "switch", …; "nvlink", "pcie", …. Parsing returns false if there is no such
+ * kind. */
 const char *topo_node_kind_name(topo_node_kind_t kind);
 const char *topo_link_kind_name(topo_link_kind_t kind);
+bool topo_parse_node_kind(const char *name, topo_node_kind_t *kind);
+bool topo_parse_link_kind(const char *name, topo_link_kind_t *kind);
 
 /* Print. *text is malloc'd, NUL-terminated and owned by the caller. JSON is blink-topology/1 and reads back
  * equal; dot is Graphviz; svg stands alone; table is for people. Errors: NO_MEMORY. */

@@ -1,9 +1,10 @@
 #include "topo/detect/detect_build.h"
 
 #include "error.h"
-#include "topo/internal.h"
+#include "topo/rates.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include "topo/detect/detect_read.h"
 
 #include "error.h"
-#include "topo/internal.h"
+#include "topo/rates.h"
 
 #include <hwloc.h>
 

@@ -1,8 +1,4 @@
-/*
- * The topologies that every blinkd and blinkctl knows by name. Their JSON is embedded by the build from
- * builtin/.
- */
-#include "topo/internal.h"
+#include "topo/read/builtin.h"
 
 #include <string.h>
 

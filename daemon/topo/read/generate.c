@@ -1,9 +1,13 @@
-/*
- * Topologies of many equal hosts, by name: "64xdgx1v" is 64 of that built-in behind one network switch.
- */
-#include "error.h"
-#include "topo/internal.h"
+#include "topo/read/generate.h"
 
+#include "error.h"
+#include "topo/rates.h"
+#include "topo/read/builtin.h"
+#include "topo/source.h"
+#include "topo/topo.h"
+
+#include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

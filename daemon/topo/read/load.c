@@ -2,11 +2,16 @@
  * From what a person names on a command line to a topology: a built-in, many of one, or a file whose
  * content says its format.
  */
+#include "topo/topo.h"
+
 #include "error.h"
-#include "topo/internal.h"
+#include "topo/read/builtin.h"
+#include "topo/read/generate.h"
+#include "topo/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -2,8 +2,11 @@
  * Reads blink-topology/1. This file knows fields and their types, all of them strictly; what the values must
  * be like is the builder's business.
  */
+#include "topo/topo.h"
+
 #include "error.h"
-#include "topo/internal.h"
+#include "topo/rates.h"
+#include "topo/source.h"
 
 #include <jansson.h>
 

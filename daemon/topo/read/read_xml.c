@@ -3,8 +3,11 @@
  * tree of cpu, pci, gpu, nic and net elements onto nodes and links; rates follow from classes and widths.
  * Elements and attributes not named here are ignored, as NCCL does.
  */
+#include "topo/topo.h"
+
 #include "error.h"
-#include "topo/internal.h"
+#include "topo/rates.h"
+#include "topo/source.h"
 
 #include <libxml/parser.h>
 #include <libxml/tree.h>

@@ -1,9 +1,10 @@
 /*
  * Draws a topology for Graphviz: one cluster per host, one edge per pair of nodes that are linked both ways.
  */
-#include "topo/internal.h"
+#include "topo/topo.h"
 
 #include "error.h"
+#include "topo/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,10 @@
  * Writes blink-topology/1 so that it reads back equal: same nodes, same links in the same order, same
  * doubles.
  */
-#include "topo/internal.h"
+#include "topo/topo.h"
 
 #include "error.h"
+#include "topo/text.h"
 
 static void write_node(topo_text_t *text, const topo_node_t *node)
 {

@@ -1,9 +1,10 @@
 /* Draws a topology as one stand-alone picture over the layout of topo/layout.h: colours are kinds of link,
  * widths are capacities. */
-#include "topo/internal.h"
-#include "topo/show/layout.h"
+#include "topo/topo.h"
 
 #include "error.h"
+#include "topo/show/layout.h"
+#include "topo/text.h"
 
 #define RADIUS_LEAST 200
 #define LEGEND_ROOM  28

@@ -2,9 +2,10 @@
  * Prints a topology for people: what there is, then every node with what it can move, then every link, both
  * directions of a pair in one row.
  */
-#include "topo/internal.h"
+#include "topo/topo.h"
 
 #include "error.h"
+#include "topo/text.h"
 
 #include <stdlib.h>
 #include <string.h>
