@@ -12,10 +12,17 @@
  *
  * Errors: every call that can fail returns a blink_result_t; blink_last_error() then holds one sentence that
  * names the offending value. Unless a call says otherwise it may also return
- *   BLINK_ERR_INVALID_ARGUMENT  an argument is NULL or out of its domain,
- *   BLINK_ERR_NO_MEMORY         memory ran out,
- *   BLINK_ERR_DAEMON_LOST       the daemon ended or the connection broke; only closing and freeing still
- * work.
+ *
+ *   BLINK_ERR_INVALID_ARGUMENT  an argument is NULL or out of its domain;
+ *   BLINK_ERR_NO_MEMORY         memory ran out;
+ *   BLINK_ERR_DAEMON_LOST       the daemon ended or the connection broke:
+ *                               only closing and freeing still work.
+ *
+ * Blocking: a call returns at once unless its comment says that it waits.
+ *
+ * Ownership: what a call makes is the caller's, to be freed by the call that its comment names. Arguments are
+ * read before the call returns and stay the caller's; buffers of collectives are in use until the op has
+ * ended.
  *
  * Threads: every function is thread-safe. Handles may be shared by threads; a handle must not be used during
  * or after the call that frees it. Collectives of one communicator are matched between ranks by the order of
@@ -50,22 +57,31 @@ typedef struct blink_op blink_op_t;
 /** A stream of CUDA: a cudaStream_t or CUstream is one. NULL is CUDA's default stream. */
 typedef struct CUstream_st *blink_stream_t;
 
-/** Names a communicator while its ranks gather. 128 random bits: whoever knows it (and is the same user) may
- * join. */
+/**
+ * Names a communicator while its ranks gather. 128 random bits: whoever knows it (and is the same user) may
+ * join.
+ */
 typedef struct blink_unique_id {
     unsigned char bytes[16];
 } blink_unique_id_t;
 
-/** Options of blink_comm_init_rank(). Initialise with BLINK_COMM_CONFIG_INIT; all ranks must give the same
- * algorithm and timeout. */
+/**
+ * Options of blink_comm_init_rank(). Initialise with BLINK_COMM_CONFIG_INIT; all ranks must give the same
+ * algorithm and timeout.
+ */
 typedef struct blink_comm_config {
-    size_t struct_bytes; /**< sizeof(blink_comm_config_t), set by the initialiser */
-    int device; /**< device of this rank, 0-based; -1: the one of the CUDA context that is current in the
-                                      calling thread, if there is one and the daemon serves its GPU; else the
-                   device whose number is the rank */
-    blink_algorithm_t algorithm; /**< how collectives are planned */
-    unsigned int
-        op_timeout_ms; /**< how long an op may wait for ranks to submit their part; 0: the daemon's setting */
+    /** sizeof(blink_comm_config_t), set by the initialiser. */
+    size_t struct_bytes;
+
+    /** Device of this rank, 0-based. -1: the device of the CUDA context that is current in the calling
+     * thread, if there is one and the daemon serves its GPU; else the device whose number is the rank. */
+    int device;
+
+    /** How collectives are planned. */
+    blink_algorithm_t algorithm;
+
+    /** How long an op may wait for ranks to submit it, in milliseconds. 0: the daemon's setting. */
+    unsigned int op_timeout_ms;
 } blink_comm_config_t;
 
 #define BLINK_COMM_CONFIG_INIT                                                                               \
@@ -73,53 +89,59 @@ typedef struct blink_comm_config {
         sizeof(blink_comm_config_t), -1, BLINK_ALGORITHM_AUTO, 0                                             \
     }
 
-/** Version of the library at run time, "major.minor.patch". Static. */
+/** Version of the library at run time, "major.minor.patch". A constant string. */
 const char *blink_version(void);
 
-/** The sentence that explains the last failure of a blink call on this thread; "" if none. Valid until this
- * thread's next failing blink call. */
+/**
+ * The sentence that explains the last failure of a blink call on this thread; "" if there was none. Borrowed,
+ * and valid until this thread's next failing blink call.
+ */
 const char *blink_last_error(void);
 
-/** Constant name of a result, "BLINK_ERR_PEER_LOST" for instance. Static. */
+/** Name of a result, "BLINK_ERR_PEER_LOST" for instance. A constant string. */
 const char *blink_result_name(blink_result_t result);
 
 /* ---- connection ---- */
 
 /**
- * Connect to the daemon.
+ * Connect to the daemon. Waits for its answer.
  * @param socket_path  NULL: the environment variable BLINK_SOCKET if set, else /run/blinkd/blinkd.sock.
- * @param context      receives a context owned by the caller; blink_close() it.
+ * @param context      receives a context; blink_close() frees it.
  * Errors: BLINK_ERR_CONNECT (nobody listens; names the path), BLINK_ERR_PROTOCOL (versions do not meet; names
  * both), BLINK_ERR_QUOTA, BLINK_ERR_SYSTEM.
  */
 blink_result_t blink_open(const char *socket_path, blink_context_t **context);
 
 /**
- * Disconnect and free the context with everything made from it: communicators, unfinished ops (their memory
- * is not touched by the daemon any more once this returns), regions and blink_mem_alloc() memory. Peers of
- * communicators not destroyed before see BLINK_ERR_PEER_LOST. NULL is ignored.
+ * Disconnect and free the context with everything made from it: communicators, unfinished ops, regions and
+ * blink_mem_alloc() memory. Waits until the daemon has let go of the memory: it is not touched any more once
+ * this returns. Peers of communicators that were not destroyed before see BLINK_ERR_PEER_LOST. No other
+ * thread may be using the context. NULL is ignored.
  */
 void blink_close(blink_context_t *context);
 
-/** Devices the daemon offers. */
+/** How many devices the daemon offers. */
 blink_result_t blink_device_count(blink_context_t *context, int *count);
 
-/** Empty operation: completes as soon as the daemon has seen it. Measures the round trip. *op as for
- * collectives. */
+/**
+ * Submit an empty operation, which is complete as soon as the daemon has seen it: it measures the round trip.
+ * *op as for collectives. Errors: those at submission that concern no buffers.
+ */
 blink_result_t blink_nop(blink_context_t *context, blink_op_t **op);
 
 /* ---- memory ---- */
 
 /**
- * Allocate zeroed, page-aligned memory that the daemon can reach (a memfd, with huge pages where the system
- * grants them). Freed by blink_mem_free() or blink_close(). Errors: BLINK_ERR_QUOTA, BLINK_ERR_SYSTEM.
+ * Allocate `bytes` bytes of zeroed, page-aligned memory that the daemon can reach (a memfd, with huge pages
+ * where the system grants them). Waits for the daemon's answer.
+ * @param address  receives the memory; blink_mem_free() or blink_close() frees it.
+ * Errors: BLINK_ERR_QUOTA, BLINK_ERR_SYSTEM.
  */
 blink_result_t blink_mem_alloc(blink_context_t *context, size_t bytes, void **address);
 
 /**
- * Free blink_mem_alloc() memory. Waits until no collective uses it. NULL is ignored.
- * Errors: BLINK_ERR_NOT_REGISTERED (not the start of such memory). Even when the daemon is lost the memory is
- * freed.
+ * Free blink_mem_alloc() memory. Waits until no collective uses it. Even when the daemon is lost the memory
+ * is freed. NULL is ignored. Errors: BLINK_ERR_NOT_REGISTERED (not the start of such memory).
  */
 blink_result_t blink_mem_free(blink_context_t *context, void *address);
 
@@ -127,8 +149,9 @@ blink_result_t blink_mem_free(blink_context_t *context, void *address);
  * Make memory of your own known to the daemon: [address, address + bytes) must be a MAP_SHARED mapping of
  * descriptor `fd` at `offset_bytes` (page-aligned). The descriptor must be a memfd sealed with F_SEAL_SHRINK,
  * not sealed against writing and not of huge pages; it may be closed after the call. Regions must not
- * overlap. Errors: BLINK_ERR_INVALID_ARGUMENT (which of these does not hold), BLINK_ERR_EXISTS (overlaps a
- * region), BLINK_ERR_QUOTA, BLINK_ERR_SYSTEM.
+ * overlap. The mapping stays the caller's, and must stay until blink_mem_deregister() or blink_close(). Waits
+ * for the daemon's answer. Errors: BLINK_ERR_INVALID_ARGUMENT (which of these does not hold),
+ * BLINK_ERR_EXISTS (overlaps a region), BLINK_ERR_QUOTA, BLINK_ERR_SYSTEM.
  */
 blink_result_t blink_mem_register(blink_context_t *context, void *address, size_t bytes, int fd,
                                   size_t offset_bytes);
@@ -141,15 +164,17 @@ blink_result_t blink_mem_deregister(blink_context_t *context, void *address);
 
 /* ---- communicators ---- */
 
-/** Make an id for a new communicator; hand it to the other ranks by whatever means. Errors: BLINK_ERR_SYSTEM.
- */
+/** Make an id for a new communicator, to be handed to the other ranks by whatever means. Needs no daemon.
+ * Errors: BLINK_ERR_SYSTEM. */
 blink_result_t blink_get_unique_id(blink_unique_id_t *id);
 
 /**
- * Join a communicator as one of its ranks. Blocks until all `rank_count` ranks have joined (threads of one
+ * Join a communicator as one of its ranks. Waits until all `rank_count` ranks have joined (threads of one
  * process may be ranks of one communicator).
+ * @param id      of blink_get_unique_id(), the same on all ranks.
+ * @param rank    0 to rank_count - 1, another on each rank.
  * @param config  NULL for defaults.
- * @param comm    receives a handle owned by the caller; blink_comm_destroy() it.
+ * @param comm    receives a handle; blink_comm_destroy() frees it.
  * Errors: BLINK_ERR_MISMATCH (rank counts, algorithms or timeouts differ between ranks), BLINK_ERR_EXISTS
  * (the rank or its device is taken already; the ranks that joined are not harmed), BLINK_ERR_NOT_FOUND (no
  * such device), BLINK_ERR_UNSUPPORTED (some devices are on GPUs, others on the host), BLINK_ERR_SYSTEM (the
@@ -161,8 +186,10 @@ blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique
                                     int rank, const blink_comm_config_t *config, blink_comm_t **comm);
 
 /**
- * Leave and free. Waits for this rank's ops. The other ranks may finish ops that all have submitted, and then
- * destroy theirs; later ops of theirs fail with BLINK_ERR_PEER_LOST. NULL is ignored.
+ * Leave the communicator and free the handle. Waits for this rank's ops. The other ranks may finish ops that
+ * all have submitted, and then destroy theirs; later ops of theirs fail with BLINK_ERR_PEER_LOST. NULL is
+ * ignored. Errors: BLINK_ERR_INVALID_ARGUMENT (another thread submitted meanwhile: blink_close() then frees
+ * the handle).
  */
 blink_result_t blink_comm_destroy(blink_comm_t *comm);
 
@@ -173,35 +200,45 @@ blink_result_t blink_comm_destroy(blink_comm_t *comm);
  */
 blink_result_t blink_comm_finalize(blink_comm_t *comm);
 
+/** The `color` of a rank that takes no part in a new communicator. */
+#define BLINK_SPLIT_NO_COLOR (-1)
+
 /**
  * Divide a communicator: a collective call on `comm` (in order with its other ops) that makes a new
  * communicator of the ranks that give the same `color`, ranked by `key` and, where keys are equal, by their
- * rank in `comm`. Devices stay. Blocks until all ranks have called.
+ * rank in `comm`. Devices stay. Waits until all ranks have called.
  * @param color   not negative; BLINK_SPLIT_NO_COLOR: take no part, *split is NULL.
- * @param config  as for blink_comm_init_rank(), its device is ignored; NULL: the algorithm and timeout of
- * `comm`.
- * @param split   receives a handle owned by the caller; blink_comm_destroy() it.
+ * @param config  as for blink_comm_init_rank(), but its device is ignored. NULL: the algorithm and timeout of
+ *                `comm`.
+ * @param split   receives a handle; blink_comm_destroy() frees it.
  * Errors: those of an allgather and of blink_comm_init_rank(); on an error no rank's parent is harmed.
  */
-#define BLINK_SPLIT_NO_COLOR (-1)
 blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const blink_comm_config_t *config,
                                 blink_comm_t **split);
 
-/** A second communicator of the same ranks and devices, whose ops are ordered apart from those of `comm`.
- * Collective, as blink_comm_split(). */
+/**
+ * Make a second communicator of the same ranks and devices, whose ops are ordered apart from those of `comm`.
+ * Collective, waits and fails as blink_comm_split(); blink_comm_destroy() frees *duplicate.
+ */
 blink_result_t blink_comm_duplicate(blink_comm_t *comm, blink_comm_t **duplicate);
 
-/** End the communicator for all ranks: ops under way and later ones fail with BLINK_ERR_ABORTED. The handle
- * remains to be destroyed. Returns without waiting for the peers. */
+/**
+ * End the communicator for all ranks: ops under way and later ones fail with BLINK_ERR_ABORTED. The handle
+ * remains to be destroyed. Waits for the daemon's answer, not for the other ranks.
+ */
 blink_result_t blink_comm_abort(blink_comm_t *comm);
 
-/** Whether the communicator has failed by itself: *result is BLINK_OK or why it is of no more use
- * (BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED, BLINK_ERR_DAEMON_LOST…); blink_last_error() then has the sentence.
+/**
+ * Whether the communicator has failed by itself.
+ * @param result  receives BLINK_OK, or why the communicator is of no more use (BLINK_ERR_PEER_LOST,
+ *                BLINK_ERR_ABORTED, BLINK_ERR_DAEMON_LOST…); blink_last_error() then has the sentence.
  * Who has synchronised with a stream hears of every op that failed on it, replayed ones too. Otherwise the
  * notice and completions travel different ways: for a moment after an op that was waited for has failed this
- * may still say BLINK_OK. */
+ * may still say BLINK_OK.
+ */
 blink_result_t blink_comm_async_error(blink_comm_t *comm, blink_result_t *result);
 
+/** This rank's number, how many ranks there are, and the number of this rank's device. */
 blink_result_t blink_comm_rank(const blink_comm_t *comm, int *rank);
 blink_result_t blink_comm_size(const blink_comm_t *comm, int *rank_count);
 blink_result_t blink_comm_device(const blink_comm_t *comm, int *device);
@@ -221,9 +258,9 @@ blink_result_t blink_comm_device(const blink_comm_t *comm, int *device);
  */
 
 /**
- * An operator that multiplies this rank's input by a scalar before summing: Σ scalar_r · send_r. The product
- * is rounded where the step's result is. Every rank makes its own, with its own scalar, and passes it where a
- * blink_redop_t is expected, with the same datatype; BLINK_PRE_MUL_SUM itself is no valid argument.
+ * Make an operator that multiplies this rank's input by a scalar before summing: Σ scalar_r · send_r. The
+ * product is rounded where the step's result is. Every rank makes its own, with its own scalar, and passes it
+ * where a blink_redop_t is expected, with the same datatype; BLINK_PRE_MUL_SUM itself is no valid argument.
  * @param scalar  one element of `datatype`; copied.
  * @param redop   receives the operator, valid for `comm` until blink_redop_destroy() or blink_comm_destroy().
  * Errors: BLINK_ERR_QUOTA (more than 65,536 operators live).
@@ -231,16 +268,17 @@ blink_result_t blink_comm_device(const blink_comm_t *comm, int *device);
 blink_result_t blink_redop_create_pre_mul_sum(blink_comm_t *comm, const void *scalar,
                                               blink_datatype_t datatype, blink_redop_t *redop);
 
-/** Free an operator; ops submitted with it are not affected. */
+/** Free an operator; ops submitted with it are not affected. Errors: BLINK_ERR_INVALID_ARGUMENT (it is none
+ * of this communicator). */
 blink_result_t blink_redop_destroy(blink_comm_t *comm, blink_redop_t redop);
 
 /* ---- collectives ----
  *
  * All ranks submit the same collectives with the same count, type, operator and root in the same order. A
- * submission returns at once; buffers belong to the daemon until the op has been waited for. *op is owned by
- * the caller and freed by blink_wait(), or by the blink_test() or blink_wait_any() that reports it done. A
- * count of zero succeeds and moves nothing, buffers may then be NULL. `count` is in elements of one block:
- * what one rank gives or gets.
+ * submission returns at once; buffers belong to the daemon until the op has been waited for. *op is the
+ * caller's, freed by blink_wait(), or by the blink_test() or blink_wait_any() that reports it done. A count
+ * of zero succeeds and moves nothing, buffers may then be NULL. `count` is in elements of one block: what one
+ * rank gives or gets.
  *
  * Memory. Buffers of blink_mem_alloc() or blink_mem_register() are read and written in place. Any other
  * memory works too: the library copies it through a staging region of the daemon, a piece at a time while the
@@ -268,42 +306,56 @@ blink_result_t blink_redop_destroy(blink_comm_t *comm, blink_redop_t redop);
  * than the ring's entries are live at all, in any).
  */
 
-/** recv[i] = send of rank 0 [i] ⊕ … ⊕ send of rank n-1 [i], on every rank. In place: send == recv. */
+/** Reduce: recv[i] = send of rank 0 [i] ⊕ … ⊕ send of rank n-1 [i], on every rank. In place: send == recv. */
 blink_result_t blink_all_reduce(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                 blink_redop_t redop, blink_comm_t *comm, blink_op_t **op);
 
-/** recv[i] = send of rank `root` [i], on every rank. `send` is read on the root only and may be NULL
- * elsewhere. In place on the root: send == recv. */
+/**
+ * Copy: recv[i] = send of rank `root` [i], on every rank. `send` is read on the root only and may be NULL
+ * elsewhere. In place on the root: send == recv.
+ */
 blink_result_t blink_broadcast(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                int root, blink_comm_t *comm, blink_op_t **op);
 
-/** As blink_all_reduce(), but only the root receives; `recv` may be NULL elsewhere. In place on the root:
- * send == recv. */
+/**
+ * As blink_all_reduce(), but only the root receives; `recv` may be NULL elsewhere. In place on the root:
+ * send == recv.
+ */
 blink_result_t blink_reduce(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                             blink_redop_t redop, int root, blink_comm_t *comm, blink_op_t **op);
 
-/** Every rank gives `count` elements; recv, of rank_count × count, holds them in rank order on every rank.
- * In place: send == recv + rank × count. */
+/**
+ * Every rank gives `count` elements; recv, of rank_count × count, holds them in rank order on every rank.
+ * In place: send == recv + rank × count.
+ */
 blink_result_t blink_all_gather(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                 blink_comm_t *comm, blink_op_t **op);
 
-/** send has rank_count × count elements; rank r receives the reduction of block r, `count` elements.
- * In place: recv == send + rank × count. */
+/**
+ * send has rank_count × count elements; rank r receives the reduction of block r, `count` elements.
+ * In place: recv == send + rank × count.
+ */
 blink_result_t blink_reduce_scatter(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                     blink_redop_t redop, blink_comm_t *comm, blink_op_t **op);
 
-/** As blink_all_gather(), but only the root receives; `recv` may be NULL elsewhere. In place on the root:
- * send == recv + root × count. */
+/**
+ * As blink_all_gather(), but only the root receives; `recv` may be NULL elsewhere. In place on the root:
+ * send == recv + root × count.
+ */
 blink_result_t blink_gather(const void *send, void *recv, size_t count, blink_datatype_t datatype, int root,
                             blink_comm_t *comm, blink_op_t **op);
 
-/** The root's `send` has rank_count × count elements (NULL elsewhere); rank r receives block r. In place on
- * the root: recv == send + root × count. */
+/**
+ * The root's `send` has rank_count × count elements (NULL elsewhere); rank r receives block r. In place on
+ * the root: recv == send + root × count.
+ */
 blink_result_t blink_scatter(const void *send, void *recv, size_t count, blink_datatype_t datatype, int root,
                              blink_comm_t *comm, blink_op_t **op);
 
-/** send and recv have rank_count × count elements; block j of rank i's send becomes block i of rank j's recv.
- * Never in place. */
+/**
+ * send and recv have rank_count × count elements; block j of rank i's send becomes block i of rank j's recv.
+ * Never in place.
+ */
 blink_result_t blink_all_to_all(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                 blink_comm_t *comm, blink_op_t **op);
 
@@ -328,7 +380,8 @@ blink_result_t blink_send(const void *send, size_t count, blink_datatype_t datat
 blink_result_t blink_recv(void *recv, size_t count, blink_datatype_t datatype, int peer, blink_comm_t *comm,
                           blink_op_t **op);
 
-/** Complete once every rank has submitted it and all earlier ops of the ranks are complete. */
+/** Submit a barrier: an op that is complete once every rank has submitted it and all earlier ops of the ranks
+ * are complete. */
 blink_result_t blink_barrier(blink_comm_t *comm, blink_op_t **op);
 
 /* ---- groups ----
@@ -343,13 +396,16 @@ blink_result_t blink_barrier(blink_comm_t *comm, blink_op_t **op);
  * blink_group_end() returns that error.
  */
 
-/** Begin a group on this thread. */
+/** Begin a group on this thread. Errors: BLINK_ERR_INVALID_ARGUMENT (groups nest too deep). */
 blink_result_t blink_group_start(void);
 
 /**
- * End the group. *op covers all of it, is owned by the caller and ends with the group's first failure; it is
- * NULL if the group was empty, and where this end is not the outermost one (`op` may then be NULL). Errors:
- * those of the submissions; BLINK_ERR_INVALID_ARGUMENT (no group was started, more than 65,536 entries).
+ * End the group and submit it.
+ * @param op  receives an op that covers the whole group and ends with its first failure, freed as a
+ *            collective's; NULL if the group was empty, and where this end is not the outermost one (`op` may
+ *            then be NULL).
+ * Errors: those of the submissions; BLINK_ERR_INVALID_ARGUMENT (no group was started, more than 65,536
+ * entries).
  */
 blink_result_t blink_group_end(blink_op_t **op);
 
@@ -409,21 +465,29 @@ blink_result_t blink_barrier_on(blink_comm_t *comm, blink_stream_t stream);
 
 /* ---- completion ---- */
 
-/** Wait for the op, free it and return how it ended. */
+/** Wait until the op has ended, free it and return how it ended. */
 blink_result_t blink_wait(blink_op_t *op);
 
-/** *done: whether the op has ended. If so it is freed and the return value is how it ended; else BLINK_OK. */
+/**
+ * Look whether the op has ended.
+ * @param done  receives whether it has: then the op is freed, and the result is how it ended. Else BLINK_OK.
+ */
 blink_result_t blink_test(blink_op_t *op, bool *done);
 
-/** Wait until one of `count` ops has ended, free it, set its place in the array to NULL and *index to that
- * place; the return value is how it ended. NULL entries are skipped; if all are, *index is -1 and the result
- * BLINK_OK. Ops may be of different contexts; a thread that has waited awake for a while then looks at them
- * anew every 50 µs. */
+/**
+ * Wait until one of `count` ops has ended, free it, and return how it ended. NULL entries are skipped. Ops
+ * may be of different contexts; a thread that has waited awake for a while then looks at them anew every 50
+ * µs.
+ * @param ops    the entry of the op that has ended becomes NULL.
+ * @param index  receives its place; -1, with the result BLINK_OK, if all entries are NULL.
+ */
 blink_result_t blink_wait_any(blink_op_t **ops, size_t count, ptrdiff_t *index);
 
-/** A descriptor, owned by the context, that becomes readable when ops complete: poll() it, then read 8 bytes
- * from it (it is non-blocking), then blink_test() the ops. Completions before the first call do not
- * count. */
+/**
+ * A descriptor that becomes readable when ops complete: poll() it, then read 8 bytes from it (it is
+ * non-blocking), then blink_test() the ops. Completions before the first call do not count.
+ * @param fd  receives the descriptor, which stays the context's.
+ */
 blink_result_t blink_poll_fd(blink_context_t *context, int *fd);
 
 #ifdef __cplusplus
