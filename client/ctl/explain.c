@@ -1,5 +1,5 @@
 /* blinkctl explain: which algorithm and protocol are chosen for a size, against which others, and where that
- * changes. Its own file because plan shows one plan, and this one compares them all. */
+ * changes. */
 #include "ctl.h"
 
 #include "collective.h"

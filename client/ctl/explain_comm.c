@@ -1,5 +1,5 @@
 /* blinkctl explain --comm: what a live communicator's ops have run by, and how the daemon reached their
- * memory. Apart from explain.c, which plans by itself and asks no daemon. */
+ * memory. */
 #include "explain_comm.h"
 
 #include "tools/human.h"

@@ -30,7 +30,7 @@ static const struct argp_option options[] = {
     {"topology", KEY_TOPOLOGY, "NAME|FILE", 0, "Topology to plan on", -1},
     {"collective", KEY_COLLECTIVE, "NAME", 0, COLLECTIVE_NAMES "; default: allreduce", -1},
     {"ranks", KEY_RANKS, "LIST", 0,
-     "Device of each rank, such as 1,4,5,6: gpus by number or node id (default: all)", -1},
+     "Device of each rank, such as 1,4,5,6: devices by number or node id (default: all)", -1},
     {"root", KEY_ROOT, "RANK", 0, "Rank that has or gets all (default 0); of sendrecv the source", -1},
     {"peer", KEY_PEER, "RANK", 0, "Destination of sendrecv (default 1)", -1},
     {"algorithm", KEY_ALGORITHM, "NAME", 0, ALGORITHMS "; default: auto", -1},
@@ -113,9 +113,8 @@ char *request_help(int key, const char *text, void *input)
     for (const char *const *name = topo_builtin_names(); *name; name++)
         fprintf(out, " %s", *name);
     fprintf(out,
-            ".\nNxNAME is N hosts like that (1 to %u, %u gpus in all) behind a non-blocking network, each "
-            "with the "
-            "NICs usual for it; NxNAME@G gives each NIC G GB/s: 64xdgx1v, 2xdgx1v_hybrid@5.\n"
+            ".\nNxNAME is N hosts like that (1 to %u, %u devices in all) behind a non-blocking network, "
+            "each with the NICs usual for it; NxNAME@G gives each NIC G GB/s: 64xdgx1v, 2xdgx1v_hybrid@5.\n"
             "Files may be blink-topology/1 JSON or NCCL topology XML.",
             TOPO_GENERATED_HOSTS_MAX, TOPO_GENERATED_GPUS_MAX);
     fclose(out);
@@ -124,8 +123,8 @@ char *request_help(int key, const char *text, void *input)
 
 const struct argp request_argp = {.options = options, .parser = parse_request, .help_filter = request_help};
 
-/* A gpu by its index or by its node's id. */
-static blink_result_t find_gpu(const topo_t *topo, const char *word, uint32_t *node)
+/* A device by its index or by its node's id. */
+static blink_result_t find_device(const topo_t *topo, const char *word, uint32_t *node)
 {
     uint64_t index;
     *node = topo_find_node(topo, word);
@@ -134,7 +133,7 @@ static blink_result_t find_gpu(const topo_t *topo, const char *word, uint32_t *n
     if (!human_parse_number(word, UINT32_MAX, &index))
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology %s has no node \"%s\"", topo->name, word);
     if (index >= topo->gpu_count)
-        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology %s has gpus 0 to %u, not %u", topo->name,
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology %s has devices 0 to %u, not %u", topo->name,
                           topo->gpu_count - 1, (uint32_t)index);
     *node = topo->gpus[index];
     return BLINK_OK;
@@ -153,7 +152,7 @@ static blink_result_t parse_ranks(const topo_t *topo, const char *list, uint32_t
         if (*count == PLAN_RANKS_MAX)
             result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "more than %u ranks", PLAN_RANKS_MAX);
         else
-            result = find_gpu(topo, word, &nodes[(*count)++]);
+            result = find_device(topo, word, &nodes[(*count)++]);
     }
     free(words);
     return result;

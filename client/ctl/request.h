@@ -14,7 +14,7 @@
 
 typedef struct request {
     const char *topology;
-    const char *ranks; /* NULL: all gpus */
+    const char *ranks; /* NULL: all devices */
     blink_collective_t collective;
     blink_algorithm_t algorithms[REQUEST_ALGORITHMS_MAX]; /* AUTO unless named */
     uint32_t algorithm_count;
@@ -23,7 +23,7 @@ typedef struct request {
     bool optional;  /* the command has something else to do: no topology is no error */
 } request_t;
 
-/** Allreduce over all gpus, root 0, peer 1. */
+/** Allreduce over all devices, root 0, peer 1. */
 extern const request_t request_default;
 
 /** A child for a command's argp. Input: request_t, set to request_default. Takes the keys t, c, r, a and 1000
@@ -40,8 +40,10 @@ typedef struct request_case {
     uint32_t nodes[PLAN_RANKS_MAX]; /* behind plan.rank_node where ranks were named */
 } request_case_t;
 
-/** Load the topology and find the ranks. *opened stays where it is (it points into itself) until
- * request_close(). Errors: those of topo_load(), NOT_FOUND (a rank's gpu), INVALID_ARGUMENT (too many ranks).
+/**
+ * Load the topology and find the ranks. *opened stays where it is (it points into itself) until
+ * request_close(). Errors: those of topo_load(), NOT_FOUND (a rank's device), INVALID_ARGUMENT (too many
+ * ranks).
  */
 blink_result_t request_open(const request_t *request, request_case_t *opened);
 void request_close(request_case_t *opened);

@@ -319,11 +319,6 @@ static blink_result_t sweep(const request_case_t *opened, const simulate_options
     return result;
 }
 
-double simulate_busy_share(const simulate_point_t *point, uint32_t link)
-{
-    return point->result.links[link].busy_us / point->result.time_us;
-}
-
 blink_result_t ctl_simulate(int argc, char **argv, ctl_options_t *common)
 {
     static const struct argp_child children[] = {

@@ -38,14 +38,18 @@ static inline const simulate_point_t *simulation_at(const simulation_t *simulati
 }
 
 /** The part of the run during which a link was busy. */
-double simulate_busy_share(const simulate_point_t *point, uint32_t link);
+static inline double simulate_busy_share(const simulate_point_t *point, uint32_t link)
+{
+    return point->result.links[link].busy_us / point->result.time_us;
+}
 
 /** Print to stdout. Errors: NO_MEMORY. */
 blink_result_t simulate_print_table(const simulation_t *simulation);
 blink_result_t simulate_print_json(const simulation_t *simulation);
 void simulate_print_csv(const simulation_t *simulation);
 
-/** Draw bus bandwidth and time over size, a curve per algorithm. What fails in `out` stays there: ferror().
+/**
+ * Draw bus bandwidth and time over size, a curve per algorithm. What fails in `out` stays there: ferror().
  */
 void simulate_draw(const simulation_t *simulation, FILE *out);
 

@@ -1,5 +1,5 @@
 /* blink-perf: asks the daemon what is ideal, starts ranks or is one, and leaves nothing behind. */
-#include "daemon/ideal.h"
+#include "daemon/ask.h"
 #include "daemon/private.h"
 #include "ranks/identity.h"
 #include "ranks/processes.h"
@@ -52,7 +52,7 @@ static int measure(perf_options_t *options, const char *socket_path, perf_signal
     if (result != BLINK_OK)
         status = fail(result);
     else if (options->joins)
-        status = perf_process_rank(&run, options->join_rank);
+        status = perf_rank_status(&run, options->join_rank);
     else
         status = perf_processes_run(&run, signals);
     /* Relaxed: the ranks have been waited for. */

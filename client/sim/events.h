@@ -6,9 +6,8 @@
 #ifndef BLINK_SIM_EVENTS_H
 #define BLINK_SIM_EVENTS_H
 
+#include "base/vec.h"
 #include "blink/types.h"
-
-#include <stdbool.h>
 
 typedef enum event_kind {
     EVENT_LANE,   /* index: lane, whose next step may be ready */
@@ -25,8 +24,7 @@ typedef struct event {
 
 /* All zero is empty. */
 typedef struct events {
-    event_t *heap;
-    size_t count, capacity;
+    VEC(event_t) heap;
     uint64_t entered;
 } events_t;
 

@@ -37,8 +37,8 @@ typedef struct sim {
     sim_lane_t *lanes;
     double *read_us; /* per lane and slot: when the chunk that last used it had left */
     sim_semaphore_t *semaphores;
-    sim_transfer_t *transfers;
-    uint32_t transfer_count, transfer_capacity, free_transfer;
+    VEC(sim_transfer_t) transfers;
+    uint32_t free_transfer;
     uint32_t lanes_left;
     double now_us, end_us;
 } sim_t;
@@ -49,18 +49,13 @@ static blink_result_t sim_take_transfer(sim_t *sim, uint32_t *index)
 {
     if (sim->free_transfer != PLAN_NONE) {
         *index = sim->free_transfer;
-        sim->free_transfer = sim->transfers[*index].next;
+        sim->free_transfer = sim->transfers.items[*index].next;
         return BLINK_OK;
     }
-    if (sim->transfer_count == sim->transfer_capacity) {
-        uint32_t capacity = sim->transfer_capacity ? 2 * sim->transfer_capacity : 256;
-        sim_transfer_t *transfers = realloc(sim->transfers, capacity * sizeof(*transfers));
-        if (!transfers)
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u chunks under way", capacity);
-        sim->transfers = transfers;
-        sim->transfer_capacity = capacity;
-    }
-    *index = sim->transfer_count++;
+    if (!vec_reserve(&sim->transfers, sim->transfers.count + 1))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu chunks under way",
+                          sim->transfers.count + 1);
+    *index = (uint32_t)sim->transfers.count++;
     return BLINK_OK;
 }
 
@@ -79,7 +74,7 @@ static blink_result_t sim_signal(sim_t *sim, const lane_step_t *step, uint32_t d
 /* Serve the transfer's next stage, to which it comes at at_us. */
 static blink_result_t sim_hop(sim_t *sim, uint32_t index, double at_us, double *finish_us)
 {
-    sim_transfer_t *transfer = &sim->transfers[index];
+    sim_transfer_t *transfer = &sim->transfers.items[index];
     const lane_operand_t *dst = &sim->program->operands[transfer->step->dst_first + transfer->dst];
     const wires_path_t *path = &sim->wires.paths[dst->path];
     uint32_t stage = sim->wires.stages[path->stage_first + transfer->stage];
@@ -102,7 +97,7 @@ static blink_result_t sim_send(sim_t *sim, const lane_step_t *step, uint32_t dst
         return sim_signal(sim, step, dst, read.finish_us);
     uint32_t index;
     BLINK_TRY(sim_take_transfer(sim, &index));
-    sim->transfers[index] =
+    sim->transfers.items[index] =
         (sim_transfer_t){.bytes = bytes, .finish_us = read.finish_us, .step = step, .dst = dst};
     /* Booked ahead of its time, but in order: nothing but this rank's reader feeds the first link. */
     return sim_hop(sim, index, read.start_us, left_us);
@@ -259,7 +254,7 @@ static void sim_fini(sim_t *sim)
     free(sim->lanes);
     free(sim->read_us);
     free(sim->semaphores);
-    free(sim->transfers);
+    vec_free(&sim->transfers);
 }
 
 static blink_result_t sim_report(const sim_t *sim, const topo_t *topo, const sim_config_t *config,

@@ -40,7 +40,8 @@ typedef struct sim_result {
     sim_link_t *links;   /* per topology link */
 } sim_result_t;
 
-/* Steps × chunks of a program bound to a payload: what sim_run() and goal_write() refuse above SIM_STEPS_MAX.
+/*
+ * Steps × chunks of a program bound to a payload: what sim_run() and goal_write() refuse above SIM_STEPS_MAX.
  */
 uint64_t sim_step_count(const lane_geometry_t *geometry);
 

@@ -25,7 +25,7 @@ static void wires_set_speeds(wires_t *wires, const topo_t *topo, uint32_t rank_c
 }
 
 /* Links in travelling order, each followed by the limited backplane it leads into. What leaves the path's
- * last link has reached its gpu: no backplane there. */
+ * last link has reached its device: no backplane there. */
 static void wires_lay_path(wires_t *wires, const topo_t *topo, const uint32_t *links, uint32_t link_count,
                            wires_path_t *path)
 {

@@ -1,5 +1,5 @@
 /* Writing a file whole or not at all: into a new file beside it, which then takes its name. */
-#include "file.h"
+#include "tools/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

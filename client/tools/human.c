@@ -1,5 +1,5 @@
 /* Formatting and parsing of numbers for the tools' tables and command lines. */
-#include "human.h"
+#include "tools/human.h"
 
 #include <errno.h>
 #include <stdio.h>

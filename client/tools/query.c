@@ -1,6 +1,7 @@
-/* Requests of the tools, one at a time on a blocking socket, with a limit on how long the daemon may think.
+/*
+ * Requests of the tools, one at a time on a blocking socket, with a limit on how long the daemon may think.
  */
-#include "query.h"
+#include "tools/query.h"
 
 #include "frame.h"
 

@@ -1,5 +1,7 @@
 /* Collects the cells of a table and prints them aligned. */
-#include "table.h"
+#include "tools/table.h"
+
+#include "base/vec.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -10,8 +12,7 @@ struct table {
     const char *alignment;
     const char *const *headers;
     size_t column_count;
-    char **cells;
-    size_t cell_count, capacity;
+    VEC(char *) cells;
     bool failed; /* memory ran out on the way */
 };
 
@@ -27,23 +28,10 @@ void table_destroy(table_t *table)
 {
     if (!table)
         return;
-    for (size_t i = 0; i < table->cell_count; i++)
-        free(table->cells[i]);
-    free(table->cells);
+    for (size_t i = 0; i < table->cells.count; i++)
+        free(table->cells.items[i]);
+    vec_free(&table->cells);
     free(table);
-}
-
-static bool grow(table_t *table)
-{
-    if (table->cell_count < table->capacity)
-        return true;
-    size_t capacity = table->capacity ? 2 * table->capacity : 64;
-    char **cells = realloc(table->cells, capacity * sizeof(*cells));
-    if (!cells)
-        return false;
-    table->cells = cells;
-    table->capacity = capacity;
-    return true;
 }
 
 void table_cell(table_t *table, const char *format, ...)
@@ -55,23 +43,25 @@ void table_cell(table_t *table, const char *format, ...)
     va_start(arguments, format);
     int length = vasprintf(&text, format, arguments);
     va_end(arguments);
-    if (length < 0 || !grow(table)) {
-        if (length >= 0)
-            free(text);
+    if (length < 0) {
         table->failed = true;
         return;
     }
-    for (char *at = text; *at; at++)
+    for (char *at = text; *at; at++) {
         if (*at < ' ' || *at > '~')
             *at = '?';
-    table->cells[table->cell_count++] = text;
+    }
+    if (!vec_push(&table->cells, text)) {
+        free(text);
+        table->failed = true;
+    }
 }
 
 static int column_width(const table_t *table, size_t column)
 {
     size_t width = strlen(table->headers[column]);
-    for (size_t i = column; i < table->cell_count; i += table->column_count) {
-        size_t length = strlen(table->cells[i]);
+    for (size_t i = column; i < table->cells.count; i += table->column_count) {
+        size_t length = strlen(table->cells.items[i]);
         width = length > width ? length : width;
     }
     return (int)width;
@@ -97,8 +87,8 @@ blink_result_t table_print(const table_t *table, FILE *out)
     for (size_t i = 0; i < table->column_count; i++)
         widths[i] = column_width(table, i);
     print_row(table, widths, table->headers, out);
-    for (size_t i = 0; i + table->column_count <= table->cell_count; i += table->column_count)
-        print_row(table, widths, (const char *const *)&table->cells[i], out);
+    for (size_t i = 0; i + table->column_count <= table->cells.count; i += table->column_count)
+        print_row(table, widths, (const char *const *)&table->cells.items[i], out);
     free(widths);
     return BLINK_OK;
 }

@@ -15,7 +15,8 @@ typedef struct table table_t;
 table_t *table_create(const char *alignment, const char *const *headers);
 void table_destroy(table_t *table);
 
-/** Add the next cell, row by row. Anything but printable ASCII becomes '?': names come from other programs.
+/**
+ * Add the next cell, row by row. Anything but printable ASCII becomes '?': names come from other programs.
  */
 void table_cell(table_t *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -30,7 +30,8 @@ void imports_fini(imports_t *imports);
 /** The daemon has lost all GPU memory of this client: what is registered is forgotten. Thread-safe. */
 void imports_reset(imports_t *imports);
 
-/** For a communicator on host devices: refuse memory of a GPU. Errors: INVALID_ARGUMENT (names the pointer).
+/**
+ * For a communicator on host devices: refuse memory of a GPU. Errors: INVALID_ARGUMENT (names the pointer).
  */
 blink_result_t imports_refuse(imports_t *imports, const char *what, const void *pointer);
 

@@ -54,7 +54,8 @@ blink_result_t stream_step_find(stream_steps_t *steps, stream_rank_t *rank, gpu_
     BLINK_TRY(stream_table_get(rank->streams, gpu, &table));
     BLINK_TRY(look_at_stream(gpu, fresh));
     BLINK_TRY(find_step(steps, fresh, step));
-    /* A step that is added for a capture first waits for the other ranks: not for a stream that is no good.
+    /*
+     * A step that is added for a capture first waits for the other ranks: not for a stream that is no good.
      */
     if (!*step && fresh->stored)
         BLINK_TRY(window_check_stream(rank, gpu, stream, &context));

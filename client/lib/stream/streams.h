@@ -29,7 +29,8 @@ void stream_rank_init(stream_rank_t *rank, streams_t *streams, rank_gpu_t *gpu);
 /** The rank's communicator is freed. */
 void stream_rank_fini(stream_rank_t *rank);
 
-/** How a replay of the rank's ops has failed, BLINK_OK if none has. The daemon then says more, by CommLost.
+/**
+ * How a replay of the rank's ops has failed, BLINK_OK if none has. The daemon then says more, by CommLost.
  */
 blink_result_t stream_rank_replay_error(const stream_rank_t *rank);
 

@@ -10,10 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CLOSE_MAX_NS                                                                                         \
-    UINT64_C(5000000000) /* how long connection_close() gives the daemon to close its end                    \
-                          */
-#define HELLO_FDS 3u     /* ring, doorbell, completion */
+/* How long connection_close() gives the daemon to close its end. */
+#define CLOSE_MAX_NS UINT64_C(5000000000)
+#define HELLO_FDS    3u /* ring, doorbell, completion */
 
 typedef struct waiting {
     list_t of_requests;

@@ -13,11 +13,11 @@ static uint64_t check_samples(const perf_reference_t *reference, const perf_bloc
     uint64_t wrong = 0;
     for (uint64_t i = 0; i < strata; i++) {
         uint64_t first = block->count / strata * i;
-        uint64_t room = (i + 1 < strata ? block->count / strata * (i + 1) : block->count) - first - SAMPLE;
+        uint64_t spare = (i + 1 < strata ? block->count / strata * (i + 1) : block->count) - first - SAMPLE;
         if (i + 1 == strata)
-            first += room;
+            first += spare;
         else if (i > 0)
-            first += perf_mix(reference->pattern.seed + first) % (room + 1);
+            first += perf_mix(reference->pattern.seed + first) % (spare + 1);
         wrong += perf_reference_wrong(reference, block, first, SAMPLE, at + first * element_bytes);
     }
     return wrong;

@@ -39,7 +39,8 @@ bool perf_collective_has_in_place(perf_collective_t collective);
 bool perf_collective_is_uneven(perf_collective_t collective);       /* blocks differ in length: alltoallv */
 bool perf_collective_same_everywhere(perf_collective_t collective); /* every rank gets the same output */
 
-/** Blocks of the payload, which is what nccl-tests calls the size: all that one rank's larger buffer holds.
+/**
+ * Blocks of the payload, which is what nccl-tests calls the size: all that one rank's larger buffer holds.
  */
 uint32_t perf_collective_blocks(perf_collective_t collective, uint32_t rank_count);
 

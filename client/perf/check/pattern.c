@@ -137,10 +137,10 @@ static bool is_exact(uint64_t word)
 }
 
 /* Who speaks moves on by one rank from one pair of words, an exact and a rough one, to the next. */
-static uint64_t word_of(const perf_pattern_t *pattern, uint64_t stream, uint64_t turn, uint64_t word)
+static uint64_t word_of(const perf_pattern_t *pattern, uint64_t stream, uint64_t speaker, uint64_t word)
 {
     const perf_mask_t *mask = is_exact(word) ? &pattern->exact : &pattern->rough;
-    if (turn >= (is_exact(word) ? pattern->exact_speakers : pattern->rough_speakers))
+    if (speaker >= (is_exact(word) ? pattern->exact_speakers : pattern->rough_speakers))
         mask = &pattern->silent;
     return (perf_mix(stream + word * UINT64_C(0x9e3779b97f4a7c15)) & mask->keep) | mask->set;
 }
@@ -151,10 +151,10 @@ void perf_pattern_fill(const perf_pattern_t *pattern, uint32_t rank, uint64_t fi
     uint64_t stream = perf_mix(perf_mix(pattern->seed) + rank);
     uint64_t at = first * pattern->element_bytes, end = at + count * pattern->element_bytes;
     unsigned char *out = buffer;
-    uint64_t turn = (rank + at / WORD_BYTES / 2) % pattern->rank_count;
+    uint64_t speaker = (rank + at / WORD_BYTES / 2) % pattern->rank_count;
     while (at < end) {
         uint64_t word = at / WORD_BYTES, skipped = at % WORD_BYTES;
-        uint64_t value = word_of(pattern, stream, turn, word) >> (8 * skipped); /* little-endian */
+        uint64_t value = word_of(pattern, stream, speaker, word) >> (8 * skipped); /* little-endian */
         uint64_t bytes = WORD_BYTES - skipped < end - at ? WORD_BYTES - skipped : end - at;
         if (bytes == WORD_BYTES)
             memcpy(out, &value, WORD_BYTES);
@@ -163,7 +163,7 @@ void perf_pattern_fill(const perf_pattern_t *pattern, uint32_t rank, uint64_t fi
         out += bytes;
         at += bytes;
         if (word % 2 == 1)
-            turn = turn + 1 == pattern->rank_count ? 0 : turn + 1;
+            speaker = speaker + 1 == pattern->rank_count ? 0 : speaker + 1;
     }
 }
 

@@ -2,7 +2,7 @@
  * The random inputs: a hash of seed, rank and place, so that any rank can compute any other's. Bits are
  * random in full where the result is exact whatever they are: copies, and integers (but PROD's are odd). MAX
  * and MIN have all finite floats; floats that are added or multiplied have a range in which nothing
- * overflows. A file of its own: it needs neither daemon nor library.
+ * overflows. Needs neither daemon nor library.
  *
  * Of floats that are added or multiplied only some ranks speak at a time, the others give the neutral
  * element; which ones moves on with the place. So the error of the result is bounded tightly however many

@@ -1,7 +1,6 @@
 /*
  * What an output must be, computed anew from the inputs of all ranks: integers modulo 2^n, floats in float64
- * with a bound on the error that any plan may make. A file of its own because it, too, needs neither daemon
- * nor library.
+ * with a bound on the error that any plan may make. Needs neither daemon nor library.
  */
 #ifndef PERF_REFERENCE_H
 #define PERF_REFERENCE_H
@@ -27,7 +26,8 @@ blink_result_t perf_reference_values(blink_datatype_t datatype, double **values)
 perf_reference_t perf_reference_make(const perf_pattern_t *pattern, blink_redop_t redop,
                                      const double *values);
 
-/** How many of elements [first, first + count) of a block, which begin at `output`, are not as they must be.
+/**
+ * How many of elements [first, first + count) of a block, which begin at `output`, are not as they must be.
  */
 uint64_t perf_reference_wrong(const perf_reference_t *reference, const perf_block_t *block, uint64_t first,
                               uint64_t count, const void *output);

@@ -67,7 +67,8 @@ uint64_t perf_board_different(const perf_board_t *board)
     return different;
 }
 
-/* Release, and the acquire that pairs with all ranks' additions: each of them continues the release sequence.
+/*
+ * Release, and the acquire that pairs with all ranks' additions: each of them continues the release sequence.
  */
 void perf_board_give(perf_board_t *board)
 {

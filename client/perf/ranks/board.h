@@ -48,7 +48,8 @@ uint64_t perf_board_wrong(const perf_board_t *board);
 /** Rows whose checksum is not that of row 0. */
 uint64_t perf_board_different(const perf_board_t *board);
 
-/** Before a barrier of the ranks: what this rank did to the board is done. Behind it: what all did is seen.
+/**
+ * Before a barrier of the ranks: what this rank did to the board is done. Behind it: what all did is seen.
  */
 void perf_board_give(perf_board_t *board);
 void perf_board_take(const perf_board_t *board);

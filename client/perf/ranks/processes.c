@@ -47,21 +47,6 @@ blink_result_t perf_fork(const perf_signals_t *signals, int death_signal, pid_t 
     return BLINK_OK;
 }
 
-int perf_process_rank(const perf_run_t *run, uint32_t rank)
-{
-    blink_result_t result = perf_rank_run(run, rank);
-    if (result == BLINK_OK)
-        return EXIT_SUCCESS;
-    /* Relaxed: only which rank comes first matters; the others fail because of it. */
-    if (atomic_exchange_explicit(&run->board->failed, 1, memory_order_relaxed) == 0) {
-        if (run->options->collective == PERF_NOP)
-            fprintf(stderr, "blink-perf: %s\n", blink_error_text());
-        else
-            fprintf(stderr, "blink-perf: rank %u: %s\n", rank, blink_error_text());
-    }
-    return result == BLINK_ERR_CONNECT ? PERF_EXIT_NO_DAEMON : PERF_EXIT_FAILED;
-}
-
 /* Take the ranks that have ended out of pids[]. Returns the exit status of the first that failed. */
 static int reap(pid_t *pids, uint32_t count, int options, uint32_t *left)
 {
@@ -120,7 +105,7 @@ int perf_processes_run(const perf_run_t *run, perf_signals_t *signals)
             fprintf(stderr, "blink-perf: rank %u: %s\n", rank, blink_error_text());
             status = PERF_EXIT_FAILED;
         } else if (pid == 0) {
-            exit(run->options->threads ? perf_threads_run(run) : perf_process_rank(run, rank));
+            exit(run->options->threads ? perf_threads_run(run) : perf_rank_status(run, rank));
         } else {
             pids[rank] = pid;
         }

@@ -28,7 +28,4 @@ blink_result_t perf_fork(const perf_signals_t *signals, int death_signal, pid_t 
  * are ended. Returns the exit status for this process; reasons have been printed. */
 int perf_processes_run(const perf_run_t *run, perf_signals_t *signals);
 
-/** Run one rank in this process, print why it failed, and return its exit status. */
-int perf_process_rank(const perf_run_t *run, uint32_t rank);
-
 #endif

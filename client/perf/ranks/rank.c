@@ -1,6 +1,7 @@
 /* The measuring side of a rank. */
 #include "ranks/rank.h"
 
+#include "base/clock.h"
 #include "check/check.h"
 #include "element.h"
 #include "library.h"
@@ -10,8 +11,8 @@
 #include "ranks/work.h"
 #include "report/report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define LATE_NS 2000000 /* by which the last rank comes to a barrier that is being checked */
 
@@ -35,13 +36,6 @@ typedef struct session {
     perf_shape_t shape;
     uint64_t seed; /* of the inputs; another for every run that is checked */
 } session_t;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static blink_result_t barrier(session_t *session)
 {
@@ -105,9 +99,9 @@ static blink_result_t time_iterations(session_t *session)
         BLINK_TRY(perf_work_run(&session->work));
     for (uint32_t i = 0; i < session->options->iterations; i++) {
         BLINK_TRY(barrier(session));
-        uint64_t start_ns = now_ns();
+        uint64_t start_ns = clock_ns();
         BLINK_TRY(perf_work_run(&session->work));
-        times_us[i] = (double)(now_ns() - start_ns) / 1e3;
+        times_us[i] = (double)(clock_ns() - start_ns) / 1e3;
     }
     return BLINK_OK;
 }
@@ -366,10 +360,10 @@ static blink_result_t run_nop(session_t *session)
         LIBRARY_TRY(blink_wait(op));
     }
     for (uint32_t i = 0; i < session->options->iterations; i++) {
-        uint64_t start_ns = now_ns();
+        uint64_t start_ns = clock_ns();
         LIBRARY_TRY(blink_nop(session->context, &op));
         LIBRARY_TRY(blink_wait(op));
-        board->times_us[i] = (double)(now_ns() - start_ns) / 1e3;
+        board->times_us[i] = (double)(clock_ns() - start_ns) / 1e3;
     }
     perf_times_t times = perf_board_times(board);
     return perf_report_nop(session->options, &times);
@@ -393,4 +387,19 @@ blink_result_t perf_rank_run(const perf_run_t *run, uint32_t rank)
     perf_gpu_close(session.gpu);
     free_lists(&session);
     return result;
+}
+
+int perf_rank_status(const perf_run_t *run, uint32_t rank)
+{
+    blink_result_t result = perf_rank_run(run, rank);
+    if (result == BLINK_OK)
+        return EXIT_SUCCESS;
+    /* Relaxed: only which rank comes first matters; the others fail because of it. */
+    if (atomic_exchange_explicit(&run->board->failed, 1, memory_order_relaxed) == 0) {
+        if (run->options->collective == PERF_NOP)
+            fprintf(stderr, "blink-perf: %s\n", blink_error_text());
+        else
+            fprintf(stderr, "blink-perf: rank %u: %s\n", rank, blink_error_text());
+    }
+    return result == BLINK_ERR_CONNECT ? PERF_EXIT_NO_DAEMON : PERF_EXIT_FAILED;
 }

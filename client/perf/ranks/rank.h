@@ -25,4 +25,7 @@ typedef struct perf_run {
  * added to the board. The sentence of a failure is in blink_error_text(). */
 blink_result_t perf_rank_run(const perf_run_t *run, uint32_t rank);
 
+/** The same; prints why the rank failed, unless another has said so before, and returns the exit status. */
+int perf_rank_status(const perf_run_t *run, uint32_t rank);
+
 #endif

@@ -1,8 +1,6 @@
 /* Starting and joining the threads. */
 #include "ranks/threads.h"
 
-#include "ranks/processes.h"
-
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +15,7 @@ typedef struct thread {
 static void *run_rank(void *argument)
 {
     const thread_t *thread = argument;
-    int status = perf_process_rank(thread->run, thread->rank);
+    int status = perf_rank_status(thread->run, thread->rank);
     if (status != EXIT_SUCCESS)
         _exit(status); /* what was printed has been flushed; the other threads may be anywhere */
     return NULL;

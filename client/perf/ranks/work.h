@@ -31,7 +31,8 @@ void perf_work_destroy(perf_work_t *work);
  * library's, CUDA's. */
 blink_result_t perf_work_begin(perf_work_t *work);
 
-/** One iteration, to its end. Errors: the library's, CUDA's; on streams, what communicators have met by now.
+/**
+ * One iteration, to its end. Errors: the library's, CUDA's; on streams, what communicators have met by now.
  */
 blink_result_t perf_work_run(perf_work_t *work);
 

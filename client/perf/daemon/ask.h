@@ -1,9 +1,9 @@
 /*
- * What the daemon's topology allows: the ideal bus bandwidth that measurements are compared with (the method
- * is told in --help).
+ * What blink-perf asks the daemon before the ranks start: its devices, their GPUs, and by its topology the
+ * ideal bus bandwidth that measurements are compared with.
  */
-#ifndef PERF_IDEAL_H
-#define PERF_IDEAL_H
+#ifndef PERF_ASK_H
+#define PERF_ASK_H
 
 #include "memory/gpu_choice.h"
 #include "options/options.h"
@@ -15,9 +15,8 @@ blink_result_t perf_ask_device_count(query_t *query, uint32_t *count);
 /** The GPU of each rank, see perf_choose_gpus(). Errors: its, and those of query_ask(). */
 blink_result_t perf_ask_gpus(query_t *query, const perf_options_t *options, perf_gpu_choice_t *choices);
 
-/** Ideal bus bandwidth in GB/s for options->rank_count ranks; 0 if their devices have no links, or for one
- * rank. Errors: those of query_ask(); NOT_FOUND (no such device), PROTOCOL (a topology that cannot be read),
- * NO_MEMORY. */
+/** Ideal bus bandwidth in GB/s of the ranks' devices, as emulated if the daemon paces its links; 0 for one
+ * rank. Errors: those of query_ask() and tools_ideal_GBps(); NOT_FOUND (no such device). */
 blink_result_t perf_ask_ideal_GBps(query_t *query, const perf_options_t *options, double *ideal_GBps);
 
 #endif

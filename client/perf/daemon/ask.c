@@ -1,0 +1,74 @@
+/* Queries to the daemon. */
+#include "daemon/ask.h"
+
+#include "tools/ideal.h"
+
+#include <stdlib.h>
+
+blink_result_t perf_ask_device_count(query_t *query, uint32_t *count)
+{
+    Blinkwire__Reply *reply;
+    BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__DEVICES, &reply));
+    *count = (uint32_t)reply->query->n_devices;
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return BLINK_OK;
+}
+
+blink_result_t perf_ask_gpus(query_t *query, const perf_options_t *options, perf_gpu_choice_t *choices)
+{
+    Blinkwire__Reply *reply;
+    BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__DEVICES, &reply));
+    blink_result_t result = perf_choose_gpus(reply->query, options, choices);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return result;
+}
+
+/* 1: the links are not paced. */
+static blink_result_t ask_pace(query_t *query, double *scale)
+{
+    Blinkwire__Reply *reply;
+    BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__STATUS, &reply));
+    *scale =
+        reply->query->status && reply->query->status->pace_scale > 0 ? reply->query->status->pace_scale : 1;
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return BLINK_OK;
+}
+
+static blink_result_t ideal_of_ranks(const char *topology, const Blinkwire__QueryReply *devices,
+                                     const perf_options_t *options, const char **nodes, double *ideal_GBps)
+{
+    for (uint32_t rank = 0; rank < options->rank_count; rank++) {
+        const Blinkwire__Device *device;
+        BLINK_TRY(perf_find_device(devices, options, rank, &device));
+        nodes[rank] = device->node;
+    }
+    return tools_ideal_GBps(topology, nodes, options->rank_count, ideal_GBps);
+}
+
+static blink_result_t ask_topology(query_t *query, const Blinkwire__QueryReply *devices,
+                                   const perf_options_t *options, double *ideal_GBps)
+{
+    Blinkwire__Reply *reply;
+    const char **nodes = calloc(options->rank_count, sizeof(*nodes));
+    if (!nodes)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the devices of %u ranks", options->rank_count);
+    blink_result_t result = query_ask(query, BLINKWIRE__QUERY_KIND__TOPOLOGY, &reply);
+    if (result == BLINK_OK) {
+        result = ideal_of_ranks(reply->query->topology_json, devices, options, nodes, ideal_GBps);
+        blinkwire__reply__free_unpacked(reply, NULL);
+    }
+    free(nodes);
+    return result;
+}
+
+blink_result_t perf_ask_ideal_GBps(query_t *query, const perf_options_t *options, double *ideal_GBps)
+{
+    Blinkwire__Reply *devices;
+    double scale;
+    BLINK_TRY(ask_pace(query, &scale));
+    BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__DEVICES, &devices));
+    blink_result_t result = ask_topology(query, devices->query, options, ideal_GBps);
+    blinkwire__reply__free_unpacked(devices, NULL);
+    *ideal_GBps *= scale;
+    return result;
+}
