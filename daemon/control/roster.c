@@ -437,7 +437,7 @@ void rosters_abort_all(rosters_t *rosters)
             BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text);
             gathering_failed(roster, BLINK_ERR_DAEMON_LOST);
         } else {
-            engine_comm_abort(roster->engine, BLINK_ERR_DAEMON_LOST, text);
+            engine_comm_end(roster->engine, BLINK_ERR_DAEMON_LOST, text);
             announce_abort(roster, BLINK_ERR_DAEMON_LOST, text, NULL);
         }
     }
@@ -454,7 +454,7 @@ void roster_abort(client_t *client, uint64_t request, uint32_t number)
     char text[BLINK_ERROR_TEXT_BYTES];
     snprintf(text, sizeof(text), "rank %u (pid %d) aborted communicator %u", member->rank, client->pid,
              member->roster->number);
-    engine_comm_abort(member->roster->engine, BLINK_ERR_ABORTED, text);
+    engine_comm_end(member->roster->engine, BLINK_ERR_ABORTED, text);
     announce_abort(member->roster, BLINK_ERR_ABORTED, text, member);
     connection_reply_ok(client->connection, request);
 }

@@ -67,7 +67,7 @@ void roster_abort(client_t *client, uint64_t request, uint32_t member);
 /* The client's process is gone: its ranks leave, and the rosters they were on are aborted. */
 void rosters_lose_client(client_t *client);
 
-/* engine_config_t.comm_lost; the context is the rosters. */
+/* engine_config_t.comm_ended; the context is the rosters. */
 void rosters_abort_by_engine(void *rosters, uint32_t number, blink_result_t code, const char *text);
 
 /* The daemon stops: every roster is aborted with DAEMON_LOST. */

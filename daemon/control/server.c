@@ -299,7 +299,7 @@ static blink_result_t start_engine(server_t *server)
                                     .topo = control->topo,
                                     .cores = cores > 0 ? (uint32_t)cores : 1,
                                     .control = &server->mailbox,
-                                    .comm_lost = rosters_abort_by_engine,
+                                    .comm_ended = rosters_abort_by_engine,
                                     .context = control->rosters};
     return engine_create(&config, &control->engine);
 }

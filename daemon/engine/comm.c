@@ -1,105 +1,70 @@
-/*
- * A communicator as a whole: how it begins, how its ranks leave, and how it is given up when one of them
- * dies, aborts or does not come. Its ops are in op.c.
- */
 #include "engine/comm.h"
 
 #include "base/log.h"
-#include "collective.h"
 #include "engine/client.h"
-#include "engine/gpu_worker.h"
 #include "engine/loop.h"
 #include "engine/op.h"
-#include "engine/plans.h"
-#include "engine/rank.h"
-#include "engine/replay.h"
 #include "engine/run.h"
-#include "engine/stream.h"
+#include "engine/stored.h"
 #include "error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-void comm_enlist(engine_comm_t *comm)
+/* ---- ending ---- */
+
+void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, const char *text)
 {
-    engine_t *engine = comm->engine;
-    comm->next_busy = engine->busy_comms;
-    comm->previous_busy = &engine->busy_comms;
-    if (comm->next_busy)
-        comm->next_busy->previous_busy = &comm->next_busy;
-    engine->busy_comms = comm;
-}
-
-void comm_delist(engine_comm_t *comm)
-{
-    *comm->previous_busy = comm->next_busy;
-    if (comm->next_busy)
-        comm->next_busy->previous_busy = comm->previous_busy;
-}
-
-/* ---- giving up ---- */
-
-/* Fail an op of a lost communicator, if that is possible at once: what runs, is planned or is due ends by
- * itself. */
-static void op_give_up(comm_op_t *op)
-{
-    engine_comm_t *comm = op->comm;
-    if (op->state == OP_RUNNING) {
-        exec_abort(op->instance->exec, comm->lost);
+    if (comm->end_reason != BLINK_OK)
         return;
-    }
-    if (op->state == OP_AWAITING) {
-        op_stop_awaiting(op);
-        if (op->instance)
-            op_release_instance(op);
-    }
-    op_fail(op, comm->lost, comm->lost_text);
-}
-
-void comm_give_up(engine_comm_t *comm, blink_result_t code, const char *text)
-{
-    if (comm->lost != BLINK_OK)
-        return;
-    comm->lost = code;
-    snprintf(comm->lost_text, sizeof(comm->lost_text), "%s", text);
+    comm->end_reason = reason;
+    snprintf(comm->end_text, sizeof(comm->end_text), "%s", text);
     LOG_INFO("communicator %u: %s", comm->comm, text);
-    comm_op_t *next;
-    for (comm_op_t *op = comm->ops; op; op = next) {
-        next = op->next;
-        op_give_up(op);
-    }
+    LIST_FOR_EACH(link, &comm->ops)
+    run_cancel(CONTAINER_OF(link, comm_op_t, of_comm));
+    if (ender == ENDED_BY_ENGINE)
+        mailbox_post(comm->engine->config.control, &comm->ended_item);
 }
 
-void comm_lose(engine_comm_t *comm, blink_result_t code, const char *text)
+static void comm_ended_on_control(mailbox_item_t *item)
 {
-    comm_give_up(comm, code, text);
-    mailbox_post(comm->engine->config.control, &comm->lost_item);
-}
-
-static void comm_lost_on_control(mailbox_item_t *item)
-{
-    engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, lost_item);
+    engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, ended_item);
     const engine_config_t *config = &comm->engine->config;
-    config->comm_lost(config->context, comm->comm, comm->lost, comm->lost_text);
+    config->comm_ended(config->context, comm->comm, comm->end_reason, comm->end_text);
 }
 
-static void comm_abort_run(mailbox_item_t *item)
+static void comm_end_run(mailbox_item_t *item)
 {
-    engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, abort_item);
-    comm_give_up(comm, comm->abort_code, comm->abort_text);
-    comm_advance(comm);
+    engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, end_item);
+    comm_end(comm, ENDED_BY_CONTROL, comm->asked_reason, comm->asked_text);
 }
 
-void engine_comm_abort(engine_comm_t *comm, blink_result_t code, const char *text)
+void engine_comm_end(engine_comm_t *comm, blink_result_t reason, const char *text)
 {
-    if (comm->abort_posted)
+    if (comm->end_posted)
         return;
-    comm->abort_posted = true;
-    comm->abort_code = code;
-    snprintf(comm->abort_text, sizeof(comm->abort_text), "%s", text);
-    comm->abort_item.run = comm_abort_run;
-    mailbox_post(&comm->engine->mailbox, &comm->abort_item);
+    comm->end_posted = true;
+    comm->asked_reason = reason;
+    snprintf(comm->asked_text, sizeof(comm->asked_text), "%s", text);
+    comm->end_item.run = comm_end_run;
+    mailbox_post(&comm->engine->mailbox, &comm->end_item);
+}
+
+/* Ranks that were leaving when their process went will not finish what they submitted: nobody waits for it.
+ */
+void comm_client_gone(engine_client_t *client)
+{
+    for (uint32_t i = 0; i < client->membership_buckets; i++) {
+        LIST_FOR_EACH(link, &client->memberships[i])
+        {
+            comm_rank_t *rank = CONTAINER_OF(link, comm_rank_t, of_client);
+            if (!rank->leaving || rank->outstanding == 0)
+                continue;
+            char text[BLINK_ERROR_TEXT_BYTES];
+            snprintf(text, sizeof(text), "rank %u disconnected before its ops had ended", rank->rank);
+            comm_end(rank->comm, ENDED_BY_ENGINE, BLINK_ERR_PEER_LOST, text);
+        }
+    }
 }
 
 /* ---- timeouts ---- */
@@ -135,7 +100,7 @@ static bool is_not_active(const op_entry_t *entry)
 
 static bool stream_is_missing(const op_entry_t *entry)
 {
-    return !stream_has_come(entry->ticket);
+    return entry->ticket && !stream_has_come(entry->ticket);
 }
 
 static bool op_awaits_streams(const comm_op_t *op)
@@ -166,18 +131,23 @@ static void op_time_out(comm_op_t *op)
     snprintf(text, sizeof(text), "%s %lu of communicator %u: %s%s within %g s",
              collective_op_name(op->signature.opcode), (unsigned long)op->sequence, comm->comm, why, missing,
              (double)comm->op_timeout_us / 1e6);
-    comm_lose(comm, BLINK_ERR_TIMEOUT, text);
-    comm_advance(comm);
+    comm_end(comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
+}
+
+/* Whether nothing of the op goes on unless its clients do something. */
+static bool op_waits_for_clients(const comm_op_t *op)
+{
+    return op->state == OP_GATHERING || op->state == OP_AWAITING || op->state == OP_ENDED;
 }
 
 uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
 {
     uint64_t next_us = UINT64_MAX;
-    engine_comm_t *next;
-    for (engine_comm_t *comm = engine->busy_comms; comm; comm = next) {
-        next = comm->next_busy;
-        comm_op_t *op = comm->ops;
-        if (comm->lost != BLINK_OK || (op->state != OP_GATHERING && op->state != OP_AWAITING))
+    LIST_FOR_EACH(link, &engine->busy_comms)
+    {
+        engine_comm_t *comm = CONTAINER_OF(link, engine_comm_t, of_busy);
+        comm_op_t *op = LIST_FIRST(&comm->ops, comm_op_t, of_comm);
+        if (comm->end_reason != BLINK_OK || !op_waits_for_clients(op))
             continue;
         uint64_t since_us = op->since_us > comm->oldest_since_us ? op->since_us : comm->oldest_since_us;
         uint64_t deadline_us = since_us + comm->op_timeout_us;
@@ -205,16 +175,31 @@ static void comm_free(engine_comm_t *comm)
 static void comm_add_run(mailbox_item_t *item)
 {
     engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, add_item);
-    engine_t *engine = comm->engine;
-    if (comm->on_gpus) {
-        comm->next_on_gpus = engine->gpu_comms;
-        comm->previous_on_gpus = &engine->gpu_comms;
-        if (comm->next_on_gpus)
-            comm->next_on_gpus->previous_on_gpus = &comm->next_on_gpus;
-        engine->gpu_comms = comm;
-    }
+    if (comm->on_gpus)
+        list_append(&comm->engine->gpu_comms, &comm->of_gpus);
     for (uint32_t rank = 0; rank < comm->rank_count; rank++)
         client_add_membership(comm->ranks[rank].client, &comm->ranks[rank]);
+}
+
+static void init_rank(engine_comm_t *comm, uint32_t number, const engine_member_t *member)
+{
+    comm_rank_t *rank = &comm->ranks[number];
+    comm->nodes[number] = member->node;
+    rank->comm = comm;
+    rank->client = member->client;
+    rank->member = member->member;
+    rank->rank = number;
+    list_init(&rank->of_client);
+    list_init(&rank->batches);
+}
+
+static void init_lists(engine_comm_t *comm)
+{
+    list_init(&comm->of_busy);
+    list_init(&comm->of_due);
+    list_init(&comm->of_gpus);
+    list_init(&comm->ops);
+    list_init(&comm->due);
 }
 
 blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *config, engine_comm_t **comm)
@@ -228,26 +213,19 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
     created->rank_count = ranks;
     created->algorithm = config->algorithm;
     created->op_timeout_us = config->op_timeout_us;
-    created->ops_end = &created->ops;
-    created->due_end = &created->due;
     created->nodes = calloc(ranks, sizeof(*created->nodes));
     created->ranks = calloc(ranks, sizeof(*created->ranks));
     created->link_bytes = calloc(engine->config.topo->link_count + 1, sizeof(*created->link_bytes));
-    created->lost_item.run = comm_lost_on_control;
+    created->ended_item.run = comm_ended_on_control;
     created->add_item.run = comm_add_run;
     if (!created->nodes || !created->ranks || !created->link_bytes) {
         comm_free(created);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for communicator %u of %u ranks", config->comm,
                           ranks);
     }
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        const engine_member_t *member = &config->members[rank];
-        created->nodes[rank] = member->node;
-        created->ranks[rank].comm = created;
-        created->ranks[rank].client = member->client;
-        created->ranks[rank].member = member->member;
-        created->ranks[rank].rank = rank;
-    }
+    init_lists(created);
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        init_rank(created, rank, &config->members[rank]);
     created->on_gpus = engine_node_is_gpu(engine, created->nodes[0]);
     mailbox_post(&engine->mailbox, &created->add_item);
     *comm = created;
@@ -264,8 +242,8 @@ static void rank_left_on_control(mailbox_item_t *item)
     comm_rank_t *rank = CONTAINER_OF(item, comm_rank_t, item);
     engine_comm_t *comm = rank->comm;
     engine_done_t done = rank->done;
-    if (rank->last && comm->abort_posted) {
-        /* The abort may still be in the engine's mailbox: this comes after it. */
+    if (rank->last && comm->end_posted) {
+        /* The order to end may still be in the engine's mailbox: this comes after it. */
         comm->add_item.run = comm_free_on_engine;
         mailbox_post(&comm->engine->mailbox, &comm->add_item);
     } else if (rank->last) {
@@ -274,44 +252,49 @@ static void rank_left_on_control(mailbox_item_t *item)
     done.call(done.context);
 }
 
-/* The last one also waits for plans that are being made, and for the communicator's turn. */
-bool rank_leave_if_done(comm_rank_t *rank)
+/* True if the rank was the last one. That one also waits for the communicator's ops. */
+static bool rank_leave_if_done(comm_rank_t *rank)
 {
     engine_comm_t *comm = rank->comm;
-    engine_client_t *client = rank->client;
     if (!rank->leaving || rank->left || rank->outstanding > 0)
         return false;
-    bool last = comm->left_count + 1 == comm->rank_count;
-    if (last && (comm->ops || comm->is_due))
+    rank->last = comm->left_count + 1 == comm->rank_count;
+    if (rank->last && !list_is_empty(&comm->ops))
         return false;
     ops_forget_client(comm, rank->rank);
-    stream_forget_rank(rank);
-    if (last && comm->on_gpus) {
-        *comm->previous_on_gpus = comm->next_on_gpus;
-        if (comm->next_on_gpus)
-            comm->next_on_gpus->previous_on_gpus = comm->previous_on_gpus;
+    stored_forget_rank(rank);
+    if (rank->last) {
+        list_remove(&comm->of_gpus);
+        list_remove(&comm->of_due);
     }
+    bool last = rank->last; /* from the post on the rank is the control thread's */
     rank->left = true;
     comm->left_count++;
     comm->leaving_count--;
-    client_remove_membership(client, rank);
-    rank->last = last;
+    client_remove_membership(rank->client, rank);
     rank->item.run = rank_left_on_control;
-    mailbox_post(client->engine->config.control, &rank->item);
-    client_free_if_done(client);
+    mailbox_post(comm->engine->config.control, &rank->item);
     return last;
 }
 
-/* Fail what this rank has not submitted and will not. */
+void comm_let_go(engine_comm_t *comm)
+{
+    for (uint32_t rank = 0; comm->leaving_count > 0 && rank < comm->rank_count; rank++) {
+        if (rank_leave_if_done(&comm->ranks[rank]))
+            return;
+    }
+}
+
+/* End ops that this rank has not submitted and will not, and be done with those that only waited for it. */
 static void fail_without(engine_comm_t *comm)
 {
-    comm_op_t *next;
-    for (comm_op_t *op = comm->ops; op && comm->lost == BLINK_OK; op = next) {
-        next = op->next;
-        if (op->result == BLINK_OK && op_check_left(op) != BLINK_OK)
+    LIST_FOR_EACH(link, &comm->ops)
+    {
+        comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_comm);
+        if (op->state == OP_ENDED)
+            op_serve(op);
+        else if (op_check_left(op) != BLINK_OK)
             op_failf(op, BLINK_ERR_PEER_LOST, "%s", blink_error_text());
-        else
-            op_free_if_done(op); /* one that had failed before waits for this rank no more */
     }
 }
 
@@ -321,13 +304,13 @@ static void rank_leave_now(mailbox_item_t *item)
     engine_comm_t *comm = rank->comm;
     rank->leaving = true;
     comm->leaving_count++;
+    comm_attend(comm);
     if (rank->lost)
-        comm_give_up(comm, BLINK_ERR_PEER_LOST, rank->text);
+        comm_end(comm, ENDED_BY_CONTROL, BLINK_ERR_PEER_LOST, rank->text);
     else if (rank_in_group(rank))
-        comm_give_up(comm, BLINK_ERR_PEER_LOST, "a rank left in the middle of a group");
-    rank_drop_open_batch(rank);
+        comm_end(comm, ENDED_BY_CONTROL, BLINK_ERR_PEER_LOST, "a rank left in the middle of a group");
+    ops_activate(rank_drop_open_batch(rank));
     fail_without(comm);
-    comm_advance(comm);
 }
 
 static void rank_leave_run(mailbox_item_t *item)

@@ -1,6 +1,5 @@
 /*
- * The engine thread itself: its loop, when it spins and when it sleeps, and how it is told to stop. Clients,
- * communicators and plans have files of their own.
+ * The engine thread's loop: what it goes round, when it spins and when it sleeps, and how it is told to stop.
  */
 #include "engine/engine.h"
 
@@ -8,13 +7,11 @@
 #include "base/log.h"
 #include "engine/client.h"
 #include "engine/comm.h"
-#include "engine/gpu_worker.h"
 #include "engine/loop.h"
-#include "engine/op.h"
-#include "engine/plans.h"
-#include "engine/rank.h"
 #include "engine/replay.h"
 #include "engine/run.h"
+#include "engine/stored.h"
+#include "engine/submit.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -22,7 +19,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 /* How long an idle engine looks for work before it sleeps: as long as waking it would take (about 45 µs each
@@ -58,21 +54,23 @@ static void announce_sleep(engine_t *engine, bool sleeping)
 {
     /* seq_cst: pairs with engine_wake() and ring_needs_doorbell(); see ring.h for the argument. */
     atomic_store_explicit(&engine->sleeping, sleeping, memory_order_seq_cst);
-    for (engine_client_t *client = engine->clients; client; client = client->next)
-        ring_set_engine_sleeping(&client->ring, sleeping);
+    LIST_FOR_EACH(link, &engine->clients)
+    ring_set_engine_sleeping(&CONTAINER_OF(link, engine_client_t, of_engine)->ring, sleeping);
 }
 
 static bool has_work(engine_t *engine)
 {
     if (!mailbox_is_empty(&engine->mailbox))
         return true;
-    for (engine_client_t *client = engine->clients; client; client = client->next) {
+    LIST_FOR_EACH(link, &engine->clients)
+    {
+        engine_client_t *client = CONTAINER_OF(link, engine_client_t, of_engine);
         if (!client->removed && ring_has_submission(&client->ring))
             return true;
     }
     if (engine->config.cuda && exec_cuda_has_news(engine->config.cuda))
         return true;
-    return engine->due_comms || engine_has_awaited(engine);
+    return !list_is_empty(&engine->due_comms) || run_has_awaited(engine);
 }
 
 /* Sleep, but no longer than until `deadline_us`; while GPUs may write words that nobody rings for, a part of
@@ -115,25 +113,51 @@ static void update_crowding(engine_t *engine)
     if (crowded == engine->crowded)
         return;
     engine->crowded = crowded;
-    for (engine_client_t *client = engine->clients; client; client = client->next)
-        client_update_wait_policy(client);
+    LIST_FOR_EACH(link, &engine->clients)
+    client_update_wait_policy(CONTAINER_OF(link, engine_client_t, of_engine));
 }
 
+/* Handle what the client has submitted; once that is nothing, what has been deferred until then. */
+static bool serve_client(engine_client_t *client)
+{
+    if (client->removed)
+        return client_free_if_done(client);
+    return submit_poll(client) || mailbox_run(&client->deferred);
+}
+
+static bool serve_clients(engine_t *engine)
+{
+    bool worked = false;
+    LIST_FOR_EACH(link, &engine->clients)
+    worked |= serve_client(CONTAINER_OF(link, engine_client_t, of_engine));
+    return worked;
+}
+
+/* Give every communicator that is due one quantum. */
+static bool serve_comms(engine_t *engine)
+{
+    list_t due, *link;
+    if (list_is_empty(&engine->due_comms))
+        return false;
+    list_init(&due);
+    list_splice(&due, &engine->due_comms);
+    while ((link = list_take_first(&due))) {
+        engine_comm_t *comm = CONTAINER_OF(link, engine_comm_t, of_due);
+        run_due(comm);
+        comm_let_go(comm);
+    }
+    return true;
+}
+
+/* One round. True if there was anything to do. */
 static bool engine_work(engine_t *engine)
 {
     bool worked = mailbox_run(&engine->mailbox);
-    uint32_t version = engine->client_list_version;
-    engine_client_t *next;
-    /* When handling a submission changed the list, the rest of it is visited in the next round. */
-    for (engine_client_t *client = engine->clients; client && version == engine->client_list_version;
-         client = next) {
-        next = client->next;
-        worked |= client_poll(client);
-    }
-    worked |= engine_poll_runs(engine);
-    worked |= engine_poll_stored(engine);
-    worked |= engine_poll_awaiting(engine);
-    worked |= engine_serve_due(engine);
+    worked |= serve_clients(engine);
+    worked |= engine->config.cuda && run_poll_ended(engine);
+    worked |= engine->watched > 0 && replay_poll(engine);
+    worked |= !list_is_empty(&engine->awaiting) && run_poll_awaiting(engine);
+    worked |= serve_comms(engine);
     if (worked)
         update_crowding(engine);
     return worked;
@@ -144,7 +168,8 @@ static void *engine_main(void *argument)
     engine_t *engine = argument;
     uint64_t idle_since_us = 0, checked_us = 0;
     uint32_t looks = 0;
-    while (!engine->stop) {
+    /* A plan that a worker is still at comes back here. */
+    while (!engine->stop || engine->cache.in_making > 0) {
         bool worked = engine_work(engine);
         if (worked)
             idle_since_us = 0;
@@ -170,6 +195,26 @@ static void *engine_main(void *argument)
     }
     return NULL;
 }
+
+/* ---- a client goes ---- */
+
+static void client_remove_run(mailbox_item_t *item)
+{
+    engine_client_t *client = CONTAINER_OF(item, engine_client_t, remove_item);
+    mailbox_run(&client->deferred);
+    comm_client_gone(client);
+    stored_forget_client(client);
+    client->removed = true;
+}
+
+void engine_client_remove(engine_client_t *client, engine_done_t done)
+{
+    client->done = done;
+    client->remove_item.run = client_remove_run;
+    mailbox_post(&client->engine->mailbox, &client->remove_item);
+}
+
+/* ---- the thread ---- */
 
 static void engine_stop_run(mailbox_item_t *item)
 {
@@ -216,6 +261,16 @@ static void engine_close_fds(engine_t *engine)
         close(engine->epoll_fd);
 }
 
+static void init_lists(engine_t *engine)
+{
+    list_init(&engine->clients);
+    list_init(&engine->busy_comms);
+    list_init(&engine->due_comms);
+    list_init(&engine->gpu_comms);
+    list_init(&engine->awaiting);
+    list_init(&engine->spare_batches);
+}
+
 blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
 {
     engine_t *created = calloc(1, sizeof(*created));
@@ -225,8 +280,8 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
     created->wake_fd = created->epoll_fd = created->gpu_event_fd = -1;
     mailbox_init(&created->mailbox, engine_wake, created);
     created->stop_item.run = engine_stop_run;
-    created->awaiting_end = &created->awaiting;
-    created->due_comms_end = &created->due_comms;
+    init_lists(created);
+    plan_cache_init(&created->cache);
     created->one_class = topo_is_plain_memory(config->topo);
     blink_result_t result = engine_open_fds(created);
     if (result != BLINK_OK)
@@ -251,18 +306,16 @@ void engine_stop(engine_t *engine)
         return;
     mailbox_post(&engine->mailbox, &engine->stop_item);
     pthread_join(engine->thread, NULL);
-    engine_free_cache(engine); /* its instances belong to the executor, which goes before the engine does */
+    plan_cache_free(
+        &engine->cache); /* its instances belong to the executor, which goes before the engine does */
 }
 
 void engine_destroy(engine_t *engine)
 {
     if (!engine)
         return;
-    while (engine->spare_batches) {
-        op_batch_t *batch = engine->spare_batches;
-        engine->spare_batches = batch->next;
-        free(batch);
-    }
+    LIST_FOR_EACH(link, &engine->spare_batches)
+    free(CONTAINER_OF(link, op_batch_t, of_rank));
     engine_close_fds(engine);
     free(engine);
 }

@@ -34,9 +34,9 @@ typedef struct engine_config {
     const topo_t *topo;
     uint32_t cores;     /* processors of this machine, for the waiting policy */
     mailbox_t *control; /* the control thread's mailbox */
-    /* Called on the control thread when the engine itself gave a communicator up (TIMEOUT,
-     * QUOTA, NO_MEMORY). */
-    void (*comm_lost)(void *context, uint32_t comm, blink_result_t code, const char *text);
+    /* Called on the control thread when the engine itself has ended a communicator (TIMEOUT, QUOTA,
+     * NO_MEMORY, …). */
+    void (*comm_ended)(void *context, uint32_t comm, blink_result_t reason, const char *text);
     void *context;
 } engine_config_t;
 
@@ -101,7 +101,7 @@ uint64_t engine_client_op_count(const engine_client_t *client);
 /* ---- the GPU worker ---- */
 
 /* One has started; the engine takes the channel over. Or it has ended, and `text` says how: communicators on
- * GPUs are given up with SYSTEM (their regions are the caller's to poison, before). */
+ * GPUs end with SYSTEM (their regions are the caller's to poison, before). */
 void engine_gpu_attach(engine_t *engine, const gpu_channel_t *channel);
 void engine_gpu_detach(engine_t *engine, const char *text);
 
@@ -125,7 +125,7 @@ typedef struct engine_comm_config {
 blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *config, engine_comm_t **comm);
 
 /*
- * A rank leaves. lost: its client is gone: its ops are cancelled and the communicator is given up for the
+ * A rank leaves. lost: its client is gone: its ops are cancelled and the communicator ends for the
  * others with PEER_LOST and `text`. Not lost (destroy): ops that every rank has submitted still run; ops that
  * this rank did not submit fail with PEER_LOST. done: no op of this rank is under way. After the last rank's
  * leave has been done, the engine frees the communicator (before calling that done; `comm` must not be used
@@ -133,9 +133,9 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
  */
 void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char *text, engine_done_t done);
 
-/* Give the communicator up: ops under way and later ones complete with code and text. The first reason wins.
- * Until the last leave's done. */
-void engine_comm_abort(engine_comm_t *comm, blink_result_t code, const char *text);
+/* End the communicator: ops under way and later ones complete with the reason and the text. The first reason
+ * wins. Until the last leave's done. */
+void engine_comm_end(engine_comm_t *comm, blink_result_t reason, const char *text);
 
 typedef struct engine_comm_stats {
     uint64_t op_count, failed_op_count, payload_bytes;

@@ -1,31 +1,15 @@
 /*
- * The GPU worker as the engine sees it come and go, and which devices are on its GPUs.
+ * The GPU worker as the engine sees it come and go.
  */
-#include "engine/gpu_worker.h"
-
 #include "base/log.h"
 #include "engine/comm.h"
 #include "engine/loop.h"
-#include "engine/run.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-
-bool engine_node_is_gpu(const engine_t *engine, uint32_t node)
-{
-    return engine->config.gpu_of_node && engine->config.gpu_of_node[node] != GPU_NONE;
-}
-
-exec_t *engine_exec(const engine_t *engine, uint32_t node)
-{
-    return engine_node_is_gpu(engine, node) ? exec_of_cuda(engine->config.cuda)
-                                            : exec_of_host(engine->config.exec);
-}
-
-/* ---- a worker comes and goes ---- */
 
 /* A message from the control thread. */
 typedef struct gpu_change {
@@ -58,13 +42,8 @@ static void detach_run(mailbox_item_t *item)
         epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, engine->gpu_event_fd, NULL);
     engine->gpu_event_fd = -1;
     exec_cuda_detach(engine->config.cuda, change->text);
-    engine_comm_t *next;
-    for (engine_comm_t *comm = engine->gpu_comms; comm; comm = next) {
-        next = comm->next_on_gpus;
-        if (comm->lost == BLINK_OK)
-            comm_lose(comm, BLINK_ERR_SYSTEM, change->text);
-        comm_advance(comm);
-    }
+    LIST_FOR_EACH(link, &engine->gpu_comms)
+    comm_end(CONTAINER_OF(link, engine_comm_t, of_gpus), ENDED_BY_ENGINE, BLINK_ERR_SYSTEM, change->text);
     free(change);
 }
 

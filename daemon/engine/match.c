@@ -1,35 +1,63 @@
-/*
- * Transfers that lack an end.
- */
 #include "engine/match.h"
 
-#include "engine/loop.h"
+#include "error.h"
 
-comm_op_t **transfer_find(engine_comm_t *comm, uint32_t source, uint32_t destination)
+#include <stdlib.h>
+
+/* Of each pair of ranks the oldest transfer is in its bucket (of_bucket); the pair's transfers are a ring
+ * without a head (of_pair), so the newest is before the oldest. */
+#define TRANSFER_BUCKETS 256u
+
+static list_t *bucket_of(const engine_comm_t *comm, const op_signature_t *signature)
 {
-    comm_op_t **link = &comm->transfers[(source * comm->rank_count + destination) % TRANSFER_BUCKETS];
-    while (*link && ((*link)->signature.root != source || (*link)->signature.peer != destination))
-        link = &(*link)->next_match;
-    return link;
+    return &comm->transfers[(signature->root * comm->rank_count + signature->peer) % TRANSFER_BUCKETS];
 }
 
-void transfer_append(comm_op_t **first, comm_op_t *op)
+static comm_op_t *find_oldest(const engine_comm_t *comm, const op_signature_t *signature)
 {
-    if (*first) {
-        (*first)->last_of_pair->next_of_pair = op;
-        (*first)->last_of_pair = op;
-    } else {
-        op->last_of_pair = op;
-        *first = op;
+    LIST_FOR_EACH(link, bucket_of(comm, signature))
+    {
+        comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_bucket);
+        if (op->signature.root == signature->root && op->signature.peer == signature->peer)
+            return op;
     }
+    return NULL;
 }
 
-void transfer_pop(comm_op_t **first)
+blink_result_t match_take(engine_comm_t *comm, const op_signature_t *signature, bool receives,
+                          comm_op_t **found)
 {
-    comm_op_t *op = *first, *next = op->next_of_pair;
-    if (next) {
-        next->last_of_pair = op->last_of_pair;
-        next->next_match = op->next_match;
+    *found = NULL;
+    if (!comm->transfers) {
+        comm->transfers = malloc(TRANSFER_BUCKETS * sizeof(*comm->transfers));
+        if (!comm->transfers)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for transfers");
+        for (uint32_t i = 0; i < TRANSFER_BUCKETS; i++)
+            list_init(&comm->transfers[i]);
     }
-    *first = next ? next : op->next_match;
+    comm_op_t *oldest = find_oldest(comm, signature);
+    if (!oldest || oldest->entries[receives ? 1 : 0].batch)
+        return BLINK_OK;
+    match_forget(oldest);
+    *found = oldest;
+    return BLINK_OK;
+}
+
+void match_keep(comm_op_t *op)
+{
+    comm_op_t *oldest = find_oldest(op->comm, &op->signature);
+    if (oldest)
+        list_insert(&oldest->of_pair, &op->of_pair);
+    else
+        list_append(bucket_of(op->comm, &op->signature), &op->of_bucket);
+}
+
+void match_forget(comm_op_t *op)
+{
+    if (!list_is_empty(&op->of_bucket) && !list_is_empty(&op->of_pair)) {
+        comm_op_t *next = CONTAINER_OF(op->of_pair.next, comm_op_t, of_pair);
+        list_insert(&op->of_bucket, &next->of_bucket);
+    }
+    list_remove(&op->of_bucket);
+    list_remove(&op->of_pair);
 }

@@ -1,22 +1,21 @@
 /*
- * Transfers that lack an end, by pair of ranks.
+ * Transfers that lack an end, by pair of ranks. All of a pair that are kept here lack the same end, and the
+ * other rank's next submission belongs to the oldest of them. (Collectives need no search: a rank's n-th
+ * belongs to the communicator's n-th.)
  */
 #ifndef BLINK_ENGINE_MATCH_H
 #define BLINK_ENGINE_MATCH_H
 
 #include "engine/op.h"
 
-/* Unmatched transfers, by source and destination. */
-#define TRANSFER_BUCKETS 256u
+/* Take out the transfer that this end belongs to; *op is NULL if a new one must begin. Errors: NO_MEMORY. */
+blink_result_t match_take(engine_comm_t *comm, const op_signature_t *signature, bool receives,
+                          comm_op_t **op);
 
-/* Transfers that lack an end, in comm->transfers: of each pair of ranks the oldest is in its bucket's list,
- * the others hang from it. All of a pair lack the same end. Where the oldest one's link is; it is NULL if the
- * pair has none. */
-comm_op_t **transfer_find(engine_comm_t *comm, uint32_t source, uint32_t destination);
+/* Keep a new transfer until its other end comes. match_take() has been called for it. */
+void match_keep(comm_op_t *op);
 
-/* Add one to the pair at this link; take the oldest out. */
-void transfer_append(comm_op_t **first, comm_op_t *op);
-
-void transfer_pop(comm_op_t **first);
+/* The transfer ends: if it is kept, nobody finds it from now on. */
+void match_forget(comm_op_t *op);
 
 #endif

@@ -1,16 +1,9 @@
-/*
- * Plans for the engine: made by the executor's workers so that a slow one delays only its communicators,
- * compiled, and cached for every communicator over the same devices.
- */
 #include "engine/plans.h"
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "collective.h"
-#include "engine/comm.h"
-#include "engine/gpu_worker.h"
 #include "engine/loop.h"
 #include "engine/op.h"
-#include "engine/run.h"
 #include "error.h"
 #include "names.h"
 #include "plan/choose.h"
@@ -23,38 +16,6 @@
 /* Programs that nothing runs are kept up to this many in all, and of each so many instances. */
 #define CACHE_PROGRAMS  1024u
 #define CACHE_INSTANCES 16u
-
-/* What a program is for. Payloads within a factor of four share one; class 0 is for all sizes. */
-typedef struct plan_key {
-    blink_collective_t collective;
-    blink_algorithm_t algorithm;
-    uint32_t root, peer;
-    uint32_t size_class;
-    uint32_t rank_count;
-    const uint32_t *nodes;
-} plan_key_t;
-
-/* A program, or one that is being made. */
-struct cached_program {
-    cached_program_t *next; /* in its bucket */
-    cached_program_t *newer, *older;
-    uint32_t hash;
-    uint32_t uses; /* instances lent */
-    plan_key_t key;
-    comm_op_t *waiting;          /* for the plan */
-    lane_program_t *program;     /* NULL while it is being made */
-    blink_algorithm_t algorithm; /* never AUTO */
-    blink_protocol_t protocol;
-    comm_instance_t *idle;
-    uint32_t idle_count;
-    /* Being made, by a worker until the item is posted. */
-    engine_t *engine;
-    mailbox_item_t item;
-    blink_result_t result;
-    lane_program_t *made;
-    char text[BLINK_ERROR_TEXT_BYTES];
-    uint32_t nodes[]; /* of the key */
-};
 
 /* ---- keys ---- */
 
@@ -71,23 +32,22 @@ static uint64_t class_bytes(uint32_t class)
 
 bool plan_is_for_pair(const comm_op_t *op)
 {
-    return op->comm->engine->one_class && op_is_transfer(op);
+    return op->comm->engine->one_class && op->is_transfer;
 }
 
 static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
 {
     const engine_comm_t *comm = op->comm;
     const op_signature_t *signature = &op->signature;
-    blink_collective_t collective = collective_of_opcode(signature->opcode);
     bool by_size = comm->algorithm == BLINK_ALGORITHM_AUTO && !comm->engine->one_class;
-    plan_key_t key = {.collective = collective,
+    plan_key_t key = {.collective = op->collective,
                       .algorithm = comm->algorithm,
-                      .size_class = by_size ? size_class(op_payload_bytes(op)) : 0,
-                      .root = collective_has_root(collective) ? signature->root : PLAN_NONE,
+                      .size_class = by_size ? size_class(op->payload_bytes) : 0,
+                      .root = collective_has_root(op->collective) ? signature->root : PLAN_NONE,
                       .peer = PLAN_NONE,
                       .rank_count = comm->rank_count,
                       .nodes = comm->nodes};
-    if (!op_is_transfer(op))
+    if (!op->is_transfer)
         return key;
     key.root = signature->root;
     key.peer = signature->peer;
@@ -124,70 +84,61 @@ static bool key_equals(const plan_key_t *a, const plan_key_t *b)
 
 /* ---- the cache ---- */
 
-static void age_unlink(plan_cache_t *cache, cached_program_t *cached)
+void plan_cache_init(plan_cache_t *cache)
 {
-    *(cached->newer ? &cached->newer->older : &cache->newest) = cached->older;
-    *(cached->older ? &cached->older->newer : &cache->oldest) = cached->newer;
-}
-
-static void age_push(plan_cache_t *cache, cached_program_t *cached)
-{
-    cached->newer = NULL;
-    cached->older = cache->newest;
-    *(cache->newest ? &cache->newest->newer : &cache->oldest) = cached;
-    cache->newest = cached;
+    for (uint32_t i = 0; i < CACHE_BUCKETS; i++)
+        list_init(&cache->buckets[i]);
+    list_init(&cache->by_age);
 }
 
 static cached_program_t *cache_find(plan_cache_t *cache, const plan_key_t *key, uint32_t hash)
 {
-    cached_program_t *cached = cache->buckets[hash % CACHE_BUCKETS];
-    while (cached && (cached->hash != hash || !key_equals(&cached->key, key)))
-        cached = cached->next;
-    if (cached && cached != cache->newest) {
-        age_unlink(cache, cached);
-        age_push(cache, cached);
+    LIST_FOR_EACH(link, &cache->buckets[hash % CACHE_BUCKETS])
+    {
+        cached_program_t *cached = CONTAINER_OF(link, cached_program_t, of_bucket);
+        if (cached->hash != hash || !key_equals(&cached->key, key))
+            continue;
+        list_remove(&cached->of_age);
+        list_prepend(&cache->by_age, &cached->of_age);
+        return cached;
     }
-    return cached;
+    return NULL;
 }
 
-static void cached_program_free(cached_program_t *cached)
+static void instance_free(plan_instance_t *instance)
 {
-    while (cached->idle) {
-        comm_instance_t *instance = cached->idle;
-        cached->idle = instance->next;
-        exec_instance_destroy(instance->exec);
-        free(instance);
-    }
-    lane_program_destroy(cached->program);
-    free(cached);
+    exec_instance_destroy(instance->exec);
+    free(instance);
 }
 
 static void cache_remove(plan_cache_t *cache, cached_program_t *cached)
 {
-    cached_program_t **link = &cache->buckets[cached->hash % CACHE_BUCKETS];
-    while (*link != cached)
-        link = &(*link)->next;
-    *link = cached->next;
-    age_unlink(cache, cached);
+    list_remove(&cached->of_bucket);
+    list_remove(&cached->of_age);
     cache->count--;
-    cached_program_free(cached);
+    LIST_FOR_EACH(link, &cached->idle)
+    instance_free(CONTAINER_OF(link, plan_instance_t, of_program));
+    lane_program_destroy(cached->program);
+    free(cached);
 }
 
-/* The oldest that nothing runs and nobody waits for. */
+/* Remove the oldest that nothing runs and nobody waits for. */
 static void cache_trim(plan_cache_t *cache)
 {
-    cached_program_t *newer;
-    for (cached_program_t *cached = cache->oldest; cached && cache->count > CACHE_PROGRAMS; cached = newer) {
-        newer = cached->newer;
+    list_t *previous;
+    for (list_t *link = cache->by_age.previous; link != &cache->by_age && cache->count > CACHE_PROGRAMS;
+         link = previous) {
+        cached_program_t *cached = CONTAINER_OF(link, cached_program_t, of_age);
+        previous = link->previous;
         if (cached->uses == 0 && cached->program)
             cache_remove(cache, cached);
     }
 }
 
-void engine_free_cache(engine_t *engine)
+void plan_cache_free(plan_cache_t *cache)
 {
-    while (engine->cache.newest)
-        cache_remove(&engine->cache, engine->cache.newest);
+    LIST_FOR_EACH(link, &cache->by_age)
+    cache_remove(cache, CONTAINER_OF(link, cached_program_t, of_age));
 }
 
 static cached_program_t *cache_add(engine_t *engine, const plan_key_t *key, uint32_t hash)
@@ -202,58 +153,13 @@ static cached_program_t *cache_add(engine_t *engine, const plan_key_t *key, uint
     added->key = *key;
     memcpy(added->nodes, key->nodes, nodes_bytes);
     added->key.nodes = added->nodes;
-    added->next = cache->buckets[hash % CACHE_BUCKETS];
-    cache->buckets[hash % CACHE_BUCKETS] = added;
-    age_push(cache, added);
+    list_init(&added->waiting);
+    list_init(&added->idle);
+    list_prepend(&cache->buckets[hash % CACHE_BUCKETS], &added->of_bucket);
+    list_prepend(&cache->by_age, &added->of_age);
     cache->count++;
     cache_trim(cache);
     return added;
-}
-
-/* ---- instances ---- */
-
-static blink_result_t lend_instance(cached_program_t *cached, comm_instance_t **lent)
-{
-    comm_instance_t *instance = cached->idle;
-    if (instance) {
-        cached->idle = instance->next;
-        cached->idle_count--;
-    } else {
-        instance = calloc(1, sizeof(*instance));
-        if (!instance)
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan's instance");
-        instance->program = cached;
-        blink_result_t result = exec_instance_create(engine_exec(cached->engine, cached->nodes[0]),
-                                                     cached->program, cached->nodes, &instance->exec);
-        if (result != BLINK_OK) {
-            free(instance);
-            return result;
-        }
-    }
-    cached->uses++;
-    *lent = instance;
-    return BLINK_OK;
-}
-
-void plan_return_instance(engine_t *engine, comm_instance_t *instance)
-{
-    cached_program_t *cached = instance->program;
-    cached->uses--;
-    if (cached->idle_count < CACHE_INSTANCES) {
-        instance->next = cached->idle;
-        cached->idle = instance;
-        cached->idle_count++;
-    } else {
-        exec_instance_destroy(instance->exec);
-        free(instance);
-    }
-    if (cached->uses == 0)
-        cache_trim(&engine->cache);
-}
-
-double instance_rate_GBps(const comm_instance_t *instance)
-{
-    return instance->program->program->rate_GBps;
 }
 
 /* ---- planning ---- */
@@ -297,32 +203,26 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
     return result;
 }
 
-/* Serve everybody who waited. A plan that failed is forgotten: the next op tries again. */
+/* Everybody who waited is due again, or fails. A plan that failed is forgotten: the next op tries again. */
 static void plan_return(mailbox_item_t *item)
 {
     cached_program_t *cached = CONTAINER_OF(item, cached_program_t, item);
-    comm_op_t *waiting = cached->waiting;
-    blink_result_t planned = cached->result;
-    char text[BLINK_ERROR_TEXT_BYTES];
-    snprintf(text, sizeof(text), "%s", cached->text);
-    cached->waiting = NULL;
+    plan_cache_t *cache = &cached->engine->cache;
+    cache->in_making--;
     cached->program = cached->made;
-    if (planned != BLINK_OK)
-        cache_remove(&cached->engine->cache, cached);
-    else
-        cached->uses++; /* not trimmed while it is given out */
-    for (comm_op_t *next; waiting; waiting = next) {
-        comm_instance_t *instance = NULL;
-        blink_result_t result = planned;
-        next = waiting->next_due;
-        if (planned == BLINK_OK) {
-            result = lend_instance(cached, &instance);
-            snprintf(text, sizeof(text), "%s", result != BLINK_OK ? blink_error_text() : "");
+    LIST_FOR_EACH(link, &cached->waiting)
+    {
+        comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_state);
+        op->since_us = clock_us();
+        if (cached->result == BLINK_OK) {
+            op_enter(op, OP_DUE);
+        } else {
+            op->program = NULL;
+            op_fail(op, cached->result, cached->text);
         }
-        op_planned(waiting, result, text, instance);
     }
-    if (planned == BLINK_OK)
-        cached->uses--;
+    if (cached->result != BLINK_OK)
+        cache_remove(cache, cached);
 }
 
 /* On a worker thread. */
@@ -336,38 +236,93 @@ static void plan_run(void *argument)
     mailbox_post(&cached->engine->mailbox, &cached->item);
 }
 
-blink_result_t plan_find_instance(comm_op_t *op, comm_instance_t **instance)
+/* The program for the op; one that is not cached is posted to be made. */
+static blink_result_t find_program(const comm_op_t *op, cached_program_t **found)
 {
     engine_t *engine = op->comm->engine;
     uint32_t nodes[PLAN_RANKS_MAX];
     plan_key_t key = key_of(op, nodes);
     uint32_t hash = hash_of(&key);
-    *instance = NULL;
-    cached_program_t *cached = cache_find(&engine->cache, &key, hash);
-    if (cached && cached->program)
-        return lend_instance(cached, instance);
-    if (!cached) {
-        cached = cache_add(engine, &key, hash);
-        if (!cached)
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to keep a plan of %u ranks", key.rank_count);
-        cached->item.run = plan_return;
-        blink_result_t result = exec_host_post(engine->config.exec, plan_run, cached);
-        if (result != BLINK_OK) {
-            cache_remove(&engine->cache, cached);
-            return result;
-        }
+    *found = cache_find(&engine->cache, &key, hash);
+    if (*found)
+        return BLINK_OK;
+    cached_program_t *cached = cache_add(engine, &key, hash);
+    if (!cached)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to keep a plan of %u ranks", key.rank_count);
+    cached->item.run = plan_return;
+    blink_result_t result = exec_host_post(engine->config.exec, plan_run, cached);
+    if (result != BLINK_OK) {
+        cache_remove(&engine->cache, cached);
+        return result;
     }
-    op->next_due = cached->waiting;
-    cached->waiting = op;
+    engine->cache.in_making++;
+    *found = cached;
     return BLINK_OK;
+}
+
+/* ---- lending ---- */
+
+static blink_result_t lend_instance(cached_program_t *cached, plan_instance_t **lent)
+{
+    list_t *idle = list_take_first(&cached->idle);
+    if (idle) {
+        cached->idle_count--;
+        *lent = CONTAINER_OF(idle, plan_instance_t, of_program);
+        return BLINK_OK;
+    }
+    plan_instance_t *instance = calloc(1, sizeof(*instance));
+    if (!instance)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan's instance");
+    list_init(&instance->of_program);
+    instance->program = cached;
+    blink_result_t result = exec_instance_create(engine_exec(cached->engine, cached->nodes[0]),
+                                                 cached->program, cached->nodes, &instance->exec);
+    if (result != BLINK_OK)
+        free(instance);
+    else
+        *lent = instance;
+    return result;
+}
+
+blink_result_t plan_lend(comm_op_t *op)
+{
+    if (!op->program) {
+        BLINK_TRY(find_program(op, &op->program));
+        op->program->uses++;
+    }
+    if (!op->program->program) {
+        op_enter(op, OP_PLANNING);
+        return BLINK_OK;
+    }
+    blink_result_t result = lend_instance(op->program, &op->instance);
+    if (result != BLINK_OK)
+        plan_take_back(op);
+    return result;
+}
+
+void plan_take_back(comm_op_t *op)
+{
+    cached_program_t *cached = op->program;
+    plan_instance_t *instance = op->instance;
+    op->program = NULL;
+    op->instance = NULL;
+    if (instance && cached->idle_count < CACHE_INSTANCES) {
+        list_prepend(&cached->idle, &instance->of_program);
+        cached->idle_count++;
+    } else if (instance) {
+        instance_free(instance);
+    }
+    if (cached && --cached->uses == 0)
+        cache_trim(&cached->engine->cache);
 }
 
 /* ---- what ran ---- */
 
-static engine_plan_use_t *find_use(engine_comm_t *comm, const comm_op_t *op, const comm_instance_t *instance)
+static engine_plan_use_t *find_use(const comm_op_t *op)
 {
-    const cached_program_t *program = instance->program;
-    const char *transport = exec_transport(instance->exec);
+    engine_comm_t *comm = op->comm;
+    const cached_program_t *program = op->program;
+    const char *transport = exec_transport(op->instance->exec);
     /* Relaxed: only this thread adds entries. */
     engine_plan_use_t *first = atomic_load_explicit(&comm->plan_uses, memory_order_relaxed), *use = first;
     while (use && (use->opcode != op->signature.opcode || use->algorithm != program->algorithm ||
@@ -389,10 +344,10 @@ static engine_plan_use_t *find_use(engine_comm_t *comm, const comm_op_t *op, con
     return use;
 }
 
-void plan_note_use(comm_op_t *op, const comm_instance_t *instance)
+void plan_note_use(comm_op_t *op)
 {
-    engine_plan_use_t *use = find_use(op->comm, op, instance);
-    uint64_t bytes = op_payload_bytes(op);
+    engine_plan_use_t *use = find_use(op);
+    uint64_t bytes = op->payload_bytes;
     if (!use)
         return; /* without memory the op is only not shown */
     /* Relaxed: counters of one writer. */

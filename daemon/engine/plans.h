@@ -1,49 +1,88 @@
 /*
- * Plans: made by the executor's workers, compiled, and kept for every communicator over the same devices.
+ * Plans: made by the executor's workers so that a slow one delays only its communicators, compiled, and kept
+ * for every communicator over the same devices.
  */
 #ifndef BLINK_ENGINE_PLANS_H
 #define BLINK_ENGINE_PLANS_H
 
+#include "base/list.h"
 #include "engine/engine.h"
 
 typedef struct comm_op comm_op_t;
 
-typedef struct cached_program cached_program_t; /* a compiled plan */
+/* What a program is for. */
+typedef struct plan_key {
+    blink_collective_t collective;
+    blink_algorithm_t algorithm;
+    uint32_t root, peer;
+    uint32_t size_class; /* payloads within a factor of four share one; class 0 is for all sizes */
+    uint32_t rank_count;
+    const uint32_t *nodes;
+} plan_key_t;
+
+/* A compiled plan, or one that is being made. */
+typedef struct cached_program {
+    list_t of_bucket, of_age; /* of the cache */
+    uint32_t hash;
+    uint32_t uses; /* instances lent, and ops that hold it */
+    plan_key_t key;
+    list_t waiting;              /* ops in OP_PLANNING (op.h) */
+    lane_program_t *program;     /* NULL while it is being made */
+    blink_algorithm_t algorithm; /* never AUTO */
+    blink_protocol_t protocol;
+    list_t idle; /* plan_instance_t.of_program */
+    uint32_t idle_count;
+    engine_t *engine;
+    /* While it is being made these are a worker's, until the item is posted. */
+    mailbox_item_t item;
+    blink_result_t result;
+    lane_program_t *made;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    uint32_t nodes[]; /* of the key */
+} cached_program_t;
 
 #define CACHE_BUCKETS 256u
 
 /* Programs by what they are for, and by when they were last asked for. */
 typedef struct plan_cache {
-    cached_program_t *buckets[CACHE_BUCKETS];
-    cached_program_t *newest, *oldest;
+    list_t buckets[CACHE_BUCKETS];
+    list_t by_age; /* newest first */
     uint32_t count;
+    uint32_t in_making; /* programs that workers are still at */
 } plan_cache_t;
 
 /* What runs a program; lent to one op at a time. */
-typedef struct comm_instance {
-    struct comm_instance *next; /* among the idle ones */
+typedef struct plan_instance {
+    list_t of_program; /* its idle ones */
     cached_program_t *program;
     exec_instance_t *exec;
-} comm_instance_t;
+} plan_instance_t;
 
-/* An instance for this op: at once if its program is cached, else op_planned() follows and *instance is NULL.
- * Errors: NO_MEMORY. */
-blink_result_t plan_find_instance(comm_op_t *op, comm_instance_t **instance);
+/* Lend an instance to a due op, at op->instance. If the op's plan has yet to be made, op->instance is NULL
+ * and the op is in OP_PLANNING; when the plan has come it is due again, or has failed. Errors: NO_MEMORY, and
+ * those of exec_instance_create(). */
+blink_result_t plan_lend(comm_op_t *op);
+
+/* Take back what the op was lent, or what it waits for. */
+void plan_take_back(comm_op_t *op);
 
 /* Whether the op, a transfer, is planned for its two ranks alone: all communicators then share what is
  * between two devices. Not where other ranks may have to relay. */
 bool plan_is_for_pair(const comm_op_t *op);
 
-/* Give an idle instance back. */
-void plan_return_instance(engine_t *engine, comm_instance_t *instance);
+/* Bandwidth that the plan of the op's instance promises. */
+static inline double plan_instance_GBps(const plan_instance_t *instance)
+{
+    return instance->program->program->rate_GBps;
+}
 
-/* The op has run by this instance: count it for those who ask. */
-void plan_note_use(comm_op_t *op, const comm_instance_t *instance);
-
+/* The op has run by its instance: count it for those who ask. */
+void plan_note_use(comm_op_t *op);
 void comm_free_plan_uses(engine_comm_t *comm);
 
-double instance_rate_GBps(const comm_instance_t *instance);
+void plan_cache_init(plan_cache_t *cache);
 
-void engine_free_cache(engine_t *engine);
+/* Free all programs. Nothing is lent, and none is being made. */
+void plan_cache_free(plan_cache_t *cache);
 
 #endif

@@ -1,64 +1,78 @@
 /*
- * A rank of a communicator, and the order in which its batches of ops become active.
+ * A rank of a communicator, and the order of its batches: a rank's batches become active one by one, in the
+ * order of submission, each when the one before it has ended; only then may the ops of a batch start.
  */
 #ifndef BLINK_ENGINE_RANK_H
 #define BLINK_ENGINE_RANK_H
 
+#include "base/list.h"
 #include "engine/engine.h"
 
 typedef struct comm_op comm_op_t;
-typedef struct op_entry op_entry_t;
-typedef struct stored_op stored_op_t;
 typedef struct comm_rank comm_rank_t;
+typedef struct engine_region engine_region_t;
+typedef struct stored_op stored_op_t;
 
-/* What a rank submitted as one, an op or a group of ops. A rank's batches become active in the order of
- * submission, each when the one before it has ended; only then may its ops start. */
+/* What a rank submitted as one, an op or a group of ops. */
 typedef struct op_batch {
-    struct op_batch *next;    /* of the rank */
-    struct op_entry *entries; /* that are not completed */
-    uint32_t unfinished;      /* of these */
-    bool committed;           /* its last entry has come */
+    list_t of_rank;      /* comm_rank_t.batches, or engine_t.spare_batches */
+    list_t entries;      /* op_entry_t.of_batch: that are not completed */
+    uint32_t unfinished; /* of these */
+    bool committed;      /* its last entry has come */
     bool active;
     bool ended; /* its completion is out, or nobody is left to have it */
     uint64_t user_data;
     stored_op_t *replayed; /* whose replay it is: that is told of the end, not the client. Else NULL */
-    blink_result_t result; /* the first failure of a entry */
+    blink_result_t result; /* the first failure of an entry */
     char *text;            /* of that */
 } op_batch_t;
 
 struct comm_rank {
     engine_comm_t *comm;
     engine_client_t *client;
-    comm_rank_t *next_membership; /* in the client's bucket */
+    list_t of_client; /* in its bucket of the client's memberships */
     uint32_t member;
     uint32_t rank;
-    op_batch_t *first_batch, *last_batch;
-    comm_op_t *next_collective; /* the op its next collective belongs to; NULL: a new one */
+    list_t batches;             /* op_batch_t.of_rank, oldest first */
     uint32_t outstanding;       /* batches that have not ended */
+    comm_op_t *next_collective; /* the op its next collective belongs to; NULL: a new one */
     bool leaving, left;
     bool last; /* to leave: the control thread then frees the communicator */
-    bool lost; /* how it leaves */
+    bool lost; /* how it leaves: its client is gone */
     char text[BLINK_ERROR_TEXT_BYTES];
     engine_done_t done;
     mailbox_item_t item;
 };
 
+/* Whether the rank is in the middle of a group. */
+static inline bool rank_in_group(const comm_rank_t *rank)
+{
+    return !list_is_empty(&rank->batches) &&
+           !CONTAINER_OF(rank->batches.previous, op_batch_t, of_rank)->committed;
+}
+
 /* The batch that the rank's next entry belongs to, at the end of its batches; NULL: no memory. */
 op_batch_t *rank_open_batch(comm_rank_t *rank);
 
-/* Whether the rank is in the middle of a group. */
-bool rank_in_group(const comm_rank_t *rank);
+/* Add an entry to a batch that is not committed. */
+void batch_add(op_batch_t *batch, list_t *entry);
 
-/* Its last entry has come: complete it if its entries are, make it active if it is the rank's first. */
-void batch_commit(comm_rank_t *rank, op_batch_t *batch, uint64_t user_data);
-
-/* Complete the batch to its client if it is committed and none of its entries is left. */
-void batch_end_if_done(comm_rank_t *rank, op_batch_t *batch);
-
-/* Record a failure that belongs to no op. */
+/* Record a failure that belongs to no entry. The first failure of a batch wins. */
 void batch_fail(op_batch_t *batch, blink_result_t code, const char *text);
 
-/* Drop the batch that is not committed, if any; its entries are completed. */
-void rank_drop_open_batch(comm_rank_t *rank);
+/*
+ * What may end a batch. Each returns the batch of the rank that has become active by it, whose ops may start
+ * now as far as this rank is concerned, or NULL.
+ */
+
+/* The batch's last entry has come. */
+op_batch_t *rank_commit(comm_rank_t *rank, op_batch_t *batch, uint64_t user_data);
+
+/* An entry of the batch, already taken off its list, is completed; result and text are its op's. */
+op_batch_t *rank_entry_completed(comm_rank_t *rank, op_batch_t *batch, blink_result_t result,
+                                 const char *text);
+
+/* Drop the batch that is not committed, if any. Its entries are completed. */
+op_batch_t *rank_drop_open_batch(comm_rank_t *rank);
 
 #endif

@@ -1,6 +1,3 @@
-/*
- * Regions: added, moved and removed for the control thread, used and released by ops.
- */
 #include "engine/region.h"
 
 #include "base/log.h"
@@ -11,47 +8,23 @@
 
 #include <stdlib.h>
 
-static void engine_region_free(engine_region_t *region)
-{
-    free(region->windows);
-    free(region);
-}
-
-void client_free_regions(engine_client_t *client)
-{
-    for (uint32_t i = 0; i < REGION_BUCKETS; i++) {
-        while (client->regions[i]) {
-            engine_region_t *region = client->regions[i];
-            client->regions[i] = region->next;
-            engine_region_free(region);
-        }
-    }
-}
-
-engine_region_t *client_find_region(const engine_client_t *client, uint32_t number)
-{
-    engine_region_t *region = client->regions[number % REGION_BUCKETS];
-    while (region && (region->region != number || region->removing))
-        region = region->next;
-    return region;
-}
+/* ---- as the control thread tells ---- */
 
 static void region_add_run(mailbox_item_t *item)
 {
     engine_region_t *region = CONTAINER_OF(item, engine_region_t, add_item);
-    engine_region_t **bucket = &region->client->regions[region->region % REGION_BUCKETS];
-    region->next = *bucket;
-    *bucket = region;
+    list_append(&region->client->regions[region->region % REGION_BUCKETS], &region->of_client);
     if (region->windows)
         region->client->windows = region;
 }
 
 blink_result_t engine_region_add(engine_client_t *client, const engine_region_config_t *config)
 {
+    bool for_windows = config->kind == ENGINE_REGION_WINDOWS;
     engine_region_t *created = calloc(1, sizeof(*created));
-    if (created && config->kind == ENGINE_REGION_WINDOWS)
-        created->windows = calloc(config->bytes / sizeof(window_t), sizeof(*created->windows));
-    if (!created || (config->kind == ENGINE_REGION_WINDOWS && !created->windows)) {
+    if (created && for_windows)
+        created->windows = stream_windows_create(config->bytes / sizeof(window_t));
+    if (!created || (for_windows && !created->windows)) {
         free(created);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for region %u", config->region);
     }
@@ -63,10 +36,21 @@ blink_result_t engine_region_add(engine_client_t *client, const engine_region_co
     created->poisoned = config->poisoned;
     created->client = client;
     created->add_item.run = region_add_run;
-    created->control_next = client->control_regions;
-    client->control_regions = created;
+    list_append(&client->control_regions, &created->of_control);
     mailbox_post(&client->engine->mailbox, &created->add_item);
     return BLINK_OK;
+}
+
+/* A region that is not being removed; NULL: there is none. */
+static engine_region_t *region_find(const engine_client_t *client, uint32_t number)
+{
+    LIST_FOR_EACH(link, &client->regions[number % REGION_BUCKETS])
+    {
+        engine_region_t *region = CONTAINER_OF(link, engine_region_t, of_client);
+        if (region->region == number && !region->removing)
+            return region;
+    }
+    return NULL;
 }
 
 typedef struct region_move {
@@ -79,7 +63,7 @@ typedef struct region_move {
 static void region_move_run(mailbox_item_t *item)
 {
     region_move_t *move = CONTAINER_OF(item, region_move_t, item);
-    engine_region_t *region = client_find_region(move->client, move->region);
+    engine_region_t *region = region_find(move->client, move->region);
     if (region)
         region->gpu_address = move->gpu_address;
     free(move);
@@ -96,22 +80,23 @@ void engine_region_move(engine_client_t *client, uint32_t region, uint64_t gpu_a
     mailbox_post(&client->engine->mailbox, &move->item);
 }
 
+static void free_region(engine_region_t *region)
+{
+    free(region->windows);
+    free(region);
+}
+
 static void region_removed_on_control(mailbox_item_t *item)
 {
     engine_region_t *region = CONTAINER_OF(item, engine_region_t, remove_item);
     engine_done_t done = region->done;
-    engine_region_free(region);
+    free_region(region);
     done.call(done.context);
 }
 
-static void region_free_if_done(engine_region_t *region)
+void region_gone(engine_region_t *region)
 {
-    if (!region->removing || region->uses > 0)
-        return;
-    engine_region_t **link = &region->client->regions[region->region % REGION_BUCKETS];
-    while (*link != region)
-        link = &(*link)->next;
-    *link = region->next;
+    list_remove(&region->of_client);
     if (region->client->windows == region)
         region->client->windows = NULL;
     region->remove_item.run = region_removed_on_control;
@@ -122,7 +107,8 @@ static void region_remove_now(mailbox_item_t *item)
 {
     engine_region_t *region = CONTAINER_OF(item, engine_region_t, remove_item);
     region->removing = true;
-    region_free_if_done(region);
+    if (region->uses == 0)
+        region_gone(region);
 }
 
 static void region_remove_run(mailbox_item_t *item)
@@ -133,38 +119,52 @@ static void region_remove_run(mailbox_item_t *item)
 
 void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_t done)
 {
-    engine_region_t **link = &client->control_regions;
-    while ((*link)->region != region)
-        link = &(*link)->control_next;
-    engine_region_t *removed = *link;
-    *link = removed->control_next;
-    removed->done = done;
-    removed->remove_item.run = region_remove_run;
-    mailbox_post(&client->engine->mailbox, &removed->remove_item);
-}
-
-void region_release(engine_region_t *region)
-{
-    if (!region)
+    LIST_FOR_EACH(link, &client->control_regions)
+    {
+        engine_region_t *removed = CONTAINER_OF(link, engine_region_t, of_control);
+        if (removed->region != region)
+            continue;
+        list_remove(&removed->of_control);
+        removed->done = done;
+        removed->remove_item.run = region_remove_run;
+        mailbox_post(&client->engine->mailbox, &removed->remove_item);
         return;
-    region->uses--;
-    region_free_if_done(region);
+    }
 }
 
-blink_result_t region_check(const engine_region_t *region)
+void client_free_regions(engine_client_t *client)
 {
-    /* Relaxed: what a run did is handed over with its end. */
-    if (!region || !atomic_load_explicit(region->poisoned, memory_order_relaxed))
-        return BLINK_OK;
+    for (uint32_t i = 0; i < REGION_BUCKETS; i++) {
+        LIST_FOR_EACH(link, &client->regions[i])
+        free_region(CONTAINER_OF(link, engine_region_t, of_client));
+    }
+}
+
+/* ---- as ops use them ---- */
+
+blink_result_t region_fail_lost(const engine_region_t *region)
+{
     if (!region->base)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "region %u of GPU memory was lost with the GPU worker",
                           region->region);
     return BLINK_FAIL(BLINK_ERR_SYSTEM, "pages of region %u could not be had (punched out?)", region->region);
 }
 
-blink_result_t region_use(engine_region_t *region, const region_range_t *range, void **address)
+static blink_result_t check_staging(const engine_region_t *region, const region_range_t *range)
+{
+    if (region->kind != ENGINE_REGION_STAGING)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "region %u is no staging region", range->region);
+    if (range->offset_bytes < STAGING_HEADER_BYTES)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "staging slots at offset %lu lie among the windows",
+                          (unsigned long)range->offset_bytes);
+    return BLINK_OK;
+}
+
+static blink_result_t check_range(const engine_region_t *region, const region_range_t *range)
 {
     uint64_t offset_bytes = range->offset_bytes;
+    if (range->staged)
+        BLINK_TRY(check_staging(region, range));
     if (offset_bytes > region->bytes || range->bytes > region->bytes - offset_bytes)
         return BLINK_FAIL(BLINK_ERR_OUT_OF_RANGE, "%lu bytes at offset %lu run past region %u of %lu bytes",
                           (unsigned long)range->bytes, (unsigned long)offset_bytes, region->region,
@@ -177,9 +177,19 @@ blink_result_t region_use(engine_region_t *region, const region_range_t *range, 
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "region %u is %s, but the communicator is on %s",
                           region->region, region->base ? "memory of the host" : "memory of a GPU",
                           range->for_gpus ? "GPUs" : "host devices");
-    BLINK_TRY(region_check(region));
+    return region_check(region);
+}
+
+blink_result_t region_hold(const engine_client_t *client, const region_range_t *range, engine_region_t **held,
+                           void **address)
+{
+    engine_region_t *region = region_find(client, range->region);
+    if (!region)
+        return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", range->region);
+    BLINK_TRY(check_range(region, range));
     region->uses++;
-    *address = range->for_gpus ? (void *)(uintptr_t)(region->gpu_address + offset_bytes)
-                               : region->base + offset_bytes;
+    *held = region;
+    *address = range->for_gpus ? (void *)(uintptr_t)(region->gpu_address + range->offset_bytes)
+                               : region->base + range->offset_bytes;
     return BLINK_OK;
 }

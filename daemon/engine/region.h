@@ -1,6 +1,6 @@
 /*
- * The engine's side of a region of a client's memory: found by its number, held by ops, gone once no op holds
- * it.
+ * The engine's side of a region of a client's memory: found by its number, held by ops, and gone once it has
+ * been removed and no op holds it any more.
  */
 #ifndef BLINK_ENGINE_REGION_H
 #define BLINK_ENGINE_REGION_H
@@ -12,6 +12,7 @@
 typedef struct stream_window stream_window_t;
 
 typedef struct engine_region {
+    list_t of_client; /* in its bucket */
     uint32_t region;
     engine_region_kind_t kind;
     char *base;
@@ -19,14 +20,13 @@ typedef struct engine_region {
     uint64_t bytes;
     const _Atomic bool *poisoned;
     stream_window_t *windows; /* of a windows region */
-    uint32_t uses;            /* ops that hold it */
+    uint32_t uses;            /* ops and stored ops that hold it */
     bool removing;            /* no new uses */
     engine_client_t *client;
+    list_t of_control; /* control thread: the client's regions */
     engine_done_t done;
-    mailbox_item_t add_item;            /* may still lie in the mailbox when the removal is posted */
-    mailbox_item_t remove_item;         /* to the engine, and back to control */
-    struct engine_region *next;         /* in its bucket */
-    struct engine_region *control_next; /* control thread: the client's regions, to find one by number */
+    mailbox_item_t add_item;    /* may still lie in the mailbox when the removal is posted */
+    mailbox_item_t remove_item; /* to the engine, and back to control */
 } engine_region_t;
 
 /* A window of a staging region or a windows region. The caller has checked the number. */
@@ -35,28 +35,43 @@ static inline window_t *region_window(const engine_region_t *region, uint32_t nu
     return (window_t *)(void *)region->base + number;
 }
 
-/* A region that is not being removed, or NULL. */
-engine_region_t *client_find_region(const engine_client_t *client, uint32_t number);
-
-/* An operand's place in a region, and who is to find it. */
+/* What an op wants of a region, and who is to find it. */
 typedef struct region_range {
+    uint32_t region;
     uint64_t offset_bytes, bytes;
     uint32_t alignment;
-    bool for_gpus;
+    bool staged;   /* these are slots of a staging region */
+    bool for_gpus; /* the address is that in the GPU worker */
 } region_range_t;
 
-/* Check it, count its use and find its bytes, in this process or for GPUs. Errors: OUT_OF_RANGE,
- * INVALID_ARGUMENT, SYSTEM. */
-blink_result_t region_use(engine_region_t *region, const region_range_t *range, void **address);
+/* Find the client's region, check the range, and hold the region until region_release(). *address is where
+ * the range begins, in this process or for GPUs. Errors: NOT_REGISTERED, OUT_OF_RANGE, INVALID_ARGUMENT,
+ * SYSTEM. */
+blink_result_t region_hold(const engine_client_t *client, const region_range_t *range, engine_region_t **held,
+                           void **address);
 
-/* Free the regions of a client that is gone and that no op uses any more. */
+/* Fail with SYSTEM, saying what became of the region's memory. */
+blink_result_t region_fail_lost(const engine_region_t *region);
+
+/* Fails if the region's memory is not what it was: pages that could not be had, a GPU worker that ended.
+ * Errors: SYSTEM. */
+static inline blink_result_t region_check(const engine_region_t *region)
+{
+    /* Relaxed: what a run did is handed over with its end. */
+    return atomic_load_explicit(region->poisoned, memory_order_relaxed) ? region_fail_lost(region) : BLINK_OK;
+}
+
+/* The region is removed and nothing holds it: the control thread hears so. */
+void region_gone(engine_region_t *region);
+
+/* Whoever held the region needs it no more. NULL is ignored. */
+static inline void region_release(engine_region_t *region)
+{
+    if (region && --region->uses == 0 && region->removing)
+        region_gone(region);
+}
+
+/* Free the regions of a client that is gone. Nothing holds them. */
 void client_free_regions(engine_client_t *client);
-
-/* The op that held the region has ended; NULL is ignored. */
-void region_release(engine_region_t *region);
-
-/* Fails if the region's memory (NULL: of none) is not what it was: pages that could not be had, a GPU worker
- * that ended. Errors: SYSTEM. */
-blink_result_t region_check(const engine_region_t *region);
 
 #endif

@@ -1,17 +1,8 @@
-/*
- * Ops that may start: their plans, their runs on the executor, piece by piece where clients copy, and their
- * end.
- */
 #include "engine/run.h"
 
-#include "base/clock.h"
 #include "engine/client.h"
-#include "engine/comm.h"
 #include "engine/loop.h"
-#include "engine/plans.h"
-#include "engine/stream.h"
 #include "error.h"
-#include "names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,13 +16,13 @@
  * ranks took 144 µs at 2,000 and takes 86. */
 #define HOST_BYTES_PER_US 40000.0
 
-/* What a communicator starts before others get their turn: about a millisecond if the engine runs all of it
- * itself. */
-#define TURN_OPS   64u
-#define TURN_BYTES (8u << 20)
+/* A communicator's quantum: what the engine starts of it before others get theirs. About a millisecond if the
+ * engine runs all of it itself. */
+#define QUANTUM_OPS   64u
+#define QUANTUM_BYTES (8u << 20)
 
-/* Runs on GPUs that one turn ends. */
-#define TURN_RUNS 64u
+/* Runs on GPUs that the engine ends in one visit. */
+#define QUANTUM_RUNS 64u
 
 /* ---- expectations ---- */
 
@@ -51,9 +42,9 @@ static void set_long(comm_op_t *op, bool is_long)
 static double expected_us(const comm_op_t *op)
 {
     const engine_t *engine = op->comm->engine;
-    double bytes = (double)op_payload_bytes(op);
-    if (engine->config.settings->pace_scale > 0)
-        return bytes / (instance_rate_GBps(op->instance) * engine->config.settings->pace_scale * 1e3);
+    double bytes = (double)op->payload_bytes, scale = engine->config.settings->pace_scale;
+    if (scale > 0)
+        return bytes / (plan_instance_GBps(op->instance) * scale * 1e3);
     return bytes * op->entry_count / HOST_BYTES_PER_US;
 }
 
@@ -61,39 +52,40 @@ static double expected_us(const comm_op_t *op)
 
 static void op_cut(comm_op_t *op)
 {
-    bool staged = false;
-    for (uint32_t i = 0; i < op->entry_count; i++)
-        staged |= op->entries[i].window != NULL;
     op->piece_elements = op->signature.count;
     op->pieces = 1;
-    if (!staged)
+    if (!op->has_windows)
         return;
-    uint64_t most = staging_piece_elements(op->signature.opcode, op->comm->rank_count,
-                                           blink_datatype_bytes(op->signature.datatype));
+    uint64_t most = staging_piece_elements(op->signature.opcode, op->comm->rank_count, op->element_bytes);
     if (op->signature.count > most) {
         op->piece_elements = most;
         op->pieces = (op->signature.count - 1) / most + 1;
     }
 }
 
+static bool entry_is_ready(const op_entry_t *entry, uint64_t piece)
+{
+    const staging_words_t *window = entry->window;
+    if (entry->ticket && !stream_has_come(entry->ticket))
+        return false;
+    if (!window)
+        return true;
+    /* seq_cst: pairs with the client's stores, see ring.h; what it copied is seen, and has been read. */
+    if (entry->input_staged && atomic_load_explicit(&window->filled, memory_order_seq_cst) <= piece)
+        return false;
+    return !entry->output_staged ||
+           atomic_load_explicit(&window->drained, memory_order_seq_cst) + STAGING_SLOTS > piece;
+}
+
 /* Whether all streams have come to the op, and the clients have made all copies that the next piece needs. */
 static bool clients_are_ready(const comm_op_t *op)
 {
-    for (uint32_t i = 0; i < op->entry_count; i++) {
-        const op_entry_t *entry = &op->entries[i];
-        if (!stream_has_come(entry->ticket))
-            return false;
-        if (!entry->window)
-            continue;
-        /* seq_cst: pairs with the client's stores, see ring.h; what it copied is seen, and has been read. */
-        if (entry->input_staged &&
-            atomic_load_explicit(&entry->window->filled, memory_order_seq_cst) <= op->piece)
-            return false;
-        if (entry->output_staged &&
-            atomic_load_explicit(&entry->window->drained, memory_order_seq_cst) + STAGING_SLOTS <= op->piece)
-            return false;
-    }
-    return true;
+    if (!op->has_windows && !op->has_tickets)
+        return true;
+    uint32_t i = 0;
+    while (i < op->entry_count && entry_is_ready(&op->entries[i], op->piece))
+        i++;
+    return i == op->entry_count;
 }
 
 static void op_publish_piece(comm_op_t *op)
@@ -109,38 +101,15 @@ static void op_publish_piece(comm_op_t *op)
     }
 }
 
-static void op_await(comm_op_t *op)
-{
-    engine_t *engine = op->comm->engine;
-    op->state = OP_AWAITING;
-    engine->watched += op->comm->on_gpus;
-    op->next_due = NULL;
-    *engine->awaiting_end = op;
-    engine->awaiting_end = &op->next_due;
-}
-
-void op_stop_awaiting(comm_op_t *op)
-{
-    engine_t *engine = op->comm->engine;
-    comm_op_t **link = &engine->awaiting;
-    while (*link != op)
-        link = &(*link)->next_due;
-    *link = op->next_due;
-    if (!op->next_due)
-        engine->awaiting_end = link;
-    engine->watched -= op->comm->on_gpus;
-    op->state = OP_GATHERING;
-}
-
 /* ---- running ---- */
 
 /* Where one rank's buffers are for the piece, and how far its blocks are apart. */
 static void place_entry(const comm_op_t *op, const op_entry_t *entry, uint32_t rank, uint64_t piece_count)
 {
     engine_t *engine = op->comm->engine;
-    uint64_t element_bytes = blink_datatype_bytes(op->signature.datatype);
-    uint64_t whole_bytes = op->signature.count * element_bytes, piece_bytes = piece_count * element_bytes;
-    uint64_t offset = op->piece * op->piece_elements * element_bytes;
+    uint64_t whole_bytes = op->signature.count * op->element_bytes;
+    uint64_t piece_bytes = piece_count * op->element_bytes;
+    uint64_t offset = op->piece * op->piece_elements * op->element_bytes;
     uint64_t slot = op->piece % STAGING_SLOTS * STAGING_SLOT_BYTES;
     engine->run.scalars[rank] = entry->scalar;
     if (entry->input) {
@@ -192,42 +161,68 @@ static bool start_piece(comm_op_t *op, exec_end_t *end)
     return exec_start(op->instance->exec, &run, end);
 }
 
-void op_release_instance(comm_op_t *op)
+/* The op ends: give back what it was lent. */
+static void op_release(comm_op_t *op)
 {
-    op->state = OP_GATHERING;
     set_long(op, false);
-    plan_return_instance(op->comm->engine, op->instance);
-    op->instance = NULL;
+    plan_take_back(op);
 }
 
-/* A run that met pages which could not be had has moved zeros: that is a failure. */
-static void op_end(comm_op_t *op)
+/* Fails if memory of the op is not what it was: a run that met pages which could not be had moved zeros. */
+static blink_result_t check_memory(const comm_op_t *op, uint32_t *at_fault)
 {
-    plan_note_use(op, op->instance);
-    op_release_instance(op);
     for (uint32_t i = 0; i < op->entry_count; i++) {
-        blink_result_t result = region_check(op->entries[i].input_region);
-        if (result == BLINK_OK)
-            result = region_check(op->entries[i].output_region);
-        if (result != BLINK_OK) {
-            char text[BLINK_ERROR_TEXT_BYTES / 2];
-            snprintf(text, sizeof(text), "%s", blink_error_text());
-            op_failf(op, result, "rank %u: %s", op->entries[i].rank->rank, text);
-            return;
-        }
+        const op_entry_t *entry = &op->entries[i];
+        *at_fault = entry->rank->rank;
+        if (entry->input_region)
+            BLINK_TRY(region_check(entry->input_region));
+        if (entry->output_region && entry->output_region != entry->input_region)
+            BLINK_TRY(region_check(entry->output_region));
     }
-    op_succeed(op);
+    return BLINK_OK;
 }
 
-/* True if that was the last one: the op is over. */
+/* The op's last piece has run. */
+static void op_ran(comm_op_t *op)
+{
+    uint32_t rank;
+    char text[BLINK_ERROR_TEXT_BYTES / 2];
+    plan_note_use(op);
+    op_release(op);
+    blink_result_t result = check_memory(op, &rank);
+    if (result == BLINK_OK) {
+        op_succeed(op);
+        return;
+    }
+    snprintf(text, sizeof(text), "%s", blink_error_text());
+    op_failf(op, result, "rank %u: %s", rank, text);
+}
+
+/* True if that was the last one: the op has ended. */
 static bool op_end_piece(comm_op_t *op, const exec_end_t *end)
 {
     op->piece++;
     op->since_us = end->ended_ns / 1000;
-    op_publish_piece(op);
+    if (op->has_windows)
+        op_publish_piece(op);
     if (op->piece < op->pieces)
         return false;
-    op_end(op);
+    op_ran(op);
+    return true;
+}
+
+/* Run a piece. True if the op needs no more of the engine now: its run goes on elsewhere, or it has ended. */
+static bool op_run_piece(comm_op_t *op)
+{
+    exec_end_t end;
+    if (op->state != OP_RUNNING)
+        op_enter(op, OP_RUNNING);
+    if (!start_piece(op, &end))
+        return true;
+    if (end.result == BLINK_OK)
+        return op_end_piece(op, &end);
+    op_release(op);
+    op_fail(op, end.result, blink_error_text());
     return true;
 }
 
@@ -235,44 +230,31 @@ static bool op_end_piece(comm_op_t *op, const exec_end_t *end)
  * there are is the client's word. */
 static void op_proceed(comm_op_t *op)
 {
-    if (op->signature.count == 0) { /* it moves nothing, but its streams have come */
-        op_succeed(op);
-        return;
-    }
-    for (uint32_t turn = 0;; turn++) {
-        exec_end_t end;
-        if (turn == STAGING_SLOTS || !clients_are_ready(op)) {
-            op_await(op);
+    for (uint32_t ran = 0; ran < STAGING_SLOTS && clients_are_ready(op); ran++) {
+        if (op->signature.count == 0) { /* it moves nothing, but its streams have come */
+            op_succeed(op);
             return;
         }
-        if (!start_piece(op, &end)) {
-            op->state = OP_RUNNING;
-            return;
-        }
-        if (end.result != BLINK_OK) {
-            op_release_instance(op);
-            op_fail(op, end.result, blink_error_text());
-            return;
-        }
-        if (op_end_piece(op, &end))
+        if (op_run_piece(op))
             return;
     }
+    op_enter(op, OP_AWAITING);
 }
 
 static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
 {
-    engine_comm_t *comm = op->comm;
-    op->state = OP_GATHERING;
-    if (end->result != BLINK_OK || (comm->lost != BLINK_OK && op->piece + 1 < op->pieces)) {
-        op_release_instance(op);
-        if (comm->lost != BLINK_OK)
-            op_fail(op, comm->lost, comm->lost_text);
-        else
-            op_failf(op, end->result, "%s", text);
-    } else if (!op_end_piece(op, end)) {
-        op_proceed(op);
+    const engine_comm_t *comm = op->comm;
+    bool comm_ended = comm->end_reason != BLINK_OK;
+    if (end->result == BLINK_OK && !(comm_ended && op->piece + 1 < op->pieces)) {
+        if (!op_end_piece(op, end))
+            op_proceed(op);
+        return;
     }
-    comm_advance(comm);
+    op_release(op);
+    if (comm_ended)
+        op_fail(op, comm->end_reason, comm->end_text);
+    else
+        op_failf(op, end->result, "%s", text);
 }
 
 /* The run ended on a thread of the executor's, which has posted so. */
@@ -286,31 +268,26 @@ static void run_ended_elsewhere(mailbox_item_t *item)
     free(text);
 }
 
-bool engine_poll_runs(engine_t *engine)
+bool run_poll_ended(engine_t *engine)
 {
     exec_end_t end;
     uint32_t ended = 0;
-    while (engine->config.cuda && ended < TURN_RUNS && exec_poll(exec_of_cuda(engine->config.cuda), &end)) {
+    while (engine->config.cuda && ended < QUANTUM_RUNS &&
+           exec_poll(exec_of_cuda(engine->config.cuda), &end)) {
         op_run_ended(end.context, &end, blink_error_text());
         ended++;
     }
     return ended > 0;
 }
 
-static void op_run(comm_op_t *op, comm_instance_t *instance)
-{
-    op->instance = instance;
-    op->run_end_item.run = run_ended_elsewhere;
-    set_long(op, expected_us(op) > LONG_OP_US);
-    op_proceed(op);
-}
+/* ---- starting ---- */
 
 /* A transfer to oneself cannot be checked before both ends are there. */
 static blink_result_t check_own_transfer(const comm_op_t *op)
 {
-    if (!op_is_transfer(op) || op->signature.root != op->signature.peer)
+    if (!op->is_transfer || op->signature.root != op->signature.peer)
         return BLINK_OK;
-    uint64_t bytes = op->signature.count * blink_datatype_bytes(op->signature.datatype);
+    uint64_t bytes = op->payload_bytes;
     uintptr_t in = (uintptr_t)op->entries[0].input, out = (uintptr_t)op->entries[1].output;
     bool is_staged = op->entries[0].input_staged || op->entries[1].output_staged;
     if (is_staged || in == out || in + bytes <= out || out + bytes <= in)
@@ -321,125 +298,72 @@ static blink_result_t check_own_transfer(const comm_op_t *op)
 
 static void op_start(comm_op_t *op)
 {
-    comm_instance_t *instance = NULL;
     op_cut(op);
-    if (op->signature.count == 0) {
-        if (clients_are_ready(op))
-            op_succeed(op);
-        else
-            op_await(op);
-        return;
+    if (op->signature.count > 0) {
+        blink_result_t result = check_own_transfer(op);
+        if (result == BLINK_OK)
+            result = plan_lend(op);
+        if (result != BLINK_OK) {
+            op_fail(op, result, blink_error_text());
+            return;
+        }
+        if (op->state == OP_PLANNING)
+            return; /* it is due again when its plan has come */
+        op->run_end_item.run = run_ended_elsewhere;
+        set_long(op, expected_us(op) > LONG_OP_US);
     }
-    blink_result_t result = check_own_transfer(op);
-    if (result == BLINK_OK)
-        result = plan_find_instance(op, &instance);
-    if (result != BLINK_OK)
-        op_fail(op, result, blink_error_text());
-    else if (instance)
-        op_run(op, instance);
-    else
-        op->state = OP_PLANNING;
+    op_proceed(op);
 }
 
-void op_make_due(comm_op_t *op)
-{
-    engine_comm_t *comm = op->comm;
-    op->state = OP_DUE;
-    op->next_due = NULL;
-    *comm->due_end = op;
-    comm->due_end = &op->next_due;
-}
-
-static void comm_put_due(engine_comm_t *comm)
-{
-    engine_t *engine = comm->engine;
-    if (comm->is_due)
-        return;
-    comm->is_due = true;
-    comm->next_due = NULL;
-    *engine->due_comms_end = comm;
-    engine->due_comms_end = &comm->next_due;
-}
-
-bool engine_serve_due(engine_t *engine)
-{
-    engine_comm_t *comm = engine->due_comms;
-    if (!comm)
-        return false;
-    engine->due_comms = comm->next_due;
-    if (!engine->due_comms)
-        engine->due_comms_end = &engine->due_comms;
-    comm->is_due = false;
-    comm_advance(comm);
-    return true;
-}
-
-void comm_advance(engine_comm_t *comm)
+void run_due(engine_comm_t *comm)
 {
     uint64_t started_bytes = 0;
-    for (uint32_t started = 0; comm->due; started++) {
-        if (started == TURN_OPS || started_bytes >= TURN_BYTES) {
-            comm_put_due(comm); /* which has ops, so it stays until its turn comes */
-            break;
+    for (uint32_t started = 0; !list_is_empty(&comm->due); started++) {
+        if (started == QUANTUM_OPS || started_bytes >= QUANTUM_BYTES) {
+            comm_attend(comm); /* the rest in its next quantum */
+            return;
         }
-        comm_op_t *op = comm->due;
-        started_bytes += op_payload_bytes(op) * op->entry_count;
-        comm->due = op->next_due;
-        if (!comm->due)
-            comm->due_end = &comm->due;
-        op->state = OP_GATHERING;
-        if (op->result == BLINK_OK)
-            op_start(op);
-        else
-            op_free_if_done(op);
+        comm_op_t *op = LIST_FIRST(&comm->due, comm_op_t, of_state);
+        started_bytes += op->payload_bytes * op->entry_count;
+        op_start(op);
     }
-    uint32_t rank_count = comm->leaving_count > 0 ? comm->rank_count : 0;
-    for (uint32_t rank = 0; rank < rank_count; rank++) {
-        if (rank_leave_if_done(&comm->ranks[rank]))
-            break;
-    }
-}
-
-void op_planned(comm_op_t *op, blink_result_t result, const char *text, comm_instance_t *instance)
-{
-    engine_comm_t *comm = op->comm;
-    op->state = OP_GATHERING;
-    op->since_us = clock_us();
-    if (op->result != BLINK_OK) {
-        if (instance)
-            plan_return_instance(comm->engine, instance);
-        op_free_if_done(op);
-    } else if (result == BLINK_OK) {
-        op_run(op, instance);
-    } else {
-        op_fail(op, result, text);
-    }
-    comm_advance(comm);
 }
 
 /* ---- ops whose clients copy, or whose streams have not come ---- */
 
-static comm_op_t *find_ready(engine_t *engine)
+static comm_op_t *find_ready(const engine_t *engine)
 {
-    comm_op_t *op = engine->awaiting;
-    while (op && !clients_are_ready(op))
-        op = op->next_due;
-    return op;
+    LIST_FOR_EACH(link, &engine->awaiting)
+    {
+        comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_state);
+        if (clients_are_ready(op))
+            return op;
+    }
+    return NULL;
 }
 
-bool engine_has_awaited(engine_t *engine)
+bool run_has_awaited(const engine_t *engine)
 {
     return find_ready(engine) != NULL;
 }
 
-bool engine_poll_awaiting(engine_t *engine)
+bool run_poll_awaiting(engine_t *engine)
 {
     comm_op_t *op = find_ready(engine);
-    if (!op)
-        return false;
-    engine_comm_t *comm = op->comm;
-    op_stop_awaiting(op);
-    op_proceed(op);
-    comm_advance(comm);
-    return true;
+    if (op)
+        op_proceed(op);
+    return op != NULL;
+}
+
+/* ---- cancelling ---- */
+
+void run_cancel(comm_op_t *op)
+{
+    const engine_comm_t *comm = op->comm;
+    if (op->state == OP_RUNNING) {
+        exec_abort(op->instance->exec, comm->end_reason);
+        return;
+    }
+    op_release(op);
+    op_fail(op, comm->end_reason, comm->end_text);
 }

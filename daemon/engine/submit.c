@@ -1,119 +1,166 @@
 /*
- * From a submission to its place in an op: what is hostile until checked, and how the ranks' submissions find
- * one another. op.c trusts what it is given.
+ * What a client submits is hostile until it is checked; op.c trusts what it is given.
  */
 #include "engine/submit.h"
 
-#include "collective.h"
 #include "engine/client.h"
-#include "engine/comm.h"
 #include "engine/loop.h"
 #include "engine/match.h"
 #include "engine/op.h"
-#include "engine/replay.h"
-#include "engine/run.h"
+#include "engine/stored.h"
 #include "error.h"
 #include "names.h"
 
 #include <stdio.h>
-#include <stdlib.h>
+
+/* Submissions handled in one visit, so that no client keeps the others waiting. */
+#define SUBMISSIONS_PER_VISIT 16u
+
+/* One rank's submission. The entry of the ring has been copied. */
+typedef struct submission {
+    comm_rank_t *rank;
+    const ring_sqe_t *sqe;
+    stream_ticket_t *ticket; /* of its stream; NULL: none. The op's entry takes it over */
+    stored_op_t *replayed;   /* whose replay it is; NULL: none */
+    /* What follows from the entry: */
+    blink_collective_t collective;
+    bool is_transfer;
+    uint32_t element_bytes; /* 0: the type is unknown */
+    op_signature_t signature;
+} submission_t;
 
 /* ---- the submission by itself ---- */
 
-static bool is_transfer(const ring_sqe_t *sqe)
-{
-    return collective_is_pair(collective_of_opcode(sqe->opcode));
-}
-
 /* Whether the opcode and the other rank are such that the op can be found. */
-static blink_result_t check_target(const engine_comm_t *comm, const ring_sqe_t *sqe)
+static blink_result_t check_target(const submission_t *submission)
 {
+    const ring_sqe_t *sqe = submission->sqe;
+    uint32_t rank_count = submission->rank->comm->rank_count;
     if (!collective_opcode_valid(sqe->opcode))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown opcode %u", sqe->opcode);
-    if (is_transfer(sqe) && sqe->root >= comm->rank_count)
+    if (collective_is_pair(collective_of_opcode(sqe->opcode)) && sqe->root >= rank_count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s rank %u of %u ranks",
-                          sqe->opcode == RING_OP_SEND ? "send to" : "receive from", sqe->root,
-                          comm->rank_count);
+                          sqe->opcode == RING_OP_SEND ? "send to" : "receive from", sqe->root, rank_count);
     return BLINK_OK;
 }
 
-static blink_result_t check_fields(const engine_comm_t *comm, const ring_sqe_t *sqe)
+static op_signature_t signature_of(const submission_t *submission)
 {
-    blink_collective_t collective = collective_of_opcode(sqe->opcode);
-    uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
-    if (sqe->flags & ~(RING_SQE_MORE | RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown flags 0x%x in the submission", sqe->flags);
-    if (sqe->window != 0 && !(sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM)))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u, but nothing is staged or on a stream",
-                          sqe->window);
-    if (!collective_moves(collective))
-        return BLINK_OK;
-    if (element_bytes == 0)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown datatype %u", sqe->datatype);
-    if (collective_reduces(collective) && !blink_redop_valid(sqe->redop))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown reduction operator %u", sqe->redop);
-    if (collective_has_root(collective) && sqe->root >= comm->rank_count)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "root %u of %u ranks", sqe->root, comm->rank_count);
-    /* Payloads of all with all are counted too. */
-    if (sqe->count > UINT64_MAX / element_bytes / comm->rank_count / comm->rank_count)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "count %lu of %u-byte elements overflows",
-                          (unsigned long)sqe->count, element_bytes);
-    return BLINK_OK;
-}
-
-static op_signature_t signature_of(const comm_rank_t *rank, const ring_sqe_t *sqe)
-{
-    blink_collective_t collective = collective_of_opcode(sqe->opcode);
+    const ring_sqe_t *sqe = submission->sqe;
+    blink_collective_t collective = submission->collective;
     bool moves = collective_moves(collective);
     op_signature_t signature = {.opcode = sqe->opcode,
                                 .datatype = moves ? sqe->datatype : 0,
                                 .redop = collective_reduces(collective) ? sqe->redop : BLINK_SUM,
                                 .root = collective_has_root(collective) ? sqe->root : 0,
                                 .count = moves ? sqe->count : 0};
-    if (is_transfer(sqe)) {
+    if (submission->is_transfer) {
+        uint32_t own = submission->rank->rank;
         bool sends = sqe->opcode == RING_OP_SEND;
         signature.opcode = RING_OP_SEND;
-        signature.root = sends ? rank->rank : sqe->root;
-        signature.peer = sends ? sqe->root : rank->rank;
+        signature.root = sends ? own : sqe->root;
+        signature.peer = sends ? sqe->root : own;
     }
     return signature;
 }
 
-/* ---- buffers ---- */
-
-/* One operand of a submission. */
-typedef struct operand {
-    uint32_t region;
-    uint64_t offset_bytes;
-    uint64_t elements;
-    bool staged;
-} operand_t;
-
-/* Bytes of the slots in which a staged operand passes. */
-static uint64_t staged_bytes(const engine_comm_t *comm, const ring_sqe_t *sqe, uint64_t elements)
+/* Of an entry whose target has been checked. */
+static void describe(submission_t *submission)
 {
-    uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
-    uint64_t piece = staging_piece_elements(sqe->opcode, comm->rank_count, element_bytes);
-    return sqe->count <= piece ? elements * element_bytes : STAGING_SLOTS * STAGING_SLOT_BYTES;
+    submission->collective = collective_of_opcode(submission->sqe->opcode);
+    submission->is_transfer = collective_is_pair(submission->collective);
+    submission->signature = signature_of(submission);
+    submission->element_bytes = blink_datatype_bytes(submission->signature.datatype);
 }
 
-static blink_result_t use_operand(const comm_rank_t *rank, const ring_sqe_t *sqe, const operand_t *operand,
-                                  engine_region_t **held, void **address)
+static blink_result_t check_fields(const submission_t *submission)
 {
-    uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
-    engine_region_t *region = client_find_region(rank->client, operand->region);
-    if (!region)
-        return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", operand->region);
-    if (operand->staged && region->kind != ENGINE_REGION_STAGING)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "region %u is no staging region", operand->region);
-    if (operand->staged && operand->offset_bytes < STAGING_HEADER_BYTES)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "staging slots at offset %lu lie among the windows",
-                          (unsigned long)operand->offset_bytes);
-    uint64_t bytes = operand->staged ? staged_bytes(rank->comm, sqe, operand->elements)
-                                     : operand->elements * element_bytes;
-    region_range_t range = {operand->offset_bytes, bytes, element_bytes, rank->comm->on_gpus};
-    BLINK_TRY(region_use(region, &range, address));
-    *held = region;
+    const ring_sqe_t *sqe = submission->sqe;
+    uint32_t element_bytes = submission->element_bytes, rank_count = submission->rank->comm->rank_count;
+    if (sqe->flags & ~(RING_SQE_MORE | RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown flags 0x%x in the submission", sqe->flags);
+    if (sqe->window != 0 && !(sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM)))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u, but nothing is staged or on a stream",
+                          sqe->window);
+    if (!collective_moves(submission->collective))
+        return BLINK_OK;
+    if (element_bytes == 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown datatype %u", sqe->datatype);
+    if (collective_reduces(submission->collective) && !blink_redop_valid(sqe->redop))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown reduction operator %u", sqe->redop);
+    if (collective_has_root(submission->collective) && sqe->root >= rank_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "root %u of %u ranks", sqe->root, rank_count);
+    /* Payloads of all with all are counted too. */
+    if (sqe->count > UINT64_MAX / element_bytes / rank_count / rank_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "count %lu of %u-byte elements overflows",
+                          (unsigned long)sqe->count, element_bytes);
+    return BLINK_OK;
+}
+
+/* ---- buffers ---- */
+
+/* Bytes of this rank's input or output; 0 where it has none. A transfer of a rank to itself has an entry for
+ * each end. */
+static uint64_t input_bytes_of(const submission_t *submission)
+{
+    const op_signature_t *signature = &submission->signature;
+    if (submission->sqe->opcode == RING_OP_RECV)
+        return 0;
+    return signature->count * submission->element_bytes *
+           collective_input_blocks(submission->collective, submission->rank->comm->rank_count,
+                                   submission->rank->rank == signature->root);
+}
+
+static uint64_t output_bytes_of(const submission_t *submission)
+{
+    const op_signature_t *signature = &submission->signature;
+    uint32_t root = submission->is_transfer ? signature->peer : signature->root;
+    if (submission->sqe->opcode == RING_OP_SEND)
+        return 0;
+    return signature->count * submission->element_bytes *
+           collective_output_blocks(submission->collective, submission->rank->comm->rank_count,
+                                    submission->rank->rank == root);
+}
+
+/* Bytes of the slots in which a staged operand passes. */
+static uint64_t staged_bytes(const submission_t *submission, uint64_t bytes)
+{
+    uint64_t piece = staging_piece_elements(submission->sqe->opcode, submission->rank->comm->rank_count,
+                                            submission->element_bytes);
+    return submission->signature.count <= piece ? bytes : STAGING_SLOTS * STAGING_SLOT_BYTES;
+}
+
+static blink_result_t hold_input(const submission_t *submission, op_entry_t *entry)
+{
+    const ring_sqe_t *sqe = submission->sqe;
+    bool staged = (sqe->flags & RING_SQE_IN_STAGED) != 0;
+    region_range_t range = {.region = sqe->in_region,
+                            .offset_bytes = sqe->in_offset_bytes,
+                            .bytes =
+                                staged ? staged_bytes(submission, entry->input_bytes) : entry->input_bytes,
+                            .alignment = submission->element_bytes,
+                            .staged = staged,
+                            .for_gpus = submission->rank->comm->on_gpus};
+    void *address;
+    BLINK_TRY(region_hold(submission->rank->client, &range, &entry->input_region, &address));
+    entry->input = address;
+    entry->input_staged = staged;
+    return BLINK_OK;
+}
+
+static blink_result_t hold_output(const submission_t *submission, op_entry_t *entry)
+{
+    const ring_sqe_t *sqe = submission->sqe;
+    bool staged = (sqe->flags & RING_SQE_OUT_STAGED) != 0;
+    region_range_t range = {.region = sqe->out_region,
+                            .offset_bytes = sqe->out_offset_bytes,
+                            .bytes =
+                                staged ? staged_bytes(submission, entry->output_bytes) : entry->output_bytes,
+                            .alignment = submission->element_bytes,
+                            .staged = staged,
+                            .for_gpus = submission->rank->comm->on_gpus};
+    BLINK_TRY(region_hold(submission->rank->client, &range, &entry->output_region, &entry->output));
+    entry->output_staged = staged;
     return BLINK_OK;
 }
 
@@ -126,22 +173,21 @@ static blink_result_t use_window(const ring_sqe_t *sqe, op_entry_t *entry)
     if (sqe->window >= STAGING_WINDOWS)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u of %u", sqe->window, STAGING_WINDOWS);
     entry->window = &region_window(region, sqe->window)->staging;
+    entry->op->has_windows = true;
     return BLINK_OK;
 }
 
 /* Buffers may overlap only as they do in place: the smaller one is this rank's block of the larger one. */
-static blink_result_t check_overlap(const comm_rank_t *rank, const op_signature_t *signature,
-                                    const op_entry_t *entry)
+static blink_result_t check_overlap(const submission_t *submission, const op_entry_t *entry)
 {
-    uint32_t element_bytes = blink_datatype_bytes(signature->datatype);
-    uint64_t in_bytes = op_input_elements(rank->comm, signature, rank->rank) * element_bytes;
-    uint64_t out_bytes = op_output_elements(rank->comm, signature, rank->rank) * element_bytes;
+    uint64_t in_bytes = entry->input_bytes, out_bytes = entry->output_bytes;
     uintptr_t in = (uintptr_t)entry->input, out = (uintptr_t)entry->output;
     if (!in || !out || entry->input_staged || entry->output_staged || in + in_bytes <= out ||
         out + out_bytes <= in)
         return BLINK_OK;
-    uint64_t block = in_bytes == out_bytes ? 0 : rank->rank * signature->count * element_bytes;
-    if (collective_has_in_place(collective_of_opcode(signature->opcode)) &&
+    uint64_t block_bytes = submission->signature.count * submission->element_bytes;
+    uint64_t block = in_bytes == out_bytes ? 0 : submission->rank->rank * block_bytes;
+    if (collective_has_in_place(submission->collective) &&
         (in_bytes > out_bytes ? out - in : in - out) == block)
         return BLINK_OK;
     return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
@@ -149,78 +195,66 @@ static blink_result_t check_overlap(const comm_rank_t *rank, const op_signature_
                       (unsigned long)in_bytes, (unsigned long)out_bytes);
 }
 
-static blink_result_t use_buffers(const comm_rank_t *rank, const ring_sqe_t *sqe,
-                                  const op_signature_t *signature, op_entry_t *entry)
+static blink_result_t hold_buffers(const submission_t *submission, op_entry_t *entry)
 {
-    /* A transfer of a rank to itself has an entry for each end. */
-    bool reads = sqe->opcode != RING_OP_RECV, writes = sqe->opcode != RING_OP_SEND;
-    operand_t in = {sqe->in_region, sqe->in_offset_bytes, 0, (sqe->flags & RING_SQE_IN_STAGED) != 0};
-    operand_t out = {sqe->out_region, sqe->out_offset_bytes, 0, (sqe->flags & RING_SQE_OUT_STAGED) != 0};
-    in.elements = reads ? op_input_elements(rank->comm, signature, rank->rank) : 0;
-    out.elements = writes ? op_output_elements(rank->comm, signature, rank->rank) : 0;
-    entry->scalar = sqe->scalar;
-    void *address = NULL;
-    if (in.elements > 0) {
-        BLINK_TRY(use_operand(rank, sqe, &in, &entry->input_region, &address));
-        entry->input = address;
-        entry->input_staged = in.staged;
+    uint64_t in_bytes = input_bytes_of(submission), out_bytes = output_bytes_of(submission);
+    entry->scalar = submission->sqe->scalar;
+    if (in_bytes > 0) {
+        entry->input_bytes = in_bytes;
+        BLINK_TRY(hold_input(submission, entry));
     }
-    if (out.elements > 0) {
-        BLINK_TRY(use_operand(rank, sqe, &out, &entry->output_region, &entry->output));
-        entry->output_staged = out.staged;
+    if (out_bytes > 0) {
+        entry->output_bytes = out_bytes;
+        BLINK_TRY(hold_output(submission, entry));
     }
     if (entry->input_staged || entry->output_staged)
-        BLINK_TRY(use_window(sqe, entry));
-    return check_overlap(rank, signature, entry);
+        BLINK_TRY(use_window(submission->sqe, entry));
+    return check_overlap(submission, entry);
 }
 
 /* ---- finding the op ---- */
 
-static blink_result_t find_collective(comm_rank_t *rank, const op_signature_t *signature, comm_op_t **found)
+/* The next collective of the rank, which is a new one if no other rank has come to it. */
+static blink_result_t find_collective(const submission_t *submission, comm_op_t **found)
 {
+    comm_rank_t *rank = submission->rank;
     engine_comm_t *comm = rank->comm;
     comm_op_t *op = rank->next_collective;
     if (!op) {
-        BLINK_TRY(op_create(comm, signature, rank->rank, &op));
+        BLINK_TRY(op_create(comm, &submission->signature, rank->rank, &op));
         if (comm->last_collective)
-            comm->last_collective->next_match = op;
+            comm->last_collective->next_collective = op;
         comm->last_collective = op;
         for (uint32_t other = 0; other < comm->rank_count; other++) {
             if (!comm->ranks[other].next_collective)
                 comm->ranks[other].next_collective = op;
         }
     }
-    rank->next_collective = op->next_match;
+    rank->next_collective = op->next_collective;
     *found = op;
     return BLINK_OK;
 }
 
 /* The oldest transfer of the pair that lacks this end, or a new one. */
-static blink_result_t find_transfer(const comm_rank_t *rank, const op_signature_t *signature, bool receives,
-                                    comm_op_t **found)
+static blink_result_t find_transfer(const submission_t *submission, comm_op_t **found)
 {
-    engine_comm_t *comm = rank->comm;
-    if (!comm->transfers)
-        comm->transfers = calloc(TRANSFER_BUCKETS, sizeof(comm_op_t *));
-    if (!comm->transfers)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for transfers");
-    comm_op_t **first = transfer_find(comm, signature->root, signature->peer);
-    if (*first && !op_entry_of(*first, rank->rank, receives)->batch) {
-        *found = *first;
-        transfer_pop(first);
+    const op_signature_t *signature = &submission->signature;
+    const comm_rank_t *rank = submission->rank;
+    BLINK_TRY(match_take(rank->comm, signature, submission->sqe->opcode == RING_OP_RECV, found));
+    if (*found)
         return BLINK_OK;
-    }
-    BLINK_TRY(op_create(comm, signature, rank->rank, found));
-    transfer_append(first, *found);
+    BLINK_TRY(op_create(rank->comm, signature, rank->rank, found));
+    match_keep(*found);
     return BLINK_OK;
 }
 
 /* ---- agreement ---- */
 
 /* Whether this rank's signature is the first one's; the text names both ranks and both values. */
-static blink_result_t check_agreement(const comm_op_t *op, uint32_t rank, const op_signature_t *own)
+static blink_result_t check_agreement(const submission_t *own_submission, const comm_op_t *op)
 {
-    const op_signature_t *first = &op->signature;
+    const op_signature_t *own = &own_submission->signature, *first = &op->signature;
+    uint32_t rank = own_submission->rank->rank;
     uint32_t other = op->first_rank;
     if (own->opcode != first->opcode)
         return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u submitted %s, rank %u submitted %s", other,
@@ -242,53 +276,49 @@ static blink_result_t check_agreement(const comm_op_t *op, uint32_t rank, const 
 
 /* ---- submitting ---- */
 
-/* Why a submission of a stream has no turn. */
-static blink_result_t check_turn(const comm_rank_t *rank, const ring_sqe_t *sqe)
+/* Why a submission of a stream has no ticket. */
+static blink_result_t fail_without_ticket(const submission_t *submission)
 {
-    BLINK_TRY(stream_check(rank->client, sqe));
+    BLINK_TRY(stream_check(submission->rank->client, submission->sqe));
     return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an op on a stream");
 }
 
-static blink_result_t check_entry(comm_rank_t *rank, const ring_sqe_t *sqe, const op_signature_t *signature,
-                                  op_entry_t *entry)
+static blink_result_t check_entry(const submission_t *submission, op_entry_t *entry)
 {
     char text[BLINK_ERROR_TEXT_BYTES / 2];
-    blink_result_t result = check_fields(rank->comm, sqe);
-    if (result == BLINK_OK && sqe->flags & RING_SQE_STREAM && !entry->ticket)
-        result = check_turn(rank, sqe);
-    if (result == BLINK_OK && signature->count > 0)
-        result = use_buffers(rank, sqe, signature, entry);
+    uint32_t rank = submission->rank->rank;
+    blink_result_t result = check_fields(submission);
+    if (result == BLINK_OK && submission->sqe->flags & RING_SQE_STREAM && !entry->ticket)
+        result = fail_without_ticket(submission);
+    if (result == BLINK_OK && submission->signature.count > 0)
+        result = hold_buffers(submission, entry);
     if (result != BLINK_OK) {
         snprintf(text, sizeof(text), "%s", blink_error_text());
-        return BLINK_FAIL(result, "rank %u: %s", rank->rank, text);
+        return BLINK_FAIL(result, "rank %u: %s", rank, text);
     }
-    BLINK_TRY(check_agreement(entry->op, rank->rank, signature));
+    BLINK_TRY(check_agreement(submission, entry->op));
     return op_check_left(entry->op);
 }
 
-/* Find the submission's entry of an op. A submission at fault fails that op, for all ranks. Errors: QUOTA,
+/* Give the submission its entry of an op. A submission at fault fails that op, for all ranks. Errors: QUOTA,
  * NO_MEMORY, by which the ranks would lose count of one another. */
-static blink_result_t submit_one(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how,
-                                 op_batch_t *batch)
+static blink_result_t join_op(submission_t *submission, op_batch_t *batch)
 {
-    blink_result_t result = check_target(rank->comm, sqe);
+    comm_op_t *op;
+    blink_result_t result = check_target(submission);
     if (result != BLINK_OK) {
         batch_fail(batch, result, blink_error_text());
         return BLINK_OK;
     }
-    comm_op_t *op;
-    op_signature_t signature = signature_of(rank, sqe);
-    bool receives = sqe->opcode == RING_OP_RECV;
-    if (is_transfer(sqe))
-        BLINK_TRY(find_transfer(rank, &signature, receives, &op));
-    else
-        BLINK_TRY(find_collective(rank, &signature, &op));
-    op_entry_t *entry = op_entry_of(op, rank->rank, receives);
+    describe(submission);
+    BLINK_TRY(submission->is_transfer ? find_transfer(submission, &op) : find_collective(submission, &op));
+    op_entry_t *entry = op_entry_of(op, submission->rank->rank, submission->sqe->opcode == RING_OP_RECV);
     op_add_entry(entry, batch);
-    entry->ticket = how->ticket;
-    how->ticket = NULL;
-    result = check_entry(rank, sqe, &signature, entry);
-    if (op->result != BLINK_OK) {
+    entry->ticket = submission->ticket;
+    op->has_tickets |= entry->ticket != NULL;
+    submission->ticket = NULL;
+    result = check_entry(submission, entry);
+    if (op->state == OP_ENDED) {
         op_serve(op);
     } else if (result != BLINK_OK) {
         char text[BLINK_ERROR_TEXT_BYTES / 2];
@@ -298,35 +328,115 @@ static blink_result_t submit_one(comm_rank_t *rank, const ring_sqe_t *sqe, submi
     return BLINK_OK;
 }
 
-/* The communicator is lost: so is what this rank has begun. */
-static void refuse(comm_rank_t *rank, const ring_sqe_t *sqe, const submission_t *how)
+/* The communicator has ended, and so has what this rank has begun. */
+static void refuse(const submission_t *submission)
 {
-    rank_drop_open_batch(rank);
-    if (sqe->flags & RING_SQE_MORE)
+    comm_rank_t *rank = submission->rank;
+    const engine_comm_t *comm = rank->comm;
+    ops_activate(rank_drop_open_batch(rank));
+    if (submission->sqe->flags & RING_SQE_MORE)
         return;
-    if (how->replayed)
-        stream_replay_ended(how->replayed, rank->comm->lost, rank->comm->lost_text);
+    if (submission->replayed)
+        stored_replay_ended(submission->replayed, comm->end_reason, comm->end_text);
     else
-        client_complete(rank->client, sqe->user_data, rank->comm->lost, rank->comm->lost_text);
+        client_complete(rank->client, submission->sqe->user_data, comm->end_reason, comm->end_text);
 }
 
-void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how)
+static blink_result_t submit(submission_t *submission)
 {
-    engine_comm_t *comm = rank->comm;
-    if (comm->lost == BLINK_OK) {
-        op_batch_t *batch = rank_open_batch(rank);
-        blink_result_t result = batch ? submit_one(rank, sqe, how, batch)
-                                      : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
-        if (batch)
-            batch->replayed = how->replayed;
-        if (result == BLINK_OK && !(sqe->flags & RING_SQE_MORE))
-            batch_commit(rank, batch, sqe->user_data);
-        if (result != BLINK_OK) {
-            comm_lose(comm, result, blink_error_text());
-            refuse(rank, sqe, how);
-        }
-    } else {
-        refuse(rank, sqe, how);
+    const ring_sqe_t *sqe = submission->sqe;
+    op_batch_t *batch = rank_open_batch(submission->rank);
+    if (!batch)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    batch->replayed = submission->replayed;
+    BLINK_TRY(join_op(submission, batch));
+    if (!(sqe->flags & RING_SQE_MORE))
+        ops_activate(rank_commit(submission->rank, batch, sqe->user_data));
+    return BLINK_OK;
+}
+
+/* Its completion follows, now or later, unless it has RING_SQE_MORE. */
+static void submit_or_refuse(submission_t *submission)
+{
+    engine_comm_t *comm = submission->rank->comm;
+    blink_result_t result = comm->end_reason != BLINK_OK ? comm->end_reason : submit(submission);
+    if (result == BLINK_OK)
+        return;
+    if (comm->end_reason == BLINK_OK)
+        comm_end(comm, ENDED_BY_ENGINE, result, blink_error_text());
+    refuse(submission);
+}
+
+void submit_stored(comm_rank_t *rank, const ring_sqe_t *sqe, stored_op_t *stored)
+{
+    submission_t submission = {.rank = rank, .sqe = sqe, .replayed = stored};
+    submit_or_refuse(&submission);
+}
+
+/* ---- from the ring ---- */
+
+/* Of a submission that no communicator sees. */
+static void complete(engine_client_t *client, const ring_sqe_t *sqe, blink_result_t result)
+{
+    if (!(sqe->flags & RING_SQE_MORE)) /* else the last entry of the group hears why */
+        client_complete(client, sqe->user_data, result, result != BLINK_OK ? blink_error_text() : NULL);
+}
+
+static void take_forget(engine_client_t *client, const ring_sqe_t *sqe)
+{
+    bool later;
+    blink_result_t result = stored_forget(client, sqe, &later);
+    if (!later)
+        complete(client, sqe, result);
+}
+
+static void take_for_member(engine_client_t *client, const ring_sqe_t *sqe)
+{
+    comm_rank_t *rank = client_find_membership(client, sqe->member);
+    submission_t submission = {.rank = rank, .sqe = sqe};
+    bool is_member = rank && !rank->leaving;
+    blink_result_t result = BLINK_OK;
+    if (is_member && stored_takes(client, rank, sqe)) {
+        complete(client, sqe, stored_keep(client, rank, sqe));
+        return;
     }
-    comm_advance(comm);
+    /* A submission without a ticket is refused where its op is found, so that all ranks hear. */
+    if (sqe->flags & RING_SQE_STREAM && !(sqe->flags & RING_SQE_STORED))
+        result = stream_begin(client, sqe, &submission.ticket);
+    if (is_member)
+        submit_or_refuse(&submission);
+    else
+        complete(client, sqe,
+                 result != BLINK_OK ? result
+                                    : BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                                                 "this client has no communicator handle %u", sqe->member));
+    if (submission.ticket) /* no op has taken it */
+        stream_end(submission.ticket);
+}
+
+static void take(engine_client_t *client, const ring_sqe_t *sqe)
+{
+    if (sqe->opcode == RING_OP_NOP)
+        complete(client, sqe, BLINK_OK);
+    else if (sqe->opcode == RING_OP_FORGET)
+        take_forget(client, sqe);
+    else
+        take_for_member(client, sqe);
+}
+
+bool submit_poll(engine_client_t *client)
+{
+    ring_sqe_t taken[SUBMISSIONS_PER_VISIT];
+    uint32_t count = 0, owed = 0;
+    while (count < SUBMISSIONS_PER_VISIT && ring_take(&client->ring, &taken[count]))
+        owed += !(taken[count++].flags & RING_SQE_MORE);
+    if (count == 0)
+        return false;
+    client_owe(client, owed);
+    /* Control posts regions and communicators before it tells the client of them, so they are in the mailbox
+     * by now. */
+    mailbox_run(&client->engine->mailbox);
+    for (uint32_t i = 0; i < count; i++)
+        take(client, &taken[i]);
+    return true;
 }

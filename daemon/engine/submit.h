@@ -1,21 +1,15 @@
 /*
- * From a submission to its place in an op.
+ * From a client's ring to a place in an op.
  */
 #ifndef BLINK_ENGINE_SUBMIT_H
 #define BLINK_ENGINE_SUBMIT_H
 
 #include "engine/rank.h"
-#include "engine/stream.h"
 
-/* How a submission came, beyond its entry. */
-typedef struct submission {
-    stream_ticket_t
-        *ticket; /* its turn on a stream; NULL: none. Taken, and set to NULL, by the entry that it gets */
-    stored_op_t *replayed; /* as in op_batch_t */
-} submission_t;
+/* Take and handle a few submissions of the client's ring; true if there was one. */
+bool submit_poll(engine_client_t *client);
 
-/* One rank's submission, already copied. Its completion follows, now or later, unless it has RING_SQE_MORE.
- */
-void comm_submit(comm_rank_t *rank, const ring_sqe_t *sqe, submission_t *how);
+/* Submit an entry of a stored op. The stored op hears of the end, with the last entry. */
+void submit_stored(comm_rank_t *rank, const ring_sqe_t *sqe, stored_op_t *stored);
 
 #endif
