@@ -1,6 +1,8 @@
-"""What every integration test uses: a real daemon in a directory of its own, real client processes, time limits.
+"""What every integration test uses: a real daemon in a directory of its own, real client processes, time
+limits.
 
-Every child is ended by its process id when a test fails. Sanitizer reports in what any child prints fail the test.
+Every child is ended by its process id when a test fails. Sanitizer reports in what any child prints fail
+the test.
 """
 import json
 import os
@@ -228,8 +230,8 @@ class IntegrationTest(unittest.TestCase):
         """rank, device: a number, or a list for several ranks (threads) in one process."""
         def numbers(value):
             return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-        arguments = [BLINK_RANK, "--socket", daemon.socket, "--id", identifier, "--ranks", rank_count, "--rank",
-                     numbers(rank)]
+        arguments = [BLINK_RANK, "--socket", daemon.socket, "--id", identifier, "--ranks", rank_count,
+                     "--rank", numbers(rank)]
         if device is not None:
             arguments += ["--device", numbers(device)]
         if algorithm:
@@ -239,11 +241,12 @@ class IntegrationTest(unittest.TestCase):
         return process
 
     def start_ranks(self, daemon, devices, steps, algorithm=None):
-        """A process per device that joins one communicator. steps: for all ranks, or a dict by rank with the others'
-        under None."""
+        """A process per device that joins one communicator. steps: for all ranks, or a dict by rank with
+        the others' under None."""
         identifier = new_id()
         own = steps if isinstance(steps, dict) else {None: steps}
-        return [self.start_rank(daemon, identifier, len(devices), rank, own.get(rank, own.get(None)), device, algorithm)
+        return [self.start_rank(daemon, identifier, len(devices), rank, own.get(rank, own.get(None)), device,
+                                algorithm)
                 for rank, device in enumerate(devices)]
 
     def run_ranks(self, daemon, devices, steps, algorithm=None):

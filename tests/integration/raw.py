@@ -1,7 +1,7 @@
 """A client that speaks frames and rings itself, well or badly: what libblinkclient never sends.
 
-The few protobuf messages are encoded here by hand (field numbers of proto/blink.proto) and ring offsets are those of
-proto/ring.h, so that the tests also notice when either changes by accident.
+The few protobuf messages are encoded here by hand (field numbers of proto/blink.proto) and ring offsets
+are those of proto/ring.h, so that the tests also notice when either changes by accident.
 """
 import array
 import ctypes
@@ -17,7 +17,8 @@ HELLO, MEM_REGISTER, MEM_DEREGISTER, COMM_INIT, COMM_DESTROY, COMM_ABORT, QUERY,
 NOP, ALLREDUCE, BROADCAST = range(3)
 BARRIER, FORGET = 11, 12
 MORE, IN_STAGED, OUT_STAGED, STREAM, STORED = 1, 2, 4, 8, 16
-OK, INVALID_ARGUMENT, PROTOCOL, NOT_REGISTERED, OUT_OF_RANGE, MISMATCH, NOT_FOUND, QUOTA, PEER_LOST = 0, 1, 5, 6, 7, 8, 9, 12, 15
+OK, INVALID_ARGUMENT, PROTOCOL, NOT_REGISTERED, OUT_OF_RANGE, MISMATCH = 0, 1, 5, 6, 7, 8
+NOT_FOUND, QUOTA, PEER_LOST = 9, 12, 15
 FLOAT32, SUM = 7, 0
 
 SQ_TAIL, CQ_HEAD, SLEEPERS, WANTS_EVENT, SQ_HEAD, CQ_TAIL = 64, 128, 192, 196, 256, 320
@@ -147,7 +148,8 @@ class RawClient:
         reply = self.request(HELLO, message(_1=version_min, _2=version_max, _3=b"raw", _4=int(want_ring)))
         if reply and not reply.code and want_ring:
             self.ring = mmap.mmap(self.fds[0], os.fstat(self.fds[0]).st_size)
-            self.sq_entries, self.cq_entries, self.sq_offset, self.cq_offset = struct.unpack_from("<4I", self.ring, 8)
+            (self.sq_entries, self.cq_entries, self.sq_offset,
+             self.cq_offset) = struct.unpack_from("<4I", self.ring, 8)
             self.sq_tail = self.cq_head = 0
         return reply
 
@@ -160,7 +162,8 @@ class RawClient:
         return self.request(COMM_INIT, body)
 
     def word(self, offset, value=None):
-        word = ctypes.c_uint32.from_buffer(self.ring, offset)  # read and written at once; struct goes byte by byte
+        # Read and written at once; struct goes byte by byte.
+        word = ctypes.c_uint32.from_buffer(self.ring, offset)
         if value is not None:
             word.value = value & 0xFFFFFFFF
         return word.value
@@ -168,10 +171,10 @@ class RawClient:
     def doorbell(self):
         os.write(self.fds[1], struct.pack("<Q", 1))
 
-    def submit(self, opcode=NOP, member=0, count=0, in_region=0, out_region=0, in_offset=0, out_offset=0, datatype=FLOAT32,
-               redop=SUM, flags=0, root=0, reserved=0, user_data=1, ring_doorbell=True):
-        entry = struct.pack("<4B5I5Q", opcode, datatype, redop, flags, member, root, in_region, out_region, reserved,
-                            count, in_offset, out_offset, user_data, 0)
+    def submit(self, opcode=NOP, member=0, count=0, in_region=0, out_region=0, in_offset=0, out_offset=0,
+               datatype=FLOAT32, redop=SUM, flags=0, root=0, reserved=0, user_data=1, ring_doorbell=True):
+        entry = struct.pack("<4B5I5Q", opcode, datatype, redop, flags, member, root, in_region, out_region,
+                            reserved, count, in_offset, out_offset, user_data, 0)
         struct.pack_into("64s", self.ring, self.sq_offset + self.sq_tail % self.sq_entries * 64, entry)
         self.sq_tail += 1
         self.word(SQ_TAIL, self.sq_tail)

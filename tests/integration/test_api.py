@@ -1,13 +1,13 @@
-"""The whole API on real processes: groups, transfers, splitting, completion, ordinary memory, and every collective, type
-and operator checked against a reference."""
+"""The whole API on real processes: groups, transfers, splitting, completion, ordinary memory, and every
+collective, type and operator checked against a reference."""
 import os
 
 from harness import BLINK_PERF, IntegrationTest
 
 BLINK_API = os.environ["BLINK_API"]
 
-COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter", "alltoall",
-               "alltoallv", "sendrecv"]
+COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter",
+               "alltoall", "alltoallv", "sendrecv"]
 
 
 class ApiTest(IntegrationTest):
@@ -92,8 +92,8 @@ class MatrixTest(IntegrationTest):
     """blink-perf --check compares every element with a reference."""
 
     def check(self, daemon, ranks, collective, *arguments):
-        status, out, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, collective, "--ranks", ranks,
-                                             "--check", "--iters", 1, "--warmup", 0, *arguments])
+        status, out, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, collective, "--ranks",
+                                             ranks, "--check", "--iters", 1, "--warmup", 0, *arguments])
         self.assertEqual(status, 0, f"{out}{err}")
 
     def check_all(self, ranks, *arguments, collectives=COLLECTIVES, **options):
@@ -124,7 +124,8 @@ class ExplainCommTest(IntegrationTest):
         for rank in ranks:
             rank.wait_for_step("at-gate")
         number = self.ctl_json(daemon, "comms")["comms"][0]["comm"]
-        explained = self.ctl_json(daemon, "explain", "--comm", number), self.ctl(daemon, "explain", "--comm", number)
+        explained = (self.ctl_json(daemon, "explain", "--comm", number),
+                     self.ctl(daemon, "explain", "--comm", number))
         for rank in ranks:
             rank.say()
             rank.finish()
@@ -138,6 +139,7 @@ class ExplainCommTest(IntegrationTest):
 
     def test_an_unknown_communicator_is_named(self):
         daemon = self.daemon()
-        status, _, err = self.run_command([os.environ["BLINKCTL"], "--socket", daemon.socket, "explain", "--comm", 99])
+        status, _, err = self.run_command([os.environ["BLINKCTL"], "--socket", daemon.socket, "explain",
+                                           "--comm", 99])
         self.assertNotEqual(status, 0)
         self.assertIn("no communicator 99", err)

@@ -1,5 +1,5 @@
-"""scripts/bench-peers: whose numbers count, which targets they meet, and what the report keeps. With programs that print
-set times instead of measuring."""
+"""scripts/bench-peers: whose numbers count, which targets they meet, and what the report keeps. With
+programs that print set times instead of measuring."""
 import pathlib
 import sys
 import tempfile
@@ -54,11 +54,13 @@ class RoundsTest(unittest.TestCase):
         measurements = rounds.measure([failing, Scripted("b", [1, 1])], [self.job], 2, 0.001)
         self.assertIsNone(measurements.time_us(self.job, "a"))
         self.assertEqual(measurements.time_us(self.job, "b"), 1)
-        self.assertIn("a, allreduce, 1 of the cells: no such collective", report.failures([failing], measurements))
+        self.assertIn("a, allreduce, 1 of the cells: no such collective",
+                      report.failures([failing], measurements))
 
     def test_a_measurement_of_something_else_is_no_measurement(self):
         program = Scripted("a", [1])
-        program.command = lambda *_: ["echo", '{"collective": "allreduce", "ranks": 2, "bytes": 8, "time_us": 1}']
+        program.command = lambda *_: ["echo",
+                                      '{"collective": "allreduce", "ranks": 2, "bytes": 8, "time_us": 1}']
         with self.assertRaisesRegex(programs.Failure, "2 ranks, 8 bytes"):
             program.time_us(self.job, 1, 1)
 
@@ -70,7 +72,8 @@ class RoundsTest(unittest.TestCase):
 class TargetsTest(unittest.TestCase):
     def judge(self, job, **GBps):
         verdicts = report.Verdicts()
-        text = report.large_table([job], ["limit", "blinkd", "Open MPI", "gloo"], rates_of(job, **GBps), verdicts)
+        text = report.large_table([job], ["limit", "blinkd", "Open MPI", "gloo"], rates_of(job, **GBps),
+                                  verdicts)
         return verdicts.met, len(verdicts.missed), text
 
     def test_allreduce_of_64_MiB(self):
@@ -104,7 +107,8 @@ class ReportTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory) / "results/host.md"
             report.write(path, "# First", [job], [Scripted("blinkd", [])], rates_of(job, blinkd=1))
-            path.write_text(path.read_text().replace(report.NO_NOTES, "## Notes\n\nLong lines  stay.\n\n| a |"))
+            path.write_text(path.read_text().replace(report.NO_NOTES,
+                                                     "## Notes\n\nLong lines  stay.\n\n| a |"))
             report.write(path, "# Second", [job], [Scripted("blinkd", [])], rates_of(job, blinkd=2))
             text = path.read_text()
         self.assertTrue(text.startswith("# Second"))

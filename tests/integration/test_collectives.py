@@ -1,4 +1,5 @@
-"""Every element is right: collectives, types, operators, sizes, algorithms, topologies, partial allocations."""
+"""Every element is right: collectives, types, operators, sizes, algorithms, topologies, partial
+allocations."""
 import unittest
 
 from harness import ALL, IntegrationTest, new_id
@@ -53,11 +54,12 @@ class CollectiveTest(IntegrationTest):
         for algorithm in ["double-binary-tree", "blink", "one-hop", "binomial", "recursive-doubling"]:
             with self.subTest(algorithm=algorithm):
                 self.check(self.daemon(topology="dgx1v_hybrid"), [0, 1, 2, 3, 4, 5],
-                           allreduces(SMALL_COUNTS) + allreduces([LARGE_COUNT], ["float32"], ["sum"]), algorithm)
+                           allreduces(SMALL_COUNTS) + allreduces([LARGE_COUNT], ["float32"], ["sum"]),
+                           algorithm)
 
     def test_an_algorithm_that_does_not_broadcast_says_so_on_every_rank(self):
-        for reported in self.run_ranks(self.daemon(topology="dgx1v"), [0, 1, 2, 3], ["broadcast:100:float32:0"],
-                                       "double-binary-tree"):
+        for reported in self.run_ranks(self.daemon(topology="dgx1v"), [0, 1, 2, 3],
+                                       ["broadcast:100:float32:0"], "double-binary-tree"):
             self.assertIn("double binary trees do allreduce, not broadcast", str(reported))
 
     def test_every_type_and_operator_at_a_large_odd_size(self):
@@ -110,7 +112,8 @@ class ConcurrencyTest(IntegrationTest):
         daemon = self.daemon()
         steps = ["allreduce:1000:float32:sum", "broadcast:100003:int64:1", "times:50:allreduce:10:int32:max"]
         identifier = new_id()
-        ranks = [self.start_rank(daemon, identifier, 4, [0, 1], steps), self.start_rank(daemon, identifier, 4, [2, 3], steps)]
+        ranks = [self.start_rank(daemon, identifier, 4, [0, 1], steps),
+                 self.start_rank(daemon, identifier, 4, [2, 3], steps)]
         for rank in ranks:
             self.assert_all_ok(rank.finish())
 
@@ -125,8 +128,9 @@ class ConcurrencyTest(IntegrationTest):
     def test_one_process_in_several_communicators(self):
         daemon = self.daemon()
         first, second = new_id(), new_id()
-        steps = {rank: [f"join:{second}:2:{1 - rank}:{rank}", "submit:allreduce:50021:float32:sum", "wait", "use:0",
-                        "allreduce:777:int32:sum", "use:1", "broadcast:777:int32:1"] for rank in [0, 1]}
+        steps = {rank: [f"join:{second}:2:{1 - rank}:{rank}", "submit:allreduce:50021:float32:sum", "wait",
+                        "use:0", "allreduce:777:int32:sum", "use:1", "broadcast:777:int32:1"]
+                 for rank in [0, 1]}
         for rank in [self.start_rank(daemon, first, 2, rank, steps[rank]) for rank in [0, 1]]:
             self.assert_all_ok(rank.finish())
 
@@ -145,8 +149,9 @@ class ConcurrencyTest(IntegrationTest):
     def test_one_rank_far_ahead_of_the_other(self):
         """All of rank 0's ops are in the daemon before rank 1 submits its first."""
         daemon = self.daemon()
-        ranks = self.start_ranks(daemon, [0, 1], {0: ["times:300:submit:allreduce:10:int32:sum", "gate:ahead", "wait"],
-                                                  1: ["gate:ahead", "times:300:allreduce:10:int32:sum"]})
+        ranks = self.start_ranks(daemon, [0, 1],
+                                 {0: ["times:300:submit:allreduce:10:int32:sum", "gate:ahead", "wait"],
+                                  1: ["gate:ahead", "times:300:allreduce:10:int32:sum"]})
         ranks[0].wait_for_step("at-gate")
         ranks[1].say()
         ranks[0].say()
@@ -156,14 +161,15 @@ class ConcurrencyTest(IntegrationTest):
 
     def test_ops_complete_by_test_and_by_poll_descriptor(self):
         daemon = self.daemon()
-        steps = ["test:allreduce:100003:float32:sum", "poll:allreduce:100003:float32:sum", "times:20:poll:broadcast:10:int8:0",
-                 "allreduce:10:int8:sum"]
+        steps = ["test:allreduce:100003:float32:sum", "poll:allreduce:100003:float32:sum",
+                 "times:20:poll:broadcast:10:int8:0", "allreduce:10:int8:sum"]
         for reported in self.run_ranks(daemon, [0, 1], steps):
             self.assert_all_ok(reported)
 
     def test_empty_operations(self):
         daemon = self.daemon()
-        self.assert_all_ok(self.start_client(daemon, ["nop:1", "times:1000:nop:1", "nop:500", "nop:5000"]).finish())
+        self.assert_all_ok(self.start_client(daemon,
+                                             ["nop:1", "times:1000:nop:1", "nop:500", "nop:5000"]).finish())
 
     def test_threads_share_one_context(self):
         daemon = self.daemon()
@@ -176,7 +182,8 @@ class ConcurrencyTest(IntegrationTest):
         for reported in self.run_ranks(daemon, [0, 1], steps):
             self.assert_all_ok(reported)
         after = self.ctl_json(daemon, "links")
-        self.assertEqual([link["bytes"] for link in before["links"]], [link["bytes"] for link in after["links"]])
+        self.assertEqual([link["bytes"] for link in before["links"]],
+                         [link["bytes"] for link in after["links"]])
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from harness import IntegrationTest, new_id
 
 class DisagreementTest(IntegrationTest):
     def check_mismatch(self, first, second, *texts):
-        """Ranks 0 and 1 submit different things: both hear of both; a second communicator goes on undisturbed, and so
-        does this one with its next op."""
+        """Ranks 0 and 1 submit different things: both hear of both; a second communicator goes on
+        undisturbed, and so does this one with its next op."""
         daemon = self.daemon()
         bystanders = self.start_ranks(daemon, [2, 3], ["times:200:allreduce:1000:float32:sum"])
         after = "allreduce:100:float32:sum"
@@ -21,7 +21,8 @@ class DisagreementTest(IntegrationTest):
         daemon.check_serves()
 
     def test_count(self):
-        self.check_mismatch("allreduce:1000:float32:sum", "allreduce:1001:float32:sum", r"\b1000\b", r"\b1001\b")
+        self.check_mismatch("allreduce:1000:float32:sum", "allreduce:1001:float32:sum", r"\b1000\b",
+                            r"\b1001\b")
 
     def test_count_zero_against_something(self):
         self.check_mismatch("allreduce:0:float32:sum", "allreduce:7:float32:sum", r"\b0\b", r"\b7\b")
@@ -36,7 +37,8 @@ class DisagreementTest(IntegrationTest):
         self.check_mismatch("broadcast:1000:float32:0", "broadcast:1000:float32:1", r"root 0\b", r"root 1\b")
 
     def test_collective(self):
-        self.check_mismatch("broadcast:1000:float32:0", "allreduce:1000:float32:sum", "broadcast", "allreduce")
+        self.check_mismatch("broadcast:1000:float32:0", "allreduce:1000:float32:sum", "broadcast",
+                            "allreduce")
 
     def test_three_ranks_all_hear_of_it(self):
         daemon = self.daemon()
@@ -61,12 +63,13 @@ class JoiningTest(IntegrationTest):
 
     def wait_until_joined(self, daemon, count):
         """Until `count` ranks of communicators have joined."""
-        while sum(client != 0 for comm in self.ctl_json(daemon, "comms")["comms"] for client in comm["clients"]) < count:
+        while sum(client != 0 for comm in self.ctl_json(daemon, "comms")["comms"]
+                  for client in comm["clients"]) < count:
             pass
 
     def check_second_is_refused(self, first, second, result, *texts, **options):
-        """first and second: (rank count, rank, device). The first joins and waits, the second is refused, and when the
-        right peer comes the first works as if nothing had been."""
+        """first and second: (rank count, rank, device). The first joins and waits, the second is refused,
+        and when the right peer comes the first works as if nothing had been."""
         daemon = self.daemon(**options)
         identifier = new_id()
         waiting = self.start_rank(daemon, identifier, first[0], first[1], self.WORK, first[2])
@@ -144,8 +147,9 @@ class JoiningTest(IntegrationTest):
 class LateTest(IntegrationTest):
     def test_a_rank_that_never_submits_is_named(self):
         daemon = self.daemon(*self.limits(op_timeout_s=1))
-        ranks = self.start_ranks(daemon, [0, 1, 2], {None: ["allreduce:10:float32:sum", "allreduce:20:float32:sum"],
-                                                     1: ["await-lost", "allreduce:10:float32:sum"]})
+        ranks = self.start_ranks(daemon, [0, 1, 2],
+                                 {None: ["allreduce:10:float32:sum", "allreduce:20:float32:sum"],
+                                  1: ["await-lost", "allreduce:10:float32:sum"]})
         steps = [rank.finish() for rank in ranks]
         for rank in [0, 2]:
             self.assert_step(steps[rank], "allreduce:10:float32:sum", "TIMEOUT", "rank 1")

@@ -18,7 +18,8 @@ class ExplainTest(IntegrationTest):
         for bytes_ in ("1K", "1M", "256M"):
             answer = self.explain_json("--topology", "dgx1v_hybrid", "--bytes", bytes_)
             usable = [one for one in answer["candidates"] if "reason" not in one]
-            self.assertEqual((answer["algorithm"], answer["protocol"]), (usable[0]["algorithm"], usable[0]["protocol"]))
+            self.assertEqual((answer["algorithm"], answer["protocol"]),
+                             (usable[0]["algorithm"], usable[0]["protocol"]))
             self.assertLessEqual(answer["predicted_us"], 1.01 * min(one["predicted_us"] for one in usable))
             self.assertLessEqual(answer["rate_GBps"], 1.000001 * answer["bound_GBps"])
 
@@ -27,14 +28,16 @@ class ExplainTest(IntegrationTest):
         self.assertIn("gpu1's single 25 GB/s link to gpu0", answer["limit"])
         self.assertAlmostEqual(answer["plan_busbw_GBps"], 25.0 * 4 / 3, places=3)
         self.assertAlmostEqual(answer["efficiency"], answer["plan_busbw_GBps"] / answer["ideal_busbw_GBps"])
-        status, out, err = self.explain("--topology", "dgx_h100", "--collective", "broadcast", "--bytes", "1G")
+        status, out, err = self.explain("--topology", "dgx_h100", "--collective", "broadcast", "--bytes",
+                                        "1G")
         self.assertEqual((status, err), (0, ""))
         self.assertIn("100.0% of the ideal 450.000 GB/s", out)
         self.assertIn("450 / 1 = 450 GB/s", out)
 
     def test_auto_plans_what_is_explained(self):
         answer = self.explain_json("--topology", "dgx2", "--bytes", "4K")
-        status, out, err = self.run_command([BLINKCTL, "plan", "--topology", "dgx2", "--bytes", "4K", "--json"])
+        status, out, err = self.run_command([BLINKCTL, "plan", "--topology", "dgx2", "--bytes", "4K",
+                                             "--json"])
         self.assertEqual(status, 0, err)
         self.assertEqual(json.loads(out)["algorithm"], answer["algorithm"])
 

@@ -5,7 +5,8 @@ import unittest
 
 from harness import Daemon, IntegrationTest, new_id
 
-#: So slow that an op of LONG is surely under way for seconds: an emulated DGX-1V at a ten-thousandth of its speed.
+#: So slow that an op of LONG is surely under way for seconds: an emulated DGX-1V at a ten-thousandth of its
+#: speed.
 SLOW = ["--pace=0.0001"]
 LONG = "allreduce:4000000:float32:sum"
 SHORT = "allreduce:100:float32:sum"
@@ -32,7 +33,8 @@ class FaultTest(IntegrationTest):
     def test_killed_rank_frees_survivors_in_flight_and_later(self):
         daemon = self.slow_daemon()
         bystanders = self.start_ranks(daemon, [6, 7], [SHORT, "gate:bystander", SHORT])
-        ranks = self.start_long_op(daemon, [0, 1, 2, 3], {None: ["wait", "untouched", "await-lost", SHORT, "destroy"]})
+        ranks = self.start_long_op(daemon, [0, 1, 2, 3],
+                                   {None: ["wait", "untouched", "await-lost", SHORT, "destroy"]})
         os.kill(ranks[2].pid, signal.SIGKILL)
         for rank in ranks:
             if rank is ranks[2]:
@@ -52,7 +54,8 @@ class FaultTest(IntegrationTest):
 
     def test_rank_killed_while_others_wait_for_it(self):
         daemon = self.daemon()
-        ranks = self.start_ranks(daemon, [0, 1, 2], {None: [SHORT, LONG, "await-lost"], 1: [SHORT, "sleep:100", "kill"]})
+        ranks = self.start_ranks(daemon, [0, 1, 2],
+                                 {None: [SHORT, LONG, "await-lost"], 1: [SHORT, "sleep:100", "kill"]})
         steps = [rank.finish() for rank in ranks]
         for rank in [0, 2]:
             self.assert_step(steps[rank], SHORT, "OK")
@@ -62,7 +65,8 @@ class FaultTest(IntegrationTest):
 
     def test_killed_rank_frees_a_survivor_with_many_ops_outstanding(self):
         daemon = self.daemon()
-        ranks = self.start_ranks(daemon, [0, 1], {0: [f"times:300:submit:{SHORT}", "wait"], 1: ["sleep:100", "kill"]})
+        ranks = self.start_ranks(daemon, [0, 1],
+                                 {0: [f"times:300:submit:{SHORT}", "wait"], 1: ["sleep:100", "kill"]})
         self.assert_step(ranks[0].finish(), "wait", "PEER_LOST", "rank 1")
         ranks[1].finish()
         daemon.check_serves()
@@ -100,9 +104,11 @@ class FaultTest(IntegrationTest):
         daemon.check_serves()
 
     def test_time_of_an_op_before_does_not_count_as_lateness(self):
-        """A rank that waits for a long op before it submits the next one is on time, however long that took."""
+        """A rank that waits for a long op before it submits the next one is on time, however long that
+        took."""
         daemon = self.daemon(*SLOW, *self.limits(op_timeout_s=2), topology="dgx1v_hybrid")
-        ranks = self.start_ranks(daemon, [0, 1], {0: [f"submit:{LONG}", SHORT], 1: [LONG, "sleep:200", SHORT]})
+        ranks = self.start_ranks(daemon, [0, 1],
+                                 {0: [f"submit:{LONG}", SHORT], 1: [LONG, "sleep:200", SHORT]})
         for rank in ranks:
             self.assert_step(rank.finish(), SHORT, "OK")
 
@@ -125,17 +131,19 @@ class FaultTest(IntegrationTest):
     def test_destroyed_everywhere_and_made_again(self):
         daemon = self.daemon()
         identifiers = [new_id() for _ in range(5)]
-        ranks = [self.start_rank(daemon, identifiers[0], 2, rank, [SHORT, "destroy"] + [
-            step for identifier in identifiers[1:] for step in [f"join:{identifier}:2:{rank}:{rank}", SHORT, "destroy"]])
-            for rank in [0, 1]]
+        ranks = [self.start_rank(daemon, identifiers[0], 2, rank, [SHORT, "destroy"]
+                                 + [step for identifier in identifiers[1:]
+                                    for step in [f"join:{identifier}:2:{rank}:{rank}", SHORT, "destroy"]])
+                 for rank in [0, 1]]
         for rank in ranks:
             self.assert_all_ok(rank.finish())
         self.assertEqual(self.ctl_json(daemon, "comms")["comms"], [])
 
     def test_abort_by_one_rank(self):
         daemon = self.slow_daemon()
-        ranks = self.start_long_op(daemon, [0, 1, 2, 3], {None: ["wait", "untouched", "await-lost", SHORT, "destroy"],
-                                                          1: ["abort", "wait", "untouched", SHORT, "abort", "destroy"]})
+        ranks = self.start_long_op(daemon, [0, 1, 2, 3],
+                                   {None: ["wait", "untouched", "await-lost", SHORT, "destroy"],
+                                    1: ["abort", "wait", "untouched", SHORT, "abort", "destroy"]})
         for rank in ranks:
             rank.say()
         for number, rank in enumerate(ranks):
@@ -148,7 +156,8 @@ class FaultTest(IntegrationTest):
 
     def test_abort_of_a_rank_that_waits_for_others(self):
         daemon = self.daemon()
-        ranks = self.start_ranks(daemon, [0, 1], {0: [SHORT, LONG, "await-lost"], 1: [SHORT, "sleep:100", "abort"]})
+        ranks = self.start_ranks(daemon, [0, 1],
+                                 {0: [SHORT, LONG, "await-lost"], 1: [SHORT, "sleep:100", "abort"]})
         steps = ranks[0].finish()
         self.assert_step(steps, LONG, "ABORTED", "rank 1")
         self.assert_step(steps, "await-lost", "ABORTED", "rank 1")

@@ -1,4 +1,5 @@
-"""scripts/figures: its arithmetic on topologies and plans, its Markdown and pictures, and one section from end to end."""
+"""scripts/figures: its arithmetic on topologies and plans, its Markdown and pictures, and one section from
+end to end."""
 import os
 import pathlib
 import sys
@@ -22,7 +23,8 @@ class ArithmeticTest(unittest.TestCase):
         self.assertNotEqual(subsets.canonical(path, range(4)), subsets.canonical(star, range(4)))
 
     def test_classes_leave_out_what_is_not_connected(self):
-        # A path of four has one connected set of 3, up to isomorphism, and none with a GPU missing in between.
+        # A path of four has one connected set of 3, up to isomorphism, and none with a GPU missing in
+        # between.
         self.assertEqual(subsets.connected_classes(subsets.weights(times.chain(4)), [3]), [(0, 1, 2)])
 
     def test_ideal_bandwidths_are_the_published_ones(self):
@@ -60,7 +62,8 @@ class TextTest(unittest.TestCase):
         wrapped = text.wrap(f"# T\n\n\nlong {'word ' * 40}\n\n{table}\n- one\n  item\n- two\n\n![x](y.svg)")
         self.assertIn("\n\n" + table + "\n- one item\n- two\n\n![x](y.svg)\n", wrapped)
         self.assertTrue(wrapped.startswith("# T\n\nlong word"))
-        self.assertLessEqual(max(len(line) for line in wrapped.splitlines() if line.startswith(("long", "word"))), 120)
+        self.assertLessEqual(max(len(line) for line in wrapped.splitlines()
+                                 if line.startswith(("long", "word"))), 120)
 
     def test_sizes_in_both_kinds_of_units(self):
         self.assertEqual([text.size(n) for n in (999, 10_000_000, 15_000_001, 1_000_000_000)],
@@ -71,13 +74,15 @@ class TextTest(unittest.TestCase):
 
 class ChartTest(unittest.TestCase):
     def test_charts_carry_title_axes_and_every_value(self):
-        bars = ElementTree.fromstring(chart.bars("T & U", "GPUs", "GB/s", ["a", "b"], {"x": [1.0, 2.0], "y": [0.0, 3.0]},
+        bars = ElementTree.fromstring(chart.bars("T & U", "GPUs", "GB/s", ["a", "b"],
+                                                 {"x": [1.0, 2.0], "y": [0.0, 3.0]},
                                                  mark=("bound", [2.0, 3.0])))
         lines = ElementTree.fromstring(chart.lines("L", "payload", "µs", {"x": [(1000, 2), (10 ** 6, 900)]},
                                                    {1000: "1 kB"}, log_y=True))
         said = {element.text for element in bars.iter(SVG + "text")}
         self.assertLessEqual({"T & U", "GPUs", "GB/s", "a", "b", "x", "y", "bound"}, said)
-        heights = [float(bar.get("height")) for bar in bars.findall(SVG + "rect")][-4:]  # x and y of a, then of b
+        # x and y of a, then of b
+        heights = [float(bar.get("height")) for bar in bars.findall(SVG + "rect")][-4:]
         self.assertAlmostEqual(heights[2], 2 * heights[0], delta=0.2)
         self.assertAlmostEqual(heights[3], 3 * heights[0], delta=0.3)
         self.assertEqual(heights[1], 0.0)

@@ -1,5 +1,6 @@
-"""GPU memory, streams and graphs on real processes: the daemon, its GPU worker and forked ranks, all over the stand-in for
-the driver, which runs the host's build of the kernels over host memory. No measurement of a GPU."""
+"""GPU memory, streams and graphs on real processes: the daemon, its GPU worker and forked ranks, all over
+the stand-in for the driver, which runs the host's build of the kernels over host memory. No measurement of
+a GPU."""
 import os
 import signal
 
@@ -8,8 +9,8 @@ from harness import BLINK_PERF, Daemon, IntegrationTest, Process
 BLINK_GPU_API = os.environ["BLINK_GPU_API"]
 STANDIN = os.environ["STANDIN"]
 
-COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter", "alltoall",
-               "alltoallv", "sendrecv"]
+COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter",
+               "alltoall", "alltoallv", "sendrecv"]
 
 
 def gpu_environment(**variables):
@@ -20,7 +21,8 @@ def gpu_environment(**variables):
 
 class GpuTest(IntegrationTest):
     def gpu_daemon(self, devices="cuda:0x8", *flags, **variables):
-        return self.daemon("--devices", devices, *self.limits(init_timeout_s=10), *flags, env=gpu_environment(**variables))
+        return self.daemon("--devices", devices, *self.limits(init_timeout_s=10), *flags,
+                           env=gpu_environment(**variables))
 
     def ranks(self, daemon, scenario, ranks, **variables):
         process = Process([BLINK_GPU_API, scenario, ranks],
@@ -61,7 +63,8 @@ class MemoryTest(GpuTest):
 
     def test_several_gpus(self):
         daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=4)
-        self.assertEqual([device["gpu"] for device in self.ctl_json(daemon, "devices")["devices"]], [0, 1, 2, 3])
+        self.assertEqual([device["gpu"] for device in self.ctl_json(daemon, "devices")["devices"]],
+                         [0, 1, 2, 3])
         for scenario in ("device-memory", "extents", "pools", "stream", "graph"):
             self.play(scenario, daemon=daemon, STANDIN_CUDA_GPUS=4)
 
@@ -93,7 +96,8 @@ class TransportTest(GpuTest):
         self.assertEqual(self.transports("cuda:0x3", "--gpu-sharing", "mps"), {"local"})
 
     def test_gpus_that_cannot_reach_each_other(self):
-        self.assertEqual(self.transports("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1), {"host memory"})
+        self.assertEqual(self.transports("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1),
+                         {"host memory"})
 
 
 class LinksTest(GpuTest):
@@ -113,14 +117,16 @@ class LinksTest(GpuTest):
             self.assertEqual({(plan["protocol"], plan["transport"]) for plan in plans}, {(protocol, "local")})
 
     def test_more_devices_than_the_topology_has(self):
-        daemon = Daemon(self, "--devices", "cuda:0x9", "--topology", "dgx1v", wait=False, env=gpu_environment())
+        daemon = Daemon(self, "--devices", "cuda:0x9", "--topology", "dgx1v", wait=False,
+                        env=gpu_environment())
         self.assertEqual(daemon.wait(), 1)
         self.assertIn("9 devices, but topology dgx1v has only 8 gpus", daemon.stderr())
 
     def test_more_lanes_than_a_gpu_runs_at_once(self):
         daemon = self.gpu_daemon("cuda:0x8", "--topology", "dgx1v")
-        status, _, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, "allgather", "--device-memory", "-b", "4M",
-                                           "-e", "4M", "-n", 1], env=gpu_environment())
+        status, _, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, "allgather",
+                                           "--device-memory", "-b", "4M", "-e", "4M", "-n", 1],
+                                          env=gpu_environment())
         self.assertNotEqual(status, 0)
         self.assertRegex(err, r"the plan has \d+ lanes on GPU 0, which can run 64 blocks at the same time")
         daemon.check_serves()
@@ -202,7 +208,8 @@ class FaultTest(GpuTest):
         self.replays_until(lambda daemon: daemon.stop())
 
     def test_replays_when_the_gpu_worker_is_killed(self):
-        self.replays_until(lambda daemon: os.kill(self.ctl_json(daemon, "status")["gpu_worker_pid"], signal.SIGKILL))
+        self.replays_until(lambda daemon: os.kill(self.ctl_json(daemon, "status")["gpu_worker_pid"],
+                                                  signal.SIGKILL))
 
     def test_clients_and_the_gpu_worker_that_end_at_once(self):
         daemon = self.gpu_daemon("cuda:0x4")
@@ -214,7 +221,8 @@ class FaultTest(GpuTest):
             for pid in [*clients, worker]:
                 os.kill(pid, signal.SIGKILL)
             process.wait()
-            daemon.wait_for("another worker", lambda daemon: self.ctl_json(daemon, "status")["gpu_worker_pid"])
+            daemon.wait_for("another worker",
+                            lambda daemon: self.ctl_json(daemon, "status")["gpu_worker_pid"])
         daemon.check_serves()
 
     def test_bad_arguments(self):
@@ -226,7 +234,8 @@ class FaultTest(GpuTest):
         self.assertEqual(process.wait(), 0, process.stderr())
 
     def test_a_daemon_without_a_driver_that_is_asked_for_gpus(self):
-        daemon = Daemon(self, "--devices", "cuda:0", wait=False, env={**os.environ, "LD_LIBRARY_PATH": "/nonexistent"})
+        daemon = Daemon(self, "--devices", "cuda:0", wait=False,
+                        env={**os.environ, "LD_LIBRARY_PATH": "/nonexistent"})
         self.assertEqual(daemon.wait(), 1)
         self.assertIn("no CUDA driver", daemon.stderr())
 
@@ -244,6 +253,6 @@ class FaultTest(GpuTest):
         kinds = [device["kind"] for device in self.ctl_json(daemon, "devices")["devices"]]
         self.assertEqual(kinds, ["cuda", "cuda", "host", "host"])
         self.play("device-memory", ranks=2, daemon=daemon)
-        status, out, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, "allreduce", "--devices", "2,3",
-                                             "--check", "--iters", 1])
+        status, out, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, "allreduce", "--devices",
+                                             "2,3", "--check", "--iters", 1])
         self.assertEqual(status, 0, out + err)

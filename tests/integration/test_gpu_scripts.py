@@ -1,4 +1,5 @@
-"""scripts/gpu-bench and gpu-test without a GPU: what the report says of given times, and that nothing is said without any."""
+"""scripts/gpu-bench and gpu-test without a GPU: what the report says of given times, and that nothing is
+said without any."""
 import pathlib
 import subprocess
 import sys
@@ -15,8 +16,8 @@ from gpulib.rows import Row, Skip, Table
 
 
 def line(collective="allreduce", devices=8, count=256 * MiB, time_us=1000.0, wrong=0):
-    return {"collective": collective, "ranks": devices, "bytes": count, "time_us": time_us, "time_us_p99": 2 * time_us,
-            "wrong": wrong}
+    return {"collective": collective, "ranks": devices, "bytes": count, "time_us": time_us,
+            "time_us_p99": 2 * time_us, "wrong": wrong}
 
 
 class ReportTest(unittest.TestCase):
@@ -30,8 +31,8 @@ class ReportTest(unittest.TestCase):
         return [cell.strip() for cell in found.strip("|").split("|")]
 
     def test_what_has_to_move(self):
-        for collective, blocks in [("allreduce", 16), ("broadcast", 9), ("reduce", 9), ("allgather", 9), ("reducescatter", 9),
-                                   ("alltoall", 16), ("sendrecv", 16)]:
+        for collective, blocks in [("allreduce", 16), ("broadcast", 9), ("reduce", 9), ("allgather", 9),
+                                   ("reducescatter", 9), ("alltoall", 16), ("sendrecv", 16)]:
             self.assertEqual(moved_bytes(Cell(ISOLATED, STREAM, collective, 8, 1000)), 1000 * blocks)
 
     def test_bars_are_judged(self):
@@ -41,14 +42,16 @@ class ReportTest(unittest.TestCase):
             cells = self.row(f"allreduce, 256 MiB, 8 devices, {sharing}, of the copy")
             self.assertEqual(cells[-2:], [str(ratio), verdict])
         self.results.add(MPS, STREAM, line(count=8, time_us=25.0))
-        self.assertEqual(self.row("allreduce, 8 B, 8 devices, mps, call to end on a stream, µs")[-2:], ["25.0", "met"])
+        self.assertEqual(self.row("allreduce, 8 B, 8 devices, mps, call to end on a stream, µs")[-2:],
+                         ["25.0", "met"])
 
     def test_what_is_not_there_has_its_reason(self):
         self.results.refuse_sharing(MPS, "no MPS")
         self.results.refuse_run(ISOLATED, STREAM, "allreduce", 4, "it hung")
         self.results.add(ISOLATED, STREAM, line(wrong=3))
         text = report.write("# Head", self.results)
-        for reason in ["nobody was there", "no MPS", "allreduce, 4 devices, isolated: it hung", "3 elements were wrong"]:
+        for reason in ["nobody was there", "no MPS", "allreduce, 4 devices, isolated: it hung",
+                       "3 elements were wrong"]:
             self.assertRegex(text, rf"- \(\d+\) {reason}\.")
         self.assertEqual(self.row("allreduce, 256 MiB, 8 devices, isolated, of the copy")[-1], "–")
 
@@ -88,7 +91,8 @@ class ScriptsTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             out = pathlib.Path(directory, "gpu.md")
             for command in (["gpu-test"], ["gpu-bench", "--out", str(out)]):
-                done = subprocess.run([SCRIPTS / command[0], *command[1:]], capture_output=True, text=True, check=False)
+                done = subprocess.run([SCRIPTS / command[0], *command[1:]], capture_output=True, text=True,
+                                      check=False)
                 self.assertEqual((done.returncode, done.stdout), (3, ""))
                 self.assertIn("GPU", done.stderr)
             self.assertFalse(out.exists())

@@ -1,4 +1,5 @@
-"""blinkctl and blink-perf where devices are on GPUs: over the stand-in for the driver, which is no measurement of a GPU."""
+"""blinkctl and blink-perf where devices are on GPUs: over the stand-in for the driver, which is no
+measurement of a GPU."""
 import json
 import os
 
@@ -40,7 +41,8 @@ class StatusTest(GpuTest):
 
     def test_devices_show_which_gpus_cannot_reach_each_other(self):
         daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=2, STANDIN_CUDA_NO_PEER=1)
-        self.assertEqual([device["gpu_peers"] for device in self.ctl_json(daemon, "devices")["devices"]], [[0], [1]])
+        self.assertEqual([device["gpu_peers"] for device in self.ctl_json(daemon, "devices")["devices"]],
+                         [[0], [1]])
 
     def test_without_gpus_nothing_is_said_of_them(self):
         daemon = self.daemon(devices=2)
@@ -66,16 +68,17 @@ class PerfTest(GpuTest):
         daemon = self.gpu_daemon("cuda:0x3")
         for kind in ["malloc", "vmm", "pool"]:
             for order, name in [([], None), (["--stream"], "stream"), (["--stream=graph"], "graph")]:
-                for line in self.measure(daemon, "allreduce", f"--device-memory={kind}", *order, "-b", "12K", "-e", "768K",
-                                         "-f", 64):
-                    self.assertEqual((line["memory"], line["gpu_memory"], line["stream"]), ("device memory", kind, name))
+                for line in self.measure(daemon, "allreduce", f"--device-memory={kind}", *order, "-b", "12K",
+                                         "-e", "768K", "-f", 64):
+                    self.assertEqual((line["memory"], line["gpu_memory"], line["stream"]),
+                                     ("device memory", kind, name))
                     self.assertTrue(line["stand_in"])
                     self.assertIn("stand-in", line["gpu"])
 
     def test_every_collective_on_streams_and_in_graphs(self):
         daemon = self.gpu_daemon("cuda:0x4")
-        for collective in ["broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter", "alltoall", "sendrecv",
-                           "barrier"]:
+        for collective in ["broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter",
+                           "alltoall", "sendrecv", "barrier"]:
             for order in ["--stream", "--stream=graph"]:
                 self.measure(daemon, collective, "--device-memory=vmm", order, "-b", "48K", "-e", "48K")
         self.measure(daemon, "alltoallv", "--device-memory=vmm", "-b", "48K", "-e", "48K")
@@ -88,7 +91,8 @@ class PerfTest(GpuTest):
 
     def test_the_table_says_what_it_is_not(self):
         daemon = self.gpu_daemon("cuda:0x2")
-        status, out, err = self.perf(daemon, "allreduce", "--device-memory", "--stream", "-b", "1K", "-e", "1K")
+        status, out, err = self.perf(daemon, "allreduce", "--device-memory", "--stream", "-b", "1K", "-e",
+                                     "1K")
         self.assertEqual(status, 0, err)
         self.assertIn("# device memory (malloc) of stand-in GPU", out)
         self.assertIn(STAND_IN, out)
@@ -115,22 +119,27 @@ class PerfTest(GpuTest):
 
     def test_what_cannot_be_is_refused_by_name(self):
         daemon = self.gpu_daemon("cuda:0+host:1")
-        for arguments, sentence in [
-                (["allreduce", "--stream"], "--stream needs --device-memory"),
-                (["allreduce", "--gpus", "0"], "--gpus needs --device-memory"),
-                (["allreduce", "--memory", "malloc", "--device-memory"], "--memory or --device-memory, not both"),
-                (["allreduce", "--device-memory=paper"], "--device-memory=paper: malloc, vmm or pool"),
-                (["allreduce", "--device-memory", "--stream=wild"], "--stream=wild"),
-                (["alltoallv", "--device-memory", "--stream"], "--stream: alltoallv has no form on a stream"),
-                (["nop", "--device-memory"], "--device-memory: nop has no memory")]:
+        for arguments, sentence in [(["allreduce", "--stream"], "--stream needs --device-memory"),
+                                    (["allreduce", "--gpus", "0"], "--gpus needs --device-memory"),
+                                    (["allreduce", "--memory", "malloc", "--device-memory"],
+                                     "--memory or --device-memory, not both"),
+                                    (["allreduce", "--device-memory=paper"],
+                                     "--device-memory=paper: malloc, vmm or pool"),
+                                    (["allreduce", "--device-memory", "--stream=wild"], "--stream=wild"),
+                                    (["alltoallv", "--device-memory", "--stream"],
+                                     "--stream: alltoallv has no form on a stream"),
+                                    (["nop", "--device-memory"], "--device-memory: nop has no memory")]:
             status, _, err = self.perf(daemon, *arguments)
             self.assertEqual((status, sentence in err), (2, True), err)
         status, _, err = self.perf(daemon, "allreduce", "--device-memory", "--gpus", "7", "--ranks", "1")
         self.assertEqual((status, "--gpus: no GPU 7, CUDA sees 1" in err), (1, True), err)
         status, _, err = self.perf(daemon, "allreduce", "--device-memory")
-        self.assertEqual((status, "--device-memory: device 1 (rank 1) of this daemon is in host memory" in err), (1, True), err)
+        self.assertEqual((status,
+                          "--device-memory: device 1 (rank 1) of this daemon is in host memory" in err),
+                         (1, True), err)
         status, _, err = self.perf(daemon, "allreduce", "--device-memory", "--ranks", "1",
                                    environment={**os.environ, "LD_LIBRARY_PATH": "/nonexistent"})
         self.assertEqual((status, "--device-memory: no CUDA driver" in err), (1, True), err)
         status, _, err = self.run_command([BLINK_PERF, "allreduce", "--private", "--device-memory"])
-        self.assertEqual((status, "--device-memory: a --private daemon is on host devices" in err), (2, True), err)
+        self.assertEqual((status, "--device-memory: a --private daemon is on host devices" in err), (2, True),
+                         err)

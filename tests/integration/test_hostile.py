@@ -92,8 +92,8 @@ class FrameTest(HostileTest):
         self.assertTrue(client.closed_by_daemon())
 
     def test_request_before_hello(self):
-        for kind, body in [(raw.QUERY, b""), (raw.MEM_REGISTER, message(_2=PAGE)), (raw.COMM_ABORT, message(_1=1)),
-                           (raw.COMM_INIT, message(_1=b"x" * 16, _2=1))]:
+        for kind, body in [(raw.QUERY, b""), (raw.MEM_REGISTER, message(_2=PAGE)),
+                           (raw.COMM_ABORT, message(_1=1)), (raw.COMM_INIT, message(_1=b"x" * 16, _2=1))]:
             client = self.client(hello=False)
             self.assertEqual(client.request(kind, body).code, raw.PROTOCOL)
 
@@ -140,7 +140,8 @@ class FrameTest(HostileTest):
     def test_many_requests_in_one_write(self):
         client = self.client()
         request = b"".join(struct.pack("<I", len(body)) + body
-                           for body in [message(_1=number) + raw.field(raw.QUERY, b"") for number in range(1, 201)])
+                           for body in [message(_1=number) + raw.field(raw.QUERY, b"")
+                                        for number in range(1, 201)])
         client.send_bytes(request)
         self.assertEqual(sorted(client.receive().id for _ in range(200)), list(range(1, 201)))
 
@@ -265,8 +266,9 @@ class RequestTest(HostileTest):
 
     def test_impossible_communicators(self):
         client = self.client()
-        for count, rank, device, algorithm in [(0, 0, 0, 0), (0xFFFFFFFF, 0, 0, 0), (2, 2, 0, 0), (2, 0xFFFFFFFF, 0, 0),
-                                               (1, 0, 99, 0), (1, 0, -2, 0), (1, 0, -2**31, 0), (1, 0, 0, 77)]:
+        for count, rank, device, algorithm in [(0, 0, 0, 0), (0xFFFFFFFF, 0, 0, 0), (2, 2, 0, 0),
+                                               (2, 0xFFFFFFFF, 0, 0), (1, 0, 99, 0), (1, 0, -2, 0),
+                                               (1, 0, -2**31, 0), (1, 0, 0, 77)]:
             reply = client.join(new_id(), count, rank, device, algorithm)
             self.assertNotEqual(reply.code, 0, (count, rank, device, algorithm))
             self.assertTrue(reply.text)
@@ -298,13 +300,14 @@ class RequestTest(HostileTest):
     def test_things_that_are_no_memory(self):
         pipe = os.pipe()
         for fd in [self.fd(pipe[0]), self.fd(pipe[1]), self.fd(os.open("/dev/zero", os.O_RDWR)),
-                   self.fd(os.open(self.write_file("file", "x" * PAGE), os.O_RDWR)), self.fd(os.open("/", os.O_RDONLY))]:
+                   self.fd(os.open(self.write_file("file", "x" * PAGE), os.O_RDWR)),
+                   self.fd(os.open("/", os.O_RDONLY))]:
             self.check_registration([fd], PAGE)
 
     def test_memory_shorter_than_told(self):
         fd = self.fd(sealed_memfd(PAGE))
-        for size, offset in [(PAGE + 1, 0), (2 * PAGE, 0), (PAGE, PAGE), (1 << 63, 0), ((1 << 64) - PAGE, PAGE),
-                             (PAGE, (1 << 64) - PAGE), (0, 0), (16, 8)]:
+        for size, offset in [(PAGE + 1, 0), (2 * PAGE, 0), (PAGE, PAGE), (1 << 63, 0),
+                             ((1 << 64) - PAGE, PAGE), (PAGE, (1 << 64) - PAGE), (0, 0), (16, 8)]:
             self.check_registration([fd], size, offset)
 
     def test_read_only_memory(self):
@@ -338,17 +341,19 @@ class RingTest(HostileTest):
         good = dict(opcode=raw.ALLREDUCE, member=member, count=10, in_region=region, out_region=region)
         size = 16 * PAGE
         for change in [dict(opcode=99), dict(datatype=12), dict(datatype=255), dict(redop=9), dict(flags=8),
-                       dict(flags=2), dict(flags=4), dict(flags=6), dict(opcode=9, root=7), dict(opcode=10, root=1),
-                       dict(reserved=1), dict(in_offset=1, out_offset=1), dict(opcode=raw.BROADCAST, root=1),
-                       dict(opcode=raw.BROADCAST, root=0xFFFFFFFF), dict(count=1 << 62), dict(count=(1 << 64) - 1)]:
+                       dict(flags=2), dict(flags=4), dict(flags=6), dict(opcode=9, root=7),
+                       dict(opcode=10, root=1), dict(reserved=1), dict(in_offset=1, out_offset=1),
+                       dict(opcode=raw.BROADCAST, root=1), dict(opcode=raw.BROADCAST, root=0xFFFFFFFF),
+                       dict(count=1 << 62), dict(count=(1 << 64) - 1)]:
             with self.subTest(change=change):
                 self.check_refused(client, raw.INVALID_ARGUMENT, raw.OUT_OF_RANGE, **good | change)
-        for change in [dict(in_region=0), dict(out_region=0), dict(in_region=77), dict(out_region=0xFFFFFFFF)]:
+        for change in [dict(in_region=0), dict(out_region=0), dict(in_region=77),
+                       dict(out_region=0xFFFFFFFF)]:
             with self.subTest(change=change):
                 self.check_refused(client, raw.NOT_REGISTERED, **good | change)
         for change in [dict(count=size // 4 + 1), dict(in_offset=size), dict(out_offset=size - 36),
-                       dict(in_offset=(1 << 64) - 40), dict(out_offset=(1 << 64) - 4), dict(in_offset=1 << 63),
-                       dict(count=1 << 61)]:
+                       dict(in_offset=(1 << 64) - 40), dict(out_offset=(1 << 64) - 4),
+                       dict(in_offset=1 << 63), dict(count=1 << 61)]:
             with self.subTest(change=change):
                 self.check_refused(client, raw.OUT_OF_RANGE, raw.INVALID_ARGUMENT, **good | change)
         client.submit(**good)
@@ -358,15 +363,15 @@ class RingTest(HostileTest):
         client = self.client()
         member, region = self.member(client)
         for other in [0, member + 1, 0xFFFFFFFF]:
-            self.check_refused(client, raw.NOT_FOUND, raw.INVALID_ARGUMENT, opcode=raw.ALLREDUCE, member=other, count=10,
-                               in_region=region, out_region=region)
+            self.check_refused(client, raw.NOT_FOUND, raw.INVALID_ARGUMENT, opcode=raw.ALLREDUCE,
+                               member=other, count=10, in_region=region, out_region=region)
 
     def test_region_already_deregistered(self):
         client = self.client()
         member, region = self.member(client)
         self.assertEqual(client.request(raw.MEM_DEREGISTER, message(_1=region)).code, 0)
-        self.check_refused(client, raw.NOT_REGISTERED, opcode=raw.ALLREDUCE, member=member, count=10, in_region=region,
-                           out_region=region)
+        self.check_refused(client, raw.NOT_REGISTERED, opcode=raw.ALLREDUCE, member=member, count=10,
+                           in_region=region, out_region=region)
         self.assertNotEqual(client.request(raw.MEM_DEREGISTER, message(_1=region)).code, 0)
 
     def test_nonsense_indices(self):
@@ -448,7 +453,8 @@ class RingTest(HostileTest):
             client.reap()
 
     def test_eventfds_made_to_block(self):
-        """O_NONBLOCK belongs to the open file, which client and daemon share: the engine must not rely on it."""
+        """O_NONBLOCK belongs to the open file, which client and daemon share: the engine must not rely on
+        it."""
         client = self.client()
         for fd in client.fds[1:3]:
             fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
@@ -472,7 +478,8 @@ class RingTest(HostileTest):
         self.blinkd.check_serves()
 
     def test_bad_entries_without_end_do_not_pile_up(self):
-        """What is refused completes at once but waits to be matched by the other ranks: only so much of it is kept."""
+        """What is refused completes at once but waits to be matched by the other ranks: only so much of it
+        is kept."""
         client = self.client()
         identifier = new_id()
         client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=2, _3=0))
@@ -485,7 +492,8 @@ class RingTest(HostileTest):
                 break
         self.assertEqual(completions[-1][1], raw.QUOTA)
         self.assertRegex(completions[-1][2], "ops are not complete")
-        self.assertEqual([comm["state"] for comm in self.ctl_json(self.blinkd, "comms")["comms"]], ["aborted", "ready"])
+        self.assertEqual([comm["state"] for comm in self.ctl_json(self.blinkd, "comms")["comms"]],
+                         ["aborted", "ready"])
 
     def test_leaving_ends_with_the_last_op_whatever_older_ops_wait_for(self):
         identifier = new_id()
@@ -530,10 +538,12 @@ class RingTest(HostileTest):
             client.submit(raw.ALLREDUCE, member, size // 4, region, region, rank * size, rank * size)
         self.push(client, 65600, opcode=raw.BARRIER, member=members[0], flags=raw.MORE)
         self.push(client, 1, opcode=raw.BARRIER, member=members[0], user_data=2)
-        results = {user_data: result for user_data, result, _ in (client.reap(), client.reap(), client.reap())}
+        results = {user_data: result
+                   for user_data, result, _ in (client.reap(), client.reap(), client.reap())}
         self.assertEqual(results[2], raw.QUOTA)
         for member in members:
-            self.assertEqual(client.request(raw.COMM_DESTROY, message(_1=member)).code, 0, "the ranks can still leave")
+            self.assertEqual(client.request(raw.COMM_DESTROY, message(_1=member)).code, 0,
+                             "the ranks can still leave")
 
     def test_a_client_that_goes_while_it_leaves_frees_the_others(self):
         """It has asked to leave, but never copied what its staged op needs."""

@@ -40,7 +40,8 @@ class HostileGpuTest(IntegrationTest):
         """A communicator of these: the handle of each."""
         identifier = new_id()
         for rank, client in enumerate(clients):
-            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=len(clients), _3=rank, _4=rank << 1))
+            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=len(clients), _3=rank,
+                                               _4=rank << 1))
         replies = [client.receive() for client in clients]
         self.assertEqual([(reply.code, reply.text) for reply in replies], [(0, "")] * len(clients))
         return [reply.body(5)[1] for reply in replies]
@@ -81,7 +82,8 @@ class WindowTest(HostileGpuTest):
         client = self.client()
         [member] = self.members(client)
         client.submit(raw.BARRIER, member=member, reserved=NOWHERE, flags=raw.STREAM | raw.MORE)
-        self.assertIn(f"window {NOWHERE}", self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member))
+        self.assertIn(f"window {NOWHERE}",
+                      self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member))
 
     def test_an_entry_with_a_bad_window_fails_its_op_on_all_ranks(self):
         clients = [self.client(), self.client()]
@@ -98,8 +100,10 @@ class WindowTest(HostileGpuTest):
         [member] = self.members(client)
         both = raw.STREAM | raw.STORED
         # The first would fail, and with it the communicator, if it ever ran.
-        client.submit(raw.ALLREDUCE, member=member, count=4, in_region=77, out_region=77, flags=both | raw.MORE)
-        self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member, reserved=NOWHERE, flags=both)
+        client.submit(raw.ALLREDUCE, member=member, count=4, in_region=77, out_region=77,
+                      flags=both | raw.MORE)
+        self.submit(client, raw.INVALID_ARGUMENT, opcode=raw.BARRIER, member=member, reserved=NOWHERE,
+                    flags=both)
         self.store(client, member)
         self.replay(client, 0)
         self.wait_done(client, 0)

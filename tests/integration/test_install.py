@@ -1,4 +1,5 @@
-"""What an application meets: an installed library that exports only its own names, and the example of docs/program.md."""
+"""What an application meets: an installed library that exports only its own names, and the example of
+docs/program.md."""
 import os
 import pathlib
 import re

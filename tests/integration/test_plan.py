@@ -9,8 +9,10 @@ import xml.etree.ElementTree as ElementTree
 
 from harness import BLINKCTL, IntegrationTest
 
-COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter", "alltoall", "sendrecv"]
-ALGORITHMS = ["auto", "trees", "ring", "double-binary-tree", "blink", "one-hop", "binomial", "recursive-doubling"]
+COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter",
+               "alltoall", "sendrecv"]
+ALGORITHMS = ["auto", "trees", "ring", "double-binary-tree", "blink", "one-hop", "binomial",
+              "recursive-doubling"]
 
 
 def gpu(name, host=""):
@@ -30,7 +32,8 @@ def hosts(count):
         nodes += [gpu(f"{host}g{i}", host) for i in range(8)]
         nodes += [{"id": f"{host}n{i}", "kind": "nic", "host": host} for i in range(4)]
         for i in range(8):
-            links += [link(f"{host}g{i}", f"{host}sw", 300, "nvswitch"), link(f"{host}g{i}", f"{host}n{i // 2}", 25, "pcie")]
+            links += [link(f"{host}g{i}", f"{host}sw", 300, "nvswitch"),
+                      link(f"{host}g{i}", f"{host}n{i // 2}", 25, "pcie")]
         links += [link(f"{host}n{i}", "net", 12.5, "net") for i in range(4)]
     return nodes, links
 
@@ -53,7 +56,8 @@ class PlanTest(IntegrationTest):
 
     def topology(self, name, graph):
         with open(self.path(name), "w") as file:
-            json.dump({"schema": "blink-topology/1", "name": name, "nodes": graph[0], "links": graph[1]}, file)
+            json.dump({"schema": "blink-topology/1", "name": name, "nodes": graph[0], "links": graph[1]},
+                      file)
         return self.path(name)
 
     def plan(self, *arguments):
@@ -71,7 +75,8 @@ class PlanTest(IntegrationTest):
 class FormsTest(PlanTest):
     def test_the_table_says_what_was_asked_and_what_it_comes_to(self):
         table = self.plan("-t", "dgx1v", "-c", "broadcast", "--root", "2", "-a", "trees", "--bytes", "64M")
-        self.assertTrue(table.startswith("broadcast from gpu2 on dgx1v, 8 ranks: packed-trees, simple protocol\n"))
+        self.assertTrue(
+            table.startswith("broadcast from gpu2 on dgx1v, 8 ranks: packed-trees, simple protocol\n"))
         self.assertIn("rate 150.000 GB/s, bound 150.000 GB/s (100.0%)", table)
         self.assertRegex(table, r"\n67108864 bytes: [\d.]+ us predicted")
 
@@ -94,7 +99,8 @@ class FormsTest(PlanTest):
     def test_dot_has_an_edge_per_tree_and_hop(self):
         arguments = ["-t", "dgx1v", "-c", "broadcast"]
         edges = re.findall(r'^ "(\w+)" -> "(\w+)" \[', self.plan(*arguments, "--dot"), re.MULTILINE)
-        planned = [tuple(edge["path"]) for tree in json.loads(self.plan(*arguments, "--json"))["trees"] for edge in tree["edges"]]
+        planned = [tuple(edge["path"]) for tree in json.loads(self.plan(*arguments, "--json"))["trees"]
+                   for edge in tree["edges"]]
         self.assertEqual(collections.Counter(edges), collections.Counter(planned))
 
     def test_one_rank_moves_nothing(self):
@@ -106,7 +112,8 @@ class FormsTest(PlanTest):
 
 class LargeTest(PlanTest):
     def check_json(self, plan, graph):
-        """Trees span, shares add up to one, the loads allow the rate; no more can be said without the planner."""
+        """Trees span, shares add up to one, the loads allow the rate; no more can be said without the
+        planner."""
         capacity, load, shares = collections.Counter(), collections.Counter(), collections.Counter()
         for way in graph[1]:
             capacity[way["from"], way["to"]] += way["GBps"]
@@ -133,14 +140,16 @@ class LargeTest(PlanTest):
         self.assertRegex(self.plan("-t", topology), r"each stands for its \d+ images")
 
     def test_a_large_topology_is_drawn_by_one_host(self):
-        self.plan("-t", self.topology("hosts.json", hosts(16)), "-c", "broadcast", "--svg", self.path("plan.svg"))
+        self.plan("-t", self.topology("hosts.json", hosts(16)), "-c", "broadcast", "--svg",
+                  self.path("plan.svg"))
         text = " ".join(ElementTree.parse(self.path("plan.svg")).getroot().itertext())
         self.assertIn("8 of 128 gpus", text)
         self.assertNotIn("h1g0 ", text)
 
     def test_too_many_gpus_for_a_picture_leave_no_file(self):
         topology = self.topology("star.json", star(65))
-        self.assertIn("at most 64", self.refuse(1, "-t", topology, "-c", "broadcast", "--svg", self.path("plan.svg")))
+        self.assertIn("at most 64",
+                      self.refuse(1, "-t", topology, "-c", "broadcast", "--svg", self.path("plan.svg")))
         self.assertEqual(os.listdir(self.directory), ["star.json"])
 
     def test_1024_gpus_are_planned_and_1025_are_refused(self):
@@ -152,7 +161,8 @@ class LargeTest(PlanTest):
 
     def test_capacities_may_span_six_orders_of_magnitude(self):
         graph = ([gpu(f"g{i}") for i in range(4)],
-                 [link("g0", "g1", 1000), link("g1", "g2", 1), link("g2", "g3", 0.001), link("g0", "g3", 1000)])
+                 [link("g0", "g1", 1000), link("g1", "g2", 1), link("g2", "g3", 0.001),
+                  link("g0", "g3", 1000)])
         topology = self.topology("steps.json", graph)
         for collective, GBps in [("broadcast", 1.001), ("allreduce", 1.001)]:
             plan = json.loads(self.plan("-t", topology, "-c", collective, "--json"))
@@ -187,7 +197,8 @@ class BadInputTest(PlanTest):
                                  (["ranks 0 and 2", "gpu1"], ["--ranks", "1,0,gpu1"]),
                                  (["root 8", "8 ranks"], ["-c", "broadcast", "--root", "8"]),
                                  (["root 3", "3 ranks"], ["-c", "reduce", "--ranks", "0,1,2", "--root", "3"]),
-                                 (["peer 2", "2 ranks"], ["-c", "sendrecv", "--ranks", "0,1", "--peer", "2"])]:
+                                 (["peer 2", "2 ranks"],
+                                  ["-c", "sendrecv", "--ranks", "0,1", "--peer", "2"])]:
             with self.subTest(arguments=arguments):
                 err = self.refuse(1, "-t", "dgx1v", *arguments)
                 for text in texts:
@@ -203,7 +214,8 @@ class BadInputTest(PlanTest):
         topology = self.topology("two.json", graph)
         for collective in ["allreduce", "broadcast", "allgather"]:
             with self.subTest(collective=collective):
-                self.assertRegex(self.refuse(1, "-t", topology, "-c", collective), r"\(g[01]\).*\(g[23]\)|\(g[23]\).*\(g[01]\)")
+                self.assertRegex(self.refuse(1, "-t", topology, "-c", collective),
+                                 r"\(g[01]\).*\(g[23]\)|\(g[23]\).*\(g[01]\)")
 
     def test_a_file_that_cannot_be_written_is_named_and_nothing_is_left(self):
         missing = os.path.join(self.directory, "none", "plan.svg")

@@ -11,14 +11,16 @@ import xml.etree.ElementTree as ElementTree
 
 from harness import BLINKCTL, IntegrationTest
 
-OP = re.compile(r"(\w+): (?:(send|recv) ([1-9]\d*)b (?:to|from) (\d+) tag (\d+)|calc (\d+))(?: cpu (\d+))?(?: nic (\d+))?")
+OP = re.compile(r"(\w+): (?:(send|recv) ([1-9]\d*)b (?:to|from) (\d+) tag (\d+)|calc (\d+))"
+                r"(?: cpu (\d+))?(?: nic (\d+))?")
 REQUIRES = re.compile(r"(\w+) requires (\w+)")
 
 Message = collections.namedtuple("Message", "source destination tag bytes")
 
 
 class Goal:
-    """A GOAL text, checked while it is read: every line is an operation or a dependency on labels that came before."""
+    """A GOAL text, checked while it is read: every line is an operation or a dependency on labels that
+    came before."""
 
     def __init__(self, text):
         lines = iter(text.splitlines())
@@ -50,7 +52,8 @@ class Goal:
                 self.calcs[rank, label] = int(ns)
 
     def order(self):
-        """All operations, each behind what it needs; a receive needs its send. Shorter than all if there is a cycle."""
+        """All operations, each behind what it needs; a receive needs its send. Shorter than all if there
+        is a cycle."""
         needs = {op: list(self.needs[op]) for op in [*self.sends, *self.receives, *self.calcs]}
         sender = {message: op for op, message in self.sends.items()}
         for op, message in self.receives.items():
@@ -108,7 +111,8 @@ class SweepTest(SimulateTest):
         self.assertEqual(status, 0, err)
         capacity = collections.Counter()
         for link in json.loads(out)["links"]:
-            for pair in [(link["from"], link["to"]), (link["to"], link["from"])][:2 if link.get("duplex", True) else 1]:
+            directions = 2 if link.get("duplex", True) else 1
+            for pair in [(link["from"], link["to"]), (link["to"], link["from"])][:directions]:
                 capacity[pair] += link["GBps"] * link.get("count", 1)
         self.assertEqual({(link["from"], link["to"]) for link in result["links"]}, set(capacity))
         for link in result["links"]:
@@ -117,15 +121,18 @@ class SweepTest(SimulateTest):
             self.assertLessEqual(link["busy"], 1)
 
     def test_csv_says_what_json_says(self):
-        arguments = ["-t", "dgx1v", "-b", "1K", "-e", "1M", "-f", "32", "-a", "trees,ring", "--ranks", "0,1,2,3"]
+        arguments = ["-t", "dgx1v", "-b", "1K", "-e", "1M", "-f", "32", "-a", "trees,ring", "--ranks",
+                     "0,1,2,3"]
         rows = list(csv.DictReader(io.StringIO(self.simulate(*arguments, "--csv"))))
         results = self.simulate_json(*arguments)["results"]
         self.assertEqual(len(rows), 2 * 3)
         for row, result in zip(rows, results, strict=True):
-            self.assertEqual((row["algorithm"], int(row["bytes"]), row["ranks"]), (result["algorithm"], result["bytes"], "4"))
+            self.assertEqual((row["algorithm"], int(row["bytes"]), row["ranks"]),
+                             (result["algorithm"], result["bytes"], "4"))
             self.assertAlmostEqual(float(row["time_us"]), result["time_us"], places=3)
             for link in result["links"]:
-                self.assertAlmostEqual(float(row[f"busy {link['from']} to {link['to']}"]), link["busy"], delta=1e-4)
+                self.assertAlmostEqual(float(row[f"busy {link['from']} to {link['to']}"]), link["busy"],
+                                       delta=1e-4)
 
     def test_the_table_names_the_busiest_link(self):
         table = self.simulate("-t", "pcie8", "--bytes", "64M", "-a", "trees,ring")
@@ -142,12 +149,14 @@ class SweepTest(SimulateTest):
             points = [tuple(map(float, point.split(","))) for point in curve.get("points").split()]
             self.assertEqual(len(points), 9)
             for x, y in points:
-                self.assertTrue(0 <= x <= float(picture.get("width")) and 0 <= y <= float(picture.get("height")))
+                self.assertTrue(0 <= x <= float(picture.get("width"))
+                                and 0 <= y <= float(picture.get("height")))
 
     def test_protocol_chunk_slots_and_reading_speed_are_obeyed(self):
         def one(*arguments):
             return self.simulate_json("-t", "dgx1v", "--bytes", "64M", *arguments)["results"][0]
-        self.assertEqual((one("--chunk", "32K", "--slots", "9")["chunk_bytes"], one("--slots", "9")["slots"]), (32768, 9))
+        self.assertEqual((one("--chunk", "32K", "--slots", "9")["chunk_bytes"], one("--slots", "9")["slots"]),
+                         (32768, 9))
         self.assertEqual(one("--protocol", "ll")["protocol"], "ll")
         self.assertGreater(one("--protocol", "ll")["time_us"], one("--protocol", "ll128")["time_us"])
         self.assertGreater(one("--reduce-gbps", "5")["time_us"], one()["time_us"])
@@ -155,8 +164,7 @@ class SweepTest(SimulateTest):
 
 class BadInputTest(SimulateTest):
     def test_bad_usage_is_refused_by_name(self):
-        for text, arguments in [("--topology", []),
-                                ("--min-bytes 1Q", ["-t", "dgx1v", "-b", "1Q"]),
+        for text, arguments in [("--topology", []), ("--min-bytes 1Q", ["-t", "dgx1v", "-b", "1Q"]),
                                 ("--bytes 0", ["-t", "dgx1v", "--bytes", "0"]),
                                 ("--factor 1", ["-t", "dgx1v", "-f", "1"]),
                                 ("--protocol tcp", ["-t", "dgx1v", "--protocol", "tcp"]),
@@ -164,18 +172,21 @@ class BadInputTest(SimulateTest):
                                 ("--min-bytes", ["-t", "dgx1v", "-b", "2K", "-e", "1K"]),
                                 ("--bytes", ["-t", "dgx1v", "--bytes", "2K", "-e", "1K"]),
                                 ("--goal", ["-t", "dgx1v", "--goal", "x"]),
-                                ("--goal", ["-t", "dgx1v", "--goal", "x", "--bytes", "1K", "-a", "trees,ring"]),
+                                ("--goal",
+                                 ["-t", "dgx1v", "--goal", "x", "--bytes", "1K", "-a", "trees,ring"]),
                                 ("--reduce-gbps -1", ["-t", "dgx1v", "--reduce-gbps=-1"])]:
             with self.subTest(arguments=arguments):
                 self.assertIn(text, self.refuse(2, *arguments))
 
     def test_what_cannot_be_done_says_why(self):
         self.assertIn("nowhere", self.refuse(1, "-t", "nowhere"))
-        self.assertIn("/nonexistent/x.svg", self.refuse(1, "-t", "dgx1v", "-e", "1K", "--svg", "/nonexistent/x.svg"))
+        self.assertIn("/nonexistent/x.svg",
+                      self.refuse(1, "-t", "dgx1v", "-e", "1K", "--svg", "/nonexistent/x.svg"))
         self.assertIn("/nonexistent/x.goal",
                       self.refuse(1, "-t", "dgx1v", "--bytes", "1K", "--goal", "/nonexistent/x.goal"))
         self.assertIn("/dev/full", self.refuse(1, "-t", "dgx1v", "--bytes", "16M", "--goal", "/dev/full"))
-        self.assertRegex(self.refuse(1, "-t", "dgx1v", "--bytes", "64G", "--chunk", "1K"), r"\d{9,} steps .* 50000000")
+        self.assertRegex(self.refuse(1, "-t", "dgx1v", "--bytes", "64G", "--chunk", "1K"),
+                         r"\d{9,} steps .* 50000000")
 
     def test_one_rank_moves_nothing(self):
         [result] = self.simulate_json("-t", "dgx1v", "--ranks", "3", "--bytes", "1M")["results"]
@@ -190,10 +201,10 @@ class GoalTest(SimulateTest):
         with open(path) as file:
             return Goal(file.read()), simulation["results"][0]
 
-    CASES = [["-t", topology, "-c", collective, "-a", algorithm, "--bytes", "1000000", "--chunk", "16K", "--slots", "2"]
+    CASES = [["-t", topology, "-c", collective, "-a", algorithm, "--bytes", "1000000", "--chunk", "16K",
+              "--slots", "2"]
              for topology in ["dgx1v", "pcie8", "dgx2"]
-             for collective in ["allreduce", "broadcast"]
-             for algorithm in ["trees", "ring"]]
+             for collective in ["allreduce", "broadcast"] for algorithm in ["trees", "ring"]]
 
     def test_every_send_has_its_receive_and_tags_are_used_once(self):
         for case in self.CASES:
@@ -211,7 +222,8 @@ class GoalTest(SimulateTest):
                 self.assertEqual(len(goal.order()), len(goal.sends) + len(goal.receives) + len(goal.calcs))
 
     def test_a_relay_sends_only_what_it_has_received(self):
-        """In a broadcast every send of a rank but the root hangs, by way of its step, on a receive of as many bytes."""
+        """In a broadcast every send of a rank but the root hangs, by way of its step, on a receive of as
+        many bytes."""
         goal, _ = self.goal("-t", "dgx1v", "-c", "broadcast", "--bytes", "1000000")
         relayed = 0
         for (rank, label), message in goal.sends.items():
@@ -232,7 +244,8 @@ class GoalTest(SimulateTest):
                 moved = collections.Counter()
                 for message in goal.sends.values():
                     moved[f"gpu{message.source}", f"gpu{message.destination}"] += message.bytes
-                links = {(link["from"], link["to"]): link["bytes"] for link in result["links"] if link["bytes"]}
+                links = {(link["from"], link["to"]): link["bytes"] for link in result["links"]
+                         if link["bytes"]}
                 self.assertEqual(dict(moved), links)
                 status, out, err = self.run_command([BLINKCTL, "plan", *arguments, "--json"])
                 self.assertEqual(status, 0, err)

@@ -112,7 +112,8 @@ class StartTest(IntegrationTest):
         self.check_refuses("--topology", "dgx9000", "--devices", "host:2", texts=["dgx9000"])
 
     def test_malformed_json(self):
-        for text in ["", "{", '{"schema": "blink-topology/1", "nodes": [}', "[1, 2", '{"schema": "blink-topology/1"}']:
+        for text in ["", "{", '{"schema": "blink-topology/1", "nodes": [}', "[1, 2",
+                     '{"schema": "blink-topology/1"}']:
             path = self.write_file("broken.json", text)
             self.check_refuses("--topology", path, "--devices", "host:2", texts=["broken.json"])
 
@@ -121,9 +122,10 @@ class StartTest(IntegrationTest):
         good = {"schema": "blink-topology/1", "name": "x", "nodes": [node, node | {"id": "gpu1"}],
                 "links": [{"from": "gpu0", "to": "gpu1", "GBps": 25.0, "kind": "nvlink"}]}
         self.check_accepts(good)
-        for key, value, text in [("nodes", [node, node], "gpu0"), ("links", [good["links"][0] | {"to": "gpu7"}], "gpu7"),
-                                 ("links", [good["links"][0] | {"GBps": -1}], "gpu0"), ("nodes", [], "node|gpu"),
-                                 ("surprise", 1, "surprise")]:
+        for key, value, text in [("nodes", [node, node], "gpu0"),
+                                 ("links", [good["links"][0] | {"to": "gpu7"}], "gpu7"),
+                                 ("links", [good["links"][0] | {"GBps": -1}], "gpu0"),
+                                 ("nodes", [], "node|gpu"), ("surprise", 1, "surprise")]:
             path = self.write_file("wrong.json", json.dumps(good | {key: value}))
             self.check_refuses("--topology", path, "--devices", "host:2", texts=["wrong.json", text])
 
@@ -169,9 +171,10 @@ class ConfigurationTest(IntegrationTest):
         return self.run_command([BLINKD, "--check-config", "--config", path, *flags])
 
     def test_good_configuration(self):
-        status, _, err = self.check_config("# comment\n[daemon]\nsocket = /tmp/x.sock\nsocket_mode = 0660\n"
-                                           "[devices]\ndevices = host:4\ntopology = dgx1v\n[pace]\nscale = 0.01\n"
-                                           "[limits]\nop_timeout_s = 2.5\nregistered_bytes_per_tenant = 64G\n")
+        status, _, err = self.check_config(
+            "# comment\n[daemon]\nsocket = /tmp/x.sock\nsocket_mode = 0660\n"
+            "[devices]\ndevices = host:4\ntopology = dgx1v\n[pace]\nscale = 0.01\n"
+            "[limits]\nop_timeout_s = 2.5\nregistered_bytes_per_tenant = 64G\n")
         self.assertEqual(status, 0, err)
 
     def test_what_it_prints_is_a_configuration(self):
@@ -182,8 +185,9 @@ class ConfigurationTest(IntegrationTest):
         self.assertEqual(self.check_config(out)[1], out)
 
     def test_bad_limits(self):
-        for line in ["op_timeout_s = 0", "op_timeout_s = never", "init_timeout_s = -1", "clients_per_tenant = 1.5",
-                     "registered_bytes_per_tenant = 5X", "registered_bytes_per_tenant = -1", "op_timeout_s ="]:
+        for line in ["op_timeout_s = 0", "op_timeout_s = never", "init_timeout_s = -1",
+                     "clients_per_tenant = 1.5", "registered_bytes_per_tenant = 5X",
+                     "registered_bytes_per_tenant = -1", "op_timeout_s ="]:
             status, _, err = self.check_config(f"[limits]\n{line}\n")
             self.assertGreater(status, 0, line)
             self.assertRegex(err, r"blinkd\.conf:2\b")
@@ -228,7 +232,8 @@ class ConfigurationTest(IntegrationTest):
                                "[devices]\ndevices = host:2\ntopology = dgx2\n")
         daemon = self.daemon("--config", path, topology="dgx1v", devices=3)
         status = self.ctl_json(daemon, "status")
-        self.assertEqual((status["topology"], status["device_count"], status["socket"]), ("dgx1v", 3, daemon.socket))
+        self.assertEqual((status["topology"], status["device_count"], status["socket"]),
+                         ("dgx1v", 3, daemon.socket))
 
 
 class ServiceManagerTest(IntegrationTest):
@@ -312,7 +317,8 @@ class ServiceManagerTest(IntegrationTest):
 
     def test_socket_activation_warns_of_settings_without_effect(self):
         for flags, warns in [([], False), (["--socket", "/tmp/elsewhere.sock"], True),
-                             (["--config", self.write_file("b.conf", "[daemon]\nsocket_mode = 0600\n")], True)]:
+                             (["--config", self.write_file("b.conf", "[daemon]\nsocket_mode = 0600\n")],
+                              True)]:
             path = os.path.join(self.directory(), "activated.sock")
             daemon = self.pass_socket(path, "--devices", "host:4", *flags)
             daemon.socket = path
@@ -354,8 +360,8 @@ class TenantTest(IntegrationTest):
                         extra_groups=[], env=os.environ | {"LD_LIBRARY_PATH": library_path})
         self.children.append(stranger)
         self.assert_step(stranger.finish(), "init", "PERMISSION")
-        own = Rank([client, *arguments, "0,1", "--id", new_id(), STEP], user=NOBODY, group=NOBODY, extra_groups=[],
-                   env=os.environ | {"LD_LIBRARY_PATH": library_path})
+        own = Rank([client, *arguments, "0,1", "--id", new_id(), STEP], user=NOBODY, group=NOBODY,
+                   extra_groups=[], env=os.environ | {"LD_LIBRARY_PATH": library_path})
         self.children.append(own)
         self.assert_all_ok(own.finish())
         self.assert_all_ok(self.start_rank(daemon, identifier, 2, 1, [STEP]).finish())

@@ -52,7 +52,8 @@ class ToolsTest(IntegrationTest):
 
     def check_devices(self, daemon):
         devices = self.ctl_json(daemon, "devices")["devices"]
-        self.assertEqual([(device["index"], device["node"]) for device in devices], [(i, f"gpu{i}") for i in ALL])
+        self.assertEqual([(device["index"], device["node"]) for device in devices],
+                         [(i, f"gpu{i}") for i in ALL])
         self.assertEqual([device["comm_count"] for device in devices], [1, 1, 0, 0, 1, 0, 0, 0])
         self.assertIn("gpu7", self.ctl(daemon, "devices"))
 
@@ -95,7 +96,8 @@ class ToolsTest(IntegrationTest):
 
     def test_the_socket_may_come_from_the_environment(self):
         daemon = self.daemon()
-        status, out, _ = self.run_command([BLINKCTL, "status", "--json"], env=os.environ | {"BLINK_SOCKET": daemon.socket})
+        status, out, _ = self.run_command([BLINKCTL, "status", "--json"],
+                                          env=os.environ | {"BLINK_SOCKET": daemon.socket})
         self.assertEqual(status, 0)
         self.assertEqual(json.loads(out)["pid"], daemon.pid)
 
@@ -113,8 +115,9 @@ class LinkBytesTest(IntegrationTest):
         return {(link["from"], link["to"], link["kind"]): link["bytes"] for link in links if link["bytes"]}
 
     def plan(self, collective, devices, algorithm):
-        status, out, err = self.run_command([BLINKCTL, "plan", "--topology", "dgx1v_hybrid", "--collective", collective,
-                                             "--ranks", ",".join(map(str, devices)), "--algorithm", algorithm, "--json"])
+        status, out, err = self.run_command([BLINKCTL, "plan", "--topology", "dgx1v_hybrid", "--collective",
+                                             collective, "--ranks", ",".join(map(str, devices)),
+                                             "--algorithm", algorithm, "--json"])
         self.assertEqual(status, 0, err)
         return json.loads(out)
 
@@ -138,7 +141,8 @@ class LinkBytesTest(IntegrationTest):
             self.assertAlmostEqual(moved.get(pair, 0) / (4 * self.COUNT), load, delta=1e-3, msg=pair)
 
     def test_an_nvlink_ring_moves_two_payloads_less_one_share_over_each_hop(self):
-        """A ring AllReduce of n ranks moves 2 (n-1)/n of the payload over each hop: 2 (n-1) payloads in all."""
+        """A ring AllReduce of n ranks moves 2 (n-1)/n of the payload over each hop: 2 (n-1) payloads in
+        all."""
         moved = self.run_and_count([0, 1, 2, 3], "ring")
         self.assertEqual({kind for _, _, kind in moved}, {"nvlink"})
         self.assertEqual(sum(moved.values()), 2 * 3 * 4 * self.COUNT)
@@ -155,8 +159,9 @@ class PerfTest(IntegrationTest):
     def test_measures_and_checks_on_a_running_daemon(self):
         daemon = self.daemon(topology="dgx1v_hybrid")
         for collective in ["allreduce", "broadcast"]:
-            status, out, err = self.run_command([BLINK_PERF, collective, "--socket", daemon.socket, "--ranks", "4", "-b", "1K",
-                                                 "-e", "64K", "-f", "4", "-n", "3", "-w", "1", "--check", "--json"])
+            status, out, err = self.run_command([BLINK_PERF, collective, "--socket", daemon.socket, "--ranks",
+                                                 "4", "-b", "1K", "-e", "64K", "-f", "4", "-n", "3", "-w",
+                                                 "1", "--check", "--json"])
             self.assertEqual(status, 0, err)
             lines = [json.loads(line) for line in out.splitlines()]
             self.assertEqual({line["bytes"] for line in lines}, {1024, 4096, 16384, 65536})
@@ -164,14 +169,17 @@ class PerfTest(IntegrationTest):
                 self.assertEqual((line["collective"], line["ranks"], line["wrong"]), (collective, 4, 0))
 
     def test_private_daemon(self):
-        status, out, err = self.run_command([BLINK_PERF, "allreduce", "--private", "--topology", "dgx1v", "--ranks", "8",
-                                             "-b", "64K", "-e", "64K", "-n", "3", "-w", "1", "--check", "--json"])
+        status, out, err = self.run_command([BLINK_PERF, "allreduce", "--private", "--topology", "dgx1v",
+                                             "--ranks", "8", "-b", "64K", "-e", "64K", "-n", "3", "-w", "1",
+                                             "--check", "--json"])
         self.assertEqual(status, 0, err)
-        self.assertEqual([json.loads(line)["wrong"] for line in out.splitlines()], [0] * len(out.splitlines()))
+        self.assertEqual([json.loads(line)["wrong"] for line in out.splitlines()],
+                         [0] * len(out.splitlines()))
         self.assertTrue(out)
 
     def measure(self, daemon, *arguments):
-        status, out, err = self.run_command([BLINK_PERF, *arguments, "--socket", daemon.socket, "-n", "2", "-w", "1", "--json"])
+        status, out, err = self.run_command([BLINK_PERF, *arguments, "--socket", daemon.socket, "-n", "2",
+                                             "-w", "1", "--json"])
         self.assertEqual(status, 0, err)
         lines = [json.loads(line) for line in out.splitlines()]
         self.assertTrue(lines)
@@ -186,40 +194,50 @@ class PerfTest(IntegrationTest):
                 with self.subTest(how=how, collective=collective):
                     line = self.measure(daemon, collective, "--ranks", "3", "-b", "12K", "-e", "12K", *how)[0]
                     moved = line["bytes"] * line["groups"] * line["comms"]
-                    self.assertAlmostEqual(line["algbw_GBps"], moved / line["time_us"] / 1e3, delta=1e-6 * line["algbw_GBps"])
+                    self.assertAlmostEqual(line["algbw_GBps"], moved / line["time_us"] / 1e3,
+                                           delta=1e-6 * line["algbw_GBps"])
 
     def test_sizes_are_of_all_blocks_and_counts_of_one(self):
         daemon = self.daemon(devices=4)
-        for collective, count, factor in [("allreduce", 1024, 1.5), ("broadcast", 1024, 1), ("allgather", 256, 0.75),
-                                          ("reducescatter", 256, 0.75), ("gather", 256, 0.75), ("scatter", 256, 0.75),
+        for collective, count, factor in [("allreduce", 1024, 1.5), ("broadcast", 1024, 1),
+                                          ("allgather", 256, 0.75), ("reducescatter", 256, 0.75),
+                                          ("gather", 256, 0.75), ("scatter", 256, 0.75),
                                           ("alltoall", 256, 0.75), ("sendrecv", 1024, 1)]:
             with self.subTest(collective=collective):
                 line = self.measure(daemon, collective, "--ranks", "4", "-b", "4K", "-e", "4K")[0]
                 self.assertEqual((line["bytes"], line["count"]), (4096, count))
-                self.assertAlmostEqual(line["busbw_GBps"], factor * line["algbw_GBps"], delta=1e-6 * line["algbw_GBps"])
+                self.assertAlmostEqual(line["busbw_GBps"], factor * line["algbw_GBps"],
+                                       delta=1e-6 * line["algbw_GBps"])
 
     def test_placements_and_lists_are_measured_as_asked(self):
         daemon = self.daemon(devices=2)
         small = ["--ranks", "2", "-b", "64", "-e", "64"]
-        lines = self.measure(daemon, "reduce", *small, "--datatype", "all", "--op", "all", "--in-place", "yes")
+        lines = self.measure(daemon, "reduce", *small, "--datatype", "all", "--op", "all", "--in-place",
+                             "yes")
         self.assertEqual(len({(line["dtype"], line["op"]) for line in lines}), 12 * 6)
         self.assertEqual({line["in_place"] for line in lines}, {True})
         self.assertEqual([line["in_place"] for line in self.measure(daemon, "alltoall", *small)], [False])
         barriers = self.measure(daemon, "barrier", "--ranks", "2")
-        self.assertEqual([(line["bytes"], line["dtype"], line["op"], line["root"]) for line in barriers], [(0, None, None, None)])
+        self.assertEqual([(line["bytes"], line["dtype"], line["op"], line["root"]) for line in barriers],
+                         [(0, None, None, None)])
 
     def test_what_cannot_be_measured_is_refused_by_name(self):
-        for arguments, text in [(["allgatherv"], "allgatherv"), (["alltoall", "--in-place", "yes"], "alltoall"),
-                                (["allreduce", "--memory", "hbm"], "hbm"), (["allreduce", "--op", "xor"], "xor"),
-                                (["allreduce", "--in-place", "maybe"], "maybe"), (["allreduce", "--groups", "0"], "--groups 0"),
-                                (["allreduce", "--comms", "many"], "many"), (["nop", "--comms", "2"], "--comms")]:
+        for arguments, text in [(["allgatherv"], "allgatherv"),
+                                (["alltoall", "--in-place", "yes"], "alltoall"),
+                                (["allreduce", "--memory", "hbm"], "hbm"),
+                                (["allreduce", "--op", "xor"], "xor"),
+                                (["allreduce", "--in-place", "maybe"], "maybe"),
+                                (["allreduce", "--groups", "0"], "--groups 0"),
+                                (["allreduce", "--comms", "many"], "many"),
+                                (["nop", "--comms", "2"], "--comms")]:
             with self.subTest(arguments=arguments):
                 status, _, err = self.run_command([BLINK_PERF, *arguments])
                 self.assertEqual(status, 2)
                 self.assertIn(text, err)
 
     def test_without_a_daemon_it_says_so(self):
-        status, _, err = self.run_command([BLINK_PERF, "allreduce", "--socket", "/nonexistent/blinkd.sock", "--ranks", "2"])
+        status, _, err = self.run_command([BLINK_PERF, "allreduce", "--socket", "/nonexistent/blinkd.sock",
+                                           "--ranks", "2"])
         self.assertGreater(status, 0)
         self.assertIn("/nonexistent/blinkd.sock", err)
 
