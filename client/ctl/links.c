@@ -54,8 +54,8 @@ static const char *communicators(const Blinkwire__Link *link, char *text, size_t
 
 static const char *bar(double utilization, char text[BAR_CHARACTERS + 1])
 {
-    double part = utilization > 0 ? fmin(utilization, 1) : 0;
-    size_t filled = (size_t)(part * BAR_CHARACTERS + 0.5);
+    double share = utilization > 0 ? fmin(utilization, 1) : 0;
+    size_t filled = (size_t)(share * BAR_CHARACTERS + 0.5);
     memset(text, '.', BAR_CHARACTERS);
     memset(text, '#', filled);
     text[BAR_CHARACTERS] = '\0';

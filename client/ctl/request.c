@@ -139,7 +139,7 @@ static blink_result_t find_device(const topo_t *topo, const char *word, uint32_t
     return BLINK_OK;
 }
 
-/* `nodes` has room for PLAN_RANKS_MAX. */
+/* `nodes` takes PLAN_RANKS_MAX. */
 static blink_result_t parse_ranks(const topo_t *topo, const char *list, uint32_t *nodes, uint32_t *count)
 {
     char *words = strdup(list);

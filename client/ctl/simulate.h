@@ -37,7 +37,7 @@ static inline const simulate_point_t *simulation_at(const simulation_t *simulati
     return &simulation->points[(size_t)curve * simulation->size_count + size];
 }
 
-/** The part of the run during which a link was busy. */
+/** The share of the run during which a link was busy. */
 static inline double simulate_busy_share(const simulate_point_t *point, uint32_t link)
 {
     return point->result.links[link].busy_us / point->result.time_us;

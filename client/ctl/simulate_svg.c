@@ -11,7 +11,7 @@
 
 #define WIDTH        760
 #define LEFT         80
-#define RIGHT        180 /* room for the legend */
+#define RIGHT        180 /* with the legend */
 #define TOP          50
 #define PANEL_HEIGHT 230
 #define PANEL_GAP    60
@@ -44,8 +44,8 @@ static double x_of(const simulation_t *simulation, uint64_t bytes)
 {
     double first = log2((double)simulation_at(simulation, 0, 0)->bytes);
     double last = log2((double)simulation_at(simulation, 0, simulation->size_count - 1)->bytes);
-    double room = WIDTH - LEFT - RIGHT;
-    return LEFT + (last > first ? room * (log2((double)bytes) - first) / (last - first) : room / 2);
+    double width = WIDTH - LEFT - RIGHT;
+    return LEFT + (last > first ? width * (log2((double)bytes) - first) / (last - first) : width / 2);
 }
 
 static double y_of(const panel_t *panel, double value)

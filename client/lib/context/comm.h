@@ -41,7 +41,7 @@ blink_result_t comm_abort(blink_comm_t *comm);
 
 /**
  * The communicator of the same ranks by which captured ops run: replays and other ops are each in an order of
- * their own, for a replay's turn comes with its stream, not with a call. The first time it waits until all
+ * their own, for a replay comes when its stream does, not with a call. The first time it waits until all
  * ranks ask for it. Errors: those of comm_create().
  */
 blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs);

@@ -90,7 +90,7 @@ static blink_result_t fill_first(const stream_step_t *step)
 
 /* The piece of every op, and the one that its slot is then free for. An op whose last `drained` has been
  * enqueued is not looked at any more: its window may be another's at once. */
-static blink_result_t take_turn(stream_step_t *step, uint64_t piece)
+static blink_result_t take_round(stream_step_t *step, uint64_t piece)
 {
     staging_transfer_t **link = &step->transfers;
     while (*link) {
@@ -115,12 +115,12 @@ static void abandon(stream_step_t *step, staging_t *staging)
     step->transfers = NULL;
 }
 
-/* The first pieces, or a turn of all. */
+/* The first pieces, or a round of all. */
 static blink_result_t enqueue(stream_step_t *step, bool is_first, uint64_t piece)
 {
     blink_result_t result = stream_enter(step);
     if (result == BLINK_OK) {
-        result = is_first ? fill_first(step) : take_turn(step, piece);
+        result = is_first ? fill_first(step) : take_round(step, piece);
         stream_leave(step);
     }
     if (result != BLINK_OK) {

@@ -4,7 +4,7 @@
  * The order of an op. First its handle is reserved, then the stream is told to store the number of the op
  * (stream_begin()), then the op is submitted to the ring, which cannot fail any more, then the stream is told
  * to wait (stream_finish()). If the reservation fails nothing has happened. If the first call to the driver
- * fails nothing is submitted, and the window is given up, as its stream may have counted an op that does not
+ * fails nothing is submitted, and the window is spoilt, as its stream may have counted an op that does not
  * exist. If a later one fails the op cannot be taken back: the step has failed, and its communicator has to
  * be aborted, which ends the op on all ranks, and the daemon then lets go on whatever the stream was told to
  * wait for. Nothing waits for ever in any of these cases. The wait comes last because the copies of staged
@@ -71,10 +71,10 @@ blink_result_t stream_begin(stream_steps_t *steps);
 blink_result_t stream_finish(stream_steps_t *steps);
 
 /** Once ops have been stored: make them part of the graphs. `stored` tells how that has ended; if not well,
- * the windows are given up. Errors: SYSTEM, NO_MEMORY, and that of `stored`. */
+ * the daemon forgets them. Errors: SYSTEM, NO_MEMORY, and that of `stored`. */
 blink_result_t stream_capture(stream_steps_t *steps, blink_result_t stored);
 
-/** Give up what the steps hold; those of stored ops that were not stored, too. */
+/** Let go of what the steps hold; those of stored ops that were not stored, too. */
 void stream_steps_release(stream_steps_t *steps);
 
 #endif

@@ -23,7 +23,7 @@
 typedef enum window_use {
     WINDOW_FRESH,
     WINDOW_COUNTS, /* eager ops */
-    WINDOW_STORES, /* has a stored op, or is being given up by one */
+    WINDOW_STORES, /* has a stored op, or the daemon is forgetting it */
     WINDOW_STORED, /* had one, and may have another */
     WINDOW_SPOILT, /* its stream may be ahead: never used again */
 } window_use_t;

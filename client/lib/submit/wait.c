@@ -7,7 +7,7 @@
 #include <sched.h>
 
 #define SPIN_MAX_NS      200000u /* then a spinning waiter sleeps after all */
-#define SPINS_PER_CLOCK  256u    /* turns between two looks at the clock */
+#define SPINS_PER_CLOCK  256u    /* between two looks at the clock */
 #define YIELDS_PER_CLOCK 8u
 #define YIELD_MAX_NS     200000u
 #define SLEEP_MAX_US     1000000u /* no wake-up is missed; this bounds the harm of a daemon that sends none */
@@ -24,7 +24,7 @@ static void relax(void)
 
 typedef struct patience {
     uint64_t start_ns; /* 0: the clock has not been read yet */
-    uint32_t turns;
+    uint32_t looks;
 } patience_t;
 
 static bool elapsed(patience_t *patience, uint64_t max_ns)
@@ -35,18 +35,18 @@ static bool elapsed(patience_t *patience, uint64_t max_ns)
     return now - patience->start_ns > max_ns;
 }
 
-/* One turn of waiting awake, as the daemon advises; false when it is time to sleep. */
+/* One look awake, as the daemon advises; false when it is time to sleep. */
 static bool stay_awake(patience_t *patience, ring_wait_policy_t policy)
 {
     if (policy != RING_WAIT_SPIN && policy != RING_WAIT_YIELD)
         return false;
-    patience->turns++;
+    patience->looks++;
     if (policy == RING_WAIT_SPIN) {
         relax();
-        return patience->turns % SPINS_PER_CLOCK != 0 || !elapsed(patience, SPIN_MAX_NS);
+        return patience->looks % SPINS_PER_CLOCK != 0 || !elapsed(patience, SPIN_MAX_NS);
     }
     sched_yield(); /* at once: whoever this thread waits for may be waiting for its core */
-    return patience->turns % YIELDS_PER_CLOCK != 0 || !elapsed(patience, YIELD_MAX_NS);
+    return patience->looks % YIELDS_PER_CLOCK != 0 || !elapsed(patience, YIELD_MAX_NS);
 }
 
 /* What a thread waits for; `over` becomes true by what this context's daemon does, and stays so. */

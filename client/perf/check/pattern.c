@@ -66,7 +66,7 @@ static perf_mask_t float_mask(perf_format_t format, uint32_t spread_bits, uint32
  * Exact places. Σ: values ±1.f whose mantissas lack their last 3 bits are multiples of 2^(3-m) (m mantissa
  * bits; of 1 if there are fewer than 3), eight of them sum up to less than 16 = 2^(m+1) multiples of that,
  * which m+1 significant bits can hold (in 2 mantissa bits: 8 times 1). With the scalars 1, -2 and 1.5 two
- * ranks take as much room. Π: one rank has all bits, the others ±1.
+ * ranks take as many bits. Π: one rank has all bits, the others ±1.
  */
 #define EXACT_FIXED_BITS      3u
 #define EXACT_SCALED_SPEAKERS 2u
