@@ -210,17 +210,15 @@ static blink_result_t note_gpus(machine_t *machine, const settings_devices_t *ch
         for (uint32_t part = 0; part < chosen->gpus[i].parts; part++)
             machine->gpu_of_node[machine->topo->gpus[device++]] = chosen->gpus[i].gpu;
     }
-    machine->gpus.gpu_of_node = machine->gpu_of_node;
     return BLINK_OK;
 }
 
 static blink_result_t start_worker(const settings_t *settings, machine_t *machine)
 {
-    gpu_setup_t *gpus = &machine->gpus;
-    BLINK_TRY(gpu_worker_start(settings, &gpus->worker));
-    blink_result_t result = gpu_worker_receive_hello(&gpus->worker, HELLO_TIMEOUT_MS, &gpus->hello);
+    BLINK_TRY(gpu_worker_start(settings, &machine->worker));
+    blink_result_t result = gpu_worker_receive_hello(&machine->worker, HELLO_TIMEOUT_MS, &machine->hello);
     if (result != BLINK_OK)
-        gpu_worker_end(&gpus->worker, NULL, 0);
+        gpu_worker_end(&machine->worker, NULL, 0);
     machine->has_gpus = result == BLINK_OK;
     return result;
 }
@@ -240,8 +238,8 @@ static blink_result_t find_gpus(const settings_t *settings, machine_t *machine, 
         return BLINK_OK;
     if (start_worker(settings, machine) == BLINK_OK) {
         chosen->all_gpus |= chosen->automatic;
-        note_sharing(settings, &machine->gpus.hello);
-        return choose_gpus(chosen, &machine->gpus.hello, chosen);
+        note_sharing(settings, &machine->hello);
+        return choose_gpus(chosen, &machine->hello, chosen);
     }
     if (!chosen->automatic)
         return blink_error_set(BLINK_ERR_NOT_FOUND, "devices cuda: %s", blink_error_text());
@@ -281,14 +279,14 @@ static blink_result_t make_devices(const settings_t *settings, machine_t *machin
     if (!machine->has_gpus && chosen.host_count == 0)
         chosen.host_count = MEMORY_DEVICES;
     machine->device_count = count_devices(&chosen);
-    BLINK_TRY(build_topology(&chosen, machine->has_gpus ? &machine->gpus.hello : NULL, &machine->topo));
+    BLINK_TRY(build_topology(&chosen, machine->has_gpus ? &machine->hello : NULL, &machine->topo));
     return machine->has_gpus ? note_gpus(machine, &chosen) : BLINK_OK;
 }
 
 blink_result_t machine_make(const settings_t *settings, machine_t *machine)
 {
     *machine = (machine_t){
-        .gpus = {.worker = {.socket_fd = -1, .channel = {.ring_fd = -1, .doorbell_fd = -1, .event_fd = -1}}}};
+        .worker = {.socket_fd = -1, .channel = {.ring_fd = -1, .doorbell_fd = -1, .event_fd = -1}}};
     blink_result_t result =
         settings->topology[0] != '\0' ? make_emulated(settings, machine) : make_devices(settings, machine);
     if (result != BLINK_OK) {
@@ -302,7 +300,7 @@ blink_result_t machine_make(const settings_t *settings, machine_t *machine)
 
 void machine_fini(machine_t *machine)
 {
-    gpu_worker_end(&machine->gpus.worker, NULL, 0);
+    gpu_worker_end(&machine->worker, NULL, 0);
     topo_destroy(machine->topo);
     free(machine->gpu_of_node);
     machine->topo = NULL;

@@ -6,15 +6,16 @@
 #define BLINK_MACHINE_H
 
 #include "base/settings.h"
-#include "control/gpus.h"
+#include "gpu_worker/start.h"
 #include "topo/topo.h"
 
 typedef struct machine {
     topo_t *topo;
     uint32_t device_count; /* the first so many gpus of topo */
     bool has_gpus;
-    gpu_setup_t gpus;      /* if so */
-    uint32_t *gpu_of_node; /* what gpus.gpu_of_node is */
+    gpu_worker_t worker; /* if so, with what it said */
+    gpu_hello_t hello;
+    uint32_t *gpu_of_node; /* by topology node; GPU_NONE: a host device, or no device. NULL: no GPUs */
 } machine_t;
 
 /*

@@ -201,7 +201,9 @@ static blink_result_t serve(settings_t *settings)
                               .listen_fd = -1,
                               .topo = machine.topo,
                               .device_count = machine.device_count,
-                              .gpus = machine.has_gpus ? &machine.gpus : NULL};
+                              .gpu_of_node = machine.gpu_of_node,
+                              .gpu_worker = machine.has_gpus ? &machine.worker : NULL,
+                              .gpu_hello = machine.has_gpus ? &machine.hello : NULL};
     if (settings->pace_scale == SETTINGS_PACE_AUTO)
         settings->pace_scale = pace_default_scale(machine.topo, settings->workers);
     if (sd_listen_fds(1) == 1) {

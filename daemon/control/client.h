@@ -21,23 +21,23 @@ typedef struct client {
     uint32_t number;
     pid_t pid;
     char program[64];
-    bool leaving; /* the connection has ended: the engine has been told to forget the client, and may have */
+    bool leaving; /* the connection has ended; the engine forgets the client, or has forgotten it */
     engine_done_t left;
-    list_t regions; /* newest first; those that the client has deregistered are not on it */
+    list_t regions; /* newest first, without those that the client has deregistered */
     uint32_t last_region;
-    uint32_t region_count; /* that are counted, those under deregistration too; and their bytes: */
+    uint32_t region_count; /* and the bytes below: deregistered ones count until the engine lets go of them */
     uint64_t registered_bytes;
     list_t members;
     uint32_t member_count;
 } client_t;
 
-/* Make a client with its rings. fds[] are the caller's to close, also on failure (-1: not made). Errors:
+/* Make a client with its rings. fds[] are the caller's to close, also on failure (-1: none). Errors:
  * QUOTA, NO_MEMORY, SYSTEM. */
 blink_result_t client_create(control_t *control, connection_t *connection, tenant_t *tenant,
                              const char *program, int fds[CLIENT_FDS], client_t **client);
 
-/* The client's connection has ended: leave all rosters, give all memory back, free the client. left: all that
- * is done. */
+/* The client's connection has ended: leave all rosters, give all memory back, free the client. `left` is
+ * called when all of that is done. */
 void client_leave(client_t *client, engine_done_t left);
 
 #endif

@@ -153,8 +153,8 @@ void connection_send(connection_t *connection, const Blinkwire__Reply *reply, co
         LOG_WARNING("pid %d: dropped, its replies cannot be kept", connection->peer.pid);
         if (outgoing)
             outgoing_free(outgoing);
-        /* Not closed here: the caller may still use the connection. The peer sees its end of the stream, and
-         * what else it has asked is not answered any more. */
+        /* The connection is not closed here, for the caller may still use it. The peer sees the end of the
+         * stream; what else the peer has asked is not answered any more. */
         connection->draining = true;
         shutdown(connection->fd, SHUT_RDWR);
         return;

@@ -14,7 +14,7 @@
 typedef struct connection connection_t;
 
 typedef struct connection_handler {
-    /* A whole frame has come; descriptors that came with it are fetched by connection_take_fd(). */
+    /* A whole frame has come. connection_take_fd() fetches the descriptors that came with the frame. */
     void (*frame)(void *context, const uint8_t *bytes, size_t byte_count);
     /* The connection has ended: no frame comes any more, what is sent is lost. connection_destroy() follows,
      * now or later. */

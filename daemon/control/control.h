@@ -1,7 +1,7 @@
 /*
  * What every object of the control thread reaches: the settings, the devices, the other threads, and the
- * lists of what clients have. server.c makes it and ends it. Everything in control/ belongs to the control
- * thread.
+ * lists of what clients have. server.c makes and ends this struct. Everything in control/ belongs to the
+ * control thread.
  */
 #ifndef BLINK_CONTROL_H
 #define BLINK_CONTROL_H

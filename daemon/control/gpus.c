@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A worker that ends is replaced after this long; one that ends before it has begun, so many times in a row,
- * is not. */
+/* A worker that ends is replaced after RESTART_MS, but not when FAILED_STARTS_MAX workers in a row have ended
+ * before they said hello. */
 #define RESTART_MS        500u
 #define FAILED_STARTS_MAX 5u
 
@@ -21,7 +21,7 @@ typedef struct message {
     list_t link;
     int fds[GPU_EXTENTS_MAX];
     uint32_t fd_count;
-    int error;           /* not 0: could not be sent, and keeps its place in the order of the answers */
+    int error; /* errno if the message could not be sent: it then waits for its turn to be answered */
     gpu_answer_t answer; /* call is NULL: nobody wants to know */
     gpu_request_t request;
 } message_t;
@@ -74,7 +74,8 @@ static bool send_one(const gpus_t *gpus, message_t *message)
     frame_control_t control;
     if (message->fd_count > 0)
         frame_attach_fds(&header, &control, message->fds, message->fd_count);
-    /* An error is too many descriptors on their way, or the worker's end, of which its socket tells too. */
+    /* It fails with too many descriptors on their way, or when the worker has ended; the socket tells that.
+     */
     if (sendmsg(gpus->worker.socket_fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         message->error = errno;
     if (message->error != EAGAIN)
@@ -323,16 +324,17 @@ static void on_restart(uv_timer_t *timer)
     worker_ended(gpus);
 }
 
-blink_result_t gpus_create(control_t *control, gpu_setup_t *setup, gpus_handler_t handler, gpus_t **created)
+blink_result_t gpus_create(control_t *control, gpu_worker_t *worker, const gpu_hello_t *hello,
+                           gpus_handler_t handler, gpus_t **created)
 {
     gpus_t *gpus = calloc(1, sizeof(*gpus));
     if (!gpus)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the GPUs");
     gpus->control = control;
     gpus->handler = handler;
-    gpus->hello = setup->hello;
-    gpus->worker = setup->worker;
-    setup->worker = (gpu_worker_t){.socket_fd = -1};
+    gpus->hello = *hello;
+    gpus->worker = *worker;
+    *worker = (gpu_worker_t){.socket_fd = -1};
     list_init(&gpus->unsent);
     list_init(&gpus->unanswered);
     gpus->restart.data = gpus;

@@ -7,13 +7,6 @@
 #include "control/control.h"
 #include "gpu_worker/start.h"
 
-/* The GPUs that main found. The worker is taken over; the rest is borrowed and outlives the server. */
-typedef struct gpu_setup {
-    gpu_worker_t worker; /* has said hello */
-    gpu_hello_t hello;
-    const uint32_t *gpu_of_node; /* by topology node; GPU_NONE: a host device, or no device */
-} gpu_setup_t;
-
 /* What the GPUs tell their owner. */
 typedef struct gpus_handler {
     /* The worker has ended. Whoever waited for an answer has been told; the engine has not. */
@@ -22,8 +15,9 @@ typedef struct gpus_handler {
     void (*back)(control_t *control);
 } gpus_handler_t;
 
-/* After the engine. Errors: NO_MEMORY, SYSTEM. */
-blink_result_t gpus_create(control_t *control, gpu_setup_t *setup, gpus_handler_t handler, gpus_t **gpus);
+/* After the engine. The worker, which has said hello, is taken over. Errors: NO_MEMORY, SYSTEM. */
+blink_result_t gpus_create(control_t *control, gpu_worker_t *worker, const gpu_hello_t *hello,
+                           gpus_handler_t handler, gpus_t **gpus);
 
 /* Before the loop is closed, and before the engine is stopped. NULL is ignored. */
 void gpus_destroy(gpus_t *gpus);

@@ -8,7 +8,8 @@
 #include "control/connection.h"
 #include "control/control.h"
 
-/* link_bytes is borrowed: a counter for each link, of bytes that have crossed it. Errors: NO_MEMORY. */
+/* link_bytes is borrowed: for each link, a counter of the bytes that have crossed the link. Errors:
+ * NO_MEMORY. */
 blink_result_t links_create(control_t *control, const _Atomic uint64_t *link_bytes, links_t **links);
 
 /* After the loop is closed. NULL is ignored. */
@@ -20,7 +21,7 @@ void links_wake(links_t *links);
 /* Answer a query for links: a sampling interval later if nothing has been sampled yet. */
 void links_query(links_t *links, connection_t *connection, uint64_t request);
 
-/* The connection has ended: what it asked is not answered any more. */
+/* The connection has ended: its queries are not answered any more. */
 void links_forget(links_t *links, const connection_t *connection);
 
 #endif

@@ -166,7 +166,7 @@ static void describe_plans(const engine_plan_use_t *first, Blinkwire__Comm *desc
 static void free_described(Blinkwire__Comm *described)
 {
     if (described->n_plans > 0)
-        free(described->plans[0]); /* they are one array */
+        free(described->plans[0]); /* the first of one array */
     free(described->plans);
     free(described->devices);
     free(described);

@@ -7,7 +7,7 @@
 #include "control/connection.h"
 #include "control/control.h"
 
-/* The answer is sent now; that about links may come a moment later. */
+/* The answer is sent now; an answer about links may be sent a moment later. */
 void query_answer(control_t *control, connection_t *connection, uint64_t request, Blinkwire__QueryKind kind);
 
 #endif

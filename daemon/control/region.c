@@ -18,8 +18,9 @@
 
 /* ---- pages that cannot be had ---- */
 
-/* The mapped ranges, for the signal handler: the one thing of the daemon that has to be global. A slot is
- * taken while `bytes` is not 0; the rest is written before. As many as a process may have mappings. */
+/* The mapped ranges, for the signal handler, which can reach nothing that is not global. A slot is taken
+ * while `bytes` is not 0, and is written before that. There are as many slots as a process may have mappings.
+ */
 #define GUARDED_RANGES 65536u
 
 static struct {
@@ -53,7 +54,7 @@ static void unguard(void *base)
     }
 }
 
-/* The poison mark of the range that holds an address; NULL if none does. */
+/* The poison mark of the range that holds an address; NULL if no range does. */
 static _Atomic bool *find_guarded(uintptr_t address)
 {
     for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
@@ -216,7 +217,8 @@ static blink_result_t region_map(region_t *region, int fd, uint64_t offset_bytes
         return BLINK_FAIL_ERRNO("map %lu bytes of the memfd", (unsigned long)region->bytes);
     region->map = map;
     if (region->bytes >= HUGE_PAGE_BYTES)
-        (void)madvise(map, region->bytes, MADV_HUGEPAGE); /* a wish: without huge pages it is only slower */
+        (void)madvise(map, region->bytes,
+                      MADV_HUGEPAGE); /* only a wish: all works without huge pages, slower */
     region->poisoned = guard(map, region->bytes);
     return region->poisoned ? BLINK_OK
                             : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "the daemon can map no more regions");

@@ -1,8 +1,9 @@
 /*
  * A client's registered memory: checked, mapped, counted, and guarded against pages that cannot be had.
  *
- * A region begins with region_create() on its client's list, is mapped or imported, and is then told to the
- * engine. It ends by region_discard() before that, or by engine_region_remove() and region_free() after.
+ * A region's life: region_create() puts it on its client's list, it is mapped or imported, and
+ * region_tell_engine() lets ops use it. A region that the engine does not know ends by region_discard(). One
+ * that the engine knows leaves the list, and is uncounted and freed when engine_region_remove() is done.
  */
 #ifndef BLINK_CONTROL_REGION_H
 #define BLINK_CONTROL_REGION_H
@@ -26,13 +27,13 @@ typedef struct region {
     _Atomic bool lost;            /* on a GPU: the worker that had the memory is gone */
 } region_t;
 
-/* A region with its number, linked and counted; nothing else of it is there yet. Errors: QUOTA, NO_MEMORY. */
+/* A region with its number, on its client's list and counted, without memory. Errors: QUOTA, NO_MEMORY. */
 blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kind_t kind, region_t **region);
 
 /* Undo region_create() and all that was done after it. The engine has not been told of the region. */
 void region_discard(region_t *region);
 
-/* Steps of ending: leave the client's list (list_remove), stop counting, free with all mappings. */
+/* The steps of a region's end, after it has left the list: stop counting it; free it with all mappings. */
 void region_uncount(region_t *region);
 void region_free(region_t *region);
 
@@ -52,14 +53,15 @@ blink_result_t region_create_staging(client_t *client, uint64_t bytes, engine_re
 /* Serve the request; it is answered now or, once the engine has let go of the region, later. */
 void region_deregister(client_t *client, uint64_t request, uint32_t number);
 
-/* The client is going: regions that the engine has not been told of, it will not hear of. */
+/* The client is going: the engine will not be told of regions whose import is still pending. */
 void regions_leave_pending(client_t *client);
 
 /* Unmap everything; the engine has forgotten the client. */
 void regions_release_all(client_t *client);
 
-/* Make a page that cannot be had (the client punched it out and memory is short) read as zeros instead of
- * ending the daemon; ops that use its region then fail. Once per process. Errors: SYSTEM. */
+/* From now on a page that cannot be had (the client punched it out and memory is short) reads as zeros
+ * instead of ending the daemon; ops that use the page's region then fail. Once per process. Errors: SYSTEM.
+ */
 blink_result_t region_install_sigbus_handler(void);
 
 #endif

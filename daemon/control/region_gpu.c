@@ -141,7 +141,7 @@ void region_register_gpu(client_t *client, uint64_t request, const Blinkwire__Gp
 
 /* ---- memory of the host ---- */
 
-/* Whatever came of it for GPUs, host devices can use it. */
+/* Whether or not GPUs can reach the region, host devices can use it. */
 static void finish_host(region_t *region, uint64_t gpu_address)
 {
     blink_result_t result = region_tell_engine(region, gpu_address);
@@ -295,7 +295,7 @@ void regions_lose_gpus(control_t *control)
     }
 }
 
-/* A region may be gone, with its client, when the worker answers: it is remembered by numbers. */
+/* A region is remembered by numbers: the region and its client may be gone when the worker answers. */
 typedef struct remap {
     control_t *control;
     uint32_t client, region;
@@ -345,7 +345,7 @@ static void map_again(region_t *region)
     gpu_request_t map = map_request(region);
     remap_t *remap = malloc(sizeof(*remap));
     if (!remap)
-        return; /* ops on GPUs that use the region fail, saying so */
+        return; /* ops on GPUs that use the region fail and say why */
     *remap = (remap_t){region->control, region->client->number, region->number, 0};
     if (gpus_import(region->control->gpus, &map, &region->fd, 1, (gpu_answer_t){on_mapped_again, remap}) !=
         BLINK_OK) {

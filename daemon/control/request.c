@@ -68,7 +68,7 @@ static void mem_register(session_t *session, uint64_t id, const Blinkwire__MemRe
         close(fd);
 }
 
-/* Claims one descriptor for each extent that needs one; the next request's may have come already. */
+/* One descriptor is claimed for each extent that needs one, no more: the next request's may have come. */
 static void gpu_mem_register(session_t *session, uint64_t id, const Blinkwire__GpuMemRegister *message)
 {
     int fds[FRAME_FDS_MAX];

@@ -32,7 +32,8 @@ static void member_unlink(member_t *member)
     member->client = NULL;
 }
 
-/* The member that a client's handle names, unless its roster still gathers or it has begun to leave. */
+/* The member that a client's handle names, unless the roster still gathers or the member has begun to leave.
+ */
 static blink_result_t find_member(const client_t *client, uint32_t number, member_t **found)
 {
     LIST_FOR_EACH(link, member_bucket(client->control->rosters, number))
@@ -156,7 +157,7 @@ static blink_result_t check_quota(const client_t *client)
     return BLINK_OK;
 }
 
-/* Whether a rank asks for what those that joined before it asked for. */
+/* Whether a rank asks for what the ranks before it asked for. */
 static blink_result_t check_agreement(const roster_t *roster, const client_t *client,
                                       const Blinkwire__CommInit *message)
 {
@@ -317,7 +318,7 @@ static void gathering_complete(roster_t *roster)
     links_wake(control->links);
 }
 
-/* The roster for a rank that may join it, made if the rank is its first, and the rank's device. */
+/* The roster that a rank may join, made if the rank is the first, and the rank's device. */
 static blink_result_t find_place(const client_t *client, const Blinkwire__CommInit *message,
                                  roster_t **roster, uint32_t *device)
 {

@@ -19,7 +19,7 @@ typedef struct member {
     struct roster *roster; /* NULL: the rank has not joined */
     client_t *client;      /* NULL: not joined, left, or dead */
     list_t link;           /* on client->members */
-    list_t number_link;    /* among the members with like numbers */
+    list_t number_link;    /* on rosters->members */
     uint32_t rank, number, device;
     uint64_t request; /* CommInit or CommDestroy to be answered */
     bool leaving, left;
@@ -33,7 +33,7 @@ typedef struct roster {
     uint8_t unique_id[16];
     tenant_t *tenant;
     uint32_t rank_count, joined_count, left_count;
-    uint32_t first_rank; /* that joined */
+    uint32_t first_rank; /* the rank that joined first */
     blink_algorithm_t algorithm;
     uint32_t op_timeout_ms; /* 0: the daemon's setting */
     roster_state_t state;
@@ -42,14 +42,13 @@ typedef struct roster {
     member_t members[];
 } roster_t;
 
-/* Of joined ranks, by number. */
 #define MEMBER_BUCKETS 4096u
 
 struct rosters {
     control_t *control;
-    list_t all, gathering; /* newest first */
-    list_t members[MEMBER_BUCKETS];
-    uv_timer_t gathering_timer; /* the earliest deadline */
+    list_t all, gathering;          /* newest first */
+    list_t members[MEMBER_BUCKETS]; /* ranks that have joined, by their numbers */
+    uv_timer_t gathering_timer;     /* the earliest deadline */
     uint32_t count, last_roster, last_member;
 };
 

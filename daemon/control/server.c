@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/control.h"
+#include "control/gpus.h"
 #include "control/links.h"
 #include "control/region.h"
 #include "control/region_gpu.h"
@@ -54,7 +55,7 @@ static void lock_path(const server_t *server, char path[LOCK_PATH_BYTES])
     snprintf(path, LOCK_PATH_BYTES, "%s.lock", server->control.settings->socket);
 }
 
-/* Two daemons that start at once must not both take a stale socket over. The lock goes with the process. */
+/* Two daemons that start at once must not both take a stale socket over. The lock ends with the process. */
 static blink_result_t lock_socket(server_t *server)
 {
     char path[LOCK_PATH_BYTES];
@@ -67,7 +68,7 @@ static blink_result_t lock_socket(server_t *server)
     return BLINK_OK;
 }
 
-/* Before anything is made beside it: the path may be somebody's file. */
+/* The path may be somebody's file: then nothing is made beside it. */
 static blink_result_t check_is_socket_or_free(const char *path)
 {
     struct stat status;
@@ -152,7 +153,8 @@ static void on_accept_again(uv_timer_t *timer)
         uv_poll_start(&server->listener, UV_READABLE, on_listener);
 }
 
-/* Without descriptors or memory for another connection, those that wait would wake the loop without end. */
+/* Without descriptors or memory for another connection, a connection that waits would wake the loop without
+ * end. */
 static void pause_accepting(server_t *server, int error)
 {
     LOG_WARNING("no new connections for %u ms: %s", ACCEPT_PAUSE_MS, strerror(error));
@@ -261,19 +263,19 @@ static void close_loop(server_t *server)
 /* ---- workers, engine and GPUs ---- */
 
 /* Moves go to the copy engines where kernels of the daemon and of applications take turns. */
-static blink_result_t create_cuda(server_t *server, const gpu_setup_t *gpus)
+static blink_result_t create_cuda(server_t *server, const gpu_hello_t *hello)
 {
     const control_t *control = &server->control;
-    const exec_cuda_config_t config = {.gpu_count = gpus->hello.gpu_count,
-                                       .gpus = gpus->hello.gpus,
-                                       .gpu_of_node = gpus->gpu_of_node,
+    const exec_cuda_config_t config = {.gpu_count = hello->gpu_count,
+                                       .gpus = hello->gpus,
+                                       .gpu_of_node = control->gpu_of_node,
                                        .moves_by_copy_engines = !control->settings->gpu_mps,
                                        .link_count = control->topo->link_count,
                                        .link_bytes = server->link_bytes};
     return exec_cuda_create(&config, &server->cuda);
 }
 
-static blink_result_t create_executors(server_t *server, const gpu_setup_t *gpus)
+static blink_result_t create_executors(server_t *server, const gpu_hello_t *hello)
 {
     control_t *control = &server->control;
     const settings_t *settings = control->settings;
@@ -285,7 +287,7 @@ static blink_result_t create_executors(server_t *server, const gpu_setup_t *gpus
                                        .link_count = control->topo->link_count,
                                        .link_bytes = server->link_bytes};
     BLINK_TRY(exec_host_create(&config, &control->exec));
-    return gpus ? create_cuda(server, gpus) : BLINK_OK;
+    return hello ? create_cuda(server, hello) : BLINK_OK;
 }
 
 static blink_result_t start_engine(server_t *server)
@@ -304,15 +306,15 @@ static blink_result_t start_engine(server_t *server)
     return engine_create(&config, &control->engine);
 }
 
-static blink_result_t start_threads(server_t *server, gpu_setup_t *gpus)
+static blink_result_t start_threads(server_t *server, const server_config_t *config)
 {
     control_t *control = &server->control;
-    BLINK_TRY(create_executors(server, gpus));
+    BLINK_TRY(create_executors(server, config->gpu_hello));
     BLINK_TRY(start_engine(server));
-    if (!gpus)
+    if (!config->gpu_worker)
         return BLINK_OK;
     const gpus_handler_t handler = {.lost = regions_lose_gpus, .back = regions_map_again};
-    return gpus_create(control, gpus, handler, &control->gpus);
+    return gpus_create(control, config->gpu_worker, config->gpu_hello, handler, &control->gpus);
 }
 
 /* ---- all of it ---- */
@@ -333,7 +335,7 @@ static void init_control(const server_config_t *config, control_t *control)
     control->settings = config->settings;
     control->topo = config->topo;
     control->device_count = config->device_count;
-    control->gpu_of_node = config->gpus ? config->gpus->gpu_of_node : NULL;
+    control->gpu_of_node = config->gpu_of_node;
     control->started_ns = clock_ns();
     list_init(&control->tenants);
     list_init(&control->sessions);
@@ -357,7 +359,7 @@ blink_result_t server_create(const server_config_t *config, server_t **created)
     if (result == BLINK_OK)
         result = make_objects(server);
     if (result == BLINK_OK)
-        result = start_threads(server, config->gpus);
+        result = start_threads(server, config);
     if (result != BLINK_OK) {
         server_destroy(server);
         return result;

@@ -6,8 +6,8 @@
 #define BLINK_CONTROL_SERVER_H
 
 #include "base/settings.h"
-#include "control/gpus.h"
 #include "error.h"
+#include "gpu_worker/start.h"
 #include "topo/topo.h"
 
 #include <stdbool.h>
@@ -15,12 +15,14 @@
 typedef struct server server_t;
 
 typedef struct server_config {
-    const settings_t *settings; /* borrowed, outlives the server, as topo */
+    const settings_t *settings; /* all that is pointed to is borrowed and outlives the server */
     const topo_t *topo;
-    uint32_t device_count; /* the first so many gpus of topo */
-    gpu_setup_t *gpus;     /* NULL: none of them is on a GPU. Its worker is taken over, the rest borrowed */
-    int listen_fd;         /* a listening socket handed over by systemd; -1: make one at the setting's path */
-    uint64_t watchdog_us;  /* tell systemd twice as often that loop and engine turn; 0: never */
+    uint32_t device_count;       /* the first so many gpus of topo */
+    const uint32_t *gpu_of_node; /* by topology node; NULL: no device is on a GPU, and no worker */
+    gpu_worker_t *gpu_worker;    /* has said gpu_hello; taken over */
+    const gpu_hello_t *gpu_hello;
+    int listen_fd;        /* a listening socket handed over by systemd; -1: make one at the setting's path */
+    uint64_t watchdog_us; /* tell systemd twice as often that loop and engine turn; 0: never */
 } server_config_t;
 
 /* Listen and start the engine and the workers. Errors: EXISTS (a daemon already listens on the socket),
