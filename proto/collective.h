@@ -29,7 +29,7 @@
  * To add a collective: give it a number in blink_collective_t (blink/types.h) and a row here, with an opcode
  * that no other has. The compiler then names the switch statements that do different work for every
  * collective (planning it, proving it). What is left are the function that submits it (client/include/blink,
- * client/lib/api), blink-perf's call of that function (client/perf/submit.c), and its line in
+ * client/lib/api), blink-perf's call of that function (client/perf/ranks/submit.c), and its line in
  * tests/unit/proto/test_collective.c.
  */
 #ifndef BLINK_COLLECTIVE_H
