@@ -22,11 +22,8 @@ void mailbox_post(mailbox_t *mailbox, mailbox_item_t *item)
         mailbox->wake(mailbox->context);
 }
 
-bool mailbox_run(mailbox_t *mailbox)
+bool mailbox_run_posted(mailbox_t *mailbox)
 {
-    /* Relaxed: an idle look; the exchange below synchronises. */
-    if (!atomic_load_explicit(&mailbox->newest, memory_order_relaxed))
-        return false;
     /* Acquire: pairs with the publication in mailbox_post(). */
     mailbox_item_t *item = atomic_exchange_explicit(&mailbox->newest, NULL, memory_order_acquire);
     mailbox_item_t *oldest = NULL;

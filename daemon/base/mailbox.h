@@ -27,7 +27,14 @@ void mailbox_init(mailbox_t *mailbox, void (*wake)(void *context), void *context
 void mailbox_post(mailbox_t *mailbox, mailbox_item_t *item);
 
 /* Owner only: run everything posted so far; true if there was anything. */
-bool mailbox_run(mailbox_t *mailbox);
+bool mailbox_run_posted(mailbox_t *mailbox);
+
+/* The same, where there mostly is nothing. */
+static inline bool mailbox_run(mailbox_t *mailbox)
+{
+    /* Relaxed: an idle look; the exchange in mailbox_run_posted() synchronises. */
+    return atomic_load_explicit(&mailbox->newest, memory_order_relaxed) && mailbox_run_posted(mailbox);
+}
 
 /* Owner only, sequentially consistent: the second look before sleeping. */
 bool mailbox_is_empty(mailbox_t *mailbox);

@@ -12,30 +12,6 @@
 
 #define MEMBERSHIP_BUCKETS 16u /* to begin with */
 
-/* ---- what a client is owed ---- */
-
-void client_owe(engine_client_t *client, uint32_t count)
-{
-    if (client->outstanding == 0 && count > 0)
-        client->engine->clients_waiting++;
-    client->outstanding += count;
-}
-
-void client_release(engine_client_t *client)
-{
-    if (--client->outstanding == 0)
-        client->engine->clients_waiting--;
-}
-
-void client_complete(engine_client_t *client, uint64_t user_data, blink_result_t result, const char *text)
-{
-    /* Relaxed: a counter. */
-    atomic_fetch_add_explicit(&client->op_count, 1, memory_order_relaxed);
-    if (!client->removed && ring_complete(&client->ring, user_data, result, text))
-        ring_raise_event(client->completion_fd);
-    client_release(client);
-}
-
 uint64_t engine_client_op_count(const engine_client_t *client)
 {
     /* Relaxed: a counter. */
@@ -93,17 +69,6 @@ void client_remove_membership(engine_client_t *client, comm_rank_t *rank)
     list_remove(&rank->of_client);
     if (--client->membership_count == 0)
         client->engine->clients_joined--;
-}
-
-comm_rank_t *client_find_membership(const engine_client_t *client, uint32_t member)
-{
-    LIST_FOR_EACH(link, &client->memberships[member % client->membership_buckets])
-    {
-        comm_rank_t *rank = CONTAINER_OF(link, comm_rank_t, of_client);
-        if (rank->member == member)
-            return rank;
-    }
-    return NULL;
 }
 
 /* ---- coming and going ---- */

@@ -6,6 +6,7 @@
 #define BLINK_ENGINE_CLIENT_H
 
 #include "base/list.h"
+#include "engine/loop.h"
 #include "engine/rank.h"
 
 #define REGION_BUCKETS 64u
@@ -36,19 +37,45 @@ struct engine_client {
 };
 
 /* The client is owed `count` more. */
-void client_owe(engine_client_t *client, uint32_t count);
+static inline void client_owe(engine_client_t *client, uint32_t count)
+{
+    if (client->outstanding == 0 && count > 0)
+        client->engine->clients_waiting++;
+    client->outstanding += count;
+}
 
 /* The client is owed one less. */
-void client_release(engine_client_t *client);
+static inline void client_release(engine_client_t *client)
+{
+    if (--client->outstanding == 0)
+        client->engine->clients_waiting--;
+}
 
 /* Publish a completion that was owed. */
-void client_complete(engine_client_t *client, uint64_t user_data, blink_result_t result, const char *text);
+static inline void client_complete(engine_client_t *client, uint64_t user_data, blink_result_t result,
+                                   const char *text)
+{
+    /* Relaxed: a counter. */
+    atomic_fetch_add_explicit(&client->op_count, 1, memory_order_relaxed);
+    if (!client->removed && ring_complete(&client->ring, user_data, result, text))
+        ring_raise_event(client->completion_fd);
+    client_release(client);
+}
 
 void client_add_membership(engine_client_t *client, comm_rank_t *rank);
 void client_remove_membership(engine_client_t *client, comm_rank_t *rank);
 
 /* The rank with this handle; NULL: the client has none. */
-comm_rank_t *client_find_membership(const engine_client_t *client, uint32_t member);
+static inline comm_rank_t *client_find_membership(const engine_client_t *client, uint32_t member)
+{
+    LIST_FOR_EACH(link, &client->memberships[member % client->membership_buckets])
+    {
+        comm_rank_t *rank = CONTAINER_OF(link, comm_rank_t, of_client);
+        if (rank->member == member)
+            return rank;
+    }
+    return NULL;
+}
 
 void client_update_wait_policy(engine_client_t *client);
 

@@ -144,7 +144,8 @@ static bool serve_comms(engine_t *engine)
     while ((link = list_take_first(&due))) {
         engine_comm_t *comm = CONTAINER_OF(link, engine_comm_t, of_due);
         run_due(comm);
-        comm_let_go(comm);
+        if (comm->leaving_count > 0)
+            comm_let_go(comm);
     }
     return true;
 }

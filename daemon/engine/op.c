@@ -5,7 +5,6 @@
 #include "engine/loop.h"
 #include "engine/match.h"
 #include "error.h"
-#include "names.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -76,10 +75,11 @@ static comm_op_t *op_alloc(engine_comm_t *comm, uint32_t entry_count)
     return op;
 }
 
-static blink_result_t check_total(const engine_comm_t *comm, uint32_t rank)
+static blink_result_t check_total(const comm_rank_t *rank)
 {
+    const engine_comm_t *comm = rank->comm;
     uint32_t limit = COMM_OPS_MAX + COMM_OPS_MAX_PER_PAIR * comm->rank_count * comm->rank_count;
-    if (comm->ranks[rank].client->begun_ops >= CLIENT_OPS_MAX)
+    if (rank->client->begun_ops >= CLIENT_OPS_MAX)
         return BLINK_FAIL(BLINK_ERR_QUOTA, "this client has begun %u ops that are not complete",
                           CLIENT_OPS_MAX);
     if (comm->op_total >= limit)
@@ -89,54 +89,45 @@ static blink_result_t check_total(const engine_comm_t *comm, uint32_t rank)
     return BLINK_OK;
 }
 
-static void op_init(comm_op_t *op, engine_comm_t *comm, const op_signature_t *signature, uint32_t rank)
+static void op_init(comm_op_t *op, engine_comm_t *comm, const op_signature_t *signature,
+                    const op_shape_t *shape)
 {
     op->comm = comm;
     op->state = OP_GATHERING;
     op->sequence = comm->next_sequence++;
     op->signature = *signature;
-    op->first_rank = rank;
-    op->collective = collective_of_opcode(signature->opcode);
-    op->is_transfer = collective_is_pair(op->collective);
-    op->element_bytes = blink_datatype_bytes(signature->datatype);
-    op->payload_bytes =
-        signature->count * collective_block_count(op->collective, comm->rank_count) * op->element_bytes;
+    op->shape = *shape;
+    op->for_pair = shape->is_transfer && comm->engine->one_class;
     op->since_us = clock_us();
     list_init(&op->of_state);
     list_init(&op->of_bucket);
     list_init(&op->of_pair);
     for (uint32_t i = 0; i < op->entry_count; i++) {
         op_entry_t *entry = &op->entries[i];
-        uint32_t of = !op->is_transfer ? i : i == 0 ? signature->root : signature->peer;
+        uint32_t of = !shape->is_transfer ? i : i == 0 ? signature->root : signature->peer;
         entry->op = op;
         entry->rank = &comm->ranks[of];
         list_init(&entry->of_batch);
     }
 }
 
-blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, uint32_t rank,
+blink_result_t op_create(const comm_rank_t *rank, const op_signature_t *signature, const op_shape_t *shape,
                          comm_op_t **created)
 {
-    bool is_transfer = collective_is_pair(collective_of_opcode(signature->opcode));
-    BLINK_TRY(check_total(comm, rank));
-    comm_op_t *op = op_alloc(comm, is_transfer ? 2 : comm->rank_count);
+    engine_comm_t *comm = rank->comm;
+    BLINK_TRY(check_total(rank));
+    comm_op_t *op = op_alloc(comm, shape->is_transfer ? 2 : comm->rank_count);
     if (!op)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
-    op_init(op, comm, signature, rank);
+    op_init(op, comm, signature, shape);
+    op->first_rank = rank->rank;
     if (list_is_empty(&comm->ops))
         list_append(&comm->engine->busy_comms, &comm->of_busy);
     list_append(&comm->ops, &op->of_comm);
     comm->op_total++;
-    comm->ranks[rank].client->begun_ops++;
+    rank->client->begun_ops++;
     *created = op;
     return BLINK_OK;
-}
-
-void op_add_entry(op_entry_t *entry, op_batch_t *batch)
-{
-    entry->batch = batch;
-    batch_add(batch, &entry->of_batch);
-    entry->op->submitted_count++;
 }
 
 void ops_activate(op_batch_t *batch)
@@ -216,7 +207,7 @@ static void op_free(comm_op_t *op)
         comm->ranks[op->first_rank].client->begun_ops--;
     if (comm->last_collective == op)
         comm->last_collective = NULL;
-    if (op->is_transfer)
+    if (op->shape.is_transfer)
         match_forget(op);
     free(op->text);
     if (op->entry_count == comm->rank_count && !comm->spare_op)
@@ -256,8 +247,8 @@ void op_succeed(comm_op_t *op)
     /* Relaxed: counters. */
     atomic_fetch_add_explicit(&comm->op_count, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&comm->engine->op_count, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&comm->payload_bytes, op->payload_bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&comm->engine->payload_bytes, op->payload_bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->payload_bytes, op->shape.payload_bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->engine->payload_bytes, op->shape.payload_bytes, memory_order_relaxed);
     op_serve(op);
 }
 

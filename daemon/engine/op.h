@@ -65,6 +65,15 @@ typedef struct op_signature {
     uint64_t count;
 } op_signature_t;
 
+/* What follows from an op's signature, kept so that it is asked once. */
+typedef struct op_shape {
+    blink_collective_t collective;
+    bool is_transfer; /* between two ranks; else every rank has an entry */
+    bool has_root;
+    uint32_t element_bytes; /* 0 of an unknown type, which fails the op */
+    uint64_t payload_bytes; /* as collective.h defines it */
+} op_shape_t;
+
 struct comm_op {
     engine_comm_t *comm;
     list_t of_comm;  /* comm->ops */
@@ -73,11 +82,10 @@ struct comm_op {
     uint64_t sequence;
     op_signature_t signature;
     uint32_t first_rank; /* whose signature it is */
-    /* What follows from the signature. */
-    blink_collective_t collective;
-    bool is_transfer; /* between two ranks; else every rank has an entry */
-    uint32_t element_bytes;
-    uint64_t payload_bytes; /* as collective.h defines it */
+    op_shape_t shape;
+    /* A transfer that is planned for its two ranks alone: all communicators then share what is between two
+     * devices. Not where other ranks may have to relay. */
+    bool for_pair;
     /* How ranks find it. */
     comm_op_t *next_collective; /* of a collective: the one that was begun after it; NULL: none yet */
     list_t of_bucket, of_pair;  /* of a transfer: match.h */
@@ -106,17 +114,23 @@ bool op_may_enter(op_state_t from, op_state_t to);
 /* Move an op into a state that it may enter. */
 void op_enter(comm_op_t *op, op_state_t state);
 
-/* A new op at the end of the communicator's. Errors: QUOTA, NO_MEMORY. */
-blink_result_t op_create(engine_comm_t *comm, const op_signature_t *signature, uint32_t rank, comm_op_t **op);
+/* A new op at the end of the communicator's, begun by this rank. Errors: QUOTA, NO_MEMORY. */
+blink_result_t op_create(const comm_rank_t *rank, const op_signature_t *signature, const op_shape_t *shape,
+                         comm_op_t **op);
 
 /* The entry of a rank in an op: of a transfer to itself the destination's if the rank receives. */
 static inline op_entry_t *op_entry_of(comm_op_t *op, uint32_t rank, bool receives)
 {
-    return &op->entries[!op->is_transfer ? rank : receives ? 1 : 0];
+    return &op->entries[!op->shape.is_transfer ? rank : receives ? 1 : 0];
 }
 
 /* The rank has submitted its entry, in this batch. */
-void op_add_entry(op_entry_t *entry, op_batch_t *batch);
+static inline void op_add_entry(op_entry_t *entry, op_batch_t *batch)
+{
+    entry->batch = batch;
+    batch_add(batch, &entry->of_batch);
+    entry->op->submitted_count++;
+}
 
 /* A batch has become active (rank.h; NULL: none has): ops whose batches all are now are due. */
 void ops_activate(op_batch_t *batch);

@@ -30,28 +30,23 @@ static uint64_t class_bytes(uint32_t class)
     return class < 32 ? 1ull << (2 * class) : UINT64_MAX;
 }
 
-bool plan_is_for_pair(const comm_op_t *op)
-{
-    return op->comm->engine->one_class && op->is_transfer;
-}
-
 static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
 {
     const engine_comm_t *comm = op->comm;
     const op_signature_t *signature = &op->signature;
     bool by_size = comm->algorithm == BLINK_ALGORITHM_AUTO && !comm->engine->one_class;
-    plan_key_t key = {.collective = op->collective,
+    plan_key_t key = {.collective = op->shape.collective,
                       .algorithm = comm->algorithm,
-                      .size_class = by_size ? size_class(op->payload_bytes) : 0,
-                      .root = collective_has_root(op->collective) ? signature->root : PLAN_NONE,
+                      .size_class = by_size ? size_class(op->shape.payload_bytes) : 0,
+                      .root = op->shape.has_root ? signature->root : PLAN_NONE,
                       .peer = PLAN_NONE,
                       .rank_count = comm->rank_count,
                       .nodes = comm->nodes};
-    if (!op->is_transfer)
+    if (!op->shape.is_transfer)
         return key;
     key.root = signature->root;
     key.peer = signature->peer;
-    if (!plan_is_for_pair(op))
+    if (!op->for_pair)
         return key;
     bool to_itself = signature->root == signature->peer;
     nodes[0] = comm->nodes[signature->root];
@@ -347,7 +342,7 @@ static engine_plan_use_t *find_use(const comm_op_t *op)
 void plan_note_use(comm_op_t *op)
 {
     engine_plan_use_t *use = find_use(op);
-    uint64_t bytes = op->payload_bytes;
+    uint64_t bytes = op->shape.payload_bytes;
     if (!use)
         return; /* without memory the op is only not shown */
     /* Relaxed: counters of one writer. */

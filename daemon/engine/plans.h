@@ -66,10 +66,6 @@ blink_result_t plan_lend(comm_op_t *op);
 /* Take back what the op was lent, or what it waits for. */
 void plan_take_back(comm_op_t *op);
 
-/* Whether the op, a transfer, is planned for its two ranks alone: all communicators then share what is
- * between two devices. Not where other ranks may have to relay. */
-bool plan_is_for_pair(const comm_op_t *op);
-
 /* Bandwidth that the plan of the op's instance promises. */
 static inline double plan_instance_GBps(const plan_instance_t *instance)
 {

@@ -27,12 +27,6 @@ op_batch_t *rank_open_batch(comm_rank_t *rank)
     return batch;
 }
 
-void batch_add(op_batch_t *batch, list_t *entry)
-{
-    list_append(&batch->entries, entry);
-    batch->unfinished++;
-}
-
 void batch_fail(op_batch_t *batch, blink_result_t code, const char *text)
 {
     if (batch->result != BLINK_OK)

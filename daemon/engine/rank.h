@@ -55,7 +55,11 @@ static inline bool rank_in_group(const comm_rank_t *rank)
 op_batch_t *rank_open_batch(comm_rank_t *rank);
 
 /* Add an entry to a batch that is not committed. */
-void batch_add(op_batch_t *batch, list_t *entry);
+static inline void batch_add(op_batch_t *batch, list_t *entry)
+{
+    list_append(&batch->entries, entry);
+    batch->unfinished++;
+}
 
 /* Record a failure that belongs to no entry. The first failure of a batch wins. */
 void batch_fail(op_batch_t *batch, blink_result_t code, const char *text);

@@ -42,7 +42,7 @@ static void set_long(comm_op_t *op, bool is_long)
 static double expected_us(const comm_op_t *op)
 {
     const engine_t *engine = op->comm->engine;
-    double bytes = (double)op->payload_bytes, scale = engine->config.settings->pace_scale;
+    double bytes = (double)op->shape.payload_bytes, scale = engine->config.settings->pace_scale;
     if (scale > 0)
         return bytes / (plan_instance_GBps(op->instance) * scale * 1e3);
     return bytes * op->entry_count / HOST_BYTES_PER_US;
@@ -56,7 +56,8 @@ static void op_cut(comm_op_t *op)
     op->pieces = 1;
     if (!op->has_windows)
         return;
-    uint64_t most = staging_piece_elements(op->signature.opcode, op->comm->rank_count, op->element_bytes);
+    uint64_t most =
+        staging_piece_elements(op->signature.opcode, op->comm->rank_count, op->shape.element_bytes);
     if (op->signature.count > most) {
         op->piece_elements = most;
         op->pieces = (op->signature.count - 1) / most + 1;
@@ -107,9 +108,9 @@ static void op_publish_piece(comm_op_t *op)
 static void place_entry(const comm_op_t *op, const op_entry_t *entry, uint32_t rank, uint64_t piece_count)
 {
     engine_t *engine = op->comm->engine;
-    uint64_t whole_bytes = op->signature.count * op->element_bytes;
-    uint64_t piece_bytes = piece_count * op->element_bytes;
-    uint64_t offset = op->piece * op->piece_elements * op->element_bytes;
+    uint64_t whole_bytes = op->signature.count * op->shape.element_bytes;
+    uint64_t piece_bytes = piece_count * op->shape.element_bytes;
+    uint64_t offset = op->piece * op->piece_elements * op->shape.element_bytes;
     uint64_t slot = op->piece % STAGING_SLOTS * STAGING_SLOT_BYTES;
     engine->run.scalars[rank] = entry->scalar;
     if (entry->input) {
@@ -139,7 +140,7 @@ static bool start_piece(comm_op_t *op, exec_end_t *end)
     const op_signature_t *signature = &op->signature;
     uint64_t left = signature->count - op->piece * op->piece_elements;
     uint64_t piece_count = left < op->piece_elements ? left : op->piece_elements;
-    bool for_pair = plan_is_for_pair(op);
+    bool for_pair = op->for_pair;
     uint32_t ranks = for_pair ? 2 : op->comm->rank_count;
     memset(engine->run.inputs, 0, ranks * sizeof(engine->run.inputs[0]));
     memset(engine->run.outputs, 0, ranks * sizeof(engine->run.outputs[0]));
@@ -187,8 +188,9 @@ static void op_ran(comm_op_t *op)
 {
     uint32_t rank;
     char text[BLINK_ERROR_TEXT_BYTES / 2];
+    set_long(op, false);
     plan_note_use(op);
-    op_release(op);
+    plan_take_back(op);
     blink_result_t result = check_memory(op, &rank);
     if (result == BLINK_OK) {
         op_succeed(op);
@@ -285,9 +287,9 @@ bool run_poll_ended(engine_t *engine)
 /* A transfer to oneself cannot be checked before both ends are there. */
 static blink_result_t check_own_transfer(const comm_op_t *op)
 {
-    if (!op->is_transfer || op->signature.root != op->signature.peer)
+    if (!op->shape.is_transfer || op->signature.root != op->signature.peer)
         return BLINK_OK;
-    uint64_t bytes = op->payload_bytes;
+    uint64_t bytes = op->shape.payload_bytes;
     uintptr_t in = (uintptr_t)op->entries[0].input, out = (uintptr_t)op->entries[1].output;
     bool is_staged = op->entries[0].input_staged || op->entries[1].output_staged;
     if (is_staged || in == out || in + bytes <= out || out + bytes <= in)
@@ -324,7 +326,7 @@ void run_due(engine_comm_t *comm)
             return;
         }
         comm_op_t *op = LIST_FIRST(&comm->due, comm_op_t, of_state);
-        started_bytes += op->payload_bytes * op->entry_count;
+        started_bytes += op->shape.payload_bytes * op->entry_count;
         op_start(op);
     }
 }

@@ -22,11 +22,11 @@ typedef struct submission {
     const ring_sqe_t *sqe;
     stream_ticket_t *ticket; /* of its stream; NULL: none. The op's entry takes it over */
     stored_op_t *replayed;   /* whose replay it is; NULL: none */
-    /* What follows from the entry: */
-    blink_collective_t collective;
-    bool is_transfer;
-    uint32_t element_bytes; /* 0: the type is unknown */
+    /* What follows from the entry. Sums may have overflowed until check_fields() says that they have not. */
+    bool moves, reduces, redop_is_known;
     op_signature_t signature;
+    op_shape_t shape;
+    uint64_t input_bytes, output_bytes; /* of this rank; 0: it has none */
 } submission_t;
 
 /* ---- the submission by itself ---- */
@@ -47,14 +47,13 @@ static blink_result_t check_target(const submission_t *submission)
 static op_signature_t signature_of(const submission_t *submission)
 {
     const ring_sqe_t *sqe = submission->sqe;
-    blink_collective_t collective = submission->collective;
-    bool moves = collective_moves(collective);
+    const op_shape_t *shape = &submission->shape;
     op_signature_t signature = {.opcode = sqe->opcode,
-                                .datatype = moves ? sqe->datatype : 0,
-                                .redop = collective_reduces(collective) ? sqe->redop : BLINK_SUM,
-                                .root = collective_has_root(collective) ? sqe->root : 0,
-                                .count = moves ? sqe->count : 0};
-    if (submission->is_transfer) {
+                                .datatype = submission->moves ? sqe->datatype : 0,
+                                .redop = submission->reduces ? sqe->redop : BLINK_SUM,
+                                .root = shape->has_root ? sqe->root : 0,
+                                .count = submission->moves ? sqe->count : 0};
+    if (shape->is_transfer) {
         uint32_t own = submission->rank->rank;
         bool sends = sqe->opcode == RING_OP_SEND;
         signature.opcode = RING_OP_SEND;
@@ -64,31 +63,55 @@ static op_signature_t signature_of(const submission_t *submission)
     return signature;
 }
 
-/* Of an entry whose target has been checked. */
+/* A transfer of a rank to itself has an entry for each end. */
+static void find_bytes(submission_t *submission)
+{
+    const op_signature_t *signature = &submission->signature;
+    op_shape_t *shape = &submission->shape;
+    uint32_t own = submission->rank->rank, rank_count = submission->rank->comm->rank_count;
+    uint32_t goes_to = shape->is_transfer ? signature->peer : signature->root;
+    uint64_t block_bytes = signature->count * shape->element_bytes;
+    shape->payload_bytes = block_bytes * collective_block_count(shape->collective, rank_count);
+    if (submission->sqe->opcode != RING_OP_RECV)
+        submission->input_bytes =
+            block_bytes * collective_input_blocks(shape->collective, rank_count, own == signature->root);
+    if (submission->sqe->opcode != RING_OP_SEND)
+        submission->output_bytes =
+            block_bytes * collective_output_blocks(shape->collective, rank_count, own == goes_to);
+}
+
+/* Find all that follows from an entry whose target has been checked. */
 static void describe(submission_t *submission)
 {
-    submission->collective = collective_of_opcode(submission->sqe->opcode);
-    submission->is_transfer = collective_is_pair(submission->collective);
+    const ring_sqe_t *sqe = submission->sqe;
+    blink_collective_t collective = collective_of_opcode(sqe->opcode);
+    submission->moves = collective_moves(collective);
+    submission->reduces = collective_reduces(collective);
+    submission->redop_is_known = !submission->reduces || blink_redop_valid(sqe->redop);
+    submission->shape = (op_shape_t){.collective = collective,
+                                     .is_transfer = collective_is_pair(collective),
+                                     .has_root = collective_has_root(collective),
+                                     .element_bytes = blink_datatype_bytes(sqe->datatype)};
     submission->signature = signature_of(submission);
-    submission->element_bytes = blink_datatype_bytes(submission->signature.datatype);
+    find_bytes(submission);
 }
 
 static blink_result_t check_fields(const submission_t *submission)
 {
     const ring_sqe_t *sqe = submission->sqe;
-    uint32_t element_bytes = submission->element_bytes, rank_count = submission->rank->comm->rank_count;
+    uint32_t element_bytes = submission->shape.element_bytes, rank_count = submission->rank->comm->rank_count;
     if (sqe->flags & ~(RING_SQE_MORE | RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown flags 0x%x in the submission", sqe->flags);
     if (sqe->window != 0 && !(sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED | RING_SQE_STREAM)))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "window %u, but nothing is staged or on a stream",
                           sqe->window);
-    if (!collective_moves(submission->collective))
+    if (!submission->moves)
         return BLINK_OK;
     if (element_bytes == 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown datatype %u", sqe->datatype);
-    if (collective_reduces(submission->collective) && !blink_redop_valid(sqe->redop))
+    if (!submission->redop_is_known)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown reduction operator %u", sqe->redop);
-    if (collective_has_root(submission->collective) && sqe->root >= rank_count)
+    if (submission->shape.has_root && sqe->root >= rank_count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "root %u of %u ranks", sqe->root, rank_count);
     /* Payloads of all with all are counted too. */
     if (sqe->count > UINT64_MAX / element_bytes / rank_count / rank_count)
@@ -99,34 +122,11 @@ static blink_result_t check_fields(const submission_t *submission)
 
 /* ---- buffers ---- */
 
-/* Bytes of this rank's input or output; 0 where it has none. A transfer of a rank to itself has an entry for
- * each end. */
-static uint64_t input_bytes_of(const submission_t *submission)
-{
-    const op_signature_t *signature = &submission->signature;
-    if (submission->sqe->opcode == RING_OP_RECV)
-        return 0;
-    return signature->count * submission->element_bytes *
-           collective_input_blocks(submission->collective, submission->rank->comm->rank_count,
-                                   submission->rank->rank == signature->root);
-}
-
-static uint64_t output_bytes_of(const submission_t *submission)
-{
-    const op_signature_t *signature = &submission->signature;
-    uint32_t root = submission->is_transfer ? signature->peer : signature->root;
-    if (submission->sqe->opcode == RING_OP_SEND)
-        return 0;
-    return signature->count * submission->element_bytes *
-           collective_output_blocks(submission->collective, submission->rank->comm->rank_count,
-                                    submission->rank->rank == root);
-}
-
 /* Bytes of the slots in which a staged operand passes. */
 static uint64_t staged_bytes(const submission_t *submission, uint64_t bytes)
 {
     uint64_t piece = staging_piece_elements(submission->sqe->opcode, submission->rank->comm->rank_count,
-                                            submission->element_bytes);
+                                            submission->shape.element_bytes);
     return submission->signature.count <= piece ? bytes : STAGING_SLOTS * STAGING_SLOT_BYTES;
 }
 
@@ -138,7 +138,7 @@ static blink_result_t hold_input(const submission_t *submission, op_entry_t *ent
                             .offset_bytes = sqe->in_offset_bytes,
                             .bytes =
                                 staged ? staged_bytes(submission, entry->input_bytes) : entry->input_bytes,
-                            .alignment = submission->element_bytes,
+                            .alignment = submission->shape.element_bytes,
                             .staged = staged,
                             .for_gpus = submission->rank->comm->on_gpus};
     void *address;
@@ -156,7 +156,7 @@ static blink_result_t hold_output(const submission_t *submission, op_entry_t *en
                             .offset_bytes = sqe->out_offset_bytes,
                             .bytes =
                                 staged ? staged_bytes(submission, entry->output_bytes) : entry->output_bytes,
-                            .alignment = submission->element_bytes,
+                            .alignment = submission->shape.element_bytes,
                             .staged = staged,
                             .for_gpus = submission->rank->comm->on_gpus};
     BLINK_TRY(region_hold(submission->rank->client, &range, &entry->output_region, &entry->output));
@@ -185,9 +185,9 @@ static blink_result_t check_overlap(const submission_t *submission, const op_ent
     if (!in || !out || entry->input_staged || entry->output_staged || in + in_bytes <= out ||
         out + out_bytes <= in)
         return BLINK_OK;
-    uint64_t block_bytes = submission->signature.count * submission->element_bytes;
+    uint64_t block_bytes = submission->signature.count * submission->shape.element_bytes;
     uint64_t block = in_bytes == out_bytes ? 0 : submission->rank->rank * block_bytes;
-    if (collective_has_in_place(submission->collective) &&
+    if (collective_has_in_place(submission->shape.collective) &&
         (in_bytes > out_bytes ? out - in : in - out) == block)
         return BLINK_OK;
     return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
@@ -197,16 +197,13 @@ static blink_result_t check_overlap(const submission_t *submission, const op_ent
 
 static blink_result_t hold_buffers(const submission_t *submission, op_entry_t *entry)
 {
-    uint64_t in_bytes = input_bytes_of(submission), out_bytes = output_bytes_of(submission);
     entry->scalar = submission->sqe->scalar;
-    if (in_bytes > 0) {
-        entry->input_bytes = in_bytes;
+    entry->input_bytes = submission->input_bytes;
+    entry->output_bytes = submission->output_bytes;
+    if (entry->input_bytes > 0)
         BLINK_TRY(hold_input(submission, entry));
-    }
-    if (out_bytes > 0) {
-        entry->output_bytes = out_bytes;
+    if (entry->output_bytes > 0)
         BLINK_TRY(hold_output(submission, entry));
-    }
     if (entry->input_staged || entry->output_staged)
         BLINK_TRY(use_window(submission->sqe, entry));
     return check_overlap(submission, entry);
@@ -221,7 +218,7 @@ static blink_result_t find_collective(const submission_t *submission, comm_op_t 
     engine_comm_t *comm = rank->comm;
     comm_op_t *op = rank->next_collective;
     if (!op) {
-        BLINK_TRY(op_create(comm, &submission->signature, rank->rank, &op));
+        BLINK_TRY(op_create(rank, &submission->signature, &submission->shape, &op));
         if (comm->last_collective)
             comm->last_collective->next_collective = op;
         comm->last_collective = op;
@@ -243,7 +240,7 @@ static blink_result_t find_transfer(const submission_t *submission, comm_op_t **
     BLINK_TRY(match_take(rank->comm, signature, submission->sqe->opcode == RING_OP_RECV, found));
     if (*found)
         return BLINK_OK;
-    BLINK_TRY(op_create(rank->comm, signature, rank->rank, found));
+    BLINK_TRY(op_create(rank, signature, &submission->shape, found));
     match_keep(*found);
     return BLINK_OK;
 }
@@ -286,7 +283,7 @@ static blink_result_t fail_without_ticket(const submission_t *submission)
 static blink_result_t check_entry(const submission_t *submission, op_entry_t *entry)
 {
     char text[BLINK_ERROR_TEXT_BYTES / 2];
-    uint32_t rank = submission->rank->rank;
+    const engine_comm_t *comm = submission->rank->comm;
     blink_result_t result = check_fields(submission);
     if (result == BLINK_OK && submission->sqe->flags & RING_SQE_STREAM && !entry->ticket)
         result = fail_without_ticket(submission);
@@ -294,10 +291,11 @@ static blink_result_t check_entry(const submission_t *submission, op_entry_t *en
         result = hold_buffers(submission, entry);
     if (result != BLINK_OK) {
         snprintf(text, sizeof(text), "%s", blink_error_text());
-        return BLINK_FAIL(result, "rank %u: %s", rank, text);
+        return BLINK_FAIL(result, "rank %u: %s", submission->rank->rank, text);
     }
     BLINK_TRY(check_agreement(submission, entry->op));
-    return op_check_left(entry->op);
+    bool some_left = comm->leaving_count > 0 || comm->left_count > 0;
+    return some_left ? op_check_left(entry->op) : BLINK_OK;
 }
 
 /* Give the submission its entry of an op. A submission at fault fails that op, for all ranks. Errors: QUOTA,
@@ -311,7 +309,8 @@ static blink_result_t join_op(submission_t *submission, op_batch_t *batch)
         return BLINK_OK;
     }
     describe(submission);
-    BLINK_TRY(submission->is_transfer ? find_transfer(submission, &op) : find_collective(submission, &op));
+    BLINK_TRY(submission->shape.is_transfer ? find_transfer(submission, &op)
+                                            : find_collective(submission, &op));
     op_entry_t *entry = op_entry_of(op, submission->rank->rank, submission->sqe->opcode == RING_OP_RECV);
     op_add_entry(entry, batch);
     entry->ticket = submission->ticket;
