@@ -71,14 +71,15 @@ typedef struct plan {
     blink_algorithm_t algorithm; /* never AUTO */
     blink_protocol_t protocol;   /* of all edges */
     uint32_t rank_count;
-    uint32_t *rank_node; /* topology node of each rank */
-    uint32_t root;       /* rank; for sendrecv the source; PLAN_NONE where the collective has none */
-    uint32_t peer;       /* sendrecv: the destination; else PLAN_NONE */
-    double rate_GBps;    /* payload GB/s once the pipeline is full; 0 if nothing moves (one rank) */
-    double bound_GBps;   /* proven upper bound for any plan; 0 if nothing moves */
-    double *prices;      /* the proof of the bound: one per topology link, then one per node; see
-                            plan/internal.h */
-    double plan_ms;      /* time spent planning */
+    uint32_t *rank_node;  /* topology node of each rank */
+    uint32_t root;        /* rank; for sendrecv the source; PLAN_NONE where the collective has none */
+    uint32_t peer;        /* sendrecv: the destination; else PLAN_NONE */
+    double rate_GBps;     /* payload GB/s once the pipeline is full; 0 if nothing moves (one rank) */
+    double bound_GBps;    /* proven upper bound for any plan; 0 if nothing moves */
+    double *prices;       /* the proof of the bound: one per topology link, then one per node; see
+                             plan/internal.h */
+    double plan_ms;       /* time spent planning */
+    uint64_t deadline_ns; /* of clock_ns(), for those that make the plan; 0: none */
     uint32_t channel_count;
     plan_channel_t *channels;
     uint32_t path_count;

@@ -2,19 +2,49 @@
  * invariant) through a hook that must not return, so each call that may fail sets a jump target first. */
 #include "plan/columns/lp.h"
 
+#include "base/clock.h"
+#include "base/vec.h"
 #include "error.h"
 #include "plan/plan.h"
 
 #include <glpk.h>
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
 
+/* By how much a solution must break a row that GLPK's problem lacks: GLPK itself is no more exact. */
+#define BROKEN 1e-7
+
+/* Programs of no more rows than this have all of them from the start. */
+#define EAGER_ROWS_MAX 1024u
+
+/* A column's run of entries in plan_lp_t.entries. */
+typedef struct lp_column {
+    size_t first;
+    uint32_t count;
+} lp_column_t;
+
+typedef struct lp_entry {
+    uint32_t row;
+    double value;
+} lp_entry_t;
+
+/* GLPK's problem has only the rows that have limited a solution so far: of most programs few ever do. */
 struct plan_lp {
     glp_prob *problem; /* NULL after a fatal error: GLPK's environment went with it */
-    int *rows;         /* one column in GLPK's form: entries count from 1 */
+    uint32_t row_count;
+    int *place;    /* per row: its number in GLPK's problem, or 0 */
+    double *limit; /* per row; 0 where the row must be 0 */
+    double *sum;   /* per row: scratch */
+    int settled;   /* of GLPK's rows: as many have the entries of all columns */
+    VEC(lp_column_t) columns;
+    VEC(lp_entry_t) entries;
+    int *rows; /* one column in GLPK's form: entries count from 1 */
     double *values;
-    bool whole; /* the last solution is one in whole numbers */
+    uint64_t work, work_left;
+    uint64_t deadline_ns; /* of clock_ns(); 0: none */
+    bool whole;           /* the last solution is one in whole numbers */
     jmp_buf trap;
 };
 
@@ -41,7 +71,7 @@ static blink_result_t lp_fatal(plan_lp_t *lp)
     return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "the linear program solver failed for want of memory");
 }
 
-static blink_result_t lp_begin(plan_lp_t *lp, uint32_t row_count, double loosening)
+static blink_result_t lp_begin(plan_lp_t *lp)
 {
     if (setjmp(lp->trap) != 0)
         return lp_fatal(lp);
@@ -50,10 +80,26 @@ static blink_result_t lp_begin(plan_lp_t *lp, uint32_t row_count, double looseni
     glp_term_hook(lp_mute, NULL);
     lp->problem = glp_create_prob();
     glp_set_obj_dir(lp->problem, GLP_MAX);
-    glp_add_rows(lp->problem, (int)row_count);
-    for (int row = 1; row <= (int)row_count; row++)
-        /* Multiples of the golden ratio are far apart for neighbours. */
-        glp_set_row_bnds(lp->problem, row, GLP_UP, 0.0, 1.0 + loosening * fmod(0.6180339887 * row, 1.0));
+    glp_error_hook(NULL, NULL);
+    return BLINK_OK;
+}
+
+/* Give GLPK's problem a row without entries. */
+static void lp_place_row(plan_lp_t *lp, uint32_t row)
+{
+    lp->place[row] = glp_add_rows(lp->problem, 1);
+    bool balanced = !(lp->limit[row] > 0.0);
+    glp_set_row_bnds(lp->problem, lp->place[row], balanced ? GLP_FX : GLP_UP, 0.0, lp->limit[row]);
+}
+
+static blink_result_t lp_place_all_rows(plan_lp_t *lp)
+{
+    if (setjmp(lp->trap) != 0)
+        return lp_fatal(lp);
+    glp_error_hook(lp_trap, lp);
+    for (uint32_t row = 0; row < lp->row_count; row++)
+        if (lp->place[row] == 0)
+            lp_place_row(lp, row);
     glp_error_hook(NULL, NULL);
     return BLINK_OK;
 }
@@ -61,50 +107,96 @@ static blink_result_t lp_begin(plan_lp_t *lp, uint32_t row_count, double looseni
 blink_result_t plan_lp_create(uint32_t row_count, double loosening, plan_lp_t **out)
 {
     plan_lp_t *lp = calloc(1, sizeof(*lp));
-    if (lp == NULL)
+    if (!lp)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a linear program");
+    lp->row_count = row_count;
+    lp->place = calloc(row_count, sizeof(*lp->place));
+    lp->limit = calloc(row_count, sizeof(*lp->limit));
+    lp->sum = calloc(row_count, sizeof(*lp->sum));
     lp->rows = calloc(row_count + 1u, sizeof(*lp->rows));
     lp->values = calloc(row_count + 1u, sizeof(*lp->values));
-    blink_result_t result = lp->rows != NULL && lp->values != NULL
-                                ? lp_begin(lp, row_count, loosening)
+    blink_result_t result = lp->place && lp->limit && lp->sum && lp->rows && lp->values
+                                ? lp_begin(lp)
                                 : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u rows", row_count);
     if (result != BLINK_OK) {
         plan_lp_destroy(lp);
         return result;
     }
+    for (uint32_t row = 0; row < row_count; row++)
+        /* Multiples of the golden ratio are far apart for neighbours. */
+        lp->limit[row] = 1.0 + loosening * fmod(0.6180339887 * (row + 1), 1.0);
+    lp->work_left = UINT64_MAX;
     *out = lp;
-    return BLINK_OK;
+    return row_count > EAGER_ROWS_MAX ? BLINK_OK : lp_place_all_rows(lp);
 }
 
 void plan_lp_destroy(plan_lp_t *lp)
 {
-    if (lp == NULL)
+    if (!lp)
         return;
-    if (lp->problem != NULL)
+    if (lp->problem)
         glp_delete_prob(lp->problem);
+    vec_free(&lp->columns);
+    vec_free(&lp->entries);
+    free(lp->place);
+    free(lp->limit);
+    free(lp->sum);
     free(lp->rows);
     free(lp->values);
     free(lp);
 }
 
+/* Give GLPK's problem the column's entries in the rows that it has. */
+static void lp_place_column(plan_lp_t *lp, uint32_t column)
+{
+    int count = 0;
+    for (uint32_t i = 0; i < lp->columns.items[column].count; i++) {
+        const lp_entry_t *entry = &lp->entries.items[lp->columns.items[column].first + i];
+        if (lp->place[entry->row] == 0)
+            continue;
+        lp->rows[++count] = lp->place[entry->row];
+        lp->values[count] = entry->value;
+    }
+    glp_set_mat_col(lp->problem, (int)column + 1, count, lp->rows, lp->values);
+}
+
 void plan_lp_balance(plan_lp_t *lp, uint32_t row)
 {
-    glp_set_row_bnds(lp->problem, (int)row + 1, GLP_FX, 0.0, 0.0);
+    lp->limit[row] = 0.0;
+    if (lp->place[row] != 0)
+        glp_set_row_bnds(lp->problem, lp->place[row], GLP_FX, 0.0, 0.0);
+}
+
+/* The row that limits the column by itself, and all that are balanced, must be there, or the program might
+ * have no end. */
+static void lp_place_limits(plan_lp_t *lp, uint32_t count, const uint32_t *rows, const double *values)
+{
+    uint32_t busiest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (values[i] > values[busiest])
+            busiest = i;
+        if (lp->place[rows[i]] == 0 && !(lp->limit[rows[i]] > 0.0))
+            lp_place_row(lp, rows[i]);
+    }
+    if (count > 0 && lp->place[rows[busiest]] == 0)
+        lp_place_row(lp, rows[busiest]);
 }
 
 blink_result_t plan_lp_add(plan_lp_t *lp, uint32_t count, const uint32_t *rows, const double *values)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        lp->rows[i + 1] = (int)rows[i] + 1;
-        lp->values[i + 1] = values[i];
-    }
+    lp_column_t column = {.first = lp->entries.count, .count = count};
+    if (!vec_push(&lp->columns, column) || !vec_reserve(&lp->entries, lp->entries.count + count))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu columns", lp->columns.count + 1);
+    for (uint32_t i = 0; i < count; i++)
+        lp->entries.items[lp->entries.count++] = (lp_entry_t){rows[i], values[i]};
     if (setjmp(lp->trap) != 0)
         return lp_fatal(lp);
     glp_error_hook(lp_trap, lp);
-    int column = glp_add_cols(lp->problem, 1);
-    glp_set_col_bnds(lp->problem, column, GLP_LO, 0.0, 0.0);
-    glp_set_obj_coef(lp->problem, column, 1.0);
-    glp_set_mat_col(lp->problem, column, (int)count, lp->rows, lp->values);
+    int added = glp_add_cols(lp->problem, 1);
+    glp_set_col_bnds(lp->problem, added, GLP_LO, 0.0, 0.0);
+    glp_set_obj_coef(lp->problem, added, 1.0);
+    lp_place_limits(lp, count, rows, values);
+    lp_place_column(lp, (uint32_t)added - 1);
     glp_error_hook(NULL, NULL);
     return BLINK_OK;
 }
@@ -133,37 +225,134 @@ static int lp_run(const plan_lp_t *lp, const glp_smcp *control)
     return status;
 }
 
-/* Primal first: after new columns the old basis is still feasible. Where a fixed column left it infeasible,
- * the primal method's first phase repairs that. A basis found singular, or from which rounding leads to no
- * solution, is replaced by the slack basis once. */
-static blink_result_t lp_simplex(plan_lp_t *lp, int *status)
+/* The ways to run the simplex method, one after the other until one ends at an optimum: from the last basis,
+ * with the textbook's ratio test, whose ties fall otherwise, where Harris's goes round in a circle; and both
+ * from the slack basis, if the last one is singular or rounding leads from it to no solution. */
+static const struct {
+    int ratio_test;
+    bool from_slack;
+} ways[] = {{GLP_RT_HAR, false}, {GLP_RT_STD, false}, {GLP_RT_STD, true}, {GLP_RT_HAR, true}};
+#define WAY_COUNT (sizeof(ways) / sizeof(ways[0]))
+
+static uint64_t lp_size(const plan_lp_t *lp)
 {
+    return 1 + (uint64_t)glp_get_num_rows(lp->problem) + (uint64_t)glp_get_num_cols(lp->problem);
+}
+
+/* Steps that a program of this size takes, unless it goes round in a circle; or as many as are left. */
+static int lp_steps_max(const plan_lp_t *lp)
+{
+    uint64_t most = 200 + 2 * lp_size(lp), left = lp->work_left / lp_size(lp);
+    return (int)(left < most ? left : most);
+}
+
+/* Milliseconds to the deadline; INT_MAX is none to GLPK. */
+static int lp_time_max_ms(const plan_lp_t *lp)
+{
+    uint64_t now_ns = lp->deadline_ns > 0 ? clock_ns() : 0;
+    if (lp->deadline_ns == 0)
+        return INT_MAX;
+    return now_ns < lp->deadline_ns ? (int)fmin((double)(lp->deadline_ns - now_ns) / 1e6 + 1.0, 1e9) : 0;
+}
+
+/* Solve GLPK's problem. After new columns the last basis is feasible still, and the primal method goes on
+ * from it; after new rows its prices are, and the dual method does. */
+static blink_result_t lp_simplex(plan_lp_t *lp, int method)
+{
+    int status = -1;
     glp_smcp control;
     glp_init_smcp(&control);
     control.msg_lev = GLP_MSG_OFF;
-    control.meth = GLP_PRIMAL;
+    control.meth = method;
     control.tol_dj = 1e-9;
-    control.it_lim = 200000;
-    if (setjmp(lp->trap) != 0)
-        return lp_fatal(lp);
-    glp_error_hook(lp_trap, lp);
-    *status = lp_run(lp, &control);
-    if (*status != 0) {
-        glp_std_basis(lp->problem);
-        *status = lp_run(lp, &control);
+    for (size_t i = 0; i < WAY_COUNT && status != 0; i++) {
+        int before = glp_get_it_cnt(lp->problem);
+        control.it_lim = lp_steps_max(lp);
+        control.tm_lim = lp_time_max_ms(lp);
+        if (control.it_lim == 0 || control.tm_lim == 0)
+            break;
+        control.r_test = ways[i].ratio_test;
+        if (ways[i].from_slack)
+            glp_std_basis(lp->problem);
+        status = lp_run(lp, &control);
+        uint64_t done = (uint64_t)(1 + glp_get_it_cnt(lp->problem) - before) * lp_size(lp);
+        lp->work += done;
+        lp->work_left -= done < lp->work_left ? done : lp->work_left;
     }
-    glp_error_hook(NULL, NULL);
+    if (status != 0)
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "the simplex method stopped with status %d", status);
+    return BLINK_OK;
+}
+
+/* Place the rows that the last solution breaks, or all; false if there are none. */
+static bool lp_place_broken(plan_lp_t *lp, bool all)
+{
+    bool broken = false;
+    memset(lp->sum, 0, lp->row_count * sizeof(*lp->sum));
+    for (uint32_t column = 0; column < lp->columns.count; column++) {
+        double x = glp_get_col_prim(lp->problem, (int)column + 1);
+        const lp_entry_t *entries = &lp->entries.items[lp->columns.items[column].first];
+        for (uint32_t i = 0; x > 0.0 && i < lp->columns.items[column].count; i++)
+            lp->sum[entries[i].row] += x * entries[i].value;
+    }
+    for (uint32_t row = 0; row < lp->row_count; row++)
+        if (lp->place[row] == 0 && (all || lp->sum[row] > lp->limit[row] + BROKEN)) {
+            lp_place_row(lp, row);
+            broken = true;
+        }
+    return broken;
+}
+
+/* Give rows placed since the last time their entries of the older columns. */
+static void lp_settle(plan_lp_t *lp)
+{
+    int rows = glp_get_num_rows(lp->problem);
+    for (uint32_t column = 0; rows > lp->settled && column < lp->columns.count; column++) {
+        const lp_entry_t *entries = &lp->entries.items[lp->columns.items[column].first];
+        bool changed = false;
+        for (uint32_t i = 0; i < lp->columns.items[column].count; i++)
+            changed |= lp->place[entries[i].row] > lp->settled;
+        if (changed)
+            lp_place_column(lp, column);
+    }
+    lp->settled = rows;
+}
+
+static blink_result_t lp_solve(plan_lp_t *lp)
+{
+    lp_settle(lp);
+    BLINK_TRY(lp_simplex(lp, GLP_PRIMAL));
+    while (lp_place_broken(lp, false)) {
+        lp_settle(lp);
+        BLINK_TRY(lp_simplex(lp, GLP_DUALP));
+    }
     return BLINK_OK;
 }
 
 blink_result_t plan_lp_solve(plan_lp_t *lp)
 {
-    int status = 0;
     lp->whole = false;
-    BLINK_TRY(lp_simplex(lp, &status));
-    if (status != 0)
-        return BLINK_FAIL(BLINK_ERR_INTERNAL, "the simplex method stopped with status %d", status);
-    return BLINK_OK;
+    if (setjmp(lp->trap) != 0)
+        return lp_fatal(lp);
+    glp_error_hook(lp_trap, lp);
+    blink_result_t result = lp_solve(lp);
+    glp_error_hook(NULL, NULL);
+    return result;
+}
+
+uint64_t plan_lp_work(const plan_lp_t *lp)
+{
+    return lp->work;
+}
+
+void plan_lp_until(plan_lp_t *lp, uint64_t deadline_ns)
+{
+    lp->deadline_ns = deadline_ns;
+}
+
+void plan_lp_allow(plan_lp_t *lp, uint64_t work)
+{
+    lp->work_left = work;
 }
 
 void plan_lp_make_whole(plan_lp_t *lp, uint32_t column, uint32_t most)
@@ -200,6 +389,8 @@ blink_result_t plan_lp_solve_whole(plan_lp_t *lp, double enough, uint32_t subpro
     if (setjmp(lp->trap) != 0)
         return lp_fatal(lp);
     glp_error_hook(lp_trap, lp);
+    if (lp_place_broken(lp, true))
+        BLINK_TRY(lp_solve(lp));
     int status = glp_intopt(lp->problem, &control);
     glp_error_hook(NULL, NULL);
     if (status != 0 && status != GLP_ESTOP)
@@ -217,7 +408,7 @@ double plan_lp_value(const plan_lp_t *lp, uint32_t column)
 
 double plan_lp_price(const plan_lp_t *lp, uint32_t row)
 {
-    return glp_get_row_dual(lp->problem, (int)row + 1);
+    return lp->place[row] == 0 ? 0.0 : glp_get_row_dual(lp->problem, lp->place[row]);
 }
 
 void plan_thread_release(void)

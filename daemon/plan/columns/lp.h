@@ -18,7 +18,7 @@ typedef struct plan_lp plan_lp_t;
 blink_result_t plan_lp_create(uint32_t row_count, double loosening, plan_lp_t **lp);
 void plan_lp_destroy(plan_lp_t *lp);
 
-/* Make a row's sum exactly 0 instead of at most 1. Its price may then be negative. */
+/* Make a row's sum exactly 0 instead of at most 1, before a column has it. Its price may then be negative. */
 void plan_lp_balance(plan_lp_t *lp, uint32_t row);
 
 /* Add a column with `count` entries (rows count from 0) and weight 1. Columns are numbered from 0 in order.
@@ -42,6 +42,15 @@ blink_result_t plan_lp_solve(plan_lp_t *lp);
  * `enough`, or after so many subproblems, so that the result does not depend on the machine's speed.
  * plan_lp_value() then gives the best solution found; all 0 if there was none. */
 blink_result_t plan_lp_solve_whole(plan_lp_t *lp, double enough, uint32_t subproblems_max);
+
+/* Steps of the simplex method so far, each times rows and columns: time, but the same on every machine. */
+uint64_t plan_lp_work(const plan_lp_t *lp);
+
+/* Solving fails with INTERNAL after this time of clock_ns(); 0: never. */
+void plan_lp_until(plan_lp_t *lp, uint64_t deadline_ns);
+
+/* How much more of it may be done; once it is, solving fails with INTERNAL. Without end at first. */
+void plan_lp_allow(plan_lp_t *lp, uint64_t work);
 
 /* Of the last solution: the column's x, and the row's price (what one more unit of it would gain). */
 double plan_lp_value(const plan_lp_t *lp, uint32_t column);

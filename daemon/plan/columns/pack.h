@@ -163,21 +163,24 @@ typedef struct packer {
     const plan_t *plan;
     plan_symmetry_t *symmetries;
     uint32_t symmetry_count;
-    uint32_t n;          /* ranks */
-    uint32_t tree_paths; /* path indices per column */
-    bool per_rank;       /* collective_per_rank() */
-    bool large;          /* by symmetry, or too many ranks for the last bit of rate and the last tree */
+    uint32_t n;           /* ranks */
+    uint32_t tree_paths;  /* path indices per column */
+    bool per_rank;        /* collective_per_rank() */
+    bool large;           /* by symmetry, or too many ranks for the last bit of rate and the last tree */
+    uint64_t deadline_ns; /* of clock_ns(): what is known by then is taken; 0: none */
     pack_net_t *net;
     pack_paths_t paths;
     pack_arborist_t arborist;
     plan_lp_t *lp;
     double unit_GBps; /* what one unit of x is */
     uint32_t column_count, column_room;
-    uint64_t work;          /* entries of the program times solves so far */
     uint32_t *column_paths; /* tree_paths per column; PLAN_NONE at the root */
     uint32_t *column_root;
     uint32_t *column_depth;
+    double *column_value; /* the solution: x of each column, in units */
+    double rate;          /* its payload rate, in units of x */
     double *prices;       /* per row, for a GB/s */
+    double *own_prices;   /* per row: scratch */
     double *duals;        /* per row: the program's own prices of its last solution */
     double *best_prices;  /* per row: those that prove the lowest bound so far; the payload costs 1 at them */
     double best_bound;    /* in units of x */
@@ -215,20 +218,46 @@ blink_result_t pack_grow_column(packer_t *p, uint32_t root, uint32_t *column, pa
 blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, const bool *allowed);
 void pack_fini(packer_t *p);
 
-/* Column generation to the optimum. Errors: UNREACHABLE, NO_MEMORY, INTERNAL. */
+/* Column generation to the optimum, or as near to it as work and time allow. Errors: UNREACHABLE, NO_MEMORY.
+ */
 blink_result_t pack_optimise(packer_t *p);
 
-/* Solve with the columns, weights and fixed columns of now. */
-blink_result_t pack_solve(packer_t *p);
+/* Keep the prices of now if they prove a lower bound than the best so far. Adds columns that are worth it. */
+blink_result_t pack_prove(packer_t *p);
 
-/* Solve with the weights and fixed columns of now, adding columns until none gains more than `least_gain`;
- * large plans make do with the columns they have. */
-blink_result_t pack_reoptimise(packer_t *p, double least_gain);
+/* Whether the solution is as good as the best bound allows, or as near to it as a large plan asks for. */
+bool pack_near_bound(const packer_t *p);
 
-/* Payload rate of the program's last solution, in units of x. */
+/* Whether the deadline is over. */
+bool pack_late(const packer_t *p);
+
+/* spread.c: many columns whose loads even one another out, and a solution of these alone, which stands if it
+ * is better than the last. To be called for the linear program to go on from, and again, to `finish`, if the
+ * program proves too large. */
+blink_result_t pack_spread(packer_t *p, bool finish);
+
+/* Grow the cheapest column of a root under the prices of now, and add it to the program if it is new; *index
+ * is where it stands. Needs priced paths. */
+blink_result_t pack_add_cheapest(packer_t *p, uint32_t root, pack_candidate_t *made, uint32_t *index);
+
+/* Whether the collective may have this root, and it stands for its orbit. */
+bool pack_may_be_root(const packer_t *p, uint32_t root);
+
+/* What one GB/s of a column puts on each row, into p->rows and p->values; returns the number of entries. */
+uint32_t pack_measure_column(packer_t *p, uint32_t column);
+
+/* Solve with the columns, weights and fixed columns of now; *solved says whether work and time sufficed. If
+ * not, the solution is the last one. Errors: NO_MEMORY. */
+blink_result_t pack_solve(packer_t *p, bool *solved);
+
+/* The same, adding columns until none gains more than `least_gain`; large plans make do with those they have.
+ */
+blink_result_t pack_reoptimise(packer_t *p, double least_gain, bool *solved);
+
+/* Payload rate of the solution, in units of x. */
 double pack_rate(const packer_t *p);
 
-/* A tree column's x in the last solution, and whether that is above the solver's noise. */
+/* A tree column's x in the solution, and whether that is above the solver's noise. */
 double pack_value(const packer_t *p, uint32_t column);
 bool pack_uses(const packer_t *p, uint32_t column);
 

@@ -8,6 +8,7 @@
  */
 #include "plan/columns/pack.h"
 
+#include "base/clock.h"
 #include "error.h"
 #include "plan/columns/lp.h"
 
@@ -18,12 +19,22 @@
 /* Columns that gain less than this are no gain, and a rate as near to its bound as this is optimal. Large
  * plans are content with less: each step costs them more. */
 #define LEAST_GAIN       1e-9
-#define LEAST_GAIN_LARGE 3e-4
+#define LEAST_GAIN_LARGE 1e-3
 /* Values below this part of the rate are noise of the solver. */
 #define NOISE      1e-9
 #define ROUNDS_MAX 2000u
-/* A program that took this much work without an end is large, however few its ranks: some tens of ms. */
-#define SMALL_WORK_MAX 3000000u
+/* A program of more rows, or one that took this much work (plan_lp_work()) without an end, is large, however
+ * few its ranks. */
+#define SMALL_ROWS_MAX 96u
+#define SMALL_WORK_MAX 200000u
+/* Work that may go into an optimum: a second or so. */
+#define WORK_MAX 5000000u
+/* More columns that a round gets where the program is large, and by how much each makes what it crosses
+ * dearer for those after it. Rows that cost nothing are taken to cost this part of the mean. */
+#define VARIETY_COLUMNS 32u
+#define VARIETY_WORK    2000000u
+#define VARIETY_RAISE   0.3
+#define VARIETY_FLOOR   1e-3
 /* Where every rank is a root there are many trees anyhow, so symmetries pay sooner. */
 #define PER_RANK_SMALL 8u
 /* How far prices are pulled toward the best ones of a large plan. */
@@ -44,7 +55,9 @@ void pack_fini(packer_t *p)
     free(p->column_paths);
     free(p->column_root);
     free(p->column_depth);
+    free(p->column_value);
     free(p->prices);
+    free(p->own_prices);
     free(p->duals);
     free(p->best_prices);
     free(p->orbit_size);
@@ -64,6 +77,7 @@ static blink_result_t allocate(packer_t *p, uint32_t rows)
 {
     uint32_t n = p->n;
     p->prices = calloc(rows, sizeof(*p->prices));
+    p->own_prices = calloc(rows, sizeof(*p->own_prices));
     p->duals = calloc(rows, sizeof(*p->duals));
     p->best_prices = calloc(rows, sizeof(*p->best_prices));
     p->orbit_size = calloc(n, sizeof(*p->orbit_size));
@@ -77,10 +91,10 @@ static blink_result_t allocate(packer_t *p, uint32_t rows)
     p->rows = calloc(rows, sizeof(*p->rows));
     p->loads = calloc(rows, sizeof(*p->loads));
     p->values = calloc(rows, sizeof(*p->values));
-    if (p->prices == NULL || p->duals == NULL || p->best_prices == NULL || p->orbit_size == NULL ||
-        p->balance_row == NULL || p->worth == NULL || (p->matrix == NULL && !p->net->reversible) ||
-        p->distance == NULL || p->parent == NULL || p->level == NULL || p->queue == NULL || p->rows == NULL ||
-        p->loads == NULL || p->values == NULL)
+    if (p->prices == NULL || p->own_prices == NULL || p->duals == NULL || p->best_prices == NULL ||
+        p->orbit_size == NULL || p->balance_row == NULL || p->worth == NULL ||
+        (p->matrix == NULL && !p->net->reversible) || p->distance == NULL || p->parent == NULL ||
+        p->level == NULL || p->queue == NULL || p->rows == NULL || p->loads == NULL || p->values == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to pack trees over %u ranks", n);
     return BLINK_OK;
 }
@@ -112,6 +126,7 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
                     .n = n,
                     .tree_paths = both ? 2 * n : n,
                     .per_rank = collective_per_rank(plan->collective),
+                    .deadline_ns = plan->deadline_ns,
                     .best_bound = INFINITY};
     if (n > (p->per_rank ? PER_RANK_SMALL : PACK_SMALL_RANKS))
         BLINK_TRY(pack_find_symmetries(topo, plan, &p->symmetries, &p->symmetry_count));
@@ -121,7 +136,7 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
         p->symmetries = NULL;
         p->symmetry_count = 0;
     }
-    p->large = n > PACK_SMALL_RANKS || p->symmetry_count > 0;
+    p->large = n > PACK_SMALL_RANKS || p->symmetry_count > 0 || p->net->row_count > SMALL_ROWS_MAX;
     BLINK_TRY(pack_paths_init(&p->paths, p->net));
     if (!p->net->reversible)
         BLINK_TRY(pack_arborist_init(&p->arborist, n));
@@ -131,7 +146,13 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
     for (uint32_t rank = 0; rank < n; rank++)
         orbits += p->orbit_size[p->net->orbit[rank]]++ == 0;
     BLINK_TRY(plan_lp_create(capacity_rows + (p->per_rank ? orbits : 0), p->large ? LOOSENING : 0.0, &p->lp));
+    plan_lp_until(p->lp, p->deadline_ns);
     return p->per_rank ? add_balance(p, capacity_rows, orbits) : BLINK_OK;
+}
+
+bool pack_late(const packer_t *p)
+{
+    return p->deadline_ns > 0 && clock_ns() > p->deadline_ns;
 }
 
 static blink_result_t reserve_column(packer_t *p)
@@ -148,7 +169,10 @@ static blink_result_t reserve_column(packer_t *p)
     uint32_t *depths = realloc(p->column_depth, room * sizeof(*depths));
     if (depths != NULL)
         p->column_depth = depths;
-    if (paths == NULL || roots == NULL || depths == NULL)
+    double *values = realloc(p->column_value, room * sizeof(*values));
+    if (values != NULL)
+        p->column_value = values;
+    if (paths == NULL || roots == NULL || depths == NULL || values == NULL)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u trees", room);
     p->column_room = room;
     return BLINK_OK;
@@ -159,12 +183,18 @@ static uint32_t measure_column(packer_t *p, const uint32_t *column)
     return pack_measure(&p->paths, column, p->tree_paths, p->rows, p->values, p->loads);
 }
 
-static bool column_known(const packer_t *p, const uint32_t *column)
+uint32_t pack_measure_column(packer_t *p, uint32_t column)
+{
+    return measure_column(p, &p->column_paths[(size_t)column * p->tree_paths]);
+}
+
+/* Where the column stands already, or PLAN_NONE. */
+static uint32_t find_column(const packer_t *p, const uint32_t *column)
 {
     for (uint32_t i = 0; i < p->column_count; i++)
         if (memcmp(&p->column_paths[(size_t)i * p->tree_paths], column, p->tree_paths * sizeof(*column)) == 0)
-            return true;
-    return false;
+            return i;
+    return PLAN_NONE;
 }
 
 /* Number of a tree column in the linear program. */
@@ -194,12 +224,12 @@ static blink_result_t add_column(packer_t *p, const uint32_t *column, const pack
         plan_lp_weigh(p->lp, lp_column(p, p->column_count), 0.0);
     p->column_root[p->column_count] = made->root;
     p->column_depth[p->column_count] = made->depth;
+    p->column_value[p->column_count] = 0.0;
     p->column_count++;
     return BLINK_OK;
 }
 
-/* Whether the collective may have this root, and it stands for its orbit. */
-static bool may_be_root(const packer_t *p, uint32_t root)
+bool pack_may_be_root(const packer_t *p, uint32_t root)
 {
     bool rooted = collective_has_root(p->plan->collective);
     return p->orbit_size[root] > 0 && (!rooted || root == p->plan->root);
@@ -221,31 +251,89 @@ static double cost_in_program(packer_t *p, const uint32_t *column)
     return cost;
 }
 
+/* Grow the cheapest column of a root behind the last one. */
+static blink_result_t grow_cheapest(packer_t *p, uint32_t root, uint32_t **column, pack_candidate_t *made)
+{
+    BLINK_TRY(reserve_column(p));
+    *column = &p->column_paths[(size_t)p->column_count * p->tree_paths];
+    return pack_grow_column(p, root, *column, made);
+}
+
+blink_result_t pack_add_cheapest(packer_t *p, uint32_t root, pack_candidate_t *made, uint32_t *index)
+{
+    uint32_t *column = NULL;
+    BLINK_TRY(grow_cheapest(p, root, &column, made));
+    *index = find_column(p, column);
+    if (*index != PLAN_NONE)
+        return BLINK_OK;
+    *index = p->column_count;
+    return add_column(p, column, made);
+}
+
 /* Price one column per root that the collective may have and that stands for its orbit; add those that cost
  * less than they are worth by `least_gain`. *cost is what the payload costs at the least: the cheapest
  * column, or the mean of the cheapest columns of all ranks where each is a root of its own. */
 static blink_result_t price_columns(packer_t *p, double least_gain, double *cost, uint32_t *added)
 {
     double cheapest = INFINITY, sum = 0.0;
-    uint32_t priced = 0;
+    uint32_t priced = 0, *column = NULL;
     *added = 0;
     pack_paths_price(&p->paths, p->prices);
     for (uint32_t root = 0; root < p->n; root++) {
-        if (!may_be_root(p, root) || (enough_roots(p, priced)))
+        if (!pack_may_be_root(p, root) || (enough_roots(p, priced)))
             continue;
         priced++;
         pack_candidate_t made;
-        BLINK_TRY(reserve_column(p));
-        uint32_t *column = &p->column_paths[(size_t)p->column_count * p->tree_paths];
-        BLINK_TRY(pack_grow_column(p, root, column, &made));
+        BLINK_TRY(grow_cheapest(p, root, &column, &made));
         cheapest = fmin(cheapest, made.cost);
         sum += made.cost * p->orbit_size[root];
-        if (cost_in_program(p, column) >= p->worth[root] * (1.0 - least_gain) || column_known(p, column))
+        if (cost_in_program(p, column) >= p->worth[root] * (1.0 - least_gain) ||
+            find_column(p, column) != PLAN_NONE)
             continue;
         BLINK_TRY(add_column(p, column, &made));
         ++*added;
     }
     *cost = p->per_rank ? sum / p->n : cheapest;
+    return BLINK_OK;
+}
+
+/* Make the rows that a column crosses dearer, each by its part of the busiest one's. */
+static void raise_prices(packer_t *p, uint32_t column)
+{
+    uint32_t count = pack_measure_column(p, column), rows = p->net->row_count;
+    double busiest = 0.0, budget = 0.0;
+    for (uint32_t row = 0; row < rows; row++)
+        budget += p->prices[row] * p->net->row_GBps[row];
+    for (uint32_t i = 0; i < count; i++)
+        busiest = fmax(busiest, p->values[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        double least = VARIETY_FLOOR * budget / rows / p->net->row_GBps[p->rows[i]];
+        double *price = &p->prices[p->rows[i]];
+        *price = fmax(*price, least) * (1.0 + VARIETY_RAISE * p->values[i] / busiest);
+    }
+}
+
+/* More columns of the same round that differ from one another. Where optima are many, one column a round
+ * tells the program next to nothing. */
+static blink_result_t add_variety(packer_t *p, uint32_t *added)
+{
+    size_t bytes = p->net->row_count * sizeof(*p->prices);
+    uint32_t most = VARIETY_WORK / (p->n * p->n);
+    most = most < VARIETY_COLUMNS ? most : VARIETY_COLUMNS;
+    memcpy(p->own_prices, p->prices, bytes);
+    for (uint32_t tries = 0; tries < most && !pack_late(p);)
+        for (uint32_t root = 0; root < p->n; root++) {
+            pack_candidate_t made;
+            uint32_t before = p->column_count, index = 0;
+            if (!pack_may_be_root(p, root))
+                continue;
+            pack_paths_price(&p->paths, p->prices);
+            BLINK_TRY(pack_add_cheapest(p, root, &made, &index));
+            raise_prices(p, index);
+            *added += p->column_count - before;
+            tries++;
+        }
+    memcpy(p->prices, p->own_prices, bytes);
     return BLINK_OK;
 }
 
@@ -257,37 +345,90 @@ static void keep_prices(packer_t *p, double bound, double cost)
         p->best_prices[row] = p->prices[row] / cost;
 }
 
-/* First columns: the shallowest trees (every link costs the same), and those that prefer wide links, whose
- * prices are a first bound: as if all capacity could be used. */
+blink_result_t pack_prove(packer_t *p)
+{
+    double budget = 0.0, cost = 0.0;
+    uint32_t added = 0;
+    BLINK_TRY(price_columns(p, 0.0, &cost, &added)); /* the first column sets the unit */
+    for (uint32_t row = 0; row < p->net->row_count; row++)
+        budget += p->prices[row] * p->net->row_GBps[row] / p->unit_GBps;
+    if (cost > 0.0 && budget / cost < p->best_bound)
+        keep_prices(p, budget / cost, cost);
+    return BLINK_OK;
+}
+
+/* First columns: the shallowest trees (every link costs the same), and those that prefer wide links. The
+ * prices prove the first bounds: as if all capacity could be used. */
 static blink_result_t seed_columns(packer_t *p)
 {
-    double cost = 0.0;
-    uint32_t added = 0;
     for (uint32_t root = 0; root < p->n; root++)
         p->worth[root] = INFINITY;
     for (uint32_t row = 0; row < p->net->row_count; row++)
         p->prices[row] = 1.0;
     pack_paths_price(&p->paths, p->prices);
     BLINK_TRY(pack_check_reachable(p));
-    BLINK_TRY(price_columns(p, 0.0, &cost, &added));
+    BLINK_TRY(pack_prove(p));
     for (uint32_t row = 0; row < p->net->row_count; row++)
         p->prices[row] = 1.0 / p->net->row_GBps[row];
-    BLINK_TRY(price_columns(p, 0.0, &cost, &added));
-    keep_prices(p, p->net->row_count / p->unit_GBps / cost, cost);
-    return BLINK_OK;
+    return pack_prove(p);
 }
 
-blink_result_t pack_solve(packer_t *p)
+/* The rank that least can come into, or go out of; of a rooted collective only the root sends all, or gets
+ * all. */
+static uint32_t find_narrowest_rank(packer_t *p, const uint32_t *end, bool of_root)
 {
-    p->work += (uint64_t)p->column_count * p->net->row_count;
-    p->large |= p->work > SMALL_WORK_MAX;
-    return plan_lp_solve(p->lp);
+    const pack_net_t *net = p->net;
+    uint32_t narrowest = PLAN_NONE;
+    memset(p->distance, 0, p->n * sizeof(*p->distance));
+    for (uint32_t link = 0; link < net->link_count; link++)
+        if (end[link] < p->n)
+            p->distance[end[link]] += net->link_GBps[link];
+    for (uint32_t rank = 0; rank < p->n; rank++) {
+        bool stands = p->plan->root == PLAN_NONE || (rank == p->plan->root) == of_root;
+        if (stands && (narrowest == PLAN_NONE || p->distance[rank] < p->distance[narrowest]))
+            narrowest = rank;
+    }
+    return narrowest;
 }
 
-/* Solve and take the prices; *budget is what all capacity is worth at them, and so the program's rate. */
-static blink_result_t take_prices(packer_t *p, double *budget)
+/* The prices at which nothing costs anything but the links that end in one rank, or those that begin there,
+ * prove the cut around that rank. Often no prices prove more. */
+static blink_result_t price_cut(packer_t *p, const uint32_t *end, bool of_root)
 {
-    BLINK_TRY(pack_solve(p));
+    const pack_net_t *net = p->net;
+    uint32_t rank = find_narrowest_rank(p, end, of_root);
+    memset(p->prices, 0, net->row_count * sizeof(*p->prices));
+    for (uint32_t link = 0; link < net->link_count; link++)
+        if (end[link] == rank)
+            p->prices[net->link_row[link]] = 1.0;
+    return pack_prove(p);
+}
+
+static void keep_solution(packer_t *p)
+{
+    for (uint32_t column = 0; column < p->column_count; column++)
+        p->column_value[column] = plan_lp_value(p->lp, lp_column(p, column));
+    p->rate = 0.0;
+    if (p->per_rank)
+        p->rate = p->n * plan_lp_value(p->lp, 0);
+    else
+        for (uint32_t column = 0; column < p->column_count; column++)
+            p->rate += p->column_value[column];
+}
+
+blink_result_t pack_solve(packer_t *p, bool *solved)
+{
+    blink_result_t result = plan_lp_solve(p->lp);
+    p->large |= plan_lp_work(p->lp) > SMALL_WORK_MAX;
+    *solved = result == BLINK_OK;
+    if (*solved)
+        keep_solution(p);
+    return result == BLINK_ERR_INTERNAL ? BLINK_OK : result;
+}
+
+/* Take the program's prices; *budget is what all capacity is worth at them, and so the program's rate. */
+static void take_prices(packer_t *p, double *budget)
+{
     *budget = 0.0;
     for (uint32_t row = 0; row < p->net->row_count; row++) {
         p->duals[row] = fmax(plan_lp_price(p->lp, row), 0.0);
@@ -298,7 +439,6 @@ static blink_result_t take_prices(packer_t *p, double *budget)
         p->worth[root] = p->per_rank && p->orbit_size[root] > 0
                              ? fmax(plan_lp_price(p->lp, p->balance_row[root]), 0.0)
                              : 1.0;
-    return BLINK_OK;
 }
 
 /* Pull the prices toward those of the best bound (Wentges' smoothing): the program's own jump about while it
@@ -312,14 +452,17 @@ static void smooth_prices(packer_t *p, double *budget)
     }
 }
 
-blink_result_t pack_optimise(packer_t *p)
+/* Columns by the program's prices until it has an optimum, or no more work or time is left. */
+static blink_result_t generate_columns(packer_t *p)
 {
-    bool misled = false;
-    BLINK_TRY(seed_columns(p));
-    for (uint32_t round = 0; round < ROUNDS_MAX; round++) {
+    bool misled = false, solved = true;
+    for (uint32_t round = 0; round < ROUNDS_MAX && !pack_late(p); round++) {
         double rate = 0.0, budget = 0.0, cost = 0.0;
         uint32_t added = 0;
-        BLINK_TRY(take_prices(p, &rate));
+        BLINK_TRY(pack_solve(p, &solved));
+        if (!solved)
+            break;
+        take_prices(p, &rate);
         bool smooth = p->large && !misled;
         budget = rate;
         if (smooth)
@@ -329,27 +472,45 @@ blink_result_t pack_optimise(packer_t *p)
             keep_prices(p, budget / cost, cost);
         /* Smooth prices may find nothing where the program's own would. */
         misled = smooth && added == 0;
-        p->optimum = rate;
-        if ((added == 0 && !misled) ||
-            rate >= (1.0 - (p->large ? LEAST_GAIN_LARGE : LEAST_GAIN)) * p->best_bound)
+        if ((added == 0 && !misled) || pack_near_bound(p))
             break;
+        if (p->large)
+            BLINK_TRY(add_variety(p, &added));
     }
     return BLINK_OK;
 }
 
+blink_result_t pack_optimise(packer_t *p)
+{
+    bool fans_in = p->plan->collective == BLINK_REDUCE;
+    BLINK_TRY(seed_columns(p));
+    for (uint32_t root = 0; root < p->n; root++)
+        p->worth[root] = 0.0;
+    BLINK_TRY(price_cut(p, fans_in ? p->net->to : p->net->from, true));
+    BLINK_TRY(price_cut(p, fans_in ? p->net->from : p->net->to, false));
+    BLINK_TRY(pack_spread(p, false));
+    plan_lp_allow(p->lp, WORK_MAX);
+    if (!pack_near_bound(p))
+        BLINK_TRY(generate_columns(p));
+    if (!pack_near_bound(p) && p->large)
+        BLINK_TRY(pack_spread(p, true));
+    p->optimum = p->rate;
+    return BLINK_OK;
+}
+
+bool pack_near_bound(const packer_t *p)
+{
+    return p->rate >= (1.0 - (p->large ? LEAST_GAIN_LARGE : LEAST_GAIN)) * p->best_bound;
+}
+
 double pack_rate(const packer_t *p)
 {
-    double rate = 0.0;
-    if (p->per_rank)
-        return p->n * plan_lp_value(p->lp, 0);
-    for (uint32_t column = 0; column < p->column_count; column++)
-        rate += plan_lp_value(p->lp, column);
-    return rate;
+    return p->rate;
 }
 
 double pack_value(const packer_t *p, uint32_t column)
 {
-    return plan_lp_value(p->lp, lp_column(p, column));
+    return p->column_value[column];
 }
 
 bool pack_uses(const packer_t *p, uint32_t column)
@@ -372,15 +533,16 @@ void pack_free(packer_t *p, uint32_t column)
     plan_lp_free(p->lp, lp_column(p, column));
 }
 
-blink_result_t pack_reoptimise(packer_t *p, double least_gain)
+blink_result_t pack_reoptimise(packer_t *p, double least_gain, bool *solved)
 {
     uint32_t added = 1;
-    if (p->large)
-        return pack_solve(p);
-    while (added > 0 && !p->large) {
+    BLINK_TRY(pack_solve(p, solved));
+    while (*solved && added > 0 && !p->large) {
         double budget = 0.0, cost = 0.0;
-        BLINK_TRY(take_prices(p, &budget));
+        take_prices(p, &budget);
         BLINK_TRY(price_columns(p, least_gain, &cost, &added));
+        if (added > 0)
+            BLINK_TRY(pack_solve(p, solved));
     }
     return BLINK_OK;
 }

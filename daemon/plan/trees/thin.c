@@ -23,9 +23,11 @@
 /* Part of its value by which a fixed column is narrowed at each step: what GLPK itself takes for no
  * violation. */
 #define ROUNDING 1e-6
-/* Further tries while the work (packer_t.work) promises to stay below this: some milliseconds. */
-#define WORK_MAX  600000u
-#define TRIES_MAX 6u
+/* Work (plan_lp_work()) that may go into all of it: some milliseconds; further tries while they promise to
+ * stay below a part of it. */
+#define WORK_MAX     400000u
+#define WORK_TRY_MAX 100000u
+#define TRIES_MAX    6u
 /* Programs of more entries than this are only trimmed. */
 #define PROGRAM_MAX 250000u
 /* How much wider or narrower than it is a tree may seem to another taste. */
@@ -43,9 +45,35 @@ typedef struct thinning {
     uint8_t *state; /* column_state_t per column */
     uint32_t trial; /* 0: columns seem as wide as they are */
     uint64_t first_work;
-    uint8_t *best; /* states of the best try, best_count of them; the columns since were not there */
+    bool over;    /* work or time is over: the program is as it was when it last had a solution */
+    double *best; /* values of the best solution, best_count of them; the columns since were not there */
     uint32_t best_count, best_columns;
 } thinning_t;
+
+static blink_result_t solve(thinning_t *t)
+{
+    bool solved = false;
+    BLINK_TRY(pack_solve(t->packer, &solved));
+    t->over |= !solved;
+    return BLINK_OK;
+}
+
+/* Keep the solution of now as the best one. */
+static blink_result_t keep_best(thinning_t *t)
+{
+    packer_t *p = t->packer;
+    double *best = realloc(t->best, p->column_count * sizeof(*best));
+    if (!best)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", p->column_count);
+    t->best = best;
+    t->best_count = p->column_count;
+    t->best_columns = 0;
+    for (uint32_t column = 0; column < p->column_count; column++) {
+        best[column] = pack_uses(p, column) ? pack_value(p, column) : 0.0;
+        t->best_columns += best[column] > 0.0;
+    }
+    return BLINK_OK;
+}
 
 /* How wide a column seems in this try. */
 static double seeming(const thinning_t *t, uint32_t column)
@@ -107,11 +135,15 @@ static blink_result_t dive(thinning_t *t, double optimum)
     BLINK_TRY(admit(t));
     while (fixed < enough && steps++ < DIVE_STEPS) {
         uint32_t column = widest(t);
+        bool solved = false;
         if (column == PLAN_NONE)
             break;
         pack_favour(p, column, FAVOUR);
-        BLINK_TRY(pack_reoptimise(p, DIVE_GAIN));
+        BLINK_TRY(pack_reoptimise(p, DIVE_GAIN, &solved));
         BLINK_TRY(admit(t));
+        t->over = !solved;
+        if (t->over)
+            break;
         pack_favour(p, column, 0.0);
         t->state[column] = NEEDED;
         fixed = fix_needed(t);
@@ -136,39 +168,64 @@ static blink_result_t restore(thinning_t *t, const uint8_t *states)
 {
     for (uint32_t column = 0; column < t->count; column++)
         set_state(t, column, (column_state_t)states[column]);
-    return pack_solve(t->packer);
+    return solve(t);
 }
 
-/* The open column of the smallest share, the deeper one among equals, or PLAN_NONE. */
-static uint32_t narrowest(const thinning_t *t)
+/* The `most` narrowest open columns of the last solution into order[], the narrowest first, the deeper one
+ * among equals; returns how many there are. */
+static uint32_t order_open(const thinning_t *t, uint32_t *order)
 {
     const packer_t *p = t->packer;
-    uint32_t best = PLAN_NONE;
+    uint32_t count = 0;
     for (uint32_t column = 0; column < t->count; column++) {
         if (t->state[column] != OPEN)
             continue;
-        double less = best == PLAN_NONE ? 1.0 : pack_value(p, best) - pack_value(p, column);
-        if (less > 0.0 || (less >= 0.0 && p->column_depth[column] > p->column_depth[best]))
-            best = column;
+        uint32_t at = count++;
+        for (; at > 0; at--) {
+            double less = pack_value(p, order[at - 1]) - pack_value(p, column);
+            if (less < 0.0 || (less <= 0.0 && p->column_depth[column] <= p->column_depth[order[at - 1]]))
+                break;
+            order[at] = order[at - 1];
+        }
+        order[at] = column;
     }
-    return best;
+    return count;
 }
 
-/* Drop open columns one by one while the rate stays at or above `floor`; the others become NEEDED. Ends
- * solved. */
+/* Drop open columns while the rate stays at or above `floor`, the narrowest first, half of them at once, then
+ * fewer; those that cannot be dropped even alone become NEEDED. Ends solved. */
 static blink_result_t eliminate(thinning_t *t, double floor, uint32_t *left)
 {
+    uint32_t *order = malloc((t->count + 1u) * sizeof(*order));
+    uint32_t open = 0, first = 0, chunk = 0;
+    blink_result_t result =
+        order ? BLINK_OK : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to order %u trees", t->count);
     *left = 0;
-    for (uint32_t column; (column = narrowest(t)) != PLAN_NONE;) {
-        set_state(t, column, DROPPED);
-        BLINK_TRY(pack_solve(t->packer));
-        if (pack_rate(t->packer) >= floor)
+    while (result == BLINK_OK && !t->over) {
+        if (first == open) {
+            open = order_open(t, order);
+            first = 0;
+            if (open == 0)
+                break;
+            chunk = chunk == 0 ? (open + 1) / 2 : chunk < open ? chunk : open;
+        }
+        for (uint32_t i = first; i < first + chunk; i++)
+            set_state(t, order[i], DROPPED);
+        result = solve(t);
+        if (result == BLINK_OK && !t->over && pack_rate(t->packer) >= floor) {
+            first = open = 0;
             continue;
-        set_state(t, column, NEEDED);
-        BLINK_TRY(pack_solve(t->packer));
-        ++*left;
+        }
+        for (uint32_t i = first; i < first + chunk; i++)
+            set_state(t, order[i], chunk == 1 ? NEEDED : OPEN);
+        *left += chunk == 1;
+        first += chunk == 1;
+        chunk = (chunk + 1) / 2;
+        if (first == open && result == BLINK_OK && !t->over)
+            result = solve(t);
     }
-    return BLINK_OK;
+    free(order);
+    return result;
 }
 
 /* Eliminate twice, at no cost of rate and at some; the first stands unless the second needs far fewer
@@ -179,55 +236,50 @@ static blink_result_t eliminate_cheaply(thinning_t *t, double optimum, uint8_t *
     memcpy(open, t->state, t->count);
     BLINK_TRY(restore(t, open));
     BLINK_TRY(eliminate(t, EXACT_FLOOR * pack_rate(t->packer), &exact_count));
+    if (t->over)
+        return BLINK_OK;
     memcpy(exact, t->state, t->count);
     BLINK_TRY(restore(t, open));
     BLINK_TRY(eliminate(t, fmin(THIN_FLOOR * optimum, pack_rate(t->packer)), &thin_count));
-    return exact_count > thin_count + thin_count / 4 + 1 ? BLINK_OK : restore(t, exact);
+    return !t->over && exact_count > thin_count + thin_count / 4 + 1 ? BLINK_OK : restore(t, exact);
 }
 
 /* Drop the narrowest columns together, as far as that costs next to nothing: for programs too large to weigh
- * each. Ends solved. */
-static blink_result_t trim(thinning_t *t, double optimum)
+ * each, or without the time. */
+static void trim(packer_t *p, double optimum)
 {
-    double dropped = 0.0, most = DIVE_REST / (t->packer->per_rank ? t->packer->n : 1) * optimum;
-    for (uint32_t column; (column = narrowest(t)) != PLAN_NONE;) {
-        dropped += pack_value(t->packer, column);
-        set_state(t, column, dropped > most ? NEEDED : DROPPED);
+    double left = fmin(DIVE_REST * optimum, p->rate - THIN_FLOOR * optimum) / (p->per_rank ? p->n : 1);
+    for (;;) {
+        uint32_t narrow = PLAN_NONE;
+        for (uint32_t column = 0; column < p->column_count; column++)
+            if (pack_uses(p, column) &&
+                (narrow == PLAN_NONE || p->column_value[column] < p->column_value[narrow]))
+                narrow = column;
+        if (narrow == PLAN_NONE || p->column_value[narrow] > left)
+            return;
+        left -= p->column_value[narrow];
+        p->column_value[narrow] = 0.0;
     }
-    return pack_solve(t->packer);
-}
-
-static uint32_t count_needed(const thinning_t *t)
-{
-    uint32_t needed = 0;
-    for (uint32_t column = 0; column < t->count; column++)
-        needed += t->state[column] == NEEDED;
-    return needed;
 }
 
 /* One try from scratch; the best so far is kept. */
 static blink_result_t try_taste(thinning_t *t, double optimum)
 {
-    packer_t *p = t->packer;
     if (t->trial > 0) {
         memset(t->state, OPEN, t->count);
         BLINK_TRY(restore(t, t->state));
     }
     BLINK_TRY(dive(t, optimum));
     uint8_t *copies = malloc(2 * (size_t)t->count);
-    if (copies == NULL)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", p->column_count);
-    blink_result_t result = eliminate_cheaply(t, optimum, copies, copies + t->count);
-    uint32_t needed = count_needed(t);
-    if (result == BLINK_OK && (t->best == NULL || needed < t->best_columns)) {
-        memcpy(copies, t->state, t->count);
-        free(t->best);
-        t->best = copies;
-        t->best_count = t->count;
-        t->best_columns = needed;
-        return BLINK_OK;
-    }
+    if (!copies)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", t->count);
+    blink_result_t result = t->over ? BLINK_OK : eliminate_cheaply(t, optimum, copies, copies + t->count);
     free(copies);
+    uint32_t used = 0;
+    for (uint32_t column = 0; column < t->packer->column_count; column++)
+        used += pack_uses(t->packer, column);
+    if (result == BLINK_OK && used < t->best_columns && pack_rate(t->packer) >= THIN_FLOOR * optimum)
+        result = keep_best(t);
     return result;
 }
 
@@ -235,8 +287,9 @@ static blink_result_t try_taste(thinning_t *t, double optimum)
  * time there is. */
 static bool may_try_again(const thinning_t *t)
 {
-    uint64_t done = t->packer->work - t->first_work;
-    return !t->packer->per_rank && t->trial < TRIES_MAX && done / t->trial * (t->trial + 1) < WORK_MAX;
+    uint64_t done = plan_lp_work(t->packer->lp) - t->first_work;
+    return !t->over && !t->packer->per_rank && t->trial < TRIES_MAX &&
+           done / t->trial * (t->trial + 1) < WORK_TRY_MAX;
 }
 
 static blink_result_t try_tastes(thinning_t *t, double optimum)
@@ -245,23 +298,31 @@ static blink_result_t try_tastes(thinning_t *t, double optimum)
         BLINK_TRY(try_taste(t, optimum));
         t->trial++;
     } while (may_try_again(t));
-    memset(t->state, DROPPED, t->count);
-    memcpy(t->state, t->best, t->best_count);
-    return restore(t, t->state);
+    return BLINK_OK;
+}
+
+static void take_best(const thinning_t *t)
+{
+    packer_t *p = t->packer;
+    p->rate = 0.0;
+    for (uint32_t column = 0; column < p->column_count; column++) {
+        p->column_value[column] = column < t->best_count ? t->best[column] : 0.0;
+        p->rate += p->column_value[column];
+    }
 }
 
 blink_result_t pack_thin(packer_t *p)
 {
-    thinning_t t = {.packer = p, .first_work = p->work};
-    bool large = (uint64_t)p->column_count * p->net->row_count > PROGRAM_MAX;
-    blink_result_t result = BLINK_OK;
-    if (large) {
-        result = admit(&t);
-        if (result == BLINK_OK)
-            result = trim(&t, pack_rate(p));
-    } else {
-        result = try_tastes(&t, pack_rate(p));
-    }
+    thinning_t t = {.packer = p, .first_work = plan_lp_work(p->lp)};
+    double optimum = pack_rate(p);
+    plan_lp_allow(p->lp, WORK_MAX);
+    blink_result_t result = keep_best(&t);
+    if (result == BLINK_OK && (uint64_t)p->column_count * p->net->row_count <= PROGRAM_MAX)
+        result = try_tastes(&t, optimum);
+    if (result == BLINK_OK)
+        take_best(&t);
+    if (result == BLINK_OK && t.over)
+        trim(p, optimum);
     free(t.best);
     free(t.state);
     return result;
