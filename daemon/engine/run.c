@@ -1,5 +1,6 @@
 #include "engine/run.h"
 
+#include "base/clock.h"
 #include "engine/client.h"
 #include "engine/loop.h"
 #include "error.h"
@@ -201,14 +202,15 @@ static void op_ran(comm_op_t *op)
 }
 
 /* True if that was the last one: the op has ended. */
-static bool op_end_piece(comm_op_t *op, const exec_end_t *end)
+static bool op_end_piece(comm_op_t *op)
 {
     op->piece++;
-    op->since_us = end->ended_ns / 1000;
     if (op->has_windows)
         op_publish_piece(op);
-    if (op->piece < op->pieces)
+    if (op->piece < op->pieces) {
+        op->since_us = clock_us();
         return false;
+    }
     op_ran(op);
     return true;
 }
@@ -222,7 +224,7 @@ static bool op_run_piece(comm_op_t *op)
     if (!start_piece(op, &end))
         return true;
     if (end.result == BLINK_OK)
-        return op_end_piece(op, &end);
+        return op_end_piece(op);
     op_release(op);
     op_fail(op, end.result, blink_error_text());
     return true;
@@ -248,7 +250,7 @@ static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
     const engine_comm_t *comm = op->comm;
     bool comm_ended = comm->end_reason != BLINK_OK;
     if (end->result == BLINK_OK && !(comm_ended && op->piece + 1 < op->pieces)) {
-        if (!op_end_piece(op, end))
+        if (!op_end_piece(op))
             op_proceed(op);
         return;
     }

@@ -44,7 +44,8 @@ struct exec_instance {
     bool scrub;
     exec_run_t run; /* the last one */
     exec_rank_t *ranks;
-    uint64_t started_ns;
+    uint64_t started_ns; /* of the run; 0: it is not measured */
+    uint32_t short_runs;
 };
 
 /* Errors: NO_MEMORY; exec_instance_fini() must follow on failure too. */

@@ -10,9 +10,9 @@
 
 /* A run that has ended: no lane touches a buffer any more. */
 typedef struct exec_end {
-    void *context;                 /* the run's */
-    blink_result_t result;         /* not BLINK_OK: why it failed; the thread's error text says more */
-    uint64_t started_ns, ended_ns; /* of clock_ns() */
+    void *context;         /* the run's */
+    blink_result_t result; /* not BLINK_OK: why it failed; the thread's error text says more */
+    uint64_t ns;           /* from exec_start() to the end; 0: not measured, as most of the shortest runs */
 } exec_end_t;
 
 /*

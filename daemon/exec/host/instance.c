@@ -5,6 +5,7 @@
 #include "exec/host/items.h"
 #include "exec/host/step.h"
 
+#include "base/clock.h"
 #include "error.h"
 #include "names.h"
 
@@ -252,6 +253,7 @@ static blink_result_t instance_bind(host_instance_t *instance, uint64_t block_by
 
 static void instance_reset_lanes(host_instance_t *instance)
 {
+    uint64_t now_ns = instance->exec->config.pace ? clock_ns() : 0;
     const lane_program_t *program = instance->base.program;
     if (exec_instance_advance_epochs(&instance->base) && instance->scratch_bytes > 0)
         memset(instance->scratch, 0, instance->scratch_bytes);
@@ -264,9 +266,9 @@ static void instance_reset_lanes(host_instance_t *instance)
         lane->chunk = lane->step = 0;
         lane->chunks =
             lane->lane->step_count > 0 ? instance->base.geometry.channels[lane->lane->channel].chunks : 0;
-        lane->start_ns = instance->base.started_ns;
+        lane->start_ns = now_ns;
     }
-    instance->last_arrival_ns = instance->base.started_ns;
+    instance->last_arrival_ns = now_ns;
     atomic_store_explicit(&instance->users, program->lane_count, memory_order_relaxed);
 }
 
@@ -288,14 +290,13 @@ static blink_result_t instance_run_inline(host_instance_t *instance)
 static blink_result_t instance_start_lanes(host_instance_t *instance, bool *under_way)
 {
     exec_host_t *exec = instance->exec;
-    uint64_t ready_ns = exec->config.pace ? instance->base.started_ns : 0;
     *under_way = !instance->is_inline;
     if (instance->is_inline)
         return instance_run_inline(instance);
     uint32_t lane_count = instance->base.program->lane_count;
     pthread_mutex_lock(&exec->mutex);
     for (uint32_t l = 0; l < lane_count; l++)
-        queue_push(&exec->queue, &instance->lanes[l].task, ready_ns);
+        queue_push(&exec->queue, &instance->lanes[l].task, instance->lanes[l].start_ns);
     pool_unlock_and_wake(exec);
     return BLINK_OK;
 }

@@ -77,6 +77,7 @@ typedef struct outcome {
     pthread_cond_t changed;
     uint32_t done;
     blink_result_t result;
+    uint64_t ns; /* of the last run */
 } outcome_t;
 
 static void outcome_init(outcome_t *outcome)
@@ -104,8 +105,9 @@ static void on_done(void *context, blink_result_t result)
 
 static void on_end(const exec_end_t *end)
 {
-    assert_true(end->ended_ns >= end->started_ns);
-    on_done(end->context, end->result);
+    outcome_t *outcome = end->context;
+    outcome->ns = end->ns;
+    on_done(outcome, end->result);
 }
 
 /* Start a run; one that has ended inside is told so as any other. */
