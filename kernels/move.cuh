@@ -197,9 +197,9 @@ struct lines_format {
         uint32_t part = thread % LINE_THREADS * (LINE_BYTES / LINE_THREADS);
         uint64_t at = line * LINE_DATA_BYTES + part;
         uint64_t left = at < end ? end - at : 0;
-        uint32_t room = LINE_DATA_BYTES - part;
-        room = room < WORDS * WORD_BYTES ? room : WORDS * WORD_BYTES;
-        return piece_t{at, line * LINE_BYTES + part, left < room ? (uint32_t)left : room, line < lines,
+        uint32_t most = LINE_DATA_BYTES - part;
+        most = most < WORDS * WORD_BYTES ? most : WORDS * WORD_BYTES;
+        return piece_t{at, line * LINE_BYTES + part, left < most ? (uint32_t)left : most, line < lines,
                        thread % LINE_THREADS == LINE_THREADS - 1};
     }
 

@@ -1,121 +1,15 @@
 /*
- * The way to the worker and back: entries, grants, and what happens when the worker is gone. See exec_cuda.h.
+ * Completions that come from the worker, and workers that come and go.
  */
-#include "exec/cuda/exec_cuda_internal.h"
+#include "exec/cuda/exec_cuda.h"
 
-#include "base/log.h"
+#include "error.h"
+#include "exec/cuda/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- entries ---- */
-
-blink_result_t cuda_request_make(exec_cuda_t *exec, uint8_t opcode, uint64_t arena_bytes,
-                                 cuda_request_t **made)
-{
-    if (arena_bytes > exec->arena.bytes)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "%llu bytes for the GPU worker: %llu are shared with it",
-                          (unsigned long long)arena_bytes, (unsigned long long)exec->arena.bytes);
-    cuda_request_t *request = malloc(sizeof(*request) + arena_bytes);
-    if (!request)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a message to the GPU worker");
-    *request = (cuda_request_t){.bytes = arena_bytes};
-    request->sqe = (ring_sqe_t){.opcode = opcode, .count = arena_bytes, .user_data = (uintptr_t)request};
-    list_append(&exec->requests, &request->link);
-    list_init(&request->unsent);
-    *made = request;
-    return BLINK_OK;
-}
-
-void cuda_request_free(exec_cuda_t *exec, cuda_request_t *request)
-{
-    list_remove(&request->link);
-    list_remove(&request->unsent);
-    if (request->in_arena)
-        arena_give(&exec->arena, request->sqe.in_offset_bytes, request->bytes);
-    free(request);
-}
-
-static void ring_the_doorbell(const exec_cuda_t *exec)
-{
-    uint64_t one = 1;
-    if (write(exec->channel.doorbell_fd, &one, sizeof(one)) < 0)
-        LOG_DEBUG("the doorbell of the GPU worker is full"); /* then it rings already */
-}
-
-/* False if it has to wait for room in the arena, until others are completed. */
-static bool move_to_arena(exec_cuda_t *exec, cuda_request_t *request)
-{
-    if (request->bytes == 0 || request->in_arena)
-        return true;
-    if (arena_take(&exec->arena, request->bytes, &request->sqe.in_offset_bytes) != BLINK_OK)
-        return false;
-    request->in_arena = true;
-    memcpy(exec->arena.base + request->sqe.in_offset_bytes, request->room, request->bytes);
-    return true;
-}
-
-/* No more than can be completed: what lies in the ring beyond that the worker may sleep over (ring_submit()).
- */
-static void send_unsent(exec_cuda_t *exec)
-{
-    bool sent = false;
-    LIST_FOR_EACH(link, &exec->unsent)
-    {
-        cuda_request_t *request = CONTAINER_OF(link, cuda_request_t, unsent);
-        if (exec->unreaped == exec->ring.cq_entries || !move_to_arena(exec, request) ||
-            !ring_submit(&exec->ring, &request->sqe))
-            break;
-        exec->unreaped++;
-        list_remove(link);
-        sent = true;
-    }
-    if (sent && ring_needs_doorbell(&exec->ring))
-        ring_the_doorbell(exec);
-}
-
-void cuda_request_send(exec_cuda_t *exec, cuda_request_t *request)
-{
-    list_append(&exec->unsent, &request->unsent);
-    send_unsent(exec);
-}
-
-/* ---- grants ---- */
-
-bool cuda_grant(exec_cuda_t *exec, const cuda_instance_t *instance)
-{
-    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++) {
-        if (exec->granted_blocks[gpu] + instance->blocks[gpu] > exec->config.gpus[gpu].resident_blocks)
-            return false;
-    }
-    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++)
-        exec->granted_blocks[gpu] += instance->blocks[gpu];
-    return true;
-}
-
-static void give_grant_back(exec_cuda_t *exec, cuda_instance_t *instance)
-{
-    if (!instance->granted)
-        return;
-    instance->granted = false;
-    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++)
-        exec->granted_blocks[gpu] -= instance->blocks[gpu];
-}
-
-static void launch_waiting(exec_cuda_t *exec)
-{
-    LIST_FOR_EACH(link, &exec->waiting)
-    {
-        cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, queued);
-        if (!cuda_grant(exec, instance))
-            return;
-        list_remove(link);
-        instance->granted = true;
-        cuda_instance_launch(instance);
-    }
-}
 
 /* ---- completions ---- */
 
@@ -138,12 +32,8 @@ static void on_completion(exec_cuda_t *exec, const ring_cqe_t *cqe)
     cuda_request_t *request = (cuda_request_t *)(uintptr_t)cqe->user_data;
     cuda_instance_t *instance = request->instance;
     blink_result_t result = (blink_result_t)cqe->result;
-    if (instance) {
-        give_grant_back(exec, instance);
-        instance->request = NULL;
-    } else if (request->object && result != BLINK_OK) {
+    if (!instance && request->object && result != BLINK_OK)
         note_failed_object(exec, request->object, result, cqe->text);
-    }
     cuda_request_free(exec, request);
     if (instance)
         cuda_instance_end(instance, result, cqe->text);
@@ -157,8 +47,8 @@ static void advance(exec_cuda_t *exec)
         exec->unreaped--;
         on_completion(exec, &cqe);
     }
-    send_unsent(exec);
-    launch_waiting(exec);
+    cuda_requests_flush(exec);
+    cuda_launch_waiting(exec);
 }
 
 static bool cuda_poll(exec_t *base, exec_end_t *end)
@@ -191,11 +81,11 @@ int exec_cuda_event_fd(const exec_cuda_t *exec)
 blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
 {
     exec->channel = *channel;
-    blink_result_t result = arena_init(&exec->arena, channel->arena, channel->arena_bytes);
+    blink_result_t result = gpu_arena_init(&exec->arena, channel->arena, channel->arena_bytes);
     if (result == BLINK_OK)
         result = ring_attach(channel->ring_fd, &exec->ring);
     if (result != BLINK_OK) {
-        arena_fini(&exec->arena);
+        gpu_arena_fini(&exec->arena);
         gpu_channel_close(&exec->channel);
         return result;
     }
@@ -204,13 +94,6 @@ blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
     exec->generation++;
     ring_want_event(&exec->ring);
     return BLINK_OK;
-}
-
-static void end_run(cuda_instance_t *instance, const char *text)
-{
-    give_grant_back(instance->exec, instance);
-    instance->request = NULL;
-    cuda_instance_end(instance, BLINK_ERR_SYSTEM, text);
 }
 
 /* A worker that is gone completes nothing any more: all requests are forgotten, and the runs among them, and
@@ -225,7 +108,7 @@ static void end_runs(exec_cuda_t *exec, const char *text)
         if (!instance)
             continue;
         list_remove(&instance->queued);
-        end_run(instance, text);
+        cuda_instance_end(instance, BLINK_ERR_SYSTEM, text);
     }
 }
 
@@ -236,14 +119,9 @@ void exec_cuda_detach(exec_cuda_t *exec, const char *text)
     exec->attached = false; /* so that nothing is sent from here on */
     snprintf(exec->lost_text, sizeof(exec->lost_text), "%s", text);
     end_runs(exec, text);
-    arena_fini(&exec->arena);
+    gpu_arena_fini(&exec->arena);
     ring_unmap(&exec->ring);
     gpu_channel_close(&exec->channel);
-}
-
-static bool needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count)
-{
-    return cuda_needs_host((const exec_cuda_t *)exec, nodes, rank_count);
 }
 
 static const exec_calls_t cuda_calls = {.create = cuda_instance_create,
@@ -252,7 +130,7 @@ static const exec_calls_t cuda_calls = {.create = cuda_instance_create,
                                         .abort = cuda_instance_abort,
                                         .poll = cuda_poll,
                                         .transport = cuda_instance_transport,
-                                        .needs_flags = needs_flags};
+                                        .needs_flags = cuda_needs_host};
 
 blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **exec)
 {

@@ -11,8 +11,8 @@
  * Host memory. GPUs that cannot reach each other's memory meet in the host's: slots and semaphores of such a
  * program lie there, and it must be one of LL's, in which every edge ends in a slot.
  *
- * Copy engines. Where the application's kernels and the daemon's take turns on a GPU (no MPS), moves without
- * reduction are left to the copy engines, which do not wait for a turn, if they are few and large enough to
+ * Copy engines. Where the application's kernels and the daemon's alternate on a GPU (no MPS), moves without
+ * reduction are left to the copy engines, which wait for no kernel, if they are few and large enough to
  * be worth a command each.
  *
  * Everything here is the engine thread's.

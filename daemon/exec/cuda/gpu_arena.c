@@ -1,12 +1,11 @@
-/* Holes in a list. See arena.h. */
 #include "exec/cuda/gpu_arena.h"
 
 #include <stdlib.h>
 
 #define ALIGNMENT 64u
 
-struct arena_hole {
-    arena_hole_t *next;
+struct gpu_arena_hole {
+    gpu_arena_hole_t *next;
     uint64_t offset, bytes;
 };
 
@@ -15,36 +14,36 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static arena_hole_t *hole_make(uint64_t offset, uint64_t bytes, arena_hole_t *next)
+static gpu_arena_hole_t *hole_make(uint64_t offset, uint64_t bytes, gpu_arena_hole_t *next)
 {
-    arena_hole_t *hole = malloc(sizeof(*hole));
+    gpu_arena_hole_t *hole = malloc(sizeof(*hole));
     if (hole)
-        *hole = (arena_hole_t){next, offset, bytes};
+        *hole = (gpu_arena_hole_t){next, offset, bytes};
     return hole;
 }
 
-blink_result_t arena_init(arena_t *arena, void *base, uint64_t bytes)
+blink_result_t gpu_arena_init(gpu_arena_t *arena, void *base, uint64_t bytes)
 {
-    *arena = (arena_t){.base = base, .bytes = bytes, .holes = hole_make(0, bytes, NULL)};
+    *arena = (gpu_arena_t){.base = base, .bytes = bytes, .holes = hole_make(0, bytes, NULL)};
     return arena->holes ? BLINK_OK : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an arena");
 }
 
-void arena_fini(arena_t *arena)
+void gpu_arena_fini(gpu_arena_t *arena)
 {
     while (arena->holes) {
-        arena_hole_t *hole = arena->holes;
+        gpu_arena_hole_t *hole = arena->holes;
         arena->holes = hole->next;
         free(hole);
     }
 }
 
-blink_result_t arena_take(arena_t *arena, uint64_t bytes, uint64_t *offset)
+blink_result_t gpu_arena_take(gpu_arena_t *arena, uint64_t bytes, uint64_t *offset)
 {
     uint64_t wanted = rounded(bytes);
-    arena_hole_t **link = &arena->holes;
+    gpu_arena_hole_t **link = &arena->holes;
     while (*link && (*link)->bytes < wanted)
         link = &(*link)->next;
-    arena_hole_t *hole = *link;
+    gpu_arena_hole_t *hole = *link;
     if (!hole)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY,
                           "no room for %llu bytes among the %llu shared with the GPU worker",
@@ -60,9 +59,9 @@ blink_result_t arena_take(arena_t *arena, uint64_t bytes, uint64_t *offset)
 }
 
 /* Join a hole with the one behind it if they adjoin. */
-static void hole_join(arena_hole_t *hole)
+static void hole_join(gpu_arena_hole_t *hole)
 {
-    arena_hole_t *next = hole->next;
+    gpu_arena_hole_t *next = hole->next;
     if (!next || hole->offset + hole->bytes != next->offset)
         return;
     hole->bytes += next->bytes;
@@ -70,14 +69,14 @@ static void hole_join(arena_hole_t *hole)
     free(next);
 }
 
-void arena_give(arena_t *arena, uint64_t offset, uint64_t bytes)
+void gpu_arena_give(gpu_arena_t *arena, uint64_t offset, uint64_t bytes)
 {
-    arena_hole_t **link = &arena->holes, *before = NULL;
+    gpu_arena_hole_t **link = &arena->holes, *before = NULL;
     while (*link && (*link)->offset < offset) {
         before = *link;
         link = &(*link)->next;
     }
-    arena_hole_t *hole = hole_make(offset, rounded(bytes), *link);
+    gpu_arena_hole_t *hole = hole_make(offset, rounded(bytes), *link);
     if (!hole)
         return;
     *link = hole;

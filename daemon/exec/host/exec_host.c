@@ -98,7 +98,7 @@ static void pool_sleep(exec_host_t *exec)
 static void pool_run_next(exec_host_t *exec, uint64_t now_ns)
 {
     exec_task_t *task = queue_pop(&exec->queue);
-    bool is_lane = task->instance != NULL;
+    bool is_lane = task->instance;
     exec->runners += is_lane;
     if (!is_lane)
         queue_release(&exec->queue, 1);
@@ -164,7 +164,7 @@ static uint64_t pool_cache_bytes(hwloc_topology_t machine)
     for (unsigned level = 5; level > 1 && bytes == 0; level--) {
         int depth = hwloc_get_cache_type_depth(machine, level, HWLOC_OBJ_CACHE_UNIFIED);
         hwloc_obj_t cache = NULL;
-        while (depth >= 0 && (cache = hwloc_get_next_obj_by_depth(machine, depth, cache)) != NULL)
+        while (depth >= 0 && (cache = hwloc_get_next_obj_by_depth(machine, depth, cache)))
             bytes += cache->attr->cache.size;
     }
     return bytes;

@@ -30,8 +30,8 @@ typedef struct exec_lane {
     uint32_t chunk, chunks;
     uint32_t step;       /* of the chunk */
     uint64_t start_ns;   /* paced: of the step before */
-    void **addresses;    /* room for those of one step */
-    char *blocks;        /* room for those of one step; only where slots have flags */
+    void **addresses;    /* of the operands of one step */
+    char *blocks;        /* of one step, as in step_workspace_t */
     pace_slot_t *booked; /* of the dsts of one step; paced only */
 } exec_lane_t;
 
@@ -41,7 +41,8 @@ struct host_instance {
     exec_instance_t base;
     exec_host_t *exec;     /* base.exec */
     double touched_blocks; /* what all steps together read and write, in blocks */
-    exec_items_t *items;   /* a program that runs as items; NULL: as lanes, which the next nine are for */
+    exec_items_t
+        *items; /* a program that runs as items; NULL: as lanes, for which the fields down to `scratch` are */
     exec_lane_t *lanes;
     exec_semaphore_t *semaphores;
     void **addresses;

@@ -1,7 +1,7 @@
 /*
  * Handing out the items of a run. The run stands in the pool's queue as one task, an offer to take part: a
  * worker that takes it up leaves a new one behind while there is enough for another, so any number may come,
- * at any time, and runs take turns. Who leaves last, with no item left, ends the run.
+ * at any time, and workers go from run to run. The worker that leaves last, with no item left, ends the run.
  */
 #include "exec/host/items.h"
 
@@ -14,15 +14,15 @@
  * much, out of caches, in the 45 µs until another one is up. */
 #define ITEMS_WAKE_BYTES (1u << 20)
 
-/* What a worker reads and writes before others get their turn: less than a millisecond. */
-#define ITEMS_TURN_BYTES (4u << 20)
+/* What a worker reads and writes of a run before it looks for other runs: less than a millisecond. */
+#define ITEMS_QUANTUM_BYTES (4u << 20)
 
 /* Up to here the thread that starts a run takes part in it: one that only waited would be idle for as long as
  * it works now. More would keep it from starting other runs. */
 #define ITEMS_SHARED_MAX_BYTES (4u << 20)
 _Static_assert(ITEMS_SHARED_MAX_BYTES >= ITEMS_WAKE_BYTES, "a run left to the pool alone is worth a worker");
 
-/* Room for the addresses of the largest step, on the stack of whoever runs it: every rank's input, scalar and
+/* The addresses of the largest step, on the stack of the thread that runs it: every rank's input, scalar and
  * output. */
 #define ITEMS_ADDRESSES_MAX (3u * PLAN_RANKS_MAX)
 
@@ -39,7 +39,7 @@ struct exec_items {
     _Alignas(64) exec_task_t offer;
     host_instance_t *instance;
     uint64_t count;
-    uint64_t turn; /* items of one turn */
+    uint64_t quantum; /* items that a worker takes before it looks for other runs */
     uint64_t item_bytes;
     uint32_t users; /* threads that take part, and the offer while it is queued; under the pool's lock */
     uint32_t row_count;
@@ -71,14 +71,14 @@ static uint64_t items_left(const exec_items_t *items)
     return next < items->count ? items->count - next : 0;
 }
 
-/* Take items until none is left, or the turn is over. */
-static void items_work(exec_items_t *items, uint64_t turn)
+/* Take items until none is left, or `most` have been taken. */
+static void items_work(exec_items_t *items, uint64_t most)
 {
     const host_instance_t *instance = items->instance;
     void *addresses[ITEMS_ADDRESSES_MAX];
-    const step_room_t room = {.addresses = addresses};
+    const step_workspace_t work = {.addresses = addresses};
     const item_row_t *row = items->rows, *end = items->rows + items->row_count;
-    for (uint64_t taken = 0; taken < turn && !items_over(items); taken++) {
+    for (uint64_t taken = 0; taken < most && !items_over(items); taken++) {
         uint64_t item = atomic_fetch_add_explicit(&items->next, 1, memory_order_relaxed);
         if (item >= items->count)
             return;
@@ -87,7 +87,7 @@ static void items_work(exec_items_t *items, uint64_t turn)
         uint32_t chunk = (uint32_t)(item - row->first);
         lane_span_t span = lane_span(&instance->base.geometry, row->channel, row->step->part, chunk);
         if (span.bytes > 0)
-            step_move(&(step_place_t){instance, row->step, row->channel, chunk, span}, &room);
+            step_move(&(step_place_t){instance, row->step, row->channel, chunk, span}, &work);
     }
 }
 
@@ -144,7 +144,7 @@ static bool items_leave(exec_items_t *items)
 static void items_run(exec_task_t *task)
 {
     exec_items_t *items = task->instance->items;
-    items_work(items, items->turn);
+    items_work(items, items->quantum);
     if (items_leave(items))
         instance_finish(items->instance, BLINK_OK);
 }
@@ -185,7 +185,7 @@ void items_bind(host_instance_t *instance)
         items->count += instance->base.geometry.channels[items->rows[i].channel].chunks;
     }
     items->item_bytes = items->count > 0 ? instance->touched_bytes / items->count + 1 : 1;
-    items->turn = ITEMS_TURN_BYTES / items->item_bytes + 1;
+    items->quantum = ITEMS_QUANTUM_BYTES / items->item_bytes + 1;
 }
 
 blink_result_t items_start(host_instance_t *instance, bool *under_way)

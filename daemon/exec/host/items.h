@@ -1,7 +1,7 @@
 /*
- * Runs of independent programs: nothing waits for anything, so a run is a row of items (step, chunk) that
- * whoever comes takes from one counter. Apart from the lanes, which need a state each, a semaphore for every
- * edge, and a turn on the queue for every wait.
+ * Runs of independent programs. No step waits for another, so a run is a row of items (step, chunk), and
+ * every thread that takes part in it takes its items from one counter: there are no states, semaphores or
+ * waits as lanes have them.
  */
 #ifndef BLINK_EXEC_ITEMS_H
 #define BLINK_EXEC_ITEMS_H

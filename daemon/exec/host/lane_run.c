@@ -4,7 +4,7 @@
  */
 #include "exec/host/step.h"
 
-/* Steps a lane may take before others get their turn, without a pacer: about a millisecond of the largest
+/* Steps that a lane takes before other tasks may run, without a pacer: about a millisecond of the largest
  * chunks. */
 #define LANE_BATCH_STEPS 16u
 
@@ -176,7 +176,7 @@ static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const st
         sent_ns = lane_book(instance, lane, step,
                             lane_format_bytes(instance->base.program->protocol, place->span.bytes), ready_ns);
     if (place->span.bytes > 0)
-        step_move(place, &(step_room_t){lane->addresses, lane->blocks});
+        step_move(place, &(step_workspace_t){lane->addresses, lane->blocks});
     for (uint32_t i = 0; i < step->signal_count; i++) {
         const lane_signal_t *signal = &instance->base.program->signals[step->signal_first + i];
         if (reads_flags && signal->dst != PLAN_NONE)
@@ -205,7 +205,7 @@ static void lane_drop(host_instance_t *instance)
 
 static void lane_advance(host_instance_t *instance, exec_lane_t *lane)
 {
-    bool paced = instance->exec->config.pace != NULL;
+    bool paced = instance->exec->config.pace;
     uint32_t steps_run = 0;
     for (;;) {
         /* Pairs with host_instance_abort(); seen late, it only costs a step. */

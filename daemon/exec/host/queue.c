@@ -1,4 +1,3 @@
-/* The run queue's heap. See queue.h. */
 #include "exec/host/queue.h"
 
 #include "error.h"

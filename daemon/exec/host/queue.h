@@ -31,7 +31,7 @@ typedef struct exec_queue {
 
 void queue_fini(exec_queue_t *queue);
 
-/* Make room so that pushing these tasks cannot fail; give it back. Errors: NO_MEMORY. */
+/* Reserve places, so that pushing these tasks cannot fail; give the places back. Errors: NO_MEMORY. */
 blink_result_t queue_reserve(exec_queue_t *queue, uint32_t tasks);
 void queue_release(exec_queue_t *queue, uint32_t tasks);
 

@@ -1,4 +1,3 @@
-/* What both interpreters, of lanes and of items, do with one step. See step.h. */
 #include "exec/host/step.h"
 
 #include "exec/host/reduce/reduce.h"
@@ -24,7 +23,8 @@ static bool is_flagged(const host_instance_t *instance, const lane_operand_t *op
     return operand->buffer == LANE_SCRATCH && instance->base.program->protocol != BLINK_PROTOCOL_SIMPLE;
 }
 
-/* Of the chunk in its slot: never 0, and greater than any that the slot has seen since it was scrubbed. */
+/* The epoch of the chunk in its slot: never 0, and greater than any that the slot has seen since it was
+ * emptied. */
 static uint64_t slot_epoch(const step_place_t *place)
 {
     return place->instance->base.epoch_base + place->chunk + 1;
@@ -64,15 +64,15 @@ static const void **step_scalars(const host_instance_t *instance, const lane_ope
     return scalars;
 }
 
-static reduce_step_t step_reduction(const step_place_t *place, const step_room_t *room)
+static reduce_step_t step_reduction(const step_place_t *place, const step_workspace_t *work)
 {
     const host_instance_t *instance = place->instance;
     const lane_step_t *step = place->step;
     const lane_operand_t *srcs = &instance->base.program->operands[step->src_first];
-    void **src_addresses = room->addresses + step->dst_count;
+    void **src_addresses = work->addresses + step->dst_count;
     const void **scalars = (const void **)(src_addresses + step->src_count);
     bool divides = step->completes && instance->base.run.redop == BLINK_AVG;
-    return (reduce_step_t){.dsts = room->addresses,
+    return (reduce_step_t){.dsts = work->addresses,
                            .srcs = (const void *const *)src_addresses,
                            .scalars = step_scalars(instance, srcs, step->src_count, scalars),
                            .dst_count = step->dst_count,
@@ -84,44 +84,44 @@ static reduce_step_t step_reduction(const step_place_t *place, const step_room_t
                            .bytes = place->span.bytes};
 }
 
-/* Put the addresses of one block of the step's operands into the room: what lies in slots with flags is
- * unpacked into blocks of the room, and what goes there is made in the last of these. */
-static void step_lay_out(const step_place_t *place, const step_room_t *room, uint64_t at, uint64_t bytes)
+/* Put the addresses of one block of the step's operands into the workspace: what lies in slots with flags is
+ * unpacked into blocks of the workspace, and what goes to such slots is made in the last of these blocks. */
+static void step_lay_out(const step_place_t *place, const step_workspace_t *work, uint64_t at, uint64_t bytes)
 {
     const host_instance_t *instance = place->instance;
     const lane_step_t *step = place->step;
     blink_protocol_t protocol = instance->base.program->protocol;
     for (uint32_t i = 0; i < step->dst_count; i++) {
         const lane_operand_t *dst = &instance->base.program->operands[step->dst_first + i];
-        room->addresses[i] = is_flagged(instance, dst)
-                                 ? room->blocks + (size_t)step->src_count * STEP_BLOCK_BYTES
+        work->addresses[i] = is_flagged(instance, dst)
+                                 ? work->blocks + (size_t)step->src_count * STEP_BLOCK_BYTES
                                  : (char *)step_address(place, dst) + at;
     }
     for (uint32_t i = 0; i < step->src_count; i++) {
         const lane_operand_t *src = &instance->base.program->operands[step->src_first + i];
         char *address = step_address(place, src);
         if (is_flagged(instance, src)) {
-            char *block = room->blocks + (size_t)i * STEP_BLOCK_BYTES;
+            char *block = work->blocks + (size_t)i * STEP_BLOCK_BYTES;
             slot_load(protocol, address + lane_format_bytes(protocol, at), block, bytes);
             address = block;
         } else {
             address += at;
         }
-        room->addresses[step->dst_count + i] = address;
+        work->addresses[step->dst_count + i] = address;
     }
 }
 
 /* A block at a time, so that what is unpacked stays in the first-level cache. */
-static void step_move_flagged(const step_place_t *place, const step_room_t *room)
+static void step_move_flagged(const step_place_t *place, const step_workspace_t *work)
 {
     const host_instance_t *instance = place->instance;
     const lane_step_t *step = place->step;
     blink_protocol_t protocol = instance->base.program->protocol;
-    char *result = room->blocks + (size_t)step->src_count * STEP_BLOCK_BYTES;
+    char *result = work->blocks + (size_t)step->src_count * STEP_BLOCK_BYTES;
     for (uint64_t at = 0; at < place->span.bytes; at += STEP_BLOCK_BYTES) {
         uint64_t left = place->span.bytes - at, bytes = left < STEP_BLOCK_BYTES ? left : STEP_BLOCK_BYTES;
-        step_lay_out(place, room, at, bytes);
-        reduce_step_t reduction = step_reduction(place, room);
+        step_lay_out(place, work, at, bytes);
+        reduce_step_t reduction = step_reduction(place, work);
         reduction.bytes = bytes;
         reduction.stream = false;
         reduce_apply(&reduction);
@@ -134,7 +134,7 @@ static void step_move_flagged(const step_place_t *place, const step_room_t *room
     }
 }
 
-void step_move(const step_place_t *place, const step_room_t *room)
+void step_move(const step_place_t *place, const step_workspace_t *work)
 {
     const host_instance_t *instance = place->instance;
     const lane_step_t *step = place->step;
@@ -146,10 +146,10 @@ void step_move(const step_place_t *place, const step_room_t *room)
     for (uint32_t i = 0; i < step->src_count; i++)
         step_count_operand(instance, &srcs[i], wire_bytes);
     if (instance->base.program->protocol != BLINK_PROTOCOL_SIMPLE) {
-        step_move_flagged(place, room);
+        step_move_flagged(place, work);
         return;
     }
-    step_lay_out(place, room, 0, place->span.bytes);
-    reduce_step_t reduction = step_reduction(place, room);
+    step_lay_out(place, work, 0, place->span.bytes);
+    reduce_step_t reduction = step_reduction(place, work);
     reduce_apply(&reduction);
 }

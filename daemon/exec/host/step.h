@@ -15,10 +15,10 @@ typedef struct step_place {
 } step_place_t;
 
 /* What moving a step needs to work in. */
-typedef struct step_room {
+typedef struct step_workspace {
     void **addresses; /* step_address_count() */
     char *blocks;     /* step_block_count() × STEP_BLOCK_BYTES; only where slots have flags */
-} step_room_t;
+} step_workspace_t;
 
 /* What is unpacked from slots with flags, or packed into them, at a time: whole grains of slot_format.h and
  * whole elements. */
@@ -40,6 +40,6 @@ static inline uint32_t step_block_count(const lane_step_t *step)
 bool step_arrived(const step_place_t *place);
 
 /* Move the step's part of a chunk, and count it on the links it crosses. */
-void step_move(const step_place_t *place, const step_room_t *room);
+void step_move(const step_place_t *place, const step_workspace_t *work);
 
 #endif

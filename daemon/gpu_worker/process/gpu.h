@@ -30,7 +30,7 @@ typedef struct worker_gpu {
     gpu_facts_t facts;
     /* the run thread's */
     worker_streams_t run_streams, copy_streams;
-    uint32_t copy_turn; /* counts copies, which take the streams in turn */
+    uint32_t copies_made; /* copies take the streams one after the other */
     worker_stream_t object_stream;
     CUmemoryPool object_pool;
     bool objects_pending; /* object_stream may be busy: its event tells */

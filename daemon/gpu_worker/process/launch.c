@@ -182,9 +182,9 @@ static blink_result_t begin_launches(worker_t *worker, const gpu_run_t *request,
 
 /* ---- copies ---- */
 
-static worker_stream_t *copy_stream(worker_gpu_t *gpu, uint32_t turn)
+static worker_stream_t *copy_stream(worker_gpu_t *gpu, uint32_t number)
 {
-    return &gpu->copy_streams.streams[turn % gpu->copy_streams.count];
+    return &gpu->copy_streams.streams[number % gpu->copy_streams.count];
 }
 
 static blink_result_t enqueue_copies(worker_t *worker, worker_gpu_t *gpu, const gpu_run_t *request)
@@ -193,7 +193,7 @@ static blink_result_t enqueue_copies(worker_t *worker, worker_gpu_t *gpu, const 
         const gpu_copy_t *copy = &request->copies[i];
         if (copy->bytes > 0)
             WORKER_TRY(worker, cuMemcpyAsync, copy->dst, copy->src, copy->bytes,
-                       copy_stream(gpu, gpu->copy_turn + i)->handle);
+                       copy_stream(gpu, gpu->copies_made + i)->handle);
     }
     return BLINK_OK;
 }
@@ -203,11 +203,11 @@ static blink_result_t join_copies(worker_t *worker, worker_gpu_t *gpu, const gpu
                                   const worker_job_t *job, const worker_part_t *part)
 {
     for (uint32_t i = 0; i < request->copy_count && i < gpu->copy_streams.count; i++) {
-        const worker_stream_t *stream = copy_stream(gpu, gpu->copy_turn + i);
+        const worker_stream_t *stream = copy_stream(gpu, gpu->copies_made + i);
         WORKER_TRY(worker, cuEventRecord, stream->event, stream->handle);
         WORKER_TRY(worker, cuStreamWaitEvent, part->stream->handle, stream->event, 0);
     }
-    gpu->copy_turn += request->copy_count;
+    gpu->copies_made += request->copy_count;
     return worker_part_finish(worker, job, part);
 }
 

@@ -44,7 +44,7 @@ struct worker {
 
 /*
  * Fail as cuda_driver_fail(), and note in is_lost if the error is one after which a context is of no more
- * use. For the run thread: the next turn of its loop ends the worker.
+ * use. For the run thread: its loop then ends the worker.
  */
 blink_result_t worker_fail(worker_t *worker, const char *call, CUresult result);
 

@@ -1,5 +1,5 @@
 /* The way to the GPU worker and back, with the test for a worker. */
-#include "exec/cuda/exec_cuda_internal.h"
+#include "exec/cuda/request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

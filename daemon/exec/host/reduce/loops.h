@@ -1,5 +1,5 @@
 /*
- * The element loops behind reduce_apply(), compiled once per instruction set. Apart from it so that tests can
+ * The element loops behind reduce_apply(), compiled once per instruction set. Declared here so that tests can
  * run every set this processor has, not just the one that is chosen.
  */
 #ifndef BLINK_REDUCE_LOOPS_H

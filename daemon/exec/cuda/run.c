@@ -1,7 +1,7 @@
 /*
- * Runs of instances: as kernels or as copies, from their start to their end. See exec_cuda.h.
+ * A run is made by kernels or by copies.
  */
-#include "exec/cuda/exec_cuda_internal.h"
+#include "exec/cuda/run.h"
 
 #include "error.h"
 #include "names.h"
@@ -161,7 +161,7 @@ static blink_result_t make_run(cuda_instance_t *instance)
                                 &instance->request));
     instance->request->instance = instance;
     instance->number = ++exec->last_run;
-    gpu_run_t *to = (gpu_run_t *)(void *)instance->request->room;
+    gpu_run_t *to = (gpu_run_t *)(void *)instance->request->data;
     fill_run(instance, to);
     to->copy_count = copy_count;
     to->copy_gpu = (uint32_t)__builtin_ctz(instance->gpu_mask);
@@ -169,10 +169,43 @@ static blink_result_t make_run(cuda_instance_t *instance)
     return BLINK_OK;
 }
 
-void cuda_instance_launch(cuda_instance_t *instance)
+/* ---- grants ---- */
+
+static bool grant(exec_cuda_t *exec, const cuda_instance_t *instance)
 {
-    cuda_request_send(instance->exec, instance->request);
+    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++) {
+        if (exec->granted_blocks[gpu] + instance->blocks[gpu] > exec->config.gpus[gpu].resident_blocks)
+            return false;
+    }
+    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++)
+        exec->granted_blocks[gpu] += instance->blocks[gpu];
+    return true;
 }
+
+static void give_grant_back(cuda_instance_t *instance)
+{
+    exec_cuda_t *exec = instance->exec;
+    if (!instance->granted)
+        return;
+    instance->granted = false;
+    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++)
+        exec->granted_blocks[gpu] -= instance->blocks[gpu];
+}
+
+void cuda_launch_waiting(exec_cuda_t *exec)
+{
+    LIST_FOR_EACH(link, &exec->waiting)
+    {
+        cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, queued);
+        if (!grant(exec, instance))
+            return;
+        list_remove(link);
+        instance->granted = true;
+        cuda_request_send(exec, instance->request);
+    }
+}
+
+/* ---- from start to end ---- */
 
 blink_result_t cuda_instance_start(exec_instance_t *base, uint64_t block_bytes, bool *under_way)
 {
@@ -188,12 +221,12 @@ blink_result_t cuda_instance_start(exec_instance_t *base, uint64_t block_bytes, 
     instance->running = true;
     instance->abort_reason = BLINK_OK;
     if (base->program->independent) {
-        cuda_instance_launch(instance);
+        cuda_request_send(exec, instance->request);
         return BLINK_OK;
     }
-    instance->granted = list_is_empty(&exec->waiting) && cuda_grant(exec, instance);
+    instance->granted = list_is_empty(&exec->waiting) && grant(exec, instance);
     if (instance->granted)
-        cuda_instance_launch(instance);
+        cuda_request_send(exec, instance->request);
     else
         list_append(&exec->waiting, &instance->queued);
     return BLINK_OK;
@@ -208,6 +241,8 @@ static void count_links(const cuda_instance_t *instance)
 void cuda_instance_end(cuda_instance_t *instance, blink_result_t result, const char *text)
 {
     instance->running = false;
+    instance->request = NULL;
+    give_grant_back(instance);
     cuda_trim_memory(instance->exec, instance);
     if (result == BLINK_OK)
         count_links(instance);
@@ -236,7 +271,6 @@ void cuda_instance_abort(exec_instance_t *base, blink_result_t reason)
     if (!base->program->independent && !instance->granted) {
         list_remove(&instance->queued);
         cuda_request_free(exec, instance->request);
-        instance->request = NULL;
         cuda_instance_end(instance, reason, "");
         return;
     }

@@ -1,7 +1,4 @@
-/*
- * Instances: programs and payloads on their way to the GPUs. Their runs are in cuda_run.c. See exec_cuda.h.
- */
-#include "exec/cuda/exec_cuda_internal.h"
+#include "exec/cuda/instance.h"
 
 #include "error.h"
 
@@ -36,8 +33,9 @@ static blink_result_t check_residence(const cuda_instance_t *instance)
     return BLINK_OK;
 }
 
-bool cuda_needs_host(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t rank_count)
+bool cuda_needs_host(const exec_t *base, const uint32_t *nodes, uint32_t rank_count)
 {
+    const exec_cuda_t *exec = (const exec_cuda_t *)base;
     uint32_t mask = 0, peers = UINT32_MAX;
     for (uint32_t rank = 0; rank < rank_count; rank++) {
         uint32_t gpu = exec->config.gpu_of_node[nodes[rank]];
@@ -97,7 +95,7 @@ static blink_result_t instance_init(cuda_instance_t *instance, exec_cuda_t *exec
         instance->gpu_mask |= 1u << instance->rank_gpu[rank];
     }
     instance->only_moves = image_only_moves(program);
-    instance->through_host = cuda_needs_host(instance->exec, nodes, program->rank_count);
+    instance->through_host = cuda_needs_host(&exec->base, nodes, program->rank_count);
     BLINK_TRY(check_reach(instance));
     BLINK_TRY(image_program(program, instance->rank_gpu, config->gpu_count, instance->lane_first,
                             instance->lane_count, &instance->image));
@@ -155,7 +153,7 @@ static blink_result_t load_object(cuda_instance_t *instance, const image_block_t
     exec_cuda_t *exec = instance->exec;
     cuda_request_t *request;
     BLINK_TRY(cuda_request_make(exec, GPU_LOAD, block->byte_count, &request));
-    memcpy(request->room, block->bytes, block->byte_count);
+    memcpy(request->data, block->bytes, block->byte_count);
     *object = request->object = request->sqe.member = ++exec->last_object;
     request->sqe.root = instance->gpu_mask;
     cuda_request_send(exec, request);
@@ -238,7 +236,7 @@ static uint64_t item_bytes(const cuda_instance_t *instance, uint64_t block_bytes
     return bytes < LANE_CHUNK_MAX_BYTES ? bytes : LANE_CHUNK_MAX_BYTES;
 }
 
-/* By link; the room is for all of them until they are counted. */
+/* By link: there is space for the loads of all links. */
 static void add_load(cuda_instance_t *instance, const lane_operand_t *operand, uint64_t bytes)
 {
     const lane_program_t *program = instance->base.program;

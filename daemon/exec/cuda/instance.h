@@ -1,0 +1,67 @@
+/*
+ * An instance on GPUs: what the worker has of its program, and of the payload that it is bound to.
+ */
+#ifndef BLINK_EXEC_CUDA_INSTANCE_H
+#define BLINK_EXEC_CUDA_INSTANCE_H
+
+#include "exec/cuda/image.h"
+#include "exec/cuda/request.h"
+
+/* What a run of the bound program carries over one link. */
+typedef struct cuda_load {
+    uint32_t link;
+    uint64_t bytes;
+} cuda_load_t;
+
+typedef struct cuda_instance {
+    exec_instance_t base;
+    exec_cuda_t *exec; /* base.exec */
+    list_t link;       /* exec_cuda_t.instances */
+    list_t queued;     /* exec_cuda_t.waiting or .ended */
+    uint32_t *rank_gpu;
+    uint32_t gpu_mask;
+    uint32_t lane_first[GPU_MAX], lane_count[GPU_MAX];
+    image_block_t image;
+    bool only_moves;
+    bool through_host; /* slots and semaphores are in host memory */
+    /* With the worker of this generation; 0: with none. */
+    uint32_t generation;
+    uint32_t program_object, binding_object, memory_object;
+    uint64_t memory_bytes, semaphores_offset;
+    /* The payload that it is bound to. */
+    uint64_t scratch_bytes;
+    image_block_t binding;
+    cuda_load_t *loads;
+    uint32_t load_count;
+    uint64_t rounds; /* runs since the semaphores were zero */
+    /* The run under way. */
+    bool running, granted, copied;
+    uint64_t number;
+    cuda_request_t *request;
+    uint32_t blocks[GPU_MAX];
+    blink_result_t abort_reason;
+    /* How the run ended. */
+    exec_end_t end;
+    char end_text[BLINK_ERROR_TEXT_BYTES];
+    /* An object of it could not be made. */
+    blink_result_t failed;
+    char failed_text[BLINK_ERROR_TEXT_BYTES];
+} cuda_instance_t;
+
+/* The executor's side of exec_calls_t; the runs' is in run.h. */
+blink_result_t cuda_instance_create(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
+                                    exec_instance_t **instance);
+void cuda_instance_destroy(exec_instance_t *instance);
+
+/* Whether devices on these nodes meet in host memory: some of their GPUs cannot reach others'. */
+bool cuda_needs_host(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count);
+
+/* Have the worker hold the program, and bind it to a payload; nothing to do if both are so already. Errors:
+ * NO_MEMORY. */
+blink_result_t cuda_instance_load(cuda_instance_t *instance);
+blink_result_t cuda_instance_bind(cuda_instance_t *instance, uint64_t block_bytes);
+
+/* Give scratch of idle instances back, but that of the most recent, until what is left is little enough. */
+void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent);
+
+#endif

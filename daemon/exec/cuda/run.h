@@ -1,0 +1,20 @@
+/*
+ * Runs of instances, which wait for their grant, are sent, and end.
+ */
+#ifndef BLINK_EXEC_CUDA_RUN_H
+#define BLINK_EXEC_CUDA_RUN_H
+
+#include "exec/cuda/instance.h"
+
+/* The executor's side of exec_calls_t. */
+blink_result_t cuda_instance_start(exec_instance_t *instance, uint64_t block_bytes, bool *under_way);
+void cuda_instance_abort(exec_instance_t *instance, blink_result_t reason);
+const char *cuda_instance_transport(const exec_instance_t *instance);
+
+/* The run is over: exec_poll() will tell so. Its request has been freed. */
+void cuda_instance_end(cuda_instance_t *instance, blink_result_t result, const char *text);
+
+/* Send the runs for which there is residence by now. */
+void cuda_launch_waiting(exec_cuda_t *exec);
+
+#endif
