@@ -1,4 +1,3 @@
-/* See machine.h. */
 #include "machine.h"
 
 #include "base/log.h"
@@ -8,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The plain host topology: devices are slices of one memory. Links this wide ask nothing of a plan but
- * directness. */
+/* The plain host topology: every device hangs on the one memory. Among links of equal capacity the planner
+ * prefers direct ways. */
 #define MEMORY_LINK_GBPS  20.0
 #define MEMORY_LATENCY_US 0.1
 #define MEMORY_DEVICES    8u /* when neither --devices nor --topology says how many */
 
-/* Parts of a GPU: where the driver does not tell how fast its memory is, and a chunk's way through it. */
+/* Parts of a GPU share its memory: the rate where the driver does not tell one, and the latency of a chunk.
+ */
 #define GPU_MEMORY_GBPS       1000.0
 #define GPU_MEMORY_LATENCY_US 1.0
 
@@ -113,7 +113,7 @@ static uint32_t number_by_address(const gpu_hello_t *hello, uint32_t gpu)
     return before;
 }
 
-/* What a node of the detected topology is called in the daemon's; "" if it is not in it. */
+/* What a node of the detected topology is called in the daemon's topology; "" if it has no place there. */
 static void name_detected(const topo_t *detected, uint32_t node, const gpu_hello_t *hello,
                           const settings_devices_t *chosen, char id[ID_BYTES])
 {
@@ -158,8 +158,8 @@ static blink_result_t add_hub(topo_builder_t *builder, const settings_devices_t 
     return BLINK_OK;
 }
 
-/* Between several GPUs. Detection sees all GPUs of the machine: where the driver shows fewer, there is no
- * telling which. */
+/* Links between several GPUs. Detection sees all GPUs of the machine: where the driver shows fewer, there is
+ * no telling which. */
 static blink_result_t add_links(topo_builder_t *builder, const gpu_hello_t *hello,
                                 const settings_devices_t *chosen)
 {
@@ -257,7 +257,7 @@ static uint32_t count_devices(const settings_devices_t *chosen)
 
 /* ---- all of it ---- */
 
-/* Laid out as another machine's: the plans are that machine's, whatever memory they run on. */
+/* Devices laid out as another machine's: the plans are that machine's, whatever memory the devices have. */
 static blink_result_t make_emulated(const settings_t *settings, machine_t *machine)
 {
     settings_devices_t chosen = settings->devices;

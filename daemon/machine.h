@@ -13,8 +13,8 @@ typedef struct machine {
     topo_t *topo;
     uint32_t device_count; /* the first so many gpus of topo */
     bool has_gpus;
-    gpu_worker_t worker; /* if so, with what it said */
-    gpu_hello_t hello;
+    gpu_worker_t worker;   /* started, if the machine has GPUs */
+    gpu_hello_t hello;     /* what the worker said */
     uint32_t *gpu_of_node; /* by topology node; GPU_NONE: a host device, or no device. NULL: no GPUs */
 } machine_t;
 

@@ -1,6 +1,6 @@
 /*
- * blinkd: flags, configuration, devices; then the server until a signal. Also the GPU worker, if it is told
- * so.
+ * blinkd: flags, settings, devices, and then the server until a signal. With GPU_WORKER_FLAG the same program
+ * is the GPU worker.
  */
 #include "base/log.h"
 #include "config.h"
@@ -102,7 +102,7 @@ static const struct {
 
 #define FLAG_KEY_COUNT (sizeof(flag_keys) / sizeof(flag_keys[0]))
 
-/* Flags are kept as text and set after the file, which may itself be a flag. */
+/* Values of flags are kept as text until the configuration file, which a flag may name, has been read. */
 typedef struct command_line {
     const char *config_path;
     bool check_config;
@@ -174,7 +174,8 @@ static bool stderr_is_journal(void)
            status.st_dev == device && status.st_ino == inode;
 }
 
-/* The service manager's socket is where it is: say so if something else was asked for, and know its path. */
+/* The service manager has made the socket: its path goes into the settings, with a warning if the settings
+ * asked for something else. */
 static void adopt_socket(int listen_fd, settings_t *settings)
 {
     settings_t defaults;

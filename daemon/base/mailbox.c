@@ -33,7 +33,7 @@ bool mailbox_run_posted(mailbox_t *mailbox)
         oldest = item;
         item = older;
     }
-    bool any = oldest != NULL;
+    bool any = oldest;
     while (oldest) {
         mailbox_item_t *next = oldest->next;
         oldest->run(oldest);
@@ -45,5 +45,5 @@ bool mailbox_run_posted(mailbox_t *mailbox)
 bool mailbox_is_empty(mailbox_t *mailbox)
 {
     /* seq_cst: pairs with the publication in mailbox_post(). */
-    return atomic_load_explicit(&mailbox->newest, memory_order_seq_cst) == NULL;
+    return !atomic_load_explicit(&mailbox->newest, memory_order_seq_cst);
 }
