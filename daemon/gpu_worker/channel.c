@@ -31,7 +31,7 @@ blink_result_t gpu_channel_open(gpu_channel_t *channel, int *arena_fd)
     *channel = GPU_CHANNEL_NONE;
     *arena_fd = -1;
     BLINK_TRY(ring_create(RING_ENTRIES, RING_ENTRIES, &ring, &channel->ring_fd));
-    ring_unmap(&ring); /* the worker and the engine map it, each its side */
+    ring_unmap(&ring); /* the worker and the engine map the ring, each its own side */
     channel->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     channel->event_fd = ring_create_event();
     if (channel->doorbell_fd < 0 || channel->event_fd < 0)

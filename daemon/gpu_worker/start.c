@@ -1,4 +1,3 @@
-/* See start.h. */
 #include "gpu_worker/start.h"
 
 #include "frame.h"
@@ -27,7 +26,7 @@ static void close_if_open(int *fd)
     *fd = -1;
 }
 
-/* The same binary once more, with nothing of this process but the socket. */
+/* Start this binary once more; the new process gets nothing of this one but the socket. */
 static blink_result_t spawn(int socket_fd, pid_t *pid)
 {
     char number[16];
@@ -138,8 +137,8 @@ void gpu_worker_end(gpu_worker_t *worker, char *text, size_t text_bytes)
     bool gone = reap(worker->pid, &status);
     if (!gone) {
         kill(worker->pid, SIGKILL);
-        gone =
-            reap(worker->pid, &status); /* else a driver holds it; its zombie is this process's to the end */
+        /* If it is not gone now, a driver holds the process, which stays a zombie until this one ends. */
+        gone = reap(worker->pid, &status);
     }
     if (text && gone && WIFSIGNALED(status))
         snprintf(text, text_bytes, "was ended by signal %d (%s)", WTERMSIG(status),

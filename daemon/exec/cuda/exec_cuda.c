@@ -13,7 +13,7 @@
 
 /* ---- completions ---- */
 
-/* Whose object could not be made; it may be gone already. */
+/* Tell the instance whose object could not be made, unless it is gone already. */
 static void note_failed_object(exec_cuda_t *exec, uint32_t object, blink_result_t result, const char *text)
 {
     LIST_FOR_EACH(link, &exec->instances)
@@ -39,7 +39,7 @@ static void on_completion(exec_cuda_t *exec, const ring_cqe_t *cqe)
         cuda_instance_end(instance, result, cqe->text);
 }
 
-/* Go through what the worker has completed; start what that makes way for. */
+/* Handle what the worker has completed, and start what may run now. */
 static void advance(exec_cuda_t *exec)
 {
     ring_cqe_t cqe;

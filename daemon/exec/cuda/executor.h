@@ -14,7 +14,7 @@ struct exec_cuda {
     exec_t base;
     exec_cuda_config_t config;
     bool attached;
-    uint32_t generation; /* of the worker; what another one had been given is gone */
+    uint32_t generation; /* of the worker: objects of an earlier worker are gone */
     gpu_channel_t channel;
     ring_t ring;
     gpu_arena_t arena;

@@ -1,4 +1,3 @@
-/* Flattening. See image.h. */
 #include "exec/cuda/image.h"
 
 #include "error.h"
@@ -51,7 +50,7 @@ static blink_result_t find_waiters(const lane_program_t *program, uint32_t **wai
     return BLINK_OK;
 }
 
-/* The binding's numbers of parts run through all channels. */
+/* In the binding the parts of all channels are numbered in one row. */
 static void flatten_steps(const lane_program_t *program, lane_abi_step_t *steps)
 {
     for (uint32_t l = 0; l < program->lane_count; l++) {
@@ -172,7 +171,7 @@ blink_result_t image_program(const lane_program_t *program, const uint32_t *rank
 
 /* ---- the binding ---- */
 
-/* Where a block's fraction ends, exactly as the host's executor has it: spans say so. */
+/* The extent of a part in a block, by the same function that gives the host's executor its spans. */
 static void flatten_part(const lane_geometry_t *geometry, uint32_t channel, uint32_t part,
                          lane_abi_part_t *to)
 {
@@ -201,7 +200,7 @@ static void flatten_channels(const lane_geometry_t *geometry, char *base, const 
     }
 }
 
-/* Edges belong to channels in runs, and slots are as large as their channel's chunks. */
+/* A channel's edges are consecutive, and their slots are as large as the channel's chunks. */
 static uint64_t place_edges(const lane_geometry_t *geometry, const uint32_t *receivers,
                             const uint32_t *rank_gpu, uint64_t *used, lane_abi_edge_t *edges)
 {

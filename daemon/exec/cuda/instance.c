@@ -143,7 +143,7 @@ static void free_object(cuda_instance_t *instance, uint32_t *object)
     if (number == 0 || !has_objects(instance))
         return;
     if (cuda_request_make(instance->exec, GPU_FREE, 0, &request) != BLINK_OK)
-        return; /* without memory for a message it stays, until the worker ends */
+        return; /* without memory for a message the object stays until the worker ends */
     request->sqe.member = number;
     cuda_request_send(instance->exec, request);
 }
@@ -193,7 +193,7 @@ void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent)
     }
 }
 
-/* Whatever another worker had is gone, and so is what could not be made. */
+/* Forget what an earlier worker had, and objects that could not be made. */
 static void forget_objects(cuda_instance_t *instance)
 {
     free_object(instance, &instance->program_object);
@@ -270,7 +270,7 @@ static void count_loads(cuda_instance_t *instance)
     }
 }
 
-/* Scratch, then semaphores; kept while it is large enough. */
+/* Memory of the scratch, then of the semaphores. It is kept while it is large enough. */
 static blink_result_t bind_memory(cuda_instance_t *instance)
 {
     const lane_program_t *program = instance->base.program;

@@ -52,8 +52,7 @@ static bool move_to_arena(exec_cuda_t *exec, cuda_request_t *request)
     return true;
 }
 
-/* No more than can be completed: what lies in the ring beyond that the worker may sleep over (ring_submit()).
- */
+/* Never more than can be completed: the worker may sleep over what else lies in the ring (ring_submit()). */
 void cuda_requests_flush(exec_cuda_t *exec)
 {
     bool sent = false;

@@ -13,8 +13,8 @@ typedef struct cuda_request {
     ring_sqe_t sqe;
     struct cuda_instance *instance; /* GPU_RUN: whose run; else NULL */
     uint32_t object;                /* GPU_LOAD, GPU_ALLOC */
-    /* What the entry does not hold lies in the arena from when it is sent: what waits takes no space
-     * there from others. */
+    /* What the entry does not hold. It is moved to the arena only when the entry is sent, so that requests
+     * that wait take no space there. */
     bool in_arena;
     uint64_t bytes;
     _Alignas(max_align_t) char data[];

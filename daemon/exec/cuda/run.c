@@ -13,7 +13,8 @@
 #define COPIES_MAX     64u
 #define COPY_BYTES_MIN (64u << 10)
 
-/* Once all lanes run, a wait lasts no longer than a few chunks take to arrive: this is for what is broken. */
+/* Once all lanes run, a wait lasts as long as a few chunks take to arrive: one that meets this limit shows
+ * that something is broken. */
 #define WAIT_LIMIT_NS 30000000000u
 
 /* Semaphores count chunks in their low half and runs in the high one. */
@@ -36,8 +37,8 @@ static uint32_t add_copies(const cuda_instance_t *instance, uint32_t channel, co
     return count;
 }
 
-/* The whole program as copies, extent by extent; false if that is not what it is, or they are too many or too
- * small. */
+/* The whole program as copies, extent by extent. False if the program does more than copy, or if the copies
+ * are too many or too small. */
 static bool make_copies(const cuda_instance_t *instance, gpu_copy_t copies[COPIES_MAX], uint32_t *count)
 {
     const lane_program_t *program = instance->base.program;
@@ -81,7 +82,7 @@ static void name_kernel(const cuda_instance_t *instance, char name[LANE_ABI_KERN
                  blink_name_redop(adds ? BLINK_SUM : run->redop));
 }
 
-/* The blocks of every GPU: a lane each, or what there are items for. */
+/* The blocks of every GPU: one for each lane, or as many as there are items for. */
 static void count_blocks(cuda_instance_t *instance)
 {
     const exec_cuda_config_t *config = &instance->exec->config;
@@ -119,7 +120,7 @@ static void fill_ranks(const cuda_instance_t *instance, gpu_run_t *to)
     }
 }
 
-/* Slots and semaphores then tell what this run has written from what earlier ones left. */
+/* Epochs and semaphores that tell what this run writes from what earlier runs left. */
 static void advance_epochs(cuda_instance_t *instance, gpu_run_t *to)
 {
     to->scrub_bytes = exec_instance_advance_epochs(&instance->base) ? instance->scratch_bytes : 0;

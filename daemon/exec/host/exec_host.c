@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A task this far behind its time shows that the workers awake do not keep up. A few steps of the largest
- * chunk, and what a wake-up costs anyway. */
+/* A task this far behind its time shows that the workers that are awake do not keep up: a few steps of the
+ * largest chunk take as long, and so does a wake-up. */
 #define POOL_LATE_NS 100000u
 
-/* What the caches hold of a machine that does not say. */
+/* Assumed of a machine that does not say what its caches hold. */
 #define POOL_CACHE_BYTES (16u << 20)
 
 typedef struct pool_job {
@@ -38,7 +38,7 @@ static void pool_wake_idle(exec_host_t *exec)
     pthread_cond_signal(&exec->idle_wake);
 }
 
-/* See to it that somebody looks at the queue in time. */
+/* Wake a worker unless one will look at the queue in time anyway. */
 static void pool_wake(exec_host_t *exec)
 {
     if (exec->queue.count == 0)
@@ -131,7 +131,8 @@ static void *pool_worker(void *argument)
     return NULL;
 }
 
-/* Worker i on the i-th processing unit this process may use. A machine that refuses runs unbound. */
+/* Worker i on the i-th processing unit that this process may use. Where the machine refuses, workers run
+ * unbound. */
 static void pool_bind_workers(exec_host_t *exec, hwloc_topology_t machine, hwloc_bitmap_t allowed,
                               hwloc_bitmap_t one)
 {

@@ -1,6 +1,6 @@
 /*
- * Instances: setting up, starting, aborting and ending a run. How its lanes run is in lane_run.c, and how its
- * items do in items.c.
+ * Setting up, starting, aborting and ending a run. In between its lanes run in lane_run.c, or its items in
+ * items.c.
  */
 #include "exec/host/items.h"
 #include "exec/host/step.h"
@@ -238,7 +238,7 @@ static blink_result_t instance_bind(host_instance_t *instance, uint64_t block_by
     instance->touched_bytes = (uint64_t)(instance->touched_blocks * (double)block_bytes);
     instance->is_inline = !instance->exec->config.pace && instance->touched_bytes <= EXEC_INLINE_MAX_BYTES;
     instance->stream = instance->touched_bytes >= instance->exec->cache_bytes;
-    /* One thread alone gains nothing by cutting. */
+    /* One thread alone gains nothing by cutting its work. */
     uint64_t chunk_bytes = instance->is_inline ? LANE_CHUNK_MAX_BYTES : 0;
     uint32_t slots = instance->exec->config.pace ? 0 : EXEC_MEMORY_SLOTS;
     BLINK_TRY(exec_instance_set_geometry(&instance->base, block_bytes, chunk_bytes, slots));
@@ -272,8 +272,8 @@ static void instance_reset_lanes(host_instance_t *instance)
     atomic_store_explicit(&instance->users, program->lane_count, memory_order_relaxed);
 }
 
-/* On the caller's thread. The queue runs dry when every lane has ended, or an abort has ended some that
- * others wait for; that lanes are left without an abort would be a program that cannot end. */
+/* On the caller's thread. The queue runs dry when every lane has ended, or when an abort has ended lanes that
+ * others wait for. If lanes are left without an abort, the program cannot end. */
 static blink_result_t instance_run_inline(host_instance_t *instance)
 {
     for (uint32_t l = 0; l < instance->base.program->lane_count; l++)
@@ -335,7 +335,7 @@ void instance_finish(host_instance_t *instance, blink_result_t result)
 }
 
 /* Queue every parked lane, and make what is queued due now. A lane that parks just now reads the reason after
- * it has set `parked`, so either this sees the flag or the lane sees the reason. */
+ * it has set `parked` (lane_park()), so either this function sees the flag or the lane sees the reason. */
 static void instance_flush(host_instance_t *instance)
 {
     exec_host_t *exec = instance->exec;

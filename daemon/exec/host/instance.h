@@ -1,6 +1,5 @@
 /*
- * What one communicator needs to run one program, shared by the files that set a run up (instance.c) and that
- * run its lanes (lane_run.c) or items (items.c).
+ * An instance on the host: what it takes to run one program as lanes or as items.
  */
 #ifndef BLINK_EXEC_HOST_INSTANCE_H
 #define BLINK_EXEC_HOST_INSTANCE_H
@@ -12,14 +11,16 @@
  * being read, two for lanes that run ahead. More would only spread over more cache. */
 #define EXEC_MEMORY_SLOTS 4u
 
-/* A run that reads and writes no more than this takes about 5 µs where caches hold it. To wake another thread
- * costs as much, and 45 µs until that one is up: it is made where it is started. */
+/* A run that reads and writes no more than this takes about 5 µs while caches hold its data. To wake another
+ * thread costs as much, and it takes that thread 45 µs to get up: so such a run is made on the thread that
+ * starts it. */
 #define EXEC_INLINE_MAX_BYTES (512u << 10)
 
-/* One writer lane, one waiting lane. On a line of its own: writer and waiter run on different cores. */
+/* One lane writes it, and one waits for it. Each semaphore has a cache line of its own, since the two lanes
+ * run on different cores. */
 typedef struct exec_semaphore {
     _Alignas(64) _Atomic uint64_t value;
-    _Atomic uint32_t parked; /* 1: the waiting lane sleeps here; whoever makes it 0 queues the lane */
+    _Atomic uint32_t parked; /* 1: the waiting lane sleeps here; the thread that makes it 0 queues the lane */
     uint32_t waiter;         /* lane; PLAN_NONE if nobody waits */
     uint64_t *due_ns;        /* paced: when value c + 1 is visible, per chunk c; written before `value` */
 } exec_semaphore_t;
@@ -58,8 +59,8 @@ struct host_instance {
     exec_queue_t inline_queue;
     exec_task_t completion;   /* paced: queued for the last arrival once every lane has ended */
     uint64_t last_arrival_ns; /* paced; under the pool's lock */
-    /* Lanes that have not ended, and workers inside lane_run(): a worker that parks a lane still looks at the
-     * instance when another one may have run that lane to its end. */
+    /* Lanes that have not ended, and workers inside lane_run(). The workers count because one that has parked
+     * a lane still looks at the instance when another worker may have run that lane to its end. */
     _Atomic uint32_t users;
     _Atomic uint32_t abort_reason; /* BLINK_OK while the run is wanted */
 

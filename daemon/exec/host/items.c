@@ -10,15 +10,15 @@
 
 #include <stdlib.h>
 
-/* What must be left for each worker that is woken. One that is awake reads and writes two to four times as
- * much, out of caches, in the 45 µs until another one is up. */
+/* Each worker that is woken must find this much left. A worker that is awake reads and writes two to four
+ * times as much, out of caches, in the 45 µs until another one is up. */
 #define ITEMS_WAKE_BYTES (1u << 20)
 
 /* What a worker reads and writes of a run before it looks for other runs: less than a millisecond. */
 #define ITEMS_QUANTUM_BYTES (4u << 20)
 
-/* Up to here the thread that starts a run takes part in it: one that only waited would be idle for as long as
- * it works now. More would keep it from starting other runs. */
+/* The thread that starts a run of up to this many bytes takes part in it: otherwise it would be idle for as
+ * long. A larger run would keep it from starting others. */
 #define ITEMS_SHARED_MAX_BYTES (4u << 20)
 _Static_assert(ITEMS_SHARED_MAX_BYTES >= ITEMS_WAKE_BYTES, "a run left to the pool alone is worth a worker");
 
@@ -59,8 +59,8 @@ bool items_fit(const lane_program_t *program)
 
 static bool items_over(const exec_items_t *items)
 {
-    /* Relaxed: orders nothing, the pool's lock does. Pairs with host_instance_abort(); seen late, it only
-     * costs an item. */
+    /* Both relaxed: the pool's lock orders what matters. An abort (host_instance_abort()) that is seen late
+     * only costs an item. */
     return atomic_load_explicit(&items->next, memory_order_relaxed) >= items->count ||
            atomic_load_explicit(&items->instance->abort_reason, memory_order_relaxed) != BLINK_OK;
 }
@@ -98,7 +98,7 @@ static void items_offer(exec_items_t *items)
     queue_push(&items->instance->exec->queue, &items->offer, 0);
 }
 
-/* Wake those for whom there is enough left, `working` being at it. */
+/* Wake as many workers as there is enough left for, beside the `working` ones. */
 static void items_wake(const exec_items_t *items, uint32_t working)
 {
     exec_host_t *exec = items->instance->exec;
@@ -121,14 +121,15 @@ static void items_taken(exec_task_t *task)
     items_wake(items, working);
 }
 
-/* True if the run is over with this thread's part. */
+/* This thread stops taking part. True if that ends the run. */
 static bool items_leave(exec_items_t *items)
 {
     exec_host_t *exec = items->instance->exec;
     pthread_mutex_lock(&exec->mutex);
     bool over = items_over(items), offered = items->offer.place != QUEUE_NOWHERE;
     if (!over && !offered) {
-        items_offer(items); /* in this thread's stead, which comes back to the queue itself */
+        /* Instead of this thread, which returns to the queue and may take the offer up itself. */
+        items_offer(items);
     } else if (over && offered) {
         queue_remove(&exec->queue, &items->offer);
         items->users -= 2;
@@ -204,7 +205,7 @@ blink_result_t items_start(host_instance_t *instance, bool *under_way)
     items_offer(items);
     items_wake(items, takes_part ? 1 : 0);
     pthread_mutex_unlock(&exec->mutex);
-    /* Unless this thread takes part, all may be over and gone now. */
+    /* Unless this thread takes part, the run may have ended and the instance may be gone by now. */
     if (!takes_part)
         return BLINK_OK;
     items_work(items, UINT64_MAX);

@@ -11,8 +11,8 @@
 /* The lane may be run, and the instance finished, as soon as the lock is released. */
 static void lane_queue_locked(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
 {
-    /* Stored by host_instance_abort() before it takes the pool's lock: either the reason is seen here, or
-     * instance_flush() finds this task in the queue. */
+    /* host_instance_abort() stores the reason before it takes the pool's lock: either the reason is seen
+     * here, or instance_flush() finds this task in the queue. */
     if (atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) != BLINK_OK)
         ready_ns = 0;
     queue_push(&instance->exec->queue, task, ready_ns);
@@ -53,7 +53,8 @@ static uint64_t lane_needed(const host_instance_t *instance, const lane_wait_t *
     return after > instance->base.geometry.slots ? after - instance->base.geometry.slots : 0;
 }
 
-/* Whether the data say by themselves that they are there. With a pacer semaphores say when, too. */
+/* Whether flags in the data tell that the data have arrived. With a pacer the semaphores are needed all the
+ * same: they tell when. */
 static bool lane_reads_flags(const host_instance_t *instance)
 {
     return instance->base.program->protocol != BLINK_PROTOCOL_SIMPLE && !instance->exec->config.pace;
@@ -68,7 +69,7 @@ static const lane_wait_t *lane_blocked_on(const host_instance_t *instance, const
         const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
         if (reads_flags && wait->kind == LANE_FULL)
             continue;
-        /* Pairs with lane_signal(): what it says was written may be read. */
+        /* Acquire: pairs with the store in lane_signal(); what was written before it may be read. */
         if (atomic_load_explicit(&instance->semaphores[wait->semaphore].value, memory_order_acquire) <
             lane_needed(instance, wait, chunk))
             return wait;
@@ -76,13 +77,15 @@ static const lane_wait_t *lane_blocked_on(const host_instance_t *instance, const
     return NULL;
 }
 
-/* Sleep on a wait: true if the lane is now somebody else's to queue, false if it goes on after all. */
+/* Park the lane on a wait. True if another thread queues the lane from now on; false if the lane goes on
+ * after all. */
 static bool lane_park(host_instance_t *instance, const lane_wait_t *wait, uint32_t chunk)
 {
     exec_semaphore_t *semaphore = &instance->semaphores[wait->semaphore];
     uint64_t needed = lane_needed(instance, wait, chunk);
     /* This store and the loads after it pair with lane_signal() and host_instance_abort(), which store first
-     * and then look at `parked`: in the one order of these operations somebody sees the other. */
+     * and look at `parked` then: in the one order of these operations one side sees what the other has
+     * stored. */
     atomic_store_explicit(&semaphore->parked, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&semaphore->value, memory_order_seq_cst) < needed &&
         atomic_load_explicit(&instance->abort_reason, memory_order_seq_cst) == BLINK_OK)
@@ -97,7 +100,7 @@ static void lane_signal(host_instance_t *instance, uint32_t index, uint32_t chun
         return;
     if (instance->exec->config.pace)
         semaphore->due_ns[chunk] = due_ns;
-    /* Pairs with lane_blocked_on() and, together with the look at `parked`, with lane_park(). */
+    /* Pairs with the load in lane_blocked_on() and, together with the look at `parked`, with lane_park(). */
     atomic_store_explicit(&semaphore->value, (uint64_t)chunk + 1, memory_order_seq_cst);
     if (atomic_load_explicit(&semaphore->parked, memory_order_seq_cst) == 1 &&
         atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 1)
@@ -135,8 +138,8 @@ static pace_slot_t lane_book_operand(host_instance_t *instance, const lane_opera
     return slot;
 }
 
-/* Paced: book every operand that crosses links; what is written leaves when all that is read has come. When
- * the last byte of all sources has been read and sent on. */
+/* Paced: book every operand that crosses links; what is written leaves when all that is read has come.
+ * Returns when the last byte of all sources has been read and sent on. */
 static uint64_t lane_book(host_instance_t *instance, exec_lane_t *lane, const lane_step_t *step,
                           uint64_t bytes, uint64_t ready_ns)
 {
@@ -194,7 +197,8 @@ static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const st
 /* A lane has ended, or a worker has left one. The last of them completes the run. */
 static void lane_drop(host_instance_t *instance)
 {
-    /* Whatever the others did to the buffers happens before the last one gives them back. */
+    /* Acquire and release, pairing with one another: whatever the others did to the buffers happens before
+     * the last one gives the buffers back. */
     if (atomic_fetch_sub_explicit(&instance->users, 1, memory_order_acq_rel) != 1 || instance->is_inline)
         return;
     if (instance->exec->config.pace)
@@ -208,7 +212,7 @@ static void lane_advance(host_instance_t *instance, exec_lane_t *lane)
     bool paced = instance->exec->config.pace;
     uint32_t steps_run = 0;
     for (;;) {
-        /* Pairs with host_instance_abort(); seen late, it only costs a step. */
+        /* Relaxed: stored by host_instance_abort(); an abort that is seen late only costs a step. */
         if (lane->chunk == lane->chunks ||
             atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) != BLINK_OK) {
             lane_drop(instance);
@@ -240,7 +244,7 @@ static void lane_advance(host_instance_t *instance, exec_lane_t *lane)
 void lane_run(exec_task_t *task)
 {
     host_instance_t *instance = task->instance;
-    /* Orders nothing: the lane itself is still counted. */
+    /* Relaxed: it orders nothing, since the lane itself is still counted. */
     atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
     lane_advance(instance, (exec_lane_t *)task);
     lane_drop(instance);

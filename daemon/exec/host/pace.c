@@ -4,6 +4,7 @@
  */
 #include "exec/host/pace.h"
 
+#include "base/clock.h"
 #include "error.h"
 #include "exec/host/reduce/reduce.h"
 
@@ -11,7 +12,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct pace_clock {
     double ns_per_byte;
@@ -107,13 +107,6 @@ pace_slot_t pace_book(pace_t *pace, const uint32_t *links, uint32_t link_count, 
 /* Where nothing can be measured (no memory for the probe): a slow machine. */
 #define PACE_PROBE_FALLBACK_GBPS 2.0
 
-static double pace_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* GB/s of destination that one core reduces from two sources. */
 static double pace_probe_GBps(void)
 {
@@ -134,12 +127,12 @@ static double pace_probe_GBps(void)
                                 .divisor = 1,
                                 .bytes = PACE_PROBE_BYTES};
     uint64_t moved_bytes = 0;
-    double start = pace_seconds();
+    uint64_t start_ns = clock_ns();
     double elapsed = 0.0;
     while (elapsed < PACE_PROBE_SECONDS) {
         reduce_apply(&step);
         moved_bytes += PACE_PROBE_BYTES;
-        elapsed = pace_seconds() - start;
+        elapsed = (double)(clock_ns() - start_ns) * 1e-9;
     }
     free(memory);
     return (double)moved_bytes / elapsed * 1e-9;

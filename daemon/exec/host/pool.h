@@ -31,10 +31,10 @@ struct exec_host {
 };
 
 /* Unlock after pushing to the queue, and wake a worker if what was pushed needs one. A worker that only puts
- * its own task back unlocks plainly: it returns to the queue itself. */
+ * its own task back unlocks the mutex plainly, since it returns to the queue itself. */
 void pool_unlock_and_wake(exec_host_t *exec);
 
-/* Under the lock: see to it that as many sleepers are on their way, if there are as many. Without a pacer
+/* Under the lock: wake sleepers until so many are on their way, as far as there are any. Without a pacer
  * only. */
 void pool_wake_helpers(exec_host_t *exec, uint32_t helpers);
 

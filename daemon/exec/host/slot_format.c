@@ -22,8 +22,8 @@ static void store_words(_Atomic uint64_t *words, const char *data, uint64_t byte
     for (uint64_t at = 0; at < bytes; at += LL_DATA_BYTES) {
         uint32_t part = 0;
         memcpy(&part, data + at, least(bytes - at, LL_DATA_BYTES));
-        /* Release: data and epoch are one store, but what the writer read before may be overwritten by
-         * whoever sees it (in place). Pairs with the load in words_arrived(). */
+        /* Release although data and epoch are one store: a reader that sees it may overwrite, in place, what
+         * the writer read before. Pairs with the load in words_arrived(). */
         atomic_store_explicit(words++, (uint64_t)epoch << 32 | part, memory_order_release);
     }
 }

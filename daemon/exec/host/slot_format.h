@@ -21,7 +21,7 @@
  * 32 bits, which must not be 0. Not for Simple. */
 void slot_store(blink_protocol_t protocol, void *slot, const void *data, uint64_t bytes, uint64_t epoch);
 
-/* Whether all of that has arrived. What slot_load() then reads was written before. */
+/* Whether `bytes` of data with this epoch have arrived; slot_load() then reads them. */
 bool slot_arrived(blink_protocol_t protocol, const void *slot, uint64_t bytes, uint64_t epoch);
 
 void slot_load(blink_protocol_t protocol, const void *slot, void *data, uint64_t bytes);

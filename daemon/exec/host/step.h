@@ -1,5 +1,5 @@
 /*
- * One step on one chunk, whoever runs it: where its operands are, and the bytes it moves.
+ * One step on one chunk, of a lane or of an item: where its operands are, and the bytes it moves.
  */
 #ifndef BLINK_EXEC_STEP_H
 #define BLINK_EXEC_STEP_H
@@ -24,13 +24,13 @@ typedef struct step_workspace {
  * whole elements. */
 #define STEP_BLOCK_BYTES 1920u
 
-/* Of the operands, and of a scalar for every source. */
+/* Addresses of the operands, and of a scalar for every source. */
 static inline uint32_t step_address_count(const lane_step_t *step)
 {
     return step->dst_count + 2 * step->src_count;
 }
 
-/* One for each source, and one for the result. */
+/* Blocks: one for each source, and one for the result. */
 static inline uint32_t step_block_count(const lane_step_t *step)
 {
     return step->src_count + 1;

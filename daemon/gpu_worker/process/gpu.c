@@ -7,7 +7,7 @@
 
 /* ---- what is lost ---- */
 
-/* Errors that leave the context as it was; after any other it answers nothing but that error. */
+/* Errors that leave the context as it was. After any other one the context answers nothing but that error. */
 static bool is_harmless(CUresult result)
 {
     return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_INVALID_VALUE ||

@@ -43,8 +43,8 @@ static blink_result_t address_of(const worker_t *worker, const char *what, uint3
     return BLINK_OK;
 }
 
-/* Where each rank's scratch and semaphores are. Ranks that do not take part have GPU 0 and may find nothing
- * there. */
+/* Enter where each rank's scratch and semaphores are. Ranks that do not take part have GPU 0 and may find
+ * nothing there. */
 static blink_result_t enter_ranks(const worker_t *worker, const gpu_run_t *request, lane_abi_run_t *run)
 {
     if (request->memory == 0)

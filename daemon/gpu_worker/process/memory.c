@@ -222,7 +222,7 @@ blink_result_t worker_import(worker_t *worker, const gpu_request_t *request, con
 
 /* ---- host memory ---- */
 
-/* One address for all GPUs, as regions have one. */
+/* All GPUs must find the memory at one address, since a region has only one. */
 static blink_result_t register_host(worker_t *worker, struct worker_import *import)
 {
     const cuda_driver_t *cu = worker->cu;

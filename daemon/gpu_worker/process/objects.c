@@ -76,7 +76,7 @@ static blink_result_t give_back_host(worker_t *worker, worker_object_t *object)
     return freed == CUDA_SUCCESS ? BLINK_OK : worker_fail(worker, "cuMemFreeHost", freed);
 }
 
-/* In the stream's order, so whatever was enqueued there for the object comes first. */
+/* In the object stream's order: whatever was enqueued there for the object comes before. */
 static blink_result_t give_back(worker_t *worker, worker_object_t *object)
 {
     blink_result_t result = BLINK_OK;

@@ -1,5 +1,5 @@
-/* The run thread: takes submissions from the ring, looks after what is under way, completes it. It looks at
- * words in host memory and asks the driver only now and then, whether a context is lost. */
+/* The run thread takes submissions from the ring, watches what is under way and completes it. It looks at
+ * words in host memory; only now and then it asks the driver whether a context is lost. */
 #include "gpu_worker/process/run.h"
 
 #include "base/clock.h"
@@ -66,7 +66,8 @@ static void part_end(worker_job_t *job, worker_part_t *part)
     part->is_finished = true;
     part->stream->users--;
     job->parts_left--;
-    /* Relaxed: the kernel wrote it before `finished`, whose load came before. */
+    /* Relaxed: the kernel wrote `failed` before `finished`, which has been loaded with acquire
+     * (is_finished()). */
     if (!__atomic_load_n(&part->slot->control->failed, __ATOMIC_RELAXED))
         return;
     snprintf(text, sizeof(text), "a lane on GPU %u waited for another for %" PRIu64 " ms", part->gpu->number,
@@ -77,7 +78,8 @@ static void part_end(worker_job_t *job, worker_part_t *part)
 
 static bool is_finished(const worker_job_t *job, const worker_part_t *part)
 {
-    /* Acquire: pairs with the kernel's or the stream's write, after all else they wrote. */
+    /* Acquire: pairs with the kernel's store_release() (lane.cuh), or the stream's write
+     * (worker_part_finish()), which come after all else that the kernel or the stream wrote. */
     return __atomic_load_n(&part->slot->control->finished, __ATOMIC_ACQUIRE) == job->number;
 }
 
@@ -177,8 +179,8 @@ static void submit(worker_t *worker, const ring_sqe_t *sqe)
 
 /* ---- the loop ---- */
 
-/* A context is lost, and with it whatever its process has on that GPU: complete what is under way and leave.
- */
+/* A context is lost, and with it all that this process has on that GPU: complete what is under way and end
+ * the process. */
 static _Noreturn void end_lost(worker_t *worker)
 {
     LOG_ERROR("GPU worker ends: %s", worker->lost_text);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define SLAB_SLOTS 64u
-/* From counter to counter: atomics of different runs keep out of each other's way. */
+/* From counter to counter: a cache line, so that atomics of different runs do not contend. */
 #define SLAB_STEP_BYTES 64u
 
 static_assert(sizeof(lane_abi_control_t) == 64, "a control block has a line of its own");

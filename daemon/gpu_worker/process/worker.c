@@ -223,5 +223,5 @@ int gpu_worker_main(int socket_fd)
     if (result != BLINK_OK)
         return 1;
     serve(&worker);
-    _exit(0); /* as the run thread works on, nothing may be taken down */
+    _exit(0); /* without cleaning up: the run thread still works */
 }

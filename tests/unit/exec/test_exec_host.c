@@ -3,6 +3,7 @@
  * run whatever aborts it, and paced runs that never beat their links. Only lower bounds on times are
  * asserted.
  */
+#include "base/clock.h"
 #include "exec/host/instance.h"
 #include "exec_payload.h"
 
@@ -399,13 +400,6 @@ static void test_every_posted_job_runs(void **state)
 
 /* ---- pace ---- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Link 3 -> 0 carries the whole payload at 1 GB/s × 0.02; the last byte arrives 1 µs / 0.02 after it left. */
 static void test_paced_run_is_never_faster_than_its_links(void **state)
 {
@@ -417,10 +411,10 @@ static void test_paced_run_is_never_faster_than_its_links(void **state)
     lane_program_t *program = make_program(&fixture, BLINK_BROADCAST, APART, BLINK_PROTOCOL_SIMPLE);
     exec_instance_t *instance = make_instance(&fixture, program);
 
-    uint64_t start = now_ns();
+    uint64_t start = clock_ns();
     start_run(instance, &payload.run);
     assert_int_equal(wait_done(&payload.outcome, 1), BLINK_OK);
-    uint64_t elapsed = now_ns() - start;
+    uint64_t elapsed = clock_ns() - start;
 
     assert_true(elapsed >= payload.bytes * 50 + 50000);
     assert_in_range(payload.outcome.ns, payload.bytes * 50 + 50000, elapsed);

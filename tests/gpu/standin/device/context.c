@@ -8,9 +8,10 @@ enum { STACK_MAX = 32 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* clang-format off */
-static struct CUctx_st contexts[STANDIN_GPUS_MAX] = {{.ordinal = 0}, {.ordinal = 1}, {.ordinal = 2}, {.ordinal = 3},
-    {.ordinal = 4}, {.ordinal = 5}, {.ordinal = 6}, {.ordinal = 7}, {.ordinal = 8}, {.ordinal = 9}, {.ordinal = 10},
-    {.ordinal = 11}, {.ordinal = 12}, {.ordinal = 13}, {.ordinal = 14}, {.ordinal = 15}};
+static struct CUctx_st contexts[STANDIN_GPUS_MAX] = {
+    {.ordinal = 0}, {.ordinal = 1}, {.ordinal = 2}, {.ordinal = 3}, {.ordinal = 4}, {.ordinal = 5},
+    {.ordinal = 6}, {.ordinal = 7}, {.ordinal = 8}, {.ordinal = 9}, {.ordinal = 10}, {.ordinal = 11},
+    {.ordinal = 12}, {.ordinal = 13}, {.ordinal = 14}, {.ordinal = 15}};
 /* clang-format on */
 
 static _Thread_local struct {
