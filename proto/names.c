@@ -36,11 +36,15 @@ static const name_entry_t redops[] = {{"sum", BLINK_SUM, 0}, {"prod", BLINK_PROD
                                       {"avg", BLINK_AVG, 0}, {"premulsum", BLINK_PRE_MUL_SUM, 0}};
 #define COLLECTIVE_NAME(collective, opcode, name, ...) {name, BLINK_##collective, 0},
 static const name_entry_t collectives[] = {COLLECTIVES(COLLECTIVE_NAME)};
-static const name_entry_t algorithms[] = {
-    {"auto", BLINK_ALGORITHM_AUTO, 0},         {"trees", BLINK_ALGORITHM_TREES, 0},
-    {"ring", BLINK_ALGORITHM_RING, 0},         {"double-binary-tree", BLINK_ALGORITHM_DOUBLE_BINARY_TREE, 0},
-    {"blink", BLINK_ALGORITHM_BLINK, 0},       {"one-hop", BLINK_ALGORITHM_ONE_HOP, 0},
-    {"binomial", BLINK_ALGORITHM_BINOMIAL, 0}, {"recursive-doubling", BLINK_ALGORITHM_RECURSIVE_DOUBLING, 0}};
+static const name_entry_t algorithms[] = {{"auto", BLINK_ALGORITHM_AUTO, 0},
+                                          {"trees", BLINK_ALGORITHM_TREES, 0},
+                                          {"ring", BLINK_ALGORITHM_RING, 0},
+                                          {"double-binary-tree", BLINK_ALGORITHM_DOUBLE_BINARY_TREE, 0},
+                                          {"blink", BLINK_ALGORITHM_BLINK, 0},
+                                          {"one-hop", BLINK_ALGORITHM_ONE_HOP, 0},
+                                          {"binomial", BLINK_ALGORITHM_BINOMIAL, 0},
+                                          {"recursive-doubling", BLINK_ALGORITHM_RECURSIVE_DOUBLING, 0},
+                                          {"shallow-trees", BLINK_ALGORITHM_SHALLOW_TREES, 0}};
 static const name_entry_t protocols[] = {
     {"simple", BLINK_PROTOCOL_SIMPLE, 0}, {"ll", BLINK_PROTOCOL_LL, 0}, {"ll128", BLINK_PROTOCOL_LL128, 0}};
 /* By the names of their constants. */

@@ -10,7 +10,8 @@
 
 #define COLLECTIVE_NAMES                                                                                     \
     "allreduce, broadcast, reduce, allgather, reducescatter, gather, scatter, alltoall or sendrecv"
-#define ALGORITHMS "auto, trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling"
+#define ALGORITHMS                                                                                           \
+    "auto, trees, shallow-trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling"
 
 enum {
     KEY_TOPOLOGY = 't',

@@ -170,6 +170,31 @@ blink_result_t plan_intern_path(plan_t *plan, const uint32_t *links, uint32_t li
     return BLINK_OK;
 }
 
+/* ---- copies ---- */
+
+blink_result_t plan_copy_head(const topo_t *topo, const plan_t *plan, plan_t **copy)
+{
+    size_t prices = (size_t)topo->link_count + topo->node_count;
+    plan_t *head = malloc(sizeof(*head));
+    *copy = head;
+    if (!head)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan");
+    *head = *plan;
+    head->channel_count = head->path_count = head->symmetry_count = 0;
+    head->channels = NULL;
+    head->paths = NULL;
+    head->path_table = NULL;
+    head->symmetries = NULL;
+    head->rank_node = malloc(plan->rank_count * sizeof(*head->rank_node));
+    head->prices = plan->prices == NULL ? NULL : malloc(prices * sizeof(*head->prices));
+    if (head->rank_node == NULL || (plan->prices != NULL && head->prices == NULL))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan over %u ranks", plan->rank_count);
+    memcpy(head->rank_node, plan->rank_node, plan->rank_count * sizeof(*head->rank_node));
+    if (plan->prices != NULL)
+        memcpy(head->prices, plan->prices, prices * sizeof(*head->prices));
+    return BLINK_OK;
+}
+
 /* ---- images ---- */
 
 uint64_t plan_image_count(const plan_t *plan)
@@ -254,30 +279,6 @@ static blink_result_t map_powers(const topo_t *topo, const image_t *image, const
     return BLINK_OK;
 }
 
-/* A plan of the same request and numbers, without channels, paths and symmetries. */
-static blink_result_t copy_head(const topo_t *topo, const plan_t *plan, plan_t **copy)
-{
-    size_t prices = (size_t)topo->link_count + topo->node_count;
-    plan_t *head = malloc(sizeof(*head));
-    if (head == NULL)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan");
-    *head = *plan;
-    head->channel_count = head->path_count = head->symmetry_count = 0;
-    head->channels = NULL;
-    head->paths = NULL;
-    head->path_table = NULL;
-    head->symmetries = NULL;
-    head->rank_node = malloc(plan->rank_count * sizeof(*head->rank_node));
-    head->prices = plan->prices == NULL ? NULL : malloc(prices * sizeof(*head->prices));
-    *copy = head;
-    if (head->rank_node == NULL || (plan->prices != NULL && head->prices == NULL))
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan over %u ranks", plan->rank_count);
-    memcpy(head->rank_node, plan->rank_node, plan->rank_count * sizeof(*head->rank_node));
-    if (plan->prices != NULL)
-        memcpy(head->prices, plan->prices, prices * sizeof(*head->prices));
-    return BLINK_OK;
-}
-
 /* The plan's channels and their images under one symmetry. */
 static blink_result_t expand_symmetry(const topo_t *topo, const plan_t *plan, const plan_symmetry_t *symmetry,
                                       plan_t **expanded)
@@ -292,7 +293,7 @@ static blink_result_t expand_symmetry(const topo_t *topo, const plan_t *plan, co
         result =
             BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to write out a plan over %u ranks", plan->rank_count);
     if (result == BLINK_OK)
-        result = copy_head(topo, plan, expanded);
+        result = plan_copy_head(topo, plan, expanded);
     image.plan = *expanded;
     if (result == BLINK_OK)
         result = map_powers(topo, &image, symmetry);

@@ -20,15 +20,20 @@ static const struct {
     blink_algorithm_t algorithm;
     bool every_pair; /* too slow beyond PLAN_CHOOSE_PAIRS_MOST ranks */
 } contest[] = {
-    {BLINK_ALGORITHM_ONE_HOP, true},   {BLINK_ALGORITHM_TREES, false},
-    {BLINK_ALGORITHM_RING, false},     {BLINK_ALGORITHM_DOUBLE_BINARY_TREE, false},
-    {BLINK_ALGORITHM_BLINK, true},     {BLINK_ALGORITHM_RECURSIVE_DOUBLING, true},
+    {BLINK_ALGORITHM_ONE_HOP, true},
+    {BLINK_ALGORITHM_TREES, false},
+    {BLINK_ALGORITHM_RING, false},
+    {BLINK_ALGORITHM_SHALLOW_TREES, true},
+    {BLINK_ALGORITHM_RECURSIVE_DOUBLING, true},
     {BLINK_ALGORITHM_BINOMIAL, false},
 };
 static const blink_protocol_t protocols[] = {BLINK_PROTOCOL_SIMPLE, BLINK_PROTOCOL_LL128, BLINK_PROTOCOL_LL};
 
 #define CONTEST_COUNT  (sizeof(contest) / sizeof(contest[0]))
 #define PROTOCOL_COUNT (sizeof(protocols) / sizeof(protocols[0]))
+
+/* Shallow trees send several plans. */
+#define CONTENDERS_MOST (CONTEST_COUNT + PLAN_SHALLOW_MOST - 1)
 
 /* ---- planning ---- */
 
@@ -52,38 +57,67 @@ static blink_result_t refuse(plan_choice_t *choice, blink_algorithm_t algorithm,
     return result == BLINK_ERR_NO_MEMORY ? result : BLINK_OK;
 }
 
-static blink_result_t make_contender(const topo_t *topo, plan_request_t request, bool every_pair,
-                                     plan_contender_t *contender)
+blink_result_t plan_contender_init(const topo_t *topo, plan_t *plan, plan_contender_t *contender)
 {
-    contender->algorithm = request.algorithm;
+    *contender = (plan_contender_t){
+        .algorithm = plan->algorithm, .all_nvlink = runs_on_nvlink(topo, plan), .plan = plan};
+    return plan_predictor_create(topo, plan, &contender->predictor);
+}
+
+void plan_contender_fini(plan_contender_t *contender)
+{
+    plan_destroy(contender->plan);
+    plan_predictor_destroy(contender->predictor);
+}
+
+bool plan_contender_may_use(const plan_contender_t *contender, blink_protocol_t protocol)
+{
+    return protocol != BLINK_PROTOCOL_LL128 || contender->all_nvlink;
+}
+
+/* Take a plan into the contest; it is the choice's from now on. */
+static blink_result_t add_contender(const topo_t *topo, plan_t *plan, plan_choice_t *choice)
+{
+    return plan_contender_init(topo, plan, &choice->contenders[choice->contender_count++]);
+}
+
+static blink_result_t add_shallow(const topo_t *topo, const plan_request_t *request, plan_choice_t *choice)
+{
+    plan_t *plans[PLAN_SHALLOW_MOST];
+    uint32_t count = 0;
+    blink_result_t result = plan_create_shallow(topo, request, plans, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (result == BLINK_OK)
+            result = add_contender(topo, plans[i], choice);
+        else
+            plan_destroy(plans[i]);
+    return result;
+}
+
+/* Plan by the request's algorithm: its contenders stand behind those there are. */
+static blink_result_t add_contenders(const topo_t *topo, const plan_request_t *request, bool every_pair,
+                                     plan_choice_t *choice)
+{
+    plan_t *plan = NULL;
     if (topo_is_plain_memory(topo)) {
-        if (request.algorithm != BLINK_ALGORITHM_ONE_HOP)
+        if (request->algorithm != BLINK_ALGORITHM_ONE_HOP)
             return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
                               "left out: in plain memory one hop reads and writes every element just once");
         every_pair = false;
     }
-    if (every_pair && request.rank_count > PLAN_CHOOSE_PAIRS_MOST)
+    if (every_pair && request->rank_count > PLAN_CHOOSE_PAIRS_MOST)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
-                          "left out: planning it for %u ranks takes too long (most: %u)", request.rank_count,
+                          "left out: planning it for %u ranks takes too long (most: %u)", request->rank_count,
                           PLAN_CHOOSE_PAIRS_MOST);
-    BLINK_TRY(plan_create_unproven(topo, &request, &contender->plan));
-    contender->all_nvlink = runs_on_nvlink(topo, contender->plan);
-    blink_result_t result = plan_predictor_create(topo, contender->plan, &contender->predictor);
-    if (result != BLINK_OK) {
-        plan_destroy(contender->plan);
-        contender->plan = NULL;
-    }
-    return result;
+    if (request->algorithm == BLINK_ALGORITHM_SHALLOW_TREES)
+        return add_shallow(topo, request, choice);
+    BLINK_TRY(plan_create_unproven(topo, request, &plan));
+    return add_contender(topo, plan, choice);
 }
 
-static bool allowed(const plan_contender_t *contender, blink_protocol_t protocol)
+static void add_candidates(const topo_t *topo, uint32_t index, uint64_t bytes, plan_choice_t *choice)
 {
-    return contender->predictor != NULL && (protocol != BLINK_PROTOCOL_LL128 || contender->all_nvlink);
-}
-
-static void add_candidates(const topo_t *topo, const plan_contender_t *contender, uint64_t bytes,
-                           plan_choice_t *choice)
-{
+    const plan_contender_t *contender = &choice->contenders[index];
     const plan_t *plan = contender->plan;
     bool plain_memory = topo_is_plain_memory(topo);
     for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
@@ -92,7 +126,7 @@ static void add_candidates(const topo_t *topo, const plan_contender_t *contender
             (void)refuse(choice, contender->algorithm, protocols[i], BLINK_ERR_UNSUPPORTED);
             continue;
         }
-        if (!allowed(contender, protocols[i])) {
+        if (!plan_contender_may_use(contender, protocols[i])) {
             blink_error_set(BLINK_ERR_UNSUPPORTED, "LL128 needs NVLink on every path");
             (void)refuse(choice, contender->algorithm, protocols[i], BLINK_ERR_UNSUPPORTED);
             continue;
@@ -105,7 +139,8 @@ static void add_candidates(const topo_t *topo, const plan_contender_t *contender
             .rate_GBps = plan->rate_GBps,
             .chunk_bytes = plan_predictor_chunk(contender->predictor, bytes, protocols[i]),
             .channel_count = plan_image_count(plan) * plan->channel_count,
-            .depth = plan_predictor_depth(contender->predictor)};
+            .depth = plan_predictor_depth(contender->predictor),
+            .contender = index};
     }
 }
 
@@ -148,10 +183,10 @@ static void sort_candidates(plan_choice_t *choice)
     }
 }
 
-static plan_t *plan_of(const plan_choice_t *choice, blink_algorithm_t algorithm)
+static const plan_t *packed_trees(const plan_choice_t *choice)
 {
     for (uint32_t i = 0; i < choice->contender_count; i++)
-        if (choice->contenders[i].algorithm == algorithm)
+        if (choice->contenders[i].algorithm == BLINK_ALGORITHM_TREES)
             return choice->contenders[i].plan;
     return NULL;
 }
@@ -164,21 +199,21 @@ static blink_result_t pick_best(const topo_t *topo, plan_choice_t *choice)
             first++;
         return BLINK_FAIL(first->result, "%s", first->text);
     }
-    choice->best = plan_of(choice, first->algorithm);
+    choice->best = choice->contenders[first->contender].plan;
     choice->best->protocol = first->protocol;
-    return plan_prove_bound(topo, choice->best, plan_of(choice, BLINK_ALGORITHM_TREES));
+    return plan_prove_bound(topo, choice->best, packed_trees(choice));
 }
 
 static blink_result_t hold_contest(const topo_t *topo, plan_request_t request, plan_choice_t *choice)
 {
     for (size_t i = 0; i < CONTEST_COUNT; i++) {
-        plan_contender_t *contender = &choice->contenders[choice->contender_count++];
+        uint32_t first = choice->contender_count;
         request.algorithm = contest[i].algorithm;
-        blink_result_t result = make_contender(topo, request, contest[i].every_pair, contender);
-        if (result == BLINK_OK)
-            add_candidates(topo, contender, request.bytes, choice);
-        else
+        blink_result_t result = add_contenders(topo, &request, contest[i].every_pair, choice);
+        if (result != BLINK_OK)
             BLINK_TRY(refuse(choice, contest[i].algorithm, BLINK_PROTOCOL_SIMPLE, result));
+        for (uint32_t c = first; result == BLINK_OK && c < choice->contender_count; c++)
+            add_candidates(topo, c, request.bytes, choice);
     }
     sort_candidates(choice);
     return pick_best(topo, choice);
@@ -188,8 +223,8 @@ blink_result_t plan_choose(const topo_t *topo, const plan_request_t *request, pl
 {
     BLINK_TRY(plan_check_request(topo, request));
     *choice = (plan_choice_t){
-        .candidates = calloc(CONTEST_COUNT * PROTOCOL_COUNT, sizeof(*choice->candidates)),
-        .contenders = calloc(CONTEST_COUNT, sizeof(*choice->contenders)),
+        .candidates = calloc(CONTENDERS_MOST * PROTOCOL_COUNT, sizeof(*choice->candidates)),
+        .contenders = calloc(CONTENDERS_MOST, sizeof(*choice->contenders)),
     };
     blink_result_t result = BLINK_OK;
     if (choice->candidates == NULL || choice->contenders == NULL)
@@ -203,10 +238,8 @@ blink_result_t plan_choose(const topo_t *topo, const plan_request_t *request, pl
 
 void plan_choice_fini(plan_choice_t *choice)
 {
-    for (uint32_t i = 0; i < choice->contender_count; i++) {
-        plan_destroy(choice->contenders[i].plan);
-        plan_predictor_destroy(choice->contenders[i].predictor);
-    }
+    for (uint32_t i = 0; i < choice->contender_count; i++)
+        plan_contender_fini(&choice->contenders[i]);
     free(choice->contenders);
     free(choice->candidates);
     *choice = (plan_choice_t){0};
@@ -227,11 +260,11 @@ plan_t *plan_choice_take(plan_choice_t *choice)
 /* As find_fastest(), at another size. */
 static plan_crossover_t fastest_at(const plan_choice_t *choice, uint64_t bytes)
 {
-    double predicted_us[CONTEST_COUNT][PROTOCOL_COUNT], least_us = INFINITY;
+    double predicted_us[CONTENDERS_MOST][PROTOCOL_COUNT], least_us = INFINITY;
     for (uint32_t c = 0; c < choice->contender_count; c++)
         for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
             const plan_contender_t *contender = &choice->contenders[c];
-            predicted_us[c][i] = allowed(contender, protocols[i])
+            predicted_us[c][i] = plan_contender_may_use(contender, protocols[i])
                                      ? plan_predictor_us(contender->predictor, bytes, protocols[i], 0)
                                      : INFINITY;
             least_us = fmin(least_us, predicted_us[c][i]);

@@ -1,7 +1,7 @@
 /*
- * The choice of algorithm and protocol for a size: every algorithm that does the collective is planned once,
- * every protocol predicted (plan/predict.h), the fastest taken. Keeps all candidates, so that the choice can
- * be explained and repeated for other sizes without planning again.
+ * The choice of algorithm and protocol for a size: every algorithm of ours that does the collective is
+ * planned once, every protocol predicted (plan/predict.h), the fastest taken. Keeps all candidates, so that
+ * the choice can be explained and repeated for other sizes without planning again.
  */
 #ifndef BLINK_CHOOSE_H
 #define BLINK_CHOOSE_H
@@ -11,8 +11,8 @@
 
 #include <stdbool.h>
 
-/* Beyond this many ranks the algorithms that plan every pair of ranks or pack by weights are left out:
- * one hop, recursive doubling, Blink. */
+/* Beyond this many ranks the algorithms that weigh every pair of ranks are left out: one hop, shallow trees,
+ * recursive doubling. */
 #define PLAN_CHOOSE_PAIRS_MOST 64u
 
 typedef struct plan_candidate {
@@ -25,16 +25,24 @@ typedef struct plan_candidate {
     uint64_t chunk_bytes;
     uint64_t channel_count; /* all images counted */
     uint32_t depth;
+    uint32_t contender; /* whose plan it is */
     char text[BLINK_ERROR_TEXT_BYTES];
 } plan_candidate_t;
 
-/* An algorithm, its plan and what predicts it; both NULL where planning failed. */
+/* A plan and what predicts it. */
 typedef struct plan_contender {
     blink_algorithm_t algorithm;
     bool all_nvlink; /* every path of the plan */
-    plan_t *plan;
+    plan_t *plan;    /* NULL once taken */
     plan_predictor_t *predictor;
 } plan_contender_t;
+
+/* The contender owns the plan, after an error too: plan_contender_fini(). Errors: NO_MEMORY. */
+blink_result_t plan_contender_init(const topo_t *topo, plan_t *plan, plan_contender_t *contender);
+void plan_contender_fini(plan_contender_t *contender);
+
+/* LL128 is for NVLink alone, since nothing else keeps the order of a line's bytes. */
+bool plan_contender_may_use(const plan_contender_t *contender, blink_protocol_t protocol);
 
 typedef struct plan_choice {
     uint32_t count;
@@ -47,11 +55,11 @@ typedef struct plan_choice {
 
 /*
  * Plan and predict all candidates for request->bytes; request->algorithm is ignored. Chosen is the fastest;
- * of those within 1 % of it the first of one hop, packed trees, ring, double binary tree, Blink, recursive
- * doubling, binomial, and of their protocols the first of Simple, LL128, LL. LL128 is a candidate only where
- * every path is NVLink, since nothing else keeps the order of a line's bytes. Only the chosen plan's bound is
- * proven. *choice is the caller's: plan_choice_fini(). Errors: those of plan_create(); where no candidate is
- * left, the packed trees' one.
+ * of those within 1 % of it the first of one hop, packed trees, rings, shallow trees, recursive doubling,
+ * binomial tree, and of their protocols the first of Simple, LL128, LL. Of shallow trees there are several
+ * plans. Blink and NCCL's double binary trees do not contend: they are planned when named. Only the chosen
+ * plan's bound is proven. *choice is the caller's: plan_choice_fini(). Errors: those of plan_create(); where
+ * no candidate is left, the packed trees' one.
  */
 blink_result_t plan_choose(const topo_t *topo, const plan_request_t *request, plan_choice_t *choice);
 void plan_choice_fini(plan_choice_t *choice);

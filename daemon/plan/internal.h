@@ -19,12 +19,22 @@ blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *re
  * `packed` has them (it may be the plan itself); NULL: they are found anew. */
 blink_result_t plan_prove_bound(const topo_t *topo, plan_t *plan, const plan_t *packed);
 
+/* Plans of a request whose algorithm is SHALLOW_TREES, as plan_shallow_trees() makes them. The request was
+ * checked. */
+#define PLAN_SHALLOW_MOST 6u
+blink_result_t plan_create_shallow(const topo_t *topo, const plan_request_t *request,
+                                   plan_t *plans[PLAN_SHALLOW_MOST], uint32_t *count);
+
 /* ---- channels.c ---- */
 
 /* Append a channel of `part_count` parts to the plan. Each part has the trees that the collective asks for,
  * every parent and path PLAN_NONE, or an empty route to be sized by plan_set_route(). *channel is valid until
  * the next call. Errors: NO_MEMORY. */
 blink_result_t plan_add_channel(plan_t *plan, double share, uint32_t part_count, plan_channel_t **channel);
+
+/* A plan of the same request and numbers, without channels, paths and symmetries. *copy is the caller's,
+ * after an error too: plan_destroy(). Errors: NO_MEMORY. */
+blink_result_t plan_copy_head(const topo_t *topo, const plan_t *plan, plan_t **copy);
 
 /* Size a part's route: ranks[] and paths[] are the caller's to fill. Errors: NO_MEMORY. */
 blink_result_t plan_set_route(plan_part_t *part, uint32_t hop_count);
@@ -65,6 +75,15 @@ blink_result_t plan_route_prices(const topo_t *topo, const plan_t *plan, double 
 /* latency.c: one hop, a binomial tree, recursive doubling, by plan->algorithm. A channel for each of the
  * parallel switches between two ranks. */
 blink_result_t plan_make_latency(const topo_t *topo, plan_t *plan);
+
+/* shallow.c: trees for payloads whose time is latency. The first plan has the least latency there is over
+ * links of one class, NVLink where that joins the ranks; each further one lets trees be a little deeper for a
+ * higher rate. At most PLAN_SHALLOW_MOST. plans[] are the caller's, after an error too. */
+blink_result_t plan_shallow_trees(const topo_t *topo, const plan_t *head, plan_t *plans[PLAN_SHALLOW_MOST],
+                                  uint32_t *count);
+
+/* shallow.c: that one of them which is predicted fastest for so many bytes. */
+blink_result_t plan_shallowest_trees(const topo_t *topo, uint64_t bytes, plan_t *plan);
 
 /* ring.c: NCCL-like rings, for collectives with trees. */
 blink_result_t plan_find_rings(const topo_t *topo, plan_t *plan);

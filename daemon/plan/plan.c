@@ -86,6 +86,8 @@ static blink_result_t fill_channels(const topo_t *topo, const plan_request_t *re
     case BLINK_ALGORITHM_BINOMIAL:
     case BLINK_ALGORITHM_RECURSIVE_DOUBLING:
         return plan_make_latency(topo, plan);
+    case BLINK_ALGORITHM_SHALLOW_TREES:
+        return plan_shallowest_trees(topo, request->bytes, plan);
     case BLINK_ALGORITHM_DOUBLE_BINARY_TREE:
         return plan_double_binary_trees(topo, plan);
     case BLINK_ALGORITHM_BLINK:
@@ -130,6 +132,23 @@ blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *re
     plan->plan_ms = now_ms() - start_ms;
     *out = plan;
     return BLINK_OK;
+}
+
+blink_result_t plan_create_shallow(const topo_t *topo, const plan_request_t *request,
+                                   plan_t *plans[PLAN_SHALLOW_MOST], uint32_t *count)
+{
+    plan_t *head = calloc(1, sizeof(*head));
+    *count = 0;
+    if (!head)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan");
+    blink_result_t result = copy_request(topo, request, head);
+    if (result == BLINK_OK && request->rank_count > 1) {
+        result = plan_shallow_trees(topo, head, plans, count);
+        plan_destroy(head);
+    } else {
+        plans[(*count)++] = head;
+    }
+    return result;
 }
 
 /* One rank, or a sendrecv to oneself. */

@@ -86,6 +86,8 @@ typedef enum blink_algorithm {
     BLINK_ALGORITHM_ONE_HOP = 5,  /**< every rank straight to every other */
     BLINK_ALGORITHM_BINOMIAL = 6, /**< one binomial tree */
     BLINK_ALGORITHM_RECURSIVE_DOUBLING = 7, /**< partners at doubling distances, halving on the way in */
+    BLINK_ALGORITHM_SHALLOW_TREES =
+        8, /**< trees of few hops over links of one class, packed as well as these allow */
 } blink_algorithm_t;
 
 /** How data and its arrival flag travel over an edge. */

@@ -12,7 +12,7 @@ from harness import BLINKCTL, IntegrationTest
 COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter",
                "alltoall", "sendrecv"]
 ALGORITHMS = ["auto", "trees", "ring", "double-binary-tree", "blink", "one-hop", "binomial",
-              "recursive-doubling"]
+              "recursive-doubling", "shallow-trees"]
 
 
 def gpu(name, host=""):

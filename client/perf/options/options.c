@@ -92,7 +92,9 @@ static const struct argp_option option_list[] = {
      "sum (default), prod, max, min, avg, premulsum (each rank's input by a number of its own); or all", 1},
     {"root", 'r', "RANK", 0, "Root of broadcast, reduce, gather, scatter (default 0)", 1},
     {"algorithm", KEY_ALGORITHM, "NAME", 0,
-     "auto (default), trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling", 1},
+     "auto (default), trees, shallow-trees, ring, double-binary-tree, blink, one-hop, binomial or "
+     "recursive-doubling",
+     1},
     {"check", 'c', "0|1", OPTION_ARG_OPTIONAL, "Compare with a reference, see below (default 1)", 1},
     {"memory", KEY_MEMORY, "KIND", 0,
      "registered (default): the daemon's; malloc: ordinary memory, which is staged", 1},
@@ -458,10 +460,11 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_ALGORITHM:
         if (!blink_parse_algorithm(argument, &options->algorithm))
-            argp_error(state,
-                       "--algorithm %s: auto, trees, ring, double-binary-tree, blink, one-hop, binomial or "
-                       "recursive-doubling",
-                       argument);
+            argp_error(
+                state,
+                "--algorithm %s: auto, trees, shallow-trees, ring, double-binary-tree, blink, one-hop, "
+                "binomial or recursive-doubling",
+                argument);
         return 0;
     case KEY_JSON:
         options->json = true;

@@ -2,8 +2,8 @@
  * The parts of the tree packer. symmetry.c: symmetries. net.c: the working graph (ranks, relays, identical
  * parallel switches merged). paths.c: cheapest paths between ranks under link prices. arborescence.c:
  * cheapest spanning trees over those paths. grow.c: columns of the packing program. pack.c: the program.
- * thin.c: fewer trees for nearly the same rate. place.c: the solution as channels. trees.c: all of it in
- * order.
+ * thin.c: fewer trees for nearly the same rate. limit.c: trees of little latency. place.c: the solution as
+ * channels. trees.c: all of it in order.
  */
 #ifndef BLINK_PLAN_PACK_H
 #define BLINK_PLAN_PACK_H
@@ -154,6 +154,21 @@ void pack_arborist_grow(pack_arborist_t *arborist, const double *cost, uint32_t 
 void pack_span(uint32_t n, const double *cost, uint32_t root, uint32_t *parent, double *distance,
                uint32_t *level);
 
+/* What keeps trees shallow: how far any rank may be from its root. */
+typedef struct pack_limit {
+    double most_us;         /* sum of hop_us from the root to any rank; INFINITY: no limit */
+    uint32_t tastes;        /* further tries to grow a tree, each with another taste for edges */
+    double *hop_us;         /* n·n, [from·n + to]: links and hop of the way of least latency, under LL */
+    double *piece_us;       /* n·n: what a small piece takes besides */
+    double *height_us;      /* scratch, per rank: in the finished tree, to the farthest rank below it */
+    uint32_t *best_parent;  /* scratch, per rank: the cheapest tree so far */
+    double *least_us;       /* scratch, per rank: from the root, or to it */
+    uint32_t *least_parent; /* scratch, per rank: the one before it on that way */
+    double *reach_us;       /* scratch, per rank: in the growing tree; INFINITY outside */
+    double *offer;          /* scratch, per rank outside: what its cheapest edge costs */
+    uint32_t *offer_parent; /* scratch, per rank outside: where that leads from */
+} pack_limit_t;
+
 /* The packing program. A column is a root and its trees, as path indices: per rank the path between it and
  * its parent, n for the broadcast tree if the collective broadcasts, then n for the reduce tree if it
  * reduces. Where every rank is a root of its own (allgather, reducescatter), column 0 of the linear program
@@ -171,6 +186,7 @@ typedef struct packer {
     pack_net_t *net;
     pack_paths_t paths;
     pack_arborist_t arborist;
+    pack_limit_t *limit; /* borrowed; NULL: trees may be as deep as they like */
     plan_lp_t *lp;
     double unit_GBps; /* what one unit of x is */
     uint32_t column_count, column_room;
@@ -210,8 +226,26 @@ typedef struct pack_candidate {
 blink_result_t pack_check_reachable(packer_t *p);
 
 /* grow.c: the cheapest column for a root under the current prices; on a reversible graph its root may be
- * another, better one. */
+ * another, better one. Under a limit a cheap one, if any: else its cost is INFINITY. */
 blink_result_t pack_grow_column(packer_t *p, uint32_t root, uint32_t *column, pack_candidate_t *made);
+
+/* grow.c: make `root` the root of the tree in parent[]. */
+void pack_turn_tree(packer_t *p, uint32_t root);
+
+/* limit.c: set up for the packer's ranks, on failure too: pack_limit_fini(). Errors: NO_MEMORY. */
+blink_result_t pack_limit_init(pack_limit_t *limit, packer_t *p);
+void pack_limit_fini(pack_limit_t *limit);
+
+/* limit.c: how far the farthest rank is from the root, or the root from it, at the least; INFINITY if out of
+ * reach. */
+double pack_limit_least_us(packer_t *p, pack_limit_t *limit, uint32_t root, bool toward_root);
+
+/* limit.c: fill parent[] with a cheap tree that keeps the limit; false if there is none with this root. */
+bool pack_limit_grow(packer_t *p, pack_limit_t *limit, uint32_t root, bool toward_root);
+
+/* limit.c: turn the tree in parent[], on a reversible graph, to the root from which a small piece is
+ * everywhere soonest. */
+uint32_t pack_limit_centre(packer_t *p, pack_limit_t *limit, uint32_t root);
 
 /* Set up for the links `allowed` (borrowed; NULL: all), on failure too: pack_fini(). Errors:
  * INVALID_ARGUMENT, NO_MEMORY. */
@@ -221,6 +255,10 @@ void pack_fini(packer_t *p);
 /* Column generation to the optimum, or as near to it as work and time allow. Errors: UNREACHABLE, NO_MEMORY.
  */
 blink_result_t pack_optimise(packer_t *p);
+
+/* The same under p->limit, to where no tree is found any more that gains much. The limit may be raised and
+ * the packer asked again. */
+blink_result_t pack_optimise_limited(packer_t *p);
 
 /* Keep the prices of now if they prove a lower bound than the best so far. Adds columns that are worth it. */
 blink_result_t pack_prove(packer_t *p);

@@ -103,8 +103,7 @@ static uint32_t measure_levels(packer_t *p, uint32_t root)
     return deepest;
 }
 
-/* Make `root` the root of the tree in parent[]. */
-static void turn_tree(packer_t *p, uint32_t root)
+void pack_turn_tree(packer_t *p, uint32_t root)
 {
     uint32_t above = PLAN_NONE;
     for (uint32_t rank = root; rank != PLAN_NONE;) {
@@ -129,11 +128,11 @@ static uint32_t find_deepest(packer_t *p, uint32_t root)
 static uint32_t centre_tree(packer_t *p, uint32_t root)
 {
     uint32_t one_end = find_deepest(p, root);
-    turn_tree(p, one_end);
+    pack_turn_tree(p, one_end);
     uint32_t centre = find_deepest(p, one_end);
     for (uint32_t i = p->level[centre] / 2; i > 0; i--)
         centre = p->parent[centre];
-    turn_tree(p, centre);
+    pack_turn_tree(p, centre);
     return centre;
 }
 
@@ -154,12 +153,25 @@ static blink_result_t write_tree(packer_t *p, uint32_t root, bool toward_root, u
     return BLINK_OK;
 }
 
+/* No tree with this root keeps the limit. */
+static blink_result_t forgo(pack_candidate_t *made)
+{
+    made->cost = INFINITY;
+    return BLINK_OK;
+}
+
 /* Prices are the same both ways, so the cheapest tree is a minimum spanning tree, its reduce tree is its
  * broadcast tree backwards, and any rank may be the root. */
 static blink_result_t grow_reversible(packer_t *p, uint32_t root, uint32_t *column, pack_candidate_t *made)
 {
-    pack_span(p->n, p->paths.cost, root, p->parent, p->distance, p->level);
-    made->root = centre_tree(p, root);
+    if (p->limit) {
+        if (!pack_limit_grow(p, p->limit, root, false))
+            return forgo(made);
+        made->root = pack_limit_centre(p, p->limit, root);
+    } else {
+        pack_span(p->n, p->paths.cost, root, p->parent, p->distance, p->level);
+        made->root = centre_tree(p, root);
+    }
     BLINK_TRY(write_tree(p, made->root, false, column, made));
     for (uint32_t rank = 0; rank < p->n; rank++) {
         column[p->n + rank] = PLAN_NONE;
@@ -174,8 +186,13 @@ static blink_result_t grow_reversible(packer_t *p, uint32_t root, uint32_t *colu
 static blink_result_t grow_tree(packer_t *p, uint32_t root, bool toward_root, uint32_t *tree,
                                 pack_candidate_t *made)
 {
-    fill_matrix(p, root, toward_root);
-    pack_arborist_grow(&p->arborist, p->matrix, root, p->parent);
+    if (p->limit) {
+        if (!pack_limit_grow(p, p->limit, root, toward_root))
+            return forgo(made);
+    } else {
+        fill_matrix(p, root, toward_root);
+        pack_arborist_grow(&p->arborist, p->matrix, root, p->parent);
+    }
     return write_tree(p, root, toward_root, tree, made);
 }
 

@@ -20,6 +20,10 @@
  * plans are content with less: each step costs them more. */
 #define LEAST_GAIN       1e-9
 #define LEAST_GAIN_LARGE 1e-3
+/* Trees under a limit are for payloads that care little for the last percent of the rate. */
+#define LEAST_GAIN_LIMITED 3e-4
+/* Where no tree under a limit seems to gain, this many tastes are tried before that is believed. */
+#define TASTES 6u
 /* Values below this part of the rate are noise of the solver. */
 #define NOISE      1e-9
 #define ROUNDS_MAX 2000u
@@ -282,9 +286,11 @@ static blink_result_t price_columns(packer_t *p, double least_gain, double *cost
     for (uint32_t root = 0; root < p->n; root++) {
         if (!pack_may_be_root(p, root) || (enough_roots(p, priced)))
             continue;
-        priced++;
         pack_candidate_t made;
         BLINK_TRY(grow_cheapest(p, root, &column, &made));
+        if (!(made.cost < INFINITY))
+            continue;
+        priced++;
         cheapest = fmin(cheapest, made.cost);
         sum += made.cost * p->orbit_size[root];
         if (cost_in_program(p, column) >= p->worth[root] * (1.0 - least_gain) ||
@@ -501,6 +507,26 @@ blink_result_t pack_optimise(packer_t *p)
 bool pack_near_bound(const packer_t *p)
 {
     return p->rate >= (1.0 - (p->large ? LEAST_GAIN_LARGE : LEAST_GAIN)) * p->best_bound;
+}
+
+blink_result_t pack_optimise_limited(packer_t *p)
+{
+    bool solved = true;
+    p->limit->tastes = 0;
+    BLINK_TRY(seed_columns(p));
+    plan_lp_allow(p->lp, WORK_MAX);
+    for (uint32_t added = 1; added > 0 || p->limit->tastes == 0;) {
+        double rate = 0.0, cost = 0.0;
+        p->limit->tastes = added > 0 ? 0 : p->large ? 1 : TASTES;
+        BLINK_TRY(pack_solve(p, &solved));
+        if (!solved || pack_late(p))
+            break;
+        take_prices(p, &rate);
+        BLINK_TRY(price_columns(p, LEAST_GAIN_LIMITED, &cost, &added));
+    }
+    p->optimum = p->rate;
+    p->best_bound = INFINITY; /* trees under a limit prove nothing about others */
+    return BLINK_OK;
 }
 
 double pack_rate(const packer_t *p)

@@ -107,6 +107,34 @@ static void try_collective(blink_collective_t collective)
     assert_in_range(planned, TOPOLOGIES / 3, TOPOLOGIES);
 }
 
+/* Shallow trees promise no rate, only to be whole. */
+static void test_random_shallow_trees_are_whole(void **state)
+{
+    dice_t dice = {99};
+    uint32_t nodes[RANKS_MAX], planned = 0;
+    (void)state;
+    for (uint32_t i = 0; i < TOPOLOGIES; i++) {
+        topo_t *topo = roll_topology(&dice);
+        plan_request_t request = {.collective = BLINK_ALLREDUCE + roll(&dice, BLINK_REDUCESCATTER + 1u),
+                                  .algorithm = BLINK_ALGORITHM_SHALLOW_TREES,
+                                  .rank_node = nodes,
+                                  .rank_count = choose(topo, (1u << topo->gpu_count) - 1u, nodes),
+                                  .bytes = 1u << roll(&dice, 30)};
+        plan_t *plan = NULL;
+        blink_result_t result = plan_create(topo, &request, &plan);
+        if (result == BLINK_OK) {
+            check_plan(topo, plan);
+            verify_lanes(topo, plan);
+            plan_destroy(plan);
+            planned++;
+        } else {
+            assert_int_equal(result, BLINK_ERR_UNREACHABLE);
+        }
+        topo_destroy(topo);
+    }
+    assert_in_range(planned, TOPOLOGIES / 3, TOPOLOGIES);
+}
+
 static void test_random_allreduce_is_near_its_bound(void **state)
 {
     (void)state;
@@ -165,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_allreduce_is_near_its_bound),
+        cmocka_unit_test(test_random_shallow_trees_are_whole),
         cmocka_unit_test(test_random_broadcast_is_near_its_bound),
         cmocka_unit_test(test_random_reduce_is_near_its_bound),
         cmocka_unit_test(test_random_allgather_is_near_its_bound),
