@@ -75,5 +75,11 @@ class Blinkctl:
         """The points of a blink-simulation/1."""
         return json.loads(self.run("simulate", "--json", "-t", topology, "-c", collective, *options))["results"]
 
+    def contest(self):
+        """What bench_contest prints about each built-in; it stands beside blinkctl."""
+        program = pathlib.Path(self.path).with_name("bench_contest")
+        done = subprocess.run([program, "--json"], capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
     def explain(self, topology, collective):
         return json.loads(self.run("explain", "--json", "-t", topology, "-c", collective))

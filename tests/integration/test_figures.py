@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
-from figurelib import chart, dgx1, rates, subsets, text, times
+from figurelib import chart, contest, dgx1, rates, subsets, text, times
 from figurelib.blinkctl import Blinkctl, Refused
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -49,6 +49,18 @@ class ArithmeticTest(unittest.TestCase):
         # 1 GB, NVLink 100, PCIe 10, 2 ms: NVLink's part ends when PCIe's does after 2 ms.
         over_nvlink = (1e9 + 2e-3 * 10e9) * 100 / 110
         self.assertAlmostEqual(dgx1.switching_us(1e9, 100.0, 110.0, 1e9 / over_nvlink * 100.0), 2000.0)
+
+
+    def test_the_contest_adds_points_and_keeps_the_worst(self):
+        def measured(name, points, faster, ratio):
+            worst = {"ratio": ratio, "devices": "1,2,6", "collective": "allreduce", "bytes": 4096, "us": 10.5,
+                     "algorithm": "shallow-trees", "baseline": "blink", "baseline_us": 10.0}
+            return {"topology": name, "points": points, "faster": faster, "beyond_tie": 0, "choice_ms": 1.25,
+                    "worst": worst}
+
+        rows = contest.rows([measured("a", 5, 1, 1.05), measured("b", 7, 0, 0.9)])
+        self.assertEqual(rows[0], ["a", 5, 1, 0, "1.050", "allreduce, 4 KiB, devices 1 2 6: shallow-trees, blink", "1.2"])
+        self.assertEqual(rows[2][:5], ["all", 12, 1, 0, "1.050"])
 
 
 class TextTest(unittest.TestCase):
