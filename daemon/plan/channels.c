@@ -1,5 +1,5 @@
-/* How plans are kept: channels, interned paths, and images under symmetries. Its own file because every
- * algorithm fills plans and none should know how they are stored. */
+/* How plans are kept: channels, interned paths, and images under symmetries. Algorithms
+ * fill plans by what stands here. */
 #include "error.h"
 #include "plan/internal.h"
 
@@ -18,7 +18,7 @@ static blink_result_t alloc_tree(plan_tree_t *tree, uint32_t rank_count)
 {
     tree->parent = malloc(rank_count * sizeof(*tree->parent));
     tree->path = malloc(rank_count * sizeof(*tree->path));
-    if (tree->parent == NULL || tree->path == NULL)
+    if (!tree->parent || !tree->path)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a tree over %u ranks", rank_count);
     for (uint32_t rank = 0; rank < rank_count; rank++)
         tree->parent[rank] = tree->path[rank] = PLAN_NONE;
@@ -31,12 +31,12 @@ blink_result_t plan_add_channel(plan_t *plan, double share, uint32_t part_count,
     /* The room doubles: it is full whenever the count is a power of two. */
     if ((count & (count - 1)) == 0) {
         plan_channel_t *grown = realloc(plan->channels, (count ? 2 * (size_t)count : 1) * sizeof(*grown));
-        if (grown == NULL)
+        if (!grown)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u channels", count + 1);
         plan->channels = grown;
     }
     plan_part_t *parts = calloc(part_count, sizeof(*parts));
-    if (parts == NULL)
+    if (!parts)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a channel of %u parts", part_count);
     plan->channels[plan->channel_count++] = (plan_channel_t){share, part_count, parts};
     for (uint32_t i = 0; i < part_count; i++) {
@@ -55,7 +55,7 @@ blink_result_t plan_set_route(plan_part_t *part, uint32_t hop_count)
     part->route.hop_count = hop_count;
     part->route.ranks = malloc((hop_count + 1u) * sizeof(*part->route.ranks));
     part->route.paths = malloc((hop_count + 1u) * sizeof(*part->route.paths));
-    if (part->route.ranks == NULL || part->route.paths == NULL)
+    if (!part->route.ranks || !part->route.paths)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a route of %u hops", hop_count);
     return BLINK_OK;
 }
@@ -85,7 +85,7 @@ static void free_part(plan_part_t *part)
 
 void plan_destroy(plan_t *plan)
 {
-    if (plan == NULL)
+    if (!plan)
         return;
     for (uint32_t c = 0; c < plan->channel_count; c++) {
         for (uint32_t i = 0; i < plan->channels[c].part_count; i++)
@@ -134,14 +134,14 @@ static uint32_t *find_slot(const plan_t *plan, const uint32_t *links, uint32_t c
 static blink_result_t reserve_path(plan_t *plan)
 {
     struct plan_path_table *old = plan->path_table;
-    if (old != NULL && 2 * (plan->path_count + 1) <= old->room)
+    if (old && 2 * (plan->path_count + 1) <= old->room)
         return BLINK_OK;
-    uint32_t room = old == NULL ? 64 : 2 * old->room;
+    uint32_t room = !old ? 64 : 2 * old->room;
     struct plan_path_table *table = malloc(sizeof(*table) + room * sizeof(table->slots[0]));
     plan_path_t *paths = realloc(plan->paths, room / 2 * sizeof(*paths));
-    if (paths != NULL)
+    if (paths)
         plan->paths = paths;
-    if (table == NULL || paths == NULL) {
+    if (!table || !paths) {
         free(table);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u paths", room / 2);
     }
@@ -160,7 +160,7 @@ blink_result_t plan_intern_path(plan_t *plan, const uint32_t *links, uint32_t li
     uint32_t *slot = find_slot(plan, links, link_count);
     if (*slot == PLAN_NONE) {
         uint32_t *copy = malloc(link_count * sizeof(*copy));
-        if (copy == NULL)
+        if (!copy)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a path of %u links", link_count);
         memcpy(copy, links, link_count * sizeof(*copy));
         plan->paths[plan->path_count] = (plan_path_t){copy, link_count};
@@ -186,11 +186,11 @@ blink_result_t plan_copy_head(const topo_t *topo, const plan_t *plan, plan_t **c
     head->path_table = NULL;
     head->symmetries = NULL;
     head->rank_node = malloc(plan->rank_count * sizeof(*head->rank_node));
-    head->prices = plan->prices == NULL ? NULL : malloc(prices * sizeof(*head->prices));
-    if (head->rank_node == NULL || (plan->prices != NULL && head->prices == NULL))
+    head->prices = !plan->prices ? NULL : malloc(prices * sizeof(*head->prices));
+    if (!head->rank_node || (plan->prices && !head->prices))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan over %u ranks", plan->rank_count);
     memcpy(head->rank_node, plan->rank_node, plan->rank_count * sizeof(*head->rank_node));
-    if (plan->prices != NULL)
+    if (plan->prices)
         memcpy(head->prices, plan->prices, prices * sizeof(*head->prices));
     return BLINK_OK;
 }
@@ -223,7 +223,7 @@ static blink_result_t map_path(const image_t *image, uint32_t path, uint32_t *ma
 
 static blink_result_t map_tree(const image_t *image, const plan_tree_t *of, plan_tree_t *tree)
 {
-    for (uint32_t rank = 0; of->parent != NULL && rank < image->of->rank_count; rank++) {
+    for (uint32_t rank = 0; of->parent && rank < image->of->rank_count; rank++) {
         if (of->parent[rank] == PLAN_NONE)
             continue;
         tree->parent[image->rank[rank]] = image->rank[of->parent[rank]];
@@ -234,7 +234,7 @@ static blink_result_t map_tree(const image_t *image, const plan_tree_t *of, plan
 
 static blink_result_t map_route(const image_t *image, const plan_route_t *of, plan_part_t *part)
 {
-    if (of->ranks == NULL)
+    if (!of->ranks)
         return BLINK_OK;
     BLINK_TRY(plan_set_route(part, of->hop_count));
     for (uint32_t i = 0; i <= of->hop_count; i++)
@@ -264,16 +264,16 @@ static blink_result_t map_channels(const image_t *image, uint32_t order)
 /* All powers of the symmetry (none: the plan itself), the identity first. */
 static blink_result_t map_powers(const topo_t *topo, const image_t *image, const plan_symmetry_t *symmetry)
 {
-    uint32_t order = symmetry == NULL ? 1 : symmetry->order;
+    uint32_t order = !symmetry ? 1 : symmetry->order;
     for (uint32_t rank = 0; rank < image->of->rank_count; rank++)
         image->rank[rank] = rank;
     for (uint32_t link = 0; link < topo->link_count; link++)
         image->link[link] = link;
     for (uint32_t power = 0; power < order; power++) {
         BLINK_TRY(map_channels(image, order));
-        for (uint32_t rank = 0; symmetry != NULL && rank < image->of->rank_count; rank++)
+        for (uint32_t rank = 0; symmetry && rank < image->of->rank_count; rank++)
             image->rank[rank] = symmetry->rank_image[image->rank[rank]];
-        for (uint32_t link = 0; symmetry != NULL && link < topo->link_count; link++)
+        for (uint32_t link = 0; symmetry && link < topo->link_count; link++)
             image->link[link] = symmetry->link_image[image->link[link]];
     }
     return BLINK_OK;
@@ -289,7 +289,7 @@ static blink_result_t expand_symmetry(const topo_t *topo, const plan_t *plan, co
                      .links = malloc((topo->link_count + 1u) * sizeof(*image.links))};
     blink_result_t result = BLINK_OK;
     *expanded = NULL;
-    if (image.rank == NULL || image.link == NULL || image.links == NULL)
+    if (!image.rank || !image.link || !image.links)
         result =
             BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to write out a plan over %u ranks", plan->rank_count);
     if (result == BLINK_OK)
@@ -314,8 +314,7 @@ blink_result_t plan_expand(const topo_t *topo, const plan_t *plan, plan_t **expa
         return expand_symmetry(topo, plan, NULL, expanded);
     for (uint32_t i = 0; i < plan->symmetry_count; i++) {
         plan_t *more = NULL;
-        blink_result_t result =
-            expand_symmetry(topo, so_far == NULL ? plan : so_far, &plan->symmetries[i], &more);
+        blink_result_t result = expand_symmetry(topo, !so_far ? plan : so_far, &plan->symmetries[i], &more);
         plan_destroy(so_far);
         BLINK_TRY(result);
         so_far = more;

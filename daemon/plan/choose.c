@@ -1,7 +1,8 @@
-/* The contest of plan/choose.h. Apart from the planner's entry, which makes one plan, and from the
- * prediction, which judges one. */
+/* The contest of plan/choose.h, and the planner's way in, which holds it where nobody named an algorithm. */
 #include "plan/choose.h"
 
+#include "base/clock.h"
+#include "base/vec.h"
 #include "names.h"
 #include "plan/internal.h"
 
@@ -227,7 +228,7 @@ blink_result_t plan_choose(const topo_t *topo, const plan_request_t *request, pl
         .contenders = calloc(CONTENDERS_MOST, sizeof(*choice->contenders)),
     };
     blink_result_t result = BLINK_OK;
-    if (choice->candidates == NULL || choice->contenders == NULL)
+    if (!choice->candidates || !choice->contenders)
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a choice of plans");
     if (result == BLINK_OK)
         result = hold_contest(topo, *request, choice);
@@ -256,6 +257,8 @@ plan_t *plan_choice_take(plan_choice_t *choice)
 }
 
 /* ---- crossovers ---- */
+
+typedef VEC(plan_crossover_t) crossovers_t;
 
 /* As find_fastest(), at another size. */
 static plan_crossover_t fastest_at(const plan_choice_t *choice, uint64_t bytes)
@@ -297,13 +300,10 @@ static plan_crossover_t find_change(const plan_choice_t *choice, const plan_cros
     return beyond;
 }
 
-static blink_result_t append(plan_crossover_t **list, uint32_t *count, const plan_crossover_t *crossover)
+static blink_result_t append(crossovers_t *list, const plan_crossover_t *crossover)
 {
-    plan_crossover_t *grown = realloc(*list, (*count + 1u) * sizeof(*grown));
-    if (grown == NULL)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u crossovers", *count + 1u);
-    *list = grown;
-    grown[(*count)++] = *crossover;
+    if (!vec_push(list, *crossover))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu crossovers", list->count + 1);
     return BLINK_OK;
 }
 
@@ -311,21 +311,55 @@ blink_result_t plan_choice_crossovers(const plan_choice_t *choice, uint64_t from
                                       plan_crossover_t **crossovers, uint32_t *count)
 {
     plan_crossover_t now = fastest_at(choice, from_bytes), next = now;
-    *crossovers = NULL;
-    *count = 0;
-    blink_result_t result = append(crossovers, count, &now);
+    crossovers_t list = {0};
+    blink_result_t result = append(&list, &now);
     while (result == BLINK_OK && next.bytes < to_bytes) {
         uint64_t bytes = next.bytes <= to_bytes / 2 ? 2 * next.bytes : to_bytes;
         next = fastest_at(choice, bytes);
         while (result == BLINK_OK && !same(&now, &next)) {
             now = find_change(choice, &now, next);
-            result = append(crossovers, count, &now);
+            result = append(&list, &now);
         }
         now.bytes = bytes;
     }
-    if (result != BLINK_OK) {
-        free(*crossovers);
-        *crossovers = NULL;
-    }
+    if (result != BLINK_OK)
+        vec_free(&list);
+    *crossovers = list.items;
+    *count = (uint32_t)list.count;
     return result;
+}
+
+/* ---- the way in ---- */
+
+static blink_result_t create_fastest(const topo_t *topo, const plan_request_t *request, plan_t **plan)
+{
+    plan_choice_t choice;
+    BLINK_TRY(plan_choose(topo, request, &choice));
+    *plan = plan_choice_take(&choice);
+    plan_choice_fini(&choice);
+    return BLINK_OK;
+}
+
+static blink_result_t create_asked(const topo_t *topo, const plan_request_t *request, plan_t **out)
+{
+    plan_t *plan = NULL;
+    BLINK_TRY(plan_create_unproven(topo, request, &plan));
+    blink_result_t result =
+        plan_prove_bound(topo, plan, plan->algorithm == BLINK_ALGORITHM_TREES ? plan : NULL);
+    if (result == BLINK_OK)
+        *out = plan;
+    else
+        plan_destroy(plan);
+    return result;
+}
+
+blink_result_t plan_create(const topo_t *topo, const plan_request_t *request, plan_t **plan)
+{
+    uint64_t start_ns = clock_ns();
+    if (request->algorithm == BLINK_ALGORITHM_AUTO && request->bytes > 0 && request->rank_count > 1)
+        BLINK_TRY(create_fastest(topo, request, plan));
+    else
+        BLINK_TRY(create_asked(topo, request, plan));
+    (*plan)->plan_ms = (double)(clock_ns() - start_ns) * 1e-6;
+    return BLINK_OK;
 }

@@ -1,5 +1,5 @@
-/* What a plan comes to: loads, rate, depth, number of trees. Its own file because it is what the algorithms'
- * claims are checked with. */
+/* What a plan comes to: loads, rate, depth, number of trees. The algorithms' claims are checked with
+ * it. */
 #include "error.h"
 #include "plan/internal.h"
 
@@ -16,7 +16,7 @@ static void load_path(const plan_t *plan, uint32_t index, double share, double *
 
 static void load_tree(const plan_t *plan, const plan_tree_t *tree, double share, double *loads)
 {
-    for (uint32_t rank = 0; tree->parent != NULL && rank < plan->rank_count; rank++)
+    for (uint32_t rank = 0; tree->parent && rank < plan->rank_count; rank++)
         if (tree->path[rank] != PLAN_NONE)
             load_path(plan, tree->path[rank], share, loads);
 }
@@ -57,7 +57,7 @@ blink_result_t plan_link_loads(const topo_t *topo, const plan_t *plan, double *l
     if (plan->symmetry_count == 0)
         return BLINK_OK;
     bool *seen = malloc((topo->link_count + 1u) * sizeof(*seen));
-    if (seen == NULL)
+    if (!seen)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to measure %u links", topo->link_count);
     for (uint32_t i = 0; i < plan->symmetry_count; i++)
         spread(topo, &plan->symmetries[i], loads, seen);
@@ -83,7 +83,7 @@ static double busiest(const topo_t *topo, const double *loads, double *through)
 blink_result_t plan_rate_GBps(const topo_t *topo, const plan_t *plan, double *rate_GBps)
 {
     double *loads = malloc(((size_t)topo->link_count + topo->node_count) * sizeof(*loads));
-    if (loads == NULL)
+    if (!loads)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to measure %u links", topo->link_count);
     blink_result_t result = plan_link_loads(topo, plan, loads);
     if (result == BLINK_OK) {
@@ -97,7 +97,7 @@ blink_result_t plan_rate_GBps(const topo_t *topo, const plan_t *plan, double *ra
 static uint32_t tree_depth(const plan_t *plan, const plan_tree_t *tree)
 {
     uint32_t deepest = 0;
-    for (uint32_t rank = 0; tree->parent != NULL && rank < plan->rank_count; rank++) {
+    for (uint32_t rank = 0; tree->parent && rank < plan->rank_count; rank++) {
         uint32_t depth = 0;
         for (uint32_t at = rank; tree->parent[at] != PLAN_NONE; at = tree->parent[at])
             depth++;

@@ -1,5 +1,4 @@
-/* The constants of the cost model, one table per quantity. Apart from everything that uses them, so that a
- * measured machine changes them in one place. */
+/* The constants of the cost model, one table per quantity. */
 #include "plan/model.h"
 
 #include <assert.h>

@@ -1,8 +1,7 @@
 /*
  * The cost model: what a step costs besides the time its bytes take, by protocol and kind of link. α-β: a
- * step of b bytes over a path takes model_hop_us() + latency + b / (share × capacity). One place, because the
- * choice of a plan, its explanation and the simulation must agree. The numbers are NCCL's where NCCL has
- * them.
+ * step of b bytes over a path takes model_hop_us() + latency + b / (share × capacity). The choice of
+ * a plan, its explanation and the simulation all ask here. The numbers are NCCL's where NCCL has them.
  */
 #ifndef BLINK_PLAN_MODEL_H
 #define BLINK_PLAN_MODEL_H

@@ -2,14 +2,13 @@
  * from the loads, the bound from link prices, both by code the algorithms do not share. */
 #include "plan/plan.h"
 
+#include "base/clock.h"
 #include "error.h"
 #include "names.h"
-#include "plan/choose.h"
 #include "plan/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static blink_result_t check_ranks(const topo_t *topo, const plan_request_t *request)
 {
@@ -108,16 +107,9 @@ static blink_result_t fill(const topo_t *topo, const plan_request_t *request, pl
     return plan_rate_GBps(topo, plan, &plan->rate_GBps);
 }
 
-static double now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
 blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *request, plan_t **out)
 {
-    double start_ms = now_ms();
+    uint64_t start_ns = clock_ns();
     BLINK_TRY(plan_check_request(topo, request));
     plan_t *plan = calloc(1, sizeof(*plan));
     if (plan == NULL)
@@ -129,7 +121,7 @@ blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *re
         plan_destroy(plan);
         return result;
     }
-    plan->plan_ms = now_ms() - start_ms;
+    plan->plan_ms = (double)(clock_ns() - start_ns) * 1e-6;
     *out = plan;
     return BLINK_OK;
 }
@@ -168,37 +160,4 @@ blink_result_t plan_prove_bound(const topo_t *topo, plan_t *plan, const plan_t *
         memcpy(plan->prices, packed->prices,
                ((size_t)topo->link_count + topo->node_count) * sizeof(*plan->prices));
     return plan_bound_GBps(topo, plan, plan->prices, &plan->bound_GBps);
-}
-
-static blink_result_t create_fastest(const topo_t *topo, const plan_request_t *request, plan_t **plan)
-{
-    plan_choice_t choice;
-    BLINK_TRY(plan_choose(topo, request, &choice));
-    *plan = plan_choice_take(&choice);
-    plan_choice_fini(&choice);
-    return BLINK_OK;
-}
-
-static blink_result_t create_asked(const topo_t *topo, const plan_request_t *request, plan_t **out)
-{
-    plan_t *plan = NULL;
-    BLINK_TRY(plan_create_unproven(topo, request, &plan));
-    blink_result_t result =
-        plan_prove_bound(topo, plan, plan->algorithm == BLINK_ALGORITHM_TREES ? plan : NULL);
-    if (result == BLINK_OK)
-        *out = plan;
-    else
-        plan_destroy(plan);
-    return result;
-}
-
-blink_result_t plan_create(const topo_t *topo, const plan_request_t *request, plan_t **plan)
-{
-    double start_ms = now_ms();
-    if (request->algorithm == BLINK_ALGORITHM_AUTO && request->bytes > 0 && request->rank_count > 1)
-        BLINK_TRY(create_fastest(topo, request, plan));
-    else
-        BLINK_TRY(create_asked(topo, request, plan));
-    (*plan)->plan_ms = now_ms() - start_ms;
-    return BLINK_OK;
 }

@@ -1,5 +1,4 @@
-/* The α-β prediction of plan/predict.h: one walk through the trees, then a formula. Apart from the cost
- * model, which knows protocols and links but no plans. */
+/* The α-β prediction of plan/predict.h: one walk through the trees, then a formula. */
 #include "plan/predict.h"
 
 #include "error.h"
@@ -75,7 +74,7 @@ static blink_result_t walk_init(walk_t *walk, const topo_t *topo, const plan_t *
                      .sums = malloc(n * sizeof(*walk->sums)),
                      .stack = malloc(n * sizeof(*walk->stack)),
                      .visits = calloc(topo->link_count + 1u, sizeof(*walk->visits))};
-    if (walk->weights == NULL || walk->sums == NULL || walk->stack == NULL || walk->visits == NULL)
+    if (!walk->weights || !walk->sums || !walk->stack || !walk->visits)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to predict a plan over %u ranks", n);
     for (uint32_t i = 0; i < plan->path_count; i++)
         weigh_path(walk, i);
@@ -94,7 +93,7 @@ static void walk_fini(walk_t *walk)
 static double heaviest_chain(const walk_t *walk, const plan_tree_t *tree, weight_t weight)
 {
     double heaviest = 0.0;
-    if (tree->parent == NULL)
+    if (!tree->parent)
         return 0.0;
     for (uint32_t rank = 0; rank < walk->plan->rank_count; rank++)
         walk->sums[rank] = tree->parent[rank] == PLAN_NONE ? 0.0 : -1.0;
@@ -134,7 +133,7 @@ static double visit_path(const walk_t *walk, uint32_t index)
 static double visit_tree(const walk_t *walk, const plan_tree_t *tree)
 {
     double longest = 0.0;
-    for (uint32_t rank = 0; tree->parent != NULL && rank < walk->plan->rank_count; rank++)
+    for (uint32_t rank = 0; tree->parent && rank < walk->plan->rank_count; rank++)
         if (tree->path[rank] != PLAN_NONE)
             longest = fmax(longest, visit_path(walk, tree->path[rank]));
     return longest;
@@ -206,7 +205,7 @@ blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, pla
     walk_t walk;
     blink_result_t result = walk_init(&walk, topo, plan);
     plan_predictor_t *predictor = calloc(1, sizeof(*predictor));
-    if (predictor != NULL) {
+    if (predictor) {
         *predictor = (plan_predictor_t){
             .rate_GBps = plan->rate_GBps,
             .reduces = collective_reduces(plan->collective),
@@ -218,8 +217,7 @@ blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, pla
             predictor->facts[protocol] = (lane_program_t){
                 .rate_GBps = plan->rate_GBps, .channel_count = plan->channel_count, .channels = channels};
     }
-    if (result == BLINK_OK &&
-        (predictor == NULL || predictor->channels == NULL || predictor->facts[0].channels == NULL))
+    if (result == BLINK_OK && (!predictor || !predictor->channels || !predictor->facts[0].channels))
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to predict %u channels", plan->channel_count);
     for (uint32_t i = 0; result == BLINK_OK && i < plan->channel_count; i++)
         measure_channel(&walk, i, predictor);
@@ -236,7 +234,7 @@ blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, pla
 
 void plan_predictor_destroy(plan_predictor_t *predictor)
 {
-    if (predictor == NULL)
+    if (!predictor)
         return;
     free(predictor->channels);
     free(predictor->facts[0].channels);

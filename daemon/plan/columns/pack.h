@@ -229,7 +229,7 @@ blink_result_t pack_check_reachable(packer_t *p);
  * another, better one. Under a limit a cheap one, if any: else its cost is INFINITY. */
 blink_result_t pack_grow_column(packer_t *p, uint32_t root, uint32_t *column, pack_candidate_t *made);
 
-/* grow.c: make `root` the root of the tree in parent[]. */
+/* limit.c: make `root` the root of the tree in parent[]. */
 void pack_turn_tree(packer_t *p, uint32_t root);
 
 /* limit.c: set up for the packer's ranks, on failure too: pack_limit_fini(). Errors: NO_MEMORY. */

@@ -1,6 +1,6 @@
 /*
- * Plans of few hops, for payloads whose time is latency: one hop, a binomial tree, recursive doubling. One
- * file for the three, because they differ in a single rule: who a rank's parent is in the tree of a given
+ * Plans of few hops, for payloads whose time is latency: one hop, a binomial tree, recursive doubling. The
+ * three differ in a single rule: who a rank's parent is in the tree of a given
  * root.
  */
 #include "error.h"
@@ -92,7 +92,7 @@ static blink_result_t find_path(maker_t *m, uint32_t from, uint32_t to, uint32_t
 
 static blink_result_t grow_tree(maker_t *m, uint32_t root, bool reduce, plan_tree_t *tree)
 {
-    for (uint32_t rank = 0; tree->parent != NULL && rank < m->n; rank++) {
+    for (uint32_t rank = 0; tree->parent && rank < m->n; rank++) {
         if (rank == root)
             continue;
         uint32_t parent = m->parent_of(m->n, root, rank);
@@ -222,7 +222,7 @@ blink_result_t plan_make_latency(const topo_t *topo, plan_t *plan)
                                                                                 : doubling_parent,
                      .n = n,
                      .paths = malloc((size_t)n * n * sizeof(*maker.paths))};
-    if (maker.paths == NULL)
+    if (!maker.paths)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the paths between %u ranks", n);
     blink_result_t result = add_channels(&maker);
     free(maker.paths);

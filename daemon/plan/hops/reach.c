@@ -1,5 +1,5 @@
 /* The plain way between two ranks, for algorithms that do not weigh links: rings across machines, binary and
- * binomial trees, one hop. Its own file because several algorithms need it and the packer does not. */
+ * binomial trees, one hop. */
 #include "error.h"
 #include "plan/internal.h"
 
@@ -27,7 +27,7 @@ static blink_result_t search_init(search_t *s, const topo_t *topo)
                     .width = calloc(topo->node_count, sizeof(*s->width)),
                     .ways = calloc(topo->node_count, sizeof(*s->ways)),
                     .queue = malloc(topo->node_count * sizeof(*s->queue))};
-    if (s->level == NULL || s->width == NULL || s->ways == NULL || s->queue == NULL)
+    if (!s->level || !s->width || !s->ways || !s->queue)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to search %u nodes", topo->node_count);
     memset(s->level, 0xff, topo->node_count * sizeof(*s->level));
     return BLINK_OK;
@@ -107,7 +107,7 @@ blink_result_t plan_shortest_path(const topo_t *topo, plan_t *plan, uint32_t fro
     uint32_t *links = malloc(topo->node_count * sizeof(*links));
     uint32_t source = plan->rank_node[from], end = plan->rank_node[to];
     blink_result_t result = search_init(&s, topo);
-    if (result == BLINK_OK && links == NULL)
+    if (result == BLINK_OK && !links)
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a path over %u nodes", topo->node_count);
     if (result == BLINK_OK)
         spread_out(&s, source, end);

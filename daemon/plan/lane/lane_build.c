@@ -1,6 +1,4 @@
-/*
- * The pools of a lane program. Apart from lane.c because they know neither plans nor trees.
- */
+/* The pools of a lane program, which know neither plans nor trees. */
 #include "plan/lane/lane_build.h"
 
 #include "error.h"

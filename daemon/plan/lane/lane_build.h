@@ -1,5 +1,5 @@
 /*
- * How a lane program is put together, one entry after the other, in pools that grow. Apart from lane.c, which
+ * How a lane program is put together, one entry after the other, in pools that grow. lane.c
  * decides what the steps are.
  */
 #ifndef BLINK_LANE_BUILD_H

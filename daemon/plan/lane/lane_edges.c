@@ -1,6 +1,4 @@
-/*
- * Trees seen from the top, and the numbering of scratch edges and semaphores. Apart from lane.c, which turns
- * edges into steps.
+/* Trees seen from the top, and the numbering of scratch edges and semaphores. lane.c turns edges into steps.
  */
 #include "plan/lane/lane_edges.h"
 

@@ -1,6 +1,6 @@
 /*
- * The split of a payload into blocks, extents, chunks and parts. One place, because executors, simulation and
- * verification must agree on it to the byte.
+ * The split of a payload into blocks, extents, chunks and parts. Executors, simulation and verification
+ * agree on it to the byte.
  */
 #include "plan/lane/lane.h"
 

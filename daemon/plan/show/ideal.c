@@ -1,6 +1,4 @@
-/* The ideal bus bandwidth. Its own file because it looks only at what gpus and hosts can send, never at
- * plans.
- */
+/* The ideal bus bandwidth: what devices and hosts can send, whatever the plan. */
 #include "plan/show/ideal.h"
 
 #include "error.h"
@@ -125,7 +123,7 @@ blink_result_t ideal_find(const topo_t *topo, const uint32_t *rank_node, uint32_
                    .rank_node = rank_node,
                    .rank_count = rank_count,
                    .ends = malloc(topo->node_count * sizeof(*view.ends))};
-    if (view.ends == NULL)
+    if (!view.ends)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u nodes", topo->node_count);
     *ideal = (ideal_t){.rank_count = rank_count};
     measure(&view, ideal);

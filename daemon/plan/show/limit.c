@@ -1,4 +1,4 @@
-/* What limits a plan, written out. Its own file because it is all wording; limit_groups.c finds the facts. */
+/* What limits a plan, written out. limit_groups.c finds the facts. */
 #include "plan/show/limit.h"
 
 #include "collective.h"
@@ -52,7 +52,7 @@ static const char *whole_host(const report_t *r, uint32_t group)
 {
     const char *host = NULL;
     uint32_t on_host = 0;
-    for (uint32_t rank = 0; rank < r->plan->rank_count && host == NULL; rank++)
+    for (uint32_t rank = 0; rank < r->plan->rank_count && !host; rank++)
         if (r->groups.group[r->plan->rank_node[rank]] == group)
             host = r->topo->nodes[r->plan->rank_node[rank]].host;
     for (uint32_t rank = 0; rank < r->plan->rank_count; rank++)
@@ -69,7 +69,7 @@ static void print_group(const report_t *r, uint32_t group)
 {
     uint32_t listed = 0, count = r->groups.ranks[group];
     const char *host = whole_host(r, group);
-    if (host != NULL) {
+    if (host) {
         fprintf(r->out, "{%u gpus of %s}", count, host);
         return;
     }
@@ -308,7 +308,7 @@ static void print_bundles(const report_t *r, const bundle_t *bundles, uint32_t c
 static blink_result_t print_prices(report_t *r)
 {
     bundle_t *bundles = calloc(r->entry_count + 1u, sizeof(*bundles));
-    if (bundles == NULL)
+    if (!bundles)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to list %u links", r->entry_count);
     uint32_t count = find_bundles(r, bundles);
     fprintf(r->out, "No plan exceeds %.3f GB/s: %s\n", r->plan->bound_GBps,
@@ -357,7 +357,7 @@ static blink_result_t print_report(report_t *r)
     BLINK_TRY(limit_groups_init(&r->groups, r->topo, r->plan));
     r->entries = calloc((size_t)r->topo->link_count + r->topo->node_count, sizeof(*r->entries));
     r->loads = calloc(r->topo->link_count + 1u, sizeof(*r->loads));
-    if (r->entries == NULL || r->loads == NULL)
+    if (!r->entries || !r->loads)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u links", r->topo->link_count);
     BLINK_TRY(plan_link_loads(r->topo, r->plan, r->loads));
     list_priced(r);
@@ -372,7 +372,7 @@ blink_result_t plan_limit_describe(const topo_t *topo, const plan_t *plan, char 
     size_t bytes = 0;
     *text = NULL;
     r.out = open_memstream(text, &bytes);
-    if (r.out == NULL)
+    if (!r.out)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to say what limits a plan");
     blink_result_t result = BLINK_OK;
     if (plan->rate_GBps > 0.0)

@@ -1,5 +1,4 @@
-/* Which links are priced, and what falls apart without them. Its own file because it is graph work; limit.c
- * only writes. */
+/* Which links are priced, and what falls apart without them. */
 #include "plan/show/limit_groups.h"
 
 #include "error.h"
@@ -18,7 +17,7 @@ static blink_result_t allocate(limit_groups_t *g)
     g->part = calloc(links + nodes, sizeof(*g->part));
     g->group = malloc(nodes * sizeof(*g->group));
     g->ranks = calloc(nodes, sizeof(*g->ranks));
-    if (g->usable == NULL || g->part == NULL || g->group == NULL || g->ranks == NULL)
+    if (!g->usable || !g->part || !g->group || !g->ranks)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to group %zu nodes", nodes);
     for (size_t node = 0; node < nodes; node++)
         g->usable[node] = g->topo->nodes[node].kind != TOPO_DEVICE;
@@ -75,7 +74,7 @@ static blink_result_t walk_init(walk_t *w, const topo_t *topo)
                   .next = malloc(nodes * sizeof(*w->next)),
                   .open = malloc(nodes * sizeof(*w->open)),
                   .trail = malloc(nodes * sizeof(*w->trail))};
-    if (w->order == NULL || w->low == NULL || w->next == NULL || w->open == NULL || w->trail == NULL)
+    if (!w->order || !w->low || !w->next || !w->open || !w->trail)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to group %zu nodes", nodes);
     memset(w->order, 0xff, nodes * sizeof(*w->order));
     return BLINK_OK;

@@ -65,17 +65,17 @@ bool plan_walk_next(const plan_t *plan, plan_walk_t *walk, plan_branch_t *branch
 
 uint32_t plan_branch_room(const plan_t *plan, const plan_branch_t *branch)
 {
-    return branch->tree != NULL ? plan->rank_count : branch->route->hop_count;
+    return branch->tree ? plan->rank_count : branch->route->hop_count;
 }
 
 uint32_t plan_branch_edge(const plan_branch_t *branch, uint32_t place)
 {
-    return branch->tree != NULL ? branch->tree->path[place] : branch->route->paths[place];
+    return branch->tree ? branch->tree->path[place] : branch->route->paths[place];
 }
 
 uint32_t plan_branch_depth(const plan_t *plan, const plan_branch_t *branch)
 {
-    if (branch->tree == NULL)
+    if (!branch->tree)
         return branch->route->hop_count;
     uint32_t deepest = 0;
     for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
@@ -123,10 +123,10 @@ void plan_write_heading(topo_text_t *text, const topo_t *topo, const plan_t *pla
 void plan_write_branch(topo_text_t *text, const topo_t *topo, const plan_t *plan, const plan_branch_t *branch,
                        void (*write_name)(topo_text_t *text, const char *name))
 {
-    if (branch->tree != NULL)
+    if (branch->tree)
         fprintf(text->file, "%s %s ", branch->phase, branch->phase[0] == 'r' ? "to" : "from");
     write_name(text, plan_rank_id(topo, plan, branch->root));
-    if (branch->tree == NULL) {
+    if (!branch->tree) {
         fputs(" to ", text->file);
         write_name(text, plan_rank_id(topo, plan, branch->to));
     }

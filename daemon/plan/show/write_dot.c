@@ -116,7 +116,7 @@ blink_result_t plan_write_dot(const topo_t *topo, const plan_t *plan, char **res
     blink_result_t status = BLINK_OK;
     uint32_t *crossings = calloc(topo->link_count + 1u, sizeof(*crossings));
     bool *used = calloc(topo->node_count, sizeof(*used));
-    if (crossings == NULL || used == NULL)
+    if (!crossings || !used)
         status = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to draw %u links", topo->link_count);
     if (status == BLINK_OK)
         status = topo_text_open(&text);

@@ -40,8 +40,8 @@ static void write_branch(topo_text_t *text, const topo_t *topo, const plan_t *pl
     fputs("  {", text->file);
     write_member(text, "phase", branch->phase);
     fputs(", ", text->file);
-    write_member(text, branch->tree != NULL ? "root" : "from", plan_rank_id(topo, plan, branch->root));
-    if (branch->tree == NULL) {
+    write_member(text, branch->tree ? "root" : "from", plan_rank_id(topo, plan, branch->root));
+    if (!branch->tree) {
         fputs(", ", text->file);
         write_member(text, "to", plan_rank_id(topo, plan, branch->to));
     }

@@ -125,7 +125,7 @@ static blink_result_t gather_groups(picture_t *picture)
     picture->groups = calloc(most + 1u, sizeof(*picture->groups));
     picture->loads = calloc((most + 1u) * (size_t)picture->topo->link_count + 1u, sizeof(*picture->loads));
     picture->root_group = malloc(plan->rank_count * sizeof(*picture->root_group));
-    if (picture->groups == NULL || picture->loads == NULL || picture->root_group == NULL)
+    if (!picture->groups || !picture->loads || !picture->root_group)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to draw %u links", picture->topo->link_count);
     memset(picture->root_group, 0xff, plan->rank_count * sizeof(*picture->root_group));
     for (uint32_t index = 0; plan_walk_next(plan, &walk, &branch); index++) {
@@ -214,15 +214,15 @@ static void write_group_name(topo_text_t *text, const picture_t *picture, uint32
     if (picture->by_channel) {
         fprintf(text->file, "channel %u", first->channel);
         if (group->count > 2)
-            fprintf(text->file, ", %u %s", group->count, first->tree != NULL ? "trees" : "routes");
-        if (group->count > 2 || first->tree == NULL)
+            fprintf(text->file, ", %u %s", group->count, first->tree ? "trees" : "routes");
+        if (group->count > 2 || !first->tree)
             return;
         fputs(", root ", text->file);
     } else if (!drawn_rank(picture, first->root)) {
         fputs("roots on other hosts", text->file);
         return;
     } else {
-        fputs(first->tree != NULL ? "root " : "from ", text->file);
+        fputs(first->tree ? "root " : "from ", text->file);
     }
     topo_text_xml(text, plan_rank_id(picture->whole, picture->plan, first->root));
 }
@@ -416,7 +416,7 @@ static blink_result_t prepare(picture_t *picture)
     picture->image = malloc(whole->node_count * sizeof(*picture->image));
     picture->is_rank = calloc(whole->node_count, sizeof(*picture->is_rank));
     picture->whole_loads = calloc(whole->link_count + 1u, sizeof(*picture->whole_loads));
-    if (picture->image == NULL || picture->is_rank == NULL || picture->whole_loads == NULL)
+    if (!picture->image || !picture->is_rank || !picture->whole_loads)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to draw %u nodes", whole->node_count);
     BLINK_TRY(write_heading(picture));
     BLINK_TRY(choose_nodes(picture));

@@ -103,17 +103,6 @@ static uint32_t measure_levels(packer_t *p, uint32_t root)
     return deepest;
 }
 
-void pack_turn_tree(packer_t *p, uint32_t root)
-{
-    uint32_t above = PLAN_NONE;
-    for (uint32_t rank = root; rank != PLAN_NONE;) {
-        uint32_t next = p->parent[rank];
-        p->parent[rank] = above;
-        above = rank;
-        rank = next;
-    }
-}
-
 /* The rank farthest from the root of the tree in parent[]. */
 static uint32_t find_deepest(packer_t *p, uint32_t root)
 {

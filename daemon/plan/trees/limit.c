@@ -366,6 +366,17 @@ bool pack_limit_grow(packer_t *p, pack_limit_t *limit, uint32_t root, bool towar
 
 /* ---- the best root ---- */
 
+void pack_turn_tree(packer_t *p, uint32_t root)
+{
+    uint32_t above = PLAN_NONE;
+    for (uint32_t rank = root; rank != PLAN_NONE;) {
+        uint32_t next = p->parent[rank];
+        p->parent[rank] = above;
+        above = rank;
+        rank = next;
+    }
+}
+
 /* The rank farthest from the root; into reach_us[] how far each is. */
 static uint32_t find_farthest(const growth_t *g)
 {

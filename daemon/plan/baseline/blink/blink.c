@@ -28,7 +28,7 @@ double blink_hybrid_split(double total_bytes, double pcie_GBps, double nvlink_GB
 static blink_result_t draft_create(const plan_t *plan, plan_t **draft)
 {
     plan_t *made = calloc(1, sizeof(*made));
-    if (made == NULL)
+    if (!made)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a draft of a plan");
     *made = (plan_t){.collective = plan->collective,
                      .algorithm = plan->algorithm,
@@ -36,7 +36,7 @@ static blink_result_t draft_create(const plan_t *plan, plan_t **draft)
                      .root = plan->root,
                      .peer = plan->peer};
     made->rank_node = malloc(plan->rank_count * sizeof(*made->rank_node));
-    if (made->rank_node == NULL) {
+    if (!made->rank_node) {
         plan_destroy(made);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", plan->rank_count);
     }
@@ -47,7 +47,7 @@ static blink_result_t draft_create(const plan_t *plan, plan_t **draft)
 
 static blink_result_t adopt_tree(const plan_t *draft, const plan_tree_t *from, plan_t *plan, plan_tree_t *to)
 {
-    for (uint32_t rank = 0; from->parent != NULL && rank < plan->rank_count; rank++) {
+    for (uint32_t rank = 0; from->parent && rank < plan->rank_count; rank++) {
         if (from->parent[rank] == PLAN_NONE)
             continue;
         const plan_path_t *path = &draft->paths[from->path[rank]];
@@ -115,7 +115,7 @@ static blink_result_t fill_packed(const topo_t *topo, plan_t *plan, blink_links_
                  : collective_reduces(plan->collective) ? BLINK_FLOW_TO_ROOT
                                                         : BLINK_FLOW_FROM_ROOT;
     uint32_t *ranks = malloc(n * sizeof(*ranks));
-    if (ranks == NULL)
+    if (!ranks)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", n);
     for (uint32_t rank = 0; rank < n; rank++)
         ranks[rank] = rank;

@@ -65,7 +65,7 @@ static blink_result_t fill_switch(const topo_t *topo, plan_t *plan, uint32_t nod
 blink_result_t blink_fill_one_hop(const topo_t *topo, plan_t *plan)
 {
     uint32_t *ranks = malloc(plan->rank_count * sizeof(*ranks));
-    if (ranks == NULL)
+    if (!ranks)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", plan->rank_count);
     for (uint32_t rank = 0; rank < plan->rank_count; rank++)
         ranks[rank] = rank;
@@ -109,7 +109,7 @@ static blink_result_t groups_init(groups_t *g, const topo_t *topo, const plan_t 
     g->side = calloc(n, sizeof(*g->side));
     g->partner = malloc(n * sizeof(*g->partner));
     g->stack = malloc(n * sizeof(*g->stack));
-    if (g->side == NULL || g->partner == NULL || g->stack == NULL)
+    if (!g->side || !g->partner || !g->stack)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for groups of %u ranks", n);
     for (uint32_t rank = 0; rank < n; rank++)
         g->partner[rank] = PLAN_NONE;

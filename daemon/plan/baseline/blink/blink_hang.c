@@ -1,5 +1,5 @@
-/* Trees into a plan's parts. Its own file because every one of Blink's schemes ends here: a part's reduce and
- * broadcast trees are always the same tree, crossed in opposite directions. */
+/* Trees into a plan's parts. Every one of Blink's schemes ends here: a part's reduce and broadcast trees are
+ * always the same tree, crossed in opposite directions. */
 #include "error.h"
 #include "plan/baseline/blink/blink_parts.h"
 
@@ -13,7 +13,7 @@ static blink_result_t edge_path(const topo_t *topo, plan_t *plan, const blink_fo
     if (sender == edge->from)
         return plan_intern_path(plan, links, edge->link_count, path);
     uint32_t *back = malloc((edge->link_count + 1u) * sizeof(*back));
-    if (back == NULL)
+    if (!back)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a path of %u links", edge->link_count);
     for (uint32_t i = 0; i < edge->link_count; i++) {
         const topo_link_t *link = &topo->links[links[edge->link_count - 1 - i]];
@@ -27,7 +27,7 @@ static blink_result_t edge_path(const topo_t *topo, plan_t *plan, const blink_fo
 /* Whether the part's trees hold the rank already. */
 static bool hangs(const plan_part_t *part, uint32_t rank, uint32_t root)
 {
-    const plan_tree_t *tree = part->reduce.parent != NULL ? &part->reduce : &part->broadcast;
+    const plan_tree_t *tree = part->reduce.parent ? &part->reduce : &part->broadcast;
     return rank == root || tree->parent[rank] != PLAN_NONE;
 }
 
@@ -35,11 +35,11 @@ static blink_result_t hang_edge(const topo_t *topo, plan_t *plan, plan_part_t *p
                                 const blink_forest_t *forest, const blink_edge_t *edge, uint32_t child)
 {
     uint32_t parent = child == edge->from ? edge->to : edge->from;
-    if (part->reduce.parent != NULL) {
+    if (part->reduce.parent) {
         part->reduce.parent[child] = parent;
         BLINK_TRY(edge_path(topo, plan, forest, edge, child, &part->reduce.path[child]));
     }
-    if (part->broadcast.parent != NULL) {
+    if (part->broadcast.parent) {
         part->broadcast.parent[child] = parent;
         BLINK_TRY(edge_path(topo, plan, forest, edge, parent, &part->broadcast.path[child]));
     }
@@ -65,11 +65,11 @@ blink_result_t blink_hang_tree(const topo_t *topo, plan_t *plan, plan_part_t *pa
 blink_result_t blink_hang_rank(const topo_t *topo, plan_t *plan, plan_part_t *part, uint32_t child,
                                uint32_t parent, uint32_t choice)
 {
-    if (part->reduce.parent != NULL) {
+    if (part->reduce.parent) {
         part->reduce.parent[child] = parent;
         BLINK_TRY(plan_shortest_path(topo, plan, child, parent, choice, &part->reduce.path[child]));
     }
-    if (part->broadcast.parent != NULL) {
+    if (part->broadcast.parent) {
         part->broadcast.parent[child] = parent;
         BLINK_TRY(plan_shortest_path(topo, plan, parent, child, choice, &part->broadcast.path[child]));
     }
@@ -87,11 +87,11 @@ static blink_result_t path_through(const topo_t *topo, plan_t *plan, uint32_t fr
 blink_result_t blink_hang_through(const topo_t *topo, plan_t *plan, plan_part_t *part, uint32_t child,
                                   uint32_t parent, uint32_t node)
 {
-    if (part->reduce.parent != NULL) {
+    if (part->reduce.parent) {
         part->reduce.parent[child] = parent;
         BLINK_TRY(path_through(topo, plan, child, parent, node, &part->reduce.path[child]));
     }
-    if (part->broadcast.parent != NULL) {
+    if (part->broadcast.parent) {
         part->broadcast.parent[child] = parent;
         BLINK_TRY(path_through(topo, plan, parent, child, node, &part->broadcast.path[child]));
     }

@@ -47,8 +47,7 @@ static blink_result_t pool_alloc(blink_pool_t *pool)
     pool->rows = calloc(rows, sizeof(*pool->rows));
     pool->values = calloc(rows, sizeof(*pool->values));
     pool->loads = calloc(rows, sizeof(*pool->loads));
-    if (pool->lengths == NULL || pool->used == NULL || pool->parent == NULL || pool->rows == NULL ||
-        pool->values == NULL || pool->loads == NULL)
+    if (!pool->lengths || !pool->used || !pool->parent || !pool->rows || !pool->values || !pool->loads)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to pack trees over %u ranks", pool->n);
     return BLINK_OK;
 }
@@ -58,7 +57,7 @@ static blink_result_t pool_alloc(blink_pool_t *pool)
 static blink_result_t make_net(blink_pool_t *pool, const topo_t *view, const plan_t *plan)
 {
     uint32_t *nodes = malloc(pool->n * sizeof(*nodes));
-    if (nodes == NULL)
+    if (!nodes)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", pool->n);
     for (uint32_t i = 0; i < pool->n; i++)
         nodes[i] = plan->rank_node[pool->scope->ranks[i]];
@@ -109,12 +108,12 @@ static blink_result_t reserve_tree(blink_pool_t *pool)
         return BLINK_OK;
     uint32_t room = 2 * pool->tree_room + 64;
     uint32_t *trees = realloc(pool->trees, (size_t)room * pool->n * sizeof(*trees));
-    if (trees != NULL)
+    if (trees)
         pool->trees = trees;
     double *GBps = realloc(pool->GBps, room * sizeof(*GBps));
-    if (GBps != NULL)
+    if (GBps)
         pool->GBps = GBps;
-    if (trees == NULL || GBps == NULL)
+    if (!trees || !GBps)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u trees", room);
     pool->tree_room = room;
     return BLINK_OK;
@@ -232,7 +231,7 @@ static double slice_end(const blink_pool_t *pool, const uint32_t *tree, double a
     double end = 1.0;
     for (uint32_t i = 0; i < pool->n; i++) {
         const pack_path_t *path = tree[i] == PLAN_NONE ? NULL : &pool->paths.paths[tree[i]];
-        for (uint32_t j = 0; path != NULL && j < path->link_count; j++) {
+        for (uint32_t j = 0; path && j < path->link_count; j++) {
             uint32_t node = net->to[pool->paths.links[path->first_link + j]];
             for (uint32_t m = net->first_member[node]; m < net->first_member[node + 1]; m++)
                 if (net->member_end[m] > at + 1e-9)
@@ -246,15 +245,15 @@ static blink_result_t reserve_slice(blink_forest_t *forest, uint32_t links)
 {
     size_t trees = forest->tree_count + 1u;
     double *GBps = realloc(forest->GBps, trees * sizeof(*GBps));
-    if (GBps != NULL)
+    if (GBps)
         forest->GBps = GBps;
     blink_edge_t *edges = realloc(forest->edges, (trees * forest->edge_count + 1) * sizeof(*edges));
-    if (edges != NULL)
+    if (edges)
         forest->edges = edges;
     uint32_t *pool = realloc(forest->links, (forest->link_count + links + 1u) * sizeof(*pool));
-    if (pool != NULL)
+    if (pool)
         forest->links = pool;
-    if (GBps == NULL || edges == NULL || pool == NULL)
+    if (!GBps || !edges || !pool)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu trees", trees);
     return BLINK_OK;
 }

@@ -35,7 +35,7 @@ typedef struct servers {
 static bool same_host(const topo_t *topo, const plan_t *plan, uint32_t rank, const char *host)
 {
     const char *own = topo->nodes[plan->rank_node[rank]].host;
-    return strcmp(own != NULL ? own : "", host != NULL ? host : "") == 0;
+    return strcmp(own ? own : "", host ? host : "") == 0;
 }
 
 bool blink_on_several_hosts(const topo_t *topo, const plan_t *plan)
@@ -58,7 +58,7 @@ static void forget_trees(server_t *server)
 
 static void servers_fini(servers_t *all)
 {
-    for (uint32_t s = 0; all->list != NULL && s < all->count; s++) {
+    for (uint32_t s = 0; all->list && s < all->count; s++) {
         forget_trees(&all->list[s]);
         free(all->list[s].ranks);
         free(all->list[s].switches);
@@ -78,7 +78,7 @@ static blink_result_t add_rank(servers_t *all, uint32_t rank)
         server->host = all->topo->nodes[all->plan->rank_node[rank]].host;
         server->ranks = malloc(all->plan->rank_count * sizeof(*server->ranks));
         all->count++;
-        if (server->ranks == NULL)
+        if (!server->ranks)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the ranks of a server");
     }
     server->ranks[server->rank_count++] = rank;
@@ -88,7 +88,7 @@ static blink_result_t add_rank(servers_t *all, uint32_t rank)
 static blink_result_t find_switches(const servers_t *all, server_t *server)
 {
     server->switches = malloc(all->topo->node_count * sizeof(*server->switches));
-    if (server->switches == NULL)
+    if (!server->switches)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the switches of a server");
     for (uint32_t node = 0; server->rank_count > 1 && node < all->topo->node_count; node++)
         if (blink_switch_GBps(all->topo, all->plan, server->ranks, server->rank_count, node) > 0.0)
@@ -101,7 +101,7 @@ static blink_result_t servers_init(servers_t *all, const topo_t *topo, plan_t *p
     *all = (servers_t){.topo = topo, .plan = plan};
     all->list = calloc(plan->rank_count, sizeof(*all->list));
     all->rank_server = calloc(plan->rank_count, sizeof(*all->rank_server));
-    if (all->list == NULL || all->rank_server == NULL)
+    if (!all->list || !all->rank_server)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for servers of %u ranks", plan->rank_count);
     for (uint32_t rank = 0; rank < plan->rank_count; rank++)
         BLINK_TRY(add_rank(all, rank));
@@ -117,7 +117,7 @@ static blink_result_t reserve_trees(server_t *server, uint32_t tree_count)
     server->tree_count = tree_count;
     server->shares = calloc(tree_count, sizeof(*server->shares));
     server->roots = calloc(tree_count, sizeof(*server->roots));
-    if (server->shares == NULL || server->roots == NULL)
+    if (!server->shares || !server->roots)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u trees of a server", tree_count);
     return BLINK_OK;
 }
@@ -144,7 +144,7 @@ static blink_result_t make_stars(const servers_t *all, server_t *server)
 static blink_result_t choose_roots(server_t *server, uint32_t root)
 {
     double *given = calloc(server->rank_count, sizeof(*given)), sum = blink_forest_GBps(&server->forest);
-    if (given == NULL)
+    if (!given)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u roots", server->rank_count);
     for (uint32_t tree = 0; tree < server->tree_count; tree++) {
         uint32_t least = 0;

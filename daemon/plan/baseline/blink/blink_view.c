@@ -15,7 +15,7 @@ bool blink_in_class(const topo_link_t *link, blink_links_t links)
 
 static bool on_host(const topo_t *topo, uint32_t node, const char *host)
 {
-    return host == NULL || (topo->nodes[node].host != NULL && strcmp(topo->nodes[node].host, host) == 0);
+    return !host || (topo->nodes[node].host && strcmp(topo->nodes[node].host, host) == 0);
 }
 
 static bool in_scope(const topo_t *topo, const topo_link_t *link, const blink_scope_t *scope)
@@ -65,14 +65,14 @@ static void index_view(topo_t *view)
 blink_result_t blink_view_create(const topo_t *topo, const blink_scope_t *scope, topo_t **out)
 {
     topo_t *view = malloc(sizeof(*view));
-    if (view == NULL)
+    if (!view)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a part of %s", topo->name);
     *view = *topo;
     view->link_count = 0;
     view->links = calloc(topo->link_count + 1u, sizeof(*view->links));
     view->out_first = calloc(topo->node_count + 1u, sizeof(*view->out_first));
     view->out_links = calloc(topo->link_count + 1u, sizeof(*view->out_links));
-    if (view->links == NULL || view->out_first == NULL || view->out_links == NULL) {
+    if (!view->links || !view->out_first || !view->out_links) {
         blink_view_destroy(view);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u links of %s", topo->link_count, topo->name);
     }
@@ -85,7 +85,7 @@ blink_result_t blink_view_create(const topo_t *topo, const blink_scope_t *scope,
 
 void blink_view_destroy(topo_t *view)
 {
-    if (view == NULL)
+    if (!view)
         return;
     free(view->links);
     free(view->out_first);

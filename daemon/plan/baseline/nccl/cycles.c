@@ -1,4 +1,4 @@
-/* Hamiltonian cycle packing for rings. Its own file because it knows only a matrix of edge counts. */
+/* Hamiltonian cycle packing for rings. It knows only a matrix of edge counts. */
 #include "plan/baseline/nccl/cycles.h"
 
 #include "error.h"
@@ -28,13 +28,13 @@ struct plan_cycles {
 blink_result_t plan_cycles_create(uint32_t n, plan_cycles_t **out)
 {
     plan_cycles_t *c = calloc(1, sizeof(*c));
-    if (c == NULL)
+    if (!c)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to search rings");
     c->n = n;
     c->left = calloc((size_t)n * n, sizeof(*c->left));
     c->path = calloc(n, sizeof(*c->path));
     c->used = calloc(n, sizeof(*c->used));
-    if (c->left == NULL || c->path == NULL || c->used == NULL) {
+    if (!c->left || !c->path || !c->used) {
         plan_cycles_destroy(c);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to search rings over %u ranks", n);
     }
@@ -44,7 +44,7 @@ blink_result_t plan_cycles_create(uint32_t n, plan_cycles_t **out)
 
 void plan_cycles_destroy(plan_cycles_t *c)
 {
-    if (c == NULL)
+    if (!c)
         return;
     free(c->left);
     free(c->listed);
@@ -76,15 +76,15 @@ static blink_result_t record(plan_cycles_t *c)
     if (c->listed_count == c->listed_room) {
         uint32_t room = 4 * c->listed_room + 16;
         uint32_t *listed = realloc(c->listed, (size_t)room * c->n * sizeof(*listed));
-        if (listed != NULL)
+        if (listed)
             c->listed = listed;
         uint32_t *times = realloc(c->times, room * sizeof(*times));
-        if (times != NULL)
+        if (times)
             c->times = times;
         uint32_t *best = realloc(c->best, room * sizeof(*best));
-        if (best != NULL)
+        if (best)
             c->best = best;
-        if (listed == NULL || times == NULL || best == NULL)
+        if (!listed || !times || !best)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u rings", room);
         c->listed_room = room;
     }

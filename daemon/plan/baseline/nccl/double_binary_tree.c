@@ -1,7 +1,6 @@
 /*
  * NCCL's trees for allreduce, for comparison: two complementary binary trees, each for half of the payload,
- * reduced to the root and broadcast from it along the same edges. Its own file because they share the ways
- * through hosts with rings but nothing else.
+ * reduced to the root and broadcast from it along the same edges.
  */
 #include "error.h"
 #include "names.h"
@@ -138,7 +137,7 @@ static blink_result_t chain_hosts(maker_t *m, uint32_t *head)
 {
     uint32_t *last = malloc(m->rails.host_count * sizeof(*last));
     uint32_t *rank_of = malloc(m->topo->node_count * sizeof(*rank_of));
-    if (last == NULL || rank_of == NULL) {
+    if (!last || !rank_of) {
         free(last);
         free(rank_of);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for chains in %u hosts", m->rails.host_count);
@@ -151,8 +150,8 @@ static blink_result_t chain_hosts(maker_t *m, uint32_t *head)
     for (uint32_t host = 0; host < walks; host++) {
         const rail_walk_t *walk =
             m->rails.rail_count > 0 ? &m->rails.walks[host * m->rails.rail_count + m->rail] : NULL;
-        for (uint32_t i = 0; i < (walk != NULL ? walk->count : m->n); i++) {
-            uint32_t rank = walk != NULL ? rank_of[walk->nodes[i]] : i;
+        for (uint32_t i = 0; i < (walk ? walk->count : m->n); i++) {
+            uint32_t rank = walk ? rank_of[walk->nodes[i]] : i;
             if (rank == PLAN_NONE)
                 continue;
             uint32_t home = m->rails.rank_host[rank];
@@ -171,7 +170,7 @@ static blink_result_t chain_hosts(maker_t *m, uint32_t *head)
 static blink_result_t add_host_trees(maker_t *m, double share, way_t way)
 {
     uint32_t count = m->rails.host_count, *head = malloc(count * sizeof(*head));
-    if (head == NULL)
+    if (!head)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for trees over %u hosts", count);
     blink_result_t result = chain_hosts(m, head);
     for (uint32_t tree = 0; result == BLINK_OK && tree < 2; tree++) {
@@ -219,8 +218,8 @@ static blink_result_t add_any_chain(maker_t *m)
                 plan_cycles_add_edge(cycles, i, j, 1);
     }
     uint32_t *order = malloc(m->n * sizeof(*order)), times = 0, at = 0;
-    blink_result_t result = order != NULL ? plan_cycles_find_one(cycles)
-                                          : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", m->n);
+    blink_result_t result = order ? plan_cycles_find_one(cycles)
+                                  : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", m->n);
     if (result == BLINK_OK && plan_cycles_count(cycles) == 0)
         result = BLINK_FAIL(
             BLINK_ERR_UNREACHABLE,
@@ -293,7 +292,7 @@ blink_result_t plan_double_binary_trees(const topo_t *topo, plan_t *plan)
     m.parent = malloc(m.n * sizeof(*m.parent));
     m.place = calloc(m.n, sizeof(*m.place));
     blink_result_t result = ring_search_init(&m.search, topo, NULL);
-    if (result == BLINK_OK && (m.parent == NULL || m.place == NULL))
+    if (result == BLINK_OK && (!m.parent || !m.place))
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for trees over %u ranks", m.n);
     if (result == BLINK_OK)
         result = fill(&m);

@@ -1,5 +1,5 @@
-/* NCCL's channel search and cost model. Its own file because nothing here plans: it tells what NCCL would
- * expect of itself. */
+/* NCCL's channel search and cost model. Nothing here plans: the model tells what NCCL would expect of
+ * itself. */
 #include "plan/baseline/nccl/nccl_model.h"
 
 #include "error.h"
@@ -70,7 +70,7 @@ static blink_result_t find_room(const topo_t *topo, const plan_t *plan, const nc
 {
     room->gpu_GBps = INFINITY;
     room->pool_GBps = calloc(rings->count + 1u, sizeof(*room->pool_GBps));
-    if (room->pool_GBps == NULL)
+    if (!room->pool_GBps)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u rings", rings->count);
     for (uint32_t i = 0; i < rings->count; i++) {
         const nccl_ring_t *ring = &rings->rings[i];
@@ -163,7 +163,7 @@ blink_result_t nccl_find_graph(const topo_t *topo, const uint32_t *rank_node, ui
     room_t room = {0};
     nccl_rings_t rings = {0};
     rails_t rails = {0};
-    if (plan == NULL || (plan->rank_node = malloc(rank_count * sizeof(*rank_node))) == NULL) {
+    if (!plan || (plan->rank_node = malloc(rank_count * sizeof(*rank_node))) == NULL) {
         free(plan);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", rank_count);
     }

@@ -1,7 +1,7 @@
 /*
  * Rails: how NCCL leads rings and trees through several hosts, one for every NIC that a host has. Each walk
  * enters a host at its NIC beside the nearest gpu, follows NVLinks past all its ranks where they allow it,
- * and leaves from another gpu. Its own file because rings and double binary trees both build on it.
+ * and leaves from another gpu. Rings and double binary trees both build on rails.
  */
 #include "error.h"
 #include "plan/baseline/nccl/cycles.h"
@@ -56,7 +56,7 @@ static blink_result_t push(uint32_t **list, uint32_t *count, uint32_t value)
     /* The room doubles: it is full whenever the count is a power of two. */
     if ((*count & (*count - 1)) == 0) {
         uint32_t *grown = realloc(*list, (*count ? 2 * (size_t)*count : 1) * sizeof(*grown));
-        if (grown == NULL)
+        if (!grown)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for hosts of more than %u nodes", *count);
         *list = grown;
     }
@@ -138,7 +138,7 @@ static bool same_links(const maker_t *m, uint32_t one, uint32_t other)
 {
     for (uint32_t i = 0;; i++) {
         const topo_link_t *a = inner_link(m, one, i), *b = inner_link(m, other, i);
-        if (a == NULL || b == NULL)
+        if (!a || !b)
             return a == b;
         if (m->place[a->to] != m->place[b->to] || a->kind != b->kind || a->GBps < b->GBps ||
             a->GBps > b->GBps || a->unit_GBps < b->unit_GBps || a->unit_GBps > b->unit_GBps)
@@ -169,7 +169,7 @@ blink_result_t rail_walk_append(rail_walk_t *walk, uint32_t node)
     if (walk->count == walk->room) {
         uint32_t room = 2 * walk->room + 32;
         uint32_t *grown = realloc(walk->nodes, room * sizeof(*grown));
-        if (grown == NULL)
+        if (!grown)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a walk over %u nodes", room);
         walk->nodes = grown;
         walk->room = room;
@@ -308,10 +308,10 @@ static blink_result_t order_ranks(passage_t *p, const uint32_t *edges, const leg
     for (uint32_t i = 0; i < count; i++) {
         uint32_t from = p->entries[i].rank;
         for (uint32_t j = 0; j < count; j++)
-            if (edges == NULL || edges[from * count + p->entries[j].rank] > 0)
+            if (!edges || edges[from * count + p->entries[j].rank] > 0)
                 plan_cycles_add_edge(cycles, i + 1, j + 1, i != j);
-        plan_cycles_add_edge(cycles, 0, i + 1, i == 0 || (exit == NULL && leads(&p->entries[i])));
-        plan_cycles_add_edge(cycles, i + 1, 0, exit == NULL ? leads(exit_of(p, from)) : exit->rank == from);
+        plan_cycles_add_edge(cycles, 0, i + 1, i == 0 || (!exit && leads(&p->entries[i])));
+        plan_cycles_add_edge(cycles, i + 1, 0, !exit ? leads(exit_of(p, from)) : exit->rank == from);
     }
     blink_result_t result = plan_cycles_find_one(cycles);
     *found = result == BLINK_OK && plan_cycles_count(cycles) > 0;
@@ -395,7 +395,7 @@ static blink_result_t passage_init(passage_t *p, const host_t *host, uint32_t ho
                      .direct = calloc(n * n, sizeof(*p->direct)),
                      .joined = calloc(n * n, sizeof(*p->joined)),
                      .order = calloc(n, sizeof(*p->order))};
-    if (p->entries == NULL || p->exits == NULL || p->direct == NULL || p->joined == NULL || p->order == NULL)
+    if (!p->entries || !p->exits || !p->direct || !p->joined || !p->order)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to walk past %u ranks", host->rank_count);
     return BLINK_OK;
 }
@@ -483,7 +483,7 @@ static blink_result_t measure_rails(maker_t *m)
 {
     rails_t *rails = m->rails;
     rail_walk_t *joins = calloc(rails->rail_count, sizeof(*joins));
-    if (joins == NULL)
+    if (!joins)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to measure %u rails", rails->rail_count);
     blink_result_t result = BLINK_OK;
     for (uint32_t rail = 0; result == BLINK_OK && rail < rails->rail_count; rail++)
@@ -522,7 +522,7 @@ static blink_result_t find_rails(maker_t *m)
         return BLINK_OK;
     rails->walks = calloc((size_t)rails->host_count * rails->rail_count, sizeof(*rails->walks));
     rails->GBps = calloc(rails->rail_count, sizeof(*rails->GBps));
-    if (rails->walks == NULL || rails->GBps == NULL)
+    if (!rails->walks || !rails->GBps)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u rails", rails->rail_count);
     bool found = true;
     BLINK_TRY(walk_hosts(m, &found));
@@ -541,15 +541,14 @@ static blink_result_t maker_init(maker_t *m, const topo_t *topo, const plan_t *p
                    .exits = calloc(topo->node_count, sizeof(*m->exits))};
     BLINK_TRY(ring_search_init(&m->search, topo, m->node_host));
     rails->rank_host = malloc(plan->rank_count * sizeof(*rails->rank_host));
-    if (m->hosts == NULL || m->node_host == NULL || m->place == NULL || m->uses == NULL || m->exits == NULL ||
-        rails->rank_host == NULL)
+    if (!m->hosts || !m->node_host || !m->place || !m->uses || !m->exits || !rails->rank_host)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the hosts of %u ranks", plan->rank_count);
     return BLINK_OK;
 }
 
 static void maker_fini(maker_t *m)
 {
-    for (uint32_t host = 0; m->hosts != NULL && host < m->rails->host_count; host++) {
+    for (uint32_t host = 0; m->hosts && host < m->rails->host_count; host++) {
         free(m->hosts[host].nodes);
         free(m->hosts[host].nics);
         free(m->hosts[host].rank_node);
@@ -564,7 +563,7 @@ static void maker_fini(maker_t *m)
 
 static void drop_rails(rails_t *rails)
 {
-    for (uint32_t i = 0; rails->walks != NULL && i < rails->host_count * rails->rail_count; i++)
+    for (uint32_t i = 0; rails->walks && i < rails->host_count * rails->rail_count; i++)
         free(rails->walks[i].nodes);
     free(rails->walks);
     free(rails->GBps);

@@ -31,7 +31,7 @@ static blink_result_t maker_init(ring_maker_t *m, const topo_t *topo, plan_t *pl
     m->met = malloc(topo->node_count * sizeof(*m->met));
     m->stack = malloc(topo->node_count * sizeof(*m->stack));
     BLINK_TRY(ring_search_init(&m->search, topo, NULL));
-    if (m->rank_of == NULL || m->met == NULL || m->stack == NULL)
+    if (!m->rank_of || !m->met || !m->stack)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to search rings over %u nodes", topo->node_count);
     for (uint32_t node = 0; node < topo->node_count; node++)
         m->rank_of[node] = PLAN_NONE;
@@ -63,7 +63,7 @@ static blink_result_t add_ring(nccl_rings_t *rings, ring_kind_t kind, double GBp
     if (rings->count == rings->room) {
         uint32_t room = 2 * rings->room + 8;
         nccl_ring_t *grown = realloc(rings->rings, room * sizeof(*grown));
-        if (grown == NULL)
+        if (!grown)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u rings", room);
         rings->rings = grown;
         rings->room = room;
@@ -73,7 +73,7 @@ static blink_result_t add_ring(nccl_rings_t *rings, ring_kind_t kind, double GBp
                            .GBps = GBps,
                            .order = malloc(rings->rank_count * sizeof(*(*ring)->order)),
                            .hops = malloc(rings->rank_count * sizeof(*(*ring)->hops))};
-    if ((*ring)->order == NULL || (*ring)->hops == NULL)
+    if (!(*ring)->order || !(*ring)->hops)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a ring over %u ranks", rings->rank_count);
     return BLINK_OK;
 }
@@ -186,7 +186,7 @@ static void tree_order(ring_maker_t *m, ring_class_t class, uint32_t *order)
 static blink_result_t measure_ring(const ring_maker_t *m, nccl_ring_t *ring)
 {
     uint32_t *uses = calloc(m->topo->link_count, sizeof(*uses));
-    if (uses == NULL)
+    if (!uses)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to measure a ring of %u ranks", m->n);
     for (uint32_t i = 0; i < m->n; i++) {
         const plan_path_t *path = &m->plan->paths[ring->hops[i]];
@@ -221,7 +221,7 @@ static blink_result_t find_shared_ring(ring_maker_t *m, ring_class_t class)
 {
     plan_cycles_t *cycles = NULL;
     uint32_t *order = malloc(m->n * sizeof(*order));
-    if (order == NULL)
+    if (!order)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to order %u ranks", m->n);
     tree_order(m, class, order);
     blink_result_t result = plan_cycles_create(m->n, &cycles);
@@ -251,7 +251,7 @@ blink_result_t ring_intern_nodes(const topo_t *topo, plan_t *plan, const uint32_
 {
     uint32_t *links = malloc(count * sizeof(*links));
     blink_result_t result = BLINK_OK;
-    if (links == NULL)
+    if (!links)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a path over %u nodes", count);
     for (uint32_t i = 0; result == BLINK_OK && i + 1 < count; i++) {
         links[i] = topo_find_link(topo, nodes[i], nodes[i + 1]);
@@ -327,11 +327,11 @@ static void place_part(const plan_t *plan, const nccl_ring_t *ring, uint32_t roo
     part->root = root;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t sender = ring->order[i], receiver = ring->order[(i + 1) % n];
-        if (part->reduce.parent != NULL && sender != root) {
+        if (part->reduce.parent && sender != root) {
             part->reduce.parent[sender] = receiver;
             part->reduce.path[sender] = ring->hops[i];
         }
-        if (part->broadcast.parent != NULL && receiver != root) {
+        if (part->broadcast.parent && receiver != root) {
             part->broadcast.parent[receiver] = sender;
             part->broadcast.path[receiver] = ring->hops[i];
         }

@@ -19,7 +19,7 @@ blink_result_t ring_search_init(ring_search_t *s, const topo_t *topo, const uint
                          .via = malloc(topo->node_count * sizeof(*s->via)),
                          .queue = malloc(topo->node_count * sizeof(*s->queue)),
                          .links = malloc(topo->node_count * sizeof(*s->links))};
-    if (s->via == NULL || s->queue == NULL || s->links == NULL)
+    if (!s->via || !s->queue || !s->links)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to search %u nodes", topo->node_count);
     return BLINK_OK;
 }
