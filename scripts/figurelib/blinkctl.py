@@ -1,5 +1,5 @@
-"""The built blinkctl, asked for JSON. A refusal of plan or simulation is an answer like any other here: rings refuse
-where no ring closes, and a table says so.
+"""The built blinkctl, asked for JSON. A refusal of plan or simulation is an answer like any other here: rings
+refuse where no ring closes, and a table says so.
 """
 import concurrent.futures
 import json
@@ -16,7 +16,8 @@ class Refused(Exception):
 
 
 class Blinkctl:
-    """Runs blinkctl, two at a time. Topologies of our own are written to a directory that lives as long as this."""
+    """Runs blinkctl, two at a time. Topologies of our own are written to a directory that lives as long as
+    this."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -73,7 +74,8 @@ class Blinkctl:
 
     def simulate(self, topology, collective, *options):
         """The points of a blink-simulation/1."""
-        return json.loads(self.run("simulate", "--json", "-t", topology, "-c", collective, *options))["results"]
+        return json.loads(self.run("simulate", "--json", "-t", topology, "-c", collective,
+                                   *options))["results"]
 
     def contest(self):
         """What bench_contest prints about each built-in; it stands beside blinkctl."""

@@ -1,5 +1,5 @@
-"""Bar and line charts as plain SVG: titled, with units on both axes, a legend, a light grid. Pure: numbers in, text
-out.
+"""Bar and line charts as plain SVG: titled, with units on both axes, a legend, a light grid. Pure: numbers
+in, text out.
 """
 import math
 from xml.sax.saxutils import escape
@@ -88,8 +88,8 @@ class Sheet:
 
 
 def bars(title, x_title, y_title, categories, series, mark=None, upright_labels=False):
-    """Groups of bars: series is {name: [a value per category]}; mark is (name, [a value per category]), a dash over the
-    group."""
+    """Groups of bars: series is {name: [a value per category]}; mark is (name, [a value per category]), a
+    dash over the group."""
     label_height = UPRIGHT_LABEL if upright_labels else 0
     width = max(720, LEFT + RIGHT + (8 * len(series) + 6) * len(categories))
     height = 360 + label_height
@@ -117,7 +117,8 @@ def bars(title, x_title, y_title, categories, series, mark=None, upright_labels=
 
 
 def lines(title, x_title, y_title, series, x_names, log_y=False):
-    """Lines over a logarithmic x: series is {name: [(x, y)]}. x_names is {x: label} of the values to be labelled."""
+    """Lines over a logarithmic x: series is {name: [(x, y)]}. x_names is {x: label} of the values to be
+    labelled."""
     width, height = 720, 400
     sheet = Sheet(width, height, title, x_title, y_title)
     points = [point for row in series.values() for point in row]

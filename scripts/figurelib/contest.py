@@ -20,12 +20,11 @@ def rows(measured):
 
 
 def contest(blinkctl, _):
-    return f"""`bench_contest --json`: what AUTO's own plans are predicted to take against NCCL's rings and double
-binary trees and against Blink, for allreduce, broadcast, reduce, allgather and reducescatter of 64
-B, 256 B, … 1 GiB. A point is a set of devices, a collective and a payload. The sets are all devices
-of a machine and, of the DGX-1s, every set of at least two devices that NVLink connects. Of the
-baselines AUTO itself plans rings alone. The worst ratio is AUTO's time over the fastest baseline's;
-at the worst point AUTO's algorithm stands before the baseline. Planning is the processor time of
-one choice.
+    return f"""`bench_contest --json`: what AUTO's own plans are predicted to take against NCCL's rings and
+double binary trees and against Blink, for allreduce, broadcast, reduce, allgather and reducescatter of 64 B,
+256 B, … 1 GiB. A point is a set of devices, a collective and a payload. The sets are all devices of a machine
+and, of the DGX-1s, every set of at least two devices that NVLink connects. Of the baselines AUTO itself plans
+rings alone. The worst ratio is AUTO's time over the fastest baseline's; at the worst point AUTO's algorithm
+stands before the baseline. Planning is the processor time of one choice.
 
 {table(HEADERS, rows(blinkctl.contest()))}"""

@@ -1,5 +1,5 @@
-"""What large payloads get on every built-in topology: against the ideal bus bandwidth, and against the proven bound with
-how many trees. Sections as in dgx1.py.
+"""What large payloads get on every built-in topology: against the ideal bus bandwidth, and against the proven
+bound with how many trees. Sections as in dgx1.py.
 """
 from figurelib.subsets import BUSBW_FACTOR, ideal_busbw_GBps, ideal_terms, plan_depth
 from figurelib.text import number, table
@@ -27,7 +27,8 @@ PUBLISHED_ONE_HOST = 450.0
 
 
 def example(host_GBps):
-    """The method's example as a topology: hosts of eight GPUs behind an NVSwitch, each GPU with a NIC of its own."""
+    """The method's example as a topology: hosts of eight GPUs behind an NVSwitch, each GPU with a NIC of its
+    own."""
     nodes, links = [{"id": "net", "kind": "switch"}], []
     for host in range(HOSTS):
         nodes.append({"id": f"nvsw{host}", "kind": "switch", "host": f"n{host}"})
@@ -62,21 +63,22 @@ def ideal(blinkctl, _):
     for topology in blinkctl.built_ins():
         gpu_GBps, host_GBps, gpu_count, host_count = ideal_terms(blinkctl.topology(topology))
         best = ideal_busbw_GBps(gpu_GBps, host_GBps, gpu_count, host_count)
-        rows.append([topology, number(gpu_GBps, 1), number(host_GBps if host_count > 1 else None, 1), number(best, 1),
+        rows.append([topology, number(gpu_GBps, 1), number(host_GBps if host_count > 1 else None, 1),
+                     number(best, 1),
                      *(f"{100 * busbw_GBps(planned[topology, c]) / best:.1f} %" for c in COLLECTIVES)])
-    return f"""The ideal bus bandwidth (B per GPU, I per host, N GPUs, Q hosts), computed here by its formula from the
-topologies, and the bus bandwidth of our AllReduce plans. The two hosts are topologies made for this: eight GPUs each behind
-an NVSwitch at B = 450 GB/s.
+    return f"""The ideal bus bandwidth (B per GPU, I per host, N GPUs, Q hosts), computed here by its formula
+from the topologies, and the bus bandwidth of our AllReduce plans. The two hosts are topologies made for this:
+eight GPUs each behind an NVSwitch at B = 450 GB/s.
 
 {table(["example", "ideal GB/s", "published", "planned GB/s"], example_rows(blinkctl))}
-A plan can be above the ideal: the method has data cross to each other host no oftener than it must, and a network that has
-room to spare can carry more of it.
+A plan can be above the ideal: the method has data cross to each other host no oftener than it must, and a
+network that has room to spare can carry more of it.
 
 Bus bandwidth of our plans (`--algorithm trees`, large payloads) as a share of the ideal, all GPUs:
 
 {table(["topology", "B", "I", "ideal GB/s", *COLLECTIVES], rows)}
-Broadcast and reduce between hosts are far below because the ideal has every host send at once, and in a broadcast only the
-root's host needs to. How far their plans are from the proven bound is in the next section.
+Broadcast and reduce between hosts are far below because the ideal has every host send at once, and in a
+broadcast only the root's host needs to. How far their plans are from the proven bound is in the next section.
 """
 
 
@@ -87,7 +89,8 @@ TIMINGS = 3
 def tree_counts(blinkctl, _):
     planned = plans(blinkctl)
     # Timed again, one at a time.
-    plan_ms = {case: min(blinkctl.plan(*case, "trees")["plan_ms"] for _ in range(TIMINGS)) for case in planned}
+    plan_ms = {case: min(blinkctl.plan(*case, "trees")["plan_ms"] for _ in range(TIMINGS))
+               for case in planned}
     rows = [[*case, number(plan["rate_GBps"], 3), number(plan["bound_GBps"], 3),
              number(plan["rate_GBps"] / plan["bound_GBps"], 4), len(plan["trees"]), plan_depth(plan),
              number(plan_ms[case], 1)]
@@ -95,12 +98,13 @@ def tree_counts(blinkctl, _):
     blink = blinkctl.plan("dgx1v", "broadcast", "blink")
     ours = planned["dgx1v", "broadcast"]
     worst = min(plan["rate_GBps"] / plan["bound_GBps"] for plan in planned.values())
-    return f"""`blinkctl plan --algorithm trees` on every built-in with all its GPUs. GB/s of payload; a reduce and a broadcast
-tree count as two; depth is the deepest reduce and the deepest broadcast tree added; ms to plan and prove are the least of
-{TIMINGS} runs on this machine.
+    return f"""`blinkctl plan --algorithm trees` on every built-in with all its GPUs. GB/s of payload; a
+reduce and a broadcast tree count as two; depth is the deepest reduce and the deepest broadcast tree added; ms
+to plan and prove are the least of {TIMINGS} runs on this machine.
 
 {table(["topology", "collective", "rate", "bound", "ratio", "trees", "depth", "ms"], rows, left=2)}
-The least ratio is {number(worst, 4)}; the longest planning took {number(max(plan_ms.values()), 1)} ms. Blink needs 6 trees for a DGX-1V's broadcast where
-its packing first gave 181; `--algorithm blink` here ends with {len(blink["trees"])} ({number(blink["rate_GBps"], 1)} GB/s) and `--algorithm trees` with
-{len(ours["trees"])} ({number(ours["rate_GBps"], 1)} GB/s).
+The least ratio is {number(worst, 4)}; the longest planning took {number(max(plan_ms.values()), 1)} ms. Blink
+needs 6 trees for a DGX-1V's broadcast where its packing first gave 181; `--algorithm blink` here ends with
+{len(blink["trees"])} ({number(blink["rate_GBps"], 1)} GB/s) and `--algorithm trees` with {len(ours["trees"])}
+({number(ours["rate_GBps"], 1)} GB/s).
 """

@@ -1,5 +1,5 @@
-"""Which sets of GPUs there are, up to isomorphism, and the arithmetic of rates and ideals. Pure: topologies as
-blink-topology/1 in, numbers out.
+"""Which sets of GPUs there are, up to isomorphism, and the arithmetic of rates and ideals. Pure: topologies
+as blink-topology/1 in, numbers out.
 """
 import itertools
 import math
@@ -44,8 +44,8 @@ def connected(matrix, members):
 
 
 def canonical(matrix, members):
-    """The same for two sets exactly if their links are isomorphic: the greatest matrix over all orders of the members.
-    Orders are built member by member, and only those whose matrix so far is the greatest are kept."""
+    """The same for two sets exactly if their links are isomorphic: the greatest matrix over all orders of the
+    members. Orders are built member by member, and only those whose matrix so far is the greatest are kept."""
     orders, key = [()], []
     for _ in members:
         rows = {}
@@ -88,8 +88,8 @@ def ideal_busbw_GBps(gpu_GBps, host_GBps, rank_count, host_count):
 
 
 def ideal_terms(topology):
-    """(B, I, N, Q): what the least GPU sends to others of its host, what the least host sends out, GPUs, hosts with
-    GPUs. All GPUs of the file take part; I is 0 for one host."""
+    """(B, I, N, Q): what the least GPU sends to others of its host, what the least host sends out, GPUs,
+    hosts with GPUs. All GPUs of the file take part; I is 0 for one host."""
     host = {node["id"]: node.get("host") for node in topology["nodes"]}
     names = gpus(topology)
     hosts = sorted({host[name] for name in names})
@@ -114,7 +114,8 @@ def ideal_terms(topology):
         return False
 
     gpu_GBps = min(sum(c for node, c in out[gpu] if leads_to_other(gpu, node)) for gpu in names)
-    leaving = {name: sum(c for node in host if host[node] == name for there, c in out[node] if host[there] != name)
+    leaving = {name: sum(c for node in host if host[node] == name for there, c in out[node]
+                         if host[there] != name)
                for name in hosts}
     return gpu_GBps, min(leaving.values()) if len(hosts) > 1 else 0.0, len(names), len(hosts)
 

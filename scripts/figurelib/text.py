@@ -20,17 +20,19 @@ def table(headers, rows, left=1):
 
 
 def fill(text, bullet=""):
-    return textwrap.fill(" ".join(text.split()), WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet),
+    return textwrap.fill(" ".join(text.split()), WIDTH, initial_indent=bullet,
+                         subsequent_indent=" " * len(bullet),
                          break_long_words=False, break_on_hyphens=False)
 
 
 def wrap(text):
-    """The same Markdown with its paragraphs and list items filled again: numbers put in have any length. Blocks that
-    start as headings, tables and pictures do are left alone."""
+    """The same Markdown with its paragraphs and list items filled again: numbers put in have any length.
+    Blocks that start as headings, tables and pictures do are left alone."""
     blocks = []
     for block in re.split(r"\n{2,}", text.strip("\n")):
         if block.startswith("- "):
-            blocks.append("\n".join(fill(item, "- ") for item in re.split(r"^- ", block, flags=re.MULTILINE)[1:]))
+            blocks.append("\n".join(fill(item, "- ")
+                                    for item in re.split(r"^- ", block, flags=re.MULTILINE)[1:]))
         elif block.startswith(("#", "|", "![")):
             blocks.append(block)
         else:

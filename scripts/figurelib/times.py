@@ -1,5 +1,5 @@
-"""What depends on the size, from blinkctl simulate and explain: a DGX-2's small messages, chains and stars, and the
-sizes where the choice changes. Sections as in dgx1.py.
+"""What depends on the size, from blinkctl simulate and explain: a DGX-2's small messages, chains and stars,
+and the sizes where the choice changes. Sections as in dgx1.py.
 """
 from figurelib import chart
 from figurelib.blinkctl import Refused
@@ -22,15 +22,19 @@ def nccl_over_blink(us, payload):
 
 def dgx2(blinkctl, save):
     cases = [(a, p) for a in LATENCY_ALGORITHMS for p in PROTOCOLS]
-    runs = blinkctl.map(lambda case: blinkctl.simulate("dgx2", "allreduce", "-a", case[0], "--protocol", case[1]), cases)
-    times_us = {(a, point["bytes"], p): point["time_us"] for (a, p), points in zip(cases, runs) for point in points}
+    runs = blinkctl.map(lambda case: blinkctl.simulate("dgx2", "allreduce", "-a", case[0], "--protocol",
+                                                       case[1]), cases)
+    times_us = {(a, point["bytes"], p): point["time_us"] for (a, p), points in zip(cases, runs)
+                for point in points}
     sizes = sorted({payload for _, payload, _ in times_us})
     keys = [(a, payload) for a in LATENCY_ALGORITHMS for payload in sizes]
     protocol = {key: min(PROTOCOLS, key=lambda p, key=key: times_us[(*key, p)]) for key in keys}
     best = {key: times_us[(*key, protocol[key])] for key in keys}
     simple = {key: times_us[(*key, "simple")] for key in keys}
-    rows = [[size(payload, 1024), *(f"{number(best[a, payload], 1)} {protocol[a, payload]}" for a in LATENCY_ALGORITHMS),
-             number(nccl_over_blink(best, payload)), number(nccl_over_blink(simple, payload))] for payload in sizes]
+    rows = [[size(payload, 1024), *(f"{number(best[a, payload], 1)} {protocol[a, payload]}"
+                                    for a in LATENCY_ALGORITHMS),
+             number(nccl_over_blink(best, payload)), number(nccl_over_blink(simple, payload))]
+            for payload in sizes]
     title = "AllReduce on a DGX-2, 16 GPUs, best protocol of each"
     picture = save("dgx2-latency", title, chart.lines(
         title, "payload", "time, µs",
@@ -41,19 +45,22 @@ def dgx2(blinkctl, save):
     behind = [size(payload, 1024) for payload in sizes if nccl_over_blink(best, payload) < 1]
     behind_text = f"Blink's one hop is behind NCCL's best at {', '.join(behind)}." if behind else "Blink is nowhere behind."
     ring = blinkctl.plan("dgx2", "allreduce", "ring")
-    return f"""`blinkctl simulate --topology dgx2 --algorithm A --protocol P`, µs and the protocol that is fastest:
+    return f"""`blinkctl simulate --topology dgx2 --algorithm A --protocol P`, µs and the protocol that is
+fastest:
 
 {table(["payload", *LATENCY_ALGORITHMS.values(), "NCCL ÷ Blink", "all Simple"], rows)}
 {picture}
-*NCCL* is the faster of ring and double binary tree; the last column has all of them use Simple. The largest ratio is
-{number(nccl_over_blink(best, top))} at {size(top, 1024)}, with Simple alone {number(nccl_over_blink(simple, top_simple))}
-at {size(top_simple, 1024)}; Blink measured up to {PUBLISHED_LATENCY_RATIO}× against NCCL 2. The ratio is one of hops here, with the
-same constants for launch and hop for all; what the measured kernels of either side cost besides is not in the model. NCCL's
-own cost model, with its own constants, is what `blinkctl explain` prints beside ours; it is not compared here.
+*NCCL* is the faster of ring and double binary tree; the last column has all of them use Simple. The largest
+ratio is {number(nccl_over_blink(best, top))} at {size(top, 1024)}, with Simple alone
+{number(nccl_over_blink(simple, top_simple))} at {size(top_simple, 1024)}; Blink measured up to
+{PUBLISHED_LATENCY_RATIO}× against NCCL 2. The ratio is one of hops here, with the same constants for launch
+and hop for all; what the measured kernels of either side cost besides is not in the model. NCCL's own cost
+model, with its own constants, is what `blinkctl explain` prints beside ours; it is not compared here.
 
 Large payloads: a ring's rate on a DGX-2 is {number(ring["rate_GBps"], 1)} GB/s and the proven bound
-{number(ring["bound_GBps"], 1)} GB/s, so the {PUBLISHED_THROUGHPUT_RATIO}× in throughput that Blink measured cannot come from the links.
-{behind_text} The optimal trees are of one hop too, but each is in a channel of its own.
+{number(ring["bound_GBps"], 1)} GB/s, so the {PUBLISHED_THROUGHPUT_RATIO}× in throughput that Blink measured
+cannot come from the links. {behind_text} The optimal trees are of one hop too, but each is in a channel of
+its own.
 """
 
 
@@ -108,7 +115,8 @@ def throughput(blinkctl, topology, ranks, collective, root, algorithm):
 
 
 def micro_benchmark(blinkctl, save, name, test, make, numbers, unit):
-    """A picture and a table's rows of one test over topologies of several sizes; a sentence where blinkctl refuses."""
+    """A picture and a table's rows of one test over topologies of several sizes; a sentence where blinkctl
+    refuses."""
     collective, root = test
     algorithm = "auto" if collective == "gather" else "trees"
 
@@ -125,7 +133,8 @@ def micro_benchmark(blinkctl, save, name, test, make, numbers, unit):
         return f"No {name}: `blinkctl` says \"{curves[0]}\".\n", []
     title = f"{name.capitalize()}, 25 GB/s links"
     picture = save(name.replace(" ", "-").replace("+", "-"), title, chart.lines(
-        title, "payload", "GB/s through a link", {f"{count} {unit}": curve for count, curve in zip(numbers, curves)},
+        title, "payload", "GB/s through a link",
+        {f"{count} {unit}": curve for count, curve in zip(numbers, curves)},
         PAYLOAD_NAMES))
     rows = [[name, f"{count} {unit}", *(number(dict(curve)[payload], 2) for payload in TABLE_PAYLOADS)]
             for count, curve in zip(numbers, curves)]
@@ -141,16 +150,18 @@ def depth_and_breadth(blinkctl, save):
             pictures.append(picture)
             rows += more
     gallery = "\n".join(pictures)
-    return f"""`blinkctl simulate --protocol simple` on topologies made for this: chains of 2 to 8 V100 with one NVLink of 25 GB/s
-each way between neighbours, and stars of 1 to 3 GPUs around a centre with one successor. Forward is a broadcast from one end,
-reduce+forward a reduce to the other, reduce+broadcast an AllReduce; fan-in forward is a gather, and its centre has a block of
-its own too. GB/s are those through one link, one way: a chain's reduce+broadcast moves as much the other way at the same time.
+    return f"""`blinkctl simulate --protocol simple` on topologies made for this: chains of 2 to 8 V100 with
+one NVLink of 25 GB/s each way between neighbours, and stars of 1 to 3 GPUs around a centre with one
+successor. Forward is a broadcast from one end, reduce+forward a reduce to the other, reduce+broadcast an
+AllReduce; fan-in forward is a gather, and its centre has a block of its own too. GB/s are those through one
+link, one way: a chain's reduce+broadcast moves as much the other way at the same time.
 
 {table(["test", "width", *(size(payload) for payload in TABLE_PAYLOADS)], rows, left=2)}
 {gallery}
-The paper finds forwarding near the links' maximum from 50 MB on at every depth and width; so does the simulation, whose loss
-is the time to fill the chain. The paper's fan-in reduce+forward is 1 to 2 GB/s below fan-in forward because of kernel launches
-on the centre; here a reduction is a step of a kernel that is running anyway, so the difference is only what the device reads.
+The paper finds forwarding near the links' maximum from 50 MB on at every depth and width; so does the
+simulation, whose loss is the time to fill the chain. The paper's fan-in reduce+forward is 1 to 2 GB/s below
+fan-in forward because of kernel launches on the centre; here a reduction is a step of a kernel that is
+running anyway, so the difference is only what the device reads.
 """
 
 
@@ -163,9 +174,10 @@ CROSSOVER_COLLECTIVES = ("allreduce", "broadcast", "allgather")
 def crossovers(blinkctl, _):
     cases = [(t, c) for t in CROSSOVER_TOPOLOGIES for c in CROSSOVER_COLLECTIVES]
     answers = blinkctl.map(lambda case: blinkctl.explain(*case), cases)
-    rows = [[topology, collective, size(c["bytes"], 1024), c["algorithm"], c["protocol"], number(c["predicted_us"], 1)]
+    rows = [[topology, collective, size(c["bytes"], 1024), c["algorithm"], c["protocol"],
+             number(c["predicted_us"], 1)]
             for (topology, collective), answer in zip(cases, answers) for c in answer["crossovers"]]
-    return f"""`blinkctl explain --topology T --collective C --json`: the fastest algorithm and protocol from each size on, 1 KiB
-to 1 GiB, all GPUs.
+    return f"""`blinkctl explain --topology T --collective C --json`: the fastest algorithm and protocol from
+each size on, 1 KiB to 1 GiB, all GPUs.
 
 {table(["topology", "collective", "from", "algorithm", "protocol", "predicted µs"], rows, left=2)}"""
