@@ -16,12 +16,15 @@ ORDERS = {"waited for": [], "on streams": ["--stream"], "in graphs": ["--stream=
 SANITIZER_START_S = 120
 
 # What applications do, played by forked ranks (tests/gpu/gpu_scenarios.c), and how many.
-SCENARIOS = {"device-memory": 4, "reuse": 4, "extents": 4, "pools": 3, "host-memory": 3, "stream": 4, "two-streams": 4,
-             "stream-group": 3, "staged-stream": 2, "late": 3, "graph": 4, "bad-arguments": 2, "never-ready": 2}
+SCENARIOS = {"device-memory": 4, "reuse": 4, "extents": 4, "pools": 3, "host-memory": 3, "stream": 4,
+             "two-streams": 4,
+             "stream-group": 3, "staged-stream": 2, "late": 3, "graph": 4, "bad-arguments": 2,
+             "never-ready": 2}
 
 
 class Group:
-    """Rows for one daemon, or for none. `prepare(stack)` enters what has to be there before, or raises Skip."""
+    """Rows for one daemon, or for none. `prepare(stack)` enters what has to be there before, or raises
+    Skip."""
 
     def __init__(self, daemon, rows, prepare=None, ends=True):
         self.daemon, self.rows, self.prepare, self.ends = daemon, rows, prepare, ends
@@ -51,7 +54,8 @@ class Group:
             for row in self.rows:
                 table.run(row)
             if self.daemon and self.ends and table.left_s() > 0:
-                table.run(Row("the daemon ends in order", shown(["blinkd", "--devices", self.daemon.devices, *self.daemon.flags]), self.end))
+                table.run(Row("the daemon ends in order", shown(["blinkd", "--devices", self.daemon.devices,
+                                                                 *self.daemon.flags]), self.end))
 
 
 class Checks:
@@ -70,7 +74,8 @@ class Checks:
         command = [self.programs / "blink-perf", *arguments]
 
         def check(limit_s):
-            done = run([*command, "--socket", daemon.socket, "--check=1"], daemon.environment, limit_s).must_succeed()
+            done = run([*command, "--socket", daemon.socket, "--check=1"], daemon.environment,
+                       limit_s).must_succeed()
             if "# Out of bounds values : 0 OK" not in done.out:
                 raise Failure("nothing was checked")
         return Row(name, shown(command), check, quick, limit_s)
@@ -87,7 +92,8 @@ class Checks:
         return begin(command, daemon.environment | {"BLINK_SOCKET": daemon.socket})
 
     def still_serves(self, daemon, limit_s):
-        run([self.programs / "blink-perf", "allreduce", "--device-memory", "--stream", "-b", "1M", "-e", "1M", "-n", 2,
+        run([self.programs / "blink-perf", "allreduce", "--device-memory", "--stream", "-b", "1M", "-e", "1M",
+             "-n", 2,
              "--socket", daemon.socket], daemon.environment, limit_s).must_succeed()
 
     # ---- faults ----
@@ -112,7 +118,8 @@ class Checks:
 
     def killed_worker(self, daemon, command, limit_s):
         restarts = daemon.status()["gpu_worker_restarts"]
-        self.under_way(daemon, command, limit_s, lambda: os.kill(daemon.status()["gpu_worker_pid"], signal.SIGKILL))
+        self.under_way(daemon, command, limit_s,
+                       lambda: os.kill(daemon.status()["gpu_worker_pid"], signal.SIGKILL))
         if daemon.status()["gpu_worker_restarts"] != restarts + 1:
             raise Failure(f"{daemon.status()['gpu_worker_restarts']} restarts instead of {restarts + 1}")
         self.still_serves(daemon, limit_s)
@@ -124,7 +131,8 @@ class Checks:
 
     def groups(self):
         """What is most particular comes first: the budget may not last."""
-        return [self.orders(), *(self.links(protocol) for protocol in PROTOCOLS), self.memory(), self.faults(), self.lost(),
+        return [self.orders(), *(self.links(protocol) for protocol in PROTOCOLS), self.memory(),
+                self.faults(), self.lost(),
                 self.mps(), self.sanitizer(),
                 *(self.elements(devices) for devices in (4, 2, 8))]
 
@@ -134,10 +142,12 @@ class Checks:
         rows = []
         for collective in COLLECTIVES:
             kinds = ["-d", "all", *(["-o", "all"] if collective in REDUCING else [])]
-            rows.append(self.perf(daemon, f"{devices} devices: {collective}, all types", collective, "--device-memory", *kinds,
+            rows.append(self.perf(daemon, f"{devices} devices: {collective}, all types", collective,
+                                  "--device-memory", *kinds,
                                   "-b", "48K", "-e", "3M", "-f", 64, "-n", 1, "-w", 1))
         if devices == 4:
-            rows.append(self.perf(daemon, "4 devices: allreduce, all types, small", "allreduce", "--device-memory", "-d", "all",
+            rows.append(self.perf(daemon, "4 devices: allreduce, all types, small", "allreduce",
+                                  "--device-memory", "-d", "all",
                                   "-o", "all", "-b", "8K", "-e", "8K", "-n", 1, "-w", 0, quick=True))
         return Group(daemon, rows)
 
@@ -148,23 +158,30 @@ class Checks:
         for collective in [*COLLECTIVES, "barrier"]:
             for order, flags in ORDERS.items():
                 if flags and collective != "alltoallv":
-                    rows.append(self.perf(daemon, f"{collective} {order}", collective, "--device-memory=vmm", *flags, "-b", "1K",
+                    rows.append(self.perf(daemon, f"{collective} {order}", collective, "--device-memory=vmm",
+                                          *flags, "-b", "1K",
                                           "-e", "16M", "-f", 128, "-n", 5))
         for order, flags in ORDERS.items():
-            rows.append(self.perf(daemon, f"groups on communicators, {order}", "allreduce", "--device-memory=vmm", *flags,
+            rows.append(self.perf(daemon, f"groups on communicators, {order}", "allreduce",
+                                  "--device-memory=vmm", *flags,
                                   "--groups", 3, "--comms", 2, "-b", "64K", "-e", "64K", "-n", 3, quick=True))
-            rows.append(self.perf(daemon, f"threads, {order}", "allreduce", "--device-memory=vmm", *flags, "--threads", "-b",
+            rows.append(self.perf(daemon, f"threads, {order}", "allreduce", "--device-memory=vmm", *flags,
+                                  "--threads", "-b",
                                   "64K", "-e", "64K", "-n", 3, quick=True))
         return Group(daemon, rows)
 
     def links(self, protocol):
-        """The plans of a machine with links, whose lanes wait for one another, in every format of their slots."""
+        """The plans of a machine with links, whose lanes wait for one another, in every format of their
+        slots."""
         daemon = self.daemon("cuda:0x4", "--topology=dgx1v", f"--protocol={protocol}")
-        rows = [self.perf(daemon, f"links, {protocol}: {collective}", collective, "--device-memory", "-b", "64", "-e", "4M", "-f",
+        rows = [self.perf(daemon, f"links, {protocol}: {collective}", collective, "--device-memory", "-b",
+                          "64", "-e", "4M", "-f",
                           256, "-n", 2) for collective in COLLECTIVES]
-        rows.append(self.perf(daemon, f"links, {protocol}: allreduce, all types", "allreduce", "--device-memory", "-d", "all",
+        rows.append(self.perf(daemon, f"links, {protocol}: allreduce, all types", "allreduce",
+                              "--device-memory", "-d", "all",
                               "-o", "all", "-b", "48K", "-e", "48K", "-n", 1, "-w", 0))
-        rows.append(self.perf(daemon, f"links, {protocol}: allreduce in graphs", "allreduce", "--device-memory=vmm",
+        rows.append(self.perf(daemon, f"links, {protocol}: allreduce in graphs", "allreduce",
+                              "--device-memory=vmm",
                               "--stream=graph", "-b", "4K", "-e", "1M", "-f", 256, "-n", 3, quick=True))
         return Group(daemon, rows)
 
@@ -174,33 +191,41 @@ class Checks:
         rows = []
         for kind in ["malloc", "vmm", "pool"]:
             for order, flags in ORDERS.items():
-                rows.append(self.perf(daemon, f"memory of {kind}, {order}", "allreduce", f"--device-memory={kind}", *flags, "-b",
+                rows.append(self.perf(daemon, f"memory of {kind}, {order}", "allreduce",
+                                      f"--device-memory={kind}", *flags, "-b",
                                       "1K", "-e", "1M", "-f", 32, "-n", 3, quick=True))
         for kind in ["registered", "malloc"]:
-            rows.append(self.perf(daemon, f"{kind} memory of the host", "allreduce", "--memory", kind, "-b", "1K", "-e", "1M",
+            rows.append(self.perf(daemon, f"{kind} memory of the host", "allreduce", "--memory", kind, "-b",
+                                  "1K", "-e", "1M",
                                   "-f", 32, "-n", 3))
-        rows.append(self.perf(daemon, "odd sizes", "allreduce", "--device-memory", "-b", 4, "-e", "3M", "-f", 7, "-n", 2))
-        rows.append(self.perf(daemon, "256 MiB", "allreduce", "--device-memory", "--stream", "-b", "256M", "-e", "256M", "-n", 2))
+        rows.append(self.perf(daemon, "odd sizes", "allreduce", "--device-memory", "-b", 4, "-e", "3M", "-f",
+                              7, "-n", 2))
+        rows.append(self.perf(daemon, "256 MiB", "allreduce", "--device-memory", "--stream", "-b", "256M",
+                              "-e", "256M", "-n", 2))
         return Group(daemon, rows)
 
     def faults(self):
         daemon = self.daemon("cuda:0x4")
         rows = [self.scenario(daemon, name, ranks, quick=name in ("stream", "graph", "late"))
                 for name, ranks in SCENARIOS.items()]
-        rows.append(self.scenario(daemon, "killed-rank", 4, "kill -9 of a rank under load", self.killed_rank, quick=True))
-        rows.append(self.scenario(daemon, "until-lost", 4, "kill -9 of the GPU worker under load", self.killed_worker,
+        rows.append(self.scenario(daemon, "killed-rank", 4, "kill -9 of a rank under load", self.killed_rank,
+                                  quick=True))
+        rows.append(self.scenario(daemon, "until-lost", 4, "kill -9 of the GPU worker under load",
+                                  self.killed_worker,
                                   quick=True))
         return Group(daemon, rows)
 
     def lost(self):
         daemon = self.daemon("cuda:0x4")
-        return Group(daemon, [self.scenario(daemon, "until-lost", 4, "kill -9 of blinkd under load", self.killed_daemon,
+        return Group(daemon, [self.scenario(daemon, "until-lost", 4, "kill -9 of blinkd under load",
+                                            self.killed_daemon,
                                             quick=True)], ends=False)
 
     def mps(self):
         """A little of everything, GPUs shared by MPS."""
         daemon = self.daemon("cuda:0x8", "--gpu-sharing=mps")
-        rows = [self.perf(daemon, f"MPS: allreduce {order}", "allreduce", "--device-memory=vmm", *flags, "-b", "1K", "-e", "16M",
+        rows = [self.perf(daemon, f"MPS: allreduce {order}", "allreduce", "--device-memory=vmm", *flags, "-b",
+                          "1K", "-e", "16M",
                           "-f", 128, "-n", 5) for order, flags in ORDERS.items()]
         rows += [self.scenario(daemon, name, 4, f"MPS: scenario {name}") for name in ("stream", "graph")]
 
@@ -226,7 +251,8 @@ class Checks:
 
         def check(limit_s):
             deadline = time.monotonic() + limit_s
-            daemon = self.daemon("cuda:0x4", wrapper=[tool, "--target-processes", "all"], start_s=SANITIZER_START_S)
+            daemon = self.daemon("cuda:0x4", wrapper=[tool, "--target-processes", "all"],
+                                 start_s=SANITIZER_START_S)
             try:
                 with daemon:
                     self.use_under_sanitizer(daemon, deadline)
@@ -240,7 +266,8 @@ class Checks:
 
     def use_under_sanitizer(self, daemon, deadline):
         for collective in ["allreduce", "alltoall", "broadcast"]:
-            run([self.programs / "blink-perf", collective, "--device-memory", "-b", "1K", "-e", "1M", "-f", 32, "-n", 1, "-w", 0,
+            run([self.programs / "blink-perf", collective, "--device-memory", "-b", "1K", "-e", "1M", "-f",
+                 32, "-n", 1, "-w", 0,
                  "--socket", daemon.socket], daemon.environment, deadline - time.monotonic()).must_succeed()
         os.kill(daemon.status()["pid"], signal.SIGTERM)  # the tool itself would not pass it on
         try:

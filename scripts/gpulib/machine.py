@@ -13,7 +13,8 @@ NAME_BYTES = 256
 
 def find_driver():
     """The name or path of libcuda, or None."""
-    for name in ["libcuda.so.1", *(str(CONTAINER_DRIVER / place / "libcuda.so.1") for place in ("lib64", "lib"))]:
+    for name in ["libcuda.so.1", *(str(CONTAINER_DRIVER / place / "libcuda.so.1")
+                                   for place in ("lib64", "lib"))]:
         with contextlib.suppress(OSError):
             ctypes.CDLL(name)
             return name

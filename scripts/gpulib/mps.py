@@ -17,7 +17,8 @@ def end_process(pid):
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for _ in range(20):
             try:
-                if not pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").startswith("nvidia-cuda-mps"):
+                name = pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
+                if not name.startswith("nvidia-cuda-mps"):
                     return
                 os.kill(pid, sign)
             except OSError:
@@ -58,10 +59,12 @@ def daemon(control=None):
 
 
 def start(control, environment, said):
-    """What went wrong, or None. The daemon keeps standard error, so that is a file and no pipe that never ends."""
+    """What went wrong, or None. The daemon keeps standard error, so that is a file and no pipe that never
+    ends."""
     with said.open("w") as file:
         try:
-            done = subprocess.run([control, "-d"], env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            done = subprocess.run([control, "-d"], env=environment, stdin=subprocess.DEVNULL, stdout=file,
+                                  stderr=file,
                                   timeout=ANSWER_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
@@ -75,7 +78,8 @@ def stop(control, environment, pipe):
         pid = int((pipe / "nvidia-cuda-mps-control.pid").read_text())
     except (OSError, ValueError):
         return
-    servers = [int(word) for word in (tell(control, environment, "get_server_list") or "").split() if word.isdigit()]
+    servers = [int(word) for word in (tell(control, environment, "get_server_list") or "").split()
+               if word.isdigit()]
     tell(control, environment, "quit")
     for process in [*servers, pid]:  # what did not leave by itself
         end_process(process)

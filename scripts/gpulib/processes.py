@@ -78,7 +78,8 @@ class Daemon:
         self.said = ""  # all of it, once it has ended
 
     def command(self):
-        return [*self.wrapper, str(self.programs / "blinkd"), "--config", "/dev/null", "--socket", self.socket, "--devices",
+        return [*self.wrapper, str(self.programs / "blinkd"), "--config", "/dev/null", "--socket",
+                self.socket, "--devices",
                 self.devices, *self.flags]
 
     def __enter__(self):
@@ -86,7 +87,8 @@ class Daemon:
         self.socket = os.path.join(directory, "blinkd.sock")
         self.log_path = pathlib.Path(directory, "log")
         with self.log_path.open("w") as log:
-            self.child = subprocess.Popen(self.command(), env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
+            self.child = subprocess.Popen(self.command(), env=self.environment, stdin=subprocess.DEVNULL,
+                                          stdout=log,
                                           stderr=log, start_new_session=True)
         deadline = time.monotonic() + self.start_s
         while not answers(self.socket):
@@ -118,7 +120,8 @@ class Daemon:
             self.child.wait()
 
     def status(self):
-        asked = run([self.programs / "blinkctl", "--socket", self.socket, "status", "--json"], self.environment, 20)
+        asked = run([self.programs / "blinkctl", "--socket", self.socket, "status", "--json"],
+                    self.environment, 20)
         return json.loads(asked.must_succeed().out)
 
 

@@ -2,7 +2,8 @@
 from figurelib import chart
 from figurelib.text import number, size, table, wrap
 
-from .results import (ALLREDUCE_BYTES, COLLECTIVES, COLLECTIVES_BYTES, COLLECTIVES_DEVICES, DEVICES, GRAPH, MPS, MiB, PROTOCOLS, PROTOCOLS_BYTES,
+from .results import (ALLREDUCE_BYTES, COLLECTIVES, COLLECTIVES_BYTES, COLLECTIVES_DEVICES, DEVICES, GRAPH,
+                      MPS, MiB, PROTOCOLS, PROTOCOLS_BYTES,
                       PROTOCOLS_DEVICES, PROTOCOLS_TOPOLOGY, SHARINGS, STREAM, WAITED, Cell)
 
 NOT_MEASURED = "not measured"
@@ -29,8 +30,10 @@ class Notes:
 
 
 def copy_section(results, notes):
-    rate = notes.missing(results.why_not) if results.copy_GBps is None else f"{number(results.copy_GBps, 0)} GB/s"
-    return (f"## Copy within the GPU\n\n{rate}: cuMemcpyAsync of {size(results.copy_bytes, 1024)} from device memory to device memory, bytes read and bytes "
+    is_missing = results.copy_GBps is None
+    rate = notes.missing(results.why_not) if is_missing else f"{number(results.copy_GBps, 0)} GB/s"
+    return (f"## Copy within the GPU\n\n{rate}: cuMemcpyAsync of {size(results.copy_bytes, 1024)} from "
+            f"device memory to device memory, bytes read and bytes "
             "written (`gpu_copy`).")
 
 
@@ -40,10 +43,13 @@ def bars(results, notes):
         for devices in DEVICES:
             cell = Cell(sharing, STREAM, "allreduce", devices, COPY_BAR_BYTES)
             rows.append([f"allreduce, 256 MiB, {devices} devices, {sharing}, of the copy", f"≥ {COPY_BAR}",
-                         *judged(results, notes, cell, results.of_copy(cell), lambda value: value >= COPY_BAR, 2)])
+                         *judged(results, notes, cell, results.of_copy(cell), lambda value: value >= COPY_BAR,
+                                 2)])
     cell = Cell(MPS, STREAM, "allreduce", LATENCY_DEVICES, LATENCY_BYTES)
-    rows.append([f"allreduce, 8 B, {LATENCY_DEVICES} devices, {MPS}, call to end on a stream, µs", f"≤ {LATENCY_BAR_US}",
-                 *judged(results, notes, cell, results.time_us(cell), lambda value: value <= LATENCY_BAR_US, 1)])
+    rows.append([f"allreduce, 8 B, {LATENCY_DEVICES} devices, {MPS}, call to end on a stream, µs",
+                 f"≤ {LATENCY_BAR_US}",
+                 *judged(results, notes, cell, results.time_us(cell), lambda value: value <= LATENCY_BAR_US,
+                         1)])
     return "## Bars\n\n" + table(["what", "bar", "measured", "verdict"], rows)
 
 
@@ -64,7 +70,8 @@ def allreduce_section(results, notes, sharing):
         rows.append(row)
     headers = ["size"]
     for devices in DEVICES:
-        headers += [f"{devices}: waited, µs", f"{devices}: stream, µs", f"{devices}: GB/s", f"{devices}: of copy"]
+        headers += [f"{devices}: waited, µs", f"{devices}: stream, µs", f"{devices}: GB/s",
+                    f"{devices}: of copy"]
     return f"## AllReduce, {sharing}\n\n" + table(headers, rows)
 
 
@@ -80,7 +87,8 @@ def collectives_section(results, notes):
     headers = ["collective"]
     for sharing in SHARINGS:
         headers += [f"{sharing}: µs", f"{sharing}: GB/s", f"{sharing}: of copy"]
-    return f"## Other collectives, 256 MiB, {COLLECTIVES_DEVICES} devices, on a stream\n\n" + table(headers, rows)
+    return f"## Other collectives, 256 MiB, {COLLECTIVES_DEVICES} devices, on a stream\n\n" + table(headers,
+                                                                                                    rows)
 
 
 def latency_section(results, notes):
@@ -94,9 +102,12 @@ def latency_section(results, notes):
     headers = ["sharing"]
     for order in ("blink_wait()", "stream", "graph"):
         headers += [f"{order}: median", "p99"]
-    kernel = notes.missing("blinkd does not say how long its kernels run, and no profiler is run beside a measurement")
-    return (f"## Latency: allreduce of 8 B, {LATENCY_DEVICES} devices, µs\n\nFrom the client's call to the return of blink_wait(), "
-            "to the end of cuStreamSynchronize after the call on a stream, and to its end after the replay of a graph.\n\n"
+    kernel = notes.missing("blinkd does not say how long its kernels run, and no profiler is run beside a "
+                           "measurement")
+    return (f"## Latency: allreduce of 8 B, {LATENCY_DEVICES} devices, µs\n\nFrom the client's call to the "
+            f"return of blink_wait(), "
+            "to the end of cuStreamSynchronize after the call on a stream, and to its end after the replay "
+            "of a graph.\n\n"
             + table(headers, rows) + f"\nTime of the kernel on the device: {kernel}.")
 
 
@@ -109,22 +120,27 @@ def protocols_section(results, notes):
     for count in PROTOCOLS_BYTES:
         cells = [protocol_cell(protocol, count) for protocol in PROTOCOLS]
         times = {cell.sharing: results.time_us(cell) for cell in cells if results.time_us(cell) is not None}
-        rows.append([size(count, 1024), *(notes.cell(results, cell, results.time_us(cell), 1) for cell in cells),
+        rows.append([size(count, 1024),
+                     *(notes.cell(results, cell, results.time_us(cell), 1) for cell in cells),
                      min(times, key=times.get) if len(times) == len(cells) else "–"])
-    return (f"## Where LL, LL128 and Simple meet\n\nAllReduce on a stream, {PROTOCOLS_DEVICES} devices of the GPU laid out as a "
-            f"`{PROTOCOLS_TOPOLOGY}` (`blinkd --devices cuda:0x{PROTOCOLS_DEVICES} --topology {PROTOCOLS_TOPOLOGY} --protocol P`): "
+    return (f"## Where LL, LL128 and Simple meet\n\nAllReduce on a stream, {PROTOCOLS_DEVICES} devices of "
+            f"the GPU laid out as a "
+            f"`{PROTOCOLS_TOPOLOGY}` (`blinkd --devices cuda:0x{PROTOCOLS_DEVICES} --topology "
+            f"{PROTOCOLS_TOPOLOGY} --protocol P`): "
             "that machine's plan, with this GPU's memory for links.\n\n"
             + table(["size", *(f"{protocol}, µs" for protocol in PROTOCOLS), "fastest"], rows))
 
 
 def protocols_chart(results):
     """An SVG; None if any protocol lacks a size."""
-    series = {protocol: [(count, results.time_us(protocol_cell(protocol, count))) for count in PROTOCOLS_BYTES]
+    series = {protocol: [(count, results.time_us(protocol_cell(protocol, count)))
+                         for count in PROTOCOLS_BYTES]
               for protocol in PROTOCOLS}
     if any(time_us is None for points in series.values() for _, time_us in points):
         return None
     names = {count: size(count, 1024) for count in PROTOCOLS_BYTES}
-    return chart.lines(f"AllReduce, {PROTOCOLS_DEVICES} devices of one GPU, by protocol", "bytes", "µs", series, names, log_y=True)
+    return chart.lines(f"AllReduce, {PROTOCOLS_DEVICES} devices of one GPU, by protocol", "bytes", "µs",
+                       series, names, log_y=True)
 
 
 def nccl_section(notes):
@@ -137,9 +153,13 @@ def write(head, results):
     notes = Notes()
     sections = [bars(results, notes), copy_section(results, notes),
                 *(allreduce_section(results, notes, sharing) for sharing in SHARINGS),
-                latency_section(results, notes), collectives_section(results, notes), protocols_section(results, notes), nccl_section(notes)]
-    how = ("Devices are shares of one GPU (`blinkd --devices cuda:0xN`), ranks are processes, memory is cuMemCreate's, float32, "
-           "sum, out of place, every result checked (a sample of those above 4 MiB). A time is the slowest rank's from a barrier "
-           "on, the median of the iterations. Rates are GB/s (1e9 bytes per second) of what has to be moved: every input read "
+                latency_section(results, notes), collectives_section(results, notes),
+                protocols_section(results, notes), nccl_section(notes)]
+    how = ("Devices are shares of one GPU (`blinkd --devices cuda:0xN`), ranks are processes, memory is "
+           "cuMemCreate's, float32, "
+           "sum, out of place, every result checked (a sample of those above 4 MiB). A time is the slowest "
+           "rank's from a barrier "
+           "on, the median of the iterations. Rates are GB/s (1e9 bytes per second) of what has to be "
+           "moved: every input read "
            "once, every output written once; \"of copy\" is that over the rate of the copy, in the same run.")
     return wrap("\n\n".join([head, how, *sections, "## Why not\n\n" + notes.text()]))

@@ -19,8 +19,8 @@ Cell = collections.namedtuple("Cell", "sharing order collective devices bytes")
 
 
 def moved_bytes(cell):
-    """What has to be read and written at least: every input once, every output once. `bytes` is nccl-tests' size: of the
-    buffer that holds a block of every rank where there is one."""
+    """What has to be read and written at least: every input once, every output once. `bytes` is nccl-tests'
+    size: of the buffer that holds a block of every rank where there is one."""
     whole = cell.devices * cell.bytes
     inputs = {"broadcast": cell.bytes, "allgather": cell.bytes}.get(cell.collective, whole)
     outputs = {"reduce": cell.bytes, "reducescatter": cell.bytes}.get(cell.collective, whole)
@@ -45,7 +45,8 @@ class Results:
 
     def refuse_run(self, sharing, order, collective, devices, reason):
         """Of the sizes that the run did not come to."""
-        self.reasons[sharing, order, collective, devices] = f"{collective}, {devices} devices, {sharing}: {reason}"
+        self.reasons[sharing, order, collective,
+                     devices] = f"{collective}, {devices} devices, {sharing}: {reason}"
 
     def refuse_sharing(self, sharing, reason):
         self.reasons[sharing] = reason
@@ -60,7 +61,8 @@ class Results:
         return self.times[cell][1] if cell in self.times else None
 
     def reason(self, cell):
-        return next((self.reasons[of] for of in (cell, cell[:-1], cell.sharing) if of in self.reasons), self.why_not)
+        return next((self.reasons[of] for of in (cell, cell[:-1], cell.sharing) if of in self.reasons),
+                    self.why_not)
 
     def GBps(self, cell):
         time_us = self.time_us(cell)

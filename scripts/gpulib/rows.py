@@ -1,4 +1,5 @@
-"""Checks as rows of one table, printed as they end: what, command, verdict, seconds. After the budget the rest is skipped."""
+"""Checks as rows of one table, printed as they end: what, command, verdict, seconds. After the budget the
+rest is skipped."""
 import time
 
 from .processes import Failure
@@ -12,7 +13,8 @@ class Skip(Exception):
 
 
 class Row:
-    """`check(limit_s)` raises Failure or Skip; quick rows are those that a machine without a GPU runs, too."""
+    """`check(limit_s)` raises Failure or Skip; quick rows are those that a machine without a GPU runs,
+    too."""
 
     def __init__(self, name, command, check, quick=False, limit_s=120):
         self.name, self.command, self.check, self.quick, self.limit_s = name, command, check, quick, limit_s
@@ -52,7 +54,9 @@ class Table:
         except Skip as skip:
             verdict, reason = SKIP, str(skip)
         except Failure as failure:
-            verdict, reason = (FAIL, str(failure)) if self.left_s() > 0 else (SKIP, f"the budget was spent: {failure}")
+            verdict, reason = FAIL, str(failure)
+            if self.left_s() <= 0:
+                verdict, reason = SKIP, f"the budget was spent: {failure}"
         except Exception as error:  # one broken check is not the end of the others
             verdict, reason = FAIL, f"{type(error).__name__}: {error}"
         self.add(row, verdict, time.monotonic() - start, reason)

@@ -50,5 +50,6 @@ def facts():
     return [
         f"Machine: {processor}, {len(os.sched_getaffinity(0))} cores, {memory_GiB:.0f} GiB, {system}, Linux "
         f"{platform.release()}.",
-        f"Transparent huge pages: {chosen('enabled')} for ordinary memory, {chosen('shmem_enabled')} for shared memory.",
+        f"Transparent huge pages: {chosen('enabled')} for ordinary memory, {chosen('shmem_enabled')} for "
+        f"shared memory.",
     ]

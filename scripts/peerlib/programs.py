@@ -1,5 +1,5 @@
-"""The programs that are compared: how each is built and started, and which version it is. All print JSON lines with
-the same keys."""
+"""The programs that are compared: how each is built and started, and which version it is. All print JSON
+lines with the same keys."""
 import json
 import os
 import pathlib
@@ -21,7 +21,8 @@ def complaint(output, errors, status):
 
 
 def end(process):
-    """A program that was given too long, and all that it started: asked first, so that mpirun can end its ranks."""
+    """A program that was given too long, and all that it started: asked first, so that mpirun can end its
+    ranks."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         os.killpg(process.pid, how)
         try:
@@ -64,7 +65,8 @@ class Program:
 
     def time_us(self, job, iterations, warmup):
         """Median over the iterations. Raises Failure."""
-        rows = [json.loads(line) for line in run(self.command(job, iterations, warmup)).splitlines() if line[:1] == "{"]
+        rows = [json.loads(line) for line in run(self.command(job, iterations, warmup)).splitlines()
+                if line[:1] == "{"]
         row = next((row for row in rows if not row.get("in_place")), None)
         if row is None:
             raise Failure("printed no measurement")
@@ -133,7 +135,8 @@ class OpenMpi(Driver):
         return "Open MPI " + machine.first_line("mpirun.openmpi", "--version").rpartition(" ")[2]
 
     def command(self, job, iterations, warmup):
-        return ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "btl",
+        return ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca",
+                "btl",
                 "vader,self", "--mca", "mpi_yield_when_idle", "1", "-n", str(job.ranks), self.path,
                 *self.words(job, iterations, warmup)]
 

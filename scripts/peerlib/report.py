@@ -81,7 +81,8 @@ def small_table(jobs, names, measurements, verdicts):
         if ours_us is not None and most_us is not None:
             what = f"{number(ours_us, 1)} µs, not {number(most_us, 1)}"
             target += f": {verdicts.judge(ours_us <= most_us, job, what)}"
-        rows.append([size(job.bytes, 1024), job.ranks, *(number(measurements.time_us(job, name), 1) for name in names),
+        rows.append([size(job.bytes, 1024), job.ranks,
+                     *(number(measurements.time_us(job, name), 1) for name in names),
                      target])
     return table(["size", "ranks", *names, "target"], rows)
 
@@ -95,14 +96,17 @@ def sections(jobs, programs, measurements, verdicts):
         for collective in collectives:
             chosen = [job for job in jobs if job.collective == collective and job.is_latency == wanted]
             if chosen:
-                yield f"## {collective.capitalize()}, {title}\n\n" + written(chosen, of_names, measurements, verdicts)
+                yield f"## {collective.capitalize()}, {title}\n\n" + written(chosen, of_names, measurements,
+                                                                             verdicts)
 
 
 def failures(programs, measurements):
     """Programs that failed alike for a collective share a line."""
     lines = [f"{program.name} is left out: {program.why_not}" for program in programs if program.why_not]
-    alike = collections.Counter((name, job.collective, why) for (name, job), why in measurements.failures.items())
-    lines += [f"{name}, {collective}, {count} of the cells: {why}" for (name, collective, why), count in alike.items()]
+    alike = collections.Counter((name, job.collective, why) for (name, job),
+                                why in measurements.failures.items())
+    lines += [f"{name}, {collective}, {count} of the cells: {why}" for (name, collective, why),
+              count in alike.items()]
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -110,7 +114,8 @@ def judgement(verdicts):
     if not verdicts.met and not verdicts.missed:
         return "No target was measured."
     text = f"{verdicts.met} of {verdicts.met + len(verdicts.missed)} targets that could be judged are met."
-    return text + ("\n\nNot met:\n\n" + "\n".join(f"- {line}" for line in verdicts.missed) if verdicts.missed else "")
+    return text + ("\n\nNot met:\n\n" + "\n".join(f"- {line}" for line in verdicts.missed) if verdicts.missed
+                   else "")
 
 
 def notes_in(path):

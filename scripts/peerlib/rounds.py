@@ -1,5 +1,5 @@
-"""Measuring side by side: every program in turn for every collective, number of ranks and size, several times over, so
-that a disturbance of the machine meets all of them."""
+"""Measuring side by side: every program in turn for every collective, number of ranks and size, several times
+over, so that a disturbance of the machine meets all of them."""
 import dataclasses
 import statistics
 
@@ -34,7 +34,8 @@ class Measurements:
         self.times_us.setdefault((job, name), []).append(time_us)
 
     def time_us(self, job, name):
-        """The median of the rounds; of more than one the first, which was short, does not count. None: no number."""
+        """The median of the rounds; of more than one the first, which was short, does not count. None: no
+        number."""
         times_us = self.times_us.get((job, name), [])
         return statistics.median(times_us[1:] or times_us) if times_us else None
 
@@ -48,7 +49,8 @@ def measure_once(measurements, program, job, budget_s):
             program.measures_latency or not job.is_latency):
         return
     before_us = measurements.times_us.get((job, program.name))
-    iterations = iterations_within(budget_s, before_us[-1]) if before_us else FEW * (20 if job.is_latency else 1)
+    iterations = iterations_within(budget_s,
+                                   before_us[-1]) if before_us else FEW * (20 if job.is_latency else 1)
     try:
         measurements.add(job, program.name, program.time_us(job, iterations, WARMUP))
     except Failure as failure:
@@ -63,6 +65,7 @@ def measure(programs, jobs, rounds, budget_s):
                 measure_once(measurements, program, job, budget_s)
             told = ", ".join(f"{program.name} {measurements.times_us[(job, program.name)][-1]:.1f}"
                              for program in programs if (job, program.name) in measurements.times_us)
-            print(f"round {turn + 1} of {rounds}, {job.collective}, {job.ranks} ranks, {job.bytes} bytes, us: {told}",
+            print(f"round {turn + 1} of {rounds}, {job.collective}, {job.ranks} ranks, {job.bytes} bytes, "
+                  f"us: {told}",
                   flush=True)
     return measurements
