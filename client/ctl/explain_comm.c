@@ -12,10 +12,13 @@ static json_t *pack_plans(const Blinkwire__Comm *comm)
         const Blinkwire__PlanInUse *plan = comm->plans[i];
         json_array_append_new(
             list,
-            json_pack("{so so so so sI sI sI}", "collective", ctl_json_text(plan->collective), "algorithm",
-                      ctl_json_text(plan->algorithm), "protocol", ctl_json_text(plan->protocol), "transport",
-                      ctl_json_text(plan->transport), "bytes_least", (json_int_t)plan->bytes_least,
-                      "bytes_most", (json_int_t)plan->bytes_most, "op_count", (json_int_t)plan->op_count));
+            json_pack("{so so so so sI sI sI sI sf sf sf}", "collective", ctl_json_text(plan->collective),
+                      "algorithm", ctl_json_text(plan->algorithm), "protocol", ctl_json_text(plan->protocol),
+                      "transport", ctl_json_text(plan->transport), "bytes_least",
+                      (json_int_t)plan->bytes_least, "bytes_most", (json_int_t)plan->bytes_most, "op_count",
+                      (json_int_t)plan->op_count, "measured_count", (json_int_t)plan->measured_count,
+                      "predicted_us", plan->predicted_us, "measured_us", plan->measured_us,
+                      "measured_least_us", plan->measured_least_us));
     }
     return list;
 }
@@ -42,10 +45,19 @@ static const char *how_memory_is_reached(const Blinkwire__Comm *comm)
     return "some buffers are registered, others are copied through staging";
 }
 
+static void cell_time(table_t *table, const Blinkwire__PlanInUse *plan, double us)
+{
+    if (plan->measured_count > 0)
+        table_cell(table, "%.1f", us);
+    else
+        table_cell(table, "-");
+}
+
 static blink_result_t print_text(const Blinkwire__Comm *comm)
 {
-    static const char *const headers[] = {"collective", "algorithm", "protocol", "transport",
-                                          "from",       "to",        "ops"};
+    static const char *const headers[] = {"collective",  "algorithm", "protocol", "transport",
+                                          "from",        "to",        "ops",      "predicted us",
+                                          "measured us", "least us"};
     char direct[HUMAN_BYTES], staged[HUMAN_BYTES], least[HUMAN_BYTES], most[HUMAN_BYTES];
     printf("communicator %u: %u ranks, %s, asked for algorithm %s\n", comm->comm, comm->rank_count,
            comm->state, comm->algorithm);
@@ -53,7 +65,7 @@ static blink_result_t print_text(const Blinkwire__Comm *comm)
            human_bytes(comm->direct_bytes, direct), human_bytes(comm->staged_bytes, staged));
     if (comm->n_plans == 0)
         return BLINK_OK;
-    table_t *table = table_create("llllrrr", headers);
+    table_t *table = table_create("llllrrrrrr", headers);
     for (size_t i = 0; i < comm->n_plans; i++) {
         const Blinkwire__PlanInUse *plan = comm->plans[i];
         table_cell(table, "%s", plan->collective);
@@ -63,6 +75,9 @@ static blink_result_t print_text(const Blinkwire__Comm *comm)
         table_cell(table, "%s", human_bytes(plan->bytes_least, least));
         table_cell(table, "%s", human_bytes(plan->bytes_most, most));
         table_cell(table, "%lu", (unsigned long)plan->op_count);
+        cell_time(table, plan, plan->predicted_us);
+        cell_time(table, plan, plan->measured_us);
+        cell_time(table, plan, plan->measured_least_us);
     }
     blink_result_t result = table_print(table, stdout);
     table_destroy(table);

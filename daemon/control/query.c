@@ -134,15 +134,29 @@ static void answer_topology(const control_t *control, connection_t *connection, 
     free(body.topology_json);
 }
 
+/* An op that ends meanwhile may be in one sum and not yet in another. */
+static void describe_times(const plan_use_t *use, Blinkwire__PlanInUse *plan)
+{
+    /* Relaxed: counters, each right by itself. */
+    plan->measured_count = atomic_load_explicit(&use->measured_count, memory_order_relaxed);
+    if (plan->measured_count == 0)
+        return;
+    double scale = (double)plan->measured_count * 1e3;
+    plan->predicted_us = (double)atomic_load_explicit(&use->predicted_ns, memory_order_relaxed) / scale;
+    plan->measured_us = (double)atomic_load_explicit(&use->measured_ns, memory_order_relaxed) / scale;
+    plan->measured_least_us =
+        (double)atomic_load_explicit(&use->measured_ns_least, memory_order_relaxed) * 1e-3;
+}
+
 /* What memory does not suffice for is left out. */
-static void describe_plans(const engine_plan_use_t *first, Blinkwire__Comm *described)
+static void describe_plans(const plan_use_t *first, Blinkwire__Comm *described)
 {
     size_t count = 0;
-    for (const engine_plan_use_t *use = first; use; use = use->next)
+    for (const plan_use_t *use = first; use; use = use->next)
         count++;
     Blinkwire__PlanInUse *plans = calloc(count + 1, sizeof(*plans));
     described->plans = calloc(count + 1, sizeof(*described->plans));
-    for (const engine_plan_use_t *use = first; use && plans && described->plans && described->n_plans < count;
+    for (const plan_use_t *use = first; use && plans && described->plans && described->n_plans < count;
          use = use->next) {
         Blinkwire__PlanInUse *plan = &plans[described->n_plans];
         blinkwire__plan_in_use__init(plan);
@@ -154,6 +168,7 @@ static void describe_plans(const engine_plan_use_t *first, Blinkwire__Comm *desc
         plan->bytes_least = atomic_load_explicit(&use->bytes_least, memory_order_relaxed);
         plan->bytes_most = atomic_load_explicit(&use->bytes_most, memory_order_relaxed);
         plan->op_count = atomic_load_explicit(&use->op_count, memory_order_relaxed);
+        describe_times(use, plan);
         described->plans[described->n_plans++] = plan;
     }
     if (described->n_plans == 0) {

@@ -163,7 +163,7 @@ uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
 
 static void comm_free(engine_comm_t *comm)
 {
-    comm_free_plan_uses(comm);
+    plan_uses_free(&comm->plan_uses);
     free(comm->spare_op);
     free(comm->transfers);
     free(comm->nodes);
@@ -340,6 +340,11 @@ engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm)
                                  atomic_load_explicit(&comm->payload_bytes, memory_order_relaxed),
                                  atomic_load_explicit(&comm->direct_bytes, memory_order_relaxed),
                                  atomic_load_explicit(&comm->staged_bytes, memory_order_relaxed)};
+}
+
+const plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm)
+{
+    return plan_uses_first(&comm->plan_uses);
 }
 
 const _Atomic uint64_t *engine_comm_link_bytes(const engine_comm_t *comm)

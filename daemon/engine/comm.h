@@ -39,7 +39,7 @@ struct engine_comm {
     blink_result_t end_reason; /* not BLINK_OK: the communicator has ended, and why */
     char end_text[BLINK_ERROR_TEXT_BYTES];
     _Atomic uint64_t op_count, failed_op_count, payload_bytes, direct_bytes, staged_bytes;
-    _Atomic(engine_plan_use_t *) plan_uses; /* read by the control thread; only ever added to in front */
+    plan_uses_t plan_uses; /* read by the control thread */
     _Atomic uint64_t *link_bytes;
     mailbox_item_t add_item;
     mailbox_item_t ended_item;   /* engine to control */

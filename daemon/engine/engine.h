@@ -12,6 +12,7 @@
 
 #include "base/mailbox.h"
 #include "base/settings.h"
+#include "engine/plan_use.h"
 #include "exec/cuda/exec_cuda.h"
 #include "exec/host/exec_host.h"
 #include "ring.h"
@@ -146,20 +147,8 @@ typedef struct engine_comm_stats {
 /* Thread-safe; valid until the last leave's done. */
 engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm);
 
-/* By what plans the ops of one kind ran. Entries stay where they are and as they are but for the atomic
- * fields. */
-typedef struct engine_plan_use {
-    struct engine_plan_use *next;
-    uint8_t opcode;
-    blink_algorithm_t algorithm;
-    blink_protocol_t protocol;
-    const char *transport;                    /* static */
-    _Atomic uint64_t bytes_least, bytes_most; /* payload */
-    _Atomic uint64_t op_count;
-} engine_plan_use_t;
-
-/* The newest entry, or NULL. Thread-safe; valid as above. */
-const engine_plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm);
+/* By what plans its ops ran: the newest entry, or NULL. Thread-safe; valid as above. */
+const plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm);
 
 /* Bytes that this communicator moved over each directed link: link_count counters to be read relaxed; valid
  * as above. */

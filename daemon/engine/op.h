@@ -93,13 +93,15 @@ struct comm_op {
     uint32_t entry_count, submitted_count, active_count, completed_count;
     bool has_windows, has_tickets; /* some entry has one */
     /* Its run. */
-    bool is_long;                   /* its clients had best sleep */
-    uint64_t since_us;              /* its first submission, or when its last piece ended */
-    cached_program_t *program;      /* that it waits for, or was due again for; held */
-    struct plan_instance *instance; /* lent, from its start to its end */
-    uint64_t piece_elements;        /* of a block, run at a time */
-    uint64_t pieces, piece;         /* how many, and which is next */
-    mailbox_item_t run_end_item;    /* worker to engine */
+    bool is_long;                          /* its clients had best sleep */
+    uint64_t since_us;                     /* its first submission, or when its last piece ended */
+    cached_program_t *program;             /* that it waits for, or was due again for; held */
+    struct plan_instance *instance;        /* lent, from its start to its end */
+    uint64_t piece_elements;               /* of a block, run at a time */
+    uint64_t pieces, piece;                /* how many, and which is next */
+    double predicted_us;                   /* of all its runs */
+    uint64_t measured_pieces, measured_ns; /* of its runs that have ended: how many told their time, and it */
+    mailbox_item_t run_end_item;           /* worker to engine */
     exec_end_t run_end;
     char *run_text; /* of a failed run; NULL: none */
     /* Its end. */

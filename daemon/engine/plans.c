@@ -19,12 +19,7 @@
 
 /* ---- keys ---- */
 
-/* Class c holds the payloads up to 4^c bytes. */
-static uint32_t size_class(uint64_t bytes)
-{
-    return bytes > 4 ? (64u - (uint32_t)__builtin_clzll(bytes - 1) + 1u) / 2u : 1;
-}
-
+/* The largest payload of a class. */
 static uint64_t class_bytes(uint32_t class)
 {
     return class < 32 ? 1ull << (2 * class) : UINT64_MAX;
@@ -37,7 +32,7 @@ static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
     bool by_size = comm->algorithm == BLINK_ALGORITHM_AUTO && !comm->engine->one_class;
     plan_key_t key = {.collective = op->shape.collective,
                       .algorithm = comm->algorithm,
-                      .size_class = by_size ? size_class(op->shape.payload_bytes) : 0,
+                      .size_class = by_size ? plan_size_class(op->shape.payload_bytes) : 0,
                       .root = op->shape.has_root ? signature->root : PLAN_NONE,
                       .peer = PLAN_NONE,
                       .rank_count = comm->rank_count,
@@ -170,6 +165,16 @@ static blink_result_t choose(const topo_t *topo, const plan_request_t *request, 
     return BLINK_OK;
 }
 
+static blink_result_t predict(const topo_t *topo, const plan_t *plan, cached_program_t *cached)
+{
+    plan_predictor_t *predictor = NULL;
+    BLINK_TRY(plan_predictor_create(topo, plan, &predictor));
+    for (uint32_t class = 0; class < PLAN_CLASSES; class ++)
+        cached->predicted_us[class] = plan_predictor_us(predictor, class_bytes(class), plan->protocol, 0);
+    plan_predictor_destroy(predictor);
+    return BLINK_OK;
+}
+
 static blink_result_t plan_and_compile(cached_program_t *cached)
 {
     const topo_t *topo = cached->engine->config.topo;
@@ -187,7 +192,9 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
         plan->protocol = cached->engine->config.settings->protocol;
     if (exec_needs_flags(engine_exec(cached->engine, key->nodes[0]), key->nodes, key->rank_count))
         plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
-    blink_result_t result = lane_compile(topo, plan, &cached->made);
+    blink_result_t result = predict(topo, plan, cached);
+    if (result == BLINK_OK)
+        result = lane_compile(topo, plan, &cached->made);
     cached->algorithm = plan->algorithm;
     cached->protocol = plan->protocol;
     LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",
@@ -255,6 +262,16 @@ static blink_result_t find_program(const comm_op_t *op, cached_program_t **found
     return BLINK_OK;
 }
 
+double plan_predicted_us(const cached_program_t *cached, uint64_t bytes)
+{
+    uint32_t class = plan_size_class(bytes);
+    if (class >= PLAN_CLASSES)
+        class = PLAN_CLASSES - 1;
+    double least = (double)class_bytes(class - 1), most = (double)class_bytes(class);
+    double least_us = cached->predicted_us[class - 1], most_us = cached->predicted_us[class];
+    return least_us + ((double)bytes - least) / (most - least) * (most_us - least_us);
+}
+
 /* ---- lending ---- */
 
 static blink_result_t lend_instance(cached_program_t *cached, plan_instance_t **lent)
@@ -309,62 +326,4 @@ void plan_take_back(comm_op_t *op)
     }
     if (cached && --cached->uses == 0)
         cache_trim(&cached->engine->cache);
-}
-
-/* ---- what ran ---- */
-
-static engine_plan_use_t *find_use(const comm_op_t *op)
-{
-    engine_comm_t *comm = op->comm;
-    const cached_program_t *program = op->program;
-    const char *transport = exec_transport(op->instance->exec);
-    /* Relaxed: only this thread adds entries. */
-    engine_plan_use_t *first = atomic_load_explicit(&comm->plan_uses, memory_order_relaxed), *use = first;
-    while (use && (use->opcode != op->signature.opcode || use->algorithm != program->algorithm ||
-                   use->protocol != program->protocol || strcmp(use->transport, transport) != 0))
-        use = use->next;
-    if (use)
-        return use;
-    use = calloc(1, sizeof(*use));
-    if (!use)
-        return NULL;
-    use->opcode = op->signature.opcode;
-    use->algorithm = program->algorithm;
-    use->protocol = program->protocol;
-    use->transport = transport;
-    use->next = first;
-    atomic_init(&use->bytes_least, UINT64_MAX);
-    /* Release: pairs with the load in engine_comm_plan_uses(). */
-    atomic_store_explicit(&comm->plan_uses, use, memory_order_release);
-    return use;
-}
-
-void plan_note_use(comm_op_t *op)
-{
-    engine_plan_use_t *use = find_use(op);
-    uint64_t bytes = op->shape.payload_bytes;
-    if (!use)
-        return; /* without memory the op is only not shown */
-    /* Relaxed: counters of one writer. */
-    if (bytes < atomic_load_explicit(&use->bytes_least, memory_order_relaxed))
-        atomic_store_explicit(&use->bytes_least, bytes, memory_order_relaxed);
-    if (bytes > atomic_load_explicit(&use->bytes_most, memory_order_relaxed))
-        atomic_store_explicit(&use->bytes_most, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&use->op_count, 1, memory_order_relaxed);
-}
-
-const engine_plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm)
-{
-    /* Acquire: pairs with the store in find_use(). */
-    return atomic_load_explicit(&comm->plan_uses, memory_order_acquire);
-}
-
-void comm_free_plan_uses(engine_comm_t *comm)
-{
-    engine_plan_use_t *use = atomic_load_explicit(&comm->plan_uses, memory_order_relaxed);
-    while (use) {
-        engine_plan_use_t *next = use->next;
-        free(use);
-        use = next;
-    }
 }

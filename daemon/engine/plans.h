@@ -15,10 +15,13 @@ typedef struct plan_key {
     blink_collective_t collective;
     blink_algorithm_t algorithm;
     uint32_t root, peer;
-    uint32_t size_class; /* payloads within a factor of four share one; class 0 is for all sizes */
+    uint32_t size_class; /* plan_size_class(); class 0 is for all sizes */
     uint32_t rank_count;
     const uint32_t *nodes;
 } plan_key_t;
+
+/* Size classes for which times are predicted; larger payloads are predicted from the last one. */
+#define PLAN_CLASSES 21u
 
 /* A compiled plan, or one that is being made. */
 typedef struct cached_program {
@@ -30,7 +33,8 @@ typedef struct cached_program {
     lane_program_t *program;     /* NULL while it is being made */
     blink_algorithm_t algorithm; /* never AUTO */
     blink_protocol_t protocol;
-    list_t idle; /* plan_instance_t.of_program */
+    double predicted_us[PLAN_CLASSES]; /* by the model (plan/predict.h), for the largest payload of a class */
+    list_t idle;                       /* plan_instance_t.of_program */
     uint32_t idle_count;
     engine_t *engine;
     /* While it is being made these are a worker's, until the item is posted. */
@@ -66,15 +70,8 @@ blink_result_t plan_lend(comm_op_t *op);
 /* Take back what the op was lent, or what it waits for. */
 void plan_take_back(comm_op_t *op);
 
-/* Bandwidth that the plan of the op's instance promises. */
-static inline double plan_instance_GBps(const plan_instance_t *instance)
-{
-    return instance->program->program->rate_GBps;
-}
-
-/* The op has run by its instance: count it for those who ask. */
-void plan_note_use(comm_op_t *op);
-void comm_free_plan_uses(engine_comm_t *comm);
+/* The model's time for a run with this payload, linear between the classes. */
+double plan_predicted_us(const cached_program_t *cached, uint64_t bytes);
 
 void plan_cache_init(plan_cache_t *cache);
 

@@ -4,6 +4,7 @@
 #include "engine/client.h"
 #include "engine/loop.h"
 #include "error.h"
+#include "plan/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,13 +41,34 @@ static void set_long(comm_op_t *op, bool is_long)
     }
 }
 
-static double expected_us(const comm_op_t *op)
+/* What the op takes if its buffers are the host's, and no link is emulated. */
+static double memory_us(const comm_op_t *op)
 {
-    const engine_t *engine = op->comm->engine;
-    double bytes = (double)op->shape.payload_bytes, scale = engine->config.settings->pace_scale;
-    if (scale > 0)
-        return bytes / (plan_instance_GBps(op->instance) * scale * 1e3);
-    return bytes * op->entry_count / HOST_BYTES_PER_US;
+    return (double)op->shape.payload_bytes * op->entry_count / HOST_BYTES_PER_US;
+}
+
+/* What the op's runs should take. */
+static double predict_us(const comm_op_t *op)
+{
+    double scale = op->comm->engine->config.settings->pace_scale;
+    if (!op->comm->on_gpus && !(scale > 0))
+        return memory_us(op);
+    double piece_us = plan_predicted_us(op->program, op->shape.payload_bytes / op->pieces);
+    if (!op->comm->on_gpus) /* emulated links are slower, but nothing is launched */
+        piece_us = (piece_us - model_launch_us(op->program->protocol)) / scale;
+    return piece_us * (double)op->pieces;
+}
+
+static void note_use(const comm_op_t *op)
+{
+    plan_ran_t ran = {.opcode = op->signature.opcode,
+                      .algorithm = op->program->algorithm,
+                      .protocol = op->program->protocol,
+                      .transport = exec_transport(op->instance->exec),
+                      .bytes = op->shape.payload_bytes,
+                      .measured_ns = op->measured_pieces == op->pieces ? op->measured_ns : 0,
+                      .predicted_us = op->predicted_us};
+    plan_uses_note(&op->comm->plan_uses, &ran);
 }
 
 /* ---- pieces ---- */
@@ -190,7 +212,7 @@ static void op_ran(comm_op_t *op)
     uint32_t rank;
     char text[BLINK_ERROR_TEXT_BYTES / 2];
     set_long(op, false);
-    plan_note_use(op);
+    note_use(op);
     plan_take_back(op);
     blink_result_t result = check_memory(op, &rank);
     if (result == BLINK_OK) {
@@ -202,9 +224,11 @@ static void op_ran(comm_op_t *op)
 }
 
 /* True if that was the last one: the op has ended. */
-static bool op_end_piece(comm_op_t *op)
+static bool op_end_piece(comm_op_t *op, const exec_end_t *end)
 {
     op->piece++;
+    op->measured_pieces += end->ns > 0;
+    op->measured_ns += end->ns;
     if (op->has_windows)
         op_publish_piece(op);
     if (op->piece < op->pieces) {
@@ -224,7 +248,7 @@ static bool op_run_piece(comm_op_t *op)
     if (!start_piece(op, &end))
         return true;
     if (end.result == BLINK_OK)
-        return op_end_piece(op);
+        return op_end_piece(op, &end);
     op_release(op);
     op_fail(op, end.result, blink_error_text());
     return true;
@@ -250,7 +274,7 @@ static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
     const engine_comm_t *comm = op->comm;
     bool comm_ended = comm->end_reason != BLINK_OK;
     if (end->result == BLINK_OK && !(comm_ended && op->piece + 1 < op->pieces)) {
-        if (!op_end_piece(op))
+        if (!op_end_piece(op, end))
             op_proceed(op);
         return;
     }
@@ -314,7 +338,8 @@ static void op_start(comm_op_t *op)
         if (op->state == OP_PLANNING)
             return; /* it is due again when its plan has come */
         op->run_end_item.run = run_ended_elsewhere;
-        set_long(op, expected_us(op) > LONG_OP_US);
+        op->predicted_us = predict_us(op);
+        set_long(op, (op->comm->on_gpus ? memory_us(op) : op->predicted_us) > LONG_OP_US);
     }
     op_proceed(op);
 }

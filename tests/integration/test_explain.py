@@ -66,5 +66,45 @@ class ExplainTest(IntegrationTest):
         self.assertIn("root 8 is not one of 8 ranks", err)
 
 
+class TimesTest(IntegrationTest):
+    """explain --comm: how long ops took, beside what was predicted."""
+
+    def plans(self, daemon, *steps):
+        """By payload: what two ranks' AllReduces have run by, once both have done what the steps say."""
+        ranks = self.start_ranks(daemon, [0, 1], [*steps, "gate"])
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        number = self.ctl_json(daemon, "comms")["comms"][0]["comm"]
+        plans = self.ctl_json(daemon, "explain", "--comm", number)["plans"]
+        text = self.ctl(daemon, "explain", "--comm", number)
+        self.assertIn("predicted us", text)
+        self.assertIn("measured us", text)
+        for rank in ranks:
+            rank.say()
+            rank.finish()
+        for plan in plans:
+            self.assertLessEqual(plan["measured_count"], plan["op_count"])
+            self.assertEqual(plan["measured_least_us"] > 0, plan["measured_count"] > 0)
+            self.assertGreaterEqual(plan["measured_us"], plan["measured_least_us"] * 0.999)
+        return {plan["bytes_most"]: plan for plan in plans}
+
+    def test_ops_over_emulated_links_take_what_is_predicted(self):
+        daemon = self.daemon("--pace=0.001", topology="dgx1v")
+        plans = self.plans(daemon, *["allreduce:16384:float32:sum"] * 3,
+                           *["allreduce:1048576:float32:sum"] * 2)
+        self.assertEqual({size: plan["op_count"] for size, plan in plans.items()}, {65536: 3, 4 << 20: 2})
+        for size, plan in plans.items():
+            with self.subTest(bytes=size):
+                self.assertLess(plan["measured_least_us"], 2 * plan["predicted_us"])
+                self.assertGreater(plan["measured_least_us"], plan["predicted_us"] / 2)
+
+    def test_ops_in_memory_by_size_class(self):
+        plans = self.plans(self.daemon(), *["allreduce:1000:float32:sum", "allreduce:900:float32:sum"] * 2,
+                           "allreduce:100000:float32:sum")
+        self.assertEqual({size: (plan["bytes_least"], plan["op_count"]) for size, plan in plans.items()},
+                         {4000: (3600, 4), 400000: (400000, 1)})
+        self.assertAlmostEqual(plans[400000]["predicted_us"], 400000 * 2 / 40000, delta=0.1)
+
+
 if __name__ == "__main__":
     unittest.main()
