@@ -258,6 +258,7 @@ static const config_key_t keys[] = {
     {"devices", "devices", VALUE_OTHER, 0, parse_devices, print_devices},
     {"devices", "topology", VALUE_TEXT, offsetof(settings_t, topology), NULL, NULL},
     {"plan", "protocol", VALUE_OTHER, 0, parse_protocol, print_protocol},
+    {"plan", "plan_seconds", VALUE_SECONDS, offsetof(settings_t, plan_seconds), NULL, NULL},
     {"gpu", "sharing", VALUE_OTHER, 0, parse_sharing, print_sharing},
     {"gpu", "legacy_ipc", VALUE_OTHER, 0, parse_legacy_ipc, print_legacy_ipc},
     {"pace", "scale", VALUE_OTHER, 0, parse_pace, print_pace},
@@ -284,6 +285,7 @@ void config_set_defaults(settings_t *settings)
                              .comms_per_tenant = 16384,
                              .regions_per_tenant = 16384,
                              .registered_bytes_per_tenant = (uint64_t)1 << 40,
+                             .plan_seconds = 5,
                              .init_timeout_s = 60,
                              .op_timeout_s = 300,
                              .log_level = LOG_LEVEL_INFO};

@@ -25,6 +25,7 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 enum {
     FLAG_CHECK_CONFIG = 256,
+    FLAG_PLAN_SECONDS,
     FLAG_OP_TIMEOUT,
     FLAG_INIT_TIMEOUT,
     FLAG_LOG_LEVEL,
@@ -73,6 +74,8 @@ static const struct argp_option options[] = {
      "can keep up with",
      0},
     {"workers", FLAG_WORKERS, "N", 0, "threads that move data (default: one per core)", 0},
+    {"plan-seconds", FLAG_PLAN_SECONDS, "SECONDS", 0,
+     "how long finding the trees of one plan may take; then the best found so far is taken (default 5)", 0},
     {"op-timeout", FLAG_OP_TIMEOUT, "SECONDS", 0,
      "give a communicator up when a rank does not submit (default 300)", 0},
     {"init-timeout", FLAG_INIT_TIMEOUT, "SECONDS", 0,
@@ -95,6 +98,7 @@ static const struct {
     {FLAG_GPU_SHARING, "gpu", "sharing"},
     {FLAG_PROTOCOL, "plan", "protocol"},
     {FLAG_WORKERS, "workers", "count"},
+    {FLAG_PLAN_SECONDS, "plan", "plan_seconds"},
     {FLAG_OP_TIMEOUT, "limits", "op_timeout_s"},
     {FLAG_INIT_TIMEOUT, "limits", "init_timeout_s"},
     {FLAG_LOG_LEVEL, "log", "level"},

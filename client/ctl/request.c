@@ -13,6 +13,8 @@
 #define ALGORITHMS                                                                                           \
     "auto, trees, shallow-trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling"
 
+#define SECONDS_MAX 1e6
+
 enum {
     KEY_TOPOLOGY = 't',
     KEY_COLLECTIVE = 'c',
@@ -20,7 +22,8 @@ enum {
     KEY_ALGORITHM = 'a',
     KEY_ROOT = 1000,
     KEY_PEER,
-    KEY_BYTES
+    KEY_BYTES,
+    KEY_PLAN_SECONDS
 };
 
 const request_t request_default = {
@@ -35,6 +38,8 @@ static const struct argp_option options[] = {
     {"root", KEY_ROOT, "RANK", 0, "Rank that has or gets all (default 0); of sendrecv the source", -1},
     {"peer", KEY_PEER, "RANK", 0, "Destination of sendrecv (default 1)", -1},
     {"algorithm", KEY_ALGORITHM, "NAME", 0, ALGORITHMS "; default: auto", -1},
+    {"plan-seconds", KEY_PLAN_SECONDS, "SECONDS", 0,
+     "Take the best plan found after so long, and say what it may lack (default: no limit)", -1},
     {"bytes", KEY_BYTES, "SIZE", 0, "Payload, with K, M or G for powers of 1024", -1},
     {0},
 };
@@ -45,6 +50,15 @@ static uint32_t take_rank(struct argp_state *state, const char *option, const ch
     if (!human_parse_number(text, UINT32_MAX - 1, &rank))
         argp_error(state, "--%s %s: the number of a rank", option, text);
     return (uint32_t)rank;
+}
+
+static double take_seconds(struct argp_state *state, const char *option, const char *text)
+{
+    char *end = NULL;
+    double seconds = strtod(text, &end);
+    if (end == text || *end || !(seconds > 0.0 && seconds <= SECONDS_MAX))
+        argp_error(state, "--%s %s: a number of seconds above 0 and up to %g", option, text, SECONDS_MAX);
+    return seconds;
 }
 
 static void take_algorithms(struct argp_state *state, request_t *request, const char *list)
@@ -92,6 +106,9 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
     case KEY_BYTES:
         if (!human_parse_bytes(argument, &request->bytes) || request->bytes == 0)
             argp_error(state, "--bytes %s: a size such as 512, 64K or 1G", argument);
+        return 0;
+    case KEY_PLAN_SECONDS:
+        request->plan_seconds = take_seconds(state, "plan-seconds", argument);
         return 0;
     case ARGP_KEY_END:
         if (!request->topology && !request->optional)
@@ -165,7 +182,8 @@ blink_result_t request_open(const request_t *request, request_case_t *opened)
                                         .algorithm = request->algorithms[0],
                                         .root = request->root,
                                         .peer = request->peer,
-                                        .bytes = request->bytes}};
+                                        .bytes = request->bytes,
+                                        .plan_seconds = request->plan_seconds}};
     BLINK_TRY(topo_load(request->topology, &opened->topo));
     opened->plan.rank_node = opened->topo->gpus;
     opened->plan.rank_count = opened->topo->gpu_count;

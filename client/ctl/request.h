@@ -19,8 +19,9 @@ typedef struct request {
     blink_algorithm_t algorithms[REQUEST_ALGORITHMS_MAX]; /* AUTO unless named */
     uint32_t algorithm_count;
     uint32_t root, peer;
-    uint64_t bytes; /* 0: not given */
-    bool optional;  /* the command has something else to do: no topology is no error */
+    uint64_t bytes;      /* 0: not given */
+    double plan_seconds; /* 0: no limit */
+    bool optional;       /* the command has something else to do: no topology is no error */
 } request_t;
 
 /** Allreduce over all devices, root 0, peer 1. */

@@ -47,6 +47,7 @@ typedef struct settings {
     uint32_t comms_per_tenant;
     uint32_t regions_per_tenant;
     uint64_t registered_bytes_per_tenant;
+    double plan_seconds;   /* how long packing a plan may take; the best found by then is taken */
     double init_timeout_s; /* how long ranks may take to join */
     double op_timeout_s;   /* how long an op may wait for ranks */
     log_level_t log_level;

@@ -185,7 +185,8 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
                               .rank_count = key->rank_count,
                               .root = key->root,
                               .peer = key->peer,
-                              .bytes = key->size_class ? class_bytes(key->size_class) : 0};
+                              .bytes = key->size_class ? class_bytes(key->size_class) : 0,
+                              .plan_seconds = cached->engine->config.settings->plan_seconds};
     plan_t *plan = NULL;
     BLINK_TRY(choose(topo, &request, &plan));
     if (cached->engine->config.settings->force_protocol && !cached->engine->one_class)

@@ -7,8 +7,12 @@
 #include "names.h"
 #include "plan/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A limit beyond this is none. */
+#define SECONDS_MAX 1e6
 
 static blink_result_t check_ranks(const topo_t *topo, const plan_request_t *request)
 {
@@ -67,6 +71,8 @@ static blink_result_t copy_request(const topo_t *topo, const plan_request_t *req
     plan->root = rooted ? request->root : PLAN_NONE;
     plan->peer = request->collective == BLINK_SENDRECV ? request->peer : PLAN_NONE;
     plan->rank_count = request->rank_count;
+    if (request->plan_seconds > 0.0)
+        plan->deadline_ns = clock_ns() + (uint64_t)(fmin(request->plan_seconds, SECONDS_MAX) * 1e9);
     plan->rank_node = malloc(request->rank_count * sizeof(*plan->rank_node));
     plan->prices = calloc((size_t)topo->link_count + topo->node_count, sizeof(*plan->prices));
     if (plan->rank_node == NULL || plan->prices == NULL)

@@ -3,7 +3,7 @@
  * that somebody does. Every case is planned in a process of its own, which is ended after a limit. Prints
  * the processor time, the plan's trees or routes, its rate as a part of the bound, and the bound.
  *
- *     bench_plan_hard [-l SECONDS] [-b BUDGET_S] [GRAPH[/COLLECTIVE]…]
+ *     bench_plan_hard [-l SECONDS] [-s PLAN_SECONDS] [GRAPH[/COLLECTIVE]…]
  */
 #include "error.h"
 #include "names.h"
@@ -229,12 +229,15 @@ static double used_s(int who)
     return (double)used.ru_utime.tv_sec + (double)used.ru_utime.tv_usec * 1e-6;
 }
 
-static void plan_one(size_t graph, blink_collective_t collective)
+static void plan_one(size_t graph, blink_collective_t collective, double plan_seconds)
 {
     topo_t *topo = graphs[graph].make(graphs[graph].devices);
     plan_t *plan = NULL;
-    plan_request_t request = {
-        .collective = collective, .rank_node = topo->gpus, .rank_count = topo->gpu_count, .peer = 1};
+    plan_request_t request = {.collective = collective,
+                              .rank_node = topo->gpus,
+                              .rank_count = topo->gpu_count,
+                              .peer = 1,
+                              .plan_seconds = plan_seconds};
     double before_s = used_s(RUSAGE_SELF);
     if (plan_create(topo, &request, &plan) != BLINK_OK)
         printf("%9.3f s  %s\n", used_s(RUSAGE_SELF) - before_s, blink_error_text());
@@ -246,7 +249,7 @@ static void plan_one(size_t graph, blink_collective_t collective)
     topo_destroy(topo);
 }
 
-static void plan_in_child(size_t graph, blink_collective_t collective, unsigned limit_s)
+static void plan_in_child(size_t graph, blink_collective_t collective, unsigned limit_s, double plan_seconds)
 {
     int status = 0;
     printf("%-13s %-10s", graphs[graph].name, blink_name_collective(collective));
@@ -254,7 +257,7 @@ static void plan_in_child(size_t graph, blink_collective_t collective, unsigned 
     pid_t child = fork();
     if (child == 0) {
         alarm(limit_s);
-        plan_one(graph, collective);
+        plan_one(graph, collective, plan_seconds);
         _exit(EXIT_SUCCESS);
     }
     if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
@@ -275,15 +278,19 @@ int main(int argc, char **argv)
 {
     unsigned limit_s = 60;
     int option;
-    while ((option = getopt(argc, argv, "l:")) != -1) {
-        if (option != 'l')
+    double plan_seconds = 0.0;
+    while ((option = getopt(argc, argv, "l:s:")) != -1) {
+        if (option == 'l')
+            limit_s = (unsigned)atoi(optarg);
+        else if (option == 's')
+            plan_seconds = atof(optarg);
+        else
             return EXIT_FAILURE;
-        limit_s = (unsigned)atoi(optarg);
     }
     printf("%-13s %-10s %11s %8s %8s %10s\n", "graph", "collective", "time", "channels", "of bound", "bound");
     for (size_t graph = 0; graph < GRAPH_COUNT; graph++)
         for (size_t c = 0; c < COLLECTIVE_COUNT; c++)
             if (asked(graph, collectives[c], argc - optind, argv + optind))
-                plan_in_child(graph, collectives[c], limit_s);
+                plan_in_child(graph, collectives[c], limit_s, plan_seconds);
     return EXIT_SUCCESS;
 }

@@ -6,6 +6,7 @@
  */
 #include "plan/routes/route.h"
 
+#include "base/clock.h"
 #include "error.h"
 #include "names.h"
 
@@ -16,6 +17,15 @@
 #define LEAST_GAIN 1e-9
 #define ENOUGH     1e-6 /* of the bound: a rate as near as this is optimal */
 #define ROUNDS_MAX 500u
+/* Work (plan_lp_work()) that may go into an optimum: some seconds. */
+#define WORK_MAX 400000000u
+/* The packing by weights: how much dearer the busiest row is than an idle one, as an exponent, at first and
+ * more by each sweep over all demands; how many sources go by the same prices; sweeps where the program finds
+ * no solution. */
+#define SPREAD_EXPONENT 10.0
+#define SPREAD_GROWTH   2.0
+#define SPREAD_SOURCES  8u
+#define SPREAD_SWEEPS   20u
 /* Values below this part of what a pair gets are noise of the solver, or not worth a route. */
 #define NOISE 1e-3
 /* Of the optimum, what is kept where fewer routes do. */
@@ -83,6 +93,7 @@ static blink_result_t add_balance(router_t *r)
         r->values[i] = r->demands[i].size;
         plan_lp_balance(r->lp, capacity_rows + i);
     }
+    plan_lp_until(r->lp, r->plan->deadline_ns);
     return plan_lp_add(r->lp, r->demand_count, r->rows, r->values);
 }
 
@@ -195,14 +206,15 @@ static blink_result_t trace(router_t *r, const route_demand_t *demand, uint32_t 
     return BLINK_OK;
 }
 
-static bool is_known(const router_t *r, const route_demand_t *demand, uint32_t count)
+/* The demand's route that is the written one, or PLAN_NONE. */
+static uint32_t find_route(const router_t *r, const route_demand_t *demand, uint32_t count)
 {
     const uint32_t *paths = &r->route_paths[r->path_count];
     for (uint32_t i = demand->first; i != PLAN_NONE; i = r->routes[i].next)
         if (r->routes[i].path_count == count &&
             memcmp(&r->route_paths[r->routes[i].first_path], paths, count * sizeof(*paths)) == 0)
-            return true;
-    return false;
+            return i;
+    return PLAN_NONE;
 }
 
 /* Add the written route to the program. */
@@ -217,7 +229,10 @@ static blink_result_t add_route(router_t *r, uint32_t demand, uint32_t path_coun
     r->values[count++] = -1.0;
     BLINK_TRY(plan_lp_add(r->lp, count, r->rows, r->values));
     plan_lp_weigh(r->lp, r->route_count + 1, 0.0);
-    r->routes[r->route_count] = (route_t){demand, r->path_count, path_count, r->demands[demand].first};
+    r->routes[r->route_count] = (route_t){.demand = demand,
+                                          .first_path = r->path_count,
+                                          .path_count = path_count,
+                                          .next = r->demands[demand].first};
     r->demands[demand].first = r->route_count++;
     r->path_count += path_count;
     return BLINK_OK;
@@ -272,7 +287,7 @@ static blink_result_t price_routes(router_t *r, double *cost, uint32_t *added)
         if (r->distance[demand->to] >= demand->worth * (1.0 - LEAST_GAIN))
             continue;
         BLINK_TRY(trace(r, demand, &count));
-        if (is_known(r, demand, count))
+        if (find_route(r, demand, count) != PLAN_NONE)
             continue;
         BLINK_TRY(add_route(r, i, count));
         ++*added;
@@ -282,47 +297,161 @@ static blink_result_t price_routes(router_t *r, double *cost, uint32_t *added)
 
 /* ---- the program ---- */
 
-/* Solve and take the prices; *budget is what all capacity is worth. */
-static blink_result_t take_prices(router_t *r, double *budget)
+static bool late(const router_t *r)
 {
-    uint32_t capacity_rows = r->net->row_count > 0 ? r->net->row_count : 1;
-    BLINK_TRY(plan_lp_solve(r->lp));
-    *budget = 0.0;
-    for (uint32_t row = 0; row < r->net->row_count; row++) {
-        double price = fmax(plan_lp_price(r->lp, row), 0.0);
-        *budget += price;
-        r->prices[row] = price * r->unit_GBps / r->net->row_GBps[row];
-    }
-    for (uint32_t i = 0; i < r->demand_count; i++)
-        r->demands[i].worth = fmax(plan_lp_price(r->lp, capacity_rows + i), 0.0);
+    return r->plan->deadline_ns > 0 && clock_ns() > r->plan->deadline_ns;
+}
+
+/* Solve with the routes of now; *solved says whether work and time sufficed. If not, the solution is the last
+ * one. */
+static blink_result_t solve(router_t *r, bool *solved)
+{
+    blink_result_t result = plan_lp_solve(r->lp);
+    *solved = result == BLINK_OK;
+    if (result != BLINK_OK)
+        return result == BLINK_ERR_INTERNAL ? BLINK_OK : result;
+    for (uint32_t route = 0; route < r->route_count; route++)
+        r->routes[route].value = plan_lp_value(r->lp, route + 1);
+    r->rate = plan_lp_value(r->lp, 0);
     return BLINK_OK;
 }
 
-static blink_result_t optimise(router_t *r)
+/* Take the program's prices. */
+static void take_prices(router_t *r)
+{
+    uint32_t capacity_rows = r->net->row_count > 0 ? r->net->row_count : 1;
+    for (uint32_t row = 0; row < r->net->row_count; row++)
+        r->prices[row] = fmax(plan_lp_price(r->lp, row), 0.0) * r->unit_GBps / r->net->row_GBps[row];
+    for (uint32_t i = 0; i < r->demand_count; i++)
+        r->demands[i].worth = fmax(plan_lp_price(r->lp, capacity_rows + i), 0.0);
+}
+
+/* Price all routes; keep the prices if they prove a lower bound. */
+static blink_result_t prove(router_t *r, uint32_t *added)
 {
     double budget = 0.0, cost = 0.0;
-    uint32_t added = 0;
     for (uint32_t row = 0; row < r->net->row_count; row++)
-        r->prices[row] = 1.0 / r->net->row_GBps[row];
-    BLINK_TRY(set_unit(r));
-    BLINK_TRY(price_routes(r, &cost, &added));
-    for (uint32_t round = 0; round < ROUNDS_MAX; round++) {
-        BLINK_TRY(take_prices(r, &budget));
-        BLINK_TRY(price_routes(r, &cost, &added));
-        if (budget / cost < r->best_bound) {
-            r->best_bound = budget / cost;
-            memcpy(r->best_prices, r->prices, r->net->row_count * sizeof(*r->prices));
-        }
-        if (added == 0 || plan_lp_value(r->lp, 0) >= (1.0 - ENOUGH) * r->best_bound)
+        budget += r->prices[row] * r->net->row_GBps[row] / r->unit_GBps;
+    BLINK_TRY(price_routes(r, &cost, added));
+    if (!(budget / cost < r->best_bound))
+        return BLINK_OK;
+    r->best_bound = budget / cost;
+    memcpy(r->best_prices, r->prices, r->net->row_count * sizeof(*r->prices));
+    return BLINK_OK;
+}
+
+/* ---- a first packing ---- */
+
+/* Routes one after the other, each the cheapest when a row costs exponentially more the more of the routes
+ * before cross it (multiplicative weights, as for trees). */
+typedef struct spread {
+    double *load; /* per row, parts of what it carries */
+    double most;
+    uint32_t sweeps;
+} spread_t;
+
+static void set_prices(router_t *r, const spread_t *s)
+{
+    double exponent = SPREAD_EXPONENT + SPREAD_GROWTH * s->sweeps;
+    for (uint32_t row = 0; row < r->net->row_count; row++)
+        r->prices[row] =
+            exp(s->most > 0.0 ? exponent * (s->load[row] / s->most - 1.0) : 0.0) / r->net->row_GBps[row];
+    pack_paths_price(&r->paths, r->prices);
+}
+
+/* The walked way of a demand once more. */
+static blink_result_t repeat_route(router_t *r, spread_t *s, uint32_t index)
+{
+    const route_demand_t *demand = &r->demands[index];
+    uint32_t count = 0;
+    BLINK_TRY(trace(r, demand, &count));
+    uint32_t route = find_route(r, demand, count), entries;
+    if (route == PLAN_NONE) {
+        route = r->route_count;
+        BLINK_TRY(add_route(r, index, count));
+    }
+    r->routes[route].value += demand->size;
+    entries = pack_measure(&r->paths, &r->route_paths[r->routes[route].first_path], count, r->rows, r->values,
+                           r->loads);
+    for (uint32_t i = 0; i < entries; i++) {
+        s->load[r->rows[i]] += r->values[i] * demand->size;
+        s->most = fmax(s->most, s->load[r->rows[i]]);
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t sweep(router_t *r, spread_t *s)
+{
+    uint32_t walked = PLAN_NONE, sources = 0;
+    for (uint32_t i = 0; i < r->demand_count; i++) {
+        if (r->demands[i].from != walked && sources++ % SPREAD_SOURCES == 0)
+            set_prices(r, s);
+        BLINK_TRY(walk_demand(r, &r->demands[i], &walked));
+        BLINK_TRY(repeat_route(r, s, i));
+    }
+    s->sweeps++;
+    return BLINK_OK;
+}
+
+/* The mean of so many sweeps, as much of it as the busiest row allows. */
+static blink_result_t sweep_all(router_t *r, spread_t *s, uint32_t sweeps)
+{
+    for (uint32_t route = 0; route < r->route_count; route++)
+        r->routes[route].value = 0.0;
+    do
+        BLINK_TRY(sweep(r, s));
+    while (s->sweeps < sweeps && !late(r));
+    for (uint32_t route = 0; route < r->route_count; route++)
+        r->routes[route].value /= s->most * r->unit_GBps;
+    r->rate = s->sweeps / (s->most * r->unit_GBps);
+    return BLINK_OK;
+}
+
+static blink_result_t spread(router_t *r, uint32_t sweeps)
+{
+    spread_t s = {.load = calloc(r->net->row_count + 1u, sizeof(*s.load))};
+    if (!s.load)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the loads of %u rows", r->net->row_count);
+    blink_result_t result = sweep_all(r, &s, sweeps);
+    free(s.load);
+    return result;
+}
+
+/* ---- the optimum ---- */
+
+static blink_result_t generate_routes(router_t *r)
+{
+    uint32_t added = 1;
+    bool solved = true;
+    for (uint32_t round = 0; round < ROUNDS_MAX && added > 0 && !late(r); round++) {
+        BLINK_TRY(solve(r, &solved));
+        if (!solved)
+            return round > 0 || late(r) ? BLINK_OK : spread(r, SPREAD_SWEEPS);
+        take_prices(r);
+        BLINK_TRY(prove(r, &added));
+        if (r->rate >= (1.0 - ENOUGH) * r->best_bound)
             break;
     }
     return BLINK_OK;
 }
 
+/* One sweep is a solution, whatever comes. */
+static blink_result_t optimise(router_t *r)
+{
+    uint32_t added = 0;
+    for (uint32_t row = 0; row < r->net->row_count; row++)
+        r->prices[row] = 1.0 / r->net->row_GBps[row];
+    BLINK_TRY(set_unit(r));
+    BLINK_TRY(prove(r, &added));
+    BLINK_TRY(spread(r, 1));
+    plan_lp_allow(r->lp, WORK_MAX);
+    return generate_routes(r);
+}
+
 double route_value(const router_t *r, uint32_t route)
 {
-    double value = plan_lp_value(r->lp, route + 1);
-    double whole = plan_lp_value(r->lp, 0) * r->demands[r->routes[route].demand].size;
+    double value = r->routes[route].value;
+    double whole = r->rate * r->demands[r->routes[route].demand].size;
     return value > NOISE * whole ? value : 0.0;
 }
 
@@ -334,8 +463,7 @@ static uint32_t find_narrowest(const router_t *r, const bool *needed)
     uint32_t narrowest = PLAN_NONE;
     for (uint32_t route = 0; route < r->route_count; route++) {
         double value = route_value(r, route);
-        bool only =
-            value >= (1.0 - NOISE) * r->demands[r->routes[route].demand].size * plan_lp_value(r->lp, 0);
+        bool only = value >= (1.0 - NOISE) * r->demands[r->routes[route].demand].size * r->rate;
         if (!needed[route] && !only && value > 0.0 &&
             (narrowest == PLAN_NONE || value < route_value(r, narrowest)))
             narrowest = route;
@@ -344,20 +472,21 @@ static uint32_t find_narrowest(const router_t *r, const bool *needed)
 }
 
 /* Drop the routes that the optimum does not use, then narrow ones while the rate stays at or above `floor`.
- */
+ * Where work or time do not suffice, the last solution that did stands. */
 static blink_result_t eliminate(router_t *r, double floor, bool *needed)
 {
+    bool solved = true;
     for (uint32_t route = 0; route < r->route_count; route++)
         if (!(route_value(r, route) > 0.0))
             plan_lp_fix(r->lp, route + 1, 0.0);
-    BLINK_TRY(plan_lp_solve(r->lp));
-    for (uint32_t route; (route = find_narrowest(r, needed)) != PLAN_NONE;) {
+    BLINK_TRY(solve(r, &solved));
+    for (uint32_t route; solved && (route = find_narrowest(r, needed)) != PLAN_NONE;) {
         plan_lp_fix(r->lp, route + 1, 0.0);
-        BLINK_TRY(plan_lp_solve(r->lp));
-        if (plan_lp_value(r->lp, 0) >= floor)
+        BLINK_TRY(solve(r, &solved));
+        if (!solved || r->rate >= floor)
             continue;
         plan_lp_free(r->lp, route + 1);
-        BLINK_TRY(plan_lp_solve(r->lp));
+        BLINK_TRY(solve(r, &solved));
         needed[route] = true;
     }
     return BLINK_OK;
@@ -368,9 +497,9 @@ static blink_result_t thin(router_t *r)
     if (r->n > PACK_SMALL_RANKS)
         return BLINK_OK;
     bool *needed = calloc(r->route_count, sizeof(*needed));
-    if (needed == NULL)
+    if (!needed)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u routes", r->route_count);
-    blink_result_t result = eliminate(r, THIN_FLOOR * plan_lp_value(r->lp, 0), needed);
+    blink_result_t result = eliminate(r, THIN_FLOOR * r->rate, needed);
     free(needed);
     return result;
 }

@@ -23,6 +23,7 @@ typedef struct route {
     uint32_t demand;
     uint32_t first_path, path_count; /* run in router_t.route_paths */
     uint32_t next;                   /* another route of the demand, or PLAN_NONE */
+    double value;                    /* the solution: x, in units */
 } route_t;
 
 typedef struct router {
@@ -41,6 +42,7 @@ typedef struct router {
     uint32_t *route_paths;
     double *prices, *best_prices; /* per row */
     double best_bound;            /* of what a pair gets, in units */
+    double rate;                  /* what each pair gets by the solution, in units */
     double *distance;             /* per rank: scratch */
     uint32_t *via;                /* per rank: the rank before it on the cheapest way, scratch */
     bool *settled;                /* per rank: scratch */
@@ -48,7 +50,7 @@ typedef struct router {
     double *values, *loads;
 } router_t;
 
-/* x of a route in the last solution, in units; 0 if it is noise. */
+/* x of a route in the solution, in units; 0 if it is noise. */
 double route_value(const router_t *r, uint32_t route);
 
 /* Append the solution and each rank's own block as channels. Errors: NO_MEMORY. */

@@ -189,6 +189,53 @@ static void test_random_sendrecv_is_near_its_bound(void **state)
     try_collective(BLINK_SENDRECV);
 }
 
+/* Every two of 24 devices joined, each way by a link of its own: hard to plan well. */
+static topo_t *make_complete(void)
+{
+    dice_t dice = {24};
+    topo_builder_t *builder = NULL;
+    topo_t *topo = NULL;
+    char id[24][8];
+    assert_int_equal(topo_build_create("complete", "dice", &builder), BLINK_OK);
+    for (uint32_t i = 0; i < 24; i++) {
+        snprintf(id[i], sizeof(id[i]), "g%u", i);
+        assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id[i], .kind = TOPO_DEVICE}),
+                         BLINK_OK);
+    }
+    for (uint32_t i = 0; i < 24; i++)
+        for (uint32_t j = 0; j < 24; j++)
+            if (i != j)
+                assert_int_equal(topo_build_link(builder, id[i], id[j], TOPO_NVLINK, 1.0 + roll(&dice, 1000),
+                                                 1, 1.0, false),
+                                 BLINK_OK);
+    assert_int_equal(topo_build_finish(builder, &topo), BLINK_OK);
+    topo_build_destroy(builder);
+    return topo;
+}
+
+static void test_a_plan_is_whole_whenever_time_is_over(void **state)
+{
+    (void)state;
+    topo_t *topo = make_complete();
+    for (blink_collective_t collective = BLINK_ALLREDUCE; collective <= BLINK_SENDRECV; collective++)
+        for (double seconds = 1e-9; seconds < 0.1; seconds *= 1e3) {
+            plan_t *plan = NULL;
+            plan_request_t request = {.collective = collective,
+                                      .rank_node = topo->gpus,
+                                      .rank_count = topo->gpu_count,
+                                      .peer = 1,
+                                      .plan_seconds = seconds};
+            if (plan_create(topo, &request, &plan) != BLINK_OK)
+                fail_msg("%s: %s", blink_name_collective(collective), blink_error_text());
+            check_plan(topo, plan);
+            assert_true(plan->plan_ms < 1e3 * seconds + 1e3);
+            if (seconds < 1e-6)
+                verify_lanes(topo, plan);
+            plan_destroy(plan);
+        }
+    topo_destroy(topo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_random_scatter_is_near_its_bound),
         cmocka_unit_test(test_random_alltoall_is_near_its_bound),
         cmocka_unit_test(test_random_sendrecv_is_near_its_bound),
+        cmocka_unit_test(test_a_plan_is_whole_whenever_time_is_over),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     plan_thread_release();
