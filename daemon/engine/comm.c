@@ -21,7 +21,9 @@ void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, co
     snprintf(comm->end_text, sizeof(comm->end_text), "%s", text);
     LOG_INFO("communicator %u: %s", comm->comm, text);
     LIST_FOR_EACH(link, &comm->ops)
-    run_cancel(CONTAINER_OF(link, comm_op_t, of_comm));
+    {
+        run_cancel(CONTAINER_OF(link, comm_op_t, of_comm));
+    }
     if (ender == ENDED_BY_ENGINE)
         mailbox_post(comm->engine->config.control, &comm->ended_item);
 }

@@ -55,7 +55,9 @@ static void announce_sleep(engine_t *engine, bool sleeping)
     /* seq_cst: pairs with engine_wake() and ring_needs_doorbell(); see ring.h for the argument. */
     atomic_store_explicit(&engine->sleeping, sleeping, memory_order_seq_cst);
     LIST_FOR_EACH(link, &engine->clients)
-    ring_set_engine_sleeping(&CONTAINER_OF(link, engine_client_t, of_engine)->ring, sleeping);
+    {
+        ring_set_engine_sleeping(&CONTAINER_OF(link, engine_client_t, of_engine)->ring, sleeping);
+    }
 }
 
 static bool has_work(engine_t *engine)
@@ -73,6 +75,12 @@ static bool has_work(engine_t *engine)
     return !list_is_empty(&engine->due_comms) || run_has_awaited(engine);
 }
 
+/* Whether there are words to look at that GPUs write and nobody rings for. */
+static bool has_watched(const engine_t *engine)
+{
+    return engine->awaited_gpu_ops > 0 || engine->stored_ops > 0;
+}
+
 /* Sleep, but no longer than until `deadline_us`; while GPUs may write words that nobody rings for, a part of
  * the time that has been quiet already. */
 static void engine_sleep_until(engine_t *engine, uint64_t deadline_us, uint64_t quiet_us)
@@ -82,13 +90,13 @@ static void engine_sleep_until(engine_t *engine, uint64_t deadline_us, uint64_t 
     uint64_t left_us = deadline_us > now_us ? deadline_us - now_us : 0;
     uint64_t nap_us = quiet_us / WATCH_FRACTION;
     nap_us = nap_us < WATCH_LEAST_US ? WATCH_LEAST_US : nap_us > WATCH_MOST_US ? WATCH_MOST_US : nap_us;
-    if (engine->watched > 0 && nap_us < left_us)
+    if (has_watched(engine) && nap_us < left_us)
         left_us = nap_us;
     struct timespec timeout = {.tv_sec = (time_t)(left_us / 1000000u),
                                .tv_nsec = (long)(left_us % 1000000u) * 1000};
     /* All of them are watched for edges: nothing is read, which a client could make block. */
     if (epoll_pwait2(engine->epoll_fd, events, EPOLL_EVENTS,
-                     deadline_us != UINT64_MAX || engine->watched > 0 ? &timeout : NULL, NULL) < 0 &&
+                     deadline_us != UINT64_MAX || has_watched(engine) ? &timeout : NULL, NULL) < 0 &&
         errno == ENOSYS)
         epoll_wait(engine->epoll_fd, events, EPOLL_EVENTS, 1); /* a kernel older than 5.11: a coarse nap */
 }
@@ -114,7 +122,9 @@ static void update_crowding(engine_t *engine)
         return;
     engine->crowded = crowded;
     LIST_FOR_EACH(link, &engine->clients)
-    client_update_wait_policy(CONTAINER_OF(link, engine_client_t, of_engine));
+    {
+        client_update_wait_policy(CONTAINER_OF(link, engine_client_t, of_engine));
+    }
 }
 
 /* Handle what the client has submitted; once that is nothing, what has been deferred until then. */
@@ -129,7 +139,9 @@ static bool serve_clients(engine_t *engine)
 {
     bool worked = false;
     LIST_FOR_EACH(link, &engine->clients)
-    worked |= serve_client(CONTAINER_OF(link, engine_client_t, of_engine));
+    {
+        worked |= serve_client(CONTAINER_OF(link, engine_client_t, of_engine));
+    }
     return worked;
 }
 
@@ -156,7 +168,7 @@ static bool engine_work(engine_t *engine)
     bool worked = mailbox_run(&engine->mailbox);
     worked |= serve_clients(engine);
     worked |= engine->config.cuda && run_poll_ended(engine);
-    worked |= engine->watched > 0 && replay_poll(engine);
+    worked |= engine->stored_ops > 0 && replay_poll(engine);
     worked |= !list_is_empty(&engine->awaiting) && run_poll_awaiting(engine);
     worked |= serve_comms(engine);
     if (worked)
@@ -191,7 +203,7 @@ static void *engine_main(void *argument)
         if (engine->long_runs == 0 && now_us - idle_since_us < IDLE_SPIN_US)
             continue;
         engine_sleep(engine, comms_check_timeouts(engine, now_us), now_us - idle_since_us);
-        if (engine->watched == 0)
+        if (!has_watched(engine))
             idle_since_us = 0;
     }
     return NULL;
@@ -316,7 +328,9 @@ void engine_destroy(engine_t *engine)
     if (!engine)
         return;
     LIST_FOR_EACH(link, &engine->spare_batches)
-    free(CONTAINER_OF(link, op_batch_t, of_rank));
+    {
+        free(CONTAINER_OF(link, op_batch_t, of_rank));
+    }
     engine_close_fds(engine);
     free(engine);
 }

@@ -24,7 +24,8 @@ struct engine {
     uint32_t clients_waiting; /* with outstanding submissions */
     uint32_t clients_joined;  /* members of a communicator */
     uint32_t long_runs;       /* ops in a run expected to take long */
-    uint32_t watched;         /* ops that await what a GPU writes, and stored ops: nobody rings for those */
+    uint32_t awaited_gpu_ops; /* in OP_AWAITING, for what a GPU writes: nobody rings for that */
+    uint32_t stored_ops;      /* the same of these */
     list_t clients;           /* engine_client_t.of_engine */
     list_t busy_comms;        /* engine_comm_t.of_busy: that have ops */
     list_t due_comms;         /* engine_comm_t.of_due: that the loop is to attend to */

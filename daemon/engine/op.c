@@ -44,7 +44,7 @@ void op_enter(comm_op_t *op, op_state_t state)
     assert(op_may_enter(op->state, state));
     list_remove(&op->of_state);
     if (op->state == OP_AWAITING)
-        comm->engine->watched -= comm->on_gpus;
+        comm->engine->awaited_gpu_ops -= comm->on_gpus;
     op->state = state;
     if (state == OP_DUE) {
         list_append(&comm->due, &op->of_state);
@@ -53,7 +53,7 @@ void op_enter(comm_op_t *op, op_state_t state)
         list_append(&op->program->waiting, &op->of_state);
     } else if (state == OP_AWAITING) {
         list_append(&comm->engine->awaiting, &op->of_state);
-        comm->engine->watched += comm->on_gpus;
+        comm->engine->awaited_gpu_ops += comm->on_gpus;
     }
 }
 

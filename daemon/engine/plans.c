@@ -107,7 +107,9 @@ static void cache_remove(plan_cache_t *cache, cached_program_t *cached)
     list_remove(&cached->of_age);
     cache->count--;
     LIST_FOR_EACH(link, &cached->idle)
-    instance_free(CONTAINER_OF(link, plan_instance_t, of_program));
+    {
+        instance_free(CONTAINER_OF(link, plan_instance_t, of_program));
+    }
     lane_program_destroy(cached->program);
     free(cached);
 }
@@ -128,7 +130,9 @@ static void cache_trim(plan_cache_t *cache)
 void plan_cache_free(plan_cache_t *cache)
 {
     LIST_FOR_EACH(link, &cache->by_age)
-    cache_remove(cache, CONTAINER_OF(link, cached_program_t, of_age));
+    {
+        cache_remove(cache, CONTAINER_OF(link, cached_program_t, of_age));
+    }
 }
 
 static cached_program_t *cache_add(engine_t *engine, const plan_key_t *key, uint32_t hash)

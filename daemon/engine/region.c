@@ -136,7 +136,9 @@ void client_free_regions(engine_client_t *client)
 {
     for (uint32_t i = 0; i < REGION_BUCKETS; i++) {
         LIST_FOR_EACH(link, &client->regions[i])
-        free_region(CONTAINER_OF(link, engine_region_t, of_client));
+        {
+            free_region(CONTAINER_OF(link, engine_region_t, of_client));
+        }
     }
 }
 

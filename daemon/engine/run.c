@@ -269,6 +269,7 @@ static void op_proceed(comm_op_t *op)
     op_enter(op, OP_AWAITING);
 }
 
+/* text: why the run failed, if it has; NULL: nobody knows. */
 static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
 {
     const engine_comm_t *comm = op->comm;
@@ -282,7 +283,7 @@ static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
     if (comm_ended)
         op_fail(op, comm->end_reason, comm->end_text);
     else
-        op_failf(op, end->result, "%s", text);
+        op_failf(op, end->result, "%s", text ? text : "its run failed");
 }
 
 /* The run ended on a thread of the executor's, which has posted so. */
@@ -292,7 +293,7 @@ static void run_ended_elsewhere(mailbox_item_t *item)
     exec_end_t end = op->run_end;
     char *text = op->run_text;
     op->run_text = NULL;
-    op_run_ended(op, &end, text ? text : "its run failed");
+    op_run_ended(op, &end, text);
     free(text);
 }
 
@@ -302,7 +303,7 @@ bool run_poll_ended(engine_t *engine)
     uint32_t ended = 0;
     while (engine->config.cuda && ended < QUANTUM_RUNS &&
            exec_poll(exec_of_cuda(engine->config.cuda), &end)) {
-        op_run_ended(end.context, &end, blink_error_text());
+        op_run_ended(end.context, &end, end.result != BLINK_OK ? blink_error_text() : NULL);
         ended++;
     }
     return ended > 0;

@@ -13,7 +13,7 @@
 
 static void stored_free(stored_op_t *stored)
 {
-    stored->client->engine->watched--;
+    stored->client->engine->stored_ops--;
     stored->client->kept -= (uint32_t)stored->entries.count;
     list_remove(&stored->of_client);
     region_release(stored->region);
@@ -33,7 +33,7 @@ static blink_result_t stored_create(engine_client_t *client, comm_rank_t *rank, 
     if (stored->region)
         stored->region->uses++;
     stored->window = sqe->window;
-    client->engine->watched++;
+    client->engine->stored_ops++;
     client->storing = stored;
     return BLINK_OK;
 }

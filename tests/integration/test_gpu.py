@@ -223,8 +223,8 @@ class FaultTest(GpuTest):
                 with contextlib.suppress(ProcessLookupError):  # a rank ends when another one is gone
                     os.kill(pid, signal.SIGKILL)
             process.wait()
-            daemon.wait_for("another worker",
-                            lambda daemon: self.ctl_json(daemon, "status")["gpu_worker_pid"])
+            daemon.wait_for("another worker", lambda daemon: self.ctl_json(daemon, "status")["gpu_worker_pid"]
+                            not in (None, worker))
         daemon.check_serves()
 
     def test_bad_arguments(self):

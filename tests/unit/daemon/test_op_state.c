@@ -101,9 +101,9 @@ static void test_awaiting_ops_on_gpus_are_watched(void **state)
     fixture_t *fixture = *state;
     op_enter(&fixture->op, OP_DUE);
     op_enter(&fixture->op, OP_AWAITING);
-    assert_int_equal(fixture->engine.watched, 1);
+    assert_int_equal(fixture->engine.awaited_gpu_ops, 1);
     op_enter(&fixture->op, OP_RUNNING);
-    assert_int_equal(fixture->engine.watched, 0);
+    assert_int_equal(fixture->engine.awaited_gpu_ops, 0);
 }
 
 int main(void)
