@@ -59,7 +59,8 @@ class Sheet:
                           f'text-anchor="{anchor}" fill="#222222"{turn}>{escape(text)}</text>')
 
     def rule(self, x1, y1, x2, y2, colour="#dddddd"):
-        self.lines.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>')
+        ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+        self.lines.append(f'<line {ends} stroke="{colour}"/>')
 
     def y_axis(self, axis):
         for tick in axis.ticks:
@@ -71,7 +72,8 @@ class Sheet:
         """Coloured squares for the names; a dash for the mark."""
         x = LEFT
         for i, name in enumerate(names):
-            self.lines.append(f'<rect x="{x}" y="{LEGEND_Y - 9}" width="10" height="10" fill="{COLOURS[i]}"/>')
+            square = f'x="{x}" y="{LEGEND_Y - 9}" width="10" height="10"'
+            self.lines.append(f'<rect {square} fill="{COLOURS[i]}"/>')
             self.text(x + 14, LEGEND_Y, name, anchor="start", size=11)
             x += 30 + round(6.2 * len(name))
         if mark:
@@ -133,6 +135,7 @@ def lines(title, x_title, y_title, series, x_names, log_y=False):
     for i, row in enumerate(series.values()):
         path = " ".join(f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in row)
         sheet.lines.append(f'<polyline points="{path}" fill="none" stroke="{COLOURS[i]}" stroke-width="2"/>')
-        sheet.lines += [f'<circle cx="{x_axis.at(x):.1f}" cy="{y_axis.at(y):.1f}" r="2.5" fill="{COLOURS[i]}"/>'
+        sheet.lines += [f'<circle cx="{x_axis.at(x):.1f}" cy="{y_axis.at(y):.1f}" r="2.5" '
+                        f'fill="{COLOURS[i]}"/>'
                         for x, y in row]
     return sheet.finish(height - BOTTOM)

@@ -175,7 +175,8 @@ def measure_sets(blinkctl):
 def all_sets(blinkctl, save):
     """Section 1, and the tables for the end of the report."""
     machines = measure_sets(blinkctl)
-    counts = "; ".join(f"{MACHINES[m][0]} {len(sets)}, of which {sum(not s.has_ring() for s in sets)} close no ring"
+    counts = "; ".join(f"{MACHINES[m][0]} {len(sets)}, of which {sum(not s.has_ring() for s in sets)} close "
+                       f"no ring"
                        for m, sets in machines.items())
     text = f"""All connected sets of 3 to 8 GPUs, one of each isomorphism class: {counts}. Both counts are the
 paper's and were checked by this run. *Ring* is `--algorithm ring`, *Blink* is `--algorithm blink`, *optimal*
@@ -270,7 +271,8 @@ HYBRID_PUBLISHED = {3: "about 5", 4: "about 5", 7: "about 2", 8: "about 2"}
 
 def switching_us(payload, nvlink_GBps, free_GBps, paid_GBps):
     """What switching costs by equation (8), from the rates with NVLink alone, with both for free, and with
-    both paid for: NVLink's part takes payload / paid, and PCIe has that long for the rest and for switching."""
+    both paid for: NVLink's part takes payload / paid, and PCIe has that long for the rest and for
+    switching."""
     over_pcie = payload * (1 - nvlink_GBps / paid_GBps)
     return (payload / paid_GBps - over_pcie / (free_GBps - nvlink_GBps)) / 1e3
 

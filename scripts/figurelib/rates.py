@@ -20,7 +20,8 @@ def busbw_GBps(plan):
 # ---- the ideal ----
 
 HOSTS, GPUS_PER_HOST, GPU_GBps = 2, 8, 450.0
-#: The method's own examples: one such host; two of them, 100 GB/s each; its term for the GPUs' links, which is the
+#  The method's own examples: one such host; two of them, 100 GB/s each; its term for the GPUs' links, which
+# is the
 #: lesser where hosts have, say, ten times that.
 PUBLISHED_IDEAL = {100.0: 187.5, 1000.0: 482.1}
 PUBLISHED_ONE_HOST = 450.0

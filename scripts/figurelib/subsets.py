@@ -45,7 +45,8 @@ def connected(matrix, members):
 
 def canonical(matrix, members):
     """The same for two sets exactly if their links are isomorphic: the greatest matrix over all orders of the
-    members. Orders are built member by member, and only those whose matrix so far is the greatest are kept."""
+    members. Orders are built member by member, and only those whose matrix so far is the greatest are
+    kept."""
     orders, key = [()], []
     for _ in members:
         rows = {}
@@ -121,7 +122,8 @@ def ideal_terms(topology):
 
 
 def tree_depth(tree):
-    """Edges from the root to the farthest rank of a tree of blink-plan/1, or of a broadcast's mirror image."""
+    """Edges from the root to the farthest rank of a tree of blink-plan/1, or of a broadcast's mirror
+    image."""
     parent = {}
     for edge in tree["edges"]:
         sender, receiver = edge["path"][0], edge["path"][-1]

@@ -43,7 +43,9 @@ def dgx2(blinkctl, save):
     top = max(sizes, key=lambda payload: nccl_over_blink(best, payload))
     top_simple = max(sizes, key=lambda payload: nccl_over_blink(simple, payload))
     behind = [size(payload, 1024) for payload in sizes if nccl_over_blink(best, payload) < 1]
-    behind_text = f"Blink's one hop is behind NCCL's best at {', '.join(behind)}." if behind else "Blink is nowhere behind."
+    behind_text = "Blink is nowhere behind."
+    if behind:
+        behind_text = f"Blink's one hop is behind NCCL's best at {', '.join(behind)}."
     ring = blinkctl.plan("dgx2", "allreduce", "ring")
     return f"""`blinkctl simulate --topology dgx2 --algorithm A --protocol P`, µs and the protocol that is
 fastest:

@@ -51,7 +51,8 @@ class CollectiveTest(IntegrationTest):
         self.check_allocations("dgx1v_hybrid", "ring")
 
     def test_every_algorithm_reduces_right(self):
-        for algorithm in ["double-binary-tree", "blink", "one-hop", "binomial", "recursive-doubling", "shallow-trees"]:
+        for algorithm in ["double-binary-tree", "blink", "one-hop", "binomial", "recursive-doubling",
+                          "shallow-trees"]:
             with self.subTest(algorithm=algorithm):
                 self.check(self.daemon(topology="dgx1v_hybrid"), [0, 1, 2, 3, 4, 5],
                            allreduces(SMALL_COUNTS) + allreduces([LARGE_COUNT], ["float32"], ["sum"]),

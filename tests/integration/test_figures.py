@@ -59,7 +59,8 @@ class ArithmeticTest(unittest.TestCase):
                     "worst": worst}
 
         rows = contest.rows([measured("a", 5, 1, 1.05), measured("b", 7, 0, 0.9)])
-        self.assertEqual(rows[0], ["a", 5, 1, 0, "1.050", "allreduce, 4 KiB, devices 1 2 6: shallow-trees, blink", "1.2"])
+        self.assertEqual(rows[0], ["a", 5, 1, 0, "1.050",
+                                   "allreduce, 4 KiB, devices 1 2 6: shallow-trees, blink", "1.2"])
         self.assertEqual(rows[2][:5], ["all", 12, 1, 0, "1.050"])
 
 
