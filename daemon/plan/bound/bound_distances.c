@@ -1,5 +1,5 @@
-/* Cheapest ways under link prices, from one node to all. Its own file because both spanning trees and routes
- * are priced with it. */
+/* Cheapest ways under link prices, from one node to all. Spanning trees and routes are both priced with them.
+ */
 #include "plan/bound/bound.h"
 
 #include "error.h"

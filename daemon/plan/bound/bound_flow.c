@@ -1,4 +1,4 @@
-/* What can flow between two nodes. Its own file because it proves bounds by cuts, without prices. */
+/* What can flow between two nodes. Proves bounds by cuts, without prices. */
 #include "plan/bound/bound.h"
 
 #include "error.h"

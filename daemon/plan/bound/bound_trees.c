@@ -1,5 +1,4 @@
-/* What the cheapest spanning trees cost, for all roots at once. Its own file because it is one algorithm, on
- * a bare matrix. */
+/* What the cheapest spanning trees cost, for all roots at once. On a bare matrix. */
 #include "plan/bound/bound.h"
 
 #include "error.h"

@@ -1,6 +1,6 @@
 /*
  * Columns of the packing program: the cheapest tree, or pair of trees, with a given root under the prices of
- * now. Its own file because the program need not know how trees are found.
+ * now. The program need not know how trees are found.
  */
 #include "error.h"
 #include "plan/columns/pack.h"

@@ -1,7 +1,7 @@
 /*
  * Plans of many like hosts: made for one orbit of a symmetry, stored as templates, and right once written
- * out. Its own file because what is checked is the step from template to plan, on topologies that are like,
- * nearly like and not at all alike.
+ * out. What is checked is the step from template to plan, on topologies that are like, nearly like and not at
+ * all alike.
  */
 #include "plan_checks.h"
 
