@@ -51,8 +51,8 @@ blink_result_t frame_receive(int socket_fd, frame_t *frame);
 
 /* ---- for those who send and receive by themselves, like the daemon's event loop ---- */
 
-/** Room for the descriptors of one message, aligned as the kernel wants it. A receiver has room for a few too
- * many, so that they arrive and can be closed. */
+/** Memory for the descriptors of one message, aligned as the kernel wants it. A receiver has some for a few
+ * too many, so that they arrive and can be closed. */
 typedef union frame_control {
     struct cmsghdr align;
     uint8_t bytes[CMSG_SPACE(2 * FRAME_FDS_MAX * sizeof(int))];
@@ -61,7 +61,7 @@ typedef union frame_control {
 /** Let up to FRAME_FDS_MAX descriptors travel with a message. message borrows control. */
 void frame_attach_fds(struct msghdr *message, frame_control_t *control, const int *fds, uint32_t fd_count);
 
-/** Append the descriptors of a received message to an array of FRAME_FDS_MAX; close those it has no room for.
+/** Append the descriptors of a received message to an array of FRAME_FDS_MAX; close those that do not fit.
  * Errors: PROTOCOL (there were such). */
 blink_result_t frame_take_fds(struct msghdr *message, int fds[FRAME_FDS_MAX], uint32_t *fd_count);
 

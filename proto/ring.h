@@ -43,8 +43,8 @@ typedef enum ring_opcode {
 
 /*
  * Groups. A run of submissions of one member that all but the last have RING_SQE_MORE set is a group: nothing
- * of it starts before the last has come, its parts run in any order, and it has one completion, that of the
- * last entry, with the first failure of any. Entries with MORE have no completion and take no room in the CQ.
+ * of it starts before the last has come, its entries run in any order, and it has one completion, that of the
+ * last entry, with the first failure of any. Entries with MORE have no completion and take no slot of the CQ.
  *
  * The other flags say how an op uses the window that it names (windows.h): its input or output is staged, it
  * is in the order of a stream, or it is stored for a graph's replays.
