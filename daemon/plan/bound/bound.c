@@ -19,7 +19,7 @@ static blink_result_t net_init(bound_net_t *net, const topo_t *topo, const plan_
     *net = (bound_net_t){.topo = topo, .plan = plan};
     net->usable = malloc(topo->node_count * sizeof(*net->usable));
     net->price = calloc((size_t)topo->link_count + topo->node_count, sizeof(*net->price));
-    if (net->usable == NULL || net->price == NULL)
+    if (!net->usable || !net->price)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to bound a plan over %u nodes", topo->node_count);
     for (uint32_t node = 0; node < topo->node_count; node++)
         net->usable[node] = topo->nodes[node].kind != TOPO_DEVICE;
@@ -86,7 +86,7 @@ static blink_result_t add_tree_costs(const bound_net_t *net, bound_search_t *sea
 {
     size_t n = net->plan->rank_count;
     double *cost = malloc(n * (n + 1) * sizeof(*cost));
-    if (cost == NULL)
+    if (!cost)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to price trees over %zu ranks", n);
     price_edges(net, search, toward_root, cost);
     blink_result_t result = bound_tree_costs(cost, (uint32_t)n, cost + n * n);
@@ -101,7 +101,7 @@ static blink_result_t price_trees(const bound_net_t *net, bound_search_t *search
 {
     const plan_t *plan = net->plan;
     double *root_cost = calloc(plan->rank_count, sizeof(*root_cost)), sum = 0.0, least = INFINITY;
-    if (root_cost == NULL)
+    if (!root_cost)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u roots", plan->rank_count);
     blink_result_t result = BLINK_OK;
     if (collective_broadcasts(plan->collective))
@@ -189,7 +189,7 @@ static blink_result_t bound_by_ranks(const bound_net_t *net, double *bound_GBps)
 {
     const topo_t *topo = net->topo;
     double *GBps = calloc(2 * (size_t)topo->node_count, sizeof(*GBps)); /* into each node, then out of it */
-    if (GBps == NULL)
+    if (!GBps)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u nodes", topo->node_count);
     for (uint32_t link = 0; link < topo->link_count; link++) {
         GBps[topo->links[link].to] += capacity_GBps(net, link);

@@ -17,7 +17,7 @@ blink_result_t bound_search_init(bound_search_t *search, const topo_t *topo)
     search->distance = malloc(topo->node_count * sizeof(*search->distance));
     search->heap = malloc((topo->link_count + 1u) * sizeof(*search->heap));
     search->heap_count = 0;
-    if (search->distance == NULL || search->heap == NULL)
+    if (!search->distance || !search->heap)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to price ways over %u links", topo->link_count);
     return BLINK_OK;
 }

@@ -47,7 +47,7 @@ blink_result_t bound_flow_create(const bound_net_t *net, bound_flow_t **out)
 {
     uint32_t nodes = net->topo->node_count, arcs = 2 * net->topo->link_count;
     bound_flow_t *flow = calloc(1, sizeof(*flow));
-    if (flow == NULL)
+    if (!flow)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a flow");
     flow->node_count = nodes;
     flow->head = malloc((arcs + 1u) * sizeof(*flow->head));
@@ -58,8 +58,8 @@ blink_result_t bound_flow_create(const bound_net_t *net, bound_flow_t **out)
     flow->level = malloc(nodes * sizeof(*flow->level));
     flow->next = malloc(nodes * sizeof(*flow->next));
     flow->queue = malloc(nodes * sizeof(*flow->queue));
-    if (flow->head == NULL || flow->capacity == NULL || flow->left == NULL || flow->first == NULL ||
-        flow->arcs == NULL || flow->level == NULL || flow->next == NULL || flow->queue == NULL) {
+    if (!flow->head || !flow->capacity || !flow->left || !flow->first || !flow->arcs || !flow->level ||
+        !flow->next || !flow->queue) {
         bound_flow_destroy(flow);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a flow over %u links", arcs / 2);
     }
@@ -70,7 +70,7 @@ blink_result_t bound_flow_create(const bound_net_t *net, bound_flow_t **out)
 
 void bound_flow_destroy(bound_flow_t *flow)
 {
-    if (flow == NULL)
+    if (!flow)
         return;
     free(flow->head);
     free(flow->capacity);

@@ -32,8 +32,7 @@ static blink_result_t contraction_init(contraction_t *c, double *in_cost, uint32
     c->path = malloc(count * sizeof(*c->path));
     c->dual = calloc(2 * (size_t)count, sizeof(*c->dual));
     c->outer = malloc(2 * (size_t)count * sizeof(*c->outer));
-    if (c->live == NULL || c->set == NULL || c->place == NULL || c->path == NULL || c->dual == NULL ||
-        c->outer == NULL)
+    if (!c->live || !c->set || !c->place || !c->path || !c->dual || !c->outer)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to price spanning trees over %u ranks", count);
     for (uint32_t row = 0; row < count; row++) {
         c->live[row] = c->set[row] = row;

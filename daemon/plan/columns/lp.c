@@ -1,10 +1,11 @@
-/* GLPK behind plan/lp.h. Its own file because of the trap: GLPK reports fatal errors (no memory, a broken
+/* GLPK behind plan/lp.h. GLPK reports fatal errors (no memory, a broken
  * invariant) through a hook that must not return, so each call that may fail sets a jump target first. */
 #include "plan/columns/lp.h"
 
 #include "base/clock.h"
 #include "base/vec.h"
 #include "error.h"
+#include "plan/columns/tuning.h"
 #include "plan/plan.h"
 
 #include <glpk.h>
@@ -15,9 +16,6 @@
 
 /* By how much a solution must break a row that GLPK's problem lacks: GLPK itself is no more exact. */
 #define BROKEN 1e-7
-
-/* Programs of no more rows than this have all of them from the start. */
-#define EAGER_ROWS_MAX 1024u
 
 /* A column's run of entries in plan_lp_t.entries. */
 typedef struct lp_column {
@@ -127,7 +125,7 @@ blink_result_t plan_lp_create(uint32_t row_count, double loosening, plan_lp_t **
         lp->limit[row] = 1.0 + loosening * fmod(0.6180339887 * (row + 1), 1.0);
     lp->work_left = UINT64_MAX;
     *out = lp;
-    return row_count > EAGER_ROWS_MAX ? BLINK_OK : lp_place_all_rows(lp);
+    return row_count > LP_EAGER_ROWS_MAX ? BLINK_OK : lp_place_all_rows(lp);
 }
 
 void plan_lp_destroy(plan_lp_t *lp)

@@ -1,8 +1,7 @@
 /* The packer's working graph: only what the ranks may use, ranks first, and identical parallel switches
- * merged so that the program need not choose among equals. Its own file because expansion needs the way back
- * too. */
+ * merged so that the program need not choose among equals. */
+#include "plan/columns/net.h"
 #include "error.h"
-#include "plan/columns/pack.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -46,12 +45,10 @@ static blink_result_t allocate(pack_net_t *net, merge_t *merge)
     merge->degree = calloc(nodes, sizeof(*merge->degree));
     merge->by_shape = calloc(nodes, sizeof(*merge->by_shape));
     merge->class = calloc((size_t)links + nodes, sizeof(*merge->class));
-    if (net->from == NULL || net->to == NULL || net->reverse == NULL || net->link_row == NULL ||
-        net->link_GBps == NULL || net->row_GBps == NULL || net->node_row == NULL || net->node_of == NULL ||
-        net->link_of == NULL || net->first_member == NULL || net->members == NULL ||
-        net->member_end == NULL || net->out_first == NULL || net->out_links == NULL ||
-        merge->frozen == NULL || merge->weight == NULL || merge->shape == NULL || merge->degree == NULL ||
-        merge->by_shape == NULL || merge->class == NULL)
+    if (!net->from || !net->to || !net->reverse || !net->link_row || !net->link_GBps || !net->row_GBps ||
+        !net->node_row || !net->node_of || !net->link_of || !net->first_member || !net->members ||
+        !net->member_end || !net->out_first || !net->out_links || !merge->frozen || !merge->weight ||
+        !merge->shape || !merge->degree || !merge->by_shape || !merge->class)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a working graph of %u nodes", nodes);
     return BLINK_OK;
 }
@@ -64,7 +61,7 @@ static bool usable(const pack_net_t *net, uint32_t node)
 
 static bool allowed(const pack_net_t *net, uint32_t link)
 {
-    return net->allowed == NULL || net->allowed[link];
+    return !net->allowed || net->allowed[link];
 }
 
 /* The link if it exists and may be used, else TOPO_NONE. */
@@ -376,7 +373,7 @@ static blink_result_t add_symmetry(pack_net_t *net, merge_t *merge, const plan_s
                                malloc((size_t)symmetry->order * net->rank_count * sizeof(uint32_t)),
                                malloc(((size_t)symmetry->order * links + 1) * sizeof(uint32_t))};
     net->symmetry_count++;
-    if (node_image == NULL || added->ranks == NULL || added->links == NULL) {
+    if (!node_image || !added->ranks || !added->links) {
         free(node_image);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a symmetry of %u links", links);
     }
@@ -440,7 +437,7 @@ static blink_result_t add_symmetries(pack_net_t *net, merge_t *merge, const plan
     net->symmetries = calloc(count + 1u, sizeof(*net->symmetries));
     net->orbit = malloc(net->rank_count * sizeof(*net->orbit));
     net->power = calloc((size_t)net->rank_count * (count + 1u), sizeof(*net->power));
-    if (net->symmetries == NULL || net->orbit == NULL || net->power == NULL)
+    if (!net->symmetries || !net->orbit || !net->power)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u symmetries", count);
     for (uint32_t i = 0; fits && i < count; i++)
         BLINK_TRY(add_symmetry(net, merge, &symmetries[i], &fits));
@@ -521,7 +518,7 @@ blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, const boo
 {
     merge_t merge = {0};
     pack_net_t *net = calloc(1, sizeof(*net));
-    if (net == NULL)
+    if (!net)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a working graph");
     net->topo = topo;
     net->allowed = allowed;
@@ -542,7 +539,7 @@ blink_result_t pack_net_create(const topo_t *topo, const plan_t *plan, const boo
 
 void pack_net_destroy(pack_net_t *net)
 {
-    if (net == NULL)
+    if (!net)
         return;
     for (uint32_t i = 0; i < net->symmetry_count; i++) {
         free(net->symmetries[i].ranks);

@@ -1,7 +1,7 @@
 /* Cheapest paths between ranks: other gpus never stand inside a path, relays may. Paths once found keep their
  * index, so a tree is a list of indices and equal trees compare equal. */
+#include "plan/columns/paths.h"
 #include "error.h"
-#include "plan/columns/pack.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@ blink_result_t pack_paths_init(pack_paths_t *paths, const pack_net_t *net)
     paths->hops = calloc(net->node_count, sizeof(*paths->hops));
     paths->heap = calloc(net->node_count, sizeof(*paths->heap));
     paths->place = calloc(net->node_count, sizeof(*paths->place));
-    if (paths->cost == NULL || paths->via == NULL || paths->first == NULL || paths->distance == NULL ||
-        paths->hops == NULL || paths->heap == NULL || paths->place == NULL)
+    if (!paths->cost || !paths->via || !paths->first || !paths->distance || !paths->hops || !paths->heap ||
+        !paths->place)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for paths between %u ranks", net->rank_count);
     for (size_t pair = 0; pair < n * n; pair++)
         paths->first[pair] = PLAN_NONE;
@@ -138,7 +138,7 @@ static blink_result_t reserve(pack_paths_t *paths)
     uint32_t links_wanted = paths->link_count + paths->net->node_count;
     if (links_wanted > paths->link_room) {
         uint32_t *grown = realloc(paths->links, 2 * links_wanted * sizeof(*grown));
-        if (grown == NULL)
+        if (!grown)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for paths of %u links", links_wanted);
         paths->links = grown;
         paths->link_room = 2 * links_wanted;
@@ -146,7 +146,7 @@ static blink_result_t reserve(pack_paths_t *paths)
     if (paths->path_count == paths->path_room) {
         uint32_t room = 2 * paths->path_room + 64;
         pack_path_t *grown = realloc(paths->paths, room * sizeof(*grown));
-        if (grown == NULL)
+        if (!grown)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u paths", room);
         paths->paths = grown;
         paths->path_room = room;
@@ -230,4 +230,42 @@ uint32_t pack_measure(const pack_paths_t *paths, const uint32_t *indices, uint32
         loads[rows[i]] = 0.0;
     }
     return count;
+}
+
+/* ---- on the topology ---- */
+
+double pack_slice_end(const pack_paths_t *paths, const uint32_t *indices, uint32_t count, double at)
+{
+    const pack_net_t *net = paths->net;
+    double end = 1.0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (indices[i] == PLAN_NONE)
+            continue;
+        const pack_path_t *path = &paths->paths[indices[i]];
+        for (uint32_t j = 0; j < path->link_count; j++) {
+            uint32_t node = net->to[paths->links[path->first_link + j]];
+            for (uint32_t m = net->first_member[node]; m < net->first_member[node + 1]; m++)
+                if (net->member_end[m] > at + 1e-9)
+                    end = fmin(end, net->member_end[m]);
+        }
+    }
+    return end;
+}
+
+blink_result_t pack_place_path(const pack_paths_t *paths, plan_t *plan, uint32_t path_index, double at,
+                               uint32_t *placed)
+{
+    const pack_net_t *net = paths->net;
+    const pack_path_t *path = &paths->paths[path_index];
+    uint32_t *links = malloc(path->link_count * sizeof(*links));
+    if (!links)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a path of %u links", path->link_count);
+    for (uint32_t i = 0; i < path->link_count; i++) {
+        uint32_t link = paths->links[path->first_link + i];
+        links[i] = topo_find_link(net->topo, pack_net_member(net, net->from[link], at),
+                                  pack_net_member(net, net->to[link], at));
+    }
+    blink_result_t result = plan_intern_path(plan, links, path->link_count, placed);
+    free(links);
+    return result;
 }

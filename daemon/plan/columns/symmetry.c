@@ -1,10 +1,11 @@
 /*
  * Symmetries of a topology that map ranks to ranks: rotations of like hosts, and of the gpus within hosts.
  * A guess, then a proof: whatever the guess, only a map that takes every link to one of the same capacity is
- * kept. Its own file because plans of hundreds of gpus are made for one orbit and stored as templates.
+ * kept. Plans of hundreds of devices are
+ * made for one orbit and stored as templates.
  */
+#include "plan/columns/symmetry.h"
 #include "error.h"
-#include "plan/columns/pack.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ typedef struct finder {
 
 /* Most symmetries of a plan: rotations of hosts by class, of gpus within the root's host and within the
  * others. */
-#define TURNS_MAX 4u
+#define SYMMETRIES_MAX 4u
 /* Images of all symmetries together beyond which a template stands for more than anyone could write out. */
 #define IMAGES_MAX 65536u
 
@@ -193,11 +194,11 @@ static blink_result_t keep_if_proven(finder_t *f, uint32_t order, bool *kept)
     for (uint32_t i = 0; i < f->symmetry_count; i++)
         images *= f->symmetries[i].order;
     *kept = false;
-    if (f->symmetry_count == TURNS_MAX || images > IMAGES_MAX || !moves_ranks(f))
+    if (f->symmetry_count == SYMMETRIES_MAX || images > IMAGES_MAX || !moves_ranks(f))
         return BLINK_OK;
     plan_symmetry_t symmetry = {order, malloc(f->plan->rank_count * sizeof(*symmetry.rank_image)),
                                 malloc((f->topo->link_count + 1u) * sizeof(*symmetry.link_image))};
-    if (symmetry.rank_image == NULL || symmetry.link_image == NULL) {
+    if (!symmetry.rank_image || !symmetry.link_image) {
         free(symmetry.rank_image);
         free(symmetry.link_image);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a symmetry of %u links", f->topo->link_count);
@@ -352,7 +353,7 @@ static blink_result_t finder_init(finder_t *f, const topo_t *topo, const plan_t 
     uint32_t nodes = topo->node_count;
     *f = (finder_t){.topo = topo,
                     .plan = plan,
-                    .symmetries = calloc(TURNS_MAX, sizeof(*f->symmetries)),
+                    .symmetries = calloc(SYMMETRIES_MAX, sizeof(*f->symmetries)),
                     .rank_of = malloc(nodes * sizeof(*f->rank_of)),
                     .nodes = malloc(nodes * sizeof(*f->nodes)),
                     .local = calloc(nodes, sizeof(*f->local)),
@@ -360,8 +361,8 @@ static blink_result_t finder_init(finder_t *f, const topo_t *topo, const plan_t 
                     .hosts = calloc(nodes, sizeof(*f->hosts)),
                     .image = malloc(nodes * sizeof(*f->image)),
                     .taken = calloc(nodes, sizeof(*f->taken))};
-    if (f->symmetries == NULL || f->rank_of == NULL || f->nodes == NULL || f->local == NULL ||
-        f->host_of == NULL || f->hosts == NULL || f->image == NULL || f->taken == NULL)
+    if (!f->symmetries || !f->rank_of || !f->nodes || !f->local || !f->host_of || !f->hosts || !f->image ||
+        !f->taken)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to find symmetries of %u nodes", nodes);
     memset(f->rank_of, 0xff, nodes * sizeof(*f->rank_of));
     for (uint32_t rank = 0; rank < plan->rank_count; rank++)

@@ -5,9 +5,9 @@
  */
 #include "error.h"
 #include "names.h"
-#include "plan/columns/pack.h"
 #include "plan/internal.h"
 #include "plan/predict.h"
+#include "plan/trees/pack.h"
 
 #include <math.h>
 #include <stdlib.h>

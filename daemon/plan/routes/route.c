@@ -9,27 +9,11 @@
 #include "base/clock.h"
 #include "error.h"
 #include "names.h"
+#include "plan/columns/tuning.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LEAST_GAIN 1e-9
-#define ENOUGH     1e-6 /* of the bound: a rate as near as this is optimal */
-#define ROUNDS_MAX 500u
-/* Work (plan_lp_work()) that may go into an optimum: some seconds. */
-#define WORK_MAX 400000000u
-/* The packing by weights: how much dearer the busiest row is than an idle one, as an exponent, at first and
- * more by each sweep over all demands; how many sources go by the same prices; sweeps where the program finds
- * no solution. */
-#define SPREAD_EXPONENT 10.0
-#define SPREAD_GROWTH   2.0
-#define SPREAD_SOURCES  8u
-#define SPREAD_SWEEPS   20u
-/* Values below this part of what a pair gets are noise of the solver, or not worth a route. */
-#define NOISE 1e-3
-/* Of the optimum, what is kept where fewer routes do. */
-#define THIN_FLOOR 0.999
 
 /* ---- set-up ---- */
 
@@ -77,8 +61,8 @@ static blink_result_t allocate(router_t *r)
     r->rows = malloc(rows * sizeof(*r->rows));
     r->values = malloc(rows * sizeof(*r->values));
     r->loads = calloc(r->net->row_count + 1u, sizeof(*r->loads));
-    if (r->demands == NULL || r->prices == NULL || r->best_prices == NULL || r->distance == NULL ||
-        r->via == NULL || r->settled == NULL || r->rows == NULL || r->values == NULL || r->loads == NULL)
+    if (!r->demands || !r->prices || !r->best_prices || !r->distance || !r->via || !r->settled || !r->rows ||
+        !r->values || !r->loads)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to route between %u ranks", r->n);
     return BLINK_OK;
 }
@@ -177,7 +161,7 @@ static blink_result_t reserve(router_t *r)
     if (r->route_count == r->route_room) {
         uint32_t room = 2 * r->route_room + 64;
         route_t *routes = realloc(r->routes, room * sizeof(*routes));
-        if (routes == NULL)
+        if (!routes)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u routes", room);
         r->routes = routes;
         r->route_room = room;
@@ -185,7 +169,7 @@ static blink_result_t reserve(router_t *r)
     if (r->path_count + r->n > r->path_room) {
         uint32_t room = 2 * (r->path_room + r->n);
         uint32_t *paths = realloc(r->route_paths, room * sizeof(*paths));
-        if (paths == NULL)
+        if (!paths)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for routes of %u hops", room);
         r->route_paths = paths;
         r->path_room = room;
@@ -284,7 +268,7 @@ static blink_result_t price_routes(router_t *r, double *cost, uint32_t *added)
         uint32_t count = 0;
         BLINK_TRY(walk_demand(r, demand, &walked));
         *cost += demand->size * r->distance[demand->to];
-        if (r->distance[demand->to] >= demand->worth * (1.0 - LEAST_GAIN))
+        if (r->distance[demand->to] >= demand->worth * (1.0 - ROUTE_GAIN))
             continue;
         BLINK_TRY(trace(r, demand, &count));
         if (find_route(r, demand, count) != PLAN_NONE)
@@ -352,7 +336,7 @@ typedef struct spread {
 
 static void set_prices(router_t *r, const spread_t *s)
 {
-    double exponent = SPREAD_EXPONENT + SPREAD_GROWTH * s->sweeps;
+    double exponent = ROUTE_EXPONENT + ROUTE_EXPONENT_GROWTH * s->sweeps;
     for (uint32_t row = 0; row < r->net->row_count; row++)
         r->prices[row] =
             exp(s->most > 0.0 ? exponent * (s->load[row] / s->most - 1.0) : 0.0) / r->net->row_GBps[row];
@@ -384,7 +368,7 @@ static blink_result_t sweep(router_t *r, spread_t *s)
 {
     uint32_t walked = PLAN_NONE, sources = 0;
     for (uint32_t i = 0; i < r->demand_count; i++) {
-        if (r->demands[i].from != walked && sources++ % SPREAD_SOURCES == 0)
+        if (r->demands[i].from != walked && sources++ % ROUTE_SOURCES == 0)
             set_prices(r, s);
         BLINK_TRY(walk_demand(r, &r->demands[i], &walked));
         BLINK_TRY(repeat_route(r, s, i));
@@ -423,13 +407,13 @@ static blink_result_t generate_routes(router_t *r)
 {
     uint32_t added = 1;
     bool solved = true;
-    for (uint32_t round = 0; round < ROUNDS_MAX && added > 0 && !late(r); round++) {
+    for (uint32_t round = 0; round < ROUTE_ROUNDS_MAX && added > 0 && !late(r); round++) {
         BLINK_TRY(solve(r, &solved));
         if (!solved)
-            return round > 0 || late(r) ? BLINK_OK : spread(r, SPREAD_SWEEPS);
+            return round > 0 || late(r) ? BLINK_OK : spread(r, ROUTE_SWEEPS);
         take_prices(r);
         BLINK_TRY(prove(r, &added));
-        if (r->rate >= (1.0 - ENOUGH) * r->best_bound)
+        if (r->rate >= (1.0 - ROUTE_ENOUGH) * r->best_bound)
             break;
     }
     return BLINK_OK;
@@ -444,7 +428,7 @@ static blink_result_t optimise(router_t *r)
     BLINK_TRY(set_unit(r));
     BLINK_TRY(prove(r, &added));
     BLINK_TRY(spread(r, 1));
-    plan_lp_allow(r->lp, WORK_MAX);
+    plan_lp_allow(r->lp, ROUTE_WORK_MAX);
     return generate_routes(r);
 }
 
@@ -452,7 +436,7 @@ double route_value(const router_t *r, uint32_t route)
 {
     double value = r->routes[route].value;
     double whole = r->rate * r->demands[r->routes[route].demand].size;
-    return value > NOISE * whole ? value : 0.0;
+    return value > ROUTE_NOISE * whole ? value : 0.0;
 }
 
 /* ---- fewer routes ---- */
@@ -463,7 +447,7 @@ static uint32_t find_narrowest(const router_t *r, const bool *needed)
     uint32_t narrowest = PLAN_NONE;
     for (uint32_t route = 0; route < r->route_count; route++) {
         double value = route_value(r, route);
-        bool only = value >= (1.0 - NOISE) * r->demands[r->routes[route].demand].size * r->rate;
+        bool only = value >= (1.0 - ROUTE_NOISE) * r->demands[r->routes[route].demand].size * r->rate;
         if (!needed[route] && !only && value > 0.0 &&
             (narrowest == PLAN_NONE || value < route_value(r, narrowest)))
             narrowest = route;
@@ -499,7 +483,7 @@ static blink_result_t thin(router_t *r)
     bool *needed = calloc(r->route_count, sizeof(*needed));
     if (!needed)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u routes", r->route_count);
-    blink_result_t result = eliminate(r, THIN_FLOOR * r->rate, needed);
+    blink_result_t result = eliminate(r, ROUTE_THIN_FLOOR * r->rate, needed);
     free(needed);
     return result;
 }
@@ -510,7 +494,7 @@ static blink_result_t pack_routes(router_t *r, plan_t *plan, double *prices)
         BLINK_TRY(optimise(r));
         pack_write_prices(r->net, r->best_prices, prices);
     }
-    if (plan == NULL)
+    if (!plan)
         return BLINK_OK;
     if (r->demand_count > 0)
         BLINK_TRY(thin(r));

@@ -5,7 +5,8 @@
 #ifndef BLINK_PLAN_ROUTE_H
 #define BLINK_PLAN_ROUTE_H
 
-#include "plan/columns/pack.h"
+#include "plan/columns/lp.h"
+#include "plan/columns/paths.h"
 
 /* Most ranks of an alltoall: it has a demand for every pair. */
 #define ROUTE_ALLTOALL_RANKS_MAX 128u

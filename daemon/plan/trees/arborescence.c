@@ -1,7 +1,7 @@
-/* Minimum-cost spanning arborescences (Chu-Liu/Edmonds): the pricing step of the packing program. Its own
- * file because it knows nothing of topologies: a dense cost matrix in, a parent array out. */
+/* Minimum-cost spanning arborescences (Chu-Liu/Edmonds): the pricing step of the packing program.
+ * It knows nothing of topologies: a dense cost matrix in, a parent array out. */
+#include "plan/trees/arborescence.h"
 #include "error.h"
-#include "plan/columns/pack.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,9 +24,8 @@ blink_result_t pack_arborist_init(pack_arborist_t *arborist, uint32_t n)
     arborist->top = calloc(n, sizeof(*arborist->top));
     arborist->stack = calloc(nodes, sizeof(*arborist->stack));
     arborist->state = calloc(nodes, sizeof(*arborist->state));
-    if (arborist->in_cost == NULL || arborist->head == NULL || arborist->chosen == NULL ||
-        arborist->target == NULL || arborist->outer == NULL || arborist->top == NULL ||
-        arborist->stack == NULL || arborist->state == NULL)
+    if (!arborist->in_cost || !arborist->head || !arborist->chosen || !arborist->target || !arborist->outer ||
+        !arborist->top || !arborist->stack || !arborist->state)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for spanning trees over %u ranks", n);
     return BLINK_OK;
 }

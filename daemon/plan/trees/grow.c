@@ -3,7 +3,7 @@
  * now. The program need not know how trees are found.
  */
 #include "error.h"
-#include "plan/columns/pack.h"
+#include "plan/trees/pack.h"
 
 #include <math.h>
 #include <stdlib.h>

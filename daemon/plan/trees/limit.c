@@ -1,8 +1,8 @@
 /* Trees in which no rank is further from the root than a limit. The cheapest of them is hard to find, so the
  * tree grows by the cheapest edge that keeps the limit, and falls back on ways of least latency. */
 #include "error.h"
-#include "plan/columns/pack.h"
 #include "plan/model.h"
+#include "plan/trees/pack.h"
 
 #include <math.h>
 #include <stdlib.h>

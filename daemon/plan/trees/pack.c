@@ -6,48 +6,21 @@
  * certificate. Where every rank is a root of its own, all must get the same rate, and the price of a root's
  * balance row says what its trees may cost.
  */
-#include "plan/columns/pack.h"
+#include "plan/trees/pack.h"
 
 #include "base/clock.h"
 #include "error.h"
 #include "plan/columns/lp.h"
+#include "plan/columns/tuning.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Columns that gain less than this are no gain, and a rate as near to its bound as this is optimal. Large
- * plans are content with less: each step costs them more. */
-#define LEAST_GAIN       1e-9
-#define LEAST_GAIN_LARGE 1e-3
 /* Trees under a limit are for payloads that care little for the last percent of the rate. */
 #define LEAST_GAIN_LIMITED 3e-4
 /* Where no tree under a limit seems to gain, this many tastes are tried before that is believed. */
 #define TASTES 6u
-/* Values below this part of the rate are noise of the solver. */
-#define NOISE      1e-9
-#define ROUNDS_MAX 2000u
-/* A program of more rows, or one that took this much work (plan_lp_work()) without an end, is large, however
- * few its ranks. */
-#define SMALL_ROWS_MAX 96u
-#define SMALL_WORK_MAX 200000u
-/* Work that may go into an optimum: a second or so. */
-#define WORK_MAX 5000000u
-/* More columns that a round gets where the program is large, and by how much each makes what it crosses
- * dearer for those after it. Rows that cost nothing are taken to cost this part of the mean. */
-#define VARIETY_COLUMNS 32u
-#define VARIETY_WORK    2000000u
-#define VARIETY_RAISE   0.3
-#define VARIETY_FLOOR   1e-3
-/* Where every rank is a root there are many trees anyhow, so symmetries pay sooner. */
-#define PER_RANK_SMALL 8u
-/* How far prices are pulled toward the best ones of a large plan. */
-#define SMOOTHING 0.9
-/* Roots priced per round where all are alike. */
-#define REVERSIBLE_ROOTS 4u
-/* Rows of a large plan are loosened by up to this, each differently, lest the simplex method stall among
- * ties. */
-#define LOOSENING 1e-4
 
 void pack_fini(packer_t *p)
 {
@@ -95,10 +68,9 @@ static blink_result_t allocate(packer_t *p, uint32_t rows)
     p->rows = calloc(rows, sizeof(*p->rows));
     p->loads = calloc(rows, sizeof(*p->loads));
     p->values = calloc(rows, sizeof(*p->values));
-    if (p->prices == NULL || p->own_prices == NULL || p->duals == NULL || p->best_prices == NULL ||
-        p->orbit_size == NULL || p->balance_row == NULL || p->worth == NULL ||
-        (p->matrix == NULL && !p->net->reversible) || p->distance == NULL || p->parent == NULL ||
-        p->level == NULL || p->queue == NULL || p->rows == NULL || p->loads == NULL || p->values == NULL)
+    if (!p->prices || !p->own_prices || !p->duals || !p->best_prices || !p->orbit_size || !p->balance_row ||
+        !p->worth || (!p->matrix && !p->net->reversible) || !p->distance || !p->parent || !p->level ||
+        !p->queue || !p->rows || !p->loads || !p->values)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to pack trees over %u ranks", n);
     return BLINK_OK;
 }
@@ -132,7 +104,7 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
                     .per_rank = collective_per_rank(plan->collective),
                     .deadline_ns = plan->deadline_ns,
                     .best_bound = INFINITY};
-    if (n > (p->per_rank ? PER_RANK_SMALL : PACK_SMALL_RANKS))
+    if (n > (p->per_rank ? PACK_SMALL_PER_RANK : PACK_SMALL_RANKS))
         BLINK_TRY(pack_find_symmetries(topo, plan, &p->symmetries, &p->symmetry_count));
     BLINK_TRY(pack_net_create(topo, plan, allowed, p->symmetries, p->symmetry_count, &p->net));
     if (p->net->symmetry_count == 0) {
@@ -140,7 +112,7 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
         p->symmetries = NULL;
         p->symmetry_count = 0;
     }
-    p->large = n > PACK_SMALL_RANKS || p->symmetry_count > 0 || p->net->row_count > SMALL_ROWS_MAX;
+    p->large = n > PACK_SMALL_RANKS || p->symmetry_count > 0 || p->net->row_count > PACK_SMALL_ROWS;
     BLINK_TRY(pack_paths_init(&p->paths, p->net));
     if (!p->net->reversible)
         BLINK_TRY(pack_arborist_init(&p->arborist, n));
@@ -149,7 +121,8 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
     BLINK_TRY(allocate(p, capacity_rows + n));
     for (uint32_t rank = 0; rank < n; rank++)
         orbits += p->orbit_size[p->net->orbit[rank]]++ == 0;
-    BLINK_TRY(plan_lp_create(capacity_rows + (p->per_rank ? orbits : 0), p->large ? LOOSENING : 0.0, &p->lp));
+    BLINK_TRY(
+        plan_lp_create(capacity_rows + (p->per_rank ? orbits : 0), p->large ? PACK_LOOSENING : 0.0, &p->lp));
     plan_lp_until(p->lp, p->deadline_ns);
     return p->per_rank ? add_balance(p, capacity_rows, orbits) : BLINK_OK;
 }
@@ -165,18 +138,18 @@ static blink_result_t reserve_column(packer_t *p)
         return BLINK_OK;
     uint32_t room = 2 * p->column_room + 64;
     uint32_t *paths = realloc(p->column_paths, (size_t)room * p->tree_paths * sizeof(*paths));
-    if (paths != NULL)
+    if (paths)
         p->column_paths = paths;
     uint32_t *roots = realloc(p->column_root, room * sizeof(*roots));
-    if (roots != NULL)
+    if (roots)
         p->column_root = roots;
     uint32_t *depths = realloc(p->column_depth, room * sizeof(*depths));
-    if (depths != NULL)
+    if (depths)
         p->column_depth = depths;
     double *values = realloc(p->column_value, room * sizeof(*values));
-    if (values != NULL)
+    if (values)
         p->column_value = values;
-    if (paths == NULL || roots == NULL || depths == NULL || values == NULL)
+    if (!paths || !roots || !depths || !values)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u trees", room);
     p->column_room = room;
     return BLINK_OK;
@@ -242,7 +215,7 @@ bool pack_may_be_root(const packer_t *p, uint32_t root)
 /* On a reversible graph trees cost the same from every root: a few tell enough of large plans. */
 static bool enough_roots(const packer_t *p, uint32_t priced)
 {
-    return p->net->reversible && p->large && priced >= REVERSIBLE_ROOTS;
+    return p->net->reversible && p->large && priced >= PACK_REVERSIBLE_ROOTS;
 }
 
 /* What the written column costs under the program's own prices. */
@@ -425,7 +398,7 @@ static void keep_solution(packer_t *p)
 blink_result_t pack_solve(packer_t *p, bool *solved)
 {
     blink_result_t result = plan_lp_solve(p->lp);
-    p->large |= plan_lp_work(p->lp) > SMALL_WORK_MAX;
+    p->large |= plan_lp_work(p->lp) > PACK_SMALL_WORK;
     *solved = result == BLINK_OK;
     if (*solved)
         keep_solution(p);
@@ -453,7 +426,7 @@ static void smooth_prices(packer_t *p, double *budget)
 {
     *budget = 0.0;
     for (uint32_t row = 0; row < p->net->row_count; row++) {
-        p->prices[row] = SMOOTHING * p->best_prices[row] + (1.0 - SMOOTHING) * p->prices[row];
+        p->prices[row] = PACK_SMOOTHING * p->best_prices[row] + (1.0 - PACK_SMOOTHING) * p->prices[row];
         *budget += p->prices[row] * p->net->row_GBps[row] / p->unit_GBps;
     }
 }
@@ -462,7 +435,7 @@ static void smooth_prices(packer_t *p, double *budget)
 static blink_result_t generate_columns(packer_t *p)
 {
     bool misled = false, solved = true;
-    for (uint32_t round = 0; round < ROUNDS_MAX && !pack_late(p); round++) {
+    for (uint32_t round = 0; round < PACK_ROUNDS_MAX && !pack_late(p); round++) {
         double rate = 0.0, budget = 0.0, cost = 0.0;
         uint32_t added = 0;
         BLINK_TRY(pack_solve(p, &solved));
@@ -473,7 +446,7 @@ static blink_result_t generate_columns(packer_t *p)
         budget = rate;
         if (smooth)
             smooth_prices(p, &budget);
-        BLINK_TRY(price_columns(p, LEAST_GAIN, &cost, &added));
+        BLINK_TRY(price_columns(p, PACK_GAIN, &cost, &added));
         if (budget / cost < p->best_bound)
             keep_prices(p, budget / cost, cost);
         /* Smooth prices may find nothing where the program's own would. */
@@ -495,7 +468,7 @@ blink_result_t pack_optimise(packer_t *p)
     BLINK_TRY(price_cut(p, fans_in ? p->net->to : p->net->from, true));
     BLINK_TRY(price_cut(p, fans_in ? p->net->from : p->net->to, false));
     BLINK_TRY(pack_spread(p, false));
-    plan_lp_allow(p->lp, WORK_MAX);
+    plan_lp_allow(p->lp, PACK_WORK_MAX);
     if (!pack_near_bound(p))
         BLINK_TRY(generate_columns(p));
     if (!pack_near_bound(p) && p->large)
@@ -506,7 +479,7 @@ blink_result_t pack_optimise(packer_t *p)
 
 bool pack_near_bound(const packer_t *p)
 {
-    return p->rate >= (1.0 - (p->large ? LEAST_GAIN_LARGE : LEAST_GAIN)) * p->best_bound;
+    return p->rate >= (1.0 - (p->large ? PACK_GAIN_LARGE : PACK_GAIN)) * p->best_bound;
 }
 
 blink_result_t pack_optimise_limited(packer_t *p)
@@ -514,7 +487,7 @@ blink_result_t pack_optimise_limited(packer_t *p)
     bool solved = true;
     p->limit->tastes = 0;
     BLINK_TRY(seed_columns(p));
-    plan_lp_allow(p->lp, WORK_MAX);
+    plan_lp_allow(p->lp, PACK_WORK_MAX);
     for (uint32_t added = 1; added > 0 || p->limit->tastes == 0;) {
         double rate = 0.0, cost = 0.0;
         p->limit->tastes = added > 0 ? 0 : p->large ? 1 : TASTES;
@@ -541,7 +514,7 @@ double pack_value(const packer_t *p, uint32_t column)
 
 bool pack_uses(const packer_t *p, uint32_t column)
 {
-    return pack_value(p, column) > NOISE * p->optimum;
+    return pack_value(p, column) > PACK_NOISE * p->optimum;
 }
 
 void pack_favour(packer_t *p, uint32_t column, double bonus)

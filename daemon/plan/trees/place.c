@@ -2,46 +2,10 @@
  * per member, in proportion to the members' capacities, so the channels load every real link as the program
  * loaded the group. */
 #include "error.h"
-#include "plan/columns/pack.h"
+#include "plan/trees/pack.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-double pack_slice_end(const pack_paths_t *paths, const uint32_t *indices, uint32_t count, double at)
-{
-    const pack_net_t *net = paths->net;
-    double end = 1.0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (indices[i] == PLAN_NONE)
-            continue;
-        const pack_path_t *path = &paths->paths[indices[i]];
-        for (uint32_t j = 0; j < path->link_count; j++) {
-            uint32_t node = net->to[paths->links[path->first_link + j]];
-            for (uint32_t m = net->first_member[node]; m < net->first_member[node + 1]; m++)
-                if (net->member_end[m] > at + 1e-9)
-                    end = fmin(end, net->member_end[m]);
-        }
-    }
-    return end;
-}
-
-blink_result_t pack_place_path(const pack_paths_t *paths, plan_t *plan, uint32_t path_index, double at,
-                               uint32_t *placed)
-{
-    const pack_net_t *net = paths->net;
-    const pack_path_t *path = &paths->paths[path_index];
-    uint32_t *links = malloc(path->link_count * sizeof(*links));
-    if (links == NULL)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a path of %u links", path->link_count);
-    for (uint32_t i = 0; i < path->link_count; i++) {
-        uint32_t link = paths->links[path->first_link + i];
-        links[i] = topo_find_link(net->topo, pack_net_member(net, net->from[link], at),
-                                  pack_net_member(net, net->to[link], at));
-    }
-    blink_result_t result = plan_intern_path(plan, links, path->link_count, placed);
-    free(links);
-    return result;
-}
 
 static blink_result_t place_tree(const packer_t *p, plan_t *plan, const uint32_t *tree, double at,
                                  bool toward_root, plan_tree_t *placed)
@@ -87,11 +51,11 @@ static blink_result_t place_column(const packer_t *p, plan_t *plan, uint32_t ind
         plan_part_t *part = &channel->parts[0];
         const uint32_t *tree = column;
         part->root = p->column_root[index];
-        if (part->broadcast.parent != NULL) {
+        if (part->broadcast.parent) {
             BLINK_TRY(place_tree(p, plan, tree, middle, false, &part->broadcast));
             tree += p->n;
         }
-        if (part->reduce.parent != NULL)
+        if (part->reduce.parent)
             BLINK_TRY(place_tree(p, plan, tree, middle, true, &part->reduce));
     }
     return BLINK_OK;
@@ -100,7 +64,7 @@ static blink_result_t place_column(const packer_t *p, plan_t *plan, uint32_t ind
 blink_result_t pack_place(const packer_t *p, plan_t *plan)
 {
     double *given = calloc(p->n, sizeof(*given));
-    if (given == NULL)
+    if (!given)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u roots", p->n);
     sum_values(p, given);
     blink_result_t result = BLINK_OK;

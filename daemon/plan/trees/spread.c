@@ -5,28 +5,12 @@
  * these trees, unlike in any that it asks for itself, nearly all that it needs.
  */
 #include "error.h"
-#include "plan/columns/pack.h"
+#include "plan/columns/tuning.h"
+#include "plan/trees/pack.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* How much dearer the busiest row is than an idle one, as an exponent: at first; after how many trees it
- * is 1.4 times that, and so on with the root of their number; and at most. */
-#define EXPONENT       10.0
-#define EXPONENT_TREES 50.0
-#define EXPONENT_MAX   200.0
-/* Trees, and sweeps over all roots, after which the linear program goes on; and the work for them, a tree
- * being as many steps as there are pairs of ranks. Programs of fewer rows need none of it. */
-#define TREES      400u
-#define SWEEPS     10u
-#define WORK       20000000u
-#define ROWS_LEAST 100u
-/* The same where there is nothing but these trees. */
-#define FINISH_TREES 8000u
-#define FINISH_WORK  80000000u
-/* Of the bound: a packing as near as this needs no linear program. */
-#define ENOUGH 0.003
 
 typedef struct spread {
     packer_t *packer;
@@ -41,7 +25,8 @@ typedef struct spread {
 static void set_prices(spread_t *s)
 {
     packer_t *p = s->packer;
-    double exponent = fmin(EXPONENT * sqrt(1.0 + s->trees / EXPONENT_TREES), EXPONENT_MAX);
+    double exponent =
+        fmin(SPREAD_EXPONENT * sqrt(1.0 + s->trees / SPREAD_EXPONENT_TREES), SPREAD_EXPONENT_MAX);
     for (uint32_t row = 0; row < p->net->row_count; row++)
         p->prices[row] =
             exp(s->most > 0.0 ? exponent * (s->load[row] / s->most - 1.0) : 0.0) / p->net->row_GBps[row];
@@ -83,19 +68,19 @@ static bool goes_on(const spread_t *s, uint32_t sweeps)
     uint64_t work = (uint64_t)s->trees * p->n * p->n;
     if (sweeps == 0)
         return true;
-    if (!p->large || p->net->row_count < ROWS_LEAST || pack_late(p) ||
-        s->total / s->most >= (1.0 - ENOUGH) * p->best_bound * p->unit_GBps)
+    if (!p->large || p->net->row_count < SPREAD_ROWS_LEAST || pack_late(p) ||
+        s->total / s->most >= (1.0 - SPREAD_ENOUGH) * p->best_bound * p->unit_GBps)
         return false;
     if (s->finish)
-        return s->trees < FINISH_TREES && work < FINISH_WORK;
-    return (s->trees < TREES || sweeps < SWEEPS) && work < WORK;
+        return s->trees < SPREAD_FINISH_TREES && work < SPREAD_FINISH_WORK;
+    return (s->trees < SPREAD_TREES || sweeps < SPREAD_SWEEPS) && work < SPREAD_WORK;
 }
 
 /* A sweep is whole, for each root has its part of the payload. Its last prices prove a bound now and then. */
 static blink_result_t sweep(spread_t *s)
 {
     packer_t *p = s->packer;
-    uint32_t proven = TREES / 2;
+    uint32_t proven = SPREAD_TREES / 2;
     for (uint32_t sweeps = 0; goes_on(s, sweeps); sweeps++) {
         for (uint32_t root = 0; root < p->n; root++)
             if (pack_may_be_root(p, root))

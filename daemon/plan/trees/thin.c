@@ -5,37 +5,16 @@
  * programs can afford to try that several times with other tastes; the fewest trees win.
  */
 #include "error.h"
-#include "plan/columns/pack.h"
+#include "plan/columns/tuning.h"
+#include "plan/trees/pack.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a favoured column may cost the others: 1/200 of its gain. Bounds the dive's loss to 1/200 of the rate.
- */
-#define FAVOUR 0.005
-/* While diving, columns that gain less than this are not worth adding. */
-#define DIVE_GAIN 1e-3
-/* The dive ends when the fixed columns lack no more than this part of the optimum (of a single root's part
- * where each rank is one), or after this many steps. */
-#define DIVE_REST  0.0045
-#define DIVE_STEPS 40u
 /* Part of its value by which a fixed column is narrowed at each step: what GLPK itself takes for no
  * violation. */
 #define ROUNDING 1e-6
-/* Work (plan_lp_work()) that may go into all of it: some milliseconds; further tries while they promise to
- * stay below a part of it. */
-#define WORK_MAX     400000u
-#define WORK_TRY_MAX 100000u
-#define TRIES_MAX    6u
-/* Programs of more entries than this are only trimmed. */
-#define PROGRAM_MAX 250000u
-/* How much wider or narrower than it is a tree may seem to another taste. */
-#define TASTE 0.3
-/* Of the optimum, what is kept where fewer trees are worth more; of the rate, what elimination may cost
- * otherwise. */
-#define THIN_FLOOR  0.9905
-#define EXACT_FLOOR (1.0 - 5e-5)
 
 typedef enum column_state { DROPPED, OPEN, NEEDED } column_state_t;
 
@@ -80,7 +59,7 @@ static double seeming(const thinning_t *t, uint32_t column)
 {
     uint32_t hash = (column + 1) * 2654435761u ^ t->trial * 2246822519u;
     hash = (hash ^ hash >> 15) * 2654435761u;
-    double taste = t->trial == 0 ? 0.0 : TASTE * ((hash >> 8) / (double)(1u << 23) - 1.0);
+    double taste = t->trial == 0 ? 0.0 : THIN_TASTE * ((hash >> 8) / (double)(1u << 23) - 1.0);
     return pack_value(t->packer, column) * (1.0 + taste);
 }
 
@@ -103,7 +82,7 @@ static uint32_t widest(const thinning_t *t)
 static blink_result_t admit(thinning_t *t)
 {
     uint8_t *state = realloc(t->state, t->packer->column_count);
-    if (state == NULL)
+    if (!state)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", t->packer->column_count);
     t->state = state;
     memset(&state[t->count], OPEN, t->packer->column_count - t->count);
@@ -131,15 +110,15 @@ static blink_result_t dive(thinning_t *t, double optimum)
 {
     packer_t *p = t->packer;
     uint32_t steps = 0;
-    double fixed = 0.0, enough = (1.0 - DIVE_REST / (p->per_rank ? p->n : 1)) * optimum;
+    double fixed = 0.0, enough = (1.0 - THIN_DIVE_REST / (p->per_rank ? p->n : 1)) * optimum;
     BLINK_TRY(admit(t));
-    while (fixed < enough && steps++ < DIVE_STEPS) {
+    while (fixed < enough && steps++ < THIN_DIVE_STEPS) {
         uint32_t column = widest(t);
         bool solved = false;
         if (column == PLAN_NONE)
             break;
-        pack_favour(p, column, FAVOUR);
-        BLINK_TRY(pack_reoptimise(p, DIVE_GAIN, &solved));
+        pack_favour(p, column, THIN_FAVOUR);
+        BLINK_TRY(pack_reoptimise(p, THIN_DIVE_GAIN, &solved));
         BLINK_TRY(admit(t));
         t->over = !solved;
         if (t->over)
@@ -235,7 +214,7 @@ static blink_result_t eliminate_cheaply(thinning_t *t, double optimum, uint8_t *
     uint32_t exact_count = 0, thin_count = 0;
     memcpy(open, t->state, t->count);
     BLINK_TRY(restore(t, open));
-    BLINK_TRY(eliminate(t, EXACT_FLOOR * pack_rate(t->packer), &exact_count));
+    BLINK_TRY(eliminate(t, THIN_EXACT_FLOOR * pack_rate(t->packer), &exact_count));
     if (t->over)
         return BLINK_OK;
     memcpy(exact, t->state, t->count);
@@ -248,7 +227,7 @@ static blink_result_t eliminate_cheaply(thinning_t *t, double optimum, uint8_t *
  * each, or without the time. */
 static void trim(packer_t *p, double optimum)
 {
-    double left = fmin(DIVE_REST * optimum, p->rate - THIN_FLOOR * optimum) / (p->per_rank ? p->n : 1);
+    double left = fmin(THIN_DIVE_REST * optimum, p->rate - THIN_FLOOR * optimum) / (p->per_rank ? p->n : 1);
     for (;;) {
         uint32_t narrow = PLAN_NONE;
         for (uint32_t column = 0; column < p->column_count; column++)
@@ -288,8 +267,8 @@ static blink_result_t try_taste(thinning_t *t, double optimum)
 static bool may_try_again(const thinning_t *t)
 {
     uint64_t done = plan_lp_work(t->packer->lp) - t->first_work;
-    return !t->over && !t->packer->per_rank && t->trial < TRIES_MAX &&
-           done / t->trial * (t->trial + 1) < WORK_TRY_MAX;
+    return !t->over && !t->packer->per_rank && t->trial < THIN_TRIES_MAX &&
+           done / t->trial * (t->trial + 1) < THIN_WORK_TRY_MAX;
 }
 
 static blink_result_t try_tastes(thinning_t *t, double optimum)
@@ -315,9 +294,9 @@ blink_result_t pack_thin(packer_t *p)
 {
     thinning_t t = {.packer = p, .first_work = plan_lp_work(p->lp)};
     double optimum = pack_rate(p);
-    plan_lp_allow(p->lp, WORK_MAX);
+    plan_lp_allow(p->lp, THIN_WORK_MAX);
     blink_result_t result = keep_best(&t);
-    if (result == BLINK_OK && (uint64_t)p->column_count * p->net->row_count <= PROGRAM_MAX)
+    if (result == BLINK_OK && (uint64_t)p->column_count * p->net->row_count <= THIN_PROGRAM_MAX)
         result = try_tastes(&t, optimum);
     if (result == BLINK_OK)
         take_best(&t);

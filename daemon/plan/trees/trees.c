@@ -4,7 +4,8 @@
  */
 #include "error.h"
 #include "names.h"
-#include "plan/columns/pack.h"
+#include "plan/columns/tuning.h"
+#include "plan/trees/pack.h"
 
 #include <stdlib.h>
 
@@ -20,9 +21,6 @@ static blink_result_t check_collective(const plan_t *plan)
 /* NVLink and everything else, packed apart. Where that loses nothing, two small packings need fewer trees and
  * less time than one large one. */
 enum { LAYERS = 2 };
-
-/* A layer's rate must not be missed: what the layers together may fall short of the optimum. */
-#define LAYERS_FLOOR 0.9995
 
 typedef struct layers {
     bool *allowed[LAYERS]; /* per link */
@@ -61,7 +59,7 @@ static blink_result_t solve_layers(layers_t *l, const packer_t *whole, bool *eno
     *enough = false;
     for (uint32_t i = 0; i < LAYERS; i++) {
         l->allowed[i] = calloc(topo->link_count + 1u, sizeof(*l->allowed[i]));
-        if (l->allowed[i] == NULL)
+        if (!l->allowed[i])
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a layer of %u links", topo->link_count);
     }
     for (uint32_t link = 0; link < topo->link_count; link++) {

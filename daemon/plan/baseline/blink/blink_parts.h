@@ -7,7 +7,9 @@
 #ifndef BLINK_PLAN_BLINK_PARTS_H
 #define BLINK_PLAN_BLINK_PARTS_H
 
-#include "plan/columns/pack.h"
+#include "plan/columns/lp.h"
+#include "plan/columns/paths.h"
+#include "plan/trees/arborescence.h"
 
 /* Trees never mix kinds of links, unless only all links together join the ranks. */
 typedef enum blink_links { BLINK_LINKS_NVLINK, BLINK_LINKS_OTHER, BLINK_LINKS_ANY } blink_links_t;

@@ -1,0 +1,60 @@
+/*
+ * Cheapest paths between ranks under prices, and every path seen so far.
+ */
+#ifndef BLINK_PLAN_PATHS_H
+#define BLINK_PLAN_PATHS_H
+
+#include "plan/columns/net.h"
+#include "plan/internal.h"
+
+/* A way between two ranks through relays: working links in travelling order. */
+typedef struct pack_path {
+    uint32_t from, to;
+    uint32_t first_link, link_count;
+    uint32_t next; /* another path between the same two ranks, or PLAN_NONE */
+} pack_path_t;
+
+/* Every path seen so far, and the cheapest ones under the last prices. n is the number of ranks. */
+typedef struct pack_paths {
+    const pack_net_t *net;
+    double *cost;  /* n·n, [from·n + to]; INFINITY where no path exists */
+    uint32_t *via; /* n·nodes, of ranks that are the least of their orbit: the link by which the cheapest way
+                        from the rank enters a node */
+    uint32_t *first; /* n·n: newest path between two ranks, or PLAN_NONE */
+    pack_path_t *paths;
+    uint32_t *links; /* pool of all paths */
+    uint32_t path_count, path_room, link_count, link_room;
+    double *distance; /* scratch, per node */
+    uint32_t *hops;   /* scratch, per node */
+    uint32_t *heap;   /* scratch: nodes, the nearest first */
+    uint32_t *place;  /* scratch, per node: where it is in the heap, or PLAN_NONE */
+} pack_paths_t;
+
+blink_result_t pack_paths_init(pack_paths_t *paths, const pack_net_t *net);
+void pack_paths_fini(pack_paths_t *paths);
+
+/* Cheapest paths between all ranks under one price per row; among equals the one of fewest links. */
+void pack_paths_price(pack_paths_t *paths, const double *row_prices);
+
+/* The cheapest path under the last prices, remembered. Errors: NO_MEMORY. */
+blink_result_t pack_paths_find(pack_paths_t *paths, uint32_t from, uint32_t to, uint32_t *path);
+
+/* The same links the other way; the working graph must be reversible. Errors: NO_MEMORY. */
+blink_result_t pack_paths_reverse(pack_paths_t *paths, uint32_t path, uint32_t *reverse);
+
+/* What one GB/s over these paths (indices; PLAN_NONE stands for none) puts on each row, as parts of what the
+ * row carries, gathered into rows[] and values[]; returns the number of entries. loads[] is scratch, zero
+ * before and after. */
+uint32_t pack_measure(const pack_paths_t *paths, const uint32_t *indices, uint32_t index_count,
+                      uint32_t *rows, double *values, double *loads);
+
+/* The end of the slice of [0, 1) that starts at `at`: up to there these paths cross the same members of every
+ * group of parallel switches. */
+double pack_slice_end(const pack_paths_t *paths, const uint32_t *indices, uint32_t count, double at);
+
+/* The topology links of a path at position `at` of its groups, as an index into the plan's paths. Errors:
+ * NO_MEMORY. */
+blink_result_t pack_place_path(const pack_paths_t *paths, plan_t *plan, uint32_t path_index, double at,
+                               uint32_t *placed);
+
+#endif

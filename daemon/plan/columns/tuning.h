@@ -1,0 +1,115 @@
+/*
+ * What the planner is tuned with, in one place. Behind each constant stands what guards it: a unit test, or
+ * the benches bench_plan (B) and bench_plan_hard (H), whose times or ratios to the bound it moves. Work is
+ * counted in plan_lp_work()'s units where a program is solved, and in pairs of ranks where trees are grown,
+ * so that plans do not depend on how fast a machine is.
+ */
+#ifndef BLINK_PLAN_TUNING_H
+#define BLINK_PLAN_TUNING_H
+
+/* ---- linear programs (columns/lp.c) ---- */
+
+/* Programs of no more rows have all of them from the start; larger ones only those that limit. H:
+ * complete-64. */
+#define LP_EAGER_ROWS_MAX 1024u
+
+/* ---- packed trees (trees/pack.c) ---- */
+
+/* Up to so many ranks plans are exact and thin; above, templates under symmetries stand for many.
+ * unit.symmetry. */
+#define PACK_SMALL_RANKS 16u
+/* The same where every rank is a root: there are many trees anyhow, so symmetries pay sooner. unit.symmetry.
+ */
+#define PACK_SMALL_PER_RANK 8u
+/* A program of more rows, or of more work without an end, is large, however few its ranks. H: all of 16. */
+#define PACK_SMALL_ROWS 96u
+#define PACK_SMALL_WORK 200000u
+/* A rate as near to its bound is optimal; and of a large plan, whose steps cost more. unit.plan_random, B. */
+#define PACK_GAIN       1e-9
+#define PACK_GAIN_LARGE 1e-3
+/* Values below this part of the rate are noise of the solver. unit.plan_random. */
+#define PACK_NOISE 1e-9
+/* Rounds, and work, that may go into an optimum: a second or so. H: complete-32, regular-64. */
+#define PACK_ROUNDS_MAX 2000u
+#define PACK_WORK_MAX   5000000u
+/* How far the prices of a large plan are pulled toward the best ones. B: broadcast. */
+#define PACK_SMOOTHING 0.9
+/* Roots priced per round where all are alike. B: allreduce. */
+#define PACK_REVERSIBLE_ROOTS 4u
+/* By up to this rows of a large plan are loosened, each differently, lest the simplex method stall. H:
+ * mesh-64. */
+#define PACK_LOOSENING 1e-4
+/* Differing columns that a round of a large plan adds, at most, and the work for them; by how much each makes
+ * what it crosses dearer for the next; what rows that cost nothing are taken to cost, of the mean. H:
+ * torus-64, torus-128. */
+#define VARIETY_COLUMNS 32u
+#define VARIETY_WORK    2000000u
+#define VARIETY_RAISE   0.3
+#define VARIETY_FLOOR   1e-3
+/* What two layers packed apart may fall short of the whole. unit.plan. */
+#define LAYERS_FLOOR 0.9995
+
+/* ---- the first packing (trees/spread.c) ---- */
+
+/* How much dearer the busiest row is than an idle one, as an exponent: at first; after how many trees it
+ * is 1.4 times that, growing with the root of their number; at most. H: complete-32 to complete-128. */
+#define SPREAD_EXPONENT       10.0
+#define SPREAD_EXPONENT_TREES 50.0
+#define SPREAD_EXPONENT_MAX   200.0
+/* Trees, sweeps over all roots, and work, after which the program goes on; programs of fewer rows need none.
+ * H, B. */
+#define SPREAD_TREES      400u
+#define SPREAD_SWEEPS     10u
+#define SPREAD_WORK       20000000u
+#define SPREAD_ROWS_LEAST 100u
+/* Trees and work where the program is too large to be solved. H: complete-64, complete-128. */
+#define SPREAD_FINISH_TREES 8000u
+#define SPREAD_FINISH_WORK  80000000u
+/* Of the bound: a packing as near needs no program. H: hypercube-64. */
+#define SPREAD_ENOUGH 0.003
+
+/* ---- fewer trees (trees/thin.c) ---- */
+
+/* What a favoured column may cost the others, and so the dive of the rate. unit.plan_random. */
+#define THIN_FAVOUR 0.005
+/* While diving, columns that gain less are not worth adding. unit.plan_random. */
+#define THIN_DIVE_GAIN 1e-3
+/* The dive ends when the fixed columns lack no more than this part of the optimum (of a single root's part
+ * where each rank is one), or after so many steps. unit.plan_random. */
+#define THIN_DIVE_REST  0.0045
+#define THIN_DIVE_STEPS 40u
+/* Work that may go into all of it; further tries while they promise to stay below the second; most tries. H:
+ * all of 16, unit.plan for the number of trees on built-ins. */
+#define THIN_WORK_MAX     400000u
+#define THIN_WORK_TRY_MAX 100000u
+#define THIN_TRIES_MAX    6u
+/* Programs of more entries are left as they are. H: torus-64. */
+#define THIN_PROGRAM_MAX 250000u
+/* How much wider or narrower than it is a tree may seem to another taste. unit.plan. */
+#define THIN_TASTE 0.3
+/* Of the optimum, what is kept where fewer trees are worth more; of the rate, what elimination may cost
+ * otherwise. unit.plan_random: 0.99 of the bound. */
+#define THIN_FLOOR       0.9905
+#define THIN_EXACT_FLOOR (1.0 - 5e-5)
+
+/* ---- routes (routes/route.c) ---- */
+
+/* Routes that gain less are no gain; a rate as near to its bound is optimal. unit.route. */
+#define ROUTE_GAIN   1e-9
+#define ROUTE_ENOUGH 1e-6
+/* Rounds, and work, that may go into an optimum: some seconds. H: torus-64/alltoall. */
+#define ROUTE_ROUNDS_MAX 500u
+#define ROUTE_WORK_MAX   400000000u
+/* The first packing by weights: the exponent as above, at first and more by each sweep over all demands; how
+ * many sources go by the same prices; sweeps where the program finds no solution. unit.plan_random: no time.
+ */
+#define ROUTE_EXPONENT        10.0
+#define ROUTE_EXPONENT_GROWTH 2.0
+#define ROUTE_SOURCES         8u
+#define ROUTE_SWEEPS          20u
+/* Values below this part of what a pair gets are noise, or not worth a route. unit.route. */
+#define ROUTE_NOISE 1e-3
+/* Of the optimum, what is kept where fewer routes do. unit.route. */
+#define ROUTE_THIN_FLOOR 0.999
+
+#endif
