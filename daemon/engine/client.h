@@ -21,7 +21,7 @@ struct engine_client {
     engine_region_t *windows;       /* its windows region; NULL: none */
     list_t stored;                  /* stored_op_t.of_client */
     stored_op_t *storing;           /* whose last entry has not come; not in `stored` */
-    uint32_t kept;                  /* tickets of streams, and stored entries */
+    uint32_t kept;                  /* tickets and stored entries that the engine keeps (CLIENT_KEPT_MAX) */
     list_t *memberships;            /* comm_rank_t.of_client, by member modulo buckets */
     uint32_t membership_buckets;    /* a power of two */
     uint32_t membership_count;

@@ -11,7 +11,7 @@
 typedef struct comm_rank comm_rank_t;
 typedef struct comm_op comm_op_t;
 
-/* Who ends a communicator: the control thread is told what the engine found out. */
+/* Who found that a communicator ends. Of an end that the engine found, the control thread is told. */
 typedef enum comm_ender { ENDED_BY_CONTROL, ENDED_BY_ENGINE } comm_ender_t;
 
 struct engine_comm {

@@ -20,8 +20,9 @@
  *   DUE        it may be started                             comm->due          PLANNING (plans.c), AWAITING,
  *                                                                               RUNNING (run.c), ENDED
  *   PLANNING   its plan is being made                        program->waiting   DUE (plans.c), ENDED
- *   AWAITING   clients have copies to make for its next      engine->awaiting   RUNNING (run.c), ENDED
- *              piece, or streams have not come to it
+ *   AWAITING   clients have copies to make for its next      engine->awaiting   RUNNING (run.c), ENDED; AWAITING
+ *              piece, or streams have not come to it                            again if a client takes back the
+ *                                                                               word that was found (run.c)
  *   RUNNING    a piece of it is on the executor              none               AWAITING (run.c), ENDED
  *   ENDED      it has its result, with which entries are     none               nothing: it is freed as soon
  *              completed as they come                                           as no entry can come any more
@@ -84,7 +85,7 @@ struct comm_op {
     uint32_t first_rank; /* whose signature it is */
     op_shape_t shape;
     /* A transfer that is planned for its two ranks alone: all communicators then share what is between two
-     * devices. Not where other ranks may have to relay. */
+     * devices. False if another rank might have to relay. */
     bool for_pair;
     /* How ranks find it. */
     comm_op_t *next_collective; /* of a collective: the one that was begun after it; NULL: none yet */
@@ -95,12 +96,13 @@ struct comm_op {
     /* Its run. */
     bool is_long;                          /* its clients had best sleep */
     uint64_t since_us;                     /* its first submission, or when its last piece ended */
-    cached_program_t *program;             /* that it waits for, or was due again for; held */
-    struct plan_instance *instance;        /* lent, from its start to its end */
+    cached_program_t *program;             /* in OP_PLANNING and after it: the program that was asked for; held */
+    plan_instance_t *instance;             /* lent, from its start to its end */
     uint64_t piece_elements;               /* of a block, run at a time */
     uint64_t pieces, piece;                /* how many, and which is next */
     double predicted_us;                   /* of all its runs */
-    uint64_t measured_pieces, measured_ns; /* of its runs that have ended: how many told their time, and it */
+    /* How many of its runs that have ended said how long they took, and the sum of those times. */
+    uint64_t measured_pieces, measured_ns;
     mailbox_item_t run_end_item;           /* worker to engine */
     exec_end_t run_end;
     char *run_text; /* of a failed run; NULL: none */

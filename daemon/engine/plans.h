@@ -27,7 +27,7 @@ typedef struct plan_key {
 typedef struct cached_program {
     list_t of_bucket, of_age; /* of the cache */
     uint32_t hash;
-    uint32_t uses; /* instances lent, and ops that hold it */
+    uint32_t uses; /* ops that hold it, whether they wait for it or run an instance of it */
     plan_key_t key;
     list_t waiting;              /* ops in OP_PLANNING (op.h) */
     lane_program_t *program;     /* NULL while it is being made */

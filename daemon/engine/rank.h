@@ -20,9 +20,9 @@ typedef struct op_batch {
     uint32_t unfinished; /* of these */
     bool committed;      /* its last entry has come */
     bool active;
-    bool ended; /* its completion is out, or nobody is left to have it */
+    bool ended; /* its completion has been written, or its client is gone */
     uint64_t user_data;
-    stored_op_t *replayed; /* whose replay it is: that is told of the end, not the client. Else NULL */
+    stored_op_t *replayed; /* the stored op whose replay it is, which hears of the end instead of the client; else NULL */
     blink_result_t result; /* the first failure of an entry */
     char *text;            /* of that */
 } op_batch_t;

@@ -17,9 +17,10 @@ struct stored_op {
     uint32_t window;
     VEC(ring_sqe_t) entries;
     bool running;
-    bool forgotten, forget_owed; /* as soon as it runs no more; and the client then hears of it */
+    bool forgotten;   /* it is freed when the replay under way, if any, has ended */
+    bool forget_owed; /* the completion of the client's RING_OP_FORGET follows then */
     uint64_t forget_user_data;
-    blink_result_t failed; /* of a replay; the communicator is to be ended for it */
+    blink_result_t failed; /* result of a replay that failed, for which the communicator is to be ended */
     char failed_text[BLINK_ERROR_TEXT_BYTES];
 };
 
@@ -31,7 +32,7 @@ static inline bool stored_takes(const engine_client_t *client, const comm_rank_t
     return (sqe->flags & RING_SQE_STORED) && !rank_in_group(rank);
 }
 
-/* Keep it. Errors, of the whole group with its last entry: INVALID_ARGUMENT, QUOTA, NO_MEMORY. */
+/* Keep the submission. Errors, of the whole group with its last entry: INVALID_ARGUMENT, QUOTA, NO_MEMORY. */
 blink_result_t stored_keep(engine_client_t *client, comm_rank_t *rank, const ring_sqe_t *sqe);
 
 /* RING_OP_FORGET. *later: its completion comes when the replay under way has ended. Errors: NOT_FOUND. */

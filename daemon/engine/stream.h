@@ -17,7 +17,7 @@ typedef struct stream_ticket {
     list_t of_window;
     engine_region_t *region; /* the client's windows region, held */
     uint32_t window;
-    uint64_t number; /* what `reached` must come to */
+    uint64_t number; /* the op may start when the window's `reached` is at least this */
     bool ended;
 } stream_ticket_t;
 
@@ -27,8 +27,8 @@ typedef struct stream_window {
     uint64_t submitted, ended;
 } stream_window_t;
 
-/* Tickets and stored entries that are kept for one client: tickets that ended lie behind one that has not,
- * and no stored op is in anybody's way. */
+/* Most tickets and stored entries that are kept for one client. Both need a limit of their own: a ticket is kept
+ * after its op has ended while an older ticket of its window has not, and a stored op until it is forgotten. */
 #define CLIENT_KEPT_MAX 131072u
 
 /* The engine's side of a windows region; NULL: no memory. */
@@ -37,7 +37,7 @@ stream_window_t *stream_windows_create(uint64_t count);
 /* Whether a submission with RING_SQE_STREAM can have a ticket. Errors: INVALID_ARGUMENT, QUOTA. */
 blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe);
 
-/* Give it its ticket. Errors: those of stream_check(), NO_MEMORY. */
+/* Give the submission its ticket. Errors: those of stream_check(), NO_MEMORY. */
 blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stream_ticket_t **ticket);
 
 /* The op has ended, or there never was one. */

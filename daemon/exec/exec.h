@@ -25,7 +25,7 @@ void exec_instance_destroy(exec_instance_t *instance);
 /*
  * Start a run on an idle instance. True if it has ended already, as *end says: there was nothing to do; it
  * was so short that it was made on this thread; or it could not be started (NO_MEMORY, or SYSTEM: there is no
- * GPU worker). False if run->done or exec_poll() tells the end later; it may have told it by the return.
+ * GPU worker). False if run->done or exec_poll() tells the end; run->done may have done so before exec_start() returns.
  */
 bool exec_start(exec_instance_t *instance, const exec_run_t *run, exec_end_t *end);
 
@@ -39,8 +39,8 @@ bool exec_poll(exec_t *exec, exec_end_t *end);
 /* How the last run's bytes crossed: "local", "copy engine", "host memory". Static. */
 const char *exec_transport(const exec_instance_t *instance);
 
-/* Whether devices on these nodes meet in memory where only flags beside the data say that the data are there,
- * so that a program for them must be one of LL's. Thread-safe. */
+/* Whether devices on these nodes meet in memory where only flags beside the data say that the data are there.
+ * A program for them must then be of protocol LL, which has such flags. Thread-safe. */
 bool exec_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count);
 
 #endif

@@ -5,7 +5,7 @@
  *
  * Grants. Lanes wait for one another, so all blocks of a run must be resident at once, on all its GPUs,
  * beside those of the runs that are under way. The executor counts them: a run whose blocks do not fit waits,
- * with all that come after it and need residence too, so that runs are granted whole and in one order.
+ * and so do later runs that need a grant, so that runs are granted whole and in one order.
  * Programs that are independent wait for nothing, hence for no grant.
  *
  * Host memory. GPUs that cannot reach each other's memory meet in the host's: slots and semaphores of such a

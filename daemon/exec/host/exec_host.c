@@ -34,7 +34,7 @@ static void pool_wake_idle(exec_host_t *exec)
     if (exec->idle == 0)
         return;
     exec->idle--;
-    exec->tickets++;
+    exec->called++;
     pthread_cond_signal(&exec->idle_wake);
 }
 
@@ -44,19 +44,19 @@ static void pool_wake(exec_host_t *exec)
     if (exec->queue.count == 0)
         return;
     if (!exec->config.pace) {
-        if (exec->tickets < exec->queue.count)
+        if (exec->called < exec->queue.count)
             pool_wake_idle(exec);
     } else if (exec->timekeeper) {
         if (queue_next_ns(&exec->queue) < exec->deadline_ns)
             pthread_cond_signal(&exec->timer_wake);
-    } else if (exec->runners == 0 && exec->tickets == 0) {
+    } else if (exec->runners == 0 && exec->called == 0) {
         pool_wake_idle(exec);
     }
 }
 
 void pool_wake_helpers(exec_host_t *exec, uint32_t helpers)
 {
-    while (exec->tickets < helpers && exec->idle > 0)
+    while (exec->called < helpers && exec->idle > 0)
         pool_wake_idle(exec);
 }
 
@@ -88,10 +88,10 @@ static void pool_sleep(exec_host_t *exec)
     }
     pool_wake(exec); /* of what this worker queued, some may be due before the timekeeper's deadline */
     exec->idle++;
-    while (exec->tickets == 0 && !exec->stopping)
+    while (exec->called == 0 && !exec->stopping)
         pthread_cond_wait(&exec->idle_wake, &exec->mutex);
-    if (exec->tickets > 0)
-        exec->tickets--;
+    if (exec->called > 0)
+        exec->called--;
 }
 
 /* Run the earliest task, outside the lock. */

@@ -18,10 +18,10 @@ struct exec_host {
 
     pthread_mutex_t mutex; /* guards everything below, and config.pace */
     exec_queue_t queue;
-    pthread_cond_t idle_wake;  /* sleepers that only a ticket wakes */
+    pthread_cond_t idle_wake;  /* workers asleep without a time to wake at */
     pthread_cond_t timer_wake; /* the timekeeper */
-    uint32_t idle;             /* sleepers without a ticket */
-    uint32_t tickets;          /* given to sleepers that are not up yet */
+    uint32_t idle;             /* of these workers, those that nobody has called yet */
+    uint32_t called;           /* those that were called and are not up yet */
     uint32_t runners;          /* workers inside a lane: they come back to the queue soon */
     bool timekeeper;           /* a worker sleeps until deadline_ns */
     uint64_t deadline_ns;

@@ -53,7 +53,7 @@ static void test_only_the_moves_of_the_table_are_legal(void **state)
         [OP_GATHERING] = {[OP_DUE] = true, [OP_ENDED] = true},
         [OP_DUE] = {[OP_PLANNING] = true, [OP_AWAITING] = true, [OP_RUNNING] = true, [OP_ENDED] = true},
         [OP_PLANNING] = {[OP_DUE] = true, [OP_ENDED] = true},
-        [OP_AWAITING] = {[OP_RUNNING] = true, [OP_ENDED] = true},
+        [OP_AWAITING] = {[OP_RUNNING] = true, [OP_AWAITING] = true, [OP_ENDED] = true},
         [OP_RUNNING] = {[OP_AWAITING] = true, [OP_ENDED] = true},
     };
     for (op_state_t from = OP_GATHERING; from < STATES; from++) {
