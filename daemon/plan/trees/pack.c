@@ -466,7 +466,8 @@ blink_result_t pack_optimise(packer_t *p)
     for (uint32_t root = 0; root < p->n; root++)
         p->worth[root] = 0.0;
     BLINK_TRY(price_cut(p, fans_in ? p->net->to : p->net->from, true));
-    BLINK_TRY(price_cut(p, fans_in ? p->net->from : p->net->to, false));
+    if (!p->net->reversible) /* or both cuts are one */
+        BLINK_TRY(price_cut(p, fans_in ? p->net->from : p->net->to, false));
     BLINK_TRY(pack_spread(p, false));
     plan_lp_allow(p->lp, PACK_WORK_MAX);
     if (!pack_near_bound(p))
