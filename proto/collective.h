@@ -26,11 +26,7 @@
  *   sendrecv             1  from root to peer   root: the block       peer: the block
  *   barrier              0
  *
- * To add a collective: give it a number in blink_collective_t (blink/types.h) and a row here, with an opcode
- * that no other has. The compiler then names the switch statements that do different work for every
- * collective (planning it, proving it). What is left are the function that submits it (client/include/blink,
- * client/lib/api), blink-perf's call of that function (client/perf/ranks/submit.c), and its line in
- * tests/unit/proto/test_collective.c.
+ * How to add a collective is in docs/architecture.md, "How to add something".
  */
 #ifndef BLINK_COLLECTIVE_H
 #define BLINK_COLLECTIVE_H

@@ -22,7 +22,7 @@
 static inline bool vec_grow(void *items, size_t *capacity, size_t wanted, size_t item_bytes)
 {
     void *memory;
-    size_t grown = *capacity < 8 ? 8 : *capacity;
+    size_t grown = *capacity ? *capacity : 1;
     while (grown < wanted && grown <= SIZE_MAX / 2)
         grown *= 2;
     if (grown < wanted || grown > SIZE_MAX / item_bytes)

@@ -74,8 +74,8 @@ static void close_unclaimed_fds(connection_t *connection)
 
 void connection_destroy(connection_t *connection)
 {
-    LIST_FOR_EACH(link, &connection->outgoing)
-    outgoing_free(CONTAINER_OF(link, outgoing_t, link));
+    LIST_FOR_EACH (link, &connection->outgoing)
+        outgoing_free(CONTAINER_OF(link, outgoing_t, link));
     close_unclaimed_fds(connection);
     uv_close((uv_handle_t *)&connection->poll, on_poll_closed);
 }
@@ -94,8 +94,7 @@ void connection_close(connection_t *connection)
 /* False if the connection ended. */
 static bool send_outgoing(connection_t *connection)
 {
-    LIST_FOR_EACH(link, &connection->outgoing)
-    {
+    LIST_FOR_EACH (link, &connection->outgoing) {
         outgoing_t *outgoing = CONTAINER_OF(link, outgoing_t, link);
         struct iovec bytes = {outgoing->bytes + outgoing->sent_bytes,
                               outgoing->byte_count - outgoing->sent_bytes};

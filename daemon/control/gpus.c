@@ -86,8 +86,7 @@ static bool send_one(const gpus_t *gpus, message_t *message)
 
 static void send_unsent(gpus_t *gpus)
 {
-    LIST_FOR_EACH(link, &gpus->unsent)
-    {
+    LIST_FOR_EACH (link, &gpus->unsent) {
         if (!send_one(gpus, CONTAINER_OF(link, message_t, link)))
             break;
         list_remove(link);

@@ -85,8 +85,7 @@ static Blinkwire__Link *describe_link(const links_t *links, uint32_t index)
         described->now_gbps = (double)(links->bytes[0][index] - links->bytes[oldest][index]) / window_ns;
     described->utilization = described->now_gbps / described->capacity_gbps;
     described->uses = calloc(rosters->count + 1, sizeof(*described->uses));
-    LIST_FOR_EACH(item, &rosters->all)
-    {
+    LIST_FOR_EACH (item, &rosters->all) {
         const roster_t *roster = CONTAINER_OF(item, roster_t, link);
         uint64_t bytes = bytes_of(roster, index);
         Blinkwire__LinkUse *use = bytes > 0 && described->uses ? calloc(1, sizeof(*use)) : NULL;
@@ -131,8 +130,7 @@ static void answer(links_t *links, connection_t *connection, uint64_t request)
 
 static void answer_pending(links_t *links)
 {
-    LIST_FOR_EACH(link, &links->pending)
-    {
+    LIST_FOR_EACH (link, &links->pending) {
         pending_query_t *query = CONTAINER_OF(link, pending_query_t, link);
         answer(links, query->connection, query->request);
         list_remove(link);
@@ -183,8 +181,7 @@ void links_query(links_t *links, connection_t *connection, uint64_t request)
 
 void links_forget(links_t *links, const connection_t *connection)
 {
-    LIST_FOR_EACH(link, &links->pending)
-    {
+    LIST_FOR_EACH (link, &links->pending) {
         pending_query_t *query = CONTAINER_OF(link, pending_query_t, link);
         if (query->connection != connection)
             continue;

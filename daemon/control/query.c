@@ -53,8 +53,8 @@ static void answer_status(const control_t *control, connection_t *connection, ui
         status.gpu_worker_pid = (uint32_t)gpus_worker_pid(control->gpus);
         status.gpu_worker_restarts = gpus_restarts(control->gpus);
     }
-    LIST_FOR_EACH(link, &control->clients)
-    status.registered_bytes += CONTAINER_OF(link, client_t, link)->registered_bytes;
+    LIST_FOR_EACH (link, &control->clients)
+        status.registered_bytes += CONTAINER_OF(link, client_t, link)->registered_bytes;
     body.status = &status;
     send_query_reply(connection, request, &body);
 }
@@ -62,8 +62,7 @@ static void answer_status(const control_t *control, connection_t *connection, ui
 static uint32_t rosters_on_device(const control_t *control, uint32_t device)
 {
     uint32_t count = 0;
-    LIST_FOR_EACH(link, &control->rosters->all)
-    {
+    LIST_FOR_EACH (link, &control->rosters->all) {
         const roster_t *roster = CONTAINER_OF(link, roster_t, link);
         for (uint32_t rank = 0; rank < roster->rank_count; rank++)
             count += roster->members[rank].client && roster->members[rank].device == device;
@@ -228,8 +227,7 @@ static void answer_comms(const control_t *control, connection_t *connection, uin
 {
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
     body.comms = calloc(control->rosters->count + 1, sizeof(*body.comms));
-    LIST_FOR_EACH(link, &control->rosters->all)
-    {
+    LIST_FOR_EACH (link, &control->rosters->all) {
         Blinkwire__Comm *described = body.comms ? describe_roster(CONTAINER_OF(link, roster_t, link)) : NULL;
         if (described)
             body.comms[body.n_comms++] = described;
@@ -250,8 +248,7 @@ static void answer_clients(const control_t *control, connection_t *connection, u
         reply_no_memory(connection, request);
         goto done;
     }
-    LIST_FOR_EACH(link, &control->clients)
-    {
+    LIST_FOR_EACH (link, &control->clients) {
         const client_t *client = CONTAINER_OF(link, client_t, link);
         Blinkwire__Client *described = &clients[body.n_clients];
         blinkwire__client__init(described);

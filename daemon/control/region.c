@@ -260,8 +260,7 @@ static blink_result_t check_staging(const client_t *client, uint64_t bytes, engi
                           (unsigned long)bytes, (unsigned long)least_bytes);
     if (kind != ENGINE_REGION_WINDOWS)
         return BLINK_OK;
-    LIST_FOR_EACH(link, &client->regions)
-    {
+    LIST_FOR_EACH (link, &client->regions) {
         const region_t *region = CONTAINER_OF(link, region_t, link);
         if (region->kind == kind)
             return BLINK_FAIL(BLINK_ERR_EXISTS, "this client has windows for streams already, region %u",
@@ -296,8 +295,7 @@ static void on_deregistered(void *context)
 
 static region_t *find_settled(const client_t *client, uint32_t number)
 {
-    LIST_FOR_EACH(link, &client->regions)
-    {
+    LIST_FOR_EACH (link, &client->regions) {
         region_t *region = CONTAINER_OF(link, region_t, link);
         if (region->number == number && !region->pending)
             return region;
@@ -320,8 +318,7 @@ void region_deregister(client_t *client, uint64_t request, uint32_t number)
 
 void regions_leave_pending(client_t *client)
 {
-    LIST_FOR_EACH(link, &client->regions)
-    {
+    LIST_FOR_EACH (link, &client->regions) {
         region_t *region = CONTAINER_OF(link, region_t, link);
         if (!region->pending)
             continue;
@@ -333,8 +330,7 @@ void regions_leave_pending(client_t *client)
 
 void regions_release_all(client_t *client)
 {
-    LIST_FOR_EACH(link, &client->regions)
-    {
+    LIST_FOR_EACH (link, &client->regions) {
         region_t *region = CONTAINER_OF(link, region_t, link);
         list_remove(link);
         region_uncount(region);

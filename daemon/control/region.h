@@ -18,11 +18,11 @@ typedef struct region {
     engine_region_kind_t kind;
     void *map; /* NULL: on a GPU */
     uint64_t bytes;
-    uint64_t request;      /* whose answer waits for the engine, or for the GPU worker */
-    uint64_t gpu_token;    /* of what the GPU worker has of the region; 0: nothing */
-    bool pending;          /* the GPU worker has not answered yet; the engine does not know the region */
-    int fd;                /* of the memory, while a GPU or the client of a staging region is to map it too; else -1 */
-    uint64_t offset_bytes; /* where the region begins in the memory of fd */
+    uint64_t request;   /* whose answer waits for the engine, or for the GPU worker */
+    uint64_t gpu_token; /* of what the GPU worker has of the region; 0: nothing */
+    bool pending;       /* the GPU worker has not answered yet; the engine does not know the region */
+    int fd; /* of the memory, while a GPU or the client of a staging region is to map it too; else -1 */
+    uint64_t offset_bytes;        /* where the region begins in the memory of fd */
     const _Atomic bool *poisoned; /* on the host */
     _Atomic bool lost;            /* on a GPU: the worker that had the memory is gone */
 } region_t;

@@ -262,8 +262,7 @@ static void on_lost_removed(void *context)
 static bool lose_regions(client_t *client)
 {
     bool had = false;
-    LIST_FOR_EACH(link, &client->regions)
-    {
+    LIST_FOR_EACH (link, &client->regions) {
         region_t *region = CONTAINER_OF(link, region_t, link);
         if (region->gpu_token == 0 || region->pending)
             continue;
@@ -287,8 +286,7 @@ void regions_lose_gpus(control_t *control)
     Blinkwire__Reply event = BLINKWIRE__REPLY__INIT;
     event.body_case = BLINKWIRE__REPLY__BODY_GPU_RESET;
     event.gpu_reset = &body;
-    LIST_FOR_EACH(link, &control->clients)
-    {
+    LIST_FOR_EACH (link, &control->clients) {
         client_t *client = CONTAINER_OF(link, client_t, link);
         if (!client->leaving && lose_regions(client))
             connection_send(client->connection, &event, NULL, 0);
@@ -304,8 +302,7 @@ typedef struct remap {
 
 static region_t *find_region(const client_t *client, uint32_t number)
 {
-    LIST_FOR_EACH(link, &client->regions)
-    {
+    LIST_FOR_EACH (link, &client->regions) {
         region_t *region = CONTAINER_OF(link, region_t, link);
         if (region->number == number)
             return region;
@@ -315,8 +312,7 @@ static region_t *find_region(const client_t *client, uint32_t number)
 
 static region_t *find_remapped(const remap_t *remap)
 {
-    LIST_FOR_EACH(link, &remap->control->clients)
-    {
+    LIST_FOR_EACH (link, &remap->control->clients) {
         const client_t *client = CONTAINER_OF(link, client_t, link);
         if (client->number == remap->client)
             return client->leaving ? NULL : find_region(client, remap->region);
@@ -358,11 +354,9 @@ static void map_again(region_t *region)
 
 void regions_map_again(control_t *control)
 {
-    LIST_FOR_EACH(client_link, &control->clients)
-    {
+    LIST_FOR_EACH (client_link, &control->clients) {
         const client_t *client = CONTAINER_OF(client_link, client_t, link);
-        LIST_FOR_EACH(link, &client->regions)
-        {
+        LIST_FOR_EACH (link, &client->regions) {
             region_t *region = CONTAINER_OF(link, region_t, link);
             if (!client->leaving && region->fd >= 0 && !region->pending)
                 map_again(region);

@@ -36,8 +36,7 @@ static void member_unlink(member_t *member)
  */
 static blink_result_t find_member(const client_t *client, uint32_t number, member_t **found)
 {
-    LIST_FOR_EACH(link, member_bucket(client->control->rosters, number))
-    {
+    LIST_FOR_EACH (link, member_bucket(client->control->rosters, number)) {
         member_t *member = CONTAINER_OF(link, member_t, number_link);
         if (member->number != number || member->client != client)
             continue;
@@ -70,8 +69,7 @@ static void roster_free(roster_t *roster)
 
 static roster_t *find_gathering(const rosters_t *rosters, const uint8_t unique_id[16])
 {
-    LIST_FOR_EACH(link, &rosters->gathering)
-    {
+    LIST_FOR_EACH (link, &rosters->gathering) {
         roster_t *roster = CONTAINER_OF(link, roster_t, gathering_link);
         if (memcmp(roster->unique_id, unique_id, sizeof(roster->unique_id)) == 0)
             return roster;
@@ -206,8 +204,7 @@ static void on_gathering_timer(uv_timer_t *timer);
 static void arm_gathering_timer(rosters_t *rosters)
 {
     uint64_t earliest_ms = UINT64_MAX, now_ms = uv_now(&rosters->control->loop);
-    LIST_FOR_EACH(link, &rosters->gathering)
-    {
+    LIST_FOR_EACH (link, &rosters->gathering) {
         const roster_t *roster = CONTAINER_OF(link, roster_t, gathering_link);
         if (roster->deadline_ms < earliest_ms)
             earliest_ms = roster->deadline_ms;
@@ -376,8 +373,7 @@ static void on_gathering_timer(uv_timer_t *timer)
 {
     rosters_t *rosters = timer->data;
     uint64_t now_ms = uv_now(&rosters->control->loop);
-    LIST_FOR_EACH(link, &rosters->gathering)
-    {
+    LIST_FOR_EACH (link, &rosters->gathering) {
         roster_t *roster = CONTAINER_OF(link, roster_t, gathering_link);
         if (roster->deadline_ms > now_ms)
             continue;
@@ -420,8 +416,7 @@ static void announce_abort(roster_t *roster, blink_result_t code, const char *te
 void rosters_abort_by_engine(void *context, uint32_t number, blink_result_t code, const char *text)
 {
     const rosters_t *rosters = context;
-    LIST_FOR_EACH(link, &rosters->all)
-    {
+    LIST_FOR_EACH (link, &rosters->all) {
         roster_t *roster = CONTAINER_OF(link, roster_t, link);
         if (roster->number == number)
             announce_abort(roster, code, text, NULL);
@@ -431,8 +426,7 @@ void rosters_abort_by_engine(void *context, uint32_t number, blink_result_t code
 void rosters_abort_all(rosters_t *rosters)
 {
     static const char text[] = "the daemon is stopping";
-    LIST_FOR_EACH(link, &rosters->all)
-    {
+    LIST_FOR_EACH (link, &rosters->all) {
         roster_t *roster = CONTAINER_OF(link, roster_t, link);
         if (roster->state == ROSTER_GATHERING) {
             BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text);

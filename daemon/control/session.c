@@ -95,7 +95,7 @@ void session_start(control_t *control, int fd)
 void sessions_end_all(control_t *control)
 {
     control->stopping = true;
-    LIST_FOR_EACH(link, &control->sessions)
-    connection_close(CONTAINER_OF(link, session_t, link)->connection);
+    LIST_FOR_EACH (link, &control->sessions)
+        connection_close(CONTAINER_OF(link, session_t, link)->connection);
     stop_if_done(control);
 }

@@ -4,8 +4,7 @@
 
 tenant_t *tenant_of(list_t *tenants, uid_t uid)
 {
-    LIST_FOR_EACH(link, tenants)
-    {
+    LIST_FOR_EACH (link, tenants) {
         tenant_t *tenant = CONTAINER_OF(link, tenant_t, link);
         if (tenant->uid == uid)
             return tenant;

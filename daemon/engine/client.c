@@ -44,8 +44,7 @@ static void grow_memberships(engine_client_t *client)
     if (!grown)
         return;
     for (uint32_t i = 0; i < old_buckets; i++) {
-        LIST_FOR_EACH(link, &old[i])
-        {
+        LIST_FOR_EACH (link, &old[i]) {
             list_remove(link);
             list_append(&grown[CONTAINER_OF(link, comm_rank_t, of_client)->member % new_buckets], link);
         }

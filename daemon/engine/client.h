@@ -68,8 +68,7 @@ void client_remove_membership(engine_client_t *client, comm_rank_t *rank);
 /* The rank with this handle; NULL: the client has none. */
 static inline comm_rank_t *client_find_membership(const engine_client_t *client, uint32_t member)
 {
-    LIST_FOR_EACH(link, &client->memberships[member % client->membership_buckets])
-    {
+    LIST_FOR_EACH (link, &client->memberships[member % client->membership_buckets]) {
         comm_rank_t *rank = CONTAINER_OF(link, comm_rank_t, of_client);
         if (rank->member == member)
             return rank;

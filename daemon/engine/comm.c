@@ -20,8 +20,7 @@ void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, co
     comm->end_reason = reason;
     snprintf(comm->end_text, sizeof(comm->end_text), "%s", text);
     LOG_INFO("communicator %u: %s", comm->comm, text);
-    LIST_FOR_EACH(link, &comm->ops)
-    {
+    LIST_FOR_EACH (link, &comm->ops) {
         run_cancel(CONTAINER_OF(link, comm_op_t, of_comm));
     }
     if (ender == ENDED_BY_ENGINE)
@@ -57,8 +56,7 @@ void engine_comm_end(engine_comm_t *comm, blink_result_t reason, const char *tex
 void comm_client_gone(engine_client_t *client)
 {
     for (uint32_t i = 0; i < client->membership_buckets; i++) {
-        LIST_FOR_EACH(link, &client->memberships[i])
-        {
+        LIST_FOR_EACH (link, &client->memberships[i]) {
             comm_rank_t *rank = CONTAINER_OF(link, comm_rank_t, of_client);
             if (!rank->leaving || rank->outstanding == 0)
                 continue;
@@ -145,8 +143,7 @@ static bool op_waits_for_clients(const comm_op_t *op)
 uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
 {
     uint64_t next_us = UINT64_MAX;
-    LIST_FOR_EACH(link, &engine->busy_comms)
-    {
+    LIST_FOR_EACH (link, &engine->busy_comms) {
         engine_comm_t *comm = CONTAINER_OF(link, engine_comm_t, of_busy);
         comm_op_t *op = LIST_FIRST(&comm->ops, comm_op_t, of_comm);
         if (comm->end_reason != BLINK_OK || !op_waits_for_clients(op))
@@ -290,8 +287,7 @@ void comm_let_go(engine_comm_t *comm)
 /* End ops that this rank has not submitted and will not, and be done with those that only waited for it. */
 static void fail_without(engine_comm_t *comm)
 {
-    LIST_FOR_EACH(link, &comm->ops)
-    {
+    LIST_FOR_EACH (link, &comm->ops) {
         comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_comm);
         if (op->state == OP_ENDED)
             op_serve(op);

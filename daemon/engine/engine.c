@@ -54,8 +54,7 @@ static void announce_sleep(engine_t *engine, bool sleeping)
 {
     /* seq_cst: pairs with engine_wake() and ring_needs_doorbell(); see ring.h for the argument. */
     atomic_store_explicit(&engine->sleeping, sleeping, memory_order_seq_cst);
-    LIST_FOR_EACH(link, &engine->clients)
-    {
+    LIST_FOR_EACH (link, &engine->clients) {
         ring_set_engine_sleeping(&CONTAINER_OF(link, engine_client_t, of_engine)->ring, sleeping);
     }
 }
@@ -64,8 +63,7 @@ static bool has_work(engine_t *engine)
 {
     if (!mailbox_is_empty(&engine->mailbox))
         return true;
-    LIST_FOR_EACH(link, &engine->clients)
-    {
+    LIST_FOR_EACH (link, &engine->clients) {
         engine_client_t *client = CONTAINER_OF(link, engine_client_t, of_engine);
         if (!client->removed && ring_has_submission(&client->ring))
             return true;
@@ -121,8 +119,7 @@ static void update_crowding(engine_t *engine)
     if (crowded == engine->crowded)
         return;
     engine->crowded = crowded;
-    LIST_FOR_EACH(link, &engine->clients)
-    {
+    LIST_FOR_EACH (link, &engine->clients) {
         client_update_wait_policy(CONTAINER_OF(link, engine_client_t, of_engine));
     }
 }
@@ -138,8 +135,7 @@ static bool serve_client(engine_client_t *client)
 static bool serve_clients(engine_t *engine)
 {
     bool worked = false;
-    LIST_FOR_EACH(link, &engine->clients)
-    {
+    LIST_FOR_EACH (link, &engine->clients) {
         worked |= serve_client(CONTAINER_OF(link, engine_client_t, of_engine));
     }
     return worked;
@@ -327,8 +323,7 @@ void engine_destroy(engine_t *engine)
 {
     if (!engine)
         return;
-    LIST_FOR_EACH(link, &engine->spare_batches)
-    {
+    LIST_FOR_EACH (link, &engine->spare_batches) {
         free(CONTAINER_OF(link, op_batch_t, of_rank));
     }
     engine_close_fds(engine);

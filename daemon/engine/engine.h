@@ -119,8 +119,8 @@ typedef struct engine_comm_config {
     uint32_t rank_count;
     const engine_member_t *members; /* by rank; copied */
     blink_algorithm_t algorithm;
-    /* How long the communicator's oldest op may wait for ranks, counted from its submission or, if that is later, from
-     * the end of the op before it. */
+    /* How long the communicator's oldest op may wait for ranks, counted from its submission or, if that is
+     * later, from the end of the op before it. */
     uint64_t op_timeout_us;
 } engine_comm_config_t;
 

@@ -42,8 +42,7 @@ static void detach_run(mailbox_item_t *item)
         epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, engine->gpu_event_fd, NULL);
     engine->gpu_event_fd = -1;
     exec_cuda_detach(engine->config.cuda, change->text);
-    LIST_FOR_EACH(link, &engine->gpu_comms)
-    {
+    LIST_FOR_EACH (link, &engine->gpu_comms) {
         comm_end(CONTAINER_OF(link, engine_comm_t, of_gpus), ENDED_BY_ENGINE, BLINK_ERR_SYSTEM, change->text);
     }
     free(change);

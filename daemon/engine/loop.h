@@ -24,15 +24,15 @@ struct engine {
     uint32_t clients_waiting; /* with outstanding submissions */
     uint32_t clients_joined;  /* members of a communicator */
     uint32_t long_runs;       /* ops in a run expected to take long */
-    /* Nobody rings a doorbell for what a GPU writes, so the loop looks: how many ops are in OP_AWAITING for such
-     * a word, and how many ops are stored, which a graph on a GPU may replay. */
+    /* Nobody rings a doorbell for what a GPU writes, so the loop looks: how many ops are in OP_AWAITING for
+     * such a word, and how many ops are stored, which a graph on a GPU may replay. */
     uint32_t awaited_gpu_ops, stored_ops;
-    list_t clients;           /* engine_client_t.of_engine */
-    list_t busy_comms;        /* engine_comm_t.of_busy: that have ops */
-    list_t due_comms;         /* engine_comm_t.of_due: that the loop is to attend to */
-    list_t gpu_comms;         /* engine_comm_t.of_gpus: whose devices are on GPUs */
-    list_t awaiting;          /* ops in OP_AWAITING (op.h) */
-    list_t spare_batches;     /* op_batch_t.of_rank, to be used again */
+    list_t clients;       /* engine_client_t.of_engine */
+    list_t busy_comms;    /* engine_comm_t.of_busy: that have ops */
+    list_t due_comms;     /* engine_comm_t.of_due: that the loop is to attend to */
+    list_t gpu_comms;     /* engine_comm_t.of_gpus: whose devices are on GPUs */
+    list_t awaiting;      /* ops in OP_AWAITING (op.h) */
+    list_t spare_batches; /* op_batch_t.of_rank, to be used again */
     plan_cache_t cache;
     struct { /* scratch to start a run, by rank */
         const void *inputs[PLAN_RANKS_MAX];

@@ -15,8 +15,7 @@ static list_t *bucket_of(const engine_comm_t *comm, const op_signature_t *signat
 
 static comm_op_t *find_oldest(const engine_comm_t *comm, const op_signature_t *signature)
 {
-    LIST_FOR_EACH(link, bucket_of(comm, signature))
-    {
+    LIST_FOR_EACH (link, bucket_of(comm, signature)) {
         comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_bucket);
         if (op->signature.root == signature->root && op->signature.peer == signature->peer)
             return op;

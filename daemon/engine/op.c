@@ -134,8 +134,7 @@ void ops_activate(op_batch_t *batch)
 {
     if (!batch)
         return;
-    LIST_FOR_EACH(link, &batch->entries)
-    {
+    LIST_FOR_EACH (link, &batch->entries) {
         comm_op_t *op = CONTAINER_OF(link, op_entry_t, of_batch)->op;
         if (++op->active_count == op->entry_count && op->state == OP_GATHERING)
             op_enter(op, OP_DUE);
@@ -154,8 +153,7 @@ blink_result_t op_check_left(const comm_op_t *op)
 
 void ops_forget_client(engine_comm_t *comm, uint32_t rank)
 {
-    LIST_FOR_EACH(link, &comm->ops)
-    {
+    LIST_FOR_EACH (link, &comm->ops) {
         if (CONTAINER_OF(link, comm_op_t, of_comm)->first_rank == rank)
             comm->ranks[rank].client->begun_ops--;
     }

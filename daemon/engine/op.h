@@ -20,8 +20,8 @@
  *   DUE        it may be started                             comm->due          PLANNING (plans.c), AWAITING,
  *                                                                               RUNNING (run.c), ENDED
  *   PLANNING   its plan is being made                        program->waiting   DUE (plans.c), ENDED
- *   AWAITING   clients have copies to make for its next      engine->awaiting   RUNNING (run.c), ENDED; AWAITING
- *              piece, or streams have not come to it                            again if a client takes back the
+ *   AWAITING   clients have copies to make for its next      engine->awaiting   RUNNING (run.c), ENDED;
+ * AWAITING piece, or streams have not come to it                            again if a client takes back the
  *                                                                               word that was found (run.c)
  *   RUNNING    a piece of it is on the executor              none               AWAITING (run.c), ENDED
  *   ENDED      it has its result, with which entries are     none               nothing: it is freed as soon
@@ -94,16 +94,16 @@ struct comm_op {
     uint32_t entry_count, submitted_count, active_count, completed_count;
     bool has_windows, has_tickets; /* some entry has one */
     /* Its run. */
-    bool is_long;                          /* its clients had best sleep */
-    uint64_t since_us;                     /* its first submission, or when its last piece ended */
-    cached_program_t *program;             /* in OP_PLANNING and after it: the program that was asked for; held */
-    plan_instance_t *instance;             /* lent, from its start to its end */
-    uint64_t piece_elements;               /* of a block, run at a time */
-    uint64_t pieces, piece;                /* how many, and which is next */
-    double predicted_us;                   /* of all its runs */
+    bool is_long;              /* its clients had best sleep */
+    uint64_t since_us;         /* its first submission, or when its last piece ended */
+    cached_program_t *program; /* in OP_PLANNING and after it: the program that was asked for; held */
+    plan_instance_t *instance; /* lent, from its start to its end */
+    uint64_t piece_elements;   /* of a block, run at a time */
+    uint64_t pieces, piece;    /* how many, and which is next */
+    double predicted_us;       /* of all its runs */
     /* How many of its runs that have ended said how long they took, and the sum of those times. */
     uint64_t measured_pieces, measured_ns;
-    mailbox_item_t run_end_item;           /* worker to engine */
+    mailbox_item_t run_end_item; /* worker to engine */
     exec_end_t run_end;
     char *run_text; /* of a failed run; NULL: none */
     /* Its end. */

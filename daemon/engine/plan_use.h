@@ -20,8 +20,8 @@ typedef struct plan_use {
     uint32_t size_class;   /* plan_size_class() */
     _Atomic uint64_t op_count;
     _Atomic uint64_t bytes_least, bytes_most;
-    /* How many of the ops were measured; for these alone: the sum of their times, the least of them, and the sum of
-     * the times that were predicted. */
+    /* How many of the ops were measured; for these alone: the sum of their times, the least of them, and the
+     * sum of the times that were predicted. */
     _Atomic uint64_t measured_count;
     _Atomic uint64_t measured_ns, measured_ns_least, predicted_ns;
 } plan_use_t;

@@ -83,8 +83,7 @@ void plan_cache_init(plan_cache_t *cache)
 
 static cached_program_t *cache_find(plan_cache_t *cache, const plan_key_t *key, uint32_t hash)
 {
-    LIST_FOR_EACH(link, &cache->buckets[hash % CACHE_BUCKETS])
-    {
+    LIST_FOR_EACH (link, &cache->buckets[hash % CACHE_BUCKETS]) {
         cached_program_t *cached = CONTAINER_OF(link, cached_program_t, of_bucket);
         if (cached->hash != hash || !key_equals(&cached->key, key))
             continue;
@@ -106,8 +105,7 @@ static void cache_remove(plan_cache_t *cache, cached_program_t *cached)
     list_remove(&cached->of_bucket);
     list_remove(&cached->of_age);
     cache->count--;
-    LIST_FOR_EACH(link, &cached->idle)
-    {
+    LIST_FOR_EACH (link, &cached->idle) {
         instance_free(CONTAINER_OF(link, plan_instance_t, of_program));
     }
     lane_program_destroy(cached->program);
@@ -129,8 +127,7 @@ static void cache_trim(plan_cache_t *cache)
 
 void plan_cache_free(plan_cache_t *cache)
 {
-    LIST_FOR_EACH(link, &cache->by_age)
-    {
+    LIST_FOR_EACH (link, &cache->by_age) {
         cache_remove(cache, CONTAINER_OF(link, cached_program_t, of_age));
     }
 }
@@ -217,8 +214,7 @@ static void plan_return(mailbox_item_t *item)
     plan_cache_t *cache = &cached->engine->cache;
     cache->in_making--;
     cached->program = cached->made;
-    LIST_FOR_EACH(link, &cached->waiting)
-    {
+    LIST_FOR_EACH (link, &cached->waiting) {
         comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_state);
         op->since_us = clock_us();
         if (cached->result == BLINK_OK) {

@@ -42,7 +42,8 @@ static op_batch_t *rank_next_active(comm_rank_t *rank)
     while (first && first->ended) {
         free(first->text);
         list_remove(&first->of_rank);
-        list_append(&rank->comm->engine->spare_batches, &first->of_rank);
+        list_prepend(&rank->comm->engine->spare_batches,
+                     &first->of_rank); /* the next to be used is in cache */
         first = LIST_FIRST(&rank->batches, op_batch_t, of_rank);
     }
     if (!first || !first->committed || first->active)

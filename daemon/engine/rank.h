@@ -22,7 +22,8 @@ typedef struct op_batch {
     bool active;
     bool ended; /* its completion has been written, or its client is gone */
     uint64_t user_data;
-    stored_op_t *replayed; /* the stored op whose replay it is, which hears of the end instead of the client; else NULL */
+    stored_op_t *replayed; /* the stored op whose replay it is, which hears of the end instead of the client;
+                              else NULL */
     blink_result_t result; /* the first failure of an entry */
     char *text;            /* of that */
 } op_batch_t;

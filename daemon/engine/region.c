@@ -44,8 +44,7 @@ blink_result_t engine_region_add(engine_client_t *client, const engine_region_co
 /* A region that is not being removed; NULL: there is none. */
 static engine_region_t *region_find(const engine_client_t *client, uint32_t number)
 {
-    LIST_FOR_EACH(link, &client->regions[number % REGION_BUCKETS])
-    {
+    LIST_FOR_EACH (link, &client->regions[number % REGION_BUCKETS]) {
         engine_region_t *region = CONTAINER_OF(link, engine_region_t, of_client);
         if (region->region == number && !region->removing)
             return region;
@@ -119,8 +118,7 @@ static void region_remove_run(mailbox_item_t *item)
 
 void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_t done)
 {
-    LIST_FOR_EACH(link, &client->control_regions)
-    {
+    LIST_FOR_EACH (link, &client->control_regions) {
         engine_region_t *removed = CONTAINER_OF(link, engine_region_t, of_control);
         if (removed->region != region)
             continue;
@@ -135,8 +133,7 @@ void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_
 void client_free_regions(engine_client_t *client)
 {
     for (uint32_t i = 0; i < REGION_BUCKETS; i++) {
-        LIST_FOR_EACH(link, &client->regions[i])
-        {
+        LIST_FOR_EACH (link, &client->regions[i]) {
             free_region(CONTAINER_OF(link, engine_region_t, of_client));
         }
     }

@@ -45,8 +45,7 @@ static bool take_start(const stored_op_t *stored)
 /* The first of a client's that failed, or that its stream has come to. */
 static bool replay_one(engine_client_t *client)
 {
-    LIST_FOR_EACH(link, &client->stored)
-    {
+    LIST_FOR_EACH (link, &client->stored) {
         stored_op_t *stored = CONTAINER_OF(link, stored_op_t, of_client);
         if (stored->failed != BLINK_OK) {
             end_for(stored);
@@ -63,8 +62,7 @@ static bool replay_one(engine_client_t *client)
 bool replay_poll(engine_t *engine)
 {
     bool worked = false;
-    LIST_FOR_EACH(link, &engine->clients)
-    {
+    LIST_FOR_EACH (link, &engine->clients) {
         engine_client_t *client = CONTAINER_OF(link, engine_client_t, of_engine);
         if (!client->removed)
             worked |= replay_one(client);

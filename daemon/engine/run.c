@@ -363,8 +363,7 @@ void run_due(engine_comm_t *comm)
 
 static comm_op_t *find_ready(const engine_t *engine)
 {
-    LIST_FOR_EACH(link, &engine->awaiting)
-    {
+    LIST_FOR_EACH (link, &engine->awaiting) {
         comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_state);
         if (clients_are_ready(op))
             return op;

@@ -90,8 +90,7 @@ blink_result_t stored_keep(engine_client_t *client, comm_rank_t *rank, const rin
 
 static stored_op_t *find_stored(const engine_client_t *client, uint32_t window)
 {
-    LIST_FOR_EACH(link, &client->stored)
-    {
+    LIST_FOR_EACH (link, &client->stored) {
         stored_op_t *stored = CONTAINER_OF(link, stored_op_t, of_client);
         if (stored->window == window && !stored->forgotten)
             return stored;
@@ -118,8 +117,7 @@ blink_result_t stored_forget(engine_client_t *client, const ring_sqe_t *sqe, boo
 void stored_forget_rank(const comm_rank_t *rank)
 {
     engine_client_t *client = rank->client;
-    LIST_FOR_EACH(link, &client->stored)
-    {
+    LIST_FOR_EACH (link, &client->stored) {
         stored_op_t *stored = CONTAINER_OF(link, stored_op_t, of_client);
         if (stored->rank == rank)
             stored->rank = NULL;
@@ -132,8 +130,7 @@ void stored_forget_rank(const comm_rank_t *rank)
 
 void stored_forget_client(engine_client_t *client)
 {
-    LIST_FOR_EACH(link, &client->stored)
-    {
+    LIST_FOR_EACH (link, &client->stored) {
         stored_op_t *stored = CONTAINER_OF(link, stored_op_t, of_client);
         if (stored->running)
             stored->forgotten = true; /* freed when the replay ends */

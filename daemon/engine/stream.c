@@ -54,8 +54,7 @@ void stream_end(stream_ticket_t *ticket)
     uint32_t number = ticket->window, popped = 0;
     stream_window_t *window = &region->windows[number];
     ticket->ended = true;
-    LIST_FOR_EACH(link, &window->tickets)
-    {
+    LIST_FOR_EACH (link, &window->tickets) {
         stream_ticket_t *first = CONTAINER_OF(link, stream_ticket_t, of_window);
         if (!first->ended)
             break;

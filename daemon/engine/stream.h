@@ -27,8 +27,9 @@ typedef struct stream_window {
     uint64_t submitted, ended;
 } stream_window_t;
 
-/* Most tickets and stored entries that are kept for one client. Both need a limit of their own: a ticket is kept
- * after its op has ended while an older ticket of its window has not, and a stored op until it is forgotten. */
+/* Most tickets and stored entries that are kept for one client. Both need a limit of their own: a ticket is
+ * kept after its op has ended while an older ticket of its window has not, and a stored op until it is
+ * forgotten. */
 #define CLIENT_KEPT_MAX 131072u
 
 /* The engine's side of a windows region; NULL: no memory. */

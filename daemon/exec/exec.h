@@ -25,7 +25,8 @@ void exec_instance_destroy(exec_instance_t *instance);
 /*
  * Start a run on an idle instance. True if it has ended already, as *end says: there was nothing to do; it
  * was so short that it was made on this thread; or it could not be started (NO_MEMORY, or SYSTEM: there is no
- * GPU worker). False if run->done or exec_poll() tells the end; run->done may have done so before exec_start() returns.
+ * GPU worker). False if run->done or exec_poll() tells the end; run->done may have done so before
+ * exec_start() returns.
  */
 bool exec_start(exec_instance_t *instance, const exec_run_t *run, exec_end_t *end);
 

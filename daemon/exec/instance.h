@@ -39,7 +39,8 @@ struct exec_instance {
     lane_geometry_t geometry;
     uint32_t most_chunks; /* of any channel */
     /* Slots with flags. The epochs of a run are from epoch_base + 1 to epoch_base + most_chunks; every
-     * slot holds a smaller epoch. If a slot may hold other bytes, `scrub` says so and all are emptied first. */
+     * slot holds a smaller epoch. If a slot may hold other bytes, `scrub` says so and all are emptied first.
+     */
     uint64_t epoch_base;
     bool scrub;
     exec_run_t run; /* the last one */

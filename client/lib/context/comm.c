@@ -208,8 +208,8 @@ static void note_loss(blink_comm_t *comm, const Blinkwire__CommLost *event)
 void comms_lost(blink_context_t *context, const Blinkwire__CommLost *event)
 {
     pthread_mutex_lock(&context->connection.lock);
-    LIST_FOR_EACH(link, &context->comms)
-    note_loss(CONTAINER_OF(link, blink_comm_t, of_context), event);
+    LIST_FOR_EACH (link, &context->comms)
+        note_loss(CONTAINER_OF(link, blink_comm_t, of_context), event);
     pthread_cond_broadcast(&context->connection.changed);
     pthread_mutex_unlock(&context->connection.lock);
 }

@@ -145,8 +145,7 @@ static stream_window_t *take_idle(stream_table_t *table)
 /* Under the table's lock. */
 static stream_window_t *find_window(stream_rank_t *rank, uint64_t stream_id)
 {
-    LIST_FOR_EACH(link, &rank->windows)
-    {
+    LIST_FOR_EACH (link, &rank->windows) {
         stream_window_t *window = CONTAINER_OF(link, stream_window_t, of_rank);
         if (window->stream_id == stream_id)
             return window;

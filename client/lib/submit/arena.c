@@ -21,8 +21,7 @@ void arenas_init(arenas_t *arenas, connection_t *connection)
 
 void arenas_fini(arenas_t *arenas)
 {
-    LIST_FOR_EACH(link, &arenas->list)
-    {
+    LIST_FOR_EACH (link, &arenas->list) {
         arena_t *arena = CONTAINER_OF(link, arena_t, of_arenas);
         if (arena->pinned_by)
             gpu_unpin(arena->pinned_by, arena->base);
@@ -55,8 +54,7 @@ static staging_transfer_t *arena_take(arena_t *arena, uint64_t bytes)
     uint64_t offset = STAGING_HEADER_BYTES;
     if (arena->free_windows == 0)
         return NULL;
-    LIST_FOR_EACH(link, &arena->in_use)
-    {
+    LIST_FOR_EACH (link, &arena->in_use) {
         const staging_transfer_t *next = CONTAINER_OF(link, staging_transfer_t, of_arena);
         if (next->offset_bytes - offset >= bytes)
             return use_window(arena, offset, bytes, link);
@@ -75,8 +73,7 @@ static staging_transfer_t *take(arenas_t *arenas, const arena_need_t *need)
 {
     staging_transfer_t *transfer = NULL;
     pthread_mutex_lock(&arenas->lock);
-    LIST_FOR_EACH(link, &arenas->list)
-    {
+    LIST_FOR_EACH (link, &arenas->list) {
         arena_t *arena = CONTAINER_OF(link, arena_t, of_arenas);
         if (!transfer && arena->on_gpus == need->on_gpus && (arena->pinned_by || !need->pinned))
             transfer = arena_take(arena, need->bytes);

@@ -142,8 +142,7 @@ blink_result_t connection_receive(connection_t *connection, connection_answer_t 
 /* Under the lock. */
 static waiting_t *find_request(connection_t *connection, uint64_t id)
 {
-    LIST_FOR_EACH(link, &connection->requests)
-    {
+    LIST_FOR_EACH (link, &connection->requests) {
         waiting_t *waiting = CONTAINER_OF(link, waiting_t, of_requests);
         if (waiting->id == id && !waiting->answer.reply)
             return waiting;

@@ -267,8 +267,7 @@ static void advance(staging_t *staging, staging_transfer_t *transfer, blink_op_t
 
 static void progress_arena(staging_t *staging, arena_t *arena, staging_round_t *round)
 {
-    LIST_FOR_EACH(link, &arena->in_use)
-    {
+    LIST_FOR_EACH (link, &arena->in_use) {
         staging_transfer_t *transfer = CONTAINER_OF(link, staging_transfer_t, of_arena);
         /* Acquire: pairs with the store in staging_attach(). */
         blink_op_t *op = atomic_load_explicit(&transfer->op, memory_order_acquire);
@@ -289,8 +288,8 @@ bool staging_begin_round(staging_t *staging, bool certain, staging_round_t *roun
         pthread_mutex_lock(&staging->arenas.lock);
     else if (pthread_mutex_trylock(&staging->arenas.lock) != 0)
         return false;
-    LIST_FOR_EACH(link, &staging->arenas.list)
-    progress_arena(staging, CONTAINER_OF(link, arena_t, of_arenas), round);
+    LIST_FOR_EACH (link, &staging->arenas.list)
+        progress_arena(staging, CONTAINER_OF(link, arena_t, of_arenas), round);
     return true;
 }
 

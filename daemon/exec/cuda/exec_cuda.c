@@ -16,8 +16,7 @@
 /* Tell the instance whose object could not be made, unless it is gone already. */
 static void note_failed_object(exec_cuda_t *exec, uint32_t object, blink_result_t result, const char *text)
 {
-    LIST_FOR_EACH(link, &exec->instances)
-    {
+    LIST_FOR_EACH (link, &exec->instances) {
         cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, link);
         if (instance->program_object != object && instance->binding_object != object &&
             instance->memory_object != object)
@@ -100,8 +99,7 @@ blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
  * those that still wait for their grant, have failed. */
 static void end_runs(exec_cuda_t *exec, const char *text)
 {
-    LIST_FOR_EACH(link, &exec->requests)
-    {
+    LIST_FOR_EACH (link, &exec->requests) {
         cuda_request_t *request = CONTAINER_OF(link, cuda_request_t, link);
         cuda_instance_t *instance = request->instance;
         cuda_request_free(exec, request);

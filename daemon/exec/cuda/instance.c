@@ -183,8 +183,7 @@ static void free_memory(cuda_instance_t *instance)
 
 void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent)
 {
-    LIST_FOR_EACH(link, &exec->instances)
-    {
+    LIST_FOR_EACH (link, &exec->instances) {
         cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, link);
         if (exec->memory_bytes <= KEPT_MEMORY_BYTES)
             return;

@@ -56,8 +56,7 @@ static bool move_to_arena(exec_cuda_t *exec, cuda_request_t *request)
 void cuda_requests_flush(exec_cuda_t *exec)
 {
     bool sent = false;
-    LIST_FOR_EACH(link, &exec->unsent)
-    {
+    LIST_FOR_EACH (link, &exec->unsent) {
         cuda_request_t *request = CONTAINER_OF(link, cuda_request_t, unsent);
         if (exec->unreaped == exec->ring.cq_entries || !move_to_arena(exec, request) ||
             !ring_submit(&exec->ring, &request->sqe))

@@ -195,8 +195,7 @@ static void give_grant_back(cuda_instance_t *instance)
 
 void cuda_launch_waiting(exec_cuda_t *exec)
 {
-    LIST_FOR_EACH(link, &exec->waiting)
-    {
+    LIST_FOR_EACH (link, &exec->waiting) {
         cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, queued);
         if (!grant(exec, instance))
             return;

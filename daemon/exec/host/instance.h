@@ -42,7 +42,7 @@ struct host_instance {
     exec_instance_t base;
     exec_host_t *exec;     /* base.exec */
     double touched_blocks; /* what all steps together read and write, in blocks */
-    exec_items_t *items; /* NULL: the program runs as lanes, which the fields down to `scratch` are for */
+    exec_items_t *items;   /* NULL: the program runs as lanes, which the fields down to `scratch` are for */
     exec_lane_t *lanes;
     exec_semaphore_t *semaphores;
     void **addresses;

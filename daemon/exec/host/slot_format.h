@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Data whose offset in a chunk is a multiple of this begin at a word of LL and at a line of LL128. Their offset in
- * the slot is then lane_format_bytes() of the offset in the chunk. */
+/* Data whose offset in a chunk is a multiple of this begin at a word of LL and at a line of LL128. Their
+ * offset in the slot is then lane_format_bytes() of the offset in the chunk. */
 #define SLOT_GRAIN_BYTES 120u
 
 /* Write `bytes` of data at the beginning of `slot` (8-byte aligned), marked with the epoch; LL keeps its low

@@ -116,8 +116,7 @@ static bool job_poll(worker_t *worker, worker_job_t *job, bool is_query)
 static bool poll_jobs(worker_t *worker, bool is_query)
 {
     bool ended = false;
-    LIST_FOR_EACH(link, &worker->jobs)
-    {
+    LIST_FOR_EACH (link, &worker->jobs) {
         worker_job_t *job = CONTAINER_OF(link, worker_job_t, link);
         if (!job_poll(worker, job, is_query))
             continue;
@@ -132,8 +131,7 @@ static bool poll_jobs(worker_t *worker, bool is_query)
 
 static void abort_run(worker_t *worker, uint64_t number)
 {
-    LIST_FOR_EACH(link, &worker->jobs)
-    {
+    LIST_FOR_EACH (link, &worker->jobs) {
         worker_job_t *job = CONTAINER_OF(link, worker_job_t, link);
         if (job->run_number == number && number != 0) {
             job->is_aborted = true;
@@ -184,8 +182,7 @@ static void submit(worker_t *worker, const ring_sqe_t *sqe)
 static _Noreturn void end_lost(worker_t *worker)
 {
     LOG_ERROR("GPU worker ends: %s", worker->lost_text);
-    LIST_FOR_EACH(link, &worker->jobs)
-    {
+    LIST_FOR_EACH (link, &worker->jobs) {
         const worker_job_t *job = CONTAINER_OF(link, worker_job_t, link);
         complete(worker, job->user_data, BLINK_ERR_SYSTEM, worker->lost_text);
     }

@@ -387,10 +387,11 @@ blink_result_t plan_lp_solve_whole(plan_lp_t *lp, double enough, uint32_t subpro
     if (setjmp(lp->trap) != 0)
         return lp_fatal(lp);
     glp_error_hook(lp_trap, lp);
-    if (lp_place_broken(lp, true))
-        BLINK_TRY(lp_solve(lp));
-    int status = glp_intopt(lp->problem, &control);
+    blink_result_t result = lp_place_broken(lp, true) ? lp_solve(lp) : BLINK_OK;
+    int status = result == BLINK_OK ? glp_intopt(lp->problem, &control) : 0;
     glp_error_hook(NULL, NULL);
+    if (result != BLINK_OK)
+        return result;
     if (status != 0 && status != GLP_ESTOP)
         return BLINK_FAIL(BLINK_ERR_INTERNAL, "the search over whole numbers stopped with status %d", status);
     lp->whole = true;

@@ -56,8 +56,8 @@
 #define SPREAD_EXPONENT       10.0
 #define SPREAD_EXPONENT_TREES 50.0
 #define SPREAD_EXPONENT_MAX   200.0
-/* Trees, sweeps over all roots, and work, after which the program goes on; programs of fewer rows need none.
- * H, B. */
+/* Trees, sweeps over all roots, and work, after which the program goes on; programs of fewer rows need none,
+ * nor any variety of columns. H, B. */
 #define SPREAD_TREES      400u
 #define SPREAD_SWEEPS     10u
 #define SPREAD_WORK       20000000u

@@ -146,7 +146,7 @@ static blink_result_t fill(shallow_t *s)
         s->limit.most_us = limit_us;
         limit_us += fmax(hop_us, limit_us / STEPS);
         BLINK_TRY(pack_optimise_limited(&s->packer));
-        if (pack_rate(&s->packer) < LEAST_GAIN * rate)
+        if (pack_rate(&s->packer) <= 0.0 || pack_rate(&s->packer) < LEAST_GAIN * rate)
             continue;
         idle = 0;
         rate = pack_rate(&s->packer);

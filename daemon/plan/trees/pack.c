@@ -453,7 +453,7 @@ static blink_result_t generate_columns(packer_t *p)
         misled = smooth && added == 0;
         if ((added == 0 && !misled) || pack_near_bound(p))
             break;
-        if (p->large)
+        if (p->large && p->net->row_count >= SPREAD_ROWS_LEAST)
             BLINK_TRY(add_variety(p, &added));
     }
     return BLINK_OK;
@@ -468,11 +468,13 @@ blink_result_t pack_optimise(packer_t *p)
     BLINK_TRY(price_cut(p, fans_in ? p->net->to : p->net->from, true));
     if (!p->net->reversible) /* or both cuts are one */
         BLINK_TRY(price_cut(p, fans_in ? p->net->from : p->net->to, false));
-    BLINK_TRY(pack_spread(p, false));
+    if (p->net->row_count >= SPREAD_ROWS_LEAST)
+        BLINK_TRY(pack_spread(p, false));
     plan_lp_allow(p->lp, PACK_WORK_MAX);
     if (!pack_near_bound(p))
         BLINK_TRY(generate_columns(p));
-    if (!pack_near_bound(p) && p->large)
+    /* Where time was over before the program had a solution, one sweep has one. */
+    if (!pack_near_bound(p) && (p->large || p->rate <= 0.0))
         BLINK_TRY(pack_spread(p, true));
     p->optimum = p->rate;
     return BLINK_OK;
@@ -492,6 +494,8 @@ blink_result_t pack_optimise_limited(packer_t *p)
     for (uint32_t added = 1; added > 0 || p->limit->tastes == 0;) {
         double rate = 0.0, cost = 0.0;
         p->limit->tastes = added > 0 ? 0 : p->large ? 1 : TASTES;
+        /* However late it is, the first limit that joins the ranks gives a plan. */
+        plan_lp_until(p->lp, p->rate > 0.0 ? p->deadline_ns : 0);
         BLINK_TRY(pack_solve(p, &solved));
         if (!solved || pack_late(p))
             break;

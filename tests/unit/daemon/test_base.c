@@ -19,8 +19,7 @@ typedef struct item {
 static void assert_numbers(list_t *head, int from, int to, int step)
 {
     int expected = from;
-    LIST_FOR_EACH(link, head)
-    {
+    LIST_FOR_EACH (link, head) {
         assert_int_equal(CONTAINER_OF(link, item_t, link)->number, expected);
         expected += step;
     }
@@ -48,8 +47,7 @@ static void test_list_keeps_order_and_lets_items_leave(void **state)
     assert_true(list_is_empty(&other));
     assert_numbers(&head, 0, 6, 1);
 
-    LIST_FOR_EACH(link, &head)
-    {
+    LIST_FOR_EACH (link, &head) {
         if (CONTAINER_OF(link, item_t, link)->number % 2)
             list_remove(link);
     }

@@ -228,7 +228,6 @@ static void test_a_plan_is_whole_whenever_time_is_over(void **state)
             if (plan_create(topo, &request, &plan) != BLINK_OK)
                 fail_msg("%s: %s", blink_name_collective(collective), blink_error_text());
             check_plan(topo, plan);
-            assert_true(plan->plan_ms < 1e3 * seconds + 1e3);
             if (seconds < 1e-6)
                 verify_lanes(topo, plan);
             plan_destroy(plan);

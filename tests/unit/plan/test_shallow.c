@@ -16,8 +16,8 @@ static const blink_collective_t collectives[] = {BLINK_ALLREDUCE, BLINK_BROADCAS
 
 /* ---- plans ---- */
 
-static plan_t *make_shallow(const topo_t *topo, blink_collective_t collective, uint32_t devices,
-                            uint64_t bytes)
+static plan_t *make_shallow_within(const topo_t *topo, blink_collective_t collective, uint32_t devices,
+                                   uint64_t bytes, double plan_seconds)
 {
     uint32_t ranks[RANKS_MAX];
     plan_t *plan = NULL;
@@ -25,10 +25,17 @@ static plan_t *make_shallow(const topo_t *topo, blink_collective_t collective, u
                               .algorithm = BLINK_ALGORITHM_SHALLOW_TREES,
                               .rank_node = ranks,
                               .rank_count = rival_set_ranks(topo, devices, ranks),
-                              .bytes = bytes};
+                              .bytes = bytes,
+                              .plan_seconds = plan_seconds};
     if (plan_create(topo, &request, &plan) != BLINK_OK)
         fail_msg("%s: %s", topo->name, blink_error_text());
     return plan;
+}
+
+static plan_t *make_shallow(const topo_t *topo, blink_collective_t collective, uint32_t devices,
+                            uint64_t bytes)
+{
+    return make_shallow_within(topo, collective, devices, bytes, 0.0);
 }
 
 static void verify_lanes(const topo_t *topo, const plan_t *plan)
@@ -39,6 +46,22 @@ static void verify_lanes(const topo_t *topo, const plan_t *plan)
     if (lane_verify(program, &options) != BLINK_OK)
         fail_msg("%s: %s", blink_name_collective(plan->collective), blink_error_text());
     lane_program_destroy(program);
+}
+
+static void test_shallow_trees_are_whole_however_late_it_is(void **state)
+{
+    (void)state;
+    for (const char *const *name = topo_builtin_names(); *name; name++) {
+        topo_t *topo = load(*name);
+        for (size_t i = 0; i < COLLECTIVE_COUNT; i++) {
+            plan_t *plan =
+                make_shallow_within(topo, collectives[i], (1u << topo->gpu_count) - 1u, 64 * KIB, 1e-9);
+            assert_true(plan->channel_count > 0);
+            check_plan(topo, plan);
+            plan_destroy(plan);
+        }
+        topo_destroy(topo);
+    }
 }
 
 static void test_shallow_trees_are_whole_on_every_built_in(void **state)
@@ -196,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shallow_trees_are_whole_on_every_built_in),
+        cmocka_unit_test(test_shallow_trees_are_whole_however_late_it_is),
         cmocka_unit_test(test_a_small_payload_takes_the_fewest_hops_over_nvlink),
         cmocka_unit_test(test_ranks_that_nvlink_does_not_join_use_every_link),
         cmocka_unit_test(test_larger_payloads_get_deeper_trees_and_higher_rates),
