@@ -17,7 +17,7 @@
 static blink_result_t check_ranks(const topo_t *topo, const plan_request_t *request)
 {
     uint32_t *rank_of = malloc(topo->node_count * sizeof(*rank_of));
-    if (rank_of == NULL)
+    if (!rank_of)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u nodes", topo->node_count);
     memset(rank_of, 0xff, topo->node_count * sizeof(*rank_of));
     blink_result_t result = BLINK_OK;
@@ -75,7 +75,7 @@ static blink_result_t copy_request(const topo_t *topo, const plan_request_t *req
         plan->deadline_ns = clock_ns() + (uint64_t)(fmin(request->plan_seconds, SECONDS_MAX) * 1e9);
     plan->rank_node = malloc(request->rank_count * sizeof(*plan->rank_node));
     plan->prices = calloc((size_t)topo->link_count + topo->node_count, sizeof(*plan->prices));
-    if (plan->rank_node == NULL || plan->prices == NULL)
+    if (!plan->rank_node || !plan->prices)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", request->rank_count);
     memcpy(plan->rank_node, request->rank_node, request->rank_count * sizeof(*plan->rank_node));
     return BLINK_OK;
@@ -118,7 +118,7 @@ blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *re
     uint64_t start_ns = clock_ns();
     BLINK_TRY(plan_check_request(topo, request));
     plan_t *plan = calloc(1, sizeof(*plan));
-    if (plan == NULL)
+    if (!plan)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan");
     blink_result_t result = copy_request(topo, request, plan);
     if (result == BLINK_OK && request->rank_count > 1)
@@ -159,7 +159,7 @@ blink_result_t plan_prove_bound(const topo_t *topo, plan_t *plan, const plan_t *
 {
     if (moves_nothing(plan))
         return BLINK_OK;
-    if (packed == NULL)
+    if (!packed)
         BLINK_TRY(collective_routes(plan->collective) ? plan_route_prices(topo, plan, plan->prices)
                                                       : plan_pack_prices(topo, plan, plan->prices));
     else if (packed != plan)
