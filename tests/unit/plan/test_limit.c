@@ -75,7 +75,7 @@ static void test_hosts_are_groups_by_name(void **state)
     (void)state;
     assert_builtin_says("2x_dgx1v_100g", BLINK_ALLREDUCE, 0xffff,
                         SAYS("{8 gpus of n0} | {8 gpus of n1}\n", "12.5 / 1 = 12.5 GB/s",
-                             "'s single 12.5 GB/s link to net, both ways: 100.0% of the price", " idle"));
+                             "'s single 12.5 GB/s link to net, both ways: 100.0% of the price", "50 idle"));
 }
 
 /* Only the blocks of the two others come to the third: two thirds of the payload. */
