@@ -1,7 +1,7 @@
 #include "control/links.h"
 
 #include "base/clock.h"
-#include "control/roster.h"
+#include "control/comms/roster.h"
 
 #include <stdlib.h>
 #include <string.h>

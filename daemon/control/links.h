@@ -5,7 +5,7 @@
 #ifndef BLINK_CONTROL_LINKS_H
 #define BLINK_CONTROL_LINKS_H
 
-#include "control/connection.h"
+#include "control/clients/connection.h"
 #include "control/control.h"
 
 /* link_bytes is borrowed: for each link, a counter of the bytes that have crossed the link. Errors:

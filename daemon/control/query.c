@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "collective.h"
+#include "control/comms/roster.h"
 #include "control/gpus.h"
 #include "control/links.h"
-#include "control/roster.h"
 #include "names.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef BLINK_CONTROL_QUERY_H
 #define BLINK_CONTROL_QUERY_H
 
-#include "control/connection.h"
+#include "control/clients/connection.h"
 #include "control/control.h"
 
 /* The answer is sent now; an answer about links may be sent a moment later. */

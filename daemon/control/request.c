@@ -1,9 +1,9 @@
 #include "control/request.h"
 
+#include "control/comms/roster.h"
+#include "control/memory/region.h"
+#include "control/memory/region_gpu.h"
 #include "control/query.h"
-#include "control/region.h"
-#include "control/region_gpu.h"
-#include "control/roster.h"
 #include "frame.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef BLINK_REQUEST_H
 #define BLINK_REQUEST_H
 
-#include "control/session.h"
+#include "control/clients/session.h"
 
 void request_handle(session_t *session, const uint8_t *bytes, size_t byte_count);
 

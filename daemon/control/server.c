@@ -5,13 +5,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "control/clients/session.h"
+#include "control/comms/roster.h"
 #include "control/control.h"
 #include "control/gpus.h"
 #include "control/links.h"
-#include "control/region.h"
-#include "control/region_gpu.h"
-#include "control/roster.h"
-#include "control/session.h"
+#include "control/memory/region.h"
+#include "control/memory/region_gpu.h"
 #include "frame.h"
 
 #include <errno.h>

@@ -5,13 +5,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/client.h"
-#include "engine/comm.h"
+#include "engine/client/client.h"
+#include "engine/client/replay.h"
+#include "engine/client/stored.h"
+#include "engine/client/submit.h"
+#include "engine/comm/comm.h"
 #include "engine/loop.h"
-#include "engine/replay.h"
-#include "engine/run.h"
-#include "engine/stored.h"
-#include "engine/submit.h"
+#include "engine/op/run.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -12,7 +12,7 @@
 
 #include "base/mailbox.h"
 #include "base/settings.h"
-#include "engine/plan_use.h"
+#include "engine/plans/plan_use.h"
 #include "exec/cuda/exec_cuda.h"
 #include "exec/host/exec_host.h"
 #include "ring.h"

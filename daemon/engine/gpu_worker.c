@@ -2,7 +2,7 @@
  * The GPU worker as the engine sees it come and go.
  */
 #include "base/log.h"
-#include "engine/comm.h"
+#include "engine/comm/comm.h"
 #include "engine/loop.h"
 
 #include <errno.h>

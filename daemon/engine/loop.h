@@ -6,8 +6,8 @@
 #define BLINK_ENGINE_LOOP_H
 
 #include "base/list.h"
-#include "engine/comm.h"
-#include "engine/plans.h"
+#include "engine/comm/comm.h"
+#include "engine/plans/plans.h"
 
 #include <pthread.h>
 

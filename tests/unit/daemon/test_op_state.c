@@ -1,7 +1,8 @@
-/* The state machine of ops (engine/op.h): which moves are legal, and that every state has the op in its list.
+/* The state machine of ops (engine/op/op.h): which moves are legal, and that every state has the op in its
+ * list.
  */
 #include "engine/loop.h"
-#include "engine/op.h"
+#include "engine/op/op.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* What a communicator's ops have run by: counted by kind, plan and size class. */
-#include "engine/plan_use.h"
+#include "engine/plans/plan_use.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

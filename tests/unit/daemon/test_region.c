@@ -1,5 +1,5 @@
 /* Registered memory whose pages cannot be had: the daemon lives on, and what used the memory fails. */
-#include "control/region.h"
+#include "control/memory/region.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

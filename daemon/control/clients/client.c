@@ -1,0 +1,125 @@
+#include "control/clients/client.h"
+
+#include "base/log.h"
+#include "control/comms/roster.h"
+#include "control/memory/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Submissions a client may have under way, and completions it may leave unread. */
+#define RING_SQ_ENTRIES 1024u
+#define RING_CQ_ENTRIES 1024u
+
+enum { FD_RING, FD_DOORBELL, FD_COMPLETION };
+
+static blink_result_t check_quota(const control_t *control, const tenant_t *tenant)
+{
+    uint32_t limit = control->settings->clients_per_tenant;
+    if (tenant->client_count >= limit)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u clients connected, the limit is %u", tenant->uid,
+                          tenant->client_count, limit);
+    return BLINK_OK;
+}
+
+static blink_result_t make_rings(engine_client_config_t *config, int fds[CLIENT_FDS])
+{
+    BLINK_TRY(ring_create(RING_SQ_ENTRIES, RING_CQ_ENTRIES, &config->ring, &fds[FD_RING]));
+    fds[FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    fds[FD_COMPLETION] = ring_create_event();
+    if (fds[FD_DOORBELL] >= 0)
+        config->doorbell_fd = fcntl(fds[FD_DOORBELL], F_DUPFD_CLOEXEC, 0);
+    if (fds[FD_COMPLETION] >= 0)
+        config->completion_fd = fcntl(fds[FD_COMPLETION], F_DUPFD_CLOEXEC, 0);
+    if (config->doorbell_fd < 0 || config->completion_fd < 0)
+        return BLINK_FAIL_ERRNO("doorbell and completion event of a client");
+    return BLINK_OK;
+}
+
+static void close_if_open(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+/* The engine's half; its descriptors are duplicates of those that travel to the client. */
+static blink_result_t add_to_engine(client_t *client, int fds[CLIENT_FDS])
+{
+    engine_client_config_t config = {.client = client->number, .doorbell_fd = -1, .completion_fd = -1};
+    blink_result_t result = make_rings(&config, fds);
+    if (result != BLINK_OK) {
+        ring_unmap(&config.ring);
+        close_if_open(config.doorbell_fd);
+        close_if_open(config.completion_fd);
+        return result;
+    }
+    return engine_client_add(client->control->engine, &config, &client->engine);
+}
+
+/* The program's name is shown in logs and on terminals: only what is harmless there is kept. */
+static void set_program(client_t *client, const char *program)
+{
+    snprintf(client->program, sizeof(client->program), "%s", program);
+    for (char *at = client->program; *at; at++) {
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+    }
+}
+
+blink_result_t client_create(control_t *control, connection_t *connection, tenant_t *tenant,
+                             const char *program, int fds[CLIENT_FDS], client_t **created)
+{
+    for (int i = 0; i < CLIENT_FDS; i++)
+        fds[i] = -1;
+    BLINK_TRY(check_quota(control, tenant));
+    client_t *client = calloc(1, sizeof(*client));
+    if (!client)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another client");
+    client->control = control;
+    client->connection = connection;
+    client->tenant = tenant;
+    client->number = ++control->last_client;
+    client->pid = connection_pid(connection);
+    list_init(&client->regions);
+    list_init(&client->members);
+    set_program(client, program);
+    blink_result_t result = add_to_engine(client, fds);
+    if (result != BLINK_OK) {
+        free(client);
+        return result;
+    }
+    list_prepend(&control->clients, &client->link);
+    control->client_count++;
+    tenant->client_count++;
+    LOG_INFO("client %u: %s (pid %d, user %u)", client->number, client->program, client->pid, tenant->uid);
+    *created = client;
+    return BLINK_OK;
+}
+
+/* The engine has forgotten the client: nothing reads or writes its memory any more. */
+static void on_removed(void *context)
+{
+    client_t *client = context;
+    engine_done_t left = client->left;
+    LOG_INFO("client %u: gone", client->number);
+    regions_release_all(client);
+    list_remove(&client->link);
+    client->control->client_count--;
+    client->tenant->client_count--;
+    free(client);
+    left.call(left.context);
+}
+
+void client_leave(client_t *client, engine_done_t left)
+{
+    client->leaving = true;
+    client->left = left;
+    rosters_lose_client(client);
+    regions_leave_pending(client);
+    engine_client_remove(client->engine, (engine_done_t){on_removed, client});
+}

@@ -1,0 +1,43 @@
+/*
+ * A session that has rings: made by its Hello, ended when its connection ends. A client owns its regions, and
+ * is a member of rosters.
+ */
+#ifndef BLINK_CONTROL_CLIENT_H
+#define BLINK_CONTROL_CLIENT_H
+
+#include "control/clients/connection.h"
+#include "control/clients/tenant.h"
+#include "control/control.h"
+
+/* What the client's process gets: ring, doorbell and completion event. */
+#define CLIENT_FDS 3
+
+typedef struct client {
+    control_t *control;
+    list_t link; /* on control->clients */
+    connection_t *connection;
+    tenant_t *tenant;
+    engine_client_t *engine;
+    uint32_t number;
+    pid_t pid;
+    char program[64];
+    bool leaving; /* the connection has ended; the engine forgets the client, or has forgotten it */
+    engine_done_t left;
+    list_t regions; /* newest first, without those that the client has deregistered */
+    uint32_t last_region;
+    uint32_t region_count; /* and the bytes below: deregistered ones count until the engine lets go of them */
+    uint64_t registered_bytes;
+    list_t members;
+    uint32_t member_count;
+} client_t;
+
+/* Make a client with its rings. fds[] are the caller's to close, also on failure (-1: none). Errors:
+ * QUOTA, NO_MEMORY, SYSTEM. */
+blink_result_t client_create(control_t *control, connection_t *connection, tenant_t *tenant,
+                             const char *program, int fds[CLIENT_FDS], client_t **client);
+
+/* The client's connection has ended: leave all rosters, give all memory back, free the client. `left` is
+ * called when all of that is done. */
+void client_leave(client_t *client, engine_done_t left);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * A connection and who is behind it, from accept to the end: a tool that asks, or a client that has rings.
+ */
+#ifndef BLINK_SESSION_H
+#define BLINK_SESSION_H
+
+#include "control/clients/client.h"
+#include "control/clients/connection.h"
+#include "control/clients/tenant.h"
+#include "control/control.h"
+
+typedef struct session {
+    control_t *control;
+    list_t link; /* on control->sessions */
+    connection_t *connection;
+    tenant_t *tenant;
+    bool greeted;     /* a Hello was accepted */
+    client_t *client; /* NULL: a tool, or not greeted yet */
+} session_t;
+
+/* Take over an accepted socket. */
+void session_start(control_t *control, int fd);
+
+/* The daemon stops: all sessions end, and the loop ends with the last one. */
+void sessions_end_all(control_t *control);
+
+#endif

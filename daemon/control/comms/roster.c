@@ -1,0 +1,536 @@
+#include "control/comms/roster.h"
+
+#include "base/log.h"
+#include "control/gpus.h"
+#include "control/links.h"
+#include "names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lists ---- */
+
+static list_t *member_bucket(rosters_t *rosters, uint32_t number)
+{
+    return &rosters->members[number % MEMBER_BUCKETS];
+}
+
+static void member_link(member_t *member, client_t *client)
+{
+    member->client = client;
+    list_prepend(&client->members, &member->link);
+    list_prepend(member_bucket(client->control->rosters, member->number), &member->number_link);
+    client->member_count++;
+}
+
+static void member_unlink(member_t *member)
+{
+    list_remove(&member->link);
+    list_remove(&member->number_link);
+    member->client->member_count--;
+    member->client = NULL;
+}
+
+/* The member that a client's handle names, unless the roster still gathers or the member has begun to leave.
+ */
+static blink_result_t find_member(const client_t *client, uint32_t number, member_t **found)
+{
+    LIST_FOR_EACH (link, member_bucket(client->control->rosters, number)) {
+        member_t *member = CONTAINER_OF(link, member_t, number_link);
+        if (member->number != number || member->client != client)
+            continue;
+        if (member->leaving || member->roster->state == ROSTER_GATHERING)
+            break;
+        *found = member;
+        return BLINK_OK;
+    }
+    return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "this client has no communicator handle %u", number);
+}
+
+static void roster_link(roster_t *roster)
+{
+    rosters_t *rosters = roster->control->rosters;
+    list_prepend(&rosters->all, &roster->link);
+    list_prepend(&rosters->gathering, &roster->gathering_link);
+    rosters->count++;
+    roster->tenant->roster_count++;
+}
+
+static void roster_free(roster_t *roster)
+{
+    list_remove(&roster->link);
+    list_remove(&roster->gathering_link);
+    roster->control->rosters->count--;
+    roster->tenant->roster_count--;
+    tenant_release(roster->tenant);
+    free(roster);
+}
+
+static roster_t *find_gathering(const rosters_t *rosters, const uint8_t unique_id[16])
+{
+    LIST_FOR_EACH (link, &rosters->gathering) {
+        roster_t *roster = CONTAINER_OF(link, roster_t, gathering_link);
+        if (memcmp(roster->unique_id, unique_id, sizeof(roster->unique_id)) == 0)
+            return roster;
+    }
+    return NULL;
+}
+
+/* ---- devices ---- */
+
+/* `roster` is NULL, here and below, for its first rank. */
+static bool is_taken(const roster_t *roster, uint32_t device)
+{
+    for (uint32_t rank = 0; roster && rank < roster->rank_count; rank++) {
+        if (roster->members[rank].client && roster->members[rank].device == device)
+            return true;
+    }
+    return false;
+}
+
+/* The first device of a GPU that no rank has; if all are taken, the last of them, for the refusal to name.
+ * False: the daemon has no device on that GPU. */
+static bool find_device_on(const control_t *control, const roster_t *roster, uint32_t gpu, uint32_t *device)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < control->device_count; i++) {
+        if (control_gpu_of_device(control, i) != gpu)
+            continue;
+        *device = i;
+        found = true;
+        if (!is_taken(roster, i))
+            break;
+    }
+    return found;
+}
+
+static bool is_on_gpu(const control_t *control, uint32_t device)
+{
+    return control_gpu_of_device(control, device) != GPU_NONE;
+}
+
+static blink_result_t choose_device(const control_t *control, const roster_t *roster,
+                                    const Blinkwire__CommInit *message, uint32_t *device)
+{
+    uint32_t gpu, count = control->device_count;
+    *device = message->device < 0 ? message->rank : (uint32_t)message->device;
+    if (message->device < 0 && message->gpu_uuid.len > 0 && control->gpus &&
+        gpus_find(control->gpus, message->gpu_uuid.data, message->gpu_uuid.len, &gpu) == BLINK_OK &&
+        find_device_on(control, roster, gpu, device))
+        return gpus_check(control->gpus);
+    if (*device >= count)
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "rank %u asks for device %u; this daemon has devices 0 to %u",
+                          message->rank, *device, count - 1);
+    return is_on_gpu(control, *device) ? gpus_check(control->gpus) : BLINK_OK;
+}
+
+/* ---- whether a rank may join ---- */
+
+static blink_result_t check_request(const Blinkwire__CommInit *message)
+{
+    if (message->unique_id.len != sizeof(((roster_t *)0)->unique_id))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a communicator id of %zu bytes, not 16",
+                          message->unique_id.len);
+    if (message->rank_count == 0 || message->rank_count > PLAN_RANKS_MAX)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%u ranks: from 1 to %u are possible",
+                          message->rank_count, PLAN_RANKS_MAX);
+    if (message->rank >= message->rank_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u of %u ranks: the last one is %u",
+                          message->rank, message->rank_count, message->rank_count - 1);
+    if (message->device < -1)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "device %d: a number from 0, or -1 for the rank's own",
+                          message->device);
+    if (!blink_algorithm_valid(message->algorithm))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown algorithm %u", message->algorithm);
+    return BLINK_OK;
+}
+
+static blink_result_t check_quota(const client_t *client)
+{
+    uint32_t limit = client->control->settings->comms_per_tenant;
+    if (client->tenant->roster_count >= limit)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u communicators, the limit is %u",
+                          client->tenant->uid, client->tenant->roster_count, limit);
+    return BLINK_OK;
+}
+
+/* Whether a rank asks for what the ranks before it asked for. */
+static blink_result_t check_agreement(const roster_t *roster, const client_t *client,
+                                      const Blinkwire__CommInit *message)
+{
+    if (roster->tenant != client->tenant)
+        return BLINK_FAIL(BLINK_ERR_PERMISSION, "the communicator belongs to another user");
+    if (roster->rank_count != message->rank_count)
+        return BLINK_FAIL(BLINK_ERR_MISMATCH,
+                          "rank %u joined a communicator of %u ranks, rank %u asks for %u",
+                          roster->first_rank, roster->rank_count, message->rank, message->rank_count);
+    if (roster->algorithm != message->algorithm)
+        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u asked for algorithm %s, rank %u asks for %s",
+                          roster->first_rank, blink_name_algorithm(roster->algorithm), message->rank,
+                          blink_name_algorithm(message->algorithm));
+    if (roster->op_timeout_ms != message->op_timeout_ms)
+        return BLINK_FAIL(BLINK_ERR_MISMATCH,
+                          "rank %u asked for an op timeout of %u ms, rank %u asks for %u ms",
+                          roster->first_rank, roster->op_timeout_ms, message->rank, message->op_timeout_ms);
+    return BLINK_OK;
+}
+
+/* Whether a rank takes a place and a device that are free and suit the others. */
+static blink_result_t check_place(const roster_t *roster, uint32_t new_rank, uint32_t device)
+{
+    if (roster->members[new_rank].client)
+        return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u has joined this communicator already", new_rank);
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        if (roster->members[rank].client && roster->members[rank].device == device)
+            return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u asks for device %u, which rank %u has taken",
+                              new_rank, device, rank);
+    }
+    static const char *const kinds[] = {"a host device", "on a GPU"};
+    uint32_t first = roster->members[roster->first_rank].device;
+    bool on_gpu = is_on_gpu(roster->control, device), first_on_gpu = is_on_gpu(roster->control, first);
+    if (on_gpu != first_on_gpu)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "rank %u's device %u is %s, rank %u's device %u is %s: a communicator has one kind",
+                          roster->first_rank, first, kinds[first_on_gpu], new_rank, device, kinds[on_gpu]);
+    return BLINK_OK;
+}
+
+/* ---- gathering ---- */
+
+static void on_gathering_timer(uv_timer_t *timer);
+
+/* The timer runs for the roster whose deadline comes first. */
+static void arm_gathering_timer(rosters_t *rosters)
+{
+    uint64_t earliest_ms = UINT64_MAX, now_ms = uv_now(&rosters->control->loop);
+    LIST_FOR_EACH (link, &rosters->gathering) {
+        const roster_t *roster = CONTAINER_OF(link, roster_t, gathering_link);
+        if (roster->deadline_ms < earliest_ms)
+            earliest_ms = roster->deadline_ms;
+    }
+    if (earliest_ms == UINT64_MAX)
+        uv_timer_stop(&rosters->gathering_timer);
+    else
+        uv_timer_start(&rosters->gathering_timer, on_gathering_timer,
+                       earliest_ms > now_ms ? earliest_ms - now_ms : 0, 0);
+}
+
+static blink_result_t roster_create(const client_t *client, const Blinkwire__CommInit *message,
+                                    roster_t **created)
+{
+    control_t *control = client->control;
+    BLINK_TRY(check_quota(client));
+    roster_t *roster = calloc(1, sizeof(*roster) + message->rank_count * sizeof(roster->members[0]));
+    if (!roster)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks",
+                          message->rank_count);
+    roster->control = control;
+    roster->number = ++control->rosters->last_roster;
+    memcpy(roster->unique_id, message->unique_id.data, sizeof(roster->unique_id));
+    roster->tenant = client->tenant;
+    roster->op_timeout_ms = message->op_timeout_ms;
+    roster->rank_count = message->rank_count;
+    roster->first_rank = message->rank;
+    roster->algorithm = (blink_algorithm_t)message->algorithm;
+    roster->deadline_ms = uv_now(&control->loop) + (uint64_t)(control->settings->init_timeout_s * 1e3);
+    roster_link(roster);
+    *created = roster;
+    return BLINK_OK;
+}
+
+/* Everybody who gathered so far hears why it came to nothing: the code and this thread's error text. */
+static void gathering_failed(roster_t *roster, blink_result_t code)
+{
+    rosters_t *rosters = roster->control->rosters;
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        member_t *member = &roster->members[rank];
+        if (!member->client)
+            continue;
+        connection_reply_error(member->client->connection, member->request, code);
+        member_unlink(member);
+    }
+    roster_free(roster);
+    arm_gathering_timer(rosters);
+}
+
+static blink_result_t add_to_engine(roster_t *roster)
+{
+    const control_t *control = roster->control;
+    engine_member_t *members = calloc(roster->rank_count, sizeof(*members));
+    if (!members)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks",
+                          roster->rank_count);
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        const member_t *member = &roster->members[rank];
+        members[rank] =
+            (engine_member_t){member->client->engine, member->number, control->topo->gpus[member->device]};
+    }
+    double op_timeout_s =
+        roster->op_timeout_ms > 0 ? roster->op_timeout_ms / 1e3 : control->settings->op_timeout_s;
+    const engine_comm_config_t config = {.comm = roster->number,
+                                         .rank_count = roster->rank_count,
+                                         .members = members,
+                                         .algorithm = roster->algorithm,
+                                         .op_timeout_us = (uint64_t)(op_timeout_s * 1e6)};
+    blink_result_t result = engine_comm_add(control->engine, &config, &roster->engine);
+    free(members);
+    return result;
+}
+
+static void reply_joined(const member_t *member)
+{
+    const control_t *control = member->roster->control;
+    Blinkwire__CommInitReply body = BLINKWIRE__COMM_INIT_REPLY__INIT;
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    uint32_t gpu = control_gpu_of_device(control, member->device);
+    body.member = member->number;
+    body.comm = member->roster->number;
+    body.device = member->device;
+    if (gpu != GPU_NONE) {
+        body.gpu_uuid.data = (uint8_t *)(uintptr_t)gpus_facts(control->gpus)->gpus[gpu].uuid;
+        body.gpu_uuid.len = GPU_UUID_BYTES;
+    }
+    reply.id = member->request;
+    reply.body_case = BLINKWIRE__REPLY__BODY_COMM_INIT;
+    reply.comm_init = &body;
+    connection_send(member->client->connection, &reply, NULL, 0);
+}
+
+static void gathering_complete(roster_t *roster)
+{
+    control_t *control = roster->control;
+    blink_result_t result = add_to_engine(roster);
+    if (result != BLINK_OK) {
+        gathering_failed(roster, result);
+        return;
+    }
+    roster->state = ROSTER_READY;
+    list_remove(&roster->gathering_link);
+    LOG_INFO("communicator %u: %u ranks, algorithm %s", roster->number, roster->rank_count,
+             blink_name_algorithm(roster->algorithm));
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++)
+        reply_joined(&roster->members[rank]);
+    arm_gathering_timer(control->rosters);
+    links_wake(control->links);
+}
+
+/* The roster that a rank may join, made if the rank is the first, and the rank's device. */
+static blink_result_t find_place(const client_t *client, const Blinkwire__CommInit *message,
+                                 roster_t **roster, uint32_t *device)
+{
+    BLINK_TRY(check_request(message));
+    *roster = find_gathering(client->control->rosters, message->unique_id.data);
+    BLINK_TRY(choose_device(client->control, *roster, message, device));
+    if (!*roster)
+        return roster_create(client, message, roster);
+    BLINK_TRY(check_agreement(*roster, client, message));
+    return check_place(*roster, message->rank, *device);
+}
+
+void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *message)
+{
+    rosters_t *rosters = client->control->rosters;
+    roster_t *roster;
+    uint32_t device;
+    blink_result_t result = find_place(client, message, &roster, &device);
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        return;
+    }
+    member_t *member = &roster->members[message->rank];
+    *member = (member_t){.roster = roster,
+                         .rank = message->rank,
+                         .number = ++rosters->last_member,
+                         .device = device,
+                         .request = request};
+    member_link(member, client);
+    if (++roster->joined_count == roster->rank_count)
+        gathering_complete(roster);
+    else
+        arm_gathering_timer(rosters);
+}
+
+/* "1, 3 and 5 more": the ranks that have not joined, as far as they fit. */
+static void name_missing(const roster_t *roster, char *text, size_t bytes)
+{
+    size_t used = 0;
+    uint32_t unnamed = 0;
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        if (roster->members[rank].client)
+            continue;
+        if (used + 24 < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%u", used ? ", " : "", rank);
+        else
+            unnamed++;
+    }
+    if (unnamed > 0)
+        snprintf(text + used, bytes - used, " and %u more", unnamed);
+}
+
+/* The rosters whose ranks did not gather in time fail. */
+static void on_gathering_timer(uv_timer_t *timer)
+{
+    rosters_t *rosters = timer->data;
+    uint64_t now_ms = uv_now(&rosters->control->loop);
+    LIST_FOR_EACH (link, &rosters->gathering) {
+        roster_t *roster = CONTAINER_OF(link, roster_t, gathering_link);
+        if (roster->deadline_ms > now_ms)
+            continue;
+        char missing[96] = "";
+        name_missing(roster, missing, sizeof(missing));
+        BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s",
+                   roster->joined_count, roster->rank_count, rosters->control->settings->init_timeout_s,
+                   missing);
+        gathering_failed(roster, BLINK_ERR_TIMEOUT);
+    }
+    arm_gathering_timer(rosters);
+}
+
+/* ---- aborting ---- */
+
+/* Tell every member that is still there, except one, why the communicator is of no more use. The first reason
+ * counts. */
+static void announce_abort(roster_t *roster, blink_result_t code, const char *text, const member_t *except)
+{
+    if (roster->state == ROSTER_ABORTED)
+        return;
+    roster->state = ROSTER_ABORTED;
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        const member_t *member = &roster->members[rank];
+        if (member == except || member->leaving || member->left)
+            continue;
+        Blinkwire__Error error = BLINKWIRE__ERROR__INIT;
+        Blinkwire__CommLost lost = BLINKWIRE__COMM_LOST__INIT;
+        Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+        error.code = (uint32_t)code;
+        error.text = (char *)(uintptr_t)text; /* only read */
+        lost.member = member->number;
+        lost.error = &error;
+        reply.body_case = BLINKWIRE__REPLY__BODY_COMM_LOST;
+        reply.comm_lost = &lost;
+        connection_send(member->client->connection, &reply, NULL, 0);
+    }
+}
+
+void rosters_abort_by_engine(void *context, uint32_t number, blink_result_t code, const char *text)
+{
+    const rosters_t *rosters = context;
+    LIST_FOR_EACH (link, &rosters->all) {
+        roster_t *roster = CONTAINER_OF(link, roster_t, link);
+        if (roster->number == number)
+            announce_abort(roster, code, text, NULL);
+    }
+}
+
+void rosters_abort_all(rosters_t *rosters)
+{
+    static const char text[] = "the daemon is stopping";
+    LIST_FOR_EACH (link, &rosters->all) {
+        roster_t *roster = CONTAINER_OF(link, roster_t, link);
+        if (roster->state == ROSTER_GATHERING) {
+            BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text);
+            gathering_failed(roster, BLINK_ERR_DAEMON_LOST);
+        } else {
+            engine_comm_end(roster->engine, BLINK_ERR_DAEMON_LOST, text);
+            announce_abort(roster, BLINK_ERR_DAEMON_LOST, text, NULL);
+        }
+    }
+}
+
+void roster_abort(client_t *client, uint64_t request, uint32_t number)
+{
+    member_t *member;
+    blink_result_t result = find_member(client, number, &member);
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        return;
+    }
+    char text[BLINK_ERROR_TEXT_BYTES];
+    snprintf(text, sizeof(text), "rank %u (pid %d) aborted communicator %u", member->rank, client->pid,
+             member->roster->number);
+    engine_comm_end(member->roster->engine, BLINK_ERR_ABORTED, text);
+    announce_abort(member->roster, BLINK_ERR_ABORTED, text, member);
+    connection_reply_ok(client->connection, request);
+}
+
+/* ---- leaving ---- */
+
+static void on_left(void *context)
+{
+    member_t *member = context;
+    roster_t *roster = member->roster;
+    member->left = true;
+    roster->left_count++;
+    /* A client that is gone took its members along in rosters_lose_client(). */
+    if (member->client) {
+        connection_reply_ok(member->client->connection, member->request);
+        member_unlink(member);
+    }
+    if (roster->left_count == roster->rank_count) {
+        LOG_INFO("communicator %u: ended", roster->number);
+        roster_free(roster);
+    }
+}
+
+void roster_leave(client_t *client, uint64_t request, uint32_t number)
+{
+    member_t *member;
+    blink_result_t result = find_member(client, number, &member);
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        return;
+    }
+    member->leaving = true;
+    member->request = request;
+    engine_comm_leave(member->roster->engine, member->rank, false, NULL, (engine_done_t){on_left, member});
+}
+
+static void member_lost(member_t *member, const char *text)
+{
+    roster_t *roster = member->roster;
+    bool was_leaving = member->leaving;
+    member_unlink(member);
+    if (roster->state == ROSTER_GATHERING) {
+        BLINK_FAIL(BLINK_ERR_PEER_LOST, "%s before all ranks had joined", text);
+        gathering_failed(roster, BLINK_ERR_PEER_LOST);
+        return;
+    }
+    if (was_leaving)
+        return;
+    member->leaving = true;
+    announce_abort(roster, BLINK_ERR_PEER_LOST, text, member);
+    engine_comm_leave(roster->engine, member->rank, true, text, (engine_done_t){on_left, member});
+}
+
+void rosters_lose_client(client_t *client)
+{
+    for (member_t *member; (member = LIST_FIRST(&client->members, member_t, link));) {
+        char text[BLINK_ERROR_TEXT_BYTES];
+        snprintf(text, sizeof(text), "rank %u (pid %d) disconnected", member->rank, client->pid);
+        member_lost(member, text);
+    }
+}
+
+/* ---- all of them ---- */
+
+blink_result_t rosters_create(control_t *control, rosters_t **created)
+{
+    rosters_t *rosters = calloc(1, sizeof(*rosters));
+    if (!rosters)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the communicators");
+    rosters->control = control;
+    list_init(&rosters->all);
+    list_init(&rosters->gathering);
+    for (uint32_t i = 0; i < MEMBER_BUCKETS; i++)
+        list_init(&rosters->members[i]);
+    uv_timer_init(&control->loop, &rosters->gathering_timer);
+    rosters->gathering_timer.data = rosters;
+    *created = rosters;
+    return BLINK_OK;
+}
+
+void rosters_destroy(rosters_t *rosters)
+{
+    free(rosters);
+}

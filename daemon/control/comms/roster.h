@@ -1,0 +1,75 @@
+/*
+ * A communicator as the control thread knows it: the ranks that gather under an unguessable id, leave, abort
+ * and die. What the ranks submit is the engine's business.
+ *
+ * A roster gathers until every rank has joined, and is then ready. It is aborted once, with a reason: by a
+ * rank, by a rank's death, by the engine, or because the daemon stops. It ends when the last rank has left. A
+ * roster whose gathering fails ends at once.
+ */
+#ifndef BLINK_CONTROL_ROSTER_H
+#define BLINK_CONTROL_ROSTER_H
+
+#include "blink.pb-c.h"
+#include "control/clients/client.h"
+
+typedef enum roster_state { ROSTER_GATHERING, ROSTER_READY, ROSTER_ABORTED } roster_state_t;
+
+/* One rank of a roster. */
+typedef struct member {
+    struct roster *roster; /* NULL: the rank has not joined */
+    client_t *client;      /* NULL: not joined, left, or dead */
+    list_t link;           /* on client->members */
+    list_t number_link;    /* on rosters->members */
+    uint32_t rank, number, device;
+    uint64_t request; /* CommInit or CommDestroy to be answered */
+    bool leaving, left;
+} member_t;
+
+typedef struct roster {
+    control_t *control;
+    list_t link;           /* on rosters->all */
+    list_t gathering_link; /* on rosters->gathering */
+    uint32_t number;
+    uint8_t unique_id[16];
+    tenant_t *tenant;
+    uint32_t rank_count, joined_count, left_count;
+    uint32_t first_rank; /* the rank that joined first */
+    blink_algorithm_t algorithm;
+    uint32_t op_timeout_ms; /* 0: the daemon's setting */
+    roster_state_t state;
+    uint64_t deadline_ms;  /* of the gathering, in loop time */
+    engine_comm_t *engine; /* NULL while gathering */
+    member_t members[];
+} roster_t;
+
+#define MEMBER_BUCKETS 4096u
+
+struct rosters {
+    control_t *control;
+    list_t all, gathering;          /* newest first */
+    list_t members[MEMBER_BUCKETS]; /* ranks that have joined, by their numbers */
+    uv_timer_t gathering_timer;     /* the earliest deadline */
+    uint32_t count, last_roster, last_member;
+};
+
+/* Errors: NO_MEMORY. */
+blink_result_t rosters_create(control_t *control, rosters_t **rosters);
+
+/* After the loop is closed. NULL is ignored. */
+void rosters_destroy(rosters_t *rosters);
+
+/* Serve the requests; they are answered now or, if other ranks or the engine are waited for, later. */
+void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *message);
+void roster_leave(client_t *client, uint64_t request, uint32_t member);
+void roster_abort(client_t *client, uint64_t request, uint32_t member);
+
+/* The client's process is gone: its ranks leave, and the rosters they were on are aborted. */
+void rosters_lose_client(client_t *client);
+
+/* engine_config_t.comm_ended; the context is the rosters. */
+void rosters_abort_by_engine(void *rosters, uint32_t number, blink_result_t code, const char *text);
+
+/* The daemon stops: every roster is aborted with DAEMON_LOST. */
+void rosters_abort_all(rosters_t *rosters);
+
+#endif

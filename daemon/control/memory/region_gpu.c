@@ -1,0 +1,365 @@
+#include "control/memory/region_gpu.h"
+
+#include "base/log.h"
+#include "control/gpus.h"
+#include "control/memory/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static blink_result_t check_gpus(const client_t *client)
+{
+    return client->control->gpus ? BLINK_OK : BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "this daemon serves no GPUs");
+}
+
+/* ---- exported memory ---- */
+
+static blink_result_t copy_extent(const Blinkwire__GpuExtent *from, uint32_t index, gpu_extent_t *to)
+{
+    bool has_handle = from->kind != BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_VMM;
+    if ((uint32_t)from->kind > GPU_EXTENT_IPC)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "extent %u is of the unknown kind %d", index,
+                          (int)from->kind);
+    if (has_handle && from->handle.len != sizeof(to->handle))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "extent %u has a handle of %zu bytes, not %zu", index,
+                          from->handle.len, sizeof(to->handle));
+    if (from->bytes == 0 || from->offset_bytes > from->allocation_bytes ||
+        from->bytes > from->allocation_bytes - from->offset_bytes)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "extent %u: %lu bytes at offset %lu of %lu", index,
+                          (unsigned long)from->bytes, (unsigned long)from->offset_bytes,
+                          (unsigned long)from->allocation_bytes);
+    *to = (gpu_extent_t){.kind = (uint32_t)from->kind,
+                         .allocation_bytes = from->allocation_bytes,
+                         .offset_bytes = from->offset_bytes,
+                         .bytes = from->bytes};
+    if (has_handle)
+        memcpy(to->handle, from->handle.data, sizeof(to->handle));
+    return BLINK_OK;
+}
+
+static blink_result_t make_import(const client_t *client, const Blinkwire__GpuMemRegister *message,
+                                  uint32_t fd_count, gpu_request_t *import, uint64_t *bytes)
+{
+    uint32_t wanted_fds = 0;
+    *bytes = 0;
+    BLINK_TRY(check_gpus(client));
+    BLINK_TRY(gpus_check(client->control->gpus));
+    if (message->n_extents == 0 || message->n_extents > GPU_EXTENTS_MAX)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%zu extents of GPU memory: 1 to %u are possible",
+                          message->n_extents, GPU_EXTENTS_MAX);
+    import->kind = GPU_IMPORT;
+    import->extent_count = (uint32_t)message->n_extents;
+    BLINK_TRY(gpus_find(client->control->gpus, message->gpu_uuid.data, message->gpu_uuid.len, &import->gpu));
+    for (uint32_t i = 0; i < import->extent_count; i++) {
+        BLINK_TRY(copy_extent(message->extents[i], i, &import->extents[i]));
+        wanted_fds += import->extents[i].kind != GPU_EXTENT_IPC;
+        if (import->extents[i].bytes > UINT64_MAX - *bytes)
+            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "extent %u: more bytes than there can be", i);
+        *bytes += import->extents[i].bytes;
+    }
+    if (wanted_fds != fd_count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%u descriptors came with %u extents that need one",
+                          fd_count, wanted_fds);
+    return BLINK_OK;
+}
+
+/* The worker has answered, and the client is still there. A failure is answered here; the region is then
+ * the caller's to discard. */
+static blink_result_t finish_import(region_t *region, blink_result_t result, uint64_t address)
+{
+    region->pending = false;
+    if (result != BLINK_OK)
+        region->gpu_token = 0;
+    else
+        result = region_tell_engine(region, address);
+    if (result != BLINK_OK)
+        connection_reply_error(region->client->connection, region->request, result);
+    return result;
+}
+
+static void reply_registered(region_t *region)
+{
+    Blinkwire__MemRegisterReply body = BLINKWIRE__MEM_REGISTER_REPLY__INIT;
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    body.region = region->number;
+    body.gpu = region->gpu_token != 0;
+    reply.id = region->request;
+    reply.body_case = BLINKWIRE__REPLY__BODY_MEM_REGISTER;
+    reply.mem_register = &body;
+    connection_send(region->client->connection, &reply, NULL, 0);
+}
+
+static void settle_import(region_t *region, blink_result_t result, uint64_t address,
+                          void (*reply)(region_t *region))
+{
+    if (!region->client)
+        region_free(region);
+    else if (finish_import(region, result, address) != BLINK_OK)
+        region_discard(region);
+    else
+        reply(region);
+}
+
+static void on_imported(void *context, blink_result_t result, uint64_t address)
+{
+    settle_import(context, result, address, reply_registered);
+}
+
+static blink_result_t begin_import(region_t *region, gpu_request_t *import, const int *fds, uint32_t fd_count,
+                                   void (*on_answer)(void *, blink_result_t, uint64_t))
+{
+    BLINK_TRY(gpus_import(region->control->gpus, import, fds, fd_count, (gpu_answer_t){on_answer, region}));
+    region->gpu_token = import->token;
+    region->pending = true;
+    return BLINK_OK;
+}
+
+void region_register_gpu(client_t *client, uint64_t request, const Blinkwire__GpuMemRegister *message,
+                         const int *fds, uint32_t fd_count)
+{
+    region_t *region = NULL;
+    uint64_t bytes;
+    gpu_request_t *import = calloc(1, sizeof(*import));
+    blink_result_t result = import ? make_import(client, message, fd_count, import, &bytes)
+                                   : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an import");
+    if (result == BLINK_OK)
+        result = region_create(client, bytes, ENGINE_REGION_CLIENT, &region);
+    if (result == BLINK_OK) {
+        region->request = request;
+        result = begin_import(region, import, fds, fd_count, on_imported);
+    }
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        if (region)
+            region_discard(region);
+    }
+    free(import);
+}
+
+/* ---- memory of the host ---- */
+
+/* Whether or not GPUs can reach the region, host devices can use it. */
+static void finish_host(region_t *region, uint64_t gpu_address)
+{
+    blink_result_t result = region_tell_engine(region, gpu_address);
+    if (result == BLINK_OK) {
+        reply_registered(region);
+        return;
+    }
+    connection_reply_error(region->client->connection, region->request, result);
+    region_discard(region);
+}
+
+static void on_host_mapped(void *context, blink_result_t result, uint64_t address)
+{
+    region_t *region = context;
+    if (!region->client) {
+        region_free(region);
+        return;
+    }
+    region->pending = false;
+    if (result != BLINK_OK) {
+        LOG_INFO("client %u: GPUs cannot reach region %u: %s", region->client->number, region->number,
+                 blink_error_text());
+        region->gpu_token = 0;
+        address = 0;
+    }
+    finish_host(region, address);
+}
+
+static gpu_request_t map_request(const region_t *region)
+{
+    return (gpu_request_t){
+        .kind = GPU_MAP_HOST, .bytes = region->bytes, .offset_bytes = region->offset_bytes};
+}
+
+static blink_result_t let_gpus_map(region_t *region, int fd)
+{
+    gpu_request_t map = map_request(region);
+    region->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* for a worker that may come later */
+    if (region->fd < 0)
+        return BLINK_FAIL_ERRNO("keep the descriptor of region %u", region->number);
+    return begin_import(region, &map, &region->fd, 1, on_host_mapped);
+}
+
+void region_register_host(client_t *client, uint64_t request, const Blinkwire__MemRegister *message, int fd)
+{
+    region_t *region;
+    blink_result_t result = region_register(client, fd, message->offset_bytes, message->bytes, &region);
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        return;
+    }
+    region->request = request;
+    if (!message->gpu || !client->control->gpus || let_gpus_map(region, fd) != BLINK_OK)
+        finish_host(region, 0);
+}
+
+/* ---- staging ---- */
+
+static void reply_staging(region_t *region)
+{
+    Blinkwire__StagingCreateReply body = BLINKWIRE__STAGING_CREATE_REPLY__INIT;
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    body.region = region->number;
+    reply.id = region->request;
+    reply.body_case = BLINKWIRE__REPLY__BODY_STAGING_CREATE;
+    reply.staging_create = &body;
+    connection_send(region->client->connection, &reply, &region->fd, 1);
+}
+
+/* The descriptor stays, for a worker that may come later. */
+static void on_mapped(void *context, blink_result_t result, uint64_t address)
+{
+    settle_import(context, result, address, reply_staging);
+}
+
+static blink_result_t stage(region_t *region, bool gpu)
+{
+    if (gpu) {
+        gpu_request_t map = map_request(region);
+        return begin_import(region, &map, &region->fd, 1, on_mapped);
+    }
+    BLINK_TRY(region_tell_engine(region, 0));
+    reply_staging(region);
+    close(region->fd);
+    region->fd = -1;
+    return BLINK_OK;
+}
+
+void region_stage(client_t *client, uint64_t request, const Blinkwire__StagingCreate *message)
+{
+    region_t *region = NULL;
+    engine_region_kind_t kind = message->windows ? ENGINE_REGION_WINDOWS : ENGINE_REGION_STAGING;
+    bool gpu = message->gpu && !message->windows;
+    blink_result_t result = message->gpu || message->windows ? check_gpus(client) : BLINK_OK;
+    if (result == BLINK_OK)
+        result = region_create_staging(client, message->bytes, kind, &region);
+    if (result == BLINK_OK) {
+        region->request = request;
+        result = stage(region, gpu);
+    }
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        if (region)
+            region_discard(region);
+    }
+}
+
+/* ---- workers that come and go ---- */
+
+static void on_lost_removed(void *context)
+{
+    region_t *region = context;
+    region_uncount(region);
+    region_free(region);
+}
+
+/* False if the client had nothing on GPUs. */
+static bool lose_regions(client_t *client)
+{
+    bool had = false;
+    LIST_FOR_EACH (link, &client->regions) {
+        region_t *region = CONTAINER_OF(link, region_t, link);
+        if (region->gpu_token == 0 || region->pending)
+            continue;
+        region->gpu_token = 0;
+        if (region->map) {
+            engine_region_move(client->engine, region->number, 0);
+            continue;
+        }
+        had = true;
+        /* Relaxed: the engine hears of the worker's end later, by its mailbox. */
+        atomic_store_explicit(&region->lost, true, memory_order_relaxed);
+        list_remove(link);
+        engine_region_remove(client->engine, region->number, (engine_done_t){on_lost_removed, region});
+    }
+    return had;
+}
+
+void regions_lose_gpus(control_t *control)
+{
+    Blinkwire__GpuReset body = BLINKWIRE__GPU_RESET__INIT;
+    Blinkwire__Reply event = BLINKWIRE__REPLY__INIT;
+    event.body_case = BLINKWIRE__REPLY__BODY_GPU_RESET;
+    event.gpu_reset = &body;
+    LIST_FOR_EACH (link, &control->clients) {
+        client_t *client = CONTAINER_OF(link, client_t, link);
+        if (!client->leaving && lose_regions(client))
+            connection_send(client->connection, &event, NULL, 0);
+    }
+}
+
+/* A region is remembered by numbers: the region and its client may be gone when the worker answers. */
+typedef struct remap {
+    control_t *control;
+    uint32_t client, region;
+    uint64_t token;
+} remap_t;
+
+static region_t *find_region(const client_t *client, uint32_t number)
+{
+    LIST_FOR_EACH (link, &client->regions) {
+        region_t *region = CONTAINER_OF(link, region_t, link);
+        if (region->number == number)
+            return region;
+    }
+    return NULL;
+}
+
+static region_t *find_remapped(const remap_t *remap)
+{
+    LIST_FOR_EACH (link, &remap->control->clients) {
+        const client_t *client = CONTAINER_OF(link, client_t, link);
+        if (client->number == remap->client)
+            return client->leaving ? NULL : find_region(client, remap->region);
+    }
+    return NULL;
+}
+
+static void on_mapped_again(void *context, blink_result_t result, uint64_t address)
+{
+    remap_t *remap = context;
+    region_t *region = find_remapped(remap);
+    if (result != BLINK_OK) {
+        LOG_WARNING("client %u's staging region %u is lost to GPUs: %s", remap->client, remap->region,
+                    blink_error_text());
+    } else if (!region) {
+        gpus_release(remap->control->gpus, remap->token);
+    } else {
+        region->gpu_token = remap->token;
+        engine_region_move(region->client->engine, region->number, address);
+    }
+    free(remap);
+}
+
+static void map_again(region_t *region)
+{
+    gpu_request_t map = map_request(region);
+    remap_t *remap = malloc(sizeof(*remap));
+    if (!remap)
+        return; /* ops on GPUs that use the region fail and say why */
+    *remap = (remap_t){region->control, region->client->number, region->number, 0};
+    if (gpus_import(region->control->gpus, &map, &region->fd, 1, (gpu_answer_t){on_mapped_again, remap}) !=
+        BLINK_OK) {
+        LOG_WARNING("client %u's staging region %u: %s", remap->client, remap->region, blink_error_text());
+        free(remap);
+        return;
+    }
+    remap->token = map.token;
+}
+
+void regions_map_again(control_t *control)
+{
+    LIST_FOR_EACH (client_link, &control->clients) {
+        const client_t *client = CONTAINER_OF(client_link, client_t, link);
+        LIST_FOR_EACH (link, &client->regions) {
+            region_t *region = CONTAINER_OF(link, region_t, link);
+            if (!client->leaving && region->fd >= 0 && !region->pending)
+                map_again(region);
+        }
+    }
+}

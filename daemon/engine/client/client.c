@@ -1,0 +1,168 @@
+#include "engine/client/client.h"
+
+#include "engine/client/region.h"
+#include "engine/loop.h"
+#include "error.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define MEMBERSHIP_BUCKETS 16u /* to begin with */
+
+uint64_t engine_client_op_count(const engine_client_t *client)
+{
+    /* Relaxed: a counter. */
+    return atomic_load_explicit(&client->op_count, memory_order_relaxed);
+}
+
+void client_update_wait_policy(engine_client_t *client)
+{
+    ring_wait_policy_t policy = client->long_ops > 0      ? RING_WAIT_SLEEP
+                                : client->engine->crowded ? RING_WAIT_YIELD
+                                                          : RING_WAIT_SPIN;
+    ring_set_wait_policy(&client->ring, policy);
+}
+
+/* ---- memberships ---- */
+
+static list_t *make_buckets(uint32_t count)
+{
+    list_t *buckets = malloc(count * sizeof(*buckets));
+    for (uint32_t i = 0; buckets && i < count; i++)
+        list_init(&buckets[i]);
+    return buckets;
+}
+
+/* Twice the buckets, if there is memory for them: lists that grow are only slower. */
+static void grow_memberships(engine_client_t *client)
+{
+    uint32_t old_buckets = client->membership_buckets, new_buckets = 2 * old_buckets;
+    list_t *old = client->memberships, *grown = make_buckets(new_buckets);
+    if (!grown)
+        return;
+    for (uint32_t i = 0; i < old_buckets; i++) {
+        LIST_FOR_EACH (link, &old[i]) {
+            list_remove(link);
+            list_append(&grown[CONTAINER_OF(link, comm_rank_t, of_client)->member % new_buckets], link);
+        }
+    }
+    client->memberships = grown;
+    client->membership_buckets = new_buckets;
+    free(old);
+}
+
+void client_add_membership(engine_client_t *client, comm_rank_t *rank)
+{
+    if (client->membership_count >= client->membership_buckets)
+        grow_memberships(client);
+    list_append(&client->memberships[rank->member % client->membership_buckets], &rank->of_client);
+    if (client->membership_count++ == 0)
+        client->engine->clients_joined++;
+}
+
+void client_remove_membership(engine_client_t *client, comm_rank_t *rank)
+{
+    list_remove(&rank->of_client);
+    if (--client->membership_count == 0)
+        client->engine->clients_joined--;
+}
+
+/* ---- coming and going ---- */
+
+static void client_close(engine_client_t *client)
+{
+    close(client->doorbell_fd);
+    close(client->completion_fd);
+    ring_unmap(&client->ring);
+    free(client->memberships);
+    free(client);
+}
+
+static void client_add_run(mailbox_item_t *item)
+{
+    engine_client_t *client = CONTAINER_OF(item, engine_client_t, add_item);
+    list_append(&client->engine->clients, &client->of_engine);
+    client_update_wait_policy(client);
+    ring_set_engine_sleeping(&client->ring, false);
+}
+
+/* The engine thread is awake when it defers. */
+static void wake_nobody(void *context)
+{
+    (void)context;
+}
+
+static engine_client_t *make_client(engine_t *engine, const engine_client_config_t *config)
+{
+    engine_client_t *created = calloc(1, sizeof(*created));
+    list_t *memberships = make_buckets(MEMBERSHIP_BUCKETS);
+    if (!created || !memberships) {
+        free(created);
+        free(memberships);
+        return NULL;
+    }
+    created->engine = engine;
+    created->client = config->client;
+    created->ring = config->ring;
+    created->doorbell_fd = config->doorbell_fd;
+    created->completion_fd = config->completion_fd;
+    created->memberships = memberships;
+    created->membership_buckets = MEMBERSHIP_BUCKETS;
+    for (uint32_t i = 0; i < REGION_BUCKETS; i++)
+        list_init(&created->regions[i]);
+    list_init(&created->stored);
+    list_init(&created->control_regions);
+    mailbox_init(&created->deferred, wake_nobody, NULL);
+    created->add_item.run = client_add_run;
+    return created;
+}
+
+blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t *config,
+                                 engine_client_t **client)
+{
+    engine_client_t *created = make_client(engine, config);
+    if (!created) {
+        ring_t ring = config->ring;
+        ring_unmap(&ring);
+        close(config->doorbell_fd);
+        close(config->completion_fd);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another client");
+    }
+    /* Until the engine has taken the client up, a submission must ring the doorbell. */
+    ring_set_engine_sleeping(&created->ring, true);
+    /* Edges, so that the doorbell need not be read: O_NONBLOCK is the open file's, hence the client's to
+     * clear. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = created->doorbell_fd};
+    if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, created->doorbell_fd, &event) != 0) {
+        blink_result_t result = BLINK_FAIL_ERRNO("watch the doorbell of client %u", config->client);
+        client_close(created);
+        return result;
+    }
+    mailbox_post(&engine->mailbox, &created->add_item);
+    *client = created;
+    return BLINK_OK;
+}
+
+static void client_removed_on_control(mailbox_item_t *item)
+{
+    engine_client_t *client = CONTAINER_OF(item, engine_client_t, remove_item);
+    engine_done_t done = client->done;
+    client_close(client);
+    done.call(done.context);
+}
+
+bool client_free_if_done(engine_client_t *client)
+{
+    if (!client->removed || client->outstanding > 0 || client->membership_count > 0)
+        return false;
+    engine_t *engine = client->engine;
+    list_remove(&client->of_engine);
+    client_free_regions(client);
+    epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, client->doorbell_fd, NULL);
+    client->remove_item.run = client_removed_on_control;
+    mailbox_post(engine->config.control, &client->remove_item);
+    return true;
+}

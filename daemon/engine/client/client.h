@@ -1,0 +1,93 @@
+/*
+ * The engine's side of one client: its ring, what it is owed, and the communicators that it is a member of.
+ * Every field is the engine thread's unless its comment says otherwise.
+ */
+#ifndef BLINK_ENGINE_CLIENT_H
+#define BLINK_ENGINE_CLIENT_H
+
+#include "base/list.h"
+#include "engine/comm/rank.h"
+#include "engine/loop.h"
+
+#define REGION_BUCKETS 64u
+
+struct engine_client {
+    engine_t *engine;
+    list_t of_engine; /* engine->clients */
+    uint32_t client;  /* number, for messages */
+    ring_t ring;
+    int doorbell_fd, completion_fd;
+    list_t regions[REGION_BUCKETS]; /* engine_region_t.of_client, by number modulo buckets */
+    engine_region_t *windows;       /* its windows region; NULL: none */
+    list_t stored;                  /* stored_op_t.of_client */
+    stored_op_t *storing;           /* whose last entry has not come; not in `stored` */
+    uint32_t kept;                  /* tickets and stored entries that the engine keeps (CLIENT_KEPT_MAX) */
+    list_t *memberships;            /* comm_rank_t.of_client, by member modulo buckets */
+    uint32_t membership_buckets;    /* a power of two */
+    uint32_t membership_count;
+    uint32_t outstanding; /* completions owed, and replays that have not ended */
+    uint32_t begun_ops;   /* live ops whose first submission was this client's */
+    uint32_t long_ops;    /* of these, in a run expected to take long */
+    bool removed;         /* its process is gone: complete nothing, free when nothing of it is left */
+    _Atomic uint64_t op_count;
+    mailbox_t deferred;     /* what the control thread asked for, until the ring has been found empty */
+    list_t control_regions; /* control thread: engine_region_t.of_control, to find one by number */
+    engine_done_t done;
+    mailbox_item_t add_item, remove_item;
+};
+
+/* The client is owed `count` more. */
+static inline void client_owe(engine_client_t *client, uint32_t count)
+{
+    if (client->outstanding == 0 && count > 0)
+        client->engine->clients_waiting++;
+    client->outstanding += count;
+}
+
+/* The client is owed one less. */
+static inline void client_release(engine_client_t *client)
+{
+    if (--client->outstanding == 0)
+        client->engine->clients_waiting--;
+}
+
+/* Publish a completion that was owed. */
+static inline void client_complete(engine_client_t *client, uint64_t user_data, blink_result_t result,
+                                   const char *text)
+{
+    /* Relaxed: a counter. */
+    atomic_fetch_add_explicit(&client->op_count, 1, memory_order_relaxed);
+    if (!client->removed && ring_complete(&client->ring, user_data, result, text))
+        ring_raise_event(client->completion_fd);
+    client_release(client);
+}
+
+void client_add_membership(engine_client_t *client, comm_rank_t *rank);
+void client_remove_membership(engine_client_t *client, comm_rank_t *rank);
+
+/* The rank with this handle; NULL: the client has none. */
+static inline comm_rank_t *client_find_membership(const engine_client_t *client, uint32_t member)
+{
+    LIST_FOR_EACH (link, &client->memberships[member % client->membership_buckets]) {
+        comm_rank_t *rank = CONTAINER_OF(link, comm_rank_t, of_client);
+        if (rank->member == member)
+            return rank;
+    }
+    return NULL;
+}
+
+void client_update_wait_policy(engine_client_t *client);
+
+/* Run an item after the submissions that the client made before it asked for what the item does: the control
+ * socket may be faster than the ring. */
+static inline void client_defer(engine_client_t *client, mailbox_item_t *item,
+                                void (*run)(mailbox_item_t *item))
+{
+    item->run = run;
+    mailbox_post(&client->deferred, item);
+}
+
+/* Free a removed client that is owed nothing and is a member of nothing. False if it is not so yet. */
+bool client_free_if_done(engine_client_t *client);
+
+#endif

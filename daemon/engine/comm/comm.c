@@ -1,0 +1,351 @@
+#include "engine/comm/comm.h"
+
+#include "base/log.h"
+#include "engine/client/client.h"
+#include "engine/client/stored.h"
+#include "engine/loop.h"
+#include "engine/op/op.h"
+#include "engine/op/run.h"
+#include "error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- ending ---- */
+
+void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, const char *text)
+{
+    if (comm->end_reason != BLINK_OK)
+        return;
+    comm->end_reason = reason;
+    snprintf(comm->end_text, sizeof(comm->end_text), "%s", text);
+    LOG_INFO("communicator %u: %s", comm->comm, text);
+    LIST_FOR_EACH (link, &comm->ops) {
+        run_cancel(CONTAINER_OF(link, comm_op_t, of_comm));
+    }
+    if (ender == ENDED_BY_ENGINE)
+        mailbox_post(comm->engine->config.control, &comm->ended_item);
+}
+
+static void comm_ended_on_control(mailbox_item_t *item)
+{
+    engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, ended_item);
+    const engine_config_t *config = &comm->engine->config;
+    config->comm_ended(config->context, comm->comm, comm->end_reason, comm->end_text);
+}
+
+static void comm_end_run(mailbox_item_t *item)
+{
+    engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, end_item);
+    comm_end(comm, ENDED_BY_CONTROL, comm->asked_reason, comm->asked_text);
+}
+
+void engine_comm_end(engine_comm_t *comm, blink_result_t reason, const char *text)
+{
+    if (comm->end_posted)
+        return;
+    comm->end_posted = true;
+    comm->asked_reason = reason;
+    snprintf(comm->asked_text, sizeof(comm->asked_text), "%s", text);
+    comm->end_item.run = comm_end_run;
+    mailbox_post(&comm->engine->mailbox, &comm->end_item);
+}
+
+/* Ranks that were leaving when their process went will not finish what they submitted: nobody waits for it.
+ */
+void comm_client_gone(engine_client_t *client)
+{
+    for (uint32_t i = 0; i < client->membership_buckets; i++) {
+        LIST_FOR_EACH (link, &client->memberships[i]) {
+            comm_rank_t *rank = CONTAINER_OF(link, comm_rank_t, of_client);
+            if (!rank->leaving || rank->outstanding == 0)
+                continue;
+            char text[BLINK_ERROR_TEXT_BYTES];
+            snprintf(text, sizeof(text), "rank %u disconnected before its ops had ended", rank->rank);
+            comm_end(rank->comm, ENDED_BY_ENGINE, BLINK_ERR_PEER_LOST, text);
+        }
+    }
+}
+
+/* ---- timeouts ---- */
+
+/* What the op waits for, by rank: "1, 3 and 5 more", as far as they fit. */
+static void name_ranks(const comm_op_t *op, bool (*is_missing)(const op_entry_t *), char *text, size_t bytes)
+{
+    size_t used = 0;
+    uint32_t unnamed = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        if (!is_missing(&op->entries[i]))
+            continue;
+        if (used + 24 < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%u", used ? ", " : "",
+                                     op->entries[i].rank->rank);
+        else
+            unnamed++;
+    }
+    if (unnamed > 0)
+        snprintf(text + used, bytes - used, " and %u more", unnamed);
+}
+
+static bool is_not_submitted(const op_entry_t *entry)
+{
+    return !entry->batch;
+}
+
+static bool is_not_active(const op_entry_t *entry)
+{
+    return !entry->batch->active;
+}
+
+static bool stream_is_missing(const op_entry_t *entry)
+{
+    return entry->ticket && !stream_has_come(entry->ticket);
+}
+
+static bool op_awaits_streams(const comm_op_t *op)
+{
+    uint32_t i = 0;
+    while (i < op->entry_count && !stream_is_missing(&op->entries[i]))
+        i++;
+    return i < op->entry_count;
+}
+
+static void op_time_out(comm_op_t *op)
+{
+    engine_comm_t *comm = op->comm;
+    char missing[64], text[BLINK_ERROR_TEXT_BYTES];
+    const char *why = "the copies of staged memory did not come";
+    if (op->submitted_count < op->entry_count) {
+        why = "no submission from rank ";
+        name_ranks(op, is_not_submitted, missing, sizeof(missing));
+    } else if (op->active_count < op->entry_count) {
+        why = "held up by earlier ops or an unfinished group of rank ";
+        name_ranks(op, is_not_active, missing, sizeof(missing));
+    } else if (op_awaits_streams(op)) {
+        why = "no stream has come to it on rank ";
+        name_ranks(op, stream_is_missing, missing, sizeof(missing));
+    } else {
+        missing[0] = '\0';
+    }
+    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s%s within %g s",
+             collective_op_name(op->signature.opcode), (unsigned long)op->sequence, comm->comm, why, missing,
+             (double)comm->op_timeout_us / 1e6);
+    comm_end(comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
+}
+
+/* Whether nothing of the op goes on unless its clients do something. */
+static bool op_waits_for_clients(const comm_op_t *op)
+{
+    return op->state == OP_GATHERING || op->state == OP_AWAITING || op->state == OP_ENDED;
+}
+
+uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
+{
+    uint64_t next_us = UINT64_MAX;
+    LIST_FOR_EACH (link, &engine->busy_comms) {
+        engine_comm_t *comm = CONTAINER_OF(link, engine_comm_t, of_busy);
+        comm_op_t *op = LIST_FIRST(&comm->ops, comm_op_t, of_comm);
+        if (comm->end_reason != BLINK_OK || !op_waits_for_clients(op))
+            continue;
+        uint64_t since_us = op->since_us > comm->oldest_since_us ? op->since_us : comm->oldest_since_us;
+        uint64_t deadline_us = since_us + comm->op_timeout_us;
+        if (now_us >= deadline_us)
+            op_time_out(op);
+        else if (deadline_us < next_us)
+            next_us = deadline_us;
+    }
+    return next_us;
+}
+
+/* ---- joining and leaving ---- */
+
+static void comm_free(engine_comm_t *comm)
+{
+    plan_uses_free(&comm->plan_uses);
+    free(comm->spare_op);
+    free(comm->transfers);
+    free(comm->nodes);
+    free(comm->ranks);
+    free(comm->link_bytes);
+    free(comm);
+}
+
+static void comm_add_run(mailbox_item_t *item)
+{
+    engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, add_item);
+    if (comm->on_gpus)
+        list_append(&comm->engine->gpu_comms, &comm->of_gpus);
+    for (uint32_t rank = 0; rank < comm->rank_count; rank++)
+        client_add_membership(comm->ranks[rank].client, &comm->ranks[rank]);
+}
+
+static void init_rank(engine_comm_t *comm, uint32_t number, const engine_member_t *member)
+{
+    comm_rank_t *rank = &comm->ranks[number];
+    comm->nodes[number] = member->node;
+    rank->comm = comm;
+    rank->client = member->client;
+    rank->member = member->member;
+    rank->rank = number;
+    list_init(&rank->of_client);
+    list_init(&rank->batches);
+}
+
+static void init_lists(engine_comm_t *comm)
+{
+    list_init(&comm->of_busy);
+    list_init(&comm->of_due);
+    list_init(&comm->of_gpus);
+    list_init(&comm->ops);
+    list_init(&comm->due);
+}
+
+blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *config, engine_comm_t **comm)
+{
+    uint32_t ranks = config->rank_count;
+    engine_comm_t *created = calloc(1, sizeof(*created));
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for communicator %u", config->comm);
+    created->engine = engine;
+    created->comm = config->comm;
+    created->rank_count = ranks;
+    created->algorithm = config->algorithm;
+    created->op_timeout_us = config->op_timeout_us;
+    created->nodes = calloc(ranks, sizeof(*created->nodes));
+    created->ranks = calloc(ranks, sizeof(*created->ranks));
+    created->link_bytes = calloc(engine->config.topo->link_count + 1, sizeof(*created->link_bytes));
+    created->ended_item.run = comm_ended_on_control;
+    created->add_item.run = comm_add_run;
+    if (!created->nodes || !created->ranks || !created->link_bytes) {
+        comm_free(created);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for communicator %u of %u ranks", config->comm,
+                          ranks);
+    }
+    init_lists(created);
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        init_rank(created, rank, &config->members[rank]);
+    created->on_gpus = engine_node_is_gpu(engine, created->nodes[0]);
+    mailbox_post(&engine->mailbox, &created->add_item);
+    *comm = created;
+    return BLINK_OK;
+}
+
+static void comm_free_on_engine(mailbox_item_t *item)
+{
+    comm_free(CONTAINER_OF(item, engine_comm_t, add_item));
+}
+
+static void rank_left_on_control(mailbox_item_t *item)
+{
+    comm_rank_t *rank = CONTAINER_OF(item, comm_rank_t, item);
+    engine_comm_t *comm = rank->comm;
+    engine_done_t done = rank->done;
+    if (rank->last && comm->end_posted) {
+        /* The order to end may still be in the engine's mailbox: this comes after it. */
+        comm->add_item.run = comm_free_on_engine;
+        mailbox_post(&comm->engine->mailbox, &comm->add_item);
+    } else if (rank->last) {
+        comm_free(comm);
+    }
+    done.call(done.context);
+}
+
+/* True if the rank was the last one. That one also waits for the communicator's ops. */
+static bool rank_leave_if_done(comm_rank_t *rank)
+{
+    engine_comm_t *comm = rank->comm;
+    if (!rank->leaving || rank->left || rank->outstanding > 0)
+        return false;
+    rank->last = comm->left_count + 1 == comm->rank_count;
+    if (rank->last && !list_is_empty(&comm->ops))
+        return false;
+    ops_forget_client(comm, rank->rank);
+    stored_forget_rank(rank);
+    if (rank->last) {
+        list_remove(&comm->of_gpus);
+        list_remove(&comm->of_due);
+    }
+    bool last = rank->last; /* from the post on the rank is the control thread's */
+    rank->left = true;
+    comm->left_count++;
+    comm->leaving_count--;
+    client_remove_membership(rank->client, rank);
+    rank->item.run = rank_left_on_control;
+    mailbox_post(comm->engine->config.control, &rank->item);
+    return last;
+}
+
+void comm_let_go(engine_comm_t *comm)
+{
+    for (uint32_t rank = 0; comm->leaving_count > 0 && rank < comm->rank_count; rank++) {
+        if (rank_leave_if_done(&comm->ranks[rank]))
+            return;
+    }
+}
+
+/* End ops that this rank has not submitted and will not, and be done with those that only waited for it. */
+static void fail_without(engine_comm_t *comm)
+{
+    LIST_FOR_EACH (link, &comm->ops) {
+        comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_comm);
+        if (op->state == OP_ENDED)
+            op_serve(op);
+        else if (op_check_left(op) != BLINK_OK)
+            op_failf(op, BLINK_ERR_PEER_LOST, "%s", blink_error_text());
+    }
+}
+
+static void rank_leave_now(mailbox_item_t *item)
+{
+    comm_rank_t *rank = CONTAINER_OF(item, comm_rank_t, item);
+    engine_comm_t *comm = rank->comm;
+    rank->leaving = true;
+    comm->leaving_count++;
+    comm_attend(comm);
+    if (rank->lost)
+        comm_end(comm, ENDED_BY_CONTROL, BLINK_ERR_PEER_LOST, rank->text);
+    else if (rank_in_group(rank))
+        comm_end(comm, ENDED_BY_CONTROL, BLINK_ERR_PEER_LOST, "a rank left in the middle of a group");
+    ops_activate(rank_drop_open_batch(rank));
+    fail_without(comm);
+}
+
+static void rank_leave_run(mailbox_item_t *item)
+{
+    comm_rank_t *rank = CONTAINER_OF(item, comm_rank_t, item);
+    if (rank->lost)
+        rank_leave_now(item);
+    else
+        client_defer(rank->client, item, rank_leave_now);
+}
+
+void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char *text, engine_done_t done)
+{
+    comm_rank_t *leaver = &comm->ranks[rank];
+    leaver->lost = lost;
+    leaver->done = done;
+    snprintf(leaver->text, sizeof(leaver->text), "%s", text ? text : "");
+    leaver->item.run = rank_leave_run;
+    mailbox_post(&comm->engine->mailbox, &leaver->item);
+}
+
+engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm)
+{
+    /* Relaxed: counters, each right by itself. */
+    return (engine_comm_stats_t){atomic_load_explicit(&comm->op_count, memory_order_relaxed),
+                                 atomic_load_explicit(&comm->failed_op_count, memory_order_relaxed),
+                                 atomic_load_explicit(&comm->payload_bytes, memory_order_relaxed),
+                                 atomic_load_explicit(&comm->direct_bytes, memory_order_relaxed),
+                                 atomic_load_explicit(&comm->staged_bytes, memory_order_relaxed)};
+}
+
+const plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm)
+{
+    return plan_uses_first(&comm->plan_uses);
+}
+
+const _Atomic uint64_t *engine_comm_link_bytes(const engine_comm_t *comm)
+{
+    return comm->link_bytes;
+}

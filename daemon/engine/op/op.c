@@ -1,0 +1,276 @@
+#include "engine/op/op.h"
+
+#include "base/clock.h"
+#include "engine/client/client.h"
+#include "engine/loop.h"
+#include "engine/op/match.h"
+#include "error.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Live ops of a communicator, so that a rank far ahead of the others meets a limit. They come in groups, of
+ * as many as the library lets a group have, and of several for every pair of ranks where all exchange with
+ * all. */
+#define COMM_OPS_MAX          65536u
+#define COMM_OPS_MAX_PER_PAIR 2u
+
+/* Live ops that one client began, in all its communicators: up to about a kilobyte each. */
+#define CLIENT_OPS_MAX 131072u
+
+/* ---- states ---- */
+
+#define MOVE_TO(state) (1u << (state))
+
+bool op_may_enter(op_state_t from, op_state_t to)
+{
+    static const uint8_t moves[] = {
+        [OP_GATHERING] = MOVE_TO(OP_DUE) | MOVE_TO(OP_ENDED),
+        [OP_DUE] = MOVE_TO(OP_PLANNING) | MOVE_TO(OP_AWAITING) | MOVE_TO(OP_RUNNING) | MOVE_TO(OP_ENDED),
+        [OP_PLANNING] = MOVE_TO(OP_DUE) | MOVE_TO(OP_ENDED),
+        [OP_AWAITING] = MOVE_TO(OP_RUNNING) | MOVE_TO(OP_AWAITING) | MOVE_TO(OP_ENDED),
+        [OP_RUNNING] = MOVE_TO(OP_AWAITING) | MOVE_TO(OP_ENDED),
+        [OP_ENDED] = 0,
+    };
+    return (moves[from] & MOVE_TO(to)) != 0;
+}
+
+void op_enter(comm_op_t *op, op_state_t state)
+{
+    engine_comm_t *comm = op->comm;
+    assert(op_may_enter(op->state, state));
+    list_remove(&op->of_state);
+    if (op->state == OP_AWAITING)
+        comm->engine->awaited_gpu_ops -= comm->on_gpus;
+    op->state = state;
+    if (state == OP_DUE) {
+        list_append(&comm->due, &op->of_state);
+        comm_attend(comm);
+    } else if (state == OP_PLANNING) {
+        list_append(&op->program->waiting, &op->of_state);
+    } else if (state == OP_AWAITING) {
+        list_append(&comm->engine->awaiting, &op->of_state);
+        comm->engine->awaited_gpu_ops += comm->on_gpus;
+    }
+}
+
+/* ---- from its first submission until it is due ---- */
+
+static comm_op_t *op_alloc(engine_comm_t *comm, uint32_t entry_count)
+{
+    size_t bytes = sizeof(comm_op_t) + entry_count * sizeof(op_entry_t);
+    comm_op_t *op = NULL;
+    if (entry_count == comm->rank_count && comm->spare_op) {
+        op = comm->spare_op;
+        comm->spare_op = NULL;
+        memset(op, 0, bytes);
+    } else {
+        op = calloc(1, bytes);
+    }
+    if (op)
+        op->entry_count = entry_count;
+    return op;
+}
+
+static blink_result_t check_total(const comm_rank_t *rank)
+{
+    const engine_comm_t *comm = rank->comm;
+    uint32_t limit = COMM_OPS_MAX + COMM_OPS_MAX_PER_PAIR * comm->rank_count * comm->rank_count;
+    if (rank->client->begun_ops >= CLIENT_OPS_MAX)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "this client has begun %u ops that are not complete",
+                          CLIENT_OPS_MAX);
+    if (comm->op_total >= limit)
+        return BLINK_FAIL(BLINK_ERR_QUOTA,
+                          "communicator %u: %u ops are not complete, as many as there may be", comm->comm,
+                          comm->op_total);
+    return BLINK_OK;
+}
+
+static void op_init(comm_op_t *op, engine_comm_t *comm, const op_signature_t *signature,
+                    const op_shape_t *shape)
+{
+    op->comm = comm;
+    op->state = OP_GATHERING;
+    op->sequence = comm->next_sequence++;
+    op->signature = *signature;
+    op->shape = *shape;
+    op->for_pair = shape->is_transfer && comm->engine->one_class;
+    op->since_us = clock_us();
+    list_init(&op->of_state);
+    list_init(&op->of_bucket);
+    list_init(&op->of_pair);
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        op_entry_t *entry = &op->entries[i];
+        uint32_t of = !shape->is_transfer ? i : i == 0 ? signature->root : signature->peer;
+        entry->op = op;
+        entry->rank = &comm->ranks[of];
+        list_init(&entry->of_batch);
+    }
+}
+
+blink_result_t op_create(const comm_rank_t *rank, const op_signature_t *signature, const op_shape_t *shape,
+                         comm_op_t **created)
+{
+    engine_comm_t *comm = rank->comm;
+    BLINK_TRY(check_total(rank));
+    comm_op_t *op = op_alloc(comm, shape->is_transfer ? 2 : comm->rank_count);
+    if (!op)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    op_init(op, comm, signature, shape);
+    op->first_rank = rank->rank;
+    if (list_is_empty(&comm->ops))
+        list_append(&comm->engine->busy_comms, &comm->of_busy);
+    list_append(&comm->ops, &op->of_comm);
+    comm->op_total++;
+    rank->client->begun_ops++;
+    *created = op;
+    return BLINK_OK;
+}
+
+void ops_activate(op_batch_t *batch)
+{
+    if (!batch)
+        return;
+    LIST_FOR_EACH (link, &batch->entries) {
+        comm_op_t *op = CONTAINER_OF(link, op_entry_t, of_batch)->op;
+        if (++op->active_count == op->entry_count && op->state == OP_GATHERING)
+            op_enter(op, OP_DUE);
+    }
+}
+
+blink_result_t op_check_left(const comm_op_t *op)
+{
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        const op_entry_t *entry = &op->entries[i];
+        if (entry->rank->leaving && !entry->batch)
+            return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u has left the communicator", entry->rank->rank);
+    }
+    return BLINK_OK;
+}
+
+void ops_forget_client(engine_comm_t *comm, uint32_t rank)
+{
+    LIST_FOR_EACH (link, &comm->ops) {
+        if (CONTAINER_OF(link, comm_op_t, of_comm)->first_rank == rank)
+            comm->ranks[rank].client->begun_ops--;
+    }
+}
+
+/* ---- its end ---- */
+
+static void entry_complete(op_entry_t *entry)
+{
+    comm_op_t *op = entry->op;
+    if (!entry->batch || entry->completed)
+        return;
+    entry->completed = true;
+    op->completed_count++;
+    region_release(entry->input_region);
+    region_release(entry->output_region);
+    list_remove(&entry->of_batch);
+    ops_activate(rank_entry_completed(entry->rank, entry->batch, op->result, op->text));
+    if (entry->ticket)
+        stream_end(entry->ticket); /* last: who has synchronised with the stream finds the completion */
+}
+
+/* Nobody's submission can still come. */
+static bool op_is_settled(const comm_op_t *op)
+{
+    if (op->completed_count == op->entry_count)
+        return true;
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        const op_entry_t *entry = &op->entries[i];
+        bool will_not_come = !entry->batch && (entry->rank->leaving || op->comm->end_reason != BLINK_OK);
+        if (!entry->completed && !will_not_come)
+            return false;
+    }
+    return true;
+}
+
+static void op_free(comm_op_t *op)
+{
+    engine_comm_t *comm = op->comm;
+    if (comm->ops.next == &op->of_comm)
+        comm->oldest_since_us = clock_us(); /* of the next one: its ranks may have waited for this one */
+    list_remove(&op->of_comm);
+    comm->op_total--;
+    if (list_is_empty(&comm->ops))
+        list_remove(&comm->of_busy);
+    if (comm->leaving_count > 0)
+        comm_attend(comm);
+    if (!comm->ranks[op->first_rank].left)
+        comm->ranks[op->first_rank].client->begun_ops--;
+    if (comm->last_collective == op)
+        comm->last_collective = NULL;
+    if (op->shape.is_transfer)
+        match_forget(op);
+    free(op->text);
+    if (op->entry_count == comm->rank_count && !comm->spare_op)
+        comm->spare_op = op;
+    else
+        free(op);
+}
+
+void op_serve(comm_op_t *op)
+{
+    for (uint32_t i = 0; i < op->entry_count; i++)
+        entry_complete(&op->entries[i]);
+    if (op_is_settled(op))
+        op_free(op);
+}
+
+/* User memory that the op used, by how the daemon reached it. */
+static void count_memory(const comm_op_t *op)
+{
+    uint64_t direct = 0, staged = 0;
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        const op_entry_t *entry = &op->entries[i];
+        *(entry->input_staged ? &staged : &direct) += entry->input_bytes;
+        *(entry->output_staged ? &staged : &direct) += entry->output_bytes;
+    }
+    /* Relaxed: counters. */
+    atomic_fetch_add_explicit(&op->comm->direct_bytes, direct, memory_order_relaxed);
+    if (staged > 0)
+        atomic_fetch_add_explicit(&op->comm->staged_bytes, staged, memory_order_relaxed);
+}
+
+void op_succeed(comm_op_t *op)
+{
+    engine_comm_t *comm = op->comm;
+    op_enter(op, OP_ENDED);
+    count_memory(op);
+    /* Relaxed: counters. */
+    atomic_fetch_add_explicit(&comm->op_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->engine->op_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->payload_bytes, op->shape.payload_bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->engine->payload_bytes, op->shape.payload_bytes, memory_order_relaxed);
+    op_serve(op);
+}
+
+void op_fail(comm_op_t *op, blink_result_t code, const char *text)
+{
+    if (op->state != OP_ENDED) {
+        op_enter(op, OP_ENDED);
+        op->result = code;
+        op->text = strdup(text);
+        /* Relaxed: counters. */
+        atomic_fetch_add_explicit(&op->comm->failed_op_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&op->comm->engine->failed_op_count, 1, memory_order_relaxed);
+    }
+    op_serve(op);
+}
+
+void op_failf(comm_op_t *op, blink_result_t code, const char *format, ...)
+{
+    char what[BLINK_ERROR_TEXT_BYTES / 2], text[BLINK_ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s", collective_op_name(op->signature.opcode),
+             (unsigned long)op->sequence, op->comm->comm, what);
+    op_fail(op, code, text);
+}

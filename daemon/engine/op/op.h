@@ -1,0 +1,158 @@
+/*
+ * One collective or transfer, from its first submission until its last rank is served.
+ */
+#ifndef BLINK_ENGINE_OP_H
+#define BLINK_ENGINE_OP_H
+
+#include "collective.h"
+#include "engine/client/region.h"
+#include "engine/client/stream.h"
+#include "engine/comm/comm.h"
+#include "engine/comm/rank.h"
+#include "engine/plans/plans.h"
+
+/*
+ * The states of an op. op_enter() makes every move, and keeps the op in the one list that its state has.
+ *
+ *   state      meaning                                       list               may become (moved by)
+ *   GATHERING  entries are not submitted, or their batches   none               DUE (op.c), ENDED
+ *              are not active
+ *   DUE        it may be started                             comm->due          PLANNING (plans.c), AWAITING,
+ *                                                                               RUNNING (run.c), ENDED
+ *   PLANNING   its plan is being made                        program->waiting   DUE (plans.c), ENDED
+ *   AWAITING   clients have copies to make for its next      engine->awaiting   RUNNING (run.c), ENDED;
+ * AWAITING piece, or streams have not come to it                            again if a client takes back the
+ *                                                                               word that was found (run.c)
+ *   RUNNING    a piece of it is on the executor              none               AWAITING (run.c), ENDED
+ *   ENDED      it has its result, with which entries are     none               nothing: it is freed as soon
+ *              completed as they come                                           as no entry can come any more
+ *
+ * op_succeed() and op_fail() move an op to ENDED. Whoever calls them has taken back what run.c and plans.c
+ * lent the op: run_cancel() for an op that somebody else wants to end.
+ */
+typedef enum op_state {
+    OP_GATHERING,
+    OP_DUE,
+    OP_PLANNING,
+    OP_AWAITING,
+    OP_RUNNING,
+    OP_ENDED,
+} op_state_t;
+
+/* One rank's side of an op. */
+typedef struct op_entry {
+    comm_op_t *op;
+    comm_rank_t *rank;
+    op_batch_t *batch; /* NULL: not submitted yet */
+    list_t of_batch;   /* until it is completed */
+    bool completed;
+    const void *input; /* NULL: the rank gives nothing */
+    void *output;      /* NULL: the rank gets nothing */
+    uint64_t input_bytes, output_bytes;
+    engine_region_t *input_region, *output_region; /* held */
+    bool input_staged, output_staged;              /* input, output: the first slot */
+    staging_words_t *window;                       /* if either is */
+    stream_ticket_t *ticket;                       /* of its stream; NULL: it need not wait for any */
+    uint64_t scalar;
+} op_entry_t;
+
+/* What all ranks must agree on. */
+typedef struct op_signature {
+    uint8_t opcode; /* SEND for both ends of a transfer */
+    uint8_t datatype;
+    uint8_t redop;
+    uint32_t root; /* of a transfer: the source */
+    uint32_t peer; /* of a transfer: the destination */
+    uint64_t count;
+} op_signature_t;
+
+/* What follows from an op's signature, kept so that it is asked once. */
+typedef struct op_shape {
+    blink_collective_t collective;
+    bool is_transfer; /* between two ranks; else every rank has an entry */
+    bool has_root;
+    uint32_t element_bytes; /* 0 of an unknown type, which fails the op */
+    uint64_t payload_bytes; /* as collective.h defines it */
+} op_shape_t;
+
+struct comm_op {
+    engine_comm_t *comm;
+    list_t of_comm;  /* comm->ops */
+    list_t of_state; /* op_enter()'s alone, as is `state` */
+    op_state_t state;
+    uint64_t sequence;
+    op_signature_t signature;
+    uint32_t first_rank; /* whose signature it is */
+    op_shape_t shape;
+    /* A transfer that is planned for its two ranks alone: all communicators then share what is between two
+     * devices. False if another rank might have to relay. */
+    bool for_pair;
+    /* How ranks find it. */
+    comm_op_t *next_collective; /* of a collective: the one that was begun after it; NULL: none yet */
+    list_t of_bucket, of_pair;  /* of a transfer: match.h */
+    /* Its entries. */
+    uint32_t entry_count, submitted_count, active_count, completed_count;
+    bool has_windows, has_tickets; /* some entry has one */
+    /* Its run. */
+    bool is_long;              /* its clients had best sleep */
+    uint64_t since_us;         /* its first submission, or when its last piece ended */
+    cached_program_t *program; /* in OP_PLANNING and after it: the program that was asked for; held */
+    plan_instance_t *instance; /* lent, from its start to its end */
+    uint64_t piece_elements;   /* of a block, run at a time */
+    uint64_t pieces, piece;    /* how many, and which is next */
+    double predicted_us;       /* of all its runs */
+    /* How many of its runs that have ended said how long they took, and the sum of those times. */
+    uint64_t measured_pieces, measured_ns;
+    mailbox_item_t run_end_item; /* worker to engine */
+    exec_end_t run_end;
+    char *run_text; /* of a failed run; NULL: none */
+    /* Its end. */
+    blink_result_t result;
+    char *text;           /* of a failure */
+    op_entry_t entries[]; /* by rank; of a transfer source and destination */
+};
+
+/* Whether an op in one state may enter the other. */
+bool op_may_enter(op_state_t from, op_state_t to);
+
+/* Move an op into a state that it may enter. */
+void op_enter(comm_op_t *op, op_state_t state);
+
+/* A new op at the end of the communicator's, begun by this rank. Errors: QUOTA, NO_MEMORY. */
+blink_result_t op_create(const comm_rank_t *rank, const op_signature_t *signature, const op_shape_t *shape,
+                         comm_op_t **op);
+
+/* The entry of a rank in an op: of a transfer to itself the destination's if the rank receives. */
+static inline op_entry_t *op_entry_of(comm_op_t *op, uint32_t rank, bool receives)
+{
+    return &op->entries[!op->shape.is_transfer ? rank : receives ? 1 : 0];
+}
+
+/* The rank has submitted its entry, in this batch. */
+static inline void op_add_entry(op_entry_t *entry, op_batch_t *batch)
+{
+    entry->batch = batch;
+    batch_add(batch, &entry->of_batch);
+    entry->op->submitted_count++;
+}
+
+/* A batch has become active (rank.h; NULL: none has): ops whose batches all are now are due. */
+void ops_activate(op_batch_t *batch);
+
+/* End an op, and complete its entries. The op is freed once no entry can come any more: the caller does not
+ * touch it afterwards. A failed op keeps its first result. */
+void op_succeed(comm_op_t *op);
+void op_fail(comm_op_t *op, blink_result_t code, const char *text);
+void op_failf(comm_op_t *op, blink_result_t code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Of an op that has ended: complete entries that have come since, and free the op if it can be. */
+void op_serve(comm_op_t *op);
+
+/* Whether a rank that has not submitted is leaving. Errors: PEER_LOST. */
+blink_result_t op_check_left(const comm_op_t *op);
+
+/* A rank leaves, and its client may go: ops that it began and others wait for are no longer counted. */
+void ops_forget_client(engine_comm_t *comm, uint32_t rank);
+
+#endif

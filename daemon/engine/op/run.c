@@ -1,0 +1,398 @@
+#include "engine/op/run.h"
+
+#include "base/clock.h"
+#include "engine/client/client.h"
+#include "engine/loop.h"
+#include "error.h"
+#include "plan/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ops expected to take longer let their waiting clients sleep at once (ring_wait_policy_t). */
+#define LONG_OP_US 200.0
+
+/* Payload × ranks that memory moves in a direct exchange, for that expectation when not paced (25,000 to
+ * 46,000 were measured). With too little, waiters of middling ops sleep, and so does the engine: 1 MiB on 4
+ * ranks took 144 µs at 2,000 and takes 86. */
+#define HOST_BYTES_PER_US 40000.0
+
+/* A communicator's quantum: what the engine starts of it before others get theirs. About a millisecond if the
+ * engine runs all of it itself. */
+#define QUANTUM_OPS   64u
+#define QUANTUM_BYTES (8u << 20)
+
+/* Runs on GPUs that the engine ends in one visit. */
+#define QUANTUM_RUNS 64u
+
+/* ---- expectations ---- */
+
+static void set_long(comm_op_t *op, bool is_long)
+{
+    if (op->is_long == is_long)
+        return;
+    op->is_long = is_long;
+    op->comm->engine->long_runs += is_long ? 1u : UINT32_MAX;
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        engine_client_t *client = op->entries[i].rank->client;
+        client->long_ops += is_long ? 1u : UINT32_MAX;
+        client_update_wait_policy(client);
+    }
+}
+
+/* What the op takes if its buffers are the host's, and no link is emulated. */
+static double memory_us(const comm_op_t *op)
+{
+    return (double)op->shape.payload_bytes * op->entry_count / HOST_BYTES_PER_US;
+}
+
+/* What the op's runs should take. */
+static double predict_us(const comm_op_t *op)
+{
+    double scale = op->comm->engine->config.settings->pace_scale;
+    if (!op->comm->on_gpus && !(scale > 0))
+        return memory_us(op);
+    double piece_us = plan_predicted_us(op->program, op->shape.payload_bytes / op->pieces);
+    if (!op->comm->on_gpus) /* emulated links are slower, but nothing is launched */
+        piece_us = (piece_us - model_launch_us(op->program->protocol)) / scale;
+    return piece_us * (double)op->pieces;
+}
+
+static void note_use(const comm_op_t *op)
+{
+    plan_ran_t ran = {.opcode = op->signature.opcode,
+                      .algorithm = op->program->algorithm,
+                      .protocol = op->program->protocol,
+                      .transport = exec_transport(op->instance->exec),
+                      .bytes = op->shape.payload_bytes,
+                      .measured_ns = op->measured_pieces == op->pieces ? op->measured_ns : 0,
+                      .predicted_us = op->predicted_us};
+    plan_uses_note(&op->comm->plan_uses, &ran);
+}
+
+/* ---- pieces ---- */
+
+static void op_cut(comm_op_t *op)
+{
+    op->piece_elements = op->signature.count;
+    op->pieces = 1;
+    if (!op->has_windows)
+        return;
+    uint64_t most =
+        staging_piece_elements(op->signature.opcode, op->comm->rank_count, op->shape.element_bytes);
+    if (op->signature.count > most) {
+        op->piece_elements = most;
+        op->pieces = (op->signature.count - 1) / most + 1;
+    }
+}
+
+static bool entry_is_ready(const op_entry_t *entry, uint64_t piece)
+{
+    const staging_words_t *window = entry->window;
+    if (entry->ticket && !stream_has_come(entry->ticket))
+        return false;
+    if (!window)
+        return true;
+    /* seq_cst: pairs with the client's stores, see ring.h; what it copied is seen, and has been read. */
+    if (entry->input_staged && atomic_load_explicit(&window->filled, memory_order_seq_cst) <= piece)
+        return false;
+    return !entry->output_staged ||
+           atomic_load_explicit(&window->drained, memory_order_seq_cst) + STAGING_SLOTS > piece;
+}
+
+/* Whether all streams have come to the op, and the clients have made all copies that the next piece needs. */
+static bool clients_are_ready(const comm_op_t *op)
+{
+    if (!op->has_windows && !op->has_tickets)
+        return true;
+    uint32_t i = 0;
+    while (i < op->entry_count && entry_is_ready(&op->entries[i], op->piece))
+        i++;
+    return i == op->entry_count;
+}
+
+static void op_publish_piece(comm_op_t *op)
+{
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        const op_entry_t *entry = &op->entries[i];
+        if (!entry->window)
+            continue;
+        /* seq_cst: comes before the look at the client's sleepers, see ring.h. */
+        atomic_store_explicit(&entry->window->done, op->piece, memory_order_seq_cst);
+        if (op->piece < op->pieces && !entry->rank->client->removed)
+            ring_notify(&entry->rank->client->ring);
+    }
+}
+
+/* ---- running ---- */
+
+/* Where one rank's buffers are for the piece, and how far its blocks are apart. */
+static void place_entry(const comm_op_t *op, const op_entry_t *entry, uint32_t rank, uint64_t piece_count)
+{
+    engine_t *engine = op->comm->engine;
+    uint64_t whole_bytes = op->signature.count * op->shape.element_bytes;
+    uint64_t piece_bytes = piece_count * op->shape.element_bytes;
+    uint64_t offset = op->piece * op->piece_elements * op->shape.element_bytes;
+    uint64_t slot = op->piece % STAGING_SLOTS * STAGING_SLOT_BYTES;
+    engine->run.scalars[rank] = entry->scalar;
+    if (entry->input) {
+        engine->run.inputs[rank] = (const char *)entry->input + (entry->input_staged ? slot : offset);
+        engine->run.input_strides[rank] = entry->input_staged ? piece_bytes : whole_bytes;
+    }
+    if (entry->output) {
+        engine->run.outputs[rank] = (char *)entry->output + (entry->output_staged ? slot : offset);
+        engine->run.output_strides[rank] = entry->output_staged ? piece_bytes : whole_bytes;
+    }
+}
+
+/* On a thread of the executor's. */
+static void run_done(const exec_end_t *end)
+{
+    comm_op_t *op = end->context;
+    op->run_end = *end;
+    op->run_text =
+        end->result != BLINK_OK ? strdup(blink_error_text()) : NULL; /* without memory the code must do */
+    mailbox_post(&op->comm->engine->mailbox, &op->run_end_item);
+}
+
+/* True if the piece's run has ended already. */
+static bool start_piece(comm_op_t *op, exec_end_t *end)
+{
+    engine_t *engine = op->comm->engine;
+    const op_signature_t *signature = &op->signature;
+    uint64_t left = signature->count - op->piece * op->piece_elements;
+    uint64_t piece_count = left < op->piece_elements ? left : op->piece_elements;
+    bool for_pair = op->for_pair;
+    uint32_t ranks = for_pair ? 2 : op->comm->rank_count;
+    memset(engine->run.inputs, 0, ranks * sizeof(engine->run.inputs[0]));
+    memset(engine->run.outputs, 0, ranks * sizeof(engine->run.outputs[0]));
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        uint32_t in_pair = signature->root == signature->peer ? 0 : i;
+        place_entry(op, &op->entries[i], for_pair ? in_pair : op->entries[i].rank->rank, piece_count);
+    }
+    exec_run_t run = {.inputs = engine->run.inputs,
+                      .outputs = engine->run.outputs,
+                      .input_strides = op->pieces > 1 ? engine->run.input_strides : NULL,
+                      .output_strides = op->pieces > 1 ? engine->run.output_strides : NULL,
+                      .count = piece_count,
+                      .datatype = (blink_datatype_t)signature->datatype,
+                      .redop = (blink_redop_t)signature->redop,
+                      .scalars = signature->redop == BLINK_PRE_MUL_SUM ? engine->run.scalars : NULL,
+                      .comm_link_bytes = op->comm->link_bytes,
+                      .done = run_done,
+                      .context = op};
+    return exec_start(op->instance->exec, &run, end);
+}
+
+/* The op ends: give back what it was lent. */
+static void op_release(comm_op_t *op)
+{
+    set_long(op, false);
+    plan_take_back(op);
+}
+
+/* Fails if memory of the op is not what it was: a run that met pages which could not be had moved zeros. */
+static blink_result_t check_memory(const comm_op_t *op, uint32_t *at_fault)
+{
+    for (uint32_t i = 0; i < op->entry_count; i++) {
+        const op_entry_t *entry = &op->entries[i];
+        *at_fault = entry->rank->rank;
+        if (entry->input_region)
+            BLINK_TRY(region_check(entry->input_region));
+        if (entry->output_region && entry->output_region != entry->input_region)
+            BLINK_TRY(region_check(entry->output_region));
+    }
+    return BLINK_OK;
+}
+
+/* The op's last piece has run. */
+static void op_ran(comm_op_t *op)
+{
+    uint32_t rank;
+    char text[BLINK_ERROR_TEXT_BYTES / 2];
+    set_long(op, false);
+    note_use(op);
+    plan_take_back(op);
+    blink_result_t result = check_memory(op, &rank);
+    if (result == BLINK_OK) {
+        op_succeed(op);
+        return;
+    }
+    snprintf(text, sizeof(text), "%s", blink_error_text());
+    op_failf(op, result, "rank %u: %s", rank, text);
+}
+
+/* True if that was the last one: the op has ended. */
+static bool op_end_piece(comm_op_t *op, const exec_end_t *end)
+{
+    op->piece++;
+    op->measured_pieces += end->ns > 0;
+    op->measured_ns += end->ns;
+    if (op->has_windows)
+        op_publish_piece(op);
+    if (op->piece < op->pieces) {
+        op->since_us = clock_us();
+        return false;
+    }
+    op_ran(op);
+    return true;
+}
+
+/* Run a piece. True if the op needs no more of the engine now: its run goes on elsewhere, or it has ended. */
+static bool op_run_piece(comm_op_t *op)
+{
+    exec_end_t end;
+    if (op->state != OP_RUNNING)
+        op_enter(op, OP_RUNNING);
+    if (!start_piece(op, &end))
+        return true;
+    if (end.result == BLINK_OK)
+        return op_end_piece(op, &end);
+    op_release(op);
+    op_fail(op, end.result, blink_error_text());
+    return true;
+}
+
+/* Run piece after piece for as long as that takes no waiting, up to what the slots hold: how many copies
+ * there are is the client's word. */
+static void op_proceed(comm_op_t *op)
+{
+    for (uint32_t ran = 0; ran < STAGING_SLOTS && clients_are_ready(op); ran++) {
+        if (op->signature.count == 0) { /* it moves nothing, but its streams have come */
+            op_succeed(op);
+            return;
+        }
+        if (op_run_piece(op))
+            return;
+    }
+    op_enter(op, OP_AWAITING);
+}
+
+/* text: why the run failed, if it has; NULL: nobody knows. */
+static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
+{
+    const engine_comm_t *comm = op->comm;
+    bool comm_ended = comm->end_reason != BLINK_OK;
+    if (end->result == BLINK_OK && !(comm_ended && op->piece + 1 < op->pieces)) {
+        if (!op_end_piece(op, end))
+            op_proceed(op);
+        return;
+    }
+    op_release(op);
+    if (comm_ended)
+        op_fail(op, comm->end_reason, comm->end_text);
+    else
+        op_failf(op, end->result, "%s", text ? text : "its run failed");
+}
+
+/* The run ended on a thread of the executor's, which has posted so. */
+static void run_ended_elsewhere(mailbox_item_t *item)
+{
+    comm_op_t *op = CONTAINER_OF(item, comm_op_t, run_end_item);
+    exec_end_t end = op->run_end;
+    char *text = op->run_text;
+    op->run_text = NULL;
+    op_run_ended(op, &end, text);
+    free(text);
+}
+
+bool run_poll_ended(engine_t *engine)
+{
+    exec_end_t end;
+    uint32_t ended = 0;
+    while (engine->config.cuda && ended < QUANTUM_RUNS &&
+           exec_poll(exec_of_cuda(engine->config.cuda), &end)) {
+        op_run_ended(end.context, &end, end.result != BLINK_OK ? blink_error_text() : NULL);
+        ended++;
+    }
+    return ended > 0;
+}
+
+/* ---- starting ---- */
+
+/* A transfer to oneself cannot be checked before both ends are there. */
+static blink_result_t check_own_transfer(const comm_op_t *op)
+{
+    if (!op->shape.is_transfer || op->signature.root != op->signature.peer)
+        return BLINK_OK;
+    uint64_t bytes = op->shape.payload_bytes;
+    uintptr_t in = (uintptr_t)op->entries[0].input, out = (uintptr_t)op->entries[1].output;
+    bool is_staged = op->entries[0].input_staged || op->entries[1].output_staged;
+    if (is_staged || in == out || in + bytes <= out || out + bytes <= in)
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u sends to itself between buffers that overlap",
+                      op->signature.root);
+}
+
+static void op_start(comm_op_t *op)
+{
+    op_cut(op);
+    if (op->signature.count > 0) {
+        blink_result_t result = check_own_transfer(op);
+        if (result == BLINK_OK)
+            result = plan_lend(op);
+        if (result != BLINK_OK) {
+            op_fail(op, result, blink_error_text());
+            return;
+        }
+        if (op->state == OP_PLANNING)
+            return; /* it is due again when its plan has come */
+        op->run_end_item.run = run_ended_elsewhere;
+        op->predicted_us = predict_us(op);
+        set_long(op, (op->comm->on_gpus ? memory_us(op) : op->predicted_us) > LONG_OP_US);
+    }
+    op_proceed(op);
+}
+
+void run_due(engine_comm_t *comm)
+{
+    uint64_t started_bytes = 0;
+    for (uint32_t started = 0; !list_is_empty(&comm->due); started++) {
+        if (started == QUANTUM_OPS || started_bytes >= QUANTUM_BYTES) {
+            comm_attend(comm); /* the rest in its next quantum */
+            return;
+        }
+        comm_op_t *op = LIST_FIRST(&comm->due, comm_op_t, of_state);
+        started_bytes += op->shape.payload_bytes * op->entry_count;
+        op_start(op);
+    }
+}
+
+/* ---- ops whose clients copy, or whose streams have not come ---- */
+
+static comm_op_t *find_ready(const engine_t *engine)
+{
+    LIST_FOR_EACH (link, &engine->awaiting) {
+        comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_state);
+        if (clients_are_ready(op))
+            return op;
+    }
+    return NULL;
+}
+
+bool run_has_awaited(const engine_t *engine)
+{
+    return find_ready(engine) != NULL;
+}
+
+bool run_poll_awaiting(engine_t *engine)
+{
+    comm_op_t *op = find_ready(engine);
+    if (op)
+        op_proceed(op);
+    return op != NULL;
+}
+
+/* ---- cancelling ---- */
+
+void run_cancel(comm_op_t *op)
+{
+    const engine_comm_t *comm = op->comm;
+    if (op->state == OP_RUNNING) {
+        exec_abort(op->instance->exec, comm->end_reason);
+        return;
+    }
+    op_release(op);
+    op_fail(op, comm->end_reason, comm->end_text);
+}

@@ -1,0 +1,330 @@
+#include "engine/plans/plans.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/loop.h"
+#include "engine/op/op.h"
+#include "error.h"
+#include "names.h"
+#include "plan/choose.h"
+#include "plan/lane/lane.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Programs that nothing runs are kept up to this many in all, and of each so many instances. */
+#define CACHE_PROGRAMS  1024u
+#define CACHE_INSTANCES 16u
+
+/* ---- keys ---- */
+
+/* The largest payload of a class. */
+static uint64_t class_bytes(uint32_t class)
+{
+    return class < 32 ? 1ull << (2 * class) : UINT64_MAX;
+}
+
+static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
+{
+    const engine_comm_t *comm = op->comm;
+    const op_signature_t *signature = &op->signature;
+    bool by_size = comm->algorithm == BLINK_ALGORITHM_AUTO && !comm->engine->one_class;
+    plan_key_t key = {.collective = op->shape.collective,
+                      .algorithm = comm->algorithm,
+                      .size_class = by_size ? plan_size_class(op->shape.payload_bytes) : 0,
+                      .root = op->shape.has_root ? signature->root : PLAN_NONE,
+                      .peer = PLAN_NONE,
+                      .rank_count = comm->rank_count,
+                      .nodes = comm->nodes};
+    if (!op->shape.is_transfer)
+        return key;
+    key.root = signature->root;
+    key.peer = signature->peer;
+    if (!op->for_pair)
+        return key;
+    bool to_itself = signature->root == signature->peer;
+    nodes[0] = comm->nodes[signature->root];
+    nodes[1] = comm->nodes[signature->peer];
+    key.root = 0;
+    key.peer = to_itself ? 0 : 1;
+    key.rank_count = to_itself ? 1 : 2;
+    key.nodes = nodes;
+    return key;
+}
+
+static uint32_t hash_of(const plan_key_t *key)
+{
+    uint32_t hash = 2166136261u;
+    const uint32_t words[] = {key->collective, key->algorithm,  key->root,
+                              key->peer,       key->size_class, key->rank_count};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        hash = (hash ^ words[i]) * 16777619u;
+    for (uint32_t i = 0; i < key->rank_count; i++)
+        hash = (hash ^ key->nodes[i]) * 16777619u;
+    return hash;
+}
+
+static bool key_equals(const plan_key_t *a, const plan_key_t *b)
+{
+    return a->collective == b->collective && a->algorithm == b->algorithm && a->root == b->root &&
+           a->peer == b->peer && a->size_class == b->size_class && a->rank_count == b->rank_count &&
+           memcmp(a->nodes, b->nodes, a->rank_count * sizeof(*a->nodes)) == 0;
+}
+
+/* ---- the cache ---- */
+
+void plan_cache_init(plan_cache_t *cache)
+{
+    for (uint32_t i = 0; i < CACHE_BUCKETS; i++)
+        list_init(&cache->buckets[i]);
+    list_init(&cache->by_age);
+}
+
+static cached_program_t *cache_find(plan_cache_t *cache, const plan_key_t *key, uint32_t hash)
+{
+    LIST_FOR_EACH (link, &cache->buckets[hash % CACHE_BUCKETS]) {
+        cached_program_t *cached = CONTAINER_OF(link, cached_program_t, of_bucket);
+        if (cached->hash != hash || !key_equals(&cached->key, key))
+            continue;
+        list_remove(&cached->of_age);
+        list_prepend(&cache->by_age, &cached->of_age);
+        return cached;
+    }
+    return NULL;
+}
+
+static void instance_free(plan_instance_t *instance)
+{
+    exec_instance_destroy(instance->exec);
+    free(instance);
+}
+
+static void cache_remove(plan_cache_t *cache, cached_program_t *cached)
+{
+    list_remove(&cached->of_bucket);
+    list_remove(&cached->of_age);
+    cache->count--;
+    LIST_FOR_EACH (link, &cached->idle) {
+        instance_free(CONTAINER_OF(link, plan_instance_t, of_program));
+    }
+    lane_program_destroy(cached->program);
+    free(cached);
+}
+
+/* Remove the oldest that nothing runs and nobody waits for. */
+static void cache_trim(plan_cache_t *cache)
+{
+    list_t *previous;
+    for (list_t *link = cache->by_age.previous; link != &cache->by_age && cache->count > CACHE_PROGRAMS;
+         link = previous) {
+        cached_program_t *cached = CONTAINER_OF(link, cached_program_t, of_age);
+        previous = link->previous;
+        if (cached->uses == 0 && cached->program)
+            cache_remove(cache, cached);
+    }
+}
+
+void plan_cache_free(plan_cache_t *cache)
+{
+    LIST_FOR_EACH (link, &cache->by_age) {
+        cache_remove(cache, CONTAINER_OF(link, cached_program_t, of_age));
+    }
+}
+
+static cached_program_t *cache_add(engine_t *engine, const plan_key_t *key, uint32_t hash)
+{
+    plan_cache_t *cache = &engine->cache;
+    size_t nodes_bytes = key->rank_count * sizeof(*key->nodes);
+    cached_program_t *added = calloc(1, sizeof(*added) + nodes_bytes);
+    if (!added)
+        return NULL;
+    added->engine = engine;
+    added->hash = hash;
+    added->key = *key;
+    memcpy(added->nodes, key->nodes, nodes_bytes);
+    added->key.nodes = added->nodes;
+    list_init(&added->waiting);
+    list_init(&added->idle);
+    list_prepend(&cache->buckets[hash % CACHE_BUCKETS], &added->of_bucket);
+    list_prepend(&cache->by_age, &added->of_age);
+    cache->count++;
+    cache_trim(cache);
+    return added;
+}
+
+/* ---- planning ---- */
+
+static blink_result_t choose(const topo_t *topo, const plan_request_t *request, plan_t **plan)
+{
+    plan_choice_t choice;
+    if (request->algorithm != BLINK_ALGORITHM_AUTO || request->rank_count == 1 || request->bytes == 0)
+        return plan_create(topo, request, plan);
+    BLINK_TRY(plan_choose(topo, request, &choice));
+    *plan = plan_choice_take(&choice);
+    plan_choice_fini(&choice);
+    return BLINK_OK;
+}
+
+static blink_result_t predict(const topo_t *topo, const plan_t *plan, cached_program_t *cached)
+{
+    plan_predictor_t *predictor = NULL;
+    BLINK_TRY(plan_predictor_create(topo, plan, &predictor));
+    for (uint32_t class = 0; class < PLAN_CLASSES; class ++)
+        cached->predicted_us[class] = plan_predictor_us(predictor, class_bytes(class), plan->protocol, 0);
+    plan_predictor_destroy(predictor);
+    return BLINK_OK;
+}
+
+static blink_result_t plan_and_compile(cached_program_t *cached)
+{
+    const topo_t *topo = cached->engine->config.topo;
+    const plan_key_t *key = &cached->key;
+    plan_request_t request = {.collective = key->collective,
+                              .algorithm = key->algorithm,
+                              .rank_node = key->nodes,
+                              .rank_count = key->rank_count,
+                              .root = key->root,
+                              .peer = key->peer,
+                              .bytes = key->size_class ? class_bytes(key->size_class) : 0,
+                              .plan_seconds = cached->engine->config.settings->plan_seconds};
+    plan_t *plan = NULL;
+    BLINK_TRY(choose(topo, &request, &plan));
+    if (cached->engine->config.settings->force_protocol && !cached->engine->one_class)
+        plan->protocol = cached->engine->config.settings->protocol;
+    if (exec_needs_flags(engine_exec(cached->engine, key->nodes[0]), key->nodes, key->rank_count))
+        plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
+    blink_result_t result = predict(topo, plan, cached);
+    if (result == BLINK_OK)
+        result = lane_compile(topo, plan, &cached->made);
+    cached->algorithm = plan->algorithm;
+    cached->protocol = plan->protocol;
+    LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",
+              blink_name_collective(key->collective), key->rank_count, plan->plan_ms,
+              blink_name_algorithm(plan->algorithm), blink_name_protocol(plan->protocol), plan->channel_count,
+              plan->rate_GBps, plan->bound_GBps);
+    plan_destroy(plan);
+    return result;
+}
+
+/* Everybody who waited is due again, or fails. A plan that failed is forgotten: the next op tries again. */
+static void plan_return(mailbox_item_t *item)
+{
+    cached_program_t *cached = CONTAINER_OF(item, cached_program_t, item);
+    plan_cache_t *cache = &cached->engine->cache;
+    cache->in_making--;
+    cached->program = cached->made;
+    LIST_FOR_EACH (link, &cached->waiting) {
+        comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_state);
+        op->since_us = clock_us();
+        if (cached->result == BLINK_OK) {
+            op_enter(op, OP_DUE);
+        } else {
+            op->program = NULL;
+            op_fail(op, cached->result, cached->text);
+        }
+    }
+    if (cached->result != BLINK_OK)
+        cache_remove(cache, cached);
+}
+
+/* On a worker thread. */
+static void plan_run(void *argument)
+{
+    cached_program_t *cached = argument;
+    cached->result = plan_and_compile(cached);
+    if (cached->result != BLINK_OK)
+        snprintf(cached->text, sizeof(cached->text), "%s", blink_error_text());
+    plan_thread_release();
+    mailbox_post(&cached->engine->mailbox, &cached->item);
+}
+
+/* The program for the op; one that is not cached is posted to be made. */
+static blink_result_t find_program(const comm_op_t *op, cached_program_t **found)
+{
+    engine_t *engine = op->comm->engine;
+    uint32_t nodes[PLAN_RANKS_MAX];
+    plan_key_t key = key_of(op, nodes);
+    uint32_t hash = hash_of(&key);
+    *found = cache_find(&engine->cache, &key, hash);
+    if (*found)
+        return BLINK_OK;
+    cached_program_t *cached = cache_add(engine, &key, hash);
+    if (!cached)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to keep a plan of %u ranks", key.rank_count);
+    cached->item.run = plan_return;
+    blink_result_t result = exec_host_post(engine->config.exec, plan_run, cached);
+    if (result != BLINK_OK) {
+        cache_remove(&engine->cache, cached);
+        return result;
+    }
+    engine->cache.in_making++;
+    *found = cached;
+    return BLINK_OK;
+}
+
+double plan_predicted_us(const cached_program_t *cached, uint64_t bytes)
+{
+    uint32_t class = plan_size_class(bytes);
+    if (class >= PLAN_CLASSES)
+        class = PLAN_CLASSES - 1;
+    double least = (double)class_bytes(class - 1), most = (double)class_bytes(class);
+    double least_us = cached->predicted_us[class - 1], most_us = cached->predicted_us[class];
+    return least_us + ((double)bytes - least) / (most - least) * (most_us - least_us);
+}
+
+/* ---- lending ---- */
+
+static blink_result_t lend_instance(cached_program_t *cached, plan_instance_t **lent)
+{
+    list_t *idle = list_take_first(&cached->idle);
+    if (idle) {
+        cached->idle_count--;
+        *lent = CONTAINER_OF(idle, plan_instance_t, of_program);
+        return BLINK_OK;
+    }
+    plan_instance_t *instance = calloc(1, sizeof(*instance));
+    if (!instance)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan's instance");
+    list_init(&instance->of_program);
+    instance->program = cached;
+    blink_result_t result = exec_instance_create(engine_exec(cached->engine, cached->nodes[0]),
+                                                 cached->program, cached->nodes, &instance->exec);
+    if (result != BLINK_OK)
+        free(instance);
+    else
+        *lent = instance;
+    return result;
+}
+
+blink_result_t plan_lend(comm_op_t *op)
+{
+    if (!op->program) {
+        BLINK_TRY(find_program(op, &op->program));
+        op->program->uses++;
+    }
+    if (!op->program->program) {
+        op_enter(op, OP_PLANNING);
+        return BLINK_OK;
+    }
+    blink_result_t result = lend_instance(op->program, &op->instance);
+    if (result != BLINK_OK)
+        plan_take_back(op);
+    return result;
+}
+
+void plan_take_back(comm_op_t *op)
+{
+    cached_program_t *cached = op->program;
+    plan_instance_t *instance = op->instance;
+    op->program = NULL;
+    op->instance = NULL;
+    if (instance && cached->idle_count < CACHE_INSTANCES) {
+        list_prepend(&cached->idle, &instance->of_program);
+        cached->idle_count++;
+    } else if (instance) {
+        instance_free(instance);
+    }
+    if (cached && --cached->uses == 0)
+        cache_trim(&cached->engine->cache);
+}
