@@ -5,8 +5,8 @@
 #ifndef BLINK_CONTROL_CLIENT_H
 #define BLINK_CONTROL_CLIENT_H
 
+#include "base/tenant.h"
 #include "control/clients/connection.h"
-#include "control/clients/tenant.h"
 #include "control/control.h"
 
 /* What the client's process gets: ring, doorbell and completion event. */

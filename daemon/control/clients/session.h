@@ -4,9 +4,9 @@
 #ifndef BLINK_SESSION_H
 #define BLINK_SESSION_H
 
+#include "base/tenant.h"
 #include "control/clients/client.h"
 #include "control/clients/connection.h"
-#include "control/clients/tenant.h"
 #include "control/control.h"
 
 typedef struct session {

@@ -1,4 +1,4 @@
-#include "control/clients/tenant.h"
+#include "base/tenant.h"
 
 #include <stdlib.h>
 
