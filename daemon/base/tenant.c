@@ -13,6 +13,7 @@ tenant_t *tenant_of(list_t *tenants, uid_t uid)
     if (!tenant)
         return NULL;
     tenant->uid = uid;
+    tenant->weight = 1;
     list_append(tenants, &tenant->link);
     return tenant;
 }

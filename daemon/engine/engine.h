@@ -12,6 +12,7 @@
 
 #include "base/mailbox.h"
 #include "base/settings.h"
+#include "base/tenant.h"
 #include "engine/plans/plan_use.h"
 #include "exec/cuda/exec_cuda.h"
 #include "exec/host/exec_host.h"
@@ -58,6 +59,7 @@ void engine_heartbeat(engine_t *engine, engine_done_t done);
 
 typedef struct engine_client_config {
     uint32_t client;   /* number, for messages */
+    tenant_t *tenant;  /* whose it is; there until the removal is done */
     ring_t ring;       /* daemon side; the engine unmaps it */
     int doorbell_fd;   /* eventfd; the engine closes both */
     int completion_fd; /* of ring_create_event() */
@@ -115,7 +117,8 @@ typedef struct engine_member {
 } engine_member_t;
 
 typedef struct engine_comm_config {
-    uint32_t comm; /* number, for messages */
+    uint32_t comm;    /* number, for messages */
+    tenant_t *tenant; /* whose it is; there until the last leave is done */
     uint32_t rank_count;
     const engine_member_t *members; /* by rank; copied */
     blink_algorithm_t algorithm;

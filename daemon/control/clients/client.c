@@ -50,7 +50,8 @@ static void close_if_open(int fd)
 /* The engine's half; its descriptors are duplicates of those that travel to the client. */
 static blink_result_t add_to_engine(client_t *client, int fds[CLIENT_FDS])
 {
-    engine_client_config_t config = {.client = client->number, .doorbell_fd = -1, .completion_fd = -1};
+    engine_client_config_t config = {
+        .client = client->number, .tenant = client->tenant, .doorbell_fd = -1, .completion_fd = -1};
     blink_result_t result = make_rings(&config, fds);
     if (result != BLINK_OK) {
         ring_unmap(&config.ring);

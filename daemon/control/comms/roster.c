@@ -269,6 +269,7 @@ static blink_result_t add_to_engine(roster_t *roster)
     double op_timeout_s =
         roster->op_timeout_ms > 0 ? roster->op_timeout_ms / 1e3 : control->settings->op_timeout_s;
     const engine_comm_config_t config = {.comm = roster->number,
+                                         .tenant = roster->tenant,
                                          .rank_count = roster->rank_count,
                                          .members = members,
                                          .algorithm = roster->algorithm,

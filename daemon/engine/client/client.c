@@ -106,6 +106,7 @@ static engine_client_t *make_client(engine_t *engine, const engine_client_config
     }
     created->engine = engine;
     created->client = config->client;
+    created->tenant = config->tenant;
     created->ring = config->ring;
     created->doorbell_fd = config->doorbell_fd;
     created->completion_fd = config->completion_fd;

@@ -15,6 +15,7 @@ struct engine_client {
     engine_t *engine;
     list_t of_engine; /* engine->clients */
     uint32_t client;  /* number, for messages */
+    tenant_t *tenant;
     ring_t ring;
     int doorbell_fd, completion_fd;
     list_t regions[REGION_BUCKETS]; /* engine_region_t.of_client, by number modulo buckets */

@@ -209,6 +209,7 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for communicator %u", config->comm);
     created->engine = engine;
     created->comm = config->comm;
+    created->tenant = config->tenant;
     created->rank_count = ranks;
     created->algorithm = config->algorithm;
     created->op_timeout_us = config->op_timeout_us;

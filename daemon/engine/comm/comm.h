@@ -16,7 +16,8 @@ typedef enum comm_ender { ENDED_BY_CONTROL, ENDED_BY_ENGINE } comm_ender_t;
 
 struct engine_comm {
     engine_t *engine;
-    uint32_t comm; /* number, for messages */
+    uint32_t comm;    /* number, for messages */
+    tenant_t *tenant; /* not followed after the last rank has left */
     uint32_t rank_count;
     blink_algorithm_t algorithm;
     uint64_t op_timeout_us;

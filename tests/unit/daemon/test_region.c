@@ -61,8 +61,11 @@ static void fixture_init(fixture_t *fixture)
                               .cores = 1,
                               .control = &fixture->mailbox};
     assert_int_equal(engine_create(&config, &fixture->engine), BLINK_OK);
-    engine_client_config_t client = {
-        .client = 1, .doorbell_fd = eventfd(0, EFD_NONBLOCK), .completion_fd = ring_create_event()};
+    fixture->tenant.weight = 1;
+    engine_client_config_t client = {.client = 1,
+                                     .tenant = &fixture->tenant,
+                                     .doorbell_fd = eventfd(0, EFD_NONBLOCK),
+                                     .completion_fd = ring_create_event()};
     int memfd;
     assert_int_equal(ring_create(8, 8, &client.ring, &memfd), BLINK_OK);
     assert_int_equal(ring_attach(memfd, &fixture->ring), BLINK_OK);
@@ -147,7 +150,7 @@ static void test_pages_that_cannot_be_had_fail_the_op_and_later_ones(void **stat
     engine_comm_t *comm;
     const engine_member_t members[] = {{fixture.client.engine, 1, fixture.topo->gpus[0]},
                                        {fixture.client.engine, 2, fixture.topo->gpus[1]}};
-    engine_comm_config_t config = {.comm = 1, .rank_count = 2, .members = members};
+    engine_comm_config_t config = {.comm = 1, .tenant = &fixture.tenant, .rank_count = 2, .members = members};
     assert_int_equal(engine_comm_add(fixture.engine, &config, &comm), BLINK_OK);
     uint32_t good = register_memory(&fixture);
     uint32_t poisoned = register_memory(&fixture);
