@@ -1,7 +1,9 @@
 /* The lists, arrays and arenas of daemon/base/. */
 #include "base/arena.h"
+#include "base/bag.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/table.h"
 #include "base/vec.h"
 
 #include <setjmp.h>
@@ -111,6 +113,79 @@ static void test_clock_does_not_run_back(void **state)
     assert_true(clock_us() >= before / 1000);
 }
 
+typedef struct entry {
+    uint64_t key;
+    table_link_t link;
+    bag_item_t item;
+} entry_t;
+
+#define ENTRIES 1000u
+
+/* Every fourth hash is the same as another's. */
+static uint64_t hash_of(uint64_t key)
+{
+    return table_hash(key - key % 4);
+}
+
+static const entry_t *find(const table_t *table, uint64_t key)
+{
+    table_link_t *link = table_find(table, hash_of(key));
+    while (link && CONTAINER_OF(link, entry_t, link)->key != key)
+        link = table_find_next(link);
+    return link ? CONTAINER_OF(link, entry_t, link) : NULL;
+}
+
+static void test_table_finds_what_is_in_it_while_it_grows(void **state)
+{
+    (void)state;
+    static entry_t entries[ENTRIES];
+    table_t table = {0};
+    assert_null(find(&table, 0));
+    for (uint64_t i = 0; i < ENTRIES; i++) {
+        entries[i].key = i;
+        assert_true(table_add(&table, &entries[i].link, hash_of(i)));
+        for (uint64_t j = 0; j <= i; j += 1 + i / 50)
+            assert_ptr_equal(find(&table, j), &entries[j]);
+        assert_null(find(&table, i + 1));
+    }
+    for (uint64_t i = 0; i < ENTRIES; i += 3)
+        table_remove(&table, &entries[i].link);
+    for (uint64_t i = 0; i < ENTRIES; i++)
+        assert_ptr_equal(find(&table, i), i % 3 == 0 ? NULL : &entries[i]);
+    assert_int_equal(table.count, ENTRIES - (ENTRIES + 2) / 3);
+    table_fini(&table);
+}
+
+static void test_bag_is_gone_through_from_its_end_while_items_leave(void **state)
+{
+    (void)state;
+    static entry_t entries[ENTRIES];
+    static bool met[ENTRIES], left[ENTRIES];
+    bag_t bag = {0};
+    for (size_t i = 0; i < ENTRIES; i++) {
+        entries[i].key = i;
+        assert_true(bag_add(&bag, &entries[i].item));
+    }
+    for (size_t place = bag.count; place > 0; place--) {
+        if (place > bag.count)
+            continue;
+        met[CONTAINER_OF(bag.items[place - 1], entry_t, item)->key] = true;
+        size_t leaves = place * 37 % ENTRIES;
+        if (place % 3 == 0 && !left[leaves]) {
+            bag_remove(&bag, &entries[leaves].item);
+            left[leaves] = true;
+        }
+    }
+    size_t left_count = 0;
+    for (size_t i = 0; i < ENTRIES; i++) {
+        assert_true(met[i] || left[i]);
+        left_count += left[i];
+    }
+    assert_true(left_count > ENTRIES / 4);
+    assert_int_equal(bag.count, ENTRIES - left_count);
+    vec_free(&bag);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +193,8 @@ int main(void)
         cmocka_unit_test(test_vec_grows_and_refuses_what_no_memory_holds),
         cmocka_unit_test(test_arena_is_zeroed_aligned_and_goes_back_to_a_mark),
         cmocka_unit_test(test_clock_does_not_run_back),
+        cmocka_unit_test(test_table_finds_what_is_in_it_while_it_grows),
+        cmocka_unit_test(test_bag_is_gone_through_from_its_end_while_items_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
