@@ -454,6 +454,18 @@ uint32_t pack_net_image(const pack_net_t *net, uint32_t by, uint32_t rank)
     return rank;
 }
 
+void pack_net_images(const pack_net_t *net, uint32_t by, uint32_t *images)
+{
+    for (uint32_t rank = 0; rank < net->rank_count; rank++)
+        images[rank] = rank;
+    for (uint32_t i = 0; i < net->symmetry_count; i++) {
+        uint32_t power = net->power[by * net->symmetry_count + i];
+        const uint32_t *ranks = &net->symmetries[i].ranks[power * net->rank_count];
+        for (uint32_t rank = 0; rank < net->rank_count; rank++)
+            images[rank] = ranks[images[rank]];
+    }
+}
+
 uint32_t pack_net_origin(const pack_net_t *net, uint32_t by, uint32_t rank)
 {
     for (uint32_t i = 0; i < net->symmetry_count; i++) {

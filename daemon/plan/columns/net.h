@@ -55,6 +55,9 @@ uint32_t pack_net_member(const pack_net_t *net, uint32_t node, double at);
 /* Where the rank goes under the product of symmetries that leads from the orbit's least rank to `by`. */
 uint32_t pack_net_image(const pack_net_t *net, uint32_t by, uint32_t rank);
 
+/* Where each rank goes under it, into images[]. */
+void pack_net_images(const pack_net_t *net, uint32_t by, uint32_t *images);
+
 /* The rank that goes to `rank` under that product. */
 uint32_t pack_net_origin(const pack_net_t *net, uint32_t by, uint32_t rank);
 

@@ -7,29 +7,122 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- hubs, and ranks that are near ---- */
+
+static bool is_hub(const pack_paths_t *paths, uint32_t node)
+{
+    for (uint32_t i = 0; i < paths->hub_count; i++)
+        if (paths->hubs[i].node == node)
+            return true;
+    return false;
+}
+
+/* None, if there are too many: a symmetry may take any of them to any other. */
+static blink_result_t find_hubs(pack_paths_t *paths)
+{
+    const pack_net_t *net = paths->net;
+    uint32_t count = 0;
+    for (uint32_t node = net->rank_count; node < net->node_count; node++)
+        if (net->out_first[node + 1] - net->out_first[node] >= PATHS_HUB_LINKS && ++count <= PATHS_HUBS_MAX)
+            paths->hubs[count - 1].node = node;
+    paths->hub_count = count <= PATHS_HUBS_MAX ? count : 0;
+    for (uint32_t i = 0; i < paths->hub_count; i++) {
+        pack_hub_t *hub = &paths->hubs[i];
+        for (uint32_t link = 0; link < net->link_count; link++)
+            hub->link = net->to[link] == hub->node ? link : hub->link;
+        hub->to = malloc(net->rank_count * sizeof(*hub->to));
+        hub->from = malloc(net->rank_count * sizeof(*hub->from));
+        if (!hub->to || !hub->from)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for ways of %u ranks", net->rank_count);
+    }
+    return BLINK_OK;
+}
+
+/* Write the near ranks that a rank reaches into heap[]; returns their number. place[] says by whom a node was
+ * visited last, and relays wait behind the ranks. */
+static uint32_t visit_near(pack_paths_t *paths, uint32_t source)
+{
+    const pack_net_t *net = paths->net;
+    uint32_t ranks = 0, relays = net->node_count, node = source;
+    paths->place[source] = source;
+    for (;; node = paths->heap[relays++]) {
+        for (uint32_t i = net->out_first[node]; i < net->out_first[node + 1]; i++) {
+            uint32_t to = net->to[net->out_links[i]];
+            if (paths->place[to] == source || is_hub(paths, to))
+                continue;
+            paths->place[to] = source;
+            paths->heap[to < net->rank_count ? ranks++ : --relays] = to;
+        }
+        if (relays == net->node_count)
+            return ranks;
+    }
+}
+
+static blink_result_t list_near(pack_paths_t *paths)
+{
+    uint32_t n = paths->net->rank_count, room = 0, count = 0;
+    memset(paths->place, 0xff, paths->net->node_count * sizeof(*paths->place));
+    for (uint32_t from = 0; from < n; from++) {
+        uint32_t reached = visit_near(paths, from);
+        if (count + reached > room) {
+            room = 2 * room + n;
+            uint32_t *grown = realloc(paths->out_to, room * sizeof(*grown));
+            if (!grown)
+                return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u pairs of ranks", room);
+            paths->out_to = grown;
+        }
+        for (uint32_t i = 0; i < reached; i++)
+            paths->in_first[paths->heap[i] + 1]++;
+        memcpy(&paths->out_to[count], paths->heap, reached * sizeof(*paths->heap));
+        paths->out_first[from + 1] = count += reached;
+    }
+    paths->in_from = malloc((count + 1u) * sizeof(*paths->in_from));
+    if (!paths->in_from)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u pairs of ranks", count);
+    for (uint32_t to = 0; to < n; to++)
+        paths->in_first[to + 1] += paths->in_first[to];
+    memcpy(paths->image, paths->in_first, n * sizeof(*paths->image));
+    for (uint32_t from = 0; from < n; from++)
+        for (uint32_t i = paths->out_first[from]; i < paths->out_first[from + 1]; i++)
+            paths->in_from[paths->image[paths->out_to[i]]++] = from;
+    return BLINK_OK;
+}
+
 blink_result_t pack_paths_init(pack_paths_t *paths, const pack_net_t *net)
 {
     size_t n = net->rank_count;
     *paths = (pack_paths_t){.net = net};
+    BLINK_TRY(find_hubs(paths));
     paths->cost = calloc(n * n, sizeof(*paths->cost));
-    paths->via = calloc(n * net->node_count, sizeof(*paths->via));
+    paths->via = calloc((n + paths->hub_count) * net->node_count, sizeof(*paths->via));
+    paths->out_first = calloc(n + 1, sizeof(*paths->out_first));
+    paths->in_first = calloc(n + 1, sizeof(*paths->in_first));
     paths->first = calloc(n * n, sizeof(*paths->first));
     paths->distance = calloc(net->node_count, sizeof(*paths->distance));
     paths->hops = calloc(net->node_count, sizeof(*paths->hops));
     paths->heap = calloc(net->node_count, sizeof(*paths->heap));
     paths->place = calloc(net->node_count, sizeof(*paths->place));
-    if (!paths->cost || !paths->via || !paths->first || !paths->distance || !paths->hops || !paths->heap ||
-        !paths->place)
+    paths->image = calloc(n, sizeof(*paths->image));
+    if (!paths->cost || !paths->via || !paths->out_first || !paths->in_first || !paths->first ||
+        !paths->distance || !paths->hops || !paths->heap || !paths->place || !paths->image)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for paths between %u ranks", net->rank_count);
     for (size_t pair = 0; pair < n * n; pair++)
         paths->first[pair] = PLAN_NONE;
-    return BLINK_OK;
+    return list_near(paths);
 }
 
 void pack_paths_fini(pack_paths_t *paths)
 {
+    for (uint32_t i = 0; i < paths->hub_count; i++) {
+        free(paths->hubs[i].to);
+        free(paths->hubs[i].from);
+    }
     free(paths->cost);
     free(paths->via);
+    free(paths->out_first);
+    free(paths->out_to);
+    free(paths->in_first);
+    free(paths->in_from);
     free(paths->first);
     free(paths->paths);
     free(paths->links);
@@ -37,6 +130,7 @@ void pack_paths_fini(pack_paths_t *paths)
     free(paths->hops);
     free(paths->heap);
     free(paths->place);
+    free(paths->image);
 }
 
 /* ---- the heap of nodes reached but not settled ---- */
@@ -79,7 +173,7 @@ static uint32_t take_nearest(pack_paths_t *paths, uint32_t *count)
     return nearest;
 }
 
-static void relax(pack_paths_t *paths, const double *row_prices, uint32_t source, uint32_t node,
+static void relax(pack_paths_t *paths, const double *row_prices, uint32_t *via, uint32_t node,
                   uint32_t *count)
 {
     const pack_net_t *net = paths->net;
@@ -93,15 +187,16 @@ static void relax(pack_paths_t *paths, const double *row_prices, uint32_t source
         bool fresh = paths->place[to] == PLAN_NONE;
         paths->distance[to] = distance;
         paths->hops[to] = hops;
-        paths->via[(size_t)source * net->node_count + to] = link;
+        via[to] = link;
         sift_up(paths, fresh ? (*count)++ : paths->place[to], to);
     }
 }
 
-/* Dijkstra, through relays. */
-static void price_from(pack_paths_t *paths, const double *row_prices, uint32_t source)
+/* Dijkstra, through relays. The links by which nodes are entered go into `row` of via[]. */
+static void price_from(pack_paths_t *paths, const double *row_prices, uint32_t source, uint32_t row)
 {
     const pack_net_t *net = paths->net;
+    uint32_t *via = &paths->via[(size_t)row * net->node_count];
     uint32_t count = 1;
     for (uint32_t node = 0; node < net->node_count; node++) {
         paths->distance[node] = INFINITY;
@@ -114,7 +209,34 @@ static void price_from(pack_paths_t *paths, const double *row_prices, uint32_t s
     while (count > 0) {
         uint32_t node = take_nearest(paths, &count);
         if (node == source || node >= net->rank_count)
-            relax(paths, row_prices, source, node, &count);
+            relax(paths, row_prices, via, node, &count);
+    }
+}
+
+static void price_hubs(pack_paths_t *paths, const double *row_prices)
+{
+    const pack_net_t *net = paths->net;
+    for (uint32_t i = 0; i < paths->hub_count; i++) {
+        price_from(paths, row_prices, paths->hubs[i].node, net->rank_count + i);
+        memcpy(paths->hubs[i].from, paths->distance, net->rank_count * sizeof(double));
+    }
+}
+
+/* Copy what ways from the least rank of an orbit cost to where they go under the symmetries. */
+static void copy_costs(pack_paths_t *paths, uint32_t source)
+{
+    const pack_net_t *net = paths->net;
+    size_t n = net->rank_count;
+    const double *least = &paths->cost[net->orbit[source] * n];
+    double *cost = &paths->cost[source * n];
+    pack_net_images(net, source, paths->image);
+    for (uint32_t to = 0; to < n; to++)
+        cost[paths->image[to]] = least[to];
+    for (uint32_t i = 0; i < paths->hub_count; i++) {
+        uint32_t image = net->to[pack_net_link_image(net, source, paths->hubs[i].link)];
+        for (uint32_t j = 0; j < paths->hub_count; j++)
+            if (paths->hubs[j].node == image)
+                paths->hubs[j].to[source] = paths->hubs[i].to[net->orbit[source]];
     }
 }
 
@@ -122,15 +244,18 @@ void pack_paths_price(pack_paths_t *paths, const double *row_prices)
 {
     const pack_net_t *net = paths->net;
     size_t n = net->rank_count;
+    price_hubs(paths, row_prices);
+    for (uint32_t source = 0; source < n; source++) {
+        if (net->orbit[source] != source)
+            continue;
+        price_from(paths, row_prices, source, source);
+        memcpy(&paths->cost[source * n], paths->distance, n * sizeof(double));
+        for (uint32_t i = 0; i < paths->hub_count; i++)
+            paths->hubs[i].to[source] = paths->distance[paths->hubs[i].node];
+    }
     for (uint32_t source = 0; source < n; source++)
-        if (net->orbit[source] == source) {
-            price_from(paths, row_prices, source);
-            memcpy(&paths->cost[source * n], paths->distance, n * sizeof(double));
-        }
-    for (uint32_t source = 0; source < n; source++)
-        for (uint32_t to = 0; net->orbit[source] != source && to < n; to++)
-            paths->cost[source * n + pack_net_image(net, source, to)] =
-                paths->cost[net->orbit[source] * n + to];
+        if (net->orbit[source] != source)
+            copy_costs(paths, source);
 }
 
 static blink_result_t reserve(pack_paths_t *paths)

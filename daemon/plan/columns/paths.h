@@ -5,6 +5,7 @@
 #define BLINK_PLAN_PATHS_H
 
 #include "plan/columns/net.h"
+#include "plan/columns/tuning.h"
 #include "plan/internal.h"
 
 /* A way between two ranks through relays: working links in travelling order. */
@@ -14,12 +15,25 @@ typedef struct pack_path {
     uint32_t next; /* another path between the same two ranks, or PLAN_NONE */
 } pack_path_t;
 
-/* Every path seen so far, and the cheapest ones under the last prices. n is the number of ranks. */
+/* A relay that joins so many nodes that the paths across it are too many to be listed: a path from one rank
+ * to another across it costs what the first pays to come to it and the second to come from it. */
+typedef struct pack_hub {
+    uint32_t node;
+    uint32_t link;     /* one that leads to it */
+    double *to, *from; /* per rank, under the last prices; INFINITY where no path exists */
+} pack_hub_t;
+
+/* Every path seen so far, and the cheapest ones under the last prices. n is the number of ranks. Two ranks
+ * are near if a path between them crosses no hub. A path between others crosses one. */
 typedef struct pack_paths {
     const pack_net_t *net;
     double *cost;  /* n·n, [from·n + to]; INFINITY where no path exists */
-    uint32_t *via; /* n·nodes, of ranks that are the least of their orbit: the link by which the cheapest way
-                        from the rank enters a node */
+    uint32_t *via; /* (n + hubs)·nodes, of ranks that are the least of their orbit: the link by which the
+                        cheapest way from the rank enters a node; behind the ranks the same of the hubs */
+    uint32_t *out_first, *out_to; /* per rank, and one more: offsets into the near ranks that it reaches */
+    uint32_t *in_first, *in_from; /* the same of the near ranks that reach it */
+    uint32_t hub_count;
+    pack_hub_t hubs[PATHS_HUBS_MAX];
     uint32_t *first; /* n·n: newest path between two ranks, or PLAN_NONE */
     pack_path_t *paths;
     uint32_t *links; /* pool of all paths */
@@ -28,6 +42,7 @@ typedef struct pack_paths {
     uint32_t *hops;   /* scratch, per node */
     uint32_t *heap;   /* scratch: nodes, the nearest first */
     uint32_t *place;  /* scratch, per node: where it is in the heap, or PLAN_NONE */
+    uint32_t *image;  /* scratch, per rank */
 } pack_paths_t;
 
 blink_result_t pack_paths_init(pack_paths_t *paths, const pack_net_t *net);

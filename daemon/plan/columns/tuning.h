@@ -13,6 +13,12 @@
  * complete-64. */
 #define LP_EAGER_ROWS_MAX 1024u
 
+/* ---- paths (columns/paths.c) ---- */
+
+/* A relay of as many links is a hub, if there are no more hubs than that. B: allgather, broadcast. */
+#define PATHS_HUB_LINKS 32u
+#define PATHS_HUBS_MAX  8u
+
 /* ---- packed trees (trees/pack.c) ---- */
 
 /* Up to so many ranks plans are exact and thin; above, templates under symmetries stand for many.

@@ -20,21 +20,46 @@ static double edge_cost(const packer_t *p, uint32_t parent, uint32_t child, bool
     return toward_root ? p->paths.cost[child * n + parent] : p->paths.cost[parent * n + child];
 }
 
+/* Put a rank into the queue, unless it has been there. */
+static void reach(packer_t *p, uint32_t rank, uint32_t level, uint32_t *tail)
+{
+    if (p->level[rank] != PLAN_NONE)
+        return;
+    p->level[rank] = level;
+    p->queue[(*tail)++] = rank;
+}
+
+/* All ranks that a hub reaches, or that reach it. */
+static void reach_across(packer_t *p, const pack_hub_t *hub, bool toward_root, uint32_t level, uint32_t *tail)
+{
+    const double *cost = toward_root ? hub->to : hub->from;
+    for (uint32_t rank = 0; rank < p->n; rank++)
+        if (cost[rank] < INFINITY)
+            reach(p, rank, level, tail);
+}
+
 /* Fewest tree edges between the root and each rank; PLAN_NONE where there is no way. */
 static void find_levels(packer_t *p, uint32_t root, bool toward_root)
 {
+    const pack_paths_t *paths = &p->paths;
+    const uint32_t *first = toward_root ? paths->in_first : paths->out_first;
+    const uint32_t *near = toward_root ? paths->in_from : paths->out_to;
+    bool crossed[PATHS_HUBS_MAX] = {false};
     uint32_t head = 0, tail = 0;
     for (uint32_t rank = 0; rank < p->n; rank++)
         p->level[rank] = PLAN_NONE;
-    p->level[root] = 0;
-    p->queue[tail++] = root;
+    reach(p, root, 0, &tail);
     while (head < tail && tail < p->n) {
-        uint32_t parent = p->queue[head++];
-        for (uint32_t child = 0; child < p->n; child++)
-            if (p->level[child] == PLAN_NONE && edge_cost(p, parent, child, toward_root) < INFINITY) {
-                p->level[child] = p->level[parent] + 1;
-                p->queue[tail++] = child;
-            }
+        uint32_t parent = p->queue[head++], level = p->level[parent] + 1;
+        for (uint32_t i = first[parent]; i < first[parent + 1]; i++)
+            reach(p, near[i], level, &tail);
+        for (uint32_t i = 0; i < paths->hub_count; i++) {
+            const pack_hub_t *hub = &paths->hubs[i];
+            if (crossed[i] || !((toward_root ? hub->from : hub->to)[parent] < INFINITY))
+                continue;
+            crossed[i] = true;
+            reach_across(p, hub, toward_root, level, &tail);
+        }
     }
 }
 
@@ -62,26 +87,32 @@ blink_result_t pack_check_reachable(packer_t *p)
     return BLINK_OK;
 }
 
+/* What the mean edge costs: of those between near ranks, and one across each hub from each rank to itself. */
+static double mean_cost(const packer_t *p)
+{
+    const pack_paths_t *paths = &p->paths;
+    size_t n = p->n, count = paths->out_first[n];
+    double sum = 0.0;
+    for (uint32_t from = 0; from < n; from++)
+        for (uint32_t i = paths->out_first[from]; i < paths->out_first[from + 1]; i++)
+            sum += paths->cost[from * n + paths->out_to[i]];
+    for (uint32_t i = 0; i < paths->hub_count; i++)
+        for (uint32_t rank = 0; rank < n; rank++) {
+            double across = paths->hubs[i].to[rank] + paths->hubs[i].from[rank];
+            sum += across < INFINITY ? across : 0.0;
+            count += across < INFINITY;
+        }
+    return sum / fmax((double)count, 1.0);
+}
+
 /* Edges out of ranks near the root are a hair cheaper, so that of equally cheap trees a shallow one is found.
  */
-static void fill_matrix(packer_t *p, uint32_t root, bool toward_root)
+static void penalise_levels(packer_t *p, uint32_t root, bool toward_root)
 {
-    double sum = 0.0;
-    size_t n = p->n, finite = 0;
+    double step = LEVEL_PENALTY * mean_cost(p);
     find_levels(p, root, toward_root);
-    for (uint32_t parent = 0; parent < n; parent++)
-        for (uint32_t child = 0; child < n; child++) {
-            double cost = parent == child ? INFINITY : edge_cost(p, parent, child, toward_root);
-            p->matrix[parent * n + child] = cost;
-            if (cost < INFINITY) {
-                sum += cost;
-                finite++;
-            }
-        }
-    double step = LEVEL_PENALTY * sum / (double)finite;
-    for (uint32_t parent = 0; parent < n; parent++)
-        for (uint32_t child = 0; child < n; child++)
-            p->matrix[parent * n + child] += step * p->level[parent];
+    for (uint32_t rank = 0; rank < p->n; rank++)
+        p->distance[rank] = step * p->level[rank];
 }
 
 /* Edges to the root from each rank, into level[]; the deepest is returned. Every rank is visited once, since
@@ -179,8 +210,8 @@ static blink_result_t grow_tree(packer_t *p, uint32_t root, bool toward_root, ui
         if (!pack_limit_grow(p, p->limit, root, toward_root))
             return forgo(made);
     } else {
-        fill_matrix(p, root, toward_root);
-        pack_arborist_grow(&p->arborist, p->matrix, root, p->parent);
+        penalise_levels(p, root, toward_root);
+        pack_arborist_grow(&p->arborist, root, toward_root, p->distance, p->parent);
     }
     return write_tree(p, root, toward_root, tree, made);
 }

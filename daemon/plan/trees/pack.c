@@ -40,7 +40,6 @@ void pack_fini(packer_t *p)
     free(p->orbit_size);
     free(p->balance_row);
     free(p->worth);
-    free(p->matrix);
     free(p->distance);
     free(p->parent);
     free(p->level);
@@ -60,7 +59,6 @@ static blink_result_t allocate(packer_t *p, uint32_t rows)
     p->orbit_size = calloc(n, sizeof(*p->orbit_size));
     p->balance_row = calloc(n, sizeof(*p->balance_row));
     p->worth = calloc(n, sizeof(*p->worth));
-    p->matrix = p->net->reversible ? NULL : calloc((size_t)n * n, sizeof(*p->matrix));
     p->distance = calloc(n, sizeof(*p->distance));
     p->parent = calloc(n, sizeof(*p->parent));
     p->level = calloc(n, sizeof(*p->level));
@@ -69,8 +67,8 @@ static blink_result_t allocate(packer_t *p, uint32_t rows)
     p->loads = calloc(rows, sizeof(*p->loads));
     p->values = calloc(rows, sizeof(*p->values));
     if (!p->prices || !p->own_prices || !p->duals || !p->best_prices || !p->orbit_size || !p->balance_row ||
-        !p->worth || (!p->matrix && !p->net->reversible) || !p->distance || !p->parent || !p->level ||
-        !p->queue || !p->rows || !p->loads || !p->values)
+        !p->worth || !p->distance || !p->parent || !p->level || !p->queue || !p->rows || !p->loads ||
+        !p->values)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to pack trees over %u ranks", n);
     return BLINK_OK;
 }
@@ -115,7 +113,7 @@ blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, co
     p->large = n > PACK_SMALL_RANKS || p->symmetry_count > 0 || p->net->row_count > PACK_SMALL_ROWS;
     BLINK_TRY(pack_paths_init(&p->paths, p->net));
     if (!p->net->reversible)
-        BLINK_TRY(pack_arborist_init(&p->arborist, n));
+        BLINK_TRY(pack_arborist_init(&p->arborist, &p->paths));
     /* Ranks without a single link between them still get as far as being named. */
     uint32_t capacity_rows = p->net->row_count > 0 ? p->net->row_count : 1;
     BLINK_TRY(allocate(p, capacity_rows + n));

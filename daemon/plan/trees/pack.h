@@ -45,7 +45,6 @@ typedef struct packer {
     uint32_t *orbit_size; /* per rank: size of its orbit, if it is the least of it; else 0 */
     uint32_t *balance_row; /* per rank, if it is the least of its orbit: row of the linear program */
     double *worth;         /* per rank, likewise: what a column of this root may cost and still be of use */
-    double *matrix;        /* n·n scratch */
     double *distance;      /* n scratch */
     uint32_t *parent;      /* n scratch */
     uint32_t *level;       /* n scratch */

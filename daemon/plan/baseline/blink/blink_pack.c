@@ -81,7 +81,7 @@ static blink_result_t pool_init(blink_pool_t *pool, const topo_t *view, const pl
     *pool = (blink_pool_t){.scope = scope, .n = scope->rank_count, .bound_GBps = INFINITY};
     BLINK_TRY(make_net(pool, view, plan));
     BLINK_TRY(pack_paths_init(&pool->paths, pool->net));
-    BLINK_TRY(pack_arborist_init(&pool->arborist, pool->n));
+    BLINK_TRY(pack_arborist_init(&pool->arborist, &pool->paths));
     BLINK_TRY(pool_alloc(pool));
     pool->unit_GBps = INFINITY;
     for (uint32_t link = 0; link < view->link_count; link++)
@@ -124,7 +124,7 @@ static blink_result_t grow_tree(blink_pool_t *pool, uint32_t *tree)
 {
     BLINK_TRY(reserve_tree(pool));
     uint32_t *grown = &pool->trees[(size_t)pool->tree_count * pool->n];
-    pack_arborist_grow(&pool->arborist, pool->paths.cost, pool->scope->root, pool->parent);
+    pack_arborist_grow(&pool->arborist, pool->scope->root, false, NULL, pool->parent);
     for (uint32_t i = 0; i < pool->n; i++) {
         grown[i] = PLAN_NONE;
         if (i != pool->scope->root)
