@@ -31,7 +31,9 @@ typedef struct config_key {
 
 /* ---- values ---- */
 
-#define COUNT_MAX     1000000u
+#define MIB           ((uint64_t)1 << 20)
+#define TIB           ((uint64_t)1 << 40)
+#define COUNT_MAX     10000000u
 #define GPU_PARTS_MAX 64u
 #define THREADS_MAX   1024u
 
@@ -43,6 +45,14 @@ static blink_result_t parse_count(const char *value, uint32_t most, uint32_t *co
     if (errno != 0 || end == value || *end != '\0' || value[0] == '-' || parsed > most)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "'%s' is not a count from 0 to %u", value, most);
     *count = (uint32_t)parsed;
+    return BLINK_OK;
+}
+
+static blink_result_t parse_count64(const char *value, uint64_t *count)
+{
+    uint32_t parsed;
+    BLINK_TRY(parse_count(value, COUNT_MAX, &parsed));
+    *count = parsed;
     return BLINK_OK;
 }
 
@@ -238,6 +248,19 @@ static void print_pace(const settings_t *settings)
         printf("off");
 }
 
+static blink_result_t parse_tenants_by(settings_t *settings, const char *value)
+{
+    settings->tenants_by_cgroup = strcmp(value, "cgroup") == 0;
+    if (!settings->tenants_by_cgroup && strcmp(value, "uid") != 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "tenants_by '%s': uid or cgroup", value);
+    return BLINK_OK;
+}
+
+static void print_tenants_by(const settings_t *settings)
+{
+    printf("%s", settings->tenants_by_cgroup ? "cgroup" : "uid");
+}
+
 static blink_result_t parse_level(settings_t *settings, const char *value)
 {
     if (!log_parse_level(value, &settings->log_level))
@@ -252,6 +275,13 @@ static void print_level(const settings_t *settings)
 
 /* ---- keys ---- */
 
+/* The two keys of a resource that tenants are charged for (base/budget.h). */
+#define LIMIT(name, kind, resource)                                                                          \
+    {"limits", name "_per_tenant", kind, offsetof(settings_t, limits[resource].tenant), NULL, NULL},         \
+    {                                                                                                        \
+        "limits", name "_per_node", kind, offsetof(settings_t, limits[resource].node), NULL, NULL            \
+    }
+
 static const config_key_t keys[] = {
     {"daemon", "socket", VALUE_TEXT, offsetof(settings_t, socket), NULL, NULL},
     {"daemon", "socket_mode", VALUE_MODE, offsetof(settings_t, socket_mode), NULL, NULL},
@@ -263,11 +293,16 @@ static const config_key_t keys[] = {
     {"gpu", "legacy_ipc", VALUE_OTHER, 0, parse_legacy_ipc, print_legacy_ipc},
     {"pace", "scale", VALUE_OTHER, 0, parse_pace, print_pace},
     {"workers", "count", VALUE_THREADS, offsetof(settings_t, workers), NULL, NULL},
-    {"limits", "clients_per_tenant", VALUE_COUNT, offsetof(settings_t, clients_per_tenant), NULL, NULL},
-    {"limits", "communicators_per_tenant", VALUE_COUNT, offsetof(settings_t, comms_per_tenant), NULL, NULL},
-    {"limits", "regions_per_tenant", VALUE_COUNT, offsetof(settings_t, regions_per_tenant), NULL, NULL},
-    {"limits", "registered_bytes_per_tenant", VALUE_BYTES, offsetof(settings_t, registered_bytes_per_tenant),
-     NULL, NULL},
+    {"limits", "tenants_by", VALUE_OTHER, 0, parse_tenants_by, print_tenants_by},
+    LIMIT("connections", VALUE_COUNT, BUDGET_CONNECTIONS),
+    LIMIT("clients", VALUE_COUNT, BUDGET_CLIENTS),
+    LIMIT("communicators", VALUE_COUNT, BUDGET_COMMUNICATORS),
+    LIMIT("gathering_ranks", VALUE_COUNT, BUDGET_GATHERING_RANKS),
+    LIMIT("regions", VALUE_COUNT, BUDGET_REGIONS),
+    LIMIT("registered_bytes", VALUE_BYTES, BUDGET_REGISTERED_BYTES),
+    LIMIT("reply_bytes", VALUE_BYTES, BUDGET_REPLY_BYTES),
+    LIMIT("op_bytes", VALUE_BYTES, BUDGET_OP_BYTES),
+    LIMIT("scratch_bytes", VALUE_BYTES, BUDGET_SCRATCH_BYTES),
     {"limits", "init_timeout_s", VALUE_SECONDS, offsetof(settings_t, init_timeout_s), NULL, NULL},
     {"limits", "op_timeout_s", VALUE_SECONDS, offsetof(settings_t, op_timeout_s), NULL, NULL},
     {"log", "level", VALUE_OTHER, 0, parse_level, print_level},
@@ -281,10 +316,15 @@ void config_set_defaults(settings_t *settings)
                              .socket_mode = 0666,
                              .devices = {.automatic = true},
                              .gpu_legacy_ipc = true,
-                             .clients_per_tenant = 1024,
-                             .comms_per_tenant = 16384,
-                             .regions_per_tenant = 16384,
-                             .registered_bytes_per_tenant = (uint64_t)1 << 40,
+                             .limits = {[BUDGET_CONNECTIONS] = {0, 0},
+                                        [BUDGET_CLIENTS] = {1024, 0},
+                                        [BUDGET_COMMUNICATORS] = {16384, 65536},
+                                        [BUDGET_GATHERING_RANKS] = {262144, 1048576},
+                                        [BUDGET_REGIONS] = {16384, 0},
+                                        [BUDGET_REGISTERED_BYTES] = {1 * TIB, 16 * TIB},
+                                        [BUDGET_REPLY_BYTES] = {64 * MIB, 256 * MIB},
+                                        [BUDGET_OP_BYTES] = {512 * MIB, 1024 * MIB},
+                                        [BUDGET_SCRATCH_BYTES] = {512 * MIB, 1024 * MIB}},
                              .plan_seconds = 5,
                              .init_timeout_s = 60,
                              .op_timeout_s = 300,
@@ -307,7 +347,7 @@ static blink_result_t set_value(const config_key_t *key, settings_t *settings, c
     case VALUE_TEXT:
         return set_text(key, target, value);
     case VALUE_COUNT:
-        return parse_count(value, COUNT_MAX, target);
+        return parse_count64(value, target);
     case VALUE_THREADS:
         return parse_count(value, THREADS_MAX, target);
     case VALUE_BYTES:
@@ -408,10 +448,10 @@ static void print_value(const config_key_t *key, const settings_t *settings)
     case VALUE_TEXT:
         printf("%s", (const char *)value);
         break;
-    case VALUE_COUNT:
     case VALUE_THREADS:
         printf("%u", *(const uint32_t *)value);
         break;
+    case VALUE_COUNT:
     case VALUE_BYTES:
         printf("%lu", (unsigned long)*(const uint64_t *)value);
         break;

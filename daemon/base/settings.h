@@ -5,6 +5,7 @@
 #ifndef BLINK_SETTINGS_H
 #define BLINK_SETTINGS_H
 
+#include "base/budget.h"
 #include "base/log.h"
 #include "blink/types.h"
 
@@ -39,14 +40,12 @@ typedef struct settings {
     settings_devices_t devices;
     bool force_protocol; /* for every op over links, instead of the planner's choice: */
     blink_protocol_t protocol;
-    bool gpu_mps;        /* share GPUs by MPS; else in turns */
-    bool gpu_legacy_ipc; /* accept memory by CUDA IPC handles */
-    double pace_scale;   /* links run at this share of their capacity; 0: not paced */
-    uint32_t workers;    /* threads that move data; 0: one per core */
-    uint32_t clients_per_tenant;
-    uint32_t comms_per_tenant;
-    uint32_t regions_per_tenant;
-    uint64_t registered_bytes_per_tenant;
+    bool gpu_mps;           /* share GPUs by MPS; else in turns */
+    bool gpu_legacy_ipc;    /* accept memory by CUDA IPC handles */
+    double pace_scale;      /* links run at this share of their capacity; 0: not paced */
+    uint32_t workers;       /* threads that move data; 0: one per core */
+    bool tenants_by_cgroup; /* a tenant is a user in a cgroup; else a user */
+    budget_limit_t limits[BUDGET_KINDS];
     double plan_seconds;   /* how long packing a plan may take; the best found by then is taken */
     double init_timeout_s; /* how long ranks may take to join */
     double op_timeout_s;   /* how long an op may wait for ranks */

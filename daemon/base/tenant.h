@@ -1,33 +1,48 @@
 /*
- * One user and what the user has in the daemon: what the limits per tenant are compared with, and between
- * whom time is shared. The control thread and the engine thread both see a tenant; what is below without a
- * word about the engine is the control thread's alone.
+ * One user of the machine and what the user makes the daemon keep: for whom budgets are, and between whom
+ * time is shared. With tenants_by = cgroup a tenant is one user in one cgroup. The control thread and the
+ * engine thread both see a tenant; what is below without a word about the engine is the control thread's
+ * alone.
  *
- * The control thread makes and frees tenants, by its own counts: a tenant is there from its first session
- * until it has neither sessions nor rosters any more. The engine's pointers to it are in its clients, which
- * are gone when engine_client_remove() is done, and in its communicators, which do not follow them any more
- * when the last engine_comm_leave() is done. A session ends after the first, a roster after the second.
+ * The control thread makes and frees tenants, by counts of its own: each session and each roster holds its
+ * tenant. The engine's pointers to a tenant are in its clients, which are gone when engine_client_remove() is
+ * done, and in its communicators, which do not follow them any more when the last engine_comm_leave() is
+ * done. A session ends after the first, a roster after the second.
  */
 #ifndef BLINK_TENANT_H
 #define BLINK_TENANT_H
 
+#include "base/budget.h"
 #include "base/list.h"
 
-#include <stdint.h>
 #include <sys/types.h>
 
+#define TENANT_NAME_BYTES 112
+
 typedef struct tenant {
-    list_t link;
+    list_t link; /* on tenants->all */
+    uint32_t holders;
     uid_t uid;       /* never changes: the engine reads it too */
-    uint32_t weight; /* its share of time beside the other tenants'; never changes, the engine reads it */
-    uint32_t session_count, client_count, roster_count, region_count;
-    uint64_t registered_bytes;
+    uint32_t weight; /* its share of time beside the others'; never changes, the engine reads it */
+    char name[TENANT_NAME_BYTES]; /* for messages: "user 1000", or "user 1000 in /job/7"; never changes */
+    account_t account;            /* both threads charge it, each its own resources (budget.h) */
+    char cgroup[];                /* "": the tenant is the user in all cgroups */
 } tenant_t;
 
-/* The tenant with this uid, made if there is none. NULL: no memory. */
-tenant_t *tenant_of(list_t *tenants, uid_t uid);
+typedef struct tenants {
+    list_t all;
+    budget_t budget;
+} tenants_t;
 
-/* Free the tenant if it has neither sessions nor rosters. */
-void tenant_release(tenant_t *tenant);
+void tenants_init(tenants_t *tenants, const budget_limit_t limits[BUDGET_KINDS]);
+
+/* The tenant, made if there is none, held once more. NULL: no memory. */
+tenant_t *tenant_get(tenants_t *tenants, uid_t uid, const char *cgroup);
+
+/* Hold it once more. */
+void tenant_hold(tenant_t *tenant);
+
+/* Hold it once less; with the last hold it goes. */
+void tenant_put(tenant_t *tenant);
 
 #endif

@@ -27,7 +27,8 @@ typedef struct control {
     gpus_t *gpus; /* NULL: the daemon serves none */
     links_t *links;
     rosters_t *rosters;
-    list_t tenants, sessions;
+    tenants_t tenants;
+    list_t sessions;
     list_t clients;                     /* newest first */
     uint32_t client_count, last_client; /* last_client: the newest one's number */
     uint64_t started_ns;

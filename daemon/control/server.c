@@ -337,7 +337,7 @@ static void init_control(const server_config_t *config, control_t *control)
     control->device_count = config->device_count;
     control->gpu_of_node = config->gpu_of_node;
     control->started_ns = clock_ns();
-    list_init(&control->tenants);
+    tenants_init(&control->tenants, control->settings->limits);
     list_init(&control->sessions);
     list_init(&control->clients);
 }

@@ -18,15 +18,6 @@
 
 enum { FD_RING, FD_DOORBELL, FD_COMPLETION };
 
-static blink_result_t check_quota(const control_t *control, const tenant_t *tenant)
-{
-    uint32_t limit = control->settings->clients_per_tenant;
-    if (tenant->client_count >= limit)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u clients connected, the limit is %u", tenant->uid,
-                          tenant->client_count, limit);
-    return BLINK_OK;
-}
-
 static blink_result_t make_rings(engine_client_config_t *config, int fds[CLIENT_FDS])
 {
     BLINK_TRY(ring_create(RING_SQ_ENTRIES, RING_CQ_ENTRIES, &config->ring, &fds[FD_RING]));
@@ -77,10 +68,12 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
 {
     for (int i = 0; i < CLIENT_FDS; i++)
         fds[i] = -1;
-    BLINK_TRY(check_quota(control, tenant));
+    BLINK_TRY(account_charge(&tenant->account, BUDGET_CLIENTS, 1));
     client_t *client = calloc(1, sizeof(*client));
-    if (!client)
+    if (!client) {
+        account_credit(&tenant->account, BUDGET_CLIENTS, 1);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another client");
+    }
     client->control = control;
     client->connection = connection;
     client->tenant = tenant;
@@ -91,12 +84,12 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
     set_program(client, program);
     blink_result_t result = add_to_engine(client, fds);
     if (result != BLINK_OK) {
+        account_credit(&tenant->account, BUDGET_CLIENTS, 1);
         free(client);
         return result;
     }
     list_prepend(&control->clients, &client->link);
     control->client_count++;
-    tenant->client_count++;
     LOG_INFO("client %u: %s (pid %d, user %u)", client->number, client->program, client->pid, tenant->uid);
     *created = client;
     return BLINK_OK;
@@ -111,7 +104,7 @@ static void on_removed(void *context)
     regions_release_all(client);
     list_remove(&client->link);
     client->control->client_count--;
-    client->tenant->client_count--;
+    account_credit(&client->tenant->account, BUDGET_CLIENTS, 1);
     free(client);
     left.call(left.context);
 }

@@ -1,14 +1,12 @@
 #include "control/clients/session.h"
 
 #include "base/log.h"
+#include "control/clients/cgroup.h"
 #include "control/links.h"
 #include "control/request.h"
 
 #include <stdlib.h>
 #include <unistd.h>
-
-/* Connections of one user beyond the clients it may have: tools, and those that have not said hello yet. */
-#define CONNECTIONS_BESIDE_CLIENTS 32u
 
 static void stop_if_done(control_t *control)
 {
@@ -22,9 +20,10 @@ static void session_finish(void *context)
     session_t *session = context;
     control_t *control = session->control;
     list_remove(&session->link);
-    session->tenant->session_count--;
-    tenant_release(session->tenant);
     connection_destroy(session->connection);
+    if (session->charged)
+        account_credit(&session->tenant->account, BUDGET_CONNECTIONS, 1);
+    tenant_put(session->tenant);
     free(session);
     stop_if_done(control);
 }
@@ -44,14 +43,13 @@ static void on_frame(void *context, const uint8_t *bytes, size_t byte_count)
     request_handle(context, bytes, byte_count);
 }
 
-static blink_result_t check_quota(const session_t *session)
+/* Who is at the other end. NULL: no memory. */
+static tenant_t *find_tenant(control_t *control, const connection_t *connection)
 {
-    const tenant_t *tenant = session->tenant;
-    uint32_t limit = session->control->settings->clients_per_tenant + CONNECTIONS_BESIDE_CLIENTS;
-    if (tenant->session_count > limit)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u connections, the limit is %u", tenant->uid,
-                          tenant->session_count - 1, limit);
-    return BLINK_OK;
+    char cgroup[CGROUP_BYTES] = "";
+    if (control->settings->tenants_by_cgroup)
+        cgroup_of(connection_pid(connection), cgroup);
+    return tenant_get(&control->tenants, connection_uid(connection), cgroup);
 }
 
 static blink_result_t session_create(control_t *control, int fd, session_t **created)
@@ -68,13 +66,12 @@ static blink_result_t session_create(control_t *control, int fd, session_t **cre
         free(session);
         return result;
     }
-    session->tenant = tenant_of(&control->tenants, connection_uid(session->connection));
+    session->tenant = find_tenant(control, session->connection);
     if (!session->tenant) {
         connection_destroy(session->connection);
         free(session);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another user");
     }
-    session->tenant->session_count++;
     list_append(&control->sessions, &session->link);
     *created = session;
     return BLINK_OK;
@@ -87,7 +84,8 @@ void session_start(control_t *control, int fd)
         LOG_WARNING("a connection could not be taken up: %s", blink_error_text());
         return;
     }
-    blink_result_t result = check_quota(session);
+    blink_result_t result = account_charge(&session->tenant->account, BUDGET_CONNECTIONS, 1);
+    session->charged = result == BLINK_OK;
     if (result != BLINK_OK)
         connection_fail(session->connection, 0, result);
 }

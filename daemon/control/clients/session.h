@@ -13,7 +13,8 @@ typedef struct session {
     control_t *control;
     list_t link; /* on control->sessions */
     connection_t *connection;
-    tenant_t *tenant;
+    tenant_t *tenant; /* held */
+    bool charged;     /* to the tenant; else it only hears that it is one too many */
     bool greeted;     /* a Hello was accepted */
     client_t *client; /* NULL: a tool, or not greeted yet */
 } session_t;

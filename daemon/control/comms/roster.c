@@ -54,7 +54,6 @@ static void roster_link(roster_t *roster)
     list_prepend(&rosters->all, &roster->link);
     list_prepend(&rosters->gathering, &roster->gathering_link);
     rosters->count++;
-    roster->tenant->roster_count++;
 }
 
 static void roster_free(roster_t *roster)
@@ -62,8 +61,10 @@ static void roster_free(roster_t *roster)
     list_remove(&roster->link);
     list_remove(&roster->gathering_link);
     roster->control->rosters->count--;
-    roster->tenant->roster_count--;
-    tenant_release(roster->tenant);
+    if (roster->state == ROSTER_GATHERING)
+        account_credit(&roster->tenant->account, BUDGET_GATHERING_RANKS, roster->rank_count);
+    account_credit(&roster->tenant->account, BUDGET_COMMUNICATORS, 1);
+    tenant_put(roster->tenant);
     free(roster);
 }
 
@@ -146,13 +147,14 @@ static blink_result_t check_request(const Blinkwire__CommInit *message)
     return BLINK_OK;
 }
 
-static blink_result_t check_quota(const client_t *client)
+/* Charge a communicator that begins to gather, or nothing. */
+static blink_result_t charge(account_t *account, uint32_t rank_count)
 {
-    uint32_t limit = client->control->settings->comms_per_tenant;
-    if (client->tenant->roster_count >= limit)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has %u communicators, the limit is %u",
-                          client->tenant->uid, client->tenant->roster_count, limit);
-    return BLINK_OK;
+    BLINK_TRY(account_charge(account, BUDGET_COMMUNICATORS, 1));
+    blink_result_t result = account_charge(account, BUDGET_GATHERING_RANKS, rank_count);
+    if (result != BLINK_OK)
+        account_credit(account, BUDGET_COMMUNICATORS, 1);
+    return result;
 }
 
 /* Whether a rank asks for what the ranks before it asked for. */
@@ -220,15 +222,20 @@ static blink_result_t roster_create(const client_t *client, const Blinkwire__Com
                                     roster_t **created)
 {
     control_t *control = client->control;
-    BLINK_TRY(check_quota(client));
+    account_t *account = &client->tenant->account;
+    BLINK_TRY(charge(account, message->rank_count));
     roster_t *roster = calloc(1, sizeof(*roster) + message->rank_count * sizeof(roster->members[0]));
-    if (!roster)
+    if (!roster) {
+        account_credit(account, BUDGET_GATHERING_RANKS, message->rank_count);
+        account_credit(account, BUDGET_COMMUNICATORS, 1);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks",
                           message->rank_count);
+    }
     roster->control = control;
     roster->number = ++control->rosters->last_roster;
     memcpy(roster->unique_id, message->unique_id.data, sizeof(roster->unique_id));
     roster->tenant = client->tenant;
+    tenant_hold(roster->tenant);
     roster->op_timeout_ms = message->op_timeout_ms;
     roster->rank_count = message->rank_count;
     roster->first_rank = message->rank;
@@ -307,6 +314,7 @@ static void gathering_complete(roster_t *roster)
         return;
     }
     roster->state = ROSTER_READY;
+    account_credit(&roster->tenant->account, BUDGET_GATHERING_RANKS, roster->rank_count);
     list_remove(&roster->gathering_link);
     LOG_INFO("communicator %u: %u ranks, algorithm %s", roster->number, roster->rank_count,
              blink_name_algorithm(roster->algorithm));

@@ -127,19 +127,20 @@ static blink_result_t check_descriptor(int fd, uint64_t offset_bytes, uint64_t b
     return BLINK_OK;
 }
 
-static blink_result_t check_quota(const client_t *client, uint64_t bytes)
+/* Charge a region, or nothing. */
+static blink_result_t charge(account_t *account, uint64_t bytes)
 {
-    const settings_t *settings = client->control->settings;
-    const tenant_t *tenant = client->tenant;
-    uint64_t limit = settings->registered_bytes_per_tenant, used = tenant->registered_bytes;
-    if (tenant->region_count >= settings->regions_per_tenant)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "user %u has registered %u regions, the limit is %u", tenant->uid,
-                          tenant->region_count, settings->regions_per_tenant);
-    if (used > limit || bytes > limit - used)
-        return BLINK_FAIL(BLINK_ERR_QUOTA,
-                          "user %u has registered %lu bytes, %lu more exceed the limit of %lu", tenant->uid,
-                          (unsigned long)used, (unsigned long)bytes, (unsigned long)limit);
-    return BLINK_OK;
+    BLINK_TRY(account_charge(account, BUDGET_REGIONS, 1));
+    blink_result_t result = account_charge(account, BUDGET_REGISTERED_BYTES, bytes);
+    if (result != BLINK_OK)
+        account_credit(account, BUDGET_REGIONS, 1);
+    return result;
+}
+
+static void credit(account_t *account, uint64_t bytes)
+{
+    account_credit(account, BUDGET_REGIONS, 1);
+    account_credit(account, BUDGET_REGISTERED_BYTES, bytes);
 }
 
 void region_free(region_t *region)
@@ -155,30 +156,22 @@ void region_free(region_t *region)
     free(region);
 }
 
-static void region_count(region_t *region)
-{
-    client_t *client = region->client;
-    client->region_count++;
-    client->registered_bytes += region->bytes;
-    client->tenant->region_count++;
-    client->tenant->registered_bytes += region->bytes;
-}
-
 void region_uncount(region_t *region)
 {
     client_t *client = region->client;
     client->region_count--;
     client->registered_bytes -= region->bytes;
-    client->tenant->region_count--;
-    client->tenant->registered_bytes -= region->bytes;
+    credit(&client->tenant->account, region->bytes);
 }
 
 blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kind_t kind, region_t **created)
 {
-    BLINK_TRY(check_quota(client, bytes));
+    BLINK_TRY(charge(&client->tenant->account, bytes));
     region_t *region = calloc(1, sizeof(*region));
-    if (!region)
+    if (!region) {
+        credit(&client->tenant->account, bytes);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another region");
+    }
     region->control = client->control;
     region->client = client;
     region->kind = kind;
@@ -186,7 +179,8 @@ blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kin
     region->fd = -1;
     region->number = ++client->last_region;
     list_prepend(&client->regions, &region->link);
-    region_count(region);
+    client->region_count++;
+    client->registered_bytes += bytes;
     *created = region;
     return BLINK_OK;
 }

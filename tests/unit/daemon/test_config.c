@@ -41,9 +41,9 @@ static void test_every_key_is_read(void **state)
     assert_string_equal(settings.topology, "dgx1v");
     assert_true(settings.pace_scale == 0.004);
     assert_int_equal(settings.workers, 3);
-    assert_int_equal(settings.clients_per_tenant, 5);
-    assert_int_equal(settings.comms_per_tenant, 6);
-    assert_true(settings.registered_bytes_per_tenant == (uint64_t)2 << 30);
+    assert_int_equal(settings.limits[BUDGET_CLIENTS].tenant, 5);
+    assert_int_equal(settings.limits[BUDGET_COMMUNICATORS].tenant, 6);
+    assert_true(settings.limits[BUDGET_REGISTERED_BYTES].tenant == (uint64_t)2 << 30);
     assert_true(settings.init_timeout_s == 1.5);
     assert_true(settings.op_timeout_s == 7);
     assert_int_equal(settings.log_level, LOG_LEVEL_DEBUG);

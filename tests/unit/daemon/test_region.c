@@ -23,7 +23,8 @@ typedef struct fixture {
     mailbox_t mailbox;
     settings_t settings;
     control_t control;
-    tenant_t tenant;
+    tenants_t tenants;
+    tenant_t *tenant;
     client_t client;
     ring_t ring; /* the client's side */
     bool done;
@@ -61,9 +62,13 @@ static void fixture_init(fixture_t *fixture)
                               .cores = 1,
                               .control = &fixture->mailbox};
     assert_int_equal(engine_create(&config, &fixture->engine), BLINK_OK);
-    fixture->tenant.weight = 1;
+    fixture->settings.limits[BUDGET_REGISTERED_BYTES] = (budget_limit_t){1u << 30, (uint64_t)4 << 30};
+    fixture->settings.limits[BUDGET_REGIONS] = (budget_limit_t){10, 100};
+    tenants_init(&fixture->tenants, fixture->settings.limits);
+    fixture->tenant = tenant_get(&fixture->tenants, 0, "");
+    assert_non_null(fixture->tenant);
     engine_client_config_t client = {.client = 1,
-                                     .tenant = &fixture->tenant,
+                                     .tenant = fixture->tenant,
                                      .doorbell_fd = eventfd(0, EFD_NONBLOCK),
                                      .completion_fd = ring_create_event()};
     int memfd;
@@ -71,11 +76,9 @@ static void fixture_init(fixture_t *fixture)
     assert_int_equal(ring_attach(memfd, &fixture->ring), BLINK_OK);
     close(memfd);
     assert_int_equal(engine_client_add(fixture->engine, &client, &fixture->client.engine), BLINK_OK);
-    fixture->settings.registered_bytes_per_tenant = 1u << 30;
-    fixture->settings.regions_per_tenant = 10;
     fixture->control.settings = &fixture->settings;
     fixture->client.control = &fixture->control;
-    fixture->client.tenant = &fixture->tenant;
+    fixture->client.tenant = fixture->tenant;
     list_init(&fixture->client.regions);
 }
 
@@ -87,6 +90,7 @@ static void fixture_fini(fixture_t *fixture)
     exec_host_destroy(fixture->exec);
     engine_destroy(fixture->engine);
     regions_release_all(&fixture->client);
+    tenant_put(fixture->tenant);
     ring_unmap(&fixture->ring);
     topo_destroy(fixture->topo);
     alarm(0);
@@ -150,7 +154,7 @@ static void test_pages_that_cannot_be_had_fail_the_op_and_later_ones(void **stat
     engine_comm_t *comm;
     const engine_member_t members[] = {{fixture.client.engine, 1, fixture.topo->gpus[0]},
                                        {fixture.client.engine, 2, fixture.topo->gpus[1]}};
-    engine_comm_config_t config = {.comm = 1, .tenant = &fixture.tenant, .rank_count = 2, .members = members};
+    engine_comm_config_t config = {.comm = 1, .tenant = fixture.tenant, .rank_count = 2, .members = members};
     assert_int_equal(engine_comm_add(fixture.engine, &config, &comm), BLINK_OK);
     uint32_t good = register_memory(&fixture);
     uint32_t poisoned = register_memory(&fixture);
