@@ -269,6 +269,13 @@ class IntegrationTest(unittest.TestCase):
 
     # ---- assertions ----
 
+    def until(self, condition):
+        """Look again and again until it is so; an error if that never comes."""
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "what is waited for does not come")
+            time.sleep(0.01)
+
     def find(self, steps, name):
         found = [step for step in steps if step["step"] == name]
         self.assertTrue(found, f"no step {name} in {steps}")

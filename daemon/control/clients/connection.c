@@ -2,6 +2,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "control/clients/peer.h"
 #include "frame.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ struct connection {
     const connection_handler_t *handler;
     void *context; /* the handler's */
     int fd;
-    struct ucred peer;
+    peer_t peer;
     uv_poll_t poll;
     uint8_t input[FRAME_HEADER_BYTES + FRAME_REQUEST_MAX_BYTES];
     size_t input_bytes;
@@ -59,11 +60,17 @@ static void outgoing_free(outgoing_t *outgoing)
     free(outgoing);
 }
 
+static void on_peer_closed(void *context)
+{
+    connection_t *connection = context;
+    close(connection->fd);
+    free(connection);
+}
+
 static void on_poll_closed(uv_handle_t *handle)
 {
     connection_t *connection = handle->data;
-    close(connection->fd);
-    free(connection);
+    peer_close(&connection->peer, on_peer_closed);
 }
 
 static void close_unclaimed_fds(connection_t *connection)
@@ -86,6 +93,7 @@ void connection_close(connection_t *connection)
         return;
     connection->closing = true;
     uv_poll_stop(&connection->poll);
+    peer_ignore(&connection->peer);
     connection->handler->ended(connection->context);
 }
 
@@ -273,6 +281,14 @@ static void on_events(uv_poll_t *poll, int status, int events)
 
 /* ---- beginning ---- */
 
+/* What the process had sent before it ended is not answered any more. */
+static void on_peer_ended(void *context)
+{
+    connection_t *connection = context;
+    LOG_DEBUG("pid %d: has ended", connection->peer.pid);
+    connection_close(connection);
+}
+
 pid_t connection_pid(const connection_t *connection)
 {
     return connection->peer.pid;
@@ -287,7 +303,6 @@ blink_result_t connection_create(uv_loop_t *loop, int fd, const connection_handl
                                  connection_t **created)
 {
     blink_result_t result;
-    socklen_t peer_bytes = sizeof(struct ucred);
     connection_t *connection = calloc(1, sizeof(*connection));
     if (!connection) {
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a connection");
@@ -297,15 +312,19 @@ blink_result_t connection_create(uv_loop_t *loop, int fd, const connection_handl
     connection->context = context;
     connection->fd = fd;
     list_init(&connection->outgoing);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &connection->peer, &peer_bytes) != 0) {
-        result = BLINK_FAIL_ERRNO("who is at the other end of a connection");
+    result = peer_identify(&connection->peer, fd);
+    if (result != BLINK_OK)
         goto fail;
-    }
     if (uv_poll_init(loop, &connection->poll, fd) != 0) {
         result = BLINK_FAIL(BLINK_ERR_SYSTEM, "watch a connection");
         goto fail;
     }
     connection->poll.data = connection;
+    result = peer_watch(&connection->peer, loop, fd, on_peer_ended, connection);
+    if (result != BLINK_OK) {
+        uv_close((uv_handle_t *)&connection->poll, on_poll_closed);
+        return result;
+    }
     watch(connection);
     *created = connection;
     return BLINK_OK;

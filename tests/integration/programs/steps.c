@@ -399,6 +399,23 @@ static outcome_t step_kill(session_t *session, const char *argument)
     return (outcome_t){0};
 }
 
+/* "fork": a child that holds everything of this process open, the socket above all, until standard input
+ * ends. */
+static outcome_t step_fork(session_t *session, const char *argument)
+{
+    (void)session;
+    (void)argument;
+    pid_t child = fork();
+    if (child != 0)
+        return child > 0 ? (outcome_t){0} : outcome_bad("fork failed");
+    char line[16];
+    close(STDOUT_FILENO);
+    close(STDERR_FILENO);
+    while (read(STDIN_FILENO, line, sizeof(line)) > 0)
+        continue;
+    _exit(0);
+}
+
 static outcome_t step_times(session_t *session, const char *argument)
 {
     long count = strtol(argument, NULL, 10);
@@ -426,6 +443,7 @@ static const struct {
     {"sleep", step_sleep},     {"gate", step_gate},
     {"times", step_times},     {"fault", step_fault},
     {"memfd", step_memfd},     {"free", step_free},
+    {"fork", step_fork},
 };
 
 outcome_t session_do(session_t *session, const char *step)

@@ -1,0 +1,35 @@
+/*
+ * The process at the other end of a connection. A pidfd tells when that process ends: its socket alone does
+ * not, for children that it forked may hold the socket open.
+ */
+#ifndef BLINK_PEER_H
+#define BLINK_PEER_H
+
+#include "error.h"
+
+#include <sys/types.h>
+#include <uv.h>
+
+typedef struct peer {
+    pid_t pid; /* as it was when it connected; 0: it is in a pid namespace that the daemon does not see */
+    uid_t uid;
+    int pidfd; /* -1: the kernel gives none, and the socket alone tells of the end */
+    uv_poll_t poll;
+    void (*ended)(void *context);
+    void (*closed)(void *context); /* peer_close()'s */
+    void *context;
+} peer_t;
+
+/* Ask the kernel who is there; then watch the process, whose end is told once. Errors: PEER_LOST (it has
+ * ended already), SYSTEM. Of a failed peer_watch() nothing remains to be closed. */
+blink_result_t peer_identify(peer_t *peer, int socket_fd);
+blink_result_t peer_watch(peer_t *peer, uv_loop_t *loop, int socket_fd, void (*ended)(void *context),
+                          void *context);
+
+/* Hear nothing more of it. */
+void peer_ignore(peer_t *peer);
+
+/* Give the pidfd back; `closed` is called later, from within the loop. */
+void peer_close(peer_t *peer, void (*closed)(void *context));
+
+#endif
