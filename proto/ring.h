@@ -12,7 +12,7 @@
  * publisher's look comes after the announcement and sends the wake-up. (This is Dekker's argument; weaker
  * orders admit the outcome in which both look too early.) The wake-up itself cannot be lost: the engine
  * sleeps on an eventfd, which counts; the client sleeps on the futex wake_sequence, read before the
- * announcement and increased before every FUTEX_WAKE.
+ * announcement and increased before every FUTEX_WAKE. tests/model goes through all interleavings of this.
  */
 #ifndef BLINK_RING_H
 #define BLINK_RING_H

@@ -1,0 +1,398 @@
+/* The search: depth first over choices of who goes on, each path run again from the start. */
+#include "explore.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define STACK_BYTES (256u << 10)
+#define BUFFER_MAX  8u
+#define STEPS_MAX   2000u
+#define STATES_LOG2 22u
+
+/* A store that has not reached memory. */
+typedef struct buffered {
+    void *word;
+    size_t bytes;
+    uint64_t value;
+    bool adds;
+} buffered_t;
+
+typedef struct thread {
+    jmp_buf place;
+    char *stack;
+    buffered_t buffer[BUFFER_MAX];
+    uint32_t buffered;
+    uint64_t history; /* hash of what it has read and how far it has come */
+    bool finished;
+    const void *futex;      /* asleep on this word; NULL: not asleep */
+    const uint32_t *awaits; /* waits for this word; NULL: does not wait */
+    bool awaits_nonzero;
+} thread_t;
+
+static struct explorer {
+    const scenario_t *scenario;
+    exploration_t *found;
+    thread_t threads[EXPLORE_THREADS_MAX];
+    uint32_t thread_count, running;
+    jmp_buf scheduler;
+    char *initial; /* the shared bytes as they begin */
+    bool tracing;
+    size_t traced;
+    uint64_t *seen; /* hashes of states, open addressing; 0: free */
+} explorer;
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
+__attribute__((format(printf, 1, 2))) static void trace(const char *format, ...)
+{
+    exploration_t *found = explorer.found;
+    if (!explorer.tracing || explorer.traced >= sizeof(found->trace))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    int printed =
+        vsnprintf(found->trace + explorer.traced, sizeof(found->trace) - explorer.traced, format, arguments);
+    va_end(arguments);
+    explorer.traced += printed > 0 ? (size_t)printed : 0;
+}
+
+/* ---- memory ---- */
+
+static uint64_t memory_read(const void *word, size_t bytes)
+{
+    uint64_t value = 0;
+    memcpy(&value, word, bytes);
+    return value;
+}
+
+static void memory_apply(const buffered_t *store)
+{
+    uint64_t value = store->value + (store->adds ? memory_read(store->word, store->bytes) : 0);
+    memcpy(store->word, &value, store->bytes);
+}
+
+static void buffer_drain_one(thread_t *thread)
+{
+    memory_apply(&thread->buffer[0]);
+    memmove(thread->buffer, thread->buffer + 1, --thread->buffered * sizeof(thread->buffer[0]));
+}
+
+static void buffer_drain(thread_t *thread)
+{
+    while (thread->buffered > 0)
+        buffer_drain_one(thread);
+}
+
+/* What the thread sees: memory, and its own stores above it. */
+static uint64_t view(const thread_t *thread, const void *word, size_t bytes)
+{
+    uint64_t value = memory_read(word, bytes);
+    for (uint32_t i = 0; i < thread->buffered; i++) {
+        if (thread->buffer[i].word == word)
+            value = thread->buffer[i].value + (thread->buffer[i].adds ? value : 0);
+    }
+    return bytes < sizeof(value) ? value & ((1ull << 8 * bytes) - 1) : value;
+}
+
+/* ---- threads ---- */
+
+static thread_t *self(void)
+{
+    return &explorer.threads[explorer.running];
+}
+
+static void leave(thread_t *thread)
+{
+    if (_setjmp(thread->place) == 0)
+        _longjmp(explorer.scheduler, 1);
+}
+
+static void enter(thread_t *thread)
+{
+    if (_setjmp(explorer.scheduler) == 0)
+        _longjmp(thread->place, 1);
+}
+
+/* Let the scheduler choose who takes the next step. */
+static thread_t *step(void)
+{
+    thread_t *thread = self();
+    thread->history = mix(thread->history, 1);
+    leave(thread);
+    return thread;
+}
+
+static void write_word(const char *name, buffered_t store, memory_order order)
+{
+    thread_t *thread = self();
+    bool strong = order == memory_order_seq_cst;
+    trace("thread %u: %s %s %lld%s\n", explorer.running, name, store.adds ? "+=" : "=",
+          (long long)(int64_t)store.value, strong ? "" : ", buffered");
+    if (strong || thread->buffered == BUFFER_MAX)
+        buffer_drain(thread);
+    if (strong)
+        memory_apply(&store);
+    else
+        thread->buffer[thread->buffered++] = store;
+}
+
+uint64_t explore_load(const char *name, const void *word, size_t bytes, memory_order order)
+{
+    thread_t *thread = step();
+    uint64_t value = view(thread, word, bytes);
+    (void)order;
+    thread->history = mix(thread->history, value);
+    trace("thread %u: %s is %llu\n", explorer.running, name, (unsigned long long)value);
+    return value;
+}
+
+void explore_store(const char *name, void *word, size_t bytes, uint64_t value, memory_order order)
+{
+    step();
+    write_word(name, (buffered_t){word, bytes, value, false}, order);
+}
+
+uint64_t explore_add(const char *name, void *word, size_t bytes, uint64_t value, memory_order order)
+{
+    thread_t *thread = step();
+    uint64_t before = view(thread, word, bytes);
+    write_word(name, (buffered_t){word, bytes, value, true}, order);
+    thread->history = mix(thread->history, before);
+    return before;
+}
+
+void explore_await(const char *name, uint32_t *word, bool nonzero, uint32_t then)
+{
+    thread_t *thread = self();
+    thread->awaits = word;
+    thread->awaits_nonzero = nonzero;
+    step();
+    thread->awaits = NULL;
+    *word = then;
+    trace("thread %u: %s\n", explorer.running, name);
+}
+
+void explore_forget(uint64_t local)
+{
+    self()->history = mix(0, local);
+}
+
+void explore_futex_wait(const void *word, uint32_t value)
+{
+    thread_t *thread = step();
+    buffer_drain(thread);
+    bool sleeps = memory_read(word, sizeof(value)) == value;
+    trace("thread %u: %s\n", explorer.running, sleeps ? "sleeps" : "does not sleep, the futex has changed");
+    thread->history = mix(thread->history, sleeps);
+    if (!sleeps)
+        return;
+    thread->futex = word;
+    step();
+}
+
+void explore_futex_wake(const void *word)
+{
+    thread_t *thread = step();
+    buffer_drain(thread);
+    for (uint32_t i = 0; i < explorer.thread_count; i++) {
+        if (explorer.threads[i].futex == word)
+            explorer.threads[i].futex = NULL;
+    }
+    trace("thread %u: wakes the sleepers\n", explorer.running);
+}
+
+static void thread_main(void)
+{
+    thread_t *thread = self();
+    explorer.scenario->threads[explorer.running](explorer.scenario->shared);
+    thread->finished = true;
+    trace("thread %u: is through\n", explorer.running);
+    leave(thread);
+}
+
+/* Up to its first step. */
+static void begin(thread_t *thread)
+{
+    ucontext_t start;
+    *thread = (thread_t){.stack = thread->stack};
+    getcontext(&start);
+    start.uc_stack.ss_sp = thread->stack;
+    start.uc_stack.ss_size = STACK_BYTES;
+    makecontext(&start, thread_main, 0);
+    explorer.running = (uint32_t)(thread - explorer.threads);
+    if (_setjmp(explorer.scheduler) == 0)
+        setcontext(&start);
+}
+
+/* ---- runs ---- */
+
+static bool can_go_on(const thread_t *thread)
+{
+    return !thread->finished && !thread->futex &&
+           (!thread->awaits || (*thread->awaits != 0) == thread->awaits_nonzero);
+}
+
+/* Bit t: thread t goes on. Bit EXPLORE_THREADS_MAX + t: its oldest store reaches memory. */
+static uint32_t choices(void)
+{
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < explorer.thread_count; i++) {
+        mask |= (uint32_t)can_go_on(&explorer.threads[i]) << i;
+        mask |= (uint32_t)(explorer.threads[i].buffered > 0) << (EXPLORE_THREADS_MAX + i);
+    }
+    return mask;
+}
+
+static void take(uint32_t choice)
+{
+    if (choice >= EXPLORE_THREADS_MAX) {
+        buffer_drain_one(&explorer.threads[choice - EXPLORE_THREADS_MAX]);
+        trace("thread %u: its oldest store reaches memory\n", choice - EXPLORE_THREADS_MAX);
+        return;
+    }
+    explorer.running = choice;
+    enter(&explorer.threads[choice]);
+}
+
+/* Everything as it begins; each thread stands before its first step. */
+static void restart(void)
+{
+    memcpy(explorer.scenario->shared, explorer.initial, explorer.scenario->shared_bytes);
+    for (uint32_t i = 0; i < explorer.thread_count; i++)
+        begin(&explorer.threads[i]);
+    explorer.found->runs++;
+}
+
+static bool all_finished(void)
+{
+    for (uint32_t i = 0; i < explorer.thread_count; i++) {
+        if (!explorer.threads[i].finished)
+            return false;
+    }
+    return true;
+}
+
+/* ---- states ---- */
+
+static uint64_t state_hash(void)
+{
+    const scenario_t *scenario = explorer.scenario;
+    uint64_t hash = 1, word;
+    for (size_t at = 0; at + sizeof(word) <= scenario->shared_bytes; at += sizeof(word)) {
+        memcpy(&word, (const char *)scenario->shared + at, sizeof(word));
+        hash = mix(hash, word + at);
+    }
+    for (uint32_t i = 0; i < explorer.thread_count; i++) {
+        const thread_t *thread = &explorer.threads[i];
+        hash = mix(hash, thread->history);
+        hash = mix(hash, (uint64_t)(uintptr_t)thread->futex);
+        for (uint32_t j = 0; j < thread->buffered; j++) {
+            hash = mix(hash, (uint64_t)(uintptr_t)thread->buffer[j].word);
+            hash = mix(hash, thread->buffer[j].value);
+        }
+        hash = mix(hash, thread->buffered * 2 + thread->finished);
+    }
+    return hash ? hash : 1;
+}
+
+/* Whether the state is new. */
+static bool note_state(void)
+{
+    uint64_t hash = state_hash(), mask = (1ull << STATES_LOG2) - 1, at = hash & mask;
+    while (explorer.seen[at] && explorer.seen[at] != hash)
+        at = (at + 1) & mask;
+    if (explorer.seen[at])
+        return false;
+    explorer.seen[at] = hash;
+    if (++explorer.found->states > mask / 2)
+        abort(); /* the scenario is too large to be gone through */
+    return true;
+}
+
+/* ---- the search ---- */
+
+static uint32_t lowest(uint32_t mask)
+{
+    return (uint32_t)__builtin_ctz(mask);
+}
+
+/* Go on along the first choice of every new state. left[d]: choices at depth d that have not been tried.
+ * Returns the depth reached. */
+static uint32_t go_on(uint32_t depth, uint8_t path[STEPS_MAX], uint32_t left[STEPS_MAX])
+{
+    while (note_state()) {
+        uint32_t mask = choices();
+        if (mask == 0) {
+            explorer.found->stuck = !all_finished();
+            break;
+        }
+        if (depth == STEPS_MAX)
+            abort();
+        path[depth] = (uint8_t)lowest(mask);
+        left[depth] = mask & (mask - 1);
+        take(path[depth++]);
+    }
+    return depth;
+}
+
+static void replay(const uint8_t *path, uint32_t depth)
+{
+    restart();
+    for (uint32_t i = 0; i < depth; i++)
+        take(path[i]);
+}
+
+static void search(void)
+{
+    static uint8_t path[STEPS_MAX];
+    static uint32_t left[STEPS_MAX];
+    uint32_t depth = 0;
+    restart();
+    for (;;) {
+        depth = go_on(depth, path, left);
+        if (explorer.found->stuck)
+            break;
+        while (depth > 0 && left[depth - 1] == 0)
+            depth--;
+        if (depth == 0)
+            return;
+        path[depth - 1] = (uint8_t)lowest(left[depth - 1]);
+        left[depth - 1] &= left[depth - 1] - 1;
+        replay(path, depth);
+    }
+    explorer.tracing = true;
+    replay(path, depth);
+}
+
+static void *must_alloc(size_t bytes)
+{
+    void *memory = calloc(1, bytes);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+void explore(const scenario_t *scenario, exploration_t *found)
+{
+    *found = (exploration_t){0};
+    explorer = (struct explorer){.scenario = scenario, .found = found};
+    explorer.initial = must_alloc(scenario->shared_bytes);
+    memcpy(explorer.initial, scenario->shared, scenario->shared_bytes);
+    explorer.seen = must_alloc(sizeof(uint64_t) << STATES_LOG2);
+    while (explorer.thread_count < EXPLORE_THREADS_MAX && scenario->threads[explorer.thread_count])
+        explorer.threads[explorer.thread_count++].stack = must_alloc(STACK_BYTES);
+    search();
+    memcpy(scenario->shared, explorer.initial, scenario->shared_bytes);
+    for (uint32_t i = 0; i < explorer.thread_count; i++)
+        free(explorer.threads[i].stack);
+    free(explorer.seen);
+    free(explorer.initial);
+}
