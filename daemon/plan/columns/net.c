@@ -2,13 +2,11 @@
  * merged so that the program need not choose among equals. */
 #include "plan/columns/net.h"
 #include "error.h"
+#include "plan/columns/tuning.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Widest link over narrowest: beyond this the linear program's arithmetic fails. */
-#define CAPACITY_SPAN_MAX 1e10
 
 /* Where merging stands: `frozen` nodes touch a merged group and must stay single, so groups split
  * independently. */
@@ -285,14 +283,14 @@ static blink_result_t check_span(const pack_net_t *net)
         least = net->link_GBps[link] < net->link_GBps[least] ? link : least;
         most = net->link_GBps[link] > net->link_GBps[most] ? link : most;
     }
-    if (net->link_count == 0 || net->link_GBps[most] <= CAPACITY_SPAN_MAX * net->link_GBps[least])
+    if (net->link_count == 0 || net->link_GBps[most] <= NET_SPAN_MAX * net->link_GBps[least])
         return BLINK_OK;
     const topo_node_t *nodes = net->topo->nodes;
     return BLINK_FAIL(
         BLINK_ERR_INVALID_ARGUMENT,
         "%s: the link from %s to %s (%g GB/s) is over %g times as wide as that from %s to %s (%g)",
         net->topo->name, nodes[net->members[net->first_member[net->from[most]]]].id,
-        nodes[net->members[net->first_member[net->to[most]]]].id, net->link_GBps[most], CAPACITY_SPAN_MAX,
+        nodes[net->members[net->first_member[net->to[most]]]].id, net->link_GBps[most], NET_SPAN_MAX,
         nodes[net->members[net->first_member[net->from[least]]]].id,
         nodes[net->members[net->first_member[net->to[least]]]].id, net->link_GBps[least]);
 }

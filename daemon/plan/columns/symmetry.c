@@ -6,6 +6,7 @@
  */
 #include "plan/columns/symmetry.h"
 #include "error.h"
+#include "plan/columns/tuning.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,12 +32,6 @@ typedef struct finder {
     uint32_t *image; /* per node: the guess */
     bool *taken;     /* per node: is somebody's image */
 } finder_t;
-
-/* Most symmetries of a plan: rotations of hosts by class, of gpus within the root's host and within the
- * others. */
-#define SYMMETRIES_MAX 4u
-/* Images of all symmetries together beyond which a template stands for more than anyone could write out. */
-#define IMAGES_MAX 65536u
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -194,7 +189,7 @@ static blink_result_t keep_if_proven(finder_t *f, uint32_t order, bool *kept)
     for (uint32_t i = 0; i < f->symmetry_count; i++)
         images *= f->symmetries[i].order;
     *kept = false;
-    if (f->symmetry_count == SYMMETRIES_MAX || images > IMAGES_MAX || !moves_ranks(f))
+    if (f->symmetry_count == SYMMETRIES_MAX || images > SYMMETRY_IMAGES_MAX || !moves_ranks(f))
         return BLINK_OK;
     plan_symmetry_t symmetry = {order, malloc(f->plan->rank_count * sizeof(*symmetry.rank_image)),
                                 malloc((f->topo->link_count + 1u) * sizeof(*symmetry.link_image))};

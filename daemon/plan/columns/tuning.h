@@ -7,6 +7,17 @@
 #ifndef BLINK_PLAN_TUNING_H
 #define BLINK_PLAN_TUNING_H
 
+/* ---- the working graph and its symmetries (columns/net.c, columns/symmetry.c) ---- */
+
+/* Widest link over narrowest: beyond this the linear program's arithmetic fails. unit.plan. */
+#define NET_SPAN_MAX 1e10
+/* Most symmetries of a plan: rotations of hosts by class, of gpus within the root's host and within the
+ * others. unit.symmetry. */
+#define SYMMETRIES_MAX 4u
+/* Images of all symmetries together beyond which a template stands for more than anyone could write out.
+ * unit.symmetry. */
+#define SYMMETRY_IMAGES_MAX 65536u
+
 /* ---- linear programs (columns/lp.c) ---- */
 
 /* Programs of no more rows have all of them from the start; larger ones only those that limit. H:
@@ -19,7 +30,7 @@
 #define PATHS_HUB_LINKS 32u
 #define PATHS_HUBS_MAX  8u
 
-/* ---- packed trees (trees/pack.c) ---- */
+/* ---- packed trees (trees/pack.c), and what columns/master.c does with large programs ---- */
 
 /* Up to so many ranks plans are exact and thin; above, templates under symmetries stand for many.
  * unit.symmetry. */
@@ -54,6 +65,29 @@
 #define VARIETY_FLOOR   1e-3
 /* What two layers packed apart may fall short of the whole. unit.plan. */
 #define LAYERS_FLOOR 0.9995
+
+/* ---- trees (trees/grow.c) ---- */
+
+/* What one level of a tree may cost, of the mean path cost: enough to decide ties, too little to change an
+ * optimum. unit.choose, unit.plan_random. */
+#define GROW_LEVEL_PENALTY 1e-10
+
+/* ---- trees under a limit (trees/limit.c) ---- */
+
+/* Such trees are for payloads that care little for the last percent of the rate. unit.shallow. */
+#define LIMIT_GAIN 3e-4
+/* Where no tree seems to gain, this many tastes are tried before that is believed; how much cheaper or dearer
+ * than it is an edge may seem to another taste. unit.shallow. */
+#define LIMIT_TASTES 6u
+#define LIMIT_TASTE  0.5
+/* Sums of latencies that differ by less are equal. Costs that differ by no more of themselves are equal. What
+ * a rank must save by hanging elsewhere: prices are noisy. unit.shallow. */
+#define LIMIT_ROUNDING_US 1e-6
+#define LIMIT_TIE         1e-7
+#define LIMIT_SAVING      1e-12
+/* A small piece: of two ways with as many hops the one that such a piece passes sooner is the better one.
+ * unit.shallow. */
+#define LIMIT_PIECE_BYTES 8192.0
 
 /* ---- the first packing (trees/spread.c) ---- */
 

@@ -101,18 +101,18 @@ static double shortest_hop(const shallow_t *s)
 static blink_result_t copy_symmetries(const shallow_t *s, plan_t *plan)
 {
     const packer_t *p = &s->packer;
-    plan->symmetries = calloc(p->symmetry_count + 1u, sizeof(*plan->symmetries));
+    plan->symmetries = calloc(p->master.symmetry_count + 1u, sizeof(*plan->symmetries));
     if (!plan->symmetries)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u symmetries", p->symmetry_count);
-    for (uint32_t i = 0; i < p->symmetry_count; i++) {
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u symmetries", p->master.symmetry_count);
+    for (uint32_t i = 0; i < p->master.symmetry_count; i++) {
         plan_symmetry_t *copy = &plan->symmetries[plan->symmetry_count++];
         size_t ranks = p->n * sizeof(*copy->rank_image),
                links = s->topo->link_count * sizeof(*copy->link_image);
-        *copy = (plan_symmetry_t){p->symmetries[i].order, malloc(ranks), malloc(links)};
+        *copy = (plan_symmetry_t){p->master.symmetries[i].order, malloc(ranks), malloc(links)};
         if (!copy->rank_image || !copy->link_image)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a symmetry of %u ranks", p->n);
-        memcpy(copy->rank_image, p->symmetries[i].rank_image, ranks);
-        memcpy(copy->link_image, p->symmetries[i].link_image, links);
+        memcpy(copy->rank_image, p->master.symmetries[i].rank_image, ranks);
+        memcpy(copy->link_image, p->master.symmetries[i].link_image, links);
     }
     return BLINK_OK;
 }

@@ -5,22 +5,27 @@
 
 #include <math.h>
 
+static const pack_column_t *column_of(const router_t *r, uint32_t route)
+{
+    return &r->master.columns.items[route];
+}
+
 static const uint32_t *paths_of(const router_t *r, uint32_t route)
 {
-    return &r->route_paths[r->routes[route].first_path];
+    return pack_master_paths(&r->master, route);
 }
 
 /* Hops of a route at position `at` of its parallel switches. */
 static blink_result_t fill_route(const router_t *r, plan_t *plan, uint32_t route, double at,
                                  plan_part_t *part)
 {
-    uint32_t hops = r->routes[route].path_count;
+    uint32_t hops = column_of(r, route)->path_count;
     BLINK_TRY(plan_set_route(part, hops));
-    part->route.ranks[0] = r->demands[r->routes[route].demand].from;
+    part->route.ranks[0] = r->demands[column_of(r, route)->goal].from;
     for (uint32_t i = 0; i < hops; i++) {
         uint32_t path = paths_of(r, route)[i];
-        part->route.ranks[i + 1] = r->paths.paths[path].to;
-        BLINK_TRY(pack_place_path(&r->paths, plan, path, at, &part->route.paths[i]));
+        part->route.ranks[i + 1] = r->master.paths.paths[path].to;
+        BLINK_TRY(pack_place_path(&r->master.paths, plan, path, at, &part->route.paths[i]));
     }
     return BLINK_OK;
 }
@@ -38,7 +43,7 @@ static bool keeps_block(const router_t *r, uint32_t rank)
     const plan_t *plan = r->plan;
     switch (plan->collective) {
     case BLINK_ALLTOALL:
-        return r->net->orbit[rank] == rank;
+        return r->master.net->orbit[rank] == rank;
     case BLINK_SENDRECV:
         return rank == plan->root && rank == plan->peer;
     default:
@@ -50,7 +55,7 @@ static uint32_t orbit_size(const router_t *r, uint32_t least)
 {
     uint32_t size = 0;
     for (uint32_t rank = 0; rank < r->n; rank++)
-        size += r->net->orbit[rank] == least;
+        size += r->master.net->orbit[rank] == least;
     return size;
 }
 
@@ -72,16 +77,19 @@ static blink_result_t place_routes(const router_t *r, plan_t *plan)
 {
     for (uint32_t i = 0; i < r->demand_count; i++) {
         double sum = 0.0;
-        for (uint32_t route = r->demands[i].first; route != PLAN_NONE; route = r->routes[route].next)
+        for (uint32_t route = r->master.goals[i].newest; route != PLAN_NONE;
+             route = column_of(r, route)->next)
             sum += route_value(r, route);
         if (!(sum > 0.0))
             return BLINK_FAIL(BLINK_ERR_INTERNAL, "the solver gave nothing to rank %u's way to rank %u",
                               r->demands[i].from, r->demands[i].to);
-        for (uint32_t route = r->demands[i].first; route != PLAN_NONE; route = r->routes[route].next) {
-            double share = route_value(r, route) / sum * r->demands[i].size;
+        for (uint32_t route = r->master.goals[i].newest; route != PLAN_NONE;
+             route = column_of(r, route)->next) {
+            double share = route_value(r, route) / sum * r->master.goals[i].size;
             for (double at = 0.0, end; at < 1.0 && share > 0.0; at = end) {
                 plan_channel_t *channel = NULL;
-                end = pack_slice_end(&r->paths, paths_of(r, route), r->routes[route].path_count, at);
+                end =
+                    pack_slice_end(&r->master.paths, paths_of(r, route), column_of(r, route)->path_count, at);
                 BLINK_TRY(plan_add_channel(plan, share * (end - at), 1, &channel));
                 BLINK_TRY(fill_route(r, plan, route, (at + end) / 2.0, &channel->parts[0]));
             }
@@ -91,10 +99,11 @@ static blink_result_t place_routes(const router_t *r, plan_t *plan)
 }
 
 /* The one route of a demand, or PLAN_NONE if it has several. */
-static uint32_t only_route(const router_t *r, const route_demand_t *demand)
+static uint32_t only_route(const router_t *r, uint32_t demand)
 {
     uint32_t only = PLAN_NONE;
-    for (uint32_t route = demand->first; route != PLAN_NONE; route = r->routes[route].next) {
+    for (uint32_t route = r->master.goals[demand].newest; route != PLAN_NONE;
+         route = column_of(r, route)->next) {
         if (!(route_value(r, route) > 0.0))
             continue;
         if (only != PLAN_NONE)
@@ -109,12 +118,12 @@ static uint32_t only_route(const router_t *r, const route_demand_t *demand)
 static bool folds(const router_t *r)
 {
     for (uint32_t rank = 0; rank < r->n && r->demand_count > 0; rank++)
-        if (keeps_block(r, rank) && orbit_size(r, rank) != r->demands[0].size)
+        if (keeps_block(r, rank) && orbit_size(r, rank) != r->master.goals[0].size)
             return false;
     for (uint32_t i = 0; i < r->demand_count; i++) {
-        uint32_t route = only_route(r, &r->demands[i]);
-        if (route == PLAN_NONE || r->routes[route].path_count != 1 ||
-            r->demands[i].size != r->demands[0].size)
+        uint32_t route = only_route(r, i);
+        if (route == PLAN_NONE || column_of(r, route)->path_count != 1 ||
+            r->master.goals[i].size != r->master.goals[0].size)
             return false;
     }
     return r->demand_count > 1;
@@ -125,8 +134,8 @@ static double common_slice_end(const router_t *r, double at)
 {
     double end = 1.0;
     for (uint32_t i = 0; i < r->demand_count; i++) {
-        uint32_t route = only_route(r, &r->demands[i]);
-        end = fmin(end, pack_slice_end(&r->paths, paths_of(r, route), 1, at));
+        uint32_t route = only_route(r, i);
+        end = fmin(end, pack_slice_end(&r->master.paths, paths_of(r, route), 1, at));
     }
     return end;
 }
@@ -143,8 +152,7 @@ static blink_result_t place_folded(const router_t *r, plan_t *plan)
         end = common_slice_end(r, at);
         BLINK_TRY(plan_add_channel(plan, (end - at) * parts, parts, &channel));
         for (uint32_t i = 0; i < r->demand_count; i++)
-            BLINK_TRY(fill_route(r, plan, only_route(r, &r->demands[i]), (at + end) / 2.0,
-                                 &channel->parts[filled++]));
+            BLINK_TRY(fill_route(r, plan, only_route(r, i), (at + end) / 2.0, &channel->parts[filled++]));
         for (uint32_t rank = 0; rank < r->n; rank++)
             if (keeps_block(r, rank))
                 BLINK_TRY(fill_own(&channel->parts[filled++], rank));

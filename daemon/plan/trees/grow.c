@@ -3,21 +3,18 @@
  * now. The program need not know how trees are found.
  */
 #include "error.h"
+#include "plan/columns/tuning.h"
 #include "plan/trees/pack.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What one level of a tree may cost, of the mean path cost: enough to decide ties, too little to change an
- * optimum. */
-#define LEVEL_PENALTY 1e-10
-
 /* Cost of an edge a tree may use between two ranks, in tree direction: away from the root, or toward it. */
 static double edge_cost(const packer_t *p, uint32_t parent, uint32_t child, bool toward_root)
 {
     size_t n = p->n;
-    return toward_root ? p->paths.cost[child * n + parent] : p->paths.cost[parent * n + child];
+    return toward_root ? p->master.paths.cost[child * n + parent] : p->master.paths.cost[parent * n + child];
 }
 
 /* Put a rank into the queue, unless it has been there. */
@@ -41,7 +38,7 @@ static void reach_across(packer_t *p, const pack_hub_t *hub, bool toward_root, u
 /* Fewest tree edges between the root and each rank; PLAN_NONE where there is no way. */
 static void find_levels(packer_t *p, uint32_t root, bool toward_root)
 {
-    const pack_paths_t *paths = &p->paths;
+    const pack_paths_t *paths = &p->master.paths;
     const uint32_t *first = toward_root ? paths->in_first : paths->out_first;
     const uint32_t *near = toward_root ? paths->in_from : paths->out_to;
     bool crossed[PATHS_HUBS_MAX] = {false};
@@ -90,7 +87,7 @@ blink_result_t pack_check_reachable(packer_t *p)
 /* What the mean edge costs: of those between near ranks, and one across each hub from each rank to itself. */
 static double mean_cost(const packer_t *p)
 {
-    const pack_paths_t *paths = &p->paths;
+    const pack_paths_t *paths = &p->master.paths;
     size_t n = p->n, count = paths->out_first[n];
     double sum = 0.0;
     for (uint32_t from = 0; from < n; from++)
@@ -109,7 +106,7 @@ static double mean_cost(const packer_t *p)
  */
 static void penalise_levels(packer_t *p, uint32_t root, bool toward_root)
 {
-    double step = LEVEL_PENALTY * mean_cost(p);
+    double step = GROW_LEVEL_PENALTY * mean_cost(p);
     find_levels(p, root, toward_root);
     for (uint32_t rank = 0; rank < p->n; rank++)
         p->distance[rank] = step * p->level[rank];
@@ -167,7 +164,7 @@ static blink_result_t write_tree(packer_t *p, uint32_t root, bool toward_root, u
         if (rank == root)
             continue;
         made->cost += edge_cost(p, parent, rank, toward_root);
-        BLINK_TRY(pack_paths_find(&p->paths, toward_root ? rank : parent, toward_root ? parent : rank,
+        BLINK_TRY(pack_paths_find(&p->master.paths, toward_root ? rank : parent, toward_root ? parent : rank,
                                   &tree[rank]));
     }
     return BLINK_OK;
@@ -189,14 +186,14 @@ static blink_result_t grow_reversible(packer_t *p, uint32_t root, uint32_t *colu
             return forgo(made);
         made->root = pack_limit_centre(p, p->limit, root);
     } else {
-        pack_span(p->n, p->paths.cost, root, p->parent, p->distance, p->level);
+        pack_span(p->n, p->master.paths.cost, root, p->parent, p->distance, p->level);
         made->root = centre_tree(p, root);
     }
     BLINK_TRY(write_tree(p, made->root, false, column, made));
     for (uint32_t rank = 0; rank < p->n; rank++) {
         column[p->n + rank] = PLAN_NONE;
         if (rank != made->root)
-            BLINK_TRY(pack_paths_reverse(&p->paths, column[rank], &column[p->n + rank]));
+            BLINK_TRY(pack_paths_reverse(&p->master.paths, column[rank], &column[p->n + rank]));
     }
     made->cost *= 2.0;
     made->depth *= 2;
@@ -219,7 +216,7 @@ static blink_result_t grow_tree(packer_t *p, uint32_t root, bool toward_root, ui
 blink_result_t pack_grow_column(packer_t *p, uint32_t root, uint32_t *column, pack_candidate_t *made)
 {
     *made = (pack_candidate_t){.root = root};
-    if (p->net->reversible)
+    if (p->master.net->reversible)
         return grow_reversible(p, root, column, made);
     if (collective_broadcasts(p->plan->collective)) {
         BLINK_TRY(grow_tree(p, root, false, column, made));

@@ -1,6 +1,7 @@
 /* Trees in which no rank is further from the root than a limit. The cheapest of them is hard to find, so the
  * tree grows by the cheapest edge that keeps the limit, and falls back on ways of least latency. */
 #include "error.h"
+#include "plan/columns/tuning.h"
 #include "plan/model.h"
 #include "plan/trees/pack.h"
 
@@ -8,20 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sums of latencies that differ by less are equal. */
-#define ROUNDING_US 1e-6
-
-/* What a rank must save by hanging elsewhere: prices are noisy. */
-#define LEAST_SAVING 1e-12
-
-/* Costs that differ by no more of themselves are equal. */
-#define TIE 1e-7
-
-/* How much cheaper or dearer than it is an edge may seem to another taste. */
-#define TASTE 0.5
-
-/* A small piece: of two ways with as many hops the one that such a piece passes sooner is the better one. */
-#define PIECE_BYTES       8192.0
 #define BYTES_PER_US_GBps 1e3
 
 /* ---- latencies ---- */
@@ -36,31 +23,32 @@ static uint32_t first_link(const pack_net_t *net, uint32_t link)
 /* One price per row: the latency of its links. */
 static void price_by_latency(packer_t *p)
 {
-    const pack_net_t *net = p->net;
+    const pack_net_t *net = p->master.net;
     for (uint32_t row = 0; row < net->row_count; row++)
-        p->prices[row] = 0.0;
+        p->master.prices[row] = 0.0;
     for (uint32_t link = 0; link < net->link_count; link++)
-        p->prices[net->link_row[link]] = net->topo->links[first_link(net, link)].latency_us;
-    pack_paths_price(&p->paths, p->prices);
+        p->master.prices[net->link_row[link]] = net->topo->links[first_link(net, link)].latency_us;
+    pack_paths_price(&p->master.paths, p->master.prices);
 }
 
 /* What the way takes that the last prices found from a rank that is the least of its orbit. `links` is
  * scratch. */
 static void measure_way(const packer_t *p, pack_limit_t *limit, uint32_t from, uint32_t to, uint32_t *links)
 {
-    const pack_net_t *net = p->net;
-    const uint32_t *via = &p->paths.via[(size_t)from * net->node_count];
+    const pack_net_t *net = p->master.net;
+    const uint32_t *via = &p->master.paths.via[(size_t)from * net->node_count];
     double us = 0.0, narrowest_GBps = INFINITY;
     size_t pair = (size_t)from * p->n + to;
     uint32_t count = 0;
-    for (uint32_t node = to; node != from && p->paths.cost[pair] < INFINITY; node = net->from[via[node]]) {
+    for (uint32_t node = to; node != from && p->master.paths.cost[pair] < INFINITY;
+         node = net->from[via[node]]) {
         links[count] = first_link(net, via[node]);
         const topo_link_t *link = &net->topo->links[links[count++]];
         us += link->latency_us;
         narrowest_GBps = fmin(narrowest_GBps, link->GBps);
     }
     limit->hop_us[pair] = count ? us + model_hop_us(net->topo, links, count, BLINK_PROTOCOL_LL) : INFINITY;
-    limit->piece_us[pair] = PIECE_BYTES / (BYTES_PER_US_GBps * narrowest_GBps);
+    limit->piece_us[pair] = LIMIT_PIECE_BYTES / (BYTES_PER_US_GBps * narrowest_GBps);
 }
 
 static void copy_way(pack_limit_t *limit, size_t from, size_t to)
@@ -71,7 +59,7 @@ static void copy_way(pack_limit_t *limit, size_t from, size_t to)
 
 static void fill_latencies(packer_t *p, pack_limit_t *limit, uint32_t *links)
 {
-    const pack_net_t *net = p->net;
+    const pack_net_t *net = p->master.net;
     size_t n = p->n;
     price_by_latency(p);
     for (uint32_t from = 0; from < n; from++)
@@ -85,7 +73,7 @@ static void fill_latencies(packer_t *p, pack_limit_t *limit, uint32_t *links)
 blink_result_t pack_limit_init(pack_limit_t *limit, packer_t *p)
 {
     size_t n = p->n;
-    uint32_t *links = malloc(p->net->node_count * sizeof(*links));
+    uint32_t *links = malloc(p->master.net->node_count * sizeof(*links));
     *limit = (pack_limit_t){.most_us = INFINITY,
                             .hop_us = malloc(n * n * sizeof(*limit->hop_us)),
                             .piece_us = malloc(n * n * sizeof(*limit->piece_us)),
@@ -159,7 +147,7 @@ double pack_limit_least_us(packer_t *p, pack_limit_t *limit, uint32_t root, bool
         farthest_us = limit->least_us[nearest];
         for (uint32_t rank = 0; rank < p->n; rank++) {
             double us = limit->least_us[nearest] + hop_us(&g, nearest, rank);
-            if (!(us < limit->least_us[rank] - ROUNDING_US))
+            if (!(us < limit->least_us[rank] - LIMIT_ROUNDING_US))
                 continue;
             limit->least_us[rank] = us;
             limit->least_parent[rank] = nearest;
@@ -180,8 +168,8 @@ static double seeming_cost(const growth_t *g, uint32_t parent, uint32_t child)
     size_t at = edge(g, parent, child);
     uint32_t hash = ((uint32_t)at + 1) * 2654435761u ^ g->taste * 2246822519u;
     hash = (hash ^ hash >> 15) * 2654435761u;
-    double taste = g->taste == 0 ? 0.0 : TASTE * ((hash >> 8) / (double)(1u << 23) - 1.0);
-    return g->p->paths.cost[at] * (1.0 + taste);
+    double taste = g->taste == 0 ? 0.0 : LIMIT_TASTE * ((hash >> 8) / (double)(1u << 23) - 1.0);
+    return g->p->master.paths.cost[at] * (1.0 + taste);
 }
 
 /* Whether `parent` is a better one for the rank than its best so far: cheaper, or as cheap and sooner. */
@@ -190,10 +178,10 @@ static bool outbids(const growth_t *g, uint32_t parent, uint32_t rank)
     const pack_limit_t *limit = g->limit;
     double cost = seeming_cost(g, parent, rank), least = limit->offer[rank];
     uint32_t best = limit->offer_parent[rank];
-    if (!(least < INFINITY) || fabs(cost - least) > TIE * (cost + least))
+    if (!(least < INFINITY) || fabs(cost - least) > LIMIT_TIE * (cost + least))
         return cost < least;
     return limit->reach_us[parent] + edge_us(g, parent, rank) <
-           limit->reach_us[best] + edge_us(g, best, rank) - ROUNDING_US;
+           limit->reach_us[best] + edge_us(g, best, rank) - LIMIT_ROUNDING_US;
 }
 
 /* Let a rank of the tree offer itself as parent to all outside. */
@@ -202,7 +190,7 @@ static void offer(const growth_t *g, uint32_t parent)
     pack_limit_t *limit = g->limit;
     for (uint32_t rank = 0; rank < g->p->n; rank++) {
         if (limit->reach_us[rank] < INFINITY || !outbids(g, parent, rank) ||
-            limit->reach_us[parent] + hop_us(g, parent, rank) > limit->most_us + ROUNDING_US)
+            limit->reach_us[parent] + hop_us(g, parent, rank) > limit->most_us + LIMIT_ROUNDING_US)
             continue;
         limit->offer[rank] = seeming_cost(g, parent, rank);
         limit->offer_parent[rank] = parent;
@@ -311,9 +299,9 @@ static bool improve(const growth_t *g)
         for (uint32_t parent = 0; rank != g->root && parent < p->n; parent++) {
             double reach_us =
                 g->limit->reach_us[parent] + hop_us(g, parent, rank) + g->limit->height_us[rank];
-            double saved =
-                p->paths.cost[edge(g, p->parent[rank], rank)] - p->paths.cost[edge(g, parent, rank)];
-            if (saved <= most + LEAST_SAVING || reach_us > g->limit->most_us + ROUNDING_US ||
+            double saved = p->master.paths.cost[edge(g, p->parent[rank], rank)] -
+                           p->master.paths.cost[edge(g, parent, rank)];
+            if (saved <= most + LIMIT_SAVING || reach_us > g->limit->most_us + LIMIT_ROUNDING_US ||
                 is_below(g, parent, rank))
                 continue;
             most = saved;
@@ -330,7 +318,7 @@ static double tree_cost(const growth_t *g)
     double cost = 0.0;
     for (uint32_t rank = 0; rank < g->p->n; rank++)
         if (rank != g->root)
-            cost += g->p->paths.cost[edge(g, g->p->parent[rank], rank)];
+            cost += g->p->master.paths.cost[edge(g, g->p->parent[rank], rank)];
     return cost;
 }
 
@@ -338,10 +326,10 @@ static double tree_cost(const growth_t *g)
  * `least`. */
 static void settle(const growth_t *g, double *least)
 {
-    while (!g->p->large && improve(g))
+    while (!g->p->master.large && improve(g))
         continue;
     double cost = tree_cost(g);
-    if (cost >= *least - LEAST_SAVING)
+    if (cost >= *least - LIMIT_SAVING)
         return;
     memcpy(g->limit->best_parent, g->p->parent, g->p->n * sizeof(*g->p->parent));
     *least = cost;
@@ -351,7 +339,7 @@ bool pack_limit_grow(packer_t *p, pack_limit_t *limit, uint32_t root, bool towar
 {
     growth_t g = {p, limit, root, toward_root, 0};
     double least = INFINITY;
-    if (pack_limit_least_us(p, limit, root, toward_root) > limit->most_us + ROUNDING_US)
+    if (pack_limit_least_us(p, limit, root, toward_root) > limit->most_us + LIMIT_ROUNDING_US)
         return false;
     for (; g.taste <= limit->tastes; g.taste++) {
         grow_greedily(&g);
@@ -385,7 +373,7 @@ static uint32_t find_farthest(const growth_t *g)
         g->limit->reach_us[rank] = 0.0;
         for (uint32_t at = rank; at != g->root; at = g->p->parent[at])
             g->limit->reach_us[rank] += edge_us(g, g->p->parent[at], at);
-        if (g->limit->reach_us[rank] > g->limit->reach_us[farthest] + ROUNDING_US)
+        if (g->limit->reach_us[rank] > g->limit->reach_us[farthest] + LIMIT_ROUNDING_US)
             farthest = rank;
     }
     return farthest;
@@ -402,7 +390,7 @@ uint32_t pack_limit_centre(packer_t *p, pack_limit_t *limit, uint32_t root)
     while (p->parent[centre] != PLAN_NONE && limit->reach_us[p->parent[centre]] > whole_us / 2.0)
         centre = p->parent[centre];
     uint32_t next = p->parent[centre];
-    if (next != PLAN_NONE && whole_us - limit->reach_us[next] < limit->reach_us[centre] - ROUNDING_US)
+    if (next != PLAN_NONE && whole_us - limit->reach_us[next] < limit->reach_us[centre] - LIMIT_ROUNDING_US)
         centre = next;
     pack_turn_tree(p, centre);
     return centre;

@@ -8,200 +8,84 @@
  */
 #include "plan/trees/pack.h"
 
-#include "base/clock.h"
 #include "error.h"
-#include "plan/columns/lp.h"
 #include "plan/columns/tuning.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Trees under a limit are for payloads that care little for the last percent of the rate. */
-#define LEAST_GAIN_LIMITED 3e-4
-/* Where no tree under a limit seems to gain, this many tastes are tried before that is believed. */
-#define TASTES 6u
-
 void pack_fini(packer_t *p)
 {
-    plan_lp_destroy(p->lp);
     pack_arborist_fini(&p->arborist);
-    pack_paths_fini(&p->paths);
-    pack_net_destroy(p->net);
-    pack_free_symmetries(p->symmetries, p->symmetry_count);
-    free(p->column_paths);
-    free(p->column_root);
-    free(p->column_depth);
-    free(p->column_value);
-    free(p->prices);
+    pack_master_fini(&p->master);
+    vec_free(&p->trees);
     free(p->own_prices);
-    free(p->duals);
-    free(p->best_prices);
     free(p->orbit_size);
-    free(p->balance_row);
-    free(p->worth);
+    free(p->goal);
     free(p->distance);
     free(p->parent);
     free(p->level);
     free(p->queue);
-    free(p->rows);
-    free(p->loads);
-    free(p->values);
 }
 
-static blink_result_t allocate(packer_t *p, uint32_t rows)
+static blink_result_t allocate(packer_t *p)
 {
     uint32_t n = p->n;
-    p->prices = calloc(rows, sizeof(*p->prices));
-    p->own_prices = calloc(rows, sizeof(*p->own_prices));
-    p->duals = calloc(rows, sizeof(*p->duals));
-    p->best_prices = calloc(rows, sizeof(*p->best_prices));
+    p->own_prices = calloc(p->master.net->row_count + 1u, sizeof(*p->own_prices));
     p->orbit_size = calloc(n, sizeof(*p->orbit_size));
-    p->balance_row = calloc(n, sizeof(*p->balance_row));
-    p->worth = calloc(n, sizeof(*p->worth));
+    p->goal = calloc(n, sizeof(*p->goal));
     p->distance = calloc(n, sizeof(*p->distance));
     p->parent = calloc(n, sizeof(*p->parent));
     p->level = calloc(n, sizeof(*p->level));
     p->queue = calloc(n, sizeof(*p->queue));
-    p->rows = calloc(rows, sizeof(*p->rows));
-    p->loads = calloc(rows, sizeof(*p->loads));
-    p->values = calloc(rows, sizeof(*p->values));
-    if (!p->prices || !p->own_prices || !p->duals || !p->best_prices || !p->orbit_size || !p->balance_row ||
-        !p->worth || !p->distance || !p->parent || !p->level || !p->queue || !p->rows || !p->loads ||
-        !p->values)
+    if (!p->own_prices || !p->orbit_size || !p->goal || !p->distance || !p->parent || !p->level || !p->queue)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to pack trees over %u ranks", n);
     return BLINK_OK;
 }
 
-/* One balance row per orbit of roots, behind the capacity rows, and the rate of each rank as column 0: a rank
- * of an orbit of k needs k rates from its orbit's trees. */
-static blink_result_t add_balance(packer_t *p, uint32_t capacity_rows, uint32_t orbits)
+/* Make the program: a goal per orbit of roots, or one for all. */
+static blink_result_t open_program(packer_t *p)
 {
-    uint32_t count = 0;
-    for (uint32_t root = 0; root < p->n; root++) {
+    uint32_t *sizes = p->level; /* free until trees are grown */
+    uint32_t goals = 0;
+    for (uint32_t rank = 0; rank < p->n; rank++)
+        p->orbit_size[p->master.net->orbit[rank]]++;
+    for (uint32_t root = 0; root < p->n && p->per_rank; root++) {
         if (p->orbit_size[root] == 0)
             continue;
-        p->balance_row[root] = capacity_rows + count;
-        p->rows[count] = capacity_rows + count;
-        p->values[count++] = p->orbit_size[root];
-        plan_lp_balance(p->lp, p->balance_row[root]);
+        sizes[goals] = p->orbit_size[root];
+        p->goal[root] = goals++;
     }
-    BLINK_TRY(plan_lp_add(p->lp, orbits, p->rows, p->values));
-    plan_lp_weigh(p->lp, 0, p->n);
-    return BLINK_OK;
+    if (!p->per_rank)
+        sizes[goals++] = p->n;
+    return pack_master_open(&p->master, sizes, goals, p->per_rank ? p->n : 0.0);
 }
+
+static blink_result_t price_columns(void *context, double least_gain, double *cost, uint32_t *added);
+static blink_result_t add_variety(void *context, uint32_t *added);
 
 blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, const bool *allowed)
 {
-    uint32_t n = plan->rank_count, orbits = 0;
+    static const pack_pricing_t pricing = {price_columns, add_variety};
+    uint32_t n = plan->rank_count;
+    pack_master_t *m = &p->master;
     bool both = collective_broadcasts(plan->collective) && collective_reduces(plan->collective);
     *p = (packer_t){.topo = topo,
                     .plan = plan,
                     .n = n,
                     .tree_paths = both ? 2 * n : n,
-                    .per_rank = collective_per_rank(plan->collective),
-                    .deadline_ns = plan->deadline_ns,
-                    .best_bound = INFINITY};
-    if (n > (p->per_rank ? PACK_SMALL_PER_RANK : PACK_SMALL_RANKS))
-        BLINK_TRY(pack_find_symmetries(topo, plan, &p->symmetries, &p->symmetry_count));
-    BLINK_TRY(pack_net_create(topo, plan, allowed, p->symmetries, p->symmetry_count, &p->net));
-    if (p->net->symmetry_count == 0) {
-        pack_free_symmetries(p->symmetries, p->symmetry_count);
-        p->symmetries = NULL;
-        p->symmetry_count = 0;
-    }
-    p->large = n > PACK_SMALL_RANKS || p->symmetry_count > 0 || p->net->row_count > PACK_SMALL_ROWS;
-    BLINK_TRY(pack_paths_init(&p->paths, p->net));
-    if (!p->net->reversible)
-        BLINK_TRY(pack_arborist_init(&p->arborist, &p->paths));
-    /* Ranks without a single link between them still get as far as being named. */
-    uint32_t capacity_rows = p->net->row_count > 0 ? p->net->row_count : 1;
-    BLINK_TRY(allocate(p, capacity_rows + n));
-    for (uint32_t rank = 0; rank < n; rank++)
-        orbits += p->orbit_size[p->net->orbit[rank]]++ == 0;
-    BLINK_TRY(
-        plan_lp_create(capacity_rows + (p->per_rank ? orbits : 0), p->large ? PACK_LOOSENING : 0.0, &p->lp));
-    plan_lp_until(p->lp, p->deadline_ns);
-    return p->per_rank ? add_balance(p, capacity_rows, orbits) : BLINK_OK;
-}
-
-bool pack_late(const packer_t *p)
-{
-    return p->deadline_ns > 0 && clock_ns() > p->deadline_ns;
-}
-
-static blink_result_t reserve_column(packer_t *p)
-{
-    if (p->column_count < p->column_room)
-        return BLINK_OK;
-    uint32_t room = 2 * p->column_room + 64;
-    uint32_t *paths = realloc(p->column_paths, (size_t)room * p->tree_paths * sizeof(*paths));
-    if (paths)
-        p->column_paths = paths;
-    uint32_t *roots = realloc(p->column_root, room * sizeof(*roots));
-    if (roots)
-        p->column_root = roots;
-    uint32_t *depths = realloc(p->column_depth, room * sizeof(*depths));
-    if (depths)
-        p->column_depth = depths;
-    double *values = realloc(p->column_value, room * sizeof(*values));
-    if (values)
-        p->column_value = values;
-    if (!paths || !roots || !depths || !values)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u trees", room);
-    p->column_room = room;
-    return BLINK_OK;
-}
-
-static uint32_t measure_column(packer_t *p, const uint32_t *column)
-{
-    return pack_measure(&p->paths, column, p->tree_paths, p->rows, p->values, p->loads);
-}
-
-uint32_t pack_measure_column(packer_t *p, uint32_t column)
-{
-    return measure_column(p, &p->column_paths[(size_t)column * p->tree_paths]);
-}
-
-/* Where the column stands already, or PLAN_NONE. */
-static uint32_t find_column(const packer_t *p, const uint32_t *column)
-{
-    for (uint32_t i = 0; i < p->column_count; i++)
-        if (memcmp(&p->column_paths[(size_t)i * p->tree_paths], column, p->tree_paths * sizeof(*column)) == 0)
-            return i;
-    return PLAN_NONE;
-}
-
-/* Number of a tree column in the linear program. */
-static uint32_t lp_column(const packer_t *p, uint32_t column)
-{
-    return p->per_rank ? column + 1 : column;
-}
-
-/* Add the written column behind the last one to the program. The first one sets the unit of x. */
-static blink_result_t add_column(packer_t *p, const uint32_t *column, const pack_candidate_t *made)
-{
-    uint32_t count = measure_column(p, column);
-    if (p->column_count == 0) {
-        double busiest = 0.0;
-        for (uint32_t i = 0; i < count; i++)
-            busiest = fmax(busiest, p->values[i]);
-        p->unit_GBps = 1.0 / busiest;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        p->values[i] *= p->unit_GBps;
-    if (p->per_rank) {
-        p->rows[count] = p->balance_row[p->net->orbit[made->root]];
-        p->values[count++] = -1.0;
-    }
-    BLINK_TRY(plan_lp_add(p->lp, count, p->rows, p->values));
-    if (p->per_rank)
-        plan_lp_weigh(p->lp, lp_column(p, p->column_count), 0.0);
-    p->column_root[p->column_count] = made->root;
-    p->column_depth[p->column_count] = made->depth;
-    p->column_value[p->column_count] = 0.0;
-    p->column_count++;
-    return BLINK_OK;
+                    .per_rank = collective_per_rank(plan->collective)};
+    BLINK_TRY(pack_master_init(m, topo, plan, allowed, p->per_rank ? PACK_SMALL_PER_RANK : PACK_SMALL_RANKS));
+    m->pricing = &pricing;
+    m->context = p;
+    m->enough = PACK_GAIN;
+    m->work_most = PACK_SMALL_WORK;
+    m->large = n > PACK_SMALL_RANKS || m->symmetry_count > 0 || m->net->row_count > PACK_SMALL_ROWS;
+    if (!m->net->reversible)
+        BLINK_TRY(pack_arborist_init(&p->arborist, &m->paths));
+    BLINK_TRY(allocate(p));
+    return open_program(p);
 }
 
 bool pack_may_be_root(const packer_t *p, uint32_t root)
@@ -213,61 +97,75 @@ bool pack_may_be_root(const packer_t *p, uint32_t root)
 /* On a reversible graph trees cost the same from every root: a few tell enough of large plans. */
 static bool enough_roots(const packer_t *p, uint32_t priced)
 {
-    return p->net->reversible && p->large && priced >= PACK_REVERSIBLE_ROOTS;
+    return p->master.net->reversible && p->master.large && priced >= PACK_REVERSIBLE_ROOTS;
 }
 
 /* What the written column costs under the program's own prices. */
-static double cost_in_program(packer_t *p, const uint32_t *column)
+static double cost_in_program(packer_t *p)
 {
-    uint32_t count = measure_column(p, column);
+    pack_master_t *m = &p->master;
+    uint32_t count = pack_master_measure_written(m, p->tree_paths);
     double cost = 0.0;
     for (uint32_t i = 0; i < count; i++)
-        cost += p->values[i] * p->unit_GBps * p->duals[p->rows[i]];
+        cost += m->values[i] * m->unit_GBps * m->duals[m->rows[i]];
     return cost;
 }
 
-/* Grow the cheapest column of a root behind the last one. */
-static blink_result_t grow_cheapest(packer_t *p, uint32_t root, uint32_t **column, pack_candidate_t *made)
-{
-    BLINK_TRY(reserve_column(p));
-    *column = &p->column_paths[(size_t)p->column_count * p->tree_paths];
-    return pack_grow_column(p, root, *column, made);
-}
-
-blink_result_t pack_add_cheapest(packer_t *p, uint32_t root, pack_candidate_t *made, uint32_t *index)
+/* Write the cheapest column of a root behind the last one. */
+static blink_result_t grow_cheapest(packer_t *p, uint32_t root, pack_candidate_t *made)
 {
     uint32_t *column = NULL;
-    BLINK_TRY(grow_cheapest(p, root, &column, made));
-    *index = find_column(p, column);
-    if (*index != PLAN_NONE)
-        return BLINK_OK;
-    *index = p->column_count;
-    return add_column(p, column, made);
+    BLINK_TRY(pack_master_write(&p->master, p->tree_paths, &column));
+    return pack_grow_column(p, root, column, made);
 }
 
-/* Price one column per root that the collective may have and that stands for its orbit; add those that cost
- * less than they are worth by `least_gain`. *cost is what the payload costs at the least: the cheapest
- * column, or the mean of the cheapest columns of all ranks where each is a root of its own. */
-static blink_result_t price_columns(packer_t *p, double least_gain, double *cost, uint32_t *added)
+/* Where the written column stands already, or PLAN_NONE. */
+static uint32_t find_column(const packer_t *p, uint32_t root)
 {
+    return pack_master_find(&p->master, p->goal[root], p->tree_paths);
+}
+
+static blink_result_t add_column(packer_t *p, uint32_t root, const pack_candidate_t *made)
+{
+    pack_tree_t tree = {made->root, made->depth};
+    if (!vec_push(&p->trees, tree))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu trees", p->trees.count + 1);
+    return pack_master_add(&p->master, p->goal[root], p->tree_paths);
+}
+
+blink_result_t pack_add_cheapest(packer_t *p, uint32_t root, uint32_t *index)
+{
+    pack_candidate_t made;
+    BLINK_TRY(grow_cheapest(p, root, &made));
+    *index = find_column(p, root);
+    if (*index != PLAN_NONE)
+        return BLINK_OK;
+    *index = (uint32_t)p->trees.count;
+    return add_column(p, root, &made);
+}
+
+/* Price one column per root that the collective may have and that stands for its orbit. The payload costs
+ * what the cheapest column does, or the mean of the cheapest columns of all ranks where each is a root of its
+ * own. */
+static blink_result_t price_columns(void *context, double least_gain, double *cost, uint32_t *added)
+{
+    packer_t *p = context;
     double cheapest = INFINITY, sum = 0.0;
-    uint32_t priced = 0, *column = NULL;
-    *added = 0;
-    pack_paths_price(&p->paths, p->prices);
+    uint32_t priced = 0;
     for (uint32_t root = 0; root < p->n; root++) {
         if (!pack_may_be_root(p, root) || (enough_roots(p, priced)))
             continue;
         pack_candidate_t made;
-        BLINK_TRY(grow_cheapest(p, root, &column, &made));
+        BLINK_TRY(grow_cheapest(p, root, &made));
         if (!(made.cost < INFINITY))
             continue;
         priced++;
         cheapest = fmin(cheapest, made.cost);
         sum += made.cost * p->orbit_size[root];
-        if (cost_in_program(p, column) >= p->worth[root] * (1.0 - least_gain) ||
-            find_column(p, column) != PLAN_NONE)
+        if (cost_in_program(p) >= p->master.goals[p->goal[root]].worth * (1.0 - least_gain) ||
+            find_column(p, root) != PLAN_NONE)
             continue;
-        BLINK_TRY(add_column(p, column, &made));
+        BLINK_TRY(add_column(p, root, &made));
         ++*added;
     }
     *cost = p->per_rank ? sum / p->n : cheapest;
@@ -275,62 +173,43 @@ static blink_result_t price_columns(packer_t *p, double least_gain, double *cost
 }
 
 /* Make the rows that a column crosses dearer, each by its part of the busiest one's. */
-static void raise_prices(packer_t *p, uint32_t column)
+static void raise_prices(pack_master_t *m, uint32_t column)
 {
-    uint32_t count = pack_measure_column(p, column), rows = p->net->row_count;
+    uint32_t count = pack_master_measure(m, column), rows = m->net->row_count;
     double busiest = 0.0, budget = 0.0;
     for (uint32_t row = 0; row < rows; row++)
-        budget += p->prices[row] * p->net->row_GBps[row];
+        budget += m->prices[row] * m->net->row_GBps[row];
     for (uint32_t i = 0; i < count; i++)
-        busiest = fmax(busiest, p->values[i]);
+        busiest = fmax(busiest, m->values[i]);
     for (uint32_t i = 0; i < count; i++) {
-        double least = VARIETY_FLOOR * budget / rows / p->net->row_GBps[p->rows[i]];
-        double *price = &p->prices[p->rows[i]];
-        *price = fmax(*price, least) * (1.0 + VARIETY_RAISE * p->values[i] / busiest);
+        double least = VARIETY_FLOOR * budget / rows / m->net->row_GBps[m->rows[i]];
+        double *price = &m->prices[m->rows[i]];
+        *price = fmax(*price, least) * (1.0 + VARIETY_RAISE * m->values[i] / busiest);
     }
 }
 
-/* More columns of the same round that differ from one another. Where optima are many, one column a round
- * tells the program next to nothing. */
-static blink_result_t add_variety(packer_t *p, uint32_t *added)
+/* Where optima are many, one column a round tells the program next to nothing. */
+static blink_result_t add_variety(void *context, uint32_t *added)
 {
-    size_t bytes = p->net->row_count * sizeof(*p->prices);
-    uint32_t most = VARIETY_WORK / (p->n * p->n);
+    packer_t *p = context;
+    pack_master_t *m = &p->master;
+    size_t bytes = m->net->row_count * sizeof(*m->prices), before = m->columns.count;
+    uint32_t most = VARIETY_WORK / (p->n * p->n), index = 0;
+    if (m->net->row_count < SPREAD_ROWS_LEAST)
+        return BLINK_OK;
     most = most < VARIETY_COLUMNS ? most : VARIETY_COLUMNS;
-    memcpy(p->own_prices, p->prices, bytes);
-    for (uint32_t tries = 0; tries < most && !pack_late(p);)
+    memcpy(p->own_prices, m->prices, bytes);
+    for (uint32_t tries = 0; tries < most && !pack_master_late(m);)
         for (uint32_t root = 0; root < p->n; root++) {
-            pack_candidate_t made;
-            uint32_t before = p->column_count, index = 0;
             if (!pack_may_be_root(p, root))
                 continue;
-            pack_paths_price(&p->paths, p->prices);
-            BLINK_TRY(pack_add_cheapest(p, root, &made, &index));
-            raise_prices(p, index);
-            *added += p->column_count - before;
+            pack_paths_price(&m->paths, m->prices);
+            BLINK_TRY(pack_add_cheapest(p, root, &index));
+            raise_prices(m, index);
             tries++;
         }
-    memcpy(p->prices, p->own_prices, bytes);
-    return BLINK_OK;
-}
-
-/* Prices at which the payload costs 1. */
-static void keep_prices(packer_t *p, double bound, double cost)
-{
-    p->best_bound = bound;
-    for (uint32_t row = 0; row < p->net->row_count; row++)
-        p->best_prices[row] = p->prices[row] / cost;
-}
-
-blink_result_t pack_prove(packer_t *p)
-{
-    double budget = 0.0, cost = 0.0;
-    uint32_t added = 0;
-    BLINK_TRY(price_columns(p, 0.0, &cost, &added)); /* the first column sets the unit */
-    for (uint32_t row = 0; row < p->net->row_count; row++)
-        budget += p->prices[row] * p->net->row_GBps[row] / p->unit_GBps;
-    if (cost > 0.0 && budget / cost < p->best_bound)
-        keep_prices(p, budget / cost, cost);
+    memcpy(m->prices, p->own_prices, bytes);
+    *added += (uint32_t)(m->columns.count - before);
     return BLINK_OK;
 }
 
@@ -338,23 +217,24 @@ blink_result_t pack_prove(packer_t *p)
  * prices prove the first bounds: as if all capacity could be used. */
 static blink_result_t seed_columns(packer_t *p)
 {
-    for (uint32_t root = 0; root < p->n; root++)
-        p->worth[root] = INFINITY;
-    for (uint32_t row = 0; row < p->net->row_count; row++)
-        p->prices[row] = 1.0;
-    pack_paths_price(&p->paths, p->prices);
+    pack_master_t *m = &p->master;
+    uint32_t added = 0;
+    pack_master_set_worth(m, INFINITY);
+    for (uint32_t row = 0; row < m->net->row_count; row++)
+        m->prices[row] = 1.0;
+    pack_paths_price(&m->paths, m->prices);
     BLINK_TRY(pack_check_reachable(p));
-    BLINK_TRY(pack_prove(p));
-    for (uint32_t row = 0; row < p->net->row_count; row++)
-        p->prices[row] = 1.0 / p->net->row_GBps[row];
-    return pack_prove(p);
+    BLINK_TRY(pack_master_prove(m, 0.0, &added));
+    for (uint32_t row = 0; row < m->net->row_count; row++)
+        m->prices[row] = 1.0 / m->net->row_GBps[row];
+    return pack_master_prove(m, 0.0, &added);
 }
 
 /* The rank that least can come into, or go out of; of a rooted collective only the root sends all, or gets
  * all. */
 static uint32_t find_narrowest_rank(packer_t *p, const uint32_t *end, bool of_root)
 {
-    const pack_net_t *net = p->net;
+    const pack_net_t *net = p->master.net;
     uint32_t narrowest = PLAN_NONE;
     memset(p->distance, 0, p->n * sizeof(*p->distance));
     for (uint32_t link = 0; link < net->link_count; link++)
@@ -372,147 +252,68 @@ static uint32_t find_narrowest_rank(packer_t *p, const uint32_t *end, bool of_ro
  * prove the cut around that rank. Often no prices prove more. */
 static blink_result_t price_cut(packer_t *p, const uint32_t *end, bool of_root)
 {
-    const pack_net_t *net = p->net;
-    uint32_t rank = find_narrowest_rank(p, end, of_root);
-    memset(p->prices, 0, net->row_count * sizeof(*p->prices));
+    const pack_net_t *net = p->master.net;
+    double *prices = p->master.prices;
+    uint32_t rank = find_narrowest_rank(p, end, of_root), added = 0;
+    memset(prices, 0, net->row_count * sizeof(*prices));
     for (uint32_t link = 0; link < net->link_count; link++)
         if (end[link] == rank)
-            p->prices[net->link_row[link]] = 1.0;
-    return pack_prove(p);
-}
-
-static void keep_solution(packer_t *p)
-{
-    for (uint32_t column = 0; column < p->column_count; column++)
-        p->column_value[column] = plan_lp_value(p->lp, lp_column(p, column));
-    p->rate = 0.0;
-    if (p->per_rank)
-        p->rate = p->n * plan_lp_value(p->lp, 0);
-    else
-        for (uint32_t column = 0; column < p->column_count; column++)
-            p->rate += p->column_value[column];
-}
-
-blink_result_t pack_solve(packer_t *p, bool *solved)
-{
-    blink_result_t result = plan_lp_solve(p->lp);
-    p->large |= plan_lp_work(p->lp) > PACK_SMALL_WORK;
-    *solved = result == BLINK_OK;
-    if (*solved)
-        keep_solution(p);
-    return result == BLINK_ERR_INTERNAL ? BLINK_OK : result;
-}
-
-/* Take the program's prices; *budget is what all capacity is worth at them, and so the program's rate. */
-static void take_prices(packer_t *p, double *budget)
-{
-    *budget = 0.0;
-    for (uint32_t row = 0; row < p->net->row_count; row++) {
-        p->duals[row] = fmax(plan_lp_price(p->lp, row), 0.0);
-        *budget += p->duals[row];
-        p->prices[row] = p->duals[row] * p->unit_GBps / p->net->row_GBps[row];
-    }
-    for (uint32_t root = 0; root < p->n; root++)
-        p->worth[root] = p->per_rank && p->orbit_size[root] > 0
-                             ? fmax(plan_lp_price(p->lp, p->balance_row[root]), 0.0)
-                             : 1.0;
-}
-
-/* Pull the prices toward those of the best bound (Wentges' smoothing): the program's own jump about while it
- * knows few columns. *budget follows. */
-static void smooth_prices(packer_t *p, double *budget)
-{
-    *budget = 0.0;
-    for (uint32_t row = 0; row < p->net->row_count; row++) {
-        p->prices[row] = PACK_SMOOTHING * p->best_prices[row] + (1.0 - PACK_SMOOTHING) * p->prices[row];
-        *budget += p->prices[row] * p->net->row_GBps[row] / p->unit_GBps;
-    }
-}
-
-/* Columns by the program's prices until it has an optimum, or no more work or time is left. */
-static blink_result_t generate_columns(packer_t *p)
-{
-    bool misled = false, solved = true;
-    for (uint32_t round = 0; round < PACK_ROUNDS_MAX && !pack_late(p); round++) {
-        double rate = 0.0, budget = 0.0, cost = 0.0;
-        uint32_t added = 0;
-        BLINK_TRY(pack_solve(p, &solved));
-        if (!solved)
-            break;
-        take_prices(p, &rate);
-        bool smooth = p->large && !misled;
-        budget = rate;
-        if (smooth)
-            smooth_prices(p, &budget);
-        BLINK_TRY(price_columns(p, PACK_GAIN, &cost, &added));
-        if (budget / cost < p->best_bound)
-            keep_prices(p, budget / cost, cost);
-        /* Smooth prices may find nothing where the program's own would. */
-        misled = smooth && added == 0;
-        if ((added == 0 && !misled) || pack_near_bound(p))
-            break;
-        if (p->large && p->net->row_count >= SPREAD_ROWS_LEAST)
-            BLINK_TRY(add_variety(p, &added));
-    }
-    return BLINK_OK;
+            prices[net->link_row[link]] = 1.0;
+    return pack_master_prove(&p->master, 0.0, &added);
 }
 
 blink_result_t pack_optimise(packer_t *p)
 {
-    bool fans_in = p->plan->collective == BLINK_REDUCE;
+    pack_master_t *m = &p->master;
+    const pack_net_t *net = m->net;
+    bool fans_in = p->plan->collective == BLINK_REDUCE, solved = false;
     BLINK_TRY(seed_columns(p));
-    for (uint32_t root = 0; root < p->n; root++)
-        p->worth[root] = 0.0;
-    BLINK_TRY(price_cut(p, fans_in ? p->net->to : p->net->from, true));
-    if (!p->net->reversible) /* or both cuts are one */
-        BLINK_TRY(price_cut(p, fans_in ? p->net->from : p->net->to, false));
-    if (p->net->row_count >= SPREAD_ROWS_LEAST)
+    pack_master_set_worth(m, 0.0);
+    BLINK_TRY(price_cut(p, fans_in ? net->to : net->from, true));
+    if (!net->reversible) /* or both cuts are one */
+        BLINK_TRY(price_cut(p, fans_in ? net->from : net->to, false));
+    if (net->row_count >= SPREAD_ROWS_LEAST)
         BLINK_TRY(pack_spread(p, false));
-    plan_lp_allow(p->lp, PACK_WORK_MAX);
-    if (!pack_near_bound(p))
-        BLINK_TRY(generate_columns(p));
+    plan_lp_allow(m->lp, PACK_WORK_MAX);
+    if (!pack_master_near_bound(m))
+        BLINK_TRY(pack_master_generate(m, PACK_ROUNDS_MAX, &solved));
     /* Where time was over before the program had a solution, one sweep has one. */
-    if (!pack_near_bound(p) && (p->large || p->rate <= 0.0))
+    if (!pack_master_near_bound(m) && (m->large || m->rate <= 0.0))
         BLINK_TRY(pack_spread(p, true));
-    p->optimum = p->rate;
+    p->optimum = m->rate;
     return BLINK_OK;
-}
-
-bool pack_near_bound(const packer_t *p)
-{
-    return p->rate >= (1.0 - (p->large ? PACK_GAIN_LARGE : PACK_GAIN)) * p->best_bound;
 }
 
 blink_result_t pack_optimise_limited(packer_t *p)
 {
+    pack_master_t *m = &p->master;
     bool solved = true;
     p->limit->tastes = 0;
     BLINK_TRY(seed_columns(p));
-    plan_lp_allow(p->lp, PACK_WORK_MAX);
+    plan_lp_allow(m->lp, PACK_WORK_MAX);
     for (uint32_t added = 1; added > 0 || p->limit->tastes == 0;) {
-        double rate = 0.0, cost = 0.0;
-        p->limit->tastes = added > 0 ? 0 : p->large ? 1 : TASTES;
+        p->limit->tastes = added > 0 ? 0 : m->large ? 1 : LIMIT_TASTES;
         /* However late it is, the first limit that joins the ranks gives a plan. */
-        plan_lp_until(p->lp, p->rate > 0.0 ? p->deadline_ns : 0);
-        BLINK_TRY(pack_solve(p, &solved));
-        if (!solved || pack_late(p))
+        plan_lp_until(m->lp, m->rate > 0.0 ? p->plan->deadline_ns : 0);
+        BLINK_TRY(pack_master_solve(m, &solved));
+        if (!solved || pack_master_late(m))
             break;
-        take_prices(p, &rate);
-        BLINK_TRY(price_columns(p, LEAST_GAIN_LIMITED, &cost, &added));
+        pack_master_take_prices(m);
+        BLINK_TRY(pack_master_prove(m, LIMIT_GAIN, &added));
     }
-    p->optimum = p->rate;
-    p->best_bound = INFINITY; /* trees under a limit prove nothing about others */
+    p->optimum = m->rate;
+    m->best_bound = INFINITY; /* trees under a limit prove nothing about others */
     return BLINK_OK;
 }
 
 double pack_rate(const packer_t *p)
 {
-    return p->rate;
+    return p->master.rate;
 }
 
 double pack_value(const packer_t *p, uint32_t column)
 {
-    return p->column_value[column];
+    return p->master.columns.items[column].value;
 }
 
 bool pack_uses(const packer_t *p, uint32_t column)
@@ -520,31 +321,15 @@ bool pack_uses(const packer_t *p, uint32_t column)
     return pack_value(p, column) > PACK_NOISE * p->optimum;
 }
 
-void pack_favour(packer_t *p, uint32_t column, double bonus)
-{
-    plan_lp_weigh(p->lp, lp_column(p, column), (p->per_rank ? 0.0 : 1.0) + bonus);
-}
-
-void pack_fix(packer_t *p, uint32_t column, double value)
-{
-    plan_lp_fix(p->lp, lp_column(p, column), value);
-}
-
-void pack_free(packer_t *p, uint32_t column)
-{
-    plan_lp_free(p->lp, lp_column(p, column));
-}
-
 blink_result_t pack_reoptimise(packer_t *p, double least_gain, bool *solved)
 {
     uint32_t added = 1;
-    BLINK_TRY(pack_solve(p, solved));
-    while (*solved && added > 0 && !p->large) {
-        double budget = 0.0, cost = 0.0;
-        take_prices(p, &budget);
-        BLINK_TRY(price_columns(p, least_gain, &cost, &added));
+    BLINK_TRY(pack_master_solve(&p->master, solved));
+    while (*solved && added > 0 && !p->master.large) {
+        pack_master_take_prices(&p->master);
+        BLINK_TRY(pack_master_prove(&p->master, least_gain, &added));
         if (added > 0)
-            BLINK_TRY(pack_solve(p, solved));
+            BLINK_TRY(pack_master_solve(&p->master, solved));
     }
     return BLINK_OK;
 }

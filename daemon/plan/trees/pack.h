@@ -6,52 +6,36 @@
 #ifndef BLINK_PLAN_PACK_H
 #define BLINK_PLAN_PACK_H
 
-#include "plan/columns/lp.h"
-#include "plan/columns/paths.h"
+#include "plan/columns/master.h"
 #include "plan/trees/arborescence.h"
+
+/* What a column is besides its paths. */
+typedef struct pack_tree {
+    uint32_t root, depth;
+} pack_tree_t;
 
 /* The packing program. A column is a root and its trees, as path indices: per rank the path between it and
  * its parent, n for the broadcast tree if the collective broadcasts, then n for the reduce tree if it
- * reduces. Where every rank is a root of its own (allgather, reducescatter), column 0 of the linear program
- * is the rate of each, balance rows follow the capacity rows, and trees are columns from 1 on. */
+ * reduces; PLAN_NONE at the root. Where every rank is a root of its own (allgather, reducescatter), each
+ * orbit of roots is a goal; else there is one. */
 typedef struct packer {
     const topo_t *topo;
     const plan_t *plan;
-    plan_symmetry_t *symmetries;
-    uint32_t symmetry_count;
-    uint32_t n;           /* ranks */
-    uint32_t tree_paths;  /* path indices per column */
-    bool per_rank;        /* collective_per_rank() */
-    bool large;           /* by symmetry, or too many ranks for the last bit of rate and the last tree */
-    uint64_t deadline_ns; /* of clock_ns(): what is known by then is taken; 0: none */
-    pack_net_t *net;
-    pack_paths_t paths;
+    uint32_t n;          /* ranks */
+    uint32_t tree_paths; /* path indices per column */
+    bool per_rank;       /* collective_per_rank() */
+    pack_master_t master;
     pack_arborist_t arborist;
-    pack_limit_t *limit; /* borrowed; NULL: trees may be as deep as they like */
-    plan_lp_t *lp;
-    double unit_GBps; /* what one unit of x is */
-    uint32_t column_count, column_room;
-    uint32_t *column_paths; /* tree_paths per column; PLAN_NONE at the root */
-    uint32_t *column_root;
-    uint32_t *column_depth;
-    double *column_value; /* the solution: x of each column, in units */
-    double rate;          /* its payload rate, in units of x */
-    double *prices;       /* per row, for a GB/s */
-    double *own_prices;   /* per row: scratch */
-    double *duals;        /* per row: the program's own prices of its last solution */
-    double *best_prices;  /* per row: those that prove the lowest bound so far; the payload costs 1 at them */
-    double best_bound;    /* in units of x */
-    double optimum;       /* the rate that pack_optimise() ended with, in units of x */
-    uint32_t *orbit_size; /* per rank: size of its orbit, if it is the least of it; else 0 */
-    uint32_t *balance_row; /* per rank, if it is the least of its orbit: row of the linear program */
-    double *worth;         /* per rank, likewise: what a column of this root may cost and still be of use */
-    double *distance;      /* n scratch */
-    uint32_t *parent;      /* n scratch */
-    uint32_t *level;       /* n scratch */
-    uint32_t *queue;       /* n scratch */
-    uint32_t *rows;        /* scratch: one column's entries */
-    double *loads;         /* per row, zero between uses */
-    double *values;        /* scratch: one column's entries */
+    pack_limit_t *limit;    /* borrowed; NULL: trees may be as deep as they like */
+    VEC(pack_tree_t) trees; /* per column of the master */
+    double optimum;         /* the rate that pack_optimise() ended with, in units of x */
+    double *own_prices;     /* per row: scratch */
+    uint32_t *orbit_size;   /* per rank: size of its orbit, if it is the least of it; else 0 */
+    uint32_t *goal;         /* per rank, if it is the least of its orbit: the goal of its columns */
+    double *distance;       /* n scratch */
+    uint32_t *parent;       /* n scratch */
+    uint32_t *level;        /* n scratch */
+    uint32_t *queue;        /* n scratch */
 } packer_t;
 
 /* What a column under construction comes to. */
@@ -87,8 +71,8 @@ bool pack_limit_grow(packer_t *p, pack_limit_t *limit, uint32_t root, bool towar
  * everywhere soonest. */
 uint32_t pack_limit_centre(packer_t *p, pack_limit_t *limit, uint32_t root);
 
-/* Set up for the links `allowed` (borrowed; NULL: all), on failure too: pack_fini(). Errors:
- * INVALID_ARGUMENT, NO_MEMORY. */
+/* Set up for the links `allowed` (borrowed; NULL: all), on failure too: pack_fini(). The packer may not move
+ * afterwards. Errors: INVALID_ARGUMENT, NO_MEMORY. */
 blink_result_t pack_init(packer_t *p, const topo_t *topo, const plan_t *plan, const bool *allowed);
 void pack_fini(packer_t *p);
 
@@ -100,15 +84,6 @@ blink_result_t pack_optimise(packer_t *p);
  * the packer asked again. */
 blink_result_t pack_optimise_limited(packer_t *p);
 
-/* Keep the prices of now if they prove a lower bound than the best so far. Adds columns that are worth it. */
-blink_result_t pack_prove(packer_t *p);
-
-/* Whether the solution is as good as the best bound allows, or as near to it as a large plan asks for. */
-bool pack_near_bound(const packer_t *p);
-
-/* Whether the deadline is over. */
-bool pack_late(const packer_t *p);
-
 /* spread.c: many columns whose loads even one another out, and a solution of these alone, which stands if it
  * is better than the last. To be called for the linear program to go on from, and again, to `finish`, if the
  * program proves too large. */
@@ -116,33 +91,20 @@ blink_result_t pack_spread(packer_t *p, bool finish);
 
 /* Grow the cheapest column of a root under the prices of now, and add it to the program if it is new; *index
  * is where it stands. Needs priced paths. */
-blink_result_t pack_add_cheapest(packer_t *p, uint32_t root, pack_candidate_t *made, uint32_t *index);
+blink_result_t pack_add_cheapest(packer_t *p, uint32_t root, uint32_t *index);
 
 /* Whether the collective may have this root, and it stands for its orbit. */
 bool pack_may_be_root(const packer_t *p, uint32_t root);
 
-/* What one GB/s of a column puts on each row, into p->rows and p->values; returns the number of entries. */
-uint32_t pack_measure_column(packer_t *p, uint32_t column);
-
-/* Solve with the columns, weights and fixed columns of now; *solved says whether work and time sufficed. If
- * not, the solution is the last one. Errors: NO_MEMORY. */
-blink_result_t pack_solve(packer_t *p, bool *solved);
-
-/* The same, adding columns until none gains more than `least_gain`; large plans make do with those they have.
- */
+/* Solve, adding columns until none gains more than `least_gain`; large plans make do with those they have. */
 blink_result_t pack_reoptimise(packer_t *p, double least_gain, bool *solved);
 
 /* Payload rate of the solution, in units of x. */
 double pack_rate(const packer_t *p);
 
-/* A tree column's x in the solution, and whether that is above the solver's noise. */
+/* A column's x in the solution, and whether that is above the solver's noise. */
 double pack_value(const packer_t *p, uint32_t column);
 bool pack_uses(const packer_t *p, uint32_t column);
-
-/* Make a tree column's x worth `bonus` by itself; fix it at a value; free it. */
-void pack_favour(packer_t *p, uint32_t column, double bonus);
-void pack_fix(packer_t *p, uint32_t column, double value);
-void pack_free(packer_t *p, uint32_t column);
 
 /* thin.c: from the optimum to a solution of few columns that keeps at least 0.99 of it. */
 blink_result_t pack_thin(packer_t *p);

@@ -1,8 +1,5 @@
 /*
- * A first packing by multiplicative weights (Garg and Koenemann, FOCS 1998; Plotkin, Shmoys and Tardos,
- * 1995): tree after tree, each the cheapest when a link costs exponentially more the more of the trees before
- * cross it. Their mean comes near to the optimum soon, though not to it; and the linear program finds in
- * these trees, unlike in any that it asks for itself, nearly all that it needs.
+ * A first packing of trees by multiplicative weights: tree after tree of each root in turn.
  */
 #include "error.h"
 #include "plan/columns/tuning.h"
@@ -10,66 +7,57 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct spread {
     packer_t *packer;
-    double *load;   /* per row: parts of its capacity, by all trees so far */
-    double *weight; /* per column: how often it was made */
-    uint32_t weight_count;
-    double most, total; /* of the loads; of what the trees carry */
+    pack_spread_t loads;
+    VEC(double) weights; /* per column: how often it was made */
+    double total;        /* of what the trees carry */
     uint32_t trees;
     bool finish;
 } spread_t;
 
 static void set_prices(spread_t *s)
 {
-    packer_t *p = s->packer;
-    double exponent =
-        fmin(SPREAD_EXPONENT * sqrt(1.0 + s->trees / SPREAD_EXPONENT_TREES), SPREAD_EXPONENT_MAX);
-    for (uint32_t row = 0; row < p->net->row_count; row++)
-        p->prices[row] =
-            exp(s->most > 0.0 ? exponent * (s->load[row] / s->most - 1.0) : 0.0) / p->net->row_GBps[row];
-    pack_paths_price(&p->paths, p->prices);
+    pack_spread_price(
+        &s->loads, &s->packer->master,
+        fmin(SPREAD_EXPONENT * sqrt(1.0 + s->trees / SPREAD_EXPONENT_TREES), SPREAD_EXPONENT_MAX));
 }
 
 /* One more tree of a root. */
 static blink_result_t add_tree(spread_t *s, uint32_t root)
 {
     packer_t *p = s->packer;
-    pack_candidate_t made;
     uint32_t column = 0;
     double weight = p->per_rank ? p->orbit_size[root] : 1.0;
     set_prices(s);
-    BLINK_TRY(pack_add_cheapest(p, root, &made, &column));
-    uint32_t count = pack_measure_column(p, column);
-    for (uint32_t i = 0; i < count; i++) {
-        s->load[p->rows[i]] += p->values[i] * weight;
-        s->most = fmax(s->most, s->load[p->rows[i]]);
-    }
-    if (p->column_count > s->weight_count) {
-        double *grown = realloc(s->weight, p->column_count * sizeof(*grown));
-        if (!grown)
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u trees", p->column_count);
-        memset(&grown[s->weight_count], 0, (p->column_count - s->weight_count) * sizeof(*grown));
-        s->weight = grown;
-        s->weight_count = p->column_count;
-    }
-    s->weight[column] += weight;
+    BLINK_TRY(pack_add_cheapest(p, root, &column));
+    pack_spread_load(&s->loads, &p->master, column, weight);
+    while (s->weights.count <= column)
+        if (!vec_push(&s->weights, 0.0))
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u trees", column + 1);
+    s->weights.items[column] += weight;
     s->total += weight;
     s->trees++;
     return BLINK_OK;
+}
+
+/* Rate of the trees' mean, as much of it as the busiest row allows, in units of x. */
+static double mean_rate(const spread_t *s)
+{
+    return s->total / (s->loads.most * s->packer->master.unit_GBps);
 }
 
 /* Whether to sweep over all roots once more. */
 static bool goes_on(const spread_t *s, uint32_t sweeps)
 {
     const packer_t *p = s->packer;
+    const pack_master_t *m = &p->master;
     uint64_t work = (uint64_t)s->trees * p->n * p->n;
     if (sweeps == 0)
         return true;
-    if (!p->large || p->net->row_count < SPREAD_ROWS_LEAST || pack_late(p) ||
-        s->total / s->most >= (1.0 - SPREAD_ENOUGH) * p->best_bound * p->unit_GBps)
+    if (!m->large || m->net->row_count < SPREAD_ROWS_LEAST || pack_master_late(m) ||
+        mean_rate(s) >= (1.0 - SPREAD_ENOUGH) * m->best_bound)
         return false;
     if (s->finish)
         return s->trees < SPREAD_FINISH_TREES && work < SPREAD_FINISH_WORK;
@@ -80,7 +68,7 @@ static bool goes_on(const spread_t *s, uint32_t sweeps)
 static blink_result_t sweep(spread_t *s)
 {
     packer_t *p = s->packer;
-    uint32_t proven = SPREAD_TREES / 2;
+    uint32_t proven = SPREAD_TREES / 2, added = 0;
     for (uint32_t sweeps = 0; goes_on(s, sweeps); sweeps++) {
         for (uint32_t root = 0; root < p->n; root++)
             if (pack_may_be_root(p, root))
@@ -89,30 +77,30 @@ static blink_result_t sweep(spread_t *s)
             continue;
         proven = s->trees;
         set_prices(s);
-        BLINK_TRY(pack_prove(p));
+        BLINK_TRY(pack_master_prove(&p->master, 0.0, &added));
     }
     return BLINK_OK;
 }
 
-/* Take the trees' mean for the solution, as much of it as the busiest row allows. */
+/* Take the trees' mean for the solution. */
 static void take_mean(const spread_t *s)
 {
-    packer_t *p = s->packer;
-    for (uint32_t column = 0; column < p->column_count; column++)
-        p->column_value[column] =
-            column < s->weight_count ? s->weight[column] / (s->most * p->unit_GBps) : 0.0;
-    p->rate = s->total / (s->most * p->unit_GBps);
+    pack_master_t *m = &s->packer->master;
+    for (uint32_t column = 0; column < m->columns.count; column++)
+        m->columns.items[column].value =
+            column < s->weights.count ? s->weights.items[column] / (s->loads.most * m->unit_GBps) : 0.0;
+    m->rate = mean_rate(s);
 }
 
 blink_result_t pack_spread(packer_t *p, bool finish)
 {
-    spread_t s = {.packer = p, .finish = finish, .load = calloc(p->net->row_count + 1u, sizeof(*s.load))};
-    if (!s.load)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the loads of %u rows", p->net->row_count);
-    blink_result_t result = sweep(&s);
-    if (result == BLINK_OK && s.total / (s.most * p->unit_GBps) > p->rate)
+    spread_t s = {.packer = p, .finish = finish};
+    blink_result_t result = pack_spread_init(&s.loads, &p->master);
+    if (result == BLINK_OK)
+        result = sweep(&s);
+    if (result == BLINK_OK && mean_rate(&s) > p->master.rate)
         take_mean(&s);
-    free(s.weight);
-    free(s.load);
+    vec_free(&s.weights);
+    pack_spread_fini(&s.loads);
     return result;
 }

@@ -32,7 +32,7 @@ typedef struct thinning {
 static blink_result_t solve(thinning_t *t)
 {
     bool solved = false;
-    BLINK_TRY(pack_solve(t->packer, &solved));
+    BLINK_TRY(pack_master_solve(&t->packer->master, &solved));
     t->over |= !solved;
     return BLINK_OK;
 }
@@ -41,13 +41,13 @@ static blink_result_t solve(thinning_t *t)
 static blink_result_t keep_best(thinning_t *t)
 {
     packer_t *p = t->packer;
-    double *best = realloc(t->best, p->column_count * sizeof(*best));
+    double *best = realloc(t->best, (uint32_t)p->trees.count * sizeof(*best));
     if (!best)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", p->column_count);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", (uint32_t)p->trees.count);
     t->best = best;
-    t->best_count = p->column_count;
+    t->best_count = (uint32_t)p->trees.count;
     t->best_columns = 0;
-    for (uint32_t column = 0; column < p->column_count; column++) {
+    for (uint32_t column = 0; column < (uint32_t)p->trees.count; column++) {
         best[column] = pack_uses(p, column) ? pack_value(p, column) : 0.0;
         t->best_columns += best[column] > 0.0;
     }
@@ -72,7 +72,7 @@ static uint32_t widest(const thinning_t *t)
         if (t->state[column] != OPEN || !pack_uses(p, column))
             continue;
         double more = best == PLAN_NONE ? 1.0 : seeming(t, column) / seeming(t, best) - 1.0;
-        if (more > 1e-6 || (more > -1e-6 && p->column_depth[column] < p->column_depth[best]))
+        if (more > 1e-6 || (more > -1e-6 && p->trees.items[column].depth < p->trees.items[best].depth))
             best = column;
     }
     return best;
@@ -81,12 +81,13 @@ static uint32_t widest(const thinning_t *t)
 /* Give columns added since the last call a state. */
 static blink_result_t admit(thinning_t *t)
 {
-    uint8_t *state = realloc(t->state, t->packer->column_count);
+    uint8_t *state = realloc(t->state, (uint32_t)t->packer->trees.count);
     if (!state)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", t->packer->column_count);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees",
+                          (uint32_t)t->packer->trees.count);
     t->state = state;
-    memset(&state[t->count], OPEN, t->packer->column_count - t->count);
-    t->count = t->packer->column_count;
+    memset(&state[t->count], OPEN, (uint32_t)t->packer->trees.count - t->count);
+    t->count = (uint32_t)t->packer->trees.count;
     return BLINK_OK;
 }
 
@@ -98,7 +99,7 @@ static double fix_needed(thinning_t *t)
     double fixed = 0.0;
     for (uint32_t column = 0; column < t->count; column++)
         if (t->state[column] == NEEDED) {
-            pack_fix(t->packer, column, (1.0 - ROUNDING) * pack_value(t->packer, column));
+            pack_master_fix(&t->packer->master, column, (1.0 - ROUNDING) * pack_value(t->packer, column));
             fixed += pack_value(t->packer, column);
         }
     return fixed;
@@ -117,13 +118,13 @@ static blink_result_t dive(thinning_t *t, double optimum)
         bool solved = false;
         if (column == PLAN_NONE)
             break;
-        pack_favour(p, column, THIN_FAVOUR);
+        pack_master_favour(&p->master, column, THIN_FAVOUR);
         BLINK_TRY(pack_reoptimise(p, THIN_DIVE_GAIN, &solved));
         BLINK_TRY(admit(t));
         t->over = !solved;
         if (t->over)
             break;
-        pack_favour(p, column, 0.0);
+        pack_master_favour(&p->master, column, 0.0);
         t->state[column] = NEEDED;
         fixed = fix_needed(t);
     }
@@ -137,9 +138,9 @@ static void set_state(thinning_t *t, uint32_t column, column_state_t state)
 {
     t->state[column] = (uint8_t)state;
     if (state == DROPPED)
-        pack_fix(t->packer, column, 0.0);
+        pack_master_fix(&t->packer->master, column, 0.0);
     else
-        pack_free(t->packer, column);
+        pack_master_free(&t->packer->master, column);
 }
 
 /* Take on the states of `states` and solve. */
@@ -162,7 +163,8 @@ static uint32_t order_open(const thinning_t *t, uint32_t *order)
         uint32_t at = count++;
         for (; at > 0; at--) {
             double less = pack_value(p, order[at - 1]) - pack_value(p, column);
-            if (less < 0.0 || (less <= 0.0 && p->column_depth[column] <= p->column_depth[order[at - 1]]))
+            if (less < 0.0 ||
+                (less <= 0.0 && p->trees.items[column].depth <= p->trees.items[order[at - 1]].depth))
                 break;
             order[at] = order[at - 1];
         }
@@ -227,17 +229,18 @@ static blink_result_t eliminate_cheaply(thinning_t *t, double optimum, uint8_t *
  * each, or without the time. */
 static void trim(packer_t *p, double optimum)
 {
-    double left = fmin(THIN_DIVE_REST * optimum, p->rate - THIN_FLOOR * optimum) / (p->per_rank ? p->n : 1);
+    double left =
+        fmin(THIN_DIVE_REST * optimum, p->master.rate - THIN_FLOOR * optimum) / (p->per_rank ? p->n : 1);
     for (;;) {
         uint32_t narrow = PLAN_NONE;
-        for (uint32_t column = 0; column < p->column_count; column++)
-            if (pack_uses(p, column) &&
-                (narrow == PLAN_NONE || p->column_value[column] < p->column_value[narrow]))
+        for (uint32_t column = 0; column < (uint32_t)p->trees.count; column++)
+            if (pack_uses(p, column) && (narrow == PLAN_NONE || p->master.columns.items[column].value <
+                                                                    p->master.columns.items[narrow].value))
                 narrow = column;
-        if (narrow == PLAN_NONE || p->column_value[narrow] > left)
+        if (narrow == PLAN_NONE || p->master.columns.items[narrow].value > left)
             return;
-        left -= p->column_value[narrow];
-        p->column_value[narrow] = 0.0;
+        left -= p->master.columns.items[narrow].value;
+        p->master.columns.items[narrow].value = 0.0;
     }
 }
 
@@ -255,7 +258,7 @@ static blink_result_t try_taste(thinning_t *t, double optimum)
     blink_result_t result = t->over ? BLINK_OK : eliminate_cheaply(t, optimum, copies, copies + t->count);
     free(copies);
     uint32_t used = 0;
-    for (uint32_t column = 0; column < t->packer->column_count; column++)
+    for (uint32_t column = 0; column < (uint32_t)t->packer->trees.count; column++)
         used += pack_uses(t->packer, column);
     if (result == BLINK_OK && used < t->best_columns && pack_rate(t->packer) >= THIN_FLOOR * optimum)
         result = keep_best(t);
@@ -266,7 +269,7 @@ static blink_result_t try_taste(thinning_t *t, double optimum)
  * time there is. */
 static bool may_try_again(const thinning_t *t)
 {
-    uint64_t done = plan_lp_work(t->packer->lp) - t->first_work;
+    uint64_t done = plan_lp_work(t->packer->master.lp) - t->first_work;
     return !t->over && !t->packer->per_rank && t->trial < THIN_TRIES_MAX &&
            done / t->trial * (t->trial + 1) < THIN_WORK_TRY_MAX;
 }
@@ -283,20 +286,21 @@ static blink_result_t try_tastes(thinning_t *t, double optimum)
 static void take_best(const thinning_t *t)
 {
     packer_t *p = t->packer;
-    p->rate = 0.0;
-    for (uint32_t column = 0; column < p->column_count; column++) {
-        p->column_value[column] = column < t->best_count ? t->best[column] : 0.0;
-        p->rate += p->column_value[column];
+    p->master.rate = 0.0;
+    for (uint32_t column = 0; column < (uint32_t)p->trees.count; column++) {
+        p->master.columns.items[column].value = column < t->best_count ? t->best[column] : 0.0;
+        p->master.rate += p->master.columns.items[column].value;
     }
 }
 
 blink_result_t pack_thin(packer_t *p)
 {
-    thinning_t t = {.packer = p, .first_work = plan_lp_work(p->lp)};
+    thinning_t t = {.packer = p, .first_work = plan_lp_work(p->master.lp)};
     double optimum = pack_rate(p);
-    plan_lp_allow(p->lp, THIN_WORK_MAX);
+    plan_lp_allow(p->master.lp, THIN_WORK_MAX);
     blink_result_t result = keep_best(&t);
-    if (result == BLINK_OK && (uint64_t)p->column_count * p->net->row_count <= THIN_PROGRAM_MAX)
+    if (result == BLINK_OK &&
+        (uint64_t)(uint32_t)p->trees.count * p->master.net->row_count <= THIN_PROGRAM_MAX)
         result = try_tastes(&t, optimum);
     if (result == BLINK_OK)
         take_best(&t);

@@ -66,16 +66,16 @@ static blink_result_t solve_layers(layers_t *l, const packer_t *whole, bool *eno
         topo_link_kind_t kind = topo->links[link].kind;
         uint32_t layer = kind == TOPO_NVLINK || kind == TOPO_NVSWITCH ? 0 : 1;
         l->allowed[layer][link] = true;
-        counts[layer] += whole->net->link_of[link] != PLAN_NONE;
+        counts[layer] += whole->master.net->link_of[link] != PLAN_NONE;
     }
-    if (counts[0] == 0 || counts[1] == 0 || whole->large)
+    if (counts[0] == 0 || counts[1] == 0 || whole->master.large)
         return BLINK_OK;
     for (uint32_t i = 0; i < LAYERS; i++) {
         BLINK_TRY(solve_layer(l, i, whole));
         if (l->used[i])
-            rate_GBps += pack_rate(&l->packers[i]) * l->packers[i].unit_GBps;
+            rate_GBps += pack_rate(&l->packers[i]) * l->packers[i].master.unit_GBps;
     }
-    *enough = rate_GBps >= LAYERS_FLOOR * pack_rate(whole) * whole->unit_GBps;
+    *enough = rate_GBps >= LAYERS_FLOOR * pack_rate(whole) * whole->master.unit_GBps;
     return BLINK_OK;
 }
 
@@ -101,15 +101,11 @@ static blink_result_t pack(packer_t *p, plan_t *plan, double *prices)
 {
     bool placed = false;
     BLINK_TRY(pack_optimise(p));
-    pack_write_prices(p->net, p->best_prices, prices);
+    pack_write_prices(p->master.net, p->master.best_prices, prices);
     BLINK_TRY(place_layers(p, plan, &placed));
     if (!placed)
         BLINK_TRY(thin_and_place(p, plan));
-    plan_normalise_shares(plan);
-    plan->symmetries = p->symmetries;
-    plan->symmetry_count = p->symmetry_count;
-    p->symmetries = NULL;
-    p->symmetry_count = 0;
+    pack_master_finish(&p->master, plan);
     return BLINK_OK;
 }
 
@@ -132,7 +128,7 @@ blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *
     if (result == BLINK_OK)
         result = pack_optimise(&p);
     if (result == BLINK_OK)
-        pack_write_prices(p.net, p.best_prices, prices);
+        pack_write_prices(p.master.net, p.master.best_prices, prices);
     pack_fini(&p);
     return result;
 }
