@@ -69,9 +69,12 @@ static blink_result_t call(query_t *query, Blinkwire__Request *request, Blinkwir
                            Blinkwire__Reply **reply)
 {
     request->id = ++query->last_id;
-    BLINK_TRY(send_request(query, request));
+    /* A daemon that serves no more connections says so before it reads, and closes. */
+    blink_result_t result = send_request(query, request);
+    if (result != BLINK_OK && result != BLINK_ERR_DAEMON_LOST)
+        return result;
     BLINK_TRY(receive_reply(query, reply));
-    blink_result_t result = check_reply(query, *reply, body);
+    result = check_reply(query, *reply, body);
     if (result != BLINK_OK)
         blinkwire__reply__free_unpacked(*reply, NULL);
     return result;

@@ -8,6 +8,10 @@
 
 #define LOG_LINE_BYTES 1024
 
+#define BURST_LINES 200u
+#define LINES_PER_S 10u
+#define NS_PER_S    1000000000u
+
 /* The one process-wide state of the daemon: a log has one destination. Written before threads start. */
 static struct {
     log_level_t level;
@@ -53,9 +57,39 @@ static int line_prefix(char *line, size_t bytes, log_level_t level)
                     now.tv_nsec / 1000000, levels[level].name);
 }
 
+bool log_writes(log_level_t level)
+{
+    return level <= log_config.level;
+}
+
+static void refill(log_budget_t *budget, uint64_t now_ns)
+{
+    uint64_t lines = (now_ns - budget->refilled_ns) / (NS_PER_S / LINES_PER_S);
+    if (lines >= budget->spent) {
+        budget->spent = 0;
+        budget->refilled_ns = now_ns;
+    } else {
+        budget->spent -= (uint32_t)lines;
+        budget->refilled_ns += lines * (NS_PER_S / LINES_PER_S);
+    }
+}
+
+bool log_budget_spend(log_budget_t *budget, uint64_t now_ns, uint32_t *withheld_count)
+{
+    refill(budget, now_ns);
+    if (budget->spent == BURST_LINES) {
+        budget->withheld_count++;
+        return false;
+    }
+    budget->spent++;
+    *withheld_count = budget->withheld_count;
+    budget->withheld_count = 0;
+    return true;
+}
+
 void log_message(log_level_t level, const char *format, ...)
 {
-    if (level > log_config.level)
+    if (!log_writes(level))
         return;
     char line[LOG_LINE_BYTES];
     int used = line_prefix(line, sizeof(line), level);

@@ -5,6 +5,7 @@
 void mailbox_init(mailbox_t *mailbox, void (*wake)(void *context), void *context)
 {
     atomic_init(&mailbox->newest, NULL);
+    mailbox->oldest = NULL;
     mailbox->wake = wake;
     mailbox->context = context;
 }
@@ -22,7 +23,8 @@ void mailbox_post(mailbox_t *mailbox, mailbox_item_t *item)
         mailbox->wake(mailbox->context);
 }
 
-bool mailbox_run_posted(mailbox_t *mailbox)
+/* Take out what has been posted since the last time; NULL: nothing. */
+static mailbox_item_t *take(mailbox_t *mailbox)
 {
     /* Acquire: pairs with the publication in mailbox_post(). */
     mailbox_item_t *item = atomic_exchange_explicit(&mailbox->newest, NULL, memory_order_acquire);
@@ -33,6 +35,12 @@ bool mailbox_run_posted(mailbox_t *mailbox)
         oldest = item;
         item = older;
     }
+    return oldest;
+}
+
+bool mailbox_run_posted(mailbox_t *mailbox)
+{
+    mailbox_item_t *oldest = take(mailbox);
     bool any = oldest;
     while (oldest) {
         mailbox_item_t *next = oldest->next;
@@ -40,6 +48,22 @@ bool mailbox_run_posted(mailbox_t *mailbox)
         oldest = next;
     }
     return any;
+}
+
+uint32_t mailbox_run_some(mailbox_t *mailbox, uint32_t most)
+{
+    uint32_t count = 0;
+    while (count < most) {
+        if (!mailbox->oldest)
+            mailbox->oldest = take(mailbox);
+        mailbox_item_t *item = mailbox->oldest;
+        if (!item)
+            break;
+        mailbox->oldest = item->next;
+        item->run(item);
+        count++;
+    }
+    return count;
 }
 
 bool mailbox_is_empty(mailbox_t *mailbox)

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct mailbox_item {
     struct mailbox_item *next;
@@ -17,6 +18,7 @@ typedef struct mailbox_item {
 
 typedef struct mailbox {
     _Atomic(mailbox_item_t *) newest;
+    mailbox_item_t *oldest;      /* the owner's: taken out, and not run yet */
     void (*wake)(void *context); /* called by a poster that found the mailbox empty */
     void *context;
 } mailbox_t;
@@ -29,7 +31,10 @@ void mailbox_post(mailbox_t *mailbox, mailbox_item_t *item);
 /* Owner only: run everything posted so far; true if there was anything. */
 bool mailbox_run_posted(mailbox_t *mailbox);
 
-/* The same, where there mostly is nothing. */
+/* Owner only: run the oldest `most` of what has been posted; how many there were. */
+uint32_t mailbox_run_some(mailbox_t *mailbox, uint32_t most);
+
+/* mailbox_run_posted(), where there mostly is nothing. */
 static inline bool mailbox_run(mailbox_t *mailbox)
 {
     /* Relaxed: an idle look; the exchange in mailbox_run_posted() synchronises. */

@@ -1,8 +1,33 @@
 #include "base/tenant.h"
 
+#include "base/clock.h"
+
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LOG_TEXT_BYTES 512
+
+static void log_withheld(const tenant_t *tenant, uint32_t count)
+{
+    if (count > 0)
+        LOG_WARNING("%s: %u lines more were not written", tenant->name, count);
+}
+
+void tenant_log(tenant_t *tenant, log_level_t level, const char *format, ...)
+{
+    uint32_t withheld_count;
+    char text[LOG_TEXT_BYTES];
+    va_list arguments;
+    if (!log_writes(level) || !log_budget_spend(&tenant->log, clock_ns(), &withheld_count))
+        return;
+    log_withheld(tenant, withheld_count);
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    log_message(level, "%s", text);
+}
 
 void tenants_init(tenants_t *tenants, const budget_limit_t limits[BUDGET_KINDS])
 {
@@ -28,6 +53,8 @@ static tenant_t *tenant_create(tenants_t *tenants, uid_t uid, const char *cgroup
         return NULL;
     tenant->uid = uid;
     tenant->weight = 1;
+    list_init(&tenant->works);
+    list_init(&tenant->of_turn);
     memcpy(tenant->cgroup, cgroup, cgroup_bytes);
     snprintf(tenant->name, sizeof(tenant->name), "user %u%s%s", uid, *cgroup ? " in " : "", cgroup);
     account_open(&tenant->account, &tenants->budget, tenant->name);
@@ -55,6 +82,8 @@ void tenant_put(tenant_t *tenant)
     if (--tenant->holders > 0)
         return;
     account_close(&tenant->account);
+    log_withheld(tenant, tenant->log.withheld_count);
     list_remove(&tenant->link);
+    list_remove(&tenant->of_turn);
     free(tenant);
 }

@@ -14,6 +14,7 @@
 
 #include "base/budget.h"
 #include "base/list.h"
+#include "base/log.h"
 
 #include <sys/types.h>
 
@@ -26,7 +27,10 @@ typedef struct tenant {
     uint32_t weight; /* its share of time beside the others'; never changes, the engine reads it */
     char name[TENANT_NAME_BYTES]; /* for messages: "user 1000", or "user 1000 in /job/7"; never changes */
     account_t account;            /* both threads charge it, each its own resources (budget.h) */
-    char cgroup[];                /* "": the tenant is the user in all cgroups */
+    log_budget_t log;
+    list_t works;   /* of the control thread's turns: what is done for the tenant, slice by slice */
+    list_t of_turn; /* the tenants that have works */
+    char cgroup[];  /* "": the tenant is the user in all cgroups */
 } tenant_t;
 
 typedef struct tenants {
@@ -44,5 +48,10 @@ void tenant_hold(tenant_t *tenant);
 
 /* Hold it once less; with the last hold it goes. */
 void tenant_put(tenant_t *tenant);
+
+/* Log what the tenant has caused, as long as its budget of lines lasts. What is withheld is counted, and the
+ * next line is preceded by the number. */
+void tenant_log(tenant_t *tenant, log_level_t level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "base/settings.h"
+#include "control/turn.h"
 #include "engine/engine.h"
 
 #include <uv.h>
@@ -22,6 +23,7 @@ typedef struct control {
     uint32_t device_count;       /* the first so many gpus of topo */
     const uint32_t *gpu_of_node; /* by topology node; NULL: no device is on a GPU */
     uv_loop_t loop;
+    turns_t turns;
     exec_host_t *exec;
     engine_t *engine;
     gpus_t *gpus; /* NULL: the daemon serves none */
@@ -29,6 +31,8 @@ typedef struct control {
     rosters_t *rosters;
     tenants_t tenants;
     list_t sessions;
+    list_t ungreeted; /* sessions, oldest first, until they say hello */
+    uv_timer_t hello_timer;
     list_t clients;                     /* newest first */
     uint32_t client_count, last_client; /* last_client: the newest one's number */
     uint64_t started_ns;

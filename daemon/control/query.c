@@ -47,6 +47,7 @@ static void answer_status(const control_t *control, connection_t *connection, ui
     status.op_count = totals.op_count;
     status.failed_op_count = totals.failed_op_count;
     status.pace_scale = control->settings->pace_scale;
+    status.turn_steps_most = control->turns.steps_most;
     status.socket = (char *)(uintptr_t)control->settings->socket;
     if (control->gpus) {
         status.gpu_sharing = (char *)(uintptr_t)settings_sharing_name(control->settings);

@@ -53,7 +53,7 @@ static void hello(session_t *session, uint64_t id, const Blinkwire__Hello *messa
         connection_fail(session->connection, id, BLINK_ERR_PROTOCOL);
         return;
     }
-    session->greeted = true;
+    session_greet(session);
     if (message->want_ring)
         become_client(session, id, message->program);
     else

@@ -27,9 +27,10 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#define LISTEN_BACKLOG  128
-#define LOCK_PATH_BYTES (SETTINGS_TEXT_BYTES + 8)
-#define ACCEPT_PAUSE_MS 1000u
+#define LISTEN_BACKLOG   128
+#define LOCK_PATH_BYTES  (SETTINGS_TEXT_BYTES + 8)
+#define ACCEPT_PAUSE_MS  1000u
+#define ACCEPTS_PER_TURN 8u
 
 struct server {
     control_t control;
@@ -162,25 +163,27 @@ static void pause_accepting(server_t *server, int error)
     uv_timer_start(&server->accept_again, on_accept_again, ACCEPT_PAUSE_MS, 0);
 }
 
+/* A few: who connects in a loop keeps nobody waiting who is connected. */
 static void on_listener(uv_poll_t *poll, int status, int events)
 {
     server_t *server = poll->data;
     (void)events;
-    while (status == 0 && !server->control.stopping) {
+    for (uint32_t i = 0; i < ACCEPTS_PER_TURN && status == 0 && !server->control.stopping; i++) {
         int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
                 pause_accepting(server, errno);
             return;
         }
+        turns_count(&server->control.turns, 1);
         session_start(&server->control, fd);
     }
 }
 
+/* The mailbox is emptied in slices, at the end of this turn and of those that follow. */
 static void on_mailbox(uv_async_t *async)
 {
-    server_t *server = async->data;
-    mailbox_run(&server->mailbox);
+    (void)async;
 }
 
 /* On the posting thread. */
@@ -238,6 +241,8 @@ static blink_result_t start_loop(server_t *server, uint64_t watchdog_us)
         uv_signal_start(&server->interrupt, on_signal, SIGINT) != 0 ||
         uv_signal_start(&server->hangup, on_signal, SIGHUP) != 0)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "event loop");
+    BLINK_TRY(turns_init(&server->control.turns, loop, &server->mailbox));
+    sessions_init(&server->control);
     uint64_t watchdog_ms = watchdog_us / 2000;
     if (watchdog_ms > 0)
         uv_timer_start(&server->watchdog, on_watchdog, watchdog_ms, watchdog_ms);
@@ -338,7 +343,6 @@ static void init_control(const server_config_t *config, control_t *control)
     control->gpu_of_node = config->gpu_of_node;
     control->started_ns = clock_ns();
     tenants_init(&control->tenants, control->settings->limits);
-    list_init(&control->sessions);
     list_init(&control->clients);
 }
 

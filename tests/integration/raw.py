@@ -18,7 +18,7 @@ NOP, ALLREDUCE, BROADCAST = range(3)
 BARRIER, FORGET = 11, 12
 MORE, IN_STAGED, OUT_STAGED, STREAM, STORED = 1, 2, 4, 8, 16
 OK, INVALID_ARGUMENT, PROTOCOL, NOT_REGISTERED, OUT_OF_RANGE, MISMATCH = 0, 1, 5, 6, 7, 8
-NOT_FOUND, QUOTA, PEER_LOST = 9, 12, 15
+NOT_FOUND, QUOTA, TIMEOUT, PEER_LOST = 9, 12, 13, 15
 FLOAT32, SUM = 7, 0
 
 SQ_TAIL, CQ_HEAD, SLEEPERS, WANTS_EVENT, SQ_HEAD, CQ_TAIL = 64, 128, 192, 196, 256, 320
@@ -90,8 +90,8 @@ class RawClient:
 
     def __init__(self, daemon):
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(harness.LIMIT_S)
         self.socket.connect(daemon.socket)
+        self.socket.settimeout(harness.LIMIT_S)
         self.received, self.fds, self.last_id = b"", [], 0
         self.received_by_id = {}
         self.ring = None

@@ -230,11 +230,14 @@ static blink_result_t say_hello(connection_t *connection, connection_hello_t *gi
     request.id = ++connection->last_id;
     request.body_case = BLINKWIRE__REQUEST__BODY_HELLO;
     request.hello = &hello;
-    BLINK_TRY(send_request(connection, &request, NULL, 0));
     frame_t frame;
     Blinkwire__Reply *reply;
+    /* A daemon that serves no more connections says so before it reads, and closes. */
+    blink_result_t result = send_request(connection, &request, NULL, 0);
+    if (result != BLINK_OK && result != BLINK_ERR_DAEMON_LOST)
+        return result;
     BLINK_TRY(receive_reply(connection, &frame, &reply));
-    blink_result_t result = accept_hello(reply, &frame, given);
+    result = accept_hello(reply, &frame, given);
     blinkwire__reply__free_unpacked(reply, NULL);
     frame_release(&frame);
     return result;

@@ -1,6 +1,5 @@
 #include "control/clients/client.h"
 
-#include "base/log.h"
 #include "control/comms/roster.h"
 #include "control/memory/region.h"
 
@@ -90,7 +89,8 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
     }
     list_prepend(&control->clients, &client->link);
     control->client_count++;
-    LOG_INFO("client %u: %s (pid %d, user %u)", client->number, client->program, client->pid, tenant->uid);
+    tenant_log(tenant, LOG_LEVEL_INFO, "client %u: %s (pid %d, user %u)", client->number, client->program,
+               client->pid, tenant->uid);
     *created = client;
     return BLINK_OK;
 }
@@ -100,7 +100,7 @@ static void on_removed(void *context)
 {
     client_t *client = context;
     engine_done_t left = client->left;
-    LOG_INFO("client %u: gone", client->number);
+    tenant_log(client->tenant, LOG_LEVEL_INFO, "client %u: gone", client->number);
     regions_release_all(client);
     list_remove(&client->link);
     client->control->client_count--;

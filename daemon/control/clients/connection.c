@@ -1,8 +1,6 @@
 #include "control/clients/connection.h"
 
 #include "base/list.h"
-#include "base/log.h"
-#include "control/clients/peer.h"
 #include "frame.h"
 
 #include <errno.h>
@@ -14,6 +12,12 @@
 
 /* A peer that lets more than this pile up is dropped. */
 #define OUTGOING_MAX_BYTES (32u << 20)
+
+/* While more than this waits for the peer to read it, no request of the peer's is handled. */
+#define UNREAD_MAX_BYTES (256u << 10)
+
+/* The least memory for input; a frame that is longer gets as much as it takes. */
+#define INPUT_LEAST_BYTES 4096u
 
 /* A reply that waits for the socket. */
 typedef struct outgoing {
@@ -27,27 +31,95 @@ typedef struct outgoing {
 struct connection {
     const connection_handler_t *handler;
     void *context; /* the handler's */
+    turns_t *turns;
+    tenant_t *tenant;
     int fd;
     peer_t peer;
     uv_poll_t poll;
-    uint8_t input[FRAME_HEADER_BYTES + FRAME_REQUEST_MAX_BYTES];
-    size_t input_bytes;
+    int watched;    /* the events that `poll` waits for; 0: it is stopped */
+    work_t serving; /* posted while a whole frame waits and may be handled */
+    uint8_t *input; /* NULL: nothing has come that is not handled */
+    size_t input_capacity, input_begin, input_end;
+    uint32_t frame_max_bytes;
     int fds[FRAME_FDS_MAX]; /* received and not yet claimed by a request */
     uint32_t fd_count;
     list_t outgoing;
     size_t outgoing_bytes;
+    bool held;     /* connection_hold() */
     bool draining; /* say what is queued, then close; hear nothing more */
     bool closing;
 };
 
 static void on_events(uv_poll_t *poll, int status, int events);
 
+/* ---- the frame that comes next ---- */
+
+/* False: not even its length has come. */
+static bool read_length(const connection_t *connection, uint32_t *byte_count)
+{
+    if (connection->input_end - connection->input_begin < FRAME_HEADER_BYTES)
+        return false;
+    const uint8_t *frame = connection->input + connection->input_begin;
+    *byte_count =
+        (uint32_t)frame[0] | (uint32_t)frame[1] << 8 | (uint32_t)frame[2] << 16 | (uint32_t)frame[3] << 24;
+    return true;
+}
+
+/* Whether a frame has come whole, or so much of one that it can be refused. */
+static bool has_frame(const connection_t *connection)
+{
+    uint32_t byte_count;
+    return read_length(connection, &byte_count) &&
+           (byte_count > connection->frame_max_bytes ||
+            connection->input_end - connection->input_begin - FRAME_HEADER_BYTES >= byte_count);
+}
+
+static bool may_serve(const connection_t *connection)
+{
+    return !connection->closing && !connection->draining && !connection->held &&
+           connection->outgoing_bytes <= UNREAD_MAX_BYTES;
+}
+
+/* ---- waiting for the socket ---- */
+
 static void watch(connection_t *connection)
 {
-    int read = connection->draining ? 0 : UV_READABLE;
+    bool reads = may_serve(connection) && !has_frame(connection);
+    int read = reads ? UV_READABLE : 0;
     int write = list_is_empty(&connection->outgoing) ? 0 : UV_WRITABLE;
-    int events = read | write | UV_DISCONNECT;
-    uv_poll_start(&connection->poll, events, on_events);
+    int end = reads || connection->draining ? UV_DISCONNECT : 0;
+    int events = read | write | end;
+    if (connection->closing || events == connection->watched)
+        return;
+    connection->watched = events;
+    if (events)
+        uv_poll_start(&connection->poll, events, on_events);
+    else
+        uv_poll_stop(&connection->poll);
+}
+
+/* Something has changed that says whether frames are handled, or read. */
+static void go_on(connection_t *connection)
+{
+    if (may_serve(connection) && has_frame(connection))
+        turns_post(connection->turns, connection->tenant, &connection->serving);
+    watch(connection);
+}
+
+void connection_hold(connection_t *connection)
+{
+    connection->held = true;
+}
+
+void connection_release(connection_t *connection)
+{
+    connection->held = false;
+    go_on(connection);
+}
+
+void connection_allow(connection_t *connection, uint32_t frame_max_bytes)
+{
+    connection->frame_max_bytes = frame_max_bytes;
 }
 
 /* ---- ending ---- */
@@ -64,6 +136,7 @@ static void on_peer_closed(void *context)
 {
     connection_t *connection = context;
     close(connection->fd);
+    free(connection->input);
     free(connection);
 }
 
@@ -84,6 +157,7 @@ void connection_destroy(connection_t *connection)
     LIST_FOR_EACH (link, &connection->outgoing)
         outgoing_free(CONTAINER_OF(link, outgoing_t, link));
     close_unclaimed_fds(connection);
+    work_cancel(&connection->serving);
     uv_close((uv_handle_t *)&connection->poll, on_poll_closed);
 }
 
@@ -92,6 +166,7 @@ void connection_close(connection_t *connection)
     if (connection->closing)
         return;
     connection->closing = true;
+    work_cancel(&connection->serving);
     uv_poll_stop(&connection->poll);
     peer_ignore(&connection->peer);
     connection->handler->ended(connection->context);
@@ -128,14 +203,19 @@ static bool send_outgoing(connection_t *connection)
     return !connection->draining;
 }
 
+static void write_length(uint8_t header[FRAME_HEADER_BYTES], size_t byte_count)
+{
+    for (uint32_t i = 0; i < FRAME_HEADER_BYTES; i++)
+        header[i] = (uint8_t)(byte_count >> (8 * i));
+}
+
 static outgoing_t *pack(const Blinkwire__Reply *reply, const int *fds, uint32_t fd_count)
 {
     size_t byte_count = blinkwire__reply__get_packed_size(reply);
     outgoing_t *outgoing = calloc(1, sizeof(*outgoing) + FRAME_HEADER_BYTES + byte_count);
     if (!outgoing)
         return NULL;
-    for (uint32_t i = 0; i < FRAME_HEADER_BYTES; i++)
-        outgoing->bytes[i] = (uint8_t)(byte_count >> (8 * i));
+    write_length(outgoing->bytes, byte_count);
     list_init(&outgoing->link);
     blinkwire__reply__pack(reply, outgoing->bytes + FRAME_HEADER_BYTES);
     outgoing->byte_count = FRAME_HEADER_BYTES + byte_count;
@@ -157,7 +237,8 @@ void connection_send(connection_t *connection, const Blinkwire__Reply *reply, co
         return;
     outgoing_t *outgoing = pack(reply, fds, fd_count);
     if (!outgoing || connection->outgoing_bytes + outgoing->byte_count > OUTGOING_MAX_BYTES) {
-        LOG_WARNING("pid %d: dropped, its replies cannot be kept", connection->peer.pid);
+        tenant_log(connection->tenant, LOG_LEVEL_WARNING, "pid %d: dropped, its replies cannot be kept",
+                   connection->peer.pid);
         if (outgoing)
             outgoing_free(outgoing);
         /* The connection is not closed here, for the caller may still use it. The peer sees the end of the
@@ -178,24 +259,60 @@ void connection_reply_ok(connection_t *connection, uint64_t id)
     connection_send(connection, &reply, NULL, 0);
 }
 
+/* An error as a reply, with this thread's error text. */
+typedef struct error_reply {
+    Blinkwire__Error error;
+    Blinkwire__Reply reply;
+    char text[BLINK_ERROR_TEXT_BYTES];
+} error_reply_t;
+
+static void make_error_reply(error_reply_t *made, uint64_t id, blink_result_t code)
+{
+    blinkwire__error__init(&made->error);
+    blinkwire__reply__init(&made->reply);
+    memcpy(made->text, blink_error_text(), sizeof(made->text));
+    made->error.code = (uint32_t)code;
+    made->error.text = made->text;
+    made->reply.id = id;
+    made->reply.error = &made->error;
+}
+
 void connection_reply_error(connection_t *connection, uint64_t id, blink_result_t code)
 {
-    Blinkwire__Error error = BLINKWIRE__ERROR__INIT;
-    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-    char text[BLINK_ERROR_TEXT_BYTES];
-    memcpy(text, blink_error_text(), sizeof(text));
-    error.code = (uint32_t)code;
-    error.text = text;
-    reply.id = id;
-    reply.error = &error;
-    connection_send(connection, &reply, NULL, 0);
+    error_reply_t made;
+    make_error_reply(&made, id, code);
+    connection_send(connection, &made.reply, NULL, 0);
+}
+
+void connection_refuse(int fd, blink_result_t code)
+{
+    error_reply_t made;
+    uint8_t frame[FRAME_HEADER_BYTES + BLINK_ERROR_TEXT_BYTES + 32];
+    make_error_reply(&made, 0, code);
+    size_t byte_count = blinkwire__reply__get_packed_size(&made.reply);
+    write_length(frame, byte_count);
+    blinkwire__reply__pack(&made.reply, frame + FRAME_HEADER_BYTES);
+    ssize_t sent = send(fd, frame, FRAME_HEADER_BYTES + byte_count, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)sent; /* who does not hear why sees the end all the same */
+    close(fd);
 }
 
 void connection_fail(connection_t *connection, uint64_t id, blink_result_t code)
 {
-    LOG_INFO("pid %d: %s", connection->peer.pid, blink_error_text());
+    tenant_log(connection->tenant, LOG_LEVEL_INFO, "pid %d: %s", connection->peer.pid, blink_error_text());
     connection->draining = true;
     connection_reply_error(connection, id, code);
+}
+
+void connection_expire(connection_t *connection, blink_result_t code)
+{
+    if (connection->draining) {
+        connection_close(connection);
+        return;
+    }
+    connection_fail(connection, 0, code);
+    if (!connection->closing && send_outgoing(connection))
+        connection_close(connection);
 }
 
 /* ---- receiving ---- */
@@ -210,45 +327,94 @@ int connection_take_fd(connection_t *connection)
     return fd;
 }
 
-/* Handle the whole frames in the input; keep the rest. */
-static void handle_input(connection_t *connection)
+/* The handler may end the connection, which is freed later, from within the loop. */
+static void handle_frame(connection_t *connection)
 {
-    size_t used = 0;
-    while (!connection->closing && !connection->draining &&
-           connection->input_bytes - used >= FRAME_HEADER_BYTES) {
-        const uint8_t *frame = connection->input + used;
-        uint32_t byte_count = (uint32_t)frame[0] | (uint32_t)frame[1] << 8 | (uint32_t)frame[2] << 16 |
-                              (uint32_t)frame[3] << 24;
-        if (byte_count > FRAME_REQUEST_MAX_BYTES) {
-            BLINK_FAIL(BLINK_ERR_PROTOCOL, "a request of %u bytes; at most %u are allowed", byte_count,
-                       FRAME_REQUEST_MAX_BYTES);
-            connection_fail(connection, 0, BLINK_ERR_PROTOCOL);
-            return;
-        }
-        if (connection->input_bytes - used - FRAME_HEADER_BYTES < byte_count)
-            break;
-        connection->handler->frame(connection->context, frame + FRAME_HEADER_BYTES, byte_count);
-        used += FRAME_HEADER_BYTES + byte_count;
+    const uint8_t *frame = connection->input + connection->input_begin;
+    uint32_t byte_count = 0;
+    read_length(connection, &byte_count);
+    turns_count(connection->turns, 1);
+    if (byte_count > connection->frame_max_bytes) {
+        BLINK_FAIL(BLINK_ERR_PROTOCOL, "a request of %u bytes; at most %u are allowed", byte_count,
+                   connection->frame_max_bytes);
+        connection_fail(connection, 0, BLINK_ERR_PROTOCOL);
+        return;
     }
-    connection->input_bytes -= used;
-    memmove(connection->input, connection->input + used, connection->input_bytes);
-    /* Descriptors come with the first byte of their frame: without a frame begun, nobody will claim these. */
-    if (connection->input_bytes == 0)
-        close_unclaimed_fds(connection);
+    connection->handler->frame(connection->context, frame + FRAME_HEADER_BYTES, byte_count);
+    connection->input_begin += FRAME_HEADER_BYTES + byte_count;
 }
 
+/* Keep only what is not handled, at the beginning of the memory, and no memory for nothing. */
+static void tidy_input(connection_t *connection)
+{
+    size_t left_bytes = connection->input_end - connection->input_begin;
+    if (left_bytes > 0) {
+        memmove(connection->input, connection->input + connection->input_begin, left_bytes);
+    } else {
+        free(connection->input);
+        connection->input = NULL;
+        connection->input_capacity = 0;
+        /* Descriptors come with the first byte of their frame: without a frame begun, nobody will claim
+         * these. */
+        close_unclaimed_fds(connection);
+    }
+    connection->input_begin = 0;
+    connection->input_end = left_bytes;
+}
+
+/* A slice of the frames that have come. */
+static bool serve(work_t *work)
+{
+    connection_t *connection = CONTAINER_OF(work, connection_t, serving);
+    while (may_serve(connection) && has_frame(connection) && !turns_slice_is_over(connection->turns))
+        handle_frame(connection);
+    if (connection->closing)
+        return false;
+    if (!has_frame(connection))
+        tidy_input(connection);
+    if (!list_is_empty(&connection->outgoing) && !send_outgoing(connection))
+        return false;
+    watch(connection);
+    return may_serve(connection) && has_frame(connection);
+}
+
+/* False without memory for what the next frame still lacks. */
+static bool reserve_input(connection_t *connection)
+{
+    uint32_t frame_bytes;
+    size_t wanted_bytes = INPUT_LEAST_BYTES;
+    if (read_length(connection, &frame_bytes) && FRAME_HEADER_BYTES + frame_bytes > wanted_bytes)
+        wanted_bytes = FRAME_HEADER_BYTES + frame_bytes;
+    if (wanted_bytes <= connection->input_capacity)
+        return true;
+    uint8_t *input = realloc(connection->input, wanted_bytes);
+    if (!input)
+        return false;
+    connection->input = input;
+    connection->input_capacity = wanted_bytes;
+    return true;
+}
+
+/* Read once. What is there already is the beginning of a frame, if anything. */
 static void receive(connection_t *connection)
 {
-    struct iovec bytes = {connection->input + connection->input_bytes,
-                          sizeof(connection->input) - connection->input_bytes};
+    if (!reserve_input(connection)) {
+        BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a request");
+        connection_fail(connection, 0, BLINK_ERR_NO_MEMORY);
+        return;
+    }
+    struct iovec bytes = {connection->input + connection->input_end,
+                          connection->input_capacity - connection->input_end};
     frame_control_t control;
     struct msghdr message = {.msg_iov = &bytes,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof(control.bytes)};
     ssize_t got = recvmsg(connection->fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        tidy_input(connection);
         return;
+    }
     if (got <= 0) {
         connection_close(connection);
         return;
@@ -258,8 +424,8 @@ static void receive(connection_t *connection)
         connection_fail(connection, 0, result);
         return;
     }
-    connection->input_bytes += (size_t)got;
-    handle_input(connection);
+    connection->input_end += (size_t)got;
+    go_on(connection);
 }
 
 static void on_events(uv_poll_t *poll, int status, int events)
@@ -271,12 +437,12 @@ static void on_events(uv_poll_t *poll, int status, int events)
     }
     if (events & UV_WRITABLE && !send_outgoing(connection))
         return;
-    if (events & (UV_READABLE | UV_DISCONNECT) && !connection->draining)
-        receive(connection);
-    else if (events & UV_DISCONNECT)
+    if (connection->draining && events & UV_DISCONNECT)
         connection_close(connection);
+    else if (events & (UV_READABLE | UV_DISCONNECT) && may_serve(connection) && !has_frame(connection))
+        receive(connection);
     if (!connection->closing)
-        watch(connection);
+        go_on(connection);
 }
 
 /* ---- beginning ---- */
@@ -294,42 +460,40 @@ pid_t connection_pid(const connection_t *connection)
     return connection->peer.pid;
 }
 
-uid_t connection_uid(const connection_t *connection)
+blink_result_t connection_create(const connection_config_t *config, connection_t **created)
 {
-    return connection->peer.uid;
-}
-
-blink_result_t connection_create(uv_loop_t *loop, int fd, const connection_handler_t *handler, void *context,
-                                 connection_t **created)
-{
-    blink_result_t result;
     connection_t *connection = calloc(1, sizeof(*connection));
     if (!connection) {
-        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a connection");
-        goto fail;
+        close(config->fd);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a connection");
     }
-    connection->handler = handler;
-    connection->context = context;
-    connection->fd = fd;
+    connection->handler = config->handler;
+    connection->context = config->context;
+    connection->turns = config->turns;
+    connection->tenant = config->tenant;
+    connection->fd = config->fd;
+    connection->peer = config->peer;
+    connection->frame_max_bytes = CONNECTION_HELLO_MAX_BYTES;
     list_init(&connection->outgoing);
-    result = peer_identify(&connection->peer, fd);
-    if (result != BLINK_OK)
-        goto fail;
-    if (uv_poll_init(loop, &connection->poll, fd) != 0) {
-        result = BLINK_FAIL(BLINK_ERR_SYSTEM, "watch a connection");
-        goto fail;
+    work_init(&connection->serving, serve);
+    if (uv_poll_init(config->loop, &connection->poll, config->fd) != 0) {
+        close(config->fd);
+        free(connection);
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "watch a connection");
     }
     connection->poll.data = connection;
-    result = peer_watch(&connection->peer, loop, fd, on_peer_ended, connection);
+    blink_result_t result =
+        peer_watch(&connection->peer, config->loop, config->fd, on_peer_ended, connection);
     if (result != BLINK_OK) {
         uv_close((uv_handle_t *)&connection->poll, on_poll_closed);
         return result;
     }
-    watch(connection);
     *created = connection;
     return BLINK_OK;
-fail:
-    close(fd);
-    free(connection);
-    return result;
+}
+
+void connection_begin(connection_t *connection)
+{
+    receive(connection);
+    watch(connection);
 }

@@ -1,11 +1,12 @@
 #include "control/clients/session.h"
 
-#include "base/log.h"
 #include "control/clients/cgroup.h"
 #include "control/links.h"
 #include "control/request.h"
+#include "frame.h"
 
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static void stop_if_done(control_t *control)
@@ -20,9 +21,9 @@ static void session_finish(void *context)
     session_t *session = context;
     control_t *control = session->control;
     list_remove(&session->link);
+    list_remove(&session->of_ungreeted);
     connection_destroy(session->connection);
-    if (session->charged)
-        account_credit(&session->tenant->account, BUDGET_CONNECTIONS, 1);
+    account_credit(&session->tenant->account, BUDGET_CONNECTIONS, 1);
     tenant_put(session->tenant);
     free(session);
     stop_if_done(control);
@@ -43,16 +44,76 @@ static void on_frame(void *context, const uint8_t *bytes, size_t byte_count)
     request_handle(context, bytes, byte_count);
 }
 
-/* Who is at the other end. NULL: no memory. */
-static tenant_t *find_tenant(control_t *control, const connection_t *connection)
+/* ---- who has not said hello ---- */
+
+/* A connection has so long for its Hello. */
+#define HELLO_MAX_MS 5000u
+
+static void on_hello_timer(uv_timer_t *timer);
+
+/* All have the same time, so the one that came first is the first to be out of it. */
+static void arm_hello_timer(control_t *control)
+{
+    const session_t *first = LIST_FIRST(&control->ungreeted, session_t, of_ungreeted);
+    uint64_t now_ms = uv_now(&control->loop);
+    if (first && !uv_is_active((uv_handle_t *)&control->hello_timer))
+        uv_timer_start(&control->hello_timer, on_hello_timer,
+                       first->hello_deadline_ms > now_ms ? first->hello_deadline_ms - now_ms : 0, 0);
+}
+
+/* A connection that has been told so, and does not read it, is closed all the same. */
+static void on_hello_timer(uv_timer_t *timer)
+{
+    control_t *control = timer->data;
+    uint64_t now_ms = uv_now(&control->loop);
+    session_t *session;
+    while ((session = LIST_FIRST(&control->ungreeted, session_t, of_ungreeted)) &&
+           session->hello_deadline_ms <= now_ms && !turns_is_over(&control->turns)) {
+        turns_count(&control->turns, 1);
+        list_remove(&session->of_ungreeted);
+        connection_expire(session->connection,
+                          BLINK_FAIL(BLINK_ERR_TIMEOUT, "no Hello came within %u s", HELLO_MAX_MS / 1000));
+    }
+    arm_hello_timer(control);
+}
+
+void sessions_init(control_t *control)
+{
+    list_init(&control->sessions);
+    list_init(&control->ungreeted);
+    uv_timer_init(&control->loop, &control->hello_timer);
+    control->hello_timer.data = control;
+}
+
+static void expect_hello(session_t *session)
+{
+    control_t *control = session->control;
+    session->hello_deadline_ms = uv_now(&control->loop) + HELLO_MAX_MS;
+    list_append(&control->ungreeted, &session->of_ungreeted);
+    arm_hello_timer(control);
+}
+
+void session_greet(session_t *session)
+{
+    session->greeted = true;
+    list_remove(&session->of_ungreeted);
+    connection_allow(session->connection, FRAME_REQUEST_MAX_BYTES);
+}
+
+/* ---- beginning ---- */
+
+/* Who is at the other end, held. NULL: no memory. */
+static tenant_t *find_tenant(control_t *control, const peer_t *peer)
 {
     char cgroup[CGROUP_BYTES] = "";
     if (control->settings->tenants_by_cgroup)
-        cgroup_of(connection_pid(connection), cgroup);
-    return tenant_get(&control->tenants, connection_uid(connection), cgroup);
+        cgroup_of(peer->pid, cgroup);
+    return tenant_get(&control->tenants, peer->uid, cgroup);
 }
 
-static blink_result_t session_create(control_t *control, int fd, session_t **created)
+/* The tenant's hold passes to the session. */
+static blink_result_t session_create(control_t *control, tenant_t *tenant, const peer_t *peer, int fd,
+                                     session_t **created)
 {
     static const connection_handler_t handler = {.frame = on_frame, .ended = on_ended};
     session_t *session = calloc(1, sizeof(*session));
@@ -60,35 +121,70 @@ static blink_result_t session_create(control_t *control, int fd, session_t **cre
         close(fd);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a session");
     }
-    session->control = control;
-    blink_result_t result = connection_create(&control->loop, fd, &handler, session, &session->connection);
+    const connection_config_t config = {.loop = &control->loop,
+                                        .turns = &control->turns,
+                                        .tenant = tenant,
+                                        .fd = fd,
+                                        .peer = *peer,
+                                        .handler = &handler,
+                                        .context = session};
+    blink_result_t result = connection_create(&config, &session->connection);
     if (result != BLINK_OK) {
         free(session);
         return result;
     }
-    session->tenant = find_tenant(control, session->connection);
-    if (!session->tenant) {
-        connection_destroy(session->connection);
-        free(session);
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another user");
-    }
+    session->control = control;
+    session->tenant = tenant;
+    list_init(&session->of_ungreeted);
     list_append(&control->sessions, &session->link);
     *created = session;
     return BLINK_OK;
 }
 
+/* Charge the tenant and make the session; if that fails, the other end has heard why. */
+static blink_result_t admit(control_t *control, tenant_t *tenant, const peer_t *peer, int fd,
+                            session_t **session)
+{
+    blink_result_t result = account_charge(&tenant->account, BUDGET_CONNECTIONS, 1);
+    if (result != BLINK_OK) {
+        connection_refuse(fd, result);
+        return result;
+    }
+    result = session_create(control, tenant, peer, fd, session);
+    if (result != BLINK_OK)
+        account_credit(&tenant->account, BUDGET_CONNECTIONS, 1);
+    return result;
+}
+
+static bool has_ended(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 void session_start(control_t *control, int fd)
 {
     session_t *session;
-    if (session_create(control, fd, &session) != BLINK_OK) {
-        LOG_WARNING("a connection could not be taken up: %s", blink_error_text());
+    peer_t peer;
+    if (has_ended(fd) || peer_identify(&peer, fd) != BLINK_OK) {
+        close(fd);
         return;
     }
-    blink_result_t result = account_charge(&session->tenant->account, BUDGET_CONNECTIONS, 1);
-    session->charged = result == BLINK_OK;
-    if (result != BLINK_OK)
-        connection_fail(session->connection, 0, result);
+    tenant_t *tenant = find_tenant(control, &peer);
+    if (!tenant) {
+        connection_refuse(fd, BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another user"));
+        return;
+    }
+    if (admit(control, tenant, &peer, fd, &session) != BLINK_OK) {
+        tenant_log(tenant, LOG_LEVEL_WARNING, "pid %d: not connected: %s", peer.pid, blink_error_text());
+        tenant_put(tenant);
+        return;
+    }
+    expect_hello(session);
+    connection_begin(session->connection);
 }
+
+/* ---- the end of all ---- */
 
 void sessions_end_all(control_t *control)
 {

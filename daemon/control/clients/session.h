@@ -13,11 +13,18 @@ typedef struct session {
     control_t *control;
     list_t link; /* on control->sessions */
     connection_t *connection;
-    tenant_t *tenant; /* held */
-    bool charged;     /* to the tenant; else it only hears that it is one too many */
-    bool greeted;     /* a Hello was accepted */
+    tenant_t *tenant;    /* held */
+    bool greeted;        /* a Hello was accepted */
+    list_t of_ungreeted; /* control->ungreeted, until then */
+    uint64_t hello_deadline_ms;
     client_t *client; /* NULL: a tool, or not greeted yet */
 } session_t;
+
+/* The lists of sessions, and the timer of those that have not said hello. */
+void sessions_init(control_t *control);
+
+/* The session's Hello is accepted. */
+void session_greet(session_t *session);
 
 /* Take over an accepted socket. */
 void session_start(control_t *control, int fd);

@@ -1,6 +1,5 @@
 #include "control/comms/roster.h"
 
-#include "base/log.h"
 #include "control/gpus.h"
 #include "control/links.h"
 #include "names.h"
@@ -316,8 +315,8 @@ static void gathering_complete(roster_t *roster)
     roster->state = ROSTER_READY;
     account_credit(&roster->tenant->account, BUDGET_GATHERING_RANKS, roster->rank_count);
     list_remove(&roster->gathering_link);
-    LOG_INFO("communicator %u: %u ranks, algorithm %s", roster->number, roster->rank_count,
-             blink_name_algorithm(roster->algorithm));
+    tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: %u ranks, algorithm %s", roster->number,
+               roster->rank_count, blink_name_algorithm(roster->algorithm));
     for (uint32_t rank = 0; rank < roster->rank_count; rank++)
         reply_joined(&roster->members[rank]);
     arm_gathering_timer(control->rosters);
@@ -477,7 +476,7 @@ static void on_left(void *context)
         member_unlink(member);
     }
     if (roster->left_count == roster->rank_count) {
-        LOG_INFO("communicator %u: ended", roster->number);
+        tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: ended", roster->number);
         roster_free(roster);
     }
 }

@@ -1,0 +1,61 @@
+#include "control/turn.h"
+
+/* The tenant's oldest work has a slice; tenant and work go to the ends of their lists, before either may be
+ * gone. */
+static void run_slice(turns_t *turns)
+{
+    tenant_t *tenant = CONTAINER_OF(list_take_first(&turns->tenants), tenant_t, of_turn);
+    list_t *first = list_take_first(&tenant->works);
+    if (!list_is_empty(&tenant->works))
+        list_append(&turns->tenants, &tenant->of_turn);
+    if (!first)
+        return; /* its works have been cancelled */
+    work_t *work = CONTAINER_OF(first, work_t, link);
+    turns->slice_steps = 0;
+    if (work->run(work))
+        turns_post(turns, tenant, work);
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    (void)idle;
+}
+
+/* The sockets and timers of this turn have been served. */
+static void on_check(uv_check_t *check)
+{
+    turns_t *turns = check->data;
+    uint32_t item_count = mailbox_run_some(turns->mailbox, SLICE_STEPS);
+    turns_count(turns, item_count);
+    while (!turns_is_over(turns) && !list_is_empty(&turns->tenants))
+        run_slice(turns);
+    bool is_left = item_count == SLICE_STEPS || !list_is_empty(&turns->tenants);
+    if (turns->steps > turns->steps_most)
+        turns->steps_most = turns->steps;
+    turns->steps = turns->slice_steps = 0;
+    if (is_left)
+        uv_idle_start(&turns->idle, on_idle);
+    else
+        uv_idle_stop(&turns->idle);
+}
+
+void turns_post(turns_t *turns, tenant_t *tenant, work_t *work)
+{
+    if (!list_is_empty(&work->link))
+        return;
+    list_append(&tenant->works, &work->link);
+    if (list_is_empty(&tenant->of_turn))
+        list_append(&turns->tenants, &tenant->of_turn);
+    uv_idle_start(&turns->idle, on_idle);
+}
+
+blink_result_t turns_init(turns_t *turns, uv_loop_t *loop, mailbox_t *mailbox)
+{
+    *turns = (turns_t){.mailbox = mailbox};
+    list_init(&turns->tenants);
+    if (uv_check_init(loop, &turns->check) != 0 || uv_idle_init(loop, &turns->idle) != 0)
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "event loop");
+    turns->check.data = turns->idle.data = turns;
+    uv_check_start(&turns->check, on_check);
+    return BLINK_OK;
+}
