@@ -21,15 +21,17 @@ if(BLINK_CUDA)
   endif()
 endif()
 
-# blink_cuda_fatbin(output source [DEPENDS files…] [FLAGS nvcc-flags…]): machine code for sm_75 to sm_90, and PTX for what
-# comes later. Two targets of the compiler proper serve them all: what differs between the others is the assembler's business.
+# Two targets of the compiler proper serve all GPUs: what differs between the others is the assembler's business.
+set(BLINK_CUDA_CODE "arch=compute_75,code=[sm_75,sm_80,sm_86]" "arch=compute_89,code=[sm_89,sm_90,compute_89]"
+  CACHE STRING "What kernels are compiled to, as nvcc's -gencode says it: machine code, and PTX, which drivers assemble")
+
+# blink_cuda_fatbin(output source [DEPENDS files…] [FLAGS nvcc-flags…]): the source compiled to all of BLINK_CUDA_CODE.
 function(blink_cuda_fatbin output source)
   cmake_parse_arguments(PARSE_ARGV 2 fatbin "" "" "DEPENDS;FLAGS")
+  list(TRANSFORM BLINK_CUDA_CODE PREPEND "-gencode;" OUTPUT_VARIABLE code)
   add_custom_command(
     OUTPUT ${output}
-    COMMAND ${BLINK_NVCC} -fatbin -Werror all-warnings --threads 0 ${fatbin_FLAGS}
-      -gencode arch=compute_75,code=[sm_75,sm_80,sm_86] -gencode arch=compute_89,code=[sm_89,sm_90,compute_89]
-      ${source} -o ${output}
+    COMMAND ${BLINK_NVCC} -fatbin -Werror all-warnings --threads 0 ${fatbin_FLAGS} ${code} ${source} -o ${output}
     DEPENDS ${source} ${fatbin_DEPENDS}
     COMMENT "Compiling ${output} for GPUs"
     VERBATIM)
