@@ -51,6 +51,7 @@ static tenant_t *tenant_create(tenants_t *tenants, uid_t uid, const char *cgroup
     tenant_t *tenant = calloc(1, sizeof(*tenant) + cgroup_bytes);
     if (!tenant)
         return NULL;
+    list_init(&tenant->failed_ids);
     tenant->uid = uid;
     tenant->weight = 1;
     list_init(&tenant->works);

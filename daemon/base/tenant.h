@@ -23,6 +23,8 @@
 typedef struct tenant {
     list_t link; /* on tenants->all */
     uint32_t holders;
+    list_t failed_ids; /* failed_ids.c's, as the next: ids that are remembered for it */
+    uint32_t failed_id_count;
     uid_t uid;       /* never changes: the engine reads it too */
     uint32_t weight; /* its share of time beside the others'; never changes, the engine reads it */
     char name[TENANT_NAME_BYTES]; /* for messages: "user 1000", or "user 1000 in /job/7"; never changes */

@@ -207,7 +207,7 @@ static Blinkwire__Comm *describe_roster(const roster_t *roster)
     for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
         const member_t *member = &roster->members[rank];
         /* A rank that has left keeps its device. */
-        described->devices[rank] = member->roster ? member->device : NO_DEVICE;
+        described->devices[rank] = member->number > 0 ? member->device : NO_DEVICE;
         described->clients[rank] = member->client ? member->client->number : 0;
     }
     described->state = (char *)(uintptr_t)states[roster->state];

@@ -3,7 +3,7 @@ import os
 import signal
 import unittest
 
-from harness import IntegrationTest
+from harness import IntegrationTest, new_id
 
 SHORT = "allreduce:100:float32:sum"
 
@@ -37,6 +37,70 @@ class ForkedChildTest(IntegrationTest):
         survivor.say()
         survivor.finish()
         killed.child.stdin.close()
+
+
+class GatheringTest(IntegrationTest):
+    """Ranks that go while others gather: nobody waits for the time that ranks have to join."""
+
+    def start_split(self, daemon, last):
+        """Three ranks split, of which the last one only tells its colour and then does something else."""
+        return self.start_ranks(daemon, [0, 1, 2], {None: [SHORT, "split:0", SHORT],
+                                                    2: [SHORT, "split-choice:0", *last]})
+
+    def check_split(self, ranks, result, *texts):
+        for rank in ranks[:2]:
+            steps = rank.finish()
+            self.assert_step(steps, "split:0", result, *texts)
+
+    def test_killed_rank_frees_those_inside_split(self):
+        daemon = self.daemon()
+        ranks = self.start_split(daemon, ["kill"])
+        self.check_split(ranks, "PEER_LOST", "rank 2 of communicator 1")
+        ranks[2].finish()
+        daemon.check_serves()
+
+    def test_rank_that_leaves_frees_those_inside_split(self):
+        daemon = self.daemon()
+        ranks = self.start_split(daemon, ["destroy"])
+        self.check_split(ranks, "PEER_LOST", "rank 2 of communicator 1")
+        self.assert_all_ok(ranks[2].finish())
+
+    def test_abort_frees_those_inside_split(self):
+        daemon = self.daemon()
+        ranks = self.start_split(daemon, ["abort"])
+        self.check_split(ranks, "ABORTED", "communicator 1", "aborted")
+        self.assert_all_ok(ranks[2].finish())
+
+    def test_rank_of_another_colour_may_go_while_others_gather(self):
+        daemon = self.daemon()
+        ranks = self.start_ranks(daemon, [0, 1, 2], {0: [SHORT, "split:0", SHORT],
+                                                     1: [SHORT, "split-choice:0", "gate:late"],
+                                                     2: [SHORT, "split:7", "use:0", "destroy", "use:1"]})
+        ranks[1].wait_for_step("at-gate")
+        self.assert_all_ok(ranks[2].finish())
+        self.until(lambda: any(comm["state"] == "joining" for comm in self.ctl_json(daemon, "comms")["comms"]))
+        ranks[1].kill()
+        self.assert_step(ranks[0].finish(), "split:0", "PEER_LOST", "rank 1 of communicator 1")
+
+    def test_late_joiner_hears_of_a_death_before_it_came(self):
+        daemon = self.daemon()
+        identifier = new_id()
+        early = [self.start_rank(daemon, identifier, 3, rank, [SHORT]) for rank in [0, 1]]
+        self.until(lambda: [comm["clients"].count(0) for comm in self.ctl_json(daemon, "comms")["comms"]] == [1])
+        early[0].kill()
+        self.assert_step(early[1].finish(), "init", "PEER_LOST", "rank 0")
+        late = self.start_rank(daemon, identifier, 3, 2, [SHORT])
+        self.assert_step(late.finish(), "init", "PEER_LOST", "rank 0")
+
+    def test_failed_ids_are_forgotten_in_time(self):
+        daemon = self.daemon(*self.limits(init_timeout_s=1))
+        identifier = new_id()
+        early = self.start_rank(daemon, identifier, 2, 0, [SHORT])
+        self.until(lambda: self.ctl_json(daemon, "comms")["comms"])
+        early.kill()
+        late = lambda: self.start_rank(daemon, identifier, 2, 1, [SHORT]).finish()
+        self.assert_step(late(), "init", "PEER_LOST", "rank 0")
+        self.until(lambda: self.find(late(), "init")["result"] == "BLINK_ERR_TIMEOUT")
 
 
 if __name__ == "__main__":

@@ -180,7 +180,8 @@ blink_result_t blink_get_unique_id(blink_unique_id_t *id);
  * such device), BLINK_ERR_UNSUPPORTED (some devices are on GPUs, others on the host), BLINK_ERR_SYSTEM (the
  * daemon's GPU worker has ended and is being replaced: it can be tried again), BLINK_ERR_PERMISSION (another
  * user's communicator), BLINK_ERR_TIMEOUT (not all ranks came in time; names the missing ones),
- * BLINK_ERR_PEER_LOST (a rank that had joined went away), BLINK_ERR_QUOTA, BLINK_ERR_UNREACHABLE.
+ * BLINK_ERR_PEER_LOST (a rank that had joined went away; who comes later hears so, too: another try needs a
+ * new id), BLINK_ERR_QUOTA, BLINK_ERR_UNREACHABLE.
  */
 blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
                                     int rank, const blink_comm_config_t *config, blink_comm_t **comm);

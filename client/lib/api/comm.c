@@ -37,7 +37,7 @@ blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique
     if (!config)
         config = &defaults;
     BLINK_TRY(check_join(rank_count, rank, config));
-    return comm_create(context, id, (uint32_t)rank_count, (uint32_t)rank, config, comm);
+    return comm_create(context, &(comm_parent_t){0}, id, (uint32_t)rank_count, (uint32_t)rank, config, comm);
 }
 
 blink_result_t blink_comm_destroy(blink_comm_t *comm)

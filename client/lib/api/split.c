@@ -27,20 +27,34 @@ static bool precedes(const choice_t *choices, uint32_t a, uint32_t b)
     return choices[a].key != choices[b].key ? choices[a].key < choices[b].key : a < b;
 }
 
+/* The parent's ranks of this rank's colour, in the order of the new communicator; how many. */
+static uint32_t collect(const blink_comm_t *comm, const choice_t *choices, uint32_t *ranks)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < comm->rank_count; rank++) {
+        if (choices[rank].color != choices[comm->rank].color)
+            continue;
+        uint32_t place = count++;
+        for (; place > 0 && precedes(choices, rank, ranks[place - 1]); place--)
+            ranks[place] = ranks[place - 1];
+        ranks[place] = rank;
+    }
+    return count;
+}
+
 static blink_result_t join(blink_comm_t *comm, const choice_t *choices, const blink_comm_config_t *config,
                            blink_comm_t **split)
 {
-    uint32_t own = comm->rank, first = own;
-    int rank = 0, rank_count = 0;
-    for (uint32_t other = 0; other < comm->rank_count; other++) {
-        if (choices[other].color != choices[own].color)
-            continue;
-        rank_count++;
-        rank += precedes(choices, other, own);
-        if (precedes(choices, other, first))
-            first = other;
-    }
-    return blink_comm_init_rank(comm->context, &choices[first].id, rank_count, rank, config, split);
+    uint32_t *ranks = calloc(comm->rank_count, sizeof(*ranks));
+    if (!ranks)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", comm->rank_count);
+    uint32_t rank = 0, rank_count = collect(comm, choices, ranks);
+    while (ranks[rank] != comm->rank)
+        rank++;
+    blink_result_t result = comm_create(comm->context, &(comm_parent_t){comm, ranks}, &choices[ranks[0]].id,
+                                        rank_count, rank, config, split);
+    free(ranks);
+    return result;
 }
 
 blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const blink_comm_config_t *config,

@@ -30,7 +30,8 @@ static void joined(void *owner, const Blinkwire__Reply *reply)
     list_prepend(&comm->context->comms, &comm->of_context);
 }
 
-static blink_result_t join(blink_comm_t *comm, const blink_unique_id_t *id, const blink_comm_config_t *config)
+static blink_result_t join(blink_comm_t *comm, const comm_parent_t *parent, const blink_unique_id_t *id,
+                           const blink_comm_config_t *config)
 {
     Blinkwire__CommInit body = BLINKWIRE__COMM_INIT__INIT;
     body.unique_id.data = (uint8_t *)id->bytes;
@@ -40,6 +41,9 @@ static blink_result_t join(blink_comm_t *comm, const blink_unique_id_t *id, cons
     body.device = config->device;
     body.algorithm = (uint32_t)config->algorithm;
     body.op_timeout_ms = config->op_timeout_ms;
+    body.parent = parent->comm ? parent->comm->member : 0;
+    body.parent_ranks = (uint32_t *)(uintptr_t)parent->ranks; /* only read */
+    body.n_parent_ranks = parent->ranks ? comm->rank_count : 0;
     uint8_t uuid[GPU_UUID_BYTES];
     if (gpus_current_uuid(&comm->context->gpus, uuid) && config->device < 0) {
         body.gpu_uuid.data = uuid;
@@ -69,8 +73,9 @@ void comm_free(blink_comm_t *comm)
     free(comm);
 }
 
-blink_result_t comm_create(blink_context_t *context, const blink_unique_id_t *id, uint32_t rank_count,
-                           uint32_t rank, const blink_comm_config_t *config, blink_comm_t **comm)
+blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent, const blink_unique_id_t *id,
+                           uint32_t rank_count, uint32_t rank, const blink_comm_config_t *config,
+                           blink_comm_t **comm)
 {
     blink_comm_t *created = calloc(1, sizeof(*created));
     if (!created)
@@ -88,7 +93,7 @@ blink_result_t comm_create(blink_context_t *context, const blink_unique_id_t *id
     redops_init(&created->redops);
     stream_rank_init(&created->streams, &context->streams, &created->gpu);
     ops_queue_add(&context->ops, &created->queue);
-    blink_result_t result = join(created, id, config);
+    blink_result_t result = join(created, parent, id, config);
     if (result == BLINK_OK) {
         *comm = created;
         return BLINK_OK;
@@ -125,7 +130,8 @@ blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs)
         blink_unique_id_t id = id_for_graphs(comm);
         blink_comm_config_t config = {sizeof(config), (int)comm->gpu.device, comm->algorithm,
                                       comm->op_timeout_ms};
-        result = comm_create(comm->context, &id, comm->rank_count, comm->rank, &config, graphs);
+        result = comm_create(comm->context, &(comm_parent_t){comm, NULL}, &id, comm->rank_count, comm->rank,
+                             &config, graphs);
         if (result == BLINK_OK)
             atomic_store_explicit(&comm->graphs, *graphs, memory_order_release);
     }

@@ -24,10 +24,17 @@ struct blink_comm {
     char async_text[BLINK_ERROR_TEXT_BYTES];
 };
 
+/** The communicator of whose ranks another one is made: who goes from it does not come to the other. */
+typedef struct comm_parent {
+    const blink_comm_t *comm; /* NULL: there is none */
+    const uint32_t *ranks;    /* by rank of the other one: the rank in this one; NULL: the same */
+} comm_parent_t;
+
 /** Join as a rank; waits until all ranks have. The configuration has been checked. Errors: NO_MEMORY,
  * PROTOCOL, what the daemon answers. */
-blink_result_t comm_create(blink_context_t *context, const blink_unique_id_t *id, uint32_t rank_count,
-                           uint32_t rank, const blink_comm_config_t *config, blink_comm_t **comm);
+blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent, const blink_unique_id_t *id,
+                           uint32_t rank_count, uint32_t rank, const blink_comm_config_t *config,
+                           blink_comm_t **comm);
 
 /** Leave, and free the handle once its ops have ended. Errors: INVALID_ARGUMENT (ops were submitted
  * meanwhile: the handle stays until the context is closed), what the daemon answers. */

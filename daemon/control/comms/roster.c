@@ -1,5 +1,6 @@
 #include "control/comms/roster.h"
 
+#include "control/comms/children.h"
 #include "control/gpus.h"
 #include "control/links.h"
 #include "names.h"
@@ -59,6 +60,8 @@ static void roster_free(roster_t *roster)
 {
     list_remove(&roster->link);
     list_remove(&roster->gathering_link);
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++)
+        list_remove(&roster->members[rank].of_expected);
     roster->control->rosters->count--;
     if (roster->state == ROSTER_GATHERING)
         account_credit(&roster->tenant->account, BUDGET_GATHERING_RANKS, roster->rank_count);
@@ -217,19 +220,13 @@ static void arm_gathering_timer(rosters_t *rosters)
                        earliest_ms > now_ms ? earliest_ms - now_ms : 0, 0);
 }
 
-static blink_result_t roster_create(const client_t *client, const Blinkwire__CommInit *message,
-                                    roster_t **created)
+/* On the tenant's account, which has been charged. NULL: no memory. */
+static roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *message)
 {
     control_t *control = client->control;
-    account_t *account = &client->tenant->account;
-    BLINK_TRY(charge(account, message->rank_count));
     roster_t *roster = calloc(1, sizeof(*roster) + message->rank_count * sizeof(roster->members[0]));
-    if (!roster) {
-        account_credit(account, BUDGET_GATHERING_RANKS, message->rank_count);
-        account_credit(account, BUDGET_COMMUNICATORS, 1);
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks",
-                          message->rank_count);
-    }
+    if (!roster)
+        return NULL;
     roster->control = control;
     roster->number = ++control->rosters->last_roster;
     memcpy(roster->unique_id, message->unique_id.data, sizeof(roster->unique_id));
@@ -240,13 +237,49 @@ static blink_result_t roster_create(const client_t *client, const Blinkwire__Com
     roster->first_rank = message->rank;
     roster->algorithm = (blink_algorithm_t)message->algorithm;
     roster->deadline_ms = uv_now(&control->loop) + (uint64_t)(control->settings->init_timeout_s * 1e3);
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        member_t *member = &roster->members[rank];
+        *member = (member_t){.roster = roster, .rank = rank};
+        list_init(&member->of_expected);
+        list_init(&member->expecting);
+    }
     roster_link(roster);
-    *created = roster;
+    return roster;
+}
+
+/* The first rank has come. */
+static blink_result_t roster_begin(const client_t *client, const Blinkwire__CommInit *message,
+                                   roster_t **begun)
+{
+    member_t *parent = NULL;
+    BLINK_TRY(
+        failed_ids_check(client->control->rosters->failed_ids, client->tenant, message->unique_id.data));
+    if (message->parent != 0)
+        BLINK_TRY(find_member(client, message->parent, &parent));
+    BLINK_TRY(charge(&client->tenant->account, message->rank_count));
+    roster_t *roster = roster_create(client, message);
+    if (!roster) {
+        account_credit(&client->tenant->account, BUDGET_GATHERING_RANKS, message->rank_count);
+        account_credit(&client->tenant->account, BUDGET_COMMUNICATORS, 1);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks",
+                          message->rank_count);
+    }
+    blink_result_t result = parent ? children_expect(parent, message, roster) : BLINK_OK;
+    if (result != BLINK_OK) {
+        roster_free(roster);
+        return result;
+    }
+    *begun = roster;
     return BLINK_OK;
 }
 
-/* Everybody who gathered so far hears why it came to nothing: the code and this thread's error text. */
-static void gathering_failed(roster_t *roster, blink_result_t code)
+/* Whether nobody who comes later can make it good. */
+static bool is_final(blink_result_t code)
+{
+    return code == BLINK_ERR_PEER_LOST || code == BLINK_ERR_ABORTED;
+}
+
+void roster_gathering_failed(roster_t *roster, blink_result_t code)
 {
     rosters_t *rosters = roster->control->rosters;
     for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
@@ -256,6 +289,8 @@ static void gathering_failed(roster_t *roster, blink_result_t code)
         connection_reply_error(member->client->connection, member->request, code);
         member_unlink(member);
     }
+    if (is_final(code))
+        failed_ids_add(rosters->failed_ids, roster->tenant, roster->unique_id, code);
     roster_free(roster);
     arm_gathering_timer(rosters);
 }
@@ -309,7 +344,7 @@ static void gathering_complete(roster_t *roster)
     control_t *control = roster->control;
     blink_result_t result = add_to_engine(roster);
     if (result != BLINK_OK) {
-        gathering_failed(roster, result);
+        roster_gathering_failed(roster, result);
         return;
     }
     roster->state = ROSTER_READY;
@@ -331,7 +366,7 @@ static blink_result_t find_place(const client_t *client, const Blinkwire__CommIn
     *roster = find_gathering(client->control->rosters, message->unique_id.data);
     BLINK_TRY(choose_device(client->control, *roster, message, device));
     if (!*roster)
-        return roster_create(client, message, roster);
+        return roster_begin(client, message, roster);
     BLINK_TRY(check_agreement(*roster, client, message));
     return check_place(*roster, message->rank, *device);
 }
@@ -347,11 +382,10 @@ void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *
         return;
     }
     member_t *member = &roster->members[message->rank];
-    *member = (member_t){.roster = roster,
-                         .rank = message->rank,
-                         .number = ++rosters->last_member,
-                         .device = device,
-                         .request = request};
+    list_remove(&member->of_expected);
+    member->number = ++rosters->last_member;
+    member->device = device;
+    member->request = request;
     member_link(member, client);
     if (++roster->joined_count == roster->rank_count)
         gathering_complete(roster);
@@ -390,7 +424,7 @@ static void on_gathering_timer(uv_timer_t *timer)
         BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s",
                    roster->joined_count, roster->rank_count, rosters->control->settings->init_timeout_s,
                    missing);
-        gathering_failed(roster, BLINK_ERR_TIMEOUT);
+        roster_gathering_failed(roster, BLINK_ERR_TIMEOUT);
     }
     arm_gathering_timer(rosters);
 }
@@ -438,7 +472,7 @@ void rosters_abort_all(rosters_t *rosters)
         roster_t *roster = CONTAINER_OF(link, roster_t, link);
         if (roster->state == ROSTER_GATHERING) {
             BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text);
-            gathering_failed(roster, BLINK_ERR_DAEMON_LOST);
+            roster_gathering_failed(roster, BLINK_ERR_DAEMON_LOST);
         } else {
             engine_comm_end(roster->engine, BLINK_ERR_DAEMON_LOST, text);
             announce_abort(roster, BLINK_ERR_DAEMON_LOST, text, NULL);
@@ -457,7 +491,10 @@ void roster_abort(client_t *client, uint64_t request, uint32_t number)
     char text[BLINK_ERROR_TEXT_BYTES];
     snprintf(text, sizeof(text), "rank %u (pid %d) aborted communicator %u", member->rank, client->pid,
              member->roster->number);
+    member->roster->aborted_by_rank = true;
     engine_comm_end(member->roster->engine, BLINK_ERR_ABORTED, text);
+    blink_error_set(BLINK_ERR_ABORTED, "%s", text);
+    children_abort(member->roster);
     announce_abort(member->roster, BLINK_ERR_ABORTED, text, member);
     connection_reply_ok(client->connection, request);
 }
@@ -491,6 +528,7 @@ void roster_leave(client_t *client, uint64_t request, uint32_t number)
     }
     member->leaving = true;
     member->request = request;
+    children_lose_rank(member, "left");
     engine_comm_leave(member->roster->engine, member->rank, false, NULL, (engine_done_t){on_left, member});
 }
 
@@ -501,12 +539,13 @@ static void member_lost(member_t *member, const char *text)
     member_unlink(member);
     if (roster->state == ROSTER_GATHERING) {
         BLINK_FAIL(BLINK_ERR_PEER_LOST, "%s before all ranks had joined", text);
-        gathering_failed(roster, BLINK_ERR_PEER_LOST);
+        roster_gathering_failed(roster, BLINK_ERR_PEER_LOST);
         return;
     }
     if (was_leaving)
         return;
     member->leaving = true;
+    children_lose_rank(member, "disconnected");
     announce_abort(roster, BLINK_ERR_PEER_LOST, text, member);
     engine_comm_leave(roster->engine, member->rank, true, text, (engine_done_t){on_left, member});
 }
@@ -532,6 +571,11 @@ blink_result_t rosters_create(control_t *control, rosters_t **created)
     list_init(&rosters->gathering);
     for (uint32_t i = 0; i < MEMBER_BUCKETS; i++)
         list_init(&rosters->members[i]);
+    blink_result_t result = failed_ids_create(control, &rosters->failed_ids);
+    if (result != BLINK_OK) {
+        free(rosters);
+        return result;
+    }
     uv_timer_init(&control->loop, &rosters->gathering_timer);
     rosters->gathering_timer.data = rosters;
     *created = rosters;
@@ -540,5 +584,8 @@ blink_result_t rosters_create(control_t *control, rosters_t **created)
 
 void rosters_destroy(rosters_t *rosters)
 {
+    if (!rosters)
+        return;
+    failed_ids_destroy(rosters->failed_ids);
     free(rosters);
 }

@@ -11,17 +11,20 @@
 
 #include "blink.pb-c.h"
 #include "control/clients/client.h"
+#include "control/comms/failed_ids.h"
 
 typedef enum roster_state { ROSTER_GATHERING, ROSTER_READY, ROSTER_ABORTED } roster_state_t;
 
 /* One rank of a roster. */
 typedef struct member {
-    struct roster *roster; /* NULL: the rank has not joined */
-    client_t *client;      /* NULL: not joined, left, or dead */
-    list_t link;           /* on client->members */
-    list_t number_link;    /* on rosters->members */
-    uint32_t rank, number, device;
-    uint64_t request; /* CommInit or CommDestroy to be answered */
+    struct roster *roster;
+    client_t *client;   /* NULL: not joined, left, or dead */
+    list_t link;        /* on client->members */
+    list_t number_link; /* on rosters->members */
+    list_t of_expected; /* until it has joined: on `expecting` of the parent's member (children.h) */
+    list_t expecting;   /* places in rosters that gather, which this rank is to take */
+    uint32_t rank, number, device; /* number: 0 until it has joined */
+    uint64_t request;              /* CommInit or CommDestroy to be answered */
     bool leaving, left;
 } member_t;
 
@@ -30,13 +33,14 @@ typedef struct roster {
     list_t link;           /* on rosters->all */
     list_t gathering_link; /* on rosters->gathering */
     uint32_t number;
-    uint8_t unique_id[16];
+    uint8_t unique_id[UNIQUE_ID_BYTES];
     tenant_t *tenant;
     uint32_t rank_count, joined_count, left_count;
     uint32_t first_rank; /* the rank that joined first */
     blink_algorithm_t algorithm;
     uint32_t op_timeout_ms; /* 0: the daemon's setting */
     roster_state_t state;
+    bool aborted_by_rank;
     uint64_t deadline_ms;  /* of the gathering, in loop time */
     engine_comm_t *engine; /* NULL while gathering */
     member_t members[];
@@ -49,6 +53,7 @@ struct rosters {
     list_t all, gathering;          /* newest first */
     list_t members[MEMBER_BUCKETS]; /* ranks that have joined, by their numbers */
     uv_timer_t gathering_timer;     /* the earliest deadline */
+    failed_ids_t *failed_ids;
     uint32_t count, last_roster, last_member;
 };
 
@@ -62,6 +67,10 @@ void rosters_destroy(rosters_t *rosters);
 void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *message);
 void roster_leave(client_t *client, uint64_t request, uint32_t member);
 void roster_abort(client_t *client, uint64_t request, uint32_t member);
+
+/* A roster that gathers comes to nothing, with this code and this thread's error text: everybody who has
+ * joined hears so. The roster is freed. */
+void roster_gathering_failed(roster_t *roster, blink_result_t code);
 
 /* The client's process is gone: its ranks leave, and the rosters they were on are aborted. */
 void rosters_lose_client(client_t *client);

@@ -115,6 +115,39 @@ static outcome_t step_use(session_t *session, const char *argument)
     return (outcome_t){0};
 }
 
+/* "split:COLOR": the new communicator is the current one. */
+static outcome_t step_split(session_t *session, const char *argument)
+{
+    int index = session->comm_count, old = session->comm_index;
+    if (index == COMMS_MAX)
+        return outcome_bad("too many communicators");
+    outcome_t outcome = outcome_of(blink_comm_split(session->comms[old], (int)strtol(argument, NULL, 10), 0,
+                                                    NULL, &session->comms[index]));
+    if (outcome.result != BLINK_OK)
+        return outcome;
+    blink_comm_rank(session->comms[index], &session->comm_rank[index]);
+    blink_comm_size(session->comms[index], &session->comm_size[index]);
+    session->comm_index = index;
+    session->comm_count++;
+    return outcome;
+}
+
+/* "split-choice:COLOR": what blink_comm_split() tells the other ranks, and not what it does then. */
+static outcome_t step_split_choice(session_t *session, const char *argument)
+{
+    struct {
+        int32_t color, key;
+        blink_unique_id_t id;
+    } own = {.color = (int32_t)strtol(argument, NULL, 10)}, all[16];
+    blink_op_t *op;
+    blink_get_unique_id(&own.id);
+    if (session->comm_size[session->comm_index] > 16)
+        return outcome_bad("at most 16 ranks");
+    outcome_t outcome = outcome_of(
+        blink_all_gather(&own, all, sizeof(own), BLINK_UINT8, session->comms[session->comm_index], &op));
+    return outcome.result == BLINK_OK ? outcome_of(blink_wait(op)) : outcome;
+}
+
 static outcome_t step_destroy(session_t *session, const char *argument)
 {
     (void)argument;
@@ -433,17 +466,29 @@ static const struct {
     const char *name;
     outcome_t (*run)(session_t *session, const char *argument);
 } STEPS[] = {
-    {"join", step_join},       {"use", step_use},
-    {"destroy", step_destroy}, {"abort", step_abort},
-    {"kill", step_kill},       {"async-error", step_async_error},
-    {"submit", step_submit},   {"await-lost", step_await_lost},
-    {"wait", step_wait},       {"untouched", step_untouched},
-    {"test", step_test},       {"poll", step_poll},
-    {"nop", step_nop},         {"threads", step_threads},
-    {"sleep", step_sleep},     {"gate", step_gate},
-    {"times", step_times},     {"fault", step_fault},
-    {"memfd", step_memfd},     {"free", step_free},
+    {"join", step_join},
+    {"use", step_use},
+    {"destroy", step_destroy},
+    {"abort", step_abort},
+    {"kill", step_kill},
+    {"async-error", step_async_error},
+    {"submit", step_submit},
+    {"await-lost", step_await_lost},
+    {"wait", step_wait},
+    {"untouched", step_untouched},
+    {"test", step_test},
+    {"poll", step_poll},
+    {"nop", step_nop},
+    {"threads", step_threads},
+    {"sleep", step_sleep},
+    {"gate", step_gate},
+    {"times", step_times},
+    {"fault", step_fault},
+    {"memfd", step_memfd},
+    {"free", step_free},
     {"fork", step_fork},
+    {"split", step_split},
+    {"split-choice", step_split_choice},
 };
 
 outcome_t session_do(session_t *session, const char *step)

@@ -1,0 +1,120 @@
+#include "control/comms/failed_ids.h"
+
+#include "base/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct failed_id {
+    list_t link;      /* on failed_ids_t.by_age */
+    list_t of_tenant; /* on tenant->failed_ids */
+    table_link_t of_table;
+    tenant_t *tenant; /* held */
+    uint8_t id[UNIQUE_ID_BYTES];
+    uint64_t until_ms; /* in loop time */
+    blink_result_t code;
+    char text[BLINK_ERROR_TEXT_BYTES];
+} failed_id_t;
+
+struct failed_ids {
+    control_t *control;
+    table_t table;
+    list_t by_age; /* oldest first, which is also the order of `until_ms` */
+    uv_timer_t timer;
+};
+
+/* Whoever makes ids up makes its own lists long, and those are bounded. */
+static uint64_t hash_of(const uint8_t id[UNIQUE_ID_BYTES])
+{
+    uint64_t hash;
+    memcpy(&hash, id, sizeof(hash));
+    return table_hash(hash);
+}
+
+static void failed_id_free(failed_ids_t *failed_ids, failed_id_t *failed)
+{
+    table_remove(&failed_ids->table, &failed->of_table);
+    list_remove(&failed->link);
+    list_remove(&failed->of_tenant);
+    failed->tenant->failed_id_count--;
+    tenant_put(failed->tenant);
+    free(failed);
+}
+
+static void on_timer(uv_timer_t *timer);
+
+static void arm(failed_ids_t *failed_ids)
+{
+    const failed_id_t *oldest = LIST_FIRST(&failed_ids->by_age, failed_id_t, link);
+    uint64_t now_ms = uv_now(&failed_ids->control->loop);
+    if (oldest)
+        uv_timer_start(&failed_ids->timer, on_timer,
+                       oldest->until_ms > now_ms ? oldest->until_ms - now_ms : 0, 0);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    failed_ids_t *failed_ids = timer->data;
+    uint64_t now_ms = uv_now(&failed_ids->control->loop);
+    failed_id_t *oldest = LIST_FIRST(&failed_ids->by_age, failed_id_t, link);
+    if (oldest && oldest->until_ms <= now_ms)
+        failed_id_free(failed_ids, oldest);
+    arm(failed_ids);
+}
+
+void failed_ids_add(failed_ids_t *failed_ids, tenant_t *tenant, const uint8_t id[UNIQUE_ID_BYTES],
+                    blink_result_t code)
+{
+    const control_t *control = failed_ids->control;
+    failed_id_t *failed = calloc(1, sizeof(*failed));
+    if (!failed || !table_add(&failed_ids->table, &failed->of_table, hash_of(id))) {
+        free(failed);
+        return;
+    }
+    memcpy(failed->id, id, sizeof(failed->id));
+    memcpy(failed->text, blink_error_text(), sizeof(failed->text));
+    failed->code = code;
+    failed->until_ms = uv_now(&control->loop) + (uint64_t)(control->settings->init_timeout_s * 1e3);
+    failed->tenant = tenant;
+    tenant_hold(tenant);
+    list_append(&failed_ids->by_age, &failed->link);
+    list_append(&tenant->failed_ids, &failed->of_tenant);
+    if (++tenant->failed_id_count > FAILED_IDS_PER_TENANT)
+        failed_id_free(failed_ids, LIST_FIRST(&tenant->failed_ids, failed_id_t, of_tenant));
+    arm(failed_ids);
+}
+
+blink_result_t failed_ids_check(const failed_ids_t *failed_ids, const tenant_t *tenant,
+                                const uint8_t id[UNIQUE_ID_BYTES])
+{
+    for (table_link_t *link = table_find(&failed_ids->table, hash_of(id)); link;
+         link = table_find_next(link)) {
+        const failed_id_t *failed = CONTAINER_OF(link, failed_id_t, of_table);
+        if (failed->tenant == tenant && memcmp(failed->id, id, sizeof(failed->id)) == 0)
+            return BLINK_FAIL(failed->code, "%s", failed->text);
+    }
+    return BLINK_OK;
+}
+
+blink_result_t failed_ids_create(control_t *control, failed_ids_t **created)
+{
+    failed_ids_t *failed_ids = calloc(1, sizeof(*failed_ids));
+    if (!failed_ids)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for ids that failed");
+    failed_ids->control = control;
+    list_init(&failed_ids->by_age);
+    uv_timer_init(&control->loop, &failed_ids->timer);
+    failed_ids->timer.data = failed_ids;
+    *created = failed_ids;
+    return BLINK_OK;
+}
+
+void failed_ids_destroy(failed_ids_t *failed_ids)
+{
+    if (!failed_ids)
+        return;
+    for (failed_id_t *oldest; (oldest = LIST_FIRST(&failed_ids->by_age, failed_id_t, link));)
+        failed_id_free(failed_ids, oldest);
+    table_fini(&failed_ids->table);
+    free(failed_ids);
+}
