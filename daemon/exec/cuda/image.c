@@ -212,7 +212,7 @@ static uint64_t place_edges(const lane_geometry_t *geometry, const uint32_t *rec
         for (uint32_t e = channel->edge_first; e < channel->edge_first + channel->edge_count; e++) {
             uint64_t *end = &used[rank_gpu ? rank_gpu[receivers[e]] : 0];
             edges[e] = (lane_abi_edge_t){*end, slot_bytes};
-            *end += slot_bytes * geometry->slots;
+            *end += slot_bytes * geometry->channels[c].slots;
             *end = (*end + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
             most = *end > most ? *end : most;
         }

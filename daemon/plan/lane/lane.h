@@ -14,7 +14,8 @@
  * Buffers. An operand is (rank, input | output | scratch). Input and output are addressed by
  * lane_buffer_offset() at the span that lane_span() gives for (channel, part, chunk). Scratch belongs to one
  * edge of a reduce tree or into a relay of a route, lives at the receiver, and is `slots` slots of
- * chunk_bytes; chunk c uses slot c mod slots.
+ * chunk_bytes; chunk c uses slot c mod slots. An edge of fewer chunks has as many slots as chunks, so scratch
+ * is never more than the payload on each edge.
  *
  * Direct parts. Where an edge leads through memory that both ends share (TOPO_SHM links only) and a tree is a
  * star, the root pulls: one step reads every input and writes every output, each element once, without
@@ -150,7 +151,7 @@ typedef struct lane_span {
 typedef struct lane_geometry {
     const lane_program_t *program;
     uint64_t block_bytes;
-    uint64_t scratch_bytes;
+    uint64_t scratch_bytes; /* of all slots that the payload needs */
     uint32_t slots;
     struct lane_cut {
         uint64_t chunk_bytes; /* most bytes of one span; a multiple of 16 */
@@ -158,6 +159,7 @@ typedef struct lane_geometry {
             slot_bytes; /* of a scratch slot, in the program's format; a multiple of 128 where it has flags */
         uint64_t scratch_offset; /* where the slots of this channel's edges begin in the scratch */
         uint32_t chunks;         /* C of this channel: those of its largest extent; 0 if all are empty */
+        uint32_t slots;          /* that an edge of this channel has memory for: no more than chunks */
     } * channels;
 } lane_geometry_t;
 

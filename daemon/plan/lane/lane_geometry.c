@@ -220,13 +220,14 @@ static void cut_channel(lane_geometry_t *geometry, uint32_t channel, uint64_t la
     chunk_bytes = clamp_u64(chunk_bytes, least_bytes, largest_bytes);
     uint64_t whole_bytes = round_up_unit((most_bytes + siblings - 1) / siblings);
     cut->chunk_bytes = clamp_u64(whole_bytes, LANE_UNIT_BYTES, chunk_bytes);
-    cut->scratch_offset = geometry->scratch_bytes;
     cut->slot_bytes = lane_format_bytes(program->protocol, cut->chunk_bytes);
     if (program->protocol != BLINK_PROTOCOL_SIMPLE)
         cut->slot_bytes = (cut->slot_bytes + LANE_LINE_BYTES - 1) / LANE_LINE_BYTES * LANE_LINE_BYTES;
-    geometry->scratch_bytes += cut->slot_bytes * geometry->slots * of->edge_count;
     uint64_t stride = cut->chunk_bytes * siblings;
     cut->chunks = (uint32_t)((most_bytes + stride - 1) / stride);
+    cut->slots = cut->chunks < geometry->slots ? cut->chunks : geometry->slots;
+    cut->scratch_offset = geometry->scratch_bytes;
+    geometry->scratch_bytes += cut->slot_bytes * cut->slots * of->edge_count;
 }
 
 blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t block_bytes, uint64_t chunk_bytes,
@@ -293,7 +294,7 @@ uint64_t lane_buffer_offset(const lane_geometry_t *geometry, uint32_t channel, u
 uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge, uint32_t chunk)
 {
     const struct lane_cut *cut = &geometry->channels[channel];
-    uint64_t slot = (uint64_t)(edge - geometry->program->channels[channel].edge_first) * geometry->slots +
+    uint64_t slot = (uint64_t)(edge - geometry->program->channels[channel].edge_first) * cut->slots +
                     chunk % geometry->slots;
     return cut->scratch_offset + slot * cut->slot_bytes;
 }

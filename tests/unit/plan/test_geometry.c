@@ -258,7 +258,7 @@ static void test_scratch_slots_lie_apart(void **state)
     lane_geometry_fini(&geometry);
 }
 
-/* No scratch for what is not there: 100 bytes in two channels need a slot of 64 or 48 each. */
+/* No scratch for what is not there: 100 bytes in two channels need one slot of 64 or 48 each. */
 static void test_chunks_are_no_larger_than_the_payload(void **state)
 {
     (void)state;
@@ -267,7 +267,7 @@ static void test_chunks_are_no_larger_than_the_payload(void **state)
     divide_whole(&divided, 2, (split_channel_t[]){{0.5, 1, 0, 1}, {0.5, 1, 0, 1}});
     divided.channels[0].edge_count = divided.channels[1].edge_count = 1;
     assert_int_equal(lane_geometry_init(&divided.program, 100, 65536, 4, &geometry), BLINK_OK);
-    assert_int_equal(geometry.scratch_bytes, 4 * (48 + 64));
+    assert_int_equal(geometry.scratch_bytes, 48 + 64);
     lane_geometry_fini(&geometry);
 }
 
@@ -281,6 +281,21 @@ static void test_slots_cover_the_latency_of_the_longest_path(void **state)
     assert_int_equal(lane_choose_slots(&program, 50000), 4 + 8);
     assert_int_equal(lane_choose_slots(&program, 400000), 4 + 1);
     assert_int_equal(lane_choose_slots(&program, 16), 4 + 60);
+}
+
+static void test_edges_of_few_chunks_have_few_slots(void **state)
+{
+    (void)state;
+    divided_t divided;
+    lane_geometry_t geometry;
+    divide_whole(&divided, 1, (split_channel_t[]){{1.0, 1, 0, 1}});
+    divided.channels[0].edge_count = 3;
+    /* Two chunks of 1,024 bytes: two slots on each of three edges, where 60 were asked for. */
+    assert_int_equal(lane_geometry_init(&divided.program, 2000, 1024, 60, &geometry), BLINK_OK);
+    assert_int_equal(geometry.slots, 60);
+    assert_int_equal(geometry.scratch_bytes, 3 * 2 * 1024);
+    assert_int_equal(lane_scratch_offset(&geometry, 0, 2, 1), (2 * 2 + 1) * 1024);
+    lane_geometry_fini(&geometry);
 }
 
 int main(void)
@@ -297,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_scratch_slots_lie_apart),
         cmocka_unit_test(test_chunks_are_no_larger_than_the_payload),
         cmocka_unit_test(test_slots_cover_the_latency_of_the_longest_path),
+        cmocka_unit_test(test_edges_of_few_chunks_have_few_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
