@@ -58,6 +58,8 @@ static tenant_t *tenant_create(tenants_t *tenants, uid_t uid, const char *cgroup
     list_init(&tenant->of_turn);
     memcpy(tenant->cgroup, cgroup, cgroup_bytes);
     snprintf(tenant->name, sizeof(tenant->name), "user %u%s%s", uid, *cgroup ? " in " : "", cgroup);
+    list_init(&tenant->of_planner);
+    list_init(&tenant->plans);
     account_open(&tenant->account, &tenants->budget, tenant->name);
     list_append(&tenants->all, &tenant->link);
     return tenant;

@@ -32,7 +32,11 @@ typedef struct tenant {
     log_budget_t log;
     list_t works;   /* of the control thread's turns: what is done for the tenant, slice by slice */
     list_t of_turn; /* the tenants that have works */
-    char cgroup[];  /* "": the tenant is the user in all cgroups */
+    /* The engine's, for the planner (engine/plans/planner.h). */
+    list_t of_planner;     /* planner->tenants */
+    list_t plans;          /* planner_job_t.link: of plans to be made */
+    uint32_t plans_handed; /* being made, or about to be */
+    char cgroup[];         /* "": the tenant is the user in all cgroups */
 } tenant_t;
 
 typedef struct tenants {

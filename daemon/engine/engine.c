@@ -177,7 +177,7 @@ static void *engine_main(void *argument)
     engine_t *engine = argument;
     uint64_t idle_since_us = 0, checked_us = 0;
     uint32_t looks = 0;
-    /* A plan that a worker is still at comes back here. */
+    /* A plan that the planner is still at comes back here. */
     while (!engine->stop || engine->cache.in_making > 0) {
         bool worked = engine_work(engine);
         if (worked)
@@ -290,9 +290,10 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
     mailbox_init(&created->mailbox, engine_wake, created);
     created->stop_item.run = engine_stop_run;
     init_lists(created);
-    plan_cache_init(&created->cache);
     created->one_class = topo_is_plain_memory(config->topo);
-    blink_result_t result = engine_open_fds(created);
+    blink_result_t result = plan_cache_init(&created->cache);
+    if (result == BLINK_OK)
+        result = engine_open_fds(created);
     if (result != BLINK_OK)
         goto fail;
     int error = pthread_create(&created->thread, NULL, engine_main, created);
@@ -304,6 +305,7 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
     *engine = created;
     return BLINK_OK;
 fail:
+    plan_cache_free(&created->cache);
     engine_close_fds(created);
     free(created);
     return result;

@@ -49,6 +49,12 @@ static inline uint32_t plan_size_class(uint64_t bytes)
     return bytes > 4 ? (64u - (uint32_t)__builtin_clzll(bytes - 1) + 1u) / 2u : 1;
 }
 
+/* The largest payload of a class. */
+static inline uint64_t plan_class_bytes(uint32_t class)
+{
+    return class < 32 ? 1ull << (2 * class) : UINT64_MAX;
+}
+
 /* Count an op. Without memory it is only not shown. */
 void plan_uses_note(plan_uses_t *uses, const plan_ran_t *ran);
 

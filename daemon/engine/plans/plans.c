@@ -1,15 +1,11 @@
 #include "engine/plans/plans.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "engine/loop.h"
 #include "engine/op/op.h"
 #include "error.h"
-#include "names.h"
-#include "plan/choose.h"
 #include "plan/lane/lane.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,12 +14,6 @@
 #define CACHE_INSTANCES 16u
 
 /* ---- keys ---- */
-
-/* The largest payload of a class. */
-static uint64_t class_bytes(uint32_t class)
-{
-    return class < 32 ? 1ull << (2 * class) : UINT64_MAX;
-}
 
 static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
 {
@@ -74,11 +64,12 @@ static bool key_equals(const plan_key_t *a, const plan_key_t *b)
 
 /* ---- the cache ---- */
 
-void plan_cache_init(plan_cache_t *cache)
+blink_result_t plan_cache_init(plan_cache_t *cache)
 {
     for (uint32_t i = 0; i < CACHE_BUCKETS; i++)
         list_init(&cache->buckets[i]);
     list_init(&cache->by_age);
+    return planner_create(&cache->planner);
 }
 
 static cached_program_t *cache_find(plan_cache_t *cache, const plan_key_t *key, uint32_t hash)
@@ -130,6 +121,7 @@ void plan_cache_free(plan_cache_t *cache)
     LIST_FOR_EACH (link, &cache->by_age) {
         cache_remove(cache, CONTAINER_OF(link, cached_program_t, of_age));
     }
+    planner_destroy(cache->planner);
 }
 
 static cached_program_t *cache_add(engine_t *engine, const plan_key_t *key, uint32_t hash)
@@ -155,64 +147,13 @@ static cached_program_t *cache_add(engine_t *engine, const plan_key_t *key, uint
 
 /* ---- planning ---- */
 
-static blink_result_t choose(const topo_t *topo, const plan_request_t *request, plan_t **plan)
-{
-    plan_choice_t choice;
-    if (request->algorithm != BLINK_ALGORITHM_AUTO || request->rank_count == 1 || request->bytes == 0)
-        return plan_create(topo, request, plan);
-    BLINK_TRY(plan_choose(topo, request, &choice));
-    *plan = plan_choice_take(&choice);
-    plan_choice_fini(&choice);
-    return BLINK_OK;
-}
-
-static blink_result_t predict(const topo_t *topo, const plan_t *plan, cached_program_t *cached)
-{
-    plan_predictor_t *predictor = NULL;
-    BLINK_TRY(plan_predictor_create(topo, plan, &predictor));
-    for (uint32_t class = 0; class < PLAN_CLASSES; class ++)
-        cached->predicted_us[class] = plan_predictor_us(predictor, class_bytes(class), plan->protocol, 0);
-    plan_predictor_destroy(predictor);
-    return BLINK_OK;
-}
-
-static blink_result_t plan_and_compile(cached_program_t *cached)
-{
-    const topo_t *topo = cached->engine->config.topo;
-    const plan_key_t *key = &cached->key;
-    plan_request_t request = {.collective = key->collective,
-                              .algorithm = key->algorithm,
-                              .rank_node = key->nodes,
-                              .rank_count = key->rank_count,
-                              .root = key->root,
-                              .peer = key->peer,
-                              .bytes = key->size_class ? class_bytes(key->size_class) : 0,
-                              .plan_seconds = cached->engine->config.settings->plan_seconds};
-    plan_t *plan = NULL;
-    BLINK_TRY(choose(topo, &request, &plan));
-    if (cached->engine->config.settings->force_protocol && !cached->engine->one_class)
-        plan->protocol = cached->engine->config.settings->protocol;
-    if (exec_needs_flags(engine_exec(cached->engine, key->nodes[0]), key->nodes, key->rank_count))
-        plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
-    blink_result_t result = predict(topo, plan, cached);
-    if (result == BLINK_OK)
-        result = lane_compile(topo, plan, &cached->made);
-    cached->algorithm = plan->algorithm;
-    cached->protocol = plan->protocol;
-    LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",
-              blink_name_collective(key->collective), key->rank_count, plan->plan_ms,
-              blink_name_algorithm(plan->algorithm), blink_name_protocol(plan->protocol), plan->channel_count,
-              plan->rate_GBps, plan->bound_GBps);
-    plan_destroy(plan);
-    return result;
-}
-
 /* Everybody who waited is due again, or fails. A plan that failed is forgotten: the next op tries again. */
 static void plan_return(mailbox_item_t *item)
 {
     cached_program_t *cached = CONTAINER_OF(item, cached_program_t, item);
     plan_cache_t *cache = &cached->engine->cache;
     cache->in_making--;
+    planner_made(cache->planner, cached);
     cached->program = cached->made;
     LIST_FOR_EACH (link, &cached->waiting) {
         comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_state);
@@ -228,39 +169,49 @@ static void plan_return(mailbox_item_t *item)
         cache_remove(cache, cached);
 }
 
-/* On a worker thread. */
-static void plan_run(void *argument)
-{
-    cached_program_t *cached = argument;
-    cached->result = plan_and_compile(cached);
-    if (cached->result != BLINK_OK)
-        snprintf(cached->text, sizeof(cached->text), "%s", blink_error_text());
-    plan_thread_release();
-    mailbox_post(&cached->engine->mailbox, &cached->item);
-}
-
-/* The program for the op; one that is not cached is posted to be made. */
-static blink_result_t find_program(const comm_op_t *op, cached_program_t **found)
+/* The program for the op; *is_new: it has yet to be made. */
+static blink_result_t find_program(const comm_op_t *op, cached_program_t **found, bool *is_new)
 {
     engine_t *engine = op->comm->engine;
     uint32_t nodes[PLAN_RANKS_MAX];
     plan_key_t key = key_of(op, nodes);
     uint32_t hash = hash_of(&key);
     *found = cache_find(&engine->cache, &key, hash);
-    if (*found)
-        return BLINK_OK;
-    cached_program_t *cached = cache_add(engine, &key, hash);
-    if (!cached)
+    *is_new = !*found;
+    if (*is_new)
+        *found = cache_add(engine, &key, hash);
+    if (!*found)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to keep a plan of %u ranks", key.rank_count);
-    cached->item.run = plan_return;
-    blink_result_t result = exec_host_post(engine->config.exec, plan_run, cached);
-    if (result != BLINK_OK) {
-        cache_remove(&engine->cache, cached);
-        return result;
-    }
-    engine->cache.in_making++;
-    *found = cached;
     return BLINK_OK;
+}
+
+/* The op waits until the program is made. */
+static void await_plan(comm_op_t *op, bool is_new)
+{
+    cached_program_t *cached = op->program;
+    planner_t *planner = op->comm->engine->cache.planner;
+    op_enter(op, OP_PLANNING);
+    if (!is_new) {
+        planner_share(planner, cached, op->comm->tenant);
+        return;
+    }
+    cached->item.run = plan_return;
+    cached->engine->cache.in_making++;
+    planner_queue(planner, cached, op->comm->tenant);
+}
+
+/* The op does not wait for its plan any more. A plan that nobody waits for is not begun. */
+static void await_plan_no_more(comm_op_t *op)
+{
+    cached_program_t *cached = op->program;
+    plan_cache_t *cache = &cached->engine->cache;
+    list_remove(&op->of_state);
+    const comm_op_t *other = LIST_FIRST(&cached->waiting, comm_op_t, of_state);
+    if (cached->job.tenant == op->comm->tenant &&
+        planner_leave(cache->planner, cached, other ? other->comm->tenant : NULL)) {
+        cache->in_making--;
+        cache_remove(cache, cached);
+    }
 }
 
 double plan_predicted_us(const cached_program_t *cached, uint64_t bytes)
@@ -268,7 +219,7 @@ double plan_predicted_us(const cached_program_t *cached, uint64_t bytes)
     uint32_t class = plan_size_class(bytes);
     if (class >= PLAN_CLASSES)
         class = PLAN_CLASSES - 1;
-    double least = (double)class_bytes(class - 1), most = (double)class_bytes(class);
+    double least = (double)plan_class_bytes(class - 1), most = (double)plan_class_bytes(class);
     double least_us = cached->predicted_us[class - 1], most_us = cached->predicted_us[class];
     return least_us + ((double)bytes - least) / (most - least) * (most_us - least_us);
 }
@@ -299,12 +250,13 @@ static blink_result_t lend_instance(cached_program_t *cached, plan_instance_t **
 
 blink_result_t plan_lend(comm_op_t *op)
 {
+    bool is_new = false;
     if (!op->program) {
-        BLINK_TRY(find_program(op, &op->program));
+        BLINK_TRY(find_program(op, &op->program, &is_new));
         op->program->uses++;
     }
     if (!op->program->program) {
-        op_enter(op, OP_PLANNING);
+        await_plan(op, is_new);
         return BLINK_OK;
     }
     blink_result_t result = lend_instance(op->program, &op->instance);
@@ -317,6 +269,12 @@ void plan_take_back(comm_op_t *op)
 {
     cached_program_t *cached = op->program;
     plan_instance_t *instance = op->instance;
+    if (op->state == OP_PLANNING) {
+        cached->uses--;
+        await_plan_no_more(op);
+        op->program = NULL;
+        return;
+    }
     op->program = NULL;
     op->instance = NULL;
     if (instance && cached->idle_count < CACHE_INSTANCES) {

@@ -1,12 +1,12 @@
 /*
- * Plans: made by the executor's workers so that a slow one delays only its communicators, compiled, and kept
- * for every communicator over the same devices.
+ * Plans: made and compiled by the planner (planner.h), and kept for every communicator over the same devices.
  */
 #ifndef BLINK_ENGINE_PLANS_H
 #define BLINK_ENGINE_PLANS_H
 
 #include "base/list.h"
 #include "engine/engine.h"
+#include "engine/plans/planner.h"
 
 typedef struct comm_op comm_op_t;
 
@@ -24,7 +24,7 @@ typedef struct plan_key {
 #define PLAN_CLASSES 21u
 
 /* A compiled plan, or one that is being made. */
-typedef struct cached_program {
+struct cached_program {
     list_t of_bucket, of_age; /* of the cache */
     uint32_t hash;
     uint32_t uses; /* ops that hold it, whether they wait for it or run an instance of it */
@@ -37,13 +37,14 @@ typedef struct cached_program {
     list_t idle;                       /* plan_instance_t.of_program */
     uint32_t idle_count;
     engine_t *engine;
-    /* While it is being made these are a worker's, until the item is posted. */
+    planner_job_t job;
+    /* While it is being made these are the planner's thread's, until the item is posted. */
     mailbox_item_t item;
     blink_result_t result;
     lane_program_t *made;
     char text[BLINK_ERROR_TEXT_BYTES];
     uint32_t nodes[]; /* of the key */
-} cached_program_t;
+};
 
 #define CACHE_BUCKETS 256u
 
@@ -52,7 +53,8 @@ typedef struct plan_cache {
     list_t buckets[CACHE_BUCKETS];
     list_t by_age; /* newest first */
     uint32_t count;
-    uint32_t in_making; /* programs that workers are still at */
+    uint32_t in_making; /* programs that the planner has */
+    planner_t *planner;
 } plan_cache_t;
 
 /* What runs a program; lent to one op at a time. */
@@ -73,7 +75,8 @@ void plan_take_back(comm_op_t *op);
 /* The model's time for a run with this payload, linear between the classes. */
 double plan_predicted_us(const cached_program_t *cached, uint64_t bytes);
 
-void plan_cache_init(plan_cache_t *cache);
+/* An empty cache with its planner. Errors: NO_MEMORY, SYSTEM. */
+blink_result_t plan_cache_init(plan_cache_t *cache);
 
 /* Free all programs. Nothing is lent, and none is being made. */
 void plan_cache_free(plan_cache_t *cache);

@@ -22,12 +22,6 @@
 /* Assumed of a machine that does not say what its caches hold. */
 #define POOL_CACHE_BYTES (16u << 20)
 
-typedef struct pool_job {
-    exec_task_t task;
-    void (*job)(void *);
-    void *argument;
-} pool_job_t;
-
 /* Give one sleeper a ticket. */
 static void pool_wake_idle(exec_host_t *exec)
 {
@@ -98,10 +92,7 @@ static void pool_sleep(exec_host_t *exec)
 static void pool_run_next(exec_host_t *exec, uint64_t now_ns)
 {
     exec_task_t *task = queue_pop(&exec->queue);
-    bool is_lane = task->instance;
-    exec->runners += is_lane;
-    if (!is_lane)
-        queue_release(&exec->queue, 1);
+    exec->runners++;
     if (!exec->config.pace || exec->runners == 0)
         pool_wake(exec);
     else if (exec->queue.count > 0 && queue_next_ns(&exec->queue) + POOL_LATE_NS < now_ns)
@@ -113,7 +104,7 @@ static void pool_run_next(exec_host_t *exec, uint64_t now_ns)
     task->run(task);
     atomic_fetch_sub_explicit(&exec->busy, 1, memory_order_relaxed);
     pthread_mutex_lock(&exec->mutex);
-    exec->runners -= is_lane;
+    exec->runners--;
 }
 
 static void *pool_worker(void *argument)
@@ -281,29 +272,6 @@ void exec_host_destroy(exec_host_t *exec)
 exec_t *exec_of_host(exec_host_t *exec)
 {
     return &exec->base;
-}
-
-static void pool_run_job(exec_task_t *task)
-{
-    pool_job_t *posted = (pool_job_t *)task;
-    posted->job(posted->argument);
-    free(posted);
-}
-
-blink_result_t exec_host_post(exec_host_t *exec, void (*job)(void *), void *argument)
-{
-    pool_job_t *posted = malloc(sizeof(*posted));
-    if (!posted)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to post a job");
-    *posted = (pool_job_t){.task = {.run = pool_run_job}, .job = job, .argument = argument};
-    pthread_mutex_lock(&exec->mutex);
-    blink_result_t result = queue_reserve(&exec->queue, 1);
-    if (result == BLINK_OK)
-        queue_push(&exec->queue, &posted->task, exec->config.pace ? clock_ns() : 0);
-    pool_unlock_and_wake(exec);
-    if (result != BLINK_OK)
-        free(posted);
-    return result;
 }
 
 uint32_t exec_host_busy(const exec_host_t *exec)

@@ -34,11 +34,7 @@ void exec_host_destroy(exec_host_t *exec);
  * thread that starts it, without a pacer only. exec_abort() is thread-safe. */
 exec_t *exec_of_host(exec_host_t *exec);
 
-/* Any other work for the pool (planning): runs job(argument) on a worker, after lanes that are already due.
- * Thread-safe. Errors: NO_MEMORY. */
-blink_result_t exec_host_post(exec_host_t *exec, void (*job)(void *), void *argument);
-
-/* Workers that are running a lane or a job at this moment (a hint for waiting policies). Thread-safe. */
+/* Workers that are running a lane at this moment (a hint for waiting policies). Thread-safe. */
 uint32_t exec_host_busy(const exec_host_t *exec);
 uint32_t exec_host_workers(const exec_host_t *exec);
 

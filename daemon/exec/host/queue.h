@@ -16,7 +16,7 @@ typedef struct host_instance host_instance_t;
 struct exec_task {
     void (*run)(exec_task_t *task);
     void (*taken)(exec_task_t *task); /* called before run, still under the pool's lock; may be NULL */
-    host_instance_t *instance;        /* whose abort hurries it; NULL: a job */
+    host_instance_t *instance;        /* whose abort hurries it */
     uint64_t ready_ns;                /* CLOCK_MONOTONIC */
     uint64_t arrival;
     uint32_t place; /* in the heap; QUEUE_NOWHERE after it was taken out */

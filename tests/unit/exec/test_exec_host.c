@@ -365,45 +365,6 @@ static void test_epochs_wrap_around(void **state)
 
 /* ---- jobs ---- */
 
-static void count_job(void *argument)
-{
-    on_done(argument, BLINK_OK);
-}
-
-/* Jobs are not held up by lanes whose time is a day away, nor lost when the pool ends. */
-static void check_jobs(double scale)
-{
-    fixture_t fixture;
-    fixture_init(&fixture, 2, scale);
-    outcome_t jobs;
-    outcome_init(&jobs);
-    payload_t payload;
-    payload_init(&payload, 200000, BLINK_FLOAT32, BLINK_SUM, false);
-    lane_program_t *program = make_stuck_program(&fixture);
-    exec_instance_t *instance = make_instance(&fixture, program);
-    start_run(instance, &payload.run);
-    for (uint32_t i = 0; i < 100; i++)
-        assert_int_equal(exec_host_post(fixture.exec, count_job, &jobs), BLINK_OK);
-    wait_done(&jobs, 100);
-    exec_abort(instance, BLINK_ERR_ABORTED);
-    assert_int_equal(wait_done(&payload.outcome, 1), BLINK_ERR_ABORTED);
-    exec_instance_destroy(instance);
-    for (uint32_t i = 0; i < 100; i++)
-        assert_int_equal(exec_host_post(fixture.exec, count_job, &jobs), BLINK_OK);
-    fixture_fini(&fixture);
-    assert_int_equal(jobs.done, 200);
-    lane_program_destroy(program);
-    payload_fini(&payload);
-    outcome_fini(&jobs);
-}
-
-static void test_every_posted_job_runs(void **state)
-{
-    (void)state;
-    check_jobs(0.0);
-    check_jobs(1e-8);
-}
-
 /* ---- pace ---- */
 
 /* Link 3 -> 0 carries the whole payload at 1 GB/s × 0.02; the last byte arrives 1 µs / 0.02 after it left. */
@@ -461,7 +422,6 @@ int main(void)
         cmocka_unit_test(test_aborted_instance_runs_again),
         cmocka_unit_test(test_aborts_while_the_first_run_starts),
         cmocka_unit_test(test_epochs_wrap_around),
-        cmocka_unit_test(test_every_posted_job_runs),
         cmocka_unit_test(test_paced_run_is_never_faster_than_its_links),
         cmocka_unit_test(test_paced_allreduce_equals_reference),
     };

@@ -3,7 +3,8 @@
  * number of threads, one end per run, and turns for all. And what a run may say of its buffers and its
  * operator, which lanes obey as items do.
  */
-#include "exec/host/queue.h"
+#include "base/list.h"
+#include "exec/host/pool.h"
 #include "exec_payload.h"
 
 /* A direct allreduce, allgather or reducescatter: for every block one step that reads it wherever it is an
@@ -368,14 +369,15 @@ static void test_done_is_called_unless_the_run_ended_inside_start(void **state)
 
 /* Keeps a worker until the test lets it go. */
 typedef struct gate {
+    exec_task_t task;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool entered, open;
 } gate_t;
 
-static void wait_at_gate(void *argument)
+static void wait_at_gate(exec_task_t *task)
 {
-    gate_t *gate = argument;
+    gate_t *gate = CONTAINER_OF(task, gate_t, task);
     pthread_mutex_lock(&gate->mutex);
     gate->entered = true;
     pthread_cond_broadcast(&gate->changed);
@@ -388,7 +390,11 @@ static void wait_at_gate(void *argument)
 static void close_gate(const fixture_t *fixture, gate_t *gate)
 {
     *gate = (gate_t){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    assert_int_equal(exec_host_post(fixture->exec, wait_at_gate, gate), BLINK_OK);
+    gate->task.run = wait_at_gate;
+    pthread_mutex_lock(&fixture->exec->mutex);
+    assert_int_equal(queue_reserve(&fixture->exec->queue, 1), BLINK_OK);
+    queue_push(&fixture->exec->queue, &gate->task, 0);
+    pool_unlock_and_wake(fixture->exec);
     pthread_mutex_lock(&gate->mutex);
     while (!gate->entered)
         pthread_cond_wait(&gate->changed, &gate->mutex);

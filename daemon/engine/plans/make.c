@@ -1,0 +1,71 @@
+#include "engine/plans/make.h"
+
+#include "base/log.h"
+#include "engine/loop.h"
+#include "error.h"
+#include "names.h"
+#include "plan/choose.h"
+
+#include <stdio.h>
+
+static blink_result_t choose(const topo_t *topo, const plan_request_t *request, plan_t **plan)
+{
+    plan_choice_t choice;
+    if (request->algorithm != BLINK_ALGORITHM_AUTO || request->rank_count == 1 || request->bytes == 0)
+        return plan_create(topo, request, plan);
+    BLINK_TRY(plan_choose(topo, request, &choice));
+    *plan = plan_choice_take(&choice);
+    plan_choice_fini(&choice);
+    return BLINK_OK;
+}
+
+static blink_result_t predict(const topo_t *topo, const plan_t *plan, cached_program_t *cached)
+{
+    plan_predictor_t *predictor = NULL;
+    BLINK_TRY(plan_predictor_create(topo, plan, &predictor));
+    for (uint32_t class = 0; class < PLAN_CLASSES; class ++)
+        cached->predicted_us[class] =
+            plan_predictor_us(predictor, plan_class_bytes(class), plan->protocol, 0);
+    plan_predictor_destroy(predictor);
+    return BLINK_OK;
+}
+
+static blink_result_t plan_and_compile(cached_program_t *cached)
+{
+    const topo_t *topo = cached->engine->config.topo;
+    const plan_key_t *key = &cached->key;
+    plan_request_t request = {.collective = key->collective,
+                              .algorithm = key->algorithm,
+                              .rank_node = key->nodes,
+                              .rank_count = key->rank_count,
+                              .root = key->root,
+                              .peer = key->peer,
+                              .bytes = key->size_class ? plan_class_bytes(key->size_class) : 0,
+                              .plan_seconds = cached->engine->config.settings->plan_seconds};
+    plan_t *plan = NULL;
+    BLINK_TRY(choose(topo, &request, &plan));
+    if (cached->engine->config.settings->force_protocol && !cached->engine->one_class)
+        plan->protocol = cached->engine->config.settings->protocol;
+    if (exec_needs_flags(engine_exec(cached->engine, key->nodes[0]), key->nodes, key->rank_count))
+        plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
+    blink_result_t result = predict(topo, plan, cached);
+    if (result == BLINK_OK)
+        result = lane_compile(topo, plan, &cached->made);
+    cached->algorithm = plan->algorithm;
+    cached->protocol = plan->protocol;
+    LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",
+              blink_name_collective(key->collective), key->rank_count, plan->plan_ms,
+              blink_name_algorithm(plan->algorithm), blink_name_protocol(plan->protocol), plan->channel_count,
+              plan->rate_GBps, plan->bound_GBps);
+    plan_destroy(plan);
+    return result;
+}
+
+void plan_make(cached_program_t *cached)
+{
+    cached->result = plan_and_compile(cached);
+    if (cached->result != BLINK_OK)
+        snprintf(cached->text, sizeof(cached->text), "%s", blink_error_text());
+    plan_thread_release();
+    mailbox_post(&cached->engine->mailbox, &cached->item);
+}
