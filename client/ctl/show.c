@@ -48,7 +48,7 @@ static blink_result_t print_status_json(const Blinkwire__StatusReply *status)
     return ctl_print_json(
         json_pack(
             "{s:o, s:I, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, "
-            "s:I, s:I}",
+            "s:I, s:I, s:I}",
             "version", ctl_json_text(status->version), "pid", (json_int_t)status->pid, "uptime_s",
             status->uptime_s, "socket", ctl_json_text(status->socket), "topology",
             ctl_json_text(status->topology), "device_count", (json_int_t)status->device_count, "client_count",
@@ -58,7 +58,7 @@ static blink_result_t print_status_json(const Blinkwire__StatusReply *status)
             "pace_scale", status->pace_scale, "gpu_sharing", text_or_null(status->gpu_sharing),
             "gpu_worker_pid", status->gpu_worker_pid > 0 ? json_integer(status->gpu_worker_pid) : json_null(),
             "gpu_worker_restarts", (json_int_t)status->gpu_worker_restarts, "turn_steps_most",
-            (json_int_t)status->turn_steps_most),
+            (json_int_t)status->turn_steps_most, "engine_steps_most", (json_int_t)status->engine_steps_most),
         JSON_INDENT(2));
 }
 
@@ -94,7 +94,7 @@ static void print_status_text(const Blinkwire__StatusReply *status)
     printf("collectives    %lu completed, %lu failed\n", (unsigned long)status->op_count,
            (unsigned long)status->failed_op_count);
     printf("memory         %s registered\n", human_bytes(status->registered_bytes, bytes));
-    printf("longest turn   %u steps\n", status->turn_steps_most);
+    printf("longest turn   %u steps, of the engine %u\n", status->turn_steps_most, status->engine_steps_most);
 }
 
 blink_result_t ctl_status(int argc, char **argv, ctl_options_t *options)

@@ -61,6 +61,10 @@ static tenant_t *tenant_create(tenants_t *tenants, uid_t uid, const char *cgroup
     list_init(&tenant->of_planner);
     list_init(&tenant->plans);
     account_open(&tenant->account, &tenants->budget, tenant->name);
+    list_init(&tenant->of_active);
+    list_init(&tenant->active_clients);
+    fair_share_init(&tenant->turn, tenant->weight, TURN_QUANTUM_BYTES);
+    fair_round_init(&tenant->due_comms, TURN_QUANTUM_BYTES);
     list_append(&tenants->all, &tenant->link);
     return tenant;
 }

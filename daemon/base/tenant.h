@@ -13,6 +13,7 @@
 #define BLINK_TENANT_H
 
 #include "base/budget.h"
+#include "base/fair.h"
 #include "base/list.h"
 #include "base/log.h"
 
@@ -36,8 +37,20 @@ typedef struct tenant {
     list_t of_planner;     /* planner->tenants */
     list_t plans;          /* planner_job_t.link: of plans to be made */
     uint32_t plans_handed; /* being made, or about to be */
-    char cgroup[];         /* "": the tenant is the user in all cgroups */
+    /* The engine thread's, until its pointers are gone. */
+    list_t of_active;       /* among the tenants that have active clients */
+    list_t active_clients;  /* engine_client_t.of_active */
+    uint32_t active_count;  /* of these */
+    fair_share_t turn;      /* of the engine's turns, while it has communicators that are due */
+    fair_round_t due_comms; /* engine_comm_t.turn */
+
+    char cgroup[]; /* "": the tenant is the user in all cgroups */
 } tenant_t;
+
+/* What a tenant, and a communicator, may have done before the engine attends to the next: payload in bytes.
+ * An op counts for at least TURN_LEAST_BYTES, however small it is. */
+#define TURN_QUANTUM_BYTES (1 << 20)
+#define TURN_LEAST_BYTES   (16u << 10)
 
 typedef struct tenants {
     list_t all;

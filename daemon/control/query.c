@@ -46,6 +46,7 @@ static void answer_status(const control_t *control, connection_t *connection, ui
     status.worker_count = exec_host_workers(control->exec);
     status.op_count = totals.op_count;
     status.failed_op_count = totals.failed_op_count;
+    status.engine_steps_most = engine_longest_turn(control->engine);
     status.pace_scale = control->settings->pace_scale;
     status.turn_steps_most = control->turns.steps_most;
     status.socket = (char *)(uintptr_t)control->settings->socket;

@@ -6,9 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/client/client.h"
-#include "engine/client/replay.h"
-#include "engine/client/stored.h"
-#include "engine/client/submit.h"
+#include "engine/client/serve.h"
 #include "engine/comm/comm.h"
 #include "engine/loop.h"
 #include "engine/op/run.h"
@@ -37,7 +35,8 @@
 #define WATCH_MOST_US  1000u
 #define WATCH_FRACTION 16u
 
-#define EPOLL_EVENTS 64
+/* Steps of turns between two looks at the doorbells of clients that rest: some 20 µs. */
+#define STEPS_UNHEARD 64u
 
 /* Called by posters to an empty mailbox, on their thread. */
 static void engine_wake(void *context)
@@ -50,27 +49,14 @@ static void engine_wake(void *context)
         LOG_DEBUG("engine wake-up: %s", strerror(errno)); /* EAGAIN: it is awake already */
 }
 
-static void announce_sleep(engine_t *engine, bool sleeping)
-{
-    /* seq_cst: pairs with engine_wake() and ring_needs_doorbell(); see ring.h for the argument. */
-    atomic_store_explicit(&engine->sleeping, sleeping, memory_order_seq_cst);
-    LIST_FOR_EACH (link, &engine->clients) {
-        ring_set_engine_sleeping(&CONTAINER_OF(link, engine_client_t, of_engine)->ring, sleeping);
-    }
-}
-
+/* The second look before sleeping. */
 static bool has_work(engine_t *engine)
 {
-    if (!mailbox_is_empty(&engine->mailbox))
+    if (!mailbox_is_empty(&engine->mailbox) || clients_have_work(engine))
         return true;
-    LIST_FOR_EACH (link, &engine->clients) {
-        engine_client_t *client = CONTAINER_OF(link, engine_client_t, of_engine);
-        if (!client->removed && ring_has_submission(&client->ring))
-            return true;
-    }
     if (engine->config.cuda && exec_cuda_has_news(engine->config.cuda))
         return true;
-    return !list_is_empty(&engine->due_comms) || run_has_awaited(engine);
+    return !list_is_empty(&engine->due_tenants.waiting);
 }
 
 /* Whether there are words to look at that GPUs write and nobody rings for. */
@@ -83,7 +69,6 @@ static bool has_watched(const engine_t *engine)
  * the time that has been quiet already. */
 static void engine_sleep_until(engine_t *engine, uint64_t deadline_us, uint64_t quiet_us)
 {
-    struct epoll_event events[EPOLL_EVENTS];
     uint64_t now_us = clock_us();
     uint64_t left_us = deadline_us > now_us ? deadline_us - now_us : 0;
     uint64_t nap_us = quiet_us / WATCH_FRACTION;
@@ -92,19 +77,28 @@ static void engine_sleep_until(engine_t *engine, uint64_t deadline_us, uint64_t 
         left_us = nap_us;
     struct timespec timeout = {.tv_sec = (time_t)(left_us / 1000000u),
                                .tv_nsec = (long)(left_us % 1000000u) * 1000};
-    /* All of them are watched for edges: nothing is read, which a client could make block. */
-    if (epoll_pwait2(engine->epoll_fd, events, EPOLL_EVENTS,
-                     deadline_us != UINT64_MAX || has_watched(engine) ? &timeout : NULL, NULL) < 0 &&
-        errno == ENOSYS)
-        epoll_wait(engine->epoll_fd, events, EPOLL_EVENTS, 1); /* a kernel older than 5.11: a coarse nap */
+    clients_listen(engine, deadline_us != UINT64_MAX || has_watched(engine) ? &timeout : NULL);
 }
 
-static void engine_sleep(engine_t *engine, uint64_t deadline_us, uint64_t quiet_us)
+static void engine_wake_up(engine_t *engine)
 {
-    announce_sleep(engine, true);
+    clients_tell(engine, false);
+    atomic_store_explicit(&engine->sleeping, false, memory_order_seq_cst); /* as in engine_try_to_sleep() */
+}
+
+/* Say so first, and sleep once all has been looked at again that somebody may have done in between. */
+static void engine_try_to_sleep(engine_t *engine, uint64_t deadline_us, uint64_t quiet_us)
+{
+    if (!engine->drowsy) {
+        /* seq_cst: pairs with engine_wake(). */
+        atomic_store_explicit(&engine->sleeping, true, memory_order_seq_cst);
+        clients_tell(engine, true);
+    }
+    if (engine->looks_owed > 0)
+        return;
     if (!has_work(engine))
         engine_sleep_until(engine, deadline_us, quiet_us);
-    announce_sleep(engine, false);
+    engine_wake_up(engine);
 }
 
 /* Whether waiting clients and workers leave a core to spin on; tells the clients when that changes. Members
@@ -119,56 +113,34 @@ static void update_crowding(engine_t *engine)
     if (crowded == engine->crowded)
         return;
     engine->crowded = crowded;
-    LIST_FOR_EACH (link, &engine->clients) {
-        client_update_wait_policy(CONTAINER_OF(link, engine_client_t, of_engine));
-    }
+    clients_update_wait_policy(engine);
 }
 
-/* Handle what the client has submitted; once that is nothing, what has been deferred until then. */
-static bool serve_client(engine_client_t *client)
+/* Once in a while listen for doorbells of clients that rest, and remember the longest turn. */
+static void note_turn(engine_t *engine)
 {
-    if (client->removed)
-        return client_free_if_done(client);
-    return submit_poll(client) || mailbox_run(&client->deferred);
-}
-
-static bool serve_clients(engine_t *engine)
-{
-    bool worked = false;
-    LIST_FOR_EACH (link, &engine->clients) {
-        worked |= serve_client(CONTAINER_OF(link, engine_client_t, of_engine));
-    }
-    return worked;
-}
-
-/* Give every communicator that is due one quantum. */
-static bool serve_comms(engine_t *engine)
-{
-    list_t due, *link;
-    if (list_is_empty(&engine->due_comms))
-        return false;
-    list_init(&due);
-    list_splice(&due, &engine->due_comms);
-    while ((link = list_take_first(&due))) {
-        engine_comm_t *comm = CONTAINER_OF(link, engine_comm_t, of_due);
-        run_due(comm);
-        if (comm->leaving_count > 0)
-            comm_let_go(comm);
-    }
-    return true;
+    static const struct timespec at_once = {0};
+    engine->unheard += engine->turn_steps + 1;
+    if (engine->resting > 0 && engine->unheard >= STEPS_UNHEARD)
+        clients_listen(engine, &at_once);
+    /* Relaxed: written by this thread alone, and a figure by itself. */
+    if (engine->turn_steps > atomic_load_explicit(&engine->longest_turn, memory_order_relaxed))
+        atomic_store_explicit(&engine->longest_turn, engine->turn_steps, memory_order_relaxed);
 }
 
 /* One round. True if there was anything to do. */
 static bool engine_work(engine_t *engine)
 {
+    engine->turn_steps = 0;
     bool worked = mailbox_run(&engine->mailbox);
-    worked |= serve_clients(engine);
+    worked |= clients_serve(engine);
     worked |= engine->config.cuda && run_poll_ended(engine);
-    worked |= engine->stored_ops > 0 && replay_poll(engine);
-    worked |= !list_is_empty(&engine->awaiting) && run_poll_awaiting(engine);
-    worked |= serve_comms(engine);
+    worked |= comms_serve(engine);
     if (worked)
         update_crowding(engine);
+    if (worked && engine->drowsy)
+        engine_wake_up(engine);
+    note_turn(engine);
     return worked;
 }
 
@@ -185,9 +157,9 @@ static void *engine_main(void *argument)
         /* Crowded: whoever has something to submit needs this core first. */
         if (!worked && engine->crowded && engine->long_runs == 0)
             sched_yield();
-        if (++looks % LOOKS_PER_CLOCK != 0 && engine->long_runs == 0)
+        if (++looks % LOOKS_PER_CLOCK != 0 && engine->long_runs == 0 && !engine->drowsy)
             continue;
-        uint64_t now_us = clock_us();
+        uint64_t now_us = engine->now_us = clock_us();
         if (now_us - checked_us >= TIMEOUT_CHECK_US) {
             comms_check_timeouts(engine, now_us);
             checked_us = now_us;
@@ -198,7 +170,7 @@ static void *engine_main(void *argument)
             idle_since_us = now_us;
         if (engine->long_runs == 0 && now_us - idle_since_us < IDLE_SPIN_US)
             continue;
-        engine_sleep(engine, comms_check_timeouts(engine, now_us), now_us - idle_since_us);
+        engine_try_to_sleep(engine, comms_check_timeouts(engine, now_us), now_us - idle_since_us);
         if (!has_watched(engine))
             idle_since_us = 0;
     }
@@ -210,10 +182,7 @@ static void *engine_main(void *argument)
 static void client_remove_run(mailbox_item_t *item)
 {
     engine_client_t *client = CONTAINER_OF(item, engine_client_t, remove_item);
-    mailbox_run(&client->deferred);
-    comm_client_gone(client);
-    stored_forget_client(client);
-    client->removed = true;
+    client_leave_begin(client);
 }
 
 void engine_client_remove(engine_client_t *client, engine_done_t done)
@@ -255,7 +224,7 @@ static blink_result_t engine_open_fds(engine_t *engine)
 {
     engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = engine->wake_fd};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
     if (engine->wake_fd < 0 || engine->epoll_fd < 0 ||
         epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &event) != 0)
         return BLINK_FAIL_ERRNO("engine descriptors");
@@ -272,11 +241,11 @@ static void engine_close_fds(engine_t *engine)
 
 static void init_lists(engine_t *engine)
 {
-    list_init(&engine->clients);
+    list_init(&engine->active_tenants);
+    list_init(&engine->leaving);
     list_init(&engine->busy_comms);
-    list_init(&engine->due_comms);
     list_init(&engine->gpu_comms);
-    list_init(&engine->awaiting);
+    fair_round_init(&engine->due_tenants, TURN_QUANTUM_BYTES);
     list_init(&engine->spare_batches);
 }
 
@@ -330,6 +299,11 @@ void engine_destroy(engine_t *engine)
     }
     engine_close_fds(engine);
     free(engine);
+}
+
+uint32_t engine_longest_turn(const engine_t *engine)
+{
+    return atomic_load_explicit(&engine->longest_turn, memory_order_relaxed); /* a figure by itself */
 }
 
 engine_comm_stats_t engine_total_stats(const engine_t *engine)

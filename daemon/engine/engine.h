@@ -159,6 +159,10 @@ const plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm);
  * as above. */
 const _Atomic uint64_t *engine_comm_link_bytes(const engine_comm_t *comm);
 
+/* The most steps that a turn of the engine's loop has had: submissions taken, ops looked at, started or
+ * cancelled, clients visited. What tenants have and do must not make turns long. Thread-safe. */
+uint32_t engine_longest_turn(const engine_t *engine);
+
 /* Totals since the start. Thread-safe. */
 engine_comm_stats_t engine_total_stats(const engine_t *engine);
 

@@ -27,7 +27,7 @@ static void attach_run(mailbox_item_t *item)
         LOG_ERROR("the GPU worker's ring: %s", blink_error_text());
     } else {
         engine->gpu_event_fd = exec_cuda_event_fd(engine->config.cuda);
-        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = engine->gpu_event_fd};
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
         if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->gpu_event_fd, &event) != 0)
             LOG_ERROR("watch the GPU worker: %s", strerror(errno));
     }

@@ -27,12 +27,18 @@ struct engine {
     /* Nobody rings a doorbell for what a GPU writes, so the loop looks: how many ops are in OP_AWAITING for
      * such a word, and how many ops are stored, which a graph on a GPU may replay. */
     uint32_t awaited_gpu_ops, stored_ops;
-    list_t clients;       /* engine_client_t.of_engine */
-    list_t busy_comms;    /* engine_comm_t.of_busy: that have ops */
-    list_t due_comms;     /* engine_comm_t.of_due: that the loop is to attend to */
-    list_t gpu_comms;     /* engine_comm_t.of_gpus: whose devices are on GPUs */
-    list_t awaiting;      /* ops in OP_AWAITING (op.h) */
-    list_t spare_batches; /* op_batch_t.of_rank, to be used again */
+    list_t active_tenants; /* tenant_t.of_active: that have active clients */
+    list_t leaving;        /* engine_client_t.of_active: clients whose processes are gone */
+    uint32_t resting;      /* clients that are looked at only after they have rung their doorbells */
+    bool drowsy;           /* the clients have been told that the engine sleeps, and it does as soon as… */
+    uint32_t looks_owed;   /* … so many words that ops await have been looked at once more */
+    uint64_t now_us;       /* at the last look at the clock */
+    uint32_t turn_steps;   /* of this turn */
+    uint32_t unheard;      /* steps since doorbells were listened for */
+    list_t busy_comms;     /* engine_comm_t.of_busy: that have ops */
+    list_t gpu_comms;      /* engine_comm_t.of_gpus: whose devices are on GPUs */
+    list_t spare_batches;  /* op_batch_t.of_rank, to be used again */
+    fair_round_t due_tenants; /* tenant_t.turn: that have communicators which the loop is to attend to */
     plan_cache_t cache;
     struct { /* scratch to start a run, by rank */
         const void *inputs[PLAN_RANKS_MAX];
@@ -40,16 +46,35 @@ struct engine {
         uint64_t input_strides[PLAN_RANKS_MAX], output_strides[PLAN_RANKS_MAX], scalars[PLAN_RANKS_MAX];
     } run;
     _Atomic uint64_t op_count, failed_op_count, payload_bytes;
+    _Atomic uint32_t longest_turn; /* in steps */
     mailbox_item_t stop_item;
     mailbox_item_t heartbeat_item; /* to the engine, and back to control */
     engine_done_t heartbeat_done;
 };
 
-/* Have the loop attend to the communicator: start what is due of it, and let ranks go that are leaving. */
+/* Have the loop attend to the communicator. */
 static inline void comm_attend(engine_comm_t *comm)
 {
-    if (list_is_empty(&comm->of_due))
-        list_append(&comm->engine->due_comms, &comm->of_due);
+    fair_enter(&comm->tenant->due_comms, &comm->turn);
+    fair_enter(&comm->engine->due_tenants, &comm->tenant->turn);
+}
+
+static inline void comm_attend_no_more(engine_comm_t *comm)
+{
+    fair_leave(&comm->turn);
+    if (list_is_empty(&comm->tenant->due_comms.waiting))
+        fair_leave(&comm->tenant->turn);
+}
+
+/* Entries of an op that are one step together. */
+#define ENTRIES_PER_STEP 16u
+
+/* Count steps of this turn. A submission taken, an op looked at, cancelled or activated, or a client visited
+ * is one, about a tenth of a microsecond; an op that is started is four. How many there may be in a turn does
+ * not depend on what tenants have and do. */
+static inline void engine_count(engine_t *engine, uint32_t steps)
+{
+    engine->turn_steps += steps;
 }
 
 /* Whether a topology node is a device on a GPU. Thread-safe. */

@@ -465,6 +465,8 @@ class RingTest(HostileTest):
         client.word(raw.WANTS_EVENT, 1)
         client.submit(ring_doorbell=False)
         self.blinkd.check_serves()
+        os.read(client.fds[1], 8)
+        client.doorbell()
         self.assertEqual(client.reap()[1], raw.OK)
 
     def test_the_doorbell_drained_before_the_engine_sees_it(self):

@@ -1,6 +1,7 @@
 #include "engine/client/client.h"
 
 #include "engine/client/region.h"
+#include "engine/client/serve.h"
 #include "engine/loop.h"
 #include "error.h"
 
@@ -11,6 +12,9 @@
 #include <unistd.h>
 
 #define MEMBERSHIP_BUCKETS 16u /* to begin with */
+
+/* Of what was deferred, in one visit to the client. */
+#define DEFERRED_PER_VISIT 64u
 
 uint64_t engine_client_op_count(const engine_client_t *client)
 {
@@ -66,8 +70,11 @@ void client_add_membership(engine_client_t *client, comm_rank_t *rank)
 void client_remove_membership(engine_client_t *client, comm_rank_t *rank)
 {
     list_remove(&rank->of_client);
-    if (--client->membership_count == 0)
-        client->engine->clients_joined--;
+    if (--client->membership_count > 0)
+        return;
+    client->engine->clients_joined--;
+    if (client->removed)
+        client_leave_attend(client);
 }
 
 /* ---- coming and going ---- */
@@ -84,15 +91,9 @@ static void client_close(engine_client_t *client)
 static void client_add_run(mailbox_item_t *item)
 {
     engine_client_t *client = CONTAINER_OF(item, engine_client_t, add_item);
-    list_append(&client->engine->clients, &client->of_engine);
-    client_update_wait_policy(client);
-    ring_set_engine_sleeping(&client->ring, false);
-}
-
-/* The engine thread is awake when it defers. */
-static void wake_nobody(void *context)
-{
-    (void)context;
+    client->added = true;
+    client->engine->resting++;
+    client_activate(client);
 }
 
 static engine_client_t *make_client(engine_t *engine, const engine_client_config_t *config)
@@ -114,9 +115,11 @@ static engine_client_t *make_client(engine_t *engine, const engine_client_config
     created->membership_buckets = MEMBERSHIP_BUCKETS;
     for (uint32_t i = 0; i < REGION_BUCKETS; i++)
         list_init(&created->regions[i]);
+    list_init(&created->of_active);
+    list_init(&created->awaited);
     list_init(&created->stored);
     list_init(&created->control_regions);
-    mailbox_init(&created->deferred, wake_nobody, NULL);
+    created->deferred_end = &created->deferred;
     created->add_item.run = client_add_run;
     return created;
 }
@@ -133,10 +136,11 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another client");
     }
     /* Until the engine has taken the client up, a submission must ring the doorbell. */
+    created->told = true;
     ring_set_engine_sleeping(&created->ring, true);
     /* Edges, so that the doorbell need not be read: O_NONBLOCK is the open file's, hence the client's to
      * clear. */
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = created->doorbell_fd};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = created};
     if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, created->doorbell_fd, &event) != 0) {
         blink_result_t result = BLINK_FAIL_ERRNO("watch the doorbell of client %u", config->client);
         client_close(created);
@@ -155,15 +159,38 @@ static void client_removed_on_control(mailbox_item_t *item)
     done.call(done.context);
 }
 
-bool client_free_if_done(engine_client_t *client)
+void client_hand_back(engine_client_t *client)
 {
-    if (!client->removed || client->outstanding > 0 || client->membership_count > 0)
-        return false;
     engine_t *engine = client->engine;
-    list_remove(&client->of_engine);
-    client_free_regions(client);
     epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, client->doorbell_fd, NULL);
     client->remove_item.run = client_removed_on_control;
     mailbox_post(engine->config.control, &client->remove_item);
-    return true;
+}
+
+/* ---- what waits until the ring has been found empty ---- */
+
+void client_defer(engine_client_t *client, mailbox_item_t *item, void (*run)(mailbox_item_t *item))
+{
+    item->run = run;
+    item->next = NULL;
+    *client->deferred_end = item;
+    client->deferred_end = &item->next;
+    if (client->removed)
+        client_leave_attend(client);
+    else
+        client_activate(client);
+}
+
+bool client_run_deferred(engine_client_t *client)
+{
+    uint32_t ran = 0;
+    for (; client->deferred && ran < DEFERRED_PER_VISIT; ran++) {
+        mailbox_item_t *item = client->deferred;
+        client->deferred = item->next;
+        if (!client->deferred)
+            client->deferred_end = &client->deferred;
+        item->run(item);
+    }
+    engine_count(client->engine, ran);
+    return ran > 0;
 }

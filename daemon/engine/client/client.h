@@ -13,29 +13,40 @@
 
 struct engine_client {
     engine_t *engine;
-    list_t of_engine; /* engine->clients */
+    list_t of_active; /* tenant->active_clients while it is active, engine->leaving once it is removed */
     uint32_t client;  /* number, for messages */
     tenant_t *tenant;
     ring_t ring;
     int doorbell_fd, completion_fd;
-    list_t regions[REGION_BUCKETS]; /* engine_region_t.of_client, by number modulo buckets */
-    engine_region_t *windows;       /* its windows region; NULL: none */
-    list_t stored;                  /* stored_op_t.of_client */
-    stored_op_t *storing;           /* whose last entry has not come; not in `stored` */
-    uint32_t kept;                  /* tickets and stored entries that the engine keeps (CLIENT_KEPT_MAX) */
-    list_t *memberships;            /* comm_rank_t.of_client, by member modulo buckets */
-    uint32_t membership_buckets;    /* a power of two */
+    list_t regions[REGION_BUCKETS];     /* engine_region_t.of_client, by number modulo buckets */
+    engine_region_t *windows;           /* its windows region; NULL: none */
+    list_t awaited;                     /* ops in OP_AWAITING that wait for this client (op/await.h) */
+    uint32_t awaited_gpu_ops;           /* of these, whose words GPUs may write */
+    uint32_t awaited_count, looks_owed; /* of these, and that are to be looked at before it may rest */
+    list_t stored;                      /* stored_op_t.of_client */
+    stored_op_t *storing;               /* whose last entry has not come; not in `stored` */
+    uint32_t kept;               /* tickets and stored entries that the engine keeps (CLIENT_KEPT_MAX) */
+    list_t *memberships;         /* comm_rank_t.of_client, by member modulo buckets */
+    uint32_t membership_buckets; /* a power of two */
     uint32_t membership_count;
     uint32_t outstanding; /* completions owed, and replays that have not ended */
     uint32_t begun_ops;   /* live ops whose first submission was this client's */
     uint32_t long_ops;    /* of these, in a run expected to take long */
     bool removed;         /* its process is gone: complete nothing, free when nothing of it is left */
     _Atomic uint64_t op_count;
-    mailbox_t deferred;     /* what the control thread asked for, until the ring has been found empty */
+    bool added;            /* the engine has taken it up */
+    bool told;             /* its ring says that it must ring its doorbell (serve.h) */
+    uint64_t active_us;    /* when it last did something */
+    uint32_t left_buckets; /* of its memberships, that have been looked at since it was removed */
+    mailbox_item_t *deferred, **deferred_end; /* what the control thread asked for, until the ring has been
+                                                 found empty; oldest first */
     list_t control_regions; /* control thread: engine_region_t.of_control, to find one by number */
     engine_done_t done;
     mailbox_item_t add_item, remove_item;
 };
+
+/* Give a client that is removed another slice. */
+void client_leave_attend(engine_client_t *client);
 
 /* The client is owed `count` more. */
 static inline void client_owe(engine_client_t *client, uint32_t count)
@@ -48,8 +59,11 @@ static inline void client_owe(engine_client_t *client, uint32_t count)
 /* The client is owed one less. */
 static inline void client_release(engine_client_t *client)
 {
-    if (--client->outstanding == 0)
-        client->engine->clients_waiting--;
+    if (--client->outstanding > 0)
+        return;
+    client->engine->clients_waiting--;
+    if (client->removed)
+        client_leave_attend(client);
 }
 
 /* Publish a completion that was owed. */
@@ -79,16 +93,27 @@ static inline comm_rank_t *client_find_membership(const engine_client_t *client,
 
 void client_update_wait_policy(engine_client_t *client);
 
-/* Run an item after the submissions that the client made before it asked for what the item does: the control
- * socket may be faster than the ring. */
-static inline void client_defer(engine_client_t *client, mailbox_item_t *item,
-                                void (*run)(mailbox_item_t *item))
+/* How many of the ops that await the client are to be looked at. */
+static inline void client_set_looks_owed(engine_client_t *client, uint32_t owed)
 {
-    item->run = run;
-    mailbox_post(&client->deferred, item);
+    owed = owed < client->awaited_count ? owed : client->awaited_count;
+    client->engine->looks_owed += owed - client->looks_owed;
+    client->looks_owed = owed;
 }
 
-/* Free a removed client that is owed nothing and is a member of nothing. False if it is not so yet. */
-bool client_free_if_done(engine_client_t *client);
+/* Run an item after the submissions that the client made before it asked for what the item does: the control
+ * socket may be faster than the ring. */
+void client_defer(engine_client_t *client, mailbox_item_t *item, void (*run)(mailbox_item_t *item));
+
+/* Run some of what was deferred; true if there was anything. */
+bool client_run_deferred(engine_client_t *client);
+
+/* Its process is gone: take the client apart, slice by slice, and hand it back to the control thread once it
+ * is owed nothing and is a member of nothing (leave.c). */
+void client_leave_begin(engine_client_t *client);
+void client_leave_slice(engine_client_t *client);
+
+/* Nothing of the client is left: the control thread closes it and frees it. */
+void client_hand_back(engine_client_t *client);
 
 #endif

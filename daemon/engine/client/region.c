@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#define REGIONS_FREED_AT_ONCE 64u
+
 /* ---- as the control thread tells ---- */
 
 static void region_add_run(mailbox_item_t *item)
@@ -130,13 +132,18 @@ void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_
     }
 }
 
-void client_free_regions(engine_client_t *client)
+bool client_free_some_regions(engine_client_t *client)
 {
+    uint32_t freed = 0;
     for (uint32_t i = 0; i < REGION_BUCKETS; i++) {
-        LIST_FOR_EACH (link, &client->regions[i]) {
+        list_t *link;
+        while (freed < REGIONS_FREED_AT_ONCE && (link = list_take_first(&client->regions[i]))) {
             free_region(CONTAINER_OF(link, engine_region_t, of_client));
+            freed++;
         }
     }
+    engine_count(client->engine, freed);
+    return freed < REGIONS_FREED_AT_ONCE;
 }
 
 /* ---- as ops use them ---- */

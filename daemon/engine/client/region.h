@@ -71,7 +71,7 @@ static inline void region_release(engine_region_t *region)
         region_gone(region);
 }
 
-/* Free the regions of a client that is gone. Nothing holds them. */
-void client_free_regions(engine_client_t *client);
+/* Free some regions of a client that is gone, which nothing holds. True once there are none. */
+bool client_free_some_regions(engine_client_t *client);
 
 #endif

@@ -5,6 +5,9 @@
 #include "engine/comm/comm.h"
 #include "engine/loop.h"
 
+/* Stored ops looked at in one visit to their client. */
+#define LOOKS_PER_VISIT 64u
+
 static void replay(stored_op_t *stored)
 {
     if (!stored->rank || stored->rank->leaving) {
@@ -42,30 +45,28 @@ static bool take_start(const stored_op_t *stored)
     return true;
 }
 
-/* The first of a client's that failed, or that its stream has come to. */
-static bool replay_one(engine_client_t *client)
+/* True if the stored op has been replayed or was found to have failed. */
+static bool look(stored_op_t *stored)
 {
-    LIST_FOR_EACH (link, &client->stored) {
-        stored_op_t *stored = CONTAINER_OF(link, stored_op_t, of_client);
-        if (stored->failed != BLINK_OK) {
-            end_for(stored);
-            return true;
-        }
-        if (take_start(stored)) {
-            replay(stored); /* which may have changed the list */
-            return true;
-        }
+    if (stored->failed != BLINK_OK) {
+        end_for(stored);
+        return true;
     }
-    return false;
+    if (!take_start(stored))
+        return false;
+    replay(stored); /* which may have freed it */
+    return true;
 }
 
-bool replay_poll(engine_t *engine)
+bool replay_look(engine_client_t *client)
 {
-    bool worked = false;
-    LIST_FOR_EACH (link, &engine->clients) {
-        engine_client_t *client = CONTAINER_OF(link, engine_client_t, of_engine);
-        if (!client->removed)
-            worked |= replay_one(client);
+    bool found = false;
+    list_t *last = client->stored.previous, *link = NULL;
+    for (uint32_t looks = 0; looks < LOOKS_PER_VISIT && link != last && !found; looks++) {
+        link = list_take_first(&client->stored);
+        list_append(&client->stored, link);
+        found = look(CONTAINER_OF(link, stored_op_t, of_client));
+        engine_count(client->engine, 1);
     }
-    return worked;
+    return found;
 }

@@ -6,7 +6,8 @@
 
 #include "engine/engine.h"
 
-/* Start the replays that streams have come to, one of each client; true if there was one. */
-bool replay_poll(engine_t *engine);
+/* Look at some of the client's stored ops, and start the replay of the first that its stream has come to.
+ * True if there was one, or one that had failed. */
+bool replay_look(engine_client_t *client);
 
 #endif

@@ -9,6 +9,9 @@
 /* Entries of a stored group. */
 #define STORED_ENTRIES_MAX 65536u
 
+/* Stored ops in one slice of forgetting a rank's or a client's. */
+#define FORGOTTEN_AT_ONCE 64u
+
 /* ---- keeping ---- */
 
 static void stored_free(stored_op_t *stored)
@@ -16,6 +19,7 @@ static void stored_free(stored_op_t *stored)
     stored->client->engine->stored_ops--;
     stored->client->kept -= (uint32_t)stored->entries.count;
     list_remove(&stored->of_client);
+    list_remove(&stored->of_rank);
     region_release(stored->region);
     vec_free(&stored->entries);
     free(stored);
@@ -27,6 +31,8 @@ static blink_result_t stored_create(engine_client_t *client, comm_rank_t *rank, 
     if (!stored)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to store an op");
     list_init(&stored->of_client);
+    list_init(&stored->of_rank);
+    list_append(&rank->stored, &stored->of_rank);
     stored->client = client;
     stored->rank = rank;
     stored->region = client->windows;
@@ -114,23 +120,26 @@ blink_result_t stored_forget(engine_client_t *client, const ring_sqe_t *sqe, boo
     return BLINK_OK;
 }
 
-void stored_forget_rank(const comm_rank_t *rank)
+bool stored_forget_some(comm_rank_t *rank)
 {
     engine_client_t *client = rank->client;
-    LIST_FOR_EACH (link, &client->stored) {
-        stored_op_t *stored = CONTAINER_OF(link, stored_op_t, of_client);
-        if (stored->rank == rank)
-            stored->rank = NULL;
-    }
+    list_t *link;
+    uint32_t forgotten = 0;
     if (client->storing && client->storing->rank == rank) {
         stored_free(client->storing);
         client->storing = NULL;
     }
+    for (; forgotten < FORGOTTEN_AT_ONCE && (link = list_take_first(&rank->stored)); forgotten++)
+        CONTAINER_OF(link, stored_op_t, of_rank)->rank = NULL;
+    engine_count(client->engine, forgotten);
+    return forgotten < FORGOTTEN_AT_ONCE;
 }
 
-void stored_forget_client(engine_client_t *client)
+bool stored_forget_client_some(engine_client_t *client)
 {
-    LIST_FOR_EACH (link, &client->stored) {
+    list_t *link;
+    uint32_t forgotten = 0;
+    for (; forgotten < FORGOTTEN_AT_ONCE && (link = list_take_first(&client->stored)); forgotten++) {
         stored_op_t *stored = CONTAINER_OF(link, stored_op_t, of_client);
         if (stored->running)
             stored->forgotten = true; /* freed when the replay ends */
@@ -140,6 +149,8 @@ void stored_forget_client(engine_client_t *client)
     if (client->storing)
         stored_free(client->storing);
     client->storing = NULL;
+    engine_count(client->engine, forgotten);
+    return forgotten < FORGOTTEN_AT_ONCE;
 }
 
 /* ---- the end of a replay ---- */

@@ -10,7 +10,7 @@
 #include "engine/client/stream.h"
 
 struct stored_op {
-    list_t of_client;
+    list_t of_client, of_rank;
     engine_client_t *client;
     comm_rank_t *rank; /* NULL: it has left, replays do nothing */
     engine_region_t *region;
@@ -42,10 +42,11 @@ blink_result_t stored_forget(engine_client_t *client, const ring_sqe_t *sqe, boo
 void stored_replay_done(const stored_op_t *stored, blink_result_t result);
 void stored_replay_ended(stored_op_t *stored, blink_result_t result, const char *text);
 
-/* The rank leaves: what is stored of it does nothing from now on. */
-void stored_forget_rank(const comm_rank_t *rank);
+/* The rank leaves: what is stored of it does nothing from now on. A slice of that; true once it is all done.
+ */
+bool stored_forget_some(comm_rank_t *rank);
 
-/* The client is gone. */
-void stored_forget_client(engine_client_t *client);
+/* The client is gone: forget what is stored of it. As above. */
+bool stored_forget_client_some(engine_client_t *client);
 
 #endif

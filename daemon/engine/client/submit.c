@@ -236,7 +236,7 @@ static blink_result_t find_collective(const submission_t *submission, comm_op_t 
 static blink_result_t find_transfer(const submission_t *submission, comm_op_t **found)
 {
     const op_signature_t *signature = &submission->signature;
-    const comm_rank_t *rank = submission->rank;
+    comm_rank_t *rank = submission->rank;
     BLINK_TRY(match_take(rank->comm, signature, submission->sqe->opcode == RING_OP_RECV, found));
     if (*found)
         return BLINK_OK;
@@ -431,6 +431,7 @@ bool submit_poll(engine_client_t *client)
         owed += !(taken[count++].flags & RING_SQE_MORE);
     if (count == 0)
         return false;
+    engine_count(client->engine, count);
     client_owe(client, owed);
     /* Control posts regions and communicators before it tells the client of them, so they are in the mailbox
      * by now. */

@@ -11,6 +11,47 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Ops that a sweep looks at in one visit to its communicator. */
+#define SWEPT_AT_ONCE 64u
+
+/* Steps in a turn of the loop after which no more communicators are visited, and payload of the ops that are
+ * started in them: less than a millisecond if the engine runs all of it itself. */
+#define STEPS_PER_TURN 256u
+#define BYTES_PER_TURN (8u << 20)
+
+/* ---- sweeping ---- */
+
+/* Have all ops of the communicator looked at, slice by slice, because it has ended, or a rank is leaving. */
+static void sweep_begin(engine_comm_t *comm)
+{
+    comm->sweep = comm->ops.next;
+    if (comm->op_total > 0)
+        comm_attend(comm);
+}
+
+static void sweep_op(comm_op_t *op)
+{
+    if (op->comm->end_reason != BLINK_OK)
+        run_cancel(op);
+    else if (op->state == OP_ENDED)
+        op_serve(op); /* it may have waited for the leaving rank alone */
+    else if (op_check_left(op) != BLINK_OK)
+        op_failf(op, BLINK_ERR_PEER_LOST, "%s", blink_error_text());
+}
+
+static void comm_sweep(engine_comm_t *comm)
+{
+    uint32_t swept = 0;
+    for (; comm->sweep != &comm->ops && swept < SWEPT_AT_ONCE; swept++) {
+        comm_op_t *op = CONTAINER_OF(comm->sweep, comm_op_t, of_comm);
+        comm->sweep = comm->sweep->next;
+        sweep_op(op);
+    }
+    engine_count(comm->engine, swept);
+    if (comm->sweep != &comm->ops)
+        comm_attend(comm);
+}
+
 /* ---- ending ---- */
 
 void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, const char *text)
@@ -20,9 +61,7 @@ void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, co
     comm->end_reason = reason;
     snprintf(comm->end_text, sizeof(comm->end_text), "%s", text);
     LOG_INFO("communicator %u: %s", comm->comm, text);
-    LIST_FOR_EACH (link, &comm->ops) {
-        run_cancel(CONTAINER_OF(link, comm_op_t, of_comm));
-    }
+    sweep_begin(comm);
     if (ender == ENDED_BY_ENGINE)
         mailbox_post(comm->engine->config.control, &comm->ended_item);
 }
@@ -51,20 +90,14 @@ void engine_comm_end(engine_comm_t *comm, blink_result_t reason, const char *tex
     mailbox_post(&comm->engine->mailbox, &comm->end_item);
 }
 
-/* Ranks that were leaving when their process went will not finish what they submitted: nobody waits for it.
- */
-void comm_client_gone(engine_client_t *client)
+/* It will not finish what it submitted: nobody waits for that. */
+void comm_rank_gone(comm_rank_t *rank)
 {
-    for (uint32_t i = 0; i < client->membership_buckets; i++) {
-        LIST_FOR_EACH (link, &client->memberships[i]) {
-            comm_rank_t *rank = CONTAINER_OF(link, comm_rank_t, of_client);
-            if (!rank->leaving || rank->outstanding == 0)
-                continue;
-            char text[BLINK_ERROR_TEXT_BYTES];
-            snprintf(text, sizeof(text), "rank %u disconnected before its ops had ended", rank->rank);
-            comm_end(rank->comm, ENDED_BY_ENGINE, BLINK_ERR_PEER_LOST, text);
-        }
-    }
+    char text[BLINK_ERROR_TEXT_BYTES];
+    if (!rank->leaving || rank->outstanding == 0)
+        return;
+    snprintf(text, sizeof(text), "rank %u disconnected before its ops had ended", rank->rank);
+    comm_end(rank->comm, ENDED_BY_ENGINE, BLINK_ERR_PEER_LOST, text);
 }
 
 /* ---- timeouts ---- */
@@ -190,15 +223,17 @@ static void init_rank(engine_comm_t *comm, uint32_t number, const engine_member_
     rank->rank = number;
     list_init(&rank->of_client);
     list_init(&rank->batches);
+    list_init(&rank->stored);
 }
 
 static void init_lists(engine_comm_t *comm)
 {
     list_init(&comm->of_busy);
-    list_init(&comm->of_due);
     list_init(&comm->of_gpus);
     list_init(&comm->ops);
     list_init(&comm->due);
+    list_init(&comm->activating);
+    comm->sweep = &comm->ops;
 }
 
 blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *config, engine_comm_t **comm)
@@ -224,6 +259,7 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
                           ranks);
     }
     init_lists(created);
+    fair_share_init(&created->turn, 1, TURN_QUANTUM_BYTES);
     for (uint32_t rank = 0; rank < ranks; rank++)
         init_rank(created, rank, &config->members[rank]);
     created->on_gpus = engine_node_is_gpu(engine, created->nodes[0]);
@@ -261,11 +297,14 @@ static bool rank_leave_if_done(comm_rank_t *rank)
     rank->last = comm->left_count + 1 == comm->rank_count;
     if (rank->last && !list_is_empty(&comm->ops))
         return false;
-    ops_forget_client(comm, rank->rank);
-    stored_forget_rank(rank);
+    if (!stored_forget_some(rank)) {
+        comm_attend(comm);
+        return false;
+    }
+    ops_forget_client(rank);
     if (rank->last) {
         list_remove(&comm->of_gpus);
-        list_remove(&comm->of_due);
+        comm_attend_no_more(comm);
     }
     bool last = rank->last; /* from the post on the rank is the control thread's */
     rank->left = true;
@@ -277,7 +316,9 @@ static bool rank_leave_if_done(comm_rank_t *rank)
     return last;
 }
 
-void comm_let_go(engine_comm_t *comm)
+/* Let ranks go that are leaving and have nothing under way. With the last rank the communicator goes too: the
+ * control thread now frees it, and the caller does not touch it any more. */
+static void comm_let_go(engine_comm_t *comm)
 {
     for (uint32_t rank = 0; comm->leaving_count > 0 && rank < comm->rank_count; rank++) {
         if (rank_leave_if_done(&comm->ranks[rank]))
@@ -285,16 +326,48 @@ void comm_let_go(engine_comm_t *comm)
     }
 }
 
-/* End ops that this rank has not submitted and will not, and be done with those that only waited for it. */
-static void fail_without(engine_comm_t *comm)
+/* ---- turns ---- */
+
+static uint64_t comm_cost_of_next(const engine_comm_t *comm)
 {
-    LIST_FOR_EACH (link, &comm->ops) {
-        comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_comm);
-        if (op->state == OP_ENDED)
-            op_serve(op);
-        else if (op_check_left(op) != BLINK_OK)
-            op_failf(op, BLINK_ERR_PEER_LOST, "%s", blink_error_text());
+    const comm_op_t *op = LIST_FIRST(&comm->due, comm_op_t, of_state);
+    uint64_t bytes = op ? op->shape.payload_bytes * op->entry_count : 0;
+    return bytes > TURN_LEAST_BYTES ? bytes : TURN_LEAST_BYTES;
+}
+
+/* The communicator may be gone afterwards. */
+static void comm_serve(engine_comm_t *comm)
+{
+    ops_activate_more(comm);
+    if (comm->sweep != &comm->ops)
+        comm_sweep(comm);
+    if (comm->end_reason == BLINK_OK) {
+        run_next_due(comm);
+        if (!list_is_empty(&comm->due))
+            comm_attend(comm);
     }
+    if (comm->leaving_count > 0)
+        comm_let_go(comm);
+}
+
+bool comms_serve(engine_t *engine)
+{
+    uint64_t served_bytes = 0;
+    uint32_t before = engine->turn_steps;
+    fair_share_t *turn;
+    while (engine->turn_steps - before < STEPS_PER_TURN && served_bytes < BYTES_PER_TURN &&
+           (turn = fair_next(&engine->due_tenants))) {
+        tenant_t *tenant = CONTAINER_OF(turn, tenant_t, turn);
+        engine_comm_t *comm = CONTAINER_OF(fair_next(&tenant->due_comms), engine_comm_t, turn);
+        uint64_t cost = comm_cost_of_next(comm);
+        comm_attend_no_more(comm); /* unless it has more to do after this */
+        fair_charge(&tenant->due_comms, &comm->turn, cost);
+        fair_charge(&engine->due_tenants, &tenant->turn, cost);
+        comm_serve(comm);
+        served_bytes += cost;
+        engine_count(engine, 4);
+    }
+    return served_bytes > 0;
 }
 
 static void rank_leave_now(mailbox_item_t *item)
@@ -307,9 +380,10 @@ static void rank_leave_now(mailbox_item_t *item)
     if (rank->lost)
         comm_end(comm, ENDED_BY_CONTROL, BLINK_ERR_PEER_LOST, rank->text);
     else if (rank_in_group(rank))
-        comm_end(comm, ENDED_BY_CONTROL, BLINK_ERR_PEER_LOST, "a rank left in the middle of a group");
+        comm_end(comm, ENDED_BY_ENGINE, BLINK_ERR_PEER_LOST, "a rank left in the middle of a group");
     ops_activate(rank_drop_open_batch(rank));
-    fail_without(comm);
+    if (comm->end_reason == BLINK_OK)
+        sweep_begin(comm);
 }
 
 static void rank_leave_run(mailbox_item_t *item)

@@ -27,10 +27,12 @@ struct engine_comm {
     uint32_t leaving_count; /* ranks that are leaving and have not left */
     uint32_t left_count;
     list_t of_busy;             /* engine->busy_comms, while it has ops */
-    list_t of_due;              /* engine->due_comms: comm_attend() */
+    fair_share_t turn;          /* of its tenant's, while it is to be attended to: comm_attend() */
     list_t of_gpus;             /* engine->gpu_comms */
     list_t ops;                 /* comm_op_t.of_comm, oldest first */
     list_t due;                 /* its ops in OP_DUE (op.h) */
+    list_t activating;          /* op_batch_t.of_activating */
+    list_t *sweep;              /* in `ops`, the next that comm_sweep() looks at; the head: none */
     uint32_t op_total;          /* of `ops` */
     comm_op_t *last_collective; /* to which the next one is tied; NULL: none */
     list_t *transfers;          /* match.h; NULL until the first transfer */
@@ -50,16 +52,17 @@ struct engine_comm {
     mailbox_item_t end_item; /* control to engine */
 };
 
-/* End the communicator: its ops complete with the reason, at once or as soon as nothing of them runs any
- * more, and so do later ones. The first reason wins. */
+/* End the communicator: its ops complete with the reason, slice by slice and as soon as nothing of them runs
+ * any more, and later ones at once. The first reason wins. */
 void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, const char *text);
 
-/* The process of a client is gone: end the communicators in which it was leaving with ops under way. */
-void comm_client_gone(engine_client_t *client);
+/* The process of a rank's client is gone: end the communicator if the rank was leaving with ops under way. */
+void comm_rank_gone(comm_rank_t *rank);
 
-/* Let ranks go that are leaving and have nothing under way. With the last rank the communicator goes too: the
- * control thread now frees it, and the caller does not touch it any more. */
-void comm_let_go(engine_comm_t *comm);
+/* Visit communicators that are to be attended to, in fair shares of their tenants and of each tenant's: a
+ * slice of their groups becomes active, a slice of their ops is cancelled, an op is started, ranks leave.
+ * With its last rank a communicator goes too. True if there was one. */
+bool comms_serve(engine_t *engine);
 
 /* End communicators whose oldest op waits too long for a rank. Returns when to look again (µs), or
  * UINT64_MAX. */

@@ -21,7 +21,9 @@ op_batch_t *rank_open_batch(comm_rank_t *rank)
     if (!batch)
         return NULL;
     *batch = (op_batch_t){0};
+    list_init(&batch->of_activating);
     list_init(&batch->entries);
+    list_init(&batch->active_entries);
     list_append(&rank->batches, &batch->of_rank);
     rank->outstanding++;
     return batch;
@@ -46,7 +48,7 @@ static op_batch_t *rank_next_active(comm_rank_t *rank)
                      &first->of_rank); /* the next to be used is in cache */
         first = LIST_FIRST(&rank->batches, op_batch_t, of_rank);
     }
-    if (!first || !first->committed || first->active)
+    if (!first || !first->committed || first->active || first->dropped)
         return NULL;
     first->active = true;
     return first;
@@ -55,6 +57,7 @@ static op_batch_t *rank_next_active(comm_rank_t *rank)
 static op_batch_t *batch_ended(comm_rank_t *rank, op_batch_t *batch)
 {
     batch->ended = true;
+    list_remove(&batch->of_activating);
     rank->outstanding--;
     if (rank->leaving)
         comm_attend(rank->comm);
@@ -63,6 +66,8 @@ static op_batch_t *batch_ended(comm_rank_t *rank, op_batch_t *batch)
 
 static op_batch_t *batch_complete(comm_rank_t *rank, op_batch_t *batch)
 {
+    if (batch->dropped)
+        return batch_ended(rank, batch);
     if (batch->replayed)
         stored_replay_ended(batch->replayed, batch->result, batch->text);
     else
@@ -88,7 +93,9 @@ op_batch_t *rank_entry_completed(comm_rank_t *rank, op_batch_t *batch, blink_res
 
 op_batch_t *rank_drop_open_batch(comm_rank_t *rank)
 {
-    if (!rank_in_group(rank) || batch_of(rank->batches.previous)->ended)
+    if (!rank_in_group(rank))
         return NULL;
-    return batch_ended(rank, batch_of(rank->batches.previous));
+    op_batch_t *batch = batch_of(rank->batches.previous);
+    batch->committed = batch->dropped = true;
+    return batch->unfinished == 0 ? batch_ended(rank, batch) : NULL;
 }

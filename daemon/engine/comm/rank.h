@@ -15,10 +15,13 @@ typedef struct stored_op stored_op_t;
 
 /* What a rank submitted as one, an op or a group of ops. */
 typedef struct op_batch {
-    list_t of_rank;      /* comm_rank_t.batches, or engine_t.spare_batches */
-    list_t entries;      /* op_entry_t.of_batch: that are not completed */
-    uint32_t unfinished; /* of these */
-    bool committed;      /* its last entry has come */
+    list_t of_rank;        /* comm_rank_t.batches, or engine_t.spare_batches */
+    list_t of_activating;  /* engine_comm_t.activating, while it is active and some entry is not */
+    list_t entries;        /* op_entry_t.of_batch: that are neither active nor completed */
+    list_t active_entries; /* op_entry_t.of_batch: that are active and not completed */
+    uint32_t unfinished;   /* entries that are not completed */
+    bool committed;        /* its last entry has come, or will not come */
+    bool dropped;          /* it will not come, and nobody waits for the batch's completion */
     bool active;
     bool ended; /* its completion has been written, or its client is gone */
     uint64_t user_data;
@@ -36,6 +39,8 @@ struct comm_rank {
     uint32_t rank;
     list_t batches;             /* op_batch_t.of_rank, oldest first */
     uint32_t outstanding;       /* batches that have not ended */
+    list_t stored;              /* stored_op_t.of_rank */
+    uint32_t begun_ops;         /* live ops whose first submission was this rank's */
     comm_op_t *next_collective; /* the op its next collective belongs to; NULL: a new one */
     bool leaving, left;
     bool last; /* to leave: the control thread then frees the communicator */
@@ -77,7 +82,8 @@ op_batch_t *rank_commit(comm_rank_t *rank, op_batch_t *batch, uint64_t user_data
 op_batch_t *rank_entry_completed(comm_rank_t *rank, op_batch_t *batch, blink_result_t result,
                                  const char *text);
 
-/* Drop the batch that is not committed, if any. Its entries are completed. */
+/* The rest of the batch that is not committed, if there is one, will not come: the batch ends, without a
+ * completion, as soon as its entries are completed. */
 op_batch_t *rank_drop_open_batch(comm_rank_t *rank);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "engine/client/client.h"
 #include "engine/loop.h"
+#include "engine/op/await.h"
 #include "engine/op/match.h"
 #include "error.h"
 
@@ -20,6 +21,9 @@
 
 /* Live ops that one client began, in all its communicators: up to about a kilobyte each. */
 #define CLIENT_OPS_MAX 131072u
+
+/* Entries of a group that become active at a time. */
+#define ACTIVATED_AT_ONCE 64u
 
 /* ---- states ---- */
 
@@ -44,7 +48,7 @@ void op_enter(comm_op_t *op, op_state_t state)
     assert(op_may_enter(op->state, state));
     list_remove(&op->of_state);
     if (op->state == OP_AWAITING)
-        comm->engine->awaited_gpu_ops -= comm->on_gpus;
+        await_no_more(op);
     op->state = state;
     if (state == OP_DUE) {
         list_append(&comm->due, &op->of_state);
@@ -52,8 +56,7 @@ void op_enter(comm_op_t *op, op_state_t state)
     } else if (state == OP_PLANNING) {
         list_append(&op->program->waiting, &op->of_state);
     } else if (state == OP_AWAITING) {
-        list_append(&comm->engine->awaiting, &op->of_state);
-        comm->engine->awaited_gpu_ops += comm->on_gpus;
+        await(op);
     }
 }
 
@@ -111,7 +114,7 @@ static void op_init(comm_op_t *op, engine_comm_t *comm, const op_signature_t *si
     }
 }
 
-blink_result_t op_create(const comm_rank_t *rank, const op_signature_t *signature, const op_shape_t *shape,
+blink_result_t op_create(comm_rank_t *rank, const op_signature_t *signature, const op_shape_t *shape,
                          comm_op_t **created)
 {
     engine_comm_t *comm = rank->comm;
@@ -119,6 +122,7 @@ blink_result_t op_create(const comm_rank_t *rank, const op_signature_t *signatur
     comm_op_t *op = op_alloc(comm, shape->is_transfer ? 2 : comm->rank_count);
     if (!op)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    engine_count(comm->engine, op->entry_count / ENTRIES_PER_STEP);
     op_init(op, comm, signature, shape);
     op->first_rank = rank->rank;
     if (list_is_empty(&comm->ops))
@@ -126,19 +130,40 @@ blink_result_t op_create(const comm_rank_t *rank, const op_signature_t *signatur
     list_append(&comm->ops, &op->of_comm);
     comm->op_total++;
     rank->client->begun_ops++;
+    rank->begun_ops++;
     *created = op;
     return BLINK_OK;
 }
 
 void ops_activate(op_batch_t *batch)
 {
-    if (!batch)
-        return;
-    LIST_FOR_EACH (link, &batch->entries) {
+    list_t *link;
+    engine_comm_t *comm = NULL;
+    uint32_t activated = 0;
+    while (batch && activated < ACTIVATED_AT_ONCE && (link = list_take_first(&batch->entries))) {
         comm_op_t *op = CONTAINER_OF(link, op_entry_t, of_batch)->op;
+        comm = op->comm;
+        activated++;
+        list_append(&batch->active_entries, link);
         if (++op->active_count == op->entry_count && op->state == OP_GATHERING)
             op_enter(op, OP_DUE);
     }
+    if (!comm)
+        return;
+    engine_count(comm->engine, activated);
+    if (list_is_empty(&batch->entries))
+        return;
+    list_append(&comm->activating, &batch->of_activating);
+    comm_attend(comm);
+}
+
+void ops_activate_more(engine_comm_t *comm)
+{
+    list_t *link = list_take_first(&comm->activating);
+    if (link)
+        ops_activate(CONTAINER_OF(link, op_batch_t, of_activating));
+    if (!list_is_empty(&comm->activating))
+        comm_attend(comm);
 }
 
 blink_result_t op_check_left(const comm_op_t *op)
@@ -151,12 +176,10 @@ blink_result_t op_check_left(const comm_op_t *op)
     return BLINK_OK;
 }
 
-void ops_forget_client(engine_comm_t *comm, uint32_t rank)
+void ops_forget_client(comm_rank_t *rank)
 {
-    LIST_FOR_EACH (link, &comm->ops) {
-        if (CONTAINER_OF(link, comm_op_t, of_comm)->first_rank == rank)
-            comm->ranks[rank].client->begun_ops--;
-    }
+    rank->client->begun_ops -= rank->begun_ops;
+    rank->begun_ops = 0;
 }
 
 /* ---- its end ---- */
@@ -195,14 +218,19 @@ static void op_free(comm_op_t *op)
     engine_comm_t *comm = op->comm;
     if (comm->ops.next == &op->of_comm)
         comm->oldest_since_us = clock_us(); /* of the next one: its ranks may have waited for this one */
+    if (comm->sweep == &op->of_comm)
+        comm->sweep = op->of_comm.next;
     list_remove(&op->of_comm);
     comm->op_total--;
     if (list_is_empty(&comm->ops))
         list_remove(&comm->of_busy);
     if (comm->leaving_count > 0)
         comm_attend(comm);
-    if (!comm->ranks[op->first_rank].left)
-        comm->ranks[op->first_rank].client->begun_ops--;
+    comm_rank_t *first = &comm->ranks[op->first_rank];
+    if (!first->left) {
+        first->client->begun_ops--;
+        first->begun_ops--;
+    }
     if (comm->last_collective == op)
         comm->last_collective = NULL;
     if (op->shape.is_transfer)
@@ -216,6 +244,7 @@ static void op_free(comm_op_t *op)
 
 void op_serve(comm_op_t *op)
 {
+    engine_count(op->comm->engine, op->entry_count / ENTRIES_PER_STEP);
     for (uint32_t i = 0; i < op->entry_count; i++)
         entry_complete(&op->entries[i]);
     if (op_is_settled(op))

@@ -20,9 +20,9 @@
  *   DUE        it may be started                             comm->due          PLANNING (plans.c), AWAITING,
  *                                                                               RUNNING (run.c), ENDED
  *   PLANNING   its plan is being made                        program->waiting   DUE (plans.c), ENDED
- *   AWAITING   clients have copies to make for its next      engine->awaiting   RUNNING (run.c), ENDED;
- * AWAITING piece, or streams have not come to it                            again if a client takes back the
- *                                                                               word that was found (run.c)
+ *   AWAITING   clients have copies to make for its next      client->awaited    RUNNING (run.c), ENDED;
+ *              piece, or streams have not come to it                            AWAITING, of another client
+ *                                                                               or again (await.c, run.c)
  *   RUNNING    a piece of it is on the executor              none               AWAITING (run.c), ENDED
  *   ENDED      it has its result, with which entries are     none               nothing: it is freed as soon
  *              completed as they come                                           as no entry can come any more
@@ -93,6 +93,8 @@ struct comm_op {
     /* Its entries. */
     uint32_t entry_count, submitted_count, active_count, completed_count;
     bool has_windows, has_tickets; /* some entry has one */
+    uint32_t awaited; /* in OP_AWAITING: the entry whose client it waits for, set before it enters */
+    engine_client_t *awaited_client; /* and that client */
     /* Its run. */
     bool is_long;              /* its clients had best sleep */
     uint64_t since_us;         /* its first submission, or when its last piece ended */
@@ -119,7 +121,7 @@ bool op_may_enter(op_state_t from, op_state_t to);
 void op_enter(comm_op_t *op, op_state_t state);
 
 /* A new op at the end of the communicator's, begun by this rank. Errors: QUOTA, NO_MEMORY. */
-blink_result_t op_create(const comm_rank_t *rank, const op_signature_t *signature, const op_shape_t *shape,
+blink_result_t op_create(comm_rank_t *rank, const op_signature_t *signature, const op_shape_t *shape,
                          comm_op_t **op);
 
 /* The entry of a rank in an op: of a transfer to itself the destination's if the rank receives. */
@@ -136,8 +138,12 @@ static inline void op_add_entry(op_entry_t *entry, op_batch_t *batch)
     entry->op->submitted_count++;
 }
 
-/* A batch has become active (rank.h; NULL: none has): ops whose batches all are now are due. */
+/* A batch has become active (rank.h; NULL: none has): ops whose batches all are now are due. Of a large
+ * group a slice is done here, and the rest by ops_activate_more(). */
 void ops_activate(op_batch_t *batch);
+
+/* Go on with groups of the communicator that have become active, for a slice. */
+void ops_activate_more(engine_comm_t *comm);
 
 /* End an op, and complete its entries. The op is freed once no entry can come any more: the caller does not
  * touch it afterwards. A failed op keeps its first result. */
@@ -153,6 +159,6 @@ void op_serve(comm_op_t *op);
 blink_result_t op_check_left(const comm_op_t *op);
 
 /* A rank leaves, and its client may go: ops that it began and others wait for are no longer counted. */
-void ops_forget_client(engine_comm_t *comm, uint32_t rank);
+void ops_forget_client(comm_rank_t *rank);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "engine/client/client.h"
 #include "engine/loop.h"
+#include "engine/op/await.h"
 #include "error.h"
 #include "plan/model.h"
 
@@ -17,11 +18,6 @@
  * 46,000 were measured). With too little, waiters of middling ops sleep, and so does the engine: 1 MiB on 4
  * ranks took 144 µs at 2,000 and takes 86. */
 #define HOST_BYTES_PER_US 40000.0
-
-/* A communicator's quantum: what the engine starts of it before others get theirs. About a millisecond if the
- * engine runs all of it itself. */
-#define QUANTUM_OPS   64u
-#define QUANTUM_BYTES (8u << 20)
 
 /* Runs on GPUs that the engine ends in one visit. */
 #define QUANTUM_RUNS 64u
@@ -85,31 +81,6 @@ static void op_cut(comm_op_t *op)
         op->piece_elements = most;
         op->pieces = (op->signature.count - 1) / most + 1;
     }
-}
-
-static bool entry_is_ready(const op_entry_t *entry, uint64_t piece)
-{
-    const staging_words_t *window = entry->window;
-    if (entry->ticket && !stream_has_come(entry->ticket))
-        return false;
-    if (!window)
-        return true;
-    /* seq_cst: pairs with the client's stores, see ring.h; what it copied is seen, and has been read. */
-    if (entry->input_staged && atomic_load_explicit(&window->filled, memory_order_seq_cst) <= piece)
-        return false;
-    return !entry->output_staged ||
-           atomic_load_explicit(&window->drained, memory_order_seq_cst) + STAGING_SLOTS > piece;
-}
-
-/* Whether all streams have come to the op, and the clients have made all copies that the next piece needs. */
-static bool clients_are_ready(const comm_op_t *op)
-{
-    if (!op->has_windows && !op->has_tickets)
-        return true;
-    uint32_t i = 0;
-    while (i < op->entry_count && entry_is_ready(&op->entries[i], op->piece))
-        i++;
-    return i == op->entry_count;
 }
 
 static void op_publish_piece(comm_op_t *op)
@@ -256,9 +227,13 @@ static bool op_run_piece(comm_op_t *op)
 
 /* Run piece after piece for as long as that takes no waiting, up to what the slots hold: how many copies
  * there are is the client's word. */
-static void op_proceed(comm_op_t *op)
+void run_proceed(comm_op_t *op)
 {
-    for (uint32_t ran = 0; ran < STAGING_SLOTS && clients_are_ready(op); ran++) {
+    uint32_t missing = 0;
+    for (uint32_t ran = 0; ran < STAGING_SLOTS; ran++) {
+        missing = await_find(op);
+        if (missing < op->entry_count)
+            break;
         if (op->signature.count == 0) { /* it moves nothing, but its streams have come */
             op_succeed(op);
             return;
@@ -266,6 +241,7 @@ static void op_proceed(comm_op_t *op)
         if (op_run_piece(op))
             return;
     }
+    op->awaited = missing < op->entry_count ? missing : 0;
     op_enter(op, OP_AWAITING);
 }
 
@@ -276,7 +252,7 @@ static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
     bool comm_ended = comm->end_reason != BLINK_OK;
     if (end->result == BLINK_OK && !(comm_ended && op->piece + 1 < op->pieces)) {
         if (!op_end_piece(op, end))
-            op_proceed(op);
+            run_proceed(op);
         return;
     }
     op_release(op);
@@ -342,46 +318,14 @@ static void op_start(comm_op_t *op)
         op->predicted_us = predict_us(op);
         set_long(op, (op->comm->on_gpus ? memory_us(op) : op->predicted_us) > LONG_OP_US);
     }
-    op_proceed(op);
+    run_proceed(op);
 }
 
-void run_due(engine_comm_t *comm)
+void run_next_due(engine_comm_t *comm)
 {
-    uint64_t started_bytes = 0;
-    for (uint32_t started = 0; !list_is_empty(&comm->due); started++) {
-        if (started == QUANTUM_OPS || started_bytes >= QUANTUM_BYTES) {
-            comm_attend(comm); /* the rest in its next quantum */
-            return;
-        }
-        comm_op_t *op = LIST_FIRST(&comm->due, comm_op_t, of_state);
-        started_bytes += op->shape.payload_bytes * op->entry_count;
-        op_start(op);
-    }
-}
-
-/* ---- ops whose clients copy, or whose streams have not come ---- */
-
-static comm_op_t *find_ready(const engine_t *engine)
-{
-    LIST_FOR_EACH (link, &engine->awaiting) {
-        comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_state);
-        if (clients_are_ready(op))
-            return op;
-    }
-    return NULL;
-}
-
-bool run_has_awaited(const engine_t *engine)
-{
-    return find_ready(engine) != NULL;
-}
-
-bool run_poll_awaiting(engine_t *engine)
-{
-    comm_op_t *op = find_ready(engine);
+    comm_op_t *op = LIST_FIRST(&comm->due, comm_op_t, of_state);
     if (op)
-        op_proceed(op);
-    return op != NULL;
+        op_start(op);
 }
 
 /* ---- cancelling ---- */

@@ -1,6 +1,7 @@
 /* The state machine of ops (engine/op/op.h): which moves are legal, and that every state has the op in its
  * list.
  */
+#include "engine/client/client.h"
 #include "engine/loop.h"
 #include "engine/op/op.h"
 
@@ -16,9 +17,16 @@
 
 typedef struct fixture {
     engine_t engine;
+    engine_client_t client;
+    tenants_t tenants;
+    tenant_t *tenant;
     engine_comm_t comm;
+    comm_rank_t rank;
     cached_program_t program;
-    comm_op_t op;
+    union {
+        comm_op_t op;
+        char bytes[sizeof(comm_op_t) + sizeof(op_entry_t)];
+    };
 } fixture_t;
 
 static int set_up(void **state)
@@ -26,23 +34,35 @@ static int set_up(void **state)
     fixture_t *fixture = calloc(1, sizeof(*fixture));
     if (!fixture)
         return -1;
-    list_init(&fixture->engine.due_comms);
-    list_init(&fixture->engine.awaiting);
+    fair_round_init(&fixture->engine.due_tenants, TURN_QUANTUM_BYTES);
+    tenants_init(&fixture->tenants, (budget_limit_t[BUDGET_KINDS]){0});
+    fixture->tenant = tenant_get(&fixture->tenants, 0, "");
+    if (!fixture->tenant)
+        return -1;
+    fair_share_init(&fixture->comm.turn, 1, TURN_QUANTUM_BYTES);
+    fixture->client.engine = &fixture->engine;
+    fixture->client.tenant = fixture->tenant;
+    list_init(&fixture->client.awaited);
+    fixture->rank.client = &fixture->client;
+    fixture->comm.tenant = fixture->tenant;
     fixture->comm.engine = &fixture->engine;
     fixture->comm.on_gpus = true;
-    list_init(&fixture->comm.of_due);
     list_init(&fixture->comm.due);
     list_init(&fixture->program.waiting);
     fixture->op.comm = &fixture->comm;
     fixture->op.program = &fixture->program;
     list_init(&fixture->op.of_state);
+    fixture->op.entry_count = 1;
+    fixture->op.entries[0].rank = &fixture->rank;
     *state = fixture;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    free(*state);
+    fixture_t *fixture = *state;
+    tenant_put(fixture->tenant);
+    free(fixture);
     return 0;
 }
 
@@ -65,7 +85,7 @@ static void test_only_the_moves_of_the_table_are_legal(void **state)
 
 static void assert_in(const fixture_t *fixture, const list_t *expected)
 {
-    const list_t *lists[] = {&fixture->comm.due, &fixture->program.waiting, &fixture->engine.awaiting};
+    const list_t *lists[] = {&fixture->comm.due, &fixture->program.waiting, &fixture->client.awaited};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         assert_int_equal(list_is_empty(lists[i]), lists[i] != expected);
     assert_int_equal(list_is_empty(&fixture->op.of_state), !expected);
@@ -84,7 +104,7 @@ static void test_an_op_is_in_the_list_of_its_state_alone(void **state)
     op_enter(op, OP_RUNNING);
     assert_in(fixture, NULL);
     op_enter(op, OP_AWAITING);
-    assert_in(fixture, &fixture->engine.awaiting);
+    assert_in(fixture, &fixture->client.awaited);
     op_enter(op, OP_ENDED);
     assert_in(fixture, NULL);
 }
@@ -93,7 +113,8 @@ static void test_a_due_op_has_its_communicator_attended_to(void **state)
 {
     fixture_t *fixture = *state;
     op_enter(&fixture->op, OP_DUE);
-    assert_ptr_equal(fixture->engine.due_comms.next, &fixture->comm.of_due);
+    assert_ptr_equal(fair_next(&fixture->tenant->due_comms), &fixture->comm.turn);
+    assert_ptr_equal(fair_next(&fixture->engine.due_tenants), &fixture->tenant->turn);
 }
 
 /* Nobody rings for what a GPU writes, so the engine watches as long as an op awaits it. */

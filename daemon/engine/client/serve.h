@@ -1,0 +1,44 @@
+/*
+ * Whom the loop visits. A client that does something is *active*: its ring, the words that its ops await and
+ * its stored ops are looked at, a few in each visit, and as many clients of each tenant are visited in a
+ * turn. A client that has done nothing for a while *rests*: it costs nothing until it rings its doorbell.
+ *
+ * A client is told to ring by the word of its ring that says that the engine sleeps. The argument at the top
+ * of ring.h holds for every client by itself: first the client is told, then its queue and every word that an
+ * op of it awaits are looked at once more, visit by visit (looks_owed), and only then does it rest. What it
+ * publishes later it publishes after it could read that it must ring, and a doorbell that has rung is heard
+ * by the next clients_listen(), also if that comes long after. The engine itself sleeps in the same way:
+ * clients_tell() tells all that are active, the loop goes on until nothing is owed (engine->drowsy), looks at
+ * the queues once more, and sleeps. Whoever is found to have done something is told otherwise.
+ *
+ * What a GPU writes nobody rings for: a client with stored ops, or whose ops await such a word, does not
+ * rest.
+ */
+#ifndef BLINK_ENGINE_SERVE_H
+#define BLINK_ENGINE_SERVE_H
+
+#include "engine/client/client.h"
+
+/* The client is visited from now on. Nothing to do if it is visited already or is being removed. */
+void client_activate(engine_client_t *client);
+
+/* The client is not visited any more. */
+void client_deactivate(engine_client_t *client);
+
+/* Visit some clients of every tenant that has active ones, and clients that are being removed; true if there
+ * was anything to do. */
+bool clients_serve(engine_t *engine);
+
+/* Tell the active clients that the engine sleeps, or that it is awake. */
+void clients_tell(engine_t *engine, bool sleeping);
+
+/* Whether a visit would find something. Sequentially consistent: the second look before sleeping. */
+bool clients_have_work(const engine_t *engine);
+
+/* Activate those that have rung their doorbells, waiting for one up to so long (NULL: without end). */
+void clients_listen(engine_t *engine, const struct timespec *timeout);
+
+/* Let the active clients know how they had best wait. */
+void clients_update_wait_policy(engine_t *engine);
+
+#endif
