@@ -214,6 +214,11 @@ void plan_lp_free(plan_lp_t *lp, uint32_t column)
     glp_set_col_bnds(lp->problem, (int)column + 1, GLP_LO, 0.0, 0.0);
 }
 
+void plan_lp_cap(plan_lp_t *lp, uint32_t column, double most)
+{
+    glp_set_col_bnds(lp->problem, (int)column + 1, GLP_DB, 0.0, most);
+}
+
 /* One run of the simplex method; 0, its error, or the negative status of what it left. */
 static int lp_run(const plan_lp_t *lp, const glp_smcp *control)
 {

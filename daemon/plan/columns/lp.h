@@ -31,6 +31,9 @@ void plan_lp_weigh(plan_lp_t *lp, uint32_t column, double weight);
 void plan_lp_fix(plan_lp_t *lp, uint32_t column, double value);
 void plan_lp_free(plan_lp_t *lp, uint32_t column);
 
+/* Let a column's x be at most so much, until it is fixed or freed. */
+void plan_lp_cap(plan_lp_t *lp, uint32_t column, double most);
+
 /* Let a column's x be only a whole number from 0 to `most` in plan_lp_solve_whole(); in plan_lp_solve() any
  * number up to that. */
 void plan_lp_make_whole(plan_lp_t *lp, uint32_t column, uint32_t most);

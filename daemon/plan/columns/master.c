@@ -172,6 +172,11 @@ void pack_master_favour(pack_master_t *m, uint32_t column, double bonus)
     plan_lp_weigh(m->lp, lp_column(m, column), (is_balanced(m) ? 0.0 : 1.0) + bonus);
 }
 
+void pack_master_cap(pack_master_t *m, uint32_t column, double most)
+{
+    plan_lp_cap(m->lp, lp_column(m, column), most);
+}
+
 void pack_master_fix(pack_master_t *m, uint32_t column, double value)
 {
     plan_lp_fix(m->lp, lp_column(m, column), value);

@@ -96,8 +96,9 @@ const uint32_t *pack_master_paths(const pack_master_t *m, uint32_t column);
 uint32_t pack_master_measure_written(pack_master_t *m, uint32_t count);
 uint32_t pack_master_measure(pack_master_t *m, uint32_t column);
 
-/* Make a column's x worth `bonus` by itself; fix it at a value; free it. */
+/* Make a column's x worth `bonus` by itself; let it be at most so much; fix it at a value; free it. */
 void pack_master_favour(pack_master_t *m, uint32_t column, double bonus);
+void pack_master_cap(pack_master_t *m, uint32_t column, double most);
 void pack_master_fix(pack_master_t *m, uint32_t column, double value);
 void pack_master_free(pack_master_t *m, uint32_t column);
 

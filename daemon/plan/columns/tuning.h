@@ -123,6 +123,10 @@
 #define THIN_WORK_MAX     400000u
 #define THIN_WORK_TRY_MAX 100000u
 #define THIN_TRIES_MAX    6u
+/* Where every rank is a root its trees carry multiples of one grain, if a root's part has so many of them at
+ * most and comes as near to a multiple. unit.plan. */
+#define THIN_GRAINS_MAX  16.0
+#define THIN_GRAIN_ROUND 0.01
 /* Programs of more entries are left as they are. H: torus-64. */
 #define THIN_PROGRAM_MAX 250000u
 /* How much wider or narrower than it is a tree may seem to another taste. unit.plan. */

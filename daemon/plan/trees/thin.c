@@ -2,7 +2,9 @@
  * Fewer trees: the optimum uses as many as it likes, and an executor pays for each. First a dive: favour the
  * widest tree a little, let the program (and new trees that suit) rearrange around it, fix it as wide as it
  * got, repeat; wide trees leave room for few. Then backward elimination of what turned out dispensable. Small
- * programs can afford to try that several times with other tastes; the fewest trees win.
+ * programs can afford to try that several times with other tastes; the fewest trees win. Where every rank is
+ * a root, the first roots would take trees as wide as all that they need and leave scraps to the last ones.
+ * There the first dive goes by grains: a link's capacity is a whole number of them, and so is a root's part.
  */
 #include "error.h"
 #include "plan/columns/tuning.h"
@@ -23,6 +25,7 @@ typedef struct thinning {
     uint32_t count; /* columns with a state */
     uint8_t *state; /* column_state_t per column */
     uint32_t trial; /* 0: columns seem as wide as they are */
+    double grain;   /* the dive fixes columns at multiples of it; 0: at what they have got */
     uint64_t first_work;
     bool over;    /* work or time is over: the program is as it was when it last had a solution */
     double *best; /* values of the best solution, best_count of them; the columns since were not there */
@@ -41,13 +44,13 @@ static blink_result_t solve(thinning_t *t)
 static blink_result_t keep_best(thinning_t *t)
 {
     packer_t *p = t->packer;
-    double *best = realloc(t->best, (uint32_t)p->trees.count * sizeof(*best));
+    double *best = realloc(t->best, p->trees.count * sizeof(*best));
     if (!best)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", (uint32_t)p->trees.count);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %zu trees", p->trees.count);
     t->best = best;
     t->best_count = (uint32_t)p->trees.count;
     t->best_columns = 0;
-    for (uint32_t column = 0; column < (uint32_t)p->trees.count; column++) {
+    for (uint32_t column = 0; column < p->trees.count; column++) {
         best[column] = pack_uses(p, column) ? pack_value(p, column) : 0.0;
         t->best_columns += best[column] > 0.0;
     }
@@ -59,7 +62,8 @@ static double seeming(const thinning_t *t, uint32_t column)
 {
     uint32_t hash = (column + 1) * 2654435761u ^ t->trial * 2246822519u;
     hash = (hash ^ hash >> 15) * 2654435761u;
-    double taste = t->trial == 0 ? 0.0 : THIN_TASTE * ((hash >> 8) / (double)(1u << 23) - 1.0);
+    double taste =
+        t->trial == 0 || t->packer->per_rank ? 0.0 : THIN_TASTE * ((hash >> 8) / (double)(1u << 23) - 1.0);
     return pack_value(t->packer, column) * (1.0 + taste);
 }
 
@@ -78,17 +82,44 @@ static uint32_t widest(const thinning_t *t)
     return best;
 }
 
-/* Give columns added since the last call a state. */
+/* What a root's part and the narrowest link have in common, in units of x: a rank of that one link would get
+ * as much of it for each root. 0 if that divides no root's part, or into too many grains. */
+static double find_grain(const packer_t *p)
+{
+    const pack_net_t *net = p->master.net;
+    double narrowest_GBps = INFINITY, part = p->optimum / p->n;
+    for (uint32_t link = 0; link < net->link_count; link++)
+        narrowest_GBps = fmin(narrowest_GBps, net->link_GBps[link]);
+    double grains = part * p->master.unit_GBps * (p->n - 1) / narrowest_GBps;
+    bool divides = fabs(grains - round(grains)) <= THIN_GRAIN_ROUND;
+    return p->per_rank && !p->master.large && divides && grains > 1.5 && grains < THIN_GRAINS_MAX
+               ? part / round(grains)
+               : 0.0;
+}
+
+/* Give columns added since the last call a state. By grains, no column may carry all of a root's part. */
 static blink_result_t admit(thinning_t *t)
 {
-    uint8_t *state = realloc(t->state, (uint32_t)t->packer->trees.count);
+    packer_t *p = t->packer;
+    uint8_t *state = realloc(t->state, p->trees.count);
     if (!state)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees",
-                          (uint32_t)t->packer->trees.count);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %zu trees", p->trees.count);
     t->state = state;
-    memset(&state[t->count], OPEN, (uint32_t)t->packer->trees.count - t->count);
-    t->count = (uint32_t)t->packer->trees.count;
+    for (; t->count < p->trees.count; t->count++) {
+        state[t->count] = OPEN;
+        if (t->grain > 0.0)
+            pack_master_cap(&p->master, t->count, p->optimum / p->n - t->grain);
+    }
     return BLINK_OK;
+}
+
+/* Let the program have columns enough for the optimum although none may carry all of a root's part. */
+static blink_result_t refine(thinning_t *t)
+{
+    bool solved = false;
+    BLINK_TRY(pack_reoptimise(t->packer, THIN_DIVE_GAIN, &solved));
+    t->over = !solved;
+    return admit(t);
 }
 
 /* Fix what is NEEDED a hair below where the last solution has it; returns the sum. A solution keeps its rows
@@ -105,15 +136,25 @@ static double fix_needed(thinning_t *t)
     return fixed;
 }
 
+/* Let a column have a whole number of grains, if it has one at all. */
+static void round_down(const thinning_t *t, uint32_t column)
+{
+    double *value = &t->packer->master.columns.items[column].value;
+    if (t->grain > 0.0 && *value > t->grain)
+        *value = floor(*value / t->grain + THIN_GRAIN_ROUND) * t->grain;
+}
+
 /* Fix columns one by one, NEEDED from then on. Ends with the program solved and nothing else open but, if the
- * work ran out, what the last solution uses. */
-static blink_result_t dive(thinning_t *t, double optimum)
+ * work ran out, what the last solution uses; *complete says. */
+static blink_result_t dive(thinning_t *t, double optimum, bool *complete)
 {
     packer_t *p = t->packer;
     uint32_t steps = 0;
     double fixed = 0.0, enough = (1.0 - THIN_DIVE_REST / (p->per_rank ? p->n : 1)) * optimum;
     BLINK_TRY(admit(t));
-    while (fixed < enough && steps++ < THIN_DIVE_STEPS) {
+    if (t->grain > 0.0)
+        BLINK_TRY(refine(t));
+    while (!t->over && fixed < enough && steps++ < THIN_DIVE_STEPS) {
         uint32_t column = widest(t);
         bool solved = false;
         if (column == PLAN_NONE)
@@ -126,11 +167,13 @@ static blink_result_t dive(thinning_t *t, double optimum)
             break;
         pack_master_favour(&p->master, column, 0.0);
         t->state[column] = NEEDED;
+        round_down(t, column);
         fixed = fix_needed(t);
     }
-    bool complete = fixed >= enough;
+    *complete = fixed >= enough;
     for (uint32_t column = 0; column < t->count; column++)
-        t->state[column] = t->state[column] == NEEDED || (!complete && pack_uses(p, column)) ? OPEN : DROPPED;
+        t->state[column] =
+            t->state[column] == NEEDED || (!*complete && pack_uses(p, column)) ? OPEN : DROPPED;
     return BLINK_OK;
 }
 
@@ -233,7 +276,7 @@ static void trim(packer_t *p, double optimum)
         fmin(THIN_DIVE_REST * optimum, p->master.rate - THIN_FLOOR * optimum) / (p->per_rank ? p->n : 1);
     for (;;) {
         uint32_t narrow = PLAN_NONE;
-        for (uint32_t column = 0; column < (uint32_t)p->trees.count; column++)
+        for (uint32_t column = 0; column < p->trees.count; column++)
             if (pack_uses(p, column) && (narrow == PLAN_NONE || p->master.columns.items[column].value <
                                                                     p->master.columns.items[narrow].value))
                 narrow = column;
@@ -251,35 +294,41 @@ static blink_result_t try_taste(thinning_t *t, double optimum)
         memset(t->state, OPEN, t->count);
         BLINK_TRY(restore(t, t->state));
     }
-    BLINK_TRY(dive(t, optimum));
+    bool complete = false;
+    BLINK_TRY(dive(t, optimum, &complete));
     uint8_t *copies = malloc(2 * (size_t)t->count);
     if (!copies)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", t->count);
-    blink_result_t result = t->over ? BLINK_OK : eliminate_cheaply(t, optimum, copies, copies + t->count);
+    blink_result_t result = BLINK_OK;
+    if (complete && t->packer->per_rank)
+        result = restore(t, t->state); /* there is hardly anything more to drop */
+    else if (!t->over)
+        result = eliminate_cheaply(t, optimum, copies, copies + t->count);
     free(copies);
     uint32_t used = 0;
-    for (uint32_t column = 0; column < (uint32_t)t->packer->trees.count; column++)
+    for (uint32_t column = 0; column < t->packer->trees.count; column++)
         used += pack_uses(t->packer, column);
     if (result == BLINK_OK && used < t->best_columns && pack_rate(t->packer) >= THIN_FLOOR * optimum)
         result = keep_best(t);
     return result;
 }
 
-/* Whether another try is likely to stay within the work allowed. Where every rank is a root one takes all the
- * time there is. */
+/* Whether another try is likely to stay within the work allowed. Where every rank is a root there is one by
+ * grains, then one without. */
 static bool may_try_again(const thinning_t *t)
 {
     uint64_t done = plan_lp_work(t->packer->master.lp) - t->first_work;
-    return !t->over && !t->packer->per_rank && t->trial < THIN_TRIES_MAX &&
+    return !t->over && (!t->packer->per_rank || t->grain > 0.0) && t->trial < THIN_TRIES_MAX &&
            done / t->trial * (t->trial + 1) < THIN_WORK_TRY_MAX;
 }
 
 static blink_result_t try_tastes(thinning_t *t, double optimum)
 {
-    do {
+    for (bool again = true; again; t->grain = 0.0) {
         BLINK_TRY(try_taste(t, optimum));
         t->trial++;
-    } while (may_try_again(t));
+        again = may_try_again(t);
+    }
     return BLINK_OK;
 }
 
@@ -287,7 +336,7 @@ static void take_best(const thinning_t *t)
 {
     packer_t *p = t->packer;
     p->master.rate = 0.0;
-    for (uint32_t column = 0; column < (uint32_t)p->trees.count; column++) {
+    for (uint32_t column = 0; column < p->trees.count; column++) {
         p->master.columns.items[column].value = column < t->best_count ? t->best[column] : 0.0;
         p->master.rate += p->master.columns.items[column].value;
     }
@@ -295,12 +344,11 @@ static void take_best(const thinning_t *t)
 
 blink_result_t pack_thin(packer_t *p)
 {
-    thinning_t t = {.packer = p, .first_work = plan_lp_work(p->master.lp)};
+    thinning_t t = {.packer = p, .first_work = plan_lp_work(p->master.lp), .grain = find_grain(p)};
     double optimum = pack_rate(p);
     plan_lp_allow(p->master.lp, THIN_WORK_MAX);
     blink_result_t result = keep_best(&t);
-    if (result == BLINK_OK &&
-        (uint64_t)(uint32_t)p->trees.count * p->master.net->row_count <= THIN_PROGRAM_MAX)
+    if (result == BLINK_OK && (uint64_t)p->trees.count * p->master.net->row_count <= THIN_PROGRAM_MAX)
         result = try_tastes(&t, optimum);
     if (result == BLINK_OK)
         take_best(&t);

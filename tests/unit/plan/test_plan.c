@@ -210,6 +210,22 @@ static void test_ring_falls_back_to_one_pcie_ring(void **state)
     topo_destroy(topo);
 }
 
+static void test_gathers_over_a_whole_dgx1_take_few_trees_at_the_full_rate(void **state)
+{
+    static const char *const machines[] = {"dgx1v", "dgx1p"};
+    static const blink_collective_t collectives[] = {BLINK_ALLGATHER, BLINK_REDUCESCATTER};
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        topo_t *topo = load(machines[i / 2]);
+        plan_t *plan = make(topo, collectives[i % 2], BLINK_ALGORITHM_TREES, 0xff);
+        check_plan(topo, plan);
+        assert_in_range(plan->channel_count, 8, 17);
+        assert_close(plan->rate_GBps, plan->bound_GBps);
+        plan_destroy(plan);
+        topo_destroy(topo);
+    }
+}
+
 static void test_switch_rings_share_the_switches_by_width(void **state)
 {
     topo_t *topo = load("dgx_h100");
@@ -498,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_full_dgx1v_has_six_rings),
         cmocka_unit_test(test_rings_exist_on_as_many_subsets_as_published),
         cmocka_unit_test(test_ring_falls_back_to_one_pcie_ring),
+        cmocka_unit_test(test_gathers_over_a_whole_dgx1_take_few_trees_at_the_full_rate),
         cmocka_unit_test(test_switch_rings_share_the_switches_by_width),
         cmocka_unit_test(test_one_rank_moves_nothing),
         cmocka_unit_test(test_two_ranks_use_their_links_both_ways),
