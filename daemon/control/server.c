@@ -10,7 +10,7 @@
 #include "control/control.h"
 #include "control/gpus.h"
 #include "control/links.h"
-#include "control/memory/region.h"
+#include "control/memory/guard.h"
 #include "control/memory/region_gpu.h"
 #include "frame.h"
 
@@ -355,7 +355,7 @@ blink_result_t server_create(const server_config_t *config, server_t **created)
     server->lock_fd = -1;
     server->listen_fd = config->listen_fd;
     server->owns_socket = config->listen_fd < 0;
-    blink_result_t result = region_install_sigbus_handler();
+    blink_result_t result = guard_install();
     if (result == BLINK_OK && server->owns_socket)
         result = open_socket(server);
     if (result == BLINK_OK)

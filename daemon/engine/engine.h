@@ -22,6 +22,7 @@
 typedef struct engine engine_t;
 typedef struct engine_client engine_client_t; /* one client's ring and regions */
 typedef struct engine_comm engine_comm_t;     /* one communicator's queues */
+typedef struct engine_region engine_region_t; /* a region of a client's memory */
 
 typedef struct engine_done {
     void (*call)(void *context);
@@ -90,13 +91,14 @@ typedef struct engine_region_config {
 } engine_region_config_t;
 
 /* The memory is there, and *poisoned valid, until engine_region_remove's done. Errors: NO_MEMORY. */
-blink_result_t engine_region_add(engine_client_t *client, const engine_region_config_t *config);
+blink_result_t engine_region_add(engine_client_t *client, const engine_region_config_t *config,
+                                 engine_region_t **region);
 
 /* Another GPU worker finds the region elsewhere, or (0) none finds it. */
 void engine_region_move(engine_client_t *client, uint32_t region, uint64_t gpu_address);
 
 /* done: no op uses the region any more and none can start to. */
-void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_t done);
+void engine_region_remove(engine_region_t *region, engine_done_t done);
 
 /* Collectives and nops of this client completed so far. Thread-safe. */
 uint64_t engine_client_op_count(const engine_client_t *client);

@@ -1,6 +1,7 @@
 #include "control/clients/client.h"
 
 #include "control/comms/roster.h"
+#include "control/memory/guard.h"
 #include "control/memory/region.h"
 
 #include <errno.h>
@@ -43,13 +44,20 @@ static blink_result_t add_to_engine(client_t *client, int fds[CLIENT_FDS])
     engine_client_config_t config = {
         .client = client->number, .tenant = client->tenant, .doorbell_fd = -1, .completion_fd = -1};
     blink_result_t result = make_rings(&config, fds);
+    if (result == BLINK_OK)
+        result = guard_add(config.ring.header, config.ring.bytes, &client->ring_guard);
     if (result != BLINK_OK) {
         ring_unmap(&config.ring);
         close_if_open(config.doorbell_fd);
         close_if_open(config.completion_fd);
         return result;
     }
-    return engine_client_add(client->control->engine, &config, &client->engine);
+    result = engine_client_add(client->control->engine, &config, &client->engine);
+    if (result != BLINK_OK) {
+        guard_remove(client->ring_guard);
+        client->ring_guard = GUARD_NONE;
+    }
+    return result;
 }
 
 /* The program's name is shown in logs and on terminals: only what is harmless there is kept. */
@@ -79,7 +87,9 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
     client->number = ++control->last_client;
     client->pid = connection_pid(connection);
     list_init(&client->regions);
+    list_init(&client->pending_regions);
     list_init(&client->members);
+    client->ring_guard = GUARD_NONE;
     set_program(client, program);
     blink_result_t result = add_to_engine(client, fds);
     if (result != BLINK_OK) {
@@ -95,25 +105,60 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
     return BLINK_OK;
 }
 
+/* An unmapping is as long as so many steps. */
+#define UNMAP_STEPS 8u
+
+static void client_free(client_t *client)
+{
+    engine_done_t left = client->left;
+    tenant_log(client->tenant, LOG_LEVEL_INFO, "client %u: gone", client->number);
+    list_remove(&client->link);
+    client->control->client_count--;
+    account_credit(&client->tenant->account, BUDGET_CLIENTS, 1);
+    table_fini(&client->region_numbers);
+    free(client);
+    left.call(left.context);
+}
+
+static bool release_slice(work_t *work)
+{
+    client_t *client = CONTAINER_OF(work, client_t, leave);
+    turns_t *turns = &client->control->turns;
+    while (!turns_slice_is_over(turns)) {
+        if (!regions_release_one(client)) {
+            client_free(client);
+            return false;
+        }
+        turns_count(turns, UNMAP_STEPS);
+    }
+    return true;
+}
+
 /* The engine has forgotten the client: nothing reads or writes its memory any more. */
 static void on_removed(void *context)
 {
     client_t *client = context;
-    engine_done_t left = client->left;
-    tenant_log(client->tenant, LOG_LEVEL_INFO, "client %u: gone", client->number);
-    regions_release_all(client);
-    list_remove(&client->link);
-    client->control->client_count--;
-    account_credit(&client->tenant->account, BUDGET_CLIENTS, 1);
-    free(client);
-    left.call(left.context);
+    guard_remove(client->ring_guard);
+    work_init(&client->leave, release_slice);
+    turns_post(&client->control->turns, client->tenant, &client->leave);
+}
+
+static bool leave_slice(work_t *work)
+{
+    client_t *client = CONTAINER_OF(work, client_t, leave);
+    while (rosters_lose_one(client)) {
+        if (turns_slice_is_over(&client->control->turns))
+            return true;
+    }
+    regions_leave_pending(client);
+    engine_client_remove(client->engine, (engine_done_t){on_removed, client});
+    return false;
 }
 
 void client_leave(client_t *client, engine_done_t left)
 {
     client->leaving = true;
     client->left = left;
-    rosters_lose_client(client);
-    regions_leave_pending(client);
-    engine_client_remove(client->engine, (engine_done_t){on_removed, client});
+    work_init(&client->leave, leave_slice);
+    turns_post(&client->control->turns, client->tenant, &client->leave);
 }

@@ -5,6 +5,7 @@
 #ifndef BLINK_CONTROL_CLIENT_H
 #define BLINK_CONTROL_CLIENT_H
 
+#include "base/table.h"
 #include "base/tenant.h"
 #include "control/clients/connection.h"
 #include "control/control.h"
@@ -23,7 +24,12 @@ typedef struct client {
     char program[64];
     bool leaving; /* the connection has ended; the engine forgets the client, or has forgotten it */
     engine_done_t left;
+    work_t leave; /* its slices: first the ranks leave, then, when the engine has let go, the memory */
+    uint32_t ring_guard;
     list_t regions; /* newest first, without those that the client has deregistered */
+    list_t pending_regions;
+    table_t region_numbers;
+    struct region *windows; /* for streams; NULL: none */
     uint32_t last_region;
     uint32_t region_count; /* and the bytes below: deregistered ones count until the engine lets go of them */
     uint64_t registered_bytes;

@@ -3,7 +3,6 @@
 #include "control/clients/cgroup.h"
 #include "control/links.h"
 #include "control/request.h"
-#include "frame.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -91,13 +90,6 @@ static void expect_hello(session_t *session)
     session->hello_deadline_ms = uv_now(&control->loop) + HELLO_MAX_MS;
     list_append(&control->ungreeted, &session->of_ungreeted);
     arm_hello_timer(control);
-}
-
-void session_greet(session_t *session)
-{
-    session->greeted = true;
-    list_remove(&session->of_ungreeted);
-    connection_allow(session->connection, FRAME_REQUEST_MAX_BYTES);
 }
 
 /* ---- beginning ---- */

@@ -8,6 +8,7 @@
 #include "control/clients/client.h"
 #include "control/clients/connection.h"
 #include "control/control.h"
+#include "frame.h"
 
 typedef struct session {
     control_t *control;
@@ -24,7 +25,12 @@ typedef struct session {
 void sessions_init(control_t *control);
 
 /* The session's Hello is accepted. */
-void session_greet(session_t *session);
+static inline void session_greet(session_t *session)
+{
+    session->greeted = true;
+    list_remove(&session->of_ungreeted);
+    connection_allow(session->connection, FRAME_REQUEST_MAX_BYTES);
+}
 
 /* Take over an accepted socket. */
 void session_start(control_t *control, int fd);

@@ -507,7 +507,7 @@ static void on_left(void *context)
     roster_t *roster = member->roster;
     member->left = true;
     roster->left_count++;
-    /* A client that is gone took its members along in rosters_lose_client(). */
+    /* A client that is gone took its members along in rosters_lose_one(). */
     if (member->client) {
         connection_reply_ok(member->client->connection, member->request);
         member_unlink(member);
@@ -550,13 +550,15 @@ static void member_lost(member_t *member, const char *text)
     engine_comm_leave(roster->engine, member->rank, true, text, (engine_done_t){on_left, member});
 }
 
-void rosters_lose_client(client_t *client)
+bool rosters_lose_one(client_t *client)
 {
-    for (member_t *member; (member = LIST_FIRST(&client->members, member_t, link));) {
-        char text[BLINK_ERROR_TEXT_BYTES];
-        snprintf(text, sizeof(text), "rank %u (pid %d) disconnected", member->rank, client->pid);
-        member_lost(member, text);
-    }
+    member_t *member = LIST_FIRST(&client->members, member_t, link);
+    if (!member)
+        return false;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    snprintf(text, sizeof(text), "rank %u (pid %d) disconnected", member->rank, client->pid);
+    member_lost(member, text);
+    return true;
 }
 
 /* ---- all of them ---- */

@@ -72,8 +72,9 @@ void roster_abort(client_t *client, uint64_t request, uint32_t member);
  * joined hears so. The roster is freed. */
 void roster_gathering_failed(roster_t *roster, blink_result_t code);
 
-/* The client's process is gone: its ranks leave, and the rosters they were on are aborted. */
-void rosters_lose_client(client_t *client);
+/* The client's process is gone: one of its ranks leaves, and the roster it was on is aborted. False: it has
+ * none left. */
+bool rosters_lose_one(client_t *client);
 
 /* engine_config_t.comm_ended; the context is the rosters. */
 void rosters_abort_by_engine(void *rosters, uint32_t number, blink_result_t code, const char *text);

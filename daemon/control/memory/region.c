@@ -1,12 +1,12 @@
 #include "control/memory/region.h"
 
 #include "control/gpus.h"
+#include "control/memory/guard.h"
 #include "windows.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,85 +15,6 @@
 #include <unistd.h>
 
 #define HUGE_PAGE_BYTES (2u << 20)
-
-/* ---- pages that cannot be had ---- */
-
-/* The mapped ranges, for the signal handler, which can reach nothing that is not global. A slot is taken
- * while `bytes` is not 0, and is written before that. There are as many slots as a process may have mappings.
- */
-#define GUARDED_RANGES 65536u
-
-static struct {
-    _Atomic uintptr_t base;
-    _Atomic size_t bytes;
-    _Atomic bool poisoned; /* a page was replaced */
-} guarded[GUARDED_RANGES];
-
-/* Where to look whether the range is poisoned; NULL: the table is full. */
-static const _Atomic bool *guard(void *base, size_t bytes)
-{
-    for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
-        if (atomic_load_explicit(&guarded[i].bytes, memory_order_relaxed) != 0)
-            continue;
-        atomic_store_explicit(&guarded[i].base, (uintptr_t)base, memory_order_relaxed);
-        atomic_store_explicit(&guarded[i].poisoned, false, memory_order_relaxed);
-        /* Release: pairs with the acquire load in find_guarded(). */
-        atomic_store_explicit(&guarded[i].bytes, bytes, memory_order_release);
-        return &guarded[i].poisoned;
-    }
-    return NULL;
-}
-
-static void unguard(void *base)
-{
-    for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
-        /* Relaxed: only the control thread writes the table, and reads here what it wrote. */
-        if (atomic_load_explicit(&guarded[i].base, memory_order_relaxed) == (uintptr_t)base)
-            /* Release: pairs with the acquire load in find_guarded(). */
-            atomic_store_explicit(&guarded[i].bytes, 0, memory_order_release);
-    }
-}
-
-/* The poison mark of the range that holds an address; NULL if no range does. */
-static _Atomic bool *find_guarded(uintptr_t address)
-{
-    for (uint32_t i = 0; i < GUARDED_RANGES; i++) {
-        /* Acquire: pairs with the release store in guard(). */
-        size_t bytes = atomic_load_explicit(&guarded[i].bytes, memory_order_acquire);
-        uintptr_t base = atomic_load_explicit(&guarded[i].base, memory_order_relaxed);
-        if (bytes != 0 && address - base < bytes)
-            return &guarded[i].poisoned;
-    }
-    return NULL;
-}
-
-/* Put a private page of zeros where the client's page should be, and mark the region, so that the engine
- * fails the ops that use the region. mmap is a plain system call here, safe in a handler. */
-static void on_sigbus(int signal_number, siginfo_t *info, void *context)
-{
-    (void)context;
-    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t page = (uintptr_t)info->si_addr & ~(uintptr_t)(page_bytes - 1);
-    _Atomic bool *poisoned = find_guarded((uintptr_t)info->si_addr);
-    /* Relaxed: the engine looks at the mark after the end of the run, and that end is handed over in order.
-     */
-    if (poisoned)
-        atomic_store_explicit(poisoned, true, memory_order_relaxed);
-    if (poisoned && mmap((void *)page, page_bytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
-        return;
-    /* Not ours: the access is repeated, and then ends the process as if there were no handler. */
-    signal(signal_number, SIG_DFL);
-}
-
-blink_result_t region_install_sigbus_handler(void)
-{
-    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
-    sigemptyset(&action.sa_mask);
-    if (sigaction(SIGBUS, &action, NULL) != 0)
-        return BLINK_FAIL_ERRNO("SIGBUS handler");
-    return BLINK_OK;
-}
 
 /* ---- registration ---- */
 
@@ -145,10 +66,9 @@ static void credit(account_t *account, uint64_t bytes)
 
 void region_free(region_t *region)
 {
-    if (region->map) {
-        unguard(region->map);
+    guard_remove(region->guard);
+    if (region->map)
         munmap(region->map, region->bytes);
-    }
     if (region->gpu_token != 0)
         gpus_release(region->control->gpus, region->gpu_token);
     if (region->fd >= 0)
@@ -177,17 +97,35 @@ blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kin
     region->kind = kind;
     region->bytes = bytes;
     region->fd = -1;
+    region->guard = GUARD_NONE;
     region->number = ++client->last_region;
+    if (!table_add(&client->region_numbers, &region->of_numbers, table_hash(region->number))) {
+        credit(&client->tenant->account, bytes);
+        free(region);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another region");
+    }
+    list_init(&region->of_pending);
     list_prepend(&client->regions, &region->link);
+    if (kind == ENGINE_REGION_WINDOWS)
+        client->windows = region;
     client->region_count++;
     client->registered_bytes += bytes;
     *created = region;
     return BLINK_OK;
 }
 
-void region_discard(region_t *region)
+void region_unlink(region_t *region)
 {
     list_remove(&region->link);
+    list_remove(&region->of_pending);
+    table_remove(&region->client->region_numbers, &region->of_numbers);
+    if (region->client->windows == region)
+        region->client->windows = NULL;
+}
+
+void region_discard(region_t *region)
+{
+    region_unlink(region);
     region_uncount(region);
     region_free(region);
 }
@@ -199,8 +137,8 @@ blink_result_t region_tell_engine(region_t *region, uint64_t gpu_address)
                                      .base = region->map,
                                      .gpu_address = gpu_address,
                                      .bytes = region->bytes,
-                                     .poisoned = region->map ? region->poisoned : &region->lost};
-    return engine_region_add(region->client->engine, &config);
+                                     .poisoned = region->map ? guard_mark(region->guard) : &region->lost};
+    return engine_region_add(region->client->engine, &config, &region->engine);
 }
 
 /* Map the memory and guard it. */
@@ -213,9 +151,7 @@ static blink_result_t region_map(region_t *region, int fd, uint64_t offset_bytes
     if (region->bytes >= HUGE_PAGE_BYTES)
         (void)madvise(map, region->bytes,
                       MADV_HUGEPAGE); /* only a wish: all works without huge pages, slower */
-    region->poisoned = guard(map, region->bytes);
-    return region->poisoned ? BLINK_OK
-                            : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "the daemon can map no more regions");
+    return guard_add(map, region->bytes, &region->guard);
 }
 
 blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
@@ -254,12 +190,9 @@ static blink_result_t check_staging(const client_t *client, uint64_t bytes, engi
                           (unsigned long)bytes, (unsigned long)least_bytes);
     if (kind != ENGINE_REGION_WINDOWS)
         return BLINK_OK;
-    LIST_FOR_EACH (link, &client->regions) {
-        const region_t *region = CONTAINER_OF(link, region_t, link);
-        if (region->kind == kind)
-            return BLINK_FAIL(BLINK_ERR_EXISTS, "this client has windows for streams already, region %u",
-                              region->number);
-    }
+    if (client->windows)
+        return BLINK_FAIL(BLINK_ERR_EXISTS, "this client has windows for streams already, region %u",
+                          client->windows->number);
     return BLINK_OK;
 }
 
@@ -287,47 +220,43 @@ static void on_deregistered(void *context)
     region_free(region);
 }
 
-static region_t *find_settled(const client_t *client, uint32_t number)
+region_t *region_find(const client_t *client, uint32_t number)
 {
-    LIST_FOR_EACH (link, &client->regions) {
-        region_t *region = CONTAINER_OF(link, region_t, link);
-        if (region->number == number && !region->pending)
-            return region;
-    }
-    return NULL;
+    table_link_t *link = table_find(&client->region_numbers, table_hash(number));
+    while (link && CONTAINER_OF(link, region_t, of_numbers)->number != number)
+        link = table_find_next(link);
+    return link ? CONTAINER_OF(link, region_t, of_numbers) : NULL;
 }
 
 void region_deregister(client_t *client, uint64_t request, uint32_t number)
 {
-    region_t *region = find_settled(client, number);
-    if (!region) {
+    region_t *region = region_find(client, number);
+    if (!region || region_is_pending(region)) {
         BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", number);
         connection_reply_error(client->connection, request, BLINK_ERR_NOT_REGISTERED);
         return;
     }
-    list_remove(&region->link);
+    region_unlink(region);
     region->request = request;
-    engine_region_remove(client->engine, number, (engine_done_t){on_deregistered, region});
+    engine_region_remove(region->engine, (engine_done_t){on_deregistered, region});
 }
 
 void regions_leave_pending(client_t *client)
 {
-    LIST_FOR_EACH (link, &client->regions) {
-        region_t *region = CONTAINER_OF(link, region_t, link);
-        if (!region->pending)
-            continue;
-        list_remove(link);
+    for (region_t *region; (region = LIST_FIRST(&client->pending_regions, region_t, of_pending));) {
+        region_unlink(region);
         region_uncount(region);
         region->client = NULL; /* freed once the GPU worker has answered */
     }
 }
 
-void regions_release_all(client_t *client)
+bool regions_release_one(client_t *client)
 {
-    LIST_FOR_EACH (link, &client->regions) {
-        region_t *region = CONTAINER_OF(link, region_t, link);
-        list_remove(link);
-        region_uncount(region);
-        region_free(region);
-    }
+    region_t *region = LIST_FIRST(&client->regions, region_t, link);
+    if (!region)
+        return false;
+    region_unlink(region);
+    region_uncount(region);
+    region_free(region);
+    return true;
 }

@@ -1,5 +1,6 @@
 /*
- * A client's registered memory: checked, mapped, counted, and guarded against pages that cannot be had.
+ * A client's registered memory: checked, mapped, counted, and guarded against pages that cannot be had: ops
+ * that use such a region fail.
  *
  * A region's life: region_create() puts it on its client's list, it is mapped or imported, and
  * region_tell_engine() lets ops use it. A region that the engine does not know ends by region_discard(). One
@@ -12,20 +13,31 @@
 
 typedef struct region {
     control_t *control;
-    client_t *client; /* NULL: gone, while the import was pending */
-    list_t link;      /* on client->regions */
+    client_t *client;  /* NULL: gone, while the import was pending */
+    list_t link;       /* on client->regions */
+    list_t of_pending; /* on client->pending_regions, while the GPU worker has not answered: the engine does
+                        * not know the region then */
+    table_link_t of_numbers; /* in client->region_numbers */
     uint32_t number;
     engine_region_kind_t kind;
     void *map; /* NULL: on a GPU */
     uint64_t bytes;
     uint64_t request;   /* whose answer waits for the engine, or for the GPU worker */
     uint64_t gpu_token; /* of what the GPU worker has of the region; 0: nothing */
-    bool pending;       /* the GPU worker has not answered yet; the engine does not know the region */
     int fd; /* of the memory, while a GPU or the client of a staging region is to map it too; else -1 */
-    uint64_t offset_bytes;        /* where the region begins in the memory of fd */
-    const _Atomic bool *poisoned; /* on the host */
-    _Atomic bool lost;            /* on a GPU: the worker that had the memory is gone */
+    uint64_t offset_bytes;   /* where the region begins in the memory of fd */
+    uint32_t guard;          /* on the host: the mapping's */
+    _Atomic bool lost;       /* on a GPU: the worker that had the memory is gone */
+    engine_region_t *engine; /* once it has been told of the region */
 } region_t;
+
+static inline bool region_is_pending(const region_t *region)
+{
+    return !list_is_empty(&region->of_pending);
+}
+
+/* The client's region with this number; NULL: there is none. */
+region_t *region_find(const client_t *client, uint32_t number);
 
 /* A region with its number, on its client's list and counted, without memory. Errors: QUOTA, NO_MEMORY. */
 blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kind_t kind, region_t **region);
@@ -33,7 +45,9 @@ blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kin
 /* Undo region_create() and all that was done after it. The engine has not been told of the region. */
 void region_discard(region_t *region);
 
-/* The steps of a region's end, after it has left the list: stop counting it; free it with all mappings. */
+/* The steps of a region's end: take it from its client, which it is not found in any more; stop counting it;
+ * free it with all mappings. */
+void region_unlink(region_t *region);
 void region_uncount(region_t *region);
 void region_free(region_t *region);
 
@@ -56,12 +70,7 @@ void region_deregister(client_t *client, uint64_t request, uint32_t number);
 /* The client is going: the engine will not be told of regions whose import is still pending. */
 void regions_leave_pending(client_t *client);
 
-/* Unmap everything; the engine has forgotten the client. */
-void regions_release_all(client_t *client);
-
-/* From now on a page that cannot be had (the client punched it out and memory is short) reads as zeros
- * instead of ending the daemon; ops that use the page's region then fail. Once per process. Errors: SYSTEM.
- */
-blink_result_t region_install_sigbus_handler(void);
+/* Unmap a region of a client that the engine has forgotten; false: there is none left. */
+bool regions_release_one(client_t *client);
 
 #endif

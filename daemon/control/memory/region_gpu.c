@@ -70,7 +70,7 @@ static blink_result_t make_import(const client_t *client, const Blinkwire__GpuMe
  * the caller's to discard. */
 static blink_result_t finish_import(region_t *region, blink_result_t result, uint64_t address)
 {
-    region->pending = false;
+    list_remove(&region->of_pending);
     if (result != BLINK_OK)
         region->gpu_token = 0;
     else
@@ -113,7 +113,7 @@ static blink_result_t begin_import(region_t *region, gpu_request_t *import, cons
 {
     BLINK_TRY(gpus_import(region->control->gpus, import, fds, fd_count, (gpu_answer_t){on_answer, region}));
     region->gpu_token = import->token;
-    region->pending = true;
+    list_append(&region->client->pending_regions, &region->of_pending);
     return BLINK_OK;
 }
 
@@ -160,7 +160,7 @@ static void on_host_mapped(void *context, blink_result_t result, uint64_t addres
         region_free(region);
         return;
     }
-    region->pending = false;
+    list_remove(&region->of_pending);
     if (result != BLINK_OK) {
         LOG_INFO("client %u: GPUs cannot reach region %u: %s", region->client->number, region->number,
                  blink_error_text());
@@ -264,7 +264,7 @@ static bool lose_regions(client_t *client)
     bool had = false;
     LIST_FOR_EACH (link, &client->regions) {
         region_t *region = CONTAINER_OF(link, region_t, link);
-        if (region->gpu_token == 0 || region->pending)
+        if (region->gpu_token == 0 || region_is_pending(region))
             continue;
         region->gpu_token = 0;
         if (region->map) {
@@ -274,8 +274,8 @@ static bool lose_regions(client_t *client)
         had = true;
         /* Relaxed: the engine hears of the worker's end later, by its mailbox. */
         atomic_store_explicit(&region->lost, true, memory_order_relaxed);
-        list_remove(link);
-        engine_region_remove(client->engine, region->number, (engine_done_t){on_lost_removed, region});
+        region_unlink(region);
+        engine_region_remove(region->engine, (engine_done_t){on_lost_removed, region});
     }
     return had;
 }
@@ -300,22 +300,12 @@ typedef struct remap {
     uint64_t token;
 } remap_t;
 
-static region_t *find_region(const client_t *client, uint32_t number)
-{
-    LIST_FOR_EACH (link, &client->regions) {
-        region_t *region = CONTAINER_OF(link, region_t, link);
-        if (region->number == number)
-            return region;
-    }
-    return NULL;
-}
-
 static region_t *find_remapped(const remap_t *remap)
 {
     LIST_FOR_EACH (link, &remap->control->clients) {
         const client_t *client = CONTAINER_OF(link, client_t, link);
         if (client->number == remap->client)
-            return client->leaving ? NULL : find_region(client, remap->region);
+            return client->leaving ? NULL : region_find(client, remap->region);
     }
     return NULL;
 }
@@ -358,7 +348,7 @@ void regions_map_again(control_t *control)
         const client_t *client = CONTAINER_OF(client_link, client_t, link);
         LIST_FOR_EACH (link, &client->regions) {
             region_t *region = CONTAINER_OF(link, region_t, link);
-            if (!client->leaving && region->fd >= 0 && !region->pending)
+            if (!client->leaving && region->fd >= 0 && !region_is_pending(region))
                 map_again(region);
         }
     }

@@ -118,7 +118,6 @@ static engine_client_t *make_client(engine_t *engine, const engine_client_config
     list_init(&created->of_active);
     list_init(&created->awaited);
     list_init(&created->stored);
-    list_init(&created->control_regions);
     created->deferred_end = &created->deferred;
     created->add_item.run = client_add_run;
     return created;

@@ -40,7 +40,6 @@ struct engine_client {
     uint32_t left_buckets; /* of its memberships, that have been looked at since it was removed */
     mailbox_item_t *deferred, **deferred_end; /* what the control thread asked for, until the ring has been
                                                  found empty; oldest first */
-    list_t control_regions; /* control thread: engine_region_t.of_control, to find one by number */
     engine_done_t done;
     mailbox_item_t add_item, remove_item;
 };

@@ -20,7 +20,8 @@ static void region_add_run(mailbox_item_t *item)
         region->client->windows = region;
 }
 
-blink_result_t engine_region_add(engine_client_t *client, const engine_region_config_t *config)
+blink_result_t engine_region_add(engine_client_t *client, const engine_region_config_t *config,
+                                 engine_region_t **region)
 {
     bool for_windows = config->kind == ENGINE_REGION_WINDOWS;
     engine_region_t *created = calloc(1, sizeof(*created));
@@ -38,8 +39,8 @@ blink_result_t engine_region_add(engine_client_t *client, const engine_region_co
     created->poisoned = config->poisoned;
     created->client = client;
     created->add_item.run = region_add_run;
-    list_append(&client->control_regions, &created->of_control);
     mailbox_post(&client->engine->mailbox, &created->add_item);
+    *region = created;
     return BLINK_OK;
 }
 
@@ -118,18 +119,11 @@ static void region_remove_run(mailbox_item_t *item)
     client_defer(region->client, item, region_remove_now);
 }
 
-void engine_region_remove(engine_client_t *client, uint32_t region, engine_done_t done)
+void engine_region_remove(engine_region_t *region, engine_done_t done)
 {
-    LIST_FOR_EACH (link, &client->control_regions) {
-        engine_region_t *removed = CONTAINER_OF(link, engine_region_t, of_control);
-        if (removed->region != region)
-            continue;
-        list_remove(&removed->of_control);
-        removed->done = done;
-        removed->remove_item.run = region_remove_run;
-        mailbox_post(&client->engine->mailbox, &removed->remove_item);
-        return;
-    }
+    region->done = done;
+    region->remove_item.run = region_remove_run;
+    mailbox_post(&region->client->engine->mailbox, &region->remove_item);
 }
 
 bool client_free_some_regions(engine_client_t *client)

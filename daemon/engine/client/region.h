@@ -11,7 +11,7 @@
 
 typedef struct stream_window stream_window_t;
 
-typedef struct engine_region {
+struct engine_region {
     list_t of_client; /* in its bucket */
     uint32_t region;
     engine_region_kind_t kind;
@@ -23,11 +23,10 @@ typedef struct engine_region {
     uint32_t uses;            /* ops and stored ops that hold it */
     bool removing;            /* no new uses */
     engine_client_t *client;
-    list_t of_control; /* control thread: the client's regions */
     engine_done_t done;
     mailbox_item_t add_item;    /* may still lie in the mailbox when the removal is posted */
     mailbox_item_t remove_item; /* to the engine, and back to control */
-} engine_region_t;
+};
 
 /* A window of a staging region or a windows region. The caller has checked the number. */
 static inline window_t *region_window(const engine_region_t *region, uint32_t number)

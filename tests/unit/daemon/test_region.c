@@ -1,4 +1,5 @@
 /* Registered memory whose pages cannot be had: the daemon lives on, and what used the memory fails. */
+#include "control/memory/guard.h"
 #include "control/memory/region.h"
 
 #include <fcntl.h>
@@ -52,7 +53,7 @@ static void fixture_init(fixture_t *fixture)
 {
     memset(fixture, 0, sizeof(*fixture));
     alarm(TEST_LIMIT_S); /* a hang is a failure */
-    assert_int_equal(region_install_sigbus_handler(), BLINK_OK);
+    assert_int_equal(guard_install(), BLINK_OK);
     assert_int_equal(topo_load("dgx1v", &fixture->topo), BLINK_OK);
     exec_host_config_t exec_config = {.workers = 1};
     assert_int_equal(exec_host_create(&exec_config, &fixture->exec), BLINK_OK);
@@ -82,6 +83,7 @@ static void fixture_init(fixture_t *fixture)
     fixture->client.control = &fixture->control;
     fixture->client.tenant = fixture->tenant;
     list_init(&fixture->client.regions);
+    list_init(&fixture->client.pending_regions);
 }
 
 static void fixture_fini(fixture_t *fixture)
@@ -91,7 +93,9 @@ static void fixture_fini(fixture_t *fixture)
     engine_stop(fixture->engine);
     exec_host_destroy(fixture->exec);
     engine_destroy(fixture->engine);
-    regions_release_all(&fixture->client);
+    while (regions_release_one(&fixture->client))
+        continue;
+    table_fini(&fixture->client.region_numbers);
     tenant_put(fixture->tenant);
     ring_unmap(&fixture->ring);
     topo_destroy(fixture->topo);
