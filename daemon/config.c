@@ -285,6 +285,7 @@ static void print_level(const settings_t *settings)
 static const config_key_t keys[] = {
     {"daemon", "socket", VALUE_TEXT, offsetof(settings_t, socket), NULL, NULL},
     {"daemon", "socket_mode", VALUE_MODE, offsetof(settings_t, socket_mode), NULL, NULL},
+    {"daemon", "admin_group", VALUE_TEXT, offsetof(settings_t, admin_group), NULL, NULL},
     {"devices", "devices", VALUE_OTHER, 0, parse_devices, print_devices},
     {"devices", "topology", VALUE_TEXT, offsetof(settings_t, topology), NULL, NULL},
     {"plan", "protocol", VALUE_OTHER, 0, parse_protocol, print_protocol},
@@ -314,6 +315,7 @@ void config_set_defaults(settings_t *settings)
 {
     *settings = (settings_t){.socket = BLINK_SOCKET_DEFAULT,
                              .socket_mode = 0666,
+                             .admin_group = "blink",
                              .devices = {.automatic = true},
                              .gpu_legacy_ipc = true,
                              .limits = {[BUDGET_CONNECTIONS] = {0, 0},

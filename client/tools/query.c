@@ -4,6 +4,7 @@
 #include "tools/query.h"
 
 #include "frame.h"
+#include "tools/pages.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -108,14 +109,36 @@ void query_close(query_t *query)
     query->socket_fd = -1;
 }
 
-blink_result_t query_ask(query_t *query, Blinkwire__QueryKind kind, Blinkwire__Reply **reply)
+static blink_result_t ask_page(query_t *query, Blinkwire__QueryKind kind, uint64_t page,
+                               Blinkwire__Reply **reply)
 {
     Blinkwire__Query body = BLINKWIRE__QUERY__INIT;
     body.kind = kind;
+    body.page = page;
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     request.body_case = BLINKWIRE__REQUEST__BODY_QUERY;
     request.query = &body;
     return call(query, &request, BLINKWIRE__REPLY__BODY_QUERY, reply);
+}
+
+blink_result_t query_ask(query_t *query, Blinkwire__QueryKind kind, Blinkwire__Reply **reply)
+{
+    BLINK_TRY(ask_page(query, kind, 0, reply));
+    blink_result_t result = BLINK_OK;
+    for (uint64_t next = (*reply)->query->next_page; next > 0 && result == BLINK_OK;) {
+        Blinkwire__Reply *page;
+        result = ask_page(query, kind, next, &page);
+        if (result != BLINK_OK)
+            break;
+        next = page->query->next_page;
+        result = pages_append((*reply)->query, page->query);
+        blinkwire__reply__free_unpacked(page, NULL);
+    }
+    if (result == BLINK_OK)
+        pages_settle((*reply)->query);
+    else
+        blinkwire__reply__free_unpacked(*reply, NULL);
+    return result;
 }
 
 blink_result_t query_once(const char *socket_path, const char *program, Blinkwire__QueryKind kind,

@@ -97,6 +97,11 @@ void account_close(account_t *account)
     atomic_fetch_sub_explicit(&account->budget->account_count, 1, memory_order_relaxed);
 }
 
+uint64_t budget_used(const budget_t *budget, budget_kind_t kind)
+{
+    return look(&budget->used[kind]);
+}
+
 uint64_t account_used(const account_t *account, budget_kind_t kind)
 {
     return look(&account->used[kind]);

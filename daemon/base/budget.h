@@ -69,6 +69,9 @@ void account_add(account_t *account, budget_kind_t kind, uint64_t amount);
 
 void account_credit(account_t *account, budget_kind_t kind, uint64_t amount);
 
+/* Thread-safe: what all accounts together use. */
+uint64_t budget_used(const budget_t *budget, budget_kind_t kind);
+
 /* Thread-safe. The limit is what the account may have at this moment. */
 uint64_t account_used(const account_t *account, budget_kind_t kind);
 uint64_t account_limit(const account_t *account, budget_kind_t kind);

@@ -36,7 +36,8 @@ typedef struct settings_devices {
 typedef struct settings {
     char socket[SETTINGS_TEXT_BYTES];
     uint32_t socket_mode;
-    char topology[SETTINGS_TEXT_BYTES]; /* built-in name or file; "": a plain memory topology */
+    char admin_group[SETTINGS_TEXT_BYTES]; /* name or number; "": none */
+    char topology[SETTINGS_TEXT_BYTES];    /* built-in name or file; "": a plain memory topology */
     settings_devices_t devices;
     bool force_protocol; /* for every op over links, instead of the planner's choice: */
     blink_protocol_t protocol;

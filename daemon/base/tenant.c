@@ -92,5 +92,7 @@ void tenant_put(tenant_t *tenant)
     log_withheld(tenant, tenant->log.withheld_count);
     list_remove(&tenant->link);
     list_remove(&tenant->of_turn);
+    vec_free(&tenant->rosters);
+    vec_free(&tenant->clients);
     free(tenant);
 }

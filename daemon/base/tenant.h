@@ -12,6 +12,7 @@
 #ifndef BLINK_TENANT_H
 #define BLINK_TENANT_H
 
+#include "base/bag.h"
 #include "base/budget.h"
 #include "base/fair.h"
 #include "base/list.h"
@@ -33,6 +34,7 @@ typedef struct tenant {
     log_budget_t log;
     list_t works;   /* of the control thread's turns: what is done for the tenant, slice by slice */
     list_t of_turn; /* the tenants that have works */
+    bag_t rosters, clients; /* the control thread's: roster_t.of_tenant, client_t.of_tenant */
     /* The engine's, for the planner (engine/plans/planner.h). */
     list_t of_planner;     /* planner->tenants */
     list_t plans;          /* planner_job_t.link: of plans to be made */

@@ -6,6 +6,7 @@
 #ifndef BLINK_CONTROL_H
 #define BLINK_CONTROL_H
 
+#include "base/bag.h"
 #include "base/list.h"
 #include "base/settings.h"
 #include "control/turn.h"
@@ -34,6 +35,9 @@ typedef struct control {
     list_t ungreeted; /* sessions, oldest first, until they say hello */
     uv_timer_t hello_timer;
     list_t clients;                     /* newest first */
+    bag_t all_clients;                  /* the same; and those of each tenant are in its bag */
+    char *topology_json;                /* made when first asked for */
+    int64_t admin_group;                /* whose members see everything; -1: none */
     uint32_t client_count, last_client; /* last_client: the newest one's number */
     uint64_t started_ns;
     bool stopping; /* no new connections; the loop ends with the last session */

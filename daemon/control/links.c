@@ -1,7 +1,7 @@
 #include "control/links.h"
 
 #include "base/clock.h"
-#include "control/comms/roster.h"
+#include "base/vec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,16 @@
 /* Stop after so many samples without a byte. */
 #define QUIET_SAMPLES 8u
 
+/* A page of an answer takes so many steps, or what the last communicator in it takes. Looking at so many
+ * counters is a step. */
+#define PAGE_STEPS     128u
+#define LINKS_PER_STEP 64u
+
 typedef struct pending_query {
     list_t link;
-    connection_t *connection;
-    uint64_t request;
+    view_t view;
+    connection_t *connection; /* held: it has one query here at most */
+    uint64_t request, page;
 } pending_query_t;
 
 struct links {
@@ -64,18 +70,15 @@ static uint64_t bytes_of(const roster_t *roster, uint32_t link)
     return atomic_load_explicit(&engine_comm_link_bytes(roster->engine)[link], memory_order_relaxed);
 }
 
-static Blinkwire__Link *describe_link(const links_t *links, uint32_t index)
+static void describe_link(const links_t *links, uint32_t index, Blinkwire__Link *described)
 {
     const topo_t *topo = links->control->topo;
-    const rosters_t *rosters = links->control->rosters;
     double pace_scale = links->control->settings->pace_scale;
     const topo_link_t *link = &topo->links[index];
     uint32_t oldest = links->sample_count - 1;
     double window_ns = (double)(links->taken_ns[0] - links->taken_ns[oldest]);
-    Blinkwire__Link *described = calloc(1, sizeof(*described));
-    if (!described)
-        return NULL;
     blinkwire__link__init(described);
+    described->index = index;
     described->from = topo->nodes[link->from].id;
     described->to = topo->nodes[link->to].id;
     described->kind = (char *)(uintptr_t)topo_link_kind_name(link->kind);
@@ -84,55 +87,116 @@ static Blinkwire__Link *describe_link(const links_t *links, uint32_t index)
     if (oldest > 0 && window_ns > 0) /* bytes per ns are GB/s */
         described->now_gbps = (double)(links->bytes[0][index] - links->bytes[oldest][index]) / window_ns;
     described->utilization = described->now_gbps / described->capacity_gbps;
-    described->uses = calloc(rosters->count + 1, sizeof(*described->uses));
-    LIST_FOR_EACH (item, &rosters->all) {
-        const roster_t *roster = CONTAINER_OF(item, roster_t, link);
-        uint64_t bytes = bytes_of(roster, index);
-        Blinkwire__LinkUse *use = bytes > 0 && described->uses ? calloc(1, sizeof(*use)) : NULL;
-        if (!use)
-            continue;
-        blinkwire__link_use__init(use);
-        use->comm = roster->number;
-        use->bytes = bytes;
-        described->uses[described->n_uses++] = use;
-    }
-    return described;
 }
 
-static void free_link(Blinkwire__Link *link)
+/* One page: links first, each once, and then their uses, communicator by communicator. */
+typedef struct links_page {
+    Blinkwire__QueryReply body;
+    VEC(Blinkwire__Link *) items;
+    uint32_t steps;
+} links_page_t;
+
+/* NULL: no memory. */
+static Blinkwire__Link *add_link(links_page_t *page)
 {
-    for (size_t i = 0; i < link->n_uses; i++)
-        free(link->uses[i]);
-    free(link->uses);
-    free(link);
+    Blinkwire__Link *link = calloc(1, sizeof(*link));
+    if (!link || !vec_push(&page->items, link)) {
+        free(link);
+        return NULL;
+    }
+    blinkwire__link__init(link);
+    return link;
 }
 
-static void answer(links_t *links, connection_t *connection, uint64_t request)
+static void add_use(links_page_t *page, uint32_t index, uint32_t comm, uint64_t bytes)
+{
+    Blinkwire__Link *link = add_link(page);
+    Blinkwire__LinkUse *use = calloc(1, sizeof(*use));
+    if (!link || !use || !(link->uses = calloc(1, sizeof(*link->uses)))) {
+        free(use);
+        return;
+    }
+    blinkwire__link_use__init(use);
+    use->comm = comm;
+    use->bytes = bytes;
+    link->index = index;
+    link->uses[link->n_uses++] = use;
+}
+
+static void add_uses(links_page_t *page, const roster_t *roster, uint32_t link_count)
+{
+    page->steps += 1 + link_count / LINKS_PER_STEP;
+    for (uint32_t i = 0; i < link_count; i++) {
+        uint64_t bytes = bytes_of(roster, i);
+        if (bytes == 0)
+            continue;
+        page->steps++;
+        add_use(page, i, roster->number, bytes);
+    }
+}
+
+/* A page begins at a link, or behind the links with so many communicators left. */
+static void fill_page(const links_t *links, const view_t *view, uint64_t number, links_page_t *page)
 {
     uint32_t link_count = links->control->topo->link_count;
-    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
-    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-    body.links = calloc(link_count ? link_count : 1, sizeof(*body.links));
-    for (uint32_t i = 0; i < link_count && body.links; i++) {
-        Blinkwire__Link *link = describe_link(links, i);
+    const bag_t *rosters = view_rosters(view);
+    for (; number < link_count && page->steps < PAGE_STEPS; number++, page->steps++) {
+        Blinkwire__Link *link = add_link(page);
         if (link)
-            body.links[body.n_links++] = link;
+            describe_link(links, (uint32_t)number, link);
     }
-    body.window_s = (double)(links->taken_ns[0] - links->taken_ns[links->sample_count - 1]) / 1e9;
-    reply.id = request;
-    reply.body_case = BLINKWIRE__REPLY__BODY_QUERY;
-    reply.query = &body;
-    connection_send(connection, &reply, NULL, 0);
-    for (size_t i = 0; i < body.n_links; i++)
-        free_link(body.links[i]);
-    free(body.links);
+    uint64_t left = number > link_count ? number - link_count : rosters->count;
+    if (left > rosters->count)
+        left = rosters->count;
+    if (number < link_count) {
+        page->body.next_page = number;
+        return;
+    }
+    for (; left > 0 && page->steps < PAGE_STEPS; left--) {
+        const roster_t *roster = view_roster(view, rosters->items[left - 1]);
+        page->steps++;
+        if (roster && roster->rank_count > 1)
+            add_uses(page, roster, link_count);
+    }
+    page->body.next_page = left > 0 ? link_count + left : 0;
 }
 
+static void free_page(links_page_t *page)
+{
+    for (size_t i = 0; i < page->items.count; i++) {
+        Blinkwire__Link *link = page->items.items[i];
+        if (link->n_uses > 0)
+            free(link->uses[0]);
+        free(link->uses);
+        free(link);
+    }
+    vec_free(&page->items);
+}
+
+static void answer(links_t *links, const view_t *view, connection_t *connection, uint64_t request,
+                   uint64_t number)
+{
+    links_page_t page = {.body = BLINKWIRE__QUERY_REPLY__INIT};
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    fill_page(links, view, number, &page);
+    page.body.links = page.items.items;
+    page.body.n_links = page.items.count;
+    page.body.window_s = (double)(links->taken_ns[0] - links->taken_ns[links->sample_count - 1]) / 1e9;
+    reply.id = request;
+    reply.body_case = BLINKWIRE__REPLY__BODY_QUERY;
+    reply.query = &page.body;
+    turns_count(&view->control->turns, page.steps);
+    connection_send(connection, &reply, NULL, 0);
+    free_page(&page);
+}
+
+/* The connections go on with what they ask next, in slices of their own. */
 static void answer_pending(links_t *links)
 {
     LIST_FOR_EACH (link, &links->pending) {
         pending_query_t *query = CONTAINER_OF(link, pending_query_t, link);
-        answer(links, query->connection, query->request);
+        answer(links, &query->view, query->connection, query->request, query->page);
+        connection_release(query->connection);
         list_remove(link);
         free(query);
     }
@@ -162,21 +226,18 @@ void links_wake(links_t *links)
     uv_timer_start(&links->timer, on_timer, SAMPLE_MS, SAMPLE_MS);
 }
 
-void links_query(links_t *links, connection_t *connection, uint64_t request)
+void links_query(links_t *links, const view_t *view, connection_t *connection, uint64_t request,
+                 uint64_t page)
 {
     links_wake(links);
-    if (links->sample_count > 1) {
-        answer(links, connection, request);
-        return;
-    }
-    pending_query_t *query = malloc(sizeof(*query));
+    pending_query_t *query = links->sample_count > 1 ? NULL : malloc(sizeof(*query));
     if (!query) {
-        answer(links, connection, request);
+        answer(links, view, connection, request, page);
         return;
     }
-    query->connection = connection;
-    query->request = request;
+    *query = (pending_query_t){.view = *view, .connection = connection, .request = request, .page = page};
     list_append(&links->pending, &query->link);
+    connection_hold(connection);
 }
 
 void links_forget(links_t *links, const connection_t *connection)

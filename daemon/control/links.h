@@ -7,6 +7,7 @@
 
 #include "control/clients/connection.h"
 #include "control/control.h"
+#include "control/view.h"
 
 /* link_bytes is borrowed: for each link, a counter of the bytes that have crossed the link. Errors:
  * NO_MEMORY. */
@@ -18,8 +19,9 @@ void links_destroy(links_t *links);
 /* Something may move from now on. */
 void links_wake(links_t *links);
 
-/* Answer a query for links: a sampling interval later if nothing has been sampled yet. */
-void links_query(links_t *links, connection_t *connection, uint64_t request);
+/* Answer a query for a page of links: a sampling interval later if nothing has been sampled yet. */
+void links_query(links_t *links, const view_t *view, connection_t *connection, uint64_t request,
+                 uint64_t page);
 
 /* The connection has ended: its queries are not answered any more. */
 void links_forget(links_t *links, const connection_t *connection);

@@ -1,13 +1,14 @@
 /*
- * What blinkctl asks: what the daemon is, has and serves.
+ * What tools ask: answered in pages, from the asker's own objects, or from all of them if the asker may see
+ * those.
  */
 #ifndef BLINK_CONTROL_QUERY_H
 #define BLINK_CONTROL_QUERY_H
 
-#include "control/clients/connection.h"
-#include "control/control.h"
+#include "blink.pb-c.h"
+#include "control/clients/session.h"
 
-/* The answer is sent now; an answer about links may be sent a moment later. */
-void query_answer(control_t *control, connection_t *connection, uint64_t request, Blinkwire__QueryKind kind);
+/* Answer now or, if links have to be watched first, later. */
+void query_answer(session_t *session, uint64_t request, const Blinkwire__Query *query);
 
 #endif

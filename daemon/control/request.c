@@ -132,7 +132,7 @@ void request_handle(session_t *session, const uint8_t *bytes, size_t byte_count)
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "a request before Hello");
         connection_fail(session->connection, request->id, BLINK_ERR_PROTOCOL);
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_QUERY) {
-        query_answer(session->control, session->connection, request->id, request->query->kind);
+        query_answer(session, request->id, request->query);
     } else if (!session->client) {
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "this connection asked for no rings, so it can only query");
         connection_reply_error(session->connection, request->id, BLINK_ERR_PROTOCOL);

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -335,6 +336,19 @@ static blink_result_t make_objects(server_t *server)
     return links_create(control, server->link_bytes, &control->links);
 }
 
+/* The group's number; -1: there is no such group, so nobody is in it. */
+static int64_t find_group(const char *name)
+{
+    char *end;
+    unsigned long number = strtoul(name, &end, 10);
+    if (*name && !*end && number < UINT32_MAX)
+        return (int64_t)number;
+    const struct group *group = *name ? getgrnam(name) : NULL;
+    if (*name && !group)
+        LOG_DEBUG("there is no group %s, whose members would see everybody's objects", name);
+    return group ? (int64_t)group->gr_gid : -1;
+}
+
 static void init_control(const server_config_t *config, control_t *control)
 {
     control->settings = config->settings;
@@ -342,6 +356,7 @@ static void init_control(const server_config_t *config, control_t *control)
     control->device_count = config->device_count;
     control->gpu_of_node = config->gpu_of_node;
     control->started_ns = clock_ns();
+    control->admin_group = find_group(control->settings->admin_group);
     tenants_init(&control->tenants, control->settings->limits);
     list_init(&control->clients);
 }
@@ -392,6 +407,8 @@ void server_destroy(server_t *server)
     links_destroy(control->links);
     rosters_destroy(control->rosters);
     close_socket(server);
+    vec_free(&control->all_clients);
+    free(control->topology_json);
     free(server->link_bytes);
     free(server);
 }

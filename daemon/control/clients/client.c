@@ -70,6 +70,30 @@ static void set_program(client_t *client, const char *program)
     }
 }
 
+/* Into the lists of clients; false without memory. */
+static bool enlist(client_t *client)
+{
+    control_t *control = client->control;
+    if (!bag_add(&control->all_clients, &client->of_all))
+        return false;
+    if (!bag_add(&client->tenant->clients, &client->of_tenant)) {
+        bag_remove(&control->all_clients, &client->of_all);
+        return false;
+    }
+    list_prepend(&control->clients, &client->link);
+    control->client_count++;
+    return true;
+}
+
+static void unlist(client_t *client)
+{
+    control_t *control = client->control;
+    bag_remove(&control->all_clients, &client->of_all);
+    bag_remove(&client->tenant->clients, &client->of_tenant);
+    list_remove(&client->link);
+    control->client_count--;
+}
+
 blink_result_t client_create(control_t *control, connection_t *connection, tenant_t *tenant,
                              const char *program, int fds[CLIENT_FDS], client_t **created)
 {
@@ -89,16 +113,18 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
     list_init(&client->regions);
     list_init(&client->pending_regions);
     list_init(&client->members);
+    list_init(&client->link);
     client->ring_guard = GUARD_NONE;
     set_program(client, program);
-    blink_result_t result = add_to_engine(client, fds);
+    blink_result_t result = enlist(client) ? add_to_engine(client, fds)
+                                           : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another client");
     if (result != BLINK_OK) {
+        if (!list_is_empty(&client->link))
+            unlist(client);
         account_credit(&tenant->account, BUDGET_CLIENTS, 1);
         free(client);
         return result;
     }
-    list_prepend(&control->clients, &client->link);
-    control->client_count++;
     tenant_log(tenant, LOG_LEVEL_INFO, "client %u: %s (pid %d, user %u)", client->number, client->program,
                client->pid, tenant->uid);
     *created = client;
@@ -112,9 +138,8 @@ static void client_free(client_t *client)
 {
     engine_done_t left = client->left;
     tenant_log(client->tenant, LOG_LEVEL_INFO, "client %u: gone", client->number);
-    list_remove(&client->link);
-    client->control->client_count--;
     account_credit(&client->tenant->account, BUDGET_CLIENTS, 1);
+    unlist(client);
     table_fini(&client->region_numbers);
     free(client);
     left.call(left.context);

@@ -15,7 +15,8 @@
 
 typedef struct client {
     control_t *control;
-    list_t link; /* on control->clients */
+    list_t link;                  /* on control->clients */
+    bag_item_t of_all, of_tenant; /* in control->all_clients, in tenant->clients */
     connection_t *connection;
     tenant_t *tenant;
     engine_client_t *engine;

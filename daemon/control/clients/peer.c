@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -12,14 +13,39 @@
 #define SO_PEERPIDFD 77
 #endif
 
+/* Most users are in no more groups. */
+#define GROUPS_USUAL 64
+
 blink_result_t peer_identify(peer_t *peer, int socket_fd)
 {
     struct ucred credentials;
     socklen_t bytes = sizeof(credentials);
     if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
         return BLINK_FAIL_ERRNO("who is at the other end of a connection");
-    *peer = (peer_t){.pid = credentials.pid, .uid = credentials.uid, .pidfd = -1};
+    *peer = (peer_t){.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid, .pidfd = -1};
     return BLINK_OK;
+}
+
+static bool is_among(const gid_t *groups, size_t count, gid_t group)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (groups[i] == group)
+            return true;
+    }
+    return false;
+}
+
+bool peer_is_member(const peer_t *peer, int socket_fd, gid_t group)
+{
+    gid_t some[GROUPS_USUAL], *groups = some;
+    socklen_t bytes = sizeof(some);
+    int status = getsockopt(socket_fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes);
+    if (status != 0 && errno == ERANGE && (groups = malloc(bytes)))
+        status = getsockopt(socket_fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes);
+    bool is_member = peer->gid == group || (status == 0 && is_among(groups, bytes / sizeof(*groups), group));
+    if (groups != some)
+        free(groups);
+    return is_member;
 }
 
 /* The process's pidfd, or -1 with errno. The socket's own is preferred, for the number may be another

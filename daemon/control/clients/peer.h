@@ -7,12 +7,14 @@
 
 #include "error.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 #include <uv.h>
 
 typedef struct peer {
     pid_t pid; /* as it was when it connected; 0: it is in a pid namespace that the daemon does not see */
     uid_t uid;
+    gid_t gid;
     int pidfd; /* -1: the kernel gives none, and the socket alone tells of the end */
     uv_poll_t poll;
     void (*ended)(void *context);
@@ -25,6 +27,9 @@ typedef struct peer {
 blink_result_t peer_identify(peer_t *peer, int socket_fd);
 blink_result_t peer_watch(peer_t *peer, uv_loop_t *loop, int socket_fd, void (*ended)(void *context),
                           void *context);
+
+/* Whether the process was in the group when it connected. What cannot be found out is not so. */
+bool peer_is_member(const peer_t *peer, int socket_fd, gid_t group);
 
 /* Hear nothing more of it. */
 void peer_ignore(peer_t *peer);

@@ -103,6 +103,12 @@ static tenant_t *find_tenant(control_t *control, const peer_t *peer)
     return tenant_get(&control->tenants, peer->uid, cgroup);
 }
 
+static bool sees_all(const control_t *control, const peer_t *peer, int fd)
+{
+    return peer->uid == 0 ||
+           (control->admin_group >= 0 && peer_is_member(peer, fd, (gid_t)control->admin_group));
+}
+
 /* The tenant's hold passes to the session. */
 static blink_result_t session_create(control_t *control, tenant_t *tenant, const peer_t *peer, int fd,
                                      session_t **created)
@@ -127,6 +133,7 @@ static blink_result_t session_create(control_t *control, tenant_t *tenant, const
     }
     session->control = control;
     session->tenant = tenant;
+    session->sees_all = sees_all(control, peer, fd);
     list_init(&session->of_ungreeted);
     list_append(&control->sessions, &session->link);
     *created = session;

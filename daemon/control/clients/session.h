@@ -16,6 +16,7 @@ typedef struct session {
     connection_t *connection;
     tenant_t *tenant;    /* held */
     bool greeted;        /* a Hello was accepted */
+    bool sees_all;       /* root, or a member of the group that may see everybody's objects */
     list_t of_ungreeted; /* control->ungreeted, until then */
     uint64_t hello_deadline_ms;
     client_t *client; /* NULL: a tool, or not greeted yet */

@@ -5,29 +5,44 @@
 #include "control/links.h"
 #include "names.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+
+/* So many ranks that are only initialised, or unlinked, are a step of the loop's turn. */
+#define RANKS_PER_STEP 16u
 
 /* ---- lists ---- */
 
-static list_t *member_bucket(rosters_t *rosters, uint32_t number)
+/* False without memory; then nothing has changed. */
+static bool member_link(member_t *member, client_t *client)
 {
-    return &rosters->members[number % MEMBER_BUCKETS];
-}
-
-static void member_link(member_t *member, client_t *client)
-{
+    rosters_t *rosters = client->control->rosters;
+    if (!table_add(&member->roster->devices, &member->of_devices, table_hash(member->device)))
+        return false;
+    if (!table_add(&rosters->members, &member->of_numbers, table_hash(member->number))) {
+        table_remove(&member->roster->devices, &member->of_devices);
+        return false;
+    }
     member->client = client;
     list_prepend(&client->members, &member->link);
-    list_prepend(member_bucket(client->control->rosters, member->number), &member->number_link);
+    list_append(&member->roster->joined, &member->of_joined);
+    rosters->ranks_on[member->device]++;
     client->member_count++;
+    return true;
 }
 
 static void member_unlink(member_t *member)
 {
+    rosters_t *rosters = member->roster->control->rosters;
     list_remove(&member->link);
-    list_remove(&member->number_link);
+    list_remove(&member->of_joined);
+    table_remove(&rosters->members, &member->of_numbers);
+    if (member->roster->state == ROSTER_GATHERING)
+        table_remove(&member->roster->devices, &member->of_devices);
+    rosters->ranks_on[member->device]--;
     member->client->member_count--;
     member->client = NULL;
 }
@@ -36,60 +51,97 @@ static void member_unlink(member_t *member)
  */
 static blink_result_t find_member(const client_t *client, uint32_t number, member_t **found)
 {
-    LIST_FOR_EACH (link, member_bucket(client->control->rosters, number)) {
-        member_t *member = CONTAINER_OF(link, member_t, number_link);
-        if (member->number != number || member->client != client)
-            continue;
-        if (member->leaving || member->roster->state == ROSTER_GATHERING)
-            break;
-        *found = member;
-        return BLINK_OK;
-    }
-    return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "this client has no communicator handle %u", number);
+    table_link_t *link = table_find(&client->control->rosters->members, table_hash(number));
+    while (link && CONTAINER_OF(link, member_t, of_numbers)->number != number)
+        link = table_find_next(link);
+    member_t *member = link ? CONTAINER_OF(link, member_t, of_numbers) : NULL;
+    if (!member || member->client != client || member->leaving || member->roster->state == ROSTER_GATHERING)
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "this client has no communicator handle %u", number);
+    *found = member;
+    return BLINK_OK;
 }
 
-static void roster_link(roster_t *roster)
+/* Nobody who chooses ids can choose their hashes. */
+static uint64_t hash_id(const rosters_t *rosters, const uint8_t id[UNIQUE_ID_BYTES])
+{
+    uint64_t halves[2];
+    memcpy(halves, id, sizeof(halves));
+    return table_hash(table_hash(halves[0] ^ rosters->id_secrets[0]) ^ halves[1] ^ rosters->id_secrets[1]);
+}
+
+/* False without memory; then nothing has changed. */
+static bool roster_link(roster_t *roster)
 {
     rosters_t *rosters = roster->control->rosters;
-    list_prepend(&rosters->all, &roster->link);
-    list_prepend(&rosters->gathering, &roster->gathering_link);
-    rosters->count++;
+    if (!bag_add(&rosters->all, &roster->of_all))
+        return false;
+    if (!bag_add(&roster->tenant->rosters, &roster->of_tenant))
+        goto undo_all;
+    if (!table_add(&rosters->by_number, &roster->of_numbers, table_hash(roster->number)))
+        goto undo_tenant;
+    if (!table_add(&rosters->ids, &roster->of_ids, hash_id(rosters, roster->unique_id)))
+        goto undo_number;
+    list_append(&rosters->gathering, &roster->of_gathering);
+    return true;
+undo_number:
+    table_remove(&rosters->by_number, &roster->of_numbers);
+undo_tenant:
+    bag_remove(&roster->tenant->rosters, &roster->of_tenant);
+undo_all:
+    bag_remove(&rosters->all, &roster->of_all);
+    return false;
+}
+
+/* The roster does not gather any more. */
+static void end_gathering(roster_t *roster)
+{
+    list_remove(&roster->of_gathering);
+    table_remove(&roster->control->rosters->ids, &roster->of_ids);
+    table_fini(&roster->devices);
+    account_credit(&roster->tenant->account, BUDGET_GATHERING_RANKS, roster->rank_count);
 }
 
 static void roster_free(roster_t *roster)
 {
-    list_remove(&roster->link);
-    list_remove(&roster->gathering_link);
+    rosters_t *rosters = roster->control->rosters;
     for (uint32_t rank = 0; rank < roster->rank_count; rank++)
         list_remove(&roster->members[rank].of_expected);
-    roster->control->rosters->count--;
+    turns_count(&roster->control->turns, 1 + roster->rank_count / RANKS_PER_STEP);
     if (roster->state == ROSTER_GATHERING)
-        account_credit(&roster->tenant->account, BUDGET_GATHERING_RANKS, roster->rank_count);
+        end_gathering(roster);
+    bag_remove(&rosters->all, &roster->of_all);
+    bag_remove(&roster->tenant->rosters, &roster->of_tenant);
+    table_remove(&rosters->by_number, &roster->of_numbers);
     account_credit(&roster->tenant->account, BUDGET_COMMUNICATORS, 1);
     tenant_put(roster->tenant);
     free(roster);
 }
 
-static roster_t *find_gathering(const rosters_t *rosters, const uint8_t unique_id[16])
+static roster_t *find_gathering(const rosters_t *rosters, const uint8_t unique_id[UNIQUE_ID_BYTES])
 {
-    LIST_FOR_EACH (link, &rosters->gathering) {
-        roster_t *roster = CONTAINER_OF(link, roster_t, gathering_link);
-        if (memcmp(roster->unique_id, unique_id, sizeof(roster->unique_id)) == 0)
-            return roster;
-    }
-    return NULL;
+    table_link_t *link = table_find(&rosters->ids, hash_id(rosters, unique_id));
+    while (link && memcmp(CONTAINER_OF(link, roster_t, of_ids)->unique_id, unique_id, UNIQUE_ID_BYTES) != 0)
+        link = table_find_next(link);
+    return link ? CONTAINER_OF(link, roster_t, of_ids) : NULL;
+}
+
+static roster_t *find_by_number(const rosters_t *rosters, uint32_t number)
+{
+    table_link_t *link = table_find(&rosters->by_number, table_hash(number));
+    while (link && CONTAINER_OF(link, roster_t, of_numbers)->number != number)
+        link = table_find_next(link);
+    return link ? CONTAINER_OF(link, roster_t, of_numbers) : NULL;
 }
 
 /* ---- devices ---- */
 
-/* `roster` is NULL, here and below, for its first rank. */
-static bool is_taken(const roster_t *roster, uint32_t device)
+/* The member that has the device; NULL: none has. `roster` is NULL, here and below, for its first rank. */
+static const member_t *find_on_device(const roster_t *roster, uint32_t device)
 {
-    for (uint32_t rank = 0; roster && rank < roster->rank_count; rank++) {
-        if (roster->members[rank].client && roster->members[rank].device == device)
-            return true;
-    }
-    return false;
+    table_link_t *link = roster ? table_find(&roster->devices, table_hash(device)) : NULL;
+    while (link && CONTAINER_OF(link, member_t, of_devices)->device != device)
+        link = table_find_next(link);
+    return link ? CONTAINER_OF(link, member_t, of_devices) : NULL;
 }
 
 /* The first device of a GPU that no rank has; if all are taken, the last of them, for the refusal to name.
@@ -102,7 +154,7 @@ static bool find_device_on(const control_t *control, const roster_t *roster, uin
             continue;
         *device = i;
         found = true;
-        if (!is_taken(roster, i))
+        if (!find_on_device(roster, i))
             break;
     }
     return found;
@@ -185,11 +237,10 @@ static blink_result_t check_place(const roster_t *roster, uint32_t new_rank, uin
 {
     if (roster->members[new_rank].client)
         return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u has joined this communicator already", new_rank);
-    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
-        if (roster->members[rank].client && roster->members[rank].device == device)
-            return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u asks for device %u, which rank %u has taken",
-                              new_rank, device, rank);
-    }
+    const member_t *taken = find_on_device(roster, device);
+    if (taken)
+        return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u asks for device %u, which rank %u has taken", new_rank,
+                          device, taken->rank);
     static const char *const kinds[] = {"a host device", "on a GPU"};
     uint32_t first = roster->members[roster->first_rank].device;
     bool on_gpu = is_on_gpu(roster->control, device), first_on_gpu = is_on_gpu(roster->control, first);
@@ -207,17 +258,13 @@ static void on_gathering_timer(uv_timer_t *timer);
 /* The timer runs for the roster whose deadline comes first. */
 static void arm_gathering_timer(rosters_t *rosters)
 {
-    uint64_t earliest_ms = UINT64_MAX, now_ms = uv_now(&rosters->control->loop);
-    LIST_FOR_EACH (link, &rosters->gathering) {
-        const roster_t *roster = CONTAINER_OF(link, roster_t, gathering_link);
-        if (roster->deadline_ms < earliest_ms)
-            earliest_ms = roster->deadline_ms;
-    }
-    if (earliest_ms == UINT64_MAX)
+    const roster_t *oldest = LIST_FIRST(&rosters->gathering, roster_t, of_gathering);
+    uint64_t now_ms = uv_now(&rosters->control->loop);
+    if (!oldest)
         uv_timer_stop(&rosters->gathering_timer);
     else
         uv_timer_start(&rosters->gathering_timer, on_gathering_timer,
-                       earliest_ms > now_ms ? earliest_ms - now_ms : 0, 0);
+                       oldest->deadline_ms > now_ms ? oldest->deadline_ms - now_ms : 0, 0);
 }
 
 /* On the tenant's account, which has been charged. NULL: no memory. */
@@ -231,7 +278,6 @@ static roster_t *roster_create(const client_t *client, const Blinkwire__CommInit
     roster->number = ++control->rosters->last_roster;
     memcpy(roster->unique_id, message->unique_id.data, sizeof(roster->unique_id));
     roster->tenant = client->tenant;
-    tenant_hold(roster->tenant);
     roster->op_timeout_ms = message->op_timeout_ms;
     roster->rank_count = message->rank_count;
     roster->first_rank = message->rank;
@@ -243,7 +289,13 @@ static roster_t *roster_create(const client_t *client, const Blinkwire__CommInit
         list_init(&member->of_expected);
         list_init(&member->expecting);
     }
-    roster_link(roster);
+    list_init(&roster->joined);
+    turns_count(&control->turns, roster->rank_count / RANKS_PER_STEP);
+    if (!roster_link(roster)) {
+        free(roster);
+        return NULL;
+    }
+    tenant_hold(roster->tenant);
     return roster;
 }
 
@@ -282,10 +334,9 @@ static bool is_final(blink_result_t code)
 void roster_gathering_failed(roster_t *roster, blink_result_t code)
 {
     rosters_t *rosters = roster->control->rosters;
-    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
-        member_t *member = &roster->members[rank];
-        if (!member->client)
-            continue;
+    LIST_FOR_EACH (link, &roster->joined) {
+        member_t *member = CONTAINER_OF(link, member_t, of_joined);
+        turns_count(&roster->control->turns, 1);
         connection_reply_error(member->client->connection, member->request, code);
         member_unlink(member);
     }
@@ -348,8 +399,8 @@ static void gathering_complete(roster_t *roster)
         return;
     }
     roster->state = ROSTER_READY;
-    account_credit(&roster->tenant->account, BUDGET_GATHERING_RANKS, roster->rank_count);
-    list_remove(&roster->gathering_link);
+    end_gathering(roster);
+    turns_count(&control->turns, roster->rank_count);
     tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: %u ranks, algorithm %s", roster->number,
                roster->rank_count, blink_name_algorithm(roster->algorithm));
     for (uint32_t rank = 0; rank < roster->rank_count; rank++)
@@ -382,11 +433,19 @@ void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *
         return;
     }
     member_t *member = &roster->members[message->rank];
-    list_remove(&member->of_expected);
-    member->number = ++rosters->last_member;
+    member->number = rosters->last_member + 1;
     member->device = device;
     member->request = request;
-    member_link(member, client);
+    if (!member_link(member, client)) {
+        member->number = 0;
+        if (roster->joined_count == 0)
+            roster_free(roster);
+        BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a rank");
+        connection_reply_error(client->connection, request, BLINK_ERR_NO_MEMORY);
+        return;
+    }
+    rosters->last_member++;
+    list_remove(&member->of_expected);
     if (++roster->joined_count == roster->rank_count)
         gathering_complete(roster);
     else
@@ -415,10 +474,9 @@ static void on_gathering_timer(uv_timer_t *timer)
 {
     rosters_t *rosters = timer->data;
     uint64_t now_ms = uv_now(&rosters->control->loop);
-    LIST_FOR_EACH (link, &rosters->gathering) {
-        roster_t *roster = CONTAINER_OF(link, roster_t, gathering_link);
-        if (roster->deadline_ms > now_ms)
-            continue;
+    roster_t *roster;
+    while ((roster = LIST_FIRST(&rosters->gathering, roster_t, of_gathering)) &&
+           roster->deadline_ms <= now_ms && !turns_is_over(&rosters->control->turns)) {
         char missing[96] = "";
         name_missing(roster, missing, sizeof(missing));
         BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s",
@@ -438,8 +496,9 @@ static void announce_abort(roster_t *roster, blink_result_t code, const char *te
     if (roster->state == ROSTER_ABORTED)
         return;
     roster->state = ROSTER_ABORTED;
-    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
-        const member_t *member = &roster->members[rank];
+    LIST_FOR_EACH (link, &roster->joined) {
+        const member_t *member = CONTAINER_OF(link, member_t, of_joined);
+        turns_count(&roster->control->turns, 1);
         if (member == except || member->leaving || member->left)
             continue;
         Blinkwire__Error error = BLINKWIRE__ERROR__INIT;
@@ -457,19 +516,18 @@ static void announce_abort(roster_t *roster, blink_result_t code, const char *te
 
 void rosters_abort_by_engine(void *context, uint32_t number, blink_result_t code, const char *text)
 {
-    const rosters_t *rosters = context;
-    LIST_FOR_EACH (link, &rosters->all) {
-        roster_t *roster = CONTAINER_OF(link, roster_t, link);
-        if (roster->number == number)
-            announce_abort(roster, code, text, NULL);
-    }
+    roster_t *roster = find_by_number(context, number);
+    if (roster)
+        announce_abort(roster, code, text, NULL);
 }
 
 void rosters_abort_all(rosters_t *rosters)
 {
     static const char text[] = "the daemon is stopping";
-    LIST_FOR_EACH (link, &rosters->all) {
-        roster_t *roster = CONTAINER_OF(link, roster_t, link);
+    for (size_t place = rosters->all.count; place > 0; place--) {
+        if (place > rosters->all.count)
+            continue; /* a roster that failed took others along */
+        roster_t *roster = CONTAINER_OF(rosters->all.items[place - 1], roster_t, of_all);
         if (roster->state == ROSTER_GATHERING) {
             BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text);
             roster_gathering_failed(roster, BLINK_ERR_DAEMON_LOST);
@@ -569,13 +627,16 @@ blink_result_t rosters_create(control_t *control, rosters_t **created)
     if (!rosters)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the communicators");
     rosters->control = control;
-    list_init(&rosters->all);
     list_init(&rosters->gathering);
-    for (uint32_t i = 0; i < MEMBER_BUCKETS; i++)
-        list_init(&rosters->members[i]);
-    blink_result_t result = failed_ids_create(control, &rosters->failed_ids);
+    rosters->ranks_on = calloc(control->device_count, sizeof(*rosters->ranks_on));
+    blink_result_t result = rosters->ranks_on ? failed_ids_create(control, &rosters->failed_ids)
+                                              : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u devices",
+                                                           control->device_count);
+    if (result == BLINK_OK && getrandom(rosters->id_secrets, sizeof(rosters->id_secrets), 0) !=
+                                  (ssize_t)sizeof(rosters->id_secrets))
+        result = BLINK_FAIL_ERRNO("random numbers");
     if (result != BLINK_OK) {
-        free(rosters);
+        rosters_destroy(rosters);
         return result;
     }
     uv_timer_init(&control->loop, &rosters->gathering_timer);
@@ -589,5 +650,10 @@ void rosters_destroy(rosters_t *rosters)
     if (!rosters)
         return;
     failed_ids_destroy(rosters->failed_ids);
+    table_fini(&rosters->ids);
+    table_fini(&rosters->by_number);
+    table_fini(&rosters->members);
+    vec_free(&rosters->all);
+    free(rosters->ranks_on);
     free(rosters);
 }

@@ -18,9 +18,10 @@ typedef enum roster_state { ROSTER_GATHERING, ROSTER_READY, ROSTER_ABORTED } ros
 /* One rank of a roster. */
 typedef struct member {
     struct roster *roster;
-    client_t *client;   /* NULL: not joined, left, or dead */
-    list_t link;        /* on client->members */
-    list_t number_link; /* on rosters->members */
+    client_t *client;                    /* NULL: not joined, left, or dead */
+    list_t link;                         /* on client->members */
+    list_t of_joined;                    /* on roster->joined */
+    table_link_t of_numbers, of_devices; /* in rosters->members; in roster->devices while it gathers */
     list_t of_expected; /* until it has joined: on `expecting` of the parent's member (children.h) */
     list_t expecting;   /* places in rosters that gather, which this rank is to take */
     uint32_t rank, number, device; /* number: 0 until it has joined */
@@ -30,8 +31,12 @@ typedef struct member {
 
 typedef struct roster {
     control_t *control;
-    list_t link;           /* on rosters->all */
-    list_t gathering_link; /* on rosters->gathering */
+    bag_item_t of_all, of_tenant; /* in rosters->all, in tenant->rosters */
+    table_link_t of_numbers;      /* in rosters->by_number */
+    list_t of_gathering;          /* on rosters->gathering; and in rosters->ids */
+    table_link_t of_ids;
+    list_t joined;   /* members with a client */
+    table_t devices; /* of the members, while it gathers */
     uint32_t number;
     uint8_t unique_id[UNIQUE_ID_BYTES];
     tenant_t *tenant;
@@ -46,15 +51,18 @@ typedef struct roster {
     member_t members[];
 } roster_t;
 
-#define MEMBER_BUCKETS 4096u
-
 struct rosters {
     control_t *control;
-    list_t all, gathering;          /* newest first */
-    list_t members[MEMBER_BUCKETS]; /* ranks that have joined, by their numbers */
-    uv_timer_t gathering_timer;     /* the earliest deadline */
+    bag_t all;
+    list_t gathering; /* oldest first: all have the same time, so that is also the order of their deadlines */
+    table_t ids; /* of those that gather; hashed with id_secrets, for the ids are the clients' to choose */
+    uint64_t id_secrets[2];
+    table_t by_number;
+    table_t members;            /* those that have joined, by their numbers */
+    uint32_t *ranks_on;         /* by device: members that have joined */
+    uv_timer_t gathering_timer; /* the earliest deadline */
     failed_ids_t *failed_ids;
-    uint32_t count, last_roster, last_member;
+    uint32_t last_roster, last_member;
 };
 
 /* Errors: NO_MEMORY. */
