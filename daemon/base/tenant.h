@@ -32,8 +32,8 @@ typedef struct tenant {
     char name[TENANT_NAME_BYTES]; /* for messages: "user 1000", or "user 1000 in /job/7"; never changes */
     account_t account;            /* both threads charge it, each its own resources (budget.h) */
     log_budget_t log;
-    list_t works;   /* of the control thread's turns: what is done for the tenant, slice by slice */
-    list_t of_turn; /* the tenants that have works */
+    list_t works;           /* of the control thread's turns: what is done for the tenant, slice by slice */
+    list_t of_turn;         /* the tenants that have works */
     bag_t rosters, clients; /* the control thread's: roster_t.of_tenant, client_t.of_tenant */
     /* The engine's, for the planner (engine/plans/planner.h). */
     list_t of_planner;     /* planner->tenants */
