@@ -11,6 +11,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/* About a year: far from what a timeval cannot hold. */
+#define TIMEOUT_MAX_S 3e7
+
 void frame_release(frame_t *frame)
 {
     for (uint32_t i = 0; i < frame->fd_count; i++) {
@@ -21,7 +24,36 @@ void frame_release(frame_t *frame)
     *frame = (frame_t){0};
 }
 
-blink_result_t frame_connect(const char *path, int *socket_fd)
+blink_result_t frame_daemon_timeout(double *timeout_s)
+{
+    const char *text = getenv(BLINK_DAEMON_TIMEOUT_ENV);
+    char *end;
+    *timeout_s = BLINK_DAEMON_TIMEOUT_DEFAULT;
+    if (!text)
+        return BLINK_OK;
+    *timeout_s = strtod(text, &end);
+    if (end == text || *end || !(*timeout_s >= 0) || *timeout_s > TIMEOUT_MAX_S)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          BLINK_DAEMON_TIMEOUT_ENV " is \"%s\", not seconds from 0 to %g", text,
+                          TIMEOUT_MAX_S);
+    return BLINK_OK;
+}
+
+/* Of a socket of the caller's own this cannot fail. */
+static void set_timeout(int fd, double timeout_s)
+{
+    time_t seconds = (time_t)timeout_s;
+    struct timeval timeout = {seconds, (suseconds_t)((timeout_s - (double)seconds) * 1e6)};
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+}
+
+static blink_result_t timed_out(void)
+{
+    return BLINK_FAIL(BLINK_ERR_TIMEOUT, "the daemon does not answer");
+}
+
+blink_result_t frame_connect(const char *path, double timeout_s, int *socket_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(path);
@@ -32,13 +64,15 @@ blink_result_t frame_connect(const char *path, int *socket_fd)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return BLINK_FAIL_ERRNO("socket");
+    set_timeout(fd, timeout_s);
     int status;
     do {
         status = connect(fd, (const struct sockaddr *)&address, sizeof(address));
     } while (status != 0 && errno == EINTR);
     if (status != 0) {
-        blink_result_t result =
-            BLINK_FAIL(BLINK_ERR_CONNECT, "no daemon answers on %s: %s", path, strerror(errno));
+        blink_result_t result = errno == EAGAIN ? timed_out()
+                                                : BLINK_FAIL(BLINK_ERR_CONNECT, "no daemon answers on %s: %s",
+                                                             path, strerror(errno));
         close(fd);
         return result;
     }
@@ -94,6 +128,8 @@ blink_result_t frame_send(int socket_fd, const void *bytes, size_t byte_count, c
                 continue;
             if (errno == EPIPE || errno == ECONNRESET)
                 return lost();
+            if (errno == EAGAIN)
+                return timed_out();
             return BLINK_FAIL_ERRNO("send %zu bytes to the daemon", byte_count);
         }
         advance(parts, (size_t)sent);
@@ -141,6 +177,8 @@ static blink_result_t receive_exactly(int socket_fd, void *bytes, size_t byte_co
             continue;
         if (got == 0 || (got < 0 && errno == ECONNRESET))
             return lost();
+        if (got < 0 && errno == EAGAIN)
+            return timed_out();
         if (got < 0)
             return BLINK_FAIL_ERRNO("receive from the daemon");
         BLINK_TRY(frame_take_fds(&message, frame->fds, &frame->fd_count));

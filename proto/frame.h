@@ -24,6 +24,10 @@
 #define BLINK_SOCKET_DEFAULT "/run/blinkd/blinkd.sock"
 #define BLINK_SOCKET_ENV     "BLINK_SOCKET"
 
+/** After how many seconds without a sign of life clients give the daemon up; 0: never. */
+#define BLINK_DAEMON_TIMEOUT_ENV     "BLINK_DAEMON_TIMEOUT"
+#define BLINK_DAEMON_TIMEOUT_DEFAULT 30.0
+
 /** A received frame. Descriptors are the holder's to close; frame_release() closes those not taken (set to
  * -1). */
 typedef struct frame {
@@ -35,17 +39,23 @@ typedef struct frame {
 
 void frame_release(frame_t *frame);
 
-/** Connect a blocking SOCK_STREAM to the path. Errors: CONNECT (names path and errno), INVALID_ARGUMENT (too
- * long). */
-blink_result_t frame_connect(const char *path, int *socket_fd);
+/** The daemon time-out of this process: what the environment says, or the default. Errors: INVALID_ARGUMENT.
+ */
+blink_result_t frame_daemon_timeout(double *timeout_s);
+
+/** Connect a blocking SOCK_STREAM to the path. What blocks on it, this call included, does so for no longer
+ * than the time-out; 0: for ever. Errors: CONNECT (names path and errno), INVALID_ARGUMENT (too long),
+ * TIMEOUT. */
+blink_result_t frame_connect(const char *path, double timeout_s, int *socket_fd);
 
 /** Send one frame whole, descriptors with its first byte; blocks. Never raises SIGPIPE. Errors: DAEMON_LOST
- * (the peer closed), SYSTEM, INVALID_ARGUMENT (over FRAME_MAX_BYTES). Callers serialise. */
+ * (the peer closed), TIMEOUT (the socket is of no more use), SYSTEM, INVALID_ARGUMENT (over FRAME_MAX_BYTES).
+ * Callers serialise. */
 blink_result_t frame_send(int socket_fd, const void *bytes, size_t byte_count, const int *fds,
                           uint32_t fd_count);
 
 /** Receive one frame whole; blocks. Received descriptors are close-on-exec. Errors: DAEMON_LOST (end of
- * stream), PROTOCOL (length over FRAME_MAX_BYTES, too many descriptors), SYSTEM, NO_MEMORY. Callers
+ * stream), TIMEOUT, PROTOCOL (length over FRAME_MAX_BYTES, too many descriptors), SYSTEM, NO_MEMORY. Callers
  * serialise. */
 blink_result_t frame_receive(int socket_fd, frame_t *frame);
 

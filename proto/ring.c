@@ -201,6 +201,31 @@ void ring_set_wait_policy(ring_t *ring, ring_wait_policy_t policy)
     atomic_store_explicit(&ring->header->wait_policy, (uint32_t)policy, memory_order_relaxed);
 }
 
+void ring_answer_ping(ring_t *ring)
+{
+    /* seq_cst: the sleeper's second look; pairs with the store in ring_ping(). */
+    uint32_t ping = atomic_load_explicit(&ring->header->ping, memory_order_seq_cst);
+    /* Relaxed: the word says nothing of others. Only the engine writes it. */
+    if (atomic_load_explicit(&ring->header->pong, memory_order_relaxed) != ping)
+        atomic_store_explicit(&ring->header->pong, ping, memory_order_relaxed);
+}
+
+void ring_ping(ring_t *ring)
+{
+    /* Relaxed: this side's own word. */
+    uint32_t ping = atomic_load_explicit(&ring->header->ping, memory_order_relaxed);
+    /* seq_cst: comes before the look at engine_sleeping in ring_needs_doorbell(); pairs with
+     * ring_answer_ping(). */
+    atomic_store_explicit(&ring->header->ping, ping + 1, memory_order_seq_cst);
+}
+
+bool ring_ping_is_answered(const ring_t *ring)
+{
+    /* Relaxed: as in ring_answer_ping(). */
+    return atomic_load_explicit(&ring->header->pong, memory_order_relaxed) ==
+           atomic_load_explicit(&ring->header->ping, memory_order_relaxed);
+}
+
 bool ring_submit(ring_t *ring, const ring_sqe_t *sqe)
 {
     /* Acquire: pairs with the release store of sq_head in ring_take(), so the daemon has copied the entry

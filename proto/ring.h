@@ -13,6 +13,10 @@
  * orders admit the outcome in which both look too early.) The wake-up itself cannot be lost: the engine
  * sleeps on an eventfd, which counts; the client sleeps on the futex wake_sequence, read before the
  * announcement and increased before every FUTEX_WAKE. tests/model goes through all interleavings of this.
+ *
+ * The heartbeat. A client that waits for long counts up `ping`, and wakes the engine if it sleeps; the engine
+ * copies the word to `pong` whenever it is about to sleep, and every few milliseconds while it is busy. An
+ * engine that turns thus answers, however much it has to do.
  */
 #ifndef BLINK_RING_H
 #define BLINK_RING_H
@@ -25,7 +29,7 @@
 #include <stdbool.h>
 
 #define RING_MAGIC   0x676e6b62u /* "bkng" */
-#define RING_VERSION 3u
+#define RING_VERSION 4u
 
 #define RING_ENTRIES_MIN 8u
 #define RING_ENTRIES_MAX 4096u
@@ -113,11 +117,13 @@ typedef struct ring_header {
     _Alignas(64) _Atomic uint32_t cq_head;
     _Alignas(64) _Atomic uint32_t client_sleepers; /* threads asleep on wake_sequence, or about to be */
     _Atomic uint32_t client_wants_event;           /* raise the completion event as well */
+    _Atomic uint32_t ping; /* counts the client's questions whether the engine turns */
     /* written by the daemon */
     _Alignas(64) _Atomic uint32_t sq_head;
     _Alignas(64) _Atomic uint32_t cq_tail;
     _Alignas(64) _Atomic uint32_t engine_sleeping; /* ring the doorbell after publishing */
     _Atomic uint32_t wait_policy;                  /* ring_wait_policy_t */
+    _Atomic uint32_t pong;                         /* the last ping that the engine has seen */
     /* increased by either side before it wakes the client's sleepers */
     _Alignas(64) _Atomic uint32_t wake_sequence;
 } ring_header_t;
@@ -128,9 +134,11 @@ static_assert(sizeof(ring_header_t) <= RING_HEADER_BYTES, "the header fits its p
 static_assert(offsetof(ring_header_t, sq_tail) == 64, "ring layout");
 static_assert(offsetof(ring_header_t, cq_head) == 128, "ring layout");
 static_assert(offsetof(ring_header_t, client_sleepers) == 192, "ring layout");
+static_assert(offsetof(ring_header_t, ping) == 200, "ring layout");
 static_assert(offsetof(ring_header_t, sq_head) == 256, "ring layout");
 static_assert(offsetof(ring_header_t, cq_tail) == 320, "ring layout");
 static_assert(offsetof(ring_header_t, engine_sleeping) == 384, "ring layout");
+static_assert(offsetof(ring_header_t, pong) == 392, "ring layout");
 static_assert(offsetof(ring_header_t, wake_sequence) == 448, "ring layout");
 
 /** One side's view of a ring. Not thread-safe: one producer and one consumer per queue, serialised by the
@@ -191,6 +199,9 @@ bool ring_complete(ring_t *ring, uint64_t user_data, blink_result_t result, cons
 void ring_set_engine_sleeping(ring_t *ring, bool sleeping);
 void ring_set_wait_policy(ring_t *ring, ring_wait_policy_t policy);
 
+/** Answer the client's ping, if there is a new one. */
+void ring_answer_ping(ring_t *ring);
+
 /* ---- client ---- */
 
 /** Map a ring received from the daemon and check magic, version, sizes and seals. Errors: PROTOCOL, SYSTEM.
@@ -211,6 +222,12 @@ bool ring_reap(ring_t *ring, ring_cqe_t *cqe);
 bool ring_has_completion(ring_t *ring);
 
 ring_wait_policy_t ring_wait_policy(const ring_t *ring);
+
+/** Ask whether the engine turns; ring its doorbell if ring_needs_doorbell(). One thread at a time. */
+void ring_ping(ring_t *ring);
+
+/** Whether the engine has turned since ring_ping(). */
+bool ring_ping_is_answered(const ring_t *ring);
 
 /** Announce a sleeper and return the sequence to sleep on. Look again (ring_has_completion(), and whatever
  * else may end the wait) before ring_sleep(); ring_sleep_end() follows in every case. Thread-safe. */

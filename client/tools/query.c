@@ -84,7 +84,7 @@ static blink_result_t call(query_t *query, Blinkwire__Request *request, Blinkwir
 blink_result_t query_open(const char *socket_path, const char *program, query_t *query)
 {
     *query = (query_t){.socket_fd = -1};
-    BLINK_TRY(frame_connect(socket_path, &query->socket_fd));
+    BLINK_TRY(frame_connect(socket_path, ANSWER_MAX_S, &query->socket_fd));
     Blinkwire__Hello hello = BLINKWIRE__HELLO__INIT;
     hello.version_min = BLINK_WIRE_VERSION_MIN;
     hello.version_max = BLINK_WIRE_VERSION_MAX;

@@ -15,6 +15,7 @@ static void send_hello(const session_t *session, uint64_t id, const int *fds, ui
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
     body.version = BLINK_WIRE_VERSION_MAX;
     body.daemon_version = BLINK_VERSION;
+    body.pid = (uint32_t)getpid();
     body.device_count = session->control->device_count;
     body.client_id = session->client ? session->client->number : 0;
     reply.id = id;
@@ -131,6 +132,8 @@ void request_handle(session_t *session, const uint8_t *bytes, size_t byte_count)
     } else if (!session->greeted) {
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "a request before Hello");
         connection_fail(session->connection, request->id, BLINK_ERR_PROTOCOL);
+    } else if (request->body_case == BLINKWIRE__REQUEST__BODY_PING) {
+        connection_reply_ok(session->connection, request->id);
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_QUERY) {
         query_answer(session, request->id, request->query);
     } else if (!session->client) {

@@ -86,7 +86,7 @@ static blink_result_t remove_stale_socket(const char *path)
     int probe;
     if (access(path, F_OK) != 0)
         return BLINK_OK;
-    if (frame_connect(path, &probe) == BLINK_OK) {
+    if (frame_connect(path, BLINK_DAEMON_TIMEOUT_DEFAULT, &probe) == BLINK_OK) {
         close(probe);
         return BLINK_FAIL(BLINK_ERR_EXISTS, "a daemon already listens on %s", path);
     }

@@ -78,7 +78,7 @@ class GatheringTest(IntegrationTest):
                                                      2: [SHORT, "split:7", "use:0", "destroy", "use:1"]})
         ranks[1].wait_for_step("at-gate")
         self.assert_all_ok(ranks[2].finish())
-        self.until(lambda: any(comm["state"] == "joining" for comm in self.ctl_json(daemon, "comms")["comms"]))
+        self.until(lambda: "joining" in [comm["state"] for comm in self.ctl_json(daemon, "comms")["comms"]])
         ranks[1].kill()
         self.assert_step(ranks[0].finish(), "split:0", "PEER_LOST", "rank 1 of communicator 1")
 
@@ -86,7 +86,8 @@ class GatheringTest(IntegrationTest):
         daemon = self.daemon()
         identifier = new_id()
         early = [self.start_rank(daemon, identifier, 3, rank, [SHORT]) for rank in [0, 1]]
-        self.until(lambda: [comm["clients"].count(0) for comm in self.ctl_json(daemon, "comms")["comms"]] == [1])
+        self.until(lambda: [comm["clients"].count(0)
+                            for comm in self.ctl_json(daemon, "comms")["comms"]] == [1])
         early[0].kill()
         self.assert_step(early[1].finish(), "init", "PEER_LOST", "rank 0")
         late = self.start_rank(daemon, identifier, 3, 2, [SHORT])

@@ -18,7 +18,14 @@
  *   BLINK_ERR_DAEMON_LOST       the daemon ended or the connection broke:
  *                               only closing and freeing still work.
  *
- * Blocking: a call returns at once unless its comment says that it waits.
+ * Blocking: a call returns at once unless its comment says that it waits. No call waits for ever for a daemon
+ * that is dead, stopped or stuck: while anything waits for the daemon (an op that has not ended, a call) the
+ * library asks it for a sign of life, which a daemon that is merely busy gives. Without one for the *daemon
+ * time-out*, the seconds in the environment variable BLINK_DAEMON_TIMEOUT when the context is opened (30 by
+ * default, 0: for ever), the context is lost: what waits ends with BLINK_ERR_DAEMON_LOST, and the sentence
+ * says whether the process is stopped, has ended or does not answer. A call that waits "for the daemon's
+ * answer" waits no longer than that. What ops wait for is limited by the daemon (blink_comm_config_t, and
+ * docs/run.md for its settings).
  *
  * Ownership: what a call makes is the caller's, to be freed by the call that its comment names. Arguments are
  * read before the call returns and stay the caller's; buffers of collectives are in use until the op has
@@ -67,7 +74,7 @@ typedef struct blink_unique_id {
 
 /**
  * Options of blink_comm_init_rank(). Initialise with BLINK_COMM_CONFIG_INIT; all ranks must give the same
- * algorithm and timeout.
+ * algorithm and timeouts.
  */
 typedef struct blink_comm_config {
     /** sizeof(blink_comm_config_t), set by the initialiser. */
@@ -82,11 +89,15 @@ typedef struct blink_comm_config {
 
     /** How long an op may wait for ranks to submit it, in milliseconds. 0: the daemon's setting. */
     unsigned int op_timeout_ms;
+
+    /** How long the ranks may take to join, from the first one on, in milliseconds. 0: the daemon's setting.
+     */
+    unsigned int init_timeout_ms;
 } blink_comm_config_t;
 
 #define BLINK_COMM_CONFIG_INIT                                                                               \
     {                                                                                                        \
-        sizeof(blink_comm_config_t), -1, BLINK_ALGORITHM_AUTO, 0                                             \
+        sizeof(blink_comm_config_t), -1, BLINK_ALGORITHM_AUTO, 0, 0                                          \
     }
 
 /** Version of the library at run time, "major.minor.patch". A constant string. */
@@ -104,19 +115,20 @@ const char *blink_result_name(blink_result_t result);
 /* ---- connection ---- */
 
 /**
- * Connect to the daemon. Waits for its answer.
+ * Connect to the daemon. Waits for the daemon's answer.
  * @param socket_path  NULL: the environment variable BLINK_SOCKET if set, else /run/blinkd/blinkd.sock.
  * @param context      receives a context; blink_close() frees it.
  * Errors: BLINK_ERR_CONNECT (nobody listens; names the path), BLINK_ERR_PROTOCOL (versions do not meet; names
- * both), BLINK_ERR_QUOTA, BLINK_ERR_SYSTEM.
+ * both), BLINK_ERR_INVALID_ARGUMENT (BLINK_DAEMON_TIMEOUT is no number of seconds), BLINK_ERR_QUOTA,
+ * BLINK_ERR_SYSTEM.
  */
 blink_result_t blink_open(const char *socket_path, blink_context_t **context);
 
 /**
  * Disconnect and free the context with everything made from it: communicators, unfinished ops, regions and
- * blink_mem_alloc() memory. Waits until the daemon has let go of the memory: it is not touched any more once
- * this returns. Peers of communicators that were not destroyed before see BLINK_ERR_PEER_LOST. No other
- * thread may be using the context. NULL is ignored.
+ * blink_mem_alloc() memory. Waits until the daemon has let go of the memory, which is not touched any more
+ * once this returns, but no longer than 5 s. Peers of communicators that were not destroyed before see
+ * BLINK_ERR_PEER_LOST. No other thread may be using the context. NULL is ignored.
  */
 void blink_close(blink_context_t *context);
 
@@ -140,8 +152,9 @@ blink_result_t blink_nop(blink_context_t *context, blink_op_t **op);
 blink_result_t blink_mem_alloc(blink_context_t *context, size_t bytes, void **address);
 
 /**
- * Free blink_mem_alloc() memory. Waits until no collective uses it. Even when the daemon is lost the memory
- * is freed. NULL is ignored. Errors: BLINK_ERR_NOT_REGISTERED (not the start of such memory).
+ * Free blink_mem_alloc() memory. Waits until no collective uses it, that is until those which do have ended,
+ * and for the daemon's answer. Even when the daemon is lost the memory is freed. NULL is ignored. Errors:
+ * BLINK_ERR_NOT_REGISTERED (not the start of such memory).
  */
 blink_result_t blink_mem_free(blink_context_t *context, void *address);
 
@@ -157,7 +170,7 @@ blink_result_t blink_mem_register(blink_context_t *context, void *address, size_
                                   size_t offset_bytes);
 
 /**
- * Undo blink_mem_register(). Waits until no collective uses the region; the mapping stays the caller's.
+ * Undo blink_mem_register(). Waits as blink_mem_free(); the mapping stays the caller's.
  * Errors: BLINK_ERR_NOT_REGISTERED (no region starts there).
  */
 blink_result_t blink_mem_deregister(blink_context_t *context, void *address);
@@ -170,7 +183,7 @@ blink_result_t blink_get_unique_id(blink_unique_id_t *id);
 
 /**
  * Join a communicator as one of its ranks. Waits until all `rank_count` ranks have joined (threads of one
- * process may be ranks of one communicator).
+ * process may be ranks of one communicator), no longer than the configuration's init_timeout_ms.
  * @param id      of blink_get_unique_id(), the same on all ranks.
  * @param rank    0 to rank_count - 1, another on each rank.
  * @param config  NULL for defaults.
@@ -187,15 +200,15 @@ blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique
                                     int rank, const blink_comm_config_t *config, blink_comm_t **comm);
 
 /**
- * Leave the communicator and free the handle. Waits for this rank's ops. The other ranks may finish ops that
- * all have submitted, and then destroy theirs; later ops of theirs fail with BLINK_ERR_PEER_LOST. NULL is
- * ignored. Errors: BLINK_ERR_INVALID_ARGUMENT (another thread submitted meanwhile: blink_close() then frees
- * the handle).
+ * Leave the communicator and free the handle. Waits for this rank's ops and the daemon's answer;
+ * blink_comm_abort() before it ends the ops at once. The other ranks may finish ops that all have submitted,
+ * and then destroy theirs; later ops of theirs fail with BLINK_ERR_PEER_LOST. NULL is ignored. Errors:
+ * BLINK_ERR_INVALID_ARGUMENT (another thread submitted meanwhile: blink_close() then frees the handle).
  */
 blink_result_t blink_comm_destroy(blink_comm_t *comm);
 
 /**
- * Wait until every op this rank has submitted is complete, and accept no more: later submissions fail with
+ * Wait until every op this rank has submitted has ended, and accept no more: later submissions fail with
  * BLINK_ERR_INVALID_ARGUMENT. The handle remains to be destroyed. Returns the first failure the communicator
  * itself has met (as blink_comm_async_error()), BLINK_OK if none.
  */
@@ -207,10 +220,11 @@ blink_result_t blink_comm_finalize(blink_comm_t *comm);
 /**
  * Divide a communicator: a collective call on `comm` (in order with its other ops) that makes a new
  * communicator of the ranks that give the same `color`, ranked by `key` and, where keys are equal, by their
- * rank in `comm`. Devices stay. Waits until all ranks have called.
+ * rank in `comm`. Devices stay. Waits until all ranks have called: op_timeout_ms of `comm`, then
+ * init_timeout_ms of the new one at most.
  * @param color   not negative; BLINK_SPLIT_NO_COLOR: take no part, *split is NULL.
- * @param config  as for blink_comm_init_rank(), but its device is ignored. NULL: the algorithm and timeout of
- *                `comm`.
+ * @param config  as for blink_comm_init_rank(), but its device is ignored. NULL: the algorithm and timeouts
+ * of `comm`.
  * @param split   receives a handle; blink_comm_destroy() frees it.
  * Errors: those of an allgather and of blink_comm_init_rank(); on an error no rank's parent is harmed.
  */
@@ -466,8 +480,16 @@ blink_result_t blink_barrier_on(blink_comm_t *comm, blink_stream_t stream);
 
 /* ---- completion ---- */
 
-/** Wait until the op has ended, free it and return how it ended. */
+/** Wait until the op has ended, free it and return how it ended. What an op may wait for is limited by the
+ * daemon, and how long it may run: see blink_comm_config_t and the daemon's settings. */
 blink_result_t blink_wait(blink_op_t *op);
+
+/**
+ * The same, but for no longer than `timeout_ms` milliseconds.
+ * @param op  becomes NULL when the op has ended, and is freed. Else the result is BLINK_ERR_TIMEOUT, and the
+ * op is still under way and may be waited for again.
+ */
+blink_result_t blink_wait_for(blink_op_t **op, unsigned int timeout_ms);
 
 /**
  * Look whether the op has ended.

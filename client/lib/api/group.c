@@ -179,7 +179,7 @@ static blink_result_t submit_on_streams(void)
     BLINK_TRY(reserve_members(&first));
     if (stream_steps_stored(&group.steps)) {
         launch_members();
-        ops_await(first); /* the daemon only stores them, that is soon */
+        (void)ops_await(first, UINT64_MAX); /* the daemon only stores them, that is soon */
         return stream_capture(&group.steps, ops_finish(first));
     }
     for (member_t *member = group.members; member; member = member->next)

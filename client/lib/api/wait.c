@@ -1,14 +1,26 @@
 /* blink_wait() and its like. */
 #include "submit/wait.h"
 
+#include "base/clock.h"
 #include "error.h"
 
 blink_result_t blink_wait(blink_op_t *op)
 {
     if (!op)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_wait: op is NULL");
-    ops_await(op);
+    (void)ops_await(op, UINT64_MAX);
     return ops_finish(op);
+}
+
+blink_result_t blink_wait_for(blink_op_t **op, unsigned int timeout_ms)
+{
+    if (!op || !*op)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_wait_for: %s is NULL", op ? "*op" : "op");
+    if (!ops_await(*op, clock_ns() + timeout_ms * UINT64_C(1000000)))
+        return BLINK_FAIL(BLINK_ERR_TIMEOUT, "the op has not ended within %u ms", timeout_ms);
+    blink_op_t *over = *op;
+    *op = NULL;
+    return ops_finish(over);
 }
 
 blink_result_t blink_test(blink_op_t *op, bool *done)

@@ -41,6 +41,7 @@ static blink_result_t join(blink_comm_t *comm, const comm_parent_t *parent, cons
     body.device = config->device;
     body.algorithm = (uint32_t)config->algorithm;
     body.op_timeout_ms = config->op_timeout_ms;
+    body.init_timeout_ms = config->init_timeout_ms;
     body.parent = parent->comm ? parent->comm->member : 0;
     body.parent_ranks = (uint32_t *)(uintptr_t)parent->ranks; /* only read */
     body.n_parent_ranks = parent->ranks ? comm->rank_count : 0;
@@ -86,6 +87,7 @@ blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent
     created->id = *id;
     created->algorithm = config->algorithm;
     created->op_timeout_ms = config->op_timeout_ms;
+    created->init_timeout_ms = config->init_timeout_ms;
     created->gpu.gpus = &context->gpus;
     created->gpu.rank = rank;
     list_init(&created->of_context);
@@ -129,7 +131,7 @@ blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs)
     if (!*graphs) {
         blink_unique_id_t id = id_for_graphs(comm);
         blink_comm_config_t config = {sizeof(config), (int)comm->gpu.device, comm->algorithm,
-                                      comm->op_timeout_ms};
+                                      comm->op_timeout_ms, comm->init_timeout_ms};
         result = comm_create(comm->context, &(comm_parent_t){comm, NULL}, &id, comm->rank_count, comm->rank,
                              &config, graphs);
         if (result == BLINK_OK)
@@ -220,6 +222,16 @@ void comms_lost(blink_context_t *context, const Blinkwire__CommLost *event)
     pthread_mutex_unlock(&context->connection.lock);
 }
 
+bool comms_have_graphs(blink_context_t *context)
+{
+    bool found = false;
+    pthread_mutex_lock(&context->connection.lock);
+    LIST_FOR_EACH (link, &context->comms)
+        found = found || graphs_of(CONTAINER_OF(link, blink_comm_t, of_context));
+    pthread_mutex_unlock(&context->connection.lock);
+    return found;
+}
+
 /* A replay has failed, of which the daemon tells more: until then. Under connection.lock. */
 static void await_loss(blink_comm_t *comm, blink_result_t replayed)
 {
@@ -247,7 +259,7 @@ blink_result_t comm_state(blink_comm_t *comm)
     if (state != BLINK_OK)
         blink_error_set(state, "%s", comm->async_text);
     else if (connection->lost)
-        state = BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the connection to the daemon is closed");
+        state = connection_lost_error(connection);
     pthread_mutex_unlock(&connection->lock);
     blink_comm_t *graphs = graphs_of(comm);
     return state == BLINK_OK && graphs ? comm_state(graphs) : state;

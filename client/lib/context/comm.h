@@ -10,8 +10,8 @@ struct blink_comm {
     list_t of_context; /* under connection.lock */
     uint32_t rank, rank_count;
     uint32_t member;             /* the daemon's handle, constant once it has answered; 0 before */
-    blink_algorithm_t algorithm; /* this and the next: as asked for */
-    unsigned int op_timeout_ms;
+    blink_algorithm_t algorithm; /* this and the next two: as asked for */
+    unsigned int op_timeout_ms, init_timeout_ms;
     blink_unique_id_t id;
     rank_gpu_t gpu;
     stream_rank_t streams;
@@ -59,6 +59,9 @@ blink_result_t comm_state(blink_comm_t *comm);
 /** An op that nobody waits for has ended (ops_ended_t): the first failure is the communicator's own. `queue`
  * is that of a communicator. */
 void comm_op_ended(void *queue, blink_result_t result, const char *text);
+
+/** Whether there are captured ops, for whose replays streams wait at times that nobody here knows. */
+bool comms_have_graphs(blink_context_t *context);
 
 /** The daemon says that a communicator has ended. */
 void comms_lost(blink_context_t *context, const Blinkwire__CommLost *event);

@@ -3,7 +3,6 @@
 
 #include "context/comm.h"
 #include "context/watcher.h"
-#include "frame.h"
 
 #include <unistd.h>
 
@@ -46,11 +45,10 @@ static void fini_tables(blink_context_t *context)
 
 blink_result_t context_init(blink_context_t *context, const char *socket_path)
 {
-    int socket_fd;
     connection_hello_t hello;
     engine_t engine;
-    BLINK_TRY(frame_connect(socket_path, &socket_fd));
-    BLINK_TRY(connection_init(&context->connection, socket_fd, &hello));
+    BLINK_TRY(connection_init(&context->connection, socket_path, &hello));
+    heartbeat_init(&context->heartbeat, context->connection.daemon_timeout_s);
     context->device_count = hello.device_count;
     blink_result_t result = attach(&hello, &engine);
     if (result != BLINK_OK)

@@ -2,6 +2,7 @@
 #ifndef CLIENT_CONTEXT_H
 #define CLIENT_CONTEXT_H
 
+#include "context/heartbeat.h"
 #include "gpu/gpu.h"
 #include "memory/imports.h"
 #include "memory/regions.h"
@@ -18,6 +19,7 @@ struct blink_context {
     streams_t streams;
     list_t comms; /* that have been joined; under connection.lock */
     pthread_t watcher;
+    heartbeat_t heartbeat; /* the watcher's */
     _Atomic bool stopping; /* the watcher is to end, if the connection has */
     uint32_t device_count; /* constant */
 };

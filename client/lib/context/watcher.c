@@ -3,10 +3,12 @@
 
 #include "context/comm.h"
 #include "context/context.h"
+#include "submit/daemon.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,23 +43,39 @@ static bool pump(blink_context_t *context)
     return ops_pump(&context->ops);
 }
 
-/* Until the connection ends. */
-static void serve(blink_context_t *context)
+/* Until the connection ends, or the daemon gives no sign of life. Errors: those of connection_receive(). */
+static blink_result_t serve(blink_context_t *context)
 {
+    blink_result_t result = BLINK_OK;
     bool pumping = false;
+    int period_ms = heartbeat_period_ms(&context->heartbeat);
     struct pollfd fds[2] = {{.fd = context->connection.socket_fd, .events = POLLIN},
                             {.fd = context->ops.pump_fd, .events = POLLIN}};
-    for (;;) {
-        int ready = poll(fds, 2, pumping ? PUMP_PERIOD_MS : -1);
+    while (result == BLINK_OK) {
+        int ready = poll(fds, 2, pumping ? PUMP_PERIOD_MS : period_ms);
         if (ready < 0 && errno != EINTR && errno != ENOMEM)
-            break;
+            return BLINK_FAIL_ERRNO("wait for the daemon");
         uint64_t count;
         if (ready > 0 && fds[1].revents != 0)
             pumping = read(context->ops.pump_fd, &count, sizeof(count)) > 0 || pumping;
         pumping = pumping && pump(context);
-        if (ready > 0 && fds[0].revents != 0 && watch_connection(context) != BLINK_OK)
-            break;
+        if (ready > 0 && fds[0].revents != 0)
+            result = watch_connection(context);
+        if (result == BLINK_OK)
+            result = heartbeat_look(context);
     }
+    return result;
+}
+
+/* Why the daemon is lost. */
+static void describe_loss(const connection_t *connection, blink_result_t result,
+                          char text[BLINK_ERROR_TEXT_BYTES])
+{
+    if (result == BLINK_ERR_TIMEOUT || result == BLINK_ERR_DAEMON_LOST)
+        daemon_loss(connection->daemon_pid, result == BLINK_ERR_TIMEOUT ? connection->daemon_timeout_s : 0,
+                    text);
+    else
+        snprintf(text, BLINK_ERROR_TEXT_BYTES, "%s", blink_error_text());
 }
 
 /* The daemon is lost. What streams wait for has to be stored again and again: graphs are replayed, and a
@@ -79,9 +97,11 @@ static void stand_in(blink_context_t *context)
 static void *watch(void *argument)
 {
     blink_context_t *context = argument;
-    serve(context);
-    connection_lose(&context->connection); /* first: whoever sees an op end with DAEMON_LOST sees this, too */
-    ops_lose(&context->ops);
+    char text[BLINK_ERROR_TEXT_BYTES];
+    describe_loss(&context->connection, serve(context), text);
+    /* First: whoever sees an op end with DAEMON_LOST sees this, too. */
+    connection_lose(&context->connection, text);
+    ops_lose(&context->ops, text);
     connection_end(&context->connection);
     stand_in(context);
     return NULL;

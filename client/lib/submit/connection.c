@@ -3,8 +3,10 @@
 
 #include "base/clock.h"
 #include "frame.h"
+#include "submit/daemon.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -43,7 +45,10 @@ static blink_result_t send_request(connection_t *connection, const Blinkwire__Re
     blink_result_t result = frame_send(connection->socket_fd, packed, bytes, fds, fd_count);
     pthread_mutex_unlock(&connection->send_lock);
     free(packed);
-    return result;
+    if (result != BLINK_ERR_TIMEOUT)
+        return result;
+    shutdown(connection->socket_fd, SHUT_RDWR); /* half a request may be sent: the watcher sees the end */
+    return BLINK_ERR_DAEMON_LOST;
 }
 
 static blink_result_t receive_reply(connection_t *connection, frame_t *frame, Blinkwire__Reply **reply)
@@ -86,12 +91,10 @@ static blink_result_t exchange(connection_t *connection, Blinkwire__Request *req
     while (result == BLINK_OK && !waiting->answer.reply && !connection->ended)
         pthread_cond_wait(&connection->changed, &connection->lock);
     list_remove(&waiting->of_requests);
+    if (result == BLINK_OK && !waiting->answer.reply)
+        result = connection_lost_error(connection);
     pthread_mutex_unlock(&connection->lock);
-
-    if (result != BLINK_OK)
-        return result;
-    if (!waiting->answer.reply)
-        return BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the connection to the daemon is closed");
+    BLINK_TRY(result);
     return reply_result(waiting->answer.reply);
 }
 
@@ -131,6 +134,7 @@ blink_result_t connection_receive(connection_t *connection, connection_answer_t 
     frame_t frame;
     *answer = (connection_answer_t){.fd = -1};
     BLINK_TRY(receive_reply(connection, &frame, &answer->reply));
+    connection->received++;
     if (frame.fd_count > 0) {
         answer->fd = frame.fds[0];
         frame.fds[0] = -1;
@@ -169,12 +173,26 @@ bool connection_deliver(connection_t *connection, connection_answer_t *answer)
     return waiting != NULL;
 }
 
-void connection_lose(connection_t *connection)
+bool connection_is_awaited(connection_t *connection)
+{
+    pthread_mutex_lock(&connection->lock);
+    bool awaited = !list_is_empty(&connection->requests);
+    pthread_mutex_unlock(&connection->lock);
+    return awaited;
+}
+
+blink_result_t connection_lost_error(const connection_t *connection)
+{
+    return BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", connection->lost_text);
+}
+
+void connection_lose(connection_t *connection, const char *text)
 {
     /* If it was nonsense that ended it, the daemon is to see the end, too. */
     shutdown(connection->socket_fd, SHUT_RDWR);
     pthread_mutex_lock(&connection->lock);
     connection->lost = true;
+    snprintf(connection->lost_text, sizeof(connection->lost_text), "%s", text);
     pthread_mutex_unlock(&connection->lock);
 }
 
@@ -203,7 +221,8 @@ void connection_close(connection_t *connection)
 /* ---- beginning and end ---- */
 
 /* Check the answer to Hello and take its descriptors. */
-static blink_result_t accept_hello(const Blinkwire__Reply *reply, frame_t *frame, connection_hello_t *hello)
+static blink_result_t accept_hello(connection_t *connection, const Blinkwire__Reply *reply, frame_t *frame,
+                                   connection_hello_t *hello)
 {
     BLINK_TRY(reply_result(reply));
     if (reply->body_case != BLINKWIRE__REPLY__BODY_HELLO || frame->fd_count != HELLO_FDS)
@@ -214,6 +233,7 @@ static blink_result_t accept_hello(const Blinkwire__Reply *reply, frame_t *frame
         return BLINK_FAIL(BLINK_ERR_PROTOCOL,
                           "the daemon chose protocol version %u, this library speaks %u to %u", version,
                           BLINK_WIRE_VERSION_MIN, BLINK_WIRE_VERSION_MAX);
+    connection->daemon_pid = daemon_pid(connection->socket_fd, (pid_t)reply->hello->pid);
     *hello = (connection_hello_t){reply->hello->device_count, frame->fds[0], frame->fds[1], frame->fds[2]};
     frame->fds[0] = frame->fds[1] = frame->fds[2] = -1;
     return BLINK_OK;
@@ -237,16 +257,32 @@ static blink_result_t say_hello(connection_t *connection, connection_hello_t *gi
     if (result != BLINK_OK && result != BLINK_ERR_DAEMON_LOST)
         return result;
     BLINK_TRY(receive_reply(connection, &frame, &reply));
-    result = accept_hello(reply, &frame, given);
+    result = accept_hello(connection, reply, &frame, given);
     blinkwire__reply__free_unpacked(reply, NULL);
     frame_release(&frame);
     return result;
 }
 
-blink_result_t connection_init(connection_t *connection, int socket_fd, connection_hello_t *hello)
+/* While the daemon is silent during the first words it is nobody's but this thread's business. */
+static blink_result_t given_up(const connection_t *connection)
+{
+    char text[BLINK_ERROR_TEXT_BYTES];
+    daemon_loss(daemon_pid(connection->socket_fd, 0), connection->daemon_timeout_s, text);
+    return BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text);
+}
+
+static blink_result_t open_socket(connection_t *connection, const char *path)
+{
+    BLINK_TRY(frame_daemon_timeout(&connection->daemon_timeout_s));
+    blink_result_t result = frame_connect(path, connection->daemon_timeout_s, &connection->socket_fd);
+    return result == BLINK_ERR_TIMEOUT ? given_up(connection) : result;
+}
+
+blink_result_t connection_init(connection_t *connection, const char *socket_path, connection_hello_t *hello)
 {
     pthread_condattr_t attributes;
-    *connection = (connection_t){.socket_fd = socket_fd};
+    *connection = (connection_t){.socket_fd = -1};
+    BLINK_TRY(open_socket(connection, socket_path));
     list_init(&connection->requests);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -255,6 +291,8 @@ blink_result_t connection_init(connection_t *connection, int socket_fd, connecti
     pthread_mutex_init(&connection->lock, NULL);
     pthread_mutex_init(&connection->send_lock, NULL);
     blink_result_t result = say_hello(connection, hello);
+    if (result == BLINK_ERR_TIMEOUT)
+        result = given_up(connection);
     if (result != BLINK_OK)
         connection_fini(connection);
     return result;

@@ -26,12 +26,16 @@ void connection_answer_release(connection_answer_t *answer);
 
 typedef struct connection {
     int socket_fd;
+    pid_t daemon_pid;          /* 0: not known; constant, as the next */
+    double daemon_timeout_s;   /* after which a silent daemon is given up; 0: never */
+    uint64_t received;         /* messages; the watcher's alone */
     pthread_mutex_t send_lock; /* serialises frame_send() */
     pthread_mutex_t lock;      /* for what follows, and for what the watcher writes to communicators */
     pthread_cond_t changed;    /* on CLOCK_MONOTONIC */
     list_t requests;           /* that wait */
     uint64_t last_id;
-    bool lost;                   /* the connection is gone */
+    bool lost; /* the connection is gone */
+    char lost_text[BLINK_ERROR_TEXT_BYTES];
     bool ended;                  /* and no op that the application waits for is unfinished any more */
     _Atomic uint64_t gpu_resets; /* GpuReset events that have come */
 } connection_t;
@@ -42,9 +46,9 @@ typedef struct connection_hello {
     int ring_fd, doorbell_fd, completion_fd; /* the caller's */
 } connection_hello_t;
 
-/** Say hello on a connected socket; takes it over, whatever the outcome. connection_fini() after a success.
- * Errors: PROTOCOL, QUOTA, SYSTEM, DAEMON_LOST, NO_MEMORY. */
-blink_result_t connection_init(connection_t *connection, int socket_fd, connection_hello_t *hello);
+/** Connect and say hello. connection_fini() after a success. Errors: CONNECT, PROTOCOL, QUOTA, SYSTEM,
+ * DAEMON_LOST, INVALID_ARGUMENT, NO_MEMORY. */
+blink_result_t connection_init(connection_t *connection, const char *socket_path, connection_hello_t *hello);
 void connection_fini(connection_t *connection);
 
 /**
@@ -69,18 +73,24 @@ blink_result_t connection_post(connection_t *connection, Blinkwire__Request *req
 
 /* ---- the watcher's ---- */
 
-/** Receive a message, which is the caller's. Errors: DAEMON_LOST, PROTOCOL, SYSTEM. */
+/** Receive a message, which is the caller's. Errors: DAEMON_LOST, TIMEOUT, PROTOCOL, SYSTEM. */
 blink_result_t connection_receive(connection_t *connection, connection_answer_t *answer);
 
 /** Hand a message to the request that waits for it. False if it answers none: it is still the caller's. */
 bool connection_deliver(connection_t *connection, connection_answer_t *answer);
 
-/** The connection is gone; and then, once all ops have ended: let all requests fail. */
-void connection_lose(connection_t *connection);
+/** Whether a request waits for its reply. */
+bool connection_is_awaited(connection_t *connection);
+
+/** The connection is gone, for this reason; and then, once all ops have ended: let all requests fail. */
+void connection_lose(connection_t *connection, const char *text);
 void connection_end(connection_t *connection);
 
 /** Disconnect; return once connection_end() has been called. The daemon is first given time to let go of this
  * client's memory. */
 void connection_close(connection_t *connection);
+
+/** The failure of a connection that is gone. Under the lock. */
+blink_result_t connection_lost_error(const connection_t *connection);
 
 #endif

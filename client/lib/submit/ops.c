@@ -8,8 +8,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define LOST_TEXT "the connection to the daemon is closed"
-
 /* The user_data under which the op is unfinished, or 0. */
 static uint64_t op_pending(blink_op_t *op)
 {
@@ -252,7 +250,7 @@ bool ops_has_parked(ops_t *ops, const ops_queue_t *queue)
 static blink_result_t reserve(ops_t *ops, blink_op_t **op)
 {
     if (ops->lost)
-        return BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", LOST_TEXT);
+        return BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", ops->lost_text);
     *op = handle_get(&ops->handles);
     if (!*op)
         return BLINK_ERR_NO_MEMORY; /* handle_get() has said why */
@@ -357,7 +355,7 @@ static void launch_lost(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run
     pthread_mutex_lock(&ops->reap_lock); /* ops_lose() may be going through the handles */
     (void)staging_attach(&ops->staging, run->transfers, op);
     prepare(op, queue, run);
-    arrive(op, BLINK_ERR_DAEMON_LOST, LOST_TEXT);
+    arrive(op, BLINK_ERR_DAEMON_LOST, ops->lost_text);
     pthread_mutex_unlock(&ops->reap_lock);
     if (run->count > 1)
         free(run->sqes);
@@ -465,10 +463,11 @@ bool ops_pump(ops_t *ops)
 }
 
 /* Refuse new ops and forget what is parked; how many chunks of handles there are. */
-static uint32_t close_submission(ops_t *ops)
+static uint32_t close_submission(ops_t *ops, const char *text)
 {
     pthread_mutex_lock(&ops->submit_lock);
     ops->lost = true;
+    snprintf(ops->lost_text, sizeof(ops->lost_text), "%s", text);
     for (list_t *link; (link = list_take_first(&ops->parked_queues)) != NULL;) {
         ops_queue_t *queue = queue_at(link);
         while ((link = list_take_first(&queue->parked)) != NULL)
@@ -487,15 +486,23 @@ void ops_wake_watcher(const ops_t *ops)
     (void)!write(ops->pump_fd, &one, sizeof(one)); /* fails only if it is readable already */
 }
 
-void ops_lose(ops_t *ops)
+bool ops_are_awaited(ops_t *ops)
 {
-    uint32_t chunk_count = close_submission(ops);
+    pthread_mutex_lock(&ops->submit_lock);
+    bool awaited = in_ring(ops) > 0;
+    pthread_mutex_unlock(&ops->submit_lock);
+    return awaited;
+}
+
+void ops_lose(ops_t *ops, const char *text)
+{
+    uint32_t chunk_count = close_submission(ops, text);
     pthread_mutex_lock(&ops->reap_lock);
     reap(ops); /* what the daemon finished before it ended */
     for (uint32_t i = 0; i < chunk_count * HANDLES_CHUNK_OPS; i++) {
         blink_op_t *op = handle_at(&ops->handles, i);
         if (op_pending(op) != 0 && !atomic_load_explicit(&op->arrived, memory_order_relaxed))
-            arrive(op, BLINK_ERR_DAEMON_LOST, "the connection to the daemon broke before the op had ended");
+            arrive(op, BLINK_ERR_DAEMON_LOST, text);
     }
     pthread_mutex_unlock(&ops->reap_lock);
     progress_staging(ops, true);

@@ -66,6 +66,7 @@ typedef struct ops {
     uint32_t submitted;   /* ops that got a place in the ring */
     uint64_t age;
     bool lost;
+    char lost_text[BLINK_ERROR_TEXT_BYTES]; /* constant once `lost` is set */
 
     pthread_mutex_t reap_lock;
     _Atomic uint32_t reaped;      /* written under reap_lock */
@@ -126,7 +127,11 @@ bool ops_pump(ops_t *ops);
 /** Wake the watcher. */
 void ops_wake_watcher(const ops_t *ops);
 
-/** The daemon is lost: end every unfinished op with DAEMON_LOST, refuse new ones, wake every waiter. */
-void ops_lose(ops_t *ops);
+/** Whether the daemon has ops whose completion has not been taken. */
+bool ops_are_awaited(ops_t *ops);
+
+/** The daemon is lost, for this reason: end every unfinished op with DAEMON_LOST, refuse new ones, wake every
+ * waiter. */
+void ops_lose(ops_t *ops, const char *text);
 
 #endif

@@ -55,25 +55,39 @@ typedef struct awaited {
     void *what;
 } awaited_t;
 
-static void sleep_for(ops_t *ops, const awaited_t *awaited)
+/* Sleep until a wake-up or the deadline; false if that has passed. */
+static bool sleep_for(ops_t *ops, const awaited_t *awaited, uint64_t deadline_ns)
 {
+    uint64_t now_ns = deadline_ns == UINT64_MAX ? 0 : clock_ns();
+    if (now_ns >= deadline_ns)
+        return false;
     uint32_t sequence = ring_sleep_begin(&ops->engine.ring);
     bool doze = ops_progress_all(ops);
+    uint64_t left_us = (deadline_ns - now_ns) / 1000 + 1, most_us = doze ? DOZE_MAX_US : SLEEP_MAX_US;
     if (!awaited->over(awaited->what))
-        ring_sleep(&ops->engine.ring, sequence, doze ? DOZE_MAX_US : SLEEP_MAX_US);
+        ring_sleep(&ops->engine.ring, sequence, left_us < most_us ? left_us : most_us);
     ring_sleep_end(&ops->engine.ring);
+    return true;
 }
 
-static void await(ops_t *ops, const awaited_t *awaited)
+/* Whether it is over: else the deadline has passed. */
+static bool await_until(ops_t *ops, const awaited_t *awaited, uint64_t deadline_ns)
 {
     patience_t patience = {0};
     while (!awaited->over(awaited->what)) {
         ops_progress(ops, false);
         if (awaited->over(awaited->what))
-            return;
-        if (!stay_awake(&patience, ring_wait_policy(&ops->engine.ring)))
-            sleep_for(ops, awaited);
+            return true;
+        if (!stay_awake(&patience, ring_wait_policy(&ops->engine.ring)) &&
+            !sleep_for(ops, awaited, deadline_ns))
+            return false;
     }
+    return true;
+}
+
+static void await(ops_t *ops, const awaited_t *awaited)
+{
+    (void)await_until(ops, awaited, UINT64_MAX);
 }
 
 static bool op_over(void *what)
@@ -109,10 +123,11 @@ void ops_drain(ops_t *ops, const ops_queue_t *queue)
     await(ops, &(awaited_t){nothing_parked, &(drained_t){ops, queue}});
 }
 
-void ops_await(blink_op_t *op)
+bool ops_await(blink_op_t *op, uint64_t deadline_ns)
 {
-    for (; op; op = op->rest)
-        await(op->ops, &(awaited_t){op_over, op});
+    while (op && await_until(op->ops, &(awaited_t){op_over, op}, deadline_ns))
+        op = op->rest;
+    return !op;
 }
 
 /* ---- any of several ---- */

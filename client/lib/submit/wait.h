@@ -4,8 +4,9 @@
 
 #include "submit/ops.h"
 
-/** Wait until an op, and the others of a group's chain, are over. */
-void ops_await(blink_op_t *op);
+/** Wait until an op, and the others of a group's chain, are over, or it is `deadline_ns` of clock_ns()
+ * (UINT64_MAX: never). Whether they are over. */
+bool ops_await(blink_op_t *op, uint64_t deadline_ns);
 
 /** Wait until one of several ops, of which some may be NULL, is over with its chain; its place. `count` at
  * once if all are NULL. */

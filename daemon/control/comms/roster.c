@@ -229,6 +229,10 @@ static blink_result_t check_agreement(const roster_t *roster, const client_t *cl
         return BLINK_FAIL(BLINK_ERR_MISMATCH,
                           "rank %u asked for an op timeout of %u ms, rank %u asks for %u ms",
                           roster->first_rank, roster->op_timeout_ms, message->rank, message->op_timeout_ms);
+    if (roster->init_timeout_ms != message->init_timeout_ms)
+        return BLINK_FAIL(
+            BLINK_ERR_MISMATCH, "rank %u asked for an init timeout of %u ms, rank %u asks for %u ms",
+            roster->first_rank, roster->init_timeout_ms, message->rank, message->init_timeout_ms);
     return BLINK_OK;
 }
 
@@ -267,6 +271,12 @@ static void arm_gathering_timer(rosters_t *rosters)
                        oldest->deadline_ms > now_ms ? oldest->deadline_ms - now_ms : 0, 0);
 }
 
+static uint64_t init_timeout_ms(const roster_t *roster)
+{
+    return roster->init_timeout_ms > 0 ? roster->init_timeout_ms
+                                       : (uint64_t)(roster->control->settings->init_timeout_s * 1e3);
+}
+
 /* On the tenant's account, which has been charged. NULL: no memory. */
 static roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *message)
 {
@@ -279,10 +289,11 @@ static roster_t *roster_create(const client_t *client, const Blinkwire__CommInit
     memcpy(roster->unique_id, message->unique_id.data, sizeof(roster->unique_id));
     roster->tenant = client->tenant;
     roster->op_timeout_ms = message->op_timeout_ms;
+    roster->init_timeout_ms = message->init_timeout_ms;
     roster->rank_count = message->rank_count;
     roster->first_rank = message->rank;
     roster->algorithm = (blink_algorithm_t)message->algorithm;
-    roster->deadline_ms = uv_now(&control->loop) + (uint64_t)(control->settings->init_timeout_s * 1e3);
+    roster->deadline_ms = uv_now(&control->loop) + init_timeout_ms(roster);
     for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
         member_t *member = &roster->members[rank];
         *member = (member_t){.roster = roster, .rank = rank};
@@ -480,8 +491,7 @@ static void on_gathering_timer(uv_timer_t *timer)
         char missing[96] = "";
         name_missing(roster, missing, sizeof(missing));
         BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s",
-                   roster->joined_count, roster->rank_count, rosters->control->settings->init_timeout_s,
-                   missing);
+                   roster->joined_count, roster->rank_count, (double)init_timeout_ms(roster) / 1e3, missing);
         roster_gathering_failed(roster, BLINK_ERR_TIMEOUT);
     }
     arm_gathering_timer(rosters);

@@ -43,7 +43,7 @@ typedef struct roster {
     uint32_t rank_count, joined_count, left_count;
     uint32_t first_rank; /* the rank that joined first */
     blink_algorithm_t algorithm;
-    uint32_t op_timeout_ms; /* 0: the daemon's setting */
+    uint32_t op_timeout_ms, init_timeout_ms; /* 0: the daemon's setting */
     roster_state_t state;
     bool aborted_by_rank;
     uint64_t deadline_ms;  /* of the gathering, in loop time */

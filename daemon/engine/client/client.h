@@ -37,6 +37,7 @@ struct engine_client {
     bool added;            /* the engine has taken it up */
     bool told;             /* its ring says that it must ring its doorbell (serve.h) */
     uint64_t active_us;    /* when it last did something */
+    uint64_t pong_us;      /* when its ping was last looked at */
     uint32_t left_buckets; /* of its memberships, that have been looked at since it was removed */
     mailbox_item_t *deferred, **deferred_end; /* what the control thread asked for, until the ring has been
                                                  found empty; oldest first */

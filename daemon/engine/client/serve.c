@@ -22,9 +22,18 @@
 #define REST_SOON_US 1000u
 #define MANY_CLIENTS 64u
 
+/* A client that keeps the engine awake hears this often that the engine turns. */
+#define PONG_US 10000u
+
 #define EPOLL_EVENTS 64
 
 /* ---- who is active ---- */
+
+static void answer_ping(engine_client_t *client)
+{
+    ring_answer_ping(&client->ring);
+    client->pong_us = client->engine->now_us;
+}
 
 static void tell(engine_client_t *client, bool sleeping)
 {
@@ -32,6 +41,8 @@ static void tell(engine_client_t *client, bool sleeping)
         return;
     client->told = sleeping;
     ring_set_engine_sleeping(&client->ring, sleeping);
+    if (sleeping)
+        answer_ping(client); /* a later one rings the doorbell */
     client_set_looks_owed(client, sleeping ? client->awaited_count : 0);
 }
 
@@ -88,6 +99,8 @@ static bool visit(engine_client_t *client)
     worked |= client->awaited_count > 0 && await_look(client);
     worked |= !list_is_empty(&client->stored) && replay_look(client);
     engine_count(client->engine, 1);
+    if (client->engine->now_us - client->pong_us >= PONG_US)
+        answer_ping(client);
     if (client->removed)
         return true;
     if (worked) {
@@ -182,6 +195,7 @@ void clients_listen(engine_t *engine, const struct timespec *timeout)
         if (!client)
             continue;
         client_activate(client);
+        answer_ping(client);
         if (client->told) /* it may have written any of its words since they were looked at */
             client_set_looks_owed(client, client->awaited_count);
     }

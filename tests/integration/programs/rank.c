@@ -84,7 +84,7 @@ static void *run_rank(void *argument)
     const options_t *options = runner->options;
     session_t *session = &runner->session;
     if (options->id_hex && !session_join(session, options->id_hex, options->rank_count, session->rank,
-                                         runner->device, options->algorithm))
+                                         runner->device, options->algorithm, 0))
         return NULL;
     for (int i = 0; i < options->step_count; i++)
         session_step(session, options->steps[i]);

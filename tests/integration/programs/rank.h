@@ -49,7 +49,7 @@ typedef struct session {
 
 /* Join a communicator and make it the current one; reports the step "init". */
 bool session_join(session_t *session, const char *id_hex, int rank_count, int rank, int device,
-                  blink_algorithm_t algorithm);
+                  blink_algorithm_t algorithm, unsigned init_timeout_ms);
 
 /* Do one step and report it. */
 void session_step(session_t *session, const char *step);

@@ -70,13 +70,14 @@ static bool parse_id(const char *hex, blink_unique_id_t *id)
 }
 
 bool session_join(session_t *session, const char *id_hex, int rank_count, int rank, int device,
-                  blink_algorithm_t algorithm)
+                  blink_algorithm_t algorithm, unsigned init_timeout_ms)
 {
     blink_unique_id_t id;
     blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
     int index = session->comm_count, seen_rank = -1, seen_size = -1, seen_device = -1;
     config.device = device;
     config.algorithm = algorithm;
+    config.init_timeout_ms = init_timeout_ms;
     outcome_t outcome = outcome_bad("no id, or too many communicators");
     if (index < COMMS_MAX && parse_id(id_hex, &id))
         outcome = outcome_of(
@@ -98,14 +99,15 @@ bool session_join(session_t *session, const char *id_hex, int rank_count, int ra
     return joined;
 }
 
-/* "join:HEX:RANKS:RANK:DEVICE" */
+/* "join:HEX:RANKS:RANK:DEVICE[:INIT_TIMEOUT_MS]" */
 static outcome_t step_join(session_t *session, const char *argument)
 {
     char hex[33];
     int rank_count, rank, device;
-    if (sscanf(argument, "%32[0-9a-f]:%d:%d:%d", hex, &rank_count, &rank, &device) != 4)
+    unsigned timeout_ms = 0;
+    if (sscanf(argument, "%32[0-9a-f]:%d:%d:%d:%u", hex, &rank_count, &rank, &device, &timeout_ms) < 4)
         return outcome_bad("join needs HEX:RANKS:RANK:DEVICE");
-    session_join(session, hex, rank_count, rank, device, BLINK_ALGORITHM_AUTO);
+    session_join(session, hex, rank_count, rank, device, BLINK_ALGORITHM_AUTO, timeout_ms);
     return (outcome_t){0};
 }
 
@@ -160,6 +162,12 @@ static outcome_t step_abort(session_t *session, const char *argument)
 {
     (void)argument;
     return outcome_of(blink_comm_abort(session->comms[session->comm_index]));
+}
+
+static outcome_t step_finalize(session_t *session, const char *argument)
+{
+    (void)argument;
+    return outcome_of(blink_comm_finalize(session->comms[session->comm_index]));
 }
 
 static outcome_t step_async_error(session_t *session, const char *argument)
@@ -305,6 +313,26 @@ static outcome_t step_untouched(session_t *session, const char *argument)
     if (session->failed_count == 0)
         outcome = outcome_bad("no op has failed");
     return outcome;
+}
+
+/* "wait-for:MS:JOB": so long at a time, which is reported the first time that it was too short. */
+static outcome_t step_wait_for(session_t *session, const char *argument)
+{
+    job_t job;
+    pending_t pending;
+    char *job_text;
+    unsigned milliseconds = (unsigned)strtoul(argument, &job_text, 10);
+    if (*job_text != ':' || !job_parse(job_text + 1, &job))
+        return outcome_bad("no collective");
+    outcome_t outcome = pending_submit(session, &job, &pending);
+    if (outcome.result != BLINK_OK)
+        return outcome;
+    blink_result_t result = blink_wait_for(&pending.op, milliseconds);
+    if (pending.op)
+        report(session->rank, "timed-out", BLINK_OK, "", result != BLINK_ERR_TIMEOUT, 0);
+    while (pending.op)
+        result = blink_wait_for(&pending.op, milliseconds);
+    return pending_finish(session, &pending, result);
 }
 
 static outcome_t step_test(session_t *session, const char *argument)
@@ -489,6 +517,8 @@ static const struct {
     {"fork", step_fork},
     {"split", step_split},
     {"split-choice", step_split_choice},
+    {"finalize", step_finalize},
+    {"wait-for", step_wait_for},
 };
 
 outcome_t session_do(session_t *session, const char *step)

@@ -51,6 +51,7 @@ struct fake {
     /* what it is told to do */
     uint32_t answer_version;          /* in the answer to hello; 0: refuse the version */
     _Atomic bool idle;                /* take submissions and complete none */
+    bool silent;                      /* leave pings without an answer */
     _Atomic blink_result_t fail_with; /* for every op, with fail_text */
     const char *_Atomic fail_text;
     uint32_t pair_members;         /* an op of one member completes when all have submitted as many */
@@ -220,6 +221,8 @@ static void *fake_engine(void *argument)
         }
         if (fake->turn && !atomic_load(&fake->idle))
             fake->turn(fake);
+        if (!fake->silent)
+            ring_answer_ping(&fake->ring);
         struct pollfd doorbell = {.fd = fake->doorbell_fd, .events = POLLIN};
         uint64_t count;
         ring_set_engine_sleeping(&fake->ring, true);

@@ -499,6 +499,52 @@ static void test_wait_any_finds_the_one_that_ends(void **state)
     finish(&busy);
 }
 
+static void test_wait_for_leaves_an_op_that_has_not_ended(void **state)
+{
+    (void)state;
+    scene_t s = {.fake = {.idle = true}};
+    begin(&s);
+    blink_op_t *op;
+    assert_int_equal(blink_barrier(s.comm, &op), BLINK_OK);
+    assert_fails(BLINK_ERR_TIMEOUT, "within 0 ms", blink_wait_for(&op, 0));
+    assert_fails(BLINK_ERR_TIMEOUT, "within 30 ms", blink_wait_for(&op, 30));
+    assert_non_null(op);
+    atomic_store(&s.fake.idle, false);
+    assert_int_equal(blink_wait_for(&op, 1000 * TEST_LIMIT_S), BLINK_OK);
+    assert_null(op);
+    assert_fails(BLINK_ERR_INVALID_ARGUMENT, "*op is NULL", blink_wait_for(&op, 0));
+    finish(&s);
+}
+
+static void test_an_engine_without_a_heartbeat_is_given_up(void **state)
+{
+    (void)state;
+    scene_t s = {.fake = {.idle = true, .silent = true}};
+    setenv(BLINK_DAEMON_TIMEOUT_ENV, "0.1", 1);
+    begin(&s);
+    unsetenv(BLINK_DAEMON_TIMEOUT_ENV);
+    blink_op_t *op;
+    assert_int_equal(blink_barrier(s.comm, &op), BLINK_OK);
+    assert_fails(BLINK_ERR_DAEMON_LOST, "has not answered for 0.1 s", blink_wait(op));
+    assert_fails(BLINK_ERR_DAEMON_LOST, "has not answered for 0.1 s", blink_barrier(s.comm, &op));
+    finish(&s);
+}
+
+static void test_a_busy_engine_is_waited_for(void **state)
+{
+    (void)state;
+    scene_t s = {.fake = {.idle = true}};
+    setenv(BLINK_DAEMON_TIMEOUT_ENV, "0.1", 1);
+    begin(&s);
+    unsetenv(BLINK_DAEMON_TIMEOUT_ENV);
+    blink_op_t *op;
+    assert_int_equal(blink_barrier(s.comm, &op), BLINK_OK);
+    assert_fails(BLINK_ERR_TIMEOUT, "within 500 ms", blink_wait_for(&op, 500));
+    atomic_store(&s.fake.idle, false);
+    assert_int_equal(blink_wait(op), BLINK_OK);
+    finish(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +566,9 @@ int main(void)
         cmocka_unit_test(test_a_finalized_communicator_takes_no_more),
         cmocka_unit_test(test_wait_any_frees_one_op_at_a_time),
         cmocka_unit_test(test_wait_any_finds_the_one_that_ends),
+        cmocka_unit_test(test_wait_for_leaves_an_op_that_has_not_ended),
+        cmocka_unit_test(test_an_engine_without_a_heartbeat_is_given_up),
+        cmocka_unit_test(test_a_busy_engine_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,10 +239,10 @@ static void test_connect_names_the_path(void **state)
     char longest[200];
     memset(longest, 'p', sizeof(longest));
     longest[sizeof(longest) - 1] = '\0';
-    assert_int_equal(frame_connect("/nowhere/blinkd.sock", &fd), BLINK_ERR_CONNECT);
+    assert_int_equal(frame_connect("/nowhere/blinkd.sock", 0, &fd), BLINK_ERR_CONNECT);
     assert_non_null(strstr(blink_error_text(), "/nowhere/blinkd.sock"));
-    assert_int_equal(frame_connect(longest, &fd), BLINK_ERR_INVALID_ARGUMENT);
-    assert_int_equal(frame_connect("", &fd), BLINK_ERR_INVALID_ARGUMENT);
+    assert_int_equal(frame_connect(longest, 0, &fd), BLINK_ERR_INVALID_ARGUMENT);
+    assert_int_equal(frame_connect("", 0, &fd), BLINK_ERR_INVALID_ARGUMENT);
 }
 
 int main(void)

@@ -152,6 +152,21 @@ static void test_indices_wrap_at_32_bits(void **state)
     pair_close(&pair);
 }
 
+static void test_pings_are_answered_once_the_engine_turns(void **state)
+{
+    (void)state;
+    pair_t pair;
+    pair_open(&pair, 8, 8);
+    assert_true(ring_ping_is_answered(&pair.client));
+    for (int i = 0; i < 3; i++) {
+        ring_ping(&pair.client);
+        assert_false(ring_ping_is_answered(&pair.client));
+        ring_answer_ping(&pair.engine);
+        assert_true(ring_ping_is_answered(&pair.client));
+    }
+    pair_close(&pair);
+}
+
 static void test_completions_carry_a_sentence(void **state)
 {
     (void)state;
@@ -226,7 +241,7 @@ static void test_attach_refuses_what_is_no_ring(void **state)
     assert_refused(&good, 16, sealed, "no header");
     ring_header_t other = good;
     other.version = RING_VERSION + 1;
-    assert_refused(&other, bytes, sealed, "ring version 4, this library speaks 3");
+    assert_refused(&other, bytes, sealed, "ring version 5, this library speaks 4");
     other = good;
     other.magic++;
     assert_refused(&other, bytes, sealed, "no header");
@@ -394,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_full_cq_stalls_only_taking),
         cmocka_unit_test(test_a_lying_client_gets_no_more_slots_than_there_are),
         cmocka_unit_test(test_indices_wrap_at_32_bits),
+        cmocka_unit_test(test_pings_are_answered_once_the_engine_turns),
         cmocka_unit_test(test_completions_carry_a_sentence),
         cmocka_unit_test(test_attached_ring_works),
         cmocka_unit_test(test_attach_refuses_what_is_no_ring),

@@ -1,0 +1,46 @@
+"""Stopping single threads of a process, which no signal can: by ptrace."""
+import contextlib
+import ctypes
+import os
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+WALL = 0x40000000
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_ulong, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+libc.ptrace.restype = ctypes.c_long
+
+
+def all_threads(pid):
+    return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+
+
+def name_of(pid, thread):
+    with open(f"/proc/{pid}/task/{thread}/comm", encoding="utf-8") as file:
+        return file.read().strip()
+
+
+def named(pid, name):
+    found = [thread for thread in all_threads(pid) if name_of(pid, thread) == name]
+    assert found, f"process {pid} has no thread {name}: {[name_of(pid, t) for t in all_threads(pid)]}"
+    return found
+
+
+def ask(request, thread):
+    if libc.ptrace(request, thread, None, None) != 0:
+        raise OSError(ctypes.get_errno(), f"ptrace {request:#x} of thread {thread}")
+
+
+@contextlib.contextmanager
+def threads(pid, stopped):
+    """These threads of the process stand still inside the with statement."""
+    for thread in stopped:
+        ask(PTRACE_SEIZE, thread)
+        ask(PTRACE_INTERRUPT, thread)
+        os.waitpid(thread, WALL)
+    try:
+        yield
+    finally:
+        for thread in stopped:
+            with contextlib.suppress(OSError):  # the process may have ended meanwhile
+                ask(PTRACE_DETACH, thread)

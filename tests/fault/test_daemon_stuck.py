@@ -1,0 +1,133 @@
+"""A daemon that is stopped, or of which a thread is stuck: every call that waits ends with a reason. A daemon
+that is busy is left alone."""
+import os
+import signal
+import time
+import unittest
+
+import stopping
+from harness import Daemon, IntegrationTest, new_id
+
+SHORT = "allreduce:100:float32:sum"
+
+
+class StuckTest(IntegrationTest):
+    def setUp(self):
+        super().setUp()
+        os.environ["BLINK_DAEMON_TIMEOUT"] = "1"
+        self.addCleanup(os.environ.pop, "BLINK_DAEMON_TIMEOUT")
+
+    def stoppable_daemon(self, *flags):
+        """A daemon that may be stopped when the test ends."""
+        daemon = Daemon(self, *flags)
+        daemon.ended = True
+        return daemon
+
+    def start_callers(self, daemon):
+        """Clients that wait at their gates, one in front of each call that waits."""
+        def pair(*steps):
+            """A rank whose peer does nothing any more."""
+            return self.start_ranks(daemon, [0, 1], {0: [SHORT, "gate:go", *steps], 1: [SHORT, "gate:never"]})
+        callers = {"wait": pair(SHORT)[0], "poll": pair("poll:" + SHORT)[0], "test": pair("test:" + SHORT)[0],
+                   "destroy": pair("submit:" + SHORT, "destroy")[0], "abort": pair("abort")[0],
+                   "split": pair("split:0")[0], "finalize": pair("submit:" + SHORT, "finalize")[0],
+                   "memory": self.start_client(daemon, ["gate:go", "memfd:good"]),
+                   "init": self.start_client(daemon, ["gate:go", f"join:{new_id()}:2:0:0", "nop:1"])}
+        for caller in callers.values():
+            caller.wait_for_step("at-gate")
+        return callers
+
+    def check_lost(self, callers, sentence):
+        for caller in callers.values():
+            caller.say()
+        last = {"wait": SHORT, "poll": "poll:" + SHORT, "test": "test:" + SHORT, "destroy": "destroy",
+                "abort": "abort", "split": "split:0", "finalize": "finalize", "memory": "memfd:good",
+                "init": "init"}
+        for name, caller in callers.items():
+            with self.subTest(name):
+                self.assert_step(caller.finish(), last[name], "DAEMON_LOST", sentence)
+
+    def test_every_call_ends_when_the_daemon_is_stopped(self):
+        daemon = self.stoppable_daemon()
+        callers = self.start_callers(daemon)
+        os.kill(daemon.pid, signal.SIGSTOP)
+        self.check_lost(callers, rf"the daemon \(pid {daemon.pid}\) is stopped and has not answered for 1 s")
+        opening = self.start_client(daemon, ["nop:1"])
+        self.assert_step(opening.finish(), "open", "DAEMON_LOST", "has not answered for 1 s|is stopped")
+
+    def test_every_call_ends_when_engine_or_control_thread_is_stuck(self):
+        daemon = self.stoppable_daemon()
+        callers = self.start_callers(daemon)
+        with stopping.threads(daemon.pid, stopping.all_threads(daemon.pid)):
+            self.check_lost(callers, rf"the daemon \(pid {daemon.pid}\)")
+
+    def test_a_stuck_engine_alone_is_noticed_by_who_waits_for_ops(self):
+        daemon = self.stoppable_daemon()
+        rank = self.start_ranks(daemon, [0, 1], {0: [SHORT, "gate:go", SHORT], 1: [SHORT, "gate:never"]})[0]
+        client = self.start_client(daemon, ["gate:go", "memfd:twice"])
+        for process in [rank, client]:
+            process.wait_for_step("at-gate")
+        with stopping.threads(daemon.pid, stopping.named(daemon.pid, "blinkd-engine")):
+            rank.say()
+            self.assert_step(rank.finish(), SHORT, "DAEMON_LOST", "has not answered for 1 s")
+
+    def test_a_killed_daemon_is_said_to_have_ended(self):
+        daemon = self.stoppable_daemon()
+        callers = self.start_callers(daemon)
+        daemon.kill()
+        self.check_lost(callers, rf"the daemon \(pid {daemon.pid}\) has ended")
+
+    def test_a_daemon_that_goes_on_serves_others(self):
+        daemon = self.stoppable_daemon()
+        callers = self.start_callers(daemon)
+        os.kill(daemon.pid, signal.SIGSTOP)
+        self.check_lost(callers, "is stopped")
+        os.kill(daemon.pid, signal.SIGCONT)
+        daemon.check_serves()
+        daemon.stop()
+
+    def test_a_busy_daemon_is_not_given_up(self):
+        """Ops of seconds, and an engine that is never idle."""
+        daemon = self.daemon("--pace=0.0002", "--topology", "dgx1v_hybrid")
+        slow = self.start_ranks(daemon, [0, 1], ["allreduce:4000000:float32:sum"])
+        busy = self.start_client(daemon, ["times:400:nop:1000"])
+        waiting = self.start_ranks(daemon, [2, 3], {2: [SHORT], 0: ["sleep:3500", SHORT], 1: [SHORT]})
+        for process in [*slow, busy, *waiting]:
+            self.assert_all_ok(process.finish())
+
+    def test_without_time_out_clients_wait(self):
+        os.environ["BLINK_DAEMON_TIMEOUT"] = "0"
+        daemon = self.daemon()
+        rank = self.start_client(daemon, ["gate:go", "nop:1"])
+        rank.wait_for_step("at-gate")
+        os.kill(daemon.pid, signal.SIGSTOP)
+        rank.say()
+        time.sleep(2)
+        self.assertNotIn("nop:1", [step["step"] for step in rank.steps()])
+        os.kill(daemon.pid, signal.SIGCONT)
+        self.assert_all_ok(rank.finish())
+
+    def test_a_time_out_that_is_no_number_is_refused(self):
+        os.environ["BLINK_DAEMON_TIMEOUT"] = "soon"
+        steps = self.start_client(self.daemon(), ["nop:1"]).finish()
+        self.assert_step(steps, "open", "INVALID_ARGUMENT", 'BLINK_DAEMON_TIMEOUT is "soon"')
+
+
+class CallersTimeTest(IntegrationTest):
+    def test_wait_for_gives_the_op_back(self):
+        daemon = self.daemon()
+        ranks = self.start_ranks(daemon, [0, 1],
+                                 {0: ["wait-for:100:" + SHORT, "gate:x"], 1: ["gate:go", SHORT]})
+        ranks[0].wait_for_step("timed-out")
+        for rank in ranks[1:] + ranks[:1]:
+            rank.say()
+            self.assert_all_ok(rank.finish())
+
+    def test_init_time_out_of_the_caller(self):
+        daemon = self.daemon()
+        steps = self.start_client(daemon, [f"join:{new_id()}:2:0:0:300"]).finish()
+        self.assert_step(steps, "init", "TIMEOUT", "only 1 of 2 ranks joined within 0.3 s")
+
+
+if __name__ == "__main__":
+    unittest.main()
