@@ -1,8 +1,14 @@
 """What a user can make long keeps no other user waiting."""
+import os
+import struct
+import time
+
 import raw
-from floods import FloodTest
+from floods import NOBODY, FloodTest, attacks
 from harness import BLINKCTL
-from raw import RawClient
+from raw import RawClient, message
+
+DEVICES, TOPOLOGY, LINKS, COMMS, CLIENTS = range(1, 6)
 
 
 class ConnectTest(FloodTest):
@@ -17,16 +23,14 @@ class ConnectTest(FloodTest):
         bystanders = self.start_ranks(daemon, [6, 7], ["gate:begin", "allreduce:1000:float32:max"])
         for bystander in bystanders:
             bystander.wait_for_step("at-gate")
-        attackers = [self.attack(daemon, "connect") for _ in range(3)]
-        daemon.check_serves()
-        self.await_heartbeats(2)
+        for user in range(3):
+            self.attack(daemon, "connections", NOBODY - user)
+        self.check_goes_on(daemon)
         for bystander in bystanders:
             bystander.say()
         for bystander in bystanders:
             self.assert_all_ok(bystander.finish())
         self.assertLess(self.descriptors(daemon), 200)
-        for attacker in attackers:
-            self.end_attack(attacker)
         self.check_turns(daemon)
 
     def test_who_says_nothing_is_disconnected(self):
@@ -63,3 +67,146 @@ class ConnectTest(FloodTest):
             client.close()
         daemon.wait_for("the count", lambda blinkd: "lines more were not written" in blinkd.stderr())
         self.assertLess(len(daemon.stderr().splitlines()), 800)
+
+
+class RequestTest(FloodTest):
+    def client(self, daemon, want_ring=True):
+        client = RawClient(daemon)
+        self.addCleanup(client.close)
+        self.assertEqual(client.hello(want_ring=want_ring).code, 0)
+        return client
+
+    def wait_for_communicators(self, daemon, condition):
+        while not condition(self.ctl_json(daemon, "status")["comm_count"]):
+            time.sleep(0.05)
+
+    def join_alone(self, client, count):
+        """So many communicators of one rank, asked for without waiting: the replies."""
+        first = client.last_id + 1
+        for _ in range(count):
+            client.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=1, _3=0, _4=0))
+            if client.last_id % 64 == 0:
+                client.request(raw.QUERY)
+        client.request(raw.QUERY)
+        return [client.received_by_id[number].code for number in range(first, client.last_id)]
+
+    def test_gatherings_and_queries_keep_nobody_waiting(self):
+        daemon = self.watched_daemon()
+        self.attack(daemon, "gatherings")
+        self.wait_for_communicators(daemon, lambda count: count >= 200)
+        self.check_goes_on(daemon)
+        self.check_turns(daemon)
+
+    def test_joins_and_exits_keep_nobody_waiting(self):
+        daemon = self.watched_daemon()
+        for user in range(3):
+            self.attack(daemon, "joins", NOBODY - user)
+        self.wait_for_communicators(daemon, lambda count: count >= 1000)
+        self.check_goes_on(daemon)
+        self.check_turns(daemon)
+
+    def test_many_communicators_are_listed_and_left(self):
+        daemon = self.watched_daemon()
+        client = self.client(daemon)
+        self.assertEqual(set(self.join_alone(client, 16000)), {0})
+        comms = self.ctl_json(daemon, "comms")["comms"]
+        self.assertEqual([comm["comm"] for comm in comms], list(range(16000, 0, -1)))
+        self.assertEqual(self.ctl_json(daemon, "devices")["devices"][0]["comm_count"], 16000)
+        client.close()
+        self.check_goes_on(daemon)
+        self.wait_for_communicators(daemon, lambda count: count == 0)
+        self.check_turns(daemon)
+
+    def test_an_answer_is_given_in_pages(self):
+        daemon = self.daemon()
+        client = self.client(daemon)
+        self.join_alone(client, 500)
+        pages, following = 0, 0
+        while True:
+            page = client.request(raw.QUERY, message(_1=COMMS, _15=following)).body(6)
+            pages, following = pages + 1, page.get(15, 0)
+            if not following:
+                break
+        self.assertGreater(pages, 3)
+        for kind in [DEVICES, TOPOLOGY, LINKS, CLIENTS]:
+            for page in [0, 1, 500, 1 << 40, (1 << 64) - 1]:
+                self.assertEqual(client.request(raw.QUERY, message(_1=kind, _15=page)).code, 0)
+
+    def test_regions_of_a_client_that_exits_are_unmapped_in_slices(self):
+        daemon = self.watched_daemon()
+        before = self.mappings(daemon)
+        client, fd = self.client(daemon), attacks.sealed_memfd(4096)
+        self.addCleanup(os.close, fd)
+        for _ in range(3000):
+            self.assertEqual(client.register(fd, 4096).code, 0)
+        self.assertGreater(self.mappings(daemon), 3000)
+        client.close()
+        self.check_goes_on(daemon)
+        while self.mappings(daemon) > before + 100:
+            time.sleep(0.05)
+        self.check_turns(daemon)
+
+    def test_who_does_not_read_is_not_heard_and_loses_nothing(self):
+        daemon = self.daemon(topology="16xdgx1v")
+        client = self.client(daemon, want_ring=False)
+        client.socket.setblocking(False)
+        request, sent = message(_1=7) + raw.field(raw.QUERY, message(_1=TOPOLOGY)), 0
+        frame = struct.pack("<I", len(request)) + request
+        unsent = memoryview(frame * 2000)
+        idle = 0
+        while unsent and idle < 100:
+            try:
+                count = client.socket.send(unsent)
+                unsent, sent, idle = unsent[count:], sent + count, 0
+            except BlockingIOError:
+                idle += 1
+                time.sleep(0.01)
+        daemon.check_serves()
+        client.socket.settimeout(60)
+        for _ in range(sent // len(frame)):
+            self.assertEqual(client.receive().id, 7)
+        self.assertNotIn("dropped", daemon.stderr())
+
+
+class SightTest(FloodTest):
+    """Tools see what their user has."""
+
+    def seen(self, daemon):
+        tool = RawClient(daemon)
+        tool.hello(want_ring=False)
+        found = []
+        for kind, number in [(CLIENTS, 6), (COMMS, 5)]:
+            found.append(number in tool.request(raw.QUERY, message(_1=kind)).body(6))
+        last_link = raw.parse(tool.request(raw.QUERY, message(_1=LINKS)).body(6)[4])
+        found.append(8 in last_link)  # uses, which come last
+        tool.close()
+        return found
+
+    def busy_daemon(self, *flags):
+        daemon = self.watched_daemon(*flags, topology="dgx1v", devices=8)
+        ranks = self.start_ranks(daemon, [0, 1], ["allreduce:1000:float32:sum", "gate:end"])
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+            self.addCleanup(rank.say)
+        return daemon
+
+    def test_another_user_sees_nothing_of_it(self):
+        daemon = self.busy_daemon()
+        self.assertEqual(self.as_user(lambda: self.seen(daemon)), [False, False, False])
+        self.assertEqual(self.seen(daemon), [True, True, True])
+
+    def test_a_member_of_the_admin_group_sees_all(self):
+        config = self.write_file("blinkd.conf", "[daemon]\nadmin_group = 4711\n")
+        daemon = self.busy_daemon("--config", config)
+        self.assertEqual(self.as_user(lambda: self.seen(daemon), groups=[4710]), [False, False, False])
+        self.assertEqual(self.as_user(lambda: self.seen(daemon), groups=[4710, 4711]), [True, True, True])
+
+    def test_a_user_sees_what_it_has(self):
+        daemon = self.busy_daemon()
+
+        def own():
+            client = RawClient(daemon)
+            client.hello()
+            client.join("00" * 16, 1, 0, 0)
+            return self.seen(daemon)
+        self.assertEqual(self.as_user(own), [True, True, False])

@@ -220,7 +220,7 @@ static void on_deregistered(void *context)
     region_free(region);
 }
 
-region_t *region_find(const client_t *client, uint32_t number)
+region_t *region_numbered(const client_t *client, uint32_t number)
 {
     table_link_t *link = table_find(&client->region_numbers, table_hash(number));
     while (link && CONTAINER_OF(link, region_t, of_numbers)->number != number)
@@ -230,7 +230,7 @@ region_t *region_find(const client_t *client, uint32_t number)
 
 void region_deregister(client_t *client, uint64_t request, uint32_t number)
 {
-    region_t *region = region_find(client, number);
+    region_t *region = region_numbered(client, number);
     if (!region || region_is_pending(region)) {
         BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u is not registered", number);
         connection_reply_error(client->connection, request, BLINK_ERR_NOT_REGISTERED);

@@ -37,7 +37,7 @@ static inline bool region_is_pending(const region_t *region)
 }
 
 /* The client's region with this number; NULL: there is none. */
-region_t *region_find(const client_t *client, uint32_t number);
+region_t *region_numbered(const client_t *client, uint32_t number);
 
 /* A region with its number, on its client's list and counted, without memory. Errors: QUOTA, NO_MEMORY. */
 blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kind_t kind, region_t **region);

@@ -305,7 +305,7 @@ static region_t *find_remapped(const remap_t *remap)
     LIST_FOR_EACH (link, &remap->control->clients) {
         const client_t *client = CONTAINER_OF(link, client_t, link);
         if (client->number == remap->client)
-            return client->leaving ? NULL : region_find(client, remap->region);
+            return client->leaving ? NULL : region_numbered(client, remap->region);
     }
     return NULL;
 }
