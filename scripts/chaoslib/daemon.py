@@ -131,7 +131,6 @@ class Daemon:
             return sum(1 for _ in file)
 
     def log_text(self):
-        self.log.flush()
         with open(self.log.name, encoding="utf-8", errors="replace") as file:
             return file.read()
 

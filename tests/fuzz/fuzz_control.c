@@ -43,6 +43,14 @@ static bool say_hello(int connection, bool want_ring)
     return true;
 }
 
+/* A daemon whose replies are not read stops to read requests. */
+static void skip_replies(int connection)
+{
+    char bytes[4096];
+    while (recv(connection, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+    }
+}
+
 static void send_requests(int connection, uint32_t fd_count, const uint8_t *data, size_t bytes)
 {
     int fd = inside_memory(REGION_BYTES), fds[3] = {fd, fd, fd};
@@ -50,6 +58,7 @@ static void send_requests(int connection, uint32_t fd_count, const uint8_t *data
         size_t length = data[0] < bytes - 1 ? data[0] : bytes - 1;
         if (frame_send(connection, data + 1, length, fds, fd_count) != BLINK_OK)
             break;
+        skip_replies(connection);
         data += 1 + length;
         bytes -= 1 + length;
     }

@@ -102,10 +102,10 @@ Blinkwire__Reply *inside_ask(int connection, const Blinkwire__Request *request, 
 
 void inside_leave(int connection)
 {
-    frame_t frame;
+    char bytes[4096];
     shutdown(connection, SHUT_WR);
-    while (frame_receive(connection, &frame) == BLINK_OK)
-        frame_release(&frame);
+    while (recv(connection, bytes, sizeof(bytes), 0) > 0) {
+    }
     close(connection);
 }
 

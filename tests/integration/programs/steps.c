@@ -513,6 +513,8 @@ static const struct {
     {"times", step_times},
     {"fault", step_fault},
     {"memfd", step_memfd},
+    {"round", step_round},
+    {"script", step_script},
     {"free", step_free},
     {"fork", step_fork},
     {"split", step_split},

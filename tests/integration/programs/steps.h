@@ -32,6 +32,13 @@ outcome_t step_fault(session_t *session, const char *kind);
 /* "memfd:KIND": register memory of this process; of the good kind, use it in an allreduce. */
 outcome_t step_memfd(session_t *session, const char *kind);
 
+/* "round:HEX:RANKS:RANK:DEVICE:OPS:SEED:LAST": join, do OPS collectives that follow from the seed, destroy,
+ * and keep nothing. LAST is what comes after them: "destroy", "abort" before it, or "exit" instead. */
+outcome_t step_round(session_t *session, const char *argument);
+
+/* "script": a step for each line of standard input. */
+outcome_t step_script(session_t *session, const char *argument);
+
 /* "free:JOB": submit, free its memory while it runs, then wait. */
 outcome_t step_free(session_t *session, const char *job);
 
