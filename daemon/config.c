@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <ini.h>
 #include <math.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -380,9 +381,35 @@ static void add_name(name_list_t *list, const char *name)
     snprintf(list->text + used, sizeof(list->text) - used, "%s%s", used ? ", " : "", name);
 }
 
+/* [weights]: a user, by name or number, and the user's share. */
+static blink_result_t set_weight(settings_t *settings, const char *user, const char *value)
+{
+    settings_weight_t set = {0};
+    const struct passwd *known = getpwnam(user);
+    if (known)
+        set.uid = known->pw_uid;
+    else if (parse_count(user, UINT32_MAX - 1, &set.uid) != BLINK_OK)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "[weights] '%s': no user of this name or number", user);
+    if (parse_count(value, SETTINGS_WEIGHT_MOST, &set.weight) != BLINK_OK || set.weight == 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "[weights] %s = '%s': a number from 1 to %u", user,
+                          value, SETTINGS_WEIGHT_MOST);
+    uint32_t at = 0;
+    while (at < settings->weight_count && settings->weights[at].uid != set.uid)
+        at++;
+    if (at == SETTINGS_WEIGHTS_MAX)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "[weights] names more than %u users",
+                          SETTINGS_WEIGHTS_MAX);
+    settings->weights[at] = set;
+    if (at == settings->weight_count)
+        settings->weight_count++;
+    return BLINK_OK;
+}
+
 blink_result_t config_set(settings_t *settings, const char *section, const char *key, const char *value)
 {
     name_list_t known_keys = {""}, known_sections = {""};
+    if (strcmp(section, "weights") == 0)
+        return set_weight(settings, key, value);
     for (size_t i = 0; i < KEY_COUNT; i++) {
         if (starts_section(i))
             add_name(&known_sections, keys[i].section);
@@ -395,6 +422,7 @@ blink_result_t config_set(settings_t *settings, const char *section, const char 
     if (*known_keys.text)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown key '%s' in [%s], which has %s", key, section,
                           known_keys.text);
+    add_name(&known_sections, "weights");
     return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown section [%s]; there are %s", section,
                       known_sections.text);
 }
@@ -478,4 +506,7 @@ void config_print(const settings_t *settings)
         print_value(&keys[i], settings);
         printf("\n");
     }
+    for (uint32_t i = 0; i < settings->weight_count; i++)
+        printf("%s%u = %u\n", i ? "" : "\n[weights]\n", settings->weights[i].uid,
+               settings->weights[i].weight);
 }

@@ -1,8 +1,8 @@
 /*
  * Deficit round robin: who is next of those that wait for their share of something, when each may take more
- * or less at a time (M. Shreedhar, G. Varghese, "Efficient Fair Queuing Using Deficit Round-Robin", 1995). A
- * share pays for what it has taken, and passes on its turn once it has nothing left: it then gets a quantum
- * for each unit of its weight, at the end of the round. What it was given and did not use it keeps, so that
+ * or less at a time (M. Shreedhar, G. Varghese, "Efficient Fair Queuing Using Deficit Round-Robin", 1995).
+ * When its turn comes a share is given a quantum for each unit of its weight. It pays for what it takes, and
+ * goes to the end of the round once it has nothing left. What it was given and did not use it keeps, so that
  * leaving the round and coming back gains nothing; and who comes back with something left stands first.
  */
 #ifndef BLINK_FAIR_H
@@ -63,23 +63,31 @@ static inline void fair_leave(fair_share_t *share)
     list_remove(&share->of_round);
 }
 
+static inline void fair_go_last(fair_round_t *round, fair_share_t *share)
+{
+    list_remove(&share->of_round);
+    list_append(&round->waiting, &share->of_round);
+}
+
 /* Whose turn it is; NULL: nobody waits. */
 static inline fair_share_t *fair_next(fair_round_t *round)
 {
     fair_share_t *first;
     while ((first = LIST_FIRST(&round->waiting, fair_share_t, of_round)) && first->credit <= 0) {
         first->credit += round->quantum * first->weight;
-        list_remove(&first->of_round);
-        list_append(&round->waiting, &first->of_round);
+        if (first->credit <= 0)
+            fair_go_last(round, first); /* it has taken more than a round gives */
     }
     return first;
 }
 
 /* The share has taken so much. */
-static inline void fair_charge(const fair_round_t *round, fair_share_t *share, uint64_t taken)
+static inline void fair_charge(fair_round_t *round, fair_share_t *share, uint64_t taken)
 {
     uint64_t most = (uint64_t)round->quantum * FAIR_QUANTA_MAX;
     share->credit -= (int64_t)(taken < most ? taken : most);
+    if (share->credit <= 0 && fair_is_waiting(share))
+        fair_go_last(round, share);
 }
 
 #endif

@@ -33,6 +33,14 @@ typedef struct settings_devices {
     uint32_t host_count; /* 0: none, or without GPUs as many as the topology has gpus */
 } settings_devices_t;
 
+/* A user's share of time, where it is not 1. */
+typedef struct settings_weight {
+    uint32_t uid, weight;
+} settings_weight_t;
+
+#define SETTINGS_WEIGHTS_MAX 64u
+#define SETTINGS_WEIGHT_MOST 1000u
+
 typedef struct settings {
     char socket[SETTINGS_TEXT_BYTES];
     uint32_t socket_mode;
@@ -47,6 +55,8 @@ typedef struct settings {
     uint32_t workers;       /* threads that move data; 0: one per core */
     bool tenants_by_cgroup; /* a tenant is a user in a cgroup; else a user */
     budget_limit_t limits[BUDGET_KINDS];
+    settings_weight_t weights[SETTINGS_WEIGHTS_MAX];
+    uint32_t weight_count;
     double plan_seconds;   /* how long packing a plan may take; the best found by then is taken */
     double init_timeout_s; /* how long ranks may take to join */
     double op_timeout_s;   /* how long an op may wait for ranks */

@@ -32,6 +32,8 @@ void tenant_log(tenant_t *tenant, log_level_t level, const char *format, ...)
 void tenants_init(tenants_t *tenants, const budget_limit_t limits[BUDGET_KINDS])
 {
     list_init(&tenants->all);
+    tenants->weights = NULL;
+    tenants->weight_count = 0;
     budget_init(&tenants->budget, limits);
 }
 
@@ -45,6 +47,14 @@ static tenant_t *tenant_find(const tenants_t *tenants, uid_t uid, const char *cg
     return NULL;
 }
 
+static uint32_t weight_of(const tenants_t *tenants, uid_t uid)
+{
+    uint32_t i = 0;
+    while (i < tenants->weight_count && tenants->weights[i].uid != uid)
+        i++;
+    return i < tenants->weight_count ? tenants->weights[i].weight : 1;
+}
+
 static tenant_t *tenant_create(tenants_t *tenants, uid_t uid, const char *cgroup)
 {
     size_t cgroup_bytes = strlen(cgroup) + 1;
@@ -53,7 +63,7 @@ static tenant_t *tenant_create(tenants_t *tenants, uid_t uid, const char *cgroup
         return NULL;
     list_init(&tenant->failed_ids);
     tenant->uid = uid;
-    tenant->weight = 1;
+    tenant->weight = weight_of(tenants, uid);
     list_init(&tenant->works);
     list_init(&tenant->of_turn);
     memcpy(tenant->cgroup, cgroup, cgroup_bytes);

@@ -17,6 +17,7 @@
 #include "base/fair.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/settings.h"
 
 #include <sys/types.h>
 
@@ -56,6 +57,8 @@ typedef struct tenant {
 
 typedef struct tenants {
     list_t all;
+    const settings_weight_t *weights; /* borrowed; of users that are not named it is 1 */
+    uint32_t weight_count;
     budget_t budget;
 } tenants_t;
 

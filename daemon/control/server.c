@@ -358,6 +358,8 @@ static void init_control(const server_config_t *config, control_t *control)
     control->started_ns = clock_ns();
     control->admin_group = find_group(control->settings->admin_group);
     tenants_init(&control->tenants, control->settings->limits);
+    control->tenants.weights = control->settings->weights;
+    control->tenants.weight_count = control->settings->weight_count;
     list_init(&control->clients);
 }
 

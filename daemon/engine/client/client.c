@@ -1,7 +1,6 @@
 #include "engine/client/client.h"
 
 #include "engine/client/region.h"
-#include "engine/client/serve.h"
 #include "engine/loop.h"
 #include "error.h"
 
@@ -28,6 +27,53 @@ void client_update_wait_policy(engine_client_t *client)
                                 : client->engine->crowded ? RING_WAIT_YIELD
                                                           : RING_WAIT_SPIN;
     ring_set_wait_policy(&client->ring, policy);
+}
+
+/* ---- who is active ---- */
+
+void client_answer_ping(engine_client_t *client)
+{
+    ring_answer_ping(&client->ring);
+    client->pong_us = client->engine->now_us;
+}
+
+void client_tell(engine_client_t *client, bool sleeping)
+{
+    if (client->told == sleeping)
+        return;
+    client->told = sleeping;
+    ring_set_engine_sleeping(&client->ring, sleeping);
+    if (sleeping)
+        client_answer_ping(client); /* a later one rings the doorbell */
+    client_set_looks_owed(client, sleeping ? client->awaited_count : 0);
+}
+
+void client_activate(engine_client_t *client)
+{
+    engine_t *engine = client->engine;
+    tenant_t *tenant = client->tenant;
+    if (!client->added || client->removed || !list_is_empty(&client->of_active))
+        return;
+    if (list_is_empty(&tenant->active_clients))
+        list_append(&engine->active_tenants, &tenant->of_active);
+    list_append(&tenant->active_clients, &client->of_active);
+    tenant->active_count++;
+    engine->resting--;
+    client->active_us = engine->now_us;
+    client_tell(client, engine->drowsy);
+    client_update_wait_policy(client);
+}
+
+void client_deactivate(engine_client_t *client)
+{
+    tenant_t *tenant = client->tenant;
+    if (list_is_empty(&client->of_active))
+        return;
+    list_remove(&client->of_active);
+    tenant->active_count--;
+    client->engine->resting++;
+    if (list_is_empty(&tenant->active_clients))
+        list_remove(&tenant->of_active);
 }
 
 /* ---- memberships ---- */

@@ -46,7 +46,11 @@ struct engine_client {
 };
 
 /* Give a client that is removed another slice. */
-void client_leave_attend(engine_client_t *client);
+static inline void client_leave_attend(engine_client_t *client)
+{
+    if (list_is_empty(&client->of_active))
+        list_append(&client->engine->leaving, &client->of_active);
+}
 
 /* The client is owed `count` more. */
 static inline void client_owe(engine_client_t *client, uint32_t count)
@@ -90,6 +94,18 @@ static inline comm_rank_t *client_find_membership(const engine_client_t *client,
     }
     return NULL;
 }
+
+/* The client is visited from now on. Nothing to do if it is visited already or is being removed. */
+void client_activate(engine_client_t *client);
+
+/* The client is not visited any more. */
+void client_deactivate(engine_client_t *client);
+
+/* The client hears that the engine turns. */
+void client_answer_ping(engine_client_t *client);
+
+/* Tell the client whether it must ring its doorbell. */
+void client_tell(engine_client_t *client, bool sleeping);
 
 void client_update_wait_policy(engine_client_t *client);
 

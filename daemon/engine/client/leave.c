@@ -12,12 +12,6 @@
 /* Of its hash buckets in a slice; regions are up to so many in one. */
 #define BUCKETS_PER_SLICE 64u
 
-void client_leave_attend(engine_client_t *client)
-{
-    if (list_is_empty(&client->of_active))
-        list_append(&client->engine->leaving, &client->of_active);
-}
-
 void client_leave_begin(engine_client_t *client)
 {
     client_deactivate(client);

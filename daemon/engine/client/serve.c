@@ -27,52 +27,7 @@
 
 #define EPOLL_EVENTS 64
 
-/* ---- who is active ---- */
-
-static void answer_ping(engine_client_t *client)
-{
-    ring_answer_ping(&client->ring);
-    client->pong_us = client->engine->now_us;
-}
-
-static void tell(engine_client_t *client, bool sleeping)
-{
-    if (client->told == sleeping)
-        return;
-    client->told = sleeping;
-    ring_set_engine_sleeping(&client->ring, sleeping);
-    if (sleeping)
-        answer_ping(client); /* a later one rings the doorbell */
-    client_set_looks_owed(client, sleeping ? client->awaited_count : 0);
-}
-
-void client_activate(engine_client_t *client)
-{
-    engine_t *engine = client->engine;
-    tenant_t *tenant = client->tenant;
-    if (!client->added || client->removed || !list_is_empty(&client->of_active))
-        return;
-    if (list_is_empty(&tenant->active_clients))
-        list_append(&engine->active_tenants, &tenant->of_active);
-    list_append(&tenant->active_clients, &client->of_active);
-    tenant->active_count++;
-    engine->resting--;
-    client->active_us = engine->now_us;
-    tell(client, engine->drowsy);
-    client_update_wait_policy(client);
-}
-
-void client_deactivate(engine_client_t *client)
-{
-    tenant_t *tenant = client->tenant;
-    if (list_is_empty(&client->of_active))
-        return;
-    list_remove(&client->of_active);
-    tenant->active_count--;
-    client->engine->resting++;
-    if (list_is_empty(&tenant->active_clients))
-        list_remove(&tenant->of_active);
-}
+/* ---- who rests ---- */
 
 static bool may_rest(const engine_client_t *client)
 {
@@ -85,7 +40,7 @@ static bool may_rest(const engine_client_t *client)
 static void rest(engine_client_t *client)
 {
     if (!client->told)
-        tell(client, true);
+        client_tell(client, true);
     else if (client->looks_owed == 0 && !ring_has_submission(&client->ring) && !client->deferred)
         client_deactivate(client);
 }
@@ -100,12 +55,12 @@ static bool visit(engine_client_t *client)
     worked |= !list_is_empty(&client->stored) && replay_look(client);
     engine_count(client->engine, 1);
     if (client->engine->now_us - client->pong_us >= PONG_US)
-        answer_ping(client);
+        client_answer_ping(client);
     if (client->removed)
         return true;
     if (worked) {
         client->active_us = client->engine->now_us;
-        tell(client, client->engine->drowsy);
+        client_tell(client, client->engine->drowsy);
     } else if (may_rest(client)) {
         rest(client);
     }
@@ -165,7 +120,7 @@ void clients_tell(engine_t *engine, bool sleeping)
 {
     engine->drowsy = sleeping;
     FOR_EACH_ACTIVE(link, engine)
-    tell(CONTAINER_OF(link, engine_client_t, of_active), sleeping);
+    client_tell(CONTAINER_OF(link, engine_client_t, of_active), sleeping);
 }
 
 bool clients_have_work(const engine_t *engine)
@@ -195,7 +150,7 @@ void clients_listen(engine_t *engine, const struct timespec *timeout)
         if (!client)
             continue;
         client_activate(client);
-        answer_ping(client);
+        client_answer_ping(client);
         if (client->told) /* it may have written any of its words since they were looked at */
             client_set_looks_owed(client, client->awaited_count);
     }

@@ -19,12 +19,6 @@
 
 #include "engine/client/client.h"
 
-/* The client is visited from now on. Nothing to do if it is visited already or is being removed. */
-void client_activate(engine_client_t *client);
-
-/* The client is not visited any more. */
-void client_deactivate(engine_client_t *client);
-
 /* Visit some clients of every tenant that has active ones, and clients that are being removed; true if there
  * was anything to do. */
 bool clients_serve(engine_t *engine);

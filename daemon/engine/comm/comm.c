@@ -195,6 +195,7 @@ uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
 
 static void comm_free(engine_comm_t *comm)
 {
+    exec_share_destroy(comm->share);
     plan_uses_free(&comm->plan_uses);
     free(comm->spare_op);
     free(comm->transfers);
@@ -263,6 +264,14 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
     for (uint32_t rank = 0; rank < ranks; rank++)
         init_rank(created, rank, &config->members[rank]);
     created->on_gpus = engine_node_is_gpu(engine, created->nodes[0]);
+    if (!created->on_gpus) {
+        blink_result_t result =
+            exec_share_create(engine->config.exec, config->tenant, config->tenant->weight, &created->share);
+        if (result != BLINK_OK) {
+            comm_free(created);
+            return result;
+        }
+    }
     mailbox_post(&engine->mailbox, &created->add_item);
     *comm = created;
     return BLINK_OK;

@@ -1,6 +1,6 @@
 #include "engine/op/await.h"
 
-#include "engine/client/serve.h"
+#include "engine/client/client.h"
 #include "engine/loop.h"
 #include "engine/op/run.h"
 
@@ -31,28 +31,6 @@ static uint32_t find_from(const comm_op_t *op, uint32_t entry)
 uint32_t await_find(const comm_op_t *op)
 {
     return op->has_windows || op->has_tickets ? find_from(op, 0) : op->entry_count;
-}
-
-void await(comm_op_t *op)
-{
-    engine_client_t *client = op->entries[op->awaited].rank->client;
-    op->awaited_client = client;
-    list_append(&client->awaited, &op->of_state);
-    client->awaited_count++;
-    if (!op->comm->on_gpus)
-        return;
-    client->awaited_gpu_ops++;
-    client->engine->awaited_gpu_ops++;
-    client_activate(client);
-}
-
-void await_no_more(comm_op_t *op)
-{
-    engine_client_t *client = op->awaited_client;
-    client->awaited_count--;
-    client_set_looks_owed(client, client->looks_owed);
-    client->awaited_gpu_ops -= op->comm->on_gpus;
-    client->engine->awaited_gpu_ops -= op->comm->on_gpus;
 }
 
 /* True if the op has gone on, or has ended. */

@@ -11,11 +11,6 @@
 /* Which of the op's entries is not ready for its next piece; entry_count: all are. */
 uint32_t await_find(const comm_op_t *op);
 
-/* The op has entered OP_AWAITING, for the client of its entry `awaited`; or leaves it. For op_enter() alone.
- */
-void await(comm_op_t *op);
-void await_no_more(comm_op_t *op);
-
 /* Look at some of the ops that await the client; the first that is ready goes on. True if there was one. */
 bool await_look(engine_client_t *client);
 

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "engine/client/client.h"
 #include "engine/loop.h"
-#include "engine/op/await.h"
 #include "engine/op/match.h"
 #include "error.h"
 
@@ -42,13 +41,36 @@ bool op_may_enter(op_state_t from, op_state_t to)
     return (moves[from] & MOVE_TO(to)) != 0;
 }
 
+/* The op is kept with the client that it waits for. */
+static void keep_with_client(comm_op_t *op)
+{
+    engine_client_t *client = op->entries[op->awaited].rank->client;
+    op->awaited_client = client;
+    list_append(&client->awaited, &op->of_state);
+    client->awaited_count++;
+    if (!op->comm->on_gpus)
+        return;
+    client->awaited_gpu_ops++;
+    client->engine->awaited_gpu_ops++;
+    client_activate(client);
+}
+
+static void take_from_client(comm_op_t *op)
+{
+    engine_client_t *client = op->awaited_client;
+    client->awaited_count--;
+    client_set_looks_owed(client, client->looks_owed);
+    client->awaited_gpu_ops -= op->comm->on_gpus;
+    client->engine->awaited_gpu_ops -= op->comm->on_gpus;
+}
+
 void op_enter(comm_op_t *op, op_state_t state)
 {
     engine_comm_t *comm = op->comm;
     assert(op_may_enter(op->state, state));
     list_remove(&op->of_state);
     if (op->state == OP_AWAITING)
-        await_no_more(op);
+        take_from_client(op);
     op->state = state;
     if (state == OP_DUE) {
         list_append(&comm->due, &op->of_state);
@@ -56,7 +78,7 @@ void op_enter(comm_op_t *op, op_state_t state)
     } else if (state == OP_PLANNING) {
         list_append(&op->program->waiting, &op->of_state);
     } else if (state == OP_AWAITING) {
-        await(op);
+        keep_with_client(op);
     }
 }
 

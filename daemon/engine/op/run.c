@@ -151,6 +151,8 @@ static bool start_piece(comm_op_t *op, exec_end_t *end)
                       .redop = (blink_redop_t)signature->redop,
                       .scalars = signature->redop == BLINK_PRE_MUL_SUM ? engine->run.scalars : NULL,
                       .comm_link_bytes = op->comm->link_bytes,
+                      .share = op->comm->share,
+                      .starter_is_busy = engine->active_tenants.next != engine->active_tenants.previous,
                       .done = run_done,
                       .context = op};
     return exec_start(op->instance->exec, &run, end);

@@ -35,10 +35,10 @@ static void pool_wake_idle(exec_host_t *exec)
 /* Wake a worker unless one will look at the queue in time anyway. */
 static void pool_wake(exec_host_t *exec)
 {
-    if (exec->queue.count == 0)
+    if (queue_next_ns(&exec->queue) == UINT64_MAX)
         return;
     if (!exec->config.pace) {
-        if (exec->called < exec->queue.count)
+        if (exec->called < exec->queue.due)
             pool_wake_idle(exec);
     } else if (exec->timekeeper) {
         if (queue_next_ns(&exec->queue) < exec->deadline_ns)
@@ -88,32 +88,38 @@ static void pool_sleep(exec_host_t *exec)
         exec->called--;
 }
 
-/* Run the earliest task, outside the lock. */
+/* Run the due task whose turn it is, outside the lock. */
 static void pool_run_next(exec_host_t *exec, uint64_t now_ns)
 {
     exec_task_t *task = queue_pop(&exec->queue);
+    exec_share_t *share = task->share;
+    share->users++;
     exec->runners++;
     if (!exec->config.pace || exec->runners == 0)
         pool_wake(exec);
-    else if (exec->queue.count > 0 && queue_next_ns(&exec->queue) + POOL_LATE_NS < now_ns)
+    else if (exec->queue.due > 0 && task->ready_ns + POOL_LATE_NS < now_ns)
         pool_wake_idle(exec);
     if (task->taken)
         task->taken(task);
     pthread_mutex_unlock(&exec->mutex);
     atomic_fetch_add_explicit(&exec->busy, 1, memory_order_relaxed);
-    task->run(task);
+    uint64_t bytes = task->run(task);
     atomic_fetch_sub_explicit(&exec->busy, 1, memory_order_relaxed);
     pthread_mutex_lock(&exec->mutex);
     exec->runners--;
+    queue_charge(&exec->queue, share, bytes);
+    if (--share->users == 0 && share->destroyed)
+        share_free(share);
 }
 
 static void *pool_worker(void *argument)
 {
     exec_host_t *exec = argument;
     pthread_mutex_lock(&exec->mutex);
-    while (!exec->stopping || exec->queue.count > 0) {
+    while (!exec->stopping || queue_next_ns(&exec->queue) < UINT64_MAX) {
         uint64_t now_ns = exec->config.pace ? clock_ns() : 0;
-        if (queue_next_ns(&exec->queue) <= now_ns)
+        queue_ripen(&exec->queue, now_ns);
+        if (exec->queue.due > 0)
             pool_run_next(exec, now_ns);
         else
             pool_sleep(exec);
@@ -231,8 +237,10 @@ blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **
     created->base = (exec_t){&host_calls, config->link_bytes};
     created->config = *config;
     pool_init_sync(created);
+    queue_init(&created->queue);
+    list_init(&created->tenants);
     created->workers = calloc(wanted, sizeof(*created->workers));
-    if (!created->workers) {
+    if (!created->workers || exec_share_create(created, NULL, 1, &created->own_share) != BLINK_OK) {
         exec_host_destroy(created);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u workers", wanted);
     }
@@ -261,6 +269,7 @@ void exec_host_destroy(exec_host_t *exec)
     pthread_mutex_unlock(&exec->mutex);
     for (uint32_t i = 0; i < exec->worker_count; i++)
         pthread_join(exec->workers[i], NULL);
+    exec_share_destroy(exec->own_share);
     pthread_cond_destroy(&exec->timer_wake);
     pthread_cond_destroy(&exec->idle_wake);
     pthread_mutex_destroy(&exec->mutex);

@@ -75,11 +75,11 @@ static blink_result_t instance_alloc_lanes(host_instance_t *instance)
     for (uint32_t l = 0; l < program->lane_count; l++) {
         lane_needs_t needs = instance_lane_needs(program, &program->lanes[l]);
         instance->lanes[l] =
-            (exec_lane_t){.task = {.run = lane_run, .instance = instance},
-                          .lane = &program->lanes[l],
+            (exec_lane_t){.lane = &program->lanes[l],
                           .addresses = instance->addresses + total.addresses,
                           .booked = instance->booked + total.dsts,
                           .blocks = instance->blocks + (size_t)total.blocks * STEP_BLOCK_BYTES};
+        task_init(&instance->lanes[l].task, lane_run, instance);
         total.addresses += needs.addresses;
         total.dsts += needs.dsts;
         total.blocks += needs.blocks;
@@ -90,7 +90,6 @@ static blink_result_t instance_alloc_lanes(host_instance_t *instance)
 static void instance_free(host_instance_t *instance)
 {
     exec_instance_fini(&instance->base);
-    queue_fini(&instance->inline_queue);
     pthread_mutex_destroy(&instance->mutex);
     free(instance->scratch);
     free(instance->due_ns);
@@ -112,7 +111,8 @@ static blink_result_t instance_init_lanes(host_instance_t *instance)
     if (!instance->semaphores)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u semaphores", program->semaphore_count);
     instance_find_waiters(instance);
-    return queue_reserve(&instance->inline_queue, program->lane_count);
+    list_init(&instance->inline_tasks);
+    return BLINK_OK;
 }
 
 static double instance_touched_blocks(const lane_program_t *program)
@@ -136,16 +136,17 @@ static uint32_t instance_task_count(const host_instance_t *instance)
     return instance->items ? 1 : instance->base.program->lane_count + 1;
 }
 
-static void instance_complete(exec_task_t *task)
+static uint64_t instance_complete(exec_task_t *task)
 {
     instance_finish(task->instance, BLINK_OK);
+    return 0;
 }
 
 static blink_result_t instance_init(host_instance_t *instance, exec_host_t *exec,
                                     const lane_program_t *program)
 {
     instance->exec = exec;
-    instance->completion = (exec_task_t){.run = instance_complete, .instance = instance};
+    task_init(&instance->completion, instance_complete, instance);
     pthread_mutex_init(&instance->mutex, NULL);
     BLINK_TRY(exec_instance_init(&instance->base, &exec->base, program));
     instance->touched_blocks = instance_touched_blocks(program);
@@ -251,7 +252,7 @@ static blink_result_t instance_bind(host_instance_t *instance, uint64_t block_by
     return BLINK_OK;
 }
 
-static void instance_reset_lanes(host_instance_t *instance)
+static void instance_reset_lanes(host_instance_t *instance, exec_share_t *share)
 {
     uint64_t now_ns = instance->exec->config.pace ? clock_ns() : 0;
     const lane_program_t *program = instance->base.program;
@@ -267,7 +268,9 @@ static void instance_reset_lanes(host_instance_t *instance)
         lane->chunks =
             lane->lane->step_count > 0 ? instance->base.geometry.channels[lane->lane->channel].chunks : 0;
         lane->start_ns = now_ns;
+        lane->task.share = share;
     }
+    instance->completion.share = share;
     instance->last_arrival_ns = now_ns;
     atomic_store_explicit(&instance->users, program->lane_count, memory_order_relaxed);
 }
@@ -277,9 +280,10 @@ static void instance_reset_lanes(host_instance_t *instance)
 static blink_result_t instance_run_inline(host_instance_t *instance)
 {
     for (uint32_t l = 0; l < instance->base.program->lane_count; l++)
-        queue_push(&instance->inline_queue, &instance->lanes[l].task, 0);
-    while (instance->inline_queue.count > 0) {
-        exec_task_t *task = queue_pop(&instance->inline_queue);
+        list_append(&instance->inline_tasks, &instance->lanes[l].task.of_share);
+    list_t *link;
+    while ((link = list_take_first(&instance->inline_tasks))) {
+        exec_task_t *task = CONTAINER_OF(link, exec_task_t, of_share);
         task->run(task);
     }
     if (atomic_load_explicit(&instance->users, memory_order_relaxed) == 0)
@@ -305,14 +309,16 @@ blink_result_t host_instance_start(exec_instance_t *base, uint64_t block_bytes, 
 {
     host_instance_t *instance = (host_instance_t *)base;
     BLINK_TRY(instance_bind(instance, block_bytes));
+    exec_share_t *share = base->run.share ? base->run.share : instance->exec->own_share;
     if (!instance->items)
-        instance_reset_lanes(instance);
+        instance_reset_lanes(instance, share);
     /* An abort that takes the mutex after this finds the whole run as it was reset; one before finds none. */
     pthread_mutex_lock(&instance->mutex);
     atomic_store_explicit(&instance->abort_reason, BLINK_OK, memory_order_relaxed);
     instance->running = true;
     pthread_mutex_unlock(&instance->mutex);
-    return instance->items ? items_start(instance, under_way) : instance_start_lanes(instance, under_way);
+    return instance->items ? items_start(instance, share, under_way)
+                           : instance_start_lanes(instance, under_way);
 }
 
 blink_result_t instance_end(host_instance_t *instance, blink_result_t result)
@@ -346,7 +352,9 @@ static void instance_flush(host_instance_t *instance)
         if (atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 1)
             queue_push(&exec->queue, &instance->lanes[semaphore->waiter].task, 0);
     }
-    queue_hurry(&exec->queue, instance);
+    for (uint32_t l = 0; l < instance->base.program->lane_count; l++)
+        queue_hurry(&exec->queue, &instance->lanes[l].task);
+    queue_hurry(&exec->queue, &instance->completion);
     pool_unlock_and_wake(exec);
 }
 

@@ -53,9 +53,9 @@ struct host_instance {
     char *scratch;
     uint64_t scratch_bytes;
     uint64_t touched_bytes;
-    bool stream;    /* as in reduce_step_t: the run reads and writes more than caches hold */
-    bool is_inline; /* runs inside exec_start(), lanes off the queue below */
-    exec_queue_t inline_queue;
+    bool stream;              /* as in reduce_step_t: the run reads and writes more than caches hold */
+    bool is_inline;           /* runs inside exec_start(), lanes off the list below */
+    list_t inline_tasks;      /* exec_task_t.of_share */
     exec_task_t completion;   /* paced: queued for the last arrival once every lane has ended */
     uint64_t last_arrival_ns; /* paced; under the pool's lock */
     /* Lanes that have not ended, and workers inside lane_run(). The workers count because one that has parked
@@ -75,7 +75,7 @@ blink_result_t host_instance_start(exec_instance_t *instance, uint64_t block_byt
 void host_instance_abort(exec_instance_t *instance, blink_result_t reason);
 
 /* exec_task_t.run of a lane. */
-void lane_run(exec_task_t *task);
+uint64_t lane_run(exec_task_t *task);
 
 /* Nothing of the run is left to do: the instance is idle. Returns the run's result: `result`, unless it was
  * aborted. */

@@ -17,6 +17,9 @@
 /* What a worker reads and writes of a run before it looks for other runs: less than a millisecond. */
 #define ITEMS_QUANTUM_BYTES (4u << 20)
 
+/* …and the same while tasks of other tenants wait: small ops do not stand behind large ones. */
+#define ITEMS_SHARED_QUANTUM_BYTES (512u << 10)
+
 /* The thread that starts a run of up to this many bytes takes part in it: otherwise it would be idle for as
  * long. A larger run would keep it from starting others. */
 #define ITEMS_SHARED_MAX_BYTES (4u << 20)
@@ -39,7 +42,8 @@ struct exec_items {
     _Alignas(64) exec_task_t offer;
     host_instance_t *instance;
     uint64_t count;
-    uint64_t quantum; /* items that a worker takes before it looks for other runs */
+    uint64_t quantum;        /* items that a worker takes before it looks for other runs */
+    uint64_t shared_quantum; /* the same while others wait */
     uint64_t item_bytes;
     uint32_t users; /* threads that take part, and the offer while it is queued; under the pool's lock */
     uint32_t row_count;
@@ -71,17 +75,26 @@ static uint64_t items_left(const exec_items_t *items)
     return next < items->count ? items->count - next : 0;
 }
 
-/* Take items until none is left, or `most` have been taken. */
-static void items_work(exec_items_t *items, uint64_t most)
+/* Whether tenants wait beside the one whose items these are; a hint. */
+static bool others_wait(const exec_items_t *items)
+{
+    return atomic_load_explicit(&items->instance->exec->queue.tenants_hint, memory_order_relaxed) > 1;
+}
+
+/* Take items until none is left, or `most` have been taken, or fewer if others wait. Returns how many. */
+static uint64_t items_work(exec_items_t *items, uint64_t most)
 {
     const host_instance_t *instance = items->instance;
     void *addresses[ITEMS_ADDRESSES_MAX];
     const step_workspace_t work = {.addresses = addresses};
     const item_row_t *row = items->rows, *end = items->rows + items->row_count;
-    for (uint64_t taken = 0; taken < most && !items_over(items); taken++) {
+    uint64_t taken = 0;
+    for (; taken < most && !items_over(items); taken++) {
+        if (taken >= items->shared_quantum && others_wait(items))
+            break;
         uint64_t item = atomic_fetch_add_explicit(&items->next, 1, memory_order_relaxed);
         if (item >= items->count)
-            return;
+            break;
         while (row + 1 < end && row[1].first <= item)
             row++;
         uint32_t chunk = (uint32_t)(item - row->first);
@@ -89,6 +102,7 @@ static void items_work(exec_items_t *items, uint64_t most)
         if (span.bytes > 0)
             step_move(&(step_place_t){instance, row->step, row->channel, chunk, span}, &work);
     }
+    return taken;
 }
 
 /* ---- taking part: under the pool's lock ---- */
@@ -126,7 +140,7 @@ static bool items_leave(exec_items_t *items)
 {
     exec_host_t *exec = items->instance->exec;
     pthread_mutex_lock(&exec->mutex);
-    bool over = items_over(items), offered = items->offer.place != QUEUE_NOWHERE;
+    bool over = items_over(items), offered = task_is_queued(&items->offer);
     if (!over && !offered) {
         /* Instead of this thread, which returns to the queue and may take the offer up itself. */
         items_offer(items);
@@ -142,12 +156,13 @@ static bool items_leave(exec_items_t *items)
 }
 
 /* exec_task_t.run of the offer. */
-static void items_run(exec_task_t *task)
+static uint64_t items_run(exec_task_t *task)
 {
     exec_items_t *items = task->instance->items;
-    items_work(items, items->quantum);
+    uint64_t bytes = items_work(items, items->quantum) * items->item_bytes;
     if (items_leave(items))
         instance_finish(items->instance, BLINK_OK);
+    return bytes;
 }
 
 /* ---- instances ---- */
@@ -159,9 +174,9 @@ blink_result_t items_create(host_instance_t *instance, exec_items_t **items)
     exec_items_t *created = aligned_alloc(_Alignof(exec_items_t), (bytes + 63) / 64 * 64);
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to run %u steps", program->step_count);
-    *created = (exec_items_t){
-        .offer = {.run = items_run, .taken = items_taken, .instance = instance, .place = QUEUE_NOWHERE},
-        .instance = instance};
+    *created = (exec_items_t){.instance = instance};
+    task_init(&created->offer, items_run, instance);
+    created->offer.taken = items_taken;
     for (uint32_t l = 0; l < program->lane_count; l++) {
         const lane_t *lane = &program->lanes[l];
         for (uint32_t s = 0; s < lane->step_count; s++)
@@ -187,19 +202,22 @@ void items_bind(host_instance_t *instance)
     }
     items->item_bytes = items->count > 0 ? instance->touched_bytes / items->count + 1 : 1;
     items->quantum = ITEMS_QUANTUM_BYTES / items->item_bytes + 1;
+    items->shared_quantum = ITEMS_SHARED_QUANTUM_BYTES / items->item_bytes + 1;
 }
 
-blink_result_t items_start(host_instance_t *instance, bool *under_way)
+blink_result_t items_start(host_instance_t *instance, exec_share_t *share, bool *under_way)
 {
     exec_items_t *items = instance->items;
     exec_host_t *exec = instance->exec;
     atomic_store_explicit(&items->next, 0, memory_order_relaxed); /* the pool's lock publishes it */
+    items->offer.share = share;
     *under_way = !instance->is_inline;
     if (instance->is_inline) {
         items_work(items, UINT64_MAX);
         return instance_end(instance, BLINK_OK);
     }
-    bool takes_part = instance->touched_bytes <= ITEMS_SHARED_MAX_BYTES;
+    bool takes_part =
+        !instance->base.run.starter_is_busy && instance->touched_bytes <= ITEMS_SHARED_MAX_BYTES;
     pthread_mutex_lock(&exec->mutex);
     items->users = takes_part ? 2 : 1;
     items_offer(items);

@@ -19,6 +19,6 @@ void items_destroy(exec_items_t *items);
 void items_bind(host_instance_t *instance);
 
 /* Run, on this thread and others as its size says. Unless it is *under_way after that, returns its result. */
-blink_result_t items_start(host_instance_t *instance, bool *under_way);
+blink_result_t items_start(host_instance_t *instance, exec_share_t *share, bool *under_way);
 
 #endif

@@ -22,7 +22,7 @@ static void lane_queue_locked(host_instance_t *instance, exec_task_t *task, uint
 static void lane_queue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
 {
     if (instance->is_inline) {
-        queue_push(&instance->inline_queue, task, 0);
+        list_append(&instance->inline_tasks, &task->of_share);
         return;
     }
     exec_host_t *exec = instance->exec;
@@ -35,7 +35,7 @@ static void lane_queue(host_instance_t *instance, exec_task_t *task, uint64_t re
 static void lane_requeue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
 {
     if (instance->is_inline) {
-        queue_push(&instance->inline_queue, task, 0);
+        list_append(&instance->inline_tasks, &task->of_share);
         return;
     }
     exec_host_t *exec = instance->exec;
@@ -131,8 +131,8 @@ static pace_slot_t lane_book_operand(host_instance_t *instance, const lane_opera
     if (operand->path == PLAN_NONE)
         return (pace_slot_t){ready_ns, ready_ns};
     const lane_path_t *path = &program->paths[operand->path];
-    pace_slot_t slot = pace_book(instance->exec->config.pace, &program->path_links[path->link_first],
-                                 path->link_count, bytes, ready_ns);
+    pace_slot_t slot = pace_book(instance->exec->config.pace, instance->completion.share->flows,
+                                 &program->path_links[path->link_first], path->link_count, bytes, ready_ns);
     if (slot.arrived_ns > instance->last_arrival_ns)
         instance->last_arrival_ns = slot.arrived_ns;
     return slot;
@@ -207,45 +207,49 @@ static void lane_drop(host_instance_t *instance)
         instance_finish(instance, BLINK_OK);
 }
 
-static void lane_advance(host_instance_t *instance, exec_lane_t *lane)
+/* Returns the bytes that it read and wrote. */
+static uint64_t lane_advance(host_instance_t *instance, exec_lane_t *lane)
 {
     bool paced = instance->exec->config.pace;
     uint32_t steps_run = 0;
+    uint64_t bytes = 0;
     for (;;) {
         /* Relaxed: stored by host_instance_abort(); an abort that is seen late only costs a step. */
         if (lane->chunk == lane->chunks ||
             atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) != BLINK_OK) {
             lane_drop(instance);
-            return;
+            return bytes;
         }
         const lane_step_t *step = &instance->base.program->steps[lane->lane->step_first + lane->step];
         const lane_wait_t *wait = lane_blocked_on(instance, step, lane->chunk);
         if (wait) {
             if (lane_park(instance, wait, lane->chunk))
-                return;
+                return bytes;
             continue;
         }
         step_place_t place = lane_place(instance, lane, step);
         if (lane_reads_flags(instance) && !step_arrived(&place)) {
             lane_requeue(instance, &lane->task, 0);
-            return;
+            return bytes;
         }
         /* Paced: one step at a time, so that all bookings are made in the order of their ready times. */
         uint64_t ready_ns = paced ? lane_ready_ns(instance, lane, step) : 0;
         if (steps_run == (paced ? 1 : LANE_BATCH_STEPS) || ready_ns > lane->task.ready_ns) {
             lane_requeue(instance, &lane->task, ready_ns);
-            return;
+            return bytes;
         }
+        bytes += place.span.bytes * (step->src_count + step->dst_count);
         lane_step_run(instance, lane, &place, ready_ns);
         steps_run++;
     }
 }
 
-void lane_run(exec_task_t *task)
+uint64_t lane_run(exec_task_t *task)
 {
     host_instance_t *instance = task->instance;
     /* Relaxed: it orders nothing, since the lane itself is still counted. */
     atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
-    lane_advance(instance, (exec_lane_t *)task);
+    uint64_t bytes = lane_advance(instance, (exec_lane_t *)task);
     lane_drop(instance);
+    return bytes;
 }

@@ -11,6 +11,9 @@
 
 typedef struct pace pace_t;
 
+/* For whom links are booked: a tenant, with its weight, or a communicator of a tenant. */
+typedef struct pace_flows pace_flows_t;
+
 typedef struct pace_slot {
     uint64_t sent_ns;    /* the last byte has left: the source may be reused */
     uint64_t arrived_ns; /* the last byte is there: the destination may be read */
@@ -20,13 +23,23 @@ typedef struct pace_slot {
 blink_result_t pace_create(const topo_t *topo, double scale, pace_t **pace);
 void pace_destroy(pace_t *pace);
 
-/* Book `bytes` over the links of a path, ready to leave at ready_ns (CLOCK_MONOTONIC). Every link (and
- * limited backplane) serves what was booked on it in that order, at its own capacity, and the transfer is
- * through when the last of its links is: switches buffer, so a link never idles because another one of the
- * path is busy. (Taking all links of a path at once was tried: routes that cross in a PCIe tree then hold
- * each other up to a third of their rate.) Not thread-safe: the executor books under its scheduler lock. */
-pace_slot_t pace_book(pace_t *pace, const uint32_t *links, uint32_t link_count, uint64_t bytes,
-                      uint64_t ready_ns);
+/* tenant: whose communicator it is, which outlives it; NULL: this is a tenant. Errors: NO_MEMORY. Destroying
+ * it is not thread-safe, as pace_book() is not. */
+blink_result_t pace_flows_create(const pace_t *pace, pace_flows_t *tenant, uint32_t weight,
+                                 pace_flows_t **flows);
+void pace_flows_destroy(pace_flows_t *flows);
+
+/* Book `bytes` for a communicator over the links of a path, ready to leave at ready_ns (CLOCK_MONOTONIC).
+ * Every link (and limited backplane) serves each communicator in the order of its bookings, at the
+ * communicator's share of the link's capacity: tenants that have something booked share the capacity by their
+ * weights, and a tenant's communicators share equally what the tenant has. What was booked before at a larger
+ * share stays booked; who has booked furthest ahead then waits until the link has caught up, so that a link
+ * never carries more than it can. A transfer is through when the last of its links is: switches buffer, so a
+ * link never idles because another one of the path is busy. (Taking all links of a path at once was tried:
+ * routes that cross in a PCIe tree then hold each other up to a third of their rate.) Not thread-safe: the
+ * executor books under its scheduler lock. */
+pace_slot_t pace_book(pace_t *pace, pace_flows_t *communicator, const uint32_t *links, uint32_t link_count,
+                      uint64_t bytes, uint64_t ready_ns);
 
 double pace_scale(const pace_t *pace);
 

@@ -4,6 +4,12 @@
 
 #include <stdlib.h>
 
+void queue_init(exec_queue_t *queue)
+{
+    *queue = (exec_queue_t){0};
+    fair_round_init(&queue->tenants, WORK_QUANTUM_BYTES);
+}
+
 void queue_fini(exec_queue_t *queue)
 {
     free(queue->heap);
@@ -28,80 +34,150 @@ void queue_release(exec_queue_t *queue, uint32_t tasks)
     queue->reserved -= tasks;
 }
 
+/* ---- tasks whose time has not come ---- */
+
 static bool queue_before(const exec_task_t *a, const exec_task_t *b)
 {
     return a->ready_ns != b->ready_ns ? a->ready_ns < b->ready_ns : a->arrival < b->arrival;
 }
 
-static void queue_put(exec_queue_t *queue, uint32_t at, exec_task_t *task)
+static void heap_put(exec_queue_t *queue, uint32_t at, exec_task_t *task)
 {
     queue->heap[at] = task;
     task->place = at;
 }
 
-static void queue_sift_down(exec_queue_t *queue, uint32_t at)
+static void heap_sift_down(exec_queue_t *queue, uint32_t at)
 {
     exec_task_t *task = queue->heap[at];
     for (;;) {
         uint32_t child = 2 * at + 1;
-        if (child + 1 < queue->count && queue_before(queue->heap[child + 1], queue->heap[child]))
+        if (child + 1 < queue->later && queue_before(queue->heap[child + 1], queue->heap[child]))
             child++;
-        if (child >= queue->count || !queue_before(queue->heap[child], task))
+        if (child >= queue->later || !queue_before(queue->heap[child], task))
             break;
-        queue_put(queue, at, queue->heap[child]);
+        heap_put(queue, at, queue->heap[child]);
         at = child;
     }
-    queue_put(queue, at, task);
+    heap_put(queue, at, task);
 }
 
-static void queue_sift_up(exec_queue_t *queue, uint32_t at)
+static void heap_sift_up(exec_queue_t *queue, uint32_t at)
 {
     exec_task_t *task = queue->heap[at];
     while (at > 0 && queue_before(task, queue->heap[(at - 1) / 2])) {
-        queue_put(queue, at, queue->heap[(at - 1) / 2]);
+        heap_put(queue, at, queue->heap[(at - 1) / 2]);
         at = (at - 1) / 2;
     }
-    queue_put(queue, at, task);
+    heap_put(queue, at, task);
 }
 
-void queue_push(exec_queue_t *queue, exec_task_t *task, uint64_t ready_ns)
-{
-    task->ready_ns = ready_ns;
-    task->arrival = queue->next_arrival++;
-    queue_put(queue, queue->count++, task);
-    queue_sift_up(queue, task->place);
-}
-
-exec_task_t *queue_pop(exec_queue_t *queue)
-{
-    exec_task_t *task = queue->heap[0];
-    queue_remove(queue, task);
-    return task;
-}
-
-void queue_remove(exec_queue_t *queue, exec_task_t *task)
+static void heap_remove(exec_queue_t *queue, exec_task_t *task)
 {
     uint32_t at = task->place;
-    exec_task_t *last = queue->heap[--queue->count];
+    exec_task_t *last = queue->heap[--queue->later];
     if (last != task) {
-        queue_put(queue, at, last);
-        queue_sift_up(queue, at);
-        queue_sift_down(queue, last->place);
+        heap_put(queue, at, last);
+        heap_sift_up(queue, at);
+        heap_sift_down(queue, last->place);
     }
     task->place = QUEUE_NOWHERE;
 }
 
-uint64_t queue_next_ns(const exec_queue_t *queue)
+/* ---- tasks that are due ---- */
+
+static void hint(exec_queue_t *queue, uint32_t change)
 {
-    return queue->count > 0 ? queue->heap[0]->ready_ns : UINT64_MAX;
+    /* Relaxed: a hint, which this lock's holder alone changes. */
+    uint32_t tenants = atomic_load_explicit(&queue->tenants_hint, memory_order_relaxed);
+    atomic_store_explicit(&queue->tenants_hint, tenants + change, memory_order_relaxed);
 }
 
-void queue_hurry(exec_queue_t *queue, const host_instance_t *instance)
+static void due_add(exec_queue_t *queue, exec_task_t *task)
 {
-    for (uint32_t i = 0; i < queue->count; i++) {
-        if (queue->heap[i]->instance == instance)
-            queue->heap[i]->ready_ns = 0;
+    exec_share_t *share = task->share;
+    list_append(&share->due, &task->of_share);
+    queue->due++;
+    fair_enter(&share->tenant->shares, &share->turn);
+    if (fair_is_waiting(&share->tenant->turn))
+        return;
+    fair_enter(&queue->tenants, &share->tenant->turn);
+    hint(queue, 1);
+}
+
+static void due_remove(exec_queue_t *queue, exec_task_t *task)
+{
+    exec_share_t *share = task->share;
+    list_remove(&task->of_share);
+    queue->due--;
+    if (!list_is_empty(&share->due))
+        return;
+    fair_leave(&share->turn);
+    if (!list_is_empty(&share->tenant->shares.waiting))
+        return;
+    fair_leave(&share->tenant->turn);
+    hint(queue, UINT32_MAX);
+}
+
+/* ---- all ---- */
+
+void queue_push(exec_queue_t *queue, exec_task_t *task, uint64_t ready_ns)
+{
+    task->ready_ns = ready_ns;
+    if (ready_ns == 0) {
+        due_add(queue, task);
+        return;
     }
-    for (uint32_t i = queue->count / 2; i-- > 0;)
-        queue_sift_down(queue, i);
+    task->arrival = queue->next_arrival++;
+    heap_put(queue, queue->later++, task);
+    heap_sift_up(queue, task->place);
+}
+
+void queue_ripen(exec_queue_t *queue, uint64_t now_ns)
+{
+    while (queue->later > 0 && queue->heap[0]->ready_ns <= now_ns) {
+        exec_task_t *task = queue->heap[0];
+        heap_remove(queue, task);
+        due_add(queue, task);
+    }
+}
+
+exec_task_t *queue_pop(exec_queue_t *queue)
+{
+    exec_tenant_t *tenant = CONTAINER_OF(fair_next(&queue->tenants), exec_tenant_t, turn);
+    exec_share_t *share = CONTAINER_OF(fair_next(&tenant->shares), exec_share_t, turn);
+    exec_task_t *task = LIST_FIRST(&share->due, exec_task_t, of_share);
+    due_remove(queue, task);
+    return task;
+}
+
+void queue_charge(exec_queue_t *queue, exec_share_t *share, uint64_t bytes)
+{
+    uint64_t cost = bytes > WORK_LEAST_BYTES ? bytes : WORK_LEAST_BYTES;
+    fair_charge(&share->tenant->shares, &share->turn, cost);
+    fair_charge(&queue->tenants, &share->tenant->turn, cost);
+}
+
+void queue_remove(exec_queue_t *queue, exec_task_t *task)
+{
+    if (task->place == QUEUE_NOWHERE)
+        due_remove(queue, task);
+    else
+        heap_remove(queue, task);
+}
+
+uint64_t queue_next_ns(const exec_queue_t *queue)
+{
+    if (queue->due > 0)
+        return 0;
+    return queue->later > 0 ? queue->heap[0]->ready_ns : UINT64_MAX;
+}
+
+void queue_hurry(exec_queue_t *queue, exec_task_t *task)
+{
+    if (task->place == QUEUE_NOWHERE)
+        return;
+    heap_remove(queue, task);
+    task->ready_ns = 0;
+    due_add(queue, task);
 }

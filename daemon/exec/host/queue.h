@@ -1,52 +1,109 @@
 /*
- * The run queue: a binary heap of tasks by (ready_ns, order of arrival). Without a pacer every task is ready
- * at 0, and the heap is a FIFO. Not thread-safe: the pool's lock guards it.
+ * The run queue. Tasks whose time has not come are in a heap by that time; without a pacer there are none.
+ * The others wait with the share that they belong to (exec/share.h), in the order in which they came, and
+ * tenants, and of each tenant its communicators, take turns by deficit round robin (base/fair.h): they pay in
+ * bytes that were read and written. Not thread-safe: the pool's lock guards it.
  */
 #ifndef BLINK_EXEC_QUEUE_H
 #define BLINK_EXEC_QUEUE_H
 
+#include "base/fair.h"
 #include "exec/host/exec_host.h"
+
+#include <stdatomic.h>
 
 typedef struct exec_task exec_task_t;
 typedef struct host_instance host_instance_t;
 
 #define QUEUE_NOWHERE UINT32_MAX
 
+/* What a communicator's tasks may read and write before the next communicator's, and a tenant's of weight 1
+ * before the next tenant's: less than a millisecond. */
+#define WORK_QUANTUM_BYTES (1 << 20)
+
+/* What a task costs that reads and writes less. */
+#define WORK_LEAST_BYTES (16u << 10)
+
+/* A tenant that has shares. */
+typedef struct exec_tenant {
+    list_t of_exec; /* exec_host_t.tenants */
+    const void *key;
+    uint32_t share_count;
+    fair_share_t turn;   /* of the queue's, while tasks of it are due */
+    fair_round_t shares; /* exec_share_t.turn */
+    pace_flows_t *flows; /* paced: for its bookings */
+} exec_tenant_t;
+
+struct exec_share {
+    exec_host_t *exec;
+    exec_tenant_t *tenant;
+    fair_share_t turn; /* of its tenant's, while tasks of it are due */
+    list_t due;        /* exec_task_t.of_share */
+    uint32_t users;    /* workers that run a task of it */
+    bool destroyed;    /* the last of them frees it */
+    pace_flows_t *flows;
+};
+
 /* Embedded in what it runs, and owned by that; in the queue at most once. */
 struct exec_task {
-    void (*run)(exec_task_t *task);
-    void (*taken)(exec_task_t *task); /* called before run, still under the pool's lock; may be NULL */
-    host_instance_t *instance;        /* whose abort hurries it */
-    uint64_t ready_ns;                /* CLOCK_MONOTONIC */
+    uint64_t (*run)(exec_task_t *task); /* returns the bytes that it read and wrote */
+    void (*taken)(exec_task_t *task);   /* called before run, still under the pool's lock; may be NULL */
+    host_instance_t *instance;          /* whose abort hurries it; NULL in tests */
+    exec_share_t *share;                /* whom it is charged to; set before it is pushed */
+    uint64_t ready_ns;                  /* CLOCK_MONOTONIC */
     uint64_t arrival;
-    uint32_t place; /* in the heap; QUEUE_NOWHERE after it was taken out */
+    uint32_t place;  /* in the heap; QUEUE_NOWHERE while it is not there */
+    list_t of_share; /* while it is due */
 };
 
 typedef struct exec_queue {
     exec_task_t **heap;
-    uint32_t count, capacity;
+    uint32_t later; /* tasks in the heap */
+    uint32_t due;   /* the others */
+    uint32_t capacity;
     uint32_t reserved; /* tasks that may be queued at once */
     uint64_t next_arrival;
+    fair_round_t tenants; /* exec_tenant_t.turn */
+    _Atomic uint32_t
+        tenants_hint; /* how many have tasks that are due; to be read relaxed, without the lock */
 } exec_queue_t;
 
+/* Make a task that is not queued. */
+static inline void task_init(exec_task_t *task, uint64_t (*run)(exec_task_t *task), host_instance_t *instance)
+{
+    *task = (exec_task_t){.run = run, .instance = instance, .place = QUEUE_NOWHERE};
+    list_init(&task->of_share);
+}
+
+static inline bool task_is_queued(const exec_task_t *task)
+{
+    return task->place != QUEUE_NOWHERE || !list_is_empty(&task->of_share);
+}
+
+void queue_init(exec_queue_t *queue);
 void queue_fini(exec_queue_t *queue);
 
 /* Reserve places, so that pushing these tasks cannot fail; give the places back. Errors: NO_MEMORY. */
 blink_result_t queue_reserve(exec_queue_t *queue, uint32_t tasks);
 void queue_release(exec_queue_t *queue, uint32_t tasks);
 
+/* Ready at 0: the task is due at once. */
 void queue_push(exec_queue_t *queue, exec_task_t *task, uint64_t ready_ns);
 
-/* The earliest task; the queue must not be empty. */
+/* Tasks whose time has come are due. */
+void queue_ripen(exec_queue_t *queue, uint64_t now_ns);
+
+/* The due task whose turn it is; there must be one. Charge its share when it has run. */
 exec_task_t *queue_pop(exec_queue_t *queue);
+void queue_charge(exec_queue_t *queue, exec_share_t *share, uint64_t bytes);
 
 /* Take out a task that is in the queue. */
 void queue_remove(exec_queue_t *queue, exec_task_t *task);
 
-/* Ready time of the earliest task; UINT64_MAX if there is none. */
+/* Ready time of the earliest task: 0 if one is due, UINT64_MAX if there is none. */
 uint64_t queue_next_ns(const exec_queue_t *queue);
 
-/* Make every queued task of an instance ready at once. */
-void queue_hurry(exec_queue_t *queue, const host_instance_t *instance);
+/* If the task is in the queue, it is due at once. */
+void queue_hurry(exec_queue_t *queue, exec_task_t *task);
 
 #endif

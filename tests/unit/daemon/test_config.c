@@ -82,6 +82,8 @@ static void test_mistakes_are_named(void **state)
         {"[limits]\nop_timeout_s = soon\n", ":2: ", "'soon' is not a number of seconds"},
         {"[limits]\nregistered_bytes_per_tenant = 5X\n", ":2: ", "'5X' is not a size"},
         {"[limits]\nregistered_bytes_per_tenant = 99999999T\n", ":2: ", "is not a size"},
+        {"[weights]\nnobody-of-this-name = 1\n", ":2: ", "no user of this name"},
+        {"[weights]\nroot = 0\n", ":2: ", "a number from 1 to 1000"},
         {"[log]\nlevel = loud\n", ":2: ", "log level 'loud': error, warning, info or debug"},
         {"[daemon]\nsocket_mode = 999\n", ":2: ", "'999' is not an octal file mode"},
         {"[daemon\n", ":1: ", "neither [section], key = value, nor a # comment"},
@@ -94,6 +96,18 @@ static void test_mistakes_are_named(void **state)
             fail_msg("case %zu: '%s' does not say '%s' and '%s'", i, blink_error_text(), cases[i].line,
                      cases[i].named);
     }
+}
+
+static void test_weights_are_by_user(void **state)
+{
+    settings_t settings;
+    (void)state;
+    assert_int_equal(read_text("[weights]\nroot = 3\n4711 = 5\n0 = 2\n", &settings), BLINK_OK);
+    assert_int_equal(settings.weight_count, 2);
+    assert_int_equal(settings.weights[0].uid, 0);
+    assert_int_equal(settings.weights[0].weight, 2);
+    assert_int_equal(settings.weights[1].uid, 4711);
+    assert_int_equal(settings.weights[1].weight, 5);
 }
 
 static void test_missing_file_is_named(void **state)
@@ -111,6 +125,7 @@ int main(void)
         cmocka_unit_test(test_every_key_is_read),
         cmocka_unit_test(test_keys_not_given_keep_their_defaults),
         cmocka_unit_test(test_mistakes_are_named),
+        cmocka_unit_test(test_weights_are_by_user),
         cmocka_unit_test(test_missing_file_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

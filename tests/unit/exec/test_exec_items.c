@@ -375,7 +375,7 @@ typedef struct gate {
     bool entered, open;
 } gate_t;
 
-static void wait_at_gate(exec_task_t *task)
+static uint64_t wait_at_gate(exec_task_t *task)
 {
     gate_t *gate = CONTAINER_OF(task, gate_t, task);
     pthread_mutex_lock(&gate->mutex);
@@ -384,13 +384,15 @@ static void wait_at_gate(exec_task_t *task)
     while (!gate->open)
         pthread_cond_wait(&gate->changed, &gate->mutex);
     pthread_mutex_unlock(&gate->mutex);
+    return 0;
 }
 
 /* Occupy the only worker. */
 static void close_gate(const fixture_t *fixture, gate_t *gate)
 {
     *gate = (gate_t){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    gate->task.run = wait_at_gate;
+    task_init(&gate->task, wait_at_gate, NULL);
+    gate->task.share = fixture->exec->own_share;
     pthread_mutex_lock(&fixture->exec->mutex);
     assert_int_equal(queue_reserve(&fixture->exec->queue, 1), BLINK_OK);
     queue_push(&fixture->exec->queue, &gate->task, 0);
@@ -467,31 +469,6 @@ static void test_aborted_instance_runs_again(void **state)
 }
 
 /* ---- many runs ---- */
-
-static void test_tasks_come_out_of_the_queue_in_their_order(void **state)
-{
-    (void)state;
-    enum { TASKS = 64 };
-    exec_task_t tasks[TASKS] = {0};
-    exec_queue_t queue = {0};
-    assert_int_equal(queue_reserve(&queue, TASKS), BLINK_OK);
-    for (uint32_t i = 0; i < TASKS; i++)
-        queue_push(&queue, &tasks[i], i * 37 % 16);
-    for (uint32_t i = 0; i < TASKS; i += 3)
-        queue_remove(&queue, &tasks[i]);
-    uint64_t last_ns = 0, last_arrival = 0;
-    for (uint32_t i = 0; i < TASKS; i++) {
-        if (i % 3 == 0)
-            continue;
-        const exec_task_t *task = queue_pop(&queue);
-        assert_int_not_equal((task - tasks) % 3, 0);
-        assert_true(task->ready_ns > last_ns || (task->ready_ns == last_ns && task->arrival >= last_arrival));
-        last_ns = task->ready_ns;
-        last_arrival = task->arrival;
-    }
-    assert_int_equal(queue.count, 0);
-    queue_fini(&queue);
-}
 
 static void check_many_runs(uint32_t workers)
 {
@@ -589,7 +566,6 @@ int main(void)
         cmocka_unit_test(test_done_is_called_unless_the_run_ended_inside_start),
         cmocka_unit_test(test_abort_of_a_run_nobody_has_begun_leaves_outputs_alone),
         cmocka_unit_test(test_aborted_instance_runs_again),
-        cmocka_unit_test(test_tasks_come_out_of_the_queue_in_their_order),
         cmocka_unit_test(test_hundred_runs_share_one_pool),
         cmocka_unit_test(test_short_run_does_not_wait_for_the_end_of_a_long_one),
     };
