@@ -214,8 +214,10 @@ blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, pla
             .channels = calloc(plan->channel_count + 1u, sizeof(*predictor->channels))};
         lane_channel_t *channels = calloc(plan->channel_count + 1u, sizeof(*channels));
         for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
-            predictor->facts[protocol] = (lane_program_t){
-                .rate_GBps = plan->rate_GBps, .channel_count = plan->channel_count, .channels = channels};
+            predictor->facts[protocol] = (lane_program_t){.protocol = (blink_protocol_t)protocol,
+                                                          .rate_GBps = plan->rate_GBps,
+                                                          .channel_count = plan->channel_count,
+                                                          .channels = channels};
     }
     if (result == BLINK_OK && (!predictor || !predictor->channels || !predictor->facts[0].channels))
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to predict %u channels", plan->channel_count);

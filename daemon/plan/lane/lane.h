@@ -178,8 +178,9 @@ blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t block_
                                   uint32_t slots, lane_geometry_t *geometry);
 void lane_geometry_fini(lane_geometry_t *geometry);
 
-/* The chunk that keeps the cost of filling the pipeline (depth steps) at a few percent and, where lanes take
- * the parts of a ring in order, links busy in spite of their latency. `bytes` is the whole payload. */
+/* The chunk that keeps the cost of filling the pipeline (depth steps) at a few percent and links busy in
+ * spite of their latency. Small payloads cannot have both: under LL, chunks are then small enough that deep
+ * trees fill soon. `bytes` is the whole payload. */
 uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes);
 
 /* The slots per edge that keep the longest path busy for its whole latency, if the largest channel is cut in

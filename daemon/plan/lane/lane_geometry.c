@@ -21,6 +21,11 @@
  * delays the broadcast on the links they share (measured on the DGX-1V with its PCIe tree). */
 #define CHUNKS_PER_DELAY 2.0
 
+/* LL is for payloads that are few such chunks, and every level of a tree but the first waits for one of them.
+ * In a deep tree these levels together then wait for as long as one does otherwise. Chunks are cut no smaller
+ * than this for it. */
+#define CHUNK_LL_BYTES (16u << 10)
+
 /* Slots of an edge that are not in flight: one being written, two arrived and being combined, one to spare.
  */
 #define SLOTS_BESIDE_FLIGHT 4u
@@ -77,6 +82,15 @@ static double part_bytes_per_us(const lane_program_t *program)
     return program->rate_GBps * 1e3 * largest_part_share(program);
 }
 
+/* The chunk that keeps lanes of one part busy in spite of the longest path's latency. */
+static uint64_t delay_chunk(const lane_program_t *program, uint32_t depth)
+{
+    double chunk_bytes = part_bytes_per_us(program) * program->latency_us / CHUNKS_PER_DELAY;
+    if (program->protocol == BLINK_PROTOCOL_LL && chunk_bytes > CHUNK_LL_BYTES)
+        chunk_bytes = fmax(chunk_bytes / (depth > 2 ? depth - 1 : 1), CHUNK_LL_BYTES);
+    return (uint64_t)chunk_bytes;
+}
+
 uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes)
 {
     bool in_order = false;
@@ -86,8 +100,7 @@ uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes)
     uint32_t depth = program->depth ? program->depth : 1;
     uint64_t chunk_bytes = (uint64_t)(part_bytes / (CHUNKS_PER_LEVEL * (double)depth));
     uint64_t latency_bytes =
-        in_order ? DELAYS_PER_PART_CHUNK * program->bdp_bytes
-                 : (uint64_t)(part_bytes_per_us(program) * program->latency_us / CHUNKS_PER_DELAY);
+        in_order ? DELAYS_PER_PART_CHUNK * program->bdp_bytes : delay_chunk(program, depth);
     if (chunk_bytes < latency_bytes)
         chunk_bytes = latency_bytes;
     return round_up_unit(clamp_u64(chunk_bytes, CHUNK_MIN_BYTES, LANE_CHUNK_MAX_BYTES));

@@ -3,7 +3,9 @@
  * simulation (rates, bytes, order, repetition) on real topologies.
  */
 #include "error.h"
+#include "plan/lane/lane.h"
 #include "plan/model.h"
+#include "plan/predict.h"
 #include "sim/events.h"
 #include "sim/sim.h"
 
@@ -342,6 +344,71 @@ static void test_a_hop_costs_what_its_slowest_kind_of_link_costs(void **state)
     }
 }
 
+/* ---- chunks of small payloads ---- */
+
+/* How the time that is predicted, and the one that is simulated, compare to those with the chunk that the
+ * same program would have under a protocol without flags. */
+static void compare_chunks(fixture_t *fixture, uint64_t bytes, double *predicted, double *simulated)
+{
+    lane_program_t without_flags = *fixture->program;
+    double us[2] = {0.0, 0.0};
+    without_flags.protocol = BLINK_PROTOCOL_SIMPLE;
+    uint64_t chunk_bytes = lane_choose_chunk(&without_flags, bytes);
+    assert_true(chunk_bytes >= lane_choose_chunk(fixture->program, bytes));
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(
+            plan_predict_us(fixture->topo, fixture->plan, bytes, BLINK_PROTOCOL_LL, i * chunk_bytes, &us[i]),
+            BLINK_OK);
+    *predicted = us[0] / us[1];
+    uint64_t block_bytes = bytes / fixture->program->block_count;
+    *simulated = run(fixture, block_bytes, 0, 0) / run(fixture, block_bytes, chunk_bytes, 0);
+}
+
+/* The fixture, with slots that have flags. */
+static void compile_ll(fixture_t *fixture, blink_collective_t collective, blink_algorithm_t algorithm)
+{
+    compile(fixture, collective, algorithm);
+    lane_program_destroy(fixture->program);
+    fixture->plan->protocol = fixture->config.protocol = BLINK_PROTOCOL_LL;
+    assert_int_equal(lane_compile(fixture->topo, fixture->plan, &fixture->program), BLINK_OK);
+}
+
+static void test_small_chunks_fill_a_deep_tree_sooner(void **state)
+{
+    fixture_t fixture = {0};
+    double predicted = 0.0, simulated = 0.0;
+    (void)state;
+    assert_int_equal(topo_load("2x_dgx1v_100g", &fixture.topo), BLINK_OK);
+    compile_ll(&fixture, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES);
+    compare_chunks(&fixture, MIB / 4, &predicted, &simulated);
+    assert_true(predicted < 0.8);
+    assert_true(simulated < 0.8);
+    finish(&fixture);
+}
+
+static void test_small_chunks_are_never_slower(void **state)
+{
+    static const char *const machines[] = {"dgx1v",       "dgx1p",    "dgx1v_hybrid", "dgx2",
+                                           "dgx_a100",    "dgx_h100", "pcie4",        "pcie8",
+                                           "p3.16xlarge", "gh200x4",  "2x_dgx1v_100g"};
+    static const blink_collective_t collectives[] = {BLINK_ALLREDUCE, BLINK_BROADCAST, BLINK_REDUCE,
+                                                     BLINK_ALLGATHER, BLINK_REDUCESCATTER};
+    static const blink_algorithm_t algorithms[] = {BLINK_ALGORITHM_TREES, BLINK_ALGORITHM_SHALLOW_TREES};
+    (void)state;
+    for (size_t i = 0; i < sizeof(machines) / sizeof(machines[0]) * 10; i++) {
+        fixture_t fixture = {0};
+        double predicted = 0.0, simulated = 0.0;
+        assert_int_equal(topo_load(machines[i / 10], &fixture.topo), BLINK_OK);
+        compile_ll(&fixture, collectives[i % 5], algorithms[i / 5 % 2]);
+        for (uint64_t bytes = MIB / 16; bytes <= MIB; bytes *= 4) {
+            compare_chunks(&fixture, bytes, &predicted, &simulated);
+            assert_true(predicted <= 1.0 + 1e-9);
+            assert_true(simulated <= 1.0 + 1e-9);
+        }
+        finish(&fixture);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +428,8 @@ int main(void)
         cmocka_unit_test(test_a_device_must_read_at_some_speed),
         cmocka_unit_test(test_a_lane_that_waits_for_ever_is_named),
         cmocka_unit_test(test_events_come_by_time_and_then_in_the_order_entered),
+        cmocka_unit_test(test_small_chunks_fill_a_deep_tree_sooner),
+        cmocka_unit_test(test_small_chunks_are_never_slower),
         cmocka_unit_test(test_a_hop_costs_what_its_slowest_kind_of_link_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
