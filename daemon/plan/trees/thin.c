@@ -300,8 +300,8 @@ static blink_result_t try_taste(thinning_t *t, double optimum)
     if (!copies)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", t->count);
     blink_result_t result = BLINK_OK;
-    if (complete && t->packer->per_rank)
-        result = restore(t, t->state); /* there is hardly anything more to drop */
+    if (complete && t->grain > 0.0)
+        result = restore(t, t->state); /* grains leave hardly anything more to drop */
     else if (!t->over)
         result = eliminate_cheaply(t, optimum, copies, copies + t->count);
     free(copies);

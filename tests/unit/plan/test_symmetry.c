@@ -166,6 +166,18 @@ static void test_sixteen_h100_hosts_are_symmetric_by_host_and_by_gpu(void **stat
     topo_destroy(topo);
 }
 
+static void test_many_dgx1_hosts_gather_by_one_tree_for_each_device_of_a_host(void **state)
+{
+    (void)state;
+    topo_t *topo = load("64xdgx1v");
+    for (uint32_t i = 0; i < 2; i++) {
+        plan_t *plan = make_stored(topo, i == 0 ? BLINK_ALLGATHER : BLINK_REDUCESCATTER, all_gpus, 0);
+        assert_int_equal(plan->channel_count, 8);
+        plan_destroy(plan);
+    }
+    topo_destroy(topo);
+}
+
 static void test_the_order_of_ranks_does_not_matter(void **state)
 {
     (void)state;
@@ -298,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_two_hosts_of_sixteen_gpus_are_planned_without_a_dead_end),
         cmocka_unit_test(test_any_rank_may_be_the_root_of_a_template),
         cmocka_unit_test(test_sixteen_h100_hosts_are_symmetric_by_host_and_by_gpu),
+        cmocka_unit_test(test_many_dgx1_hosts_gather_by_one_tree_for_each_device_of_a_host),
         cmocka_unit_test(test_the_order_of_ranks_does_not_matter),
         cmocka_unit_test(test_gpus_that_are_all_joined_are_symmetric_without_hosts),
         cmocka_unit_test(test_templates_of_routes_carry_every_block_alike),
