@@ -141,7 +141,7 @@ blink_result_t frame_send(int socket_fd, const void *bytes, size_t byte_count, c
 
 blink_result_t frame_take_fds(struct msghdr *message, int fds[FRAME_FDS_MAX], uint32_t *fd_count)
 {
-    bool surplus = (message->msg_flags & MSG_CTRUNC) != 0;
+    bool surplus = false;
     for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
         if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
             continue;
@@ -159,6 +159,11 @@ blink_result_t frame_take_fds(struct msghdr *message, int fds[FRAME_FDS_MAX], ui
     }
     if (surplus)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a frame with more than %u descriptors", FRAME_FDS_MAX);
+    /* There is memory for more than the peer may send, so what is cut off is what this process may not have.
+     */
+    if (message->msg_flags & MSG_CTRUNC)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY,
+                          "descriptors came, and this process may open no more (ulimit -n)");
     return BLINK_OK;
 }
 

@@ -72,7 +72,8 @@ typedef union frame_control {
 void frame_attach_fds(struct msghdr *message, frame_control_t *control, const int *fds, uint32_t fd_count);
 
 /** Append the descriptors of a received message to an array of FRAME_FDS_MAX; close those that do not fit.
- * Errors: PROTOCOL (there were such). */
+ * Errors: PROTOCOL (there were such), NO_MEMORY (the process has no descriptors left for
+ * some). */
 blink_result_t frame_take_fds(struct msghdr *message, int fds[FRAME_FDS_MAX], uint32_t *fd_count);
 
 #endif

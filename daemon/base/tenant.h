@@ -35,6 +35,7 @@ typedef struct tenant {
     log_budget_t log;
     list_t works;           /* of the control thread's turns: what is done for the tenant, slice by slice */
     list_t of_turn;         /* the tenants that have works */
+    uint32_t unclaimed_fds; /* the control thread's: that have come with frames which have not come whole */
     bag_t rosters, clients; /* the control thread's: roster_t.of_tenant, client_t.of_tenant */
     /* The engine's, for the planner (engine/plans/planner.h). */
     list_t of_planner;     /* planner->tenants */

@@ -24,6 +24,16 @@ static void send_hello(const session_t *session, uint64_t id, const int *fds, ui
     connection_send(session->connection, &reply, fds, fd_count);
 }
 
+static void refuse_client(const session_t *session, uint64_t id, blink_result_t result,
+                          const int fds[CLIENT_FDS])
+{
+    for (int i = 0; i < CLIENT_FDS; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    connection_fail(session->connection, id, result);
+}
+
 static void become_client(session_t *session, uint64_t id, const char *program)
 {
     int fds[CLIENT_FDS];
@@ -32,11 +42,7 @@ static void become_client(session_t *session, uint64_t id, const char *program)
     if (result == BLINK_OK)
         send_hello(session, id, fds, CLIENT_FDS);
     else
-        connection_fail(session->connection, id, result);
-    for (int i = 0; i < CLIENT_FDS; i++) {
-        if (fds[i] >= 0)
-            close(fds[i]);
-    }
+        refuse_client(session, id, result, fds);
 }
 
 static void hello(session_t *session, uint64_t id, const Blinkwire__Hello *message)
@@ -61,9 +67,23 @@ static void hello(session_t *session, uint64_t id, const Blinkwire__Hello *messa
         send_hello(session, id, NULL, 0);
 }
 
+static void reply_lost_fds(const session_t *session, uint64_t id)
+{
+    BLINK_FAIL(
+        BLINK_ERR_QUOTA,
+        "the descriptor of the memory was not taken: the daemon has none left (LimitNOFILE=), or %u wait "
+        "for this user's unfinished requests",
+        session->tenant->unclaimed_fds);
+    connection_reply_error(session->connection, id, BLINK_ERR_QUOTA);
+}
+
 static void mem_register(session_t *session, uint64_t id, const Blinkwire__MemRegister *message)
 {
     int fd = connection_take_fd(session->connection);
+    if (fd < 0 && connection_lost_fds(session->connection)) {
+        reply_lost_fds(session, id);
+        return;
+    }
     region_register_host(session->client, id, message, fd);
     if (fd >= 0)
         close(fd);
@@ -81,7 +101,10 @@ static void gpu_mem_register(session_t *session, uint64_t id, const Blinkwire__G
         if (fd >= 0)
             fds[fd_count++] = fd;
     }
-    region_register_gpu(session->client, id, message, fds, fd_count);
+    if (connection_lost_fds(session->connection))
+        reply_lost_fds(session, id);
+    else
+        region_register_gpu(session->client, id, message, fds, fd_count);
     for (uint32_t i = 0; i < fd_count; i++)
         close(fds[i]);
 }

@@ -8,6 +8,7 @@
 #include "control/clients/session.h"
 #include "control/comms/roster.h"
 #include "control/control.h"
+#include "control/descriptors.h"
 #include "control/gpus.h"
 #include "control/links.h"
 #include "control/memory/guard.h"
@@ -44,10 +45,13 @@ struct server {
     uv_signal_t terminate, interrupt, hangup;
     uv_timer_t accept_again;
     uv_timer_t watchdog;
+    log_budget_t refusals;
     bool heartbeat_pending; /* the engine has not answered yet */
     bool loop_open;
     bool owns_socket; /* made here, not handed over */
     int listen_fd, lock_fd;
+    int reserve_fd; /* open for nothing: closed for a moment to tell somebody that there are no descriptors
+                       left */
 };
 
 /* ---- the socket ---- */
@@ -130,6 +134,8 @@ static blink_result_t open_socket(server_t *server)
 
 static void close_socket(server_t *server)
 {
+    if (server->reserve_fd >= 0)
+        close(server->reserve_fd);
     if (server->listen_fd >= 0) {
         close(server->listen_fd);
         if (server->owns_socket)
@@ -155,13 +161,51 @@ static void on_accept_again(uv_timer_t *timer)
         uv_poll_start(&server->listener, UV_READABLE, on_listener);
 }
 
-/* Without descriptors or memory for another connection, a connection that waits would wake the loop without
- * end. */
+/* Without memory for another connection, a connection that waits would wake the loop without end. */
 static void pause_accepting(server_t *server, int error)
 {
     LOG_WARNING("no new connections for %u ms: %s", ACCEPT_PAUSE_MS, strerror(error));
     uv_poll_stop(&server->listener);
     uv_timer_start(&server->accept_again, on_accept_again, ACCEPT_PAUSE_MS, 0);
+}
+
+/* There are no descriptors left. Whoever it is: the lines that say so have one budget. */
+static void refuse(server_t *server, int fd)
+{
+    uint32_t withheld_count;
+    errno = EMFILE;
+    connection_refuse(fd, descriptors_fail("connect"));
+    if (log_budget_spend(&server->refusals, clock_ns(), &withheld_count))
+        LOG_WARNING("a connection is refused: %s (%u more before)", blink_error_text(), withheld_count);
+}
+
+static void open_reserve(server_t *server)
+{
+    server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* Who connects hears that there are no descriptors left, by means of the one in reserve. False: that one is
+ * gone, too. */
+static bool refuse_next(server_t *server)
+{
+    if (server->reserve_fd < 0)
+        open_reserve(server);
+    if (server->reserve_fd < 0)
+        return false;
+    close(server->reserve_fd);
+    int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0)
+        refuse(server, fd);
+    open_reserve(server);
+    return true;
+}
+
+static void accept_failed(server_t *server, int error)
+{
+    if (error == EAGAIN || error == EINTR || error == ECONNABORTED)
+        return;
+    if (!descriptors_ran_out(error) || !refuse_next(server))
+        pause_accepting(server, error);
 }
 
 /* A few: who connects in a loop keeps nobody waiting who is connected. */
@@ -172,12 +216,14 @@ static void on_listener(uv_poll_t *poll, int status, int events)
     for (uint32_t i = 0; i < ACCEPTS_PER_TURN && status == 0 && !server->control.stopping; i++) {
         int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
-            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-                pause_accepting(server, errno);
+            accept_failed(server, errno);
             return;
         }
         turns_count(&server->control.turns, 1);
-        session_start(&server->control, fd);
+        if (descriptors_are_scarce(fd))
+            refuse(server, fd);
+        else
+            session_start(&server->control, fd);
     }
 }
 
@@ -370,6 +416,7 @@ blink_result_t server_create(const server_config_t *config, server_t **created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the server");
     init_control(config, &server->control);
     server->lock_fd = -1;
+    open_reserve(server);
     server->listen_fd = config->listen_fd;
     server->owns_socket = config->listen_fd < 0;
     blink_result_t result = guard_install();

@@ -1,5 +1,6 @@
 """What a user can make long keeps no other user waiting."""
 import os
+import resource
 import struct
 import time
 
@@ -210,3 +211,58 @@ class SightTest(FloodTest):
             client.join("00" * 16, 1, 0, 0)
             return self.seen(daemon)
         self.assertEqual(self.as_user(own), [True, True, False])
+
+
+class DescriptorTest(FloodTest):
+    def fill(self, daemon):
+        """Connect until the daemon has no more descriptors for it: the clients, and how the last one was refused."""
+        clients = []
+        while True:
+            client = RawClient(daemon)
+            self.addCleanup(client.close)
+            reply = client.hello()
+            if reply.code:
+                break
+            clients.append(client)
+        for _ in range(50):
+            self.addCleanup(RawClient(daemon).close)
+        return clients, reply
+
+    def test_without_descriptors_who_connects_hears_why_and_the_connected_go_on(self):
+        daemon = self.daemon(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)))
+        bystanders = self.start_ranks(daemon, [0, 1], ["gate:begin", "allreduce:1000:float32:sum"])
+        for bystander in bystanders:
+            bystander.wait_for_step("at-gate")
+        clients, refusal = self.fill(daemon)
+        self.assertGreater(len(clients), 5)
+        self.assertEqual(refusal.code, raw.QUOTA)
+        self.assertIn("LimitNOFILE", refusal.text)
+        status, _, text = self.run_command([BLINKCTL, "--socket", daemon.socket, "status"])
+        self.assertEqual(status, 1)
+        self.assertIn("LimitNOFILE", text)
+        for bystander in bystanders:
+            bystander.say()
+        for bystander in bystanders:
+            self.assert_all_ok(bystander.finish())
+        for client in clients:
+            client.close()
+        daemon.wait_for("the clients' end", lambda blinkd: self.descriptors(blinkd) < 100)
+        daemon.check_serves()
+
+    def test_descriptors_that_wait_for_their_frames_are_few(self):
+        daemon = self.daemon()
+        fd, before = attacks.sealed_memfd(4096), self.descriptors(daemon)
+        self.addCleanup(os.close, fd)
+        clients = [RawClient(daemon) for _ in range(40)]
+        for client in clients:
+            self.addCleanup(client.close)
+            self.assertEqual(client.hello().code, 0)
+            client.send_bytes(struct.pack("<I", 100), [fd] * 64)
+        other = RawClient(daemon)
+        self.addCleanup(other.close)
+        self.assertEqual(other.hello().code, 0)
+        self.assertLess(self.descriptors(daemon), before + 41 * 8 + 1024 + 64)
+        for client in clients:
+            client.close()
+        daemon.wait_for("the clients' end", lambda blinkd: self.descriptors(blinkd) < before + 30)
+        daemon.check_serves()

@@ -1,6 +1,7 @@
 #include "control/clients/client.h"
 
 #include "control/comms/roster.h"
+#include "control/descriptors.h"
 #include "control/memory/guard.h"
 #include "control/memory/region.h"
 
@@ -20,16 +21,20 @@ enum { FD_RING, FD_DOORBELL, FD_COMPLETION };
 
 static blink_result_t make_rings(engine_client_config_t *config, int fds[CLIENT_FDS])
 {
-    BLINK_TRY(ring_create(RING_SQ_ENTRIES, RING_CQ_ENTRIES, &config->ring, &fds[FD_RING]));
+    blink_result_t result = ring_create(RING_SQ_ENTRIES, RING_CQ_ENTRIES, &config->ring, &fds[FD_RING]);
+    if (result != BLINK_OK)
+        return descriptors_ran_out(errno) ? descriptors_fail("ring of a client") : result;
     fds[FD_DOORBELL] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     fds[FD_COMPLETION] = ring_create_event();
     if (fds[FD_DOORBELL] >= 0)
         config->doorbell_fd = fcntl(fds[FD_DOORBELL], F_DUPFD_CLOEXEC, 0);
     if (fds[FD_COMPLETION] >= 0)
         config->completion_fd = fcntl(fds[FD_COMPLETION], F_DUPFD_CLOEXEC, 0);
-    if (config->doorbell_fd < 0 || config->completion_fd < 0)
-        return BLINK_FAIL_ERRNO("doorbell and completion event of a client");
-    return BLINK_OK;
+    if (config->completion_fd >= 0 && descriptors_are_scarce(config->completion_fd))
+        errno = EMFILE;
+    else if (config->doorbell_fd >= 0 && config->completion_fd >= 0)
+        return BLINK_OK;
+    return descriptors_fail("doorbell and completion event of a client");
 }
 
 static void close_if_open(int fd)

@@ -4,7 +4,6 @@
 #include "frame.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,6 +15,9 @@
 /* While more than this waits for the peer to read it, no request of the peer's is handled. */
 #define UNREAD_MAX_BYTES (256u << 10)
 
+/* Descriptors that have come over all connections of a tenant, for frames that have not come whole. */
+#define UNCLAIMED_FDS_MAX 1024u
+
 /* The least memory for input; a frame that is longer gets as much as it takes. */
 #define INPUT_LEAST_BYTES 4096u
 
@@ -23,7 +25,7 @@
 typedef struct outgoing {
     list_t link;
     size_t byte_count, sent_bytes;
-    int fds[FRAME_FDS_MAX]; /* duplicates, closed with the frame */
+    int fds[FRAME_FDS_MAX]; /* closed with the frame */
     uint32_t fd_count;
     uint8_t bytes[];
 } outgoing_t;
@@ -43,6 +45,7 @@ struct connection {
     uint32_t frame_max_bytes;
     int fds[FRAME_FDS_MAX]; /* received and not yet claimed by a request */
     uint32_t fd_count;
+    bool fds_lost; /* until all frames that have come are handled */
     list_t outgoing;
     size_t outgoing_bytes;
     bool held;     /* connection_hold() */
@@ -148,6 +151,7 @@ static void on_poll_closed(uv_handle_t *handle)
 
 static void close_unclaimed_fds(connection_t *connection)
 {
+    connection->tenant->unclaimed_fds -= connection->fd_count;
     while (connection->fd_count > 0)
         close(connection->fds[--connection->fd_count]);
 }
@@ -219,23 +223,19 @@ static outgoing_t *pack(const Blinkwire__Reply *reply, const int *fds, uint32_t 
     list_init(&outgoing->link);
     blinkwire__reply__pack(reply, outgoing->bytes + FRAME_HEADER_BYTES);
     outgoing->byte_count = FRAME_HEADER_BYTES + byte_count;
-    for (uint32_t i = 0; i < fd_count; i++) {
-        int copy = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
-        if (copy < 0) {
-            outgoing_free(outgoing);
-            return NULL;
-        }
-        outgoing->fds[outgoing->fd_count++] = copy;
-    }
+    for (; outgoing->fd_count < fd_count; outgoing->fd_count++)
+        outgoing->fds[outgoing->fd_count] = fds[outgoing->fd_count];
     return outgoing;
 }
 
 void connection_send(connection_t *connection, const Blinkwire__Reply *reply, const int *fds,
                      uint32_t fd_count)
 {
+    outgoing_t *outgoing = connection->closing ? NULL : pack(reply, fds, fd_count);
+    for (uint32_t i = 0; i < fd_count && !outgoing; i++)
+        close(fds[i]);
     if (connection->closing)
         return;
-    outgoing_t *outgoing = pack(reply, fds, fd_count);
     if (!outgoing || connection->outgoing_bytes + outgoing->byte_count > OUTGOING_MAX_BYTES) {
         tenant_log(connection->tenant, LOG_LEVEL_WARNING, "pid %d: dropped, its replies cannot be kept",
                    connection->peer.pid);
@@ -284,7 +284,8 @@ void connection_reply_error(connection_t *connection, uint64_t id, blink_result_
     connection_send(connection, &made.reply, NULL, 0);
 }
 
-void connection_refuse(int fd, blink_result_t code)
+/* If that takes no waiting. */
+static void tell_refusal(int fd, blink_result_t code)
 {
     error_reply_t made;
     uint8_t frame[FRAME_HEADER_BYTES + BLINK_ERROR_TEXT_BYTES + 32];
@@ -294,6 +295,11 @@ void connection_refuse(int fd, blink_result_t code)
     blinkwire__reply__pack(&made.reply, frame + FRAME_HEADER_BYTES);
     ssize_t sent = send(fd, frame, FRAME_HEADER_BYTES + byte_count, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)sent; /* who does not hear why sees the end all the same */
+}
+
+void connection_refuse(int fd, blink_result_t code)
+{
+    tell_refusal(fd, code);
     close(fd);
 }
 
@@ -317,12 +323,18 @@ void connection_expire(connection_t *connection, blink_result_t code)
 
 /* ---- receiving ---- */
 
+bool connection_lost_fds(const connection_t *connection)
+{
+    return connection->fds_lost;
+}
+
 int connection_take_fd(connection_t *connection)
 {
     if (connection->fd_count == 0)
         return -1;
     int fd = connection->fds[0];
     connection->fd_count--;
+    connection->tenant->unclaimed_fds--;
     memmove(connection->fds, connection->fds + 1, connection->fd_count * sizeof(connection->fds[0]));
     return fd;
 }
@@ -357,6 +369,7 @@ static void tidy_input(connection_t *connection)
         /* Descriptors come with the first byte of their frame: without a frame begun, nobody will claim
          * these. */
         close_unclaimed_fds(connection);
+        connection->fds_lost = false;
     }
     connection->input_begin = 0;
     connection->input_end = left_bytes;
@@ -395,6 +408,20 @@ static bool reserve_input(connection_t *connection)
     return true;
 }
 
+/* Keep the descriptors that have come, unless the process has none left for them, or the tenant has its share
+ * of those that nobody has claimed yet. Errors: PROTOCOL. */
+static blink_result_t take_fds(connection_t *connection, struct msghdr *message)
+{
+    uint32_t before = connection->fd_count;
+    blink_result_t result = frame_take_fds(message, connection->fds, &connection->fd_count);
+    connection->tenant->unclaimed_fds += connection->fd_count - before;
+    if (result == BLINK_ERR_NO_MEMORY || connection->tenant->unclaimed_fds > UNCLAIMED_FDS_MAX)
+        connection->fds_lost = true;
+    if (connection->fds_lost)
+        close_unclaimed_fds(connection);
+    return result == BLINK_ERR_NO_MEMORY ? BLINK_OK : result;
+}
+
 /* Read once. What is there already is the beginning of a frame, if anything. */
 static void receive(connection_t *connection)
 {
@@ -419,7 +446,7 @@ static void receive(connection_t *connection)
         connection_close(connection);
         return;
     }
-    blink_result_t result = frame_take_fds(&message, connection->fds, &connection->fd_count);
+    blink_result_t result = take_fds(connection, &message);
     if (result != BLINK_OK) {
         connection_fail(connection, 0, result);
         return;
@@ -485,6 +512,7 @@ blink_result_t connection_create(const connection_config_t *config, connection_t
     blink_result_t result =
         peer_watch(&connection->peer, config->loop, config->fd, on_peer_ended, connection);
     if (result != BLINK_OK) {
+        tell_refusal(config->fd, result);
         uv_close((uv_handle_t *)&connection->poll, on_poll_closed);
         return result;
     }

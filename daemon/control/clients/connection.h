@@ -64,7 +64,7 @@ void connection_allow(connection_t *connection, uint32_t frame_max_bytes);
 void connection_hold(connection_t *connection);
 void connection_release(connection_t *connection);
 
-/* Queue a reply with up to FRAME_FDS_MAX descriptors, which stay the caller's. Never ends the connection; a
+/* Queue a reply with up to FRAME_FDS_MAX descriptors, which are taken over. Never ends the connection; a
  * reply to one that has ended is lost. */
 void connection_send(connection_t *connection, const Blinkwire__Reply *reply, const int *fds,
                      uint32_t fd_count);
@@ -81,5 +81,9 @@ void connection_expire(connection_t *connection, blink_result_t code);
 
 /* Take the oldest unclaimed descriptor; -1 if there is none. It is the caller's. */
 int connection_take_fd(connection_t *connection);
+
+/* Whether descriptors that came with the frames of this slice could not be had, or kept. None of those frames
+ * has any then. */
+bool connection_lost_fds(const connection_t *connection);
 
 #endif

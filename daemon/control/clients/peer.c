@@ -1,5 +1,7 @@
 #include "control/clients/peer.h"
 
+#include "control/descriptors.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -66,11 +68,6 @@ static bool says_gone(int error)
     return error == ESRCH || error == EINVAL; /* EINVAL: of SO_PEERPIDFD before Linux 6.16 */
 }
 
-static bool says_no_descriptors(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOMEM;
-}
-
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
     peer_t *peer = poll->data;
@@ -87,8 +84,8 @@ blink_result_t peer_watch(peer_t *peer, uv_loop_t *loop, int socket_fd, void (*e
     peer->context = context;
     if (pidfd < 0 && says_gone(errno))
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "process %d has connected and ended", peer->pid);
-    if (pidfd < 0 && says_no_descriptors(errno))
-        return BLINK_FAIL_ERRNO("a descriptor of process %d", peer->pid);
+    if (pidfd < 0 && (descriptors_ran_out(errno) || errno == ENOMEM))
+        return descriptors_fail("watch the process that connects");
     if (pidfd < 0)
         return BLINK_OK; /* an older kernel, or one that is told to refuse */
     if (uv_poll_init(loop, &peer->poll, pidfd) != 0) {

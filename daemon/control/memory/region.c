@@ -1,5 +1,6 @@
 #include "control/memory/region.h"
 
+#include "control/descriptors.h"
 #include "control/gpus.h"
 #include "control/memory/guard.h"
 #include "windows.h"
@@ -173,7 +174,7 @@ static blink_result_t make_memfd(uint64_t bytes, int *fd)
 {
     *fd = memfd_create("blink-staging", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0)
-        return BLINK_FAIL_ERRNO("memfd_create");
+        return descriptors_fail("memory of a staging region");
     if (ftruncate(*fd, (off_t)bytes) != 0 ||
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         return BLINK_FAIL_ERRNO("make a staging region of %lu bytes", (unsigned long)bytes);

@@ -1,6 +1,7 @@
 #include "control/memory/region_gpu.h"
 
 #include "base/log.h"
+#include "control/descriptors.h"
 #include "control/gpus.h"
 #include "control/memory/region.h"
 
@@ -181,7 +182,7 @@ static blink_result_t let_gpus_map(region_t *region, int fd)
     gpu_request_t map = map_request(region);
     region->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* for a worker that may come later */
     if (region->fd < 0)
-        return BLINK_FAIL_ERRNO("keep the descriptor of region %u", region->number);
+        return descriptors_fail("keep the descriptor of a region");
     return begin_import(region, &map, &region->fd, 1, on_host_mapped);
 }
 
@@ -200,15 +201,40 @@ void region_register_host(client_t *client, uint64_t request, const Blinkwire__M
 
 /* ---- staging ---- */
 
+static void on_lost_removed(void *context)
+{
+    region_t *region = context;
+    region_uncount(region);
+    region_free(region);
+}
+
+/* For the client. A descriptor that the GPU worker may need again is kept. */
+static int staging_fd(region_t *region)
+{
+    int fd = region->fd;
+    if (region->gpu_token != 0)
+        return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    region->fd = -1;
+    return fd;
+}
+
 static void reply_staging(region_t *region)
 {
+    int fd = staging_fd(region);
+    if (fd < 0) {
+        connection_reply_error(region->client->connection, region->request,
+                               descriptors_fail("the descriptor of a staging region"));
+        region_unlink(region);
+        engine_region_remove(region->engine, (engine_done_t){on_lost_removed, region});
+        return;
+    }
     Blinkwire__StagingCreateReply body = BLINKWIRE__STAGING_CREATE_REPLY__INIT;
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
     body.region = region->number;
     reply.id = region->request;
     reply.body_case = BLINKWIRE__REPLY__BODY_STAGING_CREATE;
     reply.staging_create = &body;
-    connection_send(region->client->connection, &reply, &region->fd, 1);
+    connection_send(region->client->connection, &reply, &fd, 1);
 }
 
 /* The descriptor stays, for a worker that may come later. */
@@ -225,8 +251,6 @@ static blink_result_t stage(region_t *region, bool gpu)
     }
     BLINK_TRY(region_tell_engine(region, 0));
     reply_staging(region);
-    close(region->fd);
-    region->fd = -1;
     return BLINK_OK;
 }
 
@@ -250,13 +274,6 @@ void region_stage(client_t *client, uint64_t request, const Blinkwire__StagingCr
 }
 
 /* ---- workers that come and go ---- */
-
-static void on_lost_removed(void *context)
-{
-    region_t *region = context;
-    region_uncount(region);
-    region_free(region);
-}
 
 /* False if the client had nothing on GPUs. */
 static bool lose_regions(client_t *client)
