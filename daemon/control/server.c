@@ -32,6 +32,7 @@
 #define LISTEN_BACKLOG   128
 #define LOCK_PATH_BYTES  (SETTINGS_TEXT_BYTES + 8)
 #define ACCEPT_PAUSE_MS  1000u
+#define REFUSAL_LOG_NS   UINT64_C(1000000000)
 #define ACCEPTS_PER_TURN 8u
 
 struct server {
@@ -45,7 +46,8 @@ struct server {
     uv_signal_t terminate, interrupt, hangup;
     uv_timer_t accept_again;
     uv_timer_t watchdog;
-    log_budget_t refusals;
+    uint64_t refusal_logged_ns;
+    uint32_t refused_count; /* for want of descriptors, since that was logged */
     bool heartbeat_pending; /* the engine has not answered yet */
     bool loop_open;
     bool owns_socket; /* made here, not handed over */
@@ -169,14 +171,18 @@ static void pause_accepting(server_t *server, int error)
     uv_timer_start(&server->accept_again, on_accept_again, ACCEPT_PAUSE_MS, 0);
 }
 
-/* There are no descriptors left. Whoever it is: the lines that say so have one budget. */
+/* There are no descriptors left. One line a second says so, whoever connects. */
 static void refuse(server_t *server, int fd)
 {
-    uint32_t withheld_count;
+    uint64_t now_ns = clock_ns();
     errno = EMFILE;
     connection_refuse(fd, descriptors_fail("connect"));
-    if (log_budget_spend(&server->refusals, clock_ns(), &withheld_count))
-        LOG_WARNING("a connection is refused: %s (%u more before)", blink_error_text(), withheld_count);
+    server->refused_count++;
+    if (server->refusal_logged_ns > 0 && now_ns - server->refusal_logged_ns < REFUSAL_LOG_NS)
+        return;
+    LOG_WARNING("connections refused: %u, %s", server->refused_count, blink_error_text());
+    server->refusal_logged_ns = now_ns;
+    server->refused_count = 0;
 }
 
 static void open_reserve(server_t *server)

@@ -326,6 +326,21 @@ class RingTest(HostileTest):
         self.assertIn(result, results, text)
         self.assertTrue(text)
 
+    def test_slots_that_overlap(self):
+        client = self.client()
+        member, region = self.member(client)
+        staging = client.request(raw.STAGING_CREATE, message(_1=9 << 20)).body(8)[1]
+        for count, in_offset, out_offset in [(16, PAGE, PAGE), (16, PAGE, PAGE + 60),
+                                             (1 << 20, PAGE, PAGE + (4 << 20) - 4)]:
+            self.check_refused(client, raw.INVALID_ARGUMENT, opcode=raw.ALLREDUCE, member=member, count=count,
+                               in_region=staging, out_region=staging, in_offset=in_offset, out_offset=out_offset,
+                               flags=raw.IN_STAGED | raw.OUT_STAGED)
+        self.check_refused(client, raw.INVALID_ARGUMENT, opcode=raw.ALLREDUCE, member=member, count=16,
+                           in_region=staging, out_region=staging, in_offset=PAGE, out_offset=PAGE + 4,
+                           flags=raw.IN_STAGED)
+        client.submit(raw.ALLREDUCE, member, 16, region, region)
+        self.assertEqual(client.reap(), (1, raw.OK, ""))
+
     def test_a_good_submission_works(self):
         """So that the refusals below mean something."""
         client = self.client()

@@ -177,13 +177,29 @@ static blink_result_t use_window(const ring_sqe_t *sqe, op_entry_t *entry)
     return BLINK_OK;
 }
 
+/* Slots overlap nothing: input and output of a staged op are under way at once. */
+static blink_result_t check_slots(const submission_t *submission, const op_entry_t *entry)
+{
+    uintptr_t in = (uintptr_t)entry->input, out = (uintptr_t)entry->output;
+    uint64_t in_bytes =
+        entry->input_staged ? staged_bytes(submission, entry->input_bytes) : entry->input_bytes;
+    uint64_t out_bytes =
+        entry->output_staged ? staged_bytes(submission, entry->output_bytes) : entry->output_bytes;
+    if (!in || !out || in + in_bytes <= out || out + out_bytes <= in)
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                      "input of %lu bytes and output of %lu bytes overlap in the slots of a staged op",
+                      (unsigned long)in_bytes, (unsigned long)out_bytes);
+}
+
 /* Buffers may overlap only as they do in place: the smaller one is this rank's block of the larger one. */
 static blink_result_t check_overlap(const submission_t *submission, const op_entry_t *entry)
 {
+    if (entry->input_staged || entry->output_staged)
+        return check_slots(submission, entry);
     uint64_t in_bytes = entry->input_bytes, out_bytes = entry->output_bytes;
     uintptr_t in = (uintptr_t)entry->input, out = (uintptr_t)entry->output;
-    if (!in || !out || entry->input_staged || entry->output_staged || in + in_bytes <= out ||
-        out + out_bytes <= in)
+    if (!in || !out || in + in_bytes <= out || out + out_bytes <= in)
         return BLINK_OK;
     uint64_t block_bytes = submission->signature.count * submission->shape.element_bytes;
     uint64_t block = in_bytes == out_bytes ? 0 : submission->rank->rank * block_bytes;
