@@ -22,6 +22,10 @@ blink_result_t exec_instance_create(exec_t *exec, const lane_program_t *program,
 /* The instance must be idle. NULL is ignored. */
 void exec_instance_destroy(exec_instance_t *instance);
 
+/* Bind an idle instance to the payload of its next run, and tell how much of this process's memory it will
+ * then take. What it lacks of that is allocated when the run starts. Errors: NO_MEMORY. */
+blink_result_t exec_bind(exec_instance_t *instance, uint64_t block_bytes, uint64_t *bytes);
+
 /*
  * Start a run on an idle instance. True if it has ended already, as *end says: there was nothing to do; it
  * was so short that it was made on this thread; or it could not be started (NO_MEMORY, or SYSTEM: there is no

@@ -11,8 +11,10 @@ typedef struct exec_calls {
     blink_result_t (*create)(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
                              exec_instance_t **instance);
     void (*destroy)(exec_instance_t *instance);
-    /* The run is in the instance, and moves something. *under_way: its end follows; else the result is the
-     * run's. */
+    /* The instance has the geometry of this payload, and `bytes` is set. */
+    blink_result_t (*bind)(exec_instance_t *instance, uint64_t block_bytes);
+    /* The instance is bound to this payload, the run is in it, and moves something. *under_way: its end
+     * follows; else the result is the run's. */
     blink_result_t (*start)(exec_instance_t *instance, uint64_t block_bytes, bool *under_way);
     void (*abort)(exec_instance_t *instance, blink_result_t reason);
     bool (*poll)(exec_t *exec, exec_end_t *end);
@@ -35,7 +37,8 @@ typedef struct exec_rank {
 struct exec_instance {
     exec_t *exec;
     const lane_program_t *program;
-    bool bound; /* geometry is that of the last run's payload */
+    bool bound;     /* to the payload that the geometry has */
+    uint64_t bytes; /* that the instance takes of this process's memory while it runs what it is bound to */
     lane_geometry_t geometry;
     uint32_t most_chunks; /* of any channel */
     /* Slots with flags. The epochs of a run are from epoch_base + 1 to epoch_base + most_chunks; every

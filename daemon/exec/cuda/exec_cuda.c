@@ -122,8 +122,16 @@ void exec_cuda_detach(exec_cuda_t *exec, const char *text)
     gpu_channel_close(&exec->channel);
 }
 
+/* The worker is told of the payload when the run starts; the daemon's own memory does not depend on it. */
+static blink_result_t cuda_bind(exec_instance_t *instance, uint64_t block_bytes)
+{
+    (void)instance, (void)block_bytes;
+    return BLINK_OK;
+}
+
 static const exec_calls_t cuda_calls = {.create = cuda_instance_create,
                                         .destroy = cuda_instance_destroy,
+                                        .bind = cuda_bind,
                                         .start = cuda_instance_start,
                                         .abort = cuda_instance_abort,
                                         .poll = cuda_poll,

@@ -124,6 +124,7 @@ blink_result_t cuda_instance_create(exec_t *exec, const lane_program_t *program,
         instance_free(instance);
         return result;
     }
+    instance->base.bytes = sizeof(*instance) + instance->image.byte_count;
     *created = &instance->base;
     return BLINK_OK;
 }

@@ -222,6 +222,7 @@ static bool host_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t
 
 static const exec_calls_t host_calls = {.create = host_instance_create,
                                         .destroy = host_instance_destroy,
+                                        .bind = host_instance_bind,
                                         .start = host_instance_start,
                                         .abort = host_instance_abort,
                                         .poll = host_poll,

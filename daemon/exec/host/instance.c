@@ -6,6 +6,7 @@
 #include "exec/host/step.h"
 
 #include "base/clock.h"
+#include "base/pages.h"
 #include "error.h"
 #include "names.h"
 
@@ -14,6 +15,18 @@
 
 /* Of scratch: a line of LL128. */
 #define SCRATCH_ALIGNMENT 128u
+
+/* A buffer this large has pages of its own. */
+#define BUFFER_PAGES_BYTES (128u << 10)
+
+/* So much more than its payload needs may an instance's buffer be: payloads of different sizes may take turns
+ * on an instance, and pages that are new cost more than the payload does. */
+#define BUFFER_SPARE_BYTES (4u << 20)
+
+static uint64_t round_up_scratch(uint64_t bytes)
+{
+    return (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+}
 
 /* Each semaphore's one waiting lane. */
 static void instance_find_waiters(host_instance_t *instance)
@@ -55,9 +68,9 @@ static lane_needs_t instance_lane_needs(const lane_program_t *program, const lan
     return needs;
 }
 
-static blink_result_t instance_alloc_lanes(host_instance_t *instance)
+/* What all lanes need together. */
+static lane_needs_t instance_needs(const lane_program_t *program)
 {
-    const lane_program_t *program = instance->base.program;
     lane_needs_t total = {0};
     for (uint32_t l = 0; l < program->lane_count; l++) {
         lane_needs_t needs = instance_lane_needs(program, &program->lanes[l]);
@@ -65,6 +78,13 @@ static blink_result_t instance_alloc_lanes(host_instance_t *instance)
         total.dsts += needs.dsts;
         total.blocks += needs.blocks;
     }
+    return total;
+}
+
+static blink_result_t instance_alloc_lanes(host_instance_t *instance)
+{
+    const lane_program_t *program = instance->base.program;
+    lane_needs_t total = instance_needs(program);
     instance->addresses = calloc(total.addresses + 1u, sizeof(*instance->addresses));
     instance->booked = calloc(total.dsts + 1u, sizeof(*instance->booked));
     instance->blocks = malloc((size_t)total.blocks * STEP_BLOCK_BYTES + 1u);
@@ -87,12 +107,21 @@ static blink_result_t instance_alloc_lanes(host_instance_t *instance)
     return BLINK_OK;
 }
 
+static void instance_free_buffer(host_instance_t *instance)
+{
+    if (instance->buffer_bytes >= BUFFER_PAGES_BYTES)
+        pages_give(instance->scratch, instance->buffer_bytes);
+    else
+        free(instance->scratch);
+    instance->scratch = NULL;
+    instance->buffer_bytes = 0;
+}
+
 static void instance_free(host_instance_t *instance)
 {
     exec_instance_fini(&instance->base);
     pthread_mutex_destroy(&instance->mutex);
-    free(instance->scratch);
-    free(instance->due_ns);
+    instance_free_buffer(instance);
     free(instance->semaphores);
     free(instance->lanes);
     free(instance->booked);
@@ -142,6 +171,19 @@ static uint64_t instance_complete(exec_task_t *task)
     return 0;
 }
 
+/* The bytes that belong to the instance's program, whatever the payload is. */
+static uint64_t instance_own_bytes(const host_instance_t *instance)
+{
+    const lane_program_t *program = instance->base.program;
+    uint64_t bytes = sizeof(*instance) + program->channel_count * sizeof(struct lane_cut);
+    if (instance->items)
+        return bytes + items_bytes(program);
+    lane_needs_t needs = instance_needs(program);
+    return bytes + program->lane_count * sizeof(exec_lane_t) +
+           program->semaphore_count * sizeof(exec_semaphore_t) + needs.addresses * sizeof(void *) +
+           needs.dsts * sizeof(pace_slot_t) + (uint64_t)needs.blocks * STEP_BLOCK_BYTES;
+}
+
 static blink_result_t instance_init(host_instance_t *instance, exec_host_t *exec,
                                     const lane_program_t *program)
 {
@@ -154,6 +196,7 @@ static blink_result_t instance_init(host_instance_t *instance, exec_host_t *exec
         BLINK_TRY(items_create(instance, &instance->items));
     else
         BLINK_TRY(instance_init_lanes(instance));
+    instance->own_bytes = instance_own_bytes(instance);
     pthread_mutex_lock(&exec->mutex);
     blink_result_t result = queue_reserve(&exec->queue, instance_task_count(instance));
     pthread_mutex_unlock(&exec->mutex);
@@ -185,72 +228,74 @@ void host_instance_destroy(exec_instance_t *base)
     instance_free(instance);
 }
 
-/* Due times of every chunk of every semaphore that somebody waits for. */
-static blink_result_t instance_bind_due_times(host_instance_t *instance)
+/* ---- memory ---- */
+
+/* Due times of every chunk of every semaphore that somebody waits for: how many there are, and where each
+ * semaphore's begin in `times` unless that is NULL. */
+static uint64_t instance_place_due_times(host_instance_t *instance, uint64_t *times)
 {
     const lane_program_t *program = instance->base.program;
-    const lane_geometry_t *geometry = &instance->base.geometry;
-    uint64_t needed = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        uint64_t used = 0;
-        for (uint32_t i = 0; i < program->semaphore_count; i++) {
-            exec_semaphore_t *semaphore = &instance->semaphores[i];
-            if (semaphore->waiter == PLAN_NONE)
-                continue;
-            semaphore->due_ns = pass == 0 ? NULL : instance->due_ns + used;
-            used += geometry->channels[program->lanes[semaphore->waiter].channel].chunks;
-        }
-        needed = used;
-        if (pass == 0 && needed > instance->due_capacity) {
-            free(instance->due_ns);
-            instance->due_capacity = 0;
-            instance->due_ns = malloc(needed * sizeof(*instance->due_ns));
-            if (!instance->due_ns)
-                return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %llu arrival times",
-                                  (unsigned long long)needed);
-            instance->due_capacity = needed;
-        }
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < program->semaphore_count; i++) {
+        exec_semaphore_t *semaphore = &instance->semaphores[i];
+        if (semaphore->waiter == PLAN_NONE)
+            continue;
+        semaphore->due_ns = times ? times + used : NULL;
+        used += instance->base.geometry.channels[program->lanes[semaphore->waiter].channel].chunks;
     }
-    return BLINK_OK;
+    return used;
 }
 
-static blink_result_t instance_bind_scratch(host_instance_t *instance)
+/* The buffers of a run: scratch, and when links are emulated due times behind it. A buffer that is there is
+ * used if it is not much too large: payloads of one instance are alike mostly. */
+static uint64_t instance_buffer_bytes(host_instance_t *instance)
 {
-    const lane_geometry_t *geometry = &instance->base.geometry;
-    uint64_t needed = geometry->scratch_bytes;
-    needed = (needed + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-    if (needed <= instance->scratch_bytes)
-        return BLINK_OK;
-    free(instance->scratch);
-    instance->scratch_bytes = 0;
-    instance->scratch = aligned_alloc(SCRATCH_ALIGNMENT, needed);
-    if (!instance->scratch)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %llu bytes of scratch",
-                          (unsigned long long)needed);
-    instance->scratch_bytes = needed;
-    return BLINK_OK;
+    uint64_t due_bytes =
+        instance->exec->config.pace ? instance_place_due_times(instance, NULL) * sizeof(uint64_t) : 0;
+    uint64_t needed = round_up_scratch(round_up_scratch(instance->base.geometry.scratch_bytes) + due_bytes);
+    bool suits = needed <= instance->buffer_bytes && instance->buffer_bytes - needed <= BUFFER_SPARE_BYTES;
+    return suits ? instance->buffer_bytes : needed;
 }
 
-/* Bind the program to a payload; nothing to do if the last run had one of the same size. */
-static blink_result_t instance_bind(host_instance_t *instance, uint64_t block_bytes)
+blink_result_t host_instance_bind(exec_instance_t *base, uint64_t block_bytes)
 {
-    if (instance->base.bound && instance->base.geometry.block_bytes == block_bytes)
-        return BLINK_OK;
+    host_instance_t *instance = (host_instance_t *)base;
     instance->touched_bytes = (uint64_t)(instance->touched_blocks * (double)block_bytes);
     instance->is_inline = !instance->exec->config.pace && instance->touched_bytes <= EXEC_INLINE_MAX_BYTES;
     instance->stream = instance->touched_bytes >= instance->exec->cache_bytes;
     /* One thread alone gains nothing by cutting its work. */
     uint64_t chunk_bytes = instance->is_inline ? LANE_CHUNK_MAX_BYTES : 0;
     uint32_t slots = instance->exec->config.pace ? 0 : EXEC_MEMORY_SLOTS;
-    BLINK_TRY(exec_instance_set_geometry(&instance->base, block_bytes, chunk_bytes, slots));
-    BLINK_TRY(instance_bind_scratch(instance));
-    if (instance->exec->config.pace)
-        BLINK_TRY(instance_bind_due_times(instance));
+    BLINK_TRY(exec_instance_set_geometry(base, block_bytes, chunk_bytes, slots));
     if (instance->items)
         items_bind(instance);
-    instance->base.bound = true;
+    base->bytes = instance->own_bytes + instance_buffer_bytes(instance);
+    instance->has_buffer = false;
+    base->bound = true;
     return BLINK_OK;
 }
+
+/* Have the buffers of the payload that the instance is bound to. */
+static blink_result_t instance_hold_buffer(host_instance_t *instance)
+{
+    uint64_t bytes = instance->base.bytes - instance->own_bytes;
+    if (bytes != instance->buffer_bytes) {
+        instance_free_buffer(instance);
+        instance->scratch =
+            bytes >= BUFFER_PAGES_BYTES ? pages_take(bytes) : aligned_alloc(SCRATCH_ALIGNMENT, bytes);
+        if (!instance->scratch && bytes > 0)
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %lu bytes of scratch",
+                              (unsigned long)bytes);
+        instance->buffer_bytes = bytes;
+    }
+    instance->scratch_bytes = round_up_scratch(instance->base.geometry.scratch_bytes);
+    if (instance->exec->config.pace)
+        (void)instance_place_due_times(instance, (uint64_t *)(instance->scratch + instance->scratch_bytes));
+    instance->has_buffer = true;
+    return BLINK_OK;
+}
+
+/* ---- running ---- */
 
 static void instance_reset_lanes(host_instance_t *instance, exec_share_t *share)
 {
@@ -308,7 +353,9 @@ static blink_result_t instance_start_lanes(host_instance_t *instance, bool *unde
 blink_result_t host_instance_start(exec_instance_t *base, uint64_t block_bytes, bool *under_way)
 {
     host_instance_t *instance = (host_instance_t *)base;
-    BLINK_TRY(instance_bind(instance, block_bytes));
+    (void)block_bytes;
+    if (!instance->has_buffer)
+        BLINK_TRY(instance_hold_buffer(instance));
     exec_share_t *share = base->run.share ? base->run.share : instance->exec->own_share;
     if (!instance->items)
         instance_reset_lanes(instance, share);

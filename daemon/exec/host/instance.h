@@ -47,11 +47,12 @@ struct host_instance {
     exec_semaphore_t *semaphores;
     void **addresses;
     pace_slot_t *booked;
-    uint64_t *due_ns;
-    uint64_t due_capacity;
     char *blocks;
-    char *scratch;
-    uint64_t scratch_bytes;
+    char *scratch; /* the instance's one buffer, which due times share */
+    uint64_t buffer_bytes;
+    uint64_t scratch_bytes; /* of the buffer */
+    bool has_buffer;        /* the buffer is that of the payload that the instance is bound to */
+    uint64_t own_bytes;     /* of all that does not depend on the payload */
     uint64_t touched_bytes;
     bool stream;              /* as in reduce_step_t: the run reads and writes more than caches hold */
     bool is_inline;           /* runs inside exec_start(), lanes off the list below */
@@ -71,6 +72,7 @@ struct host_instance {
 blink_result_t host_instance_create(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
                                     exec_instance_t **instance);
 void host_instance_destroy(exec_instance_t *instance);
+blink_result_t host_instance_bind(exec_instance_t *instance, uint64_t block_bytes);
 blink_result_t host_instance_start(exec_instance_t *instance, uint64_t block_bytes, bool *under_way);
 void host_instance_abort(exec_instance_t *instance, blink_result_t reason);
 

@@ -167,11 +167,15 @@ static uint64_t items_run(exec_task_t *task)
 
 /* ---- instances ---- */
 
+size_t items_bytes(const lane_program_t *program)
+{
+    return (sizeof(exec_items_t) + program->step_count * sizeof(item_row_t) + 63) / 64 * 64;
+}
+
 blink_result_t items_create(host_instance_t *instance, exec_items_t **items)
 {
     const lane_program_t *program = instance->base.program;
-    size_t bytes = sizeof(exec_items_t) + program->step_count * sizeof(item_row_t);
-    exec_items_t *created = aligned_alloc(_Alignof(exec_items_t), (bytes + 63) / 64 * 64);
+    exec_items_t *created = aligned_alloc(_Alignof(exec_items_t), items_bytes(program));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to run %u steps", program->step_count);
     *created = (exec_items_t){.instance = instance};

@@ -11,6 +11,9 @@
 /* Whether a program can run in this way, on a pool without a pacer. */
 bool items_fit(const lane_program_t *program);
 
+/* Memory that items_create() takes for a program. */
+size_t items_bytes(const lane_program_t *program);
+
 /* What an instance needs to run a program that fits. Errors: NO_MEMORY. */
 blink_result_t items_create(host_instance_t *instance, exec_items_t **items);
 void items_destroy(exec_items_t *items);
