@@ -57,6 +57,10 @@ typedef struct settings {
     budget_limit_t limits[BUDGET_KINDS];
     settings_weight_t weights[SETTINGS_WEIGHTS_MAX];
     uint32_t weight_count;
+    uint64_t idle_scratch_bytes; /* kept for later runs of the same plans, */
+    double idle_scratch_s;       /* and for how long */
+    uint64_t cached_plan_bytes;  /* of plans that nothing runs */
+    double cached_plan_s;
     double plan_seconds;   /* how long packing a plan may take; the best found by then is taken */
     double init_timeout_s; /* how long ranks may take to join */
     double op_timeout_s;   /* how long an op may wait for ranks */

@@ -70,6 +70,8 @@ static tenant_t *tenant_create(tenants_t *tenants, uid_t uid, const char *cgroup
     snprintf(tenant->name, sizeof(tenant->name), "user %u%s%s", uid, *cgroup ? " in " : "", cgroup);
     list_init(&tenant->of_planner);
     list_init(&tenant->plans);
+    list_init(&tenant->of_lender);
+    list_init(&tenant->queued_runs);
     account_open(&tenant->account, &tenants->budget, tenant->name);
     list_init(&tenant->of_active);
     list_init(&tenant->active_clients);

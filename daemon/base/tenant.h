@@ -48,6 +48,10 @@ typedef struct tenant {
     fair_share_t turn;      /* of the engine's turns, while it has communicators that are due */
     fair_round_t due_comms; /* engine_comm_t.turn */
 
+    /* The engine's, for runs that wait for scratch (engine/plans/lend.h). */
+    list_t of_lender;   /* lender_t.tenants */
+    list_t queued_runs; /* ops in OP_QUEUED, the longest waiting first */
+
     char cgroup[]; /* "": the tenant is the user in all cgroups */
 } tenant_t;
 

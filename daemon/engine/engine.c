@@ -56,7 +56,7 @@ static bool has_work(engine_t *engine)
         return true;
     if (engine->config.cuda && exec_cuda_has_news(engine->config.cuda))
         return true;
-    return !list_is_empty(&engine->due_tenants.waiting);
+    return !list_is_empty(&engine->due_tenants.waiting) || lend_has_news(&engine->cache.lender);
 }
 
 /* Whether there are words to look at that GPUs write and nobody rings for. */
@@ -135,7 +135,9 @@ static bool engine_work(engine_t *engine)
     bool worked = mailbox_run(&engine->mailbox);
     worked |= clients_serve(engine);
     worked |= engine->config.cuda && run_poll_ended(engine);
+    worked |= run_serve_queued(engine);
     worked |= comms_serve(engine);
+    engine->cache.worked |= worked;
     if (worked)
         update_crowding(engine);
     if (worked && engine->drowsy)
@@ -162,6 +164,7 @@ static void *engine_main(void *argument)
         uint64_t now_us = engine->now_us = clock_us();
         if (now_us - checked_us >= TIMEOUT_CHECK_US) {
             comms_check_timeouts(engine, now_us);
+            plan_cache_tidy(engine);
             checked_us = now_us;
         }
         if (worked)
@@ -170,7 +173,8 @@ static void *engine_main(void *argument)
             idle_since_us = now_us;
         if (engine->long_runs == 0 && now_us - idle_since_us < IDLE_SPIN_US)
             continue;
-        engine_try_to_sleep(engine, comms_check_timeouts(engine, now_us), now_us - idle_since_us);
+        uint64_t timeout_us = comms_check_timeouts(engine, now_us), tidy_us = plan_cache_tidy(engine);
+        engine_try_to_sleep(engine, tidy_us < timeout_us ? tidy_us : timeout_us, now_us - idle_since_us);
         if (!has_watched(engine))
             idle_since_us = 0;
     }

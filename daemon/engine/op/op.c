@@ -32,10 +32,12 @@ bool op_may_enter(op_state_t from, op_state_t to)
 {
     static const uint8_t moves[] = {
         [OP_GATHERING] = MOVE_TO(OP_DUE) | MOVE_TO(OP_ENDED),
-        [OP_DUE] = MOVE_TO(OP_PLANNING) | MOVE_TO(OP_AWAITING) | MOVE_TO(OP_RUNNING) | MOVE_TO(OP_ENDED),
+        [OP_DUE] = MOVE_TO(OP_PLANNING) | MOVE_TO(OP_AWAITING) | MOVE_TO(OP_QUEUED) | MOVE_TO(OP_RUNNING) |
+                   MOVE_TO(OP_ENDED),
         [OP_PLANNING] = MOVE_TO(OP_DUE) | MOVE_TO(OP_ENDED),
-        [OP_AWAITING] = MOVE_TO(OP_RUNNING) | MOVE_TO(OP_AWAITING) | MOVE_TO(OP_ENDED),
-        [OP_RUNNING] = MOVE_TO(OP_AWAITING) | MOVE_TO(OP_ENDED),
+        [OP_AWAITING] = MOVE_TO(OP_QUEUED) | MOVE_TO(OP_RUNNING) | MOVE_TO(OP_AWAITING) | MOVE_TO(OP_ENDED),
+        [OP_QUEUED] = MOVE_TO(OP_RUNNING) | MOVE_TO(OP_AWAITING) | MOVE_TO(OP_ENDED),
+        [OP_RUNNING] = MOVE_TO(OP_QUEUED) | MOVE_TO(OP_AWAITING) | MOVE_TO(OP_ENDED),
         [OP_ENDED] = 0,
     };
     return (moves[from] & MOVE_TO(to)) != 0;
@@ -71,6 +73,8 @@ void op_enter(comm_op_t *op, op_state_t state)
     list_remove(&op->of_state);
     if (op->state == OP_AWAITING)
         take_from_client(op);
+    else if (op->state == OP_QUEUED)
+        lend_queue_no_more(op);
     op->state = state;
     if (state == OP_DUE) {
         list_append(&comm->due, &op->of_state);
@@ -79,6 +83,8 @@ void op_enter(comm_op_t *op, op_state_t state)
         list_append(&op->program->waiting, &op->of_state);
     } else if (state == OP_AWAITING) {
         keep_with_client(op);
+    } else if (state == OP_QUEUED) {
+        lend_queue(op);
     }
 }
 

@@ -18,14 +18,16 @@
  *   GATHERING  entries are not submitted, or their batches   none               DUE (op.c), ENDED
  *              are not active
  *   DUE        it may be started                             comm->due          PLANNING (plans.c), AWAITING,
- *                                                                               RUNNING (run.c), ENDED
+ *                                                                               RUNNING (run.c), QUEUED
+ *                                                                               (lend.c), ENDED
  *   PLANNING   its plan is being made                        program->waiting   DUE (plans.c), ENDED
- *   AWAITING   clients have copies to make for its next      client->awaited    RUNNING (run.c), ENDED;
- *              piece, or streams have not come to it                            AWAITING, of another client
- *                                                                               or again (await.c, run.c)
- *   RUNNING    a piece of it is on the executor              none               AWAITING (run.c), ENDED
- *   ENDED      it has its result, with which entries are     none               nothing: it is freed as soon
- *              completed as they come                                           as no entry can come any more
+ *   AWAITING   clients have copies to make for its next      client->awaited    RUNNING (run.c), QUEUED
+ * (lend.c), ENDED; piece, or streams have not come to it                            AWAITING, of another
+ * client or again (await.c, run.c) QUEUED     there is no scratch left for its next piece   tenant-> RUNNING,
+ * AWAITING (run.c), queued_runs        ENDED RUNNING    a piece of it is on the executor              none
+ * AWAITING (run.c), QUEUED (lend.c), ENDED ENDED      it has its result, with which entries are     none
+ * nothing: it is freed as soon completed as they come                                           as no entry
+ * can come any more
  *
  * op_succeed() and op_fail() move an op to ENDED. Whoever calls them has taken back what run.c and plans.c
  * lent the op: run_cancel() for an op that somebody else wants to end.
@@ -35,6 +37,7 @@ typedef enum op_state {
     OP_DUE,
     OP_PLANNING,
     OP_AWAITING,
+    OP_QUEUED,
     OP_RUNNING,
     OP_ENDED,
 } op_state_t;
@@ -99,7 +102,7 @@ struct comm_op {
     bool is_long;              /* its clients had best sleep */
     uint64_t since_us;         /* its first submission, or when its last piece ended */
     cached_program_t *program; /* in OP_PLANNING and after it: the program that was asked for; held */
-    plan_instance_t *instance; /* lent, from its start to its end */
+    plan_instance_t *instance; /* lent, while a piece of it runs */
     uint64_t piece_elements;   /* of a block, run at a time */
     uint64_t pieces, piece;    /* how many, and which is next */
     double predicted_us;       /* of all its runs */

@@ -22,6 +22,9 @@
 /* Runs on GPUs that the engine ends in one visit. */
 #define QUANTUM_RUNS 64u
 
+/* Tenants of which a queued run is looked at in one turn. */
+#define QUANTUM_QUEUED 16u
+
 /* ---- expectations ---- */
 
 static void set_long(comm_op_t *op, bool is_long)
@@ -127,13 +130,19 @@ static void run_done(const exec_end_t *end)
     mailbox_post(&op->comm->engine->mailbox, &op->run_end_item);
 }
 
+/* Elements of a block that the next piece has. */
+static uint64_t next_piece_elements(const comm_op_t *op)
+{
+    uint64_t left = op->signature.count - op->piece * op->piece_elements;
+    return left < op->piece_elements ? left : op->piece_elements;
+}
+
 /* True if the piece's run has ended already. */
 static bool start_piece(comm_op_t *op, exec_end_t *end)
 {
     engine_t *engine = op->comm->engine;
     const op_signature_t *signature = &op->signature;
-    uint64_t left = signature->count - op->piece * op->piece_elements;
-    uint64_t piece_count = left < op->piece_elements ? left : op->piece_elements;
+    uint64_t piece_count = next_piece_elements(op);
     bool for_pair = op->for_pair;
     uint32_t ranks = for_pair ? 2 : op->comm->rank_count;
     memset(engine->run.inputs, 0, ranks * sizeof(engine->run.inputs[0]));
@@ -162,7 +171,7 @@ static bool start_piece(comm_op_t *op, exec_end_t *end)
 static void op_release(comm_op_t *op)
 {
     set_long(op, false);
-    plan_take_back(op);
+    plan_release(op);
 }
 
 /* Fails if memory of the op is not what it was: a run that met pages which could not be had moved zeros. */
@@ -186,7 +195,7 @@ static void op_ran(comm_op_t *op)
     char text[BLINK_ERROR_TEXT_BYTES / 2];
     set_long(op, false);
     note_use(op);
-    plan_take_back(op);
+    plan_release(op);
     blink_result_t result = check_memory(op, &rank);
     if (result == BLINK_OK) {
         op_succeed(op);
@@ -206,6 +215,7 @@ static bool op_end_piece(comm_op_t *op, const exec_end_t *end)
         op_publish_piece(op);
     if (op->piece < op->pieces) {
         op->since_us = clock_us();
+        lend_back(op);
         return false;
     }
     op_ran(op);
@@ -227,6 +237,17 @@ static bool op_run_piece(comm_op_t *op)
     return true;
 }
 
+/* True if the op has been lent what its next piece takes. Else it waits for that, or has failed. */
+static bool op_borrow(comm_op_t *op)
+{
+    blink_result_t result = lend(op, next_piece_elements(op) * op->shape.element_bytes);
+    if (result == BLINK_OK)
+        return op->state != OP_QUEUED || op->instance;
+    op_release(op);
+    op_fail(op, result, blink_error_text());
+    return false;
+}
+
 /* Run piece after piece for as long as that takes no waiting, up to what the slots hold: how many copies
  * there are is the client's word. */
 void run_proceed(comm_op_t *op)
@@ -240,7 +261,7 @@ void run_proceed(comm_op_t *op)
             op_succeed(op);
             return;
         }
-        if (op_run_piece(op))
+        if (!op_borrow(op) || op_run_piece(op))
             return;
     }
     op->awaited = missing < op->entry_count ? missing : 0;
@@ -309,7 +330,7 @@ static void op_start(comm_op_t *op)
     if (op->signature.count > 0) {
         blink_result_t result = check_own_transfer(op);
         if (result == BLINK_OK)
-            result = plan_lend(op);
+            result = plan_find(op);
         if (result != BLINK_OK) {
             op_fail(op, result, blink_error_text());
             return;
@@ -328,6 +349,26 @@ void run_next_due(engine_comm_t *comm)
     comm_op_t *op = LIST_FIRST(&comm->due, comm_op_t, of_state);
     if (op)
         op_start(op);
+}
+
+/* ---- ops that wait for scratch ---- */
+
+bool run_serve_queued(engine_t *engine)
+{
+    lender_t *lender = &engine->cache.lender;
+    if (!lend_has_news(lender))
+        return false;
+    uint32_t turns = lender->tenant_count < QUANTUM_QUEUED ? lender->tenant_count : QUANTUM_QUEUED;
+    lender->returned = turns < lender->tenant_count; /* and again with every op that leaves its queue */
+    for (; turns > 0 && lender->tenant_count > 0; turns--) {
+        comm_op_t *op = lend_next(lender);
+        if (op->comm->end_reason != BLINK_OK)
+            run_cancel(op);
+        else
+            run_proceed(op);
+        engine_count(engine, 4);
+    }
+    return true;
 }
 
 /* ---- cancelling ---- */

@@ -15,6 +15,9 @@ bool run_poll_ended(engine_t *engine);
 /* Go on with an op whose clients have copied their pieces, and whose streams have come. */
 void run_proceed(comm_op_t *op);
 
+/* Go on with ops that waited for scratch, if some may have come back; true if so. */
+bool run_serve_queued(engine_t *engine);
+
 /* End an op, whatever its state, with its communicator's reason, as soon as nothing of it runs any more. */
 void run_cancel(comm_op_t *op);
 

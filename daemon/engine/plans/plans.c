@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Programs that nothing runs are kept up to this many in all, and of each so many instances. */
-#define CACHE_PROGRAMS  1024u
-#define CACHE_INSTANCES 16u
+/* Programs looked at in one turn, to find those that have grown old. */
+#define LOOKED_AT_PER_TURN 16u
 
 /* ---- keys ---- */
 
@@ -69,6 +68,7 @@ blink_result_t plan_cache_init(plan_cache_t *cache)
     for (uint32_t i = 0; i < CACHE_BUCKETS; i++)
         list_init(&cache->buckets[i]);
     list_init(&cache->by_age);
+    lender_init(&cache->lender);
     return planner_create(&cache->planner);
 }
 
@@ -80,40 +80,76 @@ static cached_program_t *cache_find(plan_cache_t *cache, const plan_key_t *key, 
             continue;
         list_remove(&cached->of_age);
         list_prepend(&cache->by_age, &cached->of_age);
+        cached->asked_us = cached->engine->now_us;
         return cached;
     }
     return NULL;
-}
-
-static void instance_free(plan_instance_t *instance)
-{
-    exec_instance_destroy(instance->exec);
-    free(instance);
 }
 
 static void cache_remove(plan_cache_t *cache, cached_program_t *cached)
 {
     list_remove(&cached->of_bucket);
     list_remove(&cached->of_age);
-    cache->count--;
-    LIST_FOR_EACH (link, &cached->idle) {
-        instance_free(CONTAINER_OF(link, plan_instance_t, of_program));
-    }
+    cache->bytes -= cached->bytes;
+    lend_forget(cached);
     lane_program_destroy(cached->program);
     free(cached);
 }
 
-/* Remove the oldest that nothing runs and nobody waits for. */
-static void cache_trim(plan_cache_t *cache)
+/* Remove the oldest that nothing runs and nobody waits for, until the rest is no more than that. */
+static void cache_trim(plan_cache_t *cache, uint64_t most_bytes)
 {
     list_t *previous;
-    for (list_t *link = cache->by_age.previous; link != &cache->by_age && cache->count > CACHE_PROGRAMS;
+    for (list_t *link = cache->by_age.previous; link != &cache->by_age && cache->bytes > most_bytes;
          link = previous) {
         cached_program_t *cached = CONTAINER_OF(link, cached_program_t, of_age);
         previous = link->previous;
         if (cached->uses == 0 && cached->program)
             cache_remove(cache, cached);
     }
+}
+
+/* Remove programs that nobody has asked for since then. True if there may be more. */
+static bool cache_expire(plan_cache_t *cache, uint64_t since_us)
+{
+    list_t *link = cache->by_age.previous, *previous;
+    for (uint32_t looked_at = 0; link != &cache->by_age; looked_at++, link = previous) {
+        cached_program_t *cached = CONTAINER_OF(link, cached_program_t, of_age);
+        previous = link->previous;
+        if (cached->asked_us > since_us)
+            return false;
+        if (looked_at == LOOKED_AT_PER_TURN)
+            return true;
+        if (cached->uses == 0 && cached->program)
+            cache_remove(cache, cached);
+    }
+    return false;
+}
+
+static uint64_t before(uint64_t now_us, double seconds)
+{
+    uint64_t age_us = (uint64_t)(seconds * 1e6);
+    return now_us > age_us ? now_us - age_us : 0;
+}
+
+uint64_t plan_cache_tidy(engine_t *engine)
+{
+    plan_cache_t *cache = &engine->cache;
+    const settings_t *settings = engine->config.settings;
+    uint64_t now_us = engine->now_us;
+    if (now_us < cache->tidy_us)
+        return cache->tidy_us;
+    bool more = lend_expire(&cache->lender, before(now_us, settings->idle_scratch_s));
+    more |= cache_expire(cache, before(now_us, settings->cached_plan_s));
+    if (more)
+        return now_us;
+    if (cache->worked && list_is_empty(&engine->busy_comms)) {
+        planner_trim(cache->planner);
+        cache->worked = false;
+    }
+    cache->tidy_us = now_us + (uint64_t)(settings->idle_scratch_s * 1e6);
+    bool has_any = cache->worked || !list_is_empty(&cache->by_age);
+    return has_any ? cache->tidy_us : UINT64_MAX;
 }
 
 void plan_cache_free(plan_cache_t *cache)
@@ -140,8 +176,10 @@ static cached_program_t *cache_add(engine_t *engine, const plan_key_t *key, uint
     list_init(&added->idle);
     list_prepend(&cache->buckets[hash % CACHE_BUCKETS], &added->of_bucket);
     list_prepend(&cache->by_age, &added->of_age);
-    cache->count++;
-    cache_trim(cache);
+    added->asked_us = engine->now_us;
+    added->bytes = sizeof(*added) + nodes_bytes;
+    cache->bytes += added->bytes;
+    cache_trim(cache, engine->config.settings->cached_plan_bytes);
     return added;
 }
 
@@ -155,6 +193,10 @@ static void plan_return(mailbox_item_t *item)
     cache->in_making--;
     planner_made(cache->planner, cached);
     cached->program = cached->made;
+    if (cached->program) {
+        cached->bytes += lane_program_bytes(cached->program);
+        cache->bytes += lane_program_bytes(cached->program);
+    }
     LIST_FOR_EACH (link, &cached->waiting) {
         comm_op_t *op = CONTAINER_OF(link, comm_op_t, of_state);
         op->since_us = clock_us();
@@ -224,65 +266,30 @@ double plan_predicted_us(const cached_program_t *cached, uint64_t bytes)
     return least_us + ((double)bytes - least) / (most - least) * (most_us - least_us);
 }
 
-/* ---- lending ---- */
+/* ---- for ops ---- */
 
-static blink_result_t lend_instance(cached_program_t *cached, plan_instance_t **lent)
-{
-    list_t *idle = list_take_first(&cached->idle);
-    if (idle) {
-        cached->idle_count--;
-        *lent = CONTAINER_OF(idle, plan_instance_t, of_program);
-        return BLINK_OK;
-    }
-    plan_instance_t *instance = calloc(1, sizeof(*instance));
-    if (!instance)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan's instance");
-    list_init(&instance->of_program);
-    instance->program = cached;
-    blink_result_t result = exec_instance_create(engine_exec(cached->engine, cached->nodes[0]),
-                                                 cached->program, cached->nodes, &instance->exec);
-    if (result != BLINK_OK)
-        free(instance);
-    else
-        *lent = instance;
-    return result;
-}
-
-blink_result_t plan_lend(comm_op_t *op)
+blink_result_t plan_find(comm_op_t *op)
 {
     bool is_new = false;
     if (!op->program) {
         BLINK_TRY(find_program(op, &op->program, &is_new));
         op->program->uses++;
     }
-    if (!op->program->program) {
+    if (!op->program->program)
         await_plan(op, is_new);
-        return BLINK_OK;
-    }
-    blink_result_t result = lend_instance(op->program, &op->instance);
-    if (result != BLINK_OK)
-        plan_take_back(op);
-    return result;
+    return BLINK_OK;
 }
 
-void plan_take_back(comm_op_t *op)
+void plan_release(comm_op_t *op)
 {
     cached_program_t *cached = op->program;
-    plan_instance_t *instance = op->instance;
-    if (op->state == OP_PLANNING) {
-        cached->uses--;
-        await_plan_no_more(op);
-        op->program = NULL;
+    lend_back(op);
+    if (!cached)
         return;
-    }
+    cached->uses--;
+    if (op->state == OP_PLANNING)
+        await_plan_no_more(op);
+    else if (cached->uses == 0)
+        cache_trim(&cached->engine->cache, cached->engine->config.settings->cached_plan_bytes);
     op->program = NULL;
-    op->instance = NULL;
-    if (instance && cached->idle_count < CACHE_INSTANCES) {
-        list_prepend(&cached->idle, &instance->of_program);
-        cached->idle_count++;
-    } else if (instance) {
-        instance_free(instance);
-    }
-    if (cached && --cached->uses == 0)
-        cache_trim(&cached->engine->cache);
 }

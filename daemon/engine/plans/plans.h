@@ -6,9 +6,8 @@
 
 #include "base/list.h"
 #include "engine/engine.h"
+#include "engine/plans/lend.h"
 #include "engine/plans/planner.h"
-
-typedef struct comm_op comm_op_t;
 
 /* What a program is for. */
 typedef struct plan_key {
@@ -35,7 +34,8 @@ struct cached_program {
     blink_protocol_t protocol;
     double predicted_us[PLAN_CLASSES]; /* by the model (plan/predict.h), for the largest payload of a class */
     list_t idle;                       /* plan_instance_t.of_program */
-    uint32_t idle_count;
+    uint64_t asked_us;                 /* when an op last asked for it */
+    uint64_t bytes;                    /* that it keeps, without instances */
     engine_t *engine;
     planner_job_t job;
     /* While it is being made these are the planner's thread's, until the item is posted. */
@@ -51,32 +51,31 @@ struct cached_program {
 /* Programs by what they are for, and by when they were last asked for. */
 typedef struct plan_cache {
     list_t buckets[CACHE_BUCKETS];
-    list_t by_age; /* newest first */
-    uint32_t count;
+    list_t by_age;      /* newest first */
+    uint64_t bytes;     /* of all programs */
     uint32_t in_making; /* programs that the planner has */
     planner_t *planner;
+    lender_t lender;
+    uint64_t tidy_us; /* when to look for what has grown old */
+    bool worked;      /* the engine had work since memory was last given back to the system */
 } plan_cache_t;
 
-/* What runs a program; lent to one op at a time. */
-typedef struct plan_instance {
-    list_t of_program; /* its idle ones */
-    cached_program_t *program;
-    exec_instance_t *exec;
-} plan_instance_t;
+/* Find the program for a due op, at op->program. If it has yet to be made, the op is in OP_PLANNING; when the
+ * plan has come it is due again, or has failed. Errors: NO_MEMORY. */
+blink_result_t plan_find(comm_op_t *op);
 
-/* Lend an instance to a due op, at op->instance. If the op's plan has yet to be made, op->instance is NULL
- * and the op is in OP_PLANNING; when the plan has come it is due again, or has failed. Errors: NO_MEMORY, and
- * those of exec_instance_create(). */
-blink_result_t plan_lend(comm_op_t *op);
-
-/* Take back what the op was lent, or what it waits for. */
-void plan_take_back(comm_op_t *op);
+/* Take back what the op was lent, its program, or what it waits for. */
+void plan_release(comm_op_t *op);
 
 /* The model's time for a run with this payload, linear between the classes. */
 double plan_predicted_us(const cached_program_t *cached, uint64_t bytes);
 
 /* An empty cache with its planner. Errors: NO_MEMORY, SYSTEM. */
 blink_result_t plan_cache_init(plan_cache_t *cache);
+
+/* Free what has been idle for as long as the settings say, a slice of it, and now and then, while no op is
+ * under way, have free memory given back to the system. Returns when to look again (µs), or UINT64_MAX. */
+uint64_t plan_cache_tidy(engine_t *engine);
 
 /* Free all programs. Nothing is lent, and none is being made. */
 void plan_cache_free(plan_cache_t *cache);

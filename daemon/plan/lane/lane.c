@@ -492,3 +492,14 @@ void lane_program_destroy(lane_program_t *program)
     free(program->path_links);
     free(program);
 }
+
+uint64_t lane_program_bytes(const lane_program_t *program)
+{
+    return sizeof(*program) + program->channel_count * sizeof(*program->channels) +
+           program->part_count * sizeof(*program->parts) + program->lane_count * sizeof(*program->lanes) +
+           program->step_count * sizeof(*program->steps) +
+           program->operand_count * sizeof(*program->operands) +
+           program->wait_count * sizeof(*program->waits) + program->signal_count * sizeof(*program->signals) +
+           program->path_count * sizeof(*program->paths) +
+           program->path_link_count * sizeof(*program->path_links);
+}

@@ -131,6 +131,9 @@ typedef struct lane_program {
 blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, lane_program_t **program);
 void lane_program_destroy(lane_program_t *program);
 
+/* Memory that a program keeps. */
+uint64_t lane_program_bytes(const lane_program_t *program);
+
 /* Fill in ordinal, siblings, begin and end of every part, from the parts' blocks and the channels' shares:
  * the channels that carry a block divide it in proportion to what they carry of it. lane_compile() does this.
  * Errors: NO_MEMORY; INTERNAL as above. */

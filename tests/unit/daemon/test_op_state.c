@@ -39,6 +39,7 @@ static int set_up(void **state)
     fixture->tenant = tenant_get(&fixture->tenants, 0, "");
     if (!fixture->tenant)
         return -1;
+    lender_init(&fixture->engine.cache.lender);
     fair_share_init(&fixture->comm.turn, 1, TURN_QUANTUM_BYTES);
     fixture->client.engine = &fixture->engine;
     fixture->client.tenant = fixture->tenant;
@@ -72,10 +73,15 @@ static void test_only_the_moves_of_the_table_are_legal(void **state)
     (void)state;
     static const bool legal[STATES][STATES] = {
         [OP_GATHERING] = {[OP_DUE] = true, [OP_ENDED] = true},
-        [OP_DUE] = {[OP_PLANNING] = true, [OP_AWAITING] = true, [OP_RUNNING] = true, [OP_ENDED] = true},
+        [OP_DUE] = {[OP_PLANNING] = true,
+                    [OP_AWAITING] = true,
+                    [OP_QUEUED] = true,
+                    [OP_RUNNING] = true,
+                    [OP_ENDED] = true},
         [OP_PLANNING] = {[OP_DUE] = true, [OP_ENDED] = true},
-        [OP_AWAITING] = {[OP_RUNNING] = true, [OP_AWAITING] = true, [OP_ENDED] = true},
-        [OP_RUNNING] = {[OP_AWAITING] = true, [OP_ENDED] = true},
+        [OP_AWAITING] = {[OP_QUEUED] = true, [OP_RUNNING] = true, [OP_AWAITING] = true, [OP_ENDED] = true},
+        [OP_QUEUED] = {[OP_RUNNING] = true, [OP_AWAITING] = true, [OP_ENDED] = true},
+        [OP_RUNNING] = {[OP_QUEUED] = true, [OP_AWAITING] = true, [OP_ENDED] = true},
     };
     for (op_state_t from = OP_GATHERING; from < STATES; from++) {
         for (op_state_t to = OP_GATHERING; to < STATES; to++)
@@ -85,7 +91,8 @@ static void test_only_the_moves_of_the_table_are_legal(void **state)
 
 static void assert_in(const fixture_t *fixture, const list_t *expected)
 {
-    const list_t *lists[] = {&fixture->comm.due, &fixture->program.waiting, &fixture->client.awaited};
+    const list_t *lists[] = {&fixture->comm.due, &fixture->program.waiting, &fixture->client.awaited,
+                             &fixture->tenant->queued_runs};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         assert_int_equal(list_is_empty(lists[i]), lists[i] != expected);
     assert_int_equal(list_is_empty(&fixture->op.of_state), !expected);
@@ -105,7 +112,11 @@ static void test_an_op_is_in_the_list_of_its_state_alone(void **state)
     assert_in(fixture, NULL);
     op_enter(op, OP_AWAITING);
     assert_in(fixture, &fixture->client.awaited);
+    op_enter(op, OP_QUEUED);
+    assert_in(fixture, &fixture->tenant->queued_runs);
+    assert_int_equal(fixture->engine.cache.lender.tenant_count, 1);
     op_enter(op, OP_ENDED);
+    assert_int_equal(fixture->engine.cache.lender.tenant_count, 0);
     assert_in(fixture, NULL);
 }
 
