@@ -1,0 +1,93 @@
+"""What a tenant makes the daemon keep has a budget, and goes back to the system. All checks count bytes."""
+import re
+
+from harness import BLINK_PERF, IntegrationTest
+
+MB = 1 << 20
+
+
+class BudgetTest(IntegrationTest):
+    def limited_daemon(self, **limits):
+        return self.daemon("--pace", "0.05", *self.limits(**limits), topology="dgx1v_hybrid")
+
+    def anonymous_bytes(self, daemon):
+        with open(f"/proc/{daemon.pid}/status", encoding="ascii") as status:
+            return int(re.search(r"RssAnon:\s+(\d+) kB", status.read())[1]) * 1024
+
+    def peak_while(self, daemon, process):
+        """The most anonymous memory that the daemon was seen to have until the process ended."""
+        peak = 0
+        while process.child.poll() is None:
+            peak = max(peak, self.anonymous_bytes(daemon))
+        self.assertEqual(process.wait(), 0, process.describe())
+        return peak
+
+    def start_group(self, daemon, ops, size="1M"):
+        """AllReduces on all devices in one group."""
+        return self.start([BLINK_PERF, "allreduce", "--socket", daemon.socket, "--ranks", "8", "--in-place=yes",
+                           "-b", size, "-e", size, "-w", "0", "-n", "1", "--groups", ops, "--check=0"])
+
+
+class ScratchTest(BudgetTest):
+    def test_a_group_waits_for_scratch_and_stays_within_the_budget(self):
+        """Each op takes some 9 MB: without a budget sixteen of them take more than 100."""
+        daemon = self.limited_daemon(scratch_bytes_per_tenant="20M", idle_scratch_bytes="10M")
+        before = self.anonymous_bytes(daemon)
+        peak = self.peak_while(daemon, self.start_group(daemon, 16))
+        self.assertLess(peak - before, 48 * MB)
+
+    def test_an_op_that_needs_more_than_the_budget_runs_by_itself(self):
+        daemon = self.limited_daemon(scratch_bytes_per_tenant="64K", scratch_bytes_per_node="256K",
+                                     idle_scratch_bytes="0")
+        before = self.anonymous_bytes(daemon)
+        peak = self.peak_while(daemon, self.start_group(daemon, 8))
+        self.assertLess(peak - before, 32 * MB)
+
+    def test_a_communicator_that_ends_takes_its_waiting_ops_along(self):
+        daemon = self.limited_daemon(scratch_bytes_per_tenant="64K", scratch_bytes_per_node="256K")
+        for _ in range(3):
+            group = self.start_group(daemon, 20)
+            self.until(lambda: self.anonymous_bytes(daemon) > 4 * MB or group.child.poll() is not None)
+            group.kill()
+        self.until(lambda: not [comm for comm in self.ctl_json(daemon, "comms")["comms"]])
+        self.peak_while(daemon, self.start_group(daemon, 5))
+
+
+class IdleTest(BudgetTest):
+    def test_memory_goes_back_when_traffic_has_ended(self):
+        daemon = self.limited_daemon(idle_scratch_s="0.5", cached_plan_s="0.5")
+        before = self.anonymous_bytes(daemon)
+        peak = self.peak_while(daemon, self.start_group(daemon, 6))
+        self.assertGreater(peak - before, 20 * MB)
+        self.until(lambda: self.anonymous_bytes(daemon) - before < 4 * MB)
+
+    def test_memory_after_ten_rounds_is_that_after_two(self):
+        daemon = self.limited_daemon(idle_scratch_s="0.5", cached_plan_s="0.5")
+        sizes = ["64K", "1M", "8"]
+
+        def run_round():
+            for size in sizes:
+                self.peak_while(daemon, self.start_group(daemon, 2, size))
+
+        for _ in range(2):
+            run_round()
+        after_two = self.anonymous_bytes(daemon)
+        for _ in range(8):
+            run_round()
+        self.until(lambda: self.anonymous_bytes(daemon) <= max(after_two, 8 * MB))
+
+
+class MessageTest(BudgetTest):
+    def test_a_refusal_names_limit_use_and_setting(self):
+        daemon = self.daemon(*self.limits(clients_per_tenant=2))
+        for _ in range(2):
+            self.start_client(daemon, ["gate:here"]).wait_for_step("at-gate")
+        self.assert_step(self.start_client(daemon, []).finish(), "open", "QUOTA",
+                         r"uses 2 and asks for 1 more; the limit is 2, clients_per_tenant")
+
+    def test_a_share_shrinks_with_what_there_is_for_all(self):
+        daemon = self.daemon(*self.limits(clients_per_node=4))
+        for _ in range(2):
+            self.start_client(daemon, ["gate:here"]).wait_for_step("at-gate")
+        self.assert_step(self.start_client(daemon, []).finish(), "open", "QUOTA",
+                         r"its share beside 0 tenants is 2 of the 4 of clients_per_node")
