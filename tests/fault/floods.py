@@ -1,4 +1,4 @@
-"""A daemon under attack: who attacks, who is a bystander, and how to see that the daemon's heartbeat goes on."""
+"""A daemon under attack: who attacks, who is a bystander, and how to see that its heartbeat goes on."""
 import json
 import os
 import socket
@@ -51,7 +51,7 @@ class FloodTest(IntegrationTest):
         while self.heartbeats.acquire(blocking=False):
             pass
         for _ in range(count):
-            self.assertTrue(self.heartbeats.acquire(timeout=harness.LIMIT_S), "the daemon's heartbeat has stopped")
+            self.assertTrue(self.heartbeats.acquire(timeout=harness.LIMIT_S), "no heartbeat comes")
 
     def attack(self, daemon, name, user=NOBODY):
         """An attack of scripts/chaoslib/attacks.py, until the test ends or end_attack() is called."""

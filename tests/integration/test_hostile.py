@@ -332,9 +332,9 @@ class RingTest(HostileTest):
         staging = client.request(raw.STAGING_CREATE, message(_1=9 << 20)).body(8)[1]
         for count, in_offset, out_offset in [(16, PAGE, PAGE), (16, PAGE, PAGE + 60),
                                              (1 << 20, PAGE, PAGE + (4 << 20) - 4)]:
-            self.check_refused(client, raw.INVALID_ARGUMENT, opcode=raw.ALLREDUCE, member=member, count=count,
-                               in_region=staging, out_region=staging, in_offset=in_offset, out_offset=out_offset,
-                               flags=raw.IN_STAGED | raw.OUT_STAGED)
+            self.check_refused(client, raw.INVALID_ARGUMENT, opcode=raw.ALLREDUCE, member=member,
+                               count=count, in_region=staging, out_region=staging, in_offset=in_offset,
+                               out_offset=out_offset, flags=raw.IN_STAGED | raw.OUT_STAGED)
         self.check_refused(client, raw.INVALID_ARGUMENT, opcode=raw.ALLREDUCE, member=member, count=16,
                            in_region=staging, out_region=staging, in_offset=PAGE, out_offset=PAGE + 4,
                            flags=raw.IN_STAGED)
