@@ -65,7 +65,7 @@ int inside_connect(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int connection;
     pthread_once(&once, start);
-    must(frame_connect(settings.socket, &connection) == BLINK_OK, "connect");
+    must(frame_connect(settings.socket, 0, &connection) == BLINK_OK, "connect");
     return connection;
 }
 
