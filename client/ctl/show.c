@@ -319,6 +319,66 @@ blink_result_t ctl_clients(int argc, char **argv, ctl_options_t *options)
     return run_listing(&listing, argc, argv, options);
 }
 
+/* ---- tenants ---- */
+
+static size_t tenant_count(const Blinkwire__QueryReply *query)
+{
+    return query->n_tenants;
+}
+
+static json_t *tenant_json(const Blinkwire__QueryReply *query, size_t i)
+{
+    const Blinkwire__Tenant *tenant = query->tenants[i];
+    json_t *budgets = json_object();
+    for (size_t b = 0; b < tenant->n_budgets; b++)
+        json_object_set_new(budgets, tenant->budgets[b]->resource,
+                            json_pack("{s:I, s:I}", "used", (json_int_t)tenant->budgets[b]->used, "limit",
+                                      (json_int_t)tenant->budgets[b]->limit));
+    return json_pack("{s:I, s:o, s:I, s:o}", "uid", (json_int_t)tenant->uid, "cgroup",
+                     ctl_json_text(tenant->cgroup), "weight", (json_int_t)tenant->weight, "budgets", budgets);
+}
+
+/* A number, or bytes where the resource's name says so. */
+static void amount_cell(table_t *table, const char *resource, uint64_t amount)
+{
+    char bytes[HUMAN_BYTES];
+    const char *end = strrchr(resource, '_');
+    if (end && strcmp(end, "_bytes") == 0)
+        table_cell(table, "%s", human_bytes(amount, bytes));
+    else
+        table_cell(table, "%lu", (unsigned long)amount);
+}
+
+/* A row for each resource. */
+static void tenant_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
+{
+    const Blinkwire__Tenant *tenant = query->tenants[i];
+    for (size_t b = 0; b < tenant->n_budgets; b++) {
+        const Blinkwire__Budget *budget = tenant->budgets[b];
+        table_cell(table, "%u", tenant->uid);
+        table_cell(table, "%u", tenant->weight);
+        table_cell(table, "%s", budget->resource);
+        amount_cell(table, budget->resource, budget->used);
+        amount_cell(table, budget->resource, budget->limit);
+        table_cell(table, "%s", *tenant->cgroup ? tenant->cgroup : "-");
+    }
+}
+
+blink_result_t ctl_tenants(int argc, char **argv, ctl_options_t *options)
+{
+    static const char *const headers[] = {"uid", "weight", "resource", "used", "limit", "cgroup"};
+    static const listing_t listing = {
+        "tenants",
+        "Show what users make the daemon keep, and what each may at this moment.",
+        BLINKWIRE__QUERY_KIND__TENANTS,
+        "rrlrrl",
+        headers,
+        tenant_count,
+        tenant_json,
+        tenant_row};
+    return run_listing(&listing, argc, argv, options);
+}
+
 /* ---- version ---- */
 
 blink_result_t ctl_version(int argc, char **argv, ctl_options_t *options)

@@ -196,6 +196,58 @@ static void answer_clients(page_t *page)
     send_page(page, &body);
 }
 
+/* ---- tenants ---- */
+
+/* Tenants of one page. */
+#define PAGE_TENANTS (PAGE_STEPS / BUDGET_KINDS)
+
+typedef struct described_tenant {
+    Blinkwire__Tenant tenant;
+    Blinkwire__Budget budgets[BUDGET_KINDS], *pointers[BUDGET_KINDS];
+} described_tenant_t;
+
+static void describe_tenant(const tenant_t *tenant, described_tenant_t *described)
+{
+    blinkwire__tenant__init(&described->tenant);
+    described->tenant.uid = tenant->uid;
+    described->tenant.cgroup = (char *)(uintptr_t)tenant->cgroup;
+    described->tenant.weight = tenant->weight;
+    described->tenant.budgets = described->pointers;
+    described->tenant.n_budgets = BUDGET_KINDS;
+    for (uint32_t kind = 0; kind < BUDGET_KINDS; kind++) {
+        Blinkwire__Budget *budget = described->pointers[kind] = &described->budgets[kind];
+        blinkwire__budget__init(budget);
+        budget->resource = (char *)(uintptr_t)budget_name(kind);
+        budget->used = account_used(&tenant->account, kind);
+        budget->limit = account_limit(&tenant->account, kind);
+    }
+}
+
+/* A page's number is that of the tenants before it. */
+static void answer_tenants(page_t *page)
+{
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    described_tenant_t described[PAGE_TENANTS];
+    Blinkwire__Tenant *pointers[PAGE_TENANTS];
+    uint64_t passed = 0;
+    body.tenants = pointers;
+    LIST_FOR_EACH (link, &page->view->control->tenants.all) {
+        const tenant_t *tenant = CONTAINER_OF(link, tenant_t, link);
+        page->steps++;
+        if (passed++ < page->number || !view_sees(page->view, tenant))
+            continue;
+        if (body.n_tenants == PAGE_TENANTS) {
+            body.next_page = passed - 1;
+            break;
+        }
+        describe_tenant(tenant, &described[body.n_tenants]);
+        pointers[body.n_tenants] = &described[body.n_tenants].tenant;
+        body.n_tenants++;
+        page->steps += BUDGET_KINDS;
+    }
+    send_page(page, &body);
+}
+
 void query_answer(session_t *session, uint64_t request, const Blinkwire__Query *query)
 {
     control_t *control = session->control;
@@ -220,6 +272,9 @@ void query_answer(session_t *session, uint64_t request, const Blinkwire__Query *
         return;
     case BLINKWIRE__QUERY_KIND__CLIENTS:
         answer_clients(&page);
+        return;
+    case BLINKWIRE__QUERY_KIND__TENANTS:
+        answer_tenants(&page);
         return;
     default:
         BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "unknown query %d", (int)query->kind);

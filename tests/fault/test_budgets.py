@@ -1,4 +1,5 @@
 """What a tenant makes the daemon keep has a budget, and goes back to the system. All checks count bytes."""
+import os
 import re
 
 from harness import BLINK_PERF, IntegrationTest
@@ -75,6 +76,23 @@ class IdleTest(BudgetTest):
         for _ in range(8):
             run_round()
         self.until(lambda: self.anonymous_bytes(daemon) <= max(after_two, 8 * MB))
+
+
+class TenantsTest(BudgetTest):
+    def test_use_and_limits_are_shown(self):
+        daemon = self.daemon(*self.limits(clients_per_tenant=7))
+        self.start_client(daemon, ["gate:here"]).wait_for_step("at-gate")
+        [tenant] = self.ctl_json(daemon, "tenants")["tenants"]
+        self.assertEqual((tenant["uid"], tenant["cgroup"], tenant["weight"]), (os.geteuid(), "", 1))
+        self.assertEqual(tenant["budgets"]["clients"], {"used": 1, "limit": 7})
+        self.assertEqual(tenant["budgets"]["connections"]["used"], 2)
+        self.assertRegex(self.ctl(daemon, "tenants"), r"clients +1 +7\b")
+
+    def test_a_user_in_two_cgroups_is_shown_as_a_tenant_of_a_cgroup(self):
+        daemon = self.daemon(*self.limits(tenants_by="cgroup"))
+        [tenant] = self.ctl_json(daemon, "tenants")["tenants"]
+        with open("/proc/self/cgroup", encoding="utf-8") as cgroups:
+            self.assertIn(":" + tenant["cgroup"] + "\n", cgroups.read())
 
 
 class MessageTest(BudgetTest):

@@ -15,6 +15,8 @@ static blink_result_t map(int fd, uint64_t bytes, void **base)
     *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (*base == MAP_FAILED)
         return BLINK_FAIL_ERRNO("map %zu bytes of staging memory", (size_t)bytes);
+    /* Pages are charged to whose process touches them first: that is to be this one. */
+    (void)madvise(*base, bytes, MADV_POPULATE_WRITE);
     return BLINK_OK;
 }
 

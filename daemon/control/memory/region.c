@@ -1,5 +1,6 @@
 #include "control/memory/region.h"
 
+#include "base/pages.h"
 #include "control/descriptors.h"
 #include "control/gpus.h"
 #include "control/memory/guard.h"
@@ -149,6 +150,7 @@ static blink_result_t region_map(region_t *region, int fd, uint64_t offset_bytes
     if (map == MAP_FAILED)
         return BLINK_FAIL_ERRNO("map %lu bytes of the memfd", (unsigned long)region->bytes);
     region->map = map;
+    pages_keep_from_dumps(map, region->bytes);
     if (region->bytes >= HUGE_PAGE_BYTES)
         (void)madvise(map, region->bytes,
                       MADV_HUGEPAGE); /* only a wish: all works without huge pages, slower */
