@@ -66,6 +66,29 @@ static void take_from_client(comm_op_t *op)
     client->engine->awaited_gpu_ops -= op->comm->on_gpus;
 }
 
+/* An op in OP_QUEUED is in its tenant's queue, and its tenant in the rotation of those that wait. */
+static void queue_run(comm_op_t *op)
+{
+    tenant_t *tenant = op->comm->tenant;
+    lender_t *lender = &op->comm->engine->cache.lender;
+    list_append(&tenant->queued_runs, &op->of_state);
+    if (!list_is_empty(&tenant->of_lender))
+        return;
+    list_append(&lender->tenants, &tenant->of_lender);
+    lender->tenant_count++;
+}
+
+static void unqueue_run(const comm_op_t *op)
+{
+    tenant_t *tenant = op->comm->tenant;
+    lender_t *lender = &op->comm->engine->cache.lender;
+    lender->returned = true; /* the next one may need less */
+    if (!list_is_empty(&tenant->queued_runs))
+        return;
+    list_remove(&tenant->of_lender);
+    lender->tenant_count--;
+}
+
 void op_enter(comm_op_t *op, op_state_t state)
 {
     engine_comm_t *comm = op->comm;
@@ -74,7 +97,7 @@ void op_enter(comm_op_t *op, op_state_t state)
     if (op->state == OP_AWAITING)
         take_from_client(op);
     else if (op->state == OP_QUEUED)
-        lend_queue_no_more(op);
+        unqueue_run(op);
     op->state = state;
     if (state == OP_DUE) {
         list_append(&comm->due, &op->of_state);
@@ -84,7 +107,7 @@ void op_enter(comm_op_t *op, op_state_t state)
     } else if (state == OP_AWAITING) {
         keep_with_client(op);
     } else if (state == OP_QUEUED) {
-        lend_queue(op);
+        queue_run(op);
     }
 }
 

@@ -151,28 +151,6 @@ void lend_back(comm_op_t *op)
 
 /* ---- waiting ---- */
 
-void lend_queue(comm_op_t *op)
-{
-    tenant_t *tenant = op->comm->tenant;
-    lender_t *lender = &op->comm->engine->cache.lender;
-    list_append(&tenant->queued_runs, &op->of_state);
-    if (!list_is_empty(&tenant->of_lender))
-        return;
-    list_append(&lender->tenants, &tenant->of_lender);
-    lender->tenant_count++;
-}
-
-void lend_queue_no_more(comm_op_t *op)
-{
-    tenant_t *tenant = op->comm->tenant;
-    lender_t *lender = &op->comm->engine->cache.lender;
-    lender->returned = true; /* the next one may need less */
-    if (!list_is_empty(&tenant->queued_runs))
-        return;
-    list_remove(&tenant->of_lender);
-    lender->tenant_count--;
-}
-
 comm_op_t *lend_next(lender_t *lender)
 {
     tenant_t *tenant = LIST_FIRST(&lender->tenants, tenant_t, of_lender);

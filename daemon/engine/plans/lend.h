@@ -47,10 +47,6 @@ blink_result_t lend(comm_op_t *op, uint64_t block_bytes);
 /* Take back what the op was lent, if anything. */
 void lend_back(comm_op_t *op);
 
-/* The op enters OP_QUEUED, or leaves it. For op_enter() alone. */
-void lend_queue(comm_op_t *op);
-void lend_queue_no_more(comm_op_t *op);
-
 /* Whether a queued op may find scratch now. */
 static inline bool lend_has_news(const lender_t *lender)
 {
