@@ -311,6 +311,8 @@ static const config_key_t keys[] = {
     {"limits", "cached_plan_s", VALUE_SECONDS, offsetof(settings_t, cached_plan_s), NULL, NULL},
     {"limits", "init_timeout_s", VALUE_SECONDS, offsetof(settings_t, init_timeout_s), NULL, NULL},
     {"limits", "op_timeout_s", VALUE_SECONDS, offsetof(settings_t, op_timeout_s), NULL, NULL},
+    {"limits", "run_timeout_s", VALUE_SECONDS, offsetof(settings_t, run_timeout_s), NULL, NULL},
+    {"limits", "run_timeout_factor", VALUE_SECONDS, offsetof(settings_t, run_timeout_factor), NULL, NULL},
     {"log", "level", VALUE_OTHER, 0, parse_level, print_level},
 };
 
@@ -339,6 +341,8 @@ void config_set_defaults(settings_t *settings)
                              .plan_seconds = 5,
                              .init_timeout_s = 60,
                              .op_timeout_s = 300,
+                             .run_timeout_s = 60,
+                             .run_timeout_factor = 100,
                              .log_level = LOG_LEVEL_INFO};
 }
 

@@ -64,6 +64,8 @@ typedef struct settings {
     double plan_seconds;   /* how long packing a plan may take; the best found by then is taken */
     double init_timeout_s; /* how long ranks may take to join */
     double op_timeout_s;   /* how long an op may wait for ranks */
+    double run_timeout_s, run_timeout_factor; /* how long a run may take: so many seconds, and so many times
+                                                 what was predicted, whichever is longer */
     log_level_t log_level;
 } settings_t;
 

@@ -35,6 +35,9 @@
 #define REFUSAL_LOG_NS   UINT64_C(1000000000)
 #define ACCEPTS_PER_TURN 8u
 
+/* So that a thread may be late for some heartbeats on a machine that is overloaded. */
+#define BEATS_PER_WATCHDOG 4u
+
 struct server {
     control_t control;
     pace_t *pace;
@@ -246,7 +249,7 @@ static void wake_control(void *context)
     uv_async_send(&server->wake);
 }
 
-/* The engine has answered, on this thread: both turn. */
+/* The engine has answered, on this thread: all turn. */
 static void on_heartbeat(void *context)
 {
     server_t *server = context;
@@ -257,7 +260,8 @@ static void on_heartbeat(void *context)
 static void on_watchdog(uv_timer_t *timer)
 {
     server_t *server = timer->data;
-    if (server->heartbeat_pending)
+    if (server->heartbeat_pending || !exec_host_turns(server->control.exec) ||
+        !engine_planner_turns(server->control.engine))
         return;
     server->heartbeat_pending = true;
     engine_heartbeat(server->control.engine, (engine_done_t){on_heartbeat, server});
@@ -296,7 +300,7 @@ static blink_result_t start_loop(server_t *server, uint64_t watchdog_us)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "event loop");
     BLINK_TRY(turns_init(&server->control.turns, loop, &server->mailbox));
     sessions_init(&server->control);
-    uint64_t watchdog_ms = watchdog_us / 2000;
+    uint64_t watchdog_ms = watchdog_us / 1000 / BEATS_PER_WATCHDOG;
     if (watchdog_ms > 0)
         uv_timer_start(&server->watchdog, on_watchdog, watchdog_ms, watchdog_ms);
     return BLINK_OK;

@@ -22,7 +22,7 @@ typedef struct server_config {
     gpu_worker_t *gpu_worker;    /* has said gpu_hello; taken over */
     const gpu_hello_t *gpu_hello;
     int listen_fd;        /* a listening socket handed over by systemd; -1: make one at the setting's path */
-    uint64_t watchdog_us; /* tell systemd twice as often that loop and engine turn; 0: never */
+    uint64_t watchdog_us; /* tell systemd four times as often that all threads turn; 0: never */
 } server_config_t;
 
 /* Listen and start the engine and the workers. Errors: EXISTS (a daemon already listens on the socket),

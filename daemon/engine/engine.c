@@ -26,6 +26,10 @@
 /* Idle looks between two readings of the clock. */
 #define LOOKS_PER_CLOCK 64u
 
+/* How long a thread may be at a plan beyond plan_seconds, which limits the packing alone, before it counts as
+ * stuck. */
+#define PLAN_GRACE_S 60.0
+
 /* Timeouts are looked at this often while the engine is busy. */
 #define TIMEOUT_CHECK_US 10000u
 
@@ -222,6 +226,11 @@ void engine_heartbeat(engine_t *engine, engine_done_t done)
     engine->heartbeat_done = done;
     engine->heartbeat_item.run = heartbeat_on_engine;
     mailbox_post(&engine->mailbox, &engine->heartbeat_item);
+}
+
+bool engine_planner_turns(engine_t *engine)
+{
+    return planner_turns(engine->cache.planner, engine->config.settings->plan_seconds + PLAN_GRACE_S);
 }
 
 static blink_result_t engine_open_fds(engine_t *engine)

@@ -56,6 +56,9 @@ void engine_destroy(engine_t *engine);
 /* done: the engine has got through all it was told before; how to see that it is not stuck. One at a time. */
 void engine_heartbeat(engine_t *engine, engine_done_t done);
 
+/* Whether the threads that make plans turn. Thread-safe, for one thread. */
+bool engine_planner_turns(engine_t *engine);
+
 /* ---- clients ---- */
 
 typedef struct engine_client_config {

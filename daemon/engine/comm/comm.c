@@ -8,6 +8,7 @@
 #include "engine/op/run.h"
 #include "error.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -149,7 +150,10 @@ static void op_time_out(comm_op_t *op)
     engine_comm_t *comm = op->comm;
     char missing[64], text[BLINK_ERROR_TEXT_BYTES];
     const char *why = "the copies of staged memory did not come";
-    if (op->submitted_count < op->entry_count) {
+    if (op->state == OP_PLANNING) {
+        why = "no plan was made";
+        missing[0] = '\0';
+    } else if (op->submitted_count < op->entry_count) {
         why = "no submission from rank ";
         name_ranks(op, is_not_submitted, missing, sizeof(missing));
     } else if (op->active_count < op->entry_count) {
@@ -167,10 +171,39 @@ static void op_time_out(comm_op_t *op)
     comm_end(comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
 }
 
+static double run_limit_us(const comm_op_t *op)
+{
+    const settings_t *settings = op->comm->engine->config.settings;
+    return fmax(settings->run_timeout_s * 1e6, settings->run_timeout_factor * op->predicted_us);
+}
+
+static void op_run_out(comm_op_t *op, uint64_t now_us)
+{
+    char text[BLINK_ERROR_TEXT_BYTES];
+    snprintf(text, sizeof(text),
+             "%s %lu of communicator %u: it has run for %.3g s, and %.3g s were predicted",
+             collective_op_name(op->signature.opcode), (unsigned long)op->sequence, op->comm->comm,
+             (double)(now_us - op->since_us) / 1e6, op->predicted_us / 1e6);
+    comm_end(op->comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
+}
+
 /* Whether nothing of the op goes on unless its clients do something. */
 static bool op_waits_for_clients(const comm_op_t *op)
 {
     return op->state == OP_GATHERING || op->state == OP_AWAITING || op->state == OP_ENDED;
+}
+
+/* When the communicator's oldest op has taken too long; UINT64_MAX: it is the engine's turn to do something.
+ */
+static uint64_t op_deadline_us(const comm_op_t *op)
+{
+    const engine_comm_t *comm = op->comm;
+    if (op->state == OP_RUNNING)
+        return op->since_us + (uint64_t)run_limit_us(op);
+    if (!op_waits_for_clients(op) && op->state != OP_PLANNING)
+        return UINT64_MAX;
+    return (op->since_us > comm->oldest_since_us ? op->since_us : comm->oldest_since_us) +
+           comm->op_timeout_us;
 }
 
 uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
@@ -179,11 +212,12 @@ uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
     LIST_FOR_EACH (link, &engine->busy_comms) {
         engine_comm_t *comm = CONTAINER_OF(link, engine_comm_t, of_busy);
         comm_op_t *op = LIST_FIRST(&comm->ops, comm_op_t, of_comm);
-        if (comm->end_reason != BLINK_OK || !op_waits_for_clients(op))
+        if (comm->end_reason != BLINK_OK)
             continue;
-        uint64_t since_us = op->since_us > comm->oldest_since_us ? op->since_us : comm->oldest_since_us;
-        uint64_t deadline_us = since_us + comm->op_timeout_us;
-        if (now_us >= deadline_us)
+        uint64_t deadline_us = op_deadline_us(op);
+        if (now_us >= deadline_us && op->state == OP_RUNNING)
+            op_run_out(op, now_us);
+        else if (now_us >= deadline_us)
             op_time_out(op);
         else if (deadline_us < next_us)
             next_us = deadline_us;

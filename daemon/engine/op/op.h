@@ -99,8 +99,8 @@ struct comm_op {
     uint32_t awaited; /* in OP_AWAITING: the entry whose client it waits for, set before it enters */
     engine_client_t *awaited_client; /* and that client */
     /* Its run. */
-    bool is_long;              /* its clients had best sleep */
-    uint64_t since_us;         /* its first submission, or when its last piece ended */
+    bool is_long;      /* its clients had best sleep */
+    uint64_t since_us; /* its first submission, when its last piece ended, or while it runs when that began */
     cached_program_t *program; /* in OP_PLANNING and after it: the program that was asked for; held */
     plan_instance_t *instance; /* lent, while a piece of it runs */
     uint64_t piece_elements;   /* of a block, run at a time */

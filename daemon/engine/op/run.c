@@ -228,6 +228,7 @@ static bool op_run_piece(comm_op_t *op)
     exec_end_t end;
     if (op->state != OP_RUNNING)
         op_enter(op, OP_RUNNING);
+    op->since_us = op->comm->engine->now_us;
     if (!start_piece(op, &end))
         return true;
     if (end.result == BLINK_OK)

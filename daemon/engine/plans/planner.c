@@ -1,5 +1,6 @@
 #include "engine/plans/planner.h"
 
+#include "base/clock.h"
 #include "engine/plans/make.h"
 #include "engine/plans/plans.h"
 
@@ -22,15 +23,19 @@ struct planner {
     pthread_cond_t changed;
     list_t handed; /* planner_job_t.link */
     bool trim, stopping;
-    uint32_t thread_count;
+    uint32_t thread_count, started;
     pthread_t threads[PLANNER_THREADS];
+    uint32_t round;                     /* counts planner_turns() */
+    uint32_t came_by[PLANNER_THREADS];  /* the last round that each thread has seen */
+    uint64_t since_ns[PLANNER_THREADS]; /* when each began what it is at; 0: nothing */
 };
 
 /* ---- the threads ---- */
 
 /* One thing of what there is to do, outside the lock. */
-static void planner_work(planner_t *planner)
+static void planner_work(planner_t *planner, uint32_t thread)
 {
+    planner->since_ns[thread] = clock_ns();
     list_t *job = list_take_first(&planner->handed);
     planner->trim &= job != NULL;
     pthread_mutex_unlock(&planner->mutex);
@@ -39,15 +44,18 @@ static void planner_work(planner_t *planner)
     else
         malloc_trim(0);
     pthread_mutex_lock(&planner->mutex);
+    planner->since_ns[thread] = 0;
 }
 
 static void *planner_main(void *argument)
 {
     planner_t *planner = argument;
     pthread_mutex_lock(&planner->mutex);
+    uint32_t thread = planner->started++;
     while (!planner->stopping) {
+        planner->came_by[thread] = planner->round;
         if (!list_is_empty(&planner->handed) || planner->trim)
-            planner_work(planner);
+            planner_work(planner, thread);
         else
             pthread_cond_wait(&planner->changed, &planner->mutex);
     }
@@ -92,6 +100,27 @@ void planner_destroy(planner_t *planner)
     pthread_cond_destroy(&planner->changed);
     pthread_mutex_destroy(&planner->mutex);
     free(planner);
+}
+
+static bool thread_turns(const planner_t *planner, uint32_t thread, uint64_t plan_ns)
+{
+    uint64_t since_ns = planner->since_ns[thread];
+    return planner->came_by[thread] == planner->round || (since_ns > 0 && clock_ns() - since_ns < plan_ns);
+}
+
+bool planner_turns(planner_t *planner, double plan_s)
+{
+    uint32_t thread = 0;
+    pthread_mutex_lock(&planner->mutex);
+    while (thread < planner->thread_count && thread_turns(planner, thread, (uint64_t)(plan_s * 1e9)))
+        thread++;
+    bool all = thread == planner->thread_count;
+    if (all) {
+        planner->round++;
+        pthread_cond_broadcast(&planner->changed);
+    }
+    pthread_mutex_unlock(&planner->mutex);
+    return all;
 }
 
 void planner_trim(planner_t *planner)

@@ -42,6 +42,10 @@ bool planner_leave(planner_t *planner, cached_program_t *cached, tenant_t *heir)
 /* The program has been made, and its item has been run. */
 void planner_made(planner_t *planner, cached_program_t *cached);
 
+/* Whether every thread has come by since the last call that returned true, or is at a plan for no longer than
+ * `plan_s`. Asks them anew if so. On any thread, but one. */
+bool planner_turns(planner_t *planner, double plan_s);
+
 /* Have a thread of the planner's give free memory of the process back to the system. */
 void planner_trim(planner_t *planner);
 

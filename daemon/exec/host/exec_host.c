@@ -74,7 +74,7 @@ static void pool_sleep_until(exec_host_t *exec, uint64_t deadline_ns)
     exec->timekeeper = false;
 }
 
-static void pool_sleep(exec_host_t *exec)
+static void pool_sleep(exec_host_t *exec, uint32_t worker)
 {
     if (exec->config.pace && !exec->timekeeper && exec->runners == 0) {
         pool_sleep_until(exec, queue_next_ns(&exec->queue));
@@ -82,8 +82,10 @@ static void pool_sleep(exec_host_t *exec)
     }
     pool_wake(exec); /* of what this worker queued, some may be due before the timekeeper's deadline */
     exec->idle++;
-    while (exec->called == 0 && !exec->stopping)
+    while (exec->called == 0 && !exec->stopping) {
         pthread_cond_wait(&exec->idle_wake, &exec->mutex);
+        exec->came_by[worker] = exec->round;
+    }
     if (exec->called > 0)
         exec->called--;
 }
@@ -116,13 +118,15 @@ static void *pool_worker(void *argument)
 {
     exec_host_t *exec = argument;
     pthread_mutex_lock(&exec->mutex);
+    uint32_t worker = exec->started++;
     while (!exec->stopping || queue_next_ns(&exec->queue) < UINT64_MAX) {
+        exec->came_by[worker] = exec->round;
         uint64_t now_ns = exec->config.pace ? clock_ns() : 0;
         queue_ripen(&exec->queue, now_ns);
         if (exec->queue.due > 0)
             pool_run_next(exec, now_ns);
         else
-            pool_sleep(exec);
+            pool_sleep(exec, worker);
     }
     pthread_mutex_unlock(&exec->mutex);
     return NULL;
@@ -241,7 +245,9 @@ blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **
     queue_init(&created->queue);
     list_init(&created->tenants);
     created->workers = calloc(wanted, sizeof(*created->workers));
-    if (!created->workers || exec_share_create(created, NULL, 1, &created->own_share) != BLINK_OK) {
+    created->came_by = calloc(wanted, sizeof(*created->came_by));
+    if (!created->workers || !created->came_by ||
+        exec_share_create(created, NULL, 1, &created->own_share) != BLINK_OK) {
         exec_host_destroy(created);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u workers", wanted);
     }
@@ -252,6 +258,7 @@ blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **
             exec_host_destroy(created);
             return result;
         }
+        pthread_setname_np(created->workers[created->worker_count], "blinkd-worker");
         created->worker_count++;
     }
     pool_settle(created);
@@ -275,6 +282,7 @@ void exec_host_destroy(exec_host_t *exec)
     pthread_cond_destroy(&exec->idle_wake);
     pthread_mutex_destroy(&exec->mutex);
     queue_fini(&exec->queue);
+    free(exec->came_by);
     free(exec->workers);
     free(exec);
 }
@@ -282,6 +290,22 @@ void exec_host_destroy(exec_host_t *exec)
 exec_t *exec_of_host(exec_host_t *exec)
 {
     return &exec->base;
+}
+
+bool exec_host_turns(exec_host_t *exec)
+{
+    uint32_t worker = 0;
+    pthread_mutex_lock(&exec->mutex);
+    while (worker < exec->worker_count && exec->came_by[worker] == exec->round)
+        worker++;
+    bool all = worker == exec->worker_count;
+    if (all) {
+        exec->round++;
+        pthread_cond_broadcast(&exec->idle_wake);
+        pthread_cond_broadcast(&exec->timer_wake);
+    }
+    pthread_mutex_unlock(&exec->mutex);
+    return all;
 }
 
 uint32_t exec_host_busy(const exec_host_t *exec)

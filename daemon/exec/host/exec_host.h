@@ -34,6 +34,10 @@ void exec_host_destroy(exec_host_t *exec);
  * thread that starts it, without a pacer only. exec_abort() is thread-safe. */
 exec_t *exec_of_host(exec_host_t *exec);
 
+/* Whether every worker has come by the run queue since the last call that returned true: none is stuck in a
+ * task, of which each is short. Asks them anew if so. One thread calls. */
+bool exec_host_turns(exec_host_t *exec);
+
 /* Workers that are running a lane at this moment (a hint for waiting policies). Thread-safe. */
 uint32_t exec_host_busy(const exec_host_t *exec);
 uint32_t exec_host_workers(const exec_host_t *exec);

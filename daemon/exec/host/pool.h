@@ -28,6 +28,9 @@ struct exec_host {
     bool timekeeper;           /* a worker sleeps until deadline_ns */
     uint64_t deadline_ns;
     bool stopping;
+    uint32_t started;  /* workers that have begun */
+    uint32_t round;    /* counts exec_host_turns() */
+    uint32_t *came_by; /* by worker: the last round that it has seen */
 
     _Atomic uint32_t busy; /* a hint, so all its accesses are relaxed */
 };

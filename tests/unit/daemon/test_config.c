@@ -32,6 +32,7 @@ static void test_every_key_is_read(void **state)
                   "[devices]\ndevices = host:4\ntopology = dgx1v\n[pace]\nscale = 0.004\n"
                   "[workers]\ncount = 3\n[limits]\nclients_per_tenant = 5\ncommunicators_per_tenant = 6\n"
                   "registered_bytes_per_tenant = 2G\ninit_timeout_s = 1.5\nop_timeout_s = 7\n"
+                  "run_timeout_s = 8\nrun_timeout_factor = 1e3\n"
                   "[log]\nlevel = debug\n",
                   &settings),
         BLINK_OK);
@@ -46,6 +47,7 @@ static void test_every_key_is_read(void **state)
     assert_true(settings.limits[BUDGET_REGISTERED_BYTES].tenant == (uint64_t)2 << 30);
     assert_true(settings.init_timeout_s == 1.5);
     assert_true(settings.op_timeout_s == 7);
+    assert_true(settings.run_timeout_s == 8 && settings.run_timeout_factor == 1000);
     assert_int_equal(settings.log_level, LOG_LEVEL_DEBUG);
 }
 

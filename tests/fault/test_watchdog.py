@@ -1,0 +1,106 @@
+"""The watchdog's heartbeat: it comes while all threads turn, however busy they are, and ceases when one of
+them is stuck. Runs that take far too long are ended."""
+import os
+import socket
+import threading
+import time
+import unittest
+
+import stopping
+from harness import LIMIT_S, IntegrationTest
+
+SHORT = "allreduce:100:float32:sum"
+
+
+class WatchdogTest(IntegrationTest):
+    """The test is the service manager: it reads what the daemon says, always, and counts heartbeats."""
+
+    def setUp(self):
+        super().setUp()
+        self.heartbeats, self.changed = 0, threading.Condition()
+        self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.manager.bind(os.path.join(self.directory(), "notify"))
+        reader = threading.Thread(target=self.read)
+        reader.start()
+        self.addCleanup(reader.join)
+        self.addCleanup(self.stop_reading)
+
+    def read(self):
+        while (message := self.manager.recv(4096)) != b"end":
+            with self.changed:
+                self.heartbeats += b"WATCHDOG=1" in message
+                self.changed.notify_all()
+        self.manager.close()
+
+    def stop_reading(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+            end.sendto(b"end", self.manager.getsockname())
+
+    def watched_daemon(self, *flags, **options):
+        return self.daemon(*flags, **options, env=os.environ | {"NOTIFY_SOCKET": self.manager.getsockname(),
+                                                                "WATCHDOG_USEC": "400000"})
+
+    def wait_for_heartbeats(self, count):
+        with self.changed:
+            wanted = self.heartbeats + count
+            self.assertTrue(self.changed.wait_for(lambda: self.heartbeats >= wanted, LIMIT_S))
+
+    def assert_no_heartbeat(self):
+        """None for more than the watchdog's time, after one that may have been under way."""
+        time.sleep(0.3)
+        before = self.heartbeats
+        time.sleep(1)
+        self.assertEqual(self.heartbeats, before)
+
+    def check_stuck(self, name, *flags, **options):
+        daemon = self.watched_daemon("--workers", "3", *flags, **options)
+        self.wait_for_heartbeats(2)
+        with stopping.threads(daemon.pid, stopping.named(daemon.pid, name)[:1]):
+            self.assert_no_heartbeat()
+        self.wait_for_heartbeats(2)
+        daemon.check_serves()
+
+    def test_a_stuck_worker_ends_it(self):
+        self.check_stuck("blinkd-worker")
+
+    def test_a_stuck_worker_of_emulated_links_ends_it(self):
+        self.check_stuck("blinkd-worker", "--pace=0.01", topology="dgx1v_hybrid")
+
+    def test_a_stuck_planner_ends_it(self):
+        self.check_stuck("blinkd-planner")
+
+    def test_a_stuck_engine_ends_it(self):
+        self.check_stuck("blinkd-engine")
+
+    def test_a_stuck_control_thread_ends_it(self):
+        self.check_stuck("blinkd")
+
+    def test_long_ops_do_not_end_it(self):
+        daemon = self.watched_daemon("--workers", "2")
+        ranks = self.start_ranks(daemon, [0, 1, 2, 3], ["times:4:allreduce:16000000:float32:sum"])
+        self.wait_for_heartbeats(8)
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+
+
+class RunTimeOutTest(IntegrationTest):
+    def test_a_run_that_takes_too_long_is_ended(self):
+        daemon = self.daemon("--pace=0.0001", *self.limits(run_timeout_s=0.5, run_timeout_factor=0.001),
+                             topology="dgx1v_hybrid")
+        ranks = self.start_ranks(daemon, [0, 1], ["allreduce:40000000:float32:sum", "await-lost"])
+        for rank in ranks:
+            steps = rank.finish()
+            for name in ["allreduce:40000000:float32:sum", "await-lost"]:
+                self.assert_step(steps, name, "TIMEOUT",
+                                 r"it has run for [\d.]+ s, and [\d.]+ s were predicted")
+        for steps in self.run_ranks(daemon, [2, 3], [SHORT]):
+            self.assert_all_ok(steps)
+
+    def test_a_run_that_takes_as_long_as_predicted_is_not(self):
+        daemon = self.daemon("--pace=0.0005", *self.limits(run_timeout_s=0.5), topology="dgx1v_hybrid")
+        for steps in self.run_ranks(daemon, [0, 1], ["allreduce:4000000:float32:sum"]):
+            self.assert_all_ok(steps)
+
+
+if __name__ == "__main__":
+    unittest.main()
