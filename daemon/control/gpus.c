@@ -1,10 +1,12 @@
 #include "control/gpus.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "frame.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +16,11 @@
  * before they said hello. */
 #define RESTART_MS        500u
 #define FAILED_STARTS_MAX 5u
+
+/* A worker that has answered nothing for so many times run_timeout_s is killed: to lock hundreds of gigabytes
+ * in memory takes minutes. It is asked so often in that time. */
+#define SILENCE_FACTOR    5.0
+#define BEATS_PER_SILENCE 4.0
 
 /* A message to the worker. It waits to be sent, for the worker's socket may be full, and then to be answered:
  * answers come in the order of the messages. */
@@ -31,9 +38,12 @@ struct gpus {
     gpus_handler_t handler;
     gpu_hello_t hello;
     gpu_worker_t worker;
+    bool silent;       /* it is killed for that */
     bool ready;        /* the worker has said hello */
     uv_poll_t *socket; /* of the worker; freed when closed */
     uv_timer_t restart;
+    uv_timer_t *beat;  /* freed when closed */
+    uint64_t asked_ns; /* the oldest message without an answer was made, or the one before it answered */
     uint32_t restarts, failed_starts;
     list_t unsent, unanswered;
     uint64_t last_token, first_token;     /* first_token: the first of this worker */
@@ -118,6 +128,8 @@ static blink_result_t message_make(const gpu_request_t *request, const int *fds,
 
 static void message_send(gpus_t *gpus, message_t *message)
 {
+    if (list_is_empty(&gpus->unsent) && list_is_empty(&gpus->unanswered))
+        gpus->asked_ns = clock_ns();
     list_append(&gpus->unsent, &message->link);
     send_unsent(gpus);
 }
@@ -144,6 +156,37 @@ void gpus_release(gpus_t *gpus, uint64_t token)
         message_send(gpus, message);
     else
         LOG_ERROR("GPU memory stays imported: %s", blink_error_text());
+}
+
+/* ---- whether the worker answers ---- */
+
+static double silence_s(const gpus_t *gpus)
+{
+    return gpus->control->settings->run_timeout_s * SILENCE_FACTOR;
+}
+
+static void ping(gpus_t *gpus)
+{
+    message_t *message;
+    const gpu_request_t request = {.kind = GPU_PING, .token = ++gpus->last_token};
+    if (message_make(&request, NULL, 0, &message) == BLINK_OK)
+        message_send(gpus, message);
+}
+
+static void on_beat(uv_timer_t *timer)
+{
+    gpus_t *gpus = timer->data;
+    bool asked = !list_is_empty(&gpus->unsent) || !list_is_empty(&gpus->unanswered);
+    if (!gpus->ready || gpus->silent)
+        return;
+    if (!asked) {
+        ping(gpus);
+    } else if ((double)(clock_ns() - gpus->asked_ns) > silence_s(gpus) * 1e9) {
+        LOG_ERROR("the GPU worker (pid %d) has not answered for %g s: it is killed", (int)gpus->worker.pid,
+                  silence_s(gpus));
+        gpus->silent = true; /* its socket tells of the end */
+        kill(gpus->worker.pid, SIGKILL);
+    }
 }
 
 /* ---- the worker's end ---- */
@@ -197,6 +240,7 @@ static void worker_is_ready(gpus_t *gpus)
 {
     gpu_channel_t channel = gpu_worker_take_channel(&gpus->worker);
     gpus->ready = true;
+    gpus->silent = false;
     gpus->first_token = gpus->last_token + 1;
     engine_gpu_attach(gpus->control->engine, &channel);
 }
@@ -259,6 +303,7 @@ static void on_reply(gpus_t *gpus)
         worker_ended(gpus);
         return;
     }
+    gpus->asked_ns = clock_ns();
     reply.text[sizeof(reply.text) - 1] = '\0';
     blink_result_t result = (blink_result_t)reply.result;
     if (result != BLINK_OK)
@@ -323,6 +368,18 @@ static void on_restart(uv_timer_t *timer)
     worker_ended(gpus);
 }
 
+static blink_result_t start_beat(gpus_t *gpus)
+{
+    uint64_t period_ms = (uint64_t)(silence_s(gpus) * 1e3 / BEATS_PER_SILENCE) + 1;
+    gpus->beat = calloc(1, sizeof(*gpus->beat));
+    if (!gpus->beat)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to watch the GPU worker");
+    uv_timer_init(&gpus->control->loop, gpus->beat);
+    gpus->beat->data = gpus;
+    uv_timer_start(gpus->beat, on_beat, period_ms, period_ms);
+    return BLINK_OK;
+}
+
 blink_result_t gpus_create(control_t *control, gpu_worker_t *worker, const gpu_hello_t *hello,
                            gpus_handler_t handler, gpus_t **created)
 {
@@ -340,6 +397,7 @@ blink_result_t gpus_create(control_t *control, gpu_worker_t *worker, const gpu_h
     *created = gpus;
     if (uv_timer_init(&control->loop, &gpus->restart) != 0)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "event loop");
+    BLINK_TRY(start_beat(gpus));
     BLINK_TRY(open_socket(gpus));
     worker_is_ready(gpus);
     return BLINK_OK;
@@ -357,6 +415,8 @@ void gpus_destroy(gpus_t *gpus)
     snprintf(gpus->trouble, sizeof(gpus->trouble), "the daemon ends");
     drop_worker(gpus, NULL, 0);
     fail_messages(gpus);
+    if (gpus->beat)
+        uv_close((uv_handle_t *)gpus->beat, free_handle);
     uv_close((uv_handle_t *)&gpus->restart, free_gpus);
 }
 

@@ -65,6 +65,7 @@ typedef enum gpu_request_kind {
     GPU_IMPORT,   /* extents that adjoin, on `gpu`; a descriptor for each VMM or POOL extent, in order */
     GPU_MAP_HOST, /* `bytes` of the memfd that comes along, from `offset_bytes` on, for all GPUs */
     GPU_RELEASE,  /* what `token` of an earlier request imported or mapped */
+    GPU_PING,     /* nothing: whether the worker answers */
 } gpu_request_kind_t;
 
 /* As Blinkwire__GpuExtentKind. */

@@ -172,6 +172,15 @@ class FaultTest(GpuTest):
         self.assertEqual(self.ctl_json(daemon, "status")["gpu_worker_restarts"], 1)
         self.play("device-memory", daemon=daemon)
 
+    def test_a_stopped_gpu_worker_is_replaced(self):
+        daemon = self.gpu_daemon("cuda:0x4", *self.limits(run_timeout_s=0.3, run_timeout_factor=1e6))
+        process = self.ranks(daemon, "until-lost", 4)
+        process.wait_for("load", lambda ranks: "under way" in ranks.stdout())
+        os.kill(self.ctl_json(daemon, "status")["gpu_worker_pid"], signal.SIGSTOP)
+        self.assertEqual(process.wait(), 0, process.stderr())
+        self.until(lambda: self.ctl_json(daemon, "status")["gpu_worker_restarts"] == 1)
+        self.play("device-memory", daemon=daemon)
+
     def test_a_lost_context(self):
         daemon = self.gpu_daemon("cuda:0x4", STANDIN_CUDA_LOST=30)
         process = self.ranks(daemon, "until-lost", 4)

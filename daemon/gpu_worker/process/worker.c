@@ -177,6 +177,8 @@ static blink_result_t answer(worker_t *worker, const gpu_request_t *request, con
         return worker_map_host(worker, request, message->fds, message->fd_count, address);
     case GPU_RELEASE:
         return worker_release(worker, request->token);
+    case GPU_PING:
+        return BLINK_OK;
     default:
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "request kind %u is none", request->kind);
     }
