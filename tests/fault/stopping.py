@@ -1,7 +1,9 @@
-"""Stopping single threads of a process, which no signal can: by ptrace."""
+"""Stopping a process for sure, and single threads of one, which no signal can: by ptrace."""
 import contextlib
 import ctypes
 import os
+import signal
+import time
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 WALL = 0x40000000
@@ -13,6 +15,18 @@ libc.ptrace.restype = ctypes.c_long
 
 def all_threads(pid):
     return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+
+
+def state_of(pid, thread):
+    with open(f"/proc/{pid}/task/{thread}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def stop(pid):
+    """Returns when every thread of the process has stopped: a moment after the signal."""
+    os.kill(pid, signal.SIGSTOP)
+    while any(state_of(pid, thread) != "T" for thread in all_threads(pid)):
+        time.sleep(0.001)
 
 
 def name_of(pid, thread):

@@ -50,7 +50,7 @@ class StuckTest(IntegrationTest):
     def test_every_call_ends_when_the_daemon_is_stopped(self):
         daemon = self.stoppable_daemon()
         callers = self.start_callers(daemon)
-        os.kill(daemon.pid, signal.SIGSTOP)
+        stopping.stop(daemon.pid)
         self.check_lost(callers, rf"the daemon \(pid {daemon.pid}\) is stopped and has not answered for 1 s")
         opening = self.start_client(daemon, ["nop:1"])
         self.assert_step(opening.finish(), "open", "DAEMON_LOST", "has not answered for 1 s|is stopped")
@@ -80,7 +80,7 @@ class StuckTest(IntegrationTest):
     def test_a_daemon_that_goes_on_serves_others(self):
         daemon = self.stoppable_daemon()
         callers = self.start_callers(daemon)
-        os.kill(daemon.pid, signal.SIGSTOP)
+        stopping.stop(daemon.pid)
         self.check_lost(callers, "is stopped")
         os.kill(daemon.pid, signal.SIGCONT)
         daemon.check_serves()
@@ -100,7 +100,7 @@ class StuckTest(IntegrationTest):
         daemon = self.daemon()
         rank = self.start_client(daemon, ["gate:go", "nop:1"])
         rank.wait_for_step("at-gate")
-        os.kill(daemon.pid, signal.SIGSTOP)
+        stopping.stop(daemon.pid)
         rank.say()
         time.sleep(2)
         self.assertNotIn("nop:1", [step["step"] for step in rank.steps()])

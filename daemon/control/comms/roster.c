@@ -310,6 +310,12 @@ static roster_t *roster_create(const client_t *client, const Blinkwire__CommInit
     return roster;
 }
 
+/* Whether nobody who comes later can make it good. */
+static bool is_final(blink_result_t code)
+{
+    return code == BLINK_ERR_PEER_LOST || code == BLINK_ERR_ABORTED;
+}
+
 /* The first rank has come. */
 static blink_result_t roster_begin(const client_t *client, const Blinkwire__CommInit *message,
                                    roster_t **begun)
@@ -328,18 +334,14 @@ static blink_result_t roster_begin(const client_t *client, const Blinkwire__Comm
                           message->rank_count);
     }
     blink_result_t result = parent ? children_expect(parent, message, roster) : BLINK_OK;
+    if (is_final(result))
+        failed_ids_add(client->control->rosters->failed_ids, client->tenant, message->unique_id.data, result);
     if (result != BLINK_OK) {
         roster_free(roster);
         return result;
     }
     *begun = roster;
     return BLINK_OK;
-}
-
-/* Whether nobody who comes later can make it good. */
-static bool is_final(blink_result_t code)
-{
-    return code == BLINK_ERR_PEER_LOST || code == BLINK_ERR_ABORTED;
 }
 
 void roster_gathering_failed(roster_t *roster, blink_result_t code)
