@@ -3,7 +3,7 @@ import os
 import signal
 import unittest
 
-from harness import IntegrationTest, new_id
+from harness import LIMIT_S, IntegrationTest, new_id
 
 SHORT = "allreduce:100:float32:sum"
 
@@ -94,7 +94,7 @@ class GatheringTest(IntegrationTest):
         self.assert_step(late.finish(), "init", "PEER_LOST", "rank 0")
 
     def test_failed_ids_are_forgotten_in_time(self):
-        daemon = self.daemon(*self.limits(init_timeout_s=1))
+        daemon = self.daemon(*self.limits(init_timeout_s=LIMIT_S / 20))
         identifier = new_id()
         early = self.start_rank(daemon, identifier, 2, 0, [SHORT])
         self.until(lambda: self.ctl_json(daemon, "comms")["comms"])
