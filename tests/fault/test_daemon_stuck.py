@@ -51,7 +51,8 @@ class StuckTest(IntegrationTest):
         daemon = self.stoppable_daemon()
         callers = self.start_callers(daemon)
         stopping.stop(daemon.pid)
-        self.check_lost(callers, rf"the daemon \(pid {daemon.pid}\) is stopped and has not answered for [\d.]+ s")
+        self.check_lost(callers,
+                        rf"the daemon \(pid {daemon.pid}\) is stopped and has not answered for [\d.]+ s")
         opening = self.start_client(daemon, ["nop:1"])
         self.assert_step(opening.finish(), "open", "DAEMON_LOST", r"has not answered for [\d.]+ s|is stopped")
 
