@@ -25,7 +25,8 @@ class BudgetTest(IntegrationTest):
 
     def start_group(self, daemon, ops, size="1M"):
         """AllReduces on all devices in one group."""
-        return self.start([BLINK_PERF, "allreduce", "--socket", daemon.socket, "--ranks", "8", "--in-place=yes",
+        return self.start([BLINK_PERF, "allreduce", "--socket", daemon.socket, "--ranks", "8",
+                           "--in-place=yes",
                            "-b", size, "-e", size, "-w", "0", "-n", "1", "--groups", ops, "--check=0"])
 
 

@@ -3,6 +3,7 @@ import os
 import signal
 import unittest
 
+import raw
 from harness import LIMIT_S, IntegrationTest, new_id
 
 SHORT = "allreduce:100:float32:sum"
@@ -102,6 +103,18 @@ class GatheringTest(IntegrationTest):
         late = lambda: self.start_rank(daemon, identifier, 2, 1, [SHORT]).finish()
         self.assert_step(late(), "init", "PEER_LOST", "rank 0")
         self.until(lambda: self.find(late(), "init")["result"] == "BLINK_ERR_TIMEOUT")
+
+    def test_each_gathering_has_its_own_time(self):
+        """The one with less time is told in its time, though it began to gather later."""
+        daemon = self.daemon()
+        patient, hasty = (raw.RawClient(daemon) for _ in range(2))
+        for client in (patient, hasty):
+            self.addCleanup(client.close)
+            client.hello()
+        patient.send(raw.COMM_INIT, raw.message(_1=os.urandom(16), _2=2, _3=0))
+        self.until(lambda: self.ctl_json(daemon, "comms")["comms"])
+        reply = hasty.request(raw.COMM_INIT, raw.message(_1=os.urandom(16), _2=2, _3=0, _10=200))
+        self.assertEqual(reply.code, raw.TIMEOUT)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ class TurnsTest(IntegrationTest):
         identifier = new_id()
         requests = []
         for rank, client in enumerate(clients):
-            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=len(clients), _3=rank, _4=2 * rank))
+            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=len(clients), _3=rank,
+                                               _4=2 * rank))
             requests.append(client.last_id)
         for client, request in zip(clients, requests):
             while request not in client.received_by_id:

@@ -1,6 +1,7 @@
 #include "control/comms/roster.h"
 
 #include "control/comms/children.h"
+#include "control/comms/place.h"
 #include "control/gpus.h"
 #include "control/links.h"
 #include "names.h"
@@ -12,7 +13,8 @@
 #include <sys/random.h>
 
 /* So many ranks that are only initialised, or unlinked, are a step of the loop's turn. */
-#define RANKS_PER_STEP 16u
+#define RANKS_PER_STEP   16u
+#define ROSTERS_PER_STEP 64u
 
 /* ---- lists ---- */
 
@@ -69,6 +71,22 @@ static uint64_t hash_id(const rosters_t *rosters, const uint8_t id[UNIQUE_ID_BYT
     return table_hash(table_hash(halves[0] ^ rosters->id_secrets[0]) ^ halves[1] ^ rosters->id_secrets[1]);
 }
 
+/* Most rosters have the same time to gather, and come last. What one with less passes by is work of its
+ * tenant. */
+static void insert_by_deadline(roster_t *roster)
+{
+    rosters_t *rosters = roster->control->rosters;
+    list_t *before = rosters->gathering.previous;
+    uint32_t passed = 0;
+    while (before != &rosters->gathering &&
+           CONTAINER_OF(before, roster_t, of_gathering)->deadline_ms > roster->deadline_ms) {
+        before = before->previous;
+        passed++;
+    }
+    list_insert(before->next, &roster->of_gathering);
+    turns_count(&roster->control->turns, passed / ROSTERS_PER_STEP);
+}
+
 /* False without memory; then nothing has changed. */
 static bool roster_link(roster_t *roster)
 {
@@ -81,7 +99,7 @@ static bool roster_link(roster_t *roster)
         goto undo_tenant;
     if (!table_add(&rosters->ids, &roster->of_ids, hash_id(rosters, roster->unique_id)))
         goto undo_number;
-    list_append(&rosters->gathering, &roster->of_gathering);
+    insert_by_deadline(roster);
     return true;
 undo_number:
     table_remove(&rosters->by_number, &roster->of_numbers);
@@ -133,128 +151,6 @@ static roster_t *find_by_number(const rosters_t *rosters, uint32_t number)
     return link ? CONTAINER_OF(link, roster_t, of_numbers) : NULL;
 }
 
-/* ---- devices ---- */
-
-/* The member that has the device; NULL: none has. `roster` is NULL, here and below, for its first rank. */
-static const member_t *find_on_device(const roster_t *roster, uint32_t device)
-{
-    table_link_t *link = roster ? table_find(&roster->devices, table_hash(device)) : NULL;
-    while (link && CONTAINER_OF(link, member_t, of_devices)->device != device)
-        link = table_find_next(link);
-    return link ? CONTAINER_OF(link, member_t, of_devices) : NULL;
-}
-
-/* The first device of a GPU that no rank has; if all are taken, the last of them, for the refusal to name.
- * False: the daemon has no device on that GPU. */
-static bool find_device_on(const control_t *control, const roster_t *roster, uint32_t gpu, uint32_t *device)
-{
-    bool found = false;
-    for (uint32_t i = 0; i < control->device_count; i++) {
-        if (control_gpu_of_device(control, i) != gpu)
-            continue;
-        *device = i;
-        found = true;
-        if (!find_on_device(roster, i))
-            break;
-    }
-    return found;
-}
-
-static bool is_on_gpu(const control_t *control, uint32_t device)
-{
-    return control_gpu_of_device(control, device) != GPU_NONE;
-}
-
-static blink_result_t choose_device(const control_t *control, const roster_t *roster,
-                                    const Blinkwire__CommInit *message, uint32_t *device)
-{
-    uint32_t gpu, count = control->device_count;
-    *device = message->device < 0 ? message->rank : (uint32_t)message->device;
-    if (message->device < 0 && message->gpu_uuid.len > 0 && control->gpus &&
-        gpus_find(control->gpus, message->gpu_uuid.data, message->gpu_uuid.len, &gpu) == BLINK_OK &&
-        find_device_on(control, roster, gpu, device))
-        return gpus_check(control->gpus);
-    if (*device >= count)
-        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "rank %u asks for device %u; this daemon has devices 0 to %u",
-                          message->rank, *device, count - 1);
-    return is_on_gpu(control, *device) ? gpus_check(control->gpus) : BLINK_OK;
-}
-
-/* ---- whether a rank may join ---- */
-
-static blink_result_t check_request(const Blinkwire__CommInit *message)
-{
-    if (message->unique_id.len != sizeof(((roster_t *)0)->unique_id))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a communicator id of %zu bytes, not 16",
-                          message->unique_id.len);
-    if (message->rank_count == 0 || message->rank_count > PLAN_RANKS_MAX)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%u ranks: from 1 to %u are possible",
-                          message->rank_count, PLAN_RANKS_MAX);
-    if (message->rank >= message->rank_count)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u of %u ranks: the last one is %u",
-                          message->rank, message->rank_count, message->rank_count - 1);
-    if (message->device < -1)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "device %d: a number from 0, or -1 for the rank's own",
-                          message->device);
-    if (!blink_algorithm_valid(message->algorithm))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown algorithm %u", message->algorithm);
-    return BLINK_OK;
-}
-
-/* Charge a communicator that begins to gather, or nothing. */
-static blink_result_t charge(account_t *account, uint32_t rank_count)
-{
-    BLINK_TRY(account_charge(account, BUDGET_COMMUNICATORS, 1));
-    blink_result_t result = account_charge(account, BUDGET_GATHERING_RANKS, rank_count);
-    if (result != BLINK_OK)
-        account_credit(account, BUDGET_COMMUNICATORS, 1);
-    return result;
-}
-
-/* Whether a rank asks for what the ranks before it asked for. */
-static blink_result_t check_agreement(const roster_t *roster, const client_t *client,
-                                      const Blinkwire__CommInit *message)
-{
-    if (roster->tenant != client->tenant)
-        return BLINK_FAIL(BLINK_ERR_PERMISSION, "the communicator belongs to another user");
-    if (roster->rank_count != message->rank_count)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH,
-                          "rank %u joined a communicator of %u ranks, rank %u asks for %u",
-                          roster->first_rank, roster->rank_count, message->rank, message->rank_count);
-    if (roster->algorithm != message->algorithm)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u asked for algorithm %s, rank %u asks for %s",
-                          roster->first_rank, blink_name_algorithm(roster->algorithm), message->rank,
-                          blink_name_algorithm(message->algorithm));
-    if (roster->op_timeout_ms != message->op_timeout_ms)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH,
-                          "rank %u asked for an op timeout of %u ms, rank %u asks for %u ms",
-                          roster->first_rank, roster->op_timeout_ms, message->rank, message->op_timeout_ms);
-    if (roster->init_timeout_ms != message->init_timeout_ms)
-        return BLINK_FAIL(
-            BLINK_ERR_MISMATCH, "rank %u asked for an init timeout of %u ms, rank %u asks for %u ms",
-            roster->first_rank, roster->init_timeout_ms, message->rank, message->init_timeout_ms);
-    return BLINK_OK;
-}
-
-/* Whether a rank takes a place and a device that are free and suit the others. */
-static blink_result_t check_place(const roster_t *roster, uint32_t new_rank, uint32_t device)
-{
-    if (roster->members[new_rank].client)
-        return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u has joined this communicator already", new_rank);
-    const member_t *taken = find_on_device(roster, device);
-    if (taken)
-        return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u asks for device %u, which rank %u has taken", new_rank,
-                          device, taken->rank);
-    static const char *const kinds[] = {"a host device", "on a GPU"};
-    uint32_t first = roster->members[roster->first_rank].device;
-    bool on_gpu = is_on_gpu(roster->control, device), first_on_gpu = is_on_gpu(roster->control, first);
-    if (on_gpu != first_on_gpu)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
-                          "rank %u's device %u is %s, rank %u's device %u is %s: a communicator has one kind",
-                          roster->first_rank, first, kinds[first_on_gpu], new_rank, device, kinds[on_gpu]);
-    return BLINK_OK;
-}
-
 /* ---- gathering ---- */
 
 static void on_gathering_timer(uv_timer_t *timer);
@@ -275,6 +171,16 @@ static uint64_t init_timeout_ms(const roster_t *roster)
 {
     return roster->init_timeout_ms > 0 ? roster->init_timeout_ms
                                        : (uint64_t)(roster->control->settings->init_timeout_s * 1e3);
+}
+
+/* Charge a communicator that begins to gather, or nothing. */
+static blink_result_t charge(account_t *account, uint32_t rank_count)
+{
+    BLINK_TRY(account_charge(account, BUDGET_COMMUNICATORS, 1));
+    blink_result_t result = account_charge(account, BUDGET_GATHERING_RANKS, rank_count);
+    if (result != BLINK_OK)
+        account_credit(account, BUDGET_COMMUNICATORS, 1);
+    return result;
 }
 
 /* On the tenant's account, which has been charged. NULL: no memory. */
@@ -426,13 +332,12 @@ static void gathering_complete(roster_t *roster)
 static blink_result_t find_place(const client_t *client, const Blinkwire__CommInit *message,
                                  roster_t **roster, uint32_t *device)
 {
-    BLINK_TRY(check_request(message));
+    BLINK_TRY(place_check_request(message));
     *roster = find_gathering(client->control->rosters, message->unique_id.data);
-    BLINK_TRY(choose_device(client->control, *roster, message, device));
+    BLINK_TRY(place_choose_device(client->control, *roster, message, device));
     if (!*roster)
         return roster_begin(client, message, roster);
-    BLINK_TRY(check_agreement(*roster, client, message));
-    return check_place(*roster, message->rank, *device);
+    return place_check(*roster, client, message, *device);
 }
 
 void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *message)

@@ -54,7 +54,7 @@ typedef struct roster {
 struct rosters {
     control_t *control;
     bag_t all;
-    list_t gathering; /* oldest first: all have the same time, so that is also the order of their deadlines */
+    list_t gathering; /* in the order of their deadlines */
     table_t ids; /* of those that gather; hashed with id_secrets, for the ids are the clients' to choose */
     uint64_t id_secrets[2];
     table_t by_number;

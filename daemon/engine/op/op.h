@@ -14,23 +14,22 @@
 /*
  * The states of an op. op_enter() makes every move, and keeps the op in the one list that its state has.
  *
- *   state      meaning                                       list               may become (moved by)
- *   GATHERING  entries are not submitted, or their batches   none               DUE (op.c), ENDED
- *              are not active
- *   DUE        it may be started                             comm->due          PLANNING (plans.c), AWAITING,
- *                                                                               RUNNING (run.c), QUEUED
- *                                                                               (lend.c), ENDED
- *   PLANNING   its plan is being made                        program->waiting   DUE (plans.c), ENDED
- *   AWAITING   clients have copies to make for its next      client->awaited    RUNNING (run.c), QUEUED
- * (lend.c), ENDED; piece, or streams have not come to it                            AWAITING, of another
- * client or again (await.c, run.c) QUEUED     there is no scratch left for its next piece   tenant-> RUNNING,
- * AWAITING (run.c), queued_runs        ENDED RUNNING    a piece of it is on the executor              none
- * AWAITING (run.c), QUEUED (lend.c), ENDED ENDED      it has its result, with which entries are     none
- * nothing: it is freed as soon completed as they come                                           as no entry
- * can come any more
+ *   state      meaning                           list                 entered in  may become
+ *   GATHERING  entries or active batches lack    none                 birth       DUE, ENDED
+ *   DUE        it may be started                 comm->due            op, plans   PLANNING, AWAITING, QUEUED,
+ *                                                                                 RUNNING, ENDED
+ *   PLANNING   its plan is being made            program->waiting     plans       DUE, ENDED
+ *   AWAITING   clients have copies to make for   client->awaited      await, run  QUEUED, RUNNING, ENDED;
+ *              its next piece, or streams have                                    AWAITING, of another client
+ *              not come to it
+ *   QUEUED     no scratch is left for its piece  tenant->queued_runs  lend        RUNNING, AWAITING, ENDED
+ *   RUNNING    a piece of it is on the executor  none                 run         AWAITING, QUEUED, ENDED
+ *   ENDED      it has its result                 none                 op          nothing
  *
- * op_succeed() and op_fail() move an op to ENDED. Whoever calls them has taken back what run.c and plans.c
- * lent the op: run_cancel() for an op that somebody else wants to end.
+ * An op that has ended is freed once none of its entries can come any more; those that come are completed.
+ * "Entered in" names the file that moves an op there. op_succeed() and op_fail() move an op to ENDED. Whoever
+ * calls them has taken back what run.c and plans.c lent the op: run_cancel() for an op that somebody else
+ * wants to end.
  */
 typedef enum op_state {
     OP_GATHERING,

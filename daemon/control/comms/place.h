@@ -1,0 +1,23 @@
+/*
+ * Whether a rank may join a roster, and with which device.
+ */
+#ifndef BLINK_PLACE_H
+#define BLINK_PLACE_H
+
+#include "control/comms/roster.h"
+
+/* Whether the request makes sense by itself. Errors: INVALID_ARGUMENT. */
+blink_result_t place_check_request(const Blinkwire__CommInit *message);
+
+/* The device that the rank asks for, or gets: of the GPU that its memory is on one that no other rank has,
+ * else the device with the rank's number. `roster` is NULL for its first rank. Errors: NOT_FOUND, and SYSTEM
+ * where there is no GPU worker. */
+blink_result_t place_choose_device(const control_t *control, const roster_t *roster,
+                                   const Blinkwire__CommInit *message, uint32_t *device);
+
+/* Whether the rank asks for what the ranks before it asked for, and takes a place and a device that are free
+ * and suit the others. Errors: PERMISSION, MISMATCH, EXISTS, UNSUPPORTED. */
+blink_result_t place_check(const roster_t *roster, const client_t *client, const Blinkwire__CommInit *message,
+                           uint32_t device);
+
+#endif
