@@ -67,9 +67,10 @@ def status_kib(pid, name):
 
 
 class Daemon:
-    """blinkd of a build directory. Every user may reach its socket, and the programs copied beside it."""
+    """blinkd of a build directory. Every user may reach its socket, and the programs copied beside it.
+    `limits` are settings of that section of its configuration."""
 
-    def __init__(self, build, flags, programs=(), watchdog_s=2.0):
+    def __init__(self, build, flags, programs=(), watchdog_s=2.0, limits=None):
         self.build = pathlib.Path(build)
         self.directory = tempfile.mkdtemp(prefix="blink-chaos-")
         os.chmod(self.directory, 0o755)
@@ -82,7 +83,11 @@ class Daemon:
         environment = dict(os.environ, NOTIFY_SOCKET=notify, WATCHDOG_USEC=str(int(watchdog_s * 1e6)))
         environment.pop("WATCHDOG_PID", None)
         self.log = open(os.path.join(self.directory, "log"), "wb")
-        self.child = subprocess.Popen([self.build / "bin/blinkd", "--socket", self.socket, *flags],
+        config = pathlib.Path(self.directory, "blinkd.conf")
+        lines = [f"{key} = {value}\n" for key, value in (limits or {}).items()]
+        config.write_text("[limits]\n" + "".join(lines), encoding="ascii")
+        self.child = subprocess.Popen([self.build / "bin/blinkd", "--socket", self.socket, "--config", config,
+                                       *flags],
                                       env=environment, stdin=subprocess.DEVNULL, stdout=self.log,
                                       stderr=subprocess.STDOUT)
         self._await_start()

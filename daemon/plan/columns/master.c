@@ -54,7 +54,7 @@ void pack_master_fini(pack_master_t *m)
 
 static blink_result_t allocate(pack_master_t *m, uint32_t goal_count)
 {
-    uint32_t rows = capacity_rows(m), entries = rows > goal_count ? rows + 1 : goal_count;
+    uint32_t rows = capacity_rows(m), entries = rows >= goal_count ? rows + 1 : goal_count;
     m->goals = calloc(goal_count + 1u, sizeof(*m->goals));
     m->prices = calloc(rows, sizeof(*m->prices));
     m->duals = calloc(rows, sizeof(*m->duals));

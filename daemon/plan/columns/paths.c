@@ -60,15 +60,15 @@ static uint32_t visit_near(pack_paths_t *paths, uint32_t source)
 
 static blink_result_t list_near(pack_paths_t *paths)
 {
-    uint32_t n = paths->net->rank_count, room = 0, count = 0;
+    uint32_t n = paths->net->rank_count, capacity = 0, count = 0;
     memset(paths->place, 0xff, paths->net->node_count * sizeof(*paths->place));
     for (uint32_t from = 0; from < n; from++) {
         uint32_t reached = visit_near(paths, from);
-        if (count + reached > room) {
-            room = 2 * room + n;
-            uint32_t *grown = realloc(paths->out_to, room * sizeof(*grown));
+        if (!paths->out_to || count + reached > capacity) {
+            capacity = 2 * capacity + n;
+            uint32_t *grown = realloc(paths->out_to, capacity * sizeof(*grown));
             if (!grown)
-                return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u pairs of ranks", room);
+                return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u pairs of ranks", capacity);
             paths->out_to = grown;
         }
         for (uint32_t i = 0; i < reached; i++)

@@ -159,7 +159,11 @@ static void test_pages_that_cannot_be_had_fail_the_op_and_later_ones(void **stat
     engine_comm_t *comm;
     const engine_member_t members[] = {{fixture.client.engine, 1, fixture.topo->gpus[0]},
                                        {fixture.client.engine, 2, fixture.topo->gpus[1]}};
-    engine_comm_config_t config = {.comm = 1, .tenant = fixture.tenant, .rank_count = 2, .members = members};
+    engine_comm_config_t config = {.comm = 1,
+                                   .tenant = fixture.tenant,
+                                   .rank_count = 2,
+                                   .members = members,
+                                   .op_timeout_us = 300 * 1000000ull};
     assert_int_equal(engine_comm_add(fixture.engine, &config, &comm), BLINK_OK);
     uint32_t good = register_memory(&fixture);
     uint32_t poisoned = register_memory(&fixture);
