@@ -61,6 +61,7 @@ blink_result_t ring_create(uint32_t sq_entries, uint32_t cq_entries, ring_t *rin
     result = ring_map(ring, fd, sq_entries, cq_entries);
     if (result != BLINK_OK)
         goto fail;
+    (void)madvise(ring->header, ring->bytes, MADV_DONTDUMP); /* only a wish */
     *ring->header = (ring_header_t){
         .magic = RING_MAGIC,
         .version = RING_VERSION,

@@ -1,6 +1,8 @@
 #include "base/budget.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 /* Of the descriptors that the process may have, connections and clients may each use one in so many: a client
@@ -107,13 +109,18 @@ uint64_t account_used(const account_t *account, budget_kind_t kind)
     return look(&account->used[kind]);
 }
 
-/* What the others have left of the node's, divided by the number of tenants plus one. */
-static uint64_t share(const account_t *account, budget_kind_t kind)
+/* What the others have left of the node's. */
+static uint64_t left_by_others(const account_t *account, budget_kind_t kind)
 {
     const budget_t *budget = account->budget;
     uint64_t all = look(&budget->used[kind]), own = look(&account->used[kind]);
     uint64_t others = all > own ? all - own : 0, node = budget->limits[kind].node;
-    return others < node ? (node - others) / (tenant_count(budget) + 1) : 0;
+    return others < node ? node - others : 0;
+}
+
+static uint64_t share(const account_t *account, budget_kind_t kind)
+{
+    return left_by_others(account, kind) / (tenant_count(account->budget) + 1);
 }
 
 uint64_t account_limit(const account_t *account, budget_kind_t kind)
@@ -124,8 +131,12 @@ uint64_t account_limit(const account_t *account, budget_kind_t kind)
 
 bool account_has_left(const account_t *account, budget_kind_t kind, uint64_t amount)
 {
-    uint64_t limit = account_limit(account, kind), used = look(&account->used[kind]);
-    return used <= limit && amount <= limit - used;
+    /* Every op asks: account_limit() would divide. */
+    uint64_t wanted, of_all;
+    return !__builtin_add_overflow(look(&account->used[kind]), amount, &wanted) &&
+           wanted <= account->budget->limits[kind].tenant &&
+           !__builtin_mul_overflow(wanted, tenant_count(account->budget) + 1, &of_all) &&
+           of_all <= left_by_others(account, kind);
 }
 
 static blink_result_t refuse(const account_t *account, budget_kind_t kind, uint64_t amount)
@@ -161,4 +172,24 @@ void account_credit(account_t *account, budget_kind_t kind, uint64_t amount)
 {
     change(&account->used[kind], -amount);
     change(&account->budget->used[kind], -amount);
+}
+
+/* ---- texts ---- */
+
+char *account_copy_text(account_t *account, budget_kind_t kind, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = account_has_left(account, kind, bytes) ? malloc(bytes) : NULL;
+    if (!copy)
+        return NULL;
+    account_add(account, kind, bytes);
+    return memcpy(copy, text, bytes);
+}
+
+void account_free_text(account_t *account, budget_kind_t kind, char *text)
+{
+    if (!text)
+        return;
+    account_credit(account, kind, strlen(text) + 1);
+    free(text);
 }

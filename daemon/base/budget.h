@@ -69,6 +69,11 @@ void account_add(account_t *account, budget_kind_t kind, uint64_t amount);
 
 void account_credit(account_t *account, budget_kind_t kind, uint64_t amount);
 
+/* A charged copy of the text; NULL, and no error text, without memory or budget. And its end (NULL: nothing
+ * to free). */
+char *account_copy_text(account_t *account, budget_kind_t kind, const char *text);
+void account_free_text(account_t *account, budget_kind_t kind, char *text);
+
 /* Thread-safe: what all accounts together use. */
 uint64_t budget_used(const budget_t *budget, budget_kind_t kind);
 

@@ -37,7 +37,8 @@ struct engine {
     uint32_t unheard;      /* steps since doorbells were listened for */
     list_t busy_comms;     /* engine_comm_t.of_busy: that have ops */
     list_t gpu_comms;      /* engine_comm_t.of_gpus: whose devices are on GPUs */
-    list_t spare_batches;  /* op_batch_t.of_rank, to be used again */
+    list_t spare_batches;  /* op_batch_t.of_rank, to be used again; nobody's, hence few */
+    uint32_t spare_batch_count;
     fair_round_t due_tenants; /* tenant_t.turn: that have communicators which the loop is to attend to */
     plan_cache_t cache;
     struct { /* scratch to start a run, by rank */

@@ -1,8 +1,11 @@
 """What a tenant makes the daemon keep has a budget, and goes back to the system. All checks count bytes."""
 import os
 import re
+import struct
 
-from harness import BLINK_PERF, IntegrationTest
+import raw
+from harness import BLINK_PERF, IntegrationTest, new_id
+from raw import RawClient, message
 
 MB = 1 << 20
 
@@ -14,6 +17,17 @@ class BudgetTest(IntegrationTest):
     def anonymous_bytes(self, daemon):
         with open(f"/proc/{daemon.pid}/status", encoding="ascii") as status:
             return int(re.search(r"RssAnon:\s+(\d+) kB", status.read())[1]) * 1024
+
+    def used(self, daemon, resource):
+        """Of this user, besides what the question itself takes."""
+        [tenant] = self.ctl_json(daemon, "tenants")["tenants"]
+        return tenant["budgets"][resource]["used"]
+
+    def client(self, daemon, want_ring=True):
+        client = RawClient(daemon)
+        self.addCleanup(client.close)
+        self.assertEqual(client.hello(want_ring=want_ring).code, 0)
+        return client
 
     def peak_while(self, daemon, process):
         """The most anonymous memory that the daemon was seen to have until the process ended."""
@@ -110,3 +124,107 @@ class MessageTest(BudgetTest):
             self.start_client(daemon, ["gate:here"]).wait_for_step("at-gate")
         self.assert_step(self.start_client(daemon, []).finish(), "open", "QUOTA",
                          r"its share beside 0 tenants is 2 of the 4 of clients_per_node")
+
+
+class OpTest(BudgetTest):
+    def members(self, client):
+        """Both ranks of a communicator are the client's."""
+        identifier = bytes.fromhex(new_id())
+        for rank in range(2):
+            client.send(raw.COMM_INIT, message(_1=identifier, _2=2, _3=rank, _4=2 * rank))
+        return [client.receive().body(5)[1] for _ in range(2)]
+
+    def test_ops_that_nobody_matches_are_charged_until_the_budget_refuses_them(self):
+        daemon = self.daemon(*self.limits(op_bytes_per_tenant="64K"))
+        client = self.client(daemon)
+        members = self.members(client)
+        for number in range(20):
+            client.submit(raw.BARRIER, members[0], user_data=number)
+        self.until(lambda: self.used(daemon, "op_bytes") > 20 * 256)
+        for number in range(20, 300):
+            client.submit(raw.BARRIER, members[0], user_data=number)
+        ended = {number: (result, text) for number, result, text in (client.reap() for _ in range(300))}
+        for number in range(300):
+            result, text = ended[number]
+            self.assertEqual(result, raw.QUOTA)
+            self.assertRegex(text, r"asks for \d+ more; the limit is 65536, op_bytes_per_tenant")
+        daemon.check_serves()
+        for member in members:
+            self.assertEqual(client.request(raw.COMM_DESTROY, message(_1=member)).code, 0)
+        self.until(lambda: self.used(daemon, "op_bytes") == 0)
+
+    def test_a_group_that_meets_the_budget_fails_as_a_whole(self):
+        daemon = self.daemon(*self.limits(op_bytes_per_tenant="64K"))
+        client = self.client(daemon)
+        members = self.members(client)
+        for _ in range(200):
+            client.submit(raw.BARRIER, members[0], flags=raw.MORE)
+        client.submit(raw.BARRIER, members[0], user_data=7)
+        self.assertEqual(client.reap()[:2], (7, raw.QUOTA))
+        client.close()
+        self.until(lambda: self.used(daemon, "op_bytes") == 0)
+        daemon.check_serves()
+
+    def test_refused_entries_and_their_texts_are_charged(self):
+        """Each fails at once and says why, and is kept until the other rank has come to it."""
+        daemon = self.daemon(*self.limits(op_bytes_per_tenant="64K"))
+        client = self.client(daemon)
+        members = self.members(client)
+
+        def submit(member):
+            client.submit(raw.ALLREDUCE, member, 10, in_region=77, out_region=77)
+            return client.reap()[1]
+        self.assertEqual({submit(members[0]) for _ in range(20)}, {raw.NOT_REGISTERED})
+        kept = self.used(daemon, "op_bytes")
+        self.assertGreater(kept, 20 * 256)
+        self.assertEqual({submit(members[1]) for _ in range(20)}, {raw.NOT_REGISTERED})
+        self.until(lambda: self.used(daemon, "op_bytes") <= kept // 20)
+        for _ in range(200):
+            if (result := submit(members[0])) != raw.NOT_REGISTERED:
+                break
+        self.assertEqual(result, raw.QUOTA)
+        client.close()
+        self.until(lambda: self.used(daemon, "op_bytes") == 0)
+
+    def test_nothing_stays_charged_when_communicators_have_ended(self):
+        """Neither memory that a communicator keeps for its next op, nor what it shows of its plans."""
+        daemon = self.daemon()
+        ranks = self.start_ranks(daemon, [0, 1], ["allreduce:1000:float32:sum", "gate:done"])
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        self.assertGreater(self.used(daemon, "op_bytes"), 0)
+        for rank in ranks:
+            rank.say()
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+        self.until(lambda: self.used(daemon, "op_bytes") == 0)
+
+
+class ReplyTest(BudgetTest):
+    def ask_without_reading(self, client):
+        request = message(_1=1) + raw.field(raw.QUERY, message(_1=2))
+        client.socket.settimeout(0.5)
+        try:
+            for _ in range(20000):
+                client.send_bytes(struct.pack("<I", len(request)) + request)
+        except (TimeoutError, BrokenPipeError, ConnectionResetError):
+            pass
+
+    def test_replies_that_are_not_read_are_charged(self):
+        daemon = self.daemon()
+        client = self.client(daemon, want_ring=False)
+        self.ask_without_reading(client)
+        self.until(lambda: self.used(daemon, "reply_bytes") > 128 << 10)
+        self.assertLess(self.used(daemon, "reply_bytes"), MB)
+        client.close()
+        self.until(lambda: self.used(daemon, "reply_bytes") == 0)
+
+    def test_who_does_not_read_is_dropped_beyond_the_budget(self):
+        daemon = self.daemon(*self.limits(reply_bytes_per_tenant="64K"))
+        client = self.client(daemon, want_ring=False)
+        self.ask_without_reading(client)
+        daemon.wait_for("its end", lambda blinkd: re.search(
+            r"dropped, its replies cannot be kept: .* the limit is 65536, reply_bytes_per_tenant",
+            blinkd.stderr()))
+        self.until(lambda: self.used(daemon, "reply_bytes") == 0)
+        daemon.check_serves()

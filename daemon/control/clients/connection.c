@@ -127,11 +127,17 @@ void connection_allow(connection_t *connection, uint32_t frame_max_bytes)
 
 /* ---- ending ---- */
 
-static void outgoing_free(outgoing_t *outgoing)
+static uint64_t charged_bytes(size_t byte_count)
+{
+    return sizeof(outgoing_t) + byte_count;
+}
+
+static void outgoing_free(connection_t *connection, outgoing_t *outgoing)
 {
     list_remove(&outgoing->link);
     for (uint32_t i = 0; i < outgoing->fd_count; i++)
         close(outgoing->fds[i]);
+    account_credit(&connection->tenant->account, BUDGET_REPLY_BYTES, charged_bytes(outgoing->byte_count));
     free(outgoing);
 }
 
@@ -159,7 +165,7 @@ static void close_unclaimed_fds(connection_t *connection)
 void connection_destroy(connection_t *connection)
 {
     LIST_FOR_EACH (link, &connection->outgoing)
-        outgoing_free(CONTAINER_OF(link, outgoing_t, link));
+        outgoing_free(connection, CONTAINER_OF(link, outgoing_t, link));
     close_unclaimed_fds(connection);
     work_cancel(&connection->serving);
     uv_close((uv_handle_t *)&connection->poll, on_poll_closed);
@@ -200,7 +206,7 @@ static bool send_outgoing(connection_t *connection)
         if (outgoing->sent_bytes < outgoing->byte_count)
             return true; /* the socket is full: the loop tells when the rest may follow */
         connection->outgoing_bytes -= outgoing->byte_count;
-        outgoing_free(outgoing);
+        outgoing_free(connection, outgoing);
     }
     if (connection->draining)
         connection_close(connection);
@@ -213,43 +219,60 @@ static void write_length(uint8_t header[FRAME_HEADER_BYTES], size_t byte_count)
         header[i] = (uint8_t)(byte_count >> (8 * i));
 }
 
-static outgoing_t *pack(const Blinkwire__Reply *reply, const int *fds, uint32_t fd_count)
+/* Memory for a reply, charged to the tenant. Errors: QUOTA, NO_MEMORY. */
+static blink_result_t outgoing_alloc(const connection_t *connection, size_t byte_count,
+                                     outgoing_t **allocated)
 {
+    account_t *account = &connection->tenant->account;
+    uint64_t bytes = charged_bytes(byte_count);
+    if (connection->outgoing_bytes + byte_count > OUTGOING_MAX_BYTES)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "more than %u bytes are unread", OUTGOING_MAX_BYTES);
+    BLINK_TRY(account_charge(account, BUDGET_REPLY_BYTES, bytes));
+    *allocated = calloc(1, bytes);
+    if (*allocated)
+        return BLINK_OK;
+    account_credit(account, BUDGET_REPLY_BYTES, bytes);
+    return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu bytes", byte_count);
+}
+
+/* The descriptors are the frame's, or with an error still the caller's. Errors: QUOTA, NO_MEMORY. */
+static blink_result_t pack(connection_t *connection, const Blinkwire__Reply *reply, const int *fds,
+                           uint32_t fd_count)
+{
+    outgoing_t *outgoing;
     size_t byte_count = blinkwire__reply__get_packed_size(reply);
-    outgoing_t *outgoing = calloc(1, sizeof(*outgoing) + FRAME_HEADER_BYTES + byte_count);
-    if (!outgoing)
-        return NULL;
+    BLINK_TRY(outgoing_alloc(connection, FRAME_HEADER_BYTES + byte_count, &outgoing));
     write_length(outgoing->bytes, byte_count);
     list_init(&outgoing->link);
     blinkwire__reply__pack(reply, outgoing->bytes + FRAME_HEADER_BYTES);
     outgoing->byte_count = FRAME_HEADER_BYTES + byte_count;
     for (; outgoing->fd_count < fd_count; outgoing->fd_count++)
         outgoing->fds[outgoing->fd_count] = fds[outgoing->fd_count];
-    return outgoing;
+    list_append(&connection->outgoing, &outgoing->link);
+    connection->outgoing_bytes += outgoing->byte_count;
+    return BLINK_OK;
+}
+
+/* The connection is not closed here, for the caller may still use it. The peer sees the end of the stream;
+ * what else the peer has asked is not answered any more. */
+static void drop(connection_t *connection)
+{
+    tenant_log(connection->tenant, LOG_LEVEL_WARNING, "pid %d: dropped, its replies cannot be kept: %s",
+               connection->peer.pid, blink_error_text());
+    connection->draining = true;
+    shutdown(connection->fd, SHUT_RDWR);
 }
 
 void connection_send(connection_t *connection, const Blinkwire__Reply *reply, const int *fds,
                      uint32_t fd_count)
 {
-    outgoing_t *outgoing = connection->closing ? NULL : pack(reply, fds, fd_count);
-    for (uint32_t i = 0; i < fd_count && !outgoing; i++)
+    bool packed = !connection->closing && pack(connection, reply, fds, fd_count) == BLINK_OK;
+    for (uint32_t i = 0; i < fd_count && !packed; i++)
         close(fds[i]);
-    if (connection->closing)
-        return;
-    if (!outgoing || connection->outgoing_bytes + outgoing->byte_count > OUTGOING_MAX_BYTES) {
-        tenant_log(connection->tenant, LOG_LEVEL_WARNING, "pid %d: dropped, its replies cannot be kept",
-                   connection->peer.pid);
-        if (outgoing)
-            outgoing_free(outgoing);
-        /* The connection is not closed here, for the caller may still use it. The peer sees the end of the
-         * stream; what else the peer has asked is not answered any more. */
-        connection->draining = true;
-        shutdown(connection->fd, SHUT_RDWR);
-        return;
-    }
-    list_append(&connection->outgoing, &outgoing->link);
-    connection->outgoing_bytes += outgoing->byte_count;
-    watch(connection);
+    if (packed)
+        watch(connection);
+    else if (!connection->closing)
+        drop(connection);
 }
 
 void connection_reply_ok(connection_t *connection, uint64_t id)

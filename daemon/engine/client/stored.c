@@ -14,8 +14,19 @@
 
 /* ---- keeping ---- */
 
+static account_t *account_of(const stored_op_t *stored)
+{
+    return &stored->client->tenant->account;
+}
+
+static uint64_t entries_bytes(const stored_op_t *stored)
+{
+    return stored->entries.capacity * sizeof(stored->entries.items[0]);
+}
+
 static void stored_free(stored_op_t *stored)
 {
+    account_credit(account_of(stored), BUDGET_OP_BYTES, sizeof(*stored) + entries_bytes(stored));
     stored->client->engine->stored_ops--;
     stored->client->kept -= (uint32_t)stored->entries.count;
     list_remove(&stored->of_client);
@@ -39,9 +50,27 @@ static blink_result_t stored_create(engine_client_t *client, comm_rank_t *rank, 
     if (stored->region)
         stored->region->uses++;
     stored->window = sqe->window;
+    /* Without budget left the first entry is refused, and the stored op goes with the last: a client has no
+     * more than one that is not paid for. */
+    account_add(account_of(stored), BUDGET_OP_BYTES, sizeof(*stored));
     client->engine->stored_ops++;
     client->storing = stored;
     return BLINK_OK;
+}
+
+/* Memory for another entry. Errors: QUOTA, NO_MEMORY. */
+static blink_result_t reserve_entry(stored_op_t *stored)
+{
+    uint64_t before = entries_bytes(stored);
+    uint64_t more = before ? before : sizeof(stored->entries.items[0]); /* it doubles */
+    if (stored->entries.count < stored->entries.capacity)
+        return BLINK_OK;
+    BLINK_TRY(account_charge(account_of(stored), BUDGET_OP_BYTES, more));
+    if (vec_reserve(&stored->entries, stored->entries.count + 1))
+        return BLINK_OK;
+    account_credit(account_of(stored), BUDGET_OP_BYTES, more);
+    return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu entries of a stored group",
+                      stored->entries.count + 1);
 }
 
 static blink_result_t stored_append(stored_op_t *stored, const ring_sqe_t *sqe)
@@ -62,9 +91,8 @@ static blink_result_t stored_append(stored_op_t *stored, const ring_sqe_t *sqe)
         return BLINK_FAIL(BLINK_ERR_QUOTA, "a stored group has at most %u entries", STORED_ENTRIES_MAX);
     entry.flags &= (uint8_t) ~(RING_SQE_STREAM | RING_SQE_STORED);
     entry.window = 0;
-    if (!vec_push(&stored->entries, entry))
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu entries of a stored group",
-                          stored->entries.count + 1);
+    BLINK_TRY(reserve_entry(stored));
+    stored->entries.items[stored->entries.count++] = entry;
     stored->client->kept++;
     return BLINK_OK;
 }

@@ -321,7 +321,7 @@ static blink_result_t join_op(submission_t *submission, op_batch_t *batch)
     comm_op_t *op;
     blink_result_t result = check_target(submission);
     if (result != BLINK_OK) {
-        batch_fail(batch, result, blink_error_text());
+        batch_fail(submission->rank, batch, result, blink_error_text());
         return BLINK_OK;
     }
     describe(submission);
@@ -360,9 +360,8 @@ static void refuse(const submission_t *submission)
 static blink_result_t submit(submission_t *submission)
 {
     const ring_sqe_t *sqe = submission->sqe;
-    op_batch_t *batch = rank_open_batch(submission->rank);
-    if (!batch)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    op_batch_t *batch;
+    BLINK_TRY(rank_open_batch(submission->rank, &batch));
     batch->replayed = submission->replayed;
     BLINK_TRY(join_op(submission, batch));
     if (!(sqe->flags & RING_SQE_MORE))

@@ -231,7 +231,6 @@ static void comm_free(engine_comm_t *comm)
 {
     exec_share_destroy(comm->share);
     plan_uses_free(&comm->plan_uses);
-    free(comm->spare_op);
     free(comm->transfers);
     free(comm->nodes);
     free(comm->ranks);
@@ -280,6 +279,7 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
     created->engine = engine;
     created->comm = config->comm;
     created->tenant = config->tenant;
+    created->plan_uses.account = &config->tenant->account;
     created->rank_count = ranks;
     created->algorithm = config->algorithm;
     created->op_timeout_us = config->op_timeout_us;
@@ -348,6 +348,8 @@ static bool rank_leave_if_done(comm_rank_t *rank)
     if (rank->last) {
         list_remove(&comm->of_gpus);
         comm_attend_no_more(comm);
+        op_free_spare(comm);
+        plan_uses_credit(&comm->plan_uses);
     }
     bool last = rank->last; /* from the post on the rank is the control thread's */
     rank->left = true;

@@ -28,7 +28,7 @@ typedef struct op_batch {
     stored_op_t *replayed; /* the stored op whose replay it is, which hears of the end instead of the client;
                               else NULL */
     blink_result_t result; /* the first failure of an entry */
-    char *text;            /* of that */
+    char *text;            /* of that; charged, as the batch is, to the communicator's tenant */
 } op_batch_t;
 
 struct comm_rank {
@@ -57,8 +57,8 @@ static inline bool rank_in_group(const comm_rank_t *rank)
            !CONTAINER_OF(rank->batches.previous, op_batch_t, of_rank)->committed;
 }
 
-/* The batch that the rank's next entry belongs to, at the end of its batches; NULL: no memory. */
-op_batch_t *rank_open_batch(comm_rank_t *rank);
+/* The batch that the rank's next entry belongs to, at the end of its batches. Errors: QUOTA, NO_MEMORY. */
+blink_result_t rank_open_batch(comm_rank_t *rank, op_batch_t **batch);
 
 /* Add an entry to a batch that is not committed. */
 static inline void batch_add(op_batch_t *batch, list_t *entry)
@@ -67,8 +67,8 @@ static inline void batch_add(op_batch_t *batch, list_t *entry)
     batch->unfinished++;
 }
 
-/* Record a failure that belongs to no entry. The first failure of a batch wins. */
-void batch_fail(op_batch_t *batch, blink_result_t code, const char *text);
+/* Record a failure that belongs to no entry, of a batch of this rank's. The first one of a batch wins. */
+void batch_fail(const comm_rank_t *rank, op_batch_t *batch, blink_result_t code, const char *text);
 
 /*
  * What may end a batch. Each returns the batch of the rank that has become active by it, whose ops may start

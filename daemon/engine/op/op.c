@@ -113,20 +113,29 @@ void op_enter(comm_op_t *op, op_state_t state)
 
 /* ---- from its first submission until it is due ---- */
 
-static comm_op_t *op_alloc(engine_comm_t *comm, uint32_t entry_count)
+static size_t op_bytes(uint32_t entry_count)
 {
-    size_t bytes = sizeof(comm_op_t) + entry_count * sizeof(op_entry_t);
-    comm_op_t *op = NULL;
-    if (entry_count == comm->rank_count && comm->spare_op) {
-        op = comm->spare_op;
+    return sizeof(comm_op_t) + entry_count * sizeof(op_entry_t);
+}
+
+static blink_result_t op_alloc(engine_comm_t *comm, uint32_t entry_count, comm_op_t **allocated)
+{
+    size_t bytes = op_bytes(entry_count);
+    comm_op_t *op = comm->spare_op;
+    if (op && entry_count == comm->rank_count) {
         comm->spare_op = NULL;
         memset(op, 0, bytes);
     } else {
+        BLINK_TRY(account_charge(&comm->tenant->account, BUDGET_OP_BYTES, bytes));
         op = calloc(1, bytes);
+        if (!op) {
+            account_credit(&comm->tenant->account, BUDGET_OP_BYTES, bytes);
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+        }
     }
-    if (op)
-        op->entry_count = entry_count;
-    return op;
+    op->entry_count = entry_count;
+    *allocated = op;
+    return BLINK_OK;
 }
 
 static blink_result_t check_total(const comm_rank_t *rank)
@@ -170,9 +179,8 @@ blink_result_t op_create(comm_rank_t *rank, const op_signature_t *signature, con
 {
     engine_comm_t *comm = rank->comm;
     BLINK_TRY(check_total(rank));
-    comm_op_t *op = op_alloc(comm, shape->is_transfer ? 2 : comm->rank_count);
-    if (!op)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    comm_op_t *op;
+    BLINK_TRY(op_alloc(comm, shape->is_transfer ? 2 : comm->rank_count, &op));
     engine_count(comm->engine, op->entry_count / ENTRIES_PER_STEP);
     op_init(op, comm, signature, shape);
     op->first_rank = rank->rank;
@@ -264,6 +272,27 @@ static bool op_is_settled(const comm_op_t *op)
     return true;
 }
 
+static void memory_free(const engine_comm_t *comm, comm_op_t *op)
+{
+    account_credit(&comm->tenant->account, BUDGET_OP_BYTES, op_bytes(op->entry_count));
+    free(op);
+}
+
+void op_free_spare(engine_comm_t *comm)
+{
+    if (comm->spare_op)
+        memory_free(comm, comm->spare_op);
+    comm->spare_op = NULL;
+}
+
+/* Spare ops stay charged, and are kept only while that leaves half of the budget to ops that live. */
+static bool is_kept_as_spare(const engine_comm_t *comm, const comm_op_t *op)
+{
+    const account_t *account = &comm->tenant->account;
+    return op->entry_count == comm->rank_count && !comm->spare_op &&
+           account_has_left(account, BUDGET_OP_BYTES, account_used(account, BUDGET_OP_BYTES));
+}
+
 static void op_free(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
@@ -286,11 +315,11 @@ static void op_free(comm_op_t *op)
         comm->last_collective = NULL;
     if (op->shape.is_transfer)
         match_forget(op);
-    free(op->text);
-    if (op->entry_count == comm->rank_count && !comm->spare_op)
+    account_free_text(&comm->tenant->account, BUDGET_OP_BYTES, op->text);
+    if (is_kept_as_spare(comm, op))
         comm->spare_op = op;
     else
-        free(op);
+        memory_free(comm, op);
 }
 
 void op_serve(comm_op_t *op)
@@ -335,7 +364,8 @@ void op_fail(comm_op_t *op, blink_result_t code, const char *text)
     if (op->state != OP_ENDED) {
         op_enter(op, OP_ENDED);
         op->result = code;
-        op->text = strdup(text);
+        /* Without memory or budget the code must do. */
+        op->text = account_copy_text(&op->comm->tenant->account, BUDGET_OP_BYTES, text);
         /* Relaxed: counters. */
         atomic_fetch_add_explicit(&op->comm->failed_op_count, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&op->comm->engine->failed_op_count, 1, memory_order_relaxed);

@@ -112,7 +112,7 @@ struct comm_op {
     char *run_text; /* of a failed run; NULL: none */
     /* Its end. */
     blink_result_t result;
-    char *text;           /* of a failure */
+    char *text;           /* of a failure; charged, as the op is, to the communicator's tenant */
     op_entry_t entries[]; /* by rank; of a transfer source and destination */
 };
 
@@ -159,6 +159,9 @@ void op_serve(comm_op_t *op);
 
 /* Whether a rank that has not submitted is leaving. Errors: PEER_LOST. */
 blink_result_t op_check_left(const comm_op_t *op);
+
+/* The last rank leaves: free the memory that is kept for the communicator's next op. */
+void op_free_spare(engine_comm_t *comm);
 
 /* A rank leaves, and its client may go: ops that it began and others wait for are no longer counted. */
 void ops_forget_client(comm_rank_t *rank);

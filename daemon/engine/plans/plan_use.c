@@ -12,9 +12,12 @@ static bool is_use(const plan_use_t *use, const plan_ran_t *ran, uint32_t size_c
 
 static plan_use_t *add_use(plan_uses_t *uses, const plan_ran_t *ran, uint32_t size_class)
 {
-    plan_use_t *use = calloc(1, sizeof(*use));
+    bool has_left = account_has_left(uses->account, BUDGET_OP_BYTES, sizeof(plan_use_t));
+    plan_use_t *use = has_left ? calloc(1, sizeof(*use)) : NULL;
     if (!use)
         return NULL;
+    account_add(uses->account, BUDGET_OP_BYTES, sizeof(*use));
+    uses->charged_bytes += sizeof(*use);
     use->opcode = ran->opcode;
     use->algorithm = ran->algorithm;
     use->protocol = ran->protocol;
@@ -83,6 +86,12 @@ const plan_use_t *plan_uses_first(const plan_uses_t *uses)
 {
     /* Acquire: pairs with the store in add_use(). */
     return atomic_load_explicit(&uses->first, memory_order_acquire);
+}
+
+void plan_uses_credit(plan_uses_t *uses)
+{
+    account_credit(uses->account, BUDGET_OP_BYTES, uses->charged_bytes);
+    uses->charged_bytes = 0;
 }
 
 void plan_uses_free(plan_uses_t *uses)

@@ -5,6 +5,7 @@
 #ifndef BLINK_ENGINE_PLAN_USE_H
 #define BLINK_ENGINE_PLAN_USE_H
 
+#include "base/budget.h"
 #include "blink/types.h"
 
 #include <stdatomic.h>
@@ -28,7 +29,9 @@ typedef struct plan_use {
 
 typedef struct plan_uses {
     _Atomic(plan_use_t *) first; /* entries are only ever added in front */
-    plan_use_t *last_noted;      /* the one thread's */
+    plan_use_t *last_noted;      /* the one thread's, as what follows */
+    account_t *account;          /* charged with the entries (BUDGET_OP_BYTES); not followed by … */
+    uint64_t charged_bytes;      /* … plan_uses_free(), so plan_uses_credit() comes first */
 } plan_uses_t;
 
 /* An op that has run. */
@@ -55,11 +58,14 @@ static inline uint64_t plan_class_bytes(uint32_t class)
     return class < 32 ? 1ull << (2 * class) : UINT64_MAX;
 }
 
-/* Count an op. Without memory it is only not shown. */
+/* Count an op. Without memory or budget it is only not shown. */
 void plan_uses_note(plan_uses_t *uses, const plan_ran_t *ran);
 
 /* The newest entry, or NULL. Thread-safe. */
 const plan_use_t *plan_uses_first(const plan_uses_t *uses);
+
+/* No op follows: credit the account, which may go before the entries do. */
+void plan_uses_credit(plan_uses_t *uses);
 
 void plan_uses_free(plan_uses_t *uses);
 

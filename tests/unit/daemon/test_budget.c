@@ -73,6 +73,36 @@ static void test_what_is_there_already_counts_beyond_the_limit(void **state)
     tenant_put(tenant);
 }
 
+static void test_texts_are_charged_while_they_last(void **state)
+{
+    (void)state;
+    tenants_t tenants;
+    init(&tenants, 10, 1000);
+    tenant_t *tenant = tenant_get(&tenants, 1000, "");
+    assert_null(account_copy_text(&tenant->account, BUDGET_REGIONS, "ten and one"));
+    char *text = account_copy_text(&tenant->account, BUDGET_REGIONS, "ten bytes");
+    assert_string_equal(text, "ten bytes");
+    assert_int_equal(account_used(&tenant->account, BUDGET_REGIONS), 10);
+    assert_null(account_copy_text(&tenant->account, BUDGET_REGIONS, ""));
+    account_free_text(&tenant->account, BUDGET_REGIONS, text);
+    account_free_text(&tenant->account, BUDGET_REGIONS, NULL);
+    assert_int_equal(account_used(&tenant->account, BUDGET_REGIONS), 0);
+    tenant_put(tenant);
+}
+
+static void test_amounts_and_limits_of_any_size_do_not_overflow(void **state)
+{
+    (void)state;
+    tenants_t tenants;
+    init(&tenants, UINT64_MAX, UINT64_MAX);
+    tenant_t *tenant = tenant_get(&tenants, 1000, "");
+    assert_int_equal(account_charge(&tenant->account, BUDGET_REGIONS, UINT64_MAX / 2), BLINK_OK);
+    assert_false(account_has_left(&tenant->account, BUDGET_REGIONS, 1)); /* half is its share */
+    assert_false(account_has_left(&tenant->account, BUDGET_REGIONS, UINT64_MAX));
+    account_credit(&tenant->account, BUDGET_REGIONS, UINT64_MAX / 2);
+    tenant_put(tenant);
+}
+
 static void test_users_in_two_cgroups_are_two_tenants(void **state)
 {
     (void)state;
@@ -95,6 +125,8 @@ int main(void)
         cmocka_unit_test(test_a_tenant_is_refused_at_its_limit_and_changes_nothing),
         cmocka_unit_test(test_no_number_of_tenants_uses_all_and_a_late_one_finds_something),
         cmocka_unit_test(test_what_is_there_already_counts_beyond_the_limit),
+        cmocka_unit_test(test_texts_are_charged_while_they_last),
+        cmocka_unit_test(test_amounts_and_limits_of_any_size_do_not_overflow),
         cmocka_unit_test(test_users_in_two_cgroups_are_two_tenants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

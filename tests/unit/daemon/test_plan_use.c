@@ -7,6 +7,14 @@
 
 #include <cmocka.h>
 
+/* Whose limit for op bytes is this. */
+static void open_account(account_t *account, budget_t *budget, uint64_t limit)
+{
+    budget_limit_t limits[BUDGET_KINDS] = {[BUDGET_OP_BYTES] = {limit, UINT64_MAX}};
+    budget_init(budget, limits);
+    account_open(account, budget, "somebody");
+}
+
 static plan_ran_t ran(uint64_t bytes, uint64_t measured_ns)
 {
     return (plan_ran_t){.opcode = 1,
@@ -33,7 +41,10 @@ static void test_size_classes_are_powers_of_four(void **state)
 static void test_ops_of_one_size_class_are_counted_together(void **state)
 {
     (void)state;
-    plan_uses_t uses = {0};
+    budget_t budget;
+    account_t account;
+    plan_uses_t uses = {.account = &account};
+    open_account(&account, &budget, 1 << 20);
     plan_ran_t ops[] = {ran(1024, 700), ran(300, 500), ran(1025, 4000), ran(512, 0)};
     for (size_t i = 0; i < 4; i++)
         plan_uses_note(&uses, &ops[i]);
@@ -48,13 +59,17 @@ static void test_ops_of_one_size_class_are_counted_together(void **state)
     assert_int_equal(small->measured_ns, 1200);
     assert_int_equal(small->measured_ns_least, 500);
     assert_int_equal(small->predicted_ns, 4000);
+    plan_uses_credit(&uses);
     plan_uses_free(&uses);
 }
 
 static void test_kinds_plans_and_transports_are_told_apart(void **state)
 {
     (void)state;
-    plan_uses_t uses = {0};
+    budget_t budget;
+    account_t account;
+    plan_uses_t uses = {.account = &account};
+    open_account(&account, &budget, 1 << 20);
     plan_ran_t ops[5];
     for (size_t i = 0; i < 5; i++)
         ops[i] = ran(64, 1);
@@ -69,6 +84,26 @@ static void test_kinds_plans_and_transports_are_told_apart(void **state)
     for (const plan_use_t *use = plan_uses_first(&uses); use; use = use->next, count++)
         assert_int_equal(use->op_count, 3);
     assert_int_equal(count, 5);
+    plan_uses_credit(&uses);
+    plan_uses_free(&uses);
+}
+
+static void test_entries_are_charged_and_none_is_added_without_budget(void **state)
+{
+    (void)state;
+    budget_t budget;
+    account_t account;
+    plan_uses_t uses = {.account = &account};
+    open_account(&account, &budget, sizeof(plan_use_t) + 1);
+    plan_ran_t small = ran(64, 1), large = ran(1 << 20, 1);
+    plan_uses_note(&uses, &small);
+    plan_uses_note(&uses, &large);
+    plan_uses_note(&uses, &small);
+    assert_int_equal(account_used(&account, BUDGET_OP_BYTES), sizeof(plan_use_t));
+    assert_int_equal(plan_uses_first(&uses)->op_count, 2);
+    assert_null(plan_uses_first(&uses)->next);
+    plan_uses_credit(&uses);
+    assert_int_equal(account_used(&account, BUDGET_OP_BYTES), 0);
     plan_uses_free(&uses);
 }
 
@@ -78,6 +113,7 @@ int main(void)
         cmocka_unit_test(test_size_classes_are_powers_of_four),
         cmocka_unit_test(test_ops_of_one_size_class_are_counted_together),
         cmocka_unit_test(test_kinds_plans_and_transports_are_told_apart),
+        cmocka_unit_test(test_entries_are_charged_and_none_is_added_without_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

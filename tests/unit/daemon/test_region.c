@@ -66,6 +66,7 @@ static void fixture_init(fixture_t *fixture)
     assert_int_equal(engine_create(&config, &fixture->engine), BLINK_OK);
     fixture->settings.limits[BUDGET_REGISTERED_BYTES] = (budget_limit_t){1u << 30, (uint64_t)4 << 30};
     fixture->settings.limits[BUDGET_REGIONS] = (budget_limit_t){10, 100};
+    fixture->settings.limits[BUDGET_OP_BYTES] = (budget_limit_t){1u << 20, 1u << 22};
     tenants_init(&fixture->tenants, fixture->settings.limits);
     fixture->tenant = tenant_get(&fixture->tenants, 0, "");
     assert_non_null(fixture->tenant);
