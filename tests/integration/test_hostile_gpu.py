@@ -20,11 +20,13 @@ NOWHERE = 99999  # a window that is in no region
 
 
 class HostileGpuTest(IntegrationTest):
+    LIMITS = {}
+
     def setUp(self):
         super().setUp()
         # hwloc's plugins load libraries of other vendors, which leak.
         environment = {**os.environ, "LD_LIBRARY_PATH": STANDIN, "HWLOC_PLUGINS_PATH": "/nonexistent"}
-        self.blinkd = self.daemon("--devices", "cuda:0x4", env=environment)
+        self.blinkd = self.daemon("--devices", "cuda:0x4", *self.limits(**self.LIMITS), env=environment)
 
     def client(self, windows=PAGE // WINDOW):
         client = RawClient(self.blinkd)
@@ -189,6 +191,35 @@ class WindowTest(HostileGpuTest):
         self.assertIn("131072", self.submit(client, raw.QUOTA, opcode=raw.BARRIER, member=member, flags=both))
         self.submit(client, opcode=raw.FORGET, member=member)
         self.store(client, member)
+
+
+class StoredBudgetTest(HostileGpuTest):
+    LIMITS = {"op_bytes_per_tenant": "64K"}
+
+    def used(self):
+        [tenant] = self.ctl_json(self.blinkd, "tenants")["tenants"]
+        return tenant["budgets"]["op_bytes"]["used"]
+
+    def test_stored_groups_are_charged_until_they_are_forgotten(self):
+        client, entries = self.client(), 200
+        [member] = self.members(client)
+
+        def store_group(window, expected):
+            for _ in range(entries):
+                client.submit(raw.BARRIER, member=member, reserved=window,
+                              flags=raw.STREAM | raw.STORED | raw.MORE)
+            return self.submit(client, expected, opcode=raw.BARRIER, member=member, reserved=window,
+                               flags=raw.STREAM | raw.STORED)
+        store_group(0, raw.OK)
+        self.assertGreater(self.used(), entries * 64)
+        entries = 600
+        self.assertIn("op_bytes_per_tenant", store_group(1, raw.QUOTA))
+        self.submit(client, raw.NOT_FOUND, opcode=raw.FORGET, member=member, reserved=1)
+        self.submit(client, opcode=raw.FORGET, member=member)
+        self.assertEqual(self.used(), 0)
+        self.store(client, member)
+        client.close()
+        self.until(lambda: self.used() == 0)
 
 
 class EndTest(HostileGpuTest):
