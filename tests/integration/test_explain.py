@@ -77,7 +77,7 @@ class TimesTest(IntegrationTest):
         number = self.ctl_json(daemon, "comms")["comms"][0]["comm"]
         plans = self.ctl_json(daemon, "explain", "--comm", number)["plans"]
         text = self.ctl(daemon, "explain", "--comm", number)
-        self.assertIn("predicted us", text)
+        self.assertIn("predicted us", text, daemon.describe())
         self.assertIn("measured us", text)
         for rank in ranks:
             rank.say()
