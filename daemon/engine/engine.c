@@ -268,6 +268,7 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the engine");
     created->config = *config;
+    created->now_us = clock_us();
     created->wake_fd = created->epoll_fd = created->gpu_event_fd = -1;
     mailbox_init(&created->mailbox, engine_wake, created);
     created->stop_item.run = engine_stop_run;

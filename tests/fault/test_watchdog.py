@@ -96,6 +96,20 @@ class RunTimeOutTest(IntegrationTest):
         for steps in self.run_ranks(daemon, [2, 3], [SHORT]):
             self.assert_all_ok(steps)
 
+    def test_time_before_a_run_does_not_count(self):
+        """Neither what the daemon slept through nor its start, after which its clock has not been read yet."""
+        daemon = self.daemon("--pace=0.001", *self.limits(run_timeout_s=4, run_timeout_factor=0.001),
+                             topology="dgx1v_hybrid")
+        step = "allreduce:200000:float32:sum"
+        ranks = self.start_ranks(daemon, [0, 1], [step, "gate", step])
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        time.sleep(5)
+        for rank in ranks:
+            rank.say()
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+
     def test_a_run_that_takes_as_long_as_predicted_is_not(self):
         daemon = self.daemon("--pace=0.0005", *self.limits(run_timeout_s=0.5), topology="dgx1v_hybrid")
         for steps in self.run_ranks(daemon, [0, 1], ["allreduce:4000000:float32:sum"]):

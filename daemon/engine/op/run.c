@@ -228,9 +228,10 @@ static bool op_run_piece(comm_op_t *op)
     exec_end_t end;
     if (op->state != OP_RUNNING)
         op_enter(op, OP_RUNNING);
-    op->since_us = op->comm->engine->now_us;
-    if (!start_piece(op, &end))
+    if (!start_piece(op, &end)) {
+        op->since_us = clock_us();
         return true;
+    }
     if (end.result == BLINK_OK)
         return op_end_piece(op, &end);
     op_release(op);
