@@ -1,5 +1,6 @@
 #include "engine/client/client.h"
 
+#include "base/log.h"
 #include "engine/client/region.h"
 #include "engine/loop.h"
 #include "error.h"
@@ -52,7 +53,7 @@ void client_activate(engine_client_t *client)
 {
     engine_t *engine = client->engine;
     tenant_t *tenant = client->tenant;
-    if (!client->added || client->removed || !list_is_empty(&client->of_active))
+    if (client->removed || !list_is_empty(&client->of_active))
         return;
     if (list_is_empty(&tenant->active_clients))
         list_append(&engine->active_tenants, &tenant->of_active);
@@ -134,11 +135,21 @@ static void client_close(engine_client_t *client)
     free(client);
 }
 
+/* From now on the doorbell is heard. It is watched for edges, so that it need not be read: O_NONBLOCK is the
+ * open file's, hence the client's to clear. The change of what is watched takes no memory, so it does not
+ * fail. */
+static void listen_to(engine_client_t *client)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = client};
+    if (epoll_ctl(client->engine->epoll_fd, EPOLL_CTL_MOD, client->doorbell_fd, &event) != 0)
+        LOG_ERROR("listen to the doorbell of client %u: %s", client->client, strerror(errno));
+}
+
 static void client_add_run(mailbox_item_t *item)
 {
     engine_client_t *client = CONTAINER_OF(item, engine_client_t, add_item);
-    client->added = true;
     client->engine->resting++;
+    listen_to(client);
     client_activate(client);
 }
 
@@ -183,9 +194,8 @@ blink_result_t engine_client_add(engine_t *engine, const engine_client_config_t 
     /* Until the engine has taken the client up, a submission must ring the doorbell. */
     created->told = true;
     ring_set_engine_sleeping(&created->ring, true);
-    /* Edges, so that the doorbell need not be read: O_NONBLOCK is the open file's, hence the client's to
-     * clear. */
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = created};
+    /* Of no event yet: the engine is not to meet the client before the item below. */
+    struct epoll_event event = {.data.ptr = created};
     if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, created->doorbell_fd, &event) != 0) {
         blink_result_t result = BLINK_FAIL_ERRNO("watch the doorbell of client %u", config->client);
         client_close(created);

@@ -34,7 +34,6 @@ struct engine_client {
     uint32_t long_ops;    /* of these, in a run expected to take long */
     bool removed;         /* its process is gone: complete nothing, free when nothing of it is left */
     _Atomic uint64_t op_count;
-    bool added;            /* the engine has taken it up */
     bool told;             /* its ring says that it must ring its doorbell (serve.h) */
     uint64_t active_us;    /* when it last did something */
     uint64_t pong_us;      /* when its ping was last looked at */
