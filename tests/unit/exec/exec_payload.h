@@ -149,6 +149,13 @@ static void *abort_from_thread(void *argument)
     return NULL;
 }
 
+/* How a run of run_and_abort() may end. An abort that comes before the run has begun meets none: then the
+ * second one may be the first that meets it. */
+static bool is_end_of_aborted_run(blink_result_t result)
+{
+    return result == BLINK_OK || result == BLINK_ERR_PEER_LOST || result == BLINK_ERR_TIMEOUT;
+}
+
 /* Run, abort from another thread after a while, and return what `done` was told. */
 static blink_result_t run_and_abort(exec_instance_t *instance, payload_t *payload, long after_us)
 {
