@@ -97,7 +97,7 @@ class RunTimeOutTest(IntegrationTest):
             self.assert_all_ok(steps)
 
     def test_time_before_a_run_does_not_count(self):
-        """Neither what the daemon slept through nor its start, after which its clock has not been read yet."""
+        """Neither what the daemon slept through, nor its start, when its clock has not been read yet."""
         daemon = self.daemon("--pace=0.001", *self.limits(run_timeout_s=4, run_timeout_factor=0.001),
                              topology="dgx1v_hybrid")
         step = "allreduce:200000:float32:sum"
