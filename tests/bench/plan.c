@@ -20,7 +20,7 @@
 
 typedef struct measured {
     uint32_t gpus;
-    double plan_ms, MiB;
+    double cpu_ms, MiB;
 } measured_t;
 
 static int fail(const char *what)
@@ -55,7 +55,7 @@ static int plan_one(const char *name, blink_collective_t collective, int pipe_en
     measured_t measured = {topo->gpu_count, used_ms() - before_ms,
                            (double)(after.ru_maxrss - before.ru_maxrss) / 1024.0};
     printf("%-14s %-14s %5u %10.2f %8.1f %9u %8llu %10.3f %10.3f %7.4f", name,
-           blink_name_collective(collective), measured.gpus, measured.plan_ms, measured.MiB,
+           blink_name_collective(collective), measured.gpus, measured.cpu_ms, measured.MiB,
            plan->channel_count, (unsigned long long)plan_image_count(plan), plan->rate_GBps, plan->bound_GBps,
            plan->rate_GBps / plan->bound_GBps);
     fflush(stdout);
@@ -90,7 +90,7 @@ static bool grow(const char *machine, blink_collective_t collective, uint32_t ho
         if (!plan_in_child(hosts == 1 ? machine : name, collective, &measured))
             return false;
         if (last.gpus > 0)
-            printf(" %7.2f", log(measured.plan_ms / last.plan_ms) / log((double)measured.gpus / last.gpus));
+            printf(" %7.2f", log(measured.cpu_ms / last.cpu_ms) / log((double)measured.gpus / last.gpus));
         printf("\n");
         last = measured;
     }

@@ -21,6 +21,23 @@
 
 #define RANKS_MAX 16u
 
+/* Dice that fall alike in every run: a side of so many, or a part of one. */
+typedef struct dice {
+    uint64_t state;
+} dice_t;
+
+static inline uint32_t roll(dice_t *dice, uint32_t sides)
+{
+    dice->state = dice->state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(dice->state >> 33) % sides;
+}
+
+static inline double roll_part(dice_t *dice)
+{
+    dice->state = dice->state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(dice->state >> 40) / (double)(1u << 24);
+}
+
 static inline topo_t *load(const char *what)
 {
     topo_t *topo = NULL;

@@ -20,12 +20,6 @@ typedef struct fixture {
     double *in_cost, *root_cost, *prices;
 } fixture_t;
 
-static double roll(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(*state >> 40) / (double)(1u << 24);
-}
-
 static void set_up(fixture_t *f, topo_t *topo, bool symmetric)
 {
     *f = (fixture_t){.topo = topo,
@@ -61,10 +55,10 @@ static void tear_down(fixture_t *f)
 }
 
 /* A third of the rows costs nothing. */
-static void roll_prices(fixture_t *f, uint64_t *dice)
+static void roll_prices(fixture_t *f, dice_t *dice)
 {
     for (uint32_t row = 0; row < f->net->row_count; row++)
-        f->prices[row] = fmax(0.0, roll(dice) - 1.0 / 3.0);
+        f->prices[row] = fmax(0.0, roll_part(dice) - 1.0 / 3.0);
     pack_paths_price(&f->paths, f->prices);
 }
 
@@ -120,7 +114,7 @@ static void check_hubs(const fixture_t *f)
 static void check(topo_t *topo, bool symmetric, uint32_t hubs)
 {
     fixture_t f;
-    uint64_t dice = 1;
+    dice_t dice = {1};
     set_up(&f, topo, symmetric);
     assert_int_equal(f.paths.hub_count, hubs);
     assert_int_equal(f.symmetry_count > 0, symmetric);

@@ -9,12 +9,6 @@
 
 #define NODES_MAX 5u
 
-static double roll(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(*state >> 40) / (double)(1u << 24);
-}
-
 static double bound_of(const topo_t *topo, const plan_t *plan, const double *prices)
 {
     double bound_GBps = -1.0;
@@ -163,14 +157,14 @@ static double least_tree(const double *in_cost, uint32_t n, uint32_t root)
     return least;
 }
 
-static void check_tree_costs(uint64_t *dice, bool symmetric)
+static void check_tree_costs(dice_t *dice, bool symmetric)
 {
     double in_cost[NODES_MAX * NODES_MAX] = {0}, spent[NODES_MAX * NODES_MAX], cost[NODES_MAX];
-    uint32_t n = 2 + (uint32_t)(roll(dice) * 4.0);
+    uint32_t n = 2 + (uint32_t)(roll_part(dice) * 4.0);
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < n; j++) {
             /* Few values, so that ties and zeros occur. */
-            double edge = roll(dice) < 0.5 ? floor(roll(dice) * 5.0) : roll(dice) * 5.0;
+            double edge = roll_part(dice) < 0.5 ? floor(roll_part(dice) * 5.0) : roll_part(dice) * 5.0;
             in_cost[i * n + j] = symmetric && j < i ? in_cost[j * n + i] : edge;
         }
     memcpy(spent, in_cost, sizeof(spent));
@@ -183,7 +177,7 @@ static void check_tree_costs(uint64_t *dice, bool symmetric)
 
 static void test_cheapest_trees_of_every_root_are_exact(void **state)
 {
-    uint64_t dice = 1;
+    dice_t dice = {1};
     (void)state;
     for (uint32_t round = 0; round < 2000; round++)
         check_tree_costs(&dice, false);
@@ -191,7 +185,7 @@ static void test_cheapest_trees_of_every_root_are_exact(void **state)
 
 static void test_symmetric_costs_are_the_same_from_every_root(void **state)
 {
-    uint64_t dice = 2;
+    dice_t dice = {2};
     (void)state;
     for (uint32_t round = 0; round < 500; round++)
         check_tree_costs(&dice, true);
@@ -207,7 +201,7 @@ static void test_trees_that_cannot_span_cost_infinity(void **state)
 }
 
 /* Gpus and switches at random, joined one way or both ways; or the same with all links turned round. */
-static topo_t *roll_topology(uint64_t *dice, uint32_t nodes, bool reversed)
+static topo_t *roll_topology(dice_t *dice, uint32_t nodes, bool reversed)
 {
     topo_builder_t *builder = NULL;
     topo_t *topo = NULL;
@@ -215,16 +209,16 @@ static topo_t *roll_topology(uint64_t *dice, uint32_t nodes, bool reversed)
     assert_int_equal(topo_build_create("random", "dice", &builder), BLINK_OK);
     for (uint32_t i = 0; i < nodes; i++) {
         snprintf(id[0], sizeof(id[0]), "n%u", i);
-        topo_node_t node = {.id = id[0], .kind = i < 2 || roll(dice) < 0.7 ? TOPO_DEVICE : TOPO_SWITCH};
+        topo_node_t node = {.id = id[0], .kind = i < 2 || roll_part(dice) < 0.7 ? TOPO_DEVICE : TOPO_SWITCH};
         assert_int_equal(topo_build_node(builder, &node), BLINK_OK);
     }
     for (uint32_t i = 0; i < nodes; i++)
         for (uint32_t j = 0; j < nodes; j++) {
             snprintf(id[0], sizeof(id[0]), "n%u", i);
             snprintf(id[1], sizeof(id[1]), "n%u", j);
-            if (i != j && roll(dice) < 0.5)
+            if (i != j && roll_part(dice) < 0.5)
                 assert_int_equal(topo_build_link(builder, id[reversed], id[!reversed], TOPO_NVLINK,
-                                                 1.0 + roll(dice), 1, 1.0, false),
+                                                 1.0 + roll_part(dice), 1, 1.0, false),
                                  BLINK_OK);
         }
     assert_int_equal(topo_build_finish(builder, &topo), BLINK_OK);
@@ -250,7 +244,7 @@ static double least_cut(const topo_t *topo)
 
 static void test_sendrecv_is_bounded_by_the_least_cut(void **state)
 {
-    uint64_t dice = 3;
+    dice_t dice = {3};
     (void)state;
     for (uint32_t round = 0; round < 300; round++) {
         topo_t *topo = roll_topology(&dice, 2 + round % 6, false);
@@ -292,7 +286,7 @@ static void test_flow_takes_back_a_greedy_way(void **state)
 /* What one collective is on these links, its mirror image is on the links turned round: so are the bounds. */
 static bool check_mirror(uint64_t seed, blink_collective_t collective, blink_collective_t mirrored)
 {
-    uint64_t dice[2] = {seed, seed};
+    dice_t dice[2] = {{seed}, {seed}};
     topo_t *topo = roll_topology(&dice[0], 6, false), *mirror = roll_topology(&dice[1], 6, true);
     plan_request_t request = {.collective = collective,
                               .algorithm = BLINK_ALGORITHM_TREES,
@@ -345,14 +339,14 @@ static void test_broadcast_needs_no_way_back(void **state)
 
 /* ---- any prices ---- */
 
-static void check_random_prices(const topo_t *topo, const plan_t *plan, uint64_t *dice)
+static void check_random_prices(const topo_t *topo, const plan_t *plan, dice_t *dice)
 {
     double *prices = same_prices(topo, 0.0), rate_GBps = 0.0;
     assert_int_equal(plan_rate_GBps(topo, plan, &rate_GBps), BLINK_OK);
     for (uint32_t round = 0; round < 60; round++) {
-        double few = roll(dice);
+        double few = roll_part(dice);
         for (uint32_t i = 0; i < topo->link_count + topo->node_count; i++)
-            prices[i] = roll(dice) < few ? pow(10.0, 12.0 * roll(dice) - 6.0) : 0.0;
+            prices[i] = roll_part(dice) < few ? pow(10.0, 12.0 * roll_part(dice) - 6.0) : 0.0;
         assert_true(bound_of(topo, plan, prices) >= rate_GBps * (1.0 - 1e-9));
     }
     free(prices);
@@ -361,7 +355,7 @@ static void check_random_prices(const topo_t *topo, const plan_t *plan, uint64_t
 static void test_any_prices_bound_every_collective(void **state)
 {
     static const char *const names[] = {"dgx1v_hybrid", "dgx2", "pcie8"};
-    uint64_t dice = 4;
+    dice_t dice = {4};
     (void)state;
     for (size_t t = 0; t < sizeof(names) / sizeof(names[0]); t++) {
         topo_t *topo = load(names[t]);
@@ -377,7 +371,7 @@ static void test_any_prices_bound_every_collective(void **state)
 /* Optimal plans are the hardest to stay above. */
 static void test_any_prices_bound_optimal_trees(void **state)
 {
-    uint64_t dice = 5;
+    dice_t dice = {5};
     topo_t *topo = load("dgx1v_hybrid");
     (void)state;
     for (blink_collective_t c = BLINK_ALLREDUCE; c <= BLINK_REDUCESCATTER; c++) {

@@ -10,16 +10,6 @@
 
 #define TOPOLOGIES 150u
 
-typedef struct dice {
-    uint64_t state;
-} dice_t;
-
-static uint32_t roll(dice_t *dice, uint32_t sides)
-{
-    dice->state = dice->state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(dice->state >> 33) % sides;
-}
-
 /* Mostly round numbers, as hardware has; else anything over six orders. */
 static double roll_GBps(dice_t *dice)
 {

@@ -331,16 +331,6 @@ static void test_narrow_ranks_are_not_lost_beside_wide_ones(void **state)
     topo_destroy(topo);
 }
 
-typedef struct dice {
-    uint64_t state;
-} dice_t;
-
-static uint32_t roll(dice_t *dice, uint32_t sides)
-{
-    dice->state = dice->state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(dice->state >> 33) % sides;
-}
-
 /* Every capacity anything over six orders; one-way links, backplanes, a gpu or two that are no ranks. */
 static topo_t *roll_wild_topology(dice_t *dice)
 {
