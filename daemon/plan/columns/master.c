@@ -23,7 +23,7 @@ static bool is_balanced(const pack_master_t *m)
 blink_result_t pack_master_init(pack_master_t *m, const topo_t *topo, const plan_t *plan, const bool *allowed,
                                 uint32_t few_ranks)
 {
-    *m = (pack_master_t){.topo = topo, .plan = plan, .work_most = UINT64_MAX, .best_bound = INFINITY};
+    *m = (pack_master_t){.plan = plan, .work_most = UINT64_MAX, .best_bound = INFINITY};
     if (plan->rank_count > few_ranks)
         BLINK_TRY(pack_find_symmetries(topo, plan, &m->symmetries, &m->symmetry_count));
     BLINK_TRY(pack_net_create(topo, plan, allowed, m->symmetries, m->symmetry_count, &m->net));

@@ -36,7 +36,6 @@ typedef struct pack_pricing {
 /* The program has a row for each of the net's; then, if goals are balanced, one for each goal, and the rate
  * as its column 0 in front of the others. */
 typedef struct pack_master {
-    const topo_t *topo;
     const plan_t *plan;
     plan_symmetry_t *symmetries;
     uint32_t symmetry_count;

@@ -445,6 +445,14 @@ static blink_result_t add_symmetries(pack_net_t *net, merge_t *merge, const plan
     return BLINK_OK;
 }
 
+uint32_t pack_net_orbit_size(const pack_net_t *net, uint32_t rank)
+{
+    uint32_t size = 0;
+    for (uint32_t other = 0; other < net->rank_count; other++)
+        size += net->orbit[other] == net->orbit[rank];
+    return size;
+}
+
 uint32_t pack_net_image(const pack_net_t *net, uint32_t by, uint32_t rank)
 {
     for (uint32_t i = 0; i < net->symmetry_count; i++)

@@ -52,6 +52,9 @@ void pack_net_destroy(pack_net_t *net);
 /* The member of a node that stands for position `at` of [0, 1) of the group's capacity. */
 uint32_t pack_net_member(const pack_net_t *net, uint32_t node, double at);
 
+/* How many ranks the rank's orbit has, the rank among them. */
+uint32_t pack_net_orbit_size(const pack_net_t *net, uint32_t rank);
+
 /* Where the rank goes under the product of symmetries that leads from the orbit's least rank to `by`. */
 uint32_t pack_net_image(const pack_net_t *net, uint32_t by, uint32_t rank);
 

@@ -60,31 +60,26 @@ static uint32_t visit_near(pack_paths_t *paths, uint32_t source)
 
 static blink_result_t list_near(pack_paths_t *paths)
 {
-    uint32_t n = paths->net->rank_count, capacity = 0, count = 0;
+    uint32_t n = paths->net->rank_count;
     memset(paths->place, 0xff, paths->net->node_count * sizeof(*paths->place));
     for (uint32_t from = 0; from < n; from++) {
         uint32_t reached = visit_near(paths, from);
-        if (!paths->out_to || count + reached > capacity) {
-            capacity = 2 * capacity + n;
-            uint32_t *grown = realloc(paths->out_to, capacity * sizeof(*grown));
-            if (!grown)
-                return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u pairs of ranks", capacity);
-            paths->out_to = grown;
-        }
-        for (uint32_t i = 0; i < reached; i++)
+        for (uint32_t i = 0; i < reached; i++) {
+            if (!vec_push(&paths->out_to, paths->heap[i]))
+                return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for what %u ranks reach", n);
             paths->in_first[paths->heap[i] + 1]++;
-        memcpy(&paths->out_to[count], paths->heap, reached * sizeof(*paths->heap));
-        paths->out_first[from + 1] = count += reached;
+        }
+        paths->out_first[from + 1] = (uint32_t)paths->out_to.count;
     }
-    paths->in_from = malloc((count + 1u) * sizeof(*paths->in_from));
+    paths->in_from = malloc((paths->out_to.count + 1) * sizeof(*paths->in_from));
     if (!paths->in_from)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u pairs of ranks", count);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for what reaches %u ranks", n);
     for (uint32_t to = 0; to < n; to++)
         paths->in_first[to + 1] += paths->in_first[to];
     memcpy(paths->image, paths->in_first, n * sizeof(*paths->image));
     for (uint32_t from = 0; from < n; from++)
         for (uint32_t i = paths->out_first[from]; i < paths->out_first[from + 1]; i++)
-            paths->in_from[paths->image[paths->out_to[i]]++] = from;
+            paths->in_from[paths->image[paths->out_to.items[i]]++] = from;
     return BLINK_OK;
 }
 
@@ -120,12 +115,12 @@ void pack_paths_fini(pack_paths_t *paths)
     free(paths->cost);
     free(paths->via);
     free(paths->out_first);
-    free(paths->out_to);
+    vec_free(&paths->out_to);
     free(paths->in_first);
     free(paths->in_from);
     free(paths->first);
-    free(paths->paths);
-    free(paths->links);
+    vec_free(&paths->paths);
+    vec_free(&paths->links);
     free(paths->distance);
     free(paths->hops);
     free(paths->heap);
@@ -258,29 +253,17 @@ void pack_paths_price(pack_paths_t *paths, const double *row_prices)
             copy_costs(paths, source);
 }
 
+/* Have memory for one more path, the longest. */
 static blink_result_t reserve(pack_paths_t *paths)
 {
-    uint32_t links_wanted = paths->link_count + paths->net->node_count;
-    if (links_wanted > paths->link_room) {
-        uint32_t *grown = realloc(paths->links, 2 * links_wanted * sizeof(*grown));
-        if (!grown)
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for paths of %u links", links_wanted);
-        paths->links = grown;
-        paths->link_room = 2 * links_wanted;
-    }
-    if (paths->path_count == paths->path_room) {
-        uint32_t room = 2 * paths->path_room + 64;
-        pack_path_t *grown = realloc(paths->paths, room * sizeof(*grown));
-        if (!grown)
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u paths", room);
-        paths->paths = grown;
-        paths->path_room = room;
-    }
+    if (!vec_reserve(&paths->links, paths->links.count + paths->net->node_count) ||
+        !vec_reserve(&paths->paths, paths->paths.count + 1))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu paths", paths->paths.count + 1);
     return BLINK_OK;
 }
 
-/* Write the links of the cheapest path behind the pool's end; the pool has room for the longest. It is traced
- * from the least rank of the orbit and moved to where it belongs. */
+/* Write the links of the cheapest path behind those of all others, where there is memory for the longest. It
+ * is traced from the least rank of the orbit and moved to where it belongs. */
 static uint32_t trace(pack_paths_t *paths, uint32_t from, uint32_t to)
 {
     const pack_net_t *net = paths->net;
@@ -288,27 +271,28 @@ static uint32_t trace(pack_paths_t *paths, uint32_t from, uint32_t to)
     const uint32_t *via = &paths->via[(size_t)source * net->node_count];
     for (uint32_t node = end; node != source; count++)
         node = net->from[via[node]];
-    uint32_t at = paths->link_count + count;
+    uint32_t *at = &paths->links.items[paths->links.count + count];
     for (uint32_t node = end; node != source; node = net->from[via[node]])
-        paths->links[--at] = pack_net_link_image(net, from, via[node]);
+        *--at = pack_net_link_image(net, from, via[node]);
     return count;
 }
 
-/* The path whose links stand behind the pool's end: a known one, or a new one that takes them in. */
+/* The path whose links stand behind those of all others: a known one, or a new one that takes them in. */
 static uint32_t intern(pack_paths_t *paths, uint32_t from, uint32_t to, uint32_t count)
 {
-    const uint32_t *links = &paths->links[paths->link_count];
+    const uint32_t *links = &paths->links.items[paths->links.count];
     uint32_t *first = &paths->first[from * paths->net->rank_count + to];
-    for (uint32_t i = *first; i != PLAN_NONE; i = paths->paths[i].next) {
-        const pack_path_t *known = &paths->paths[i];
+    for (uint32_t i = *first; i != PLAN_NONE; i = paths->paths.items[i].next) {
+        const pack_path_t *known = &paths->paths.items[i];
         if (known->link_count == count &&
-            memcmp(&paths->links[known->first_link], links, count * sizeof(*links)) == 0)
+            memcmp(&paths->links.items[known->first_link], links, count * sizeof(*links)) == 0)
             return i;
     }
-    paths->paths[paths->path_count] = (pack_path_t){from, to, paths->link_count, count, *first};
-    paths->link_count += count;
-    *first = paths->path_count;
-    return paths->path_count++;
+    paths->paths.items[paths->paths.count] =
+        (pack_path_t){from, to, (uint32_t)paths->links.count, count, *first};
+    paths->links.count += count;
+    *first = (uint32_t)paths->paths.count++;
+    return *first;
 }
 
 blink_result_t pack_paths_find(pack_paths_t *paths, uint32_t from, uint32_t to, uint32_t *path)
@@ -321,10 +305,10 @@ blink_result_t pack_paths_find(pack_paths_t *paths, uint32_t from, uint32_t to, 
 blink_result_t pack_paths_reverse(pack_paths_t *paths, uint32_t path, uint32_t *reverse)
 {
     BLINK_TRY(reserve(paths));
-    const pack_path_t *p = &paths->paths[path];
+    const pack_path_t *p = &paths->paths.items[path];
     for (uint32_t i = 0; i < p->link_count; i++)
-        paths->links[paths->link_count + i] =
-            paths->net->reverse[paths->links[p->first_link + p->link_count - 1 - i]];
+        paths->links.items[paths->links.count + i] =
+            paths->net->reverse[paths->links.items[p->first_link + p->link_count - 1 - i]];
     *reverse = intern(paths, p->to, p->from, p->link_count);
     return BLINK_OK;
 }
@@ -337,9 +321,9 @@ uint32_t pack_measure(const pack_paths_t *paths, const uint32_t *indices, uint32
     for (uint32_t i = 0; i < index_count; i++) {
         if (indices[i] == PLAN_NONE)
             continue;
-        const pack_path_t *path = &paths->paths[indices[i]];
+        const pack_path_t *path = &paths->paths.items[indices[i]];
         for (uint32_t j = 0; j < path->link_count; j++) {
-            uint32_t link = paths->links[path->first_link + j];
+            uint32_t link = paths->links.items[path->first_link + j];
             uint32_t crossed[2] = {net->link_row[link], net->node_row[net->to[link]]};
             for (uint32_t k = 0; k < 2; k++) {
                 if (crossed[k] == PLAN_NONE)
@@ -366,9 +350,9 @@ double pack_slice_end(const pack_paths_t *paths, const uint32_t *indices, uint32
     for (uint32_t i = 0; i < count; i++) {
         if (indices[i] == PLAN_NONE)
             continue;
-        const pack_path_t *path = &paths->paths[indices[i]];
+        const pack_path_t *path = &paths->paths.items[indices[i]];
         for (uint32_t j = 0; j < path->link_count; j++) {
-            uint32_t node = net->to[paths->links[path->first_link + j]];
+            uint32_t node = net->to[paths->links.items[path->first_link + j]];
             for (uint32_t m = net->first_member[node]; m < net->first_member[node + 1]; m++)
                 if (net->member_end[m] > at + 1e-9)
                     end = fmin(end, net->member_end[m]);
@@ -381,12 +365,12 @@ blink_result_t pack_place_path(const pack_paths_t *paths, plan_t *plan, uint32_t
                                uint32_t *placed)
 {
     const pack_net_t *net = paths->net;
-    const pack_path_t *path = &paths->paths[path_index];
+    const pack_path_t *path = &paths->paths.items[path_index];
     uint32_t *links = malloc(path->link_count * sizeof(*links));
     if (!links)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a path of %u links", path->link_count);
     for (uint32_t i = 0; i < path->link_count; i++) {
-        uint32_t link = paths->links[path->first_link + i];
+        uint32_t link = paths->links.items[path->first_link + i];
         links[i] = topo_find_link(net->topo, pack_net_member(net, net->from[link], at),
                                   pack_net_member(net, net->to[link], at));
     }

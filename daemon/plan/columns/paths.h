@@ -4,6 +4,7 @@
 #ifndef BLINK_PLAN_PATHS_H
 #define BLINK_PLAN_PATHS_H
 
+#include "base/vec.h"
 #include "plan/columns/net.h"
 #include "plan/columns/tuning.h"
 #include "plan/internal.h"
@@ -30,19 +31,19 @@ typedef struct pack_paths {
     double *cost;  /* n·n, [from·n + to]; INFINITY where no path exists */
     uint32_t *via; /* (n + hubs)·nodes, of ranks that are the least of their orbit: the link by which the
                         cheapest way from the rank enters a node; behind the ranks the same of the hubs */
-    uint32_t *out_first, *out_to; /* per rank, and one more: offsets into the near ranks that it reaches */
+    uint32_t *out_first;          /* per rank, and one more: offsets into out_to */
+    VEC(uint32_t) out_to;         /* the near ranks that each rank reaches */
     uint32_t *in_first, *in_from; /* the same of the near ranks that reach it */
     uint32_t hub_count;
     pack_hub_t hubs[PATHS_HUBS_MAX];
     uint32_t *first; /* n·n: newest path between two ranks, or PLAN_NONE */
-    pack_path_t *paths;
-    uint32_t *links; /* pool of all paths */
-    uint32_t path_count, path_room, link_count, link_room;
-    double *distance; /* scratch, per node */
-    uint32_t *hops;   /* scratch, per node */
-    uint32_t *heap;   /* scratch: nodes, the nearest first */
-    uint32_t *place;  /* scratch, per node: where it is in the heap, or PLAN_NONE */
-    uint32_t *image;  /* scratch, per rank */
+    VEC(pack_path_t) paths;
+    VEC(uint32_t) links; /* of all paths */
+    double *distance;    /* scratch, per node */
+    uint32_t *hops;      /* scratch, per node */
+    uint32_t *heap;      /* scratch: nodes, the nearest first */
+    uint32_t *place;     /* scratch, per node: where it is in the heap, or PLAN_NONE */
+    uint32_t *image;     /* scratch, per rank */
 } pack_paths_t;
 
 blink_result_t pack_paths_init(pack_paths_t *paths, const pack_net_t *net);

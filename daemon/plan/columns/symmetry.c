@@ -1,8 +1,7 @@
 /*
  * Symmetries of a topology that map ranks to ranks: rotations of like hosts, and of the gpus within hosts.
  * A guess, then a proof: whatever the guess, only a map that takes every link to one of the same capacity is
- * kept. Plans of hundreds of devices are
- * made for one orbit and stored as templates.
+ * kept. Plans of hundreds of devices are made for one orbit and stored as templates.
  */
 #include "plan/columns/symmetry.h"
 #include "error.h"

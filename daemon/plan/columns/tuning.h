@@ -41,7 +41,8 @@
 /* A program of more rows, or of more work without an end, is large, however few its ranks. H: all of 16. */
 #define PACK_SMALL_ROWS 96u
 #define PACK_SMALL_WORK 200000u
-/* A rate as near to its bound is optimal; and of a large plan, whose steps cost more. unit.plan_random, B. */
+/* A rate as near to its bound is optimal, and a column (also of routes) that gains less is no gain; how near
+ * the rate of a large plan must be, whose steps cost more. unit.plan_random, B. */
 #define PACK_GAIN       1e-9
 #define PACK_GAIN_LARGE 1e-3
 /* Values below this part of the rate are noise of the solver. unit.plan_random. */
@@ -138,9 +139,11 @@
 
 /* ---- routes (routes/route.c) ---- */
 
-/* Routes that gain less are no gain; a rate as near to its bound is optimal. unit.route. */
-#define ROUTE_GAIN   1e-9
+/* A rate as near to its bound is optimal. unit.route. */
 #define ROUTE_ENOUGH 1e-6
+/* What one hop of a route costs besides, of the dearest path: of equally cheap routes one of few hops is
+ * found. unit.route. */
+#define ROUTE_HOP_PENALTY 1e-10
 /* Rounds, and work, that may go into an optimum: some seconds. H: torus-64/alltoall. */
 #define ROUTE_ROUNDS_MAX 500u
 #define ROUTE_WORK_MAX   400000000u

@@ -34,16 +34,14 @@ static bool is_paired(const plan_t *plan, uint32_t from, uint32_t to)
  * destinations. */
 static void add_demands(router_t *r, uint32_t *sizes)
 {
-    const uint32_t *orbit = r->master.net->orbit;
+    const pack_net_t *net = r->master.net;
     bool fans_out = r->plan->collective == BLINK_SCATTER;
     for (uint32_t from = 0; from < r->n; from++)
         for (uint32_t to = 0; to < r->n; to++) {
-            uint32_t end = fans_out ? to : from, size = 0;
-            if (!is_paired(r->plan, from, to) || orbit[end] != end)
+            uint32_t end = fans_out ? to : from;
+            if (!is_paired(r->plan, from, to) || net->orbit[end] != end)
                 continue;
-            for (uint32_t rank = 0; rank < r->n; rank++)
-                size += orbit[rank] == end;
-            sizes[r->demand_count] = size;
+            sizes[r->demand_count] = pack_net_orbit_size(net, end);
             r->demands[r->demand_count++] = (route_demand_t){from, to};
         }
 }
@@ -103,7 +101,7 @@ static void walk_from(router_t *r, uint32_t source)
     for (size_t pair = 0; pair < n * n; pair++)
         if (r->master.paths.cost[pair] < INFINITY)
             hop = fmax(hop, r->master.paths.cost[pair]);
-    hop *= 1e-10;
+    hop *= ROUTE_HOP_PENALTY;
     for (uint32_t rank = 0; rank < n; rank++) {
         r->distance[rank] = rank == source ? 0.0 : INFINITY;
         r->via[rank] = PLAN_NONE;
@@ -304,8 +302,9 @@ static uint32_t find_narrowest(const router_t *r, const bool *needed)
 
 /* Drop the routes that the optimum does not use, then narrow ones while the rate stays at or above `floor`.
  * Where work or time do not suffice, the last solution that did stands. */
-static blink_result_t eliminate(pack_master_t *m, const router_t *r, double floor, bool *needed)
+static blink_result_t eliminate(router_t *r, double floor, bool *needed)
 {
+    pack_master_t *m = &r->master;
     bool solved = true;
     for (uint32_t route = 0; route < m->columns.count; route++)
         if (!(route_value(r, route) > 0.0))
@@ -331,7 +330,7 @@ static blink_result_t thin(router_t *r)
     bool *needed = calloc(routes, sizeof(*needed));
     if (!needed)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %zu routes", routes);
-    blink_result_t result = eliminate(&r->master, r, ROUTE_THIN_FLOOR * r->master.rate, needed);
+    blink_result_t result = eliminate(r, ROUTE_THIN_FLOOR * r->master.rate, needed);
     free(needed);
     return result;
 }

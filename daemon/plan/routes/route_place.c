@@ -24,7 +24,7 @@ static blink_result_t fill_route(const router_t *r, plan_t *plan, uint32_t route
     part->route.ranks[0] = r->demands[column_of(r, route)->goal].from;
     for (uint32_t i = 0; i < hops; i++) {
         uint32_t path = paths_of(r, route)[i];
-        part->route.ranks[i + 1] = r->master.paths.paths[path].to;
+        part->route.ranks[i + 1] = r->master.paths.paths.items[path].to;
         BLINK_TRY(pack_place_path(&r->master.paths, plan, path, at, &part->route.paths[i]));
     }
     return BLINK_OK;
@@ -51,14 +51,6 @@ static bool keeps_block(const router_t *r, uint32_t rank)
     }
 }
 
-static uint32_t orbit_size(const router_t *r, uint32_t least)
-{
-    uint32_t size = 0;
-    for (uint32_t rank = 0; rank < r->n; rank++)
-        size += r->master.net->orbit[rank] == least;
-    return size;
-}
-
 /* Shares are in blocks: every pair, and every own block, has one. */
 static blink_result_t place_own_blocks(const router_t *r, plan_t *plan)
 {
@@ -66,7 +58,7 @@ static blink_result_t place_own_blocks(const router_t *r, plan_t *plan)
         plan_channel_t *channel = NULL;
         if (!keeps_block(r, rank))
             continue;
-        BLINK_TRY(plan_add_channel(plan, orbit_size(r, rank), 1, &channel));
+        BLINK_TRY(plan_add_channel(plan, pack_net_orbit_size(r->master.net, rank), 1, &channel));
         BLINK_TRY(fill_own(&channel->parts[0], rank));
     }
     return BLINK_OK;
@@ -118,7 +110,7 @@ static uint32_t only_route(const router_t *r, uint32_t demand)
 static bool folds(const router_t *r)
 {
     for (uint32_t rank = 0; rank < r->n && r->demand_count > 0; rank++)
-        if (keeps_block(r, rank) && orbit_size(r, rank) != r->master.goals[0].size)
+        if (keeps_block(r, rank) && pack_net_orbit_size(r->master.net, rank) != r->master.goals[0].size)
             return false;
     for (uint32_t i = 0; i < r->demand_count; i++) {
         uint32_t route = only_route(r, i);

@@ -18,7 +18,7 @@ blink_result_t pack_arborist_init(pack_arborist_t *arborist, const pack_paths_t 
 {
     size_t n = paths->net->rank_count, nodes = 2 * n, hubs = paths->hub_count;
     *arborist = (pack_arborist_t){.paths = paths, .n = paths->net->rank_count};
-    arborist->edges = calloc(paths->out_first[n] + 1u, sizeof(*arborist->edges));
+    arborist->edges = calloc(paths->out_to.count + 1, sizeof(*arborist->edges));
     arborist->newest = calloc(nodes, sizeof(*arborist->newest));
     arborist->from_hub = calloc(nodes * hubs + 1, sizeof(*arborist->from_hub));
     arborist->hub_head = calloc(nodes * hubs + 1, sizeof(*arborist->hub_head));
@@ -66,7 +66,7 @@ static void load_edges(pack_arborist_t *a, bool toward_root, const double *extra
 {
     const pack_paths_t *paths = a->paths;
     const uint32_t *first = toward_root ? paths->out_first : paths->in_first;
-    const uint32_t *near = toward_root ? paths->out_to : paths->in_from;
+    const uint32_t *near = toward_root ? paths->out_to.items : paths->in_from;
     size_t n = a->n;
     for (uint32_t head = 0; head < n; head++) {
         for (uint32_t i = first[head]; i < first[head + 1]; i++) {

@@ -49,7 +49,7 @@ void pack_arborist_grow(pack_arborist_t *arborist, uint32_t root, bool toward_ro
                         uint32_t *parent);
 
 /* Minimum spanning tree over a symmetric cost[from·n + to], grown from `root` (Prim), O(n²). Of equally cheap
- * edges it takes the one nearest to the root. distance (n entries) is scratch. */
+ * edges it takes the one nearest to the root. distance and level (n entries) are scratch. */
 void pack_span(uint32_t n, const double *cost, uint32_t root, uint32_t *parent, double *distance,
                uint32_t *level);
 

@@ -40,7 +40,7 @@ static void find_levels(packer_t *p, uint32_t root, bool toward_root)
 {
     const pack_paths_t *paths = &p->master.paths;
     const uint32_t *first = toward_root ? paths->in_first : paths->out_first;
-    const uint32_t *near = toward_root ? paths->in_from : paths->out_to;
+    const uint32_t *near = toward_root ? paths->in_from : paths->out_to.items;
     bool crossed[PATHS_HUBS_MAX] = {false};
     uint32_t head = 0, tail = 0;
     for (uint32_t rank = 0; rank < p->n; rank++)
@@ -92,7 +92,7 @@ static double mean_cost(const packer_t *p)
     double sum = 0.0;
     for (uint32_t from = 0; from < n; from++)
         for (uint32_t i = paths->out_first[from]; i < paths->out_first[from + 1]; i++)
-            sum += paths->cost[from * n + paths->out_to[i]];
+            sum += paths->cost[from * n + paths->out_to.items[i]];
     for (uint32_t i = 0; i < paths->hub_count; i++)
         for (uint32_t rank = 0; rank < n; rank++) {
             double across = paths->hubs[i].to[rank] + paths->hubs[i].from[rank];

@@ -166,10 +166,7 @@ static double edge_us(const growth_t *g, uint32_t parent, uint32_t child)
 static double seeming_cost(const growth_t *g, uint32_t parent, uint32_t child)
 {
     size_t at = edge(g, parent, child);
-    uint32_t hash = ((uint32_t)at + 1) * 2654435761u ^ g->taste * 2246822519u;
-    hash = (hash ^ hash >> 15) * 2654435761u;
-    double taste = g->taste == 0 ? 0.0 : LIMIT_TASTE * ((hash >> 8) / (double)(1u << 23) - 1.0);
-    return g->p->master.paths.cost[at] * (1.0 + taste);
+    return g->p->master.paths.cost[at] * (1.0 + LIMIT_TASTE * pack_taste((uint32_t)at, g->taste));
 }
 
 /* Whether `parent` is a better one for the rank than its best so far: cheaper, or as cheap and sooner. */

@@ -153,7 +153,7 @@ static blink_result_t price_columns(void *context, double least_gain, double *co
     double cheapest = INFINITY, sum = 0.0;
     uint32_t priced = 0;
     for (uint32_t root = 0; root < p->n; root++) {
-        if (!pack_may_be_root(p, root) || (enough_roots(p, priced)))
+        if (!pack_may_be_root(p, root) || enough_roots(p, priced))
             continue;
         pack_candidate_t made;
         BLINK_TRY(grow_cheapest(p, root, &made));

@@ -1,7 +1,7 @@
 /*
  * The packing of spanning trees. pack.c: the program, by column generation. spread.c: a first packing.
- * grow.c: columns of the program. thin.c: fewer trees for nearly the same rate. place.c: the solution as
- * channels. trees.c: all of it in order.
+ * grow.c: columns of the program. limit.c: trees that a limit keeps shallow. thin.c: fewer trees for nearly
+ * the same rate. place.c: the solution as channels. trees.c: all of it in order.
  */
 #ifndef BLINK_PLAN_PACK_H
 #define BLINK_PLAN_PACK_H
@@ -105,6 +105,15 @@ double pack_rate(const packer_t *p);
 /* A column's x in the solution, and whether that is above the solver's noise. */
 double pack_value(const packer_t *p, uint32_t column);
 bool pack_uses(const packer_t *p, uint32_t column);
+
+/* How much dearer or wider than it is a thing (an edge, a column) seems to a taste: from [-1, 1), and the
+ * same in every run. To taste 0 all is as it is. */
+static inline double pack_taste(uint32_t thing, uint32_t taste)
+{
+    uint32_t hash = (thing + 1) * 2654435761u ^ taste * 2246822519u;
+    hash = (hash ^ hash >> 15) * 2654435761u;
+    return taste == 0 ? 0.0 : (hash >> 8) / (double)(1u << 23) - 1.0;
+}
 
 /* thin.c: from the optimum to a solution of few columns that keeps at least 0.99 of it. */
 blink_result_t pack_thin(packer_t *p);

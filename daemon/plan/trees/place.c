@@ -13,7 +13,7 @@ static blink_result_t place_tree(const packer_t *p, plan_t *plan, const uint32_t
     for (uint32_t rank = 0; rank < p->n; rank++) {
         if (tree[rank] == PLAN_NONE)
             continue;
-        const pack_path_t *path = &p->master.paths.paths[tree[rank]];
+        const pack_path_t *path = &p->master.paths.paths.items[tree[rank]];
         placed->parent[rank] = toward_root ? path->to : path->from;
         BLINK_TRY(pack_place_path(&p->master.paths, plan, tree[rank], at, &placed->path[rank]));
     }

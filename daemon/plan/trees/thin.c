@@ -60,14 +60,11 @@ static blink_result_t keep_best(thinning_t *t)
 /* How wide a column seems in this try. */
 static double seeming(const thinning_t *t, uint32_t column)
 {
-    uint32_t hash = (column + 1) * 2654435761u ^ t->trial * 2246822519u;
-    hash = (hash ^ hash >> 15) * 2654435761u;
-    double taste =
-        t->trial == 0 || t->packer->per_rank ? 0.0 : THIN_TASTE * ((hash >> 8) / (double)(1u << 23) - 1.0);
-    return pack_value(t->packer, column) * (1.0 + taste);
+    uint32_t taste = t->packer->per_rank ? 0 : t->trial;
+    return pack_value(t->packer, column) * (1.0 + THIN_TASTE * pack_taste(column, taste));
 }
 
-/* The widest column of the last solution in state `wanted`, the shallower one among equals; or PLAN_NONE. */
+/* The widest open column of the last solution, the shallower one among equals; or PLAN_NONE. */
 static uint32_t widest(const thinning_t *t)
 {
     const packer_t *p = t->packer;
@@ -113,7 +110,7 @@ static blink_result_t admit(thinning_t *t)
     return BLINK_OK;
 }
 
-/* Let the program have columns enough for the optimum although none may carry all of a root's part. */
+/* Solve, with new columns that gain. */
 static blink_result_t refine(thinning_t *t)
 {
     bool solved = false;
@@ -146,23 +143,21 @@ static void round_down(const thinning_t *t, uint32_t column)
 
 /* Fix columns one by one, NEEDED from then on. Ends with the program solved and nothing else open but, if the
  * work ran out, what the last solution uses; *complete says. */
-static blink_result_t dive(thinning_t *t, double optimum, bool *complete)
+static blink_result_t dive(thinning_t *t, bool *complete)
 {
     packer_t *p = t->packer;
     uint32_t steps = 0;
-    double fixed = 0.0, enough = (1.0 - THIN_DIVE_REST / (p->per_rank ? p->n : 1)) * optimum;
+    double fixed = 0.0, enough = (1.0 - THIN_DIVE_REST / (p->per_rank ? p->n : 1)) * p->optimum;
     BLINK_TRY(admit(t));
+    /* No column may carry all of a root's part any more, so the optimum needs more columns. */
     if (t->grain > 0.0)
         BLINK_TRY(refine(t));
     while (!t->over && fixed < enough && steps++ < THIN_DIVE_STEPS) {
         uint32_t column = widest(t);
-        bool solved = false;
         if (column == PLAN_NONE)
             break;
         pack_master_favour(&p->master, column, THIN_FAVOUR);
-        BLINK_TRY(pack_reoptimise(p, THIN_DIVE_GAIN, &solved));
-        BLINK_TRY(admit(t));
-        t->over = !solved;
+        BLINK_TRY(refine(t));
         if (t->over)
             break;
         pack_master_favour(&p->master, column, 0.0);
@@ -194,8 +189,8 @@ static blink_result_t restore(thinning_t *t, const uint8_t *states)
     return solve(t);
 }
 
-/* The `most` narrowest open columns of the last solution into order[], the narrowest first, the deeper one
- * among equals; returns how many there are. */
+/* The open columns into order[], the narrowest of the last solution first, the deeper one among equals;
+ * returns how many there are. */
 static uint32_t order_open(const thinning_t *t, uint32_t *order)
 {
     const packer_t *p = t->packer;
@@ -254,7 +249,7 @@ static blink_result_t eliminate(thinning_t *t, double floor, uint32_t *left)
 
 /* Eliminate twice, at no cost of rate and at some; the first stands unless the second needs far fewer
  * columns. */
-static blink_result_t eliminate_cheaply(thinning_t *t, double optimum, uint8_t *open, uint8_t *exact)
+static blink_result_t eliminate_cheaply(thinning_t *t, uint8_t *open, uint8_t *exact)
 {
     uint32_t exact_count = 0, thin_count = 0;
     memcpy(open, t->state, t->count);
@@ -264,16 +259,16 @@ static blink_result_t eliminate_cheaply(thinning_t *t, double optimum, uint8_t *
         return BLINK_OK;
     memcpy(exact, t->state, t->count);
     BLINK_TRY(restore(t, open));
-    BLINK_TRY(eliminate(t, fmin(THIN_FLOOR * optimum, pack_rate(t->packer)), &thin_count));
+    BLINK_TRY(eliminate(t, fmin(THIN_FLOOR * t->packer->optimum, pack_rate(t->packer)), &thin_count));
     return !t->over && exact_count > thin_count + thin_count / 4 + 1 ? BLINK_OK : restore(t, exact);
 }
 
 /* Drop the narrowest columns together, as far as that costs next to nothing: for programs too large to weigh
  * each, or without the time. */
-static void trim(packer_t *p, double optimum)
+static void trim(packer_t *p)
 {
-    double left =
-        fmin(THIN_DIVE_REST * optimum, p->master.rate - THIN_FLOOR * optimum) / (p->per_rank ? p->n : 1);
+    double left = fmin(THIN_DIVE_REST * p->optimum, p->master.rate - THIN_FLOOR * p->optimum) /
+                  (p->per_rank ? p->n : 1);
     for (;;) {
         uint32_t narrow = PLAN_NONE;
         for (uint32_t column = 0; column < p->trees.count; column++)
@@ -288,14 +283,14 @@ static void trim(packer_t *p, double optimum)
 }
 
 /* One try from scratch; the best so far is kept. */
-static blink_result_t try_taste(thinning_t *t, double optimum)
+static blink_result_t try_taste(thinning_t *t)
 {
     if (t->trial > 0) {
         memset(t->state, OPEN, t->count);
         BLINK_TRY(restore(t, t->state));
     }
     bool complete = false;
-    BLINK_TRY(dive(t, optimum, &complete));
+    BLINK_TRY(dive(t, &complete));
     uint8_t *copies = malloc(2 * (size_t)t->count);
     if (!copies)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to thin %u trees", t->count);
@@ -303,12 +298,13 @@ static blink_result_t try_taste(thinning_t *t, double optimum)
     if (complete && t->grain > 0.0)
         result = restore(t, t->state); /* grains leave hardly anything more to drop */
     else if (!t->over)
-        result = eliminate_cheaply(t, optimum, copies, copies + t->count);
+        result = eliminate_cheaply(t, copies, copies + t->count);
     free(copies);
     uint32_t used = 0;
     for (uint32_t column = 0; column < t->packer->trees.count; column++)
         used += pack_uses(t->packer, column);
-    if (result == BLINK_OK && used < t->best_columns && pack_rate(t->packer) >= THIN_FLOOR * optimum)
+    if (result == BLINK_OK && used < t->best_columns &&
+        pack_rate(t->packer) >= THIN_FLOOR * t->packer->optimum)
         result = keep_best(t);
     return result;
 }
@@ -322,10 +318,10 @@ static bool may_try_again(const thinning_t *t)
            done / t->trial * (t->trial + 1) < THIN_WORK_TRY_MAX;
 }
 
-static blink_result_t try_tastes(thinning_t *t, double optimum)
+static blink_result_t try_tastes(thinning_t *t)
 {
     for (bool again = true; again; t->grain = 0.0) {
-        BLINK_TRY(try_taste(t, optimum));
+        BLINK_TRY(try_taste(t));
         t->trial++;
         again = may_try_again(t);
     }
@@ -345,15 +341,14 @@ static void take_best(const thinning_t *t)
 blink_result_t pack_thin(packer_t *p)
 {
     thinning_t t = {.packer = p, .first_work = plan_lp_work(p->master.lp), .grain = find_grain(p)};
-    double optimum = pack_rate(p);
     plan_lp_allow(p->master.lp, THIN_WORK_MAX);
     blink_result_t result = keep_best(&t);
     if (result == BLINK_OK && (uint64_t)p->trees.count * p->master.net->row_count <= THIN_PROGRAM_MAX)
-        result = try_tastes(&t, optimum);
+        result = try_tastes(&t);
     if (result == BLINK_OK)
         take_best(&t);
     if (result == BLINK_OK && t.over)
-        trim(p, optimum);
+        trim(p);
     free(t.best);
     free(t.state);
     return result;

@@ -105,7 +105,7 @@ static void check_hubs(const fixture_t *f)
             for (uint32_t i = 0; i < f->paths.hub_count; i++)
                 across = fmin(across, f->paths.hubs[i].to[from] + f->paths.hubs[i].from[to]);
             for (uint32_t i = f->paths.out_first[from]; i < f->paths.out_first[from + 1]; i++)
-                near |= f->paths.out_to[i] == to;
+                near |= f->paths.out_to.items[i] == to;
             assert_true(across >= cost - 1e-12);
             assert_true(near || across <= cost + 1e-12 || (isinf(across) && isinf(cost)));
         }

@@ -230,9 +230,9 @@ static double slice_end(const blink_pool_t *pool, const uint32_t *tree, double a
     const pack_net_t *net = pool->net;
     double end = 1.0;
     for (uint32_t i = 0; i < pool->n; i++) {
-        const pack_path_t *path = tree[i] == PLAN_NONE ? NULL : &pool->paths.paths[tree[i]];
+        const pack_path_t *path = tree[i] == PLAN_NONE ? NULL : &pool->paths.paths.items[tree[i]];
         for (uint32_t j = 0; path && j < path->link_count; j++) {
-            uint32_t node = net->to[pool->paths.links[path->first_link + j]];
+            uint32_t node = net->to[pool->paths.links.items[path->first_link + j]];
             for (uint32_t m = net->first_member[node]; m < net->first_member[node + 1]; m++)
                 if (net->member_end[m] > at + 1e-9)
                     end = fmin(end, net->member_end[m]);
@@ -266,7 +266,7 @@ static void write_edge(const topo_t *topo, const blink_pool_t *pool, const pack_
     uint32_t from = pool->scope->ranks[path->from], to = pool->scope->ranks[path->to];
     *edge = (blink_edge_t){turned ? to : from, turned ? from : to, forest->link_count, path->link_count};
     for (uint32_t i = 0; i < path->link_count; i++) {
-        uint32_t link = pool->paths.links[path->first_link + i];
+        uint32_t link = pool->paths.links.items[path->first_link + i];
         uint32_t a = pack_net_member(pool->net, pool->net->from[link], at);
         uint32_t b = pack_net_member(pool->net, pool->net->to[link], at);
         uint32_t place = forest->link_count + (turned ? path->link_count - 1 - i : i);
@@ -282,14 +282,14 @@ static blink_result_t write_tree(const topo_t *topo, const blink_pool_t *pool, u
     const uint32_t *tree = &pool->trees[(size_t)index * pool->n];
     uint32_t links = 0;
     for (uint32_t i = 0; i < pool->n; i++)
-        links += tree[i] == PLAN_NONE ? 0 : pool->paths.paths[tree[i]].link_count;
+        links += tree[i] == PLAN_NONE ? 0 : pool->paths.paths.items[tree[i]].link_count;
     for (double at = 0.0, end; at < 1.0; at = end) {
         end = slice_end(pool, tree, at);
         BLINK_TRY(reserve_slice(forest, links));
         blink_edge_t *edge = &forest->edges[(size_t)forest->tree_count * forest->edge_count];
         for (uint32_t i = 0; i < pool->n; i++)
             if (tree[i] != PLAN_NONE)
-                write_edge(topo, pool, &pool->paths.paths[tree[i]], (at + end) / 2.0, forest, edge++);
+                write_edge(topo, pool, &pool->paths.paths.items[tree[i]], (at + end) / 2.0, forest, edge++);
         forest->GBps[forest->tree_count++] = pool->GBps[index] * (end - at);
     }
     return BLINK_OK;
