@@ -1,16 +1,20 @@
 """What a hostile user may try. Each attack is a function that goes on until its process is ended, whatever
 the daemon answers; a connection that the daemon ends is made again."""
-import fcntl
 import os
+import pathlib
 import random
 import select
 import signal
 import socket
 import struct
+import sys
 import time
+import traceback
 
-import raw
-from raw import RawClient, message
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/integration"))
+import raw  # noqa: E402
+from raw import RawClient, message, sealed_memfd  # noqa: E402
 
 PAGE = 4096
 STAGING_BYTES = 9 << 20
@@ -26,13 +30,6 @@ def body(reply, number):
     if reply is None or reply.code:
         raise Refused(reply.text if reply else "the connection ended")
     return reply.body(number)
-
-
-def sealed_memfd(size):
-    fd = os.memfd_create("attack", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-    os.ftruncate(fd, size)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-    return fd
 
 
 class Attacker:
@@ -65,15 +62,8 @@ class Attacker:
 
     def join_all(self, devices):
         """One communicator, all of whose ranks are this client's: its members."""
-        client, identifier = self.client, os.urandom(16)
-        first = client.last_id + 1
-        for rank, device in enumerate(devices):
-            client.send(raw.COMM_INIT, message(_1=identifier, _2=len(devices), _3=rank, _4=2 * device))
-        wanted = range(first, first + len(devices))
-        while not all(request in client.received_by_id for request in wanted):
-            if client.receive() is None:
-                raise Refused("the connection ended")
-        return [body(client.received_by_id.pop(request), 5)[1] for request in wanted]
+        replies = raw.join_all([self.client] * len(devices), devices)
+        return [body(reply, 5)[1] for reply in replies]
 
     def push(self, member, count, region, flags=0, opcode=raw.ALLREDUCE, out_offset=0, in_offset=0):
         """Submit; the doorbell is the caller's."""
@@ -324,10 +314,13 @@ def start(name, daemon, uid, seed):
             os.setgid(uid)
             os.setuid(uid)
         _go_on(ATTACKS[name], daemon, random.Random(seed))
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(1)
 
 
 def stop(pid):
+    """False: the attack had ended by itself, which none should."""
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    return os.WIFSIGNALED(os.waitpid(pid, 0)[1])

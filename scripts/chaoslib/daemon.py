@@ -68,9 +68,9 @@ def status_kib(pid, name):
 
 class Daemon:
     """blinkd of a build directory. Every user may reach its socket, and the programs copied beside it.
-    `limits` are settings of that section of its configuration."""
+    `config` is the text of its configuration file."""
 
-    def __init__(self, build, flags, programs=(), watchdog_s=2.0, limits=None):
+    def __init__(self, build, flags, programs=(), watchdog_s=2.0, config=""):
         self.build = pathlib.Path(build)
         self.directory = tempfile.mkdtemp(prefix="blink-chaos-")
         os.chmod(self.directory, 0o755)
@@ -83,11 +83,10 @@ class Daemon:
         environment = dict(os.environ, NOTIFY_SOCKET=notify, WATCHDOG_USEC=str(int(watchdog_s * 1e6)))
         environment.pop("WATCHDOG_PID", None)
         self.log = open(os.path.join(self.directory, "log"), "wb")
-        config = pathlib.Path(self.directory, "blinkd.conf")
-        lines = [f"{key} = {value}\n" for key, value in (limits or {}).items()]
-        config.write_text("[limits]\n" + "".join(lines), encoding="ascii")
-        self.child = subprocess.Popen([self.build / "bin/blinkd", "--socket", self.socket, "--config", config,
-                                       *flags],
+        config_path = pathlib.Path(self.directory, "blinkd.conf")
+        config_path.write_text(config, encoding="ascii")
+        self.child = subprocess.Popen([self.build / "bin/blinkd", "--socket", self.socket, "--config",
+                                       config_path, *flags],
                                       env=environment, stdin=subprocess.DEVNULL, stdout=self.log,
                                       stderr=subprocess.STDOUT)
         self._await_start()

@@ -1,12 +1,9 @@
 """A daemon under attack: who attacks, who is a bystander, and how to see that its heartbeat goes on."""
 import json
 import os
-import socket
 import sys
-import threading
 
-import harness
-from harness import IntegrationTest
+from watched import WatchedTest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts"))
 from chaoslib import attacks  # noqa: E402
@@ -18,52 +15,19 @@ NOBODY = 65534
 TURN_STEPS_MOST = 256 + 2 * 1024
 
 
-class FloodTest(IntegrationTest):
+class FloodTest(WatchedTest):
     """The attacks run as another user, if the tests run as root."""
 
-    def setUp(self):
-        super().setUp()
-        self.pings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(self.pings.close)
-        self.pings.bind(os.path.join(self.directory(), "notify"))
-        self.heartbeats = threading.Semaphore(0)
-        threading.Thread(target=self._collect_heartbeats, daemon=True).start()
-        self.addCleanup(self._end_pings)
-
-    def _end_pings(self):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
-            end.sendto(b"end", self.pings.getsockname())
-
-    def _collect_heartbeats(self):
-        while (message := self.pings.recv(4096)) != b"end":
-            if b"WATCHDOG=1" in message:
-                self.heartbeats.release()
-
     def watched_daemon(self, *flags, **options):
-        """A daemon that tells its heartbeat twice a second."""
-        environment = os.environ | {"NOTIFY_SOCKET": self.pings.getsockname(), "WATCHDOG_USEC": "1000000"}
-        daemon = self.daemon(*flags, env=environment, **options)
+        """Others may reach it, too."""
+        daemon = super().watched_daemon(*flags, **options)
         os.chmod(daemon.directory, 0o755)
         return daemon
 
-    def await_heartbeats(self, count):
-        """Until so many more have come: those that lie there already do not count."""
-        while self.heartbeats.acquire(blocking=False):
-            pass
-        for _ in range(count):
-            self.assertTrue(self.heartbeats.acquire(timeout=harness.LIMIT_S), "no heartbeat comes")
-
     def attack(self, daemon, name, user=NOBODY):
-        """An attack of scripts/chaoslib/attacks.py, until the test ends or end_attack() is called."""
+        """An attack of scripts/chaoslib/attacks.py, until the test ends."""
         pid = attacks.start(name, daemon, user if os.getuid() == 0 else None, 1)
-        self.addCleanup(self.end_attack, pid)
-        return pid
-
-    def end_attack(self, pid):
-        try:
-            attacks.stop(pid)
-        except (ChildProcessError, ProcessLookupError):
-            pass  # it is called again at the end of the test
+        self.addCleanup(lambda: self.assertTrue(attacks.stop(pid), f"{name} ended by itself"))
 
     def as_user(self, function, user=NOBODY, groups=()):
         """What the function returns in a process of that user, in groups of no account besides these."""
@@ -85,13 +49,6 @@ class FloodTest(IntegrationTest):
         os.waitpid(pid, 0)
         self.assertTrue(text, "the other user's process failed")
         return json.loads(text)
-
-    def descriptors(self, daemon):
-        return len(os.listdir(f"/proc/{daemon.pid}/fd"))
-
-    def mappings(self, daemon):
-        with open(f"/proc/{daemon.pid}/maps", encoding="utf-8") as maps:
-            return sum(1 for _ in maps)
 
     def check_goes_on(self, daemon):
         """Others are served, and the heartbeat comes."""

@@ -5,8 +5,8 @@ import struct
 import unittest
 
 import raw
-from harness import BLINK_PERF, IntegrationTest, new_id
-from raw import RawClient, message
+from harness import BLINK_PERF, IntegrationTest
+from raw import message, open_client
 
 MB = 1 << 20
 
@@ -23,12 +23,6 @@ class BudgetTest(IntegrationTest):
         """Of this user, besides what the question itself takes."""
         [tenant] = self.ctl_json(daemon, "tenants")["tenants"]
         return tenant["budgets"][resource]["used"]
-
-    def client(self, daemon, want_ring=True):
-        client = RawClient(daemon)
-        self.addCleanup(client.close)
-        self.assertEqual(client.hello(want_ring=want_ring).code, 0)
-        return client
 
     def peak_while(self, daemon, process):
         """The most anonymous memory that the daemon was seen to have until the process ended."""
@@ -71,7 +65,7 @@ class ScratchTest(BudgetTest):
             group = self.start_group(daemon, 20)
             self.until(lambda: self.anonymous_bytes(daemon) > 4 * MB or group.child.poll() is not None)
             group.kill()
-        self.until(lambda: not [comm for comm in self.ctl_json(daemon, "comms")["comms"]])
+        self.until(lambda: not self.ctl_json(daemon, "comms")["comms"])
         self.peak_while(daemon, self.start_group(daemon, 5))
 
 
@@ -136,14 +130,11 @@ class MessageTest(BudgetTest):
 class OpTest(BudgetTest):
     def members(self, client):
         """Both ranks of a communicator are the client's."""
-        identifier = bytes.fromhex(new_id())
-        for rank in range(2):
-            client.send(raw.COMM_INIT, message(_1=identifier, _2=2, _3=rank, _4=2 * rank))
-        return [client.receive().body(5)[1] for _ in range(2)]
+        return [reply.body(5)[1] for reply in raw.join_all([client, client])]
 
     def test_ops_that_nobody_matches_are_charged_until_the_budget_refuses_them(self):
         daemon = self.daemon(*self.limits(op_bytes_per_tenant="64K"))
-        client = self.client(daemon)
+        client = open_client(self, daemon)
         members = self.members(client)
         for number in range(20):
             client.submit(raw.BARRIER, members[0], user_data=number)
@@ -162,7 +153,7 @@ class OpTest(BudgetTest):
 
     def test_a_group_that_meets_the_budget_fails_as_a_whole(self):
         daemon = self.daemon(*self.limits(op_bytes_per_tenant="64K"))
-        client = self.client(daemon)
+        client = open_client(self, daemon)
         members = self.members(client)
         for _ in range(200):
             client.submit(raw.BARRIER, members[0], flags=raw.MORE)
@@ -175,7 +166,7 @@ class OpTest(BudgetTest):
     def test_refused_entries_and_their_texts_are_charged(self):
         """Each fails at once and says why, and is kept until the other rank has come to it."""
         daemon = self.daemon(*self.limits(op_bytes_per_tenant="64K"))
-        client = self.client(daemon)
+        client = open_client(self, daemon)
         members = self.members(client)
 
         def submit(member):
@@ -219,7 +210,7 @@ class ReplyTest(BudgetTest):
 
     def test_replies_that_are_not_read_are_charged(self):
         daemon = self.daemon()
-        client = self.client(daemon, want_ring=False)
+        client = open_client(self, daemon, want_ring=False)
         self.ask_without_reading(client)
         self.until(lambda: self.used(daemon, "reply_bytes") > 128 << 10)
         self.assertLess(self.used(daemon, "reply_bytes"), MB)
@@ -228,7 +219,7 @@ class ReplyTest(BudgetTest):
 
     def test_who_does_not_read_is_dropped_beyond_the_budget(self):
         daemon = self.daemon(*self.limits(reply_bytes_per_tenant="64K"))
-        client = self.client(daemon, want_ring=False)
+        client = open_client(self, daemon, want_ring=False)
         self.ask_without_reading(client)
         daemon.wait_for("its end", lambda blinkd: re.search(
             r"dropped, its replies cannot be kept: .* the limit is 65536, reply_bytes_per_tenant",

@@ -5,9 +5,9 @@ import struct
 import time
 
 import raw
-from floods import NOBODY, FloodTest, attacks
+from floods import NOBODY, FloodTest
 from harness import BLINKCTL
-from raw import RawClient, message
+from raw import RawClient, message, open_client, sealed_memfd
 
 DEVICES, TOPOLOGY, LINKS, COMMS, CLIENTS = range(1, 6)
 
@@ -31,7 +31,7 @@ class ConnectTest(FloodTest):
             bystander.say()
         for bystander in bystanders:
             self.assert_all_ok(bystander.finish())
-        self.assertLess(self.descriptors(daemon), 200)
+        self.assertLess(daemon.descriptors(), 200)
         self.check_turns(daemon)
 
     def test_who_says_nothing_is_disconnected(self):
@@ -48,7 +48,7 @@ class ConnectTest(FloodTest):
         refusal = clients[-1].receive()
         self.assertEqual(refusal.code, raw.QUOTA)
         self.assertRegex(refusal.text, r"\b42\b")
-        self.assertLess(self.descriptors(daemon), 100)
+        self.assertLess(daemon.descriptors(), 100)
 
     def test_a_refusal_says_why_to_programs_and_tools(self):
         daemon = self.daemon(*self.limits(clients_per_tenant=0))
@@ -73,15 +73,8 @@ class ConnectTest(FloodTest):
 
 
 class RequestTest(FloodTest):
-    def client(self, daemon, want_ring=True):
-        client = RawClient(daemon)
-        self.addCleanup(client.close)
-        self.assertEqual(client.hello(want_ring=want_ring).code, 0)
-        return client
-
     def wait_for_communicators(self, daemon, condition):
-        while not condition(self.ctl_json(daemon, "status")["comm_count"]):
-            time.sleep(0.05)
+        self.until(lambda: condition(self.ctl_json(daemon, "status")["comm_count"]))
 
     def join_alone(self, client, count):
         """So many communicators of one rank, asked for without waiting: the replies."""
@@ -110,7 +103,7 @@ class RequestTest(FloodTest):
 
     def test_many_communicators_are_listed_and_left(self):
         daemon = self.watched_daemon()
-        client = self.client(daemon)
+        client = open_client(self, daemon)
         self.assertEqual(set(self.join_alone(client, 16000)), {0})
         comms = self.ctl_json(daemon, "comms")["comms"]
         self.assertEqual([comm["comm"] for comm in comms], list(range(16000, 0, -1)))
@@ -122,7 +115,7 @@ class RequestTest(FloodTest):
 
     def test_an_answer_is_given_in_pages(self):
         daemon = self.daemon()
-        client = self.client(daemon)
+        client = open_client(self, daemon)
         self.join_alone(client, 500)
         pages, following = 0, 0
         while True:
@@ -137,21 +130,20 @@ class RequestTest(FloodTest):
 
     def test_regions_of_a_client_that_exits_are_unmapped_in_slices(self):
         daemon = self.watched_daemon()
-        before = self.mappings(daemon)
-        client, fd = self.client(daemon), attacks.sealed_memfd(4096)
+        before = daemon.mappings()
+        client, fd = open_client(self, daemon), sealed_memfd(4096)
         self.addCleanup(os.close, fd)
         for _ in range(3000):
             self.assertEqual(client.register(fd, 4096).code, 0)
-        self.assertGreater(self.mappings(daemon), 3000)
+        self.assertGreater(daemon.mappings(), 3000)
         client.close()
         self.check_goes_on(daemon)
-        while self.mappings(daemon) > before + 100:
-            time.sleep(0.05)
+        self.until(lambda: daemon.mappings() <= before + 100)
         self.check_turns(daemon)
 
     def test_who_does_not_read_is_not_heard_and_loses_nothing(self):
         daemon = self.daemon(topology="16xdgx1v")
-        client = self.client(daemon, want_ring=False)
+        client = open_client(self, daemon, want_ring=False)
         client.socket.setblocking(False)
         request, sent = message(_1=7) + raw.field(raw.QUERY, message(_1=TOPOLOGY)), 0
         frame = struct.pack("<I", len(request)) + request
@@ -218,12 +210,12 @@ class SightTest(FloodTest):
 class MappingTest(FloodTest):
     def test_regions_of_many_users_leave_mappings_for_others(self):
         daemon = self.watched_daemon(*self.limits(regions_per_node=1000))
-        before = self.mappings(daemon)
+        before = daemon.mappings()
         for user in range(3):
             self.attack(daemon, "regions", NOBODY - user)
-        daemon.wait_for("regions", lambda blinkd: self.mappings(blinkd) > before + 300)
+        daemon.wait_for("regions", lambda blinkd: blinkd.mappings() > before + 300)
         self.check_goes_on(daemon)
-        self.assertLess(self.mappings(daemon), before + 1000 + 100)
+        self.assertLess(daemon.mappings(), before + 1000 + 100)
         self.check_turns(daemon)
 
 
@@ -260,23 +252,20 @@ class DescriptorTest(FloodTest):
             self.assert_all_ok(bystander.finish())
         for client in clients:
             client.close()
-        daemon.wait_for("the clients' end", lambda blinkd: self.descriptors(blinkd) < 100)
+        daemon.wait_for("the clients' end", lambda blinkd: blinkd.descriptors() < 100)
         daemon.check_serves()
 
     def test_descriptors_that_wait_for_their_frames_are_few(self):
         daemon = self.daemon()
-        fd, before = attacks.sealed_memfd(4096), self.descriptors(daemon)
+        fd, before = sealed_memfd(4096), daemon.descriptors()
         self.addCleanup(os.close, fd)
-        clients = [RawClient(daemon) for _ in range(40)]
-        for client in clients:
-            self.addCleanup(client.close)
-            self.assertEqual(client.hello().code, 0)
-            client.send_bytes(struct.pack("<I", 100), [fd] * 64)
-        other = RawClient(daemon)
-        self.addCleanup(other.close)
-        self.assertEqual(other.hello().code, 0)
-        self.assertLess(self.descriptors(daemon), before + 41 * 8 + 1024 + 64)
+        clients = []
+        for _ in range(40):
+            clients.append(open_client(self, daemon))
+            clients[-1].send_bytes(struct.pack("<I", 100), [fd] * 64)
+        open_client(self, daemon)
+        self.assertLess(daemon.descriptors(), before + 41 * 8 + 1024 + 64)
         for client in clients:
             client.close()
-        daemon.wait_for("the clients' end", lambda blinkd: self.descriptors(blinkd) < before + 30)
+        daemon.wait_for("the clients' end", lambda blinkd: blinkd.descriptors() < before + 30)
         daemon.check_serves()

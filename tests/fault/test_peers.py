@@ -107,10 +107,7 @@ class GatheringTest(IntegrationTest):
     def test_each_gathering_has_its_own_time(self):
         """The one with less time is told in its time, though it began to gather later."""
         daemon = self.daemon()
-        patient, hasty = (raw.RawClient(daemon) for _ in range(2))
-        for client in (patient, hasty):
-            self.addCleanup(client.close)
-            client.hello()
+        patient, hasty = (raw.open_client(self, daemon) for _ in range(2))
         patient.send(raw.COMM_INIT, raw.message(_1=os.urandom(16), _2=2, _3=0))
         self.until(lambda: self.ctl_json(daemon, "comms")["comms"])
         reply = hasty.request(raw.COMM_INIT, raw.message(_1=os.urandom(16), _2=2, _3=0, _10=200))

@@ -1,50 +1,16 @@
 """The watchdog's heartbeat: it comes while all threads turn, however busy they are, and ceases when one of
 them is stuck. Runs that take far too long are ended."""
-import os
-import socket
-import threading
 import time
 import unittest
 
 import stopping
-from harness import LIMIT_S, IntegrationTest
+from harness import IntegrationTest
+from watched import WatchedTest
 
 SHORT = "allreduce:100:float32:sum"
 
 
-class WatchdogTest(IntegrationTest):
-    """The test is the service manager: it reads what the daemon says, always, and counts heartbeats."""
-
-    def setUp(self):
-        super().setUp()
-        self.heartbeats, self.changed = 0, threading.Condition()
-        self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.manager.bind(os.path.join(self.directory(), "notify"))
-        reader = threading.Thread(target=self.read)
-        reader.start()
-        self.addCleanup(reader.join)
-        self.addCleanup(self.stop_reading)
-
-    def read(self):
-        while (message := self.manager.recv(4096)) != b"end":
-            with self.changed:
-                self.heartbeats += b"WATCHDOG=1" in message
-                self.changed.notify_all()
-        self.manager.close()
-
-    def stop_reading(self):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
-            end.sendto(b"end", self.manager.getsockname())
-
-    def watched_daemon(self, *flags, **options):
-        return self.daemon(*flags, **options, env=os.environ | {"NOTIFY_SOCKET": self.manager.getsockname(),
-                                                                "WATCHDOG_USEC": "400000"})
-
-    def wait_for_heartbeats(self, count):
-        with self.changed:
-            wanted = self.heartbeats + count
-            self.assertTrue(self.changed.wait_for(lambda: self.heartbeats >= wanted, LIMIT_S))
-
+class WatchdogTest(WatchedTest):
     def assert_no_heartbeat(self):
         """None for more than the watchdog's time, after one that may have been under way."""
         time.sleep(0.3)
@@ -53,11 +19,13 @@ class WatchdogTest(IntegrationTest):
         self.assertEqual(self.heartbeats, before)
 
     def check_stuck(self, name, *flags, **options):
-        daemon = self.watched_daemon("--workers", "3", *flags, **options)
-        self.wait_for_heartbeats(2)
+        daemon = self.watched_daemon("--workers", "3", *flags, watchdog_s=0.4, **options)
+        self.await_heartbeats(2)
         with stopping.threads(daemon.pid, stopping.named(daemon.pid, name)[:1]):
             self.assert_no_heartbeat()
-        self.wait_for_heartbeats(2)
+            if name != "blinkd":
+                self.ctl(daemon, "status")  # the control thread is well
+        self.await_heartbeats(2)
         daemon.check_serves()
 
     def test_a_stuck_worker_ends_it(self):
@@ -76,9 +44,9 @@ class WatchdogTest(IntegrationTest):
         self.check_stuck("blinkd")
 
     def test_long_ops_do_not_end_it(self):
-        daemon = self.watched_daemon("--workers", "2")
+        daemon = self.watched_daemon("--workers", "2", watchdog_s=0.4)
         ranks = self.start_ranks(daemon, [0, 1, 2, 3], ["times:4:allreduce:16000000:float32:sum"])
-        self.wait_for_heartbeats(8)
+        self.await_heartbeats(8)
         for rank in ranks:
             self.assert_all_ok(rank.finish())
 

@@ -23,16 +23,8 @@ enum {
 /* False if the daemon has ended the connection. */
 static bool say_hello(int connection, bool want_ring)
 {
-    Blinkwire__Hello hello = BLINKWIRE__HELLO__INIT;
-    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     int fds[3] = {-1, -1, -1};
-    hello.version_min = BLINK_WIRE_VERSION_MIN;
-    hello.version_max = BLINK_WIRE_VERSION_MAX;
-    hello.want_ring = want_ring;
-    request.id = 1;
-    request.body_case = BLINKWIRE__REQUEST__BODY_HELLO;
-    request.hello = &hello;
-    Blinkwire__Reply *reply = inside_ask(connection, &request, -1, fds, 3);
+    Blinkwire__Reply *reply = inside_hello(connection, want_ring, fds);
     for (int i = 0; i < 3; i++) {
         if (fds[i] >= 0)
             close(fds[i]);

@@ -40,14 +40,11 @@ static Blinkwire__Reply *ask(client_t *client, Blinkwire__Request *request, int 
 
 static void say_hello(client_t *client)
 {
-    Blinkwire__Hello hello = BLINKWIRE__HELLO__INIT;
-    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
-    hello.version_min = BLINK_WIRE_VERSION_MIN;
-    hello.version_max = BLINK_WIRE_VERSION_MAX;
-    hello.want_ring = true;
-    request.body_case = BLINKWIRE__REQUEST__BODY_HELLO;
-    request.hello = &hello;
-    blinkwire__reply__free_unpacked(ask(client, &request, -1, client->fds, 3), NULL);
+    Blinkwire__Reply *reply = inside_hello(client->connection, true, client->fds);
+    if (!reply || reply->error)
+        abort();
+    client->last_id = reply->id;
+    blinkwire__reply__free_unpacked(reply, NULL);
     if (ring_attach(client->fds[0], &client->ring) != BLINK_OK)
         abort();
 }

@@ -100,6 +100,19 @@ Blinkwire__Reply *inside_ask(int connection, const Blinkwire__Request *request, 
     return reply;
 }
 
+Blinkwire__Reply *inside_hello(int connection, bool want_ring, int fds[3])
+{
+    Blinkwire__Hello hello = BLINKWIRE__HELLO__INIT;
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    hello.version_min = BLINK_WIRE_VERSION_MIN;
+    hello.version_max = BLINK_WIRE_VERSION_MAX;
+    hello.want_ring = want_ring;
+    request.id = 1;
+    request.body_case = BLINKWIRE__REQUEST__BODY_HELLO;
+    request.hello = &hello;
+    return inside_ask(connection, &request, -1, fds, 3);
+}
+
 void inside_leave(int connection)
 {
     char bytes[4096];

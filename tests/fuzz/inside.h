@@ -7,6 +7,8 @@
 
 #include "blink.pb-c.h"
 
+#include <stdbool.h>
+
 /** A fresh connection to the daemon, which the first call starts. */
 int inside_connect(void);
 
@@ -15,6 +17,10 @@ int inside_connect(void);
  * connection. */
 Blinkwire__Reply *inside_ask(int connection, const Blinkwire__Request *request, int fd, int *fds,
                              uint32_t fd_count);
+
+/** Say hello: the reply, the caller's to free; NULL if the daemon has ended the connection. With want_ring
+ * the ring, the doorbell and the event go to fds. */
+Blinkwire__Reply *inside_hello(int connection, bool want_ring, int fds[3]);
 
 /** Wait until the daemon has ended the connection, and close this end. */
 void inside_leave(int connection);

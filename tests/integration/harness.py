@@ -16,13 +16,12 @@ import threading
 import time
 import unittest
 
+from limit import LIMIT_S
+
 BLINKD = os.environ["BLINKD"]
 BLINKCTL = os.environ["BLINKCTL"]
 BLINK_PERF = os.environ["BLINK_PERF"]
 BLINK_RANK = os.environ["BLINK_RANK"]
-
-#: No test asserts times: this is only how long something may take before it counts as hung.
-LIMIT_S = 60 * float(os.environ.get("BLINK_TEST_TIMEOUT_SCALE", "1"))
 
 SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:", re.ASCII)
 
@@ -54,6 +53,14 @@ class Process:
     @property
     def pid(self):
         return self.child.pid
+
+    def descriptors(self):
+        """How many it has open."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def mappings(self):
+        with open(f"/proc/{self.pid}/maps", encoding="utf-8") as maps:
+            return sum(1 for _ in maps)
 
     def stdout(self):
         with self.changed:

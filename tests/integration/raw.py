@@ -5,13 +5,14 @@ are those of proto/ring.h, so that the tests also notice when either changes by 
 """
 import array
 import ctypes
+import fcntl
 import mmap
 import os
 import socket
 import struct
 import time
 
-import harness
+from limit import LIMIT_S
 
 HELLO, MEM_REGISTER, MEM_DEREGISTER, COMM_INIT, COMM_DESTROY, COMM_ABORT, QUERY, STAGING_CREATE = range(2, 10)
 NOP, ALLREDUCE, BROADCAST = range(3)
@@ -91,7 +92,7 @@ class RawClient:
     def __init__(self, daemon):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(daemon.socket)
-        self.socket.settimeout(harness.LIMIT_S)
+        self.socket.settimeout(LIMIT_S)
         self.received, self.fds, self.last_id = b"", [], 0
         self.received_by_id = {}
         self.ring = None
@@ -183,7 +184,7 @@ class RawClient:
 
     def reap(self):
         """(user_data, result, text) of the next completion."""
-        deadline = time.monotonic() + harness.LIMIT_S
+        deadline = time.monotonic() + LIMIT_S
         while self.word(CQ_TAIL) == self.cq_head & 0xFFFFFFFF:
             if time.monotonic() > deadline:
                 raise AssertionError("no completion came")
@@ -198,3 +199,36 @@ class RawClient:
         while True:
             if self.receive() is None:
                 return True
+
+
+# ---- what tests and attacks begin with ----
+
+def sealed_memfd(size, seals=fcntl.F_SEAL_SHRINK):
+    fd = os.memfd_create("raw", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    os.ftruncate(fd, size)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def open_client(case, daemon, want_ring=True):
+    """A client that the daemon has accepted, closed when the test ends."""
+    client = RawClient(daemon)
+    case.addCleanup(client.close)
+    case.assertEqual(client.hello(want_ring=want_ring).code, 0)
+    return client
+
+
+def join_all(clients, devices=None):
+    """A communicator with a rank of each of these clients, of which one may stand there often: the replies.
+    devices: by rank; None: the rank's number."""
+    identifier, requests = os.urandom(16), []
+    for rank, client in enumerate(clients):
+        device = devices[rank] if devices else rank
+        client.send(COMM_INIT, message(_1=identifier, _2=len(clients), _3=rank, _4=2 * device))
+        requests.append(client.last_id)
+    for client, request in zip(clients, requests):
+        while request not in client.received_by_id:
+            if client.receive() is None:
+                raise ConnectionError("the daemon has ended the connection")
+    return [client.received_by_id.pop(request) for client, request in zip(clients, requests)]

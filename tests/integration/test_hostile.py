@@ -9,19 +9,10 @@ import unittest
 
 import raw
 from harness import IntegrationTest, new_id
-from raw import RawClient, message
+from raw import RawClient, message, sealed_memfd
 
 PAGE = 4096
-MFD_ALLOW_SEALING = os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC
 FALLOC_PUNCH_HOLE_KEEP_SIZE = 3
-
-
-def sealed_memfd(size, seals=fcntl.F_SEAL_SHRINK):
-    fd = os.memfd_create("raw", MFD_ALLOW_SEALING)
-    os.ftruncate(fd, size)
-    if seals:
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-    return fd
 
 
 class HostileTest(IntegrationTest):
@@ -160,18 +151,18 @@ class FrameTest(HostileTest):
     def test_too_many_descriptors(self):
         client = self.client()
         fds = [self.fd(sealed_memfd(PAGE)) for _ in range(80)]
-        before = len(os.listdir(f"/proc/{self.blinkd.pid}/fd"))
+        before = self.blinkd.descriptors()
         client.send(raw.MEM_REGISTER, message(_2=PAGE), fds)
         self.assertTrue(client.closed_by_daemon())
         self.wait_until_gone(2)
-        self.assertLess(len(os.listdir(f"/proc/{self.blinkd.pid}/fd")), before, "descriptors were left open")
+        self.assertLess(self.blinkd.descriptors(), before, "descriptors were left open")
 
     def test_descriptors_that_nothing_asked_for(self):
         client = self.client()
-        before = len(os.listdir(f"/proc/{self.blinkd.pid}/fd"))
+        before = self.blinkd.descriptors()
         for _ in range(50):
             client.request(raw.QUERY, b"", [self.fd(os.memfd_create("unasked"))])
-        self.assertLessEqual(len(os.listdir(f"/proc/{self.blinkd.pid}/fd")), before)
+        self.assertLessEqual(self.blinkd.descriptors(), before)
 
     def test_silence(self):
         self.client(hello=False)
@@ -599,16 +590,16 @@ class RingTest(HostileTest):
     def test_many_connections_come_and_go_without_a_trace(self):
         self.client().close()
         self.wait_until_gone(2)
-        before = len(os.listdir(f"/proc/{self.blinkd.pid}/fd"))
+        before = self.blinkd.descriptors()
         for _ in range(100):
             client = self.client()
             self.member(client)
             client.close()
         self.wait_until_gone(2)
         deadline = time.monotonic() + 10
-        while len(os.listdir(f"/proc/{self.blinkd.pid}/fd")) > before and time.monotonic() < deadline:
+        while self.blinkd.descriptors() > before and time.monotonic() < deadline:
             time.sleep(0.05)
-        self.assertLessEqual(len(os.listdir(f"/proc/{self.blinkd.pid}/fd")), before)
+        self.assertLessEqual(self.blinkd.descriptors(), before)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import unittest
 
 import harness
 import raw
-from harness import IntegrationTest, new_id
-from raw import RawClient, message
+from harness import IntegrationTest
+from raw import message, open_client
 
 STANDIN = os.environ["STANDIN"]
 PAGE = 4096
@@ -29,9 +29,7 @@ class HostileGpuTest(IntegrationTest):
         self.blinkd = self.daemon("--devices", "cuda:0x4", *self.limits(**self.LIMITS), env=environment)
 
     def client(self, windows=PAGE // WINDOW):
-        client = RawClient(self.blinkd)
-        self.addCleanup(client.close)
-        self.assertEqual(client.hello().code, 0)
+        client = open_client(self, self.blinkd)
         reply = client.request(raw.STAGING_CREATE, message(_1=windows * WINDOW, _3=1))
         self.assertEqual((reply.code, reply.text), (0, ""))
         client.windows = mmap.mmap(client.fds[-1], windows * WINDOW)
@@ -40,11 +38,7 @@ class HostileGpuTest(IntegrationTest):
 
     def members(self, *clients):
         """A communicator of these: the handle of each."""
-        identifier = new_id()
-        for rank, client in enumerate(clients):
-            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=len(clients), _3=rank,
-                                               _4=rank << 1))
-        replies = [client.receive() for client in clients]
+        replies = raw.join_all(clients)
         self.assertEqual([(reply.code, reply.text) for reply in replies], [(0, "")] * len(clients))
         return [reply.body(5)[1] for reply in replies]
 

@@ -5,9 +5,8 @@ import time
 import unittest
 
 import raw
-from harness import IntegrationTest, new_id
-from raw import RawClient, message
-from test_hostile import sealed_memfd
+from harness import IntegrationTest
+from raw import message, open_client, sealed_memfd
 
 PAGE = 4096
 #: Steps: slices of one tenant's clients, of communicators and of clients that leave, with some to spare.
@@ -21,23 +20,11 @@ class TurnsTest(IntegrationTest):
         self.blinkd = self.daemon(*self.limits(clients_per_tenant=1100, regions_per_tenant=MANY))
 
     def client(self):
-        client = RawClient(self.blinkd)
-        self.addCleanup(client.close)
-        self.assertEqual(client.hello().code, 0)
-        return client
+        return open_client(self, self.blinkd)
 
     def join(self, clients):
         """A communicator with a rank of each of these clients: its members."""
-        identifier = new_id()
-        requests = []
-        for rank, client in enumerate(clients):
-            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=len(clients), _3=rank,
-                                               _4=2 * rank))
-            requests.append(client.last_id)
-        for client, request in zip(clients, requests):
-            while request not in client.received_by_id:
-                client.receive()
-        return [client.received_by_id[request].body(5)[1] for client, request in zip(clients, requests)]
+        return [reply.body(5)[1] for reply in raw.join_all(clients)]
 
     def push(self, client, times, **entry):
         """So many entries of one kind, as fast as the ring takes them."""
@@ -64,8 +51,7 @@ class TurnsTest(IntegrationTest):
         self.assertLess(self.steps(), BOUND)
 
     def wait_until_gone(self):
-        while self.ctl_json(self.blinkd, "status")["client_count"] > 0:
-            time.sleep(0.01)
+        self.until(lambda: self.ctl_json(self.blinkd, "status")["client_count"] == 0)
 
     def test_a_group_of_staged_ops_that_is_held(self):
         """What the clients have to copy is looked at in rotation; the end of them all is no single turn."""
@@ -105,13 +91,9 @@ class TurnsTest(IntegrationTest):
         for client, member in zip(clients, members):
             self.push(client, 1, opcode=raw.BARRIER, member=member, flags=raw.MORE)
         for client, member in zip(clients, members):
-            if client is clients[0]:
-                self.push(client, 1, opcode=raw.BARRIER, member=member)
-                self.push(client, MANY, opcode=raw.BARRIER, member=member, flags=raw.MORE)
-                self.push(client, 1, opcode=raw.BARRIER, member=member)
-        self.push(clients[1], 1, opcode=raw.BARRIER, member=members[1])
-        self.push(clients[1], MANY, opcode=raw.BARRIER, member=members[1], flags=raw.MORE)
-        self.push(clients[1], 1, opcode=raw.BARRIER, member=members[1])
+            self.push(client, 1, opcode=raw.BARRIER, member=member)
+            self.push(client, MANY, opcode=raw.BARRIER, member=member, flags=raw.MORE)
+            self.push(client, 1, opcode=raw.BARRIER, member=member)
         for client in clients:
             self.assertEqual([client.reap()[1] for _ in range(2)], [raw.OK, raw.OK])
         self.check_turns()
