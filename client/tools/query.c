@@ -6,8 +6,6 @@
 #include "frame.h"
 #include "tools/pages.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,15 +33,11 @@ static blink_result_t send_request(const query_t *query, const Blinkwire__Reques
 
 static blink_result_t receive_reply(const query_t *query, Blinkwire__Reply **reply)
 {
-    struct pollfd ready = {.fd = query->socket_fd, .events = POLLIN};
-    int count;
-    do {
-        count = poll(&ready, 1, ANSWER_MAX_S * 1000);
-    } while (count < 0 && errno == EINTR);
-    if (count == 0)
-        return BLINK_FAIL(BLINK_ERR_TIMEOUT, "the daemon did not answer within %d s", ANSWER_MAX_S);
     frame_t frame;
-    BLINK_TRY(frame_receive(query->socket_fd, &frame));
+    blink_result_t result = frame_receive(query->socket_fd, &frame);
+    if (result == BLINK_ERR_TIMEOUT)
+        return BLINK_FAIL(BLINK_ERR_TIMEOUT, "the daemon did not answer within %d s", ANSWER_MAX_S);
+    BLINK_TRY(result);
     *reply = blinkwire__reply__unpack(NULL, frame.byte_count, frame.bytes);
     uint32_t byte_count = frame.byte_count;
     frame_release(&frame);

@@ -101,7 +101,7 @@ static void *watch(void *argument)
     describe_loss(&context->connection, serve(context), text);
     /* First: whoever sees an op end with DAEMON_LOST sees this, too. */
     connection_lose(&context->connection, text);
-    ops_lose(&context->ops, text);
+    ops_lose(&context->ops, context->connection.lost_text);
     connection_end(&context->connection);
     stand_in(context);
     return NULL;

@@ -249,7 +249,7 @@ bool ops_has_parked(ops_t *ops, const ops_queue_t *queue)
 /* Under submit_lock. */
 static blink_result_t reserve(ops_t *ops, blink_op_t **op)
 {
-    if (ops->lost)
+    if (ops->lost_text)
         return BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", ops->lost_text);
     *op = handle_get(&ops->handles);
     if (!*op)
@@ -367,7 +367,7 @@ void ops_launch(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run)
     ops_t *ops = op->ops;
     bool tell_watcher = false;
     pthread_mutex_lock(&ops->submit_lock);
-    bool lost = ops->lost;
+    bool lost = ops->lost_text;
     if (!lost)
         tell_watcher = launch(op, queue, run);
     pthread_mutex_unlock(&ops->submit_lock);
@@ -466,8 +466,7 @@ bool ops_pump(ops_t *ops)
 static uint32_t close_submission(ops_t *ops, const char *text)
 {
     pthread_mutex_lock(&ops->submit_lock);
-    ops->lost = true;
-    snprintf(ops->lost_text, sizeof(ops->lost_text), "%s", text);
+    ops->lost_text = text;
     for (list_t *link; (link = list_take_first(&ops->parked_queues)) != NULL;) {
         ops_queue_t *queue = queue_at(link);
         while ((link = list_take_first(&queue->parked)) != NULL)

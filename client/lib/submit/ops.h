@@ -65,8 +65,7 @@ typedef struct ops {
     uint32_t live_queues; /* of ranks that have joined, or are joining */
     uint32_t submitted;   /* ops that got a place in the ring */
     uint64_t age;
-    bool lost;
-    char lost_text[BLINK_ERROR_TEXT_BYTES]; /* constant once `lost` is set */
+    const char *lost_text; /* why the daemon is lost; NULL: it is not */
 
     pthread_mutex_t reap_lock;
     _Atomic uint32_t reaped;      /* written under reap_lock */
@@ -130,8 +129,8 @@ void ops_wake_watcher(const ops_t *ops);
 /** Whether the daemon has ops whose completion has not been taken. */
 bool ops_are_awaited(ops_t *ops);
 
-/** The daemon is lost, for this reason: end every unfinished op with DAEMON_LOST, refuse new ones, wake every
- * waiter. */
+/** The daemon is lost, for this reason, which stays the caller's: end every unfinished op with DAEMON_LOST,
+ * refuse new ones, wake every waiter. */
 void ops_lose(ops_t *ops, const char *text);
 
 #endif
