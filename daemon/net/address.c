@@ -1,0 +1,234 @@
+#include "net/address.h"
+
+#include "base/list.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- host and port ---- */
+
+typedef struct host_port {
+    char host[ADDRESS_NAME_BYTES];
+    uint16_t port;
+} host_port_t;
+
+static blink_result_t parse_port(const char *text, const char *digits, uint16_t *port)
+{
+    char *end;
+    unsigned long number = strtoul(digits, &end, 10);
+    if (*digits < '0' || *digits > '9' || *end || number == 0 || number > UINT16_MAX)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "address '%.64s': the port '%.16s' is no number from 1 to 65535", text, digits);
+    *port = (uint16_t)number;
+    return BLINK_OK;
+}
+
+/* Where the port's digits begin; NULL: there are none. *host_end is where the host ends. */
+static const char *find_port(const char *text, const char **host_end)
+{
+    const char *bracket = *text == '[' ? strchr(text, ']') : NULL;
+    const char *colon = strrchr(bracket ? bracket : text, ':');
+    bool is_bare_v6 = !bracket && colon && strchr(text, ':') != colon;
+    *host_end = bracket ? bracket : colon && !is_bare_v6 ? colon : text + strlen(text);
+    return is_bare_v6 || !colon ? NULL : colon + 1;
+}
+
+static blink_result_t split(const char *text, uint16_t port, host_port_t *parts)
+{
+    const char *end, *digits = find_port(text, &end);
+    bool bracketed = *text == '[';
+    const char *host = text + bracketed;
+    const char *rest = bracketed && *end == ']' ? end + 1 : end;
+    size_t length = (size_t)(end - host);
+    if (length == 0 || length >= sizeof(parts->host) || (bracketed && *end != ']') || (*rest && *rest != ':'))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "address '%.96s': host, host:port or [IPv6 address]:port is wanted", text);
+    memcpy(parts->host, host, length);
+    parts->host[length] = '\0';
+    parts->port = port;
+    return digits ? parse_port(text, digits, &parts->port) : BLINK_OK;
+}
+
+/* ---- text and address ---- */
+
+bool address_take(const struct sockaddr *from, net_address_t *address)
+{
+    *address = (net_address_t){0};
+    if (from->sa_family == AF_INET)
+        memcpy(&address->v4, from, sizeof(address->v4));
+    else if (from->sa_family == AF_INET6)
+        memcpy(&address->v6, from, sizeof(address->v6));
+    else
+        return false;
+    if (from->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr)) {
+        struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = address->v6.sin6_port};
+        memcpy(&v4.sin_addr, address->v6.sin6_addr.s6_addr + 12, sizeof(v4.sin_addr));
+        *address = (net_address_t){.v4 = v4};
+    }
+    return true;
+}
+
+/* An IPv6 address may have a scope behind a %, the name of an interface. */
+static bool parse_v6(char *host, uint16_t port, net_address_t *address)
+{
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    char *scope = strchr(host, '%');
+    if (scope) {
+        *scope = '\0';
+        v6.sin6_scope_id = if_nametoindex(scope + 1);
+        if (v6.sin6_scope_id == 0)
+            return false;
+    }
+    return inet_pton(AF_INET6, host, &v6.sin6_addr) == 1 && address_take((struct sockaddr *)&v6, address);
+}
+
+blink_result_t address_parse(const char *text, uint16_t port, net_address_t *address)
+{
+    host_port_t parts;
+    BLINK_TRY(split(text, port, &parts));
+    *address = (net_address_t){.v4 = {.sin_family = AF_INET, .sin_port = htons(parts.port)}};
+    if (inet_pton(AF_INET, parts.host, &address->v4.sin_addr) == 1)
+        return BLINK_OK;
+    if (strcmp(parts.host, "*") == 0)
+        strcpy(parts.host, "::");
+    if (parse_v6(parts.host, parts.port, address))
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                      "address '%.96s': neither an IPv4 nor an IPv6 address; for example 192.0.2.1:%u or "
+                      "[2001:db8::1]:%u",
+                      text, NET_PORT_DEFAULT, NET_PORT_DEFAULT);
+}
+
+void address_write_host(const net_address_t *address, char text[ADDRESS_TEXT_BYTES])
+{
+    bool is_v4 = address->any.sa_family == AF_INET;
+    char interface[IF_NAMESIZE] = "";
+    inet_ntop(is_v4 ? AF_INET : AF_INET6,
+              is_v4 ? (const void *)&address->v4.sin_addr : (const void *)&address->v6.sin6_addr, text,
+              INET6_ADDRSTRLEN);
+    if (!is_v4 && address->v6.sin6_scope_id && if_indextoname(address->v6.sin6_scope_id, interface)) {
+        size_t used = strlen(text);
+        snprintf(text + used, ADDRESS_TEXT_BYTES - used, "%%%s", interface);
+    }
+}
+
+void address_write(const net_address_t *address, char text[ADDRESS_TEXT_BYTES])
+{
+    bool is_v4 = address->any.sa_family == AF_INET;
+    uint16_t port = ntohs(is_v4 ? address->v4.sin_port : address->v6.sin6_port);
+    char host[ADDRESS_TEXT_BYTES];
+    address_write_host(address, host);
+    snprintf(text, ADDRESS_TEXT_BYTES, is_v4 ? "%.63s:%u" : "[%.62s]:%u", host, port);
+}
+
+socklen_t address_bytes(const net_address_t *address)
+{
+    return address->any.sa_family == AF_INET ? sizeof(address->v4) : sizeof(address->v6);
+}
+
+bool address_same_network(const net_address_t *address, const net_address_t *other)
+{
+    if (address->any.sa_family != other->any.sa_family)
+        return false;
+    if (address->any.sa_family == AF_INET)
+        return address->v4.sin_addr.s_addr == other->v4.sin_addr.s_addr;
+    return memcmp(&address->v6.sin6_addr, &other->v6.sin6_addr, 8) == 0;
+}
+
+/* ---- names ---- */
+
+struct address_lookup {
+    uv_getaddrinfo_t request;
+    address_found_t found; /* NULL: cancelled */
+    void *context;
+    host_port_t parts;
+};
+
+/* As many as there are, and at most ADDRESSES_MAX. */
+static uint32_t take_answers(const struct addrinfo *answers, net_address_t addresses[ADDRESSES_MAX])
+{
+    uint32_t count = 0;
+    for (; answers && count < ADDRESSES_MAX; answers = answers->ai_next)
+        count += address_take(answers->ai_addr, &addresses[count]);
+    return count;
+}
+
+static void on_answer(uv_getaddrinfo_t *request, int status, struct addrinfo *answers)
+{
+    address_lookup_t *lookup = CONTAINER_OF(request, address_lookup_t, request);
+    net_address_t addresses[ADDRESSES_MAX];
+    uint32_t count = status == 0 ? take_answers(answers, addresses) : 0;
+    uv_freeaddrinfo(answers);
+    blink_result_t code = BLINK_OK;
+    if (count == 0)
+        code = BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no address of host '%.96s' is known: %s", lookup->parts.host,
+                          status == 0 ? "neither IPv4 nor IPv6" : uv_strerror(status));
+    if (lookup->found)
+        lookup->found(lookup->context, code, addresses, count);
+    free(lookup);
+}
+
+blink_result_t address_find(uv_loop_t *loop, const char *text, uint16_t port, address_found_t found,
+                            void *context, address_lookup_t **made)
+{
+    char digits[8];
+    host_port_t parts;
+    BLINK_TRY(split(text, port, &parts));
+    address_lookup_t *lookup = calloc(1, sizeof(*lookup));
+    if (!lookup)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to look up %.96s", text);
+    *lookup = (address_lookup_t){.found = found, .context = context, .parts = parts};
+    snprintf(digits, sizeof(digits), "%u", parts.port);
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    int status = uv_getaddrinfo(loop, &lookup->request, on_answer, lookup->parts.host, digits, &hints);
+    if (status != 0) {
+        free(lookup);
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "address '%.96s': %s", text, uv_strerror(status));
+    }
+    *made = lookup;
+    return BLINK_OK;
+}
+
+void address_cancel(address_lookup_t *lookup)
+{
+    lookup->found = NULL;
+    uv_cancel((uv_req_t *)&lookup->request); /* one that runs already ends by itself */
+}
+
+/* ---- this machine's ---- */
+
+static bool is_reachable(const struct ifaddrs *entry, net_address_t *address)
+{
+    return entry->ifa_addr && (entry->ifa_flags & IFF_UP) && !(entry->ifa_flags & IFF_LOOPBACK) &&
+           address_take(entry->ifa_addr, address) &&
+           !(address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&address->v6.sin6_addr));
+}
+
+static void add_interfaces(const struct ifaddrs *entry, sa_family_t family, net_interface_t *interfaces,
+                           uint32_t most, uint32_t *count)
+{
+    for (net_address_t address; entry && *count < most; entry = entry->ifa_next) {
+        if (!is_reachable(entry, &address) || address.any.sa_family != family)
+            continue;
+        net_interface_t *interface = &interfaces[(*count)++];
+        interface->address = address;
+        snprintf(interface->name, sizeof(interface->name), "%s", entry->ifa_name);
+    }
+}
+
+blink_result_t address_interfaces(net_interface_t *interfaces, uint32_t most, uint32_t *count)
+{
+    struct ifaddrs *entries;
+    if (getifaddrs(&entries) != 0)
+        return BLINK_FAIL_ERRNO("list the network interfaces");
+    *count = 0;
+    add_interfaces(entries, AF_INET, interfaces, most, count);
+    add_interfaces(entries, AF_INET6, interfaces, most, count);
+    freeifaddrs(entries);
+    return BLINK_OK;
+}

@@ -1,0 +1,81 @@
+/*
+ * Addresses of daemons: a host and a port, IPv4 or IPv6, as text and as the kernel has them.
+ */
+#ifndef BLINK_NET_ADDRESS_H
+#define BLINK_NET_ADDRESS_H
+
+#include "error.h"
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <uv.h>
+
+/* Where daemons listen unless told otherwise. */
+#define NET_PORT_DEFAULT 24655u
+
+/* An IPv4 address that arrived as a mapped IPv6 address stands as the IPv4 address that it is. */
+typedef union net_address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+} net_address_t;
+
+/* "[fe80::dead:beef:dead:beef%interface-name]:65535" fits, and so does the longest address that is mapped. */
+#define ADDRESS_TEXT_BYTES 72
+
+/* Of the longest "host:port" that is accepted, with its NUL. */
+#define ADDRESS_NAME_BYTES 272
+
+/* Of one name. */
+#define ADDRESSES_MAX 8u
+
+/* Read "192.0.2.1:7", "192.0.2.1", "[2001:db8::1]:7", "[2001:db8::1]" or "2001:db8::1"; "*:7" and "*" are all
+ * addresses of this machine. Does not block. Without a port it is `port`. Errors: INVALID_ARGUMENT, which
+ * names the text. */
+blink_result_t address_parse(const char *text, uint16_t port, net_address_t *address);
+
+/* The text in the form that address_parse() reads, with its port; the same without. */
+void address_write(const net_address_t *address, char text[ADDRESS_TEXT_BYTES]);
+void address_write_host(const net_address_t *address, char text[ADDRESS_TEXT_BYTES]);
+
+/* Take what accept() or getpeername() has filled in. False: it is neither IPv4 nor IPv6. */
+bool address_take(const struct sockaddr *from, net_address_t *address);
+
+/* What bind() and connect() want to know. */
+socklen_t address_bytes(const net_address_t *address);
+
+/* To judge strangers: whether it is the same IPv4 host, or the same IPv6 network of 64 bits, any host of
+ * which one of them can claim to be. */
+bool address_same_network(const net_address_t *address, const net_address_t *other);
+
+/* ---- names ---- */
+
+typedef struct address_lookup address_lookup_t;
+
+/* `count` is 0 if there is none: the code and this thread's error text, which names the name, say why. */
+typedef void (*address_found_t)(void *context, blink_result_t code, const net_address_t *addresses,
+                                uint32_t count);
+
+/* Find the addresses of "host:port" or "host", where the host is a name or an address; without a port it is
+ * `port`. The look-up runs on libuv's threads, and `found` is called once, from within the loop. Errors:
+ * INVALID_ARGUMENT (names the text), NO_MEMORY: `found` is not called. */
+blink_result_t address_find(uv_loop_t *loop, const char *text, uint16_t port, address_found_t found,
+                            void *context, address_lookup_t **lookup);
+
+/* `found` is not called any more, and the look-up is no more. */
+void address_cancel(address_lookup_t *lookup);
+
+/* ---- this machine's ---- */
+
+#define INTERFACE_NAME_BYTES 16
+
+/* An interface that is up and has an address by which others reach it: no loopback, no link-local address. */
+typedef struct net_interface {
+    char name[INTERFACE_NAME_BYTES];
+    net_address_t address; /* the port is 0 */
+} net_interface_t;
+
+/* Up to `most` of them, IPv4 before IPv6, otherwise in the kernel's order. Errors: SYSTEM. */
+blink_result_t address_interfaces(net_interface_t *interfaces, uint32_t most, uint32_t *count);
+
+#endif
