@@ -113,6 +113,45 @@ class RequestTest(FloodTest):
         self.wait_for_communicators(daemon, lambda count: count == 0)
         self.check_turns(daemon)
 
+    def gatherings_of_ranks(self, client, parent, count):
+        """So many communicators that wait for both ranks of this one: the requests to join."""
+        first = client.last_id + 1
+        for _ in range(count):
+            client.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=2, _3=0, _4=0, _8=parent))
+        return range(first, first + count)
+
+    def check_gatherings_fail(self, daemon, gone, code, text):
+        """One rank waits in thousands of communicators for the other, which goes."""
+        clients = [open_client(self, daemon) for _ in range(2)]
+        members = [reply.body(5)[1] for reply in raw.join_all(clients)]
+        requests = self.gatherings_of_ranks(clients[0], members[0], 4000)
+        clients[0].request(raw.QUERY)
+        gone(clients[1], members[1])
+        while requests[-1] not in clients[0].received_by_id:
+            self.assertTrue(clients[0].receive())
+        replies = [clients[0].received_by_id[number] for number in requests]
+        self.assertEqual({(reply.code, text in reply.text) for reply in replies}, {(code, True)})
+        self.check_goes_on(daemon)
+        self.check_turns(daemon)
+        for client in clients:
+            client.close()
+        self.wait_for_communicators(daemon, lambda count: count == 0)
+
+    def test_gatherings_that_expect_a_rank_which_leaves_fail_in_slices(self):
+        self.check_gatherings_fail(
+            self.watched_daemon(), lambda client, member: client.send(raw.COMM_DESTROY, message(_1=member)),
+            raw.PEER_LOST, "rank 1 of communicator 1 left before it had joined as rank 1")
+
+    def test_gatherings_that_expect_a_rank_which_exits_fail_in_slices(self):
+        self.check_gatherings_fail(
+            self.watched_daemon(), lambda client, member: client.close(),
+            raw.PEER_LOST, "rank 1 of communicator 1 disconnected before it had joined as rank 1")
+
+    def test_gatherings_of_a_communicator_that_is_aborted_fail_in_slices(self):
+        self.check_gatherings_fail(
+            self.watched_daemon(), lambda client, member: client.send(raw.COMM_ABORT, message(_1=member)),
+            raw.ABORTED, "aborted communicator 1")
+
     def test_an_answer_is_given_in_pages(self):
         daemon = self.daemon()
         client = open_client(self, daemon)

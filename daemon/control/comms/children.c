@@ -1,7 +1,5 @@
 #include "control/comms/children.h"
 
-#include <stdio.h>
-
 /* The parent's rank that is to take a place. */
 static uint32_t expected_rank(const Blinkwire__CommInit *message, uint32_t rank)
 {
@@ -38,35 +36,93 @@ static blink_result_t check_present(const roster_t *parent, const Blinkwire__Com
     return BLINK_OK;
 }
 
+static void expect(member_t *member, member_t *place)
+{
+    place->expected_of = member;
+    list_append(&member->expecting, &place->of_expected);
+}
+
 blink_result_t children_expect(const member_t *parent, const Blinkwire__CommInit *message, roster_t *child)
 {
     BLINK_TRY(check_ranks(parent->roster, message));
     BLINK_TRY(check_present(parent->roster, message));
     for (uint32_t rank = 0; rank < child->rank_count; rank++)
-        list_append(&parent->roster->members[expected_rank(message, rank)].expecting,
-                    &child->members[rank].of_expected);
+        expect(&parent->roster->members[expected_rank(message, rank)], &child->members[rank]);
     return BLINK_OK;
 }
 
-/* The first gathering that expects this rank; a failed one expects nobody any more. */
-static member_t *first_place(const member_t *member)
+/* Why the place is not taken by the rank that was to take it. */
+static blink_result_t fail_lost(const member_t *place)
 {
-    return LIST_FIRST(&member->expecting, member_t, of_expected);
+    const member_t *member = place->expected_of;
+    const roster_t *parent = member->roster;
+    if (member->gone)
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST,
+                          "rank %u of communicator %u %s before it had joined as rank %u", member->rank,
+                          parent->number, member->gone, place->rank);
+    return BLINK_FAIL(BLINK_ERR_ABORTED, "rank %u (pid %d) aborted communicator %u", parent->aborter,
+                      (int)parent->aborter_pid, parent->number);
+}
+
+blink_result_t children_check(const member_t *place)
+{
+    bool is_expected = !list_is_empty(&place->of_expected);
+    return is_expected && !list_is_empty(&place->expected_of->of_losing) ? fail_lost(place) : BLINK_OK;
+}
+
+/* The next place of a gathering that is to fail; NULL: there is none left. A gathering that has failed
+ * expects nobody any more. */
+static member_t *next_lost(roster_t *parent)
+{
+    member_t *member, *place = NULL;
+    while (!place && (member = LIST_FIRST(&parent->losing, member_t, of_losing))) {
+        place = LIST_FIRST(&member->expecting, member_t, of_expected);
+        if (!place)
+            list_remove(&member->of_losing);
+    }
+    return place;
+}
+
+static bool lose_slice(work_t *work)
+{
+    roster_t *parent = CONTAINER_OF(work, roster_t, lose);
+    member_t *place;
+    while ((place = next_lost(parent))) {
+        if (turns_slice_is_over(&parent->control->turns))
+            return true;
+        roster_gathering_failed(place->roster, fail_lost(place));
+    }
+    roster_end_if_left(parent);
+    return false;
+}
+
+/* Nothing to do if nobody expects the member, or if it is lost already. */
+static void lose(member_t *member)
+{
+    roster_t *parent = member->roster;
+    if (list_is_empty(&member->expecting) || !list_is_empty(&member->of_losing))
+        return;
+    list_append(&parent->losing, &member->of_losing);
+    turns_post(&parent->control->turns, parent->tenant, &parent->lose);
 }
 
 void children_lose_rank(member_t *member, const char *how)
 {
-    for (member_t *place; (place = first_place(member));) {
-        BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u of communicator %u %s before it had joined as rank %u",
-                   member->rank, member->roster->number, how, place->rank);
-        roster_gathering_failed(place->roster, BLINK_ERR_PEER_LOST);
-    }
+    if (list_is_empty(&member->of_losing))
+        member->gone = how;
+    lose(member);
 }
 
-void children_abort(roster_t *parent)
+void children_abort(roster_t *parent, const member_t *aborter)
 {
-    for (uint32_t rank = 0; rank < parent->rank_count; rank++) {
-        for (member_t *place; (place = first_place(&parent->members[rank]));)
-            roster_gathering_failed(place->roster, BLINK_ERR_ABORTED);
-    }
+    parent->aborter = aborter->rank;
+    parent->aborter_pid = aborter->client->pid;
+    for (uint32_t rank = 0; rank < parent->rank_count; rank++)
+        lose(&parent->members[rank]);
+}
+
+void children_init(roster_t *parent)
+{
+    list_init(&parent->losing);
+    work_init(&parent->lose, lose_slice);
 }

@@ -8,6 +8,9 @@
 
 #include "control/comms/roster.h"
 
+/* Of a new roster, whose ranks nobody expects yet. */
+void children_init(roster_t *parent);
+
 /*
  * Note of whom a new roster's places are expected; nothing if the request names no parent. The list ends for
  * a place when its rank joins, and for all of them with the gathering. Errors: NOT_FOUND (no such parent),
@@ -16,11 +19,22 @@
  */
 blink_result_t children_expect(const member_t *parent, const Blinkwire__CommInit *message, roster_t *child);
 
-/* A rank of a ready roster goes, in good order or not (`how`: "left", "disconnected"): gatherings that expect
- * it fail with PEER_LOST. */
+/* A rank of a ready roster goes, in good order or not (`how`: "left", "disconnected"; not copied): gatherings
+ * that expect it fail with PEER_LOST, in slices of the tenant's turns. */
 void children_lose_rank(member_t *member, const char *how);
 
-/* A ready roster is aborted, with this thread's error text: gatherings of its ranks fail with ABORTED. */
-void children_abort(roster_t *parent);
+/* A rank aborts its ready roster: gatherings that expect any of its ranks fail with ABORTED, in slices. */
+void children_abort(roster_t *parent, const member_t *aborter);
+
+/* Whether the place of a roster that gathers may be taken. Errors: PEER_LOST, ABORTED (the gathering is to
+ * fail, and has not had its slice yet). */
+blink_result_t children_check(const member_t *place);
+
+/* Whether gatherings that expect ranks of the roster have not failed yet: the roster is then freed with the
+ * last of them. */
+static inline bool children_are_failing(const roster_t *parent)
+{
+    return !list_is_empty(&parent->losing);
+}
 
 #endif

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* So many ranks that are only initialised, or unlinked, are a step of the loop's turn. */
+/* So many ranks that are only initialised, or unlinked, are a step of the loop's turn; so many rosters that
+ * are passed by. */
 #define RANKS_PER_STEP   16u
 #define ROSTERS_PER_STEP 64u
 
@@ -124,6 +125,7 @@ static void roster_free(roster_t *roster)
     rosters_t *rosters = roster->control->rosters;
     for (uint32_t rank = 0; rank < roster->rank_count; rank++)
         list_remove(&roster->members[rank].of_expected);
+    work_cancel(&roster->lose);
     turns_count(&roster->control->turns, 1 + roster->rank_count / RANKS_PER_STEP);
     if (roster->state == ROSTER_GATHERING)
         end_gathering(roster);
@@ -205,8 +207,10 @@ static roster_t *roster_create(const client_t *client, const Blinkwire__CommInit
         *member = (member_t){.roster = roster, .rank = rank};
         list_init(&member->of_expected);
         list_init(&member->expecting);
+        list_init(&member->of_losing);
     }
     list_init(&roster->joined);
+    children_init(roster);
     turns_count(&control->turns, roster->rank_count / RANKS_PER_STEP);
     if (!roster_link(roster)) {
         free(roster);
@@ -351,6 +355,12 @@ void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *
         return;
     }
     member_t *member = &roster->members[message->rank];
+    result = children_check(member);
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        roster_gathering_failed(roster, result);
+        return;
+    }
     member->number = rosters->last_member + 1;
     member->device = device;
     member->request = request;
@@ -468,13 +478,20 @@ void roster_abort(client_t *client, uint64_t request, uint32_t number)
              member->roster->number);
     member->roster->aborted_by_rank = true;
     engine_comm_end(member->roster->engine, BLINK_ERR_ABORTED, text);
-    blink_error_set(BLINK_ERR_ABORTED, "%s", text);
-    children_abort(member->roster);
+    children_abort(member->roster, member);
     announce_abort(member->roster, BLINK_ERR_ABORTED, text, member);
     connection_reply_ok(client->connection, request);
 }
 
 /* ---- leaving ---- */
+
+void roster_end_if_left(roster_t *roster)
+{
+    if (roster->left_count < roster->rank_count || children_are_failing(roster))
+        return;
+    tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: ended", roster->number);
+    roster_free(roster);
+}
 
 static void on_left(void *context)
 {
@@ -487,10 +504,7 @@ static void on_left(void *context)
         connection_reply_ok(member->client->connection, member->request);
         member_unlink(member);
     }
-    if (roster->left_count == roster->rank_count) {
-        tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: ended", roster->number);
-        roster_free(roster);
-    }
+    roster_end_if_left(roster);
 }
 
 void roster_leave(client_t *client, uint64_t request, uint32_t number)

@@ -22,8 +22,11 @@ typedef struct member {
     list_t link;                         /* on client->members */
     list_t of_joined;                    /* on roster->joined */
     table_link_t of_numbers, of_devices; /* in rosters->members; in roster->devices while it gathers */
-    list_t of_expected; /* until it has joined: on `expecting` of the parent's member (children.h) */
-    list_t expecting;   /* places in rosters that gather, which this rank is to take */
+    list_t of_expected;         /* until it has joined: on `expecting` of the parent's member (children.h) */
+    struct member *expected_of; /* that member, as long as it is on that list */
+    list_t expecting;           /* places in rosters that gather, which this rank is to take */
+    list_t of_losing;           /* on roster->losing */
+    const char *gone;           /* how it left, for those that expected it; NULL: it has not */
     uint32_t rank, number, device; /* number: 0 until it has joined */
     uint64_t request;              /* CommInit or CommDestroy to be answered */
     bool leaving, left;
@@ -35,7 +38,11 @@ typedef struct roster {
     table_link_t of_numbers;      /* in rosters->by_number */
     list_t of_gathering;          /* on rosters->gathering; and in rosters->ids */
     table_link_t of_ids;
-    list_t joined;   /* members with a client */
+    list_t joined;    /* members with a client */
+    list_t losing;    /* member_t.of_losing: those that will not join what expects them, which is to fail */
+    work_t lose;      /* its slices, while there are such */
+    uint32_t aborter; /* the rank that aborted it, and its process */
+    pid_t aborter_pid;
     table_t devices; /* of the members, while it gathers */
     uint32_t number;
     uint8_t unique_id[UNIQUE_ID_BYTES];
@@ -79,6 +86,9 @@ void roster_abort(client_t *client, uint64_t request, uint32_t member);
 /* A roster that gathers comes to nothing, with this code and this thread's error text: everybody who has
  * joined hears so. The roster is freed. */
 void roster_gathering_failed(roster_t *roster, blink_result_t code);
+
+/* The roster ends if all of its ranks have left, and nothing is to fail any more that expected them. */
+void roster_end_if_left(roster_t *roster);
 
 /* The client's process is gone: one of its ranks leaves, and the roster it was on is aborted. False: it has
  * none left. */
