@@ -32,6 +32,7 @@ typedef struct control {
     rosters_t *rosters;
     tenants_t tenants;
     list_t sessions;
+    list_t ending;    /* sessions that have been told to end, because the daemon stops */
     list_t ungreeted; /* sessions, oldest first, until they say hello */
     uv_timer_t hello_timer;
     list_t clients;                     /* newest first */

@@ -150,7 +150,10 @@ void request_handle(session_t *session, const uint8_t *bytes, size_t byte_count)
         connection_fail(session->connection, 0, BLINK_ERR_PROTOCOL);
         return;
     }
-    if (request->body_case == BLINKWIRE__REQUEST__BODY_HELLO) {
+    if (session->control->stopping) {
+        BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "the daemon is stopping");
+        connection_reply_error(session->connection, request->id, BLINK_ERR_DAEMON_LOST);
+    } else if (request->body_case == BLINKWIRE__REQUEST__BODY_HELLO) {
         hello(session, request->id, request->hello);
     } else if (!session->greeted) {
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "a request before Hello");

@@ -51,6 +51,7 @@ struct server {
     uv_timer_t watchdog;
     uint64_t refusal_logged_ns;
     uint32_t refused_count; /* for want of descriptors, since that was logged */
+    work_t stop;
     bool heartbeat_pending; /* the engine has not answered yet */
     bool loop_open;
     bool owns_socket; /* made here, not handed over */
@@ -267,16 +268,26 @@ static void on_watchdog(uv_timer_t *timer)
     engine_heartbeat(server->control.engine, (engine_done_t){on_heartbeat, server});
 }
 
+/* First all ranks hear of the end, then all connections are closed. */
+static bool stop_slice(work_t *work)
+{
+    control_t *control = &CONTAINER_OF(work, server_t, stop)->control;
+    return rosters_abort_some(control->rosters) || sessions_end_some(control);
+}
+
 static void on_signal(uv_signal_t *signal, int number)
 {
     server_t *server = signal->data;
-    if (server->control.stopping)
+    control_t *control = &server->control;
+    if (control->stopping)
         return;
     LOG_INFO("%s: stopping", strsignal(number));
     sd_notify(0, "STOPPING=1");
     uv_poll_stop(&server->listener);
-    rosters_abort_all(server->control.rosters);
-    sessions_end_all(&server->control);
+    control->stopping = true;
+    rosters_begin_to_stop(control->rosters);
+    work_init(&server->stop, stop_slice);
+    turns_post(&control->turns, NULL, &server->stop);
 }
 
 static blink_result_t start_loop(server_t *server, uint64_t watchdog_us)
@@ -456,6 +467,9 @@ void server_destroy(server_t *server)
     if (!server)
         return;
     control_t *control = &server->control;
+    if (control->engine)
+        LOG_INFO("longest turn: %u steps, of the engine %u", control->turns.steps_most,
+                 engine_longest_turn(control->engine));
     gpus_destroy(control->gpus);
     engine_stop(control->engine);
     exec_cuda_destroy(server->cuda);

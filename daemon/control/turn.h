@@ -2,6 +2,7 @@
  * Turns of the control thread's loop. What a tenant can make long (the requests of a connection, a client's
  * end) is done in slices: a turn goes round the tenants that have work, and round the works of each, until it
  * has made its number of steps. What is left waits for the next turn, after everybody's sockets and timers.
+ * What is done for nobody alone, such as the end of all when the daemon stops, has a slice in each round.
  *
  * A step is about a microsecond of work: a request, an object that is described, closed or told of something.
  */
@@ -22,7 +23,7 @@
 
 /* Something that is done in slices. */
 typedef struct work {
-    list_t link; /* on the tenant's works while it waits for its next slice */
+    list_t link; /* on the works of its tenant or of nobody, while it waits for its next slice */
     /* Do a slice. False: there is no more to do, and the work may be gone. */
     bool (*run)(struct work *work);
 } work_t;
@@ -32,6 +33,7 @@ typedef struct turns {
     uv_idle_t idle; /* keeps the loop from waiting while something is left */
     mailbox_t *mailbox;
     list_t tenants; /* those with works; whose slice is next is first */
+    list_t works;   /* nobody's */
     uint32_t steps, slice_steps;
     uint32_t steps_most; /* of all turns so far */
 } turns_t;
@@ -40,7 +42,8 @@ typedef struct turns {
  * the loop. */
 blink_result_t turns_init(turns_t *turns, uv_loop_t *loop, mailbox_t *mailbox);
 
-/* Have `run` called until it returns false. A work that waits already stays where it is. */
+/* Have `run` called until it returns false. A work that waits already stays where it is. tenant: whose work
+ * it is; NULL: nobody's. */
 void turns_post(turns_t *turns, tenant_t *tenant, work_t *work);
 
 static inline void work_init(work_t *work, bool (*run)(work_t *work))

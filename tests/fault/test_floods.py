@@ -1,11 +1,13 @@
 """What a user can make long keeps no other user waiting."""
 import os
+import re
 import resource
+import signal
 import struct
 import time
 
 import raw
-from floods import NOBODY, FloodTest
+from floods import NOBODY, TURN_STEPS_MOST, FloodTest
 from harness import BLINKCTL
 from raw import RawClient, message, open_client, sealed_memfd
 
@@ -200,6 +202,34 @@ class RequestTest(FloodTest):
         for _ in range(sent // len(frame)):
             self.assertEqual(client.receive().id, 7)
         self.assertNotIn("dropped", daemon.stderr())
+
+
+class StopTest(FloodTest):
+    """The daemon stops while there is much to end."""
+
+    def test_everybody_hears_and_no_turn_is_long(self):
+        daemon = self.watched_daemon(*self.limits(clients_per_tenant=1000))
+        hoarder, victim = open_client(self, daemon), open_client(self, daemon)
+        for _ in range(400):
+            open_client(self, daemon)
+        for _ in range(4000):
+            hoarder.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=2, _3=0, _4=0))
+            hoarder.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=1, _3=0, _4=0))
+            if hoarder.last_id % 64 == 0:
+                hoarder.request(raw.QUERY)
+        hoarder.request(raw.QUERY)
+        member, = [reply.body(5)[1] for reply in raw.join_all([victim])]
+        daemon.ended = True
+        os.kill(daemon.pid, signal.SIGTERM)
+        lost = victim.receive()
+        self.assertEqual((lost.id, lost.body(7).get(1)), (0, member))
+        self.assertIn("the daemon is stopping", raw.parse(lost.body(7)[2])[2].decode())
+        self.assertEqual(daemon.wait(), 0)
+        while hoarder.receive():
+            pass
+        self.assertIn(raw.DAEMON_LOST, {reply.code for reply in hoarder.received_by_id.values()})
+        steps, = re.findall(r"longest turn: (\d+) steps", daemon.stderr())
+        self.assertLessEqual(int(steps), TURN_STEPS_MOST)
 
 
 class SightTest(FloodTest):

@@ -333,6 +333,12 @@ void connection_fail(connection_t *connection, uint64_t id, blink_result_t code)
     connection_reply_error(connection, id, code);
 }
 
+void connection_end(connection_t *connection)
+{
+    if (!connection->closing && send_outgoing(connection))
+        connection_close(connection);
+}
+
 void connection_expire(connection_t *connection, blink_result_t code)
 {
     if (connection->draining) {
@@ -340,8 +346,7 @@ void connection_expire(connection_t *connection, blink_result_t code)
         return;
     }
     connection_fail(connection, 0, code);
-    if (!connection->closing && send_outgoing(connection))
-        connection_close(connection);
+    connection_end(connection);
 }
 
 /* ---- receiving ---- */

@@ -48,6 +48,9 @@ void connection_destroy(connection_t *connection);
 /* End the connection, if it has not ended. */
 void connection_close(connection_t *connection);
 
+/* The same, after sending of what is queued as much as takes no waiting. */
+void connection_end(connection_t *connection);
+
 /* Say why nothing is served on an accepted socket, if that takes no waiting, and close the socket: the code
  * with this thread's error text. */
 void connection_refuse(int fd, blink_result_t code);

@@ -10,7 +10,7 @@
 
 static void stop_if_done(control_t *control)
 {
-    if (control->stopping && list_is_empty(&control->sessions))
+    if (control->stopping && list_is_empty(&control->sessions) && list_is_empty(&control->ending))
         uv_stop(&control->loop);
 }
 
@@ -79,6 +79,7 @@ static void on_hello_timer(uv_timer_t *timer)
 void sessions_init(control_t *control)
 {
     list_init(&control->sessions);
+    list_init(&control->ending);
     list_init(&control->ungreeted);
     uv_timer_init(&control->loop, &control->hello_timer);
     control->hello_timer.data = control;
@@ -185,10 +186,14 @@ void session_start(control_t *control, int fd)
 
 /* ---- the end of all ---- */
 
-void sessions_end_all(control_t *control)
+bool sessions_end_some(control_t *control)
 {
-    control->stopping = true;
-    LIST_FOR_EACH (link, &control->sessions)
-        connection_close(CONTAINER_OF(link, session_t, link)->connection);
+    list_t *link;
+    while (!turns_slice_is_over(&control->turns) && (link = list_take_first(&control->sessions))) {
+        list_append(&control->ending, link);
+        turns_count(&control->turns, 1);
+        connection_end(CONTAINER_OF(link, session_t, link)->connection);
+    }
     stop_if_done(control);
+    return !list_is_empty(&control->sessions);
 }

@@ -36,7 +36,8 @@ static inline void session_greet(session_t *session)
 /* Take over an accepted socket. */
 void session_start(control_t *control, int fd);
 
-/* The daemon stops: all sessions end, and the loop ends with the last one. */
-void sessions_end_all(control_t *control);
+/* The daemon stops: a slice of the sessions ends, and the loop ends with the last one. False: all have been
+ * told to. */
+bool sessions_end_some(control_t *control);
 
 #endif

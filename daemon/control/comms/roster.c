@@ -1,5 +1,6 @@
 #include "control/comms/roster.h"
 
+#include "control/comms/abort.h"
 #include "control/comms/children.h"
 #include "control/comms/place.h"
 #include "control/gpus.h"
@@ -143,14 +144,6 @@ static roster_t *find_gathering(const rosters_t *rosters, const uint8_t unique_i
     while (link && memcmp(CONTAINER_OF(link, roster_t, of_ids)->unique_id, unique_id, UNIQUE_ID_BYTES) != 0)
         link = table_find_next(link);
     return link ? CONTAINER_OF(link, roster_t, of_ids) : NULL;
-}
-
-static roster_t *find_by_number(const rosters_t *rosters, uint32_t number)
-{
-    table_link_t *link = table_find(&rosters->by_number, table_hash(number));
-    while (link && CONTAINER_OF(link, roster_t, of_numbers)->number != number)
-        link = table_find_next(link);
-    return link ? CONTAINER_OF(link, roster_t, of_numbers) : NULL;
 }
 
 /* ---- gathering ---- */
@@ -416,55 +409,6 @@ static void on_gathering_timer(uv_timer_t *timer)
 
 /* ---- aborting ---- */
 
-/* Tell every member that is still there, except one, why the communicator is of no more use. The first reason
- * counts. */
-static void announce_abort(roster_t *roster, blink_result_t code, const char *text, const member_t *except)
-{
-    if (roster->state == ROSTER_ABORTED)
-        return;
-    roster->state = ROSTER_ABORTED;
-    LIST_FOR_EACH (link, &roster->joined) {
-        const member_t *member = CONTAINER_OF(link, member_t, of_joined);
-        turns_count(&roster->control->turns, 1);
-        if (member == except || member->leaving || member->left)
-            continue;
-        Blinkwire__Error error = BLINKWIRE__ERROR__INIT;
-        Blinkwire__CommLost lost = BLINKWIRE__COMM_LOST__INIT;
-        Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-        error.code = (uint32_t)code;
-        error.text = (char *)(uintptr_t)text; /* only read */
-        lost.member = member->number;
-        lost.error = &error;
-        reply.body_case = BLINKWIRE__REPLY__BODY_COMM_LOST;
-        reply.comm_lost = &lost;
-        connection_send(member->client->connection, &reply, NULL, 0);
-    }
-}
-
-void rosters_abort_by_engine(void *context, uint32_t number, blink_result_t code, const char *text)
-{
-    roster_t *roster = find_by_number(context, number);
-    if (roster)
-        announce_abort(roster, code, text, NULL);
-}
-
-void rosters_abort_all(rosters_t *rosters)
-{
-    static const char text[] = "the daemon is stopping";
-    for (size_t place = rosters->all.count; place > 0; place--) {
-        if (place > rosters->all.count)
-            continue; /* a roster that failed took others along */
-        roster_t *roster = CONTAINER_OF(rosters->all.items[place - 1], roster_t, of_all);
-        if (roster->state == ROSTER_GATHERING) {
-            BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text);
-            roster_gathering_failed(roster, BLINK_ERR_DAEMON_LOST);
-        } else {
-            engine_comm_end(roster->engine, BLINK_ERR_DAEMON_LOST, text);
-            announce_abort(roster, BLINK_ERR_DAEMON_LOST, text, NULL);
-        }
-    }
-}
-
 void roster_abort(client_t *client, uint64_t request, uint32_t number)
 {
     member_t *member;
@@ -479,7 +423,7 @@ void roster_abort(client_t *client, uint64_t request, uint32_t number)
     member->roster->aborted_by_rank = true;
     engine_comm_end(member->roster->engine, BLINK_ERR_ABORTED, text);
     children_abort(member->roster, member);
-    announce_abort(member->roster, BLINK_ERR_ABORTED, text, member);
+    roster_announce_abort(member->roster, BLINK_ERR_ABORTED, text, member);
     connection_reply_ok(client->connection, request);
 }
 
@@ -535,7 +479,7 @@ static void member_lost(member_t *member, const char *text)
         return;
     member->leaving = true;
     children_lose_rank(member, "disconnected");
-    announce_abort(roster, BLINK_ERR_PEER_LOST, text, member);
+    roster_announce_abort(roster, BLINK_ERR_PEER_LOST, text, member);
     engine_comm_leave(roster->engine, member->rank, true, text, (engine_done_t){on_left, member});
 }
 
@@ -545,6 +489,11 @@ bool rosters_lose_one(client_t *client)
     if (!member)
         return false;
     char text[BLINK_ERROR_TEXT_BYTES];
+    bool is_stopping = client->control->stopping, gathers = member->roster->state == ROSTER_GATHERING;
+    if (is_stopping)
+        roster_stop(member->roster); /* the others are to hear that, and not that a rank has gone */
+    if (is_stopping && gathers)
+        return true;
     snprintf(text, sizeof(text), "rank %u (pid %d) disconnected", member->rank, client->pid);
     member_lost(member, text);
     return true;
@@ -580,6 +529,9 @@ void rosters_destroy(rosters_t *rosters)
 {
     if (!rosters)
         return;
+    /* Whose gatherings have all failed by other ways, and which had no slice to find that any more. */
+    while (rosters->all.count > 0)
+        roster_free(CONTAINER_OF(rosters->all.items[rosters->all.count - 1], roster_t, of_all));
     failed_ids_destroy(rosters->failed_ids);
     table_fini(&rosters->ids);
     table_fini(&rosters->by_number);

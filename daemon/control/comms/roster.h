@@ -70,6 +70,7 @@ struct rosters {
     uv_timer_t gathering_timer; /* the earliest deadline */
     failed_ids_t *failed_ids;
     uint32_t last_roster, last_member;
+    size_t to_abort; /* the first so many of `all`, while the daemon stops */
 };
 
 /* Errors: NO_MEMORY. */
@@ -97,7 +98,10 @@ bool rosters_lose_one(client_t *client);
 /* engine_config_t.comm_ended; the context is the rosters. */
 void rosters_abort_by_engine(void *rosters, uint32_t number, blink_result_t code, const char *text);
 
-/* The daemon stops: every roster is aborted with DAEMON_LOST. */
-void rosters_abort_all(rosters_t *rosters);
+/* The daemon stops, and no rank joins any more: rosters_abort_some() is to abort what there is. */
+void rosters_begin_to_stop(rosters_t *rosters);
+
+/* The daemon stops: a slice of the rosters is aborted with DAEMON_LOST. False: none is left. */
+bool rosters_abort_some(rosters_t *rosters);
 
 #endif
