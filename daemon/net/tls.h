@@ -14,7 +14,7 @@
 #include <stddef.h>
 
 /* Of a cluster's name, with its NUL. */
-#define CLUSTER_NAME_BYTES 64
+#define CLUSTER_NAME_BYTES 65
 
 typedef struct tls_context tls_context_t;
 

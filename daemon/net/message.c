@@ -1,0 +1,185 @@
+#include "net/message.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What parsing may take: a NIC of a few bytes becomes a struct of some dozens. */
+#define PARSED_LEAST_BYTES  (8u << 10)
+#define PARSED_BYTES_FACTOR 16u
+
+/* ---- from bytes ---- */
+
+typedef struct allowance {
+    arena_t *arena;
+    size_t most_bytes;
+} allowance_t;
+
+static void *allowance_alloc(void *context, size_t byte_count)
+{
+    const allowance_t *allowance = context;
+    if (byte_count > allowance->most_bytes || allowance->arena->bytes > allowance->most_bytes - byte_count)
+        return NULL;
+    return arena_alloc(allowance->arena, 1, byte_count);
+}
+
+static void allowance_free(void *context, void *memory)
+{
+    (void)context; /* it goes with the arena */
+    (void)memory;
+}
+
+static void make_printable(char *text)
+{
+    for (; *text; text++)
+        *text = *text >= ' ' && *text <= '~' ? *text : '?';
+}
+
+blink_result_t message_parse(const uint8_t *bytes, size_t byte_count, arena_t *arena,
+                             const Blinkpeer__Message **parsed)
+{
+    allowance_t allowance = {arena, PARSED_LEAST_BYTES + PARSED_BYTES_FACTOR * byte_count};
+    ProtobufCAllocator allocator = {allowance_alloc, allowance_free, &allowance};
+    Blinkpeer__Message *message = blinkpeer__message__unpack(&allocator, byte_count, bytes);
+    if (!message)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "%zu bytes that are no message", byte_count);
+    if (message->body_case == BLINKPEER__MESSAGE__BODY__NOT_SET)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a message of %zu bytes of a kind that is not known here",
+                          byte_count);
+    if (message->body_case == BLINKPEER__MESSAGE__BODY_BYE)
+        make_printable(message->bye->text);
+    *parsed = message;
+    return BLINK_OK;
+}
+
+/* ---- Hello ---- */
+
+static bool is_name_character(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+}
+
+static bool is_name(const char *text, size_t most_bytes)
+{
+    size_t length = 0;
+    while (is_name_character(text[length]))
+        length++;
+    return length > 0 && length < most_bytes && !text[length];
+}
+
+blink_result_t name_check(const char *what, const char *name)
+{
+    if (is_name(name, HOST_NAME_BYTES))
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                      "%s '%.80s': 1 to %d letters, digits, dots, hyphens and underscores are allowed", what,
+                      name, HOST_NAME_BYTES - 1);
+}
+
+/* An interface's name may have any characters but a space and a slash; what is shown is ASCII. */
+static bool is_interface_name(const char *text)
+{
+    size_t length = 0;
+    while (text[length] > ' ' && text[length] <= '~' && text[length] != '/')
+        length++;
+    return length > 0 && length < INTERFACE_NAME_BYTES && !text[length];
+}
+
+static bool read_nic(const Blinkpeer__Nic *message, net_interface_t *nic)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    if (!is_interface_name(message->name))
+        return false;
+    snprintf(nic->name, sizeof(nic->name), "%s", message->name);
+    if (message->address.len == sizeof(v4.sin_addr)) {
+        memcpy(&v4.sin_addr, message->address.data, sizeof(v4.sin_addr));
+        return address_take((struct sockaddr *)&v4, &nic->address);
+    }
+    if (message->address.len != sizeof(v6.sin6_addr))
+        return false;
+    memcpy(&v6.sin6_addr, message->address.data, sizeof(v6.sin6_addr));
+    return address_take((struct sockaddr *)&v6, &nic->address);
+}
+
+static blink_result_t read_nics(const Blinkpeer__Hello *message, hello_t *hello)
+{
+    if (message->n_nics > HELLO_NICS_MAX)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a Hello with %zu NICs; at most %u are allowed",
+                          message->n_nics, HELLO_NICS_MAX);
+    for (; hello->nic_count < message->n_nics; hello->nic_count++) {
+        if (!read_nic(message->nics[hello->nic_count], &hello->nics[hello->nic_count]))
+            return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a Hello whose NIC %u has no name or no address",
+                              hello->nic_count);
+    }
+    return BLINK_OK;
+}
+
+blink_result_t hello_read(const Blinkpeer__Hello *message, hello_t *hello)
+{
+    *hello = (hello_t){.version_min = message->version_min,
+                       .version_max = message->version_max,
+                       .instance = message->instance};
+    if (message->version_min == 0 || message->version_min > message->version_max)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a Hello with versions %u to %u", message->version_min,
+                          message->version_max);
+    if (message->instance == 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a Hello with instance 0");
+    if (!is_name(message->host, sizeof(hello->host)))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL,
+                          "a Hello whose host name is not 1 to %d letters, digits, dots, "
+                          "hyphens and underscores",
+                          HOST_NAME_BYTES - 1);
+    if (!is_name(message->daemon_version, sizeof(hello->daemon_version)))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a Hello whose daemon version is none");
+    snprintf(hello->host, sizeof(hello->host), "%s", message->host);
+    snprintf(hello->daemon_version, sizeof(hello->daemon_version), "%s", message->daemon_version);
+    return read_nics(message, hello);
+}
+
+static ProtobufCBinaryData address_data(net_address_t *address)
+{
+    if (address->any.sa_family == AF_INET)
+        return (ProtobufCBinaryData){sizeof(address->v4.sin_addr), (uint8_t *)&address->v4.sin_addr};
+    return (ProtobufCBinaryData){sizeof(address->v6.sin6_addr), (uint8_t *)&address->v6.sin6_addr};
+}
+
+size_t hello_pack(const hello_t *hello, uint8_t bytes[GREETING_MOST_BYTES])
+{
+    hello_t copy = *hello; /* protobuf-c's pointers are not const */
+    Blinkpeer__Hello body = BLINKPEER__HELLO__INIT;
+    Blinkpeer__Message message = BLINKPEER__MESSAGE__INIT;
+    Blinkpeer__Nic nics[HELLO_NICS_MAX], *pointers[HELLO_NICS_MAX];
+    for (uint32_t i = 0; i < copy.nic_count; i++) {
+        blinkpeer__nic__init(&nics[i]);
+        nics[i].name = copy.nics[i].name;
+        nics[i].address = address_data(&copy.nics[i].address);
+        pointers[i] = &nics[i];
+    }
+    body.version_min = copy.version_min;
+    body.version_max = copy.version_max;
+    body.daemon_version = copy.daemon_version;
+    body.host = copy.host;
+    body.instance = copy.instance;
+    body.n_nics = copy.nic_count;
+    body.nics = pointers;
+    message.body_case = BLINKPEER__MESSAGE__BODY_HELLO;
+    message.hello = &body;
+    return blinkpeer__message__pack(&message, bytes);
+}
+
+/* 32 NICs of 16 + 16 bytes and two names are far below it. */
+static_assert(HELLO_NICS_MAX * (sizeof(net_interface_t) + 8) + HOST_NAME_BYTES + DAEMON_VERSION_BYTES + 64 <
+                  GREETING_MOST_BYTES,
+              "a Hello fits a greeting");
+
+blink_result_t hello_choose_version(const hello_t *own, const hello_t *peer, uint32_t *version)
+{
+    *version = own->version_max < peer->version_max ? own->version_max : peer->version_max;
+    if (*version >= own->version_min && *version >= peer->version_min)
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_PROTOCOL,
+                      "no common version: blinkd %s on %s speaks %u to %u, blinkd %s on %s %u to %u",
+                      own->daemon_version, own->host, own->version_min, own->version_max,
+                      peer->daemon_version, peer->host, peer->version_min, peer->version_max);
+}

@@ -1,0 +1,54 @@
+/*
+ * Messages of two daemons: from bytes to a message that is sound, and back.
+ */
+#ifndef BLINK_NET_MESSAGE_H
+#define BLINK_NET_MESSAGE_H
+
+#include "base/arena.h"
+#include "error.h"
+#include "net/address.h"
+#include "peer.pb-c.h"
+
+/* Versions of proto/peer.proto that this tree speaks. */
+#define PEER_VERSION_MIN 1u
+#define PEER_VERSION_MAX 1u
+
+/* The longest message, before the session is open and afterwards. */
+#define GREETING_MOST_BYTES (8u << 10)
+#define MESSAGE_MOST_BYTES  (1u << 20)
+
+/* With their NULs. */
+#define HOST_NAME_BYTES      65
+#define DAEMON_VERSION_BYTES 32
+
+#define HELLO_NICS_MAX 32u
+
+/* A Hello in memory. */
+typedef struct hello {
+    uint32_t version_min, version_max;
+    char daemon_version[DAEMON_VERSION_BYTES];
+    char host[HOST_NAME_BYTES];
+    uint64_t instance;
+    uint32_t nic_count;
+    net_interface_t nics[HELLO_NICS_MAX];
+} hello_t;
+
+/* Whether something, such as a "host name", may be called so: 1 to 64 letters, digits, dots, hyphens and
+ * underscores. Errors: INVALID_ARGUMENT, which names it. */
+blink_result_t name_check(const char *what, const char *name);
+
+/* The message lives in the arena, whose memory is bounded by the number of bytes. A Bye's text is printable.
+ * Errors: PROTOCOL (what is wrong). */
+blink_result_t message_parse(const uint8_t *bytes, size_t byte_count, arena_t *arena,
+                             const Blinkpeer__Message **message);
+
+/* Take over what a Hello says. Errors: PROTOCOL (a field, and what is wrong with it). */
+blink_result_t hello_read(const Blinkpeer__Hello *message, hello_t *hello);
+
+/* Write a Hello as the bytes of a message; the number of bytes is at most GREETING_MOST_BYTES. */
+size_t hello_pack(const hello_t *hello, uint8_t bytes[GREETING_MOST_BYTES]);
+
+/* The highest version that both speak. Errors: PROTOCOL, which names both daemons and what they speak. */
+blink_result_t hello_choose_version(const hello_t *own, const hello_t *peer, uint32_t *version);
+
+#endif

@@ -1,0 +1,522 @@
+#include "net/session.h"
+
+#include "base/log.h"
+#include "names.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A peer is asked so often within its time-out, and is dead when so many Pings in a row had no answer. */
+#define TICKS_PER_TIMEOUT 5u
+
+/* So long the peer has time to hear why a session ends. */
+#define LEAVING_MS 1000u
+
+/* ---- handles ---- */
+
+static void on_handle_closed(net_session_t *session)
+{
+    net_t *net = session->net;
+    if (--session->handles == 0)
+        free(session);
+    net_put(net);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    on_handle_closed(handle->data);
+}
+
+static void on_stream_closed(void *context)
+{
+    on_handle_closed(context);
+}
+
+/* It is no handshake of a stranger's any more. */
+static void uncount(net_session_t *session)
+{
+    if (!session->counted)
+        return;
+    session->counted = false;
+    session->net->handshake_count--;
+    listen_go_on(session->net);
+}
+
+/* What is queued is sent if that takes no waiting. */
+static void release(net_session_t *session)
+{
+    session->state = SESSION_GONE;
+    list_remove(&session->link);
+    list_remove(&session->of_owing);
+    stream_destroy(session->stream);
+    uv_close((uv_handle_t *)&session->timer, on_timer_closed);
+    uncount(session);
+}
+
+/* ---- messages out ---- */
+
+static blink_result_t send_message(net_session_t *session, const Blinkpeer__Message *message)
+{
+    size_t byte_count = blinkpeer__message__get_packed_size(message);
+    if (byte_count > MESSAGE_MOST_BYTES)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a message of %zu bytes; at most %u are allowed",
+                          byte_count, MESSAGE_MOST_BYTES);
+    uint8_t *bytes = malloc(byte_count + 1);
+    if (!bytes)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a message of %zu bytes", byte_count);
+    blinkpeer__message__pack(message, bytes);
+    blink_result_t result = stream_send(session->stream, bytes, byte_count);
+    free(bytes);
+    return result;
+}
+
+static blink_result_t send_hello(net_session_t *session)
+{
+    uint8_t bytes[GREETING_MOST_BYTES];
+    return stream_send(session->stream, bytes, hello_pack(&session->net->hello, bytes));
+}
+
+static blink_result_t send_welcome(net_session_t *session)
+{
+    Blinkpeer__Welcome welcome = BLINKPEER__WELCOME__INIT;
+    Blinkpeer__Message message = BLINKPEER__MESSAGE__INIT;
+    welcome.version = session->version;
+    message.body_case = BLINKPEER__MESSAGE__BODY_WELCOME;
+    message.welcome = &welcome;
+    return send_message(session, &message);
+}
+
+static blink_result_t send_ping(net_session_t *session)
+{
+    Blinkpeer__Ping ping = BLINKPEER__PING__INIT;
+    Blinkpeer__Message message = BLINKPEER__MESSAGE__INIT;
+    message.body_case = BLINKPEER__MESSAGE__BODY_PING;
+    message.ping = &ping;
+    return send_message(session, &message);
+}
+
+static blink_result_t send_pong(net_session_t *session)
+{
+    Blinkpeer__Pong pong = BLINKPEER__PONG__INIT;
+    Blinkpeer__Message message = BLINKPEER__MESSAGE__INIT;
+    message.body_case = BLINKPEER__MESSAGE__BODY_PONG;
+    message.pong = &pong;
+    return send_message(session, &message);
+}
+
+static blink_result_t send_bye(net_session_t *session, blink_result_t code, char *text)
+{
+    Blinkpeer__Bye bye = BLINKPEER__BYE__INIT;
+    Blinkpeer__Message message = BLINKPEER__MESSAGE__INIT;
+    bye.code = (uint32_t)code;
+    bye.text = text;
+    message.body_case = BLINKPEER__MESSAGE__BODY_BYE;
+    message.bye = &bye;
+    return send_message(session, &message);
+}
+
+/* ---- the end ---- */
+
+static void on_left(uv_timer_t *timer)
+{
+    release(timer->data);
+}
+
+/* Say Bye and wait a little until the peer has heard it; a peer that cannot hear it is left at once. */
+static void leave(net_session_t *session, blink_result_t code, char *text)
+{
+    bool hears = session->state >= SESSION_GREETING && send_bye(session, code, text) == BLINK_OK;
+    if (session->state == SESSION_OPEN)
+        session->net->open_count--;
+    list_remove(&session->of_owing);
+    if (!hears) {
+        release(session);
+        return;
+    }
+    session->state = SESSION_LEAVING;
+    stream_finish(session->stream);
+    uv_timer_start(&session->timer, on_left, LEAVING_MS, 0);
+}
+
+static void log_end(net_session_t *session, bool was_open, blink_result_t code, const char *text)
+{
+    if (code == BLINK_ERR_EXISTS)
+        LOG_DEBUG("%s", text);
+    else if (!was_open)
+        refusals_log(&session->net->refusals, &session->address,
+                     session->dials ? "no session with" : "refused", text);
+    else if (code == BLINK_OK)
+        LOG_INFO("%s", text);
+    else
+        LOG_WARNING("%s", text);
+}
+
+/* The code with this thread's error text, which names the peer if the session was open. */
+static void tell_end(net_session_t *session, bool was_open, blink_result_t code)
+{
+    net_dial_t *dial = session->dial;
+    session->dial = NULL;
+    if (was_open)
+        session->net->handler->closed(session->net->context, session, code);
+    else if (dial)
+        dial_failed(dial, code);
+}
+
+/* The session ends, for the code with this thread's error text; the peer is told if it can hear that, and is
+ * named in what the owner and the log are told. */
+static void end(net_session_t *session, blink_result_t code)
+{
+    bool was_open = session->state == SESSION_OPEN;
+    char why[BLINK_ERROR_TEXT_BYTES], address[ADDRESS_TEXT_BYTES];
+    snprintf(why, sizeof(why), "%s", blink_error_text());
+    leave(session, code, why);
+    address_write(&session->address, address);
+    if (was_open)
+        blink_error_set(code, "host %s (%s): %s", session->peer.host, address, why);
+    else
+        blink_error_set(code, "%s", why);
+    char text[BLINK_ERROR_TEXT_BYTES];
+    snprintf(text, sizeof(text), "%s", blink_error_text());
+    log_end(session, was_open, code, text);
+    tell_end(session, was_open, code);
+}
+
+static void on_ended(void *context, blink_result_t code)
+{
+    net_session_t *session = context;
+    if (session->state == SESSION_LEAVING)
+        release(session);
+    else
+        end(session, code);
+}
+
+void net_session_close(net_session_t *session, blink_result_t code)
+{
+    char why[BLINK_ERROR_TEXT_BYTES] = "";
+    if (code != BLINK_OK)
+        snprintf(why, sizeof(why), "%s", blink_error_text());
+    leave(session, code, why);
+}
+
+void session_drop(net_session_t *session)
+{
+    char nothing[] = "";
+    bool hears = session->state >= SESSION_GREETING && session->state <= SESSION_OPEN;
+    if (hears)
+        send_bye(session, BLINK_OK, nothing);
+    release(session);
+}
+
+/* ---- signs of life ---- */
+
+static void on_tick(uv_timer_t *timer)
+{
+    net_session_t *session = timer->data;
+    blink_result_t result = BLINK_OK;
+    if (session->silent_ticks++ >= TICKS_PER_TIMEOUT)
+        result = BLINK_FAIL(BLINK_ERR_PEER_LOST, "it has given no sign of life for %g s",
+                            (double)session->net->timeout_ms / 1000);
+    if (result == BLINK_OK)
+        result = send_ping(session);
+    if (result != BLINK_OK)
+        end(session, result);
+}
+
+/* The peer does not read. */
+static void on_overflow(uv_timer_t *timer)
+{
+    end(timer->data,
+        BLINK_FAIL(BLINK_ERR_QUOTA, "it does not read: %u bytes wait for it", STREAM_UNSENT_MOST_BYTES));
+}
+
+blink_result_t net_session_send(net_session_t *session, const Blinkpeer__Message *message)
+{
+    blink_result_t result = send_message(session, message);
+    if (result == BLINK_ERR_QUOTA)
+        uv_timer_start(&session->timer, on_overflow, 0, 0);
+    return result;
+}
+
+static void asked(net_session_t *session)
+{
+    net_t *net = session->net;
+    if (list_is_empty(&session->of_owing))
+        list_append(&net->owing, &session->of_owing);
+    if (net->asked)
+        return;
+    net->asked = true;
+    net->handler->asked(net->context);
+}
+
+void net_answer(net_t *net)
+{
+    list_t *link;
+    net->asked = false;
+    while ((link = list_take_first(&net->owing))) {
+        net_session_t *session = CONTAINER_OF(link, net_session_t, of_owing);
+        if (send_pong(session) == BLINK_ERR_QUOTA)
+            uv_timer_start(&session->timer, on_overflow, 0, 0);
+    }
+}
+
+/* ---- greetings ---- */
+
+static void open_session(net_session_t *session)
+{
+    net_t *net = session->net;
+    uint64_t tick_ms = net->timeout_ms / TICKS_PER_TIMEOUT;
+    char address[ADDRESS_TEXT_BYTES];
+    address_write(&session->address, address);
+    session->state = SESSION_OPEN;
+    net->open_count++;
+    uncount(session);
+    stream_allow(session->stream, MESSAGE_MOST_BYTES);
+    uv_timer_start(&session->timer, on_tick, tick_ms, tick_ms);
+    LOG_INFO("host %s (%s): session open, blinkd %s", session->peer.host, address,
+             session->peer.daemon_version);
+    net->handler->opened(net->context, session);
+    net_dial_t *dial = session->dial; /* unless it was cancelled */
+    session->dial = NULL;
+    if (dial && session->state == SESSION_OPEN)
+        dial_connected(dial, session);
+    else if (dial)
+        dial_failed(dial, BLINK_FAIL(BLINK_ERR_PEER_LOST, "the session was ended as soon as it was open"));
+}
+
+static blink_result_t fail_connected(const net_session_t *session)
+{
+    return BLINK_FAIL(BLINK_ERR_EXISTS, "there is a session of %s and %s already", session->net->hello.host,
+                      session->peer.host);
+}
+
+/* This side dialled, and has heard who is there. */
+static blink_result_t offer(net_session_t *session, net_session_t *other)
+{
+    net_dial_t *dial = session->dial;
+    if (!other) {
+        session->state = SESSION_OFFERED;
+        return send_hello(session);
+    }
+    if (other->state == SESSION_OPEN && dial) {
+        session->dial = NULL;
+        dial_connected(dial, other);
+    }
+    return fail_connected(session);
+}
+
+/* The peer dialled, and wants this session. */
+static blink_result_t accept_offer(net_session_t *session, net_session_t *other)
+{
+    if (other && greet_is_arbiter(session))
+        return fail_connected(session);
+    if (other && other->state == SESSION_OPEN)
+        end(other, BLINK_FAIL(BLINK_ERR_PEER_LOST, "it has lost this session, and opens another one"));
+    if (session->state != SESSION_GREETING)
+        return BLINK_OK; /* the owner has ended all of it */
+    BLINK_TRY(send_welcome(session));
+    open_session(session);
+    return BLINK_OK;
+}
+
+static blink_result_t heard_hello(net_session_t *session, const Blinkpeer__Hello *hello)
+{
+    net_session_t *other;
+    BLINK_TRY(hello_read(hello, &session->peer));
+    BLINK_TRY(greet_judge(session, &session->version, &other));
+    return session->dials ? offer(session, other) : accept_offer(session, other);
+}
+
+static blink_result_t heard_welcome(net_session_t *session, const Blinkpeer__Welcome *welcome)
+{
+    if (welcome->version != session->version)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "it chose version %u; the highest common one is %u",
+                          welcome->version, session->version);
+    open_session(session);
+    return BLINK_OK;
+}
+
+/* ---- messages in ---- */
+
+/* The peer ends the session, and knows why: nothing is said to it. */
+static void heard_bye(net_session_t *session, const Blinkpeer__Bye *bye)
+{
+    bool was_open = session->state == SESSION_OPEN, known = blink_name_result_constant(bye->code);
+    blink_result_t code = known ? (blink_result_t)bye->code : BLINK_ERR_PROTOCOL;
+    char address[ADDRESS_TEXT_BYTES], text[BLINK_ERROR_TEXT_BYTES];
+    if (code == BLINK_OK && !was_open)
+        code = BLINK_ERR_CONNECT;
+    address_write(&session->address, address);
+    if (was_open)
+        session->net->open_count--;
+    release(session);
+    if (!was_open)
+        snprintf(text, sizeof(text), "it refused: %s", *bye->text ? bye->text : "it stops");
+    else
+        snprintf(text, sizeof(text), "host %s (%s) ended the session%s%s", session->peer.host, address,
+                 *bye->text ? ": " : "", bye->text);
+    blink_error_set(code, "%s", text);
+    log_end(session, was_open, code, text);
+    tell_end(session, was_open, code);
+}
+
+static blink_result_t heard_when_open(net_session_t *session, const Blinkpeer__Message *message)
+{
+    switch (message->body_case) {
+    case BLINKPEER__MESSAGE__BODY_PING:
+        asked(session);
+        return BLINK_OK;
+    case BLINKPEER__MESSAGE__BODY_PONG:
+        session->silent_ticks = 0;
+        return BLINK_OK;
+    case BLINKPEER__MESSAGE__BODY_HELLO:
+    case BLINKPEER__MESSAGE__BODY_WELCOME:
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a greeting in an open session");
+    default:
+        return session->net->handler->message(session->net->context, session, message);
+    }
+}
+
+static blink_result_t heard(net_session_t *session, const Blinkpeer__Message *message)
+{
+    if (message->body_case == BLINKPEER__MESSAGE__BODY_BYE) {
+        heard_bye(session, message->bye);
+        return BLINK_OK;
+    }
+    if (session->state == SESSION_OPEN)
+        return heard_when_open(session, message);
+    if (session->state == SESSION_GREETING && message->body_case == BLINKPEER__MESSAGE__BODY_HELLO)
+        return heard_hello(session, message->hello);
+    if (session->state == SESSION_OFFERED && message->body_case == BLINKPEER__MESSAGE__BODY_WELCOME)
+        return heard_welcome(session, message->welcome);
+    return BLINK_FAIL(BLINK_ERR_PROTOCOL, "message %u before the greetings", message->body_case);
+}
+
+static void on_frame(void *context, const uint8_t *bytes, size_t byte_count)
+{
+    net_session_t *session = context;
+    const Blinkpeer__Message *message;
+    arena_t arena = {0};
+    blink_result_t result = message_parse(bytes, byte_count, &arena, &message);
+    if (result == BLINK_OK)
+        result = heard(session, message);
+    if (result != BLINK_OK && session->state < SESSION_LEAVING)
+        end(session, result);
+    arena_free(&arena);
+}
+
+/* ---- the beginning ---- */
+
+static void on_secured(void *context)
+{
+    net_session_t *session = context;
+    session->state = SESSION_GREETING;
+    blink_result_t result = session->dials ? BLINK_OK : send_hello(session);
+    if (result != BLINK_OK)
+        end(session, result);
+}
+
+static uint64_t handshake_ms(const net_t *net)
+{
+    return net->timeout_ms < NET_HANDSHAKE_MOST_MS ? net->timeout_ms : NET_HANDSHAKE_MOST_MS;
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+    net_session_t *session = timer->data;
+    end(session,
+        BLINK_FAIL(BLINK_ERR_TIMEOUT, "no handshake within %g s", (double)handshake_ms(session->net) / 1000));
+}
+
+static blink_result_t start_session(net_session_t *session, int fd)
+{
+    static const stream_handler_t handler = {.secured = on_secured, .frame = on_frame, .ended = on_ended};
+    net_t *net = session->net;
+    const stream_config_t config = {.loop = net->loop,
+                                    .tls = net->tls,
+                                    .fd = fd,
+                                    .dials = session->dials,
+                                    .handshakes = &net->handshake_steps,
+                                    .frame_most_bytes = GREETING_MOST_BYTES,
+                                    .handler = &handler,
+                                    .context = session,
+                                    .closed = on_stream_closed};
+    BLINK_TRY(stream_create(&config, &session->stream));
+    uv_timer_init(net->loop, &session->timer);
+    session->timer.data = session;
+    session->handles = 2;
+    net->holds += 2;
+    uv_timer_start(&session->timer, on_deadline, handshake_ms(net), 0);
+    list_append(&net->sessions, &session->link);
+    return BLINK_OK;
+}
+
+static blink_result_t create_session(net_t *net, int fd, const net_address_t *address, net_dial_t *dial,
+                                     net_session_t **created)
+{
+    net_session_t *session = calloc(1, sizeof(*session));
+    if (!session) {
+        close(fd);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a session");
+    }
+    *session = (net_session_t){.net = net, .address = *address, .dials = dial, .dial = dial};
+    list_init(&session->of_owing);
+    blink_result_t result = start_session(session, fd);
+    if (result != BLINK_OK)
+        free(session);
+    else
+        *created = session;
+    return result;
+}
+
+blink_result_t session_dial(net_t *net, int fd, const net_address_t *address, net_dial_t *dial,
+                            net_session_t **session)
+{
+    return create_session(net, fd, address, dial, session);
+}
+
+blink_result_t session_accept(net_t *net, int fd, const net_address_t *address)
+{
+    net_session_t *session;
+    BLINK_TRY(create_session(net, fd, address, NULL, &session));
+    session->counted = true;
+    net->handshake_count++;
+    return BLINK_OK;
+}
+
+uint32_t session_count_handshakes(const net_t *net, const net_address_t *address)
+{
+    uint32_t count = 0;
+    LIST_FOR_EACH (link, &net->sessions) {
+        const net_session_t *session = CONTAINER_OF(link, net_session_t, link);
+        count += session->counted && address_same_network(&session->address, address);
+    }
+    return count;
+}
+
+/* ---- what owners ask ---- */
+
+const hello_t *net_session_peer(const net_session_t *session)
+{
+    return &session->peer;
+}
+
+const net_address_t *net_session_address(const net_session_t *session)
+{
+    return &session->address;
+}
+
+uint32_t net_session_version(const net_session_t *session)
+{
+    return session->version;
+}
+
+void net_session_set_data(net_session_t *session, void *data)
+{
+    session->data = data;
+}
+
+void *net_session_data(const net_session_t *session)
+{
+    return session->data;
+}
