@@ -56,7 +56,7 @@ static void engine_wake(void *context)
 /* The second look before sleeping. */
 static bool has_work(engine_t *engine)
 {
-    if (!mailbox_is_empty(&engine->mailbox) || clients_have_work(engine))
+    if (!mailbox_is_empty(&engine->mailbox) || engine->replaying > 0 || clients_have_work(engine))
         return true;
     if (engine->config.cuda && exec_cuda_has_news(engine->config.cuda))
         return true;

@@ -27,6 +27,7 @@ struct engine {
     /* Nobody rings a doorbell for what a GPU writes, so the loop looks: how many ops are in OP_AWAITING for
      * such a word, and how many ops are stored, which a graph on a GPU may replay. */
     uint32_t awaited_gpu_ops, stored_ops;
+    uint32_t replaying;    /* clients with a replay that is submitted slice by slice */
     list_t active_tenants; /* tenant_t.of_active: that have active clients */
     list_t leaving;        /* engine_client_t.of_active: clients whose processes are gone */
     uint32_t resting;      /* clients that are looked at only after they have rung their doorbells */

@@ -159,6 +159,44 @@ class WindowTest(HostileGpuTest):
             self.wait_done(client, window)
         self.assertLess(self.ctl_json(self.blinkd, "status")["engine_steps_most"], count / 2)
 
+    def store_group(self, client, member, count):
+        """A stored group of so many barriers."""
+        both = raw.STREAM | raw.STORED
+        for i in range(count - 1):
+            while i % 512 == 0 and client.word(raw.SQ_HEAD) != client.sq_tail & 0xFFFFFFFF:
+                time.sleep(0.001)
+            client.submit(raw.BARRIER, member=member, flags=both | raw.MORE, ring_doorbell=i % 512 == 511)
+        self.submit(client, opcode=raw.BARRIER, member=member, flags=both)
+
+    def test_a_replay_of_a_large_group_is_no_single_turn_and_keeps_its_order(self):
+        """What the client submits meanwhile comes after the group."""
+        client, count = self.client(), 60000
+        [member] = self.members(client)
+        self.store_group(client, member, count)
+        before = self.ctl_json(self.blinkd, "status")["op_count"]
+        self.replay(client, 0)
+        self.submit(client, opcode=raw.BARRIER, member=member)
+        self.wait_done(client, 0)
+        status = self.ctl_json(self.blinkd, "status")
+        self.assertEqual(status["op_count"], before + count + 1)
+        self.assertLess(status["engine_steps_most"], 2000)
+
+    def test_a_client_that_goes_in_the_middle_of_a_replay(self):
+        for _ in range(5):
+            clients = [self.client(), self.client()]
+            members = self.members(*clients)
+            self.store_group(clients[0], members[0], 20000)
+            self.replay(clients[0], 0)
+            clients[0].send(raw.COMM_DESTROY, message(_1=members[0]))
+            clients[0].close()
+            result = raw.OK
+            while result == raw.OK:  # with those of the replay that came about
+                clients[1].submit(raw.BARRIER, member=members[1])
+                _, result, text = clients[1].reap()
+            self.assertEqual(result, raw.PEER_LOST, text)
+            clients[1].close()
+        self.until(lambda: self.ctl_json(self.blinkd, "status")["client_count"] == 0)
+
     def test_turns_that_pile_up_behind_one_are_counted(self):
         client = self.client()
         [member] = self.members(client)

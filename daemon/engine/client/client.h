@@ -25,6 +25,7 @@ struct engine_client {
     uint32_t awaited_count, looks_owed; /* of these, and that are to be looked at before it may rest */
     list_t stored;                      /* stored_op_t.of_client */
     stored_op_t *storing;               /* whose last entry has not come; not in `stored` */
+    stored_op_t *replaying;      /* not all of whose entries are submitted yet (replay.h); NULL: none */
     uint32_t kept;               /* tickets and stored entries that the engine keeps (CLIENT_KEPT_MAX) */
     list_t *memberships;         /* comm_rank_t.of_client, by member modulo buckets */
     uint32_t membership_buckets; /* a power of two */

@@ -4,6 +4,7 @@
  * no list, and client_leave_attend() brings it back when something of it has ended.
  */
 #include "engine/client/region.h"
+#include "engine/client/replay.h"
 #include "engine/client/serve.h"
 #include "engine/client/stored.h"
 #include "engine/comm/comm.h"
@@ -36,6 +37,11 @@ static bool leave_memberships(engine_client_t *client)
 
 void client_leave_slice(engine_client_t *client)
 {
+    if (client->replaying) {
+        replay_go_on(client);
+        client_leave_attend(client);
+        return;
+    }
     client_run_deferred(client);
     bool done = !client->deferred && leave_memberships(client) && stored_forget_client_some(client);
     if (done && (client->outstanding > 0 || client->membership_count > 0))

@@ -8,17 +8,46 @@
 /* Stored ops looked at in one visit to their client. */
 #define LOOKS_PER_VISIT 64u
 
+/* Entries submitted in one. */
+#define SUBMISSIONS_PER_VISIT 64u
+
 static void replay(stored_op_t *stored)
 {
+    engine_client_t *client = stored->client;
     if (!stored->rank || stored->rank->leaving) {
         stored_replay_done(stored, BLINK_OK);
         return;
     }
     stored->running = true;
-    client_owe(stored->client, 1);
+    stored->submitted = 0;
+    client_owe(client, 1);
+    client->replaying = stored;
+    client->engine->replaying++;
+    replay_go_on(client);
+}
+
+static void end_submitting(engine_client_t *client)
+{
+    client->replaying = NULL;
+    client->engine->replaying--;
+}
+
+void replay_go_on(engine_client_t *client)
+{
+    stored_op_t *stored = client->replaying;
+    if (!stored->rank || stored->rank->leaving) { /* what has been submitted has been dropped */
+        end_submitting(client);
+        stored_replay_ended(stored, BLINK_ERR_PEER_LOST, "the rank left in the middle of a replay");
+        return;
+    }
+    size_t left = stored->entries.count - stored->submitted;
+    size_t count = left < SUBMISSIONS_PER_VISIT ? left : SUBMISSIONS_PER_VISIT;
+    if (count == left)
+        end_submitting(client);
+    engine_count(client->engine, (uint32_t)count);
     /* The last entry may end the replay, and with it the stored op. */
-    for (size_t i = 0, count = stored->entries.count; i < count; i++)
-        submit_stored(stored->rank, &stored->entries.items[i], stored);
+    for (size_t i = 0; i < count; i++)
+        submit_stored(stored->rank, &stored->entries.items[stored->submitted++], stored);
 }
 
 /* Nobody waits for a replay who could be told: the communicator is no longer what its graphs take it for. */

@@ -48,11 +48,22 @@ static void rest(engine_client_t *client)
 /* ---- visits ---- */
 
 /* Handle what the client has submitted; once that is nothing, what has been deferred until then. */
-static bool visit(engine_client_t *client)
+static bool take_requests(engine_client_t *client)
 {
     bool worked = submit_poll(client) || client_run_deferred(client);
-    worked |= client->awaited_count > 0 && await_look(client);
     worked |= !list_is_empty(&client->stored) && replay_look(client);
+    return worked;
+}
+
+static bool visit(engine_client_t *client)
+{
+    bool replays = client->replaying != NULL, worked = false;
+    if (replays)
+        replay_go_on(client);
+    else
+        worked = take_requests(client);
+    worked |= replays;
+    worked |= client->awaited_count > 0 && await_look(client);
     engine_count(client->engine, 1);
     if (client->engine->now_us - client->pong_us >= PONG_US)
         client_answer_ping(client);

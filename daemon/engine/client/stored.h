@@ -16,6 +16,7 @@ struct stored_op {
     engine_region_t *region;
     uint32_t window;
     VEC(ring_sqe_t) entries;
+    size_t submitted; /* of these, by the replay under way */
     bool running;
     bool forgotten;   /* it is freed when the replay under way, if any, has ended */
     bool forget_owed; /* the completion of the client's RING_OP_FORGET follows then */
