@@ -56,7 +56,7 @@ static void engine_wake(void *context)
 /* The second look before sleeping. */
 static bool has_work(engine_t *engine)
 {
-    if (!mailbox_is_empty(&engine->mailbox) || engine->replaying > 0 || clients_have_work(engine))
+    if (!mailbox_is_empty(&engine->mailbox) || engine->replaying > 0 || !list_is_empty(&engine->leaving))
         return true;
     if (engine->config.cuda && exec_cuda_has_news(engine->config.cuda))
         return true;
@@ -86,7 +86,7 @@ static void engine_sleep_until(engine_t *engine, uint64_t deadline_us, uint64_t 
 
 static void engine_wake_up(engine_t *engine)
 {
-    clients_tell(engine, false);
+    engine->drowsy = false;
     atomic_store_explicit(&engine->sleeping, false, memory_order_seq_cst); /* as in engine_try_to_sleep() */
 }
 
@@ -96,16 +96,16 @@ static void engine_try_to_sleep(engine_t *engine, uint64_t deadline_us, uint64_t
     if (!engine->drowsy) {
         /* seq_cst: pairs with engine_wake(). */
         atomic_store_explicit(&engine->sleeping, true, memory_order_seq_cst);
-        clients_tell(engine, true);
+        engine->drowsy = true;
     }
-    if (engine->looks_owed > 0)
+    if (engine->unsettled > 0 || engine->looks_owed > 0)
         return;
     if (!has_work(engine))
         engine_sleep_until(engine, deadline_us, quiet_us);
     engine_wake_up(engine);
 }
 
-/* Whether waiting clients and workers leave a core to spin on; tells the clients when that changes. Members
+/* Whether waiting clients and workers leave a core to spin on; clients hear it when they are visited. Members
  * of communicators count even while they are not waiting: they will all wait at once. */
 static void update_crowding(engine_t *engine)
 {
@@ -113,11 +113,7 @@ static void update_crowding(engine_t *engine)
     if (waiting < engine->clients_joined)
         waiting = engine->clients_joined;
     uint32_t runnable = 1 + waiting + exec_host_busy(engine->config.exec);
-    bool crowded = runnable > engine->config.cores;
-    if (crowded == engine->crowded)
-        return;
-    engine->crowded = crowded;
-    clients_update_wait_policy(engine);
+    engine->crowded = runnable > engine->config.cores;
 }
 
 /* Once in a while listen for doorbells of clients that rest, and remember the longest turn. */
@@ -175,7 +171,7 @@ static void *engine_main(void *argument)
             continue;
         if (idle_since_us == 0)
             idle_since_us = now_us;
-        if (engine->long_runs == 0 && now_us - idle_since_us < IDLE_SPIN_US)
+        if (engine->long_runs == 0 && !engine->drowsy && now_us - idle_since_us < IDLE_SPIN_US)
             continue;
         uint64_t timeout_us = comms_check_timeouts(engine, now_us), tidy_us = plan_cache_tidy(engine);
         engine_try_to_sleep(engine, tidy_us < timeout_us ? tidy_us : timeout_us, now_us - idle_since_us);

@@ -31,8 +31,9 @@ struct engine {
     list_t active_tenants; /* tenant_t.of_active: that have active clients */
     list_t leaving;        /* engine_client_t.of_active: clients whose processes are gone */
     uint32_t resting;      /* clients that are looked at only after they have rung their doorbells */
-    bool drowsy;           /* the clients have been told that the engine sleeps, and it does as soon as… */
-    uint32_t looks_owed;   /* … so many words that ops await have been looked at once more */
+    bool drowsy;           /* clients are told that the engine sleeps, and it does as soon as… */
+    uint32_t unsettled;    /* … so many active clients have been told and looked at since (serve.h), … */
+    uint32_t looks_owed;   /* … and so many words that ops await, once more */
     uint64_t now_us;       /* at the last look at the clock */
     uint32_t turn_steps;   /* of this turn */
     uint32_t unheard;      /* steps since doorbells were listened for */

@@ -134,6 +134,17 @@ class TurnsTest(IntegrationTest):
         for client in resting + [busy] * len(resting):
             self.assertEqual(client.reap()[1], raw.OK)
 
+    def test_many_clients_are_heard_whenever_the_engine_has_slept(self):
+        """The engine tells each of them in a visit that it sleeps, and sleeps once all have been told."""
+        clients = [self.client() for _ in range(100)]
+        for pause_s in [0.0002, 0.0005, 0.001, 0.005, 0.05] * 4:
+            for client in clients:
+                client.submit()
+            for client in clients:
+                self.assertEqual(client.reap()[1], raw.OK)
+            time.sleep(pause_s)
+        self.check_turns()
+
     def test_a_rank_that_leaves_in_the_middle_of_a_group_ends_the_communicator_for_all(self):
         """Also as the control thread knows it, which tells the others."""
         clients = [self.client(), self.client()]

@@ -27,6 +27,7 @@ void client_update_wait_policy(engine_client_t *client)
     ring_wait_policy_t policy = client->long_ops > 0      ? RING_WAIT_SLEEP
                                 : client->engine->crowded ? RING_WAIT_YIELD
                                                           : RING_WAIT_SPIN;
+    client->crowded = client->engine->crowded;
     ring_set_wait_policy(&client->ring, policy);
 }
 
@@ -43,6 +44,7 @@ void client_tell(engine_client_t *client, bool sleeping)
     if (client->told == sleeping)
         return;
     client->told = sleeping;
+    client_unsettle(client);
     ring_set_engine_sleeping(&client->ring, sleeping);
     if (sleeping)
         client_answer_ping(client); /* a later one rings the doorbell */
@@ -60,6 +62,7 @@ void client_activate(engine_client_t *client)
     list_append(&tenant->active_clients, &client->of_active);
     tenant->active_count++;
     engine->resting--;
+    engine->unsettled += !client->settled;
     client->active_us = engine->now_us;
     client_tell(client, engine->drowsy);
     client_update_wait_policy(client);
@@ -73,6 +76,7 @@ void client_deactivate(engine_client_t *client)
     list_remove(&client->of_active);
     tenant->active_count--;
     client->engine->resting++;
+    client->engine->unsettled -= !client->settled;
     if (list_is_empty(&tenant->active_clients))
         list_remove(&tenant->of_active);
 }
@@ -234,6 +238,7 @@ void client_defer(engine_client_t *client, mailbox_item_t *item, void (*run)(mai
         client_leave_attend(client);
     else
         client_activate(client);
+    client_unsettle(client);
 }
 
 bool client_run_deferred(engine_client_t *client)

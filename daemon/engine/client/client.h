@@ -36,6 +36,8 @@ struct engine_client {
     bool removed;         /* its process is gone: complete nothing, free when nothing of it is left */
     _Atomic uint64_t op_count;
     bool told;             /* its ring says that it must ring its doorbell (serve.h) */
+    bool settled;          /* told, and looked at since (serve.h) */
+    bool crowded;          /* engine->crowded, when its wait policy was set */
     uint64_t active_us;    /* when it last did something */
     uint64_t pong_us;      /* when its ping was last looked at */
     uint32_t left_buckets; /* of its memberships, that have been looked at since it was removed */
@@ -108,6 +110,24 @@ void client_answer_ping(engine_client_t *client);
 void client_tell(engine_client_t *client, bool sleeping);
 
 void client_update_wait_policy(engine_client_t *client);
+
+static inline bool client_is_active(const engine_client_t *client)
+{
+    return !client->removed && !list_is_empty(&client->of_active);
+}
+
+/* The client has been looked at since it was told; or something may have come that is to be looked at. */
+static inline void client_settle(engine_client_t *client)
+{
+    client->engine->unsettled -= !client->settled && client_is_active(client);
+    client->settled = true;
+}
+
+static inline void client_unsettle(engine_client_t *client)
+{
+    client->engine->unsettled += client->settled && client_is_active(client);
+    client->settled = false;
+}
 
 /* How many of the ops that await the client are to be looked at. */
 static inline void client_set_looks_owed(engine_client_t *client, uint32_t owed)

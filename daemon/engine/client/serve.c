@@ -41,8 +41,17 @@ static void rest(engine_client_t *client)
 {
     if (!client->told)
         client_tell(client, true);
-    else if (client->looks_owed == 0 && !ring_has_submission(&client->ring) && !client->deferred)
+    else if (client->settled)
         client_deactivate(client);
+}
+
+/* A visit has found nothing. A client that has been told is settled if there still is nothing. */
+static void settle(engine_client_t *client)
+{
+    bool is_settled =
+        client->told && client->looks_owed == 0 && !client->deferred && !ring_has_submission(&client->ring);
+    if (is_settled)
+        client_settle(client);
 }
 
 /* ---- visits ---- */
@@ -69,13 +78,20 @@ static bool visit(engine_client_t *client)
         client_answer_ping(client);
     if (client->removed)
         return true;
+    if (client->crowded != client->engine->crowded)
+        client_update_wait_policy(client);
     if (worked) {
         client->active_us = client->engine->now_us;
         client_tell(client, client->engine->drowsy);
-    } else if (may_rest(client)) {
-        rest(client);
+        client_unsettle(client);
+        return true;
     }
-    return worked;
+    settle(client);
+    if (may_rest(client))
+        rest(client);
+    else
+        client_tell(client, client->engine->drowsy);
+    return false;
 }
 
 static bool visit_clients_of(tenant_t *tenant)
@@ -123,29 +139,6 @@ bool clients_serve(engine_t *engine)
 
 /* ---- sleeping and waking ---- */
 
-#define FOR_EACH_ACTIVE(client_link, engine)                                                                 \
-    LIST_FOR_EACH (tenant_link, &(engine)->active_tenants)                                                   \
-        LIST_FOR_EACH (client_link, &CONTAINER_OF(tenant_link, tenant_t, of_active)->active_clients)
-
-void clients_tell(engine_t *engine, bool sleeping)
-{
-    engine->drowsy = sleeping;
-    FOR_EACH_ACTIVE(link, engine)
-    client_tell(CONTAINER_OF(link, engine_client_t, of_active), sleeping);
-}
-
-bool clients_have_work(const engine_t *engine)
-{
-    if (!list_is_empty(&engine->leaving))
-        return true;
-    FOR_EACH_ACTIVE(link, engine)
-    {
-        if (ring_has_submission(&CONTAINER_OF(link, engine_client_t, of_active)->ring))
-            return true;
-    }
-    return false;
-}
-
 void clients_listen(engine_t *engine, const struct timespec *timeout)
 {
     struct epoll_event events[EPOLL_EVENTS];
@@ -162,14 +155,9 @@ void clients_listen(engine_t *engine, const struct timespec *timeout)
             continue;
         client_activate(client);
         client_answer_ping(client);
+        client_unsettle(client);
         if (client->told) /* it may have written any of its words since they were looked at */
             client_set_looks_owed(client, client->awaited_count);
     }
     engine->unheard = 0;
-}
-
-void clients_update_wait_policy(engine_t *engine)
-{
-    FOR_EACH_ACTIVE(link, engine)
-    client_update_wait_policy(CONTAINER_OF(link, engine_client_t, of_active));
 }

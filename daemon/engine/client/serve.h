@@ -7,9 +7,11 @@
  * of ring.h holds for every client by itself: first the client is told, then its queue and every word that an
  * op of it awaits are looked at once more, visit by visit (looks_owed), and only then does it rest. What it
  * publishes later it publishes after it could read that it must ring, and a doorbell that has rung is heard
- * by the next clients_listen(), also if that comes long after. The engine itself sleeps in the same way:
- * clients_tell() tells all that are active, the loop goes on until nothing is owed (engine->drowsy), looks at
- * the queues once more, and sleeps. Whoever is found to have done something is told otherwise.
+ * by the next clients_listen(), also if that comes long after. A client for which all of that has been done
+ * is *settled*. The engine itself sleeps in the same way: while it is drowsy (engine->drowsy) every client
+ * that is visited is told and settles, and once no active client is unsettled the engine sleeps. Whoever is
+ * found to have done something, or has rung, is not settled any more; who is told otherwise hears it when it
+ * is visited.
  *
  * What a GPU writes nobody rings for: a client with stored ops, or whose ops await such a word, does not
  * rest.
@@ -23,16 +25,7 @@
  * was anything to do. */
 bool clients_serve(engine_t *engine);
 
-/* Tell the active clients that the engine sleeps, or that it is awake. */
-void clients_tell(engine_t *engine, bool sleeping);
-
-/* Whether a visit would find something. Sequentially consistent: the second look before sleeping. */
-bool clients_have_work(const engine_t *engine);
-
 /* Activate those that have rung their doorbells, waiting for one up to so long (NULL: without end). */
 void clients_listen(engine_t *engine, const struct timespec *timeout);
-
-/* Let the active clients know how they had best wait. */
-void clients_update_wait_policy(engine_t *engine);
 
 #endif
