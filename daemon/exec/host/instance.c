@@ -263,10 +263,10 @@ blink_result_t host_instance_bind(exec_instance_t *base, uint64_t block_bytes)
     instance->touched_bytes = (uint64_t)(instance->touched_blocks * (double)block_bytes);
     instance->is_inline = !instance->exec->config.pace && instance->touched_bytes <= EXEC_INLINE_MAX_BYTES;
     instance->stream = instance->touched_bytes >= instance->exec->cache_bytes;
-    /* One thread alone gains nothing by cutting its work. */
-    uint64_t chunk_bytes = instance->is_inline ? LANE_CHUNK_MAX_BYTES : 0;
-    uint32_t slots = instance->exec->config.pace ? 0 : EXEC_MEMORY_SLOTS;
-    BLINK_TRY(exec_instance_set_geometry(base, block_bytes, chunk_bytes, slots));
+    /* Items wait for nothing, so their chunks concern this executor alone; and one thread alone gains nothing
+     * by cutting its work. All other programs are cut as the plan says. */
+    uint64_t chunk_bytes = instance->items && instance->is_inline ? LANE_CHUNK_MAX_BYTES : 0;
+    BLINK_TRY(exec_instance_set_geometry(base, block_bytes, chunk_bytes, 0));
     if (instance->items)
         items_bind(instance);
     base->bytes = instance->own_bytes + instance_buffer_bytes(instance);

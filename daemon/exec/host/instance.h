@@ -7,10 +7,6 @@
 #include "exec/host/pool.h"
 #include "exec/instance.h"
 
-/* Scratch slots of an edge where memory itself is the link and nothing is in flight: one being written, one
- * being read, two for lanes that run ahead. More would only spread over more cache. */
-#define EXEC_MEMORY_SLOTS 4u
-
 /* A run that reads and writes no more than this takes about 5 µs while caches hold its data. To wake another
  * thread costs as much, and it takes that thread 45 µs to get up: so such a run is made on the thread that
  * starts it. */
