@@ -28,12 +28,28 @@ static uint64_t round_up_scratch(uint64_t bytes)
     return (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
 }
 
-/* Each semaphore's one waiting lane. */
-static void instance_find_waiters(host_instance_t *instance)
+/* Whether the data that a signal announces say themselves that they are there. */
+static bool signal_is_in_data(const host_instance_t *instance, const lane_step_t *step,
+                              const lane_signal_t *signal)
+{
+    const lane_program_t *program = instance->base.program;
+    return instance->reads_flags && signal->dst != PLAN_NONE &&
+           step_is_flagged(program, &program->operands[step->dst_first + signal->dst]);
+}
+
+/* What each semaphore is for. */
+static void instance_init_semaphores(host_instance_t *instance)
 {
     const lane_program_t *program = instance->base.program;
     for (uint32_t i = 0; i < program->semaphore_count; i++)
-        instance->semaphores[i].waiter = PLAN_NONE;
+        instance->semaphores[i] = (exec_semaphore_t){.waiter = PLAN_NONE};
+    for (uint32_t i = 0; i < program->step_count; i++) {
+        const lane_step_t *step = &program->steps[i];
+        for (uint32_t s = 0; s < step->signal_count; s++) {
+            const lane_signal_t *signal = &program->signals[step->signal_first + s];
+            instance->semaphores[signal->semaphore].in_data = signal_is_in_data(instance, step, signal);
+        }
+    }
     for (uint32_t l = 0; l < program->lane_count; l++) {
         const lane_t *lane = &program->lanes[l];
         for (uint32_t s = 0; s < lane->step_count; s++) {
@@ -139,8 +155,8 @@ static blink_result_t instance_init_lanes(host_instance_t *instance)
         aligned_alloc(_Alignof(exec_semaphore_t), (program->semaphore_count + 1u) * sizeof(exec_semaphore_t));
     if (!instance->semaphores)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u semaphores", program->semaphore_count);
-    instance_find_waiters(instance);
-    list_init(&instance->inline_tasks);
+    instance->reads_flags = program->protocol != BLINK_PROTOCOL_SIMPLE && !instance->exec->config.pace;
+    instance_init_semaphores(instance);
     return BLINK_OK;
 }
 
@@ -320,28 +336,33 @@ static void instance_reset_lanes(host_instance_t *instance, exec_share_t *share)
     atomic_store_explicit(&instance->users, program->lane_count, memory_order_relaxed);
 }
 
-/* On the caller's thread. The queue runs dry when every lane has ended, or when an abort has ended lanes that
- * others wait for. If lanes are left without an abort, the program cannot end. */
-static blink_result_t instance_run_inline(host_instance_t *instance)
+bool instance_leave(host_instance_t *instance)
 {
+    /* Acquire and release, pairing with one another: whatever the others did to the buffers happens before
+     * the last one gives the buffers back. */
+    return atomic_fetch_sub_explicit(&instance->users, 1, memory_order_acq_rel) == 1;
+}
+
+/* On the caller's thread. Lanes that then wait for what another thread signals are queued by that thread. */
+static blink_result_t instance_run_inline(host_instance_t *instance, bool *under_way)
+{
+    list_t tasks;
+    list_init(&tasks);
     for (uint32_t l = 0; l < instance->base.program->lane_count; l++)
-        list_append(&instance->inline_tasks, &instance->lanes[l].task.of_share);
-    list_t *link;
-    while ((link = list_take_first(&instance->inline_tasks))) {
-        exec_task_t *task = CONTAINER_OF(link, exec_task_t, of_share);
-        task->run(task);
-    }
-    if (atomic_load_explicit(&instance->users, memory_order_relaxed) == 0)
-        return instance_end(instance, BLINK_OK);
-    return instance_end(instance, BLINK_FAIL(BLINK_ERR_INTERNAL, "a lane waits for what nothing signals"));
+        list_append(&tasks, &instance->lanes[l].task.of_share);
+    /* Relaxed: nobody else knows of the run yet but who aborts it. */
+    atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
+    lanes_run_here(instance, &tasks);
+    *under_way = !instance_leave(instance);
+    return *under_way ? BLINK_OK : instance_end(instance, BLINK_OK);
 }
 
 static blink_result_t instance_start_lanes(host_instance_t *instance, bool *under_way)
 {
     exec_host_t *exec = instance->exec;
-    *under_way = !instance->is_inline;
     if (instance->is_inline)
-        return instance_run_inline(instance);
+        return instance_run_inline(instance, under_way);
+    *under_way = true;
     uint32_t lane_count = instance->base.program->lane_count;
     pthread_mutex_lock(&exec->mutex);
     for (uint32_t l = 0; l < lane_count; l++)
@@ -413,7 +434,7 @@ void host_instance_abort(exec_instance_t *base, blink_result_t reason)
         atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) == BLINK_OK) {
         /* Read by lane_advance(), lane_park(), lane_queue_locked() and items_over(). */
         atomic_store_explicit(&instance->abort_reason, reason, memory_order_seq_cst);
-        if (!instance->is_inline && !instance->items)
+        if (!instance->items)
             instance_flush(instance);
     }
     pthread_mutex_unlock(&instance->mutex);

@@ -18,6 +18,7 @@ typedef struct exec_semaphore {
     _Alignas(64) _Atomic uint64_t value;
     _Atomic uint32_t parked; /* 1: the waiting lane sleeps here; the thread that makes it 0 queues the lane */
     uint32_t waiter;         /* lane; PLAN_NONE if nobody waits */
+    bool in_data;            /* flags in the data say the same: nobody looks at the value */
     uint64_t *due_ns;        /* paced: when value c + 1 is visible, per chunk c; written before `value` */
 } exec_semaphore_t;
 
@@ -51,12 +52,12 @@ struct host_instance {
     uint64_t own_bytes;     /* of all that does not depend on the payload */
     uint64_t touched_bytes;
     bool stream;              /* as in reduce_step_t: the run reads and writes more than caches hold */
-    bool is_inline;           /* runs inside exec_start(), lanes off the list below */
-    list_t inline_tasks;      /* exec_task_t.of_share */
+    bool reads_flags;         /* of a protocol that has them: without a pacer */
+    bool is_inline;           /* begins inside exec_start(), and ends there unless lanes wait for others */
     exec_task_t completion;   /* paced: queued for the last arrival once every lane has ended */
     uint64_t last_arrival_ns; /* paced; under the pool's lock */
-    /* Lanes that have not ended, and workers inside lane_run(). The workers count because one that has parked
-     * a lane still looks at the instance when another worker may have run that lane to its end. */
+    /* Lanes that have not ended, and threads that run lanes. The threads count because one that has parked a
+     * lane still looks at the instance when another thread may have run that lane to its end. */
     _Atomic uint32_t users;
     _Atomic uint32_t abort_reason; /* BLINK_OK while the run is wanted */
 
@@ -74,6 +75,14 @@ void host_instance_abort(exec_instance_t *instance, blink_result_t reason);
 
 /* exec_task_t.run of a lane. */
 uint64_t lane_run(exec_task_t *task);
+
+/* Run the lanes of a list, and those that they wake, on this thread, until all have ended or wait for others.
+ * The thread is one of the instance's users. Not for links that are emulated. */
+void lanes_run_here(host_instance_t *instance, list_t *tasks);
+
+/* One of the instance's users is one no more. True if it was the last: the run has ended, and the caller
+ * says so. Otherwise the instance may be gone. */
+bool instance_leave(host_instance_t *instance);
 
 /* Nothing of the run is left to do: the instance is idle. Returns the run's result: `result`, unless it was
  * aborted. */

@@ -18,11 +18,11 @@ static void lane_queue_locked(host_instance_t *instance, exec_task_t *task, uint
     queue_push(&instance->exec->queue, task, ready_ns);
 }
 
-/* Put another lane into the queue. */
-static void lane_queue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
+/* Put another lane into the queue, or into the list `here` of this thread's own, unless that is NULL. */
+static void lane_queue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns, list_t *here)
 {
-    if (instance->is_inline) {
-        list_append(&instance->inline_tasks, &task->of_share);
+    if (here) {
+        list_append(here, &task->of_share);
         return;
     }
     exec_host_t *exec = instance->exec;
@@ -32,10 +32,10 @@ static void lane_queue(host_instance_t *instance, exec_task_t *task, uint64_t re
 }
 
 /* Put the running lane itself back. */
-static void lane_requeue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
+static void lane_requeue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns, list_t *here)
 {
-    if (instance->is_inline) {
-        list_append(&instance->inline_tasks, &task->of_share);
+    if (here) {
+        list_append(here, &task->of_share);
         return;
     }
     exec_host_t *exec = instance->exec;
@@ -53,24 +53,17 @@ static uint64_t lane_needed(const host_instance_t *instance, const lane_wait_t *
     return after > instance->base.geometry.slots ? after - instance->base.geometry.slots : 0;
 }
 
-/* Whether flags in the data tell that the data have arrived. With a pacer the semaphores are needed all the
- * same: they tell when. */
-static bool lane_reads_flags(const host_instance_t *instance)
-{
-    return instance->base.program->protocol != BLINK_PROTOCOL_SIMPLE && !instance->exec->config.pace;
-}
-
 /* The first semaphore that the step must still wait for; NULL if there is none. */
 static const lane_wait_t *lane_blocked_on(const host_instance_t *instance, const lane_step_t *step,
                                           uint32_t chunk)
 {
-    bool reads_flags = lane_reads_flags(instance);
     for (uint32_t i = 0; i < step->wait_count; i++) {
         const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
-        if (reads_flags && wait->kind == LANE_FULL)
+        const exec_semaphore_t *semaphore = &instance->semaphores[wait->semaphore];
+        if (semaphore->in_data)
             continue;
-        /* Acquire: pairs with the store in lane_signal(); what was written before it may be read. */
-        if (atomic_load_explicit(&instance->semaphores[wait->semaphore].value, memory_order_acquire) <
+        /* Acquire: pairs with the store in lane_raise(); what was written before it may be read. */
+        if (atomic_load_explicit(&semaphore->value, memory_order_acquire) <
             lane_needed(instance, wait, chunk))
             return wait;
     }
@@ -83,7 +76,7 @@ static bool lane_park(host_instance_t *instance, const lane_wait_t *wait, uint32
 {
     exec_semaphore_t *semaphore = &instance->semaphores[wait->semaphore];
     uint64_t needed = lane_needed(instance, wait, chunk);
-    /* This store and the loads after it pair with lane_signal() and host_instance_abort(), which store first
+    /* This store and the loads after it pair with lane_raise() and host_instance_abort(), which store first
      * and look at `parked` then: in the one order of these operations one side sees what the other has
      * stored. */
     atomic_store_explicit(&semaphore->parked, 1, memory_order_seq_cst);
@@ -93,18 +86,21 @@ static bool lane_park(host_instance_t *instance, const lane_wait_t *wait, uint32
     return atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 0;
 }
 
-static void lane_signal(host_instance_t *instance, uint32_t index, uint32_t chunk, uint64_t due_ns)
+/* Store the value of a semaphore after this chunk. Returns the lane that was parked on it, which the caller
+ * must queue or run; NULL if there was none. */
+static exec_task_t *lane_raise(host_instance_t *instance, exec_semaphore_t *semaphore, uint32_t chunk,
+                               uint64_t due_ns)
 {
-    exec_semaphore_t *semaphore = &instance->semaphores[index];
-    if (semaphore->waiter == PLAN_NONE)
-        return;
+    if (semaphore->waiter == PLAN_NONE || semaphore->in_data)
+        return NULL;
     if (instance->exec->config.pace)
         semaphore->due_ns[chunk] = due_ns;
     /* Pairs with the load in lane_blocked_on() and, together with the look at `parked`, with lane_park(). */
     atomic_store_explicit(&semaphore->value, (uint64_t)chunk + 1, memory_order_seq_cst);
     if (atomic_load_explicit(&semaphore->parked, memory_order_seq_cst) == 1 &&
         atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 1)
-        lane_queue(instance, &instance->lanes[semaphore->waiter].task, due_ns);
+        return &instance->lanes[semaphore->waiter].task;
+    return NULL;
 }
 
 /* Paced: when the step may begin, its waits being satisfied. */
@@ -170,10 +166,9 @@ static step_place_t lane_place(const host_instance_t *instance, const exec_lane_
 }
 
 static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const step_place_t *place,
-                          uint64_t ready_ns)
+                          uint64_t ready_ns, list_t *here)
 {
     const lane_step_t *step = place->step;
-    bool reads_flags = lane_reads_flags(instance);
     uint64_t sent_ns = 0;
     if (instance->exec->config.pace)
         sent_ns = lane_book(instance, lane, step,
@@ -182,10 +177,11 @@ static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const st
         step_move(place, &(step_workspace_t){lane->addresses, lane->blocks});
     for (uint32_t i = 0; i < step->signal_count; i++) {
         const lane_signal_t *signal = &instance->base.program->signals[step->signal_first + i];
-        if (reads_flags && signal->dst != PLAN_NONE)
-            continue; /* the data have said so */
         uint64_t due_ns = signal->dst == PLAN_NONE ? sent_ns : lane->booked[signal->dst].arrived_ns;
-        lane_signal(instance, signal->semaphore, lane->chunk, due_ns);
+        exec_task_t *woken =
+            lane_raise(instance, &instance->semaphores[signal->semaphore], lane->chunk, due_ns);
+        if (woken)
+            lane_queue(instance, woken, due_ns, here);
     }
     lane->start_ns = ready_ns;
     if (++lane->step == lane->lane->step_count) {
@@ -197,18 +193,16 @@ static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const st
 /* A lane has ended, or a worker has left one. The last of them completes the run. */
 static void lane_drop(host_instance_t *instance)
 {
-    /* Acquire and release, pairing with one another: whatever the others did to the buffers happens before
-     * the last one gives the buffers back. */
-    if (atomic_fetch_sub_explicit(&instance->users, 1, memory_order_acq_rel) != 1 || instance->is_inline)
+    if (!instance_leave(instance))
         return;
     if (instance->exec->config.pace)
-        lane_queue(instance, &instance->completion, instance->last_arrival_ns);
+        lane_queue(instance, &instance->completion, instance->last_arrival_ns, NULL);
     else
         instance_finish(instance, BLINK_OK);
 }
 
 /* Returns the bytes that it read and wrote. */
-static uint64_t lane_advance(host_instance_t *instance, exec_lane_t *lane)
+static uint64_t lane_advance(host_instance_t *instance, exec_lane_t *lane, list_t *here)
 {
     bool paced = instance->exec->config.pace;
     uint32_t steps_run = 0;
@@ -228,18 +222,18 @@ static uint64_t lane_advance(host_instance_t *instance, exec_lane_t *lane)
             continue;
         }
         step_place_t place = lane_place(instance, lane, step);
-        if (lane_reads_flags(instance) && !step_arrived(&place)) {
-            lane_requeue(instance, &lane->task, 0);
+        if (instance->reads_flags && !step_arrived(&place)) {
+            lane_requeue(instance, &lane->task, 0, here);
             return bytes;
         }
         /* Paced: one step at a time, so that all bookings are made in the order of their ready times. */
         uint64_t ready_ns = paced ? lane_ready_ns(instance, lane, step) : 0;
         if (steps_run == (paced ? 1 : LANE_BATCH_STEPS) || ready_ns > lane->task.ready_ns) {
-            lane_requeue(instance, &lane->task, ready_ns);
+            lane_requeue(instance, &lane->task, ready_ns, here);
             return bytes;
         }
         bytes += place.span.bytes * (step->src_count + step->dst_count);
-        lane_step_run(instance, lane, &place, ready_ns);
+        lane_step_run(instance, lane, &place, ready_ns, here);
         steps_run++;
     }
 }
@@ -249,7 +243,14 @@ uint64_t lane_run(exec_task_t *task)
     host_instance_t *instance = task->instance;
     /* Relaxed: it orders nothing, since the lane itself is still counted. */
     atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
-    uint64_t bytes = lane_advance(instance, (exec_lane_t *)task);
+    uint64_t bytes = lane_advance(instance, (exec_lane_t *)task, NULL);
     lane_drop(instance);
     return bytes;
+}
+
+void lanes_run_here(host_instance_t *instance, list_t *tasks)
+{
+    list_t *link;
+    while ((link = list_take_first(tasks)))
+        (void)lane_advance(instance, (exec_lane_t *)CONTAINER_OF(link, exec_task_t, of_share), tasks);
 }

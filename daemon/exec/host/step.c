@@ -18,11 +18,6 @@ static void *step_address(const step_place_t *place, const lane_operand_t *opera
                                         place->span);
 }
 
-static bool is_flagged(const host_instance_t *instance, const lane_operand_t *operand)
-{
-    return operand->buffer == LANE_SCRATCH && instance->base.program->protocol != BLINK_PROTOCOL_SIMPLE;
-}
-
 /* The epoch of the chunk in its slot: never 0, and greater than any that the slot has seen since it was
  * emptied. */
 static uint64_t slot_epoch(const step_place_t *place)
@@ -35,7 +30,7 @@ bool step_arrived(const step_place_t *place)
     const host_instance_t *instance = place->instance;
     for (uint32_t i = 0; i < place->step->src_count; i++) {
         const lane_operand_t *src = &instance->base.program->operands[place->step->src_first + i];
-        if (is_flagged(instance, src) &&
+        if (step_is_flagged(instance->base.program, src) &&
             !slot_arrived(instance->base.program->protocol, step_address(place, src), place->span.bytes,
                           slot_epoch(place)))
             return false;
@@ -93,14 +88,14 @@ static void step_lay_out(const step_place_t *place, const step_workspace_t *work
     blink_protocol_t protocol = instance->base.program->protocol;
     for (uint32_t i = 0; i < step->dst_count; i++) {
         const lane_operand_t *dst = &instance->base.program->operands[step->dst_first + i];
-        work->addresses[i] = is_flagged(instance, dst)
+        work->addresses[i] = step_is_flagged(instance->base.program, dst)
                                  ? work->blocks + (size_t)step->src_count * STEP_BLOCK_BYTES
                                  : (char *)step_address(place, dst) + at;
     }
     for (uint32_t i = 0; i < step->src_count; i++) {
         const lane_operand_t *src = &instance->base.program->operands[step->src_first + i];
         char *address = step_address(place, src);
-        if (is_flagged(instance, src)) {
+        if (step_is_flagged(instance->base.program, src)) {
             char *block = work->blocks + (size_t)i * STEP_BLOCK_BYTES;
             slot_load(protocol, address + lane_format_bytes(protocol, at), block, bytes);
             address = block;
@@ -127,7 +122,7 @@ static void step_move_flagged(const step_place_t *place, const step_workspace_t 
         reduce_apply(&reduction);
         for (uint32_t i = 0; i < step->dst_count; i++) {
             const lane_operand_t *dst = &instance->base.program->operands[step->dst_first + i];
-            if (is_flagged(instance, dst))
+            if (step_is_flagged(instance->base.program, dst))
                 slot_store(protocol, (char *)step_address(place, dst) + lane_format_bytes(protocol, at),
                            result, bytes, slot_epoch(place));
         }

@@ -36,6 +36,12 @@ static inline uint32_t step_block_count(const lane_step_t *step)
     return step->src_count + 1;
 }
 
+/* Whether an operand is a slot in which flags stand beside the data. */
+static inline bool step_is_flagged(const lane_program_t *program, const lane_operand_t *operand)
+{
+    return operand->buffer == LANE_SCRATCH && program->protocol != BLINK_PROTOCOL_SIMPLE;
+}
+
 /* Whether all that the step reads from slots with flags has arrived. */
 bool step_arrived(const step_place_t *place);
 

@@ -194,12 +194,12 @@ static lane_program_t *make_stuck_program(const fixture_t *fixture)
     return program;
 }
 
-static void check_abort(uint32_t workers, double scale, bool stuck)
+static void check_abort(uint32_t workers, double scale, uint64_t count, bool stuck)
 {
     fixture_t fixture;
     fixture_init(&fixture, workers, scale);
     payload_t payload;
-    payload_init(&payload, 200000, BLINK_FLOAT32, BLINK_SUM, false);
+    payload_init(&payload, count, BLINK_FLOAT32, BLINK_SUM, false);
     lane_program_t *program = stuck ? make_stuck_program(&fixture)
                                     : make_program(&fixture, BLINK_ALLREDUCE, APART, BLINK_PROTOCOL_SIMPLE);
     exec_instance_t *instance = make_instance(&fixture, program);
@@ -219,17 +219,25 @@ static void check_abort(uint32_t workers, double scale, bool stuck)
 static void test_abort_ends_parked_lanes(void **state)
 {
     (void)state;
-    check_abort(1, 0.0, true);
-    check_abort(4, 0.0, true);
-    check_abort(2, 1.0, true);
+    check_abort(1, 0.0, 200000, true);
+    check_abort(4, 0.0, 200000, true);
+    check_abort(2, 1.0, 200000, true);
+}
+
+/* The thread that starts it leaves the run to others. */
+static void test_abort_ends_parked_lanes_of_a_short_run(void **state)
+{
+    (void)state;
+    check_abort(1, 0.0, 100, true);
+    check_abort(2, 0.0, 100, true);
 }
 
 /* At this scale the run would take a day. */
 static void test_abort_ends_lanes_that_wait_for_virtual_time(void **state)
 {
     (void)state;
-    check_abort(1, 1e-8, false);
-    check_abort(2, 1e-8, false);
+    check_abort(1, 1e-8, 200000, false);
+    check_abort(2, 1e-8, 200000, false);
 }
 
 static void test_abort_of_an_idle_instance_does_nothing(void **state)
@@ -417,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_instances_share_one_pool),
         cmocka_unit_test(test_paced_instances_share_one_pool),
         cmocka_unit_test(test_abort_ends_parked_lanes),
+        cmocka_unit_test(test_abort_ends_parked_lanes_of_a_short_run),
         cmocka_unit_test(test_abort_ends_lanes_that_wait_for_virtual_time),
         cmocka_unit_test(test_abort_of_an_idle_instance_does_nothing),
         cmocka_unit_test(test_aborted_instance_runs_again),
