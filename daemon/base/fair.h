@@ -23,8 +23,8 @@ typedef struct fair_round {
     int64_t quantum;
 } fair_round_t;
 
-/* More is not charged at once, so that few rounds pay for it. */
-#define FAIR_QUANTA_MAX 64
+/* More is not charged at once: nobody takes so much. */
+#define FAIR_COST_MAX ((uint64_t)1 << 60)
 
 static inline void fair_round_init(fair_round_t *round, int64_t quantum)
 {
@@ -69,10 +69,29 @@ static inline void fair_go_last(fair_round_t *round, fair_share_t *share)
     list_append(&round->waiting, &share->of_round);
 }
 
+/* Make the rounds at once that pay debts only: all but the last before somebody has something left. */
+static inline void fair_skip_rounds(const fair_round_t *round)
+{
+    int64_t rounds = INT64_MAX;
+    LIST_FOR_EACH (link, &round->waiting) {
+        const fair_share_t *share = CONTAINER_OF(link, fair_share_t, of_round);
+        int64_t own = share->credit > 0 ? 0 : -share->credit / (round->quantum * share->weight);
+        rounds = own < rounds ? own : rounds;
+        if (rounds == 0)
+            return;
+    }
+    LIST_FOR_EACH (link, &round->waiting) {
+        fair_share_t *share = CONTAINER_OF(link, fair_share_t, of_round);
+        share->credit += rounds * round->quantum * share->weight;
+    }
+}
+
 /* Whose turn it is; NULL: nobody waits. */
 static inline fair_share_t *fair_next(fair_round_t *round)
 {
-    fair_share_t *first;
+    fair_share_t *first = LIST_FIRST(&round->waiting, fair_share_t, of_round);
+    if (first && -first->credit >= round->quantum * first->weight)
+        fair_skip_rounds(round);
     while ((first = LIST_FIRST(&round->waiting, fair_share_t, of_round)) && first->credit <= 0) {
         first->credit += round->quantum * first->weight;
         if (first->credit <= 0)
@@ -84,8 +103,7 @@ static inline fair_share_t *fair_next(fair_round_t *round)
 /* The share has taken so much. */
 static inline void fair_charge(fair_round_t *round, fair_share_t *share, uint64_t taken)
 {
-    uint64_t most = (uint64_t)round->quantum * FAIR_QUANTA_MAX;
-    share->credit -= (int64_t)(taken < most ? taken : most);
+    share->credit -= (int64_t)(taken < FAIR_COST_MAX ? taken : FAIR_COST_MAX);
     if (share->credit <= 0 && fair_is_waiting(share))
         fair_go_last(round, share);
 }

@@ -129,6 +129,11 @@ void exec_abort(exec_instance_t *instance, blink_result_t reason)
     instance->exec->calls->abort(instance, reason);
 }
 
+uint64_t exec_turn_us(const exec_instance_t *instance)
+{
+    return instance->turn_us;
+}
+
 bool exec_poll(exec_t *exec, exec_end_t *end)
 {
     return exec->calls->poll(exec, end);
@@ -137,6 +142,17 @@ bool exec_poll(exec_t *exec, exec_end_t *end)
 const char *exec_transport(const exec_instance_t *instance)
 {
     return instance->exec->calls->transport(instance);
+}
+
+blink_result_t exec_share_create(exec_t *exec, const void *tenant, uint32_t weight, exec_share_t **share)
+{
+    return exec->calls->share_create(exec, tenant, weight, share);
+}
+
+void exec_share_destroy(exec_share_t *share)
+{
+    if (share)
+        share->exec->calls->share_destroy(share);
 }
 
 bool exec_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count)

@@ -7,7 +7,6 @@
 
 #include "exec/run.h"
 
-typedef struct exec exec_t;
 typedef struct exec_instance exec_instance_t;
 
 /*
@@ -33,6 +32,11 @@ blink_result_t exec_bind(exec_instance_t *instance, uint64_t block_bytes, uint64
  * exec_start() returns.
  */
 bool exec_start(exec_instance_t *instance, const exec_run_t *run, exec_end_t *end);
+
+/* When the current run had its turn at devices that give runs whole turns, as GPUs do (clock_us()); 0: it
+ * needs none; EXEC_TURN_AWAITED: it waits for it. */
+#define EXEC_TURN_AWAITED UINT64_MAX
+uint64_t exec_turn_us(const exec_instance_t *instance);
 
 /* Make the current run end soon with `reason`; nothing when idle. The end is told as any other. */
 void exec_abort(exec_instance_t *instance, blink_result_t reason);

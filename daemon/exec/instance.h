@@ -5,6 +5,7 @@
 #define BLINK_EXEC_INSTANCE_H
 
 #include "exec/exec.h"
+#include "exec/turns.h"
 
 /* What a kind of executors does for the calls of exec.h. */
 typedef struct exec_calls {
@@ -20,11 +21,14 @@ typedef struct exec_calls {
     bool (*poll)(exec_t *exec, exec_end_t *end);
     const char *(*transport)(const exec_instance_t *instance);
     bool (*needs_flags)(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count);
+    blink_result_t (*share_create)(exec_t *exec, const void *tenant, uint32_t weight, exec_share_t **share);
+    void (*share_destroy)(exec_share_t *share);
 } exec_calls_t;
 
 struct exec {
     const exec_calls_t *calls;
     _Atomic uint64_t *link_bytes; /* bytes that crossed each directed link, borrowed; may be NULL */
+    exec_share_t *own_share;      /* of runs without one */
 };
 
 /* What a run reads and writes of one rank. */
@@ -49,6 +53,7 @@ struct exec_instance {
     exec_run_t run; /* the last one */
     exec_rank_t *ranks;
     uint64_t started_ns; /* of the run; 0: it is not measured */
+    uint64_t turn_us;    /* as exec_turn_us() tells it */
     uint32_t short_runs;
 };
 
@@ -67,6 +72,12 @@ bool exec_instance_advance_epochs(exec_instance_t *instance);
 
 /* The end of the current run, at this moment. */
 exec_end_t exec_instance_end(const exec_instance_t *instance, blink_result_t result);
+
+/* Whose share the current run takes. */
+static inline exec_share_t *exec_instance_share(const exec_instance_t *instance)
+{
+    return instance->run.share ? instance->run.share : instance->exec->own_share;
+}
 
 /* Where a span of a step's operand lies in the input or output of its rank. */
 static inline uintptr_t exec_operand_address(const exec_instance_t *instance, uint32_t channel, uint32_t part,

@@ -38,7 +38,7 @@ typedef struct exec_run {
     const uint64_t *scalars;
     /* Counters for each link of the topology, borrowed until the run ends; may be NULL. */
     _Atomic uint64_t *comm_link_bytes;
-    exec_share_t *share;  /* on host devices: whose workers and links it takes; NULL: nobody's */
+    exec_share_t *share;  /* whose workers and links, or GPUs, it takes; NULL: nobody's */
     bool starter_is_busy; /* the thread that starts the run has more to do than to take part in it */
     /* Called with the run's end, on a thread of the executor's own, unless exec_start() or exec_poll() tells
      * the end: exactly one of the three does. Must not block. */

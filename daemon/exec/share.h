@@ -1,6 +1,7 @@
 /*
- * A communicator's share of an executor: of its workers' time, and of emulated links. Tenants share both by
- * their weights, and a tenant's communicators equally; what one does not use the others have.
+ * A communicator's share of an executor: of its workers' time and of emulated links, or of what is queued to
+ * GPUs. Tenants share them by their weights, and a tenant's communicators equally; what one does not use the
+ * others have.
  */
 #ifndef BLINK_EXEC_SHARE_H
 #define BLINK_EXEC_SHARE_H
@@ -9,7 +10,7 @@
 
 #include <stdint.h>
 
-typedef struct exec_host exec_host_t;
+typedef struct exec exec_t;
 typedef struct exec_share exec_share_t;
 
 /*
@@ -17,8 +18,7 @@ typedef struct exec_share exec_share_t;
  * @param tenant  whose communicator it is: the same pointer for all of a tenant's, and the same weight.
  * Errors: NO_MEMORY.
  */
-blink_result_t exec_share_create(exec_host_t *exec, const void *tenant, uint32_t weight,
-                                 exec_share_t **share);
+blink_result_t exec_share_create(exec_t *exec, const void *tenant, uint32_t weight, exec_share_t **share);
 
 /* No run that was given the share is under way. Thread-safe. NULL is ignored. */
 void exec_share_destroy(exec_share_t *share);

@@ -177,13 +177,20 @@ static double run_limit_us(const comm_op_t *op)
     return fmax(settings->run_timeout_s * 1e6, settings->run_timeout_factor * op->predicted_us);
 }
 
+/* Since when the op's run has had all that it needs; UINT64_MAX: it waits for its turn at the devices. */
+static uint64_t run_since_us(const comm_op_t *op)
+{
+    uint64_t turn_us = exec_turn_us(op->instance->exec);
+    return turn_us > op->since_us ? turn_us : op->since_us;
+}
+
 static void op_run_out(comm_op_t *op, uint64_t now_us)
 {
     char text[BLINK_ERROR_TEXT_BYTES];
     snprintf(text, sizeof(text),
              "%s %lu of communicator %u: it has run for %.3g s, and %.3g s were predicted",
              collective_op_name(op->signature.opcode), (unsigned long)op->sequence, op->comm->comm,
-             (double)(now_us - op->since_us) / 1e6, op->predicted_us / 1e6);
+             (double)(now_us - run_since_us(op)) / 1e6, op->predicted_us / 1e6);
     comm_end(op->comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
 }
 
@@ -198,8 +205,10 @@ static bool op_waits_for_clients(const comm_op_t *op)
 static uint64_t op_deadline_us(const comm_op_t *op)
 {
     const engine_comm_t *comm = op->comm;
-    if (op->state == OP_RUNNING)
-        return op->since_us + (uint64_t)run_limit_us(op);
+    if (op->state == OP_RUNNING) {
+        uint64_t since_us = run_since_us(op);
+        return since_us == EXEC_TURN_AWAITED ? UINT64_MAX : since_us + (uint64_t)run_limit_us(op);
+    }
     if (!op_waits_for_clients(op) && op->state != OP_PLANNING)
         return UINT64_MAX;
     return (op->since_us > comm->oldest_since_us ? op->since_us : comm->oldest_since_us) +
@@ -298,13 +307,11 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
     for (uint32_t rank = 0; rank < ranks; rank++)
         init_rank(created, rank, &config->members[rank]);
     created->on_gpus = engine_node_is_gpu(engine, created->nodes[0]);
-    if (!created->on_gpus) {
-        blink_result_t result =
-            exec_share_create(engine->config.exec, config->tenant, config->tenant->weight, &created->share);
-        if (result != BLINK_OK) {
-            comm_free(created);
-            return result;
-        }
+    blink_result_t result = exec_share_create(engine_exec(engine, created->nodes[0]), config->tenant,
+                                              config->tenant->weight, &created->share);
+    if (result != BLINK_OK) {
+        comm_free(created);
+        return result;
     }
     mailbox_post(&engine->mailbox, &created->add_item);
     *comm = created;

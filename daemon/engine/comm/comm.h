@@ -27,7 +27,7 @@ struct engine_comm {
     uint32_t leaving_count; /* ranks that are leaving and have not left */
     uint32_t left_count;
     list_t of_busy;             /* engine->busy_comms, while it has ops */
-    exec_share_t *share;        /* of host devices; NULL: its devices are GPUs */
+    exec_share_t *share;        /* of the executor of its devices */
     fair_share_t turn;          /* of its tenant's, while it is to be attended to: comm_attend() */
     list_t of_gpus;             /* engine->gpu_comms */
     list_t ops;                 /* comm_op_t.of_comm, oldest first */

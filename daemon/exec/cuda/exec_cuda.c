@@ -4,6 +4,7 @@
 #include "exec/cuda/exec_cuda.h"
 
 #include "error.h"
+#include "exec/cuda/grant.h"
 #include "exec/cuda/run.h"
 
 #include <stdio.h>
@@ -47,7 +48,7 @@ static void advance(exec_cuda_t *exec)
         on_completion(exec, &cqe);
     }
     cuda_requests_flush(exec);
-    cuda_launch_waiting(exec);
+    grant_waiting(exec);
 }
 
 static bool cuda_poll(exec_t *base, exec_end_t *end)
@@ -105,7 +106,6 @@ static void end_runs(exec_cuda_t *exec, const char *text)
         cuda_request_free(exec, request);
         if (!instance)
             continue;
-        list_remove(&instance->queued);
         cuda_instance_end(instance, BLINK_ERR_SYSTEM, text);
     }
 }
@@ -122,6 +122,44 @@ void exec_cuda_detach(exec_cuda_t *exec, const char *text)
     gpu_channel_close(&exec->channel);
 }
 
+uint64_t exec_cuda_aborting_since_us(const exec_cuda_t *exec)
+{
+    const cuda_instance_t *first = LIST_FIRST(&exec->aborted, cuda_instance_t, queued);
+    return first ? first->aborted_us : UINT64_MAX;
+}
+
+/* ---- shares ---- */
+
+static blink_result_t cuda_share_create(exec_t *base, const void *tenant, uint32_t weight,
+                                        exec_share_t **share)
+{
+    exec_cuda_t *exec = (exec_cuda_t *)base;
+    exec_share_t *created = calloc(1, sizeof(*created));
+    if (!created)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a share of the GPUs");
+    created->exec = base;
+    pthread_mutex_lock(&exec->tenants_mutex);
+    blink_result_t result = exec_turns_add_share(&exec->turns, tenant, weight, created);
+    pthread_mutex_unlock(&exec->tenants_mutex);
+    if (result == BLINK_OK)
+        *share = created;
+    else
+        free(created);
+    return result;
+}
+
+static void cuda_share_destroy(exec_share_t *share)
+{
+    exec_cuda_t *exec = (exec_cuda_t *)share->exec;
+    pthread_mutex_lock(&exec->tenants_mutex);
+    exec_tenant_t *tenant = exec_turns_remove_share(share);
+    pthread_mutex_unlock(&exec->tenants_mutex);
+    free(tenant);
+    free(share);
+}
+
+/* ---- the executor ---- */
+
 /* The worker is told of the payload when the run starts; the daemon's own memory does not depend on it. */
 static blink_result_t cuda_bind(exec_instance_t *instance, uint64_t block_bytes)
 {
@@ -136,21 +174,29 @@ static const exec_calls_t cuda_calls = {.create = cuda_instance_create,
                                         .abort = cuda_instance_abort,
                                         .poll = cuda_poll,
                                         .transport = cuda_instance_transport,
-                                        .needs_flags = cuda_needs_host};
+                                        .needs_flags = cuda_needs_host,
+                                        .share_create = cuda_share_create,
+                                        .share_destroy = cuda_share_destroy};
 
 blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **exec)
 {
     exec_cuda_t *created = calloc(1, sizeof(*created));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the executor of GPUs");
-    created->base = (exec_t){&cuda_calls, config->link_bytes};
+    created->base = (exec_t){.calls = &cuda_calls, .link_bytes = config->link_bytes};
     created->config = *config;
     list_init(&created->requests);
     list_init(&created->unsent);
     list_init(&created->instances);
-    list_init(&created->waiting);
+    list_init(&created->aborted);
     list_init(&created->ended);
+    exec_turns_init(&created->turns, GRANT_QUANTUM_BYTES);
+    pthread_mutex_init(&created->tenants_mutex, NULL);
     snprintf(created->lost_text, sizeof(created->lost_text), "the GPU worker has not started");
+    if (exec_share_create(&created->base, NULL, 1, &created->base.own_share) != BLINK_OK) {
+        exec_cuda_destroy(created);
+        return BLINK_ERR_NO_MEMORY;
+    }
     *exec = created;
     return BLINK_OK;
 }
@@ -165,5 +211,7 @@ void exec_cuda_destroy(exec_cuda_t *exec)
     if (!exec)
         return;
     exec_cuda_detach(exec, "the daemon ends");
+    exec_share_destroy(exec->base.own_share);
+    pthread_mutex_destroy(&exec->tenants_mutex);
     free(exec);
 }

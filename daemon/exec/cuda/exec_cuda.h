@@ -3,10 +3,8 @@
  * flattens programs, binds them to payloads, grants multiprocessors, and tells the worker what to launch; the
  * worker holds all of CUDA.
  *
- * Grants. Lanes wait for one another, so all blocks of a run must be resident at once, on all its GPUs,
- * beside those of the runs that are under way. The executor counts them: a run whose blocks do not fit waits,
- * and so do later runs that need a grant, so that runs are granted whole and in one order.
- * Programs that are independent wait for nothing, hence for no grant.
+ * Grants. Runs wait until it is their tenant's and their communicator's turn, and until all GPUs that they
+ * use have space for them (grant.h).
  *
  * Host memory. GPUs that cannot reach each other's memory meet in the host's: slots and semaphores of such a
  * program lie there, and it must be one of LL's, in which every edge ends in a slot.
@@ -15,7 +13,7 @@
  * reduction are left to the copy engines, which wait for no kernel, if they are few and large enough to
  * be worth a command each.
  *
- * Everything here is the engine thread's.
+ * Everything here is the engine thread's, but shares may be made and destroyed by any.
  */
 #ifndef BLINK_EXEC_CUDA_H
 #define BLINK_EXEC_CUDA_H
@@ -55,6 +53,10 @@ exec_t *exec_of_cuda(exec_cuda_t *exec);
 
 /* Whether exec_poll() would find something. Sequentially consistent: the second look before sleeping. */
 bool exec_cuda_has_news(exec_cuda_t *exec);
+
+/* Since when the worker has been asked in vain to end a run that was aborted (clock_us()): the longest time.
+ * UINT64_MAX: it has ended all of them. */
+uint64_t exec_cuda_aborting_since_us(const exec_cuda_t *exec);
 
 /* Becomes readable when there is news, at an edge (never read); -1 without a worker. Changes with every
  * attach. */

@@ -10,6 +10,14 @@
 #include "exec/instance.h"
 #include "ring.h"
 
+#include <pthread.h>
+
+/* What has been granted on a GPU to runs that are under way (grant.h). */
+typedef struct cuda_granted {
+    uint32_t runs, blocks;
+    uint64_t bytes;
+} cuda_granted_t;
+
 struct exec_cuda {
     exec_t base;
     exec_cuda_config_t config;
@@ -22,9 +30,12 @@ struct exec_cuda {
     list_t unsent;     /* those that wait for space in the ring or the arena, in order */
     uint32_t unreaped; /* sent, and not completed */
     list_t instances;
-    list_t waiting; /* instances whose runs wait for their grant, in order */
-    list_t ended;   /* instances whose runs have ended, until exec_poll() tells it */
-    uint32_t granted_blocks[GPU_MAX];
+    exec_turns_t turns; /* of the runs that wait for their grant; its list of tenants has a lock */
+    pthread_mutex_t tenants_mutex;
+    cuda_granted_t granted[GPU_MAX];
+    list_t
+        aborted;  /* cuda_instance_t.queued: whose runs have been granted and aborted, the first one first */
+    list_t ended; /* the same: whose runs have ended, until exec_poll() tells it */
     uint64_t memory_bytes; /* of the scratch of all instances, on all their GPUs */
     uint32_t last_object;
     uint64_t last_run;

@@ -1,6 +1,7 @@
 #include "exec/cuda/instance.h"
 
 #include "error.h"
+#include "exec/cuda/grant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,7 +189,7 @@ void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent)
         cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, link);
         if (exec->memory_bytes <= KEPT_MEMORY_BYTES)
             return;
-        if (!instance->running && instance != recent)
+        if (instance->stage == CUDA_RUN_NONE && instance != recent)
             free_memory(instance);
     }
 }
@@ -253,20 +254,28 @@ static void add_load(cuda_instance_t *instance, const lane_operand_t *operand, u
     }
 }
 
+/* What a run carries over links, and what it costs the GPUs. */
 static void count_loads(cuda_instance_t *instance)
 {
     const lane_program_t *program = instance->base.program;
     instance->load_count = 0;
+    memset(instance->cost_bytes, 0, sizeof(instance->cost_bytes));
     for (uint32_t l = 0; l < program->lane_count; l++) {
         const lane_t *lane = &program->lanes[l];
         for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
             const lane_step_t *step = &program->steps[s];
             uint64_t bytes = image_part_bytes(&instance->base.geometry, lane->channel, step->part);
+            instance->cost_bytes[instance->rank_gpu[lane->rank]] +=
+                bytes * (step->src_count + step->dst_count);
             for (uint32_t i = 0; i < step->src_count; i++)
                 add_load(instance, &program->operands[step->src_first + i], bytes);
             for (uint32_t i = 0; i < step->dst_count; i++)
                 add_load(instance, &program->operands[step->dst_first + i], bytes);
         }
+    }
+    for (uint32_t gpu = 0; gpu < instance->exec->config.gpu_count; gpu++) {
+        if (instance->cost_bytes[gpu] < GRANT_LEAST_BYTES)
+            instance->cost_bytes[gpu] = GRANT_LEAST_BYTES;
     }
 }
 

@@ -13,11 +13,14 @@ typedef struct cuda_load {
     uint64_t bytes;
 } cuda_load_t;
 
+/* What its run does (grant.h). */
+typedef enum cuda_run_stage { CUDA_RUN_NONE, CUDA_RUN_WAITS, CUDA_RUN_GRANTED } cuda_run_stage_t;
+
 typedef struct cuda_instance {
     exec_instance_t base;
     exec_cuda_t *exec; /* base.exec */
     list_t link;       /* exec_cuda_t.instances */
-    list_t queued;     /* exec_cuda_t.waiting or .ended */
+    list_t queued;     /* exec_share_t.due, or exec_cuda_t.aborted or .ended */
     uint32_t *rank_gpu;
     uint32_t gpu_mask;
     uint32_t lane_first[GPU_MAX], lane_count[GPU_MAX];
@@ -33,13 +36,18 @@ typedef struct cuda_instance {
     image_block_t binding;
     cuda_load_t *loads;
     uint32_t load_count;
-    uint64_t rounds; /* runs since the semaphores were zero */
+    uint64_t cost_bytes[GPU_MAX]; /* what its lanes on a GPU read and write, or more (GRANT_LEAST_BYTES) */
+    uint64_t rounds;              /* runs since the semaphores were zero */
     /* The run under way. */
-    bool running, granted, copied;
+    cuda_run_stage_t stage;
+    exec_share_t *share;
+    bool copied;
     uint64_t number;
     cuda_request_t *request;
     uint32_t blocks[GPU_MAX];
+    uint32_t resident[GPU_MAX]; /* of these, those that must be resident at once */
     blink_result_t abort_reason;
+    uint64_t aborted_us;
     /* How the run ended. */
     exec_end_t end;
     char end_text[BLINK_ERROR_TEXT_BYTES];

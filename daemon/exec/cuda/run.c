@@ -3,7 +3,9 @@
  */
 #include "exec/cuda/run.h"
 
+#include "base/clock.h"
 #include "error.h"
+#include "exec/cuda/grant.h"
 #include "names.h"
 
 #include <stdio.h>
@@ -95,6 +97,7 @@ static void count_blocks(cuda_instance_t *instance)
         uint32_t most = config->gpus[gpu].resident_blocks;
         uint32_t as_items = items[gpu] < most ? (uint32_t)items[gpu] : most;
         instance->blocks[gpu] = program->independent ? as_items : instance->lane_count[gpu];
+        instance->resident[gpu] = program->independent ? 0 : instance->lane_count[gpu];
     }
 }
 
@@ -170,41 +173,6 @@ static blink_result_t make_run(cuda_instance_t *instance)
     return BLINK_OK;
 }
 
-/* ---- grants ---- */
-
-static bool grant(exec_cuda_t *exec, const cuda_instance_t *instance)
-{
-    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++) {
-        if (exec->granted_blocks[gpu] + instance->blocks[gpu] > exec->config.gpus[gpu].resident_blocks)
-            return false;
-    }
-    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++)
-        exec->granted_blocks[gpu] += instance->blocks[gpu];
-    return true;
-}
-
-static void give_grant_back(cuda_instance_t *instance)
-{
-    exec_cuda_t *exec = instance->exec;
-    if (!instance->granted)
-        return;
-    instance->granted = false;
-    for (uint32_t gpu = 0; gpu < exec->config.gpu_count; gpu++)
-        exec->granted_blocks[gpu] -= instance->blocks[gpu];
-}
-
-void cuda_launch_waiting(exec_cuda_t *exec)
-{
-    LIST_FOR_EACH (link, &exec->waiting) {
-        cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, queued);
-        if (!grant(exec, instance))
-            return;
-        list_remove(link);
-        instance->granted = true;
-        cuda_request_send(exec, instance->request);
-    }
-}
-
 /* ---- from start to end ---- */
 
 blink_result_t cuda_instance_start(exec_instance_t *base, uint64_t block_bytes, bool *under_way)
@@ -218,17 +186,8 @@ blink_result_t cuda_instance_start(exec_instance_t *base, uint64_t block_bytes, 
     count_blocks(instance);
     BLINK_TRY(make_run(instance));
     *under_way = true;
-    instance->running = true;
     instance->abort_reason = BLINK_OK;
-    if (base->program->independent) {
-        cuda_request_send(exec, instance->request);
-        return BLINK_OK;
-    }
-    instance->granted = list_is_empty(&exec->waiting) && grant(exec, instance);
-    if (instance->granted)
-        cuda_request_send(exec, instance->request);
-    else
-        list_append(&exec->waiting, &instance->queued);
+    grant_ask(instance);
     return BLINK_OK;
 }
 
@@ -240,9 +199,8 @@ static void count_links(const cuda_instance_t *instance)
 
 void cuda_instance_end(cuda_instance_t *instance, blink_result_t result, const char *text)
 {
-    instance->running = false;
     instance->request = NULL;
-    give_grant_back(instance);
+    grant_return(instance);
     cuda_trim_memory(instance->exec, instance);
     if (result == BLINK_OK)
         count_links(instance);
@@ -257,6 +215,7 @@ void cuda_instance_end(cuda_instance_t *instance, blink_result_t result, const c
     }
     instance->end = exec_instance_end(&instance->base, result);
     snprintf(instance->end_text, sizeof(instance->end_text), "%s", result != BLINK_OK ? text : "");
+    list_remove(&instance->queued);
     list_append(&instance->exec->ended, &instance->queued);
 }
 
@@ -265,15 +224,16 @@ void cuda_instance_abort(exec_instance_t *base, blink_result_t reason)
     cuda_instance_t *instance = (cuda_instance_t *)base;
     exec_cuda_t *exec = instance->exec;
     cuda_request_t *request;
-    if (!instance->running || instance->abort_reason != BLINK_OK)
+    if (instance->stage == CUDA_RUN_NONE || instance->abort_reason != BLINK_OK)
         return;
     instance->abort_reason = reason;
-    if (!base->program->independent && !instance->granted) {
-        list_remove(&instance->queued);
+    if (instance->stage == CUDA_RUN_WAITS) {
         cuda_request_free(exec, instance->request);
         cuda_instance_end(instance, reason, "");
         return;
     }
+    instance->aborted_us = clock_us();
+    list_append(&exec->aborted, &instance->queued);
     if (cuda_request_make(exec, GPU_ABORT, 0, &request) != BLINK_OK)
         return; /* the run meets the limit of its waits */
     request->sqe.count = instance->number;

@@ -14,7 +14,4 @@ const char *cuda_instance_transport(const exec_instance_t *instance);
 /* The run is over: exec_poll() will tell so. Its request has been freed. */
 void cuda_instance_end(cuda_instance_t *instance, blink_result_t result, const char *text);
 
-/* Send the runs for which there is residence by now. */
-void cuda_launch_waiting(exec_cuda_t *exec);
-
 #endif

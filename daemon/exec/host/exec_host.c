@@ -231,7 +231,9 @@ static const exec_calls_t host_calls = {.create = host_instance_create,
                                         .abort = host_instance_abort,
                                         .poll = host_poll,
                                         .transport = host_transport,
-                                        .needs_flags = host_needs_flags};
+                                        .needs_flags = host_needs_flags,
+                                        .share_create = host_share_create,
+                                        .share_destroy = host_share_destroy};
 
 blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **exec)
 {
@@ -239,15 +241,14 @@ blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **
     exec_host_t *created = calloc(1, sizeof(*created));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the worker pool");
-    created->base = (exec_t){&host_calls, config->link_bytes};
+    created->base = (exec_t){.calls = &host_calls, .link_bytes = config->link_bytes};
     created->config = *config;
     pool_init_sync(created);
     queue_init(&created->queue);
-    list_init(&created->tenants);
     created->workers = calloc(wanted, sizeof(*created->workers));
     created->came_by = calloc(wanted, sizeof(*created->came_by));
     if (!created->workers || !created->came_by ||
-        exec_share_create(created, NULL, 1, &created->own_share) != BLINK_OK) {
+        exec_share_create(&created->base, NULL, 1, &created->base.own_share) != BLINK_OK) {
         exec_host_destroy(created);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u workers", wanted);
     }
@@ -277,7 +278,7 @@ void exec_host_destroy(exec_host_t *exec)
     pthread_mutex_unlock(&exec->mutex);
     for (uint32_t i = 0; i < exec->worker_count; i++)
         pthread_join(exec->workers[i], NULL);
-    exec_share_destroy(exec->own_share);
+    exec_share_destroy(exec->base.own_share);
     pthread_cond_destroy(&exec->timer_wake);
     pthread_cond_destroy(&exec->idle_wake);
     pthread_mutex_destroy(&exec->mutex);

@@ -377,7 +377,7 @@ blink_result_t host_instance_start(exec_instance_t *base, uint64_t block_bytes, 
     (void)block_bytes;
     if (!instance->has_buffer)
         BLINK_TRY(instance_hold_buffer(instance));
-    exec_share_t *share = base->run.share ? base->run.share : instance->exec->own_share;
+    exec_share_t *share = exec_instance_share(base);
     if (!instance->items)
         instance_reset_lanes(instance, share);
     /* An abort that takes the mutex after this finds the whole run as it was reset; one before finds none. */

@@ -14,12 +14,10 @@ struct exec_host {
     exec_host_config_t config;
     uint32_t worker_count;
     pthread_t *workers;
-    uint64_t cache_bytes;    /* of all caches of the last level */
-    exec_share_t *own_share; /* of runs without one */
+    uint64_t cache_bytes; /* of all caches of the last level */
 
     pthread_mutex_t mutex; /* guards everything below, and config.pace */
     exec_queue_t queue;
-    list_t tenants;            /* exec_tenant_t.of_exec */
     pthread_cond_t idle_wake;  /* workers asleep without a time to wake at */
     pthread_cond_t timer_wake; /* the timekeeper */
     uint32_t idle;             /* of these workers, those that nobody has called yet */
@@ -38,6 +36,10 @@ struct exec_host {
 /* Unlock after pushing to the queue, and wake a worker if what was pushed needs one. A worker that only puts
  * its own task back unlocks the mutex plainly, since it returns to the queue itself. */
 void pool_unlock_and_wake(exec_host_t *exec);
+
+/* The host's side of exec_calls_t. */
+blink_result_t host_share_create(exec_t *exec, const void *tenant, uint32_t weight, exec_share_t **share);
+void host_share_destroy(exec_share_t *share);
 
 /* Under the lock: free a share that no worker runs a task of. */
 void share_free(exec_share_t *share);

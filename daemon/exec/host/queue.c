@@ -7,7 +7,7 @@
 void queue_init(exec_queue_t *queue)
 {
     *queue = (exec_queue_t){0};
-    fair_round_init(&queue->tenants, WORK_QUANTUM_BYTES);
+    exec_turns_init(&queue->turns, WORK_QUANTUM_BYTES);
 }
 
 void queue_fini(exec_queue_t *queue)
@@ -98,11 +98,8 @@ static void due_add(exec_queue_t *queue, exec_task_t *task)
     exec_share_t *share = task->share;
     list_append(&share->due, &task->of_share);
     queue->due++;
-    fair_enter(&share->tenant->shares, &share->turn);
-    if (fair_is_waiting(&share->tenant->turn))
-        return;
-    fair_enter(&queue->tenants, &share->tenant->turn);
-    hint(queue, 1);
+    if (exec_turns_enter(&queue->turns, share))
+        hint(queue, 1);
 }
 
 static void due_remove(exec_queue_t *queue, exec_task_t *task)
@@ -110,13 +107,8 @@ static void due_remove(exec_queue_t *queue, exec_task_t *task)
     exec_share_t *share = task->share;
     list_remove(&task->of_share);
     queue->due--;
-    if (!list_is_empty(&share->due))
-        return;
-    fair_leave(&share->turn);
-    if (!list_is_empty(&share->tenant->shares.waiting))
-        return;
-    fair_leave(&share->tenant->turn);
-    hint(queue, UINT32_MAX);
+    if (list_is_empty(&share->due) && exec_turns_leave(share))
+        hint(queue, UINT32_MAX);
 }
 
 /* ---- all ---- */
@@ -144,18 +136,14 @@ void queue_ripen(exec_queue_t *queue, uint64_t now_ns)
 
 exec_task_t *queue_pop(exec_queue_t *queue)
 {
-    exec_tenant_t *tenant = CONTAINER_OF(fair_next(&queue->tenants), exec_tenant_t, turn);
-    exec_share_t *share = CONTAINER_OF(fair_next(&tenant->shares), exec_share_t, turn);
-    exec_task_t *task = LIST_FIRST(&share->due, exec_task_t, of_share);
+    exec_task_t *task = LIST_FIRST(&exec_turns_next(&queue->turns)->due, exec_task_t, of_share);
     due_remove(queue, task);
     return task;
 }
 
 void queue_charge(exec_queue_t *queue, exec_share_t *share, uint64_t bytes)
 {
-    uint64_t cost = bytes > WORK_LEAST_BYTES ? bytes : WORK_LEAST_BYTES;
-    fair_charge(&share->tenant->shares, &share->turn, cost);
-    fair_charge(&queue->tenants, &share->tenant->turn, cost);
+    exec_turns_charge(&queue->turns, share, bytes > WORK_LEAST_BYTES ? bytes : WORK_LEAST_BYTES);
 }
 
 void queue_remove(exec_queue_t *queue, exec_task_t *task)

@@ -1,14 +1,13 @@
 /*
  * The run queue. Tasks whose time has not come are in a heap by that time; without a pacer there are none.
- * The others wait with the share that they belong to (exec/share.h), in the order in which they came, and
- * tenants, and of each tenant its communicators, take turns by deficit round robin (base/fair.h): they pay in
- * bytes that were read and written. Not thread-safe: the pool's lock guards it.
+ * The others wait with the share that they belong to, in the order in which they came, and the shares take
+ * turns (exec/turns.h). Not thread-safe: the pool's lock guards it.
  */
 #ifndef BLINK_EXEC_QUEUE_H
 #define BLINK_EXEC_QUEUE_H
 
-#include "base/fair.h"
 #include "exec/host/exec_host.h"
+#include "exec/turns.h"
 
 #include <stdatomic.h>
 
@@ -24,26 +23,6 @@ typedef struct host_instance host_instance_t;
 /* What a task costs that reads and writes less. */
 #define WORK_LEAST_BYTES (16u << 10)
 
-/* A tenant that has shares. */
-typedef struct exec_tenant {
-    list_t of_exec; /* exec_host_t.tenants */
-    const void *key;
-    uint32_t share_count;
-    fair_share_t turn;   /* of the queue's, while tasks of it are due */
-    fair_round_t shares; /* exec_share_t.turn */
-    pace_flows_t *flows; /* paced: for its bookings */
-} exec_tenant_t;
-
-struct exec_share {
-    exec_host_t *exec;
-    exec_tenant_t *tenant;
-    fair_share_t turn; /* of its tenant's, while tasks of it are due */
-    list_t due;        /* exec_task_t.of_share */
-    uint32_t users;    /* workers that run a task of it */
-    bool destroyed;    /* the last of them frees it */
-    pace_flows_t *flows;
-};
-
 /* Embedded in what it runs, and owned by that; in the queue at most once. */
 struct exec_task {
     uint64_t (*run)(exec_task_t *task); /* returns the bytes that it read and wrote */
@@ -53,7 +32,7 @@ struct exec_task {
     uint64_t ready_ns;                  /* CLOCK_MONOTONIC */
     uint64_t arrival;
     uint32_t place;  /* in the heap; QUEUE_NOWHERE while it is not there */
-    list_t of_share; /* while it is due */
+    list_t of_share; /* exec_share_t.due, while it is due */
 };
 
 typedef struct exec_queue {
@@ -63,7 +42,7 @@ typedef struct exec_queue {
     uint32_t capacity;
     uint32_t reserved; /* tasks that may be queued at once */
     uint64_t next_arrival;
-    fair_round_t tenants; /* exec_tenant_t.turn */
+    exec_turns_t turns;
     _Atomic uint32_t
         tenants_hint; /* how many have tasks that are due; to be read relaxed, without the lock */
 } exec_queue_t;

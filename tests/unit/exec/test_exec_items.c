@@ -392,7 +392,7 @@ static void close_gate(const fixture_t *fixture, gate_t *gate)
 {
     *gate = (gate_t){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     task_init(&gate->task, wait_at_gate, NULL);
-    gate->task.share = fixture->exec->own_share;
+    gate->task.share = fixture->exec->base.own_share;
     pthread_mutex_lock(&fixture->exec->mutex);
     assert_int_equal(queue_reserve(&fixture->exec->queue, 1), BLINK_OK);
     queue_push(&fixture->exec->queue, &gate->task, 0);
