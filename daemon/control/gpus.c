@@ -38,7 +38,8 @@ struct gpus {
     gpus_handler_t handler;
     gpu_hello_t hello;
     gpu_worker_t worker;
-    bool silent;       /* it is killed for that */
+    uint32_t number;   /* of the worker: how many the engine has been told of */
+    bool killed;       /* it did not answer, or did not end a run */
     bool ready;        /* the worker has said hello */
     uv_poll_t *socket; /* of the worker; freed when closed */
     uv_timer_t restart;
@@ -173,20 +174,31 @@ static void ping(gpus_t *gpus)
         message_send(gpus, message);
 }
 
+/* Its socket tells of the end. */
+static void kill_worker(gpus_t *gpus, const char *why, double seconds)
+{
+    LOG_ERROR("the GPU worker (pid %d) has not %s for %g s: it is killed", (int)gpus->worker.pid, why,
+              seconds);
+    gpus->killed = true;
+    kill(gpus->worker.pid, SIGKILL);
+}
+
+void gpus_worker_stuck(gpus_t *gpus, uint32_t worker)
+{
+    if (gpus->ready && !gpus->killed && worker == gpus->number)
+        kill_worker(gpus, "ended a run that was aborted", gpus->control->settings->run_timeout_s);
+}
+
 static void on_beat(uv_timer_t *timer)
 {
     gpus_t *gpus = timer->data;
     bool asked = !list_is_empty(&gpus->unsent) || !list_is_empty(&gpus->unanswered);
-    if (!gpus->ready || gpus->silent)
+    if (!gpus->ready || gpus->killed)
         return;
-    if (!asked) {
+    if (!asked)
         ping(gpus);
-    } else if ((double)(clock_ns() - gpus->asked_ns) > silence_s(gpus) * 1e9) {
-        LOG_ERROR("the GPU worker (pid %d) has not answered for %g s: it is killed", (int)gpus->worker.pid,
-                  silence_s(gpus));
-        gpus->silent = true; /* its socket tells of the end */
-        kill(gpus->worker.pid, SIGKILL);
-    }
+    else if ((double)(clock_ns() - gpus->asked_ns) > silence_s(gpus) * 1e9)
+        kill_worker(gpus, "answered", silence_s(gpus));
 }
 
 /* ---- the worker's end ---- */
@@ -240,7 +252,8 @@ static void worker_is_ready(gpus_t *gpus)
 {
     gpu_channel_t channel = gpu_worker_take_channel(&gpus->worker);
     gpus->ready = true;
-    gpus->silent = false;
+    gpus->killed = false;
+    gpus->number++;
     gpus->first_token = gpus->last_token + 1;
     engine_gpu_attach(gpus->control->engine, &channel);
 }

@@ -29,6 +29,10 @@ const gpu_hello_t *gpus_facts(const gpus_t *gpus);
 pid_t gpus_worker_pid(const gpus_t *gpus);
 uint32_t gpus_restarts(const gpus_t *gpus);
 
+/* The worker, the so-manieth that the engine was told of, does not end a run that was aborted: it is killed,
+ * and another one started. Nothing if it has ended by itself meanwhile. */
+void gpus_worker_stuck(gpus_t *gpus, uint32_t worker);
+
 /* Errors: SYSTEM (there is no worker at the moment; says why). */
 blink_result_t gpus_check(const gpus_t *gpus);
 

@@ -363,6 +363,16 @@ static blink_result_t create_executors(server_t *server, const gpu_hello_t *hell
     return hello ? create_cuda(server, hello) : BLINK_OK;
 }
 
+static void on_comm_ended(void *context, uint32_t comm, blink_result_t reason, const char *text)
+{
+    rosters_abort_by_engine(((control_t *)context)->rosters, comm, reason, text);
+}
+
+static void on_gpu_worker_stuck(void *context, uint32_t worker)
+{
+    gpus_worker_stuck(((control_t *)context)->gpus, worker);
+}
+
 static blink_result_t start_engine(server_t *server)
 {
     control_t *control = &server->control;
@@ -374,8 +384,9 @@ static blink_result_t start_engine(server_t *server)
                                     .topo = control->topo,
                                     .cores = cores > 0 ? (uint32_t)cores : 1,
                                     .control = &server->mailbox,
-                                    .comm_ended = rosters_abort_by_engine,
-                                    .context = control->rosters};
+                                    .comm_ended = on_comm_ended,
+                                    .gpu_worker_stuck = on_gpu_worker_stuck,
+                                    .context = control};
     return engine_create(&config, &control->engine);
 }
 

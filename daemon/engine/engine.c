@@ -146,6 +146,15 @@ static bool engine_work(engine_t *engine)
     return worked;
 }
 
+/* Whatever happens by the clock. Returns when the next of it is due (µs), or UINT64_MAX. */
+static uint64_t engine_check_times(engine_t *engine, uint64_t now_us)
+{
+    uint64_t next_us = comms_check_timeouts(engine, now_us);
+    uint64_t tidy_us = plan_cache_tidy(engine), gpu_us = engine_check_gpu_worker(engine, now_us);
+    next_us = tidy_us < next_us ? tidy_us : next_us;
+    return gpu_us < next_us ? gpu_us : next_us;
+}
+
 static void *engine_main(void *argument)
 {
     engine_t *engine = argument;
@@ -163,8 +172,7 @@ static void *engine_main(void *argument)
             continue;
         uint64_t now_us = engine->now_us = clock_us();
         if (now_us - checked_us >= TIMEOUT_CHECK_US) {
-            comms_check_timeouts(engine, now_us);
-            plan_cache_tidy(engine);
+            engine_check_times(engine, now_us);
             checked_us = now_us;
         }
         if (worked)
@@ -173,8 +181,7 @@ static void *engine_main(void *argument)
             idle_since_us = now_us;
         if (engine->long_runs == 0 && !engine->drowsy && now_us - idle_since_us < IDLE_SPIN_US)
             continue;
-        uint64_t timeout_us = comms_check_timeouts(engine, now_us), tidy_us = plan_cache_tidy(engine);
-        engine_try_to_sleep(engine, tidy_us < timeout_us ? tidy_us : timeout_us, now_us - idle_since_us);
+        engine_try_to_sleep(engine, engine_check_times(engine, now_us), now_us - idle_since_us);
         if (!has_watched(engine))
             idle_since_us = 0;
     }

@@ -23,6 +23,7 @@ static void attach_run(mailbox_item_t *item)
 {
     gpu_change_t *change = CONTAINER_OF(item, gpu_change_t, item);
     engine_t *engine = change->engine;
+    engine->gpu_workers++;
     if (exec_cuda_attach(engine->config.cuda, &change->channel) != BLINK_OK) {
         LOG_ERROR("the GPU worker's ring: %s", blink_error_text());
     } else {
@@ -46,6 +47,28 @@ static void detach_run(mailbox_item_t *item)
         comm_end(CONTAINER_OF(link, engine_comm_t, of_gpus), ENDED_BY_ENGINE, BLINK_ERR_SYSTEM, change->text);
     }
     free(change);
+}
+
+static void stuck_on_control(mailbox_item_t *item)
+{
+    engine_t *engine = CONTAINER_OF(item, engine_t, gpu_stuck_item);
+    engine->config.gpu_worker_stuck(engine->config.context, engine->gpu_stuck);
+}
+
+uint64_t engine_check_gpu_worker(engine_t *engine, uint64_t now_us)
+{
+    if (!engine->config.cuda || engine->gpu_stuck == engine->gpu_workers)
+        return UINT64_MAX;
+    uint64_t since_us = exec_cuda_aborting_since_us(engine->config.cuda);
+    if (since_us == UINT64_MAX)
+        return UINT64_MAX;
+    uint64_t deadline_us = since_us + (uint64_t)(engine->config.settings->run_timeout_s * 1e6);
+    if (now_us < deadline_us)
+        return deadline_us;
+    engine->gpu_stuck = engine->gpu_workers;
+    engine->gpu_stuck_item.run = stuck_on_control;
+    mailbox_post(engine->config.control, &engine->gpu_stuck_item);
+    return UINT64_MAX;
 }
 
 static void post_change(engine_t *engine, const gpu_change_t *change)

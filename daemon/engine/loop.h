@@ -16,8 +16,11 @@ struct engine {
     pthread_t thread;
     mailbox_t mailbox;
     int wake_fd, epoll_fd;
-    int gpu_event_fd;      /* of the GPU worker attached, in the epoll set; -1: none */
-    _Atomic bool sleeping; /* written by the engine thread, read by posters */
+    int gpu_event_fd;     /* of the GPU worker attached, in the epoll set; -1: none */
+    uint32_t gpu_workers; /* that have been attached so far */
+    uint32_t gpu_stuck;   /* the last of them that was found stuck; read by the control thread once posted */
+    mailbox_item_t gpu_stuck_item; /* engine to control */
+    _Atomic bool sleeping;         /* written by the engine thread, read by posters */
     bool stop;
     bool one_class;           /* the topology is plain memory: one plan serves all sizes */
     bool crowded;             /* more runnable threads than cores */
@@ -85,6 +88,10 @@ static inline bool engine_node_is_gpu(const engine_t *engine, uint32_t node)
 {
     return engine->config.gpu_of_node && engine->config.gpu_of_node[node] != GPU_NONE;
 }
+
+/* Tell the control thread of a GPU worker that does not end a run that was aborted long ago. Returns when to
+ * look again (µs), or UINT64_MAX. */
+uint64_t engine_check_gpu_worker(engine_t *engine, uint64_t now_us);
 
 /* The executor for devices on this node. Thread-safe. */
 static inline exec_t *engine_exec(const engine_t *engine, uint32_t node)

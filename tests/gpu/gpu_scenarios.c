@@ -505,8 +505,8 @@ static blink_result_t try_again(const player_t *p, int attempt, CUdeviceptr a)
     return result;
 }
 
-/* Says that it is under way and goes on until somebody ends the GPU worker or the daemon; then, if it is the
- * worker, once more from the start. The first argument of the test is on standard output. */
+/* Says that it is under way and goes on until the GPU worker or the daemon ends or is stuck; then, if it is
+ * the worker, once more from the start. The first argument of the test is on standard output. */
 static void play_until_lost(const player_t *p)
 {
     blink_comm_t *comm = begin(p);
@@ -529,7 +529,9 @@ static void play_until_lost(const player_t *p)
         must(p, blink_comm_async_error(comm, &lost), "async_error");
     if (lost == BLINK_ERR_DAEMON_LOST)
         return;
-    if (lost != BLINK_ERR_SYSTEM || !strstr(blink_last_error(), "GPU worker"))
+    /* The worker has ended, or is stuck and will be. */
+    if ((lost != BLINK_ERR_SYSTEM || !strstr(blink_last_error(), "GPU worker")) &&
+        (lost != BLINK_ERR_TIMEOUT || !strstr(blink_last_error(), "it has run for")))
         fail(p, "%s: %s", blink_result_name(lost), blink_last_error());
     (void)blink_comm_destroy(comm);
     result = BLINK_ERR_SYSTEM;

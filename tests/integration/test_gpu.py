@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 
-from harness import BLINK_PERF, Daemon, IntegrationTest, Process
+from harness import BLINK_PERF, LIMIT_S, Daemon, IntegrationTest, Process
 
 BLINK_GPU_API = os.environ["BLINK_GPU_API"]
 STANDIN = os.environ["STANDIN"]
@@ -179,6 +179,16 @@ class FaultTest(GpuTest):
         os.kill(self.ctl_json(daemon, "status")["gpu_worker_pid"], signal.SIGSTOP)
         self.assertEqual(process.wait(), 0, process.stderr())
         self.until(lambda: self.ctl_json(daemon, "status")["gpu_worker_restarts"] == 1)
+        self.play("device-memory", daemon=daemon)
+
+    def test_a_gpu_worker_of_which_one_thread_is_stuck_is_replaced(self):
+        """The thread that makes runs: the other one answers."""
+        daemon = self.gpu_daemon("cuda:0x4", *self.limits(run_timeout_s=LIMIT_S / 60),
+                                 STANDIN_CUDA_FAIL="cuLaunchKernel:300:hang")
+        process = self.ranks(daemon, "until-lost", 4, STANDIN_CUDA_FAIL="")
+        self.assertEqual(process.wait(), 0, process.stderr())
+        self.until(lambda: self.ctl_json(daemon, "status")["gpu_worker_restarts"] == 1)
+        self.assertIn("has not ended a run that was aborted for", daemon.stderr())
         self.play("device-memory", daemon=daemon)
 
     def test_a_lost_context(self):

@@ -31,9 +31,9 @@ void roster_announce_abort(roster_t *roster, blink_result_t code, const char *te
     }
 }
 
-void rosters_abort_by_engine(void *context, uint32_t number, blink_result_t code, const char *text)
+void rosters_abort_by_engine(rosters_t *rosters, uint32_t number, blink_result_t code, const char *text)
 {
-    roster_t *roster = find_by_number(context, number);
+    roster_t *roster = find_by_number(rosters, number);
     if (roster)
         roster_announce_abort(roster, code, text, NULL);
 }

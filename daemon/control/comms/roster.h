@@ -95,8 +95,8 @@ void roster_end_if_left(roster_t *roster);
  * none left. */
 bool rosters_lose_one(client_t *client);
 
-/* engine_config_t.comm_ended; the context is the rosters. */
-void rosters_abort_by_engine(void *rosters, uint32_t number, blink_result_t code, const char *text);
+/* As engine_config_t.comm_ended. */
+void rosters_abort_by_engine(rosters_t *rosters, uint32_t number, blink_result_t code, const char *text);
 
 /* The daemon stops, and no rank joins any more: rosters_abort_some() is to abort what there is. */
 void rosters_begin_to_stop(rosters_t *rosters);

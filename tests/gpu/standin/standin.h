@@ -7,9 +7,11 @@
  *   CUDA_VISIBLE_DEVICES  as for CUDA, numbers only: which of them this process sees, in which order
  *   STANDIN_CUDA_NO_PEER  1: no GPU reaches another's memory
  *   STANDIN_CUDA_MEMORY   bytes of a GPU that this process may allocate: 1 GiB
- *   STANDIN_CUDA_FAIL     "cuMemAlloc:3", "cuMemAlloc:3:2", also several with commas: the third call fails
- * with CUDA_ERROR_UNKNOWN, or with the error of that number, and does nothing STANDIN_CUDA_LOST     N: the
- * N-th kernel never runs, and every call that could notice fails from then on with CUDA_ERROR_ILLEGAL_ADDRESS
+ *   STANDIN_CUDA_FAIL     "cuMemAlloc:3", "cuMemAlloc:3:2", "cuMemAlloc:3:hang", also several with
+ *                         commas: the third call fails with CUDA_ERROR_UNKNOWN, or with the error of that
+ *                         number, and does nothing; or it never returns
+ *   STANDIN_CUDA_LOST     N: the N-th kernel never runs, and every call that could notice fails from then
+ *                         on with CUDA_ERROR_ILLEGAL_ADDRESS
  *
  * Where it is simpler than CUDA: the NULL stream is a stream like others, that orders nothing but itself (the
  * per-thread default stream is the same one); a process is lost as a whole, not one context of it; releasing

@@ -17,6 +17,7 @@ typedef struct failure {
     char call[CALL_NAME_BYTES];
     uint64_t number;
     CUresult error;
+    bool hangs; /* it does not fail: it never returns */
     _Atomic uint64_t calls;
 } failure_t;
 
@@ -56,7 +57,7 @@ static void read_visible(standin_settings_t *settings, int machine_gpus)
     }
 }
 
-/* One "call:number[:error]". */
+/* One "call:number[:error]", or "call:number:hang". */
 static void read_failure(const char *text, size_t length)
 {
     failure_t *failure = &driver.failures[driver.failure_count];
@@ -66,6 +67,7 @@ static void read_failure(const char *text, size_t length)
     memcpy(failure->call, text, name_length);
     char *end;
     failure->number = strtoull(text + name_length + 1, &end, 10);
+    failure->hangs = strncmp(end, ":hang", strlen(":hang")) == 0;
     failure->error = *end == ':' ? (CUresult)strtoul(end + 1, NULL, 10) : CUDA_ERROR_UNKNOWN;
     driver.failure_count++;
 }
@@ -97,8 +99,11 @@ static CUresult asked_failure(const char *call)
 {
     for (unsigned i = 0; i < driver.failure_count; i++) {
         failure_t *failure = &driver.failures[i];
-        if (!strcmp(failure->call, call) && atomic_fetch_add(&failure->calls, 1) + 1 == failure->number)
-            return failure->error;
+        if (strcmp(failure->call, call) != 0 || atomic_fetch_add(&failure->calls, 1) + 1 != failure->number)
+            continue;
+        while (failure->hangs)
+            pause();
+        return failure->error;
     }
     return CUDA_SUCCESS;
 }
