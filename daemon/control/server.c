@@ -4,6 +4,8 @@
 #include "control/server.h"
 
 #include "base/clock.h"
+#include "base/guard.h"
+#include "base/holes.h"
 #include "base/log.h"
 #include "control/clients/session.h"
 #include "control/comms/roster.h"
@@ -11,7 +13,6 @@
 #include "control/descriptors.h"
 #include "control/gpus.h"
 #include "control/links.h"
-#include "control/memory/guard.h"
 #include "control/memory/region_gpu.h"
 #include "frame.h"
 
@@ -441,12 +442,23 @@ static void init_control(const server_config_t *config, control_t *control)
     list_init(&control->clients);
 }
 
+/* All serves without: then pages are the daemon's that clients have it touch first. */
+static void open_holes(control_t *control)
+{
+    if (holes_open(&control->holes) == BLINK_OK)
+        return;
+    control->holes = -1;
+    LOG_WARNING("pages that clients do not populate may be charged to blinkd's cgroup: %s",
+                blink_error_text());
+}
+
 blink_result_t server_create(const server_config_t *config, server_t **created)
 {
     server_t *server = calloc(1, sizeof(*server));
     if (!server)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the server");
     init_control(config, &server->control);
+    open_holes(&server->control);
     server->lock_fd = -1;
     open_reserve(server);
     server->listen_fd = config->listen_fd;
@@ -491,6 +503,8 @@ void server_destroy(server_t *server)
     links_destroy(control->links);
     rosters_destroy(control->rosters);
     close_socket(server);
+    if (control->holes >= 0)
+        close(control->holes);
     vec_free(&control->all_clients);
     free(control->topology_json);
     free(server->link_bytes);

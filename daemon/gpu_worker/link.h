@@ -82,6 +82,7 @@ typedef struct gpu_request {
     uint32_t gpu;                 /* IMPORT */
     uint64_t token;               /* names what is imported or mapped; unique, not 0 */
     uint64_t bytes, offset_bytes; /* MAP_HOST: whole pages */
+    bool keep_holes;              /* MAP_HOST: fail where a page is not there, instead of adding one */
     uint32_t extent_count;        /* IMPORT; only as many of the next are sent */
     gpu_extent_t extents[GPU_EXTENTS_MAX];
 } gpu_request_t;

@@ -203,9 +203,11 @@ class RawClient:
 
 # ---- what tests and attacks begin with ----
 
-def sealed_memfd(size, seals=fcntl.F_SEAL_SHRINK):
+def sealed_memfd(size, seals=fcntl.F_SEAL_SHRINK, populated=True):
     fd = os.memfd_create("raw", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
     os.ftruncate(fd, size)
+    if populated:
+        os.posix_fallocate(fd, 0, size)
     if seals:
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
     return fd

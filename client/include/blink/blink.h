@@ -162,9 +162,10 @@ blink_result_t blink_mem_free(blink_context_t *context, void *address);
  * Make memory of your own known to the daemon: [address, address + bytes) must be a MAP_SHARED mapping of
  * descriptor `fd` at `offset_bytes` (page-aligned). The descriptor must be a memfd sealed with F_SEAL_SHRINK,
  * not sealed against writing and not of huge pages; it may be closed after the call. Regions must not
- * overlap. The mapping stays the caller's, and must stay until blink_mem_deregister() or blink_close(). Waits
- * for the daemon's answer. Errors: BLINK_ERR_INVALID_ARGUMENT (which of these does not hold),
- * BLINK_ERR_EXISTS (overlaps a region), BLINK_ERR_QUOTA, BLINK_ERR_SYSTEM.
+ * overlap. The call has all pages of the mapping, and an op that comes to a page which has been punched out
+ * since fails with BLINK_ERR_SYSTEM. The mapping stays the caller's, and must stay until
+ * blink_mem_deregister() or blink_close(). Waits for the daemon's answer. Errors: BLINK_ERR_INVALID_ARGUMENT
+ * (which of these does not hold), BLINK_ERR_EXISTS (overlaps a region), BLINK_ERR_QUOTA, BLINK_ERR_SYSTEM.
  */
 blink_result_t blink_mem_register(blink_context_t *context, void *address, size_t bytes, int fd,
                                   size_t offset_bytes);

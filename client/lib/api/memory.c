@@ -1,5 +1,6 @@
 /* blink_mem_*(): the library's half of the checks; the daemon repeats its own. */
 #include "context/context.h"
+#include "submit/populate.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,14 +31,6 @@ static blink_result_t make_memfd(size_t bytes, int *fd)
     return BLINK_OK;
 }
 
-/* Have all pages now: the kernel charges a page to the cgroup of the process that touches it first, and that
- * is not to be the daemon. Where the kernel does not know the wish (before 5.14), pages come when they are
- * touched. */
-static void populate(void *address, size_t bytes)
-{
-    (void)madvise(address, bytes, MADV_POPULATE_WRITE);
-}
-
 /* Memory of a memfd, mapped and registered. */
 static blink_result_t map_and_register(regions_t *regions, int fd, size_t bytes, void **address)
 {
@@ -46,9 +39,10 @@ static blink_result_t map_and_register(regions_t *regions, int fd, size_t bytes,
         return BLINK_FAIL_ERRNO("map %zu bytes", bytes);
     if (bytes >= HUGE_PAGE_BYTES)
         (void)madvise(base, bytes, MADV_HUGEPAGE); /* a wish: without huge pages it is only slower */
-    populate(base, bytes);
     region_t region = {.start = base, .bytes = bytes, .owned = true};
-    blink_result_t result = regions_add(regions, &region, fd, 0);
+    blink_result_t result = populate(base, bytes);
+    if (result == BLINK_OK)
+        result = regions_add(regions, &region, fd, 0);
     if (result == BLINK_OK)
         *address = base;
     else
@@ -124,7 +118,7 @@ blink_result_t blink_mem_register(blink_context_t *context, void *address, size_
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%p of %zu bytes passes the end of the address space",
                           address, bytes);
     BLINK_TRY(check_memfd(fd, bytes, offset_bytes));
-    populate(address, bytes);
+    BLINK_TRY(populate(address, bytes));
     region_t region = {.start = address, .bytes = bytes};
     return regions_add(&context->regions, &region, fd, offset_bytes);
 }

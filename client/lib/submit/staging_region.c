@@ -1,6 +1,8 @@
 /* Asking for the region and mapping it. */
 #include "submit/staging_region.h"
 
+#include "submit/populate.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,9 +17,10 @@ static blink_result_t map(int fd, uint64_t bytes, void **base)
     *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (*base == MAP_FAILED)
         return BLINK_FAIL_ERRNO("map %zu bytes of staging memory", (size_t)bytes);
-    /* Pages are charged to whose process touches them first: that is to be this one. */
-    (void)madvise(*base, bytes, MADV_POPULATE_WRITE);
-    return BLINK_OK;
+    blink_result_t result = populate(*base, bytes);
+    if (result != BLINK_OK)
+        munmap(*base, bytes);
+    return result;
 }
 
 blink_result_t staging_region_map(connection_t *connection, uint64_t bytes, bool on_gpus, bool windows,

@@ -1,8 +1,8 @@
 #include "control/clients/client.h"
 
+#include "base/guard.h"
 #include "control/comms/roster.h"
 #include "control/descriptors.h"
-#include "control/memory/guard.h"
 #include "control/memory/region.h"
 
 #include <errno.h>

@@ -1,9 +1,10 @@
 #include "control/memory/region.h"
 
+#include "base/guard.h"
+#include "base/holes.h"
 #include "base/pages.h"
 #include "control/descriptors.h"
 #include "control/gpus.h"
-#include "control/memory/guard.h"
 #include "windows.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define HUGE_PAGE_BYTES (2u << 20)
+#define STAT_BLOCK_BYTES 512u /* of stat.st_blocks, whatever the filesystem */
 
 /* ---- registration ---- */
 
@@ -47,6 +48,13 @@ static blink_result_t check_descriptor(int fd, uint64_t offset_bytes, uint64_t b
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "the memfd has %lu bytes, offset %lu + %lu bytes run past them",
                           (unsigned long)size_bytes, (unsigned long)offset_bytes, (unsigned long)bytes);
+    /* Not all holes show here, but these do, and it is better to hear of them now than from an op. */
+    uint64_t populated_bytes = (uint64_t)status.st_blocks * STAT_BLOCK_BYTES;
+    if (populated_bytes < bytes)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "the memfd has pages for %lu of the region's %lu bytes: populate them first, as "
+                          "madvise() does with MADV_POPULATE_WRITE",
+                          (unsigned long)populated_bytes, (unsigned long)bytes);
     return BLINK_OK;
 }
 
@@ -143,7 +151,7 @@ blink_result_t region_tell_engine(region_t *region, uint64_t gpu_address)
     return engine_region_add(region->client->engine, &config, &region->engine);
 }
 
-/* Map the memory and guard it. */
+/* Map the memory and guard it. Its pages are the client's: the daemon adds none. */
 static blink_result_t region_map(region_t *region, int fd, uint64_t offset_bytes)
 {
     void *map = mmap(NULL, region->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset_bytes);
@@ -151,9 +159,7 @@ static blink_result_t region_map(region_t *region, int fd, uint64_t offset_bytes
         return BLINK_FAIL_ERRNO("map %lu bytes of the memfd", (unsigned long)region->bytes);
     region->map = map;
     pages_keep_from_dumps(map, region->bytes);
-    if (region->bytes >= HUGE_PAGE_BYTES)
-        (void)madvise(map, region->bytes,
-                      MADV_HUGEPAGE); /* only a wish: all works without huge pages, slower */
+    BLINK_TRY(holes_keep(region->control->holes, map, region->bytes));
     return guard_add(map, region->bytes, &region->guard);
 }
 

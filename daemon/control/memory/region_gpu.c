@@ -173,8 +173,10 @@ static void on_host_mapped(void *context, blink_result_t result, uint64_t addres
 
 static gpu_request_t map_request(const region_t *region)
 {
-    return (gpu_request_t){
-        .kind = GPU_MAP_HOST, .bytes = region->bytes, .offset_bytes = region->offset_bytes};
+    return (gpu_request_t){.kind = GPU_MAP_HOST,
+                           .bytes = region->bytes,
+                           .offset_bytes = region->offset_bytes,
+                           .keep_holes = region->kind == ENGINE_REGION_CLIENT};
 }
 
 static blink_result_t let_gpus_map(region_t *region, int fd)

@@ -147,7 +147,9 @@ blink_result_t region_fail_lost(const engine_region_t *region)
     if (!region->base)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "region %u of GPU memory was lost with the GPU worker",
                           region->region);
-    return BLINK_FAIL(BLINK_ERR_SYSTEM, "pages of region %u could not be had (punched out?)", region->region);
+    return BLINK_FAIL(BLINK_ERR_SYSTEM,
+                      "pages of region %u are not there: they were not populated, or have been punched out",
+                      region->region);
 }
 
 static blink_result_t check_staging(const engine_region_t *region, const region_range_t *range)

@@ -65,12 +65,10 @@ static bool take_start(const stored_op_t *stored)
     graph_words_t *words = &region_window(stored->region, stored->window)->graph;
     if (stored->running || (stored->rank && rank_in_group(stored->rank)))
         return false;
-    /* Acquire: what the stream did before comes first. Pairs with the stream's write of `requested`
-     * (windows.h). */
-    if (atomic_load_explicit(&words->requested, memory_order_acquire) != 1)
+    /* What the stream did before comes first. Pairs with the stream's write of `requested` (windows.h). */
+    if (guard_load(&words->requested) != 1)
         return false;
-    /* Relaxed: the stream writes it again only after it has seen `ended`. */
-    atomic_store_explicit(&words->requested, 0, memory_order_relaxed);
+    guard_store(&words->requested, 0); /* the stream writes it again only after it has seen `ended` */
     return true;
 }
 

@@ -186,12 +186,11 @@ bool stored_forget_client_some(engine_client_t *client)
 void stored_replay_done(const stored_op_t *stored, blink_result_t result)
 {
     graph_words_t *words = &region_window(stored->region, stored->window)->graph;
-    /* Relaxed: published with `ended`. The failure is told first: who has synchronised with the stream finds
-     * it. */
+    /* The failure is told first: who has synchronised with the stream finds it. */
     if (result != BLINK_OK)
-        atomic_store_explicit(&words->failure, result, memory_order_relaxed);
-    /* Release: what the run wrote comes before. Pairs with the stream's wait for `ended` (windows.h). */
-    atomic_store_explicit(&words->ended, 1, memory_order_release);
+        guard_store(&words->failure, result);
+    /* What the run wrote comes before. Pairs with the stream's wait for `ended` (windows.h). */
+    guard_store(&words->ended, 1);
 }
 
 void stored_replay_ended(stored_op_t *stored, blink_result_t result, const char *text)

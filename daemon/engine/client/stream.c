@@ -66,8 +66,8 @@ void stream_end(stream_ticket_t *ticket)
         return;
     window->ended += popped;
     region->client->kept -= popped;
-    /* Release: what the run wrote comes before. Pairs with the stream's wait for `ended` (windows.h). */
-    atomic_store_explicit(&region_window(region, number)->stream.ended, window->ended, memory_order_release);
+    /* What the run wrote comes before. Pairs with the stream's wait for `ended` (windows.h). */
+    guard_store(&region_window(region, number)->stream.ended, window->ended);
     for (; popped > 0; popped--)
         region_release(region);
 }

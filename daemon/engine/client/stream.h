@@ -11,6 +11,7 @@
 #ifndef BLINK_ENGINE_STREAM_H
 #define BLINK_ENGINE_STREAM_H
 
+#include "base/guard.h"
 #include "engine/client/region.h"
 
 typedef struct stream_ticket {
@@ -49,8 +50,7 @@ static inline bool stream_has_come(const stream_ticket_t *ticket)
 {
     /* seq_cst: the second look before sleeping; and what the stream did before it wrote is seen by whoever is
      * launched. Pairs with the stream's write of `reached` (windows.h). */
-    return atomic_load_explicit(&region_window(ticket->region, ticket->window)->stream.reached,
-                                memory_order_seq_cst) >= ticket->number;
+    return guard_load(&region_window(ticket->region, ticket->window)->stream.reached) >= ticket->number;
 }
 
 #endif

@@ -1,5 +1,6 @@
 #include "engine/op/await.h"
 
+#include "base/guard.h"
 #include "engine/client/client.h"
 #include "engine/loop.h"
 #include "engine/op/run.h"
@@ -15,10 +16,9 @@ static bool entry_is_ready(const op_entry_t *entry, uint64_t piece)
     if (!window)
         return true;
     /* seq_cst: pairs with the client's stores, see ring.h; what it copied is seen, and has been read. */
-    if (entry->input_staged && atomic_load_explicit(&window->filled, memory_order_seq_cst) <= piece)
+    if (entry->input_staged && guard_load(&window->filled) <= piece)
         return false;
-    return !entry->output_staged ||
-           atomic_load_explicit(&window->drained, memory_order_seq_cst) + STAGING_SLOTS > piece;
+    return !entry->output_staged || guard_load(&window->drained) + STAGING_SLOTS > piece;
 }
 
 static uint32_t find_from(const comm_op_t *op, uint32_t entry)

@@ -1,6 +1,7 @@
 #include "engine/op/run.h"
 
 #include "base/clock.h"
+#include "base/guard.h"
 #include "engine/client/client.h"
 #include "engine/loop.h"
 #include "engine/op/await.h"
@@ -93,7 +94,7 @@ static void op_publish_piece(comm_op_t *op)
         if (!entry->window)
             continue;
         /* seq_cst: comes before the look at the client's sleepers, see ring.h. */
-        atomic_store_explicit(&entry->window->done, op->piece, memory_order_seq_cst);
+        guard_store(&entry->window->done, op->piece);
         if (op->piece < op->pieces && !entry->rank->client->removed)
             ring_notify(&entry->rank->client->ring);
     }
@@ -174,35 +175,51 @@ static void op_release(comm_op_t *op)
     plan_release(op);
 }
 
-/* Fails if memory of the op is not what it was: a run that met pages which could not be had moved zeros. */
-static blink_result_t check_memory(const comm_op_t *op, uint32_t *at_fault)
+static blink_result_t check_entry_memory(const op_entry_t *entry)
 {
-    for (uint32_t i = 0; i < op->entry_count; i++) {
-        const op_entry_t *entry = &op->entries[i];
-        *at_fault = entry->rank->rank;
-        if (entry->input_region)
-            BLINK_TRY(region_check(entry->input_region));
-        if (entry->output_region && entry->output_region != entry->input_region)
-            BLINK_TRY(region_check(entry->output_region));
-    }
-    return BLINK_OK;
+    if (entry->input_region)
+        BLINK_TRY(region_check(entry->input_region));
+    return entry->output_region && entry->output_region != entry->input_region
+               ? region_check(entry->output_region)
+               : BLINK_OK;
+}
+
+/* Fails if memory of the op is not what it was: a run that came to a page which is not there was left.
+ * Errors: SYSTEM, which names the rank. */
+static blink_result_t check_memory(const comm_op_t *op)
+{
+    char text[BLINK_ERROR_TEXT_BYTES / 2];
+    uint32_t i = 0;
+    while (i < op->entry_count && check_entry_memory(&op->entries[i]) == BLINK_OK)
+        i++;
+    if (i == op->entry_count)
+        return BLINK_OK;
+    snprintf(text, sizeof(text), "%s", blink_error_text());
+    return BLINK_FAIL(BLINK_ERR_SYSTEM, "rank %u: %s", op->entries[i].rank->rank, text);
+}
+
+/* The op's run failed, for this reason unless it was for its memory. text: NULL: nobody knows. */
+static void op_run_failed(comm_op_t *op, blink_result_t result, const char *text)
+{
+    char reason[BLINK_ERROR_TEXT_BYTES];
+    snprintf(reason, sizeof(reason), "%s", text ? text : "its run failed");
+    op_release(op);
+    if (check_memory(op) != BLINK_OK)
+        op_failf(op, BLINK_ERR_SYSTEM, "%s", blink_error_text());
+    else
+        op_failf(op, result, "%s", reason);
 }
 
 /* The op's last piece has run. */
 static void op_ran(comm_op_t *op)
 {
-    uint32_t rank;
-    char text[BLINK_ERROR_TEXT_BYTES / 2];
     set_long(op, false);
     note_use(op);
     plan_release(op);
-    blink_result_t result = check_memory(op, &rank);
-    if (result == BLINK_OK) {
+    if (check_memory(op) == BLINK_OK)
         op_succeed(op);
-        return;
-    }
-    snprintf(text, sizeof(text), "%s", blink_error_text());
-    op_failf(op, result, "rank %u: %s", rank, text);
+    else
+        op_failf(op, BLINK_ERR_SYSTEM, "%s", blink_error_text());
 }
 
 /* True if that was the last one: the op has ended. */
@@ -226,6 +243,10 @@ static bool op_end_piece(comm_op_t *op, const exec_end_t *end)
 static bool op_run_piece(comm_op_t *op)
 {
     exec_end_t end;
+    if (check_memory(op) != BLINK_OK) {
+        op_run_failed(op, BLINK_ERR_SYSTEM, NULL);
+        return true;
+    }
     if (op->state != OP_RUNNING)
         op_enter(op, OP_RUNNING);
     if (!start_piece(op, &end)) {
@@ -234,8 +255,7 @@ static bool op_run_piece(comm_op_t *op)
     }
     if (end.result == BLINK_OK)
         return op_end_piece(op, &end);
-    op_release(op);
-    op_fail(op, end.result, blink_error_text());
+    op_run_failed(op, end.result, blink_error_text());
     return true;
 }
 
@@ -280,11 +300,12 @@ static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
             run_proceed(op);
         return;
     }
+    if (!comm_ended) {
+        op_run_failed(op, end->result, text);
+        return;
+    }
     op_release(op);
-    if (comm_ended)
-        op_fail(op, comm->end_reason, comm->end_text);
-    else
-        op_failf(op, end->result, "%s", text ? text : "its run failed");
+    op_fail(op, comm->end_reason, comm->end_text);
 }
 
 /* The run ended on a thread of the executor's, which has posted so. */

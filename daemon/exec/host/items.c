@@ -84,7 +84,7 @@ static bool others_wait(const exec_items_t *items)
 /* Take items until none is left, or `most` have been taken, or fewer if others wait. Returns how many. */
 static uint64_t items_work(exec_items_t *items, uint64_t most)
 {
-    const host_instance_t *instance = items->instance;
+    host_instance_t *instance = items->instance;
     void *addresses[ITEMS_ADDRESSES_MAX];
     const step_workspace_t work = {.addresses = addresses};
     const item_row_t *row = items->rows, *end = items->rows + items->row_count;
@@ -99,8 +99,9 @@ static uint64_t items_work(exec_items_t *items, uint64_t most)
             row++;
         uint32_t chunk = (uint32_t)(item - row->first);
         lane_span_t span = lane_span(&instance->base.geometry, row->channel, row->step->part, chunk);
-        if (span.bytes > 0)
-            step_move(&(step_place_t){instance, row->step, row->channel, chunk, span}, &work);
+        if (span.bytes > 0 &&
+            !step_move(&(step_place_t){instance, row->step, row->channel, chunk, span}, &work))
+            host_instance_abort(&instance->base, BLINK_ERR_SYSTEM);
     }
     return taken;
 }

@@ -173,8 +173,10 @@ static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const st
     if (instance->exec->config.pace)
         sent_ns = lane_book(instance, lane, step,
                             lane_format_bytes(instance->base.program->protocol, place->span.bytes), ready_ns);
-    if (place->span.bytes > 0)
-        step_move(place, &(step_workspace_t){lane->addresses, lane->blocks});
+    if (place->span.bytes > 0 && !step_move(place, &(step_workspace_t){lane->addresses, lane->blocks})) {
+        host_instance_abort(&instance->base, BLINK_ERR_SYSTEM);
+        return;
+    }
     for (uint32_t i = 0; i < step->signal_count; i++) {
         const lane_signal_t *signal = &instance->base.program->signals[step->signal_first + i];
         uint64_t due_ns = signal->dst == PLAN_NONE ? sent_ns : lane->booked[signal->dst].arrived_ns;

@@ -1,5 +1,6 @@
 #include "exec/host/step.h"
 
+#include "base/guard.h"
 #include "exec/host/reduce/reduce.h"
 #include "exec/host/slot_format.h"
 
@@ -129,7 +130,25 @@ static void step_move_flagged(const step_place_t *place, const step_workspace_t 
     }
 }
 
-void step_move(const step_place_t *place, const step_workspace_t *work)
+typedef struct step_job {
+    const step_place_t *place;
+    const step_workspace_t *work;
+} step_job_t;
+
+/* Of guard_run(). */
+static void step_move_bytes(void *context)
+{
+    const step_job_t *job = context;
+    if (job->place->instance->base.program->protocol != BLINK_PROTOCOL_SIMPLE) {
+        step_move_flagged(job->place, job->work);
+        return;
+    }
+    step_lay_out(job->place, job->work, 0, job->place->span.bytes);
+    reduce_step_t reduction = step_reduction(job->place, job->work);
+    reduce_apply(&reduction);
+}
+
+bool step_move(const step_place_t *place, const step_workspace_t *work)
 {
     const host_instance_t *instance = place->instance;
     const lane_step_t *step = place->step;
@@ -140,11 +159,5 @@ void step_move(const step_place_t *place, const step_workspace_t *work)
         step_count_operand(instance, &dsts[i], wire_bytes);
     for (uint32_t i = 0; i < step->src_count; i++)
         step_count_operand(instance, &srcs[i], wire_bytes);
-    if (instance->base.program->protocol != BLINK_PROTOCOL_SIMPLE) {
-        step_move_flagged(place, work);
-        return;
-    }
-    step_lay_out(place, work, 0, place->span.bytes);
-    reduce_step_t reduction = step_reduction(place, work);
-    reduce_apply(&reduction);
+    return guard_run(step_move_bytes, &(step_job_t){place, work});
 }

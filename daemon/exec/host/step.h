@@ -45,7 +45,8 @@ static inline bool step_is_flagged(const lane_program_t *program, const lane_ope
 /* Whether all that the step reads from slots with flags has arrived. */
 bool step_arrived(const step_place_t *place);
 
-/* Move the step's part of a chunk, and count it on the links it crosses. */
-void step_move(const step_place_t *place, const step_workspace_t *work);
+/* Move the step's part of a chunk, and count it on the links it crosses. False: it has been left in the
+ * middle, at a page of a client's memory that is not there (base/guard.h). */
+bool step_move(const step_place_t *place, const step_workspace_t *work);
 
 #endif

@@ -2,6 +2,7 @@
  * side, and the way back. */
 #include "gpu_worker/process/memory.h"
 
+#include "base/holes.h"
 #include "gpu_worker/process/import.h"
 #include "gpu_worker/process/worker.h"
 
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef enum import_kind { IMPORT_VMM, IMPORT_POOL, IMPORT_IPC, IMPORT_HOST } import_kind_t;
 
@@ -247,8 +249,10 @@ static blink_result_t register_host(worker_t *worker, struct worker_import *impo
     return result;
 }
 
-static blink_result_t map_host(worker_t *worker, int fd, uint64_t offset_bytes, struct worker_import *import)
+static blink_result_t map_host(worker_t *worker, const gpu_request_t *request, int fd,
+                               struct worker_import *import)
 {
+    uint64_t offset_bytes = request->offset_bytes;
     struct stat status;
     if (fstat(fd, &status) != 0)
         return BLINK_FAIL_ERRNO("host memory");
@@ -260,7 +264,14 @@ static blink_result_t map_host(worker_t *worker, int fd, uint64_t offset_bytes, 
     import->host = mmap(NULL, import->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset_bytes);
     if (import->host == MAP_FAILED)
         return BLINK_FAIL_ERRNO("map %" PRIu64 " bytes of host memory", import->bytes);
-    blink_result_t result = register_host(worker, import);
+    int holes = -1;
+    if (request->keep_holes)
+        (void)holes_open(&holes); /* where it is not to be had, the service has said so */
+    blink_result_t result = holes_keep(holes, import->host, import->bytes);
+    if (result == BLINK_OK)
+        result = register_host(worker, import);
+    if (holes >= 0)
+        close(holes); /* what is registered is pinned */
     if (result != BLINK_OK)
         munmap(import->host, import->bytes);
     return result;
@@ -275,7 +286,7 @@ blink_result_t worker_map_host(worker_t *worker, const gpu_request_t *request, c
     BLINK_TRY(import_create(worker, request, &import));
     import->kind = IMPORT_HOST;
     import->bytes = request->bytes;
-    blink_result_t result = map_host(worker, fds[0], request->offset_bytes, import);
+    blink_result_t result = map_host(worker, request, fds[0], import);
     *address = import->address;
     return import_settle(worker, import, result);
 }

@@ -1,5 +1,6 @@
 /* Registered memory whose pages cannot be had: the daemon lives on, and what used the memory fails. */
-#include "control/memory/guard.h"
+#include "base/guard.h"
+#include "base/holes.h"
 #include "control/memory/region.h"
 
 #include <fcntl.h>
@@ -80,6 +81,7 @@ static void fixture_init(fixture_t *fixture)
     assert_int_equal(ring_attach(memfd, &fixture->ring), BLINK_OK);
     close(memfd);
     assert_int_equal(engine_client_add(fixture->engine, &client, &fixture->client.engine), BLINK_OK);
+    assert_int_equal(holes_open(&fixture->control.holes), BLINK_OK);
     fixture->control.settings = &fixture->settings;
     fixture->client.control = &fixture->control;
     fixture->client.tenant = fixture->tenant;
@@ -99,6 +101,7 @@ static void fixture_fini(fixture_t *fixture)
     table_fini(&fixture->client.region_numbers);
     tenant_put(fixture->tenant);
     ring_unmap(&fixture->ring);
+    close(fixture->control.holes);
     topo_destroy(fixture->topo);
     alarm(0);
 }
@@ -107,7 +110,7 @@ static uint32_t register_memory(fixture_t *fixture)
 {
     region_t *region;
     int fd = memfd_create("memory", MFD_ALLOW_SEALING);
-    assert_int_equal(ftruncate(fd, REGION_BYTES), 0);
+    assert_int_equal(posix_fallocate(fd, 0, REGION_BYTES), 0);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     assert_int_equal(region_register(&fixture->client, fd, 0, REGION_BYTES, &region), BLINK_OK);
     assert_int_equal(region_tell_engine(region, 0), BLINK_OK);

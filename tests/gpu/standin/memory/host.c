@@ -2,6 +2,7 @@
 #include "standin/memory/memory.h"
 #include "standin/streams/stream.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -78,6 +79,9 @@ CUresult cuMemHostRegister(void *address, size_t bytes, unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (!is_mapped((uintptr_t)address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
+    if (madvise(address, bytes, MADV_POPULATE_WRITE) &&
+        errno == EFAULT) /* as pinning finds a hole that is kept */
+        return CUDA_ERROR_OPERATING_SYSTEM;
     range_t range = {.address = (uintptr_t)address,
                      .bytes = bytes,
                      .kind = RANGE_REGISTERED,

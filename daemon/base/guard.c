@@ -1,11 +1,15 @@
-#include "control/memory/guard.h"
+#include "base/guard.h"
 
 #include <errno.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* Where guard_run() goes on without the page; NULL outside of it. */
+static _Thread_local sigjmp_buf *way_out;
 
 /* The mapped ranges, for the signal handler, which can reach nothing that is not global. A slot is taken
  * while `bytes` is not 0, and is written before that. There are as many slots as a process may have mappings.
@@ -15,7 +19,7 @@
 static struct {
     _Atomic uintptr_t base;
     _Atomic size_t bytes;
-    _Atomic bool poisoned; /* a page was replaced */
+    _Atomic bool poisoned; /* a page was not there */
 } guarded[GUARDED_RANGES];
 
 /* The control thread's: the slots that have been given back, each with the one before it, and how many have
@@ -73,20 +77,27 @@ static _Atomic bool *find_guarded(uintptr_t address)
     return NULL;
 }
 
-/* Put a private page of zeros where the client's page should be, and mark the region, so that the engine
- * fails the ops that use the region. mmap is a plain system call here, safe in a handler. */
+/* Have the page replaced by a private one of zeros. mmap is a plain system call here, safe in a handler. */
+static bool replace_page(uintptr_t address)
+{
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t page = address & ~(uintptr_t)(page_bytes - 1);
+    return mmap((void *)page, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                0) != MAP_FAILED;
+}
+
+/* Mark the range, so that the engine fails the ops that use it, and leave the access. */
 static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;
-    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t page = (uintptr_t)info->si_addr & ~(uintptr_t)(page_bytes - 1);
     _Atomic bool *poisoned = find_guarded((uintptr_t)info->si_addr);
     /* Relaxed: the engine looks at the mark after the end of the run, and that end is handed over in order.
      */
     if (poisoned)
         atomic_store_explicit(poisoned, true, memory_order_relaxed);
-    if (poisoned && mmap((void *)page, page_bytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
+    if (poisoned && way_out)
+        siglongjmp(*way_out, 1);
+    if (poisoned && replace_page((uintptr_t)info->si_addr))
         return;
     /* Not ours: the access is repeated, and then ends the process as if there were no handler. */
     signal(signal_number, SIG_DFL);
@@ -94,9 +105,58 @@ static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 
 blink_result_t guard_install(void)
 {
-    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+    /* SA_NODEFER: guard_run() leaves the handler without the signal mask being restored. */
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
     sigemptyset(&action.sa_mask);
     if (sigaction(SIGBUS, &action, NULL) != 0)
         return BLINK_FAIL_ERRNO("SIGBUS handler");
     return BLINK_OK;
+}
+
+/* ---- accesses ---- */
+
+bool guard_run(void (*work)(void *context), void *context)
+{
+    sigjmp_buf here;
+    bool whole = sigsetjmp(here, 0) == 0;
+    if (whole) {
+        way_out = &here;
+        work(context);
+    }
+    way_out = NULL;
+    return whole;
+}
+
+typedef struct word_load {
+    const _Atomic uint64_t *word;
+    uint64_t value;
+} word_load_t;
+
+static void load(void *context)
+{
+    word_load_t *access = context;
+    access->value = atomic_load_explicit(access->word, memory_order_seq_cst);
+}
+
+uint64_t guard_load(const _Atomic uint64_t *word)
+{
+    word_load_t access = {.word = word};
+    (void)guard_run(load, &access);
+    return access.value;
+}
+
+typedef struct word_store {
+    _Atomic uint64_t *word;
+    uint64_t value;
+} word_store_t;
+
+static void store(void *context)
+{
+    const word_store_t *access = context;
+    atomic_store_explicit(access->word, access->value, memory_order_seq_cst);
+}
+
+void guard_store(_Atomic uint64_t *word, uint64_t value)
+{
+    (void)guard_run(store, &(word_store_t){word, value});
 }
