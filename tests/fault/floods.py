@@ -1,6 +1,7 @@
 """A daemon under attack: who attacks, who is a bystander, and how to see that its heartbeat goes on."""
 import json
 import os
+import signal
 import sys
 
 from watched import WatchedTest
@@ -29,8 +30,9 @@ class FloodTest(WatchedTest):
         pid = attacks.start(name, daemon, user if os.getuid() == 0 else None, 1)
         self.addCleanup(lambda: self.assertTrue(attacks.stop(pid), f"{name} ended by itself"))
 
-    def as_user(self, function, user=NOBODY, groups=()):
-        """What the function returns in a process of that user, in groups of no account besides these."""
+    def start_as_user(self, function, user=NOBODY, groups=(), stays=False):
+        """A process of that user, in groups of no account besides these, which runs the function. Returns
+        what gives its result; with `stays` the process keeps what it has until the test ends."""
         if os.getuid() != 0:
             self.skipTest("only root can be several users")
         reading, writing = os.pipe()
@@ -40,15 +42,26 @@ class FloodTest(WatchedTest):
                 os.setgroups(list(groups))
                 os.setgid(user)
                 os.setuid(user)
-                os.write(writing, json.dumps(function()).encode())
+                os.write(writing, json.dumps(function()).encode() + b"\n")
+                while stays:
+                    signal.pause()
             finally:
                 os._exit(0)
         os.close(writing)
-        with os.fdopen(reading) as answer:
-            text = answer.read()
-        os.waitpid(pid, 0)
-        self.assertTrue(text, "the other user's process failed")
-        return json.loads(text)
+        self.addCleanup(os.waitpid, pid, 0)
+        if stays:
+            self.addCleanup(os.kill, pid, signal.SIGKILL)
+
+        def result():
+            with os.fdopen(reading) as answer:
+                text = answer.readline()
+            self.assertTrue(text, "the other user's process failed")
+            return json.loads(text)
+        return result
+
+    def as_user(self, function, user=NOBODY, groups=()):
+        """What the function returns in a process of that user."""
+        return self.start_as_user(function, user, groups)()
 
     def check_goes_on(self, daemon):
         """Others are served, and the heartbeat comes."""

@@ -5,7 +5,7 @@ import struct
 import unittest
 
 import raw
-from harness import BLINK_PERF, IntegrationTest
+from harness import ALL, BLINK_PERF, IntegrationTest, new_id
 from raw import message, open_client
 
 MB = 1 << 20
@@ -58,6 +58,24 @@ class ScratchTest(BudgetTest):
         before = self.anonymous_bytes(daemon)
         peak = self.peak_while(daemon, self.start_group(daemon, 8))
         self.assertLess(peak - before, 32 * MB)
+
+    def check_group(self, ops):
+        """AllReduces of 1 MiB by eight ranks: every element that arrives is right, and memory has its
+        bound: what the budget holds, what may be kept idle, and what ops and plans are themselves."""
+        daemon = self.limited_daemon(scratch_bytes_per_tenant="20M", idle_scratch_bytes="10M")
+        before = self.anonymous_bytes(daemon)
+        group = f"group:{ops}:allreduce:{MB // 4}:float32:sum:inplace"
+        ranks = self.start_rank(daemon, new_id(), 8, ALL, [group], ALL)
+        self.assertLess(self.peak_while(daemon, ranks) - before, 48 * MB)
+        self.assert_all_ok(ranks.steps())
+        self.assertEqual(sum(step["step"] == group for step in ranks.steps()), 8)
+
+    def test_results_of_a_group_of_40_that_waits_for_scratch(self):
+        """Without a budget its runs take 320 MB."""
+        self.check_group(40)
+
+    def test_results_of_a_group_of_500_that_waits_for_scratch(self):
+        self.check_group(500)
 
     def test_a_communicator_that_ends_takes_its_waiting_ops_along(self):
         daemon = self.limited_daemon(scratch_bytes_per_tenant="64K", scratch_bytes_per_node="256K")

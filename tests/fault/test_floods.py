@@ -182,6 +182,36 @@ class RequestTest(FloodTest):
         self.until(lambda: daemon.mappings() <= before + 100)
         self.check_turns(daemon)
 
+    def test_four_users_who_register_all_they_may_leave_enough_to_a_fifth(self):
+        """Each region is a mapping, of which a process has vm.max_map_count."""
+        daemon, held = self.watched_daemon(), []
+
+        def register_all():
+            client, fd = RawClient(daemon), sealed_memfd(4096)
+            client.hello()
+            count = 0
+            while not client.register(fd, 4096).code:
+                count += 1
+            held.append(client)
+            return count
+
+        counts = [count() for count in [self.start_as_user(register_all, NOBODY - user, stays=True)
+                                        for user in range(4)]]
+        self.assertGreater(min(counts), 1000)
+        with open("/proc/sys/vm/max_map_count", encoding="ascii") as most:
+            self.assertLess(daemon.mappings(), int(most.read()))
+
+        def reduce():
+            client, fd = RawClient(daemon), sealed_memfd(1 << 20)
+            client.hello()
+            region = client.register(fd, 1 << 20).body(4)[1]
+            for reply in raw.join_all([client, client]):
+                client.submit(raw.ALLREDUCE, reply.body(5)[1], 1 << 18, region, region)
+            return [client.reap()[1:] for _ in range(2)]
+
+        self.assertEqual(self.as_user(reduce, NOBODY - 4), [[raw.OK, ""]] * 2)
+        self.check_goes_on(daemon)
+
     def test_who_does_not_read_is_not_heard_and_loses_nothing(self):
         daemon = self.daemon(topology="16xdgx1v")
         client = open_client(self, daemon, want_ring=False)

@@ -42,6 +42,7 @@ typedef struct session {
     int comm_count;
     blink_comm_t *comms[COMMS_MAX];
     int comm_rank[COMMS_MAX], comm_size[COMMS_MAX];
+    bool in_group; /* submissions give no op of their own */
     int pending_count, failed_count;
     pending_t pending[PENDING_MAX];
     pending_t failed[PENDING_MAX]; /* kept, overwritten, to see whether anybody still writes to them */

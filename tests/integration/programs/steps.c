@@ -199,8 +199,9 @@ outcome_t pending_submit(session_t *session, const job_t *job, pending_t *pendin
     *pending = (pending_t){.job = *job};
     if (bytes > 0) {
         void *memory;
-        outcome_t outcome =
-            outcome_of(blink_mem_alloc(session->context, 2 * bytes + 7 * element + GUARD_BYTES, &memory));
+        size_t buffers = job->in_place ? 1 : 2;
+        outcome_t outcome = outcome_of(
+            blink_mem_alloc(session->context, buffers * bytes + 7 * element + GUARD_BYTES, &memory));
         if (outcome.result != BLINK_OK)
             return outcome;
         pending->memory = memory;
@@ -211,10 +212,11 @@ outcome_t pending_submit(session_t *session, const job_t *job, pending_t *pendin
     }
     bool sends = job->collective == BLINK_ALLREDUCE || job->root == rank;
     const void *send = sends ? pending->send : NULL;
+    blink_op_t **op = session->in_group ? NULL : &pending->op;
     blink_result_t result =
         job->collective == BLINK_ALLREDUCE
-            ? blink_all_reduce(send, pending->recv, job->count, job->datatype, job->redop, comm, &pending->op)
-            : blink_broadcast(send, pending->recv, job->count, job->datatype, job->root, comm, &pending->op);
+            ? blink_all_reduce(send, pending->recv, job->count, job->datatype, job->redop, comm, op)
+            : blink_broadcast(send, pending->recv, job->count, job->datatype, job->root, comm, op);
     outcome_t outcome = outcome_of(result);
     if (result != BLINK_OK)
         blink_mem_free(session->context, pending->memory);
@@ -282,14 +284,15 @@ static outcome_t step_submit(session_t *session, const char *argument)
     return outcome;
 }
 
-/* All that is pending, in order: the first failure, and wrong elements in all. */
-static outcome_t step_wait(session_t *session, const char *argument)
+/* All that is pending, in order: the first failure, and wrong elements in all. group: the op that they all
+ * are; NULL: each is one. */
+static outcome_t finish_pending(session_t *session, blink_op_t *group)
 {
-    (void)argument;
     outcome_t total = {0};
+    blink_result_t of_group = group ? blink_wait(group) : BLINK_OK;
     for (int i = 0; i < session->pending_count; i++) {
         pending_t *pending = &session->pending[i];
-        outcome_t outcome = pending_finish(session, pending, blink_wait(pending->op));
+        outcome_t outcome = pending_finish(session, pending, group ? of_group : blink_wait(pending->op));
         outcome.wrong += total.wrong;
         if (total.result != BLINK_OK)
             total.wrong = outcome.wrong;
@@ -298,6 +301,29 @@ static outcome_t step_wait(session_t *session, const char *argument)
     }
     session->pending_count = 0;
     return total;
+}
+
+static outcome_t step_wait(session_t *session, const char *argument)
+{
+    (void)argument;
+    return finish_pending(session, NULL);
+}
+
+/* "group:N:JOB": so many of the collective, submitted as one. */
+static outcome_t step_group(session_t *session, const char *argument)
+{
+    char *job_text;
+    blink_op_t *op = NULL;
+    long count = strtol(argument, &job_text, 10);
+    outcome_t outcome = outcome_of(blink_group_start());
+    session->in_group = true;
+    for (long i = 0; i < count && *job_text == ':' && outcome.result == BLINK_OK && outcome.wrong == 0; i++)
+        outcome = step_submit(session, job_text + 1);
+    session->in_group = false;
+    blink_result_t ended = blink_group_end(&op);
+    if (outcome.result != BLINK_OK || outcome.wrong > 0 || ended != BLINK_OK)
+        return outcome.result != BLINK_OK || outcome.wrong > 0 ? outcome : outcome_of(ended);
+    return op ? finish_pending(session, op) : outcome_bad("no group");
 }
 
 /* Wrong: bytes of failed ops' receive buffers that somebody has written since. */
@@ -494,33 +520,20 @@ static const struct {
     const char *name;
     outcome_t (*run)(session_t *session, const char *argument);
 } STEPS[] = {
-    {"join", step_join},
-    {"use", step_use},
-    {"destroy", step_destroy},
-    {"abort", step_abort},
-    {"kill", step_kill},
-    {"async-error", step_async_error},
-    {"submit", step_submit},
-    {"await-lost", step_await_lost},
-    {"wait", step_wait},
-    {"untouched", step_untouched},
-    {"test", step_test},
-    {"poll", step_poll},
-    {"nop", step_nop},
-    {"threads", step_threads},
-    {"sleep", step_sleep},
-    {"gate", step_gate},
-    {"times", step_times},
-    {"fault", step_fault},
-    {"memfd", step_memfd},
-    {"round", step_round},
-    {"script", step_script},
-    {"free", step_free},
-    {"fork", step_fork},
-    {"split", step_split},
-    {"split-choice", step_split_choice},
-    {"finalize", step_finalize},
-    {"wait-for", step_wait_for},
+    {"join", step_join},           {"use", step_use},
+    {"destroy", step_destroy},     {"abort", step_abort},
+    {"kill", step_kill},           {"async-error", step_async_error},
+    {"submit", step_submit},       {"await-lost", step_await_lost},
+    {"wait", step_wait},           {"group", step_group},
+    {"untouched", step_untouched}, {"test", step_test},
+    {"poll", step_poll},           {"nop", step_nop},
+    {"threads", step_threads},     {"sleep", step_sleep},
+    {"gate", step_gate},           {"times", step_times},
+    {"fault", step_fault},         {"memfd", step_memfd},
+    {"round", step_round},         {"script", step_script},
+    {"free", step_free},           {"fork", step_fork},
+    {"split", step_split},         {"split-choice", step_split_choice},
+    {"finalize", step_finalize},   {"wait-for", step_wait_for},
 };
 
 outcome_t session_do(session_t *session, const char *step)
