@@ -44,6 +44,9 @@
 #define STAGING_WINDOWS      32u
 #define STAGING_HEADER_BYTES (STAGING_WINDOWS * WINDOW_BYTES)
 
+/** Windows that one client's windows region may have: the daemon keeps something of its own for each. */
+#define STREAM_WINDOWS_MAX 4096u
+
 /** Pieces of one staged op: zeroed by the client before it submits; after that each word has one writer and
  * only grows. All accesses are sequentially consistent, and published as the entries of the queues are (see
  * the top of ring.h): after a store the client looks at engine_sleeping and rings the doorbell, the daemon

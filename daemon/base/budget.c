@@ -26,6 +26,7 @@ const char *budget_name(budget_kind_t kind)
                                                     [BUDGET_GATHERING_RANKS] = "gathering_ranks",
                                                     [BUDGET_REGIONS] = "regions",
                                                     [BUDGET_REGISTERED_BYTES] = "registered_bytes",
+                                                    [BUDGET_PINNED_BYTES] = "pinned_bytes",
                                                     [BUDGET_REPLY_BYTES] = "reply_bytes",
                                                     [BUDGET_OP_BYTES] = "op_bytes",
                                                     [BUDGET_SCRATCH_BYTES] = "scratch_bytes"};
@@ -154,10 +155,14 @@ static blink_result_t refuse(const account_t *account, budget_kind_t kind, uint6
                       account->holder, used, (unsigned long)amount, most, budget_name(kind));
 }
 
+blink_result_t account_check(const account_t *account, budget_kind_t kind, uint64_t amount)
+{
+    return account_has_left(account, kind, amount) ? BLINK_OK : refuse(account, kind, amount);
+}
+
 blink_result_t account_charge(account_t *account, budget_kind_t kind, uint64_t amount)
 {
-    if (!account_has_left(account, kind, amount))
-        return refuse(account, kind, amount);
+    BLINK_TRY(account_check(account, kind, amount));
     account_add(account, kind, amount);
     return BLINK_OK;
 }
@@ -172,6 +177,24 @@ void account_credit(account_t *account, budget_kind_t kind, uint64_t amount)
 {
     change(&account->used[kind], -amount);
     change(&account->budget->used[kind], -amount);
+}
+
+blink_result_t account_charge_all(account_t *account, const charge_t *charges, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        blink_result_t result = account_charge(account, charges[i].kind, charges[i].amount);
+        if (result != BLINK_OK) {
+            account_credit_all(account, charges, i);
+            return result;
+        }
+    }
+    return BLINK_OK;
+}
+
+void account_credit_all(account_t *account, const charge_t *charges, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        account_credit(account, charges[i].kind, charges[i].amount);
 }
 
 /* ---- texts ---- */

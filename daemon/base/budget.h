@@ -25,6 +25,7 @@ typedef enum budget_kind {
     BUDGET_GATHERING_RANKS, /* places in communicators whose ranks have not all joined */
     BUDGET_REGIONS,
     BUDGET_REGISTERED_BYTES,
+    BUDGET_PINNED_BYTES,  /* of staging regions that GPUs reach */
     BUDGET_REPLY_BYTES,   /* that the peers have not read */
     BUDGET_OP_BYTES,      /* ops that have not ended, ops that are stored, records of the plans used */
     BUDGET_SCRATCH_BYTES, /* of the instances that runs are lent */
@@ -61,7 +62,20 @@ void account_close(account_t *account);
 /* Charge, or change nothing. Errors: QUOTA, which names the limit, what is used, and the setting. */
 blink_result_t account_charge(account_t *account, budget_kind_t kind, uint64_t amount);
 
-/* Whether account_charge() would refuse the amount; without a message. */
+/* Amounts of several resources that come and go together. */
+typedef struct charge {
+    budget_kind_t kind;
+    uint64_t amount;
+} charge_t;
+
+/* Charge all of them, or change nothing. Errors: QUOTA, as of account_charge(). */
+blink_result_t account_charge_all(account_t *account, const charge_t *charges, uint32_t count);
+void account_credit_all(account_t *account, const charge_t *charges, uint32_t count);
+
+/* Fails as account_charge() would, and charges nothing. Errors: QUOTA. */
+blink_result_t account_check(const account_t *account, budget_kind_t kind, uint64_t amount);
+
+/* The same, without a message. */
 bool account_has_left(const account_t *account, budget_kind_t kind, uint64_t amount);
 
 /* Charge what is there already, be it more than the limit: later charges are refused instead. */

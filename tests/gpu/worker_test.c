@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -439,6 +440,27 @@ static void test_host_memory_that_is_too_small(void **state)
     assert_int_equal(harness_stop(&service), 0);
 }
 
+/* A page that the worker added would be charged to the daemon's cgroup. */
+static void test_holes_in_host_memory_are_not_filled(void **state)
+{
+    harness_t service;
+    struct stat status;
+    gpu_request_t request = {.kind = GPU_MAP_HOST, .bytes = 8192, .token = 7, .keep_holes = true};
+    const int fd = memfd_create("half", MFD_CLOEXEC);
+    (void)state;
+    harness_start(&service, false, two_gpus);
+
+    assert_int_equal(ftruncate(fd, 8192), 0);
+    assert_int_equal(posix_fallocate(fd, 0, 4096), 0);
+    assert_int_not_equal(harness_ask(&service, &request, &fd, 1).result, BLINK_OK);
+    assert_int_equal(fstat(fd, &status), 0);
+    assert_int_equal(status.st_blocks * 512, 4096);
+    assert_int_equal(posix_fallocate(fd, 4096, 4096), 0);
+    assert_int_equal(harness_ask(&service, &request, &fd, 1).result, BLINK_OK);
+    close(fd);
+    assert_int_equal(harness_stop(&service), 0);
+}
+
 int main(int argument_count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +479,7 @@ int main(int argument_count, char **arguments)
         cmocka_unit_test(test_memory_of_another_gpu),
         cmocka_unit_test(test_extents_that_do_not_adjoin),
         cmocka_unit_test(test_host_memory_that_is_too_small),
+        cmocka_unit_test(test_holes_in_host_memory_are_not_filled),
     };
     harness_become_worker(argument_count, arguments);
     return cmocka_run_group_tests_name("worker: memory", tests, open_driver, NULL) + worker_run_tests();

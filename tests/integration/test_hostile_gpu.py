@@ -74,6 +74,27 @@ class HostileGpuTest(IntegrationTest):
 
 
 class WindowTest(HostileGpuTest):
+    def test_windows_are_limited(self):
+        """The daemon keeps a quarter of their bytes beside them."""
+        client = open_client(self, self.blinkd)
+        reply = client.request(raw.STAGING_CREATE, message(_1=4097 * WINDOW // PAGE * PAGE + PAGE, _3=1))
+        self.assertEqual(reply.code, raw.INVALID_ARGUMENT)
+        self.assertRegex(reply.text, r"up to 524288 are possible")
+
+    def test_pinned_staging_memory_is_charged_until_the_budget_refuses_it(self):
+        """The GPU worker pins it before its client can populate it."""
+        client = open_client(self, self.blinkd)
+        for size, code in [(64 << 20, 0), (1 << 30, raw.QUOTA)]:
+            reply = client.request(raw.STAGING_CREATE, message(_1=size, _2=1))
+            self.assertEqual(reply.code, code, reply.text)
+        self.assertIn("pinned_bytes_per_tenant", reply.text)
+        client.close()
+        self.until(lambda: self.pinned() == 0)
+
+    def pinned(self):
+        [tenant] = self.ctl_json(self.blinkd, "tenants")["tenants"]
+        return tenant["budgets"]["pinned_bytes"]["used"]
+
     def test_an_entry_with_a_bad_window_fails_its_group(self):
         client = self.client()
         [member] = self.members(client)

@@ -168,16 +168,6 @@ static uint64_t init_timeout_ms(const roster_t *roster)
                                        : (uint64_t)(roster->control->settings->init_timeout_s * 1e3);
 }
 
-/* Charge a communicator that begins to gather, or nothing. */
-static blink_result_t charge(account_t *account, uint32_t rank_count)
-{
-    BLINK_TRY(account_charge(account, BUDGET_COMMUNICATORS, 1));
-    blink_result_t result = account_charge(account, BUDGET_GATHERING_RANKS, rank_count);
-    if (result != BLINK_OK)
-        account_credit(account, BUDGET_COMMUNICATORS, 1);
-    return result;
-}
-
 /* On the tenant's account, which has been charged. NULL: no memory. */
 static roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *message)
 {
@@ -228,11 +218,11 @@ static blink_result_t roster_begin(const client_t *client, const Blinkwire__Comm
         failed_ids_check(client->control->rosters->failed_ids, client->tenant, message->unique_id.data));
     if (message->parent != 0)
         BLINK_TRY(find_member(client, message->parent, &parent));
-    BLINK_TRY(charge(&client->tenant->account, message->rank_count));
+    const charge_t charges[] = {{BUDGET_COMMUNICATORS, 1}, {BUDGET_GATHERING_RANKS, message->rank_count}};
+    BLINK_TRY(account_charge_all(&client->tenant->account, charges, 2));
     roster_t *roster = roster_create(client, message);
     if (!roster) {
-        account_credit(&client->tenant->account, BUDGET_GATHERING_RANKS, message->rank_count);
-        account_credit(&client->tenant->account, BUDGET_COMMUNICATORS, 1);
+        account_credit_all(&client->tenant->account, charges, 2);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks",
                           message->rank_count);
     }

@@ -58,20 +58,17 @@ static blink_result_t check_descriptor(int fd, uint64_t offset_bytes, uint64_t b
     return BLINK_OK;
 }
 
-/* Charge a region, or nothing. */
-static blink_result_t charge(account_t *account, uint64_t bytes)
-{
-    BLINK_TRY(account_charge(account, BUDGET_REGIONS, 1));
-    blink_result_t result = account_charge(account, BUDGET_REGISTERED_BYTES, bytes);
-    if (result != BLINK_OK)
-        account_credit(account, BUDGET_REGIONS, 1);
-    return result;
-}
+/* What the account of a region's tenant is charged. */
+#define REGION_CHARGES 3u
 
-static void credit(account_t *account, uint64_t bytes)
+typedef struct region_charges {
+    charge_t all[REGION_CHARGES];
+} region_charges_t;
+
+static region_charges_t charges_of(uint64_t bytes, uint64_t pinned_bytes)
 {
-    account_credit(account, BUDGET_REGIONS, 1);
-    account_credit(account, BUDGET_REGISTERED_BYTES, bytes);
+    return (region_charges_t){
+        {{BUDGET_REGIONS, 1}, {BUDGET_REGISTERED_BYTES, bytes}, {BUDGET_PINNED_BYTES, pinned_bytes}}};
 }
 
 void region_free(region_t *region)
@@ -91,29 +88,40 @@ void region_uncount(region_t *region)
     client_t *client = region->client;
     client->region_count--;
     client->registered_bytes -= region->bytes;
-    credit(&client->tenant->account, region->bytes);
+    region_charges_t charges = charges_of(region->bytes, region->pinned_bytes);
+    account_credit_all(&client->tenant->account, charges.all, REGION_CHARGES);
 }
 
-blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kind_t kind, region_t **created)
+/* NULL: no memory. */
+static region_t *region_alloc(client_t *client)
 {
-    BLINK_TRY(charge(&client->tenant->account, bytes));
     region_t *region = calloc(1, sizeof(*region));
+    if (!region)
+        return NULL;
+    region->number = ++client->last_region;
+    if (table_add(&client->region_numbers, &region->of_numbers, table_hash(region->number)))
+        return region;
+    free(region);
+    return NULL;
+}
+
+blink_result_t region_create(client_t *client, uint64_t bytes, uint64_t pinned_bytes,
+                             engine_region_kind_t kind, region_t **created)
+{
+    region_charges_t charges = charges_of(bytes, pinned_bytes);
+    BLINK_TRY(account_charge_all(&client->tenant->account, charges.all, REGION_CHARGES));
+    region_t *region = region_alloc(client);
     if (!region) {
-        credit(&client->tenant->account, bytes);
+        account_credit_all(&client->tenant->account, charges.all, REGION_CHARGES);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another region");
     }
     region->control = client->control;
     region->client = client;
     region->kind = kind;
     region->bytes = bytes;
+    region->pinned_bytes = pinned_bytes;
     region->fd = -1;
     region->guard = GUARD_NONE;
-    region->number = ++client->last_region;
-    if (!table_add(&client->region_numbers, &region->of_numbers, table_hash(region->number))) {
-        credit(&client->tenant->account, bytes);
-        free(region);
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another region");
-    }
     list_init(&region->of_pending);
     list_prepend(&client->regions, &region->link);
     if (kind == ENGINE_REGION_WINDOWS)
@@ -168,7 +176,7 @@ blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, 
 {
     region_t *region;
     BLINK_TRY(check_descriptor(fd, offset_bytes, bytes));
-    BLINK_TRY(region_create(client, bytes, ENGINE_REGION_CLIENT, &region));
+    BLINK_TRY(region_create(client, bytes, 0, ENGINE_REGION_CLIENT, &region));
     region->offset_bytes = offset_bytes;
     blink_result_t result = region_map(region, fd, offset_bytes);
     if (result != BLINK_OK)
@@ -199,18 +207,23 @@ static blink_result_t check_staging(const client_t *client, uint64_t bytes, engi
                           (unsigned long)bytes, (unsigned long)least_bytes);
     if (kind != ENGINE_REGION_WINDOWS)
         return BLINK_OK;
+    if (bytes > STREAM_WINDOWS_MAX * WINDOW_BYTES)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "windows for streams of %lu bytes: up to %u are possible", (unsigned long)bytes,
+                          STREAM_WINDOWS_MAX * WINDOW_BYTES);
     if (client->windows)
         return BLINK_FAIL(BLINK_ERR_EXISTS, "this client has windows for streams already, region %u",
                           client->windows->number);
     return BLINK_OK;
 }
 
-blink_result_t region_create_staging(client_t *client, uint64_t bytes, engine_region_kind_t kind,
+blink_result_t region_create_staging(client_t *client, uint64_t bytes, bool gpu, engine_region_kind_t kind,
                                      region_t **created)
 {
     region_t *region;
     BLINK_TRY(check_staging(client, bytes, kind));
-    BLINK_TRY(region_create(client, bytes, kind, &region)); /* the quota, before anything is made */
+    /* The quota, before anything is made. */
+    BLINK_TRY(region_create(client, bytes, gpu ? bytes : 0, kind, &region));
     blink_result_t result = make_memfd(bytes, &region->fd);
     if (result == BLINK_OK)
         result = region_map(region, region->fd, 0);

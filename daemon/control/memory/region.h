@@ -22,8 +22,9 @@ typedef struct region {
     engine_region_kind_t kind;
     void *map; /* NULL: on a GPU */
     uint64_t bytes;
-    uint64_t request;   /* whose answer waits for the engine, or for the GPU worker */
-    uint64_t gpu_token; /* of what the GPU worker has of the region; 0: nothing */
+    uint64_t pinned_bytes; /* of a staging region that GPUs reach: pages that the GPU worker adds */
+    uint64_t request;      /* whose answer waits for the engine, or for the GPU worker */
+    uint64_t gpu_token;    /* of what the GPU worker has of the region; 0: nothing */
     int fd; /* of the memory, while a GPU or the client of a staging region is to map it too; else -1 */
     uint64_t offset_bytes;   /* where the region begins in the memory of fd */
     uint32_t guard;          /* on the host: the mapping's */
@@ -39,8 +40,10 @@ static inline bool region_is_pending(const region_t *region)
 /* The client's region with this number; NULL: there is none. */
 region_t *region_numbered(const client_t *client, uint32_t number);
 
-/* A region with its number, on its client's list and counted, without memory. Errors: QUOTA, NO_MEMORY. */
-blink_result_t region_create(client_t *client, uint64_t bytes, engine_region_kind_t kind, region_t **region);
+/* A region with its number, on its client's list and counted, without memory. pinned_bytes: those of its
+ * bytes that are charged to the daemon's cgroup. Errors: QUOTA, NO_MEMORY. */
+blink_result_t region_create(client_t *client, uint64_t bytes, uint64_t pinned_bytes,
+                             engine_region_kind_t kind, region_t **region);
 
 /* Undo region_create() and all that was done after it. The engine has not been told of the region. */
 void region_discard(region_t *region);
@@ -59,9 +62,10 @@ blink_result_t region_tell_engine(region_t *region, uint64_t gpu_address);
 blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, uint64_t bytes,
                                region_t **region);
 
-/* Make and map a staging region (windows.h) of either kind; region_tell_engine() follows. Errors:
- * INVALID_ARGUMENT, EXISTS, QUOTA, NO_MEMORY, SYSTEM. */
-blink_result_t region_create_staging(client_t *client, uint64_t bytes, engine_region_kind_t kind,
+/* Make and map a staging region (windows.h) of either kind; region_tell_engine() follows. gpu: the GPU worker
+ * will pin it, before the client can populate it. Errors: INVALID_ARGUMENT, EXISTS, QUOTA, NO_MEMORY, SYSTEM.
+ */
+blink_result_t region_create_staging(client_t *client, uint64_t bytes, bool gpu, engine_region_kind_t kind,
                                      region_t **region);
 
 /* Serve the request; it is answered now or, once the engine has let go of the region, later. */

@@ -127,7 +127,7 @@ void region_register_gpu(client_t *client, uint64_t request, const Blinkwire__Gp
     blink_result_t result = import ? make_import(client, message, fd_count, import, &bytes)
                                    : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an import");
     if (result == BLINK_OK)
-        result = region_create(client, bytes, ENGINE_REGION_CLIENT, &region);
+        result = region_create(client, bytes, 0, ENGINE_REGION_CLIENT, &region);
     if (result == BLINK_OK) {
         region->request = request;
         result = begin_import(region, import, fds, fd_count, on_imported);
@@ -263,7 +263,7 @@ void region_stage(client_t *client, uint64_t request, const Blinkwire__StagingCr
     bool gpu = message->gpu && !message->windows;
     blink_result_t result = message->gpu || message->windows ? check_gpus(client) : BLINK_OK;
     if (result == BLINK_OK)
-        result = region_create_staging(client, message->bytes, kind, &region);
+        result = region_create_staging(client, message->bytes, gpu, kind, &region);
     if (result == BLINK_OK) {
         region->request = request;
         result = stage(region, gpu);

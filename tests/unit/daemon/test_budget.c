@@ -103,6 +103,25 @@ static void test_amounts_and_limits_of_any_size_do_not_overflow(void **state)
     tenant_put(tenant);
 }
 
+static void test_amounts_that_belong_together_are_charged_together_or_not_at_all(void **state)
+{
+    (void)state;
+    budget_limit_t limits[BUDGET_KINDS] = {0};
+    limits[BUDGET_REGIONS] = limits[BUDGET_REPLY_BYTES] = (budget_limit_t){10, 1000};
+    tenants_t tenants;
+    tenants_init(&tenants, limits);
+    tenant_t *tenant = tenant_get(&tenants, 1000, "");
+    const charge_t few[] = {{BUDGET_REGIONS, 3}, {BUDGET_REPLY_BYTES, 7}};
+    assert_int_equal(account_charge_all(&tenant->account, few, 2), BLINK_OK);
+    assert_int_equal(account_charge_all(&tenant->account, few, 2), BLINK_ERR_QUOTA);
+    assert_non_null(strstr(blink_error_text(), "reply_bytes_per_tenant"));
+    assert_int_equal(account_used(&tenant->account, BUDGET_REGIONS), 3);
+    assert_int_equal(account_used(&tenant->account, BUDGET_REPLY_BYTES), 7);
+    account_credit_all(&tenant->account, few, 2);
+    assert_int_equal(tenants.budget.used[BUDGET_REGIONS] + tenants.budget.used[BUDGET_REPLY_BYTES], 0);
+    tenant_put(tenant);
+}
+
 static void test_users_in_two_cgroups_are_two_tenants(void **state)
 {
     (void)state;
@@ -127,6 +146,7 @@ int main(void)
         cmocka_unit_test(test_what_is_there_already_counts_beyond_the_limit),
         cmocka_unit_test(test_texts_are_charged_while_they_last),
         cmocka_unit_test(test_amounts_and_limits_of_any_size_do_not_overflow),
+        cmocka_unit_test(test_amounts_that_belong_together_are_charged_together_or_not_at_all),
         cmocka_unit_test(test_users_in_two_cgroups_are_two_tenants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
