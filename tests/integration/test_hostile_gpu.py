@@ -274,6 +274,23 @@ class StoredBudgetTest(HostileGpuTest):
         client.close()
         self.until(lambda: self.used() == 0)
 
+    def test_tickets_are_charged_while_an_older_one_of_their_window_lasts(self):
+        client = self.client()
+        [member] = self.members(client)
+        client.submit(raw.BARRIER, member=member, flags=raw.STREAM)
+        for tickets in range(3000):
+            client.submit(raw.BARRIER, member=77, flags=raw.STREAM)
+            _, result, text = client.reap()
+            if result != raw.NOT_FOUND:
+                break
+        self.assertEqual(result, raw.QUOTA)
+        self.assertIn("op_bytes_per_tenant", text)
+        self.assertGreater(tickets, 1000)
+        self.fill(client, 0)
+        self.assertEqual(client.reap()[:2], (1, raw.OK))
+        client.close()
+        self.until(lambda: self.used() == 0)
+
 
 class EndTest(HostileGpuTest):
     def test_a_client_and_the_worker_go_together(self):

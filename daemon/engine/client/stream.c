@@ -13,6 +13,11 @@ stream_window_t *stream_windows_create(uint64_t count)
     return windows;
 }
 
+static account_t *account_of(const engine_client_t *client)
+{
+    return &client->tenant->account;
+}
+
 blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe)
 {
     if (sqe->flags & (RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED))
@@ -29,7 +34,7 @@ blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe
         return BLINK_FAIL(BLINK_ERR_QUOTA,
                           "this client has %u ops on streams and in graphs, the most there may be",
                           client->kept);
-    return BLINK_OK;
+    return account_check(account_of(client), BUDGET_OP_BYTES, sizeof(stream_ticket_t));
 }
 
 blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stream_ticket_t **taken)
@@ -40,6 +45,7 @@ blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stre
     stream_ticket_t *ticket = calloc(1, sizeof(*ticket));
     if (!ticket)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an op on a stream");
+    account_add(account_of(client), BUDGET_OP_BYTES, sizeof(*ticket));
     *ticket = (stream_ticket_t){.region = region, .window = sqe->window, .number = ++window->submitted};
     list_append(&window->tickets, &ticket->of_window);
     region->uses++;
@@ -60,6 +66,7 @@ void stream_end(stream_ticket_t *ticket)
             break;
         list_remove(link);
         free(first);
+        account_credit(account_of(region->client), BUDGET_OP_BYTES, sizeof(*first));
         popped++;
     }
     if (popped == 0)

@@ -36,10 +36,12 @@ typedef struct stream_window {
 /* The engine's side of a windows region; NULL: no memory. */
 stream_window_t *stream_windows_create(uint64_t count);
 
-/* Whether a submission with RING_SQE_STREAM can have a ticket. Errors: INVALID_ARGUMENT, QUOTA. */
+/* Whether a submission with RING_SQE_STREAM is one that can have a ticket. Errors: INVALID_ARGUMENT, QUOTA.
+ */
 blink_result_t stream_check(const engine_client_t *client, const ring_sqe_t *sqe);
 
-/* Give the submission its ticket. Errors: those of stream_check(), NO_MEMORY. */
+/* Give the submission its ticket, which is charged to the tenant. Errors: those of stream_check(), NO_MEMORY.
+ */
 blink_result_t stream_begin(engine_client_t *client, const ring_sqe_t *sqe, stream_ticket_t **ticket);
 
 /* The op has ended, or there never was one. */
