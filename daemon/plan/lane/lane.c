@@ -51,25 +51,33 @@ static blink_result_t add_own_input(lane_builder_t *builder, lane_step_t *step, 
     return lane_add_src(builder, step, (lane_operand_t){LANE_INPUT, rank, PLAN_NONE, PLAN_NONE});
 }
 
-/* Combine a rank's own input with what its children in the reduce tree sent. */
-static blink_result_t add_reduce_sources(lane_builder_t *builder, lane_step_t *step,
-                                         const lane_edges_t *edges, uint32_t rank)
+/* Read a child's input where it is, if the child has no slots to send it through. */
+static blink_result_t add_direct_source(lane_builder_t *builder, lane_step_t *step, const plan_part_t *part,
+                                        const lane_edges_t *edges, uint32_t child)
 {
-    BLINK_TRY(add_own_input(builder, step, rank));
-    for (uint32_t i = 0; i < lane_child_count(&edges->up, rank); i++) {
-        uint32_t child = edges->up.children[edges->up.child_first[rank] + i];
-        BLINK_TRY(add_slotted_source(builder, step, &edges->slotted[child], rank));
-    }
-    return BLINK_OK;
+    if (lane_has_slots(&edges->slotted[child]))
+        return BLINK_OK;
+    return lane_add_src(builder, step,
+                        (lane_operand_t){LANE_INPUT, child, PLAN_NONE, part->reduce.path[child]});
 }
 
-/* Read every rank's input where it is. In the order of the ranks, so that it does not depend on the root. */
-static blink_result_t add_direct_sources(lane_builder_t *builder, lane_step_t *step, const plan_part_t *part)
+/* Combine a rank's own input and those of the leaves that it reads, in the order of the ranks, so that the
+ * sum of a star does not depend on its root; then what the other children sent. */
+static blink_result_t add_reduce_sources(lane_builder_t *builder, lane_step_t *step, const plan_part_t *part,
+                                         const lane_edges_t *edges, uint32_t rank)
 {
-    for (uint32_t rank = 0; rank < builder->program->rank_count; rank++) {
-        uint32_t path = rank == part->root ? PLAN_NONE : part->reduce.path[rank];
-        BLINK_TRY(lane_add_src(builder, step, (lane_operand_t){LANE_INPUT, rank, PLAN_NONE, path}));
-    }
+    uint32_t count = lane_child_count(&edges->up, rank), later = 0;
+    const uint32_t *children = count > 0 ? &edges->up.children[edges->up.child_first[rank]] : NULL;
+    while (later < count && children[later] < rank)
+        later++;
+    for (uint32_t i = 0; i < later; i++)
+        BLINK_TRY(add_direct_source(builder, step, part, edges, children[i]));
+    BLINK_TRY(add_own_input(builder, step, rank));
+    for (uint32_t i = later; i < count; i++)
+        BLINK_TRY(add_direct_source(builder, step, part, edges, children[i]));
+    for (uint32_t i = 0; i < count; i++)
+        if (lane_has_slots(&edges->slotted[children[i]]))
+            BLINK_TRY(add_slotted_source(builder, step, &edges->slotted[children[i]], rank));
     return BLINK_OK;
 }
 
@@ -88,7 +96,7 @@ static blink_result_t add_own_output(lane_builder_t *builder, lane_step_t *step,
     return lane_add_dst(builder, step, (lane_operand_t){LANE_OUTPUT, rank, PLAN_NONE, PLAN_NONE});
 }
 
-/* Write to a rank's children in the broadcast tree, straight into their outputs if the protocol has no flags;
+/* Write to a rank's children in the broadcast tree, straight into their outputs where they have no slots;
  * those behind it first: roots that act at once then start with different children. */
 static blink_result_t add_broadcast_destinations(lane_builder_t *builder, lane_step_t *step,
                                                  const plan_part_t *part, const lane_edges_t *edges,
@@ -102,11 +110,11 @@ static blink_result_t add_broadcast_destinations(lane_builder_t *builder, lane_s
         first++;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t child = children[(first + i) % count], path = part->broadcast.path[child];
-        if (edges->down_slotted) {
+        if (lane_has_slots(&edges->down_slotted[child])) {
             BLINK_TRY(add_slotted_destination(builder, step, &edges->down_slotted[child], child, path));
             continue;
         }
-        if (edges->down_full[child] != PLAN_NONE && !edges->direct)
+        if (edges->down_full[child] != PLAN_NONE)
             BLINK_TRY(lane_add_signal(builder, step, edges->down_full[child], step->dst_count));
         BLINK_TRY(lane_add_dst(builder, step, (lane_operand_t){LANE_OUTPUT, child, PLAN_NONE, path}));
     }
@@ -119,10 +127,7 @@ static blink_result_t fill_root_step(lane_builder_t *builder, lane_step_t *step,
                                      const lane_edges_t *edges)
 {
     step->completes = part->reduce.parent != NULL;
-    if (edges->direct && step->completes)
-        BLINK_TRY(add_direct_sources(builder, step, part));
-    else
-        BLINK_TRY(add_reduce_sources(builder, step, edges, part->root));
+    BLINK_TRY(add_reduce_sources(builder, step, part, edges, part->root));
     BLINK_TRY(add_own_output(builder, step, part->root));
     return add_broadcast_destinations(builder, step, part, edges, part->root);
 }
@@ -134,11 +139,11 @@ static blink_result_t fill_tree_step(lane_builder_t *builder, lane_step_t *step,
     if (rank == part->root)
         return fill_root_step(builder, step, part, edges);
     if (action->phase == LANE_UP) {
-        BLINK_TRY(add_reduce_sources(builder, step, edges, rank));
+        BLINK_TRY(add_reduce_sources(builder, step, part, edges, rank));
         return add_slotted_destination(builder, step, &edges->slotted[rank], part->reduce.parent[rank],
                                        part->reduce.path[rank]);
     }
-    if (edges->down_slotted) {
+    if (lane_has_slots(&edges->down_slotted[rank])) {
         BLINK_TRY(add_slotted_source(builder, step, &edges->down_slotted[rank], rank));
         BLINK_TRY(add_own_output(builder, step, rank));
         return add_broadcast_destinations(builder, step, part, edges, rank);
@@ -192,20 +197,19 @@ static void act(compiler_t *compiler, uint32_t part, uint32_t rank, lane_phase_t
     compiler->actions[compiler->action_count++] = (action_t){rank, (uint32_t)phase, level, distance, part};
 }
 
-/* A root acts once: in `up` if the part reduces, else in `down`. Leaves of broadcast trees have something to
- * do only where their data end in a slot; in a direct part only the root has. */
+/* A root acts once: in `up` if the part reduces, else in `down`. A leaf of a reduce tree has nothing to do if
+ * its parent reads its input, and a leaf of a broadcast tree only where its data end in a slot. */
 static void act_in_tree(compiler_t *compiler, uint32_t part_index)
 {
     const plan_part_t *part = part_of(compiler, part_index);
     const lane_edges_t *edges = &compiler->edges[part_index];
-    bool reduces = part->reduce.parent != NULL;
+    bool reduces = part->reduce.parent != NULL, broadcasts = part->broadcast.parent != NULL;
     for (uint32_t rank = 0; rank < compiler->plan->rank_count; rank++) {
-        if (edges->direct && rank != part->root)
-            continue;
-        bool copies = edges->down_slotted && rank != part->root;
-        if (reduces)
+        bool root = rank == part->root;
+        if (reduces && (root || lane_has_slots(&edges->slotted[rank])))
             act(compiler, part_index, rank, LANE_UP, edges->up.height[rank]);
-        if ((copies || lane_child_count(&edges->down, rank) > 0) && !(reduces && rank == part->root))
+        bool copies = broadcasts && lane_has_slots(&edges->down_slotted[rank]);
+        if ((copies || lane_child_count(&edges->down, rank) > 0) && !(reduces && root))
             act(compiler, part_index, rank, LANE_DOWN, edges->down.depth[rank]);
     }
 }

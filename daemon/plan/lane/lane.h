@@ -17,15 +17,16 @@
  * chunk_bytes; chunk c uses slot c mod slots. An edge of fewer chunks has as many slots as chunks, so scratch
  * is never more than the payload on each edge.
  *
- * Direct parts. Where an edge leads through memory that both ends share (TOPO_SHM links only) and a tree is a
- * star, the root pulls: one step reads every input and writes every output, each element once, without
- * scratch or semaphores. A program all of whose steps neither wait nor signal is `independent`: its chunks
- * may run in any order and at once.
+ * Direct edges. An edge through memory that both ends share (TOPO_SHM links only) needs no scratch and no
+ * semaphore at a leaf: its parent in a reduce tree reads its input, its parent in a broadcast tree writes its
+ * output. A star of such edges is one step at the root, which reads every input and writes every output, each
+ * element once. A program all of whose steps neither wait nor signal is `independent`: its chunks may run in
+ * any order and at once.
  *
  * Formats. Under Simple only reduce trees and relays go through scratch; broadcast trees and the last hop of
  * a route write into the output, and a semaphore says so. Under LL and LL128 the flag travels in the data, so
- * every edge ends in scratch and its receiver copies on into its output; the `full` semaphore of a scratch
- * edge then only says what the data say too.
+ * every edge that is not direct ends in scratch and its receiver copies on into its output; the `full`
+ * semaphore of a scratch edge then only says what the data say too.
  *
  * Semaphores. Each is a u64 with one writer and one waiter, starts at 0, and is stored, never added: after
  * chunk c it holds c + 1. A `full` wait for chunk c is for value >= c + 1. A `free` wait is for value >= c +

@@ -95,6 +95,13 @@ void lane_edges_fini(lane_edges_t *edges)
     free(edges->down_slotted);
 }
 
+static const lane_slotted_t not_slotted = {PLAN_NONE, PLAN_NONE, PLAN_NONE};
+
+bool lane_has_slots(const lane_slotted_t *slotted)
+{
+    return slotted->edge != PLAN_NONE;
+}
+
 static blink_result_t new_slotted(uint32_t count, lane_slotted_t **slotted)
 {
     *slotted = malloc((count ? count : 1) * sizeof(**slotted));
@@ -108,32 +115,51 @@ static lane_slotted_t number_slotted(lane_program_t *program)
     return (lane_slotted_t){program->edge_count++, full, full + 1};
 }
 
-static blink_result_t init_reduce(lane_program_t *program, const plan_part_t *part, lane_edges_t *edges)
+static bool is_memory(const topo_t *topo, const plan_path_t *path)
+{
+    for (uint32_t i = 0; i < path->link_count; i++)
+        if (topo->links[path->links[i]].kind != TOPO_SHM)
+            return false;
+    return true;
+}
+
+/* Whether a rank is a leaf of the tree whose edge leads through memory that its parent shares: the parent
+ * reads its input, or writes its output, by itself. */
+static bool is_direct(const topo_t *topo, const plan_t *plan, const plan_tree_t *of, const lane_tree_t *tree,
+                      uint32_t rank)
+{
+    return lane_child_count(tree, rank) == 0 && is_memory(topo, &plan->paths[of->path[rank]]);
+}
+
+static blink_result_t init_reduce(const topo_t *topo, const plan_t *plan, const plan_part_t *part,
+                                  lane_program_t *program, lane_edges_t *edges)
 {
     BLINK_TRY(new_slotted(program->rank_count, &edges->slotted));
     BLINK_TRY(tree_init(&edges->up, part->reduce.parent, part->root, program->rank_count));
-    for (uint32_t rank = 0; rank < program->rank_count && !edges->direct; rank++)
-        if (rank != part->root)
-            edges->slotted[rank] = number_slotted(program);
+    for (uint32_t rank = 0; rank < program->rank_count; rank++) {
+        bool slots = rank != part->root && !is_direct(topo, plan, &part->reduce, &edges->up, rank);
+        edges->slotted[rank] = slots ? number_slotted(program) : not_slotted;
+    }
     edges->depth += edges->up.height[part->root];
     return BLINK_OK;
 }
 
-static blink_result_t init_broadcast(lane_program_t *program, const plan_part_t *part, lane_edges_t *edges)
+static blink_result_t init_broadcast(const topo_t *topo, const plan_t *plan, const plan_part_t *part,
+                                     lane_program_t *program, lane_edges_t *edges)
 {
     uint32_t ranks = program->rank_count;
+    bool flagged = program->protocol != BLINK_PROTOCOL_SIMPLE;
+    BLINK_TRY(new_slotted(ranks, &edges->down_slotted));
     edges->down_full = new_u32(ranks);
     if (!edges->down_full)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the edges of %u ranks", ranks);
     BLINK_TRY(tree_init(&edges->down, part->broadcast.parent, part->root, ranks));
-    bool flagged = program->protocol != BLINK_PROTOCOL_SIMPLE && !edges->direct;
-    if (flagged)
-        BLINK_TRY(new_slotted(ranks, &edges->down_slotted));
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        bool waits = rank != part->root && lane_child_count(&edges->down, rank) > 0 && !flagged;
+        bool slots =
+            flagged && rank != part->root && !is_direct(topo, plan, &part->broadcast, &edges->down, rank);
+        bool waits = rank != part->root && lane_child_count(&edges->down, rank) > 0 && !slots;
         edges->down_full[rank] = waits ? program->semaphore_count++ : PLAN_NONE;
-        if (flagged && rank != part->root)
-            edges->down_slotted[rank] = number_slotted(program);
+        edges->down_slotted[rank] = slots ? number_slotted(program) : not_slotted;
     }
     edges->depth += edges->down.height[part->root];
     return BLINK_OK;
@@ -150,34 +176,15 @@ static blink_result_t init_route(lane_program_t *program, const plan_part_t *par
     return BLINK_OK;
 }
 
-static bool is_memory(const topo_t *topo, const plan_path_t *path)
-{
-    for (uint32_t i = 0; i < path->link_count; i++)
-        if (topo->links[path->links[i]].kind != TOPO_SHM)
-            return false;
-    return true;
-}
-
-/* Whether all ranks hang from the root, through memory that both ends share. True of no tree at all. */
-static bool is_direct(const topo_t *topo, const plan_t *plan, const plan_tree_t *tree, uint32_t root)
-{
-    for (uint32_t rank = 0; tree->parent && rank < plan->rank_count; rank++)
-        if (rank != root && (tree->parent[rank] != root || !is_memory(topo, &plan->paths[tree->path[rank]])))
-            return false;
-    return true;
-}
-
 blink_result_t lane_edges_init(const topo_t *topo, const plan_t *plan, const plan_part_t *part,
                                lane_program_t *program, lane_edges_t *edges)
 {
     *edges = (lane_edges_t){0};
-    edges->direct = !part->route.ranks && is_direct(topo, plan, &part->reduce, part->root) &&
-                    is_direct(topo, plan, &part->broadcast, part->root);
     if (part->route.ranks)
         return init_route(program, part, edges);
     if (part->reduce.parent)
-        BLINK_TRY(init_reduce(program, part, edges));
+        BLINK_TRY(init_reduce(topo, plan, part, program, edges));
     if (part->broadcast.parent)
-        BLINK_TRY(init_broadcast(program, part, edges));
+        BLINK_TRY(init_broadcast(topo, plan, part, program, edges));
     return BLINK_OK;
 }

@@ -15,21 +15,21 @@ typedef struct lane_tree {
     uint32_t *height; /* edges to the deepest leaf below */
 } lane_tree_t;
 
-/* An edge into scratch. */
+/* An edge into scratch. All PLAN_NONE where an edge has no slots. */
 typedef struct lane_slotted {
     uint32_t edge, full, free; /* scratch edge and the two semaphores */
 } lane_slotted_t;
 
 typedef struct lane_edges {
     lane_tree_t up, down;
-    bool direct; /* the root reads every input and writes every output by itself: no edge is numbered */
-    lane_slotted_t *slotted; /* of the reduce tree: by rank, the edge to its parent; of a route: by hop, the
-                                edge that ends in a relay, or under a protocol with flags in any rank */
-    uint32_t *down_full;     /* broadcast tree, by rank: semaphore of the edge from its parent; PLAN_NONE for
-                                leaves, where nobody waits */
-    lane_slotted_t
-        *down_slotted; /* the same under a protocol with flags: the edge from its parent; else NULL */
-    uint32_t depth;    /* edges a byte crosses one after the other */
+    lane_slotted_t *slotted; /* of the reduce tree: by rank, the edge to its parent, none for a leaf whose
+                                parent reads its input; of a route: by hop, the edge that ends in a relay, or
+                                under a protocol with flags in any rank */
+    uint32_t *down_full;     /* broadcast tree, by rank: semaphore of the edge from its parent into its
+                                output; PLAN_NONE for leaves, where nobody waits */
+    lane_slotted_t *down_slotted; /* broadcast tree, by rank: the edge from its parent under a protocol with
+                                     flags; none where the parent writes the rank's output */
+    uint32_t depth;               /* edges a byte crosses one after the other */
 } lane_edges_t;
 
 /* Number the scratch edges and semaphores of a part: next in the program. On failure edges is still to be
@@ -38,6 +38,7 @@ blink_result_t lane_edges_init(const topo_t *topo, const plan_t *plan, const pla
                                lane_program_t *program, lane_edges_t *edges);
 void lane_edges_fini(lane_edges_t *edges);
 
+bool lane_has_slots(const lane_slotted_t *slotted);
 uint32_t lane_child_count(const lane_tree_t *tree, uint32_t rank);
 
 #endif

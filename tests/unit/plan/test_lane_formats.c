@@ -4,6 +4,7 @@
  */
 #include "collective.h"
 #include "error.h"
+#include "hand_plan.h"
 #include "names.h"
 #include "plan/lane/lane.h"
 #include "prove/verify.h"
@@ -138,6 +139,38 @@ static void test_a_size_does_not_change_the_choice_in_plain_memory(void **state)
     topo_destroy(topo);
 }
 
+/* Of a chain of six the leaf sends and gets without slots; all edges of a star are leaves'. */
+static void test_leaves_in_plain_memory_need_no_slots(void **state)
+{
+    (void)state;
+    enum { RANKS = 6, WITHOUT_LEAF = RANKS - 2 };
+    topo_t *topo = plain_memory(RANKS);
+    lane_program_t *simple = hand_compile(topo, RANKS, BLINK_ALLREDUCE, APART, BLINK_PROTOCOL_SIMPLE);
+    lane_program_t *flagged = hand_compile(topo, RANKS, BLINK_ALLREDUCE, APART, BLINK_PROTOCOL_LL);
+    assert_int_equal(simple->edge_count, WITHOUT_LEAF);
+    assert_int_equal(flagged->edge_count, 2 * WITHOUT_LEAF);
+    assert_false(simple->independent);
+    lane_program_destroy(simple);
+    lane_program_destroy(flagged);
+    topo_destroy(topo);
+}
+
+static void test_chains_and_stars_in_plain_memory_are_right(void **state)
+{
+    (void)state;
+    topo_t *topo = plain_memory(RANKS_MOST);
+    for (size_t i = 0; i < HAND_COLLECTIVES; i++)
+        for (uint32_t ranks = 2; ranks <= RANKS_MOST; ranks += 2)
+            for (int protocol = BLINK_PROTOCOL_SIMPLE; protocol <= BLINK_PROTOCOL_LL128; protocol++)
+                for (hand_shape_t shape = APART; shape <= TOGETHER; shape++) {
+                    lane_program_t *program =
+                        hand_compile(topo, ranks, hand_collectives[i], shape, (blink_protocol_t)protocol);
+                    assert_right(program);
+                    lane_program_destroy(program);
+                }
+    topo_destroy(topo);
+}
+
 /* Links of a machine are no shared memory: the same stars go through scratch there. */
 static void test_one_hop_over_real_links_is_not_direct(void **state)
 {
@@ -234,6 +267,8 @@ int main(void)
         cmocka_unit_test(test_plain_memory_gets_a_direct_exchange),
         cmocka_unit_test(test_a_direct_exchange_reads_and_writes_every_element_once),
         cmocka_unit_test(test_a_size_does_not_change_the_choice_in_plain_memory),
+        cmocka_unit_test(test_leaves_in_plain_memory_need_no_slots),
+        cmocka_unit_test(test_chains_and_stars_in_plain_memory_are_right),
         cmocka_unit_test(test_one_hop_over_real_links_is_not_direct),
         cmocka_unit_test(test_every_edge_with_flags_ends_in_scratch),
         cmocka_unit_test(test_slots_have_room_for_the_flags),
