@@ -193,7 +193,7 @@ static blink_result_t compile(const topo_t *topo, const plan_request_t *request,
         }
     }
     if (result == BLINK_OK)
-        result = lane_compile(topo, templates, program);
+        result = lane_compile(topo, templates, NULL, program);
     if (result == BLINK_OK)
         *plan = templates;
     else

@@ -133,7 +133,7 @@ static blink_result_t measure(const job_t *job, blink_algorithm_t algorithm, pac
     usage_t usage = {0};
     blink_result_t result = plan_create(job->topo, &request, &plan);
     if (result == BLINK_OK)
-        result = lane_compile(job->topo, plan, &program);
+        result = lane_compile(job->topo, plan, NULL, &program);
     if (result == BLINK_OK)
         result = exec_host_create(&config, &exec);
     if (result == BLINK_OK)

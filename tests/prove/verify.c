@@ -71,8 +71,10 @@ enum { PLACE_BYTES = 64 };
 
 static const char *place_text(const run_t *run, const lane_operand_t *operand, char text[PLACE_BYTES])
 {
-    if (operand->buffer == LANE_SCRATCH)
-        snprintf(text, PLACE_BYTES, "scratch edge %u slot %u", operand->edge,
+    static const char *const slots[] = {
+        [LANE_SCRATCH] = "scratch", [LANE_SEND] = "send", [LANE_LANDING] = "landing"};
+    if (operand->buffer >= LANE_SCRATCH)
+        snprintf(text, PLACE_BYTES, "%s edge %u slot %u", slots[operand->buffer], operand->edge,
                  run->now.chunk % run->options->slots);
     else
         snprintf(text, PLACE_BYTES, "the %s of rank %u", operand->buffer == LANE_INPUT ? "input" : "output",
@@ -184,6 +186,8 @@ static bool exists(const run_t *run, const lane_operand_t *operand, uint32_t par
     case LANE_OUTPUT:
         return includes(block->receiver, operand->rank);
     case LANE_SCRATCH:
+    case LANE_SEND:
+    case LANE_LANDING:
         break;
     }
     return true;
@@ -194,9 +198,10 @@ static size_t location_of(const run_t *run, const lane_operand_t *operand, uint3
 {
     const verify_block_t *block = &run->blocks[part];
     uint32_t slots = run->options->slots, chunks = run->options->chunks;
-    if (operand->buffer == LANE_SCRATCH) {
+    if (operand->buffer >= LANE_SCRATCH) {
         size_t first = run->location_count - (size_t)run->shape->channel_edges[run->channel] * slots;
-        return first + (size_t)run->shape->edges[operand->edge].ordinal * slots + chunk % slots;
+        return first + (size_t)run->shape->edges[verify_edge_of(run->program, operand)].ordinal * slots +
+               chunk % slots;
     }
     bool output = operand->buffer == LANE_OUTPUT ||
                   (run->options->in_place && includes(block->receiver, operand->rank));
@@ -232,10 +237,12 @@ static blink_result_t read_source(const run_t *run, const lane_operand_t *src, u
     return BLINK_OK;
 }
 
-/* Writes of one lane over one path arrive in order, so a lane may overwrite its own without hearing back. */
+/* Writes of one processor over one path arrive in order, so a lane may overwrite its own without hearing
+ * back. What a wire carries may overtake. */
 static bool follows_own_write(const run_t *run, const location_t *location, const lane_operand_t *dst)
 {
-    return location->write.lane == run->now.lane && run->program->operands[location->dst].path == dst->path;
+    return run->at->to_rank == PLAN_NONE && location->write.lane == run->now.lane &&
+           run->program->operands[location->dst].path == dst->path;
 }
 
 /* Steps of an independent program run in any order: what another one reads is never safe to write. */

@@ -20,6 +20,9 @@ typedef struct lane_verify_options {
  *  - no input is read that the collective does not have;
  *  - the parts cover every block exactly once, and a step's bytes cross a path that leads from the rank that
  *    executes it to the rank whose memory it writes;
+ *  - a processor's step touches memory of its own host only, with no wire lane's slots among what it reads or
+ *    writes but those that lead to or from it; a step of a wire lane has one source on its rank's host, in
+ *    plain bytes, and one destination at its other rank; wire lanes stand in the order of landings;
  *  - no step reads what no earlier step (by program order and semaphores, not by luck of timing) has written;
  *  - no step overwrites what another may still be reading or writing: slot reuse, direct writes, in place;
  *  - every lane ends: no deadlock. Semaphores have one writer and only grow, so what holds for one order of

@@ -52,16 +52,32 @@ static blink_result_t check_runs(const step_view_t *view)
     return BLINK_OK;
 }
 
+static bool is_slotted(const lane_operand_t *operand)
+{
+    return operand->buffer >= LANE_SCRATCH;
+}
+
+uint32_t verify_edge_of(const lane_program_t *program, const lane_operand_t *operand)
+{
+    return operand->edge + (operand->buffer == LANE_LANDING ? program->edge_count : 0);
+}
+
+static uint32_t host_of(const lane_program_t *program, uint32_t rank)
+{
+    return program->rank_host ? program->rank_host[rank] : 0;
+}
+
 static blink_result_t check_operand(const step_view_t *view, const lane_operand_t *operand)
 {
     const lane_program_t *program = view->program;
-    if (operand->buffer > LANE_SCRATCH)
+    if (operand->buffer > LANE_LANDING)
         return FAIL_AT(view, "buffer kind %u does not exist", operand->buffer);
     if (operand->rank >= program->rank_count)
         return FAIL_AT(view, "operand of rank %u of %u", operand->rank, program->rank_count);
-    if (operand->buffer == LANE_SCRATCH && operand->edge >= program->edge_count)
-        return FAIL_AT(view, "scratch edge %u of %u", operand->edge, program->edge_count);
-    if (operand->buffer != LANE_SCRATCH && operand->edge != PLAN_NONE)
+    uint32_t edges = operand->buffer == LANE_LANDING ? program->landing_edge_count : program->edge_count;
+    if (is_slotted(operand) && operand->edge >= edges)
+        return FAIL_AT(view, "scratch edge %u of %u", operand->edge, edges);
+    if (!is_slotted(operand) && operand->edge != PLAN_NONE)
         return FAIL_AT(view, "edge %u named for a user's buffer", operand->edge);
     return BLINK_OK;
 }
@@ -87,19 +103,48 @@ static blink_result_t check_path(const step_view_t *view, const lane_operand_t *
     return BLINK_OK;
 }
 
+/* A wire lane leads to its other rank; a processor writes nowhere but on its own host. */
+static blink_result_t check_dst_host(const step_view_t *view, const lane_operand_t *dst)
+{
+    bool wire = view->lane->to_rank != PLAN_NONE;
+    if (wire && dst->rank != view->lane->to_rank)
+        return FAIL_AT(view, "of a wire to rank %u writes to rank %u", view->lane->to_rank, dst->rank);
+    if (!wire && host_of(view->program, dst->rank) != host_of(view->program, view->lane->rank))
+        return FAIL_AT(view, "writes to rank %u on another host", dst->rank);
+    if (wire && (dst->buffer == LANE_SCRATCH || dst->buffer == LANE_SEND))
+        return FAIL_AT(view, "of a wire writes scratch edge %u", dst->edge);
+    if (!wire && dst->buffer == LANE_LANDING)
+        return FAIL_AT(view, "writes landing edge %u, which is a wire's", dst->edge);
+    return BLINK_OK;
+}
+
+/* A wire carries plain bytes from memory of its rank; only a wire reads a send slot. */
+static blink_result_t check_src_host(const step_view_t *view, const lane_operand_t *src)
+{
+    bool wire = view->lane->to_rank != PLAN_NONE;
+    if (host_of(view->program, src->rank) != host_of(view->program, view->lane->rank))
+        return FAIL_AT(view, "reads memory of rank %u on another host", src->rank);
+    if (wire && src->buffer == LANE_SCRATCH)
+        return FAIL_AT(view, "of a wire reads scratch edge %u, which may have flags", src->edge);
+    if (!wire && src->buffer == LANE_SEND)
+        return FAIL_AT(view, "reads send slots of edge %u, which are a wire's", src->edge);
+    return BLINK_OK;
+}
+
 static blink_result_t check_dst(const step_view_t *view, const lane_operand_t *dst, verify_shape_t *shape)
 {
     BLINK_TRY(check_operand(view, dst));
     if (dst->buffer == LANE_INPUT)
         return FAIL_AT(view, "writes the input of rank %u", dst->rank);
     BLINK_TRY(check_path(view, dst, true));
-    if (dst->buffer != LANE_SCRATCH)
+    BLINK_TRY(check_dst_host(view, dst));
+    if (!is_slotted(dst))
         return BLINK_OK;
-    verify_edge_t *edge = &shape->edges[dst->edge];
+    verify_edge_t *edge = &shape->edges[verify_edge_of(view->program, dst)];
     if (edge->channel != PLAN_NONE)
         return FAIL_AT(view, "scratch edge %u has another writer", dst->edge);
     uint32_t channel = view->lane->channel;
-    *edge = (verify_edge_t){channel, dst->rank, shape->channel_edges[channel]++};
+    *edge = (verify_edge_t){channel, dst->rank, dst->buffer, shape->channel_edges[channel]++};
     return BLINK_OK;
 }
 
@@ -110,9 +155,12 @@ static blink_result_t check_src(const step_view_t *view, const lane_operand_t *s
     BLINK_TRY(check_path(view, src, false));
     if (src->rank != view->lane->rank && src->buffer != LANE_INPUT)
         return FAIL_AT(view, "reads what is no input on rank %u", src->rank);
-    if (src->buffer != LANE_SCRATCH)
+    BLINK_TRY(check_src_host(view, src));
+    if (!is_slotted(src))
         return BLINK_OK;
-    const verify_edge_t *edge = &shape->edges[src->edge];
+    const verify_edge_t *edge = &shape->edges[verify_edge_of(view->program, src)];
+    if (edge->buffer != src->buffer)
+        return FAIL_AT(view, "reads edge %u as what it is not", src->edge);
     if (edge->channel != view->lane->channel)
         return FAIL_AT(view, "reads scratch edge %u, which its channel never writes", src->edge);
     if (edge->rank != src->rank)
@@ -131,12 +179,22 @@ static blink_result_t note_end(const step_view_t *view, uint32_t semaphore, uint
     return BLINK_OK;
 }
 
+static blink_result_t check_wire_step(const step_view_t *view)
+{
+    const lane_step_t *step = view->step;
+    if (view->lane->to_rank == PLAN_NONE ||
+        (step->src_count == 1 && step->dst_count == 1 && !step->completes))
+        return BLINK_OK;
+    return FAIL_AT(view, "of a wire has %u sources and %u destinations", step->src_count, step->dst_count);
+}
+
 /* Everything but sources, which need all edges noted. */
 static blink_result_t check_step(const step_view_t *view, verify_shape_t *shape)
 {
     const lane_program_t *program = view->program;
     const lane_step_t *step = view->step;
     BLINK_TRY(check_runs(view));
+    BLINK_TRY(check_wire_step(view));
     for (uint32_t i = 0; i < step->dst_count; i++)
         BLINK_TRY(check_dst(view, &program->operands[step->dst_first + i], shape));
     for (uint32_t i = 0; i < step->wait_count; i++) {
@@ -177,6 +235,54 @@ static blink_result_t for_each_step(const lane_program_t *program, verify_shape_
 
 /* ---- the program ---- */
 
+/* Wire lanes are the last, in the order of (landing, channel, rank, phase, to_rank), so that none is there
+ * twice and all hosts count them alike. */
+static blink_result_t check_wire(const lane_program_t *program, uint32_t index)
+{
+    const lane_t *lane = &program->lanes[index], *before = index > 0 ? lane - 1 : NULL;
+    if (!program->rank_host || lane->to_rank >= program->rank_count ||
+        host_of(program, lane->rank) == host_of(program, lane->to_rank))
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "lane %u: a wire from rank %u to rank %u joins no two hosts",
+                          index, lane->rank, lane->to_rank);
+    if (index < program->lane_count - program->wire_count)
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "lane %u: a wire stands before lanes of processors", index);
+    if (!before || before->to_rank == PLAN_NONE)
+        return BLINK_OK;
+    const uint32_t keys[][2] = {{host_of(program, before->rank), host_of(program, lane->rank)},
+                                {host_of(program, before->to_rank), host_of(program, lane->to_rank)},
+                                {before->channel, lane->channel},
+                                {before->rank, lane->rank},
+                                {before->phase, lane->phase},
+                                {before->to_rank, lane->to_rank}};
+    size_t key = 0;
+    while (key < sizeof(keys) / sizeof(*keys) && keys[key][0] == keys[key][1])
+        key++;
+    if (key == sizeof(keys) / sizeof(*keys) || keys[key][0] > keys[key][1])
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "lane %u: a wire out of its order", index);
+    return BLINK_OK;
+}
+
+/* The landings are the runs of wire lanes between the same two hosts, and of the edges that these write. */
+static blink_result_t check_landings(const lane_program_t *program)
+{
+    uint32_t lane = program->lane_count - program->wire_count, edge = 0;
+    for (uint32_t i = 0; i < program->landing_count; i++) {
+        const lane_landing_t *landing = &program->landings[i];
+        if (landing->lane_first != lane || landing->edge_first != edge || landing->lane_count == 0 ||
+            landing->lane_count > program->lane_count - lane)
+            return BLINK_FAIL(BLINK_ERR_INTERNAL, "landing %u does not follow the one before", i);
+        for (; lane < landing->lane_first + landing->lane_count; lane++)
+            if (host_of(program, program->lanes[lane].rank) != landing->from_host ||
+                host_of(program, program->lanes[lane].to_rank) != landing->to_host)
+                return BLINK_FAIL(BLINK_ERR_INTERNAL, "landing %u has lane %u of other hosts", i, lane);
+        edge += landing->edge_count;
+    }
+    if (lane != program->lane_count || edge != program->landing_edge_count)
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "landings have %u lanes of %u and %u edges of %u", lane,
+                          program->lane_count, edge, program->landing_edge_count);
+    return BLINK_OK;
+}
+
 /* Lanes lie in range, are alone in their (channel, rank, phase), and share the steps without overlap or rest.
  */
 static blink_result_t check_lanes(const lane_program_t *program, uint8_t *place_taken, uint8_t *step_taken)
@@ -191,8 +297,10 @@ static blink_result_t check_lanes(const lane_program_t *program, uint8_t *place_
         if (!run_fits(lane->step_first, lane->step_count, program->step_count))
             return BLINK_FAIL(BLINK_ERR_INTERNAL, "lane %u: steps run past the %u there are", i,
                               program->step_count);
+        if (lane->to_rank != PLAN_NONE)
+            BLINK_TRY(check_wire(program, i));
         size_t place = ((size_t)lane->channel * program->rank_count + lane->rank) * 2 + lane->phase;
-        if (place_taken[place]++)
+        if (lane->to_rank == PLAN_NONE && place_taken[place]++)
             return BLINK_FAIL(BLINK_ERR_INTERNAL, "lane %u: channel %u rank %u %s has another lane", i,
                               lane->channel, lane->rank, verify_phase_name(lane->phase));
         for (uint32_t at = 0; at < lane->step_count; at++)
@@ -233,18 +341,23 @@ static void *new_table(size_t count, size_t entry_bytes)
     return calloc(count > 0 ? count : 1, entry_bytes);
 }
 
+static uint32_t edge_count(const lane_program_t *program)
+{
+    return program->edge_count + program->landing_edge_count;
+}
+
 static blink_result_t shape_alloc(const lane_program_t *program, verify_shape_t *shape)
 {
     shape->writers = new_table(program->semaphore_count, sizeof(*shape->writers));
     shape->waiters = new_table(program->semaphore_count, sizeof(*shape->waiters));
-    shape->edges = new_table(program->edge_count, sizeof(*shape->edges));
+    shape->edges = new_table(edge_count(program), sizeof(*shape->edges));
     shape->channel_edges = new_table(program->channel_count, sizeof(*shape->channel_edges));
     if (!shape->writers || !shape->waiters || !shape->edges || !shape->channel_edges)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to check a program of %u semaphores",
                           program->semaphore_count);
     for (uint32_t i = 0; i < program->semaphore_count; i++)
         shape->writers[i].lane = shape->waiters[i].lane = PLAN_NONE;
-    for (uint32_t i = 0; i < program->edge_count; i++)
+    for (uint32_t i = 0; i < edge_count(program); i++)
         shape->edges[i].channel = PLAN_NONE;
     return BLINK_OK;
 }
@@ -280,9 +393,12 @@ blink_result_t verify_shape_init(const lane_program_t *program, verify_shape_t *
     if (result == BLINK_OK)
         result = for_each_step(program, shape, check_sources);
     if (result == BLINK_OK)
+        result = check_landings(program);
+    if (result == BLINK_OK)
         result = check_semaphores(program, shape);
     if (result == BLINK_OK &&
-        program->independent != (program->wait_count == 0 && program->signal_count == 0))
+        program->independent !=
+            (program->wait_count == 0 && program->signal_count == 0 && program->wire_count == 0))
         result = BLINK_FAIL(BLINK_ERR_INTERNAL, "the program says that it is %sindependent; it has %u waits",
                             program->independent ? "" : "not ", program->wait_count);
     free(place_taken);
@@ -301,15 +417,52 @@ void verify_shape_fini(verify_shape_t *shape)
     *shape = (verify_shape_t){0};
 }
 
-blink_result_t verify_shape_check_ends(const lane_program_t *program, const verify_shape_t *shape)
+static blink_result_t check_waits(const step_view_t *view, verify_shape_t *shape)
 {
+    (void)shape;
+    for (uint32_t i = 0; i < view->step->wait_count; i++) {
+        const lane_wait_t *wait = &view->program->waits[view->step->wait_first + i];
+        uint32_t most = wait->kind == LANE_FULL ? view->step->src_count : view->step->dst_count;
+        bool of_nothing = wait->kind == LANE_FULL && wait->operand == PLAN_NONE;
+        if (wait->operand >= most && !of_nothing)
+            return FAIL_AT(view, "waits for operand %u of %u", wait->operand, most);
+    }
+    return BLINK_OK;
+}
+
+/* Whether a wait names the memory whose arrival is announced to it: where flags are, both ends go by them. */
+static bool names_what_comes(const lane_program_t *program, const verify_shape_t *shape, uint32_t semaphore)
+{
+    const lane_step_t *writer = &program->steps[shape->writers[semaphore].step];
+    const lane_step_t *waiter = &program->steps[shape->waiters[semaphore].step];
+    uint32_t signal = 0, wait = 0;
+    while (program->signals[writer->signal_first + signal].semaphore != semaphore)
+        signal++;
+    while (program->waits[waiter->wait_first + wait].semaphore != semaphore)
+        wait++;
+    uint32_t dst = program->signals[writer->signal_first + signal].dst;
+    uint32_t src = program->waits[waiter->wait_first + wait].operand;
+    if (shape->waiters[semaphore].kind == LANE_FREE)
+        return true;
+    if (dst == PLAN_NONE || src == PLAN_NONE)
+        return dst == src;
+    const lane_operand_t *sent = &program->operands[writer->dst_first + dst];
+    const lane_operand_t *read = &program->operands[waiter->src_first + src];
+    return sent->buffer == read->buffer && sent->rank == read->rank && sent->edge == read->edge;
+}
+
+blink_result_t verify_shape_check_ends(const lane_program_t *program, verify_shape_t *shape)
+{
+    BLINK_TRY(for_each_step(program, shape, check_waits));
     for (uint32_t i = 0; i < program->semaphore_count; i++) {
         if (shape->writers[i].lane == PLAN_NONE)
             return BLINK_FAIL(BLINK_ERR_INTERNAL, "semaphore %u has no writer", i);
         if (shape->waiters[i].lane == PLAN_NONE)
             return BLINK_FAIL(BLINK_ERR_INTERNAL, "semaphore %u has no waiter", i);
+        if (!names_what_comes(program, shape, i))
+            return BLINK_FAIL(BLINK_ERR_INTERNAL, "semaphore %u announces other data than are waited for", i);
     }
-    for (uint32_t i = 0; i < program->edge_count; i++)
+    for (uint32_t i = 0; i < edge_count(program); i++)
         if (shape->edges[i].channel == PLAN_NONE)
             return BLINK_FAIL(BLINK_ERR_INTERNAL, "scratch edge %u has no writer", i);
     return BLINK_OK;

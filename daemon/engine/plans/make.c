@@ -50,7 +50,7 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
         plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
     blink_result_t result = predict(topo, plan, cached);
     if (result == BLINK_OK)
-        result = lane_compile(topo, plan, &cached->made);
+        result = lane_compile(topo, plan, NULL, &cached->made);
     cached->algorithm = plan->algorithm;
     cached->protocol = plan->protocol;
     LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",

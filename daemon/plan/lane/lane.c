@@ -8,6 +8,7 @@
 #include "error.h"
 #include "plan/lane/lane_build.h"
 #include "plan/lane/lane_edges.h"
+#include "plan/lane/lane_wire.h"
 #include "plan/model.h"
 
 #include <stdlib.h>
@@ -21,8 +22,8 @@ typedef struct action {
 } action_t;
 
 typedef struct compiler {
-    const topo_t *topo;
-    const plan_t *plan;
+    lane_source_t source;
+    const plan_t *plan; /* of the source */
     lane_builder_t builder;
     uint32_t channel;    /* being compiled */
     lane_edges_t *edges; /* by part of the channel */
@@ -41,8 +42,8 @@ static const plan_part_t *part_of(const compiler_t *compiler, uint32_t part)
 static blink_result_t add_slotted_source(lane_builder_t *builder, lane_step_t *step,
                                          const lane_slotted_t *from, uint32_t rank)
 {
+    BLINK_TRY(lane_add_wait(builder, step, from->full, LANE_FULL, step->src_count));
     BLINK_TRY(lane_add_src(builder, step, (lane_operand_t){LANE_SCRATCH, rank, from->edge, PLAN_NONE}));
-    BLINK_TRY(lane_add_wait(builder, step, from->full, LANE_FULL));
     return lane_add_signal(builder, step, from->free, PLAN_NONE);
 }
 
@@ -86,7 +87,7 @@ static blink_result_t add_slotted_destination(lane_builder_t *builder, lane_step
                                               const lane_slotted_t *to, uint32_t rank, uint32_t path)
 {
     lane_operand_t dst = {LANE_SCRATCH, rank, to->edge, path};
-    BLINK_TRY(lane_add_wait(builder, step, to->free, LANE_FREE));
+    BLINK_TRY(lane_add_wait(builder, step, to->free, LANE_FREE, step->dst_count));
     BLINK_TRY(lane_add_signal(builder, step, to->full, step->dst_count));
     return lane_add_dst(builder, step, dst);
 }
@@ -148,25 +149,23 @@ static blink_result_t fill_tree_step(lane_builder_t *builder, lane_step_t *step,
         BLINK_TRY(add_own_output(builder, step, rank));
         return add_broadcast_destinations(builder, step, part, edges, rank);
     }
+    BLINK_TRY(lane_add_wait(builder, step, edges->down_full[rank], LANE_FULL, step->src_count));
     BLINK_TRY(lane_add_src(builder, step, (lane_operand_t){LANE_OUTPUT, rank, PLAN_NONE, PLAN_NONE}));
-    BLINK_TRY(lane_add_wait(builder, step, edges->down_full[rank], LANE_FULL));
     return add_broadcast_destinations(builder, step, part, edges, rank);
 }
 
 /* ---- steps of routes ---- */
 
 /* From the source's input or the slot of the rank that this hop starts at to the next slot or the
- * destination's output. A protocol with flags has a slot at the destination too, hence a step of its own
- * there. */
+ * destination's output. A destination with a slot has a step of its own. */
 static blink_result_t fill_route_step(lane_builder_t *builder, lane_step_t *step, const plan_route_t *route,
                                       const lane_edges_t *edges, uint32_t hop)
 {
-    bool flagged = builder->program->protocol != BLINK_PROTOCOL_SIMPLE;
     if (hop == 0)
         BLINK_TRY(add_own_input(builder, step, route->ranks[0]));
     else
         BLINK_TRY(add_slotted_source(builder, step, &edges->slotted[hop - 1], route->ranks[hop]));
-    if (hop + (flagged ? 0 : 1) < route->hop_count)
+    if (hop < route->hop_count && lane_has_slots(&edges->slotted[hop]))
         return add_slotted_destination(builder, step, &edges->slotted[hop], route->ranks[hop + 1],
                                        route->paths[hop]);
     uint32_t path = hop < route->hop_count ? route->paths[hop] : PLAN_NONE;
@@ -218,11 +217,11 @@ static void act_in_tree(compiler_t *compiler, uint32_t part_index)
 static void act_in_route(compiler_t *compiler, uint32_t part_index)
 {
     const plan_route_t *route = &part_of(compiler, part_index)->route;
-    bool flagged = compiler->plan->protocol != BLINK_PROTOCOL_SIMPLE;
-    uint32_t hop = 0;
+    uint32_t hop = 0, steps = route->hop_count;
+    steps += lane_route_ends_in_slots(route, &compiler->edges[part_index]);
     do
         act(compiler, part_index, route->ranks[hop], LANE_DOWN, hop);
-    while (++hop < route->hop_count + (flagged && route->hop_count > 0));
+    while (++hop < steps);
 }
 
 /*
@@ -275,8 +274,11 @@ static blink_result_t add_lanes(compiler_t *compiler)
     uint32_t at = 0;
     while (at < compiler->action_count) {
         const action_t *first = &compiler->actions[at], *action = first;
-        lane_t lane = {compiler->channel, first->rank, first->phase, compiler->builder.program->step_count,
-                       0};
+        lane_t lane = {.channel = compiler->channel,
+                       .rank = first->rank,
+                       .to_rank = PLAN_NONE,
+                       .phase = first->phase,
+                       .step_first = compiler->builder.program->step_count};
         for (; at < compiler->action_count && action->rank == first->rank && action->phase == first->phase;
              action = &compiler->actions[++at]) {
             BLINK_TRY(add_step(compiler, action));
@@ -306,8 +308,7 @@ static blink_result_t add_parts(compiler_t *compiler, uint32_t part_count)
     lane_channel_t *channel = &program->channels[compiler->channel];
     for (uint32_t i = 0; i < part_count; i++) {
         program->parts[channel->part_first + i] = block_of(compiler->plan, part_of(compiler, i));
-        BLINK_TRY(lane_edges_init(compiler->topo, compiler->plan, part_of(compiler, i), program,
-                                  &compiler->edges[i]));
+        BLINK_TRY(lane_edges_init(&compiler->source, part_of(compiler, i), program, &compiler->edges[i]));
         if (compiler->edges[i].depth > program->depth)
             program->depth = compiler->edges[i].depth;
     }
@@ -345,7 +346,7 @@ static blink_result_t add_channel(compiler_t *compiler, uint32_t index)
 static blink_result_t add_local_copy(compiler_t *compiler)
 {
     lane_builder_t *builder = &compiler->builder;
-    lane_t lane = {0, 0, LANE_DOWN, 0, 1};
+    lane_t lane = {.to_rank = PLAN_NONE, .phase = LANE_DOWN, .step_count = 1};
     lane_step_t step = lane_begin_step(builder, 0);
     step.completes = collective_reduces(builder->program->collective);
     builder->program->channels[0] = (lane_channel_t){.share = 1.0, .part_count = 1};
@@ -435,6 +436,7 @@ static blink_result_t program_create(const plan_t *plan, lane_program_t **progra
         .block_count = (uint32_t)collective_block_count(plan->collective, plan->rank_count),
         .rate_GBps = plan->rate_GBps,
         .protocol = plan->protocol,
+        .host = PLAN_NONE,
         .channel_count = channels,
         .channels = calloc(channels, sizeof(*created->channels)),
         .parts = calloc(parts, sizeof(*created->parts)),
@@ -447,36 +449,47 @@ static blink_result_t program_create(const plan_t *plan, lane_program_t **progra
     return BLINK_OK;
 }
 
-static blink_result_t compile_expanded(const topo_t *topo, const plan_t *plan, lane_program_t **program)
+/* The program as if one daemon had all ranks, but for slots and direct edges. */
+static blink_result_t fill_program(compiler_t *compiler)
 {
+    const plan_t *plan = compiler->plan;
+    lane_program_t *program = compiler->builder.program;
+    BLINK_TRY(add_paths(compiler->source.topo, plan, program));
+    if (plan->channel_count == 0)
+        BLINK_TRY(add_local_copy(compiler));
+    for (uint32_t i = 0; i < plan->channel_count; i++)
+        BLINK_TRY(add_channel(compiler, i));
+    return lane_divide_blocks(program);
+}
+
+static blink_result_t compile_expanded(const lane_source_t *source, lane_program_t **program)
+{
+    const plan_t *plan = source->plan;
     lane_program_t *created = NULL;
     if (plan->channel_count == 0 && plan->rank_count != 1)
         return BLINK_FAIL(BLINK_ERR_INTERNAL, "a plan over %u ranks has no channel", plan->rank_count);
     BLINK_TRY(program_create(plan, &created));
-    compiler_t compiler = {.topo = topo, .plan = plan, .builder = {.program = created}};
-    blink_result_t result = add_paths(topo, plan, created);
-    if (result == BLINK_OK && plan->channel_count == 0)
-        result = add_local_copy(&compiler);
-    for (uint32_t i = 0; i < plan->channel_count && result == BLINK_OK; i++)
-        result = add_channel(&compiler, i);
-    if (result == BLINK_OK)
-        result = lane_divide_blocks(created);
-    created->independent = created->wait_count == 0 && created->signal_count == 0;
+    compiler_t compiler = {.source = *source, .plan = plan, .builder = {.program = created}};
+    blink_result_t result = fill_program(&compiler);
+    if (result == BLINK_OK && source->hosts)
+        result = lane_wire_split(created, source->hosts);
     if (result != BLINK_OK) {
         lane_program_destroy(created);
         return result;
     }
+    created->independent = created->wait_count == 0 && created->signal_count == 0 && created->wire_count == 0;
     *program = created;
     return BLINK_OK;
 }
 
-blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, lane_program_t **program)
+blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, const lane_hosts_t *hosts,
+                            lane_program_t **program)
 {
     if (plan->symmetry_count == 0)
-        return compile_expanded(topo, plan, program);
+        return compile_expanded(&(lane_source_t){topo, plan, hosts}, program);
     plan_t *expanded = NULL;
     BLINK_TRY(plan_expand(topo, plan, &expanded));
-    blink_result_t result = compile_expanded(topo, expanded, program);
+    blink_result_t result = compile_expanded(&(lane_source_t){topo, expanded, hosts}, program);
     plan_destroy(expanded);
     return result;
 }
@@ -494,16 +507,20 @@ void lane_program_destroy(lane_program_t *program)
     free(program->signals);
     free(program->paths);
     free(program->path_links);
+    free(program->landings);
+    free(program->rank_host);
     free(program);
 }
 
 uint64_t lane_program_bytes(const lane_program_t *program)
 {
+    uint64_t of_hosts = program->rank_host ? program->rank_count * sizeof(*program->rank_host) : 0;
     return sizeof(*program) + program->channel_count * sizeof(*program->channels) +
            program->part_count * sizeof(*program->parts) + program->lane_count * sizeof(*program->lanes) +
            program->step_count * sizeof(*program->steps) +
            program->operand_count * sizeof(*program->operands) +
            program->wait_count * sizeof(*program->waits) + program->signal_count * sizeof(*program->signals) +
            program->path_count * sizeof(*program->paths) +
-           program->path_link_count * sizeof(*program->path_links);
+           program->path_link_count * sizeof(*program->path_links) +
+           program->landing_count * sizeof(*program->landings) + of_hosts;
 }

@@ -11,7 +11,7 @@
  * the channels that carry a block share it in extents, and the parts of one channel that carry the same
  * block, its siblings, are dealt every chunk of their extent in turn.
  *
- * Buffers. An operand is (rank, input | output | scratch). Input and output are addressed by
+ * Buffers. An operand is (rank, input | output | slots of an edge). Input and output are addressed by
  * lane_buffer_offset() at the span that lane_span() gives for (channel, part, chunk). Scratch belongs to one
  * edge of a reduce tree or into a relay of a route, lives at the receiver, and is `slots` slots of
  * chunk_bytes; chunk c uses slot c mod slots. An edge of fewer chunks has as many slots as chunks, so scratch
@@ -32,27 +32,69 @@
  * chunk c it holds c + 1. A `full` wait for chunk c is for value >= c + 1. A `free` wait is for value >= c +
  * 1 - slots (so the first `slots` chunks do not wait). A direct write to a user's output needs no `free`: an
  * op starts only when all its ranks have submitted.
+ *
+ * Hosts. Where ranks are on several hosts, each with a daemon of its own, a step of a processor touches
+ * memory of its own host alone. What it would write to another host is moved by *wire lanes*: one for each
+ * processor lane and each rank on another host that this lane sends to, with one step for each of these
+ * moves, in the order of the processor lane. A network's proxy runs wire lanes. A step of a wire lane has one
+ * source, on the host of the lane's rank, and one destination, memory of the rank `to_rank`. Its source is
+ * the first of these that fits:
+ *   - the only source of the processor's step, if that is an input that is not scaled, an output, or slots
+ *     that nobody else reads; a step of a processor that has nothing left to write vanishes;
+ *   - the rank's output, if the processor's step writes it (a root's result);
+ *   - send slots: a scratch edge from the processor's lane to the wire lane, both on the same host.
+ * Its destination is an output or slots in the *landing* of the host of to_rank. So for one step,
+ *
+ *     processor -> wire     `full` of the source (of an input none), unless another wire lane wrote the
+ * source wire -> processor     `free` of the source, where that is slots wire -> receiver      `full` of the
+ * destination, if somebody waits for it: it is raised there when the bytes have come receiver -> wire `free`
+ * of the destination, where that is slots: travels as credit
+ *
+ * At the sender belong the waits for `full` and the signals that sources were read, at the receiver the
+ * signals of the destination's arrival and, as their writer, the waits for `free`. The receiver may be a wire
+ * lane too, which passes on what has come. Moves of a wire lane are numbered chunk × step_count + step, from
+ * 0. Where the destination is an output, the receiver's permission to write into it takes the place of
+ * credit.
+ *
+ * A landing is the memory of one host for what one other host sends it, in slots of plain bytes. Wire lanes
+ * from one host to another stand together, and so do their edges in the landing of the two: both ends count
+ * both from the beginning of that landing alike, and exchange no tables. A wire carries plain bytes under
+ * every protocol: send slots and landings have no flags.
+ *
+ * Payloads of up to LANE_LANDS_IN_SLOTS_BYTES may take a program of their own, which `lands_in_slots`: there
+ * every move ends in a landing, from where the receiver copies it to its output, so that data may come before
+ * the receiver has started. Its payload is one chunk, so each move has a slot of its own and nothing waits
+ * for credit.
  */
 #ifndef BLINK_LANE_H
 #define BLINK_LANE_H
 
 #include "plan/plan.h"
 
-typedef enum lane_buffer { LANE_INPUT, LANE_OUTPUT, LANE_SCRATCH } lane_buffer_t;
+typedef enum lane_buffer {
+    LANE_INPUT,
+    LANE_OUTPUT,
+    LANE_SCRATCH, /* slots in the program's format, between processors of one host */
+    LANE_SEND,    /* slots of plain bytes in the same scratch, which a wire lane reads */
+    LANE_LANDING, /* slots of plain bytes in a landing, which a wire lane writes */
+} lane_buffer_t;
 typedef enum lane_phase { LANE_UP, LANE_DOWN } lane_phase_t;
 typedef enum lane_wait_kind { LANE_FULL, LANE_FREE } lane_wait_kind_t;
 
 typedef struct lane_operand {
     uint32_t buffer; /* lane_buffer_t */
     uint32_t rank;   /* whose memory it is */
-    uint32_t edge;   /* scratch only: which edge's slots; else PLAN_NONE */
+    uint32_t edge;   /* whose slots: one of edge_count (scratch, send) or landing_edge_count (landing); else
+                        PLAN_NONE */
     uint32_t
         path; /* memory of another rank: the path its bytes cross (to a dst, from a src); else PLAN_NONE */
 } lane_operand_t;
 
 typedef struct lane_wait {
     uint32_t semaphore;
-    uint32_t kind; /* lane_wait_kind_t */
+    uint32_t kind;    /* lane_wait_kind_t */
+    uint32_t operand; /* FULL: the src of this step that has come, PLAN_NONE if the wait is for something
+                         else; FREE: the dst of this step whose slot is free */
 } lane_wait_t;
 
 typedef struct lane_signal {
@@ -74,8 +116,9 @@ typedef struct lane_step {
 
 typedef struct lane {
     uint32_t channel;
-    uint32_t rank;  /* the one rank that executes it */
-    uint32_t phase; /* lane_phase_t */
+    uint32_t rank;    /* whose processor executes it, or sends what a wire lane moves */
+    uint32_t to_rank; /* a wire lane's: the rank on another host whose memory it writes; else PLAN_NONE */
+    uint32_t phase;   /* lane_phase_t */
     uint32_t step_first, step_count;
 } lane_t;
 
@@ -91,8 +134,15 @@ typedef struct lane_part {
 typedef struct lane_channel {
     double share;                    /* of the payload */
     uint32_t part_first, part_count; /* run in parts */
-    uint32_t edge_first, edge_count; /* scratch edges of this channel */
+    uint32_t edge_first, edge_count; /* edges of this channel that have scratch */
 } lane_channel_t;
+
+/* What one host sends to another. */
+typedef struct lane_landing {
+    uint32_t from_host, to_host;
+    uint32_t lane_first, lane_count; /* run in lanes */
+    uint32_t edge_first, edge_count; /* of the landing edges */
+} lane_landing_t;
 
 typedef struct lane_path {
     uint32_t link_first, link_count; /* run in path_links: topology links in travelling order */
@@ -105,15 +155,20 @@ typedef struct lane_program {
     uint32_t root, peer; /* as in plan_t */
     uint32_t block_count;
     blink_protocol_t protocol; /* format of the scratch slots */
-    bool independent;          /* no step waits or signals */
+    bool independent;          /* no step waits or signals, and no lane is a wire's */
+    bool lands_in_slots;       /* nothing that comes over a wire lands in an output */
     uint32_t depth;            /* edges a byte crosses one after the other, as plan_depth() */
     uint64_t bdp_bytes;        /* largest capacity × latency of any path */
     double latency_us;         /* largest latency of any path, its hop in the plan's protocol included */
     double rate_GBps;          /* of the plan */
+    uint32_t host;             /* whose part of a program of several hosts this is; PLAN_NONE: all of it */
     uint32_t edge_count;       /* edges that own scratch slots */
+    uint32_t landing_edge_count;
     uint32_t semaphore_count;
     uint32_t channel_count, part_count, lane_count, step_count, operand_count, wait_count, signal_count;
     uint32_t path_count, path_link_count;
+    uint32_t wire_count; /* of the lanes; these are the last */
+    uint32_t landing_count;
     lane_channel_t *channels;
     lane_part_t *parts;
     lane_t *lanes;
@@ -123,14 +178,36 @@ typedef struct lane_program {
     lane_signal_t *signals;
     lane_path_t *paths;
     uint32_t *path_links;
+    lane_landing_t *landings; /* sorted by from_host, then to_host; their lanes are all the wire lanes */
+    uint32_t *rank_host;      /* NULL: one host */
 } lane_program_t;
 
-/* Compile. The program is self-contained (plan and topology may go) and the caller's: lane_program_destroy().
- * A one-rank plan compiles to a single lane that copies input to output; a plan with symmetries is expanded.
- * Errors: NO_MEMORY; INTERNAL (names a block that no part or that unequal numbers of parts of one channel
- * carry, or a path that is none). */
-blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, lane_program_t **program);
+/* How ranks are spread over hosts. */
+typedef struct lane_hosts {
+    const uint32_t *of_rank; /* any number for each host */
+    bool lands_in_slots;     /* for payloads of up to LANE_LANDS_IN_SLOTS_BYTES; see above */
+    bool scales_inputs;      /* runs multiply inputs (PRE_MUL_SUM), so that no input is sent as it is */
+} lane_hosts_t;
+
+#define LANE_LANDS_IN_SLOTS_BYTES (16u << 10)
+
+/* Compile. `hosts` NULL: one daemon has all ranks. The program is self-contained (plan, topology and hosts
+ * may go) and the caller's: lane_program_destroy(). A one-rank plan compiles to a single lane that copies
+ * input to output; a plan with symmetries is expanded. Errors: NO_MEMORY; INTERNAL (names a block that no
+ * part or that unequal numbers of parts of one channel carry, or a path that is none). */
+blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, const lane_hosts_t *hosts,
+                            lane_program_t **program);
 void lane_program_destroy(lane_program_t *program);
+
+/*
+ * Keep one host's part of a program of several: the lanes of its ranks and the wire lanes from and to them,
+ * with what these use. Edges, semaphores, lanes and paths are numbered anew; those of a landing keep their
+ * order, so that both its hosts count them alike. Channels, parts and what the choice of chunks and slots
+ * goes by stay: every host binds a payload alike. A semaphore may then have one end only, the other being at
+ * another host; and slots on another host, from which a wire lane sends to this one, are edge PLAN_NONE. On
+ * failure the program is as it was. Errors: NO_MEMORY.
+ */
+blink_result_t lane_program_keep(lane_program_t *program, uint32_t host);
 
 /* Memory that a program keeps. */
 uint64_t lane_program_bytes(const lane_program_t *program);
@@ -155,8 +232,10 @@ typedef struct lane_span {
 typedef struct lane_geometry {
     const lane_program_t *program;
     uint64_t block_bytes;
-    uint64_t scratch_bytes; /* of all slots that the payload needs */
+    uint64_t scratch_bytes; /* of all slots that the payload needs but those of landings */
     uint32_t slots;
+    uint64_t *landing_offsets; /* by landing edge: where its slots begin in its landing */
+    uint64_t *landing_bytes;   /* by landing: of its slots; both NULL without landings */
     struct lane_cut {
         uint64_t chunk_bytes; /* most bytes of one span; a multiple of 16 */
         uint64_t
@@ -171,6 +250,9 @@ typedef struct lane_geometry {
 #define LANE_CHUNK_MAX_BYTES (256u << 10)
 #define LANE_UNIT_BYTES      16u
 
+/* Landings begin at multiples of this, and so do their slots. */
+#define LANE_LANDING_ALIGNMENT 128u
+
 /* Bytes that a chunk takes in a scratch slot and on a link: twice as many under LL (4 bytes of flag to 4 of
  * data), 128 for each 120 under LL128. */
 uint64_t lane_format_bytes(blink_protocol_t protocol, uint64_t bytes);
@@ -184,7 +266,8 @@ void lane_geometry_fini(lane_geometry_t *geometry);
 
 /* The chunk that keeps the cost of filling the pipeline (depth steps) at a few percent and links busy in
  * spite of their latency. Small payloads cannot have both: under LL, chunks are then small enough that deep
- * trees fill soon. `bytes` is the whole payload. */
+ * trees fill soon. A program that lands in slots has one chunk. `bytes` is the whole payload. A function of
+ * program and payload alone, as lane_choose_slots() is: the hosts of a program choose alike. */
 uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes);
 
 /* The slots per edge that keep the longest path busy for its whole latency, if the largest channel is cut in
@@ -200,8 +283,12 @@ lane_span_t lane_span(const lane_geometry_t *geometry, uint32_t channel, uint32_
 uint64_t lane_buffer_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t part,
                             lane_buffer_t buffer, uint64_t stride_bytes, lane_span_t span);
 
-/* Where the slot of a channel's edge for this chunk begins in the scratch. */
+/* Where the slot of a channel's edge (scratch or send) for this chunk begins in the scratch. */
 uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge,
+                             uint32_t chunk);
+
+/* The same of a landing edge in its landing. */
+uint64_t lane_landing_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge,
                              uint32_t chunk);
 
 #endif

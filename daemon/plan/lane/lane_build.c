@@ -49,9 +49,9 @@ blink_result_t lane_add_dst(lane_builder_t *builder, lane_step_t *step, lane_ope
 }
 
 blink_result_t lane_add_wait(lane_builder_t *builder, lane_step_t *step, uint32_t semaphore,
-                             lane_wait_kind_t kind)
+                             lane_wait_kind_t kind, uint32_t operand)
 {
-    lane_wait_t wait = {semaphore, (uint32_t)kind};
+    lane_wait_t wait = {semaphore, (uint32_t)kind, operand};
     step->wait_count++;
     return POOL_APPEND(builder, wait, &wait);
 }

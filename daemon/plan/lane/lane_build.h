@@ -20,7 +20,7 @@ lane_step_t lane_begin_step(const lane_builder_t *builder, uint32_t part);
 blink_result_t lane_add_src(lane_builder_t *builder, lane_step_t *step, lane_operand_t operand);
 blink_result_t lane_add_dst(lane_builder_t *builder, lane_step_t *step, lane_operand_t operand);
 blink_result_t lane_add_wait(lane_builder_t *builder, lane_step_t *step, uint32_t semaphore,
-                             lane_wait_kind_t kind);
+                             lane_wait_kind_t kind, uint32_t operand);
 blink_result_t lane_add_signal(lane_builder_t *builder, lane_step_t *step, uint32_t semaphore, uint32_t dst);
 blink_result_t lane_add_step(lane_builder_t *builder, const lane_step_t *step);
 blink_result_t lane_add_lane(lane_builder_t *builder, const lane_t *lane);

@@ -123,40 +123,53 @@ static bool is_memory(const topo_t *topo, const plan_path_t *path)
     return true;
 }
 
-/* Whether a rank is a leaf of the tree whose edge leads through memory that its parent shares: the parent
- * reads its input, or writes its output, by itself. */
-static bool is_direct(const topo_t *topo, const plan_t *plan, const plan_tree_t *of, const lane_tree_t *tree,
-                      uint32_t rank)
+bool lane_is_wire(const lane_hosts_t *hosts, uint32_t from, uint32_t to)
 {
-    return lane_child_count(tree, rank) == 0 && is_memory(topo, &plan->paths[of->path[rank]]);
+    return hosts && hosts->of_rank[from] != hosts->of_rank[to];
 }
 
-static blink_result_t init_reduce(const topo_t *topo, const plan_t *plan, const plan_part_t *part,
+/* Whether a rank is a leaf of the tree whose edge leads through memory that its parent shares: the parent
+ * reads its input, or writes its output, by itself. */
+static bool is_direct(const lane_source_t *source, const plan_tree_t *of, const lane_tree_t *tree,
+                      uint32_t rank)
+{
+    return lane_child_count(tree, rank) == 0 && !lane_is_wire(source->hosts, rank, of->parent[rank]) &&
+           is_memory(source->topo, &source->plan->paths[of->path[rank]]);
+}
+
+/* Whether what comes to its end by this edge does so in slots. */
+static bool ends_in_slots(const lane_source_t *source, uint32_t from, uint32_t to)
+{
+    return lane_is_wire(source->hosts, from, to) ? source->hosts->lands_in_slots
+                                                 : source->plan->protocol != BLINK_PROTOCOL_SIMPLE;
+}
+
+static blink_result_t init_reduce(const lane_source_t *source, const plan_part_t *part,
                                   lane_program_t *program, lane_edges_t *edges)
 {
     BLINK_TRY(new_slotted(program->rank_count, &edges->slotted));
     BLINK_TRY(tree_init(&edges->up, part->reduce.parent, part->root, program->rank_count));
     for (uint32_t rank = 0; rank < program->rank_count; rank++) {
-        bool slots = rank != part->root && !is_direct(topo, plan, &part->reduce, &edges->up, rank);
+        bool slots = rank != part->root && !is_direct(source, &part->reduce, &edges->up, rank);
         edges->slotted[rank] = slots ? number_slotted(program) : not_slotted;
     }
     edges->depth += edges->up.height[part->root];
     return BLINK_OK;
 }
 
-static blink_result_t init_broadcast(const topo_t *topo, const plan_t *plan, const plan_part_t *part,
+static blink_result_t init_broadcast(const lane_source_t *source, const plan_part_t *part,
                                      lane_program_t *program, lane_edges_t *edges)
 {
     uint32_t ranks = program->rank_count;
-    bool flagged = program->protocol != BLINK_PROTOCOL_SIMPLE;
+    const plan_tree_t *tree = &part->broadcast;
     BLINK_TRY(new_slotted(ranks, &edges->down_slotted));
     edges->down_full = new_u32(ranks);
     if (!edges->down_full)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the edges of %u ranks", ranks);
-    BLINK_TRY(tree_init(&edges->down, part->broadcast.parent, part->root, ranks));
+    BLINK_TRY(tree_init(&edges->down, tree->parent, part->root, ranks));
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        bool slots =
-            flagged && rank != part->root && !is_direct(topo, plan, &part->broadcast, &edges->down, rank);
+        bool slots = rank != part->root && ends_in_slots(source, tree->parent[rank], rank) &&
+                     !is_direct(source, tree, &edges->down, rank);
         bool waits = rank != part->root && lane_child_count(&edges->down, rank) > 0 && !slots;
         edges->down_full[rank] = waits ? program->semaphore_count++ : PLAN_NONE;
         edges->down_slotted[rank] = slots ? number_slotted(program) : not_slotted;
@@ -165,26 +178,36 @@ static blink_result_t init_broadcast(const topo_t *topo, const plan_t *plan, con
     return BLINK_OK;
 }
 
-static blink_result_t init_route(lane_program_t *program, const plan_part_t *part, lane_edges_t *edges)
+/* Every hop but the last ends in a relay, and so in slots. */
+static blink_result_t init_route(const lane_source_t *source, const plan_part_t *part,
+                                 lane_program_t *program, lane_edges_t *edges)
 {
-    uint32_t hops = part->route.hop_count;
-    BLINK_TRY(new_slotted(hops, &edges->slotted));
-    bool flagged = program->protocol != BLINK_PROTOCOL_SIMPLE;
-    for (uint32_t hop = 0; hop + (flagged ? 0 : 1) < hops; hop++)
-        edges->slotted[hop] = number_slotted(program);
-    edges->depth = hops;
+    const plan_route_t *route = &part->route;
+    BLINK_TRY(new_slotted(route->hop_count, &edges->slotted));
+    edges->slotted[0] = not_slotted;
+    for (uint32_t hop = 0; hop < route->hop_count; hop++) {
+        bool slots =
+            hop + 1 < route->hop_count || ends_in_slots(source, route->ranks[hop], route->ranks[hop + 1]);
+        edges->slotted[hop] = slots ? number_slotted(program) : not_slotted;
+    }
+    edges->depth = route->hop_count;
     return BLINK_OK;
 }
 
-blink_result_t lane_edges_init(const topo_t *topo, const plan_t *plan, const plan_part_t *part,
-                               lane_program_t *program, lane_edges_t *edges)
+bool lane_route_ends_in_slots(const plan_route_t *route, const lane_edges_t *edges)
+{
+    return route->hop_count > 0 && lane_has_slots(&edges->slotted[route->hop_count - 1]);
+}
+
+blink_result_t lane_edges_init(const lane_source_t *source, const plan_part_t *part, lane_program_t *program,
+                               lane_edges_t *edges)
 {
     *edges = (lane_edges_t){0};
     if (part->route.ranks)
-        return init_route(program, part, edges);
+        return init_route(source, part, program, edges);
     if (part->reduce.parent)
-        BLINK_TRY(init_reduce(topo, plan, part, program, edges));
+        BLINK_TRY(init_reduce(source, part, program, edges));
     if (part->broadcast.parent)
-        BLINK_TRY(init_broadcast(topo, plan, part, program, edges));
+        BLINK_TRY(init_broadcast(source, part, program, edges));
     return BLINK_OK;
 }

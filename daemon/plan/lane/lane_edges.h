@@ -7,6 +7,13 @@
 
 #include "plan/lane/lane.h"
 
+/* What a program is compiled from. */
+typedef struct lane_source {
+    const topo_t *topo;
+    const plan_t *plan;        /* without symmetries */
+    const lane_hosts_t *hosts; /* NULL: one */
+} lane_source_t;
+
 /* A tree seen from the top. All NULL where the part has no such tree. */
 typedef struct lane_tree {
     uint32_t *child_first; /* rank_count + 1 offsets into children */
@@ -23,20 +30,25 @@ typedef struct lane_slotted {
 typedef struct lane_edges {
     lane_tree_t up, down;
     lane_slotted_t *slotted; /* of the reduce tree: by rank, the edge to its parent, none for a leaf whose
-                                parent reads its input; of a route: by hop, the edge that ends in a relay, or
-                                under a protocol with flags in any rank */
+                                parent reads its input; of a route: by hop, the edge that ends in slots */
     uint32_t *down_full;     /* broadcast tree, by rank: semaphore of the edge from its parent into its
                                 output; PLAN_NONE for leaves, where nobody waits */
-    lane_slotted_t *down_slotted; /* broadcast tree, by rank: the edge from its parent under a protocol with
-                                     flags; none where the parent writes the rank's output */
+    lane_slotted_t *down_slotted; /* broadcast tree, by rank: the edge from its parent where that ends in
+                                     slots: with flags, or from another host if that lands in slots */
     uint32_t depth;               /* edges a byte crosses one after the other */
 } lane_edges_t;
 
 /* Number the scratch edges and semaphores of a part: next in the program. On failure edges is still to be
  * given to lane_edges_fini(). Errors: NO_MEMORY. */
-blink_result_t lane_edges_init(const topo_t *topo, const plan_t *plan, const plan_part_t *part,
-                               lane_program_t *program, lane_edges_t *edges);
+blink_result_t lane_edges_init(const lane_source_t *source, const plan_part_t *part, lane_program_t *program,
+                               lane_edges_t *edges);
 void lane_edges_fini(lane_edges_t *edges);
+
+/* Whether two ranks are on different hosts. */
+bool lane_is_wire(const lane_hosts_t *hosts, uint32_t from, uint32_t to);
+
+/* Whether the destination of a route has slots, and so a step of its own that copies to its output. */
+bool lane_route_ends_in_slots(const plan_route_t *route, const lane_edges_t *edges);
 
 bool lane_has_slots(const lane_slotted_t *slotted);
 uint32_t lane_child_count(const lane_tree_t *tree, uint32_t rank);

@@ -94,6 +94,8 @@ static uint64_t delay_chunk(const lane_program_t *program, uint32_t depth)
 uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes)
 {
     bool in_order = false;
+    if (program->lands_in_slots)
+        return LANE_CHUNK_MAX_BYTES;
     for (uint32_t i = 0; i < program->channel_count; i++)
         in_order |= program->channels[i].part_count > 1;
     double part_bytes = (double)bytes * largest_part_share(program);
@@ -243,6 +245,45 @@ static void cut_channel(lane_geometry_t *geometry, uint32_t channel, uint64_t la
     geometry->scratch_bytes += cut->slot_bytes * cut->slots * of->edge_count;
 }
 
+static uint64_t landing_slot_bytes(const struct lane_cut *cut)
+{
+    return (cut->chunk_bytes + LANE_LANDING_ALIGNMENT - 1) / LANE_LANDING_ALIGNMENT * LANE_LANDING_ALIGNMENT;
+}
+
+/* Give the edges of a landing their slots, in the order of the moves that write them. */
+static void place_landing(lane_geometry_t *geometry, uint32_t index)
+{
+    const lane_program_t *program = geometry->program;
+    const lane_landing_t *landing = &program->landings[index];
+    uint64_t *bytes = &geometry->landing_bytes[index];
+    for (uint32_t l = landing->lane_first; l < landing->lane_first + landing->lane_count; l++) {
+        const lane_t *lane = &program->lanes[l];
+        const struct lane_cut *cut = &geometry->channels[lane->channel];
+        for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
+            const lane_operand_t *dst = &program->operands[program->steps[s].dst_first];
+            if (dst->buffer != LANE_LANDING)
+                continue;
+            geometry->landing_offsets[dst->edge] = *bytes;
+            *bytes += landing_slot_bytes(cut) * cut->slots;
+        }
+    }
+}
+
+static blink_result_t place_landings(lane_geometry_t *geometry)
+{
+    const lane_program_t *program = geometry->program;
+    geometry->landing_offsets = calloc(program->landing_edge_count + 1u, sizeof(*geometry->landing_offsets));
+    geometry->landing_bytes = calloc(program->landing_count, sizeof(*geometry->landing_bytes));
+    if (!geometry->landing_offsets || !geometry->landing_bytes) {
+        lane_geometry_fini(geometry);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the geometry of %u landings",
+                          program->landing_count);
+    }
+    for (uint32_t i = 0; i < program->landing_count; i++)
+        place_landing(geometry, i);
+    return BLINK_OK;
+}
+
 blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t block_bytes, uint64_t chunk_bytes,
                                   uint32_t slots, lane_geometry_t *geometry)
 {
@@ -260,12 +301,14 @@ blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t block_
     double largest_share = largest_part_share(program);
     for (uint32_t i = 0; i < program->channel_count; i++)
         cut_channel(geometry, i, chunk_bytes, largest_share);
-    return BLINK_OK;
+    return program->landing_count > 0 ? place_landings(geometry) : BLINK_OK;
 }
 
 void lane_geometry_fini(lane_geometry_t *geometry)
 {
     free(geometry->channels);
+    free(geometry->landing_offsets);
+    free(geometry->landing_bytes);
     *geometry = (lane_geometry_t){0};
 }
 
@@ -310,4 +353,10 @@ uint64_t lane_scratch_offset(const lane_geometry_t *geometry, uint32_t channel, 
     uint64_t slot = (uint64_t)(edge - geometry->program->channels[channel].edge_first) * cut->slots +
                     chunk % geometry->slots;
     return cut->scratch_offset + slot * cut->slot_bytes;
+}
+
+uint64_t lane_landing_offset(const lane_geometry_t *geometry, uint32_t channel, uint32_t edge, uint32_t chunk)
+{
+    return geometry->landing_offsets[edge] +
+           chunk % geometry->slots * landing_slot_bytes(&geometry->channels[channel]);
 }

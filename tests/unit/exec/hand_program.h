@@ -37,6 +37,7 @@ static void hand_init(hand_t *hand, blink_collective_t collective, uint32_t rank
                                      .block_count = 1,
                                      .channel_count = 1,
                                      .part_count = 1,
+                                     .host = PLAN_NONE,
                                      .path_count = ranks * ranks,
                                      .path_link_count = 1,
                                      .channels = &hand->channel,
@@ -51,11 +52,15 @@ static void hand_init(hand_t *hand, blink_collective_t collective, uint32_t rank
 }
 
 /* Begin a lane; src(), dst(), wait_for() and signal_to() then add to its step, all sources before
- * destinations. */
+ * destinations, and a wait behind its operand. */
 static lane_step_t *begin(hand_t *hand, uint32_t rank, lane_phase_t phase)
 {
     lane_program_t *program = &hand->program;
-    hand->lanes[program->lane_count++] = (lane_t){0, rank, (uint32_t)phase, program->step_count, 1};
+    hand->lanes[program->lane_count++] = (lane_t){.rank = rank,
+                                                  .to_rank = PLAN_NONE,
+                                                  .phase = (uint32_t)phase,
+                                                  .step_first = program->step_count,
+                                                  .step_count = 1};
     lane_step_t *step = &hand->steps[program->step_count++];
     *step = (lane_step_t){.src_first = program->operand_count,
                           .dst_first = program->operand_count,
@@ -87,7 +92,8 @@ static void note_semaphore(hand_t *hand, uint32_t semaphore)
 
 static void wait_for(hand_t *hand, lane_step_t *step, uint32_t semaphore, lane_wait_kind_t kind)
 {
-    hand->waits[hand->program.wait_count++] = (lane_wait_t){semaphore, (uint32_t)kind};
+    uint32_t operand = (kind == LANE_FULL ? step->src_count : step->dst_count) - 1;
+    hand->waits[hand->program.wait_count++] = (lane_wait_t){semaphore, (uint32_t)kind, operand};
     step->wait_count++;
     note_semaphore(hand, semaphore);
 }
@@ -211,8 +217,10 @@ static void make_exchange(hand_t *hand, bool ordered)
         add->completes = 1;
         wait_for(hand, add, other, LANE_FULL);
         signal_to(hand, add, 2 + other, PLAN_NONE);
-        if (ordered)
+        if (ordered) {
             wait_for(hand, add, 4 + rank, LANE_FULL);
+            hand->waits[hand->program.wait_count - 1].operand = PLAN_NONE;
+        }
     }
 }
 

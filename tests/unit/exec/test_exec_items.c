@@ -49,7 +49,7 @@ static void direct_init(direct_t *direct, blink_collective_t collective)
     memset(direct, 0, sizeof(*direct));
     uint32_t blocks = (uint32_t)collective_block_count(collective, RANKS);
     direct->channel = (lane_channel_t){.share = 1.0, .part_count = blocks};
-    direct->lane = (lane_t){.step_count = blocks};
+    direct->lane = (lane_t){.to_rank = PLAN_NONE, .step_count = blocks};
     for (uint32_t i = 0; i < LINKS; i++) {
         direct->paths[i] = (lane_path_t){i, 1, i / RANKS, i % RANKS};
         direct->path_links[i] = i;

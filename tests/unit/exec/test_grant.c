@@ -136,7 +136,7 @@ static void make_program(job_t *job, uint32_t ranks, uint32_t lanes)
     job->channel = (lane_channel_t){.share = 1.0, .part_count = 1};
     job->part = (lane_part_t){.siblings = 1, .end = 1.0};
     for (uint32_t i = 0; i < ranks * lanes; i++) {
-        job->lanes[i] = (lane_t){.rank = i / lanes, .step_first = i, .step_count = 1};
+        job->lanes[i] = (lane_t){.rank = i / lanes, .to_rank = PLAN_NONE, .step_first = i, .step_count = 1};
         job->steps[i] =
             (lane_step_t){.src_first = 2 * i, .src_count = 1, .dst_first = 2 * i + 1, .dst_count = 1};
         job->operands[2 * i] = (lane_operand_t){LANE_INPUT, i / lanes, 0, PLAN_NONE};

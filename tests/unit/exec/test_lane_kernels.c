@@ -273,7 +273,7 @@ static lane_program_t *make_independent(fixture_t *fixture)
         hand_fill_tree(&fixture->topo, plan, &part->broadcast, c, SHORT_WAY, false);
     }
     lane_program_t *program = NULL;
-    assert_int_equal(lane_compile(&fixture->topo, plan, &program), BLINK_OK);
+    assert_int_equal(lane_compile(&fixture->topo, plan, NULL, &program), BLINK_OK);
     assert_true(program->independent);
     plan_destroy(plan);
     return program;

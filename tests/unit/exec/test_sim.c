@@ -54,7 +54,7 @@ static void compile(fixture_t *fixture, blink_collective_t collective, blink_alg
                               .rank_node = fixture->topo->gpus,
                               .rank_count = fixture->topo->gpu_count};
     if (plan_create(fixture->topo, &request, &fixture->plan) != BLINK_OK ||
-        lane_compile(fixture->topo, fixture->plan, &fixture->program) != BLINK_OK)
+        lane_compile(fixture->topo, fixture->plan, NULL, &fixture->program) != BLINK_OK)
         fail_msg("%s", blink_error_text());
     fixture->config = (sim_config_t){BLINK_PROTOCOL_SIMPLE, SIM_REDUCE_GBPS};
 }
@@ -370,7 +370,7 @@ static void compile_ll(fixture_t *fixture, blink_collective_t collective, blink_
     compile(fixture, collective, algorithm);
     lane_program_destroy(fixture->program);
     fixture->plan->protocol = fixture->config.protocol = BLINK_PROTOCOL_LL;
-    assert_int_equal(lane_compile(fixture->topo, fixture->plan, &fixture->program), BLINK_OK);
+    assert_int_equal(lane_compile(fixture->topo, fixture->plan, NULL, &fixture->program), BLINK_OK);
 }
 
 static void test_small_chunks_fill_a_deep_tree_sooner(void **state)

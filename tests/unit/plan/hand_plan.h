@@ -147,7 +147,7 @@ static inline lane_program_t *hand_compile(const topo_t *topo, uint32_t ranks, b
     plan_t *plan = hand_plan(topo, ranks, collective, shape);
     plan->protocol = protocol;
     lane_program_t *program = NULL;
-    if (lane_compile(topo, plan, &program) != BLINK_OK)
+    if (lane_compile(topo, plan, NULL, &program) != BLINK_OK)
         fail_msg("%s", blink_error_text());
     plan_destroy(plan);
     return program;

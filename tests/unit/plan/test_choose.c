@@ -156,7 +156,7 @@ static void check_chunks(const topo_t *topo, const plan_t *plan)
 {
     lane_program_t *program = NULL;
     plan_predictor_t *predictor = NULL;
-    assert_int_equal(lane_compile(topo, plan, &program), BLINK_OK);
+    assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_OK);
     assert_int_equal(plan_predictor_create(topo, plan, &predictor), BLINK_OK);
     assert_int_equal(plan_predictor_depth(predictor), plan_depth(plan));
     for (uint64_t bytes = KIB; bytes <= GIB; bytes *= 2)

@@ -75,7 +75,7 @@ static void test_plain_memory_gets_a_direct_exchange(void **state)
             plan_request_t request = request_of(topo, collective, BLINK_ALGORITHM_AUTO, ranks);
             assert_int_equal(plan_create(topo, &request, &plan), BLINK_OK);
             assert_int_equal(plan->algorithm, BLINK_ALGORITHM_ONE_HOP);
-            assert_int_equal(lane_compile(topo, plan, &program), BLINK_OK);
+            assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_OK);
             assert_true(program->independent);
             assert_int_equal(program->edge_count, 0);
             assert_right(program);
@@ -112,7 +112,7 @@ static void test_a_direct_exchange_reads_and_writes_every_element_once(void **st
         uint32_t reads, writes;
         plan_request_t request = request_of(topo, expected[i].collective, BLINK_ALGORITHM_AUTO, RANKS_MOST);
         assert_int_equal(plan_create(topo, &request, &plan), BLINK_OK);
-        assert_int_equal(lane_compile(topo, plan, &program), BLINK_OK);
+        assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_OK);
         count_operands(program, &reads, &writes);
         assert_int_equal(reads, expected[i].reads * program->part_count);
         assert_int_equal(writes, expected[i].writes * program->part_count);
@@ -181,7 +181,7 @@ static void test_one_hop_over_real_links_is_not_direct(void **state)
     assert_int_equal(topo_load("dgx2", &topo), BLINK_OK);
     plan_request_t request = request_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_ONE_HOP, RANKS_MOST);
     assert_int_equal(plan_create(topo, &request, &plan), BLINK_OK);
-    assert_int_equal(lane_compile(topo, plan, &program), BLINK_OK);
+    assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_OK);
     assert_false(program->independent);
     assert_true(program->edge_count > 0);
     lane_program_destroy(program);
@@ -209,7 +209,7 @@ static void prove_formats(const topo_t *topo, blink_algorithm_t algorithm)
         for (int protocol = BLINK_PROTOCOL_LL; protocol <= BLINK_PROTOCOL_LL128; protocol++) {
             lane_program_t *program;
             plan->protocol = (blink_protocol_t)protocol;
-            assert_int_equal(lane_compile(topo, plan, &program), BLINK_OK);
+            assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_OK);
             assert_int_equal(program->protocol, protocol);
             assert_int_equal(count_scratch_destinations(program), 0);
             assert_right(program);
@@ -246,7 +246,7 @@ static void test_slots_have_room_for_the_flags(void **state)
         lane_program_t *program;
         lane_geometry_t geometry;
         plan->protocol = (blink_protocol_t)protocol;
-        assert_int_equal(lane_compile(topo, plan, &program), BLINK_OK);
+        assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_OK);
         assert_int_equal(lane_geometry_init(program, 100000, 4096, 2, &geometry), BLINK_OK);
         uint64_t least = lane_format_bytes(plan->protocol, geometry.channels[0].chunk_bytes);
         assert_true(geometry.channels[0].slot_bytes >= least);

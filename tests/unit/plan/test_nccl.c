@@ -363,7 +363,7 @@ static void test_lanes_of_rails_and_trees_are_right(void **state)
             plan_t *plan = fill(topo, BLINK_ALLREDUCE, tree ? plan_double_binary_trees : plan_find_rings);
             lane_verify_options_t options = {.chunks = 5, .slots = slots, .in_place = true};
             lane_program_t *program = NULL;
-            assert_int_equal(lane_compile(topo, plan, &program), BLINK_OK);
+            assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_OK);
             if (lane_verify(program, &options) != BLINK_OK)
                 fail_msg("%s", blink_error_text());
             lane_program_destroy(program);

@@ -55,7 +55,7 @@ static void verify_lanes(const topo_t *topo, const plan_t *plan)
 {
     lane_program_t *program = NULL;
     lane_verify_options_t options = {.chunks = 3, .slots = 1};
-    assert_int_equal(lane_compile(topo, plan, &program), BLINK_OK);
+    assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_OK);
     if (lane_verify(program, &options) != BLINK_OK)
         fail_msg("%s: %s", blink_name_collective(plan->collective), blink_error_text());
     lane_program_destroy(program);
