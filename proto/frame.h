@@ -16,8 +16,8 @@
 #define FRAME_FDS_MAX           64u
 
 /** Control protocol versions this tree speaks. */
-#define BLINK_WIRE_VERSION_MIN 1u
-#define BLINK_WIRE_VERSION_MAX 1u
+#define BLINK_WIRE_VERSION_MIN 2u
+#define BLINK_WIRE_VERSION_MAX 2u
 
 /** Where blinkd listens unless told otherwise; the environment variable BLINK_SOCKET overrides it for
  * clients. */

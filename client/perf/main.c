@@ -39,9 +39,8 @@ static blink_result_t prepare(perf_options_t *options, perf_run_t *run)
     BLINK_TRY(ask_daemon(options, run));
     BLINK_TRY(perf_board_create(options->joins ? 1 : options->rank_count, options->iterations, &run->board));
     if (options->joins)
-        return perf_identity_share(options->id_file, options->join_rank, &run->id);
-    blink_result_t result = blink_get_unique_id(&run->id);
-    return result == BLINK_OK ? BLINK_OK : BLINK_FAIL(result, "%s", blink_last_error());
+        return perf_identity_share(run->socket_path, options->id_file, options->join_rank, &run->id);
+    return perf_identity_make(run->socket_path, &run->id);
 }
 
 static int measure(perf_options_t *options, const char *socket_path, perf_signals_t *signals)

@@ -11,6 +11,7 @@
 #include "base/settings.h"
 #include "control/turn.h"
 #include "engine/engine.h"
+#include "unique_id.h"
 
 #include <uv.h>
 
@@ -42,7 +43,8 @@ typedef struct control {
     int64_t admin_group;                /* whose members see everything; -1: none */
     uint32_t client_count, last_client; /* last_client: the newest one's number */
     uint64_t started_ns;
-    bool stopping; /* no new connections; the loop ends with the last session */
+    unique_id_t home; /* what ids that are made here begin with; its nonce is unused */
+    bool stopping;    /* no new connections; the loop ends with the last session */
 } control_t;
 
 /* The number of the GPU that a device is, or is a part of; GPU_NONE: a host device. */

@@ -17,6 +17,8 @@ static void send_hello(const session_t *session, uint64_t id, const int *fds, ui
     body.daemon_version = BLINK_VERSION;
     body.pid = (uint32_t)getpid();
     body.device_count = session->control->device_count;
+    body.home.data = (uint8_t *)(uintptr_t)&session->control->home; /* only read */
+    body.home.len = UNIQUE_ID_HOME_BYTES;
     body.client_id = session->client ? session->client->number : 0;
     reply.id = id;
     reply.body_case = BLINKWIRE__REPLY__BODY_HELLO;

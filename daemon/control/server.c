@@ -435,6 +435,7 @@ static void init_control(const server_config_t *config, control_t *control)
     control->device_count = config->device_count;
     control->gpu_of_node = config->gpu_of_node;
     control->started_ns = clock_ns();
+    control->home.version = UNIQUE_ID_VERSION; /* without a network it has no address */
     control->admin_group = find_group(control->settings->admin_group);
     tenants_init(&control->tenants, control->settings->limits);
     control->tenants.weights = control->settings->weights;

@@ -111,7 +111,7 @@ def gatherings(daemon, _random):
     """4,096 communicators of 1,024 ranks that only one joins, and 60 KB of queries in one write."""
     attacker = Attacker(daemon)
     for _ in range(4096):
-        attacker.client.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=1024, _3=0, _4=0))
+        attacker.client.send(raw.COMM_INIT, message(_1=raw.unique_id(), _2=1024, _3=0, _4=0))
     tool = Attacker(daemon, want_ring=False)
     query = message(_1=1) + raw.field(raw.QUERY, message(_1=1))
     queries = (struct.pack("<I", len(query)) + query) * (60000 // (4 + len(query)))
@@ -257,7 +257,7 @@ def joins(daemon, _random):
         attacker = Attacker(daemon)
         try:
             for _ in range(2000):
-                attacker.client.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=1, _3=0, _4=0))
+                attacker.client.send(raw.COMM_INIT, message(_1=raw.unique_id(), _2=1, _3=0, _4=0))
             for _ in range(2000):
                 if attacker.client.receive() is None:
                     break

@@ -183,8 +183,10 @@ int main(int argc, char **argv)
         return 2;
     }
     bench.ids = calloc(bench.comms, sizeof(*bench.ids));
+    must(blink_open(NULL, &bench.context), "open");
     for (uint32_t i = 0; i < bench.comms; i++)
-        must(blink_get_unique_id(&bench.ids[i]), "get_unique_id");
+        must(blink_get_unique_id(bench.context, &bench.ids[i]), "get_unique_id");
+    blink_close(bench.context);
     for (bench.rank = 0; bench.rank < bench.ranks; bench.rank++) {
         if (fork() == 0) {
             play(&bench);

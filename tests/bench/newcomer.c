@@ -102,7 +102,7 @@ static void run_round(const char *socket_path, const int devices[2])
     double start_us = now_us();
     must(blink_open(socket_path, &context), "open");
     double open_ms = (now_us() - start_us) / 1e3;
-    must(blink_get_unique_id(&id), "get_unique_id");
+    must(blink_get_unique_id(context, &id), "get_unique_id");
     for (int i = 0; i < 2; i++) {
         ranks[i] = (rank_t){.context = context, .id = &id, .number = i, .device = devices[i]};
         if (pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]) != 0)

@@ -82,7 +82,7 @@ class RequestTest(FloodTest):
         """So many communicators of one rank, asked for without waiting: the replies."""
         first = client.last_id + 1
         for _ in range(count):
-            client.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=1, _3=0, _4=0))
+            client.send(raw.COMM_INIT, message(_1=raw.unique_id(), _2=1, _3=0, _4=0))
             if client.last_id % 64 == 0:
                 client.request(raw.QUERY)
         client.request(raw.QUERY)
@@ -119,7 +119,7 @@ class RequestTest(FloodTest):
         """So many communicators that wait for both ranks of this one: the requests to join."""
         first = client.last_id + 1
         for _ in range(count):
-            client.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=2, _3=0, _4=0, _8=parent))
+            client.send(raw.COMM_INIT, message(_1=raw.unique_id(), _2=2, _3=0, _4=0, _8=parent))
         return range(first, first + count)
 
     def check_gatherings_fail(self, daemon, gone, code, text):
@@ -243,8 +243,8 @@ class StopTest(FloodTest):
         for _ in range(400):
             open_client(self, daemon)
         for _ in range(4000):
-            hoarder.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=2, _3=0, _4=0))
-            hoarder.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=1, _3=0, _4=0))
+            hoarder.send(raw.COMM_INIT, message(_1=raw.unique_id(), _2=2, _3=0, _4=0))
+            hoarder.send(raw.COMM_INIT, message(_1=raw.unique_id(), _2=1, _3=0, _4=0))
             if hoarder.last_id % 64 == 0:
                 hoarder.request(raw.QUERY)
         hoarder.request(raw.QUERY)

@@ -108,9 +108,9 @@ class GatheringTest(IntegrationTest):
         """The one with less time is told in its time, though it began to gather later."""
         daemon = self.daemon()
         patient, hasty = (raw.open_client(self, daemon) for _ in range(2))
-        patient.send(raw.COMM_INIT, raw.message(_1=os.urandom(16), _2=2, _3=0))
+        patient.send(raw.COMM_INIT, raw.message(_1=raw.unique_id(), _2=2, _3=0))
         self.until(lambda: self.ctl_json(daemon, "comms")["comms"])
-        reply = hasty.request(raw.COMM_INIT, raw.message(_1=os.urandom(16), _2=2, _3=0, _10=200))
+        reply = hasty.request(raw.COMM_INIT, raw.message(_1=raw.unique_id(), _2=2, _3=0, _10=200))
         self.assertEqual(reply.code, raw.TIMEOUT)
 
 

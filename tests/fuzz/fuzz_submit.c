@@ -7,6 +7,7 @@
 
 #include "frame.h"
 #include "ring.h"
+#include "unique_id.h"
 #include "windows.h"
 
 #include <stdlib.h>
@@ -75,11 +76,13 @@ static void make_memory(client_t *client)
 static void join(client_t *client)
 {
     static uint64_t number;
-    uint64_t id[2] = {++number, 0};
+    unique_id_t id = {.version = UNIQUE_ID_VERSION};
+    number++;
+    memcpy(id.nonce, &number, sizeof(number));
     Blinkwire__CommInit init = BLINKWIRE__COMM_INIT__INIT;
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     uint8_t bytes[256];
-    init.unique_id = (ProtobufCBinaryData){sizeof(id), (uint8_t *)id};
+    init.unique_id = (ProtobufCBinaryData){sizeof(id), (uint8_t *)&id};
     init.rank_count = RANKS;
     init.device = -1;
     request.id = ++client->last_id;

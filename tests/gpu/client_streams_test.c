@@ -426,6 +426,19 @@ static void test_replays_run_stored_ops_until_the_graph_is_destroyed(void **stat
     end(&scene);
 }
 
+static void test_ranks_gather_for_graphs_at_the_same_home(void **state)
+{
+    (void)state;
+    scene_t scene = begin();
+    const blink_unique_id_t before = scene.daemon->fake.joined.id;
+    CUgraphExec executable = capture(&scene);
+    const blink_unique_id_t *after = &scene.daemon->fake.joined.id;
+    assert_memory_equal(after->bytes, before.bytes, UNIQUE_ID_HOME_BYTES);
+    assert_memory_not_equal(after->bytes + UNIQUE_ID_HOME_BYTES, before.bytes + UNIQUE_ID_HOME_BYTES, 16);
+    CU(cuGraphExecDestroy, executable);
+    end(&scene);
+}
+
 static void test_what_a_graph_cannot_hold_is_refused(void **state)
 {
     (void)state;
@@ -574,6 +587,7 @@ int main(void)
         cmocka_unit_test(test_staged_ops_of_a_group_take_turns),
         cmocka_unit_test(test_a_staged_op_that_fails_lets_the_stream_go_on),
         cmocka_unit_test(test_replays_run_stored_ops_until_the_graph_is_destroyed),
+        cmocka_unit_test(test_ranks_gather_for_graphs_at_the_same_home),
         cmocka_unit_test(test_what_a_graph_cannot_hold_is_refused),
         cmocka_unit_test(test_an_op_that_cannot_be_stored_leaves_the_capture_as_it_was),
         cmocka_unit_test(test_a_graph_may_outlive_the_context),

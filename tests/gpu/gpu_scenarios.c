@@ -492,7 +492,7 @@ static blink_result_t try_again(const player_t *p, int attempt, CUdeviceptr a)
     blink_unique_id_t id = p->id;
     blink_comm_t *comm = NULL;
     blink_op_t *op;
-    memcpy(id.bytes, &attempt, sizeof(attempt));
+    memcpy(id.bytes + sizeof(id.bytes) - sizeof(attempt), &attempt, sizeof(attempt)); /* in the nonce */
     blink_result_t result = BLINK_ERR_SYSTEM;
     for (int i = 0; i < 1000 && result == BLINK_ERR_SYSTEM; i++, usleep(10000))
         result = blink_comm_init_rank(p->context, &id, p->rank_count, p->rank, NULL, &comm);

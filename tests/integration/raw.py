@@ -21,6 +21,7 @@ MORE, IN_STAGED, OUT_STAGED, STREAM, STORED = 1, 2, 4, 8, 16
 OK, INVALID_ARGUMENT, PROTOCOL, NOT_REGISTERED, OUT_OF_RANGE, MISMATCH = 0, 1, 5, 6, 7, 8
 NOT_FOUND, QUOTA, TIMEOUT, ABORTED, PEER_LOST, DAEMON_LOST = 9, 12, 13, 14, 15, 16
 FLOAT32, SUM = 7, 0
+VERSION = 2  # of the protocol
 
 SQ_TAIL, CQ_HEAD, SLEEPERS, WANTS_EVENT, SQ_HEAD, CQ_TAIL = 64, 128, 192, 196, 256, 320
 
@@ -86,6 +87,11 @@ class Reply:
         return parse(self.fields.get(number, b""))
 
 
+def unique_id(nonce=None):
+    """As proto/unique_id.h: version 1, no home, and a nonce of 32 hexadecimal digits, or a random one."""
+    return b"\1" + bytes(47) + (bytes.fromhex(nonce) if nonce else os.urandom(16))
+
+
 class RawClient:
     """A connection; with hello() also a ring."""
 
@@ -145,7 +151,7 @@ class RawClient:
 
     # ---- what a client does ----
 
-    def hello(self, version_min=1, version_max=1, want_ring=True):
+    def hello(self, version_min=VERSION, version_max=VERSION, want_ring=True):
         reply = self.request(HELLO, message(_1=version_min, _2=version_max, _3=b"raw", _4=int(want_ring)))
         if reply and not reply.code and want_ring:
             self.ring = mmap.mmap(self.fds[0], os.fstat(self.fds[0]).st_size)
@@ -158,7 +164,7 @@ class RawClient:
         return self.request(MEM_REGISTER, message(_1=offset, _2=size), [fd])
 
     def join(self, identifier, rank_count, rank, device=-1, algorithm=0):
-        body = message(_1=bytes.fromhex(identifier), _2=rank_count, _3=rank, _4=device << 1 ^ device >> 63,
+        body = message(_1=unique_id(identifier), _2=rank_count, _3=rank, _4=device << 1 ^ device >> 63,
                        _5=algorithm)
         return self.request(COMM_INIT, body)
 
@@ -224,7 +230,7 @@ def open_client(case, daemon, want_ring=True):
 def join_all(clients, devices=None):
     """A communicator with a rank of each of these clients, of which one may stand there often: the replies.
     devices: by rank; None: the rank's number."""
-    identifier, requests = os.urandom(16), []
+    identifier, requests = unique_id(), []
     for rank, client in enumerate(clients):
         device = devices[rank] if devices else rank
         client.send(COMM_INIT, message(_1=identifier, _2=len(clients), _3=rank, _4=2 * device))

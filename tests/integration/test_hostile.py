@@ -9,7 +9,7 @@ import unittest
 
 import raw
 from harness import IntegrationTest, new_id
-from raw import RawClient, message, sealed_memfd
+from raw import VERSION, RawClient, message, sealed_memfd, unique_id
 
 PAGE = 4096
 FALLOC_PUNCH_HOLE_KEEP_SIZE = 3
@@ -75,7 +75,11 @@ class FrameTest(HostileTest):
         client = self.client(hello=False)
         reply = client.hello(1, 9)
         self.assertEqual(reply.code, 0)
-        self.assertEqual(reply.body(3)[1], 1)
+        self.assertEqual(reply.body(3)[1], VERSION)
+
+    def test_ids_begin_with_where_ranks_gather(self):
+        reply = self.client(hello=False).hello()
+        self.assertEqual(reply.body(3)[6], unique_id()[:48])  # without a network: nowhere else
 
     def test_versions_in_the_wrong_order(self):
         client = self.client(hello=False)
@@ -84,13 +88,13 @@ class FrameTest(HostileTest):
 
     def test_request_before_hello(self):
         for kind, body in [(raw.QUERY, b""), (raw.MEM_REGISTER, message(_2=PAGE)),
-                           (raw.COMM_ABORT, message(_1=1)), (raw.COMM_INIT, message(_1=b"x" * 16, _2=1))]:
+                           (raw.COMM_ABORT, message(_1=1)), (raw.COMM_INIT, message(_1=unique_id(), _2=1))]:
             client = self.client(hello=False)
             self.assertEqual(client.request(kind, body).code, raw.PROTOCOL)
 
     def test_hello_twice(self):
-        client = self.client()
-        self.assertEqual(client.request(raw.HELLO, message(_1=1, _2=1, _3=b"again")).code, raw.PROTOCOL)
+        again = message(_1=VERSION, _2=VERSION, _3=b"again")
+        self.assertEqual(self.client().request(raw.HELLO, again).code, raw.PROTOCOL)
 
     def test_requests_for_rings_without_a_ring(self):
         client = self.client(hello=False)
@@ -226,7 +230,7 @@ class QuotaTest(HostileTest):
 
     def test_a_program_name_cannot_write_lines_of_the_log(self):
         client = self.client(hello=False)
-        client.request(raw.HELLO, message(_1=1, _2=1, _3=b"x\n<0>forged\x1b[2J", _4=1))
+        client.request(raw.HELLO, message(_1=VERSION, _2=VERSION, _3=b"x\n<0>forged\x1b[2J", _4=1))
         self.blinkd.wait_for("the name", lambda blinkd: "forged" in blinkd.stderr())
         self.assertNotIn("\n<0>", self.blinkd.stderr())
         self.assertNotIn("\x1b", self.blinkd.stderr())
@@ -251,9 +255,32 @@ class RequestTest(HostileTest):
 
     def test_ids_of_the_wrong_length(self):
         client = self.client()
-        for length in [0, 1, 15, 17, 1000]:
-            reply = client.request(raw.COMM_INIT, message(_1=b"x" * length, _2=1))
+        for length in [0, 1, 16, 63, 65, 1000]:
+            reply = client.request(raw.COMM_INIT, message(_1=b"\1" * length, _2=1))
             self.assertEqual(reply.code, raw.INVALID_ARGUMENT)
+            self.assertIn(f"{length} bytes", reply.text)
+
+    def test_ids_of_another_form(self):
+        client = self.client()
+        for place, value, named in [(0, 0, "version 0"), (0, 2, "version 2"), (1, 1, "flags 0x1"),
+                                    (4, 7, "0x7")]:
+            identifier = bytearray(unique_id())
+            identifier[place] = value
+            reply = client.request(raw.COMM_INIT, message(_1=bytes(identifier), _2=1))
+            self.assertEqual(reply.code, raw.INVALID_ARGUMENT)
+            self.assertIn(named, reply.text)
+
+    def test_ids_that_differ_in_one_byte_are_two(self):
+        client, places = self.client(), [2, 8, 16, 47, 48, 63]
+        for place in places:
+            identifier = unique_id()
+            other = bytearray(identifier)
+            other[place] ^= 1
+            for each in [identifier, bytes(other)]:
+                client.send(raw.COMM_INIT, message(_1=each, _2=2, _3=0, _4=0))
+        client.request(raw.QUERY)
+        states = [comm["state"] for comm in self.ctl_json(self.blinkd, "comms")["comms"]]
+        self.assertEqual(states.count("joining"), 2 * len(places))
 
     def test_impossible_communicators(self):
         client = self.client()
@@ -266,7 +293,7 @@ class RequestTest(HostileTest):
 
     def test_a_rank_that_has_not_joined_has_no_device(self):
         client = self.client()
-        client.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=3, _3=1, _4=1))
+        client.send(raw.COMM_INIT, message(_1=unique_id(), _2=3, _3=1, _4=1))
         client.request(raw.QUERY)
         comm, = [comm for comm in self.ctl_json(self.blinkd, "comms")["comms"] if comm["state"] == "joining"]
         self.assertEqual(comm["devices"], [0xFFFFFFFF, 1, 0xFFFFFFFF])
@@ -490,7 +517,7 @@ class RingTest(HostileTest):
         is kept."""
         client = self.client()
         identifier = new_id()
-        client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=2, _3=0))
+        client.send(raw.COMM_INIT, message(_1=unique_id(identifier), _2=2, _3=0))
         self.assertEqual(client.join(identifier, 2, 1).code, 0)
         member = client.received_by_id[client.last_id - 1].body(5)[1]
         for _ in range(200):
@@ -507,7 +534,7 @@ class RingTest(HostileTest):
         identifier = new_id()
         clients = [self.client() for _ in range(3)]
         for rank, client in enumerate(clients):
-            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=3, _3=rank, _4=1))
+            client.send(raw.COMM_INIT, message(_1=unique_id(identifier), _2=3, _3=rank, _4=1))
         members = [client.receive().body(5)[1] for client in clients]
         regions = [self.region(client) for client in clients]
 
@@ -538,7 +565,7 @@ class RingTest(HostileTest):
         self.assertEqual(client.hello().code, 0)
         identifier = new_id()
         for rank in range(2):
-            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=2, _3=rank, _4=2 * rank))
+            client.send(raw.COMM_INIT, message(_1=unique_id(identifier), _2=2, _3=rank, _4=2 * rank))
         for _ in range(2):
             members.append(client.receive().body(5)[1])
         region = self.region(client, 2 * size)
@@ -557,7 +584,7 @@ class RingTest(HostileTest):
         """It has asked to leave, but never copied what its staged op needs."""
         clients, members, identifier = [self.client(), self.client()], [], new_id()
         for rank, client in enumerate(clients):
-            client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=2, _3=rank, _4=2 * rank))
+            client.send(raw.COMM_INIT, message(_1=unique_id(identifier), _2=2, _3=rank, _4=2 * rank))
         for client in clients:
             members.append(client.receive().body(5)[1])
         count, size = 1 << 20, 9 << 20
@@ -582,7 +609,7 @@ class RingTest(HostileTest):
                 client.submit(raw.ALLREDUCE, member, 8 * PAGE // 4, region, region, 0, 8 * PAGE)
             client.send(raw.MEM_DEREGISTER, message(_1=region))
             client.send(raw.COMM_DESTROY, message(_1=member))
-            client.send(raw.COMM_INIT, message(_1=os.urandom(16), _2=3, _3=1))
+            client.send(raw.COMM_INIT, message(_1=unique_id(), _2=3, _3=1))
             client.close()
         self.wait_until_gone(2)
         self.assertEqual([comm["state"] for comm in self.ctl_json(self.blinkd, "comms")["comms"]], ["ready"])

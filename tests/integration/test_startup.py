@@ -50,7 +50,7 @@ class StartTest(IntegrationTest):
         client, identifier, size = RawClient(daemon), new_id(), 4 << 20
         self.addCleanup(client.close)
         client.hello()
-        client.send(raw.COMM_INIT, message(_1=bytes.fromhex(identifier), _2=2, _3=0))
+        client.send(raw.COMM_INIT, message(_1=raw.unique_id(identifier), _2=2, _3=0))
         members = [client.join(identifier, 2, 1).body(5)[1]]
         members.append(client.received_by_id[client.last_id - 1].body(5)[1])
         fd = raw.sealed_memfd(size)

@@ -65,11 +65,11 @@ typedef struct blink_op blink_op_t;
 typedef struct CUstream_st *blink_stream_t;
 
 /**
- * Names a communicator while its ranks gather. 128 random bits: whoever knows it (and is the same user) may
- * join.
+ * Names a communicator while its ranks gather: where they gather, and 128 random bits. Whoever knows it (and
+ * is the same user) may join. Its bytes may go any way to the other ranks, but must come as they are.
  */
 typedef struct blink_unique_id {
-    unsigned char bytes[16];
+    unsigned char bytes[64];
 } blink_unique_id_t;
 
 /**
@@ -178,9 +178,12 @@ blink_result_t blink_mem_deregister(blink_context_t *context, void *address);
 
 /* ---- communicators ---- */
 
-/** Make an id for a new communicator, to be handed to the other ranks by whatever means. Needs no daemon.
- * Errors: BLINK_ERR_SYSTEM. */
-blink_result_t blink_get_unique_id(blink_unique_id_t *id);
+/**
+ * Make an id for a new communicator, to be handed to the other ranks by whatever means: the ranks gather at
+ * the daemon of this context. The id outlives the context, so that a process may close it and start the
+ * ranks then. Errors: BLINK_ERR_SYSTEM.
+ */
+blink_result_t blink_get_unique_id(blink_context_t *context, blink_unique_id_t *id);
 
 /**
  * Join a communicator as one of its ranks. Waits until all `rank_count` ranks have joined (threads of one

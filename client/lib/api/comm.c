@@ -5,14 +5,20 @@
 #include "api/group.h"
 #include "submit/wait.h"
 
+#include <string.h>
 #include <sys/random.h>
 
-blink_result_t blink_get_unique_id(blink_unique_id_t *id)
+static_assert(sizeof(blink_unique_id_t) == UNIQUE_ID_BYTES, "the library's name for the same bytes");
+
+blink_result_t blink_get_unique_id(blink_context_t *context, blink_unique_id_t *id)
 {
-    if (!id)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_get_unique_id: id is NULL");
-    if (getrandom(id->bytes, sizeof(id->bytes), 0) != (ssize_t)sizeof(id->bytes))
-        return BLINK_FAIL(BLINK_ERR_SYSTEM, "getrandom gave fewer than %zu bytes", sizeof(id->bytes));
+    if (!context || !id)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_get_unique_id: %s is NULL",
+                          context ? "id" : "context");
+    unique_id_t made = context->home;
+    if (getrandom(made.nonce, sizeof(made.nonce), 0) != (ssize_t)sizeof(made.nonce))
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "getrandom gave fewer than %zu bytes", sizeof(made.nonce));
+    memcpy(id->bytes, &made, sizeof(made));
     return BLINK_OK;
 }
 

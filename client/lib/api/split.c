@@ -12,7 +12,7 @@ typedef struct choice {
     blink_unique_id_t id; /* taken where this rank is the first of its colour */
 } choice_t;
 
-static_assert(sizeof(choice_t) == 24, "no padding: processes exchange it");
+static_assert(sizeof(choice_t) == 72, "no padding: processes exchange it");
 
 static blink_result_t exchange(blink_comm_t *comm, const choice_t *own, choice_t *choices)
 {
@@ -74,7 +74,7 @@ blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const bl
     BLINK_TRY(config_check(&chosen));
     chosen.device = (int)comm->gpu.device;
     choice_t own = {.color = color, .key = key};
-    BLINK_TRY(blink_get_unique_id(&own.id));
+    BLINK_TRY(blink_get_unique_id(comm->context, &own.id));
     choice_t *choices = calloc(comm->rank_count, sizeof(*choices));
     if (!choices)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the colors of %u ranks", comm->rank_count);

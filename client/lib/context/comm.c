@@ -108,11 +108,11 @@ blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent
 
 /* ---- for graphs ---- */
 
-/* Ids are not to be guessed, and one of which some bits are flipped is no easier to guess. */
+/* The ranks gather at the same home. A nonce of which some bits are flipped is no easier to guess. */
 static blink_unique_id_t id_for_graphs(const blink_comm_t *comm)
 {
     blink_unique_id_t id = comm->id;
-    for (size_t i = 0; i < sizeof(id.bytes); i++)
+    for (size_t i = UNIQUE_ID_HOME_BYTES; i < sizeof(id.bytes); i++)
         id.bytes[i] ^= 0x47;
     return id;
 }

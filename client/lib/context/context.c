@@ -50,6 +50,7 @@ blink_result_t context_init(blink_context_t *context, const char *socket_path)
     BLINK_TRY(connection_init(&context->connection, socket_path, &hello));
     heartbeat_init(&context->heartbeat, context->connection.daemon_timeout_s);
     context->device_count = hello.device_count;
+    context->home = hello.home;
     blink_result_t result = attach(&hello, &engine);
     if (result != BLINK_OK)
         goto fini_connection;

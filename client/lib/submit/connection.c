@@ -234,7 +234,15 @@ static blink_result_t accept_hello(connection_t *connection, const Blinkwire__Re
                           "the daemon chose protocol version %u, this library speaks %u to %u", version,
                           BLINK_WIRE_VERSION_MIN, BLINK_WIRE_VERSION_MAX);
     connection->daemon_pid = daemon_pid(connection->socket_fd, (pid_t)reply->hello->pid);
-    *hello = (connection_hello_t){reply->hello->device_count, frame->fds[0], frame->fds[1], frame->fds[2]};
+    const ProtobufCBinaryData *home = &reply->hello->home;
+    if (home->len != UNIQUE_ID_HOME_BYTES)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon says in %zu bytes where ranks gather, not in %u",
+                          home->len, UNIQUE_ID_HOME_BYTES);
+    *hello = (connection_hello_t){.device_count = reply->hello->device_count,
+                                  .ring_fd = frame->fds[0],
+                                  .doorbell_fd = frame->fds[1],
+                                  .completion_fd = frame->fds[2]};
+    memcpy(&hello->home, home->data, home->len);
     frame->fds[0] = frame->fds[1] = frame->fds[2] = -1;
     return BLINK_OK;
 }

@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "blink/blink.h"
 #include "error.h"
+#include "unique_id.h"
 
 #include "blink.pb-c.h"
 
@@ -43,6 +44,7 @@ typedef struct connection {
 /** What the daemon gives to a client. */
 typedef struct connection_hello {
     uint32_t device_count;
+    unique_id_t home; /* what ids that are made here begin with; the nonce is of zeros */
     int ring_fd, doorbell_fd, completion_fd; /* the caller's */
 } connection_hello_t;
 

@@ -2,6 +2,8 @@
  * linked. */
 #include "ranks/identity.h"
 
+#include "unique_id.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,8 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ID_BYTES    sizeof(((blink_unique_id_t *)0)->bytes)
-#define HEX_BYTES   (2 * ID_BYTES)
 #define FILE_WAIT_S 60
 #define POLL_MS     10
 
@@ -20,15 +20,13 @@ static const char *from_environment(void)
     return getenv("BLINK_UNIQUE_ID");
 }
 
-static blink_result_t parse_hex(const char *text, const char *source, blink_unique_id_t *id)
+static_assert(sizeof(unique_id_t) == sizeof(blink_unique_id_t), "two names for the same bytes");
+
+static blink_result_t parse(const char *text, const char *source, blink_unique_id_t *id)
 {
-    size_t digits = strspn(text, "0123456789abcdefABCDEF");
-    if (digits != HEX_BYTES || (text[digits] && text[digits] != '\n'))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s: not %zu hexadecimal digits", source, HEX_BYTES);
-    for (size_t i = 0; i < ID_BYTES; i++) {
-        char pair[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        id->bytes[i] = (unsigned char)strtoul(pair, NULL, 16);
-    }
+    unique_id_t parsed;
+    BLINK_TRY(unique_id_parse(text, source, &parsed));
+    memcpy(id, &parsed, sizeof(*id));
     return BLINK_OK;
 }
 
@@ -45,11 +43,11 @@ static blink_result_t write_new(const char *path, const char *text)
 
 static blink_result_t publish(const char *file, const blink_unique_id_t *id)
 {
-    char text[HEX_BYTES + 2];
-    for (size_t i = 0; i < ID_BYTES; i++)
-        snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
-    text[HEX_BYTES] = '\n';
-    text[HEX_BYTES + 1] = '\0';
+    char text[UNIQUE_ID_TEXT_BYTES + 1];
+    unique_id_t made;
+    memcpy(&made, id, sizeof(made));
+    unique_id_write(&made, text);
+    strcat(text, "\n");
     char *temporary = NULL;
     if (asprintf(&temporary, "%s.%d", file, (int)getpid()) < 0)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a file name");
@@ -67,11 +65,10 @@ static blink_result_t await(const char *file, blink_unique_id_t *id)
     for (int waited_ms = 0; waited_ms < FILE_WAIT_S * 1000; waited_ms += POLL_MS) {
         FILE *in = fopen(file, "re");
         if (in) {
-            char text[HEX_BYTES + 2] = "";
+            char text[UNIQUE_ID_TEXT_BYTES + 1] = "";
             bool read = fgets(text, sizeof(text), in) != NULL;
             fclose(in);
-            return read ? parse_hex(text, file, id)
-                        : BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s is empty", file);
+            return read ? parse(text, file, id) : BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s is empty", file);
         }
         if (errno != ENOENT)
             return BLINK_FAIL_ERRNO("read %s", file);
@@ -80,15 +77,25 @@ static blink_result_t await(const char *file, blink_unique_id_t *id)
     return BLINK_FAIL(BLINK_ERR_TIMEOUT, "rank 0 has not made %s within %d s", file, FILE_WAIT_S);
 }
 
-blink_result_t perf_identity_share(const char *file, uint32_t rank, blink_unique_id_t *id)
+blink_result_t perf_identity_make(const char *socket_path, blink_unique_id_t *id)
+{
+    blink_context_t *context;
+    blink_result_t result = blink_open(socket_path, &context);
+    if (result == BLINK_OK) {
+        result = blink_get_unique_id(context, id);
+        blink_close(context);
+    }
+    return result == BLINK_OK ? BLINK_OK : BLINK_FAIL(result, "%s", blink_last_error());
+}
+
+blink_result_t perf_identity_share(const char *socket_path, const char *file, uint32_t rank,
+                                   blink_unique_id_t *id)
 {
     if (from_environment())
-        return parse_hex(from_environment(), "BLINK_UNIQUE_ID", id);
+        return parse(from_environment(), "BLINK_UNIQUE_ID", id);
     if (rank > 0)
         return await(file, id);
-    blink_result_t result = blink_get_unique_id(id);
-    if (result != BLINK_OK)
-        return BLINK_FAIL(result, "%s", blink_last_error());
+    BLINK_TRY(perf_identity_make(socket_path, id));
     return file ? publish(file, id) : BLINK_OK;
 }
 

@@ -1,6 +1,6 @@
 #include "control/comms/failed_ids.h"
 
-#include "base/table.h"
+#include "control/comms/id_hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +26,7 @@ struct failed_ids {
 /* Whoever makes ids up makes its own lists long, and those are bounded. */
 static uint64_t hash_of(const uint8_t id[UNIQUE_ID_BYTES])
 {
-    uint64_t hash;
-    memcpy(&hash, id, sizeof(hash));
-    return table_hash(hash);
+    return id_hash(id, (const uint64_t[2]){0, 0});
 }
 
 static void failed_id_free(failed_ids_t *failed_ids, failed_id_t *failed)

@@ -8,9 +8,9 @@
 
 #include "base/tenant.h"
 #include "control/control.h"
+#include "unique_id.h"
 
 #define FAILED_IDS_PER_TENANT 256u
-#define UNIQUE_ID_BYTES       16u
 
 typedef struct failed_ids failed_ids_t;
 

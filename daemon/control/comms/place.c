@@ -51,9 +51,8 @@ blink_result_t place_choose_device(const control_t *control, const roster_t *ros
 
 blink_result_t place_check_request(const Blinkwire__CommInit *message)
 {
-    if (message->unique_id.len != sizeof(((roster_t *)0)->unique_id))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a communicator id of %zu bytes, not 16",
-                          message->unique_id.len);
+    unique_id_t id;
+    BLINK_TRY(unique_id_read(message->unique_id.data, message->unique_id.len, &id));
     if (message->rank_count == 0 || message->rank_count > PLAN_RANKS_MAX)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%u ranks: from 1 to %u are possible",
                           message->rank_count, PLAN_RANKS_MAX);

@@ -2,6 +2,7 @@
 
 #include "control/comms/abort.h"
 #include "control/comms/children.h"
+#include "control/comms/id_hash.h"
 #include "control/comms/place.h"
 #include "control/gpus.h"
 #include "control/links.h"
@@ -65,14 +66,6 @@ static blink_result_t find_member(const client_t *client, uint32_t number, membe
     return BLINK_OK;
 }
 
-/* Nobody who chooses ids can choose their hashes. */
-static uint64_t hash_id(const rosters_t *rosters, const uint8_t id[UNIQUE_ID_BYTES])
-{
-    uint64_t halves[2];
-    memcpy(halves, id, sizeof(halves));
-    return table_hash(table_hash(halves[0] ^ rosters->id_secrets[0]) ^ halves[1] ^ rosters->id_secrets[1]);
-}
-
 /* Most rosters have the same time to gather, and come last. What one with less passes by is work of its
  * tenant. */
 static void insert_by_deadline(roster_t *roster)
@@ -99,7 +92,7 @@ static bool roster_link(roster_t *roster)
         goto undo_all;
     if (!table_add(&rosters->by_number, &roster->of_numbers, table_hash(roster->number)))
         goto undo_tenant;
-    if (!table_add(&rosters->ids, &roster->of_ids, hash_id(rosters, roster->unique_id)))
+    if (!table_add(&rosters->ids, &roster->of_ids, id_hash(roster->unique_id, rosters->id_secrets)))
         goto undo_number;
     insert_by_deadline(roster);
     return true;
@@ -140,7 +133,7 @@ static void roster_free(roster_t *roster)
 
 static roster_t *find_gathering(const rosters_t *rosters, const uint8_t unique_id[UNIQUE_ID_BYTES])
 {
-    table_link_t *link = table_find(&rosters->ids, hash_id(rosters, unique_id));
+    table_link_t *link = table_find(&rosters->ids, id_hash(unique_id, rosters->id_secrets));
     while (link && memcmp(CONTAINER_OF(link, roster_t, of_ids)->unique_id, unique_id, UNIQUE_ID_BYTES) != 0)
         link = table_find_next(link);
     return link ? CONTAINER_OF(link, roster_t, of_ids) : NULL;

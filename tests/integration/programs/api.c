@@ -87,11 +87,16 @@ int main(int argc, char **argv)
 {
     int rank_count = argc == 3 ? atoi(argv[2]) : 0, failed = 0;
     const scenario_t *scenario = argc == 3 ? scenario_find(argv[1]) : NULL;
+    const player_t maker = {.rank = -1};
+    blink_context_t *context;
     blink_unique_id_t id;
-    if (!scenario || rank_count < 1 || blink_get_unique_id(&id) != BLINK_OK) {
+    if (!scenario || rank_count < 1) {
         fprintf(stderr, "usage: blink-api SCENARIO RANKS\n");
         return 2;
     }
+    must(&maker, blink_open(NULL, &context), "open");
+    must(&maker, blink_get_unique_id(context, &id), "get_unique_id");
+    blink_close(context);
     for (int rank = 0; rank < rank_count; rank++) {
         pid_t pid = fork();
         if (pid == 0)

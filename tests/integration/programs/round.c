@@ -4,6 +4,8 @@
  */
 #include "steps.h"
 
+#include "unique_id.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,11 +63,11 @@ static outcome_t random_ops(session_t *session, int rank_count, long count, uint
 
 outcome_t step_round(session_t *session, const char *argument)
 {
-    char hex[33], last[16];
+    char hex[UNIQUE_ID_TEXT_BYTES], last[16];
     int rank_count, rank, device;
     long ops;
     unsigned long seed;
-    if (sscanf(argument, "%32[0-9a-f]:%d:%d:%d:%ld:%lu:%15s", hex, &rank_count, &rank, &device, &ops, &seed,
+    if (sscanf(argument, "%128[0-9a-f]:%d:%d:%d:%ld:%lu:%15s", hex, &rank_count, &rank, &device, &ops, &seed,
                last) != 7)
         return outcome_bad("round needs HEX:RANKS:RANK:DEVICE:OPS:SEED:LAST");
     if (!session_join(session, hex, rank_count, rank, device, BLINK_ALGORITHM_AUTO, 0))

@@ -4,6 +4,8 @@
  */
 #include "steps.h"
 
+#include "unique_id.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -58,20 +60,10 @@ static void sleep_ms(long milliseconds)
 
 /* ---- communicators ---- */
 
-static bool parse_id(const char *hex, blink_unique_id_t *id)
-{
-    for (size_t i = 0; i < sizeof(id->bytes); i++) {
-        unsigned byte;
-        if (sscanf(hex + 2 * i, "%2x", &byte) != 1)
-            return false;
-        id->bytes[i] = (unsigned char)byte;
-    }
-    return true;
-}
-
 bool session_join(session_t *session, const char *id_hex, int rank_count, int rank, int device,
                   blink_algorithm_t algorithm, unsigned init_timeout_ms)
 {
+    unique_id_t parsed;
     blink_unique_id_t id;
     blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
     int index = session->comm_count, seen_rank = -1, seen_size = -1, seen_device = -1;
@@ -79,9 +71,11 @@ bool session_join(session_t *session, const char *id_hex, int rank_count, int ra
     config.algorithm = algorithm;
     config.init_timeout_ms = init_timeout_ms;
     outcome_t outcome = outcome_bad("no id, or too many communicators");
-    if (index < COMMS_MAX && parse_id(id_hex, &id))
+    if (index < COMMS_MAX && unique_id_parse(id_hex, "the id", &parsed) == BLINK_OK) {
+        memcpy(&id, &parsed, sizeof(id));
         outcome = outcome_of(
             blink_comm_init_rank(session->context, &id, rank_count, rank, &config, &session->comms[index]));
+    }
     bool joined = outcome.result == BLINK_OK && outcome.wrong == 0;
     if (joined) {
         blink_comm_rank(session->comms[index], &seen_rank);
@@ -102,10 +96,10 @@ bool session_join(session_t *session, const char *id_hex, int rank_count, int ra
 /* "join:HEX:RANKS:RANK:DEVICE[:INIT_TIMEOUT_MS]" */
 static outcome_t step_join(session_t *session, const char *argument)
 {
-    char hex[33];
+    char hex[UNIQUE_ID_TEXT_BYTES];
     int rank_count, rank, device;
     unsigned timeout_ms = 0;
-    if (sscanf(argument, "%32[0-9a-f]:%d:%d:%d:%u", hex, &rank_count, &rank, &device, &timeout_ms) < 4)
+    if (sscanf(argument, "%128[0-9a-f]:%d:%d:%d:%u", hex, &rank_count, &rank, &device, &timeout_ms) < 4)
         return outcome_bad("join needs HEX:RANKS:RANK:DEVICE");
     session_join(session, hex, rank_count, rank, device, BLINK_ALGORITHM_AUTO, timeout_ms);
     return (outcome_t){0};
@@ -142,7 +136,7 @@ static outcome_t step_split_choice(session_t *session, const char *argument)
         blink_unique_id_t id;
     } own = {.color = (int32_t)strtol(argument, NULL, 10)}, all[16];
     blink_op_t *op;
-    blink_get_unique_id(&own.id);
+    blink_get_unique_id(session->context, &own.id);
     if (session->comm_size[session->comm_index] > 16)
         return outcome_bad("at most 16 ranks");
     outcome_t outcome = outcome_of(

@@ -7,6 +7,7 @@
 #include "blink/blink.h"
 #include "frame.h"
 #include "ring.h"
+#include "unique_id.h"
 #include "windows.h"
 
 #include <fcntl.h>
@@ -234,6 +235,9 @@ static void *fake_engine(void *argument)
     return NULL;
 }
 
+static const unique_id_t FAKE_HOME = {
+    .version = UNIQUE_ID_VERSION, .port = 4711, .instance = 42, .addresses = {{1, 2, 3}, {4, 5, 6}}};
+
 static void answer_hello(fake_t *fake, const Blinkwire__Request *request)
 {
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
@@ -256,6 +260,7 @@ static void answer_hello(fake_t *fake, const Blinkwire__Request *request)
     assert_int_equal(pthread_create(&fake->engine, NULL, fake_engine, fake), 0);
     hello.version = fake->answer_version;
     hello.device_count = 8;
+    hello.home = (ProtobufCBinaryData){UNIQUE_ID_HOME_BYTES, (uint8_t *)(uintptr_t)&FAKE_HOME};
     reply.body_case = BLINKWIRE__REPLY__BODY_HELLO;
     reply.hello = &hello;
     fake_send(fake, &reply, fds, 3);

@@ -33,7 +33,7 @@ static void test_versions_that_do_not_meet_are_named(void **state)
                  blink_open(refusing.path, &context));
     fake_stop(&refusing);
     fake_start(&confused);
-    assert_fails(BLINK_ERR_PROTOCOL, "version 7, this library speaks 1 to 1",
+    assert_fails(BLINK_ERR_PROTOCOL, "version 7, this library speaks 2 to 2",
                  blink_open(confused.path, &context));
     fake_stop(&confused);
 }
@@ -357,10 +357,14 @@ static void test_joining_checks_its_arguments(void **state)
     blink_comm_t *comm;
     blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
     int rank, size, device;
-    assert_int_equal(blink_get_unique_id(&id), BLINK_OK);
-    assert_int_equal(blink_get_unique_id(&other), BLINK_OK);
-    assert_memory_not_equal(&id, &other, sizeof(id));
+    assert_int_equal(blink_get_unique_id(context, &id), BLINK_OK);
+    assert_int_equal(blink_get_unique_id(context, &other), BLINK_OK);
+    assert_memory_equal(&id, &FAKE_HOME, UNIQUE_ID_HOME_BYTES);
+    assert_memory_equal(&other, &FAKE_HOME, UNIQUE_ID_HOME_BYTES);
+    assert_memory_not_equal(id.bytes + UNIQUE_ID_HOME_BYTES, other.bytes + UNIQUE_ID_HOME_BYTES, 16);
     const blink_result_t invalid = BLINK_ERR_INVALID_ARGUMENT;
+    assert_fails(invalid, "context is NULL", blink_get_unique_id(NULL, &id));
+    assert_fails(invalid, "id is NULL", blink_get_unique_id(context, NULL));
     assert_fails(invalid, "rank count 0", blink_comm_init_rank(context, &id, 0, 0, NULL, &comm));
     assert_fails(invalid, "rank 2 is not among 2 ranks",
                  blink_comm_init_rank(context, &id, 2, 2, NULL, &comm));
