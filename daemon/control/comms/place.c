@@ -1,8 +1,7 @@
 #include "control/comms/place.h"
 
+#include "control/gather/terms.h"
 #include "control/gpus.h"
-#include "names.h"
-#include "plan/plan.h"
 
 /* The member that has the device; NULL: none has. `roster` is NULL for its first rank. */
 static const member_t *find_on_device(const roster_t *roster, uint32_t device)
@@ -49,71 +48,47 @@ blink_result_t place_choose_device(const control_t *control, const roster_t *ros
     return is_on_gpu(control, *device) ? gpus_check(control->gpus) : BLINK_OK;
 }
 
+static terms_t terms_asked(const Blinkwire__CommInit *message)
+{
+    return (terms_t){message->rank_count, message->algorithm, message->op_timeout_ms,
+                     message->init_timeout_ms};
+}
+
+static terms_rank_t named(const control_t *control, uint32_t rank, uint32_t device)
+{
+    return (terms_rank_t){.rank = rank, .device = device, .on_gpu = is_on_gpu(control, device)};
+}
+
 blink_result_t place_check_request(const Blinkwire__CommInit *message)
 {
     unique_id_t id;
     BLINK_TRY(unique_id_read(message->unique_id.data, message->unique_id.len, &id));
-    if (message->rank_count == 0 || message->rank_count > PLAN_RANKS_MAX)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%u ranks: from 1 to %u are possible",
-                          message->rank_count, PLAN_RANKS_MAX);
-    if (message->rank >= message->rank_count)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u of %u ranks: the last one is %u",
-                          message->rank, message->rank_count, message->rank_count - 1);
     if (message->device < -1)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "device %d: a number from 0, or -1 for the rank's own",
                           message->device);
-    if (!blink_algorithm_valid(message->algorithm))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown algorithm %u", message->algorithm);
-    return BLINK_OK;
-}
-
-/* Whether a rank asks for what the ranks before it asked for. */
-static blink_result_t check_agreement(const roster_t *roster, const client_t *client,
-                                      const Blinkwire__CommInit *message)
-{
-    if (roster->tenant != client->tenant)
-        return BLINK_FAIL(BLINK_ERR_PERMISSION, "the communicator belongs to another user");
-    if (roster->rank_count != message->rank_count)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH,
-                          "rank %u joined a communicator of %u ranks, rank %u asks for %u",
-                          roster->first_rank, roster->rank_count, message->rank, message->rank_count);
-    if (roster->algorithm != message->algorithm)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u asked for algorithm %s, rank %u asks for %s",
-                          roster->first_rank, blink_name_algorithm(roster->algorithm), message->rank,
-                          blink_name_algorithm(message->algorithm));
-    if (roster->op_timeout_ms != message->op_timeout_ms)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH,
-                          "rank %u asked for an op timeout of %u ms, rank %u asks for %u ms",
-                          roster->first_rank, roster->op_timeout_ms, message->rank, message->op_timeout_ms);
-    if (roster->init_timeout_ms != message->init_timeout_ms)
-        return BLINK_FAIL(
-            BLINK_ERR_MISMATCH, "rank %u asked for an init timeout of %u ms, rank %u asks for %u ms",
-            roster->first_rank, roster->init_timeout_ms, message->rank, message->init_timeout_ms);
-    return BLINK_OK;
-}
-
-/* Whether a rank takes a place and a device that are free and suit the others. */
-static blink_result_t check_free(const roster_t *roster, uint32_t new_rank, uint32_t device)
-{
-    if (roster->members[new_rank].client)
-        return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u has joined this communicator already", new_rank);
-    const member_t *taken = find_on_device(roster, device);
-    if (taken)
-        return BLINK_FAIL(BLINK_ERR_EXISTS, "rank %u asks for device %u, which rank %u has taken", new_rank,
-                          device, taken->rank);
-    static const char *const kinds[] = {"a host device", "on a GPU"};
-    uint32_t first = roster->members[roster->first_rank].device;
-    bool on_gpu = is_on_gpu(roster->control, device), first_on_gpu = is_on_gpu(roster->control, first);
-    if (on_gpu != first_on_gpu)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
-                          "rank %u's device %u is %s, rank %u's device %u is %s: a communicator has one kind",
-                          roster->first_rank, first, kinds[first_on_gpu], new_rank, device, kinds[on_gpu]);
-    return BLINK_OK;
+    const terms_t terms = terms_asked(message);
+    return terms_check(&terms, message->rank);
 }
 
 blink_result_t place_check(const roster_t *roster, const client_t *client, const Blinkwire__CommInit *message,
                            uint32_t device)
 {
-    BLINK_TRY(check_agreement(roster, client, message));
-    return check_free(roster, message->rank, device);
+    const control_t *control = roster->control;
+    const member_t *first = &roster->members[roster->first_rank];
+    const terms_t agreed = {roster->rank_count, roster->algorithm, roster->op_timeout_ms,
+                            roster->init_timeout_ms};
+    const terms_t asked = terms_asked(message);
+    const terms_rank_t rank = named(control, message->rank, device);
+    const terms_rank_t first_rank = named(control, first->rank, first->device);
+    if (roster->tenant != client->tenant)
+        return terms_fail_other_user();
+    BLINK_TRY(terms_check_agreement(&agreed, &first_rank, &asked, &rank));
+    if (roster->members[rank.rank].client)
+        return terms_fail_rank_taken(&rank, &rank);
+    const member_t *taken = find_on_device(roster, device);
+    if (taken) {
+        const terms_rank_t holder = named(control, taken->rank, device);
+        return terms_fail_device_taken(&rank, &holder);
+    }
+    return terms_check_kind(&first_rank, &rank);
 }

@@ -1,0 +1,68 @@
+#include "control/gather/peer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+peer_t *peer_find(const gather_t *gather, uint64_t instance)
+{
+    table_link_t *link = table_find(&gather->peers, table_hash(instance));
+    while (link && CONTAINER_OF(link, peer_t, of_instances)->host.instance != instance)
+        link = table_find_next(link);
+    return link ? CONTAINER_OF(link, peer_t, of_instances) : NULL;
+}
+
+peer_t *peer_get(gather_t *gather, const gather_host_t *host)
+{
+    peer_t *peer = peer_find(gather, host->instance);
+    if (peer) {
+        if (host->name[0])
+            peer->host = *host;
+        return peer;
+    }
+    peer = calloc(1, sizeof(*peer));
+    if (!peer || !table_add(&gather->peers, &peer->of_instances, table_hash(host->instance))) {
+        free(peer);
+        blink_error_set(BLINK_ERR_NO_MEMORY, "no memory for a host that has ranks of a communicator");
+        return NULL;
+    }
+    peer->host = *host;
+    peer->is_own = host->instance == gather->config.own.instance;
+    list_init(&peer->of_lost);
+    list_init(&peer->guests);
+    list_init(&peer->locals);
+    list_init(&peer->edges);
+    return peer;
+}
+
+void peer_put(gather_t *gather, peer_t *peer)
+{
+    if (peer->holders > 0 || !list_is_empty(&peer->guests) || !list_is_empty(&peer->locals) ||
+        !list_is_empty(&peer->edges))
+        return;
+    if (!peer->is_lost)
+        table_remove(&gather->peers, &peer->of_instances);
+    list_remove(&peer->of_lost);
+    free(peer);
+}
+
+void peer_send(gather_t *gather, const peer_t *peer, const gather_message_t *message)
+{
+    if (peer->is_own)
+        gather->deliver(gather, message);
+    else if (!peer->is_lost)
+        gather->config.calls.send(gather->config.context, &peer->host, message);
+}
+
+const char *peer_name(const peer_t *peer)
+{
+    return peer->host.name[0] ? peer->host.name : "the host that the id names";
+}
+
+void deadline_set(gather_t *gather, list_t *deadlines, deadline_t *deadline, uint64_t at_ms)
+{
+    list_t *before = deadlines->previous;
+    deadline->at_ms = at_ms;
+    for (; before != deadlines && CONTAINER_OF(before, deadline_t, link)->at_ms > at_ms; gather->steps++)
+        before = before->previous;
+    list_insert(before->next, &deadline->link);
+}

@@ -1,0 +1,84 @@
+/*
+ * The daemons that gatherings and trees have to do with, and what every file of this folder shares. A peer is
+ * there as long as something refers to it.
+ */
+#ifndef BLINK_GATHER_PEER_H
+#define BLINK_GATHER_PEER_H
+
+#include "base/table.h"
+#include "control/gather/gather.h"
+
+typedef struct peer {
+    table_link_t of_instances; /* in gather->peers, until it is lost */
+    list_t of_lost;            /* on gather->lost_peers, once it is */
+    gather_host_t host;
+    list_t guests;    /* guest_t.of_peer: gatherings at this home in which the peer's ranks take part */
+    list_t locals;    /* local_t.of_peer: gatherings of this host's ranks whose home the peer is */
+    list_t edges;     /* edge_t.of_peer: of trees */
+    uint32_t holders; /* calls that use it */
+    bool is_own;      /* this daemon */
+    bool is_lost;
+    char why[BLINK_ERROR_TEXT_BYTES]; /* of one that is lost */
+} peer_t;
+
+struct gather {
+    gather_config_t config;
+    table_t peers;
+    list_t lost_peers;
+    /* home.c's: gatherings at this home. Those that are complete, while READY spreads, are in `spreading` by
+     * the communicator's number, the others in `homes` by id. Deadlines are lists with the earliest first. */
+    table_t homes, spreading;
+    table_t guests; /* of both, by instance and attempt */
+    list_t home_deadlines, spreading_deadlines;
+    /* local.c's: gatherings of this host's ranks, by id and by attempt. */
+    table_t locals, attempts;
+    list_t all_locals, collecting, local_deadlines;
+    /* tree.c's: by the communicator's number. */
+    table_t trees;
+    list_t all_trees;
+    uint64_t last_attempt, steps;
+    uint32_t last_comm, last_ticket;
+    uint64_t now_ms;                                                    /* of the call */
+    void (*deliver)(gather_t *gather, const gather_message_t *message); /* to this daemon itself */
+};
+
+/* The peer, made if there is none. NULL: no memory, with an error text. peer_put() when nothing may refer to
+ * the peer any more. */
+peer_t *peer_get(gather_t *gather, const gather_host_t *host);
+void peer_put(gather_t *gather, peer_t *peer);
+
+/* NULL: there is none, or it is lost. */
+peer_t *peer_find(const gather_t *gather, uint64_t instance);
+
+/* Dropped if the peer is lost. A message to this daemon itself is taken in before this returns. */
+void peer_send(gather_t *gather, const peer_t *peer, const gather_message_t *message);
+
+/* An entry of a list of deadlines, the earliest first; most are set at the end of their list. */
+typedef struct deadline {
+    list_t link;
+    uint64_t at_ms;
+} deadline_t;
+
+void deadline_set(gather_t *gather, list_t *deadlines, deadline_t *deadline, uint64_t at_ms);
+
+/* The first one; NULL: there is none. */
+static inline const deadline_t *deadline_first(const list_t *deadlines)
+{
+    return LIST_FIRST(deadlines, deadline_t, link);
+}
+
+/* What a sentence calls it. */
+const char *peer_name(const peer_t *peer);
+
+/* Whether nobody who comes later can make it good. */
+static inline bool gather_is_final(blink_result_t code)
+{
+    return code == BLINK_ERR_PEER_LOST || code == BLINK_ERR_ABORTED;
+}
+
+static inline bool comm_equals(gather_comm_t a, gather_comm_t b)
+{
+    return a.home == b.home && a.number == b.number;
+}
+
+#endif

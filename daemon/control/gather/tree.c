@@ -1,0 +1,183 @@
+#include "control/gather/tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t hash_of(gather_comm_t comm)
+{
+    return table_hash(comm.home ^ table_hash(comm.number));
+}
+
+tree_t *tree_find(const gather_t *gather, gather_comm_t comm)
+{
+    table_link_t *link = table_find(&gather->trees, hash_of(comm));
+    while (link && !comm_equals(CONTAINER_OF(link, tree_t, of_numbers)->comm, comm))
+        link = table_find_next(link);
+    return link ? CONTAINER_OF(link, tree_t, of_numbers) : NULL;
+}
+
+uint32_t tree_own_host(const gather_t *gather, const gather_message_t *ready)
+{
+    for (uint32_t host = 0; host < ready->host_count; host++) {
+        if (ready->hosts[host].host.instance == gather->config.own.instance)
+            return host;
+    }
+    return UINT32_MAX;
+}
+
+/* ---- beginning and end ---- */
+
+static void unlink_edge(gather_t *gather, edge_t *edge)
+{
+    if (!edge->peer || list_is_empty(&edge->of_peer))
+        return;
+    list_remove(&edge->of_peer);
+    peer_put(gather, edge->peer);
+}
+
+void tree_forget(gather_t *gather, tree_t *tree)
+{
+    table_remove(&gather->trees, &tree->of_numbers);
+    list_remove(&tree->of_all);
+    unlink_edge(gather, &tree->above);
+    for (uint32_t i = 0; i < tree->child_count; i++)
+        unlink_edge(gather, &tree->below[i]);
+    free(tree);
+}
+
+static bool link_edge(gather_t *gather, tree_t *tree, edge_t *edge, const gather_host_t *host)
+{
+    edge->tree = tree;
+    list_init(&edge->of_peer);
+    edge->peer = peer_get(gather, host);
+    if (edge->peer)
+        list_append(&edge->peer->edges, &edge->of_peer);
+    return edge->peer;
+}
+
+blink_result_t tree_create(gather_t *gather, const gather_message_t *ready, uint32_t own_host,
+                           tree_t **created)
+{
+    uint32_t first = own_host * GATHER_CHILDREN + 1, count = 0;
+    if (first < ready->host_count)
+        count = ready->host_count - first < GATHER_CHILDREN ? ready->host_count - first : GATHER_CHILDREN;
+    tree_t *tree = calloc(1, sizeof(*tree) + count * sizeof(tree->below[0]));
+    if (!tree || !table_add(&gather->trees, &tree->of_numbers, hash_of(ready->comm))) {
+        free(tree);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory on %s for the hosts of a communicator",
+                          gather->config.own.name);
+    }
+    tree->comm = ready->comm;
+    list_append(&gather->all_trees, &tree->of_all);
+    bool linked =
+        own_host == 0 || link_edge(gather, tree, &tree->above, &ready->hosts[tree_above(own_host)].host);
+    for (uint32_t i = 0; i < count && linked; i++) {
+        linked = link_edge(gather, tree, &tree->below[i], &ready->hosts[first + i].host);
+        tree->child_count++;
+    }
+    if (!linked) {
+        tree_forget(gather, tree);
+        return BLINK_ERR_NO_MEMORY;
+    }
+    tree->unacknowledged = tree->unended = count;
+    *created = tree;
+    return BLINK_OK;
+}
+
+/* ---- what goes along it ---- */
+
+void tree_send_ready(gather_t *gather, const tree_t *tree, const gather_message_t *ready)
+{
+    for (uint32_t i = 0; i < tree->child_count; i++)
+        peer_send(gather, tree->below[i].peer, ready);
+}
+
+static void send_up(gather_t *gather, const tree_t *tree, gather_kind_t kind)
+{
+    const gather_message_t message = {.kind = kind, .comm = tree->comm};
+    if (tree->above.peer)
+        peer_send(gather, tree->above.peer, &message);
+}
+
+void tree_acknowledge(gather_t *gather, const tree_t *tree)
+{
+    send_up(gather, tree, GATHER_ACKNOWLEDGED);
+}
+
+static edge_t *find_below(tree_t *tree, const peer_t *peer)
+{
+    for (uint32_t i = 0; i < tree->child_count; i++) {
+        if (tree->below[i].peer == peer)
+            return &tree->below[i];
+    }
+    return NULL;
+}
+
+bool tree_is_neighbour(const tree_t *tree, const peer_t *peer)
+{
+    return tree->above.peer == peer || find_below((tree_t *)(uintptr_t)tree, peer);
+}
+
+bool tree_take_acknowledged(tree_t *tree, const peer_t *from)
+{
+    edge_t *edge = find_below(tree, from);
+    if (!edge || edge->acknowledged)
+        return false;
+    edge->acknowledged = true;
+    return --tree->unacknowledged == 0;
+}
+
+static void end_if_over(gather_t *gather, tree_t *tree)
+{
+    if (!tree->has_ended || tree->unended > 0)
+        return;
+    send_up(gather, tree, GATHER_ENDED);
+    tree_forget(gather, tree);
+}
+
+void tree_take_ended(gather_t *gather, tree_t *tree, const peer_t *from)
+{
+    edge_t *edge = find_below(tree, from);
+    if (!edge || edge->ended || !edge->acknowledged)
+        return;
+    edge->ended = true;
+    tree->unended--;
+    unlink_edge(gather, edge);
+    end_if_over(gather, tree);
+}
+
+void tree_end(gather_t *gather, tree_t *tree)
+{
+    tree->has_ended = true;
+    end_if_over(gather, tree);
+}
+
+static void send_lost(gather_t *gather, const edge_t *edge, const peer_t *except, blink_result_t code,
+                      const char *text)
+{
+    const gather_message_t lost = {.kind = GATHER_LOST, .comm = edge->tree->comm, .code = code, .text = text};
+    if (edge->peer && edge->peer != except && !edge->ended)
+        peer_send(gather, edge->peer, &lost);
+}
+
+void tree_lose(gather_t *gather, tree_t *tree, const peer_t *except, blink_result_t code)
+{
+    char text[BLINK_ERROR_TEXT_BYTES];
+    memcpy(text, blink_error_text(), sizeof(text));
+    if (tree->above.peer)
+        send_lost(gather, &tree->above, except, code, text);
+    for (uint32_t i = 0; i < tree->child_count; i++)
+        send_lost(gather, &tree->below[i], except, code, text);
+    tree_forget(gather, tree);
+    blink_error_set(code, "%s", text);
+}
+
+terms_list_t tree_list_silent(const tree_t *tree)
+{
+    terms_list_t silent = {0};
+    for (uint32_t i = 0; i < tree->child_count; i++) {
+        if (!tree->below[i].acknowledged)
+            terms_list_add(&silent, peer_name(tree->below[i].peer));
+    }
+    return silent;
+}
