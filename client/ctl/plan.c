@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_SVG = 256, KEY_DOT };
+enum { KEY_SVG = 256, KEY_DOT, KEY_LANES };
 
 typedef struct plan_options {
     ctl_options_t *common;
     request_t request;
     const char *svg_path;
-    bool dot;
+    bool dot, lanes;
 } plan_options_t;
 
 static const struct argp_option own_options[] = {
@@ -20,6 +20,7 @@ static const struct argp_option own_options[] = {
     {"svg", KEY_SVG, "FILE", 0, "Draw the topology with each tree in a colour and each link's load as width",
      1},
     {"dot", KEY_DOT, NULL, 0, "Print the trees for Graphviz", 1},
+    {"lanes", KEY_LANES, NULL, 0, "Print the lanes that ranks, and wires between hosts, run", 1},
     {0},
 };
 
@@ -27,12 +28,19 @@ static void check_options(struct argp_state *state, const plan_options_t *option
 {
     if (options->request.algorithm_count > 1)
         argp_error(state, "one --algorithm");
-    if (options->common->json && options->svg_path)
-        argp_error(state, "--json or --svg, not both");
-    if (options->common->json && options->dot)
-        argp_error(state, "--json or --dot, not both");
-    if (options->svg_path && options->dot)
-        argp_error(state, "--svg or --dot, not both");
+    const struct {
+        const char *name;
+        bool given;
+    } forms[] = {{"--json", options->common->json},
+                 {"--svg", options->svg_path != NULL},
+                 {"--dot", options->dot},
+                 {"--lanes", options->lanes}};
+    const char *given = NULL;
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+        if (forms[i].given && given)
+            argp_error(state, "%s or %s, not both", given, forms[i].name);
+        given = forms[i].given ? forms[i].name : given;
+    }
 }
 
 static error_t parse_plan(int key, char *argument, struct argp_state *state)
@@ -49,6 +57,9 @@ static error_t parse_plan(int key, char *argument, struct argp_state *state)
     case KEY_DOT:
         options->dot = true;
         return 0;
+    case KEY_LANES:
+        options->lanes = true;
+        return 0;
     case ARGP_KEY_END:
         check_options(state, options);
         return 0;
@@ -64,6 +75,8 @@ static blink_result_t write_plan(const topo_t *topo, const plan_t *plan, const p
         return plan_write_svg(topo, plan, text);
     if (options->dot)
         return plan_write_dot(topo, plan, text);
+    if (options->lanes)
+        return plan_write_lanes(topo, plan, options->request.bytes, text);
     if (options->common->json)
         return plan_write_json(topo, plan, text);
     return plan_write_table(topo, plan, options->request.bytes, text);

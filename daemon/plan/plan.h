@@ -150,4 +150,9 @@ blink_result_t plan_write_table(const topo_t *topo, const plan_t *plan, uint64_t
 blink_result_t plan_write_svg(const topo_t *topo, const plan_t *plan, char **text);
 blink_result_t plan_write_dot(const topo_t *topo, const plan_t *plan, char **text);
 
+/* Print the lanes that the plan is compiled to (plan/lane/lane.h), for people: with wire lanes where the
+ * topology has the ranks on several hosts, as a payload of so many bytes has them. *text is malloc'd and the
+ * caller's. Errors: as of lane_compile(). */
+blink_result_t plan_write_lanes(const topo_t *topo, const plan_t *plan, uint64_t payload_bytes, char **text);
+
 #endif

@@ -103,6 +103,17 @@ class FormsTest(PlanTest):
                    for edge in tree["edges"]]
         self.assertEqual(collections.Counter(edges), collections.Counter(planned))
 
+    def test_lanes_of_several_hosts_have_wires_between_them(self):
+        lanes = self.plan("-t", "2xdgx1v", "-c", "broadcast", "--lanes")
+        wires = re.findall(r"^lane \d+: channel \d+, \w+, rank \d+ \(gpu(\d+)\), wire to rank \d+ "
+                           r"\(gpu(\d+)\) from n(\d) to n(\d)$", lanes, re.MULTILINE)
+        count = int(re.match(r"lanes \d+, of these wires (\d+)", lanes).group(1))
+        self.assertEqual(len(wires), count)
+        self.assertGreater(count, 0)
+        for gpu, peer, host, other in wires:
+            self.assertEqual((int(gpu) // 8, int(peer) // 8), (int(host), int(other)))
+        self.assertIn("of these wires 0;", self.plan("-t", "dgx1v", "-c", "broadcast", "--lanes"))
+
     def test_one_rank_moves_nothing(self):
         for collective in ["allreduce", "broadcast", "allgather"]:
             self.assertIn("nothing moves", self.plan("-t", "dgx1v", "-c", collective, "--ranks", "3"))
@@ -184,7 +195,8 @@ class BadInputTest(PlanTest):
                                  (["--root x"], ["--root", "x"]),
                                  (["--json", "--svg"], ["--json", "--svg", svg]),
                                  (["--json", "--dot"], ["--dot", "--json"]),
-                                 (["--svg", "--dot"], ["--svg", svg, "--dot"])]:
+                                 (["--svg", "--dot"], ["--svg", svg, "--dot"]),
+                                 (["--dot", "--lanes"], ["--lanes", "--dot"])]:
             with self.subTest(arguments=arguments):
                 err = " ".join(self.refuse(2, "-t", "dgx1v", *arguments).split())
                 for text in texts:
