@@ -130,7 +130,7 @@ static blink_result_t open_socket(net_address_t *address, int *opened)
 
 blink_result_t net_listen(net_t *net, net_address_t *address)
 {
-    int fd;
+    int fd = -1;
     BLINK_TRY(open_socket(address, &fd));
     listener_t *listener = calloc(1, sizeof(*listener));
     if (!listener || uv_poll_init(net->loop, &listener->poll, fd) != 0) {

@@ -21,6 +21,9 @@ typedef struct net_session net_session_t;
 #define NET_HANDSHAKES_MAX             64u
 #define NET_HANDSHAKES_PER_ADDRESS_MAX 16u
 
+/* Sessions that are open at a time. */
+#define NET_SESSIONS_MAX 2048u
+
 /* A handshake has so long, or the peers' time-out if that is shorter. */
 #define NET_HANDSHAKE_MOST_MS 5000u
 

@@ -314,6 +314,8 @@ static blink_result_t accept_offer(net_session_t *session, net_session_t *other)
         end(other, BLINK_FAIL(BLINK_ERR_PEER_LOST, "it has lost this session, and opens another one"));
     if (session->state != SESSION_GREETING)
         return BLINK_OK; /* the owner has ended all of it */
+    if (session->net->open_count >= NET_SESSIONS_MAX)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "%u sessions are open, and no more may be", NET_SESSIONS_MAX);
     BLINK_TRY(send_welcome(session));
     open_session(session);
     return BLINK_OK;

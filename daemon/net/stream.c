@@ -18,6 +18,8 @@
 /* Frames are encrypted until so much waits for the socket. */
 #define CIPHER_ENOUGH_BYTES (64u << 10)
 
+#define SENDS_PER_TURN 16u
+
 typedef struct outgoing {
     list_t link;
     size_t byte_count, taken_bytes; /* taken: encrypted */
@@ -111,14 +113,13 @@ static blink_result_t lost(stream_t *stream)
     return BLINK_FAIL(BLINK_ERR_PEER_LOST, "the connection is gone: %s", strerror(errno));
 }
 
-/* As much as the socket takes. */
+/* As much as the socket takes, and a turn may send. */
 static blink_result_t flush(stream_t *stream)
 {
-    const void *cipher;
-    size_t byte_count;
-    for (;;) {
+    for (uint32_t i = 0; i < SENDS_PER_TURN && has_output(stream); i++) {
+        const void *cipher;
         BLINK_TRY(encrypt(stream));
-        byte_count = tls_pending(stream->tls, &cipher);
+        size_t byte_count = tls_pending(stream->tls, &cipher);
         if (byte_count == 0)
             break;
         ssize_t sent = send(stream->fd, cipher, byte_count, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -128,7 +129,7 @@ static blink_result_t flush(stream_t *stream)
             return lost(stream);
         tls_sent(stream->tls, (size_t)sent);
     }
-    if (stream->finishing && !stream->shut) {
+    if (stream->finishing && !stream->shut && !has_output(stream)) {
         stream->shut = true;
         shutdown(stream->fd, SHUT_WR);
     }
