@@ -438,7 +438,7 @@ static blink_result_t start_session(net_session_t *session, int fd)
                                     .tls = net->tls,
                                     .fd = fd,
                                     .dials = session->dials,
-                                    .handshakes = &net->handshake_steps,
+                                    .steps = &net->steps,
                                     .frame_most_bytes = GREETING_MOST_BYTES,
                                     .handler = &handler,
                                     .context = session,

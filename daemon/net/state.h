@@ -25,7 +25,7 @@ struct net {
     uint32_t handshake_count; /* that others began */
     list_t owing;             /* sessions whose peers wait for a sign of life */
     bool asked;               /* the owner has been, and has not answered */
-    uint32_t handshake_steps; /* that this turn of the loop may still have */
+    uint32_t steps;           /* that streams may still have in this turn of the loop */
     uv_prepare_t turn;        /* gives them */
     uv_timer_t accept_again;
     refusals_t refusals;

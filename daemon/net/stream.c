@@ -33,7 +33,7 @@ struct stream {
     void (*closed)(void *context);
     int fd, watched;
     tls_t *tls;
-    uint32_t *handshakes;
+    uint32_t *steps;
     bool connecting, secured;
     bool finishing; /* stream_finish() */
     bool shut;      /* the peer has been told that no more comes */
@@ -232,8 +232,10 @@ static blink_result_t closed_by_peer(stream_t *stream)
 static blink_result_t receive(stream_t *stream)
 {
     uint8_t bytes[PIECE_BYTES];
-    if (!stream->secured && *stream->handshakes == 0)
+    uint32_t steps = stream->secured ? STREAM_RECEIVE_STEPS : STREAM_HANDSHAKE_STEPS;
+    if (*stream->steps < steps)
         return BLINK_OK; /* the loop tells again */
+    *stream->steps -= steps;
     ssize_t got = recv(stream->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return BLINK_OK;
@@ -244,10 +246,8 @@ static blink_result_t receive(stream_t *stream)
     if (stream->finishing)
         return BLINK_OK;
     BLINK_TRY(tls_feed(stream->tls, bytes, (size_t)got));
-    if (!stream->secured) {
-        --*stream->handshakes;
+    if (!stream->secured)
         BLINK_TRY(shake_hands(stream));
-    }
     return stream->secured ? decrypt(stream) : BLINK_OK;
 }
 
@@ -308,7 +308,7 @@ blink_result_t stream_create(const stream_config_t *config, stream_t **created)
     stream->context = config->context;
     stream->closed = config->closed;
     stream->fd = config->fd;
-    stream->handshakes = config->handshakes;
+    stream->steps = config->steps;
     stream->connecting = config->dials;
     stream->frame_most_bytes = config->frame_most_bytes;
     stream->poll.data = stream;

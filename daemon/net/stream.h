@@ -1,7 +1,7 @@
 /*
  * Frames over TLS over one TCP socket, on an event loop: a little-endian uint32 length, then that many bytes.
  * What frames mean is for the handler. Nothing blocks. What the peer can make long is bounded: a turn of the
- * loop takes in one buffer of bytes, handshakes go on by turns, a frame's memory grows with what has come of
+ * loop takes in a number of buffers from all streams together, a frame's memory grows with what has come of
  * it, and what the peer does not read is limited.
  */
 #ifndef BLINK_NET_STREAM_H
@@ -14,6 +14,10 @@
 
 /* What may wait for a peer to read it. */
 #define STREAM_UNSENT_MOST_BYTES (8u << 20)
+
+/* What taking in one buffer of bytes counts, and going on with a handshake. */
+#define STREAM_RECEIVE_STEPS   1u
+#define STREAM_HANDSHAKE_STEPS 16u
 
 typedef struct stream stream_t;
 
@@ -31,9 +35,9 @@ typedef struct stream_handler {
 typedef struct stream_config {
     uv_loop_t *loop;
     tls_context_t *tls;
-    int fd;               /* non-blocking; taken over, also on failure */
-    bool dials;           /* connect() is under way; else the socket was accepted */
-    uint32_t *handshakes; /* how many steps of handshakes this turn of the loop may still have */
+    int fd;          /* non-blocking; taken over, also on failure */
+    bool dials;      /* connect() is under way; else the socket was accepted */
+    uint32_t *steps; /* that all streams may still have in this turn of the loop */
     uint32_t frame_most_bytes;
     const stream_handler_t *handler;
     void *context;

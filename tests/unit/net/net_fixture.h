@@ -20,6 +20,8 @@
 
 #define GIVE_UP_MS 30000u
 
+#define FIXTURE_HOSTS_MAX 16u
+
 static inline cluster_keys_t keys_of(uint8_t first, uint8_t second)
 {
     cluster_keys_t keys = {.count = second ? 2 : 1};
@@ -46,7 +48,7 @@ typedef struct host {
 typedef struct fixture {
     uv_loop_t loop;
     uv_timer_t give_up;
-    host_t hosts[4];
+    host_t hosts[FIXTURE_HOSTS_MAX];
     uint32_t host_count;
     uint32_t fd_count; /* before */
 } fixture_t;
@@ -219,6 +221,7 @@ static inline host_t *add_host(fixture_t *fixture, const char *name, cluster_key
     static const net_handler_t handler = {
         .opened = on_opened, .message = on_message, .closed = on_closed, .asked = on_asked};
     host_t *host = &fixture->hosts[fixture->host_count];
+    assert_true(fixture->host_count < FIXTURE_HOSTS_MAX);
     const net_config_t config = {.loop = &fixture->loop,
                                  .cluster = "test",
                                  .host = name,

@@ -283,6 +283,37 @@ static void test_two_dials_of_one_daemon_share_a_session(void **state)
     assert_int_equal(b->opened_count, 1);
 }
 
+static bool have_all_met(const fixture_t *fixture)
+{
+    bool met = true;
+    for (uint32_t i = 0; i < FIXTURE_HOSTS_MAX; i++)
+        met = met && fixture->hosts[i].connected_count == FIXTURE_HOSTS_MAX - 1;
+    return met;
+}
+
+static void test_sixteen_that_all_dial_each_other_have_one_session_each(void **state)
+{
+    fixture_t *fixture = *state;
+    char name[16];
+    for (uint32_t i = 0; i < FIXTURE_HOSTS_MAX; i++) {
+        snprintf(name, sizeof(name), "n%u", i);
+        add_plain_host(fixture, name);
+    }
+    for (uint32_t i = 0; i < FIXTURE_HOSTS_MAX * FIXTURE_HOSTS_MAX; i++) {
+        uint32_t mixed = i * 53 % (FIXTURE_HOSTS_MAX * FIXTURE_HOSTS_MAX);
+        uint32_t from = mixed / FIXTURE_HOSTS_MAX, to = mixed % FIXTURE_HOSTS_MAX;
+        if (from != to)
+            dial(&fixture->hosts[from], &fixture->hosts[to].address);
+        run_turns(fixture, i % 3);
+    }
+    RUN_UNTIL(fixture, have_all_met(fixture));
+    for (uint32_t i = 0; i < FIXTURE_HOSTS_MAX; i++) {
+        assert_int_equal(net_session_count(fixture->hosts[i].net), FIXTURE_HOSTS_MAX - 1);
+        assert_int_equal(fixture->hosts[i].opened_count, FIXTURE_HOSTS_MAX - 1);
+        assert_int_equal(fixture->hosts[i].closed_count, 0);
+    }
+}
+
 /* ---- dialling ---- */
 
 static void test_dial_goes_on_until_somebody_listens(void **state)
@@ -459,6 +490,7 @@ int main(void)
         SESSION_TEST(test_both_that_dial_at_once_have_one_session),
         SESSION_TEST(test_dialling_a_known_daemon_finds_the_session),
         SESSION_TEST(test_two_dials_of_one_daemon_share_a_session),
+        SESSION_TEST(test_sixteen_that_all_dial_each_other_have_one_session_each),
         SESSION_TEST(test_dial_goes_on_until_somebody_listens),
         SESSION_TEST(test_other_addresses_are_tried),
         SESSION_TEST(test_cancelled_dial_is_never_heard_of),

@@ -107,10 +107,9 @@ static void test_one_address_takes_few_handshakes(void **state)
         close(fds[i]);
 }
 
-static void test_handshake_that_stops_in_the_middle_ends(void **state)
+/* The first bytes of a handshake with the key. */
+static void begin_handshake(int fd)
 {
-    fixture_t *fixture = *state;
-    host_t *a = add_host(fixture, "n1", keys_of(1, 0), 0.5, "127.0.0.1");
     cluster_keys_t keys = keys_of(1, 0);
     tls_context_t *context;
     tls_t *tls;
@@ -120,14 +119,52 @@ static void test_handshake_that_stops_in_the_middle_ends(void **state)
     assert_int_equal(tls_create(context, true, &tls), BLINK_OK);
     assert_int_equal(tls_handshake(tls, &done), BLINK_OK);
     size_t hello_bytes = tls_pending(tls, &hello);
-    int fd = connect_from(a, 0);
     assert_int_equal(send(fd, hello, hello_bytes, MSG_NOSIGNAL), hello_bytes);
+    tls_destroy(tls);
+    tls_context_destroy(context);
+}
+
+static void test_handshake_that_stops_in_the_middle_ends(void **state)
+{
+    fixture_t *fixture = *state;
+    host_t *a = add_host(fixture, "n1", keys_of(1, 0), 0.5, "127.0.0.1");
+    int fd = connect_from(a, 0);
+    begin_handshake(fd);
     RUN_UNTIL(fixture, net_handshake_count(a->net) == 1);
     RUN_UNTIL(fixture, net_handshake_count(a->net) == 0);
     close(fd);
-    tls_destroy(tls);
-    tls_context_destroy(context);
     assert_unharmed(fixture, a);
+}
+
+static uint32_t count_answered(const int *fds, uint32_t fd_count)
+{
+    uint32_t count = 0;
+    char byte;
+    for (uint32_t i = 0; i < fd_count; i++)
+        count += recv(fds[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+    return count;
+}
+
+static void test_turn_goes_on_with_few_handshakes(void **state)
+{
+    enum { PEERS = 40, PER_TURN = 8 };
+    fixture_t *fixture = *state;
+    host_t *a = add_plain_host(fixture, "n1");
+    int fds[PEERS];
+    for (int i = 0; i < PEERS; i++)
+        fds[i] = connect_from(a, (uint8_t)(2 + i % 3));
+    RUN_UNTIL(fixture, net_handshake_count(a->net) == PEERS);
+    for (int i = 0; i < PEERS; i++)
+        begin_handshake(fds[i]);
+    for (uint32_t answered = 0; answered < PEERS;) {
+        run_turns(fixture, 1);
+        uint32_t count = count_answered(fds, PEERS);
+        assert_in_range(count, answered,
+                        answered + 2 * PER_TURN); /* what one turn makes, the next one sends */
+        answered = count;
+    }
+    for (int i = 0; i < PEERS; i++)
+        close(fds[i]);
 }
 
 /* By what malloc() says; a sanitizer's malloc() says nothing, and finds what is not freed. */
@@ -494,6 +531,7 @@ int main(void)
         SESSION_TEST(test_half_open_connections_are_few_and_end),
         SESSION_TEST(test_one_address_takes_few_handshakes),
         SESSION_TEST(test_handshake_that_stops_in_the_middle_ends),
+        SESSION_TEST(test_turn_goes_on_with_few_handshakes),
         SESSION_TEST(test_refused_handshakes_leave_no_memory),
         SESSION_TEST(test_without_descriptors_it_waits_and_goes_on),
         SESSION_TEST(test_bad_hellos_are_named),
