@@ -66,6 +66,7 @@ blink_result_t net_create(const net_config_t *config, net_t **created)
                    .handler = config->handler,
                    .context = config->context,
                    .timeout_ms = (uint64_t)(config->timeout_s * 1000)};
+    net->handshake_ms = net->timeout_ms < NET_HANDSHAKE_MOST_MS ? net->timeout_ms : NET_HANDSHAKE_MOST_MS;
     blink_result_t result = fill_hello(config, &net->hello);
     if (result == BLINK_OK)
         result = tls_context_create(config->cluster, config->keys, &net->tls);

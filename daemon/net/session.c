@@ -418,16 +418,11 @@ static void on_secured(void *context)
         end(session, result);
 }
 
-static uint64_t handshake_ms(const net_t *net)
-{
-    return net->timeout_ms < NET_HANDSHAKE_MOST_MS ? net->timeout_ms : NET_HANDSHAKE_MOST_MS;
-}
-
 static void on_deadline(uv_timer_t *timer)
 {
     net_session_t *session = timer->data;
     end(session,
-        BLINK_FAIL(BLINK_ERR_TIMEOUT, "no handshake within %g s", (double)handshake_ms(session->net) / 1000));
+        BLINK_FAIL(BLINK_ERR_TIMEOUT, "no handshake within %g s", (double)session->net->handshake_ms / 1000));
 }
 
 static blink_result_t start_session(net_session_t *session, int fd)
@@ -448,7 +443,7 @@ static blink_result_t start_session(net_session_t *session, int fd)
     session->timer.data = session;
     session->handles = 2;
     net->holds += 2;
-    uv_timer_start(&session->timer, on_deadline, handshake_ms(net), 0);
+    uv_timer_start(&session->timer, on_deadline, net->handshake_ms, 0);
     list_append(&net->sessions, &session->link);
     return BLINK_OK;
 }

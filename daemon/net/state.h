@@ -18,7 +18,8 @@ struct net {
     tls_context_t *tls;
     hello_t hello; /* this daemon's */
     uint64_t timeout_ms;
-    uint32_t holds; /* handles that are not closed yet, and the owner; the last one frees the memory */
+    uint64_t handshake_ms; /* that a handshake may take */
+    uint32_t holds;        /* handles that are not closed yet, and the owner; the last one frees the memory */
     list_t listeners, dials;
     list_t sessions; /* all: handshakes, open ones, and those that wait for the peer to hear the Bye */
     uint32_t open_count;
