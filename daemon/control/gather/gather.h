@@ -44,7 +44,7 @@
 /* Hosts below a host of the tree: host i has hosts 16 i + 1 to 16 i + 16 below it. */
 #define GATHER_CHILDREN 16u
 
-#define GATHER_NAME_BYTES   64u
+#define GATHER_NAME_BYTES   65u
 #define GATHER_DIGEST_BYTES 32u
 
 /* A daemon, as others know it. */
