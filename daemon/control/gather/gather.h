@@ -138,8 +138,9 @@ typedef struct gather_calls {
     blink_result_t (*charge)(void *context, uint32_t uid, uint32_t rank_count);
     void (*credit)(void *context, uint32_t uid, uint32_t rank_count);
 
-    /* An id has failed for good; and whether it has: BLINK_OK if not. */
-    void (*remember)(void *context, uint32_t uid, const unique_id_t *id, blink_result_t code);
+    /* An id has failed for good, of ranks that have so long to join; and whether it has: BLINK_OK if not. */
+    void (*remember)(void *context, uint32_t uid, const unique_id_t *id, uint64_t init_timeout_ms,
+                     blink_result_t code);
     blink_result_t (*recall)(void *context, uint32_t uid, const unique_id_t *id);
 } gather_calls_t;
 

@@ -31,11 +31,6 @@ home_t *home_find_spreading(const gather_t *gather, gather_comm_t comm)
     return link ? CONTAINER_OF(link, home_t, of_spreading) : NULL;
 }
 
-static uint32_t init_timeout_ms(const gather_t *gather, const home_t *home)
-{
-    return home->terms.init_timeout_ms > 0 ? home->terms.init_timeout_ms : gather->config.init_timeout_ms;
-}
-
 static blink_result_t create(gather_t *gather, const gather_message_t *join, home_t **created)
 {
     const gather_config_t *config = &gather->config;
@@ -53,7 +48,7 @@ static blink_result_t create(gather_t *gather, const gather_message_t *join, hom
     list_init(&home->guests);
     list_init(&home->deadline.link);
     deadline_set(gather, &gather->home_deadlines, &home->deadline,
-                 gather->now_ms + init_timeout_ms(gather, home));
+                 gather->now_ms + gather_init_timeout_ms(gather, &home->terms));
     *created = home;
     return BLINK_OK;
 }
@@ -111,7 +106,8 @@ void home_fail(gather_t *gather, home_t *home, blink_result_t code)
     char text[BLINK_ERROR_TEXT_BYTES];
     memcpy(text, blink_error_text(), sizeof(text));
     if (gather_is_final(code) && !home_is_complete(home))
-        config->calls.remember(config->context, home->uid, &home->id, code);
+        config->calls.remember(config->context, home->uid, &home->id,
+                               gather_init_timeout_ms(gather, &home->terms), code);
     take_out(gather, home);
     LIST_FOR_EACH (link, &home->guests) {
         const guest_t *guest = CONTAINER_OF(link, guest_t, of_home);
@@ -345,7 +341,7 @@ void home_take_left(gather_t *gather, const peer_t *from, const gather_message_t
     if (home && home->uid == left->uid)
         home_fail(gather, home, code);
     else if (gather_is_final(code))
-        config->calls.remember(config->context, left->uid, &left->id, code);
+        config->calls.remember(config->context, left->uid, &left->id, config->init_timeout_ms, code);
     tell_failed(gather, &nobody, from, left->attempt, code, left->text);
 }
 
@@ -434,9 +430,9 @@ static void time_out(gather_t *gather, home_t *home)
     const bool names = home->foreign_count > 0;
     home_fail(gather, home,
               BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s%s%s",
-                         home->joined_count, home->terms.rank_count, init_timeout_ms(gather, home) / 1e3,
-                         terms_list_end(&missing), names ? "; the others are on " : "",
-                         names ? terms_list_end(&hosts) : ""));
+                         home->joined_count, home->terms.rank_count,
+                         gather_init_timeout_ms(gather, &home->terms) / 1e3, terms_list_end(&missing),
+                         names ? "; the others are on " : "", names ? terms_list_end(&hosts) : ""));
 }
 
 bool home_work(gather_t *gather)

@@ -32,11 +32,6 @@ static local_t *find_attempt(const gather_t *gather, const peer_t *home, uint64_
     return local && local->home == home ? local : NULL;
 }
 
-static uint32_t init_timeout_ms(const gather_t *gather, const terms_t *terms)
-{
-    return terms->init_timeout_ms > 0 ? terms->init_timeout_ms : gather->config.init_timeout_ms;
-}
-
 /* Who an id names as home. An id without one is for ranks of one host: that is this one. */
 static gather_host_t home_of(const gather_t *gather, const unique_id_t *id)
 {
@@ -73,7 +68,7 @@ static blink_result_t create(gather_t *gather, const unique_id_t *id, uint32_t u
     list_append(&home->locals, &local->of_peer);
     if (!home->is_own) /* else the home's own time is enough */
         deadline_set(gather, &gather->local_deadlines, &local->gives_up,
-                     gather->now_ms + init_timeout_ms(gather, terms) + GATHER_GRACE_MS);
+                     gather->now_ms + gather_init_timeout_ms(gather, terms) + GATHER_GRACE_MS);
     *created = local;
     return BLINK_OK;
 no_memory:
@@ -128,7 +123,8 @@ void local_fail(gather_t *gather, local_t *local, blink_result_t code)
     const gather_config_t *config = &gather->config;
     memcpy(text, blink_error_text(), sizeof(text));
     if (gather_is_final(code) && !local->home->is_own)
-        config->calls.remember(config->context, local->uid, &local->id, code);
+        config->calls.remember(config->context, local->uid, &local->id,
+                               gather_init_timeout_ms(gather, &local->terms), code);
     list_splice(&local->sent, &local->unsent);
     for (gather_rank_t *rank; (rank = LIST_FIRST(&local->sent, gather_rank_t, link));) {
         blink_error_set(code, "%s", text);
@@ -340,6 +336,6 @@ bool local_work(gather_t *gather)
     local_fail(gather, local,
                BLINK_FAIL(BLINK_ERR_TIMEOUT, "%s, where the ranks gather, has not answered within %g s",
                           peer_name(local->home),
-                          (init_timeout_ms(gather, &local->terms) + GATHER_GRACE_MS) / 1e3));
+                          (gather_init_timeout_ms(gather, &local->terms) + GATHER_GRACE_MS) / 1e3));
     return true;
 }

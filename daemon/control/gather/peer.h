@@ -70,6 +70,11 @@ static inline const deadline_t *deadline_first(const list_t *deadlines)
 /* What a sentence calls it. */
 const char *peer_name(const peer_t *peer);
 
+static inline uint32_t gather_init_timeout_ms(const gather_t *gather, const terms_t *terms)
+{
+    return terms->init_timeout_ms > 0 ? terms->init_timeout_ms : gather->config.init_timeout_ms;
+}
+
 /* Whether nobody who comes later can make it good. */
 static inline bool gather_is_final(blink_result_t code)
 {

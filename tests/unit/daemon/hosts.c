@@ -168,10 +168,12 @@ static void on_credit(void *context, uint32_t uid, uint32_t rank_count)
     host->charged -= rank_count;
 }
 
-static void on_remember(void *context, uint32_t uid, const unique_id_t *id, blink_result_t code)
+static void on_remember(void *context, uint32_t uid, const unique_id_t *id, uint64_t init_timeout_ms,
+                        blink_result_t code)
 {
     host_t *host = context;
     (void)uid;
+    (void)init_timeout_ms;
     if (host->failed_count == sizeof(host->failed) / sizeof(host->failed[0]))
         return;
     failed_id_t *failed = &host->failed[host->failed_count++];
