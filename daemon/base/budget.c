@@ -29,7 +29,8 @@ const char *budget_name(budget_kind_t kind)
                                                     [BUDGET_PINNED_BYTES] = "pinned_bytes",
                                                     [BUDGET_REPLY_BYTES] = "reply_bytes",
                                                     [BUDGET_OP_BYTES] = "op_bytes",
-                                                    [BUDGET_SCRATCH_BYTES] = "scratch_bytes"};
+                                                    [BUDGET_SCRATCH_BYTES] = "scratch_bytes",
+                                                    [BUDGET_GPU_SCRATCH_BYTES] = "gpu_scratch_bytes"};
     return names[kind];
 }
 

@@ -7,7 +7,7 @@
  * uses all of it, and whoever comes late finds something left.
  *
  * One thread charges and credits a resource for all tenants: the engine thread BUDGET_OP_BYTES and
- * BUDGET_SCRATCH_BYTES, the control thread the others. Any thread may read what is used.
+ * those of scratch, the control thread the others. Any thread may read what is used.
  */
 #ifndef BLINK_BUDGET_H
 #define BLINK_BUDGET_H
@@ -25,10 +25,11 @@ typedef enum budget_kind {
     BUDGET_GATHERING_RANKS, /* places in communicators whose ranks have not all joined */
     BUDGET_REGIONS,
     BUDGET_REGISTERED_BYTES,
-    BUDGET_PINNED_BYTES,  /* of staging regions that GPUs reach */
-    BUDGET_REPLY_BYTES,   /* that the peers have not read */
-    BUDGET_OP_BYTES,      /* ops that have not ended, ops that are stored, records of the plans used */
-    BUDGET_SCRATCH_BYTES, /* of the instances that runs are lent */
+    BUDGET_PINNED_BYTES,      /* of staging regions that GPUs reach */
+    BUDGET_REPLY_BYTES,       /* that the peers have not read */
+    BUDGET_OP_BYTES,          /* ops that have not ended, ops that are stored, records of the plans used */
+    BUDGET_SCRATCH_BYTES,     /* of the instances that runs are lent */
+    BUDGET_GPU_SCRATCH_BYTES, /* and of the memory of GPUs that these take */
     BUDGET_KINDS
 } budget_kind_t;
 

@@ -95,12 +95,12 @@ void exec_instance_destroy(exec_instance_t *instance)
         instance->exec->calls->destroy(instance);
 }
 
-blink_result_t exec_bind(exec_instance_t *instance, uint64_t block_bytes, uint64_t *bytes)
+blink_result_t exec_bind(exec_instance_t *instance, uint64_t block_bytes, exec_need_t *need)
 {
     blink_result_t result = BLINK_OK;
     if (!instance->bound || instance->geometry.block_bytes != block_bytes)
         result = instance->exec->calls->bind(instance, block_bytes);
-    *bytes = instance->bytes;
+    *need = instance->need;
     return result;
 }
 
@@ -114,8 +114,8 @@ bool exec_start(exec_instance_t *instance, const exec_run_t *run, exec_end_t *en
     instance->run = *run;
     instance->started_ns = is_measured(instance, block_bytes) ? clock_ns() : 0;
     set_ranks(instance, run, block_bytes);
-    uint64_t bytes;
-    blink_result_t result = exec_bind(instance, block_bytes, &bytes);
+    exec_need_t need;
+    blink_result_t result = exec_bind(instance, block_bytes, &need);
     if (result == BLINK_OK)
         result = instance->exec->calls->start(instance, block_bytes, &under_way);
     if (under_way)

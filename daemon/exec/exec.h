@@ -21,9 +21,15 @@ blink_result_t exec_instance_create(exec_t *exec, const lane_program_t *program,
 /* The instance must be idle. NULL is ignored. */
 void exec_instance_destroy(exec_instance_t *instance);
 
-/* Bind an idle instance to the payload of its next run, and tell how much of this process's memory it will
- * then take. What it lacks of that is allocated when the run starts. Errors: NO_MEMORY. */
-blink_result_t exec_bind(exec_instance_t *instance, uint64_t block_bytes, uint64_t *bytes);
+/* What an instance takes while it runs what it is bound to. */
+typedef struct exec_need {
+    uint64_t bytes;     /* of this process's memory */
+    uint64_t gpu_bytes; /* of the memory of GPUs, of all of them together */
+} exec_need_t;
+
+/* Bind an idle instance to the payload of its next run, and tell what it will then take. What it lacks of
+ * that is allocated when the run starts. Errors: NO_MEMORY. */
+blink_result_t exec_bind(exec_instance_t *instance, uint64_t block_bytes, exec_need_t *need);
 
 /*
  * Start a run on an idle instance. True if it has ended already, as *end says: there was nothing to do; it

@@ -12,7 +12,7 @@ typedef struct exec_calls {
     blink_result_t (*create)(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
                              exec_instance_t **instance);
     void (*destroy)(exec_instance_t *instance);
-    /* The instance has the geometry of this payload, and `bytes` is set. */
+    /* The instance has the geometry of this payload, and `need` is set. */
     blink_result_t (*bind)(exec_instance_t *instance, uint64_t block_bytes);
     /* The instance is bound to this payload, the run is in it, and moves something. *under_way: its end
      * follows; else the result is the run's. */
@@ -41,8 +41,8 @@ typedef struct exec_rank {
 struct exec_instance {
     exec_t *exec;
     const lane_program_t *program;
-    bool bound;     /* to the payload that the geometry has */
-    uint64_t bytes; /* that the instance takes of this process's memory while it runs what it is bound to */
+    bool bound; /* to the payload that the geometry has */
+    exec_need_t need;
     lane_geometry_t geometry;
     uint32_t most_chunks; /* of any channel */
     /* Slots with flags. The epochs of a run are from epoch_base + 1 to epoch_base + most_chunks; every

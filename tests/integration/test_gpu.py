@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 
-from harness import BLINK_PERF, LIMIT_S, Daemon, IntegrationTest, Process
+from harness import BLINK_PERF, LIMIT_S, Daemon, IntegrationTest, Process, new_id
 
 BLINK_GPU_API = os.environ["BLINK_GPU_API"]
 STANDIN = os.environ["STANDIN"]
@@ -78,6 +78,34 @@ class MemoryTest(GpuTest):
         daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1)
         for scenario in ("device-memory", "pools", "stream", "two-streams"):
             self.play(scenario, ranks=3, daemon=daemon, STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1)
+
+
+class ScratchTest(GpuTest):
+    """Each run takes 5.3 MB of the GPU's memory beside the ranks' own: twelve at once 63 MB."""
+
+    def check_group(self, limit, most):
+        """Results of a group whose runs wait for one another, and what they were seen to take."""
+        daemon = self.daemon("--devices", "cuda:0x4", "--topology", "dgx1v",
+                             *self.limits(gpu_scratch_bytes_per_tenant=limit), env=gpu_environment())
+        group = "group:12:allreduce:262144:float32:sum:inplace"
+        ranks = self.start_rank(daemon, new_id(), 4, [0, 1, 2, 3], [group], [0, 1, 2, 3],
+                                env=gpu_environment())
+        seen = 0
+        while ranks.child.poll() is None:
+            [tenant] = self.ctl_json(daemon, "tenants")["tenants"]
+            seen = max(seen, tenant["budgets"]["gpu_scratch_bytes"]["used"])
+        self.assertEqual(ranks.wait(), 0, ranks.describe())
+        self.assert_all_ok(ranks.steps())
+        self.assertLessEqual(seen, most)
+        [tenant] = self.ctl_json(daemon, "tenants")["tenants"]
+        self.assertEqual(tenant["budgets"]["gpu_scratch_bytes"]["used"], 0)
+        return seen
+
+    def test_runs_wait_for_scratch_on_gpus(self):
+        self.assertGreater(self.check_group("8M", 8 << 20), 0)
+
+    def test_a_run_that_needs_more_than_the_budget_runs_by_itself(self):
+        self.check_group("64K", 6 << 20)
 
 
 class TransportTest(GpuTest):

@@ -28,14 +28,14 @@ static void keep(plan_instance_t *instance)
     instance->idle_since_us = instance->program->engine->now_us;
     list_prepend(&instance->program->idle, &instance->of_program);
     list_prepend(&lender->idle, &instance->of_age);
-    lender->idle_bytes += instance->bytes;
+    lender->idle_bytes += instance->need.bytes;
 }
 
 static void keep_no_more(plan_instance_t *instance)
 {
     list_remove(&instance->of_program);
     list_remove(&instance->of_age);
-    lender_of(instance->program)->idle_bytes -= instance->bytes;
+    lender_of(instance->program)->idle_bytes -= instance->need.bytes;
 }
 
 static void free_idle(plan_instance_t *instance)
@@ -98,12 +98,18 @@ static blink_result_t find_instance(cached_program_t *cached, plan_instance_t **
  * else, it is lent its instance beyond the budget. */
 static bool charge(lender_t *lender, account_t *account, plan_instance_t *instance)
 {
-    bool fits = account_has_left(account, BUDGET_SCRATCH_BYTES, instance->bytes);
-    if (!fits && (lender->oversize || account_used(account, BUDGET_SCRATCH_BYTES) > 0))
+    const exec_need_t *need = &instance->need;
+    /* Who needs nothing of GPUs does not wait for those who do. */
+    bool fits =
+        account_has_left(account, BUDGET_SCRATCH_BYTES, need->bytes) &&
+        (need->gpu_bytes == 0 || account_has_left(account, BUDGET_GPU_SCRATCH_BYTES, need->gpu_bytes));
+    bool has_some = account_used(account, BUDGET_SCRATCH_BYTES) > 0; /* every instance takes some */
+    if (!fits && (lender->oversize || has_some))
         return false;
     instance->oversize = !fits;
     lender->oversize |= !fits;
-    account_add(account, BUDGET_SCRATCH_BYTES, instance->bytes);
+    account_add(account, BUDGET_SCRATCH_BYTES, need->bytes);
+    account_add(account, BUDGET_GPU_SCRATCH_BYTES, need->gpu_bytes);
     return true;
 }
 
@@ -119,7 +125,7 @@ blink_result_t lend(comm_op_t *op, uint64_t block_bytes)
     plan_instance_t *instance;
     if (!is_preceded(op)) {
         BLINK_TRY(find_instance(op->program, &instance));
-        blink_result_t result = exec_bind(instance->exec, block_bytes, &instance->bytes);
+        blink_result_t result = exec_bind(instance->exec, block_bytes, &instance->need);
         if (result == BLINK_OK && charge(lender_of(op->program), &op->comm->tenant->account, instance)) {
             op->instance = instance;
             return BLINK_OK;
@@ -138,7 +144,8 @@ void lend_back(comm_op_t *op)
     if (!instance)
         return;
     lender_t *lender = lender_of(instance->program);
-    account_credit(&op->comm->tenant->account, BUDGET_SCRATCH_BYTES, instance->bytes);
+    account_credit(&op->comm->tenant->account, BUDGET_SCRATCH_BYTES, instance->need.bytes);
+    account_credit(&op->comm->tenant->account, BUDGET_GPU_SCRATCH_BYTES, instance->need.gpu_bytes);
     if (instance->oversize)
         lender->oversize = false;
     lender->returned = true;

@@ -1,9 +1,9 @@
 /*
- * Instances: what it takes to run a program once at a time. One is lent to an op for each of its runs, and
- * charged to the op's tenant for as long as it is lent. A run that finds no scratch left in the budget waits
- * its turn in OP_QUEUED, behind the runs that its tenant began to wait for before; tenants that wait have
- * their turns in rotation. An op has nothing while it waits, for scratch or for clients, so whatever is lent
- * comes back.
+ * Instances: what it takes to run a program once at a time, in memory of the daemon and of GPUs. One is lent
+ * to an op for each of its runs, and charged to the op's tenant for as long as it is lent. A run that finds
+ * no scratch left in the budget waits its turn in OP_QUEUED, behind the runs that its tenant began to wait
+ * for before; tenants that wait have their turns in rotation. An op has nothing while it waits, for scratch
+ * or for clients, so whatever is lent comes back.
  *
  * An instance that is not lent belongs to the node, which keeps it for the next run of its program: up to
  * settings.idle_scratch_bytes in all, and each for no longer than settings.idle_scratch_s.
@@ -23,7 +23,7 @@ typedef struct plan_instance {
     list_t of_age;     /* lender_t.idle */
     cached_program_t *program;
     exec_instance_t *exec;
-    uint64_t bytes; /* while lent: charged; while idle: what it keeps */
+    exec_need_t need; /* while lent: charged; while idle: what it keeps */
     uint64_t idle_since_us;
     bool oversize; /* lent although the budget does not hold it */
 } plan_instance_t;

@@ -160,16 +160,9 @@ static void cuda_share_destroy(exec_share_t *share)
 
 /* ---- the executor ---- */
 
-/* The worker is told of the payload when the run starts; the daemon's own memory does not depend on it. */
-static blink_result_t cuda_bind(exec_instance_t *instance, uint64_t block_bytes)
-{
-    (void)instance, (void)block_bytes;
-    return BLINK_OK;
-}
-
 static const exec_calls_t cuda_calls = {.create = cuda_instance_create,
                                         .destroy = cuda_instance_destroy,
-                                        .bind = cuda_bind,
+                                        .bind = cuda_instance_bind,
                                         .start = cuda_instance_start,
                                         .abort = cuda_instance_abort,
                                         .poll = cuda_poll,

@@ -14,6 +14,9 @@
 
 #define SEMAPHORES_ALIGNMENT 128u
 
+/* What an instance keeps beyond twice what it needs: to allocate memory of GPUs takes long. */
+#define MEMORY_SPARE_BYTES (1u << 20)
+
 /* Scratch that is kept for the next run of a program, on all GPUs together: it is the applications' memory.
  */
 #define KEPT_MEMORY_BYTES (256u << 20)
@@ -125,7 +128,7 @@ blink_result_t cuda_instance_create(exec_t *exec, const lane_program_t *program,
         instance_free(instance);
         return result;
     }
-    instance->base.bytes = sizeof(*instance) + instance->image.byte_count;
+    instance->base.need.bytes = sizeof(*instance) + instance->image.byte_count;
     *created = &instance->base;
     return BLINK_OK;
 }
@@ -175,12 +178,16 @@ static blink_result_t alloc_object(cuda_instance_t *instance, uint64_t bytes, ui
     return BLINK_OK;
 }
 
+static uint64_t on_all_gpus(const cuda_instance_t *instance, uint64_t bytes)
+{
+    return bytes * (uint32_t)__builtin_popcount(instance->gpu_mask);
+}
+
 static void free_memory(cuda_instance_t *instance)
 {
     free_object(instance, &instance->memory_object);
-    instance->exec->memory_bytes -= instance->memory_bytes * (uint32_t)__builtin_popcount(instance->gpu_mask);
+    instance->exec->memory_bytes -= on_all_gpus(instance, instance->memory_bytes);
     instance->memory_bytes = 0;
-    instance->base.bound = false;
 }
 
 void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent)
@@ -209,15 +216,6 @@ void cuda_instance_destroy(exec_instance_t *base)
     cuda_instance_t *instance = (cuda_instance_t *)base;
     forget_objects(instance);
     instance_free(instance);
-}
-
-blink_result_t cuda_instance_load(cuda_instance_t *instance)
-{
-    if (has_objects(instance) && instance->failed == BLINK_OK)
-        return BLINK_OK;
-    forget_objects(instance);
-    instance->generation = instance->exec->generation;
-    return load_object(instance, &instance->image, &instance->program_object);
 }
 
 /* ---- binding ---- */
@@ -279,40 +277,63 @@ static void count_loads(cuda_instance_t *instance)
     }
 }
 
-/* Memory of the scratch, then of the semaphores. It is kept while it is large enough. */
-static blink_result_t bind_memory(cuda_instance_t *instance)
+/* Of the memory: where the scratch ends and the semaphores begin. */
+static uint64_t semaphores_offset(const cuda_instance_t *instance)
 {
-    const lane_program_t *program = instance->base.program;
-    uint64_t offset =
-        (instance->scratch_bytes + SEMAPHORES_ALIGNMENT - 1) / SEMAPHORES_ALIGNMENT * SEMAPHORES_ALIGNMENT;
-    uint64_t bytes = offset + (uint64_t)program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES;
-    if (bytes == 0 ||
-        (instance->memory_object && bytes <= instance->memory_bytes && offset <= instance->semaphores_offset))
-        return BLINK_OK;
-    free_memory(instance);
-    instance->rounds = 0;
-    instance->memory_bytes = bytes;
-    instance->exec->memory_bytes += bytes * (uint32_t)__builtin_popcount(instance->gpu_mask);
-    instance->semaphores_offset = offset;
-    return alloc_object(instance, bytes, &instance->memory_object);
+    return (instance->scratch_bytes + SEMAPHORES_ALIGNMENT - 1) / SEMAPHORES_ALIGNMENT * SEMAPHORES_ALIGNMENT;
 }
 
-blink_result_t cuda_instance_bind(cuda_instance_t *instance, uint64_t block_bytes)
+/* Memory that is there is kept while it is large enough, and not much too large: all of it is charged. */
+static void size_memory(cuda_instance_t *instance)
 {
-    const lane_program_t *program = instance->base.program;
-    if (instance->base.bound && instance->base.geometry.block_bytes == block_bytes)
-        return BLINK_OK;
-    instance->base.bound = false;
+    uint64_t offset = semaphores_offset(instance);
+    instance->needed_bytes =
+        offset + (uint64_t)instance->base.program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES;
+    if (instance->needed_bytes > instance->memory_bytes || offset > instance->semaphores_offset ||
+        instance->memory_bytes > 2 * instance->needed_bytes + MEMORY_SPARE_BYTES)
+        free_memory(instance);
+    uint64_t held_bytes = instance->memory_bytes > 0 ? instance->memory_bytes : instance->needed_bytes;
+    instance->base.need.gpu_bytes = on_all_gpus(instance, held_bytes);
+}
+
+/* Nothing of it needs a worker. */
+blink_result_t cuda_instance_bind(exec_instance_t *base, uint64_t block_bytes)
+{
+    cuda_instance_t *instance = (cuda_instance_t *)base;
+    const lane_program_t *program = base->program;
+    base->bound = false;
     free(instance->binding.bytes);
     instance->binding = (image_block_t){0};
     free_object(instance, &instance->binding_object);
     uint64_t chunk_bytes = program->independent ? item_bytes(instance, block_bytes) : 0;
-    BLINK_TRY(exec_instance_set_geometry(&instance->base, block_bytes, chunk_bytes, 0));
-    BLINK_TRY(image_binding(&instance->base.geometry, instance->through_host ? NULL : instance->rank_gpu,
+    BLINK_TRY(exec_instance_set_geometry(base, block_bytes, chunk_bytes, 0));
+    BLINK_TRY(image_binding(&base->geometry, instance->through_host ? NULL : instance->rank_gpu,
                             instance->exec->config.gpu_count, &instance->scratch_bytes, &instance->binding));
-    BLINK_TRY(load_object(instance, &instance->binding, &instance->binding_object));
-    BLINK_TRY(bind_memory(instance));
+    size_memory(instance);
     count_loads(instance);
-    instance->base.bound = true;
+    base->bound = true;
     return BLINK_OK;
+}
+
+static blink_result_t load_memory(cuda_instance_t *instance)
+{
+    free_memory(instance);
+    instance->rounds = 0;
+    instance->base.scrub = true;
+    instance->memory_bytes = instance->needed_bytes;
+    instance->semaphores_offset = semaphores_offset(instance);
+    instance->exec->memory_bytes += on_all_gpus(instance, instance->memory_bytes);
+    return alloc_object(instance, instance->memory_bytes, &instance->memory_object);
+}
+
+blink_result_t cuda_instance_load(cuda_instance_t *instance)
+{
+    if (!has_objects(instance) || instance->failed != BLINK_OK)
+        forget_objects(instance);
+    instance->generation = instance->exec->generation;
+    if (instance->program_object == 0)
+        BLINK_TRY(load_object(instance, &instance->image, &instance->program_object));
+    if (instance->binding_object == 0)
+        BLINK_TRY(load_object(instance, &instance->binding, &instance->binding_object));
+    return instance->memory_object == 0 && instance->needed_bytes > 0 ? load_memory(instance) : BLINK_OK;
 }

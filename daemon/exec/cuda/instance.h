@@ -33,6 +33,7 @@ typedef struct cuda_instance {
     uint64_t memory_bytes, semaphores_offset;
     /* The payload that it is bound to. */
     uint64_t scratch_bytes;
+    uint64_t needed_bytes; /* of memory_bytes */
     image_block_t binding;
     cuda_load_t *loads;
     uint32_t load_count;
@@ -60,14 +61,14 @@ typedef struct cuda_instance {
 blink_result_t cuda_instance_create(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
                                     exec_instance_t **instance);
 void cuda_instance_destroy(exec_instance_t *instance);
+blink_result_t cuda_instance_bind(exec_instance_t *instance, uint64_t block_bytes);
 
 /* Whether devices on these nodes meet in host memory: some of their GPUs cannot reach others'. */
 bool cuda_needs_host(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count);
 
-/* Have the worker hold the program, and bind it to a payload; nothing to do if both are so already. Errors:
- * NO_MEMORY. */
+/* Have the worker hold the program, what the instance is bound to, and its memory; nothing to do if it does
+ * already. Errors: NO_MEMORY. */
 blink_result_t cuda_instance_load(cuda_instance_t *instance);
-blink_result_t cuda_instance_bind(cuda_instance_t *instance, uint64_t block_bytes);
 
 /* Give scratch of idle instances back, but that of the most recent, until what is left is little enough. */
 void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent);

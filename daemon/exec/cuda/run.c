@@ -179,10 +179,10 @@ blink_result_t cuda_instance_start(exec_instance_t *base, uint64_t block_bytes, 
 {
     cuda_instance_t *instance = (cuda_instance_t *)base;
     exec_cuda_t *exec = instance->exec;
+    (void)block_bytes;
     if (!exec->attached)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "%s", exec->lost_text);
     BLINK_TRY(cuda_instance_load(instance));
-    BLINK_TRY(cuda_instance_bind(instance, block_bytes));
     count_blocks(instance);
     BLINK_TRY(make_run(instance));
     *under_way = true;

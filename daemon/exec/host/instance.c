@@ -285,7 +285,7 @@ blink_result_t host_instance_bind(exec_instance_t *base, uint64_t block_bytes)
     BLINK_TRY(exec_instance_set_geometry(base, block_bytes, chunk_bytes, 0));
     if (instance->items)
         items_bind(instance);
-    base->bytes = instance->own_bytes + instance_buffer_bytes(instance);
+    base->need.bytes = instance->own_bytes + instance_buffer_bytes(instance);
     instance->has_buffer = false;
     base->bound = true;
     return BLINK_OK;
@@ -294,7 +294,7 @@ blink_result_t host_instance_bind(exec_instance_t *base, uint64_t block_bytes)
 /* Have the buffers of the payload that the instance is bound to. */
 static blink_result_t instance_hold_buffer(host_instance_t *instance)
 {
-    uint64_t bytes = instance->base.bytes - instance->own_bytes;
+    uint64_t bytes = instance->base.need.bytes - instance->own_bytes;
     if (bytes != instance->buffer_bytes) {
         instance_free_buffer(instance);
         instance->scratch =
