@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 /* Where guard_run() goes on without the page; NULL outside of it. */
@@ -89,14 +90,17 @@ static bool replace_page(uintptr_t address)
 /* Mark the range, so that the engine fails the ops that use it, and leave the access. */
 static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 {
-    (void)context;
+    const ucontext_t *interrupted = context;
     _Atomic bool *poisoned = find_guarded((uintptr_t)info->si_addr);
     /* Relaxed: the engine looks at the mark after the end of the run, and that end is handed over in order.
      */
     if (poisoned)
         atomic_store_explicit(poisoned, true, memory_order_relaxed);
-    if (poisoned && way_out)
+    if (poisoned && way_out) {
+        /* guard_run() saved no mask, and the next such signal must find itself unblocked. */
+        pthread_sigmask(SIG_SETMASK, &interrupted->uc_sigmask, NULL);
         siglongjmp(*way_out, 1);
+    }
     if (poisoned && replace_page((uintptr_t)info->si_addr))
         return;
     /* Not ours: the access is repeated, and then ends the process as if there were no handler. */
@@ -105,8 +109,7 @@ static void on_sigbus(int signal_number, siginfo_t *info, void *context)
 
 blink_result_t guard_install(void)
 {
-    /* SA_NODEFER: guard_run() leaves the handler without the signal mask being restored. */
-    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);
     if (sigaction(SIGBUS, &action, NULL) != 0)
         return BLINK_FAIL_ERRNO("SIGBUS handler");
