@@ -283,6 +283,55 @@ static void test_two_dials_of_one_daemon_share_a_session(void **state)
     assert_int_equal(b->opened_count, 1);
 }
 
+/* One daemon of the random test below, and what it has done. */
+typedef struct actor {
+    host_t *host;
+    uint32_t dial_count, close_count;
+} actor_t;
+
+static void act(actor_t *actor, const actor_t *other, uint32_t what)
+{
+    host_t *host = actor->host;
+    if (what < 2 && actor->dial_count - host->connected_count < 3) {
+        dial(host, &other->host->address);
+        actor->dial_count++;
+    } else if (what == 2 && host->session) {
+        net_session_close(host->session, BLINK_OK);
+        host->session = NULL;
+        actor->close_count++;
+    }
+}
+
+static void assert_at_most_one_session(const actor_t *actor)
+{
+    const host_t *host = actor->host;
+    uint32_t open_count = host->opened_count - host->closed_count - actor->close_count;
+    assert_true(open_count <= 1);
+    assert_int_equal(net_session_count(host->net), open_count);
+    assert_int_equal(host->session != NULL, open_count);
+}
+
+static void test_random_dials_and_ends_never_make_two_sessions(void **state)
+{
+    fixture_t *fixture = *state;
+    actor_t actors[2] = {{.host = add_plain_host(fixture, "n1")}, {.host = add_plain_host(fixture, "n2")}};
+    uint64_t random = 1;
+    for (uint32_t i = 0; i < 3000; i++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+        act(&actors[random >> 40 & 1], &actors[~random >> 40 & 1], (uint32_t)(random >> 41 & 3));
+        run_turns(fixture, random >> 50 & 3);
+        assert_at_most_one_session(&actors[0]);
+        assert_at_most_one_session(&actors[1]);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        const host_t *host = actors[i].host;
+        RUN_UNTIL(fixture, host->connected_count == actors[i].dial_count);
+    }
+    RUN_UNTIL(fixture,
+              net_handshake_count(actors[0].host->net) + net_handshake_count(actors[1].host->net) == 0);
+    RUN_UNTIL(fixture, net_session_count(actors[0].host->net) == net_session_count(actors[1].host->net));
+}
+
 static bool have_all_met(const fixture_t *fixture)
 {
     bool met = true;
@@ -490,6 +539,7 @@ int main(void)
         SESSION_TEST(test_both_that_dial_at_once_have_one_session),
         SESSION_TEST(test_dialling_a_known_daemon_finds_the_session),
         SESSION_TEST(test_two_dials_of_one_daemon_share_a_session),
+        SESSION_TEST(test_random_dials_and_ends_never_make_two_sessions),
         SESSION_TEST(test_sixteen_that_all_dial_each_other_have_one_session_each),
         SESSION_TEST(test_dial_goes_on_until_somebody_listens),
         SESSION_TEST(test_other_addresses_are_tried),
