@@ -1,0 +1,92 @@
+/* Packing and parsing of what goes over data connections. */
+#include "wire.h"
+
+#include <endian.h>
+#include <string.h>
+
+void wire_frame_pack(const wire_frame_t *frame, uint8_t packed[WIRE_FRAME_BYTES])
+{
+    wire_frame_t wire = {.bytes = htole32(frame->bytes),
+                         .type = frame->type,
+                         .flags = frame->flags,
+                         .place = htole16(frame->place),
+                         .flow = htole32(frame->flow),
+                         .sequence = htole32(frame->sequence),
+                         .offset = htole64(frame->offset)};
+    memcpy(packed, &wire, sizeof(wire));
+}
+
+void wire_credit_pack(const wire_credit_t *credit, uint8_t packed[sizeof(wire_credit_t)])
+{
+    wire_credit_t wire = {.flow = htole32(credit->flow), .credit = htole32(credit->credit)};
+    memcpy(packed, &wire, sizeof(wire));
+}
+
+static blink_result_t check_flow(uint32_t flow)
+{
+    if (flow >= WIRE_FLOWS)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a frame names flow %u; flows have numbers less than %u", flow,
+                          WIRE_FLOWS);
+    return BLINK_OK;
+}
+
+static blink_result_t check_data(const wire_frame_t *frame)
+{
+    if (frame->bytes > WIRE_MOVE_MAX_BYTES)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a DATA frame of %u bytes is over the limit of %u",
+                          frame->bytes, WIRE_MOVE_MAX_BYTES);
+    if (frame->offset > UINT64_MAX - frame->bytes)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a DATA frame of %u bytes at offset %llu ends nowhere",
+                          frame->bytes, (unsigned long long)frame->offset);
+    return check_flow(frame->flow);
+}
+
+static blink_result_t check_control(const wire_frame_t *frame, const char *name, uint32_t unit)
+{
+    if (frame->bytes == 0 || frame->bytes > WIRE_CONTROL_MAX_BYTES || frame->bytes % unit != 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a %s frame of %u bytes, not %u to %u in steps of %u", name,
+                          frame->bytes, unit, WIRE_CONTROL_MAX_BYTES, unit);
+    if (frame->place || frame->flow || frame->sequence || frame->offset)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL,
+                          "a %s frame with place %u, flow %u, sequence %u, offset %llu, which must be 0",
+                          name, frame->place, frame->flow, frame->sequence,
+                          (unsigned long long)frame->offset);
+    return BLINK_OK;
+}
+
+blink_result_t wire_frame_parse(const uint8_t packed[WIRE_FRAME_BYTES], wire_frame_t *frame)
+{
+    wire_frame_t wire;
+    memcpy(&wire, packed, sizeof(wire));
+    *frame = (wire_frame_t){.bytes = le32toh(wire.bytes),
+                            .type = wire.type,
+                            .flags = wire.flags,
+                            .place = le16toh(wire.place),
+                            .flow = le32toh(wire.flow),
+                            .sequence = le32toh(wire.sequence),
+                            .offset = le64toh(wire.offset)};
+    if (frame->flags != 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a frame with flags %#x, of which none is defined",
+                          frame->flags);
+    switch (frame->type) {
+    case WIRE_BEGIN:
+        return check_control(frame, "BEGIN", 1);
+    case WIRE_DATA:
+        return check_data(frame);
+    case WIRE_CREDIT:
+        return check_control(frame, "CREDIT", sizeof(wire_credit_t));
+    case WIRE_FAIL:
+        return check_control(frame, "FAIL", 1);
+    default:
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL,
+                          "a frame of type %u, which is none of BEGIN, DATA, CREDIT, FAIL", frame->type);
+    }
+}
+
+blink_result_t wire_credit_parse(const uint8_t packed[sizeof(wire_credit_t)], wire_credit_t *credit)
+{
+    wire_credit_t wire;
+    memcpy(&wire, packed, sizeof(wire));
+    *credit = (wire_credit_t){.flow = le32toh(wire.flow), .credit = le32toh(wire.credit)};
+    return check_flow(credit->flow);
+}
