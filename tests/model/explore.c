@@ -1,6 +1,8 @@
 /* The search: depth first over choices of who goes on, each path run again from the start. */
 #include "explore.h"
 
+#include "seen.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +13,7 @@
 #define STACK_BYTES (256u << 10)
 #define BUFFER_MAX  8u
 #define STEPS_MAX   2000u
-#define STATES_LOG2 22u
+#define STATES_MAX  (1u << 21)
 
 /* A store that has not reached memory. */
 typedef struct buffered {
@@ -42,14 +44,8 @@ static struct explorer {
     char *initial; /* the shared bytes as they begin */
     bool tracing;
     size_t traced;
-    uint64_t *seen; /* hashes of states, open addressing; 0: free */
+    seen_t seen;
 } explorer;
-
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 29;
-}
 
 __attribute__((format(printf, 1, 2))) static void trace(const char *format, ...)
 {
@@ -125,7 +121,7 @@ static void enter(thread_t *thread)
 static thread_t *step(void)
 {
     thread_t *thread = self();
-    thread->history = mix(thread->history, 1);
+    thread->history = seen_mix(thread->history, 1);
     leave(thread);
     return thread;
 }
@@ -149,7 +145,7 @@ uint64_t explore_load(const char *name, const void *word, size_t bytes, memory_o
     thread_t *thread = step();
     uint64_t value = view(thread, word, bytes);
     (void)order;
-    thread->history = mix(thread->history, value);
+    thread->history = seen_mix(thread->history, value);
     trace("thread %u: %s is %llu\n", explorer.running, name, (unsigned long long)value);
     return value;
 }
@@ -165,7 +161,7 @@ uint64_t explore_add(const char *name, void *word, size_t bytes, uint64_t value,
     thread_t *thread = step();
     uint64_t before = view(thread, word, bytes);
     write_word(name, (buffered_t){word, bytes, value, true}, order);
-    thread->history = mix(thread->history, before);
+    thread->history = seen_mix(thread->history, before);
     return before;
 }
 
@@ -182,7 +178,7 @@ void explore_await(const char *name, uint32_t *word, bool nonzero, uint32_t then
 
 void explore_forget(uint64_t local)
 {
-    self()->history = mix(0, local);
+    self()->history = seen_mix(0, local);
 }
 
 void explore_futex_wait(const void *word, uint32_t value)
@@ -191,7 +187,7 @@ void explore_futex_wait(const void *word, uint32_t value)
     buffer_drain(thread);
     bool sleeps = memory_read(word, sizeof(value)) == value;
     trace("thread %u: %s\n", explorer.running, sleeps ? "sleeps" : "does not sleep, the futex has changed");
-    thread->history = mix(thread->history, sleeps);
+    thread->history = seen_mix(thread->history, sleeps);
     if (!sleeps)
         return;
     thread->futex = word;
@@ -285,34 +281,26 @@ static bool all_finished(void)
 static uint64_t state_hash(void)
 {
     const scenario_t *scenario = explorer.scenario;
-    uint64_t hash = 1, word;
-    for (size_t at = 0; at + sizeof(word) <= scenario->shared_bytes; at += sizeof(word)) {
-        memcpy(&word, (const char *)scenario->shared + at, sizeof(word));
-        hash = mix(hash, word + at);
-    }
+    uint64_t hash = seen_hash(scenario->shared, scenario->shared_bytes);
     for (uint32_t i = 0; i < explorer.thread_count; i++) {
         const thread_t *thread = &explorer.threads[i];
-        hash = mix(hash, thread->history);
-        hash = mix(hash, (uint64_t)(uintptr_t)thread->futex);
+        hash = seen_mix(hash, thread->history);
+        hash = seen_mix(hash, (uint64_t)(uintptr_t)thread->futex);
         for (uint32_t j = 0; j < thread->buffered; j++) {
-            hash = mix(hash, (uint64_t)(uintptr_t)thread->buffer[j].word);
-            hash = mix(hash, thread->buffer[j].value);
+            hash = seen_mix(hash, (uint64_t)(uintptr_t)thread->buffer[j].word);
+            hash = seen_mix(hash, thread->buffer[j].value);
         }
-        hash = mix(hash, thread->buffered * 2 + thread->finished);
+        hash = seen_mix(hash, thread->buffered * 2 + thread->finished);
     }
-    return hash ? hash : 1;
+    return hash;
 }
 
 /* Whether the state is new. */
 static bool note_state(void)
 {
-    uint64_t hash = state_hash(), mask = (1ull << STATES_LOG2) - 1, at = hash & mask;
-    while (explorer.seen[at] && explorer.seen[at] != hash)
-        at = (at + 1) & mask;
-    if (explorer.seen[at])
+    if (!seen_add(&explorer.seen, state_hash()))
         return false;
-    explorer.seen[at] = hash;
-    if (++explorer.found->states > mask / 2)
+    if (++explorer.found->states > STATES_MAX)
         abort(); /* the scenario is too large to be gone through */
     return true;
 }
@@ -386,13 +374,12 @@ void explore(const scenario_t *scenario, exploration_t *found)
     explorer = (struct explorer){.scenario = scenario, .found = found};
     explorer.initial = must_alloc(scenario->shared_bytes);
     memcpy(explorer.initial, scenario->shared, scenario->shared_bytes);
-    explorer.seen = must_alloc(sizeof(uint64_t) << STATES_LOG2);
     while (explorer.thread_count < EXPLORE_THREADS_MAX && scenario->threads[explorer.thread_count])
         explorer.threads[explorer.thread_count++].stack = must_alloc(STACK_BYTES);
     search();
     memcpy(scenario->shared, explorer.initial, scenario->shared_bytes);
     for (uint32_t i = 0; i < explorer.thread_count; i++)
         free(explorer.threads[i].stack);
-    free(explorer.seen);
+    free(explorer.seen.hashes);
     free(explorer.initial);
 }
