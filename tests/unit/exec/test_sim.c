@@ -373,6 +373,41 @@ static void compile_ll(fixture_t *fixture, blink_collective_t collective, blink_
     assert_int_equal(lane_compile(fixture->topo, fixture->plan, NULL, &fixture->program), BLINK_OK);
 }
 
+/* Compile again, with each half of the ranks on a host of its own. */
+static void compile_for_two_hosts(fixture_t *fixture)
+{
+    uint32_t of_rank[16], ranks = fixture->plan->rank_count;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        of_rank[rank] = 2 * rank / ranks;
+    lane_program_destroy(fixture->program);
+    const lane_hosts_t hosts = {.of_rank = of_rank};
+    assert_int_equal(lane_compile(fixture->topo, fixture->plan, &hosts, &fixture->program), BLINK_OK);
+}
+
+/* Wire lanes move the same bytes over the same links, and whole payloads about as fast. */
+static void test_wires_carry_what_processors_would_have_written(void **state)
+{
+    static const blink_collective_t collectives[] = {BLINK_ALLREDUCE, BLINK_BROADCAST,     BLINK_REDUCE,
+                                                     BLINK_ALLGATHER, BLINK_REDUCESCATTER, BLINK_ALLTOALL};
+    (void)state;
+    for (size_t i = 0; i < sizeof(collectives) / sizeof(collectives[0]); i++) {
+        fixture_t fixture = on_builtin("2xdgx1v", collectives[i], BLINK_ALGORITHM_TREES);
+        uint64_t bytes = 16 * MIB / fixture.program->block_count;
+        double of_one = run(&fixture, bytes, 0, 0);
+        uint64_t *carried = malloc(fixture.topo->link_count * sizeof(*carried));
+        assert_non_null(carried);
+        for (uint32_t l = 0; l < fixture.topo->link_count; l++)
+            carried[l] = fixture.result.links[l].bytes;
+        compile_for_two_hosts(&fixture);
+        assert_true(fixture.program->wire_count > 0);
+        assert_true(run(&fixture, bytes, 0, 0) < 1.1 * of_one);
+        for (uint32_t l = 0; l < fixture.topo->link_count; l++)
+            assert_int_equal(fixture.result.links[l].bytes, carried[l]);
+        free(carried);
+        finish(&fixture);
+    }
+}
+
 static void test_small_chunks_fill_a_deep_tree_sooner(void **state)
 {
     fixture_t fixture = {0};
@@ -428,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_a_device_must_read_at_some_speed),
         cmocka_unit_test(test_a_lane_that_waits_for_ever_is_named),
         cmocka_unit_test(test_events_come_by_time_and_then_in_the_order_entered),
+        cmocka_unit_test(test_wires_carry_what_processors_would_have_written),
         cmocka_unit_test(test_small_chunks_fill_a_deep_tree_sooner),
         cmocka_unit_test(test_small_chunks_are_never_slower),
         cmocka_unit_test(test_a_hop_costs_what_its_slowest_kind_of_link_costs),

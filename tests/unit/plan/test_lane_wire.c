@@ -468,6 +468,111 @@ static void test_every_mutation_of_wires_is_caught(void **state)
     topo_destroy(topo);
 }
 
+/* ---- what breaks a rule of hosts is named ---- */
+
+static void assert_wrong(const lane_program_t *program, const char *expected)
+{
+    const lane_verify_options_t options = {3, 1, false};
+    assert_int_equal(lane_verify(program, &options), BLINK_ERR_INTERNAL);
+    if (!strstr(blink_error_text(), expected))
+        fail_msg("expected \"%s\", got \"%s\"", expected, blink_error_text());
+}
+
+/* An AllReduce over two hosts of two, as in docs/architecture.md: rank 2 sends up to rank 0, which sends
+ * down. Lanes 0 to 2 are processors', 3 is the wire down, 4 the wire up. */
+static lane_program_t *two_by_two(void)
+{
+    topo_t *topo = hand_hosts((uint32_t[]){2, 2}, 2);
+    plan_t *plan = plan_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES);
+    lane_program_t *program = compile(topo, plan, 0);
+    assert_int_equal(program->lane_count, 5);
+    assert_int_equal(program->wire_count, 2);
+    plan_destroy(plan);
+    topo_destroy(topo);
+    return program;
+}
+
+static lane_step_t *first_step(const lane_program_t *program, uint32_t lane)
+{
+    return &program->steps[program->lanes[lane].step_first];
+}
+
+static void test_a_processor_that_reaches_another_host_is_caught(void **state)
+{
+    (void)state;
+    topo_t *topo = hand_hosts((uint32_t[]){2, 2}, 2);
+    plan_t *plan = plan_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES);
+    lane_program_t *program = NULL;
+    uint32_t of_rank[] = {0, 0, 1, 1};
+    assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_OK);
+    program->rank_host = of_rank;
+    assert_wrong(program, "writes to rank 2 on another host");
+    of_rank[2] = 0;
+    assert_wrong(program, "on another host");
+    program->rank_host = NULL;
+    lane_program_destroy(program);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
+static void test_slots_of_a_wrong_kind_are_caught(void **state)
+{
+    (void)state;
+    lane_program_t *program = two_by_two();
+    lane_operand_t *sent = &program->operands[first_step(program, 4)->src_first];
+    assert_int_equal(sent->buffer, LANE_SEND);
+    sent->buffer = LANE_SCRATCH;
+    assert_wrong(program, "of a wire reads scratch edge 0, which may have flags");
+    sent->buffer = LANE_LANDING;
+    assert_wrong(program, "reads scratch edge 0, which lies at rank 0");
+    lane_program_destroy(program);
+    program = two_by_two();
+    program->operands[first_step(program, 4)->dst_first].buffer = LANE_SEND;
+    assert_wrong(program, "of a wire writes scratch edge 0");
+    lane_program_destroy(program);
+}
+
+static void test_wire_lanes_out_of_their_order_are_caught(void **state)
+{
+    (void)state;
+    lane_program_t *program = two_by_two();
+    lane_t down = program->lanes[3];
+    program->lanes[3] = program->lanes[4];
+    program->lanes[4] = down;
+    assert_wrong(program, "lane 4: a wire out of its order");
+    program->lanes[4] = program->lanes[3];
+    program->lanes[3] = down;
+    program->landings[0].lane_count = 2;
+    assert_wrong(program, "landing 0 has lane 4 of other hosts");
+    program->landings[0].lane_count = 1;
+    program->lanes[4].to_rank = 3;
+    assert_wrong(program, "lane 4: a wire from rank 2 to rank 3 joins no two hosts");
+    lane_program_destroy(program);
+}
+
+static void test_a_wire_to_another_rank_than_it_says_is_caught(void **state)
+{
+    (void)state;
+    lane_program_t *program = two_by_two();
+    program->lanes[4].to_rank = 1;
+    assert_wrong(program, "of a wire to rank 1 writes to rank 0");
+    lane_program_destroy(program);
+}
+
+/* Without hearing that the slot is free a wire may not send again, though it is in its own order. */
+static void test_a_wire_without_credit_is_caught(void **state)
+{
+    (void)state;
+    lane_program_t *program = two_by_two();
+    lane_step_t *up = first_step(program, 4);
+    uint32_t credit = 0;
+    while (program->waits[up->wait_first + credit].kind != LANE_FREE)
+        credit++;
+    program->waits[up->wait_first + credit] = program->waits[up->wait_first + --up->wait_count];
+    assert_wrong(program, "overwrites landing edge 0 slot 0");
+    lane_program_destroy(program);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,6 +585,11 @@ int main(void)
         cmocka_unit_test(test_what_hosts_keep_fits_together),
         cmocka_unit_test(test_slots_of_a_landing_lie_apart),
         cmocka_unit_test(test_small_payloads_are_one_chunk),
+        cmocka_unit_test(test_a_processor_that_reaches_another_host_is_caught),
+        cmocka_unit_test(test_slots_of_a_wrong_kind_are_caught),
+        cmocka_unit_test(test_wire_lanes_out_of_their_order_are_caught),
+        cmocka_unit_test(test_a_wire_to_another_rank_than_it_says_is_caught),
+        cmocka_unit_test(test_a_wire_without_credit_is_caught),
         cmocka_unit_test(test_every_mutation_of_wires_is_caught),
         cmocka_unit_test(test_two_dgx1v_are_right),
         cmocka_unit_test(test_four_dgx_h100_are_right),
