@@ -15,6 +15,9 @@
 /* What a turn takes in, and what is decrypted at a time. */
 #define PIECE_BYTES (16u << 10)
 
+/* Of a peer that has not shown the key. A handshake with it takes less than one KiB. */
+#define HANDSHAKE_MOST_BYTES (8u << 10)
+
 /* Frames are encrypted until so much waits for the socket. */
 #define CIPHER_ENOUGH_BYTES (64u << 10)
 
@@ -41,7 +44,8 @@ struct stream {
     bool unsound;   /* nothing can be encrypted any more */
     bool gone;      /* neither can anything be sent */
     bool destroyed;
-    VEC(uint8_t) input; /* decrypted, and not a whole frame yet */
+    size_t handshake_bytes; /* that have come */
+    VEC(uint8_t) input;     /* decrypted, and not a whole frame yet */
     uint32_t frame_most_bytes;
     list_t outgoing;
     size_t unsent_bytes;
@@ -206,8 +210,13 @@ static blink_result_t decrypt(stream_t *stream)
     return BLINK_OK;
 }
 
-static blink_result_t shake_hands(stream_t *stream)
+/* Go on after more bytes have come. OpenSSL would keep a first message of 128 KiB. */
+static blink_result_t shake_hands(stream_t *stream, size_t byte_count)
 {
+    stream->handshake_bytes += byte_count;
+    if (stream->handshake_bytes > HANDSHAKE_MOST_BYTES)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "more than %u bytes before it has shown the cluster key",
+                          HANDSHAKE_MOST_BYTES);
     blink_result_t result = tls_handshake(stream->tls, &stream->secured);
     stream->unsound = result != BLINK_OK;
     BLINK_TRY(result);
@@ -247,7 +256,7 @@ static blink_result_t receive(stream_t *stream)
         return BLINK_OK;
     BLINK_TRY(tls_feed(stream->tls, bytes, (size_t)got));
     if (!stream->secured)
-        BLINK_TRY(shake_hands(stream));
+        BLINK_TRY(shake_hands(stream, (size_t)got));
     return stream->secured ? decrypt(stream) : BLINK_OK;
 }
 
@@ -263,7 +272,7 @@ static blink_result_t connected(stream_t *stream)
     stream->gone = error != 0;
     if (error)
         return BLINK_FAIL(BLINK_ERR_CONNECT, "no connection: %s", strerror(error));
-    return shake_hands(stream);
+    return shake_hands(stream, 0);
 }
 
 static blink_result_t serve(stream_t *stream, int status, int events)

@@ -136,6 +136,24 @@ static void test_handshake_that_stops_in_the_middle_ends(void **state)
     assert_unharmed(fixture, a);
 }
 
+/* A first message of TLS may be 128 KiB long; what comes of it is kept until it is whole. */
+static void test_endless_first_message_is_cut_off(void **state)
+{
+    static const uint8_t record[5 + 1024] = {0x16, 3, 1, 4, 0, 1, 1, 0xf0, 0};
+    fixture_t *fixture = *state;
+    host_t *a = add_plain_host(fixture, "n1");
+    uint32_t record_count = 0;
+    int fd = connect_from(a, 0);
+    RUN_UNTIL(fixture, net_handshake_count(a->net) == 1);
+    while (net_handshake_count(a->net) == 1) {
+        assert_true(record_count++ < 16);
+        send(fd, record, sizeof(record), MSG_NOSIGNAL);
+        run_turns(fixture, 2);
+    }
+    close(fd);
+    assert_unharmed(fixture, a);
+}
+
 static uint32_t count_answered(const int *fds, uint32_t fd_count)
 {
     uint32_t count = 0;
@@ -531,6 +549,7 @@ int main(void)
         SESSION_TEST(test_half_open_connections_are_few_and_end),
         SESSION_TEST(test_one_address_takes_few_handshakes),
         SESSION_TEST(test_handshake_that_stops_in_the_middle_ends),
+        SESSION_TEST(test_endless_first_message_is_cut_off),
         SESSION_TEST(test_turn_goes_on_with_few_handshakes),
         SESSION_TEST(test_refused_handshakes_leave_no_memory),
         SESSION_TEST(test_without_descriptors_it_waits_and_goes_on),
