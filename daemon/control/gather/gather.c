@@ -27,10 +27,10 @@ static void lose_comm(gather_t *gather, gather_comm_t comm, const peer_t *from, 
 /* The same, and this host's ranks are told. */
 static void tell_lost(gather_t *gather, gather_comm_t comm, const peer_t *from, blink_result_t code)
 {
-    if (!tree_find(gather, comm))
-        return;
+    bool has_begun = tree_find(gather, comm);
     lose_comm(gather, comm, from, code);
-    gather->config.calls.lost(gather->config.context, comm, code);
+    if (has_begun)
+        gather->config.calls.lost(gather->config.context, comm, code);
 }
 
 /* A gathering at this home fails, for this thread's error text, whether READY has gone out or not. */
@@ -77,8 +77,13 @@ static void begin_alone(gather_t *gather, const gather_message_t *ready)
 static void begin(gather_t *gather, const gather_message_t *ready, uint32_t own_host, const peer_t *above)
 {
     tree_t *tree;
-    if (!local_expects(gather, ready, own_host))
+    if (!local_expects(gather, ready, own_host)) {
+        if (!above)
+            refuse_ready(gather, ready, NULL,
+                         BLINK_FAIL(BLINK_ERR_INTERNAL, "ranks that have joined on %s do not wait there",
+                                    gather->config.own.name));
         return;
+    }
     if (ready->host_count == 1) {
         begin_alone(gather, ready);
         return;
@@ -138,7 +143,7 @@ static void take_join(gather_t *gather, peer_t *from, const gather_message_t *jo
 static void take_left(gather_t *gather, const peer_t *from, const gather_message_t *left)
 {
     const guest_t *guest = home_find_guest(gather, from, left->attempt);
-    if (guest)
+    if (guest && memcmp(&guest->home->id, &left->id, sizeof(left->id)) == 0)
         fail_home(gather, guest->home, from, blink_error_set(left->code, "%s", left->text));
     else
         home_take_left(gather, from, left);

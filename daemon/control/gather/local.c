@@ -294,7 +294,8 @@ bool local_expects(const gather_t *gather, const gather_message_t *ready, uint32
     const local_t *local = find(gather, &ready->id, ready->uid);
     if (seats == 0)
         return own_host == 0;
-    if (!local || local->is_given_up || local->home->is_lost)
+    if (!local || local->is_given_up || local->home->is_lost ||
+        local->home->host.instance != ready->comm.home)
         return false;
     LIST_FOR_EACH (link, &local->sent)
         seated += is_seated(CONTAINER_OF(link, gather_rank_t, link), ready, own_host);

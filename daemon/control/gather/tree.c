@@ -45,14 +45,30 @@ void tree_forget(gather_t *gather, tree_t *tree)
     free(tree);
 }
 
-static bool link_edge(gather_t *gather, tree_t *tree, edge_t *edge, const gather_host_t *host)
+static blink_result_t link_edge(gather_t *gather, tree_t *tree, edge_t *edge, const gather_host_t *host)
 {
     edge->tree = tree;
     list_init(&edge->of_peer);
+    if (host->instance == gather->config.own.instance)
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "%s is twice among the hosts of a communicator", host->name);
     edge->peer = peer_get(gather, host);
-    if (edge->peer)
-        list_append(&edge->peer->edges, &edge->of_peer);
-    return edge->peer;
+    if (!edge->peer)
+        return BLINK_ERR_NO_MEMORY;
+    list_append(&edge->peer->edges, &edge->of_peer);
+    return BLINK_OK;
+}
+
+static blink_result_t link_edges(gather_t *gather, tree_t *tree, const gather_message_t *ready,
+                                 uint32_t own_host, uint32_t child_count)
+{
+    if (own_host > 0)
+        BLINK_TRY(link_edge(gather, tree, &tree->above, &ready->hosts[tree_above(own_host)].host));
+    while (tree->child_count < child_count) {
+        uint32_t child = tree->child_count++;
+        BLINK_TRY(link_edge(gather, tree, &tree->below[child],
+                            &ready->hosts[own_host * GATHER_CHILDREN + 1 + child].host));
+    }
+    return BLINK_OK;
 }
 
 blink_result_t tree_create(gather_t *gather, const gather_message_t *ready, uint32_t own_host,
@@ -69,15 +85,10 @@ blink_result_t tree_create(gather_t *gather, const gather_message_t *ready, uint
     }
     tree->comm = ready->comm;
     list_append(&gather->all_trees, &tree->of_all);
-    bool linked =
-        own_host == 0 || link_edge(gather, tree, &tree->above, &ready->hosts[tree_above(own_host)].host);
-    for (uint32_t i = 0; i < count && linked; i++) {
-        linked = link_edge(gather, tree, &tree->below[i], &ready->hosts[first + i].host);
-        tree->child_count++;
-    }
-    if (!linked) {
+    blink_result_t result = link_edges(gather, tree, ready, own_host, count);
+    if (result != BLINK_OK) {
         tree_forget(gather, tree);
-        return BLINK_ERR_NO_MEMORY;
+        return result;
     }
     tree->unacknowledged = tree->unended = count;
     *created = tree;

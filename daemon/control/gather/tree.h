@@ -39,7 +39,7 @@ tree_t *tree_find(const gather_t *gather, gather_comm_t comm);
 /* Whether the peer is above or below. */
 bool tree_is_neighbour(const tree_t *tree, const peer_t *peer);
 
-/* Make the tree of a READY. Errors: NO_MEMORY. */
+/* Make the tree of a READY. Errors: NO_MEMORY, INTERNAL (this host is to be its own neighbour). */
 blink_result_t tree_create(gather_t *gather, const gather_message_t *ready, uint32_t own_host, tree_t **tree);
 
 /* Pass READY on. */

@@ -652,6 +652,63 @@ static void test_whatever_happens_nobody_waits_for_ever(void **state)
         run_at_random(seed);
 }
 
+/* ---- a peer that lies ---- */
+
+#define LIES 60u
+
+/* Nothing that n2 says is true, but it knows the id and guesses numbers well. */
+static void say_anything(hosts_t *hosts, host_t *to)
+{
+    gather_join_rank_t ranks[3];
+    gather_seat_t seats[6];
+    gather_ready_host_t ready[4];
+    gather_message_t lie = {.kind = (gather_kind_t)hosts_roll(hosts, GATHER_ENDED + 1),
+                            .id = hosts->id,
+                            .uid = USER + hosts_roll(hosts, 10) / 9,
+                            .ticket = 1 + hosts_roll(hosts, 4),
+                            .attempt = 1 + hosts_roll(hosts, 3),
+                            .comm = {100 + hosts_roll(hosts, 3), 1 + hosts_roll(hosts, 2)},
+                            .code = (blink_result_t)(1 + hosts_roll(hosts, BLINK_ERR_INTERNAL)),
+                            .text = "a lie",
+                            .terms = {hosts_roll(hosts, 4) ? 6 : 1 + hosts_roll(hosts, 6), 0, 0, 0},
+                            .ranks = ranks,
+                            .rank_count = 1 + hosts_roll(hosts, 3),
+                            .hosts = ready,
+                            .host_count = 1 + hosts_roll(hosts, 4),
+                            .seats = seats};
+    lie.id.nonce[0] = (uint8_t)(1 + hosts_roll(hosts, 8) / 7);
+    for (uint32_t i = 0; i < 3; i++)
+        ranks[i] = (gather_join_rank_t){hosts_roll(hosts, 8), hosts_roll(hosts, 3), 1 + hosts_roll(hosts, 4),
+                                        hosts_roll(hosts, 8) == 0};
+    for (uint32_t i = 0; i < 4; i++)
+        ready[i] = (gather_ready_host_t){hosts->hosts[hosts_roll(hosts, 3)].known, 1};
+    for (uint32_t i = 0; i < 6; i++)
+        seats[i] = (gather_seat_t){hosts_roll(hosts, lie.host_count), i % 2, 1 + i % 2};
+    gather_receive(to->gather, &hosts->hosts[2].known, &lie, hosts->now_ms);
+}
+
+static void test_a_peer_may_say_anything(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 5000; seed++) {
+        hosts_t *hosts = hosts_create(3, 6, 2);
+        hosts->dice = seed;
+        for (uint32_t i = 0; i < LIES; i++) {
+            if (i % 10 == 0 && i < 40)
+                hosts_join(hosts, i / 10); /* of n0 and n1 */
+            if (hosts->first && hosts_roll(hosts, 3) == 0)
+                hosts_step(hosts, hosts_roll(hosts, hosts_choices(hosts)));
+            say_anything(hosts, &hosts->hosts[hosts_roll(hosts, 2)]);
+        }
+        hosts_kill(hosts, 2, 0);
+        hosts_run(hosts);
+        assert_int_equal(count_in(hosts, RANK_WAITING), 0);
+        gather_counts_t left = hosts_left(hosts);
+        assert_int_equal(left.homes + left.locals, 0);
+        hosts_destroy(hosts);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -681,6 +738,7 @@ int main(void)
         cmocka_unit_test(test_a_rank_may_leave_at_any_moment),
         cmocka_unit_test(test_1024_hosts_meet_with_few_messages),
         cmocka_unit_test(test_whatever_happens_nobody_waits_for_ever),
+        cmocka_unit_test(test_a_peer_may_say_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
