@@ -26,7 +26,8 @@
  * Formats. Under Simple only reduce trees and relays go through scratch; broadcast trees and the last hop of
  * a route write into the output, and a semaphore says so. Under LL and LL128 the flag travels in the data, so
  * every edge that is not direct ends in scratch and its receiver copies on into its output; the `full`
- * semaphore of a scratch edge then only says what the data say too.
+ * semaphore of a scratch edge then only says what the data say too. A wait names its operand, so that a step
+ * may have sources with flags (LANE_SCRATCH alone) and without.
  *
  * Semaphores. Each is a u64 with one writer and one waiter, starts at 0, and is stored, never added: after
  * chunk c it holds c + 1. A `full` wait for chunk c is for value >= c + 1. A `free` wait is for value >= c +
@@ -43,15 +44,15 @@
  *     that nobody else reads; a step of a processor that has nothing left to write vanishes;
  *   - the rank's output, if the processor's step writes it (a root's result);
  *   - send slots: a scratch edge from the processor's lane to the wire lane, both on the same host.
- * Its destination is an output or slots in the *landing* of the host of to_rank. So for one step,
- *
- *     processor -> wire     `full` of the source (of an input none), unless another wire lane wrote the
- * source wire -> processor     `free` of the source, where that is slots wire -> receiver      `full` of the
- * destination, if somebody waits for it: it is raised there when the bytes have come receiver -> wire `free`
- * of the destination, where that is slots: travels as credit
- *
- * At the sender belong the waits for `full` and the signals that sources were read, at the receiver the
- * signals of the destination's arrival and, as their writer, the waits for `free`. The receiver may be a wire
+ * Its destination is an output or slots in the *landing* of the host of to_rank. Its semaphores are
+ *   - `full` of the source, which the wire waits for: written by the processor, or raised by the arrival of
+ *     what another wire lane moved here. An input needs none;
+ *   - `free` of the source, where that is slots, which the wire signals when its bytes may be overwritten;
+ *   - `full` of the destination, for each that waits for it: raised at the receiver when the bytes have come;
+ *   - `free` of the destination, where that is slots, which the wire waits for: written at the receiver, and
+ *     brought to the sender as credit.
+ * So at the sender belong the waits for `full` and the signals that sources were read (dst PLAN_NONE), at the
+ * receiver the signals of a dst and the writer of what is waited for as `free`. The receiver may be a wire
  * lane too, which passes on what has come. Moves of a wire lane are numbered chunk × step_count + step, from
  * 0. Where the destination is an output, the receiver's permission to write into it takes the place of
  * credit.
