@@ -3,6 +3,7 @@
 
 #include "frame.h"
 #include "names.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <ini.h>
@@ -274,6 +275,26 @@ static void print_level(const settings_t *settings)
     printf("%s", log_level_name(settings->log_level));
 }
 
+/* One address, or several with commas or spaces in between. */
+static blink_result_t parse_listen(settings_t *settings, const char *value)
+{
+    char copy[SETTINGS_TEXT_BYTES], *rest = NULL;
+    if ((size_t)snprintf(copy, sizeof(copy), "%s", value) >= sizeof(copy))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "listen has %zu bytes, at most %d are allowed",
+                          strlen(value), SETTINGS_TEXT_BYTES - 1);
+    for (char *one = strtok_r(copy, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest)) {
+        net_address_t address;
+        BLINK_TRY(address_parse(one, NET_PORT_DEFAULT, &address));
+    }
+    strcpy(settings->network_listen, value);
+    return BLINK_OK;
+}
+
+static void print_listen(const settings_t *settings)
+{
+    printf("%s", settings->network_listen);
+}
+
 /* ---- keys ---- */
 
 /* The two keys of a resource that tenants are charged for (base/budget.h). */
@@ -315,6 +336,12 @@ static const config_key_t keys[] = {
     {"limits", "op_timeout_s", VALUE_SECONDS, offsetof(settings_t, op_timeout_s), NULL, NULL},
     {"limits", "run_timeout_s", VALUE_SECONDS, offsetof(settings_t, run_timeout_s), NULL, NULL},
     {"limits", "run_timeout_factor", VALUE_SECONDS, offsetof(settings_t, run_timeout_factor), NULL, NULL},
+    {"network", "listen", VALUE_OTHER, 0, parse_listen, print_listen},
+    {"network", "peers", VALUE_TEXT, offsetof(settings_t, network_peers), NULL, NULL},
+    {"network", "host", VALUE_TEXT, offsetof(settings_t, network_host), NULL, NULL},
+    {"network", "cluster", VALUE_TEXT, offsetof(settings_t, network_cluster), NULL, NULL},
+    {"network", "key", VALUE_TEXT, offsetof(settings_t, network_key), NULL, NULL},
+    {"network", "timeout_s", VALUE_SECONDS, offsetof(settings_t, network_timeout_s), NULL, NULL},
     {"log", "level", VALUE_OTHER, 0, parse_level, print_level},
 };
 
@@ -347,6 +374,8 @@ void config_set_defaults(settings_t *settings)
                              .op_timeout_s = 300,
                              .run_timeout_s = 60,
                              .run_timeout_factor = 100,
+                             .network_cluster = "blink",
+                             .network_timeout_s = NET_TIMEOUT_DEFAULT_S,
                              .log_level = LOG_LEVEL_INFO};
 }
 

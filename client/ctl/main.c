@@ -21,7 +21,8 @@ static const command_t commands[] = {
     {"status", ctl_status},   {"devices", ctl_devices},   {"topology", ctl_topology},
     {"links", ctl_links},     {"comms", ctl_comms},       {"clients", ctl_clients},
     {"plan", ctl_plan},       {"simulate", ctl_simulate}, {"explain", ctl_explain},
-    {"tenants", ctl_tenants}, {"version", ctl_version},
+    {"tenants", ctl_tenants}, {"nodes", ctl_nodes},       {"key", ctl_key},
+    {"version", ctl_version},
 };
 
 typedef struct invocation {
@@ -115,6 +116,8 @@ static const char DOC[] = "Look into a running blinkd, and plan without one."
                           "  comms      communicators\n"
                           "  clients    connected processes\n"
                           "  tenants    what users make the daemon keep, and may\n"
+                          "  nodes      the daemons of the cluster that it knows\n"
+                          "  key        make the key that the daemons of a cluster share\n"
                           "  plan       how a collective would run on a topology; needs no daemon\n"
                           "  explain    which plan is chosen for a size, and why; needs no daemon\n"
                           "  simulate   how long it would take, size by size; needs no daemon\n"

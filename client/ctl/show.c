@@ -379,6 +379,69 @@ blink_result_t ctl_tenants(int argc, char **argv, ctl_options_t *options)
     return run_listing(&listing, argc, argv, options);
 }
 
+/* ---- nodes: the hosts of the cluster ---- */
+
+#define NICS_TEXT_BYTES 512
+
+static size_t host_count(const Blinkwire__QueryReply *query)
+{
+    return query->n_hosts;
+}
+
+static json_t *host_json(const Blinkwire__QueryReply *query, size_t i)
+{
+    const Blinkwire__Host *host = query->hosts[i];
+    json_t *nics = json_array();
+    for (size_t n = 0; n < host->n_nics; n++)
+        json_array_append_new(nics, json_pack("{s:o, s:o}", "name", ctl_json_text(host->nics[n]->name),
+                                              "address", ctl_json_text(host->nics[n]->address)));
+    return json_pack("{s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "name", ctl_json_text(host->name), "state",
+                     ctl_json_text(host->state), "address", text_or_null(host->address), "daemon_version",
+                     text_or_null(host->daemon_version), "since_s", host->since_s, "why",
+                     text_or_null(host->why), "nics", nics);
+}
+
+/* "eth0 192.0.2.1, ib0 192.0.2.2"; "-" if there are none. Returns `text`. */
+static const char *nics_text(const Blinkwire__Host *host, char text[NICS_TEXT_BYTES])
+{
+    size_t used = 0;
+    snprintf(text, NICS_TEXT_BYTES, "-");
+    for (size_t n = 0; n < host->n_nics && used < NICS_TEXT_BYTES; n++)
+        used += (size_t)snprintf(text + used, NICS_TEXT_BYTES - used, "%s%s %s", n > 0 ? ", " : "",
+                                 host->nics[n]->name, host->nics[n]->address);
+    return text;
+}
+
+static void host_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
+{
+    const Blinkwire__Host *host = query->hosts[i];
+    char since[HUMAN_BYTES], nics[NICS_TEXT_BYTES];
+    table_cell(table, "%s", host->name);
+    table_cell(table, "%s", host->state);
+    table_cell(table, "%s", host->since_s > 0 ? human_duration(host->since_s, since) : "-");
+    table_cell(table, "%s", *host->address ? host->address : "-");
+    table_cell(table, "%s", *host->daemon_version ? host->daemon_version : "-");
+    table_cell(table, "%s", nics_text(host, nics));
+    table_cell(table, "%s", host->why);
+}
+
+blink_result_t ctl_nodes(int argc, char **argv, ctl_options_t *options)
+{
+    static const char *const headers[] = {"host", "state", "since", "address", "blinkd", "nics", "why not"};
+    static const listing_t listing = {
+        "nodes",
+        "Show the daemons of the cluster that this one knows: itself, those with "
+        "which it has a session, and those that it dials. Empty without "
+        "[network] listen in blinkd.conf.",
+        BLINKWIRE__QUERY_KIND__HOSTS,
+        "llrllll",
+        headers,
+        host_count,
+        host_json,
+        host_row};
+    return run_listing(&listing, argc, argv, options);
+}
+
 /* ---- version ---- */
 
 blink_result_t ctl_version(int argc, char **argv, ctl_options_t *options)

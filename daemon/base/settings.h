@@ -66,6 +66,13 @@ typedef struct settings {
     double op_timeout_s;   /* how long an op may wait for ranks */
     double run_timeout_s, run_timeout_factor; /* how long a run may take: so many seconds, and so many times
                                                  what was predicted, whichever is longer */
+    /* Other hosts. Lists have commas or spaces between their items. */
+    char network_listen[SETTINGS_TEXT_BYTES]; /* addresses; "": this daemon knows no other */
+    char network_peers[SETTINGS_TEXT_BYTES];  /* hosts to have a session with at all times */
+    char network_host[SETTINGS_TEXT_BYTES];   /* what this daemon is called; "": as the machine */
+    char network_cluster[SETTINGS_TEXT_BYTES];
+    char network_key[SETTINGS_TEXT_BYTES]; /* the key's file; "": see net/key.h */
+    double network_timeout_s;              /* how long another host may give no sign of life */
     log_level_t log_level;
 } settings_t;
 

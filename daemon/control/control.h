@@ -9,6 +9,7 @@
 #include "base/bag.h"
 #include "base/list.h"
 #include "base/settings.h"
+#include "control/beat.h"
 #include "control/turn.h"
 #include "engine/engine.h"
 #include "unique_id.h"
@@ -17,6 +18,7 @@
 
 typedef struct gpus gpus_t;
 typedef struct links links_t;
+typedef struct peers peers_t;
 typedef struct rosters rosters_t;
 
 typedef struct control {
@@ -31,6 +33,8 @@ typedef struct control {
     engine_t *engine;
     gpus_t *gpus; /* NULL: the daemon serves none */
     links_t *links;
+    peers_t *peers; /* NULL: the daemon knows no other */
+    beat_t beat;    /* once the engine is there */
     rosters_t *rosters;
     tenants_t tenants;
     list_t sessions;

@@ -4,6 +4,7 @@
 #include "control/comms/describe.h"
 #include "control/gpus.h"
 #include "control/links.h"
+#include "control/peers/peers.h"
 #include "control/view.h"
 
 #include <stdio.h>
@@ -248,6 +249,28 @@ static void answer_tenants(page_t *page)
     send_page(page, &body);
 }
 
+/* ---- hosts ---- */
+
+#define PAGE_HOSTS 16u
+
+/* A page's number is that of its first host. Without a network there is none. */
+static void answer_hosts(page_t *page)
+{
+    const peers_t *peers = page->view->control->peers;
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    described_host_t described[PAGE_HOSTS];
+    Blinkwire__Host *pointers[PAGE_HOSTS];
+    body.hosts = pointers;
+    while (peers && body.n_hosts < PAGE_HOSTS &&
+           peers_describe(peers, page->number + body.n_hosts, &described[body.n_hosts])) {
+        pointers[body.n_hosts] = &described[body.n_hosts].host;
+        body.n_hosts++;
+        page->steps += PAGE_STEPS / PAGE_HOSTS;
+    }
+    body.next_page = body.n_hosts == PAGE_HOSTS ? page->number + PAGE_HOSTS : 0;
+    send_page(page, &body);
+}
+
 void query_answer(session_t *session, uint64_t request, const Blinkwire__Query *query)
 {
     control_t *control = session->control;
@@ -275,6 +298,9 @@ void query_answer(session_t *session, uint64_t request, const Blinkwire__Query *
         return;
     case BLINKWIRE__QUERY_KIND__TENANTS:
         answer_tenants(&page);
+        return;
+    case BLINKWIRE__QUERY_KIND__HOSTS:
+        answer_hosts(&page);
         return;
     default:
         BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "unknown query %d", (int)query->kind);

@@ -14,6 +14,7 @@
 #include "control/gpus.h"
 #include "control/links.h"
 #include "control/memory/region_gpu.h"
+#include "control/peers/peers.h"
 #include "frame.h"
 
 #include <errno.h>
@@ -53,7 +54,7 @@ struct server {
     uint64_t refusal_logged_ns;
     uint32_t refused_count; /* for want of descriptors, since that was logged */
     work_t stop;
-    bool heartbeat_pending; /* the engine has not answered yet */
+    beat_asker_t watchdog_asker;
     bool loop_open;
     bool owns_socket; /* made here, not handed over */
     int listen_fd, lock_fd;
@@ -252,21 +253,17 @@ static void wake_control(void *context)
 }
 
 /* The engine has answered, on this thread: all turn. */
-static void on_heartbeat(void *context)
+static void on_beat(beat_asker_t *asker)
 {
-    server_t *server = context;
-    server->heartbeat_pending = false;
+    (void)asker;
     sd_notify(0, "WATCHDOG=1");
 }
 
 static void on_watchdog(uv_timer_t *timer)
 {
     server_t *server = timer->data;
-    if (server->heartbeat_pending || !exec_host_turns(server->control.exec) ||
-        !engine_planner_turns(server->control.engine))
-        return;
-    server->heartbeat_pending = true;
-    engine_heartbeat(server->control.engine, (engine_done_t){on_heartbeat, server});
+    if (exec_host_turns(server->control.exec) && engine_planner_turns(server->control.engine))
+        beat_ask(&server->control.beat, &server->watchdog_asker);
 }
 
 /* First all ranks hear of the end, then all connections are closed. */
@@ -286,6 +283,8 @@ static void on_signal(uv_signal_t *signal, int number)
     sd_notify(0, "STOPPING=1");
     uv_poll_stop(&server->listener);
     control->stopping = true;
+    peers_destroy(control->peers);
+    control->peers = NULL;
     rosters_begin_to_stop(control->rosters);
     work_init(&server->stop, stop_slice);
     turns_post(&control->turns, NULL, &server->stop);
@@ -396,6 +395,7 @@ static blink_result_t start_threads(server_t *server, const server_config_t *con
     control_t *control = &server->control;
     BLINK_TRY(create_executors(server, config->gpu_hello));
     BLINK_TRY(start_engine(server));
+    beat_init(&control->beat, control->engine);
     if (!config->gpu_worker)
         return BLINK_OK;
     const gpus_handler_t handler = {.lost = regions_lose_gpus, .back = regions_map_again};
@@ -460,6 +460,7 @@ blink_result_t server_create(const server_config_t *config, server_t **created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the server");
     init_control(config, &server->control);
     open_holes(&server->control);
+    beat_asker_init(&server->watchdog_asker, on_beat);
     server->lock_fd = -1;
     open_reserve(server);
     server->listen_fd = config->listen_fd;
@@ -473,6 +474,8 @@ blink_result_t server_create(const server_config_t *config, server_t **created)
         result = make_objects(server);
     if (result == BLINK_OK)
         result = start_threads(server, config);
+    if (result == BLINK_OK)
+        result = peers_create(&server->control, &server->control.peers);
     if (result != BLINK_OK) {
         server_destroy(server);
         return result;
@@ -500,6 +503,7 @@ void server_destroy(server_t *server)
     exec_host_destroy(control->exec);
     engine_destroy(control->engine);
     pace_destroy(server->pace);
+    peers_destroy(control->peers);
     close_loop(server);
     links_destroy(control->links);
     rosters_destroy(control->rosters);

@@ -117,13 +117,17 @@ void address_write_host(const net_address_t *address, char text[ADDRESS_TEXT_BYT
     }
 }
 
+uint16_t address_port(const net_address_t *address)
+{
+    return ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
+}
+
 void address_write(const net_address_t *address, char text[ADDRESS_TEXT_BYTES])
 {
     bool is_v4 = address->any.sa_family == AF_INET;
-    uint16_t port = ntohs(is_v4 ? address->v4.sin_port : address->v6.sin6_port);
     char host[ADDRESS_TEXT_BYTES];
     address_write_host(address, host);
-    snprintf(text, ADDRESS_TEXT_BYTES, is_v4 ? "%.63s:%u" : "[%.62s]:%u", host, port);
+    snprintf(text, ADDRESS_TEXT_BYTES, is_v4 ? "%.63s:%u" : "[%.62s]:%u", host, address_port(address));
 }
 
 socklen_t address_bytes(const net_address_t *address)

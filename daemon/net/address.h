@@ -44,6 +44,9 @@ bool address_take(const struct sockaddr *from, net_address_t *address);
 /* What bind() and connect() want to know. */
 socklen_t address_bytes(const net_address_t *address);
 
+/* 0 if the address is not set. */
+uint16_t address_port(const net_address_t *address);
+
 /* To judge strangers: whether it is the same IPv4 host, or the same IPv6 network of 64 bits, any host of
  * which one of them can claim to be. */
 bool address_same_network(const net_address_t *address, const net_address_t *other);

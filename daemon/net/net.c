@@ -95,9 +95,9 @@ void net_destroy(net_t *net)
     uv_close((uv_handle_t *)&net->turn, on_turn_closed);
 }
 
-void net_set_keys(net_t *net, const cluster_keys_t *keys)
+bool net_set_keys(net_t *net, const cluster_keys_t *keys)
 {
-    tls_context_set_keys(net->tls, keys);
+    return tls_context_set_keys(net->tls, keys);
 }
 
 const hello_t *net_hello(const net_t *net)

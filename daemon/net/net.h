@@ -70,8 +70,8 @@ void net_destroy(net_t *net);
  * NOT_FOUND (this machine has no such address), SYSTEM; all name the address. */
 blink_result_t net_listen(net_t *net, net_address_t *address);
 
-/* New sessions use these keys; those that are open go on. */
-void net_set_keys(net_t *net, const cluster_keys_t *keys);
+/* New sessions use these keys; those that are open go on. True if they are other keys than before. */
+bool net_set_keys(net_t *net, const cluster_keys_t *keys);
 
 /* All threads turn: peers that asked are answered. */
 void net_answer(net_t *net);

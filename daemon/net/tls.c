@@ -59,12 +59,16 @@ static void derive_psk(const uint8_t key[CLUSTER_KEY_BYTES], const char *cluster
         used += snprintf(psk->identity + used, sizeof(psk->identity) - (size_t)used, "%02x", name[i]);
 }
 
-void tls_context_set_keys(tls_context_t *context, const cluster_keys_t *keys)
+bool tls_context_set_keys(tls_context_t *context, const cluster_keys_t *keys)
 {
-    OPENSSL_cleanse(context->psks, sizeof(context->psks));
-    context->psk_count = keys->count;
+    psk_t psks[CLUSTER_KEYS_MAX] = {0};
     for (uint32_t i = 0; i < keys->count; i++)
-        derive_psk(keys->keys[i], context->cluster, &context->psks[i]);
+        derive_psk(keys->keys[i], context->cluster, &psks[i]);
+    bool is_other = memcmp(psks, context->psks, sizeof(psks)) != 0;
+    memcpy(context->psks, psks, sizeof(psks));
+    context->psk_count = keys->count;
+    OPENSSL_cleanse(psks, sizeof(psks));
+    return is_other;
 }
 
 /* NULL: no memory. */

@@ -25,8 +25,9 @@ typedef struct tls_context tls_context_t;
 blink_result_t tls_context_create(const char *cluster, const cluster_keys_t *keys, tls_context_t **context);
 void tls_context_destroy(tls_context_t *context);
 
-/* Handshakes from now on use these keys; connections that have made theirs go on. */
-void tls_context_set_keys(tls_context_t *context, const cluster_keys_t *keys);
+/* Handshakes from now on use these keys; connections that have made theirs go on. True if they are other keys
+ * than before. */
+bool tls_context_set_keys(tls_context_t *context, const cluster_keys_t *keys);
 
 /* One end of a connection. */
 typedef struct tls tls_t;

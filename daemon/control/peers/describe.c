@@ -1,0 +1,71 @@
+#include "control/peers/peers.h"
+
+#include "base/clock.h"
+#include "control/peers/state.h"
+
+static char *text_of(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
+
+static void describe_nics(const hello_t *hello, described_host_t *described)
+{
+    described->host.nics = described->pointers;
+    described->host.n_nics = hello->nic_count;
+    for (uint32_t i = 0; i < hello->nic_count; i++) {
+        Blinkwire__HostNic *nic = described->pointers[i] = &described->nics[i];
+        blinkwire__host_nic__init(nic);
+        address_write_host(&hello->nics[i].address, described->nic_addresses[i]);
+        nic->name = text_of(hello->nics[i].name);
+        nic->address = described->nic_addresses[i];
+    }
+}
+
+static void describe_hello(const hello_t *hello, const net_address_t *address, const char *state,
+                           described_host_t *described)
+{
+    address_write(address, described->address);
+    described->host.name = text_of(hello->host);
+    described->host.state = text_of(state);
+    described->host.address = described->address;
+    described->host.daemon_version = text_of(hello->daemon_version);
+    describe_nics(hello, described);
+}
+
+static void describe_connected(const peer_host_t *host, described_host_t *described)
+{
+    describe_hello(net_session_peer(host->session), net_session_address(host->session), "connected",
+                   described);
+    described->host.since_s = (double)(clock_ns() - host->since_ns) / 1e9;
+}
+
+static void describe_wanted(const wanted_t *wanted, described_host_t *described)
+{
+    described->host.name = text_of(wanted->text);
+    described->host.state = text_of("dialling");
+    described->host.why = text_of(wanted->why);
+}
+
+bool peers_describe(const peers_t *peers, uint64_t number, described_host_t *described)
+{
+    blinkwire__host__init(&described->host);
+    if (number == 0) {
+        describe_hello(net_hello(peers->net), &peers->address, "this host", described);
+        return true;
+    }
+    number--;
+    LIST_FOR_EACH (link, &peers->hosts) {
+        if (number-- > 0)
+            continue;
+        describe_connected(CONTAINER_OF(link, peer_host_t, link), described);
+        return true;
+    }
+    LIST_FOR_EACH (link, &peers->wanted) {
+        const wanted_t *wanted = CONTAINER_OF(link, wanted_t, link);
+        if (wanted->session || wanted->is_self || number-- > 0)
+            continue;
+        describe_wanted(wanted, described);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,215 @@
+#include "control/peers/peers.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "control/peers/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* So often hosts whose look-up failed are looked up again, and the file of the cluster key is read. */
+#define TICK_MS 5000u
+
+/* ---- sessions ---- */
+
+static void on_opened(void *context, net_session_t *session)
+{
+    peers_t *peers = context;
+    peer_host_t *host = calloc(1, sizeof(*host));
+    if (!host) {
+        net_session_close(session, BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another host"));
+        return;
+    }
+    host->session = session;
+    host->since_ns = clock_ns();
+    list_append(&peers->hosts, &host->link);
+    net_session_set_data(session, host);
+}
+
+static void on_closed(void *context, net_session_t *session, blink_result_t code)
+{
+    peers_t *peers = context;
+    peer_host_t *host = net_session_data(session);
+    (void)code; /* the session has logged it */
+    list_remove(&host->link);
+    free(host);
+    LIST_FOR_EACH (link, &peers->wanted) {
+        wanted_t *wanted = CONTAINER_OF(link, wanted_t, link);
+        if (wanted->session != session)
+            continue;
+        wanted->session = NULL;
+        wanted_try(wanted);
+    }
+}
+
+static blink_result_t on_message(void *context, net_session_t *session, const Blinkpeer__Message *message)
+{
+    (void)context;
+    (void)session;
+    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "message %u is unknown here", message->body_case);
+}
+
+static void on_asked(void *context)
+{
+    peers_t *peers = context;
+    beat_ask(&peers->control->beat, &peers->asker);
+}
+
+static void on_beat(beat_asker_t *asker)
+{
+    net_answer(CONTAINER_OF(asker, peers_t, asker)->net);
+}
+
+/* ---- the key, and what is tried again ---- */
+
+/* A file that is gone or not in order is complained of once; the keys that were read before stay. */
+static void read_keys_again(peers_t *peers)
+{
+    cluster_keys_t keys;
+    if (cluster_keys_read(peers->control->settings->network_key, &keys) != BLINK_OK) {
+        if (!peers->key_is_bad)
+            LOG_WARNING("[network] key: %s; the keys of before stay in use", blink_error_text());
+        peers->key_is_bad = true;
+        return;
+    }
+    peers->key_is_bad = false;
+    if (net_set_keys(peers->net, &keys))
+        LOG_INFO("[network] key: changed; new sessions use %s", keys.count > 1 ? "either key" : "it");
+    cluster_keys_wipe(&keys);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    peers_t *peers = timer->data;
+    read_keys_again(peers);
+    LIST_FOR_EACH (link, &peers->wanted)
+        wanted_try(CONTAINER_OF(link, wanted_t, link));
+}
+
+/* ---- the beginning ---- */
+
+typedef blink_result_t take_word_t(peers_t *peers, const char *word);
+
+/* Call `take` for each of the words, which commas or spaces divide; a failure names the key. */
+static blink_result_t for_each_word(peers_t *peers, const char *key, const char *words, take_word_t *take)
+{
+    char copy[SETTINGS_TEXT_BYTES], *rest = NULL;
+    snprintf(copy, sizeof(copy), "%s", words);
+    for (char *word = strtok_r(copy, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
+        blink_result_t result = take(peers, word);
+        if (result != BLINK_OK)
+            return BLINK_FAIL(result, "[network] %s: %s", key, blink_error_text());
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t listen_at(peers_t *peers, const char *word)
+{
+    net_address_t address;
+    char text[ADDRESS_TEXT_BYTES];
+    BLINK_TRY(address_parse(word, NET_PORT_DEFAULT, &address));
+    BLINK_TRY(net_listen(peers->net, &address));
+    if (peers->address.any.sa_family == AF_UNSPEC)
+        peers->address = address;
+    address_write(&address, text);
+    LOG_INFO("listening for other hosts on %s", text);
+    return BLINK_OK;
+}
+
+static blink_result_t look_for(peers_t *peers, const char *word)
+{
+    wanted_t *wanted;
+    BLINK_TRY(wanted_create(peers->net, &peers->control->loop, word, address_port(&peers->address), &wanted));
+    list_append(&peers->wanted, &wanted->link);
+    return BLINK_OK;
+}
+
+/* What the daemon is called where the settings do not say. */
+static blink_result_t find_host_name(const settings_t *settings, char name[SETTINGS_TEXT_BYTES])
+{
+    snprintf(name, SETTINGS_TEXT_BYTES, "%s", settings->network_host);
+    if (!*name && gethostname(name, SETTINGS_TEXT_BYTES) != 0)
+        return BLINK_FAIL_ERRNO("the machine's name");
+    if (name_check("host name", name) != BLINK_OK)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "[network] host: %s", blink_error_text());
+    return BLINK_OK;
+}
+
+static blink_result_t create_net(peers_t *peers, const cluster_keys_t *keys)
+{
+    static const net_handler_t handler = {
+        .opened = on_opened, .message = on_message, .closed = on_closed, .asked = on_asked};
+    const settings_t *settings = peers->control->settings;
+    char host[SETTINGS_TEXT_BYTES];
+    net_interface_t nics[HELLO_NICS_MAX];
+    net_config_t config = {.loop = &peers->control->loop,
+                           .cluster = settings->network_cluster,
+                           .host = host,
+                           .keys = keys,
+                           .timeout_s = settings->network_timeout_s,
+                           .nics = nics,
+                           .handler = &handler,
+                           .context = peers};
+    BLINK_TRY(find_host_name(settings, host));
+    BLINK_TRY(address_interfaces(nics, HELLO_NICS_MAX, &config.nic_count));
+    return net_create(&config, &peers->net);
+}
+
+static blink_result_t start(peers_t *peers)
+{
+    const settings_t *settings = peers->control->settings;
+    cluster_keys_t keys;
+    blink_result_t result = cluster_keys_read(settings->network_key, &keys);
+    if (result != BLINK_OK)
+        return BLINK_FAIL(result, "[network] key: %s", blink_error_text());
+    result = create_net(peers, &keys);
+    cluster_keys_wipe(&keys);
+    if (result != BLINK_OK)
+        return result;
+    BLINK_TRY(for_each_word(peers, "listen", settings->network_listen, listen_at));
+    return for_each_word(peers, "peers", settings->network_peers, look_for);
+}
+
+blink_result_t peers_create(control_t *control, peers_t **created)
+{
+    *created = NULL;
+    if (!*control->settings->network_listen)
+        return BLINK_OK;
+    peers_t *peers = calloc(1, sizeof(*peers));
+    if (!peers)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for other hosts");
+    peers->control = control;
+    list_init(&peers->hosts);
+    list_init(&peers->wanted);
+    beat_asker_init(&peers->asker, on_beat);
+    uv_timer_init(&control->loop, &peers->tick);
+    peers->tick.data = peers;
+    blink_result_t result = start(peers);
+    if (result != BLINK_OK) {
+        peers_destroy(peers);
+        return result;
+    }
+    uv_timer_start(&peers->tick, on_tick, TICK_MS, TICK_MS);
+    *created = peers;
+    return BLINK_OK;
+}
+
+static void on_tick_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void peers_destroy(peers_t *peers)
+{
+    if (!peers)
+        return;
+    beat_cancel(&peers->asker);
+    LIST_FOR_EACH (link, &peers->wanted)
+        wanted_destroy(CONTAINER_OF(link, wanted_t, link));
+    net_destroy(peers->net);
+    LIST_FOR_EACH (link, &peers->hosts)
+        free(CONTAINER_OF(link, peer_host_t, link));
+    uv_close((uv_handle_t *)&peers->tick, on_tick_closed);
+}

@@ -1,0 +1,29 @@
+/*
+ * What the files of this folder share.
+ */
+#ifndef BLINK_CONTROL_PEERS_STATE_H
+#define BLINK_CONTROL_PEERS_STATE_H
+
+#include "control/beat.h"
+#include "control/control.h"
+#include "control/peers/wanted.h"
+
+/* A host with an open session. */
+typedef struct peer_host {
+    list_t link;
+    net_session_t *session;
+    uint64_t since_ns;
+} peer_host_t;
+
+struct peers {
+    control_t *control;
+    net_t *net;
+    net_address_t address; /* the first at which this daemon listens */
+    list_t hosts;          /* oldest session first */
+    list_t wanted;         /* in the order of the settings */
+    beat_asker_t asker;    /* for peers that ask for a sign of life */
+    uv_timer_t tick;
+    bool key_is_bad; /* its file, when it was last read */
+};
+
+#endif

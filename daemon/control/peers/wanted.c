@@ -1,0 +1,107 @@
+#include "control/peers/wanted.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Keep why there is no session, and log it if it is another reason than before. */
+static void note_failure(wanted_t *wanted)
+{
+    if (strcmp(wanted->why, blink_error_text()) == 0)
+        return;
+    snprintf(wanted->why, sizeof(wanted->why), "%s", blink_error_text());
+    LOG_WARNING("no session with %s, which [network] peers names: %s", wanted->text, wanted->why);
+}
+
+static void on_connected(void *context, net_session_t *session)
+{
+    wanted_t *wanted = context;
+    wanted->dial = NULL;
+    wanted->session = session;
+    wanted->why[0] = '\0';
+}
+
+static void on_failed(void *context, blink_result_t code)
+{
+    (void)code;
+    note_failure(context);
+}
+
+/* Whether an address is one of this machine's: only those can be bound. */
+static bool is_own(const net_address_t *address)
+{
+    net_address_t bound = *address;
+    if (bound.any.sa_family == AF_INET)
+        bound.v4.sin_port = 0;
+    else
+        bound.v6.sin6_port = 0;
+    int fd = socket(bound.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool is_ours = fd >= 0 && bind(fd, &bound.any, address_bytes(&bound)) == 0;
+    if (fd >= 0)
+        close(fd);
+    return is_ours;
+}
+
+static void on_found(void *context, blink_result_t code, const net_address_t *addresses, uint32_t count)
+{
+    wanted_t *wanted = context;
+    wanted->lookup = NULL;
+    wanted->is_self = count > 0 && address_port(&addresses[0]) == wanted->own_port && is_own(&addresses[0]);
+    if (wanted->is_self)
+        return;
+    const net_dial_config_t config = {.address_count = count,
+                                      .addresses = addresses,
+                                      .connected = on_connected,
+                                      .failed = on_failed,
+                                      .context = wanted};
+    if (code == BLINK_OK)
+        code = net_dial(wanted->net, &config, &wanted->dial);
+    if (code != BLINK_OK)
+        note_failure(wanted);
+}
+
+static blink_result_t look_up(wanted_t *wanted)
+{
+    return address_find(wanted->loop, wanted->text, NET_PORT_DEFAULT, on_found, wanted, &wanted->lookup);
+}
+
+void wanted_try(wanted_t *wanted)
+{
+    if (wanted->lookup || wanted->dial || wanted->session || wanted->is_self)
+        return;
+    if (look_up(wanted) != BLINK_OK)
+        note_failure(wanted);
+}
+
+blink_result_t wanted_create(net_t *net, uv_loop_t *loop, const char *text, uint16_t own_port,
+                             wanted_t **created)
+{
+    wanted_t *wanted = calloc(1, sizeof(*wanted) + strlen(text) + 1);
+    if (!wanted)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for host %s", text);
+    wanted->net = net;
+    wanted->loop = loop;
+    wanted->own_port = own_port;
+    list_init(&wanted->link);
+    strcpy(wanted->text, text);
+    blink_result_t result = look_up(wanted);
+    if (result != BLINK_OK)
+        free(wanted);
+    else
+        *created = wanted;
+    return result;
+}
+
+void wanted_destroy(wanted_t *wanted)
+{
+    list_remove(&wanted->link);
+    if (wanted->lookup)
+        address_cancel(wanted->lookup);
+    if (wanted->dial)
+        net_dial_cancel(wanted->dial);
+    free(wanted);
+}

@@ -1,0 +1,141 @@
+"""Several hosts on one machine: network namespaces joined by a bridge, with a daemon in each.
+
+Namespaces need root, or a user namespace: unittest is then started anew inside one. Where neither is to be had
+the tests are SKIPPED, with exit status 77.
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+from harness import BLINKD, Daemon, IntegrationTest
+
+ENTERED = "BLINK_TEST_IN_USER_NAMESPACE"
+KEYS = ["A" * 43 + "=", "B" * 42 + "A="]
+
+
+def run(*arguments):
+    subprocess.run(arguments, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
+def can_make_namespaces():
+    name = f"blink-{os.getpid()}-probe"
+    try:
+        run("ip", "netns", "add", name)
+        run("ip", "netns", "delete", name)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return str(getattr(error, "stderr", None) or error)
+    return None
+
+
+def require_namespaces():
+    """For setUpModule()."""
+    if os.geteuid() != 0 and ENTERED not in os.environ:
+        environment = dict(os.environ, **{ENTERED: "1"})
+        inside = "mount -t tmpfs none /run && exec \"$@\""
+        os.execvpe("unshare", ["unshare", "-rnm", "sh", "-c", inside, "sh", sys.executable, "-B", "-m", "unittest",
+                               *sys.argv[1:]], environment)
+    why = can_make_namespaces()
+    if why:
+        print(f"SKIPPED: no network namespaces here: {why}", file=sys.stderr)
+        os._exit(77)
+
+
+class Host:
+    """One namespace, with a configuration and a key of its own; at most one daemon at a time."""
+
+    def __init__(self, cluster, number):
+        self.cluster, self.case = cluster, cluster.case
+        self.name = f"n{number}"
+        self.namespace = f"{cluster.prefix}-{number}"
+        self.wire = f"{cluster.prefix}v{number}"  # its end at the bridge
+        self.v4, self.v6 = f"10.77.0.{number}", f"fd77::{number}"
+        self.directory = self.case.directory()
+        self.key = os.path.join(self.directory, "cluster.key")
+        self.daemon = None
+        self.write_keys(KEYS[0])
+
+    def inside(self, *arguments):
+        run("ip", "netns", "exec", self.namespace, *arguments)
+
+    def make(self):
+        run("ip", "netns", "add", self.namespace)
+        self.case.addCleanup(run, "ip", "netns", "delete", self.namespace)
+        run("ip", "link", "add", self.wire, "netns", self.cluster.switch, "type", "veth", "peer", "name", "eth0",
+            "netns", self.namespace)
+        self.cluster.at_switch("ip", "link", "set", self.wire, "master", "br0", "up")
+        self.inside("ip", "link", "set", "lo", "up")
+        self.inside("ip", "address", "add", f"{self.v4}/24", "dev", "eth0")
+        self.inside("ip", "address", "add", f"{self.v6}/64", "dev", "eth0", "nodad")
+        self.inside("ip", "link", "set", "eth0", "up")
+
+    def plug(self, is_in):
+        """Put the cable in, or pull it out."""
+        self.cluster.at_switch("ip", "link", "set", self.wire, "up" if is_in else "down")
+
+    def write_keys(self, *keys):
+        """As a new file that takes the old one's place, so that nobody reads half of it."""
+        new = self.key + ".new"
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+            file.write("".join(key + "\n" for key in keys))
+        os.replace(new, self.key)
+
+    def configure(self, **network):
+        settings = {"listen": self.v4, "host": self.name, "key": self.key, "timeout_s": self.cluster.timeout_s}
+        settings.update(network)
+        path = os.path.join(self.directory, "blinkd.conf")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("[network]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()))
+        return path
+
+    def start(self, wait=True, **network):
+        self.daemon = self.case.daemon("--config", self.configure(**network), "--workers", "1", devices=2,
+                                       directory=self.directory, wait=wait,
+                                       prefix=["ip", "netns", "exec", self.namespace])
+        return self.daemon
+
+    def nodes(self):
+        return self.case.ctl_json(self.daemon, "nodes")["nodes"]
+
+    def connected(self):
+        return sorted(node["name"] for node in self.nodes() if node["state"] == "connected")
+
+    def why_not(self):
+        """By the name that is dialled: why there is no session."""
+        return {node["name"]: node["why"] or "" for node in self.nodes() if node["state"] == "dialling"}
+
+
+class Cluster:
+    def __init__(self, case, host_count, timeout_s=20):
+        """A sanitizer's daemon may be slow, so hosts are given time unless a test is about that."""
+        self.case, self.timeout_s = case, timeout_s
+        self.prefix = f"bl{os.getpid() % 100000}{int(time.monotonic() * 1000) % 1000}"
+        self.switch = f"{self.prefix}-switch"
+        run("ip", "netns", "add", self.switch)
+        case.addCleanup(run, "ip", "netns", "delete", self.switch)
+        self.at_switch("ip", "link", "add", "br0", "type", "bridge")
+        self.at_switch("ip", "link", "set", "br0", "up")
+        self.hosts = [Host(self, number) for number in range(1, host_count + 1)]
+        for host in self.hosts:
+            host.make()
+
+    def at_switch(self, *arguments):
+        run("ip", "netns", "exec", self.switch, *arguments)
+
+
+class NetTest(IntegrationTest):
+    def cluster(self, host_count, **options):
+        return Cluster(self, host_count, **options).hosts
+
+    def wait_connected(self, host, *others):
+        self.until(lambda: host.connected() == sorted(other.name for other in others))
+
+    def refused(self, at, **network):
+        """What a daemon says that does not start there."""
+        path = at.configure(**network)
+        status, _, err = self.run_command(["ip", "netns", "exec", at.namespace, BLINKD, "--config", path,
+                                           "--socket", os.path.join(self.directory(), "blinkd.sock"),
+                                           "--devices", "host:2"])
+        self.assertEqual(status, 1, err)
+        return err

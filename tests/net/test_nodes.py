@@ -1,0 +1,193 @@
+"""Daemons of several hosts that know one another: how they meet, who is refused, and what is seen of an end."""
+import os
+import signal
+import unittest
+
+from cluster import KEYS, NetTest, require_namespaces
+from harness import BLINKCTL
+
+
+def setUpModule():
+    require_namespaces()
+
+
+class Meeting(NetTest):
+    def test_two_hosts_see_each_other(self):
+        one, two = self.cluster(2)
+        one.start()
+        two.start(peers=one.v4)
+        self.wait_connected(one, two)
+        self.wait_connected(two, one)
+        own, other = two.nodes()
+        self.assertEqual((own["name"], own["state"], own["address"]), ("n2", "this host", f"{two.v4}:24655"))
+        self.assertEqual(other["address"], f"{one.v4}:24655")
+        self.assertIn({"name": "eth0", "address": one.v4}, other["nics"])
+        self.assertIn({"name": "eth0", "address": one.v6}, other["nics"])
+
+    def test_hosts_meet_over_ipv6(self):
+        one, two = self.cluster(2)
+        one.start(listen=f"[{one.v6}]:4000")
+        two.start(listen=two.v6, peers=f"[{one.v6}]:4000")
+        self.wait_connected(one, two)
+
+    def test_all_hosts_may_have_the_same_list_of_peers(self):
+        hosts = self.cluster(3)
+        peers = ", ".join(host.v4 for host in hosts)
+        for host in hosts:
+            host.start(listen="*", peers=peers)
+        for host in hosts:
+            self.wait_connected(host, *(other for other in hosts if other is not host))
+            self.until(lambda: not host.why_not())
+
+    def test_one_host_alone_shows_no_nodes(self):
+        daemon = self.daemon()
+        self.assertEqual(self.ctl_json(daemon, "nodes"), {"nodes": []})
+
+    def test_sixteen_hosts_meet(self):
+        hosts = self.cluster(16)
+        peers = " ".join(host.v4 for host in hosts)
+        for host in hosts:
+            host.start(peers=peers, wait=False)
+        for host in hosts:
+            host.daemon.wait_for("listening", lambda _: os.path.exists(host.daemon.socket))
+        for host in hosts:
+            self.wait_connected(host, *(other for other in hosts if other is not host))
+
+
+class Refused(NetTest):
+    def test_other_key_is_refused_on_both_sides_until_it_is_put_right(self):
+        one, two = self.cluster(2)
+        two.write_keys(KEYS[1])
+        one.start()
+        two.start(peers=one.v4)
+        self.until(lambda: "does not accept this host's cluster key" in two.why_not().get(one.v4, ""))
+        self.assertIn("it has another cluster key", one.daemon.stderr())
+        self.assertEqual(one.connected(), [])
+        two.write_keys(KEYS[0])
+        self.wait_connected(two, one)
+
+    def test_keys_are_changed_without_ending_a_session(self):
+        old, new = KEYS
+        hosts = one, two = self.cluster(2)
+        one.start()
+        two.start(peers=one.v4)
+        self.wait_connected(two, one)
+        for keys in ([old, new], [new, old], [new]):
+            for host in hosts:
+                host.daemon.err.clear()
+                host.write_keys(*keys)
+            for host in hosts:
+                self.until(lambda: "[network] key: changed" in host.daemon.stderr())
+        self.assertGreater(two.nodes()[1]["since_s"], 5, "the session was made anew")
+        two.daemon.stop()
+        two.start(peers=one.v4)
+        self.wait_connected(two, one)
+
+    def test_two_hosts_of_one_name(self):
+        one, two, three = self.cluster(3)
+        one.start()
+        two.start(peers=one.v4)
+        self.wait_connected(one, two)
+        three.start(peers=one.v4, host="n2")
+        self.until(lambda: "two daemons are named 'n2'" in three.why_not().get(one.v4, ""))
+        self.wait_connected(one, two)
+
+    def test_other_cluster(self):
+        one, two = self.cluster(2)
+        one.start()
+        two.start(peers=one.v4, cluster="other")
+        self.until(lambda: one.v4 in two.why_not() and two.why_not()[one.v4])
+        self.assertEqual(one.connected(), [])
+
+    def test_what_cannot_be_is_named_at_the_start(self):
+        host, = self.cluster(1)
+        self.assertRegex(self.refused(host, listen="10.77.9.9"),
+                         r"\[network\] listen: listen on 10.77.9.9:24655: this machine has no such address")
+        self.assertRegex(self.refused(host, listen="n1:port"), "listen.*the port 'port' is no number")
+        self.assertRegex(self.refused(host, peers="[10.0.0.1"), r"\[network\] peers: address '\[10.0.0.1'")
+        self.assertRegex(self.refused(host, host="two words"), r"\[network\] host: .*'two words'")
+        self.assertRegex(self.refused(host, timeout_s=0.1), "time-out of 0.1 s: 0.5 to 3600 s are allowed")
+        self.assertRegex(self.refused(host, key="/nowhere/key"), "no cluster key at /nowhere/key.*blinkctl key new")
+        os.chmod(host.key, 0o644)
+        self.assertRegex(self.refused(host), r"\[network\] key: .*0600")
+
+    def test_port_in_use(self):
+        host, = self.cluster(1)
+        host.start()
+        self.assertRegex(self.refused(host), "listen on 10.77.0.1:24655: another program does already")
+        self.assertEqual(host.nodes()[0]["state"], "this host")
+
+
+class Ends(NetTest):
+    def meet(self, **options):
+        one, two = self.cluster(2, **options)
+        one.start()
+        two.start(peers=one.v4)
+        self.wait_connected(one, two)
+        self.wait_connected(two, one)
+        return one, two
+
+    def test_stopped_host_says_so_and_is_found_again(self):
+        one, two = self.meet()
+        one.daemon.stop()
+        self.until(lambda: one.v4 in two.why_not())
+        self.assertIn("host n1 (10.77.0.1:24655) ended the session", two.daemon.stderr())
+        one.start()
+        self.wait_connected(two, one)
+
+    def test_killed_host_is_missed_at_once(self):
+        one, two = self.meet(timeout_s=3600)
+        one.daemon.kill()
+        self.until(lambda: one.v4 in two.why_not())
+        os.unlink(one.daemon.socket)
+        one.start()
+        self.wait_connected(two, one)
+
+    def test_host_that_hangs_is_given_up_and_found_again(self):
+        one, two = self.meet(timeout_s=1)
+        one.daemon.child.send_signal(signal.SIGSTOP)
+        self.until(lambda: "host n1 (10.77.0.1:24655): it has given no sign of life for 1 s"
+                   in two.daemon.stderr())
+        self.until(lambda: one.v4 in two.why_not())
+        one.daemon.child.send_signal(signal.SIGCONT)
+        self.wait_connected(two, one)
+        self.wait_connected(one, two)
+
+    def test_cut_cable_is_noticed_on_both_sides(self):
+        one, two = self.meet(timeout_s=1)
+        one.plug(False)
+        self.until(lambda: not one.connected() and not two.connected())
+        one.plug(True)
+        self.wait_connected(two, one)
+        self.wait_connected(one, two)
+
+    def test_nothing_is_left_of_peers_that_came_and_went(self):
+        one, two = self.meet()
+        before = one.daemon.descriptors()
+        for _ in range(5):
+            two.daemon.stop()
+            self.until(lambda: not one.connected())
+            two.start(peers=one.v4)
+            self.wait_connected(one, two)
+        self.until(lambda: one.daemon.descriptors() == before)
+
+
+class Key(NetTest):
+    def test_key_new_makes_a_file_that_daemons_take(self):
+        host, = self.cluster(1)
+        path = os.path.join(self.directory(), "cluster.key")
+        status, out, _ = self.run_command([BLINKCTL, "key", "new", path])
+        self.assertEqual(status, 0)
+        self.assertIn(path, out)
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        host.start(key=path)
+        status, _, err = self.run_command([BLINKCTL, "key", "new", path])
+        self.assertEqual((status, "a key is never overwritten" in err), (1, True), err)
+
+    def test_key_without_a_verb(self):
+        status, _, err = self.run_command([BLINKCTL, "key"])
+        self.assertEqual((status, "new is what can be done" in err), (2, True), err)
+
+
+if __name__ == "__main__":
+    unittest.main()
