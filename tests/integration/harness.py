@@ -135,7 +135,8 @@ class Rank(Process):
 class Daemon(Process):
     """blinkd on a socket of its own; `flags` are added to its command line, and `prefix` stands before it."""
 
-    def __init__(self, case, *flags, topology=None, devices=8, directory=None, wait=True, prefix=(), **options):
+    def __init__(self, case, *flags, topology=None, devices=8, directory=None, wait=True, prefix=(),
+                 **options):
         self.case = case
         self.directory = directory or case.directory()
         self.socket = os.path.join(self.directory, "blinkd.sock")

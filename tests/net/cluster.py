@@ -1,7 +1,7 @@
 """Several hosts on one machine: network namespaces joined by a bridge, with a daemon in each.
 
-Namespaces need root, or a user namespace: unittest is then started anew inside one. Where neither is to be had
-the tests are SKIPPED, with exit status 77.
+Namespaces need root, or a user namespace: unittest is then started anew inside one. Where neither is to be
+had the tests are SKIPPED, with exit status 77.
 """
 import json
 import os
@@ -34,8 +34,8 @@ def require_namespaces():
     if os.geteuid() != 0 and ENTERED not in os.environ:
         environment = dict(os.environ, **{ENTERED: "1"})
         inside = "mount -t tmpfs none /run && exec \"$@\""
-        os.execvpe("unshare", ["unshare", "-rnm", "sh", "-c", inside, "sh", sys.executable, "-B", "-m", "unittest",
-                               *sys.argv[1:]], environment)
+        os.execvpe("unshare", ["unshare", "-rnm", "sh", "-c", inside, "sh", sys.executable, "-B", "-m",
+                               "unittest", *sys.argv[1:]], environment)
     why = can_make_namespaces()
     if why:
         print(f"SKIPPED: no network namespaces here: {why}", file=sys.stderr)
@@ -62,8 +62,8 @@ class Host:
     def make(self):
         run("ip", "netns", "add", self.namespace)
         self.case.addCleanup(run, "ip", "netns", "delete", self.namespace)
-        run("ip", "link", "add", self.wire, "netns", self.cluster.switch, "type", "veth", "peer", "name", "eth0",
-            "netns", self.namespace)
+        run("ip", "link", "add", self.wire, "netns", self.cluster.switch, "type", "veth", "peer", "name",
+            "eth0", "netns", self.namespace)
         self.cluster.at_switch("ip", "link", "set", self.wire, "master", "br0", "up")
         self.inside("ip", "link", "set", "lo", "up")
         self.inside("ip", "address", "add", f"{self.v4}/24", "dev", "eth0")
@@ -82,7 +82,8 @@ class Host:
         os.replace(new, self.key)
 
     def configure(self, **network):
-        settings = {"listen": self.v4, "host": self.name, "key": self.key, "timeout_s": self.cluster.timeout_s}
+        settings = {"listen": self.v4, "host": self.name, "key": self.key,
+                    "timeout_s": self.cluster.timeout_s}
         settings.update(network)
         path = os.path.join(self.directory, "blinkd.conf")
         with open(path, "w", encoding="utf-8") as file:

@@ -1,4 +1,5 @@
-"""Daemons of several hosts that know one another: how they meet, who is refused, and what is seen of an end."""
+"""Daemons of several hosts that know one another: how they meet, who is refused, and what an end looks like.
+"""
 import os
 import signal
 import unittest
@@ -107,7 +108,8 @@ class Refused(NetTest):
         self.assertRegex(self.refused(host, peers="[10.0.0.1"), r"\[network\] peers: address '\[10.0.0.1'")
         self.assertRegex(self.refused(host, host="two words"), r"\[network\] host: .*'two words'")
         self.assertRegex(self.refused(host, timeout_s=0.1), "time-out of 0.1 s: 0.5 to 3600 s are allowed")
-        self.assertRegex(self.refused(host, key="/nowhere/key"), "no cluster key at /nowhere/key.*blinkctl key new")
+        self.assertRegex(self.refused(host, key="/nowhere/key"),
+                         "no cluster key at /nowhere/key.*blinkctl key new")
         os.chmod(host.key, 0o644)
         self.assertRegex(self.refused(host), r"\[network\] key: .*0600")
 
