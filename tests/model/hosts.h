@@ -2,7 +2,8 @@
  * Two or three hosts that run ops together: the flows, landings and standing landings of daemon/net, and
  * around them, as plain as can be, what the engine does by BEGIN, CREDIT, FAIL and the end of an op. Between
  * each two hosts that an op joins there are a control stream, in order, and two data streams, which overtake
- * each other and on which a move takes its time to be written.
+ * each other. A move takes its time to be written; on verbs the NIC writes it, and the receiver hears of it
+ * later.
  *
  * The hosts know what is true besides: which op every byte of memory is for at the moment, and what is in it.
  */
@@ -44,6 +45,7 @@ typedef struct hosts_plan {
     bool cuts;      /* hosts may close all connections */
     uint8_t fences; /* so many times a receiver may fence its data streams, and the flows resume */
     bool late;      /* transports report late that sources are done with */
+    bool verbs; /* NICs write moves where the sender says, unchecked, and an immediate tells of it later */
     op_plan_t ops[OPS_MAX];
 } hosts_plan_t;
 

@@ -20,7 +20,7 @@ SECONDS_MOST = 300
 
 # What is taken away; the file; what it is there; what it becomes.
 FLOW, LANDING, STANDING = "daemon/net/flow/flow.c", "daemon/net/flow/landing.c", "daemon/net/flow/standing.c"
-HOSTS = "tests/model/hosts.c"
+HOSTS, STREAMS = "tests/model/hosts.c", "tests/model/streams.c"
 MUTANTS = [
     ("the sender's credit is one too high", FLOW,
      "sender->posted >= sender->credit", "sender->posted > sender->credit"),
@@ -73,6 +73,10 @@ MUTANTS = [
      "    if (!is_over(host, op))\n        tell_fail("),
     ("a fence ends flows of which nothing was sent", HOSTS,
      "else if (lane->sender.posted > 0)", "else"),
+    ("immediates that have come are lost with a fence", STREAMS,
+     "if (stream->writing && setting.plan->verbs)", "if (stream->writing && 0)"),
+    ("a NIC says that it is done before it has written", STREAMS,
+     "(setting.plan->fences > 0 || setting.plan->verbs) && ", "0 && "),
 ]
 
 

@@ -6,6 +6,16 @@
 
 /* ---- data ---- */
 
+/* By the BEGIN of the receiver, whatever has become of its landing since. */
+static uint8_t *address_told(lane_t *lane, const data_t *data)
+{
+    uint32_t i = index_of(lane), op = setting.ops[i];
+    const standing_t *standing = &world.links[setting.links[i]].standing[plan_of(op)->comm];
+    if (plan_of(op)->standing)
+        return (uint8_t *)standing->landings[setting.k[op] % STANDING_MOST].memory + data->offset;
+    return (data->place > 0 ? lane->cells : (uint8_t *)lane->landing.memory) + data->offset;
+}
+
 bool stream_post(uint32_t which)
 {
     lane_t *lane = &world.lanes[which / STREAMS];
@@ -30,6 +40,8 @@ bool stream_post(uint32_t which)
         data.place = flow->slots == 0 ? 1 : 0;
         data.offset = (uint8_t)(flow->slots > 0 ? move % flow->slots : move);
     }
+    if (setting.plan->verbs)
+        data.address = address_told(lane, &data);
     if (!setting.plan->late) {
         flow_sender_done(&lane->sender, move);
         lane->read |= (uint8_t)(1u << move);
@@ -52,8 +64,8 @@ bool stream_report_done(uint32_t which)
     if (move < sender->done || move >= sender->posted ||
         (sender->finished | sender->again) >> (move - sender->done) & 1)
         return false;
-    /* Where flows resume, what is done has come: completions of verbs mean that. */
-    if (setting.plan->fences > 0 && !(lane->written >> move & 1))
+    /* On verbs, where flows resume, what is done is written: completions mean that. */
+    if ((setting.plan->fences > 0 || setting.plan->verbs) && !(lane->written >> move & 1))
         return false;
     search_say("the transport has done with move %u of lane %u\n", move, which / MOVES_MAX);
     flow_sender_done(&lane->sender, move);
@@ -61,24 +73,59 @@ bool stream_report_done(uint32_t which)
     return true;
 }
 
-/* What is true of the place that was found for a move. */
-static void check_place(const link_t *link, const data_t *data, const landing_move_t *move)
+/* What is true of the landing that was found for a move. */
+static void check_landing(link_t *link, const data_t *data, const landing_move_t *move)
 {
     lane_t *lane = &world.lanes[data->lane];
-    uint32_t op = setting.ops[data->lane], to = flow_of(lane)->to;
-    uint8_t cell = *(uint8_t *)move->address;
-    if (plan_of(op)->standing) {
-        must(move->landing == standing_of((link_t *)link, op),
-             "a move is written into the landing of another op");
-    } else {
-        must(is_under_way(to, op), "a move is written for an op that has ended");
-        must(move->landing == &lane->landing, "a move is written into memory of another op");
-    }
+    uint32_t op = setting.ops[data->lane];
+    const landing_t *right = plan_of(op)->standing ? standing_of(link, op) : &lane->landing;
+    must(move->landing == right, "a move is taken in for another op");
     must(move->sequence == data->move, "a move is taken for another one");
-    must(cell != CELL_WRITING, "two moves are written to one place");
+}
+
+/* What is true of memory before a move is written there. */
+static void check_memory(const data_t *data, const uint8_t *cell)
+{
+    uint32_t op = setting.ops[data->lane], to = flow_of(&world.lanes[data->lane])->to;
+    must(plan_of(op)->standing || is_under_way(to, op), "a move is written for an op that has ended");
+    must(*cell != CELL_WRITING, "two moves are written to one place");
     /* Of a standing landing what a failed op left there is nobody's. */
-    bool free = cell == 0 || world.hosts[to].states[setting.ops[(cell - 1) / MOVES_MAX]] != OP_RUNS;
+    bool free = *cell == 0 || world.hosts[to].states[setting.ops[(*cell - 1) / MOVES_MAX]] != OP_RUNS;
     must(free, "a move is written over one that is not used up");
+}
+
+/* The first move leaves its stream. */
+static void pop(stream_t *stream)
+{
+    stream->writing = false;
+    stream->move = (landing_move_t){0};
+    memmove(stream->queue, stream->queue + 1, --stream->count * sizeof(stream->queue[0]));
+    memset(stream->queue + stream->count, 0, sizeof(stream->queue[0]));
+}
+
+static void nic_writes(stream_t *stream)
+{
+    const data_t *data = &stream->queue[0];
+    lane_t *lane = &world.lanes[data->lane];
+    check_memory(data, data->address);
+    *data->address = content_of(lane, data->move);
+    lane->written |= (uint8_t)(1u << data->move);
+    stream->writing = true;
+}
+
+static void nic_tells(link_t *link, stream_t *stream)
+{
+    const data_t *data = &stream->queue[0];
+    lane_t *lane = &world.lanes[data->lane];
+    landing_move_t move = {0};
+    must_succeed(landing_claim_immediate(&link->landings, wire_immediate(data->flow, data->sequence), &move));
+    must(move.landing || !agree(setting.ops[data->lane]), "a move is dropped");
+    if (move.landing) {
+        check_landing(link, data, &move);
+        landing_arrive(&move);
+        tell_credit(lane);
+    }
+    pop(stream);
 }
 
 bool stream_take_in(uint32_t which)
@@ -89,6 +136,10 @@ bool stream_take_in(uint32_t which)
         return false;
     const data_t *data = &stream->queue[0];
     search_say("stream %u: move %u of op %u comes\n", which % STREAMS, data->move, setting.ops[data->lane]);
+    if (setting.plan->verbs) {
+        nic_writes(stream);
+        return true;
+    }
     wire_frame_t frame = {.bytes = 1,
                           .type = WIRE_DATA,
                           .place = data->place,
@@ -101,10 +152,27 @@ bool stream_take_in(uint32_t which)
         return true;
     must(stream->move.landing || !agree(setting.ops[data->lane]), "a move is dropped");
     if (stream->move.landing) {
-        check_place(link, data, &stream->move);
+        check_landing(link, data, &stream->move);
+        check_memory(data, stream->move.address);
         *(uint8_t *)stream->move.address = CELL_WRITING;
     }
     return true;
+}
+
+/* The first move of a stream is written. */
+static void tcp_tells(stream_t *stream)
+{
+    const data_t *data = &stream->queue[0];
+    lane_t *lane = &world.lanes[data->lane];
+    uint8_t *cell = stream->move.address;
+    if (stream->move.landing) {
+        must(*cell == CELL_WRITING, "memory changes while a move is written to it");
+        *cell = content_of(lane, data->move);
+        lane->written |= (uint8_t)(1u << data->move);
+        landing_arrive(&stream->move);
+        tell_credit(lane);
+    }
+    pop(stream);
 }
 
 bool stream_arrive(uint32_t which)
@@ -113,23 +181,13 @@ bool stream_arrive(uint32_t which)
     stream_t *stream = &link->streams[which % STREAMS];
     if (which / STREAMS >= setting.link_count || !stream->writing)
         return false;
-    const data_t *data = &stream->queue[0];
-    lane_t *lane = &world.lanes[data->lane];
-    uint8_t *cell = stream->move.address;
-    search_say("stream %u: move %u of op %u has come\n", which % STREAMS, data->move,
-               setting.ops[data->lane]);
-    if (stream->move.landing) {
-        must(*cell == CELL_WRITING, "memory changes while a move is written to it");
-        *cell = content_of(lane, data->move);
-        lane->written |= (uint8_t)(1u << data->move);
-        landing_arrive(&stream->move);
-        tell_credit(lane);
-    }
-    stream->writing = false;
-    stream->move = (landing_move_t){0};
-    memmove(stream->queue, stream->queue + 1, --stream->count * sizeof(stream->queue[0]));
-    memset(stream->queue + stream->count, 0, sizeof(stream->queue[0]));
-    advance(flow_of(lane)->to);
+    search_say("stream %u: move %u of op %u has come\n", which % STREAMS, stream->queue[0].move,
+               setting.ops[stream->queue[0].lane]);
+    if (setting.plan->verbs)
+        nic_tells(link, stream);
+    else
+        tcp_tells(stream);
+    advance(setting.to[which / STREAMS]);
     return true;
 }
 
@@ -178,8 +236,11 @@ bool host_use_up(uint32_t which)
 static void close_streams(link_t *link)
 {
     for (uint32_t i = 0; i < STREAMS; i++) {
-        const stream_t *stream = &link->streams[i];
-        if (stream->writing && stream->move.landing)
+        stream_t *stream = &link->streams[i];
+        /* The queue of completions outlives connections: what is written is told of. */
+        if (stream->writing && setting.plan->verbs)
+            nic_tells(link, stream);
+        else if (stream->writing && stream->move.landing)
             *(uint8_t *)stream->move.address = 0;
     }
     memset(link->streams, 0, sizeof(link->streams));

@@ -136,6 +136,34 @@ static void test_ops_fail_at_every_point(void **state)
                        (hosts_plan_t){2, 3, .fails = 1, .ops = {STANDS(1), STANDS(1), STANDS(1)}});
 }
 
+static void test_nics_write_where_they_were_told(void **state)
+{
+    (void)state;
+    const hosts_plan_t verbs = {2, 1, .fails = 1, .late = true, .verbs = true};
+    hosts_plan_t plan = verbs;
+    plan.ops[0] = (op_plan_t)SLOTS(4, 2);
+    plan.fences = 1;
+    assert_all_is_well("slots, one fence", plan);
+    plan.ops[0] = (op_plan_t)OUTPUT(3);
+    assert_all_is_well("an output, one fence", plan);
+    plan = verbs;
+    plan.op_count = 2;
+    plan.ops[0] = (op_plan_t)SLOTS(2, 1);
+    plan.ops[1] = (op_plan_t)SLOTS(1, 1);
+    assert_all_is_well("slots, two ops", plan);
+    plan.cuts = true;
+    plan.ops[0] = (op_plan_t)STANDS(1);
+    assert_all_is_well("standing, then slots, cut", plan);
+    plan = verbs;
+    plan.fails = 0;
+    plan.op_count = 3;
+    plan.ops[0] = (op_plan_t)STANDS(1, .stranger = true);
+    plan.ops[1] = plan.ops[2] = (op_plan_t)STANDS(1);
+    assert_all_is_well("one expects nothing, standing", plan);
+    plan.ops[0] = (op_plan_t)STANDS(2, .other = 1);
+    assert_all_is_well("one expects fewer moves, standing", plan);
+}
+
 static void test_communicators_begin_in_opposite_orders(void **state)
 {
     (void)state;
@@ -157,6 +185,7 @@ int main(void)
         cmocka_unit_test(test_flows_resume_after_a_fence_at_every_point),
         cmocka_unit_test(test_standing_landings_are_used_again),
         cmocka_unit_test(test_ops_fail_at_every_point),
+        cmocka_unit_test(test_nics_write_where_they_were_told),
         cmocka_unit_test(test_communicators_begin_in_opposite_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

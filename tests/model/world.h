@@ -38,15 +38,16 @@ typedef struct lane {
 } lane_t;
 
 typedef struct data {
+    uint8_t *address; /* verbs: where the NIC writes */
     uint32_t flow, sequence;
     uint8_t lane, move, offset, place;
 } data_t;
 
 typedef struct stream {
     data_t queue[QUEUE_MAX];
-    landing_move_t move; /* of the first one, if it is being written */
+    landing_move_t move; /* of the first one, if it is being written; not for verbs */
     uint8_t count;
-    bool writing;
+    bool writing; /* the first one is being written; verbs: it is written, and not told of yet */
 } stream_t;
 
 typedef enum control_type { CONTROL_BEGIN, CONTROL_CREDIT, CONTROL_FAIL, CONTROL_RESUME } control_type_t;
