@@ -104,6 +104,12 @@ blink_result_t exec_bind(exec_instance_t *instance, uint64_t block_bytes, exec_n
     return result;
 }
 
+void exec_limit_slots(exec_instance_t *instance, uint32_t slots)
+{
+    instance->bound = instance->bound && instance->slots == slots;
+    instance->slots = slots;
+}
+
 bool exec_start(exec_instance_t *instance, const exec_run_t *run, exec_end_t *end)
 {
     uint64_t block_bytes = run->count * blink_datatype_bytes(run->datatype);
@@ -158,4 +164,42 @@ void exec_share_destroy(exec_share_t *share)
 bool exec_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count)
 {
     return exec->calls->needs_flags(exec, nodes, rank_count);
+}
+
+/* ---- wires ---- */
+
+uint32_t exec_wire_moves(const exec_instance_t *instance, uint32_t lane)
+{
+    const lane_t *of = &instance->program->lanes[lane];
+    return instance->geometry.channels[of->channel].chunks * of->step_count;
+}
+
+wire_place_t exec_wire_place(const exec_instance_t *instance, uint32_t lane, uint32_t sequence)
+{
+    return instance->exec->calls->wire->place(instance, lane, sequence);
+}
+
+void exec_wire_sent(exec_instance_t *instance, uint32_t lane, uint32_t sequence)
+{
+    instance->exec->calls->wire->sent(instance, lane, sequence);
+}
+
+exec_task_t *exec_wire_arrived(exec_instance_t *instance, uint32_t lane, uint32_t sequence)
+{
+    return instance->exec->calls->wire->arrived(instance, lane, sequence);
+}
+
+void exec_wire_run(exec_instance_t *instance, exec_task_t *lane)
+{
+    instance->exec->calls->wire->run(instance, lane);
+}
+
+void exec_wire_queue(exec_instance_t *instance, exec_task_t *lane)
+{
+    instance->exec->calls->wire->queue(instance, lane);
+}
+
+void exec_wire_settled(exec_instance_t *instance)
+{
+    instance->exec->calls->wire->settled(instance);
 }

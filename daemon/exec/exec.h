@@ -31,11 +31,15 @@ typedef struct exec_need {
  * that is allocated when the run starts. Errors: NO_MEMORY. */
 blink_result_t exec_bind(exec_instance_t *instance, uint64_t block_bytes, exec_need_t *need);
 
+/* How many slots an edge of an idle instance has from its next exec_bind() on; 0, as of a new instance: as
+ * many as lane_choose_slots() says. With one a program needs the least memory. The hosts of an op need not
+ * have the same number. On GPUs it changes nothing. */
+void exec_limit_slots(exec_instance_t *instance, uint32_t slots);
+
 /*
  * Start a run on an idle instance. True if it has ended already, as *end says: there was nothing to do; it
- * was so short that it was made on this thread; or it could not be started (NO_MEMORY, or SYSTEM: there is no
- * GPU worker). False if run->done or exec_poll() tells the end; run->done may have done so before
- * exec_start() returns.
+ * was over before this call was; or it could not be started (NO_MEMORY, or SYSTEM: there is no GPU worker).
+ * False if run->done or exec_poll() tells the end; run->done may have done so before exec_start() returns.
  */
 bool exec_start(exec_instance_t *instance, const exec_run_t *run, exec_end_t *end);
 

@@ -4,8 +4,18 @@
 #ifndef BLINK_EXEC_INSTANCE_H
 #define BLINK_EXEC_INSTANCE_H
 
-#include "exec/exec.h"
 #include "exec/turns.h"
+#include "exec/wire.h"
+
+/* What a kind of executors does for the calls of wire.h. */
+typedef struct exec_wire_calls {
+    wire_place_t (*place)(const exec_instance_t *instance, uint32_t lane, uint32_t sequence);
+    void (*sent)(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
+    exec_task_t *(*arrived)(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
+    void (*run)(exec_instance_t *instance, exec_task_t *lane);
+    void (*queue)(exec_instance_t *instance, exec_task_t *lane);
+    void (*settled)(exec_instance_t *instance);
+} exec_wire_calls_t;
 
 /* What a kind of executors does for the calls of exec.h. */
 typedef struct exec_calls {
@@ -23,6 +33,7 @@ typedef struct exec_calls {
     bool (*needs_flags)(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count);
     blink_result_t (*share_create)(exec_t *exec, const void *tenant, uint32_t weight, exec_share_t **share);
     void (*share_destroy)(exec_share_t *share);
+    const exec_wire_calls_t *wire; /* NULL: it runs no programs with wire lanes */
 } exec_calls_t;
 
 struct exec {
@@ -44,6 +55,7 @@ struct exec_instance {
     bool bound; /* to the payload that the geometry has */
     exec_need_t need;
     lane_geometry_t geometry;
+    uint32_t slots;       /* of the next geometry; 0: as many as lane_choose_slots() says */
     uint32_t most_chunks; /* of any channel */
     /* Slots with flags. The epochs of a run are from epoch_base + 1 to epoch_base + most_chunks; every
      * slot holds a smaller epoch. If a slot may hold other bytes, `scrub` says so and all are emptied first.

@@ -16,6 +16,8 @@ typedef struct exec_end {
     uint64_t ns;           /* from exec_start() to the end; 0: not measured, as most of the shortest runs */
 } exec_end_t;
 
+typedef struct exec_wires exec_wires_t;
+
 /*
  * Buffers are arrays of blocks of `count` elements; collective.h says of how many blocks, and what
  * stands where. Read: one block of the input of every rank, but all n for reducescatter and alltoall, those
@@ -38,10 +40,11 @@ typedef struct exec_run {
     const uint64_t *scalars;
     /* Counters for each link of the topology, borrowed until the run ends; may be NULL. */
     _Atomic uint64_t *comm_link_bytes;
-    exec_share_t *share;  /* whose workers and links, or GPUs, it takes; NULL: nobody's */
-    bool starter_is_busy; /* the thread that starts the run has more to do than to take part in it */
-    /* Called with the run's end, on a thread of the executor's own, unless exec_start() or exec_poll() tells
-     * the end: exactly one of the three does. Must not block. */
+    exec_share_t *share;       /* whose workers and links, or GPUs, it takes; NULL: nobody's */
+    bool starter_is_busy;      /* the thread that starts the run has more to do than to take part in it */
+    const exec_wires_t *wires; /* of a program with wire lanes: the network's side (exec/wire.h); else NULL */
+    /* Called with the run's end, on a thread of the executor's own or in a call of exec/wire.h, unless
+     * exec_start() or exec_poll() tells the end: exactly one of the three does. Must not block. */
     void (*done)(const exec_end_t *end);
     void *context;
 } exec_run_t;

@@ -4,7 +4,7 @@
  * One timekeeper sleeps until the next task is due, and a worker is woken to help only when tasks stay behind
  * their time.
  */
-#include "exec/host/instance.h"
+#include "exec/host/wire_run.h"
 
 #include "base/clock.h"
 #include "error.h"
@@ -224,6 +224,13 @@ static bool host_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t
     return false;
 }
 
+static const exec_wire_calls_t host_wire_calls = {.place = host_wire_place,
+                                                  .sent = host_wire_sent,
+                                                  .arrived = host_wire_arrived,
+                                                  .run = host_wire_run,
+                                                  .queue = host_wire_queue,
+                                                  .settled = host_wire_settled};
+
 static const exec_calls_t host_calls = {.create = host_instance_create,
                                         .destroy = host_instance_destroy,
                                         .bind = host_instance_bind,
@@ -233,7 +240,8 @@ static const exec_calls_t host_calls = {.create = host_instance_create,
                                         .transport = host_transport,
                                         .needs_flags = host_needs_flags,
                                         .share_create = host_share_create,
-                                        .share_destroy = host_share_destroy};
+                                        .share_destroy = host_share_destroy,
+                                        .wire = &host_wire_calls};
 
 blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **exec)
 {

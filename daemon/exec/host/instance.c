@@ -1,9 +1,10 @@
 /*
- * Setting up, starting, aborting and ending a run. In between its lanes run in lane_run.c, or its items in
- * items.c.
+ * Setting up and starting a run. Its lanes then run in lane_run.c, or its items in items.c; run_end.c ends
+ * it.
  */
 #include "exec/host/items.h"
 #include "exec/host/step.h"
+#include "exec/host/wire_run.h"
 
 #include "base/clock.h"
 #include "base/pages.h"
@@ -54,8 +55,11 @@ static void instance_init_semaphores(host_instance_t *instance)
         const lane_t *lane = &program->lanes[l];
         for (uint32_t s = 0; s < lane->step_count; s++) {
             const lane_step_t *step = &program->steps[lane->step_first + s];
-            for (uint32_t w = 0; w < step->wait_count; w++)
-                instance->semaphores[program->waits[step->wait_first + w].semaphore].waiter = l;
+            for (uint32_t w = 0; w < step->wait_count; w++) {
+                const lane_wait_t *wait = &program->waits[step->wait_first + w];
+                if (l < instance->lane_count || wire_waits(instance, l, wait))
+                    instance->semaphores[wait->semaphore].waiter = l;
+            }
         }
     }
 }
@@ -88,7 +92,7 @@ static lane_needs_t instance_lane_needs(const lane_program_t *program, const lan
 static lane_needs_t instance_needs(const lane_program_t *program)
 {
     lane_needs_t total = {0};
-    for (uint32_t l = 0; l < program->lane_count; l++) {
+    for (uint32_t l = 0; l < program->lane_count - program->wire_count; l++) {
         lane_needs_t needs = instance_lane_needs(program, &program->lanes[l]);
         total.addresses += needs.addresses;
         total.dsts += needs.dsts;
@@ -104,11 +108,11 @@ static blink_result_t instance_alloc_lanes(host_instance_t *instance)
     instance->addresses = calloc(total.addresses + 1u, sizeof(*instance->addresses));
     instance->booked = calloc(total.dsts + 1u, sizeof(*instance->booked));
     instance->blocks = malloc((size_t)total.blocks * STEP_BLOCK_BYTES + 1u);
-    instance->lanes = aligned_alloc(_Alignof(exec_lane_t), (program->lane_count + 1u) * sizeof(exec_lane_t));
+    instance->lanes = aligned_alloc(_Alignof(exec_lane_t), (instance->lane_count + 1u) * sizeof(exec_lane_t));
     if (!instance->addresses || !instance->booked || !instance->blocks || !instance->lanes)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u lanes", program->lane_count);
     total = (lane_needs_t){0};
-    for (uint32_t l = 0; l < program->lane_count; l++) {
+    for (uint32_t l = 0; l < instance->lane_count; l++) {
         lane_needs_t needs = instance_lane_needs(program, &program->lanes[l]);
         instance->lanes[l] =
             (exec_lane_t){.lane = &program->lanes[l],
@@ -138,6 +142,7 @@ static void instance_free(host_instance_t *instance)
     exec_instance_fini(&instance->base);
     pthread_mutex_destroy(&instance->mutex);
     instance_free_buffer(instance);
+    wires_destroy(instance);
     free(instance->semaphores);
     free(instance->lanes);
     free(instance->booked);
@@ -150,12 +155,17 @@ static void instance_free(host_instance_t *instance)
 static blink_result_t instance_init_lanes(host_instance_t *instance)
 {
     const lane_program_t *program = instance->base.program;
+    instance->lane_count = program->lane_count - program->wire_count;
     BLINK_TRY(instance_alloc_lanes(instance));
+    BLINK_TRY(wires_create(instance));
     instance->semaphores =
         aligned_alloc(_Alignof(exec_semaphore_t), (program->semaphore_count + 1u) * sizeof(exec_semaphore_t));
     if (!instance->semaphores)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u semaphores", program->semaphore_count);
-    instance->reads_flags = program->protocol != BLINK_PROTOCOL_SIMPLE && !instance->exec->config.pace;
+    /* With a pacer the semaphores tell when; and a lane that looks for flags would be busy with it for as
+     * long as another host takes. */
+    instance->reads_flags = program->protocol != BLINK_PROTOCOL_SIMPLE && !instance->exec->config.pace &&
+                            program->wire_count == 0;
     instance_init_semaphores(instance);
     return BLINK_OK;
 }
@@ -163,7 +173,7 @@ static blink_result_t instance_init_lanes(host_instance_t *instance)
 static double instance_touched_blocks(const lane_program_t *program)
 {
     double blocks = 0.0;
-    for (uint32_t l = 0; l < program->lane_count; l++) {
+    for (uint32_t l = 0; l < program->lane_count - program->wire_count; l++) {
         const lane_t *lane = &program->lanes[l];
         const lane_part_t *parts = &program->parts[program->channels[lane->channel].part_first];
         for (uint32_t s = 0; s < lane->step_count; s++) {
@@ -178,7 +188,7 @@ static double instance_touched_blocks(const lane_program_t *program)
 /* Tasks that may be in the pool's queue at once: the offer of items, or the lanes and their completion. */
 static uint32_t instance_task_count(const host_instance_t *instance)
 {
-    return instance->items ? 1 : instance->base.program->lane_count + 1;
+    return instance->items ? 1 : instance->lane_count + 1;
 }
 
 static uint64_t instance_complete(exec_task_t *task)
@@ -195,7 +205,7 @@ static uint64_t instance_own_bytes(const host_instance_t *instance)
     if (instance->items)
         return bytes + items_bytes(program);
     lane_needs_t needs = instance_needs(program);
-    return bytes + program->lane_count * sizeof(exec_lane_t) +
+    return bytes + wires_bytes(program) + instance->lane_count * sizeof(exec_lane_t) +
            program->semaphore_count * sizeof(exec_semaphore_t) + needs.addresses * sizeof(void *) +
            needs.dsts * sizeof(pace_slot_t) + (uint64_t)needs.blocks * STEP_BLOCK_BYTES;
 }
@@ -282,7 +292,7 @@ blink_result_t host_instance_bind(exec_instance_t *base, uint64_t block_bytes)
     /* Items wait for nothing, so their chunks concern this executor alone; and one thread alone gains nothing
      * by cutting its work. All other programs are cut as the plan says. */
     uint64_t chunk_bytes = instance->items && instance->is_inline ? LANE_CHUNK_MAX_BYTES : 0;
-    BLINK_TRY(exec_instance_set_geometry(base, block_bytes, chunk_bytes, 0));
+    BLINK_TRY(exec_instance_set_geometry(base, block_bytes, chunk_bytes, base->slots));
     if (instance->items)
         items_bind(instance);
     base->need.bytes = instance->own_bytes + instance_buffer_bytes(instance);
@@ -323,7 +333,7 @@ static void instance_reset_lanes(host_instance_t *instance, exec_share_t *share)
         atomic_store_explicit(&instance->semaphores[i].value, 0, memory_order_relaxed);
         atomic_store_explicit(&instance->semaphores[i].parked, 0, memory_order_relaxed);
     }
-    for (uint32_t l = 0; l < program->lane_count; l++) {
+    for (uint32_t l = 0; l < instance->lane_count; l++) {
         exec_lane_t *lane = &instance->lanes[l];
         lane->chunk = lane->step = 0;
         lane->chunks =
@@ -333,42 +343,39 @@ static void instance_reset_lanes(host_instance_t *instance, exec_share_t *share)
     }
     instance->completion.share = share;
     instance->last_arrival_ns = now_ns;
-    atomic_store_explicit(&instance->users, program->lane_count, memory_order_relaxed);
-}
-
-bool instance_leave(host_instance_t *instance)
-{
-    /* Acquire and release, pairing with one another: whatever the others did to the buffers happens before
-     * the last one gives the buffers back. */
-    return atomic_fetch_sub_explicit(&instance->users, 1, memory_order_acq_rel) == 1;
+    /* The thread that starts the run is one of its users until it has done so. */
+    uint32_t users = instance->lane_count + wires_reset(instance) + 1;
+    atomic_store_explicit(&instance->users, users, memory_order_relaxed);
 }
 
 /* On the caller's thread. Lanes that then wait for what another thread signals are queued by that thread. */
-static blink_result_t instance_run_inline(host_instance_t *instance, bool *under_way)
+static void instance_run_inline(host_instance_t *instance)
 {
     list_t tasks;
     list_init(&tasks);
-    for (uint32_t l = 0; l < instance->base.program->lane_count; l++)
+    for (uint32_t l = 0; l < instance->lane_count; l++)
         list_append(&tasks, &instance->lanes[l].task.of_share);
-    /* Relaxed: nobody else knows of the run yet but who aborts it. */
-    atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
     lanes_run_here(instance, &tasks);
-    *under_way = !instance_leave(instance);
-    return *under_way ? BLINK_OK : instance_end(instance, BLINK_OK);
+}
+
+static void instance_push_lanes(host_instance_t *instance)
+{
+    exec_host_t *exec = instance->exec;
+    pthread_mutex_lock(&exec->mutex);
+    for (uint32_t l = 0; l < instance->lane_count; l++)
+        queue_push(&exec->queue, &instance->lanes[l].task, instance->lanes[l].start_ns);
+    pool_unlock_and_wake(exec);
 }
 
 static blink_result_t instance_start_lanes(host_instance_t *instance, bool *under_way)
 {
-    exec_host_t *exec = instance->exec;
+    wires_begin(instance);
     if (instance->is_inline)
-        return instance_run_inline(instance, under_way);
-    *under_way = true;
-    uint32_t lane_count = instance->base.program->lane_count;
-    pthread_mutex_lock(&exec->mutex);
-    for (uint32_t l = 0; l < lane_count; l++)
-        queue_push(&exec->queue, &instance->lanes[l].task, instance->lanes[l].start_ns);
-    pool_unlock_and_wake(exec);
-    return BLINK_OK;
+        instance_run_inline(instance);
+    else
+        instance_push_lanes(instance);
+    *under_way = !instance_leave(instance, 1);
+    return *under_way ? BLINK_OK : instance_end(instance, BLINK_OK);
 }
 
 blink_result_t host_instance_start(exec_instance_t *base, uint64_t block_bytes, bool *under_way)
@@ -387,55 +394,4 @@ blink_result_t host_instance_start(exec_instance_t *base, uint64_t block_bytes, 
     pthread_mutex_unlock(&instance->mutex);
     return instance->items ? items_start(instance, share, under_way)
                            : instance_start_lanes(instance, under_way);
-}
-
-blink_result_t instance_end(host_instance_t *instance, blink_result_t result)
-{
-    pthread_mutex_lock(&instance->mutex);
-    instance->running = false;
-    /* Stored by host_instance_abort() under this mutex. */
-    uint32_t reason = atomic_load_explicit(&instance->abort_reason, memory_order_relaxed);
-    pthread_mutex_unlock(&instance->mutex);
-    if (reason == BLINK_OK)
-        return result;
-    instance->base.scrub = true; /* half of a chunk may lie in a slot */
-    return BLINK_FAIL((blink_result_t)reason, "the run was aborted");
-}
-
-void instance_finish(host_instance_t *instance, blink_result_t result)
-{
-    exec_end_t end = exec_instance_end(&instance->base, instance_end(instance, result));
-    instance->base.run.done(&end);
-}
-
-/* Queue every parked lane, and make what is queued due now. A lane that parks just now reads the reason after
- * it has set `parked` (lane_park()), so either this function sees the flag or the lane sees the reason. */
-static void instance_flush(host_instance_t *instance)
-{
-    exec_host_t *exec = instance->exec;
-    pthread_mutex_lock(&exec->mutex);
-    for (uint32_t i = 0; i < instance->base.program->semaphore_count; i++) {
-        exec_semaphore_t *semaphore = &instance->semaphores[i];
-        /* Pairs with lane_park(). */
-        if (atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 1)
-            queue_push(&exec->queue, &instance->lanes[semaphore->waiter].task, 0);
-    }
-    for (uint32_t l = 0; l < instance->base.program->lane_count; l++)
-        queue_hurry(&exec->queue, &instance->lanes[l].task);
-    queue_hurry(&exec->queue, &instance->completion);
-    pool_unlock_and_wake(exec);
-}
-
-void host_instance_abort(exec_instance_t *base, blink_result_t reason)
-{
-    host_instance_t *instance = (host_instance_t *)base;
-    pthread_mutex_lock(&instance->mutex);
-    if (instance->running &&
-        atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) == BLINK_OK) {
-        /* Read by lane_advance(), lane_park(), lane_queue_locked() and items_over(). */
-        atomic_store_explicit(&instance->abort_reason, reason, memory_order_seq_cst);
-        if (!instance->items)
-            instance_flush(instance);
-    }
-    pthread_mutex_unlock(&instance->mutex);
 }

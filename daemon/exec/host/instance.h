@@ -33,6 +33,16 @@ typedef struct exec_lane {
     pace_slot_t *booked; /* of the dsts of one step; paced only */
 } exec_lane_t;
 
+/* A wire lane of this host. */
+typedef struct exec_wire {
+    const lane_t *lane;
+    bool outgoing;
+    uint32_t moves; /* of the run */
+    uint32_t told;  /* ready() has been called up to here; belongs to the thread that took the lane up */
+    /* Moves that were sent, or have come. Belongs to the network, one thread at a time. */
+    _Alignas(64) uint32_t finished;
+} exec_wire_t;
+
 typedef struct exec_items exec_items_t;
 
 struct host_instance {
@@ -41,6 +51,9 @@ struct host_instance {
     double touched_blocks; /* what all steps together read and write, in blocks */
     exec_items_t *items;   /* NULL: the program runs as lanes, which the fields down to `scratch` are for */
     exec_lane_t *lanes;
+    uint32_t lane_count;    /* of processors: the program's others are wire lanes */
+    exec_wire_t *wires;     /* the wire lanes, in the program's order */
+    uint32_t *edge_landing; /* by landing edge: its landing */
     exec_semaphore_t *semaphores;
     void **addresses;
     pace_slot_t *booked;
@@ -56,8 +69,9 @@ struct host_instance {
     bool is_inline;           /* begins inside exec_start(), and ends there unless lanes wait for others */
     exec_task_t completion;   /* paced: queued for the last arrival once every lane has ended */
     uint64_t last_arrival_ns; /* paced; under the pool's lock */
-    /* Lanes that have not ended, and threads that run lanes. The threads count because one that has parked a
-     * lane still looks at the instance when another thread may have run that lane to its end. */
+    /* Lanes that have not ended, wire lanes among them, and threads that run lanes. The threads count because
+     * one that has parked a lane still looks at the instance when another thread may have run that lane to
+     * its end. */
     _Atomic uint32_t users;
     _Atomic uint32_t abort_reason; /* BLINK_OK while the run is wanted */
 
@@ -80,9 +94,19 @@ uint64_t lane_run(exec_task_t *task);
  * The thread is one of the instance's users. Not for links that are emulated. */
 void lanes_run_here(host_instance_t *instance, list_t *tasks);
 
-/* One of the instance's users is one no more. True if it was the last: the run has ended, and the caller
- * says so. Otherwise the instance may be gone. */
-bool instance_leave(host_instance_t *instance);
+/* Put a lane that waits for nothing any more into the queue, or unless `here` is NULL into that list. */
+void lane_queue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns, list_t *here);
+
+/* Put a lane into the queue under the pool's lock. It may be run, and the instance finished, as soon as the
+ * lock is released. */
+void lane_queue_locked(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns);
+
+/* So many of the instance's users are users no more. True if they were the last: the run has ended, and the
+ * caller says so. Otherwise the instance may be gone. */
+bool instance_leave(host_instance_t *instance, uint32_t users);
+
+/* The same, and the owner is told if the run has ended. */
+void instance_drop(host_instance_t *instance, uint32_t users);
 
 /* Nothing of the run is left to do: the instance is idle. Returns the run's result: `result`, unless it was
  * aborted. */

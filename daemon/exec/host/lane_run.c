@@ -2,34 +2,13 @@
  * The interpreter of lanes: wait, move, signal, for one step after the other, until a wait is not satisfied
  * or the step's time has not come.
  */
+#include "exec/host/semaphore.h"
 #include "exec/host/step.h"
+#include "exec/host/wire_run.h"
 
 /* Steps that a lane takes before other tasks may run, without a pacer: about a millisecond of the largest
  * chunks. */
 #define LANE_BATCH_STEPS 16u
-
-/* The lane may be run, and the instance finished, as soon as the lock is released. */
-static void lane_queue_locked(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns)
-{
-    /* host_instance_abort() stores the reason before it takes the pool's lock: either the reason is seen
-     * here, or instance_flush() finds this task in the queue. */
-    if (atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) != BLINK_OK)
-        ready_ns = 0;
-    queue_push(&instance->exec->queue, task, ready_ns);
-}
-
-/* Put another lane into the queue, or into the list `here` of this thread's own, unless that is NULL. */
-static void lane_queue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns, list_t *here)
-{
-    if (here) {
-        list_append(here, &task->of_share);
-        return;
-    }
-    exec_host_t *exec = instance->exec;
-    pthread_mutex_lock(&exec->mutex);
-    lane_queue_locked(instance, task, ready_ns);
-    pool_unlock_and_wake(exec);
-}
 
 /* Put the running lane itself back. */
 static void lane_requeue(host_instance_t *instance, exec_task_t *task, uint64_t ready_ns, list_t *here)
@@ -44,62 +23,15 @@ static void lane_requeue(host_instance_t *instance, exec_task_t *task, uint64_t 
     pthread_mutex_unlock(&exec->mutex);
 }
 
-/* The value a wait for this chunk needs; 0: none. */
-static uint64_t lane_needed(const host_instance_t *instance, const lane_wait_t *wait, uint32_t chunk)
-{
-    uint64_t after = (uint64_t)chunk + 1;
-    if (wait->kind == LANE_FULL)
-        return after;
-    return after > instance->base.geometry.slots ? after - instance->base.geometry.slots : 0;
-}
-
 /* The first semaphore that the step must still wait for; NULL if there is none. */
 static const lane_wait_t *lane_blocked_on(const host_instance_t *instance, const lane_step_t *step,
                                           uint32_t chunk)
 {
     for (uint32_t i = 0; i < step->wait_count; i++) {
         const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
-        const exec_semaphore_t *semaphore = &instance->semaphores[wait->semaphore];
-        if (semaphore->in_data)
-            continue;
-        /* Acquire: pairs with the store in lane_raise(); what was written before it may be read. */
-        if (atomic_load_explicit(&semaphore->value, memory_order_acquire) <
-            lane_needed(instance, wait, chunk))
+        if (semaphore_blocks(instance, wait, chunk))
             return wait;
     }
-    return NULL;
-}
-
-/* Park the lane on a wait. True if another thread queues the lane from now on; false if the lane goes on
- * after all. */
-static bool lane_park(host_instance_t *instance, const lane_wait_t *wait, uint32_t chunk)
-{
-    exec_semaphore_t *semaphore = &instance->semaphores[wait->semaphore];
-    uint64_t needed = lane_needed(instance, wait, chunk);
-    /* This store and the loads after it pair with lane_raise() and host_instance_abort(), which store first
-     * and look at `parked` then: in the one order of these operations one side sees what the other has
-     * stored. */
-    atomic_store_explicit(&semaphore->parked, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&semaphore->value, memory_order_seq_cst) < needed &&
-        atomic_load_explicit(&instance->abort_reason, memory_order_seq_cst) == BLINK_OK)
-        return true;
-    return atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 0;
-}
-
-/* Store the value of a semaphore after this chunk. Returns the lane that was parked on it, which the caller
- * must queue or run; NULL if there was none. */
-static exec_task_t *lane_raise(host_instance_t *instance, exec_semaphore_t *semaphore, uint32_t chunk,
-                               uint64_t due_ns)
-{
-    if (semaphore->waiter == PLAN_NONE || semaphore->in_data)
-        return NULL;
-    if (instance->exec->config.pace)
-        semaphore->due_ns[chunk] = due_ns;
-    /* Pairs with the load in lane_blocked_on() and, together with the look at `parked`, with lane_park(). */
-    atomic_store_explicit(&semaphore->value, (uint64_t)chunk + 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&semaphore->parked, memory_order_seq_cst) == 1 &&
-        atomic_exchange_explicit(&semaphore->parked, 0, memory_order_seq_cst) == 1)
-        return &instance->lanes[semaphore->waiter].task;
     return NULL;
 }
 
@@ -110,7 +42,7 @@ static uint64_t lane_ready_ns(const host_instance_t *instance, const exec_lane_t
     uint64_t ready_ns = lane->start_ns;
     for (uint32_t i = 0; i < step->wait_count; i++) {
         const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
-        uint64_t needed = lane_needed(instance, wait, lane->chunk);
+        uint64_t needed = semaphore_needed(instance, wait, lane->chunk);
         if (needed == 0)
             continue;
         uint64_t due_ns = instance->semaphores[wait->semaphore].due_ns[needed - 1];
@@ -165,6 +97,15 @@ static step_place_t lane_place(const host_instance_t *instance, const exec_lane_
     return (step_place_t){instance, step, channel, lane->chunk, span};
 }
 
+/* Take a lane up that was parked. */
+static void lane_wake(host_instance_t *instance, uint32_t lane, uint64_t due_ns, list_t *here)
+{
+    if (lane < instance->lane_count)
+        lane_queue(instance, &instance->lanes[lane].task, due_ns, here);
+    else
+        wire_advance(instance, lane);
+}
+
 static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const step_place_t *place,
                           uint64_t ready_ns, list_t *here)
 {
@@ -180,27 +121,15 @@ static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const st
     for (uint32_t i = 0; i < step->signal_count; i++) {
         const lane_signal_t *signal = &instance->base.program->signals[step->signal_first + i];
         uint64_t due_ns = signal->dst == PLAN_NONE ? sent_ns : lane->booked[signal->dst].arrived_ns;
-        exec_task_t *woken =
-            lane_raise(instance, &instance->semaphores[signal->semaphore], lane->chunk, due_ns);
-        if (woken)
-            lane_queue(instance, woken, due_ns, here);
+        uint32_t woken = semaphore_raise(instance, signal->semaphore, lane->chunk, due_ns);
+        if (woken != PLAN_NONE)
+            lane_wake(instance, woken, due_ns, here);
     }
     lane->start_ns = ready_ns;
     if (++lane->step == lane->lane->step_count) {
         lane->step = 0;
         lane->chunk++;
     }
-}
-
-/* A lane has ended, or a worker has left one. The last of them completes the run. */
-static void lane_drop(host_instance_t *instance)
-{
-    if (!instance_leave(instance))
-        return;
-    if (instance->exec->config.pace)
-        lane_queue(instance, &instance->completion, instance->last_arrival_ns, NULL);
-    else
-        instance_finish(instance, BLINK_OK);
 }
 
 /* Returns the bytes that it read and wrote. */
@@ -213,13 +142,13 @@ static uint64_t lane_advance(host_instance_t *instance, exec_lane_t *lane, list_
         /* Relaxed: stored by host_instance_abort(); an abort that is seen late only costs a step. */
         if (lane->chunk == lane->chunks ||
             atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) != BLINK_OK) {
-            lane_drop(instance);
+            instance_drop(instance, 1);
             return bytes;
         }
         const lane_step_t *step = &instance->base.program->steps[lane->lane->step_first + lane->step];
         const lane_wait_t *wait = lane_blocked_on(instance, step, lane->chunk);
         if (wait) {
-            if (lane_park(instance, wait, lane->chunk))
+            if (semaphore_park(instance, wait, lane->chunk))
                 return bytes;
             continue;
         }
@@ -246,7 +175,7 @@ uint64_t lane_run(exec_task_t *task)
     /* Relaxed: it orders nothing, since the lane itself is still counted. */
     atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
     uint64_t bytes = lane_advance(instance, (exec_lane_t *)task, NULL);
-    lane_drop(instance);
+    instance_drop(instance, 1);
     return bytes;
 }
 

@@ -9,10 +9,20 @@
 static_assert(STEP_BLOCK_BYTES % SLOT_GRAIN_BYTES == 0 && STEP_BLOCK_BYTES % 8 == 0,
               "blocks are whole grains and elements");
 
-static void *step_address(const step_place_t *place, const lane_operand_t *operand)
+/* Where an edge's slot for a chunk is in its landing. */
+static void *step_landing_address(const host_instance_t *instance, uint32_t channel, uint32_t edge,
+                                  uint32_t chunk)
+{
+    char *landing = instance->base.run.wires->landings[instance->edge_landing[edge]];
+    return landing + lane_landing_offset(&instance->base.geometry, channel, edge, chunk);
+}
+
+void *step_address(const step_place_t *place, const lane_operand_t *operand)
 {
     const host_instance_t *instance = place->instance;
-    if (operand->buffer == LANE_SCRATCH)
+    if (operand->buffer == LANE_LANDING)
+        return step_landing_address(instance, place->channel, operand->edge, place->chunk);
+    if (operand->buffer == LANE_SCRATCH || operand->buffer == LANE_SEND)
         return instance->scratch +
                lane_scratch_offset(&instance->base.geometry, place->channel, operand->edge, place->chunk);
     return (void *)exec_operand_address(&instance->base, place->channel, place->step->part, operand,
@@ -39,7 +49,7 @@ bool step_arrived(const step_place_t *place)
     return true;
 }
 
-static void step_count_operand(const host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes)
+void step_count_operand(const host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes)
 {
     if (operand->path == PLAN_NONE)
         return;

@@ -42,6 +42,12 @@ static inline bool step_is_flagged(const lane_program_t *program, const lane_ope
     return operand->buffer == LANE_SCRATCH && program->protocol != BLINK_PROTOCOL_SIMPLE;
 }
 
+/* Where an operand of the step is. */
+void *step_address(const step_place_t *place, const lane_operand_t *operand);
+
+/* Count bytes on the links that an operand crosses. */
+void step_count_operand(const host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes);
+
 /* Whether all that the step reads from slots with flags has arrived. */
 bool step_arrived(const step_place_t *place);
 

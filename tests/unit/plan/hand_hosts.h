@@ -27,7 +27,7 @@ static inline void hand_node(topo_builder_t *builder, const char *id, const char
 static inline void hand_host(topo_builder_t *builder, uint32_t number, uint32_t devices,
                              uint32_t first_device)
 {
-    char host[16], memory[16], nic[16], device[16];
+    char host[32], memory[32], nic[32], device[32];
     snprintf(host, sizeof(host), "n%u", number);
     snprintf(memory, sizeof(memory), "memory%u", number);
     snprintf(nic, sizeof(nic), "nic%u", number);

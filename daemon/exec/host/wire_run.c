@@ -1,0 +1,232 @@
+/* The host's side of exec/wire.h. */
+#include "exec/host/wire_run.h"
+
+#include "error.h"
+#include "exec/host/semaphore.h"
+#include "exec/host/step.h"
+
+#include <stdlib.h>
+
+static exec_wire_t *wire_of(const host_instance_t *instance, uint32_t lane)
+{
+    return &instance->wires[lane - instance->lane_count];
+}
+
+static const lane_step_t *step_of(const host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence)
+{
+    return &instance->base.program->steps[wire->lane->step_first + sequence % wire->lane->step_count];
+}
+
+static uint32_t chunk_of(const exec_wire_t *wire, uint32_t sequence)
+{
+    return sequence / wire->lane->step_count;
+}
+
+/* ---- setting up ---- */
+
+size_t wires_bytes(const lane_program_t *program)
+{
+    return program->wire_count * sizeof(exec_wire_t) + program->landing_edge_count * sizeof(uint32_t);
+}
+
+static void find_landings(host_instance_t *instance)
+{
+    const lane_program_t *program = instance->base.program;
+    for (uint32_t i = 0; i < program->landing_count; i++) {
+        const lane_landing_t *landing = &program->landings[i];
+        for (uint32_t e = 0; e < landing->edge_count; e++)
+            instance->edge_landing[landing->edge_first + e] = i;
+    }
+}
+
+blink_result_t wires_create(host_instance_t *instance)
+{
+    const lane_program_t *program = instance->base.program;
+    if (program->wire_count == 0)
+        return BLINK_OK;
+    if (instance->exec->config.pace)
+        return BLINK_FAIL(
+            BLINK_ERR_UNSUPPORTED,
+            "a daemon that emulates links (pace) runs no op of several hosts: start it without");
+    instance->wires = aligned_alloc(_Alignof(exec_wire_t), program->wire_count * sizeof(*instance->wires));
+    instance->edge_landing = malloc((program->landing_edge_count + 1u) * sizeof(*instance->edge_landing));
+    if (!instance->wires || !instance->edge_landing)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u wire lanes", program->wire_count);
+    for (uint32_t i = 0; i < program->wire_count; i++) {
+        const lane_t *lane = &program->lanes[instance->lane_count + i];
+        instance->wires[i] =
+            (exec_wire_t){.lane = lane, .outgoing = program->rank_host[lane->rank] == program->host};
+    }
+    find_landings(instance);
+    return BLINK_OK;
+}
+
+void wires_destroy(host_instance_t *instance)
+{
+    free(instance->wires);
+    free(instance->edge_landing);
+}
+
+bool wire_waits(const host_instance_t *instance, uint32_t lane, const lane_wait_t *wait)
+{
+    return wait->kind == (wire_of(instance, lane)->outgoing ? LANE_FULL : LANE_FREE);
+}
+
+uint32_t wires_reset(host_instance_t *instance)
+{
+    uint32_t with_moves = 0;
+    for (uint32_t i = 0; i < instance->base.program->wire_count; i++) {
+        exec_wire_t *wire = &instance->wires[i];
+        wire->moves = exec_wire_moves(&instance->base, instance->lane_count + i);
+        wire->told = wire->finished = 0;
+        with_moves += wire->moves > 0;
+    }
+    return with_moves;
+}
+
+/* ---- telling the network ---- */
+
+/* What the next move to tell of waits for; NULL if nothing. */
+static const lane_wait_t *wire_blocked_on(const host_instance_t *instance, uint32_t lane,
+                                          const exec_wire_t *wire)
+{
+    const lane_step_t *step = step_of(instance, wire, wire->told);
+    for (uint32_t i = 0; i < step->wait_count; i++) {
+        const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
+        if (wire_waits(instance, lane, wait) && semaphore_blocks(instance, wait, chunk_of(wire, wire->told)))
+            return wait;
+    }
+    return NULL;
+}
+
+void wire_advance(host_instance_t *instance, uint32_t lane)
+{
+    exec_wire_t *wire = wire_of(instance, lane);
+    const exec_wires_t *network = instance->base.run.wires;
+    /* Relaxed: stored by host_instance_abort(); what is told after an abort does no harm. */
+    while (atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) == BLINK_OK) {
+        uint32_t told = wire->told;
+        const lane_wait_t *wait = NULL;
+        while (wire->told < wire->moves && !(wait = wire_blocked_on(instance, lane, wire)))
+            wire->told++;
+        if (wire->told > told)
+            network->ready(network->context, lane, wire->told);
+        if (!wait || semaphore_park(instance, wait, chunk_of(wire, wire->told)))
+            return;
+    }
+}
+
+void wires_begin(host_instance_t *instance)
+{
+    for (uint32_t i = 0; i < instance->base.program->wire_count; i++)
+        wire_advance(instance, instance->lane_count + i);
+}
+
+/* ---- being told ---- */
+
+wire_place_t host_wire_place(const exec_instance_t *base, uint32_t lane, uint32_t sequence)
+{
+    const host_instance_t *instance = (const host_instance_t *)base;
+    const exec_wire_t *wire = wire_of(instance, lane);
+    const lane_step_t *step = step_of(instance, wire, sequence);
+    uint32_t channel = wire->lane->channel, chunk = chunk_of(wire, sequence);
+    const lane_operand_t *operand =
+        &base->program->operands[wire->outgoing ? step->src_first : step->dst_first];
+    step_place_t place = {instance, step, channel, chunk,
+                          lane_span(&base->geometry, channel, step->part, chunk)};
+    bool lands = operand->buffer == LANE_LANDING;
+    return (wire_place_t){.address = step_address(&place, operand),
+                          .bytes = place.span.bytes,
+                          .buffer = operand->buffer,
+                          .rank = operand->rank,
+                          .landing = lands ? instance->edge_landing[operand->edge] : PLAN_NONE};
+}
+
+/* Signal that a move was sent, or has come. Returns a lane of a processor that goes on, or `woken` if that is
+ * not NULL: then the lane is queued. */
+static exec_task_t *wire_signal(host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence,
+                                exec_task_t *woken)
+{
+    const lane_step_t *step = step_of(instance, wire, sequence);
+    for (uint32_t i = 0; i < step->signal_count; i++) {
+        const lane_signal_t *signal = &instance->base.program->signals[step->signal_first + i];
+        if ((signal->dst == PLAN_NONE) != wire->outgoing)
+            continue; /* the other host's */
+        uint32_t lane = semaphore_raise(instance, signal->semaphore, chunk_of(wire, sequence), 0);
+        if (lane == PLAN_NONE)
+            continue;
+        if (lane >= instance->lane_count)
+            wire_advance(instance, lane);
+        else if (woken)
+            lane_queue(instance, &instance->lanes[lane].task, 0, NULL);
+        else
+            woken = &instance->lanes[lane].task;
+    }
+    return woken;
+}
+
+static exec_task_t *wire_finish(host_instance_t *instance, exec_wire_t *wire, uint32_t sequence)
+{
+    exec_task_t *woken = NULL;
+    while (wire->finished < sequence)
+        woken = wire_signal(instance, wire, wire->finished++, woken);
+    return woken;
+}
+
+static void wire_count(const host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence)
+{
+    const lane_step_t *step = step_of(instance, wire, sequence);
+    lane_span_t span =
+        lane_span(&instance->base.geometry, wire->lane->channel, step->part, chunk_of(wire, sequence));
+    step_count_operand(instance, &instance->base.program->operands[step->dst_first], span.bytes);
+}
+
+void host_wire_sent(exec_instance_t *base, uint32_t lane, uint32_t sequence)
+{
+    host_instance_t *instance = (host_instance_t *)base;
+    exec_wire_t *wire = wire_of(instance, lane);
+    for (uint32_t move = wire->finished; move < sequence; move++)
+        wire_count(instance, wire, move);
+    exec_task_t *woken = wire_finish(instance, wire, sequence);
+    if (woken)
+        lane_queue(instance, woken, 0, NULL);
+    if (wire->finished == wire->moves)
+        instance_drop(instance, 1);
+}
+
+exec_task_t *host_wire_arrived(exec_instance_t *base, uint32_t lane, uint32_t sequence)
+{
+    host_instance_t *instance = (host_instance_t *)base;
+    exec_wire_t *wire = wire_of(instance, lane);
+    exec_task_t *woken = wire_finish(instance, wire, sequence);
+    if (wire->finished == wire->moves)
+        instance_drop(instance, 1);
+    return woken;
+}
+
+void host_wire_run(exec_instance_t *base, exec_task_t *lane)
+{
+    host_instance_t *instance = (host_instance_t *)base;
+    list_t tasks;
+    list_init(&tasks);
+    list_append(&tasks, &lane->of_share);
+    /* Relaxed: it orders nothing, since the lane itself is still counted. */
+    atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
+    lanes_run_here(instance, &tasks);
+    instance_drop(instance, 1);
+}
+
+void host_wire_queue(exec_instance_t *base, exec_task_t *lane)
+{
+    lane_queue((host_instance_t *)base, lane, 0, NULL);
+}
+
+void host_wire_settled(exec_instance_t *base)
+{
+    host_instance_t *instance = (host_instance_t *)base;
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < base->program->wire_count; i++)
+        open += instance->wires[i].finished < instance->wires[i].moves;
+    if (open > 0)
+        instance_drop(instance, open);
+}

@@ -1,0 +1,40 @@
+/*
+ * Wire lanes on the host: they move nothing by themselves. They wait as lanes do, and tell the network what
+ * may be sent or written; what the network has done they signal as lanes do.
+ */
+#ifndef BLINK_EXEC_WIRE_RUN_H
+#define BLINK_EXEC_WIRE_RUN_H
+
+#include "exec/host/instance.h"
+#include "exec/wire.h"
+
+/* What an instance needs for the wire lanes of its program, which is one host's part. Errors: NO_MEMORY;
+ * UNSUPPORTED (links are emulated). */
+blink_result_t wires_create(host_instance_t *instance);
+void wires_destroy(host_instance_t *instance);
+
+/* Memory that wires_create() takes for a program. */
+size_t wires_bytes(const lane_program_t *program);
+
+/* Whether a wait of a wire lane's step concerns this host: at its sender the wait for the source, at its
+ * receiver that for the destination. `lane` is its number in the program. */
+bool wire_waits(const host_instance_t *instance, uint32_t lane, const lane_wait_t *wait);
+
+/* Set up a run. Returns how many wire lanes have moves in it. */
+uint32_t wires_reset(host_instance_t *instance);
+
+/* Tell the network what it may do from the start. */
+void wires_begin(host_instance_t *instance);
+
+/* Take up a wire lane that was parked: tell the network how far it may go now. */
+void wire_advance(host_instance_t *instance, uint32_t lane);
+
+/* The host's side of exec_wire_calls_t. */
+wire_place_t host_wire_place(const exec_instance_t *instance, uint32_t lane, uint32_t sequence);
+void host_wire_sent(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
+exec_task_t *host_wire_arrived(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
+void host_wire_run(exec_instance_t *instance, exec_task_t *lane);
+void host_wire_queue(exec_instance_t *instance, exec_task_t *lane);
+void host_wire_settled(exec_instance_t *instance);
+
+#endif

@@ -1,0 +1,430 @@
+/*
+ * One op on several hosts: each host's executor runs its part of the program, and a fake network carries what
+ * goes between them, in random order. Hosts start when they like; what they leave in every rank's memory is
+ * to the bit what one host leaves that runs the same plan alone.
+ */
+#include "collective.h"
+#include "exec_outcome.h"
+#include "fake_wire.h"
+#include "names.h"
+#include "unit/plan/hand_hosts.h"
+
+enum { RANKS_MOST = 8, SLOTS_CHOSEN = 0 };
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct machine {
+    const char *name;
+    uint32_t devices[WIRE_HOSTS_MAX], hosts;
+} machines[] = {
+    {"2x1", {1, 1}, 2}, {"2x2", {2, 2}, 2}, {"2x4", {4, 4}, 2}, {"hosts of 3, 1 and 2", {3, 1, 2}, 3}};
+
+/* ---- buffers ---- */
+
+/* What one op reads and writes. Of each rank one piece of memory, with room for an input and an output of a
+ * block for each rank. */
+typedef struct buffers {
+    uint32_t ranks;
+    size_t elements; /* of one rank's memory */
+    float *memory[RANKS_MOST];
+    const void *inputs[RANKS_MOST];
+    void *outputs[RANKS_MOST];
+} buffers_t;
+
+/* Blocks that a collective reads of this rank, or writes. */
+static uint32_t blocks_of(const plan_t *plan, uint32_t rank, bool output)
+{
+    bool at_root = rank == plan->root;
+    if (plan->collective == BLINK_SENDRECV)
+        return rank == (output ? plan->peer : plan->root) ? 1 : 0;
+    return output ? collective_output_blocks(plan->collective, plan->rank_count, at_root)
+                  : collective_input_blocks(plan->collective, plan->rank_count, at_root);
+}
+
+/* In place the smaller of input and output is this rank's block of the larger. */
+static void place_buffers(buffers_t *buffers, const plan_t *plan, uint32_t rank, uint64_t count,
+                          bool in_place)
+{
+    uint32_t in_blocks = blocks_of(plan, rank, false), out_blocks = blocks_of(plan, rank, true);
+    float *memory = buffers->memory[rank], *input = memory, *output = memory + buffers->elements / 2;
+    if (in_place) {
+        output = memory + (out_blocks < in_blocks ? rank * count : 0);
+        input = memory + (in_blocks < out_blocks ? rank * count : 0);
+    }
+    buffers->inputs[rank] = in_blocks > 0 ? input : NULL;
+    buffers->outputs[rank] = out_blocks > 0 ? output : NULL;
+    for (uint64_t i = 0; i < in_blocks * count; i++)
+        input[i] = (float)(rank + 1) / (float)(3 + i % 1009); /* sums depend on their order */
+}
+
+static void buffers_init(buffers_t *buffers, const plan_t *plan, uint64_t count, bool in_place)
+{
+    buffers->ranks = plan->rank_count;
+    buffers->elements = 2 * collective_buffer_blocks(plan->collective, plan->rank_count) * count + 1;
+    for (uint32_t rank = 0; rank < buffers->ranks; rank++) {
+        buffers->memory[rank] = malloc(buffers->elements * sizeof(float));
+        memset(buffers->memory[rank], 0xee, buffers->elements * sizeof(float));
+        place_buffers(buffers, plan, rank, count, in_place);
+    }
+}
+
+static void buffers_fini(buffers_t *buffers)
+{
+    for (uint32_t rank = 0; rank < buffers->ranks; rank++)
+        free(buffers->memory[rank]);
+}
+
+/* ---- a cluster ---- */
+
+/* How one op is done. */
+typedef struct way {
+    bool lands_in_slots, scales, in_place;
+    uint32_t slots[WIRE_HOSTS_MAX]; /* of each host */
+} way_t;
+
+/* Executors: one for each host, and the first also for the reference. */
+typedef struct pools {
+    exec_host_t *execs[WIRE_HOSTS_MAX];
+} pools_t;
+
+typedef struct cluster {
+    const topo_t *topo;
+    const plan_t *plan;
+    uint32_t host_of[RANKS_MOST];
+    lane_program_t *whole, *parts[WIRE_HOSTS_MAX];
+    exec_instance_t *reference;
+    wire_net_t net;
+} cluster_t;
+
+static lane_program_t *compile(const cluster_t *cluster, const lane_hosts_t *hosts)
+{
+    lane_program_t *program = NULL;
+    if (lane_compile(cluster->topo, cluster->plan, hosts, &program) != BLINK_OK)
+        fail_msg("%s", blink_error_text());
+    return program;
+}
+
+static int make_pools(void **state)
+{
+    pools_t *pools = calloc(1, sizeof(*pools));
+    for (uint32_t h = 0; h < WIRE_HOSTS_MAX; h++) {
+        exec_host_config_t config = {.workers = 1 + h % 2};
+        assert_int_equal(exec_host_create(&config, &pools->execs[h]), BLINK_OK);
+    }
+    *state = pools;
+    return 0;
+}
+
+static int free_pools(void **state)
+{
+    pools_t *pools = *state;
+    for (uint32_t h = 0; h < WIRE_HOSTS_MAX; h++)
+        exec_host_destroy(pools->execs[h]);
+    free(pools);
+    return 0;
+}
+
+static exec_instance_t *make_part(exec_host_t *exec, const lane_program_t *program)
+{
+    exec_instance_t *instance = NULL;
+    assert_int_equal(exec_instance_create(exec_of_host(exec), program, NULL, &instance), BLINK_OK);
+    return instance;
+}
+
+static void cluster_init(cluster_t *cluster, const pools_t *pools, const topo_t *topo, const plan_t *plan,
+                         uint32_t host_count, const way_t *way)
+{
+    *cluster = (cluster_t){.topo = topo, .plan = plan, .net.host_count = host_count};
+    hand_number_hosts(topo, plan, cluster->host_of);
+    cluster->whole = compile(cluster, NULL);
+    cluster->reference = make_part(pools->execs[0], cluster->whole);
+    lane_hosts_t hosts = {cluster->host_of, way->lands_in_slots, way->scales};
+    for (uint32_t h = 0; h < host_count; h++) {
+        cluster->parts[h] = compile(cluster, &hosts);
+        assert_int_equal(lane_program_keep(cluster->parts[h], h), BLINK_OK);
+        cluster->net.hosts[h].instance = make_part(pools->execs[h], cluster->parts[h]);
+        exec_limit_slots(cluster->net.hosts[h].instance, way->slots[h]);
+    }
+    wire_net_init(&cluster->net);
+}
+
+static void cluster_fini(cluster_t *cluster)
+{
+    wire_net_fini(&cluster->net);
+    for (uint32_t h = 0; h < cluster->net.host_count; h++) {
+        exec_instance_destroy(cluster->net.hosts[h].instance);
+        lane_program_destroy(cluster->parts[h]);
+    }
+    exec_instance_destroy(cluster->reference);
+    lane_program_destroy(cluster->whole);
+}
+
+/* ---- one op ---- */
+
+typedef struct op {
+    cluster_t *cluster;
+    const way_t *way;
+    uint64_t count, dice;
+    uint64_t scalars[RANKS_MOST];
+    buffers_t expected, buffers;
+    const void *inputs[WIRE_HOSTS_MAX][RANKS_MOST]; /* what each host knows: those of its own ranks */
+    void *outputs[WIRE_HOSTS_MAX][RANKS_MOST];
+    outcome_t outcomes[WIRE_HOSTS_MAX];
+    bool begun[WIRE_HOSTS_MAX];
+} op_t;
+
+static exec_run_t run_of(const op_t *op, const void *const *inputs, void *const *outputs, outcome_t *outcome)
+{
+    return (exec_run_t){.inputs = inputs,
+                        .outputs = outputs,
+                        .count = op->count,
+                        .datatype = BLINK_FLOAT32,
+                        .redop = op->way->scales ? BLINK_PRE_MUL_SUM : BLINK_SUM,
+                        .scalars = op->way->scales ? op->scalars : NULL,
+                        .done = on_end,
+                        .context = outcome};
+}
+
+static void run_alone(op_t *op)
+{
+    outcome_t outcome;
+    outcome_init(&outcome);
+    exec_run_t run = run_of(op, op->expected.inputs, op->expected.outputs, &outcome);
+    start_run(op->cluster->reference, &run);
+    assert_int_equal(wait_done(&outcome, 1), BLINK_OK);
+    outcome_fini(&outcome);
+}
+
+static void op_init(op_t *op, cluster_t *cluster, const way_t *way, uint64_t count, uint64_t seed)
+{
+    *op = (op_t){.cluster = cluster, .way = way, .count = count, .dice = seed * 2 + 1};
+    for (uint32_t rank = 0; rank < cluster->plan->rank_count; rank++) {
+        float scalar = 1.0f / (float)(rank + 2);
+        memcpy(&op->scalars[rank], &scalar, sizeof(scalar));
+    }
+    buffers_init(&op->expected, cluster->plan, count, way->in_place);
+    run_alone(op);
+    buffers_init(&op->buffers, cluster->plan, count, way->in_place);
+    for (uint32_t h = 0; h < cluster->net.host_count; h++) {
+        exec_need_t need;
+        outcome_init(&op->outcomes[h]);
+        assert_int_equal(exec_bind(cluster->net.hosts[h].instance, count * sizeof(float), &need), BLINK_OK);
+        for (uint32_t rank = 0; rank < cluster->plan->rank_count; rank++) {
+            bool here = cluster->host_of[rank] == h;
+            op->inputs[h][rank] = here ? op->buffers.inputs[rank] : NULL;
+            op->outputs[h][rank] = here ? op->buffers.outputs[rank] : NULL;
+        }
+    }
+    wire_net_reset(&cluster->net, seed);
+    wire_net_start(&cluster->net);
+}
+
+static void op_fini(op_t *op)
+{
+    for (uint32_t h = 0; h < op->cluster->net.host_count; h++)
+        outcome_fini(&op->outcomes[h]);
+    buffers_fini(&op->buffers);
+    buffers_fini(&op->expected);
+}
+
+static void pause_a_while(uint64_t *dice)
+{
+    if (wire_random(dice, 2))
+        wire_sleep(wire_random(dice, 200));
+}
+
+/* Start hosts in any order, up to `most` of them. */
+static void start_hosts(op_t *op, uint32_t most)
+{
+    uint32_t hosts = op->cluster->net.host_count, first = wire_random(&op->dice, hosts);
+    bool backwards = wire_random(&op->dice, 2);
+    for (uint32_t i = 0; i < most; i++) {
+        uint32_t h = (first + (backwards ? hosts - i : i)) % hosts;
+        wire_host_t *host = &op->cluster->net.hosts[h];
+        exec_run_t run = run_of(op, op->inputs[h], op->outputs[h], &op->outcomes[h]);
+        run.wires = &host->wires;
+        pause_a_while(&op->dice);
+        op->begun[h] = true;
+        start_run(host->instance, &run);
+    }
+}
+
+static void assert_bit_identical(const op_t *op)
+{
+    const plan_t *plan = op->cluster->plan;
+    for (uint32_t rank = 0; rank < plan->rank_count; rank++)
+        if (memcmp(op->buffers.memory[rank], op->expected.memory[rank],
+                   op->buffers.elements * sizeof(float)) != 0)
+            fail_msg("%s by %s, %s, %llu elements, in place %d, lands in slots %d: rank %u differs",
+                     blink_name_collective(plan->collective), blink_name_algorithm(plan->algorithm),
+                     blink_name_protocol(plan->protocol), (unsigned long long)op->count, op->way->in_place,
+                     op->way->lands_in_slots, rank);
+}
+
+static void check_op(cluster_t *cluster, const way_t *way, uint64_t count, uint64_t seed)
+{
+    op_t op;
+    op_init(&op, cluster, way, count, seed);
+    start_hosts(&op, cluster->net.host_count);
+    for (uint32_t h = 0; h < cluster->net.host_count; h++)
+        assert_int_equal(wait_done(&op.outcomes[h], 1), BLINK_OK);
+    wire_net_stop(&cluster->net);
+    for (uint32_t h = 0; h < cluster->net.host_count; h++)
+        assert_int_equal(op.outcomes[h].done, 1);
+    assert_bit_identical(&op);
+    op_fini(&op);
+}
+
+/* Abort at some moment; one host may not have come to the op at all. */
+static void check_aborted_op(cluster_t *cluster, const way_t *way, uint64_t count, uint64_t seed)
+{
+    op_t op;
+    op_init(&op, cluster, way, count, seed);
+    start_hosts(&op, cluster->net.host_count - wire_random(&op.dice, 2));
+    pause_a_while(&op.dice);
+    for (uint32_t h = 0; h < cluster->net.host_count; h++) {
+        exec_abort(cluster->net.hosts[h].instance, BLINK_ERR_PEER_LOST);
+        cluster->net.stopped = true;
+        pause_a_while(&op.dice);
+    }
+    wire_net_settle(&cluster->net, op.begun);
+    for (uint32_t h = 0; h < cluster->net.host_count; h++) {
+        if (!op.begun[h])
+            continue;
+        blink_result_t result = wait_done(&op.outcomes[h], 1);
+        assert_true(result == BLINK_OK || result == BLINK_ERR_PEER_LOST);
+        assert_int_equal(op.outcomes[h].done, 1);
+    }
+    op_fini(&op);
+}
+
+/* ---- plans ---- */
+
+static plan_t *make_plan(const topo_t *topo, uint32_t collective, blink_algorithm_t algorithm,
+                         blink_protocol_t protocol)
+{
+    plan_t *plan = NULL;
+    plan_request_t request = {.collective = (blink_collective_t)collective,
+                              .algorithm = algorithm,
+                              .rank_node = topo->gpus,
+                              .rank_count = topo->gpu_count,
+                              .root = topo->gpu_count - 1,
+                              .peer = 0};
+    if (plan_create(topo, &request, &plan) != BLINK_OK)
+        return NULL;
+    plan->protocol = protocol;
+    return plan;
+}
+
+/* Elements of a block, so that a rank's buffer holds about so many. */
+static uint64_t count_for(const plan_t *plan, uint64_t elements)
+{
+    return elements / collective_buffer_blocks(plan->collective, plan->rank_count) + 1;
+}
+
+/* All ways to run small and large payloads of a plan. */
+static void check_plan(const pools_t *pools, const topo_t *topo, const plan_t *plan, uint32_t hosts)
+{
+    static const uint32_t slots[][WIRE_HOSTS_MAX] = {{SLOTS_CHOSEN}, {1, 1, 1, 1}, {1, 3, SLOTS_CHOSEN, 2}};
+    static const uint64_t elements[] = {0, 70000};
+    for (uint32_t i = 0; i < 2 * LENGTH(slots); i++) {
+        way_t way = {.scales = i % 2 == 1};
+        memcpy(way.slots, slots[i / 2], sizeof(way.slots));
+        if (way.scales && !collective_reduces(plan->collective))
+            continue;
+        cluster_t cluster;
+        cluster_init(&cluster, pools, topo, plan, hosts, &way);
+        for (uint32_t c = 0; c < LENGTH(elements); c++)
+            for (int in_place = 0; in_place <= collective_has_in_place(plan->collective); in_place++) {
+                way.in_place = in_place;
+                check_op(&cluster, &way, count_for(plan, elements[c]), 100 * i + 10 * c + (uint32_t)in_place);
+            }
+        cluster_fini(&cluster);
+    }
+}
+
+typedef void check_plan_t(const pools_t *pools, const topo_t *topo, const plan_t *plan, uint32_t hosts);
+
+static void check_machine(const pools_t *pools, const struct machine *machine, blink_algorithm_t algorithm,
+                          blink_protocol_t protocol, check_plan_t *check)
+{
+    topo_t *topo = hand_hosts(machine->devices, machine->hosts);
+    for (uint32_t collective = 0; collective <= BLINK_SENDRECV; collective++) {
+        plan_t *plan = make_plan(topo, collective, algorithm, protocol);
+        if (plan)
+            check(pools, topo, plan, machine->hosts);
+        plan_destroy(plan);
+    }
+    topo_destroy(topo);
+}
+
+static void test_every_collective_equals_one_host_alone(void **state)
+{
+    for (uint32_t m = 0; m < LENGTH(machines); m++)
+        check_machine(*state, &machines[m], BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE, check_plan);
+}
+
+static void test_rings_equal_one_host_alone(void **state)
+{
+    for (uint32_t m = 0; m < LENGTH(machines); m++)
+        check_machine(*state, &machines[m], BLINK_ALGORITHM_RING, BLINK_PROTOCOL_SIMPLE, check_plan);
+}
+
+/* Flags stay within a host. */
+static void test_every_collective_with_flags_within_hosts(void **state)
+{
+    check_machine(*state, &machines[3], BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_LL, check_plan);
+    check_machine(*state, &machines[2], BLINK_ALGORITHM_BINOMIAL, BLINK_PROTOCOL_LL128, check_plan);
+}
+
+/* Data come before the receiver starts. */
+static void check_early_data(const pools_t *pools, const topo_t *topo, const plan_t *plan, uint32_t hosts)
+{
+    way_t way = {.lands_in_slots = true};
+    cluster_t cluster;
+    cluster_init(&cluster, pools, topo, plan, hosts, &way);
+    for (uint32_t round = 0; round < 6; round++) {
+        way.in_place = round % 2 && collective_has_in_place(plan->collective);
+        check_op(&cluster, &way, 1 + 3 * round, round);
+    }
+    cluster_fini(&cluster);
+}
+
+static void test_data_may_come_before_the_receiver_starts(void **state)
+{
+    for (uint32_t m = 0; m < LENGTH(machines); m++)
+        check_machine(*state, &machines[m], BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE, check_early_data);
+}
+
+static void check_aborts(const pools_t *pools, const topo_t *topo, const plan_t *plan, uint32_t hosts)
+{
+    static const uint64_t elements[] = {100, 70000};
+    for (uint32_t c = 0; c < LENGTH(elements); c++) {
+        way_t way = {.lands_in_slots = c == 0};
+        uint64_t count = count_for(plan, elements[c]);
+        cluster_t cluster;
+        cluster_init(&cluster, pools, topo, plan, hosts, &way);
+        for (uint32_t round = 0; round < 10; round++)
+            check_aborted_op(&cluster, &way, count, round);
+        check_op(&cluster, &way, count, 1);
+        cluster_fini(&cluster);
+    }
+}
+
+static void test_aborted_ops_end_when_they_are_settled(void **state)
+{
+    for (uint32_t m = 0; m < LENGTH(machines); m++)
+        check_machine(*state, &machines[m], BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE, check_aborts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_collective_equals_one_host_alone),
+        cmocka_unit_test(test_rings_equal_one_host_alone),
+        cmocka_unit_test(test_every_collective_with_flags_within_hosts),
+        cmocka_unit_test(test_data_may_come_before_the_receiver_starts),
+        cmocka_unit_test(test_aborted_ops_end_when_they_are_settled),
+    };
+    return cmocka_run_group_tests(tests, make_pools, free_pools);
+}
