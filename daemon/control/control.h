@@ -16,6 +16,16 @@
 
 #include <uv.h>
 
+/* The regions that GPUs reach (memory/region_gpu.h). */
+typedef struct region_gpus {
+    list_t reached;  /* region_t.of_gpus: that the GPU worker has, or has refused */
+    list_t lost;     /* that a worker had which has ended: what becomes of them waits for a slice */
+    list_t unmapped; /* of the host, which a worker that has started is to map */
+    uint32_t asked;  /* of these, that it has been asked to map, and has not answered */
+    uint32_t losses; /* workers that have ended */
+    work_t work;
+} region_gpus_t;
+
 typedef struct gpus gpus_t;
 typedef struct links links_t;
 typedef struct peers peers_t;
@@ -32,6 +42,7 @@ typedef struct control {
     exec_host_t *exec;
     engine_t *engine;
     gpus_t *gpus; /* NULL: the daemon serves none */
+    region_gpus_t region_gpus;
     links_t *links;
     peers_t *peers; /* NULL: the daemon knows no other */
     beat_t beat;    /* once the engine is there */

@@ -47,6 +47,8 @@ struct gpus {
     uint64_t asked_ns; /* the oldest message without an answer was made, or the one before it answered */
     uint32_t restarts, failed_starts;
     list_t unsent, unanswered;
+    list_t failed; /* messages to a worker that has ended, until those who wait have been told */
+    work_t fail;
     uint64_t last_token, first_token;     /* first_token: the first of this worker */
     char trouble[BLINK_ERROR_TEXT_BYTES]; /* why there is no worker */
 };
@@ -147,11 +149,16 @@ blink_result_t gpus_import(gpus_t *gpus, gpu_request_t *request, const int *fds,
     return BLINK_OK;
 }
 
+bool gpus_has(const gpus_t *gpus, uint64_t token)
+{
+    return gpus->ready && token >= gpus->first_token;
+}
+
 void gpus_release(gpus_t *gpus, uint64_t token)
 {
     message_t *message;
     const gpu_request_t request = {.kind = GPU_RELEASE, .token = token};
-    if (!gpus->ready || token < gpus->first_token)
+    if (!gpus_has(gpus, token))
         return;
     if (message_make(&request, NULL, 0, &message) == BLINK_OK)
         message_send(gpus, message);
@@ -208,11 +215,32 @@ static void free_handle(uv_handle_t *handle)
     free(handle);
 }
 
+/* False: none is left. */
+static bool fail_one(gpus_t *gpus)
+{
+    message_t *message = LIST_FIRST(&gpus->failed, message_t, link);
+    if (message)
+        message_answer(message, BLINK_FAIL(BLINK_ERR_SYSTEM, "%s", gpus->trouble), 0);
+    return message;
+}
+
+static bool fail_slice(work_t *work)
+{
+    gpus_t *gpus = CONTAINER_OF(work, gpus_t, fail);
+    turns_t *turns = &gpus->control->turns;
+    while (!turns_slice_is_over(turns)) {
+        if (!fail_one(gpus))
+            return false;
+        turns_count(turns, 1);
+    }
+    return true;
+}
+
 static void fail_messages(gpus_t *gpus)
 {
-    list_splice(&gpus->unanswered, &gpus->unsent);
-    for (message_t *message; (message = LIST_FIRST(&gpus->unanswered, message_t, link));)
-        message_answer(message, BLINK_FAIL(BLINK_ERR_SYSTEM, "%s", gpus->trouble), 0);
+    list_splice(&gpus->failed, &gpus->unanswered);
+    list_splice(&gpus->failed, &gpus->unsent);
+    turns_post(&gpus->control->turns, NULL, &gpus->fail);
 }
 
 static void drop_worker(gpus_t *gpus, char *how, size_t how_bytes)
@@ -406,6 +434,8 @@ blink_result_t gpus_create(control_t *control, gpu_worker_t *worker, const gpu_h
     *worker = (gpu_worker_t){.socket_fd = -1};
     list_init(&gpus->unsent);
     list_init(&gpus->unanswered);
+    list_init(&gpus->failed);
+    work_init(&gpus->fail, fail_slice);
     gpus->restart.data = gpus;
     *created = gpus;
     if (uv_timer_init(&control->loop, &gpus->restart) != 0)
@@ -428,6 +458,9 @@ void gpus_destroy(gpus_t *gpus)
     snprintf(gpus->trouble, sizeof(gpus->trouble), "the daemon ends");
     drop_worker(gpus, NULL, 0);
     fail_messages(gpus);
+    work_cancel(&gpus->fail);
+    while (fail_one(gpus))
+        ;
     if (gpus->beat)
         uv_close((uv_handle_t *)gpus->beat, free_handle);
     uv_close((uv_handle_t *)&gpus->restart, free_gpus);

@@ -9,7 +9,7 @@
 
 /* What the GPUs tell their owner. */
 typedef struct gpus_handler {
-    /* The worker has ended. Whoever waited for an answer has been told; the engine has not. */
+    /* The worker has ended. Whoever waits for an answer is told soon, in slices; the engine has not been. */
     void (*lost)(control_t *control);
     /* Another worker has started; memory may be imported again. */
     void (*back)(control_t *control);
@@ -49,6 +49,9 @@ typedef struct gpu_answer {
  * duplicated. The answer comes later, exactly once, or never if this fails. Errors: SYSTEM, NO_MEMORY. */
 blink_result_t gpus_import(gpus_t *gpus, gpu_request_t *request, const int *fds, uint32_t fd_count,
                            gpu_answer_t answer);
+
+/* Whether the worker that was asked with this token is still there. */
+bool gpus_has(const gpus_t *gpus, uint64_t token);
 
 /* Give back what was imported, if the worker that imported it still lives. */
 void gpus_release(gpus_t *gpus, uint64_t token);

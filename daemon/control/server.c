@@ -13,7 +13,7 @@
 #include "control/descriptors.h"
 #include "control/gpus.h"
 #include "control/links.h"
-#include "control/memory/region_gpu.h"
+#include "control/memory/region_loss.h"
 #include "control/peers/peers.h"
 #include "frame.h"
 
@@ -441,6 +441,7 @@ static void init_control(const server_config_t *config, control_t *control)
     control->tenants.weights = control->settings->weights;
     control->tenants.weight_count = control->settings->weight_count;
     list_init(&control->clients);
+    regions_init_gpus(control);
 }
 
 /* All serves without: then pages are the daemon's that clients have it touch first. */

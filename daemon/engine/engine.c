@@ -56,7 +56,8 @@ static void engine_wake(void *context)
 /* The second look before sleeping. */
 static bool has_work(engine_t *engine)
 {
-    if (!mailbox_is_empty(&engine->mailbox) || engine->replaying > 0 || !list_is_empty(&engine->leaving))
+    if (!mailbox_is_empty(&engine->mailbox) || engine->replaying > 0 || !list_is_empty(&engine->leaving) ||
+        !list_is_empty(&engine->lost_comms))
         return true;
     if (engine->config.cuda && exec_cuda_has_news(engine->config.cuda))
         return true;
@@ -134,7 +135,7 @@ static bool engine_work(engine_t *engine)
     engine->turn_steps = 0;
     bool worked = mailbox_run(&engine->mailbox);
     worked |= clients_serve(engine);
-    worked |= engine->config.cuda && run_poll_ended(engine);
+    worked |= engine->config.cuda && (run_poll_ended(engine) | gpu_worker_end_some(engine));
     worked |= run_serve_queued(engine);
     worked |= comms_serve(engine);
     engine->cache.worked |= worked;
@@ -261,6 +262,7 @@ static void init_lists(engine_t *engine)
     list_init(&engine->leaving);
     list_init(&engine->busy_comms);
     list_init(&engine->gpu_comms);
+    list_init(&engine->lost_comms);
     fair_round_init(&engine->due_tenants, TURN_QUANTUM_BYTES);
     list_init(&engine->spare_batches);
 }

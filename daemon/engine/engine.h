@@ -100,7 +100,8 @@ typedef struct engine_region_config {
 blink_result_t engine_region_add(engine_client_t *client, const engine_region_config_t *config,
                                  engine_region_t **region);
 
-/* Another GPU worker finds the region elsewhere, or (0) none finds it. */
+/* A new GPU worker finds the region there. What the one before it had imported is not used any more after
+ * engine_gpu_detach(). */
 void engine_region_move(engine_client_t *client, uint32_t region, uint64_t gpu_address);
 
 /* done: no op uses the region any more and none can start to. */
@@ -112,7 +113,7 @@ uint64_t engine_client_op_count(const engine_client_t *client);
 /* ---- the GPU worker ---- */
 
 /* One has started; the engine takes the channel over. Or it has ended, and `text` says how: communicators on
- * GPUs end with SYSTEM (their regions are the caller's to poison, before). */
+ * GPUs end with SYSTEM, and no region that was told before is used by GPUs again, until it is moved. */
 void engine_gpu_attach(engine_t *engine, const gpu_channel_t *channel);
 void engine_gpu_detach(engine_t *engine, const char *text);
 

@@ -11,6 +11,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+/* Communicators that end in one turn because the worker has ended. */
+#define ENDED_PER_TURN 64u
+
 /* A message from the control thread. */
 typedef struct gpu_change {
     mailbox_item_t item;
@@ -43,9 +46,9 @@ static void detach_run(mailbox_item_t *item)
         epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, engine->gpu_event_fd, NULL);
     engine->gpu_event_fd = -1;
     exec_cuda_detach(engine->config.cuda, change->text);
-    LIST_FOR_EACH (link, &engine->gpu_comms) {
-        comm_end(CONTAINER_OF(link, engine_comm_t, of_gpus), ENDED_BY_ENGINE, BLINK_ERR_SYSTEM, change->text);
-    }
+    engine->lost_gpu_workers++;
+    snprintf(engine->gpu_lost_text, sizeof(engine->gpu_lost_text), "%s", change->text);
+    list_splice(&engine->lost_comms, &engine->gpu_comms);
     free(change);
 }
 
@@ -69,6 +72,16 @@ uint64_t engine_check_gpu_worker(engine_t *engine, uint64_t now_us)
     engine->gpu_stuck_item.run = stuck_on_control;
     mailbox_post(engine->config.control, &engine->gpu_stuck_item);
     return UINT64_MAX;
+}
+
+bool gpu_worker_end_some(engine_t *engine)
+{
+    list_t *link;
+    uint32_t ended = 0;
+    for (; ended < ENDED_PER_TURN && (link = list_take_first(&engine->lost_comms)); ended++)
+        comm_has_ended(CONTAINER_OF(link, engine_comm_t, of_gpus));
+    engine_count(engine, ended);
+    return ended > 0;
 }
 
 static void post_change(engine_t *engine, const gpu_change_t *change)

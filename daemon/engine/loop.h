@@ -42,7 +42,12 @@ struct engine {
     uint32_t unheard;      /* steps since doorbells were listened for */
     list_t busy_comms;     /* engine_comm_t.of_busy: that have ops */
     list_t gpu_comms;      /* engine_comm_t.of_gpus: whose devices are on GPUs */
-    list_t spare_batches;  /* op_batch_t.of_rank, to be used again; nobody's, hence few */
+    /* Counts GPU workers that have ended. What belongs to one of them says so by an older number: nothing of
+     * it is used from that moment on, and it is ended in slices. */
+    uint32_t lost_gpu_workers;
+    list_t lost_comms; /* engine_comm_t.of_gpus: of workers that have ended, to be ended */
+    char gpu_lost_text[BLINK_ERROR_TEXT_BYTES]; /* how the last one ended */
+    list_t spare_batches; /* op_batch_t.of_rank, to be used again; nobody's, hence few */
     uint32_t spare_batch_count;
     fair_round_t due_tenants; /* tenant_t.turn: that have communicators which the loop is to attend to */
     plan_cache_t cache;
@@ -71,6 +76,17 @@ static inline void comm_attend_no_more(engine_comm_t *comm)
     if (list_is_empty(&comm->tenant->due_comms.waiting))
         fair_leave(&comm->tenant->turn);
 }
+
+/* Whether the communicator has ended, also if it is still to be ended because the GPU worker was. */
+static inline bool comm_has_ended(engine_comm_t *comm)
+{
+    if (comm->on_gpus && comm->gpu_worker != comm->engine->lost_gpu_workers)
+        comm_end(comm, ENDED_BY_ENGINE, BLINK_ERR_SYSTEM, comm->engine->gpu_lost_text);
+    return comm->end_reason != BLINK_OK;
+}
+
+/* End some of the communicators whose GPU worker has ended. True if there were any. */
+bool gpu_worker_end_some(engine_t *engine);
 
 /* Entries of an op that are one step together. */
 #define ENTRIES_PER_STEP 16u

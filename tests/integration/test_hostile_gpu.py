@@ -312,6 +312,35 @@ class EndTest(HostileGpuTest):
             self.assertLess(time.monotonic(), deadline, "there is no worker")
             time.sleep(0.05)
 
+    def register(self, client, fd, size):
+        """Memory of the host that GPUs reach: its number."""
+        reply = client.request(raw.MEM_REGISTER, message(_2=size, _3=1), [fd])
+        self.assertTrue(reply.body(4).get(2), reply.text)
+        return reply.body(4)[1]
+
+    def test_a_worker_with_much_to_lose_makes_no_turn_long(self):
+        """Its communicators end, and the next worker maps all regions again."""
+        client, fd, count = self.client(), raw.sealed_memfd(PAGE), 3000
+        self.addCleanup(os.close, fd)
+        regions = [self.register(client, fd, PAGE) for _ in range(count)]
+        members = [self.members(client)[0] for _ in range(count)]
+        worker = self.ctl_json(self.blinkd, "status")["gpu_worker_pid"]
+        os.kill(worker, signal.SIGKILL)
+        ended = {client.receive().body(7)[1] for _ in range(count)}
+        self.assertEqual(ended, set(members))
+        self.wait_for_worker(worker)
+        self.submit(client, raw.SYSTEM, opcode=raw.BARRIER, member=members[0])
+        [member] = self.members(client)
+        for region in [regions[0], regions[-1]]:
+            result = None
+            while result != raw.OK:
+                client.submit(raw.ALLREDUCE, member=member, count=1, in_region=region, out_region=region)
+                _, result, text = client.reap()
+                self.assertIn(result, [raw.OK, raw.INVALID_ARGUMENT], text)
+        status = self.ctl_json(self.blinkd, "status")
+        self.assertLess(status["turn_steps_most"], 1000)
+        self.assertLess(status["engine_steps_most"], 2000)
+
     def test_a_client_goes_as_the_worker_answers(self):
         worker = self.ctl_json(self.blinkd, "status")["gpu_worker_pid"]
         for _ in range(20):

@@ -114,6 +114,7 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
     client->connection = connection;
     client->tenant = tenant;
     client->number = ++control->last_client;
+    client->gpu_losses = control->region_gpus.losses;
     client->pid = connection_pid(connection);
     list_init(&client->regions);
     list_init(&client->pending_regions);

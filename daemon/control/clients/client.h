@@ -31,6 +31,7 @@ typedef struct client {
     list_t pending_regions;
     table_t region_numbers;
     struct region *windows; /* for streams; NULL: none */
+    uint32_t gpu_losses;    /* control->region_gpus.losses, when it was last told of one, or came */
     uint32_t last_region;
     uint32_t region_count; /* and the bytes below: deregistered ones count until the engine lets go of them */
     uint64_t registered_bytes;

@@ -5,6 +5,7 @@
 #include "base/pages.h"
 #include "control/descriptors.h"
 #include "control/gpus.h"
+#include "control/memory/region_loss.h"
 #include "windows.h"
 
 #include <errno.h>
@@ -123,6 +124,7 @@ blink_result_t region_create(client_t *client, uint64_t bytes, uint64_t pinned_b
     region->fd = -1;
     region->guard = GUARD_NONE;
     list_init(&region->of_pending);
+    list_init(&region->of_gpus);
     list_prepend(&client->regions, &region->link);
     if (kind == ENGINE_REGION_WINDOWS)
         client->windows = region;
@@ -136,6 +138,7 @@ void region_unlink(region_t *region)
 {
     list_remove(&region->link);
     list_remove(&region->of_pending);
+    region_leave_gpus(region);
     table_remove(&region->client->region_numbers, &region->of_numbers);
     if (region->client->windows == region)
         region->client->windows = NULL;

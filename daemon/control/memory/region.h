@@ -25,6 +25,8 @@ typedef struct region {
     uint64_t pinned_bytes; /* of a staging region that GPUs reach: pages that the GPU worker adds */
     uint64_t request;      /* whose answer waits for the engine, or for the GPU worker */
     uint64_t gpu_token;    /* of what the GPU worker has of the region; 0: nothing */
+    list_t of_gpus;        /* on a list of control->region_gpus */
+    struct remap *remap;   /* what another worker has been asked, until it answers; NULL: nothing */
     int fd; /* of the memory, while a GPU or the client of a staging region is to map it too; else -1 */
     uint64_t offset_bytes;   /* where the region begins in the memory of fd */
     uint32_t guard;          /* on the host: the mapping's */

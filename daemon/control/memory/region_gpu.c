@@ -4,6 +4,7 @@
 #include "control/descriptors.h"
 #include "control/gpus.h"
 #include "control/memory/region.h"
+#include "control/memory/region_loss.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -76,7 +77,9 @@ static blink_result_t finish_import(region_t *region, blink_result_t result, uin
         region->gpu_token = 0;
     else
         result = region_tell_engine(region, address);
-    if (result != BLINK_OK)
+    if (result == BLINK_OK)
+        region_is_answered(region, BLINK_OK, region->gpu_token);
+    else
         connection_reply_error(region->client->connection, region->request, result);
     return result;
 }
@@ -87,6 +90,8 @@ static void reply_registered(region_t *region)
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
     body.region = region->number;
     body.gpu = region->gpu_token != 0;
+    if (body.gpu)
+        region_tell_losses(region->client); /* first: the client forgets what it has when it hears of one */
     reply.id = region->request;
     reply.body_case = BLINKWIRE__REPLY__BODY_MEM_REGISTER;
     reply.mem_register = &body;
@@ -165,23 +170,15 @@ static void on_host_mapped(void *context, blink_result_t result, uint64_t addres
     if (result != BLINK_OK) {
         LOG_INFO("client %u: GPUs cannot reach region %u: %s", region->client->number, region->number,
                  blink_error_text());
-        region->gpu_token = 0;
         address = 0;
     }
+    region_is_answered(region, result, region->gpu_token);
     finish_host(region, address);
-}
-
-static gpu_request_t map_request(const region_t *region)
-{
-    return (gpu_request_t){.kind = GPU_MAP_HOST,
-                           .bytes = region->bytes,
-                           .offset_bytes = region->offset_bytes,
-                           .keep_holes = region->kind == ENGINE_REGION_CLIENT};
 }
 
 static blink_result_t let_gpus_map(region_t *region, int fd)
 {
-    gpu_request_t map = map_request(region);
+    gpu_request_t map = region_map_request(region);
     region->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* for a worker that may come later */
     if (region->fd < 0)
         return descriptors_fail("keep the descriptor of a region");
@@ -203,13 +200,6 @@ void region_register_host(client_t *client, uint64_t request, const Blinkwire__M
 
 /* ---- staging ---- */
 
-static void on_lost_removed(void *context)
-{
-    region_t *region = context;
-    region_uncount(region);
-    region_free(region);
-}
-
 /* For the client. A descriptor that the GPU worker may need again is kept. */
 static int staging_fd(region_t *region)
 {
@@ -226,8 +216,7 @@ static void reply_staging(region_t *region)
     if (fd < 0) {
         connection_reply_error(region->client->connection, region->request,
                                descriptors_fail("the descriptor of a staging region"));
-        region_unlink(region);
-        engine_region_remove(region->engine, (engine_done_t){on_lost_removed, region});
+        region_remove_silently(region);
         return;
     }
     Blinkwire__StagingCreateReply body = BLINKWIRE__STAGING_CREATE_REPLY__INIT;
@@ -248,7 +237,7 @@ static void on_mapped(void *context, blink_result_t result, uint64_t address)
 static blink_result_t stage(region_t *region, bool gpu)
 {
     if (gpu) {
-        gpu_request_t map = map_request(region);
+        gpu_request_t map = region_map_request(region);
         return begin_import(region, &map, &region->fd, 1, on_mapped);
     }
     BLINK_TRY(region_tell_engine(region, 0));
@@ -272,103 +261,5 @@ void region_stage(client_t *client, uint64_t request, const Blinkwire__StagingCr
         connection_reply_error(client->connection, request, result);
         if (region)
             region_discard(region);
-    }
-}
-
-/* ---- workers that come and go ---- */
-
-/* False if the client had nothing on GPUs. */
-static bool lose_regions(client_t *client)
-{
-    bool had = false;
-    LIST_FOR_EACH (link, &client->regions) {
-        region_t *region = CONTAINER_OF(link, region_t, link);
-        if (region->gpu_token == 0 || region_is_pending(region))
-            continue;
-        region->gpu_token = 0;
-        if (region->map) {
-            engine_region_move(client->engine, region->number, 0);
-            continue;
-        }
-        had = true;
-        /* Relaxed: the engine hears of the worker's end later, by its mailbox. */
-        atomic_store_explicit(&region->lost, true, memory_order_relaxed);
-        region_unlink(region);
-        engine_region_remove(region->engine, (engine_done_t){on_lost_removed, region});
-    }
-    return had;
-}
-
-void regions_lose_gpus(control_t *control)
-{
-    Blinkwire__GpuReset body = BLINKWIRE__GPU_RESET__INIT;
-    Blinkwire__Reply event = BLINKWIRE__REPLY__INIT;
-    event.body_case = BLINKWIRE__REPLY__BODY_GPU_RESET;
-    event.gpu_reset = &body;
-    LIST_FOR_EACH (link, &control->clients) {
-        client_t *client = CONTAINER_OF(link, client_t, link);
-        if (!client->leaving && lose_regions(client))
-            connection_send(client->connection, &event, NULL, 0);
-    }
-}
-
-/* A region is remembered by numbers: the region and its client may be gone when the worker answers. */
-typedef struct remap {
-    control_t *control;
-    uint32_t client, region;
-    uint64_t token;
-} remap_t;
-
-static region_t *find_remapped(const remap_t *remap)
-{
-    LIST_FOR_EACH (link, &remap->control->clients) {
-        const client_t *client = CONTAINER_OF(link, client_t, link);
-        if (client->number == remap->client)
-            return client->leaving ? NULL : region_numbered(client, remap->region);
-    }
-    return NULL;
-}
-
-static void on_mapped_again(void *context, blink_result_t result, uint64_t address)
-{
-    remap_t *remap = context;
-    region_t *region = find_remapped(remap);
-    if (result != BLINK_OK) {
-        LOG_WARNING("client %u's staging region %u is lost to GPUs: %s", remap->client, remap->region,
-                    blink_error_text());
-    } else if (!region) {
-        gpus_release(remap->control->gpus, remap->token);
-    } else {
-        region->gpu_token = remap->token;
-        engine_region_move(region->client->engine, region->number, address);
-    }
-    free(remap);
-}
-
-static void map_again(region_t *region)
-{
-    gpu_request_t map = map_request(region);
-    remap_t *remap = malloc(sizeof(*remap));
-    if (!remap)
-        return; /* ops on GPUs that use the region fail and say why */
-    *remap = (remap_t){region->control, region->client->number, region->number, 0};
-    if (gpus_import(region->control->gpus, &map, &region->fd, 1, (gpu_answer_t){on_mapped_again, remap}) !=
-        BLINK_OK) {
-        LOG_WARNING("client %u's staging region %u: %s", remap->client, remap->region, blink_error_text());
-        free(remap);
-        return;
-    }
-    remap->token = map.token;
-}
-
-void regions_map_again(control_t *control)
-{
-    LIST_FOR_EACH (client_link, &control->clients) {
-        const client_t *client = CONTAINER_OF(client_link, client_t, link);
-        LIST_FOR_EACH (link, &client->regions) {
-            region_t *region = CONTAINER_OF(link, region_t, link);
-            if (!client->leaving && region->fd >= 0 && !region_is_pending(region))
-                map_again(region);
-        }
     }
 }

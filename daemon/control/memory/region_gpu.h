@@ -13,10 +13,4 @@ void region_register_gpu(client_t *client, uint64_t request, const Blinkwire__Gp
                          const int *fds, uint32_t fd_count);
 void region_stage(client_t *client, uint64_t request, const Blinkwire__StagingCreate *message);
 
-/* The GPU worker has ended: memory that it had imported is gone, and the memory's clients are told. */
-void regions_lose_gpus(control_t *control);
-
-/* Another worker has started: have it map the host memory that the last one had mapped. */
-void regions_map_again(control_t *control);
-
 #endif

@@ -12,9 +12,17 @@
 
 /* ---- as the control thread tells ---- */
 
+/* The control thread tells of an address before it tells of the end of the worker that has it. */
+static void place_on_gpus(engine_region_t *region, uint64_t gpu_address)
+{
+    region->gpu_address = gpu_address;
+    region->gpu_worker = region->client->engine->lost_gpu_workers;
+}
+
 static void region_add_run(mailbox_item_t *item)
 {
     engine_region_t *region = CONTAINER_OF(item, engine_region_t, add_item);
+    place_on_gpus(region, region->gpu_address);
     list_append(&region->client->regions[region->region % REGION_BUCKETS], &region->of_client);
     if (region->windows)
         region->client->windows = region;
@@ -67,7 +75,7 @@ static void region_move_run(mailbox_item_t *item)
     region_move_t *move = CONTAINER_OF(item, region_move_t, item);
     engine_region_t *region = region_find(move->client, move->region);
     if (region)
-        region->gpu_address = move->gpu_address;
+        place_on_gpus(region, move->gpu_address);
     free(move);
 }
 
@@ -75,8 +83,8 @@ void engine_region_move(engine_client_t *client, uint32_t region, uint64_t gpu_a
 {
     region_move_t *move = malloc(sizeof(*move));
     if (!move) {
-        LOG_ERROR("no memory to move region %u", region);
-        abort(); /* a GPU would be given an address that is somebody else's */
+        LOG_ERROR("no memory to tell where GPUs find region %u: they do not", region);
+        return;
     }
     *move = (region_move_t){{.run = region_move_run}, client, region, gpu_address};
     mailbox_post(&client->engine->mailbox, &move->item);
@@ -175,7 +183,10 @@ static blink_result_t check_range(const engine_region_t *region, const region_ra
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "offset %lu is not a multiple of the element's %u bytes",
                           (unsigned long)offset_bytes, range->alignment);
-    if (range->for_gpus ? region->gpu_address == 0 : !region->base)
+    bool is_lost = region->gpu_address != 0 && region->gpu_worker != region->client->engine->lost_gpu_workers;
+    if (is_lost && !region->base)
+        return region_fail_lost(region);
+    if (range->for_gpus ? region->gpu_address == 0 || is_lost : !region->base)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "region %u is %s, but the communicator is on %s",
                           region->region, region->base ? "memory of the host" : "memory of a GPU",
                           range->for_gpus ? "GPUs" : "host devices");

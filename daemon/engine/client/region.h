@@ -16,7 +16,8 @@ struct engine_region {
     uint32_t region;
     engine_region_kind_t kind;
     char *base;
-    uint64_t gpu_address;
+    uint64_t gpu_address; /* in the GPU worker that was there when it was told; 0: GPUs do not find it */
+    uint32_t gpu_worker;  /* engine->lost_gpu_workers then */
     uint64_t bytes;
     const _Atomic bool *poisoned;
     stream_window_t *windows; /* of a windows region */

@@ -373,7 +373,7 @@ static blink_result_t submit(submission_t *submission)
 static void submit_or_refuse(submission_t *submission)
 {
     engine_comm_t *comm = submission->rank->comm;
-    blink_result_t result = comm->end_reason != BLINK_OK ? comm->end_reason : submit(submission);
+    blink_result_t result = comm_has_ended(comm) ? comm->end_reason : submit(submission);
     if (result == BLINK_OK)
         return;
     if (comm->end_reason == BLINK_OK)

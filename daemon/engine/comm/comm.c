@@ -32,7 +32,7 @@ static void sweep_begin(engine_comm_t *comm)
 
 static void sweep_op(comm_op_t *op)
 {
-    if (op->comm->end_reason != BLINK_OK)
+    if (comm_has_ended(op->comm))
         run_cancel(op);
     else if (op->state == OP_ENDED)
         op_serve(op); /* it may have waited for the leaving rank alone */
@@ -252,6 +252,7 @@ static void comm_add_run(mailbox_item_t *item)
     engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, add_item);
     if (comm->on_gpus)
         list_append(&comm->engine->gpu_comms, &comm->of_gpus);
+    comm->gpu_worker = comm->engine->lost_gpu_workers;
     for (uint32_t rank = 0; rank < comm->rank_count; rank++)
         client_add_membership(comm->ranks[rank].client, &comm->ranks[rank]);
 }
@@ -393,7 +394,7 @@ static void comm_serve(engine_comm_t *comm)
     ops_activate_more(comm);
     if (comm->sweep != &comm->ops)
         comm_sweep(comm);
-    if (comm->end_reason == BLINK_OK) {
+    if (!comm_has_ended(comm)) {
         run_next_due(comm);
         if (!list_is_empty(&comm->due))
             comm_attend(comm);

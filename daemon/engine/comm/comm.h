@@ -29,7 +29,8 @@ struct engine_comm {
     list_t of_busy;             /* engine->busy_comms, while it has ops */
     exec_share_t *share;        /* of the executor of its devices */
     fair_share_t turn;          /* of its tenant's, while it is to be attended to: comm_attend() */
-    list_t of_gpus;             /* engine->gpu_comms */
+    list_t of_gpus;             /* engine->gpu_comms, engine->lost_comms */
+    uint32_t gpu_worker;        /* engine->lost_gpu_workers, when it was made */
     list_t ops;                 /* comm_op_t.of_comm, oldest first */
     list_t due;                 /* its ops in OP_DUE (op.h) */
     list_t activating;          /* op_batch_t.of_activating */

@@ -36,7 +36,7 @@ uint32_t await_find(const comm_op_t *op)
 /* True if the op has gone on, or has ended. */
 static bool look(comm_op_t *op)
 {
-    if (op->comm->end_reason != BLINK_OK) {
+    if (comm_has_ended(op->comm)) {
         run_cancel(op);
         return true;
     }

@@ -293,8 +293,8 @@ void run_proceed(comm_op_t *op)
 /* text: why the run failed, if it has; NULL: nobody knows. */
 static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
 {
-    const engine_comm_t *comm = op->comm;
-    bool comm_ended = comm->end_reason != BLINK_OK;
+    engine_comm_t *comm = op->comm;
+    bool comm_ended = comm_has_ended(comm);
     if (end->result == BLINK_OK && !(comm_ended && op->piece + 1 < op->pieces)) {
         if (!op_end_piece(op, end))
             run_proceed(op);
@@ -385,7 +385,7 @@ bool run_serve_queued(engine_t *engine)
     lender->returned = turns < lender->tenant_count; /* and again with every op that leaves its queue */
     for (; turns > 0 && lender->tenant_count > 0; turns--) {
         comm_op_t *op = lend_next(lender);
-        if (op->comm->end_reason != BLINK_OK)
+        if (comm_has_ended(op->comm))
             run_cancel(op);
         else
             run_proceed(op);
