@@ -104,6 +104,21 @@ class GatheringTest(IntegrationTest):
         self.assert_step(late(), "init", "PEER_LOST", "rank 0")
         self.until(lambda: self.find(late(), "init")["result"] == "BLINK_ERR_TIMEOUT")
 
+    def test_failed_ids_are_remembered_for_the_time_of_their_gathering(self):
+        """One with more time than the daemon gives by itself is still known when the other is forgotten."""
+        daemon = self.daemon(*self.limits(init_timeout_s=0.1))
+        ids, gone = [raw.unique_id(), raw.unique_id()], raw.RawClient(daemon)
+        gone.hello()
+        joins = [raw.message(_1=identifier, _2=2, _10=time_ms)
+                 for identifier, time_ms in zip(ids, [int(LIMIT_S * 1000), 90])]
+        for join in joins:
+            gone.send(raw.COMM_INIT, join)
+        gone.request(raw.QUERY)
+        gone.close()
+        late = raw.open_client(self, daemon)
+        self.until(lambda: late.request(raw.COMM_INIT, joins[1]).code == raw.TIMEOUT)
+        self.assertEqual(late.request(raw.COMM_INIT, joins[0]).code, raw.PEER_LOST)
+
     def test_each_gathering_has_its_own_time(self):
         """The one with less time is told in its time, though it began to gather later."""
         daemon = self.daemon()

@@ -5,8 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* However long a communicator gives its ranks: a tenant is there for as long as an id of it is remembered. */
+#define REMEMBERED_MOST_MS 3600000u
+
+/* So many ids that are passed by are a step of the loop's turn. */
+#define IDS_PER_STEP 64u
+
 typedef struct failed_id {
-    list_t link;      /* on failed_ids_t.by_age */
+    list_t link;      /* on failed_ids_t.by_end */
     list_t of_tenant; /* on tenant->failed_ids */
     table_link_t of_table;
     tenant_t *tenant; /* held */
@@ -19,7 +25,7 @@ typedef struct failed_id {
 struct failed_ids {
     control_t *control;
     table_t table;
-    list_t by_age; /* oldest first, which is also the order of `until_ms` */
+    list_t by_end; /* in the order of `until_ms` */
     uv_timer_t timer;
 };
 
@@ -43,27 +49,46 @@ static void on_timer(uv_timer_t *timer);
 
 static void arm(failed_ids_t *failed_ids)
 {
-    const failed_id_t *oldest = LIST_FIRST(&failed_ids->by_age, failed_id_t, link);
+    const failed_id_t *first = LIST_FIRST(&failed_ids->by_end, failed_id_t, link);
     uint64_t now_ms = uv_now(&failed_ids->control->loop);
-    if (oldest)
-        uv_timer_start(&failed_ids->timer, on_timer,
-                       oldest->until_ms > now_ms ? oldest->until_ms - now_ms : 0, 0);
+    if (first)
+        uv_timer_start(&failed_ids->timer, on_timer, first->until_ms > now_ms ? first->until_ms - now_ms : 0,
+                       0);
 }
 
 static void on_timer(uv_timer_t *timer)
 {
     failed_ids_t *failed_ids = timer->data;
     uint64_t now_ms = uv_now(&failed_ids->control->loop);
-    failed_id_t *oldest = LIST_FIRST(&failed_ids->by_age, failed_id_t, link);
-    if (oldest && oldest->until_ms <= now_ms)
-        failed_id_free(failed_ids, oldest);
+    failed_id_t *first = LIST_FIRST(&failed_ids->by_end, failed_id_t, link);
+    if (first && first->until_ms <= now_ms)
+        failed_id_free(failed_ids, first);
     arm(failed_ids);
 }
 
-void failed_ids_add(failed_ids_t *failed_ids, tenant_t *tenant, const uint8_t id[UNIQUE_ID_BYTES],
-                    blink_result_t code)
+static uint64_t remembered_ms(const failed_ids_t *failed_ids, uint64_t init_timeout_ms)
 {
-    const control_t *control = failed_ids->control;
+    uint64_t own_ms = (uint64_t)(failed_ids->control->settings->init_timeout_s * 1e3);
+    uint64_t its_ms = init_timeout_ms < REMEMBERED_MOST_MS ? init_timeout_ms : REMEMBERED_MOST_MS;
+    return own_ms > its_ms ? own_ms : its_ms;
+}
+
+/* Most have the same time, and come last. What one with less passes by is work of its tenant. */
+static void insert_by_end(failed_ids_t *failed_ids, failed_id_t *failed)
+{
+    list_t *before = failed_ids->by_end.previous;
+    uint32_t passed = 0;
+    for (; before != &failed_ids->by_end; before = before->previous, passed++) {
+        if (CONTAINER_OF(before, failed_id_t, link)->until_ms <= failed->until_ms)
+            break;
+    }
+    list_insert(before->next, &failed->link);
+    turns_count(&failed_ids->control->turns, passed / IDS_PER_STEP);
+}
+
+void failed_ids_add(failed_ids_t *failed_ids, tenant_t *tenant, const uint8_t id[UNIQUE_ID_BYTES],
+                    uint64_t init_timeout_ms, blink_result_t code)
+{
     failed_id_t *failed = calloc(1, sizeof(*failed));
     if (!failed || !table_add(&failed_ids->table, &failed->of_table, hash_of(id))) {
         free(failed);
@@ -72,10 +97,10 @@ void failed_ids_add(failed_ids_t *failed_ids, tenant_t *tenant, const uint8_t id
     memcpy(failed->id, id, sizeof(failed->id));
     memcpy(failed->text, blink_error_text(), sizeof(failed->text));
     failed->code = code;
-    failed->until_ms = uv_now(&control->loop) + (uint64_t)(control->settings->init_timeout_s * 1e3);
+    failed->until_ms = uv_now(&failed_ids->control->loop) + remembered_ms(failed_ids, init_timeout_ms);
     failed->tenant = tenant;
     tenant_hold(tenant);
-    list_append(&failed_ids->by_age, &failed->link);
+    insert_by_end(failed_ids, failed);
     list_append(&tenant->failed_ids, &failed->of_tenant);
     if (++tenant->failed_id_count > FAILED_IDS_PER_TENANT)
         failed_id_free(failed_ids, LIST_FIRST(&tenant->failed_ids, failed_id_t, of_tenant));
@@ -100,7 +125,7 @@ blink_result_t failed_ids_create(control_t *control, failed_ids_t **created)
     if (!failed_ids)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for ids that failed");
     failed_ids->control = control;
-    list_init(&failed_ids->by_age);
+    list_init(&failed_ids->by_end);
     uv_timer_init(&control->loop, &failed_ids->timer);
     failed_ids->timer.data = failed_ids;
     *created = failed_ids;
@@ -111,8 +136,8 @@ void failed_ids_destroy(failed_ids_t *failed_ids)
 {
     if (!failed_ids)
         return;
-    for (failed_id_t *oldest; (oldest = LIST_FIRST(&failed_ids->by_age, failed_id_t, link));)
-        failed_id_free(failed_ids, oldest);
+    for (failed_id_t *first; (first = LIST_FIRST(&failed_ids->by_end, failed_id_t, link));)
+        failed_id_free(failed_ids, first);
     table_fini(&failed_ids->table);
     free(failed_ids);
 }

@@ -221,7 +221,8 @@ static blink_result_t roster_begin(const client_t *client, const Blinkwire__Comm
     }
     blink_result_t result = parent ? children_expect(parent, message, roster) : BLINK_OK;
     if (is_final(result))
-        failed_ids_add(client->control->rosters->failed_ids, client->tenant, message->unique_id.data, result);
+        failed_ids_add(client->control->rosters->failed_ids, client->tenant, message->unique_id.data,
+                       message->init_timeout_ms, result);
     if (result != BLINK_OK) {
         roster_free(roster);
         return result;
@@ -240,7 +241,7 @@ void roster_gathering_failed(roster_t *roster, blink_result_t code)
         member_unlink(member);
     }
     if (is_final(code))
-        failed_ids_add(rosters->failed_ids, roster->tenant, roster->unique_id, code);
+        failed_ids_add(rosters->failed_ids, roster->tenant, roster->unique_id, roster->init_timeout_ms, code);
     roster_free(roster);
     arm_gathering_timer(rosters);
 }
