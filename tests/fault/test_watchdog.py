@@ -1,8 +1,10 @@
 """The watchdog's heartbeat: it comes while all threads turn, however busy they are, and ceases when one of
 them is stuck. Runs that take far too long are ended."""
+import os
 import time
 import unittest
 
+import raw
 import stopping
 from harness import IntegrationTest
 from watched import WatchedTest
@@ -63,6 +65,25 @@ class RunTimeOutTest(IntegrationTest):
                                  r"it has run for [\d.]+ s, and [\d.]+ s were predicted")
         for steps in self.run_ranks(daemon, [2, 3], [SHORT]):
             self.assert_all_ok(steps)
+
+    def test_a_later_op_of_a_group_is_ended_too(self):
+        """The first waits for its client, which has a time of its own."""
+        daemon = self.daemon("--pace=0.0001", *self.limits(run_timeout_s=0.5, run_timeout_factor=0.001),
+                             topology="dgx1v_hybrid")
+        client, size = raw.open_client(self, daemon), 64 << 20
+        members = [reply.body(5)[1] for reply in raw.join_all([client, client])]
+        staging = client.request(raw.STAGING_CREATE, raw.message(_1=9 << 20)).body(8)[1]
+        fd = raw.sealed_memfd(size)
+        self.addCleanup(os.close, fd)
+        region = client.register(fd, size).body(4)[1]
+        for member in members:
+            client.submit(raw.ALLREDUCE, member=member, count=1, in_region=staging, out_region=staging,
+                          in_offset=4096, out_offset=4096 + (4 << 20),
+                          flags=raw.IN_STAGED | raw.OUT_STAGED | raw.MORE)
+            client.submit(raw.ALLREDUCE, member=member, count=size // 4, in_region=region, out_region=region)
+        _, result, text = client.reap()
+        self.assertEqual(result, raw.TIMEOUT)
+        self.assertIn("it has run for", text)
 
     def test_time_before_a_run_does_not_count(self):
         """Neither what the daemon slept through, nor its start, when its clock has not been read yet."""

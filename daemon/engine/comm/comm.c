@@ -200,7 +200,8 @@ static bool op_waits_for_clients(const comm_op_t *op)
     return op->state == OP_GATHERING || op->state == OP_AWAITING || op->state == OP_ENDED;
 }
 
-/* When the communicator's oldest op has taken too long; UINT64_MAX: it is the engine's turn to do something.
+/* When an op has taken too long that is the oldest of its communicator, or runs; UINT64_MAX: it is the
+ * engine's turn to do something.
  */
 static uint64_t op_deadline_us(const comm_op_t *op)
 {
@@ -215,20 +216,38 @@ static uint64_t op_deadline_us(const comm_op_t *op)
            comm->op_timeout_us;
 }
 
+/* End the op's communicator if the op has taken too long. Returns when it will have. */
+static uint64_t op_check_deadline(comm_op_t *op, uint64_t now_us)
+{
+    uint64_t deadline_us = op_deadline_us(op);
+    if (now_us < deadline_us)
+        return deadline_us;
+    if (op->state == OP_RUNNING)
+        op_run_out(op, now_us);
+    else
+        op_time_out(op);
+    return UINT64_MAX;
+}
+
+/* The oldest op may wait for scratch that a later one has: so every run has its limit, one after the other.
+ */
+static uint64_t comm_check_deadlines(engine_comm_t *comm, uint64_t now_us)
+{
+    comm_op_t *running = LIST_FIRST(&comm->running, comm_op_t, of_state);
+    uint64_t next_us = op_check_deadline(LIST_FIRST(&comm->ops, comm_op_t, of_comm), now_us);
+    if (!running || comm->end_reason != BLINK_OK)
+        return next_us;
+    uint64_t run_us = op_check_deadline(running, now_us);
+    return run_us < next_us ? run_us : next_us;
+}
+
 uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
 {
     uint64_t next_us = UINT64_MAX;
     LIST_FOR_EACH (link, &engine->busy_comms) {
         engine_comm_t *comm = CONTAINER_OF(link, engine_comm_t, of_busy);
-        comm_op_t *op = LIST_FIRST(&comm->ops, comm_op_t, of_comm);
-        if (comm->end_reason != BLINK_OK)
-            continue;
-        uint64_t deadline_us = op_deadline_us(op);
-        if (now_us >= deadline_us && op->state == OP_RUNNING)
-            op_run_out(op, now_us);
-        else if (now_us >= deadline_us)
-            op_time_out(op);
-        else if (deadline_us < next_us)
+        uint64_t deadline_us = comm->end_reason == BLINK_OK ? comm_check_deadlines(comm, now_us) : UINT64_MAX;
+        if (deadline_us < next_us)
             next_us = deadline_us;
     }
     return next_us;
@@ -276,6 +295,7 @@ static void init_lists(engine_comm_t *comm)
     list_init(&comm->of_gpus);
     list_init(&comm->ops);
     list_init(&comm->due);
+    list_init(&comm->running);
     list_init(&comm->activating);
     comm->sweep = &comm->ops;
 }

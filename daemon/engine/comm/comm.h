@@ -33,6 +33,7 @@ struct engine_comm {
     uint32_t gpu_worker;        /* engine->lost_gpu_workers, when it was made */
     list_t ops;                 /* comm_op_t.of_comm, oldest first */
     list_t due;                 /* its ops in OP_DUE (op.h) */
+    list_t running;             /* its ops in OP_RUNNING, in the order in which they entered it */
     list_t activating;          /* op_batch_t.of_activating */
     list_t *sweep;              /* in `ops`, the next that comm_sweep() looks at; the head: none */
     uint32_t op_total;          /* of `ops` */
@@ -66,8 +67,8 @@ void comm_rank_gone(comm_rank_t *rank);
  * With its last rank a communicator goes too. True if there was one. */
 bool comms_serve(engine_t *engine);
 
-/* End communicators whose oldest op waits too long for a rank or a plan, or runs for too long. Returns when
- * to look again (µs), or UINT64_MAX. */
+/* End communicators whose oldest op waits too long for a rank or a plan, or of whose ops in a run the first
+ * runs for too long. Returns when to look again (µs), or UINT64_MAX. */
 uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us);
 
 #endif

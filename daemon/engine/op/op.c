@@ -104,6 +104,8 @@ void op_enter(comm_op_t *op, op_state_t state)
         comm_attend(comm);
     } else if (state == OP_PLANNING) {
         list_append(&op->program->waiting, &op->of_state);
+    } else if (state == OP_RUNNING) {
+        list_append(&comm->running, &op->of_state);
     } else if (state == OP_AWAITING) {
         keep_with_client(op);
     } else if (state == OP_QUEUED) {

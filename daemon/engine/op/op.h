@@ -23,7 +23,7 @@
  *              its next piece, or streams have                                    AWAITING, of another client
  *              not come to it
  *   QUEUED     no scratch is left for its piece  tenant->queued_runs  lend        RUNNING, AWAITING, ENDED
- *   RUNNING    a piece of it is on the executor  none                 run         AWAITING, QUEUED, ENDED
+ *   RUNNING    a piece of it is on the executor  comm->running        run         AWAITING, QUEUED, ENDED
  *   ENDED      it has its result                 none                 op          nothing
  *
  * An op that has ended is freed once none of its entries can come any more; those that come are completed.

@@ -49,6 +49,7 @@ static int set_up(void **state)
     fixture->comm.engine = &fixture->engine;
     fixture->comm.on_gpus = true;
     list_init(&fixture->comm.due);
+    list_init(&fixture->comm.running);
     list_init(&fixture->program.waiting);
     fixture->op.comm = &fixture->comm;
     fixture->op.program = &fixture->program;
@@ -92,7 +93,7 @@ static void test_only_the_moves_of_the_table_are_legal(void **state)
 static void assert_in(const fixture_t *fixture, const list_t *expected)
 {
     const list_t *lists[] = {&fixture->comm.due, &fixture->program.waiting, &fixture->client.awaited,
-                             &fixture->tenant->queued_runs};
+                             &fixture->comm.running, &fixture->tenant->queued_runs};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         assert_int_equal(list_is_empty(lists[i]), lists[i] != expected);
     assert_int_equal(list_is_empty(&fixture->op.of_state), !expected);
@@ -109,7 +110,7 @@ static void test_an_op_is_in_the_list_of_its_state_alone(void **state)
     op_enter(op, OP_DUE);
     assert_in(fixture, &fixture->comm.due);
     op_enter(op, OP_RUNNING);
-    assert_in(fixture, NULL);
+    assert_in(fixture, &fixture->comm.running);
     op_enter(op, OP_AWAITING);
     assert_in(fixture, &fixture->client.awaited);
     op_enter(op, OP_QUEUED);
