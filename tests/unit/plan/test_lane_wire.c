@@ -359,7 +359,7 @@ static void check_parts(const topo_t *topo, const plan_t *plan, size_t way, uint
 {
     enum { HOSTS_MAX = 4 };
     uint32_t of_rank[PLAN_RANKS_MAX], hosts = 0;
-    lane_program_t *parts[HOSTS_MAX], *whole = compile(topo, plan, way);
+    lane_program_t *parts[HOSTS_MAX] = {0}, *whole = compile(topo, plan, way);
     lane_geometry_t geometries[HOSTS_MAX];
     hand_number_hosts(topo, plan, of_rank);
     for (uint32_t rank = 0; rank < plan->rank_count; rank++)
