@@ -1,6 +1,7 @@
 #include "control/request.h"
 
-#include "control/comms/roster.h"
+#include "control/comms/gathering.h"
+#include "control/comms/leave.h"
 #include "control/memory/region.h"
 #include "control/memory/region_gpu.h"
 #include "control/query.h"

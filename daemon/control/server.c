@@ -8,7 +8,7 @@
 #include "base/holes.h"
 #include "base/log.h"
 #include "control/clients/session.h"
-#include "control/comms/roster.h"
+#include "control/comms/abort.h"
 #include "control/control.h"
 #include "control/descriptors.h"
 #include "control/gpus.h"

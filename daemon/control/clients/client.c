@@ -1,7 +1,7 @@
 #include "control/clients/client.h"
 
 #include "base/guard.h"
-#include "control/comms/roster.h"
+#include "control/comms/leave.h"
 #include "control/descriptors.h"
 #include "control/memory/region.h"
 

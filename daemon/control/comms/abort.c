@@ -1,5 +1,7 @@
 #include "control/comms/abort.h"
 
+#include "control/comms/gathering.h"
+
 static roster_t *find_by_number(const rosters_t *rosters, uint32_t number)
 {
     table_link_t *link = table_find(&rosters->by_number, table_hash(number));

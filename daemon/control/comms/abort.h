@@ -12,4 +12,13 @@ void roster_announce_abort(roster_t *roster, blink_result_t code, const char *te
 /* The daemon stops: the roster is aborted with DAEMON_LOST. One that gathers is freed by it. */
 void roster_stop(roster_t *roster);
 
+/* As engine_config_t.comm_ended. */
+void rosters_abort_by_engine(rosters_t *rosters, uint32_t number, blink_result_t code, const char *text);
+
+/* The daemon stops, and no rank joins any more: rosters_abort_some() is to abort what there is. */
+void rosters_begin_to_stop(rosters_t *rosters);
+
+/* The daemon stops: a slice of the rosters is aborted with DAEMON_LOST. False: none is left. */
+bool rosters_abort_some(rosters_t *rosters);
+
 #endif

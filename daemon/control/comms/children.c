@@ -1,5 +1,7 @@
 #include "control/comms/children.h"
 
+#include "control/comms/gathering.h"
+
 /* The parent's rank that is to take a place. */
 static uint32_t expected_rank(const Blinkwire__CommInit *message, uint32_t rank)
 {

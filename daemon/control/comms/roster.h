@@ -79,29 +79,29 @@ blink_result_t rosters_create(control_t *control, rosters_t **rosters);
 /* After the loop is closed. NULL is ignored. */
 void rosters_destroy(rosters_t *rosters);
 
-/* Serve the requests; they are answered now or, if other ranks or the engine are waited for, later. */
-void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *message);
-void roster_leave(client_t *client, uint64_t request, uint32_t member);
-void roster_abort(client_t *client, uint64_t request, uint32_t member);
+/* A roster whose first rank has come, on the tenant's account, which has been charged. NULL: no memory. */
+roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *message);
 
-/* A roster that gathers comes to nothing, with this code and this thread's error text: everybody who has
- * joined hears so. The roster is freed. */
-void roster_gathering_failed(roster_t *roster, blink_result_t code);
+void roster_free(roster_t *roster);
 
 /* The roster ends if all of its ranks have left, and nothing is to fail any more that expected them. */
 void roster_end_if_left(roster_t *roster);
 
-/* The client's process is gone: one of its ranks leaves, and the roster it was on is aborted. False: it has
- * none left. */
-bool rosters_lose_one(client_t *client);
+/* The roster does not gather any more. */
+void roster_end_gathering(roster_t *roster);
 
-/* As engine_config_t.comm_ended. */
-void rosters_abort_by_engine(rosters_t *rosters, uint32_t number, blink_result_t code, const char *text);
+/* The roster that gathers under the id; NULL: none does. */
+roster_t *roster_find_gathering(const rosters_t *rosters, const uint8_t unique_id[UNIQUE_ID_BYTES]);
 
-/* The daemon stops, and no rank joins any more: rosters_abort_some() is to abort what there is. */
-void rosters_begin_to_stop(rosters_t *rosters);
+/* How long its ranks may take to join. */
+uint64_t roster_init_timeout_ms(const roster_t *roster);
 
-/* The daemon stops: a slice of the rosters is aborted with DAEMON_LOST. False: none is left. */
-bool rosters_abort_some(rosters_t *rosters);
+/* The client takes the member's place. False without memory; then nothing has changed. */
+bool member_link(member_t *member, client_t *client);
+void member_unlink(member_t *member);
+
+/* The member that a client's handle names, unless the roster still gathers or the member has begun to leave.
+ * Errors: NOT_FOUND. */
+blink_result_t roster_find_member(const client_t *client, uint32_t number, member_t **found);
 
 #endif

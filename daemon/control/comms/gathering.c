@@ -1,0 +1,220 @@
+#include "control/comms/gathering.h"
+
+#include "control/comms/children.h"
+#include "control/comms/place.h"
+#include "control/gpus.h"
+#include "control/links.h"
+#include "names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void on_gathering_timer(uv_timer_t *timer);
+
+/* The timer runs for the roster whose deadline comes first. */
+static void arm_gathering_timer(rosters_t *rosters)
+{
+    const roster_t *oldest = LIST_FIRST(&rosters->gathering, roster_t, of_gathering);
+    uint64_t now_ms = uv_now(&rosters->control->loop);
+    if (!oldest)
+        uv_timer_stop(&rosters->gathering_timer);
+    else
+        uv_timer_start(&rosters->gathering_timer, on_gathering_timer,
+                       oldest->deadline_ms > now_ms ? oldest->deadline_ms - now_ms : 0, 0);
+}
+
+/* Whether nobody who comes later can make it good. */
+static bool is_final(blink_result_t code)
+{
+    return code == BLINK_ERR_PEER_LOST || code == BLINK_ERR_ABORTED;
+}
+
+/* The first rank has come. */
+static blink_result_t roster_begin(const client_t *client, const Blinkwire__CommInit *message,
+                                   roster_t **begun)
+{
+    member_t *parent = NULL;
+    BLINK_TRY(
+        failed_ids_check(client->control->rosters->failed_ids, client->tenant, message->unique_id.data));
+    if (message->parent != 0)
+        BLINK_TRY(roster_find_member(client, message->parent, &parent));
+    const charge_t charges[] = {{BUDGET_COMMUNICATORS, 1}, {BUDGET_GATHERING_RANKS, message->rank_count}};
+    BLINK_TRY(account_charge_all(&client->tenant->account, charges, 2));
+    roster_t *roster = roster_create(client, message);
+    if (!roster) {
+        account_credit_all(&client->tenant->account, charges, 2);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks",
+                          message->rank_count);
+    }
+    blink_result_t result = parent ? children_expect(parent, message, roster) : BLINK_OK;
+    if (is_final(result))
+        failed_ids_add(client->control->rosters->failed_ids, client->tenant, message->unique_id.data,
+                       message->init_timeout_ms, result);
+    if (result != BLINK_OK) {
+        roster_free(roster);
+        return result;
+    }
+    *begun = roster;
+    return BLINK_OK;
+}
+
+void roster_gathering_failed(roster_t *roster, blink_result_t code)
+{
+    rosters_t *rosters = roster->control->rosters;
+    LIST_FOR_EACH (link, &roster->joined) {
+        member_t *member = CONTAINER_OF(link, member_t, of_joined);
+        turns_count(&roster->control->turns, 1);
+        connection_reply_error(member->client->connection, member->request, code);
+        member_unlink(member);
+    }
+    if (is_final(code))
+        failed_ids_add(rosters->failed_ids, roster->tenant, roster->unique_id, roster->init_timeout_ms, code);
+    roster_free(roster);
+    arm_gathering_timer(rosters);
+}
+
+static blink_result_t add_to_engine(roster_t *roster)
+{
+    const control_t *control = roster->control;
+    engine_member_t *members = calloc(roster->rank_count, sizeof(*members));
+    if (!members)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks",
+                          roster->rank_count);
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        const member_t *member = &roster->members[rank];
+        members[rank] =
+            (engine_member_t){member->client->engine, member->number, control->topo->gpus[member->device]};
+    }
+    double op_timeout_s =
+        roster->op_timeout_ms > 0 ? roster->op_timeout_ms / 1e3 : control->settings->op_timeout_s;
+    const engine_comm_config_t config = {.comm = roster->number,
+                                         .tenant = roster->tenant,
+                                         .rank_count = roster->rank_count,
+                                         .members = members,
+                                         .algorithm = roster->algorithm,
+                                         .op_timeout_us = (uint64_t)(op_timeout_s * 1e6)};
+    blink_result_t result = engine_comm_add(control->engine, &config, &roster->engine);
+    free(members);
+    return result;
+}
+
+static void reply_joined(const member_t *member)
+{
+    const control_t *control = member->roster->control;
+    Blinkwire__CommInitReply body = BLINKWIRE__COMM_INIT_REPLY__INIT;
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    uint32_t gpu = control_gpu_of_device(control, member->device);
+    body.member = member->number;
+    body.comm = member->roster->number;
+    body.device = member->device;
+    if (gpu != GPU_NONE) {
+        body.gpu_uuid.data = (uint8_t *)(uintptr_t)gpus_facts(control->gpus)->gpus[gpu].uuid;
+        body.gpu_uuid.len = GPU_UUID_BYTES;
+    }
+    reply.id = member->request;
+    reply.body_case = BLINKWIRE__REPLY__BODY_COMM_INIT;
+    reply.comm_init = &body;
+    connection_send(member->client->connection, &reply, NULL, 0);
+}
+
+static void gathering_complete(roster_t *roster)
+{
+    control_t *control = roster->control;
+    blink_result_t result = add_to_engine(roster);
+    if (result != BLINK_OK) {
+        roster_gathering_failed(roster, result);
+        return;
+    }
+    roster->state = ROSTER_READY;
+    roster_end_gathering(roster);
+    turns_count(&control->turns, roster->rank_count);
+    tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: %u ranks, algorithm %s", roster->number,
+               roster->rank_count, blink_name_algorithm(roster->algorithm));
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++)
+        reply_joined(&roster->members[rank]);
+    arm_gathering_timer(control->rosters);
+    links_wake(control->links);
+}
+
+/* The roster that a rank may join, made if the rank is the first, and the rank's device. */
+static blink_result_t find_place(const client_t *client, const Blinkwire__CommInit *message,
+                                 roster_t **roster, uint32_t *device)
+{
+    BLINK_TRY(place_check_request(message));
+    *roster = roster_find_gathering(client->control->rosters, message->unique_id.data);
+    BLINK_TRY(place_choose_device(client->control, *roster, message, device));
+    if (!*roster)
+        return roster_begin(client, message, roster);
+    return place_check(*roster, client, message, *device);
+}
+
+void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *message)
+{
+    rosters_t *rosters = client->control->rosters;
+    roster_t *roster;
+    uint32_t device;
+    blink_result_t result = find_place(client, message, &roster, &device);
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        return;
+    }
+    member_t *member = &roster->members[message->rank];
+    result = children_check(member);
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        roster_gathering_failed(roster, result);
+        return;
+    }
+    member->number = rosters->last_member + 1;
+    member->device = device;
+    member->request = request;
+    if (!member_link(member, client)) {
+        member->number = 0;
+        if (roster->joined_count == 0)
+            roster_free(roster);
+        BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a rank");
+        connection_reply_error(client->connection, request, BLINK_ERR_NO_MEMORY);
+        return;
+    }
+    rosters->last_member++;
+    list_remove(&member->of_expected);
+    if (++roster->joined_count == roster->rank_count)
+        gathering_complete(roster);
+    else
+        arm_gathering_timer(rosters);
+}
+
+/* "1, 3 and 5 more": the ranks that have not joined, as far as they fit. */
+static void name_missing(const roster_t *roster, char *text, size_t bytes)
+{
+    size_t used = 0;
+    uint32_t unnamed = 0;
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        if (roster->members[rank].client)
+            continue;
+        if (used + 24 < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%u", used ? ", " : "", rank);
+        else
+            unnamed++;
+    }
+    if (unnamed > 0)
+        snprintf(text + used, bytes - used, " and %u more", unnamed);
+}
+
+/* The rosters whose ranks did not gather in time fail. */
+static void on_gathering_timer(uv_timer_t *timer)
+{
+    rosters_t *rosters = timer->data;
+    uint64_t now_ms = uv_now(&rosters->control->loop);
+    roster_t *roster;
+    while ((roster = LIST_FIRST(&rosters->gathering, roster_t, of_gathering)) &&
+           roster->deadline_ms <= now_ms && !turns_is_over(&rosters->control->turns)) {
+        char missing[96] = "";
+        name_missing(roster, missing, sizeof(missing));
+        BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s",
+                   roster->joined_count, roster->rank_count, (double)roster_init_timeout_ms(roster) / 1e3,
+                   missing);
+        roster_gathering_failed(roster, BLINK_ERR_TIMEOUT);
+    }
+    arm_gathering_timer(rosters);
+}
