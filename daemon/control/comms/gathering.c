@@ -2,11 +2,11 @@
 
 #include "control/comms/children.h"
 #include "control/comms/place.h"
+#include "control/gather/terms.h"
 #include "control/gpus.h"
 #include "control/links.h"
 #include "names.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 static void on_gathering_timer(uv_timer_t *timer);
@@ -184,21 +184,16 @@ void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *
         arm_gathering_timer(rosters);
 }
 
-/* "1, 3 and 5 more": the ranks that have not joined, as far as they fit. */
-static void name_missing(const roster_t *roster, char *text, size_t bytes)
+/* Not all ranks came in time. */
+static blink_result_t fail_late(const roster_t *roster)
 {
-    size_t used = 0;
-    uint32_t unnamed = 0;
+    terms_list_t missing = {0};
     for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
-        if (roster->members[rank].client)
-            continue;
-        if (used + 24 < bytes)
-            used += (size_t)snprintf(text + used, bytes - used, "%s%u", used ? ", " : "", rank);
-        else
-            unnamed++;
+        if (!roster->members[rank].client)
+            terms_list_add_number(&missing, rank);
     }
-    if (unnamed > 0)
-        snprintf(text + used, bytes - used, " and %u more", unnamed);
+    return terms_fail_late(roster->joined_count, roster->rank_count, roster_init_timeout_ms(roster), &missing,
+                           NULL);
 }
 
 /* The rosters whose ranks did not gather in time fail. */
@@ -208,13 +203,7 @@ static void on_gathering_timer(uv_timer_t *timer)
     uint64_t now_ms = uv_now(&rosters->control->loop);
     roster_t *roster;
     while ((roster = LIST_FIRST(&rosters->gathering, roster_t, of_gathering)) &&
-           roster->deadline_ms <= now_ms && !turns_is_over(&rosters->control->turns)) {
-        char missing[96] = "";
-        name_missing(roster, missing, sizeof(missing));
-        BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s",
-                   roster->joined_count, roster->rank_count, (double)roster_init_timeout_ms(roster) / 1e3,
-                   missing);
-        roster_gathering_failed(roster, BLINK_ERR_TIMEOUT);
-    }
+           roster->deadline_ms <= now_ms && !turns_is_over(&rosters->control->turns))
+        roster_gathering_failed(roster, fail_late(roster));
     arm_gathering_timer(rosters);
 }

@@ -427,12 +427,10 @@ static void time_out(gather_t *gather, home_t *home)
     }
     LIST_FOR_EACH (link, &home->guests)
         terms_list_add(&hosts, peer_name(CONTAINER_OF(link, guest_t, of_home)->peer));
-    const bool names = home->foreign_count > 0;
     home_fail(gather, home,
-              BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s%s%s",
-                         home->joined_count, home->terms.rank_count,
-                         gather_init_timeout_ms(gather, &home->terms) / 1e3, terms_list_end(&missing),
-                         names ? "; the others are on " : "", names ? terms_list_end(&hosts) : ""));
+              terms_fail_late(home->joined_count, home->terms.rank_count,
+                              gather_init_timeout_ms(gather, &home->terms), &missing,
+                              home->foreign_count > 0 ? &hosts : NULL));
 }
 
 bool home_work(gather_t *gather)

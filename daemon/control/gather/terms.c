@@ -109,3 +109,11 @@ const char *terms_list_end(terms_list_t *list)
         snprintf(list->text + list->used, sizeof(list->text) - list->used, " and %u more", list->unnamed);
     return list->text;
 }
+
+blink_result_t terms_fail_late(uint32_t joined_count, uint32_t rank_count, uint64_t timeout_ms,
+                               terms_list_t *missing, terms_list_t *hosts)
+{
+    return BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s%s%s",
+                      joined_count, rank_count, (double)timeout_ms / 1e3, terms_list_end(missing),
+                      hosts ? "; the others are on " : "", hosts ? terms_list_end(hosts) : "");
+}
