@@ -151,6 +151,12 @@ blink_result_t cluster_keys_read(const char *path, cluster_keys_t *keys)
                           "there is no cluster key at %s; copy the cluster's there, or make the first one by "
                           "`blinkctl key new`",
                           path);
+    if (fd < 0 && errno == EACCES)
+        return BLINK_FAIL(
+            BLINK_ERR_PERMISSION,
+            "open %s: this user may not; a service without privileges gets the key by systemd's "
+            "LoadCredential=%s:%s",
+            path, CLUSTER_KEY_CREDENTIAL, path);
     if (fd < 0)
         return BLINK_FAIL_ERRNO("open %s", path);
     blink_result_t result = read_keys(path, fd, is_credential, keys);
