@@ -1,7 +1,8 @@
 /*
  * What goes over the data connections between two daemons: frames of 24 bytes and a payload, and what a verbs
- * immediate holds in a frame's stead. Everything is little-endian. Nothing here has state: what depends on an
- * op, a flow or a grant is checked where that is known (daemon/net/flow/landing.h, daemon/net/flow/flow.h).
+ * immediate holds in a frame's stead. Frames are little-endian; the transport converts immediates. Nothing
+ * here has state: what depends on an op, a flow or a grant is checked where that is known
+ * (daemon/net/flow/landing.h, daemon/net/flow/flow.h).
  */
 #ifndef BLINK_WIRE_H
 #define BLINK_WIRE_H
@@ -87,8 +88,9 @@ static inline uint32_t wire_immediate_flow(uint32_t immediate)
     return immediate >> WIRE_SEQUENCE_BITS;
 }
 
-/** The whole sequence that an immediate stands for: of those with its low bits the one nearest to `from`, the
- * first that has not come. Right for whatever a sender may send, which is at most 64 further. */
+/** The whole sequence that an immediate stands for: of those with its low bits the one nearest to `from`,
+ * which is the number of the first move that has not come. Right for whatever a sender may send, which is at
+ * most 64 further. */
 static inline uint32_t wire_immediate_sequence(uint32_t immediate, uint32_t from)
 {
     uint32_t half = 1u << (WIRE_SEQUENCE_BITS - 1);

@@ -9,8 +9,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* Where guard_run() goes on without the page; NULL outside of it. Volatile: the signal handler reads it in the
- * middle of what the compiler sees as plain code. */
+/* Where guard_run() goes on without the page; NULL outside of it. Volatile: the signal handler reads it in
+ * the middle of what the compiler sees as plain code. */
 static _Thread_local sigjmp_buf *volatile way_out;
 
 /* The mapped ranges, for the signal handler, which can reach nothing that is not global. A slot is taken

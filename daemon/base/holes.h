@@ -15,8 +15,9 @@
  * SYSTEM (a kernel before 5.11 or one built without userfaultfd, or a filter of system calls). */
 blink_result_t holes_open(int *holes);
 
-/* Until the range is unmapped, or the descriptor closed. The range is mapped memory of a memfd; its last page
- * counts whole. Without the descriptor (-1) nothing is done. Errors: SYSTEM. */
+/* Keep the holes of a range that begins with a page, until it is unmapped or the descriptor closed. It is
+ * mapped memory of a memfd; its last page counts whole. Without the descriptor (-1) nothing is done. Errors:
+ * SYSTEM. */
 blink_result_t holes_keep(int holes, void *base, size_t bytes);
 
 #endif

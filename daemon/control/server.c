@@ -495,7 +495,7 @@ void server_destroy(server_t *server)
     if (!server)
         return;
     control_t *control = &server->control;
-    if (control->engine)
+    if (control->engine && control->turns.steps_most > 0)
         LOG_INFO("longest turn: %u steps, of the engine %u", control->turns.steps_most,
                  engine_longest_turn(control->engine));
     gpus_destroy(control->gpus);

@@ -23,12 +23,13 @@ typedef struct exec_task exec_task_t;
 struct exec_wires {
     /*
      * Outgoing: the sources of the moves below `sequence` are there. Incoming: the destinations of these
-     * moves are free. Called once at least for every lane that has moves, by exec_start() or later, and not
-     * after an abort was seen. It must not call back, for it is called by threads in the middle of a step.
+     * moves are free. Called once at least for every lane that has moves, by exec_start() or later, unless
+     * the run is aborted. It must not call back, for it is called by threads in the middle of a step.
      */
     void (*ready)(void *context, uint32_t lane, uint32_t sequence);
-    /* The run was aborted, by exec_abort() or because a step failed: the network has it settled. Called once,
-     * as ready() is. */
+    /* The run was aborted, by exec_abort() or because a step failed: the network has it settled. Called once
+     * at most, maybe before any ready(). It must not call back: a lock of the instance is held. A ready()
+     * that is under way may still come during this call or after it, and is to be ignored. */
     void (*aborted)(void *context);
     void *context;
     /* By landing of the program: where it lies in memory, if it is of this host; aligned to
@@ -66,8 +67,8 @@ void exec_wire_run(exec_instance_t *instance, exec_task_t *lane);
 /* Leave the lane to the executor's threads. */
 void exec_wire_queue(exec_instance_t *instance, exec_task_t *lane);
 
-/* The run was aborted, and the network has done with all of its wire lanes: the last call for this run,
- * unless the last moves of all lanes have been told of. */
+/* The run was aborted, and the network has done with all of its wire lanes: it must say so, in its last call
+ * for this run. Not if it had told of the last moves of all lanes before: then the run may be gone. */
 void exec_wire_settled(exec_instance_t *instance);
 
 #endif

@@ -61,7 +61,6 @@ static void on_timer(uv_timer_t *timer)
     blink_result_t result = connect_to(dial, address);
     if (result == BLINK_OK)
         return;
-    refusals_log(&dial->net->refusals, address, "no session with", blink_error_text());
     dial_failed(dial, result);
 }
 

@@ -197,6 +197,9 @@ blink_result_t cluster_key_create(const char *path)
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EEXIST)
         return BLINK_FAIL(BLINK_ERR_EXISTS, "%s exists already; a key is never overwritten", path);
+    if (fd < 0 && errno == ENOENT)
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "create %s: its folder is not there; make it first (mkdir -p)",
+                          path);
     if (fd < 0)
         return BLINK_FAIL_ERRNO("create %s", path);
     blink_result_t result = write_key(path, fd);

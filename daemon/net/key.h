@@ -34,7 +34,7 @@ blink_result_t cluster_keys_read(const char *path, cluster_keys_t *keys);
 void cluster_keys_wipe(cluster_keys_t *keys);
 
 /* Make a file with a new key that only its owner can read; blocks on the file. Errors: EXISTS (a key is never
- * overwritten), SYSTEM. */
+ * overwritten), NOT_FOUND (there is no such folder), SYSTEM. */
 blink_result_t cluster_key_create(const char *path);
 
 #endif

@@ -141,11 +141,10 @@ static void leave(net_session_t *session, blink_result_t code, char *text)
 
 static void log_end(net_session_t *session, bool was_open, blink_result_t code, const char *text)
 {
-    if (code == BLINK_ERR_EXISTS)
-        LOG_DEBUG("%s", text);
+    if (code == BLINK_ERR_EXISTS || (!was_open && session->dials))
+        LOG_DEBUG("%s", text); /* who dials is told, and logs it */
     else if (!was_open)
-        refusals_log(&session->net->refusals, &session->address,
-                     session->dials ? "no session with" : "refused", text);
+        refusals_log(&session->net->refusals, &session->address, "refused", text);
     else if (code == BLINK_OK)
         LOG_INFO("%s", text);
     else

@@ -251,7 +251,8 @@ static blink_result_t handshake_failed(const tls_t *tls)
                           tls->context->psk_count > 1 ? tls->context->psks[1].identity : "",
                           tls->context->psk_count > 1 ? "'" : "");
     if (is_refused_by_peer(ERR_peek_last_error()))
-        return BLINK_FAIL(BLINK_ERR_PERMISSION, "it does not accept this host's cluster key, '%s'",
+        return BLINK_FAIL(BLINK_ERR_PERMISSION,
+                          "it does not accept this host's cluster key or cluster name, '%s'",
                           tls->context->psks[0].identity);
     return BLINK_FAIL(BLINK_ERR_PROTOCOL, "no TLS handshake with a cluster key: %s", reason());
 }

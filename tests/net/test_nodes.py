@@ -90,8 +90,21 @@ class Refused(NetTest):
         two.start(peers=one.v4)
         self.wait_connected(one, two)
         three.start(peers=one.v4, host="n2")
-        self.until(lambda: "two daemons are named 'n2'" in three.why_not().get(one.v4, ""))
+        reasons = set()
+        self.until(lambda: reasons.add(three.why_not().get(one.v4, "")) or len(reasons) > 3)
+        self.assertIn("two daemons are named 'n2'", max(reasons))
+        self.assertEqual(three.daemon.stderr().count("no session with"), 1, "a line for each try")
         self.wait_connected(one, two)
+
+    def test_every_fault_of_the_key_file_is_told_and_its_end(self):
+        host, = self.cluster(1)
+        host.start()
+        os.chmod(host.key, 0o644)
+        self.until(lambda: "has mode 0644" in host.daemon.stderr())
+        host.write_keys(KEYS[0], KEYS[1], KEYS[0])
+        self.until(lambda: host.daemon.stderr().count("the keys of before stay in use") == 2)
+        host.write_keys(KEYS[0])
+        self.until(lambda: "the file is in order again" in host.daemon.stderr())
 
     def test_other_cluster(self):
         one, two = self.cluster(2)
@@ -106,6 +119,7 @@ class Refused(NetTest):
                          r"\[network\] listen: listen on 10.77.9.9:24655: this machine has no such address")
         self.assertRegex(self.refused(host, listen="n1:port"), "listen.*the port 'port' is no number")
         self.assertRegex(self.refused(host, peers="[10.0.0.1"), r"\[network\] peers: address '\[10.0.0.1'")
+        self.assertRegex(self.refused(host, listen="", peers="n2"), r"\[network\] has peers and no listen")
         self.assertRegex(self.refused(host, host="two words"), r"\[network\] host: .*'two words'")
         self.assertRegex(self.refused(host, timeout_s=0.1), "time-out of 0.1 s: 0.5 to 3600 s are allowed")
         self.assertRegex(self.refused(host, key="/nowhere/key"),
@@ -141,6 +155,7 @@ class Ends(NetTest):
         one, two = self.meet(timeout_s=3600)
         one.daemon.kill()
         self.until(lambda: one.v4 in two.why_not())
+        self.assertTrue(two.why_not()[one.v4], "no reason is shown")
         os.unlink(one.daemon.socket)
         one.start()
         self.wait_connected(two, one)

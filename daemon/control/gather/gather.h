@@ -20,10 +20,11 @@
  *
  * A gathering fails for all of its ranks with one reason, which is the first that the home knows: a rank or a
  * host goes, a host fails to begin, the time is up. Until a host has the home's word its ranks wait; they
- * wait no longer than the home lives, and a second longer than the home has time. A host that has had READY
- * tells the same reason as the loss of the communicator.
+ * wait at most a second longer than the home's time, and no longer than the home lives. A host that has had
+ * READY tells the same reason as the loss of the communicator.
  *
- * What a call costs: at most as many steps as one communicator has ranks, unless its comment says otherwise.
+ * What a call costs: at most as many steps as one communicator has ranks, unless its comment says otherwise;
+ * a JOIN at the home as many as it has ranks times the hosts that have come.
  * What is kept: at the home a place for every rank of the communicator, charged to the user until all have
  * joined, and a note of every host until all have READY; elsewhere a note of each rank that gathers, charged
  * too; and of a communicator that has begun, on every host, at most 17 neighbours.
@@ -95,7 +96,7 @@ typedef struct gather_message {
     gather_kind_t kind;
     unique_id_t id;
     uint32_t uid, ticket;
-    uint64_t attempt; /* counted by the host: of its ranks that gather under the id */
+    uint64_t attempt; /* the host's own number for this gathering of its ranks */
     gather_comm_t comm;
     blink_result_t code;
     const char *text;
@@ -109,8 +110,8 @@ typedef struct gather_message {
 
 /* ---- what the caller provides ---- */
 
-/* A rank of this host that gathers. The caller's memory until `refused` or `ready` names the rank, or until
- * gather_leave(). The caller fills in the first three. */
+/* A rank of this host that gathers. It is the caller's, and stays where it is until `refused` or `ready`
+ * names the rank, or until gather_leave(). The caller fills in the first three. */
 typedef struct gather_rank {
     uint32_t rank, device;
     bool on_gpu;
@@ -121,7 +122,7 @@ typedef struct gather_rank {
 
 /* Must not call back into gather. Where a code is passed, this thread's error text is the sentence. */
 typedef struct gather_calls {
-    /* Send to another host; whoever cannot tells so by gather_peer_lost(), later. */
+    /* Send to another host; if that fails, call gather_peer_lost() later. */
     void (*send)(void *context, const gather_host_t *to, const gather_message_t *message);
 
     /* The rank does not come about. */

@@ -32,15 +32,13 @@ static void on_closed(void *context, net_session_t *session, blink_result_t code
 {
     peers_t *peers = context;
     peer_host_t *host = net_session_data(session);
-    (void)code; /* the session has logged it */
+    (void)code; /* the session has logged it, and the text is the wanted host's to keep */
     list_remove(&host->link);
     free(host);
     LIST_FOR_EACH (link, &peers->wanted) {
         wanted_t *wanted = CONTAINER_OF(link, wanted_t, link);
-        if (wanted->session != session)
-            continue;
-        wanted->session = NULL;
-        wanted_try(wanted);
+        if (wanted->session == session)
+            wanted_lost(wanted);
     }
 }
 
@@ -64,19 +62,27 @@ static void on_beat(beat_asker_t *asker)
 
 /* ---- the key, and what is tried again ---- */
 
-/* A file that is gone or not in order is complained of once; the keys that were read before stay. */
+/* The keys that were read before stay. */
+static void note_key_fault(peers_t *peers)
+{
+    if (strcmp(peers->key_fault, blink_error_text()) == 0)
+        return;
+    snprintf(peers->key_fault, sizeof(peers->key_fault), "%s", blink_error_text());
+    LOG_WARNING("[network] key: %s; the keys of before stay in use", peers->key_fault);
+}
+
 static void read_keys_again(peers_t *peers)
 {
     cluster_keys_t keys;
     if (cluster_keys_read(peers->control->settings->network_key, &keys) != BLINK_OK) {
-        if (!peers->key_is_bad)
-            LOG_WARNING("[network] key: %s; the keys of before stay in use", blink_error_text());
-        peers->key_is_bad = true;
+        note_key_fault(peers);
         return;
     }
-    peers->key_is_bad = false;
     if (net_set_keys(peers->net, &keys))
         LOG_INFO("[network] key: changed; new sessions use %s", keys.count > 1 ? "either key" : "it");
+    else if (*peers->key_fault)
+        LOG_INFO("[network] key: the file is in order again, and the key is the same");
+    peers->key_fault[0] = '\0';
     cluster_keys_wipe(&keys);
 }
 
@@ -175,6 +181,10 @@ static blink_result_t start(peers_t *peers)
 blink_result_t peers_create(control_t *control, peers_t **created)
 {
     *created = NULL;
+    if (!*control->settings->network_listen && *control->settings->network_peers)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "[network] has peers and no listen: say where the daemon listens for them, for "
+                          "example listen = *");
     if (!*control->settings->network_listen)
         return BLINK_OK;
     peers_t *peers = calloc(1, sizeof(*peers));

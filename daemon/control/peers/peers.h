@@ -19,7 +19,7 @@ void peers_destroy(peers_t *peers);
 
 /* ---- for queries ---- */
 
-/* What is known of one host. Texts live as long as this struct and the peers do. */
+/* What is known of one host. Texts are valid until the loop runs again. */
 typedef struct described_host {
     Blinkwire__Host host;
     char address[ADDRESS_TEXT_BYTES];

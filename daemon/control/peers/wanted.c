@@ -8,12 +8,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Keep why there is no session, and log it if it is another reason than before. */
-static void note_failure(wanted_t *wanted)
+/* Keep why there is no session, and log it if that is another kind of failure than the last one: a host that
+ * is not there is tried again and again. */
+static void note_failure(wanted_t *wanted, blink_result_t code)
 {
-    if (strcmp(wanted->why, blink_error_text()) == 0)
-        return;
     snprintf(wanted->why, sizeof(wanted->why), "%s", blink_error_text());
+    if (wanted->logged == code)
+        return;
+    wanted->logged = code;
     LOG_WARNING("no session with %s, which [network] peers names: %s", wanted->text, wanted->why);
 }
 
@@ -22,13 +24,13 @@ static void on_connected(void *context, net_session_t *session)
     wanted_t *wanted = context;
     wanted->dial = NULL;
     wanted->session = session;
+    wanted->logged = BLINK_OK;
     wanted->why[0] = '\0';
 }
 
 static void on_failed(void *context, blink_result_t code)
 {
-    (void)code;
-    note_failure(context);
+    note_failure(context, code);
 }
 
 /* Whether an address is one of this machine's: only those can be bound. */
@@ -61,7 +63,7 @@ static void on_found(void *context, blink_result_t code, const net_address_t *ad
     if (code == BLINK_OK)
         code = net_dial(wanted->net, &config, &wanted->dial);
     if (code != BLINK_OK)
-        note_failure(wanted);
+        note_failure(wanted, code);
 }
 
 static blink_result_t look_up(wanted_t *wanted)
@@ -73,8 +75,16 @@ void wanted_try(wanted_t *wanted)
 {
     if (wanted->lookup || wanted->dial || wanted->session || wanted->is_self)
         return;
-    if (look_up(wanted) != BLINK_OK)
-        note_failure(wanted);
+    blink_result_t result = look_up(wanted);
+    if (result != BLINK_OK)
+        note_failure(wanted, result);
+}
+
+void wanted_lost(wanted_t *wanted)
+{
+    snprintf(wanted->why, sizeof(wanted->why), "%s", blink_error_text());
+    wanted->session = NULL;
+    wanted_try(wanted);
 }
 
 blink_result_t wanted_create(net_t *net, uv_loop_t *loop, const char *text, uint16_t own_port,

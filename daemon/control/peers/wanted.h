@@ -17,7 +17,8 @@ typedef struct wanted {
     net_session_t *session;
     bool is_self; /* the address is one of this machine's, and the port the one where this daemon listens */
     uint16_t own_port;
-    char why[BLINK_ERROR_TEXT_BYTES]; /* there is no session yet; "": it has not been tried to the end */
+    char why[BLINK_ERROR_TEXT_BYTES]; /* the last failure, or end of a session; "": none since there is one */
+    blink_result_t logged;            /* the last failure that the log was told; BLINK_OK: none */
     char text[];                      /* host, or host:port */
 } wanted_t;
 
@@ -27,6 +28,9 @@ blink_result_t wanted_create(net_t *net, uv_loop_t *loop, const char *text, uint
 
 /* A session that there is goes on. */
 void wanted_destroy(wanted_t *wanted);
+
+/* The session has ended: this thread's error text says why. */
+void wanted_lost(wanted_t *wanted);
 
 /* Go on looking if there is neither a session nor a try under way. */
 void wanted_try(wanted_t *wanted);

@@ -10,8 +10,8 @@
  *   tenant has nothing under way at all: a small run need not wait until a large one has ended.
  *
  * The run is granted whole, on all its GPUs or none. One that does not get what it needs keeps its GPUs for
- * itself: until it is granted, none is granted that uses any of them, so that small runs cannot keep a large
- * one waiting. Runs on other GPUs may pass it.
+ * itself: until it is granted, none that comes after it in the order of turns is granted that uses any of
+ * them, so that small runs cannot keep a large one waiting. Some runs on other GPUs may pass it.
  */
 #ifndef BLINK_EXEC_CUDA_GRANT_H
 #define BLINK_EXEC_CUDA_GRANT_H
@@ -33,7 +33,7 @@
 /* The instance's run, whose blocks and costs are set, waits for its grant; it may be granted at once. */
 void grant_ask(cuda_instance_t *instance);
 
-/* Grant runs for as long as there is space for the one whose turn it is. */
+/* Grant all runs that may be granted now. */
 void grant_waiting(exec_cuda_t *exec);
 
 /* The run ends: it waits no more, or gives back what it was granted. */

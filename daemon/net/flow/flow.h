@@ -27,7 +27,7 @@
 #define FLOW_WINDOW 64u
 #endif
 
-/* No flow has so many moves. */
+/* The most moves of a flow. */
 #define FLOW_MOVES_MAX (UINT32_MAX - 1)
 
 /* The places of a flow whose moves all have memory at once, as in an output. */
@@ -74,9 +74,10 @@ bool flow_sender_is_settled(const flow_sender_t *sender);
 void flow_sender_cut(flow_sender_t *sender);
 
 /* The endpoint is fenced, and the receiver says what had come by then: moves below `arrived`, and those whose
- * bits are set in `came`, counted from `arrived`. The other moves that were posted go again. A flow that the
- * receiver does not name is over there, and cut here, if moves of it were posted; else it goes on. Errors:
- * PROTOCOL (moves that were never posted are said to have come, or ones that are done not to). */
+ * bits are set in `came`, counted from `arrived`. The other moves that were posted go again. Of a flow that
+ * the receiver does not name moves were posted or not: if they were, it is over there, and the caller calls
+ * flow_sender_cut(); if not, it goes on by itself. Errors: PROTOCOL (moves that were never posted are said to
+ * have come, or ones that are done not to). */
 blink_result_t flow_sender_resume(flow_sender_t *sender, uint32_t arrived, uint64_t came);
 
 /* ---- the receiver's side ---- */
@@ -109,12 +110,14 @@ uint32_t flow_receiver_arrive(flow_receiver_t *receiver, uint32_t sequence);
 /* The lane has used up the moves below `consumed`, at most `arrived`; fewer than before changes nothing. */
 void flow_receiver_consume(flow_receiver_t *receiver, uint32_t consumed);
 
-/* Grant what can be granted. Returns whether the sender must be told: then `granted` is the credit. Small
- * advances are put off, so that not every move costs a CREDIT, but never such as leave the sender nothing. */
+/* Grant more moves if that is worth a CREDIT. True: the sender must be told, and `granted` is the credit.
+ * Small advances are put off, so that not every move costs a CREDIT, but never such as leave the sender
+ * nothing. */
 bool flow_receiver_grant(flow_receiver_t *receiver);
 
 /* The sender's BEGIN was found to agree with this host's: the flow has so many moves, which are all sent
- * unless a FAIL says otherwise. Errors: PROTOCOL (more have come). */
+ * unless a FAIL says otherwise. Not after flow_receiver_fail(). `moves` is at most what the flow was opened
+ * with: the caller checks that before, for it is the peer's number. Errors: PROTOCOL (more have come). */
 blink_result_t flow_receiver_agree(flow_receiver_t *receiver, uint32_t moves);
 
 /* The sender's FAIL says how far it has sent; nothing is granted from now on. Errors: PROTOCOL (more have

@@ -65,15 +65,17 @@ void landings_cut(landings_t *landings);
 /* ---- one landing ---- */
 
 /* Give flow numbers and memory to an op. The caller has opened the flows and keeps landing, flows and outputs
- * until the landing is returned; outputs may be set later, before BEGIN names them. `bytes` may be 0. Errors:
- * QUOTA (no flow numbers are left; and as landing_memory_t), NO_MEMORY. */
+ * until the landing is returned. The outputs are set after this call, and before BEGIN names them. `bytes`
+ * may be 0. Errors: QUOTA (no flow numbers are left; and as landing_memory_t), NO_MEMORY. */
 blink_result_t landing_lend(landings_t *landings, landing_t *landing, flow_receiver_t *flows,
                             uint32_t flow_count, uint64_t bytes);
 
 /* The op has ended. The landing is settled. */
 void landing_return(landings_t *landings, landing_t *landing);
 
-/* The peer's BEGIN agrees with this host's: flow i has moves[i] moves, those from `count` on have none.
+/* The peer's BEGIN agrees with this host's: flow i has moves[i] moves, those from `count` on have none. Not
+ * after landing_fail(). No number is more than the flow was opened with: the caller checks that before, for
+ * the numbers are the peer's.
  * What is settled stays as it is, here and below. Errors: PROTOCOL (more have come). */
 blink_result_t landing_agree(landing_t *landing, const uint32_t *moves, uint32_t count);
 
@@ -104,8 +106,9 @@ typedef struct landing_move {
  * closed. */
 blink_result_t landing_claim(landings_t *landings, const wire_frame_t *frame, landing_move_t *move);
 
-/* The same for a move that the NIC has written, told by its immediate; it has no address. What nobody waits
- * for has hurt nobody: no later op of that landing has been sent, for its sender ends one before the next. */
+/* The same for a move that the NIC has written, told by its immediate; it has no address. A move
+ * that nobody waits for has overwritten nothing that is needed: a sender ends one op of a landing before it
+ * sends the next. */
 blink_result_t landing_claim_immediate(landings_t *landings, uint32_t immediate, landing_move_t *move);
 
 /* The bytes of a claimed move are there. Returns up to where its flow has arrived. */

@@ -7,10 +7,10 @@
  *   - the k-th op begins on a host when the rule holds there for all its peers, and its BEGIN tells each of
  *     them `ended`;
  *   - a sender sends for the k-th op when the rule holds for what the receiver's last BEGIN told it. So BEGIN
- *     of the k-th op is always enough, and of ops that go in step an earlier one is.
+ *     of the k-th op is always enough; where hosts go in step, an earlier BEGIN allows it already.
  *
- * What comes names its round, k divided by n. A move for a later op is refused; one for an earlier op, or for
- * an op whose landing is settled, is read and dropped.
+ * What comes names its round, k divided by n. A move for an earlier op, or for any op while the landing is
+ * settled, is read and dropped; another one for a later op is refused.
  */
 #ifndef BLINK_STANDING_H
 #define BLINK_STANDING_H
@@ -47,8 +47,8 @@ bool standing_may_begin(const standing_t *standing, uint64_t k);
 /* The landing of the k-th op; NULL: there is none yet, or it is settled and for a later op by now. */
 landing_t *standing_landing(standing_t *standing, uint64_t k);
 
-/* The first `ended` ops have ended on this host. Those of them whose landings are settled are counted; call
- * this again when one settles later. */
+/* The first `ended` ops have ended on this host. They are counted up to the first whose landing is not
+ * settled; call this again when it is. */
 void standing_advance(standing_t *standing, uint64_t ended);
 
 /* The sender's rule: whether data of the k-th op may go, when the last BEGIN of the receiver said that its

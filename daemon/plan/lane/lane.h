@@ -13,9 +13,9 @@
  *
  * Buffers. An operand is (rank, input | output | slots of an edge). Input and output are addressed by
  * lane_buffer_offset() at the span that lane_span() gives for (channel, part, chunk). Scratch belongs to one
- * edge of a reduce tree or into a relay of a route, lives at the receiver, and is `slots` slots of
- * chunk_bytes; chunk c uses slot c mod slots. An edge of fewer chunks has as many slots as chunks, so scratch
- * is never more than the payload on each edge.
+ * edge of a reduce tree, or to an edge into a relay of a route, lives at the receiver, and is `slots` slots
+ * of chunk_bytes; chunk c uses slot c mod slots. An edge of fewer chunks has as many slots as chunks, so
+ * scratch is never more than the payload on each edge.
  *
  * Direct edges. An edge through memory that both ends share (TOPO_SHM links only) needs no scratch and no
  * semaphore at a leaf: its parent in a reduce tree reads its input, its parent in a broadcast tree writes its
@@ -51,11 +51,12 @@
  *   - `full` of the destination, for each that waits for it: raised at the receiver when the bytes have come;
  *   - `free` of the destination, where that is slots, which the wire waits for: written at the receiver, and
  *     brought to the sender as credit.
- * So at the sender belong the waits for `full` and the signals that sources were read (dst PLAN_NONE), at the
- * receiver the signals of a dst and the writer of what is waited for as `free`. The receiver may be a wire
- * lane too, which passes on what has come. Moves of a wire lane are numbered chunk × step_count + step, from
- * 0. Where the destination is an output, the receiver's permission to write into it takes the place of
- * credit.
+ * The sender's host does the waits for `full` and the signals that sources were read (dst PLAN_NONE). The
+ * receiver's host does the signals of a dst, and raises what the wire waits for as `free`. The receiver may
+ * be a wire lane too, which passes on what has come. Moves of a wire lane are numbered chunk × step_count +
+ * step, from 0. Where the destination is an output, nothing has to become free: the receiver's permission to
+ * write into it is enough. How far ahead of what has come the network sends is the network's business either
+ * way.
  *
  * A landing is the memory of one host for what one other host sends it, in slots of plain bytes. Wire lanes
  * from one host to another stand together, and so do their edges in the landing of the two: both ends count
@@ -194,8 +195,8 @@ typedef struct lane_hosts {
 
 /* Compile. `hosts` NULL: one daemon has all ranks. The program is self-contained (plan, topology and hosts
  * may go) and the caller's: lane_program_destroy(). A one-rank plan compiles to a single lane that copies
- * input to output; a plan with symmetries is expanded. Errors: NO_MEMORY; INTERNAL (names a block that no
- * part or that unequal numbers of parts of one channel carry, or a path that is none). */
+ * input to output; a plan with symmetries is expanded. Errors: NO_MEMORY; INTERNAL (no part carries a
+ * block, which is named; parts of one channel differ in number from block to block; a path is none). */
 blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, const lane_hosts_t *hosts,
                             lane_program_t **program);
 void lane_program_destroy(lane_program_t *program);
@@ -268,7 +269,7 @@ void lane_geometry_fini(lane_geometry_t *geometry);
 /* The chunk that keeps the cost of filling the pipeline (depth steps) at a few percent and links busy in
  * spite of their latency. Small payloads cannot have both: under LL, chunks are then small enough that deep
  * trees fill soon. A program that lands in slots has one chunk. `bytes` is the whole payload. A function of
- * program and payload alone, as lane_choose_slots() is: the hosts of a program choose alike. */
+ * program and payload alone, as lane_choose_slots() is: the hosts of a program cut alike. */
 uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes);
 
 /* The slots per edge that keep the longest path busy for its whole latency, if the largest channel is cut in
