@@ -479,14 +479,20 @@ typedef struct file_reader {
     FILE *file;
     int line;
     settings_t *settings;
-    bool failed;
+    bool failed, cut; /* cut: a line is longer than what the library reads */
+    int line_most;
 } file_reader_t;
 
 static char *read_line(char *text, int bytes, void *context)
 {
     file_reader_t *reader = context;
+    char *line = reader->cut ? NULL : fgets(text, bytes, reader->file);
     reader->line++;
-    return fgets(text, bytes, reader->file);
+    if (!line || strchr(line, '\n') || feof(reader->file))
+        return line;
+    reader->cut = true;
+    reader->line_most = bytes - 2;
+    return NULL;
 }
 
 /* inih's handler: 0 is failure. */
@@ -510,6 +516,9 @@ blink_result_t config_read_file(const char *path, settings_t *settings)
     fclose(reader.file);
     if (reader.failed)
         return BLINK_ERR_INVALID_ARGUMENT;
+    if (reader.cut)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s:%d: the line is longer than %d characters", path,
+                          reader.line, reader.line_most);
     if (malformed_line != 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "%s:%d: neither [section], key = value, nor a # comment", path, malformed_line);

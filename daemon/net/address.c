@@ -1,11 +1,10 @@
 #include "net/address.h"
 
-#include "base/list.h"
-
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,12 +145,36 @@ bool address_same_network(const net_address_t *address, const net_address_t *oth
 
 /* ---- names ---- */
 
+/*
+ * A look-up is made by a thread of its own, which nobody waits for: getaddrinfo() may take a minute where
+ * name servers are silent, and cannot be stopped. Whoever of the thread and the loop is done last frees the
+ * struct.
+ */
 struct address_lookup {
-    uv_getaddrinfo_t request;
-    address_found_t found; /* NULL: cancelled */
+    uv_async_t answered;
+    address_found_t found;
     void *context;
     host_port_t parts;
+    pthread_mutex_t lock;
+    bool cancelled; /* under the lock: the loop's handle may be gone */
+    bool is_shared; /* under the lock: neither of the two is done */
+    /* The thread's until it has answered. */
+    int status;
+    uint32_t count;
+    net_address_t addresses[ADDRESSES_MAX];
 };
+
+static void lookup_put(address_lookup_t *lookup)
+{
+    pthread_mutex_lock(&lookup->lock);
+    bool is_last = !lookup->is_shared;
+    lookup->is_shared = false;
+    pthread_mutex_unlock(&lookup->lock);
+    if (!is_last)
+        return;
+    pthread_mutex_destroy(&lookup->lock);
+    free(lookup);
+}
 
 /* As many as there are, and at most ADDRESSES_MAX. */
 static uint32_t take_answers(const struct addrinfo *answers, net_address_t addresses[ADDRESSES_MAX])
@@ -162,46 +185,88 @@ static uint32_t take_answers(const struct addrinfo *answers, net_address_t addre
     return count;
 }
 
-static void on_answer(uv_getaddrinfo_t *request, int status, struct addrinfo *answers)
+/* The thread. */
+static void *look_up(void *argument)
 {
-    address_lookup_t *lookup = CONTAINER_OF(request, address_lookup_t, request);
-    net_address_t addresses[ADDRESSES_MAX];
-    uint32_t count = status == 0 ? take_answers(answers, addresses) : 0;
-    uv_freeaddrinfo(answers);
+    address_lookup_t *lookup = argument;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo *answers = NULL;
+    char digits[8];
+    snprintf(digits, sizeof(digits), "%u", lookup->parts.port);
+    lookup->status = getaddrinfo(lookup->parts.host, digits, &hints, &answers);
+    if (lookup->status == 0) {
+        lookup->count = take_answers(answers, lookup->addresses);
+        freeaddrinfo(answers);
+    }
+    pthread_mutex_lock(&lookup->lock);
+    if (!lookup->cancelled)
+        uv_async_send(&lookup->answered);
+    pthread_mutex_unlock(&lookup->lock);
+    lookup_put(lookup);
+    return NULL;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    lookup_put(handle->data);
+}
+
+static void on_answer(uv_async_t *async)
+{
+    address_lookup_t *lookup = async->data;
     blink_result_t code = BLINK_OK;
-    if (count == 0)
+    if (lookup->count == 0)
         code = BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no address of host '%.96s' is known: %s", lookup->parts.host,
-                          status == 0 ? "neither IPv4 nor IPv6" : uv_strerror(status));
-    if (lookup->found)
-        lookup->found(lookup->context, code, addresses, count);
-    free(lookup);
+                          lookup->status == 0 ? "neither IPv4 nor IPv6" : gai_strerror(lookup->status));
+    uv_close((uv_handle_t *)async, on_closed);
+    lookup->found(lookup->context, code, lookup->addresses, lookup->count);
+}
+
+static blink_result_t start_thread(address_lookup_t *lookup)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    int error = pthread_create(&thread, &attributes, look_up, lookup);
+    pthread_attr_destroy(&attributes);
+    if (error != 0)
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "look up %.96s: %s", lookup->parts.host, strerror(error));
+    return BLINK_OK;
 }
 
 blink_result_t address_find(uv_loop_t *loop, const char *text, uint16_t port, address_found_t found,
                             void *context, address_lookup_t **made)
 {
-    char digits[8];
     host_port_t parts;
     BLINK_TRY(split(text, port, &parts));
     address_lookup_t *lookup = calloc(1, sizeof(*lookup));
-    if (!lookup)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to look up %.96s", text);
-    *lookup = (address_lookup_t){.found = found, .context = context, .parts = parts};
-    snprintf(digits, sizeof(digits), "%u", parts.port);
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    int status = uv_getaddrinfo(loop, &lookup->request, on_answer, lookup->parts.host, digits, &hints);
-    if (status != 0) {
+    if (!lookup || uv_async_init(loop, &lookup->answered, on_answer) != 0) {
         free(lookup);
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "address '%.96s': %s", text, uv_strerror(status));
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to look up %.96s", text);
     }
-    *made = lookup;
-    return BLINK_OK;
+    lookup->found = found;
+    lookup->context = context;
+    lookup->parts = parts;
+    lookup->is_shared = true;
+    lookup->answered.data = lookup;
+    pthread_mutex_init(&lookup->lock, NULL);
+    blink_result_t result = start_thread(lookup);
+    if (result == BLINK_OK) {
+        *made = lookup;
+        return BLINK_OK;
+    }
+    lookup->is_shared = false;
+    uv_close((uv_handle_t *)&lookup->answered, on_closed);
+    return result;
 }
 
 void address_cancel(address_lookup_t *lookup)
 {
-    lookup->found = NULL;
-    uv_cancel((uv_req_t *)&lookup->request); /* one that runs already ends by itself */
+    pthread_mutex_lock(&lookup->lock);
+    lookup->cancelled = true;
+    pthread_mutex_unlock(&lookup->lock);
+    uv_close((uv_handle_t *)&lookup->answered, on_closed);
 }
 
 /* ---- this machine's ---- */
@@ -223,6 +288,37 @@ static void add_interfaces(const struct ifaddrs *entry, sa_family_t family, net_
         interface->address = address;
         snprintf(interface->name, sizeof(interface->name), "%s", entry->ifa_name);
     }
+}
+
+static bool is_same(const net_address_t *one, const net_address_t *other)
+{
+    if (one->any.sa_family != other->any.sa_family)
+        return false;
+    return one->any.sa_family == AF_INET
+               ? one->v4.sin_addr.s_addr == other->v4.sin_addr.s_addr
+               : memcmp(&one->v6.sin6_addr, &other->v6.sin6_addr, sizeof(one->v6.sin6_addr)) == 0;
+}
+
+static bool is_all(const net_address_t *address)
+{
+    return address->any.sa_family == AF_INET ? address->v4.sin_addr.s_addr == htonl(INADDR_ANY)
+                                             : IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
+}
+
+bool address_is_own(const net_address_t *listening, const net_address_t *address)
+{
+    struct ifaddrs *entries = NULL;
+    bool is_own = is_same(listening, address);
+    if (address_port(listening) != address_port(address))
+        return false;
+    if (!is_own && is_all(listening) && getifaddrs(&entries) == 0) {
+        for (const struct ifaddrs *entry = entries; entry && !is_own; entry = entry->ifa_next) {
+            net_address_t one;
+            is_own = entry->ifa_addr && address_take(entry->ifa_addr, &one) && is_same(&one, address);
+        }
+        freeifaddrs(entries);
+    }
+    return is_own;
 }
 
 blink_result_t address_interfaces(net_interface_t *interfaces, uint32_t most, uint32_t *count)

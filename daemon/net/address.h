@@ -60,12 +60,12 @@ typedef void (*address_found_t)(void *context, blink_result_t code, const net_ad
                                 uint32_t count);
 
 /* Find the addresses of "host:port" or "host", where the host is a name or an address; without a port it is
- * `port`. The look-up runs on libuv's threads, and `found` is called once, from within the loop. Errors:
- * INVALID_ARGUMENT (names the text), NO_MEMORY: `found` is not called. */
+ * `port`. The look-up has a thread of its own, and `found` is called once, from within the loop. Errors:
+ * INVALID_ARGUMENT (names the text), NO_MEMORY, SYSTEM: `found` is not called. */
 blink_result_t address_find(uv_loop_t *loop, const char *text, uint16_t port, address_found_t found,
                             void *context, address_lookup_t **lookup);
 
-/* `found` is not called any more, and the look-up is no more. */
+/* `found` is not called any more, and the look-up is no more. Does not wait for the thread. */
 void address_cancel(address_lookup_t *lookup);
 
 /* ---- this machine's ---- */
@@ -77,6 +77,10 @@ typedef struct net_interface {
     char name[INTERFACE_NAME_BYTES];
     net_address_t address; /* the port is 0 */
 } net_interface_t;
+
+/* Whether who listens at `listening` is reached at the address: it is the same, or all addresses are listened
+ * at and this is one of the machine's. */
+bool address_is_own(const net_address_t *listening, const net_address_t *address);
 
 /* Up to `most` of them, IPv4 before IPv6, otherwise in the kernel's order. Errors: SYSTEM. */
 blink_result_t address_interfaces(net_interface_t *interfaces, uint32_t most, uint32_t *count);

@@ -490,6 +490,17 @@ uint32_t session_count_handshakes(const net_t *net, const net_address_t *address
     return count;
 }
 
+void session_drop_oldest_handshake(net_t *net, const net_address_t *address)
+{
+    LIST_FOR_EACH (link, &net->sessions) {
+        net_session_t *session = CONTAINER_OF(link, net_session_t, link);
+        if (!session->counted || !address_same_network(&session->address, address))
+            continue;
+        session_drop(session);
+        return;
+    }
+}
+
 /* ---- what owners ask ---- */
 
 const hello_t *net_session_peer(const net_session_t *session)

@@ -52,6 +52,9 @@ void session_drop(net_session_t *session);
 /* How many handshakes the address's network has under way. */
 uint32_t session_count_handshakes(const net_t *net, const net_address_t *address);
 
+/* End the one of them that began first: one that means it has long been through. */
+void session_drop_oldest_handshake(net_t *net, const net_address_t *address);
+
 /* ---- greet.c ---- */
 
 /* Judge a Hello that has come. *other is the session with the same daemon that is open, or offered by this

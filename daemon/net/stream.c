@@ -275,14 +275,24 @@ static blink_result_t connected(stream_t *stream)
     return shake_hands(stream, 0);
 }
 
+/* The kernel has an error for the socket, and no more events. What came before it is heard first: the peer
+ * may have said why it ends. */
+static blink_result_t failed(stream_t *stream)
+{
+    int error = 0;
+    socklen_t error_bytes = sizeof(error);
+    BLINK_TRY(receive(stream));
+    getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
+    errno = error ? error : ECONNRESET;
+    return lost(stream);
+}
+
 static blink_result_t serve(stream_t *stream, int status, int events)
 {
     if (stream->connecting)
         return connected(stream);
-    if (status < 0) {
-        errno = -status;
-        return lost(stream);
-    }
+    if (status < 0)
+        return failed(stream);
     if (events & UV_WRITABLE)
         BLINK_TRY(flush(stream));
     if (events & UV_READABLE)

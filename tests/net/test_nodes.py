@@ -1,10 +1,12 @@
 """Daemons of several hosts that know one another: how they meet, who is refused, and what an end looks like.
 """
 import os
+import shutil
 import signal
+import sys
 import unittest
 
-from cluster import KEYS, NetTest, require_namespaces
+from cluster import KEYS, Host, NetTest, require_namespaces
 from harness import BLINKCTL
 
 
@@ -119,6 +121,8 @@ class Refused(NetTest):
                          r"\[network\] listen: listen on 10.77.9.9:24655: this machine has no such address")
         self.assertRegex(self.refused(host, listen="n1:port"), "listen.*the port 'port' is no number")
         self.assertRegex(self.refused(host, peers="[10.0.0.1"), r"\[network\] peers: address '\[10.0.0.1'")
+        self.assertRegex(self.refused(host, peers=", ".join(40 * [host.v4])),
+                         r"blinkd.conf:\d+: the line is longer than \d+ characters")
         self.assertRegex(self.refused(host, listen="", peers="n2"), r"\[network\] has peers and no listen")
         self.assertRegex(self.refused(host, host="two words"), r"\[network\] host: .*'two words'")
         self.assertRegex(self.refused(host, timeout_s=0.1), "time-out of 0.1 s: 0.5 to 3600 s are allowed")
@@ -132,6 +136,48 @@ class Refused(NetTest):
         host.start()
         self.assertRegex(self.refused(host), "listen on 10.77.0.1:24655: another program does already")
         self.assertEqual(host.nodes()[0]["state"], "this host")
+
+
+SILENT_NAME_SERVER = """
+import socket, sys, time
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((sys.argv[1], 53))
+print("up", flush=True)
+time.sleep(3600)
+"""
+
+
+class Names(NetTest):
+    def silence_name_servers(self, host, at):
+        """Whoever looks a name up on the host waits for minutes."""
+        directory = f"/etc/netns/{host.namespace}"
+        if not os.access("/etc", os.W_OK):
+            self.skipTest("only root can give a namespace another /etc/resolv.conf")
+        os.makedirs(directory)
+        self.addCleanup(shutil.rmtree, directory)
+        with open(f"{directory}/resolv.conf", "w", encoding="utf-8") as file:
+            file.write(f"nameserver {at.v4}\noptions timeout:30 attempts:5\n")
+        server = self.start(["ip", "netns", "exec", at.namespace, sys.executable, "-c", SILENT_NAME_SERVER,
+                             at.v4])
+        server.wait_for("being up", lambda process: "up" in process.stdout())
+
+    def test_name_that_nobody_knows_keeps_neither_other_hosts_nor_the_stop_waiting(self):
+        one, two = self.cluster(2)
+        self.silence_name_servers(one, two)
+        two.start()
+        one.start(peers=" ".join(f"h{i}.example" for i in range(8)) + " " + two.v4)
+        self.wait_connected(one, two)
+        self.assertIn("h0.example", one.why_not())
+        one.daemon.stop()
+
+    def test_two_daemons_on_one_host_are_two(self):
+        one, _ = self.cluster(2)
+        one.inside("ip", "address", "add", "10.77.0.100/24", "dev", "eth0")
+        one.start()
+        other = Host(one.cluster, 1)
+        other.start(listen="10.77.0.100", host="other", peers=f"10.77.0.100 {one.v4}")
+        self.until(lambda: other.connected() == ["n1"])
+        self.assertEqual(other.why_not(), {}, "it dials itself")
 
 
 class Ends(NetTest):

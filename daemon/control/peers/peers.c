@@ -127,7 +127,7 @@ static blink_result_t listen_at(peers_t *peers, const char *word)
 static blink_result_t look_for(peers_t *peers, const char *word)
 {
     wanted_t *wanted;
-    BLINK_TRY(wanted_create(peers->net, &peers->control->loop, word, address_port(&peers->address), &wanted));
+    BLINK_TRY(wanted_create(peers->net, &peers->control->loop, word, &peers->address, &wanted));
     list_append(&peers->wanted, &wanted->link);
     return BLINK_OK;
 }

@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
+
+/* After so many tries the pauses between them have reached their longest. */
+#define TRIES_PER_LOOKUP 8u
 
 /* Keep why there is no session, and log it if that is another kind of failure than the last one: a host that
  * is not there is tried again and again. */
@@ -25,34 +26,26 @@ static void on_connected(void *context, net_session_t *session)
     wanted->dial = NULL;
     wanted->session = session;
     wanted->logged = BLINK_OK;
+    wanted->tries = 0;
     wanted->why[0] = '\0';
 }
 
+/* The name may have another address by now: it is looked up again now and then, by wanted_try(). */
 static void on_failed(void *context, blink_result_t code)
 {
-    note_failure(context, code);
-}
-
-/* Whether an address is one of this machine's: only those can be bound. */
-static bool is_own(const net_address_t *address)
-{
-    net_address_t bound = *address;
-    if (bound.any.sa_family == AF_INET)
-        bound.v4.sin_port = 0;
-    else
-        bound.v6.sin6_port = 0;
-    int fd = socket(bound.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool is_ours = fd >= 0 && bind(fd, &bound.any, address_bytes(&bound)) == 0;
-    if (fd >= 0)
-        close(fd);
-    return is_ours;
+    wanted_t *wanted = context;
+    note_failure(wanted, code);
+    if (++wanted->tries % TRIES_PER_LOOKUP > 0)
+        return;
+    net_dial_cancel(wanted->dial);
+    wanted->dial = NULL;
 }
 
 static void on_found(void *context, blink_result_t code, const net_address_t *addresses, uint32_t count)
 {
     wanted_t *wanted = context;
     wanted->lookup = NULL;
-    wanted->is_self = count > 0 && address_port(&addresses[0]) == wanted->own_port && is_own(&addresses[0]);
+    wanted->is_self = count > 0 && address_is_own(wanted->own, &addresses[0]);
     if (wanted->is_self)
         return;
     const net_dial_config_t config = {.address_count = count,
@@ -87,7 +80,7 @@ void wanted_lost(wanted_t *wanted)
     wanted_try(wanted);
 }
 
-blink_result_t wanted_create(net_t *net, uv_loop_t *loop, const char *text, uint16_t own_port,
+blink_result_t wanted_create(net_t *net, uv_loop_t *loop, const char *text, const net_address_t *own,
                              wanted_t **created)
 {
     wanted_t *wanted = calloc(1, sizeof(*wanted) + strlen(text) + 1);
@@ -95,7 +88,7 @@ blink_result_t wanted_create(net_t *net, uv_loop_t *loop, const char *text, uint
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for host %s", text);
     wanted->net = net;
     wanted->loop = loop;
-    wanted->own_port = own_port;
+    wanted->own = own;
     list_init(&wanted->link);
     strcpy(wanted->text, text);
     blink_result_t result = look_up(wanted);

@@ -100,7 +100,8 @@ static void test_one_address_takes_few_handshakes(void **state)
     int fds[NET_HANDSHAKES_PER_ADDRESS_MAX + 4];
     for (uint32_t i = 0; i < NET_HANDSHAKES_PER_ADDRESS_MAX + 4; i++)
         fds[i] = connect_from(a, 2);
-    await_end(fixture, fds[NET_HANDSHAKES_PER_ADDRESS_MAX]);
+    for (uint32_t i = 0; i < 4; i++)
+        await_end(fixture, fds[i]); /* the oldest give way, so that others of the address get through */
     assert_int_equal(net_handshake_count(a->net), NET_HANDSHAKES_PER_ADDRESS_MAX);
     assert_unharmed(fixture, a);
     for (uint32_t i = 0; i < NET_HANDSHAKES_PER_ADDRESS_MAX + 4; i++)
