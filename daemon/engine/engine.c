@@ -135,7 +135,8 @@ static bool engine_work(engine_t *engine)
     engine->turn_steps = 0;
     bool worked = mailbox_run(&engine->mailbox);
     worked |= clients_serve(engine);
-    worked |= engine->config.cuda && (run_poll_ended(engine) | gpu_worker_end_some(engine));
+    worked |= engine->config.cuda && run_poll_ended(engine);
+    worked |= engine->config.cuda && gpu_worker_end_some(engine);
     worked |= run_serve_queued(engine);
     worked |= comms_serve(engine);
     engine->cache.worked |= worked;

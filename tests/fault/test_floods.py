@@ -50,7 +50,8 @@ class ConnectTest(FloodTest):
         refusal = clients[-1].receive()
         self.assertEqual(refusal.code, raw.QUOTA)
         self.assertRegex(refusal.text, r"\b42\b")
-        self.assertLess(daemon.descriptors(), 100)
+        # Of the 42 each has a socket and a pidfd; the daemon itself has some 15.
+        self.assertLess(daemon.descriptors(), 150)
 
     def test_a_refusal_says_why_to_programs_and_tools(self):
         daemon = self.daemon(*self.limits(clients_per_tenant=0))
