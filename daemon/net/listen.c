@@ -53,11 +53,11 @@ static void pause_for_a_while(net_t *net, int error)
 static void take(net_t *net, int fd, const net_address_t *address)
 {
     if (session_count_handshakes(net, address) >= NET_HANDSHAKES_PER_ADDRESS_MAX) {
-        refusals_log(&net->refusals, address, "refused", "it has too many handshakes under way");
+        refusals_log(&net->refusals, address, "it has too many handshakes under way");
         session_drop_oldest_handshake(net, address);
     }
     if (session_accept(net, fd, address) != BLINK_OK)
-        refusals_log(&net->refusals, address, "refused", blink_error_text());
+        refusals_log(&net->refusals, address, blink_error_text());
 }
 
 /* False: nobody waits any more, or no more can be accepted. */

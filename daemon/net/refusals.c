@@ -35,7 +35,7 @@ bool refusals_may_log(refusals_t *refusals, const net_address_t *address, uint64
     return true;
 }
 
-void refusals_log(refusals_t *refusals, const net_address_t *address, const char *what, const char *why)
+void refusals_log(refusals_t *refusals, const net_address_t *address, const char *why)
 {
     char text[ADDRESS_TEXT_BYTES];
     uint32_t withheld_count;
@@ -43,7 +43,7 @@ void refusals_log(refusals_t *refusals, const net_address_t *address, const char
         return;
     address_write(address, text);
     if (withheld_count > 0)
-        LOG_WARNING("%s %s: %s (and %u lines about this address before)", what, text, why, withheld_count);
+        LOG_WARNING("refused %s: %s (and %u lines about this address before)", text, why, withheld_count);
     else
-        LOG_WARNING("%s %s: %s", what, text, why);
+        LOG_WARNING("refused %s: %s", text, why);
 }

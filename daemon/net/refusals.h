@@ -28,7 +28,7 @@ typedef struct refusals {
 bool refusals_may_log(refusals_t *refusals, const net_address_t *address, uint64_t now_ns,
                       uint32_t *withheld_count);
 
-/* Write "WHAT ADDRESS: WHY" if that may be written now. */
-void refusals_log(refusals_t *refusals, const net_address_t *address, const char *what, const char *why);
+/* Write "refused ADDRESS: WHY" if that may be written now. */
+void refusals_log(refusals_t *refusals, const net_address_t *address, const char *why);
 
 #endif

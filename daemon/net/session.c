@@ -144,7 +144,7 @@ static void log_end(net_session_t *session, bool was_open, blink_result_t code, 
     if (code == BLINK_ERR_EXISTS || (!was_open && session->dials))
         LOG_DEBUG("%s", text); /* who dials is told, and logs it */
     else if (!was_open)
-        refusals_log(&session->net->refusals, &session->address, "refused", text);
+        refusals_log(&session->net->refusals, &session->address, text);
     else if (code == BLINK_OK)
         LOG_INFO("%s", text);
     else
