@@ -27,7 +27,8 @@ typedef struct config_key {
     const char *section, *key;
     value_kind_t kind;
     size_t offset;
-    blink_result_t (*parse)(settings_t *settings, const char *value); /* VALUE_OTHER */
+    /* Of VALUE_OTHER. Of VALUE_TEXT a check that sets nothing; NULL: any text is right. */
+    blink_result_t (*parse)(settings_t *settings, const char *value);
     void (*print)(const settings_t *settings);
 } config_key_t;
 
@@ -275,24 +276,16 @@ static void print_level(const settings_t *settings)
     printf("%s", log_level_name(settings->log_level));
 }
 
-/* One address, or several with commas or spaces in between. */
-static blink_result_t parse_listen(settings_t *settings, const char *value)
+/* One address, or several. */
+static blink_result_t check_listen(settings_t *settings, const char *value)
 {
-    char copy[SETTINGS_TEXT_BYTES], *rest = NULL;
-    if ((size_t)snprintf(copy, sizeof(copy), "%s", value) >= sizeof(copy))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "listen has %zu bytes, at most %d are allowed",
-                          strlen(value), SETTINGS_TEXT_BYTES - 1);
-    for (char *one = strtok_r(copy, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest)) {
+    char copy[SETTINGS_TEXT_BYTES], *rest = strcpy(copy, value);
+    (void)settings;
+    for (char *one; (one = settings_next_item(&rest));) {
         net_address_t address;
         BLINK_TRY(address_parse(one, NET_PORT_DEFAULT, &address));
     }
-    strcpy(settings->network_listen, value);
     return BLINK_OK;
-}
-
-static void print_listen(const settings_t *settings)
-{
-    printf("%s", settings->network_listen);
 }
 
 /* ---- keys ---- */
@@ -336,7 +329,7 @@ static const config_key_t keys[] = {
     {"limits", "op_timeout_s", VALUE_SECONDS, offsetof(settings_t, op_timeout_s), NULL, NULL},
     {"limits", "run_timeout_s", VALUE_SECONDS, offsetof(settings_t, run_timeout_s), NULL, NULL},
     {"limits", "run_timeout_factor", VALUE_SECONDS, offsetof(settings_t, run_timeout_factor), NULL, NULL},
-    {"network", "listen", VALUE_OTHER, 0, parse_listen, print_listen},
+    {"network", "listen", VALUE_TEXT, offsetof(settings_t, network_listen), check_listen, NULL},
     {"network", "peers", VALUE_TEXT, offsetof(settings_t, network_peers), NULL, NULL},
     {"network", "host", VALUE_TEXT, offsetof(settings_t, network_host), NULL, NULL},
     {"network", "cluster", VALUE_TEXT, offsetof(settings_t, network_cluster), NULL, NULL},
@@ -384,6 +377,8 @@ static blink_result_t set_text(const config_key_t *key, char *target, const char
     if (strlen(value) >= SETTINGS_TEXT_BYTES)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s has %zu bytes, at most %d are allowed", key->key,
                           strlen(value), SETTINGS_TEXT_BYTES - 1);
+    if (key->parse)
+        BLINK_TRY(key->parse(NULL, value));
     snprintf(target, SETTINGS_TEXT_BYTES, "%s", value);
     return BLINK_OK;
 }

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define SETTINGS_TEXT_BYTES 256
 #define SETTINGS_GPUS_MAX   32u
@@ -66,7 +67,7 @@ typedef struct settings {
     double op_timeout_s;   /* how long an op may wait for ranks */
     double run_timeout_s, run_timeout_factor; /* how long a run may take: so many seconds, and so many times
                                                  what was predicted, whichever is longer */
-    /* Other hosts. Lists have commas or spaces between their items. */
+    /* Other hosts. Lists are read by settings_next_item(). */
     char network_listen[SETTINGS_TEXT_BYTES]; /* addresses; "": this daemon knows no other */
     char network_peers[SETTINGS_TEXT_BYTES];  /* hosts to have a session with at all times */
     char network_host[SETTINGS_TEXT_BYTES];   /* what this daemon is called; "": as the machine */
@@ -75,6 +76,12 @@ typedef struct settings {
     double network_timeout_s;              /* how long another host may give no sign of life */
     log_level_t log_level;
 } settings_t;
+
+/* Cut the next item off a list, whose items have commas or spaces between them; NULL: there are no more. */
+static inline char *settings_next_item(char **list)
+{
+    return strtok_r(*list, ", ", list);
+}
 
 /* "mps" or "isolated", as the file spells it. */
 static inline const char *settings_sharing_name(const settings_t *settings)

@@ -96,26 +96,25 @@ static void on_tick(uv_timer_t *timer)
 
 /* ---- the beginning ---- */
 
-typedef blink_result_t take_word_t(peers_t *peers, const char *word);
+typedef blink_result_t take_item_t(peers_t *peers, const char *item);
 
-/* Call `take` for each of the words, which commas or spaces divide; a failure names the key. */
-static blink_result_t for_each_word(peers_t *peers, const char *key, const char *words, take_word_t *take)
+/* Call `take` for each item of the list that is the key's value; a failure names the key. */
+static blink_result_t for_each_item(peers_t *peers, const char *key, const char *list, take_item_t *take)
 {
-    char copy[SETTINGS_TEXT_BYTES], *rest = NULL;
-    snprintf(copy, sizeof(copy), "%s", words);
-    for (char *word = strtok_r(copy, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
-        blink_result_t result = take(peers, word);
+    char copy[SETTINGS_TEXT_BYTES], *rest = strcpy(copy, list);
+    for (char *item; (item = settings_next_item(&rest));) {
+        blink_result_t result = take(peers, item);
         if (result != BLINK_OK)
             return BLINK_FAIL(result, "[network] %s: %s", key, blink_error_text());
     }
     return BLINK_OK;
 }
 
-static blink_result_t listen_at(peers_t *peers, const char *word)
+static blink_result_t listen_at(peers_t *peers, const char *item)
 {
     net_address_t address;
     char text[ADDRESS_TEXT_BYTES];
-    BLINK_TRY(address_parse(word, NET_PORT_DEFAULT, &address));
+    BLINK_TRY(address_parse(item, NET_PORT_DEFAULT, &address));
     BLINK_TRY(net_listen(peers->net, &address));
     if (peers->address.any.sa_family == AF_UNSPEC)
         peers->address = address;
@@ -124,10 +123,10 @@ static blink_result_t listen_at(peers_t *peers, const char *word)
     return BLINK_OK;
 }
 
-static blink_result_t look_for(peers_t *peers, const char *word)
+static blink_result_t look_for(peers_t *peers, const char *item)
 {
     wanted_t *wanted;
-    BLINK_TRY(wanted_create(peers->net, &peers->control->loop, word, &peers->address, &wanted));
+    BLINK_TRY(wanted_create(peers->net, &peers->control->loop, item, &peers->address, &wanted));
     list_append(&peers->wanted, &wanted->link);
     return BLINK_OK;
 }
@@ -174,8 +173,8 @@ static blink_result_t start(peers_t *peers)
     cluster_keys_wipe(&keys);
     if (result != BLINK_OK)
         return result;
-    BLINK_TRY(for_each_word(peers, "listen", settings->network_listen, listen_at));
-    return for_each_word(peers, "peers", settings->network_peers, look_for);
+    BLINK_TRY(for_each_item(peers, "listen", settings->network_listen, listen_at));
+    return for_each_item(peers, "peers", settings->network_peers, look_for);
 }
 
 blink_result_t peers_create(control_t *control, peers_t **created)
