@@ -2,10 +2,10 @@
 #include "explore.h"
 
 #include "seen.h"
+#include "story.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
@@ -42,22 +42,16 @@ static struct explorer {
     uint32_t thread_count, running;
     jmp_buf scheduler;
     char *initial; /* the shared bytes as they begin */
-    bool tracing;
-    size_t traced;
+    story_t trace;
     seen_t seen;
 } explorer;
 
 __attribute__((format(printf, 1, 2))) static void trace(const char *format, ...)
 {
-    exploration_t *found = explorer.found;
-    if (!explorer.tracing || explorer.traced >= sizeof(found->trace))
-        return;
     va_list arguments;
     va_start(arguments, format);
-    int printed =
-        vsnprintf(found->trace + explorer.traced, sizeof(found->trace) - explorer.traced, format, arguments);
+    story_add(&explorer.trace, format, arguments);
     va_end(arguments);
-    explorer.traced += printed > 0 ? (size_t)printed : 0;
 }
 
 /* ---- memory ---- */
@@ -356,7 +350,7 @@ static void search(void)
         left[depth - 1] &= left[depth - 1] - 1;
         replay(path, depth);
     }
-    explorer.tracing = true;
+    explorer.trace = (story_t){.text = explorer.found->trace, .bytes = sizeof(explorer.found->trace)};
     replay(path, depth);
 }
 

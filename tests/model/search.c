@@ -3,9 +3,9 @@
 
 #include "base/vec.h"
 #include "seen.h"
+#include "story.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,21 +27,15 @@ static struct searcher {
     seen_t seen;
     VEC(origin_t) origins;
     uint32_t wrong_state;
-    bool telling;
-    size_t told;
+    story_t story;
 } searcher;
 
 void search_say(const char *format, ...)
 {
-    search_result_t *result = searcher.result;
-    if (!searcher.telling || searcher.told >= sizeof(result->story))
-        return;
     va_list arguments;
     va_start(arguments, format);
-    int printed =
-        vsnprintf(result->story + searcher.told, sizeof(result->story) - searcher.told, format, arguments);
+    story_add(&searcher.story, format, arguments);
     va_end(arguments);
-    searcher.told += printed > 0 ? (size_t)printed : 0;
 }
 
 typedef uint64_t __attribute__((may_alias)) word_t;
@@ -89,10 +83,10 @@ static void tell(uint32_t state)
         events[count++] = searcher.origins.items[state].event;
     }
     memcpy(searcher.world->state, searcher.start, searcher.world->state_bytes);
-    searcher.telling = true;
+    searcher.story = (story_t){.text = searcher.result->story, .bytes = sizeof(searcher.result->story)};
     while (count > 0)
         searcher.world->happen(events[--count]);
-    searcher.telling = false;
+    searcher.story.text = NULL;
 }
 
 /* What is wrong with the state as it stands, if anything. Whether all is well. */
