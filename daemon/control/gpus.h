@@ -29,8 +29,8 @@ const gpu_hello_t *gpus_facts(const gpus_t *gpus);
 pid_t gpus_worker_pid(const gpus_t *gpus);
 uint32_t gpus_restarts(const gpus_t *gpus);
 
-/* The worker, the so-manieth that the engine was told of, does not end a run that was aborted: it is killed,
- * and another one started. Nothing if it has ended by itself meanwhile. */
+/* The worker with this number, from 1 in the order in which the engine was told of them, does not end a run
+ * that was aborted: it is killed, and another one started. Nothing if it has ended by itself meanwhile. */
 void gpus_worker_stuck(gpus_t *gpus, uint32_t worker);
 
 /* Errors: SYSTEM (there is no worker at the moment; says why). */

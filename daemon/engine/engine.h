@@ -40,8 +40,8 @@ typedef struct engine_config {
     /* Called on the control thread when the engine itself has ended a communicator (TIMEOUT, QUOTA,
      * NO_MEMORY, …). */
     void (*comm_ended)(void *context, uint32_t comm, blink_result_t reason, const char *text);
-    /* The same when the GPU worker, the so-manieth that was attached, has not ended a run within
-     * run_timeout_s of its abort: its runs end with its process only. */
+    /* Called on the control thread when a GPU worker has not ended a run within run_timeout_s of its abort:
+     * its runs end with its process only. worker: its number among those that were attached, from 1. */
     void (*gpu_worker_stuck)(void *context, uint32_t worker);
     void *context;
 } engine_config_t;
