@@ -66,12 +66,11 @@ static bool take_requests(engine_client_t *client)
 
 static bool visit(engine_client_t *client)
 {
-    bool replays = client->replaying != NULL, worked = false;
-    if (replays)
+    bool worked = true;
+    if (client->replaying)
         replay_go_on(client);
     else
         worked = take_requests(client);
-    worked |= replays;
     worked |= client->awaited_count > 0 && await_look(client);
     engine_count(client->engine, 1);
     if (client->engine->now_us - client->pong_us >= PONG_US)
