@@ -23,12 +23,6 @@ static void arm_gathering_timer(rosters_t *rosters)
                        oldest->deadline_ms > now_ms ? oldest->deadline_ms - now_ms : 0, 0);
 }
 
-/* Whether nobody who comes later can make it good. */
-static bool is_final(blink_result_t code)
-{
-    return code == BLINK_ERR_PEER_LOST || code == BLINK_ERR_ABORTED;
-}
-
 /* The first rank has come. */
 static blink_result_t roster_begin(const client_t *client, const Blinkwire__CommInit *message,
                                    roster_t **begun)
@@ -47,7 +41,7 @@ static blink_result_t roster_begin(const client_t *client, const Blinkwire__Comm
                           message->rank_count);
     }
     blink_result_t result = parent ? children_expect(parent, message, roster) : BLINK_OK;
-    if (is_final(result))
+    if (terms_is_final(result))
         failed_ids_add(client->control->rosters->failed_ids, client->tenant, message->unique_id.data,
                        message->init_timeout_ms, result);
     if (result != BLINK_OK) {
@@ -67,7 +61,7 @@ void roster_gathering_failed(roster_t *roster, blink_result_t code)
         connection_reply_error(member->client->connection, member->request, code);
         member_unlink(member);
     }
-    if (is_final(code))
+    if (terms_is_final(code))
         failed_ids_add(rosters->failed_ids, roster->tenant, roster->unique_id, roster->init_timeout_ms, code);
     roster_free(roster);
     arm_gathering_timer(rosters);

@@ -153,7 +153,7 @@ static void take_failed(gather_t *gather, const peer_t *from, const gather_messa
 {
     tree_t *tree = tree_find(gather, failed->comm);
     if (!tree) {
-        (void)local_take_failed(gather, from, failed);
+        local_take_failed(gather, from, failed);
         return;
     }
     if (failed->comm.home != from->host.instance)

@@ -1,21 +1,14 @@
 #include "control/gather/home.h"
 
-#include "control/comms/id_hash.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- which there are ---- */
 
-static uint64_t hash_of(const gather_t *gather, const unique_id_t *id)
-{
-    return id_hash((const uint8_t *)id, gather->config.id_secrets);
-}
-
 static home_t *find(const gather_t *gather, const unique_id_t *id)
 {
-    table_link_t *link = table_find(&gather->homes, hash_of(gather, id));
+    table_link_t *link = table_find(&gather->homes, gather_hash_id(gather, id));
     while (link && memcmp(&CONTAINER_OF(link, home_t, of_ids)->id, id, sizeof(*id)) != 0)
         link = table_find_next(link);
     return link ? CONTAINER_OF(link, home_t, of_ids) : NULL;
@@ -37,7 +30,7 @@ static blink_result_t create(gather_t *gather, const gather_message_t *join, hom
     uint32_t rank_count = join->terms.rank_count;
     BLINK_TRY(config->calls.charge(config->context, join->uid, rank_count));
     home_t *home = calloc(1, sizeof(*home) + rank_count * sizeof(home->places[0]));
-    if (!home || !table_add(&gather->homes, &home->of_ids, hash_of(gather, &join->id))) {
+    if (!home || !table_add(&gather->homes, &home->of_ids, gather_hash_id(gather, &join->id))) {
         free(home);
         config->calls.credit(config->context, join->uid, rank_count);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks", rank_count);
@@ -105,7 +98,7 @@ void home_fail(gather_t *gather, home_t *home, blink_result_t code)
     const gather_config_t *config = &gather->config;
     char text[BLINK_ERROR_TEXT_BYTES];
     memcpy(text, blink_error_text(), sizeof(text));
-    if (gather_is_final(code) && !home_is_complete(home))
+    if (terms_is_final(code) && !home_is_complete(home))
         config->calls.remember(config->context, home->uid, &home->id,
                                gather_init_timeout_ms(gather, &home->terms), code);
     take_out(gather, home);
@@ -340,7 +333,7 @@ void home_take_left(gather_t *gather, const peer_t *from, const gather_message_t
     blink_result_t code = blink_error_set(left->code, "%s", left->text);
     if (home && home->uid == left->uid)
         home_fail(gather, home, code);
-    else if (gather_is_final(code))
+    else if (terms_is_final(code))
         config->calls.remember(config->context, left->uid, &left->id, config->init_timeout_ms, code);
     tell_failed(gather, &nobody, from, left->attempt, code, left->text);
 }

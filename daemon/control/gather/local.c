@@ -1,20 +1,13 @@
 #include "control/gather/local.h"
 
-#include "control/comms/id_hash.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- which there are ---- */
 
-static uint64_t hash_of(const gather_t *gather, const unique_id_t *id)
-{
-    return id_hash((const uint8_t *)id, gather->config.id_secrets);
-}
-
 static local_t *find(const gather_t *gather, const unique_id_t *id, uint32_t uid)
 {
-    for (table_link_t *link = table_find(&gather->locals, hash_of(gather, id)); link;
+    for (table_link_t *link = table_find(&gather->locals, gather_hash_id(gather, id)); link;
          link = table_find_next(link)) {
         local_t *local = CONTAINER_OF(link, local_t, of_ids);
         if (local->uid == uid && memcmp(&local->id, id, sizeof(*id)) == 0)
@@ -52,7 +45,7 @@ static blink_result_t create(gather_t *gather, const unique_id_t *id, uint32_t u
         goto no_memory;
     *local =
         (local_t){.attempt = gather->last_attempt + 1, .id = *id, .uid = uid, .terms = *terms, .home = home};
-    if (!table_add(&gather->locals, &local->of_ids, hash_of(gather, id)))
+    if (!table_add(&gather->locals, &local->of_ids, gather_hash_id(gather, id)))
         goto no_memory;
     if (!table_add(&gather->attempts, &local->of_attempts, table_hash(local->attempt))) {
         table_remove(&gather->locals, &local->of_ids);
@@ -122,7 +115,7 @@ void local_fail(gather_t *gather, local_t *local, blink_result_t code)
     char text[BLINK_ERROR_TEXT_BYTES];
     const gather_config_t *config = &gather->config;
     memcpy(text, blink_error_text(), sizeof(text));
-    if (gather_is_final(code) && !local->home->is_own)
+    if (terms_is_final(code) && !local->home->is_own)
         config->calls.remember(config->context, local->uid, &local->id,
                                gather_init_timeout_ms(gather, &local->terms), code);
     list_splice(&local->sent, &local->unsent);
@@ -265,12 +258,11 @@ void local_take_refused(gather_t *gather, const peer_t *from, const gather_messa
     }
 }
 
-bool local_take_failed(gather_t *gather, const peer_t *from, const gather_message_t *message)
+void local_take_failed(gather_t *gather, const peer_t *from, const gather_message_t *message)
 {
     local_t *local = find_attempt(gather, from, message->attempt);
     if (local)
         local_fail(gather, local, blink_error_set(message->code, "%s", message->text));
-    return local;
 }
 
 /* Whether a seat of this host is the rank's. */

@@ -29,9 +29,9 @@ blink_result_t local_join(gather_t *gather, const unique_id_t *id, uint32_t uid,
                           uint32_t expected, gather_rank_t *rank);
 void local_leave(gather_t *gather, gather_rank_t *rank, blink_result_t code);
 
-/* Messages of the home. False: the gathering is not known any more. */
+/* Messages of the home. */
 void local_take_refused(gather_t *gather, const peer_t *from, const gather_message_t *message);
-bool local_take_failed(gather_t *gather, const peer_t *from, const gather_message_t *message);
+void local_take_failed(gather_t *gather, const peer_t *from, const gather_message_t *message);
 
 /* Whether the ranks of this host that a READY names wait for it. If they do not, then the home has failed the
  * gathering already, or is about to (it has been told that a rank has gone, or it sees that READY is not

@@ -6,6 +6,7 @@
 #define BLINK_GATHER_PEER_H
 
 #include "base/table.h"
+#include "control/comms/id_hash.h"
 #include "control/gather/gather.h"
 
 typedef struct peer {
@@ -75,10 +76,9 @@ static inline uint32_t gather_init_timeout_ms(const gather_t *gather, const term
     return terms->init_timeout_ms > 0 ? terms->init_timeout_ms : gather->config.init_timeout_ms;
 }
 
-/* Whether nobody who comes later can make it good. */
-static inline bool gather_is_final(blink_result_t code)
+static inline uint64_t gather_hash_id(const gather_t *gather, const unique_id_t *id)
 {
-    return code == BLINK_ERR_PEER_LOST || code == BLINK_ERR_ABORTED;
+    return id_hash((const uint8_t *)id, gather->config.id_secrets);
 }
 
 static inline bool comm_equals(gather_comm_t a, gather_comm_t b)

@@ -54,6 +54,13 @@ void terms_list_add(terms_list_t *list, const char *name);
 void terms_list_add_number(terms_list_t *list, uint32_t number);
 const char *terms_list_end(terms_list_t *list);
 
+/* Whether a gathering that has failed with this code has failed for good: nobody who comes later can make up
+ * for a rank that has gone. */
+static inline bool terms_is_final(blink_result_t code)
+{
+    return code == BLINK_ERR_PEER_LOST || code == BLINK_ERR_ABORTED;
+}
+
 /* Not all ranks have come in time. `hosts`: where the others are; NULL: all on this one. */
 blink_result_t terms_fail_late(uint32_t joined_count, uint32_t rank_count, uint64_t timeout_ms,
                                terms_list_t *missing, terms_list_t *hosts);
