@@ -101,6 +101,7 @@ class Refused(NetTest):
     def test_every_fault_of_the_key_file_is_told_and_its_end(self):
         host, = self.cluster(1)
         host.start()
+        self.assertEqual(len(host.nodes()), 1)  # it has read the key: its socket is there before that
         os.chmod(host.key, 0o644)
         self.until(lambda: "has mode 0644" in host.daemon.stderr())
         host.write_keys(KEYS[0], KEYS[1], KEYS[0])
