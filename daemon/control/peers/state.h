@@ -23,8 +23,8 @@ struct peers {
     list_t wanted;         /* in the order of the settings */
     beat_asker_t asker;    /* for peers that ask for a sign of life */
     uv_timer_t tick;
-    char key_fault[BLINK_ERROR_TEXT_BYTES]; /* what was wrong with its file when it was last read; "": nothing
-                                             */
+    /* What was wrong with the key's file when it was last read; "": nothing. */
+    char key_fault[BLINK_ERROR_TEXT_BYTES];
 };
 
 #endif
