@@ -29,10 +29,11 @@ uint32_t tree_own_host(const gather_t *gather, const gather_message_t *ready)
 
 static void unlink_edge(gather_t *gather, edge_t *edge)
 {
-    if (!edge->peer || list_is_empty(&edge->of_peer))
+    if (!edge->peer)
         return;
     list_remove(&edge->of_peer);
     peer_put(gather, edge->peer);
+    edge->peer = NULL;
 }
 
 void tree_forget(gather_t *gather, tree_t *tree)
@@ -149,9 +150,8 @@ static void end_if_over(gather_t *gather, tree_t *tree)
 void tree_take_ended(gather_t *gather, tree_t *tree, const peer_t *from)
 {
     edge_t *edge = find_below(tree, from);
-    if (!edge || edge->ended || !edge->acknowledged)
+    if (!edge || !edge->acknowledged)
         return;
-    edge->ended = true;
     tree->unended--;
     unlink_edge(gather, edge);
     end_if_over(gather, tree);
@@ -167,7 +167,7 @@ static void send_lost(gather_t *gather, const edge_t *edge, const peer_t *except
                       const char *text)
 {
     const gather_message_t lost = {.kind = GATHER_LOST, .comm = edge->tree->comm, .code = code, .text = text};
-    if (edge->peer && edge->peer != except && !edge->ended)
+    if (edge->peer && edge->peer != except)
         peer_send(gather, edge->peer, &lost);
 }
 

@@ -10,9 +10,9 @@
 /* A neighbour. */
 typedef struct edge {
     struct tree *tree;
-    peer_t *peer;   /* NULL: there is none above */
-    list_t of_peer; /* until it has ended */
-    bool acknowledged, ended;
+    peer_t *peer; /* NULL: there is none above, or it has ended */
+    list_t of_peer;
+    bool acknowledged;
 } edge_t;
 
 typedef struct tree {

@@ -293,18 +293,24 @@ static void test_what_makes_no_sense_is_refused_where_it_is(void **state)
     hosts_destroy(hosts);
 }
 
+/* A message by which one rank joins. */
+static gather_message_t join_of(const hosts_t *hosts, const gather_join_rank_t *rank)
+{
+    return (gather_message_t){.kind = GATHER_JOIN,
+                              .id = hosts->id,
+                              .uid = USER,
+                              .attempt = 3,
+                              .terms = hosts->terms,
+                              .ranks = rank,
+                              .rank_count = 1};
+}
+
 static void test_an_id_of_a_daemon_that_has_ended_is_refused(void **state)
 {
     (void)state;
     hosts_t *hosts = hosts_create(2, 2, 1);
     const gather_join_rank_t rank = {.rank = 1, .ticket = 5};
-    gather_message_t join = {.kind = GATHER_JOIN,
-                             .id = hosts->id,
-                             .uid = USER,
-                             .attempt = 3,
-                             .terms = hosts->terms,
-                             .ranks = &rank,
-                             .rank_count = 1};
+    gather_message_t join = join_of(hosts, &rank);
     join.id.instance = 99; /* n0 of an hour ago */
     gather_receive(hosts->hosts[0].gather, &hosts->hosts[1].known, &join, hosts->now_ms);
     assert_int_equal(hosts->hosts[0].sent[GATHER_REFUSED], 1);
@@ -466,6 +472,29 @@ static void test_a_loss_passes_through_hosts_that_have_ended(void **state)
     hosts_settle(hosts);
     assert_int_equal(count_in(hosts, RANK_LOST), 38);
     assert_nothing_left(hosts);
+    hosts_destroy(hosts);
+}
+
+/* Also if the others still know it, because it gathers with them under another id. */
+static void test_a_host_that_has_ended_its_part_loses_nothing_of_the_others(void **state)
+{
+    (void)state;
+    hosts_t *hosts = hosts_create(3, 3, 1);
+    const gather_join_rank_t rank = {.rank = 1, .ticket = 5};
+    gather_message_t join = join_of(hosts, &rank);
+    host_t *home = &hosts->hosts[0], *liar = &hosts->hosts[1];
+    join.id.nonce[0]++;
+    hosts_join_all(hosts);
+    hosts_settle(hosts);
+    gather_receive(home->gather, &liar->known, &join, hosts->now_ms);
+    hosts->ranks[1].state = RANK_GONE;
+    gather_comm_ended(liar->gather, hosts->ranks[1].comm);
+    hosts_settle(hosts);
+    const gather_message_t lost = {
+        .kind = GATHER_LOST, .comm = hosts->ranks[1].comm, .code = BLINK_ERR_PEER_LOST, .text = "a lie"};
+    gather_receive(home->gather, &liar->known, &lost, hosts->now_ms);
+    hosts_settle(hosts);
+    assert_int_equal(count_in(hosts, RANK_READY), 2);
     hosts_destroy(hosts);
 }
 
@@ -733,6 +762,7 @@ int main(void)
         cmocka_unit_test(test_a_host_that_cannot_begin_fails_all),
         cmocka_unit_test(test_a_loss_after_all_have_begun_reaches_every_host),
         cmocka_unit_test(test_a_loss_passes_through_hosts_that_have_ended),
+        cmocka_unit_test(test_a_host_that_has_ended_its_part_loses_nothing_of_the_others),
         cmocka_unit_test(test_ranks_meet_in_every_order),
         cmocka_unit_test(test_a_host_may_die_at_any_moment),
         cmocka_unit_test(test_a_rank_may_leave_at_any_moment),
