@@ -1,5 +1,6 @@
 #include "control/comms/failed_ids.h"
 
+#include "base/deadline.h"
 #include "control/comms/id_hash.h"
 
 #include <stdlib.h>
@@ -12,12 +13,11 @@
 #define IDS_PER_STEP 64u
 
 typedef struct failed_id {
-    list_t link;      /* on failed_ids_t.by_end */
+    deadline_t until; /* in loop time: on failed_ids_t.by_end */
     list_t of_tenant; /* on tenant->failed_ids */
     table_link_t of_table;
     tenant_t *tenant; /* held */
     uint8_t id[UNIQUE_ID_BYTES];
-    uint64_t until_ms; /* in loop time */
     blink_result_t code;
     char text[BLINK_ERROR_TEXT_BYTES];
 } failed_id_t;
@@ -25,7 +25,7 @@ typedef struct failed_id {
 struct failed_ids {
     control_t *control;
     table_t table;
-    list_t by_end; /* in the order of `until_ms` */
+    list_t by_end; /* failed_id_t.until */
     uv_timer_t timer;
 };
 
@@ -38,7 +38,7 @@ static uint64_t hash_of(const uint8_t id[UNIQUE_ID_BYTES])
 static void failed_id_free(failed_ids_t *failed_ids, failed_id_t *failed)
 {
     table_remove(&failed_ids->table, &failed->of_table);
-    list_remove(&failed->link);
+    list_remove(&failed->until.link);
     list_remove(&failed->of_tenant);
     failed->tenant->failed_id_count--;
     tenant_put(failed->tenant);
@@ -49,19 +49,19 @@ static void on_timer(uv_timer_t *timer);
 
 static void arm(failed_ids_t *failed_ids)
 {
-    const failed_id_t *first = LIST_FIRST(&failed_ids->by_end, failed_id_t, link);
+    const failed_id_t *first = LIST_FIRST(&failed_ids->by_end, failed_id_t, until.link);
     uint64_t now_ms = uv_now(&failed_ids->control->loop);
     if (first)
-        uv_timer_start(&failed_ids->timer, on_timer, first->until_ms > now_ms ? first->until_ms - now_ms : 0,
-                       0);
+        uv_timer_start(&failed_ids->timer, on_timer,
+                       first->until.at_ms > now_ms ? first->until.at_ms - now_ms : 0, 0);
 }
 
 static void on_timer(uv_timer_t *timer)
 {
     failed_ids_t *failed_ids = timer->data;
     uint64_t now_ms = uv_now(&failed_ids->control->loop);
-    failed_id_t *first = LIST_FIRST(&failed_ids->by_end, failed_id_t, link);
-    if (first && first->until_ms <= now_ms)
+    failed_id_t *first = LIST_FIRST(&failed_ids->by_end, failed_id_t, until.link);
+    if (first && first->until.at_ms <= now_ms)
         failed_id_free(failed_ids, first);
     arm(failed_ids);
 }
@@ -73,17 +73,13 @@ static uint64_t remembered_ms(const failed_ids_t *failed_ids, uint64_t init_time
     return own_ms > its_ms ? own_ms : its_ms;
 }
 
-/* Most have the same time, and come last. What one with less passes by is work of its tenant. */
-static void insert_by_end(failed_ids_t *failed_ids, failed_id_t *failed)
+/* What one that has less time than others passes by is work of its tenant. */
+static void set_end(failed_ids_t *failed_ids, failed_id_t *failed, uint64_t init_timeout_ms)
 {
-    list_t *before = failed_ids->by_end.previous;
-    uint32_t passed = 0;
-    for (; before != &failed_ids->by_end; before = before->previous, passed++) {
-        if (CONTAINER_OF(before, failed_id_t, link)->until_ms <= failed->until_ms)
-            break;
-    }
-    list_insert(before->next, &failed->link);
-    turns_count(&failed_ids->control->turns, passed / IDS_PER_STEP);
+    control_t *control = failed_ids->control;
+    uint32_t passed = deadline_set(&failed_ids->by_end, &failed->until,
+                                   uv_now(&control->loop) + remembered_ms(failed_ids, init_timeout_ms));
+    turns_count(&control->turns, passed / IDS_PER_STEP);
 }
 
 void failed_ids_add(failed_ids_t *failed_ids, tenant_t *tenant, const uint8_t id[UNIQUE_ID_BYTES],
@@ -97,10 +93,9 @@ void failed_ids_add(failed_ids_t *failed_ids, tenant_t *tenant, const uint8_t id
     memcpy(failed->id, id, sizeof(failed->id));
     memcpy(failed->text, blink_error_text(), sizeof(failed->text));
     failed->code = code;
-    failed->until_ms = uv_now(&failed_ids->control->loop) + remembered_ms(failed_ids, init_timeout_ms);
     failed->tenant = tenant;
     tenant_hold(tenant);
-    insert_by_end(failed_ids, failed);
+    set_end(failed_ids, failed, init_timeout_ms);
     list_append(&tenant->failed_ids, &failed->of_tenant);
     if (++tenant->failed_id_count > FAILED_IDS_PER_TENANT)
         failed_id_free(failed_ids, LIST_FIRST(&tenant->failed_ids, failed_id_t, of_tenant));
@@ -136,7 +131,7 @@ void failed_ids_destroy(failed_ids_t *failed_ids)
 {
     if (!failed_ids)
         return;
-    for (failed_id_t *first; (first = LIST_FIRST(&failed_ids->by_end, failed_id_t, link));)
+    for (failed_id_t *first; (first = LIST_FIRST(&failed_ids->by_end, failed_id_t, until.link));)
         failed_id_free(failed_ids, first);
     table_fini(&failed_ids->table);
     free(failed_ids);

@@ -14,13 +14,13 @@ static void on_gathering_timer(uv_timer_t *timer);
 /* The timer runs for the roster whose deadline comes first. */
 static void arm_gathering_timer(rosters_t *rosters)
 {
-    const roster_t *oldest = LIST_FIRST(&rosters->gathering, roster_t, of_gathering);
+    const deadline_t *first = deadline_first(&rosters->gathering);
     uint64_t now_ms = uv_now(&rosters->control->loop);
-    if (!oldest)
+    if (!first)
         uv_timer_stop(&rosters->gathering_timer);
     else
         uv_timer_start(&rosters->gathering_timer, on_gathering_timer,
-                       oldest->deadline_ms > now_ms ? oldest->deadline_ms - now_ms : 0, 0);
+                       first->at_ms > now_ms ? first->at_ms - now_ms : 0, 0);
 }
 
 /* The first rank has come. */
@@ -196,8 +196,8 @@ static void on_gathering_timer(uv_timer_t *timer)
     rosters_t *rosters = timer->data;
     uint64_t now_ms = uv_now(&rosters->control->loop);
     roster_t *roster;
-    while ((roster = LIST_FIRST(&rosters->gathering, roster_t, of_gathering)) &&
-           roster->deadline_ms <= now_ms && !turns_is_over(&rosters->control->turns))
+    while ((roster = LIST_FIRST(&rosters->gathering, roster_t, deadline.link)) &&
+           roster->deadline.at_ms <= now_ms && !turns_is_over(&rosters->control->turns))
         roster_gathering_failed(roster, fail_late(roster));
     arm_gathering_timer(rosters);
 }

@@ -59,20 +59,13 @@ blink_result_t roster_find_member(const client_t *client, uint32_t number, membe
 
 /* ---- rosters ---- */
 
-/* Most rosters have the same time to gather, and come last. What one with less passes by is work of its
- * tenant. */
-static void insert_by_deadline(roster_t *roster)
+/* What one that has less time than others passes by is work of its tenant. */
+static void set_deadline(roster_t *roster)
 {
-    rosters_t *rosters = roster->control->rosters;
-    list_t *before = rosters->gathering.previous;
-    uint32_t passed = 0;
-    while (before != &rosters->gathering &&
-           CONTAINER_OF(before, roster_t, of_gathering)->deadline_ms > roster->deadline_ms) {
-        before = before->previous;
-        passed++;
-    }
-    list_insert(before->next, &roster->of_gathering);
-    turns_count(&roster->control->turns, passed / ROSTERS_PER_STEP);
+    control_t *control = roster->control;
+    uint32_t passed = deadline_set(&control->rosters->gathering, &roster->deadline,
+                                   uv_now(&control->loop) + roster_init_timeout_ms(roster));
+    turns_count(&control->turns, passed / ROSTERS_PER_STEP);
 }
 
 /* False without memory; then nothing has changed. */
@@ -87,7 +80,7 @@ static bool roster_link(roster_t *roster)
         goto undo_tenant;
     if (!table_add(&rosters->ids, &roster->of_ids, id_hash(roster->unique_id, rosters->id_secrets)))
         goto undo_number;
-    insert_by_deadline(roster);
+    set_deadline(roster);
     return true;
 undo_number:
     table_remove(&rosters->by_number, &roster->of_numbers);
@@ -100,7 +93,7 @@ undo_all:
 
 void roster_end_gathering(roster_t *roster)
 {
-    list_remove(&roster->of_gathering);
+    list_remove(&roster->deadline.link);
     table_remove(&roster->control->rosters->ids, &roster->of_ids);
     table_fini(&roster->devices);
     account_credit(&roster->tenant->account, BUDGET_GATHERING_RANKS, roster->rank_count);
@@ -135,7 +128,6 @@ roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *messa
     roster->rank_count = message->rank_count;
     roster->first_rank = message->rank;
     roster->algorithm = (blink_algorithm_t)message->algorithm;
-    roster->deadline_ms = uv_now(&control->loop) + roster_init_timeout_ms(roster);
     for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
         member_t *member = &roster->members[rank];
         *member = (member_t){.roster = roster, .rank = rank};

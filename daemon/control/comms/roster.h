@@ -9,6 +9,7 @@
 #ifndef BLINK_CONTROL_ROSTER_H
 #define BLINK_CONTROL_ROSTER_H
 
+#include "base/deadline.h"
 #include "blink.pb-c.h"
 #include "control/clients/client.h"
 #include "control/comms/failed_ids.h"
@@ -36,9 +37,9 @@ typedef struct roster {
     control_t *control;
     bag_item_t of_all, of_tenant; /* in rosters->all, in tenant->rosters */
     table_link_t of_numbers;      /* in rosters->by_number */
-    list_t of_gathering;          /* on rosters->gathering; and in rosters->ids */
-    table_link_t of_ids;
-    list_t joined;    /* members with a client */
+    deadline_t deadline;          /* of the gathering, in loop time: on rosters->gathering */
+    table_link_t of_ids;          /* in rosters->ids while it gathers */
+    list_t joined;                /* members with a client */
     list_t losing;    /* member_t.of_losing: those that will not join what expects them, which is to fail */
     work_t lose;      /* its slices, while there are such */
     uint32_t aborter; /* the rank that aborted it, and its process */
@@ -53,7 +54,6 @@ typedef struct roster {
     uint32_t op_timeout_ms, init_timeout_ms; /* 0: the daemon's setting */
     roster_state_t state;
     bool aborted_by_rank;
-    uint64_t deadline_ms;  /* of the gathering, in loop time */
     engine_comm_t *engine; /* NULL while gathering */
     member_t members[];
 } roster_t;
@@ -61,7 +61,7 @@ typedef struct roster {
 struct rosters {
     control_t *control;
     bag_t all;
-    list_t gathering; /* in the order of their deadlines */
+    list_t gathering; /* roster_t.deadline */
     table_t ids; /* of those that gather; hashed with id_secrets, for the ids are the clients' to choose */
     uint64_t id_secrets[2];
     table_t by_number;

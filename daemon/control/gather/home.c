@@ -40,8 +40,8 @@ static blink_result_t create(gather_t *gather, const gather_message_t *join, hom
     home->terms = join->terms;
     list_init(&home->guests);
     list_init(&home->deadline.link);
-    deadline_set(gather, &gather->home_deadlines, &home->deadline,
-                 gather->now_ms + gather_init_timeout_ms(gather, &home->terms));
+    gather->steps += deadline_set(&gather->home_deadlines, &home->deadline,
+                                  gather->now_ms + gather_init_timeout_ms(gather, &home->terms));
     *created = home;
     return BLINK_OK;
 }
@@ -404,8 +404,8 @@ blink_result_t home_complete(gather_t *gather, home_t *home, gather_message_t *r
     end_gathering(gather, home);
     home->comm = ready->comm;
     gather->last_comm++;
-    deadline_set(gather, &gather->spreading_deadlines, &home->deadline,
-                 gather->now_ms + gather->config.acknowledge_timeout_ms);
+    gather->steps += deadline_set(&gather->spreading_deadlines, &home->deadline,
+                                  gather->now_ms + gather->config.acknowledge_timeout_ms);
     return BLINK_OK;
 }
 

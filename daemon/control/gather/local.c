@@ -60,8 +60,9 @@ static blink_result_t create(gather_t *gather, const unique_id_t *id, uint32_t u
     list_append(&gather->all_locals, &local->of_all);
     list_append(&home->locals, &local->of_peer);
     if (!home->is_own) /* else the home's own time is enough */
-        deadline_set(gather, &gather->local_deadlines, &local->gives_up,
-                     gather->now_ms + gather_init_timeout_ms(gather, terms) + GATHER_GRACE_MS);
+        gather->steps +=
+            deadline_set(&gather->local_deadlines, &local->gives_up,
+                         gather->now_ms + gather_init_timeout_ms(gather, terms) + GATHER_GRACE_MS);
     *created = local;
     return BLINK_OK;
 no_memory:
@@ -198,7 +199,8 @@ static void add(gather_t *gather, local_t *local, const terms_t *terms, uint32_t
     if (is_collected(local, expected))
         send_ranks(gather, local);
     else if (local->unsent_count == 1)
-        deadline_set(gather, &gather->collecting, &local->collects, gather->now_ms + GATHER_COLLECT_MS);
+        gather->steps +=
+            deadline_set(&gather->collecting, &local->collects, gather->now_ms + GATHER_COLLECT_MS);
 }
 
 blink_result_t local_join(gather_t *gather, const unique_id_t *id, uint32_t uid, const terms_t *terms,

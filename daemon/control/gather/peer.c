@@ -57,12 +57,3 @@ const char *peer_name(const peer_t *peer)
 {
     return peer->host.name[0] ? peer->host.name : "the host that the id names";
 }
-
-void deadline_set(gather_t *gather, list_t *deadlines, deadline_t *deadline, uint64_t at_ms)
-{
-    list_t *before = deadlines->previous;
-    deadline->at_ms = at_ms;
-    for (; before != deadlines && CONTAINER_OF(before, deadline_t, link)->at_ms > at_ms; gather->steps++)
-        before = before->previous;
-    list_insert(before->next, &deadline->link);
-}

@@ -5,6 +5,7 @@
 #ifndef BLINK_GATHER_PEER_H
 #define BLINK_GATHER_PEER_H
 
+#include "base/deadline.h"
 #include "base/table.h"
 #include "control/comms/id_hash.h"
 #include "control/gather/gather.h"
@@ -27,7 +28,7 @@ struct gather {
     table_t peers;
     list_t lost_peers;
     /* home.c's: gatherings at this home. Those that are complete, while READY spreads, are in `spreading` by
-     * the communicator's number, the others in `homes` by id. Deadlines are lists with the earliest first. */
+     * the communicator's number, the others in `homes` by id. */
     table_t homes, spreading;
     table_t guests; /* of both, by instance and attempt */
     list_t home_deadlines, spreading_deadlines;
@@ -53,20 +54,6 @@ peer_t *peer_find(const gather_t *gather, uint64_t instance);
 
 /* Dropped if the peer is lost. A message to this daemon itself is taken in before this returns. */
 void peer_send(gather_t *gather, const peer_t *peer, const gather_message_t *message);
-
-/* An entry of a list of deadlines, the earliest first; most are set at the end of their list. */
-typedef struct deadline {
-    list_t link;
-    uint64_t at_ms;
-} deadline_t;
-
-void deadline_set(gather_t *gather, list_t *deadlines, deadline_t *deadline, uint64_t at_ms);
-
-/* The first one; NULL: there is none. */
-static inline const deadline_t *deadline_first(const list_t *deadlines)
-{
-    return LIST_FIRST(deadlines, deadline_t, link);
-}
 
 /* What a sentence calls it. */
 const char *peer_name(const peer_t *peer);
