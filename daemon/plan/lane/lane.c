@@ -498,13 +498,9 @@ void lane_program_destroy(lane_program_t *program)
 {
     if (!program)
         return;
+    lane_free_built(program);
     free(program->channels);
     free(program->parts);
-    free(program->lanes);
-    free(program->steps);
-    free(program->operands);
-    free(program->waits);
-    free(program->signals);
     free(program->paths);
     free(program->path_links);
     free(program->landings);

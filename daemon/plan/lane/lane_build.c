@@ -72,3 +72,23 @@ blink_result_t lane_add_lane(lane_builder_t *builder, const lane_t *lane)
 {
     return POOL_APPEND(builder, lane, lane);
 }
+
+void lane_detach_built(lane_program_t *program)
+{
+    program->lanes = NULL;
+    program->steps = NULL;
+    program->operands = NULL;
+    program->waits = NULL;
+    program->signals = NULL;
+    program->lane_count = program->wire_count = program->step_count = program->operand_count = 0;
+    program->wait_count = program->signal_count = 0;
+}
+
+void lane_free_built(const lane_program_t *program)
+{
+    free(program->lanes);
+    free(program->steps);
+    free(program->operands);
+    free(program->waits);
+    free(program->signals);
+}

@@ -25,4 +25,10 @@ blink_result_t lane_add_signal(lane_builder_t *builder, lane_step_t *step, uint3
 blink_result_t lane_add_step(lane_builder_t *builder, const lane_step_t *step);
 blink_result_t lane_add_lane(lane_builder_t *builder, const lane_t *lane);
 
+/* What builders put into a program: lanes, steps, operands, waits and signals. lane_detach_built() leaves the
+ * program without them, for another builder; whoever has a copy of the program from before still has them
+ * there. lane_free_built() frees them. */
+void lane_detach_built(lane_program_t *program);
+void lane_free_built(const lane_program_t *program);
+
 #endif

@@ -97,14 +97,12 @@ static blink_result_t keep_paths(const keeper_t *keeper)
     return BLINK_OK;
 }
 
-/* The lists that a kept program has of its own. */
+/* ---- programs ---- */
+
+/* Free what a part has of its own: the other lists of a program stay with it. */
 static void free_lists(const lane_program_t *program)
 {
-    free(program->lanes);
-    free(program->steps);
-    free(program->operands);
-    free(program->waits);
-    free(program->signals);
+    lane_free_built(program);
     free(program->paths);
     free(program->path_links);
     free(program->landings);
@@ -113,16 +111,11 @@ static void free_lists(const lane_program_t *program)
 static lane_program_t without_lists(const lane_program_t *program)
 {
     lane_program_t bare = *program;
-    bare.lanes = NULL;
-    bare.steps = NULL;
-    bare.operands = NULL;
-    bare.waits = NULL;
-    bare.signals = NULL;
+    lane_detach_built(&bare);
     bare.paths = NULL;
     bare.path_links = NULL;
     bare.landings = NULL;
-    bare.lane_count = bare.step_count = bare.operand_count = bare.wait_count = bare.signal_count = 0;
-    bare.path_count = bare.path_link_count = bare.landing_count = bare.wire_count = bare.semaphore_count = 0;
+    bare.path_count = bare.path_link_count = bare.landing_count = bare.semaphore_count = 0;
     return bare;
 }
 

@@ -415,23 +415,13 @@ blink_result_t lane_wire_split(lane_program_t *program, const lane_hosts_t *host
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the hosts of %u ranks", program->rank_count);
     memcpy(program->rank_host, hosts->of_rank, host_bytes);
     program->lands_in_slots = hosts->lands_in_slots;
-    program->lanes = NULL;
-    program->steps = NULL;
-    program->operands = NULL;
-    program->waits = NULL;
-    program->signals = NULL;
-    program->lane_count = program->step_count = program->operand_count = program->wait_count =
-        program->signal_count = 0;
+    lane_detach_built(program);
     splitter_t splitter = {.whole = &whole, .hosts = hosts, .builder = {.program = program}};
     blink_result_t result = split(&splitter);
     vec_free(&splitter.moves);
     free(splitter.twin_first);
     free(splitter.twin_count);
     free(splitter.buffers);
-    free(whole.lanes);
-    free(whole.steps);
-    free(whole.operands);
-    free(whole.waits);
-    free(whole.signals);
+    lane_free_built(&whole);
     return result;
 }
