@@ -201,7 +201,7 @@ static uint64_t instance_complete(exec_task_t *task)
 static uint64_t instance_own_bytes(const host_instance_t *instance)
 {
     const lane_program_t *program = instance->base.program;
-    uint64_t bytes = sizeof(*instance) + program->channel_count * sizeof(struct lane_cut);
+    uint64_t bytes = sizeof(*instance) + lane_geometry_bytes(program);
     if (instance->items)
         return bytes + items_bytes(program);
     lane_needs_t needs = instance_needs(program);

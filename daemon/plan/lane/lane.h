@@ -266,6 +266,9 @@ blink_result_t lane_geometry_init(const lane_program_t *program, uint64_t block_
                                   uint32_t slots, lane_geometry_t *geometry);
 void lane_geometry_fini(lane_geometry_t *geometry);
 
+/* Memory that a geometry of the program keeps, whatever the payload is. */
+uint64_t lane_geometry_bytes(const lane_program_t *program);
+
 /* The chunk that keeps the cost of filling the pipeline (depth steps) at a few percent and links busy in
  * spite of their latency. Small payloads cannot have both: under LL, chunks are then small enough that deep
  * trees fill soon. A program that lands in slots has one chunk. `bytes` is the whole payload. A function of

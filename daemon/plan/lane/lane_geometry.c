@@ -312,6 +312,14 @@ void lane_geometry_fini(lane_geometry_t *geometry)
     *geometry = (lane_geometry_t){0};
 }
 
+uint64_t lane_geometry_bytes(const lane_program_t *program)
+{
+    const lane_geometry_t *of = NULL;
+    return program->channel_count * sizeof(*of->channels) +
+           program->landing_edge_count * sizeof(*of->landing_offsets) +
+           program->landing_count * sizeof(*of->landing_bytes);
+}
+
 /* ---- spans ---- */
 
 lane_span_t lane_extent(const lane_geometry_t *geometry, uint32_t channel, uint32_t part)

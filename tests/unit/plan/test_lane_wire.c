@@ -11,6 +11,7 @@
 #include "plan/lane/lane.h"
 #include "prove/verify.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -426,6 +427,26 @@ static void test_slots_of_a_landing_lie_apart(void **state)
     topo_destroy(topo);
 }
 
+/* Whoever charges somebody for a geometry charges for what it has allocated, but for rounding. */
+static void test_what_a_geometry_keeps_is_known(void **state)
+{
+    enum { ROUNDING_BYTES = 32, ALLOCATIONS = 3 };
+    (void)state;
+    topo_t *topo = hand_hosts((uint32_t[]){4, 4}, 2);
+    plan_t *plan = hand_plan(topo, 8, BLINK_ALLTOALL, TOGETHER);
+    lane_program_t *program = compile(topo, plan, 1);
+    lane_geometry_t geometry;
+    assert_int_equal(lane_geometry_init(program, 1000, 0, 0, &geometry), BLINK_OK);
+    uint64_t kept_bytes = malloc_usable_size(geometry.channels) +
+                          malloc_usable_size(geometry.landing_offsets) +
+                          malloc_usable_size(geometry.landing_bytes);
+    assert_in_range(lane_geometry_bytes(program), kept_bytes - ALLOCATIONS * ROUNDING_BYTES, kept_bytes);
+    lane_geometry_fini(&geometry);
+    lane_program_destroy(program);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
 /* Every move has a slot of its own. */
 static void test_small_payloads_are_one_chunk(void **state)
 {
@@ -584,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_ranks_of_one_host_have_no_wires),
         cmocka_unit_test(test_what_hosts_keep_fits_together),
         cmocka_unit_test(test_slots_of_a_landing_lie_apart),
+        cmocka_unit_test(test_what_a_geometry_keeps_is_known),
         cmocka_unit_test(test_small_payloads_are_one_chunk),
         cmocka_unit_test(test_a_processor_that_reaches_another_host_is_caught),
         cmocka_unit_test(test_slots_of_a_wrong_kind_are_caught),
