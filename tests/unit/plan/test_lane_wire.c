@@ -202,6 +202,22 @@ static plan_t *plan_of(const topo_t *topo, blink_collective_t collective, blink_
     return plan;
 }
 
+/* The program that a plan is compiled to. Frees the plan and its topology. */
+static lane_program_t *program_of(topo_t *topo, plan_t *plan, size_t way)
+{
+    lane_program_t *program = compile(topo, plan, way);
+    plan_destroy(plan);
+    topo_destroy(topo);
+    return program;
+}
+
+/* An AllReduce by trees, with so many devices on each host. */
+static lane_program_t *allreduce_over(const uint32_t *devices, uint32_t hosts)
+{
+    topo_t *topo = hand_hosts(devices, hosts);
+    return program_of(topo, plan_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES), 0);
+}
+
 static uint32_t count_wire_sources(const lane_program_t *program, lane_buffer_t buffer)
 {
     uint32_t count = 0;
@@ -217,33 +233,25 @@ static uint32_t count_wire_sources(const lane_program_t *program, lane_buffer_t 
 static void test_two_hosts_of_one_rank_copy_nothing_to_send(void **state)
 {
     (void)state;
-    topo_t *topo = hand_hosts((uint32_t[]){1, 1}, 2);
-    plan_t *plan = plan_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES);
-    lane_program_t *program = compile(topo, plan, 0);
-    assert_int_equal(count_wire_sources(program, LANE_INPUT), plan->channel_count);
-    assert_int_equal(count_wire_sources(program, LANE_OUTPUT), plan->channel_count);
-    assert_int_equal(program->wire_count, 2 * plan->channel_count);
+    lane_program_t *program = allreduce_over((uint32_t[]){1, 1}, 2);
+    assert_int_equal(count_wire_sources(program, LANE_INPUT), program->channel_count);
+    assert_int_equal(count_wire_sources(program, LANE_OUTPUT), program->channel_count);
+    assert_int_equal(program->wire_count, 2 * program->channel_count);
     assert_int_equal(program->edge_count, 0);
     assert_int_equal(program->landing_count, 2);
     lane_program_destroy(program);
-    plan_destroy(plan);
-    topo_destroy(topo);
 }
 
 /* Of hosts of four only the one partial sum of each is written once more. */
 static void test_partial_sums_alone_are_written_to_be_sent(void **state)
 {
     (void)state;
-    topo_t *topo = hand_hosts((uint32_t[]){4, 4}, 2);
-    plan_t *plan = plan_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES);
-    lane_program_t *program = compile(topo, plan, 0);
+    lane_program_t *program = allreduce_over((uint32_t[]){4, 4}, 2);
     assert_int_equal(count_wire_sources(program, LANE_INPUT), 0);
-    assert_int_equal(count_wire_sources(program, LANE_SEND), plan->channel_count);
-    assert_int_equal(count_wire_sources(program, LANE_OUTPUT), plan->channel_count);
-    assert_int_equal(program->edge_count, plan->channel_count);
+    assert_int_equal(count_wire_sources(program, LANE_SEND), program->channel_count);
+    assert_int_equal(count_wire_sources(program, LANE_OUTPUT), program->channel_count);
+    assert_int_equal(program->edge_count, program->channel_count);
     lane_program_destroy(program);
-    plan_destroy(plan);
-    topo_destroy(topo);
 }
 
 /* A rank that passes a broadcast on to two hosts: each wire hears of the arrival for itself. */
@@ -251,29 +259,23 @@ static void test_what_has_come_is_passed_on_without_a_processor(void **state)
 {
     (void)state;
     topo_t *topo = hand_hosts((uint32_t[]){1, 1, 1}, 3);
-    plan_t *plan = hand_plan(topo, 3, BLINK_BROADCAST, APART);
-    lane_program_t *program = compile(topo, plan, 0);
+    lane_program_t *program = program_of(topo, hand_plan(topo, 3, BLINK_BROADCAST, APART), 0);
     for (uint32_t l = 0; l < program->lane_count - program->wire_count; l++)
-        assert_int_equal(program->lanes[l].rank, plan->root);
+        assert_int_equal(program->lanes[l].rank, program->root);
     assert_int_equal(count_wire_sources(program, LANE_INPUT), 3);
     assert_int_equal(count_wire_sources(program, LANE_OUTPUT), 1);
     lane_program_destroy(program);
-    plan_destroy(plan);
-    topo_destroy(topo);
 }
 
 static void test_ranks_of_one_host_have_no_wires(void **state)
 {
     (void)state;
     topo_t *topo = hand_hosts((uint32_t[]){4}, 1);
-    plan_t *plan = plan_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_AUTO);
-    lane_program_t *program = compile(topo, plan, 0);
+    lane_program_t *program = program_of(topo, plan_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_AUTO), 0);
     assert_true(program->independent);
     assert_int_equal(program->wire_count, 0);
     assert_int_equal(program->landing_count, 0);
     lane_program_destroy(program);
-    plan_destroy(plan);
-    topo_destroy(topo);
 }
 
 /* ---- what hosts keep ---- */
@@ -406,8 +408,7 @@ static void test_slots_of_a_landing_lie_apart(void **state)
 {
     (void)state;
     topo_t *topo = hand_hosts((uint32_t[]){2, 2}, 2);
-    plan_t *plan = hand_plan(topo, 4, BLINK_ALLTOALL, TOGETHER);
-    lane_program_t *program = compile(topo, plan, 1);
+    lane_program_t *program = program_of(topo, hand_plan(topo, 4, BLINK_ALLTOALL, TOGETHER), 1);
     lane_geometry_t geometry;
     assert_int_equal(lane_geometry_init(program, 1000, 400, 3, &geometry), BLINK_OK);
     for (uint32_t i = 0; i < program->landing_count; i++) {
@@ -423,8 +424,6 @@ static void test_slots_of_a_landing_lie_apart(void **state)
     }
     lane_geometry_fini(&geometry);
     lane_program_destroy(program);
-    plan_destroy(plan);
-    topo_destroy(topo);
 }
 
 /* Whoever charges somebody for a geometry charges for what it has allocated, but for rounding. */
@@ -433,8 +432,7 @@ static void test_what_a_geometry_keeps_is_known(void **state)
     enum { ROUNDING_BYTES = 32, ALLOCATIONS = 3 };
     (void)state;
     topo_t *topo = hand_hosts((uint32_t[]){4, 4}, 2);
-    plan_t *plan = hand_plan(topo, 8, BLINK_ALLTOALL, TOGETHER);
-    lane_program_t *program = compile(topo, plan, 1);
+    lane_program_t *program = program_of(topo, hand_plan(topo, 8, BLINK_ALLTOALL, TOGETHER), 1);
     lane_geometry_t geometry;
     assert_int_equal(lane_geometry_init(program, 1000, 0, 0, &geometry), BLINK_OK);
     uint64_t kept_bytes = malloc_usable_size(geometry.channels) +
@@ -443,8 +441,6 @@ static void test_what_a_geometry_keeps_is_known(void **state)
     assert_in_range(lane_geometry_bytes(program), kept_bytes - ALLOCATIONS * ROUNDING_BYTES, kept_bytes);
     lane_geometry_fini(&geometry);
     lane_program_destroy(program);
-    plan_destroy(plan);
-    topo_destroy(topo);
 }
 
 /* Every move has a slot of its own. */
@@ -503,13 +499,9 @@ static void assert_wrong(const lane_program_t *program, const char *expected)
  * down. Lanes 0 to 2 are processors', 3 is the wire down, 4 the wire up. */
 static lane_program_t *two_by_two(void)
 {
-    topo_t *topo = hand_hosts((uint32_t[]){2, 2}, 2);
-    plan_t *plan = plan_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES);
-    lane_program_t *program = compile(topo, plan, 0);
+    lane_program_t *program = allreduce_over((uint32_t[]){2, 2}, 2);
     assert_int_equal(program->lane_count, 5);
     assert_int_equal(program->wire_count, 2);
-    plan_destroy(plan);
-    topo_destroy(topo);
     return program;
 }
 
