@@ -14,7 +14,7 @@ typedef struct keeper {
     uint32_t *semaphores, *paths; /* new numbers by old ones */
 } keeper_t;
 
-/* lane_number() wants the edges of landings told from those with scratch. */
+/* lane_number() wants numbers that no two edges share: edges of landings come behind those with scratch. */
 static lane_operand_t keep_operand(keeper_t *keeper, const lane_operand_t *operand)
 {
     lane_operand_t kept = *operand;

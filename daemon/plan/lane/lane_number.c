@@ -22,7 +22,8 @@ uint32_t lane_map(uint32_t *map, uint32_t old, uint32_t *next)
 
 /* ---- edges and landings ---- */
 
-/* Of a part of a program: here. A wire lane that leads here has its source on another host. */
+/* Whether an operand is in scratch that this program has. A host's part of a program also has the wire lanes
+ * that lead to this host, and their sources may be in scratch of another host. */
 static bool has_scratch(const lane_program_t *program, const lane_operand_t *operand)
 {
     bool here = program->host == PLAN_NONE || program->rank_host[operand->rank] == program->host;

@@ -21,7 +21,7 @@ static const char *host_name(const topo_t *topo, const plan_t *plan, uint32_t ra
     return topo->nodes[plan->rank_node[rank]].host;
 }
 
-/* Every host by the first of its ranks. Returns how many hosts there are. */
+/* Number every rank's host by the first rank on it. Returns how many hosts there are. */
 static uint32_t number_hosts(const topo_t *topo, const plan_t *plan, uint32_t *of_rank)
 {
     uint32_t hosts = 0;
