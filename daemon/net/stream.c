@@ -3,6 +3,7 @@
 #include "base/list.h"
 #include "base/vec.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -152,8 +153,7 @@ blink_result_t stream_send(stream_t *stream, const void *bytes, size_t byte_coun
     if (!outgoing)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a message of %zu bytes", byte_count);
     *outgoing = (outgoing_t){.byte_count = frame_bytes};
-    for (uint32_t i = 0; i < LENGTH_BYTES; i++)
-        outgoing->bytes[i] = (uint8_t)(byte_count >> (8 * i));
+    memcpy(outgoing->bytes, &(uint32_t){htole32((uint32_t)byte_count)}, LENGTH_BYTES);
     memcpy(outgoing->bytes + LENGTH_BYTES, bytes, byte_count);
     list_append(&stream->outgoing, &outgoing->link);
     stream->unsent_bytes += frame_bytes;
@@ -165,7 +165,9 @@ blink_result_t stream_send(stream_t *stream, const void *bytes, size_t byte_coun
 
 static uint32_t read_length(const uint8_t *frame)
 {
-    return (uint32_t)frame[0] | (uint32_t)frame[1] << 8 | (uint32_t)frame[2] << 16 | (uint32_t)frame[3] << 24;
+    uint32_t length;
+    memcpy(&length, frame, LENGTH_BYTES);
+    return le32toh(length);
 }
 
 /* Hand over the whole frames of the input, and keep the rest. */
@@ -262,12 +264,19 @@ static blink_result_t receive(stream_t *stream)
 
 /* ---- the socket ---- */
 
-/* connect() has ended. */
-static blink_result_t connected(stream_t *stream)
+/* What the kernel has found wrong with it since that was last asked, an errno; 0: nothing. */
+static int take_error(const stream_t *stream)
 {
     int error = 0;
     socklen_t error_bytes = sizeof(error);
     getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
+    return error;
+}
+
+/* connect() has ended. */
+static blink_result_t connected(stream_t *stream)
+{
+    int error = take_error(stream);
     stream->connecting = false;
     stream->gone = error != 0;
     if (error)
@@ -279,10 +288,8 @@ static blink_result_t connected(stream_t *stream)
  * may have said why it ends. */
 static blink_result_t failed(stream_t *stream)
 {
-    int error = 0;
-    socklen_t error_bytes = sizeof(error);
     BLINK_TRY(receive(stream));
-    getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
+    int error = take_error(stream);
     errno = error ? error : ECONNRESET;
     return lost(stream);
 }
