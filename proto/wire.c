@@ -77,9 +77,12 @@ blink_result_t wire_frame_parse(const uint8_t packed[WIRE_FRAME_BYTES], wire_fra
         return check_control(frame, "CREDIT", sizeof(wire_credit_t));
     case WIRE_FAIL:
         return check_control(frame, "FAIL", 1);
+    case WIRE_LEFT:
+        return check_control(frame, "LEFT", 1);
     default:
         return BLINK_FAIL(BLINK_ERR_PROTOCOL,
-                          "a frame of type %u, which is none of BEGIN, DATA, CREDIT, FAIL", frame->type);
+                          "a frame of type %u, which is none of BEGIN, DATA, CREDIT, FAIL, LEFT",
+                          frame->type);
     }
 }
 

@@ -54,10 +54,10 @@ static void test_types_and_flags_that_are_not_defined_are_refused(void **state)
     (void)state;
     for (unsigned type = 0; type < 256; type++) {
         wire_frame_t frame = {.bytes = 8, .type = (uint8_t)type};
-        if (type >= WIRE_BEGIN && type <= WIRE_FAIL)
+        if (type >= WIRE_BEGIN && type <= WIRE_LEFT)
             assert_accepted(frame);
         else
-            assert_refused(frame, "none of BEGIN, DATA, CREDIT, FAIL");
+            assert_refused(frame, "none of BEGIN, DATA, CREDIT, FAIL, LEFT");
         frame.flags = 0x80;
         assert_refused(frame, "flags 0x80");
     }
@@ -86,7 +86,7 @@ static void test_data_stays_within_its_limits(void **state)
 static void test_other_frames_have_a_payload_and_nothing_else(void **state)
 {
     (void)state;
-    static const uint8_t types[] = {WIRE_BEGIN, WIRE_CREDIT, WIRE_FAIL};
+    static const uint8_t types[] = {WIRE_BEGIN, WIRE_CREDIT, WIRE_FAIL, WIRE_LEFT};
     for (size_t i = 0; i < sizeof(types); i++) {
         wire_frame_t good = {.bytes = WIRE_CONTROL_MAX_BYTES, .type = types[i]}, bad;
         assert_accepted(good);

@@ -1,0 +1,192 @@
+/*
+ * The data plane: the connections over which daemons move the bytes of ops, and the runs that use them. It
+ * knows flows and landings (net/flow), and what executors want moved (exec/wire.h); it knows no ops, clients
+ * and communicators.
+ *
+ * An *endpoint* is all data connections to one peer daemon, as long as one session lasts. A *run* is the wire
+ * lanes of one op's run on this host. A *proxy* is the thread that serves the connections. Who works on
+ * endpoints and flows has the proxy's turn: the proxy itself, or for a short time any thread that calls here.
+ * So every call below may be made by any thread unless it says otherwise, and waits for the turn at most,
+ * which nobody keeps for longer than it takes to move some hundred KiB.
+ */
+#ifndef BLINK_DATA_H
+#define BLINK_DATA_H
+
+#include "exec/wire.h"
+#include "net/address.h"
+#include "wire.h"
+
+#include <stdbool.h>
+
+typedef struct data data_t;
+typedef struct data_endpoint data_endpoint_t;
+typedef struct data_run data_run_t;
+
+/* Data connections of an endpoint: one for control frames and small moves, the others for moves. */
+#define DATA_STREAMS 3u
+
+/* Who dials a data connection shows this, once. */
+#define DATA_TOKEN_BYTES 32u
+
+/* Control frames that may wait for a peer to read them; beyond that the endpoint is lost. */
+#define DATA_UNSENT_MOST_BYTES (8u << 20)
+
+/*
+ * Called by whoever has the turn, which may be a thread that is in a call of this header: nothing here may
+ * call back, or wait. `endpoint` and `context` of a run are valid during the call.
+ */
+typedef struct data_handler {
+    /* The endpoint is used for the first time: its connections are to be made, by data_endpoint_dial() or
+     * data_endpoint_accept(). */
+    void (*wanted)(void *context, data_endpoint_t *endpoint);
+    /* A control frame of the engine's has come, BEGIN, FAIL or LEFT; in the order sent. The payload is valid
+     * during the call. An error closes the endpoint with this thread's error text. */
+    blink_result_t (*frame)(void *context, data_endpoint_t *endpoint, const wire_frame_t *frame,
+                            const uint8_t *payload);
+    /* The executor aborted the run, whoever made it: its op is to fail, and FAIL to be sent. Once at most;
+     * the code with this thread's error text. Not after data_run_ended(). */
+    void (*aborted)(void *context, void *run_context, blink_result_t code);
+    /* Nothing of the run is under way any more, neither here nor on its way here: memory of the op that the
+     * network was shown may be used for something else. Exactly once for each run that data_run_settle() was
+     * called for, and not before that. The executor's end of the run is told by itself, before or after. */
+    void (*settled)(void *context, void *run_context);
+    /* The endpoint is gone, and all its flows are cut: nothing comes or goes there any more. Once; the code
+     * with this thread's error text, which names the peer. Not after data_endpoint_close() with BLINK_OK. */
+    void (*lost)(void *context, data_endpoint_t *endpoint, blink_result_t code);
+    /* Charge or credit a tenant for memory of landings; called in data_run_create(), data_run_destroy(),
+     * data_standing_create() and data_standing_destroy() alone. Errors: QUOTA. */
+    blink_result_t (*charge)(void *context, void *tenant, uint64_t bytes);
+    void (*credit)(void *context, void *tenant, uint64_t bytes);
+    void *context;
+} data_handler_t;
+
+typedef struct data_config {
+    double timeout_s; /* the peers': so long the kernel waits for what a peer does not acknowledge */
+    data_handler_t handler;
+} data_config_t;
+
+/* Start the proxy's thread. Errors: NO_MEMORY, SYSTEM. */
+blink_result_t data_create(const data_config_t *config, data_t **data);
+
+/* Stop the thread. All runs and endpoints are gone. NULL is ignored. */
+void data_destroy(data_t *data);
+
+/* ---- endpoints ---- */
+
+/* `peer` is the name of its host, for messages; copied. `owner` is the caller's. The caller holds it once.
+ * Errors: NO_MEMORY. */
+blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner, data_endpoint_t **endpoint);
+
+/* Hold it once more, and once less; the last one frees it, which may be done in a call of the handler's, too.
+ */
+void data_endpoint_get(data_endpoint_t *endpoint);
+void data_endpoint_put(data_endpoint_t *endpoint);
+
+void *data_endpoint_owner(const data_endpoint_t *endpoint);
+const char *data_endpoint_peer(const data_endpoint_t *endpoint);
+
+/* Connect to the peer, and show a token on each connection. Returns at once; what goes wrong is told as
+ * `lost`, with how many connections were made. Once, and not beside data_endpoint_accept(). `instance` is
+ * this daemon's. */
+void data_endpoint_dial(data_endpoint_t *endpoint, const net_address_t *address, uint64_t instance,
+                        const uint8_t tokens[DATA_STREAMS][DATA_TOKEN_BYTES]);
+
+/* The peer has dialled, and shown the right token for this stream: the socket, which is non-blocking, is
+ * taken over, also on failure. Errors: EXISTS (the stream has a connection already, or had one), PEER_LOST
+ * (the endpoint is gone). */
+blink_result_t data_endpoint_accept(data_endpoint_t *endpoint, uint32_t stream, int fd);
+
+/* The peers' time-out has passed since `wanted`, or the session has ended (the code with this thread's error
+ * text), or the peer lies: close the connections. `lost` is called, within this call or later, unless
+ * the endpoint is lost already or the code is BLINK_OK. */
+void data_endpoint_close(data_endpoint_t *endpoint, blink_result_t code);
+
+/* Whether it has been lost or closed. */
+bool data_endpoint_is_lost(const data_endpoint_t *endpoint);
+
+/* Queue a control frame for the peer; the payload is copied. It leaves at the end of the turn, or with
+ * data_turn() if data_soon() was called by this thread. Errors: QUOTA (the peer does not read; the endpoint
+ * is lost), PEER_LOST, NO_MEMORY. */
+blink_result_t data_send(data_endpoint_t *endpoint, wire_type_t type, const void *payload, uint32_t bytes);
+
+/* What went over an endpoint: by wire_type_t, frames and bytes of payload. Thread-safe. */
+typedef struct data_counts {
+    uint64_t frames_out[8], frames_in[8], bytes_out[8], bytes_in[8];
+} data_counts_t;
+
+void data_endpoint_count(const data_endpoint_t *endpoint, data_counts_t *counts);
+
+/* ---- runs ---- */
+
+typedef struct data_run_config {
+    exec_instance_t *instance; /* bound to the payload; its program is one host's part, with wire lanes */
+    /* By host number; those that wire lanes come from or go to must be there, others are not looked at. Held
+     * until the run is destroyed. */
+    data_endpoint_t *const *endpoints;
+    /* By rank of the program, as exec_run_t's: where outputs are, NULL where none is written or the rank is
+     * on another host. Blocks adjoin. */
+    void *const *outputs;
+    const uint64_t *output_bytes; /* of each that is not NULL */
+    void *tenant;                 /* whom the handler charges */
+    void *context;                /* the handler's run_context */
+} data_run_config_t;
+
+/* Lend landings and open flows. Nothing is sent yet, and nothing comes before the peers know the offers.
+ * Errors: QUOTA, NO_MEMORY, PEER_LOST. */
+blink_result_t data_run_create(data_t *data, const data_run_config_t *config, data_run_t **run);
+
+/* What BEGIN tells a peer of where its moves land. */
+typedef struct data_offer {
+    uint32_t first_flow, flow_count; /* flow_count 0: nothing comes from there */
+    uint32_t slots;                  /* that each edge has here */
+} data_offer_t;
+
+/* This side's offer to a host. */
+data_offer_t data_run_offer(const data_run_t *run, uint32_t host);
+
+/* A host's BEGIN was found to be of the same program and payload as this side's; its offer is the peer's
+ * number for number, and is checked here. Moves may go there now, and what comes from there has an end.
+ * Errors: PROTOCOL (the offer contradicts the program; the endpoint is closed with that reason). */
+blink_result_t data_run_agree(data_run_t *run, uint32_t host, const data_offer_t *offer);
+
+/* What exec_run_t.wires of the run gets. To be called just before exec_start() and then alone: the executor
+ * has the run from here until data_run_ended(). */
+const exec_wires_t *data_run_start(data_run_t *run);
+
+/* The executor's run has ended: exec_start() returned true, or run->done was called. */
+void data_run_ended(data_run_t *run);
+
+/* A host's FAIL: of flow i of what comes from there the moves below sent[i] were sent, of others none. After
+ * data_run_agree() or without. Errors: PROTOCOL (more have come; the endpoint is closed). */
+blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sent, uint32_t count);
+
+/* The op has failed on this host: no move goes to any host that has not gone. `sent` receives how far each
+ * flow to this host was sent, which FAIL says; of `most` flows, and of as many as data_run_flows() says
+ * there are. Again, it tells the same. */
+void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most);
+uint32_t data_run_flows(const data_run_t *run, uint32_t host);
+
+/* A host that the run has moves from never hears of this op: its FAIL or BEGIN will not come, for BEGIN was
+ * not sent there. What would come is cut. */
+void data_run_forget(data_run_t *run, uint32_t host);
+
+/* From now on `settled` may be called, and is called once all flows are settled: those from a host by its
+ * BEGIN (agree) and all moves, or by its FAIL; those to a host by all moves, or by data_run_stop(). It may be
+ * called during this call. */
+void data_run_settle(data_run_t *run);
+
+/* After `settled` and after the executor's run has ended, or before anybody was told an offer: landings are
+ * returned, memory is freed. */
+void data_run_destroy(data_run_t *run);
+
+/* ---- the turn ---- */
+
+/* This thread will call data_turn() in a moment: until then what it sends, and what executors tell of, wakes
+ * no proxy. */
+void data_soon(data_t *data);
+
+/* After data_soon(): do what is due, so that small moves leave from this thread. If somebody else has the
+ * turn, it is left to him. */
+void data_turn(data_t *data);
+
+#endif
