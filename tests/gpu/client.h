@@ -144,6 +144,31 @@ static void move_pieces(gpu_daemon_t *daemon, gpu_op_t *op)
     end_op(daemon, op);
 }
 
+/* Whether an op's group is complete and all of it has ended. */
+static bool is_group_over(const gpu_daemon_t *daemon, uint32_t group)
+{
+    for (uint32_t i = 0; i < daemon->op_count; i++) {
+        if (daemon->ops[i].group == group && !daemon->ops[i].is_over)
+            return false;
+    }
+    return group != daemon->group;
+}
+
+/* Wherever they stand: a client that never pauses always has a younger op under way. The log of the test is
+ * the fake's. */
+static void forget_ended(gpu_daemon_t *daemon)
+{
+    bool goes[OPS_MAX];
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < daemon->op_count; i++)
+        goes[i] = daemon->ops[i].is_over && is_group_over(daemon, daemon->ops[i].group);
+    for (uint32_t i = 0; i < daemon->op_count; i++) {
+        if (!goes[i])
+            daemon->ops[kept++] = daemon->ops[i];
+    }
+    daemon->op_count = kept;
+}
+
 static void turn(fake_t *fake)
 {
     gpu_daemon_t *daemon = (gpu_daemon_t *)fake;
@@ -175,8 +200,7 @@ static void turn(fake_t *fake)
         run_op(daemon, &daemon->stored[window]);
         atomic_store(&windows[window].graph.ended, 1);
     }
-    while (daemon->op_count > 0 && daemon->ops[daemon->op_count - 1].is_over)
-        daemon->op_count--; /* the log of the test is the fake's */
+    forget_ended(daemon);
 }
 
 static void uuid_of(int ordinal, uint8_t uuid[16])

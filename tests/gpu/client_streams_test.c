@@ -220,8 +220,10 @@ static void test_the_first_failure_is_the_communicators(void **state)
     scene.daemon->fake.fail_with = BLINK_ERR_MISMATCH;
     reduce_on(&scene, 0, 0);
     CU(cuStreamSynchronize, scene.streams[0]);
-    while (met == BLINK_OK)
+    while (met == BLINK_OK) {
+        nap();
         BLINK(blink_comm_async_error(scene.comm, &met));
+    }
     assert_int_equal(met, BLINK_ERR_MISMATCH);
     assert_string_equal(blink_last_error(), "rank 5 gave 3 elements");
     scene.daemon->fake.fail_with = BLINK_ERR_ABORTED;
@@ -268,6 +270,27 @@ static void test_threads_share_a_rank(void **state)
     for (int i = 0; i < 2; i++)
         CU(cuStreamSynchronize, scene.streams[i]);
     assert_int_equal(atomic_load(&scene.daemon->runs), 900);
+    end(&scene);
+}
+
+/* The daemon always has an op that has not ended, behind those that have. */
+static void test_ops_that_never_pause(void **state)
+{
+    (void)state;
+    scene_t scene = begin();
+    for (uint64_t i = 1; i <= 2 * OPS_MAX; i++) {
+        uint64_t last = (i - 1) % 2;
+        CU(cuStreamWaitValue64, scene.streams[i % 2], (CUdeviceptr)(uintptr_t)&scene.words[i % 2], i,
+           CU_STREAM_WAIT_VALUE_GEQ);
+        BLINK(blink_barrier_on(scene.comm, scene.streams[i % 2]));
+        while (atomic_load(&scene.daemon->fake.taken) < i)
+            usleep(20);
+        atomic_store((_Atomic uint64_t *)&scene.words[last], i - 1);
+        CU(cuStreamSynchronize, scene.streams[last]);
+    }
+    atomic_store((_Atomic uint64_t *)&scene.words[0], 2 * OPS_MAX);
+    CU(cuStreamSynchronize, scene.streams[0]);
+    assert_int_equal(atomic_load(&scene.daemon->runs), 2 * OPS_MAX);
     end(&scene);
 }
 
@@ -582,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_the_first_failure_is_the_communicators),
         cmocka_unit_test(test_many_ops_and_many_streams),
         cmocka_unit_test(test_threads_share_a_rank),
+        cmocka_unit_test(test_ops_that_never_pause),
         cmocka_unit_test(test_the_stream_copies_what_is_staged),
         cmocka_unit_test(test_input_is_staged_where_output_is),
         cmocka_unit_test(test_staged_ops_of_a_group_take_turns),
