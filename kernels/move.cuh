@@ -35,12 +35,6 @@ LANE_SHARED frame_t frame;
 
 /* ---- waiting ---- */
 
-/* Polls before the first look at the clock and at the host's memory, and between two of them in the end: from
- * tens of microseconds to a few milliseconds. All warps of the GPU may be waiting, and each look crosses the
- * bus. */
-#define POLLS_FIRST 64u
-#define POLLS_MOST  4096u
-
 /* How far one wait has come; it begins as {0, POLLS_FIRST, 0}. */
 typedef struct patience_t {
     uint32_t polls, look;
@@ -51,7 +45,7 @@ typedef struct patience_t {
  * long. */
 LANE_FUNCTION bool patience_ends(patience_t *patience)
 {
-    poll_pause();
+    poll_pause(patience->look == POLLS_MOST);
     if (++patience->polls < patience->look)
         return false;
     patience->polls = 0;

@@ -78,8 +78,17 @@ LANE_FUNCTION uint64_t clock_ns(void)
     return ns;
 }
 
+/* Polls before the first look at the clock and at the host's memory, and between two of them in the end: from
+ * tens of microseconds to a few milliseconds. All warps of the GPU may be waiting, and each look crosses the
+ * bus. */
+#define POLLS_FIRST 64u
+#define POLLS_MOST  4096u
+
 /* Between two looks at what has not arrived yet. A thread that slept would find it later. */
-LANE_FUNCTION void poll_pause(void) {}
+LANE_FUNCTION void poll_pause(bool waits_long)
+{
+    (void)waits_long;
+}
 
 /* Before Volta there are no acquire and release: a fence beside a volatile access, which caches of the
  * multiprocessor do not answer, does the same. */
@@ -229,10 +238,19 @@ LANE_FUNCTION uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* There are more blocks than processors. */
-LANE_FUNCTION void poll_pause(void)
+/* As above; the last ones last tens of milliseconds here. */
+#define POLLS_FIRST 64u
+#define POLLS_MOST  256u
+
+/* There are more blocks than processors. Blocks that only yielded would in a long wait leave no time to
+ * anybody but each other: some kernels let threads that yield starve the rest of the machine. */
+LANE_FUNCTION void poll_pause(bool waits_long)
 {
-    sched_yield();
+    const struct timespec nap = {0, 50000};
+    if (waits_long)
+        nanosleep(&nap, NULL);
+    else
+        sched_yield();
 }
 
 LANE_FUNCTION uint64_t load_acquire(uint64_t address)

@@ -8,6 +8,7 @@
 #include "lane_image.h"
 
 #include <stdio.h>
+#include <time.h>
 
 #define WAIT_LIMIT_NS UINT64_C(60000000000)
 #define PAD_BYTES     64u
@@ -438,6 +439,21 @@ static void test_aborted_run_ends(void **state)
     assert_false(run_alone(protocol, WAIT_LIMIT_NS, true));
 }
 
+static uint64_t processor_ns(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+
+static void test_a_long_wait_leaves_the_processors_to_others(void **state)
+{
+    (void)state;
+    const uint64_t limit_ns = 1000000000, before_ns = processor_ns();
+    assert_true(run_alone(BLINK_PROTOCOL_SIMPLE, limit_ns, false));
+    assert_true(processor_ns() - before_ns < limit_ns / 2);
+}
+
 static void test_wait_that_meets_its_deadline_ends_the_run(void **state)
 {
     (void)state;
@@ -574,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_nothing_is_taken_before_its_flag),
         cmocka_unit_test(test_aborted_run_ends),
         cmocka_unit_test(test_wait_that_meets_its_deadline_ends_the_run),
+        cmocka_unit_test(test_a_long_wait_leaves_the_processors_to_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
