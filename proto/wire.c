@@ -93,3 +93,34 @@ blink_result_t wire_credit_parse(const uint8_t packed[sizeof(wire_credit_t)], wi
     *credit = (wire_credit_t){.flow = le32toh(wire.flow), .credit = le32toh(wire.credit)};
     return check_flow(credit->flow);
 }
+
+/* ---- the first bytes of a connection ---- */
+
+#define HELLO_VERSION 1u
+
+void wire_hello_pack(const wire_hello_t *hello, uint8_t packed[WIRE_HELLO_BYTES])
+{
+    memset(packed, 0, WIRE_HELLO_BYTES);
+    memcpy(packed, WIRE_HELLO_MAGIC, 4);
+    packed[4] = HELLO_VERSION;
+    packed[5] = (uint8_t)hello->stream;
+    memcpy(packed + 8, &(uint64_t){htole64(hello->instance)}, 8);
+    memcpy(packed + 16, hello->token, WIRE_TOKEN_BYTES);
+}
+
+blink_result_t wire_hello_parse(const uint8_t packed[WIRE_HELLO_BYTES], wire_hello_t *hello)
+{
+    uint64_t instance;
+    if (memcmp(packed, WIRE_HELLO_MAGIC, 4) != 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "neither a TLS handshake nor a data connection");
+    if (packed[4] != HELLO_VERSION)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a data connection of version %u, not %u", packed[4],
+                          HELLO_VERSION);
+    if (packed[6] != 0 || packed[7] != 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the first bytes of a data connection hold %u and %u, not 0",
+                          packed[6], packed[7]);
+    memcpy(&instance, packed + 8, 8);
+    *hello = (wire_hello_t){.instance = le64toh(instance), .stream = packed[5]};
+    memcpy(hello->token, packed + 16, WIRE_TOKEN_BYTES);
+    return BLINK_OK;
+}

@@ -71,6 +71,27 @@ blink_result_t wire_frame_parse(const uint8_t packed[WIRE_FRAME_BYTES], wire_fra
 /** Errors: PROTOCOL (the flow's number). */
 blink_result_t wire_credit_parse(const uint8_t packed[sizeof(wire_credit_t)], wire_credit_t *credit);
 
+/* ---- the first bytes of a connection ---- */
+
+#define WIRE_HELLO_BYTES 48u
+#define WIRE_TOKEN_BYTES 32u
+
+/* What a TLS handshake does not begin with. */
+#define WIRE_HELLO_MAGIC "BLKD"
+
+/** Who has dialled, and for which of the streams. On the wire: the magic, a byte each of version (1) and
+ * stream, two of 0, the instance (little-endian), the token. */
+typedef struct wire_hello {
+    uint64_t instance; /* of the daemon that dials */
+    uint32_t stream;
+    uint8_t token[WIRE_TOKEN_BYTES];
+} wire_hello_t;
+
+void wire_hello_pack(const wire_hello_t *hello, uint8_t packed[WIRE_HELLO_BYTES]);
+
+/** Errors: PROTOCOL (magic, version, or a byte that must be 0). */
+blink_result_t wire_hello_parse(const uint8_t packed[WIRE_HELLO_BYTES], wire_hello_t *hello);
+
 /* ---- what stands for the header on verbs ---- */
 
 #define WIRE_SEQUENCE_BITS 12u

@@ -131,6 +131,24 @@ bool guard_run(void (*work)(void *context), void *context)
     return whole;
 }
 
+typedef struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+} copy_t;
+
+static void copy(void *context)
+{
+    const copy_t *work = context;
+    memcpy(work->to, work->from, work->bytes);
+}
+
+bool guard_copy(void *to, const void *from, size_t bytes)
+{
+    copy_t work = {to, from, bytes};
+    return guard_run(copy, &work);
+}
+
 typedef struct word_load {
     const _Atomic uint64_t *word;
     uint64_t value;

@@ -34,6 +34,9 @@ const _Atomic bool *guard_mark(uint32_t range);
  * some 10 ns more than the call. Not to be nested. */
 bool guard_run(void (*work)(void *context), void *context);
 
+/* Copy bytes of which those at either end may lie in a guarded range; as guard_run(). */
+bool guard_copy(void *to, const void *from, size_t bytes);
+
 /* Read or write a word of a guarded range, sequentially consistent. Without its page it reads as 0, and what
  * is written goes nowhere. */
 uint64_t guard_load(const _Atomic uint64_t *word);

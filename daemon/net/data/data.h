@@ -166,10 +166,6 @@ blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sen
 void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most);
 uint32_t data_run_flows(const data_run_t *run, uint32_t host);
 
-/* A host that the run has moves from never hears of this op: its FAIL or BEGIN will not come, for BEGIN was
- * not sent there. What would come is cut. */
-void data_run_forget(data_run_t *run, uint32_t host);
-
 /* From now on `settled` may be called, and is called once all flows are settled: those from a host by its
  * BEGIN (agree) and all moves, or by its FAIL; those to a host by all moves, or by data_run_stop(). It may be
  * called during this call. */
@@ -185,8 +181,8 @@ void data_run_destroy(data_run_t *run);
  * no proxy. */
 void data_soon(data_t *data);
 
-/* After data_soon(): do what is due, so that small moves leave from this thread. If somebody else has the
- * turn, it is left to him. */
+/* After data_soon(): do what is due, so that small moves leave from this thread. While somebody else has the
+ * turn, that is left to the proxy. */
 void data_turn(data_t *data);
 
 #endif

@@ -40,6 +40,7 @@ typedef struct landing {
     uint64_t bytes;
     const landing_output_t *outputs; /* borrowed; places 1 … output_count */
     uint32_t output_count;
+    void *user; /* the caller's, set after it was lent */
 } landing_t;
 
 /* All landings of an endpoint. */

@@ -1,0 +1,421 @@
+#include "net/data/endpoint.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdio.h>
+
+/* So long connections may take to be made. */
+#define CONNECT_MOST_NS UINT64_C(5000000000)
+
+/* Entries that a CREDIT has at most. */
+#define CREDITS_MOST (WIRE_CONTROL_MAX_BYTES / sizeof(wire_credit_t))
+
+enum { FRAMES_OUT, FRAMES_IN, BYTES_OUT, BYTES_IN };
+
+static void count_frame(data_endpoint_t *endpoint, uint32_t frames, uint32_t type, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&endpoint->counts[frames][type], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&endpoint->counts[frames + 2][type], bytes, memory_order_relaxed);
+}
+
+/* ---- what the transport tells ---- */
+
+static void on_connected(void *context)
+{
+    data_endpoint_t *endpoint = context;
+    endpoint->connected = true;
+    endpoint->deadline_ns = 0;
+    LOG_INFO("host %s: data connections open", endpoint->peer);
+    endpoint_busy(endpoint);
+}
+
+/* Whose flow it is by the peer's number; NULL: nobody's. */
+static peer_flows_t *find_outgoing(const data_endpoint_t *endpoint, uint32_t number)
+{
+    size_t unit = number / LANDING_UNIT;
+    peer_flows_t *flows = unit < endpoint->units.count ? endpoint->units.items[unit] : NULL;
+    return flows && number - flows->first_outgoing < flows->outgoing_count ? flows : NULL;
+}
+
+/* A credit for flows that are nobody's comes from a peer that has not heard yet that their op has failed. */
+static blink_result_t take_credits(data_endpoint_t *endpoint, const uint8_t *payload, uint32_t bytes)
+{
+    for (uint32_t at = 0; at < bytes; at += sizeof(wire_credit_t)) {
+        wire_credit_t credit;
+        BLINK_TRY(wire_credit_parse(payload + at, &credit));
+        peer_flows_t *flows = find_outgoing(endpoint, credit.flow);
+        if (flows)
+            BLINK_TRY(flows->calls->credit(flows, credit.flow - flows->first_outgoing, credit.credit));
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t on_control(void *context, const wire_frame_t *frame, const uint8_t *payload)
+{
+    data_endpoint_t *endpoint = context;
+    const data_handler_t *handler = &endpoint->data->config.handler;
+    count_frame(endpoint, FRAMES_IN, frame->type, frame->bytes);
+    if (frame->type == WIRE_CREDIT)
+        return take_credits(endpoint, payload, frame->bytes);
+    return handler->frame(handler->context, endpoint, frame, payload);
+}
+
+static blink_result_t on_claim(void *context, const wire_frame_t *frame, landing_move_t *move)
+{
+    data_endpoint_t *endpoint = context;
+    count_frame(endpoint, FRAMES_IN, frame->type, frame->bytes);
+    return landing_claim(&endpoint->landings, frame, move);
+}
+
+static blink_result_t on_arrived(void *context, const landing_move_t *move, const wire_frame_t *frame,
+                                 bool whole)
+{
+    peer_flows_t *flows = move->landing->user;
+    uint32_t arrived = landing_arrive(move);
+    (void)context;
+    return flows->calls->arrived(flows, move, frame, arrived, whole);
+}
+
+/* Runs take turns, one move at a time. */
+static bool on_next(void *context, transport_move_t *move)
+{
+    data_endpoint_t *endpoint = context;
+    list_t *link;
+    while ((link = list_take_first(&endpoint->due))) {
+        peer_flows_t *flows = CONTAINER_OF(link, peer_flows_t, of_due);
+        if (!flows->calls->next(flows, move))
+            continue;
+        list_append(&endpoint->due, &flows->of_due);
+        move->owner = flows;
+        count_frame(endpoint, FRAMES_OUT, WIRE_DATA, move->frame.bytes);
+        return true;
+    }
+    return false;
+}
+
+static void on_sent(void *context, const transport_move_t *move, bool whole)
+{
+    peer_flows_t *flows = move->owner;
+    (void)context;
+    flows->calls->sent(flows, move, whole);
+}
+
+static void on_busy(void *context)
+{
+    endpoint_busy(context);
+}
+
+static void cut(data_endpoint_t *endpoint)
+{
+    landings_cut(&endpoint->landings);
+    LIST_FOR_EACH (link, &endpoint->flows) {
+        peer_flows_t *flows = CONTAINER_OF(link, peer_flows_t, of_endpoint);
+        list_remove(&flows->of_due);
+        flows->calls->cut(flows);
+    }
+}
+
+static void on_lost(void *context, blink_result_t code)
+{
+    data_endpoint_t *endpoint = context;
+    const data_handler_t *handler = &endpoint->data->config.handler;
+    char why[BLINK_ERROR_TEXT_BYTES];
+    snprintf(why, sizeof(why), "%s", blink_error_text());
+    /* Relaxed: what matters is by the turn; others only look whether it is worth to go on. */
+    atomic_store_explicit(&endpoint->lost, true, memory_order_relaxed);
+    list_remove(&endpoint->of_busy);
+    list_remove(&endpoint->link);
+    list_append(&endpoint->data->gone, &endpoint->link);
+    endpoint->deadline_ns = 0;
+    cut(endpoint);
+    if (code == BLINK_OK)
+        return;
+    blink_error_set(code, "host %s: %s", endpoint->peer, why);
+    handler->lost(handler->context, endpoint, code);
+}
+
+void endpoint_lose(data_endpoint_t *endpoint, blink_result_t code)
+{
+    tcp_lose(&endpoint->tcp, code);
+}
+
+void endpoint_check_deadline(data_endpoint_t *endpoint, uint64_t now_ns)
+{
+    if (endpoint->deadline_ns == 0 || now_ns < endpoint->deadline_ns)
+        return;
+    endpoint_lose(endpoint,
+                  BLINK_FAIL(BLINK_ERR_TIMEOUT, "%u of %u data connections were made within %u s",
+                             endpoint->tcp.connected, TCP_STREAMS, (unsigned)(CONNECT_MOST_NS / 1000000000)));
+}
+
+/* ---- sending ---- */
+
+void endpoint_want(data_endpoint_t *endpoint)
+{
+    const data_handler_t *handler = &endpoint->data->config.handler;
+    if (endpoint->wanted)
+        return;
+    endpoint->wanted = true;
+    if (!endpoint->connected)
+        endpoint->deadline_ns = clock_ns() + CONNECT_MOST_NS;
+    handler->wanted(handler->context, endpoint);
+}
+
+void endpoint_busy(data_endpoint_t *endpoint)
+{
+    if (list_is_empty(&endpoint->of_busy) && !endpoint->tcp.closed)
+        list_append(&endpoint->data->busy, &endpoint->of_busy);
+}
+
+void endpoint_grant(data_endpoint_t *endpoint, uint32_t flow, uint32_t credit)
+{
+    wire_credit_t packed;
+    wire_credit_pack(&(wire_credit_t){flow, credit}, (uint8_t *)&packed);
+    if (!vec_push(&endpoint->credits, packed))
+        endpoint_lose(endpoint, BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a credit"));
+    else
+        endpoint_busy(endpoint);
+}
+
+static blink_result_t queue(data_endpoint_t *endpoint, wire_type_t type, const void *payload, uint32_t bytes)
+{
+    count_frame(endpoint, FRAMES_OUT, type, bytes);
+    return tcp_queue(&endpoint->tcp, type, payload, bytes);
+}
+
+/* Credits go before whatever else is queued later: their flows may soon be another op's. */
+static blink_result_t queue_credits(data_endpoint_t *endpoint)
+{
+    size_t count = endpoint->credits.count;
+    endpoint->credits.count = 0;
+    for (size_t at = 0; at < count; at += CREDITS_MOST) {
+        size_t some = count - at < CREDITS_MOST ? count - at : CREDITS_MOST;
+        BLINK_TRY(queue(endpoint, WIRE_CREDIT, endpoint->credits.items + at,
+                        (uint32_t)(some * sizeof(wire_credit_t))));
+    }
+    return BLINK_OK;
+}
+
+bool endpoint_serve(data_endpoint_t *endpoint)
+{
+    blink_result_t result = endpoint->tcp.closed ? BLINK_OK : queue_credits(endpoint);
+    if (result != BLINK_OK)
+        endpoint_lose(endpoint, result);
+    return tcp_send(&endpoint->tcp);
+}
+
+static blink_result_t queue_frame(data_endpoint_t *endpoint, wire_type_t type, const void *payload,
+                                  uint32_t bytes)
+{
+    if (endpoint->tcp.closed)
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
+    endpoint_want(endpoint);
+    BLINK_TRY(queue_credits(endpoint));
+    return queue(endpoint, type, payload, bytes);
+}
+
+blink_result_t data_send(data_endpoint_t *endpoint, wire_type_t type, const void *payload, uint32_t bytes)
+{
+    data_t *data = endpoint->data;
+    proxy_enter(data);
+    blink_result_t result = queue_frame(endpoint, type, payload, bytes);
+    if (result == BLINK_OK)
+        endpoint_busy(endpoint);
+    else
+        endpoint_lose(endpoint, result);
+    proxy_leave(data);
+    return result;
+}
+
+/* ---- flows ---- */
+
+blink_result_t endpoint_add_flows(data_endpoint_t *endpoint, peer_flows_t *flows,
+                                  const peer_flows_calls_t *calls)
+{
+    if (endpoint->tcp.closed)
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
+    flows->calls = calls;
+    flows->endpoint = endpoint;
+    list_append(&endpoint->flows, &flows->of_endpoint);
+    endpoint_want(endpoint);
+    return BLINK_OK;
+}
+
+void endpoint_remove_flows(peer_flows_t *flows)
+{
+    endpoint_forget_numbers(flows);
+    list_remove(&flows->of_due);
+    list_remove(&flows->of_endpoint);
+}
+
+static size_t units_of(uint32_t flow_count)
+{
+    return (flow_count + LANDING_UNIT - 1) / LANDING_UNIT;
+}
+
+blink_result_t endpoint_number_flows(peer_flows_t *flows, uint32_t first, uint32_t count)
+{
+    data_endpoint_t *endpoint = flows->endpoint;
+    size_t unit = first / LANDING_UNIT, unit_count = units_of(count);
+    if (first % LANDING_UNIT != 0 || first >= WIRE_FLOWS || count > WIRE_FLOWS - first)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "flow numbers %u to %u are none", first, first + count - 1);
+    if (!vec_reserve(&endpoint->units, unit + unit_count))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for flow numbers");
+    while (endpoint->units.count < unit + unit_count)
+        endpoint->units.items[endpoint->units.count++] = NULL;
+    for (size_t i = unit; i < unit + unit_count; i++) {
+        if (endpoint->units.items[i])
+            return BLINK_FAIL(BLINK_ERR_PROTOCOL, "flow %zu is another op's already", i * LANDING_UNIT);
+    }
+    for (size_t i = unit; i < unit + unit_count; i++)
+        endpoint->units.items[i] = flows;
+    flows->first_outgoing = first;
+    flows->outgoing_count = count;
+    return BLINK_OK;
+}
+
+void endpoint_forget_numbers(peer_flows_t *flows)
+{
+    size_t unit = flows->first_outgoing / LANDING_UNIT;
+    for (size_t i = unit; i < unit + units_of(flows->outgoing_count); i++)
+        flows->endpoint->units.items[i] = NULL;
+    flows->outgoing_count = 0;
+}
+
+void endpoint_flows_due(peer_flows_t *flows)
+{
+    if (list_is_empty(&flows->of_due))
+        list_append(&flows->endpoint->due, &flows->of_due);
+    endpoint_busy(flows->endpoint);
+}
+
+/* ---- for the owner ---- */
+
+static const transport_events_t events = {.connected = on_connected,
+                                          .control = on_control,
+                                          .claim = on_claim,
+                                          .arrived = on_arrived,
+                                          .next = on_next,
+                                          .sent = on_sent,
+                                          .lost = on_lost,
+                                          .busy = on_busy};
+
+blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner, data_endpoint_t **created)
+{
+    data_endpoint_t *endpoint = calloc(1, sizeof(*endpoint));
+    if (!endpoint)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for data connections");
+    const tcp_config_t config = {.epoll_fd = data->epoll_fd,
+                                 .trash = data->trash,
+                                 .timeout_s = data->config.timeout_s,
+                                 .events = &events,
+                                 .context = endpoint};
+    /* The caller's hold, and the data plane's until the endpoint is lost. */
+    atomic_init(&endpoint->holders, 2);
+    endpoint->data = data;
+    endpoint->owner = owner;
+    snprintf(endpoint->peer, sizeof(endpoint->peer), "%s", peer);
+    landings_init(&endpoint->landings, WIRE_FLOWS, pool_memory(&data->pool));
+    list_init(&endpoint->of_busy);
+    list_init(&endpoint->flows);
+    list_init(&endpoint->due);
+    tcp_init(&endpoint->tcp, &config);
+    proxy_enter(data);
+    list_append(&data->endpoints, &endpoint->link);
+    proxy_leave(data);
+    *created = endpoint;
+    return BLINK_OK;
+}
+
+void data_endpoint_get(data_endpoint_t *endpoint)
+{
+    atomic_fetch_add_explicit(&endpoint->holders, 1, memory_order_relaxed);
+}
+
+void data_endpoint_put(data_endpoint_t *endpoint)
+{
+    /* Acquire and release: whatever others did to it happens before the last one frees it. */
+    if (atomic_fetch_sub_explicit(&endpoint->holders, 1, memory_order_acq_rel) > 1)
+        return;
+    tcp_fini(&endpoint->tcp);
+    landings_destroy(&endpoint->landings);
+    vec_free(&endpoint->units);
+    vec_free(&endpoint->credits);
+    free(endpoint);
+}
+
+void endpoint_let_go(data_endpoint_t *endpoint)
+{
+    list_remove(&endpoint->link);
+    data_endpoint_put(endpoint);
+}
+
+void *data_endpoint_owner(const data_endpoint_t *endpoint)
+{
+    return endpoint->owner;
+}
+
+const char *data_endpoint_peer(const data_endpoint_t *endpoint)
+{
+    return endpoint->peer;
+}
+
+bool data_endpoint_is_lost(const data_endpoint_t *endpoint)
+{
+    /* Relaxed: as said where it is stored. */
+    return atomic_load_explicit(&endpoint->lost, memory_order_relaxed);
+}
+
+void data_endpoint_dial(data_endpoint_t *endpoint, const net_address_t *address, uint64_t instance,
+                        const uint8_t tokens[DATA_STREAMS][DATA_TOKEN_BYTES])
+{
+    wire_hello_t hellos[TCP_STREAMS];
+    static_assert(TCP_STREAMS == DATA_STREAMS && WIRE_TOKEN_BYTES == DATA_TOKEN_BYTES, "one number");
+    for (uint32_t i = 0; i < TCP_STREAMS; i++) {
+        hellos[i] = (wire_hello_t){.instance = instance, .stream = i};
+        memcpy(hellos[i].token, tokens[i], sizeof(hellos[i].token));
+    }
+    proxy_enter(endpoint->data);
+    blink_result_t result = endpoint->tcp.closed ? BLINK_OK : tcp_dial(&endpoint->tcp, address, hellos);
+    if (result != BLINK_OK)
+        endpoint_lose(endpoint, result);
+    else if (endpoint->deadline_ns == 0 && !endpoint->tcp.closed)
+        endpoint->deadline_ns = clock_ns() + CONNECT_MOST_NS;
+    proxy_leave(endpoint->data);
+}
+
+blink_result_t data_endpoint_accept(data_endpoint_t *endpoint, uint32_t stream, int fd)
+{
+    proxy_enter(endpoint->data);
+    blink_result_t result = BLINK_OK;
+    if (endpoint->tcp.closed) {
+        close(fd);
+        result = BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
+    } else {
+        result = tcp_accept(&endpoint->tcp, stream, fd);
+    }
+    if (result == BLINK_OK && !endpoint->connected && endpoint->deadline_ns == 0)
+        endpoint->deadline_ns = clock_ns() + CONNECT_MOST_NS;
+    proxy_leave(endpoint->data);
+    return result;
+}
+
+void data_endpoint_close(data_endpoint_t *endpoint, blink_result_t code)
+{
+    char why[BLINK_ERROR_TEXT_BYTES];
+    snprintf(why, sizeof(why), "%s", blink_error_text());
+    proxy_enter(endpoint->data);
+    blink_error_set(code, "%s", why);
+    endpoint_lose(endpoint, code);
+    proxy_leave(endpoint->data);
+}
+
+void data_endpoint_count(const data_endpoint_t *endpoint, data_counts_t *counts)
+{
+    uint64_t(*all[])[8] = {&counts->frames_out, &counts->frames_in, &counts->bytes_out, &counts->bytes_in};
+    for (uint32_t i = 0; i < 4; i++) {
+        for (uint32_t type = 0; type < 8; type++)
+            (*all[i])[type] = atomic_load_explicit(&endpoint->counts[i][type], memory_order_relaxed);
+    }
+}

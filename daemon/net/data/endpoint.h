@@ -1,0 +1,105 @@
+/*
+ * An endpoint: landings, the flows of the runs that use it, and the transport below them. With the turn, but
+ * for what is said otherwise.
+ */
+#ifndef BLINK_DATA_ENDPOINT_H
+#define BLINK_DATA_ENDPOINT_H
+
+#include "base/vec.h"
+#include "net/data/proxy.h"
+#include "net/data/tcp.h"
+
+#define ENDPOINT_PEER_BYTES 80
+
+typedef struct peer_flows peer_flows_t;
+
+/* What an endpoint asks of a run's flows there. */
+typedef struct peer_flows_calls {
+    /* The next move that may go; false: there is none for now. */
+    bool (*next)(peer_flows_t *flows, transport_move_t *move);
+    void (*sent)(peer_flows_t *flows, const transport_move_t *move, bool whole);
+    /* What was claimed from the landing has come, and its flow has arrived up to `arrived`. Errors: PROTOCOL
+     * (it is not what the run expects there). */
+    blink_result_t (*arrived)(peer_flows_t *flows, const landing_move_t *move, const wire_frame_t *frame,
+                              uint32_t arrived, bool whole);
+    /* Errors: PROTOCOL. */
+    blink_result_t (*credit)(peer_flows_t *flows, uint32_t flow, uint32_t credit);
+    /* The endpoint is lost. */
+    void (*cut)(peer_flows_t *flows);
+} peer_flows_calls_t;
+
+/* The flows of one run over one endpoint. */
+struct peer_flows {
+    const peer_flows_calls_t *calls;
+    data_endpoint_t *endpoint;
+    list_t of_endpoint;
+    list_t of_due;           /* it may have moves to be sent */
+    uint32_t first_outgoing; /* the peer's number of the first flow; the numbers adjoin */
+    uint32_t outgoing_count; /* 0: there are none, or their numbers are not known yet */
+    bool is_numbered;
+};
+
+struct data_endpoint {
+    _Atomic uint32_t holders;
+    data_t *data;
+    void *owner;
+    char peer[ENDPOINT_PEER_BYTES];
+    _Atomic bool lost;
+    _Atomic uint64_t counts[4][8]; /* as data_counts_t; counters only grow, and order nothing */
+    /* By the turn. */
+    list_t link;    /* data->endpoints or data->gone */
+    list_t of_busy; /* data->busy */
+    bool wanted;
+    bool connected;       /* all streams */
+    uint64_t deadline_ns; /* by which the streams must be there; 0: none */
+    landings_t landings;
+    list_t flows; /* peer_flows_t.of_endpoint */
+    list_t due;   /* peer_flows_t.of_due; the next first */
+    VEC(peer_flows_t *)
+    units; /* by the peer's flow number / LANDING_UNIT: whose they are here; NULL: nobody's */
+    VEC(wire_credit_t) credits; /* to be told, packed */
+    tcp_t tcp;
+};
+
+/* Have the connections made, unless that is under way. */
+void endpoint_want(data_endpoint_t *endpoint);
+
+/* Something may be sent. */
+void endpoint_busy(data_endpoint_t *endpoint);
+
+/* Send within a bound. Returns whether there is more. */
+bool endpoint_serve(data_endpoint_t *endpoint);
+
+/* Lose the endpoint, for the code with this thread's error text, unless it is lost: cut all flows, and tell
+ * the handler. */
+void endpoint_lose(data_endpoint_t *endpoint, blink_result_t code);
+
+/* The connections have not come in time. */
+void endpoint_check_deadline(data_endpoint_t *endpoint, uint64_t now_ns);
+
+/* The data plane's own hold of a lost endpoint ends. */
+void endpoint_let_go(data_endpoint_t *endpoint);
+
+/* ---- flows ---- */
+
+/* Errors: PEER_LOST. */
+blink_result_t endpoint_add_flows(data_endpoint_t *endpoint, peer_flows_t *flows,
+                                  const peer_flows_calls_t *calls);
+
+/* Nothing of them is under way. */
+void endpoint_remove_flows(peer_flows_t *flows);
+
+/* The peer's numbers of the outgoing flows are known. Errors: PROTOCOL (they are none that the peer can have
+ * for them), NO_MEMORY. */
+blink_result_t endpoint_number_flows(peer_flows_t *flows, uint32_t first, uint32_t count);
+
+/* No credit for them concerns anybody any more. */
+void endpoint_forget_numbers(peer_flows_t *flows);
+
+/* The flows may have moves to be sent. */
+void endpoint_flows_due(peer_flows_t *flows);
+
+/* Tell the peer how far a flow may be sent. */
+void endpoint_grant(data_endpoint_t *endpoint, uint32_t flow, uint32_t credit);
+
+#endif

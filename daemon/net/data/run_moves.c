@@ -1,0 +1,345 @@
+/* Moves of a run: what the executor and the peers tell, and what becomes of it. */
+#include "net/data/run.h"
+
+static run_peer_t *peer_of(peer_flows_t *flows)
+{
+    return CONTAINER_OF(flows, run_peer_t, flows);
+}
+
+static uint32_t out_lane(const run_peer_t *peer, uint32_t flow)
+{
+    return peer->out->lane_first + flow;
+}
+
+static uint32_t in_lane(const run_peer_t *peer, uint32_t flow)
+{
+    return peer->in->lane_first + flow;
+}
+
+/* Whether the executor may be told of its lanes. */
+static bool may_tell(const data_run_t *run)
+{
+    return run->started && !run->ended && !run->aborted && !run->failed;
+}
+
+static uint32_t ready_of(const data_run_t *run, uint32_t lane)
+{
+    /* Acquire: pairs with the store in run_on_ready(). */
+    return atomic_load_explicit(&run->ready[lane - run->first_lane], memory_order_acquire);
+}
+
+/* ---- what the executor tells ---- */
+
+static void post(data_run_t *run)
+{
+    /* seq_cst: what was stored before is seen by run_on_posted(), which clears the mark before it looks. */
+    if (!atomic_exchange_explicit(&run->posted, true, memory_order_seq_cst))
+        mailbox_post(&run->data->mailbox, &run->item);
+}
+
+void run_on_ready(void *context, uint32_t lane, uint32_t sequence)
+{
+    data_run_t *run = context;
+    uint32_t wire = lane - run->first_lane;
+    /* Release: pairs with the load in ready_of(): the sources of the moves are there. */
+    atomic_store_explicit(&run->ready[wire], sequence, memory_order_release);
+    atomic_fetch_or_explicit(&run->raised[wire / 64], UINT64_C(1) << wire % 64, memory_order_seq_cst);
+    post(run);
+}
+
+void run_on_aborted(void *context)
+{
+    data_run_t *run = context;
+    atomic_store_explicit(&run->abort_posted, true, memory_order_seq_cst);
+    post(run);
+}
+
+/* ---- receiving ---- */
+
+/* Tell the executor what has come, if it waits for that. */
+static void tell_arrived(run_peer_t *peer, uint32_t flow)
+{
+    data_run_t *run = peer->run;
+    uint32_t lane = in_lane(peer, flow), ready = ready_of(run, lane);
+    uint32_t arrived = peer->receivers[flow].arrived, upto = arrived < ready ? arrived : ready;
+    if (upto <= peer->told[flow] || !may_tell(run))
+        return;
+    peer->told[flow] = upto;
+    /* After the last move of the last lane the run may be over, but for the lane that goes on. */
+    exec_instance_t *instance = run->instance;
+    bool is_short = run->is_short;
+    run->open -= upto == exec_wire_moves(instance, lane);
+    exec_task_t *woken = exec_wire_arrived(instance, lane, upto);
+    if (woken && is_short)
+        exec_wire_run(instance, woken);
+    else if (woken)
+        exec_wire_queue(instance, woken);
+}
+
+/* Tell the peer how far it may send, if that is worth a credit. */
+static void tell_credit(run_peer_t *peer, uint32_t flow)
+{
+    flow_receiver_t *receiver = &peer->receivers[flow];
+    if (flow_receiver_grant(receiver))
+        endpoint_grant(peer->flows.endpoint, peer->landing.first_flow + flow, receiver->granted);
+}
+
+static void in_ready(run_peer_t *peer, uint32_t flow)
+{
+    uint32_t ready = ready_of(peer->run, in_lane(peer, flow)), places = peer->receivers[flow].places;
+    if (peer->lent && !landing_is_settled(&peer->landing)) {
+        flow_receiver_consume(&peer->receivers[flow], ready > places ? ready - places : 0);
+        tell_credit(peer, flow);
+    }
+    tell_arrived(peer, flow);
+}
+
+/* A page of the op's memory is not there. */
+static void fail(data_run_t *run, const char *what)
+{
+    const data_handler_t *handler = &run->data->config.handler;
+    if (run->failed)
+        return;
+    run->failed = true;
+    blink_result_t code =
+        BLINK_FAIL(BLINK_ERR_SYSTEM,
+                   "memory that the network %s is not there: it was not populated, or punched out", what);
+    if (run->told_aborted || run->ended)
+        return;
+    run->told_aborted = true;
+    handler->aborted(handler->context, run->context, code);
+}
+
+/* The executor knows where each move goes: the peer must mean the same. */
+static blink_result_t check_place(const run_peer_t *peer, const landing_move_t *move,
+                                  const wire_frame_t *frame)
+{
+    uint32_t lane = in_lane(peer, move->flow);
+    if (!may_tell(peer->run) || ready_of(peer->run, lane) <= move->sequence)
+        return BLINK_OK;
+    wire_place_t place = exec_wire_place(peer->run->instance, lane, move->sequence);
+    if (place.bytes == frame->bytes && (place.bytes == 0 || place.address == move->address))
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_PROTOCOL,
+                      "flow %u, move %u: %u bytes at offset %llu of place %u, which are not its %llu bytes",
+                      frame->flow, move->sequence, frame->bytes, (unsigned long long)frame->offset,
+                      frame->place, (unsigned long long)place.bytes);
+}
+
+static blink_result_t on_arrived(peer_flows_t *flows, const landing_move_t *move, const wire_frame_t *frame,
+                                 uint32_t arrived, bool whole)
+{
+    run_peer_t *peer = peer_of(flows);
+    (void)arrived;
+    if (!whole)
+        fail(peer->run, "writes to");
+    BLINK_TRY(check_place(peer, move, frame));
+    if (!landing_is_settled(&peer->landing))
+        tell_credit(peer, move->flow);
+    tell_arrived(peer, move->flow);
+    run_check_settled(peer->run);
+    return BLINK_OK;
+}
+
+/* ---- sending ---- */
+
+static void out_due(run_peer_t *peer, uint32_t flow)
+{
+    peer->due[flow / 64] |= UINT64_C(1) << flow % 64;
+    endpoint_flows_due(&peer->flows);
+}
+
+static void out_ready(run_peer_t *peer, uint32_t flow)
+{
+    flow_sender_ready(&peer->senders[flow], ready_of(peer->run, out_lane(peer, flow)));
+    if (peer->agreed)
+        out_due(peer, flow);
+}
+
+/* The next flow that is due, beginning with `from`; PLAN_NONE: none is. */
+static uint32_t find_due(const run_peer_t *peer, uint32_t from)
+{
+    uint32_t words = (peer->out->lane_count + 63) / 64;
+    for (uint32_t i = 0; i <= words; i++) {
+        uint32_t word = (from / 64 + i) % words;
+        uint64_t bits = peer->due[word];
+        if (i == 0)
+            bits &= UINT64_MAX << from % 64;
+        if (bits)
+            return word * 64 + (uint32_t)__builtin_ctzll(bits);
+    }
+    return PLAN_NONE;
+}
+
+static void make_move(const run_peer_t *peer, uint32_t flow, uint32_t sequence, transport_move_t *move)
+{
+    const data_run_t *run = peer->run;
+    const lane_program_t *program = run->program;
+    const lane_geometry_t *there = peer->there;
+    const lane_t *lane = &program->lanes[out_lane(peer, flow)];
+    const lane_step_t *step = &program->steps[lane->step_first + sequence % lane->step_count];
+    const lane_operand_t *dst = &program->operands[step->dst_first];
+    uint32_t chunk = sequence / lane->step_count;
+    wire_place_t source = exec_wire_place(run->instance, out_lane(peer, flow), sequence);
+    *move = (transport_move_t){.source = source.address, .flow = flow, .sequence = sequence};
+    move->frame = (wire_frame_t){.type = WIRE_DATA,
+                                 .bytes = (uint32_t)source.bytes,
+                                 .flow = peer->flows.first_outgoing + flow,
+                                 .sequence = sequence};
+    if (dst->buffer == LANE_LANDING) {
+        move->frame.offset = lane_landing_offset(there, lane->channel, dst->edge, chunk);
+        return;
+    }
+    lane_span_t span = lane_span(there, lane->channel, step->part, chunk);
+    move->frame.place = run->place_of[dst->rank];
+    move->frame.offset =
+        lane_buffer_offset(there, lane->channel, step->part, LANE_OUTPUT, there->block_bytes, span);
+}
+
+static bool on_next(peer_flows_t *flows, transport_move_t *move)
+{
+    run_peer_t *peer = peer_of(flows);
+    uint32_t flow, sequence;
+    while ((flow = find_due(peer, peer->next_due)) != PLAN_NONE) {
+        peer->next_due = flow + 1 < peer->out->lane_count ? flow + 1 : 0;
+        if (!peer->run->aborted && !peer->run->ended && flow_sender_next(&peer->senders[flow], &sequence)) {
+            make_move(peer, flow, sequence, move);
+            return true;
+        }
+        peer->due[flow / 64] &= ~(UINT64_C(1) << flow % 64);
+    }
+    return false;
+}
+
+static void sender_is_settled(run_peer_t *peer)
+{
+    if (--peer->unsettled == 0)
+        endpoint_forget_numbers(&peer->flows);
+}
+
+static void on_sent(peer_flows_t *flows, const transport_move_t *move, bool whole)
+{
+    run_peer_t *peer = peer_of(flows);
+    data_run_t *run = peer->run;
+    flow_sender_t *sender = &peer->senders[move->flow];
+    uint32_t lane = out_lane(peer, move->flow), done = sender->done;
+    if (!whole)
+        fail(run, "reads from");
+    flow_sender_done(sender, move->sequence);
+    if (flow_sender_is_settled(sender))
+        sender_is_settled(peer);
+    else
+        out_due(peer, move->flow);
+    if (sender->done > done && may_tell(run)) {
+        run->open -= sender->done == sender->moves;
+        exec_wire_sent(run->instance, lane, sender->done);
+    }
+    run_check_settled(run);
+}
+
+static blink_result_t on_credit(peer_flows_t *flows, uint32_t flow, uint32_t credit)
+{
+    run_peer_t *peer = peer_of(flows);
+    blink_result_t result = flow_sender_grant(&peer->senders[flow], credit);
+    if (result != BLINK_OK)
+        return BLINK_FAIL(result, "flow %u: %s", flows->first_outgoing + flow, blink_error_text());
+    out_due(peer, flow);
+    return BLINK_OK;
+}
+
+void run_peer_stop(run_peer_t *peer)
+{
+    for (uint32_t i = 0; peer->out && i < peer->out->lane_count; i++) {
+        flow_sender_t *sender = &peer->senders[i];
+        if (flow_sender_is_settled(sender))
+            continue;
+        (void)flow_sender_stop(sender);
+        if (flow_sender_is_settled(sender))
+            sender_is_settled(peer);
+    }
+}
+
+/* The endpoint is lost, and has cut the landing. */
+static void on_cut(peer_flows_t *flows)
+{
+    run_peer_t *peer = peer_of(flows);
+    for (uint32_t i = 0; peer->out && i < peer->out->lane_count; i++)
+        flow_sender_cut(&peer->senders[i]);
+    if (peer->unsettled > 0) {
+        peer->unsettled = 0;
+        endpoint_forget_numbers(flows);
+    }
+    run_check_settled(peer->run);
+}
+
+const peer_flows_calls_t run_peer_calls = {
+    .next = on_next, .sent = on_sent, .arrived = on_arrived, .credit = on_credit, .cut = on_cut};
+
+/* ---- the mailbox ---- */
+
+static void take_ready(data_run_t *run, uint32_t wire)
+{
+    run_peer_t *peer = &run->peers[run->peer_of[wire]];
+    uint32_t lane = run->first_lane + wire;
+    if (peer->out && lane - peer->out->lane_first < peer->out->lane_count)
+        out_ready(peer, lane - peer->out->lane_first);
+    else
+        in_ready(peer, lane - peer->in->lane_first);
+}
+
+static void take_abort(data_run_t *run)
+{
+    const data_handler_t *handler = &run->data->config.handler;
+    run->aborted = true;
+    for (uint32_t i = 0; i < run->peer_count; i++)
+        run_peer_stop(&run->peers[i]);
+    if (!run->told_aborted && !run->ended) {
+        run->told_aborted = true;
+        handler->aborted(handler->context, run->context,
+                         BLINK_FAIL(BLINK_ERR_ABORTED, "the run was aborted"));
+    }
+}
+
+void run_on_posted(mailbox_item_t *item)
+{
+    data_run_t *run = CONTAINER_OF(item, data_run_t, item);
+    /* seq_cst: as said in post(). */
+    atomic_store_explicit(&run->posted, false, memory_order_seq_cst);
+    if (!run->aborted && atomic_load_explicit(&run->abort_posted, memory_order_seq_cst))
+        take_abort(run);
+    for (uint32_t word = 0; word < (run->lane_count + 63) / 64; word++) {
+        uint64_t bits = atomic_exchange_explicit(&run->raised[word], 0, memory_order_seq_cst);
+        for (; bits; bits &= bits - 1)
+            take_ready(run, word * 64 + (uint32_t)__builtin_ctzll(bits));
+    }
+    run_check_settled(run);
+}
+
+/* ---- the end ---- */
+
+static bool flows_are_settled(const data_run_t *run)
+{
+    for (uint32_t i = 0; i < run->peer_count; i++) {
+        const run_peer_t *peer = &run->peers[i];
+        if (peer->unsettled > 0 || (peer->lent && !landing_is_settled(&peer->landing)))
+            return false;
+    }
+    return true;
+}
+
+void run_check_settled(data_run_t *run)
+{
+    const data_handler_t *handler = &run->data->config.handler;
+    if (run->settled || !(run->settles || run->aborted) || !flows_are_settled(run))
+        return;
+    if (run->started && !run->ended && run->open > 0) {
+        if (!run->aborted)
+            return; /* the executor has lanes that nobody can serve: its abort is to come */
+        run->open = 0;
+        exec_wire_settled(run->instance);
+    }
+    if (!run->settles)
+        return;
+    run->settled = true;
+    handler->settled(handler->context, run->context);
+}

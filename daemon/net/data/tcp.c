@@ -1,0 +1,200 @@
+/* Connections: how they are made, watched and closed. */
+#include "net/data/tcp.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Bytes that wait in the kernel for a stream of moves: a CREDIT never stands behind megabytes, and what has
+ * not been handed over can still be told not to have been sent. */
+#define NOTSENT_LOWAT_BYTES (256 << 10)
+
+/* What is read at once and not to its place: whole control frames, or a few headers of moves. */
+#define CONTROL_BUFFER_BYTES (128u << 10)
+#define MOVES_BUFFER_BYTES   (16u << 10)
+
+static_assert(CONTROL_BUFFER_BYTES >= WIRE_FRAME_BYTES + WIRE_CONTROL_MAX_BYTES, "a control frame fits");
+
+static const char *what_stream(const tcp_stream_t *stream)
+{
+    return stream->number == 0 ? "control" : "data";
+}
+
+blink_result_t tcp_fail_errno(const tcp_stream_t *stream)
+{
+    return BLINK_FAIL(BLINK_ERR_PEER_LOST, "the %s connection is gone: %s", what_stream(stream),
+                      strerror(errno));
+}
+
+void tcp_init(tcp_t *tcp, const tcp_config_t *config)
+{
+    *tcp = (tcp_t){.config = *config};
+    for (uint32_t i = 0; i < TCP_STREAMS; i++)
+        tcp->streams[i] = (tcp_stream_t){.tcp = tcp, .number = i, .fd = -1};
+}
+
+void tcp_close(tcp_t *tcp)
+{
+    tcp->closed = true;
+    for (uint32_t i = 0; i < TCP_STREAMS; i++) {
+        tcp_stream_t *stream = &tcp->streams[i];
+        if (stream->fd >= 0)
+            close(stream->fd);
+        stream->fd = -1;
+        stream->left_bytes = 0;
+        if (stream->batch)
+            stream->batch->count = stream->batch->first = 0;
+    }
+}
+
+void tcp_fini(tcp_t *tcp)
+{
+    for (uint32_t i = 0; i < TCP_STREAMS; i++) {
+        free(tcp->streams[i].buffer);
+        free(tcp->streams[i].batch);
+        vec_free(&tcp->streams[i].bytes);
+    }
+}
+
+void tcp_lose(tcp_t *tcp, blink_result_t code)
+{
+    if (tcp->closed)
+        return;
+    tcp_close(tcp);
+    tcp->config.events->lost(tcp->config.context, code);
+}
+
+/* ---- connections ---- */
+
+static bool has_output(const tcp_stream_t *stream)
+{
+    return stream->bytes.count > stream->gone_bytes || (stream->batch && stream->batch->count > 0);
+}
+
+void tcp_watch(tcp_stream_t *stream)
+{
+    uint32_t wanted = stream->connecting ? EPOLLOUT : has_output(stream) ? EPOLLIN | EPOLLOUT : EPOLLIN;
+    if (stream->fd < 0 || wanted == stream->watched)
+        return;
+    struct epoll_event event = {.events = wanted, .data.ptr = stream};
+    (void)epoll_ctl(stream->tcp->config.epoll_fd, EPOLL_CTL_MOD, stream->fd, &event);
+    stream->watched = wanted;
+}
+
+/* Some of these do not concern sockets that are no TCP sockets. */
+static void set_options(const tcp_stream_t *stream, int fd)
+{
+    int timeout_ms = (int)(stream->tcp->config.timeout_s * 1000), third_s = timeout_ms / 3000;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(int));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){third_s > 0 ? third_s : 1}, sizeof(int));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){third_s > 0 ? third_s : 1}, sizeof(int));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){3}, sizeof(int));
+    if (stream->number > 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){NOTSENT_LOWAT_BYTES}, sizeof(int));
+}
+
+/* The socket is the stream's afterwards, also on failure. */
+static blink_result_t attach(tcp_stream_t *stream, int fd, bool connecting)
+{
+    stream->fd = fd;
+    stream->connecting = connecting;
+    stream->capacity = stream->number == 0 ? CONTROL_BUFFER_BYTES : MOVES_BUFFER_BYTES;
+    stream->buffer = malloc(stream->capacity);
+    stream->batch = stream->number > 0 ? calloc(1, sizeof(*stream->batch)) : NULL;
+    if (!stream->buffer || (stream->number > 0 && !stream->batch))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a data connection");
+    set_options(stream, fd);
+    stream->watched = connecting ? EPOLLOUT : EPOLLIN;
+    struct epoll_event event = {.events = stream->watched, .data.ptr = stream};
+    if (epoll_ctl(stream->tcp->config.epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        return BLINK_FAIL_ERRNO("watch a data connection");
+    return BLINK_OK;
+}
+
+static void connected(tcp_t *tcp)
+{
+    if (++tcp->connected == TCP_STREAMS)
+        tcp->config.events->connected(tcp->config.context);
+}
+
+blink_result_t tcp_accept(tcp_t *tcp, uint32_t number, int fd)
+{
+    tcp_stream_t *stream = &tcp->streams[number];
+    if (stream->buffer) {
+        close(fd);
+        return BLINK_FAIL(BLINK_ERR_EXISTS, "data connection %u is there already", number);
+    }
+    BLINK_TRY(attach(stream, fd, false));
+    connected(tcp);
+    return BLINK_OK;
+}
+
+static blink_result_t dial(tcp_stream_t *stream, const net_address_t *address)
+{
+    int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return BLINK_FAIL_ERRNO("socket");
+    if (connect(fd, &address->any, address_bytes(address)) != 0 && errno != EINPROGRESS) {
+        blink_result_t result = BLINK_FAIL(BLINK_ERR_PEER_LOST, "no data connection: %s", strerror(errno));
+        close(fd);
+        return result;
+    }
+    return attach(stream, fd, true);
+}
+
+blink_result_t tcp_dial(tcp_t *tcp, const net_address_t *address, const wire_hello_t hellos[TCP_STREAMS])
+{
+    for (uint32_t i = 0; i < TCP_STREAMS; i++) {
+        wire_hello_pack(&hellos[i], tcp->hello[i]);
+        BLINK_TRY(dial(&tcp->streams[i], address));
+    }
+    return BLINK_OK;
+}
+
+/* connect() has ended. The hello is the first that goes into the socket, which has room for it. */
+static blink_result_t say_hello(tcp_stream_t *stream)
+{
+    int error = 0;
+    socklen_t error_bytes = sizeof(error);
+    getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
+    if (error)
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "no data connection: %s; %u of %u were made", strerror(error),
+                          stream->tcp->connected, TCP_STREAMS);
+    const uint8_t *hello = stream->tcp->hello[stream->number];
+    if (send(stream->fd, hello, WIRE_HELLO_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != WIRE_HELLO_BYTES)
+        return tcp_fail_errno(stream);
+    stream->connecting = false;
+    connected(stream->tcp);
+    stream->tcp->config.events->busy(stream->tcp->config.context);
+    return BLINK_OK;
+}
+
+/* ---- events ---- */
+
+static blink_result_t serve(tcp_stream_t *stream, uint32_t events)
+{
+    if (stream->connecting)
+        return say_hello(stream);
+    if (events & EPOLLOUT)
+        stream->tcp->config.events->busy(stream->tcp->config.context);
+    /* What came before an error is heard first. */
+    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP))
+        return tcp_receive(stream);
+    return BLINK_OK;
+}
+
+void tcp_serve(tcp_stream_t *stream, uint32_t events)
+{
+    if (stream->fd < 0)
+        return;
+    blink_result_t result = serve(stream, events);
+    if (result != BLINK_OK)
+        tcp_lose(stream->tcp, result);
+    else
+        tcp_watch(stream);
+}
