@@ -279,8 +279,9 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
     mailbox_init(&created->mailbox, engine_wake, created);
     created->stop_item.run = engine_stop_run;
     init_lists(created);
-    created->one_class = topo_is_plain_memory(config->topo);
-    blink_result_t result = plan_cache_init(&created->cache);
+    blink_result_t result = fabric_create_local(config->topo, &created->local);
+    if (result == BLINK_OK)
+        result = plan_cache_init(&created->cache);
     if (result == BLINK_OK)
         result = engine_open_fds(created);
     if (result != BLINK_OK)
@@ -295,6 +296,7 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
     return BLINK_OK;
 fail:
     plan_cache_free(&created->cache);
+    fabric_put(created->local);
     engine_close_fds(created);
     free(created);
     return result;
@@ -317,6 +319,7 @@ void engine_destroy(engine_t *engine)
     LIST_FOR_EACH (link, &engine->spare_batches) {
         free(CONTAINER_OF(link, op_batch_t, of_rank));
     }
+    fabric_put(engine->local);
     engine_close_fds(engine);
     free(engine);
 }

@@ -13,12 +13,14 @@
 #include "base/mailbox.h"
 #include "base/settings.h"
 #include "base/tenant.h"
+#include "engine/plans/fabric.h"
 #include "engine/plans/plan_use.h"
 #include "exec/cuda/exec_cuda.h"
 #include "exec/host/exec_host.h"
 #include "ring.h"
 #include "topo/topo.h"
 
+typedef struct data_endpoint data_endpoint_t; /* net/data/data.h */
 typedef struct engine engine_t;
 typedef struct engine_client engine_client_t; /* one client's ring and regions */
 typedef struct engine_comm engine_comm_t;     /* one communicator's queues */
@@ -119,17 +121,30 @@ void engine_gpu_detach(engine_t *engine, const char *text);
 
 /* ---- communicators ---- */
 
+/* A rank of this host. */
 typedef struct engine_member {
     engine_client_t *client;
     uint32_t member; /* handle in the client's SQEs, unique in the daemon, not 0 */
-    uint32_t node;   /* topology node of the device */
+    uint32_t rank;
 } engine_member_t;
+
+/* A communicator that has ranks on other hosts. All is borrowed until engine_comm_add() returns. */
+typedef struct engine_remote_config {
+    uint64_t home; /* the communicator's name on all of its hosts */
+    uint32_t number;
+    const uint32_t *host_of_rank;      /* by rank: a host of the fabric */
+    data_endpoint_t *const *endpoints; /* by host, NULL for this one; the communicator holds them */
+} engine_remote_config_t;
 
 typedef struct engine_comm_config {
     uint32_t comm;    /* number, for messages */
     tenant_t *tenant; /* whose it is; there until the last leave is done */
     uint32_t rank_count;
-    const engine_member_t *members; /* by rank; copied */
+    uint32_t member_count;
+    const engine_member_t *members; /* in the order of their ranks; copied */
+    fabric_t *fabric;               /* the communicator holds it; NULL: this host's alone */
+    const uint32_t *nodes;          /* by rank: the node of its device in the fabric's topology; copied */
+    const engine_remote_config_t *remote; /* NULL: all ranks are members */
     blink_algorithm_t algorithm;
     /* How long the communicator's oldest op may wait for ranks, counted from its submission or, if that is
      * later, from the end of the op before it. */

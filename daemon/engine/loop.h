@@ -22,7 +22,7 @@ struct engine {
     mailbox_item_t gpu_stuck_item; /* engine to control */
     _Atomic bool sleeping;         /* written by the engine thread, read by posters */
     bool stop;
-    bool one_class;           /* the topology is plain memory: one plan serves all sizes */
+    fabric_t *local;          /* this host alone */
     bool crowded;             /* more runnable threads than cores */
     uint32_t clients_waiting; /* with outstanding submissions */
     uint32_t clients_joined;  /* members of a communicator */
@@ -99,10 +99,12 @@ static inline void engine_count(engine_t *engine, uint32_t steps)
     engine->turn_steps += steps;
 }
 
-/* Whether a topology node is a device on a GPU. Thread-safe. */
-static inline bool engine_node_is_gpu(const engine_t *engine, uint32_t node)
+/* Whether a node of the fabric is a device on a GPU, as all devices of a communicator are, or none. Devices
+ * of several hosts are host memory. Thread-safe. */
+static inline bool engine_node_is_gpu(const engine_t *engine, const fabric_t *fabric, uint32_t node)
 {
-    return engine->config.gpu_of_node && engine->config.gpu_of_node[node] != GPU_NONE;
+    return !fabric_spans_hosts(fabric) && engine->config.gpu_of_node &&
+           engine->config.gpu_of_node[node] != GPU_NONE;
 }
 
 /* Tell the control thread of a GPU worker that does not end a run that was aborted long ago. Returns when to
@@ -110,10 +112,10 @@ static inline bool engine_node_is_gpu(const engine_t *engine, uint32_t node)
 uint64_t engine_check_gpu_worker(engine_t *engine, uint64_t now_us);
 
 /* The executor for devices on this node. Thread-safe. */
-static inline exec_t *engine_exec(const engine_t *engine, uint32_t node)
+static inline exec_t *engine_exec(const engine_t *engine, const fabric_t *fabric, uint32_t node)
 {
-    return engine_node_is_gpu(engine, node) ? exec_of_cuda(engine->config.cuda)
-                                            : exec_of_host(engine->config.exec);
+    return engine_node_is_gpu(engine, fabric, node) ? exec_of_cuda(engine->config.cuda)
+                                                    : exec_of_host(engine->config.exec);
 }
 
 #endif

@@ -67,28 +67,46 @@ void roster_gathering_failed(roster_t *roster, blink_result_t code)
     arm_gathering_timer(rosters);
 }
 
-static blink_result_t add_to_engine(roster_t *roster)
+/* Where and whose the ranks are, as the engine is told. */
+typedef struct places {
+    engine_member_t *members;
+    uint32_t *nodes;
+} places_t;
+
+static blink_result_t places_fill(const roster_t *roster, places_t *places)
 {
-    const control_t *control = roster->control;
-    engine_member_t *members = calloc(roster->rank_count, sizeof(*members));
-    if (!members)
+    places->members = calloc(roster->rank_count, sizeof(*places->members));
+    places->nodes = calloc(roster->rank_count, sizeof(*places->nodes));
+    if (!places->members || !places->nodes)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator of %u ranks",
                           roster->rank_count);
     for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
         const member_t *member = &roster->members[rank];
-        members[rank] =
-            (engine_member_t){member->client->engine, member->number, control->topo->gpus[member->device]};
+        places->members[rank] = (engine_member_t){member->client->engine, member->number, rank};
+        places->nodes[rank] = roster->control->topo->gpus[member->device];
     }
+    return BLINK_OK;
+}
+
+static blink_result_t add_to_engine(roster_t *roster)
+{
+    const control_t *control = roster->control;
+    places_t places = {0};
+    blink_result_t result = places_fill(roster, &places);
     double op_timeout_s =
         roster->op_timeout_ms > 0 ? roster->op_timeout_ms / 1e3 : control->settings->op_timeout_s;
     const engine_comm_config_t config = {.comm = roster->number,
                                          .tenant = roster->tenant,
                                          .rank_count = roster->rank_count,
-                                         .members = members,
+                                         .member_count = roster->rank_count,
+                                         .members = places.members,
+                                         .nodes = places.nodes,
                                          .algorithm = roster->algorithm,
                                          .op_timeout_us = (uint64_t)(op_timeout_s * 1e6)};
-    blink_result_t result = engine_comm_add(control->engine, &config, &roster->engine);
-    free(members);
+    if (result == BLINK_OK)
+        result = engine_comm_add(control->engine, &config, &roster->engine);
+    free(places.members);
+    free(places.nodes);
     return result;
 }
 

@@ -238,9 +238,9 @@ static blink_result_t find_collective(const submission_t *submission, comm_op_t 
         if (comm->last_collective)
             comm->last_collective->next_collective = op;
         comm->last_collective = op;
-        for (uint32_t other = 0; other < comm->rank_count; other++) {
-            if (!comm->ranks[other].next_collective)
-                comm->ranks[other].next_collective = op;
+        for (uint32_t other = 0; other < comm->member_count; other++) {
+            if (!comm->members[other].next_collective)
+                comm->members[other].next_collective = op;
         }
     }
     rank->next_collective = op->next_collective;

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Ops that a sweep looks at in one visit to its communicator. */
 #define SWEPT_AT_ONCE 64u
@@ -261,8 +262,10 @@ static void comm_free(engine_comm_t *comm)
     plan_uses_free(&comm->plan_uses);
     free(comm->transfers);
     free(comm->nodes);
-    free(comm->ranks);
+    free(comm->member_of);
+    free(comm->members);
     free(comm->link_bytes);
+    fabric_put(comm->fabric);
     free(comm);
 }
 
@@ -272,18 +275,18 @@ static void comm_add_run(mailbox_item_t *item)
     if (comm->on_gpus)
         list_append(&comm->engine->gpu_comms, &comm->of_gpus);
     comm->gpu_worker = comm->engine->lost_gpu_workers;
-    for (uint32_t rank = 0; rank < comm->rank_count; rank++)
-        client_add_membership(comm->ranks[rank].client, &comm->ranks[rank]);
+    for (uint32_t i = 0; i < comm->member_count; i++)
+        client_add_membership(comm->members[i].client, &comm->members[i]);
 }
 
-static void init_rank(engine_comm_t *comm, uint32_t number, const engine_member_t *member)
+static void init_member(engine_comm_t *comm, uint32_t number, const engine_member_t *member)
 {
-    comm_rank_t *rank = &comm->ranks[number];
-    comm->nodes[number] = member->node;
+    comm_rank_t *rank = &comm->members[number];
+    comm->member_of[member->rank] = number;
     rank->comm = comm;
     rank->client = member->client;
     rank->member = member->member;
-    rank->rank = number;
+    rank->rank = member->rank;
     list_init(&rank->of_client);
     list_init(&rank->batches);
     list_init(&rank->stored);
@@ -300,38 +303,59 @@ static void init_lists(engine_comm_t *comm)
     comm->sweep = &comm->ops;
 }
 
-blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *config, engine_comm_t **comm)
+static blink_result_t comm_alloc(engine_t *engine, const engine_comm_config_t *config,
+                                 engine_comm_t **allocated)
 {
     uint32_t ranks = config->rank_count;
-    engine_comm_t *created = calloc(1, sizeof(*created));
-    if (!created)
+    engine_comm_t *comm = calloc(1, sizeof(*comm));
+    if (!comm)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for communicator %u", config->comm);
-    created->engine = engine;
-    created->comm = config->comm;
-    created->tenant = config->tenant;
-    created->plan_uses.account = &config->tenant->account;
-    created->rank_count = ranks;
-    created->algorithm = config->algorithm;
-    created->op_timeout_us = config->op_timeout_us;
-    created->nodes = calloc(ranks, sizeof(*created->nodes));
-    created->ranks = calloc(ranks, sizeof(*created->ranks));
-    created->link_bytes = calloc(engine->config.topo->link_count + 1, sizeof(*created->link_bytes));
-    created->ended_item.run = comm_ended_on_control;
-    created->add_item.run = comm_add_run;
-    if (!created->nodes || !created->ranks || !created->link_bytes) {
-        comm_free(created);
+    comm->nodes = calloc(ranks, sizeof(*comm->nodes));
+    comm->member_of = calloc(ranks, sizeof(*comm->member_of));
+    comm->members = calloc(config->member_count, sizeof(*comm->members));
+    comm->link_bytes = calloc(engine->config.topo->link_count + 1, sizeof(*comm->link_bytes));
+    *allocated = comm;
+    if (!comm->nodes || !comm->member_of || !comm->members || !comm->link_bytes)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for communicator %u of %u ranks", config->comm,
                           ranks);
+    return BLINK_OK;
+}
+
+static void comm_init(engine_comm_t *comm, engine_t *engine, const engine_comm_config_t *config)
+{
+    comm->engine = engine;
+    comm->comm = config->comm;
+    comm->tenant = config->tenant;
+    comm->plan_uses.account = &config->tenant->account;
+    comm->rank_count = config->rank_count;
+    comm->member_count = config->member_count;
+    comm->algorithm = config->algorithm;
+    comm->op_timeout_us = config->op_timeout_us;
+    comm->fabric = fabric_get(config->fabric ? config->fabric : engine->local);
+    comm->ended_item.run = comm_ended_on_control;
+    comm->add_item.run = comm_add_run;
+    init_lists(comm);
+    fair_share_init(&comm->turn, 1, TURN_QUANTUM_BYTES);
+    memcpy(comm->nodes, config->nodes, comm->rank_count * sizeof(*comm->nodes));
+    for (uint32_t rank = 0; rank < comm->rank_count; rank++)
+        comm->member_of[rank] = COMM_ELSEWHERE;
+    for (uint32_t i = 0; i < comm->member_count; i++)
+        init_member(comm, i, &config->members[i]);
+    comm->on_gpus = engine_node_is_gpu(engine, comm->fabric, comm->nodes[0]);
+}
+
+blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *config, engine_comm_t **comm)
+{
+    engine_comm_t *created = NULL;
+    blink_result_t result = comm_alloc(engine, config, &created);
+    if (result == BLINK_OK) {
+        comm_init(created, engine, config);
+        result = exec_share_create(engine_exec(engine, created->fabric, created->nodes[0]), config->tenant,
+                                   config->tenant->weight, &created->share);
     }
-    init_lists(created);
-    fair_share_init(&created->turn, 1, TURN_QUANTUM_BYTES);
-    for (uint32_t rank = 0; rank < ranks; rank++)
-        init_rank(created, rank, &config->members[rank]);
-    created->on_gpus = engine_node_is_gpu(engine, created->nodes[0]);
-    blink_result_t result = exec_share_create(engine_exec(engine, created->nodes[0]), config->tenant,
-                                              config->tenant->weight, &created->share);
     if (result != BLINK_OK) {
-        comm_free(created);
+        if (created)
+            comm_free(created);
         return result;
     }
     mailbox_post(&engine->mailbox, &created->add_item);
@@ -365,7 +389,7 @@ static bool rank_leave_if_done(comm_rank_t *rank)
     engine_comm_t *comm = rank->comm;
     if (!rank->leaving || rank->left || rank->outstanding > 0)
         return false;
-    rank->last = comm->left_count + 1 == comm->rank_count;
+    rank->last = comm->left_count + 1 == comm->member_count;
     if (rank->last && !list_is_empty(&comm->ops))
         return false;
     if (!stored_forget_some(rank)) {
@@ -389,12 +413,12 @@ static bool rank_leave_if_done(comm_rank_t *rank)
     return last;
 }
 
-/* Let ranks go that are leaving and have nothing under way. With the last rank the communicator goes too: the
- * control thread now frees it, and the caller does not touch it any more. */
+/* Let ranks of this host go that are leaving and have nothing under way. With the last rank the communicator
+ * goes too: the control thread now frees it, and the caller does not touch it any more. */
 static void comm_let_go(engine_comm_t *comm)
 {
-    for (uint32_t rank = 0; comm->leaving_count > 0 && rank < comm->rank_count; rank++) {
-        if (rank_leave_if_done(&comm->ranks[rank]))
+    for (uint32_t i = 0; comm->leaving_count > 0 && i < comm->member_count; i++) {
+        if (rank_leave_if_done(&comm->members[i]))
             return;
     }
 }
@@ -470,7 +494,7 @@ static void rank_leave_run(mailbox_item_t *item)
 
 void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char *text, engine_done_t done)
 {
-    comm_rank_t *leaver = &comm->ranks[rank];
+    comm_rank_t *leaver = &comm->members[comm->member_of[rank]];
     leaver->lost = lost;
     leaver->done = done;
     snprintf(leaver->text, sizeof(leaver->text), "%s", text ? text : "");

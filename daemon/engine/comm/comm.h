@@ -8,6 +8,8 @@
 #include "base/list.h"
 #include "engine/engine.h"
 
+#define COMM_ELSEWHERE UINT32_MAX
+
 typedef struct comm_rank comm_rank_t;
 typedef struct comm_op comm_op_t;
 
@@ -19,11 +21,14 @@ struct engine_comm {
     uint32_t comm;    /* number, for messages */
     tenant_t *tenant; /* not followed after the last rank has left */
     uint32_t rank_count;
+    uint32_t member_count; /* ranks of this host */
     blink_algorithm_t algorithm;
     uint64_t op_timeout_us;
-    uint32_t *nodes; /* topology node of each rank */
-    bool on_gpus;    /* all of them are; else none */
-    comm_rank_t *ranks;
+    fabric_t *fabric;
+    uint32_t *nodes;        /* by rank: the node of its device in the fabric */
+    uint32_t *member_of;    /* by rank: its place in `members`; COMM_ELSEWHERE: it is on another host */
+    bool on_gpus;           /* all devices are; else none */
+    comm_rank_t *members;   /* in the order of their ranks */
     uint32_t leaving_count; /* ranks that are leaving and have not left */
     uint32_t left_count;
     list_t of_busy;             /* engine->busy_comms, while it has ops */

@@ -35,7 +35,7 @@ blink_result_t match_take(engine_comm_t *comm, const op_signature_t *signature, 
             list_init(&comm->transfers[i]);
     }
     comm_op_t *oldest = find_oldest(comm, signature);
-    if (!oldest || oldest->entries[receives ? 1 : 0].batch)
+    if (!oldest || op_entry_of(oldest, 0, receives)->batch)
         return BLINK_OK;
     match_forget(oldest);
     *found = oldest;

@@ -124,7 +124,7 @@ static blink_result_t op_alloc(engine_comm_t *comm, uint32_t entry_count, comm_o
 {
     size_t bytes = op_bytes(entry_count);
     comm_op_t *op = comm->spare_op;
-    if (op && entry_count == comm->rank_count) {
+    if (op && entry_count == comm->member_count) {
         comm->spare_op = NULL;
         memset(op, 0, bytes);
     } else {
@@ -154,6 +154,19 @@ static blink_result_t check_total(const comm_rank_t *rank)
     return BLINK_OK;
 }
 
+/* The ends of a transfer that are on this host: the source, then the destination. */
+static uint32_t transfer_ends(const engine_comm_t *comm, const op_signature_t *signature,
+                              comm_rank_t *ends[2])
+{
+    const uint32_t ranks[] = {signature->root, signature->peer};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (comm->member_of[ranks[i]] != COMM_ELSEWHERE)
+            ends[count++] = &comm->members[comm->member_of[ranks[i]]];
+    }
+    return count;
+}
+
 static void op_init(comm_op_t *op, engine_comm_t *comm, const op_signature_t *signature,
                     const op_shape_t *shape)
 {
@@ -162,16 +175,18 @@ static void op_init(comm_op_t *op, engine_comm_t *comm, const op_signature_t *si
     op->sequence = comm->next_sequence++;
     op->signature = *signature;
     op->shape = *shape;
-    op->for_pair = shape->is_transfer && comm->engine->one_class;
+    op->for_pair = shape->is_transfer && comm->fabric->one_class;
     op->since_us = clock_us();
     list_init(&op->of_state);
     list_init(&op->of_bucket);
     list_init(&op->of_pair);
+    comm_rank_t *ends[2];
+    if (shape->is_transfer)
+        transfer_ends(comm, signature, ends);
     for (uint32_t i = 0; i < op->entry_count; i++) {
         op_entry_t *entry = &op->entries[i];
-        uint32_t of = !shape->is_transfer ? i : i == 0 ? signature->root : signature->peer;
         entry->op = op;
-        entry->rank = &comm->ranks[of];
+        entry->rank = shape->is_transfer ? ends[i] : &comm->members[i];
         list_init(&entry->of_batch);
     }
 }
@@ -182,10 +197,13 @@ blink_result_t op_create(comm_rank_t *rank, const op_signature_t *signature, con
     engine_comm_t *comm = rank->comm;
     BLINK_TRY(check_total(rank));
     comm_op_t *op;
-    BLINK_TRY(op_alloc(comm, shape->is_transfer ? 2 : comm->rank_count, &op));
+    comm_rank_t *ends[2];
+    uint32_t entry_count = shape->is_transfer ? transfer_ends(comm, signature, ends) : comm->member_count;
+    BLINK_TRY(op_alloc(comm, entry_count, &op));
     engine_count(comm->engine, op->entry_count / ENTRIES_PER_STEP);
     op_init(op, comm, signature, shape);
     op->first_rank = rank->rank;
+    op->beginner = rank;
     if (list_is_empty(&comm->ops))
         list_append(&comm->engine->busy_comms, &comm->of_busy);
     list_append(&comm->ops, &op->of_comm);
@@ -291,7 +309,7 @@ void op_free_spare(engine_comm_t *comm)
 static bool is_kept_as_spare(const engine_comm_t *comm, const comm_op_t *op)
 {
     const account_t *account = &comm->tenant->account;
-    return op->entry_count == comm->rank_count && !comm->spare_op &&
+    return op->entry_count == comm->member_count && !comm->spare_op &&
            account_has_left(account, BUDGET_OP_BYTES, account_used(account, BUDGET_OP_BYTES));
 }
 
@@ -308,10 +326,10 @@ static void op_free(comm_op_t *op)
         list_remove(&comm->of_busy);
     if (comm->leaving_count > 0)
         comm_attend(comm);
-    comm_rank_t *first = &comm->ranks[op->first_rank];
-    if (!first->left) {
-        first->client->begun_ops--;
-        first->begun_ops--;
+    comm_rank_t *beginner = op->beginner;
+    if (!beginner->left) {
+        beginner->client->begun_ops--;
+        beginner->begun_ops--;
     }
     if (comm->last_collective == op)
         comm->last_collective = NULL;

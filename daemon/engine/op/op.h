@@ -84,7 +84,8 @@ struct comm_op {
     op_state_t state;
     uint64_t sequence;
     op_signature_t signature;
-    uint32_t first_rank; /* whose signature it is */
+    uint32_t first_rank;   /* whose signature it is */
+    comm_rank_t *beginner; /* the rank of this host that began the op and is charged for it */
     op_shape_t shape;
     /* A transfer that is planned for its two ranks alone: all communicators then share what is between two
      * devices. False if another rank might have to relay. */
@@ -112,8 +113,9 @@ struct comm_op {
     char *run_text; /* of a failed run; NULL: none */
     /* Its end. */
     blink_result_t result;
-    char *text;           /* of a failure; charged, as the op is, to the communicator's tenant */
-    op_entry_t entries[]; /* by rank; of a transfer source and destination */
+    char *text; /* of a failure; charged, as the op is, to the communicator's tenant */
+    op_entry_t
+        entries[]; /* of the ranks of this host, in their order; of a transfer source and destination */
 };
 
 /* Whether an op in one state may enter the other. */
@@ -126,10 +128,13 @@ void op_enter(comm_op_t *op, op_state_t state);
 blink_result_t op_create(comm_rank_t *rank, const op_signature_t *signature, const op_shape_t *shape,
                          comm_op_t **op);
 
-/* The entry of a rank in an op: of a transfer to itself the destination's if the rank receives. */
+/* The entry of a rank of this host in an op: of a transfer to itself the destination's if the rank receives.
+ */
 static inline op_entry_t *op_entry_of(comm_op_t *op, uint32_t rank, bool receives)
 {
-    return &op->entries[!op->shape.is_transfer ? rank : receives ? 1 : 0];
+    if (op->shape.is_transfer)
+        return &op->entries[receives ? op->entry_count - 1 : 0];
+    return &op->entries[op->comm->member_of[rank]];
 }
 
 /* The rank has submitted its entry, in this batch. */

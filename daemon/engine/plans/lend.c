@@ -83,8 +83,9 @@ static blink_result_t find_instance(cached_program_t *cached, plan_instance_t **
     list_init(&instance->of_program);
     list_init(&instance->of_age);
     instance->program = cached;
-    blink_result_t result = exec_instance_create(engine_exec(cached->engine, cached->nodes[0]),
-                                                 cached->program, cached->nodes, &instance->exec);
+    blink_result_t result =
+        exec_instance_create(engine_exec(cached->engine, cached->key.fabric, cached->nodes[0]),
+                             cached->program, cached->nodes, &instance->exec);
     if (result != BLINK_OK)
         free(instance);
     else

@@ -32,8 +32,8 @@ static blink_result_t predict(const topo_t *topo, const plan_t *plan, cached_pro
 
 static blink_result_t plan_and_compile(cached_program_t *cached)
 {
-    const topo_t *topo = cached->engine->config.topo;
     const plan_key_t *key = &cached->key;
+    const topo_t *topo = key->fabric->topo;
     plan_request_t request = {.collective = key->collective,
                               .algorithm = key->algorithm,
                               .rank_node = key->nodes,
@@ -44,9 +44,10 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
                               .plan_seconds = cached->engine->config.settings->plan_seconds};
     plan_t *plan = NULL;
     BLINK_TRY(choose(topo, &request, &plan));
-    if (cached->engine->config.settings->force_protocol && !cached->engine->one_class)
+    if (cached->engine->config.settings->force_protocol && !key->fabric->one_class)
         plan->protocol = cached->engine->config.settings->protocol;
-    if (exec_needs_flags(engine_exec(cached->engine, key->nodes[0]), key->nodes, key->rank_count))
+    if (exec_needs_flags(engine_exec(cached->engine, key->fabric, key->nodes[0]), key->nodes,
+                         key->rank_count))
         plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
     blink_result_t result = predict(topo, plan, cached);
     if (result == BLINK_OK)

@@ -18,8 +18,9 @@ static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
 {
     const engine_comm_t *comm = op->comm;
     const op_signature_t *signature = &op->signature;
-    bool by_size = comm->algorithm == BLINK_ALGORITHM_AUTO && !comm->engine->one_class;
-    plan_key_t key = {.collective = op->shape.collective,
+    bool by_size = comm->algorithm == BLINK_ALGORITHM_AUTO && !comm->fabric->one_class;
+    plan_key_t key = {.fabric = comm->fabric,
+                      .collective = op->shape.collective,
                       .algorithm = comm->algorithm,
                       .size_class = by_size ? plan_size_class(op->shape.payload_bytes) : 0,
                       .root = op->shape.has_root ? signature->root : PLAN_NONE,
@@ -56,8 +57,9 @@ static uint32_t hash_of(const plan_key_t *key)
 
 static bool key_equals(const plan_key_t *a, const plan_key_t *b)
 {
-    return a->collective == b->collective && a->algorithm == b->algorithm && a->root == b->root &&
-           a->peer == b->peer && a->size_class == b->size_class && a->rank_count == b->rank_count &&
+    return a->fabric == b->fabric && a->collective == b->collective && a->algorithm == b->algorithm &&
+           a->root == b->root && a->peer == b->peer && a->size_class == b->size_class &&
+           a->rank_count == b->rank_count &&
            memcmp(a->nodes, b->nodes, a->rank_count * sizeof(*a->nodes)) == 0;
 }
 
@@ -93,6 +95,7 @@ static void cache_remove(plan_cache_t *cache, cached_program_t *cached)
     cache->bytes -= cached->bytes;
     lend_forget(cached);
     lane_program_destroy(cached->program);
+    fabric_put(cached->key.fabric);
     free(cached);
 }
 
@@ -170,6 +173,7 @@ static cached_program_t *cache_add(engine_t *engine, const plan_key_t *key, uint
     added->engine = engine;
     added->hash = hash;
     added->key = *key;
+    fabric_get(key->fabric);
     memcpy(added->nodes, key->nodes, nodes_bytes);
     added->key.nodes = added->nodes;
     list_init(&added->waiting);

@@ -11,6 +11,7 @@
 
 /* What a program is for. */
 typedef struct plan_key {
+    fabric_t *fabric; /* whose topology has the nodes */
     blink_collective_t collective;
     blink_algorithm_t algorithm;
     uint32_t root, peer;

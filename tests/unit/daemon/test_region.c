@@ -161,12 +161,13 @@ static void test_pages_that_cannot_be_had_fail_the_op_and_later_ones(void **stat
     fixture_t fixture;
     fixture_init(&fixture);
     engine_comm_t *comm;
-    const engine_member_t members[] = {{fixture.client.engine, 1, fixture.topo->gpus[0]},
-                                       {fixture.client.engine, 2, fixture.topo->gpus[1]}};
+    const engine_member_t members[] = {{fixture.client.engine, 1, 0}, {fixture.client.engine, 2, 1}};
     engine_comm_config_t config = {.comm = 1,
                                    .tenant = fixture.tenant,
                                    .rank_count = 2,
+                                   .member_count = 2,
                                    .members = members,
+                                   .nodes = fixture.topo->gpus,
                                    .op_timeout_us = 300 * 1000000ull};
     assert_int_equal(engine_comm_add(fixture.engine, &config, &comm), BLINK_OK);
     uint32_t good = register_memory(&fixture);

@@ -1,0 +1,40 @@
+/*
+ * The hosts of a set of communicators, and the topology in which their devices lie. Plans belong to a fabric:
+ * communicators over the same devices of one fabric share them. The daemon's own host alone is one, too.
+ *
+ * A fabric does not change once it is made, so any thread may read it; it is counted.
+ */
+#ifndef BLINK_ENGINE_FABRIC_H
+#define BLINK_ENGINE_FABRIC_H
+
+#include "topo/topo.h"
+
+#include <stdatomic.h>
+
+typedef struct fabric {
+    const topo_t *topo; /* the same on all hosts, node by node and link by link */
+    uint32_t host_count, own_host;
+    /* By link of topo: the link of the daemon's own topology that it is, TOPO_NONE if it is another host's.
+     * NULL: one host, whose links they are. */
+    const uint32_t *own_link;
+    /* By host: device i of host h is topo->gpus[first_device[h] + i]. NULL: one host. */
+    const uint32_t *first_device;
+    const char *const *hosts; /* by host: its name. NULL: one host, which is not named */
+    bool one_class;           /* all devices meet in one memory: one plan serves all sizes */
+    _Atomic uint32_t users;
+    void (*destroy)(struct fabric *fabric); /* when nobody uses it any more */
+} fabric_t;
+
+/* The daemon's own host alone; borrows the topology. The caller's: fabric_put(). Errors: NO_MEMORY. */
+blink_result_t fabric_create_local(const topo_t *topo, fabric_t **fabric);
+
+/* Use it once more, and once less. Thread-safe. NULL is ignored. */
+fabric_t *fabric_get(fabric_t *fabric);
+void fabric_put(fabric_t *fabric);
+
+static inline bool fabric_spans_hosts(const fabric_t *fabric)
+{
+    return fabric->host_count > 1;
+}
+
+#endif
