@@ -6,7 +6,8 @@ import time
 import unittest
 
 import stopping
-from harness import LIMIT_S, Daemon, IntegrationTest, new_id
+from harness import Daemon, IntegrationTest, new_id
+from limit import SHORT_S
 
 SHORT = "allreduce:100:float32:sum"
 
@@ -14,7 +15,7 @@ SHORT = "allreduce:100:float32:sum"
 class StuckTest(IntegrationTest):
     def setUp(self):
         super().setUp()
-        os.environ["BLINK_DAEMON_TIMEOUT"] = str(LIMIT_S / 20)
+        os.environ["BLINK_DAEMON_TIMEOUT"] = str(SHORT_S)
         self.addCleanup(os.environ.pop, "BLINK_DAEMON_TIMEOUT")
 
     def stoppable_daemon(self, *flags):

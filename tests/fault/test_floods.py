@@ -8,7 +8,7 @@ import time
 
 import raw
 from floods import NOBODY, TURN_STEPS_MOST, FloodTest
-from harness import BLINKCTL
+from harness import BLINKCTL, LIMIT_S
 from raw import RawClient, message, open_client, sealed_memfd
 
 DEVICES, TOPOLOGY, LINKS, COMMS, CLIENTS = range(1, 6)
@@ -229,7 +229,7 @@ class RequestTest(FloodTest):
                 idle += 1
                 time.sleep(0.01)
         daemon.check_serves()
-        client.socket.settimeout(60)
+        client.socket.settimeout(LIMIT_S)
         for _ in range(sent // len(frame)):
             self.assertEqual(client.receive().id, 7)
         self.assertNotIn("dropped", daemon.stderr())

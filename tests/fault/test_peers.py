@@ -4,7 +4,8 @@ import signal
 import unittest
 
 import raw
-from harness import LIMIT_S, IntegrationTest, new_id
+from harness import IntegrationTest, new_id
+from limit import LIMIT_S, SHORT_S
 
 SHORT = "allreduce:100:float32:sum"
 
@@ -95,7 +96,7 @@ class GatheringTest(IntegrationTest):
         self.assert_step(late.finish(), "init", "PEER_LOST", "rank 0")
 
     def test_failed_ids_are_forgotten_in_time(self):
-        daemon = self.daemon(*self.limits(init_timeout_s=LIMIT_S / 20))
+        daemon = self.daemon(*self.limits(init_timeout_s=SHORT_S))
         identifier = new_id()
         early = self.start_rank(daemon, identifier, 2, 0, [SHORT])
         self.until(lambda: self.ctl_json(daemon, "comms")["comms"])

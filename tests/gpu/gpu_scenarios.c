@@ -5,6 +5,7 @@
  */
 #include "api.h"
 #include "base/cuda_driver.h"
+#include "limit.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -434,7 +435,7 @@ static void play_graph_beside_eager(const player_t *p)
 static void await_error(const player_t *p, blink_comm_t *comm, blink_result_t expected, const char *text)
 {
     blink_result_t result = BLINK_OK;
-    for (int i = 0; i < 3000 && result == BLINK_OK; i++) {
+    for (unsigned i = 0; i < limit_ms() / 10 && result == BLINK_OK; i++) {
         must(p, blink_comm_async_error(comm, &result), "async_error");
         usleep(10000);
     }
@@ -467,7 +468,7 @@ static void play_never_ready(const player_t *p)
     use_gpu(p);
     blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
     blink_comm_t *comm = NULL;
-    config.op_timeout_ms = 300;
+    config.op_timeout_ms = limit_short_ms();
     must(p, blink_comm_init_rank(p->context, &p->id, p->rank_count, p->rank, &config, &comm), "join");
     CUstream stream = stream_of(p);
     CUdeviceptr a = device_memory(p, COUNT), gate;
@@ -494,7 +495,7 @@ static blink_result_t try_again(const player_t *p, int attempt, CUdeviceptr a)
     blink_op_t *op;
     memcpy(id.bytes + sizeof(id.bytes) - sizeof(attempt), &attempt, sizeof(attempt)); /* in the nonce */
     blink_result_t result = BLINK_ERR_SYSTEM;
-    for (int i = 0; i < 1000 && result == BLINK_ERR_SYSTEM; i++, usleep(10000))
+    for (unsigned i = 0; i < limit_ms() / 10 && result == BLINK_ERR_SYSTEM; i++, usleep(10000))
         result = blink_comm_init_rank(p->context, &id, p->rank_count, p->rank, NULL, &comm);
     must(p, result, "join again");
     device_fill(p, a, COUNT, p->rank);
@@ -525,7 +526,7 @@ static void play_until_lost(const player_t *p)
     }
     cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
     /* A call may have been refused before the notice of the loss has come. */
-    for (int i = 0; i < 3000 && lost == BLINK_OK; i++, usleep(10000))
+    for (unsigned i = 0; i < limit_ms() / 10 && lost == BLINK_OK; i++, usleep(10000))
         must(p, blink_comm_async_error(comm, &lost), "async_error");
     if (lost == BLINK_ERR_DAEMON_LOST)
         return;

@@ -1,5 +1,7 @@
 #include "worker_harness.h"
 
+#include "limit.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -56,7 +58,7 @@ static void send_with(int socket_fd, const void *data, size_t bytes, const int *
 static void receive_all(int socket_fd, void *data, size_t bytes)
 {
     struct pollfd readable = {.fd = socket_fd, .events = POLLIN};
-    assert_int_equal(poll(&readable, 1, HARNESS_PATIENCE_MS), 1);
+    assert_int_equal(poll(&readable, 1, (int)limit_ms()), 1);
     assert_int_equal(recv(socket_fd, data, bytes, 0), bytes);
 }
 
@@ -120,7 +122,7 @@ int harness_await_end(harness_t *harness)
 {
     int status;
     for (unsigned ms = 0; waitpid(harness->worker, &status, WNOHANG) == 0; ms++) {
-        assert_true(ms < HARNESS_PATIENCE_MS);
+        assert_true(ms < limit_ms());
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     if (harness->socket_fd >= 0)
@@ -181,7 +183,7 @@ ring_cqe_t harness_completion(harness_t *harness)
     struct pollfd raised = {.fd = harness->completion_fd, .events = POLLIN};
     while (!ring_reap(&harness->ring, &cqe)) {
         uint64_t count;
-        assert_int_equal(poll(&raised, 1, HARNESS_PATIENCE_MS), 1);
+        assert_int_equal(poll(&raised, 1, (int)limit_ms()), 1);
         /* Raised again in between, it is not readable for a moment. */
         if (read(harness->completion_fd, &count, sizeof(count)) < 0)
             assert_int_equal(errno, EAGAIN);

@@ -12,7 +12,6 @@
 #include <sys/types.h>
 
 #define HARNESS_ARENA_BYTES (1u << 20)
-#define HARNESS_PATIENCE_MS 20000
 
 typedef struct harness {
     pid_t worker;

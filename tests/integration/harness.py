@@ -11,6 +11,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -24,6 +25,10 @@ BLINK_PERF = os.environ["BLINK_PERF"]
 BLINK_RANK = os.environ["BLINK_RANK"]
 
 SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:", re.ASCII)
+
+LAST_LINES = 200
+#: A child's own children may hold its output open.
+READER_LIMIT_S = 1
 
 ALL = [0, 1, 2, 3, 4, 5, 6, 7]
 
@@ -110,6 +115,19 @@ class Process:
             self.child.kill()
             self.child.wait()
 
+    def last_words(self):
+        """What it said, for a test that failed: of many lines the last ones."""
+        for reader in self.readers:
+            reader.join(READER_LIMIT_S)
+        status = self.child.poll()
+        parts = [f"{' '.join(self.arguments)} (pid {self.pid}, exit status {status})\n"]
+        for name, lines in (("stdout", self.out), ("stderr", self.err)):
+            with self.changed:
+                left_out = max(0, len(lines) - LAST_LINES)
+                parts += [f"--- {name}\n", f"... {left_out} lines ...\n" if left_out else "",
+                          *lines[left_out:]]
+        return "".join(parts) + "---"
+
     def describe(self):
         return f"{' '.join(self.arguments)}\n--- stdout\n{self.stdout()}--- stderr\n{self.stderr()}---"
 
@@ -193,6 +211,9 @@ class IntegrationTest(unittest.TestCase):
     def _end_children(self):
         for child in self.children:
             child.kill()
+        if not self._outcome.success:
+            for child in self.children:
+                print(f"--- of the failed test {self.id()}: {child.last_words()}", file=sys.stderr)
 
     def directory(self):
         path = tempfile.mkdtemp(prefix="blink-test-")
@@ -279,10 +300,11 @@ class IntegrationTest(unittest.TestCase):
 
     def until(self, condition):
         """Look again and again until it is so; an error if that never comes."""
-        deadline = time.monotonic() + LIMIT_S
+        deadline, pause_s = time.monotonic() + LIMIT_S, 0.0005
         while not condition():
             self.assertLess(time.monotonic(), deadline, "what is waited for does not come")
-            time.sleep(0.01)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.01)
 
     def find(self, steps, name):
         found = [step for step in steps if step["step"] == name]

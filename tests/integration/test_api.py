@@ -3,6 +3,7 @@ collective, type and operator checked against a reference."""
 import os
 
 from harness import BLINK_PERF, IntegrationTest
+from limit import LIMIT_S, SHORT_S
 
 BLINK_API = os.environ["BLINK_API"]
 
@@ -11,8 +12,8 @@ COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter",
 
 
 class ApiTest(IntegrationTest):
-    def play(self, scenario, ranks=4, **options):
-        daemon = self.daemon(*self.limits(init_timeout_s=5), **options)
+    def play(self, scenario, ranks=4, init_timeout_s=LIMIT_S / 2, **options):
+        daemon = self.daemon(*self.limits(init_timeout_s=init_timeout_s), **options)
         status, _, err = self.run_command([BLINK_API, scenario, ranks],
                                           env={**os.environ, "BLINK_SOCKET": daemon.socket})
         self.assertEqual(status, 0, err)
@@ -79,7 +80,7 @@ class ApiTest(IntegrationTest):
         self.play("pre-mul-sum")
 
     def test_ranks_that_ask_for_different_timeouts(self):
-        self.play("timeouts-differ", ranks=2)
+        self.play("timeouts-differ", ranks=2, init_timeout_s=SHORT_S)
 
     def test_bad_arguments_are_named(self):
         self.play("bad-arguments")

@@ -2,6 +2,7 @@
 import unittest
 
 from harness import IntegrationTest, new_id
+from limit import SHORT_S
 
 
 class DisagreementTest(IntegrationTest):
@@ -63,9 +64,8 @@ class JoiningTest(IntegrationTest):
 
     def wait_until_joined(self, daemon, count):
         """Until `count` ranks of communicators have joined."""
-        while sum(client != 0 for comm in self.ctl_json(daemon, "comms")["comms"]
-                  for client in comm["clients"]) < count:
-            pass
+        self.until(lambda: sum(client != 0 for comm in self.ctl_json(daemon, "comms")["comms"]
+                               for client in comm["clients"]) >= count)
 
     def check_second_is_refused(self, first, second, result, *texts, **options):
         """first and second: (rank count, rank, device). The first joins and waits, the second is refused,
@@ -137,16 +137,17 @@ class JoiningTest(IntegrationTest):
         daemon.check_serves()
 
     def test_an_id_can_be_used_again_after_its_timeout(self):
-        daemon = self.daemon(*self.limits(init_timeout_s=1))
+        daemon = self.daemon()
         identifier = new_id()
-        self.assert_step(self.start_rank(daemon, identifier, 2, 0, self.WORK).finish(), "init", "TIMEOUT")
+        hasty = self.start_client(daemon, [f"join:{identifier}:2:0:0:300"])
+        self.assert_step(hasty.finish(), "init", "TIMEOUT")
         for rank in [self.start_rank(daemon, identifier, 2, rank, self.WORK) for rank in [0, 1]]:
             self.assert_all_ok(rank.finish())
 
 
 class LateTest(IntegrationTest):
     def test_a_rank_that_never_submits_is_named(self):
-        daemon = self.daemon(*self.limits(op_timeout_s=1))
+        daemon = self.daemon(*self.limits(op_timeout_s=SHORT_S))
         ranks = self.start_ranks(daemon, [0, 1, 2],
                                  {None: ["allreduce:10:float32:sum", "allreduce:20:float32:sum"],
                                   1: ["await-lost", "allreduce:10:float32:sum"]})
@@ -159,8 +160,8 @@ class LateTest(IntegrationTest):
         daemon.check_serves()
 
     def test_a_communicator_at_rest_has_no_timeout(self):
-        daemon = self.daemon(*self.limits(op_timeout_s=1))
-        steps = ["allreduce:10:float32:sum", "sleep:1500", "allreduce:20:float32:sum"]
+        daemon = self.daemon(*self.limits(op_timeout_s=SHORT_S))
+        steps = ["allreduce:10:float32:sum", f"sleep:{int(1000 * SHORT_S) + 500}", "allreduce:20:float32:sum"]
         for reported in self.run_ranks(daemon, [0, 1], steps):
             self.assert_all_ok(reported)
 

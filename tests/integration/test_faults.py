@@ -4,22 +4,23 @@ import signal
 import unittest
 
 from harness import Daemon, IntegrationTest, new_id
+from limit import SHORT_S
 
-#: So slow that an op of LONG is surely under way for seconds: an emulated DGX-1V at a ten-thousandth of its
-#: speed.
+#: An emulated DGX-1V at a ten-thousandth of its speed: an op of LONG takes seconds. ENDLESS: for tests that
+#: end it.
 SLOW = ["--pace=0.0001"]
+ENDLESS = ["--pace=0.00001"]
 LONG = "allreduce:4000000:float32:sum"
 SHORT = "allreduce:100:float32:sum"
 
 
 class FaultTest(IntegrationTest):
-    def slow_daemon(self):
-        return self.daemon(*SLOW, topology="dgx1v_hybrid")
+    def slow_daemon(self, pace):
+        return self.daemon(*pace, topology="dgx1v_hybrid")
 
     def wait_until_moving(self, daemon):
         """Until bytes of an op have crossed links."""
-        while not sum(link["bytes"] for link in self.ctl_json(daemon, "links")["links"]):
-            pass
+        self.until(lambda: sum(link["bytes"] for link in self.ctl_json(daemon, "links")["links"]))
 
     def start_long_op(self, daemon, devices, then):
         """Ranks in the middle of a long op; `then` are the steps after it, as for start_ranks."""
@@ -31,7 +32,7 @@ class FaultTest(IntegrationTest):
         return ranks
 
     def test_killed_rank_frees_survivors_in_flight_and_later(self):
-        daemon = self.slow_daemon()
+        daemon = self.slow_daemon(ENDLESS)
         bystanders = self.start_ranks(daemon, [6, 7], [SHORT, "gate:bystander", SHORT])
         ranks = self.start_long_op(daemon, [0, 1, 2, 3],
                                    {None: ["wait", "untouched", "await-lost", SHORT, "destroy"]})
@@ -83,15 +84,14 @@ class FaultTest(IntegrationTest):
         daemon.check_serves()
 
     def test_all_ranks_killed(self):
-        daemon = self.slow_daemon()
+        daemon = self.slow_daemon(ENDLESS)
         for rank in self.start_long_op(daemon, [0, 1, 2, 3], {None: ["wait"]}):
             rank.kill()
         daemon.check_serves()
-        while self.ctl_json(daemon, "comms")["comms"]:
-            pass
+        self.until(lambda: not self.ctl_json(daemon, "comms")["comms"])
 
     def test_stopped_rank_is_a_timeout_not_a_hang(self):
-        daemon = self.daemon(*self.limits(op_timeout_s=1))
+        daemon = self.daemon(*self.limits(op_timeout_s=SHORT_S))
         ranks = self.start_ranks(daemon, [0, 1], {0: ["gate:go", SHORT], 1: ["gate:go", SHORT]})
         for rank in ranks:
             rank.wait_for_step("at-gate")
@@ -106,14 +106,14 @@ class FaultTest(IntegrationTest):
     def test_time_of_an_op_before_does_not_count_as_lateness(self):
         """A rank that waits for a long op before it submits the next one is on time, however long that
         took."""
-        daemon = self.daemon(*SLOW, *self.limits(op_timeout_s=2), topology="dgx1v_hybrid")
+        daemon = self.daemon(*SLOW, *self.limits(op_timeout_s=SHORT_S), topology="dgx1v_hybrid")
         ranks = self.start_ranks(daemon, [0, 1],
                                  {0: [f"submit:{LONG}", SHORT], 1: [LONG, "sleep:200", SHORT]})
         for rank in ranks:
             self.assert_step(rank.finish(), SHORT, "OK")
 
     def test_graceful_destroy_lets_ops_of_all_finish(self):
-        daemon = self.slow_daemon()
+        daemon = self.slow_daemon(SLOW)
         ranks = self.start_long_op(daemon, [0, 1], {0: ["destroy"], 1: ["wait", SHORT, "destroy"]})
         for rank in ranks:
             rank.say()
@@ -140,7 +140,7 @@ class FaultTest(IntegrationTest):
         self.assertEqual(self.ctl_json(daemon, "comms")["comms"], [])
 
     def test_abort_by_one_rank(self):
-        daemon = self.slow_daemon()
+        daemon = self.slow_daemon(ENDLESS)
         ranks = self.start_long_op(daemon, [0, 1, 2, 3],
                                    {None: ["wait", "untouched", "await-lost", SHORT, "destroy"],
                                     1: ["abort", "wait", "untouched", SHORT, "abort", "destroy"]})
@@ -171,7 +171,7 @@ class FaultTest(IntegrationTest):
         self.assert_step(steps, "await-lost", "PEER_LOST", "rank 1")
 
     def test_memory_freed_while_its_op_is_under_way(self):
-        daemon = self.slow_daemon()
+        daemon = self.slow_daemon(SLOW)
         step = "free:allreduce:100000:float32:sum"
         for reported in self.run_ranks(daemon, [0, 1], [step, SHORT]):
             self.assert_step(reported, step, "OK")
@@ -182,7 +182,7 @@ class DaemonLostTest(IntegrationTest):
     AFTER = ["wait", "async-error", SHORT, "nop:1", "destroy"]
 
     def check_loss(self, end):
-        daemon = Daemon(self, *SLOW, topology="dgx1v_hybrid")
+        daemon = Daemon(self, *ENDLESS, topology="dgx1v_hybrid")
         ranks = self.start_ranks(daemon, [0, 1, 2], [f"submit:{LONG}", "gate:running", *self.AFTER])
         idle = self.start_client(daemon, ["nop:1", "gate:idle", "nop:1", "threads:2"])
         joining = self.start_rank(daemon, new_id(), 2, 0, [])
@@ -190,6 +190,7 @@ class DaemonLostTest(IntegrationTest):
         for process in ranks + [idle]:
             process.wait_for_step("at-gate")
         alone.wait_for_step("init")
+        self.until(lambda: "joining" in [comm["state"] for comm in self.ctl_json(daemon, "comms")["comms"]])
         end(daemon)
         for process in ranks + [idle]:
             process.say()

@@ -6,6 +6,7 @@ import os
 import signal
 
 from harness import BLINK_PERF, LIMIT_S, Daemon, IntegrationTest, Process, new_id
+from limit import SHORT_S
 
 BLINK_GPU_API = os.environ["BLINK_GPU_API"]
 STANDIN = os.environ["STANDIN"]
@@ -22,7 +23,7 @@ def gpu_environment(**variables):
 
 class GpuTest(IntegrationTest):
     def gpu_daemon(self, devices="cuda:0x8", *flags, **variables):
-        return self.daemon("--devices", devices, *self.limits(init_timeout_s=10), *flags,
+        return self.daemon("--devices", devices, *self.limits(init_timeout_s=LIMIT_S / 2), *flags,
                            env=gpu_environment(**variables))
 
     def ranks(self, daemon, scenario, ranks, **variables):
@@ -201,12 +202,12 @@ class FaultTest(GpuTest):
         self.play("device-memory", daemon=daemon)
 
     def test_a_stopped_gpu_worker_is_replaced(self):
-        daemon = self.gpu_daemon("cuda:0x4", *self.limits(run_timeout_s=0.3, run_timeout_factor=1e6))
+        daemon = self.gpu_daemon("cuda:0x4", *self.limits(run_timeout_s=SHORT_S / 8, run_timeout_factor=1e6))
         process = self.ranks(daemon, "until-lost", 4)
         process.wait_for("load", lambda ranks: "under way" in ranks.stdout())
         os.kill(self.ctl_json(daemon, "status")["gpu_worker_pid"], signal.SIGSTOP)
         self.assertEqual(process.wait(), 0, process.stderr())
-        self.until(lambda: self.ctl_json(daemon, "status")["gpu_worker_restarts"] == 1)
+        self.until(lambda: self.ctl_json(daemon, "status")["gpu_worker_restarts"] >= 1)
         self.play("device-memory", daemon=daemon)
 
     def test_a_gpu_worker_of_which_one_thread_is_stuck_is_replaced(self):
@@ -215,7 +216,7 @@ class FaultTest(GpuTest):
                                  STANDIN_CUDA_FAIL="cuLaunchKernel:300:hang")
         process = self.ranks(daemon, "until-lost", 4, STANDIN_CUDA_FAIL="")
         self.assertEqual(process.wait(), 0, process.stderr())
-        self.until(lambda: self.ctl_json(daemon, "status")["gpu_worker_restarts"] == 1)
+        self.until(lambda: self.ctl_json(daemon, "status")["gpu_worker_restarts"] >= 1)
         self.assertIn("has not ended a run that was aborted for", daemon.stderr())
         self.play("device-memory", daemon=daemon)
 

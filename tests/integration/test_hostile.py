@@ -58,9 +58,8 @@ class HostileTest(IntegrationTest):
 
     def wait_until_gone(self, count):
         """Until the daemon has `count` clients with rings: it has forgotten the others."""
-        while sum(client["program"] != "blinkctl" for client in
-                  self.ctl_json(self.blinkd, "clients")["clients"]) > count:
-            time.sleep(0.01)
+        self.until(lambda: sum(client["program"] != "blinkctl" for client in
+                               self.ctl_json(self.blinkd, "clients")["clients"]) <= count)
 
 
 class FrameTest(HostileTest):
@@ -554,8 +553,7 @@ class RingTest(HostileTest):
     def push(self, client, times, **entry):
         """So many entries of one kind, as fast as the ring takes them."""
         for _ in range(times):
-            while client.sq_tail - client.word(raw.SQ_HEAD) >= client.sq_entries:
-                time.sleep(0.001)
+            self.until(lambda: client.sq_tail - client.word(raw.SQ_HEAD) < client.sq_entries)
             client.submit(**entry)
 
     def test_a_group_that_meets_the_quota_while_another_op_runs_is_dropped_once(self):
@@ -593,8 +591,7 @@ class RingTest(HostileTest):
         clients[0].submit(raw.ALLREDUCE, members[0], count, staging, staging, PAGE, PAGE + (4 << 20),
                           flags=raw.IN_STAGED | raw.OUT_STAGED)
         clients[1].submit(raw.ALLREDUCE, members[1], count, region, region, 0, 4 << 20)
-        while clients[1].word(raw.SQ_HEAD) < 1 or clients[0].word(raw.SQ_HEAD) < 1:
-            time.sleep(0.001)
+        self.until(lambda: clients[1].word(raw.SQ_HEAD) >= 1 and clients[0].word(raw.SQ_HEAD) >= 1)
         time.sleep(0.05)  # the op is planned and awaits the copies
         clients[0].send(raw.COMM_DESTROY, message(_1=members[0]))
         time.sleep(0.05)
@@ -623,10 +620,7 @@ class RingTest(HostileTest):
             self.member(client)
             client.close()
         self.wait_until_gone(2)
-        deadline = time.monotonic() + 10
-        while self.blinkd.descriptors() > before and time.monotonic() < deadline:
-            time.sleep(0.05)
-        self.assertLessEqual(self.blinkd.descriptors(), before)
+        self.until(lambda: self.blinkd.descriptors() <= before)
 
 
 if __name__ == "__main__":

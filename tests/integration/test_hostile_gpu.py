@@ -138,7 +138,7 @@ class WindowTest(HostileGpuTest):
         members = self.members(*clients)
         self.store(clients[0], members[0])
         self.replay(clients[0], 0)
-        time.sleep(0.05)
+        self.until(lambda: struct.unpack_from("<Q", clients[0].windows)[0] == 0)  # the daemon will run it
         clients[0].submit(raw.FORGET, member=members[0], user_data=5)
         self.submit(clients[0], user_data=6)  # the nop overtakes it
         self.store(clients[0], members[0], opcode=raw.ALLREDUCE)

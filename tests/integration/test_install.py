@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from harness import IntegrationTest
+from harness import LIMIT_S, IntegrationTest
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "program.md"
 
@@ -46,7 +46,7 @@ class InstallTest(IntegrationTest):
         libraries = str(next(prefix.rglob("libblinkclient.so")).parent)
         done = subprocess.run(
             [program], env=dict(os.environ, BLINK_SOCKET=daemon.socket, LD_LIBRARY_PATH=libraries),
-            capture_output=True, text=True, timeout=60, check=True,
+            capture_output=True, text=True, timeout=LIMIT_S, check=True,
         )
         self.assertEqual(sorted(done.stdout.splitlines()), [f"rank {rank}: 6" for rank in range(4)])
 

@@ -58,8 +58,7 @@ class StartTest(IntegrationTest):
         region = client.register(fd, size).body(4)[1]
         for member in members:
             client.submit(raw.ALLREDUCE, member, size // 8, region, region, 0, size // 2)
-        while not sum(link["bytes"] for link in self.ctl_json(daemon, "links")["links"]):
-            pass
+        self.until(lambda: sum(link["bytes"] for link in self.ctl_json(daemon, "links")["links"]))
         for member in members:
             client.send(raw.COMM_DESTROY, message(_1=member))
         self.assertEqual(client.request(raw.QUERY).code, 0)  # both requests to leave are with the daemon

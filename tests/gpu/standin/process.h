@@ -6,6 +6,7 @@
 #define STANDIN_PROCESS_H
 
 #include "base/cuda_driver.h"
+#include "limit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { PROCESS_LIMIT_S = 60 };
 
 #define CHECK(condition)                                                                                     \
     do {                                                                                                     \
@@ -75,7 +74,7 @@ static inline process_t process_start(void (*run)(int socket))
     CHECK(pid >= 0);
     if (!pid) {
         close(sockets[0]);
-        alarm(PROCESS_LIMIT_S);
+        alarm(limit_s());
         run(sockets[1]);
         exit(0);
     }

@@ -7,6 +7,8 @@
  */
 #include "api.h"
 
+#include "limit.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIMIT_S 120 /* then a scenario hangs */
-
 static int rank_main(const scenario_t *scenario, int rank, int rank_count, const blink_unique_id_t *id)
 {
     player_t player = {.rank = rank, .rank_count = rank_count, .id = *id};
-    alarm(LIMIT_S);
+    alarm(2 * limit_s()); /* then the scenario hangs */
     must(&player, blink_open(NULL, &player.context), "open");
     if (scenario->joins)
         must(&player, blink_comm_init_rank(player.context, id, rank_count, rank, NULL, &player.comm), "join");

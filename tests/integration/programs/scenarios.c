@@ -1,6 +1,8 @@
 /* The scenarios of blink-api. Each reads like a page of the manual. */
 #include "api.h"
 
+#include "limit.h"
+
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,7 +111,7 @@ static void play_crossed_sends(const player_t *p)
     blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
     blink_comm_t *comm;
     blink_op_t *first, *second;
-    config.op_timeout_ms = 300;
+    config.op_timeout_ms = limit_short_ms();
     must(p, blink_comm_init_rank(p->context, &p->id, p->rank_count, p->rank, &config, &comm), "join");
     must(p, blink_send(buffer, 1, BLINK_INT32, 1 - p->rank, comm, &first), "send");
     must(p, blink_recv(buffer + 1, 1, BLINK_INT32, 1 - p->rank, comm, &second), "recv");

@@ -6,6 +6,7 @@
 #include "blink.pb-c.h"
 #include "blink/blink.h"
 #include "frame.h"
+#include "limit.h"
 #include "ring.h"
 #include "unique_id.h"
 #include "windows.h"
@@ -28,7 +29,6 @@
 
 #define RING_ENTRIES 8u
 #define MEMBERS_MAX  8u
-#define TEST_LIMIT_S 60u
 #define IDLE_NAP_NS  20000000 /* of the engine: it wakes by itself to see `stop` */
 #define TURN_NAP_NS  50000    /* where it has turns to take */
 #define ARENAS_MAX   8u
@@ -421,8 +421,7 @@ static void fake_start(fake_t *fake)
     assert_int_equal(bind(fake->listen_fd, (const struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(listen(fake->listen_fd, 1), 0);
     assert_int_equal(pthread_create(&fake->control, NULL, fake_control, fake), 0);
-    const char *scale = getenv("BLINK_TEST_TIMEOUT_SCALE");
-    alarm(TEST_LIMIT_S * (unsigned)(scale ? atoi(scale) : 1)); /* a hang is a failure */
+    alarm(limit_s()); /* a hang is a failure */
 }
 
 /* After the client has gone, or to have the daemon die under it. */

@@ -1,5 +1,6 @@
 /* The mailbox: order, when it wakes its owner, and four producers at once. */
 #include "base/mailbox.h"
+#include "limit.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -14,7 +15,6 @@
 
 #define PRODUCERS          4u
 #define ITEMS_PER_PRODUCER 50000u
-#define STRESS_LIMIT_S     60u
 
 typedef struct journal {
     mailbox_t mailbox;
@@ -135,7 +135,7 @@ static void test_four_producers_keep_their_order(void **state)
     producer_t producers[PRODUCERS];
     pthread_t threads[PRODUCERS];
     mailbox_init(&stress.mailbox, wake_owner, &stress);
-    alarm(STRESS_LIMIT_S);
+    alarm(limit_s());
     for (uint32_t i = 0; i < PRODUCERS; i++) {
         producers[i] = (producer_t){&stress, i};
         assert_int_equal(pthread_create(&threads[i], NULL, produce, &producers[i]), 0);

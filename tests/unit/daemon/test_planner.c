@@ -3,6 +3,7 @@
  * The making itself stands still here until the test lets it go on.
  */
 #include "engine/plans/make.h"
+#include "limit.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -12,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { TEST_LIMIT_S = 120, PROGRAMS = 8 };
+enum { PROGRAMS = 8 };
 
 /* What the planner's threads have begun. */
 static struct {
@@ -71,7 +72,7 @@ static int setup(void **state)
 {
     (void)state;
     const budget_limit_t limits[BUDGET_KINDS] = {0};
-    alarm(TEST_LIMIT_S); /* a hang is a failure */
+    alarm(2 * limit_s()); /* a hang is a failure */
     making.begun_count = making.allowed = 0;
     fixture = (fixture_t){0};
     tenants_init(&fixture.tenants, limits);

@@ -2,6 +2,7 @@
 #include "base/guard.h"
 #include "base/holes.h"
 #include "control/memory/region.h"
+#include "limit.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -15,7 +16,6 @@
 #include <cmocka.h>
 
 #define REGION_BYTES 65536u
-#define TEST_LIMIT_S 60u
 
 /* Control and client in one thread, beside a real engine. */
 typedef struct fixture {
@@ -53,7 +53,7 @@ static void await_done(fixture_t *fixture)
 static void fixture_init(fixture_t *fixture)
 {
     memset(fixture, 0, sizeof(*fixture));
-    alarm(TEST_LIMIT_S); /* a hang is a failure */
+    alarm(limit_s()); /* a hang is a failure */
     assert_int_equal(guard_install(), BLINK_OK);
     assert_int_equal(topo_load("dgx1v", &fixture->topo), BLINK_OK);
     exec_host_config_t exec_config = {.workers = 1};

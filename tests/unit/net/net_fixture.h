@@ -5,6 +5,7 @@
 #ifndef BLINK_TEST_NET_FIXTURE_H
 #define BLINK_TEST_NET_FIXTURE_H
 
+#include "limit.h"
 #include "net/session.h"
 
 #include <arpa/inet.h>
@@ -17,8 +18,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#define GIVE_UP_MS 30000u
 
 #define FIXTURE_HOSTS_MAX 16u
 
@@ -182,7 +181,7 @@ static inline int fixture_destroy(void **state)
 /* Turn the loop until the condition holds. */
 #define RUN_UNTIL(fixture, condition)                                                                        \
     do {                                                                                                     \
-        uv_timer_start(&(fixture)->give_up, on_give_up, GIVE_UP_MS, 0);                                      \
+        uv_timer_start(&(fixture)->give_up, on_give_up, limit_ms(), 0);                                      \
         while (!(condition))                                                                                 \
             uv_run(&(fixture)->loop, UV_RUN_ONCE);                                                           \
         uv_timer_stop(&(fixture)->give_up);                                                                  \
@@ -240,8 +239,8 @@ static inline host_t *add_host(fixture_t *fixture, const char *name, cluster_key
 /* Its time-outs play no part, however busy the machine is. */
 static inline host_t *add_plain_host(fixture_t *fixture, const char *name)
 {
-    host_t *host = add_host(fixture, name, keys_of(1, 0), GIVE_UP_MS / 1000, "127.0.0.1");
-    host->net->handshake_ms = GIVE_UP_MS;
+    host_t *host = add_host(fixture, name, keys_of(1, 0), limit_s(), "127.0.0.1");
+    host->net->handshake_ms = limit_ms();
     return host;
 }
 

@@ -1,5 +1,6 @@
 /* The shared-memory ring: order, limits, wraparound, hostile indices, and that no wake-up is missed. Both
  * sides use one mapping here, so that a thread sanitizer can see them meet. */
+#include "limit.h"
 #include "ring.h"
 
 #include <fcntl.h>
@@ -16,7 +17,6 @@
 #include <cmocka.h>
 
 #define STRESS_OPS       200000u
-#define STRESS_LIMIT_S   120u
 #define STRESS_WINDOW    8u
 #define TURNS_MAX_LOG2   14u
 #define SLEEP_FOREVER_US 1000000000u
@@ -373,7 +373,7 @@ static void run_stress(uint32_t thread_count)
     pthread_t engine, clients[2];
     pair_open(&stress.pair, 16, 16);
     stress.doorbell_fd = eventfd(0, EFD_CLOEXEC);
-    alarm(STRESS_LIMIT_S);
+    alarm(2 * limit_s());
     assert_int_equal(pthread_create(&engine, NULL, engine_main, &stress), 0);
     for (uint32_t i = 0; i < thread_count; i++)
         assert_int_equal(pthread_create(&clients[i], NULL, client_main, &stress), 0);
