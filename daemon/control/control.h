@@ -28,6 +28,7 @@ typedef struct region_gpus {
 
 typedef struct gpus gpus_t;
 typedef struct links links_t;
+typedef struct data data_t;
 typedef struct peers peers_t;
 typedef struct rosters rosters_t;
 
@@ -45,6 +46,7 @@ typedef struct control {
     region_gpus_t region_gpus;
     links_t *links;
     peers_t *peers; /* NULL: the daemon knows no other */
+    data_t *data;   /* the connections to them; NULL as well */
     beat_t beat;    /* once the engine is there */
     rosters_t *rosters;
     tenants_t tenants;

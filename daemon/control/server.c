@@ -14,6 +14,7 @@
 #include "control/gpus.h"
 #include "control/links.h"
 #include "control/memory/region_loss.h"
+#include "control/peers/data.h"
 #include "control/peers/peers.h"
 #include "frame.h"
 
@@ -373,6 +374,30 @@ static void on_gpu_worker_stuck(void *context, uint32_t worker)
     gpus_worker_stuck(((control_t *)context)->gpus, worker);
 }
 
+/* ---- data connections: what the proxy tells, on whichever thread has its turn ---- */
+
+static void on_data_wanted(void *context, data_endpoint_t *endpoint)
+{
+    (void)context;
+    peer_data_wanted(endpoint);
+}
+
+static void on_data_lost(void *context, data_endpoint_t *endpoint, blink_result_t code)
+{
+    (void)context;
+    peer_data_lost(endpoint, code);
+}
+
+/* Without peers there are none. */
+static blink_result_t start_data(server_t *server)
+{
+    control_t *control = &server->control;
+    const data_config_t config = {
+        .timeout_s = control->settings->network_timeout_s,
+        .handler = {.wanted = on_data_wanted, .lost = on_data_lost, .context = control}};
+    return *control->settings->network_listen ? data_create(&config, &control->data) : BLINK_OK;
+}
+
 static blink_result_t start_engine(server_t *server)
 {
     control_t *control = &server->control;
@@ -394,6 +419,7 @@ static blink_result_t start_threads(server_t *server, const server_config_t *con
 {
     control_t *control = &server->control;
     BLINK_TRY(create_executors(server, config->gpu_hello));
+    BLINK_TRY(start_data(server));
     BLINK_TRY(start_engine(server));
     beat_init(&control->beat, control->engine);
     if (!config->gpu_worker)
@@ -506,6 +532,7 @@ void server_destroy(server_t *server)
     pace_destroy(server->pace);
     peers_destroy(control->peers);
     close_loop(server);
+    data_destroy(control->data);
     links_destroy(control->links);
     rosters_destroy(control->rosters);
     close_socket(server);

@@ -11,6 +11,7 @@
 
 #include "net/message.h"
 #include "net/tls.h"
+#include "wire.h"
 
 #include <uv.h>
 
@@ -40,6 +41,11 @@ typedef struct net_handler {
     /* An open session has ended, by itself or by the peer: the code with this thread's error text, which
      * names the peer. OK: the peer ended it in good order. The session is no more after the call. */
     void (*closed)(void *context, net_session_t *session, blink_result_t code);
+    /* Somebody has dialled a data connection, and shows a token: net_session_has_token(). The socket, which
+     * is non-blocking, is handed over, also on failure. An error is logged as a refusal. NULL: all are
+     * refused.
+     */
+    blink_result_t (*data)(void *context, const wire_hello_t *hello, int fd);
     /* A peer asks for a sign of life: net_answer() is to be called once all threads of the daemon have shown
      * that they turn. Not called again before that. */
     void (*asked)(void *context);
@@ -97,6 +103,13 @@ void net_session_close(net_session_t *session, blink_result_t code);
 const hello_t *net_session_peer(const net_session_t *session);
 const net_address_t *net_session_address(const net_session_t *session);
 uint32_t net_session_version(const net_session_t *session);
+
+/* What a data connection that belongs to the session is opened with: of each stream another token, the same
+ * at both ends. Errors: SYSTEM. */
+blink_result_t net_session_token(net_session_t *session, uint8_t stream, uint8_t token[WIRE_TOKEN_BYTES]);
+
+/* Whether the hello has the session's token for its stream. */
+bool net_session_has_token(net_session_t *session, const wire_hello_t *hello);
 
 /* A pointer of the owner's; NULL at first. */
 void net_session_set_data(net_session_t *session, void *data);

@@ -417,6 +417,32 @@ static void on_secured(void *context)
         end(session, result);
 }
 
+static blink_result_t hand_over(net_t *net, const uint8_t bytes[WIRE_HELLO_BYTES], int fd)
+{
+    wire_hello_t hello;
+    blink_result_t result = wire_hello_parse(bytes, &hello);
+    if (result == BLINK_OK && !net->handler->data)
+        result = BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "a data connection, of which there are none here");
+    if (result == BLINK_OK)
+        return net->handler->data(net->context, &hello, fd);
+    close(fd);
+    return result;
+}
+
+/* It is a data connection, and no session. */
+static void on_hello(void *context, const uint8_t bytes[WIRE_HELLO_BYTES])
+{
+    net_session_t *session = context;
+    net_t *net = session->net;
+    net_address_t address = session->address;
+    uint8_t hello[WIRE_HELLO_BYTES];
+    memcpy(hello, bytes, sizeof(hello));
+    int fd = stream_take_socket(session->stream);
+    release(session);
+    if (hand_over(net, hello, fd) != BLINK_OK)
+        refusals_log(&net->refusals, &address, blink_error_text());
+}
+
 static void on_deadline(uv_timer_t *timer)
 {
     net_session_t *session = timer->data;
@@ -426,7 +452,8 @@ static void on_deadline(uv_timer_t *timer)
 
 static blink_result_t start_session(net_session_t *session, int fd)
 {
-    static const stream_handler_t handler = {.secured = on_secured, .frame = on_frame, .ended = on_ended};
+    static const stream_handler_t handler = {
+        .secured = on_secured, .frame = on_frame, .hello = on_hello, .ended = on_ended};
     net_t *net = session->net;
     const stream_config_t config = {.loop = net->loop,
                                     .tls = net->tls,
@@ -516,6 +543,24 @@ const net_address_t *net_session_address(const net_session_t *session)
 uint32_t net_session_version(const net_session_t *session)
 {
     return session->version;
+}
+
+static_assert(WIRE_TOKEN_BYTES == TLS_SECRET_BYTES, "a token is what TLS derives");
+
+blink_result_t net_session_token(net_session_t *session, uint8_t stream, uint8_t token[WIRE_TOKEN_BYTES])
+{
+    return stream_export(session->stream, stream, token);
+}
+
+bool net_session_has_token(net_session_t *session, const wire_hello_t *hello)
+{
+    uint8_t token[WIRE_TOKEN_BYTES], difference = 0;
+    if (net_session_token(session, (uint8_t)hello->stream, token) != BLINK_OK)
+        return false;
+    /* How long this takes says nothing about where they differ. */
+    for (uint32_t i = 0; i < WIRE_TOKEN_BYTES; i++)
+        difference |= token[i] ^ hello->token[i];
+    return difference == 0;
 }
 
 void net_session_set_data(net_session_t *session, void *data)

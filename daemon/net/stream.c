@@ -30,6 +30,13 @@ typedef struct outgoing {
     uint8_t bytes[];
 } outgoing_t;
 
+/* What the first byte of a connection that the peer has dialled says it is. */
+typedef enum first {
+    FIRST_UNKNOWN,
+    FIRST_TLS,
+    FIRST_DATA,
+} first_t;
+
 struct stream {
     const stream_handler_t *handler;
     void *context;
@@ -45,8 +52,11 @@ struct stream {
     bool unsound;   /* nothing can be encrypted any more */
     bool gone;      /* neither can anything be sent */
     bool destroyed;
-    size_t handshake_bytes; /* that have come */
-    VEC(uint8_t) input;     /* decrypted, and not a whole frame yet */
+    first_t first;
+    uint8_t hello[WIRE_HELLO_BYTES]; /* of a data connection */
+    size_t hello_bytes;              /* that have come of it */
+    size_t handshake_bytes;          /* that have come */
+    VEC(uint8_t) input;              /* decrypted, and not a whole frame yet */
     uint32_t frame_most_bytes;
     list_t outgoing;
     size_t unsent_bytes;
@@ -240,9 +250,42 @@ static blink_result_t closed_by_peer(stream_t *stream)
     return BLINK_FAIL(BLINK_ERR_PEER_LOST, "it closed the connection without saying why");
 }
 
+/* A connection is for data or for a session: nothing of a handshake is consumed to find out. */
+static blink_result_t look_at_first(stream_t *stream)
+{
+    char first;
+    ssize_t got = recv(stream->fd, &first, 1, MSG_DONTWAIT | MSG_PEEK);
+    if (got == 1)
+        stream->first = first == WIRE_HELLO_MAGIC[0] ? FIRST_DATA : FIRST_TLS;
+    if (got < 0 && errno != EAGAIN && errno != EINTR)
+        return lost(stream);
+    return got == 0 ? closed_by_peer(stream) : BLINK_OK;
+}
+
+/* What comes behind the hello is left to who takes the socket. */
+static blink_result_t receive_hello(stream_t *stream)
+{
+    ssize_t got = recv(stream->fd, stream->hello + stream->hello_bytes,
+                       sizeof(stream->hello) - stream->hello_bytes, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return BLINK_OK;
+    if (got < 0)
+        return lost(stream);
+    if (got == 0)
+        return closed_by_peer(stream);
+    stream->hello_bytes += (size_t)got;
+    if (stream->hello_bytes == sizeof(stream->hello))
+        stream->handler->hello(stream->context, stream->hello);
+    return BLINK_OK;
+}
+
 static blink_result_t receive(stream_t *stream)
 {
     uint8_t bytes[PIECE_BYTES];
+    if (stream->first == FIRST_UNKNOWN)
+        BLINK_TRY(look_at_first(stream));
+    if (stream->first != FIRST_TLS)
+        return stream->first == FIRST_DATA ? receive_hello(stream) : BLINK_OK;
     uint32_t steps = stream->secured ? STREAM_RECEIVE_STEPS : STREAM_HANDSHAKE_STEPS;
     if (*stream->steps < steps)
         return BLINK_OK; /* the loop tells again */
@@ -336,6 +379,7 @@ blink_result_t stream_create(const stream_config_t *config, stream_t **created)
     stream->fd = config->fd;
     stream->steps = config->steps;
     stream->connecting = config->dials;
+    stream->first = config->dials ? FIRST_TLS : FIRST_UNKNOWN;
     stream->frame_most_bytes = config->frame_most_bytes;
     stream->poll.data = stream;
     list_init(&stream->outgoing);
@@ -349,7 +393,8 @@ static void on_closed(uv_handle_t *handle)
     stream_t *stream = handle->data;
     void (*closed)(void *context) = stream->closed;
     void *context = stream->context;
-    close(stream->fd);
+    if (stream->fd >= 0)
+        close(stream->fd);
     tls_destroy(stream->tls);
     vec_free(&stream->input);
     free(stream);
@@ -376,4 +421,19 @@ void stream_finish(stream_t *stream)
 void stream_allow(stream_t *stream, uint32_t frame_most_bytes)
 {
     stream->frame_most_bytes = frame_most_bytes;
+}
+
+int stream_take_socket(stream_t *stream)
+{
+    int fd = stream->fd;
+    uv_poll_stop(&stream->poll);
+    stream->watched = 0;
+    stream->gone = stream->ended = true;
+    stream->fd = -1;
+    return fd;
+}
+
+blink_result_t stream_export(stream_t *stream, uint8_t number, uint8_t secret[TLS_SECRET_BYTES])
+{
+    return tls_export(stream->tls, number, secret);
 }

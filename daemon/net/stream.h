@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "net/tls.h"
+#include "wire.h"
 
 #include <uv.h>
 
@@ -26,6 +27,9 @@ typedef struct stream_handler {
     /* The peer has proved to have the key: frames may be sent, and will come. */
     void (*secured)(void *context);
     void (*frame)(void *context, const uint8_t *bytes, size_t byte_count);
+    /* The peer has dialled a data connection instead: its first bytes. stream_take_socket() and
+     * stream_destroy() follow, within the call. */
+    void (*hello)(void *context, const uint8_t bytes[WIRE_HELLO_BYTES]);
     /* Nothing comes any more: the code with this thread's error text, the peer not named. PEER_LOST: the
      * connection is gone; CONNECT, PERMISSION, PROTOCOL: it could not be made, or what came is not sound.
      * What is sent may still arrive. stream_destroy() or stream_finish() follows, now or later. */
@@ -50,6 +54,12 @@ blink_result_t stream_create(const stream_config_t *config, stream_t **stream);
 /* Send what is queued if that takes no waiting, and close the socket. The handler is not called any more;
  * `closed` is, later. */
 void stream_destroy(stream_t *stream);
+
+/* The socket is the caller's from now on, who destroys the stream before anybody else watches the socket. */
+int stream_take_socket(stream_t *stream);
+
+/* Derive from the connection what the peer derives, too: tls_export(). */
+blink_result_t stream_export(stream_t *stream, uint8_t number, uint8_t secret[TLS_SECRET_BYTES]);
 
 /* Send what is queued, and no more: `ended` is called when the peer has closed the connection, too. What
  * comes until then is dropped. */

@@ -288,3 +288,13 @@ blink_result_t tls_write(tls_t *tls, const void *bytes, size_t byte_count)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "TLS does not write: %s", reason());
     return BLINK_OK;
 }
+
+blink_result_t tls_export(tls_t *tls, uint8_t number, uint8_t secret[TLS_SECRET_BYTES])
+{
+    static const char label[] = "EXPORTER-blinkd-data";
+    ERR_clear_error();
+    if (SSL_export_keying_material(tls->ssl, secret, TLS_SECRET_BYTES, label, sizeof(label) - 1, &number, 1,
+                                   1) != 1)
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "OpenSSL: %s", reason());
+    return BLINK_OK;
+}

@@ -50,6 +50,11 @@ blink_result_t tls_read(tls_t *tls, void *bytes, size_t byte_count, size_t *got)
 /* Encrypt. Errors: PROTOCOL, NO_MEMORY. */
 blink_result_t tls_write(tls_t *tls, const void *bytes, size_t byte_count);
 
+/* 32 bytes that both ends of a connection get for the same number, and nobody else (RFC 8446, 7.5). After the
+ * handshake. Errors: SYSTEM. */
+#define TLS_SECRET_BYTES 32u
+blink_result_t tls_export(tls_t *tls, uint8_t number, uint8_t secret[TLS_SECRET_BYTES]);
+
 /* What waits to be sent to the peer, and how much of it has been sent. */
 size_t tls_pending(const tls_t *tls, const void **bytes);
 void tls_sent(tls_t *tls, size_t byte_count);

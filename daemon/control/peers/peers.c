@@ -14,27 +14,9 @@
 
 /* ---- sessions ---- */
 
-static void on_opened(void *context, net_session_t *session)
+/* The session has ended: this thread's error text says why. */
+static void tell_wanted(peers_t *peers, const net_session_t *session)
 {
-    peers_t *peers = context;
-    peer_host_t *host = calloc(1, sizeof(*host));
-    if (!host) {
-        net_session_close(session, BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another host"));
-        return;
-    }
-    host->session = session;
-    host->since_ns = clock_ns();
-    list_append(&peers->hosts, &host->link);
-    net_session_set_data(session, host);
-}
-
-static void on_closed(void *context, net_session_t *session, blink_result_t code)
-{
-    peers_t *peers = context;
-    peer_host_t *host = net_session_data(session);
-    (void)code; /* the session has logged it, and the text is the wanted host's to keep */
-    list_remove(&host->link);
-    free(host);
     LIST_FOR_EACH (link, &peers->wanted) {
         wanted_t *wanted = CONTAINER_OF(link, wanted_t, link);
         if (wanted->session == session)
@@ -42,11 +24,83 @@ static void on_closed(void *context, net_session_t *session, blink_result_t code
     }
 }
 
+/* The session has ended, for the code with this thread's error text, which the wanted host keeps. An orderly
+ * end is a loss, too, for those who use the connections. */
+static void end_host(peer_host_t *host, blink_result_t code)
+{
+    tell_wanted(host->peers, host->session);
+    peer_data_end(host->data, code == BLINK_OK ? BLINK_ERR_PEER_LOST : code);
+    list_remove(&host->link);
+    free(host);
+}
+
+/* The data connections are gone, and with them the session. */
+static void on_data_lost(void *context, blink_result_t code)
+{
+    peer_host_t *host = context;
+    char why[BLINK_ERROR_TEXT_BYTES];
+    LOG_WARNING("%s", blink_error_text());
+    snprintf(why, sizeof(why), "%s", blink_error_text());
+    net_session_close(host->session, code);
+    blink_error_set(code, "%s", why);
+    end_host(host, code);
+}
+
+static blink_result_t add_host(peers_t *peers, net_session_t *session)
+{
+    peer_host_t *host = calloc(1, sizeof(*host));
+    if (!host)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another host");
+    *host = (peer_host_t){.peers = peers, .session = session, .since_ns = clock_ns()};
+    const peer_data_config_t config = {.data = peers->control->data,
+                                       .net = peers->net,
+                                       .session = session,
+                                       .control = peers->control->turns.mailbox,
+                                       .port = address_port(&peers->address),
+                                       .lost = on_data_lost,
+                                       .context = host};
+    blink_result_t result = peer_data_begin(&config, &host->data);
+    if (result != BLINK_OK) {
+        free(host);
+        return result;
+    }
+    list_append(&peers->hosts, &host->link);
+    net_session_set_data(session, host);
+    return BLINK_OK;
+}
+
+static void on_opened(void *context, net_session_t *session)
+{
+    blink_result_t result = add_host(context, session);
+    if (result != BLINK_OK)
+        net_session_close(session, result);
+}
+
+static void on_closed(void *context, net_session_t *session, blink_result_t code)
+{
+    (void)context; /* the session has logged why */
+    end_host(net_session_data(session), code);
+}
+
 static blink_result_t on_message(void *context, net_session_t *session, const Blinkpeer__Message *message)
 {
+    const peer_host_t *host = net_session_data(session);
     (void)context;
-    (void)session;
+    if (message->body_case == BLINKPEER__MESSAGE__BODY_DATA_OFFER)
+        return peer_data_heard(host->data, message->data_offer);
     return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "message %u is unknown here", message->body_case);
+}
+
+static blink_result_t on_data(void *context, const wire_hello_t *hello, int fd)
+{
+    const peers_t *peers = context;
+    LIST_FOR_EACH (link, &peers->hosts) {
+        const peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
+        if (net_session_peer(host->session)->instance == hello->instance)
+            return peer_data_accept(host->data, hello, fd);
+    }
+    close(fd);
+    return BLINK_FAIL(BLINK_ERR_PERMISSION, "a data connection of a daemon that has no session here");
 }
 
 static void on_asked(void *context)
@@ -145,7 +199,7 @@ static blink_result_t find_host_name(const settings_t *settings, char name[SETTI
 static blink_result_t create_net(peers_t *peers, const cluster_keys_t *keys)
 {
     static const net_handler_t handler = {
-        .opened = on_opened, .message = on_message, .closed = on_closed, .asked = on_asked};
+        .opened = on_opened, .message = on_message, .closed = on_closed, .data = on_data, .asked = on_asked};
     const settings_t *settings = peers->control->settings;
     char host[SETTINGS_TEXT_BYTES];
     net_interface_t nics[HELLO_NICS_MAX];
@@ -217,8 +271,12 @@ void peers_destroy(peers_t *peers)
     beat_cancel(&peers->asker);
     LIST_FOR_EACH (link, &peers->wanted)
         wanted_destroy(CONTAINER_OF(link, wanted_t, link));
+    LIST_FOR_EACH (link, &peers->hosts) {
+        peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
+        peer_data_end(host->data, BLINK_OK);
+        list_remove(&host->link);
+        free(host);
+    }
     net_destroy(peers->net);
-    LIST_FOR_EACH (link, &peers->hosts)
-        free(CONTAINER_OF(link, peer_host_t, link));
     uv_close((uv_handle_t *)&peers->tick, on_tick_closed);
 }

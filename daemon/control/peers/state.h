@@ -6,12 +6,15 @@
 
 #include "control/beat.h"
 #include "control/control.h"
+#include "control/peers/data.h"
 #include "control/peers/wanted.h"
 
 /* A host with an open session. */
 typedef struct peer_host {
     list_t link;
+    struct peers *peers;
     net_session_t *session;
+    peer_data_t *data;
     uint64_t since_ns;
 } peer_host_t;
 

@@ -42,7 +42,12 @@ typedef struct host {
     char heard[64];
     net_session_t *connected;
     net_dial_t *dial;
+    struct data_host *with_data; /* of tests with data connections */
 } host_t;
+
+/* What such tests do with messages and connections; NULL: others do not. */
+static blink_result_t (*hear_data_offer)(host_t *host, const Blinkpeer__DataOffer *offer);
+static blink_result_t (*take_data)(host_t *host, const wire_hello_t *hello, int fd);
 
 typedef struct fixture {
     uv_loop_t loop;
@@ -102,6 +107,8 @@ static inline blink_result_t on_message(void *context, net_session_t *session,
 {
     host_t *host = context;
     char answer[] = "two GPUs";
+    if (message->body_case == BLINKPEER__MESSAGE__BODY_DATA_OFFER)
+        return hear_data_offer(host, message->data_offer);
     if (message->body_case == BLINKPEER__MESSAGE__BODY_QUERY) {
         host->query_count++;
         if (message->query->id == 0)
@@ -113,6 +120,11 @@ static inline blink_result_t on_message(void *context, net_session_t *session,
         snprintf(host->heard, sizeof(host->heard), "%.*s", (int)reply->len, (const char *)reply->data);
     }
     return BLINK_OK;
+}
+
+static inline blink_result_t on_data(void *context, const wire_hello_t *hello, int fd)
+{
+    return take_data(context, hello, fd);
 }
 
 static inline void on_asked(void *context)
@@ -213,12 +225,16 @@ static inline void run_for_ms(fixture_t *fixture, uint64_t ms)
 
 /* ---- daemons ---- */
 
+static const net_handler_t handler_without_data = {
+    .opened = on_opened, .message = on_message, .closed = on_closed, .asked = on_asked};
+static const net_handler_t handler_with_data = {
+    .opened = on_opened, .message = on_message, .closed = on_closed, .data = on_data, .asked = on_asked};
+
 /* A daemon that listens at a port of the address's. */
 static inline host_t *add_host(fixture_t *fixture, const char *name, cluster_keys_t keys, double timeout_s,
                                const char *address)
 {
-    static const net_handler_t handler = {
-        .opened = on_opened, .message = on_message, .closed = on_closed, .asked = on_asked};
+    const net_handler_t *handler = take_data ? &handler_with_data : &handler_without_data;
     host_t *host = &fixture->hosts[fixture->host_count];
     assert_true(fixture->host_count < FIXTURE_HOSTS_MAX);
     const net_config_t config = {.loop = &fixture->loop,
@@ -226,7 +242,7 @@ static inline host_t *add_host(fixture_t *fixture, const char *name, cluster_key
                                  .host = name,
                                  .keys = &keys,
                                  .timeout_s = timeout_s,
-                                 .handler = &handler,
+                                 .handler = handler,
                                  .context = host};
     assert_int_equal(net_create(&config, &host->net), BLINK_OK);
     fixture->host_count++;

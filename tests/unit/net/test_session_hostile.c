@@ -41,8 +41,14 @@ static void await_end(fixture_t *fixture, int fd)
 
 static void test_garbage_is_refused(void **state)
 {
-    static const char *const garbage[] = {"GET / HTTP/1.1\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n",
-                                          "\x16\x03\x01\xff\xff\x01", "\x15\x03\x03\x00\x02\x02\x28"};
+    static const char *const garbage[] = {"GET / HTTP/1.1\r\n\r\n",
+                                          "SSH-2.0-OpenSSH_9.2\r\n",
+                                          "\x16\x03\x01\xff\xff\x01",
+                                          "\x15\x03\x03\x00\x02\x02\x28",
+                                          "BLKD", /* the first bytes of a data connection, and other such */
+                                          "BLKD\x02 2345678901234567890123456789012345678901234567890",
+                                          "B12345678901234567890123456789012345678901234567890",
+                                          "BLKD\x01 2345678901234567890123456789012345678901234567890"};
     fixture_t *fixture = *state;
     host_t *a = add_plain_host(fixture, "n1");
     for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {

@@ -1,0 +1,161 @@
+#include "control/peers/data.h"
+
+#include "base/list.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct peer_data {
+    peer_data_config_t config;
+    data_endpoint_t *endpoint;
+    _Atomic uint32_t holders; /* its session, and the items that are posted */
+    bool ended;               /* the session has */
+    bool offered;             /* this side has sent its DataOffer */
+    bool dialled;
+    mailbox_item_t of_wanted, of_lost;
+    blink_result_t lost_code; /* written before of_lost is posted */
+    char lost_text[BLINK_ERROR_TEXT_BYTES];
+};
+
+static void put(peer_data_t *peer)
+{
+    /* Acquire and release: the last one frees what the others have written. */
+    if (atomic_fetch_sub_explicit(&peer->holders, 1, memory_order_acq_rel) > 1)
+        return;
+    data_endpoint_put(peer->endpoint);
+    free(peer);
+}
+
+/* Whether this side dials. */
+static bool dials(const peer_data_t *peer)
+{
+    return net_hello(peer->config.net)->instance < net_session_peer(peer->config.session)->instance;
+}
+
+static blink_result_t offer(peer_data_t *peer)
+{
+    Blinkpeer__DataOffer data_offer = BLINKPEER__DATA_OFFER__INIT;
+    Blinkpeer__Message message = BLINKPEER__MESSAGE__INIT;
+    if (peer->offered)
+        return BLINK_OK;
+    peer->offered = true;
+    data_offer.port = dials(peer) ? 0 : peer->config.port;
+    message.body_case = BLINKPEER__MESSAGE__BODY_DATA_OFFER;
+    message.data_offer = &data_offer;
+    return net_session_send(peer->config.session, &message);
+}
+
+/* ---- what the data plane tells ---- */
+
+static void on_wanted(mailbox_item_t *item)
+{
+    peer_data_t *peer = CONTAINER_OF(item, peer_data_t, of_wanted);
+    blink_result_t result = peer->ended ? BLINK_OK : offer(peer);
+    if (result != BLINK_OK)
+        data_endpoint_close(peer->endpoint, result);
+    put(peer);
+}
+
+static void on_lost(mailbox_item_t *item)
+{
+    peer_data_t *peer = CONTAINER_OF(item, peer_data_t, of_lost);
+    if (!peer->ended) {
+        blink_error_set(peer->lost_code, "%s", peer->lost_text);
+        peer->config.lost(peer->config.context, peer->lost_code);
+    }
+    put(peer);
+}
+
+static void post(peer_data_t *peer, mailbox_item_t *item)
+{
+    atomic_fetch_add_explicit(&peer->holders, 1, memory_order_relaxed);
+    mailbox_post(peer->config.control, item);
+}
+
+void peer_data_wanted(data_endpoint_t *endpoint)
+{
+    peer_data_t *peer = data_endpoint_owner(endpoint);
+    post(peer, &peer->of_wanted);
+}
+
+void peer_data_lost(data_endpoint_t *endpoint, blink_result_t code)
+{
+    peer_data_t *peer = data_endpoint_owner(endpoint);
+    peer->lost_code = code;
+    snprintf(peer->lost_text, sizeof(peer->lost_text), "%s", blink_error_text());
+    post(peer, &peer->of_lost);
+}
+
+/* ---- for the session ---- */
+
+blink_result_t peer_data_begin(const peer_data_config_t *config, peer_data_t **created)
+{
+    peer_data_t *peer = calloc(1, sizeof(*peer));
+    if (!peer)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for data connections");
+    peer->config = *config;
+    peer->of_wanted.run = on_wanted;
+    peer->of_lost.run = on_lost;
+    atomic_init(&peer->holders, 1);
+    blink_result_t result =
+        data_endpoint_create(config->data, net_session_peer(config->session)->host, peer, &peer->endpoint);
+    if (result != BLINK_OK)
+        free(peer);
+    else
+        *created = peer;
+    return result;
+}
+
+void peer_data_end(peer_data_t *peer, blink_result_t code)
+{
+    peer->ended = true;
+    data_endpoint_close(peer->endpoint, code);
+    put(peer);
+}
+
+data_endpoint_t *peer_data_endpoint(const peer_data_t *peer)
+{
+    return peer->endpoint;
+}
+
+/* The peer listens at the address of the session, but for the port. */
+static blink_result_t dial(peer_data_t *peer, uint16_t port)
+{
+    net_address_t address = *net_session_address(peer->config.session);
+    uint8_t tokens[DATA_STREAMS][DATA_TOKEN_BYTES];
+    for (uint8_t stream = 0; stream < DATA_STREAMS; stream++)
+        BLINK_TRY(net_session_token(peer->config.session, stream, tokens[stream]));
+    if (address.any.sa_family == AF_INET6)
+        address.v6.sin6_port = htons(port);
+    else
+        address.v4.sin_port = htons(port);
+    peer->dialled = true;
+    data_endpoint_dial(peer->endpoint, &address, net_hello(peer->config.net)->instance, tokens);
+    return BLINK_OK;
+}
+
+blink_result_t peer_data_heard(peer_data_t *peer, const Blinkpeer__DataOffer *data_offer)
+{
+    if (!dials(peer))
+        return offer(peer);
+    if (data_offer->port == 0 || data_offer->port > UINT16_MAX || peer->dialled)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a DataOffer of port %u%s", data_offer->port,
+                          peer->dialled ? ", the second one" : "");
+    return dial(peer, (uint16_t)data_offer->port);
+}
+
+blink_result_t peer_data_accept(peer_data_t *peer, const wire_hello_t *hello, int fd)
+{
+    blink_result_t result = BLINK_OK;
+    if (dials(peer) || hello->stream >= DATA_STREAMS)
+        result = BLINK_FAIL(BLINK_ERR_PROTOCOL, "host %s: data connection %u is not to be dialled there",
+                            data_endpoint_peer(peer->endpoint), hello->stream);
+    else if (!net_session_has_token(peer->config.session, hello))
+        result = BLINK_FAIL(BLINK_ERR_PERMISSION, "a data connection without the token of its session");
+    if (result == BLINK_OK)
+        return data_endpoint_accept(peer->endpoint, hello->stream, fd);
+    close(fd);
+    return result;
+}
