@@ -382,19 +382,56 @@ static void on_data_wanted(void *context, data_endpoint_t *endpoint)
     peer_data_wanted(endpoint);
 }
 
-static void on_data_lost(void *context, data_endpoint_t *endpoint, blink_result_t code)
+static blink_result_t on_data_frame(void *context, data_endpoint_t *endpoint, const wire_frame_t *frame,
+                                    const uint8_t *payload)
+{
+    return engine_data_frame(((control_t *)context)->engine, endpoint, frame, payload);
+}
+
+static void on_data_aborted(void *context, void *run_context, blink_result_t code)
+{
+    engine_data_aborted(((control_t *)context)->engine, run_context, code);
+}
+
+static void on_data_settled(void *context, void *run_context)
+{
+    engine_data_settled(((control_t *)context)->engine, run_context);
+}
+
+static blink_result_t on_data_charge(void *context, void *tenant, uint64_t bytes)
 {
     (void)context;
-    peer_data_lost(endpoint, code);
+    engine_data_charge(tenant, bytes);
+    return BLINK_OK;
+}
+
+static void on_data_credit(void *context, void *tenant, uint64_t bytes)
+{
+    (void)context;
+    engine_data_credit(tenant, bytes);
+}
+
+static void on_data_lost(void *context, data_endpoint_t *endpoint, blink_result_t code)
+{
+    char why[BLINK_ERROR_TEXT_BYTES];
+    snprintf(why, sizeof(why), "%s", blink_error_text());
+    engine_data_lost(((control_t *)context)->engine, endpoint, why);
+    peer_data_lost(endpoint, BLINK_FAIL(code, "%s", why));
 }
 
 /* Without peers there are none. */
 static blink_result_t start_data(server_t *server)
 {
     control_t *control = &server->control;
-    const data_config_t config = {
-        .timeout_s = control->settings->network_timeout_s,
-        .handler = {.wanted = on_data_wanted, .lost = on_data_lost, .context = control}};
+    const data_config_t config = {.timeout_s = control->settings->network_timeout_s,
+                                  .handler = {.wanted = on_data_wanted,
+                                              .frame = on_data_frame,
+                                              .aborted = on_data_aborted,
+                                              .settled = on_data_settled,
+                                              .lost = on_data_lost,
+                                              .charge = on_data_charge,
+                                              .credit = on_data_credit,
+                                              .context = control}};
     return *control->settings->network_listen ? data_create(&config, &control->data) : BLINK_OK;
 }
 
@@ -407,6 +444,7 @@ static blink_result_t start_engine(server_t *server)
                                     .cuda = server->cuda,
                                     .gpu_of_node = control->gpu_of_node,
                                     .topo = control->topo,
+                                    .data = control->data,
                                     .cores = cores > 0 ? (uint32_t)cores : 1,
                                     .control = &server->mailbox,
                                     .comm_ended = on_comm_ended,

@@ -151,9 +151,11 @@ static bool engine_work(engine_t *engine)
 /* Whatever happens by the clock. Returns when the next of it is due (µs), or UINT64_MAX. */
 static uint64_t engine_check_times(engine_t *engine, uint64_t now_us)
 {
-    uint64_t next_us = comms_check_timeouts(engine, now_us);
+    uint64_t next_us = comms_check_timeouts(engine, now_us),
+             hosts_us = remotes_check_timeouts(engine, now_us);
     uint64_t tidy_us = plan_cache_tidy(engine), gpu_us = engine_check_gpu_worker(engine, now_us);
     next_us = tidy_us < next_us ? tidy_us : next_us;
+    next_us = hosts_us < next_us ? hosts_us : next_us;
     return gpu_us < next_us ? gpu_us : next_us;
 }
 
@@ -266,6 +268,8 @@ static void init_lists(engine_t *engine)
     list_init(&engine->lost_comms);
     fair_round_init(&engine->due_tenants, TURN_QUANTUM_BYTES);
     list_init(&engine->spare_batches);
+    const remote_calls_t calls = {comm_end, run_over, run_fail, run_fail_as};
+    remotes_init(&engine->remotes, &calls);
 }
 
 blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
@@ -319,6 +323,7 @@ void engine_destroy(engine_t *engine)
     LIST_FOR_EACH (link, &engine->spare_batches) {
         free(CONTAINER_OF(link, op_batch_t, of_rank));
     }
+    remotes_fini(&engine->remotes);
     fabric_put(engine->local);
     engine_close_fds(engine);
     free(engine);

@@ -17,10 +17,10 @@
 #include "engine/plans/plan_use.h"
 #include "exec/cuda/exec_cuda.h"
 #include "exec/host/exec_host.h"
+#include "net/data/data.h"
 #include "ring.h"
 #include "topo/topo.h"
 
-typedef struct data_endpoint data_endpoint_t; /* net/data/data.h */
 typedef struct engine engine_t;
 typedef struct engine_client engine_client_t; /* one client's ring and regions */
 typedef struct engine_comm engine_comm_t;     /* one communicator's queues */
@@ -37,6 +37,7 @@ typedef struct engine_config {
     exec_cuda_t *cuda;           /* outlives the engine; NULL: no GPUs */
     const uint32_t *gpu_of_node; /* as in exec_cuda_config_t; NULL: no GPUs */
     const topo_t *topo;
+    data_t *data;       /* outlives the engine; NULL: the daemon has nothing to do with other hosts */
     uint32_t cores;     /* processors of this machine, for the waiting policy */
     mailbox_t *control; /* the control thread's mailbox */
     /* Called on the control thread when the engine itself has ended a communicator (TIMEOUT, QUOTA,
@@ -182,6 +183,16 @@ const plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm);
 /* Bytes that this communicator moved over each directed link: link_count counters to be read relaxed; valid
  * as above. */
 const _Atomic uint64_t *engine_comm_link_bytes(const engine_comm_t *comm);
+
+/* ---- what the data plane tells (data_handler_t) ---- */
+
+blink_result_t engine_data_frame(engine_t *engine, data_endpoint_t *endpoint, const wire_frame_t *frame,
+                                 const uint8_t *payload);
+void engine_data_aborted(engine_t *engine, void *run_context, blink_result_t code);
+void engine_data_settled(engine_t *engine, void *run_context);
+void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint, const char *why);
+void engine_data_charge(void *tenant, uint64_t bytes);
+void engine_data_credit(void *tenant, uint64_t bytes);
 
 /* The most steps that a turn of the engine's loop has had: submissions taken, ops looked at, started or
  * cancelled, clients visited. What tenants have and do must not make turns long. Thread-safe. */

@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "engine/comm/comm.h"
 #include "engine/plans/plans.h"
+#include "engine/remote/remote.h"
 
 #include <pthread.h>
 
@@ -51,10 +52,12 @@ struct engine {
     uint32_t spare_batch_count;
     fair_round_t due_tenants; /* tenant_t.turn: that have communicators which the loop is to attend to */
     plan_cache_t cache;
+    remotes_t remotes;
     struct { /* scratch to start a run, by rank */
         const void *inputs[PLAN_RANKS_MAX];
         void *outputs[PLAN_RANKS_MAX];
         uint64_t input_strides[PLAN_RANKS_MAX], output_strides[PLAN_RANKS_MAX], scalars[PLAN_RANKS_MAX];
+        uint64_t output_bytes[PLAN_RANKS_MAX];
     } run;
     _Atomic uint64_t op_count, failed_op_count, payload_bytes;
     _Atomic uint32_t longest_turn; /* in steps */

@@ -106,6 +106,10 @@ static inline uintptr_t exec_operand_address(const exec_instance_t *instance, ui
  * nothing. Thread-safe. */
 static inline void exec_count_link(const exec_instance_t *instance, uint32_t link, uint64_t bytes)
 {
+    if (instance->run.own_link)
+        link = instance->run.own_link[link];
+    if (link == TOPO_NONE)
+        return;
     if (instance->exec->link_bytes)
         atomic_fetch_add_explicit(&instance->exec->link_bytes[link], bytes, memory_order_relaxed);
     if (instance->run.comm_link_bytes)

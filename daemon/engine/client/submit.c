@@ -8,6 +8,7 @@
 #include "engine/loop.h"
 #include "engine/op/match.h"
 #include "engine/op/op.h"
+#include "engine/remote/remote.h"
 #include "error.h"
 #include "names.h"
 
@@ -164,8 +165,13 @@ static blink_result_t hold_output(const submission_t *submission, op_entry_t *en
     return BLINK_OK;
 }
 
-static blink_result_t use_window(const ring_sqe_t *sqe, op_entry_t *entry)
+static blink_result_t use_window(const submission_t *submission, op_entry_t *entry)
 {
+    const ring_sqe_t *sqe = submission->sqe;
+    if (submission->rank->comm->remote)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "buffers that are not registered, of a communicator with ranks on several hosts: "
+                          "register them, or use a newer libblinkclient");
     const engine_region_t *region = entry->input_staged ? entry->input_region : entry->output_region;
     if (entry->input_staged && entry->output_staged && entry->input_region != entry->output_region)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "input staged in region %u, output in region %u",
@@ -221,7 +227,7 @@ static blink_result_t hold_buffers(const submission_t *submission, op_entry_t *e
     if (entry->output_bytes > 0)
         BLINK_TRY(hold_output(submission, entry));
     if (entry->input_staged || entry->output_staged)
-        BLINK_TRY(use_window(submission->sqe, entry));
+        BLINK_TRY(use_window(submission, entry));
     return check_overlap(submission, entry);
 }
 
@@ -264,27 +270,14 @@ static blink_result_t find_transfer(const submission_t *submission, comm_op_t **
 /* ---- agreement ---- */
 
 /* Whether this rank's signature is the first one's; the text names both ranks and both values. */
-static blink_result_t check_agreement(const submission_t *own_submission, const comm_op_t *op)
+static blink_result_t check_agreement(const submission_t *submission, const comm_op_t *op)
 {
-    const op_signature_t *own = &own_submission->signature, *first = &op->signature;
-    uint32_t rank = own_submission->rank->rank;
-    uint32_t other = op->first_rank;
-    if (own->opcode != first->opcode)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u submitted %s, rank %u submitted %s", other,
-                          collective_op_name(first->opcode), rank, collective_op_name(own->opcode));
-    if (own->count != first->count)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u gave count %lu, rank %u gave count %lu", other,
-                          (unsigned long)first->count, rank, (unsigned long)own->count);
-    if (own->datatype != first->datatype)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u gave type %s, rank %u gave type %s", other,
-                          blink_name_datatype(first->datatype), rank, blink_name_datatype(own->datatype));
-    if (own->redop != first->redop)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u gave operator %s, rank %u gave operator %s", other,
-                          blink_name_redop(first->redop), rank, blink_name_redop(own->redop));
-    if (own->root != first->root)
-        return BLINK_FAIL(BLINK_ERR_MISMATCH, "rank %u gave root %u, rank %u gave root %u", other,
-                          first->root, rank, own->root);
-    return BLINK_OK;
+    char first[32], own[32];
+    if (op_signature_equals(&op->signature, &submission->signature))
+        return BLINK_OK;
+    snprintf(first, sizeof(first), "rank %u", op->first_rank);
+    snprintf(own, sizeof(own), "rank %u", submission->rank->rank);
+    return op_signature_fail(first, &op->signature, own, &submission->signature);
 }
 
 /* ---- submitting ---- */
@@ -310,6 +303,7 @@ static blink_result_t check_entry(const submission_t *submission, op_entry_t *en
         return BLINK_FAIL(result, "rank %u: %s", submission->rank->rank, text);
     }
     BLINK_TRY(check_agreement(submission, entry->op));
+    BLINK_TRY(remote_op_check(entry->op));
     bool some_left = comm->leaving_count > 0 || comm->left_count > 0;
     return some_left ? op_check_left(entry->op) : BLINK_OK;
 }

@@ -6,6 +6,7 @@
 #include "engine/loop.h"
 #include "engine/op/op.h"
 #include "engine/op/run.h"
+#include "engine/remote/remote.h"
 #include "error.h"
 
 #include <math.h>
@@ -185,6 +186,18 @@ static uint64_t run_since_us(const comm_op_t *op)
     return turn_us > op->since_us ? turn_us : op->since_us;
 }
 
+/* Other hosts do not come to an op that this one runs: they name the ranks that lack there, unless they have
+ * no more time than that. */
+static void op_miss_hosts(comm_op_t *op)
+{
+    char missing[BLINK_ERROR_TEXT_BYTES / 2], text[BLINK_ERROR_TEXT_BYTES];
+    remote_name_missing(op, missing, sizeof(missing));
+    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s, did not come to it within %g s",
+             collective_op_name(op->signature.opcode), (unsigned long)op->sequence, op->comm->comm, missing,
+             (double)(op->comm->op_timeout_us + REMOTE_GRACE_US) / 1e6);
+    comm_end(op->comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
+}
+
 static void op_run_out(comm_op_t *op, uint64_t now_us)
 {
     char text[BLINK_ERROR_TEXT_BYTES];
@@ -193,6 +206,11 @@ static void op_run_out(comm_op_t *op, uint64_t now_us)
              collective_op_name(op->signature.opcode), (unsigned long)op->sequence, op->comm->comm,
              (double)(now_us - run_since_us(op)) / 1e6, op->predicted_us / 1e6);
     comm_end(op->comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
+}
+
+static bool op_waits_for_hosts(const comm_op_t *op)
+{
+    return op->state == OP_RUNNING && remote_waits_since_us(op) != UINT64_MAX;
 }
 
 /* Whether nothing of the op goes on unless its clients do something. */
@@ -207,6 +225,8 @@ static bool op_waits_for_clients(const comm_op_t *op)
 static uint64_t op_deadline_us(const comm_op_t *op)
 {
     const engine_comm_t *comm = op->comm;
+    if (op_waits_for_hosts(op))
+        return remote_waits_since_us(op) + comm->op_timeout_us + REMOTE_GRACE_US;
     if (op->state == OP_RUNNING) {
         uint64_t since_us = run_since_us(op);
         return since_us == EXEC_TURN_AWAITED ? UINT64_MAX : since_us + (uint64_t)run_limit_us(op);
@@ -223,7 +243,9 @@ static uint64_t op_check_deadline(comm_op_t *op, uint64_t now_us)
     uint64_t deadline_us = op_deadline_us(op);
     if (now_us < deadline_us)
         return deadline_us;
-    if (op->state == OP_RUNNING)
+    if (op_waits_for_hosts(op))
+        op_miss_hosts(op);
+    else if (op->state == OP_RUNNING)
         op_run_out(op, now_us);
     else
         op_time_out(op);
@@ -258,6 +280,7 @@ uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us)
 
 static void comm_free(engine_comm_t *comm)
 {
+    remote_comm_destroy(comm->remote);
     exec_share_destroy(comm->share);
     plan_uses_free(&comm->plan_uses);
     free(comm->transfers);
@@ -277,6 +300,8 @@ static void comm_add_run(mailbox_item_t *item)
     comm->gpu_worker = comm->engine->lost_gpu_workers;
     for (uint32_t i = 0; i < comm->member_count; i++)
         client_add_membership(comm->members[i].client, &comm->members[i]);
+    if (comm->remote)
+        remote_comm_enter(comm->remote);
 }
 
 static void init_member(engine_comm_t *comm, uint32_t number, const engine_member_t *member)
@@ -350,6 +375,9 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
     blink_result_t result = comm_alloc(engine, config, &created);
     if (result == BLINK_OK) {
         comm_init(created, engine, config);
+        result = config->remote ? remote_comm_create(created, config->remote, &created->remote) : BLINK_OK;
+    }
+    if (result == BLINK_OK) {
         result = exec_share_create(engine_exec(engine, created->fabric, created->nodes[0]), config->tenant,
                                    config->tenant->weight, &created->share);
     }
@@ -398,6 +426,8 @@ static bool rank_leave_if_done(comm_rank_t *rank)
     }
     ops_forget_client(rank);
     if (rank->last) {
+        if (comm->remote)
+            remote_comm_leave(comm->remote);
         list_remove(&comm->of_gpus);
         comm_attend_no_more(comm);
         op_free_spare(comm);

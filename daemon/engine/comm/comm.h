@@ -12,6 +12,7 @@
 
 typedef struct comm_rank comm_rank_t;
 typedef struct comm_op comm_op_t;
+typedef struct remote_comm remote_comm_t;
 
 /* Who found that a communicator ends. Of an end that the engine found, the control thread is told. */
 typedef enum comm_ender { ENDED_BY_CONTROL, ENDED_BY_ENGINE } comm_ender_t;
@@ -28,6 +29,7 @@ struct engine_comm {
     uint32_t *nodes;        /* by rank: the node of its device in the fabric */
     uint32_t *member_of;    /* by rank: its place in `members`; COMM_ELSEWHERE: it is on another host */
     bool on_gpus;           /* all devices are; else none */
+    remote_comm_t *remote;  /* NULL: all ranks are members */
     comm_rank_t *members;   /* in the order of their ranks */
     uint32_t leaving_count; /* ranks that are leaving and have not left */
     uint32_t left_count;

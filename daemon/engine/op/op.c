@@ -4,6 +4,7 @@
 #include "engine/client/client.h"
 #include "engine/loop.h"
 #include "engine/op/match.h"
+#include "engine/remote/remote.h"
 #include "error.h"
 
 #include <assert.h>
@@ -120,6 +121,12 @@ static size_t op_bytes(uint32_t entry_count)
     return sizeof(comm_op_t) + entry_count * sizeof(op_entry_t);
 }
 
+static void memory_free(const engine_comm_t *comm, comm_op_t *op)
+{
+    account_credit(&comm->tenant->account, BUDGET_OP_BYTES, op_bytes(op->entry_count));
+    free(op);
+}
+
 static blink_result_t op_alloc(engine_comm_t *comm, uint32_t entry_count, comm_op_t **allocated)
 {
     size_t bytes = op_bytes(entry_count);
@@ -204,6 +211,11 @@ blink_result_t op_create(comm_rank_t *rank, const op_signature_t *signature, con
     op_init(op, comm, signature, shape);
     op->first_rank = rank->rank;
     op->beginner = rank;
+    blink_result_t result = comm->remote ? remote_op_create(op) : BLINK_OK;
+    if (result != BLINK_OK) {
+        memory_free(comm, op);
+        return result;
+    }
     if (list_is_empty(&comm->ops))
         list_append(&comm->engine->busy_comms, &comm->of_busy);
     list_append(&comm->ops, &op->of_comm);
@@ -292,12 +304,6 @@ static bool op_is_settled(const comm_op_t *op)
     return true;
 }
 
-static void memory_free(const engine_comm_t *comm, comm_op_t *op)
-{
-    account_credit(&comm->tenant->account, BUDGET_OP_BYTES, op_bytes(op->entry_count));
-    free(op);
-}
-
 void op_free_spare(engine_comm_t *comm)
 {
     if (comm->spare_op)
@@ -370,6 +376,7 @@ void op_succeed(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
     op_enter(op, OP_ENDED);
+    remote_op_end(op, BLINK_OK, NULL);
     count_memory(op);
     /* Relaxed: counters. */
     atomic_fetch_add_explicit(&comm->op_count, 1, memory_order_relaxed);
@@ -383,6 +390,7 @@ void op_fail(comm_op_t *op, blink_result_t code, const char *text)
 {
     if (op->state != OP_ENDED) {
         op_enter(op, OP_ENDED);
+        remote_op_end(op, code, text);
         op->result = code;
         /* Without memory or budget the code must do. */
         op->text = account_copy_text(&op->comm->tenant->account, BUDGET_OP_BYTES, text);

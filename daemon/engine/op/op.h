@@ -9,6 +9,7 @@
 #include "engine/client/stream.h"
 #include "engine/comm/comm.h"
 #include "engine/comm/rank.h"
+#include "engine/op/signature.h"
 #include "engine/plans/plans.h"
 
 /*
@@ -41,6 +42,8 @@ typedef enum op_state {
     OP_ENDED,
 } op_state_t;
 
+typedef struct remote_op remote_op_t;
+
 /* One rank's side of an op. */
 typedef struct op_entry {
     comm_op_t *op;
@@ -57,16 +60,6 @@ typedef struct op_entry {
     stream_ticket_t *ticket;                       /* of its stream; NULL: it need not wait for any */
     uint64_t scalar;
 } op_entry_t;
-
-/* What all ranks must agree on. */
-typedef struct op_signature {
-    uint8_t opcode; /* SEND for both ends of a transfer */
-    uint8_t datatype;
-    uint8_t redop;
-    uint32_t root; /* of a transfer: the source */
-    uint32_t peer; /* of a transfer: the destination */
-    uint64_t count;
-} op_signature_t;
 
 /* What follows from an op's signature, kept so that it is asked once. */
 typedef struct op_shape {
@@ -110,7 +103,8 @@ struct comm_op {
     uint64_t measured_pieces, measured_ns;
     mailbox_item_t run_end_item; /* worker to engine */
     exec_end_t run_end;
-    char *run_text; /* of a failed run; NULL: none */
+    char *run_text;      /* of a failed run; NULL: none */
+    remote_op_t *remote; /* what other hosts have to do with it, until it has ended; NULL: nothing */
     /* Its end. */
     blink_result_t result;
     char *text; /* of a failure; charged, as the op is, to the communicator's tenant */

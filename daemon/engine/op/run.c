@@ -5,6 +5,7 @@
 #include "engine/client/client.h"
 #include "engine/loop.h"
 #include "engine/op/await.h"
+#include "engine/remote/remote.h"
 #include "error.h"
 #include "plan/model.h"
 
@@ -73,9 +74,20 @@ static void note_use(const comm_op_t *op)
 
 /* ---- pieces ---- */
 
+/* Elements of a block that the op's runs have. */
+static uint64_t run_count(const comm_op_t *op)
+{
+    return remote_is_barrier(op) ? 1 : op->signature.count;
+}
+
+static uint32_t run_element_bytes(const comm_op_t *op)
+{
+    return remote_is_barrier(op) ? 1 : op->shape.element_bytes;
+}
+
 static void op_cut(comm_op_t *op)
 {
-    op->piece_elements = op->signature.count;
+    op->piece_elements = run_count(op);
     op->pieces = 1;
     if (!op->has_windows)
         return;
@@ -115,7 +127,13 @@ static void place_entry(const comm_op_t *op, const op_entry_t *entry, uint32_t r
         engine->run.inputs[rank] = (const char *)entry->input + (entry->input_staged ? slot : offset);
         engine->run.input_strides[rank] = entry->input_staged ? piece_bytes : whole_bytes;
     }
+    if (remote_is_barrier(op)) {
+        engine->run.inputs[rank] = remote_barrier_bytes(op, entry);
+        engine->run.outputs[rank] = remote_barrier_bytes(op, entry) + 1;
+        engine->run.output_bytes[rank] = 1;
+    }
     if (entry->output) {
+        engine->run.output_bytes[rank] = entry->output_bytes;
         engine->run.outputs[rank] = (char *)entry->output + (entry->output_staged ? slot : offset);
         engine->run.output_strides[rank] = entry->output_staged ? piece_bytes : whole_bytes;
     }
@@ -134,8 +152,20 @@ static void run_done(const exec_end_t *end)
 /* Elements of a block that the next piece has. */
 static uint64_t next_piece_elements(const comm_op_t *op)
 {
-    uint64_t left = op->signature.count - op->piece * op->piece_elements;
+    uint64_t left = run_count(op) - op->piece * op->piece_elements;
     return left < op->piece_elements ? left : op->piece_elements;
+}
+
+/* An op of several hosts: nothing more is to be done here, unless the op has not begun at all. */
+static bool start_crossing(comm_op_t *op, exec_run_t *run, exec_end_t *end)
+{
+    blink_result_t result = remote_begin(op, run->outputs, op->comm->engine->run.output_bytes, &run->wires);
+    *end = (exec_end_t){.context = op, .result = result};
+    if (result != BLINK_OK)
+        return true;
+    bool has_ended = exec_start(op->instance->exec, run, end);
+    remote_started(op, has_ended ? end : NULL);
+    return false;
 }
 
 /* True if the piece's run has ended already. */
@@ -157,15 +187,16 @@ static bool start_piece(comm_op_t *op, exec_end_t *end)
                       .input_strides = op->pieces > 1 ? engine->run.input_strides : NULL,
                       .output_strides = op->pieces > 1 ? engine->run.output_strides : NULL,
                       .count = piece_count,
-                      .datatype = (blink_datatype_t)signature->datatype,
+                      .datatype = remote_is_barrier(op) ? BLINK_UINT8 : (blink_datatype_t)signature->datatype,
                       .redop = (blink_redop_t)signature->redop,
                       .scalars = signature->redop == BLINK_PRE_MUL_SUM ? engine->run.scalars : NULL,
                       .comm_link_bytes = op->comm->link_bytes,
+                      .own_link = op->comm->fabric->own_link,
                       .share = op->comm->share,
                       .starter_is_busy = engine->active_tenants.next != engine->active_tenants.previous,
                       .done = run_done,
                       .context = op};
-    return exec_start(op->instance->exec, &run, end);
+    return remote_crosses(op) ? start_crossing(op, &run, end) : exec_start(op->instance->exec, &run, end);
 }
 
 /* The op ends: give back what it was lent. */
@@ -262,7 +293,7 @@ static bool op_run_piece(comm_op_t *op)
 /* True if the op has been lent what its next piece takes. Else it waits for that, or has failed. */
 static bool op_borrow(comm_op_t *op)
 {
-    blink_result_t result = lend(op, next_piece_elements(op) * op->shape.element_bytes);
+    blink_result_t result = lend(op, next_piece_elements(op) * run_element_bytes(op));
     if (result == BLINK_OK)
         return op->state != OP_QUEUED || op->instance;
     op_release(op);
@@ -279,7 +310,7 @@ void run_proceed(comm_op_t *op)
         missing = await_find(op);
         if (missing < op->entry_count)
             break;
-        if (op->signature.count == 0) { /* it moves nothing, but its streams have come */
+        if (run_count(op) == 0) { /* it moves nothing, but its streams have come */
             op_succeed(op);
             return;
         }
@@ -294,6 +325,10 @@ void run_proceed(comm_op_t *op)
 static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
 {
     engine_comm_t *comm = op->comm;
+    if (remote_crosses(op)) {
+        remote_run_ended(op, end, text);
+        return;
+    }
     bool comm_ended = comm_has_ended(comm);
     if (end->result == BLINK_OK && !(comm_ended && op->piece + 1 < op->pieces)) {
         if (!op_end_piece(op, end))
@@ -317,6 +352,26 @@ static void run_ended_elsewhere(mailbox_item_t *item)
     op->run_text = NULL;
     op_run_ended(op, &end, text);
     free(text);
+}
+
+void run_fail_as(comm_op_t *op, blink_result_t code, const char *text)
+{
+    op_release(op);
+    op_fail(op, code, text);
+}
+
+void run_fail(comm_op_t *op, blink_result_t code, const char *reason)
+{
+    op_release(op);
+    op_failf(op, code, "%s", reason);
+}
+
+void run_over(comm_op_t *op, const exec_end_t *end, const char *text)
+{
+    if (text)
+        run_fail_as(op, end->result, text);
+    else
+        (void)op_end_piece(op, end);
 }
 
 bool run_poll_ended(engine_t *engine)
@@ -350,7 +405,7 @@ static blink_result_t check_own_transfer(const comm_op_t *op)
 static void op_start(comm_op_t *op)
 {
     op_cut(op);
-    if (op->signature.count > 0) {
+    if (run_count(op) > 0) {
         blink_result_t result = check_own_transfer(op);
         if (result == BLINK_OK)
             result = plan_find(op);
@@ -399,6 +454,10 @@ bool run_serve_queued(engine_t *engine)
 void run_cancel(comm_op_t *op)
 {
     const engine_comm_t *comm = op->comm;
+    if (op->state == OP_RUNNING && remote_crosses(op)) {
+        remote_cancel(op, comm->end_reason, comm->end_text);
+        return;
+    }
     if (op->state == OP_RUNNING) {
         exec_abort(op->instance->exec, comm->end_reason);
         return;

@@ -18,6 +18,14 @@ void run_proceed(comm_op_t *op);
 /* Go on with ops that waited for scratch, if some may have come back; true if so. */
 bool run_serve_queued(engine_t *engine);
 
+/* The run of an op of several hosts has ended, and nothing of it is under way any more. text: why it has
+ * failed; NULL: it has not. */
+void run_over(comm_op_t *op, const exec_end_t *end, const char *text);
+
+/* End an op that does not run. The text is what its ranks hear, whole, or its reason. */
+void run_fail_as(comm_op_t *op, blink_result_t code, const char *text);
+void run_fail(comm_op_t *op, blink_result_t code, const char *reason);
+
 /* End an op, whatever its state, with its communicator's reason, as soon as nothing of it runs any more. */
 void run_cancel(comm_op_t *op);
 

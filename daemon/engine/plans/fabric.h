@@ -19,8 +19,9 @@ typedef struct fabric {
     const uint32_t *own_link;
     /* By host: device i of host h is topo->gpus[first_device[h] + i]. NULL: one host. */
     const uint32_t *first_device;
-    const char *const *hosts; /* by host: its name. NULL: one host, which is not named */
-    bool one_class;           /* all devices meet in one memory: one plan serves all sizes */
+    const uint32_t *host_of_node; /* by node of topo; TOPO_NONE: of the network. NULL: one host */
+    const char *const *hosts;     /* by host: its name. NULL: one host, which is not named */
+    bool one_class;               /* all devices meet in one memory: one plan serves all sizes */
     _Atomic uint32_t users;
     void (*destroy)(struct fabric *fabric); /* when nobody uses it any more */
 } fabric_t;

@@ -2,6 +2,7 @@
 
 #include "engine/loop.h"
 #include "engine/op/op.h"
+#include "engine/remote/remote.h"
 #include "error.h"
 
 #include <stdlib.h>
@@ -121,9 +122,36 @@ static bool is_preceded(const comm_op_t *op)
     return first && first != op;
 }
 
+/* An op of several hosts must not wait for scratch: others might have what it waits for here, and wait on
+ * another host for what the op has there (docs/network.md). What the budget does not hold it gets all the
+ * same, with one slot for each edge, and those who can wait do so. */
+static blink_result_t lend_at_once(comm_op_t *op, uint64_t block_bytes)
+{
+    plan_instance_t *instance;
+    account_t *account = &op->comm->tenant->account;
+    BLINK_TRY(find_instance(op->program, &instance));
+    exec_limit_slots(instance->exec, 0);
+    blink_result_t result = exec_bind(instance->exec, block_bytes, &instance->need);
+    if (result == BLINK_OK && !account_has_left(account, BUDGET_SCRATCH_BYTES, instance->need.bytes)) {
+        exec_limit_slots(instance->exec, 1);
+        result = exec_bind(instance->exec, block_bytes, &instance->need);
+    }
+    if (result != BLINK_OK) {
+        keep(instance);
+        return result;
+    }
+    instance->oversize = false;
+    account_add(account, BUDGET_SCRATCH_BYTES, instance->need.bytes);
+    account_add(account, BUDGET_GPU_SCRATCH_BYTES, instance->need.gpu_bytes);
+    op->instance = instance;
+    return BLINK_OK;
+}
+
 blink_result_t lend(comm_op_t *op, uint64_t block_bytes)
 {
     plan_instance_t *instance;
+    if (remote_crosses(op))
+        return lend_at_once(op, block_bytes);
     if (!is_preceded(op)) {
         BLINK_TRY(find_instance(op->program, &instance));
         blink_result_t result = exec_bind(instance->exec, block_bytes, &instance->need);

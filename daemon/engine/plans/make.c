@@ -30,6 +30,25 @@ static blink_result_t predict(const topo_t *topo, const plan_t *plan, cached_pro
     return BLINK_OK;
 }
 
+/* Compile the plan, of several hosts this host's part of it. */
+static blink_result_t compile(const plan_key_t *key, const plan_t *plan, cached_program_t *cached)
+{
+    const fabric_t *fabric = key->fabric;
+    uint32_t host_of_rank[PLAN_RANKS_MAX];
+    const lane_hosts_t hosts = {.of_rank = host_of_rank, .scales_inputs = key->scales_inputs};
+    if (!fabric_spans_hosts(fabric))
+        return lane_compile(fabric->topo, plan, NULL, &cached->made);
+    for (uint32_t rank = 0; rank < key->rank_count; rank++)
+        host_of_rank[rank] = fabric->host_of_node[key->nodes[rank]];
+    BLINK_TRY(lane_compile(fabric->topo, plan, &hosts, &cached->made));
+    blink_result_t result = lane_program_keep(cached->made, fabric->own_host);
+    if (result != BLINK_OK) {
+        lane_program_destroy(cached->made);
+        cached->made = NULL;
+    }
+    return result;
+}
+
 static blink_result_t plan_and_compile(cached_program_t *cached)
 {
     const plan_key_t *key = &cached->key;
@@ -51,7 +70,7 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
         plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
     blink_result_t result = predict(topo, plan, cached);
     if (result == BLINK_OK)
-        result = lane_compile(topo, plan, NULL, &cached->made);
+        result = compile(key, plan, cached);
     cached->algorithm = plan->algorithm;
     cached->protocol = plan->protocol;
     LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",

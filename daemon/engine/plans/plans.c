@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "engine/loop.h"
 #include "engine/op/op.h"
+#include "engine/remote/remote.h"
 #include "error.h"
 #include "plan/lane/lane.h"
 
@@ -20,7 +21,8 @@ static plan_key_t key_of(const comm_op_t *op, uint32_t nodes[PLAN_RANKS_MAX])
     const op_signature_t *signature = &op->signature;
     bool by_size = comm->algorithm == BLINK_ALGORITHM_AUTO && !comm->fabric->one_class;
     plan_key_t key = {.fabric = comm->fabric,
-                      .collective = op->shape.collective,
+                      .collective = remote_is_barrier(op) ? BLINK_ALLREDUCE : op->shape.collective,
+                      .scales_inputs = op->remote && signature->redop == BLINK_PRE_MUL_SUM,
                       .algorithm = comm->algorithm,
                       .size_class = by_size ? plan_size_class(op->shape.payload_bytes) : 0,
                       .root = op->shape.has_root ? signature->root : PLAN_NONE,
@@ -57,9 +59,9 @@ static uint32_t hash_of(const plan_key_t *key)
 
 static bool key_equals(const plan_key_t *a, const plan_key_t *b)
 {
-    return a->fabric == b->fabric && a->collective == b->collective && a->algorithm == b->algorithm &&
-           a->root == b->root && a->peer == b->peer && a->size_class == b->size_class &&
-           a->rank_count == b->rank_count &&
+    return a->fabric == b->fabric && a->scales_inputs == b->scales_inputs && a->collective == b->collective &&
+           a->algorithm == b->algorithm && a->root == b->root && a->peer == b->peer &&
+           a->size_class == b->size_class && a->rank_count == b->rank_count &&
            memcmp(a->nodes, b->nodes, a->rank_count * sizeof(*a->nodes)) == 0;
 }
 

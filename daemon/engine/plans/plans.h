@@ -17,6 +17,7 @@ typedef struct plan_key {
     uint32_t root, peer;
     uint32_t size_class; /* plan_size_class(); class 0 is for all sizes */
     uint32_t rank_count;
+    bool scales_inputs; /* of several hosts: PRE_MUL_SUM takes another program */
     const uint32_t *nodes;
 } plan_key_t;
 
@@ -33,6 +34,7 @@ struct cached_program {
     lane_program_t *program;     /* NULL while it is being made */
     blink_algorithm_t algorithm; /* never AUTO */
     blink_protocol_t protocol;
+    uint64_t digest;                   /* of a plan for several hosts */
     double predicted_us[PLAN_CLASSES]; /* by the model (plan/predict.h), for the largest payload of a class */
     list_t idle;                       /* plan_instance_t.of_program */
     uint64_t asked_us;                 /* when an op last asked for it */

@@ -218,7 +218,7 @@ static uint64_t landing_bytes(const run_peer_t *peer)
     return peer->in ? run->instance->geometry.landing_bytes[peer->in - run->program->landings] : 0;
 }
 
-static blink_result_t lend(run_peer_t *peer)
+static blink_result_t lend_landing(run_peer_t *peer)
 {
     data_run_t *run = peer->run;
     if (!peer->in)
@@ -249,7 +249,7 @@ static blink_result_t join(data_run_t *run, data_endpoint_t *const *endpoints)
         run_peer_t *peer = &run->peers[i];
         BLINK_TRY(endpoint_add_flows(endpoints[peer->host], &peer->flows, &run_peer_calls));
         data_endpoint_get(peer->flows.endpoint);
-        BLINK_TRY(lend(peer));
+        BLINK_TRY(lend_landing(peer));
     }
     return BLINK_OK;
 }

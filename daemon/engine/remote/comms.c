@@ -1,0 +1,291 @@
+/*
+ * Communicators with ranks on other hosts: their names, their hosts, and what is kept for ops to come.
+ */
+#include "base/clock.h"
+#include "engine/loop.h"
+#include "engine/remote/remote.h"
+#include "error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* So many communicators that have ended are remembered, for peers that still begin ops of theirs. */
+#define ENDED_MOST 1024u
+
+/* Words about ops that have not begun here, of one communicator. */
+#define KEPT_MOST 262144u
+
+typedef struct ended {
+    list_t link;
+    uint64_t home;
+    uint32_t number;
+} ended_t;
+
+/* ---- all of them ---- */
+
+void remotes_init(remotes_t *remotes, const remote_calls_t *calls)
+{
+    remotes->calls = *calls;
+    list_init(&remotes->all);
+    list_init(&remotes->with_kept);
+    list_init(&remotes->early);
+    list_init(&remotes->ended);
+}
+
+static uint64_t hash_of_comm(uint64_t home, uint32_t number)
+{
+    return table_hash(home ^ table_hash(number));
+}
+
+remote_comm_t *remote_find(const remotes_t *remotes, uint64_t home, uint32_t number)
+{
+    table_link_t *link = table_find(&remotes->comms, hash_of_comm(home, number));
+    for (; link; link = table_find_next(link)) {
+        remote_comm_t *remote = CONTAINER_OF(link, remote_comm_t, of_names);
+        if (remote->home == home && remote->number == number)
+            return remote;
+    }
+    return NULL;
+}
+
+bool remote_has_ended(const remotes_t *remotes, uint64_t home, uint32_t number)
+{
+    LIST_FOR_EACH (link, &remotes->ended) {
+        const ended_t *ended = CONTAINER_OF(link, ended_t, link);
+        if (ended->home == home && ended->number == number)
+            return true;
+    }
+    return false;
+}
+
+static void forget_oldest_ended(remotes_t *remotes)
+{
+    list_t *link = list_take_first(&remotes->ended);
+    remotes->ended_count--;
+    free(CONTAINER_OF(link, ended_t, link));
+}
+
+void remotes_forget_ended(remotes_t *remotes)
+{
+    while (remotes->ended_count > 0)
+        forget_oldest_ended(remotes);
+}
+
+/* Without memory peers that still begin ops wait until their time is up. */
+static void remember_ended(remotes_t *remotes, const remote_comm_t *remote)
+{
+    ended_t *ended = malloc(sizeof(*ended));
+    if (!ended)
+        return;
+    ended->home = remote->home;
+    ended->number = remote->number;
+    list_append(&remotes->ended, &ended->link);
+    if (++remotes->ended_count > ENDED_MOST)
+        forget_oldest_ended(remotes);
+}
+
+/* ---- one of them ---- */
+
+void remote_end(const remote_comm_t *remote, blink_result_t reason, const char *text)
+{
+    remote->comm->engine->remotes.calls.end(remote->comm, ENDED_BY_ENGINE, reason, text);
+}
+
+blink_result_t remote_comm_create(engine_comm_t *comm, const engine_remote_config_t *config,
+                                  remote_comm_t **created)
+{
+    uint32_t hosts = comm->fabric->host_count;
+    remote_comm_t *remote = calloc(1, sizeof(*remote));
+    if (!remote)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator on %u hosts", hosts);
+    remote->comm = comm;
+    remote->home = config->home;
+    remote->number = config->number;
+    remote->host_count = hosts;
+    remote->own_host = comm->fabric->own_host;
+    list_init(&remote->of_all);
+    list_init(&remote->of_kept);
+    list_init(&remote->kept_by_age);
+    remote->host_of_rank = calloc(comm->rank_count, sizeof(*remote->host_of_rank));
+    remote->endpoints = calloc(hosts, sizeof(data_endpoint_t *));
+    if (!remote->host_of_rank || !remote->endpoints) {
+        remote_comm_destroy(remote);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator on %u hosts", hosts);
+    }
+    memcpy(remote->host_of_rank, config->host_of_rank, comm->rank_count * sizeof(*remote->host_of_rank));
+    for (uint32_t host = 0; host < hosts; host++) {
+        if (!config->endpoints[host])
+            continue;
+        remote->endpoints[host] = config->endpoints[host];
+        data_endpoint_get(config->endpoints[host]);
+    }
+    *created = remote;
+    return BLINK_OK;
+}
+
+void remote_comm_destroy(remote_comm_t *remote)
+{
+    if (!remote)
+        return;
+    for (uint32_t host = 0; remote->endpoints && host < remote->host_count; host++) {
+        if (remote->endpoints[host])
+            data_endpoint_put(remote->endpoints[host]);
+    }
+    table_fini(&remote->live);
+    table_fini(&remote->kept);
+    remote_pairs_free(remote);
+    free(remote->endpoints);
+    free(remote->host_of_rank);
+    free(remote);
+}
+
+/* An endpoint may have been lost before the engine knew the communicator. */
+static void check_endpoints(const remote_comm_t *remote)
+{
+    for (uint32_t host = 0; host < remote->host_count; host++) {
+        char name[BLINK_ERROR_TEXT_BYTES / 2], text[BLINK_ERROR_TEXT_BYTES];
+        if (!remote->endpoints[host] || !data_endpoint_is_lost(remote->endpoints[host]))
+            continue;
+        remote_name_host(remote, host, name, sizeof(name));
+        snprintf(text, sizeof(text), "%s, is lost", name);
+        remote_end(remote, BLINK_ERR_PEER_LOST, text);
+        return;
+    }
+}
+
+void remote_comm_enter(remote_comm_t *remote)
+{
+    remotes_t *remotes = &remote->comm->engine->remotes;
+    list_append(&remotes->all, &remote->of_all);
+    if (!table_add(&remotes->comms, &remote->of_names, hash_of_comm(remote->home, remote->number))) {
+        list_remove(&remote->of_all);
+        remote_end(remote, BLINK_ERR_NO_MEMORY, "no memory for a communicator");
+        return;
+    }
+    check_endpoints(remote);
+    remote_take_early(remote);
+}
+
+void remote_comm_leave(remote_comm_t *remote)
+{
+    remotes_t *remotes = &remote->comm->engine->remotes;
+    kept_t *kept;
+    while ((kept = LIST_FIRST(&remote->kept_by_age, kept_t, of_age))) {
+        if (kept->is_begin && remote->comm->end_reason == BLINK_OK)
+            remote_answer(remote->endpoints[kept->begin.op.host], &kept->begin.op, remote->own_host, 0,
+                          BLINK_ERR_PEER_LOST, "the ranks of a host have left the communicator");
+        remote_forget_kept(remote, kept);
+    }
+    if (list_is_empty(&remote->of_all))
+        return;
+    list_remove(&remote->of_all);
+    table_remove(&remotes->comms, &remote->of_names);
+    remember_ended(remotes, remote);
+}
+
+uint32_t remote_host_of(const remote_comm_t *remote, const data_endpoint_t *endpoint)
+{
+    for (uint32_t host = 0; host < remote->host_count; host++) {
+        if (remote->endpoints[host] == endpoint)
+            return host;
+    }
+    return UINT32_MAX;
+}
+
+void remote_name_host(const remote_comm_t *remote, uint32_t host, char *text, size_t bytes)
+{
+    size_t used = (size_t)snprintf(text, bytes, "%s", remote->comm->fabric->hosts[host]);
+    const char *before = ", with rank ";
+    for (uint32_t rank = 0; rank < remote->comm->rank_count && used + 24 < bytes; rank++) {
+        if (remote->host_of_rank[rank] != host)
+            continue;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%u", before, rank);
+        before = ", ";
+    }
+}
+
+/* ---- words about ops that have not begun here ---- */
+
+static uint64_t hash_of_op(const op_name_t *name)
+{
+    return table_hash(name->number ^ table_hash((uint64_t)name->root << 32 | name->peer));
+}
+
+static bool is_same_op(const op_name_t *a, const op_name_t *b)
+{
+    return a->number == b->number && a->root == b->root && a->peer == b->peer;
+}
+
+kept_t *remote_find_kept(const remote_comm_t *remote, const op_name_t *name, const kept_t *after)
+{
+    table_link_t *link =
+        after ? table_find_next(&after->of_ops) : table_find(&remote->kept, hash_of_op(name));
+    while (link && !is_same_op(&CONTAINER_OF(link, kept_t, of_ops)->begin.op, name))
+        link = table_find_next(link);
+    return link ? CONTAINER_OF(link, kept_t, of_ops) : NULL;
+}
+
+void remote_forget_kept(remote_comm_t *remote, kept_t *kept)
+{
+    table_remove(&remote->kept, &kept->of_ops);
+    list_remove(&kept->of_age);
+    free(kept);
+    if (list_is_empty(&remote->kept_by_age))
+        list_remove(&remote->of_kept);
+}
+
+void remote_keep(remote_comm_t *remote, const begin_t *begin, blink_result_t code, const char *text)
+{
+    size_t text_bytes = text ? strlen(text) + 1 : 1;
+    kept_t *kept = remote->kept.count < KEPT_MOST ? malloc(sizeof(*kept) + text_bytes) : NULL;
+    if (!kept || !table_add(&remote->kept, &kept->of_ops, hash_of_op(&begin->op))) {
+        free(kept);
+        remote_end(remote, BLINK_ERR_NO_MEMORY, "no memory for ops that other hosts have begun");
+        return;
+    }
+    kept->since_us = clock_us();
+    kept->is_begin = code == BLINK_OK;
+    kept->begin = *begin;
+    kept->code = code;
+    snprintf(kept->text, text_bytes, "%s", text ? text : "");
+    if (list_is_empty(&remote->kept_by_age))
+        list_append(&remote->comm->engine->remotes.with_kept, &remote->of_kept);
+    list_append(&remote->kept_by_age, &kept->of_age);
+}
+
+/* ---- time-outs ---- */
+
+/* Ranks of this host have not come at all to an op that others have begun. (Where some have come, the op is
+ * there, and has a time-out of its own.) */
+static void time_out(const remote_comm_t *remote, const kept_t *kept)
+{
+    const engine_comm_t *comm = remote->comm;
+    char host[BLINK_ERROR_TEXT_BYTES / 3], text[BLINK_ERROR_TEXT_BYTES];
+    remote_name_host(remote, remote->own_host, host, sizeof(host));
+    snprintf(text, sizeof(text), "%s %lu of communicator %u: no submission from %s within %g s",
+             collective_op_name(kept->begin.opcode), (unsigned long)kept->begin.op.number, comm->comm, host,
+             (double)comm->op_timeout_us / 1e6);
+    remote_end(remote, BLINK_ERR_TIMEOUT, text);
+}
+
+uint64_t remotes_check_timeouts(engine_t *engine, uint64_t now_us)
+{
+    uint64_t next_us = UINT64_MAX;
+    LIST_FOR_EACH (link, &engine->remotes.with_kept) {
+        const remote_comm_t *remote = CONTAINER_OF(link, remote_comm_t, of_kept);
+        const engine_comm_t *comm = remote->comm;
+        const kept_t *oldest = LIST_FIRST(&remote->kept_by_age, kept_t, of_age);
+        /* Of the first op that is not done; ranks that work on it are not late for the next one. */
+        if (comm->end_reason != BLINK_OK || !oldest->is_begin || !list_is_empty(&comm->ops))
+            continue;
+        uint64_t since_us =
+            oldest->since_us > comm->oldest_since_us ? oldest->since_us : comm->oldest_since_us;
+        uint64_t deadline_us = since_us + comm->op_timeout_us;
+        if (now_us >= deadline_us)
+            time_out(remote, oldest);
+        else if (deadline_us < next_us)
+            next_us = deadline_us;
+    }
+    return next_us;
+}

@@ -1,0 +1,614 @@
+/*
+ * An op of several hosts, from the first submission here until nothing of it is under way.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/loop.h"
+#include "engine/remote/remote.h"
+#include "error.h"
+#include "names.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+/* Transfers that have begun here, from one rank to another. */
+typedef struct pair {
+    table_link_t of_pairs;
+    uint32_t root, peer;
+    uint64_t begun;
+    struct pair *next; /* remote_comm_t.first_pair */
+} pair_t;
+
+static uint64_t hash_of_pair(uint32_t root, uint32_t peer)
+{
+    return table_hash((uint64_t)root << 32 | peer);
+}
+
+static pair_t *find_pair(const remote_comm_t *remote, uint32_t root, uint32_t peer)
+{
+    table_link_t *link = table_find(&remote->pairs, hash_of_pair(root, peer));
+    while (link && (CONTAINER_OF(link, pair_t, of_pairs)->root != root ||
+                    CONTAINER_OF(link, pair_t, of_pairs)->peer != peer))
+        link = table_find_next(link);
+    return link ? CONTAINER_OF(link, pair_t, of_pairs) : NULL;
+}
+
+static blink_result_t count_transfer(remote_comm_t *remote, uint32_t root, uint32_t peer, uint64_t *number)
+{
+    pair_t *pair = find_pair(remote, root, peer);
+    if (!pair) {
+        pair = calloc(1, sizeof(*pair));
+        if (!pair || !table_add(&remote->pairs, &pair->of_pairs, hash_of_pair(root, peer))) {
+            free(pair);
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for transfers of two ranks");
+        }
+        pair->root = root;
+        pair->peer = peer;
+        pair->next = remote->first_pair;
+        remote->first_pair = pair;
+    }
+    *number = pair->begun++;
+    return BLINK_OK;
+}
+
+void remote_pairs_free(remote_comm_t *remote)
+{
+    for (pair_t *pair = remote->first_pair, *next; pair; pair = next) {
+        next = pair->next;
+        free(pair);
+    }
+    table_fini(&remote->pairs);
+}
+
+static uint64_t hash_of(const op_name_t *name)
+{
+    return table_hash(name->number ^ hash_of_pair(name->root, name->peer));
+}
+
+/* The op that has not ended here; NULL: it has, or has not begun. */
+static remote_op_t *find_live(const remote_comm_t *remote, const op_name_t *name)
+{
+    table_link_t *link = table_find(&remote->live, hash_of(name));
+    for (; link; link = table_find_next(link)) {
+        remote_op_t *of = CONTAINER_OF(link, remote_op_t, of_live);
+        if (of->name.number == name->number && of->name.root == name->root && of->name.peer == name->peer)
+            return of;
+    }
+    return NULL;
+}
+
+static bool has_begun(const remote_comm_t *remote, const op_name_t *name)
+{
+    if (name->root == OP_NAME_NONE)
+        return name->number < remote->collectives;
+    const pair_t *pair = find_pair(remote, name->root, name->peer);
+    return pair && name->number < pair->begun;
+}
+
+/* ---- agreement ---- */
+
+static op_signature_t signature_of(const begin_t *begin)
+{
+    return (op_signature_t){.opcode = begin->opcode,
+                            .datatype = begin->datatype,
+                            .redop = begin->redop,
+                            .root = begin->root,
+                            .peer = begin->op.peer == OP_NAME_NONE ? 0 : begin->op.peer,
+                            .count = begin->count};
+}
+
+static blink_result_t fail_disagreement(const remote_comm_t *remote, const op_signature_t *own, uint32_t rank,
+                                        const begin_t *begin)
+{
+    const char *const *hosts = remote->comm->fabric->hosts;
+    char here[BLINK_ERROR_TEXT_BYTES / 3], there[BLINK_ERROR_TEXT_BYTES / 3];
+    op_signature_t other = signature_of(begin);
+    if (op_signature_equals(own, &other))
+        return BLINK_OK;
+    snprintf(here, sizeof(here), "rank %u on %s", rank, hosts[remote->host_of_rank[rank]]);
+    snprintf(there, sizeof(there), "rank %u on %s", begin->rank, hosts[begin->op.host]);
+    return op_signature_fail(here, own, there, &other);
+}
+
+/* ---- telling others ---- */
+
+void remote_answer(data_endpoint_t *endpoint, const op_name_t *name, uint32_t own_host, uint16_t flags,
+                   blink_result_t code, const char *text)
+{
+    uint32_t payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
+    fail_t fail = {.op = *name, .code = (uint16_t)code, .flags = flags};
+    fail.op.host = own_host;
+    uint32_t bytes = fail_write(&fail, NULL, text, payload);
+    (void)data_send(endpoint, WIRE_FAIL, payload,
+                    bytes); /* if that fails the endpoint is lost, and says so */
+}
+
+static void tell_fail(remote_op_t *of, uint32_t host)
+{
+    uint32_t sent[FAIL_FLOWS_MOST], payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
+    data_endpoint_t *endpoint = of->remote->endpoints[host];
+    if (!endpoint || of->flags[host] & REMOTE_TOLD_FAIL)
+        return;
+    of->flags[host] |= REMOTE_TOLD_FAIL;
+    fail_t fail = {.op = of->name, .code = (uint16_t)of->code};
+    if (of->run && of->flags[host] & REMOTE_JOINED) {
+        fail.sent_count = data_run_flows(of->run, host);
+        data_run_stop(of->run, host, sent, FAIL_FLOWS_MOST);
+    }
+    uint32_t bytes = fail_write(&fail, sent, of->text, payload);
+    (void)data_send(endpoint, WIRE_FAIL, payload, bytes); /* as above */
+}
+
+/* Who failed first tells all hosts of the communicator; others need to tell only those with whom they move
+ * something, so that both know what is still to come. */
+static void tell_hosts(remote_op_t *of, bool all)
+{
+    for (uint32_t host = 0; host < of->remote->host_count; host++) {
+        if (all || of->flags[host] & REMOTE_JOINED)
+            tell_fail(of, host);
+    }
+}
+
+/* The reason by which the op ends, as long as there is none. */
+static void note_failure(remote_op_t *of, blink_result_t code, const char *text)
+{
+    of->has_failed = true;
+    of->code = code;
+    snprintf(of->text, sizeof(of->text), "%s", text);
+}
+
+/* "n1: AllReduce 3 of communicator 2: …": what other hosts are told. */
+static void note_own_failure(remote_op_t *of, blink_result_t code, const char *text)
+{
+    char told[2 * BLINK_ERROR_TEXT_BYTES];
+    snprintf(told, sizeof(told), "%s: %s", of->remote->comm->fabric->hosts[of->remote->own_host], text);
+    told[BLINK_ERROR_TEXT_BYTES - 1] = '\0';
+    note_failure(of, code, told);
+}
+
+/* ---- the run ---- */
+
+static const remote_calls_t *calls_of(const remote_op_t *of)
+{
+    return &of->remote->comm->engine->remotes.calls;
+}
+
+/* Nothing of the op is under way any more once its run has ended and is settled. */
+static void end_if_over(remote_op_t *of)
+{
+    bool aborts = atomic_load_explicit(&of->abort_posted, memory_order_acquire); /* with on_aborted() */
+    if (!of->run || !of->run_ended || !of->settled || (aborts && !of->abort_taken))
+        return;
+    exec_end_t end = of->end;
+    data_run_destroy(of->run);
+    of->run = NULL;
+    if (of->has_failed)
+        end.result = of->code;
+    calls_of(of)->over(of->op, &end, of->has_failed ? of->text : NULL);
+}
+
+static void settle(remote_op_t *of)
+{
+    if (!of->settles)
+        data_run_settle(of->run);
+    of->settles = true;
+}
+
+/* The op, which is running, fails: its run is ended, and the others are told. */
+static void fail_run(remote_op_t *of, bool tell_all)
+{
+    if (!of->run_ended)
+        exec_abort(of->op->instance->exec, of->code);
+    tell_hosts(of, tell_all);
+    settle(of);
+}
+
+static void fail_own_run(remote_op_t *of, blink_result_t code, const char *why)
+{
+    char text[2 * BLINK_ERROR_TEXT_BYTES];
+    if (of->has_failed)
+        return;
+    snprintf(text, sizeof(text), "%s %lu: %s", collective_op_name(of->op->signature.opcode),
+             (unsigned long)of->name.number, why);
+    note_own_failure(of, code, text);
+    fail_run(of, true);
+}
+
+static void take_settled(mailbox_item_t *item)
+{
+    remote_op_t *of = CONTAINER_OF(item, remote_op_t, settled_item);
+    of->settled = true;
+    end_if_over(of);
+}
+
+static void take_aborted(mailbox_item_t *item)
+{
+    remote_op_t *of = CONTAINER_OF(item, remote_op_t, aborted_item);
+    of->abort_taken = true;
+    fail_own_run(of, of->abort_code, of->abort_text);
+    end_if_over(of);
+}
+
+void engine_data_settled(engine_t *engine, void *run_context)
+{
+    remote_op_t *of = run_context;
+    mailbox_post(&engine->mailbox, &of->settled_item);
+}
+
+void engine_data_aborted(engine_t *engine, void *run_context, blink_result_t code)
+{
+    remote_op_t *of = run_context;
+    of->abort_code = code;
+    snprintf(of->abort_text, sizeof(of->abort_text), "%s", blink_error_text());
+    atomic_store_explicit(&of->abort_posted, true, memory_order_release); /* with end_if_over() */
+    mailbox_post(&engine->mailbox, &of->aborted_item);
+}
+
+/* ---- what others say ---- */
+
+/* The host's BEGIN agrees, and the op is running. */
+static void agree(remote_op_t *of, const begin_t *begin)
+{
+    uint32_t host = begin->op.host;
+    const data_offer_t offer = {begin->first_flow, begin->flow_count, begin->slots};
+    of->flags[host] |= REMOTE_HEARD_BEGIN;
+    of->heard_count++;
+    of->op->since_us = clock_us(); /* from here its run may take as long as any */
+    if (data_run_agree(of->run, host, &offer) != BLINK_OK)
+        fail_own_run(of, BLINK_ERR_PROTOCOL, blink_error_text());
+}
+
+static blink_result_t check_begin(const remote_op_t *of, const begin_t *begin)
+{
+    const comm_op_t *op = of->op;
+    const char *host = of->remote->comm->fabric->hosts[begin->op.host];
+    BLINK_TRY(fail_disagreement(of->remote, &op->signature, op->first_rank, begin));
+    if (!of->run)
+        return BLINK_OK;
+    if (begin->digest != op->program->digest)
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "%s has another plan for it than this host: %016lx, %016lx",
+                          host, (unsigned long)begin->digest, (unsigned long)op->program->digest);
+    if (!(of->flags[begin->op.host] & REMOTE_JOINED) || of->flags[begin->op.host] & REMOTE_HEARD_BEGIN)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "%s begins it though it has no part in it, or has begun it",
+                          host);
+    return BLINK_OK;
+}
+
+/* The op has begun here, and may be running. */
+static void heed_begin_of(remote_op_t *of, const begin_t *begin)
+{
+    blink_result_t result = check_begin(of, begin);
+    char text[BLINK_ERROR_TEXT_BYTES];
+    snprintf(text, sizeof(text), "%s", result != BLINK_OK ? blink_error_text() : "");
+    if (result == BLINK_OK && of->run)
+        agree(of, begin);
+    else if (result == BLINK_OK)
+        remote_keep(of->remote, begin, BLINK_OK, NULL);
+    else if (of->run)
+        fail_own_run(of, result, text);
+    else
+        calls_of(of)->fail(of->op, result, text);
+}
+
+/* The op has ended here: a host that has begun something else hears so. */
+static void heed_late_begin(const remote_comm_t *remote, const begin_t *begin)
+{
+    const remote_past_t *past = &remote->past[begin->op.number % REMOTE_PAST_OPS];
+    if (begin->op.root != OP_NAME_NONE || !past->is_set || past->number != begin->op.number ||
+        !past->succeeded)
+        return;
+    blink_result_t result = fail_disagreement(remote, &past->signature, past->rank, begin);
+    if (result != BLINK_OK)
+        remote_answer(remote->endpoints[begin->op.host], &begin->op, remote->own_host, 0, result,
+                      blink_error_text());
+}
+
+/* A rank of this host that the op takes has left. */
+static bool op_will_not_come(const engine_comm_t *comm, const op_name_t *name)
+{
+    for (uint32_t i = 0; comm->leaving_count + comm->left_count > 0 && i < comm->member_count; i++) {
+        const comm_rank_t *rank = &comm->members[i];
+        bool takes_part = name->root == OP_NAME_NONE || rank->rank == name->root || rank->rank == name->peer;
+        if (takes_part && (rank->leaving || rank->left))
+            return true;
+    }
+    return false;
+}
+
+void remote_heed_begin(remote_comm_t *remote, const begin_t *begin)
+{
+    remote_op_t *of = find_live(remote, &begin->op);
+    if (of)
+        heed_begin_of(of, begin);
+    else if (has_begun(remote, &begin->op))
+        heed_late_begin(remote, begin);
+    else if (remote->comm->end_reason != BLINK_OK)
+        remote_answer(remote->endpoints[begin->op.host], &begin->op, remote->own_host, 0,
+                      remote->comm->end_reason, remote->comm->end_text);
+    else if (op_will_not_come(remote->comm, &begin->op))
+        remote_answer(remote->endpoints[begin->op.host], &begin->op, remote->own_host, 0, BLINK_ERR_PEER_LOST,
+                      "a rank has left the communicator");
+    else
+        remote_keep(remote, begin, BLINK_OK, NULL);
+}
+
+/* The op has begun here. */
+static void heed_fail_of(remote_op_t *of, const fail_t *fail, const uint32_t *sent, const char *text)
+{
+    uint32_t host = fail->op.host;
+    if (of->flags[host] & REMOTE_HEARD_FAIL)
+        return;
+    of->flags[host] |= REMOTE_HEARD_FAIL;
+    of->heard_fail = true;
+    if (!of->has_failed)
+        note_failure(of, (blink_result_t)fail->code, text);
+    if (!of->run) {
+        tell_fail(of, host);
+        calls_of(of)->fail_as(of->op, of->code, of->text);
+        return;
+    }
+    if (of->flags[host] & REMOTE_JOINED && !(fail->flags & FAIL_AFTER_END))
+        (void)data_run_fail(of->run, host, sent, fail->sent_count); /* on an error the endpoint is closed */
+    fail_run(of, false);
+    tell_fail(of, host);
+    end_if_over(of);
+}
+
+void remote_heed_fail(remote_comm_t *remote, const fail_t *fail, const uint32_t *sent, const char *text)
+{
+    remote_op_t *of = find_live(remote, &fail->op);
+    data_endpoint_t *endpoint = remote->endpoints[fail->op.host];
+    if (of) {
+        heed_fail_of(of, fail, sent, text);
+    } else if (has_begun(remote, &fail->op)) {
+        const remote_past_t *past = &remote->past[fail->op.number % REMOTE_PAST_OPS];
+        bool failed = past->is_set && past->number == fail->op.number && !past->succeeded;
+        if (!failed)
+            remote_answer(endpoint, &fail->op, remote->own_host, FAIL_AFTER_END, BLINK_ERR_ABORTED,
+                          "it has ended well");
+    } else {
+        begin_t begin = {.op = fail->op};
+        remote_answer(endpoint, &fail->op, remote->own_host, 0, (blink_result_t)fail->code, text);
+        if (remote->comm->end_reason == BLINK_OK)
+            remote_keep(remote, &begin, (blink_result_t)fail->code, text);
+    }
+}
+
+/* ---- for ops ---- */
+
+static blink_result_t name_op(remote_op_t *of)
+{
+    const comm_op_t *op = of->op;
+    remote_comm_t *remote = of->remote;
+    of->name = (op_name_t){.home = remote->home,
+                           .comm = remote->number,
+                           .host = remote->own_host,
+                           .root = OP_NAME_NONE,
+                           .peer = OP_NAME_NONE};
+    if (!op->shape.is_transfer) {
+        of->name.number = remote->collectives++;
+        return BLINK_OK;
+    }
+    of->name.root = op->signature.root;
+    of->name.peer = op->signature.peer;
+    return count_transfer(remote, of->name.root, of->name.peer, &of->name.number);
+}
+
+/* What has been said of the op already: of those that have begun it the words stay until its run begins. */
+static void heed_kept(remote_op_t *of)
+{
+    remote_comm_t *remote = of->remote;
+    kept_t *next;
+    for (kept_t *kept = remote_find_kept(remote, &of->name, NULL); kept; kept = next) {
+        next = remote_find_kept(remote, &of->name, kept);
+        if (kept->is_begin) {
+            blink_result_t result = check_begin(of, &kept->begin);
+            if (result == BLINK_OK || of->has_failed)
+                continue;
+            note_own_failure(of, result, blink_error_text());
+        } else if (!of->has_failed) {
+            of->flags[kept->begin.op.host] |= REMOTE_HEARD_FAIL | REMOTE_TOLD_FAIL;
+            of->heard_fail = true;
+            note_failure(of, kept->code, kept->text);
+        }
+    }
+}
+
+blink_result_t remote_op_create(comm_op_t *op)
+{
+    remote_comm_t *remote = op->comm->remote;
+    remote_op_t *of = calloc(1, sizeof(*of) + remote->host_count);
+    if (!of)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    of->op = op;
+    of->remote = remote;
+    of->barrier = op->shape.collective == COLLECTIVE_BARRIER ? calloc(op->entry_count, 2) : NULL;
+    of->settled_item.run = take_settled;
+    of->aborted_item.run = take_aborted;
+    blink_result_t result = op->shape.collective == COLLECTIVE_BARRIER && !of->barrier
+                                ? BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op")
+                                : name_op(of);
+    if (result == BLINK_OK && !table_add(&remote->live, &of->of_live, hash_of(&of->name)))
+        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    if (result != BLINK_OK) {
+        free(of->barrier);
+        free(of);
+        return result;
+    }
+    op->remote = of;
+    heed_kept(of);
+    return BLINK_OK;
+}
+
+blink_result_t remote_op_check(const comm_op_t *op)
+{
+    const remote_op_t *of = op->remote;
+    return of && of->has_failed ? BLINK_FAIL(of->code, "%s", of->text) : BLINK_OK;
+}
+
+static void forget_words(remote_op_t *of)
+{
+    kept_t *kept;
+    while ((kept = remote_find_kept(of->remote, &of->name, NULL)))
+        remote_forget_kept(of->remote, kept);
+}
+
+static void remember(const remote_op_t *of, blink_result_t code)
+{
+    if (of->name.root != OP_NAME_NONE)
+        return;
+    of->remote->past[of->name.number % REMOTE_PAST_OPS] = (remote_past_t){.number = of->name.number,
+                                                                          .is_set = true,
+                                                                          .succeeded = code == BLINK_OK,
+                                                                          .signature = of->op->signature,
+                                                                          .rank = of->op->first_rank};
+}
+
+void remote_op_end(comm_op_t *op, blink_result_t code, const char *text)
+{
+    remote_op_t *of = op->remote;
+    if (!of)
+        return;
+    assert(!of->run);
+    bool is_own = code != BLINK_OK && !of->heard_fail && op->comm->end_reason == BLINK_OK;
+    if (is_own && !of->has_failed)
+        note_own_failure(of, code, text);
+    if (is_own)
+        tell_hosts(of, true);
+    remember(of, code);
+    forget_words(of);
+    table_remove(&of->remote->live, &of->of_live);
+    free(of->barrier);
+    free(of);
+    op->remote = NULL;
+}
+
+bool remote_crosses(const comm_op_t *op)
+{
+    return op->remote && op->program->program->wire_count > 0;
+}
+
+bool remote_is_barrier(const comm_op_t *op)
+{
+    return op->remote && op->shape.collective == COLLECTIVE_BARRIER;
+}
+
+uint8_t *remote_barrier_bytes(const comm_op_t *op, const op_entry_t *entry)
+{
+    return op->remote->barrier + 2 * (entry - op->entries);
+}
+
+static void find_joined(remote_op_t *of)
+{
+    const lane_program_t *program = of->op->program->program;
+    of->joined_count = of->heard_count = 0;
+    for (uint32_t i = 0; i < program->landing_count; i++) {
+        const lane_landing_t *landing = &program->landings[i];
+        uint32_t host = landing->from_host == of->remote->own_host ? landing->to_host : landing->from_host;
+        of->joined_count += !(of->flags[host] & REMOTE_JOINED);
+        of->flags[host] |= REMOTE_JOINED;
+    }
+}
+
+static void tell_begin(const remote_op_t *of, uint32_t host)
+{
+    const comm_op_t *op = of->op;
+    data_offer_t offer = data_run_offer(of->run, host);
+    const begin_t begin = {.op = of->name,
+                           .count = op->signature.count,
+                           .opcode = op->signature.opcode,
+                           .datatype = op->signature.datatype,
+                           .redop = op->signature.redop,
+                           .root = op->signature.root,
+                           .rank = op->first_rank,
+                           .digest = op->program->digest,
+                           .first_flow = offer.first_flow,
+                           .flow_count = offer.flow_count,
+                           .slots = offer.slots};
+    (void)data_send(of->remote->endpoints[host], WIRE_BEGIN, &begin, sizeof(begin)); /* as above */
+}
+
+blink_result_t remote_begin(comm_op_t *op, void *const *outputs, const uint64_t *output_bytes,
+                            const exec_wires_t **wires)
+{
+    remote_op_t *of = op->remote;
+    const data_run_config_t config = {.instance = op->instance->exec,
+                                      .endpoints = of->remote->endpoints,
+                                      .outputs = outputs,
+                                      .output_bytes = output_bytes,
+                                      .tenant = op->comm->tenant,
+                                      .context = of};
+    data_t *data = op->comm->engine->config.data;
+    BLINK_TRY(data_run_create(data, &config, &of->run));
+    find_joined(of);
+    of->begun_us = clock_us();
+    data_soon(data);
+    for (uint32_t host = 0; host < of->remote->host_count; host++) {
+        if (of->flags[host] & REMOTE_JOINED)
+            tell_begin(of, host);
+    }
+    *wires = data_run_start(of->run);
+    return BLINK_OK;
+}
+
+void remote_started(comm_op_t *op, const exec_end_t *end)
+{
+    remote_op_t *of = op->remote;
+    data_t *data = op->comm->engine->config.data;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    snprintf(text, sizeof(text), "%s", blink_error_text());
+    kept_t *kept;
+    while ((kept = remote_find_kept(of->remote, &of->name, NULL))) {
+        begin_t begin = kept->begin;
+        remote_forget_kept(of->remote, kept);
+        heed_begin_of(of, &begin);
+    }
+    data_turn(data);
+    if (end)
+        remote_run_ended(op, end, text);
+}
+
+void remote_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
+{
+    remote_op_t *of = op->remote;
+    of->run_ended = true;
+    of->end = *end;
+    data_run_ended(of->run);
+    if (end->result != BLINK_OK)
+        fail_own_run(of, end->result, text ? text : "its run failed");
+    settle(of);
+    end_if_over(of);
+}
+
+void remote_cancel(comm_op_t *op, blink_result_t code, const char *text)
+{
+    remote_op_t *of = op->remote;
+    if (of->has_failed)
+        return;
+    note_failure(of, code, text);
+    fail_run(of, false);
+    end_if_over(of);
+}
+
+uint64_t remote_waits_since_us(const comm_op_t *op)
+{
+    const remote_op_t *of = op->remote;
+    return of && of->run && of->heard_count < of->joined_count ? of->begun_us : UINT64_MAX;
+}
+
+void remote_name_missing(const comm_op_t *op, char *text, size_t bytes)
+{
+    const remote_op_t *of = op->remote;
+    uint32_t host = 0;
+    while (host < of->remote->host_count &&
+           (of->flags[host] & (REMOTE_JOINED | REMOTE_HEARD_BEGIN)) != REMOTE_JOINED)
+        host++;
+    if (host < of->remote->host_count)
+        remote_name_host(of->remote, host, text, bytes);
+    else
+        snprintf(text, bytes, "another host");
+}

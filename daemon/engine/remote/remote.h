@@ -1,0 +1,214 @@
+/*
+ * Ops whose ranks are on several hosts. Every host starts its part as soon as its own ranks have come to the
+ * op, and tells its neighbours in the op's program one thing, BEGIN: what it runs, and where they may write.
+ * An op that fails on a host is told to the others by FAIL; it ends here only once nothing that was sent for
+ * it can still come, and nobody reads or writes its memory.
+ *
+ * Ops have the same names on all hosts (proto/begin.h): collectives are counted by communicator, transfers by
+ * their two ranks. What other hosts say of an op that has not begun here is kept until it does.
+ *
+ * Everything here is the engine thread's, but for the calls of the data plane in engine.h, which post to it.
+ */
+#ifndef BLINK_ENGINE_REMOTE_H
+#define BLINK_ENGINE_REMOTE_H
+
+#include "base/table.h"
+#include "begin.h"
+#include "engine/op/op.h"
+#include "net/data/data.h"
+
+/* What hosts have said of ops that they or this host did not agree about later. */
+#define REMOTE_PAST_OPS 64u
+
+/* A collective that has ended here. */
+typedef struct remote_past {
+    uint64_t number;
+    bool is_set, succeeded;
+    op_signature_t signature;
+    uint32_t rank; /* whose signature it is */
+} remote_past_t;
+
+/* So much longer than a host waits for its own ranks it waits for others, which know better what they lack.
+ */
+#define REMOTE_GRACE_US 1000000u
+
+/* A communicator's side of it. */
+struct remote_comm {
+    engine_comm_t *comm;
+    table_link_t of_names; /* remotes_t.comms */
+    list_t of_all;         /* remotes_t.all */
+    list_t of_kept;        /* remotes_t.with_kept, while `kept` has something */
+    uint64_t home;
+    uint32_t number, host_count, own_host;
+    uint32_t *host_of_rank;
+    data_endpoint_t **endpoints; /* by host, NULL for this one; held */
+    table_t live;                /* remote_op_t.of_live: ops that have not ended here */
+    table_t kept;                /* kept_t.of_ops: words about ops without a run */
+    list_t kept_by_age;          /* kept_t.of_age, oldest first */
+    table_t pairs;               /* ops.c: how many transfers of two ranks have begun here */
+    struct pair *first_pair;
+    uint64_t collectives; /* that have begun here */
+    remote_past_t past[REMOTE_PAST_OPS];
+};
+
+/* What is between this host and another one for an op. */
+enum remote_flag {
+    REMOTE_JOINED = 1 << 0,      /* the program moves something between the two */
+    REMOTE_HEARD_BEGIN = 1 << 1, /* and it agrees */
+    REMOTE_HEARD_FAIL = 1 << 2,
+    REMOTE_TOLD_FAIL = 1 << 3,
+};
+
+/* An op's side of it, from its first submission until it ends. */
+struct remote_op {
+    comm_op_t *op;
+    remote_comm_t *remote;
+    table_link_t of_live;
+    op_name_t name;
+    data_run_t *run; /* NULL: not begun, or ended */
+    uint64_t begun_us;
+    uint32_t joined_count, heard_count; /* hosts with REMOTE_JOINED, and of these REMOTE_HEARD_BEGIN */
+    bool run_ended, settles, settled;
+    bool has_failed, heard_fail;
+    blink_result_t code; /* of its failure, as the text */
+    char text[BLINK_ERROR_TEXT_BYTES];
+    exec_end_t end; /* of the executor's run */
+    mailbox_item_t settled_item, aborted_item;
+    _Atomic bool abort_posted; /* the data plane's; from then on the next two are the engine's */
+    bool abort_taken;
+    blink_result_t abort_code;
+    char abort_text[BLINK_ERROR_TEXT_BYTES];
+    uint8_t *barrier; /* of a barrier: the bytes that are added up, two for each rank of this host */
+    uint8_t flags[];  /* by host: remote_flag */
+};
+
+/* What the engine does when ops or communicators of several hosts come to an end: op/run.h, comm/comm.h. */
+typedef struct remote_calls {
+    void (*end)(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, const char *text);
+    void (*over)(comm_op_t *op, const exec_end_t *end, const char *text);
+    void (*fail)(comm_op_t *op, blink_result_t code, const char *reason);
+    void (*fail_as)(comm_op_t *op, blink_result_t code, const char *text);
+} remote_calls_t;
+
+/* All communicators with other hosts, and what has come for those that this host does not know yet. */
+typedef struct remotes {
+    remote_calls_t calls;
+    table_t comms;    /* by name */
+    list_t all;       /* remote_comm_t.of_all */
+    list_t with_kept; /* remote_comm_t.of_kept */
+    list_t early;     /* inbox.c: frames of communicators that are not known yet, oldest first */
+    uint64_t early_bytes;
+    list_t ended; /* comms.c: names of communicators that have ended here, oldest first */
+    uint32_t ended_count;
+    _Atomic uint64_t inbox_bytes; /* frames that the engine has not taken */
+} remotes_t;
+
+/* ---- communicators ---- */
+
+void remotes_init(remotes_t *remotes, const remote_calls_t *calls);
+void remotes_fini(remotes_t *remotes);
+
+/* The side of a new communicator; the control thread makes it, and it is used once remote_comm_enter() has
+ * been called by the engine thread. Errors: NO_MEMORY. */
+blink_result_t remote_comm_create(engine_comm_t *comm, const engine_remote_config_t *config,
+                                  remote_comm_t **remote);
+void remote_comm_enter(remote_comm_t *remote);
+
+/* The communicator has no ranks here any more. */
+void remote_comm_leave(remote_comm_t *remote);
+
+/* On any thread, after it has left or if it never entered. NULL is ignored. */
+void remote_comm_destroy(remote_comm_t *remote);
+
+/* The communicator of this name; NULL: there is none. And whether there was one, not long ago. */
+remote_comm_t *remote_find(const remotes_t *remotes, uint64_t home, uint32_t number);
+bool remote_has_ended(const remotes_t *remotes, uint64_t home, uint32_t number);
+
+/* End the communicator, on this host and by that everywhere. */
+void remote_end(const remote_comm_t *remote, blink_result_t reason, const char *text);
+
+/* Which host an endpoint leads to; UINT32_MAX: none of the communicator's. */
+uint32_t remote_host_of(const remote_comm_t *remote, const data_endpoint_t *endpoint);
+
+void remotes_forget_ended(remotes_t *remotes);
+void remote_pairs_free(remote_comm_t *remote);
+
+/* Heed what has come for the communicator before it was known. */
+void remote_take_early(remote_comm_t *remote);
+
+/* "n2, with rank 4, 5". */
+void remote_name_host(const remote_comm_t *remote, uint32_t host, char *text, size_t bytes);
+
+/* End communicators whose ranks here do not come to an op that others have begun. Returns when to look again
+ * (µs), or UINT64_MAX. */
+uint64_t remotes_check_timeouts(engine_t *engine, uint64_t now_us);
+
+/* ---- ops ---- */
+
+/* An op of such a communicator has been created. Errors: NO_MEMORY. */
+blink_result_t remote_op_create(comm_op_t *op);
+
+/* Whether others have said that it has failed, or begin something else by its name. Errors: theirs, MISMATCH.
+ */
+blink_result_t remote_op_check(const comm_op_t *op);
+
+/* The op's result is there: others hear of a failure that is this host's. `code` BLINK_OK: it has succeeded.
+ */
+void remote_op_end(comm_op_t *op, blink_result_t code, const char *text);
+
+/* Whether moves of the op's program, which is there, go between hosts. */
+bool remote_crosses(const comm_op_t *op);
+
+/* Whether the op has nothing to move and is to be run all the same, so that all ranks have come to it when it
+ * ends. Its run adds up a byte of each rank. */
+bool remote_is_barrier(const comm_op_t *op);
+
+/* Where a rank of this host has its byte of a barrier; the sum comes behind it. */
+uint8_t *remote_barrier_bytes(const comm_op_t *op, const op_entry_t *entry);
+
+/* The op, which has been lent its instance, is to run: lend landings, and tell the neighbours BEGIN. *wires
+ * is for exec_start(), which must follow. Errors: those of data_run_create(). */
+blink_result_t remote_begin(comm_op_t *op, void *const *outputs, const uint64_t *output_bytes,
+                            const exec_wires_t **wires);
+
+/* exec_start() has returned, with an end if it returned true. */
+void remote_started(comm_op_t *op, const exec_end_t *end);
+
+/* The executor's run has ended; text: why it failed, NULL: nobody knows. calls.over() is called once
+ * nothing of the op is under way any more. */
+void remote_run_ended(comm_op_t *op, const exec_end_t *end, const char *text);
+
+/* The op, which is running, is to end with this reason; no other host is told but for those that it moves
+ * something from or to. */
+void remote_cancel(comm_op_t *op, blink_result_t code, const char *text);
+
+/* Since when the op has waited for other hosts to begin (µs); UINT64_MAX: all have. `missing`: which of them.
+ */
+uint64_t remote_waits_since_us(const comm_op_t *op);
+void remote_name_missing(const comm_op_t *op, char *text, size_t bytes);
+
+/* ---- between the files of this folder ---- */
+
+typedef struct kept {
+    table_link_t of_ops;
+    list_t of_age;
+    uint64_t since_us;
+    bool is_begin;
+    begin_t begin; /* of a FAIL the op alone */
+    blink_result_t code;
+    char text[];
+} kept_t;
+
+void remote_keep(remote_comm_t *remote, const begin_t *begin, blink_result_t code, const char *text);
+kept_t *remote_find_kept(const remote_comm_t *remote, const op_name_t *name, const kept_t *after);
+void remote_forget_kept(remote_comm_t *remote, kept_t *kept);
+
+/* A checked word of a host about an op. */
+void remote_heed_begin(remote_comm_t *remote, const begin_t *begin);
+void remote_heed_fail(remote_comm_t *remote, const fail_t *fail, const uint32_t *sent, const char *text);
+
+/* Send FAIL without an op, which has not begun or has ended here. */
+void remote_answer(data_endpoint_t *endpoint, const op_name_t *name, uint32_t own_host, uint16_t flags,
+                   blink_result_t code, const char *text);
+
+#endif

@@ -1,0 +1,57 @@
+#include "begin.h"
+
+#include <string.h>
+
+static blink_result_t check_name(const char *what, const op_name_t *op)
+{
+    if (op->home == 0 || op->comm == 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "%s of communicator %u of no home", what, op->comm);
+    if ((op->root == OP_NAME_NONE) != (op->peer == OP_NAME_NONE))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "%s of a transfer from %u to %u", what, op->root, op->peer);
+    return BLINK_OK;
+}
+
+blink_result_t begin_parse(const void *payload, uint32_t bytes, begin_t *begin)
+{
+    if (bytes != sizeof(*begin))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN of %u bytes; it has %zu", bytes, sizeof(*begin));
+    memcpy(begin, payload, sizeof(*begin));
+    BLINK_TRY(check_name("a BEGIN", &begin->op));
+    if (begin->reserved != 0 || begin->reserved_word != 0 || begin->reserved_last != 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN with words set that are to be 0");
+    return BLINK_OK;
+}
+
+blink_result_t fail_parse(const void *payload, uint32_t bytes, fail_t *fail, const uint32_t **sent,
+                          char text[BLINK_ERROR_TEXT_BYTES])
+{
+    if (bytes < sizeof(*fail))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a FAIL of %u bytes; it has at least %zu", bytes,
+                          sizeof(*fail));
+    memcpy(fail, payload, sizeof(*fail));
+    BLINK_TRY(check_name("a FAIL", &fail->op));
+    uint32_t left = bytes - (uint32_t)sizeof(*fail);
+    if (fail->sent_count > FAIL_FLOWS_MOST || fail->sent_count > left / sizeof(uint32_t))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a FAIL of %u bytes tells of %u flows", bytes,
+                          fail->sent_count);
+    left -= fail->sent_count * (uint32_t)sizeof(uint32_t);
+    if (left >= BLINK_ERROR_TEXT_BYTES || (fail->flags & ~FAIL_AFTER_END) || fail->code == BLINK_OK)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a FAIL with code %u, flags 0x%x and a text of %u bytes",
+                          fail->code, fail->flags, left);
+    *sent = (const uint32_t *)((const char *)payload + sizeof(*fail));
+    memcpy(text, (const char *)payload + bytes - left, left);
+    text[left] = '\0';
+    return BLINK_OK;
+}
+
+uint32_t fail_write(const fail_t *fail, const uint32_t *sent, const char *text, void *payload)
+{
+    char *at = payload;
+    size_t sent_bytes = fail->sent_count * sizeof(*sent),
+           text_bytes = strnlen(text, BLINK_ERROR_TEXT_BYTES - 1);
+    memcpy(at, fail, sizeof(*fail));
+    if (sent_bytes > 0)
+        memcpy(at + sizeof(*fail), sent, sent_bytes);
+    memcpy(at + sizeof(*fail) + sent_bytes, text, text_bytes);
+    return (uint32_t)(sizeof(*fail) + sent_bytes + text_bytes);
+}

@@ -1,0 +1,77 @@
+/*
+ * What BEGIN and FAIL carry (wire.h): one host tells another that it runs its part of an op, or that the op
+ * has failed there. Numbers are little-endian, as on every machine that blinkd runs on. Nothing here has
+ * state.
+ */
+#ifndef BLINK_BEGIN_H
+#define BLINK_BEGIN_H
+
+#include "error.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** An op, by the same name on all hosts: the number-th collective of a communicator, or the number-th
+ * transfer from `root` to `peer`, counted from 0. */
+typedef struct op_name {
+    uint64_t home; /* the communicator: who numbered it, and its number there */
+    uint32_t comm;
+    uint32_t host; /* which of the communicator's hosts says this */
+    uint64_t number;
+    uint32_t root, peer; /* of a transfer the source and the destination; else OP_NAME_NONE */
+} op_name_t;
+
+#define OP_NAME_NONE UINT32_MAX
+
+static_assert(sizeof(op_name_t) == 32, "op name layout");
+static_assert(offsetof(op_name_t, number) == 16, "op name layout");
+
+typedef struct begin {
+    op_name_t op;
+    /* What all ranks must agree on, as `rank` has submitted it. */
+    uint64_t count;
+    uint8_t opcode, datatype, redop, reserved;
+    uint32_t root;
+    uint32_t rank;
+    uint32_t reserved_word;
+    uint64_t digest; /* of the plan */
+    uint64_t ended;  /* so many of the communicator's collectives have ended at the sender, the first ones */
+    uint32_t first_flow, flow_count, slots; /* where the sender takes in what comes from the receiver */
+    uint32_t reserved_last;
+} begin_t;
+
+static_assert(sizeof(begin_t) == 88, "BEGIN layout");
+static_assert(offsetof(begin_t, count) == 32, "BEGIN layout");
+static_assert(offsetof(begin_t, digest) == 56, "BEGIN layout");
+static_assert(offsetof(begin_t, first_flow) == 72, "BEGIN layout");
+
+/** The op has ended well where FAIL comes from: all has been sent that BEGIN promised. */
+#define FAIL_AFTER_END 1u
+
+/** A FAIL's head; sent_count words follow, of each flow to the receiver how far it was sent, and then the
+ * reason's text without NUL. */
+typedef struct fail {
+    op_name_t op;
+    uint16_t code; /* blink_result_t */
+    uint16_t flags;
+    uint32_t sent_count;
+} fail_t;
+
+static_assert(sizeof(fail_t) == 40, "FAIL layout");
+
+#define FAIL_FLOWS_MOST 8192u
+#define FAIL_MOST_BYTES (sizeof(fail_t) + FAIL_FLOWS_MOST * sizeof(uint32_t) + BLINK_ERROR_TEXT_BYTES)
+
+/** Check what came from a peer, as far as that goes by itself. Errors: PROTOCOL. */
+blink_result_t begin_parse(const void *payload, uint32_t bytes, begin_t *begin);
+
+/** The same of a FAIL: *sent points into the payload, which is aligned to 4 bytes; text is copied. */
+blink_result_t fail_parse(const void *payload, uint32_t bytes, fail_t *fail, const uint32_t **sent,
+                          char text[BLINK_ERROR_TEXT_BYTES]);
+
+/** Write a FAIL of at most FAIL_FLOWS_MOST flows into `payload`, which holds FAIL_MOST_BYTES. Returns its
+ * bytes. */
+uint32_t fail_write(const fail_t *fail, const uint32_t *sent, const char *text, void *payload);
+
+#endif

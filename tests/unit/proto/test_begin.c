@@ -1,0 +1,85 @@
+/* What BEGIN and FAIL carry, and what is refused of it. */
+#include "begin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static op_name_t some_op(void)
+{
+    return (op_name_t){
+        .home = 7, .comm = 3, .host = 1, .number = 5, .root = OP_NAME_NONE, .peer = OP_NAME_NONE};
+}
+
+static void test_a_begin_is_read_as_it_was_written(void **state)
+{
+    begin_t written = {.op = some_op(), .count = 9, .opcode = 2, .digest = 11, .slots = 4}, read;
+    (void)state;
+    assert_int_equal(begin_parse(&written, sizeof(written), &read), BLINK_OK);
+    assert_memory_equal(&written, &read, sizeof(read));
+}
+
+static void test_a_begin_that_is_cut_off_or_of_nobody_is_refused(void **state)
+{
+    begin_t begin = {.op = some_op()}, read;
+    (void)state;
+    assert_int_equal(begin_parse(&begin, sizeof(begin) - 1, &read), BLINK_ERR_PROTOCOL);
+    begin.op.home = 0;
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    begin.op = some_op();
+    begin.op.root = 1; /* and no peer */
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    begin.op = some_op();
+    begin.reserved_word = 1;
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+}
+
+static void test_a_fail_tells_how_far_was_sent_and_why(void **state)
+{
+    uint32_t payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
+    const uint32_t sent[] = {3, 0, 8}, *read_sent;
+    fail_t written = {.op = some_op(), .code = BLINK_ERR_MISMATCH, .sent_count = 3}, read;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    (void)state;
+    uint32_t bytes = fail_write(&written, sent, "rank 0 gave count 1", payload);
+    assert_int_equal(fail_parse(payload, bytes, &read, &read_sent, text), BLINK_OK);
+    assert_memory_equal(&written, &read, sizeof(read));
+    assert_memory_equal(sent, read_sent, sizeof(sent));
+    assert_string_equal(text, "rank 0 gave count 1");
+}
+
+static void test_a_fail_that_lies_about_its_lengths_is_refused(void **state)
+{
+    uint32_t payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
+    const uint32_t sent[] = {3}, *read_sent;
+    fail_t fail = {.op = some_op(), .code = BLINK_ERR_MISMATCH, .sent_count = 1}, read;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    (void)state;
+    uint32_t bytes = fail_write(&fail, sent, "", payload);
+    assert_int_equal(fail_parse(payload, bytes, &read, &read_sent, text), BLINK_OK);
+    assert_int_equal(fail_parse(payload, bytes - 1, &read, &read_sent, text), BLINK_ERR_PROTOCOL);
+    assert_int_equal(fail_parse(payload, sizeof(fail) - 1, &read, &read_sent, text), BLINK_ERR_PROTOCOL);
+    assert_int_equal(fail_parse(payload, bytes + BLINK_ERROR_TEXT_BYTES, &read, &read_sent, text),
+                     BLINK_ERR_PROTOCOL);
+    fail.sent_count = UINT32_MAX;
+    memcpy(payload, &fail, sizeof(fail));
+    assert_int_equal(fail_parse(payload, bytes, &read, &read_sent, text), BLINK_ERR_PROTOCOL);
+    fail.sent_count = 1;
+    fail.code = BLINK_OK;
+    memcpy(payload, &fail, sizeof(fail));
+    assert_int_equal(fail_parse(payload, bytes, &read, &read_sent, text), BLINK_ERR_PROTOCOL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_begin_is_read_as_it_was_written),
+        cmocka_unit_test(test_a_begin_that_is_cut_off_or_of_nobody_is_refused),
+        cmocka_unit_test(test_a_fail_tells_how_far_was_sent_and_why),
+        cmocka_unit_test(test_a_fail_that_lies_about_its_lengths_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
