@@ -288,6 +288,20 @@ static blink_result_t check_listen(settings_t *settings, const char *value)
     return BLINK_OK;
 }
 
+/* Interfaces, each with its GB/s or without. */
+static blink_result_t check_nics(settings_t *settings, const char *value)
+{
+    char copy[SETTINGS_TEXT_BYTES], *rest = strcpy(copy, value);
+    (void)settings;
+    for (char *one; (one = settings_next_item(&rest));) {
+        settings_nic_t nic;
+        if (!settings_parse_nic(one, &nic))
+            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                              "'%s' is not an interface such as eth0, or eth0@5 with its GB/s", one);
+    }
+    return BLINK_OK;
+}
+
 /* ---- keys ---- */
 
 /* The two keys of a resource that tenants are charged for (base/budget.h). */
@@ -333,6 +347,7 @@ static const config_key_t keys[] = {
     {"network", "peers", VALUE_TEXT, offsetof(settings_t, network_peers), NULL, NULL},
     {"network", "host", VALUE_TEXT, offsetof(settings_t, network_host), NULL, NULL},
     {"network", "cluster", VALUE_TEXT, offsetof(settings_t, network_cluster), NULL, NULL},
+    {"network", "nics", VALUE_TEXT, offsetof(settings_t, network_nics), check_nics, NULL},
     {"network", "key", VALUE_TEXT, offsetof(settings_t, network_key), NULL, NULL},
     {"network", "timeout_s", VALUE_SECONDS, offsetof(settings_t, network_timeout_s), NULL, NULL},
     {"log", "level", VALUE_OTHER, 0, parse_level, print_level},

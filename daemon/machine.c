@@ -1,7 +1,9 @@
 #include "machine.h"
 
 #include "base/log.h"
+#include "net/address.h"
 #include "topo/detect/detect.h"
+#include "topo/network.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,13 @@
 #define HELLO_TIMEOUT_MS 60000
 
 #define ID_BYTES 32
+
+/* An interface whose driver does not tell how fast it is, and what stands for the network where there is no
+ * interface (daemons that talk over the loopback): 10 Gbit/s. */
+#define NIC_DEFAULT_GBPS 1.25
+#define NIC_DEFAULT_ID   "nic0"
+
+#define INTERFACES_MAX 64u
 
 /* ---- host devices ---- */
 
@@ -255,6 +264,74 @@ static uint32_t count_devices(const settings_devices_t *chosen)
     return count;
 }
 
+/* ---- the network ---- */
+
+typedef struct nics {
+    uint32_t count;
+    topo_nic_t nics[SETTINGS_NICS_MAX];
+    char names[SETTINGS_NICS_MAX][SETTINGS_NIC_BYTES];
+} nics_t;
+
+static void add_nic(nics_t *nics, const char *name, double GBps)
+{
+    if (nics->count == SETTINGS_NICS_MAX)
+        return;
+    snprintf(nics->names[nics->count], sizeof(nics->names[0]), "%s", name);
+    nics->nics[nics->count] = (topo_nic_t){nics->names[nics->count], GBps > 0 ? GBps : NIC_DEFAULT_GBPS};
+    nics->count++;
+}
+
+static void take_named_nics(const settings_t *settings, nics_t *nics)
+{
+    char copy[SETTINGS_TEXT_BYTES], *rest = strcpy(copy, settings->network_nics);
+    settings_nic_t nic;
+    for (char *item; (item = settings_next_item(&rest));)
+        if (settings_parse_nic(item, &nic))
+            add_nic(nics, nic.name, nic.GBps > 0 ? nic.GBps : detect_nic_GBps(NULL, nic.name));
+}
+
+static bool is_listened_at(const settings_t *settings, const net_address_t *address)
+{
+    char copy[SETTINGS_TEXT_BYTES], *rest = strcpy(copy, settings->network_listen);
+    net_address_t listening;
+    for (char *item; (item = settings_next_item(&rest));)
+        if (address_parse(item, 0, &listening) == BLINK_OK) {
+            listening.v4.sin_port = 0; /* IPv6 has it at the same place */
+            if (address_is_own(&listening, address))
+                return true;
+        }
+    return false;
+}
+
+static blink_result_t find_nics(const settings_t *settings, nics_t *nics)
+{
+    net_interface_t interfaces[INTERFACES_MAX];
+    uint32_t count;
+    BLINK_TRY(address_interfaces(interfaces, INTERFACES_MAX, &count));
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t known = 0;
+        while (known < nics->count && strcmp(nics->names[known], interfaces[i].name) != 0)
+            known++;
+        if (known == nics->count && is_listened_at(settings, &interfaces[i].address))
+            add_nic(nics, interfaces[i].name, detect_nic_GBps(NULL, interfaces[i].name));
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t make_network(const settings_t *settings, machine_t *machine)
+{
+    nics_t nics = {0};
+    if (*settings->network_listen == '\0')
+        return BLINK_OK;
+    if (*settings->network_nics)
+        take_named_nics(settings, &nics);
+    else
+        BLINK_TRY(find_nics(settings, &nics));
+    if (nics.count == 0)
+        add_nic(&nics, NIC_DEFAULT_ID, NIC_DEFAULT_GBPS);
+    return topo_add_network(machine->topo, nics.nics, nics.count, &machine->with_network);
+}
+
 /* ---- all of it ---- */
 
 /* Devices laid out as another machine's: the plans are that machine's, whatever memory the devices have. */
@@ -289,6 +366,8 @@ blink_result_t machine_make(const settings_t *settings, machine_t *machine)
         .worker = {.socket_fd = -1, .channel = {.ring_fd = -1, .doorbell_fd = -1, .event_fd = -1}}};
     blink_result_t result =
         settings->topology[0] != '\0' ? make_emulated(settings, machine) : make_devices(settings, machine);
+    if (result == BLINK_OK)
+        result = make_network(settings, machine);
     if (result != BLINK_OK) {
         char text[BLINK_ERROR_TEXT_BYTES];
         snprintf(text, sizeof(text), "%s", blink_error_text());
@@ -301,9 +380,10 @@ blink_result_t machine_make(const settings_t *settings, machine_t *machine)
 void machine_fini(machine_t *machine)
 {
     gpu_worker_end(&machine->worker, NULL, 0);
+    topo_destroy(machine->with_network);
     topo_destroy(machine->topo);
     free(machine->gpu_of_node);
-    machine->topo = NULL;
+    machine->with_network = machine->topo = NULL;
     machine->gpu_of_node = NULL;
 }
 

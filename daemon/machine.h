@@ -11,6 +11,8 @@
 
 typedef struct machine {
     topo_t *topo;
+    topo_t *with_network;  /* the same with NICs and the network behind them; NULL: the daemon is to know no
+                              other host */
     uint32_t device_count; /* the first so many gpus of topo */
     bool has_gpus;
     gpu_worker_t worker;   /* started, if the machine has GPUs */
@@ -25,7 +27,8 @@ typedef struct machine {
  * PCIe hub where they do not tell. *machine is the caller's: machine_fini(), which ends the worker if nobody
  * took it. Errors: those of topo_load(); NOT_FOUND (GPUs are asked for, and there is no driver, or no such
  * GPU), INVALID_ARGUMENT (more devices than the topology has; a GPU named twice), UNSUPPORTED (built without
- * CUDA), SYSTEM, NO_MEMORY.
+ * CUDA), SYSTEM, NO_MEMORY. NICs are those that the settings name, else the interfaces with an address at
+ * which the daemon is to listen.
  */
 blink_result_t machine_make(const settings_t *settings, machine_t *machine);
 void machine_fini(machine_t *machine);

@@ -204,7 +204,8 @@ static blink_result_t serve(settings_t *settings)
     BLINK_TRY(machine_make(settings, &machine));
     server_config_t config = {.settings = settings,
                               .listen_fd = -1,
-                              .topo = machine.topo,
+                              .local = machine.topo,
+                              .topo = machine.with_network ? machine.with_network : machine.topo,
                               .device_count = machine.device_count,
                               .gpu_of_node = machine.gpu_of_node,
                               .gpu_worker = machine.has_gpus ? &machine.worker : NULL,

@@ -9,12 +9,16 @@
 #include "base/log.h"
 #include "blink/types.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SETTINGS_TEXT_BYTES 256
 #define SETTINGS_GPUS_MAX   32u
+#define SETTINGS_NICS_MAX   32u
+#define SETTINGS_NIC_BYTES  16u /* of an interface's name, with its end */
 
 /* Pacing was asked for without a scale; before the settings are passed down, pace_default_scale() replaces
  * it. */
@@ -72,8 +76,9 @@ typedef struct settings {
     char network_peers[SETTINGS_TEXT_BYTES];  /* hosts to have a session with at all times */
     char network_host[SETTINGS_TEXT_BYTES];   /* what this daemon is called; "": as the machine */
     char network_cluster[SETTINGS_TEXT_BYTES];
-    char network_key[SETTINGS_TEXT_BYTES]; /* the key's file; "": see net/key.h */
-    double network_timeout_s;              /* how long another host may give no sign of life */
+    char network_nics[SETTINGS_TEXT_BYTES]; /* "eth0@5, eth1": NICs with their GB/s; "": those listened at */
+    char network_key[SETTINGS_TEXT_BYTES];  /* the key's file; "": see net/key.h */
+    double network_timeout_s;               /* how long another host may give no sign of life */
     log_level_t log_level;
 } settings_t;
 
@@ -81,6 +86,26 @@ typedef struct settings {
 static inline char *settings_next_item(char **list)
 {
     return strtok_r(*list, ", ", list);
+}
+
+/* An item of network_nics. */
+typedef struct settings_nic {
+    char name[SETTINGS_NIC_BYTES];
+    double GBps; /* 0: as the interface's driver tells */
+} settings_nic_t;
+
+/* False: it is none. */
+static inline bool settings_parse_nic(const char *item, settings_nic_t *nic)
+{
+    size_t bytes = strcspn(item, "@");
+    char *end = NULL;
+    nic->GBps = item[bytes] ? strtod(item + bytes + 1, &end) : 0.0;
+    if (bytes == 0 || bytes >= sizeof(nic->name) || memchr(item, '/', bytes) ||
+        (end && (*end || !isfinite(nic->GBps) || nic->GBps <= 0.0)))
+        return false;
+    memcpy(nic->name, item, bytes);
+    nic->name[bytes] = '\0';
+    return true;
 }
 
 /* "mps" or "isolated", as the file spells it. */

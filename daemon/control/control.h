@@ -34,7 +34,8 @@ typedef struct rosters rosters_t;
 
 typedef struct control {
     const settings_t *settings;
-    const topo_t *topo;
+    const topo_t *topo; /* server_config_t, as the next one */
+    const topo_t *local;
     int holes;                   /* holes.h: of all mapped memory of clients; -1: the kernel has none */
     uint32_t device_count;       /* the first so many gpus of topo */
     const uint32_t *gpu_of_node; /* by topology node; NULL: no device is on a GPU */

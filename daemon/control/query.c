@@ -126,7 +126,7 @@ static void answer_devices(page_t *page)
 /* The topology stays what it is: its text is made once. */
 static void answer_topology(page_t *page, char **text)
 {
-    blink_result_t result = *text ? BLINK_OK : topo_write_json(page->view->control->topo, text);
+    blink_result_t result = *text ? BLINK_OK : topo_write_json(page->view->control->local, text);
     if (result != BLINK_OK) {
         connection_reply_error(page->connection, page->request, result);
         return;

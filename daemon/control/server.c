@@ -444,6 +444,7 @@ static blink_result_t start_engine(server_t *server)
                                     .cuda = server->cuda,
                                     .gpu_of_node = control->gpu_of_node,
                                     .topo = control->topo,
+                                    .local = control->local,
                                     .data = control->data,
                                     .cores = cores > 0 ? (uint32_t)cores : 1,
                                     .control = &server->mailbox,
@@ -496,6 +497,7 @@ static void init_control(const server_config_t *config, control_t *control)
 {
     control->settings = config->settings;
     control->topo = config->topo;
+    control->local = config->local;
     control->device_count = config->device_count;
     control->gpu_of_node = config->gpu_of_node;
     control->started_ns = clock_ns();

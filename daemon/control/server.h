@@ -15,9 +15,10 @@
 typedef struct server server_t;
 
 typedef struct server_config {
-    const settings_t *settings; /* all that is pointed to is borrowed and outlives the server */
-    const topo_t *topo;
-    uint32_t device_count;       /* the first so many gpus of topo */
+    const settings_t *settings;  /* all that is pointed to is borrowed and outlives the server */
+    const topo_t *local;         /* by which communicators of this host alone are planned */
+    const topo_t *topo;          /* the same with NICs, if there are other hosts: what is counted and shown */
+    uint32_t device_count;       /* the first so many gpus of either */
     const uint32_t *gpu_of_node; /* by topology node; NULL: no device is on a GPU, and no worker */
     gpu_worker_t *gpu_worker;    /* has said gpu_hello; taken over */
     const gpu_hello_t *gpu_hello;

@@ -283,7 +283,7 @@ blink_result_t engine_create(const engine_config_t *config, engine_t **engine)
     mailbox_init(&created->mailbox, engine_wake, created);
     created->stop_item.run = engine_stop_run;
     init_lists(created);
-    blink_result_t result = fabric_create_local(config->topo, &created->local);
+    blink_result_t result = fabric_create_local(config->local, &created->local);
     if (result == BLINK_OK)
         result = plan_cache_init(&created->cache);
     if (result == BLINK_OK)

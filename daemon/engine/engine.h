@@ -36,7 +36,8 @@ typedef struct engine_config {
     exec_host_t *exec;           /* outlives the engine */
     exec_cuda_t *cuda;           /* outlives the engine; NULL: no GPUs */
     const uint32_t *gpu_of_node; /* as in exec_cuda_config_t; NULL: no GPUs */
-    const topo_t *topo;
+    const topo_t *topo;          /* whose links are counted */
+    const topo_t *local;         /* of this host alone: nodes and links have the same indices there */
     data_t *data;       /* outlives the engine; NULL: the daemon has nothing to do with other hosts */
     uint32_t cores;     /* processors of this machine, for the waiting policy */
     mailbox_t *control; /* the control thread's mailbox */

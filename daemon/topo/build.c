@@ -127,6 +127,18 @@ blink_result_t topo_build_link(topo_builder_t *builder, const char *from, const 
     return added->from && added->to ? BLINK_OK : out_of_memory(builder->source);
 }
 
+blink_result_t topo_build_again(topo_builder_t *builder, const char *from, const char *to,
+                                const topo_link_t *link)
+{
+    double rest_GBps;
+    uint32_t count = topo_link_units(link, &rest_GBps);
+    BLINK_TRY(
+        topo_build_link(builder, from, to, link->kind, link->unit_GBps, count, link->latency_us, false));
+    return rest_GBps > 0
+               ? topo_build_link(builder, from, to, link->kind, rest_GBps, 1, link->latency_us, false)
+               : BLINK_OK;
+}
+
 /* Names reach terminals, XML and logs: no control characters (C0, DEL, C1) and none of the two that XML
  * forbids. */
 static bool printable(const char *name)

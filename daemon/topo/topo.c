@@ -143,3 +143,24 @@ void topo_destroy(topo_t *topo)
     free(topo->name);
     free(topo);
 }
+
+double topo_fastest_GBps(const topo_t *topo, uint32_t node)
+{
+    double fastest = 0;
+    for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++) {
+        const topo_link_t *link = &topo->links[topo->out_links[j]];
+        if (link->GBps > fastest)
+            fastest = link->GBps;
+    }
+    return fastest;
+}
+
+bool topo_is_pcie_switch(const topo_t *topo, uint32_t node)
+{
+    for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++) {
+        const topo_link_t *link = &topo->links[topo->out_links[j]];
+        if (link->kind == TOPO_PCIE && topo->nodes[link->to].kind == TOPO_DEVICE)
+            return topo->nodes[node].kind == TOPO_SWITCH;
+    }
+    return false;
+}

@@ -111,6 +111,12 @@ uint32_t topo_link_units(const topo_link_t *link, double *rest_GBps);
 /* Capacity of the fastest link; not 0 even without links, so that it may divide. */
 double topo_largest_GBps(const topo_t *topo);
 
+/* Capacity of the fastest link from a node; 0 without links. */
+double topo_fastest_GBps(const topo_t *topo, uint32_t node);
+
+/* Whether the node is a switch with gpus on PCIe links. */
+bool topo_is_pcie_switch(const topo_t *topo, uint32_t node);
+
 /* Spelling used in files: "gpu", "switch", …; "nvlink", "pcie", …. Parsing returns false if there is no such
  * kind. */
 const char *topo_node_kind_name(topo_node_kind_t kind);
@@ -146,5 +152,9 @@ blink_result_t topo_build_link(topo_builder_t *builder, const char *from, const 
                                topo_link_kind_t kind, double GBps, uint32_t count, double latency_us,
                                bool duplex);
 blink_result_t topo_build_finish(topo_builder_t *builder, topo_t **topo);
+
+/* Add a link of a finished topology with all that was merged into it, between nodes of these ids. */
+blink_result_t topo_build_again(topo_builder_t *builder, const char *from, const char *to,
+                                const topo_link_t *link);
 
 #endif

@@ -53,7 +53,7 @@ static void start(void)
     log_init(settings.log_level, false);
     must(topo_load("dgx1v", &topo) == BLINK_OK, "topology");
     const server_config_t config = {
-        .settings = &settings, .topo = topo, .device_count = DEVICES, .listen_fd = -1};
+        .settings = &settings, .local = topo, .topo = topo, .device_count = DEVICES, .listen_fd = -1};
     must(server_create(&config, &server) == BLINK_OK, "server");
     must(pthread_create(&thread, NULL, serve, server) == 0, "thread");
     pthread_detach(thread);

@@ -3,6 +3,7 @@
 #include "error.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void local_destroy(fabric_t *fabric)
 {
@@ -22,6 +23,92 @@ blink_result_t fabric_create_local(const topo_t *topo, fabric_t **created)
     *created = fabric;
     return BLINK_OK;
 }
+
+/* ---- several hosts ---- */
+
+/* What the fabric points to. */
+typedef struct joined_fabric {
+    fabric_t fabric;
+    topo_t *topo;
+    uint32_t *own_link, *first_device, *host_of_node;
+    char **hosts;
+} joined_fabric_t;
+
+static void joined_destroy(fabric_t *fabric)
+{
+    joined_fabric_t *joined = (joined_fabric_t *)fabric;
+    for (uint32_t i = 0; i < fabric->host_count && joined->hosts; i++)
+        free(joined->hosts[i]);
+    free(joined->hosts);
+    free(joined->host_of_node);
+    free(joined->first_device);
+    free(joined->own_link);
+    topo_destroy(joined->topo);
+    free(joined);
+}
+
+/* topo_join() keeps the order of hosts, and of the nodes and links of each; the network comes last. */
+static void number(joined_fabric_t *joined, const topo_host_t *hosts)
+{
+    const fabric_t *fabric = &joined->fabric;
+    uint32_t node = 0, link = 0, device = 0;
+    for (uint32_t i = 0; i < joined->topo->link_count; i++)
+        joined->own_link[i] = TOPO_NONE;
+    for (uint32_t host = 0; host < fabric->host_count; host++) {
+        const topo_t *topo = hosts[host].topo;
+        for (uint32_t i = 1; i < topo->node_count; i++)
+            joined->host_of_node[node++] = host;
+        for (uint32_t i = 0; i < topo->link_count && host == fabric->own_host; i++)
+            joined->own_link[link + i] = i;
+        link += topo->link_count;
+        joined->first_device[host] = device;
+        device += topo->gpu_count;
+    }
+    joined->host_of_node[node] = TOPO_NONE;
+}
+
+static blink_result_t fill(joined_fabric_t *joined, const topo_host_t *hosts)
+{
+    uint32_t host_count = joined->fabric.host_count;
+    BLINK_TRY(topo_join(hosts, host_count, &joined->topo));
+    joined->own_link = calloc((size_t)joined->topo->link_count + 1, sizeof(*joined->own_link));
+    joined->host_of_node = calloc(joined->topo->node_count, sizeof(*joined->host_of_node));
+    joined->first_device = calloc(host_count, sizeof(*joined->first_device));
+    joined->hosts = calloc(host_count, sizeof(*joined->hosts));
+    bool fits = joined->own_link && joined->host_of_node && joined->first_device && joined->hosts;
+    for (uint32_t i = 0; i < host_count && fits; i++)
+        fits = (joined->hosts[i] = strdup(hosts[i].name)) != NULL;
+    if (!fits)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a fabric of %u hosts", host_count);
+    number(joined, hosts);
+    joined->fabric.topo = joined->topo;
+    joined->fabric.own_link = joined->own_link;
+    joined->fabric.first_device = joined->first_device;
+    joined->fabric.host_of_node = joined->host_of_node;
+    joined->fabric.hosts = (const char *const *)joined->hosts;
+    return BLINK_OK;
+}
+
+blink_result_t fabric_create_joined(const topo_host_t *hosts, uint32_t host_count, uint32_t own_host,
+                                    fabric_t **created)
+{
+    joined_fabric_t *joined = calloc(1, sizeof(*joined));
+    if (!joined)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a fabric of %u hosts", host_count);
+    joined->fabric.host_count = host_count;
+    joined->fabric.own_host = own_host;
+    joined->fabric.destroy = joined_destroy;
+    atomic_init(&joined->fabric.users, 1);
+    blink_result_t result = fill(joined, hosts);
+    if (result != BLINK_OK) {
+        joined_destroy(&joined->fabric);
+        return result;
+    }
+    *created = &joined->fabric;
+    return BLINK_OK;
+}
+
+/* ---- counting ---- */
 
 fabric_t *fabric_get(fabric_t *fabric)
 {

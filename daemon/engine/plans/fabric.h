@@ -7,6 +7,7 @@
 #ifndef BLINK_ENGINE_FABRIC_H
 #define BLINK_ENGINE_FABRIC_H
 
+#include "topo/network.h"
 #include "topo/topo.h"
 
 #include <stdatomic.h>
@@ -28,6 +29,12 @@ typedef struct fabric {
 
 /* The daemon's own host alone; borrows the topology. The caller's: fabric_put(). Errors: NO_MEMORY. */
 blink_result_t fabric_create_local(const topo_t *topo, fabric_t **fabric);
+
+/* Several hosts in this order, joined by topo_join(); `own_host` is the daemon's own, with the topology that
+ * its counters of links are for. Names and topologies are copied. The caller's: fabric_put(). Errors: those
+ * of topo_join(). */
+blink_result_t fabric_create_joined(const topo_host_t *hosts, uint32_t host_count, uint32_t own_host,
+                                    fabric_t **fabric);
 
 /* Use it once more, and once less. Thread-safe. NULL is ignored. */
 fabric_t *fabric_get(fabric_t *fabric);

@@ -30,4 +30,8 @@ typedef struct detect_sources {
  */
 blink_result_t topo_detect(const detect_sources_t *sources, topo_t **topo);
 
+/* GB/s of a network interface in one direction, as its driver tells sysfs (virtual Ethernet: 1.25); 0: it
+ * does not tell, or there is no such interface. `sysfs` NULL: "/sys". */
+double detect_nic_GBps(const char *sysfs, const char *interface);
+
 #endif

@@ -1,6 +1,7 @@
 #include "topo/read/generate.h"
 
 #include "error.h"
+#include "topo/network.h"
 #include "topo/rates.h"
 #include "topo/read/builtin.h"
 #include "topo/source.h"
@@ -13,7 +14,6 @@
 
 #define NAME_BYTES 32 /* of a built-in */
 #define ID_BYTES   48
-#define NET_ID     "net"
 
 typedef char node_id_t[ID_BYTES];
 
@@ -106,36 +106,13 @@ static blink_result_t check_size(const generator_t *generator, const generated_n
     return BLINK_OK;
 }
 
-/* Capacity of the fastest link from a node. */
-static double fastest_GBps(const topo_t *topo, uint32_t node)
-{
-    double fastest = 0;
-    for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++) {
-        const topo_link_t *link = &topo->links[topo->out_links[j]];
-        if (link->GBps > fastest)
-            fastest = link->GBps;
-    }
-    return fastest;
-}
-
-/* A switch with gpus on PCIe links. */
-static bool is_pcie_switch(const topo_t *topo, uint32_t node)
-{
-    for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++) {
-        const topo_link_t *link = &topo->links[topo->out_links[j]];
-        if (link->kind == TOPO_PCIE && topo->nodes[link->to].kind == TOPO_DEVICE)
-            return topo->nodes[node].kind == TOPO_SWITCH;
-    }
-    return false;
-}
-
 /* Decide what NICs a host gets. */
 static void choose_nics(generator_t *generator, const char *machine_name)
 {
     const topo_t *machine = generator->machine;
     for (uint32_t i = 0; i < machine->node_count; i++) {
         generator->own_nics += machine->nodes[i].kind == TOPO_NIC;
-        if (is_pcie_switch(machine, i))
+        if (topo_is_pcie_switch(machine, i))
             generator->switches[generator->switch_count++] = i;
     }
     if (generator->own_nics)
@@ -190,14 +167,8 @@ static blink_result_t add_machine_links(generator_t *generator)
         topo_link_t link = machine->links[i];
         if (link.kind == TOPO_NIC_LINK && generator->nic_GBps > 0)
             link.GBps = link.unit_GBps = generator->nic_GBps;
-        const char *from = generator->ids[link.from], *to = generator->ids[link.to];
-        double rest_GBps;
-        uint32_t count = topo_link_units(&link, &rest_GBps);
-        BLINK_TRY(topo_build_link(generator->builder, from, to, link.kind, link.unit_GBps, count,
-                                  link.latency_us, false));
-        if (rest_GBps > 0)
-            BLINK_TRY(topo_build_link(generator->builder, from, to, link.kind, rest_GBps, 1, link.latency_us,
-                                      false));
+        BLINK_TRY(
+            topo_build_again(generator->builder, generator->ids[link.from], generator->ids[link.to], &link));
     }
     return BLINK_OK;
 }
@@ -208,7 +179,7 @@ static blink_result_t attach_nic(generator_t *generator, uint32_t nic, const cha
     const topo_t *machine = generator->machine;
     if (generator->switch_count) {
         uint32_t node = generator->switches[nic];
-        return add_link(generator, generator->ids[node], id, TOPO_PCIE, fastest_GBps(machine, node),
+        return add_link(generator, generator->ids[node], id, TOPO_PCIE, topo_fastest_GBps(machine, node),
                         TOPO_PCIE_LATENCY_US);
     }
     uint32_t first = nic * machine->gpu_count / generator->added_nics;
@@ -226,7 +197,7 @@ static blink_result_t add_nics(generator_t *generator, uint32_t host, const char
         snprintf(id, sizeof(id), "nic%u", host * generator->added_nics + i);
         BLINK_TRY(add_node(generator, id, host_name, &(topo_node_t){.kind = TOPO_NIC}));
         BLINK_TRY(attach_nic(generator, i, id));
-        BLINK_TRY(add_link(generator, id, NET_ID, TOPO_NET, generator->nic_GBps, TOPO_NET_LATENCY_US));
+        BLINK_TRY(add_link(generator, id, TOPO_NET_ID, TOPO_NET, generator->nic_GBps, TOPO_NET_LATENCY_US));
     }
     return BLINK_OK;
 }
@@ -237,8 +208,8 @@ static blink_result_t connect_own_nics(generator_t *generator)
     for (uint32_t i = 0; i < machine->node_count; i++) {
         if (machine->nodes[i].kind != TOPO_NIC)
             continue;
-        double GBps = generator->nic_GBps > 0 ? generator->nic_GBps : fastest_GBps(machine, i);
-        BLINK_TRY(add_link(generator, generator->ids[i], NET_ID, TOPO_NET, GBps, TOPO_NET_LATENCY_US));
+        double GBps = generator->nic_GBps > 0 ? generator->nic_GBps : topo_fastest_GBps(machine, i);
+        BLINK_TRY(add_link(generator, generator->ids[i], TOPO_NET_ID, TOPO_NET, GBps, TOPO_NET_LATENCY_US));
     }
     return BLINK_OK;
 }
@@ -253,7 +224,7 @@ static blink_result_t add_hosts(generator_t *generator)
         BLINK_TRY(add_nics(generator, host, host_name));
         BLINK_TRY(connect_own_nics(generator));
     }
-    return add_node(generator, NET_ID, "", &(topo_node_t){.kind = TOPO_SWITCH});
+    return add_node(generator, TOPO_NET_ID, "", &(topo_node_t){.kind = TOPO_SWITCH});
 }
 
 static blink_result_t build(generator_t *generator, const char *machine_name, topo_t **topo)

@@ -61,6 +61,7 @@ static void fixture_init(fixture_t *fixture)
     mailbox_init(&fixture->mailbox, no_wake, NULL);
     engine_config_t config = {.settings = &fixture->settings,
                               .exec = fixture->exec,
+                              .local = fixture->topo,
                               .topo = fixture->topo,
                               .cores = 1,
                               .control = &fixture->mailbox};
