@@ -157,7 +157,8 @@ const exec_wires_t *data_run_start(data_run_t *run);
 void data_run_ended(data_run_t *run);
 
 /* A host's FAIL: of flow i of what comes from there the moves below sent[i] were sent, of others none. After
- * data_run_agree() or without. Errors: PROTOCOL (more have come; the endpoint is closed). */
+ * data_run_agree() or without. `sent` NULL: it answers that the op has ended there, so that all was sent; its
+ * BEGIN has been agreed to. Errors: PROTOCOL (more have come; the endpoint is closed). */
 blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sent, uint32_t count);
 
 /* The op has failed on this host: no move goes to any host that has not gone. `sent` receives how far each

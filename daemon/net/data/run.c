@@ -398,6 +398,16 @@ blink_result_t data_run_agree(data_run_t *run, uint32_t host, const data_offer_t
     return result;
 }
 
+static blink_result_t fail(run_peer_t *peer, const uint32_t *sent, uint32_t count)
+{
+    if (!sent && !peer->agreed)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "an op has ended there that has not begun");
+    if (!sent)
+        return BLINK_OK;
+    peer->failed = true;
+    return landing_fail(&peer->landing, sent, count);
+}
+
 blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sent, uint32_t count)
 {
     blink_result_t result = BLINK_OK;
@@ -406,8 +416,7 @@ blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sen
         return BLINK_OK;
     proxy_enter(run->data);
     if (!peer->flows.endpoint->tcp.closed) {
-        peer->failed = true;
-        result = judge(peer, landing_fail(&peer->landing, sent, count));
+        result = judge(peer, fail(peer, sent, count));
     }
     run_check_settled(run);
     proxy_leave(run->data);

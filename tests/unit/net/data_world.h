@@ -15,7 +15,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORLD_HOSTS_MAX = MACHINE_HOSTS_MAX, WORLD_FLOWS_MAX = 512, WORLD_OPS_MAX = 64, WAIT_S = 120 };
+enum {
+    WORLD_HOSTS_MAX = MACHINE_HOSTS_MAX,
+    WORLD_FLOWS_MAX = 512,
+    WORLD_OPS_MAX = 64,
+    WAIT_S = 120,
+    USED_AGAIN = 0xab
+};
+
+/* In a FAIL: the op has ended there, and all that it sends was sent. */
+#define HAS_ENDED UINT32_MAX
 
 typedef struct world world_t;
 
@@ -95,7 +104,7 @@ struct world {
     const topo_t *topo;
     uint32_t host_count;
     world_host_t hosts[WORLD_HOSTS_MAX];
-    uint32_t op_count;
+    uint32_t op_count, op_serial;
     op_t *ops[WORLD_OPS_MAX];
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -225,7 +234,7 @@ static inline void send_fail(part_t *part, uint32_t peer)
         assert_true(count <= WORLD_FLOWS_MAX);
         data_run_stop(part->run, peer, payload + 2, count);
     }
-    payload[1] = count;
+    payload[1] = part->over && !part->failed ? HAS_ENDED : count;
     (void)data_send(part->host->endpoints[peer], WIRE_FAIL, payload, (count + 2) * sizeof(*payload));
 }
 
@@ -253,7 +262,8 @@ static inline void heed_begin(part_t *part, uint32_t peer)
 static inline void heed_fail(part_t *part, uint32_t peer)
 {
     if (!part->over)
-        (void)data_run_fail(part->run, peer, part->sent[peer], part->sent_count[peer]);
+        (void)data_run_fail(part->run, peer, part->sent_count[peer] == HAS_ENDED ? NULL : part->sent[peer],
+                            part->sent_count[peer]);
     fail_part(part, BLINK_ERR_PEER_LOST);
 }
 
@@ -306,6 +316,14 @@ static inline void begin_part(part_t *part)
     data_turn(host->data);
 }
 
+/* Memory of a part whose op has failed is used for something else from now on. */
+static inline void use_again(part_t *part)
+{
+    for (uint32_t rank = 0; rank < part->op->plan->rank_count; rank++)
+        if (part->op->host_of[rank] == part->host->number)
+            memset(part->op->buffers.memory[rank], USED_AGAIN, part->op->buffers.elements * sizeof(float));
+}
+
 static inline void end_part(part_t *part)
 {
     if (part->over || !part->settled || (part->started && !part->done))
@@ -313,16 +331,28 @@ static inline void end_part(part_t *part)
     part->over = true;
     data_run_destroy(part->run);
     part->run = NULL;
+    if (part->failed)
+        use_again(part);
 }
 
 /* ---- what happens ---- */
 
+static inline op_t *find_op(const world_t *world, uint32_t number)
+{
+    for (uint32_t i = 0; i < world->op_count; i++)
+        if (world->ops[i]->number == number)
+            return world->ops[i];
+    return NULL;
+}
+
 static inline void take_frame(const event_t *event)
 {
     world_t *world = event->host->world;
-    uint32_t number = event->payload[0], peer = event->peer;
-    assert_true(number < world->op_count);
-    part_t *part = &world->ops[number]->parts[event->host->number];
+    uint32_t peer = event->peer;
+    op_t *op = find_op(world, event->payload[0]);
+    if (!op)
+        return; /* the op is long over everywhere */
+    part_t *part = &op->parts[event->host->number];
     if (event->type == WIRE_BEGIN) {
         memcpy(&part->offers[peer], &event->payload[1], sizeof(data_offer_t));
         part->has_begun[peer] = true;
@@ -415,14 +445,27 @@ static inline bool all_are_over(const world_t *world)
     return true;
 }
 
+static inline void say_state(const world_t *world)
+{
+    for (uint32_t i = 0; i < world->op_count; i++)
+        for (uint32_t h = 0; h < world->host_count; h++) {
+            const part_t *part = &world->ops[i]->parts[h];
+            print_message("op %u, host %u: begun %d, failed %d, done %d, settled %d, over %d, lost %s\n",
+                          world->ops[i]->number, h, part->begun, part->failed, part->done, part->settled,
+                          part->over, part->host->lost_text);
+        }
+}
+
 /* Until a condition is fulfilled; WAIT_S is for a machine that is very busy. */
 static inline void world_wait(world_t *world, bool (*is_over)(const world_t *world), const char *what)
 {
     time_t begin = time(NULL);
     while (!is_over(world)) {
         (void)world_step(world, 100);
-        if (time(NULL) - begin > WAIT_S)
-            fail_msg("after %d s: %s", WAIT_S, what);
+        if (time(NULL) - begin <= WAIT_S)
+            continue;
+        say_state(world);
+        fail_msg("after %d s: %s", WAIT_S, what);
     }
 }
 
@@ -526,6 +569,13 @@ static inline void part_init(op_t *op, uint32_t h, const lane_hosts_t *hosts, ui
     }
 }
 
+enum { ALONE_RUNS = -1000 };
+
+static inline void on_alone_done(const exec_end_t *end)
+{
+    atomic_store((_Atomic int *)end->context, (int)end->result);
+}
+
 /* What one host that runs the plan alone leaves in every rank's memory. */
 static inline void run_alone(op_t *op)
 {
@@ -533,41 +583,32 @@ static inline void run_alone(op_t *op)
     exec_instance_t *instance = NULL;
     exec_need_t need;
     exec_end_t end;
-    part_t part = {.host = &op->world->hosts[0]};
+    _Atomic int result = ALONE_RUNS;
     exec_run_t run = {.inputs = op->expected.inputs,
                       .outputs = op->expected.outputs,
                       .count = op->count,
                       .datatype = BLINK_FLOAT32,
                       .redop = BLINK_SUM,
-                      .done = on_run_done,
-                      .context = &part};
+                      .done = on_alone_done,
+                      .context = &result};
     assert_int_equal(lane_compile(op->world->topo, op->plan, NULL, &program), BLINK_OK);
-    assert_int_equal(exec_instance_create(exec_of_host(part.host->exec), program, NULL, &instance), BLINK_OK);
+    assert_int_equal(exec_instance_create(exec_of_host(op->world->hosts[0].exec), program, NULL, &instance),
+                     BLINK_OK);
     assert_int_equal(exec_bind(instance, op->count * sizeof(float), &need), BLINK_OK);
-    if (!exec_start(instance, &run, &end)) {
-        world_t *world = op->world;
-        pthread_mutex_lock(&world->mutex);
-        while (!world->first)
-            pthread_cond_wait(&world->changed, &world->mutex);
-        event_t *event = world->first;
-        world->first = NULL;
-        world->last = &world->first;
-        pthread_mutex_unlock(&world->mutex);
-        assert_int_equal(event->kind, EVENT_DONE);
-        end.result = event->code;
-        free(event);
-    }
-    assert_int_equal(end.result, BLINK_OK);
+    if (exec_start(instance, &run, &end))
+        on_alone_done(&end);
+    while (atomic_load(&result) == ALONE_RUNS)
+        usleep(100);
+    assert_int_equal(result, BLINK_OK);
     exec_instance_destroy(instance);
     lane_program_destroy(program);
 }
 
-/* Nothing else is under way. */
 static inline op_t *op_create(world_t *world, const plan_t *plan, uint64_t count, bool lands_in_slots,
                               const uint32_t slots[WORLD_HOSTS_MAX])
 {
     op_t *op = calloc(1, sizeof(*op));
-    *op = (op_t){.world = world, .number = world->op_count, .plan = plan, .count = count};
+    *op = (op_t){.world = world, .number = world->op_serial++, .plan = plan, .count = count};
     hand_number_hosts(world->topo, plan, op->host_of);
     buffers_init(&op->expected, plan, count, false);
     buffers_init(&op->buffers, plan, count, false);
@@ -577,6 +618,15 @@ static inline op_t *op_create(world_t *world, const plan_t *plan, uint64_t count
         part_init(op, h, &hosts, slots ? slots[h] : 0);
     world->ops[world->op_count++] = op;
     return op;
+}
+
+/* Hosts begin in any order. */
+static inline void begin_everywhere(op_t *op)
+{
+    world_t *world = op->world;
+    uint32_t first = world_random(&world->dice, world->host_count);
+    for (uint32_t i = 0; i < world->host_count; i++)
+        begin_part(&op->parts[(first + i) % world->host_count]);
 }
 
 static inline void ops_destroy(world_t *world)
@@ -603,6 +653,19 @@ static inline void assert_right(const op_t *op)
                    op->buffers.elements * sizeof(float)) != 0)
             fail_msg("collective %u, %llu elements: rank %u differs", op->plan->collective,
                      (unsigned long long)op->count, rank);
+}
+
+/* Nothing was written to memory of parts that have failed after they were over. */
+static inline void assert_untouched(const op_t *op)
+{
+    for (uint32_t rank = 0; rank < op->plan->rank_count; rank++) {
+        const part_t *part = &op->parts[op->host_of[rank]];
+        const uint8_t *memory = (const uint8_t *)op->buffers.memory[rank];
+        for (size_t i = 0;
+             part->run == NULL && part->failed && part->settled && i < op->buffers.elements * sizeof(float);
+             i++)
+            assert_int_equal(memory[i], USED_AGAIN);
+    }
 }
 
 #endif

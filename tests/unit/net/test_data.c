@@ -4,6 +4,8 @@
  */
 #include "data_world.h"
 
+#include "base/log.h"
+
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- ops that succeed ---- */
@@ -23,15 +25,6 @@ static void on_machine(const struct machine *machine, blink_algorithm_t algorith
     }
     world_fini(&world);
     topo_destroy(topo);
-}
-
-/* Hosts begin in any order. */
-static void begin_everywhere(op_t *op)
-{
-    world_t *world = op->world;
-    uint32_t first = world_random(&world->dice, world->host_count);
-    for (uint32_t i = 0; i < world->host_count; i++)
-        begin_part(&op->parts[(first + i) % world->host_count]);
 }
 
 static void check_sizes(world_t *world, const plan_t *plan)
@@ -61,11 +54,165 @@ static void test_rings_equal_one_host_alone(void **state)
     on_machine(&machines[3], BLINK_ALGORITHM_RING, check_sizes);
 }
 
+/* ---- many ops at once ---- */
+
+/* Each host begins the ops in another order. */
+static void test_hosts_begin_ops_in_any_order(void **state)
+{
+    enum { OPS = 24 };
+    (void)state;
+    topo_t *topo = hand_hosts(machines[3].devices, machines[3].hosts);
+    plan_t *plan = make_plan(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE);
+    world_t world;
+    world_init(&world, topo, machines[3].hosts, true);
+    for (uint32_t round = 0; round < 5; round++) {
+        for (uint32_t i = 0; i < OPS; i++)
+            op_create(&world, plan, i % 4 == 0 ? 50000 : 1 + i, false, NULL);
+        for (uint32_t i = 0; i < OPS; i++)
+            for (uint32_t h = 0; h < world.host_count; h++)
+                begin_part(&world.ops[h % 2 ? OPS - 1 - i : (i * (2 * h + 1)) % OPS]->parts[h]);
+        world_wait(&world, all_are_over, "some op has not ended");
+        for (uint32_t i = 0; i < OPS; i++)
+            assert_right(world.ops[i]);
+        ops_destroy(&world);
+    }
+    world_fini(&world);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
+/* ---- what an op takes ---- */
+
+static uint64_t frames_from(const world_t *world, uint32_t host, uint32_t peer)
+{
+    data_counts_t counts;
+    uint64_t frames = 0;
+    data_endpoint_count(world->hosts[host].endpoints[peer], &counts);
+    for (uint32_t type = 0; type < LENGTH(counts.frames_out); type++)
+        frames += counts.frames_out[type];
+    return frames;
+}
+
+/* A BEGIN and a move, and no credits. */
+static void test_small_ops_take_two_frames_each_way(void **state)
+{
+    enum { OPS = 20 };
+    (void)state;
+    topo_t *topo = hand_hosts(machines[0].devices, machines[0].hosts);
+    plan_t *plan = make_plan(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE);
+    world_t world;
+    world_init(&world, topo, 2, true);
+    for (uint32_t i = 0; i < OPS; i++) {
+        begin_everywhere(op_create(&world, plan, 2, i % 2, NULL));
+        world_wait(&world, all_are_over, "an op has not ended");
+        assert_right(world.ops[0]);
+        ops_destroy(&world);
+    }
+    assert_int_equal(frames_from(&world, 0, 1), 2 * OPS);
+    assert_int_equal(frames_from(&world, 1, 0), 2 * OPS);
+    world_fini(&world);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
+/* ---- ops that fail ---- */
+
+/* Let some things happen. */
+static void go_on(world_t *world, uint32_t most)
+{
+    for (uint32_t steps = world_random(&world->dice, most); steps > 0; steps--)
+        (void)world_step(world, 1);
+}
+
+/* Some host fails the op at some moment; one may not have come to it. */
+static void fail_somewhere(op_t *op)
+{
+    world_t *world = op->world;
+    uint32_t first = world_random(&world->dice, world->host_count);
+    uint32_t late = world_random(&world->dice, 2);
+    for (uint32_t i = 0; i + late < world->host_count; i++) {
+        begin_part(&op->parts[(first + i) % world->host_count]);
+        go_on(world, 4);
+    }
+    go_on(world, 30);
+    fail_part(&op->parts[first], BLINK_ERR_ABORTED);
+    for (uint32_t h = 0; h < world->host_count; h++) {
+        go_on(world, 10);
+        if (!op->parts[h].begun && world_random(&world->dice, 2))
+            begin_part(&op->parts[h]);
+    }
+    /* Who waits for a host that does not come has a time-out. */
+    for (uint32_t h = 0; late && h < world->host_count; h++)
+        fail_part(&op->parts[h], BLINK_ERR_TIMEOUT);
+    world_wait(world, all_are_over, "the op that failed has not ended");
+}
+
+static void check_failures(world_t *world, const plan_t *plan)
+{
+    static const uint64_t elements[] = {100, 70000};
+    for (uint32_t round = 0; round < 12; round++) {
+        op_t *op = op_create(world, plan, count_for(plan, elements[round % 2]), false, NULL);
+        fail_somewhere(op);
+        op_t *next = op_create(world, plan, count_for(plan, elements[1]), false, NULL);
+        begin_everywhere(next);
+        world_wait(world, all_are_over, "the op after one that failed has not ended");
+        assert_right(next);
+        assert_untouched(op);
+        ops_destroy(world);
+    }
+}
+
+static void test_ops_that_fail_harm_no_others(void **state)
+{
+    (void)state;
+    on_machine(&machines[1], BLINK_ALGORITHM_TREES, check_failures);
+    on_machine(&machines[3], BLINK_ALGORITHM_TREES, check_failures);
+}
+
+/* ---- connections that are cut ---- */
+
+static void cut_somewhere(const plan_t *plan, const topo_t *topo, uint32_t hosts, uint64_t seed)
+{
+    world_t world;
+    world_init(&world, topo, hosts, true);
+    world.dice = seed;
+    for (uint32_t i = 0; i < 3; i++)
+        begin_everywhere(op_create(&world, plan, count_for(plan, 90000), false, NULL));
+    go_on(&world, 20);
+    uint32_t a = world_random(&world.dice, hosts), b = (a + 1) % hosts;
+    data_endpoint_close(world.hosts[a].endpoints[b], BLINK_FAIL(BLINK_ERR_PEER_LOST, "the cable was cut"));
+    world_wait(&world, all_are_over, "an op whose connections were cut has not ended");
+    begin_everywhere(op_create(&world, plan, 5, false, NULL));
+    world_wait(&world, all_are_over, "an op without connections has not ended");
+    for (uint32_t i = 0; i < world.op_count; i++)
+        assert_untouched(world.ops[i]);
+    ops_destroy(&world);
+    world_fini(&world);
+}
+
+static void test_connections_are_cut_at_any_moment(void **state)
+{
+    (void)state;
+    for (uint32_t m = 1; m < LENGTH(machines); m += 2) {
+        topo_t *topo = hand_hosts(machines[m].devices, machines[m].hosts);
+        plan_t *plan = make_plan(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE);
+        for (uint64_t seed = 1; seed < 40; seed++)
+            cut_somewhere(plan, topo, machines[m].hosts, seed * 77);
+        plan_destroy(plan);
+        topo_destroy(topo);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_collective_equals_one_host_alone),
         cmocka_unit_test(test_rings_equal_one_host_alone),
+        cmocka_unit_test(test_hosts_begin_ops_in_any_order),
+        cmocka_unit_test(test_small_ops_take_two_frames_each_way),
+        cmocka_unit_test(test_ops_that_fail_harm_no_others),
+        cmocka_unit_test(test_connections_are_cut_at_any_moment),
     };
+    log_init(LOG_LEVEL_ERROR, false);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
