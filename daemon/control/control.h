@@ -51,6 +51,7 @@ typedef struct control {
     beat_t beat;    /* once the engine is there */
     rosters_t *rosters;
     tenants_t tenants;
+    list_t fabrics; /* comms/fabrics.h: of communicators that span hosts */
     list_t sessions;
     list_t ending;    /* sessions that have been told to end, because the daemon stops */
     list_t ungreeted; /* sessions, oldest first, until they say hello */

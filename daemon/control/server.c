@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "control/clients/session.h"
 #include "control/comms/abort.h"
+#include "control/comms/fabrics.h"
 #include "control/control.h"
 #include "control/descriptors.h"
 #include "control/gpus.h"
@@ -507,6 +508,7 @@ static void init_control(const server_config_t *config, control_t *control)
     control->tenants.weights = control->settings->weights;
     control->tenants.weight_count = control->settings->weight_count;
     list_init(&control->clients);
+    list_init(&control->fabrics);
     regions_init_gpus(control);
 }
 
@@ -575,6 +577,7 @@ void server_destroy(server_t *server)
     data_destroy(control->data);
     links_destroy(control->links);
     rosters_destroy(control->rosters);
+    fabrics_end(control);
     close_socket(server);
     if (control->holes >= 0)
         close(control->holes);

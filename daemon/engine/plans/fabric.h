@@ -40,6 +40,13 @@ blink_result_t fabric_create_joined(const topo_host_t *hosts, uint32_t host_coun
 fabric_t *fabric_get(fabric_t *fabric);
 void fabric_put(fabric_t *fabric);
 
+/* Nobody uses it but the caller, who alone could make another user of it. */
+static inline bool fabric_has_one_user(const fabric_t *fabric)
+{
+    /* Acquire: pairs with fabric_put(). */
+    return atomic_load_explicit(&fabric->users, memory_order_acquire) == 1;
+}
+
 static inline bool fabric_spans_hosts(const fabric_t *fabric)
 {
     return fabric->host_count > 1;

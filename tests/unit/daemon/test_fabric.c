@@ -5,11 +5,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "engine/plans/fabric.h"
+#include "control/comms/fabrics.h"
 #include "error.h"
 
 static topo_t *load(const char *name)
@@ -65,11 +66,64 @@ static void test_hosts_that_do_not_fit_make_no_fabric(void **state)
     topo_destroy(topo);
 }
 
+static void test_communicators_over_the_same_hosts_share_a_fabric(void **state)
+{
+    (void)state;
+    control_t control = {0};
+    char *text = NULL;
+    topo_t *own = load("1xpcie4@5");
+    fabric_t *first = NULL, *again = NULL, *other = NULL;
+    uint8_t digest[FABRIC_DIGEST_BYTES] = {1};
+    control.topo = own;
+    list_init(&control.fabrics);
+    assert_int_equal(topo_write_json(own, &text), BLINK_OK);
+    const fabric_host_t hosts[] = {{"n0", text, digest}, {"n1", text, digest}};
+    const fabric_host_t others[] = {{"n0", text, digest}, {"n2", text, digest}};
+    assert_int_equal(fabrics_find(&control, hosts, 2, 1, &first), BLINK_OK);
+    assert_int_equal(fabrics_find(&control, hosts, 2, 1, &again), BLINK_OK);
+    assert_int_equal(fabrics_find(&control, others, 2, 0, &other), BLINK_OK);
+    assert_ptr_equal(first, again);
+    assert_ptr_not_equal(first, other);
+    assert_int_equal(first->own_host, 1);
+    fabric_put(first);
+    fabric_put(again);
+    fabric_put(other);
+    for (uint32_t i = 0; i < 50; i++) { /* of those that nobody uses a few stay */
+        char name[8];
+        snprintf(name, sizeof(name), "h%u", i);
+        const fabric_host_t more[] = {{"n0", text, digest}, {name, text, digest}};
+        assert_int_equal(fabrics_find(&control, more, 2, 0, &other), BLINK_OK);
+        fabric_put(other);
+    }
+    uint32_t kept = 0;
+    LIST_FOR_EACH (link, &control.fabrics)
+        kept++;
+    assert_in_range(kept, 1, 10);
+    fabrics_end(&control);
+    free(text);
+    topo_destroy(own);
+}
+
+static void test_a_text_that_is_no_topology_is_refused_with_its_host(void **state)
+{
+    (void)state;
+    control_t control = {0};
+    uint8_t digest[FABRIC_DIGEST_BYTES] = {1};
+    fabric_t *fabric = NULL;
+    list_init(&control.fabrics);
+    const fabric_host_t hosts[] = {{"n0", "{]", digest}, {"n1", "{]", digest}};
+    assert_int_equal(fabrics_find(&control, hosts, 2, 1, &fabric), BLINK_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(blink_error_text(), "n0"));
+    assert_true(list_is_empty(&control.fabrics));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_fabric_knows_hosts_devices_and_its_own_links),
         cmocka_unit_test(test_hosts_that_do_not_fit_make_no_fabric),
+        cmocka_unit_test(test_communicators_over_the_same_hosts_share_a_fabric),
+        cmocka_unit_test(test_a_text_that_is_no_topology_is_refused_with_its_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
