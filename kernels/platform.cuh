@@ -246,7 +246,7 @@ LANE_FUNCTION uint64_t clock_ns(void)
  * anybody but each other: some kernels let threads that yield starve the rest of the machine. */
 LANE_FUNCTION void poll_pause(bool waits_long)
 {
-    const struct timespec nap = {0, 50000};
+    const struct timespec nap = {0, 100000};
     if (waits_long)
         nanosleep(&nap, NULL);
     else
