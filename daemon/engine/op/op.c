@@ -390,10 +390,10 @@ void op_fail(comm_op_t *op, blink_result_t code, const char *text)
 {
     if (op->state != OP_ENDED) {
         op_enter(op, OP_ENDED);
-        remote_op_end(op, code, text);
         op->result = code;
         /* Without memory or budget the code must do. */
         op->text = account_copy_text(&op->comm->tenant->account, BUDGET_OP_BYTES, text);
+        remote_op_end(op, code, text); /* which frees the text if it is the remote side's */
         /* Relaxed: counters. */
         atomic_fetch_add_explicit(&op->comm->failed_op_count, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&op->comm->engine->failed_op_count, 1, memory_order_relaxed);

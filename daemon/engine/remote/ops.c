@@ -158,15 +158,15 @@ static void note_failure(remote_op_t *of, blink_result_t code, const char *text)
 {
     of->has_failed = true;
     of->code = code;
-    snprintf(of->text, sizeof(of->text), "%s", text);
+    snprintf(of->text, sizeof(of->text), "%.*s", BLINK_ERROR_TEXT_BYTES - 1, text);
 }
 
 /* "n1: AllReduce 3 of communicator 2: …": what other hosts are told. */
 static void note_own_failure(remote_op_t *of, blink_result_t code, const char *text)
 {
     char told[2 * BLINK_ERROR_TEXT_BYTES];
-    snprintf(told, sizeof(told), "%s: %s", of->remote->comm->fabric->hosts[of->remote->own_host], text);
-    told[BLINK_ERROR_TEXT_BYTES - 1] = '\0';
+    snprintf(told, sizeof(told), "%.64s: %.*s", of->remote->comm->fabric->hosts[of->remote->own_host],
+             BLINK_ERROR_TEXT_BYTES - 1, text);
     note_failure(of, code, told);
 }
 
