@@ -9,6 +9,7 @@
 #include "error.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,12 @@ static_assert(offsetof(unique_id_t, port) == 2, "hosts exchange it");
 static_assert(offsetof(unique_id_t, instance) == 8, "hosts exchange it");
 static_assert(offsetof(unique_id_t, addresses) == 16, "hosts exchange it");
 static_assert(offsetof(unique_id_t, nonce) == UNIQUE_ID_HOME_BYTES, "hosts exchange it");
+
+/** Whether the bytes of an id name a home. */
+static inline bool unique_id_has_home(const uint8_t bytes[UNIQUE_ID_BYTES])
+{
+    return bytes[offsetof(unique_id_t, port)] || bytes[offsetof(unique_id_t, port) + 1];
+}
 
 /** Take an id out of bytes that came from somebody else. Errors: INVALID_ARGUMENT (another length, another
  * version, or words that have to be 0 are not). */

@@ -30,6 +30,7 @@ typedef struct gpus gpus_t;
 typedef struct links links_t;
 typedef struct data data_t;
 typedef struct peers peers_t;
+typedef struct rendezvous rendezvous_t;
 typedef struct rosters rosters_t;
 
 typedef struct control {
@@ -46,9 +47,10 @@ typedef struct control {
     gpus_t *gpus; /* NULL: the daemon serves none */
     region_gpus_t region_gpus;
     links_t *links;
-    peers_t *peers; /* NULL: the daemon knows no other */
-    data_t *data;   /* the connections to them; NULL as well */
-    beat_t beat;    /* once the engine is there */
+    peers_t *peers;           /* NULL: the daemon knows no other */
+    rendezvous_t *rendezvous; /* of ranks on several hosts; NULL as well */
+    data_t *data;             /* the connections to them; NULL as well */
+    beat_t beat;              /* once the engine is there */
     rosters_t *rosters;
     tenants_t tenants;
     list_t fabrics; /* comms/fabrics.h: of communicators that span hosts */

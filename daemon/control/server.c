@@ -10,6 +10,8 @@
 #include "control/clients/session.h"
 #include "control/comms/abort.h"
 #include "control/comms/fabrics.h"
+#include "control/comms/meeting.h"
+#include "control/comms/rendezvous.h"
 #include "control/control.h"
 #include "control/descriptors.h"
 #include "control/gpus.h"
@@ -455,6 +457,34 @@ static blink_result_t start_engine(server_t *server)
     return engine_create(&config, &control->engine);
 }
 
+/* ---- ranks on several hosts ---- */
+
+static blink_result_t on_gather(void *context, const gather_host_t *from, const Blinkpeer__Gather *message)
+{
+    return rendezvous_receive(((control_t *)context)->rendezvous, from, message);
+}
+
+static void on_host_opened(void *context, uint64_t instance)
+{
+    meeting_host_opened(context, instance);
+}
+
+static void on_host_lost(void *context, uint64_t instance, blink_result_t code)
+{
+    control_t *control = context;
+    meeting_host_lost(control, instance, code);
+    rendezvous_host_lost(control->rendezvous, instance);
+}
+
+/* Without peers there are none. */
+static blink_result_t start_peers(control_t *control)
+{
+    const peers_handler_t of_hosts = {on_gather, on_host_opened, on_host_lost, control};
+    const rendezvous_handler_t of_ranks = {meeting_refused, meeting_ready, meeting_lost};
+    BLINK_TRY(peers_create(control, &of_hosts, &control->peers));
+    return control->peers ? rendezvous_create(control, &of_ranks, &control->rendezvous) : BLINK_OK;
+}
+
 static blink_result_t start_threads(server_t *server, const server_config_t *config)
 {
     control_t *control = &server->control;
@@ -544,7 +574,7 @@ blink_result_t server_create(const server_config_t *config, server_t **created)
     if (result == BLINK_OK)
         result = start_threads(server, config);
     if (result == BLINK_OK)
-        result = peers_create(&server->control, &server->control.peers);
+        result = start_peers(&server->control);
     if (result != BLINK_OK) {
         server_destroy(server);
         return result;
@@ -577,6 +607,7 @@ void server_destroy(server_t *server)
     data_destroy(control->data);
     links_destroy(control->links);
     rosters_destroy(control->rosters);
+    rendezvous_destroy(control->rendezvous);
     fabrics_end(control);
     close_socket(server);
     if (control->holes >= 0)

@@ -134,6 +134,24 @@ socklen_t address_bytes(const net_address_t *address)
     return address->any.sa_family == AF_INET ? sizeof(address->v4) : sizeof(address->v6);
 }
 
+void address_to_id(const net_address_t *address, uint8_t bytes[16])
+{
+    if (address->any.sa_family == AF_INET6) {
+        memcpy(bytes, &address->v6.sin6_addr, 16);
+        return;
+    }
+    memset(bytes, 0, 10);
+    memset(bytes + 10, 0xff, 2);
+    memcpy(bytes + 12, &address->v4.sin_addr, 4);
+}
+
+void address_of_id(const uint8_t bytes[16], uint16_t port, net_address_t *address)
+{
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    memcpy(&v6.sin6_addr, bytes, 16);
+    (void)address_take((struct sockaddr *)&v6, address);
+}
+
 bool address_same_network(const net_address_t *address, const net_address_t *other)
 {
     if (address->any.sa_family != other->any.sa_family)
@@ -299,7 +317,7 @@ static bool is_same(const net_address_t *one, const net_address_t *other)
                : memcmp(&one->v6.sin6_addr, &other->v6.sin6_addr, sizeof(one->v6.sin6_addr)) == 0;
 }
 
-static bool is_all(const net_address_t *address)
+bool address_is_all(const net_address_t *address)
 {
     return address->any.sa_family == AF_INET ? address->v4.sin_addr.s_addr == htonl(INADDR_ANY)
                                              : IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
@@ -311,7 +329,7 @@ bool address_is_own(const net_address_t *listening, const net_address_t *address
     bool is_own = is_same(listening, address);
     if (address_port(listening) != address_port(address))
         return false;
-    if (!is_own && is_all(listening) && getifaddrs(&entries) == 0) {
+    if (!is_own && address_is_all(listening) && getifaddrs(&entries) == 0) {
         for (const struct ifaddrs *entry = entries; entry && !is_own; entry = entry->ifa_next) {
             net_address_t one;
             is_own = entry->ifa_addr && address_take(entry->ifa_addr, &one) && is_same(&one, address);

@@ -51,6 +51,10 @@ uint16_t address_port(const net_address_t *address);
  * which one of them can claim to be. */
 bool address_same_network(const net_address_t *address, const net_address_t *other);
 
+/* The address as an id has it (unique_id.h): IPv6, or IPv4 mapped; and back. */
+void address_to_id(const net_address_t *address, uint8_t bytes[16]);
+void address_of_id(const uint8_t bytes[16], uint16_t port, net_address_t *address);
+
 /* ---- names ---- */
 
 typedef struct address_lookup address_lookup_t;
@@ -77,6 +81,9 @@ typedef struct net_interface {
     char name[INTERFACE_NAME_BYTES];
     net_address_t address; /* the port is 0 */
 } net_interface_t;
+
+/* Whether it is the address of no machine in particular: all addresses of whoever listens there. */
+bool address_is_all(const net_address_t *address);
 
 /* Whether who listens at `listening` is reached at the address: it is the same, or all addresses are listened
  * at and this is one of the machine's. */

@@ -88,6 +88,19 @@ void dial_failed(net_dial_t *dial, blink_result_t code)
     dial->config.failed(dial->config.context, code);
 }
 
+blink_result_t dial_check(const net_dial_t *dial, const net_session_t *session)
+{
+    const hello_t *peer = &session->peer;
+    uint64_t wanted = dial->config.instance;
+    if (wanted != 0 && peer->instance != wanted)
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "the daemon that was there has ended: '%s' is there now",
+                          peer->host);
+    if (wanted != 0 && !hello_names(peer, &session->address))
+        return BLINK_FAIL(BLINK_ERR_PERMISSION, "the daemon of '%s' does not name this address as its own",
+                          peer->host);
+    return BLINK_OK;
+}
+
 void dial_connected(net_dial_t *dial, net_session_t *session)
 {
     end_dial(dial);

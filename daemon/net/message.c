@@ -117,6 +117,33 @@ static blink_result_t read_nics(const Blinkpeer__Hello *message, hello_t *hello)
     return BLINK_OK;
 }
 
+static const uint8_t UNSET_ADDRESS[16];
+
+static blink_result_t read_addresses(const Blinkpeer__Hello *message, hello_t *hello)
+{
+    if (message->port > UINT16_MAX || message->n_addresses > UNIQUE_ID_ADDRESSES)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a Hello with port %u and %zu addresses", message->port,
+                          message->n_addresses);
+    hello->port = (uint16_t)message->port;
+    for (size_t i = 0; i < message->n_addresses; i++) {
+        if (message->addresses[i].len != sizeof(hello->addresses[i]))
+            return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a Hello with an address of %zu bytes",
+                              message->addresses[i].len);
+        memcpy(hello->addresses[i], message->addresses[i].data, sizeof(hello->addresses[i]));
+    }
+    return BLINK_OK;
+}
+
+bool hello_names(const hello_t *hello, const net_address_t *address)
+{
+    uint8_t bytes[16];
+    bool is_named = false;
+    address_to_id(address, bytes);
+    for (size_t i = 0; i < UNIQUE_ID_ADDRESSES; i++)
+        is_named = is_named || memcmp(hello->addresses[i], bytes, sizeof(bytes)) == 0;
+    return is_named && hello->port == address_port(address);
+}
+
 blink_result_t hello_read(const Blinkpeer__Hello *message, hello_t *hello)
 {
     *hello = (hello_t){.version_min = message->version_min,
@@ -136,6 +163,7 @@ blink_result_t hello_read(const Blinkpeer__Hello *message, hello_t *hello)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a Hello whose daemon version is none");
     snprintf(hello->host, sizeof(hello->host), "%s", message->host);
     snprintf(hello->daemon_version, sizeof(hello->daemon_version), "%s", message->daemon_version);
+    BLINK_TRY(read_addresses(message, hello));
     return read_nics(message, hello);
 }
 
@@ -152,6 +180,7 @@ size_t hello_pack(const hello_t *hello, uint8_t bytes[GREETING_MOST_BYTES])
     Blinkpeer__Hello body = BLINKPEER__HELLO__INIT;
     Blinkpeer__Message message = BLINKPEER__MESSAGE__INIT;
     Blinkpeer__Nic nics[HELLO_NICS_MAX], *pointers[HELLO_NICS_MAX];
+    ProtobufCBinaryData addresses[UNIQUE_ID_ADDRESSES];
     for (uint32_t i = 0; i < copy.nic_count; i++) {
         blinkpeer__nic__init(&nics[i]);
         nics[i].name = copy.nics[i].name;
@@ -165,6 +194,13 @@ size_t hello_pack(const hello_t *hello, uint8_t bytes[GREETING_MOST_BYTES])
     body.instance = copy.instance;
     body.n_nics = copy.nic_count;
     body.nics = pointers;
+    body.port = copy.port;
+    body.addresses = addresses;
+    for (size_t i = 0; i < UNIQUE_ID_ADDRESSES; i++) {
+        if (memcmp(copy.addresses[i], UNSET_ADDRESS, sizeof(UNSET_ADDRESS)) != 0)
+            addresses[body.n_addresses++] =
+                (ProtobufCBinaryData){sizeof(copy.addresses[i]), copy.addresses[i]};
+    }
     message.body_case = BLINKPEER__MESSAGE__BODY_HELLO;
     message.hello = &body;
     return blinkpeer__message__pack(&message, bytes);

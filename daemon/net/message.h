@@ -8,6 +8,7 @@
 #include "error.h"
 #include "net/address.h"
 #include "peer.pb-c.h"
+#include "unique_id.h"
 
 /* Versions of proto/peer.proto that this tree speaks. */
 #define PEER_VERSION_MIN 1u
@@ -31,7 +32,12 @@ typedef struct hello {
     uint64_t instance;
     uint32_t nic_count;
     net_interface_t nics[HELLO_NICS_MAX];
+    uint16_t port;                              /* where the daemon is to be dialled; 0: nowhere */
+    uint8_t addresses[UNIQUE_ID_ADDRESSES][16]; /* as in an id; of zeros: no more */
 } hello_t;
+
+/* Whether the daemon says that it is to be dialled at this address. */
+bool hello_names(const hello_t *hello, const net_address_t *address);
 
 /* Whether something, such as a "host name", may be called so: 1 to 64 letters, digits, dots, hyphens and
  * underscores. Errors: INVALID_ARGUMENT, which names it. */

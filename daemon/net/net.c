@@ -100,6 +100,12 @@ bool net_set_keys(net_t *net, const cluster_keys_t *keys)
     return tls_context_set_keys(net->tls, keys);
 }
 
+void net_tell_addresses(net_t *net, uint16_t port, const uint8_t addresses[UNIQUE_ID_ADDRESSES][16])
+{
+    net->hello.port = port;
+    memcpy(net->hello.addresses, addresses, sizeof(net->hello.addresses));
+}
+
 const hello_t *net_hello(const net_t *net)
 {
     return &net->hello;

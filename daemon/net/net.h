@@ -76,6 +76,9 @@ void net_destroy(net_t *net);
  * NOT_FOUND (this machine has no such address), SYSTEM; all name the address. */
 blink_result_t net_listen(net_t *net, net_address_t *address);
 
+/* Tell peers from now on where this daemon is to be dialled: as in its ids (unique_id.h). */
+void net_tell_addresses(net_t *net, uint16_t port, const uint8_t addresses[UNIQUE_ID_ADDRESSES][16]);
+
 /* New sessions use these keys; those that are open go on. True if they are other keys than before. */
 bool net_set_keys(net_t *net, const cluster_keys_t *keys);
 
@@ -122,6 +125,9 @@ typedef struct net_dial net_dial_t;
 typedef struct net_dial_config {
     uint32_t address_count; /* 1 to ADDRESSES_MAX, of one host */
     const net_address_t *addresses;
+    /* Not 0: only this daemon is wanted, and only if its Hello names the address that was dialled. Who has
+     * got the address from a user could otherwise be led to a relay of the user's. */
+    uint64_t instance;
     /* There is a session, made just now or before. The dial is no more. */
     void (*connected)(void *context, net_session_t *session);
     /* All addresses have been tried in vain: the code with this thread's error text, which is about the last

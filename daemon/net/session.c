@@ -324,6 +324,8 @@ static blink_result_t heard_hello(net_session_t *session, const Blinkpeer__Hello
 {
     net_session_t *other;
     BLINK_TRY(hello_read(hello, &session->peer));
+    if (session->dial)
+        BLINK_TRY(dial_check(session->dial, session));
     BLINK_TRY(greet_judge(session, &session->version, &other));
     return session->dials ? offer(session, other) : accept_offer(session, other);
 }

@@ -57,6 +57,10 @@ void listen_go_on(net_t *net);
 void dial_connected(net_dial_t *dial, net_session_t *session);
 void dial_failed(net_dial_t *dial, blink_result_t code);
 
+/* Whether the dial is for who is at the other end, whose Hello has come. Errors: PEER_LOST (another daemon is
+ * there now), PERMISSION (the daemon does not name the address). */
+blink_result_t dial_check(const net_dial_t *dial, const net_session_t *session);
+
 void dials_end(net_t *net);
 
 #endif

@@ -10,11 +10,22 @@ static roster_t *find_by_number(const rosters_t *rosters, uint32_t number)
     return link ? CONTAINER_OF(link, roster_t, of_numbers) : NULL;
 }
 
+/* Unless they have said so themselves. */
+static void tell_other_hosts(roster_t *roster, blink_result_t code, const char *text)
+{
+    gather_comm_t comm = roster->comm;
+    if (comm.number == 0)
+        return;
+    roster_forget_name(roster);
+    rendezvous_comm_lost(roster->control->rendezvous, comm, blink_error_set(code, "%s", text));
+}
+
 void roster_announce_abort(roster_t *roster, blink_result_t code, const char *text, const member_t *except)
 {
     if (roster->state == ROSTER_ABORTED)
         return;
     roster->state = ROSTER_ABORTED;
+    tell_other_hosts(roster, code, text);
     LIST_FOR_EACH (link, &roster->joined) {
         const member_t *member = CONTAINER_OF(link, member_t, of_joined);
         turns_count(&roster->control->turns, 1);
@@ -44,7 +55,7 @@ void roster_stop(roster_t *roster)
 {
     static const char text[] = "the daemon is stopping";
     turns_count(&roster->control->turns, 1);
-    if (roster->state == ROSTER_GATHERING) {
+    if (!roster_has_begun(roster)) {
         roster_gathering_failed(roster, BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text));
     } else {
         engine_comm_end(roster->engine, BLINK_ERR_DAEMON_LOST, text);

@@ -23,6 +23,12 @@ static blink_result_t check_ranks(const roster_t *parent, const Blinkwire__CommI
     return BLINK_OK;
 }
 
+/* Whether the rank is another host's, which expects it there. */
+static bool is_elsewhere(const member_t *member)
+{
+    return member->number == 0;
+}
+
 static blink_result_t check_present(const roster_t *parent, const Blinkwire__CommInit *message)
 {
     if (parent->aborted_by_rank)
@@ -30,6 +36,8 @@ static blink_result_t check_present(const roster_t *parent, const Blinkwire__Com
                           parent->number);
     for (uint32_t rank = 0; rank < message->rank_count; rank++) {
         const member_t *member = &parent->members[expected_rank(message, rank)];
+        if (is_elsewhere(member))
+            continue;
         if (!member->client || member->leaving)
             return BLINK_FAIL(BLINK_ERR_PEER_LOST,
                               "rank %u of communicator %u has gone and will not join as rank %u",
@@ -48,8 +56,11 @@ blink_result_t children_expect(const member_t *parent, const Blinkwire__CommInit
 {
     BLINK_TRY(check_ranks(parent->roster, message));
     BLINK_TRY(check_present(parent->roster, message));
-    for (uint32_t rank = 0; rank < child->rank_count; rank++)
-        expect(&parent->roster->members[expected_rank(message, rank)], &child->members[rank]);
+    for (uint32_t rank = 0; rank < child->rank_count; rank++) {
+        member_t *member = &parent->roster->members[expected_rank(message, rank)];
+        if (!is_elsewhere(member))
+            expect(member, &child->members[rank]);
+    }
     return BLINK_OK;
 }
 

@@ -75,8 +75,10 @@ void described_free(Blinkwire__Comm *described)
 
 Blinkwire__Comm *describe_roster(const roster_t *roster)
 {
-    static const char *const states[] = {
-        [ROSTER_GATHERING] = "joining", [ROSTER_READY] = "ready", [ROSTER_ABORTED] = "aborted"};
+    static const char *const states[] = {[ROSTER_GATHERING] = "joining",
+                                         [ROSTER_MEETING] = "meeting",
+                                         [ROSTER_READY] = "ready",
+                                         [ROSTER_ABORTED] = "aborted"};
     Blinkwire__Comm *described = calloc(1, sizeof(*described));
     uint32_t *by_rank = calloc(2 * roster->rank_count, sizeof(*by_rank));
     if (!described || !by_rank) {

@@ -102,13 +102,12 @@ void failed_ids_add(failed_ids_t *failed_ids, tenant_t *tenant, const uint8_t id
     arm(failed_ids);
 }
 
-blink_result_t failed_ids_check(const failed_ids_t *failed_ids, const tenant_t *tenant,
-                                const uint8_t id[UNIQUE_ID_BYTES])
+blink_result_t failed_ids_check(const failed_ids_t *failed_ids, uid_t uid, const uint8_t id[UNIQUE_ID_BYTES])
 {
     for (table_link_t *link = table_find(&failed_ids->table, hash_of(id)); link;
          link = table_find_next(link)) {
         const failed_id_t *failed = CONTAINER_OF(link, failed_id_t, of_table);
-        if (failed->tenant == tenant && memcmp(failed->id, id, sizeof(failed->id)) == 0)
+        if (failed->tenant->uid == uid && memcmp(failed->id, id, sizeof(failed->id)) == 0)
             return BLINK_FAIL(failed->code, "%s", failed->text);
     }
     return BLINK_OK;

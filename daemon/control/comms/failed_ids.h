@@ -26,8 +26,7 @@ void failed_ids_destroy(failed_ids_t *failed_ids);
 void failed_ids_add(failed_ids_t *failed_ids, tenant_t *tenant, const uint8_t id[UNIQUE_ID_BYTES],
                     uint64_t init_timeout_ms, blink_result_t code);
 
-/* The failure of this tenant's id, with its sentence; BLINK_OK: none is remembered. */
-blink_result_t failed_ids_check(const failed_ids_t *failed_ids, const tenant_t *tenant,
-                                const uint8_t id[UNIQUE_ID_BYTES]);
+/* The failure of this user's id, with its sentence; BLINK_OK: none is remembered. */
+blink_result_t failed_ids_check(const failed_ids_t *failed_ids, uid_t uid, const uint8_t id[UNIQUE_ID_BYTES]);
 
 #endif

@@ -8,6 +8,7 @@
 #include "names.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void on_gathering_timer(uv_timer_t *timer);
 
@@ -29,7 +30,7 @@ static blink_result_t roster_begin(const client_t *client, const Blinkwire__Comm
 {
     member_t *parent = NULL;
     BLINK_TRY(
-        failed_ids_check(client->control->rosters->failed_ids, client->tenant, message->unique_id.data));
+        failed_ids_check(client->control->rosters->failed_ids, client->tenant->uid, message->unique_id.data));
     if (message->parent != 0)
         BLINK_TRY(roster_find_member(client, message->parent, &parent));
     const charge_t charges[] = {{BUDGET_COMMUNICATORS, 1}, {BUDGET_GATHERING_RANKS, message->rank_count}};
@@ -52,28 +53,75 @@ static blink_result_t roster_begin(const client_t *client, const Blinkwire__Comm
     return BLINK_OK;
 }
 
+/* Other hosts do not know yet that the gathering fails, for the code and the text. */
+static void tell_home(roster_t *roster, blink_result_t code, const char *text)
+{
+    rendezvous_t *rendezvous = roster->control->rendezvous;
+    gather_comm_t comm = roster->comm;
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        gather_rank_t *place = &roster->members[rank].gather;
+        if (place->local)
+            rendezvous_leave(rendezvous, place, blink_error_set(code, "%s", text));
+    }
+    roster_forget_name(roster);
+    if (comm.number != 0)
+        rendezvous_comm_lost(rendezvous, comm, blink_error_set(code, "%s", text));
+}
+
 void roster_gathering_failed(roster_t *roster, blink_result_t code)
 {
     rosters_t *rosters = roster->control->rosters;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    memcpy(text, blink_error_text(), sizeof(text));
     LIST_FOR_EACH (link, &roster->joined) {
         member_t *member = CONTAINER_OF(link, member_t, of_joined);
         turns_count(&roster->control->turns, 1);
         connection_reply_error(member->client->connection, member->request, code);
         member_unlink(member);
     }
-    if (terms_is_final(code))
+    if (roster->has_home)
+        tell_home(roster, code, text);
+    else if (terms_is_final(code))
         failed_ids_add(rosters->failed_ids, roster->tenant, roster->unique_id, roster->init_timeout_ms, code);
     roster_free(roster);
     arm_gathering_timer(rosters);
 }
 
+void gathering_refused(member_t *member, blink_result_t code)
+{
+    roster_t *roster = member->roster;
+    connection_reply_error(member->client->connection, member->request, code);
+    member_unlink(member);
+    member->number = 0;
+    if (--roster->joined_count == 0)
+        roster_free(roster);
+}
+
 /* Where and whose the ranks are, as the engine is told. */
 typedef struct places {
     engine_member_t *members;
+    uint32_t member_count;
     uint32_t *nodes;
 } places_t;
 
-static blink_result_t places_fill(const roster_t *roster, places_t *places)
+/* The node of a rank's device. Errors: INTERNAL (the rank's host has no such device). */
+static blink_result_t find_node(const roster_t *roster, const fabric_t *fabric, uint32_t rank, uint32_t *node)
+{
+    const roster_hosts_t *hosts = roster->hosts;
+    if (!fabric) {
+        *node = roster->control->topo->gpus[roster->members[rank].device];
+        return BLINK_OK;
+    }
+    uint32_t host = hosts->host_of_rank[rank], device = fabric->first_device[host];
+    uint32_t end = host + 1 < hosts->count ? fabric->first_device[host + 1] : fabric->topo->gpu_count;
+    if (hosts->device_of_rank[rank] >= end - device)
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "rank %u has device %u of host %s, which has %u", rank,
+                          hosts->device_of_rank[rank], hosts->hosts[host].name, end - device);
+    *node = fabric->topo->gpus[device + hosts->device_of_rank[rank]];
+    return BLINK_OK;
+}
+
+static blink_result_t places_fill(const roster_t *roster, const fabric_t *fabric, places_t *places)
 {
     places->members = calloc(roster->rank_count, sizeof(*places->members));
     places->nodes = calloc(roster->rank_count, sizeof(*places->nodes));
@@ -82,24 +130,28 @@ static blink_result_t places_fill(const roster_t *roster, places_t *places)
                           roster->rank_count);
     for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
         const member_t *member = &roster->members[rank];
-        places->members[rank] = (engine_member_t){member->client->engine, member->number, rank};
-        places->nodes[rank] = roster->control->topo->gpus[member->device];
+        BLINK_TRY(find_node(roster, fabric, rank, &places->nodes[rank]));
+        if (member->client)
+            places->members[places->member_count++] =
+                (engine_member_t){member->client->engine, member->number, rank};
     }
     return BLINK_OK;
 }
 
-static blink_result_t add_to_engine(roster_t *roster)
+static blink_result_t add_to_engine(roster_t *roster, fabric_t *fabric, const engine_remote_config_t *remote)
 {
     const control_t *control = roster->control;
     places_t places = {0};
-    blink_result_t result = places_fill(roster, &places);
+    blink_result_t result = places_fill(roster, fabric, &places);
     double op_timeout_s =
         roster->op_timeout_ms > 0 ? roster->op_timeout_ms / 1e3 : control->settings->op_timeout_s;
     const engine_comm_config_t config = {.comm = roster->number,
                                          .tenant = roster->tenant,
                                          .rank_count = roster->rank_count,
-                                         .member_count = roster->rank_count,
+                                         .member_count = places.member_count,
                                          .members = places.members,
+                                         .fabric = fabric,
+                                         .remote = remote,
                                          .nodes = places.nodes,
                                          .algorithm = roster->algorithm,
                                          .op_timeout_us = (uint64_t)(op_timeout_s * 1e6)};
@@ -129,35 +181,47 @@ static void reply_joined(const member_t *member)
     connection_send(member->client->connection, &reply, NULL, 0);
 }
 
-static void gathering_complete(roster_t *roster)
+blink_result_t gathering_complete(roster_t *roster, fabric_t *fabric, const engine_remote_config_t *remote)
 {
     control_t *control = roster->control;
-    blink_result_t result = add_to_engine(roster);
-    if (result != BLINK_OK) {
-        roster_gathering_failed(roster, result);
-        return;
-    }
+    BLINK_TRY(add_to_engine(roster, fabric, remote));
+    if (roster->state == ROSTER_GATHERING)
+        roster_end_gathering(roster);
     roster->state = ROSTER_READY;
-    roster_end_gathering(roster);
     turns_count(&control->turns, roster->rank_count);
     tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: %u ranks, algorithm %s", roster->number,
                roster->rank_count, blink_name_algorithm(roster->algorithm));
-    for (uint32_t rank = 0; rank < roster->rank_count; rank++)
-        reply_joined(&roster->members[rank]);
+    LIST_FOR_EACH (link, &roster->joined)
+        reply_joined(CONTAINER_OF(link, member_t, of_joined));
     arm_gathering_timer(control->rosters);
     links_wake(control->links);
+    return BLINK_OK;
 }
 
 /* The roster that a rank may join, made if the rank is the first, and the rank's device. */
 static blink_result_t find_place(const client_t *client, const Blinkwire__CommInit *message,
                                  roster_t **roster, uint32_t *device)
 {
-    BLINK_TRY(place_check_request(message));
+    BLINK_TRY(place_check_request(client->control, message));
     *roster = roster_find_gathering(client->control->rosters, message->unique_id.data);
     BLINK_TRY(place_choose_device(client->control, *roster, message, device));
     if (!*roster)
         return roster_begin(client, message, roster);
     return place_check(*roster, client, message, *device);
+}
+
+/* All the rest is the home's business; it may have answered the rank when this returns. */
+static void join_home(member_t *member, const Blinkwire__CommInit *message)
+{
+    const roster_t *roster = member->roster;
+    const terms_t terms = place_terms(message);
+    member->gather.rank = member->rank;
+    member->gather.device = member->device;
+    member->gather.on_gpu = control_gpu_of_device(roster->control, member->device) != GPU_NONE;
+    blink_result_t result = rendezvous_join(roster->control->rendezvous, roster->unique_id,
+                                            roster->tenant->uid, &terms, &member->gather);
+    if (result != BLINK_OK)
+        gathering_refused(member, result);
 }
 
 void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *message)
@@ -190,8 +254,14 @@ void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *
     }
     rosters->last_member++;
     list_remove(&member->of_expected);
-    if (++roster->joined_count == roster->rank_count)
-        gathering_complete(roster);
+    roster->joined_count++;
+    if (roster->has_home) {
+        join_home(member, message);
+        return;
+    }
+    result = roster->joined_count == roster->rank_count ? gathering_complete(roster, NULL, NULL) : BLINK_OK;
+    if (result != BLINK_OK)
+        roster_gathering_failed(roster, result);
     else
         arm_gathering_timer(rosters);
 }

@@ -42,9 +42,9 @@ void roster_abort(client_t *client, uint64_t request, uint32_t number)
         connection_reply_error(client->connection, request, result);
         return;
     }
-    char text[BLINK_ERROR_TEXT_BYTES];
-    snprintf(text, sizeof(text), "rank %u (pid %d) aborted communicator %u", member->rank, client->pid,
-             member->roster->number);
+    char text[BLINK_ERROR_TEXT_BYTES], place[GATHER_NAME_BYTES + 4];
+    snprintf(text, sizeof(text), "rank %u (pid %d)%s aborted communicator %u", member->rank, client->pid,
+             roster_place(member->roster, place), member->roster->number);
     member->roster->aborted_by_rank = true;
     engine_comm_end(member->roster->engine, BLINK_ERR_ABORTED, text);
     children_abort(member->roster, member);
@@ -57,7 +57,7 @@ static void member_lost(member_t *member, const char *text)
     roster_t *roster = member->roster;
     bool was_leaving = member->leaving;
     member_unlink(member);
-    if (roster->state == ROSTER_GATHERING) {
+    if (!roster_has_begun(roster)) {
         BLINK_FAIL(BLINK_ERR_PEER_LOST, "%s before all ranks had joined", text);
         roster_gathering_failed(roster, BLINK_ERR_PEER_LOST);
         return;
@@ -75,13 +75,14 @@ bool rosters_lose_one(client_t *client)
     member_t *member = LIST_FIRST(&client->members, member_t, link);
     if (!member)
         return false;
-    char text[BLINK_ERROR_TEXT_BYTES];
-    bool is_stopping = client->control->stopping, gathers = member->roster->state == ROSTER_GATHERING;
+    char text[BLINK_ERROR_TEXT_BYTES], place[GATHER_NAME_BYTES + 4];
+    bool is_stopping = client->control->stopping, gathers = !roster_has_begun(member->roster);
     if (is_stopping)
         roster_stop(member->roster); /* the others are to hear that, and not that a rank has gone */
     if (is_stopping && gathers)
         return true;
-    snprintf(text, sizeof(text), "rank %u (pid %d) disconnected", member->rank, client->pid);
+    snprintf(text, sizeof(text), "rank %u (pid %d)%s disconnected", member->rank, client->pid,
+             roster_place(member->roster, place));
     member_lost(member, text);
     return true;
 }

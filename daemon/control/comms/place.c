@@ -1,6 +1,5 @@
 #include "control/comms/place.h"
 
-#include "control/gather/terms.h"
 #include "control/gpus.h"
 
 /* The member that has the device; NULL: none has. `roster` is NULL for its first rank. */
@@ -33,11 +32,25 @@ static bool is_on_gpu(const control_t *control, uint32_t device)
     return control_gpu_of_device(control, device) != GPU_NONE;
 }
 
+/* Of ranks on several hosts not all can have the device of their number. If all devices are taken, the
+ * number stays as it is. */
+static uint32_t default_device(const control_t *control, const roster_t *roster,
+                               const Blinkwire__CommInit *message)
+{
+    uint32_t count = control->device_count, device = 0;
+    if (!unique_id_has_home(message->unique_id.data) ||
+        (message->rank < count && !find_on_device(roster, message->rank)))
+        return message->rank;
+    while (device < count && find_on_device(roster, device))
+        device++;
+    return device < count ? device : message->rank;
+}
+
 blink_result_t place_choose_device(const control_t *control, const roster_t *roster,
                                    const Blinkwire__CommInit *message, uint32_t *device)
 {
     uint32_t gpu, count = control->device_count;
-    *device = message->device < 0 ? message->rank : (uint32_t)message->device;
+    *device = message->device < 0 ? default_device(control, roster, message) : (uint32_t)message->device;
     if (message->device < 0 && message->gpu_uuid.len > 0 && control->gpus &&
         gpus_find(control->gpus, message->gpu_uuid.data, message->gpu_uuid.len, &gpu) == BLINK_OK &&
         find_device_on(control, roster, gpu, device))
@@ -48,7 +61,7 @@ blink_result_t place_choose_device(const control_t *control, const roster_t *ros
     return is_on_gpu(control, *device) ? gpus_check(control->gpus) : BLINK_OK;
 }
 
-static terms_t terms_asked(const Blinkwire__CommInit *message)
+terms_t place_terms(const Blinkwire__CommInit *message)
 {
     return (terms_t){message->rank_count, message->algorithm, message->op_timeout_ms,
                      message->init_timeout_ms};
@@ -59,14 +72,18 @@ static terms_rank_t named(const control_t *control, uint32_t rank, uint32_t devi
     return (terms_rank_t){.rank = rank, .device = device, .on_gpu = is_on_gpu(control, device)};
 }
 
-blink_result_t place_check_request(const Blinkwire__CommInit *message)
+blink_result_t place_check_request(const control_t *control, const Blinkwire__CommInit *message)
 {
     unique_id_t id;
     BLINK_TRY(unique_id_read(message->unique_id.data, message->unique_id.len, &id));
+    if (id.port != 0 && !control->rendezvous)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "the id is of a daemon that listens for other hosts, and the one of this host does "
+                          "not: it needs [network] listen in blinkd.conf");
     if (message->device < -1)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "device %d: a number from 0, or -1 for the rank's own",
                           message->device);
-    const terms_t terms = terms_asked(message);
+    const terms_t terms = place_terms(message);
     return terms_check(&terms, message->rank);
 }
 
@@ -77,7 +94,7 @@ blink_result_t place_check(const roster_t *roster, const client_t *client, const
     const member_t *first = &roster->members[roster->first_rank];
     const terms_t agreed = {roster->rank_count, roster->algorithm, roster->op_timeout_ms,
                             roster->init_timeout_ms};
-    const terms_t asked = terms_asked(message);
+    const terms_t asked = place_terms(message);
     const terms_rank_t rank = named(control, message->rank, device);
     const terms_rank_t first_rank = named(control, first->rank, first->device);
     if (roster->tenant != client->tenant)

@@ -4,6 +4,7 @@
 #include "control/comms/id_hash.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -51,7 +52,7 @@ blink_result_t roster_find_member(const client_t *client, uint32_t number, membe
     while (link && CONTAINER_OF(link, member_t, of_numbers)->number != number)
         link = table_find_next(link);
     member_t *member = link ? CONTAINER_OF(link, member_t, of_numbers) : NULL;
-    if (!member || member->client != client || member->leaving || member->roster->state == ROSTER_GATHERING)
+    if (!member || member->client != client || member->leaving || !roster_has_begun(member->roster))
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "this client has no communicator handle %u", number);
     *found = member;
     return BLINK_OK;
@@ -59,10 +60,14 @@ blink_result_t roster_find_member(const client_t *client, uint32_t number, membe
 
 /* ---- rosters ---- */
 
-/* What one that has less time than others passes by is work of its tenant. */
+/* What one that has less time than others passes by is work of its tenant. An id's home has the time of its
+ * own ranks. */
 static void set_deadline(roster_t *roster)
 {
     control_t *control = roster->control;
+    list_init(&roster->deadline.link);
+    if (roster->has_home)
+        return;
     uint32_t passed = deadline_set(&control->rosters->gathering, &roster->deadline,
                                    uv_now(&control->loop) + roster_init_timeout_ms(roster));
     turns_count(&control->turns, passed / ROSTERS_PER_STEP);
@@ -107,6 +112,48 @@ roster_t *roster_find_gathering(const rosters_t *rosters, const uint8_t unique_i
     return link ? CONTAINER_OF(link, roster_t, of_ids) : NULL;
 }
 
+static uint64_t hash_of_comm(gather_comm_t comm)
+{
+    return table_hash(comm.home ^ table_hash(comm.number));
+}
+
+bool roster_name(roster_t *roster, gather_comm_t comm)
+{
+    if (!table_add(&roster->control->rosters->comms, &roster->of_comms, hash_of_comm(comm)))
+        return false;
+    roster->comm = comm;
+    return true;
+}
+
+void roster_forget_name(roster_t *roster)
+{
+    if (roster->comm.number == 0)
+        return;
+    table_remove(&roster->control->rosters->comms, &roster->of_comms);
+    roster->comm.number = 0;
+    list_remove(&roster->of_meeting);
+}
+
+roster_t *roster_find_named(const rosters_t *rosters, gather_comm_t comm)
+{
+    for (table_link_t *link = table_find(&rosters->comms, hash_of_comm(comm)); link;
+         link = table_find_next(link)) {
+        roster_t *roster = CONTAINER_OF(link, roster_t, of_comms);
+        if (roster->comm.home == comm.home && roster->comm.number == comm.number)
+            return roster;
+    }
+    return NULL;
+}
+
+const char *roster_place(const roster_t *roster, char text[GATHER_NAME_BYTES + 4])
+{
+    const peers_t *peers = roster->control->peers;
+    text[0] = '\0';
+    if (roster->has_home && peers)
+        snprintf(text, GATHER_NAME_BYTES + 4, " on %s", peers_own(peers)->name);
+    return text;
+}
+
 uint64_t roster_init_timeout_ms(const roster_t *roster)
 {
     return roster->init_timeout_ms > 0 ? roster->init_timeout_ms
@@ -122,6 +169,8 @@ roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *messa
     roster->control = control;
     roster->number = ++control->rosters->last_roster;
     memcpy(roster->unique_id, message->unique_id.data, sizeof(roster->unique_id));
+    roster->has_home = unique_id_has_home(roster->unique_id);
+    list_init(&roster->of_meeting);
     roster->tenant = client->tenant;
     roster->op_timeout_ms = message->op_timeout_ms;
     roster->init_timeout_ms = message->init_timeout_ms;
@@ -146,6 +195,26 @@ roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *messa
     return roster;
 }
 
+/* Members that were told of the end before the home of their id was. */
+static void leave_home(roster_t *roster)
+{
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
+        member_t *member = &roster->members[rank];
+        if (member->gather.local)
+            rendezvous_leave(roster->control->rendezvous, &member->gather,
+                             BLINK_FAIL(BLINK_ERR_ABORTED, "the communicator has ended"));
+    }
+}
+
+static void free_hosts(roster_hosts_t *hosts)
+{
+    if (!hosts)
+        return;
+    free(hosts->host_of_rank);
+    free(hosts->device_of_rank);
+    free(hosts);
+}
+
 void roster_free(roster_t *roster)
 {
     rosters_t *rosters = roster->control->rosters;
@@ -153,8 +222,11 @@ void roster_free(roster_t *roster)
         list_remove(&roster->members[rank].of_expected);
     work_cancel(&roster->lose);
     turns_count(&roster->control->turns, 1 + roster->rank_count / RANKS_PER_STEP);
+    leave_home(roster);
     if (roster->state == ROSTER_GATHERING)
         roster_end_gathering(roster);
+    roster_forget_name(roster);
+    free_hosts(roster->hosts);
     bag_remove(&rosters->all, &roster->of_all);
     bag_remove(&roster->tenant->rosters, &roster->of_tenant);
     table_remove(&rosters->by_number, &roster->of_numbers);
@@ -165,8 +237,10 @@ void roster_free(roster_t *roster)
 
 void roster_end_if_left(roster_t *roster)
 {
-    if (roster->left_count < roster->rank_count || children_are_failing(roster))
+    if (roster->left_count < roster->joined_count || children_are_failing(roster))
         return;
+    if (roster->comm.number != 0)
+        rendezvous_comm_ended(roster->control->rendezvous, roster->comm);
     tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: ended", roster->number);
     roster_free(roster);
 }
@@ -180,6 +254,7 @@ blink_result_t rosters_create(control_t *control, rosters_t **created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the communicators");
     rosters->control = control;
     list_init(&rosters->gathering);
+    list_init(&rosters->meeting);
     rosters->ranks_on = calloc(control->device_count, sizeof(*rosters->ranks_on));
     blink_result_t result = rosters->ranks_on ? failed_ids_create(control, &rosters->failed_ids)
                                               : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u devices",
@@ -207,6 +282,7 @@ void rosters_destroy(rosters_t *rosters)
     failed_ids_destroy(rosters->failed_ids);
     table_fini(&rosters->ids);
     table_fini(&rosters->by_number);
+    table_fini(&rosters->comms);
     table_fini(&rosters->members);
     vec_free(&rosters->all);
     free(rosters->ranks_on);

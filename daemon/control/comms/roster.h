@@ -5,6 +5,9 @@
  * A roster gathers until every rank has joined, and is then ready. It is aborted once, with a reason: by a
  * rank, by a rank's death, by the engine, or because the daemon stops. It ends when the last rank has left. A
  * roster whose gathering fails ends at once.
+ *
+ * Under an id with a home the ranks may be on several hosts (gather/gather.h): the roster has members on this
+ * host alone, and when all ranks have gathered their hosts meet before the roster is ready (meeting.h).
  */
 #ifndef BLINK_CONTROL_ROSTER_H
 #define BLINK_CONTROL_ROSTER_H
@@ -13,13 +16,20 @@
 #include "blink.pb-c.h"
 #include "control/clients/client.h"
 #include "control/comms/failed_ids.h"
+#include "control/comms/rendezvous.h"
 
-typedef enum roster_state { ROSTER_GATHERING, ROSTER_READY, ROSTER_ABORTED } roster_state_t;
+typedef enum roster_state {
+    ROSTER_GATHERING,
+    ROSTER_MEETING, /* all ranks have gathered, and their hosts meet */
+    ROSTER_READY,
+    ROSTER_ABORTED
+} roster_state_t;
 
 /* One rank of a roster. */
 typedef struct member {
     struct roster *roster;
-    client_t *client;                    /* NULL: not joined, left, or dead */
+    client_t *client;                    /* NULL: not joined, left, or dead; or it is on another host */
+    gather_rank_t gather;                /* rendezvous.h's while it gathers: `local` is not NULL then */
     list_t link;                         /* on client->members */
     list_t of_joined;                    /* on roster->joined */
     table_link_t of_numbers, of_devices; /* in rosters->members; in roster->devices while it gathers */
@@ -33,13 +43,20 @@ typedef struct member {
     bool leaving, left;
 } member_t;
 
+/* The hosts of a communicator that have ranks, in an order that is the same on all of them. */
+typedef struct roster_hosts {
+    uint32_t count, own;
+    uint32_t *host_of_rank, *device_of_rank; /* by rank */
+    gather_host_t hosts[];
+} roster_hosts_t;
+
 typedef struct roster {
     control_t *control;
     bag_item_t of_all, of_tenant; /* in rosters->all, in tenant->rosters */
     table_link_t of_numbers;      /* in rosters->by_number */
-    deadline_t deadline;          /* of the gathering, in loop time: on rosters->gathering */
-    table_link_t of_ids;          /* in rosters->ids while it gathers */
-    list_t joined;                /* members with a client */
+    deadline_t deadline; /* of the gathering, in loop time: on rosters->gathering unless the id has a home */
+    table_link_t of_ids; /* in rosters->ids while it gathers */
+    list_t joined;       /* members with a client */
     list_t losing;    /* member_t.of_losing: those that will not join what expects them, which is to fail */
     work_t lose;      /* its slices, while there are such */
     uint32_t aborter; /* the rank that aborted it, and its process */
@@ -47,9 +64,14 @@ typedef struct roster {
     table_t devices; /* of the members, while it gathers */
     uint32_t number;
     uint8_t unique_id[UNIQUE_ID_BYTES];
+    bool has_home;         /* the id has: ranks may be on other hosts */
+    gather_comm_t comm;    /* its name on all hosts, once all ranks have gathered there */
+    table_link_t of_comms; /* in rosters->comms, while it has that name */
+    roster_hosts_t *hosts; /* NULL: not gathered, or all ranks are on this one */
+    list_t of_meeting;     /* on rosters->meeting */
     tenant_t *tenant;
-    uint32_t rank_count, joined_count, left_count;
-    uint32_t first_rank; /* the rank that joined first */
+    uint32_t rank_count, joined_count, left_count; /* the last two: of this host */
+    uint32_t first_rank;                           /* the rank that joined first */
     blink_algorithm_t algorithm;
     uint32_t op_timeout_ms, init_timeout_ms; /* 0: the daemon's setting */
     roster_state_t state;
@@ -65,6 +87,8 @@ struct rosters {
     table_t ids; /* of those that gather; hashed with id_secrets, for the ids are the clients' to choose */
     uint64_t id_secrets[2];
     table_t by_number;
+    table_t comms;              /* those with ranks on several hosts, by gather_comm_t */
+    list_t meeting;             /* roster_t.of_meeting: those that wait for sessions of their hosts */
     table_t members;            /* those that have joined, by their numbers */
     uint32_t *ranks_on;         /* by device: members that have joined */
     uv_timer_t gathering_timer; /* the earliest deadline */
@@ -90,11 +114,29 @@ void roster_end_if_left(roster_t *roster);
 /* The roster does not gather any more. */
 void roster_end_gathering(roster_t *roster);
 
+/* All ranks have gathered on all hosts, and this is what they are called. False without memory. */
+bool roster_name(roster_t *roster, gather_comm_t comm);
+
+/* The name is of no more use: all hosts know how the communicator has ended. */
+void roster_forget_name(roster_t *roster);
+
+/* NULL: no roster has the name. */
+roster_t *roster_find_named(const rosters_t *rosters, gather_comm_t comm);
+
+/* " on n1" for sentences that other hosts may hear; "" if the id has no home. */
+const char *roster_place(const roster_t *roster, char text[GATHER_NAME_BYTES + 4]);
+
 /* The roster that gathers under the id; NULL: none does. */
 roster_t *roster_find_gathering(const rosters_t *rosters, const uint8_t unique_id[UNIQUE_ID_BYTES]);
 
 /* How long its ranks may take to join. */
 uint64_t roster_init_timeout_ms(const roster_t *roster);
+
+/* Whether its ranks have a communicator, be it aborted. */
+static inline bool roster_has_begun(const roster_t *roster)
+{
+    return roster->state >= ROSTER_READY;
+}
 
 /* The client takes the member's place. False without memory; then nothing has changed. */
 bool member_link(member_t *member, client_t *client);

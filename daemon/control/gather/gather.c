@@ -93,6 +93,7 @@ static void begin(gather_t *gather, const gather_message_t *ready, uint32_t own_
         refuse_ready(gather, ready, above, result);
         return;
     }
+    tree->has_ended = !local_has_ranks(ready, own_host);
     tree_send_ready(gather, tree, ready);
     result = local_take_ready(gather, ready, own_host);
     if (result != BLINK_OK)

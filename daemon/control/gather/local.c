@@ -282,6 +282,11 @@ static uint32_t seats_of(const gather_message_t *ready, uint32_t own_host)
     return count;
 }
 
+bool local_has_ranks(const gather_message_t *ready, uint32_t own_host)
+{
+    return seats_of(ready, own_host) > 0;
+}
+
 bool local_expects(const gather_t *gather, const gather_message_t *ready, uint32_t own_host)
 {
     uint32_t seats = seats_of(ready, own_host), seated = 0;
@@ -302,7 +307,7 @@ blink_result_t local_take_ready(gather_t *gather, const gather_message_t *ready,
     local_t *local = find(gather, &ready->id, ready->uid);
     list_t seated;
     list_init(&seated);
-    if (local && seats_of(ready, own_host) > 0) {
+    if (local && local_has_ranks(ready, own_host)) {
         LIST_FOR_EACH (link, &local->sent) {
             gather_rank_t *rank = CONTAINER_OF(link, gather_rank_t, link);
             if (!is_seated(rank, ready, own_host))

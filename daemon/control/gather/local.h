@@ -38,6 +38,9 @@ void local_take_failed(gather_t *gather, const peer_t *from, const gather_messag
  * acknowledged), and tells all hosts why. */
 bool local_expects(const gather_t *gather, const gather_message_t *ready, uint32_t own_host);
 
+/* Whether a READY names ranks of this host. */
+bool local_has_ranks(const gather_message_t *ready, uint32_t own_host);
+
 /* Hand the ranks over to gather_calls_t.ready: its result. */
 blink_result_t local_take_ready(gather_t *gather, const gather_message_t *ready, uint32_t own_host);
 

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "control/peers/state.h"
+#include "control/peers/reach.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,10 +28,17 @@ static void tell_wanted(peers_t *peers, const net_session_t *session)
  * end is a loss, too, for those who use the connections. */
 static void end_host(peer_host_t *host, blink_result_t code)
 {
+    const peers_t *peers = host->peers;
+    uint64_t instance = net_session_peer(host->session)->instance;
+    char why[BLINK_ERROR_TEXT_BYTES];
+    memcpy(why, blink_error_text(), sizeof(why));
+    code = code == BLINK_OK ? BLINK_ERR_PEER_LOST : code;
     tell_wanted(host->peers, host->session);
-    peer_data_end(host->data, code == BLINK_OK ? BLINK_ERR_PEER_LOST : code);
+    peer_data_end(host->data, blink_error_set(code, "%s", why));
+    topology_put(host->topology);
     list_remove(&host->link);
     free(host);
+    peers->handler.lost(peers->handler.context, instance, blink_error_set(code, "%s", why));
 }
 
 /* The data connections are gone, and with them the session. */
@@ -69,11 +76,26 @@ static blink_result_t add_host(peers_t *peers, net_session_t *session)
     return BLINK_OK;
 }
 
+static blink_result_t tell_topology(const peers_t *peers, net_session_t *session)
+{
+    Blinkpeer__Topology topology = BLINKPEER__TOPOLOGY__INIT;
+    Blinkpeer__Message message = BLINKPEER__MESSAGE__INIT;
+    topology.text = peers->topology->text;
+    message.body_case = BLINKPEER__MESSAGE__BODY_TOPOLOGY;
+    message.topology = &topology;
+    return net_session_send(session, &message);
+}
+
 static void on_opened(void *context, net_session_t *session)
 {
-    blink_result_t result = add_host(context, session);
-    if (result != BLINK_OK)
+    peers_t *peers = context;
+    blink_result_t result = add_host(peers, session);
+    if (result != BLINK_OK) {
         net_session_close(session, result);
+        return;
+    }
+    (void)tell_topology(peers, session); /* if that fails the session ends */
+    reach_opened(peers, session);
 }
 
 static void on_closed(void *context, net_session_t *session, blink_result_t code)
@@ -82,13 +104,40 @@ static void on_closed(void *context, net_session_t *session, blink_result_t code
     end_host(net_session_data(session), code);
 }
 
+static blink_result_t heard_topology(peer_host_t *host, const char *text)
+{
+    peers_t *peers = host->peers;
+    if (host->topology)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a second topology");
+    BLINK_TRY(topology_get(&peers->topologies, text, &host->topology));
+    peers->handler.opened(peers->handler.context, net_session_peer(host->session)->instance);
+    return BLINK_OK;
+}
+
+/* The host that has said Hello, as others may dial it. */
+static gather_host_t host_of(const hello_t *hello)
+{
+    gather_host_t host = {.instance = hello->instance, .port = hello->port};
+    snprintf(host.name, sizeof(host.name), "%s", hello->host);
+    memcpy(host.addresses, hello->addresses, sizeof(host.addresses));
+    return host;
+}
+
 static blink_result_t on_message(void *context, net_session_t *session, const Blinkpeer__Message *message)
 {
-    const peer_host_t *host = net_session_data(session);
-    (void)context;
-    if (message->body_case == BLINKPEER__MESSAGE__BODY_DATA_OFFER)
+    peers_t *peers = context;
+    peer_host_t *host = net_session_data(session);
+    const gather_host_t from = host_of(net_session_peer(session));
+    switch (message->body_case) {
+    case BLINKPEER__MESSAGE__BODY_DATA_OFFER:
         return peer_data_heard(host->data, message->data_offer);
-    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "message %u is unknown here", message->body_case);
+    case BLINKPEER__MESSAGE__BODY_TOPOLOGY:
+        return heard_topology(host, message->topology->text);
+    case BLINKPEER__MESSAGE__BODY_GATHER:
+        return peers->handler.gather(peers->handler.context, &from, message->gather);
+    default:
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "message %u is unknown here", message->body_case);
+    }
 }
 
 static blink_result_t on_data(void *context, const wire_hello_t *hello, int fd)
@@ -216,6 +265,59 @@ static blink_result_t create_net(peers_t *peers, const cluster_keys_t *keys)
     return net_create(&config, &peers->net);
 }
 
+static void add_own_address(peers_t *peers, const net_address_t *address, uint32_t *count)
+{
+    if (*count < UNIQUE_ID_ADDRESSES)
+        address_to_id(address, peers->own.addresses[(*count)++]);
+}
+
+/* Where others find this daemon: the address at which it listens; if that is all of them, the NICs' first
+ * ones, of IPv4 and of IPv6. */
+static void find_own_addresses(peers_t *peers)
+{
+    const hello_t *hello = net_hello(peers->net);
+    uint32_t count = 0;
+    peers->own.port = address_port(&peers->address);
+    if (!address_is_all(&peers->address))
+        add_own_address(peers, &peers->address, &count);
+    for (uint32_t i = 0; i < hello->nic_count && address_is_all(&peers->address); i++) {
+        const net_address_t *nic = &hello->nics[i].address;
+        if (i == 0 || nic->any.sa_family != hello->nics[i - 1].address.any.sa_family)
+            add_own_address(peers, nic, &count);
+    }
+    net_tell_addresses(peers->net, peers->own.port, peers->own.addresses);
+}
+
+static blink_result_t find_own_topology(peers_t *peers)
+{
+    char *text;
+    BLINK_TRY(topo_write_json(peers->control->topo, &text));
+    size_t bytes = strlen(text);
+    blink_result_t result = topology_get(&peers->topologies, text, &peers->topology);
+    free(text);
+    if (result == BLINK_OK && bytes + 64 > MESSAGE_MOST_BYTES)
+        result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                            "[network]: the topology has %zu bytes as JSON, and other hosts are told of at "
+                            "most %u",
+                            bytes, MESSAGE_MOST_BYTES - 64);
+    if (result == BLINK_OK)
+        memcpy(peers->own.topology, peers->topology->digest, sizeof(peers->own.topology));
+    return result;
+}
+
+/* As ids name it. */
+static void find_own(peers_t *peers)
+{
+    const hello_t *hello = net_hello(peers->net);
+    unique_id_t *home = &peers->control->home;
+    peers->own.instance = hello->instance;
+    snprintf(peers->own.name, sizeof(peers->own.name), "%s", hello->host);
+    find_own_addresses(peers);
+    home->port = peers->own.port;
+    home->instance = peers->own.instance;
+    memcpy(home->addresses, peers->own.addresses, sizeof(home->addresses));
+}
+
 static blink_result_t start(peers_t *peers)
 {
     const settings_t *settings = peers->control->settings;
@@ -228,10 +330,12 @@ static blink_result_t start(peers_t *peers)
     if (result != BLINK_OK)
         return result;
     BLINK_TRY(for_each_item(peers, "listen", settings->network_listen, listen_at));
+    find_own(peers);
+    BLINK_TRY(find_own_topology(peers));
     return for_each_item(peers, "peers", settings->network_peers, look_for);
 }
 
-blink_result_t peers_create(control_t *control, peers_t **created)
+blink_result_t peers_create(control_t *control, const peers_handler_t *handler, peers_t **created)
 {
     *created = NULL;
     if (!*control->settings->network_listen && *control->settings->network_peers)
@@ -244,6 +348,9 @@ blink_result_t peers_create(control_t *control, peers_t **created)
     if (!peers)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for other hosts");
     peers->control = control;
+    peers->handler = *handler;
+    list_init(&peers->topologies);
+    list_init(&peers->reaches);
     list_init(&peers->hosts);
     list_init(&peers->wanted);
     beat_asker_init(&peers->asker, on_beat);
@@ -259,6 +366,53 @@ blink_result_t peers_create(control_t *control, peers_t **created)
     return BLINK_OK;
 }
 
+/* ---- hosts of communicators ---- */
+
+const gather_host_t *peers_own(const peers_t *peers)
+{
+    return &peers->own;
+}
+
+static const peer_host_t *find_host(const peers_t *peers, uint64_t instance)
+{
+    LIST_FOR_EACH (link, &peers->hosts) {
+        const peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
+        if (net_session_peer(host->session)->instance == instance)
+            return host;
+    }
+    return NULL;
+}
+
+bool peers_find(const peers_t *peers, uint64_t instance, peer_view_t *view)
+{
+    if (instance == peers->own.instance) {
+        *view = (peer_view_t){peers->own.name, peers->topology->text, peers->topology->digest, NULL};
+        return true;
+    }
+    const peer_host_t *host = find_host(peers, instance);
+    if (!host || !host->topology)
+        return false;
+    *view = (peer_view_t){net_session_peer(host->session)->host, host->topology->text, host->topology->digest,
+                          peer_data_endpoint(host->data)};
+    return true;
+}
+
+blink_result_t peers_reach(peers_t *peers, const gather_host_t *host)
+{
+    return find_host(peers, host->instance) ? BLINK_OK : reach_begin(peers, host);
+}
+
+blink_result_t peers_send(peers_t *peers, const gather_host_t *to, const Blinkpeer__Message *message)
+{
+    const peer_host_t *host = find_host(peers, to->instance);
+    if (host)
+        return net_session_send(host->session, message);
+    BLINK_TRY(reach_begin(peers, to));
+    return reach_say(peers, to->instance, message);
+}
+
+/* ---- the end ---- */
+
 static void on_tick_closed(uv_handle_t *handle)
 {
     free(handle->data);
@@ -269,14 +423,17 @@ void peers_destroy(peers_t *peers)
     if (!peers)
         return;
     beat_cancel(&peers->asker);
+    reach_end(peers);
     LIST_FOR_EACH (link, &peers->wanted)
         wanted_destroy(CONTAINER_OF(link, wanted_t, link));
     LIST_FOR_EACH (link, &peers->hosts) {
         peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
         peer_data_end(host->data, BLINK_OK);
+        topology_put(host->topology);
         list_remove(&host->link);
         free(host);
     }
+    topology_put(peers->topology);
     net_destroy(peers->net);
     uv_close((uv_handle_t *)&peers->tick, on_tick_closed);
 }

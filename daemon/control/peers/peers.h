@@ -7,15 +7,51 @@
 
 #include "blink.pb-c.h"
 #include "control/control.h"
+#include "control/gather/gather.h"
 #include "net/net.h"
+
+/* What those want to know who have ranks gather on several hosts. */
+typedef struct peers_handler {
+    /* A message about ranks that gather, by a host that can be sent to. Errors: PROTOCOL, which ends the
+     * session, with this thread's error text. */
+    blink_result_t (*gather)(void *context, const gather_host_t *from, const Blinkpeer__Gather *message);
+    /* The host can be asked for by peers_find(). */
+    void (*opened)(void *context, uint64_t instance);
+    /* The host's session has ended, or it cannot be reached: the code with this thread's error text. */
+    void (*lost)(void *context, uint64_t instance, blink_result_t code);
+    void *context;
+} peers_handler_t;
 
 /* Listen and dial as [network] in the settings says, and read the cluster key, for which this blocks. *peers
  * is NULL if no address is set: the daemon then knows no other. Errors: as cluster_keys_read(), net_listen()
  * and address_parse(), with the setting's name; SYSTEM, NO_MEMORY. */
-blink_result_t peers_create(control_t *control, peers_t **peers);
+blink_result_t peers_create(control_t *control, const peers_handler_t *handler, peers_t **peers);
 
 /* Say Bye to all. Memory and sockets are given back from within the loop. NULL is ignored. */
 void peers_destroy(peers_t *peers);
+
+/* ---- hosts of communicators ---- */
+
+/* This daemon, as other hosts are told of it; its port and addresses are those of ids that are made here. */
+const gather_host_t *peers_own(const peers_t *peers);
+
+/* A host with a session; valid until the loop runs again. */
+typedef struct peer_view {
+    const char *name, *topology; /* the second as topo_write_json() writes it */
+    const uint8_t *digest;       /* of the topology: GATHER_DIGEST_BYTES */
+    data_endpoint_t *endpoint;   /* NULL for this host itself */
+} peer_view_t;
+
+/* The host, or this one. False: it has no session, or has not told its topology yet. */
+bool peers_find(const peers_t *peers, uint64_t instance, peer_view_t *view);
+
+/* Have a session with the host: `opened` or `lost` is called later, unless peers_find() finds it. Errors:
+ * PEER_LOST (it names no address), NO_MEMORY, SYSTEM: neither is called. */
+blink_result_t peers_reach(peers_t *peers, const gather_host_t *host);
+
+/* Send the host a message, now or once there is a session; `lost` is called if there is none in time. Errors:
+ * as peers_reach(). */
+blink_result_t peers_send(peers_t *peers, const gather_host_t *host, const Blinkpeer__Message *message);
 
 /* ---- for queries ---- */
 

@@ -7,6 +7,8 @@
 #include "control/beat.h"
 #include "control/control.h"
 #include "control/peers/data.h"
+#include "control/peers/peers.h"
+#include "control/peers/topologies.h"
 #include "control/peers/wanted.h"
 
 /* A host with an open session. */
@@ -15,12 +17,18 @@ typedef struct peer_host {
     struct peers *peers;
     net_session_t *session;
     peer_data_t *data;
+    topology_t *topology; /* NULL: the host has not told it yet */
     uint64_t since_ns;
 } peer_host_t;
 
 struct peers {
     control_t *control;
+    peers_handler_t handler;
     net_t *net;
+    gather_host_t own; /* this daemon */
+    topology_t *topology;
+    list_t topologies;     /* topology_t.link: this host's and its peers' */
+    list_t reaches;        /* reach.c: hosts that are dialled for communicators */
     net_address_t address; /* the first at which this daemon listens */
     list_t hosts;          /* oldest session first */
     list_t wanted;         /* in the order of the settings */
