@@ -35,7 +35,7 @@ blink_result_t fail_parse(const void *payload, uint32_t bytes, fail_t *fail, con
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a FAIL of %u bytes tells of %u flows", bytes,
                           fail->sent_count);
     left -= fail->sent_count * (uint32_t)sizeof(uint32_t);
-    if (left >= BLINK_ERROR_TEXT_BYTES || (fail->flags & ~FAIL_AFTER_END) || fail->code == BLINK_OK)
+    if (left >= BLINK_ERROR_TEXT_BYTES || (fail->flags & ~FAIL_IS_ANSWER) || fail->code == BLINK_OK)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a FAIL with code %u, flags 0x%x and a text of %u bytes",
                           fail->code, fail->flags, left);
     *sent = (const uint32_t *)((const char *)payload + sizeof(*fail));

@@ -46,8 +46,10 @@ static_assert(offsetof(begin_t, count) == 32, "BEGIN layout");
 static_assert(offsetof(begin_t, digest) == 56, "BEGIN layout");
 static_assert(offsetof(begin_t, first_flow) == 72, "BEGIN layout");
 
-/** The op has ended well where FAIL comes from: all has been sent that BEGIN promised. */
-#define FAIL_AFTER_END 1u
+/** The answer to a BEGIN or a FAIL of an op that is not under way where it comes from; it is not answered in
+ * turn. All that the sender's BEGIN of that op promised was sent, or an earlier FAIL has said how far;
+ * without a BEGIN nothing was sent. */
+#define FAIL_IS_ANSWER 1u
 
 /** A FAIL's head; sent_count words follow, of each flow to the receiver how far it was sent, and then the
  * reason's text without NUL. */

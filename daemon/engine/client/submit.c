@@ -303,9 +303,16 @@ static blink_result_t check_entry(const submission_t *submission, op_entry_t *en
         return BLINK_FAIL(result, "rank %u: %s", submission->rank->rank, text);
     }
     BLINK_TRY(check_agreement(submission, entry->op));
-    BLINK_TRY(remote_op_check(entry->op));
     bool some_left = comm->leaving_count > 0 || comm->left_count > 0;
     return some_left ? op_check_left(entry->op) : BLINK_OK;
+}
+
+/* The reason is this thread's error text. */
+static void fail_with_reason(comm_op_t *op, blink_result_t result)
+{
+    char text[BLINK_ERROR_TEXT_BYTES / 2];
+    snprintf(text, sizeof(text), "%s", blink_error_text());
+    op_failf(op, result, "%s", text);
 }
 
 /* Give the submission its entry of an op. A submission at fault fails that op, for all ranks. Errors: QUOTA,
@@ -327,13 +334,12 @@ static blink_result_t join_op(submission_t *submission, op_batch_t *batch)
     op->has_tickets |= entry->ticket != NULL;
     submission->ticket = NULL;
     result = check_entry(submission, entry);
-    if (op->state == OP_ENDED) {
+    if (op->state == OP_ENDED)
         op_serve(op);
-    } else if (result != BLINK_OK) {
-        char text[BLINK_ERROR_TEXT_BYTES / 2];
-        snprintf(text, sizeof(text), "%s", blink_error_text());
-        op_failf(op, result, "%s", text);
-    }
+    else if (result != BLINK_OK)
+        fail_with_reason(op, result);
+    else if ((result = remote_op_check(op)) != BLINK_OK)
+        op_fail(op, result, blink_error_text());
     return BLINK_OK;
 }
 

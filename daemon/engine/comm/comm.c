@@ -511,6 +511,8 @@ static void rank_leave_now(mailbox_item_t *item)
     ops_activate(rank_drop_open_batch(rank));
     if (comm->end_reason == BLINK_OK)
         sweep_begin(comm);
+    if (comm->remote)
+        remote_rank_leaves(comm->remote);
 }
 
 static void rank_leave_run(mailbox_item_t *item)

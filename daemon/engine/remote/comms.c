@@ -173,7 +173,7 @@ void remote_comm_leave(remote_comm_t *remote)
     kept_t *kept;
     while ((kept = LIST_FIRST(&remote->kept_by_age, kept_t, of_age))) {
         if (kept->is_begin && remote->comm->end_reason == BLINK_OK)
-            remote_answer(remote->endpoints[kept->begin.op.host], &kept->begin.op, remote->own_host, 0,
+            remote_answer(remote->endpoints[kept->begin.op.host], &kept->begin.op, remote->own_host,
                           BLINK_ERR_PEER_LOST, "the ranks of a host have left the communicator");
         remote_forget_kept(remote, kept);
     }
@@ -207,21 +207,11 @@ void remote_name_host(const remote_comm_t *remote, uint32_t host, char *text, si
 
 /* ---- words about ops that have not begun here ---- */
 
-static uint64_t hash_of_op(const op_name_t *name)
-{
-    return table_hash(name->number ^ table_hash((uint64_t)name->root << 32 | name->peer));
-}
-
-static bool is_same_op(const op_name_t *a, const op_name_t *b)
-{
-    return a->number == b->number && a->root == b->root && a->peer == b->peer;
-}
-
 kept_t *remote_find_kept(const remote_comm_t *remote, const op_name_t *name, const kept_t *after)
 {
     table_link_t *link =
-        after ? table_find_next(&after->of_ops) : table_find(&remote->kept, hash_of_op(name));
-    while (link && !is_same_op(&CONTAINER_OF(link, kept_t, of_ops)->begin.op, name))
+        after ? table_find_next(&after->of_ops) : table_find(&remote->kept, remote_name_hash(name));
+    while (link && !remote_name_equals(&CONTAINER_OF(link, kept_t, of_ops)->begin.op, name))
         link = table_find_next(link);
     return link ? CONTAINER_OF(link, kept_t, of_ops) : NULL;
 }
@@ -239,7 +229,7 @@ void remote_keep(remote_comm_t *remote, const begin_t *begin, blink_result_t cod
 {
     size_t text_bytes = text ? strlen(text) + 1 : 1;
     kept_t *kept = remote->kept.count < KEPT_MOST ? malloc(sizeof(*kept) + text_bytes) : NULL;
-    if (!kept || !table_add(&remote->kept, &kept->of_ops, hash_of_op(&begin->op))) {
+    if (!kept || !table_add(&remote->kept, &kept->of_ops, remote_name_hash(&begin->op))) {
         free(kept);
         remote_end(remote, BLINK_ERR_NO_MEMORY, "no memory for ops that other hosts have begun");
         return;

@@ -67,7 +67,7 @@ static bool take_unknown(remotes_t *remotes, frame_t *frame, const op_name_t *op
 {
     bool ended = remote_has_ended(remotes, op->home, op->comm);
     if (ended || frame->type == WIRE_FAIL)
-        remote_answer(frame->endpoint, op, UINT32_MAX, 0, BLINK_ERR_PEER_LOST,
+        remote_answer(frame->endpoint, op, UINT32_MAX, BLINK_ERR_PEER_LOST,
                       "the ranks of a host have left the communicator");
     if (ended)
         return false;

@@ -13,82 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names ---- */
-
-/* Transfers that have begun here, from one rank to another. */
-typedef struct pair {
-    table_link_t of_pairs;
-    uint32_t root, peer;
-    uint64_t begun;
-    struct pair *next; /* remote_comm_t.first_pair */
-} pair_t;
-
-static uint64_t hash_of_pair(uint32_t root, uint32_t peer)
-{
-    return table_hash((uint64_t)root << 32 | peer);
-}
-
-static pair_t *find_pair(const remote_comm_t *remote, uint32_t root, uint32_t peer)
-{
-    table_link_t *link = table_find(&remote->pairs, hash_of_pair(root, peer));
-    while (link && (CONTAINER_OF(link, pair_t, of_pairs)->root != root ||
-                    CONTAINER_OF(link, pair_t, of_pairs)->peer != peer))
-        link = table_find_next(link);
-    return link ? CONTAINER_OF(link, pair_t, of_pairs) : NULL;
-}
-
-static blink_result_t count_transfer(remote_comm_t *remote, uint32_t root, uint32_t peer, uint64_t *number)
-{
-    pair_t *pair = find_pair(remote, root, peer);
-    if (!pair) {
-        pair = calloc(1, sizeof(*pair));
-        if (!pair || !table_add(&remote->pairs, &pair->of_pairs, hash_of_pair(root, peer))) {
-            free(pair);
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for transfers of two ranks");
-        }
-        pair->root = root;
-        pair->peer = peer;
-        pair->next = remote->first_pair;
-        remote->first_pair = pair;
-    }
-    *number = pair->begun++;
-    return BLINK_OK;
-}
-
-void remote_pairs_free(remote_comm_t *remote)
-{
-    for (pair_t *pair = remote->first_pair, *next; pair; pair = next) {
-        next = pair->next;
-        free(pair);
-    }
-    table_fini(&remote->pairs);
-}
-
-static uint64_t hash_of(const op_name_t *name)
-{
-    return table_hash(name->number ^ hash_of_pair(name->root, name->peer));
-}
-
-/* The op that has not ended here; NULL: it has, or has not begun. */
-static remote_op_t *find_live(const remote_comm_t *remote, const op_name_t *name)
-{
-    table_link_t *link = table_find(&remote->live, hash_of(name));
-    for (; link; link = table_find_next(link)) {
-        remote_op_t *of = CONTAINER_OF(link, remote_op_t, of_live);
-        if (of->name.number == name->number && of->name.root == name->root && of->name.peer == name->peer)
-            return of;
-    }
-    return NULL;
-}
-
-static bool has_begun(const remote_comm_t *remote, const op_name_t *name)
-{
-    if (name->root == OP_NAME_NONE)
-        return name->number < remote->collectives;
-    const pair_t *pair = find_pair(remote, name->root, name->peer);
-    return pair && name->number < pair->begun;
-}
-
 /* ---- agreement ---- */
 
 static op_signature_t signature_of(const begin_t *begin)
@@ -116,15 +40,21 @@ static blink_result_t fail_disagreement(const remote_comm_t *remote, const op_si
 
 /* ---- telling others ---- */
 
-void remote_answer(data_endpoint_t *endpoint, const op_name_t *name, uint32_t own_host, uint16_t flags,
-                   blink_result_t code, const char *text)
+void remote_answer(data_endpoint_t *endpoint, const op_name_t *name, uint32_t own_host, blink_result_t code,
+                   const char *text)
 {
     uint32_t payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
-    fail_t fail = {.op = *name, .code = (uint16_t)code, .flags = flags};
+    fail_t fail = {.op = *name, .code = (uint16_t)code, .flags = FAIL_IS_ANSWER};
     fail.op.host = own_host;
     uint32_t bytes = fail_write(&fail, NULL, text, payload);
     (void)data_send(endpoint, WIRE_FAIL, payload,
                     bytes); /* if that fails the endpoint is lost, and says so */
+}
+
+static void answer_begin(const remote_comm_t *remote, const begin_t *begin, blink_result_t code,
+                         const char *text)
+{
+    remote_answer(remote->endpoints[begin->op.host], &begin->op, remote->own_host, code, text);
 }
 
 static void tell_fail(remote_op_t *of, uint32_t host)
@@ -143,12 +73,13 @@ static void tell_fail(remote_op_t *of, uint32_t host)
     (void)data_send(endpoint, WIRE_FAIL, payload, bytes); /* as above */
 }
 
-/* Who failed first tells all hosts of the communicator; others need to tell only those with whom they move
+/* Who failed first tells all hosts that take part; others need to tell only those with whom they move
  * something, so that both know what is still to come. */
 static void tell_hosts(remote_op_t *of, bool all)
 {
     for (uint32_t host = 0; host < of->remote->host_count; host++) {
-        if (all || of->flags[host] & REMOTE_JOINED)
+        bool hears = all && remote_takes_part(of->remote, &of->name, host);
+        if (hears || of->flags[host] & REMOTE_JOINED)
             tell_fail(of, host);
     }
 }
@@ -207,14 +138,19 @@ static void fail_run(remote_op_t *of, bool tell_all)
     settle(of);
 }
 
-static void fail_own_run(remote_op_t *of, blink_result_t code, const char *why)
+static void note_why(remote_op_t *of, blink_result_t code, const char *why)
 {
     char text[2 * BLINK_ERROR_TEXT_BYTES];
-    if (of->has_failed)
-        return;
     snprintf(text, sizeof(text), "%s %lu: %s", collective_op_name(of->op->signature.opcode),
              (unsigned long)of->name.number, why);
     note_own_failure(of, code, text);
+}
+
+static void fail_own_run(remote_op_t *of, blink_result_t code, const char *why)
+{
+    if (of->has_failed)
+        return;
+    note_why(of, code, why);
     fail_run(of, true);
 }
 
@@ -297,14 +233,12 @@ static void heed_begin_of(remote_op_t *of, const begin_t *begin)
 /* The op has ended here: a host that has begun something else hears so. */
 static void heed_late_begin(const remote_comm_t *remote, const begin_t *begin)
 {
-    const remote_past_t *past = &remote->past[begin->op.number % REMOTE_PAST_OPS];
-    if (begin->op.root != OP_NAME_NONE || !past->is_set || past->number != begin->op.number ||
-        !past->succeeded)
+    remote_past_t past;
+    if (!remote_find_past(remote, begin, &past))
         return;
-    blink_result_t result = fail_disagreement(remote, &past->signature, past->rank, begin);
+    blink_result_t result = fail_disagreement(remote, &past.signature, past.rank, begin);
     if (result != BLINK_OK)
-        remote_answer(remote->endpoints[begin->op.host], &begin->op, remote->own_host, 0, result,
-                      blink_error_text());
+        answer_begin(remote, begin, result, blink_error_text());
 }
 
 /* A rank of this host that the op takes has left. */
@@ -321,19 +255,31 @@ static bool op_will_not_come(const engine_comm_t *comm, const op_name_t *name)
 
 void remote_heed_begin(remote_comm_t *remote, const begin_t *begin)
 {
-    remote_op_t *of = find_live(remote, &begin->op);
+    remote_op_t *of = remote_find_live(remote, &begin->op);
     if (of)
         heed_begin_of(of, begin);
-    else if (has_begun(remote, &begin->op))
-        heed_late_begin(remote, begin);
     else if (remote->comm->end_reason != BLINK_OK)
-        remote_answer(remote->endpoints[begin->op.host], &begin->op, remote->own_host, 0,
-                      remote->comm->end_reason, remote->comm->end_text);
+        answer_begin(remote, begin, remote->comm->end_reason, remote->comm->end_text);
+    else if (remote_has_begun(remote, &begin->op))
+        heed_late_begin(remote, begin);
     else if (op_will_not_come(remote->comm, &begin->op))
-        remote_answer(remote->endpoints[begin->op.host], &begin->op, remote->own_host, 0, BLINK_ERR_PEER_LOST,
-                      "a rank has left the communicator");
+        answer_begin(remote, begin, BLINK_ERR_PEER_LOST, "a rank has left the communicator");
     else
         remote_keep(remote, begin, BLINK_OK, NULL);
+}
+
+void remote_rank_leaves(remote_comm_t *remote)
+{
+    list_t *link = remote->kept_by_age.next, *next;
+    for (; link != &remote->kept_by_age; link = next) {
+        kept_t *kept = CONTAINER_OF(link, kept_t, of_age);
+        next = link->next;
+        if (!kept->is_begin || remote_has_begun(remote, &kept->begin.op) ||
+            !op_will_not_come(remote->comm, &kept->begin.op))
+            continue;
+        answer_begin(remote, &kept->begin, BLINK_ERR_PEER_LOST, "a rank has left the communicator");
+        remote_forget_kept(remote, kept);
+    }
 }
 
 /* The op has begun here. */
@@ -351,7 +297,8 @@ static void heed_fail_of(remote_op_t *of, const fail_t *fail, const uint32_t *se
         calls_of(of)->fail_as(of->op, of->code, of->text);
         return;
     }
-    if (of->flags[host] & REMOTE_JOINED && !(fail->flags & FAIL_AFTER_END))
+    bool is_known = fail->flags & FAIL_IS_ANSWER && of->flags[host] & REMOTE_HEARD_BEGIN;
+    if (of->flags[host] & REMOTE_JOINED && !is_known)
         (void)data_run_fail(of->run, host, sent, fail->sent_count); /* on an error the endpoint is closed */
     fail_run(of, false);
     tell_fail(of, host);
@@ -360,43 +307,19 @@ static void heed_fail_of(remote_op_t *of, const fail_t *fail, const uint32_t *se
 
 void remote_heed_fail(remote_comm_t *remote, const fail_t *fail, const uint32_t *sent, const char *text)
 {
-    remote_op_t *of = find_live(remote, &fail->op);
-    data_endpoint_t *endpoint = remote->endpoints[fail->op.host];
+    remote_op_t *of = remote_find_live(remote, &fail->op);
     if (of) {
         heed_fail_of(of, fail, sent, text);
-    } else if (has_begun(remote, &fail->op)) {
-        const remote_past_t *past = &remote->past[fail->op.number % REMOTE_PAST_OPS];
-        bool failed = past->is_set && past->number == fail->op.number && !past->succeeded;
-        if (!failed)
-            remote_answer(endpoint, &fail->op, remote->own_host, FAIL_AFTER_END, BLINK_ERR_ABORTED,
-                          "it has ended well");
-    } else {
-        begin_t begin = {.op = fail->op};
-        remote_answer(endpoint, &fail->op, remote->own_host, 0, (blink_result_t)fail->code, text);
-        if (remote->comm->end_reason == BLINK_OK)
-            remote_keep(remote, &begin, (blink_result_t)fail->code, text);
+        return;
     }
+    begin_t begin = {.op = fail->op};
+    if (!(fail->flags & FAIL_IS_ANSWER))
+        answer_begin(remote, &begin, (blink_result_t)fail->code, text);
+    if (!remote_has_begun(remote, &fail->op) && remote->comm->end_reason == BLINK_OK)
+        remote_keep(remote, &begin, (blink_result_t)fail->code, text);
 }
 
 /* ---- for ops ---- */
-
-static blink_result_t name_op(remote_op_t *of)
-{
-    const comm_op_t *op = of->op;
-    remote_comm_t *remote = of->remote;
-    of->name = (op_name_t){.home = remote->home,
-                           .comm = remote->number,
-                           .host = remote->own_host,
-                           .root = OP_NAME_NONE,
-                           .peer = OP_NAME_NONE};
-    if (!op->shape.is_transfer) {
-        of->name.number = remote->collectives++;
-        return BLINK_OK;
-    }
-    of->name.root = op->signature.root;
-    of->name.peer = op->signature.peer;
-    return count_transfer(remote, of->name.root, of->name.peer, &of->name.number);
-}
 
 /* What has been said of the op already: of those that have begun it the words stay until its run begins. */
 static void heed_kept(remote_op_t *of)
@@ -409,7 +332,7 @@ static void heed_kept(remote_op_t *of)
             blink_result_t result = check_begin(of, &kept->begin);
             if (result == BLINK_OK || of->has_failed)
                 continue;
-            note_own_failure(of, result, blink_error_text());
+            note_why(of, result, blink_error_text());
         } else if (!of->has_failed) {
             of->flags[kept->begin.op.host] |= REMOTE_HEARD_FAIL | REMOTE_TOLD_FAIL;
             of->heard_fail = true;
@@ -431,8 +354,8 @@ blink_result_t remote_op_create(comm_op_t *op)
     of->aborted_item.run = take_aborted;
     blink_result_t result = op->shape.collective == COLLECTIVE_BARRIER && !of->barrier
                                 ? BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op")
-                                : name_op(of);
-    if (result == BLINK_OK && !table_add(&remote->live, &of->of_live, hash_of(&of->name)))
+                                : remote_name_op(of);
+    if (result == BLINK_OK && !table_add(&remote->live, &of->of_live, remote_name_hash(&of->name)))
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
     if (result != BLINK_OK) {
         free(of->barrier);
@@ -457,17 +380,6 @@ static void forget_words(remote_op_t *of)
         remote_forget_kept(of->remote, kept);
 }
 
-static void remember(const remote_op_t *of, blink_result_t code)
-{
-    if (of->name.root != OP_NAME_NONE)
-        return;
-    of->remote->past[of->name.number % REMOTE_PAST_OPS] = (remote_past_t){.number = of->name.number,
-                                                                          .is_set = true,
-                                                                          .succeeded = code == BLINK_OK,
-                                                                          .signature = of->op->signature,
-                                                                          .rank = of->op->first_rank};
-}
-
 void remote_op_end(comm_op_t *op, blink_result_t code, const char *text)
 {
     remote_op_t *of = op->remote;
@@ -479,7 +391,7 @@ void remote_op_end(comm_op_t *op, blink_result_t code, const char *text)
         note_own_failure(of, code, text);
     if (is_own)
         tell_hosts(of, true);
-    remember(of, code);
+    remote_remember(of, code);
     forget_words(of);
     table_remove(&of->remote->live, &of->of_live);
     free(of->barrier);
@@ -561,6 +473,8 @@ void remote_started(comm_op_t *op, const exec_end_t *end)
     data_t *data = op->comm->engine->config.data;
     char text[BLINK_ERROR_TEXT_BYTES];
     snprintf(text, sizeof(text), "%s", blink_error_text());
+    if (end)
+        remote_run_ended(op, end, text); /* the op lives until the data plane has posted that it is settled */
     kept_t *kept;
     while ((kept = remote_find_kept(of->remote, &of->name, NULL))) {
         begin_t begin = kept->begin;
@@ -568,8 +482,6 @@ void remote_started(comm_op_t *op, const exec_end_t *end)
         heed_begin_of(of, &begin);
     }
     data_turn(data);
-    if (end)
-        remote_run_ended(op, end, text);
 }
 
 void remote_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)

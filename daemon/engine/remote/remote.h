@@ -45,7 +45,7 @@ struct remote_comm {
     table_t live;                /* remote_op_t.of_live: ops that have not ended here */
     table_t kept;                /* kept_t.of_ops: words about ops without a run */
     list_t kept_by_age;          /* kept_t.of_age, oldest first */
-    table_t pairs;               /* ops.c: how many transfers of two ranks have begun here */
+    table_t pairs;               /* names.c: how many transfers of two ranks have begun here */
     struct pair *first_pair;
     uint64_t collectives; /* that have begun here */
     remote_past_t past[REMOTE_PAST_OPS];
@@ -114,6 +114,9 @@ blink_result_t remote_comm_create(engine_comm_t *comm, const engine_remote_confi
                                   remote_comm_t **remote);
 void remote_comm_enter(remote_comm_t *remote);
 
+/* A rank of this host leaves: hosts that have begun ops which it will not come to hear so. */
+void remote_rank_leaves(remote_comm_t *remote);
+
 /* The communicator has no ranks here any more. */
 void remote_comm_leave(remote_comm_t *remote);
 
@@ -131,7 +134,6 @@ void remote_end(const remote_comm_t *remote, blink_result_t reason, const char *
 uint32_t remote_host_of(const remote_comm_t *remote, const data_endpoint_t *endpoint);
 
 void remotes_forget_ended(remotes_t *remotes);
-void remote_pairs_free(remote_comm_t *remote);
 
 /* Heed what has come for the communicator before it was known. */
 void remote_take_early(remote_comm_t *remote);
@@ -189,6 +191,30 @@ void remote_name_missing(const comm_op_t *op, char *text, size_t bytes);
 
 /* ---- between the files of this folder ---- */
 
+uint64_t remote_name_hash(const op_name_t *name);
+bool remote_name_equals(const op_name_t *a, const op_name_t *b);
+
+/* Give the next op of its kind its name. Errors: NO_MEMORY. */
+blink_result_t remote_name_op(remote_op_t *of);
+
+/* Whether the op of this name takes ranks of the host. */
+bool remote_takes_part(const remote_comm_t *remote, const op_name_t *name, uint32_t host);
+
+/* The op that has begun and not ended here; NULL: there is none. */
+remote_op_t *remote_find_live(const remote_comm_t *remote, const op_name_t *name);
+
+/* Whether the op has begun here; it may have ended. */
+bool remote_has_begun(const remote_comm_t *remote, const op_name_t *name);
+
+/* The op ends. */
+void remote_remember(const remote_op_t *of, blink_result_t code);
+
+/* What this host gave to an op that has ended here, and well; false: nobody knows any more. A transfer that
+ * has ended before the other host's BEGIN came had no elements here. */
+bool remote_find_past(const remote_comm_t *remote, const begin_t *begin, remote_past_t *past);
+
+void remote_pairs_free(remote_comm_t *remote);
+
 typedef struct kept {
     table_link_t of_ops;
     list_t of_age;
@@ -207,8 +233,8 @@ void remote_forget_kept(remote_comm_t *remote, kept_t *kept);
 void remote_heed_begin(remote_comm_t *remote, const begin_t *begin);
 void remote_heed_fail(remote_comm_t *remote, const fail_t *fail, const uint32_t *sent, const char *text);
 
-/* Send FAIL without an op, which has not begun or has ended here. */
-void remote_answer(data_endpoint_t *endpoint, const op_name_t *name, uint32_t own_host, uint16_t flags,
-                   blink_result_t code, const char *text);
+/* Answer a BEGIN or FAIL of an op that has not begun or has ended here. */
+void remote_answer(data_endpoint_t *endpoint, const op_name_t *name, uint32_t own_host, blink_result_t code,
+                   const char *text);
 
 #endif

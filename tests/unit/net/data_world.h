@@ -8,10 +8,10 @@
 #include "exec/host/exec_host.h"
 #include "net/data/data.h"
 #include "unit/exec/wire_buffers.h"
+#include "unit/net/endpoints.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -482,13 +482,8 @@ static inline void join_hosts(world_t *world, uint32_t a, uint32_t b, bool with_
                                               &world->hosts[hosts[i]].endpoints[hosts[1 - i]]),
                          BLINK_OK);
     }
-    for (uint32_t s = 0; with_sockets && s < DATA_STREAMS; s++) {
-        int fds[2];
-        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
-        for (uint32_t i = 0; i < 2; i++)
-            assert_int_equal(data_endpoint_accept(world->hosts[hosts[i]].endpoints[hosts[1 - i]], s, fds[i]),
-                             BLINK_OK);
-    }
+    if (with_sockets)
+        join_endpoints(world->hosts[a].endpoints[b], world->hosts[b].endpoints[a]);
 }
 
 static inline void world_init(world_t *world, const topo_t *topo, uint32_t host_count, bool with_sockets)
