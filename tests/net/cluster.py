@@ -99,6 +99,14 @@ class Host:
     def nodes(self):
         return self.case.ctl_json(self.daemon, "nodes")["nodes"]
 
+    def new_id(self):
+        """An id whose home is this host."""
+        client = self.case.start_client(self.daemon, ["id"])
+        return self.case.find(client.finish(), "id")["text"]
+
+    def start_rank(self, identifier, rank_count, rank, *steps, **options):
+        return self.case.start_rank(self.daemon, identifier, rank_count, rank, steps, **options)
+
     def connected(self):
         return sorted(node["name"] for node in self.nodes() if node["state"] == "connected")
 
@@ -128,6 +136,12 @@ class Cluster:
 class NetTest(IntegrationTest):
     def cluster(self, host_count, **options):
         return Cluster(self, host_count, **options).hosts
+
+    def started(self, host_count, **options):
+        hosts = self.cluster(host_count, **options)
+        for host in hosts:
+            host.start()
+        return hosts
 
     def wait_connected(self, host, *others):
         self.until(lambda: host.connected() == sorted(other.name for other in others))

@@ -81,7 +81,9 @@ bool session_join(session_t *session, const char *id_hex, int rank_count, int ra
         blink_comm_rank(session->comms[index], &seen_rank);
         blink_comm_size(session->comms[index], &seen_size);
         blink_comm_device(session->comms[index], &seen_device);
-        if (seen_rank != rank || seen_size != rank_count || seen_device != (device < 0 ? rank : device))
+        /* Without a device the rank has that of its number, unless other hosts have ranks, too. */
+        int expected = device < 0 && parsed.port == 0 ? rank : device < 0 ? seen_device : device;
+        if (seen_rank != rank || seen_size != rank_count || seen_device != expected)
             outcome = outcome_bad("the communicator says rank %d of %d on device %d", seen_rank, seen_size,
                                   seen_device);
         session->comm_rank[index] = rank;
@@ -91,6 +93,19 @@ bool session_join(session_t *session, const char *id_hex, int rank_count, int ra
     }
     report(session->rank, "init", outcome.result, outcome.text, outcome.wrong, 0);
     return joined;
+}
+
+/* "id": a new id of this daemon, which the report tells. */
+static outcome_t step_id(session_t *session, const char *argument)
+{
+    unique_id_t made;
+    blink_unique_id_t id;
+    (void)argument;
+    outcome_t outcome = outcome_of(blink_get_unique_id(session->context, &id));
+    memcpy(&made, &id, sizeof(made));
+    if (outcome.result == BLINK_OK)
+        unique_id_write(&made, outcome.text);
+    return outcome;
 }
 
 /* "join:HEX:RANKS:RANK:DEVICE[:INIT_TIMEOUT_MS]" */
@@ -514,20 +529,35 @@ static const struct {
     const char *name;
     outcome_t (*run)(session_t *session, const char *argument);
 } STEPS[] = {
-    {"join", step_join},           {"use", step_use},
-    {"destroy", step_destroy},     {"abort", step_abort},
-    {"kill", step_kill},           {"async-error", step_async_error},
-    {"submit", step_submit},       {"await-lost", step_await_lost},
-    {"wait", step_wait},           {"group", step_group},
-    {"untouched", step_untouched}, {"test", step_test},
-    {"poll", step_poll},           {"nop", step_nop},
-    {"threads", step_threads},     {"sleep", step_sleep},
-    {"gate", step_gate},           {"times", step_times},
-    {"fault", step_fault},         {"memfd", step_memfd},
-    {"round", step_round},         {"script", step_script},
-    {"free", step_free},           {"fork", step_fork},
-    {"split", step_split},         {"split-choice", step_split_choice},
-    {"finalize", step_finalize},   {"wait-for", step_wait_for},
+    {"id", step_id},
+    {"join", step_join},
+    {"use", step_use},
+    {"destroy", step_destroy},
+    {"abort", step_abort},
+    {"kill", step_kill},
+    {"async-error", step_async_error},
+    {"submit", step_submit},
+    {"await-lost", step_await_lost},
+    {"wait", step_wait},
+    {"group", step_group},
+    {"untouched", step_untouched},
+    {"test", step_test},
+    {"poll", step_poll},
+    {"nop", step_nop},
+    {"threads", step_threads},
+    {"sleep", step_sleep},
+    {"gate", step_gate},
+    {"times", step_times},
+    {"fault", step_fault},
+    {"memfd", step_memfd},
+    {"round", step_round},
+    {"script", step_script},
+    {"free", step_free},
+    {"fork", step_fork},
+    {"split", step_split},
+    {"split-choice", step_split_choice},
+    {"finalize", step_finalize},
+    {"wait-for", step_wait_for},
 };
 
 outcome_t session_do(session_t *session, const char *step)
