@@ -270,7 +270,7 @@ class RequestTest(HostileTest):
             self.assertIn(named, reply.text)
 
     def test_ids_that_differ_in_one_byte_are_two(self):
-        client, places = self.client(), [2, 8, 16, 47, 48, 63]
+        client, places = self.client(), [8, 16, 47, 48, 63]
         for place in places:
             identifier = unique_id()
             other = bytearray(identifier)
