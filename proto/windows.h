@@ -11,7 +11,9 @@
  * STAGING_SLOTS slots begin in that region, STAGING_SLOT_BYTES apart. The op runs in pieces, on all ranks
  * alike if any of them is staged: piece p is the elements [p·k, (p+1)·k) of every block, k =
  * staging_piece_elements(); it lies in slot p mod STAGING_SLOTS, its blocks adjoining. An op of one piece
- * uses one slot, no larger than its blocks.
+ * uses one slot, no larger than its blocks. Across hosts nobody sees whether any of the ranks is staged, so
+ * an op of a communicator that spans hosts always has one piece, of all its elements; its slot is as large as
+ * its blocks.
  *
  * Streams. An op with RING_SQE_STREAM that is not staged is in the order of a stream of the client's GPU: its
  * buffers may be touched from when the stream has reached it until the stream is let go on. Its window is one

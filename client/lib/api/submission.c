@@ -63,9 +63,10 @@ static blink_result_t submit_on_host(const call_t *call, ring_sqe_t *sqe, const 
     BLINK_TRY(place(comm->context, in, &sqe->in_region, &sqe->in_offset_bytes, &in_side));
     BLINK_TRY(place(comm->context, out, &sqe->out_region, &sqe->out_offset_bytes, &out_side));
     if (in_side.user || out_side.user)
-        BLINK_TRY(staging_reserve(&comm->context->ops.staging,
-                                  &(staging_request_t){.rank_count = comm->rank_count}, &in_side, &out_side,
-                                  sqe, &transfer));
+        BLINK_TRY(
+            staging_reserve(&comm->context->ops.staging,
+                            &(staging_request_t){.rank_count = comm->rank_count, .whole = comm->spans_hosts},
+                            &in_side, &out_side, sqe, &transfer));
     return call_hand_over(&comm->context->ops, &comm->queue, sqe, transfer, call->op);
 }
 
@@ -122,7 +123,11 @@ static blink_result_t submit_visiting(const call_t *call, gpu_t *gpu, stream_ste
         in_side = staged(in, true);
     if (in_side.user || out_side.user) {
         BLINK_TRY(check_capture(step, in, &in_side, out));
-        const staging_request_t request = {comm->rank_count, comm->gpu.is_gpu, step != NULL, gpu};
+        const staging_request_t request = {.rank_count = comm->rank_count,
+                                           .on_gpus = comm->gpu.is_gpu,
+                                           .on_stream = step != NULL,
+                                           .whole = comm->spans_hosts,
+                                           .gpu = gpu};
         BLINK_TRY(staging_reserve(&ops->staging, &request, &in_side, &out_side, sqe, &transfer));
     }
     if (!step)

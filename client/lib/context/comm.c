@@ -22,6 +22,7 @@ static void joined(void *owner, const Blinkwire__Reply *reply)
     if (reply->body_case != BLINKWIRE__REPLY__BODY_COMM_INIT)
         return;
     comm->member = comm->streams.member = given->member;
+    comm->spans_hosts = given->spans_hosts;
     redops_tag(&comm->redops, comm->member);
     comm->gpu.device = given->device;
     comm->gpu.is_gpu = given->gpu_uuid.len == sizeof(comm->gpu.uuid);

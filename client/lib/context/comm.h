@@ -10,6 +10,7 @@ struct blink_comm {
     list_t of_context; /* under connection.lock */
     uint32_t rank, rank_count;
     uint32_t member;             /* the daemon's handle, constant once it has answered; 0 before */
+    bool spans_hosts;            /* constant then, too */
     blink_algorithm_t algorithm; /* this and the next two: as asked for */
     unsigned int op_timeout_ms, init_timeout_ms;
     blink_unique_id_t id;

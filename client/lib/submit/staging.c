@@ -54,7 +54,8 @@ blink_result_t staging_reserve(staging_t *staging, const staging_request_t *requ
                                const staging_side_t *out, ring_sqe_t *sqe, staging_transfer_t **transfer)
 {
     uint32_t element_bytes = blink_datatype_bytes(sqe->datatype);
-    uint64_t piece_elements = staging_piece_elements(sqe->opcode, request->rank_count, element_bytes);
+    uint64_t piece_elements =
+        request->whole ? sqe->count : staging_piece_elements(sqe->opcode, request->rank_count, element_bytes);
     bool one_piece = sqe->count <= piece_elements;
     uint64_t in_bytes = side_bytes(in, sqe->count * element_bytes, one_piece);
     uint64_t out_bytes = side_bytes(out, sqe->count * element_bytes, one_piece);

@@ -39,6 +39,7 @@ typedef struct staging_request {
     uint32_t rank_count;
     bool on_gpus;    /* the communicator is */
     bool on_stream;  /* a stream will make the copies; needs a GPU */
+    bool whole;      /* the communicator spans hosts: there is one piece */
     struct gpu *gpu; /* of the rank, if this process has a driver; visited (gpu_enter()) */
 } staging_request_t;
 

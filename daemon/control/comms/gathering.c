@@ -162,7 +162,7 @@ static blink_result_t add_to_engine(roster_t *roster, fabric_t *fabric, const en
     return result;
 }
 
-static void reply_joined(const member_t *member)
+static void reply_joined(const member_t *member, bool spans_hosts)
 {
     const control_t *control = member->roster->control;
     Blinkwire__CommInitReply body = BLINKWIRE__COMM_INIT_REPLY__INIT;
@@ -171,6 +171,7 @@ static void reply_joined(const member_t *member)
     body.member = member->number;
     body.comm = member->roster->number;
     body.device = member->device;
+    body.spans_hosts = spans_hosts;
     if (gpu != GPU_NONE) {
         body.gpu_uuid.data = (uint8_t *)(uintptr_t)gpus_facts(control->gpus)->gpus[gpu].uuid;
         body.gpu_uuid.len = GPU_UUID_BYTES;
@@ -192,7 +193,7 @@ blink_result_t gathering_complete(roster_t *roster, fabric_t *fabric, const engi
     tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: %u ranks, algorithm %s", roster->number,
                roster->rank_count, blink_name_algorithm(roster->algorithm));
     LIST_FOR_EACH (link, &roster->joined)
-        reply_joined(CONTAINER_OF(link, member_t, of_joined));
+        reply_joined(CONTAINER_OF(link, member_t, of_joined), remote != NULL);
     arm_gathering_timer(control->rosters);
     links_wake(control->links);
     return BLINK_OK;

@@ -126,8 +126,11 @@ static blink_result_t check_fields(const submission_t *submission)
 /* Bytes of the slots in which a staged operand passes. */
 static uint64_t staged_bytes(const submission_t *submission, uint64_t bytes)
 {
-    uint64_t piece = staging_piece_elements(submission->sqe->opcode, submission->rank->comm->rank_count,
-                                            submission->shape.element_bytes);
+    const engine_comm_t *comm = submission->rank->comm;
+    uint64_t piece =
+        staging_piece_elements(submission->sqe->opcode, comm->rank_count, submission->shape.element_bytes);
+    if (comm->remote)
+        return bytes;
     return submission->signature.count <= piece ? bytes : STAGING_SLOTS * STAGING_SLOT_BYTES;
 }
 
@@ -168,10 +171,6 @@ static blink_result_t hold_output(const submission_t *submission, op_entry_t *en
 static blink_result_t use_window(const submission_t *submission, op_entry_t *entry)
 {
     const ring_sqe_t *sqe = submission->sqe;
-    if (submission->rank->comm->remote)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
-                          "buffers that are not registered, of a communicator with ranks on several hosts: "
-                          "register them, or use a newer libblinkclient");
     const engine_region_t *region = entry->input_staged ? entry->input_region : entry->output_region;
     if (entry->input_staged && entry->output_staged && entry->input_region != entry->output_region)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "input staged in region %u, output in region %u",

@@ -85,11 +85,12 @@ static uint32_t run_element_bytes(const comm_op_t *op)
     return remote_is_barrier(op) ? 1 : op->shape.element_bytes;
 }
 
+/* Pieces are as many on all ranks; across hosts nobody knows who is staged, so there are none. */
 static void op_cut(comm_op_t *op)
 {
     op->piece_elements = run_count(op);
     op->pieces = 1;
-    if (!op->has_windows)
+    if (!op->has_windows || op->remote)
         return;
     uint64_t most =
         staging_piece_elements(op->signature.opcode, op->comm->rank_count, op->shape.element_bytes);

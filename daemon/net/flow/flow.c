@@ -163,9 +163,9 @@ uint32_t flow_receiver_arrive(flow_receiver_t *receiver, uint32_t sequence)
 
 void flow_receiver_consume(flow_receiver_t *receiver, uint32_t consumed)
 {
-    assert(consumed <= receiver->arrived);
-    if (consumed > receiver->consumed)
-        receiver->consumed = consumed;
+    uint32_t limit = least(consumed, receiver->moves); /* which a FAIL may have lowered */
+    if (limit > receiver->consumed)
+        receiver->consumed = limit;
 }
 
 bool flow_receiver_grant(flow_receiver_t *receiver)
@@ -191,6 +191,7 @@ static blink_result_t end_at(flow_receiver_t *receiver, uint32_t moves)
                           most - 1);
     receiver->moves = moves;
     receiver->granted = least(receiver->granted, moves);
+    receiver->consumed = least(receiver->consumed, moves);
     receiver->ends = true;
     return BLINK_OK;
 }

@@ -107,7 +107,9 @@ blink_result_t flow_receiver_claim(flow_receiver_t *receiver, uint32_t sequence)
 /* A claimed move is there. Returns `arrived`, up to which the lane may go on. */
 uint32_t flow_receiver_arrive(flow_receiver_t *receiver, uint32_t sequence);
 
-/* The lane has used up the moves below `consumed`, at most `arrived`; fewer than before changes nothing. */
+/* The places of the moves below `consumed` are free again, because the lane has used these moves up, or
+ * because a move to an output has a place of its own: then it need not have arrived. Fewer than before
+ * changes nothing. */
 void flow_receiver_consume(flow_receiver_t *receiver, uint32_t consumed);
 
 /* Grant more moves if that is worth a CREDIT. True: the sender must be told, and `granted` is the credit.

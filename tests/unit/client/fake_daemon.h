@@ -59,6 +59,7 @@ struct fake {
     uint32_t pair_members;         /* an op of one member completes when all have submitted as many */
     uint32_t linger_us;            /* between the client's end of the stream and its own */
     uint32_t rank_count;           /* of every communicator, for the blocks of staged ops */
+    bool spans_hosts;              /* every communicator does */
     uint32_t arenas_max;           /* more are refused; 0: ARENAS_MAX */
     const uint8_t *gathered;       /* what staged allgathers give, in place of their input */
     const uint8_t *gpu_uuid;       /* of every rank's device; NULL: they are host devices */
@@ -176,7 +177,7 @@ static void fake_run_pieces(fake_t *fake, const ring_sqe_t *sqe)
     bool in = sqe->flags & RING_SQE_IN_STAGED, out = sqe->flags & RING_SQE_OUT_STAGED;
     window_t *windows = (window_t *)fake_arena(fake, in ? sqe->in_region : sqe->out_region);
     staging_words_t *window = &windows[sqe->window].staging;
-    uint64_t most = staging_piece_elements(sqe->opcode, fake->rank_count, 1);
+    uint64_t most = fake->spans_hosts ? sqe->count : staging_piece_elements(sqe->opcode, fake->rank_count, 1);
     for (uint64_t piece = 0; piece * most < sqe->count; piece++) {
         uint64_t left = sqe->count - piece * most;
         if (in && !fake_await(fake, &window->filled, piece + 1))
@@ -361,6 +362,7 @@ static void answer(fake_t *fake, const Blinkwire__Request *request)
         const Blinkwire__CommInit *init = request->comm_init;
         memcpy(&fake->joined.id, init->unique_id.data, sizeof(fake->joined.id));
         fake->joined.rank_count = init->rank_count;
+        joined.spans_hosts = fake->spans_hosts;
         fake->joined.rank = init->rank;
         fake->joined.device = init->device;
         fake->joined.algorithm = init->algorithm;

@@ -116,6 +116,38 @@ static void test_a_piece_holds_its_share_of_every_block(void **state)
     free(recv);
 }
 
+/* Nobody on another host knows that this rank is staged, so all go by one piece. */
+static void test_across_hosts_a_buffer_is_one_piece(void **state)
+{
+    (void)state;
+    const size_t count = 9 * PIECE + 12345;
+    fake_t fake = {.rank_count = RANKS, .spans_hosts = true};
+    blink_context_t *context = open_context(&fake);
+    blink_comm_t *comm = join(context, RANKS, 0);
+    blink_op_t *op;
+    void *registered;
+    uint8_t *send = random_bytes(RANKS * count, 1), *recv = calloc(RANKS, count);
+    assert_int_equal(blink_all_reduce(send, recv, count, BLINK_UINT8, BLINK_SUM, comm, &op), BLINK_OK);
+    assert_int_equal(blink_wait(op), BLINK_OK);
+    check_blocks(recv, 1, send, 1, count);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(blink_all_to_all(send, recv, count, BLINK_UINT8, comm, &op), BLINK_OK);
+        assert_int_equal(blink_wait(op), BLINK_OK);
+        check_blocks(recv, RANKS, send, RANKS, count);
+    }
+    assert_int_equal(fake.pieces, 4);
+    assert_int_equal(fake.arena_count, 2); /* the larger one serves again */
+    assert_int_equal(blink_mem_alloc(context, count, &registered), BLINK_OK);
+    assert_int_equal(blink_all_reduce(registered, recv, count, BLINK_UINT8, BLINK_SUM, comm, &op), BLINK_OK);
+    assert_int_equal(blink_wait(op), BLINK_OK);
+    assert_int_equal(fake_seen(&fake, 4)->flags, RING_SQE_OUT_STAGED);
+    assert_int_equal(fake.pieces, 5);
+    blink_close(context);
+    fake_stop(&fake);
+    free(send);
+    free(recv);
+}
+
 static void test_only_what_lies_in_no_region_is_staged(void **state)
 {
     (void)state;
@@ -387,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_small_buffers_take_one_slot_each),
         cmocka_unit_test(test_buffers_are_cut_in_pieces_under_every_waiting_policy),
         cmocka_unit_test(test_a_piece_holds_its_share_of_every_block),
+        cmocka_unit_test(test_across_hosts_a_buffer_is_one_piece),
         cmocka_unit_test(test_only_what_lies_in_no_region_is_staged),
         cmocka_unit_test(test_long_ops_go_on_without_any_call),
         cmocka_unit_test(test_an_op_found_by_poll_is_over_after_some_event),

@@ -5,6 +5,7 @@
 #include "engines.h"
 
 #include "collective.h"
+#include "windows.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -58,8 +59,10 @@ static void fill(engines_t *engines, const test_op_t *op)
 {
     for (uint32_t r = 0; r < engines->rank_count; r++) {
         float *memory = (float *)(void *)engines->ranks[r].memory;
-        for (size_t i = 0; i < MEMORY_BYTES / sizeof(float); i++)
-            memory[i] = -1;
+        /* All that the op may touch, and one element more. */
+        size_t touched = op->count * engines->rank_count + 1;
+        for (size_t i = 0; i < touched && i < HALF_BYTES / sizeof(float); i++)
+            memory[i] = memory[HALF_BYTES / sizeof(float) + i] = -1;
         float *input = memory + offset_of(engines, op, r, false) / sizeof(float);
         for (uint64_t i = 0; i < blocks_of(engines, op, r, false) * op->count; i++)
             input[i] = given(r, i);
@@ -199,7 +202,7 @@ static const uint8_t collectives[] = {RING_OP_ALLREDUCE,     RING_OP_BROADCAST, 
 
 static void test_every_collective_gives_every_rank_its_elements(void **state)
 {
-    static const uint64_t counts[] = {1, 1000, 60001};
+    static const uint64_t counts[] = {1, 1000, 60001, 170001};
     (void)state;
     for (uint32_t s = 0; s < LENGTH(shapes); s++) {
         engines_t engines;
@@ -339,6 +342,54 @@ static void test_hosts_run_ahead_of_one_another(void **state)
         check_rank(&engines, &small, r);
     }
     engines_fini(&engines);
+}
+
+/* Rank 0 alone has memory that is staged, and more of it than a piece has on one host. */
+static void test_a_staged_rank_passes_all_in_one_piece(void **state)
+{
+    const test_op_t op = {.opcode = RING_OP_ALLREDUCE, .count = HALF_BYTES / sizeof(float) - 5};
+    enum { STAGING = REGION + 1 };
+    const uint64_t input = STAGING_HEADER_BYTES, output = STAGING_HEADER_BYTES + HALF_BYTES;
+    (void)state;
+    for (uint32_t s = 0; s < LENGTH(shapes); s++) {
+        engines_t engines;
+        engines_init(&engines, shapes[s].ranks, shapes[s].hosts);
+        test_comm_t *comm = comm_add(&engines, long_us());
+        test_rank_t *rank = &engines.ranks[0];
+        const uint64_t bytes = STAGING_HEADER_BYTES + MEMORY_BYTES;
+        char *staging = aligned_alloc(STAGING_HEADER_BYTES, bytes);
+        staging_words_t *window = &((window_t *)(void *)staging)[3].staging;
+        engine_region_t *region;
+        memset(staging, 0, bytes);
+        const engine_region_config_t config = {.region = STAGING,
+                                               .kind = ENGINE_REGION_STAGING,
+                                               .base = staging,
+                                               .bytes = bytes,
+                                               .poisoned = &rank->poisoned};
+        assert_int_equal(engine_region_add(rank->client, &config, &region), BLINK_OK);
+        fill(&engines, &op);
+        memcpy(staging + input, rank->memory, HALF_BYTES);
+        atomic_store(&window->filled, 1);
+        ring_sqe_t sqe = sqe_of(&engines, comm, &op, 0);
+        sqe.flags = RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED;
+        sqe.window = 3;
+        sqe.in_region = sqe.out_region = STAGING;
+        sqe.in_offset_bytes = input;
+        sqe.out_offset_bytes = output;
+        rank_submit(rank, &sqe);
+        for (uint32_t r = 1; r < engines.rank_count; r++)
+            submit(&engines, comm, &op, r);
+        for (uint32_t r = 0; r < engines.rank_count; r++) {
+            ring_cqe_t cqe = rank_await(&engines, r);
+            assert_ok(&cqe);
+            if (r == 0)
+                memcpy(rank->memory + HALF_BYTES, staging + output, op.count * sizeof(float));
+            check_rank(&engines, &op, r);
+        }
+        assert_int_equal(atomic_load(&window->done), 1);
+        engines_fini(&engines);
+        free(staging);
+    }
 }
 
 static void test_hosts_use_two_communicators_in_opposite_orders(void **state)
@@ -718,6 +769,7 @@ int main(void)
         cmocka_unit_test(test_crossed_transfers_in_groups),
         cmocka_unit_test(test_ops_without_elements),
         cmocka_unit_test(test_hosts_run_ahead_of_one_another),
+        cmocka_unit_test(test_a_staged_rank_passes_all_in_one_piece),
         cmocka_unit_test(test_hosts_use_two_communicators_in_opposite_orders),
         cmocka_unit_test(test_a_begin_is_kept_until_its_communicator_is_known),
         cmocka_unit_test(test_hosts_that_disagree_lose_that_op_alone),

@@ -221,6 +221,27 @@ static void test_slots_bound_the_grant(void **state)
     assert_false(flow_receiver_grant(&receiver));
 }
 
+/* Of a lane that writes to slots and to outputs in turn, as a ring's: after the use of move 0's slot the next
+ * move that needs one is move 2, and move 1 needs none. */
+static void test_places_are_free_before_moves_to_outputs_have_come(void **state)
+{
+    const uint32_t sent[] = {3};
+    (void)state;
+    flow_receiver_t receiver;
+    flow_receiver_open(&receiver, 10, 2);
+    take_in(&receiver, 0);
+    flow_receiver_consume(&receiver, 2);
+    assert_true(flow_receiver_grant(&receiver));
+    assert_int_equal(receiver.granted, 4);
+    take_in(&receiver, 1);
+    flow_receiver_consume(&receiver, 4);
+    assert_true(flow_receiver_grant(&receiver));
+    assert_int_equal(flow_receiver_fail(&receiver, sent[0]), BLINK_OK);
+    flow_receiver_consume(&receiver, 9);
+    assert_false(flow_receiver_grant(&receiver));
+    assert_int_equal(receiver.granted, 3);
+}
+
 static void test_small_advances_are_put_off(void **state)
 {
     (void)state;
@@ -331,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_arrivals_overtake_up_to_64_moves),
         cmocka_unit_test(test_a_move_counts_once),
         cmocka_unit_test(test_slots_bound_the_grant),
+        cmocka_unit_test(test_places_are_free_before_moves_to_outputs_have_come),
         cmocka_unit_test(test_small_advances_are_put_off),
         cmocka_unit_test(test_a_flow_is_settled_when_its_end_is_known_and_has_come),
         cmocka_unit_test(test_after_a_fail_only_what_was_sent_is_waited_for),
