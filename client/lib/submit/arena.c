@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define ARENA_DATA_BYTES (16u << 20)
 
@@ -110,8 +111,9 @@ static blink_result_t grow(arenas_t *arenas, const arena_need_t *need)
     arena_t *arena = calloc(1, sizeof(*arena));
     if (!arena)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a table of staged ops");
+    uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t data_bytes = need->bytes > ARENA_DATA_BYTES ? need->bytes : ARENA_DATA_BYTES;
-    arena->bytes = STAGING_HEADER_BYTES + data_bytes;
+    arena->bytes = (STAGING_HEADER_BYTES + data_bytes + page_bytes - 1) / page_bytes * page_bytes;
     arena->free_windows = UINT32_MAX;
     arena->on_gpus = need->on_gpus;
     list_init(&arena->in_use);

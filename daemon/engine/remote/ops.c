@@ -241,16 +241,32 @@ static void heed_late_begin(const remote_comm_t *remote, const begin_t *begin)
         answer_begin(remote, begin, result, blink_error_text());
 }
 
-/* A rank of this host that the op takes has left. */
-static bool op_will_not_come(const engine_comm_t *comm, const op_name_t *name)
+/* Why the op will not begin here. Errors: those of the communicator's end; PEER_LOST, which names a rank of
+ * this host that the op takes and that has left. */
+static blink_result_t check_may_begin(const remote_comm_t *remote, const op_name_t *name)
 {
+    const engine_comm_t *comm = remote->comm;
+    if (comm->end_reason != BLINK_OK)
+        return BLINK_FAIL(comm->end_reason, "%s", comm->end_text);
     for (uint32_t i = 0; comm->leaving_count + comm->left_count > 0 && i < comm->member_count; i++) {
         const comm_rank_t *rank = &comm->members[i];
         bool takes_part = name->root == OP_NAME_NONE || rank->rank == name->root || rank->rank == name->peer;
         if (takes_part && (rank->leaving || rank->left))
-            return true;
+            return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u has left the communicator", rank->rank);
     }
-    return false;
+    return BLINK_OK;
+}
+
+/* True if the host that has begun it has been told that it will not begin here. */
+static bool refuse_begin(const remote_comm_t *remote, const begin_t *begin)
+{
+    char text[BLINK_ERROR_TEXT_BYTES];
+    blink_result_t result = check_may_begin(remote, &begin->op);
+    if (result == BLINK_OK)
+        return false;
+    snprintf(text, sizeof(text), "%s", blink_error_text());
+    answer_begin(remote, begin, result, text);
+    return true;
 }
 
 void remote_heed_begin(remote_comm_t *remote, const begin_t *begin)
@@ -258,13 +274,9 @@ void remote_heed_begin(remote_comm_t *remote, const begin_t *begin)
     remote_op_t *of = remote_find_live(remote, &begin->op);
     if (of)
         heed_begin_of(of, begin);
-    else if (remote->comm->end_reason != BLINK_OK)
-        answer_begin(remote, begin, remote->comm->end_reason, remote->comm->end_text);
-    else if (remote_has_begun(remote, &begin->op))
+    else if (remote_has_begun(remote, &begin->op) && remote->comm->end_reason == BLINK_OK)
         heed_late_begin(remote, begin);
-    else if (op_will_not_come(remote->comm, &begin->op))
-        answer_begin(remote, begin, BLINK_ERR_PEER_LOST, "a rank has left the communicator");
-    else
+    else if (!refuse_begin(remote, begin))
         remote_keep(remote, begin, BLINK_OK, NULL);
 }
 
@@ -274,11 +286,9 @@ void remote_rank_leaves(remote_comm_t *remote)
     for (; link != &remote->kept_by_age; link = next) {
         kept_t *kept = CONTAINER_OF(link, kept_t, of_age);
         next = link->next;
-        if (!kept->is_begin || remote_has_begun(remote, &kept->begin.op) ||
-            !op_will_not_come(remote->comm, &kept->begin.op))
-            continue;
-        answer_begin(remote, &kept->begin, BLINK_ERR_PEER_LOST, "a rank has left the communicator");
-        remote_forget_kept(remote, kept);
+        if (kept->is_begin && !remote_has_begun(remote, &kept->begin.op) &&
+            refuse_begin(remote, &kept->begin))
+            remote_forget_kept(remote, kept);
     }
 }
 

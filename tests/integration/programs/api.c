@@ -3,7 +3,8 @@
  * ranks play against a running daemon: groups, transfers, splitting, waiting for any, ordinary memory. A rank
  * whose expectation fails prints it and ends with status 1.
  *
- *   blink-api SCENARIO RANKS    (the daemon's socket is in BLINK_SOCKET)
+ *   blink-api SCENARIO RANKS    (the daemon's socket is in BLINK_SOCKET, or those of the ranks, in their
+ * order and with commas between them, are in BLINK_SOCKETS)
  */
 #include "api.h"
 
@@ -16,11 +17,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* The rank's daemon; NULL: that of BLINK_SOCKET. */
+static const char *socket_of(int rank)
+{
+    static char sockets[4096];
+    const char *listed = getenv("BLINK_SOCKETS");
+    char *rest = sockets, *path = NULL;
+    if (!listed)
+        return NULL;
+    snprintf(sockets, sizeof(sockets), "%s", listed);
+    for (int i = 0; i <= rank; i++)
+        path = strsep(&rest, ",");
+    return path;
+}
+
 static int rank_main(const scenario_t *scenario, int rank, int rank_count, const blink_unique_id_t *id)
 {
     player_t player = {.rank = rank, .rank_count = rank_count, .id = *id};
     alarm(2 * limit_s()); /* then the scenario hangs */
-    must(&player, blink_open(NULL, &player.context), "open");
+    must(&player, blink_open(socket_of(rank), &player.context), "open");
     if (scenario->joins)
         must(&player, blink_comm_init_rank(player.context, id, rank_count, rank, NULL, &player.comm), "join");
     scenario->play(&player);
@@ -94,7 +109,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: blink-api SCENARIO RANKS\n");
         return 2;
     }
-    must(&maker, blink_open(NULL, &context), "open");
+    must(&maker, blink_open(socket_of(0), &context), "open");
     must(&maker, blink_get_unique_id(context, &id), "get_unique_id");
     blink_close(context);
     for (int rank = 0; rank < rank_count; rank++) {

@@ -300,6 +300,7 @@ static void answer_staging(fake_t *fake, const Blinkwire__Request *request)
         fake_send(fake, &reply, NULL, 0);
         return;
     }
+    assert_int_equal(bytes % (size_t)sysconf(_SC_PAGESIZE), 0);
     int fd = memfd_create("fake-staging", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
     fake->arenas[number].base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -650,6 +650,31 @@ static void test_after_a_rank_has_left_ops_fail_for_the_others(void **state)
     }
 }
 
+/* Hosts that have begun an op hear of it before the control thread's word comes. */
+static void test_a_rank_that_is_gone_is_named_where_ops_have_begun(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 10; round++) {
+        engines_t engines;
+        engines_init(&engines, shapes[1].ranks, shapes[1].hosts);
+        test_comm_t *comm = comm_add(&engines, long_us());
+        run_many(&engines, comm, 1);
+        for (uint32_t r = 0; r < 2; r++)
+            submit(&engines, comm, &small, r);
+        if (round % 2)
+            engines_beat(&engines);
+        rank_begin_to_leave(&engines, comm, 3, true);
+        for (uint32_t r = 0; r < 2; r++) {
+            ring_cqe_t cqe = rank_await(&engines, r);
+            assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
+            assert_non_null(strstr(cqe.text, "rank 3 is gone"));
+        }
+        while (!comm->leaves[3].done)
+            engines_pump(&engines);
+        engines_fini(&engines);
+    }
+}
+
 /* ---- communicators that end ---- */
 
 static void test_the_end_on_one_host_ends_what_runs_on_all(void **state)
@@ -779,6 +804,7 @@ int main(void)
         cmocka_unit_test(test_both_ends_of_a_transfer_must_agree),
         cmocka_unit_test(test_a_refused_submission_fails_the_op_everywhere),
         cmocka_unit_test(test_after_a_rank_has_left_ops_fail_for_the_others),
+        cmocka_unit_test(test_a_rank_that_is_gone_is_named_where_ops_have_begun),
         cmocka_unit_test(test_the_end_on_one_host_ends_what_runs_on_all),
         cmocka_unit_test(test_a_lost_host_is_named_with_its_ranks),
         cmocka_unit_test(test_the_host_whose_rank_does_not_come_names_it),

@@ -1,0 +1,235 @@
+"""Communicators with ranks on several hosts: what they move, and what they hear when something goes.
+
+The programs are those of the integration tests; each rank is told the socket of its own host's daemon.
+"""
+import json
+import os
+import signal
+import unittest
+
+from cluster import NetTest, require_namespaces
+from harness import BLINK_PERF
+
+BLINK_API = os.environ["BLINK_API"]
+COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter",
+               "alltoall", "alltoallv", "sendrecv"]
+OP = "allreduce:1000:float32:sum"
+GOOD = f"times:100:{OP}"
+
+
+def setUpModule():
+    require_namespaces()
+
+
+class RanksTest(NetTest):
+    def places(self, *ranks_of_host, **options):
+        """Hosts with so many ranks each: by rank its host and device."""
+        hosts = self.started(len(ranks_of_host), **options)
+        return [(host, device) for host, count in zip(hosts, ranks_of_host) for device in range(count)]
+
+    def start_at(self, places, *steps, own=None):
+        """A process for each rank that joins one communicator. own: by rank, the steps of one that has
+        others."""
+        identifier = places[0][0].new_id()
+        return [host.start_rank(identifier, len(places), rank, *(own or {}).get(rank, steps), device=device)
+                for rank, (host, device) in enumerate(places)]
+
+    def run_at(self, places, *steps, own=None):
+        return [rank.finish() for rank in self.start_at(places, *steps, own=own)]
+
+    def check_serve(self, places):
+        for steps in self.run_at(places, OP, "destroy"):
+            self.assert_all_ok(steps)
+
+    def perf(self, places, collective, *arguments):
+        """blink-perf compares every element with a reference; its ranks meet by a file."""
+        id_file = os.path.join(self.directory(), "id")
+        devices = ",".join(str(device) for _, device in places)
+        ranks = [self.start([BLINK_PERF, "--socket", host.daemon.socket, collective, "--check", "--iters", 1,
+                             "--warmup", 0, "--id-file", id_file, "--devices", devices, *arguments],
+                            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(len(places))})
+                 for rank, (host, _) in enumerate(places)]
+        for rank in ranks:
+            self.assertEqual(rank.wait(), 0, rank.describe())
+
+    def perf_all(self, places, *arguments, collectives=COLLECTIVES):
+        for collective in collectives:
+            with self.subTest(collective=collective):
+                self.perf(places, collective, *arguments)
+
+    def play(self, places, scenario):
+        sockets = ",".join(host.daemon.socket for host, _ in places)
+        status, _, err = self.run_command([BLINK_API, scenario, len(places)],
+                                          env={**os.environ, "BLINK_SOCKETS": sockets})
+        self.assertEqual(status, 0, err)
+
+
+class Matrix(RanksTest):
+    SIZES = ("--min", "8", "--max", "1M", "--stepfactor", 361)
+
+    def test_two_hosts_with_a_rank_each(self):
+        self.perf_all(self.places(1, 1), *self.SIZES)
+
+    def test_two_hosts_with_two_ranks_each(self):
+        self.perf_all(self.places(2, 2), *self.SIZES)
+
+    def test_three_hosts(self):
+        self.perf_all(self.places(1, 1, 1), *self.SIZES)
+
+    def test_hosts_with_as_many_ranks_as_they_like(self):
+        self.perf_all(self.places(2, 1), *self.SIZES)
+
+    def test_types_and_operators(self):
+        self.perf_all(self.places(1, 1), "--datatype", "all", "--op", "all", "--min", "1K", "--max", "1K",
+                      collectives=["allreduce", "reducescatter"])
+
+    def test_memory_that_is_not_registered(self):
+        self.perf_all(self.places(2, 1), "--memory", "malloc", "--min", "64", "--max", "4M", "--stepfactor",
+                      256, collectives=["allreduce", "allgather", "alltoall", "broadcast"])
+
+    def test_barriers(self):
+        self.perf(self.places(2, 1), "barrier")
+
+    def test_ops_in_groups(self):
+        self.perf(self.places(1, 1, 1), "allreduce", "--groups", 20, "--min", "8", "--max", "64K")
+
+
+class Scenarios(RanksTest):
+    def test_two_hosts(self):
+        places = self.places(2, 2)
+        for scenario in ("exchange", "mixed-group", "empty-group", "failed-group", "all-to-all-v", "order",
+                         "wait-any", "poll", "malloc", "malloc-all-gather", "split", "finalize",
+                         "many-comms", "pre-mul-sum", "different-collectives"):
+            with self.subTest(scenario=scenario):
+                self.play(places, scenario)
+
+    def test_two_ranks(self):
+        places = self.places(1, 1)
+        for scenario in ("large-group", "mismatched-transfer", "exchange"):
+            with self.subTest(scenario=scenario):
+                self.play(places, scenario)
+
+    def test_three_hosts(self):
+        places = self.places(2, 1, 2)
+        for scenario in ("exchange", "split", "many-comms"):
+            with self.subTest(scenario=scenario):
+                self.play(places, scenario)
+
+
+class Disagreement(RanksTest):
+    def test_mismatch_costs_one_op(self):
+        places = self.places(1, 1, 1)
+        other = {2: ["allreduce:1001:float32:sum", GOOD, "destroy"]}
+        for steps in self.run_at(places, OP, GOOD, "destroy", own=other):
+            failed = [step for step in steps if step["result"] != "BLINK_OK"]
+            self.assertEqual([step["result"] for step in failed], ["BLINK_ERR_MISMATCH"], steps)
+            self.assertRegex(failed[0]["text"], "rank 2 on n3.*1001|1001.*rank 2 on n3")
+            self.assertEqual(steps[-1]["step"], "close")
+
+    def test_rank_that_leaves(self):
+        places = self.places(1, 1)
+        own = {1: [OP, "destroy"]}
+        first, second = self.run_at(places, OP, OP, "destroy", own=own)
+        self.assert_all_ok(second)
+        failed = [step for step in first if step["result"] != "BLINK_OK"]
+        self.assertEqual([step["result"] for step in failed], ["BLINK_ERR_PEER_LOST"], first)
+
+
+class Ends(RanksTest):
+    WORK = ["gate", f"times:1000000:{OP}", "untouched", "destroy"]
+
+    def working(self, places):
+        """Ranks that do one op after the other for longer than any test takes."""
+        ranks = self.start_at(places, *self.WORK)
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        for rank in ranks:
+            rank.say()
+        comms = lambda: self.ctl_json(places[0][0].daemon, "comms")["comms"]
+        self.until(lambda: comms()[0]["op_count"] > 20)
+        return ranks
+
+    def assert_lost(self, rank, *texts):
+        steps = rank.finish()
+        failed = [step for step in steps if step["result"] != "BLINK_OK"]
+        self.assertTrue(failed, steps)
+        self.assertEqual(failed[0]["result"], "BLINK_ERR_PEER_LOST", failed)
+        for text in texts:
+            self.assertRegex(failed[0]["text"], text)
+
+    def test_killed_rank_is_named_everywhere(self):
+        places = self.places(2, 1)
+        ranks = self.working(places)
+        ranks[1].kill()
+        for rank in (ranks[0], ranks[2]):
+            self.assert_lost(rank, "rank 1")
+        self.check_serve(places)
+
+    def test_killed_rank_of_three_hosts(self):
+        places = self.places(1, 1, 1)
+        ranks = self.working(places)
+        ranks[2].kill()
+        for rank in ranks[:2]:
+            self.assert_lost(rank, "rank 2")
+        self.check_serve(places)
+
+    def test_killed_daemon_is_named_with_its_ranks(self):
+        places = self.places(1, 1, 1)
+        ranks = self.working(places)
+        places[2][0].daemon.kill()
+        for rank in ranks[:2]:
+            self.assert_lost(rank, "n3", "rank 2")
+        ranks[2].kill()
+        self.check_serve(places[:2])
+
+    def test_daemon_that_hangs_is_named(self):
+        places = self.places(1, 1, timeout_s=1)
+        ranks = self.working(places)
+        places[1][0].daemon.child.send_signal(signal.SIGSTOP)
+        self.assert_lost(ranks[0], "n2")
+        places[1][0].daemon.child.send_signal(signal.SIGCONT)
+        self.assert_lost(ranks[1], "n1")
+        self.check_serve(places)
+
+    def test_cut_cable(self):
+        places = self.places(1, 1, timeout_s=1)
+        ranks = self.working(places)
+        places[1][0].plug(False)
+        for rank in ranks:
+            self.assert_lost(rank, "n[12]")
+        places[1][0].plug(True)
+        self.check_serve(places)
+
+    def test_abort_is_heard_everywhere(self):
+        places = self.places(2, 1)
+        own = {1: [OP, "abort", OP, "destroy"]}
+        results = self.run_at(places, OP, OP, "destroy", own=own)
+        for steps in results:
+            failed = [step for step in steps if step["result"] != "BLINK_OK"]
+            self.assertEqual(failed[0]["result"], "BLINK_ERR_ABORTED", steps)
+        self.check_serve(places)
+
+    def test_two_communicators_in_opposite_orders(self):
+        one, two = self.started(2)
+        ids = [one.new_id(), two.new_id()]
+        ranks = []
+        for rank, host in enumerate((one, two)):
+            join = [f"join:{identifier}:2:{rank}:0" for identifier in ids]
+            use = [f"use:{rank}", f"submit:{OP}", f"use:{1 - rank}", f"submit:{OP}", "wait"]
+            ranks.append(self.start_client(host.daemon, join + 200 * use))
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+
+    def test_nothing_is_left_of_communicators(self):
+        places = self.places(1, 1)
+        self.check_serve(places)
+        before = [host.daemon.descriptors() for host, _ in places]
+        for _ in range(10):
+            self.check_serve(places)
+        for (host, _), count in zip(places, before):
+            self.until(lambda host=host, count=count: host.daemon.descriptors() <= count)
+            self.until(lambda host=host: not self.ctl_json(host.daemon, "comms")["comms"])
+
+
+if __name__ == "__main__":
+    unittest.main()
