@@ -23,9 +23,6 @@ static blink_result_t ask_daemon(perf_options_t *options, perf_run_t *run)
         result = perf_ask_device_count(&query, &options->rank_count);
     if (result == BLINK_OK && options->memory == PERF_MEMORY_DEVICE)
         result = perf_ask_gpus(&query, options, run->gpus);
-    if (result == BLINK_OK && perf_collective_moves(options->collective) &&
-        (!options->joins || options->join_rank == 0))
-        result = perf_ask_ideal_GBps(&query, options, &run->ideal_GBps);
     query_close(&query);
     BLINK_TRY(result);
     if (perf_collective_has_root(options->collective) && options->root >= options->rank_count)
@@ -34,13 +31,32 @@ static blink_result_t ask_daemon(perf_options_t *options, perf_run_t *run)
     return BLINK_OK;
 }
 
+/* What is ideal for ranks on several hosts this daemon does not know alone. */
+static blink_result_t ask_ideal(const perf_options_t *options, perf_run_t *run)
+{
+    query_t query;
+    if (!perf_collective_moves(options->collective) || perf_may_span_hosts(run) ||
+        (options->joins && options->join_rank > 0))
+        return BLINK_OK;
+    BLINK_TRY(query_open(run->socket_path, "blink-perf", &query));
+    blink_result_t result = perf_ask_ideal_GBps(&query, options, &run->ideal_GBps);
+    query_close(&query);
+    return result;
+}
+
+static blink_result_t find_identity(const perf_options_t *options, perf_run_t *run)
+{
+    if (options->joins)
+        return perf_identity_share(run->socket_path, options->id_file, options->join_rank, &run->id);
+    return perf_identity_make(run->socket_path, &run->id);
+}
+
 static blink_result_t prepare(perf_options_t *options, perf_run_t *run)
 {
     BLINK_TRY(ask_daemon(options, run));
     BLINK_TRY(perf_board_create(options->joins ? 1 : options->rank_count, options->iterations, &run->board));
-    if (options->joins)
-        return perf_identity_share(run->socket_path, options->id_file, options->join_rank, &run->id);
-    return perf_identity_make(run->socket_path, &run->id);
+    BLINK_TRY(find_identity(options, run));
+    return ask_ideal(options, run);
 }
 
 static int measure(perf_options_t *options, const char *socket_path, perf_signals_t *signals)

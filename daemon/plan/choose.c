@@ -77,9 +77,13 @@ bool plan_contender_may_use(const plan_contender_t *contender, blink_protocol_t 
 }
 
 /* Take a plan into the contest; it is the choice's from now on. */
-static blink_result_t add_contender(const topo_t *topo, plan_t *plan, plan_choice_t *choice)
+static blink_result_t add_contender(const topo_t *topo, const plan_request_t *request, plan_t *plan,
+                                    plan_choice_t *choice)
 {
-    return plan_contender_init(topo, plan, &choice->contenders[choice->contender_count++]);
+    plan_contender_t *contender = &choice->contenders[choice->contender_count++];
+    BLINK_TRY(plan_contender_init(topo, plan, contender));
+    plan_predictor_charge_moves(contender->predictor, request->move_us);
+    return BLINK_OK;
 }
 
 static blink_result_t add_shallow(const topo_t *topo, const plan_request_t *request, plan_choice_t *choice)
@@ -89,7 +93,7 @@ static blink_result_t add_shallow(const topo_t *topo, const plan_request_t *requ
     blink_result_t result = plan_create_shallow(topo, request, plans, &count);
     for (uint32_t i = 0; i < count; i++)
         if (result == BLINK_OK)
-            result = add_contender(topo, plans[i], choice);
+            result = add_contender(topo, request, plans[i], choice);
         else
             plan_destroy(plans[i]);
     return result;
@@ -113,7 +117,7 @@ static blink_result_t add_contenders(const topo_t *topo, const plan_request_t *r
     if (request->algorithm == BLINK_ALGORITHM_SHALLOW_TREES)
         return add_shallow(topo, request, choice);
     BLINK_TRY(plan_create_unproven(topo, request, &plan));
-    return add_contender(topo, plan, choice);
+    return add_contender(topo, request, plan, choice);
 }
 
 static void add_candidates(const topo_t *topo, uint32_t index, uint64_t bytes, plan_choice_t *choice)

@@ -11,6 +11,10 @@
 /* Once per op: submission, launch, completion. µs. */
 double model_launch_us(blink_protocol_t protocol);
 
+/* What a move to another host takes the proxy that makes it, and the one that takes it in: 0.9 to 6 were
+ * measured over TCP. µs */
+#define MODEL_WIRE_MOVE_US 2.0
+
 /* Once per step and path, on top of the links' own latencies: flags, fences, polling. By the slowest kind of
  * link on the path (NVLink, PCIe or shared memory, network). µs. */
 double model_hop_us(const topo_t *topo, const uint32_t *links, uint32_t link_count,

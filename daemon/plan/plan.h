@@ -100,6 +100,7 @@ typedef struct plan_request {
     uint32_t root;       /* rank, where the collective has one (sendrecv: the source); else ignored */
     uint32_t peer;       /* sendrecv: the destination; else ignored */
     uint64_t bytes;      /* of the payload, for AUTO; 0: as large as it takes for the highest rate */
+    double move_us;      /* that a move between hosts takes whoever makes it, for AUTO; 0: nothing */
     double plan_seconds; /* how long packing trees or routes may take; then the best found by then is the
                             plan, with what it lacks to its bound; 0: as long as it takes */
 } plan_request_t;

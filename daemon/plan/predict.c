@@ -41,16 +41,19 @@ struct plan_predictor {
                                              parts, depth, rate, latencies; the channels are facts[0]'s */
     uint32_t channel_count;
     channel_cost_t *channels;
+    double nic_moves; /* of a chunk of all channels, by the busiest NIC */
+    double move_us;   /* that each takes; 0: nothing */
 };
 
 /* Scratch for walking through a plan. */
 typedef struct walk {
     const topo_t *topo;
     const plan_t *plan;
-    double *weights;  /* WEIGHT_COUNT per path */
-    double *sums;     /* per rank: from the root; negative: not known yet */
-    uint32_t *stack;  /* ranks below one whose sum is known */
-    uint32_t *visits; /* per link: edges of the channel that cross it */
+    double *weights;      /* WEIGHT_COUNT per path */
+    double *sums;         /* per rank: from the root; negative: not known yet */
+    uint32_t *stack;      /* ranks below one whose sum is known */
+    uint32_t *visits;     /* per link: edges of the channel that cross it */
+    uint32_t *nic_visits; /* per link between a NIC and the network: edges of all channels */
 } walk_t;
 
 static void weigh_path(const walk_t *walk, uint32_t index)
@@ -73,8 +76,9 @@ static blink_result_t walk_init(walk_t *walk, const topo_t *topo, const plan_t *
                      .weights = malloc((plan->path_count + 1u) * WEIGHT_COUNT * sizeof(*walk->weights)),
                      .sums = malloc(n * sizeof(*walk->sums)),
                      .stack = malloc(n * sizeof(*walk->stack)),
-                     .visits = calloc(topo->link_count + 1u, sizeof(*walk->visits))};
-    if (!walk->weights || !walk->sums || !walk->stack || !walk->visits)
+                     .visits = calloc(topo->link_count + 1u, sizeof(*walk->visits)),
+                     .nic_visits = calloc(topo->link_count + 1u, sizeof(*walk->nic_visits))};
+    if (!walk->weights || !walk->sums || !walk->stack || !walk->visits || !walk->nic_visits)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to predict a plan over %u ranks", n);
     for (uint32_t i = 0; i < plan->path_count; i++)
         weigh_path(walk, i);
@@ -87,6 +91,7 @@ static void walk_fini(walk_t *walk)
     free(walk->sums);
     free(walk->stack);
     free(walk->visits);
+    free(walk->nic_visits);
 }
 
 /* The heaviest chain between the root and any rank. */
@@ -124,9 +129,11 @@ static double visit_path(const walk_t *walk, uint32_t index)
 {
     const plan_path_t *path = &walk->plan->paths[index];
     double longest = 0.0;
-    for (uint32_t i = 0; i < path->link_count; i++)
+    for (uint32_t i = 0; i < path->link_count; i++) {
+        walk->nic_visits[path->links[i]] += walk->topo->links[path->links[i]].kind == TOPO_NET;
         longest = fmax(longest, ++walk->visits[path->links[i]] /
                                     (BYTES_PER_US_GBps * walk->topo->links[path->links[i]].GBps));
+    }
     return longest;
 }
 
@@ -200,6 +207,19 @@ static void measure_paths(const walk_t *walk, plan_predictor_t *predictor)
         }
 }
 
+/* Of a plan of templates the images' moves are taken to be dealt evenly to all NICs. */
+static double busiest_nic(const walk_t *walk)
+{
+    uint64_t images = plan_image_count(walk->plan), most = 0, all = 0, nics = 0;
+    for (uint32_t i = 0; i < walk->topo->link_count; i++) {
+        uint64_t visits = walk->nic_visits[i];
+        nics += walk->topo->links[i].kind == TOPO_NET;
+        most = visits > most ? visits : most;
+        all += visits;
+    }
+    return images == 1 || nics == 0 ? (double)most : (double)(images * all) / (double)nics;
+}
+
 blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, plan_predictor_t **out)
 {
     walk_t walk;
@@ -223,8 +243,10 @@ blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, pla
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to predict %u channels", plan->channel_count);
     for (uint32_t i = 0; result == BLINK_OK && i < plan->channel_count; i++)
         measure_channel(&walk, i, predictor);
-    if (result == BLINK_OK)
+    if (result == BLINK_OK) {
         measure_paths(&walk, predictor);
+        predictor->nic_moves = busiest_nic(&walk);
+    }
     walk_fini(&walk);
     if (result != BLINK_OK) {
         plan_predictor_destroy(predictor);
@@ -241,6 +263,11 @@ void plan_predictor_destroy(plan_predictor_t *predictor)
     free(predictor->channels);
     free(predictor->facts[0].channels);
     free(predictor);
+}
+
+void plan_predictor_charge_moves(plan_predictor_t *predictor, double move_us)
+{
+    predictor->move_us = move_us;
 }
 
 uint64_t plan_predictor_chunk(const plan_predictor_t *predictor, uint64_t payload_bytes,
@@ -276,6 +303,8 @@ double plan_predictor_us(const plan_predictor_t *predictor, uint64_t payload_byt
     uint32_t slots = lane_choose_slots(&predictor->facts[protocol], chunk);
     double largest = fmin((double)chunk, bytes * predictor->largest_part_share);
     double move_us = bytes / (BYTES_PER_US_GBps * predictor->rate_GBps * payload_share);
+    double chunks = largest > 0.0 ? ceil(bytes * predictor->largest_part_share / largest) : 1.0;
+    move_us = fmax(move_us, predictor->nic_moves * chunks * predictor->move_us);
     for (uint32_t i = 0; i < predictor->channel_count; i++) {
         const channel_cost_t *cost = &predictor->channels[i];
         double piece_bytes = largest * cost->part_share / predictor->largest_part_share;

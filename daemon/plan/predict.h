@@ -2,7 +2,7 @@
  * How long a plan takes, by the α-β model of plan/model.h. With S bytes of payload, a protocol that leaves
  * the share e of a link's bytes to payload, and pieces of p bytes on the edges of channel c:
  *
- *     T = launch + max over c (A_c + max(0, F_c - M_c) · p / e) + max(S / (e · rate), max over c (R_c))
+ *     T = launch + max over c (A_c + max(0, F_c - M_c) · p / e) + max(S / (e · rate), max over c (R_c), W)
  *
  *  A_c  latency of the longest way through the channel: hops and links from the farthest rank to the root and
  *       back, or along a route. µs
@@ -13,6 +13,8 @@
  * piece after the first waits for all hops: M_c p/e + (N - 1) (A_c + M_c p/e), halved where reduce and
  * broadcast lanes run side by side; a broadcast's or a route's first hop waits for nothing. Of one part,
  * reduce edges have `slots` pieces on the way: (N - 1) (slowest hop + 2 M_c p/e) / slots. µs
+ *  W    the time that the busiest NIC's moves take whoever makes them, one after another: none, unless
+ *       plan_predictor_charge_moves() says what a move between hosts costs. µs
  *
  * p is what executors cut: the chunk of the channel with the largest share per part, or all of that share if
  * it is less, and in proportion for the other channels. T → S / (e · rate), and grows with S but for the
@@ -30,6 +32,9 @@ typedef struct plan_predictor plan_predictor_t;
 /* *predictor is the caller's: plan_predictor_destroy(). Errors: NO_MEMORY. */
 blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, plan_predictor_t **predictor);
 void plan_predictor_destroy(plan_predictor_t *predictor);
+
+/* Let a move between hosts take so many µs of the proxy that makes it, besides what links take. */
+void plan_predictor_charge_moves(plan_predictor_t *predictor, double move_us);
 
 /* The chunk that executors choose for this payload (lane_choose_chunk()): a multiple of 16 bytes. */
 uint64_t plan_predictor_chunk(const plan_predictor_t *predictor, uint64_t payload_bytes,

@@ -10,9 +10,11 @@
 #include "ranks/identity.h"
 #include "ranks/work.h"
 #include "report/report.h"
+#include "unique_id.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LATE_NS 2000000 /* by which the last rank comes to a barrier that is being checked */
 
@@ -288,11 +290,27 @@ static blink_result_t measure_all(session_t *session)
 
 /* ---- communicators and memory ---- */
 
+bool perf_may_span_hosts(const perf_run_t *run)
+{
+    unique_id_t id;
+    memcpy(&id, &run->id, sizeof(id));
+    return run->options->joins && id.port != 0;
+}
+
+/* Which devices the other ranks of this host have is known to the daemon alone, if they are on several. */
+static int device_of(const session_t *session)
+{
+    const perf_options_t *options = session->options;
+    return options->device_count == 0 && perf_may_span_hosts(session->run)
+               ? -1
+               : (int)perf_device(options, session->rank);
+}
+
 static blink_result_t join(session_t *session)
 {
     const perf_options_t *options = session->options;
     blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
-    config.device = (int)perf_device(options, session->rank);
+    config.device = device_of(session);
     config.algorithm = options->algorithm;
     blink_result_t joined =
         blink_comm_init_rank(session->context, &session->run->id, (int)options->rank_count,

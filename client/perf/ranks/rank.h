@@ -21,6 +21,10 @@ typedef struct perf_run {
     perf_board_t *board;
 } perf_run_t;
 
+/** Whether ranks may be on other hosts: they were started one by one, under the id of a daemon that listens
+ * for other hosts. */
+bool perf_may_span_hosts(const perf_run_t *run);
+
 /** Run the measurement as this rank (nop: as the only one). Wrong elements are no failure here: they are
  * added to the board. The sentence of a failure is in blink_error_text(). */
 blink_result_t perf_rank_run(const perf_run_t *run, uint32_t rank);

@@ -5,6 +5,7 @@
 #include "error.h"
 #include "names.h"
 #include "plan/choose.h"
+#include "plan/model.h"
 
 #include <stdio.h>
 
@@ -23,6 +24,7 @@ static blink_result_t predict(const topo_t *topo, const plan_t *plan, cached_pro
 {
     plan_predictor_t *predictor = NULL;
     BLINK_TRY(plan_predictor_create(topo, plan, &predictor));
+    plan_predictor_charge_moves(predictor, fabric_spans_hosts(cached->key.fabric) ? MODEL_WIRE_MOVE_US : 0);
     for (uint32_t class = 0; class < PLAN_CLASSES; class ++)
         cached->predicted_us[class] =
             plan_predictor_us(predictor, plan_class_bytes(class), plan->protocol, 0);
@@ -59,6 +61,7 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
                               .rank_count = key->rank_count,
                               .root = key->root,
                               .peer = key->peer,
+                              .move_us = fabric_spans_hosts(key->fabric) ? MODEL_WIRE_MOVE_US : 0,
                               .bytes = key->size_class ? plan_class_bytes(key->size_class) : 0,
                               .plan_seconds = cached->engine->config.settings->plan_seconds};
     plan_t *plan = NULL;

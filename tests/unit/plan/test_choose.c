@@ -8,6 +8,7 @@
 #include "plan/internal.h"
 #include "plan/lane/lane.h"
 #include "plan/model.h"
+#include "unit/plan/hand_hosts.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -424,6 +425,45 @@ static void test_beyond_64_ranks_what_plans_every_pair_is_left_out(void **state)
     topo_destroy(topo);
 }
 
+/* Moves between hosts that one chunk takes with what AUTO chooses, in the direction that has the most. */
+static uint32_t wire_moves(const uint32_t *devices, uint32_t hosts, uint64_t bytes, double move_us)
+{
+    topo_t *topo = hand_hosts(devices, hosts);
+    plan_request_t request = ask(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_AUTO, bytes);
+    plan_choice_t choice;
+    uint32_t of_rank[PLAN_RANKS_MAX], most = 0;
+    const lane_hosts_t lane_hosts = {.of_rank = of_rank,
+                                     .lands_in_slots = bytes <= LANE_LANDS_IN_SLOTS_BYTES};
+    lane_program_t *program = NULL;
+    request.move_us = move_us;
+    assert_int_equal(plan_choose(topo, &request, &choice), BLINK_OK);
+    hand_number_hosts(topo, choice.best, of_rank);
+    assert_int_equal(lane_compile(topo, choice.best, &lane_hosts, &program), BLINK_OK);
+    for (uint32_t i = 0; i < program->landing_count; i++) {
+        uint32_t moves = 0;
+        for (uint32_t lane = 0; lane < program->landings[i].lane_count; lane++)
+            moves += program->lanes[program->landings[i].lane_first + lane].step_count;
+        most = moves > most ? moves : most;
+    }
+    lane_program_destroy(program);
+    plan_choice_fini(&choice);
+    topo_destroy(topo);
+    return most;
+}
+
+static void test_small_payloads_take_few_moves_between_hosts(void **state)
+{
+    static const uint32_t hosts[][4] = {{1, 1}, {4, 4}, {2, 2, 2, 2}, {3, 1, 2}};
+    static const uint32_t host_counts[] = {2, 2, 4, 3};
+    static const uint64_t sizes[] = {8, 1 * KIB, 16 * KIB};
+    (void)state;
+    assert_true(wire_moves(hosts[1], 2, 8, 0) > 2); /* what moves cost is what makes the difference */
+    for (size_t i = 0; i < 4; i++)
+        for (size_t size = 0; size < 3; size++)
+            assert_in_range(wire_moves(hosts[i], host_counts[i], sizes[size], MODEL_WIRE_MOVE_US), 1, 2);
+    assert_int_equal(wire_moves(hosts[1], 2, 8, MODEL_WIRE_MOVE_US), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -443,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_one_rank_chooses_a_plan_that_moves_nothing),
         cmocka_unit_test(test_bad_requests_and_separated_ranks_are_errors),
         cmocka_unit_test(test_beyond_64_ranks_what_plans_every_pair_is_left_out),
+        cmocka_unit_test(test_small_payloads_take_few_moves_between_hosts),
     };
     return cmocka_run_group_tests_name("choose", tests, NULL, NULL);
 }
