@@ -169,6 +169,10 @@ void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char
  * wins. Until the last leave's done. */
 void engine_comm_end(engine_comm_t *comm, blink_result_t reason, const char *text);
 
+/* The communicator of this name (engine_remote_config_t) will never be added: hosts that have begun ops of
+ * it, or will, hear so. */
+void engine_comm_forget(engine_t *engine, uint64_t home, uint32_t number);
+
 typedef struct engine_comm_stats {
     uint64_t op_count, failed_op_count, payload_bytes;
     uint64_t direct_bytes,

@@ -218,8 +218,10 @@ void meeting_lost(void *context, gather_comm_t comm, blink_result_t code)
     const control_t *control = context;
     roster_t *roster = roster_find_named(control->rosters, comm);
     char text[BLINK_ERROR_TEXT_BYTES];
-    if (!roster)
+    if (!roster) {
+        engine_comm_forget(control->engine, comm.home, comm.number);
         return;
+    }
     memcpy(text, blink_error_text(), sizeof(text));
     roster_forget_name(roster); /* the other hosts know */
     if (roster->state == ROSTER_MEETING) {

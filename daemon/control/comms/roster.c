@@ -129,6 +129,8 @@ void roster_forget_name(roster_t *roster)
 {
     if (roster->comm.number == 0)
         return;
+    if (roster->state == ROSTER_MEETING) /* other hosts may have begun ops of it */
+        engine_comm_forget(roster->control->engine, roster->comm.home, roster->comm.number);
     table_remove(&roster->control->rosters->comms, &roster->of_comms);
     roster->comm.number = 0;
     list_remove(&roster->of_meeting);

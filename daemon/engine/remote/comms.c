@@ -73,13 +73,13 @@ void remotes_forget_ended(remotes_t *remotes)
 }
 
 /* Without memory peers that still begin ops wait until their time is up. */
-static void remember_ended(remotes_t *remotes, const remote_comm_t *remote)
+void remotes_remember_ended(remotes_t *remotes, uint64_t home, uint32_t number)
 {
     ended_t *ended = malloc(sizeof(*ended));
     if (!ended)
         return;
-    ended->home = remote->home;
-    ended->number = remote->number;
+    ended->home = home;
+    ended->number = number;
     list_append(&remotes->ended, &ended->link);
     if (++remotes->ended_count > ENDED_MOST)
         forget_oldest_ended(remotes);
@@ -164,7 +164,7 @@ void remote_comm_enter(remote_comm_t *remote)
         return;
     }
     check_endpoints(remote);
-    remote_take_early(remote);
+    remotes_take_early(remotes);
 }
 
 void remote_comm_leave(remote_comm_t *remote)
@@ -181,7 +181,7 @@ void remote_comm_leave(remote_comm_t *remote)
         return;
     list_remove(&remote->of_all);
     table_remove(&remotes->comms, &remote->of_names);
-    remember_ended(remotes, remote);
+    remotes_remember_ended(remotes, remote->home, remote->number);
 }
 
 uint32_t remote_host_of(const remote_comm_t *remote, const data_endpoint_t *endpoint)

@@ -165,9 +165,23 @@ blink_result_t engine_data_frame(engine_t *engine, data_endpoint_t *endpoint, co
 
 /* ---- endpoints that are lost ---- */
 
+/* A new session's endpoint is another one: nobody would ask for what came by this one. */
+static void drop_early(remotes_t *remotes, const data_endpoint_t *endpoint)
+{
+    LIST_FOR_EACH (link, &remotes->early) {
+        frame_t *frame = CONTAINER_OF(link, frame_t, of_early);
+        if (frame->endpoint != endpoint)
+            continue;
+        remotes->early_bytes -= frame->bytes;
+        list_remove(&frame->of_early);
+        frame_free(frame);
+    }
+}
+
 static void take_posted_loss(mailbox_item_t *item)
 {
     loss_t *loss = CONTAINER_OF(item, loss_t, item);
+    drop_early(&loss->engine->remotes, loss->endpoint);
     LIST_FOR_EACH (link, &loss->engine->remotes.all) {
         const remote_comm_t *remote = CONTAINER_OF(link, remote_comm_t, of_all);
         uint32_t host = remote_host_of(remote, loss->endpoint);
@@ -196,9 +210,37 @@ void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint, const char *w
     mailbox_post(&engine->mailbox, &loss->item);
 }
 
-void remote_take_early(remote_comm_t *remote)
+/* ---- communicators that are known at last, or never will be ---- */
+
+typedef struct forgotten {
+    mailbox_item_t item;
+    engine_t *engine;
+    uint64_t home;
+    uint32_t number;
+} forgotten_t;
+
+static void take_posted_forgotten(mailbox_item_t *item)
 {
-    remotes_t *remotes = &remote->comm->engine->remotes;
+    forgotten_t *forgotten = CONTAINER_OF(item, forgotten_t, item);
+    remotes_t *remotes = &forgotten->engine->remotes;
+    remotes_remember_ended(remotes, forgotten->home, forgotten->number);
+    remotes_take_early(remotes);
+    free(forgotten);
+}
+
+void engine_comm_forget(engine_t *engine, uint64_t home, uint32_t number)
+{
+    forgotten_t *forgotten = malloc(sizeof(*forgotten));
+    if (!forgotten) { /* peers that have begun ops of it hear of its end by another way */
+        LOG_WARNING("no memory to forget a communicator");
+        return;
+    }
+    *forgotten = (forgotten_t){{.run = take_posted_forgotten}, engine, home, number};
+    mailbox_post(&engine->mailbox, &forgotten->item);
+}
+
+void remotes_take_early(remotes_t *remotes)
+{
     list_t frames;
     list_init(&frames);
     list_t *link;

@@ -98,7 +98,7 @@ typedef struct remotes {
     list_t with_kept; /* remote_comm_t.of_kept */
     list_t early;     /* inbox.c: frames of communicators that are not known yet, oldest first */
     uint64_t early_bytes;
-    list_t ended; /* comms.c: names of communicators that have ended here, oldest first */
+    list_t ended; /* comms.c: names of communicators that have ended here, or never were, oldest first */
     uint32_t ended_count;
     _Atomic uint64_t inbox_bytes; /* frames that the engine has not taken */
 } remotes_t;
@@ -133,10 +133,11 @@ void remote_end(const remote_comm_t *remote, blink_result_t reason, const char *
 /* Which host an endpoint leads to; UINT32_MAX: none of the communicator's. */
 uint32_t remote_host_of(const remote_comm_t *remote, const data_endpoint_t *endpoint);
 
+void remotes_remember_ended(remotes_t *remotes, uint64_t home, uint32_t number);
 void remotes_forget_ended(remotes_t *remotes);
 
-/* Heed what has come for the communicator before it was known. */
-void remote_take_early(remote_comm_t *remote);
+/* Heed what has come for communicators before they were known, or forgotten. */
+void remotes_take_early(remotes_t *remotes);
 
 /* "n2, with rank 4, 5". */
 void remote_name_host(const remote_comm_t *remote, uint32_t host, char *text, size_t bytes);

@@ -5,6 +5,7 @@
 #include "engines.h"
 
 #include "collective.h"
+#include "engine/loop.h"
 #include "windows.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
@@ -418,6 +419,15 @@ static void test_hosts_use_two_communicators_in_opposite_orders(void **state)
 
 /* ---- words that come before what they are about ---- */
 
+/* Host 1 keeps a BEGIN of a communicator that it does not know. */
+static void await_early(engines_t *engines)
+{
+    const remotes_t *remotes = &engines->hosts[1].engine->remotes;
+    do
+        engines_beat(engines);
+    while (list_is_empty(&remotes->early));
+}
+
 static void test_a_begin_is_kept_until_its_communicator_is_known(void **state)
 {
     (void)state;
@@ -429,11 +439,7 @@ static void test_a_begin_is_kept_until_its_communicator_is_known(void **state)
         engines_beat(&engines);
         fill(&engines, &small);
         submit(&engines, comm, &small, 0);
-        data_counts_t counts;
-        do {
-            engines_pump(&engines);
-            data_endpoint_count(engines.hosts[1].endpoints[0], &counts);
-        } while (counts.frames_in[WIRE_BEGIN] < 3 * round + 1);
+        await_early(&engines);
         comm_add_on(&engines, comm, 1, long_us());
         engines_beat(&engines);
         submit(&engines, comm, &small, 1);
@@ -444,6 +450,54 @@ static void test_a_begin_is_kept_until_its_communicator_is_known(void **state)
         }
         run_many(&engines, comm, 2);
     }
+    engines_fini(&engines);
+}
+
+static void test_who_begins_an_op_of_a_communicator_that_never_was_hears_so(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, shapes[0].ranks, shapes[0].hosts);
+    const remotes_t *remotes = &engines.hosts[1].engine->remotes;
+    for (uint32_t round = 0; round < COMMS_MOST; round++) {
+        test_comm_t *comm = comm_number(&engines);
+        comm->leaves[1].done = true; /* it has never joined */
+        comm_add_on(&engines, comm, 0, long_us());
+        engines_beat(&engines);
+        if (round % 2)
+            engine_comm_forget(engines.hosts[1].engine, HOME, comm->number);
+        submit(&engines, comm, &small, 0);
+        if (round % 2 == 0) {
+            await_early(&engines);
+            engine_comm_forget(engines.hosts[1].engine, HOME, comm->number);
+        }
+        ring_cqe_t cqe = rank_await(&engines, 0);
+        assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
+        engines_beat(&engines);
+        assert_true(list_is_empty(&remotes->early));
+        assert_int_equal(remotes->early_bytes, 0);
+    }
+    engines_fini(&engines);
+}
+
+static void test_early_words_of_a_lost_host_are_forgotten(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, shapes[0].ranks, shapes[0].hosts);
+    const remotes_t *remotes = &engines.hosts[1].engine->remotes;
+    test_comm_t *comm = comm_number(&engines);
+    comm->leaves[1].done = true;
+    comm_add_on(&engines, comm, 0, long_us());
+    engines_beat(&engines);
+    submit(&engines, comm, &small, 0);
+    await_early(&engines);
+    data_endpoint_close(engines.hosts[1].endpoints[0], BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
+    engines_beat(&engines);
+    assert_true(list_is_empty(&remotes->early));
+    assert_int_equal(remotes->early_bytes, 0);
+    ring_cqe_t cqe = rank_await(&engines, 0);
+    assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
     engines_fini(&engines);
 }
 
@@ -797,6 +851,8 @@ int main(void)
         cmocka_unit_test(test_a_staged_rank_passes_all_in_one_piece),
         cmocka_unit_test(test_hosts_use_two_communicators_in_opposite_orders),
         cmocka_unit_test(test_a_begin_is_kept_until_its_communicator_is_known),
+        cmocka_unit_test(test_who_begins_an_op_of_a_communicator_that_never_was_hears_so),
+        cmocka_unit_test(test_early_words_of_a_lost_host_are_forgotten),
         cmocka_unit_test(test_hosts_that_disagree_lose_that_op_alone),
         cmocka_unit_test(test_hosts_that_name_another_root_fail_with_those_they_need),
         cmocka_unit_test(test_a_mismatch_names_both_ranks_and_hosts),
