@@ -54,7 +54,7 @@ typedef struct gather_host {
     uint64_t instance;            /* of its process; never 0 */
     uint16_t port;
     uint8_t addresses[UNIQUE_ID_ADDRESSES][16]; /* as in an id */
-    uint8_t topology[GATHER_DIGEST_BYTES];      /* of the host's devices and links */
+    uint8_t topology[GATHER_DIGEST_BYTES];      /* of the host's devices and links; of zeros: not told */
 } gather_host_t;
 
 /* A communicator, the same on all hosts. A number of 0 is none. */

@@ -11,12 +11,23 @@ peer_t *peer_find(const gather_t *gather, uint64_t instance)
     return link ? CONTAINER_OF(link, peer_t, of_instances) : NULL;
 }
 
+/* What a message says of its sender; only a JOIN tells the topology. */
+static void learn(peer_t *peer, const gather_host_t *host)
+{
+    static const uint8_t untold[GATHER_DIGEST_BYTES];
+    gather_host_t learnt = *host;
+    if (!host->name[0])
+        return;
+    if (memcmp(host->topology, untold, sizeof(untold)) == 0)
+        memcpy(learnt.topology, peer->host.topology, sizeof(learnt.topology));
+    peer->host = learnt;
+}
+
 peer_t *peer_get(gather_t *gather, const gather_host_t *host)
 {
     peer_t *peer = peer_find(gather, host->instance);
     if (peer) {
-        if (host->name[0])
-            peer->host = *host;
+        learn(peer, host);
         return peer;
     }
     peer = calloc(1, sizeof(*peer));

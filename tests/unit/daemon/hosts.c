@@ -125,6 +125,8 @@ static blink_result_t on_ready(void *context, const gather_message_t *ready, uin
     const host_t *host = context;
     assert_int_equal(ready->hosts[own_host].host.instance, host->known.instance);
     blink_result_t code = BLINK_OK;
+    for (uint32_t i = 0; i < ready->host_count; i++)
+        assert_int_equal(ready->hosts[i].host.topology[0], (uint8_t)ready->hosts[i].host.instance);
     if (host->begins_badly)
         code = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "%s has no memory for it", host->known.name);
     for (list_t *link; (link = list_take_first(ranks));) {
@@ -200,6 +202,7 @@ static void host_init(hosts_t *hosts, uint32_t number)
     host->hosts = hosts;
     host->known.instance = 100 + number;
     host->known.port = 1;
+    host->known.topology[0] = (uint8_t)host->known.instance;
     snprintf(host->known.name, sizeof(host->known.name), "n%u", number);
     const gather_config_t config = {
         .own = host->known,
@@ -342,6 +345,7 @@ static void arrive(hosts_t *hosts, parcel_t **place)
     const host_t *from = &hosts->hosts[parcel->from];
     gather_message_t message = parcel->message;
     gather_join_rank_t *ranks = parcel->ranks;
+    gather_host_t sender = from->known;
     char text[BLINK_ERROR_TEXT_BYTES];
     bool is_news = parcel->is_news;
     memcpy(text, parcel->text, sizeof(text));
@@ -354,7 +358,9 @@ static void arrive(hosts_t *hosts, parcel_t **place)
         gather_peer_lost(host->gather, from->known.instance);
     } else {
         host->received[message.kind]++;
-        gather_receive(host->gather, &from->known, &message, hosts->now_ms);
+        if (message.kind != GATHER_JOIN)
+            memset(sender.topology, 0, sizeof(sender.topology));
+        gather_receive(host->gather, &sender, &message, hosts->now_ms);
     }
     free(ranks);
     work(hosts, host);

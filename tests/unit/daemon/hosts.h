@@ -41,7 +41,7 @@ struct hosts;
 typedef struct host {
     struct hosts *hosts;
     gather_t *gather;
-    gather_host_t known; /* its name is n0, n1, … and its instance its number and 100 */
+    gather_host_t known; /* its name is n0, n1, … and its instance its number and 100, as its topology */
     bool is_dead, begins_badly;
     uint64_t charged;
     failed_id_t failed[8];

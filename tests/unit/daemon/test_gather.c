@@ -110,6 +110,28 @@ static void test_ranks_of_three_hosts_meet(void **state)
     hosts_destroy(hosts);
 }
 
+/* Words about another communicator, which tell no topology, come after a host has joined. READY says what the
+ * host has told (hosts.c). */
+static void test_ready_has_the_topologies_that_hosts_have_joined_with(void **state)
+{
+    (void)state;
+    hosts_t *hosts = hosts_create(2, 2, 1);
+    gather_host_t guest = hosts->hosts[1].known;
+    const gather_message_t ended = {.kind = GATHER_ENDED, .comm = {hosts->hosts[0].known.instance, 77}};
+    hosts_join(hosts, 1);
+    hosts_settle(hosts);
+    memset(guest.topology, 0, sizeof(guest.topology));
+    gather_receive(hosts->hosts[0].gather, &guest, &ended, hosts->now_ms);
+    hosts_join(hosts, 0);
+    hosts_settle(hosts);
+    assert_null(assert_one_outcome(hosts));
+    assert_int_equal(count_in(hosts, RANK_READY), 2);
+    end_parts(hosts);
+    hosts_settle(hosts);
+    assert_nothing_left(hosts);
+    hosts_destroy(hosts);
+}
+
 static void test_a_home_may_have_no_ranks(void **state)
 {
     (void)state;
@@ -742,6 +764,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks_of_three_hosts_meet),
+        cmocka_unit_test(test_ready_has_the_topologies_that_hosts_have_joined_with),
         cmocka_unit_test(test_a_home_may_have_no_ranks),
         cmocka_unit_test(test_one_host_alone_sends_and_keeps_nothing),
         cmocka_unit_test(test_an_id_without_a_home_is_for_one_host),
