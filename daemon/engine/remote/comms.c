@@ -16,12 +16,6 @@
 /* Words about ops that have not begun here, of one communicator. */
 #define KEPT_MOST 262144u
 
-typedef struct ended {
-    list_t link;
-    uint64_t home;
-    uint32_t number;
-} ended_t;
-
 /* ---- all of them ---- */
 
 void remotes_init(remotes_t *remotes, const remote_calls_t *calls)
@@ -49,21 +43,21 @@ remote_comm_t *remote_find(const remotes_t *remotes, uint64_t home, uint32_t num
     return NULL;
 }
 
-bool remote_has_ended(const remotes_t *remotes, uint64_t home, uint32_t number)
+const remote_ended_t *remote_find_ended(const remotes_t *remotes, uint64_t home, uint32_t number)
 {
     LIST_FOR_EACH (link, &remotes->ended) {
-        const ended_t *ended = CONTAINER_OF(link, ended_t, link);
+        const remote_ended_t *ended = CONTAINER_OF(link, remote_ended_t, link);
         if (ended->home == home && ended->number == number)
-            return true;
+            return ended;
     }
-    return false;
+    return NULL;
 }
 
 static void forget_oldest_ended(remotes_t *remotes)
 {
     list_t *link = list_take_first(&remotes->ended);
     remotes->ended_count--;
-    free(CONTAINER_OF(link, ended_t, link));
+    free(CONTAINER_OF(link, remote_ended_t, link));
 }
 
 void remotes_forget_ended(remotes_t *remotes)
@@ -73,13 +67,13 @@ void remotes_forget_ended(remotes_t *remotes)
 }
 
 /* Without memory peers that still begin ops wait until their time is up. */
-void remotes_remember_ended(remotes_t *remotes, uint64_t home, uint32_t number)
+void remotes_remember_ended(remotes_t *remotes, const remote_ended_t *how)
 {
-    ended_t *ended = malloc(sizeof(*ended));
+    remote_ended_t *ended = malloc(sizeof(*ended));
     if (!ended)
         return;
-    ended->home = home;
-    ended->number = number;
+    *ended = *how;
+    list_init(&ended->link);
     list_append(&remotes->ended, &ended->link);
     if (++remotes->ended_count > ENDED_MOST)
         forget_oldest_ended(remotes);
@@ -167,21 +161,38 @@ void remote_comm_enter(remote_comm_t *remote)
     remotes_take_early(remotes);
 }
 
+/* What hosts hear that begin ops of it later. */
+static remote_ended_t how_it_ended(const remote_comm_t *remote)
+{
+    const engine_comm_t *comm = remote->comm;
+    remote_ended_t ended = {.home = remote->home, .number = remote->number, .code = BLINK_ERR_PEER_LOST};
+    char host[BLINK_ERROR_TEXT_BYTES / 2];
+    if (comm->end_reason != BLINK_OK) {
+        ended.code = comm->end_reason;
+        memcpy(ended.text, comm->end_text, sizeof(ended.text));
+        return ended;
+    }
+    remote_name_host(remote, remote->own_host, host, sizeof(host));
+    snprintf(ended.text, sizeof(ended.text), "%s, has left the communicator", host);
+    return ended;
+}
+
 void remote_comm_leave(remote_comm_t *remote)
 {
     remotes_t *remotes = &remote->comm->engine->remotes;
+    const remote_ended_t ended = how_it_ended(remote);
     kept_t *kept;
     while ((kept = LIST_FIRST(&remote->kept_by_age, kept_t, of_age))) {
-        if (kept->is_begin && remote->comm->end_reason == BLINK_OK)
+        if (kept->is_begin)
             remote_answer(remote->endpoints[kept->begin.op.host], &kept->begin.op, remote->own_host,
-                          BLINK_ERR_PEER_LOST, "the ranks of a host have left the communicator");
+                          ended.code, ended.text);
         remote_forget_kept(remote, kept);
     }
     if (list_is_empty(&remote->of_all))
         return;
     list_remove(&remote->of_all);
     table_remove(&remotes->comms, &remote->of_names);
-    remotes_remember_ended(remotes, remote->home, remote->number);
+    remotes_remember_ended(remotes, &ended);
 }
 
 uint32_t remote_host_of(const remote_comm_t *remote, const data_endpoint_t *endpoint)

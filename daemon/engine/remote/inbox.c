@@ -65,10 +65,10 @@ static blink_result_t check_sender(const remote_comm_t *remote, const frame_t *f
 /* Of a communicator that is not known: keep it, answer if it has ended. True if the frame is kept. */
 static bool take_unknown(remotes_t *remotes, frame_t *frame, const op_name_t *op)
 {
-    bool ended = remote_has_ended(remotes, op->home, op->comm);
+    const remote_ended_t *ended = remote_find_ended(remotes, op->home, op->comm);
     if (ended || frame->type == WIRE_FAIL)
-        remote_answer(frame->endpoint, op, UINT32_MAX, BLINK_ERR_PEER_LOST,
-                      "the ranks of a host have left the communicator");
+        remote_answer(frame->endpoint, op, UINT32_MAX, ended ? ended->code : BLINK_ERR_PEER_LOST,
+                      ended ? ended->text : "the communicator has not begun there");
     if (ended)
         return false;
     if (remotes->early_bytes + frame->bytes > EARLY_MOST_BYTES) {
@@ -215,15 +215,14 @@ void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint, const char *w
 typedef struct forgotten {
     mailbox_item_t item;
     engine_t *engine;
-    uint64_t home;
-    uint32_t number;
+    remote_ended_t ended;
 } forgotten_t;
 
 static void take_posted_forgotten(mailbox_item_t *item)
 {
     forgotten_t *forgotten = CONTAINER_OF(item, forgotten_t, item);
     remotes_t *remotes = &forgotten->engine->remotes;
-    remotes_remember_ended(remotes, forgotten->home, forgotten->number);
+    remotes_remember_ended(remotes, &forgotten->ended);
     remotes_take_early(remotes);
     free(forgotten);
 }
@@ -235,7 +234,11 @@ void engine_comm_forget(engine_t *engine, uint64_t home, uint32_t number)
         LOG_WARNING("no memory to forget a communicator");
         return;
     }
-    *forgotten = (forgotten_t){{.run = take_posted_forgotten}, engine, home, number};
+    *forgotten = (forgotten_t){.item.run = take_posted_forgotten,
+                               .engine = engine,
+                               .ended = {.home = home, .number = number, .code = BLINK_ERR_PEER_LOST}};
+    snprintf(forgotten->ended.text, sizeof(forgotten->ended.text),
+             "the communicator has not come about on a host");
     mailbox_post(&engine->mailbox, &forgotten->item);
 }
 

@@ -90,6 +90,15 @@ typedef struct remote_calls {
     void (*fail_as)(comm_op_t *op, blink_result_t code, const char *text);
 } remote_calls_t;
 
+/* A communicator that has ended here, or never was, and what is said of it to hosts that begin ops of it. */
+typedef struct remote_ended {
+    list_t link; /* remotes_t.ended */
+    uint64_t home;
+    uint32_t number;
+    blink_result_t code;
+    char text[BLINK_ERROR_TEXT_BYTES];
+} remote_ended_t;
+
 /* All communicators with other hosts, and what has come for those that this host does not know yet. */
 typedef struct remotes {
     remote_calls_t calls;
@@ -98,7 +107,7 @@ typedef struct remotes {
     list_t with_kept; /* remote_comm_t.of_kept */
     list_t early;     /* inbox.c: frames of communicators that are not known yet, oldest first */
     uint64_t early_bytes;
-    list_t ended; /* comms.c: names of communicators that have ended here, or never were, oldest first */
+    list_t ended; /* remote_ended_t.link, oldest first */
     uint32_t ended_count;
     _Atomic uint64_t inbox_bytes; /* frames that the engine has not taken */
 } remotes_t;
@@ -123,9 +132,9 @@ void remote_comm_leave(remote_comm_t *remote);
 /* On any thread, after it has left or if it never entered. NULL is ignored. */
 void remote_comm_destroy(remote_comm_t *remote);
 
-/* The communicator of this name; NULL: there is none. And whether there was one, not long ago. */
+/* The communicator of this name; NULL: there is none. And how one has ended, not long ago; NULL: none has. */
 remote_comm_t *remote_find(const remotes_t *remotes, uint64_t home, uint32_t number);
-bool remote_has_ended(const remotes_t *remotes, uint64_t home, uint32_t number);
+const remote_ended_t *remote_find_ended(const remotes_t *remotes, uint64_t home, uint32_t number);
 
 /* End the communicator, on this host and by that everywhere. */
 void remote_end(const remote_comm_t *remote, blink_result_t reason, const char *text);
@@ -133,7 +142,7 @@ void remote_end(const remote_comm_t *remote, blink_result_t reason, const char *
 /* Which host an endpoint leads to; UINT32_MAX: none of the communicator's. */
 uint32_t remote_host_of(const remote_comm_t *remote, const data_endpoint_t *endpoint);
 
-void remotes_remember_ended(remotes_t *remotes, uint64_t home, uint32_t number);
+void remotes_remember_ended(remotes_t *remotes, const remote_ended_t *ended);
 void remotes_forget_ended(remotes_t *remotes);
 
 /* Heed what has come for communicators before they were known, or forgotten. */

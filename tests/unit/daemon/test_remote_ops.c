@@ -729,6 +729,27 @@ static void test_a_rank_that_is_gone_is_named_where_ops_have_begun(void **state)
     }
 }
 
+/* Also once its host has forgotten the communicator. */
+static void test_a_rank_that_was_gone_is_named_to_those_who_begin_later(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, shapes[2].ranks, shapes[2].hosts);
+    test_comm_t *comms[] = {comm_add(&engines, long_us()), comm_add(&engines, long_us())};
+    for (uint32_t lost = 0; lost < 2; lost++) {
+        run_many(&engines, comms[lost], 1);
+        rank_leave(&engines, comms[lost], 2, lost);
+        for (uint32_t r = 0; r < 2; r++)
+            submit(&engines, comms[lost], &small, r);
+        for (uint32_t r = 0; r < 2; r++) {
+            ring_cqe_t cqe = rank_await(&engines, r);
+            assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
+            assert_non_null(strstr(cqe.text, lost ? "rank 2 is gone" : "n2, with rank 2, has left"));
+        }
+    }
+    engines_fini(&engines);
+}
+
 /* ---- communicators that end ---- */
 
 static void test_the_end_on_one_host_ends_what_runs_on_all(void **state)
@@ -861,6 +882,7 @@ int main(void)
         cmocka_unit_test(test_a_refused_submission_fails_the_op_everywhere),
         cmocka_unit_test(test_after_a_rank_has_left_ops_fail_for_the_others),
         cmocka_unit_test(test_a_rank_that_is_gone_is_named_where_ops_have_begun),
+        cmocka_unit_test(test_a_rank_that_was_gone_is_named_to_those_who_begin_later),
         cmocka_unit_test(test_the_end_on_one_host_ends_what_runs_on_all),
         cmocka_unit_test(test_a_lost_host_is_named_with_its_ranks),
         cmocka_unit_test(test_the_host_whose_rank_does_not_come_names_it),
