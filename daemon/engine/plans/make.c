@@ -43,12 +43,19 @@ static blink_result_t compile(const plan_key_t *key, const plan_t *plan, cached_
     for (uint32_t rank = 0; rank < key->rank_count; rank++)
         host_of_rank[rank] = fabric->host_of_node[key->nodes[rank]];
     BLINK_TRY(lane_compile(fabric->topo, plan, &hosts, &cached->made));
+    cached->digest = lane_program_digest(cached->made);
     blink_result_t result = lane_program_keep(cached->made, fabric->own_host);
     if (result != BLINK_OK) {
         lane_program_destroy(cached->made);
         cached->made = NULL;
     }
     return result;
+}
+
+/* Hosts that break off at different moments would have different plans. */
+static double plan_seconds(const cached_program_t *cached)
+{
+    return fabric_spans_hosts(cached->key.fabric) ? 0 : cached->engine->config.settings->plan_seconds;
 }
 
 static blink_result_t plan_and_compile(cached_program_t *cached)
@@ -63,7 +70,7 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
                               .peer = key->peer,
                               .move_us = fabric_spans_hosts(key->fabric) ? MODEL_WIRE_MOVE_US : 0,
                               .bytes = key->size_class ? plan_class_bytes(key->size_class) : 0,
-                              .plan_seconds = cached->engine->config.settings->plan_seconds};
+                              .plan_seconds = plan_seconds(cached)};
     plan_t *plan = NULL;
     BLINK_TRY(choose(topo, &request, &plan));
     if (cached->engine->config.settings->force_protocol && !key->fabric->one_class)

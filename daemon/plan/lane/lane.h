@@ -211,6 +211,10 @@ void lane_program_destroy(lane_program_t *program);
  */
 blink_result_t lane_program_keep(lane_program_t *program, uint32_t host);
 
+/* What two hosts compare before they run their parts of a whole program: programs that differ in what runs,
+ * or in how a payload is cut, have different digests, but for one case in 2^64. */
+uint64_t lane_program_digest(const lane_program_t *program);
+
 /* Memory that a program keeps. */
 uint64_t lane_program_bytes(const lane_program_t *program);
 

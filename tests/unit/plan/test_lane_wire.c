@@ -278,6 +278,27 @@ static void test_ranks_of_one_host_have_no_wires(void **state)
     lane_program_destroy(program);
 }
 
+/* ---- what hosts compare ---- */
+
+static void test_digests_are_of_what_runs(void **state)
+{
+    (void)state;
+    topo_t *topo = hand_hosts((uint32_t[]){2, 2}, 2);
+    plan_t *plan = plan_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES);
+    lane_program_t *one = compile(topo, plan, 0), *same = compile(topo, plan, 0);
+    uint64_t digest = lane_program_digest(one);
+    assert_true(digest == lane_program_digest(same));
+    same->channels[0].share *= 1 + 1e-15;
+    assert_true(digest != lane_program_digest(same));
+    same->channels[0].share = one->channels[0].share;
+    same->signals[same->signal_count - 1].semaphore++;
+    assert_true(digest != lane_program_digest(same));
+    lane_program_destroy(one);
+    lane_program_destroy(same);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
 /* ---- what hosts keep ---- */
 
 static lane_program_t *compile_for(const topo_t *topo, const plan_t *plan, size_t way, uint32_t host)
@@ -595,6 +616,7 @@ int main(void)
         cmocka_unit_test(test_partial_sums_alone_are_written_to_be_sent),
         cmocka_unit_test(test_what_has_come_is_passed_on_without_a_processor),
         cmocka_unit_test(test_ranks_of_one_host_have_no_wires),
+        cmocka_unit_test(test_digests_are_of_what_runs),
         cmocka_unit_test(test_what_hosts_keep_fits_together),
         cmocka_unit_test(test_slots_of_a_landing_lie_apart),
         cmocka_unit_test(test_what_a_geometry_keeps_is_known),
