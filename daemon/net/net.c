@@ -100,10 +100,10 @@ bool net_set_keys(net_t *net, const cluster_keys_t *keys)
     return tls_context_set_keys(net->tls, keys);
 }
 
-void net_tell_addresses(net_t *net, uint16_t port, const uint8_t addresses[UNIQUE_ID_ADDRESSES][16])
+void net_tell_home(net_t *net, const unique_id_t *home)
 {
-    net->hello.port = port;
-    memcpy(net->hello.addresses, addresses, sizeof(net->hello.addresses));
+    net->hello.port = home->port;
+    memcpy(net->hello.addresses, home->addresses, sizeof(net->hello.addresses));
 }
 
 const hello_t *net_hello(const net_t *net)

@@ -76,8 +76,8 @@ void net_destroy(net_t *net);
  * NOT_FOUND (this machine has no such address), SYSTEM; all name the address. */
 blink_result_t net_listen(net_t *net, net_address_t *address);
 
-/* Tell peers from now on where this daemon is to be dialled: as in its ids (unique_id.h). */
-void net_tell_addresses(net_t *net, uint16_t port, const uint8_t addresses[UNIQUE_ID_ADDRESSES][16]);
+/* Tell peers from now on where this daemon is to be dialled: as the home of its ids is. */
+void net_tell_home(net_t *net, const unique_id_t *home);
 
 /* New sessions use these keys; those that are open go on. True if they are other keys than before. */
 bool net_set_keys(net_t *net, const cluster_keys_t *keys);

@@ -265,27 +265,27 @@ static blink_result_t create_net(peers_t *peers, const cluster_keys_t *keys)
     return net_create(&config, &peers->net);
 }
 
-static void add_own_address(peers_t *peers, const net_address_t *address, uint32_t *count)
+static void add_address(unique_id_t *home, const net_address_t *address, uint32_t *count)
 {
     if (*count < UNIQUE_ID_ADDRESSES)
-        address_to_id(address, peers->own.addresses[(*count)++]);
+        address_to_id(address, home->addresses[(*count)++]);
 }
 
 /* Where others find this daemon: the address at which it listens; if that is all of them, the NICs' first
  * ones, of IPv4 and of IPv6. */
-static void find_own_addresses(peers_t *peers)
+static void find_home(const peers_t *peers, unique_id_t *home)
 {
     const hello_t *hello = net_hello(peers->net);
     uint32_t count = 0;
-    peers->own.port = address_port(&peers->address);
+    home->instance = hello->instance;
+    home->port = address_port(&peers->address);
     if (!address_is_all(&peers->address))
-        add_own_address(peers, &peers->address, &count);
+        add_address(home, &peers->address, &count);
     for (uint32_t i = 0; i < hello->nic_count && address_is_all(&peers->address); i++) {
         const net_address_t *nic = &hello->nics[i].address;
         if (i == 0 || nic->any.sa_family != hello->nics[i - 1].address.any.sa_family)
-            add_own_address(peers, nic, &count);
+            add_address(home, nic, &count);
     }
-    net_tell_addresses(peers->net, peers->own.port, peers->own.addresses);
 }
 
 static blink_result_t find_own_topology(peers_t *peers)
@@ -308,14 +308,13 @@ static blink_result_t find_own_topology(peers_t *peers)
 /* As ids name it. */
 static void find_own(peers_t *peers)
 {
-    const hello_t *hello = net_hello(peers->net);
     unique_id_t *home = &peers->control->home;
-    peers->own.instance = hello->instance;
-    snprintf(peers->own.name, sizeof(peers->own.name), "%s", hello->host);
-    find_own_addresses(peers);
-    home->port = peers->own.port;
-    home->instance = peers->own.instance;
-    memcpy(home->addresses, peers->own.addresses, sizeof(home->addresses));
+    find_home(peers, home);
+    net_tell_home(peers->net, home);
+    snprintf(peers->own.name, sizeof(peers->own.name), "%s", net_hello(peers->net)->host);
+    peers->own.instance = home->instance;
+    peers->own.port = home->port;
+    memcpy(peers->own.addresses, home->addresses, sizeof(peers->own.addresses));
 }
 
 static blink_result_t start(peers_t *peers)
