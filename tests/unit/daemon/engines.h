@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -40,6 +41,12 @@ enum {
 
 typedef struct engines engines_t;
 
+/* What a client shares with its daemon: each has a mapping of its own. */
+typedef struct test_memory {
+    char *client, *daemon;
+    size_t bytes;
+} test_memory_t;
+
 /* A rank of all communicators, and its client. */
 typedef struct test_rank {
     uint32_t host;
@@ -47,7 +54,7 @@ typedef struct test_rank {
     engine_region_t *region;
     ring_t ring; /* the client's side */
     int doorbell_fd;
-    char *memory;
+    test_memory_t memory;
     _Atomic bool poisoned;
 } test_rank_t;
 
@@ -62,6 +69,7 @@ typedef struct test_host {
     tenants_t tenants;
     tenant_t *tenant;
     data_endpoint_t *endpoints[HOSTS_MOST];
+    _Atomic uint32_t begins; /* that have come and were passed on to the engine */
 } test_host_t;
 
 typedef struct test_comm test_comm_t;
@@ -124,7 +132,11 @@ static inline void engines_on_wanted(void *context, data_endpoint_t *endpoint)
 static inline blink_result_t engines_on_frame(void *context, data_endpoint_t *endpoint,
                                               const wire_frame_t *frame, const uint8_t *payload)
 {
-    return engine_data_frame(((test_host_t *)context)->engine, endpoint, frame, payload);
+    test_host_t *host = context;
+    blink_result_t result = engine_data_frame(host->engine, endpoint, frame, payload);
+    if (frame->type == WIRE_BEGIN)
+        atomic_fetch_add(&host->begins, 1);
+    return result;
 }
 
 static inline void engines_on_aborted(void *context, void *run, blink_result_t code)
@@ -270,14 +282,32 @@ static inline void engines_join_hosts(engines_t *engines)
     }
 }
 
+static inline test_memory_t engines_map(size_t bytes)
+{
+    test_memory_t memory = {.bytes = bytes};
+    int fd = memfd_create("memory", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    memory.client = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    memory.daemon = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(memory.client, MAP_FAILED);
+    assert_ptr_not_equal(memory.daemon, MAP_FAILED);
+    close(fd);
+    return memory;
+}
+
+static inline void engines_unmap(const test_memory_t *memory)
+{
+    munmap(memory->client, memory->bytes);
+    munmap(memory->daemon, memory->bytes);
+}
+
 static inline void engines_add_rank(engines_t *engines, uint32_t host)
 {
     test_rank_t *rank = &engines->ranks[engines->rank_count++];
     test_host_t *of = &engines->hosts[host];
     int memfd;
     rank->host = host;
-    rank->memory = calloc(1, MEMORY_BYTES);
-    assert_non_null(rank->memory);
+    rank->memory = engines_map(MEMORY_BYTES);
     engine_client_config_t client = {.client = engines->rank_count,
                                      .tenant = of->tenant,
                                      .doorbell_fd = eventfd(0, EFD_NONBLOCK),
@@ -288,7 +318,7 @@ static inline void engines_add_rank(engines_t *engines, uint32_t host)
     close(memfd);
     assert_int_equal(engine_client_add(of->engine, &client, &rank->client), BLINK_OK);
     const engine_region_config_t region = {
-        .region = REGION, .base = rank->memory, .bytes = MEMORY_BYTES, .poisoned = &rank->poisoned};
+        .region = REGION, .base = rank->memory.daemon, .bytes = MEMORY_BYTES, .poisoned = &rank->poisoned};
     assert_int_equal(engine_region_add(rank->client, &region, &rank->region), BLINK_OK);
 }
 
@@ -407,7 +437,7 @@ static inline void engines_fini(engines_t *engines)
         engine_client_remove(engines->ranks[r].client, engines_done(engines));
         engines_await_done(engines, 1);
         ring_unmap(&engines->ranks[r].ring);
-        free(engines->ranks[r].memory);
+        engines_unmap(&engines->ranks[r].memory);
     }
     for (uint32_t h = 0; h < engines->host_count; h++)
         for (uint32_t p = 0; p < engines->host_count; p++)

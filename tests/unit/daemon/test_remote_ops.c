@@ -23,6 +23,7 @@ typedef struct test_op {
     uint32_t peer;  /* and its destination */
     uint64_t count;
     bool in_place;
+    uint64_t offset_bytes; /* of what it takes and gives, in both halves */
     uint8_t redop;
 } test_op_t;
 
@@ -52,19 +53,20 @@ static uint64_t offset_of(const engines_t *engines, const test_op_t *op, uint32_
     uint32_t in = blocks_of(engines, op, rank, false), out = blocks_of(engines, op, rank, true);
     uint64_t own = rank * op->count * sizeof(float);
     if (!op->in_place)
-        return output ? HALF_BYTES : 0;
+        return op->offset_bytes + (output ? HALF_BYTES : 0);
     return output ? (out < in ? own : 0) : in < out ? own : 0;
 }
 
 static void fill(engines_t *engines, const test_op_t *op)
 {
     for (uint32_t r = 0; r < engines->rank_count; r++) {
-        float *memory = (float *)(void *)engines->ranks[r].memory;
+        char *client = engines->ranks[r].memory.client;
+        float *memory = (float *)(void *)(client + op->offset_bytes);
         /* All that the op may touch, and one element more. */
         size_t touched = op->count * engines->rank_count + 1;
         for (size_t i = 0; i < touched && i < HALF_BYTES / sizeof(float); i++)
             memory[i] = memory[HALF_BYTES / sizeof(float) + i] = -1;
-        float *input = memory + offset_of(engines, op, r, false) / sizeof(float);
+        float *input = (float *)(void *)(client + offset_of(engines, op, r, false));
         for (uint64_t i = 0; i < blocks_of(engines, op, r, false) * op->count; i++)
             input[i] = given(r, i);
     }
@@ -102,8 +104,8 @@ static float expected(const engines_t *engines, const test_op_t *op, uint32_t ra
 
 static void check_rank(const engines_t *engines, const test_op_t *op, uint32_t rank)
 {
-    const float *output =
-        (const float *)(const void *)(engines->ranks[rank].memory + offset_of(engines, op, rank, true));
+    const float *output = (const float *)(const void *)(engines->ranks[rank].memory.client +
+                                                        offset_of(engines, op, rank, true));
     uint32_t blocks = blocks_of(engines, op, rank, true);
     for (uint32_t block = 0; block < blocks; block++)
         for (uint64_t i = 0; i < op->count; i++)
@@ -357,19 +359,17 @@ static void test_a_staged_rank_passes_all_in_one_piece(void **state)
         engines_init(&engines, shapes[s].ranks, shapes[s].hosts);
         test_comm_t *comm = comm_add(&engines, long_us());
         test_rank_t *rank = &engines.ranks[0];
-        const uint64_t bytes = STAGING_HEADER_BYTES + MEMORY_BYTES;
-        char *staging = aligned_alloc(STAGING_HEADER_BYTES, bytes);
-        staging_words_t *window = &((window_t *)(void *)staging)[3].staging;
+        const test_memory_t staging = engines_map(STAGING_HEADER_BYTES + MEMORY_BYTES);
+        staging_words_t *window = &((window_t *)(void *)staging.client)[3].staging;
         engine_region_t *region;
-        memset(staging, 0, bytes);
         const engine_region_config_t config = {.region = STAGING,
                                                .kind = ENGINE_REGION_STAGING,
-                                               .base = staging,
-                                               .bytes = bytes,
+                                               .base = staging.daemon,
+                                               .bytes = staging.bytes,
                                                .poisoned = &rank->poisoned};
         assert_int_equal(engine_region_add(rank->client, &config, &region), BLINK_OK);
         fill(&engines, &op);
-        memcpy(staging + input, rank->memory, HALF_BYTES);
+        memcpy(staging.client + input, rank->memory.client, HALF_BYTES);
         atomic_store(&window->filled, 1);
         ring_sqe_t sqe = sqe_of(&engines, comm, &op, 0);
         sqe.flags = RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED;
@@ -384,12 +384,12 @@ static void test_a_staged_rank_passes_all_in_one_piece(void **state)
             ring_cqe_t cqe = rank_await(&engines, r);
             assert_ok(&cqe);
             if (r == 0)
-                memcpy(rank->memory + HALF_BYTES, staging + output, op.count * sizeof(float));
+                memcpy(rank->memory.client + HALF_BYTES, staging.client + output, op.count * sizeof(float));
             check_rank(&engines, &op, r);
         }
         assert_int_equal(atomic_load(&window->done), 1);
         engines_fini(&engines);
-        free(staging);
+        engines_unmap(&staging);
     }
 }
 
@@ -399,33 +399,39 @@ static void test_hosts_use_two_communicators_in_opposite_orders(void **state)
     engines_t engines;
     engines_init(&engines, shapes[1].ranks, shapes[1].hosts);
     const test_comm_t *comms[] = {comm_add(&engines, long_us()), comm_add(&engines, long_us())};
-    const test_op_t op = {.opcode = RING_OP_ALLREDUCE, .count = 30000};
-    fill(&engines, &op);
+    const test_op_t ops[] = {
+        {.opcode = RING_OP_ALLREDUCE, .count = 30000},
+        {.opcode = RING_OP_ALLREDUCE, .count = 30000, .offset_bytes = HALF_BYTES / 2},
+    };
+    fill(&engines, &ops[0]);
+    fill(&engines, &ops[1]);
     for (uint32_t round = 0; round < 100; round++) {
         for (uint32_t r = 0; r < engines.rank_count; r++) {
             uint32_t first = engines.ranks[r].host;
-            submit(&engines, comms[first], &op, r);
-            submit(&engines, comms[1 - first], &op, r);
+            submit(&engines, comms[first], &ops[first], r);
+            submit(&engines, comms[1 - first], &ops[1 - first], r);
         }
         for (uint32_t i = 0; i < 2 * engines.rank_count; i++) {
             ring_cqe_t cqe = rank_await(&engines, i / 2);
             assert_ok(&cqe);
         }
-        for (uint32_t r = 0; r < engines.rank_count; r++)
-            check_rank(&engines, &op, r);
+        for (uint32_t r = 0; r < engines.rank_count; r++) {
+            check_rank(&engines, &ops[0], r);
+            check_rank(&engines, &ops[1], r);
+        }
     }
     engines_fini(&engines);
 }
 
 /* ---- words that come before what they are about ---- */
 
-/* Host 1 keeps a BEGIN of a communicator that it does not know. */
-static void await_early(engines_t *engines)
+/* Host 1 has so many BEGINs, and keeps the last one, which is of a communicator that it does not know. */
+static void await_early(engines_t *engines, uint32_t begins)
 {
-    const remotes_t *remotes = &engines->hosts[1].engine->remotes;
-    do
-        engines_beat(engines);
-    while (list_is_empty(&remotes->early));
+    while (atomic_load(&engines->hosts[1].begins) < begins)
+        engines_pump(engines);
+    engines_beat(engines);
+    assert_false(list_is_empty(&engines->hosts[1].engine->remotes.early));
 }
 
 static void test_a_begin_is_kept_until_its_communicator_is_known(void **state)
@@ -438,8 +444,9 @@ static void test_a_begin_is_kept_until_its_communicator_is_known(void **state)
         comm_add_on(&engines, comm, 0, long_us());
         engines_beat(&engines);
         fill(&engines, &small);
+        uint32_t begins = atomic_load(&engines.hosts[1].begins);
         submit(&engines, comm, &small, 0);
-        await_early(&engines);
+        await_early(&engines, begins + 1);
         comm_add_on(&engines, comm, 1, long_us());
         engines_beat(&engines);
         submit(&engines, comm, &small, 1);
@@ -466,9 +473,10 @@ static void test_who_begins_an_op_of_a_communicator_that_never_was_hears_so(void
         engines_beat(&engines);
         if (round % 2)
             engine_comm_forget(engines.hosts[1].engine, HOME, comm->number);
+        uint32_t begins = atomic_load(&engines.hosts[1].begins);
         submit(&engines, comm, &small, 0);
         if (round % 2 == 0) {
-            await_early(&engines);
+            await_early(&engines, begins + 1);
             engine_comm_forget(engines.hosts[1].engine, HOME, comm->number);
         }
         ring_cqe_t cqe = rank_await(&engines, 0);
@@ -491,7 +499,7 @@ static void test_early_words_of_a_lost_host_are_forgotten(void **state)
     comm_add_on(&engines, comm, 0, long_us());
     engines_beat(&engines);
     submit(&engines, comm, &small, 0);
-    await_early(&engines);
+    await_early(&engines, 1);
     data_endpoint_close(engines.hosts[1].endpoints[0], BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
     engines_beat(&engines);
     assert_true(list_is_empty(&remotes->early));
