@@ -7,7 +7,7 @@
 
 #include "base/vec.h"
 #include "net/data/proxy.h"
-#include "net/data/tcp.h"
+#include "net/data/tcp/tcp.h"
 
 #define ENDPOINT_PEER_BYTES 80
 

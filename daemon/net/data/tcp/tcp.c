@@ -1,5 +1,5 @@
 /* Connections: how they are made, watched and closed. */
-#include "net/data/tcp.h"
+#include "net/data/tcp/tcp.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>

@@ -1,5 +1,5 @@
 /* What comes over a stream: control frames, and moves, which are read straight to their places. */
-#include "net/data/tcp.h"
+#include "net/data/tcp/tcp.h"
 
 #include "base/guard.h"
 

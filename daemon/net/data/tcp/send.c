@@ -1,6 +1,6 @@
 /* What goes over the streams: control frames and small moves, copied, on the first one, and batches of moves
  * from where they lie on the others. */
-#include "net/data/tcp.h"
+#include "net/data/tcp/tcp.h"
 
 #include "base/guard.h"
 
