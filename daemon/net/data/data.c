@@ -113,6 +113,11 @@ static void take_wake(const data_t *data)
     (void)eventfd_read(data->wake_fd, &count);
 }
 
+static void serve_source(transport_source_t *source, uint32_t events)
+{
+    source->serve(source, events);
+}
+
 /* What has come, without waiting. Returns whether anything had. */
 static bool look_at_sockets(data_t *data)
 {
@@ -122,7 +127,7 @@ static bool look_at_sockets(data_t *data)
         if (events[i].data.ptr == data)
             take_wake(data);
         else
-            tcp_serve(events[i].data.ptr, events[i].events);
+            serve_source(events[i].data.ptr, events[i].events);
     }
     return count > 0;
 }
@@ -212,7 +217,7 @@ blink_result_t data_create(const data_config_t *config, data_t **created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for data connections");
     data->config = *config;
     data->epoll_fd = data->wake_fd = -1;
-    data->trash = malloc(TCP_TRASH_BYTES);
+    data->trash = malloc(TRANSPORT_TRASH_BYTES);
     turn_init(&data->turn);
     mailbox_init(&data->mailbox, on_posted, data);
     list_init(&data->endpoints);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/data/tcp/tcp.h"
 
 #include <stdio.h>
 
@@ -116,12 +117,15 @@ static void cut(data_endpoint_t *endpoint)
     }
 }
 
-static void on_lost(void *context, blink_result_t code)
+void endpoint_lose(data_endpoint_t *endpoint, blink_result_t code)
 {
-    data_endpoint_t *endpoint = context;
     const data_handler_t *handler = &endpoint->data->config.handler;
     char why[BLINK_ERROR_TEXT_BYTES];
+    if (data_endpoint_is_lost(endpoint))
+        return;
     snprintf(why, sizeof(why), "%s", blink_error_text());
+    if (endpoint->transport)
+        endpoint->transport->calls->close(endpoint->transport);
     /* Relaxed: what matters is by the turn; others only look whether it is worth to go on. */
     atomic_store_explicit(&endpoint->lost, true, memory_order_relaxed);
     list_remove(&endpoint->of_busy);
@@ -135,9 +139,14 @@ static void on_lost(void *context, blink_result_t code)
     handler->lost(handler->context, endpoint, code);
 }
 
-void endpoint_lose(data_endpoint_t *endpoint, blink_result_t code)
+static void on_lost(void *context, blink_result_t code)
 {
-    tcp_lose(&endpoint->tcp, code);
+    endpoint_lose(context, code);
+}
+
+static uint32_t connections(const data_endpoint_t *endpoint)
+{
+    return endpoint->transport ? endpoint->transport->connected : 0;
 }
 
 void endpoint_check_deadline(data_endpoint_t *endpoint, uint64_t now_ns)
@@ -146,7 +155,7 @@ void endpoint_check_deadline(data_endpoint_t *endpoint, uint64_t now_ns)
         return;
     endpoint_lose(endpoint,
                   BLINK_FAIL(BLINK_ERR_TIMEOUT, "%u of %u data connections were made within %u s",
-                             endpoint->tcp.connected, TCP_STREAMS, (unsigned)(CONNECT_MOST_NS / 1000000000)));
+                             connections(endpoint), DATA_STREAMS, (unsigned)(CONNECT_MOST_NS / 1000000000)));
 }
 
 /* ---- sending ---- */
@@ -164,7 +173,7 @@ void endpoint_want(data_endpoint_t *endpoint)
 
 void endpoint_busy(data_endpoint_t *endpoint)
 {
-    if (list_is_empty(&endpoint->of_busy) && !endpoint->tcp.closed)
+    if (list_is_empty(&endpoint->of_busy) && !data_endpoint_is_lost(endpoint))
         list_append(&endpoint->data->busy, &endpoint->of_busy);
 }
 
@@ -181,7 +190,7 @@ void endpoint_grant(data_endpoint_t *endpoint, uint32_t flow, uint32_t credit)
 static blink_result_t queue(data_endpoint_t *endpoint, wire_type_t type, const void *payload, uint32_t bytes)
 {
     count_frame(endpoint, FRAMES_OUT, type, bytes);
-    return tcp_queue(&endpoint->tcp, type, payload, bytes);
+    return outbox_add(&endpoint->outbox, type, payload, bytes);
 }
 
 /* Credits go before whatever else is queued later: their flows may soon be another op's. */
@@ -199,16 +208,16 @@ static blink_result_t queue_credits(data_endpoint_t *endpoint)
 
 bool endpoint_serve(data_endpoint_t *endpoint)
 {
-    blink_result_t result = endpoint->tcp.closed ? BLINK_OK : queue_credits(endpoint);
+    blink_result_t result = data_endpoint_is_lost(endpoint) ? BLINK_OK : queue_credits(endpoint);
     if (result != BLINK_OK)
         endpoint_lose(endpoint, result);
-    return tcp_send(&endpoint->tcp);
+    return endpoint->transport && endpoint->transport->calls->send(endpoint->transport);
 }
 
 static blink_result_t queue_frame(data_endpoint_t *endpoint, wire_type_t type, const void *payload,
                                   uint32_t bytes)
 {
-    if (endpoint->tcp.closed)
+    if (data_endpoint_is_lost(endpoint))
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
     endpoint_want(endpoint);
     BLINK_TRY(queue_credits(endpoint));
@@ -233,7 +242,7 @@ blink_result_t data_send(data_endpoint_t *endpoint, wire_type_t type, const void
 blink_result_t endpoint_add_flows(data_endpoint_t *endpoint, peer_flows_t *flows,
                                   const peer_flows_calls_t *calls)
 {
-    if (endpoint->tcp.closed)
+    if (data_endpoint_is_lost(endpoint))
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
     flows->calls = calls;
     flows->endpoint = endpoint;
@@ -306,11 +315,6 @@ blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner,
     data_endpoint_t *endpoint = calloc(1, sizeof(*endpoint));
     if (!endpoint)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for data connections");
-    const tcp_config_t config = {.epoll_fd = data->epoll_fd,
-                                 .trash = data->trash,
-                                 .timeout_s = data->config.timeout_s,
-                                 .events = &events,
-                                 .context = endpoint};
     /* The caller's hold, and the data plane's until the endpoint is lost. */
     atomic_init(&endpoint->holders, 2);
     endpoint->data = data;
@@ -320,7 +324,6 @@ blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner,
     list_init(&endpoint->of_busy);
     list_init(&endpoint->flows);
     list_init(&endpoint->due);
-    tcp_init(&endpoint->tcp, &config);
     proxy_enter(data);
     list_append(&data->endpoints, &endpoint->link);
     proxy_leave(data);
@@ -338,7 +341,9 @@ void data_endpoint_put(data_endpoint_t *endpoint)
     /* Acquire and release: whatever others did to it happens before the last one frees it. */
     if (atomic_fetch_sub_explicit(&endpoint->holders, 1, memory_order_acq_rel) > 1)
         return;
-    tcp_fini(&endpoint->tcp);
+    if (endpoint->transport)
+        endpoint->transport->calls->destroy(endpoint->transport);
+    outbox_free(&endpoint->outbox);
     landings_destroy(&endpoint->landings);
     vec_free(&endpoint->units);
     vec_free(&endpoint->credits);
@@ -367,36 +372,57 @@ bool data_endpoint_is_lost(const data_endpoint_t *endpoint)
     return atomic_load_explicit(&endpoint->lost, memory_order_relaxed);
 }
 
+/* The endpoint's connections are this transport's from now on. */
+static blink_result_t use(data_endpoint_t *endpoint, const transport_calls_t *calls)
+{
+    const data_t *data = endpoint->data;
+    const transport_config_t config = {.epoll_fd = data->epoll_fd,
+                                       .trash = data->trash,
+                                       .timeout_s = data->config.timeout_s,
+                                       .outbox = &endpoint->outbox,
+                                       .events = &events,
+                                       .context = endpoint};
+    if (data_endpoint_is_lost(endpoint))
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
+    if (endpoint->transport)
+        return BLINK_OK;
+    BLINK_TRY(calls->create(&config, &endpoint->transport));
+    if (endpoint->deadline_ns == 0)
+        endpoint->deadline_ns = clock_ns() + CONNECT_MOST_NS;
+    return BLINK_OK;
+}
+
+static blink_result_t dial(data_endpoint_t *endpoint, const net_address_t *address,
+                           const wire_hello_t hellos[DATA_STREAMS])
+{
+    BLINK_TRY(use(endpoint, &tcp_transport));
+    return endpoint->transport->calls->dial(endpoint->transport, address, hellos);
+}
+
 void data_endpoint_dial(data_endpoint_t *endpoint, const net_address_t *address, uint64_t instance,
                         const uint8_t tokens[DATA_STREAMS][DATA_TOKEN_BYTES])
 {
-    wire_hello_t hellos[TCP_STREAMS];
-    static_assert(TCP_STREAMS == DATA_STREAMS && WIRE_TOKEN_BYTES == DATA_TOKEN_BYTES, "one number");
-    for (uint32_t i = 0; i < TCP_STREAMS; i++) {
+    wire_hello_t hellos[DATA_STREAMS];
+    static_assert(WIRE_TOKEN_BYTES == DATA_TOKEN_BYTES, "one number");
+    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
         hellos[i] = (wire_hello_t){.instance = instance, .stream = i};
         memcpy(hellos[i].token, tokens[i], sizeof(hellos[i].token));
     }
     proxy_enter(endpoint->data);
-    blink_result_t result = endpoint->tcp.closed ? BLINK_OK : tcp_dial(&endpoint->tcp, address, hellos);
+    blink_result_t result = dial(endpoint, address, hellos);
     if (result != BLINK_OK)
         endpoint_lose(endpoint, result);
-    else if (endpoint->deadline_ns == 0 && !endpoint->tcp.closed)
-        endpoint->deadline_ns = clock_ns() + CONNECT_MOST_NS;
     proxy_leave(endpoint->data);
 }
 
 blink_result_t data_endpoint_accept(data_endpoint_t *endpoint, uint32_t stream, int fd)
 {
     proxy_enter(endpoint->data);
-    blink_result_t result = BLINK_OK;
-    if (endpoint->tcp.closed) {
+    blink_result_t result = use(endpoint, &tcp_transport);
+    if (result == BLINK_OK)
+        result = endpoint->transport->calls->accept(endpoint->transport, stream, fd);
+    else
         close(fd);
-        result = BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
-    } else {
-        result = tcp_accept(&endpoint->tcp, stream, fd);
-    }
-    if (result == BLINK_OK && !endpoint->connected && endpoint->deadline_ns == 0)
-        endpoint->deadline_ns = clock_ns() + CONNECT_MOST_NS;
     proxy_leave(endpoint->data);
     return result;
 }

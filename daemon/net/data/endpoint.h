@@ -5,9 +5,9 @@
 #ifndef BLINK_DATA_ENDPOINT_H
 #define BLINK_DATA_ENDPOINT_H
 
-#include "base/vec.h"
+#include "net/data/outbox.h"
 #include "net/data/proxy.h"
-#include "net/data/tcp/tcp.h"
+#include "net/data/transport.h"
 
 #define ENDPOINT_PEER_BYTES 80
 
@@ -58,7 +58,8 @@ struct data_endpoint {
     VEC(peer_flows_t *)
     units; /* by the peer's flow number / LANDING_UNIT: whose they are here; NULL: nobody's */
     VEC(wire_credit_t) credits; /* to be told, packed */
-    tcp_t tcp;
+    outbox_t outbox;
+    transport_t *transport; /* NULL: there are no connections yet */
 };
 
 /* Have the connections made, unless that is under way. */

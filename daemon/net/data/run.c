@@ -391,7 +391,7 @@ blink_result_t data_run_agree(data_run_t *run, uint32_t host, const data_offer_t
     if (!peer)
         return BLINK_OK;
     proxy_enter(run->data);
-    if (!peer->flows.endpoint->tcp.closed)
+    if (!data_endpoint_is_lost(peer->flows.endpoint))
         result = judge(peer, agree(peer, offer));
     run_check_settled(run);
     proxy_leave(run->data);
@@ -415,7 +415,7 @@ blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sen
     if (!peer || !peer->lent)
         return BLINK_OK;
     proxy_enter(run->data);
-    if (!peer->flows.endpoint->tcp.closed) {
+    if (!data_endpoint_is_lost(peer->flows.endpoint)) {
         result = judge(peer, fail(peer, sent, count));
     }
     run_check_settled(run);

@@ -1,13 +1,14 @@
 /*
- * What carries the frames and moves of one endpoint. A transport pulls moves from the endpoint when it has
- * room for them, and takes in what the peer sends; it knows frames, and neither flows nor runs. Whoever calls
- * has the proxy's turn, in both directions.
+ * What carries the frames and moves of one endpoint. A transport takes frames from the endpoint's outbox and
+ * pulls moves when it has room for them, and takes in what the peer sends; it knows frames, and neither flows
+ * nor runs. Whoever calls has the proxy's turn, in both directions, and nothing blocks.
  */
 #ifndef BLINK_DATA_TRANSPORT_H
 #define BLINK_DATA_TRANSPORT_H
 
+#include "base/list.h"
+#include "net/data/data.h"
 #include "net/flow/landing.h"
-#include "wire.h"
 
 #include <stdbool.h>
 
@@ -18,6 +19,8 @@ typedef struct transport_move {
     void *owner;        /* the endpoint's, and the next two */
     uint32_t flow, sequence;
 } transport_move_t;
+
+typedef struct outbox outbox_t;
 
 /* What a transport tells its endpoint. An error closes the endpoint for that reason. */
 typedef struct transport_events {
@@ -36,10 +39,52 @@ typedef struct transport_events {
     /* Its source may be used for something else; not `whole`: pages of it are not there, and zeros went in
      * their stead. */
     void (*sent)(void *context, const transport_move_t *move, bool whole);
-    /* The connections are gone; with this thread's error text. The transport calls nothing afterwards. */
+    /* The connections are gone; with this thread's error text. The endpoint closes the transport. */
     void (*lost)(void *context, blink_result_t code);
     /* The endpoint is to be served again although nothing has come for it. */
     void (*busy)(void *context);
 } transport_events_t;
+
+/* Something that a transport watches by epoll: the address is the data of its events. */
+typedef struct transport_source transport_source_t;
+struct transport_source {
+    void (*serve)(transport_source_t *source, uint32_t events);
+};
+
+/* Memory that nobody reads: where what has no place goes. */
+#define TRANSPORT_TRASH_BYTES (64u << 10)
+
+typedef struct transport_config {
+    int epoll_fd;
+    uint8_t *trash; /* TRANSPORT_TRASH_BYTES */
+    double timeout_s;
+    outbox_t *outbox; /* the endpoint's */
+    const transport_events_t *events;
+    void *context;
+} transport_config_t;
+
+typedef struct transport transport_t;
+
+typedef struct transport_calls {
+    /* Without connections yet. Errors: NO_MEMORY. */
+    blink_result_t (*create)(const transport_config_t *config, transport_t **transport);
+    /* Begin to make all connections. Errors: PEER_LOST, SYSTEM, NO_MEMORY; the caller closes it. */
+    blink_result_t (*dial)(transport_t *transport, const net_address_t *address,
+                           const wire_hello_t hellos[DATA_STREAMS]);
+    /* A connection is there. The socket is taken over, also on failure. Errors: EXISTS, NO_MEMORY, SYSTEM. */
+    blink_result_t (*accept)(transport_t *transport, uint32_t stream, int fd);
+    /* Send what waits in the outbox, and moves as long as there are some and connections take them, within a
+     * bound. Returns whether it stopped at the bound. */
+    bool (*send)(transport_t *transport);
+    /* Close all connections: what was under way is forgotten, and nobody is told. */
+    void (*close)(transport_t *transport);
+    /* Closed before. */
+    void (*destroy)(transport_t *transport);
+} transport_calls_t;
+
+struct transport {
+    const transport_calls_t *calls;
+    uint32_t connected; /* connections that are there, or have been */
+};
 
 #endif

@@ -23,7 +23,7 @@ static uint32_t available(const tcp_stream_t *stream)
 /* Bytes of the move's payload have been taken in. */
 static blink_result_t count_payload(tcp_stream_t *stream, uint32_t bytes)
 {
-    const tcp_config_t *config = &stream->tcp->config;
+    const transport_config_t *config = &stream->tcp->config;
     stream->left_bytes -= bytes;
     if (stream->left_bytes > 0 || !stream->move.landing)
         return BLINK_OK;
@@ -47,7 +47,7 @@ static blink_result_t take_buffered_payload(tcp_stream_t *stream)
 
 static blink_result_t begin_move(tcp_stream_t *stream)
 {
-    const tcp_config_t *config = &stream->tcp->config;
+    const transport_config_t *config = &stream->tcp->config;
     BLINK_TRY(config->events->claim(config->context, &stream->frame, &stream->move));
     stream->left_bytes = stream->frame.bytes;
     stream->whole = stream->move.landing;
@@ -57,7 +57,7 @@ static blink_result_t begin_move(tcp_stream_t *stream)
 /* Look at the frame that begins in the buffer. *more: there may be another one behind it. */
 static blink_result_t take_frame(tcp_stream_t *stream, bool *more)
 {
-    const tcp_config_t *config = &stream->tcp->config;
+    const transport_config_t *config = &stream->tcp->config;
     *more = false;
     if (available(stream) < WIRE_FRAME_BYTES)
         return BLINK_OK;
@@ -101,7 +101,7 @@ static ssize_t read_socket(tcp_stream_t *stream, uint32_t *most)
         places[count++] = (struct iovec){payload_place(stream), payload};
     else if (payload > 0)
         places[count++] =
-            (struct iovec){stream->tcp->config.trash, payload = least(payload, TCP_TRASH_BYTES)};
+            (struct iovec){stream->tcp->config.trash, payload = least(payload, TRANSPORT_TRASH_BYTES)};
     if (payload < stream->left_bytes)
         room = 0;
     else

@@ -2,7 +2,7 @@
  * from where they lie on the others. */
 #include "net/data/tcp/tcp.h"
 
-#include "base/guard.h"
+#include "net/data/outbox.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,13 +11,11 @@
 /* An endpoint sends so much before others have their turn. */
 #define SEND_MOST_BYTES (256u << 10)
 
+/* So much each of its rounds counts at least. */
+#define ROUND_BYTES 1024u
+
 /* A batch is sent once it has so much. */
 #define BATCH_ENOUGH_BYTES (256u << 10)
-
-/* Small moves go on the control stream while no more than this waits there. */
-#define SMALL_ENOUGH_BYTES (64u << 10)
-
-#define UNSENT_MOST_BYTES (8u << 20)
 
 /* Where a page is not there, so much at a time is tried. */
 #define PIECE_BYTES 4096u
@@ -25,72 +23,29 @@ static const uint8_t zeros[PIECE_BYTES];
 
 /* ---- the control stream ---- */
 
-static size_t waiting(const tcp_stream_t *stream)
-{
-    return stream->bytes.count - stream->gone_bytes;
-}
-
-/* Room for a frame behind what waits; NULL: no memory. */
-static uint8_t *reserve(tcp_stream_t *stream, size_t bytes)
-{
-    if (stream->gone_bytes == stream->bytes.count)
-        stream->gone_bytes = stream->bytes.count = 0;
-    if (stream->gone_bytes > 0 && stream->bytes.count + bytes > stream->bytes.capacity) {
-        memmove(stream->bytes.items, stream->bytes.items + stream->gone_bytes, waiting(stream));
-        stream->bytes.count -= stream->gone_bytes;
-        stream->gone_bytes = 0;
-    }
-    if (!vec_reserve(&stream->bytes, stream->bytes.count + bytes))
-        return NULL;
-    return stream->bytes.items + stream->bytes.count;
-}
-
-blink_result_t tcp_queue(tcp_t *tcp, wire_type_t type, const void *payload, uint32_t bytes)
-{
-    tcp_stream_t *stream = &tcp->streams[0];
-    if (waiting(stream) + WIRE_FRAME_BYTES + bytes > UNSENT_MOST_BYTES)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "it does not read: %zu bytes wait for it, and at most %u may",
-                          waiting(stream), UNSENT_MOST_BYTES);
-    uint8_t *place = reserve(stream, WIRE_FRAME_BYTES + bytes);
-    if (!place)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a frame of %u bytes", bytes);
-    wire_frame_pack(&(wire_frame_t){.type = (uint8_t)type, .bytes = bytes}, place);
-    memcpy(place + WIRE_FRAME_BYTES, payload, bytes);
-    stream->bytes.count += WIRE_FRAME_BYTES + bytes;
-    return BLINK_OK;
-}
-
 /* Put a small move behind the control frames. False: it does not fit there. */
-static bool queue_small(tcp_t *tcp, const transport_move_t *move)
+static bool queue_small(const tcp_t *tcp, const transport_move_t *move)
 {
-    tcp_stream_t *stream = &tcp->streams[0];
-    uint32_t bytes = move->frame.bytes;
-    if (bytes > TCP_SMALL_BYTES || waiting(stream) > SMALL_ENOUGH_BYTES)
+    bool whole;
+    if (!outbox_add_move(tcp->config.outbox, move, &whole))
         return false;
-    uint8_t *place = reserve(stream, WIRE_FRAME_BYTES + bytes);
-    if (!place)
-        return false;
-    wire_frame_pack(&move->frame, place);
-    bool whole = bytes == 0 || guard_copy(place + WIRE_FRAME_BYTES, move->source, bytes);
-    if (!whole)
-        memset(place + WIRE_FRAME_BYTES, 0, bytes);
-    stream->bytes.count += WIRE_FRAME_BYTES + bytes;
     tcp->config.events->sent(tcp->config.context, move, whole);
     return true;
 }
 
 static blink_result_t flush_bytes(tcp_stream_t *stream, bool *full)
 {
+    outbox_t *outbox = stream->tcp->config.outbox;
     *full = false;
-    while (waiting(stream) > 0) {
-        ssize_t sent = send(stream->fd, stream->bytes.items + stream->gone_bytes, waiting(stream),
-                            MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (outbox_waiting(outbox) > 0) {
+        ssize_t sent =
+            send(stream->fd, outbox_front(outbox), outbox_waiting(outbox), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR)
             continue;
         *full = sent < 0 && errno == EAGAIN;
         if (sent < 0)
             return *full ? BLINK_OK : tcp_fail_errno(stream);
-        stream->gone_bytes += (size_t)sent;
+        outbox_gone(outbox, (size_t)sent);
     }
     return BLINK_OK;
 }
@@ -134,7 +89,7 @@ static int next_pieces(const tcp_batch_t *batch, struct iovec pieces[2 * TCP_BAT
 /* So many bytes have gone: tell of the moves that are through. */
 static void count_gone(tcp_stream_t *stream, uint64_t bytes)
 {
-    const tcp_config_t *config = &stream->tcp->config;
+    const transport_config_t *config = &stream->tcp->config;
     tcp_batch_t *batch = stream->batch;
     batch->gone_bytes += bytes;
     while (batch->first < batch->count && batch->gone_bytes >= frame_bytes(batch, batch->first)) {
@@ -191,8 +146,8 @@ blink_result_t tcp_flush(tcp_stream_t *stream, bool *full)
 /* A stream that can take moves, another one than the last if there is one; NULL: there is none. */
 static tcp_stream_t *find_idle(tcp_t *tcp)
 {
-    for (uint32_t i = 0; i < TCP_STREAMS - 1; i++) {
-        tcp_stream_t *stream = &tcp->streams[1 + (tcp->next_stream + i) % (TCP_STREAMS - 1)];
+    for (uint32_t i = 0; i < DATA_STREAMS - 1; i++) {
+        tcp_stream_t *stream = &tcp->streams[1 + (tcp->next_stream + i) % (DATA_STREAMS - 1)];
         if (stream->fd >= 0 && !stream->connecting && stream->batch->count == 0) {
             tcp->next_stream = stream->number;
             return stream;
@@ -235,7 +190,7 @@ static blink_result_t flush_control(tcp_t *tcp)
 /* What waits on the streams of moves from before. */
 static blink_result_t flush_batches(tcp_t *tcp)
 {
-    for (uint32_t i = 1; i < TCP_STREAMS; i++) {
+    for (uint32_t i = 1; i < DATA_STREAMS; i++) {
         bool full;
         if (tcp->streams[i].fd < 0 || tcp->streams[i].connecting)
             continue;
@@ -253,7 +208,7 @@ static blink_result_t send_all(tcp_t *tcp, bool *more)
     for (uint64_t sent = 0; *more && sent < SEND_MOST_BYTES && (idle = find_idle(tcp));) {
         bool full;
         *more = fill_batch(tcp, idle->batch);
-        sent += idle->batch->bytes + TCP_SMALL_BYTES;
+        sent += idle->batch->bytes + ROUND_BYTES;
         BLINK_TRY(flush_control(tcp));
         BLINK_TRY(flush_batch(idle, &full));
         tcp_watch(idle);
@@ -263,11 +218,12 @@ static blink_result_t send_all(tcp_t *tcp, bool *more)
     return flush_control(tcp);
 }
 
-bool tcp_send(tcp_t *tcp)
+bool tcp_send(transport_t *transport)
 {
+    tcp_t *tcp = tcp_of(transport);
     bool more = false;
     blink_result_t result = tcp->closed ? BLINK_OK : send_all(tcp, &more);
     if (result != BLINK_OK)
-        tcp_lose(tcp, result);
+        tcp->config.events->lost(tcp->config.context, result);
     return more && !tcp->closed;
 }

@@ -1,6 +1,8 @@
 /* Connections: how they are made, watched and closed. */
 #include "net/data/tcp/tcp.h"
 
+#include "net/data/outbox.h"
+
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -29,49 +31,11 @@ blink_result_t tcp_fail_errno(const tcp_stream_t *stream)
                       strerror(errno));
 }
 
-void tcp_init(tcp_t *tcp, const tcp_config_t *config)
-{
-    *tcp = (tcp_t){.config = *config};
-    for (uint32_t i = 0; i < TCP_STREAMS; i++)
-        tcp->streams[i] = (tcp_stream_t){.tcp = tcp, .number = i, .fd = -1};
-}
-
-void tcp_close(tcp_t *tcp)
-{
-    tcp->closed = true;
-    for (uint32_t i = 0; i < TCP_STREAMS; i++) {
-        tcp_stream_t *stream = &tcp->streams[i];
-        if (stream->fd >= 0)
-            close(stream->fd);
-        stream->fd = -1;
-        stream->left_bytes = 0;
-        if (stream->batch)
-            stream->batch->count = stream->batch->first = 0;
-    }
-}
-
-void tcp_fini(tcp_t *tcp)
-{
-    for (uint32_t i = 0; i < TCP_STREAMS; i++) {
-        free(tcp->streams[i].buffer);
-        free(tcp->streams[i].batch);
-        vec_free(&tcp->streams[i].bytes);
-    }
-}
-
-void tcp_lose(tcp_t *tcp, blink_result_t code)
-{
-    if (tcp->closed)
-        return;
-    tcp_close(tcp);
-    tcp->config.events->lost(tcp->config.context, code);
-}
-
 /* ---- connections ---- */
 
 static bool has_output(const tcp_stream_t *stream)
 {
-    return stream->bytes.count > stream->gone_bytes || (stream->batch && stream->batch->count > 0);
+    return stream->batch ? stream->batch->count > 0 : outbox_waiting(stream->tcp->config.outbox) > 0;
 }
 
 void tcp_watch(tcp_stream_t *stream)
@@ -79,7 +43,7 @@ void tcp_watch(tcp_stream_t *stream)
     uint32_t wanted = stream->connecting ? EPOLLOUT : has_output(stream) ? EPOLLIN | EPOLLOUT : EPOLLIN;
     if (stream->fd < 0 || wanted == stream->watched)
         return;
-    struct epoll_event event = {.events = wanted, .data.ptr = stream};
+    struct epoll_event event = {.events = wanted, .data.ptr = &stream->source};
     (void)epoll_ctl(stream->tcp->config.epoll_fd, EPOLL_CTL_MOD, stream->fd, &event);
     stream->watched = wanted;
 }
@@ -110,7 +74,7 @@ static blink_result_t attach(tcp_stream_t *stream, int fd, bool connecting)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a data connection");
     set_options(stream, fd);
     stream->watched = connecting ? EPOLLOUT : EPOLLIN;
-    struct epoll_event event = {.events = stream->watched, .data.ptr = stream};
+    struct epoll_event event = {.events = stream->watched, .data.ptr = &stream->source};
     if (epoll_ctl(stream->tcp->config.epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
         return BLINK_FAIL_ERRNO("watch a data connection");
     return BLINK_OK;
@@ -118,12 +82,13 @@ static blink_result_t attach(tcp_stream_t *stream, int fd, bool connecting)
 
 static void connected(tcp_t *tcp)
 {
-    if (++tcp->connected == TCP_STREAMS)
+    if (++tcp->transport.connected == DATA_STREAMS)
         tcp->config.events->connected(tcp->config.context);
 }
 
-blink_result_t tcp_accept(tcp_t *tcp, uint32_t number, int fd)
+static blink_result_t tcp_accept(transport_t *transport, uint32_t number, int fd)
 {
+    tcp_t *tcp = tcp_of(transport);
     tcp_stream_t *stream = &tcp->streams[number];
     if (stream->buffer) {
         close(fd);
@@ -134,7 +99,7 @@ blink_result_t tcp_accept(tcp_t *tcp, uint32_t number, int fd)
     return BLINK_OK;
 }
 
-static blink_result_t dial(tcp_stream_t *stream, const net_address_t *address)
+static blink_result_t dial_stream(tcp_stream_t *stream, const net_address_t *address)
 {
     int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -147,11 +112,13 @@ static blink_result_t dial(tcp_stream_t *stream, const net_address_t *address)
     return attach(stream, fd, true);
 }
 
-blink_result_t tcp_dial(tcp_t *tcp, const net_address_t *address, const wire_hello_t hellos[TCP_STREAMS])
+static blink_result_t tcp_dial(transport_t *transport, const net_address_t *address,
+                               const wire_hello_t hellos[DATA_STREAMS])
 {
-    for (uint32_t i = 0; i < TCP_STREAMS; i++) {
+    tcp_t *tcp = tcp_of(transport);
+    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
         wire_hello_pack(&hellos[i], tcp->hello[i]);
-        BLINK_TRY(dial(&tcp->streams[i], address));
+        BLINK_TRY(dial_stream(&tcp->streams[i], address));
     }
     return BLINK_OK;
 }
@@ -164,7 +131,7 @@ static blink_result_t say_hello(tcp_stream_t *stream)
     getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
     if (error)
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "no data connection: %s; %u of %u were made", strerror(error),
-                          stream->tcp->connected, TCP_STREAMS);
+                          stream->tcp->transport.connected, DATA_STREAMS);
     const uint8_t *hello = stream->tcp->hello[stream->number];
     if (send(stream->fd, hello, WIRE_HELLO_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != WIRE_HELLO_BYTES)
         return tcp_fail_errno(stream);
@@ -188,13 +155,62 @@ static blink_result_t serve(tcp_stream_t *stream, uint32_t events)
     return BLINK_OK;
 }
 
-void tcp_serve(tcp_stream_t *stream, uint32_t events)
+static void on_events(transport_source_t *source, uint32_t events)
 {
+    tcp_stream_t *stream = CONTAINER_OF(source, tcp_stream_t, source);
+    const transport_config_t *config = &stream->tcp->config;
     if (stream->fd < 0)
         return;
     blink_result_t result = serve(stream, events);
     if (result != BLINK_OK)
-        tcp_lose(stream->tcp, result);
+        config->events->lost(config->context, result);
     else
         tcp_watch(stream);
 }
+
+/* ---- beginning and end ---- */
+
+static blink_result_t tcp_create(const transport_config_t *config, transport_t **created)
+{
+    tcp_t *tcp = calloc(1, sizeof(*tcp));
+    if (!tcp)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for data connections");
+    tcp->transport.calls = &tcp_transport;
+    tcp->config = *config;
+    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+        tcp->streams[i] = (tcp_stream_t){.source = {on_events}, .tcp = tcp, .number = i, .fd = -1};
+    *created = &tcp->transport;
+    return BLINK_OK;
+}
+
+static void tcp_close(transport_t *transport)
+{
+    tcp_t *tcp = tcp_of(transport);
+    tcp->closed = true;
+    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+        tcp_stream_t *stream = &tcp->streams[i];
+        if (stream->fd >= 0)
+            close(stream->fd);
+        stream->fd = -1;
+        stream->left_bytes = 0;
+        if (stream->batch)
+            stream->batch->count = stream->batch->first = 0;
+    }
+}
+
+static void tcp_destroy(transport_t *transport)
+{
+    tcp_t *tcp = tcp_of(transport);
+    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+        free(tcp->streams[i].buffer);
+        free(tcp->streams[i].batch);
+    }
+    free(tcp);
+}
+
+const transport_calls_t tcp_transport = {.create = tcp_create,
+                                         .dial = tcp_dial,
+                                         .accept = tcp_accept,
+                                         .send = tcp_send,
+                                         .close = tcp_close,
+                                         .destroy = tcp_destroy};

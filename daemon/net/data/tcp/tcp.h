@@ -1,24 +1,18 @@
 /*
- * The transport over TCP: a control stream, on which small moves go too, and streams for moves. What comes is
- * read straight to its place. Whoever calls has the proxy's turn; nothing blocks.
+ * The transport over TCP: stream 0 is for control, and small moves go there too; the others are for moves.
+ * What comes is read straight to its place.
  */
 #ifndef BLINK_DATA_TCP_H
 #define BLINK_DATA_TCP_H
 
-#include "base/vec.h"
-#include "net/address.h"
 #include "net/data/transport.h"
 
-/* Stream 0 is for control, the others for moves. */
-#define TCP_STREAMS 3u
+extern const transport_calls_t tcp_transport;
 
-/* Moves up to this size go on the control stream: with the BEGIN before them they leave in one call. */
-#define TCP_SMALL_BYTES 1024u
+/* ---- between the files of this transport ---- */
 
 /* Moves that a stream sends by one call. */
 #define TCP_BATCH_MOVES 16u
-
-#define TCP_TRASH_BYTES (64u << 10)
 
 typedef struct tcp tcp_t;
 
@@ -34,6 +28,7 @@ typedef struct tcp_batch {
 } tcp_batch_t;
 
 typedef struct tcp_stream {
+    transport_source_t source;
     tcp_t *tcp;
     uint32_t number;
     int fd; /* -1: not there yet, or gone */
@@ -46,58 +41,25 @@ typedef struct tcp_stream {
     landing_move_t move;
     uint32_t left_bytes;
     bool whole;
-    /* What goes: bytes on the control stream, moves on the others. */
-    VEC(uint8_t) bytes;
-    size_t gone_bytes;
-    tcp_batch_t *batch;
+    tcp_batch_t *batch; /* what goes; NULL on the control stream, where that is the outbox */
 } tcp_stream_t;
 
-typedef struct tcp_config {
-    int epoll_fd;   /* events come with the stream's address as their data */
-    uint8_t *trash; /* TCP_TRASH_BYTES that nobody reads: where what has no place goes */
-    double timeout_s;
-    const transport_events_t *events;
-    void *context;
-} tcp_config_t;
-
 struct tcp {
-    tcp_config_t config;
-    uint32_t connected;   /* streams */
+    transport_t transport;
+    transport_config_t config;
     uint32_t next_stream; /* that is asked first whether it can take moves */
     bool closed;
-    uint8_t hello[TCP_STREAMS][WIRE_HELLO_BYTES]; /* what is said first on a stream that was dialled */
-    tcp_stream_t streams[TCP_STREAMS];
+    uint8_t hello[DATA_STREAMS][WIRE_HELLO_BYTES]; /* what is said first on a stream that was dialled */
+    tcp_stream_t streams[DATA_STREAMS];
 };
 
-void tcp_init(tcp_t *tcp, const tcp_config_t *config);
+/* transport_calls_t.send */
+bool tcp_send(transport_t *transport);
 
-/* Close all connections: what was under way is forgotten, and nobody is told. Again does nothing. */
-void tcp_close(tcp_t *tcp);
-
-/* Closed before. */
-void tcp_fini(tcp_t *tcp);
-
-/* Begin to connect all streams. Errors: CONNECT, SYSTEM, NO_MEMORY; the caller closes it. */
-blink_result_t tcp_dial(tcp_t *tcp, const net_address_t *address, const wire_hello_t hellos[TCP_STREAMS]);
-
-/* A stream has its connection. The socket is taken over, also on failure. Errors: EXISTS, NO_MEMORY,
- * SYSTEM. */
-blink_result_t tcp_accept(tcp_t *tcp, uint32_t stream, int fd);
-
-/* Queue a control frame; it leaves with tcp_send(). Errors: QUOTA, NO_MEMORY; the caller closes it. */
-blink_result_t tcp_queue(tcp_t *tcp, wire_type_t type, const void *payload, uint32_t bytes);
-
-/* Send what is queued, and moves as long as there are some and streams take them, within a bound. Returns
- * whether it stopped at the bound. */
-bool tcp_send(tcp_t *tcp);
-
-/* epoll has told of events at a stream. */
-void tcp_serve(tcp_stream_t *stream, uint32_t events);
-
-/* ---- between the files of this transport ---- */
-
-/* With this thread's error text: close, and tell the endpoint. */
-void tcp_lose(tcp_t *tcp, blink_result_t code);
+static inline tcp_t *tcp_of(transport_t *transport)
+{
+    return CONTAINER_OF(transport, tcp_t, transport);
+}
 
 /* Ask epoll for what the stream waits for. */
 void tcp_watch(tcp_stream_t *stream);
