@@ -85,6 +85,7 @@ typedef struct transport_calls {
 struct transport {
     const transport_calls_t *calls;
     uint32_t connected; /* connections that are there, or have been */
+    bool closed;
 };
 
 #endif

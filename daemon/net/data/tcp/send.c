@@ -222,8 +222,8 @@ bool tcp_send(transport_t *transport)
 {
     tcp_t *tcp = tcp_of(transport);
     bool more = false;
-    blink_result_t result = tcp->closed ? BLINK_OK : send_all(tcp, &more);
+    blink_result_t result = transport->closed ? BLINK_OK : send_all(tcp, &more);
     if (result != BLINK_OK)
         tcp->config.events->lost(tcp->config.context, result);
-    return more && !tcp->closed;
+    return more && !transport->closed;
 }

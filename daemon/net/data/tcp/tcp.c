@@ -14,11 +14,9 @@
  * not been handed over can still be told not to have been sent. */
 #define NOTSENT_LOWAT_BYTES (256 << 10)
 
-/* What is read at once and not to its place: whole control frames, or a few headers of moves. */
-#define CONTROL_BUFFER_BYTES (128u << 10)
+/* What is read at once and not to its place: many control frames, or a few headers of moves. */
+#define CONTROL_BUFFER_BYTES (64u << 10)
 #define MOVES_BUFFER_BYTES   (16u << 10)
-
-static_assert(CONTROL_BUFFER_BYTES >= WIRE_FRAME_BYTES + WIRE_CONTROL_MAX_BYTES, "a control frame fits");
 
 static const char *what_stream(const tcp_stream_t *stream)
 {
@@ -177,8 +175,10 @@ static blink_result_t tcp_create(const transport_config_t *config, transport_t *
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for data connections");
     tcp->transport.calls = &tcp_transport;
     tcp->config = *config;
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
         tcp->streams[i] = (tcp_stream_t){.source = {on_events}, .tcp = tcp, .number = i, .fd = -1};
+        intake_init(&tcp->streams[i].intake, &tcp->transport, &tcp->config, i == 0);
+    }
     *created = &tcp->transport;
     return BLINK_OK;
 }
@@ -186,13 +186,12 @@ static blink_result_t tcp_create(const transport_config_t *config, transport_t *
 static void tcp_close(transport_t *transport)
 {
     tcp_t *tcp = tcp_of(transport);
-    tcp->closed = true;
+    transport->closed = true;
     for (uint32_t i = 0; i < DATA_STREAMS; i++) {
         tcp_stream_t *stream = &tcp->streams[i];
         if (stream->fd >= 0)
             close(stream->fd);
         stream->fd = -1;
-        stream->left_bytes = 0;
         if (stream->batch)
             stream->batch->count = stream->batch->first = 0;
     }
@@ -202,6 +201,7 @@ static void tcp_destroy(transport_t *transport)
 {
     tcp_t *tcp = tcp_of(transport);
     for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+        intake_free(&tcp->streams[i].intake);
         free(tcp->streams[i].buffer);
         free(tcp->streams[i].batch);
     }

@@ -5,7 +5,7 @@
 #ifndef BLINK_DATA_TCP_H
 #define BLINK_DATA_TCP_H
 
-#include "net/data/transport.h"
+#include "net/data/intake.h"
 
 extern const transport_calls_t tcp_transport;
 
@@ -34,21 +34,16 @@ typedef struct tcp_stream {
     int fd; /* -1: not there yet, or gone */
     bool connecting;
     uint32_t watched; /* what epoll is asked for */
-    /* What comes. */
-    uint8_t *buffer; /* bytes that have come and were not looked at */
-    uint32_t capacity, begin, end;
-    wire_frame_t frame; /* DATA whose payload is being taken in, if left_bytes > 0 */
-    landing_move_t move;
-    uint32_t left_bytes;
-    bool whole;
+    intake_t intake;
+    uint8_t *buffer; /* for what is read at once and not to its place */
+    uint32_t capacity;
     tcp_batch_t *batch; /* what goes; NULL on the control stream, where that is the outbox */
 } tcp_stream_t;
 
 struct tcp {
     transport_t transport;
     transport_config_t config;
-    uint32_t next_stream; /* that is asked first whether it can take moves */
-    bool closed;
+    uint32_t next_stream;                          /* that is asked first whether it can take moves */
     uint8_t hello[DATA_STREAMS][WIRE_HELLO_BYTES]; /* what is said first on a stream that was dialled */
     tcp_stream_t streams[DATA_STREAMS];
 };
