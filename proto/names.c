@@ -168,3 +168,8 @@ bool blink_algorithm_valid(uint32_t value)
 {
     return entry_by_value(algorithms, NAME_COUNT(algorithms), value);
 }
+
+bool blink_protocol_valid(uint32_t value)
+{
+    return entry_by_value(protocols, NAME_COUNT(protocols), value);
+}

@@ -35,5 +35,6 @@ uint32_t blink_datatype_bytes(uint32_t value);
 /** Whether the value is an enumerator. */
 bool blink_redop_valid(uint32_t value);
 bool blink_algorithm_valid(uint32_t value);
+bool blink_protocol_valid(uint32_t value);
 
 #endif
