@@ -19,6 +19,7 @@
 #include "control/memory/region_loss.h"
 #include "control/peers/data.h"
 #include "control/peers/peers.h"
+#include "control/peers/plans.h"
 #include "frame.h"
 
 #include <errno.h>
@@ -374,7 +375,15 @@ static void on_comm_ended(void *context, uint32_t comm, blink_result_t reason, c
 
 static void on_gpu_worker_stuck(void *context, uint32_t worker)
 {
-    gpus_worker_stuck(((control_t *)context)->gpus, worker);
+    const control_t *control = context;
+    if (control->gpus)
+        gpus_worker_stuck(control->gpus, worker);
+}
+
+static void on_plan_word(void *context, data_endpoint_t *endpoint, const plan_word_t *word)
+{
+    (void)context;
+    peer_plan_tell(endpoint, word);
 }
 
 /* ---- data connections: what the proxy tells, on whichever thread has its turn ---- */
@@ -453,6 +462,7 @@ static blink_result_t start_engine(server_t *server)
                                     .control = &server->mailbox,
                                     .comm_ended = on_comm_ended,
                                     .gpu_worker_stuck = on_gpu_worker_stuck,
+                                    .tell_plan = on_plan_word,
                                     .context = control};
     return engine_create(&config, &control->engine);
 }
@@ -597,7 +607,9 @@ void server_destroy(server_t *server)
         LOG_INFO("longest turn: %u steps, of the engine %u", control->turns.steps_most,
                  engine_longest_turn(control->engine));
     gpus_destroy(control->gpus);
+    control->gpus = NULL;
     engine_stop(control->engine);
+    mailbox_run(&server->mailbox); /* what the engine has told last refers to it */
     exec_cuda_destroy(server->cuda);
     exec_host_destroy(control->exec);
     engine_destroy(control->engine);

@@ -268,7 +268,7 @@ static void init_lists(engine_t *engine)
     list_init(&engine->lost_comms);
     fair_round_init(&engine->due_tenants, TURN_QUANTUM_BYTES);
     list_init(&engine->spare_batches);
-    const remote_calls_t calls = {comm_end, run_over, run_fail, run_fail_as};
+    const remote_calls_t calls = {comm_end, run_over, run_fail, run_fail_as, plan_words_take_early};
     remotes_init(&engine->remotes, &calls);
 }
 
@@ -323,6 +323,7 @@ void engine_destroy(engine_t *engine)
     LIST_FOR_EACH (link, &engine->spare_batches) {
         free(CONTAINER_OF(link, op_batch_t, of_rank));
     }
+    plan_words_free(engine);
     remotes_fini(&engine->remotes);
     fabric_put(engine->local);
     engine_close_fds(engine);

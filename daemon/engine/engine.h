@@ -15,6 +15,7 @@
 #include "base/tenant.h"
 #include "engine/plans/fabric.h"
 #include "engine/plans/plan_use.h"
+#include "engine/plans/word.h"
 #include "exec/cuda/exec_cuda.h"
 #include "exec/host/exec_host.h"
 #include "net/data/data.h"
@@ -47,6 +48,9 @@ typedef struct engine_config {
     /* Called on the control thread when a GPU worker has not ended a run within run_timeout_s of its abort:
      * its runs end with its process only. worker: its number among those that were attached, from 1. */
     void (*gpu_worker_stuck)(void *context, uint32_t worker);
+    /* Called on the control thread: say this to the host that the endpoint leads to, by its session. Not
+     * called without `data`. */
+    void (*tell_plan)(void *context, data_endpoint_t *endpoint, const plan_word_t *word);
     void *context;
 } engine_config_t;
 
@@ -136,6 +140,7 @@ typedef struct engine_remote_config {
     uint32_t number;
     const uint32_t *host_of_rank;      /* by rank: a host of the fabric */
     data_endpoint_t *const *endpoints; /* by host, NULL for this one; the communicator holds them */
+    const char *const *versions;       /* by host: of its daemon */
 } engine_remote_config_t;
 
 typedef struct engine_comm_config {
@@ -198,6 +203,12 @@ void engine_data_settled(engine_t *engine, void *run_context);
 void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint, const char *why);
 void engine_data_charge(void *tenant, uint64_t bytes);
 void engine_data_credit(void *tenant, uint64_t bytes);
+
+/* ---- what sessions tell ---- */
+
+/* A word about plans, by the host that the endpoint leads to; copied. Thread-safe. Errors: QUOTA, NO_MEMORY.
+ */
+blink_result_t engine_plan_word(engine_t *engine, data_endpoint_t *endpoint, const plan_word_t *word);
 
 /* The most steps that a turn of the engine's loop has had: submissions taken, ops looked at, started or
  * cancelled, clients visited. What tenants have and do must not make turns long. Thread-safe. */

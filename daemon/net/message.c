@@ -49,6 +49,8 @@ blink_result_t message_parse(const uint8_t *bytes, size_t byte_count, arena_t *a
         make_printable(message->bye->text);
     if (message->body_case == BLINKPEER__MESSAGE__BODY_GATHER)
         make_printable(message->gather->text);
+    if (message->body_case == BLINKPEER__MESSAGE__BODY_PLAN)
+        make_printable(message->plan->text);
     *parsed = message;
     return BLINK_OK;
 }

@@ -43,8 +43,8 @@ bool hello_names(const hello_t *hello, const net_address_t *address);
  * underscores. Errors: INVALID_ARGUMENT, which names it. */
 blink_result_t name_check(const char *what, const char *name);
 
-/* The message lives in the arena, whose memory is bounded by the number of bytes. The text of a Bye or a
- * Gather is printable. Errors: PROTOCOL (what is wrong). */
+/* The message lives in the arena, whose memory is bounded by the number of bytes. The text of a Bye, a
+ * Gather or a Plan is printable. Errors: PROTOCOL (what is wrong). */
 blink_result_t message_parse(const uint8_t *bytes, size_t byte_count, arena_t *arena,
                              const Blinkpeer__Message **message);
 

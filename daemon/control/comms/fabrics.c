@@ -6,10 +6,17 @@
 /* Fabrics that nobody uses and that are kept all the same. */
 #define UNUSED_MOST 8u
 
+/* A daemon that has been started anew may plan otherwise: what the one before it has shipped is not used with
+ * it. */
+typedef struct known_host {
+    uint64_t instance;
+    uint8_t digest[FABRIC_DIGEST_BYTES];
+} known_host_t;
+
 typedef struct known_fabric {
     list_t link; /* control_t.fabrics, the last one used first */
     fabric_t *fabric;
-    uint8_t digests[][FABRIC_DIGEST_BYTES]; /* by host */
+    known_host_t hosts[];
 } known_fabric_t;
 
 static bool is_of(const known_fabric_t *known, const fabric_host_t *hosts, uint32_t host_count,
@@ -19,7 +26,8 @@ static bool is_of(const known_fabric_t *known, const fabric_host_t *hosts, uint3
     if (known->fabric->host_count != host_count || known->fabric->own_host != own_host)
         return false;
     while (host < host_count && strcmp(known->fabric->hosts[host], hosts[host].name) == 0 &&
-           memcmp(known->digests[host], hosts[host].digest, FABRIC_DIGEST_BYTES) == 0)
+           known->hosts[host].instance == hosts[host].instance &&
+           memcmp(known->hosts[host].digest, hosts[host].digest, FABRIC_DIGEST_BYTES) == 0)
         host++;
     return host == host_count;
 }
@@ -105,7 +113,7 @@ blink_result_t fabrics_find(control_t *control, const fabric_host_t *hosts, uint
         *fabric = fabric_get(known->fabric);
         return BLINK_OK;
     }
-    known_fabric_t *known = calloc(1, sizeof(*known) + (size_t)host_count * FABRIC_DIGEST_BYTES);
+    known_fabric_t *known = calloc(1, sizeof(*known) + host_count * sizeof(known->hosts[0]));
     if (!known)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a fabric of %u hosts", host_count);
     blink_result_t result = create(control, hosts, host_count, own_host, &known->fabric);
@@ -113,8 +121,10 @@ blink_result_t fabrics_find(control_t *control, const fabric_host_t *hosts, uint
         free(known);
         return result;
     }
-    for (uint32_t host = 0; host < host_count; host++)
-        memcpy(known->digests[host], hosts[host].digest, FABRIC_DIGEST_BYTES);
+    for (uint32_t host = 0; host < host_count; host++) {
+        known->hosts[host].instance = hosts[host].instance;
+        memcpy(known->hosts[host].digest, hosts[host].digest, FABRIC_DIGEST_BYTES);
+    }
     list_prepend(&control->fabrics, &known->link);
     *fabric = fabric_get(known->fabric);
     trim(control, UNUSED_MOST);

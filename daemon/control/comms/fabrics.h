@@ -14,6 +14,7 @@ typedef struct fabric_host {
     const char *name;
     const char *text;      /* its topology with the network, as topo_write_json() writes it */
     const uint8_t *digest; /* of the text: FABRIC_DIGEST_BYTES */
+    uint64_t instance;     /* of its daemon */
 } fabric_host_t;
 
 /*

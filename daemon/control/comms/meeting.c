@@ -80,6 +80,7 @@ static bool has_host(const roster_t *roster, uint64_t instance)
 typedef struct met {
     fabric_host_t *hosts;
     data_endpoint_t **endpoints;
+    const char **versions;
 } met_t;
 
 /* Errors: INTERNAL (a host's topology is not what the home was told of), NO_MEMORY. */
@@ -88,15 +89,18 @@ static blink_result_t met_fill(const roster_t *roster, met_t *met)
     const roster_hosts_t *hosts = roster->hosts;
     met->hosts = calloc(hosts->count, sizeof(*met->hosts));
     met->endpoints = calloc(hosts->count, sizeof(data_endpoint_t *));
-    if (!met->hosts || !met->endpoints)
+    met->versions = calloc(hosts->count, sizeof(char *));
+    if (!met->hosts || !met->endpoints || !met->versions)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the hosts of a communicator");
     for (uint32_t host = 0; host < hosts->count; host++) {
         peer_view_t view;
         (void)peers_find(roster->control->peers, hosts->hosts[host].instance, &view); /* they have met */
         if (memcmp(view.digest, hosts->hosts[host].topology, GATHER_DIGEST_BYTES) != 0)
             return BLINK_FAIL(BLINK_ERR_INTERNAL, "host %s has told two topologies", view.name);
-        met->hosts[host] = (fabric_host_t){view.name, view.topology, view.digest};
+        met->hosts[host] =
+            (fabric_host_t){view.name, view.topology, view.digest, hosts->hosts[host].instance};
         met->endpoints[host] = view.endpoint;
+        met->versions[host] = view.version;
     }
     return BLINK_OK;
 }
@@ -113,12 +117,14 @@ static blink_result_t begin(roster_t *roster)
         const engine_remote_config_t remote = {.home = roster->comm.home,
                                                .number = roster->comm.number,
                                                .host_of_rank = hosts->host_of_rank,
-                                               .endpoints = met.endpoints};
+                                               .endpoints = met.endpoints,
+                                               .versions = met.versions};
         result = gathering_complete(roster, fabric, &remote);
     }
     fabric_put(fabric);
     free(met.hosts);
     free(met.endpoints);
+    free(met.versions);
     return result;
 }
 

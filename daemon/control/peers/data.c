@@ -1,6 +1,7 @@
 #include "control/peers/data.h"
 
 #include "base/list.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,6 +119,15 @@ void peer_data_end(peer_data_t *peer, blink_result_t code)
 data_endpoint_t *peer_data_endpoint(const peer_data_t *peer)
 {
     return peer->endpoint;
+}
+
+void peer_data_say(const data_endpoint_t *endpoint, const Blinkpeer__Message *message)
+{
+    if (data_endpoint_is_lost(endpoint))
+        return; /* its owner may be gone: peer_data_end() */
+    const peer_data_t *peer = data_endpoint_owner(endpoint);
+    if (net_session_send(peer->config.session, message) != BLINK_OK)
+        LOG_WARNING("host %s is not told something: %s", data_endpoint_peer(endpoint), blink_error_text());
 }
 
 /* The peer listens at the address of the session, but for the port. */

@@ -40,6 +40,10 @@ blink_result_t peer_data_heard(peer_data_t *peer, const Blinkpeer__DataOffer *of
  * token that is not this session's), PROTOCOL (the peer does not dial), and as data_endpoint_accept(). */
 blink_result_t peer_data_accept(peer_data_t *peer, const wire_hello_t *hello, int fd);
 
+/* Send this to the host that the endpoint leads to, unless its session has ended. On the control thread; the
+ * endpoint is held. If it fails the session ends. */
+void peer_data_say(const data_endpoint_t *endpoint, const Blinkpeer__Message *message);
+
 /* ---- for data_handler_t, by whoever has the proxy's turn ---- */
 
 void peer_data_wanted(data_endpoint_t *endpoint);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "control/peers/plans.h"
 #include "control/peers/reach.h"
 
 #include <stdio.h>
@@ -133,6 +134,9 @@ static blink_result_t on_message(void *context, net_session_t *session, const Bl
         return peer_data_heard(host->data, message->data_offer);
     case BLINKPEER__MESSAGE__BODY_TOPOLOGY:
         return heard_topology(host, message->topology->text);
+    case BLINKPEER__MESSAGE__BODY_PLAN_ASK:
+    case BLINKPEER__MESSAGE__BODY_PLAN:
+        return peer_plan_heard(peers->control->engine, peer_data_endpoint(host->data), message);
     case BLINKPEER__MESSAGE__BODY_GATHER:
         return peers->handler.gather(peers->handler.context, &from, message->gather);
     default:
@@ -385,13 +389,15 @@ static const peer_host_t *find_host(const peers_t *peers, uint64_t instance)
 bool peers_find(const peers_t *peers, uint64_t instance, peer_view_t *view)
 {
     if (instance == peers->own.instance) {
-        *view = (peer_view_t){peers->own.name, peers->topology->text, peers->topology->digest, NULL};
+        *view = (peer_view_t){peers->own.name, peers->topology->text, BLINK_VERSION, peers->topology->digest,
+                              NULL};
         return true;
     }
     const peer_host_t *host = find_host(peers, instance);
     if (!host || !host->topology)
         return false;
-    *view = (peer_view_t){net_session_peer(host->session)->host, host->topology->text, host->topology->digest,
+    const hello_t *hello = net_session_peer(host->session);
+    *view = (peer_view_t){hello->host, host->topology->text, hello->daemon_version, host->topology->digest,
                           peer_data_endpoint(host->data)};
     return true;
 }

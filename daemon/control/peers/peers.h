@@ -38,6 +38,7 @@ const gather_host_t *peers_own(const peers_t *peers);
 /* A host with a session; valid until the loop runs again. */
 typedef struct peer_view {
     const char *name, *topology; /* the second as topo_write_json() writes it */
+    const char *version;         /* of the daemon */
     const uint8_t *digest;       /* of the topology: GATHER_DIGEST_BYTES */
     data_endpoint_t *endpoint;   /* NULL for this host itself */
 } peer_view_t;

@@ -150,11 +150,12 @@ static bool op_awaits_streams(const comm_op_t *op)
 static void op_time_out(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
-    char missing[64], text[BLINK_ERROR_TEXT_BYTES];
+    char missing[BLINK_ERROR_TEXT_BYTES / 3], text[BLINK_ERROR_TEXT_BYTES];
     const char *why = "the copies of staged memory did not come";
     if (op->state == OP_PLANNING) {
-        why = "no plan was made";
-        missing[0] = '\0';
+        const char *host = plan_awaited_from(op);
+        why = host ? "no plan came from " : "no plan was made";
+        snprintf(missing, sizeof(missing), "%s", host ? host : "");
     } else if (op->submitted_count < op->entry_count) {
         why = "no submission from rank ";
         name_ranks(op, is_not_submitted, missing, sizeof(missing));
@@ -426,8 +427,10 @@ static bool rank_leave_if_done(comm_rank_t *rank)
     }
     ops_forget_client(rank);
     if (rank->last) {
-        if (comm->remote)
+        if (comm->remote) {
             remote_comm_leave(comm->remote);
+            plan_asks_leave(comm);
+        }
         list_remove(&comm->of_gpus);
         comm_attend_no_more(comm);
         op_free_spare(comm);

@@ -67,6 +67,18 @@ static void number(joined_fabric_t *joined, const topo_host_t *hosts)
     joined->host_of_node[node] = TOPO_NONE;
 }
 
+/* FNV-1a of what the topology looks like in JSON, where hosts are named in their order. */
+static blink_result_t find_digest(fabric_t *fabric)
+{
+    char *text = NULL;
+    BLINK_TRY(topo_write_json(fabric->topo, &text));
+    fabric->digest = 0xcbf29ce484222325u;
+    for (const char *at = text; *at; at++)
+        fabric->digest = (fabric->digest ^ (uint8_t)*at) * 0x100000001b3u;
+    free(text);
+    return BLINK_OK;
+}
+
 static blink_result_t fill(joined_fabric_t *joined, const topo_host_t *hosts)
 {
     uint32_t host_count = joined->fabric.host_count;
@@ -86,7 +98,7 @@ static blink_result_t fill(joined_fabric_t *joined, const topo_host_t *hosts)
     joined->fabric.first_device = joined->first_device;
     joined->fabric.host_of_node = joined->host_of_node;
     joined->fabric.hosts = (const char *const *)joined->hosts;
-    return BLINK_OK;
+    return find_digest(&joined->fabric);
 }
 
 blink_result_t fabric_create_joined(const topo_host_t *hosts, uint32_t host_count, uint32_t own_host,

@@ -2,8 +2,10 @@
 
 #include "base/log.h"
 #include "engine/loop.h"
+#include "engine/plans/cache.h"
 #include "error.h"
 #include "names.h"
+#include "plan/bytes/bytes.h"
 #include "plan/choose.h"
 #include "plan/model.h"
 
@@ -52,41 +54,87 @@ static blink_result_t compile(const plan_key_t *key, const plan_t *plan, cached_
     return result;
 }
 
-/* Hosts that break off at different moments would have different plans. */
+/* Of several hosts the plan is made again when it has been forgotten here and not elsewhere: then it must be
+ * the same, whatever the time that there is for it. */
 static double plan_seconds(const cached_program_t *cached)
 {
     return fabric_spans_hosts(cached->key.fabric) ? 0 : cached->engine->config.settings->plan_seconds;
 }
 
-static blink_result_t plan_and_compile(cached_program_t *cached)
+static plan_request_t request_of(const cached_program_t *cached)
 {
     const plan_key_t *key = &cached->key;
-    const topo_t *topo = key->fabric->topo;
-    plan_request_t request = {.collective = key->collective,
-                              .algorithm = key->algorithm,
-                              .rank_node = key->nodes,
-                              .rank_count = key->rank_count,
-                              .root = key->root,
-                              .peer = key->peer,
-                              .move_us = fabric_spans_hosts(key->fabric) ? MODEL_WIRE_MOVE_US : 0,
-                              .bytes = key->size_class ? plan_class_bytes(key->size_class) : 0,
-                              .plan_seconds = plan_seconds(cached)};
-    plan_t *plan = NULL;
-    BLINK_TRY(choose(topo, &request, &plan));
-    if (cached->engine->config.settings->force_protocol && !key->fabric->one_class)
-        plan->protocol = cached->engine->config.settings->protocol;
+    return (plan_request_t){.collective = key->collective,
+                            .algorithm = key->algorithm,
+                            .rank_node = key->nodes,
+                            .rank_count = key->rank_count,
+                            .root = key->root,
+                            .peer = key->peer,
+                            .move_us = fabric_spans_hosts(key->fabric) ? MODEL_WIRE_MOVE_US : 0,
+                            .bytes = key->size_class ? plan_class_bytes(key->size_class) : 0,
+                            .plan_seconds = plan_seconds(cached)};
+}
+
+static blink_result_t make_plan(const cached_program_t *cached, plan_t **made)
+{
+    const plan_key_t *key = &cached->key;
+    const settings_t *settings = cached->engine->config.settings;
+    const plan_request_t request = request_of(cached);
+    BLINK_TRY(choose(key->fabric->topo, &request, made));
+    plan_t *plan = *made;
+    if (settings->force_protocol && !key->fabric->one_class)
+        plan->protocol = settings->protocol;
     if (exec_needs_flags(engine_exec(cached->engine, key->fabric, key->nodes[0]), key->nodes,
                          key->rank_count))
         plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
-    blink_result_t result = predict(topo, plan, cached);
-    if (result == BLINK_OK)
-        result = compile(key, plan, cached);
-    cached->algorithm = plan->algorithm;
-    cached->protocol = plan->protocol;
     LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",
               blink_name_collective(key->collective), key->rank_count, plan->plan_ms,
               blink_name_algorithm(plan->algorithm), blink_name_protocol(plan->protocol), plan->channel_count,
               plan->rate_GBps, plan->bound_GBps);
+    return BLINK_OK;
+}
+
+/* A plan that another host has made. */
+static blink_result_t read_plan(const cached_program_t *cached, plan_t **plan)
+{
+    const plan_key_t *key = &cached->key;
+    const char *host = key->fabric->hosts[plan_key_host(key)];
+    const plan_request_t request = request_of(cached);
+    blink_result_t result = plan_from_bytes(key->fabric->topo, &request, cached->shipped->bytes,
+                                            cached->shipped->byte_count, plan);
+    if (result != BLINK_OK)
+        return BLINK_FAIL(result, "the plan that %s has sent: %s", host, blink_error_text());
+    LOG_DEBUG("%s over %u ranks planned by %s, %u bytes: %s, %s, %u channels",
+              blink_name_collective(key->collective), key->rank_count, host, cached->shipped->byte_count,
+              blink_name_algorithm((*plan)->algorithm), blink_name_protocol((*plan)->protocol),
+              (*plan)->channel_count);
+    return BLINK_OK;
+}
+
+/* For the other hosts, if there are any. */
+static blink_result_t write_plan(const plan_t *plan, cached_program_t *cached)
+{
+    uint8_t *bytes = NULL;
+    size_t byte_count = 0;
+    if (!fabric_spans_hosts(cached->key.fabric))
+        return BLINK_OK;
+    BLINK_TRY(plan_to_bytes(cached->key.fabric->topo, plan, &bytes, &byte_count));
+    cached->shipped = plan_shipped_create(bytes, byte_count);
+    return cached->shipped ? BLINK_OK : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to ship a plan");
+}
+
+static blink_result_t plan_and_compile(cached_program_t *cached)
+{
+    const plan_key_t *key = &cached->key;
+    plan_t *plan = NULL;
+    BLINK_TRY(cached->shipped ? read_plan(cached, &plan) : make_plan(cached, &plan));
+    blink_result_t result = cached->shipped ? BLINK_OK : write_plan(plan, cached);
+    if (result == BLINK_OK)
+        result = predict(key->fabric->topo, plan, cached);
+    if (result == BLINK_OK)
+        result = compile(key, plan, cached);
+    cached->algorithm = plan->algorithm;
+    cached->protocol = plan->protocol;
     plan_destroy(plan);
     return result;
 }

@@ -101,14 +101,17 @@ blink_result_t remote_comm_create(engine_comm_t *comm, const engine_remote_confi
     list_init(&remote->of_all);
     list_init(&remote->of_kept);
     list_init(&remote->kept_by_age);
+    list_init(&remote->asks);
     remote->host_of_rank = calloc(comm->rank_count, sizeof(*remote->host_of_rank));
     remote->endpoints = calloc(hosts, sizeof(data_endpoint_t *));
-    if (!remote->host_of_rank || !remote->endpoints) {
+    remote->versions = calloc(hosts, sizeof(*remote->versions));
+    if (!remote->host_of_rank || !remote->endpoints || !remote->versions) {
         remote_comm_destroy(remote);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator on %u hosts", hosts);
     }
     memcpy(remote->host_of_rank, config->host_of_rank, comm->rank_count * sizeof(*remote->host_of_rank));
     for (uint32_t host = 0; host < hosts; host++) {
+        snprintf(remote->versions[host], sizeof(remote->versions[host]), "%s", config->versions[host]);
         if (!config->endpoints[host])
             continue;
         remote->endpoints[host] = config->endpoints[host];
@@ -129,6 +132,7 @@ void remote_comm_destroy(remote_comm_t *remote)
     table_fini(&remote->live);
     table_fini(&remote->kept);
     remote_pairs_free(remote);
+    free(remote->versions);
     free(remote->endpoints);
     free(remote->host_of_rank);
     free(remote);
@@ -158,7 +162,7 @@ void remote_comm_enter(remote_comm_t *remote)
         return;
     }
     check_endpoints(remote);
-    remotes_take_early(remotes);
+    remotes_take_early(remote->comm->engine);
 }
 
 /* What hosts hear that begin ops of it later. */

@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Frames that the engine has not taken, of all peers, and what may be kept for communicators that are not
- * known yet: READY comes by another way than BEGIN. */
-#define INBOX_MOST_BYTES (64u << 20)
+/* What may be kept for communicators that are not known yet: READY comes by another way than BEGIN. */
 #define EARLY_MOST_BYTES (4u << 20)
 
 typedef struct frame {
@@ -145,8 +143,9 @@ blink_result_t engine_data_frame(engine_t *engine, data_endpoint_t *endpoint, co
     remotes_t *remotes = &engine->remotes;
     if (wire->type != WIRE_BEGIN && wire->type != WIRE_FAIL)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a frame of type %u", wire->type);
-    if (atomic_load_explicit(&remotes->inbox_bytes, memory_order_relaxed) > INBOX_MOST_BYTES)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "more than %u MiB of its words wait", INBOX_MOST_BYTES >> 20);
+    if (atomic_load_explicit(&remotes->inbox_bytes, memory_order_relaxed) > REMOTE_INBOX_MOST_BYTES)
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "more than %u MiB of its words wait",
+                          REMOTE_INBOX_MOST_BYTES >> 20);
     frame_t *frame = malloc(sizeof(*frame) + wire->bytes);
     if (!frame)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a frame of %u bytes", wire->bytes);
@@ -223,7 +222,7 @@ static void take_posted_forgotten(mailbox_item_t *item)
     forgotten_t *forgotten = CONTAINER_OF(item, forgotten_t, item);
     remotes_t *remotes = &forgotten->engine->remotes;
     remotes_remember_ended(remotes, &forgotten->ended);
-    remotes_take_early(remotes);
+    remotes_take_early(forgotten->engine);
     free(forgotten);
 }
 
@@ -242,8 +241,9 @@ void engine_comm_forget(engine_t *engine, uint64_t home, uint32_t number)
     mailbox_post(&engine->mailbox, &forgotten->item);
 }
 
-void remotes_take_early(remotes_t *remotes)
+void remotes_take_early(engine_t *engine)
 {
+    remotes_t *remotes = &engine->remotes;
     list_t frames;
     list_init(&frames);
     list_t *link;
@@ -252,6 +252,7 @@ void remotes_take_early(remotes_t *remotes)
     remotes->early_bytes = 0; /* what is of others is kept again */
     while ((link = list_take_first(&frames)))
         take_frame(CONTAINER_OF(link, frame_t, of_early));
+    remotes->calls.comms_changed(engine);
 }
 
 void remotes_fini(remotes_t *remotes)

@@ -198,6 +198,19 @@ static void agree(remote_op_t *of, const begin_t *begin)
         fail_own_run(of, BLINK_ERR_PROTOCOL, blink_error_text());
 }
 
+/* They have the same plan, and compile it to different programs. */
+static blink_result_t fail_digest(const remote_op_t *of, const begin_t *begin)
+{
+    const remote_comm_t *remote = of->remote;
+    const char *const *hosts = remote->comm->fabric->hosts;
+    uint32_t there = begin->op.host, here = remote->own_host;
+    return BLINK_FAIL(BLINK_ERR_INTERNAL,
+                      "%s (blinkd %s) has another program for it, %016lx, than %s (blinkd %s), %016lx; hosts "
+                      "of one communicator need the same version of blinkd",
+                      hosts[there], remote->versions[there], (unsigned long)begin->digest, hosts[here],
+                      remote->versions[here], (unsigned long)of->op->program->digest);
+}
+
 static blink_result_t check_begin(const remote_op_t *of, const begin_t *begin)
 {
     const comm_op_t *op = of->op;
@@ -206,8 +219,7 @@ static blink_result_t check_begin(const remote_op_t *of, const begin_t *begin)
     if (!of->run)
         return BLINK_OK;
     if (begin->digest != op->program->digest)
-        return BLINK_FAIL(BLINK_ERR_INTERNAL, "%s has another plan for it than this host: %016lx, %016lx",
-                          host, (unsigned long)begin->digest, (unsigned long)op->program->digest);
+        return fail_digest(of, begin);
     if (!(of->flags[begin->op.host] & REMOTE_JOINED) || of->flags[begin->op.host] & REMOTE_HEARD_BEGIN)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "%s begins it though it has no part in it, or has begun it",
                           host);

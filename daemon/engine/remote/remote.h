@@ -17,6 +17,11 @@
 #include "engine/op/op.h"
 #include "net/data/data.h"
 
+#define HOST_VERSION_BYTES 32
+
+/* Words that the engine has not taken, of all peers. */
+#define REMOTE_INBOX_MOST_BYTES (64u << 20)
+
 /* What hosts have said of ops that they or this host did not agree about later. */
 #define REMOTE_PAST_OPS 64u
 
@@ -41,11 +46,13 @@ struct remote_comm {
     uint64_t home;
     uint32_t number, host_count, own_host;
     uint32_t *host_of_rank;
-    data_endpoint_t **endpoints; /* by host, NULL for this one; held */
-    table_t live;                /* remote_op_t.of_live: ops that have not ended here */
-    table_t kept;                /* kept_t.of_ops: words about ops without a run */
-    list_t kept_by_age;          /* kept_t.of_age, oldest first */
-    table_t pairs;               /* names.c: how many transfers of two ranks have begun here */
+    data_endpoint_t **endpoints;          /* by host, NULL for this one; held */
+    char (*versions)[HOST_VERSION_BYTES]; /* by host: of its daemon */
+    list_t asks;        /* engine/plans/answer.c: other hosts' asks for plans that are being made */
+    table_t live;       /* remote_op_t.of_live: ops that have not ended here */
+    table_t kept;       /* kept_t.of_ops: words about ops without a run */
+    list_t kept_by_age; /* kept_t.of_age, oldest first */
+    table_t pairs;      /* names.c: how many transfers of two ranks have begun here */
     struct pair *first_pair;
     uint64_t collectives; /* that have begun here */
     remote_past_t past[REMOTE_PAST_OPS];
@@ -82,12 +89,14 @@ struct remote_op {
     uint8_t flags[];  /* by host: remote_flag */
 };
 
-/* What the engine does when ops or communicators of several hosts come to an end: op/run.h, comm/comm.h. */
+/* What the engine does when ops or communicators of several hosts begin or come to an end: op/run.h,
+ * comm/comm.h, plans/plans.h. */
 typedef struct remote_calls {
     void (*end)(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, const char *text);
     void (*over)(comm_op_t *op, const exec_end_t *end, const char *text);
     void (*fail)(comm_op_t *op, blink_result_t code, const char *reason);
     void (*fail_as)(comm_op_t *op, blink_result_t code, const char *text);
+    void (*comms_changed)(engine_t *engine); /* what came too early may be heeded now */
 } remote_calls_t;
 
 /* A communicator that has ended here, or never was, and what is said of it to hosts that begin ops of it. */
@@ -146,7 +155,7 @@ void remotes_remember_ended(remotes_t *remotes, const remote_ended_t *ended);
 void remotes_forget_ended(remotes_t *remotes);
 
 /* Heed what has come for communicators before they were known, or forgotten. */
-void remotes_take_early(remotes_t *remotes);
+void remotes_take_early(engine_t *engine);
 
 /* "n2, with rank 4, 5". */
 void remote_name_host(const remote_comm_t *remote, uint32_t host, char *text, size_t bytes);

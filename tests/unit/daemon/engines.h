@@ -61,6 +61,7 @@ typedef struct test_rank {
 typedef struct test_host {
     engines_t *engines;
     uint32_t number;
+    settings_t settings;
     topo_t *topo;
     fabric_t *fabric;
     data_t *data;
@@ -97,7 +98,15 @@ struct engines {
     test_host_t hosts[HOSTS_MOST];
     test_rank_t ranks[RANKS_MOST];
     test_comm_t comms[COMMS_MOST];
-    bool keeps_ends; /* what ends on a host is not passed on */
+    bool keeps_ends;             /* what ends on a host is not passed on */
+    blink_algorithm_t algorithm; /* of communicators that are added */
+    bool holds_words;            /* words about plans are not passed on, */
+    struct test_word {
+        uint32_t from, to; /* hosts */
+        plan_word_t word;
+    } held; /* and the last one stands here, without what it points to */
+    uint32_t held_count;
+    uint32_t asks; /* for plans, without those for their bytes, that have been passed on */
     settings_t settings;
     mailbox_t control;
     uint32_t done;
@@ -121,6 +130,24 @@ static inline void engines_on_comm_ended(void *context, uint32_t number, blink_r
     for (uint32_t other = 0; !engines->keeps_ends && other < engines->host_count; other++)
         if (other != host->number && comm->of_host[other])
             engine_comm_end(comm->of_host[other], reason, text);
+}
+
+static inline void engines_on_plan_word(void *context, data_endpoint_t *endpoint, const plan_word_t *word)
+{
+    const test_host_t *from = context;
+    engines_t *engines = from->engines;
+    uint32_t to = 0;
+    while (from->endpoints[to] != endpoint)
+        to++;
+    if (engines->holds_words) {
+        engines->held = (struct test_word){from->number, to, *word};
+        engines->held_count++;
+        return;
+    }
+    engines->asks += !word->is_answer && !word->wants_bytes;
+    assert_int_equal(
+        engine_plan_word(engines->hosts[to].engine, engines->hosts[to].endpoints[from->number], word),
+        BLINK_OK);
 }
 
 static inline void engines_on_wanted(void *context, data_endpoint_t *endpoint)
@@ -248,7 +275,7 @@ static inline void engines_start_host(test_host_t *host)
     const exec_host_config_t exec = {.workers = 1};
     assert_int_equal(data_create(&data, &host->data), BLINK_OK);
     assert_int_equal(exec_host_create(&exec, &host->exec), BLINK_OK);
-    const engine_config_t config = {.settings = &engines->settings,
+    const engine_config_t config = {.settings = &host->settings,
                                     .exec = host->exec,
                                     .topo = host->topo,
                                     .local = host->topo,
@@ -256,6 +283,7 @@ static inline void engines_start_host(test_host_t *host)
                                     .cores = 1,
                                     .control = &engines->control,
                                     .comm_ended = engines_on_comm_ended,
+                                    .tell_plan = engines_on_plan_word,
                                     .context = host};
     assert_int_equal(engine_create(&config, &host->engine), BLINK_OK);
     tenants_init(&host->tenants, engines->settings.limits);
@@ -340,7 +368,7 @@ static inline void engines_init(engines_t *engines, const uint32_t *ranks, uint3
                      .run_timeout_s = 2 * limit_s()};
     mailbox_init(&engines->control, engines_no_wake, NULL);
     for (uint32_t h = 0; h < host_count; h++) {
-        engines->hosts[h] = (test_host_t){.engines = engines, .number = h};
+        engines->hosts[h] = (test_host_t){.engines = engines, .number = h, .settings = engines->settings};
         engines->hosts[h].topo = engines_host_topo(ranks[h]);
         engines_start_host(&engines->hosts[h]);
     }
@@ -365,8 +393,12 @@ static inline void comm_add_on(engines_t *engines, test_comm_t *comm, uint32_t h
             members[count++] =
                 (engine_member_t){engines->ranks[r].client, comm->number * MEMBERS_OF_COMM + r, r};
     }
-    const engine_remote_config_t remote = {
-        .home = HOME, .number = comm->number, .host_of_rank = host_of_rank, .endpoints = host->endpoints};
+    static const char *const versions[HOSTS_MOST] = {"1.0", "1.1", "1.2"};
+    const engine_remote_config_t remote = {.home = HOME,
+                                           .number = comm->number,
+                                           .host_of_rank = host_of_rank,
+                                           .endpoints = host->endpoints,
+                                           .versions = versions};
     const engine_comm_config_t config = {.comm = comm->number,
                                          .tenant = host->tenant,
                                          .rank_count = engines->rank_count,
@@ -375,6 +407,7 @@ static inline void comm_add_on(engines_t *engines, test_comm_t *comm, uint32_t h
                                          .fabric = host->fabric,
                                          .nodes = nodes,
                                          .remote = &remote,
+                                         .algorithm = engines->algorithm,
                                          .op_timeout_us = op_timeout_us};
     if (engine_comm_add(host->engine, &config, &comm->of_host[h]) != BLINK_OK)
         fail_msg("%s", blink_error_text());
@@ -443,9 +476,12 @@ static inline void engines_fini(engines_t *engines)
         for (uint32_t p = 0; p < engines->host_count; p++)
             if (p != h)
                 data_endpoint_close(engines->hosts[h].endpoints[p], BLINK_OK);
+    for (uint32_t h = 0; h < engines->host_count; h++)
+        engine_stop(engines->hosts[h].engine);
+    engines->holds_words = true;
+    mailbox_run(&engines->control);
     for (uint32_t h = 0; h < engines->host_count; h++) {
         test_host_t *host = &engines->hosts[h];
-        engine_stop(host->engine);
         exec_host_destroy(host->exec);
         engine_destroy(host->engine);
         for (uint32_t p = 0; p < engines->host_count; p++)

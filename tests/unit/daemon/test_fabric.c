@@ -77,13 +77,18 @@ static void test_communicators_over_the_same_hosts_share_a_fabric(void **state)
     control.topo = own;
     list_init(&control.fabrics);
     assert_int_equal(topo_write_json(own, &text), BLINK_OK);
-    const fabric_host_t hosts[] = {{"n0", text, digest}, {"n1", text, digest}};
-    const fabric_host_t others[] = {{"n0", text, digest}, {"n2", text, digest}};
+    const fabric_host_t hosts[] = {{"n0", text, digest, 1}, {"n1", text, digest, 1}};
+    const fabric_host_t others[] = {{"n0", text, digest, 1}, {"n2", text, digest, 1}};
     assert_int_equal(fabrics_find(&control, hosts, 2, 1, &first), BLINK_OK);
     assert_int_equal(fabrics_find(&control, hosts, 2, 1, &again), BLINK_OK);
     assert_int_equal(fabrics_find(&control, others, 2, 0, &other), BLINK_OK);
     assert_ptr_equal(first, again);
     assert_ptr_not_equal(first, other);
+    assert_true(first->digest != 0 && first->digest != other->digest);
+    fabric_put(other);
+    const fabric_host_t restarted[] = {{"n0", text, digest, 2}, {"n1", text, digest, 1}};
+    assert_int_equal(fabrics_find(&control, restarted, 2, 1, &other), BLINK_OK);
+    assert_ptr_not_equal(first, other); /* its plans are not those of the daemon before it */
     assert_int_equal(first->own_host, 1);
     fabric_put(first);
     fabric_put(again);
@@ -91,7 +96,7 @@ static void test_communicators_over_the_same_hosts_share_a_fabric(void **state)
     for (uint32_t i = 0; i < 50; i++) { /* of those that nobody uses a few stay */
         char name[8];
         snprintf(name, sizeof(name), "h%u", i);
-        const fabric_host_t more[] = {{"n0", text, digest}, {name, text, digest}};
+        const fabric_host_t more[] = {{"n0", text, digest, 1}, {name, text, digest, 1}};
         assert_int_equal(fabrics_find(&control, more, 2, 0, &other), BLINK_OK);
         fabric_put(other);
     }
@@ -111,7 +116,7 @@ static void test_a_text_that_is_no_topology_is_refused_with_its_host(void **stat
     uint8_t digest[FABRIC_DIGEST_BYTES] = {1};
     fabric_t *fabric = NULL;
     list_init(&control.fabrics);
-    const fabric_host_t hosts[] = {{"n0", "{]", digest}, {"n1", "{]", digest}};
+    const fabric_host_t hosts[] = {{"n0", "{]", digest, 1}, {"n1", "{]", digest, 1}};
     assert_int_equal(fabrics_find(&control, hosts, 2, 1, &fabric), BLINK_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(blink_error_text(), "n0"));
     assert_true(list_is_empty(&control.fabrics));
