@@ -90,10 +90,10 @@ class Host:
             file.write("[network]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()))
         return path
 
-    def start(self, wait=True, **network):
-        self.daemon = self.case.daemon("--config", self.configure(**network), "--workers", "1", devices=2,
-                                       directory=self.directory, wait=wait,
-                                       prefix=["ip", "netns", "exec", self.namespace])
+    def start(self, *flags, wait=True, topology=None, devices=2, **network):
+        self.daemon = self.case.daemon("--config", self.configure(**network), "--workers", "1", *flags,
+                                       topology=topology, devices=devices, directory=self.directory,
+                                       wait=wait, prefix=["ip", "netns", "exec", self.namespace])
         return self.daemon
 
     def nodes(self):

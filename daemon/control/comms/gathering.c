@@ -215,7 +215,7 @@ static blink_result_t find_place(const client_t *client, const Blinkwire__CommIn
 static void join_home(member_t *member, const Blinkwire__CommInit *message)
 {
     const roster_t *roster = member->roster;
-    const terms_t terms = place_terms(message);
+    const terms_t terms = place_terms(roster->control, message);
     member->gather.rank = member->rank;
     member->gather.device = member->device;
     member->gather.on_gpu = control_gpu_of_device(roster->control, member->device) != GPU_NONE;

@@ -61,10 +61,10 @@ blink_result_t place_choose_device(const control_t *control, const roster_t *ros
     return is_on_gpu(control, *device) ? gpus_check(control->gpus) : BLINK_OK;
 }
 
-terms_t place_terms(const Blinkwire__CommInit *message)
+terms_t place_terms(const control_t *control, const Blinkwire__CommInit *message)
 {
     return (terms_t){message->rank_count, message->algorithm, message->op_timeout_ms,
-                     message->init_timeout_ms};
+                     message->init_timeout_ms, control->settings->pace_scale};
 }
 
 static terms_rank_t named(const control_t *control, uint32_t rank, uint32_t device)
@@ -83,7 +83,7 @@ blink_result_t place_check_request(const control_t *control, const Blinkwire__Co
     if (message->device < -1)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "device %d: a number from 0, or -1 for the rank's own",
                           message->device);
-    const terms_t terms = place_terms(message);
+    const terms_t terms = place_terms(control, message);
     return terms_check(&terms, message->rank);
 }
 
@@ -93,8 +93,8 @@ blink_result_t place_check(const roster_t *roster, const client_t *client, const
     const control_t *control = roster->control;
     const member_t *first = &roster->members[roster->first_rank];
     const terms_t agreed = {roster->rank_count, roster->algorithm, roster->op_timeout_ms,
-                            roster->init_timeout_ms};
-    const terms_t asked = place_terms(message);
+                            roster->init_timeout_ms, control->settings->pace_scale};
+    const terms_t asked = place_terms(control, message);
     const terms_rank_t rank = named(control, message->rank, device);
     const terms_rank_t first_rank = named(control, first->rank, first->device);
     if (roster->tenant != client->tenant)

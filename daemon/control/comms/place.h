@@ -12,7 +12,7 @@
 blink_result_t place_check_request(const control_t *control, const Blinkwire__CommInit *message);
 
 /* What the rank asks all others to agree on. */
-terms_t place_terms(const Blinkwire__CommInit *message);
+terms_t place_terms(const control_t *control, const Blinkwire__CommInit *message);
 
 /* The device that the rank asks for, or gets: of the GPU that its memory is on one that no other rank has,
  * else the device with the rank's number; where ranks may be on other hosts the first one that no other rank

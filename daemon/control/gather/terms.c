@@ -6,16 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "rank 3", or "rank 3 on n1". */
-#define NAME_BYTES 96
+/* A part of a sentence: "rank 3", or "rank 3 on n1". */
+#define PHRASE_BYTES 96
 
-typedef struct rank_name {
-    char text[NAME_BYTES];
-} rank_name_t;
+typedef struct phrase {
+    char text[PHRASE_BYTES];
+} phrase_t;
 
-static rank_name_t name_of(const terms_rank_t *rank)
+static phrase_t name_of(const terms_rank_t *rank)
 {
-    rank_name_t name;
+    phrase_t name;
     snprintf(name.text, sizeof(name.text), "rank %u%s%s", rank->rank, rank->host ? " on " : "",
              rank->host ? rank->host : "");
     return name;
@@ -32,6 +32,15 @@ blink_result_t terms_check(const terms_t *terms, uint32_t rank)
     if (!blink_algorithm_valid(terms->algorithm))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown algorithm %u", terms->algorithm);
     return BLINK_OK;
+}
+
+/* "has links emulated at 0.001 of their speed". */
+static phrase_t pace_of(const terms_t *terms)
+{
+    phrase_t pace = {"has links that are not emulated"};
+    if (terms->pace_scale > 0)
+        snprintf(pace.text, sizeof(pace.text), "has links emulated at %g of their speed", terms->pace_scale);
+    return pace;
 }
 
 blink_result_t terms_check_agreement(const terms_t *agreed, const terms_rank_t *first, const terms_t *asked,
@@ -52,6 +61,9 @@ blink_result_t terms_check_agreement(const terms_t *agreed, const terms_rank_t *
         return BLINK_FAIL(BLINK_ERR_MISMATCH, "%s asked for an init timeout of %u ms, %s asks for %u ms",
                           name_of(first).text, agreed->init_timeout_ms, name_of(rank).text,
                           asked->init_timeout_ms);
+    if (agreed->pace_scale != asked->pace_scale)
+        return BLINK_FAIL(BLINK_ERR_MISMATCH, "%s %s, %s %s: all daemons need the same pace",
+                          name_of(first).text, pace_of(agreed).text, name_of(rank).text, pace_of(asked).text);
     return BLINK_OK;
 }
 

@@ -14,6 +14,7 @@
 /* What every rank asks for. */
 typedef struct terms {
     uint32_t rank_count, algorithm, op_timeout_ms, init_timeout_ms;
+    double pace_scale; /* of the rank's daemon: settings_t */
 } terms_t;
 
 /* A rank, as a sentence names it. */

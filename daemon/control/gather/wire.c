@@ -138,6 +138,7 @@ blink_result_t gather_write(const gather_message_t *message, const gather_host_t
     written->algorithm = message->terms.algorithm;
     written->op_timeout_ms = message->terms.op_timeout_ms;
     written->init_timeout_ms = message->terms.init_timeout_ms;
+    written->pace_scale = message->terms.pace_scale;
     written->code = (uint32_t)message->code;
     if (message->text)
         written->text = (char *)(uintptr_t)message->text; /* only read */
@@ -245,8 +246,8 @@ static blink_result_t read_id(const Blinkpeer__Gather *message, gather_message_t
 
 static blink_result_t read_terms(const Blinkpeer__Gather *message, gather_message_t *read)
 {
-    read->terms =
-        (terms_t){message->rank_count, message->algorithm, message->op_timeout_ms, message->init_timeout_ms};
+    read->terms = (terms_t){message->rank_count, message->algorithm, message->op_timeout_ms,
+                            message->init_timeout_ms, message->pace_scale};
     /* Ranks that ask for what cannot be are refused by the home; what the home says must be sound. */
     if (read->kind == GATHER_READY && terms_check(&read->terms, 0) != BLINK_OK)
         return fail(read, "of a communicator that cannot be");

@@ -185,10 +185,10 @@ static double instance_touched_blocks(const lane_program_t *program)
     return blocks;
 }
 
-/* Tasks that may be in the pool's queue at once: the offer of items, or the lanes and their completion. */
+/* Tasks that may be in the pool's queue at once: the offer of items, or all lanes and their completion. */
 static uint32_t instance_task_count(const host_instance_t *instance)
 {
-    return instance->items ? 1 : instance->lane_count + 1;
+    return instance->items ? 1 : instance->base.program->lane_count + 1;
 }
 
 static uint64_t instance_complete(exec_task_t *task)
@@ -344,7 +344,7 @@ static void instance_reset_lanes(host_instance_t *instance, exec_share_t *share)
     instance->completion.share = share;
     instance->last_arrival_ns = now_ns;
     /* The thread that starts the run is one of its users until it has done so. */
-    uint32_t users = instance->lane_count + wires_reset(instance) + 1;
+    uint32_t users = instance->lane_count + wires_reset(instance, now_ns) + 1;
     atomic_store_explicit(&instance->users, users, memory_order_relaxed);
 }
 

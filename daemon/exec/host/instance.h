@@ -35,10 +35,16 @@ typedef struct exec_lane {
 
 /* A wire lane of this host. */
 typedef struct exec_wire {
+    /* First: the task is the lane. Paced only: it is in the queue, as one of the instance's users, until it
+     * may go on. */
+    _Alignas(64) exec_task_t task;
     const lane_t *lane;
     bool outgoing;
     uint32_t moves; /* of the run */
-    uint32_t told;  /* ready() has been called up to here; belongs to the thread that took the lane up */
+    /* These belong to the thread that took the lane up. */
+    uint32_t told;     /* ready() has been called up to here */
+    bool is_booked;    /* paced: the move after these, which may be sent at the task's time */
+    uint64_t start_ns; /* paced: of the move before */
     /* Moves that were sent, or have come. Belongs to the network, one thread at a time. */
     _Alignas(64) uint32_t finished;
 } exec_wire_t;
@@ -69,9 +75,9 @@ struct host_instance {
     bool is_inline;           /* begins inside exec_start(), and ends there unless lanes wait for others */
     exec_task_t completion;   /* paced: queued for the last arrival once every lane has ended */
     uint64_t last_arrival_ns; /* paced; under the pool's lock */
-    /* Lanes that have not ended, wire lanes among them, and threads that run lanes. The threads count because
-     * one that has parked a lane still looks at the instance when another thread may have run that lane to
-     * its end. */
+    /* Lanes that have not ended, wire lanes among them, threads that run lanes, and tasks of wire lanes. The
+     * threads count because one that has parked a lane still looks at the instance when another thread may
+     * have run that lane to its end; and these tasks, because the network may settle the run meanwhile. */
     _Atomic uint32_t users;
     _Atomic uint32_t abort_reason; /* BLINK_OK while the run is wanted */
 

@@ -42,28 +42,11 @@ static uint64_t lane_ready_ns(const host_instance_t *instance, const exec_lane_t
     uint64_t ready_ns = lane->start_ns;
     for (uint32_t i = 0; i < step->wait_count; i++) {
         const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
-        uint64_t needed = semaphore_needed(instance, wait, lane->chunk);
-        if (needed == 0)
-            continue;
-        uint64_t due_ns = instance->semaphores[wait->semaphore].due_ns[needed - 1];
+        uint64_t due_ns = semaphore_due_ns(instance, wait, lane->chunk);
         if (due_ns > ready_ns)
             ready_ns = due_ns;
     }
     return ready_ns;
-}
-
-static pace_slot_t lane_book_operand(host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes,
-                                     uint64_t ready_ns)
-{
-    const lane_program_t *program = instance->base.program;
-    if (operand->path == PLAN_NONE)
-        return (pace_slot_t){ready_ns, ready_ns};
-    const lane_path_t *path = &program->paths[operand->path];
-    pace_slot_t slot = pace_book(instance->exec->config.pace, instance->completion.share->flows,
-                                 &program->path_links[path->link_first], path->link_count, bytes, ready_ns);
-    if (slot.arrived_ns > instance->last_arrival_ns)
-        instance->last_arrival_ns = slot.arrived_ns;
-    return slot;
 }
 
 /* Paced: book every operand that crosses links; what is written leaves when all that is read has come.
@@ -75,13 +58,13 @@ static uint64_t lane_book(host_instance_t *instance, exec_lane_t *lane, const la
     uint64_t there_ns = ready_ns;
     pthread_mutex_lock(&instance->exec->mutex);
     for (uint32_t i = 0; i < step->src_count; i++) {
-        pace_slot_t slot = lane_book_operand(instance, &operands[step->src_first + i], bytes, ready_ns);
+        pace_slot_t slot = step_book_operand(instance, &operands[step->src_first + i], bytes, ready_ns);
         if (slot.arrived_ns > there_ns)
             there_ns = slot.arrived_ns;
     }
     uint64_t sent_ns = there_ns;
     for (uint32_t i = 0; i < step->dst_count; i++) {
-        lane->booked[i] = lane_book_operand(instance, &operands[step->dst_first + i], bytes, there_ns);
+        lane->booked[i] = step_book_operand(instance, &operands[step->dst_first + i], bytes, there_ns);
         if (lane->booked[i].sent_ns > sent_ns)
             sent_ns = lane->booked[i].sent_ns;
     }
@@ -97,13 +80,13 @@ static step_place_t lane_place(const host_instance_t *instance, const exec_lane_
     return (step_place_t){instance, step, channel, lane->chunk, span};
 }
 
-/* Take a lane up that was parked. */
+/* Take a lane up that was parked; paced, when that time has come. */
 static void lane_wake(host_instance_t *instance, uint32_t lane, uint64_t due_ns, list_t *here)
 {
     if (lane < instance->lane_count)
         lane_queue(instance, &instance->lanes[lane].task, due_ns, here);
     else
-        wire_advance(instance, lane);
+        wire_wake(instance, lane, due_ns);
 }
 
 static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const step_place_t *place,

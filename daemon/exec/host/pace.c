@@ -165,20 +165,23 @@ static uint64_t pace_occupy(pace_link_t *link, pace_clock_t *tenant, pace_clock_
     return communicator->idle_ns;
 }
 
-pace_slot_t pace_book(pace_t *pace, pace_flows_t *communicator, const uint32_t *links, uint32_t link_count,
-                      uint64_t bytes, uint64_t ready_ns)
+pace_slot_t pace_book(pace_t *pace, pace_flows_t *communicator, const pace_path_t *path, uint64_t bytes,
+                      uint64_t ready_ns)
 {
     pace_clock_t *own = communicator->clocks, *tenants = communicator->tenant->clocks;
     pace_slot_t slot = {.sent_ns = ready_ns};
     double latency_us = 0.0;
-    for (uint32_t i = 0; i < link_count; i++) {
-        const topo_link_t *link = &pace->topo->links[links[i]];
+    for (uint32_t i = 0; i < path->link_count; i++) {
+        uint32_t number = path->own_link ? path->own_link[path->links[i]] : path->links[i];
+        if (number == TOPO_NONE)
+            continue;
+        const topo_link_t *link = &pace->topo->links[number];
         uint64_t through_ns =
-            pace_occupy(&pace->links[links[i]], &tenants[links[i]], &own[links[i]], bytes, ready_ns);
+            pace_occupy(&pace->links[number], &tenants[number], &own[number], bytes, ready_ns);
         if (through_ns > slot.sent_ns)
             slot.sent_ns = through_ns;
         /* What leaves the path's last link has reached its gpu: no backplane there. */
-        if (i + 1 < link_count && pace->topo->nodes[link->to].total_GBps > 0.0) {
+        if (i + 1 < path->link_count && pace->topo->nodes[link->to].total_GBps > 0.0) {
             uint32_t node = pace->topo->link_count + link->to;
             through_ns = pace_occupy(&pace->nodes[link->to], &tenants[node], &own[node], bytes, ready_ns);
             if (through_ns > slot.sent_ns)

@@ -29,6 +29,15 @@ blink_result_t pace_flows_create(const pace_t *pace, pace_flows_t *tenant, uint3
                                  pace_flows_t **flows);
 void pace_flows_destroy(pace_flows_t *flows);
 
+/* A path of a plan. */
+typedef struct pace_path {
+    const uint32_t *links;
+    uint32_t link_count;
+    /* By link of the plan's topology: its number in the topology of pace_create(), or TOPO_NONE: another
+     * host's, which is booked there and not here. NULL: both topologies are the same. */
+    const uint32_t *own_link;
+} pace_path_t;
+
 /* Book `bytes` for a communicator over the links of a path, ready to leave at ready_ns (CLOCK_MONOTONIC).
  * Every link (and limited backplane) serves each communicator in the order of its bookings, at the
  * communicator's share of the link's capacity: tenants that have something booked share the capacity by their
@@ -38,8 +47,8 @@ void pace_flows_destroy(pace_flows_t *flows);
  * link never idles because another one of the path is busy. (Taking all links of a path at once was tried:
  * routes that cross in a PCIe tree then hold each other up to a third of their rate.) Not thread-safe: the
  * executor books under its scheduler lock. */
-pace_slot_t pace_book(pace_t *pace, pace_flows_t *communicator, const uint32_t *links, uint32_t link_count,
-                      uint64_t bytes, uint64_t ready_ns);
+pace_slot_t pace_book(pace_t *pace, pace_flows_t *communicator, const pace_path_t *path, uint64_t bytes,
+                      uint64_t ready_ns);
 
 double pace_scale(const pace_t *pace);
 

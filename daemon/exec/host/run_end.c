@@ -77,6 +77,8 @@ static void instance_flush(host_instance_t *instance)
     }
     for (uint32_t l = 0; l < instance->lane_count; l++)
         queue_hurry(&exec->queue, &instance->lanes[l].task);
+    for (uint32_t i = 0; i < instance->base.program->wire_count; i++)
+        queue_hurry(&exec->queue, &instance->wires[i].task);
     queue_hurry(&exec->queue, &instance->completion);
     pool_unlock_and_wake(exec);
 }

@@ -25,6 +25,15 @@ static inline bool semaphore_blocks(const host_instance_t *instance, const lane_
                                       semaphore_needed(instance, wait, chunk);
 }
 
+/* Paced: when what the wait for this chunk needs is visible, now that it does not block; 0: it needs nothing.
+ */
+static inline uint64_t semaphore_due_ns(const host_instance_t *instance, const lane_wait_t *wait,
+                                        uint32_t chunk)
+{
+    uint64_t needed = semaphore_needed(instance, wait, chunk);
+    return needed > 0 ? instance->semaphores[wait->semaphore].due_ns[needed - 1] : 0;
+}
+
 /* Park the waiting lane. True if another thread takes it up from now on; false if it goes on after all. */
 static inline bool semaphore_park(host_instance_t *instance, const lane_wait_t *wait, uint32_t chunk)
 {

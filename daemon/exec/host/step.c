@@ -59,6 +59,23 @@ void step_count_operand(const host_instance_t *instance, const lane_operand_t *o
         exec_count_link(&instance->base, links[l], bytes);
 }
 
+pace_slot_t step_book_operand(host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes,
+                              uint64_t ready_ns)
+{
+    const lane_program_t *program = instance->base.program;
+    if (operand->path == PLAN_NONE)
+        return (pace_slot_t){ready_ns, ready_ns};
+    const lane_path_t *crossed = &program->paths[operand->path];
+    const pace_path_t path = {.links = &program->path_links[crossed->link_first],
+                              .link_count = crossed->link_count,
+                              .own_link = instance->base.run.own_link};
+    pace_slot_t slot =
+        pace_book(instance->exec->config.pace, instance->completion.share->flows, &path, bytes, ready_ns);
+    if (slot.arrived_ns > instance->last_arrival_ns)
+        instance->last_arrival_ns = slot.arrived_ns;
+    return slot;
+}
+
 /* Inputs are multiplied once, as they are read from where the user left them. */
 static const void **step_scalars(const host_instance_t *instance, const lane_operand_t *srcs,
                                  uint32_t src_count, const void **scalars)

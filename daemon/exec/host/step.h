@@ -48,6 +48,10 @@ void *step_address(const step_place_t *place, const lane_operand_t *operand);
 /* Count bytes on the links that an operand crosses. */
 void step_count_operand(const host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes);
 
+/* Paced, under the pool's lock: book bytes on the links of this host that an operand crosses. */
+pace_slot_t step_book_operand(host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes,
+                              uint64_t ready_ns);
+
 /* Whether all that the step reads from slots with flags has arrived. */
 bool step_arrived(const step_place_t *place);
 

@@ -1,6 +1,7 @@
 /* The host's side of exec/wire.h. */
 #include "exec/host/wire_run.h"
 
+#include "base/clock.h"
 #include "error.h"
 #include "exec/host/semaphore.h"
 #include "exec/host/step.h"
@@ -12,6 +13,8 @@ static exec_wire_t *wire_of(const host_instance_t *instance, uint32_t lane)
     return &instance->wires[lane - instance->lane_count];
 }
 
+static uint64_t wire_run(exec_task_t *task);
+
 static const lane_step_t *step_of(const host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence)
 {
     return &instance->base.program->steps[wire->lane->step_first + sequence % wire->lane->step_count];
@@ -20,6 +23,20 @@ static const lane_step_t *step_of(const host_instance_t *instance, const exec_wi
 static uint32_t chunk_of(const exec_wire_t *wire, uint32_t sequence)
 {
     return sequence / wire->lane->step_count;
+}
+
+/* Of every wire lane, this is what its links are counted and booked for. */
+static const lane_operand_t *crossing(const host_instance_t *instance, const exec_wire_t *wire,
+                                      uint32_t sequence)
+{
+    return &instance->base.program->operands[step_of(instance, wire, sequence)->dst_first];
+}
+
+static uint64_t bytes_of(const host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence)
+{
+    const lane_step_t *step = step_of(instance, wire, sequence);
+    return lane_span(&instance->base.geometry, wire->lane->channel, step->part, chunk_of(wire, sequence))
+        .bytes;
 }
 
 /* ---- setting up ---- */
@@ -44,10 +61,6 @@ blink_result_t wires_create(host_instance_t *instance)
     const lane_program_t *program = instance->base.program;
     if (program->wire_count == 0)
         return BLINK_OK;
-    if (instance->exec->config.pace)
-        return BLINK_FAIL(
-            BLINK_ERR_UNSUPPORTED,
-            "a daemon that emulates links (pace) runs no op of several hosts: start it without");
     instance->wires = aligned_alloc(_Alignof(exec_wire_t), program->wire_count * sizeof(*instance->wires));
     instance->edge_landing = malloc((program->landing_edge_count + 1u) * sizeof(*instance->edge_landing));
     if (!instance->wires || !instance->edge_landing)
@@ -56,6 +69,7 @@ blink_result_t wires_create(host_instance_t *instance)
         const lane_t *lane = &program->lanes[instance->lane_count + i];
         instance->wires[i] =
             (exec_wire_t){.lane = lane, .outgoing = program->rank_host[lane->rank] == program->host};
+        task_init(&instance->wires[i].task, wire_run, instance);
     }
     find_landings(instance);
     return BLINK_OK;
@@ -72,13 +86,16 @@ bool wire_waits(const host_instance_t *instance, uint32_t lane, const lane_wait_
     return wait->kind == (wire_of(instance, lane)->outgoing ? LANE_FULL : LANE_FREE);
 }
 
-uint32_t wires_reset(host_instance_t *instance)
+uint32_t wires_reset(host_instance_t *instance, uint64_t now_ns)
 {
     uint32_t with_moves = 0;
     for (uint32_t i = 0; i < instance->base.program->wire_count; i++) {
         exec_wire_t *wire = &instance->wires[i];
         wire->moves = exec_wire_moves(&instance->base, instance->lane_count + i);
         wire->told = wire->finished = 0;
+        wire->is_booked = false;
+        wire->start_ns = now_ns;
+        wire->task.share = instance->completion.share;
         with_moves += wire->moves > 0;
     }
     return with_moves;
@@ -99,27 +116,102 @@ static const lane_wait_t *wire_blocked_on(const host_instance_t *instance, uint3
     return NULL;
 }
 
-void wire_advance(host_instance_t *instance, uint32_t lane)
+/* Paced: when the next move to tell of has its source, or its destination. */
+static uint64_t wire_ready_ns(const host_instance_t *instance, uint32_t lane, const exec_wire_t *wire)
+{
+    const lane_step_t *step = step_of(instance, wire, wire->told);
+    uint64_t ready_ns = wire->start_ns;
+    for (uint32_t i = 0; i < step->wait_count; i++) {
+        const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
+        if (!wire_waits(instance, lane, wait))
+            continue;
+        uint64_t due_ns = semaphore_due_ns(instance, wait, chunk_of(wire, wire->told));
+        if (due_ns > ready_ns)
+            ready_ns = due_ns;
+    }
+    return ready_ns;
+}
+
+static pace_slot_t wire_book(host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence,
+                             uint64_t ready_ns)
+{
+    pthread_mutex_lock(&instance->exec->mutex);
+    pace_slot_t slot = step_book_operand(instance, crossing(instance, wire, sequence),
+                                         bytes_of(instance, wire, sequence), ready_ns);
+    pthread_mutex_unlock(&instance->exec->mutex);
+    return slot;
+}
+
+/* Until when the next move to tell of, which waits for no semaphore, must not be told of; 0: it may be. Moves
+ * are booked one at a time, from when each was ready, which may be long before now: a link that is busy so is
+ * not idle until the lane is taken up again. */
+static uint64_t wire_held_ns(host_instance_t *instance, uint32_t lane, exec_wire_t *wire)
+{
+    if (!instance->exec->config.pace)
+        return 0;
+    if (wire->is_booked) {
+        wire->is_booked = false;
+        return 0;
+    }
+    uint64_t ready_ns = wire_ready_ns(instance, lane, wire);
+    if (ready_ns > wire->task.ready_ns)
+        return ready_ns;
+    wire->start_ns = ready_ns;
+    wire->is_booked = wire->outgoing;
+    return wire->outgoing ? wire_book(instance, wire, wire->told, ready_ns).arrived_ns : 0;
+}
+
+/* It may be run, and the run ended, before this returns. The caller is one of the instance's users, or the
+ * lane is. */
+static void wire_queue(host_instance_t *instance, exec_wire_t *wire, uint64_t ready_ns)
+{
+    /* Relaxed: it orders nothing, since another user is counted. */
+    atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
+    lane_queue(instance, &wire->task, ready_ns, NULL);
+}
+
+static void wire_advance(host_instance_t *instance, uint32_t lane)
 {
     exec_wire_t *wire = wire_of(instance, lane);
     const exec_wires_t *network = instance->base.run.wires;
     /* Relaxed: stored by host_instance_abort(); what is told after an abort does no harm. */
     while (atomic_load_explicit(&instance->abort_reason, memory_order_relaxed) == BLINK_OK) {
         uint32_t told = wire->told;
+        uint64_t held_ns = 0;
         const lane_wait_t *wait = NULL;
-        while (wire->told < wire->moves && !(wait = wire_blocked_on(instance, lane, wire)))
+        while (wire->told < wire->moves && !(wait = wire_blocked_on(instance, lane, wire)) &&
+               (held_ns = wire_held_ns(instance, lane, wire)) == 0)
             wire->told++;
         if (wire->told > told)
             network->ready(network->context, lane, wire->told);
-        if (!wait || semaphore_park(instance, wait, chunk_of(wire, wire->told)))
+        if (held_ns > 0)
+            wire_queue(instance, wire, held_ns);
+        if (held_ns > 0 || !wait || semaphore_park(instance, wait, chunk_of(wire, wire->told)))
             return;
     }
+}
+
+/* exec_task_t.run of a wire lane. */
+static uint64_t wire_run(exec_task_t *task)
+{
+    host_instance_t *instance = task->instance;
+    wire_advance(instance, instance->lane_count + (uint32_t)((exec_wire_t *)task - instance->wires));
+    instance_drop(instance, 1);
+    return 0;
+}
+
+void wire_wake(host_instance_t *instance, uint32_t lane, uint64_t due_ns)
+{
+    if (instance->exec->config.pace)
+        wire_queue(instance, wire_of(instance, lane), due_ns);
+    else
+        wire_advance(instance, lane);
 }
 
 void wires_begin(host_instance_t *instance)
 {
     for (uint32_t i = 0; i < instance->base.program->wire_count; i++)
-        wire_advance(instance, instance->lane_count + i);
+        wire_wake(instance, instance->lane_count + i, instance->wires[i].start_ns);
 }
 
 /* ---- being told ---- */
@@ -143,50 +235,53 @@ wire_place_t host_wire_place(const exec_instance_t *base, uint32_t lane, uint32_
 }
 
 /* Signal that a move was sent, or has come. Returns a lane of a processor that goes on, or `woken` if that is
- * not NULL: then the lane is queued. */
+ * not NULL: then the lane is queued, as it always is when links are emulated. */
 static exec_task_t *wire_signal(host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence,
-                                exec_task_t *woken)
+                                uint64_t due_ns, exec_task_t *woken)
 {
     const lane_step_t *step = step_of(instance, wire, sequence);
     for (uint32_t i = 0; i < step->signal_count; i++) {
         const lane_signal_t *signal = &instance->base.program->signals[step->signal_first + i];
         if ((signal->dst == PLAN_NONE) != wire->outgoing)
             continue; /* the other host's */
-        uint32_t lane = semaphore_raise(instance, signal->semaphore, chunk_of(wire, sequence), 0);
+        uint32_t lane = semaphore_raise(instance, signal->semaphore, chunk_of(wire, sequence), due_ns);
         if (lane == PLAN_NONE)
             continue;
         if (lane >= instance->lane_count)
-            wire_advance(instance, lane);
-        else if (woken)
-            lane_queue(instance, &instance->lanes[lane].task, 0, NULL);
+            wire_wake(instance, lane, due_ns);
+        else if (woken || instance->exec->config.pace)
+            lane_queue(instance, &instance->lanes[lane].task, due_ns, NULL);
         else
             woken = &instance->lanes[lane].task;
     }
     return woken;
 }
 
+/* Paced: when it is seen that a move was sent, or has come. The links of a move that was sent have let it go.
+ */
+static uint64_t wire_due_ns(host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence)
+{
+    uint64_t now_ns = clock_ns();
+    return wire->outgoing ? now_ns : wire_book(instance, wire, sequence, now_ns).arrived_ns;
+}
+
+/* The moves below `sequence` were sent, or have come. Each host counts them on its own links. */
 static exec_task_t *wire_finish(host_instance_t *instance, exec_wire_t *wire, uint32_t sequence)
 {
     exec_task_t *woken = NULL;
-    while (wire->finished < sequence)
-        woken = wire_signal(instance, wire, wire->finished++, woken);
+    for (uint32_t move = wire->finished; move < sequence; move++) {
+        uint64_t due_ns = instance->exec->config.pace ? wire_due_ns(instance, wire, move) : 0;
+        step_count_operand(instance, crossing(instance, wire, move), bytes_of(instance, wire, move));
+        woken = wire_signal(instance, wire, move, due_ns, woken);
+    }
+    wire->finished = sequence;
     return woken;
-}
-
-static void wire_count(const host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence)
-{
-    const lane_step_t *step = step_of(instance, wire, sequence);
-    lane_span_t span =
-        lane_span(&instance->base.geometry, wire->lane->channel, step->part, chunk_of(wire, sequence));
-    step_count_operand(instance, &instance->base.program->operands[step->dst_first], span.bytes);
 }
 
 void host_wire_sent(exec_instance_t *base, uint32_t lane, uint32_t sequence)
 {
     host_instance_t *instance = (host_instance_t *)base;
     exec_wire_t *wire = wire_of(instance, lane);
-    for (uint32_t move = wire->finished; move < sequence; move++)
-        wire_count(instance, wire, move);
     exec_task_t *woken = wire_finish(instance, wire, sequence);
     if (woken)
         lane_queue(instance, woken, 0, NULL);

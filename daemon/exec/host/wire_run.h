@@ -1,6 +1,11 @@
 /*
  * Wire lanes on the host: they move nothing by themselves. They wait as lanes do, and tell the network what
  * may be sent or written; what the network has done they signal as lanes do.
+ *
+ * With a pacer each host books its own links. A move is booked on the sender's when its source is there, and
+ * may be sent once it is through them; on the receiver's when it has come, and what it announces is visible
+ * once it is through these, too. So no host needs to know another's clock, and a move is as late as if a
+ * switch had stored it.
  */
 #ifndef BLINK_EXEC_WIRE_RUN_H
 #define BLINK_EXEC_WIRE_RUN_H
@@ -8,8 +13,7 @@
 #include "exec/host/instance.h"
 #include "exec/wire.h"
 
-/* What an instance needs for the wire lanes of its program, which is one host's part. Errors: NO_MEMORY;
- * UNSUPPORTED (links are emulated). */
+/* What an instance needs for the wire lanes of its program, which is one host's part. Errors: NO_MEMORY. */
 blink_result_t wires_create(host_instance_t *instance);
 void wires_destroy(host_instance_t *instance);
 
@@ -20,14 +24,15 @@ size_t wires_bytes(const lane_program_t *program);
  * receiver that for the destination. `lane` is its number in the program. */
 bool wire_waits(const host_instance_t *instance, uint32_t lane, const lane_wait_t *wait);
 
-/* Set up a run. Returns how many wire lanes have moves in it. */
-uint32_t wires_reset(host_instance_t *instance);
+/* Set up a run whose completion has its share. Returns how many wire lanes have moves in it. */
+uint32_t wires_reset(host_instance_t *instance, uint64_t now_ns);
 
 /* Tell the network what it may do from the start. */
 void wires_begin(host_instance_t *instance);
 
-/* Take up a wire lane that was parked: tell the network how far it may go now. */
-void wire_advance(host_instance_t *instance, uint32_t lane);
+/* Take up a wire lane that was parked: tell the network how far it may go now, or when links are emulated
+ * have the pool do so when that time has come. */
+void wire_wake(host_instance_t *instance, uint32_t lane, uint64_t due_ns);
 
 /* The host's side of exec_wire_calls_t. */
 wire_place_t host_wire_place(const exec_instance_t *instance, uint32_t lane, uint32_t sequence);

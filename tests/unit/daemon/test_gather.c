@@ -237,10 +237,13 @@ static void test_who_disagrees_is_refused_and_harms_nobody(void **state)
         terms_t terms;
         const char *said;
     } cases[] = {
-        {{5, 0, 0, 0}, "rank 0 on n0 joined a communicator of 4 ranks, rank 2 on n1 asks for 5"},
-        {{4, 2, 0, 0}, "rank 0 on n0 asked for algorithm auto, rank 2 on n1 asks for ring"},
-        {{4, 0, 7, 0}, "rank 0 on n0 asked for an op timeout of 0 ms, rank 2 on n1 asks for 7 ms"},
-        {{4, 0, 0, 9}, "rank 0 on n0 asked for an init timeout of 0 ms, rank 2 on n1 asks for 9 ms"}};
+        {{5, 0, 0, 0, 0}, "rank 0 on n0 joined a communicator of 4 ranks, rank 2 on n1 asks for 5"},
+        {{4, 2, 0, 0, 0}, "rank 0 on n0 asked for algorithm auto, rank 2 on n1 asks for ring"},
+        {{4, 0, 7, 0, 0}, "rank 0 on n0 asked for an op timeout of 0 ms, rank 2 on n1 asks for 7 ms"},
+        {{4, 0, 0, 9, 0}, "rank 0 on n0 asked for an init timeout of 0 ms, rank 2 on n1 asks for 9 ms"},
+        {{4, 0, 0, 0, 0.004},
+         "rank 0 on n0 has links that are not emulated, rank 2 on n1 has links emulated at 0.004 of their "
+         "speed: all daemons need the same pace"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         hosts_t *hosts = two_ranks_wait();
         hosts->terms = cases[i].terms;
@@ -309,7 +312,7 @@ static void test_what_makes_no_sense_is_refused_where_it_is(void **state)
     hosts->terms.rank_count = 1;
     assert_int_equal(hosts_join(hosts, 1), BLINK_ERR_INVALID_ARGUMENT);
     assert_says(blink_error_text(), "rank 1 of 1 ranks");
-    hosts->terms = (terms_t){2, 99, 0, 0};
+    hosts->terms = (terms_t){2, 99, 0, 0, 0};
     assert_int_equal(hosts_join(hosts, 1), BLINK_ERR_INVALID_ARGUMENT);
     assert_nothing_left(hosts);
     hosts_destroy(hosts);
@@ -721,7 +724,7 @@ static void say_anything(hosts_t *hosts, host_t *to)
                             .comm = {100 + hosts_roll(hosts, 3), 1 + hosts_roll(hosts, 2)},
                             .code = (blink_result_t)(1 + hosts_roll(hosts, BLINK_ERR_INTERNAL)),
                             .text = "a lie",
-                            .terms = {hosts_roll(hosts, 4) ? 6 : 1 + hosts_roll(hosts, 6), 0, 0, 0},
+                            .terms = {hosts_roll(hosts, 4) ? 6 : 1 + hosts_roll(hosts, 6), 0, 0, 0, 0},
                             .ranks = ranks,
                             .rank_count = 1 + hosts_roll(hosts, 3),
                             .hosts = ready,

@@ -12,7 +12,7 @@
 #define HOSTS 3u
 
 static const unique_id_t ID = {.version = UNIQUE_ID_VERSION, .port = 7, .instance = 8, .nonce = {9}};
-static const terms_t TERMS = {RANKS, BLINK_ALGORITHM_RING, 5, 6};
+static const terms_t TERMS = {RANKS, BLINK_ALGORITHM_RING, 5, 6, 0.004};
 static const gather_join_rank_t JOINING[] = {{1, 4, 70, false}, {2, 5, 71, true}};
 static const gather_seat_t SEATS[RANKS] = {{1, 0, 80}, {2, 3, 81}, {1, 1, 82}};
 static const gather_ready_host_t READY_HOSTS[HOSTS] = {

@@ -1,14 +1,23 @@
 /*
  * One op on several hosts: each host's executor runs its part of the program, and a fake network carries what
  * goes between them, in random order. Hosts start when they like; what they leave in every rank's memory is
- * to the bit what one host leaves that runs the same plan alone.
+ * to the bit what one host leaves that runs the same plan alone, and what they count on their own links is to
+ * the byte what that host counts on these.
  */
+#include "base/clock.h"
+#include "exec/host/pool.h"
 #include "exec_outcome.h"
 #include "fake_wire.h"
 #include "names.h"
 #include "wire_buffers.h"
 
-enum { SLOTS_CHOSEN = 0 };
+enum { SLOTS_CHOSEN = 0, LINKS_MOST = 64 };
+
+/* Emulated links so fast that no test takes long by them, and so slow that nothing gets through in the time
+ * of a test. */
+#define PACE_FAST 1000.0
+#define PACE_SLOW 1e-12
+#define FAR_NS    ((uint64_t)3600 * 1000000000)
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -20,10 +29,13 @@ typedef struct way {
     uint32_t slots[WIRE_HOSTS_MAX]; /* of each host */
 } way_t;
 
-/* Executors: one for each host, and the first also for the reference. */
+/* Executors: one for each host, and the last one for the reference. */
 typedef struct pools {
     exec_host_t *execs[WIRE_HOSTS_MAX];
+    pace_t *paces[WIRE_HOSTS_MAX]; /* NULL: links are not emulated */
 } pools_t;
+
+typedef _Atomic uint64_t link_bytes_t[LINKS_MOST];
 
 typedef struct cluster {
     const topo_t *topo;
@@ -32,6 +44,7 @@ typedef struct cluster {
     lane_program_t *whole, *parts[WIRE_HOSTS_MAX];
     exec_instance_t *reference;
     wire_net_t net;
+    uint32_t own_link[WIRE_HOSTS_MAX][LINKS_MOST]; /* of each host */
 } cluster_t;
 
 static lane_program_t *compile(const cluster_t *cluster, const lane_hosts_t *hosts)
@@ -42,23 +55,37 @@ static lane_program_t *compile(const cluster_t *cluster, const lane_hosts_t *hos
     return program;
 }
 
-static int make_pools(void **state)
+/* scales: of each host's links, if these are to be emulated. */
+static void pools_init(pools_t *pools, const topo_t *topo, const double *scales)
 {
-    pools_t *pools = calloc(1, sizeof(*pools));
+    *pools = (pools_t){0};
     for (uint32_t h = 0; h < WIRE_HOSTS_MAX; h++) {
-        exec_host_config_t config = {.workers = 1 + h % 2};
+        if (scales)
+            assert_int_equal(pace_create(topo, scales[h], &pools->paces[h]), BLINK_OK);
+        exec_host_config_t config = {.workers = 1 + h % 2, .pace = pools->paces[h]};
         assert_int_equal(exec_host_create(&config, &pools->execs[h]), BLINK_OK);
     }
-    *state = pools;
+}
+
+static void pools_fini(pools_t *pools)
+{
+    for (uint32_t h = 0; h < WIRE_HOSTS_MAX; h++) {
+        exec_host_destroy(pools->execs[h]);
+        pace_destroy(pools->paces[h]);
+    }
+}
+
+static int make_pools(void **state)
+{
+    *state = malloc(sizeof(pools_t));
+    pools_init(*state, NULL, NULL);
     return 0;
 }
 
 static int free_pools(void **state)
 {
-    pools_t *pools = *state;
-    for (uint32_t h = 0; h < WIRE_HOSTS_MAX; h++)
-        exec_host_destroy(pools->execs[h]);
-    free(pools);
+    pools_fini(*state);
+    free(*state);
     return 0;
 }
 
@@ -69,13 +96,31 @@ static exec_instance_t *make_part(exec_host_t *exec, const lane_program_t *progr
     return instance;
 }
 
+/* A host has the links between its own nodes, and those between its NIC and the network. */
+static void find_own_links(cluster_t *cluster)
+{
+    const topo_t *topo = cluster->topo;
+    assert_in_range(topo->link_count, 1, LINKS_MOST);
+    for (uint32_t h = 0; h < cluster->net.host_count; h++) {
+        char name[32];
+        snprintf(name, sizeof(name), "n%u", h);
+        for (uint32_t i = 0; i < topo->link_count; i++) {
+            const topo_link_t *link = &topo->links[i];
+            bool own = strcmp(topo->nodes[link->from].host, name) == 0 ||
+                       strcmp(topo->nodes[link->to].host, name) == 0;
+            cluster->own_link[h][i] = own ? i : TOPO_NONE;
+        }
+    }
+}
+
 static void cluster_init(cluster_t *cluster, const pools_t *pools, const topo_t *topo, const plan_t *plan,
                          uint32_t host_count, const way_t *way)
 {
     *cluster = (cluster_t){.topo = topo, .plan = plan, .net.host_count = host_count};
     hand_number_hosts(topo, plan, cluster->host_of);
+    find_own_links(cluster);
     cluster->whole = compile(cluster, NULL);
-    cluster->reference = make_part(pools->execs[0], cluster->whole);
+    cluster->reference = make_part(pools->execs[WIRE_HOSTS_MAX - 1], cluster->whole);
     lane_hosts_t hosts = {cluster->host_of, way->lands_in_slots, way->scales};
     for (uint32_t h = 0; h < host_count; h++) {
         cluster->parts[h] = compile(cluster, &hosts);
@@ -109,6 +154,7 @@ typedef struct op {
     void *outputs[WIRE_HOSTS_MAX][RANKS_MOST];
     outcome_t outcomes[WIRE_HOSTS_MAX];
     bool begun[WIRE_HOSTS_MAX];
+    link_bytes_t expected_bytes, bytes; /* over links */
 } op_t;
 
 static exec_run_t run_of(const op_t *op, const void *const *inputs, void *const *outputs, outcome_t *outcome)
@@ -128,6 +174,7 @@ static void run_alone(op_t *op)
     outcome_t outcome;
     outcome_init(&outcome);
     exec_run_t run = run_of(op, op->expected.inputs, op->expected.outputs, &outcome);
+    run.comm_link_bytes = op->expected_bytes;
     start_run(op->cluster->reference, &run);
     assert_int_equal(wait_done(&outcome, 1), BLINK_OK);
     outcome_fini(&outcome);
@@ -181,6 +228,8 @@ static void start_hosts(op_t *op, uint32_t most)
         wire_host_t *host = &op->cluster->net.hosts[h];
         exec_run_t run = run_of(op, op->inputs[h], op->outputs[h], &op->outcomes[h]);
         run.wires = &host->wires;
+        run.comm_link_bytes = op->bytes;
+        run.own_link = op->cluster->own_link[h];
         pause_a_while(&op->dice);
         op->begun[h] = true;
         start_run(host->instance, &run);
@@ -199,6 +248,13 @@ static void assert_bit_identical(const op_t *op)
                      op->way->lands_in_slots, rank);
 }
 
+/* Between hosts there are no flags. */
+static void assert_links_counted(const op_t *op)
+{
+    for (uint32_t i = 0; i < LINKS_MOST && op->cluster->plan->protocol == BLINK_PROTOCOL_SIMPLE; i++)
+        assert_int_equal(op->bytes[i], op->expected_bytes[i]);
+}
+
 static void check_op(cluster_t *cluster, const way_t *way, uint64_t count, uint64_t seed)
 {
     op_t op;
@@ -210,6 +266,7 @@ static void check_op(cluster_t *cluster, const way_t *way, uint64_t count, uint6
     for (uint32_t h = 0; h < cluster->net.host_count; h++)
         assert_int_equal(op.outcomes[h].done, 1);
     assert_bit_identical(&op);
+    assert_links_counted(&op);
     op_fini(&op);
 }
 
@@ -286,6 +343,27 @@ static void test_rings_equal_one_host_alone(void **state)
         check_machine(*state, &machines[m], BLINK_ALGORITHM_RING, BLINK_PROTOCOL_SIMPLE, check_plan);
 }
 
+/* The executors of these hosts emulate their own links. */
+static void check_paced(blink_protocol_t protocol, check_plan_t *check)
+{
+    static const double scales[WIRE_HOSTS_MAX] = {PACE_FAST, PACE_FAST, PACE_FAST, PACE_FAST};
+    for (uint32_t m = 0; m < LENGTH(machines); m++) {
+        pools_t pools;
+        topo_t *topo = hand_hosts(machines[m].devices, machines[m].hosts);
+        pools_init(&pools, topo, scales);
+        check_machine(&pools, &machines[m], BLINK_ALGORITHM_TREES, protocol, check);
+        pools_fini(&pools);
+        topo_destroy(topo);
+    }
+}
+
+static void test_every_collective_over_emulated_links(void **state)
+{
+    (void)state;
+    check_paced(BLINK_PROTOCOL_SIMPLE, check_plan);
+    check_paced(BLINK_PROTOCOL_LL, check_plan);
+}
+
 /* Flags stay within a host. */
 static void test_every_collective_with_flags_within_hosts(void **state)
 {
@@ -333,14 +411,78 @@ static void test_aborted_ops_end_when_they_are_settled(void **state)
         check_machine(*state, &machines[m], BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE, check_aborts);
 }
 
+static void test_aborted_ops_over_emulated_links(void **state)
+{
+    (void)state;
+    check_paced(BLINK_PROTOCOL_SIMPLE, check_aborts);
+}
+
+/* All that is left to do waits for links. */
+static bool waits_for_links(exec_host_t *exec)
+{
+    pthread_mutex_lock(&exec->mutex);
+    uint64_t next_ns = queue_next_ns(&exec->queue);
+    bool waits = exec->runners == 0 && next_ns != UINT64_MAX && next_ns > clock_ns() + FAR_NS;
+    pthread_mutex_unlock(&exec->mutex);
+    return waits;
+}
+
+/* Host 1 sends to host 0 what the links of host `slow` do not let through. */
+static void check_held(uint32_t slow)
+{
+    static const uint32_t devices[] = {1, 1};
+    double scales[WIRE_HOSTS_MAX] = {PACE_FAST, PACE_FAST, PACE_FAST, PACE_FAST};
+    scales[slow] = PACE_SLOW;
+    topo_t *topo = hand_hosts(devices, 2);
+    plan_t *plan = make_plan(topo, BLINK_BROADCAST, BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE);
+    const way_t way = {0};
+    pools_t pools;
+    cluster_t cluster;
+    op_t op;
+    pools_init(&pools, topo, scales);
+    cluster_init(&cluster, &pools, topo, plan, 2, &way);
+    op_init(&op, &cluster, &way, 70000, 1);
+    start_hosts(&op, 2);
+    while (!waits_for_links(pools.execs[slow]))
+        wire_sleep(200);
+    for (uint32_t i = 0; i < cluster.net.flow_count; i++)
+        assert_true((atomic_load(&cluster.net.flows[i].ready) > 0) == (slow == 0));
+    exec_abort(cluster.net.hosts[0].instance, BLINK_ERR_PEER_LOST);
+    exec_abort(cluster.net.hosts[1].instance, BLINK_ERR_PEER_LOST);
+    wire_net_settle(&cluster.net, op.begun);
+    assert_int_equal(wait_done(&op.outcomes[slow], 1), BLINK_ERR_PEER_LOST);
+    (void)wait_done(&op.outcomes[1 - slow], 1);
+    op_fini(&op);
+    cluster_fini(&cluster);
+    pools_fini(&pools);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
+static void test_senders_links_hold_a_move_before_it_is_sent(void **state)
+{
+    (void)state;
+    check_held(1);
+}
+
+static void test_receivers_links_hold_a_move_that_has_come(void **state)
+{
+    (void)state;
+    check_held(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_collective_equals_one_host_alone),
         cmocka_unit_test(test_rings_equal_one_host_alone),
+        cmocka_unit_test(test_every_collective_over_emulated_links),
         cmocka_unit_test(test_every_collective_with_flags_within_hosts),
         cmocka_unit_test(test_data_may_come_before_the_receiver_starts),
         cmocka_unit_test(test_aborted_ops_end_when_they_are_settled),
+        cmocka_unit_test(test_aborted_ops_over_emulated_links),
+        cmocka_unit_test(test_senders_links_hold_a_move_before_it_is_sent),
+        cmocka_unit_test(test_receivers_links_hold_a_move_that_has_come),
     };
     return cmocka_run_group_tests(tests, make_pools, free_pools);
 }

@@ -22,6 +22,7 @@ static const topo_t topo = {.node_count = 4, .link_count = 3, .gpu_count = 3, .n
 
 static const uint32_t from_gpu0[] = {0, 1};
 static const uint32_t from_gpu2[] = {2, 1};
+static const pace_path_t out_of_gpu0 = {from_gpu0, 1, NULL};
 
 static pace_flows_t *tenant, *communicator; /* of the pacer that is being tested */
 
@@ -50,7 +51,7 @@ static void drop_pace(pace_t *pace)
 static pace_slot_t book(pace_t *pace, const uint32_t *path, uint32_t link_count, uint64_t bytes,
                         uint64_t ready_ns)
 {
-    return pace_book(pace, communicator, path, link_count, bytes, ready_ns);
+    return pace_book(pace, communicator, &(pace_path_t){path, link_count, NULL}, bytes, ready_ns);
 }
 
 static void test_transfer_lasts_as_long_as_the_slowest_link(void **state)
@@ -115,6 +116,25 @@ static void test_backplane_of_a_switch_is_shared(void **state)
     pace_t *pace = make_pace_for(&shared, 1.0);
     assert_int_equal(book(pace, from_gpu0, 2, 1000, 5000).sent_ns, 9000);
     assert_int_equal(book(pace, from_gpu2, 2, 1000, 5000).sent_ns, 13000);
+    drop_pace(pace);
+}
+
+/* A path from gpu0 to another host's device, and one from there to gpu1: only what is of this host counts. */
+static void test_links_of_other_hosts_are_booked_there(void **state)
+{
+    (void)state;
+    pace_t *pace = make_pace(1.0);
+    const uint32_t leaving[] = {5, 6, 7}, coming[] = {7, 8, 9};
+    const uint32_t own[] = {[5] = 0, [6] = TOPO_NONE, [7] = TOPO_NONE, [8] = TOPO_NONE, [9] = 1};
+    pace_slot_t left = pace_book(pace, communicator, &(pace_path_t){leaving, 3, own}, 1000, 5000);
+    assert_int_equal(left.sent_ns, 6000);
+    assert_int_equal(left.arrived_ns, 7000);
+    pace_slot_t came = pace_book(pace, communicator, &(pace_path_t){coming, 3, own}, 1000, 5000);
+    assert_int_equal(came.sent_ns, 5500);
+    assert_int_equal(came.arrived_ns, 6500);
+    const uint32_t elsewhere[] = {6};
+    pace_slot_t passed = pace_book(pace, communicator, &(pace_path_t){elsewhere, 1, own}, 1000, 5000);
+    assert_int_equal(passed.arrived_ns, 5000);
     drop_pace(pace);
 }
 
@@ -190,7 +210,7 @@ static uint64_t share_link(user_t *users, uint32_t count, uint64_t end_ns)
     for (uint32_t u = 0; u < count; u++)
         user_init(pace, &users[u]);
     while ((ready_ns = next_chunk(users, count, &of, &c)) && *ready_ns < end_ns) {
-        uint64_t sent_ns = pace_book(pace, of->flows[c], from_gpu0, 1, CHUNK_BYTES, *ready_ns).sent_ns;
+        uint64_t sent_ns = pace_book(pace, of->flows[c], &out_of_gpu0, CHUNK_BYTES, *ready_ns).sent_ns;
         of->bytes += sent_ns <= end_ns ? CHUNK_BYTES : 0;
         of->booked_bytes += CHUNK_BYTES;
         of->longest_ns = sent_ns - *ready_ns > of->longest_ns ? sent_ns - *ready_ns : of->longest_ns;
@@ -269,7 +289,7 @@ static void test_communicators_of_a_tenant_share_equally(void **state)
     assert_int_equal(pace_flows_create(pace, tenant, 1, &other), BLINK_OK);
     for (uint32_t i = 0; i < 10; i++)
         book(pace, from_gpu0, 1, CHUNK_BYTES, 0);
-    assert_int_equal(pace_book(pace, other, from_gpu0, 1, CHUNK_BYTES, 0).sent_ns, 2 * CHUNK_BYTES);
+    assert_int_equal(pace_book(pace, other, &out_of_gpu0, CHUNK_BYTES, 0).sent_ns, 2 * CHUNK_BYTES);
     assert_int_equal(book(pace, from_gpu0, 1, CHUNK_BYTES, 0).sent_ns, 12 * CHUNK_BYTES);
     pace_flows_destroy(other);
     drop_pace(pace);
@@ -305,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_busy_link_holds_up_only_what_crosses_it),
         cmocka_unit_test(test_late_booking_of_an_idle_link_costs_nothing),
         cmocka_unit_test(test_backplane_of_a_switch_is_shared),
+        cmocka_unit_test(test_links_of_other_hosts_are_booked_there),
         cmocka_unit_test(test_empty_transfer_still_takes_the_latency),
         cmocka_unit_test(test_tenants_share_a_link_by_their_weights),
         cmocka_unit_test(test_three_tenants_never_get_more_than_the_link_has),
