@@ -165,6 +165,23 @@ static uint64_t pace_occupy(pace_link_t *link, pace_clock_t *tenant, pace_clock_
     return communicator->idle_ns;
 }
 
+/* The link's number in the pacer's topology; TOPO_NONE: another host's. */
+static uint32_t own_link(const pace_path_t *path, uint32_t i)
+{
+    return path->own_link ? path->own_link[path->links[i]] : path->links[i];
+}
+
+uint64_t pace_alone_ns(const pace_t *pace, const pace_path_t *path, uint64_t bytes)
+{
+    double slowest = 0.0;
+    for (uint32_t i = 0; i < path->link_count; i++) {
+        uint32_t number = own_link(path, i);
+        if (number != TOPO_NONE && pace->links[number].ns_per_byte > slowest)
+            slowest = pace->links[number].ns_per_byte;
+    }
+    return (uint64_t)ceil((double)bytes * slowest);
+}
+
 pace_slot_t pace_book(pace_t *pace, pace_flows_t *communicator, const pace_path_t *path, uint64_t bytes,
                       uint64_t ready_ns)
 {
@@ -172,7 +189,7 @@ pace_slot_t pace_book(pace_t *pace, pace_flows_t *communicator, const pace_path_
     pace_slot_t slot = {.sent_ns = ready_ns};
     double latency_us = 0.0;
     for (uint32_t i = 0; i < path->link_count; i++) {
-        uint32_t number = path->own_link ? path->own_link[path->links[i]] : path->links[i];
+        uint32_t number = own_link(path, i);
         if (number == TOPO_NONE)
             continue;
         const topo_link_t *link = &pace->topo->links[number];

@@ -50,6 +50,9 @@ typedef struct pace_path {
 pace_slot_t pace_book(pace_t *pace, pace_flows_t *communicator, const pace_path_t *path, uint64_t bytes,
                       uint64_t ready_ns);
 
+/* What the bytes take on the slowest of the path's own links if nothing else crosses it, without latency. */
+uint64_t pace_alone_ns(const pace_t *pace, const pace_path_t *path, uint64_t bytes);
+
 double pace_scale(const pace_t *pace);
 
 /* A scale at which this machine moves the topology's busiest collectives with its processors under 70 % busy:

@@ -59,16 +59,27 @@ void step_count_operand(const host_instance_t *instance, const lane_operand_t *o
         exec_count_link(&instance->base, links[l], bytes);
 }
 
-pace_slot_t step_book_operand(host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes,
-                              uint64_t ready_ns)
+static pace_path_t step_path(const host_instance_t *instance, const lane_operand_t *operand)
 {
     const lane_program_t *program = instance->base.program;
     if (operand->path == PLAN_NONE)
-        return (pace_slot_t){ready_ns, ready_ns};
-    const lane_path_t *crossed = &program->paths[operand->path];
-    const pace_path_t path = {.links = &program->path_links[crossed->link_first],
-                              .link_count = crossed->link_count,
-                              .own_link = instance->base.run.own_link};
+        return (pace_path_t){0};
+    const lane_path_t *path = &program->paths[operand->path];
+    return (pace_path_t){.links = &program->path_links[path->link_first],
+                         .link_count = path->link_count,
+                         .own_link = instance->base.run.own_link};
+}
+
+uint64_t step_alone_ns(const host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes)
+{
+    const pace_path_t path = step_path(instance, operand);
+    return pace_alone_ns(instance->exec->config.pace, &path, bytes);
+}
+
+pace_slot_t step_book_operand(host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes,
+                              uint64_t ready_ns)
+{
+    const pace_path_t path = step_path(instance, operand);
     pace_slot_t slot =
         pace_book(instance->exec->config.pace, instance->completion.share->flows, &path, bytes, ready_ns);
     if (slot.arrived_ns > instance->last_arrival_ns)

@@ -52,6 +52,9 @@ void step_count_operand(const host_instance_t *instance, const lane_operand_t *o
 pace_slot_t step_book_operand(host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes,
                               uint64_t ready_ns);
 
+/* Paced: what the bytes take on these links if nothing else crosses them: pace_alone_ns(). */
+uint64_t step_alone_ns(const host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes);
+
 /* Whether all that the step reads from slots with flags has arrived. */
 bool step_arrived(const step_place_t *place);
 

@@ -142,6 +142,12 @@ static pace_slot_t wire_book(host_instance_t *instance, const exec_wire_t *wire,
     return slot;
 }
 
+/* Paced: what a move takes on this host's links at their full speed. */
+static uint64_t wire_alone_ns(const host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence)
+{
+    return step_alone_ns(instance, crossing(instance, wire, sequence), bytes_of(instance, wire, sequence));
+}
+
 /* Until when the next move to tell of, which waits for no semaphore, must not be told of; 0: it may be. Moves
  * are booked one at a time, from when each was ready, which may be long before now: a link that is busy so is
  * not idle until the lane is taken up again. */
@@ -158,7 +164,10 @@ static uint64_t wire_held_ns(host_instance_t *instance, uint32_t lane, exec_wire
         return ready_ns;
     wire->start_ns = ready_ns;
     wire->is_booked = wire->outgoing;
-    return wire->outgoing ? wire_book(instance, wire, wire->told, ready_ns).arrived_ns : 0;
+    if (!wire->outgoing)
+        return 0;
+    return wire_book(instance, wire, wire->told, ready_ns).arrived_ns -
+           wire_alone_ns(instance, wire, wire->told);
 }
 
 /* It may be run, and the run ended, before this returns. The caller is one of the instance's users, or the
@@ -257,12 +266,12 @@ static exec_task_t *wire_signal(host_instance_t *instance, const exec_wire_t *wi
     return woken;
 }
 
-/* Paced: when it is seen that a move was sent, or has come. The links of a move that was sent have let it go.
- */
+/* Paced: when it is seen that a move was sent, or has come. */
 static uint64_t wire_due_ns(host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence)
 {
     uint64_t now_ns = clock_ns();
-    return wire->outgoing ? now_ns : wire_book(instance, wire, sequence, now_ns).arrived_ns;
+    return wire->outgoing ? now_ns + wire_alone_ns(instance, wire, sequence)
+                          : wire_book(instance, wire, sequence, now_ns).arrived_ns;
 }
 
 /* The moves below `sequence` were sent, or have come. Each host counts them on its own links. */

@@ -2,10 +2,12 @@
  * Wire lanes on the host: they move nothing by themselves. They wait as lanes do, and tell the network what
  * may be sent or written; what the network has done they signal as lanes do.
  *
- * With a pacer each host books its own links. A move is booked on the sender's when its source is there, and
- * may be sent once it is through them; on the receiver's when it has come, and what it announces is visible
- * once it is through these, too. So no host needs to know another's clock, and a move is as late as if a
- * switch had stored it.
+ * With a pacer each host books its own links, and none knows another's clock. The sender books a move when
+ * its source is there, and sends it when the first byte has gone through its links. The receiver books it
+ * when it has come, which is then the moment from which its links carry the same bytes as the sender's, and
+ * what it announces is visible when it is through. Where the sender's links are slower than the receiver's,
+ * the receiver sees a move too early by the difference, which is less than a chunk takes, and no faster in
+ * the long run.
  */
 #ifndef BLINK_EXEC_WIRE_RUN_H
 #define BLINK_EXEC_WIRE_RUN_H

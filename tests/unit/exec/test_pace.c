@@ -132,6 +132,8 @@ static void test_links_of_other_hosts_are_booked_there(void **state)
     pace_slot_t came = pace_book(pace, communicator, &(pace_path_t){coming, 3, own}, 1000, 5000);
     assert_int_equal(came.sent_ns, 5500);
     assert_int_equal(came.arrived_ns, 6500);
+    assert_int_equal(pace_alone_ns(pace, &(pace_path_t){leaving, 3, own}, 1000), 1000);
+    assert_int_equal(pace_alone_ns(pace, &(pace_path_t){coming, 3, own}, 1000), 500);
     const uint32_t elsewhere[] = {6};
     pace_slot_t passed = pace_book(pace, communicator, &(pace_path_t){elsewhere, 1, own}, 1000, 5000);
     assert_int_equal(passed.arrived_ns, 5000);
