@@ -9,6 +9,7 @@
 #include "plan/choose.h"
 #include "plan/show/ideal.h"
 #include "plan/show/limit.h"
+#include "plan/show/phases.h"
 #include "request.h"
 #include "tools/human.h"
 #include "tools/table.h"
@@ -66,7 +67,8 @@ typedef struct explanation {
     plan_crossover_t *crossovers;
     uint32_t crossover_count;
     ideal_t ideal;
-    char *limit; /* what limits the plan, lines of text */
+    char *limit;  /* what limits the plan, lines of text */
+    char *phases; /* of a plan of several hosts, a line of text; may be empty */
     /* What NCCL would do by its own model, where it does the collective and finds rings here. */
     bool has_nccl;
     nccl_graph_t nccl_graph;
@@ -95,6 +97,7 @@ static blink_result_t explain(explanation_t *e)
                                      &e->crossover_count));
     BLINK_TRY(ask_nccl(e));
     BLINK_TRY(ideal_find(e->topo, e->request->rank_node, e->request->rank_count, &e->ideal));
+    BLINK_TRY(plan_phases_describe(e->topo, e->choice.best, &e->phases));
     return plan_limit_describe(e->topo, e->choice.best, &e->limit);
 }
 
@@ -103,6 +106,7 @@ static void explanation_fini(explanation_t *e)
     plan_choice_fini(&e->choice);
     free(e->crossovers);
     free(e->limit);
+    free(e->phases);
 }
 
 static double busbw_GBps(const explanation_t *e, const plan_candidate_t *candidate)
@@ -166,6 +170,7 @@ static void print_plan(const explanation_t *e)
            human_bytes(e->choice.candidates[0].chunk_bytes, bytes));
     printf("bus bandwidth %.3f GB/s, %.1f%% of the ideal %.3f GB/s\n", plan_busbw_GBps(e),
            100.0 * efficiency(e), e->ideal.busbw_GBps);
+    fputs(e->phases, stdout);
     fputs(e->limit, stdout);
 }
 
@@ -299,7 +304,7 @@ static blink_result_t print_json(const explanation_t *e)
     json_t *root =
         plan->root == PLAN_NONE ? json_null() : json_string(e->topo->nodes[plan->rank_node[plan->root]].id);
     return ctl_print_json(
-        json_pack("{ss ss ss so so sI ss ss sf sf sf sf sI sI si sI sf sf sf so so so so}", "schema",
+        json_pack("{ss ss ss so so sI ss ss sf sf sf sf sI sI si sI sf sf sf so so so so so}", "schema",
                   "blink-explain/1", "collective", blink_name_collective(plan->collective), "topology",
                   e->topo->name, "ranks", pack_ranks(e), "root", root, "bytes", (json_int_t)e->request->bytes,
                   "algorithm", blink_name_algorithm(best->algorithm), "protocol",
@@ -308,8 +313,8 @@ static blink_result_t print_json(const explanation_t *e)
                   (json_int_t)plan_tree_count(plan), "channels", (json_int_t)best->channel_count, "depth",
                   (int)best->depth, "chunk_bytes", (json_int_t)best->chunk_bytes, "plan_busbw_GBps",
                   plan_busbw_GBps(e), "ideal_busbw_GBps", e->ideal.busbw_GBps, "efficiency", efficiency(e),
-                  "limit", ctl_json_text(e->limit), "candidates", pack_candidates(&e->choice), "crossovers",
-                  pack_crossovers(e), "nccl", pack_nccl(e)),
+                  "phases", ctl_json_text(e->phases), "limit", ctl_json_text(e->limit), "candidates",
+                  pack_candidates(&e->choice), "crossovers", pack_crossovers(e), "nccl", pack_nccl(e)),
         JSON_INDENT(1));
 }
 

@@ -34,6 +34,14 @@ class ExplainTest(IntegrationTest):
         self.assertIn("100.0% of the ideal 450.000 GB/s", out)
         self.assertIn("450 / 1 = 450 GB/s", out)
 
+    def test_names_the_phases_of_a_plan_of_several_hosts(self):
+        phases = "phases: reduce within hosts (nvlink), between hosts over nic0, "
+        self.assertIn(phases, self.explain_json("--topology", "2xdgx1v")["phases"])
+        status, out, err = self.explain("--topology", "2xdgx1v")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("\n" + phases, out)
+        self.assertEqual(self.explain_json("--topology", "dgx1v")["phases"], "")
+
     def test_auto_plans_what_is_explained(self):
         answer = self.explain_json("--topology", "dgx2", "--bytes", "4K")
         status, out, err = self.run_command([BLINKCTL, "plan", "--topology", "dgx2", "--bytes", "4K",

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { STAGE_REDUCE, STAGE_BROADCAST, STAGE_ROUTE, STAGE_COUNT };
 
@@ -92,6 +93,20 @@ uint32_t plan_branch_depth(const plan_t *plan, const plan_branch_t *branch)
 const char *plan_rank_id(const topo_t *topo, const plan_t *plan, uint32_t rank)
 {
     return topo->nodes[plan->rank_node[rank]].id;
+}
+
+uint32_t plan_number_hosts(const topo_t *topo, const plan_t *plan, uint32_t *of_rank)
+{
+    uint32_t hosts = 0;
+    for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
+        const char *host = topo->nodes[plan->rank_node[rank]].host;
+        uint32_t first = 0;
+        while (strcmp(topo->nodes[plan->rank_node[first]].host, host) != 0)
+            first++;
+        of_rank[rank] = first;
+        hosts += first == rank;
+    }
+    return hosts;
 }
 
 const char *plan_algorithm_label(const plan_t *plan)

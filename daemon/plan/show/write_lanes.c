@@ -21,27 +21,13 @@ static const char *host_name(const topo_t *topo, const plan_t *plan, uint32_t ra
     return topo->nodes[plan->rank_node[rank]].host;
 }
 
-/* Number every rank's host by the first rank on it. Returns how many hosts there are. */
-static uint32_t number_hosts(const topo_t *topo, const plan_t *plan, uint32_t *of_rank)
-{
-    uint32_t hosts = 0;
-    for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
-        uint32_t first = 0;
-        while (strcmp(host_name(topo, plan, first), host_name(topo, plan, rank)) != 0)
-            first++;
-        of_rank[rank] = first;
-        hosts += first == rank;
-    }
-    return hosts;
-}
-
 static blink_result_t compile(const topo_t *topo, const plan_t *plan, uint64_t payload_bytes,
                               lane_program_t **program)
 {
     uint32_t *of_rank = malloc((plan->rank_count + 1u) * sizeof(*of_rank));
     if (!of_rank)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the hosts of %u ranks", plan->rank_count);
-    bool several = number_hosts(topo, plan, of_rank) > 1;
+    bool several = plan_number_hosts(topo, plan, of_rank) > 1;
     bool small = payload_bytes > 0 && payload_bytes <= LANE_LANDS_IN_SLOTS_BYTES;
     lane_hosts_t hosts = {.of_rank = of_rank, .lands_in_slots = small};
     blink_result_t result = lane_compile(topo, plan, several ? &hosts : NULL, program);

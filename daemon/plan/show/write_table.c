@@ -4,8 +4,10 @@
 #include "collective.h"
 #include "error.h"
 #include "plan/predict.h"
+#include "plan/show/phases.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define WIDTH          120 /* of the page, where ids are short enough */
@@ -121,7 +123,8 @@ static void write_prediction(topo_text_t *text, const plan_t *plan, uint64_t pay
             algbw_GBps * collective_busbw_factor(plan->collective, plan->rank_count));
 }
 
-blink_result_t plan_write_table(const topo_t *topo, const plan_t *plan, uint64_t payload_bytes, char **result)
+static blink_result_t write_table(const topo_t *topo, const plan_t *plan, uint64_t payload_bytes,
+                                  const char *phases, char **result)
 {
     double predicted_us = 0.0;
     topo_text_t text;
@@ -129,9 +132,19 @@ blink_result_t plan_write_table(const topo_t *topo, const plan_t *plan, uint64_t
         BLINK_TRY(plan_predict_us(topo, plan, payload_bytes, plan->protocol, 0, &predicted_us));
     BLINK_TRY(topo_text_open(&text));
     write_summary(&text, topo, plan);
+    fputs(phases, text.file);
     if (payload_bytes > 0)
         write_prediction(&text, plan, payload_bytes, predicted_us);
     if (plan->channel_count > 0)
         write_branches(&text, topo, plan);
     return topo_text_close(&text, result);
+}
+
+blink_result_t plan_write_table(const topo_t *topo, const plan_t *plan, uint64_t payload_bytes, char **text)
+{
+    char *phases;
+    BLINK_TRY(plan_phases_describe(topo, plan, &phases));
+    blink_result_t result = write_table(topo, plan, payload_bytes, phases, text);
+    free(phases);
+    return result;
 }
