@@ -21,10 +21,11 @@
 typedef struct phases {
     const topo_t *topo;
     const plan_t *plan;
-    uint32_t *host_of_rank;                /* the first rank on the rank's host */
-    uint32_t *entries;                     /* by host: how often the tree enters it, or has its root there */
-    double *loads;                         /* per link, of the payload */
-        double trees_share, once_share; /* of the payload: of all trees, and of those that enter each host once */
+    uint32_t *host_of_rank; /* the first rank on the rank's host */
+    uint32_t *entries;      /* by host: how often the tree enters it, or has its root there */
+    double *loads;          /* per link, of the payload */
+    /* Of the payload: what all trees have, and what those have that enter each host once. */
+    double trees_share, once_share;
     bool up[LINK_KINDS], down[LINK_KINDS]; /* links within hosts of reduce trees, and of broadcast trees */
 } phases_t;
 
@@ -150,7 +151,7 @@ static void write_phases(const topo_text_t *text, const phases_t *p)
         fputs(", ", text->file);
         write_within(text, "broadcast", p->down);
     }
-        if (part_in_phases(p) < ALL)
+    if (part_in_phases(p) < ALL)
         fprintf(text->file, "; so goes %.1f%% of the payload, other trees enter hosts more than once",
                 100.0 * part_in_phases(p));
     fputc('\n', text->file);
@@ -172,7 +173,7 @@ blink_result_t plan_phases_describe(const topo_t *topo, const plan_t *plan, char
     if (result == BLINK_OK)
         result = topo_text_open(&text);
     if (result == BLINK_OK) {
-                if (plan_number_hosts(topo, plan, p.host_of_rank) > 1)
+        if (plan_number_hosts(topo, plan, p.host_of_rank) > 1)
             read_trees(&p);
         if (part_in_phases(&p) >= MOST)
             write_phases(&text, &p);
