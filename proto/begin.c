@@ -1,5 +1,7 @@
 #include "begin.h"
 
+#include "collective.h"
+
 #include <string.h>
 
 static blink_result_t check_name(const char *what, const op_name_t *op)
@@ -17,6 +19,11 @@ blink_result_t begin_parse(const void *payload, uint32_t bytes, begin_t *begin)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN of %u bytes; it has %zu", bytes, sizeof(*begin));
     memcpy(begin, payload, sizeof(*begin));
     BLINK_TRY(check_name("a BEGIN", &begin->op));
+    bool is_transfer = begin->op.root != OP_NAME_NONE;
+    if (!collective_opcode_valid(begin->opcode) ||
+        collective_is_pair(collective_of_opcode(begin->opcode)) != is_transfer)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN of a %s by opcode %u",
+                          is_transfer ? "transfer" : "collective", begin->opcode);
     if (begin->reserved != 0 || begin->reserved_word != 0 || begin->reserved_last != 0)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN with words set that are to be 0");
     return BLINK_OK;
@@ -35,7 +42,8 @@ blink_result_t fail_parse(const void *payload, uint32_t bytes, fail_t *fail, con
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a FAIL of %u bytes tells of %u flows", bytes,
                           fail->sent_count);
     left -= fail->sent_count * (uint32_t)sizeof(uint32_t);
-    if (left >= BLINK_ERROR_TEXT_BYTES || (fail->flags & ~FAIL_IS_ANSWER) || fail->code == BLINK_OK)
+    if (left >= BLINK_ERROR_TEXT_BYTES || (fail->flags & ~FAIL_IS_ANSWER) || fail->code == BLINK_OK ||
+        fail->code > BLINK_ERR_INTERNAL)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a FAIL with code %u, flags 0x%x and a text of %u bytes",
                           fail->code, fail->flags, left);
     *sent = (const uint32_t *)((const char *)payload + sizeof(*fail));

@@ -421,7 +421,7 @@ static bool rank_leave_if_done(comm_rank_t *rank)
     rank->last = comm->left_count + 1 == comm->member_count;
     if (rank->last && !list_is_empty(&comm->ops))
         return false;
-    if (!stored_forget_some(rank)) {
+    if (!stored_forget_some(rank) || (rank->last && comm->remote && !remote_forget_some(comm->remote))) {
         comm_attend(comm);
         return false;
     }
@@ -471,6 +471,8 @@ static void comm_serve(engine_comm_t *comm)
     ops_activate_more(comm);
     if (comm->sweep != &comm->ops)
         comm_sweep(comm);
+    if (comm->remote && !remote_sweep(comm->remote))
+        comm_attend(comm);
     if (!comm_has_ended(comm)) {
         run_next_due(comm);
         if (!list_is_empty(&comm->due))

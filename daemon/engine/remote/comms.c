@@ -13,8 +13,8 @@
 /* So many communicators that have ended are remembered, for peers that still begin ops of theirs. */
 #define ENDED_MOST 1024u
 
-/* Words about ops that have not begun here, of one communicator. */
-#define KEPT_MOST 262144u
+/* Words about ops to come that are looked at in one visit to their communicator. */
+#define WORDS_AT_ONCE 64u
 
 /* ---- all of them ---- */
 
@@ -102,6 +102,7 @@ blink_result_t remote_comm_create(engine_comm_t *comm, const engine_remote_confi
     list_init(&remote->of_kept);
     list_init(&remote->kept_by_age);
     list_init(&remote->asks);
+    remote->sweep = &remote->kept_by_age;
     remote->host_of_rank = calloc(comm->rank_count, sizeof(*remote->host_of_rank));
     remote->endpoints = calloc(hosts, sizeof(data_endpoint_t *));
     remote->versions = calloc(hosts, sizeof(*remote->versions));
@@ -181,17 +182,27 @@ static remote_ended_t how_it_ended(const remote_comm_t *remote)
     return ended;
 }
 
-void remote_comm_leave(remote_comm_t *remote)
+bool remote_forget_some(remote_comm_t *remote)
 {
-    remotes_t *remotes = &remote->comm->engine->remotes;
     const remote_ended_t ended = how_it_ended(remote);
     kept_t *kept;
-    while ((kept = LIST_FIRST(&remote->kept_by_age, kept_t, of_age))) {
+    for (uint32_t i = 0; i < WORDS_AT_ONCE; i++) {
+        kept = LIST_FIRST(&remote->kept_by_age, kept_t, of_age);
+        if (!kept)
+            return true;
         if (kept->is_begin)
             remote_answer(remote->endpoints[kept->begin.op.host], &kept->begin.op, remote->own_host,
                           ended.code, ended.text);
         remote_forget_kept(remote, kept);
     }
+    engine_count(remote->comm->engine, WORDS_AT_ONCE);
+    return false;
+}
+
+void remote_comm_leave(remote_comm_t *remote)
+{
+    remotes_t *remotes = &remote->comm->engine->remotes;
+    const remote_ended_t ended = how_it_ended(remote);
     if (list_is_empty(&remote->of_all))
         return;
     list_remove(&remote->of_all);
@@ -231,32 +242,81 @@ kept_t *remote_find_kept(const remote_comm_t *remote, const op_name_t *name, con
     return link ? CONTAINER_OF(link, kept_t, of_ops) : NULL;
 }
 
+static account_t *account_of(const remote_comm_t *remote)
+{
+    return &remote->comm->tenant->account;
+}
+
+static size_t kept_bytes(const char *text)
+{
+    return sizeof(kept_t) + strlen(text) + 1;
+}
+
 void remote_forget_kept(remote_comm_t *remote, kept_t *kept)
 {
     table_remove(&remote->kept, &kept->of_ops);
+    if (remote->sweep == &kept->of_age)
+        remote->sweep = kept->of_age.next;
     list_remove(&kept->of_age);
+    account_credit(account_of(remote), BUDGET_OP_BYTES, kept_bytes(kept->text));
     free(kept);
     if (list_is_empty(&remote->kept_by_age))
         list_remove(&remote->of_kept);
 }
 
+static blink_result_t kept_create(remote_comm_t *remote, const begin_t *begin, const char *text,
+                                  kept_t **created)
+{
+    size_t bytes = kept_bytes(text);
+    BLINK_TRY(account_charge(account_of(remote), BUDGET_OP_BYTES, bytes));
+    kept_t *kept = malloc(bytes);
+    if (!kept || !table_add(&remote->kept, &kept->of_ops, remote_name_hash(&begin->op))) {
+        account_credit(account_of(remote), BUDGET_OP_BYTES, bytes);
+        free(kept);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for ops that other hosts have begun");
+    }
+    memcpy(kept->text, text, bytes - sizeof(*kept));
+    *created = kept;
+    return BLINK_OK;
+}
+
 void remote_keep(remote_comm_t *remote, const begin_t *begin, blink_result_t code, const char *text)
 {
-    size_t text_bytes = text ? strlen(text) + 1 : 1;
-    kept_t *kept = remote->kept.count < KEPT_MOST ? malloc(sizeof(*kept) + text_bytes) : NULL;
-    if (!kept || !table_add(&remote->kept, &kept->of_ops, remote_name_hash(&begin->op))) {
-        free(kept);
-        remote_end(remote, BLINK_ERR_NO_MEMORY, "no memory for ops that other hosts have begun");
+    kept_t *kept;
+    blink_result_t result = kept_create(remote, begin, text ? text : "", &kept);
+    if (result != BLINK_OK) {
+        char why[BLINK_ERROR_TEXT_BYTES];
+        snprintf(why, sizeof(why), "%s", blink_error_text());
+        remote_end(remote, result, why);
         return;
     }
     kept->since_us = clock_us();
     kept->is_begin = code == BLINK_OK;
     kept->begin = *begin;
     kept->code = code;
-    snprintf(kept->text, text_bytes, "%s", text ? text : "");
     if (list_is_empty(&remote->kept_by_age))
         list_append(&remote->comm->engine->remotes.with_kept, &remote->of_kept);
     list_append(&remote->kept_by_age, &kept->of_age);
+}
+
+void remote_rank_leaves(remote_comm_t *remote)
+{
+    remote->sweep = remote->kept_by_age.next;
+}
+
+bool remote_sweep(remote_comm_t *remote)
+{
+    for (uint32_t i = 0; i < WORDS_AT_ONCE; i++) {
+        if (remote->sweep == &remote->kept_by_age)
+            return true;
+        kept_t *kept = CONTAINER_OF(remote->sweep, kept_t, of_age);
+        remote->sweep = remote->sweep->next;
+        if (kept->is_begin && !remote_has_begun(remote, &kept->begin.op) &&
+            remote_refuse_begin(remote, &kept->begin))
+            remote_forget_kept(remote, kept);
+    }
+    engine_count(remote->comm->engine, WORDS_AT_ONCE);
+    return false;
 }
 
 /* ---- time-outs ---- */

@@ -41,15 +41,15 @@ static void frame_free(frame_t *frame)
 /* The peer lies: its connections are closed, and its communicators end by that. */
 static void refuse(const frame_t *frame)
 {
-    char text[BLINK_ERROR_TEXT_BYTES];
-    snprintf(text, sizeof(text), "%s", blink_error_text());
-    data_endpoint_close(frame->endpoint, BLINK_FAIL(BLINK_ERR_PROTOCOL, "host %s: %s",
-                                                    data_endpoint_peer(frame->endpoint), text));
+    data_endpoint_close(frame->endpoint, BLINK_ERR_PROTOCOL);
 }
 
-/* The word is a host's of that communicator, and came from that host. */
-static blink_result_t check_sender(const remote_comm_t *remote, const frame_t *frame, const op_name_t *op)
+/* The word is a host's of that communicator, and came from that host. UINT32_MAX: an answer of a host that
+ * does not know which one it is. */
+static blink_result_t check_sender(const remote_comm_t *remote, const frame_t *frame, op_name_t *op)
 {
+    if (op->host == UINT32_MAX && frame->type == WIRE_FAIL)
+        op->host = remote_host_of(remote, frame->endpoint);
     if (op->host >= remote->host_count || remote->endpoints[op->host] != frame->endpoint)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "it speaks for host %u of communicator %u", op->host,
                           remote->comm->comm);
@@ -108,10 +108,7 @@ static blink_result_t take_fail(remotes_t *remotes, frame_t *frame, bool *is_kep
         *is_kept = take_unknown(remotes, frame, &fail.op);
         return BLINK_OK;
     }
-    if (fail.op.host != UINT32_MAX)
-        BLINK_TRY(check_sender(remote, frame, &fail.op));
-    else
-        fail.op.host = remote_host_of(remote, frame->endpoint);
+    BLINK_TRY(check_sender(remote, frame, &fail.op));
     remote_heed_fail(remote, &fail, sent, text);
     return BLINK_OK;
 }

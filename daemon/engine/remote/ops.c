@@ -269,8 +269,7 @@ static blink_result_t check_may_begin(const remote_comm_t *remote, const op_name
     return BLINK_OK;
 }
 
-/* True if the host that has begun it has been told that it will not begin here. */
-static bool refuse_begin(const remote_comm_t *remote, const begin_t *begin)
+bool remote_refuse_begin(const remote_comm_t *remote, const begin_t *begin)
 {
     char text[BLINK_ERROR_TEXT_BYTES];
     blink_result_t result = check_may_begin(remote, &begin->op);
@@ -288,20 +287,8 @@ void remote_heed_begin(remote_comm_t *remote, const begin_t *begin)
         heed_begin_of(of, begin);
     else if (remote_has_begun(remote, &begin->op) && remote->comm->end_reason == BLINK_OK)
         heed_late_begin(remote, begin);
-    else if (!refuse_begin(remote, begin))
+    else if (!remote_refuse_begin(remote, begin))
         remote_keep(remote, begin, BLINK_OK, NULL);
-}
-
-void remote_rank_leaves(remote_comm_t *remote)
-{
-    list_t *link = remote->kept_by_age.next, *next;
-    for (; link != &remote->kept_by_age; link = next) {
-        kept_t *kept = CONTAINER_OF(link, kept_t, of_age);
-        next = link->next;
-        if (kept->is_begin && !remote_has_begun(remote, &kept->begin.op) &&
-            refuse_begin(remote, &kept->begin))
-            remote_forget_kept(remote, kept);
-    }
 }
 
 /* The op has begun here. */
@@ -337,7 +324,7 @@ void remote_heed_fail(remote_comm_t *remote, const fail_t *fail, const uint32_t 
     begin_t begin = {.op = fail->op};
     if (!(fail->flags & FAIL_IS_ANSWER))
         answer_begin(remote, &begin, (blink_result_t)fail->code, text);
-    if (!remote_has_begun(remote, &fail->op) && remote->comm->end_reason == BLINK_OK)
+    if (!remote_has_begun(remote, &fail->op) && check_may_begin(remote, &fail->op) == BLINK_OK)
         remote_keep(remote, &begin, (blink_result_t)fail->code, text);
 }
 
@@ -363,25 +350,51 @@ static void heed_kept(remote_op_t *of)
     }
 }
 
-blink_result_t remote_op_create(comm_op_t *op)
+/* What a barrier adds up: two bytes for each rank of this host. */
+static size_t barrier_bytes(const comm_op_t *op)
+{
+    return op->shape.collective == COLLECTIVE_BARRIER ? 2u * op->entry_count : 0;
+}
+
+static size_t bytes_of(const comm_op_t *op)
+{
+    return sizeof(remote_op_t) + op->comm->remote->host_count + barrier_bytes(op);
+}
+
+/* In no table any more, or in none yet. */
+static void free_op(remote_op_t *of)
+{
+    const comm_op_t *op = of->op;
+    account_credit(&op->comm->tenant->account, BUDGET_OP_BYTES, bytes_of(op));
+    free(of);
+}
+
+static blink_result_t alloc_op(comm_op_t *op, remote_op_t **allocated)
 {
     remote_comm_t *remote = op->comm->remote;
-    remote_op_t *of = calloc(1, sizeof(*of) + remote->host_count);
-    if (!of)
+    BLINK_TRY(account_charge(&op->comm->tenant->account, BUDGET_OP_BYTES, bytes_of(op)));
+    remote_op_t *of = calloc(1, bytes_of(op));
+    if (!of) {
+        account_credit(&op->comm->tenant->account, BUDGET_OP_BYTES, bytes_of(op));
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    }
     of->op = op;
     of->remote = remote;
-    of->barrier = op->shape.collective == COLLECTIVE_BARRIER ? calloc(op->entry_count, 2) : NULL;
     of->settled_item.run = take_settled;
     of->aborted_item.run = take_aborted;
-    blink_result_t result = op->shape.collective == COLLECTIVE_BARRIER && !of->barrier
-                                ? BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op")
-                                : remote_name_op(of);
-    if (result == BLINK_OK && !table_add(&remote->live, &of->of_live, remote_name_hash(&of->name)))
+    *allocated = of;
+    return BLINK_OK;
+}
+
+blink_result_t remote_op_create(comm_op_t *op)
+{
+    remote_op_t *of;
+    BLINK_TRY(alloc_op(op, &of));
+    blink_result_t result = remote_name_op(of);
+    if (result == BLINK_OK && !table_add(&of->remote->live, &of->of_live, remote_name_hash(&of->name)))
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
     if (result != BLINK_OK) {
-        free(of->barrier);
-        free(of);
+        free_op(of);
         return result;
     }
     op->remote = of;
@@ -416,8 +429,7 @@ void remote_op_end(comm_op_t *op, blink_result_t code, const char *text)
     remote_remember(of, code);
     forget_words(of);
     table_remove(&of->remote->live, &of->of_live);
-    free(of->barrier);
-    free(of);
+    free_op(of);
     op->remote = NULL;
 }
 
@@ -433,7 +445,7 @@ bool remote_is_barrier(const comm_op_t *op)
 
 uint8_t *remote_barrier_bytes(const comm_op_t *op, const op_entry_t *entry)
 {
-    return op->remote->barrier + 2 * (entry - op->entries);
+    return op->remote->flags + op->comm->remote->host_count + 2 * (entry - op->entries);
 }
 
 static void find_joined(remote_op_t *of)

@@ -52,6 +52,7 @@ struct remote_comm {
     table_t live;       /* remote_op_t.of_live: ops that have not ended here */
     table_t kept;       /* kept_t.of_ops: words about ops without a run */
     list_t kept_by_age; /* kept_t.of_age, oldest first */
+    list_t *sweep;      /* the next of them that remote_sweep() looks at; kept_by_age: none */
     table_t pairs;      /* names.c: how many transfers of two ranks have begun here */
     struct pair *first_pair;
     uint64_t collectives; /* that have begun here */
@@ -85,8 +86,7 @@ struct remote_op {
     bool abort_taken;
     blink_result_t abort_code;
     char abort_text[BLINK_ERROR_TEXT_BYTES];
-    uint8_t *barrier; /* of a barrier: the bytes that are added up, two for each rank of this host */
-    uint8_t flags[];  /* by host: remote_flag */
+    uint8_t flags[]; /* by host: remote_flag; of a barrier the bytes that are added up come behind them */
 };
 
 /* What the engine does when ops or communicators of several hosts begin or come to an end: op/run.h,
@@ -132,10 +132,14 @@ blink_result_t remote_comm_create(engine_comm_t *comm, const engine_remote_confi
                                   remote_comm_t **remote);
 void remote_comm_enter(remote_comm_t *remote);
 
-/* A rank of this host leaves: hosts that have begun ops which it will not come to hear so. */
+/* A rank of this host leaves: hosts that have begun ops which it will not come to hear so, slice by slice in
+ * remote_sweep(), which returns whether all have heard. */
 void remote_rank_leaves(remote_comm_t *remote);
+bool remote_sweep(remote_comm_t *remote);
 
-/* The communicator has no ranks here any more. */
+/* The communicator has no ranks here any more: first what is kept of ops to come is answered and forgotten,
+ * slice by slice. Returns whether nothing is left. */
+bool remote_forget_some(remote_comm_t *remote);
 void remote_comm_leave(remote_comm_t *remote);
 
 /* On any thread, after it has left or if it never entered. NULL is ignored. */
@@ -247,6 +251,9 @@ typedef struct kept {
 void remote_keep(remote_comm_t *remote, const begin_t *begin, blink_result_t code, const char *text);
 kept_t *remote_find_kept(const remote_comm_t *remote, const op_name_t *name, const kept_t *after);
 void remote_forget_kept(remote_comm_t *remote, kept_t *kept);
+
+/* True if the host that has begun the op has been told that it will not begin here. */
+bool remote_refuse_begin(const remote_comm_t *remote, const begin_t *begin);
 
 /* A checked word of a host about an op. */
 void remote_heed_begin(remote_comm_t *remote, const begin_t *begin);

@@ -24,8 +24,9 @@ static void test_a_begin_is_read_as_it_was_written(void **state)
 
 static void test_a_begin_that_is_cut_off_or_of_nobody_is_refused(void **state)
 {
-    begin_t begin = {.op = some_op()}, read;
+    begin_t begin = {.op = some_op(), .opcode = 2}, read;
     (void)state;
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_OK);
     assert_int_equal(begin_parse(&begin, sizeof(begin) - 1, &read), BLINK_ERR_PROTOCOL);
     begin.op.home = 0;
     assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
@@ -34,6 +35,9 @@ static void test_a_begin_that_is_cut_off_or_of_nobody_is_refused(void **state)
     assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
     begin.op = some_op();
     begin.reserved_word = 1;
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    begin.reserved_word = 0;
+    begin.opcode = 200; /* no collective */
     assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
 }
 
@@ -68,9 +72,11 @@ static void test_a_fail_that_lies_about_its_lengths_is_refused(void **state)
     memcpy(payload, &fail, sizeof(fail));
     assert_int_equal(fail_parse(payload, bytes, &read, &read_sent, text), BLINK_ERR_PROTOCOL);
     fail.sent_count = 1;
-    fail.code = BLINK_OK;
-    memcpy(payload, &fail, sizeof(fail));
-    assert_int_equal(fail_parse(payload, bytes, &read, &read_sent, text), BLINK_ERR_PROTOCOL);
+    for (uint32_t i = 0; i < 2; i++) {
+        fail.code = i == 0 ? BLINK_OK : 999; /* what is no failure, and what is no result */
+        memcpy(payload, &fail, sizeof(fail));
+        assert_int_equal(fail_parse(payload, bytes, &read, &read_sent, text), BLINK_ERR_PROTOCOL);
+    }
 }
 
 int main(void)

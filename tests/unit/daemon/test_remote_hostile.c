@@ -1,0 +1,268 @@
+/*
+ * Hosts that lie about ops, and hosts that say more than they should: what a daemon with the cluster's key
+ * may send harms its own communicators at most.
+ */
+#include "begin.h"
+#include "engine/loop.h"
+#include "engine/remote/remote.h"
+#include "engines.h"
+
+static const uint32_t one_each[] = {1, 1};
+
+static ring_sqe_t allreduce(const test_comm_t *comm, uint32_t rank)
+{
+    return (ring_sqe_t){.opcode = RING_OP_ALLREDUCE,
+                        .datatype = BLINK_FLOAT32,
+                        .redop = BLINK_SUM,
+                        .member = comm->number * MEMBERS_OF_COMM + rank,
+                        .in_region = REGION,
+                        .out_region = REGION,
+                        .count = 100,
+                        .out_offset_bytes = HALF_BYTES};
+}
+
+/* Rank 0 is on host 0, rank 1 on host 1. */
+static void check_serves(engines_t *engines, const test_comm_t *comm)
+{
+    for (uint32_t r = 0; r < 2; r++) {
+        ring_sqe_t sqe = allreduce(comm, r);
+        rank_submit(&engines->ranks[r], &sqe);
+    }
+    for (uint32_t r = 0; r < 2; r++) {
+        ring_cqe_t cqe = rank_await(engines, r);
+        if (cqe.result != BLINK_OK)
+            fail_msg("rank %u: %s", r, cqe.text);
+    }
+}
+
+static op_name_t name_of(const test_comm_t *comm, uint32_t host, uint64_t number)
+{
+    return (op_name_t){.home = HOME,
+                       .comm = comm->number,
+                       .host = host,
+                       .number = number,
+                       .root = OP_NAME_NONE,
+                       .peer = OP_NAME_NONE};
+}
+
+static begin_t some_begin(const test_comm_t *comm, uint64_t number)
+{
+    return (begin_t){.op = name_of(comm, 0, number),
+                     .count = 100,
+                     .opcode = RING_OP_ALLREDUCE,
+                     .datatype = BLINK_FLOAT32,
+                     .redop = BLINK_SUM,
+                     .slots = 1};
+}
+
+static void send_fail(data_endpoint_t *endpoint, const fail_t *fail)
+{
+    uint32_t payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
+    uint32_t bytes = fail_write(fail, NULL, "it says so", payload);
+    assert_int_equal(data_send(endpoint, WIRE_FAIL, payload, bytes), BLINK_OK);
+}
+
+static void await_lost(engines_t *engines, const data_endpoint_t *endpoint)
+{
+    while (!data_endpoint_is_lost(endpoint))
+        engines_pump(engines);
+    engines_beat(engines);
+}
+
+/* Connections from host 0 to host 1 that are no communicator's: those of a daemon that has been started anew,
+ * for instance. */
+typedef struct stranger {
+    data_endpoint_t *out, *in;
+} stranger_t;
+
+static stranger_t stranger_join(engines_t *engines)
+{
+    stranger_t stranger;
+    assert_int_equal(data_endpoint_create(engines->hosts[0].data, "n1", NULL, &stranger.out), BLINK_OK);
+    assert_int_equal(data_endpoint_create(engines->hosts[1].data, "n9", NULL, &stranger.in), BLINK_OK);
+    join_endpoints(stranger.out, stranger.in);
+    return stranger;
+}
+
+static void stranger_leave(engines_t *engines, stranger_t *stranger)
+{
+    await_lost(engines, stranger->in);
+    data_endpoint_close(stranger->out, BLINK_OK);
+    data_endpoint_put(stranger->out);
+    data_endpoint_put(stranger->in);
+}
+
+/* ---- words of hosts that have nothing to say ---- */
+
+static void test_an_answer_of_a_host_that_has_no_part_in_the_communicator(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    const test_comm_t *comm = comm_add(&engines, long_us());
+    stranger_t stranger = stranger_join(&engines);
+    ring_sqe_t sqe = allreduce(comm, 1);
+    rank_submit(&engines.ranks[1], &sqe);
+    engines_beat(&engines);
+    const fail_t fail = {
+        .op = name_of(comm, UINT32_MAX, 0), .code = BLINK_ERR_PEER_LOST, .flags = FAIL_IS_ANSWER};
+    send_fail(stranger.out, &fail);
+    stranger_leave(&engines, &stranger);
+    sqe = allreduce(comm, 0);
+    rank_submit(&engines.ranks[0], &sqe);
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(rank_await(&engines, r).result, BLINK_OK);
+    check_serves(&engines, comm);
+    engines_fini(&engines);
+}
+
+static void test_words_in_another_hosts_name(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 2; round++) {
+        engines_t engines;
+        engines_init(&engines, one_each, 2);
+        const test_comm_t *comm = comm_add(&engines, long_us());
+        stranger_t stranger = stranger_join(&engines);
+        const begin_t begin = some_begin(comm, 0);
+        const fail_t fail = {.op = begin.op, .code = BLINK_ERR_PEER_LOST};
+        if (round == 0)
+            assert_int_equal(data_send(stranger.out, WIRE_BEGIN, &begin, sizeof(begin)), BLINK_OK);
+        else
+            send_fail(stranger.out, &fail);
+        stranger_leave(&engines, &stranger);
+        check_serves(&engines, comm);
+        engines_fini(&engines);
+    }
+}
+
+/* ---- words about ops that cannot be ---- */
+
+/* The communicators of the two hosts end by that, and the engine goes on. */
+static void check_begin_is_refused(const begin_t *words)
+{
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    const test_comm_t *comm = comm_add(&engines, long_us());
+    begin_t begin = *words;
+    begin.op.home = HOME;
+    begin.op.comm = comm->number;
+    ring_sqe_t sqe = allreduce(comm, 1);
+    rank_submit(&engines.ranks[1], &sqe);
+    engines_beat(&engines);
+    assert_int_equal(data_send(engines.hosts[0].endpoints[1], WIRE_BEGIN, &begin, sizeof(begin)), BLINK_OK);
+    await_lost(&engines, engines.hosts[1].endpoints[0]);
+    ring_cqe_t cqe = rank_await(&engines, 1);
+    assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
+    engines_fini(&engines);
+}
+
+static void test_a_begin_of_no_collective(void **state)
+{
+    static const test_comm_t none = {.number = 1};
+    (void)state;
+    for (uint32_t opcode = 0; opcode < 256; opcode += 51) {
+        begin_t begin = some_begin(&none, 0);
+        begin.opcode = (uint8_t)opcode;
+        check_begin_is_refused(&begin);
+    }
+}
+
+static void test_a_collective_with_the_name_of_a_transfer(void **state)
+{
+    static const test_comm_t none = {.number = 1};
+    begin_t begin = some_begin(&none, 0);
+    (void)state;
+    begin.op.root = 0;
+    begin.op.peer = 1;
+    check_begin_is_refused(&begin);
+    begin = some_begin(&none, 0);
+    begin.opcode = RING_OP_SEND;
+    check_begin_is_refused(&begin);
+}
+
+static void test_a_transfer_of_ranks_that_are_none(void **state)
+{
+    static const test_comm_t none = {.number = 1};
+    begin_t begin = some_begin(&none, 0);
+    (void)state;
+    begin.opcode = RING_OP_SEND;
+    begin.op.root = 0;
+    begin.op.peer = 2;
+    check_begin_is_refused(&begin);
+}
+
+/* ---- more words than anybody should say ---- */
+
+/* Host 0 says that it has begun ops of the communicator that are still far, until host 1 has ended it. */
+static void begin_until_ended(engines_t *engines, const test_comm_t *comm)
+{
+    for (uint64_t number = 1000; !comm->ended[1]; number++) {
+        const begin_t begin = some_begin(comm, number);
+        assert_int_equal(data_send(engines->hosts[0].endpoints[1], WIRE_BEGIN, &begin, sizeof(begin)),
+                         BLINK_OK);
+        if (number % 256 == 0)
+            engines_beat(engines);
+        mailbox_run(&engines->control);
+    }
+}
+
+/* What is kept of ops to come is the tenant's, who has a bound. */
+static void test_words_about_ops_to_come_are_charged(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    for (uint32_t h = 0; h < 2; h++)
+        engines.hosts[h].tenants.budget.limits[BUDGET_OP_BYTES].tenant = 1 << 20;
+    test_comm_t *comm = comm_add(&engines, long_us());
+    const account_t *account = &engines.hosts[1].tenant->account;
+    uint64_t before = account_used(account, BUDGET_OP_BYTES);
+    begin_until_ended(&engines, comm);
+    assert_true(account_used(account, BUDGET_OP_BYTES) <= 1 << 20);
+    assert_non_null(strstr(comm->end_text[1], "op_bytes_per_tenant"));
+    assert_false(data_endpoint_is_lost(engines.hosts[1].endpoints[0]));
+    for (uint32_t r = 0; r < 2; r++)
+        rank_leave(&engines, comm, r, false);
+    assert_int_equal(account_used(account, BUDGET_OP_BYTES), before);
+    check_serves(&engines, comm_add(&engines, long_us()));
+    engines_fini(&engines);
+}
+
+/* Who has begun ops that a rank will not come to hears so, of however many there are. */
+static void test_many_ops_of_a_rank_that_leaves(void **state)
+{
+    enum { OPS = 300 };
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    test_comm_t *comm = comm_add(&engines, long_us());
+    const account_t *account = &engines.hosts[1].tenant->account;
+    uint64_t before = account_used(account, BUDGET_OP_BYTES);
+    for (uint32_t i = 0; i < OPS; i++) {
+        ring_sqe_t sqe = allreduce(comm, 0);
+        sqe.flags = i + 1 < OPS ? RING_SQE_MORE : 0; /* as a group all begin at once */
+        rank_submit(&engines.ranks[0], &sqe);
+    }
+    while (account_used(account, BUDGET_OP_BYTES) < before + OPS * sizeof(kept_t))
+        engines_beat(&engines);
+    rank_leave(&engines, comm, 1, false);
+    ring_cqe_t cqe = rank_await(&engines, 0);
+    assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
+    assert_non_null(strstr(cqe.text, "rank 1 has left"));
+    engines_fini(&engines);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_answer_of_a_host_that_has_no_part_in_the_communicator),
+        cmocka_unit_test(test_words_in_another_hosts_name),
+        cmocka_unit_test(test_a_begin_of_no_collective),
+        cmocka_unit_test(test_a_collective_with_the_name_of_a_transfer),
+        cmocka_unit_test(test_a_transfer_of_ranks_that_are_none),
+        cmocka_unit_test(test_words_about_ops_to_come_are_charged),
+        cmocka_unit_test(test_many_ops_of_a_rank_that_leaves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
