@@ -12,6 +12,7 @@ import time
 from harness import BLINKD, Daemon, IntegrationTest
 
 ENTERED = "BLINK_TEST_IN_USER_NAMESPACE"
+OP = "allreduce:1000:float32:sum"
 KEYS = ["A" * 43 + "=", "B" * 42 + "A="]
 
 
@@ -74,6 +75,27 @@ class Host:
         """Put the cable in, or pull it out."""
         self.cluster.at_switch("ip", "link", "set", self.wire, "up" if is_in else "down")
 
+    def shape(self, *arguments):
+        """What the host sends goes so: `tc qdisc add … root` with these arguments."""
+        self.inside("tc", "qdisc", "add", "dev", "eth0", "root", *arguments)
+
+    def unshape(self):
+        self.inside("tc", "qdisc", "delete", "dev", "eth0", "root")
+
+    def filter(self, program):
+        """What comes to the host goes through a program of classic BPF, which returns what becomes of it."""
+        self.inside("tc", "qdisc", "add", "dev", "eth0", "clsact")
+        self.inside("tc", "filter", "add", "dev", "eth0", "ingress", "bpf", "da", "bytecode", program)
+
+    def unfilter(self):
+        self.inside("tc", "qdisc", "delete", "dev", "eth0", "clsact")
+
+    def sent_bytes(self):
+        """Since the host was made."""
+        output = subprocess.run(["ip", "netns", "exec", self.namespace, "cat",
+                                 "/sys/class/net/eth0/statistics/tx_bytes"], check=True, capture_output=True)
+        return int(output.stdout)
+
     def write_keys(self, *keys):
         """As a new file that takes the old one's place, so that nobody reads half of it."""
         new = self.key + ".new"
@@ -87,14 +109,20 @@ class Host:
         settings.update(network)
         path = os.path.join(self.directory, "blinkd.conf")
         with open(path, "w", encoding="utf-8") as file:
-            file.write("[network]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()))
+            for section, values in (("network", settings), ("limits", self.cluster.limits)):
+                file.write(f"[{section}]\n" + "".join(f"{key} = {value}\n" for key, value in values.items()))
         return path
 
-    def start(self, *flags, wait=True, topology=None, devices=2, **network):
+    def start(self, *flags, wait=True, topology=None, devices=2, prefix=(), **network):
         self.daemon = self.case.daemon("--config", self.configure(**network), "--workers", "1", *flags,
                                        topology=topology, devices=devices, directory=self.directory,
-                                       wait=wait, prefix=["ip", "netns", "exec", self.namespace])
+                                       wait=wait, prefix=["ip", "netns", "exec", self.namespace, *prefix])
         return self.daemon
+
+    def restart(self):
+        """After the daemon was killed."""
+        os.unlink(self.daemon.socket)
+        return self.start()
 
     def nodes(self):
         return self.case.ctl_json(self.daemon, "nodes")["nodes"]
@@ -115,10 +143,16 @@ class Host:
         return {node["name"]: node["why"] or "" for node in self.nodes() if node["state"] == "dialling"}
 
 
+#: For Host.filter(): nothing comes through; a packet in a hundred is lost (TC_ACT_SHOT by `ld rand`).
+BLACK_HOLE = "1,6 0 0 2,"
+LOSSY = "4,32 0 0 4294963256,53 0 1 4252017622,6 0 0 2,6 0 0 4294967295,"
+
+
 class Cluster:
-    def __init__(self, case, host_count, timeout_s=20):
-        """A sanitizer's daemon may be slow, so hosts are given time unless a test is about that."""
-        self.case, self.timeout_s = case, timeout_s
+    def __init__(self, case, host_count, timeout_s=20, limits=None):
+        """A sanitizer's daemon may be slow, so hosts are given time unless a test is about that. limits: what
+        stands in the settings' section of this name."""
+        self.case, self.timeout_s, self.limits = case, timeout_s, limits or {}
         self.prefix = f"bl{os.getpid() % 100000}{int(time.monotonic() * 1000) % 1000}"
         self.switch = f"{self.prefix}-switch"
         run("ip", "netns", "add", self.switch)
@@ -154,3 +188,34 @@ class NetTest(IntegrationTest):
                                            "--devices", "host:2"])
         self.assertEqual(status, 1, err)
         return err
+
+
+class RanksTest(NetTest):
+    """Communicators with ranks on several hosts."""
+
+    def places(self, *ranks_of_host, **options):
+        """Hosts with so many ranks each: by rank its host and device."""
+        hosts = self.started(len(ranks_of_host), **options)
+        return [(host, device) for host, count in zip(hosts, ranks_of_host) for device in range(count)]
+
+    def start_at(self, places, *steps, own=None):
+        """A process for each rank that joins one communicator. own: by rank, the steps of one that has
+        others."""
+        identifier = places[0][0].new_id()
+        return [host.start_rank(identifier, len(places), rank, *(own or {}).get(rank, steps), device=device)
+                for rank, (host, device) in enumerate(places)]
+
+    def run_at(self, places, *steps, own=None):
+        return [rank.finish() for rank in self.start_at(places, *steps, own=own)]
+
+    def check_serve(self, places):
+        for steps in self.run_at(places, OP, "destroy"):
+            self.assert_all_ok(steps)
+
+    def assert_lost(self, rank, *texts):
+        steps = rank.finish()
+        failed = [step for step in steps if step["result"] != "BLINK_OK"]
+        self.assertTrue(failed, steps)
+        self.assertEqual(failed[0]["result"], "BLINK_ERR_PEER_LOST", failed)
+        for text in texts:
+            self.assertRegex(failed[0]["text"], text)

@@ -7,13 +7,12 @@ import os
 import signal
 import unittest
 
-from cluster import NetTest, require_namespaces
+from cluster import OP, RanksTest, require_namespaces
 from harness import BLINK_PERF
 
 BLINK_API = os.environ["BLINK_API"]
 COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter",
                "alltoall", "alltoallv", "sendrecv"]
-OP = "allreduce:1000:float32:sum"
 GOOD = f"times:100:{OP}"
 
 
@@ -21,26 +20,7 @@ def setUpModule():
     require_namespaces()
 
 
-class RanksTest(NetTest):
-    def places(self, *ranks_of_host, **options):
-        """Hosts with so many ranks each: by rank its host and device."""
-        hosts = self.started(len(ranks_of_host), **options)
-        return [(host, device) for host, count in zip(hosts, ranks_of_host) for device in range(count)]
-
-    def start_at(self, places, *steps, own=None):
-        """A process for each rank that joins one communicator. own: by rank, the steps of one that has
-        others."""
-        identifier = places[0][0].new_id()
-        return [host.start_rank(identifier, len(places), rank, *(own or {}).get(rank, steps), device=device)
-                for rank, (host, device) in enumerate(places)]
-
-    def run_at(self, places, *steps, own=None):
-        return [rank.finish() for rank in self.start_at(places, *steps, own=own)]
-
-    def check_serve(self, places):
-        for steps in self.run_at(places, OP, "destroy"):
-            self.assert_all_ok(steps)
-
+class PerfTest(RanksTest):
     def perf(self, places, collective, *arguments):
         """blink-perf compares every element with a reference; its ranks meet by a file."""
         id_file = os.path.join(self.directory(), "id")
@@ -64,7 +44,7 @@ class RanksTest(NetTest):
         self.assertEqual(status, 0, err)
 
 
-class Matrix(RanksTest):
+class Matrix(PerfTest):
     SIZES = ("--min", "8", "--max", "1M", "--stepfactor", 361)
 
     def test_two_hosts_with_a_rank_each(self):
@@ -94,7 +74,7 @@ class Matrix(RanksTest):
         self.perf(self.places(1, 1, 1), "allreduce", "--groups", 20, "--min", "8", "--max", "64K")
 
 
-class Scenarios(RanksTest):
+class Scenarios(PerfTest):
     def test_two_hosts(self):
         places = self.places(2, 2)
         for scenario in ("exchange", "mixed-group", "empty-group", "failed-group", "all-to-all-v", "order",
@@ -148,14 +128,6 @@ class Ends(RanksTest):
         comms = lambda: self.ctl_json(places[0][0].daemon, "comms")["comms"]
         self.until(lambda: comms()[0]["op_count"] > 20)
         return ranks
-
-    def assert_lost(self, rank, *texts):
-        steps = rank.finish()
-        failed = [step for step in steps if step["result"] != "BLINK_OK"]
-        self.assertTrue(failed, steps)
-        self.assertEqual(failed[0]["result"], "BLINK_ERR_PEER_LOST", failed)
-        for text in texts:
-            self.assertRegex(failed[0]["text"], text)
 
     def test_killed_rank_is_named_everywhere(self):
         places = self.places(2, 1)
@@ -216,7 +188,21 @@ class Ends(RanksTest):
         for rank, host in enumerate((one, two)):
             join = [f"join:{identifier}:2:{rank}:0" for identifier in ids]
             use = [f"use:{rank}", f"submit:{OP}", f"use:{1 - rank}", f"submit:{OP}", "wait"]
-            ranks.append(self.start_client(host.daemon, join + 200 * use))
+            ranks.append(self.start_client(host.daemon, join + 1000 * use))
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+
+    def test_two_hundred_communicators_at_once(self):
+        """All have an op under way at a time, which the hosts begin in different orders."""
+        one, two = self.started(2)
+        ids = [(one, two)[i % 2].new_id() for i in range(4)]
+        ids = [identifier[:-8] + f"{i:08x}" for i, identifier in enumerate(50 * ids)]
+        ranks = []
+        for rank, host in enumerate((one, two)):
+            join = [f"join:{identifier}:2:{rank}:0" for identifier in ids]
+            order = range(200) if rank == 0 else reversed(range(200))
+            use = [step for i in order for step in (f"use:{i}", f"submit:{OP}")] + ["wait"]
+            ranks.append(self.start_client(host.daemon, join + 3 * use))
         for rank in ranks:
             self.assert_all_ok(rank.finish())
 

@@ -1,6 +1,9 @@
 #include "control/comms/abort.h"
 
+#include "control/comms/children.h"
 #include "control/comms/gathering.h"
+
+#include <stdio.h>
 
 static roster_t *find_by_number(const rosters_t *rosters, uint32_t number)
 {
@@ -8,6 +11,17 @@ static roster_t *find_by_number(const rosters_t *rosters, uint32_t number)
     while (link && CONTAINER_OF(link, roster_t, of_numbers)->number != number)
         link = table_find_next(link);
     return link ? CONTAINER_OF(link, roster_t, of_numbers) : NULL;
+}
+
+/* What is made of its ranks fails, too, if it needs ranks of other hosts. */
+static void tell_children(roster_t *roster, blink_result_t code, const char *text)
+{
+    roster_hosts_t *hosts = roster->hosts;
+    if (!hosts)
+        return;
+    hosts->end_code = code;
+    snprintf(hosts->end_text, sizeof(hosts->end_text), "%s", text);
+    children_end(roster);
 }
 
 /* Unless they have said so themselves. */
@@ -26,6 +40,7 @@ void roster_announce_abort(roster_t *roster, blink_result_t code, const char *te
         return;
     roster->state = ROSTER_ABORTED;
     tell_other_hosts(roster, code, text);
+    tell_children(roster, code, text);
     LIST_FOR_EACH (link, &roster->joined) {
         const member_t *member = CONTAINER_OF(link, member_t, of_joined);
         turns_count(&roster->control->turns, 1);

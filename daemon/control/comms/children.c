@@ -36,6 +36,8 @@ static blink_result_t check_present(const roster_t *parent, const Blinkwire__Com
                           parent->number);
     for (uint32_t rank = 0; rank < message->rank_count; rank++) {
         const member_t *member = &parent->members[expected_rank(message, rank)];
+        if (is_elsewhere(member) && parent->hosts->end_code != BLINK_OK)
+            return BLINK_FAIL(parent->hosts->end_code, "%s", parent->hosts->end_text);
         if (is_elsewhere(member))
             continue;
         if (!member->client || member->leaving)
@@ -58,8 +60,7 @@ blink_result_t children_expect(const member_t *parent, const Blinkwire__CommInit
     BLINK_TRY(check_present(parent->roster, message));
     for (uint32_t rank = 0; rank < child->rank_count; rank++) {
         member_t *member = &parent->roster->members[expected_rank(message, rank)];
-        if (!is_elsewhere(member))
-            expect(member, &child->members[rank]);
+        expect(member, &child->members[rank]);
     }
     return BLINK_OK;
 }
@@ -69,6 +70,8 @@ static blink_result_t fail_lost(const member_t *place)
 {
     const member_t *member = place->expected_of;
     const roster_t *parent = member->roster;
+    if (is_elsewhere(member))
+        return BLINK_FAIL(parent->hosts->end_code, "%s", parent->hosts->end_text);
     if (member->gone)
         return BLINK_FAIL(BLINK_ERR_PEER_LOST,
                           "rank %u of communicator %u %s before it had joined as rank %u", member->rank,
@@ -132,6 +135,22 @@ void children_abort(roster_t *parent, const member_t *aborter)
     parent->aborter_pid = aborter->client->pid;
     for (uint32_t rank = 0; rank < parent->rank_count; rank++)
         lose(&parent->members[rank]);
+}
+
+void children_end(roster_t *parent)
+{
+    for (uint32_t rank = 0; rank < parent->rank_count; rank++) {
+        if (is_elsewhere(&parent->members[rank]))
+            lose(&parent->members[rank]);
+    }
+}
+
+void children_forget(roster_t *parent)
+{
+    for (uint32_t rank = 0; rank < parent->rank_count; rank++) {
+        while (list_take_first(&parent->members[rank].expecting))
+            turns_count(&parent->control->turns, 1);
+    }
 }
 
 void children_init(roster_t *parent)

@@ -1,7 +1,9 @@
 /*
  * Communicators that are made of the ranks of another one, their parent, by blink_comm_split() and
  * blink_comm_duplicate(). While the ranks of such a child gather, each place that is not taken is expected of
- * a rank of the parent: if that rank goes, or the parent is aborted, the gathering fails at once.
+ * a rank of the parent: if that rank goes, or the parent is aborted, the gathering fails at once. Ranks of
+ * other hosts are expected as long as the parent has not ended: what becomes of a single one is not known
+ * here.
  */
 #ifndef BLINK_CHILDREN_H
 #define BLINK_CHILDREN_H
@@ -25,6 +27,13 @@ void children_lose_rank(member_t *member, const char *how);
 
 /* A rank aborts its ready roster: gatherings that expect any of its ranks fail with ABORTED, in slices. */
 void children_abort(roster_t *parent, const member_t *aborter);
+
+/* The parent, whose hosts know how it has ended, has ended: gatherings that expect ranks of other hosts fail
+ * with that, in slices. */
+void children_end(roster_t *parent);
+
+/* The roster goes: nobody of it is expected any more. */
+void children_forget(roster_t *parent);
 
 /* Whether the place of a roster that gathers may be taken. Errors: PEER_LOST, ABORTED (the gathering is to
  * fail, and has not had its slice yet). */

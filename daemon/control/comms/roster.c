@@ -100,6 +100,8 @@ void roster_end_gathering(roster_t *roster)
 {
     list_remove(&roster->deadline.link);
     table_remove(&roster->control->rosters->ids, &roster->of_ids);
+    for (uint32_t rank = 0; rank < roster->rank_count; rank++)
+        list_remove(&roster->members[rank].of_expected);
     table_fini(&roster->devices);
     account_credit(&roster->tenant->account, BUDGET_GATHERING_RANKS, roster->rank_count);
 }
@@ -220,8 +222,7 @@ static void free_hosts(roster_hosts_t *hosts)
 void roster_free(roster_t *roster)
 {
     rosters_t *rosters = roster->control->rosters;
-    for (uint32_t rank = 0; rank < roster->rank_count; rank++)
-        list_remove(&roster->members[rank].of_expected);
+    children_forget(roster);
     work_cancel(&roster->lose);
     turns_count(&roster->control->turns, 1 + roster->rank_count / RANKS_PER_STEP);
     leave_home(roster);

@@ -47,6 +47,8 @@ typedef struct member {
 typedef struct roster_hosts {
     uint32_t count, own;
     uint32_t *host_of_rank, *device_of_rank; /* by rank */
+    blink_result_t end_code; /* how the communicator ended, with the text; BLINK_OK: it has not */
+    char end_text[BLINK_ERROR_TEXT_BYTES];
     gather_host_t hosts[];
 } roster_hosts_t;
 

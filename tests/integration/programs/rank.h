@@ -10,7 +10,7 @@
 #include <blink/blink.h>
 #include <stdbool.h>
 
-#define COMMS_MAX   8
+#define COMMS_MAX   256
 #define PENDING_MAX 1024
 
 /* Bytes after each receive buffer that must stay as they are. */

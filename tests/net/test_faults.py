@@ -1,0 +1,346 @@
+"""Communicators that span hosts while ranks, daemons and cables fail, at every phase of an op's life: who is
+concerned hears of it by name, nobody hangs, and what remains goes on.
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import unittest
+
+from cluster import BLACK_HOLE, LOSSY, OP, RanksTest, require_namespaces
+from harness import BLINK_PERF, BLINK_RANK, Rank
+from limit import LIMIT_S, SHORT_S
+
+#: 64 MiB, which take seconds where a host sends no faster than this.
+LARGE = "allreduce:16777216:float32:sum:inplace"
+SLOWLY = ("tbf", "rate", "300mbit", "burst", "64k", "latency", "50ms")
+MOVING_BYTES = 4 << 20
+GOOD = f"times:100:{OP}"
+NOBODY = 65534
+
+#: After so long without a sign of life a host is lost, where tests wait for that: twice, where others are not
+#: to be lost.
+TIMEOUT_S = LIMIT_S / 40
+
+#: What goes on until something fails.
+BUSY = {"small ops": f"times:1000000:{OP}",
+        "groups": f"times:1000000:group:20:{OP}",
+        "broadcasts": "times:1000000:broadcast:100000:int32:1"}
+PHASES = [*BUSY, "a large op"]
+
+
+def setUpModule():
+    require_namespaces()
+
+
+class FaultsTest(RanksTest):
+    def open_gates(self, ranks):
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        for rank in ranks:
+            rank.say()
+
+    def busy(self, places, phase, then=("untouched", "destroy")):
+        ranks = self.start_at(places, "gate", BUSY[phase], *then)
+        self.open_gates(ranks)
+        self.until(lambda: self.ctl_json(places[0][0].daemon, "comms")["comms"][0]["op_count"] > 20)
+        return ranks
+
+    def in_a_large_op(self, places, then=("untouched", "destroy")):
+        """Ranks of which each host has sent some of it, and none has all."""
+        before = {}
+        for host, _ in places:
+            if host not in before:
+                host.shape(*SLOWLY)
+            before[host] = host.sent_bytes()
+        ranks = self.start_at(places, f"submit:{LARGE}", "gate", "wait", *then)
+        for host, count in before.items():
+            self.until(lambda host=host, count=count: host.sent_bytes() > count + MOVING_BYTES)
+        self.open_gates(ranks)
+        return ranks
+
+    def at_phase(self, places, phase):
+        return self.busy(places, phase) if phase in BUSY else self.in_a_large_op(places)
+
+    def hurry(self, places, phase):
+        """The phase is over."""
+        for host in {host for host, _ in places} if phase not in BUSY else ():
+            host.unshape()
+
+    def assert_untouched(self, *ranks):
+        for rank in ranks:
+            self.assert_step(rank.steps(), "untouched", "OK")
+
+    def forget_comms(self, places):
+        for host in {host for host, _ in places}:
+            self.until(lambda host=host: not self.ctl_json(host.daemon, "comms")["comms"])
+
+
+class Ranks(FaultsTest):
+    def test_killed_at_every_phase(self):
+        places = self.places(2, 1)
+        for phase in PHASES:
+            with self.subTest(phase=phase):
+                ranks = self.at_phase(places, phase)
+                ranks[1].kill()
+                for rank in (ranks[0], ranks[2]):
+                    self.assert_lost(rank, r"rank 1 \(pid \d+\) on n1 disconnected|rank 1 disconnected")
+                self.assert_untouched(ranks[0], ranks[2])
+                self.hurry(places, phase)
+                self.forget_comms(places)
+                self.check_serve(places)
+
+    def test_stopped_for_a_while_at_every_phase(self):
+        places = self.places(1, 1)
+        for phase, job in (("small ops", f"times:2000:{OP}"), ("groups", f"times:100:group:20:{OP}")):
+            with self.subTest(phase=phase):
+                ranks = self.start_at(places, "gate", job, "destroy")
+                self.open_gates(ranks)
+                for _ in range(3):
+                    ranks[1].child.send_signal(signal.SIGSTOP)
+                    self.check_serve(places)
+                    ranks[1].child.send_signal(signal.SIGCONT)
+                for rank in ranks:
+                    self.assert_all_ok(rank.finish())
+
+    def test_killed_between_ops(self):
+        places = self.places(1, 1, 1)
+        ranks = self.start_at(places, OP, "gate", OP, "destroy")
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        ranks[2].kill()
+        for rank in ranks[:2]:
+            rank.say()
+            self.assert_lost(rank, r"rank 2 \(pid \d+\) on n3 disconnected")
+        self.check_serve(places)
+
+    def test_killed_during_split(self):
+        """It has told the others where it belongs, and never comes there."""
+        places = self.places(1, 1, 1)
+        own = {2: [OP, "split-choice:0", "gate", "kill"]}
+        ranks = self.start_at(places, OP, "split:0", own=own)
+        ranks[2].wait_for_step("at-gate")
+        ranks[2].say()
+        for rank in ranks[:2]:
+            self.assert_lost(rank, "rank 2")
+        self.check_serve(places)
+
+    def test_stopped_ranks_are_named_with_the_op(self):
+        places = self.places(1, 2, limits={"op_timeout_s": SHORT_S})
+        ranks = self.start_at(places, OP, "gate", OP, "destroy")
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        ranks[2].child.send_signal(signal.SIGSTOP)
+        for rank in ranks[:2]:
+            rank.say()
+        for rank in ranks[:2]:
+            self.assert_step(rank.finish(), OP, "TIMEOUT", r"allreduce \d+ of communicator \d+.*rank 2\b")
+        ranks[2].kill()
+        self.check_serve(places)
+
+    def test_all_ranks_of_a_host_that_do_not_come_are_named(self):
+        places = self.places(1, 1, limits={"op_timeout_s": SHORT_S})
+        ranks = self.start_at(places, OP, "gate", OP, "destroy")
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        ranks[0].say()
+        self.assert_step(ranks[0].finish(), OP, "TIMEOUT", r"allreduce \d+ of.*n2, with rank 1")
+        ranks[1].say()
+        self.assert_step(ranks[1].finish(), OP, "TIMEOUT", "n2, with rank 1")
+
+    def test_killed_with_memory_that_is_copied(self):
+        places = self.places(1, 1)
+        id_file = os.path.join(self.directory(), "id")
+        for host, _ in places:
+            host.shape(*SLOWLY)
+        before = [host.sent_bytes() for host, _ in places]
+        ranks = [self.start([BLINK_PERF, "--socket", host.daemon.socket, "allreduce", "--memory", "malloc",
+                             "--min", "64M", "--max", "64M", "--iters", 1000, "--id-file", id_file,
+                             "--devices", "0,0"],
+                            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"})
+                 for rank, (host, _) in enumerate(places)]
+        for (host, _), count in zip(places, before):
+            self.until(lambda host=host, count=count: host.sent_bytes() > count + MOVING_BYTES)
+        ranks[1].kill()
+        self.assertNotEqual(ranks[0].wait(), 0)
+        self.assertRegex(ranks[0].stderr(), "rank 1")
+        for host, _ in places:
+            host.unshape()
+        self.check_serve(places)
+
+
+class Daemons(FaultsTest):
+    def test_killed_at_every_phase_and_started_anew(self):
+        places = self.places(1, 1, 1)
+        victim = places[2][0]
+        for phase in PHASES:
+            with self.subTest(phase=phase):
+                ranks = self.at_phase(places, phase)
+                victim.daemon.kill()
+                for rank in ranks[:2]:
+                    self.assert_lost(rank, "n3, with rank 2, is lost")
+                steps = ranks[2].finish()
+                self.assertIn("BLINK_ERR_DAEMON_LOST", [step["result"] for step in steps], steps)
+                self.assert_untouched(*ranks[:2])
+                self.hurry(places, phase)
+                victim.restart()
+                self.forget_comms(places)
+                self.check_serve(places)
+
+    def test_stopped_at_every_phase(self):
+        places = self.places(1, 1, timeout_s=TIMEOUT_S)
+        for phase in PHASES:
+            with self.subTest(phase=phase):
+                ranks = self.at_phase(places, phase)
+                places[1][0].daemon.child.send_signal(signal.SIGSTOP)
+                self.assert_lost(ranks[0], "n2, with rank 1, is lost")
+                places[1][0].daemon.child.send_signal(signal.SIGCONT)
+                self.assert_lost(ranks[1], "n1, with rank 0, is lost")
+                self.assert_untouched(*ranks)
+                self.hurry(places, phase)
+                self.forget_comms(places)
+                self.check_serve(places)
+
+    def test_killed_during_split(self):
+        places = self.places(1, 1, 1)
+        own = {2: [OP, "split-choice:0", "gate"]}
+        ranks = self.start_at(places, OP, "split:0", own=own)
+        ranks[2].wait_for_step("at-gate")
+        places[2][0].daemon.kill()
+        for rank in ranks[:2]:
+            self.assert_lost(rank, "n3, with rank 2, is lost")
+        ranks[2].kill()
+        self.check_serve(places[:2])
+
+
+class Cables(FaultsTest):
+    def test_black_hole_at_every_phase(self):
+        """Nothing comes to the host, and it does not know; what it sends goes out."""
+        places = self.places(1, 1, timeout_s=TIMEOUT_S)
+        for phase in PHASES:
+            with self.subTest(phase=phase):
+                ranks = self.at_phase(places, phase)
+                places[1][0].filter(BLACK_HOLE)
+                self.assert_lost(ranks[0], "n2, with rank 1, is lost")
+                self.assert_lost(ranks[1], "n1, with rank 0, is lost")
+                self.assert_untouched(*ranks)
+                places[1][0].unfilter()
+                self.hurry(places, phase)
+                self.forget_comms(places)
+                self.check_serve(places)
+
+    def test_packets_that_are_lost_cost_time_alone(self):
+        places = self.places(1, 1, 1)
+        for host, _ in places:
+            host.filter(LOSSY)
+        for steps in self.run_at(places, f"times:300:{OP}", "times:3:broadcast:1000000:float32:1",
+                                 f"times:20:group:20:{OP}", "destroy"):
+            self.assert_all_ok(steps)
+
+    def test_partition_into_halves(self):
+        """Communicators within a half do not notice; those that span both are lost to both."""
+        places = self.places(1, 1, 1, 1, timeout_s=2 * TIMEOUT_S)
+        cluster = places[0][0].cluster
+        cluster.at_switch("ip", "link", "add", "br1", "type", "bridge")
+        cluster.at_switch("ip", "link", "set", "br1", "up")
+        halves = [self.start_at([(host, 1) for host, _ in half], f"times:1000000:{OP}")
+                  for half in (places[:2], places[2:])]
+        for half in (places[:2], places[2:]):
+            self.until(lambda half=half: self.ctl_json(half[0][0].daemon, "comms")["comms"])
+        ranks = self.start_at(places, "gate", BUSY["small ops"], "destroy")
+        self.open_gates(ranks)
+        op_count = lambda host, comm: sorted(self.ctl_json(host.daemon, "comms")["comms"],
+                                             key=lambda each: each["rank_count"])[comm]["op_count"]
+        self.until(lambda: op_count(places[0][0], 1) > 20)
+        for host, _ in places[2:]:
+            cluster.at_switch("ip", "link", "set", host.wire, "master", "br1")
+        for rank, other in zip(ranks, ("n[34]", "n[34]", "n[12]", "n[12]")):
+            self.assert_lost(rank, f"{other}.* is lost")
+        for host in (places[0][0], places[2][0]):
+            before = op_count(host, 0)
+            self.until(lambda host=host, before=before: op_count(host, 0) > before + 20)
+        for rank in sum(halves, []):
+            self.assertEqual([step for step in rank.steps() if step["result"] != "BLINK_OK"], [])
+            rank.kill()
+        for host, _ in places[2:]:
+            cluster.at_switch("ip", "link", "set", host.wire, "master", "br0")
+        self.check_serve(places)
+
+
+class Bystanders(FaultsTest):
+    def test_another_communicator_of_the_hosts_goes_on(self):
+        places = self.places(1, 1)
+        bystanders = self.start_at([(host, 1) for host, _ in places], "gate", GOOD, "gate", GOOD, "destroy")
+        self.open_gates(bystanders)
+        ranks = self.in_a_large_op(places)
+        ranks[1].kill()
+        self.assert_lost(ranks[0], "rank 1")
+        self.hurry(places, PHASES[-1])
+        for rank in bystanders:
+            rank.say()
+        for rank in bystanders:
+            self.assert_all_ok(rank.finish())
+
+    @unittest.skipUnless(os.geteuid() == 0 and "BLINK_TEST_IN_USER_NAMESPACE" not in os.environ,
+                         "becoming other users needs root")
+    def test_another_user_is_not_harmed(self):
+        places = self.places(1, 1)
+        programs = {host: self.open_to_all(host) for host, _ in places}
+        ids = [places[0][0].new_id() for _ in range(2)]
+        ranks = [[self.start_as(uid, programs[host], host, identifier, rank, uid % 2)
+                  for rank, (host, _) in enumerate(places)]
+                 for uid, identifier in zip((NOBODY, NOBODY - 1), ids)]
+        for each in ranks:
+            self.open_gates(each)
+        comms = lambda: self.ctl_json(places[0][0].daemon, "comms")["comms"]
+        self.until(lambda: min(comm["op_count"] for comm in comms()) > 20)
+        ranks[0][1].kill()
+        self.assert_lost(ranks[0][0], "rank 1")
+        before = comms()[0]["op_count"]
+        self.until(lambda: comms()[0]["op_count"] > before + 100)
+        for rank in ranks[1]:
+            self.assertEqual([step for step in rank.steps() if step["result"] != "BLINK_OK"], [])
+            rank.kill()
+        self.forget_comms(places)
+
+    def open_to_all(self, host):
+        """Every user may connect to its daemon, and run a copy of blink-rank, whose path is returned."""
+        directory = host.daemon.directory
+        os.chmod(directory, 0o755)
+        program = shutil.copy(BLINK_RANK, os.path.join(directory, "client"))
+        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for path in re.findall(r"=> (\S*libblinkclient\S*)", listed):
+            os.chmod(shutil.copy(path, directory), 0o755)
+        return program
+
+    def start_as(self, uid, program, host, identifier, rank, device):
+        child = Rank([program, "--socket", host.daemon.socket, "--id", identifier, "--ranks", 2, "--rank",
+                      rank, "--device", device, "gate", BUSY["small ops"]],
+                     user=uid, group=uid, extra_groups=[],
+                     env=os.environ | {"LD_LIBRARY_PATH": host.daemon.directory})
+        self.children.append(child)
+        return child
+
+    def test_nothing_is_left_of_communicators_that_were_lost(self):
+        places = self.places(1, 1)
+        daemons = [host.daemon for host, _ in places]
+        use = lambda: [(daemon.descriptors(), daemon.mappings()) for daemon in daemons]
+
+        def lose_some(count):
+            for _ in range(count):
+                ranks = self.busy(places, "groups")
+                ranks[1].kill()
+                self.assert_lost(ranks[0], "rank 1")
+            self.forget_comms(places)
+            return use()
+
+        lose_some(3)
+        early = lose_some(2)
+        lose_some(5)
+        for daemon, (descriptors, mappings) in zip(daemons, early):
+            self.until(lambda: daemon.descriptors() <= descriptors and daemon.mappings() <= mappings + 8)
+
+
+if __name__ == "__main__":
+    unittest.main()
