@@ -219,8 +219,8 @@ static void join_home(member_t *member, const Blinkwire__CommInit *message)
     member->gather.rank = member->rank;
     member->gather.device = member->device;
     member->gather.on_gpu = control_gpu_of_device(roster->control, member->device) != GPU_NONE;
-    blink_result_t result = rendezvous_join(roster->control->rendezvous, roster->unique_id,
-                                            roster->tenant->uid, &terms, &member->gather);
+    blink_result_t result = rendezvous_join(roster->control->rendezvous, roster->unique_id, roster->tenant,
+                                            &terms, &member->gather);
     if (result != BLINK_OK)
         gathering_refused(member, result);
 }

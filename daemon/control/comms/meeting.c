@@ -140,7 +140,7 @@ static blink_result_t try_to_begin(roster_t *roster)
         peer_view_t view;
         if (peers_find(peers, hosts->hosts[host].instance, &view))
             continue;
-        blink_result_t result = peers_reach(peers, &hosts->hosts[host]);
+        blink_result_t result = peers_reach(peers, &hosts->hosts[host], NULL);
         if (result != BLINK_OK)
             return BLINK_FAIL(result, "%s: %s", hosts->hosts[host].name, blink_error_text());
         have_met = false;

@@ -136,13 +136,26 @@ static blink_result_t on_recall(void *context, uint32_t uid, const unique_id_t *
 
 /* ---- what others call ---- */
 
-blink_result_t rendezvous_join(rendezvous_t *rendezvous, const uint8_t id[UNIQUE_ID_BYTES], uid_t uid,
+/* Have a session with the home. Users make ids up that name whatever they like, so this is theirs. */
+static blink_result_t reach_home(const rendezvous_t *rendezvous, const unique_id_t *id, tenant_t *tenant)
+{
+    peers_t *peers = rendezvous->control->peers;
+    gather_host_t home = {.instance = id->instance, .port = id->port};
+    if (!peers || id->port == 0 || id->instance == peers_own(peers)->instance)
+        return BLINK_OK; /* without peers the daemon stops */
+    BLINK_TRY(failed_ids_check(rendezvous->control->rosters->failed_ids, tenant->uid, (const uint8_t *)id));
+    memcpy(home.addresses, id->addresses, sizeof(home.addresses));
+    return peers_reach(peers, &home, tenant);
+}
+
+blink_result_t rendezvous_join(rendezvous_t *rendezvous, const uint8_t id[UNIQUE_ID_BYTES], tenant_t *tenant,
                                const terms_t *terms, gather_rank_t *rank)
 {
     unique_id_t copy;
     memcpy(&copy, id, sizeof(copy));
-    blink_result_t result =
-        gather_join(rendezvous->gather, &copy, uid, terms, 0, rank, uv_now(&rendezvous->control->loop));
+    BLINK_TRY(reach_home(rendezvous, &copy, tenant));
+    blink_result_t result = gather_join(rendezvous->gather, &copy, tenant->uid, terms, 0, rank,
+                                        uv_now(&rendezvous->control->loop));
     arm(rendezvous);
     return result;
 }

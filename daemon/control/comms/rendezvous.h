@@ -25,8 +25,9 @@ blink_result_t rendezvous_create(control_t *control, const rendezvous_handler_t 
 void rendezvous_destroy(rendezvous_t *rendezvous);
 
 /* gather_join(), gather_leave(), gather_comm_lost() and gather_comm_ended(). What the first one calls may
- * free the rank. */
-blink_result_t rendezvous_join(rendezvous_t *rendezvous, const uint8_t id[UNIQUE_ID_BYTES], uid_t uid,
+ * free the rank. It also has the home dialled if there is no session: errors, besides, those of
+ * peers_reach(). */
+blink_result_t rendezvous_join(rendezvous_t *rendezvous, const uint8_t id[UNIQUE_ID_BYTES], tenant_t *tenant,
                                const terms_t *terms, gather_rank_t *rank);
 void rendezvous_leave(rendezvous_t *rendezvous, gather_rank_t *rank, blink_result_t code);
 void rendezvous_comm_lost(rendezvous_t *rendezvous, gather_comm_t comm, blink_result_t code);

@@ -35,10 +35,26 @@ static gather_host_t home_of(const gather_t *gather, const unique_id_t *id)
     return home;
 }
 
+/* What is kept while the home is waited for, whoever still waits here, is the user's. */
+static blink_result_t charge(gather_t *gather, uint32_t uid, const gather_host_t *home)
+{
+    const gather_config_t *config = &gather->config;
+    bool is_own = home->instance == config->own.instance;
+    return is_own ? BLINK_OK : config->calls.charge(config->context, uid, 1);
+}
+
+static void credit(gather_t *gather, uint32_t uid, const gather_host_t *home)
+{
+    const gather_config_t *config = &gather->config;
+    if (home->instance != config->own.instance)
+        config->calls.credit(config->context, uid, 1);
+}
+
 static blink_result_t create(gather_t *gather, const unique_id_t *id, uint32_t uid, const terms_t *terms,
                              local_t **created)
 {
     const gather_host_t host = home_of(gather, id);
+    BLINK_TRY(charge(gather, uid, &host));
     local_t *local = calloc(1, sizeof(*local));
     peer_t *home = local ? peer_get(gather, &host) : NULL;
     if (!home)
@@ -69,6 +85,7 @@ no_memory:
     if (home)
         peer_put(gather, home);
     free(local);
+    credit(gather, uid, &host);
     return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for ranks that gather");
 }
 
@@ -80,6 +97,7 @@ void local_destroy(gather_t *gather, local_t *local)
     list_remove(&local->of_peer);
     list_remove(&local->collects.link);
     list_remove(&local->gives_up.link);
+    credit(gather, local->uid, &local->home->host);
     peer_put(gather, local->home);
     free(local);
 }
@@ -94,8 +112,7 @@ static void release(gather_t *gather, gather_rank_t *rank)
     else
         local->sent_count--;
     rank->local = NULL;
-    if (!local->home->is_own)
-        gather->config.calls.credit(gather->config.context, local->uid, 1);
+    credit(gather, local->uid, &local->home->host);
 }
 
 static void refuse(gather_t *gather, gather_rank_t *rank, blink_result_t code)
@@ -213,12 +230,10 @@ blink_result_t local_join(gather_t *gather, const unique_id_t *id, uint32_t uid,
         BLINK_TRY(config->calls.recall(config->context, uid, id));
         BLINK_TRY(create(gather, id, uid, terms, &local));
     }
-    if (!local->home->is_own) {
-        blink_result_t charged = config->calls.charge(config->context, uid, 1);
-        if (charged != BLINK_OK) {
-            destroy_if_idle(gather, local);
-            return charged;
-        }
+    blink_result_t charged = charge(gather, uid, &local->home->host);
+    if (charged != BLINK_OK) {
+        destroy_if_idle(gather, local);
+        return charged;
     }
     add(gather, local, terms, expected, rank);
     return BLINK_OK;

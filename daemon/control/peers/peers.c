@@ -402,9 +402,9 @@ bool peers_find(const peers_t *peers, uint64_t instance, peer_view_t *view)
     return true;
 }
 
-blink_result_t peers_reach(peers_t *peers, const gather_host_t *host)
+blink_result_t peers_reach(peers_t *peers, const gather_host_t *host, tenant_t *tenant)
 {
-    return find_host(peers, host->instance) ? BLINK_OK : reach_begin(peers, host);
+    return find_host(peers, host->instance) ? BLINK_OK : reach_begin(peers, host, tenant);
 }
 
 blink_result_t peers_send(peers_t *peers, const gather_host_t *to, const Blinkpeer__Message *message)
@@ -412,7 +412,7 @@ blink_result_t peers_send(peers_t *peers, const gather_host_t *to, const Blinkpe
     const peer_host_t *host = find_host(peers, to->instance);
     if (host)
         return net_session_send(host->session, message);
-    BLINK_TRY(reach_begin(peers, to));
+    BLINK_TRY(reach_begin(peers, to, NULL));
     return reach_say(peers, to->instance, message);
 }
 

@@ -47,8 +47,9 @@ typedef struct peer_view {
 bool peers_find(const peers_t *peers, uint64_t instance, peer_view_t *view);
 
 /* Have a session with the host: `opened` or `lost` is called later, unless peers_find() finds it. Errors:
- * PEER_LOST (it names no address), NO_MEMORY, SYSTEM: neither is called. */
-blink_result_t peers_reach(peers_t *peers, const gather_host_t *host);
+ * PEER_LOST (it names no address), NO_MEMORY, SYSTEM; with a tenant, who is charged with a connection until
+ * then, QUOTA: neither is called. */
+blink_result_t peers_reach(peers_t *peers, const gather_host_t *host, tenant_t *tenant);
 
 /* Send the host a message, now or once there is a session; `lost` is called if there is none in time. Errors:
  * as peers_reach(). */

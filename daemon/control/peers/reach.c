@@ -17,6 +17,7 @@ typedef struct reach {
     peers_t *peers;
     uint64_t instance, until_ms;
     net_dial_t *dial; /* NULL: it has ended */
+    tenant_t *tenant; /* held; NULL: nobody is charged */
     list_t words;
 } reach_t;
 
@@ -35,6 +36,10 @@ static void free_reach(reach_t *reach)
     list_t *link;
     if (reach->dial)
         net_dial_cancel(reach->dial);
+    if (reach->tenant) {
+        account_credit(&reach->tenant->account, BUDGET_CONNECTIONS, 1);
+        tenant_put(reach->tenant);
+    }
     list_remove(&reach->link);
     while ((link = list_take_first(&reach->words)))
         free(CONTAINER_OF(link, word_t, link));
@@ -75,15 +80,13 @@ static uint32_t take_addresses(const gather_host_t *host, net_address_t addresse
     return count;
 }
 
-blink_result_t reach_begin(peers_t *peers, const gather_host_t *host)
+static blink_result_t begin(peers_t *peers, const gather_host_t *host, tenant_t *tenant)
 {
     net_address_t addresses[UNIQUE_ID_ADDRESSES];
-    if (find(peers, host->instance))
-        return BLINK_OK;
     reach_t *reach = calloc(1, sizeof(*reach));
     if (!reach)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to dial another host");
-    *reach = (reach_t){.peers = peers, .instance = host->instance};
+    *reach = (reach_t){.peers = peers, .instance = host->instance, .tenant = tenant};
     reach->until_ms =
         uv_now(&peers->control->loop) + (uint64_t)(peers->control->settings->network_timeout_s * 1e3);
     list_init(&reach->words);
@@ -100,6 +103,21 @@ blink_result_t reach_begin(peers_t *peers, const gather_host_t *host)
         free(reach);
     else
         list_append(&peers->reaches, &reach->link);
+    return result;
+}
+
+blink_result_t reach_begin(peers_t *peers, const gather_host_t *host, tenant_t *tenant)
+{
+    if (find(peers, host->instance))
+        return BLINK_OK;
+    if (!tenant)
+        return begin(peers, host, NULL);
+    BLINK_TRY(account_charge(&tenant->account, BUDGET_CONNECTIONS, 1));
+    blink_result_t result = begin(peers, host, tenant);
+    if (result == BLINK_OK)
+        tenant_hold(tenant);
+    else
+        account_credit(&tenant->account, BUDGET_CONNECTIONS, 1);
     return result;
 }
 

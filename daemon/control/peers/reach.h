@@ -7,8 +7,10 @@
 
 #include "control/peers/state.h"
 
-/* Dial the daemon, unless that is under way. Errors: PEER_LOST (it names no address), NO_MEMORY, SYSTEM. */
-blink_result_t reach_begin(peers_t *peers, const gather_host_t *host);
+/* Dial the daemon, unless that is under way. `tenant` has asked for it, and is charged with a connection
+ * until there is a session; NULL: nobody is. Errors: PEER_LOST (it names no address), QUOTA, NO_MEMORY,
+ * SYSTEM. */
+blink_result_t reach_begin(peers_t *peers, const gather_host_t *host, tenant_t *tenant);
 
 /* Say this once there is a session; reach_begin() comes first. Errors: NO_MEMORY. */
 blink_result_t reach_say(peers_t *peers, uint64_t instance, const Blinkpeer__Message *message);
