@@ -2,6 +2,7 @@
  * memory. */
 #include "explain_comm.h"
 
+#include "explain_traffic.h"
 #include "tools/human.h"
 #include "tools/table.h"
 
@@ -23,14 +24,15 @@ static json_t *pack_plans(const Blinkwire__Comm *comm)
     return list;
 }
 
-static blink_result_t print_json(const Blinkwire__Comm *comm)
+static blink_result_t print_json(const Blinkwire__Comm *comm, const Blinkwire__QueryReply *links)
 {
-    return ctl_print_json(json_pack("{ss sI so sI so sI sI sI so}", "schema", "blink-explain-comm/1", "comm",
-                                    (json_int_t)comm->comm, "state", ctl_json_text(comm->state), "rank_count",
-                                    (json_int_t)comm->rank_count, "algorithm", ctl_json_text(comm->algorithm),
-                                    "op_count", (json_int_t)comm->op_count, "direct_bytes",
-                                    (json_int_t)comm->direct_bytes, "staged_bytes",
-                                    (json_int_t)comm->staged_bytes, "plans", pack_plans(comm)),
+    return ctl_print_json(json_pack("{ss sI so sI so sI sI sI so so}", "schema", "blink-explain-comm/1",
+                                    "comm", (json_int_t)comm->comm, "state", ctl_json_text(comm->state),
+                                    "rank_count", (json_int_t)comm->rank_count, "algorithm",
+                                    ctl_json_text(comm->algorithm), "op_count", (json_int_t)comm->op_count,
+                                    "direct_bytes", (json_int_t)comm->direct_bytes, "staged_bytes",
+                                    (json_int_t)comm->staged_bytes, "plans", pack_plans(comm), "traffic",
+                                    explain_traffic_pack(links, comm->comm)),
                           JSON_INDENT(1));
 }
 
@@ -53,7 +55,7 @@ static void cell_time(table_t *table, const Blinkwire__PlanInUse *plan, double u
         table_cell(table, "-");
 }
 
-static blink_result_t print_text(const Blinkwire__Comm *comm)
+static blink_result_t print_text(const Blinkwire__Comm *comm, const Blinkwire__QueryReply *links)
 {
     static const char *const headers[] = {"collective",  "algorithm", "protocol", "transport",
                                           "from",        "to",        "ops",      "predicted us",
@@ -63,6 +65,7 @@ static blink_result_t print_text(const Blinkwire__Comm *comm)
            comm->state, comm->algorithm);
     printf("memory: %s (%s in place, %s staged)\n", how_memory_is_reached(comm),
            human_bytes(comm->direct_bytes, direct), human_bytes(comm->staged_bytes, staged));
+    explain_traffic_print(links, comm->comm);
     if (comm->n_plans == 0)
         return BLINK_OK;
     table_t *table = table_create("llllrrrrrr", headers);
@@ -84,6 +87,15 @@ static blink_result_t print_text(const Blinkwire__Comm *comm)
     return result;
 }
 
+static blink_result_t explain_live(const ctl_options_t *options, const Blinkwire__Comm *comm)
+{
+    Blinkwire__Reply *reply;
+    BLINK_TRY(ctl_ask(options, BLINKWIRE__QUERY_KIND__LINKS, &reply));
+    blink_result_t result = options->json ? print_json(comm, reply->query) : print_text(comm, reply->query);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return result;
+}
+
 blink_result_t explain_comm(const ctl_options_t *options, uint32_t number)
 {
     Blinkwire__Reply *reply;
@@ -98,7 +110,7 @@ blink_result_t explain_comm(const ctl_options_t *options, uint32_t number)
     if (!comm)
         result = BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no communicator %u; blinkctl comms lists them", number);
     else
-        result = options->json ? print_json(comm) : print_text(comm);
+        result = explain_live(options, comm);
     blinkwire__reply__free_unpacked(reply, NULL);
     return result;
 }

@@ -50,6 +50,20 @@ class Traffic(test_ranks.RanksTest):
                    if use["comm"] == comm}
         return moved, by_comm
 
+    def check_explained(self, host, comm, moved):
+        """What blinkctl explain --comm says of the host's NICs."""
+        explained = self.ctl_json(host.daemon, "explain", "--comm", comm)["traffic"]
+        for nic in explained["between_hosts"]:
+            self.assertEqual(nic["sent_bytes"], moved.get((nic["nic"], "net"), 0))
+            self.assertEqual(nic["received_bytes"], moved.get(("net", nic["nic"]), 0))
+        self.assertEqual({nic["nic"] for nic in explained["between_hosts"]},
+                         {next(end for end in ends if end != "net") for ends in moved if "net" in ends})
+        self.assertEqual(sum(kind["bytes"] for kind in explained["within_host"]),
+                         sum(count for ends, count in moved.items() if "net" not in ends))
+        out = self.ctl(host.daemon, "explain", "--comm", comm)
+        self.assertRegex(out, r"\nbetween hosts: over nic0 \(.* sent, .* received\), ")
+        self.assertRegex(out, r"\nwithin this host: nvlink [\d.]+ MB, pcie [\d.]+ MB")
+
     def check(self, collective, step):
         hosts = self.cluster(2)
         for host in hosts:
@@ -71,6 +85,7 @@ class Traffic(test_ranks.RanksTest):
                 self.assertEqual(*(round(sum(count for ends, count in counts.items()
                                              if ends[1 if leaves else 0] == "net"))
                                    for counts in (moved, planned)))
+            self.check_explained(host, comm["comm"], moved)
         for rank in ranks:
             rank.say()
             self.assert_all_ok(rank.finish())
