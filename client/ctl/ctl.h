@@ -36,6 +36,8 @@ extern const struct argp ctl_common_argp;
 void ctl_parse_plain(int argc, char **argv, const char *doc, ctl_options_t *options);
 
 /** Ask the daemon one thing. The reply is the caller's. */
+blink_result_t ctl_ask_for(const ctl_options_t *options, const Blinkwire__Query *question,
+                           Blinkwire__Reply **reply);
 blink_result_t ctl_ask(const ctl_options_t *options, Blinkwire__QueryKind kind, Blinkwire__Reply **reply);
 
 /** A JSON string of text that another program wrote and that may not be UTF-8. */

@@ -6,6 +6,7 @@
 #include "explain_comm.h"
 #include "names.h"
 #include "plan/baseline/nccl/nccl_model.h"
+#include "plan/bytes/bytes.h"
 #include "plan/choose.h"
 #include "plan/show/ideal.h"
 #include "plan/show/limit.h"
@@ -287,6 +288,15 @@ static json_t *pack_ranks(const explanation_t *e)
     return list;
 }
 
+/* null: a plan that is not shipped. */
+static json_t *pack_digest(const explanation_t *e)
+{
+    uint64_t digest;
+    char text[PLAN_DIGEST_BYTES];
+    bool has_one = plan_digest(e->topo, e->choice.best, &digest) == BLINK_OK;
+    return has_one ? json_string(plan_digest_text(digest, text)) : json_null();
+}
+
 static json_t *pack_nccl(const explanation_t *e)
 {
     if (!e->has_nccl)
@@ -304,9 +314,9 @@ static blink_result_t print_json(const explanation_t *e)
     json_t *root =
         plan->root == PLAN_NONE ? json_null() : json_string(e->topo->nodes[plan->rank_node[plan->root]].id);
     return ctl_print_json(
-        json_pack("{ss ss ss so so sI ss ss sf sf sf sf sI sI si sI sf sf sf so so so so so}", "schema",
+        json_pack("{ss ss ss so so so sI ss ss sf sf sf sf sI sI si sI sf sf sf so so so so so}", "schema",
                   "blink-explain/1", "collective", blink_name_collective(plan->collective), "topology",
-                  e->topo->name, "ranks", pack_ranks(e), "root", root, "bytes", (json_int_t)e->request->bytes,
+                  e->topo->name, "ranks", pack_ranks(e), "root", root, "plan", pack_digest(e), "bytes", (json_int_t)e->request->bytes,
                   "algorithm", blink_name_algorithm(best->algorithm), "protocol",
                   blink_name_protocol(best->protocol), "predicted_us", best->predicted_us, "busbw_GBps",
                   busbw_GBps(e, best), "rate_GBps", plan->rate_GBps, "bound_GBps", plan->bound_GBps, "trees",

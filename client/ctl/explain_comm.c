@@ -3,6 +3,7 @@
 #include "explain_comm.h"
 
 #include "explain_traffic.h"
+#include "plan/bytes/bytes.h"
 #include "tools/human.h"
 #include "tools/table.h"
 
@@ -11,15 +12,17 @@ static json_t *pack_plans(const Blinkwire__Comm *comm)
     json_t *list = json_array();
     for (size_t i = 0; i < comm->n_plans; i++) {
         const Blinkwire__PlanInUse *plan = comm->plans[i];
+        char digest[PLAN_DIGEST_BYTES];
         json_array_append_new(
             list,
-            json_pack("{so so so so sI sI sI sI sf sf sf}", "collective", ctl_json_text(plan->collective),
+            json_pack("{so so so so so sI sI sI sI sf sf sf}", "collective", ctl_json_text(plan->collective),
                       "algorithm", ctl_json_text(plan->algorithm), "protocol", ctl_json_text(plan->protocol),
-                      "transport", ctl_json_text(plan->transport), "bytes_least",
-                      (json_int_t)plan->bytes_least, "bytes_most", (json_int_t)plan->bytes_most, "op_count",
-                      (json_int_t)plan->op_count, "measured_count", (json_int_t)plan->measured_count,
-                      "predicted_us", plan->predicted_us, "measured_us", plan->measured_us,
-                      "measured_least_us", plan->measured_least_us));
+                      "transport", ctl_json_text(plan->transport), "plan",
+                      plan->plan ? json_string(plan_digest_text(plan->plan, digest)) : json_null(),
+                      "bytes_least", (json_int_t)plan->bytes_least, "bytes_most",
+                      (json_int_t)plan->bytes_most, "op_count", (json_int_t)plan->op_count, "measured_count",
+                      (json_int_t)plan->measured_count, "predicted_us", plan->predicted_us, "measured_us",
+                      plan->measured_us, "measured_least_us", plan->measured_least_us));
     }
     return list;
 }
@@ -57,9 +60,10 @@ static void cell_time(table_t *table, const Blinkwire__PlanInUse *plan, double u
 
 static blink_result_t print_text(const Blinkwire__Comm *comm, const Blinkwire__QueryReply *links)
 {
-    static const char *const headers[] = {"collective",  "algorithm", "protocol", "transport",
-                                          "from",        "to",        "ops",      "predicted us",
-                                          "measured us", "least us"};
+    static const char *const headers[] = {"collective",   "algorithm",   "protocol", "transport",
+                                          "plan",         "from",        "to",       "ops",
+                                          "predicted us", "measured us", "least us"};
+    char digest[PLAN_DIGEST_BYTES];
     char direct[HUMAN_BYTES], staged[HUMAN_BYTES], least[HUMAN_BYTES], most[HUMAN_BYTES];
     printf("communicator %u: %u ranks, %s, asked for algorithm %s\n", comm->comm, comm->rank_count,
            comm->state, comm->algorithm);
@@ -68,13 +72,14 @@ static blink_result_t print_text(const Blinkwire__Comm *comm, const Blinkwire__Q
     explain_traffic_print(links, comm->comm);
     if (comm->n_plans == 0)
         return BLINK_OK;
-    table_t *table = table_create("llllrrrrrr", headers);
+    table_t *table = table_create("lllllrrrrrr", headers);
     for (size_t i = 0; i < comm->n_plans; i++) {
         const Blinkwire__PlanInUse *plan = comm->plans[i];
         table_cell(table, "%s", plan->collective);
         table_cell(table, "%s", plan->algorithm);
         table_cell(table, "%s", plan->protocol);
         table_cell(table, "%s", plan->transport);
+        table_cell(table, "%s", plan->plan ? plan_digest_text(plan->plan, digest) : "-");
         table_cell(table, "%s", human_bytes(plan->bytes_least, least));
         table_cell(table, "%s", human_bytes(plan->bytes_most, most));
         table_cell(table, "%lu", (unsigned long)plan->op_count);

@@ -73,9 +73,17 @@ void ctl_parse_plain(int argc, char **argv, const char *doc, ctl_options_t *opti
     argp_parse(&argp, argc, argv, 0, NULL, options);
 }
 
+blink_result_t ctl_ask_for(const ctl_options_t *options, const Blinkwire__Query *question,
+                           Blinkwire__Reply **reply)
+{
+    return query_once(query_socket_path(options->socket_path), "blinkctl", question, reply);
+}
+
 blink_result_t ctl_ask(const ctl_options_t *options, Blinkwire__QueryKind kind, Blinkwire__Reply **reply)
 {
-    return query_once(query_socket_path(options->socket_path), "blinkctl", kind, reply);
+    Blinkwire__Query question = BLINKWIRE__QUERY__INIT;
+    question.kind = kind;
+    return ctl_ask_for(options, &question, reply);
 }
 
 json_t *ctl_json_text(const char *text)

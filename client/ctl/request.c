@@ -2,6 +2,7 @@
 #include "request.h"
 
 #include "names.h"
+#include "plan/model.h"
 #include "tools/human.h"
 
 #include <stdio.h>
@@ -23,7 +24,8 @@ enum {
     KEY_ROOT = 1000,
     KEY_PEER,
     KEY_BYTES,
-    KEY_PLAN_SECONDS
+    KEY_PLAN_SECONDS,
+    KEY_WIRES
 };
 
 const request_t request_default = {
@@ -40,6 +42,9 @@ static const struct argp_option options[] = {
     {"algorithm", KEY_ALGORITHM, "NAME", 0, ALGORITHMS "; default: auto", -1},
     {"plan-seconds", KEY_PLAN_SECONDS, "SECONDS", 0,
      "Take the best plan found after so long, and say what it may lack (default: no limit)", -1},
+    {"wires", KEY_WIRES, NULL, 0,
+     "Hosts have daemons of their own: count what their moves take, as for a communicator that spans hosts",
+     -1},
     {"bytes", KEY_BYTES, "SIZE", 0, "Payload, with K, M or G for powers of 1024", -1},
     {0},
 };
@@ -109,6 +114,9 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_PLAN_SECONDS:
         request->plan_seconds = take_seconds(state, "plan-seconds", argument);
+        return 0;
+    case KEY_WIRES:
+        request->wires = true;
         return 0;
     case ARGP_KEY_END:
         if (!request->topology && !request->optional)
@@ -183,6 +191,7 @@ blink_result_t request_open(const request_t *request, request_case_t *opened)
                                         .root = request->root,
                                         .peer = request->peer,
                                         .bytes = request->bytes,
+                                        .move_us = request->wires ? MODEL_WIRE_MOVE_US : 0,
                                         .plan_seconds = request->plan_seconds}};
     BLINK_TRY(topo_load(request->topology, &opened->topo));
     opened->plan.rank_node = opened->topo->gpus;

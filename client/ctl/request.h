@@ -21,6 +21,7 @@ typedef struct request {
     uint32_t root, peer;
     uint64_t bytes;      /* 0: not given */
     double plan_seconds; /* 0: no limit */
+    bool wires;          /* hosts have daemons of their own */
     bool optional;       /* the command has something else to do: no topology is no error */
 } request_t;
 

@@ -103,11 +103,10 @@ void query_close(query_t *query)
     query->socket_fd = -1;
 }
 
-static blink_result_t ask_page(query_t *query, Blinkwire__QueryKind kind, uint64_t page,
+static blink_result_t ask_page(query_t *query, const Blinkwire__Query *question, uint64_t page,
                                Blinkwire__Reply **reply)
 {
-    Blinkwire__Query body = BLINKWIRE__QUERY__INIT;
-    body.kind = kind;
+    Blinkwire__Query body = *question;
     body.page = page;
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     request.body_case = BLINKWIRE__REQUEST__BODY_QUERY;
@@ -115,13 +114,13 @@ static blink_result_t ask_page(query_t *query, Blinkwire__QueryKind kind, uint64
     return call(query, &request, BLINKWIRE__REPLY__BODY_QUERY, reply);
 }
 
-blink_result_t query_ask(query_t *query, Blinkwire__QueryKind kind, Blinkwire__Reply **reply)
+blink_result_t query_ask_for(query_t *query, const Blinkwire__Query *question, Blinkwire__Reply **reply)
 {
-    BLINK_TRY(ask_page(query, kind, 0, reply));
+    BLINK_TRY(ask_page(query, question, 0, reply));
     blink_result_t result = BLINK_OK;
     for (uint64_t next = (*reply)->query->next_page; next > 0 && result == BLINK_OK;) {
         Blinkwire__Reply *page;
-        result = ask_page(query, kind, next, &page);
+        result = ask_page(query, question, next, &page);
         if (result != BLINK_OK)
             break;
         next = page->query->next_page;
@@ -135,12 +134,19 @@ blink_result_t query_ask(query_t *query, Blinkwire__QueryKind kind, Blinkwire__R
     return result;
 }
 
-blink_result_t query_once(const char *socket_path, const char *program, Blinkwire__QueryKind kind,
+blink_result_t query_ask(query_t *query, Blinkwire__QueryKind kind, Blinkwire__Reply **reply)
+{
+    Blinkwire__Query question = BLINKWIRE__QUERY__INIT;
+    question.kind = kind;
+    return query_ask_for(query, &question, reply);
+}
+
+blink_result_t query_once(const char *socket_path, const char *program, const Blinkwire__Query *question,
                           Blinkwire__Reply **reply)
 {
     query_t query;
     BLINK_TRY(query_open(socket_path, program, &query));
-    blink_result_t result = query_ask(&query, kind, reply);
+    blink_result_t result = query_ask_for(&query, question, reply);
     query_close(&query);
     return result;
 }

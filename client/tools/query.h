@@ -24,12 +24,13 @@ const char *query_socket_path(const char *given);
 blink_result_t query_open(const char *socket_path, const char *program, query_t *query);
 void query_close(query_t *query);
 
-/** Ask one thing. (*reply)->query is set; the reply is the caller's: blinkwire__reply__free_unpacked(). Same
- * errors. */
+/** Ask one thing, page by page; the question's own page is not heeded. (*reply)->query is set; the reply is
+ * the caller's: blinkwire__reply__free_unpacked(). Same errors. */
+blink_result_t query_ask_for(query_t *query, const Blinkwire__Query *question, Blinkwire__Reply **reply);
 blink_result_t query_ask(query_t *query, Blinkwire__QueryKind kind, Blinkwire__Reply **reply);
 
-/** query_open(), query_ask(), query_close(). */
-blink_result_t query_once(const char *socket_path, const char *program, Blinkwire__QueryKind kind,
+/** query_open(), query_ask_for(), query_close(). */
+blink_result_t query_once(const char *socket_path, const char *program, const Blinkwire__Query *question,
                           Blinkwire__Reply **reply);
 
 #endif

@@ -123,24 +123,52 @@ static void answer_devices(page_t *page)
     send_page(page, &body);
 }
 
-/* The topology stays what it is: its text is made once. */
-static void answer_topology(page_t *page, char **text)
+/* A part of the text. */
+static void send_topology(page_t *page, const char *text)
 {
-    blink_result_t result = *text ? BLINK_OK : topo_write_json(page->view->control->local, text);
-    if (result != BLINK_OK) {
-        connection_reply_error(page->connection, page->request, result);
-        return;
-    }
     char part[TOPOLOGY_PAGE_BYTES + 1];
-    size_t bytes = strlen(*text), begin = page->number < bytes ? (size_t)page->number : bytes;
+    size_t bytes = strlen(text), begin = page->number < bytes ? (size_t)page->number : bytes;
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
     size_t part_bytes = bytes - begin < TOPOLOGY_PAGE_BYTES ? bytes - begin : TOPOLOGY_PAGE_BYTES;
-    memcpy(part, *text + begin, part_bytes);
+    memcpy(part, text + begin, part_bytes);
     part[part_bytes] = '\0';
     body.topology_json = part;
     body.next_page = begin + part_bytes < bytes ? begin + part_bytes : 0;
     page->steps = PAGE_STEPS;
     send_page(page, &body);
+}
+
+/* The topology stays what it is: its text is made once. */
+static void answer_topology(page_t *page, char **text)
+{
+    blink_result_t result = *text ? BLINK_OK : topo_write_json(page->view->control->local, text);
+    if (result != BLINK_OK)
+        connection_reply_error(page->connection, page->request, result);
+    else
+        send_topology(page, *text);
+}
+
+/* NULL: there is none that the asker sees. */
+static const roster_t *find_roster(const view_t *view, uint32_t number)
+{
+    const roster_t *roster = roster_find_number(view->control->rosters, number);
+    return roster && view_sees(view, roster->tenant) ? roster : NULL;
+}
+
+static void answer_topology_of(page_t *page, uint32_t comm, char **local)
+{
+    const roster_t *roster = find_roster(page->view, comm);
+    const fabric_t *fabric = roster && roster->engine ? engine_comm_fabric(roster->engine) : NULL;
+    if (fabric && fabric->text) {
+        send_topology(page, fabric->text);
+    } else if (fabric) {
+        answer_topology(page, local);
+    } else {
+        blink_result_t result =
+            BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                       "no communicator %u whose ranks have all joined; blinkctl comms lists them", comm);
+        connection_reply_error(page->connection, page->request, result);
+    }
 }
 
 /* What memory does not suffice for is left out. */
@@ -285,7 +313,10 @@ void query_answer(session_t *session, uint64_t request, const Blinkwire__Query *
         answer_devices(&page);
         return;
     case BLINKWIRE__QUERY_KIND__TOPOLOGY:
-        answer_topology(&page, &control->topology_json);
+        if (query->comm == 0)
+            answer_topology(&page, &control->topology_json);
+        else
+            answer_topology_of(&page, query->comm, &control->topology_json);
         return;
     case BLINKWIRE__QUERY_KIND__LINKS:
         links_query(control->links, &view, session->connection, request, query->page);

@@ -187,6 +187,9 @@ typedef struct engine_comm_stats {
 /* Thread-safe; valid until the last leave's done. */
 engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm);
 
+/* Its hosts. Thread-safe; valid as above. */
+const fabric_t *engine_comm_fabric(const engine_comm_t *comm);
+
 /* By what plans its ops ran: the newest entry, or NULL. Thread-safe; valid as above. */
 const plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm);
 

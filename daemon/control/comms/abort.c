@@ -5,14 +5,6 @@
 
 #include <stdio.h>
 
-static roster_t *find_by_number(const rosters_t *rosters, uint32_t number)
-{
-    table_link_t *link = table_find(&rosters->by_number, table_hash(number));
-    while (link && CONTAINER_OF(link, roster_t, of_numbers)->number != number)
-        link = table_find_next(link);
-    return link ? CONTAINER_OF(link, roster_t, of_numbers) : NULL;
-}
-
 /* What is made of its ranks fails, too, if it needs ranks of other hosts. */
 static void tell_children(roster_t *roster, blink_result_t code, const char *text)
 {
@@ -61,7 +53,7 @@ void roster_announce_abort(roster_t *roster, blink_result_t code, const char *te
 
 void rosters_abort_by_engine(rosters_t *rosters, uint32_t number, blink_result_t code, const char *text)
 {
-    roster_t *roster = find_by_number(rosters, number);
+    roster_t *roster = roster_find_number(rosters, number);
     if (roster)
         roster_announce_abort(roster, code, text, NULL);
 }

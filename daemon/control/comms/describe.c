@@ -50,6 +50,7 @@ static void describe_plans(const plan_use_t *first, Blinkwire__Comm *described)
         plan->algorithm = (char *)(uintptr_t)blink_name_algorithm(use->algorithm);
         plan->protocol = (char *)(uintptr_t)blink_name_protocol(use->protocol);
         plan->transport = (char *)(uintptr_t)use->transport;
+        plan->plan = use->plan;
         /* Relaxed: counters, each right by itself. */
         plan->bytes_least = atomic_load_explicit(&use->bytes_least, memory_order_relaxed);
         plan->bytes_most = atomic_load_explicit(&use->bytes_most, memory_order_relaxed);

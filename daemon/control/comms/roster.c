@@ -106,6 +106,14 @@ void roster_end_gathering(roster_t *roster)
     account_credit(&roster->tenant->account, BUDGET_GATHERING_RANKS, roster->rank_count);
 }
 
+roster_t *roster_find_number(const rosters_t *rosters, uint32_t number)
+{
+    table_link_t *link = table_find(&rosters->by_number, table_hash(number));
+    while (link && CONTAINER_OF(link, roster_t, of_numbers)->number != number)
+        link = table_find_next(link);
+    return link ? CONTAINER_OF(link, roster_t, of_numbers) : NULL;
+}
+
 roster_t *roster_find_gathering(const rosters_t *rosters, const uint8_t unique_id[UNIQUE_ID_BYTES])
 {
     table_link_t *link = table_find(&rosters->ids, id_hash(unique_id, rosters->id_secrets));

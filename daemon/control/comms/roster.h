@@ -128,6 +128,9 @@ roster_t *roster_find_named(const rosters_t *rosters, gather_comm_t comm);
 /* " on n1" for sentences that other hosts may hear; "" if the id has no home. */
 const char *roster_place(const roster_t *roster, char text[GATHER_NAME_BYTES + 4]);
 
+/* NULL: no roster has the number. */
+roster_t *roster_find_number(const rosters_t *rosters, uint32_t number);
+
 /* The roster that gathers under the id; NULL: none does. */
 roster_t *roster_find_gathering(const rosters_t *rosters, const uint8_t unique_id[UNIQUE_ID_BYTES]);
 

@@ -549,6 +549,11 @@ engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm)
                                  atomic_load_explicit(&comm->staged_bytes, memory_order_relaxed)};
 }
 
+const fabric_t *engine_comm_fabric(const engine_comm_t *comm)
+{
+    return comm->fabric;
+}
+
 const plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm)
 {
     return plan_uses_first(&comm->plan_uses);

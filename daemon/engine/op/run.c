@@ -66,6 +66,7 @@ static void note_use(const comm_op_t *op)
                       .algorithm = op->program->algorithm,
                       .protocol = op->program->protocol,
                       .transport = exec_transport(op->instance->exec),
+                      .plan = op->program->plan_digest,
                       .bytes = op->shape.payload_bytes,
                       .measured_ns = op->measured_pieces == op->pieces ? op->measured_ns : 0,
                       .predicted_us = op->predicted_us};

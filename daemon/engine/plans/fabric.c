@@ -32,6 +32,7 @@ typedef struct joined_fabric {
     topo_t *topo;
     uint32_t *own_link, *first_device, *host_of_node;
     char **hosts;
+    char *text;
 } joined_fabric_t;
 
 static void joined_destroy(fabric_t *fabric)
@@ -40,6 +41,7 @@ static void joined_destroy(fabric_t *fabric)
     for (uint32_t i = 0; i < fabric->host_count && joined->hosts; i++)
         free(joined->hosts[i]);
     free(joined->hosts);
+    free(joined->text);
     free(joined->host_of_node);
     free(joined->first_device);
     free(joined->own_link);
@@ -67,15 +69,15 @@ static void number(joined_fabric_t *joined, const topo_host_t *hosts)
     joined->host_of_node[node] = TOPO_NONE;
 }
 
-/* FNV-1a of what the topology looks like in JSON, where hosts are named in their order. */
-static blink_result_t find_digest(fabric_t *fabric)
+/* In JSON hosts are named in their order. */
+static blink_result_t write_text(joined_fabric_t *joined)
 {
-    char *text = NULL;
-    BLINK_TRY(topo_write_json(fabric->topo, &text));
-    fabric->digest = 0xcbf29ce484222325u;
-    for (const char *at = text; *at; at++)
+    fabric_t *fabric = &joined->fabric;
+    BLINK_TRY(topo_write_json(fabric->topo, &joined->text));
+    fabric->text = joined->text;
+    fabric->digest = 0xcbf29ce484222325u; /* FNV-1a */
+    for (const char *at = joined->text; *at; at++)
         fabric->digest = (fabric->digest ^ (uint8_t)*at) * 0x100000001b3u;
-    free(text);
     return BLINK_OK;
 }
 
@@ -98,7 +100,7 @@ static blink_result_t fill(joined_fabric_t *joined, const topo_host_t *hosts)
     joined->fabric.first_device = joined->first_device;
     joined->fabric.host_of_node = joined->host_of_node;
     joined->fabric.hosts = (const char *const *)joined->hosts;
-    return find_digest(&joined->fabric);
+    return write_text(joined);
 }
 
 blink_result_t fabric_create_joined(const topo_host_t *hosts, uint32_t host_count, uint32_t own_host,

@@ -14,8 +14,9 @@
 
 typedef struct fabric {
     const topo_t *topo; /* the same on all hosts, node by node and link by link */
+    const char *text;   /* the topology of several hosts as topo_write_json() writes it; NULL: one host */
     uint32_t host_count, own_host;
-    uint64_t digest; /* of hosts and topology: the same on all hosts. 0: one host */
+    uint64_t digest; /* of that text: the same on all hosts. 0: one host */
     /* By link of topo: the link of the daemon's own topology that it is, TOPO_NONE if it is another host's.
      * NULL: one host, whose links they are. */
     const uint32_t *own_link;

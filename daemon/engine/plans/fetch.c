@@ -1,5 +1,6 @@
 #include "engine/plans/fetch.h"
 
+#include "base/log.h"
 #include "engine/loop.h"
 #include "engine/op/op.h"
 #include "engine/plans/cache.h"
@@ -126,6 +127,8 @@ blink_result_t fetch_begin(cached_program_t *cached, engine_comm_t *comm)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to ask for a plan");
     }
     cached->fetch = fetch;
+    LOG_DEBUG("%s is asked for the plan of %s over %u ranks", data_endpoint_peer(fetch->source->endpoint),
+              blink_name_collective(cached->key.collective), cached->key.rank_count);
     blink_result_t result = ask(fetch, false);
     if (result != BLINK_OK)
         fetch_end(cached);

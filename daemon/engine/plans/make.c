@@ -129,6 +129,8 @@ static blink_result_t plan_and_compile(cached_program_t *cached)
     plan_t *plan = NULL;
     BLINK_TRY(cached->shipped ? read_plan(cached, &plan) : make_plan(cached, &plan));
     blink_result_t result = cached->shipped ? BLINK_OK : write_plan(plan, cached);
+    if (result == BLINK_OK && cached->shipped)
+        cached->plan_digest = plan_bytes_digest(cached->shipped->bytes, cached->shipped->byte_count);
     if (result == BLINK_OK)
         result = predict(key->fabric->topo, plan, cached);
     if (result == BLINK_OK)

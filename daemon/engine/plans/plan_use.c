@@ -7,7 +7,8 @@
 static bool is_use(const plan_use_t *use, const plan_ran_t *ran, uint32_t size_class)
 {
     return use->opcode == ran->opcode && use->size_class == size_class && use->algorithm == ran->algorithm &&
-           use->protocol == ran->protocol && strcmp(use->transport, ran->transport) == 0;
+           use->protocol == ran->protocol && use->plan == ran->plan &&
+           strcmp(use->transport, ran->transport) == 0;
 }
 
 static plan_use_t *add_use(plan_uses_t *uses, const plan_ran_t *ran, uint32_t size_class)
@@ -22,6 +23,7 @@ static plan_use_t *add_use(plan_uses_t *uses, const plan_ran_t *ran, uint32_t si
     use->algorithm = ran->algorithm;
     use->protocol = ran->protocol;
     use->transport = ran->transport;
+    use->plan = ran->plan;
     use->size_class = size_class;
     atomic_init(&use->bytes_least, UINT64_MAX);
     atomic_init(&use->measured_ns_least, UINT64_MAX);

@@ -18,6 +18,7 @@ typedef struct plan_use {
     blink_algorithm_t algorithm;
     blink_protocol_t protocol;
     const char *transport; /* static */
+    uint64_t plan;         /* plan_bytes_digest() of a plan for several hosts; 0: of one host */
     uint32_t size_class;   /* plan_size_class() */
     _Atomic uint64_t op_count;
     _Atomic uint64_t bytes_least, bytes_most;
@@ -40,8 +41,9 @@ typedef struct plan_ran {
     blink_algorithm_t algorithm;
     blink_protocol_t protocol;
     const char *transport; /* static */
-    uint64_t bytes;        /* payload */
-    uint64_t measured_ns;  /* of its runs on the executor, without what was between them; 0: not known */
+    uint64_t plan;
+    uint64_t bytes;       /* payload */
+    uint64_t measured_ns; /* of its runs on the executor, without what was between them; 0: not known */
     double predicted_us;
 } plan_ran_t;
 

@@ -39,7 +39,8 @@ struct cached_program {
     lane_program_t *program;     /* NULL while it is being made */
     blink_algorithm_t algorithm; /* never AUTO */
     blink_protocol_t protocol;
-    uint64_t digest;                   /* of a plan for several hosts */
+    uint64_t digest;                   /* of the program of a plan for several hosts, and … */
+    uint64_t plan_digest;              /* … of that plan; 0: it is for one host */
     double predicted_us[PLAN_CLASSES]; /* by the model (plan/predict.h), for the largest payload of a class */
     list_t idle;                       /* plan_instance_t.of_program */
     uint64_t asked_us;                 /* when an op last asked for it */

@@ -31,6 +31,16 @@ blink_result_t plan_to_bytes(const topo_t *topo, const plan_t *plan, uint8_t **b
 blink_result_t plan_from_bytes(const topo_t *topo, const plan_request_t *request, const uint8_t *bytes,
                                size_t byte_count, plan_t **plan);
 
+/* A name for the plan that these bytes are, whatever its protocol: on all hosts, and for a plan that blinkctl
+ * makes, it is the same if the plan is, and another one if not but for one case in 2^64. plan_digest() writes
+ * the plan for that; errors: as plan_to_bytes(). */
+uint64_t plan_bytes_digest(const uint8_t *bytes, size_t byte_count);
+blink_result_t plan_digest(const topo_t *topo, const plan_t *plan, uint64_t *digest);
+
+/* As it is shown. Returns `text`. */
+#define PLAN_DIGEST_BYTES 17
+const char *plan_digest_text(uint64_t digest, char text[PLAN_DIGEST_BYTES]);
+
 /*
  * Whether a plan without symmetries, all of whose numbers are indices of something, is sound: paths lead from
  * rank to rank by links that adjoin, trees span all ranks, routes go where the collective wants them to, and

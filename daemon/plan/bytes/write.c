@@ -4,6 +4,7 @@
 #include "error.h"
 #include "plan/bytes/layout.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,4 +135,40 @@ blink_result_t plan_to_bytes(const topo_t *topo, const plan_t *plan, uint8_t **b
     *bytes = writer.memory;
     *byte_count = writer.bytes;
     return BLINK_OK;
+}
+
+/* ---- digests ---- */
+
+static uint64_t add_bytes(uint64_t digest, const void *bytes, size_t byte_count)
+{
+    const uint8_t *at = bytes;
+    for (size_t i = 0; i < byte_count; i++)
+        digest = (digest ^ at[i]) * 0x100000001b3u; /* FNV-1a */
+    return digest;
+}
+
+uint64_t plan_bytes_digest(const uint8_t *bytes, size_t byte_count)
+{
+    plan_bytes_head_t head;
+    memcpy(&head, bytes, sizeof(head));
+    head.protocol = 0; /* which is chosen, or asked for, beside the plan */
+    head.rate_GBps = head.bound_GBps = 0;
+    uint64_t digest = add_bytes(0xcbf29ce484222325u, &head, sizeof(head));
+    return add_bytes(digest, bytes + sizeof(head), byte_count - sizeof(head));
+}
+
+blink_result_t plan_digest(const topo_t *topo, const plan_t *plan, uint64_t *digest)
+{
+    uint8_t *bytes;
+    size_t byte_count;
+    BLINK_TRY(plan_to_bytes(topo, plan, &bytes, &byte_count));
+    *digest = plan_bytes_digest(bytes, byte_count);
+    free(bytes);
+    return BLINK_OK;
+}
+
+const char *plan_digest_text(uint64_t digest, char text[PLAN_DIGEST_BYTES])
+{
+    snprintf(text, PLAN_DIGEST_BYTES, "%016lx", (unsigned long)digest);
+    return text;
 }

@@ -4,6 +4,7 @@
 
 #include "error.h"
 #include "names.h"
+#include "plan/bytes/bytes.h"
 
 #include <math.h>
 #include <string.h>
@@ -60,6 +61,18 @@ static void write_branch(topo_text_t *text, const topo_t *topo, const plan_t *pl
     fputs("]}", text->file);
 }
 
+/* Left out of a plan that is too large to be shipped. */
+static void write_digest(topo_text_t *text, const topo_t *topo, const plan_t *plan)
+{
+    uint64_t digest;
+    char name[PLAN_DIGEST_BYTES];
+    if (plan_digest(topo, plan, &digest) != BLINK_OK)
+        return;
+    fputs(",\n ", text->file);
+    write_member(text, "plan", plan_digest_text(digest, name));
+}
+
+/* `plan` with all its images. */
 static void write_head(topo_text_t *text, const topo_t *topo, const plan_t *plan)
 {
     fputs("{\n ", text->file);
@@ -99,6 +112,7 @@ blink_result_t plan_write_json(const topo_t *topo, const plan_t *plan, char **re
         plan_branch_t branch;
         const char *separator = "\n";
         write_head(&text, topo, all);
+        write_digest(&text, topo, plan);
         fputs(",\n \"trees\": [", text.file);
         for (; plan_walk_next(all, &walk, &branch); separator = ",\n") {
             fputs(separator, text.file);
