@@ -63,8 +63,8 @@ class Program:
     def command(self, job, iterations, warmup):
         raise NotImplementedError
 
-    def time_us(self, job, iterations, warmup):
-        """Median over the iterations. Raises Failure."""
+    def measure(self, job, iterations, warmup):
+        """What it prints of the iterations: time_us, their median, and time_us_min. Raises Failure."""
         rows = [json.loads(line) for line in run(self.command(job, iterations, warmup)).splitlines()
                 if line[:1] == "{"]
         row = next((row for row in rows if not row.get("in_place")), None)
@@ -72,7 +72,11 @@ class Program:
             raise Failure("printed no measurement")
         if (row["collective"], row["ranks"], row["bytes"]) != (job.collective, job.ranks, job.bytes):
             raise Failure(f"measured {row['collective']}, {row['ranks']} ranks, {row['bytes']} bytes instead")
-        return row["time_us"]
+        return row
+
+    def time_us(self, job, iterations, warmup):
+        """Median over the iterations. Raises Failure."""
+        return self.measure(job, iterations, warmup)["time_us"]
 
 
 class MemoryLimit(Program):

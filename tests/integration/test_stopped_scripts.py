@@ -1,14 +1,20 @@
-"""scripts/demo and scripts/readme-test that are stopped: what they started ends, and what they made goes."""
+"""scripts/demo, scripts/demo-hosts and scripts/readme-test that are stopped: what they started ends, and what
+they made goes."""
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+from hostlib import enter  # noqa: E402
+
 SIGNALS = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]
 # What a root needs for a user's shell that sleeps, and for its owner to be set.
 ROOT_PROGRAMS = ["bash", "chown", "env", "setpriv", "sleep"]
@@ -102,16 +108,20 @@ class StoppedScriptsTest(unittest.TestCase):
         self.assertEqual(os.listdir(self.top / "tmp"), [])
 
     def prepare_demo(self, targets=""):
-        shutil.copy(SCRIPTS / "demo", self.top / "scripts")
+        for name in ("demo", "demo-hosts"):
+            shutil.copy(SCRIPTS / name, self.top / "scripts")
+        for name in ("demolib", "hostlib", "peerlib"):
+            shutil.copytree(SCRIPTS / name, self.top / "scripts" / name)
         self.write("scripts/setup", "#!/bin/sh\n")
         self.write("CMakeLists.txt",
                    "cmake_minimum_required(VERSION 3.25)\nproject(standin NONE)\n" + targets)
 
     def test_demo_while_it_builds(self):
         self.prepare_demo(f"add_custom_target(slow ALL COMMAND sleep {self.second})\n")
-        for number in SIGNALS:
-            with self.subTest(signal=number.name):
-                self.stop_while_asleep("demo", number)
+        for script in ("demo", "demo-hosts"):
+            for number in SIGNALS:
+                with self.subTest(script=script, signal=number.name):
+                    self.stop_while_asleep(script, number)
 
     def test_demo_while_it_measures(self):
         self.prepare_demo()
@@ -123,6 +133,27 @@ class StoppedScriptsTest(unittest.TestCase):
         for number in SIGNALS:
             with self.subTest(signal=number.name):
                 self.stop_while_asleep("demo", number, asleep=2)
+
+    @unittest.skipIf(enter.why_not(), "needs namespaces")
+    def test_demo_hosts_while_a_daemon_starts_on_each_host(self):
+        self.prepare_demo()
+        self.write("build/demo/bin/blinkd", f"#!/bin/sh\nexec sleep {self.second}\n")
+        self.write("build/demo/bin/blinkctl", "#!/bin/sh\n")
+        for number in SIGNALS:
+            with self.subTest(signal=number.name):
+                self.stop_while_asleep("demo-hosts", number, asleep=2)
+
+    @unittest.skipIf(enter.why_not(), "needs namespaces")
+    def test_demo_hosts_that_fails_says_why(self):
+        self.prepare_demo()
+        self.write("build/demo/bin/blinkd",
+                   f"#!/bin/sh\nsleep {self.second} &\necho it is too cold >&2\nexit 1\n")
+        self.write("build/demo/bin/blinkctl", "#!/bin/sh\n")
+        done = subprocess.run([self.top / "scripts/demo-hosts"], capture_output=True, text=True, check=False,
+                              env=dict(os.environ, TMPDIR=str(self.top / "tmp")))
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("blinkd on n1 does not start: it is too cold", done.stderr)
+        self.assertEqual((self.sleepers(), os.listdir(self.top / "tmp")), ([], []))
 
     def prepare_readme_test(self):
         shutil.copy(SCRIPTS / "readme-test", self.top / "scripts")

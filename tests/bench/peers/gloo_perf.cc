@@ -1,6 +1,8 @@
-/* gloo's collectives, timed as blink-perf times blinkd's: of each iteration the slowest rank from a barrier to the end
- * of the call, of the iterations the median. Ranks are processes of this one that meet in a file store and speak TCP
- * over the loopback interface, which is what gloo offers processes of one host. In C++ because gloo has no C API.
+/* gloo's collectives, timed as blink-perf times blinkd's: of each iteration the slowest rank from a barrier
+ * to the end of the call, of the iterations the median. Ranks are processes of this one that meet in a file
+ * store and speak TCP over the loopback interface, which is what gloo offers processes of one host. Where
+ * PEER_NETWORKS names files of network namespaces, with commas between them, each is a host with an equal
+ * share of the ranks, which speak TCP over its eth0. In C++ because gloo has no C API.
  *
  *     gloo_perf RANKS COLLECTIVE ITERATIONS WARMUP ordinary|huge BYTES… */
 #include "peer.h"
@@ -20,10 +22,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <sched.h>
 #include <signal.h>
+#include <sstream>
+#include <stdexcept>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -58,7 +64,8 @@ std::function<void()> prepare(const context_t &context, peer_job_t &job)
         return [options] { gloo::allgather(*options); };
     }
     case PEER_REDUCESCATTER: {
-        /* The only one: in place, and the result at the front. It adds to what the last run left; the first is checked. */
+        /* The only one: in place, and the result at the front. It adds to what the last run left; the first
+         * is checked. */
         std::memcpy(job.output, job.input, job.count * sizeof(float));
         auto algorithm = std::make_shared<gloo::ReduceScatterHalvingDoubling<float>>(
             context, std::vector<float *>{job.output}, static_cast<int>(job.count),
@@ -105,10 +112,34 @@ bool measure(const context_t &context, peer_job_t &job, const peer_wish_t &wish,
     return true;
 }
 
+std::vector<std::string> networks()
+{
+    std::vector<std::string> files;
+    const char *named = std::getenv("PEER_NETWORKS");
+    std::istringstream words(named ? named : "");
+    for (std::string file; std::getline(words, file, ',');)
+        files.push_back(file);
+    return files;
+}
+
+/* Go to the host of this rank. Returns the interface by which the others can be reached from there. */
+const char *enter_host(int rank, int ranks)
+{
+    const std::vector<std::string> files = networks();
+    if (files.empty())
+        return "lo";
+    const std::string &file = files[static_cast<size_t>(rank) * files.size() / static_cast<size_t>(ranks)];
+    int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
+        throw std::runtime_error(file + ": " + std::strerror(errno));
+    close(fd);
+    return "eth0";
+}
+
 bool run_rank(int rank, int ranks, const peer_wish_t &wish, const std::string &directory, double *board_us)
 {
     gloo::transport::tcp::attr attributes;
-    attributes.iface = "lo";
+    attributes.iface = enter_host(rank, ranks);
     auto device = gloo::transport::tcp::CreateDevice(attributes);
     gloo::rendezvous::FileStore store(directory);
     auto context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
