@@ -18,7 +18,7 @@ class Daemon:
     def __init__(self, cluster, host):
         self.host = host
         self.directory = cluster.directory / host.name
-        self.directory.mkdir()
+        self.directory.mkdir(exist_ok=True)
         self.socket = str(self.directory / "blinkd.sock")
         config = self.directory / "blinkd.conf"
         config.write_text(self._settings(cluster), encoding="ascii")
@@ -77,6 +77,11 @@ class Cluster:
         for daemon in self.daemons:
             daemon.wait_until_it_serves()
         self.runs = 0
+
+    def start_anew(self, number):
+        """The daemon of a host, which has ended."""
+        self.daemons[number] = Daemon(self, self.network.hosts[number])
+        self.daemons[number].wait_until_it_serves()
 
     @property
     def ranks(self):

@@ -99,7 +99,10 @@ class Network:
                 run("tc", "qdisc", "add", "dev", host.port, *rule)
 
     def end(self):
+        """The kernel takes its time with a host's own end of a cable; the other end goes at once."""
         for host in self.hosts:
+            if self.has_bridge:
+                run("ip", "link", "delete", host.port)
             host.end()
         if self.has_bridge:
             run("ip", "link", "delete", "br0")

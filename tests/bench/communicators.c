@@ -1,13 +1,16 @@
 /*
  * What communicators cost: the time to make one, the daemon's memory for each, and whether many at once carry
- * as much as one. Ranks are processes; the daemon is the one at BLINK_SOCKET.
+ * as much as one. Ranks are processes; the daemon is the one at BLINK_SOCKET, or each rank's the one of its
+ * place in BLINK_SOCKETS, a list with commas between them.
  *
  *   communicators [RANKS [COMMS [DAEMON-PID]]]     default 8 1000; 10,000 need raised limits in blinkd.conf
  */
 #include <blink/blink.h>
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <sys/wait.h>
 #include <time.h>
@@ -69,6 +72,35 @@ static long daemon_kib(const bench_t *bench)
     return kib;
 }
 
+/* Those that the daemon has open; 0 if that cannot be known. */
+static long daemon_descriptors(const bench_t *bench)
+{
+    char path[64];
+    long count = 0;
+    snprintf(path, sizeof(path), "/proc/%ld/fd", bench->daemon_pid);
+    DIR *open_ones = opendir(path);
+    while (open_ones && readdir(open_ones))
+        count++;
+    if (open_ones)
+        closedir(open_ones);
+    return count;
+}
+
+/* The rank's own daemon; NULL: the one that BLINK_SOCKET names. */
+static const char *socket_of(uint32_t rank)
+{
+    const char *listed = getenv("BLINK_SOCKETS");
+    char *at = listed ? strdup(listed) : NULL, *socket = at ? strsep(&at, ",") : NULL;
+    while (at && rank-- > 0)
+        socket = strsep(&at, ",");
+    return socket;
+}
+
+static void open_context(bench_t *bench)
+{
+    must(blink_open(socket_of(bench->rank), &bench->context), "open");
+}
+
 static void barrier(bench_t *bench)
 {
     blink_op_t *op;
@@ -81,10 +113,12 @@ static void barrier(bench_t *bench)
 static void make_comms(bench_t *bench)
 {
     double *times_us = calloc(bench->comms, sizeof(*times_us));
-    long before_kib = 0;
+    long before_kib = 0, before_descriptors = 0;
     for (uint32_t i = 0; i < bench->comms; i++) {
-        if (i == 1)
+        if (i == 1) {
             before_kib = daemon_kib(bench);
+            before_descriptors = daemon_descriptors(bench);
+        }
         if (i > 0)
             barrier(bench);
         double start_us = now_us();
@@ -98,7 +132,8 @@ static void make_comms(bench_t *bench)
         printf("%u communicators of %u ranks: %.0f us each (median)", bench->comms, bench->ranks,
                median(times_us + 1, bench->comms - 1));
         if (bench->daemon_pid > 0)
-            printf(", %.1f KiB of the daemon each", (double)kib / (bench->comms - 1));
+            printf(", %.1f KiB and %.2f descriptors of the daemon each", (double)kib / (bench->comms - 1),
+                   (double)(daemon_descriptors(bench) - before_descriptors) / (bench->comms - 1));
         putchar('\n');
         fflush(stdout);
     }
@@ -161,7 +196,7 @@ static void play(bench_t *bench)
 {
     static const size_t sizes[] = {8, 4096, 65536, 1u << 20};
     void *memory;
-    must(blink_open(NULL, &bench->context), "open");
+    open_context(bench);
     bench->made = calloc(bench->comms, sizeof(*bench->made));
     must(blink_mem_alloc(bench->context, MANY << 20, &memory), "mem_alloc");
     bench->memory = memory;
@@ -183,7 +218,7 @@ int main(int argc, char **argv)
         return 2;
     }
     bench.ids = calloc(bench.comms, sizeof(*bench.ids));
-    must(blink_open(NULL, &bench.context), "open");
+    open_context(&bench);
     for (uint32_t i = 0; i < bench.comms; i++)
         must(blink_get_unique_id(bench.context, &bench.ids[i]), "get_unique_id");
     blink_close(bench.context);
