@@ -4,6 +4,7 @@
 #include "control/server.h"
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/guard.h"
 #include "base/holes.h"
 #include "base/log.h"
@@ -450,7 +451,6 @@ static blink_result_t start_data(server_t *server)
 static blink_result_t start_engine(server_t *server)
 {
     control_t *control = &server->control;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const engine_config_t config = {.settings = control->settings,
                                     .exec = control->exec,
                                     .cuda = server->cuda,
@@ -458,7 +458,7 @@ static blink_result_t start_engine(server_t *server)
                                     .topo = control->topo,
                                     .local = control->local,
                                     .data = control->data,
-                                    .cores = cores > 0 ? (uint32_t)cores : 1,
+                                    .cores = cores_allowed(),
                                     .control = &server->mailbox,
                                     .comm_ended = on_comm_ended,
                                     .gpu_worker_stuck = on_gpu_worker_stuck,

@@ -106,14 +106,16 @@ static void engine_try_to_sleep(engine_t *engine, uint64_t deadline_us, uint64_t
     engine_wake_up(engine);
 }
 
-/* Whether waiting clients and workers leave a core to spin on; clients hear it when they are visited. Members
- * of communicators count even while they are not waiting: they will all wait at once. */
+/* Whether waiting clients, workers and the proxy, which ops of several hosts go through, leave a core to spin
+ * on; clients hear it when they are visited. Members of communicators count even while they are not waiting:
+ * they will all wait at once. */
 static void update_crowding(engine_t *engine)
 {
     uint32_t waiting = engine->clients_waiting;
     if (waiting < engine->clients_joined)
         waiting = engine->clients_joined;
-    uint32_t runnable = 1 + waiting + exec_host_busy(engine->config.exec);
+    uint32_t proxies = list_is_empty(&engine->remotes.all) ? 0 : 1;
+    uint32_t runnable = 1 + proxies + waiting + exec_host_busy(engine->config.exec);
     engine->crowded = runnable > engine->config.cores;
 }
 

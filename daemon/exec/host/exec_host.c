@@ -7,11 +7,11 @@
 #include "exec/host/wire_run.h"
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "error.h"
 
 #include <errno.h>
 #include <hwloc.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,12 +189,6 @@ static void pool_settle(exec_host_t *exec)
     hwloc_topology_destroy(machine);
 }
 
-static uint32_t pool_core_count(void)
-{
-    cpu_set_t allowed;
-    return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? (uint32_t)CPU_COUNT(&allowed) : 1;
-}
-
 static void pool_init_sync(exec_host_t *exec)
 {
     pthread_condattr_t monotonic;
@@ -245,7 +239,7 @@ static const exec_calls_t host_calls = {.create = host_instance_create,
 
 blink_result_t exec_host_create(const exec_host_config_t *config, exec_host_t **exec)
 {
-    uint32_t wanted = config->workers > 0 ? config->workers : pool_core_count();
+    uint32_t wanted = config->workers > 0 ? config->workers : cores_allowed();
     exec_host_t *created = calloc(1, sizeof(*created));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the worker pool");

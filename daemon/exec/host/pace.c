@@ -6,12 +6,12 @@
 #include "exec/host/pace.h"
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/list.h"
 #include "error.h"
 #include "exec/host/reduce/reduce.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -255,8 +255,7 @@ static double pace_probe_GBps(void)
 
 static uint32_t pace_cores(uint32_t workers)
 {
-    cpu_set_t allowed;
-    uint32_t cores = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? (uint32_t)CPU_COUNT(&allowed) : 1;
+    uint32_t cores = cores_allowed();
     return workers > 0 && workers < cores ? workers : cores;
 }
 

@@ -280,7 +280,7 @@ static inline void engines_start_host(test_host_t *host)
                                     .topo = host->topo,
                                     .local = host->topo,
                                     .data = host->data,
-                                    .cores = 1,
+                                    .cores = 2,
                                     .control = &engines->control,
                                     .comm_ended = engines_on_comm_ended,
                                     .tell_plan = engines_on_plan_word,

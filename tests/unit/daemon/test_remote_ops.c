@@ -393,6 +393,23 @@ static void test_a_staged_rank_passes_all_in_one_piece(void **state)
     }
 }
 
+/* Of the two cores a host has here one is the engine's, and the proxy needs the other one: who spun on it
+ * would wait for a proxy that cannot run. */
+static void test_waiters_leave_the_proxy_its_core(void **state)
+{
+    enum { OPS = 50 };
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, shapes[0].ranks, shapes[0].hosts);
+    test_comm_t *comm = comm_add(&engines, long_us());
+    for (uint32_t i = 0; i < OPS; i++) {
+        run(&engines, comm, &small);
+        for (uint32_t r = 0; r < engines.rank_count; r++)
+            assert_int_equal(ring_wait_policy(&engines.ranks[r].ring), RING_WAIT_YIELD);
+    }
+    engines_fini(&engines);
+}
+
 static void test_hosts_use_two_communicators_in_opposite_orders(void **state)
 {
     (void)state;
@@ -878,6 +895,7 @@ int main(void)
         cmocka_unit_test(test_ops_without_elements),
         cmocka_unit_test(test_hosts_run_ahead_of_one_another),
         cmocka_unit_test(test_a_staged_rank_passes_all_in_one_piece),
+        cmocka_unit_test(test_waiters_leave_the_proxy_its_core),
         cmocka_unit_test(test_hosts_use_two_communicators_in_opposite_orders),
         cmocka_unit_test(test_a_begin_is_kept_until_its_communicator_is_known),
         cmocka_unit_test(test_who_begins_an_op_of_a_communicator_that_never_was_hears_so),
