@@ -31,6 +31,11 @@
 #define SLOTS_BESIDE_FLIGHT 4u
 #define SLOTS_IN_FLIGHT_MAX 60.0
 
+/* So much an edge between hosts has slots for, however small chunks are: what is under way waits at either
+ * end until a thread has its turn, and slots are free again when a CREDIT says so. More than the caches hold
+ * would be slower. */
+#define WIRE_SLOTS_BYTES (1u << 20)
+
 /* Least chunk of a channel with a small share. */
 #define CHUNK_LEAST_BYTES 1024u
 
@@ -111,8 +116,8 @@ uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes)
 uint32_t lane_choose_slots(const lane_program_t *program, uint64_t chunk_bytes)
 {
     double in_flight = round(part_bytes_per_us(program) * program->latency_us / (double)chunk_bytes);
-    return SLOTS_BESIDE_FLIGHT +
-           (uint32_t)(in_flight < SLOTS_IN_FLIGHT_MAX ? in_flight : SLOTS_IN_FLIGHT_MAX);
+    double of_wires = program->rank_host ? WIRE_SLOTS_BYTES / (double)chunk_bytes - SLOTS_BESIDE_FLIGHT : 0;
+    return SLOTS_BESIDE_FLIGHT + (uint32_t)fmin(fmax(in_flight, of_wires), SLOTS_IN_FLIGHT_MAX);
 }
 
 /* ---- blocks ---- */
