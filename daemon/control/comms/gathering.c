@@ -204,7 +204,7 @@ static blink_result_t find_place(const client_t *client, const Blinkwire__CommIn
                                  roster_t **roster, uint32_t *device)
 {
     BLINK_TRY(place_check_request(client->control, message));
-    *roster = roster_find_gathering(client->control->rosters, message->unique_id.data);
+    *roster = roster_find_gathering(client->control->rosters, message->unique_id.data, client->tenant->uid);
     BLINK_TRY(place_choose_device(client->control, *roster, message, device));
     if (!*roster)
         return roster_begin(client, message, roster);

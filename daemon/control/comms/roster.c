@@ -114,12 +114,15 @@ roster_t *roster_find_number(const rosters_t *rosters, uint32_t number)
     return link ? CONTAINER_OF(link, roster_t, of_numbers) : NULL;
 }
 
-roster_t *roster_find_gathering(const rosters_t *rosters, const uint8_t unique_id[UNIQUE_ID_BYTES])
+roster_t *roster_find_gathering(const rosters_t *rosters, const uint8_t unique_id[UNIQUE_ID_BYTES], uid_t uid)
 {
-    table_link_t *link = table_find(&rosters->ids, id_hash(unique_id, rosters->id_secrets));
-    while (link && memcmp(CONTAINER_OF(link, roster_t, of_ids)->unique_id, unique_id, UNIQUE_ID_BYTES) != 0)
-        link = table_find_next(link);
-    return link ? CONTAINER_OF(link, roster_t, of_ids) : NULL;
+    for (table_link_t *link = table_find(&rosters->ids, id_hash(unique_id, rosters->id_secrets)); link;
+         link = table_find_next(link)) {
+        roster_t *roster = CONTAINER_OF(link, roster_t, of_ids);
+        if (roster->tenant->uid == uid && memcmp(roster->unique_id, unique_id, UNIQUE_ID_BYTES) == 0)
+            return roster;
+    }
+    return NULL;
 }
 
 static uint64_t hash_of_comm(gather_comm_t comm)

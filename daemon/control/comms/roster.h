@@ -131,8 +131,9 @@ const char *roster_place(const roster_t *roster, char text[GATHER_NAME_BYTES + 4
 /* NULL: no roster has the number. */
 roster_t *roster_find_number(const rosters_t *rosters, uint32_t number);
 
-/* The roster that gathers under the id; NULL: none does. */
-roster_t *roster_find_gathering(const rosters_t *rosters, const uint8_t unique_id[UNIQUE_ID_BYTES]);
+/* The user's roster that gathers under the id; NULL: none does. */
+roster_t *roster_find_gathering(const rosters_t *rosters, const uint8_t unique_id[UNIQUE_ID_BYTES],
+                                uid_t uid);
 
 /* How long its ranks may take to join. */
 uint64_t roster_init_timeout_ms(const roster_t *roster);

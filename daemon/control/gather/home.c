@@ -6,12 +6,16 @@
 
 /* ---- which there are ---- */
 
-static home_t *find(const gather_t *gather, const unique_id_t *id)
+/* Users who have one id have a gathering each: nobody can be in another one's way by guessing the id. */
+static home_t *find(const gather_t *gather, const unique_id_t *id, uint32_t uid)
 {
-    table_link_t *link = table_find(&gather->homes, gather_hash_id(gather, id));
-    while (link && memcmp(&CONTAINER_OF(link, home_t, of_ids)->id, id, sizeof(*id)) != 0)
-        link = table_find_next(link);
-    return link ? CONTAINER_OF(link, home_t, of_ids) : NULL;
+    for (table_link_t *link = table_find(&gather->homes, gather_hash_id(gather, id)); link;
+         link = table_find_next(link)) {
+        home_t *home = CONTAINER_OF(link, home_t, of_ids);
+        if (home->uid == uid && memcmp(&home->id, id, sizeof(*id)) == 0)
+            return home;
+    }
+    return NULL;
 }
 
 home_t *home_find_spreading(const gather_t *gather, gather_comm_t comm)
@@ -292,9 +296,7 @@ static blink_result_t check_id(const gather_t *gather, const gather_message_t *j
 /* The gathering that the ranks come to, made for the first of them. Errors: all of them are refused. */
 static blink_result_t find_or_create(gather_t *gather, const gather_message_t *join, home_t **found)
 {
-    *found = find(gather, &join->id);
-    if (*found && (*found)->uid != join->uid)
-        return terms_fail_other_user();
+    *found = find(gather, &join->id, join->uid);
     if (*found)
         return BLINK_OK;
     BLINK_TRY(check_id(gather, join));
@@ -328,10 +330,10 @@ home_t *home_take_join(gather_t *gather, peer_t *from, const gather_message_t *j
 void home_take_left(gather_t *gather, const peer_t *from, const gather_message_t *left)
 {
     const gather_config_t *config = &gather->config;
-    home_t *home = find(gather, &left->id);
+    home_t *home = find(gather, &left->id, left->uid);
     const home_t nobody = {.id = left->id};
     blink_result_t code = blink_error_set(left->code, "%s", left->text);
-    if (home && home->uid == left->uid)
+    if (home)
         home_fail(gather, home, code);
     else if (terms_is_final(code))
         config->calls.remember(config->context, left->uid, &left->id, config->init_timeout_ms, code);

@@ -174,21 +174,19 @@ static void on_remember(void *context, uint32_t uid, const unique_id_t *id, uint
                         blink_result_t code)
 {
     host_t *host = context;
-    (void)uid;
     (void)init_timeout_ms;
     if (host->failed_count == sizeof(host->failed) / sizeof(host->failed[0]))
         return;
     failed_id_t *failed = &host->failed[host->failed_count++];
-    *failed = (failed_id_t){.id = *id, .code = code};
+    *failed = (failed_id_t){.id = *id, .uid = uid, .code = code};
     snprintf(failed->text, sizeof(failed->text), "%s", blink_error_text());
 }
 
 static blink_result_t on_recall(void *context, uint32_t uid, const unique_id_t *id)
 {
     const host_t *host = context;
-    (void)uid;
     for (uint32_t i = 0; i < host->failed_count; i++) {
-        if (memcmp(&host->failed[i].id, id, sizeof(*id)) == 0)
+        if (host->failed[i].uid == uid && memcmp(&host->failed[i].id, id, sizeof(*id)) == 0)
             return blink_error_set(host->failed[i].code, "%s", host->failed[i].text);
     }
     return BLINK_OK;

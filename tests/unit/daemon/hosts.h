@@ -32,6 +32,7 @@ typedef struct rank {
 
 typedef struct failed_id {
     unique_id_t id;
+    uint32_t uid;
     blink_result_t code;
     char text[BLINK_ERROR_TEXT_BYTES];
 } failed_id_t;

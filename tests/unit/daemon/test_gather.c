@@ -291,16 +291,29 @@ static void test_a_device_of_another_kind_is_refused(void **state)
                   "rank 2 on n1's device 0 is on a GPU: a communicator has one kind");
 }
 
-static void test_another_user_is_refused(void **state)
+/* Whoever guesses an id of another user's can neither join nor be in the way. */
+static void test_users_who_have_one_id_gather_apart(void **state)
 {
     (void)state;
-    hosts_t *hosts = two_ranks_wait();
+    hosts_t *hosts = hosts_create(2, 4, 2);
+    const rank_t own = hosts->ranks[2];
     rank_t *thief = &hosts->ranks[2];
     thief->state = RANK_WAITING;
     assert_int_equal(gather_join(hosts->hosts[1].gather, &hosts->id, USER + 1, &hosts->terms, 1,
                                  &thief->gathers, hosts->now_ms),
                      BLINK_OK);
-    check_refusal(hosts, BLINK_ERR_PERMISSION, "belongs to another user");
+    hosts_settle(hosts);
+    assert_int_equal(hosts_left(hosts).homes, 1);
+    gather_leave(hosts->hosts[1].gather, &thief->gathers, blink_error_set(BLINK_ERR_PEER_LOST, "thief"));
+    hosts_settle(hosts);
+    *thief = own;
+    hosts_join_all(hosts);
+    hosts_run(hosts);
+    assert_null(assert_one_outcome(hosts));
+    end_parts(hosts);
+    hosts_settle(hosts);
+    assert_nothing_left(hosts);
+    hosts_destroy(hosts);
 }
 
 static void test_what_makes_no_sense_is_refused_where_it_is(void **state)
@@ -776,7 +789,7 @@ int main(void)
         cmocka_unit_test(test_a_rank_that_is_there_already_is_refused),
         cmocka_unit_test(test_a_device_that_is_taken_is_refused),
         cmocka_unit_test(test_a_device_of_another_kind_is_refused),
-        cmocka_unit_test(test_another_user_is_refused),
+        cmocka_unit_test(test_users_who_have_one_id_gather_apart),
         cmocka_unit_test(test_what_makes_no_sense_is_refused_where_it_is),
         cmocka_unit_test(test_an_id_of_a_daemon_that_has_ended_is_refused),
         cmocka_unit_test(test_a_timeout_names_missing_ranks_and_who_is_there),
