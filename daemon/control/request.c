@@ -4,6 +4,7 @@
 #include "control/comms/leave.h"
 #include "control/memory/region.h"
 #include "control/memory/region_gpu.h"
+#include "control/peers/finding.h"
 #include "control/query.h"
 #include "frame.h"
 
@@ -137,6 +138,9 @@ static void client_request(session_t *session, const Blinkwire__Request *request
         return;
     case BLINKWIRE__REQUEST__BODY_COMM_ABORT:
         roster_abort(client, request->id, request->comm_abort->member);
+        return;
+    case BLINKWIRE__REQUEST__BODY_FIND_HOME:
+        finding_begin(session->control, session->connection, request->id, request->find_home);
         return;
     default:
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "request %lu asks for nothing this version knows",

@@ -95,7 +95,7 @@ blink_result_t dial_check(const net_dial_t *dial, const net_session_t *session)
     if (wanted != 0 && peer->instance != wanted)
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "the daemon that was there has ended: '%s' is there now",
                           peer->host);
-    if (wanted != 0 && !hello_names(peer, &session->address))
+    if (dial->config.is_users && !hello_names(peer, &session->address))
         return BLINK_FAIL(BLINK_ERR_PERMISSION, "the daemon of '%s' does not name this address as its own",
                           peer->host);
     return BLINK_OK;

@@ -125,9 +125,10 @@ typedef struct net_dial net_dial_t;
 typedef struct net_dial_config {
     uint32_t address_count; /* 1 to ADDRESSES_MAX, of one host */
     const net_address_t *addresses;
-    /* Not 0: only this daemon is wanted, and only if its Hello names the address that was dialled. Who has
-     * got the address from a user could otherwise be led to a relay of the user's. */
-    uint64_t instance;
+    uint64_t instance; /* not 0: only this daemon is wanted */
+    /* A daemon is wanted only if its Hello names the address that was dialled. Who has got the address from a
+     * user could otherwise be led to a relay of the user's. */
+    bool is_users;
     /* There is a session, made just now or before. The dial is no more. */
     void (*connected)(void *context, net_session_t *session);
     /* All addresses have been tried in vain: the code with this thread's error text, which is about the last

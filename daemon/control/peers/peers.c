@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "control/peers/finding.h"
 #include "control/peers/plans.h"
 #include "control/peers/reach.h"
 
@@ -97,6 +98,7 @@ static void on_opened(void *context, net_session_t *session)
     }
     (void)tell_topology(peers, session); /* if that fails the session ends */
     reach_opened(peers, session);
+    finding_opened(peers, session);
 }
 
 static void on_closed(void *context, net_session_t *session, blink_result_t code)
@@ -354,6 +356,7 @@ blink_result_t peers_create(control_t *control, const peers_handler_t *handler, 
     peers->handler = *handler;
     list_init(&peers->topologies);
     list_init(&peers->reaches);
+    list_init(&peers->findings);
     list_init(&peers->hosts);
     list_init(&peers->wanted);
     beat_asker_init(&peers->asker, on_beat);
@@ -429,6 +432,7 @@ void peers_destroy(peers_t *peers)
         return;
     beat_cancel(&peers->asker);
     reach_end(peers);
+    finding_end(peers);
     LIST_FOR_EACH (link, &peers->wanted)
         wanted_destroy(CONTAINER_OF(link, wanted_t, link));
     LIST_FOR_EACH (link, &peers->hosts) {

@@ -93,6 +93,7 @@ static blink_result_t begin(peers_t *peers, const gather_host_t *host, tenant_t 
     const net_dial_config_t config = {.address_count = take_addresses(host, addresses),
                                       .addresses = addresses,
                                       .instance = host->instance,
+                                      .is_users = true,
                                       .connected = on_connected,
                                       .failed = on_failed,
                                       .context = reach};

@@ -29,6 +29,7 @@ struct peers {
     topology_t *topology;
     list_t topologies;     /* topology_t.link: this host's and its peers' */
     list_t reaches;        /* reach.c: hosts that are dialled for communicators */
+    list_t findings;       /* finding.c: hosts that clients ask for */
     net_address_t address; /* the first at which this daemon listens */
     list_t hosts;          /* oldest session first */
     list_t wanted;         /* in the order of the settings */

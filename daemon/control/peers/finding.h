@@ -1,0 +1,26 @@
+/*
+ * Which daemon listens at an address that a client names (FindHome): its own is known, others are asked, by a
+ * session that communicators can use afterwards. A connection asks one thing at a time.
+ */
+#ifndef BLINK_CONTROL_FINDING_H
+#define BLINK_CONTROL_FINDING_H
+
+#include "control/clients/connection.h"
+#include "control/peers/state.h"
+
+/* Answer the request, now or once the daemon there has said who it is. Errors, as answers: INVALID_ARGUMENT
+ * (the form), UNSUPPORTED (this daemon does not listen for others), QUOTA (the connection asks already),
+ * PERMISSION (the daemon there does not name the address), CONNECT and others (nobody answers in time). */
+void finding_begin(control_t *control, connection_t *connection, uint64_t request,
+                   const Blinkwire__FindHome *message);
+
+/* There is a session: who asks for this host is answered. */
+void finding_opened(peers_t *peers, net_session_t *session);
+
+/* The connection has ended: it is not answered any more. */
+void finding_forget(peers_t *peers, const connection_t *connection);
+
+/* Nobody is answered any more. */
+void finding_end(peers_t *peers);
+
+#endif
