@@ -47,7 +47,7 @@ static blink_result_t ask_ideal(const perf_options_t *options, perf_run_t *run)
 static blink_result_t find_identity(const perf_options_t *options, perf_run_t *run)
 {
     if (options->joins)
-        return perf_identity_share(run->socket_path, options->id_file, options->join_rank, &run->id);
+        return perf_identity_expect(run->socket_path, &run->id);
     return perf_identity_make(run->socket_path, &run->id);
 }
 

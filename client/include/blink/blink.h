@@ -196,12 +196,59 @@ blink_result_t blink_get_unique_id(blink_context_t *context, blink_unique_id_t *
  * (the rank or its device is taken already; the ranks that joined are not harmed), BLINK_ERR_NOT_FOUND (no
  * such device), BLINK_ERR_UNSUPPORTED (some devices are on GPUs, others on the host), BLINK_ERR_SYSTEM (the
  * daemon's GPU worker has ended and is being replaced: it can be tried again), BLINK_ERR_PERMISSION (another
- * user's communicator), BLINK_ERR_TIMEOUT (not all ranks came in time; names the missing ones),
+ * tenant's communicator), BLINK_ERR_TIMEOUT (not all ranks came in time; names the missing ones),
  * BLINK_ERR_PEER_LOST (a rank that had joined went away; who comes later hears so, too: another try needs a
  * new id), BLINK_ERR_QUOTA, BLINK_ERR_UNREACHABLE.
  */
 blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
                                     int rank, const blink_comm_config_t *config, blink_comm_t **comm);
+
+/**
+ * Which rank this process is of how many, as the launcher that started it says by environment variables:
+ * those of blinkrun (BLINK_RANK, BLINK_SIZE, BLINK_LOCAL_RANK) come first, then torchrun's (RANK, WORLD_SIZE,
+ * LOCAL_RANK), Open MPI's, MPICH's and Slurm's. Needs no daemon, and can be called before a GPU is chosen.
+ * @param rank, rank_count  receive them; NULL is allowed, here and for the next.
+ * @param local_rank        receives the number among the ranks of this host; -1: the launcher does not say.
+ * Errors: BLINK_ERR_NOT_FOUND (no launcher has started this process), BLINK_ERR_INVALID_ARGUMENT (a variable
+ * is not what it should be; names it).
+ */
+blink_result_t blink_launched(int *rank, int *rank_count, int *local_rank);
+
+/**
+ * Join a communicator of all ranks that a launcher has started, without an id: rank and number of ranks are
+ * those of blink_launched(), and so is the device, if the configuration names none and no CUDA context is
+ * current: that of the local rank. docs/program.md says for each launcher what it takes. How the ranks find
+ * each other, by the first of these that is there:
+ *
+ *   BLINK_UNIQUE_ID    the text of an id, 128 hexadecimal digits; or 32 random ones: all ranks are on this
+ *                      host;
+ *   BLINK_RENDEZVOUS   a path, with a slash in it, that all ranks see and where nothing is yet; or host or
+ *                      host:port, where a daemon listens for others, together with BLINK_JOB, a text that
+ *                      tells this job from others; localhost: all ranks are on this host;
+ *   the launcher's     the store of torchrun's agent; without an agent, the daemon at MASTER_ADDR; PMIx (Open
+ *                      MPI; needs libpmix.so.2), PMI-1 (MPICH), and in Slurm the daemon of the step's first
+ *                      node.
+ *
+ * The ranks find each other once, in the first call of the process, whatever its context. All ranks must make
+ * the same calls in the same order, each of which makes another communicator; threads that call at the same
+ * time are served one after the other, in an order that other ranks do not know. A call that has failed
+ * counts. With PMI-1 and PMIx a program that uses MPI as well must not have MPI and this call in use at the
+ * same time, and with PMI-1 not in one process: such a program hands an id around by MPI.
+ *
+ * Waits until the ranks have found each other and until all have joined, no longer than init_timeout_ms for
+ * either; if that is 0, 60 s and the daemon's setting.
+ * @param config  as for blink_comm_init_rank().
+ * @param comm    receives a handle; blink_comm_destroy() frees it.
+ * Errors: those of blink_launched() and blink_comm_init_rank(); BLINK_ERR_INVALID_ARGUMENT (a variable is
+ * missing or not what it should be), BLINK_ERR_TIMEOUT (rank 0, or the launcher, does not give the id in
+ * time), BLINK_ERR_EXISTS (the file is there already), BLINK_ERR_CONNECT (no daemon, or store, is where the
+ * ranks are to meet), BLINK_ERR_PERMISSION (the daemon there does not name the address as its own),
+ * BLINK_ERR_NOT_FOUND (the host has no address), BLINK_ERR_UNSUPPORTED (the ranks are on several hosts and
+ * the daemon does not listen for others, or libpmix is missing), BLINK_ERR_PROTOCOL (launcher or store say
+ * what is not understood), BLINK_ERR_SYSTEM; all name the launcher, the host or the file.
+ */
+blink_result_t blink_comm_init_launched(blink_context_t *context, const blink_comm_config_t *config,
+                                        blink_comm_t **comm);
 
 /**
  * Leave the communicator and free the handle. Waits for this rank's ops and the daemon's answer;

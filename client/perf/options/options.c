@@ -1,6 +1,7 @@
 /* The command line of blink-perf. */
 #include "options/options.h"
 
+#include "blink/blink.h"
 #include "names.h"
 #include "tools/human.h"
 
@@ -47,10 +48,11 @@ static const char DOC[] =
     "allgather, reducescatter, gather, scatter, alltoall, alltoallv, sendrecv (each rank to the next, "
     "in a group) or barrier; or nop, which measures the round trip of an empty operation."
     "\v"
-    "Every rank is a process, or with --threads a thread. --ranks N starts them here; started by "
-    "something else, each finds its place in RANK and WORLD_SIZE and the communicator's id in "
-    "BLINK_UNIQUE_ID (the same for all: the 128 hexadecimal digits of an id, or 32 random ones if all "
-    "ranks are on this host) or in the --id-file that rank 0 makes, and rank 0 prints.\n"
+    "Every rank is a process, or with --threads a thread. --ranks N starts them here. Started by blinkrun, "
+    "torchrun, srun, mpirun or mpiexec each is one rank, and rank 0 prints; so is each that is started by "
+    "hand with RANK and WORLD_SIZE and, the same for all, an --id-file, which rank 0 makes, or "
+    "BLINK_UNIQUE_ID (the 128 hexadecimal digits of an id, or 32 random ones if all ranks are on this "
+    "host).\n"
     "\n"
     "The size is that of the buffer that holds a block of every rank where there is one (allgather, "
     "reducescatter, gather, scatter, alltoall), else of the one buffer; the count is that of a block. "
@@ -282,22 +284,33 @@ static void take_what(struct argp_state *state, perf_options_t *options, const c
 
 /* ---- checks across options ---- */
 
+/* The ranks are to meet by the file, as the library takes it from the environment: with a slash. */
+static void meet_by_file(struct argp_state *state, const char *file)
+{
+    char *path = NULL;
+    if (asprintf(&path, "%s%s", strchr(file, '/') ? "" : "./", file) < 0 ||
+        setenv("BLINK_RENDEZVOUS", path, 1) != 0)
+        argp_failure(state, PERF_EXIT_FAILED, 0, "no memory for a file name");
+    free(path);
+}
+
 static void find_place(struct argp_state *state, perf_options_t *options)
 {
-    const char *rank = getenv("RANK"), *size = getenv("WORLD_SIZE");
-    uint64_t value = 0;
-    if (options->collective == PERF_NOP || options->rank_count > 0 || options->private_daemon || !rank ||
-        !size)
+    int rank, rank_count;
+    if (options->collective == PERF_NOP || options->rank_count > 0 || options->private_daemon)
         return;
-    if (!human_parse_number(size, PERF_RANKS_MAX, &value) || value == 0)
-        argp_error(state, "WORLD_SIZE=%s: a number from 1 to %u", size, PERF_RANKS_MAX);
-    options->rank_count = (uint32_t)value;
-    if (!human_parse_number(rank, options->rank_count - 1, &value))
-        argp_error(state, "RANK=%s: a number from 0 to %u", rank, options->rank_count - 1);
-    options->join_rank = (uint32_t)value;
+    blink_result_t result = blink_launched(&rank, &rank_count, NULL);
+    if (result == BLINK_ERR_NOT_FOUND)
+        return;
+    if (result != BLINK_OK)
+        argp_error(state, "%s", blink_last_error());
+    if (rank_count > (int)PERF_RANKS_MAX)
+        argp_error(state, "%d ranks, of which there may be %u", rank_count, PERF_RANKS_MAX);
+    options->rank_count = (uint32_t)rank_count;
+    options->join_rank = (uint32_t)rank;
     options->joins = true;
-    if (!options->id_file && !getenv("BLINK_UNIQUE_ID") && options->rank_count > 1)
-        argp_error(state, "RANK and WORLD_SIZE need BLINK_UNIQUE_ID or --id-file");
+    if (options->id_file)
+        meet_by_file(state, options->id_file);
 }
 
 /* What the collective cannot do. */
@@ -354,7 +367,7 @@ static void finish(struct argp_state *state, perf_options_t *options)
     fit_memory(state, options);
     find_place(state, options);
     if (options->joins && options->threads)
-        argp_error(state, "--threads or RANK and WORLD_SIZE, not both");
+        argp_error(state, "--threads or a launcher, not both");
     if (options->rank_count == 0)
         options->rank_count = options->device_count;
     if (options->device_count > 0 && options->device_count != options->rank_count)

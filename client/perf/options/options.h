@@ -1,5 +1,5 @@
 /*
- * What blink-perf was asked to do: its command line, and RANK and WORLD_SIZE of the environment.
+ * What blink-perf was asked to do: its command line, and which rank a launcher says that it is.
  */
 #ifndef PERF_OPTIONS_H
 #define PERF_OPTIONS_H
@@ -55,7 +55,7 @@ typedef struct perf_options {
     uint32_t gpus[PERF_GPUS_MAX];
     bool joins; /* this process is rank `join_rank`, started by someone else */
     uint32_t join_rank;
-    const char *id_file;     /* NULL: BLINK_UNIQUE_ID holds the id */
+    const char *id_file;     /* NULL: the ranks meet as the launcher says */
     const char *socket_path; /* NULL: the environment's or the default */
     bool private_daemon;
     const char *topology; /* of the private daemon; NULL: its default */

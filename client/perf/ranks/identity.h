@@ -1,5 +1,5 @@
 /*
- * How ranks that were started by something else come to share a communicator's id.
+ * Ids of communicators. Ranks that something else has started leave that to the library.
  */
 #ifndef PERF_IDENTITY_H
 #define PERF_IDENTITY_H
@@ -11,16 +11,8 @@
 /** An id of the daemon at this socket. Errors: those of blink_open(), SYSTEM. */
 blink_result_t perf_identity_make(const char *socket_path, blink_unique_id_t *id);
 
-/**
- * The id from BLINK_UNIQUE_ID; else rank 0 makes one and puts it into the file, which must not exist yet, and
- * the others wait for that. `file` may be NULL if there is one rank.
- * Errors: those of perf_identity_make(), INVALID_ARGUMENT (no id, nor a nonce), EXISTS (the file), TIMEOUT
- * (no file).
- */
-blink_result_t perf_identity_share(const char *socket_path, const char *file, uint32_t rank,
-                                   blink_unique_id_t *id);
-
-/** Rank 0, once all ranks have joined or have failed to: remove the file. */
-void perf_identity_forget(const char *file, uint32_t rank);
+/** An id like the one that ranks which something else has started gather under: BLINK_UNIQUE_ID, or one of
+ * this rank's daemon. Errors: the same; INVALID_ARGUMENT (BLINK_UNIQUE_ID is none). */
+blink_result_t perf_identity_expect(const char *socket_path, blink_unique_id_t *id);
 
 #endif

@@ -7,7 +7,6 @@
 #include "library.h"
 #include "memory/slots.h"
 #include "names.h"
-#include "ranks/identity.h"
 #include "ranks/work.h"
 #include "report/report.h"
 #include "unique_id.h"
@@ -297,13 +296,12 @@ bool perf_may_span_hosts(const perf_run_t *run)
     return run->options->joins && id.port != 0;
 }
 
-/* Which devices the other ranks of this host have is known to the daemon alone, if they are on several. */
+/* Ranks that something else has started leave it to library and daemon, which know who else is on this host.
+ */
 static int device_of(const session_t *session)
 {
     const perf_options_t *options = session->options;
-    return options->device_count == 0 && perf_may_span_hosts(session->run)
-               ? -1
-               : (int)perf_device(options, session->rank);
+    return options->device_count == 0 && options->joins ? -1 : (int)perf_device(options, session->rank);
 }
 
 static blink_result_t join(session_t *session)
@@ -312,12 +310,11 @@ static blink_result_t join(session_t *session)
     blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
     config.device = device_of(session);
     config.algorithm = options->algorithm;
-    blink_result_t joined =
-        blink_comm_init_rank(session->context, &session->run->id, (int)options->rank_count,
-                             (int)session->rank, &config, &session->work.comms[0]);
     if (options->joins)
-        perf_identity_forget(options->id_file, session->rank);
-    LIBRARY_TRY(joined);
+        LIBRARY_TRY(blink_comm_init_launched(session->context, &config, &session->work.comms[0]));
+    else
+        LIBRARY_TRY(blink_comm_init_rank(session->context, &session->run->id, (int)options->rank_count,
+                                         (int)session->rank, &config, &session->work.comms[0]));
     for (uint32_t i = 1; i < options->comm_count; i++)
         LIBRARY_TRY(blink_comm_duplicate(session->work.comms[0], &session->work.comms[i]));
     return BLINK_OK;

@@ -16,13 +16,13 @@ typedef struct perf_run {
     const char *socket_path;
     double ideal_GBps;                      /* known to rank 0 */
     perf_gpu_choice_t gpus[PERF_RANKS_MAX]; /* by rank, for device memory */
-    blink_unique_id_t id;
-    blink_context_t *context; /* that ranks of one process share; NULL: each opens its own */
+    blink_unique_id_t id;                   /* of ranks that were started one by one: one like theirs */
+    blink_context_t *context;               /* that ranks of one process share; NULL: each opens its own */
     perf_board_t *board;
 } perf_run_t;
 
-/** Whether ranks may be on other hosts: they were started one by one, under the id of a daemon that listens
- * for other hosts. */
+/** Whether ranks may be on other hosts: they were started one by one, and gather under the id of a daemon
+ * that listens for other hosts. */
 bool perf_may_span_hosts(const perf_run_t *run);
 
 /** Run the measurement as this rank (nop: as the only one). Wrong elements are no failure here: they are

@@ -531,6 +531,7 @@ static const struct {
 } STEPS[] = {
     {"id", step_id},
     {"join", step_join},
+    {"launched", step_launched},
     {"use", step_use},
     {"destroy", step_destroy},
     {"abort", step_abort},

@@ -36,6 +36,10 @@ outcome_t step_memfd(session_t *session, const char *kind);
  * and keep nothing. LAST is what comes after them: "destroy", "abort" before it, or "exit" instead. */
 outcome_t step_round(session_t *session, const char *argument);
 
+/* "launched[:INIT_TIMEOUT_MS]": a communicator of all that the launcher has started. The report tells who
+ * this rank is: "RANK of SIZE, local LOCAL_RANK, device DEVICE". */
+outcome_t step_launched(session_t *session, const char *argument);
+
 /* "script": a step for each line of standard input. */
 outcome_t step_script(session_t *session, const char *argument);
 
