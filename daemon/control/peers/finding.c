@@ -59,12 +59,14 @@ static void on_failed(void *context, blink_result_t code)
 {
     finding_t *finding = context;
     char address[ADDRESS_TEXT_BYTES], why[BLINK_ERROR_TEXT_BYTES];
-    if (code != BLINK_ERR_PERMISSION && uv_now(&finding->peers->control->loop) < finding->until_ms)
+    bool is_final = code == BLINK_ERR_PERMISSION;
+    if (!is_final && uv_now(&finding->peers->control->loop) < finding->until_ms)
         return;
     address_write(&finding->addresses[0], address);
     memcpy(why, blink_error_text(), sizeof(why));
-    connection_reply_error(finding->connection, finding->request,
-                           BLINK_FAIL(code, "no daemon is found at %s: %s", address, why));
+    connection_reply_error(
+        finding->connection, finding->request,
+        BLINK_FAIL(is_final ? code : BLINK_ERR_CONNECT, "no daemon is found at %s: %s", address, why));
     free_finding(finding);
 }
 

@@ -10,7 +10,8 @@
 
 /* Answer the request, now or once the daemon there has said who it is. Errors, as answers: INVALID_ARGUMENT
  * (the form), UNSUPPORTED (this daemon does not listen for others), QUOTA (the connection asks already),
- * PERMISSION (the daemon there does not name the address), CONNECT and others (nobody answers in time). */
+ * PERMISSION (the daemon there does not name the address), CONNECT (there is no session in time; says why).
+ */
 void finding_begin(control_t *control, connection_t *connection, uint64_t request,
                    const Blinkwire__FindHome *message);
 

@@ -1,0 +1,170 @@
+/* The command line of blinkrun. */
+#include "run/options.h"
+
+#include "tools/human.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { KEY_HOSTS = 256, KEY_SSH, KEY_NO_PREFIX, KEY_NODE };
+
+#define SSH_DEFAULT "ssh -T -o BatchMode=yes"
+
+static const char DOC[] =
+    "Start PROGRAM as N ranks, which find each other by blink_comm_init_launched(), on this host or, by ssh, "
+    "on "
+    "others."
+    "\v"
+    "Each rank is told by BLINK_RANK, BLINK_SIZE, BLINK_LOCAL_RANK, BLINK_RENDEZVOUS and BLINK_JOB who it is "
+    "and how it meets the others. It reads nothing: its standard input is /dev/null. Its output comes line "
+    "by "
+    "line, after its number.\n"
+    "\n"
+    "With --hosts the hosts share the ranks evenly, the first ranks on the first host. The daemon of the "
+    "first "
+    "host must listen for others by that name, blinkrun must be installed in the same place on every host, "
+    "and "
+    "the current directory must be there. No variable goes along: \"blinkrun ... env NAME=VALUE PROGRAM\" "
+    "sets "
+    "one.\n"
+    "\n"
+    "If a rank fails, the others are ended: by SIGTERM, and after 5 s by SIGKILL. SIGINT, SIGTERM and SIGHUP "
+    "go "
+    "on to all ranks, which then have 5 s; a second one ends them at once.\n"
+    "\n"
+    "Exit status: 0 if that of all ranks is; else that of the first rank that failed, 128 and the number of "
+    "the signal if one ended it; 1 if ranks could not be started; 2 bad usage.";
+
+static const struct argp_option option_list[] = {
+    {"ranks", 'n', "N", 0, "How many ranks there are", 0},
+    {"hosts", KEY_HOSTS, "HOST,...", 0, "Where to start them (default: here)", 0},
+    {"ssh", KEY_SSH, "COMMAND", 0,
+     "What runs a command on another host, as ssh does: it is given the host and the command (default: "
+     "$BLINK_SSH, else " SSH_DEFAULT ")",
+     0},
+    {"no-prefix", KEY_NO_PREFIX, NULL, 0, "Do not put the rank's number before each line", 0},
+    {"node", KEY_NODE, "FIRST:COUNT:JOB:RENDEZVOUS", OPTION_HIDDEN, NULL, 0},
+    {0},
+};
+
+static uint32_t take_number(struct argp_state *state, const char *name, const char *text, uint32_t most)
+{
+    uint64_t value;
+    if (!human_parse_number(text, most, &value) || value == 0)
+        argp_error(state, "%s %s: a number from 1 to %u", name, text, most);
+    return (uint32_t)value;
+}
+
+static void take_hosts(struct argp_state *state, run_options_t *options, char *list)
+{
+    char *rest;
+    for (char *host = strtok_r(list, ",", &rest); host; host = strtok_r(NULL, ",", &rest)) {
+        if (options->host_count == RUN_HOSTS_MAX)
+            argp_error(state, "--hosts: at most %u", RUN_HOSTS_MAX);
+        if (*host == '-')
+            argp_error(state, "--hosts: \"%s\" is no host", host);
+        for (uint32_t i = 0; i < options->host_count; i++) {
+            if (strcmp(options->hosts[i], host) == 0)
+                argp_error(state, "--hosts: %s is named twice", host);
+        }
+        options->hosts[options->host_count++] = host;
+    }
+    if (options->host_count == 0)
+        argp_error(state, "--hosts: no host is named");
+}
+
+/* What the blinkrun of another host says, so that it is right unless somebody tries it out. */
+static void take_node(struct argp_state *state, run_options_t *options, char *text)
+{
+    int used = 0;
+    if (sscanf(text, "%u:%u:%32[0-9a-f]:%n", &options->first_rank, &options->local_count, options->job,
+               &used) < 3 ||
+        used == 0 || !text[used])
+        argp_error(state, "--node %s: it is blinkrun's own", text);
+    options->is_node = true;
+    options->rendezvous = text + used;
+}
+
+static void make_job(struct argp_state *state, char job[RUN_JOB_BYTES])
+{
+    uint8_t bytes[(RUN_JOB_BYTES - 1) / 2];
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+        argp_failure(state, RUN_EXIT_FAILED, 0, "no random numbers");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(job + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* The name by which the ranks find the daemon of rank 0, without who is to log in there. */
+static const char *rendezvous_at(const char *host)
+{
+    const char *at = strrchr(host, '@');
+    return at ? at + 1 : host;
+}
+
+static void finish(struct argp_state *state, run_options_t *options)
+{
+    if (options->rank_count == 0)
+        argp_error(state, "how many ranks? -n N");
+    if (options->host_count > options->rank_count)
+        argp_error(state, "%u hosts for %u ranks: each host gets one at least", options->host_count,
+                   options->rank_count);
+    if (options->host_count > 1 && strcmp(rendezvous_at(options->hosts[0]), "localhost") == 0)
+        argp_error(state, "--hosts localhost,...: the other hosts find the first one by its name");
+    if (options->is_node && (options->local_count == 0 || options->first_rank >= options->rank_count ||
+                             options->local_count > options->rank_count - options->first_rank))
+        argp_error(state, "--node: ranks %u to %u of %u", options->first_rank,
+                   options->first_rank + options->local_count - 1, options->rank_count);
+    if (options->is_node)
+        return;
+    make_job(state, options->job);
+    options->local_count = options->rank_count;
+    options->rendezvous = options->host_count > 1 ? rendezvous_at(options->hosts[0]) : "localhost";
+}
+
+static error_t parse_option(int key, char *argument, struct argp_state *state)
+{
+    run_options_t *options = state->input;
+    switch (key) {
+    case 'n':
+        options->rank_count = take_number(state, "-n", argument, RUN_RANKS_MAX);
+        return 0;
+    case KEY_HOSTS:
+        take_hosts(state, options, argument);
+        return 0;
+    case KEY_SSH:
+        options->ssh = argument;
+        return 0;
+    case KEY_NO_PREFIX:
+        options->has_prefix = false;
+        return 0;
+    case KEY_NODE:
+        take_node(state, options, argument);
+        return 0;
+    case ARGP_KEY_ARG: /* this and all that follows is the program's */
+        options->program = &state->argv[state->next - 1];
+        state->next = state->argc;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "start which program?");
+        return 0;
+    case ARGP_KEY_END:
+        finish(state, options);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+void run_parse_options(int argc, char **argv, run_options_t *options)
+{
+    static const struct argp argp = {
+        .options = option_list, .parser = parse_option, .args_doc = "PROGRAM [ARGUMENT...]", .doc = DOC};
+    const char *ssh = getenv("BLINK_SSH");
+    argp_program_version = "blinkrun " BLINK_VERSION;
+    argp_err_exit_status = RUN_EXIT_USAGE;
+    *options = (run_options_t){.ssh = ssh && *ssh ? ssh : SSH_DEFAULT, .has_prefix = true};
+    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, options);
+}

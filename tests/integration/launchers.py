@@ -1,0 +1,86 @@
+"""Processes as launchers start them: what they are told by environment variables, and a launcher that speaks
+PMI-1.
+"""
+import os
+import socket
+import threading
+
+from harness import BLINK_RANK, IntegrationTest, Rank
+
+#: Two communicators, an op on each.
+STEPS = ["launched", "allreduce:1000:float32:sum", "launched", "allreduce:10:int32:sum"]
+
+#: What launchers tell; the machine that runs the tests may have been started by one.
+TOLD = ("BLINK_RANK", "BLINK_SIZE", "BLINK_LOCAL_RANK", "BLINK_RENDEZVOUS", "BLINK_JOB", "BLINK_UNIQUE_ID",
+        "BLINK_SSH", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+        "PMIX_NAMESPACE")
+PREFIXES = ("TORCHELASTIC_", "OMPI_", "PMI_", "MPI_", "SLURM_")
+
+
+def untold():
+    """The environment without a launcher."""
+    return {name: value for name, value in os.environ.items()
+            if name not in TOLD and not name.startswith(PREFIXES)}
+
+
+class LaunchTest(IntegrationTest):
+    def start_told(self, daemon, told, steps=STEPS, **options):
+        """A rank that is told these variables."""
+        rank = Rank([BLINK_RANK, "--socket", daemon.socket, *steps], env={**untold(), **told}, **options)
+        self.children.append(rank)
+        return rank
+
+    def start_blink(self, daemon, rank_count, steps=STEPS, **told):
+        return [self.start_told(daemon, {"BLINK_RANK": str(rank), "BLINK_SIZE": str(rank_count), **told},
+                                steps)
+                for rank in range(rank_count)]
+
+    def check_all(self, ranks):
+        """All have done all steps, each as the rank that it was started as."""
+        for number, rank in enumerate(ranks):
+            steps = rank.finish()
+            self.assert_all_ok(steps)
+            self.assertRegex(self.find(steps, "launched")["text"], f"^{number} of {len(ranks)}, ")
+
+
+class Pmi:
+    """A launcher that speaks PMI-1 to its ranks, each in a thread of its own."""
+
+    def __init__(self, rank_count):
+        self.values, self.barrier = {}, threading.Barrier(rank_count)
+        self.ended = 0
+        self.rank_count = rank_count
+
+    def start(self, start_rank):
+        """start_rank(variables, descriptor) for each rank."""
+        ranks = []
+        for number in range(self.rank_count):
+            here, there = socket.socketpair()
+            with there:
+                told = {"PMI_RANK": str(number), "PMI_SIZE": str(self.rank_count),
+                        "PMI_FD": str(there.fileno())}
+                ranks.append(start_rank(told, there.fileno()))
+            threading.Thread(target=self._serve, args=[here], daemon=True).start()
+        return ranks
+
+    def _serve(self, here):
+        with here, here.makefile("r", encoding="ascii") as lines:
+            for line in lines:
+                words = dict(word.split("=", 1) for word in line.split())
+                here.sendall(self._answer(words).encode() + b"\n")
+
+    def _answer(self, words):
+        if words["cmd"] == "init":
+            return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0"
+        if words["cmd"] == "get_my_kvsname":
+            return "cmd=my_kvsname kvsname=kvs_0"
+        if words["cmd"] == "put":
+            self.values[words["key"]] = words["value"]
+            return "cmd=put_result rc=0 msg=success"
+        if words["cmd"] == "barrier_in":
+            self.barrier.wait()
+            return "cmd=barrier_out"
+        if words["cmd"] == "get":
+            return f"cmd=get_result rc=0 msg=success value={self.values[words['key']]}"
+        self.ended += words["cmd"] == "finalize"
+        return "cmd=finalize_ack"
