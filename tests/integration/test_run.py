@@ -196,8 +196,9 @@ class OtherHosts(RunTest):
     """Whose ssh runs everything here."""
 
     def test_ranks_are_shared_out(self):
+        tell = "echo $BLINK_RANK of $BLINK_SIZE, $BLINK_LOCAL_RANK at $BLINK_RENDEZVOUS"
         run = self.start_run("-n", 5, "--hosts", "user@a,b", "--no-prefix", "--ssh", self.fake_ssh(),
-                             "sh", "-c", "echo $BLINK_RANK of $BLINK_SIZE, $BLINK_LOCAL_RANK at $BLINK_RENDEZVOUS")
+                             "sh", "-c", tell)
         self.assertEqual(run.wait(), 0, run.describe())
         self.assertEqual(sorted(run.stdout().splitlines()),
                          [f"{rank} of 5, {local} at a" for rank, local in enumerate([0, 1, 2, 0, 1])])
