@@ -25,14 +25,24 @@ blink_result_t exchange_await(int fd, short events, uint64_t deadline_ns, const 
     }
 }
 
+/* The call that has just failed: OK if it is to be tried again. */
+static blink_result_t judge(const char *what, const char *whom)
+{
+    if (errno == EINTR || errno == EAGAIN)
+        return BLINK_OK;
+    if (errno == EPIPE || errno == ECONNRESET)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "%s has closed the connection", whom);
+    return BLINK_FAIL_ERRNO("%s %s", what, whom);
+}
+
 blink_result_t exchange_send(int fd, const void *bytes, size_t byte_count, uint64_t deadline_ns,
                              const char *whom)
 {
     for (size_t done = 0; done < byte_count;) {
         BLINK_TRY(exchange_await(fd, POLLOUT, deadline_ns, whom));
         ssize_t sent = send(fd, (const char *)bytes + done, byte_count - done, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EINTR && errno != EAGAIN)
-            return BLINK_FAIL_ERRNO("send to %s", whom);
+        if (sent < 0)
+            BLINK_TRY(judge("send to", whom));
         done += sent > 0 ? (size_t)sent : 0;
     }
     return BLINK_OK;
@@ -46,8 +56,8 @@ blink_result_t exchange_receive(int fd, void *bytes, size_t byte_count, uint64_t
         ssize_t received = recv(fd, (char *)bytes + done, byte_count - done, 0);
         if (received == 0)
             return BLINK_FAIL(BLINK_ERR_PROTOCOL, "%s has closed the connection", whom);
-        if (received < 0 && errno != EINTR && errno != EAGAIN)
-            return BLINK_FAIL_ERRNO("receive from %s", whom);
+        if (received < 0)
+            BLINK_TRY(judge("receive from", whom));
         done += received > 0 ? (size_t)received : 0;
     }
     return BLINK_OK;
