@@ -302,6 +302,25 @@ static blink_result_t check_nics(settings_t *settings, const char *value)
     return BLINK_OK;
 }
 
+static const char *const transports[] = {
+    [SETTINGS_TCP] = "tcp", [SETTINGS_AUTO] = "auto", [SETTINGS_RDMA] = "rdma"};
+
+static blink_result_t parse_transport(settings_t *settings, const char *value)
+{
+    for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {
+        if (strcmp(value, transports[i]) != 0)
+            continue;
+        settings->network_transport = (settings_transport_t)i;
+        return BLINK_OK;
+    }
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "network transport '%s': tcp, auto or rdma", value);
+}
+
+static void print_transport(const settings_t *settings)
+{
+    printf("%s", transports[settings->network_transport]);
+}
+
 /* ---- keys ---- */
 
 /* The two keys of a resource that tenants are charged for (base/budget.h). */
@@ -350,6 +369,7 @@ static const config_key_t keys[] = {
     {"network", "nics", VALUE_TEXT, offsetof(settings_t, network_nics), check_nics, NULL},
     {"network", "key", VALUE_TEXT, offsetof(settings_t, network_key), NULL, NULL},
     {"network", "timeout_s", VALUE_SECONDS, offsetof(settings_t, network_timeout_s), NULL, NULL},
+    {"network", "transport", VALUE_OTHER, 0, parse_transport, print_transport},
     {"log", "level", VALUE_OTHER, 0, parse_level, print_level},
 };
 

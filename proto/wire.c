@@ -124,3 +124,11 @@ blink_result_t wire_hello_parse(const uint8_t packed[WIRE_HELLO_BYTES], wire_hel
     memcpy(hello->token, packed + 16, WIRE_TOKEN_BYTES);
     return BLINK_OK;
 }
+
+bool wire_hello_shows(const wire_hello_t *hello, const uint8_t token[WIRE_TOKEN_BYTES])
+{
+    uint8_t difference = 0;
+    for (uint32_t i = 0; i < WIRE_TOKEN_BYTES; i++)
+        difference |= hello->token[i] ^ token[i];
+    return difference == 0;
+}

@@ -10,6 +10,7 @@
 #include "error.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -91,6 +92,9 @@ void wire_hello_pack(const wire_hello_t *hello, uint8_t packed[WIRE_HELLO_BYTES]
 
 /** Errors: PROTOCOL (magic, version, or a byte that must be 0). */
 blink_result_t wire_hello_parse(const uint8_t packed[WIRE_HELLO_BYTES], wire_hello_t *hello);
+
+/** Whether the hello has this token. How long this takes says nothing about where they differ. */
+bool wire_hello_shows(const wire_hello_t *hello, const uint8_t token[WIRE_TOKEN_BYTES]);
 
 /* ---- what stands for the header on verbs ---- */
 

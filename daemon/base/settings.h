@@ -38,6 +38,13 @@ typedef struct settings_devices {
     uint32_t host_count; /* 0: none, or without GPUs as many as the topology has gpus */
 } settings_devices_t;
 
+/* How data of ops go to other hosts. */
+typedef enum settings_transport {
+    SETTINGS_TCP,
+    SETTINGS_AUTO, /* by RDMA where both sides can, else by TCP */
+    SETTINGS_RDMA,
+} settings_transport_t;
+
 /* A user's share of time, where it is not 1. */
 typedef struct settings_weight {
     uint32_t uid, weight;
@@ -78,7 +85,8 @@ typedef struct settings {
     char network_cluster[SETTINGS_TEXT_BYTES];
     char network_nics[SETTINGS_TEXT_BYTES]; /* "eth0@5, eth1": NICs with their GB/s; "": those listened at */
     char network_key[SETTINGS_TEXT_BYTES];  /* the key's file; "": see net/key.h */
-    double network_timeout_s;               /* how long another host may give no sign of life */
+    settings_transport_t network_transport;
+    double network_timeout_s; /* how long another host may give no sign of life */
     log_level_t log_level;
 } settings_t;
 

@@ -436,7 +436,8 @@ static void on_data_lost(void *context, data_endpoint_t *endpoint, blink_result_
 static blink_result_t start_data(server_t *server)
 {
     control_t *control = &server->control;
-    const data_config_t config = {.timeout_s = control->settings->network_timeout_s,
+    const data_config_t config = {.transport = control->settings->network_transport,
+                                  .timeout_s = control->settings->network_timeout_s,
                                   .handler = {.wanted = on_data_wanted,
                                               .frame = on_data_frame,
                                               .aborted = on_data_aborted,

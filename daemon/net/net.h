@@ -105,6 +105,9 @@ void net_session_close(net_session_t *session, blink_result_t code);
 /* Who is at the other end; valid as long as the session. */
 const hello_t *net_session_peer(const net_session_t *session);
 const net_address_t *net_session_address(const net_session_t *session);
+
+/* This side's own address in it. Errors: SYSTEM. */
+blink_result_t net_session_own_address(const net_session_t *session, net_address_t *address);
 uint32_t net_session_version(const net_session_t *session);
 
 /* What a data connection that belongs to the session is opened with: of each stream another token, the same

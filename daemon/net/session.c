@@ -542,6 +542,11 @@ const net_address_t *net_session_address(const net_session_t *session)
     return &session->address;
 }
 
+blink_result_t net_session_own_address(const net_session_t *session, net_address_t *address)
+{
+    return stream_own_address(session->stream, address);
+}
+
 uint32_t net_session_version(const net_session_t *session)
 {
     return session->version;
@@ -556,13 +561,9 @@ blink_result_t net_session_token(net_session_t *session, uint8_t stream, uint8_t
 
 bool net_session_has_token(net_session_t *session, const wire_hello_t *hello)
 {
-    uint8_t token[WIRE_TOKEN_BYTES], difference = 0;
-    if (net_session_token(session, (uint8_t)hello->stream, token) != BLINK_OK)
-        return false;
-    /* How long this takes says nothing about where they differ. */
-    for (uint32_t i = 0; i < WIRE_TOKEN_BYTES; i++)
-        difference |= token[i] ^ hello->token[i];
-    return difference == 0;
+    uint8_t token[WIRE_TOKEN_BYTES];
+    return net_session_token(session, (uint8_t)hello->stream, token) == BLINK_OK &&
+           wire_hello_shows(hello, token);
 }
 
 void net_session_set_data(net_session_t *session, void *data)

@@ -437,3 +437,14 @@ blink_result_t stream_export(stream_t *stream, uint8_t number, uint8_t secret[TL
 {
     return tls_export(stream->tls, number, secret);
 }
+
+blink_result_t stream_own_address(const stream_t *stream, net_address_t *address)
+{
+    struct sockaddr_storage own;
+    socklen_t bytes = sizeof(own);
+    if (getsockname(stream->fd, (struct sockaddr *)&own, &bytes) != 0)
+        return BLINK_FAIL_ERRNO("the address of a connection");
+    if (!address_take((const struct sockaddr *)&own, address))
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "a connection of address family %d", own.ss_family);
+    return BLINK_OK;
+}

@@ -8,6 +8,7 @@
 #define BLINK_NET_STREAM_H
 
 #include "error.h"
+#include "net/address.h"
 #include "net/tls.h"
 #include "wire.h"
 
@@ -57,6 +58,9 @@ void stream_destroy(stream_t *stream);
 
 /* The socket is the caller's from now on, who destroys the stream before anybody else watches the socket. */
 int stream_take_socket(stream_t *stream);
+
+/* This side's address. Errors: SYSTEM. */
+blink_result_t stream_own_address(const stream_t *stream, net_address_t *address);
 
 /* Derive from the connection what the peer derives, too: tls_export(). */
 blink_result_t stream_export(stream_t *stream, uint8_t number, uint8_t secret[TLS_SECRET_BYTES]);

@@ -35,6 +35,28 @@ static bool dials(const peer_data_t *peer)
     return net_hello(peer->config.net)->instance < net_session_peer(peer->config.session)->instance;
 }
 
+/* The tokens of TCP's streams are the first ones, then come those of RDMA's. */
+static blink_result_t find_tokens(const peer_data_t *peer, uint8_t first, data_way_t *way)
+{
+    for (uint8_t stream = 0; stream < DATA_STREAMS; stream++)
+        BLINK_TRY(net_session_token(peer->config.session, first + stream, way->tokens[stream]));
+    return BLINK_OK;
+}
+
+/* Wait for the peer to dial, and say where. */
+static blink_result_t listen_for(const peer_data_t *peer, Blinkpeer__DataOffer *data_offer)
+{
+    net_session_t *session = peer->config.session;
+    net_address_t own;
+    data_way_t rdma;
+    BLINK_TRY(net_session_own_address(session, &own));
+    BLINK_TRY(find_tokens(peer, DATA_STREAMS, &rdma));
+    BLINK_TRY(data_endpoint_listen(peer->endpoint, &own, net_session_peer(session)->instance, &rdma));
+    data_offer->rdma_port = rdma.port;
+    data_offer->port = data_takes_tcp(peer->config.data) ? peer->config.port : 0;
+    return BLINK_OK;
+}
+
 static blink_result_t offer(peer_data_t *peer)
 {
     Blinkpeer__DataOffer data_offer = BLINKPEER__DATA_OFFER__INIT;
@@ -42,7 +64,8 @@ static blink_result_t offer(peer_data_t *peer)
     if (peer->offered)
         return BLINK_OK;
     peer->offered = true;
-    data_offer.port = dials(peer) ? 0 : peer->config.port;
+    if (!dials(peer))
+        BLINK_TRY(listen_for(peer, &data_offer));
     message.body_case = BLINKPEER__MESSAGE__BODY_DATA_OFFER;
     message.data_offer = &data_offer;
     return net_session_send(peer->config.session, &message);
@@ -130,19 +153,19 @@ void peer_data_say(const data_endpoint_t *endpoint, const Blinkpeer__Message *me
         LOG_WARNING("host %s is not told something: %s", data_endpoint_peer(endpoint), blink_error_text());
 }
 
-/* The peer listens at the address of the session, but for the port. */
-static blink_result_t dial(peer_data_t *peer, uint16_t port)
+/* The peer listens at its address of the session, but for the port. */
+static blink_result_t dial(peer_data_t *peer, const Blinkpeer__DataOffer *data_offer)
 {
-    net_address_t address = *net_session_address(peer->config.session);
-    uint8_t tokens[DATA_STREAMS][DATA_TOKEN_BYTES];
-    for (uint8_t stream = 0; stream < DATA_STREAMS; stream++)
-        BLINK_TRY(net_session_token(peer->config.session, stream, tokens[stream]));
-    if (address.any.sa_family == AF_INET6)
-        address.v6.sin6_port = htons(port);
-    else
-        address.v4.sin_port = htons(port);
+    net_session_t *session = peer->config.session;
+    data_route_t route = {.peer = *net_session_address(session),
+                          .instance = net_hello(peer->config.net)->instance,
+                          .tcp.port = (uint16_t)data_offer->port,
+                          .rdma.port = (uint16_t)data_offer->rdma_port};
+    BLINK_TRY(net_session_own_address(session, &route.own));
+    BLINK_TRY(find_tokens(peer, 0, &route.tcp));
+    BLINK_TRY(find_tokens(peer, DATA_STREAMS, &route.rdma));
     peer->dialled = true;
-    data_endpoint_dial(peer->endpoint, &address, net_hello(peer->config.net)->instance, tokens);
+    data_endpoint_dial(peer->endpoint, &route);
     return BLINK_OK;
 }
 
@@ -150,10 +173,11 @@ blink_result_t peer_data_heard(peer_data_t *peer, const Blinkpeer__DataOffer *da
 {
     if (!dials(peer))
         return offer(peer);
-    if (data_offer->port == 0 || data_offer->port > UINT16_MAX || peer->dialled)
-        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a DataOffer of port %u%s", data_offer->port,
-                          peer->dialled ? ", the second one" : "");
-    return dial(peer, (uint16_t)data_offer->port);
+    if ((data_offer->port == 0 && data_offer->rdma_port == 0) || data_offer->port > UINT16_MAX ||
+        data_offer->rdma_port > UINT16_MAX || peer->dialled)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a DataOffer of ports %u and %u%s", data_offer->port,
+                          data_offer->rdma_port, peer->dialled ? ", the second one" : "");
+    return dial(peer, data_offer);
 }
 
 blink_result_t peer_data_accept(peer_data_t *peer, const wire_hello_t *hello, int fd)

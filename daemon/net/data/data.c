@@ -192,10 +192,27 @@ static void data_free(data_t *data)
         close(data->epoll_fd);
     if (data->wake_fd >= 0)
         close(data->wake_fd);
+    verbs_devices_destroy(data->verbs);
     pool_fini(&data->pool);
     turn_fini(&data->turn);
     free(data->trash);
     free(data);
+}
+
+/* Have RDMA, if the settings ask for it. */
+static blink_result_t open_verbs(data_t *data)
+{
+    const data_config_t *config = &data->config;
+    const verbs_library_t *library = config->verbs;
+    if (config->transport == SETTINGS_TCP)
+        return BLINK_OK;
+    blink_result_t result = library ? BLINK_OK : verbs_library_load(&library);
+    if (result == BLINK_OK)
+        return verbs_devices_create(library, data->epoll_fd, &data->verbs);
+    if (config->transport == SETTINGS_RDMA)
+        return BLINK_FAIL(result, "[network] transport = rdma: %s", blink_error_text());
+    LOG_INFO("data connections go by TCP: %s", blink_error_text());
+    return BLINK_OK;
 }
 
 static blink_result_t start(data_t *data)
@@ -203,6 +220,7 @@ static blink_result_t start(data_t *data)
     if (!data->trash)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for data connections");
     BLINK_TRY(open_descriptors(data));
+    BLINK_TRY(open_verbs(data));
     int error = pthread_create(&data->thread, NULL, run_proxy, data);
     if (error)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "the thread for data connections: %s", strerror(error));

@@ -12,6 +12,7 @@
 #ifndef BLINK_DATA_H
 #define BLINK_DATA_H
 
+#include "base/settings.h"
 #include "exec/wire.h"
 #include "net/address.h"
 #include "wire.h"
@@ -60,13 +61,20 @@ typedef struct data_handler {
     void *context;
 } data_handler_t;
 
+typedef struct verbs_library verbs_library_t;
+
 typedef struct data_config {
+    settings_transport_t transport;
+    const verbs_library_t *verbs; /* what to use for RDMA; NULL: this machine's libraries */
     double timeout_s; /* the peers': so long the kernel waits for what a peer does not acknowledge */
     data_handler_t handler;
 } data_config_t;
 
-/* Start the proxy's thread. Errors: NO_MEMORY, SYSTEM. */
+/* Start the proxy's thread. Errors: NO_MEMORY, SYSTEM, UNSUPPORTED (RDMA is asked for and not there). */
 blink_result_t data_create(const data_config_t *config, data_t **data);
+
+/* Whether data connections may be TCP connections. */
+bool data_takes_tcp(const data_t *data);
 
 /* Stop the thread. All runs and endpoints are gone. NULL is ignored. */
 void data_destroy(data_t *data);
@@ -85,15 +93,32 @@ void data_endpoint_put(data_endpoint_t *endpoint);
 void *data_endpoint_owner(const data_endpoint_t *endpoint);
 const char *data_endpoint_peer(const data_endpoint_t *endpoint);
 
-/* Connect to the peer, and show a token on each connection. Returns at once; what goes wrong is told as
- * `lost`, with how many connections were made. Once, and not beside data_endpoint_accept(). `instance` is
- * this daemon's. */
-void data_endpoint_dial(data_endpoint_t *endpoint, const net_address_t *address, uint64_t instance,
-                        const uint8_t tokens[DATA_STREAMS][DATA_TOKEN_BYTES]);
+/* One way to connect, by TCP or by RDMA: where who waits is dialled, and what who dials shows. */
+typedef struct data_way {
+    uint16_t port; /* 0: no connections are taken so */
+    uint8_t tokens[DATA_STREAMS][DATA_TOKEN_BYTES];
+} data_way_t;
 
-/* The peer has dialled, and shown the right token for this stream: the socket, which is non-blocking, is
- * taken over, also on failure. Errors: EXISTS (the stream has a connection already, or had one), PEER_LOST
- * (the endpoint is gone). */
+typedef struct data_route {
+    net_address_t own, peer; /* of the session; the ports are not looked at */
+    uint64_t instance;       /* this daemon's */
+    data_way_t tcp, rdma;
+} data_route_t;
+
+/* Connect to the peer by one of the ways, and show a token on each connection. Returns at once; what goes
+ * wrong is told as `lost`, with how many connections were made. Once, and not beside data_endpoint_accept().
+ */
+void data_endpoint_dial(data_endpoint_t *endpoint, const data_route_t *route);
+
+/* Wait for the peer, with this instance, to dial by RDMA at an address of this host's; way->port becomes
+ * where, or 0 if it cannot do so and may use TCP. Once, and not beside data_endpoint_dial(). Errors:
+ * UNSUPPORTED, QUOTA, SYSTEM (only RDMA may be used, and why that cannot be), PEER_LOST, NO_MEMORY. */
+blink_result_t data_endpoint_listen(data_endpoint_t *endpoint, const net_address_t *own, uint64_t instance,
+                                    data_way_t *way);
+
+/* The peer has dialled by TCP, and shown the right token for this stream: the socket, which is non-blocking,
+ * is taken over, also on failure. Errors: EXISTS (the stream has a connection already, or had one), PEER_LOST
+ * (the endpoint is gone), UNSUPPORTED (only RDMA may be used). */
 blink_result_t data_endpoint_accept(data_endpoint_t *endpoint, uint32_t stream, int fd);
 
 /* The peers' time-out has passed since `wanted`, or the session has ended (the code with this thread's error

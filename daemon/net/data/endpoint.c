@@ -2,12 +2,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "net/data/tcp/tcp.h"
+#include "net/data/connect.h"
 
 #include <stdio.h>
-
-/* So long connections may take to be made. */
-#define CONNECT_MOST_NS UINT64_C(5000000000)
 
 /* Entries that a CREDIT has at most. */
 #define CREDITS_MOST (WIRE_CONTROL_MAX_BYTES / sizeof(wire_credit_t))
@@ -141,7 +138,8 @@ void endpoint_lose(data_endpoint_t *endpoint, blink_result_t code)
 
 static void on_lost(void *context, blink_result_t code)
 {
-    endpoint_lose(context, code);
+    if (!endpoint_falls_back(context))
+        endpoint_lose(context, code);
 }
 
 static uint32_t connections(const data_endpoint_t *endpoint)
@@ -151,11 +149,15 @@ static uint32_t connections(const data_endpoint_t *endpoint)
 
 void endpoint_check_deadline(data_endpoint_t *endpoint, uint64_t now_ns)
 {
+    if (endpoint->may_fall_back && now_ns > endpoint->fall_back_ns) {
+        blink_error_set(BLINK_ERR_TIMEOUT, "the peer does not answer");
+        (void)endpoint_falls_back(endpoint);
+    }
     if (endpoint->deadline_ns == 0 || now_ns < endpoint->deadline_ns)
         return;
-    endpoint_lose(endpoint,
-                  BLINK_FAIL(BLINK_ERR_TIMEOUT, "%u of %u data connections were made within %u s",
-                             connections(endpoint), DATA_STREAMS, (unsigned)(CONNECT_MOST_NS / 1000000000)));
+    endpoint_lose(endpoint, BLINK_FAIL(BLINK_ERR_TIMEOUT, "%u of %u data connections were made within %u s",
+                                       connections(endpoint), DATA_STREAMS,
+                                       (unsigned)(ENDPOINT_CONNECT_NS / 1000000000)));
 }
 
 /* ---- sending ---- */
@@ -167,7 +169,7 @@ void endpoint_want(data_endpoint_t *endpoint)
         return;
     endpoint->wanted = true;
     if (!endpoint->connected)
-        endpoint->deadline_ns = clock_ns() + CONNECT_MOST_NS;
+        endpoint->deadline_ns = clock_ns() + ENDPOINT_CONNECT_NS;
     handler->wanted(handler->context, endpoint);
 }
 
@@ -301,14 +303,14 @@ void endpoint_flows_due(peer_flows_t *flows)
 
 /* ---- for the owner ---- */
 
-static const transport_events_t events = {.connected = on_connected,
-                                          .control = on_control,
-                                          .claim = on_claim,
-                                          .arrived = on_arrived,
-                                          .next = on_next,
-                                          .sent = on_sent,
-                                          .lost = on_lost,
-                                          .busy = on_busy};
+const transport_events_t endpoint_events = {.connected = on_connected,
+                                            .control = on_control,
+                                            .claim = on_claim,
+                                            .arrived = on_arrived,
+                                            .next = on_next,
+                                            .sent = on_sent,
+                                            .lost = on_lost,
+                                            .busy = on_busy};
 
 blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner, data_endpoint_t **created)
 {
@@ -343,6 +345,8 @@ void data_endpoint_put(data_endpoint_t *endpoint)
         return;
     if (endpoint->transport)
         endpoint->transport->calls->destroy(endpoint->transport);
+    if (endpoint->former)
+        endpoint->former->calls->destroy(endpoint->former);
     outbox_free(&endpoint->outbox);
     landings_destroy(&endpoint->landings);
     vec_free(&endpoint->units);
@@ -370,61 +374,6 @@ bool data_endpoint_is_lost(const data_endpoint_t *endpoint)
 {
     /* Relaxed: as said where it is stored. */
     return atomic_load_explicit(&endpoint->lost, memory_order_relaxed);
-}
-
-/* The endpoint's connections are this transport's from now on. */
-static blink_result_t use(data_endpoint_t *endpoint, const transport_calls_t *calls)
-{
-    const data_t *data = endpoint->data;
-    const transport_config_t config = {.epoll_fd = data->epoll_fd,
-                                       .trash = data->trash,
-                                       .timeout_s = data->config.timeout_s,
-                                       .outbox = &endpoint->outbox,
-                                       .events = &events,
-                                       .context = endpoint};
-    if (data_endpoint_is_lost(endpoint))
-        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
-    if (endpoint->transport)
-        return BLINK_OK;
-    BLINK_TRY(calls->create(&config, &endpoint->transport));
-    if (endpoint->deadline_ns == 0)
-        endpoint->deadline_ns = clock_ns() + CONNECT_MOST_NS;
-    return BLINK_OK;
-}
-
-static blink_result_t dial(data_endpoint_t *endpoint, const net_address_t *address,
-                           const wire_hello_t hellos[DATA_STREAMS])
-{
-    BLINK_TRY(use(endpoint, &tcp_transport));
-    return endpoint->transport->calls->dial(endpoint->transport, address, hellos);
-}
-
-void data_endpoint_dial(data_endpoint_t *endpoint, const net_address_t *address, uint64_t instance,
-                        const uint8_t tokens[DATA_STREAMS][DATA_TOKEN_BYTES])
-{
-    wire_hello_t hellos[DATA_STREAMS];
-    static_assert(WIRE_TOKEN_BYTES == DATA_TOKEN_BYTES, "one number");
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
-        hellos[i] = (wire_hello_t){.instance = instance, .stream = i};
-        memcpy(hellos[i].token, tokens[i], sizeof(hellos[i].token));
-    }
-    proxy_enter(endpoint->data);
-    blink_result_t result = dial(endpoint, address, hellos);
-    if (result != BLINK_OK)
-        endpoint_lose(endpoint, result);
-    proxy_leave(endpoint->data);
-}
-
-blink_result_t data_endpoint_accept(data_endpoint_t *endpoint, uint32_t stream, int fd)
-{
-    proxy_enter(endpoint->data);
-    blink_result_t result = use(endpoint, &tcp_transport);
-    if (result == BLINK_OK)
-        result = endpoint->transport->calls->accept(endpoint->transport, stream, fd);
-    else
-        close(fd);
-    proxy_leave(endpoint->data);
-    return result;
 }
 
 void data_endpoint_close(data_endpoint_t *endpoint, blink_result_t code)

@@ -60,7 +60,17 @@ struct data_endpoint {
     VEC(wire_credit_t) credits; /* to be told, packed */
     outbox_t outbox;
     transport_t *transport; /* NULL: there are no connections yet */
+    transport_t *former;    /* that RDMA connections were to be of; NULL: there were none */
+    data_route_t route;     /* if this side dials */
+    bool may_fall_back;     /* TCP connections may be made instead of RDMA ones, */
+    uint64_t fall_back_ns;  /* at this time at the latest */
 };
+
+/* So long connections may take to be made. */
+#define ENDPOINT_CONNECT_NS UINT64_C(5000000000)
+
+/* What a transport tells its endpoint. */
+extern const transport_events_t endpoint_events;
 
 /* Have the connections made, unless that is under way. */
 void endpoint_want(data_endpoint_t *endpoint);

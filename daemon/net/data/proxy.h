@@ -9,6 +9,7 @@
 #include "net/data/data.h"
 #include "net/data/pool.h"
 #include "net/data/turn.h"
+#include "net/data/verbs/device.h"
 
 struct data {
     data_config_t config;
@@ -28,6 +29,7 @@ struct data {
     list_t gone;      /* data_endpoint_t.link: lost ones, to be let go before the turn is passed on */
     pool_t pool;
     uint8_t *trash;
+    verbs_devices_t *verbs; /* NULL: no RDMA */
 };
 
 /* Take the turn. */

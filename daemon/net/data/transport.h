@@ -21,6 +21,7 @@ typedef struct transport_move {
 } transport_move_t;
 
 typedef struct outbox outbox_t;
+typedef struct verbs_devices verbs_devices_t;
 
 /* What a transport tells its endpoint. An error closes the endpoint for that reason. */
 typedef struct transport_events {
@@ -58,25 +59,37 @@ typedef struct transport_config {
     int epoll_fd;
     uint8_t *trash; /* TRANSPORT_TRASH_BYTES */
     double timeout_s;
-    outbox_t *outbox; /* the endpoint's */
+    outbox_t *outbox;       /* the endpoint's */
+    verbs_devices_t *verbs; /* the data plane's; NULL: it has no RDMA */
     const transport_events_t *events;
     void *context;
 } transport_config_t;
 
 typedef struct transport transport_t;
 
+/* The two ends of a connection. */
+typedef struct transport_path {
+    net_address_t own, peer; /* the port of `own` is 0 */
+} transport_path_t;
+
 typedef struct transport_calls {
     /* Without connections yet. Errors: NO_MEMORY. */
     blink_result_t (*create)(const transport_config_t *config, transport_t **transport);
     /* Begin to make all connections. Errors: PEER_LOST, SYSTEM, NO_MEMORY; the caller closes it. */
-    blink_result_t (*dial)(transport_t *transport, const net_address_t *address,
+    blink_result_t (*dial)(transport_t *transport, const transport_path_t *path,
                            const wire_hello_t hellos[DATA_STREAMS]);
-    /* A connection is there. The socket is taken over, also on failure. Errors: EXISTS, NO_MEMORY, SYSTEM. */
+    /* Wait for connections at an address of this host's, whose port is 0, from somebody who says these
+     * hellos; *port is where. NULL: connections come by accept(). Errors: UNSUPPORTED (no device has the
+     * address), QUOTA, SYSTEM, NO_MEMORY; the caller closes it. */
+    blink_result_t (*listen)(transport_t *transport, const net_address_t *own,
+                             const wire_hello_t hellos[DATA_STREAMS], uint16_t *port);
+    /* A connection is there; NULL: they come by listen(). The socket is taken over, also on failure. Errors:
+     * EXISTS, NO_MEMORY, SYSTEM. */
     blink_result_t (*accept)(transport_t *transport, uint32_t stream, int fd);
     /* Send what waits in the outbox, and moves as long as there are some and connections take them, within a
      * bound. Returns whether it stopped at the bound. */
     bool (*send)(transport_t *transport);
-    /* Close all connections: what was under way is forgotten, and nobody is told. */
+    /* Close all connections, if there are some: what was under way is forgotten, and nobody is told. */
     void (*close)(transport_t *transport);
     /* Closed before. */
     void (*destroy)(transport_t *transport);

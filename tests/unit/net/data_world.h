@@ -28,6 +28,9 @@ enum {
 
 typedef struct world world_t;
 
+/* NULL: hosts are joined by socket pairs. */
+static const verbs_library_t *world_verbs;
+
 typedef enum event_kind {
     EVENT_FRAME,
     EVENT_ABORTED,
@@ -471,7 +474,7 @@ static inline void world_wait(world_t *world, bool (*is_over)(const world_t *wor
 
 /* ---- hosts ---- */
 
-static inline void join_hosts(world_t *world, uint32_t a, uint32_t b, bool with_sockets)
+static inline void join_hosts(world_t *world, uint32_t a, uint32_t b, bool joined)
 {
     uint32_t hosts[2] = {a, b};
     for (uint32_t i = 0; i < 2; i++) {
@@ -482,11 +485,13 @@ static inline void join_hosts(world_t *world, uint32_t a, uint32_t b, bool with_
                                               &world->hosts[hosts[i]].endpoints[hosts[1 - i]]),
                          BLINK_OK);
     }
-    if (with_sockets)
+    if (joined && world_verbs)
+        join_endpoints_by_verbs(world->hosts[a].endpoints[b], a, world->hosts[b].endpoints[a], b);
+    else if (joined)
         join_endpoints(world->hosts[a].endpoints[b], world->hosts[b].endpoints[a]);
 }
 
-static inline void world_init(world_t *world, const topo_t *topo, uint32_t host_count, bool with_sockets)
+static inline void world_init(world_t *world, const topo_t *topo, uint32_t host_count, bool joined)
 {
     *world = (world_t){.topo = topo, .host_count = host_count, .dice = 1};
     world->last = &world->first;
@@ -495,7 +500,9 @@ static inline void world_init(world_t *world, const topo_t *topo, uint32_t host_
     for (uint32_t h = 0; h < host_count; h++) {
         world_host_t *host = &world->hosts[h];
         *host = (world_host_t){.world = world, .number = h};
-        const data_config_t config = {.timeout_s = 60,
+        const data_config_t config = {.transport = world_verbs ? SETTINGS_RDMA : SETTINGS_TCP,
+                                      .verbs = world_verbs,
+                                      .timeout_s = 60,
                                       .handler = {.wanted = on_wanted,
                                                   .frame = on_frame,
                                                   .aborted = on_run_aborted,
@@ -510,7 +517,7 @@ static inline void world_init(world_t *world, const topo_t *topo, uint32_t host_
     }
     for (uint32_t a = 0; a < host_count; a++)
         for (uint32_t b = a + 1; b < host_count; b++)
-            join_hosts(world, a, b, with_sockets);
+            join_hosts(world, a, b, joined);
 }
 
 static inline void world_fini(world_t *world)

@@ -97,12 +97,21 @@ static blink_result_t tcp_accept(transport_t *transport, uint32_t number, int fd
     return BLINK_OK;
 }
 
-static blink_result_t dial_stream(tcp_stream_t *stream, const net_address_t *address)
+/* From the address that the peer knows; the port is chosen by connect(). */
+static int connect_from(int fd, const transport_path_t *path)
 {
-    int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &(int){1}, sizeof(int));
+    if (bind(fd, &path->own.any, address_bytes(&path->own)) != 0)
+        return -1;
+    return connect(fd, &path->peer.any, address_bytes(&path->peer));
+}
+
+static blink_result_t dial_stream(tcp_stream_t *stream, const transport_path_t *path)
+{
+    int fd = socket(path->peer.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return BLINK_FAIL_ERRNO("socket");
-    if (connect(fd, &address->any, address_bytes(address)) != 0 && errno != EINPROGRESS) {
+    if (connect_from(fd, path) != 0 && errno != EINPROGRESS) {
         blink_result_t result = BLINK_FAIL(BLINK_ERR_PEER_LOST, "no data connection: %s", strerror(errno));
         close(fd);
         return result;
@@ -110,13 +119,13 @@ static blink_result_t dial_stream(tcp_stream_t *stream, const net_address_t *add
     return attach(stream, fd, true);
 }
 
-static blink_result_t tcp_dial(transport_t *transport, const net_address_t *address,
+static blink_result_t tcp_dial(transport_t *transport, const transport_path_t *path,
                                const wire_hello_t hellos[DATA_STREAMS])
 {
     tcp_t *tcp = tcp_of(transport);
     for (uint32_t i = 0; i < DATA_STREAMS; i++) {
         wire_hello_pack(&hellos[i], tcp->hello[i]);
-        BLINK_TRY(dial_stream(&tcp->streams[i], address));
+        BLINK_TRY(dial_stream(&tcp->streams[i], path));
     }
     return BLINK_OK;
 }

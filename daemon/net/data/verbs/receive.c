@@ -1,0 +1,133 @@
+/* What devices tell: messages that have come, and that have gone. */
+#include "net/data/verbs/verbs.h"
+
+#include "base/log.h"
+
+#include <arpa/inet.h>
+
+/* Completions that are looked at before others have their turn. */
+#define COMPLETIONS_MOST 32
+
+/* The peer has posted receives again, says the immediate of a message. */
+static blink_result_t heed(verbs_t *verbs, uint32_t told)
+{
+    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+        verbs_qp_t *qp = &verbs->qps[i];
+        uint32_t posted = qp->allowed - qp->depth;
+        uint32_t more = ((told >> i * VERBS_COUNT_BITS) - posted) & VERBS_COUNT_MASK;
+        if (more > qp->sent - posted)
+            return BLINK_FAIL(BLINK_ERR_PROTOCOL,
+                              VERBS_NAMED ": it posts more receives than were used: %u, and %u were",
+                              verbs_name(verbs), more, qp->sent - posted);
+        qp->allowed += more;
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t take_message(verbs_qp_t *qp, const struct ibv_wc *done)
+{
+    verbs_t *verbs = qp->verbs;
+    uint32_t number = (uint32_t)(done->wr_id >> 8);
+    bool has_immediate = done->wc_flags & IBV_WC_WITH_IMM;
+    if (has_immediate != (qp->number == 0))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, VERBS_NAMED ": a message %s an immediate on queue pair %u",
+                          verbs_name(verbs), has_immediate ? "with" : "without", qp->number);
+    if (has_immediate)
+        BLINK_TRY(heed(verbs, ntohl(done->imm_data)));
+    BLINK_TRY(intake_take(&qp->intake, verbs_message_in(qp, number), done->byte_len));
+    if (verbs->transport.closed)
+        return BLINK_OK;
+    BLINK_TRY(verbs_post_receive(qp, number));
+    qp->posted++;
+    return BLINK_OK;
+}
+
+/* A queue pair that has failed says so of all that was posted to it, and the first failure counts; but if the
+ * peer has closed the connection, or a device is gone, that is the reason. */
+static blink_result_t fail_work(verbs_t *verbs, const struct ibv_wc *done)
+{
+    if (verbs->peer_closed)
+        return verbs_closed_by_peer(verbs);
+    verbs_take_channel(verbs);
+    if (verbs->transport.closed)
+        return BLINK_OK;
+    const char *what = done->wr_id & 1 ? "a receive" : "a message";
+    return BLINK_FAIL(BLINK_ERR_PEER_LOST, VERBS_NAMED ", port %u: %s failed: %s (status %d)",
+                      verbs_name(verbs), verbs->port, what, verbs->library->status_text(done->status),
+                      done->status);
+}
+
+static blink_result_t take_completion(verbs_t *verbs, const struct ibv_wc *done)
+{
+    verbs_qp_t *qp = &verbs->qps[done->wr_id >> 1 & 0x7f];
+    if (done->status != IBV_WC_SUCCESS)
+        return fail_work(verbs, done);
+    if (done->wr_id & 1)
+        return take_message(qp, done);
+    qp->done = (uint32_t)(done->wr_id >> 8) + 1;
+    return BLINK_OK;
+}
+
+/* Tell which receives were posted again, if that is worth a message. */
+static blink_result_t tell_posted(verbs_t *verbs)
+{
+    verbs_qp_t *control = &verbs->qps[0];
+    bool is_due = false;
+    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+        is_due |= verbs->qps[i].posted - verbs->qps[i].told >= verbs->qps[i].depth / 4;
+    return is_due && verbs_has_room(control, 0) ? verbs_post_send(control, 0) : BLINK_OK;
+}
+
+static blink_result_t take_completions(verbs_t *verbs, bool *more)
+{
+    struct ibv_wc done;
+    for (int i = 0; i < COMPLETIONS_MOST && !verbs->transport.closed; i++) {
+        int count = ibv_poll_cq(verbs->queue, 1, &done);
+        if (count < 0)
+            return BLINK_FAIL(BLINK_ERR_SYSTEM, VERBS_NAMED ": the queue of completions has failed",
+                              verbs_name(verbs));
+        if (count == 0) {
+            *more = false;
+            break;
+        }
+        BLINK_TRY(take_completion(verbs, &done));
+    }
+    return verbs->transport.closed ? BLINK_OK : tell_posted(verbs);
+}
+
+bool verbs_take_completions(verbs_t *verbs)
+{
+    bool more = verbs->queue;
+    blink_result_t result = more ? take_completions(verbs, &more) : BLINK_OK;
+    if (result != BLINK_OK)
+        verbs_lose(verbs, result);
+    return more && !verbs->transport.closed;
+}
+
+/* The device is asked to tell of the next completion before those are looked at that are there. */
+static blink_result_t take_event(verbs_t *verbs)
+{
+    struct ibv_cq *queue;
+    void *context;
+    if (verbs->library->get_cq_event(verbs->completions, &queue, &context) != 0)
+        return BLINK_OK;
+    verbs->library->ack_cq_events(queue, 1);
+    int error = ibv_req_notify_cq(queue, 0);
+    if (error)
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, VERBS_NAMED ": watch completions: %s", verbs_name(verbs),
+                          strerror(error));
+    return BLINK_OK;
+}
+
+void verbs_on_completions(transport_source_t *source, uint32_t events)
+{
+    verbs_t *verbs = CONTAINER_OF(source, verbs_t, of_completions);
+    (void)events;
+    if (verbs->transport.closed)
+        return;
+    blink_result_t result = take_event(verbs);
+    if (result != BLINK_OK)
+        verbs_lose(verbs, result);
+    else if (verbs_take_completions(verbs) || verbs->waits_for_room)
+        verbs->config.events->busy(verbs->config.context);
+}

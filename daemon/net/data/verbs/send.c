@@ -1,0 +1,154 @@
+/* What goes: the outbox on the queue pair for control, and moves on the others. */
+#include "net/data/verbs/verbs.h"
+
+#include "base/guard.h"
+#include "net/data/outbox.h"
+
+#include <string.h>
+
+/* An endpoint sends so much before others have their turn. */
+#define SEND_MOST_BYTES (256u << 10)
+
+/* A message takes so many small moves to the outbox at most, and counts that much at least. */
+#define SMALL_MOST  16u
+#define ROUND_BYTES 1024u
+
+static uint32_t least(size_t a, uint32_t b)
+{
+    return a < b ? (uint32_t)a : b;
+}
+
+bool verbs_has_room(const verbs_qp_t *qp, uint32_t kept)
+{
+    return qp->allowed - qp->sent > kept && qp->sent - qp->done < qp->depth;
+}
+
+/* ---- control ---- */
+
+static blink_result_t send_control(verbs_t *verbs)
+{
+    verbs_qp_t *control = &verbs->qps[0];
+    outbox_t *outbox = verbs->config.outbox;
+    while (outbox_waiting(outbox) > 0 && verbs_has_room(control, VERBS_RESERVE)) {
+        uint32_t bytes = least(outbox_waiting(outbox), control->message_bytes);
+        memcpy(verbs_message_out(control, control->sent), outbox_front(outbox), bytes);
+        outbox_gone(outbox, bytes);
+        BLINK_TRY(verbs_post_send(control, bytes));
+    }
+    return BLINK_OK;
+}
+
+/* ---- moves ---- */
+
+/* Take the next move for this queue pair; small ones go to the outbox. *any becomes false when there is none.
+ */
+static void begin_move(verbs_qp_t *qp, bool *any)
+{
+    verbs_t *verbs = qp->verbs;
+    const transport_config_t *config = &verbs->config;
+    bool whole;
+    for (uint32_t smalls = 0; smalls < SMALL_MOST && !verbs->transport.closed; smalls++) {
+        *any = config->events->next(config->context, &qp->move);
+        if (!*any)
+            return;
+        if (outbox_add_move(config->outbox, &qp->move, &whole)) {
+            config->events->sent(config->context, &qp->move, whole);
+            continue;
+        }
+        qp->has_move = qp->whole = true;
+        qp->gone_bytes = 0;
+        return;
+    }
+}
+
+/* Copy some of the move; its header is never cut. Returns the bytes copied. */
+static uint32_t add_piece(verbs_qp_t *qp, uint8_t *place, uint32_t room)
+{
+    const transport_config_t *config = &qp->verbs->config;
+    const wire_frame_t *frame = &qp->move.frame;
+    uint32_t header = 0;
+    if (qp->gone_bytes == 0) {
+        header = WIRE_FRAME_BYTES;
+        wire_frame_pack(frame, place);
+        qp->gone_bytes = header;
+    }
+    uint32_t at = qp->gone_bytes - WIRE_FRAME_BYTES, some = least(room - header, frame->bytes - at);
+    if (some > 0 && !guard_copy(place + header, (const uint8_t *)qp->move.source + at, some)) {
+        memset(place + header, 0, some);
+        qp->whole = false;
+    }
+    qp->gone_bytes += some;
+    if (qp->gone_bytes == WIRE_FRAME_BYTES + frame->bytes) {
+        qp->has_move = false;
+        config->events->sent(config->context, &qp->move, qp->whole);
+    }
+    return header + some;
+}
+
+/* Fill a message. Returns its bytes. */
+static uint32_t fill(verbs_qp_t *qp, bool *any)
+{
+    uint8_t *message = verbs_message_out(qp, qp->sent);
+    uint32_t bytes = 0;
+    while (qp->message_bytes - bytes > WIRE_FRAME_BYTES && !qp->verbs->transport.closed) {
+        if (!qp->has_move && *any)
+            begin_move(qp, any);
+        if (!qp->has_move)
+            break;
+        bytes += add_piece(qp, message + bytes, qp->message_bytes - bytes);
+    }
+    return bytes;
+}
+
+/* A queue pair that has room and a move under way, or, if there may be `any`, can begin one; another one than
+ * the last if there is one. NULL: there is none. */
+static verbs_qp_t *find_qp(verbs_t *verbs, bool any)
+{
+    for (uint32_t i = 0; i < DATA_STREAMS - 1; i++) {
+        verbs_qp_t *qp = &verbs->qps[1 + (verbs->next_qp + i) % (DATA_STREAMS - 1)];
+        if (verbs_has_room(qp, 0) && (qp->has_move || any)) {
+            verbs->next_qp = qp->number;
+            return qp;
+        }
+    }
+    return NULL;
+}
+
+static bool has_moves(const verbs_t *verbs)
+{
+    bool has = false;
+    for (uint32_t i = 1; i < DATA_STREAMS; i++)
+        has |= verbs->qps[i].has_move;
+    return has;
+}
+
+static blink_result_t send_all(verbs_t *verbs, bool *more)
+{
+    bool any = true;
+    verbs_qp_t *qp;
+    BLINK_TRY(send_control(verbs));
+    for (uint32_t sent = 0; sent < SEND_MOST_BYTES && (qp = find_qp(verbs, any));) {
+        uint32_t bytes = fill(qp, &any);
+        if (verbs->transport.closed)
+            return BLINK_OK;
+        BLINK_TRY(send_control(verbs));
+        if (bytes > 0)
+            BLINK_TRY(verbs_post_send(qp, bytes));
+        sent += bytes + ROUND_BYTES;
+    }
+    *more = find_qp(verbs, any);
+    verbs->waits_for_room = outbox_waiting(verbs->config.outbox) > 0 || (!*more && (any || has_moves(verbs)));
+    return BLINK_OK;
+}
+
+bool verbs_send(transport_t *transport)
+{
+    verbs_t *verbs = verbs_of(transport);
+    bool more = verbs_take_completions(verbs), more_moves = false;
+    if (transport->closed || transport->connected < DATA_STREAMS)
+        return more;
+    blink_result_t result = send_all(verbs, &more_moves);
+    if (result != BLINK_OK)
+        verbs_lose(verbs, result);
+    return (more || more_moves) && !transport->closed;
+}

@@ -1,0 +1,145 @@
+/*
+ * The transport over RDMA: a queue pair for control, on which small moves go too, and queue pairs for moves,
+ * all made by librdmacm. What goes is copied into registered memory of the endpoint's and sent from there as
+ * messages; what comes lands in such memory, of receives that are posted ahead, and is copied to its place.
+ * The messages of a queue pair are a stream of bytes, the same as a TCP connection's.
+ *
+ * Each side has posted DEPTH receives to a queue pair when it connects, and posts each again once what it
+ * received is taken in. The immediate of every message for control tells how many were posted again by then;
+ * so many messages may be sent, and so no message ever finds none. Messages of different queue pairs overtake
+ * one another, and therefore those for moves tell nothing.
+ */
+#ifndef BLINK_VERBS_H
+#define BLINK_VERBS_H
+
+#include "net/data/intake.h"
+#include "net/data/verbs/device.h"
+
+extern const transport_calls_t verbs_transport;
+
+/* ---- between the files of this transport ---- */
+
+/* What one message carries, and how many each side may have under way. */
+#define VERBS_CONTROL_BYTES 4096u
+#define VERBS_CONTROL_DEPTH 64u
+#define VERBS_MOVES_BYTES   (32u << 10)
+#define VERBS_MOVES_DEPTH   32u
+
+/* Messages on the control queue pair that only tell which receives were posted again have so many to
+ * themselves. */
+#define VERBS_RESERVE 2u
+
+/* Of each queue pair so many bits of an immediate. */
+#define VERBS_COUNT_BITS 10u
+#define VERBS_COUNT_MASK ((1u << VERBS_COUNT_BITS) - 1)
+
+static_assert(DATA_STREAMS * VERBS_COUNT_BITS <= 32, "all counts fit the immediate");
+
+typedef struct verbs verbs_t;
+
+typedef struct verbs_qp {
+    verbs_t *verbs;
+    uint32_t number;
+    struct rdma_cm_id *id; /* NULL: not there yet, or gone */
+    bool connected;
+    uint32_t depth, message_bytes, inline_bytes;
+    uint8_t *memory; /* `depth` messages that go, then `depth` that come */
+    struct ibv_mr *region;
+    /* What goes. All these count messages, and wrap around. */
+    uint32_t sent;       /* handed to the device */
+    uint32_t done;       /* of these: it has done with their memory */
+    uint32_t allowed;    /* may be sent */
+    uint32_t signal_due; /* messages until the next one whose end the device is to tell */
+    uint32_t fill_bytes; /* of the next message */
+    /* The move that is under way, */
+    bool has_move, whole;
+    transport_move_t move;
+    uint32_t gone_bytes; /* and how much of it, its header included */
+    /* What comes. */
+    intake_t intake;
+    uint32_t posted; /* receives that were posted again */
+    uint32_t told;   /* of these the peer knows */
+} verbs_qp_t;
+
+struct verbs {
+    transport_t transport;
+    transport_config_t config;
+    const verbs_library_t *library;
+    verbs_device_t *device; /* NULL: none yet, or not any more */
+    list_t of_device;
+    uint32_t port; /* of the device */
+    transport_source_t of_channel, of_completions;
+    struct rdma_event_channel *channel;
+    struct rdma_cm_id *listener; /* NULL: none, or no more */
+    struct ibv_comp_channel *completions;
+    struct ibv_cq *queue;
+    bool peer_closed;    /* so it was told; what came before is looked at */
+    bool waits_for_room; /* something could not be sent */
+    uint32_t next_qp;    /* that is asked first whether it can take a move */
+    wire_hello_t hellos[DATA_STREAMS];
+    verbs_qp_t qps[DATA_STREAMS];
+};
+
+static inline verbs_t *verbs_of(transport_t *transport)
+{
+    return CONTAINER_OF(transport, verbs_t, transport);
+}
+
+/* With this thread's error text: the endpoint is lost. */
+void verbs_lose(verbs_t *verbs, blink_result_t code);
+
+/* What the transport's sentences begin with: "RDMA device mlx5_0". */
+#define VERBS_NAMED "RDMA device %s"
+const char *verbs_name(const verbs_t *verbs);
+
+/* ---- qp.c ---- */
+
+/* Get what all queue pairs need of the device, memory above all. Errors: as verbs_device_get(); QUOTA (memory
+ * cannot be pinned). */
+blink_result_t verbs_open(verbs_t *verbs, struct ibv_context *context, uint32_t port);
+
+/* Give all of that back, queue pairs included, but for the memory. */
+void verbs_close_device(verbs_t *verbs);
+
+/* Make the queue pair of a connection, and post its receives. Errors: SYSTEM. */
+blink_result_t verbs_make_qp(verbs_qp_t *qp);
+
+/* The memory of a message that goes, or comes, by its number. */
+uint8_t *verbs_message_out(const verbs_qp_t *qp, uint32_t number);
+uint8_t *verbs_message_in(const verbs_qp_t *qp, uint32_t number);
+
+/* Send the next message, which has so many bytes; post the receive of a message again. Errors: SYSTEM. */
+blink_result_t verbs_post_send(verbs_qp_t *qp, uint32_t bytes);
+blink_result_t verbs_post_receive(verbs_qp_t *qp, uint32_t number);
+
+/* ---- receive.c ---- */
+
+/* Take in what has come, within a bound. Returns whether it stopped there. */
+bool verbs_take_completions(verbs_t *verbs);
+void verbs_on_completions(transport_source_t *source, uint32_t events);
+
+/* ---- send.c ---- */
+
+/* Whether the next message may be sent, if so many more are kept for others. */
+bool verbs_has_room(const verbs_qp_t *qp, uint32_t kept);
+
+/* transport_calls_t.send */
+bool verbs_send(transport_t *transport);
+
+/* ---- cm.c ---- */
+
+blink_result_t verbs_open_channel(verbs_t *verbs);
+
+/* transport_calls_t.dial and listen */
+blink_result_t verbs_dial(transport_t *transport, const transport_path_t *path,
+                          const wire_hello_t hellos[DATA_STREAMS]);
+blink_result_t verbs_listen(transport_t *transport, const net_address_t *own,
+                            const wire_hello_t hellos[DATA_STREAMS], uint16_t *port);
+
+blink_result_t verbs_closed_by_peer(const verbs_t *verbs);
+
+/* What librdmacm has told. */
+void verbs_on_channel(transport_source_t *source, uint32_t events);
+void verbs_take_channel(verbs_t *verbs);
+
+#endif

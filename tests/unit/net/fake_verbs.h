@@ -1,0 +1,51 @@
+/*
+ * RDMA in the memory of one process: librdmacm and libibverbs as a table of calls, with a device for each
+ * host, 127.0.0.2 and up. A thread is the wire: it carries messages from queue pair to queue pair, those of
+ * different queue pairs in any order, and reads and writes memory when it does so and not before. What the
+ * real libraries refuse, or would hang or corrupt memory at, ends the process with a line that says what.
+ */
+#ifndef FAKE_VERBS_H
+#define FAKE_VERBS_H
+
+#include "net/data/verbs/library.h"
+
+#include <stdbool.h>
+
+enum { FAKE_DEVICES = 4, FAKE_FIRST_ADDRESS = 0x7f000002 };
+
+/* Begin anew, without faults. */
+void fake_verbs_begin(uint32_t seed);
+
+/* All that was made has been destroyed; no message has found no receive. */
+void fake_verbs_end(void);
+
+const verbs_library_t *fake_verbs_library(void);
+
+/* Messages that were carried so far. */
+uint64_t fake_verbs_carried(void);
+
+/* ---- faults ---- */
+
+/* From now on: devices have no addresses; connections are not answered; memory cannot be pinned; no queue
+ * pair can be made. */
+typedef struct fake_faults {
+    bool no_device, no_answer, no_memory, no_qp, is_iwarp;
+    int no_address, no_route; /* an errno, as the event's status */
+} fake_faults_t;
+
+void fake_verbs_set(fake_faults_t faults);
+
+/* The next message that a device sends fails so. */
+void fake_verbs_fail_message(uint32_t device, enum ibv_wc_status status);
+
+/* All queue pairs of a device: what is posted to them is flushed. */
+void fake_verbs_flush(uint32_t device);
+
+/* News of the device, and of its connections. */
+void fake_verbs_tell(uint32_t device, enum ibv_event_type type);
+void fake_verbs_tell_connections(uint32_t device, enum rdma_cm_event_type type);
+
+/* A message of one byte comes to the device's queue pair for control, with such an immediate or none. */
+void fake_verbs_say(uint32_t device, bool with_immediate, uint32_t immediate);
+
+#endif
