@@ -316,15 +316,16 @@ static blink_result_t print_json(const explanation_t *e)
     return ctl_print_json(
         json_pack("{ss ss ss so so so sI ss ss sf sf sf sf sI sI si sI sf sf sf so so so so so}", "schema",
                   "blink-explain/1", "collective", blink_name_collective(plan->collective), "topology",
-                  e->topo->name, "ranks", pack_ranks(e), "root", root, "plan", pack_digest(e), "bytes", (json_int_t)e->request->bytes,
-                  "algorithm", blink_name_algorithm(best->algorithm), "protocol",
-                  blink_name_protocol(best->protocol), "predicted_us", best->predicted_us, "busbw_GBps",
-                  busbw_GBps(e, best), "rate_GBps", plan->rate_GBps, "bound_GBps", plan->bound_GBps, "trees",
-                  (json_int_t)plan_tree_count(plan), "channels", (json_int_t)best->channel_count, "depth",
-                  (int)best->depth, "chunk_bytes", (json_int_t)best->chunk_bytes, "plan_busbw_GBps",
-                  plan_busbw_GBps(e), "ideal_busbw_GBps", e->ideal.busbw_GBps, "efficiency", efficiency(e),
-                  "phases", ctl_json_text(e->phases), "limit", ctl_json_text(e->limit), "candidates",
-                  pack_candidates(&e->choice), "crossovers", pack_crossovers(e), "nccl", pack_nccl(e)),
+                  e->topo->name, "ranks", pack_ranks(e), "root", root, "plan", pack_digest(e), "bytes",
+                  (json_int_t)e->request->bytes, "algorithm", blink_name_algorithm(best->algorithm),
+                  "protocol", blink_name_protocol(best->protocol), "predicted_us", best->predicted_us,
+                  "busbw_GBps", busbw_GBps(e, best), "rate_GBps", plan->rate_GBps, "bound_GBps",
+                  plan->bound_GBps, "trees", (json_int_t)plan_tree_count(plan), "channels",
+                  (json_int_t)best->channel_count, "depth", (int)best->depth, "chunk_bytes",
+                  (json_int_t)best->chunk_bytes, "plan_busbw_GBps", plan_busbw_GBps(e), "ideal_busbw_GBps",
+                  e->ideal.busbw_GBps, "efficiency", efficiency(e), "phases", ctl_json_text(e->phases),
+                  "limit", ctl_json_text(e->limit), "candidates", pack_candidates(&e->choice), "crossovers",
+                  pack_crossovers(e), "nccl", pack_nccl(e)),
         JSON_INDENT(1));
 }
 

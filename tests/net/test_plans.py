@@ -7,7 +7,7 @@ import unittest
 
 from cluster import require_namespaces
 from harness import BLINKCTL
-from test_ranks import OP, RanksTest
+from test_ranks import OP, PerfTest
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 WAIT_ALL = 0x40000000
@@ -54,7 +54,7 @@ class StoppedPlanner:
         self.daemon.kill()
 
 
-class PlansTest(RanksTest):
+class PlansTest(PerfTest):
     def started_with(self, host_count, *flags_of_host, **options):
         """Hosts whose daemons log what they plan; by host, more flags."""
         hosts = self.cluster(host_count, **options)
@@ -232,7 +232,8 @@ class Shown(PlansTest):
 
     def test_a_communicator_that_there_is_not_has_no_topology(self):
         one, = self.started_with(1)
-        status, _, err = self.run_command([BLINKCTL, "--socket", one.daemon.socket, "topology", "--comm", "77"])
+        status, _, err = self.run_command([BLINKCTL, "--socket", one.daemon.socket, "topology", "--comm",
+                                           "77"])
         self.assertEqual(status, 1)
         self.assertIn("no communicator 77", err)
 
