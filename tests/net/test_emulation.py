@@ -2,12 +2,14 @@
 import unittest
 
 import test_ranks
-from test_ranks import setUpModule  # pylint: disable=unused-import
-
-OP = test_ranks.OP
+from cluster import OP, require_namespaces
 
 
-class EmulationTest(test_ranks.RanksTest):
+def setUpModule():
+    require_namespaces()
+
+
+class EmulationTest(test_ranks.PerfTest):
     TOPOLOGY = "1xdgx1v_hybrid@5"
 
     def emulated(self, *ranks_of_host, paces=None):

@@ -4,9 +4,8 @@ import re
 import unittest
 from collections import Counter
 
-import test_ranks
+from cluster import RanksTest, require_namespaces
 from harness import BLINKCTL
-from test_ranks import setUpModule  # pylint: disable=unused-import
 
 ELEMENTS = 1 << 20
 PAYLOAD_BYTES = 4 * ELEMENTS
@@ -14,7 +13,11 @@ HOST_DEVICES = 8
 HOST_NICS = 4
 
 
-class Traffic(test_ranks.RanksTest):
+def setUpModule():
+    require_namespaces()
+
+
+class Traffic(RanksTest):
     def plan(self, collective, ranks):
         """The plan of the same hosts as one topology, in which all things are numbered through."""
         command = [BLINKCTL, "plan", "--topology", "2xdgx1v_hybrid@5", "--ranks", ",".join(map(str, ranks)),
