@@ -32,9 +32,9 @@
 #define SLOTS_IN_FLIGHT_MAX 60.0
 
 /* So much an edge between hosts has slots for, however small chunks are: what is under way waits at either
- * end until a thread has its turn, and slots are free again when a CREDIT says so. More than the caches hold
- * would be slower. */
-#define WIRE_SLOTS_BYTES (1u << 20)
+ * end until a thread has its turn, and slots are free again when a CREDIT says so. With twice as much the
+ * reduce phase runs ahead. */
+#define WIRE_SLOTS_BYTES (512u << 10)
 
 /* Least chunk of a channel with a small share. */
 #define CHUNK_LEAST_BYTES 1024u

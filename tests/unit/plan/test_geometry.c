@@ -283,6 +283,19 @@ static void test_slots_cover_the_latency_of_the_longest_path(void **state)
     assert_int_equal(lane_choose_slots(&program, 16), 4 + 60);
 }
 
+static void test_slots_between_hosts_hold_half_a_megabyte(void **state)
+{
+    (void)state;
+    lane_channel_t channel = {.share = 1, .part_count = 1};
+    uint32_t host_of_rank[2] = {0, 1};
+    lane_program_t program = {.depth = 2, .channel_count = 1, .channels = &channel, .rate_GBps = 1};
+    assert_int_equal(lane_choose_slots(&program, 64 << 10), 4);
+    program.rank_host = host_of_rank;
+    assert_int_equal(lane_choose_slots(&program, 256 << 10), 4);
+    assert_int_equal(lane_choose_slots(&program, 64 << 10), 8);
+    assert_int_equal(lane_choose_slots(&program, 16), 4 + 60);
+}
+
 static void test_edges_of_few_chunks_have_few_slots(void **state)
 {
     (void)state;
@@ -312,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_scratch_slots_lie_apart),
         cmocka_unit_test(test_chunks_are_no_larger_than_the_payload),
         cmocka_unit_test(test_slots_cover_the_latency_of_the_longest_path),
+        cmocka_unit_test(test_slots_between_hosts_hold_half_a_megabyte),
         cmocka_unit_test(test_edges_of_few_chunks_have_few_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
