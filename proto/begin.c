@@ -24,8 +24,18 @@ blink_result_t begin_parse(const void *payload, uint32_t bytes, begin_t *begin)
         collective_is_pair(collective_of_opcode(begin->opcode)) != is_transfer)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN of a %s by opcode %u",
                           is_transfer ? "transfer" : "collective", begin->opcode);
-    if (begin->reserved != 0 || begin->reserved_word != 0 || begin->reserved_last != 0)
+    if (begin->stands > 1 || begin->reserved_word != 0 || begin->reserved_last != 0)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN with words set that are to be 0");
+    return BLINK_OK;
+}
+
+blink_result_t left_parse(const void *payload, uint32_t bytes, left_t *left)
+{
+    if (bytes != sizeof(*left))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a LEFT of %u bytes; it has %zu", bytes, sizeof(*left));
+    memcpy(left, payload, sizeof(*left));
+    if (left->home == 0 || left->comm == 0 || left->reserved != 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a LEFT of communicator %u of no home", left->comm);
     return BLINK_OK;
 }
 

@@ -31,7 +31,8 @@ typedef struct begin {
     op_name_t op;
     /* What all ranks must agree on, as `rank` has submitted it. */
     uint64_t count;
-    uint8_t opcode, datatype, redop, reserved;
+    uint8_t opcode, datatype, redop;
+    uint8_t stands; /* 1: what comes from the receiver lands in a standing landing; else 0 */
     uint32_t root;
     uint32_t rank;
     uint32_t reserved_word;
@@ -65,8 +66,20 @@ static_assert(sizeof(fail_t) == 40, "FAIL layout");
 #define FAIL_FLOWS_MOST 8192u
 #define FAIL_MOST_BYTES (sizeof(fail_t) + FAIL_FLOWS_MOST * sizeof(uint32_t) + BLINK_ERROR_TEXT_BYTES)
 
+/** What LEFT carries: the sender's host has left the communicator, and sends nothing more to the standing
+ * landings that the receiver has told it of. */
+typedef struct left {
+    uint64_t home;
+    uint32_t comm;
+    uint32_t reserved;
+} left_t;
+
+static_assert(sizeof(left_t) == 16, "LEFT layout");
+
 /** Check what came from a peer, as far as that goes by itself. Errors: PROTOCOL. */
 blink_result_t begin_parse(const void *payload, uint32_t bytes, begin_t *begin);
+
+blink_result_t left_parse(const void *payload, uint32_t bytes, left_t *left);
 
 /** The same of a FAIL: *sent points into the payload, which is aligned to 4 bytes; text is copied. */
 blink_result_t fail_parse(const void *payload, uint32_t bytes, fail_t *fail, const uint32_t **sent,

@@ -25,7 +25,7 @@ typedef enum wire_type {
     WIRE_DATA = 2,   /* payload: one move of a flow */
     WIRE_CREDIT = 3, /* payload: wire_credit_t entries, one for each flow that may be sent further */
     WIRE_FAIL = 4,   /* payload: which op failed and why, and how far the sender has sent */
-    WIRE_LEFT = 5,   /* payload: which rank has left its communicator */
+    WIRE_LEFT = 5,   /* payload: which communicator the sender's host has left */
 } wire_type_t;
 
 /** A frame's header. What a type has no use for is 0, so that it can be given a meaning later. */

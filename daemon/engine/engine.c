@@ -270,7 +270,7 @@ static void init_lists(engine_t *engine)
     list_init(&engine->lost_comms);
     fair_round_init(&engine->due_tenants, TURN_QUANTUM_BYTES);
     list_init(&engine->spare_batches);
-    const remote_calls_t calls = {comm_end, run_over, run_fail, run_fail_as, plan_words_take_early};
+    const remote_calls_t calls = {comm_end, run_over, run_fail, run_fail_as, plan_words_take_early, run_due};
     remotes_init(&engine->remotes, &calls);
 }
 

@@ -41,11 +41,24 @@ void tell_credit(lane_t *lane)
 
 /* ---- standing landings that are used again ---- */
 
+/* What comes for an op that has ended is dropped. */
+static void drop(link_t *link, landing_t *landing)
+{
+    drop_from_streams(link, landing);
+    landing_cut(landing);
+}
+
 void advance(uint32_t host)
 {
     for (uint32_t i = 0; i < setting.link_count; i++) {
-        for (uint32_t comm = 0; setting.to[i] == host && comm < COMMS_MAX; comm++)
-            standing_advance(&world.links[i].standing[comm], count_ended(host, comm));
+        for (uint32_t comm = 0; setting.to[i] == host && comm < COMMS_MAX; comm++) {
+            standing_t *standing = &world.links[i].standing[comm];
+            uint32_t ended = count_ended(host, comm);
+            for (uint64_t k = standing->ended; k < ended && standing->count > 0; k++)
+                drop(&world.links[i], standing_landing(standing, k));
+            if (standing->count > 0)
+                standing_advance(standing, ended);
+        }
     }
 }
 
@@ -88,9 +101,8 @@ static void end_landings(uint32_t peer, uint32_t host, uint32_t op, bool failed)
     blink_result_t (*end)(landing_t *, const uint32_t *, uint32_t) = failed ? landing_fail : landing_agree;
     if (lane && lane->lent)
         must_succeed(end(&lane->landing, &moves, 1));
-    /* How far a FAIL says it was sent is told of this landing too if programs disagree. */
-    if (landing)
-        must_succeed(end(landing, &moves, plan_of(op)->standing && (lane || failed) ? 1 : 0));
+    if (landing && !failed)
+        must_succeed(end(landing, &moves, plan_of(op)->standing && lane ? 1 : 0));
 }
 
 /* The peer's BEGIN has come, and the op is under way here. */
@@ -241,8 +253,6 @@ static void take_begin(uint32_t peer, uint32_t host, const control_t *control)
         heed_begin(peer, host, op);
     else if (is_over(host, op) && !agree(op))
         tell_fail(host, peer, op);
-    else if (is_over(host, op))
-        end_landings(peer, host, op, false);
     grant_standing(host, peer);
 }
 
@@ -252,8 +262,6 @@ static void take_fail(uint32_t peer, uint32_t host, const control_t *control)
     link_between(peer, host)->failed[op] = (uint8_t)(1 + control->value);
     if (is_under_way(host, op))
         heed_fail(peer, host, op);
-    else if (is_over(host, op))
-        end_landings(peer, host, op, true);
     tell_fail(host, peer, op);
 }
 
@@ -307,7 +315,8 @@ static bool lane_lets_end(lane_t *lane, uint32_t host, bool fails)
     const flow_plan_t *flow = flow_of(lane);
     uint32_t op = setting.ops[index_of(lane)];
     if (flow->from == host)
-        return !lane->sends || flow_sender_is_settled(&lane->sender);
+        return !lane->sends || (flow_sender_is_settled(&lane->sender) &&
+                                (fails || !plan_of(op)->standing || link_between(flow->to, host)->begun[op]));
     if (flow->to != host || !is_joined(host, op, flow->from))
         return true;
     if (fails)
@@ -347,13 +356,6 @@ bool host_end(uint32_t which)
         must(landing_is_settled(&lane->landing), "an op has all its moves and its landing is not settled");
         landing_return(&world.links[setting.links[i]].landings, &lane->landing);
         lane->lent = false;
-    }
-    for (uint32_t peer = 0; peer < setting.plan->host_count; peer++) {
-        /* Of a host that the program does not join to this one nothing is expected. */
-        link_t *link = link_between(peer, host);
-        landing_t *landing = link ? standing_of(link, op) : NULL;
-        if (landing && !is_joined(host, op, peer))
-            (void)landing_agree(landing, NULL, 0);
     }
     advance(host);
     return true;

@@ -54,10 +54,10 @@ MUTANTS = [
     ("a landing is settled with one flow that is not", LANDING,
      "return landing->unsettled == 0;", "return landing->unsettled <= 1;"),
     ("what comes for an earlier op is taken in", LANDING, "move->sequence > UINT32_MAX / 2 || ", ""),
-    ("what comes after a landing is settled is taken in", LANDING,
-     "move->sequence > UINT32_MAX / 2 || landing_is_settled(landing)", "move->sequence > UINT32_MAX / 2"),
-    ("a standing landing is used again before it is settled", STANDING,
-     " && landing_is_settled(landing_for(standing, standing->ended))", ""),
+    ("a standing landing is used again while a move is written to it", HOSTS,
+     "drop_from_streams(link, landing);", ""),
+    ("a standing landing is used again before its op has ended", HOSTS,
+     "uint32_t ended = count_ended(host, comm);", "uint32_t ended = count_ended(host, comm) + 1;"),
     ("rounds are not told apart", STANDING, "k / standing->count, 0", "0 * k, 0"),
     ("an op begins one too early", STANDING,
      "return k < standing->ended + standing->count;", "return k <= standing->ended + standing->count;"),
@@ -69,7 +69,7 @@ MUTANTS = [
     ("a failed op does not wait to be settled", HOSTS,
      "return !lane->lent || landing_is_settled(&lane->landing);", "return true;"),
     ("who has ended an op does not answer FAIL", HOSTS,
-     "end_landings(peer, host, op, true);\n    tell_fail(", "end_landings(peer, host, op, true), (void)0;\n"
+     "        heed_fail(peer, host, op);\n    tell_fail(", "        heed_fail(peer, host, op);\n"
      "    if (!is_over(host, op))\n        tell_fail("),
     ("a fence ends flows of which nothing was sent", HOSTS,
      "else if (lane->sender.posted > 0)", "else"),

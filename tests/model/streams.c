@@ -73,6 +73,13 @@ bool stream_report_done(uint32_t which)
     return true;
 }
 
+/* Whether nobody waits for the move. */
+static bool may_drop(const data_t *data)
+{
+    uint32_t op = setting.ops[data->lane], to = flow_of(&world.lanes[data->lane])->to;
+    return !agree(op) || world.hosts[to].states[op] == OP_FAILED;
+}
+
 /* What is true of the landing that was found for a move. */
 static void check_landing(link_t *link, const data_t *data, const landing_move_t *move)
 {
@@ -119,7 +126,7 @@ static void nic_tells(link_t *link, stream_t *stream)
     lane_t *lane = &world.lanes[data->lane];
     landing_move_t move = {0};
     must_succeed(landing_claim_immediate(&link->landings, wire_immediate(data->flow, data->sequence), &move));
-    must(move.landing || !agree(setting.ops[data->lane]), "a move is dropped");
+    must(move.landing || may_drop(data), "a move is dropped");
     if (move.landing) {
         check_landing(link, data, &move);
         landing_arrive(&move);
@@ -150,7 +157,7 @@ bool stream_take_in(uint32_t which)
     must_succeed(landing_claim(&link->landings, &frame, &stream->move));
     if (world.wrong)
         return true;
-    must(stream->move.landing || !agree(setting.ops[data->lane]), "a move is dropped");
+    must(stream->move.landing || may_drop(data), "a move is dropped");
     if (stream->move.landing) {
         check_landing(link, data, &stream->move);
         check_memory(data, stream->move.address);
@@ -159,16 +166,27 @@ bool stream_take_in(uint32_t which)
     return true;
 }
 
+void drop_from_streams(link_t *link, const landing_t *landing)
+{
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        stream_t *stream = &link->streams[i];
+        if (setting.plan->verbs || !stream->writing || stream->move.landing != landing)
+            continue;
+        *(uint8_t *)stream->move.address = 0;
+        stream->move = (landing_move_t){0};
+    }
+}
+
 /* The first move of a stream is written. */
 static void tcp_tells(stream_t *stream)
 {
     const data_t *data = &stream->queue[0];
     lane_t *lane = &world.lanes[data->lane];
     uint8_t *cell = stream->move.address;
+    lane->written |= (uint8_t)(1u << data->move); /* or dropped: it has come */
     if (stream->move.landing) {
         must(*cell == CELL_WRITING, "memory changes while a move is written to it");
         *cell = content_of(lane, data->move);
-        lane->written |= (uint8_t)(1u << data->move);
         landing_arrive(&stream->move);
         tell_credit(lane);
     }

@@ -265,7 +265,7 @@ static void open_link(uint32_t which)
         standing_t *standing = &link->standing[comm];
         if (standing->count > 0)
             continue;
-        if (standing_open(&link->landings, standing, STANDING_MOST, 1, FLOW_WINDOW) != BLINK_OK)
+        if (standing_open(&link->landings, standing, STANDING_MOST, 1, FLOW_WINDOW, 0) != BLINK_OK)
             abort();
         memcpy(link->flows[comm], standing->flows, sizeof(link->flows[comm]));
         free(standing->flows);

@@ -146,6 +146,9 @@ void tell_credit(lane_t *lane);
 void fail_op(uint32_t host, uint32_t op);
 void cut_sender(lane_t *lane);
 
+/* What is being written to the landing is dropped (streams.c). */
+void drop_from_streams(link_t *link, const landing_t *landing);
+
 /* Standing landings whose ops have ended go on to later ones. */
 void advance(uint32_t host);
 

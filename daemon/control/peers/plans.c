@@ -14,6 +14,7 @@ static plan_word_t ask_of(const Blinkpeer__PlanAsk *ask)
                          .peer = ask->peer,
                          .size_class = ask->size_class,
                          .scales_inputs = ask->scales_inputs,
+                         .lands_in_slots = ask->lands_in_slots,
                          .wants_bytes = ask->wants_bytes,
                          .offset = ask->offset};
 }
@@ -52,6 +53,7 @@ static void tell_ask(const data_endpoint_t *endpoint, const plan_word_t *word)
     ask.peer = word->peer;
     ask.size_class = word->size_class;
     ask.scales_inputs = word->scales_inputs;
+    ask.lands_in_slots = word->lands_in_slots;
     ask.wants_bytes = word->wants_bytes;
     ask.offset = word->offset;
     message.body_case = BLINKPEER__MESSAGE__BODY_PLAN_ASK;

@@ -236,7 +236,7 @@ void ops_activate(op_batch_t *batch)
         comm = op->comm;
         activated++;
         list_append(&batch->active_entries, link);
-        if (++op->active_count == op->entry_count && op->state == OP_GATHERING)
+        if (++op->active_count == op->entry_count && op->state == OP_GATHERING && !remote_holds(op))
             op_enter(op, OP_DUE);
     }
     if (!comm)

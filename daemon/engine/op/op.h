@@ -16,9 +16,10 @@
  * The states of an op. op_enter() makes every move, and keeps the op in the one list that its state has.
  *
  *   state      meaning                           list                 entered in  may become
- *   GATHERING  entries or active batches lack    none                 birth       DUE, ENDED
- *   DUE        it may be started                 comm->due            op, plans   PLANNING, AWAITING, QUEUED,
- *                                                                                 RUNNING, ENDED
+ *   GATHERING  entries or active batches lack,   none                 birth       DUE, ENDED
+ *              or remote_holds() it
+ *   DUE        it may be started                 comm->due            op, plans,  PLANNING, AWAITING, QUEUED,
+ *                                                                     run         RUNNING, ENDED
  *   PLANNING   its plan is being made            program->waiting     plans       DUE, ENDED
  *   AWAITING   clients have copies to make for   client->awaited      await, run  QUEUED, RUNNING, ENDED;
  *              its next piece, or streams have                                    AWAITING, of another client

@@ -368,6 +368,11 @@ void run_fail(comm_op_t *op, blink_result_t code, const char *reason)
     op_failf(op, code, "%s", reason);
 }
 
+void run_due(comm_op_t *op)
+{
+    op_enter(op, OP_DUE);
+}
+
 void run_over(comm_op_t *op, const exec_end_t *end, const char *text)
 {
     if (text)

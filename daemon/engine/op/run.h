@@ -26,6 +26,9 @@ void run_over(comm_op_t *op, const exec_end_t *end, const char *text);
 void run_fail_as(comm_op_t *op, blink_result_t code, const char *text);
 void run_fail(comm_op_t *op, blink_result_t code, const char *reason);
 
+/* All ranks have come to an op of several hosts, and it is not held any more. */
+void run_due(comm_op_t *op);
+
 /* End an op, whatever its state, with its communicator's reason, as soon as nothing of it runs any more. */
 void run_cancel(comm_op_t *op);
 

@@ -27,6 +27,8 @@ plan_key_t plan_key_of(const comm_op_t *op, uint32_t nodes[2])
     plan_key_t key = {.fabric = comm->fabric,
                       .collective = remote_is_barrier(op) ? BLINK_ALLREDUCE : op->shape.collective,
                       .scales_inputs = op->remote && signature->redop == BLINK_PRE_MUL_SUM,
+                      .lands_in_slots = op->remote && !op->shape.is_transfer &&
+                                        op->shape.payload_bytes <= LANE_LANDS_IN_SLOTS_BYTES,
                       .algorithm = comm->algorithm,
                       .size_class = is_by_size(comm) ? plan_size_class(op->shape.payload_bytes) : 0,
                       .root = op->shape.has_root ? signature->root : PLAN_NONE,
@@ -70,6 +72,7 @@ blink_result_t plan_key_of_word(const engine_comm_t *comm, const plan_word_t *wo
     *key = (plan_key_t){.fabric = comm->fabric,
                         .collective = collective,
                         .scales_inputs = word->scales_inputs,
+                        .lands_in_slots = word->lands_in_slots,
                         .algorithm = comm->algorithm,
                         .size_class = word->size_class,
                         .root = word->root,
@@ -96,8 +99,8 @@ static uint64_t add_word(uint64_t digest, uint32_t word)
 uint64_t plan_key_digest(const plan_key_t *key)
 {
     uint64_t digest = key->fabric->digest;
-    const uint32_t words[] = {key->collective, key->algorithm,  key->root,         key->peer,
-                              key->size_class, key->rank_count, key->scales_inputs};
+    const uint32_t words[] = {key->collective, key->algorithm,  key->root,          key->peer,
+                              key->size_class, key->rank_count, key->scales_inputs, key->lands_in_slots};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         digest = add_word(digest, words[i]);
     for (uint32_t i = 0; i < key->rank_count; i++)
@@ -107,7 +110,8 @@ uint64_t plan_key_digest(const plan_key_t *key)
 
 static bool key_equals(const plan_key_t *a, const plan_key_t *b)
 {
-    return a->fabric == b->fabric && a->scales_inputs == b->scales_inputs && a->collective == b->collective &&
+    return a->fabric == b->fabric && a->scales_inputs == b->scales_inputs &&
+           a->lands_in_slots == b->lands_in_slots && a->collective == b->collective &&
            a->algorithm == b->algorithm && a->root == b->root && a->peer == b->peer &&
            a->size_class == b->size_class && a->rank_count == b->rank_count &&
            memcmp(a->nodes, b->nodes, a->rank_count * sizeof(*a->nodes)) == 0;

@@ -49,6 +49,7 @@ static blink_result_t ask(const plan_fetch_t *fetch, bool wants_bytes)
                               .peer = cached->key.peer,
                               .size_class = cached->key.size_class,
                               .scales_inputs = cached->key.scales_inputs,
+                              .lands_in_slots = cached->key.lands_in_slots,
                               .wants_bytes = wants_bytes,
                               .offset = fetch->have_bytes};
     return plan_tell(cached->engine, fetch->source->endpoint, &word, NULL);

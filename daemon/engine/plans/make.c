@@ -39,7 +39,8 @@ static blink_result_t compile(const plan_key_t *key, const plan_t *plan, cached_
 {
     const fabric_t *fabric = key->fabric;
     uint32_t host_of_rank[PLAN_RANKS_MAX];
-    const lane_hosts_t hosts = {.of_rank = host_of_rank, .scales_inputs = key->scales_inputs};
+    const lane_hosts_t hosts = {
+        .of_rank = host_of_rank, .lands_in_slots = key->lands_in_slots, .scales_inputs = key->scales_inputs};
     if (!fabric_spans_hosts(fabric))
         return lane_compile(fabric->topo, plan, NULL, &cached->made);
     for (uint32_t rank = 0; rank < key->rank_count; rank++)

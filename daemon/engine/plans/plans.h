@@ -20,7 +20,8 @@ typedef struct plan_key {
     uint32_t root, peer;
     uint32_t size_class; /* plan_size_class(); class 0 is for all sizes */
     uint32_t rank_count;
-    bool scales_inputs; /* of several hosts: PRE_MUL_SUM takes another program */
+    bool scales_inputs;  /* of several hosts: PRE_MUL_SUM takes another program, */
+    bool lands_in_slots; /* and so do collectives of small payloads */
     const uint32_t *nodes;
 } plan_key_t;
 

@@ -25,7 +25,7 @@ typedef struct plan_word {
     uint32_t comm;
     uint64_t key; /* plan_key_t's digest, by which both see that they mean the same */
     uint32_t collective, root, peer, size_class;
-    bool scales_inputs;
+    bool scales_inputs, lands_in_slots;
     bool wants_bytes; /* a piece, from `offset` on; else an answer when the plan is there */
     /* An answer: the code with its text, or the number of bytes, or a piece of them. */
     uint32_t code; /* of blink_result_t */

@@ -87,13 +87,22 @@ static blink_result_t take_begin(remotes_t *remotes, frame_t *frame, bool *is_ke
     remote_comm_t *remote = remote_find(remotes, begin.op.home, begin.op.comm);
     if (!remote) {
         *is_kept = take_unknown(remotes, frame, &begin.op);
+        if (!*is_kept && begin.stands)
+            remote_tell_left(frame->endpoint, begin.op.home, begin.op.comm);
         return BLINK_OK;
     }
     BLINK_TRY(check_sender(remote, frame, &begin.op));
     if (begin.rank >= remote->comm->rank_count)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN by rank %u of %u", begin.rank,
                           remote->comm->rank_count);
-    remote_heed_begin(remote, &begin);
+    return remote_heed_begin(remote, &begin);
+}
+
+static blink_result_t take_left(remotes_t *remotes, const frame_t *frame)
+{
+    left_t left;
+    BLINK_TRY(left_parse(frame->payload, frame->bytes, &left));
+    remotes_heed_left(remotes, frame->endpoint, &left);
     return BLINK_OK;
 }
 
@@ -117,8 +126,9 @@ static void take_frame(frame_t *frame)
 {
     remotes_t *remotes = &frame->engine->remotes;
     bool is_kept = false;
-    blink_result_t result = frame->type == WIRE_BEGIN ? take_begin(remotes, frame, &is_kept)
-                                                      : take_fail(remotes, frame, &is_kept);
+    blink_result_t result = frame->type == WIRE_BEGIN  ? take_begin(remotes, frame, &is_kept)
+                            : frame->type == WIRE_FAIL ? take_fail(remotes, frame, &is_kept)
+                                                       : take_left(remotes, frame);
     engine_count(frame->engine, 1);
     if (result != BLINK_OK)
         refuse(frame);
@@ -138,7 +148,7 @@ blink_result_t engine_data_frame(engine_t *engine, data_endpoint_t *endpoint, co
                                  const uint8_t *payload)
 {
     remotes_t *remotes = &engine->remotes;
-    if (wire->type != WIRE_BEGIN && wire->type != WIRE_FAIL)
+    if (wire->type != WIRE_BEGIN && wire->type != WIRE_FAIL && wire->type != WIRE_LEFT)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a frame of type %u", wire->type);
     if (atomic_load_explicit(&remotes->inbox_bytes, memory_order_relaxed) > REMOTE_INBOX_MOST_BYTES)
         return BLINK_FAIL(BLINK_ERR_QUOTA, "more than %u MiB of its words wait",
@@ -178,6 +188,7 @@ static void take_posted_loss(mailbox_item_t *item)
 {
     loss_t *loss = CONTAINER_OF(item, loss_t, item);
     drop_early(&loss->engine->remotes, loss->endpoint);
+    remotes_forget_left(&loss->engine->remotes, loss->endpoint);
     LIST_FOR_EACH (link, &loss->engine->remotes.all) {
         const remote_comm_t *remote = CONTAINER_OF(link, remote_comm_t, of_all);
         uint32_t host = remote_host_of(remote, loss->endpoint);
@@ -258,6 +269,10 @@ void remotes_fini(remotes_t *remotes)
     while ((link = list_take_first(&remotes->early)))
         frame_free(CONTAINER_OF(link, frame_t, of_early));
     remotes_forget_ended(remotes);
+    LIST_FOR_EACH (left, &remotes->left) {
+        data_standing_destroy(CONTAINER_OF(left, remote_left_t, link)->standing);
+        free(CONTAINER_OF(left, remote_left_t, link));
+    }
     table_fini(&remotes->comms);
 }
 

@@ -95,6 +95,12 @@ bool remote_takes_part(const remote_comm_t *remote, const op_name_t *name, uint3
            remote->host_of_rank[name->peer] == host;
 }
 
+uint64_t remote_count_ended(const remote_comm_t *remote)
+{
+    const remote_op_t *first = LIST_FIRST(&remote->unended, remote_op_t, of_unended);
+    return first ? first->name.number : remote->collectives;
+}
+
 /* ---- what is known by a name ---- */
 
 remote_op_t *remote_find_live(const remote_comm_t *remote, const op_name_t *name)

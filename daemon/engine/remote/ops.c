@@ -186,11 +186,16 @@ void engine_data_aborted(engine_t *engine, void *run_context, blink_result_t cod
 
 /* ---- what others say ---- */
 
+static data_offer_t offer_of(const begin_t *begin)
+{
+    return (data_offer_t){begin->first_flow, begin->flow_count, begin->slots, begin->stands};
+}
+
 /* The host's BEGIN agrees, and the op is running. */
 static void agree(remote_op_t *of, const begin_t *begin)
 {
     uint32_t host = begin->op.host;
-    const data_offer_t offer = {begin->first_flow, begin->flow_count, begin->slots};
+    const data_offer_t offer = offer_of(begin);
     of->flags[host] |= REMOTE_HEARD_BEGIN;
     of->heard_count++;
     of->op->since_us = clock_us(); /* from here its run may take as long as any */
@@ -280,8 +285,12 @@ bool remote_refuse_begin(const remote_comm_t *remote, const begin_t *begin)
     return true;
 }
 
-void remote_heed_begin(remote_comm_t *remote, const begin_t *begin)
+blink_result_t remote_heed_begin(remote_comm_t *remote, const begin_t *begin)
 {
+    const data_offer_t offer = offer_of(begin);
+    if (begin->op.root == OP_NAME_NONE)
+        BLINK_TRY(
+            data_standing_heed(remote->standing, begin->op.host, begin->op.number, &offer, begin->ended));
     remote_op_t *of = remote_find_live(remote, &begin->op);
     if (of)
         heed_begin_of(of, begin);
@@ -289,6 +298,7 @@ void remote_heed_begin(remote_comm_t *remote, const begin_t *begin)
         heed_late_begin(remote, begin);
     else if (!remote_refuse_begin(remote, begin))
         remote_keep(remote, begin, BLINK_OK, NULL);
+    return BLINK_OK;
 }
 
 /* The op has begun here. */
@@ -380,6 +390,7 @@ static blink_result_t alloc_op(comm_op_t *op, remote_op_t **allocated)
     }
     of->op = op;
     of->remote = remote;
+    list_init(&of->of_unended);
     of->settled_item.run = take_settled;
     of->aborted_item.run = take_aborted;
     *allocated = of;
@@ -397,6 +408,8 @@ blink_result_t remote_op_create(comm_op_t *op)
         free_op(of);
         return result;
     }
+    if (!op->shape.is_transfer)
+        list_append(&of->remote->unended, &of->of_unended);
     op->remote = of;
     heed_kept(of);
     return BLINK_OK;
@@ -415,11 +428,31 @@ static void forget_words(remote_op_t *of)
         remote_forget_kept(of->remote, kept);
 }
 
+bool remote_holds(const comm_op_t *op)
+{
+    const remote_op_t *of = op->remote;
+    return of && !op->shape.is_transfer &&
+           data_standing_holds(remote_count_ended(of->remote), of->name.number);
+}
+
+/* Collectives that were held may be due now. */
+static void release_held(const remote_comm_t *remote)
+{
+    LIST_FOR_EACH (link, &remote->unended) {
+        comm_op_t *op = CONTAINER_OF(link, remote_op_t, of_unended)->op;
+        if (remote_holds(op))
+            return;
+        if (op->state == OP_GATHERING && op->active_count == op->entry_count)
+            remote->comm->engine->remotes.calls.due(op);
+    }
+}
+
 void remote_op_end(comm_op_t *op, blink_result_t code, const char *text)
 {
     remote_op_t *of = op->remote;
     if (!of)
         return;
+    remote_comm_t *remote = of->remote;
     assert(!of->run);
     bool is_own = code != BLINK_OK && !of->heard_fail && op->comm->end_reason == BLINK_OK;
     if (is_own && !of->has_failed)
@@ -428,9 +461,11 @@ void remote_op_end(comm_op_t *op, blink_result_t code, const char *text)
         tell_hosts(of, true);
     remote_remember(of, code);
     forget_words(of);
-    table_remove(&of->remote->live, &of->of_live);
+    table_remove(&remote->live, &of->of_live);
+    list_remove(&of->of_unended);
     free_op(of);
     op->remote = NULL;
+    release_held(remote);
 }
 
 bool remote_crosses(const comm_op_t *op)
@@ -472,6 +507,8 @@ static void tell_begin(const remote_op_t *of, uint32_t host)
                            .root = op->signature.root,
                            .rank = op->first_rank,
                            .digest = op->program->digest,
+                           .ended = op->shape.is_transfer ? 0 : remote_count_ended(of->remote),
+                           .stands = offer.stands,
                            .first_flow = offer.first_flow,
                            .flow_count = offer.flow_count,
                            .slots = offer.slots};
@@ -487,7 +524,10 @@ blink_result_t remote_begin(comm_op_t *op, void *const *outputs, const uint64_t 
                                       .outputs = outputs,
                                       .output_bytes = output_bytes,
                                       .tenant = op->comm->tenant,
-                                      .context = of};
+                                      .context = of,
+                                      .standing = op->shape.is_transfer ? NULL : of->remote->standing,
+                                      .number = of->name.number,
+                                      .ended = remote_count_ended(of->remote)};
     data_t *data = op->comm->engine->config.data;
     BLINK_TRY(data_run_create(data, &config, &of->run));
     find_joined(of);

@@ -56,6 +56,8 @@ struct remote_comm {
     table_t pairs;      /* names.c: how many transfers of two ranks have begun here */
     struct pair *first_pair;
     uint64_t collectives; /* that have begun here */
+    list_t unended;       /* remote_op_t.of_unended: of these, in their order */
+    data_standing_t *standing;
     remote_past_t past[REMOTE_PAST_OPS];
 };
 
@@ -72,6 +74,7 @@ struct remote_op {
     comm_op_t *op;
     remote_comm_t *remote;
     table_link_t of_live;
+    list_t of_unended; /* of a collective */
     op_name_t name;
     data_run_t *run; /* NULL: not begun, or ended */
     uint64_t begun_us;
@@ -97,6 +100,7 @@ typedef struct remote_calls {
     void (*fail)(comm_op_t *op, blink_result_t code, const char *reason);
     void (*fail_as)(comm_op_t *op, blink_result_t code, const char *text);
     void (*comms_changed)(engine_t *engine); /* what came too early may be heeded now */
+    void (*due)(comm_op_t *op);
 } remote_calls_t;
 
 /* A communicator that has ended here, or never was, and what is said of it to hosts that begin ops of it. */
@@ -108,6 +112,14 @@ typedef struct remote_ended {
     char text[BLINK_ERROR_TEXT_BYTES];
 } remote_ended_t;
 
+/* What has been said of landings of a communicator that has left this host: other hosts may send there. */
+typedef struct remote_left {
+    list_t link; /* remotes_t.left */
+    uint64_t home;
+    uint32_t number;
+    data_standing_t *standing;
+} remote_left_t;
+
 /* All communicators with other hosts, and what has come for those that this host does not know yet. */
 typedef struct remotes {
     remote_calls_t calls;
@@ -118,6 +130,7 @@ typedef struct remotes {
     uint64_t early_bytes;
     list_t ended; /* remote_ended_t.link, oldest first */
     uint32_t ended_count;
+    list_t left;                  /* remote_left_t.link */
     _Atomic uint64_t inbox_bytes; /* frames that the engine has not taken */
 } remotes_t;
 
@@ -155,6 +168,15 @@ void remote_end(const remote_comm_t *remote, blink_result_t reason, const char *
 /* Which host an endpoint leads to; UINT32_MAX: none of the communicator's. */
 uint32_t remote_host_of(const remote_comm_t *remote, const data_endpoint_t *endpoint);
 
+/* A host has left the communicator of this name: it sends nothing more to standing landings. */
+void remotes_heed_left(remotes_t *remotes, const data_endpoint_t *endpoint, const left_t *left);
+
+/* Tell a host that this one has left, and sends nothing more to its standing landings. */
+void remote_tell_left(data_endpoint_t *endpoint, uint64_t home, uint32_t number);
+
+/* An endpoint is lost: nothing comes by it to landings of communicators that have left. */
+void remotes_forget_left(remotes_t *remotes, const data_endpoint_t *lost);
+
 void remotes_remember_ended(remotes_t *remotes, const remote_ended_t *ended);
 void remotes_forget_ended(remotes_t *remotes);
 
@@ -176,6 +198,10 @@ blink_result_t remote_op_create(comm_op_t *op);
 /* Whether others have said that it has failed, or begin something else by its name. Errors: theirs, MISMATCH.
  */
 blink_result_t remote_op_check(const comm_op_t *op);
+
+/* Whether the op is to begin later, once fewer collectives of its communicator are under way: then it becomes
+ * due by itself. */
+bool remote_holds(const comm_op_t *op);
 
 /* The op's result is there: others hear of a failure that is this host's. `code` BLINK_OK: it has succeeded.
  */
@@ -223,6 +249,9 @@ blink_result_t remote_name_op(remote_op_t *of);
 /* Whether the op of this name takes ranks of the host. */
 bool remote_takes_part(const remote_comm_t *remote, const op_name_t *name, uint32_t host);
 
+/* So many collectives of the communicator have ended here, the first ones. */
+uint64_t remote_count_ended(const remote_comm_t *remote);
+
 /* The op that has begun and not ended here; NULL: there is none. */
 remote_op_t *remote_find_live(const remote_comm_t *remote, const op_name_t *name);
 
@@ -255,8 +284,8 @@ void remote_forget_kept(remote_comm_t *remote, kept_t *kept);
 /* True if the host that has begun the op has been told that it will not begin here. */
 bool remote_refuse_begin(const remote_comm_t *remote, const begin_t *begin);
 
-/* A checked word of a host about an op. */
-void remote_heed_begin(remote_comm_t *remote, const begin_t *begin);
+/* A checked word of a host about an op. Errors: PROTOCOL. */
+blink_result_t remote_heed_begin(remote_comm_t *remote, const begin_t *begin);
 void remote_heed_fail(remote_comm_t *remote, const fail_t *fail, const uint32_t *sent, const char *text);
 
 /* Answer a BEGIN or FAIL of an op that has not begun or has ended here. */

@@ -22,6 +22,7 @@
 typedef struct data data_t;
 typedef struct data_endpoint data_endpoint_t;
 typedef struct data_run data_run_t;
+typedef struct data_standing data_standing_t;
 
 /* Data connections of an endpoint: one for control frames and small moves, the others for moves. */
 #define DATA_STREAMS 3u
@@ -54,8 +55,8 @@ typedef struct data_handler {
     /* The endpoint is gone, and all its flows are cut: nothing comes or goes there any more. Once; the code
      * with this thread's error text, which names the peer. Not after data_endpoint_close() with BLINK_OK. */
     void (*lost)(void *context, data_endpoint_t *endpoint, blink_result_t code);
-    /* Charge or credit a tenant for memory of landings; called in data_run_create(), data_run_destroy(),
-     * data_standing_create() and data_standing_destroy() alone. Errors: QUOTA. */
+    /* Charge or credit a tenant for memory of landings; called in data_run_create(), data_run_destroy() and
+     * data_standing_leave() alone. Errors: QUOTA. */
     blink_result_t (*charge)(void *context, void *tenant, uint64_t bytes);
     void (*credit)(void *context, void *tenant, uint64_t bytes);
     void *context;
@@ -137,6 +138,7 @@ blink_result_t data_send(data_endpoint_t *endpoint, wire_type_t type, const void
 /* What went over an endpoint: by wire_type_t, frames and bytes of payload. Thread-safe. */
 typedef struct data_counts {
     uint64_t frames_out[8], frames_in[8], bytes_out[8], bytes_in[8];
+    uint64_t waited; /* moves of collectives whose data were ready before the peer's BEGIN let them go */
 } data_counts_t;
 
 void data_endpoint_count(const data_endpoint_t *endpoint, data_counts_t *counts);
@@ -154,16 +156,20 @@ typedef struct data_run_config {
     const uint64_t *output_bytes; /* of each that is not NULL */
     void *tenant;                 /* whom the handler charges */
     void *context;                /* the handler's run_context */
+    data_standing_t *standing;    /* of the op's communicator; NULL: the op is a transfer */
+    uint64_t number;              /* of the op among the communicator's collectives */
+    uint64_t ended; /* so many of these have ended here, the first ones; data_standing_holds() */
 } data_run_config_t;
 
-/* Lend landings and open flows. Nothing is sent yet, and nothing comes before the peers know the offers.
- * Errors: QUOTA, NO_MEMORY, PEER_LOST. */
+/* Lend landings, or find standing ones, and open flows. Nothing is sent yet, and nothing comes before the
+ * peers know the offers. Errors: QUOTA, NO_MEMORY, PEER_LOST. */
 blink_result_t data_run_create(data_t *data, const data_run_config_t *config, data_run_t **run);
 
 /* What BEGIN tells a peer of where its moves land. */
 typedef struct data_offer {
     uint32_t first_flow, flow_count; /* flow_count 0: nothing comes from there */
     uint32_t slots;                  /* that each edge has here */
+    bool stands;                     /* in a standing landing */
 } data_offer_t;
 
 /* This side's offer to a host. */
@@ -181,12 +187,14 @@ const exec_wires_t *data_run_start(data_run_t *run);
 /* The executor's run has ended: exec_start() returned true, or run->done was called. */
 void data_run_ended(data_run_t *run);
 
-/* A host's FAIL: of flow i of what comes from there the moves below sent[i] were sent, of others none. After
- * data_run_agree() or without. `sent` NULL: it answers that the op has ended there, so that all was sent; its
- * BEGIN has been agreed to. Errors: PROTOCOL (more have come; the endpoint is closed). */
+/* A host's FAIL: of flow i of what comes from there the moves below sent[i] were sent, of others none. For
+ * what comes to standing landings nobody waits then. After data_run_agree() or without. `sent` NULL: it
+ * answers that the op has ended there, so that all was sent; its BEGIN has been agreed to. Errors: PROTOCOL
+ * (more have come; the endpoint is closed). */
 blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sent, uint32_t count);
 
-/* The op has failed on this host: no move goes to any host that has not gone. `sent` receives how far each
+/* The op has failed on this host: no move goes to that host that has not gone, and what comes from there to a
+ * standing landing is not waited for. `sent` receives how far each
  * flow to this host was sent, which FAIL says; of `most` flows, and of as many as data_run_flows() says
  * there are. Again, it tells the same. */
 void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most);
@@ -200,6 +208,55 @@ void data_run_settle(data_run_t *run);
 /* After `settled` and after the executor's run has ended, or before anybody was told an offer: landings are
  * returned, memory is freed. */
 void data_run_destroy(data_run_t *run);
+
+/* ---- standing landings ---- */
+
+/*
+ * Those of a communicator on this host, and what is known of those that its other hosts have for this one
+ * (net/flow/standing.h). They are made for a host once an op takes something in from there that suits them:
+ * of a program whose moves all land in slots, few and small enough. Both hosts see that by the op alone. Each
+ * BEGIN of such an op names the landing that the op uses, so that later ops which use it again need not wait
+ * for theirs.
+ *
+ * What comes for an op after it has ended here is dropped. So an op that fails waits for nothing that still
+ * comes there. Calls are the thread's that makes runs of the communicator, but for create.
+ */
+
+/* Collectives of a communicator that may be under way at once. */
+#define DATA_STANDING_OPS 4u
+
+/* No landing yet. `endpoints` by host, NULL for this one; held. Errors: NO_MEMORY. */
+blink_result_t data_standing_create(data_t *data, data_endpoint_t *const *endpoints, uint32_t host_count,
+                                    void *tenant, data_standing_t **standing);
+
+/* Whether the number-th collective is to begin later: so many have ended here, the first ones. All
+ * collectives of the communicator obey, so that the BEGIN of an op is always enough to send for it. */
+static inline bool data_standing_holds(uint64_t ended, uint64_t number)
+{
+    return number >= ended + DATA_STANDING_OPS;
+}
+
+/* A host's BEGIN of the number-th collective, whatever is to become of it: where that host takes in what
+ * comes from here, and how many of the first collectives have ended there. Errors: PROTOCOL. */
+blink_result_t data_standing_heed(data_standing_t *standing, uint32_t host, uint64_t number,
+                                  const data_offer_t *offer, uint64_t ended);
+
+/* Whether a host has told of a landing: then it is to hear, once the communicator leaves this host, that
+ * nothing more is sent there. */
+bool data_standing_is_told(const data_standing_t *standing, uint32_t host);
+
+/* The peer sends nothing more to these landings: it has left the communicator, or its endpoint is lost. */
+void data_standing_peer_left(data_standing_t *standing, const data_endpoint_t *endpoint);
+
+/* The communicator leaves this host, and has no runs: memory is given back, and what still comes is dropped.
+ * The tenant is not used any more. */
+void data_standing_leave(data_standing_t *standing);
+
+/* Whether some peer may still send. */
+bool data_standing_is_needed(const data_standing_t *standing);
+
+/* If it is not needed, or nothing comes any more. NULL is ignored. */
+void data_standing_destroy(data_standing_t *standing);
 
 /* ---- the turn ---- */
 

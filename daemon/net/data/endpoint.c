@@ -72,7 +72,8 @@ static blink_result_t on_arrived(void *context, const landing_move_t *move, cons
     peer_flows_t *flows = move->landing->user;
     uint32_t arrived = landing_arrive(move);
     (void)context;
-    return flows->calls->arrived(flows, move, frame, arrived, whole);
+    /* At a standing landing moves may come before their op has begun. */
+    return flows ? flows->calls->arrived(flows, move, frame, arrived, whole) : BLINK_OK;
 }
 
 /* Runs take turns, one move at a time. */
@@ -294,6 +295,15 @@ void endpoint_forget_numbers(peer_flows_t *flows)
     flows->outgoing_count = 0;
 }
 
+void endpoint_drop(data_endpoint_t *endpoint, landing_t *landing)
+{
+    if (landing_is_settled(landing))
+        return;
+    if (endpoint->transport)
+        endpoint->transport->calls->drop(endpoint->transport, landing);
+    landing_cut(landing);
+}
+
 void endpoint_flows_due(peer_flows_t *flows)
 {
     if (list_is_empty(&flows->of_due))
@@ -393,4 +403,5 @@ void data_endpoint_count(const data_endpoint_t *endpoint, data_counts_t *counts)
         for (uint32_t type = 0; type < 8; type++)
             (*all[i])[type] = atomic_load_explicit(&endpoint->counts[i][type], memory_order_relaxed);
     }
+    counts->waited = atomic_load_explicit(&endpoint->waited, memory_order_relaxed);
 }

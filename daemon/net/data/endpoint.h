@@ -46,6 +46,7 @@ struct data_endpoint {
     char peer[ENDPOINT_PEER_BYTES];
     _Atomic bool lost;
     _Atomic uint64_t counts[4][8]; /* as data_counts_t; counters only grow, and order nothing */
+    _Atomic uint64_t waited;
     /* By the turn. */
     list_t link;    /* data->endpoints or data->gone */
     list_t of_busy; /* data->busy */
@@ -106,6 +107,10 @@ blink_result_t endpoint_number_flows(peer_flows_t *flows, uint32_t first, uint32
 
 /* No credit for them concerns anybody any more. */
 void endpoint_forget_numbers(peer_flows_t *flows);
+
+/* What comes for a standing landing's op is dropped from now on, also what is being taken in: it is settled.
+ */
+void endpoint_drop(data_endpoint_t *endpoint, landing_t *landing);
 
 /* The flows may have moves to be sent. */
 void endpoint_flows_due(peer_flows_t *flows);

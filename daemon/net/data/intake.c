@@ -70,6 +70,14 @@ void intake_drop(intake_t *intake)
     intake->whole = false;
 }
 
+void intake_forget(intake_t *intake, const landing_t *landing)
+{
+    if (intake->left_bytes == 0 || !is_move(intake) || intake->move.landing != landing)
+        return;
+    intake->move.landing = NULL;
+    intake_drop(intake);
+}
+
 /* A part of a control frame's payload; a whole one need not be copied. */
 static blink_result_t take_control(intake_t *intake, const uint8_t *bytes, uint32_t count)
 {

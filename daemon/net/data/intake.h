@@ -37,4 +37,7 @@ blink_result_t intake_placed(intake_t *intake, uint32_t bytes);
 /* A page of the place is not there: what is left goes nowhere. */
 void intake_drop(intake_t *intake);
 
+/* If a move to this landing is being taken in, what is left of it goes nowhere, and nobody hears of it. */
+void intake_forget(intake_t *intake, const landing_t *landing);
+
 #endif

@@ -61,7 +61,7 @@ blink_result_t outbox_add(outbox_t *outbox, wire_type_t type, const void *payloa
 bool outbox_add_move(outbox_t *outbox, const transport_move_t *move, bool *whole)
 {
     uint32_t bytes = move->frame.bytes;
-    if (bytes > SMALL_BYTES || outbox_waiting(outbox) > SMALL_ENOUGH_BYTES)
+    if (!move->in_order && (bytes > SMALL_BYTES || outbox_waiting(outbox) > SMALL_ENOUGH_BYTES))
         return false;
     uint8_t *place = reserve(outbox, WIRE_FRAME_BYTES + bytes);
     if (!place)

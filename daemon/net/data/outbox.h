@@ -19,7 +19,8 @@ void outbox_free(outbox_t *outbox);
  * NO_MEMORY. */
 blink_result_t outbox_add(outbox_t *outbox, wire_type_t type, const void *payload, uint32_t bytes);
 
-/* Put a move behind the control frames, if it is small and little waits. False: it is not put there. Else its
+/* Put a move behind the control frames, if it is small and little waits, or if it must stay in order: of such
+ * the receiver has memory for all that can be sent. False: it is not put there. Else its
  * source may be used for something else; not *whole: pages of the source are not there, and zeros go in their
  * stead. */
 bool outbox_add_move(outbox_t *outbox, const transport_move_t *move, bool *whole);

@@ -161,9 +161,25 @@ static run_peer_t *find_peer(const data_run_t *run, uint32_t host)
     return number == PLAN_NONE ? NULL : &run->peers[number];
 }
 
+/* Whether what comes or goes so lands in a standing landing: both its hosts find the same. */
+static bool suits_standing(const data_run_t *run, const lane_landing_t *landing)
+{
+    const lane_program_t *program = run->program;
+    if (!run->standing || !program->lands_in_slots || landing->lane_count > STANDING_FLOWS ||
+        run->instance->geometry.landing_bytes[landing - program->landings] > STANDING_BYTES)
+        return false;
+    uint32_t i = 0;
+    while (i < landing->lane_count &&
+           exec_wire_moves(run->instance, landing->lane_first + i) <= WIRE_STANDING_MOVES)
+        i++;
+    return i == landing->lane_count;
+}
+
 static void open_flows(run_peer_t *peer)
 {
     const data_run_t *run = peer->run;
+    peer->suits_out = peer->out && suits_standing(run, peer->out);
+    peer->suits_in = peer->in && suits_standing(run, peer->in);
     for (uint32_t i = 0; peer->out && i < peer->out->lane_count; i++) {
         uint32_t moves = exec_wire_moves(run->instance, peer->out->lane_first + i);
         flow_sender_open(&peer->senders[i], moves);
@@ -197,6 +213,9 @@ static void prepare(data_run_t *run, const data_run_config_t *config, layout_t *
     run->instance = config->instance;
     run->context = config->context;
     run->tenant = config->tenant;
+    run->standing = config->standing;
+    run->number = config->number;
+    run->first_ended = config->ended;
     run->item.run = run_on_posted;
     run->wires = (exec_wires_t){run_on_ready, run_on_aborted, run, run->landings};
     run->is_short = geometry->block_bytes * run->program->block_count <= SHORT_RUN_BYTES;
@@ -212,10 +231,13 @@ static void prepare(data_run_t *run, const data_run_config_t *config, layout_t *
 
 /* ---- landings ---- */
 
+/* Of the landing that is lent. */
 static uint64_t landing_bytes(const run_peer_t *peer)
 {
     const data_run_t *run = peer->run;
-    return peer->in ? run->instance->geometry.landing_bytes[peer->in - run->program->landings] : 0;
+    return peer->in && !peer->suits_in
+               ? run->instance->geometry.landing_bytes[peer->in - run->program->landings]
+               : 0;
 }
 
 static blink_result_t lend_landing(run_peer_t *peer)
@@ -223,22 +245,51 @@ static blink_result_t lend_landing(run_peer_t *peer)
     data_run_t *run = peer->run;
     if (!peer->in)
         return BLINK_OK;
-    BLINK_TRY(landing_lend(&peer->flows.endpoint->landings, &peer->landing, peer->receivers,
+    BLINK_TRY(landing_lend(&peer->flows.endpoint->landings, &peer->lent, peer->receivers,
                            peer->in->lane_count, landing_bytes(peer)));
-    peer->lent = true;
-    peer->landing.user = &peer->flows;
-    peer->landing.outputs = run->outputs;
-    peer->landing.output_count = run->output_count;
-    run->landings[peer->in - run->program->landings] = peer->landing.memory;
+    peer->landing = &peer->lent;
+    peer->landing->outputs = run->outputs;
+    peer->landing->output_count = run->output_count;
     return BLINK_OK;
+}
+
+/* Find or lend where the peer's moves land; moves may have come to a standing landing before. */
+static blink_result_t find_landing(run_peer_t *peer)
+{
+    data_run_t *run = peer->run;
+    landing_t *standing =
+        run->standing ? standing_find(run->standing, peer->host, run->number, run->first_ended) : NULL;
+    if (peer->suits_in) {
+        peer->landing = standing;
+        peer->receivers = standing->flows;
+    } else {
+        BLINK_TRY(lend_landing(peer));
+    }
+    if (!peer->landing)
+        return BLINK_OK;
+    peer->landing->user = &peer->flows;
+    run->landings[peer->in - run->program->landings] = peer->landing->memory;
+    return BLINK_OK;
+}
+
+/* Without standing landings, for want of memory or numbers, one is lent. */
+static void make_standing(data_run_t *run)
+{
+    for (uint32_t i = 0; i < run->peer_count; i++) {
+        run_peer_t *peer = &run->peers[i];
+        peer->suits_in =
+            peer->suits_in && standing_make(run->standing, peer->host, run->first_ended) == BLINK_OK;
+    }
 }
 
 static void give_back(run_peer_t *peer)
 {
-    if (peer->lent && !landing_is_settled(&peer->landing))
-        landing_cut(&peer->landing);
-    if (peer->lent)
-        landing_return(&peer->flows.endpoint->landings, &peer->landing);
+    bool is_lent = peer->landing == &peer->lent;
+    run_peer_give_up(peer);
+    if (is_lent && !landing_is_settled(peer->landing))
+        landing_cut(peer->landing);
+    if (is_lent)
+        landing_return(&peer->flows.endpoint->landings, peer->landing);
     if (peer->flows.endpoint)
         endpoint_remove_flows(&peer->flows);
 }
@@ -249,7 +300,7 @@ static blink_result_t join(data_run_t *run, data_endpoint_t *const *endpoints)
         run_peer_t *peer = &run->peers[i];
         BLINK_TRY(endpoint_add_flows(endpoints[peer->host], &peer->flows, &run_peer_calls));
         data_endpoint_get(peer->flows.endpoint);
-        BLINK_TRY(lend_landing(peer));
+        BLINK_TRY(find_landing(peer));
     }
     return BLINK_OK;
 }
@@ -293,6 +344,7 @@ blink_result_t data_run_create(data_t *data, const data_run_config_t *config, da
     BLINK_TRY(allocate(config->instance->program, &layout, &run));
     run->data = data;
     prepare(run, config, &layout);
+    make_standing(run);
     blink_result_t result = charge(run);
     if (result == BLINK_OK) {
         proxy_enter(data);
@@ -317,11 +369,12 @@ void data_run_destroy(data_run_t *run)
 data_offer_t data_run_offer(const data_run_t *run, uint32_t host)
 {
     const run_peer_t *peer = find_peer(run, host);
-    if (!peer || !peer->lent)
+    if (!peer || !peer->landing)
         return (data_offer_t){.slots = run->instance->geometry.slots};
-    return (data_offer_t){.first_flow = peer->landing.first_flow,
-                          .flow_count = peer->landing.flow_count,
-                          .slots = run->instance->geometry.slots};
+    return (data_offer_t){.first_flow = peer->landing->first_flow,
+                          .flow_count = peer->in->lane_count,
+                          .slots = run->instance->geometry.slots,
+                          .stands = run_peer_stands(peer)};
 }
 
 /* How the peer places what comes: as this host does, or with another number of slots. */
@@ -337,6 +390,38 @@ static blink_result_t find_geometry(run_peer_t *peer, uint32_t slots)
     return BLINK_OK;
 }
 
+/* All moves may go: each has a place of its own. */
+static void send_standing(run_peer_t *peer, uint32_t first_flow)
+{
+    peer->may_send = true;
+    peer->flows.first_outgoing = first_flow;
+    peer->first_sequence = wire_standing_sequence(peer->run->number / STANDING_MOST, 0);
+    for (uint32_t i = 0; i < peer->out->lane_count; i++) {
+        (void)flow_sender_grant(&peer->senders[i], peer->senders[i].moves);
+        peer->due[i / 64] |= UINT64_C(1) << i % 64;
+    }
+    endpoint_flows_due(&peer->flows);
+}
+
+/* Where the peer lands these moves is known from earlier ops, and it has told that it may be used. */
+static void send_early(run_peer_t *peer)
+{
+    const data_run_t *run = peer->run;
+    uint32_t first_flow = peer->suits_out ? standing_told(run->standing, peer->host, run->number) : PLAN_NONE;
+    if (first_flow != PLAN_NONE)
+        send_standing(peer, first_flow);
+}
+
+static blink_result_t open_standing(run_peer_t *peer, const data_offer_t *offer)
+{
+    if (!peer->suits_out || (peer->may_send && peer->flows.first_outgoing != offer->first_flow))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "it takes an op in at standing flow %u, where it may not",
+                          offer->first_flow);
+    if (!peer->may_send)
+        send_standing(peer, offer->first_flow);
+    return BLINK_OK;
+}
+
 /* Moves may go there. */
 static blink_result_t open_outgoing(run_peer_t *peer, const data_offer_t *offer)
 {
@@ -346,6 +431,11 @@ static blink_result_t open_outgoing(run_peer_t *peer, const data_offer_t *offer)
                           count);
     if (!peer->out)
         return BLINK_OK;
+    if (offer->stands)
+        return open_standing(peer, offer);
+    if (peer->may_send)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "it has no standing landing for an op, and had one before");
+    peer->may_send = true;
     BLINK_TRY(find_geometry(peer, offer->slots));
     if (peer->unsettled == 0)
         return BLINK_OK;
@@ -367,9 +457,10 @@ static blink_result_t agree(run_peer_t *peer, const data_offer_t *offer)
     peer->agreed = true;
     BLINK_TRY(open_outgoing(peer, offer));
     /* After a FAIL nothing more is to be agreed. */
-    if (!peer->lent || landing_is_settled(&peer->landing) || peer->failed)
+    if (!peer->landing || landing_is_settled(peer->landing) || peer->failed ||
+        (run_peer_stands(peer) && peer->given_up))
         return BLINK_OK;
-    return landing_agree(&peer->landing, peer->moves, peer->in->lane_count);
+    return landing_agree(peer->landing, peer->moves, peer->in->lane_count);
 }
 
 /* Lose the endpoint if the peer has lied. A peer that is lost already has had its landings cut. */
@@ -405,19 +496,20 @@ static blink_result_t fail(run_peer_t *peer, const uint32_t *sent, uint32_t coun
     if (!sent)
         return BLINK_OK;
     peer->failed = true;
-    return landing_fail(&peer->landing, sent, count);
+    return landing_fail(peer->landing, sent, count);
 }
 
 blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sent, uint32_t count)
 {
     blink_result_t result = BLINK_OK;
     run_peer_t *peer = find_peer(run, host);
-    if (!peer || !peer->lent)
+    if (!peer || !peer->landing)
         return BLINK_OK;
     proxy_enter(run->data);
-    if (!data_endpoint_is_lost(peer->flows.endpoint)) {
+    if (run_peer_stands(peer))
+        run_peer_give_up(peer);
+    else if (!data_endpoint_is_lost(peer->flows.endpoint))
         result = judge(peer, fail(peer, sent, count));
-    }
     run_check_settled(run);
     proxy_leave(run->data);
     return result;
@@ -432,11 +524,12 @@ uint32_t data_run_flows(const data_run_t *run, uint32_t host)
 void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most)
 {
     run_peer_t *peer = find_peer(run, host);
-    if (!peer || !peer->out)
+    if (!peer)
         return;
     proxy_enter(run->data);
     run_peer_stop(peer);
-    for (uint32_t i = 0; i < peer->out->lane_count && i < most; i++)
+    run_peer_give_up(peer);
+    for (uint32_t i = 0; peer->out && i < peer->out->lane_count && i < most; i++)
         sent[i] = peer->senders[i].posted;
     run_check_settled(run);
     proxy_leave(run->data);
@@ -448,6 +541,8 @@ const exec_wires_t *data_run_start(data_run_t *run)
 {
     proxy_enter(run->data);
     run->started = true;
+    for (uint32_t i = 0; i < run->peer_count; i++)
+        send_early(&run->peers[i]);
     proxy_leave(run->data);
     return &run->wires;
 }

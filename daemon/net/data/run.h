@@ -8,7 +8,7 @@
 #ifndef BLINK_DATA_RUN_H
 #define BLINK_DATA_RUN_H
 
-#include "net/data/endpoint.h"
+#include "net/data/standing.h"
 
 /* The flows between this host and another one. */
 typedef struct run_peer {
@@ -21,16 +21,22 @@ typedef struct run_peer {
     flow_sender_t *senders;
     uint64_t *due; /* bitmap: flows that may have moves to be sent */
     uint32_t next_due;
-    uint32_t unsettled; /* senders */
+    uint32_t unsettled;      /* senders */
+    uint32_t first_sequence; /* of moves, on the wire */
     bool agreed;
+    bool suits_out, suits_in;     /* it lands in a standing landing, if there is one */
+    bool may_send;                /* the moves have credit, by BEGIN or before it */
     const lane_geometry_t *there; /* how the peer places what comes: the run's own geometry, or: */
     lane_geometry_t other;
     /* What comes from there, by lane of `in`. */
     flow_receiver_t *receivers;
-    uint32_t *moves;   /* of each in this op */
-    uint32_t *told;    /* what the executor was told of each */
-    bool lent, failed; /* failed: the peer's FAIL has come */
-    landing_t landing;
+    uint32_t *moves;    /* of each in this op */
+    uint32_t *told;     /* what the executor was told of each */
+    landing_t *landing; /* the next one, or a standing one; NULL: nothing comes from there, or nothing yet */
+    landing_t lent;
+    bool failed;   /* the peer's FAIL has come */
+    bool given_up; /* the op has failed: nobody waits for the peer's BEGIN, and for what comes to a standing
+                      landing */
 } run_peer_t;
 
 struct data_run {
@@ -39,7 +45,9 @@ struct data_run {
     const lane_program_t *program;
     void *context, *tenant;
     uint64_t charged_bytes;
-    bool is_short; /* its lanes are run where they are woken */
+    data_standing_t *standing;    /* NULL: the op has no part in standing landings */
+    uint64_t number, first_ended; /* as data_run_config_t has them */
+    bool is_short;                /* its lanes are run where they are woken */
     exec_wires_t wires;
     void **landings; /* by landing of the program */
     uint32_t output_count;
@@ -79,5 +87,13 @@ void run_check_settled(data_run_t *run);
 
 /* No move goes to the peer that has not gone. */
 void run_peer_stop(run_peer_t *peer);
+
+void run_peer_give_up(run_peer_t *peer);
+
+/* Whether what comes from the peer lands in a standing landing. */
+static inline bool run_peer_stands(const run_peer_t *peer)
+{
+    return peer->landing && peer->landing != &peer->lent;
+}
 
 #endif

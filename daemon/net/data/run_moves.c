@@ -81,13 +81,13 @@ static void tell_credit(run_peer_t *peer, uint32_t flow)
 {
     flow_receiver_t *receiver = &peer->receivers[flow];
     if (flow_receiver_grant(receiver))
-        endpoint_grant(peer->flows.endpoint, peer->landing.first_flow + flow, receiver->granted);
+        endpoint_grant(peer->flows.endpoint, peer->landing->first_flow + flow, receiver->granted);
 }
 
 static void in_ready(run_peer_t *peer, uint32_t flow)
 {
     uint32_t ready = ready_of(peer->run, in_lane(peer, flow)), places = peer->receivers[flow].places;
-    if (peer->lent && !landing_is_settled(&peer->landing)) {
+    if (peer->landing && !landing_is_settled(peer->landing)) {
         flow_receiver_consume(&peer->receivers[flow], ready > places ? ready - places : 0);
         tell_credit(peer, flow);
     }
@@ -110,12 +110,13 @@ static void fail(data_run_t *run, const char *what)
     handler->aborted(handler->context, run->context, code);
 }
 
-/* The executor knows where each move goes: the peer must mean the same. */
+/* The executor knows where each move goes: the peer must mean the same, once its BEGIN has been found to. */
 static blink_result_t check_place(const run_peer_t *peer, const landing_move_t *move,
                                   const wire_frame_t *frame)
 {
     uint32_t lane = in_lane(peer, move->flow);
-    if (!may_tell(peer->run) || ready_of(peer->run, lane) <= move->sequence)
+    if (!may_tell(peer->run) || ready_of(peer->run, lane) <= move->sequence ||
+        (run_peer_stands(peer) && !peer->agreed))
         return BLINK_OK;
     wire_place_t place = exec_wire_place(peer->run->instance, lane, move->sequence);
     if (place.bytes == frame->bytes && (place.bytes == 0 || place.address == move->address))
@@ -131,10 +132,12 @@ static blink_result_t on_arrived(peer_flows_t *flows, const landing_move_t *move
 {
     run_peer_t *peer = peer_of(flows);
     (void)arrived;
+    if (move->flow >= peer->in->lane_count)
+        return BLINK_OK; /* of something else that the peer runs by this number, as its BEGIN will say */
     if (!whole)
         fail(peer->run, "writes to");
     BLINK_TRY(check_place(peer, move, frame));
-    if (!landing_is_settled(&peer->landing))
+    if (!landing_is_settled(peer->landing))
         tell_credit(peer, move->flow);
     tell_arrived(peer, move->flow);
     run_check_settled(peer->run);
@@ -151,8 +154,12 @@ static void out_due(run_peer_t *peer, uint32_t flow)
 
 static void out_ready(run_peer_t *peer, uint32_t flow)
 {
-    flow_sender_ready(&peer->senders[flow], ready_of(peer->run, out_lane(peer, flow)));
-    if (peer->agreed)
+    uint32_t ready = ready_of(peer->run, out_lane(peer, flow));
+    if (!peer->may_send && peer->run->standing) /* relaxed: a counter */
+        atomic_fetch_add_explicit(&peer->flows.endpoint->waited, ready - peer->senders[flow].ready,
+                                  memory_order_relaxed);
+    flow_sender_ready(&peer->senders[flow], ready);
+    if (peer->may_send)
         out_due(peer, flow);
 }
 
@@ -185,7 +192,8 @@ static void make_move(const run_peer_t *peer, uint32_t flow, uint32_t sequence, 
     move->frame = (wire_frame_t){.type = WIRE_DATA,
                                  .bytes = (uint32_t)source.bytes,
                                  .flow = peer->flows.first_outgoing + flow,
-                                 .sequence = sequence};
+                                 .sequence = peer->first_sequence + sequence};
+    move->in_order = peer->suits_out;
     if (dst->buffer == LANE_LANDING) {
         move->frame.offset = lane_landing_offset(there, lane->channel, dst->edge, chunk);
         return;
@@ -259,10 +267,18 @@ void run_peer_stop(run_peer_t *peer)
     }
 }
 
+void run_peer_give_up(run_peer_t *peer)
+{
+    peer->given_up = true;
+    if (run_peer_stands(peer) && peer->landing->user == &peer->flows)
+        peer->landing->user = NULL;
+}
+
 /* The endpoint is lost, and has cut the landing. */
 static void on_cut(peer_flows_t *flows)
 {
     run_peer_t *peer = peer_of(flows);
+    run_peer_give_up(peer);
     for (uint32_t i = 0; peer->out && i < peer->out->lane_count; i++)
         flow_sender_cut(&peer->senders[i]);
     if (peer->unsettled > 0) {
@@ -317,11 +333,20 @@ void run_on_posted(mailbox_item_t *item)
 
 /* ---- the end ---- */
 
+/* Whether moves of the peer are still to come; or its BEGIN, without which nobody knows whether what was sent
+ * before it is what the peer wants. */
+static bool is_awaited(const run_peer_t *peer)
+{
+    bool may_come = peer->landing && !(run_peer_stands(peer) && peer->given_up);
+    return (may_come && !landing_is_settled(peer->landing)) ||
+           (peer->suits_out && !peer->agreed && !peer->given_up);
+}
+
 static bool flows_are_settled(const data_run_t *run)
 {
     for (uint32_t i = 0; i < run->peer_count; i++) {
         const run_peer_t *peer = &run->peers[i];
-        if (peer->unsettled > 0 || (peer->lent && !landing_is_settled(&peer->landing)))
+        if (peer->unsettled > 0 || is_awaited(peer))
             return false;
     }
     return true;

@@ -18,6 +18,7 @@ typedef struct transport_move {
     const void *source; /* frame.bytes of it, not written to until the transport has told that it was sent */
     void *owner;        /* the endpoint's, and the next two */
     uint32_t flow, sequence;
+    bool in_order; /* it goes behind the control frames that were queued before it, and before later ones */
 } transport_move_t;
 
 typedef struct outbox outbox_t;
@@ -89,6 +90,8 @@ typedef struct transport_calls {
     /* Send what waits in the outbox, and moves as long as there are some and connections take them, within a
      * bound. Returns whether it stopped at the bound. */
     bool (*send)(transport_t *transport);
+    /* What is being taken in for this landing is dropped, and so is the rest of it. */
+    void (*drop)(transport_t *transport, const landing_t *landing);
     /* Close all connections, if there are some: what was under way is forgotten, and nobody is told. */
     void (*close)(transport_t *transport);
     /* Closed before. */

@@ -84,12 +84,18 @@ blink_result_t landing_lend(landings_t *landings, landing_t *landing, flow_recei
     return result;
 }
 
-void landing_return(landings_t *landings, landing_t *landing)
+void landing_give_memory(landings_t *landings, landing_t *landing)
 {
     assert(landing_is_settled(landing));
-    give_units(landings, landing);
-    if (landing->bytes > 0)
+    if (landing->memory)
         landings->memory.give(landings->memory.context, landing->memory, landing->bytes);
+    landing->memory = NULL;
+}
+
+void landing_return(landings_t *landings, landing_t *landing)
+{
+    landing_give_memory(landings, landing);
+    give_units(landings, landing);
     *landing = (landing_t){0};
 }
 
@@ -188,7 +194,8 @@ static blink_result_t find_place(const wire_frame_t *frame, landing_move_t *move
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "flow %u: %u bytes at offset %llu of place %u, which has %llu",
                           frame->flow, frame->bytes, (unsigned long long)frame->offset, frame->place,
                           (unsigned long long)place.bytes);
-    move->address = (uint8_t *)place.address + frame->offset;
+    if (place.address)
+        move->address = (uint8_t *)place.address + frame->offset;
     return BLINK_OK;
 }
 

@@ -74,6 +74,9 @@ blink_result_t landing_lend(landings_t *landings, landing_t *landing, flow_recei
 /* The op has ended. The landing is settled. */
 void landing_return(landings_t *landings, landing_t *landing);
 
+/* Give its memory back before: the landing is settled, and is lent to no op any more. */
+void landing_give_memory(landings_t *landings, landing_t *landing);
+
 /* The peer's BEGIN agrees with this host's: flow i has moves[i] moves, those from `count` on have none. Not
  * after landing_fail(). No number is more than the flow was opened with: the caller checks that before, for
  * the numbers are the peer's.

@@ -23,7 +23,7 @@ static void open_for(standing_t *standing, uint64_t k)
 }
 
 blink_result_t standing_open(landings_t *landings, standing_t *standing, uint32_t count, uint32_t flow_count,
-                             uint64_t bytes)
+                             uint64_t bytes, uint64_t ended)
 {
     assert(count > 0 && count <= STANDING_MOST && (count & (count - 1)) == 0);
     *standing = (standing_t){.flow_count = flow_count};
@@ -40,9 +40,18 @@ blink_result_t standing_open(landings_t *landings, standing_t *standing, uint32_
             return result;
         }
     }
-    for (uint32_t k = 0; k < count; k++)
+    standing->ended = ended;
+    for (uint64_t k = ended; k < ended + count; k++)
         open_for(standing, k);
     return BLINK_OK;
+}
+
+void standing_retire(landings_t *landings, standing_t *standing)
+{
+    for (uint32_t i = 0; i < standing->count; i++) {
+        landing_cut(&standing->landings[i]);
+        landing_give_memory(landings, &standing->landings[i]);
+    }
 }
 
 void standing_close(landings_t *landings, standing_t *standing)
@@ -68,8 +77,13 @@ landing_t *standing_landing(standing_t *standing, uint64_t k)
 
 void standing_advance(standing_t *standing, uint64_t ended)
 {
-    while (standing->ended < ended && landing_is_settled(landing_for(standing, standing->ended))) {
-        open_for(standing, standing->ended + standing->count);
-        standing->ended++;
+    if (ended <= standing->ended)
+        return;
+    bool overtakes = ended - standing->ended >= standing->count;
+    uint64_t first = overtakes ? ended : standing->ended + standing->count;
+    standing->ended = ended;
+    for (uint64_t k = first; k < ended + standing->count; k++) {
+        assert(landing_is_settled(landing_for(standing, k)));
+        open_for(standing, k);
     }
 }

@@ -29,10 +29,14 @@ typedef struct standing {
     uint64_t ended; /* the first so many ops have ended here, and their landings are settled */
 } standing_t;
 
-/* `count` landings, a power of two up to STANDING_MOST, each of so many flows and bytes. Errors: QUOTA,
- * NO_MEMORY; then there are none. */
+/* `count` landings, a power of two up to STANDING_MOST, each of so many flows and bytes, for ops from
+ * `ended` on: those before have ended. Errors: QUOTA, NO_MEMORY; then there are none. */
 blink_result_t standing_open(landings_t *landings, standing_t *standing, uint32_t count, uint32_t flow_count,
-                             uint64_t bytes);
+                             uint64_t bytes, uint64_t ended);
+
+/* No op of the communicator begins any more, and none is under way: the memory is given back. The flow
+ * numbers stay, for the peer may still send; what comes is dropped. */
+void standing_retire(landings_t *landings, standing_t *standing);
 
 /* The communicator has ended: all ops that began are settled, and the peer has said that it sends no more, or
  * the endpoint is fenced. */
@@ -47,8 +51,8 @@ bool standing_may_begin(const standing_t *standing, uint64_t k);
 /* The landing of the k-th op; NULL: there is none yet, or it is settled and for a later op by now. */
 landing_t *standing_landing(standing_t *standing, uint64_t k);
 
-/* The first `ended` ops have ended on this host. They are counted up to the first whose landing is not
- * settled; call this again when it is. */
+/* The first `ended` ops have ended on this host, and their landings are settled: landing_cut() has done that
+ * for those that still waited for something. Fewer than before changes nothing. */
 void standing_advance(standing_t *standing, uint64_t ended);
 
 /* The sender's rule: whether data of the k-th op may go, when the last BEGIN of the receiver said that its

@@ -27,7 +27,7 @@
 
 enum {
     HOSTS_MOST = 3,
-    RANKS_MOST = 6,
+    RANKS_MOST = 8,
     COMMS_MOST = 4,
     ENTRIES = 512,
     REGION = 1,

@@ -241,7 +241,10 @@ static void test_many_ops_of_a_rank_that_leaves(void **state)
     uint64_t before = account_used(account, BUDGET_OP_BYTES);
     for (uint32_t i = 0; i < OPS; i++) {
         ring_sqe_t sqe = allreduce(comm, 0);
-        sqe.flags = i + 1 < OPS ? RING_SQE_MORE : 0; /* as a group all begin at once */
+        sqe.opcode = RING_OP_SEND;
+        sqe.redop = 0;
+        sqe.root = 1;
+        sqe.flags = i + 1 < OPS ? RING_SQE_MORE : 0; /* transfers of a group all begin at once */
         rank_submit(&engines.ranks[0], &sqe);
     }
     while (account_used(account, BUDGET_OP_BYTES) < before + OPS * sizeof(kept_t))

@@ -265,7 +265,7 @@ static void test_a_cut_endpoint_settles_everything(void **state)
     open_endpoint(&endpoint);
     open_flows(&flow, 1);
     assert_int_equal(landing_lend(&endpoint.landings, &landing, &flow, 1, 64), BLINK_OK);
-    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 2, 64), BLINK_OK);
+    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 2, 64, 0), BLINK_OK);
     claim(&endpoint.landings, data(0, 2, 0, 0, 1));
     landings_cut(&endpoint.landings);
     assert_true(landing_is_settled(&landing));
@@ -289,12 +289,10 @@ static void test_four_ops_have_standing_landings(void **state)
     endpoint_t endpoint;
     standing_t standing;
     open_endpoint(&endpoint);
-    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 2, 64), BLINK_OK);
+    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 2, 64, 0), BLINK_OK);
     assert_true(standing_may_begin(&standing, 3));
     assert_false(standing_may_begin(&standing, 4));
     assert_null(standing_landing(&standing, 4));
-    standing_advance(&standing, 1); /* op 0 has ended, and its landing is not settled */
-    assert_false(standing_may_begin(&standing, 4));
     settle(&standing, 0);
     assert_true(standing_may_begin(&standing, 4));
     assert_null(standing_landing(&standing, 0));
@@ -312,7 +310,7 @@ static void test_a_standing_landing_knows_its_rounds(void **state)
     standing_t standing;
     landing_move_t move;
     open_endpoint(&endpoint);
-    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 2, 64), BLINK_OK);
+    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 2, 64, 0), BLINK_OK);
     uint32_t flow = standing.landings[0].first_flow;
     for (uint64_t k = 0; k < 8; k++)
         settle(&standing, k);
@@ -340,7 +338,7 @@ static void test_rounds_wrap_around(void **state)
     standing_t standing;
     const uint64_t far = (1ull << 28) + 1; /* the round that a sequence keeps has wrapped around */
     open_endpoint(&endpoint);
-    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 1, 64), BLINK_OK);
+    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 1, 64, 0), BLINK_OK);
     standing.ended = far - 5;
     for (uint32_t i = 0; i < 4; i++)
         standing.landings[i].first_sequence = wire_standing_sequence((far - 5) / 4, 0);
@@ -366,7 +364,7 @@ static void test_what_comes_after_a_standing_landing_is_settled_is_dropped(void 
     endpoint_t endpoint;
     standing_t standing;
     open_endpoint(&endpoint);
-    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 1, 64), BLINK_OK);
+    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 1, 64, 0), BLINK_OK);
     assert_int_equal(landing_agree(standing_landing(&standing, 1), NULL, 0), BLINK_OK);
     landing_move_t move = claim(&endpoint.landings, data(standing.landings[1].first_flow, 0, 0, 0, 1));
     assert_null(move.landing);
@@ -380,13 +378,58 @@ static void test_what_comes_after_a_standing_landing_is_settled_is_dropped(void 
     close_endpoint(&endpoint);
 }
 
+/* What is still on its way when the communicator has left is dropped, whichever op it is for. */
+static void test_retired_landings_drop_what_comes(void **state)
+{
+    (void)state;
+    endpoint_t endpoint;
+    standing_t standing;
+    open_endpoint(&endpoint);
+    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 2, 64, 6), BLINK_OK);
+    uint32_t flow = standing.landings[2].first_flow; /* of op 6 */
+    claim(&endpoint.landings, data(flow, wire_standing_sequence(1, 0), 0, 0, 1));
+    standing_retire(&endpoint.landings, &standing);
+    assert_int_equal(account_used(&endpoint.account, BUDGET_SCRATCH_BYTES), 0);
+    for (uint32_t round = 0; round < 4; round++) {
+        landing_move_t move =
+            claim(&endpoint.landings, data(flow, wire_standing_sequence(round, 1), 0, 8, 1));
+        assert_null(move.landing);
+    }
+    assert_refused(&endpoint.landings, data(flow, wire_standing_sequence(1, 1), 0, 64, 1), "offset 64");
+    standing_close(&endpoint.landings, &standing);
+    close_endpoint(&endpoint);
+}
+
+/* Ops that take nothing in there may end by thousands. */
+static void test_standing_landings_go_on_after_many_ops(void **state)
+{
+    (void)state;
+    endpoint_t endpoint;
+    standing_t standing;
+    open_endpoint(&endpoint);
+    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 2, 64, 0), BLINK_OK);
+    for (uint32_t i = 0; i < 4; i++)
+        landing_cut(&standing.landings[i]);
+    standing_advance(&standing, 4001);
+    standing_advance(&standing, 17);
+    assert_int_equal(standing.ended, 4001);
+    for (uint64_t k = 4001; k < 4005; k++) {
+        uint32_t flow = standing_landing(&standing, k)->first_flow;
+        landing_move_t move =
+            claim(&endpoint.landings, data(flow, wire_standing_sequence(k / 4, 0), 0, 0, 1));
+        assert_ptr_equal(move.landing, &standing.landings[k % 4]);
+    }
+    standing_close(&endpoint.landings, &standing);
+    close_endpoint(&endpoint);
+}
+
 static void test_standing_landings_are_all_there_or_none(void **state)
 {
     (void)state;
     endpoint_t endpoint;
     standing_t standing;
     open_endpoint(&endpoint);
-    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 2, LIMIT / 2), BLINK_ERR_QUOTA);
+    assert_int_equal(standing_open(&endpoint.landings, &standing, 4, 2, LIMIT / 2, 0), BLINK_ERR_QUOTA);
     close_endpoint(&endpoint);
 }
 
@@ -405,6 +448,8 @@ int main(void)
         cmocka_unit_test(test_a_standing_landing_knows_its_rounds),
         cmocka_unit_test(test_rounds_wrap_around),
         cmocka_unit_test(test_what_comes_after_a_standing_landing_is_settled_is_dropped),
+        cmocka_unit_test(test_retired_landings_drop_what_comes),
+        cmocka_unit_test(test_standing_landings_go_on_after_many_ops),
         cmocka_unit_test(test_standing_landings_are_all_there_or_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,6 +39,24 @@ static void test_a_begin_that_is_cut_off_or_of_nobody_is_refused(void **state)
     begin.reserved_word = 0;
     begin.opcode = 200; /* no collective */
     assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    begin.opcode = 2;
+    begin.stands = 2;
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+}
+
+static void test_a_left_names_a_communicator(void **state)
+{
+    left_t left = {.home = 7, .comm = 3}, read;
+    (void)state;
+    assert_int_equal(left_parse(&left, sizeof(left), &read), BLINK_OK);
+    assert_memory_equal(&left, &read, sizeof(read));
+    assert_int_equal(left_parse(&left, sizeof(left) - 1, &read), BLINK_ERR_PROTOCOL);
+    left.reserved = 1;
+    assert_int_equal(left_parse(&left, sizeof(left), &read), BLINK_ERR_PROTOCOL);
+    left = (left_t){.home = 7};
+    assert_int_equal(left_parse(&left, sizeof(left), &read), BLINK_ERR_PROTOCOL);
+    left = (left_t){.comm = 3};
+    assert_int_equal(left_parse(&left, sizeof(left), &read), BLINK_ERR_PROTOCOL);
 }
 
 static void test_a_fail_tells_how_far_was_sent_and_why(void **state)
@@ -84,6 +102,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_begin_is_read_as_it_was_written),
         cmocka_unit_test(test_a_begin_that_is_cut_off_or_of_nobody_is_refused),
+        cmocka_unit_test(test_a_left_names_a_communicator),
         cmocka_unit_test(test_a_fail_tells_how_far_was_sent_and_why),
         cmocka_unit_test(test_a_fail_that_lies_about_its_lengths_is_refused),
     };

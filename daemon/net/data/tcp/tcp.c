@@ -192,6 +192,12 @@ static blink_result_t tcp_create(const transport_config_t *config, transport_t *
     return BLINK_OK;
 }
 
+static void tcp_drop(transport_t *transport, const landing_t *landing)
+{
+    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+        intake_forget(&tcp_of(transport)->streams[i].intake, landing);
+}
+
 static void tcp_close(transport_t *transport)
 {
     tcp_t *tcp = tcp_of(transport);
@@ -221,5 +227,6 @@ const transport_calls_t tcp_transport = {.create = tcp_create,
                                          .dial = tcp_dial,
                                          .accept = tcp_accept,
                                          .send = tcp_send,
+                                         .drop = tcp_drop,
                                          .close = tcp_close,
                                          .destroy = tcp_destroy};

@@ -45,6 +45,12 @@ static blink_result_t verbs_create(const transport_config_t *config, transport_t
     return BLINK_OK;
 }
 
+static void verbs_drop(transport_t *transport, const landing_t *landing)
+{
+    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+        intake_forget(&verbs_of(transport)->qps[i].intake, landing);
+}
+
 static void verbs_close(transport_t *transport)
 {
     verbs_t *verbs = verbs_of(transport);
@@ -81,5 +87,6 @@ const transport_calls_t verbs_transport = {.create = verbs_create,
                                            .dial = verbs_dial,
                                            .listen = verbs_listen,
                                            .send = verbs_send,
+                                           .drop = verbs_drop,
                                            .close = verbs_close,
                                            .destroy = verbs_destroy};
