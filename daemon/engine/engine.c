@@ -101,6 +101,7 @@ static void engine_try_to_sleep(engine_t *engine, uint64_t deadline_us, uint64_t
     }
     if (engine->unsettled > 0 || engine->looks_owed > 0)
         return;
+    remotes_rest(engine);
     if (!has_work(engine))
         engine_sleep_until(engine, deadline_us, quiet_us);
     engine_wake_up(engine);
@@ -136,6 +137,7 @@ static bool engine_work(engine_t *engine)
 {
     engine->turn_steps = 0;
     bool worked = mailbox_run(&engine->mailbox);
+    worked |= remotes_poll(engine);
     worked |= clients_serve(engine);
     worked |= engine->config.cuda && run_poll_ended(engine);
     worked |= engine->config.cuda && gpu_worker_end_some(engine);
@@ -191,6 +193,7 @@ static void *engine_main(void *argument)
         if (!has_watched(engine))
             idle_since_us = 0;
     }
+    remotes_rest(engine);
     return NULL;
 }
 

@@ -108,6 +108,12 @@ static const remote_calls_t *calls_of(const remote_op_t *of)
     return &of->remote->comm->engine->remotes.calls;
 }
 
+/* Whether its program is for payloads that are too large for standing landings. */
+static bool is_large(const remote_op_t *of)
+{
+    return !of->op->program->program->lands_in_slots;
+}
+
 /* Nothing of the op is under way any more once its run has ended and is settled. */
 static void end_if_over(remote_op_t *of)
 {
@@ -117,6 +123,7 @@ static void end_if_over(remote_op_t *of)
     exec_end_t end = of->end;
     data_run_destroy(of->run);
     of->run = NULL;
+    of->remote->comm->engine->remotes.large_runs -= is_large(of);
     if (of->has_failed)
         end.result = of->code;
     calls_of(of)->over(of->op, &end, of->has_failed ? of->text : NULL);
@@ -483,6 +490,20 @@ uint8_t *remote_barrier_bytes(const comm_op_t *op, const op_entry_t *entry)
     return op->remote->flags + op->comm->remote->host_count + 2 * (entry - op->entries);
 }
 
+/* Whoever waits for small ops spins; large ones are for the proxy's thread, beside this one. */
+static void choose_who_watches(const remote_op_t *of)
+{
+    engine_t *engine = of->op->comm->engine;
+    remotes_t *remotes = &engine->remotes;
+    if (is_large(of)) {
+        remotes->large_runs++;
+        remotes_rest(engine);
+    } else if (remotes->large_runs == 0 && !remotes->watches) {
+        data_watch(engine->config.data, true);
+        remotes->watches = true;
+    }
+}
+
 static void find_joined(remote_op_t *of)
 {
     const lane_program_t *program = of->op->program->program;
@@ -530,6 +551,7 @@ blink_result_t remote_begin(comm_op_t *op, void *const *outputs, const uint64_t 
                                       .ended = remote_count_ended(of->remote)};
     data_t *data = op->comm->engine->config.data;
     BLINK_TRY(data_run_create(data, &config, &of->run));
+    choose_who_watches(of);
     find_joined(of);
     of->begun_us = clock_us();
     data_soon(data);

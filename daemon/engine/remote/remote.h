@@ -132,6 +132,8 @@ typedef struct remotes {
     uint32_t ended_count;
     list_t left;                  /* remote_left_t.link */
     _Atomic uint64_t inbox_bytes; /* frames that the engine has not taken */
+    uint32_t large_runs;          /* of ops that move more than fits standing landings */
+    bool watches;                 /* the engine's thread takes in what comes: data_watch() */
 } remotes_t;
 
 /* ---- communicators ---- */
@@ -179,6 +181,13 @@ void remotes_forget_left(remotes_t *remotes, const data_endpoint_t *lost);
 
 void remotes_remember_ended(remotes_t *remotes, const remote_ended_t *ended);
 void remotes_forget_ended(remotes_t *remotes);
+
+/* Take in what has come, if that is this thread's: while small ops are under way, and no others, so that each
+ * goes on where it is waited for. True if there was anything. */
+bool remotes_poll(engine_t *engine);
+
+/* This thread is about to sleep: what comes is the proxy's. */
+void remotes_rest(engine_t *engine);
 
 /* Heed what has come for communicators before they were known, or forgotten. */
 void remotes_take_early(engine_t *engine);

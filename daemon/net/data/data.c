@@ -6,6 +6,7 @@
 #include "net/data/endpoint.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -23,6 +24,14 @@
 void proxy_wake(data_t *data)
 {
     (void)eventfd_write(data->wake_fd, 1);
+}
+
+/* There is more to be done: by who watches, or by the proxy's thread. */
+static void leave_the_rest(data_t *data)
+{
+    /* Relaxed: who watches no more wakes the proxy's thread afterwards. */
+    if (!atomic_load_explicit(&data->watched, memory_order_relaxed))
+        proxy_wake(data);
 }
 
 /* The mailbox is not empty any more. */
@@ -79,7 +88,7 @@ static void leave(data_t *data, bool serves)
     turn_pass(&data->turn);
     look_again(data);
     if (more)
-        proxy_wake(data);
+        leave_the_rest(data);
 }
 
 void proxy_leave(data_t *data)
@@ -102,7 +111,7 @@ void data_turn(data_t *data)
         return;
     }
     look_again(data);
-    proxy_wake(data);
+    leave_the_rest(data);
 }
 
 /* ---- the thread ---- */
@@ -146,7 +155,10 @@ static void rest(data_t *data)
     struct epoll_event event;
     /* seq_cst: as said in on_posted(). */
     atomic_store_explicit(&data->asleep, true, memory_order_seq_cst);
-    if (mailbox_is_empty(&data->mailbox))
+    /* seq_cst: as said in data_watch(). */
+    if (atomic_load_explicit(&data->watched, memory_order_seq_cst))
+        (void)poll(&(struct pollfd){.fd = data->wake_fd, .events = POLLIN}, 1, TICK_MS);
+    else if (mailbox_is_empty(&data->mailbox))
         (void)epoll_wait(data->epoll_fd, &event, 1, TICK_MS);
     atomic_store_explicit(&data->asleep, false, memory_order_seq_cst);
 }
@@ -171,6 +183,32 @@ static void *run_proxy(void *context)
             rest(data);
     }
     return NULL;
+}
+
+/* ---- a thread that watches ---- */
+
+void data_watch(data_t *data, bool watches)
+{
+    if (watches) {
+        atomic_fetch_add_explicit(&data->coming, 1, memory_order_seq_cst);
+        atomic_store_explicit(&data->watched, true, memory_order_seq_cst);
+        return;
+    }
+    /* seq_cst: rest() sets `asleep` and then looks at `watched`, so one of the two sees the other. */
+    atomic_store_explicit(&data->watched, false, memory_order_seq_cst);
+    look_again(data);
+    if (atomic_exchange_explicit(&data->asleep, false, memory_order_seq_cst))
+        proxy_wake(data);
+}
+
+bool data_poll(data_t *data)
+{
+    if (!turn_try(&data->turn))
+        return false;
+    bool any = look_at_sockets(data);
+    any |= proxy_serve(data);
+    turn_pass(&data->turn);
+    return any;
 }
 
 /* ---- beginning and end ---- */

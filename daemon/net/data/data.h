@@ -268,4 +268,12 @@ void data_soon(data_t *data);
  * turn, that is left to the proxy. */
 void data_turn(data_t *data);
 
+/* This thread looks at the connections by itself from now on, by data_poll() again and again, and the proxy's
+ * thread does not: so nobody needs to be woken for what comes. Until it says that it does no more. */
+void data_watch(data_t *data, bool watches);
+
+/* While this thread watches: take in what has come, and do what is due, without waiting. Returns whether
+ * there was anything. */
+bool data_poll(data_t *data);
+
 #endif

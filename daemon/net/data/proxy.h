@@ -19,7 +19,8 @@ struct data {
      * they are through, and so nobody needs to be woken for it. */
     _Atomic uint32_t coming;
     _Atomic uint32_t promised; /* of these: by data_soon() */
-    _Atomic bool asleep;       /* the proxy waits in epoll_wait(), or is about to */
+    _Atomic bool watched;      /* by data_watch(): the proxy's thread waits for wake_fd alone */
+    _Atomic bool asleep;       /* the proxy's thread waits, or is about to */
     int epoll_fd, wake_fd;
     pthread_t thread;
     _Atomic bool stopping;
