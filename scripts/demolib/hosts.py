@@ -42,9 +42,9 @@ def measure(cluster, peers, size):
 
 
 def show(cluster):
-    print("4/4 AllReduce of float32 over all ranks, which compare the sums with a reference, of 64 MiB a sample")
-    print("    (GB/s of payload; \"bus\" as nccl-tests counts it; \"plan\": what the planner expects of it;")
-    print("    \"bound\": what no plan can pass)")
+    print("4/4 AllReduce of float32 over all ranks, which compare the sums with a reference (of 64 MiB a")
+    print("    sample). GB/s are of payload, and \"bus\" as nccl-tests counts it; \"plan\" is what the")
+    print("    planner expects, \"bound\" what no plan can pass")
     if shutil.which("iperf3"):
         iperf_GBps = contestants.Iperf(cluster.network).GBps(2)
         print(f"    TCP alone, both ways between two hosts (iperf3): {iperf_GBps:.3f} GB/s each of "

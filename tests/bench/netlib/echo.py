@@ -1,5 +1,5 @@
-"""echo.py answer ADDRESS | ask ADDRESS: 8 bytes back and forth over one TCP connection; who asks prints the median
-in microseconds."""
+"""echo.py answer ADDRESS | ask ADDRESS: 8 bytes back and forth over one TCP connection; who asks prints the
+median in microseconds."""
 import socket
 import statistics
 import sys
