@@ -1,5 +1,6 @@
 """What blinkctl shows of communicators that span hosts: each daemon the traffic of its own links."""
 import json
+import os
 import re
 import unittest
 from collections import Counter
@@ -95,6 +96,26 @@ class Traffic(RanksTest):
 
     def test_links_carry_what_the_plan_says(self):
         self.check("allreduce", f"allreduce:{ELEMENTS}:float32:sum")
+
+    def test_phases_of_a_live_communicator(self):
+        """blinkctl explains the topology that the communicator's hosts have joined."""
+        hosts = self.cluster(2)
+        for host in hosts:
+            host.start(topology="1xdgx1v_hybrid@5", devices=HOST_DEVICES)
+        identifier = hosts[0].new_id()
+        ranks = [hosts[rank].start_rank(identifier, 2, rank, "gate", device=0) for rank in range(2)]
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        comm, = self.ctl_json(hosts[1].daemon, "comms")["comms"]
+        path = os.path.join(self.directory(), "hosts.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.ctl(hosts[1].daemon, "topology", "--comm", comm["comm"], "--json"))
+        out = self.ctl(hosts[1].daemon, "explain", "--topology", path)
+        self.assertRegex(out, r"\nphases: reduce within hosts \(nvlink.*\), between hosts over .*n1/nic0.*"
+                              r"n2/nic3 .*, broadcast within hosts \(nvlink")
+        for rank in ranks:
+            rank.say()
+            self.assert_all_ok(rank.finish())
 
     def test_links_of_a_broadcast(self):
         """From rank 0: the other host's links to the network carry nothing."""
