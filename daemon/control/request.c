@@ -140,7 +140,8 @@ static void client_request(session_t *session, const Blinkwire__Request *request
         roster_abort(client, request->id, request->comm_abort->member);
         return;
     case BLINKWIRE__REQUEST__BODY_FIND_HOME:
-        finding_begin(session->control, session->connection, request->id, request->find_home);
+        finding_begin(session->control, session->connection, session->tenant, request->id,
+                      request->find_home);
         return;
     default:
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "request %lu asks for nothing this version knows",

@@ -10,7 +10,7 @@ from limit import SHORT_S
 from raw import INVALID_ARGUMENT, QUOTA, field, open_client
 
 BLINKRUN = os.environ["BLINKRUN"]
-FIND_HOME = 12
+PING, FIND_HOME = 11, 12
 
 
 def setUpModule():
@@ -168,6 +168,16 @@ class Hostile(LaunchedTest):
         client.send(FIND_HOME, self.request([self.HOST]))
         second = client.request(FIND_HOME, self.request([self.HOST]))
         self.assertEqual((second.code, second.text), (QUOTA, "this connection asks for another host already"))
+
+    def test_who_is_dialled_counts_as_a_connection(self):
+        host, = self.started(1, limits={"connections_per_tenant": 12})
+        clients = [open_client(self, host.daemon) for _ in range(8)]
+        for client in clients[:4]:
+            client.send(FIND_HOME, self.request([self.HOST]))
+            self.assertEqual(client.request(PING).code, 0)
+        refused = clients[4].request(FIND_HOME, self.request([self.HOST]))
+        self.assertEqual(refused.code, QUOTA)
+        self.assertIn("connections_per_tenant", refused.text)
 
     def test_who_asks_may_go(self):
         """While the daemon looks, and before it stops."""

@@ -9,6 +9,7 @@ typedef struct finding {
     connection_t *connection;
     uint64_t request, until_ms;
     net_dial_t *dial; /* NULL: it has ended */
+    tenant_t *tenant; /* held, and charged with a connection */
     uint32_t address_count;
     net_address_t addresses[ADDRESSES_MAX];
 } finding_t;
@@ -17,6 +18,8 @@ static void free_finding(finding_t *finding)
 {
     if (finding->dial)
         net_dial_cancel(finding->dial);
+    account_credit(&finding->tenant->account, BUDGET_CONNECTIONS, 1);
+    tenant_put(finding->tenant);
     list_remove(&finding->link);
     free(finding);
 }
@@ -122,7 +125,7 @@ static blink_result_t read_request(const Blinkwire__FindHome *message, finding_t
     return BLINK_OK;
 }
 
-static blink_result_t dial(const finding_t *asked)
+static blink_result_t begin(const finding_t *asked)
 {
     peers_t *peers = asked->peers;
     finding_t *finding = malloc(sizeof(*finding));
@@ -145,6 +148,18 @@ static blink_result_t dial(const finding_t *asked)
     return result;
 }
 
+static blink_result_t dial(const finding_t *asked)
+{
+    account_t *account = &asked->tenant->account;
+    BLINK_TRY(account_charge(account, BUDGET_CONNECTIONS, 1));
+    blink_result_t result = begin(asked);
+    if (result == BLINK_OK)
+        tenant_hold(asked->tenant);
+    else
+        account_credit(account, BUDGET_CONNECTIONS, 1);
+    return result;
+}
+
 /* *host: who is there, if that is known already; else NULL. */
 static blink_result_t find(control_t *control, finding_t *asked, const Blinkwire__FindHome *message,
                            const hello_t **host)
@@ -162,10 +177,11 @@ static blink_result_t find(control_t *control, finding_t *asked, const Blinkwire
     return *host ? BLINK_OK : dial(asked);
 }
 
-void finding_begin(control_t *control, connection_t *connection, uint64_t request,
+void finding_begin(control_t *control, connection_t *connection, tenant_t *tenant, uint64_t request,
                    const Blinkwire__FindHome *message)
 {
-    finding_t asked = {.peers = control->peers, .connection = connection, .request = request};
+    finding_t asked = {
+        .peers = control->peers, .connection = connection, .tenant = tenant, .request = request};
     const hello_t *host;
     list_init(&asked.link);
     blink_result_t result = find(control, &asked, message, &host);
