@@ -9,9 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* So long RDMA connections may take where TCP ones can still be made. */
-#define RDMA_MOST_NS UINT64_C(2000000000)
-
 static_assert(WIRE_TOKEN_BYTES == DATA_TOKEN_BYTES, "one number");
 
 static blink_result_t use(data_endpoint_t *endpoint, const transport_calls_t *calls)
@@ -26,7 +23,7 @@ static blink_result_t use(data_endpoint_t *endpoint, const transport_calls_t *ca
                                        .context = endpoint};
     BLINK_TRY(calls->create(&config, &endpoint->transport));
     if (endpoint->deadline_ns == 0)
-        endpoint->deadline_ns = clock_ns() + ENDPOINT_CONNECT_NS;
+        endpoint->deadline_ns = clock_ns() + endpoint_connect_ns(endpoint);
     return BLINK_OK;
 }
 
@@ -81,7 +78,7 @@ static blink_result_t dial_rdma(data_endpoint_t *endpoint)
     const data_route_t *route = &endpoint->route;
     endpoint->may_fall_back = endpoint->data->config.transport == SETTINGS_AUTO && route->tcp.port != 0;
     if (endpoint->may_fall_back)
-        endpoint->fall_back_ns = clock_ns() + RDMA_MOST_NS;
+        endpoint->fall_back_ns = clock_ns() + endpoint_connect_ns(endpoint) * 2 / 5;
     return dial_by(endpoint, &verbs_transport, &route->rdma, route->rdma.port);
 }
 

@@ -6,6 +6,9 @@
 
 #include <stdio.h>
 
+/* So long connections may take to be made, whatever the peers' time-out is. */
+#define CONNECT_LEAST_S 5.0
+
 /* Entries that a CREDIT has at most. */
 #define CREDITS_MOST (WIRE_CONTROL_MAX_BYTES / sizeof(wire_credit_t))
 
@@ -148,6 +151,12 @@ static uint32_t connections(const data_endpoint_t *endpoint)
     return endpoint->transport ? endpoint->transport->connected : 0;
 }
 
+uint64_t endpoint_connect_ns(const data_endpoint_t *endpoint)
+{
+    double timeout_s = endpoint->data->config.timeout_s;
+    return (uint64_t)((timeout_s > CONNECT_LEAST_S ? timeout_s : CONNECT_LEAST_S) * 1e9);
+}
+
 void endpoint_check_deadline(data_endpoint_t *endpoint, uint64_t now_ns)
 {
     if (endpoint->may_fall_back && now_ns > endpoint->fall_back_ns) {
@@ -158,7 +167,7 @@ void endpoint_check_deadline(data_endpoint_t *endpoint, uint64_t now_ns)
         return;
     endpoint_lose(endpoint, BLINK_FAIL(BLINK_ERR_TIMEOUT, "%u of %u data connections were made within %u s",
                                        connections(endpoint), DATA_STREAMS,
-                                       (unsigned)(ENDPOINT_CONNECT_NS / 1000000000)));
+                                       (unsigned)(endpoint_connect_ns(endpoint) / 1000000000)));
 }
 
 /* ---- sending ---- */
@@ -170,7 +179,7 @@ void endpoint_want(data_endpoint_t *endpoint)
         return;
     endpoint->wanted = true;
     if (!endpoint->connected)
-        endpoint->deadline_ns = clock_ns() + ENDPOINT_CONNECT_NS;
+        endpoint->deadline_ns = clock_ns() + endpoint_connect_ns(endpoint);
     handler->wanted(handler->context, endpoint);
 }
 

@@ -67,8 +67,8 @@ struct data_endpoint {
     uint64_t fall_back_ns;  /* at this time at the latest */
 };
 
-/* So long connections may take to be made. */
-#define ENDPOINT_CONNECT_NS UINT64_C(5000000000)
+/* So long connections may take to be made: the peers' time-out, and 5 s at least. */
+uint64_t endpoint_connect_ns(const data_endpoint_t *endpoint);
 
 /* What a transport tells its endpoint. */
 extern const transport_events_t endpoint_events;
