@@ -6,6 +6,9 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 
+/* What is told is taken in so often before others have their turn. */
+#define NEWS_MOST 16u
+
 const char *verbs_device_name(const verbs_device_t *device)
 {
     return device->context->device->name;
@@ -42,19 +45,24 @@ static void tell_users(const verbs_device_t *device, const struct ibv_async_even
     }
 }
 
-/* All that has come: somebody else's news are the next one's. */
-static void on_news(transport_source_t *source, uint32_t events)
+void verbs_device_take_news(verbs_device_t *device)
 {
-    verbs_device_t *device = CONTAINER_OF(source, verbs_device_t, source);
     const verbs_library_t *library = device->devices->library;
     struct ibv_async_event event;
+    for (uint32_t i = 0; i < NEWS_MOST && device->context; i++) {
+        if (library->get_async_event(device->context, &event) != 0)
+            return;
+        library->ack_async_event(&event);
+        device->holders++;
+        tell_users(device, &event);
+        verbs_device_put(device);
+    }
+}
+
+static void on_news(transport_source_t *source, uint32_t events)
+{
     (void)events;
-    if (!device->context || library->get_async_event(device->context, &event) != 0)
-        return;
-    library->ack_async_event(&event);
-    device->holders++;
-    tell_users(device, &event);
-    verbs_device_put(device);
+    verbs_device_take_news(CONTAINER_OF(source, verbs_device_t, source));
 }
 
 /* ---- beginning and end ---- */

@@ -35,6 +35,9 @@ blink_result_t verbs_device_get(verbs_devices_t *devices, struct ibv_context *co
 
 void verbs_device_put(verbs_device_t *device);
 
+/* Take in what it has told; users may be lost for it. */
+void verbs_device_take_news(verbs_device_t *device);
+
 /* Its name, "mlx5_0". */
 const char *verbs_device_name(const verbs_device_t *device);
 

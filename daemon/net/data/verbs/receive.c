@@ -48,6 +48,7 @@ static blink_result_t fail_work(verbs_t *verbs, const struct ibv_wc *done)
 {
     if (verbs->peer_closed)
         return verbs_closed_by_peer(verbs);
+    verbs_device_take_news(verbs->device);
     verbs_take_channel(verbs);
     if (verbs->transport.closed)
         return BLINK_OK;
