@@ -107,7 +107,8 @@ bool endpoint_falls_back(data_endpoint_t *endpoint)
              blink_error_text());
     if (endpoint->transport)
         retire(endpoint);
-    blink_result_t result = dial_tcp(endpoint);
+    /* Who waits has no port to dial, and waits on. */
+    blink_result_t result = endpoint->route.tcp.port ? dial_tcp(endpoint) : BLINK_OK;
     if (result != BLINK_OK)
         endpoint_lose(endpoint, result);
     return true;
@@ -147,6 +148,8 @@ static blink_result_t listen_by_rdma(data_endpoint_t *endpoint, const net_addres
     if (endpoint->transport)
         return BLINK_OK;
     BLINK_TRY(use(endpoint, &verbs_transport));
+    endpoint->may_fall_back = data_takes_tcp(endpoint->data);
+    endpoint->fall_back_ns = UINT64_MAX;
     return endpoint->transport->calls->listen(endpoint->transport, &address, hellos, &way->port);
 }
 
@@ -159,8 +162,10 @@ blink_result_t data_endpoint_listen(data_endpoint_t *endpoint, const net_address
         return BLINK_OK;
     proxy_enter(endpoint->data);
     blink_result_t result = listen_by_rdma(endpoint, own, instance, way);
-    if (result != BLINK_OK && endpoint->transport && !data_endpoint_is_lost(endpoint))
+    if (result != BLINK_OK && endpoint->transport && !data_endpoint_is_lost(endpoint)) {
+        endpoint->may_fall_back = false;
         retire(endpoint);
+    }
     proxy_leave(endpoint->data);
     if (result == BLINK_OK || must)
         return result;
@@ -178,8 +183,10 @@ static blink_result_t take_sockets(data_endpoint_t *endpoint)
                           "host %s: data connections go by RDMA alone, says [network] transport",
                           endpoint->peer);
     /* The peer was told of RDMA, and takes TCP. */
-    if (endpoint->transport && !endpoint->transport->calls->accept && !endpoint->connected)
+    if (endpoint->transport && !endpoint->transport->calls->accept && !endpoint->connected) {
+        endpoint->may_fall_back = false;
         retire(endpoint);
+    }
     if (!endpoint->transport)
         return use(endpoint, &tcp_transport);
     if (!endpoint->transport->calls->accept)

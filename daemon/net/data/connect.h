@@ -7,7 +7,7 @@
 #include "net/data/endpoint.h"
 
 /* RDMA connections cannot be made, says this thread's error text, or are gone. True: TCP connections are made
- * in their stead. False: that may not be, or it is too late for it. */
+ * or waited for in their stead. False: that may not be, or it is too late for it. */
 bool endpoint_falls_back(data_endpoint_t *endpoint);
 
 #endif

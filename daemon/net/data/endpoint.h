@@ -63,8 +63,8 @@ struct data_endpoint {
     transport_t *transport; /* NULL: there are no connections yet */
     transport_t *former;    /* that RDMA connections were to be of; NULL: there were none */
     data_route_t route;     /* if this side dials */
-    bool may_fall_back;     /* TCP connections may be made instead of RDMA ones, */
-    uint64_t fall_back_ns;  /* at this time at the latest */
+    bool may_fall_back;     /* TCP connections may be made, or come, instead of RDMA ones; */
+    uint64_t fall_back_ns;  /* who dials makes them at this time at the latest */
 };
 
 /* So long connections may take to be made: the peers' time-out, and 5 s at least. */

@@ -91,7 +91,7 @@ struct fake_id {
     struct rdma_cm_id id;
     list_t link;
     fake_id_t *peer; /* of the connection */
-    bool listens, connected;
+    bool listens, accepted, connected;
     uint16_t port, peer_port;
     uint32_t unacknowledged;
 };
@@ -106,6 +106,7 @@ static struct {
     fake_device_t devices[FAKE_DEVICES];
     struct ibv_mr regions[REGIONS_MOST];
     list_t ids, qps;
+    uint32_t unheard;
     uint32_t objects; /* that are to be destroyed */
     uint16_t next_port;
 } fake = {.mutex = PTHREAD_MUTEX_INITIALIZER, .posted = PTHREAD_COND_INITIALIZER};
@@ -518,6 +519,7 @@ static void tell(fake_id_t *to, enum rdma_cm_event_type type, int status, const 
         event->event.param.conn.private_data_len = 56; /* padded, as the real one is */
     }
     list_append(&channel->events, &event->link);
+    fake.unheard++;
     ring(channel->channel.fd);
 }
 
@@ -549,6 +551,7 @@ static int get_cm_event(struct rdma_event_channel *from, struct rdma_cm_event **
     if (link) {
         *event = &CONTAINER_OF(link, fake_event_t, link)->event;
         ((fake_id_t *)(*event)->id)->unacknowledged++;
+        fake.unheard--;
     }
     unlock();
     return link ? 0 : fail_with(EAGAIN);
@@ -611,6 +614,7 @@ static void forget_events(const fake_id_t *id)
             continue;
         list_remove(link);
         MUST(hear(channel->channel.fd));
+        fake.unheard--;
         unmake(event);
     }
 }
@@ -622,6 +626,8 @@ static int destroy_id(struct rdma_cm_id *destroyed)
     MUST(id->unacknowledged == 0 && !destroyed->qp); /* it would hang, or be refused */
     end_connection(id);
     forget_events(id);
+    if (id->peer && id->peer->accepted && !id->peer->connected)
+        tell(id->peer, RDMA_CM_EVENT_REJECTED, 4, NULL);
     if (id->peer)
         id->peer->peer = NULL;
     list_remove(&id->link);
@@ -715,9 +721,11 @@ static int accept_id(struct rdma_cm_id *id, struct rdma_conn_param *parameters)
     (void)parameters;
     MUST(id->qp);
     lock();
-    asked->connected = true;
-    tell(asked, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
-    if (asked->peer) {
+    asked->accepted = true;
+    asked->connected = !fake.faults.no_end;
+    if (asked->connected)
+        tell(asked, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
+    if (asked->connected && asked->peer) {
         asked->peer->connected = true;
         tell(asked->peer, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
     }
@@ -823,7 +831,7 @@ void fake_verbs_begin(uint32_t seed)
     fake.dice = seed + UINT64_C(0x9e3779b97f4a7c15);
     fake.carried = fake.unready = 0;
     fake.stops = false;
-    fake.objects = 0;
+    fake.objects = fake.unheard = 0;
     list_init(&fake.ids);
     list_init(&fake.qps);
     fake_verbs_set((fake_faults_t){0});
@@ -861,6 +869,14 @@ uint64_t fake_verbs_carried(void)
     uint64_t carried = fake.carried;
     unlock();
     return carried;
+}
+
+uint32_t fake_verbs_unheard(void)
+{
+    lock();
+    uint32_t unheard = fake.unheard;
+    unlock();
+    return unheard;
 }
 
 /* ---- faults ---- */

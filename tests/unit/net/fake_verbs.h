@@ -24,12 +24,16 @@ const verbs_library_t *fake_verbs_library(void);
 /* Messages that were carried so far. */
 uint64_t fake_verbs_carried(void);
 
+/* News of connections that nobody has taken yet. */
+uint32_t fake_verbs_unheard(void);
+
 /* ---- faults ---- */
 
 /* From now on: devices have no addresses; connections are not answered; memory cannot be pinned; no queue
  * pair can be made. */
 typedef struct fake_faults {
     bool no_device, no_answer, no_memory, no_qp, is_iwarp;
+    bool no_end;              /* connections are accepted, and nobody hears of it */
     int no_address, no_route; /* an errno, as the event's status */
 } fake_faults_t;
 
