@@ -68,9 +68,8 @@ def main():
     directory = enter.enter()
     try:
         network = hosts.Network(int(host_count), GBps=float(gbit) / 8)
-        cluster = Cluster(network, int(ranks), binaries, directory / "cluster")
-        show(cluster)
-        cluster.end()
+        with network, Cluster(network, int(ranks), binaries, directory / "cluster") as cluster:
+            show(cluster)
     except Failure as failure:
         sys.exit(f"demo-hosts: {failure}")
 

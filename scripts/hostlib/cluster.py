@@ -119,6 +119,12 @@ class Cluster:
                 raise Failure(f"blink-perf {' '.join(arguments)}: {errors.strip()[-500:]}")
         return [json.loads(line) for line in told[0][0].splitlines()]
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
     def end(self):
         for daemon in self.daemons:
             daemon.end()

@@ -2,6 +2,7 @@
 more than two. To be used inside enter()."""
 import pathlib
 import subprocess
+import time
 
 from peerlib.programs import Failure
 
@@ -11,8 +12,10 @@ QUEUE_S = 0.004  # how long a packet may wait at a shaped interface before it is
 
 
 def run(*words):
+    """What it prints."""
     try:
-        subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True).stdout
     except OSError as error:
         raise Failure(f"{words[0]}: {error.strerror}") from None
     except subprocess.CalledProcessError as error:
@@ -52,8 +55,13 @@ class Host:
         self.inside("sh", "-c", f"echo {name} >/proc/sys/net/ipv4/tcp_congestion_control")
 
     def plug(self, is_in):
-        """Put the cable in, or pull it out."""
-        self.inside("ip", "link", "set", "eth0", "up" if is_in else "down")
+        """Put the cable in at the bridge, or pull it out there. The kernel takes its time to see that a cable
+        is in, and drops what is sent before."""
+        run("ip", "link", "set", self.port, "up" if is_in else "down")
+        while is_in and not all("LOWER_UP" in seen and "state UP" in seen for seen in (
+                run("ip", "link", "show", "dev", self.port),
+                run(*self.command("ip", "link", "show", "dev", "eth0")))):
+            time.sleep(0.01)
 
     def end(self):
         self.holder.kill()
@@ -97,6 +105,12 @@ class Network:
             host.inside("tc", "qdisc", "add", "dev", "eth0", *rule)
             if self.has_bridge:
                 run("tc", "qdisc", "add", "dev", host.port, *rule)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
 
     def end(self):
         """The kernel takes its time with a host's own end of a cable; the other end goes at once."""

@@ -204,6 +204,9 @@ static void play(bench_t *bench)
     use_all(bench);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && bench->comms >= MANY; i++)
         compare_one_with_many(bench, sizes[i]);
+    /* Who just went would be missed by ranks on other hosts, whose last op may end a little later. */
+    for (uint32_t i = 0; i < bench->comms; i++)
+        must(blink_comm_destroy(bench->made[i]), "comm_destroy");
     blink_close(bench->context);
 }
 

@@ -53,18 +53,14 @@ def make_communicators(cluster):
 
 def measure(binaries, directory, rounds):
     """By name: what was found."""
-    network = Network(HOSTS)
-    cluster = Cluster(network, 1, binaries, directory)
-    once = ("allreduce", "-b", "8", "-e", "8", "-n", "20", "-w", "3", "--in-place=no")
-    before_kib, before_descriptors = usage(cluster.daemons[0])
-    cluster.perf(*once)
-    after_kib, after_descriptors = usage(cluster.daemons[0])
-    made, trips_us = [], []
-    for _ in range(rounds):
-        trips_us.append(round_trip_us(network))
-        made.append(make_communicators(cluster))
-    cluster.end()
-    network.end()
+    network, made, trips_us = Network(HOSTS), [], []
+    with network, Cluster(network, 1, binaries, directory) as cluster:
+        before_kib, before_descriptors = usage(cluster.daemons[0])
+        cluster.perf("allreduce", "-b", "8", "-e", "8", "-n", "20", "-w", "3", "--in-place=no")
+        after_kib, after_descriptors = usage(cluster.daemons[0])
+        for _ in range(rounds):
+            trips_us.append(round_trip_us(network))
+            made.append(make_communicators(cluster))
     medians = [statistics.median(values) for values in zip(*made)]
     return {"trip_us": statistics.median(trips_us), "made_us": medians[0],
             "made_least_us": min(us for us, _, _ in made), "comm_kib": medians[1],
