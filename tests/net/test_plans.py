@@ -1,5 +1,6 @@
 """Plans of communicators that span hosts: one host makes each, the others run what it has made."""
 import ctypes
+import itertools
 import os
 import re
 import signal
@@ -131,6 +132,22 @@ class Once(PlansTest):
         one, two = self.started_with(2)
         for _ in range(3):
             self.check_once(self.ranks_on(one, two), one)
+
+    def test_hosts_may_come_in_any_order(self):
+        """The joined topology is the same, and so the plans that there are can be used."""
+        one, two, three = self.started_with(3)
+        for order in itertools.permutations([(0, one), (1, two), (2, three)]):
+            identifier, ranks = one.new_id(), []
+            for rank, host in order:
+                ranks.append(host.start_rank(identifier, 3, rank, OP, "destroy", device=0))
+                self.until(lambda host=host: self.ctl_json(host.daemon, "comms")["comms"] or
+                           ranks[-1].child.poll() is not None)
+            for rank in ranks:
+                self.assert_all_ok(rank.finish())
+            for host in (one, two, three):
+                self.until(lambda host=host: not self.ctl_json(host.daemon, "comms")["comms"])
+        self.assertEqual(self.planned(one), (["allreduce"], []))
+        self.assertEqual(self.planned(two), ([], [("allreduce", one.name)]))
 
     def test_transfers_are_planned_by_their_sources(self):
         one, two = self.started_with(2)

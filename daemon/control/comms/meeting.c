@@ -18,17 +18,17 @@ static member_t *member_of(gather_rank_t *rank)
     return CONTAINER_OF(rank, member_t, gather);
 }
 
-/* READY's hosts that have ranks, in its order: the numbers of the others are left out. */
+/* READY's hosts that have ranks, in the order of their first ones: READY has them in the order in which they
+ * came, and communicators of the same hosts are to have one fabric, and one plan. */
 static uint32_t number_hosts(const gather_message_t *ready, uint32_t *numbers)
 {
     uint32_t count = 0;
-    for (uint32_t rank = 0; rank < ready->terms.rank_count; rank++)
-        numbers[ready->seats[rank].host] = 1;
-    for (uint32_t host = 0; host < ready->host_count; host++) {
-        if (numbers[host])
-            numbers[host] = count++;
-        else
-            numbers[host] = UINT32_MAX;
+    for (uint32_t host = 0; host < ready->host_count; host++)
+        numbers[host] = UINT32_MAX;
+    for (uint32_t rank = 0; rank < ready->terms.rank_count; rank++) {
+        uint32_t *number = &numbers[ready->seats[rank].host];
+        if (*number == UINT32_MAX)
+            *number = count++;
     }
     return count;
 }

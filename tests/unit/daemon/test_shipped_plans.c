@@ -4,6 +4,7 @@
  */
 #include "engines.h"
 
+#include "collective.h"
 #include "engine/loop.h"
 #include "engine/plans/cache.h"
 
@@ -46,25 +47,64 @@ static void run(engines_t *engines, const test_comm_t *comm, uint8_t opcode)
     assert_all_end(engines, BLINK_OK, "");
 }
 
-/* The engine is asleep while the test looks at what belongs to it: it has nothing to do. */
-static const cached_program_t *newest_program(engines_t *engines, uint32_t host)
+/* What the test looks at or sets of a host is its engine's: a heartbeat before it, and one after it, order
+ * the two. The engine has nothing to do meanwhile. */
+
+/* A program that a host keeps. */
+typedef struct kept_program {
+    uint64_t digest, digest_of_key;
+    blink_algorithm_t algorithm;
+    blink_protocol_t protocol;
+    uint32_t shipped_bytes; /* 0: the host could not ship it */
+    const uint8_t *shipped; /* lives as long as the program */
+} kept_program_t;
+
+/* The one for this collective that was asked for last. */
+static kept_program_t program_of(engines_t *engines, uint32_t host, blink_collective_t collective)
 {
     engines_beat(engines);
-    return LIST_FIRST(&engines->hosts[host].engine->cache.by_age, cached_program_t, of_age);
+    const list_t *link = engines->hosts[host].engine->cache.by_age.next;
+    while (CONTAINER_OF(link, cached_program_t, of_age)->key.collective != collective)
+        link = link->next;
+    const cached_program_t *cached = CONTAINER_OF(link, cached_program_t, of_age);
+    const kept_program_t kept = {.digest = cached->digest,
+                                 .digest_of_key = cached->digest_of_key,
+                                 .algorithm = cached->algorithm,
+                                 .protocol = cached->protocol,
+                                 .shipped_bytes = cached->shipped ? cached->shipped->byte_count : 0,
+                                 .shipped = cached->shipped ? cached->shipped->bytes : NULL};
+    engines_beat(engines);
+    return kept;
 }
 
-static void assert_one_plan(engines_t *engines)
+static void assert_one_plan(engines_t *engines, blink_collective_t collective)
 {
-    const cached_program_t *made = newest_program(engines, 0);
-    assert_non_null(made->shipped);
+    kept_program_t made = program_of(engines, 0, collective);
+    assert_true(made.shipped_bytes > 0);
     for (uint32_t h = 1; h < engines->host_count; h++) {
-        const cached_program_t *fetched = newest_program(engines, h);
-        assert_null(fetched->shipped);
-        assert_true(fetched->digest == made->digest);
-        assert_true(fetched->digest_of_key == made->digest_of_key);
-        assert_int_equal(fetched->algorithm, made->algorithm);
-        assert_int_equal(fetched->protocol, made->protocol);
+        kept_program_t fetched = program_of(engines, h, collective);
+        assert_int_equal(fetched.shipped_bytes, 0);
+        assert_true(fetched.digest == made.digest);
+        assert_true(fetched.digest_of_key == made.digest_of_key);
+        assert_int_equal(fetched.algorithm, made.algorithm);
+        assert_int_equal(fetched.protocol, made.protocol);
     }
+}
+
+/* The host keeps no plan that nothing runs. */
+static void make_forgetful(engines_t *engines, uint32_t host)
+{
+    engines_beat(engines);
+    engines->hosts[host].settings.cached_plan_bytes = 0;
+    engines_beat(engines);
+}
+
+static uint64_t early_bytes(engines_t *engines, uint32_t host)
+{
+    engines_beat(engines);
+    uint64_t bytes = engines->hosts[host].engine->cache.early_bytes;
+    engines_beat(engines);
+    return bytes;
 }
 
 /* ---- one host plans ---- */
@@ -80,7 +120,7 @@ static void test_the_first_ranks_host_plans_for_all(void **state)
     test_comm_t *comm = comm_add(&engines, long_us());
     for (uint32_t i = 0; i < sizeof(opcodes); i++) {
         run(&engines, comm, opcodes[i]);
-        assert_one_plan(&engines);
+        assert_one_plan(&engines, collective_of_opcode(opcodes[i]));
         run(&engines, comm, opcodes[i]);
         assert_int_equal(engines.asks, 2 * (i + 1)); /* two hosts, once each */
     }
@@ -113,8 +153,8 @@ static void test_hosts_that_would_plan_otherwise_run_one_plan(void **state)
         engines.hosts[odd].settings.protocol = BLINK_PROTOCOL_LL128;
         test_comm_t *comm = comm_add(&engines, long_us());
         run(&engines, comm, RING_OP_ALLREDUCE);
-        assert_one_plan(&engines);
-        assert_int_equal(newest_program(&engines, 2)->protocol == BLINK_PROTOCOL_LL128, odd == 0);
+        assert_one_plan(&engines, BLINK_ALLREDUCE);
+        assert_int_equal(program_of(&engines, 2, BLINK_ALLREDUCE).protocol == BLINK_PROTOCOL_LL128, odd == 0);
         engines_fini(&engines);
     }
 }
@@ -126,7 +166,7 @@ static void test_forgotten_plans_are_fetched_again(void **state)
     for (uint32_t forgetful = 0; forgetful < 2; forgetful++) {
         engines_t engines;
         engines_init(&engines, one_each, 2);
-        engines.hosts[forgetful].settings.cached_plan_bytes = 0;
+        make_forgetful(&engines, forgetful);
         test_comm_t *comm = comm_add(&engines, long_us());
         for (uint32_t i = 0; i < 20; i++)
             run(&engines, comm, RING_OP_ALLREDUCE);
@@ -185,19 +225,17 @@ static void test_an_ask_is_kept_until_its_communicator_is_known(void **state)
     (void)state;
     engines_t engines;
     engines_init(&engines, one_each, 2);
-    const plan_cache_t *cache = &engines.hosts[0].engine->cache;
     for (uint32_t round = 0; round < 3; round++) {
         test_comm_t *comm = comm_number(&engines);
         comm_add_on(&engines, comm, 1, long_us());
         engines_beat(&engines);
         submit_and_hold(&engines, comm, 1);
         say_held(&engines, &engines.held.word);
-        engines_beat(&engines);
-        assert_true(cache->early_bytes > 0);
+        assert_true(early_bytes(&engines, 0) > 0);
         comm_add_on(&engines, comm, 0, long_us());
         submit(&engines, comm, RING_OP_ALLREDUCE, 0);
         assert_all_end(&engines, BLINK_OK, "");
-        assert_int_equal(cache->early_bytes, 0);
+        assert_int_equal(early_bytes(&engines, 0), 0);
         engines.algorithm = round == 0 ? BLINK_ALGORITHM_RING : BLINK_ALGORITHM_TREES; /* another plan */
     }
     engines_fini(&engines);
@@ -218,7 +256,7 @@ static void test_who_asks_for_a_communicator_that_never_was_hears_so(void **stat
     engine_comm_forget(engines.hosts[0].engine, HOME, comm->number);
     ring_cqe_t cqe = rank_await(&engines, 1);
     assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
-    assert_int_equal(engines.hosts[0].engine->cache.early_bytes, 0);
+    assert_int_equal(early_bytes(&engines, 0), 0);
     engines_fini(&engines);
 }
 
@@ -231,7 +269,7 @@ static void test_a_host_that_has_left_still_ships_what_it_has(void **state)
     test_comm_t *comm = comm_add(&engines, long_us());
     run(&engines, comm, RING_OP_ALLREDUCE);
     plan_word_t ask = {.number = 1000, .home = HOME, .comm = comm->number};
-    ask.key = newest_program(&engines, 0)->digest_of_key;
+    ask.key = program_of(&engines, 0, BLINK_ALLREDUCE).digest_of_key;
     rank_leave(&engines, comm, 0, false);
     engines.holds_words = true;
     for (uint32_t i = 0; i < 2; i++) {
@@ -309,18 +347,16 @@ static void test_a_plan_comes_in_pieces_of_any_size(void **state)
     engines_init(&engines, one_each, 2);
     test_comm_t *comm = comm_add(&engines, long_us());
     run(&engines, comm, RING_OP_ALLREDUCE);
-    engines.hosts[1].settings.cached_plan_bytes = 0;
+    make_forgetful(&engines, 1);
     run(&engines, comm, RING_OP_BROADCAST); /* which has it forgotten */
-    const cached_program_t *made = newest_program(&engines, 0);
-    while (made->key.collective != BLINK_ALLREDUCE)
-        made = CONTAINER_OF(made->of_age.next, cached_program_t, of_age);
-    plan_word_t word = {.is_answer = true, .total_bytes = made->shipped->byte_count};
+    kept_program_t made = program_of(&engines, 0, BLINK_ALLREDUCE);
+    plan_word_t word = {.is_answer = true, .total_bytes = made.shipped_bytes};
     submit_and_hold(&engines, comm, 1);
     word.number = engines.held.word.number;
     engines.holds_words = true;
     answer_held(&engines, &word);
     for (uint32_t next = 7; word.offset < word.total_bytes; next += 3) {
-        word.piece = made->shipped->bytes + word.offset;
+        word.piece = made.shipped + word.offset;
         word.piece_bytes = word.total_bytes - word.offset < next ? word.total_bytes - word.offset : next;
         answer_held(&engines, &word);
         word.offset += word.piece_bytes;
@@ -401,7 +437,7 @@ static void test_asks_that_are_none_are_refused(void **state)
         engines_init(&engines, one_each, 3);
         test_comm_t *comm = comm_add(&engines, long_us());
         run(&engines, comm, RING_OP_ALLREDUCE);
-        engines.hosts[1].settings.cached_plan_bytes = 0;
+        make_forgetful(&engines, 1);
         run(&engines, comm, RING_OP_BROADCAST);
         submit_and_hold(&engines, comm, 1);
         plan_word_t ask = engines.held.word;
