@@ -508,7 +508,8 @@ static void *run_wire(void *context)
 
 /* ---- connections ---- */
 
-static void tell(fake_id_t *to, enum rdma_cm_event_type type, int status, const struct rdma_conn_param *told)
+static struct rdma_cm_event *tell(fake_id_t *to, enum rdma_cm_event_type type, int status,
+                                  const struct rdma_conn_param *told)
 {
     fake_event_t *event = make(sizeof(*event));
     fake_channel_t *channel = (fake_channel_t *)to->id.channel;
@@ -521,6 +522,7 @@ static void tell(fake_id_t *to, enum rdma_cm_event_type type, int status, const 
     list_append(&channel->events, &event->link);
     fake.unheard++;
     ring(channel->channel.fd);
+    return &event->event;
 }
 
 static struct rdma_event_channel *create_event_channel(void)
@@ -605,13 +607,28 @@ static int disconnect(struct rdma_cm_id *ended)
     return 0;
 }
 
+static void forget(fake_id_t *id)
+{
+    if (id->peer)
+        id->peer->peer = NULL;
+    list_remove(&id->link);
+    unmake(id);
+}
+
+/* Of a listener these are connections that nobody has taken: the kernel refuses them. */
 static void forget_events(const fake_id_t *id)
 {
     fake_channel_t *channel = (fake_channel_t *)id->id.channel;
     LIST_FOR_EACH (link, &channel->events) {
         fake_event_t *event = CONTAINER_OF(link, fake_event_t, link);
-        if (event->event.id != &id->id)
+        if (event->event.id != &id->id && event->event.listen_id != &id->id)
             continue;
+        if (event->event.listen_id) {
+            fake_id_t *asked = (fake_id_t *)event->event.id;
+            if (asked->peer)
+                tell(asked->peer, RDMA_CM_EVENT_REJECTED, 4, NULL);
+            forget(asked);
+        }
         list_remove(link);
         MUST(hear(channel->channel.fd));
         fake.unheard--;
@@ -628,10 +645,7 @@ static int destroy_id(struct rdma_cm_id *destroyed)
     forget_events(id);
     if (id->peer && id->peer->accepted && !id->peer->connected)
         tell(id->peer, RDMA_CM_EVENT_REJECTED, 4, NULL);
-    if (id->peer)
-        id->peer->peer = NULL;
-    list_remove(&id->link);
-    unmake(id);
+    forget(id);
     unlock();
     return 0;
 }
@@ -707,7 +721,7 @@ static int connect_id(struct rdma_cm_id *id, struct rdma_conn_param *parameters)
         asked->id.port_num = 1;
         asked->peer = asks;
         asks->peer = asked;
-        tell(asked, RDMA_CM_EVENT_CONNECT_REQUEST, 0, parameters);
+        tell(asked, RDMA_CM_EVENT_CONNECT_REQUEST, 0, parameters)->listen_id = &listener->id;
     } else if (!fake.faults.no_answer) {
         tell(asks, RDMA_CM_EVENT_REJECTED, 8, NULL);
     }

@@ -537,8 +537,8 @@ static void test_a_peer_posts_more_receives_than_were_used(void **state)
     fake_verbs_say(0, true, 100);
     wait_for(&sides[0].lost, 1, "endpoints that are lost");
     assert_int_equal(sides[0].code, BLINK_ERR_PROTOCOL);
-    assert_non_null(strstr(sides[0].text,
-                           "host n1: RDMA device fake0: it posts more receives than were used: 100, and "));
+    assert_non_null(
+        strstr(sides[0].text, "host n1: RDMA device fake0: it posts more receives than were used: "));
     end();
 }
 
