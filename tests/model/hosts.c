@@ -24,6 +24,8 @@ static void tell_fail(uint32_t from, uint32_t to, uint32_t op)
         return;
     link->fail_told[op] = true;
     uint8_t sent = lane ? (uint8_t)flow_sender_stop(&lane->sender) : 0;
+    if (plan_of(op)->standing)
+        sent = 0; /* who gets it may have lent a landing, to which nothing goes */
     send_control(from, to, (control_t){.type = CONTROL_FAIL, .op = (uint8_t)op, .value = sent});
 }
 
@@ -144,6 +146,11 @@ static void lend(lane_t *lane)
     lane->lent = true;
 }
 
+static bool lends(uint32_t op, const flow_plan_t *flow)
+{
+    return plan_of(op)->lends && flow == &plan_of(op)->flows[0];
+}
+
 static void open_lanes(uint32_t host, uint32_t op, bool fails)
 {
     for (uint32_t i = 0; i < setting.lane_count; i++) {
@@ -155,7 +162,8 @@ static void open_lanes(uint32_t host, uint32_t op, bool fails)
             flow_sender_open(&lane->sender, flow->moves);
             flow_sender_ready(&lane->sender, flow->after == 0 ? flow->moves : 0);
             lane->sends = true;
-        } else if (flow->to == host && !plan_of(op)->standing && !fails && is_joined(host, op, flow->from)) {
+        } else if (flow->to == host && (!plan_of(op)->standing || lends(op, flow)) && !fails &&
+                   is_joined(host, op, flow->from)) {
             lend(lane);
         }
     }

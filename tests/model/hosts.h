@@ -34,6 +34,7 @@ typedef struct op_plan {
     uint8_t other; /* moves of the first flow as its receiver believes, by mistake; 0: the same */
     bool stranger; /* the first flow's receiver knows nothing of that flow nor of its sender */
     bool never;    /* the last host does not come to this op */
+    bool lends;    /* a standing op's first flow: its receiver lends a landing, by mistake */
     uint8_t flow_count;
     flow_plan_t flows[FLOWS_MAX];
 } op_plan_t;

@@ -71,6 +71,8 @@ MUTANTS = [
     ("who has ended an op does not answer FAIL", HOSTS,
      "        heed_fail(peer, host, op);\n    tell_fail(", "        heed_fail(peer, host, op);\n"
      "    if (!is_over(host, op))\n        tell_fail("),
+    ("FAIL tells how far was sent to a standing landing", HOSTS,
+     "if (plan_of(op)->standing)\n        sent = 0;", ""),
     ("a fence ends flows of which nothing was sent", HOSTS,
      "else if (lane->sender.posted > 0)", "else"),
     ("immediates that have come are lost with a fence", STREAMS,

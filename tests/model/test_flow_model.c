@@ -86,6 +86,8 @@ static void test_peers_that_disagree_lose_one_op(void **state)
                        (hosts_plan_t){2, 3, .ops = {STANDS(1, .other = 3), STANDS(1), STANDS(1)}});
     assert_all_is_well("one expects nothing, standing",
                        (hosts_plan_t){2, 3, .ops = {STANDS(1, .stranger = true), STANDS(1), STANDS(1)}});
+    assert_all_is_well("one lends, the other one stands",
+                       (hosts_plan_t){2, 3, .ops = {STANDS(2, .lends = true), STANDS(1), STANDS(1)}});
     assert_all_is_well("the same of a later op",
                        (hosts_plan_t){2, 2, .ops = {STANDS(1), STANDS(1, .stranger = true)}});
 }

@@ -60,7 +60,7 @@ bool is_joined(uint32_t host, uint32_t op, uint32_t peer)
 
 bool agree(uint32_t op)
 {
-    return plan_of(op)->other == 0 && !plan_of(op)->stranger;
+    return plan_of(op)->other == 0 && !plan_of(op)->stranger && !plan_of(op)->lends;
 }
 
 uint32_t moves_there(const lane_t *lane)

@@ -194,9 +194,9 @@ void data_run_ended(data_run_t *run);
 blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sent, uint32_t count);
 
 /* The op has failed on this host: no move goes to that host that has not gone, and what comes from there to a
- * standing landing is not waited for. `sent` receives how far each
- * flow to this host was sent, which FAIL says; of `most` flows, and of as many as data_run_flows() says
- * there are. Again, it tells the same. */
+ * standing landing is not waited for. `sent` receives how far each flow to that host was sent, which FAIL
+ * says; of `most` flows, and of as many as data_run_flows() says there are: none unless the host has lent a
+ * landing, since what went to a standing one it does not wait for. Again, it tells the same. */
 void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most);
 uint32_t data_run_flows(const data_run_t *run, uint32_t host);
 

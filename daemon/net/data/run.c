@@ -435,7 +435,7 @@ static blink_result_t open_outgoing(run_peer_t *peer, const data_offer_t *offer)
         return open_standing(peer, offer);
     if (peer->may_send)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "it has no standing landing for an op, and had one before");
-    peer->may_send = true;
+    peer->may_send = peer->borrows = true;
     BLINK_TRY(find_geometry(peer, offer->slots));
     if (peer->unsettled == 0)
         return BLINK_OK;
@@ -518,7 +518,7 @@ blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sen
 uint32_t data_run_flows(const data_run_t *run, uint32_t host)
 {
     const run_peer_t *peer = find_peer(run, host);
-    return peer && peer->out ? peer->out->lane_count : 0;
+    return peer && peer->borrows ? peer->out->lane_count : 0;
 }
 
 void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most)
@@ -529,7 +529,7 @@ void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most
     proxy_enter(run->data);
     run_peer_stop(peer);
     run_peer_give_up(peer);
-    for (uint32_t i = 0; peer->out && i < peer->out->lane_count && i < most; i++)
+    for (uint32_t i = 0; peer->borrows && i < peer->out->lane_count && i < most; i++)
         sent[i] = peer->senders[i].posted;
     run_check_settled(run);
     proxy_leave(run->data);

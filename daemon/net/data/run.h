@@ -26,6 +26,7 @@ typedef struct run_peer {
     bool agreed;
     bool suits_out, suits_in;     /* it lands in a standing landing, if there is one */
     bool may_send;                /* the moves have credit, by BEGIN or before it */
+    bool borrows;                 /* by BEGIN: they go to a landing that is lent */
     const lane_geometry_t *there; /* how the peer places what comes: the run's own geometry, or: */
     lane_geometry_t other;
     /* What comes from there, by lane of `in`. */

@@ -148,6 +148,8 @@ static void test_hosts_that_disagree_about_small_ops(void **state)
         {{.opcode = RING_OP_ALLTOALL, .count = 100}, {.opcode = RING_OP_ALLREDUCE, .count = 2}},
         {{.opcode = RING_OP_BROADCAST, .count = 2}, {.opcode = RING_OP_BROADCAST, .count = 2, .root = 1}},
         {{.opcode = RING_OP_ALLREDUCE, .count = 2}, {.opcode = RING_OP_GATHER, .count = 2, .root = 1}},
+        {{.opcode = RING_OP_ALLREDUCE, .count = 60000}, {.opcode = RING_OP_ALLTOALL, .count = 20000}},
+        {{.opcode = RING_OP_ALLTOALL, .count = 20000}, {.opcode = RING_OP_BARRIER}},
     };
     (void)state;
     for (uint32_t s = 0; s < LENGTH(shapes); s++) {
@@ -179,6 +181,41 @@ static void test_hosts_that_disagree_about_small_ops(void **state)
         run_times(&engines, comm, &tiny, 100);
         engines_fini(&engines);
     }
+}
+
+/* How far was sent is told of landings that are lent: the other host may have lent one, and would wait there
+ * for what has gone to the standing one. */
+static void test_a_fail_tells_nothing_of_standing_landings(void **state)
+{
+    static const uint32_t ranks[] = {1, 1};
+    static const char why[] = "it says so";
+    uint32_t payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, ranks, 2);
+    test_comm_t *comm = comm_add(&engines, long_us());
+    run_times(&engines, comm, &tiny, WARM_OPS);
+    data_counts_t before = counts_of(&engines, 1, 0), after;
+    const fail_t fail = {.op = {.home = HOME,
+                                .comm = comm->number,
+                                .number = WARM_OPS,
+                                .root = OP_NAME_NONE,
+                                .peer = OP_NAME_NONE},
+                         .code = BLINK_ERR_QUOTA};
+    const test_op_t op = {.opcode = RING_OP_BROADCAST, .count = 2, .root = 1};
+    submit(&engines, comm, &op, 1);
+    while (counts_of(&engines, 1, 0).frames_out[WIRE_DATA] == before.frames_out[WIRE_DATA])
+        engines_pump(&engines);
+    uint32_t bytes = fail_write(&fail, NULL, why, payload);
+    assert_int_equal(data_send(engines.hosts[0].endpoints[1], WIRE_FAIL, payload, bytes), BLINK_OK);
+    assert_int_equal(rank_await(&engines, 1).result, BLINK_ERR_QUOTA);
+    after = counts_of(&engines, 1, 0);
+    assert_int_equal(after.frames_out[WIRE_FAIL] - before.frames_out[WIRE_FAIL], 1);
+    assert_int_equal(after.bytes_out[WIRE_FAIL] - before.bytes_out[WIRE_FAIL], sizeof(fail) + strlen(why));
+    submit(&engines, comm, &op, 0);
+    assert_int_equal(rank_await(&engines, 0).result, BLINK_ERR_QUOTA);
+    run_times(&engines, comm, &tiny, 10);
+    engines_fini(&engines);
 }
 
 /* ---- ends ---- */
@@ -277,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_small_ops_of_every_kind_between_large_ones),
         cmocka_unit_test(test_groups_have_more_ops_than_there_are_landings),
         cmocka_unit_test(test_hosts_that_disagree_about_small_ops),
+        cmocka_unit_test(test_a_fail_tells_nothing_of_standing_landings),
         cmocka_unit_test(test_landings_end_with_their_communicator),
         cmocka_unit_test(test_data_for_a_communicator_that_has_left_are_dropped),
         cmocka_unit_test(test_a_host_is_lost_after_the_communicator_has_left),
