@@ -68,9 +68,6 @@ MUTANTS = [
      " && link_between(flow->from, host)->begun[op]", ""),
     ("a failed op does not wait to be settled", HOSTS,
      "return !lane->lent || landing_is_settled(&lane->landing);", "return true;"),
-    ("who has ended an op does not answer FAIL", HOSTS,
-     "        heed_fail(peer, host, op);\n    tell_fail(", "        heed_fail(peer, host, op);\n"
-     "    if (!is_over(host, op))\n        tell_fail("),
     ("FAIL tells how far was sent to a standing landing", HOSTS,
      "if (plan_of(op)->standing)\n        sent = 0;", ""),
     ("a fence ends flows of which nothing was sent", HOSTS,
