@@ -14,29 +14,23 @@ enum { KEY_HOSTS = 256, KEY_SSH, KEY_NO_PREFIX, KEY_NODE };
 #define SSH_DEFAULT "ssh -T -o BatchMode=yes"
 
 static const char DOC[] =
-    "Start PROGRAM as N ranks, which find each other by blink_comm_init_launched(), on this host or, by ssh, "
-    "on "
-    "others."
+    "Start PROGRAM as N ranks, which find each other by blink_comm_init_launched(), on this host or, by "
+    "ssh, on others."
     "\v"
-    "Each rank is told by BLINK_RANK, BLINK_SIZE, BLINK_LOCAL_RANK, BLINK_RENDEZVOUS and BLINK_JOB who it is "
-    "and how it meets the others. It reads nothing: its standard input is /dev/null. Its output comes line "
-    "by "
-    "line, after its number.\n"
+    "Each rank is told by BLINK_RANK, BLINK_SIZE, BLINK_LOCAL_RANK, BLINK_RENDEZVOUS and BLINK_JOB who it "
+    "is and how it meets the others. It reads nothing: its standard input is /dev/null. Its output comes "
+    "line by line, after its number.\n"
     "\n"
     "With --hosts the hosts share the ranks evenly, the first ranks on the first host. The daemon of the "
-    "first "
-    "host must listen for others by that name, blinkrun must be installed in the same place on every host, "
-    "and "
-    "the current directory must be there. No variable goes along: \"blinkrun ... env NAME=VALUE PROGRAM\" "
-    "sets "
-    "one.\n"
+    "first host must listen for others by that name, blinkrun must be installed in the same place on "
+    "every host, and the current directory must be there. No variable goes along: \"blinkrun ... env "
+    "NAME=VALUE PROGRAM\" sets one.\n"
     "\n"
-    "If a rank fails, the others are ended: by SIGTERM, and after 5 s by SIGKILL. SIGINT, SIGTERM and SIGHUP "
-    "go "
-    "on to all ranks, which then have 5 s; a second one ends them at once.\n"
+    "If a rank fails, the others are ended: by SIGTERM, and after 5 s by SIGKILL. SIGINT, SIGTERM and "
+    "SIGHUP go on to all ranks, which then have 5 s; a second one ends them at once.\n"
     "\n"
-    "Exit status: 0 if that of all ranks is; else that of the first rank that failed, 128 and the number of "
-    "the signal if one ended it; 1 if ranks could not be started; 2 bad usage.";
+    "Exit status: 0 if that of all ranks is; else that of the first rank that failed, 128 and the number "
+    "of the signal if one ended it; 1 if ranks could not be started; 2 bad usage.";
 
 static const struct argp_option option_list[] = {
     {"ranks", 'n', "N", 0, "How many ranks there are", 0},
