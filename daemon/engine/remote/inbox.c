@@ -254,9 +254,8 @@ void remotes_take_early(engine_t *engine)
     remotes_t *remotes = &engine->remotes;
     list_t frames;
     list_init(&frames);
+    list_splice(&frames, &remotes->early);
     list_t *link;
-    while ((link = list_take_first(&remotes->early)))
-        list_append(&frames, link);
     remotes->early_bytes = 0; /* what is of others is kept again */
     while ((link = list_take_first(&frames)))
         take_frame(CONTAINER_OF(link, frame_t, of_early));

@@ -42,6 +42,15 @@ static blink_result_t check_open(const data_endpoint_t *endpoint)
     return BLINK_OK;
 }
 
+/* What is shown on each connection. */
+static void fill_hellos(wire_hello_t hellos[DATA_STREAMS], uint64_t instance, const data_way_t *way)
+{
+    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+        hellos[i] = (wire_hello_t){.instance = instance, .stream = i};
+        memcpy(hellos[i].token, way->tokens[i], sizeof(hellos[i].token));
+    }
+}
+
 /* ---- who dials ---- */
 
 static void set_port(net_address_t *address, uint16_t port)
@@ -60,10 +69,7 @@ static blink_result_t dial_by(data_endpoint_t *endpoint, const transport_calls_t
     wire_hello_t hellos[DATA_STREAMS];
     set_port(&path.own, 0);
     set_port(&path.peer, port);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
-        hellos[i] = (wire_hello_t){.instance = route->instance, .stream = i};
-        memcpy(hellos[i].token, way->tokens[i], sizeof(hellos[i].token));
-    }
+    fill_hellos(hellos, route->instance, way);
     BLINK_TRY(use(endpoint, calls));
     return endpoint->transport->calls->dial(endpoint->transport, &path, hellos);
 }
@@ -139,10 +145,7 @@ static blink_result_t listen_by_rdma(data_endpoint_t *endpoint, const net_addres
 {
     net_address_t address = *own;
     wire_hello_t hellos[DATA_STREAMS];
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
-        hellos[i] = (wire_hello_t){.instance = instance, .stream = i};
-        memcpy(hellos[i].token, way->tokens[i], sizeof(hellos[i].token));
-    }
+    fill_hellos(hellos, instance, way);
     set_port(&address, 0);
     BLINK_TRY(check_open(endpoint));
     if (endpoint->transport)
