@@ -154,8 +154,8 @@ blink_result_t rendezvous_join(rendezvous_t *rendezvous, const uint8_t id[UNIQUE
     unique_id_t copy;
     memcpy(&copy, id, sizeof(copy));
     BLINK_TRY(reach_home(rendezvous, &copy, tenant));
-    blink_result_t result = gather_join(rendezvous->gather, &copy, tenant->uid, terms, 0, rank,
-                                        uv_now(&rendezvous->control->loop));
+    blink_result_t result =
+        gather_join(rendezvous->gather, &copy, tenant->uid, terms, rank, uv_now(&rendezvous->control->loop));
     arm(rendezvous);
     return result;
 }

@@ -242,10 +242,10 @@ void gather_receive(gather_t *gather, const gather_host_t *from, const gather_me
 /* ---- this host's ranks ---- */
 
 blink_result_t gather_join(gather_t *gather, const unique_id_t *id, uint32_t uid, const terms_t *terms,
-                           uint32_t expected, gather_rank_t *rank, uint64_t now_ms)
+                           gather_rank_t *rank, uint64_t now_ms)
 {
     gather->now_ms = now_ms;
-    return local_join(gather, id, uid, terms, expected, rank);
+    return local_join(gather, id, uid, terms, rank);
 }
 
 void gather_leave(gather_t *gather, gather_rank_t *rank, blink_result_t code)
@@ -322,10 +322,10 @@ bool gather_work(gather_t *gather, uint64_t now_ms)
 
 uint64_t gather_due_ms(const gather_t *gather)
 {
-    const list_t *const deadlines[] = {&gather->collecting, &gather->local_deadlines, &gather->home_deadlines,
+    const list_t *const deadlines[] = {&gather->local_deadlines, &gather->home_deadlines,
                                        &gather->spreading_deadlines};
     uint64_t due_ms = UINT64_MAX;
-    if (!list_is_empty(&gather->lost_peers))
+    if (!list_is_empty(&gather->lost_peers) || !list_is_empty(&gather->joining))
         return 0;
     for (size_t i = 0; i < sizeof(deadlines) / sizeof(deadlines[0]); i++) {
         const deadline_t *first = deadline_first(deadlines[i]);
@@ -364,7 +364,7 @@ blink_result_t gather_create(const gather_config_t *config, gather_t **created)
     list_init(&gather->spreading_deadlines);
     list_init(&gather->all_locals);
     list_init(&gather->all_trees);
-    list_init(&gather->collecting);
+    list_init(&gather->joining);
     list_init(&gather->local_deadlines);
     *created = gather;
     return BLINK_OK;

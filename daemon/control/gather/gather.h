@@ -2,8 +2,8 @@
  * How ranks on several hosts find each other. Pure: no sockets, no clock, no thread; time is passed in, and
  * messages go out by a call. One thread at a time.
  *
- * Ranks gather under an id at the id's home, which is one daemon. A daemon collects its own ranks for a
- * moment and has them join there; the home checks that they agree, refuses those that do not, and when all
+ * Ranks gather under an id at the id's home, which is one daemon. A daemon has its own ranks join
+ * there; the home checks that they agree, refuses those that do not, and when all
  * are there sends word down a tree of the hosts, of which it is the root. Every host acknowledges up the tree
  * once all below it have the word. From then on the tree serves to tell all hosts when the communicator is
  * lost; it ends from its leaves when the hosts have ended their parts.
@@ -35,9 +35,6 @@
 #include "base/list.h"
 #include "control/gather/terms.h"
 #include "unique_id.h"
-
-/* A host collects its ranks for so long before they join elsewhere. */
-#define GATHER_COLLECT_MS 2u
 
 /* How much longer than the home a host waits for the home. */
 #define GATHER_GRACE_MS 1000u
@@ -165,13 +162,13 @@ void gather_destroy(gather_t *gather);
 /* ---- this host's ranks ---- */
 
 /*
- * A rank is to gather under this id. `expected` is how many ranks of this host are to come, if that is known,
- * or 0: when so many are there they join at once. On success `refused` or `ready` is called for the rank,
+ * A rank is to gather under this id; if the home is another host, then it joins there in the next
+ * gather_work(), with all that have come until then. On success `refused` or `ready` is called for the rank,
  * maybe before this returns. Errors: INVALID_ARGUMENT, QUOTA, NO_MEMORY, what `recall` says: nothing is
  * called.
  */
 blink_result_t gather_join(gather_t *gather, const unique_id_t *id, uint32_t uid, const terms_t *terms,
-                           uint32_t expected, gather_rank_t *rank, uint64_t now_ms);
+                           gather_rank_t *rank, uint64_t now_ms);
 
 /* The rank goes: the gathering fails for all others with this code and this thread's error text. */
 void gather_leave(gather_t *gather, gather_rank_t *rank, blink_result_t code);

@@ -71,7 +71,7 @@ static blink_result_t create(gather_t *gather, const unique_id_t *id, uint32_t u
     list_init(&local->unsent);
     list_init(&local->sent);
     list_init(&local->of_peer);
-    list_init(&local->collects.link);
+    list_init(&local->joins);
     list_init(&local->gives_up.link);
     list_append(&gather->all_locals, &local->of_all);
     list_append(&home->locals, &local->of_peer);
@@ -95,7 +95,7 @@ void local_destroy(gather_t *gather, local_t *local)
     table_remove(&gather->attempts, &local->of_attempts);
     list_remove(&local->of_all);
     list_remove(&local->of_peer);
-    list_remove(&local->collects.link);
+    list_remove(&local->joins);
     list_remove(&local->gives_up.link);
     credit(gather, local->uid, &local->home->host);
     peer_put(gather, local->home);
@@ -168,7 +168,7 @@ static void send_ranks(gather_t *gather, local_t *local)
 {
     uint32_t count = 0;
     gather_join_rank_t *ranks = calloc(local->unsent_count, sizeof(*ranks));
-    list_remove(&local->collects.link);
+    list_remove(&local->joins);
     if (!ranks) {
         refuse_unsent(gather, local);
         return;
@@ -192,15 +192,8 @@ static void send_ranks(gather_t *gather, local_t *local)
     free(ranks);
 }
 
-/* Whether nobody is worth waiting for any more. */
-static bool is_collected(const local_t *local, uint32_t expected)
-{
-    uint32_t count = local->unsent_count + local->sent_count;
-    return local->home->is_own || count == local->terms.rank_count || (expected > 0 && count >= expected);
-}
-
-static void add(gather_t *gather, local_t *local, const terms_t *terms, uint32_t expected,
-                gather_rank_t *rank)
+/* To another host, those go together that come in one turn of the daemon. */
+static void add(gather_t *gather, local_t *local, const terms_t *terms, gather_rank_t *rank)
 {
     /* Ranks that ask for different things do not go in one message. */
     if (local->unsent_count > 0 && memcmp(&local->terms, terms, sizeof(*terms)) != 0)
@@ -213,15 +206,14 @@ static void add(gather_t *gather, local_t *local, const terms_t *terms, uint32_t
     local->unsent_count++;
     if (local->is_given_up)
         return; /* the rank hears what the others hear */
-    if (is_collected(local, expected))
+    if (local->home->is_own)
         send_ranks(gather, local);
     else if (local->unsent_count == 1)
-        gather->steps +=
-            deadline_set(&gather->collecting, &local->collects, gather->now_ms + GATHER_COLLECT_MS);
+        list_append(&gather->joining, &local->joins);
 }
 
 blink_result_t local_join(gather_t *gather, const unique_id_t *id, uint32_t uid, const terms_t *terms,
-                          uint32_t expected, gather_rank_t *rank)
+                          gather_rank_t *rank)
 {
     const gather_config_t *config = &gather->config;
     local_t *local = find(gather, id, uid);
@@ -235,7 +227,7 @@ blink_result_t local_join(gather_t *gather, const unique_id_t *id, uint32_t uid,
         destroy_if_idle(gather, local);
         return charged;
     }
-    add(gather, local, terms, expected, rank);
+    add(gather, local, terms, rank);
     return BLINK_OK;
 }
 
@@ -245,7 +237,7 @@ void local_leave(gather_t *gather, gather_rank_t *rank, blink_result_t code)
     release(gather, rank);
     if (local->is_given_up)
         return; /* the home knows already */
-    list_remove(&local->collects.link);
+    list_remove(&local->joins);
     local->is_given_up = true;
     local->code = code;
     memcpy(local->text, blink_error_text(), sizeof(local->text));
@@ -339,9 +331,9 @@ blink_result_t local_take_ready(gather_t *gather, const gather_message_t *ready,
 
 bool local_work(gather_t *gather)
 {
-    const deadline_t *collects = deadline_first(&gather->collecting);
-    if (collects && collects->at_ms <= gather->now_ms) {
-        send_ranks(gather, CONTAINER_OF(collects, local_t, collects));
+    local_t *joins = LIST_FIRST(&gather->joining, local_t, joins);
+    if (joins) {
+        send_ranks(gather, joins);
         return true;
     }
     const deadline_t *gives_up = deadline_first(&gather->local_deadlines);

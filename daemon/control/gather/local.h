@@ -10,8 +10,8 @@
 typedef struct local {
     table_link_t of_ids, of_attempts;
     list_t of_all, of_peer; /* on gather->all_locals, home->locals */
-    deadline_t collects,
-        gives_up; /* on gather->collecting while ranks are to be sent; gather->local_deadlines */
+    list_t joins;           /* on gather->joining while there are ranks to be sent */
+    deadline_t gives_up;    /* on gather->local_deadlines */
     uint64_t attempt;
     unique_id_t id;
     uint32_t uid;
@@ -26,7 +26,7 @@ typedef struct local {
 
 /* gather_join() and gather_leave(). */
 blink_result_t local_join(gather_t *gather, const unique_id_t *id, uint32_t uid, const terms_t *terms,
-                          uint32_t expected, gather_rank_t *rank);
+                          gather_rank_t *rank);
 void local_leave(gather_t *gather, gather_rank_t *rank, blink_result_t code);
 
 /* Messages of the home. */

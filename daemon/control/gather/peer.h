@@ -34,7 +34,7 @@ struct gather {
     list_t home_deadlines, spreading_deadlines;
     /* local.c's: gatherings of this host's ranks, by id and by attempt. */
     table_t locals, attempts;
-    list_t all_locals, collecting, local_deadlines;
+    list_t all_locals, joining, local_deadlines;
     /* tree.c's: by the communicator's number. */
     table_t trees;
     list_t all_trees;

@@ -248,26 +248,6 @@ void hosts_destroy(hosts_t *hosts)
     free(hosts);
 }
 
-blink_result_t hosts_join(hosts_t *hosts, uint32_t number)
-{
-    rank_t *rank = &hosts->ranks[number];
-    uint32_t siblings = 0;
-    for (uint32_t i = 0; i < hosts->rank_count; i++)
-        siblings += hosts->ranks[i].host == rank->host;
-    rank->state = RANK_WAITING;
-    blink_result_t code = gather_join(hosts->hosts[rank->host].gather, &hosts->id, USER, &hosts->terms,
-                                      siblings, &rank->gathers, hosts->now_ms);
-    if (code != BLINK_OK)
-        note(rank, RANK_REFUSED, code);
-    return code;
-}
-
-void hosts_join_all(hosts_t *hosts)
-{
-    for (uint32_t i = 0; i < hosts->rank_count; i++)
-        hosts_join(hosts, i);
-}
-
 void hosts_leave(hosts_t *hosts, uint32_t number)
 {
     rank_t *rank = &hosts->ranks[number];
@@ -334,6 +314,32 @@ static void work(hosts_t *hosts, host_t *host)
 {
     while (!host->is_dead && gather_work(host->gather, hosts->now_ms))
         continue;
+}
+
+blink_result_t hosts_come(hosts_t *hosts, uint32_t number)
+{
+    rank_t *rank = &hosts->ranks[number];
+    rank->state = RANK_WAITING;
+    blink_result_t code = gather_join(hosts->hosts[rank->host].gather, &hosts->id, USER, &hosts->terms,
+                                      &rank->gathers, hosts->now_ms);
+    if (code != BLINK_OK)
+        note(rank, RANK_REFUSED, code);
+    return code;
+}
+
+blink_result_t hosts_join(hosts_t *hosts, uint32_t number)
+{
+    blink_result_t code = hosts_come(hosts, number);
+    work(hosts, &hosts->hosts[hosts->ranks[number].host]);
+    return code;
+}
+
+void hosts_join_all(hosts_t *hosts)
+{
+    for (uint32_t i = 0; i < hosts->rank_count; i++)
+        hosts_come(hosts, i);
+    for (uint32_t i = 0; i < hosts->count; i++)
+        work(hosts, &hosts->hosts[i]);
 }
 
 static void arrive(hosts_t *hosts, parcel_t **place)

@@ -170,21 +170,16 @@ static void test_an_id_without_a_home_is_for_one_host(void **state)
     hosts_destroy(hosts);
 }
 
-static void test_a_host_collects_its_ranks_for_a_moment(void **state)
+static void test_ranks_that_come_together_join_together(void **state)
 {
     (void)state;
     hosts_t *hosts = hosts_create(2, 6, 3);
     const host_t *host = &hosts->hosts[1];
-    for (uint32_t i = 3; i < 5; i++) {
-        hosts->ranks[i].state = RANK_WAITING;
-        assert_int_equal(gather_join(host->gather, &hosts->id, USER, &hosts->terms, 0,
-                                     &hosts->ranks[i].gathers, hosts->now_ms),
-                         BLINK_OK);
-    }
+    hosts_come(hosts, 3);
+    hosts_come(hosts, 4);
     assert_int_equal(host->sent[GATHER_JOIN], 0);
-    assert_int_equal(gather_due_ms(host->gather), hosts->now_ms + GATHER_COLLECT_MS);
-    assert_false(gather_work(host->gather, hosts->now_ms + GATHER_COLLECT_MS - 1));
-    assert_true(gather_work(host->gather, hosts->now_ms + GATHER_COLLECT_MS));
+    assert_int_equal(gather_due_ms(host->gather), 0);
+    assert_true(gather_work(host->gather, hosts->now_ms));
     assert_int_equal(host->sent[GATHER_JOIN], 1);
     hosts_join(hosts, 5); /* is late, and goes by itself */
     assert_int_equal(host->sent[GATHER_JOIN], 2);
@@ -248,17 +243,8 @@ static void test_who_disagrees_is_refused_and_harms_nobody(void **state)
         hosts_t *hosts = two_ranks_wait();
         hosts->terms = cases[i].terms;
         hosts_join(hosts, 2);
-        hosts->now_ms += GATHER_COLLECT_MS;
-        gather_work(hosts->hosts[1].gather, hosts->now_ms);
         check_refusal(hosts, BLINK_ERR_MISMATCH, cases[i].said);
     }
-}
-
-static void join_late(hosts_t *hosts, uint32_t rank)
-{
-    hosts_join(hosts, rank);
-    hosts->now_ms += GATHER_COLLECT_MS;
-    gather_work(hosts->hosts[hosts->ranks[rank].host].gather, hosts->now_ms);
 }
 
 static void test_a_rank_that_is_there_already_is_refused(void **state)
@@ -266,7 +252,7 @@ static void test_a_rank_that_is_there_already_is_refused(void **state)
     (void)state;
     hosts_t *hosts = two_ranks_wait();
     hosts->ranks[2].gathers.rank = 1;
-    join_late(hosts, 2);
+    hosts_join(hosts, 2);
     check_refusal(hosts, BLINK_ERR_EXISTS,
                   "rank 1, which comes from n1, has joined this communicator already from n0");
 }
@@ -275,7 +261,7 @@ static void test_a_device_that_is_taken_is_refused(void **state)
 {
     (void)state;
     hosts_t *hosts = two_ranks_wait();
-    join_late(hosts, 3); /* device 1 */
+    hosts_join(hosts, 3); /* device 1 */
     hosts->ranks[2].gathers.device = 1;
     hosts_join(hosts, 2);
     check_refusal(hosts, BLINK_ERR_EXISTS, "rank 2 on n1 asks for device 1, which rank 3 has taken");
@@ -286,7 +272,7 @@ static void test_a_device_of_another_kind_is_refused(void **state)
     (void)state;
     hosts_t *hosts = two_ranks_wait();
     hosts->ranks[2].gathers.on_gpu = true;
-    join_late(hosts, 2);
+    hosts_join(hosts, 2);
     check_refusal(hosts, BLINK_ERR_UNSUPPORTED,
                   "rank 2 on n1's device 0 is on a GPU: a communicator has one kind");
 }
@@ -299,9 +285,10 @@ static void test_users_who_have_one_id_gather_apart(void **state)
     const rank_t own = hosts->ranks[2];
     rank_t *thief = &hosts->ranks[2];
     thief->state = RANK_WAITING;
-    assert_int_equal(gather_join(hosts->hosts[1].gather, &hosts->id, USER + 1, &hosts->terms, 1,
-                                 &thief->gathers, hosts->now_ms),
+    assert_int_equal(gather_join(hosts->hosts[1].gather, &hosts->id, USER + 1, &hosts->terms, &thief->gathers,
+                                 hosts->now_ms),
                      BLINK_OK);
+    assert_true(gather_work(hosts->hosts[1].gather, hosts->now_ms));
     hosts_settle(hosts);
     assert_int_equal(hosts_left(hosts).homes, 1);
     gather_leave(hosts->hosts[1].gather, &thief->gathers, blink_error_set(BLINK_ERR_PEER_LOST, "thief"));
@@ -784,7 +771,7 @@ int main(void)
         cmocka_unit_test(test_a_home_may_have_no_ranks),
         cmocka_unit_test(test_one_host_alone_sends_and_keeps_nothing),
         cmocka_unit_test(test_an_id_without_a_home_is_for_one_host),
-        cmocka_unit_test(test_a_host_collects_its_ranks_for_a_moment),
+        cmocka_unit_test(test_ranks_that_come_together_join_together),
         cmocka_unit_test(test_who_disagrees_is_refused_and_harms_nobody),
         cmocka_unit_test(test_a_rank_that_is_there_already_is_refused),
         cmocka_unit_test(test_a_device_that_is_taken_is_refused),
