@@ -194,6 +194,11 @@ void exec_wire_run(exec_instance_t *instance, exec_task_t *lane)
     instance->exec->calls->wire->run(instance, lane);
 }
 
+void exec_wire_run_some(exec_instance_t *instance, exec_task_t *lane)
+{
+    instance->exec->calls->wire->run_some(instance, lane);
+}
+
 void exec_wire_queue(exec_instance_t *instance, exec_task_t *lane)
 {
     instance->exec->calls->wire->queue(instance, lane);

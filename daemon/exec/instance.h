@@ -13,6 +13,7 @@ typedef struct exec_wire_calls {
     void (*sent)(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
     exec_task_t *(*arrived)(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
     void (*run)(exec_instance_t *instance, exec_task_t *lane);
+    void (*run_some)(exec_instance_t *instance, exec_task_t *lane);
     void (*queue)(exec_instance_t *instance, exec_task_t *lane);
     void (*settled)(exec_instance_t *instance);
 } exec_wire_calls_t;

@@ -57,12 +57,16 @@ wire_place_t exec_wire_place(const exec_instance_t *instance, uint32_t lane, uin
 void exec_wire_sent(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
 
 /* Incoming: the moves below `sequence` have come. Returns a lane that goes on now, which the caller gives to
- * exec_wire_run() or exec_wire_queue(); NULL if there is none. If several lanes go on, the others are queued
+ * one of the next three; NULL if there is none. If several lanes go on, the others are queued
  * already. */
 exec_task_t *exec_wire_arrived(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
 
 /* Run the lane, and those that it wakes, on this thread; the run may end in it. For short runs. */
 void exec_wire_run(exec_instance_t *instance, exec_task_t *lane);
+
+/* Run a few steps of the lane on this thread, which the executor's threads would run else: the rest of it,
+ * and the lanes that it wakes, are left to them. The run may end in it. */
+void exec_wire_run_some(exec_instance_t *instance, exec_task_t *lane);
 
 /* Leave the lane to the executor's threads. */
 void exec_wire_queue(exec_instance_t *instance, exec_task_t *lane);

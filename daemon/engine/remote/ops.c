@@ -548,7 +548,8 @@ blink_result_t remote_begin(comm_op_t *op, void *const *outputs, const uint64_t 
                                       .context = of,
                                       .standing = op->shape.is_transfer ? NULL : of->remote->standing,
                                       .number = of->name.number,
-                                      .ended = remote_count_ended(of->remote)};
+                                      .ended = remote_count_ended(of->remote),
+                                      .is_crowded = op->comm->engine->crowded};
     data_t *data = op->comm->engine->config.data;
     BLINK_TRY(data_run_create(data, &config, &of->run));
     choose_who_watches(of);

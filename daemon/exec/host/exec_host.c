@@ -90,12 +90,22 @@ static void pool_sleep(exec_host_t *exec, uint32_t worker)
         exec->called--;
 }
 
-/* Run the due task whose turn it is, outside the lock. */
+void pool_run_locked(exec_host_t *exec, exec_task_t *task)
+{
+    exec_share_t *share = task->share;
+    share->users++;
+    pthread_mutex_unlock(&exec->mutex);
+    uint64_t bytes = task->run(task);
+    pthread_mutex_lock(&exec->mutex);
+    queue_charge(&exec->queue, share, bytes);
+    if (--share->users == 0 && share->destroyed)
+        share_free(share);
+}
+
+/* Run the due task whose turn it is. */
 static void pool_run_next(exec_host_t *exec, uint64_t now_ns)
 {
     exec_task_t *task = queue_pop(&exec->queue);
-    exec_share_t *share = task->share;
-    share->users++;
     exec->runners++;
     if (!exec->config.pace || exec->runners == 0)
         pool_wake(exec);
@@ -103,15 +113,10 @@ static void pool_run_next(exec_host_t *exec, uint64_t now_ns)
         pool_wake_idle(exec);
     if (task->taken)
         task->taken(task);
-    pthread_mutex_unlock(&exec->mutex);
     atomic_fetch_add_explicit(&exec->busy, 1, memory_order_relaxed);
-    uint64_t bytes = task->run(task);
+    pool_run_locked(exec, task);
     atomic_fetch_sub_explicit(&exec->busy, 1, memory_order_relaxed);
-    pthread_mutex_lock(&exec->mutex);
     exec->runners--;
-    queue_charge(&exec->queue, share, bytes);
-    if (--share->users == 0 && share->destroyed)
-        share_free(share);
 }
 
 static void *pool_worker(void *argument)
@@ -222,6 +227,7 @@ static const exec_wire_calls_t host_wire_calls = {.place = host_wire_place,
                                                   .sent = host_wire_sent,
                                                   .arrived = host_wire_arrived,
                                                   .run = host_wire_run,
+                                                  .run_some = host_wire_run_some,
                                                   .queue = host_wire_queue,
                                                   .settled = host_wire_settled};
 

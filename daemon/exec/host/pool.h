@@ -37,6 +37,9 @@ struct exec_host {
  * its own task back unlocks the mutex plainly, since it returns to the queue itself. */
 void pool_unlock_and_wake(exec_host_t *exec);
 
+/* Under the lock, which is let go of meanwhile: run a task that is not in the queue, and charge its share. */
+void pool_run_locked(exec_host_t *exec, exec_task_t *task);
+
 /* The host's side of exec_calls_t. */
 blink_result_t host_share_create(exec_t *exec, const void *tenant, uint32_t weight, exec_share_t **share);
 void host_share_destroy(exec_share_t *share);

@@ -320,6 +320,15 @@ void host_wire_run(exec_instance_t *base, exec_task_t *lane)
     instance_drop(instance, 1);
 }
 
+void host_wire_run_some(exec_instance_t *base, exec_task_t *lane)
+{
+    exec_host_t *exec = ((host_instance_t *)base)->exec;
+    pthread_mutex_lock(&exec->mutex);
+    pool_run_locked(exec, lane);
+    /* The lane may have been put back, and this is no worker that returns to the queue. */
+    pool_unlock_and_wake(exec);
+}
+
 void host_wire_queue(exec_instance_t *base, exec_task_t *lane)
 {
     lane_queue((host_instance_t *)base, lane, 0, NULL);

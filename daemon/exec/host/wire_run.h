@@ -41,6 +41,7 @@ wire_place_t host_wire_place(const exec_instance_t *instance, uint32_t lane, uin
 void host_wire_sent(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
 exec_task_t *host_wire_arrived(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
 void host_wire_run(exec_instance_t *instance, exec_task_t *lane);
+void host_wire_run_some(exec_instance_t *instance, exec_task_t *lane);
 void host_wire_queue(exec_instance_t *instance, exec_task_t *lane);
 void host_wire_settled(exec_instance_t *instance);
 

@@ -158,7 +158,9 @@ typedef struct data_run_config {
     void *context;                /* the handler's run_context */
     data_standing_t *standing;    /* of the op's communicator; NULL: the op is a transfer */
     uint64_t number;              /* of the op among the communicator's collectives */
-    uint64_t ended; /* so many of these have ended here, the first ones; data_standing_holds() */
+    uint64_t ended;  /* so many of these have ended here, the first ones; data_standing_holds() */
+    bool is_crowded; /* the executor's threads have no core to themselves: whoever takes moves in goes on with
+                        them */
 } data_run_config_t;
 
 /* Lend landings, or find standing ones, and open flows. Nothing is sent yet, and nothing comes before the

@@ -216,6 +216,7 @@ static void prepare(data_run_t *run, const data_run_config_t *config, layout_t *
     run->standing = config->standing;
     run->number = config->number;
     run->first_ended = config->ended;
+    run->is_crowded = config->is_crowded;
     run->item.run = run_on_posted;
     run->wires = (exec_wires_t){run_on_ready, run_on_aborted, run, run->landings};
     run->is_short = geometry->block_bytes * run->program->block_count <= SHORT_RUN_BYTES;

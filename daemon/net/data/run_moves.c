@@ -67,11 +67,13 @@ static void tell_arrived(run_peer_t *peer, uint32_t flow)
     peer->told[flow] = upto;
     /* After the last move of the last lane the run may be over, but for the lane that goes on. */
     exec_instance_t *instance = run->instance;
-    bool is_short = run->is_short;
+    bool is_short = run->is_short, is_crowded = run->is_crowded;
     run->open -= upto == exec_wire_moves(instance, lane);
     exec_task_t *woken = exec_wire_arrived(instance, lane, upto);
     if (woken && is_short)
         exec_wire_run(instance, woken);
+    else if (woken && is_crowded)
+        exec_wire_run_some(instance, woken);
     else if (woken)
         exec_wire_queue(instance, woken);
 }

@@ -178,10 +178,10 @@ static inline bool wire_tell_arrived(wire_flow_t *flow, uint64_t *dice)
         return false;
     flow->told += 1 + wire_random(dice, may - flow->told);
     exec_task_t *woken = exec_wire_arrived(instance, flow->to_lane, flow->told);
-    if (woken && wire_random(dice, 2))
-        exec_wire_run(instance, woken);
-    else if (woken)
-        exec_wire_queue(instance, woken);
+    void (*const ways[])(exec_instance_t *, exec_task_t *) = {exec_wire_run, exec_wire_run_some,
+                                                              exec_wire_queue};
+    if (woken)
+        ways[wire_random(dice, 3)](instance, woken);
     return true;
 }
 

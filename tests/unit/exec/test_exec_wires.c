@@ -344,6 +344,22 @@ static void test_rings_equal_one_host_alone(void **state)
 }
 
 /* The executors of these hosts emulate their own links. */
+/* So many moves come at once that a lane which goes on with them has to stop in between. */
+static void check_many_moves(const pools_t *pools, const topo_t *topo, const plan_t *plan, uint32_t hosts)
+{
+    const way_t way = {0};
+    cluster_t cluster;
+    cluster_init(&cluster, pools, topo, plan, hosts, &way);
+    for (uint32_t round = 0; round < 4; round++)
+        check_op(&cluster, &way, count_for(plan, 1u << 21), round);
+    cluster_fini(&cluster);
+}
+
+static void test_lanes_that_go_on_for_long(void **state)
+{
+    check_machine(*state, &machines[1], BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE, check_many_moves);
+}
+
 static void check_paced(const struct machine *machine, blink_protocol_t protocol, check_plan_t *check)
 {
     static const double scales[WIRE_HOSTS_MAX] = {PACE_FAST, PACE_FAST, PACE_FAST, PACE_FAST};
@@ -476,6 +492,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_collective_equals_one_host_alone),
         cmocka_unit_test(test_rings_equal_one_host_alone),
+        cmocka_unit_test(test_lanes_that_go_on_for_long),
         cmocka_unit_test(test_every_collective_over_emulated_links),
         cmocka_unit_test(test_every_collective_with_flags_within_hosts),
         cmocka_unit_test(test_data_may_come_before_the_receiver_starts),

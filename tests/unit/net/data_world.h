@@ -294,7 +294,8 @@ static inline void begin_part(part_t *part)
                                       .outputs = part->outputs,
                                       .output_bytes = part->output_bytes,
                                       .tenant = host,
-                                      .context = part};
+                                      .context = part,
+                                      .is_crowded = host == host->world->hosts};
     bool fails = false;
     for (uint32_t peer = 0; peer < host->world->host_count; peer++)
         fails |= part->joined[peer] && (part->has_failed[peer] || host->lost[peer]);
