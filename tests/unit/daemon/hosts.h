@@ -81,8 +81,8 @@ typedef struct hosts {
 hosts_t *hosts_create(uint32_t count, uint32_t rank_count, uint32_t per_host);
 void hosts_destroy(hosts_t *hosts);
 
-/* A rank comes; hosts_join(): and its host sends it to the home by itself; hosts_join_all(): all come, and each
- * host sends its own together. The result of gather_join(). */
+/* A rank comes; hosts_join(): and its host has it join; hosts_join_all(): all ranks come, and each host has
+ * its own join together. The result of gather_join(). */
 blink_result_t hosts_come(hosts_t *hosts, uint32_t rank);
 blink_result_t hosts_join(hosts_t *hosts, uint32_t rank);
 void hosts_join_all(hosts_t *hosts);
