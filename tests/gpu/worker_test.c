@@ -324,17 +324,17 @@ static void test_handles_that_lead_nowhere(void **state)
     harness_start(&service, true, two_gpus);
     own_pooled(4096, &pool_fd, &pooled);
 
-    assert_refused(import(&service, &extent, 1, &foreign, 1), BLINK_ERR_INVALID_ARGUMENT,
+    assert_refused(import(&service, &extent, 1, &foreign, 1), BLINK_ERR_UNSUPPORTED,
                    "extent 0 of 1: the driver does not take it: cuMemImportFromShareableHandle");
-    assert_refused(import(&service, &extent, 1, &pool_fd, 1), BLINK_ERR_INVALID_ARGUMENT,
+    assert_refused(import(&service, &extent, 1, &pool_fd, 1), BLINK_ERR_UNSUPPORTED,
                    "extent 0 of 1: the driver does not take it: cuMemImportFromShareableHandle");
-    assert_refused(import(&service, &pooled, 1, &foreign, 1), BLINK_ERR_INVALID_ARGUMENT,
+    assert_refused(import(&service, &pooled, 1, &foreign, 1), BLINK_ERR_UNSUPPORTED,
                    "cuMemPoolImportFromShareableHandle");
     memset(pooled.handle, 0xa5, sizeof(pooled.handle));
-    assert_refused(import(&service, &pooled, 1, &pool_fd, 1), BLINK_ERR_INVALID_ARGUMENT,
+    assert_refused(import(&service, &pooled, 1, &pool_fd, 1), BLINK_ERR_UNSUPPORTED,
                    "cuMemPoolImportPointer");
     extent.kind = GPU_EXTENT_IPC;
-    assert_refused(import(&service, &extent, 1, NULL, 0), BLINK_ERR_INVALID_ARGUMENT, "cuIpcOpenMemHandle");
+    assert_refused(import(&service, &extent, 1, NULL, 0), BLINK_ERR_UNSUPPORTED, "cuIpcOpenMemHandle");
     assert_refused(import(&service, &extent, 1, &foreign, 1), BLINK_ERR_INVALID_ARGUMENT,
                    "1 descriptors for extents that need 0");
     close(foreign);
@@ -350,7 +350,7 @@ static void test_stale_ipc_handle(void **state)
     unsigned char *memory = own_legacy(4096, &extent);
     CU(cuMemFree((CUdeviceptr)(uintptr_t)memory));
 
-    assert_refused(import(&service, &extent, 1, NULL, 0), BLINK_ERR_INVALID_ARGUMENT,
+    assert_refused(import(&service, &extent, 1, NULL, 0), BLINK_ERR_UNSUPPORTED,
                    "extent 0 of 1: the driver does not take it: cuIpcOpenMemHandle");
     assert_int_equal(harness_stop(&service), 0);
 }
@@ -367,7 +367,7 @@ static void test_less_memory_than_was_said(void **state)
     own_legacy(65536, &legacy);
     pooled.allocation_bytes = legacy.allocation_bytes = UINT64_C(1) << 32;
 
-    assert_refused(import(&service, &vmm, 1, &vmm_fd, 1), BLINK_ERR_INVALID_ARGUMENT,
+    assert_refused(import(&service, &vmm, 1, &vmm_fd, 1), BLINK_ERR_UNSUPPORTED,
                    "extent 0 of 1: the driver does not take it: cuMemMap");
     assert_refused(import(&service, &pooled, 1, &pool_fd, 1), BLINK_ERR_INVALID_ARGUMENT,
                    "bytes, not the 4294967296 that were said");

@@ -26,8 +26,8 @@ class GpuTest(IntegrationTest):
         return self.daemon("--devices", devices, *self.limits(init_timeout_s=LIMIT_S / 2), *flags,
                            env=gpu_environment(**variables))
 
-    def ranks(self, daemon, scenario, ranks, **variables):
-        process = Process([BLINK_GPU_API, scenario, ranks],
+    def ranks(self, daemon, scenario, ranks, under=(), **variables):
+        process = Process([*under, BLINK_GPU_API, scenario, ranks],
                           env=gpu_environment(BLINK_SOCKET=daemon.socket, **variables))
         self.children.append(process)
         return process
@@ -62,6 +62,14 @@ class MemoryTest(GpuTest):
             file.write("[gpu]\nlegacy_ipc = no\n")
         daemon = self.gpu_daemon("cuda:0x4", "--config", config)
         self.play("device-memory", daemon=daemon)
+
+    def test_clients_in_another_pid_namespace_are_staged(self):
+        """As those in containers are: the driver refuses to open an IPC handle of theirs."""
+        daemon, user = self.gpu_daemon(), [] if os.getuid() == 0 else ["--user", "--map-root-user"]
+        under = ["unshare", *user, "--pid", "--fork", "--kill-child"]
+        process = self.ranks(daemon, "device-memory", 4, under=under)
+        self.assertEqual(process.wait(), 0, process.stderr())
+        daemon.check_serves()
 
     def test_several_gpus(self):
         daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=4)

@@ -26,7 +26,7 @@ blink_result_t worker_import_fail(const worker_t *worker, const char *call, CUre
     blink_result_t failure = cuda_driver_fail(worker->cu, call, result);
     if (failure == BLINK_ERR_NO_MEMORY)
         return failure;
-    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the driver does not take it: %s", blink_error_text());
+    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "the driver does not take it: %s", blink_error_text());
 }
 
 void worker_log_failure(const worker_t *worker, const char *call, CUresult result)

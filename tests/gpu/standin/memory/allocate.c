@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define HANDLE_MAGIC UINT64_C(0x6370692d6e696473)
@@ -15,7 +16,8 @@ typedef struct handle {
     int32_t process;
     int32_t file; /* in that process */
     uint64_t cookie;
-    uint64_t reserved[5];
+    uint64_t namespace; /* that the number of the process belongs to */
+    uint64_t reserved[4];
 } handle_t;
 
 _Static_assert(sizeof(handle_t) == sizeof(CUipcMemHandle), "CUDA says how large a handle is");
@@ -84,10 +86,17 @@ CUresult cuMemFree(CUdeviceptr address)
     return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static uint64_t process_namespace(void)
+{
+    struct stat found = {0};
+    (void)stat("/proc/self/ns/pid", &found);
+    return found.st_ino;
+}
+
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
     STANDIN_ENTER(cuIpcGetMemHandle, CONTEXT);
-    handle_t made = {.magic = HANDLE_MAGIC, .process = getpid()};
+    handle_t made = {.magic = HANDLE_MAGIC, .process = getpid(), .namespace = process_namespace()};
     pthread_mutex_lock(&memory_lock);
     const range_t *range = range_find((uintptr_t)address);
     bool is_legacy = range && range->kind == RANGE_LEGACY;
@@ -136,7 +145,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle given, unsigned
     memcpy(&handle, &given, sizeof(handle));
     if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || handle.magic != HANDLE_MAGIC)
         return CUDA_ERROR_INVALID_VALUE;
-    if (handle.process == getpid())
+    if (handle.process == getpid() || handle.namespace != process_namespace())
         return CUDA_ERROR_INVALID_CONTEXT;
     STANDIN_TRY(capture_check_unsafe());
     char path[64];
