@@ -83,6 +83,11 @@ class MemoryTest(GpuTest):
         for scenario in ("device-memory", "stream"):
             self.play(scenario, daemon=daemon, STANDIN_CUDA_GPUS=2)
 
+    def test_the_daemons_launches_do_not_block(self):
+        """A launch that waited for its kernel would wait for those of the other GPUs, which come after it."""
+        daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=2, CUDA_LAUNCH_BLOCKING=1)
+        self.play("device-memory", ranks=2, daemon=daemon, STANDIN_CUDA_GPUS=2)
+
     def test_gpus_that_cannot_reach_each_other_meet_in_host_memory(self):
         daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1)
         for scenario in ("device-memory", "pools", "stream", "two-streams"):

@@ -89,6 +89,8 @@ static void set_environment(const gpu_start_t *start)
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     /* Streams that share a queue would wait for one another. */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+    /* The first kernel of a run on several GPUs would be waited for before the others are launched. */
+    unsetenv("CUDA_LAUNCH_BLOCKING");
 }
 
 static blink_result_t map_arena(worker_t *worker, int fd)

@@ -5,6 +5,7 @@
  * Read from the environment, once per process:
  *   STANDIN_CUDA_GPUS     how many GPUs the machine has: 1 unless told otherwise, at most 16
  *   CUDA_VISIBLE_DEVICES  as for CUDA, numbers only: which of them this process sees, in which order
+ *   CUDA_LAUNCH_BLOCKING  as for CUDA, 1: a launch returns when the kernel has ended
  *   STANDIN_CUDA_NO_PEER  1: no GPU reaches another's memory
  *   STANDIN_CUDA_MEMORY   bytes of a GPU that this process may allocate: 1 GiB
  *   STANDIN_CUDA_FAIL     "cuMemAlloc:3", "cuMemAlloc:3:2", "cuMemAlloc:3:hang", also several with
@@ -76,7 +77,7 @@ bool standin_launch_is_fatal(void);
 typedef struct standin_settings {
     int gpus[STANDIN_GPUS_MAX]; /* by ordinal: which GPU of the machine that is */
     int gpu_count;              /* that this process sees */
-    bool no_peer;
+    bool no_peer, launches_block;
     uint64_t memory_bytes;
     uint64_t fatal_launch; /* 0: none */
 } standin_settings_t;

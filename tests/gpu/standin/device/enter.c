@@ -78,6 +78,7 @@ static void read_environment(void)
     uint64_t machine_gpus = number_from("STANDIN_CUDA_GPUS", 1);
     read_visible(settings, machine_gpus < STANDIN_GPUS_MAX ? (int)machine_gpus : STANDIN_GPUS_MAX);
     settings->no_peer = number_from("STANDIN_CUDA_NO_PEER", 0) != 0;
+    settings->launches_block = number_from("CUDA_LAUNCH_BLOCKING", 0) != 0;
     settings->memory_bytes = number_from("STANDIN_CUDA_MEMORY", DEFAULT_MEMORY_BYTES);
     settings->fatal_launch = number_from("STANDIN_CUDA_LOST", 0);
     const char *text = getenv("STANDIN_CUDA_FAIL");

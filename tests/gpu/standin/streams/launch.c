@@ -271,7 +271,9 @@ static CUresult submit(CUfunction function, uint32_t block_count, void **paramet
     launch_t *launch = create_launch(function, block_count, parameters);
     if (!launch)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return stream_submit(stream, &(op_t){.type = &launch_type, .launch = launch});
+    STANDIN_TRY(stream_submit(stream, &(op_t){.type = &launch_type, .launch = launch}));
+    bool blocks = standin_settings()->launches_block && !stream_is_captured(stream);
+    return blocks ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
 }
 
 /* Grids and blocks have one dimension here. */
