@@ -88,10 +88,11 @@ typedef struct gpu_request {
 } gpu_request_t;
 
 /*
- * Errors of IMPORT: INVALID_ARGUMENT (memory of another GPU; less memory than the extent says), PERMISSION (an
- * IPC handle where they are not accepted), UNSUPPORTED (what the driver does not take: a handle that is none,
- * stale, the worker's own, or of a process in another PID namespace, such as a container's; several extents
- * that cannot be mapped side by side, which only VMM can), NO_MEMORY, SYSTEM. The text names the extent.
+ * Errors of IMPORT: INVALID_ARGUMENT (memory of another GPU; less memory than the extent says), PERMISSION
+ * (an IPC handle where they are not accepted), UNSUPPORTED (what the driver does not take: a handle that is
+ * none, stale, the worker's own, or of a process in another PID namespace, such as a container's; several
+ * extents that cannot be mapped side by side, which only VMM can), NO_MEMORY, SYSTEM. The text names the
+ * extent.
  */
 typedef struct gpu_reply {
     uint64_t token;
