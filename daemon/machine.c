@@ -252,6 +252,13 @@ static blink_result_t find_gpus(const settings_t *settings, machine_t *machine, 
     }
     if (!chosen->automatic)
         return blink_error_set(BLINK_ERR_NOT_FOUND, "devices cuda: %s", blink_error_text());
+    uint32_t installed = detect_nvidia_gpus(NULL);
+    if (installed > 0)
+        return BLINK_FAIL(
+            BLINK_ERR_NOT_FOUND,
+            "devices auto: this machine has %u of NVIDIA's GPUs, which cannot be used; make them so "
+            "(as root: nvidia-modprobe -c0 -u), or set devices = host:%u. %s",
+            installed, installed, blink_error_text());
     LOG_INFO("no GPUs: %s", blink_error_text());
     return BLINK_OK;
 }

@@ -1,6 +1,7 @@
 """How blinkd starts, refuses to start, and stops."""
 import json
 import os
+import pathlib
 import re
 import resource
 import shutil
@@ -19,15 +20,26 @@ STEP = "allreduce:100:float32:sum"
 
 
 class StartTest(IntegrationTest):
-    def check_refuses(self, *arguments, texts, socket_path=None):
+    def check_refuses(self, *arguments, texts, socket_path=None, under=()):
         """blinkd ends at once with a failure and one clear message."""
         path = socket_path or os.path.join(self.directory(), "blinkd.sock")
-        status, _, err = self.run_command([BLINKD, "--socket", path, *arguments])
+        status, _, err = self.run_command([*under, BLINKD, "--socket", path, *arguments])
         self.assertGreater(status, 0, err)
         for text in texts:
             self.assertRegex(err, text)
         if not socket_path:
             self.assertFalse(os.path.exists(path))
+
+    def test_a_gpu_that_cannot_be_used_is_not_passed_over(self):
+        """The machine of this test has one on PCI, and no driver for it."""
+        pci = pathlib.Path(self.directory(), "devices", "0000:07:00.0")
+        pci.mkdir(parents=True)
+        (pci / "vendor").write_text("0x10de\n", encoding="ascii")
+        (pci / "class").write_text("0x030200\n", encoding="ascii")
+        user = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
+        script = f"mount --bind {pci.parent} /sys/bus/pci/devices && exec \"$@\""
+        self.check_refuses("--devices", "auto", under=["unshare", *user, "--mount", "sh", "-c", script, "sh"],
+                           texts=["1 of NVIDIA's GPUs, which cannot", "devices = host:1. no CUDA driver"])
 
     def test_starts_serves_and_stops(self):
         for signal_number in [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]:

@@ -34,4 +34,8 @@ blink_result_t topo_detect(const detect_sources_t *sources, topo_t **topo);
  * does not tell, or there is no such interface. `sysfs` NULL: "/sys". */
 double detect_nic_GBps(const char *sysfs, const char *interface);
 
+/* How many GPUs of NVIDIA this machine has for computing, whether or not the driver works: "3D controllers"
+ * on PCI, and all that the kernel's driver "nvidia" has. `sysfs` NULL: "/sys". Thread-safe. */
+uint32_t detect_nvidia_gpus(const char *sysfs);
+
 #endif
