@@ -57,7 +57,7 @@ static void engine_wake(void *context)
 static bool has_work(engine_t *engine)
 {
     if (!mailbox_is_empty(&engine->mailbox) || engine->replaying > 0 || !list_is_empty(&engine->leaving) ||
-        !list_is_empty(&engine->lost_comms))
+        !list_is_empty(&engine->lost_comms) || remotes_have_work(&engine->remotes))
         return true;
     if (engine->config.cuda && exec_cuda_has_news(engine->config.cuda))
         return true;
@@ -138,6 +138,7 @@ static bool engine_work(engine_t *engine)
     engine->turn_steps = 0;
     bool worked = mailbox_run(&engine->mailbox);
     worked |= remotes_poll(engine);
+    worked |= remotes_work(engine);
     worked |= clients_serve(engine);
     worked |= engine->config.cuda && run_poll_ended(engine);
     worked |= engine->config.cuda && gpu_worker_end_some(engine);
@@ -273,7 +274,7 @@ static void init_lists(engine_t *engine)
     list_init(&engine->lost_comms);
     fair_round_init(&engine->due_tenants, TURN_QUANTUM_BYTES);
     list_init(&engine->spare_batches);
-    const remote_calls_t calls = {comm_end, run_over, run_fail, run_fail_as, plan_words_take_early, run_due};
+    const remote_calls_t calls = {comm_end, run_over, run_fail, run_fail_as, run_due};
     remotes_init(&engine->remotes, &calls);
 }
 
@@ -328,7 +329,6 @@ void engine_destroy(engine_t *engine)
     LIST_FOR_EACH (link, &engine->spare_batches) {
         free(CONTAINER_OF(link, op_batch_t, of_rank));
     }
-    plan_words_free(engine);
     remotes_fini(&engine->remotes);
     fabric_put(engine->local);
     engine_close_fds(engine);

@@ -160,7 +160,7 @@ static blink_result_t heed_unknown(engine_t *engine, data_endpoint_t *endpoint, 
     const cached_program_t *cached = cache_find_shipped(&engine->cache, word->key);
     if (cached)
         return tell_what_there_is(cached, endpoint, word);
-    if (ended)
+    if (ended || !is_early)
         return tell_ended(engine, endpoint, word->number, ended);
     *is_early = true;
     return BLINK_OK;

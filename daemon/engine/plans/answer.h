@@ -9,7 +9,7 @@
 #include "engine/plans/plans.h"
 
 /* Another host asks. *is_early: for a communicator that is not known here yet, and the ask is to be heeded
- * again when it is. Errors: PROTOCOL, QUOTA, NO_MEMORY: the session is to be ended. */
+ * again when it is, with NULL. Errors: PROTOCOL, QUOTA, NO_MEMORY: the session is to be ended. */
 blink_result_t answer_heed(engine_t *engine, data_endpoint_t *endpoint, const plan_word_t *word,
                            bool *is_early);
 

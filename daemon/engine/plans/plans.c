@@ -20,7 +20,6 @@ blink_result_t plan_cache_init(plan_cache_t *cache)
         list_init(&cache->buckets[i]);
     list_init(&cache->by_age);
     list_init(&cache->sources);
-    list_init(&cache->early);
     lender_init(&cache->lender);
     return planner_create(&cache->planner);
 }

@@ -71,8 +71,6 @@ typedef struct plan_cache {
     uint64_t fetches_begun;
     _Atomic uint32_t untold; /* tell.c: words that the control thread has not sent */
     list_t sources;          /* fetch.c: hosts that are asked */
-    list_t early;            /* words.c: asks for communicators that are not known here yet, oldest first */
-    uint64_t early_bytes;
     lender_t lender;
     uint64_t tidy_us; /* when to look for what has grown old */
     bool worked;      /* the engine had work since memory was last given back to the system */
@@ -93,12 +91,6 @@ void plan_asks_leave(engine_comm_t *comm);
 
 /* The model's time for a run with this payload, linear between the classes. */
 double plan_predicted_us(const cached_program_t *cached, uint64_t bytes);
-
-/* Communicators are known that were not before, or never will be. */
-void plan_words_take_early(engine_t *engine);
-
-/* Nothing comes any more. */
-void plan_words_free(engine_t *engine);
 
 /* An empty cache with its planner. Errors: NO_MEMORY, SYSTEM. */
 blink_result_t plan_cache_init(plan_cache_t *cache);

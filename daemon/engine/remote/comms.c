@@ -23,7 +23,8 @@ void remotes_init(remotes_t *remotes, const remote_calls_t *calls)
     remotes->calls = *calls;
     list_init(&remotes->all);
     list_init(&remotes->with_kept);
-    list_init(&remotes->early);
+    early_init(&remotes->early);
+    list_init(&remotes->losses);
     list_init(&remotes->ended);
     list_init(&remotes->left);
 }
@@ -169,10 +170,10 @@ void remote_comm_enter(remote_comm_t *remote)
     if (!table_add(&remotes->comms, &remote->of_names, hash_of_comm(remote->home, remote->number))) {
         list_remove(&remote->of_all);
         remote_end(remote, BLINK_ERR_NO_MEMORY, "no memory for a communicator");
-        return;
+    } else {
+        check_endpoints(remote);
     }
-    check_endpoints(remote);
-    remotes_take_early(remote->comm->engine);
+    early_ripen(&remotes->early, remote->home, remote->number);
 }
 
 /* What hosts hear that begin ops of it later. */
@@ -206,6 +207,7 @@ static void let_go_of(remote_left_t *left)
         return;
     data_standing_destroy(left->standing);
     list_remove(&left->link);
+    left->remotes->left_count--;
     free(left);
 }
 
@@ -220,10 +222,13 @@ static void leave_landings(remote_comm_t *remote)
     data_standing_leave(remote->standing);
     if (!left)
         return;
-    *left = (remote_left_t){.home = remote->home, .number = remote->number, .standing = remote->standing};
+    remotes_t *remotes = &remote->comm->engine->remotes;
+    *left = (remote_left_t){
+        .remotes = remotes, .home = remote->home, .number = remote->number, .standing = remote->standing};
     remote->standing = NULL;
     list_init(&left->link);
-    list_append(&remote->comm->engine->remotes.left, &left->link);
+    list_append(&remotes->left, &left->link);
+    remotes->left_count++;
     let_go_of(left);
 }
 
@@ -242,13 +247,10 @@ void remotes_heed_left(remotes_t *remotes, const data_endpoint_t *endpoint, cons
     }
 }
 
-void remotes_forget_left(remotes_t *remotes, const data_endpoint_t *lost)
+void remote_left_lost(remote_left_t *left, const data_endpoint_t *lost)
 {
-    LIST_FOR_EACH (link, &remotes->left) {
-        remote_left_t *left = CONTAINER_OF(link, remote_left_t, link);
-        data_standing_peer_left(left->standing, lost);
-        let_go_of(left);
-    }
+    data_standing_peer_left(left->standing, lost);
+    let_go_of(left);
 }
 
 bool remote_forget_some(remote_comm_t *remote)
@@ -273,10 +275,9 @@ void remote_comm_leave(remote_comm_t *remote)
     remotes_t *remotes = &remote->comm->engine->remotes;
     const remote_ended_t ended = how_it_ended(remote);
     leave_landings(remote);
-    if (list_is_empty(&remote->of_all))
-        return;
+    if (!list_is_empty(&remote->of_all)) /* else there was no memory for it */
+        table_remove(&remotes->comms, &remote->of_names);
     list_remove(&remote->of_all);
-    table_remove(&remotes->comms, &remote->of_names);
     remotes_remember_ended(remotes, &ended);
 }
 

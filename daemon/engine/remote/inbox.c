@@ -10,30 +10,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What may be kept for communicators that are not known yet: READY comes by another way than BEGIN. */
-#define EARLY_MOST_BYTES (4u << 20)
+/* Words that are heeded in one turn of the engine of those that came early, and communicators and words that
+ * are looked at because a host is lost. */
+#define EARLY_PER_TURN 64u
+#define LOOKS_PER_TURN 64u
 
 typedef struct frame {
     mailbox_item_t item;
-    list_t of_early;
+    early_word_t early;
     engine_t *engine;
-    data_endpoint_t *endpoint; /* held */
+    data_endpoint_t *endpoint; /* held, and charged with the frame */
     wire_type_t type;
+    bool was_early; /* it has been kept for its communicator, and is not again */
     uint32_t bytes;
     uint32_t payload[]; /* words, so that numbers in it are aligned */
 } frame_t;
 
 typedef struct loss {
     mailbox_item_t item;
+    list_t link; /* remotes_t.losses */
     engine_t *engine;
     data_endpoint_t *endpoint; /* held */
+    bool is_begun;
+    size_t words, comms, left; /* that are still to be looked at: of each there were so many when it began */
     char text[BLINK_ERROR_TEXT_BYTES];
 } loss_t;
 
 /* ---- frames ---- */
 
+static size_t frame_bytes(const frame_t *frame)
+{
+    return sizeof(*frame) + frame->bytes;
+}
+
 static void frame_free(frame_t *frame)
 {
+    data_endpoint_credit(frame->endpoint, frame_bytes(frame));
     data_endpoint_put(frame->endpoint);
     free(frame);
 }
@@ -60,23 +72,38 @@ static blink_result_t check_sender(const remote_comm_t *remote, const frame_t *f
     return BLINK_OK;
 }
 
-/* Of a communicator that is not known: keep it, answer if it has ended. True if the frame is kept. */
-static bool take_unknown(remotes_t *remotes, frame_t *frame, const op_name_t *op)
+static void heed_early(early_word_t *word);
+static void drop_early(early_word_t *word);
+
+/* For when its communicator is known. True if there is memory for that. */
+static bool keep_frame(remotes_t *remotes, frame_t *frame, const op_name_t *op)
+{
+    frame->was_early = true;
+    frame->early = (early_word_t){.endpoint = frame->endpoint, .heed = heed_early, .drop = drop_early};
+    bool is_kept = early_keep(&remotes->early, op->home, op->comm, &frame->early) == BLINK_OK;
+    if (!is_kept)
+        refuse(frame);
+    return is_kept;
+}
+
+/* The communicator that is spoken of, unless earlier words about it are still to be heeded. */
+static remote_comm_t *find_comm(const remotes_t *remotes, const frame_t *frame, const op_name_t *op)
+{
+    bool waits = !frame->was_early && early_waits(&remotes->early, op->home, op->comm);
+    return waits ? NULL : remote_find(remotes, op->home, op->comm);
+}
+
+/* Keep it, or answer if the communicator has ended. `asks`: it is to be answered, if only for not being
+ * known. True if the frame is kept. */
+static bool take_unknown(remotes_t *remotes, frame_t *frame, const op_name_t *op, bool asks)
 {
     const remote_ended_t *ended = remote_find_ended(remotes, op->home, op->comm);
-    if (ended || frame->type == WIRE_FAIL)
-        remote_answer(frame->endpoint, op, UINT32_MAX, ended ? ended->code : BLINK_ERR_PEER_LOST,
-                      ended ? ended->text : "the communicator has not begun there");
-    if (ended)
-        return false;
-    if (remotes->early_bytes + frame->bytes > EARLY_MOST_BYTES) {
-        BLINK_FAIL(BLINK_ERR_QUOTA, "it begins ops of communicators that this host does not know");
-        refuse(frame);
-        return false;
-    }
-    remotes->early_bytes += frame->bytes;
-    list_append(&remotes->early, &frame->of_early);
-    return true;
+    bool is_to_come = !ended && !frame->was_early;
+    if (is_to_come && (!asks || remote_find(remotes, op->home, op->comm)))
+        return keep_frame(remotes, frame, op);
+    remote_answer(frame->endpoint, op, UINT32_MAX, ended ? ended->code : BLINK_ERR_PEER_LOST,
+                  ended ? ended->text : "the communicator has not begun there");
+    return is_to_come && keep_frame(remotes, frame, op);
 }
 
 /* True if the frame is kept. */
@@ -84,9 +111,9 @@ static blink_result_t take_begin(remotes_t *remotes, frame_t *frame, bool *is_ke
 {
     begin_t begin;
     BLINK_TRY(begin_parse(frame->payload, frame->bytes, &begin));
-    remote_comm_t *remote = remote_find(remotes, begin.op.home, begin.op.comm);
+    remote_comm_t *remote = find_comm(remotes, frame, &begin.op);
     if (!remote) {
-        *is_kept = take_unknown(remotes, frame, &begin.op);
+        *is_kept = take_unknown(remotes, frame, &begin.op, false);
         if (!*is_kept && begin.stands)
             remote_tell_left(frame->endpoint, begin.op.home, begin.op.comm);
         return BLINK_OK;
@@ -112,9 +139,9 @@ static blink_result_t take_fail(remotes_t *remotes, frame_t *frame, bool *is_kep
     const uint32_t *sent;
     char text[BLINK_ERROR_TEXT_BYTES];
     BLINK_TRY(fail_parse(frame->payload, frame->bytes, &fail, &sent, text));
-    remote_comm_t *remote = remote_find(remotes, fail.op.home, fail.op.comm);
+    remote_comm_t *remote = find_comm(remotes, frame, &fail.op);
     if (!remote) {
-        *is_kept = take_unknown(remotes, frame, &fail.op);
+        *is_kept = take_unknown(remotes, frame, &fail.op, true);
         return BLINK_OK;
     }
     BLINK_TRY(check_sender(remote, frame, &fail.op));
@@ -138,70 +165,115 @@ static void take_frame(frame_t *frame)
 
 static void take_posted_frame(mailbox_item_t *item)
 {
-    frame_t *frame = CONTAINER_OF(item, frame_t, item);
-    /* Relaxed: a bound, which orders nothing. */
-    atomic_fetch_sub_explicit(&frame->engine->remotes.inbox_bytes, frame->bytes, memory_order_relaxed);
-    take_frame(frame);
+    take_frame(CONTAINER_OF(item, frame_t, item));
+}
+
+static void heed_early(early_word_t *word)
+{
+    take_frame(CONTAINER_OF(word, frame_t, early));
+}
+
+static void drop_early(early_word_t *word)
+{
+    frame_free(CONTAINER_OF(word, frame_t, early));
 }
 
 blink_result_t engine_data_frame(engine_t *engine, data_endpoint_t *endpoint, const wire_frame_t *wire,
                                  const uint8_t *payload)
 {
-    remotes_t *remotes = &engine->remotes;
     if (wire->type != WIRE_BEGIN && wire->type != WIRE_FAIL && wire->type != WIRE_LEFT)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a frame of type %u", wire->type);
-    if (atomic_load_explicit(&remotes->inbox_bytes, memory_order_relaxed) > REMOTE_INBOX_MOST_BYTES)
-        return BLINK_FAIL(BLINK_ERR_QUOTA, "more than %u MiB of its words wait",
-                          REMOTE_INBOX_MOST_BYTES >> 20);
+    BLINK_TRY(data_endpoint_charge(endpoint, sizeof(frame_t) + wire->bytes));
     frame_t *frame = malloc(sizeof(*frame) + wire->bytes);
-    if (!frame)
+    if (!frame) {
+        data_endpoint_credit(endpoint, sizeof(*frame) + wire->bytes);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a frame of %u bytes", wire->bytes);
+    }
     *frame = (frame_t){.item.run = take_posted_frame,
                        .engine = engine,
                        .endpoint = endpoint,
                        .type = (wire_type_t)wire->type,
                        .bytes = wire->bytes};
-    list_init(&frame->of_early);
     memcpy(frame->payload, payload, wire->bytes);
     data_endpoint_get(endpoint);
-    atomic_fetch_add_explicit(&remotes->inbox_bytes, wire->bytes, memory_order_relaxed);
     mailbox_post(&engine->mailbox, &frame->item);
     return BLINK_OK;
 }
 
 /* ---- endpoints that are lost ---- */
 
-/* A new session's endpoint is another one: nobody would ask for what came by this one. */
-static void drop_early(remotes_t *remotes, const data_endpoint_t *endpoint)
+/* The first of a list, which goes to its end; NULL: all have been looked at. */
+static list_t *look_at_next(list_t *list, size_t *unseen)
 {
-    LIST_FOR_EACH (link, &remotes->early) {
-        frame_t *frame = CONTAINER_OF(link, frame_t, of_early);
-        if (frame->endpoint != endpoint)
-            continue;
-        remotes->early_bytes -= frame->bytes;
-        list_remove(&frame->of_early);
-        frame_free(frame);
+    list_t *link = *unseen > 0 ? list_take_first(list) : NULL;
+    if (!link)
+        return NULL;
+    list_append(list, link);
+    (*unseen)--;
+    return link;
+}
+
+static void lose_host(const remote_comm_t *remote, const loss_t *loss)
+{
+    uint32_t host = remote_host_of(remote, loss->endpoint);
+    char name[BLINK_ERROR_TEXT_BYTES / 2], text[2 * BLINK_ERROR_TEXT_BYTES];
+    if (host == UINT32_MAX)
+        return;
+    remote_name_host(remote, host, name, sizeof(name));
+    snprintf(text, sizeof(text), "%s, is lost: %s", name, loss->text);
+    text[BLINK_ERROR_TEXT_BYTES - 1] = '\0';
+    remote_end(remote, BLINK_ERR_PEER_LOST, text);
+}
+
+/* Look at one thing that the host may have a part in. False: all have been. Those that come into being
+ * meanwhile see for themselves that the endpoint is lost. */
+static bool lose_next(remotes_t *remotes, loss_t *loss)
+{
+    list_t *link;
+    if ((link = look_at_next(&remotes->all, &loss->comms))) {
+        lose_host(CONTAINER_OF(link, remote_comm_t, of_all), loss);
+    } else if ((link = look_at_next(&remotes->left, &loss->left))) {
+        remote_left_lost(CONTAINER_OF(link, remote_left_t, link), loss->endpoint);
+    } else if (loss->words > 0) {
+        /* A new session's endpoint is another one: nobody would ask for what came by this one. */
+        early_check_next(&remotes->early, loss->endpoint);
+        loss->words--;
+    } else {
+        return false;
     }
+    return true;
+}
+
+static void begin_loss(const remotes_t *remotes, loss_t *loss)
+{
+    loss->is_begun = true;
+    loss->comms = remotes->comms.count;
+    loss->left = remotes->left_count;
+    loss->words = remotes->early.count;
+}
+
+static uint32_t lose_some(remotes_t *remotes)
+{
+    loss_t *loss = LIST_FIRST(&remotes->losses, loss_t, link);
+    uint32_t looks = 0;
+    if (!loss)
+        return 0;
+    if (!loss->is_begun)
+        begin_loss(remotes, loss);
+    while (looks < LOOKS_PER_TURN && lose_next(remotes, loss))
+        looks++;
+    if (looks == LOOKS_PER_TURN)
+        return looks;
+    list_remove(&loss->link);
+    data_endpoint_put(loss->endpoint);
+    free(loss);
+    return looks + 1;
 }
 
 static void take_posted_loss(mailbox_item_t *item)
 {
     loss_t *loss = CONTAINER_OF(item, loss_t, item);
-    drop_early(&loss->engine->remotes, loss->endpoint);
-    remotes_forget_left(&loss->engine->remotes, loss->endpoint);
-    LIST_FOR_EACH (link, &loss->engine->remotes.all) {
-        const remote_comm_t *remote = CONTAINER_OF(link, remote_comm_t, of_all);
-        uint32_t host = remote_host_of(remote, loss->endpoint);
-        char name[BLINK_ERROR_TEXT_BYTES / 2], text[2 * BLINK_ERROR_TEXT_BYTES];
-        if (host == UINT32_MAX)
-            continue;
-        remote_name_host(remote, host, name, sizeof(name));
-        snprintf(text, sizeof(text), "%s, is lost: %s", name, loss->text);
-        text[BLINK_ERROR_TEXT_BYTES - 1] = '\0';
-        remote_end(remote, BLINK_ERR_PEER_LOST, text);
-    }
-    data_endpoint_put(loss->endpoint);
-    free(loss);
+    list_append(&loss->engine->remotes.losses, &loss->link);
 }
 
 void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint, const char *why)
@@ -212,6 +284,7 @@ void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint, const char *w
         return;
     }
     *loss = (loss_t){.item.run = take_posted_loss, .engine = engine, .endpoint = endpoint};
+    list_init(&loss->link);
     snprintf(loss->text, sizeof(loss->text), "%s", why);
     data_endpoint_get(endpoint);
     mailbox_post(&engine->mailbox, &loss->item);
@@ -230,7 +303,7 @@ static void take_posted_forgotten(mailbox_item_t *item)
     forgotten_t *forgotten = CONTAINER_OF(item, forgotten_t, item);
     remotes_t *remotes = &forgotten->engine->remotes;
     remotes_remember_ended(remotes, &forgotten->ended);
-    remotes_take_early(forgotten->engine);
+    early_ripen(&remotes->early, forgotten->ended.home, forgotten->ended.number);
     free(forgotten);
 }
 
@@ -249,30 +322,36 @@ void engine_comm_forget(engine_t *engine, uint64_t home, uint32_t number)
     mailbox_post(&engine->mailbox, &forgotten->item);
 }
 
-void remotes_take_early(engine_t *engine)
-{
-    remotes_t *remotes = &engine->remotes;
-    list_t frames;
-    list_init(&frames);
-    list_splice(&frames, &remotes->early);
-    list_t *link;
-    remotes->early_bytes = 0; /* what is of others is kept again */
-    while ((link = list_take_first(&frames)))
-        take_frame(CONTAINER_OF(link, frame_t, of_early));
-    remotes->calls.comms_changed(engine);
-}
-
 void remotes_fini(remotes_t *remotes)
 {
     list_t *link;
-    while ((link = list_take_first(&remotes->early)))
-        frame_free(CONTAINER_OF(link, frame_t, of_early));
+    while ((link = list_take_first(&remotes->losses))) {
+        loss_t *loss = CONTAINER_OF(link, loss_t, link);
+        data_endpoint_put(loss->endpoint);
+        free(loss);
+    }
+    early_fini(&remotes->early);
     remotes_forget_ended(remotes);
     LIST_FOR_EACH (left, &remotes->left) {
         data_standing_destroy(CONTAINER_OF(left, remote_left_t, link)->standing);
         free(CONTAINER_OF(left, remote_left_t, link));
     }
     table_fini(&remotes->comms);
+}
+
+/* ---- what is due ---- */
+
+bool remotes_have_work(const remotes_t *remotes)
+{
+    return !list_is_empty(&remotes->early.ripe) || !list_is_empty(&remotes->losses);
+}
+
+bool remotes_work(engine_t *engine)
+{
+    remotes_t *remotes = &engine->remotes;
+    uint32_t looks = lose_some(remotes);
+    engine_count(engine, looks);
+    return early_heed_some(&remotes->early, EARLY_PER_TURN) + looks > 0;
 }
 
 /* ---- taking in ---- */

@@ -15,12 +15,10 @@
 #include "base/table.h"
 #include "begin.h"
 #include "engine/op/op.h"
+#include "engine/remote/early.h"
 #include "net/data/data.h"
 
 #define HOST_VERSION_BYTES 32
-
-/* Words that the engine has not taken, of all peers. */
-#define REMOTE_INBOX_MOST_BYTES (64u << 20)
 
 /* What hosts have said of ops that they or this host did not agree about later. */
 #define REMOTE_PAST_OPS 64u
@@ -99,7 +97,6 @@ typedef struct remote_calls {
     void (*over)(comm_op_t *op, const exec_end_t *end, const char *text);
     void (*fail)(comm_op_t *op, blink_result_t code, const char *reason);
     void (*fail_as)(comm_op_t *op, blink_result_t code, const char *text);
-    void (*comms_changed)(engine_t *engine); /* what came too early may be heeded now */
     void (*due)(comm_op_t *op);
 } remote_calls_t;
 
@@ -115,6 +112,7 @@ typedef struct remote_ended {
 /* What has been said of landings of a communicator that has left this host: other hosts may send there. */
 typedef struct remote_left {
     list_t link; /* remotes_t.left */
+    struct remotes *remotes;
     uint64_t home;
     uint32_t number;
     data_standing_t *standing;
@@ -126,14 +124,14 @@ typedef struct remotes {
     table_t comms;    /* by name */
     list_t all;       /* remote_comm_t.of_all */
     list_t with_kept; /* remote_comm_t.of_kept */
-    list_t early;     /* inbox.c: frames of communicators that are not known yet, oldest first */
-    uint64_t early_bytes;
-    list_t ended; /* remote_ended_t.link, oldest first */
+    early_t early;    /* frames, and asks for plans, of communicators that are not known yet */
+    list_t losses;    /* inbox.c: endpoints that are lost, the first of which is being looked at */
+    list_t ended;     /* remote_ended_t.link, oldest first */
     uint32_t ended_count;
-    list_t left;                  /* remote_left_t.link */
-    _Atomic uint64_t inbox_bytes; /* frames that the engine has not taken */
-    uint32_t large_runs;          /* of ops that move more than fits standing landings */
-    bool watches;                 /* the engine's thread takes in what comes: data_watch() */
+    list_t left; /* remote_left_t.link */
+    size_t left_count;
+    uint32_t large_runs; /* of ops that move more than fits standing landings */
+    bool watches;        /* the engine's thread takes in what comes: data_watch() */
 } remotes_t;
 
 /* ---- communicators ---- */
@@ -176,8 +174,9 @@ void remotes_heed_left(remotes_t *remotes, const data_endpoint_t *endpoint, cons
 /* Tell a host that this one has left, and sends nothing more to its standing landings. */
 void remote_tell_left(data_endpoint_t *endpoint, uint64_t home, uint32_t number);
 
-/* An endpoint is lost: nothing comes by it to landings of communicators that have left. */
-void remotes_forget_left(remotes_t *remotes, const data_endpoint_t *lost);
+/* An endpoint is lost: nothing comes by it to the landings of a communicator that has left, which may be gone
+ * afterwards. */
+void remote_left_lost(remote_left_t *left, const data_endpoint_t *lost);
 
 void remotes_remember_ended(remotes_t *remotes, const remote_ended_t *ended);
 void remotes_forget_ended(remotes_t *remotes);
@@ -189,8 +188,10 @@ bool remotes_poll(engine_t *engine);
 /* This thread is about to sleep: what comes is the proxy's. */
 void remotes_rest(engine_t *engine);
 
-/* Heed what has come for communicators before they were known, or forgotten. */
-void remotes_take_early(engine_t *engine);
+/* Heed some of what has come for communicators before they were known or had ended, and end some of those
+ * that have lost a host. True if there was anything. */
+bool remotes_work(engine_t *engine);
+bool remotes_have_work(const remotes_t *remotes);
 
 /* "n2, with rank 4, 5". */
 void remote_name_host(const remote_comm_t *remote, uint32_t host, char *text, size_t bytes);

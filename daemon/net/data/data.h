@@ -33,6 +33,10 @@ typedef struct data_standing data_standing_t;
 /* Control frames that may wait for a peer to read them; beyond that the endpoint is lost. */
 #define DATA_UNSENT_MOST_BYTES (8u << 20)
 
+/* Words of a peer that are kept until they are taken; beyond that the peer's endpoint is lost, and no other
+ * one. */
+#define DATA_KEPT_MOST_BYTES (16u << 20)
+
 /*
  * Called by whoever has the turn, which may be a thread that is in a call of this header: nothing here may
  * call back, or wait. `endpoint` and `context` of a run are valid during the call.
@@ -129,6 +133,10 @@ void data_endpoint_close(data_endpoint_t *endpoint, blink_result_t code);
 
 /* Whether it has been lost or closed. */
 bool data_endpoint_is_lost(const data_endpoint_t *endpoint);
+
+/* Charge the peer with bytes that are kept of what it has said, and credit it with them. Errors: QUOTA. */
+blink_result_t data_endpoint_charge(data_endpoint_t *endpoint, size_t bytes);
+void data_endpoint_credit(data_endpoint_t *endpoint, size_t bytes);
 
 /* Queue a control frame for the peer; the payload is copied. It leaves at the end of the turn, or with
  * data_turn() if data_soon() was called by this thread. Errors: QUOTA (the peer does not read; the endpoint

@@ -405,6 +405,24 @@ void data_endpoint_close(data_endpoint_t *endpoint, blink_result_t code)
     proxy_leave(endpoint->data);
 }
 
+blink_result_t data_endpoint_charge(data_endpoint_t *endpoint, size_t bytes)
+{
+    /* Relaxed: a bound, which orders nothing. */
+    if (atomic_fetch_add_explicit(&endpoint->kept_bytes, bytes, memory_order_relaxed) + bytes <=
+        DATA_KEPT_MOST_BYTES)
+        return BLINK_OK;
+    data_endpoint_credit(endpoint, bytes);
+    return BLINK_FAIL(
+        BLINK_ERR_QUOTA,
+        "more than %u MiB of its words wait, or are of communicators that this host does not know",
+        DATA_KEPT_MOST_BYTES >> 20);
+}
+
+void data_endpoint_credit(data_endpoint_t *endpoint, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&endpoint->kept_bytes, bytes, memory_order_relaxed); /* as above */
+}
+
 void data_endpoint_count(const data_endpoint_t *endpoint, data_counts_t *counts)
 {
     uint64_t(*all[])[8] = {&counts->frames_out, &counts->frames_in, &counts->bytes_out, &counts->bytes_in};

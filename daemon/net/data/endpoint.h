@@ -47,6 +47,7 @@ struct data_endpoint {
     _Atomic bool lost;
     _Atomic uint64_t counts[4][8]; /* as data_counts_t; counters only grow, and order nothing */
     _Atomic uint64_t waited;
+    _Atomic size_t kept_bytes; /* data_endpoint_charge() */
     /* By the turn. */
     list_t link;    /* data->endpoints or data->gone */
     list_t of_busy; /* data->busy */

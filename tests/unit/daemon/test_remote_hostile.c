@@ -2,6 +2,8 @@
  * Hosts that lie about ops, and hosts that say more than they should: what a daemon with the cluster's key
  * may send harms its own communicators at most.
  */
+#define COMMS_MOST 200 /* more than a turn of the engine looks at when a host is lost */
+
 #include "begin.h"
 #include "engine/loop.h"
 #include "engine/remote/remote.h"
@@ -229,6 +231,128 @@ static void test_words_about_ops_to_come_are_charged(void **state)
     engines_fini(&engines);
 }
 
+enum { BATCH = 100 };
+
+/* The stranger begins ops of communicators that nobody knows, some at a time. */
+static void begin_unknown(engines_t *engines, const stranger_t *stranger, uint32_t comm, uint32_t count)
+{
+    uint32_t before = atomic_load(&engines->hosts[1].begins);
+    for (uint32_t i = 1; i <= count; i++) {
+        const test_comm_t unknown = {.number = comm};
+        const begin_t begin = some_begin(&unknown, i);
+        assert_int_equal(data_send(stranger->out, WIRE_BEGIN, &begin, sizeof(begin)), BLINK_OK);
+        while (i % BATCH == 0 && atomic_load(&engines->hosts[1].begins) < before + i)
+            engines_pump(engines);
+        if (i % BATCH == 0)
+            engines_beat(engines);
+    }
+}
+
+/* What host 1 has kept is heeded or dropped, some in each turn. */
+static void await_no_early(engines_t *engines)
+{
+    while (engines->hosts[1].engine->remotes.early.count > 0)
+        engines_beat(engines);
+}
+
+/* What a host says of communicators that nobody knows leaves the others as much as they had. */
+static void test_early_words_of_one_host_take_nothing_from_another(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    stranger_t stranger = stranger_join(&engines);
+    begin_unknown(&engines, &stranger, 1000, (4u << 20) / sizeof(begin_t) / BATCH * BATCH);
+    test_comm_t *comm = comm_number(&engines);
+    comm_add_on(&engines, comm, 0, long_us());
+    engines_beat(&engines);
+    for (uint32_t i = 0; i < BATCH; i++) {
+        const begin_t begin = some_begin(comm, 1000 + i);
+        assert_int_equal(data_send(engines.hosts[0].endpoints[1], WIRE_BEGIN, &begin, sizeof(begin)),
+                         BLINK_OK);
+    }
+    ring_sqe_t sqe = allreduce(comm, 0);
+    rank_submit(&engines.ranks[0], &sqe);
+    engines_beat(&engines);
+    comm_add_on(&engines, comm, 1, long_us());
+    sqe = allreduce(comm, 1);
+    rank_submit(&engines.ranks[1], &sqe);
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(rank_await(&engines, r).result, BLINK_OK);
+    assert_false(data_endpoint_is_lost(stranger.in));
+    data_endpoint_close(stranger.in, BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
+    stranger_leave(&engines, &stranger);
+    await_no_early(&engines);
+    engines_fini(&engines);
+}
+
+/* Who says more is lost, and nobody else. */
+static void test_more_early_words_than_a_host_may_say(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    const test_comm_t *comm = comm_add(&engines, long_us());
+    stranger_t stranger = stranger_join(&engines);
+    uint32_t number = 0;
+    while (!data_endpoint_is_lost(stranger.in)) {
+        const test_comm_t unknown = {.number = 1000};
+        const begin_t begin = some_begin(&unknown, number++);
+        (void)data_send(stranger.out, WIRE_BEGIN, &begin, sizeof(begin));
+        if (number % BATCH == 0)
+            engines_beat(&engines);
+    }
+    stranger_leave(&engines, &stranger);
+    check_serves(&engines, comm);
+    engines_fini(&engines);
+}
+
+/* Words that wait cost a turn of the engine nothing, however many there are, nor do those that are due make
+ * it long. */
+static void test_many_early_words_make_no_turn_long(void **state)
+{
+    enum { WORDS = 200 * BATCH };
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    stranger_t stranger = stranger_join(&engines);
+    begin_unknown(&engines, &stranger, 1000, WORDS);
+    const remotes_t *remotes = &engines.hosts[1].engine->remotes;
+    assert_int_equal(remotes->early.count, WORDS);
+    check_serves(&engines, comm_add(&engines, long_us()));
+    engine_comm_forget(engines.hosts[1].engine, HOME, 999);
+    engines_beat(&engines);
+    assert_int_equal(remotes->early.count, WORDS);
+    engine_comm_forget(engines.hosts[1].engine, HOME, 1000);
+    await_no_early(&engines);
+    assert_true(engine_longest_turn(engines.hosts[1].engine) < WORDS / 4);
+    data_endpoint_close(stranger.in, BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
+    stranger_leave(&engines, &stranger);
+    engines_fini(&engines);
+}
+
+/* All communicators with a host end when it is lost, however many there are, and what it has said early goes.
+ */
+static void test_a_host_of_many_communicators_is_lost(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    engines.keeps_ends = true;
+    while (engines.comm_count < COMMS_MOST)
+        (void)comm_add(&engines, long_us());
+    const stranger_t host = {engines.hosts[0].endpoints[1], engines.hosts[1].endpoints[0]};
+    begin_unknown(&engines, &host, 1000, 2 * BATCH);
+    data_endpoint_close(host.in, BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
+    for (uint32_t c = 0; c < COMMS_MOST; c++) {
+        while (!engines.comms[c].ended[0] || !engines.comms[c].ended[1])
+            engines_pump(&engines);
+        assert_non_null(strstr(engines.comms[c].end_text[1], "n0, with rank 0, is lost: "));
+    }
+    await_no_early(&engines);
+    engines_fini(&engines);
+}
+
 /* Who has begun ops that a rank will not come to hears so, of however many there are. */
 static void test_many_ops_of_a_rank_that_leaves(void **state)
 {
@@ -265,6 +389,10 @@ int main(void)
         cmocka_unit_test(test_a_collective_with_the_name_of_a_transfer),
         cmocka_unit_test(test_a_transfer_of_ranks_that_are_none),
         cmocka_unit_test(test_words_about_ops_to_come_are_charged),
+        cmocka_unit_test(test_early_words_of_one_host_take_nothing_from_another),
+        cmocka_unit_test(test_more_early_words_than_a_host_may_say),
+        cmocka_unit_test(test_many_early_words_make_no_turn_long),
+        cmocka_unit_test(test_a_host_of_many_communicators_is_lost),
         cmocka_unit_test(test_many_ops_of_a_rank_that_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
