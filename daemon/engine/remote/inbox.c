@@ -140,6 +140,9 @@ static blink_result_t take_fail(remotes_t *remotes, frame_t *frame, bool *is_kep
     char text[BLINK_ERROR_TEXT_BYTES];
     BLINK_TRY(fail_parse(frame->payload, frame->bytes, &fail, &sent, text));
     remote_comm_t *remote = find_comm(remotes, frame, &fail.op);
+    bool is_over = fail.flags & FAIL_IS_ANSWER && !remote_find(remotes, fail.op.home, fail.op.comm);
+    if (is_over)
+        return BLINK_OK; /* it answers a word of a communicator that has ended here */
     if (!remote) {
         *is_kept = take_unknown(remotes, frame, &fail.op, true);
         return BLINK_OK;

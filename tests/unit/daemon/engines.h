@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "error.h"
 #include "limit.h"
+#include "net/data/endpoint.h"
 #include "topo/network.h"
 #include "unit/net/endpoints.h"
 
@@ -224,6 +225,19 @@ static inline void engines_beat(engines_t *engines)
         engine_heartbeat(engines->hosts[h].engine, engines_done(engines));
         engines_await_done(engines, 1);
     }
+}
+
+/* What a host keeps of the words that have come by an endpoint. */
+static inline bool engines_keep(const data_endpoint_t *endpoint)
+{
+    return atomic_load(&endpoint->kept_bytes) > 0;
+}
+
+/* They have all been heeded or dropped, some in each turn. */
+static inline void engines_await_heeded(engines_t *engines, const data_endpoint_t *endpoint)
+{
+    while (engines_keep(endpoint))
+        engines_pump(engines);
 }
 
 /* ---- hosts ---- */

@@ -138,6 +138,39 @@ static void test_words_in_another_hosts_name(void **state)
     }
 }
 
+static uint64_t fails_sent(const data_endpoint_t *endpoint)
+{
+    data_counts_t counts;
+    data_endpoint_count(endpoint, &counts);
+    return counts.frames_out[WIRE_FAIL];
+}
+
+/* Of a communicator that neither host knows: two hosts that answered answers would do so for good. */
+static void test_an_answer_is_not_answered(void **state)
+{
+    static const test_comm_t unknown = {.number = 1000};
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    const test_comm_t *comm = comm_add(&engines, long_us());
+    stranger_t stranger = stranger_join(&engines);
+    fail_t fail = {
+        .op = name_of(&unknown, UINT32_MAX, 0), .code = BLINK_ERR_PEER_LOST, .flags = FAIL_IS_ANSWER};
+    send_fail(stranger.out, &fail);
+    fail.op.number = 1;
+    fail.flags = 0;
+    send_fail(stranger.out, &fail);
+    while (fails_sent(stranger.in) == 0)
+        engines_pump(&engines);
+    engines_beat(&engines);
+    check_serves(&engines, comm);
+    engines_beat(&engines);
+    assert_int_equal(fails_sent(stranger.in), 1);
+    data_endpoint_close(stranger.in, BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
+    stranger_leave(&engines, &stranger);
+    engines_fini(&engines);
+}
+
 /* ---- words about ops that cannot be ---- */
 
 /* The communicators of the two hosts end by that, and the engine goes on. */
@@ -248,13 +281,6 @@ static void begin_unknown(engines_t *engines, const stranger_t *stranger, uint32
     }
 }
 
-/* What host 1 has kept is heeded or dropped, some in each turn. */
-static void await_no_early(engines_t *engines)
-{
-    while (engines->hosts[1].engine->remotes.early.count > 0)
-        engines_beat(engines);
-}
-
 /* What a host says of communicators that nobody knows leaves the others as much as they had. */
 static void test_early_words_of_one_host_take_nothing_from_another(void **state)
 {
@@ -281,8 +307,8 @@ static void test_early_words_of_one_host_take_nothing_from_another(void **state)
         assert_int_equal(rank_await(&engines, r).result, BLINK_OK);
     assert_false(data_endpoint_is_lost(stranger.in));
     data_endpoint_close(stranger.in, BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
+    engines_await_heeded(&engines, stranger.in);
     stranger_leave(&engines, &stranger);
-    await_no_early(&engines);
     engines_fini(&engines);
 }
 
@@ -324,7 +350,7 @@ static void test_many_early_words_make_no_turn_long(void **state)
     engines_beat(&engines);
     assert_int_equal(remotes->early.count, WORDS);
     engine_comm_forget(engines.hosts[1].engine, HOME, 1000);
-    await_no_early(&engines);
+    engines_await_heeded(&engines, stranger.in);
     assert_true(engine_longest_turn(engines.hosts[1].engine) < WORDS / 4);
     data_endpoint_close(stranger.in, BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
     stranger_leave(&engines, &stranger);
@@ -349,7 +375,7 @@ static void test_a_host_of_many_communicators_is_lost(void **state)
             engines_pump(&engines);
         assert_non_null(strstr(engines.comms[c].end_text[1], "n0, with rank 0, is lost: "));
     }
-    await_no_early(&engines);
+    engines_await_heeded(&engines, host.in);
     engines_fini(&engines);
 }
 
@@ -385,6 +411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_answer_of_a_host_that_has_no_part_in_the_communicator),
         cmocka_unit_test(test_words_in_another_hosts_name),
+        cmocka_unit_test(test_an_answer_is_not_answered),
         cmocka_unit_test(test_a_begin_of_no_collective),
         cmocka_unit_test(test_a_collective_with_the_name_of_a_transfer),
         cmocka_unit_test(test_a_transfer_of_ranks_that_are_none),

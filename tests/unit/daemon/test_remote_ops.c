@@ -258,7 +258,7 @@ static void await_early(engines_t *engines, uint32_t begins)
     while (atomic_load(&engines->hosts[1].begins) < begins)
         engines_pump(engines);
     engines_beat(engines);
-    assert_true(engines->hosts[1].engine->remotes.early.count > 0);
+    assert_true(engines_keep(engines->hosts[1].endpoints[0]));
 }
 
 static void test_a_begin_is_kept_until_its_communicator_is_known(void **state)
@@ -292,7 +292,6 @@ static void test_who_begins_an_op_of_a_communicator_that_never_was_hears_so(void
     (void)state;
     engines_t engines;
     engines_init(&engines, shapes[0].ranks, shapes[0].hosts);
-    const remotes_t *remotes = &engines.hosts[1].engine->remotes;
     for (uint32_t round = 0; round < COMMS_MOST; round++) {
         test_comm_t *comm = comm_number(&engines);
         comm->leaves[1].done = true; /* it has never joined */
@@ -308,8 +307,7 @@ static void test_who_begins_an_op_of_a_communicator_that_never_was_hears_so(void
         }
         ring_cqe_t cqe = rank_await(&engines, 0);
         assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
-        engines_beat(&engines);
-        assert_int_equal(remotes->early.count, 0);
+        engines_await_heeded(&engines, engines.hosts[1].endpoints[0]);
     }
     engines_fini(&engines);
 }
@@ -319,7 +317,6 @@ static void test_early_words_of_a_lost_host_are_forgotten(void **state)
     (void)state;
     engines_t engines;
     engines_init(&engines, shapes[0].ranks, shapes[0].hosts);
-    const remotes_t *remotes = &engines.hosts[1].engine->remotes;
     test_comm_t *comm = comm_number(&engines);
     comm->leaves[1].done = true;
     comm_add_on(&engines, comm, 0, long_us());
@@ -327,8 +324,7 @@ static void test_early_words_of_a_lost_host_are_forgotten(void **state)
     submit(&engines, comm, &small, 0);
     await_early(&engines, 1);
     data_endpoint_close(engines.hosts[1].endpoints[0], BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
-    engines_beat(&engines);
-    assert_int_equal(remotes->early.count, 0);
+    engines_await_heeded(&engines, engines.hosts[1].endpoints[0]);
     ring_cqe_t cqe = rank_await(&engines, 0);
     assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
     engines_fini(&engines);
