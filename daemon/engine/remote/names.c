@@ -32,22 +32,22 @@ static pair_t *find_pair(const remote_comm_t *remote, uint32_t root, uint32_t pe
     return link ? CONTAINER_OF(link, pair_t, of_pairs) : NULL;
 }
 
-static blink_result_t count_transfer(remote_comm_t *remote, uint32_t root, uint32_t peer, uint64_t *number)
+/* The pair, made if there is none. NULL: no memory. */
+static pair_t *get_pair(remote_comm_t *remote, uint32_t root, uint32_t peer)
 {
     pair_t *pair = find_pair(remote, root, peer);
-    if (!pair) {
-        pair = calloc(1, sizeof(*pair));
-        if (!pair || !table_add(&remote->pairs, &pair->of_pairs, hash_of_pair(root, peer))) {
-            free(pair);
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for transfers of two ranks");
-        }
-        pair->root = root;
-        pair->peer = peer;
-        pair->next = remote->first_pair;
-        remote->first_pair = pair;
+    if (pair)
+        return pair;
+    pair = calloc(1, sizeof(*pair));
+    if (!pair || !table_add(&remote->pairs, &pair->of_pairs, hash_of_pair(root, peer))) {
+        free(pair);
+        return NULL;
     }
-    *number = pair->begun++;
-    return BLINK_OK;
+    pair->root = root;
+    pair->peer = peer;
+    pair->next = remote->first_pair;
+    remote->first_pair = pair;
+    return pair;
 }
 
 void remote_pairs_free(remote_comm_t *remote)
@@ -71,22 +71,32 @@ bool remote_name_equals(const op_name_t *a, const op_name_t *b)
     return a->number == b->number && a->root == b->root && a->peer == b->peer;
 }
 
+/* How many ops of its kind have begun here; NULL: no memory. */
+static uint64_t *find_count(const remote_op_t *of)
+{
+    pair_t *pair;
+    if (of->name.root == OP_NAME_NONE)
+        return &of->remote->collectives;
+    pair = get_pair(of->remote, of->name.root, of->name.peer);
+    return pair ? &pair->begun : NULL;
+}
+
 blink_result_t remote_name_op(remote_op_t *of)
 {
     const comm_op_t *op = of->op;
     remote_comm_t *remote = of->remote;
+    bool is_transfer = op->shape.is_transfer;
     of->name = (op_name_t){.home = remote->home,
                            .comm = remote->number,
                            .host = remote->own_host,
-                           .root = OP_NAME_NONE,
-                           .peer = OP_NAME_NONE};
-    if (!op->shape.is_transfer) {
-        of->name.number = remote->collectives++;
-        return BLINK_OK;
-    }
-    of->name.root = op->signature.root;
-    of->name.peer = op->signature.peer;
-    return count_transfer(remote, of->name.root, of->name.peer, &of->name.number);
+                           .root = is_transfer ? op->signature.root : OP_NAME_NONE,
+                           .peer = is_transfer ? op->signature.peer : OP_NAME_NONE};
+    uint64_t *count = find_count(of);
+    of->name.number = count ? *count : 0;
+    if (!count || !table_add(&remote->live, &of->of_live, remote_name_hash(&of->name)))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
+    ++*count;
+    return BLINK_OK;
 }
 
 bool remote_takes_part(const remote_comm_t *remote, const op_name_t *name, uint32_t host)

@@ -206,8 +206,9 @@ static void agree(remote_op_t *of, const begin_t *begin)
     of->flags[host] |= REMOTE_HEARD_BEGIN;
     of->heard_count++;
     of->op->since_us = clock_us(); /* from here its run may take as long as any */
-    if (data_run_agree(of->run, host, &offer) != BLINK_OK)
-        fail_own_run(of, BLINK_ERR_PROTOCOL, blink_error_text());
+    blink_result_t result = data_run_agree(of->run, host, &offer);
+    if (result != BLINK_OK)
+        fail_own_run(of, result, blink_error_text());
 }
 
 /* They have the same plan, and compile it to different programs. */
@@ -409,8 +410,6 @@ blink_result_t remote_op_create(comm_op_t *op)
     remote_op_t *of;
     BLINK_TRY(alloc_op(op, &of));
     blink_result_t result = remote_name_op(of);
-    if (result == BLINK_OK && !table_add(&of->remote->live, &of->of_live, remote_name_hash(&of->name)))
-        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another op");
     if (result != BLINK_OK) {
         free_op(of);
         return result;

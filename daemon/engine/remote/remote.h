@@ -253,7 +253,8 @@ void remote_name_missing(const comm_op_t *op, char *text, size_t bytes);
 uint64_t remote_name_hash(const op_name_t *name);
 bool remote_name_equals(const op_name_t *a, const op_name_t *b);
 
-/* Give the next op of its kind its name. Errors: NO_MEMORY. */
+/* Give the next op of its kind its name, by which it is found. Errors: NO_MEMORY, and the name is another
+ * one's. */
 blink_result_t remote_name_op(remote_op_t *of);
 
 /* Whether the op of this name takes ranks of the host. */
