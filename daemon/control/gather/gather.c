@@ -289,7 +289,7 @@ static void lose_one(gather_t *gather, peer_t *peer)
         local_fail_lost(gather, LIST_FIRST(&peer->locals, local_t, of_peer));
     else if (!list_is_empty(&peer->edges))
         tell_lost(gather, LIST_FIRST(&peer->edges, edge_t, of_peer)->tree->comm, peer,
-                  BLINK_FAIL(BLINK_ERR_PEER_LOST, "%s is lost: %s", peer_name(peer), peer->why));
+                  tree_lost_error(LIST_FIRST(&peer->edges, edge_t, of_peer)));
     peer->holders--;
     peer_put(gather, peer);
 }

@@ -122,8 +122,7 @@ blink_result_t home_lost_error(const guest_t *guest)
         if (home->places[rank].guest == guest)
             terms_list_add_number(&ranks, rank);
     }
-    return BLINK_FAIL(BLINK_ERR_PEER_LOST, "%s, with rank %s, is lost: %s", peer_name(guest->peer),
-                      terms_list_end(&ranks), guest->peer->why);
+    return peer_fail_lost(guest->peer, terms_list_end(&ranks));
 }
 
 void home_settled(gather_t *gather, home_t *home)

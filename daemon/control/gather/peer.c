@@ -68,3 +68,9 @@ const char *peer_name(const peer_t *peer)
 {
     return peer->host.name[0] ? peer->host.name : "the host that the id names";
 }
+
+blink_result_t peer_fail_lost(const peer_t *peer, const char *ranks)
+{
+    return BLINK_FAIL(BLINK_ERR_PEER_LOST, "%s%s%s%s is lost: %s", peer_name(peer),
+                      *ranks ? ", with rank " : "", ranks, *ranks ? "," : "", peer->why);
+}

@@ -55,6 +55,9 @@ peer_t *peer_find(const gather_t *gather, uint64_t instance);
 /* Dropped if the peer is lost. A message to this daemon itself is taken in before this returns. */
 void peer_send(gather_t *gather, const peer_t *peer, const gather_message_t *message);
 
+/* It is lost, with these ranks; "": none of the communicator's. */
+blink_result_t peer_fail_lost(const peer_t *peer, const char *ranks);
+
 /* What a sentence calls it. */
 const char *peer_name(const peer_t *peer);
 

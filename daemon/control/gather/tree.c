@@ -46,10 +46,24 @@ void tree_forget(gather_t *gather, tree_t *tree)
     free(tree);
 }
 
-static blink_result_t link_edge(gather_t *gather, tree_t *tree, edge_t *edge, const gather_host_t *host)
+/* The ranks of one of READY's hosts. */
+static void name_ranks(const gather_message_t *ready, uint32_t number, char text[TERMS_LIST_BYTES])
 {
+    terms_list_t ranks = {0};
+    for (uint32_t rank = 0; rank < ready->terms.rank_count; rank++) {
+        if (ready->seats[rank].host == number)
+            terms_list_add_number(&ranks, rank);
+    }
+    memcpy(text, terms_list_end(&ranks), TERMS_LIST_BYTES);
+}
+
+static blink_result_t link_edge(gather_t *gather, tree_t *tree, edge_t *edge, const gather_message_t *ready,
+                                uint32_t number)
+{
+    const gather_host_t *host = &ready->hosts[number].host;
     edge->tree = tree;
     list_init(&edge->of_peer);
+    name_ranks(ready, number, edge->ranks);
     if (host->instance == gather->config.own.instance)
         return BLINK_FAIL(BLINK_ERR_INTERNAL, "%s is twice among the hosts of a communicator", host->name);
     edge->peer = peer_get(gather, host);
@@ -63,11 +77,11 @@ static blink_result_t link_edges(gather_t *gather, tree_t *tree, const gather_me
                                  uint32_t own_host, uint32_t child_count)
 {
     if (own_host > 0)
-        BLINK_TRY(link_edge(gather, tree, &tree->above, &ready->hosts[tree_above(own_host)].host));
+        BLINK_TRY(link_edge(gather, tree, &tree->above, ready, tree_above(own_host)));
     while (tree->child_count < child_count) {
         uint32_t child = tree->child_count++;
-        BLINK_TRY(link_edge(gather, tree, &tree->below[child],
-                            &ready->hosts[own_host * GATHER_CHILDREN + 1 + child].host));
+        BLINK_TRY(
+            link_edge(gather, tree, &tree->below[child], ready, own_host * GATHER_CHILDREN + 1 + child));
     }
     return BLINK_OK;
 }
@@ -161,6 +175,11 @@ void tree_end(gather_t *gather, tree_t *tree)
 {
     tree->has_ended = true;
     end_if_over(gather, tree);
+}
+
+blink_result_t tree_lost_error(const edge_t *edge)
+{
+    return peer_fail_lost(edge->peer, edge->ranks);
 }
 
 static void send_lost(gather_t *gather, const edge_t *edge, const peer_t *except, blink_result_t code,

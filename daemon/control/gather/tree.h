@@ -12,6 +12,7 @@ typedef struct edge {
     struct tree *tree;
     peer_t *peer; /* NULL: there is none above, or it has ended */
     list_t of_peer;
+    char ranks[TERMS_LIST_BYTES]; /* that are there, as a sentence names them; "": none */
     bool acknowledged;
 } edge_t;
 
@@ -35,6 +36,9 @@ static inline uint32_t tree_above(uint32_t host)
 }
 
 tree_t *tree_find(const gather_t *gather, gather_comm_t comm);
+
+/* The edge's peer is lost: PEER_LOST, which names its ranks. */
+blink_result_t tree_lost_error(const edge_t *edge);
 
 /* Whether the peer is above or below. */
 bool tree_is_neighbour(const tree_t *tree, const peer_t *peer);

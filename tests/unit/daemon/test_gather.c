@@ -429,6 +429,33 @@ static void test_an_id_that_has_failed_is_refused_at_once(void **state)
     hosts_destroy(hosts);
 }
 
+/* Hosts that hear it by the tree hear as much as the host's neighbours. */
+static void test_a_host_that_is_lost_after_all_have_begun_is_named_with_its_ranks(void **state)
+{
+    static const struct {
+        uint32_t lost;
+        const char *said;
+    } cases[] = {{0, "n0, with rank 0, 1, is lost: n0 closed the connection"},
+                 {1, "n1, with rank 2, 3, is lost: n1 closed the connection"},
+                 {39, "n39, with rank 78, 79, is lost: n39 closed the connection"}};
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        hosts_t *hosts = hosts_create(40, 80, 2);
+        hosts_join_all(hosts);
+        hosts_settle(hosts);
+        assert_int_equal(count_in(hosts, RANK_READY), 80);
+        hosts_kill(hosts, cases[i].lost, 0);
+        hosts_settle(hosts);
+        for (uint32_t rank = 0; rank < 80; rank++) {
+            if (hosts->ranks[rank].host == cases[i].lost)
+                continue;
+            assert_int_equal(hosts->ranks[rank].state, RANK_LOST);
+            assert_says(hosts->ranks[rank].text, cases[i].said);
+        }
+        hosts_destroy(hosts);
+    }
+}
+
 static void test_the_last_rank_does_not_complete_what_a_lost_host_takes_part_in(void **state)
 {
     (void)state;
@@ -784,6 +811,7 @@ int main(void)
         cmocka_unit_test(test_a_home_that_says_nothing_is_waited_for_a_second_longer),
         cmocka_unit_test(test_a_host_that_never_begins_fails_all),
         cmocka_unit_test(test_an_id_that_has_failed_is_refused_at_once),
+        cmocka_unit_test(test_a_host_that_is_lost_after_all_have_begun_is_named_with_its_ranks),
         cmocka_unit_test(test_the_last_rank_does_not_complete_what_a_lost_host_takes_part_in),
         cmocka_unit_test(test_a_host_that_cannot_begin_fails_all),
         cmocka_unit_test(test_a_loss_after_all_have_begun_reaches_every_host),
