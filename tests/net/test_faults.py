@@ -78,8 +78,8 @@ class FaultsTest(RanksTest):
 
     @staticmethod
     def gone(host, rank):
-        """The tree of the hosts, which may be first to tell, does not know which ranks are where."""
-        return f"{host}(, with rank {rank},)? is lost"
+        """Whoever is first to tell."""
+        return f"{host}, with rank {rank}, is lost"
 
     def assert_untouched(self, *ranks):
         for rank in ranks:

@@ -254,17 +254,16 @@ static roster_t *next_waiting(const rosters_t *rosters, uint64_t instance, list_
 
 void meeting_host_opened(control_t *control, uint64_t instance)
 {
-    list_t waiting; /* those that go on waiting come to the end of the other list */
-    roster_t *roster;
-    list_init(&waiting);
-    list_splice(&waiting, &control->rosters->meeting);
-    for (list_t *link; (link = list_take_first(&waiting));) {
-        roster = CONTAINER_OF(link, roster_t, of_meeting);
-        if (!has_host(roster, instance)) {
-            list_append(&control->rosters->meeting, &roster->of_meeting);
-            continue;
-        }
-        blink_result_t result = try_to_begin(roster);
+    list_t *meeting = &control->rosters->meeting;
+    size_t unseen = 0;
+    LIST_FOR_EACH (link, meeting)
+        unseen++;
+    /* Each is looked at on its way to the end of the list, on which it is found if a host is lost. */
+    for (; unseen > 0 && !list_is_empty(meeting); unseen--) {
+        list_t *link = list_take_first(meeting);
+        roster_t *roster = CONTAINER_OF(link, roster_t, of_meeting);
+        list_append(meeting, link);
+        blink_result_t result = has_host(roster, instance) ? try_to_begin(roster) : BLINK_OK;
         if (result != BLINK_OK)
             roster_gathering_failed(roster, result);
     }
