@@ -94,8 +94,8 @@ uint32_t net_handshake_count(const net_t *net);
 
 /* ---- sessions ---- */
 
-/* Queue a message. Errors: QUOTA (the peer does not read: the session ends with that reason, later, from
- * within the loop), INVALID_ARGUMENT (longer than MESSAGE_MOST_BYTES), NO_MEMORY, PEER_LOST. */
+/* Queue a message. Errors: QUOTA (the peer does not read), NO_MEMORY: the session ends with that reason,
+ * later, from within the loop; INVALID_ARGUMENT (longer than MESSAGE_MOST_BYTES), PEER_LOST. */
 blink_result_t net_session_send(net_session_t *session, const Blinkpeer__Message *message);
 
 /* End an open session; the peer hears the code with this thread's error text, or OK: an orderly end. `closed`

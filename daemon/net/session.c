@@ -229,12 +229,22 @@ static void on_overflow(uv_timer_t *timer)
         BLINK_FAIL(BLINK_ERR_QUOTA, "it does not read: %u bytes wait for it", STREAM_UNSENT_MOST_BYTES));
 }
 
+static void on_no_memory(uv_timer_t *timer)
+{
+    end(timer->data, BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a message to it"));
+}
+
+/* The peer would wait for what it has not been told. */
+static blink_result_t end_if_unsent(net_session_t *session, blink_result_t result)
+{
+    if (result == BLINK_ERR_QUOTA || result == BLINK_ERR_NO_MEMORY)
+        uv_timer_start(&session->timer, result == BLINK_ERR_QUOTA ? on_overflow : on_no_memory, 0, 0);
+    return result;
+}
+
 blink_result_t net_session_send(net_session_t *session, const Blinkpeer__Message *message)
 {
-    blink_result_t result = send_message(session, message);
-    if (result == BLINK_ERR_QUOTA)
-        uv_timer_start(&session->timer, on_overflow, 0, 0);
-    return result;
+    return end_if_unsent(session, send_message(session, message));
 }
 
 static void asked(net_session_t *session)
@@ -254,8 +264,7 @@ void net_answer(net_t *net)
     net->asked = false;
     while ((link = list_take_first(&net->owing))) {
         net_session_t *session = CONTAINER_OF(link, net_session_t, of_owing);
-        if (send_pong(session) == BLINK_ERR_QUOTA)
-            uv_timer_start(&session->timer, on_overflow, 0, 0);
+        (void)end_if_unsent(session, send_pong(session));
     }
 }
 

@@ -162,6 +162,20 @@ class Daemons(HostileTest):
         self.check_serve(places)
 
 
+class Mute(HostileTest):
+    def test_a_host_that_tells_no_topology_is_left(self):
+        """Ranks would wait for it as long as it gives signs of life."""
+        one, two = self.cluster(2, timeout_s=1)
+        one.start()
+        mute = self.start(["ip", "netns", "exec", two.namespace, os.environ["BLINK_MUTE"], two.key, "n2",
+                           one.v4])
+        self.until(lambda: one.connected() == ["n2"])
+        self.assertEqual(mute.wait(), 0, mute.describe())
+        self.assertIn("host n2 has not told its topology within 1 s", mute.stdout())
+        self.until(lambda: one.connected() == [])
+        self.check_serve([(one, 0), (one, 1)])
+
+
 def made_up_id(instance, port, address):
     """As proto/unique_id.h."""
     packed = ipaddress.ip_address(address)

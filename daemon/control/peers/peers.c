@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* So often hosts whose look-up failed are looked up again, and the file of the cluster key is read. */
+/* So often hosts whose look-up failed are looked up again, the file of the cluster key is read, and hosts
+ * that have not told their topologies are looked for. */
 #define TICK_MS 5000u
 
 /* ---- sessions ---- */
@@ -43,16 +44,21 @@ static void end_host(peer_host_t *host, blink_result_t code)
     peers->handler.lost(peers->handler.context, instance, blink_error_set(code, "%s", why));
 }
 
-/* The data connections are gone, and with them the session. */
-static void on_data_lost(void *context, blink_result_t code)
+/* This side ends the session, for the code with this thread's error text. */
+static void close_host(peer_host_t *host, blink_result_t code)
 {
-    peer_host_t *host = context;
     char why[BLINK_ERROR_TEXT_BYTES];
     LOG_WARNING("%s", blink_error_text());
     snprintf(why, sizeof(why), "%s", blink_error_text());
     net_session_close(host->session, code);
     blink_error_set(code, "%s", why);
     end_host(host, code);
+}
+
+/* The data connections are gone, and with them the session. */
+static void on_data_lost(void *context, blink_result_t code)
+{
+    close_host(context, code);
 }
 
 static blink_result_t add_host(peers_t *peers, net_session_t *session)
@@ -195,10 +201,24 @@ static void read_keys_again(peers_t *peers)
     cluster_keys_wipe(&keys);
 }
 
+/* A host tells its topology as soon as it has a session. Ranks would wait for one that never does. */
+static void check_told(peers_t *peers)
+{
+    double timeout_s = peers->control->settings->network_timeout_s;
+    uint64_t now_ns = clock_ns();
+    LIST_FOR_EACH (link, &peers->hosts) {
+        peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
+        if (!host->topology && now_ns - host->since_ns > (uint64_t)(timeout_s * 1e9))
+            close_host(host, BLINK_FAIL(BLINK_ERR_TIMEOUT, "host %s has not told its topology within %g s",
+                                        net_session_peer(host->session)->host, timeout_s));
+    }
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     peers_t *peers = timer->data;
     read_keys_again(peers);
+    check_told(peers);
     LIST_FOR_EACH (link, &peers->wanted)
         wanted_try(CONTAINER_OF(link, wanted_t, link));
 }

@@ -3,6 +3,7 @@
  * not harmed.
  */
 #include "net_fixture.h"
+#include "unit/harness/short_memory.h"
 
 #include <malloc.h>
 #include <poll.h>
@@ -421,6 +422,28 @@ static void test_peer_that_never_reads_is_given_up(void **state)
     assert_unharmed(fixture, a);
 }
 
+/* Whoever sent it counts on it that the peer hears it, or is gone. */
+static void test_a_message_for_which_there_is_no_memory_ends_the_session(void **state)
+{
+    fixture_t *fixture = *state;
+    for (uint32_t nth = 1; nth <= 2; nth++) {
+        host_t *a = add_plain_host(fixture, nth == 1 ? "n1" : "n2");
+        Blinkpeer__Topology topology = BLINKPEER__TOPOLOGY__INIT;
+        Blinkpeer__Message message = BLINKPEER__MESSAGE__INIT;
+        message.body_case = BLINKPEER__MESSAGE__BODY_TOPOLOGY;
+        message.topology = &topology;
+        raw_t *raw = raw_create(fixture, a);
+        raw_open(raw, "raw", 7);
+        short_memory_begin(pthread_self(), nth);
+        assert_int_equal(net_session_send(a->session, &message), BLINK_ERR_NO_MEMORY);
+        assert_true(short_memory_end());
+        assert_int_equal(a->closed_count, 0); /* not from within the call */
+        RUN_UNTIL(fixture, a->closed_count == 1);
+        assert_int_equal(a->closed_code, BLINK_ERR_NO_MEMORY);
+        raw_destroy(raw);
+    }
+}
+
 static void test_last_words_are_printable(void **state)
 {
     fixture_t *fixture = *state;
@@ -584,6 +607,7 @@ int main(void)
         SESSION_TEST(test_changed_bytes_end_the_session),
         SESSION_TEST(test_peer_that_vanishes_is_lost),
         SESSION_TEST(test_peer_that_never_reads_is_given_up),
+        SESSION_TEST(test_a_message_for_which_there_is_no_memory_ends_the_session),
         SESSION_TEST(test_last_words_are_printable),
         SESSION_TEST(test_key_without_a_hello_is_not_enough),
         SESSION_TEST(test_sessions_have_a_limit),
