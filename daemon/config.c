@@ -1,12 +1,12 @@
 /* One table of keys serves the file, the flags and --check-config, so they cannot drift apart. */
 #include "config.h"
 
+#include "base/ini_file.h"
 #include "frame.h"
 #include "names.h"
 #include "net/net.h"
 
 #include <errno.h>
-#include <ini.h>
 #include <math.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -504,55 +504,19 @@ blink_result_t config_set(settings_t *settings, const char *section, const char 
 
 /* ---- the file ---- */
 
-typedef struct file_reader {
-    const char *path;
-    FILE *file;
-    int line;
-    settings_t *settings;
-    bool failed, cut; /* cut: a line is longer than what the library reads */
-    int line_most;
-} file_reader_t;
-
-static char *read_line(char *text, int bytes, void *context)
+static blink_result_t take_pair(void *settings, const char *section, const char *key, const char *value)
 {
-    file_reader_t *reader = context;
-    char *line = reader->cut ? NULL : fgets(text, bytes, reader->file);
-    reader->line++;
-    if (!line || strchr(line, '\n') || feof(reader->file))
-        return line;
-    reader->cut = true;
-    reader->line_most = bytes - 2;
-    return NULL;
-}
-
-/* inih's handler: 0 is failure. */
-static int on_pair(void *context, const char *section, const char *key, const char *value)
-{
-    file_reader_t *reader = context;
-    if (reader->failed || config_set(reader->settings, section, key, value) == BLINK_OK)
-        return 1;
-    reader->failed = true;
-    BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s:%d: %s = %s: %s", reader->path, reader->line, key, value,
-               blink_error_text());
-    return 0;
+    return config_set(settings, section, key, value);
 }
 
 blink_result_t config_read_file(const char *path, settings_t *settings)
 {
-    file_reader_t reader = {.path = path, .file = fopen(path, "re"), .settings = settings};
-    if (!reader.file)
+    FILE *file = fopen(path, "re");
+    if (!file)
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "configuration file %s: %s", path, strerror(errno));
-    int malformed_line = ini_parse_stream(read_line, &reader, on_pair, &reader);
-    fclose(reader.file);
-    if (reader.failed)
-        return BLINK_ERR_INVALID_ARGUMENT;
-    if (reader.cut)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s:%d: the line is longer than %d characters", path,
-                          reader.line, reader.line_most);
-    if (malformed_line != 0)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
-                          "%s:%d: neither [section], key = value, nor a # comment", path, malformed_line);
-    return BLINK_OK;
+    blink_result_t result = ini_file_read(file, path, take_pair, settings);
+    fclose(file);
+    return result;
 }
 
 static void print_value(const config_key_t *key, const settings_t *settings)
