@@ -367,6 +367,7 @@ static const config_key_t keys[] = {
     {"network", "host", VALUE_TEXT, offsetof(settings_t, network_host), NULL, NULL},
     {"network", "cluster", VALUE_TEXT, offsetof(settings_t, network_cluster), NULL, NULL},
     {"network", "nics", VALUE_TEXT, offsetof(settings_t, network_nics), check_nics, NULL},
+    {"network", "fabric", VALUE_TEXT, offsetof(settings_t, network_fabric), NULL, NULL},
     {"network", "key", VALUE_TEXT, offsetof(settings_t, network_key), NULL, NULL},
     {"network", "timeout_s", VALUE_SECONDS, offsetof(settings_t, network_timeout_s), NULL, NULL},
     {"network", "transport", VALUE_OTHER, 0, parse_transport, print_transport},

@@ -1,6 +1,7 @@
 #include "machine.h"
 
 #include "base/log.h"
+#include "control/peers/peers.h"
 #include "net/address.h"
 #include "topo/detect/detect.h"
 #include "topo/network.h"
@@ -325,6 +326,24 @@ static blink_result_t find_nics(const settings_t *settings, nics_t *nics)
     return BLINK_OK;
 }
 
+/* With what the fabric file says, if the settings name one. */
+static blink_result_t add_network(const settings_t *settings, const nics_t *nics, machine_t *machine)
+{
+    char host[SETTINGS_TEXT_BYTES];
+    fabric_file_t *file = NULL;
+    if (*settings->network_fabric == '\0')
+        return topo_add_network(machine->topo, nics->nics, nics->count, NULL, &machine->with_network);
+    BLINK_TRY(peers_find_name(settings, host));
+    BLINK_TRY(fabric_file_read(settings->network_fabric, &file));
+    const topo_fabric_t fabric = {.file = file, .host = host};
+    blink_result_t result =
+        topo_add_network(machine->topo, nics->nics, nics->count, &fabric, &machine->with_network);
+    fabric_file_destroy(file);
+    if (result != BLINK_OK)
+        return BLINK_FAIL(result, "fabric file %s: %s", settings->network_fabric, blink_error_text());
+    return BLINK_OK;
+}
+
 static blink_result_t make_network(const settings_t *settings, machine_t *machine)
 {
     nics_t nics = {0};
@@ -336,7 +355,7 @@ static blink_result_t make_network(const settings_t *settings, machine_t *machin
         BLINK_TRY(find_nics(settings, &nics));
     if (nics.count == 0)
         add_nic(&nics, NIC_DEFAULT_ID, NIC_DEFAULT_GBPS);
-    return topo_add_network(machine->topo, nics.nics, nics.count, &machine->with_network);
+    return add_network(settings, &nics, machine);
 }
 
 /* ---- all of it ---- */

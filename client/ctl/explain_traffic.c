@@ -15,7 +15,7 @@ static uint64_t bytes_on(const Blinkwire__Link *link, uint32_t comm)
 
 static bool is_of_network(const Blinkwire__Link *link)
 {
-    return strcmp(link->from, TOPO_NET_ID) == 0 || strcmp(link->to, TOPO_NET_ID) == 0;
+    return topo_is_network_id(link->from) || topo_is_network_id(link->to);
 }
 
 /* What one NIC has moved. */
@@ -29,12 +29,12 @@ static bool next_nic(const Blinkwire__QueryReply *links, uint32_t comm, size_t *
 {
     while (*at < links->n_links) {
         const Blinkwire__Link *out = links->links[(*at)++];
-        if (strcmp(out->to, TOPO_NET_ID) != 0)
+        if (topo_is_network_id(out->from) || !topo_is_network_id(out->to))
             continue;
         *nic = (nic_traffic_t){.name = out->from, .sent_bytes = bytes_on(out, comm)};
         for (size_t i = 0; i < links->n_links; i++) {
             const Blinkwire__Link *in = links->links[i];
-            if (strcmp(in->from, TOPO_NET_ID) == 0 && strcmp(in->to, nic->name) == 0)
+            if (topo_is_network_id(in->from) && strcmp(in->to, nic->name) == 0)
                 nic->received_bytes = bytes_on(in, comm);
         }
         if (nic->sent_bytes + nic->received_bytes > 0)

@@ -84,7 +84,9 @@ typedef struct settings {
     char network_host[SETTINGS_TEXT_BYTES];   /* what this daemon is called; "": as the machine */
     char network_cluster[SETTINGS_TEXT_BYTES];
     char network_nics[SETTINGS_TEXT_BYTES]; /* "eth0@5, eth1": NICs with their GB/s; "": those listened at */
-    char network_key[SETTINGS_TEXT_BYTES];  /* the key's file; "": see net/key.h */
+    char network_fabric[SETTINGS_TEXT_BYTES]; /* the file that says what the network is made of; "": one
+                                                 switch */
+    char network_key[SETTINGS_TEXT_BYTES];    /* the key's file; "": see net/key.h */
     settings_transport_t network_transport;
     double network_timeout_s; /* how long another host may give no sign of life */
     log_level_t log_level;

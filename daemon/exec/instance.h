@@ -103,12 +103,18 @@ static inline uintptr_t exec_operand_address(const exec_instance_t *instance, ui
                               is_input ? rank->input_stride_bytes : rank->output_stride_bytes, span);
 }
 
-/* Count bytes over a link: for the machine and for the run's communicator. Counters only grow and order
- * nothing. Thread-safe. */
+/* By link of the program's topology its number here, for a path that begins with this link: own_link or
+ * sent_link of the run. */
+static inline const uint32_t *exec_link_numbers(const exec_instance_t *instance, uint32_t first_link)
+{
+    const uint32_t *own_link = instance->run.own_link;
+    return own_link && own_link[first_link] != TOPO_NONE ? instance->run.sent_link : own_link;
+}
+
+/* Count bytes over a link that has this number here: for the machine and for the run's communicator. Counters
+ * only grow and order nothing. Thread-safe. */
 static inline void exec_count_link(const exec_instance_t *instance, uint32_t link, uint64_t bytes)
 {
-    if (instance->run.own_link)
-        link = instance->run.own_link[link];
     if (link == TOPO_NONE)
         return;
     if (instance->exec->link_bytes)

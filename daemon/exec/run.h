@@ -41,8 +41,9 @@ typedef struct exec_run {
     /* Counters for each link of the topology, borrowed until the run ends; may be NULL. */
     _Atomic uint64_t *comm_link_bytes;
     /* By link of the program's topology: which one of those counters, TOPO_NONE for a link of another host.
-     * Borrowed as they are. NULL: they are the same. */
-    const uint32_t *own_link;
+     * Borrowed as they are. NULL: they are the same. sent_link says it of what a rank of this host sends:
+     * links between switches of the network count there, which belong to no host. */
+    const uint32_t *own_link, *sent_link;
     exec_share_t *share;       /* whose workers and links, or GPUs, it takes; NULL: nobody's */
     bool starter_is_busy;      /* the thread that starts the run has more to do than to take part in it */
     const exec_wires_t *wires; /* of a program with wire lanes: the network's side (exec/wire.h); else NULL */

@@ -124,13 +124,21 @@ static double part_weight(const walk_t *walk, const plan_part_t *part, weight_t 
     return sum;
 }
 
+/* Whether a link joins a host to the network, and not two switches of that. */
+static bool is_of_nic(const topo_t *topo, uint32_t link)
+{
+    const topo_link_t *l = &topo->links[link];
+    return l->kind == TOPO_NET &&
+           (topo->nodes[l->from].kind != TOPO_SWITCH || topo->nodes[l->to].kind != TOPO_SWITCH);
+}
+
 /* Count an edge's links; returns the longest time that one of them takes for a byte of each visit. */
 static double visit_path(const walk_t *walk, uint32_t index)
 {
     const plan_path_t *path = &walk->plan->paths[index];
     double longest = 0.0;
     for (uint32_t i = 0; i < path->link_count; i++) {
-        walk->nic_visits[path->links[i]] += walk->topo->links[path->links[i]].kind == TOPO_NET;
+        walk->nic_visits[path->links[i]] += is_of_nic(walk->topo, path->links[i]);
         longest = fmax(longest, ++walk->visits[path->links[i]] /
                                     (BYTES_PER_US_GBps * walk->topo->links[path->links[i]].GBps));
     }
@@ -213,7 +221,7 @@ static double busiest_nic(const walk_t *walk)
     uint64_t images = plan_image_count(walk->plan), most = 0, all = 0, nics = 0;
     for (uint32_t i = 0; i < walk->topo->link_count; i++) {
         uint64_t visits = walk->nic_visits[i];
-        nics += walk->topo->links[i].kind == TOPO_NET;
+        nics += is_of_nic(walk->topo, i);
         most = visits > most ? visits : most;
         all += visits;
     }

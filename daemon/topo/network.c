@@ -4,38 +4,97 @@
 #include "topo/rates.h"
 #include "topo/source.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* What NICs hang on, the best first. */
 typedef enum hub_kind { HUB_PCIE_SWITCH, HUB_CPU, HUB_SWITCH, HUB_DEVICE, HUB_NONE } hub_kind_t;
 
+/* Of a switch's id, and its end. */
+#define SWITCH_ID_BYTES (sizeof(TOPO_NET_ID "/") + FABRIC_NAME_BYTES)
+
 typedef struct network {
     const topo_t *local;
     const topo_nic_t *nics;
     uint32_t nic_count;
+    const topo_fabric_t *fabric; /* NULL: one switch */
+    uint32_t net;                /* local's network of one switch; TOPO_NONE: it has none */
     topo_builder_t *builder;
     uint32_t *part; /* by node: the first node that links join it with */
     uint32_t *hubs; /* of the part that NICs are hung on */
 } network_t;
 
-uint32_t topo_find_network(const topo_t *topo)
+/* ---- switches ---- */
+
+static const char *switch_id(const network_t *network, uint32_t at, char id[SWITCH_ID_BYTES])
 {
-    uint32_t node = topo_find_node(topo, TOPO_NET_ID);
-    return node != TOPO_NONE && topo->nodes[node].kind == TOPO_SWITCH ? node : TOPO_NONE;
+    snprintf(id, SWITCH_ID_BYTES, TOPO_NET_ID "/%s", network->fabric->file->switches.items[at].name);
+    return id;
+}
+
+static uint32_t count_switches(const network_t *network)
+{
+    return network->fabric ? (uint32_t)network->fabric->file->switches.count : 1;
+}
+
+static blink_result_t add_switch(network_t *network, uint32_t at)
+{
+    char id[SWITCH_ID_BYTES] = TOPO_NET_ID;
+    topo_node_t node = {.id = id, .host = (char *)(uintptr_t) "", .kind = TOPO_SWITCH};
+    if (network->fabric) {
+        node.total_GBps = network->fabric->file->switches.items[at].total_GBps;
+        switch_id(network, at, id);
+    }
+    return topo_build_node(network->builder, &node);
+}
+
+/* The id of what a node hangs on that is joined to the network. */
+static blink_result_t find_switch(const network_t *network, const char *node, char id[SWITCH_ID_BYTES])
+{
+    uint32_t at;
+    snprintf(id, SWITCH_ID_BYTES, TOPO_NET_ID);
+    if (!network->fabric)
+        return BLINK_OK;
+    BLINK_TRY(fabric_file_find(network->fabric->file, network->fabric->host, node, &at));
+    switch_id(network, at, id);
+    return BLINK_OK;
+}
+
+static blink_result_t add_trunks(network_t *network)
+{
+    const fabric_file_t *file = network->fabric ? network->fabric->file : NULL;
+    for (size_t i = 0; file && i < file->links.count; i++) {
+        const fabric_link_t *link = &file->links.items[i];
+        char from[SWITCH_ID_BYTES], to[SWITCH_ID_BYTES];
+        BLINK_TRY(topo_build_link(network->builder, switch_id(network, link->ends[0], from),
+                                  switch_id(network, link->ends[1], to), TOPO_NET, link->GBps, link->count,
+                                  TOPO_NET_LATENCY_US, true));
+    }
+    return BLINK_OK;
 }
 
 /* ---- what there is ---- */
+
+/* A link of local's, of whose ends one may be its network, which the fabric takes the place of. */
+static blink_result_t copy_link(network_t *network, const topo_link_t *link)
+{
+    const topo_node_t *nodes = network->local->nodes;
+    const char *from = nodes[link->from].id, *to = nodes[link->to].id;
+    char id[SWITCH_ID_BYTES];
+    bool leaves = link->to == network->net, comes = link->from == network->net;
+    if (leaves || comes)
+        BLINK_TRY(find_switch(network, leaves ? from : to, id));
+    return topo_build_again(network->builder, comes ? id : from, leaves ? id : to, link);
+}
 
 static blink_result_t copy_local(network_t *network)
 {
     const topo_t *local = network->local;
     for (uint32_t i = 0; i < local->node_count; i++)
-        BLINK_TRY(topo_build_node(network->builder, &local->nodes[i]));
-    for (uint32_t i = 0; i < local->link_count; i++) {
-        const topo_link_t *link = &local->links[i];
-        BLINK_TRY(
-            topo_build_again(network->builder, local->nodes[link->from].id, local->nodes[link->to].id, link));
-    }
+        BLINK_TRY(i == network->net && network->fabric ? add_switch(network, 0)
+                                                       : topo_build_node(network->builder, &local->nodes[i]));
+    for (uint32_t i = 0; i < local->link_count; i++)
+        BLINK_TRY(copy_link(network, &local->links[i]));
     return BLINK_OK;
 }
 
@@ -130,7 +189,9 @@ static blink_result_t hang_nics(network_t *network, uint32_t part)
 
 static blink_result_t connect(network_t *network, const char *nic, double GBps)
 {
-    return topo_build_link(network->builder, nic, TOPO_NET_ID, TOPO_NET, GBps, 1, TOPO_NET_LATENCY_US, true);
+    char id[SWITCH_ID_BYTES];
+    BLINK_TRY(find_switch(network, nic, id));
+    return topo_build_link(network->builder, nic, id, TOPO_NET, GBps, 1, TOPO_NET_LATENCY_US, true);
 }
 
 static blink_result_t connect_own_nics(network_t *network)
@@ -159,33 +220,50 @@ static blink_result_t add_nics(network_t *network)
     return BLINK_OK;
 }
 
+/* All switches but the one that has the place of local's network. */
 static blink_result_t build(network_t *network, topo_t **topo)
 {
     const topo_t *local = network->local;
-    topo_node_t net = {
-        .id = (char *)(uintptr_t)TOPO_NET_ID, .host = (char *)(uintptr_t) "", .kind = TOPO_SWITCH};
+    bool has_network = network->net != TOPO_NONE;
     BLINK_TRY(topo_build_create(local->name, local->name, &network->builder));
     BLINK_TRY(copy_local(network));
-    if (topo_find_network(local) != TOPO_NONE)
-        return topo_build_finish(network->builder, topo);
-    BLINK_TRY(topo_build_node(network->builder, &net));
-    BLINK_TRY(has_nics(local) ? connect_own_nics(network) : add_nics(network));
+    for (uint32_t i = has_network ? 1 : 0; i < count_switches(network); i++)
+        BLINK_TRY(add_switch(network, i));
+    if (!has_network)
+        BLINK_TRY(has_nics(local) ? connect_own_nics(network) : add_nics(network));
+    BLINK_TRY(add_trunks(network));
     return topo_build_finish(network->builder, topo);
 }
 
+/* Local's network, if it has one; whether it is of several switches. */
+static bool find_network(const topo_t *local, uint32_t *net)
+{
+    uint32_t count = 0;
+    *net = TOPO_NONE;
+    for (uint32_t node = 0; node < local->node_count; node++)
+        if (topo_is_of_network(local, node) && count++ == 0)
+            *net = node;
+    return count > 1;
+}
+
 blink_result_t topo_add_network(const topo_t *local, const topo_nic_t *nics, uint32_t nic_count,
-                                topo_t **topo)
+                                const topo_fabric_t *fabric, topo_t **topo)
 {
     network_t network = {.local = local,
                          .nics = nics,
                          .nic_count = nic_count,
+                         .fabric = fabric,
                          .part = calloc(local->node_count, sizeof(*network.part)),
                          .hubs = calloc(local->node_count, sizeof(*network.hubs))};
+    bool has_several = find_network(local, &network.net);
     blink_result_t result;
     if (!network.part || !network.hubs)
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, TOPO_SHOWN ": no memory for its network", local->name);
     else if (nic_count == 0 && !has_nics(local))
         result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, TOPO_SHOWN ": there is no NIC", local->name);
+    else if (fabric && has_several)
+        result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                            TOPO_SHOWN ": it says itself what the network is made of", local->name);
     else
         result = build(&network, topo);
     topo_build_destroy(network.builder);

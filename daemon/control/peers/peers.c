@@ -260,8 +260,7 @@ static blink_result_t look_for(peers_t *peers, const char *item)
     return BLINK_OK;
 }
 
-/* What the daemon is called where the settings do not say. */
-static blink_result_t find_host_name(const settings_t *settings, char name[SETTINGS_TEXT_BYTES])
+blink_result_t peers_find_name(const settings_t *settings, char name[SETTINGS_TEXT_BYTES])
 {
     snprintf(name, SETTINGS_TEXT_BYTES, "%s", settings->network_host);
     if (!*name && gethostname(name, SETTINGS_TEXT_BYTES) != 0)
@@ -286,7 +285,7 @@ static blink_result_t create_net(peers_t *peers, const cluster_keys_t *keys)
                            .nics = nics,
                            .handler = &handler,
                            .context = peers};
-    BLINK_TRY(find_host_name(settings, host));
+    BLINK_TRY(peers_find_name(settings, host));
     BLINK_TRY(address_interfaces(nics, HELLO_NICS_MAX, &config.nic_count));
     return net_create(&config, &peers->net);
 }

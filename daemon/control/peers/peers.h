@@ -30,6 +30,10 @@ blink_result_t peers_create(control_t *control, const peers_handler_t *handler, 
 /* Say Bye to all. Memory and sockets are given back from within the loop. NULL is ignored. */
 void peers_destroy(peers_t *peers);
 
+/* What this daemon is called among others: as the settings say, or as the machine is. Errors:
+ * INVALID_ARGUMENT (the name cannot be used), SYSTEM. */
+blink_result_t peers_find_name(const settings_t *settings, char name[SETTINGS_TEXT_BYTES]);
+
 /* ---- hosts of communicators ---- */
 
 /* This daemon, as other hosts are told of it; its port and addresses are those of ids that are made here. */

@@ -194,6 +194,7 @@ static bool start_piece(comm_op_t *op, exec_end_t *end)
                       .scalars = signature->redop == BLINK_PRE_MUL_SUM ? engine->run.scalars : NULL,
                       .comm_link_bytes = op->comm->link_bytes,
                       .own_link = op->comm->fabric->own_link,
+                      .sent_link = op->comm->fabric->sent_link,
                       .share = op->comm->share,
                       .starter_is_busy = engine->active_tenants.next != engine->active_tenants.previous,
                       .done = run_done,

@@ -30,7 +30,7 @@ blink_result_t fabric_create_local(const topo_t *topo, fabric_t **created)
 typedef struct joined_fabric {
     fabric_t fabric;
     topo_t *topo;
-    uint32_t *own_link, *first_device, *host_of_node;
+    uint32_t *own_link, *sent_link, *first_device, *host_of_node;
     char **hosts;
     char *text;
 } joined_fabric_t;
@@ -44,29 +44,51 @@ static void joined_destroy(fabric_t *fabric)
     free(joined->text);
     free(joined->host_of_node);
     free(joined->first_device);
+    free(joined->sent_link);
     free(joined->own_link);
     topo_destroy(joined->topo);
     free(joined);
 }
 
 /* topo_join() keeps the order of hosts, and of the nodes and links of each; the network comes last. */
-static void number(joined_fabric_t *joined, const topo_host_t *hosts)
+static uint32_t number_nodes(joined_fabric_t *joined, const topo_host_t *hosts)
 {
-    const fabric_t *fabric = &joined->fabric;
-    uint32_t node = 0, link = 0, device = 0;
-    for (uint32_t i = 0; i < joined->topo->link_count; i++)
-        joined->own_link[i] = TOPO_NONE;
-    for (uint32_t host = 0; host < fabric->host_count; host++) {
+    uint32_t node = 0, device = 0;
+    for (uint32_t host = 0; host < joined->fabric.host_count; host++) {
         const topo_t *topo = hosts[host].topo;
-        for (uint32_t i = 1; i < topo->node_count; i++)
-            joined->host_of_node[node++] = host;
-        for (uint32_t i = 0; i < topo->link_count && host == fabric->own_host; i++)
-            joined->own_link[link + i] = i;
-        link += topo->link_count;
+        for (uint32_t i = 0; i < topo->node_count; i++)
+            if (!topo_is_of_network(topo, i))
+                joined->host_of_node[node++] = host;
         joined->first_device[host] = device;
         device += topo->gpu_count;
     }
-    joined->host_of_node[node] = TOPO_NONE;
+    return node;
+}
+
+static void number_links(joined_fabric_t *joined, const topo_host_t *hosts)
+{
+    const topo_t *own = hosts[joined->fabric.own_host].topo;
+    uint32_t link = 0;
+    memset(joined->own_link, 0xff, joined->topo->link_count * sizeof(*joined->own_link));
+    for (uint32_t host = 0; host < joined->fabric.host_count; host++)
+        for (uint32_t i = 0; i < hosts[host].topo->link_count; i++) {
+            if (topo_is_trunk(hosts[host].topo, i))
+                continue;
+            if (host == joined->fabric.own_host)
+                joined->own_link[link] = i;
+            link++;
+        }
+    memcpy(joined->sent_link, joined->own_link, joined->topo->link_count * sizeof(*joined->sent_link));
+    for (uint32_t i = 0; i < own->link_count; i++)
+        if (topo_is_trunk(own, i))
+            joined->sent_link[link++] = i;
+}
+
+static void number(joined_fabric_t *joined, const topo_host_t *hosts)
+{
+    for (uint32_t node = number_nodes(joined, hosts); node < joined->topo->node_count; node++)
+        joined->host_of_node[node] = TOPO_NONE;
+    number_links(joined, hosts);
 }
 
 /* In JSON hosts are named in their order. */
@@ -86,10 +108,12 @@ static blink_result_t fill(joined_fabric_t *joined, const topo_host_t *hosts)
     uint32_t host_count = joined->fabric.host_count;
     BLINK_TRY(topo_join(hosts, host_count, &joined->topo));
     joined->own_link = calloc((size_t)joined->topo->link_count + 1, sizeof(*joined->own_link));
+    joined->sent_link = calloc((size_t)joined->topo->link_count + 1, sizeof(*joined->sent_link));
     joined->host_of_node = calloc(joined->topo->node_count, sizeof(*joined->host_of_node));
     joined->first_device = calloc(host_count, sizeof(*joined->first_device));
     joined->hosts = calloc(host_count, sizeof(*joined->hosts));
-    bool fits = joined->own_link && joined->host_of_node && joined->first_device && joined->hosts;
+    bool fits = joined->own_link && joined->sent_link && joined->host_of_node && joined->first_device &&
+                joined->hosts;
     for (uint32_t i = 0; i < host_count && fits; i++)
         fits = (joined->hosts[i] = strdup(hosts[i].name)) != NULL;
     if (!fits)
@@ -97,6 +121,7 @@ static blink_result_t fill(joined_fabric_t *joined, const topo_host_t *hosts)
     number(joined, hosts);
     joined->fabric.topo = joined->topo;
     joined->fabric.own_link = joined->own_link;
+    joined->fabric.sent_link = joined->sent_link;
     joined->fabric.first_device = joined->first_device;
     joined->fabric.host_of_node = joined->host_of_node;
     joined->fabric.hosts = (const char *const *)joined->hosts;

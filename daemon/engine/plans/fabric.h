@@ -18,8 +18,8 @@ typedef struct fabric {
     uint32_t host_count, own_host;
     uint64_t digest; /* of that text: the same on all hosts. 0: one host */
     /* By link of topo: the link of the daemon's own topology that it is, TOPO_NONE if it is another host's.
-     * NULL: one host, whose links they are. */
-    const uint32_t *own_link;
+     * sent_link has links between switches of the network besides. NULL: one host, whose links they are. */
+    const uint32_t *own_link, *sent_link;
     /* By host: device i of host h is topo->gpus[first_device[h] + i]. NULL: one host. */
     const uint32_t *first_device;
     const uint32_t *host_of_node; /* by node of topo; TOPO_NONE: of the network. NULL: one host */

@@ -55,8 +55,9 @@ void step_count_operand(const host_instance_t *instance, const lane_operand_t *o
         return;
     const lane_path_t *path = &instance->base.program->paths[operand->path];
     const uint32_t *links = &instance->base.program->path_links[path->link_first];
+    const uint32_t *numbers = exec_link_numbers(&instance->base, links[0]);
     for (uint32_t l = 0; l < path->link_count; l++)
-        exec_count_link(&instance->base, links[l], bytes);
+        exec_count_link(&instance->base, numbers ? numbers[links[l]] : links[l], bytes);
 }
 
 static pace_path_t step_path(const host_instance_t *instance, const lane_operand_t *operand)
@@ -65,9 +66,10 @@ static pace_path_t step_path(const host_instance_t *instance, const lane_operand
     if (operand->path == PLAN_NONE)
         return (pace_path_t){0};
     const lane_path_t *path = &program->paths[operand->path];
-    return (pace_path_t){.links = &program->path_links[path->link_first],
+    const uint32_t *links = &program->path_links[path->link_first];
+    return (pace_path_t){.links = links,
                          .link_count = path->link_count,
-                         .own_link = instance->base.run.own_link};
+                         .own_link = exec_link_numbers(&instance->base, links[0])};
 }
 
 uint64_t step_alone_ns(const host_instance_t *instance, const lane_operand_t *operand, uint64_t bytes)

@@ -264,7 +264,7 @@ static inline topo_t *engines_host_topo(uint32_t devices)
     }
     assert_int_equal(topo_build_finish(builder, &local), BLINK_OK);
     topo_build_destroy(builder);
-    if (topo_add_network(local, &nic, 1, &topo) != BLINK_OK)
+    if (topo_add_network(local, &nic, 1, NULL, &topo) != BLINK_OK)
         fail_msg("%s", blink_error_text());
     topo_destroy(local);
     return topo;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ static void test_a_fabric_knows_hosts_devices_and_its_own_links(void **state)
             assert_int_equal(fabric->host_of_node[node], host);
             assert_string_equal(fabric->topo->nodes[node].host, hosts[host].name);
         }
-    assert_int_equal(fabric->host_of_node[topo_find_network(fabric->topo)], TOPO_NONE);
+    assert_int_equal(fabric->host_of_node[topo_find_node(fabric->topo, TOPO_NET_ID)], TOPO_NONE);
     uint32_t own = 0;
     for (uint32_t link = 0; link < fabric->topo->link_count; link++) {
         if (fabric->own_link[link] == TOPO_NONE)
@@ -53,6 +54,54 @@ static void test_a_fabric_knows_hosts_devices_and_its_own_links(void **state)
     fabric_put(fabric);
     topo_destroy(large);
     topo_destroy(small);
+}
+
+static topo_t *load_of_leaves(const char *name, const char *host)
+{
+    static const char text[] = "[nics]\nn0/* = leaf1\n*/* = leaf2\n[links]\nleaf[1-2] spine = 20\n";
+    FILE *open = fmemopen((void *)(uintptr_t)text, sizeof(text) - 1, "r");
+    topo_t *local = load(name), *topo = NULL;
+    fabric_file_t *file = NULL;
+    if (fabric_file_read_open(open, "fabric", &file) != BLINK_OK ||
+        topo_add_network(local, NULL, 0, &(topo_fabric_t){.file = file, .host = host}, &topo) != BLINK_OK)
+        fail_msg("%s", blink_error_text());
+    fabric_file_destroy(file);
+    topo_destroy(local);
+    fclose(open);
+    return topo;
+}
+
+static void test_links_between_switches_are_booked_by_who_sends(void **state)
+{
+    (void)state;
+    topo_t *topos[2] = {load_of_leaves("1xpcie4@5", "n0"), load_of_leaves("1xdgx1v@5", "n1")};
+    const topo_host_t hosts[] = {{"n0", topos[0]}, {"n1", topos[1]}};
+    for (uint32_t own = 0; own < 2; own++) {
+        fabric_t *fabric = NULL;
+        uint32_t trunks = 0, sent = 0;
+        assert_int_equal(fabric_create_joined(hosts, 2, own, &fabric), BLINK_OK);
+        for (uint32_t i = 0; i < fabric->topo->link_count; i++) {
+            const topo_link_t *link = &fabric->topo->links[i];
+            uint32_t number = fabric->sent_link[i];
+            bool is_trunk = topo_is_trunk(fabric->topo, i);
+            trunks += is_trunk;
+            sent += number != TOPO_NONE;
+            assert_int_equal(fabric->own_link[i], is_trunk ? TOPO_NONE : number);
+            if (is_trunk) {
+                assert_string_equal(topos[own]->nodes[topos[own]->links[number].from].id,
+                                    fabric->topo->nodes[link->from].id);
+                assert_string_equal(topos[own]->nodes[topos[own]->links[number].to].id,
+                                    fabric->topo->nodes[link->to].id);
+            }
+        }
+        assert_int_equal(trunks, 4);
+        assert_int_equal(sent, topos[own]->link_count);
+        for (uint32_t node = 0; node < fabric->topo->node_count; node++)
+            assert_true((fabric->host_of_node[node] == TOPO_NONE) == topo_is_of_network(fabric->topo, node));
+        fabric_put(fabric);
+    }
+    topo_destroy(topos[0]);
+    topo_destroy(topos[1]);
 }
 
 static void test_hosts_that_do_not_fit_make_no_fabric(void **state)
@@ -126,6 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_fabric_knows_hosts_devices_and_its_own_links),
+        cmocka_unit_test(test_links_between_switches_are_booked_by_who_sends),
         cmocka_unit_test(test_hosts_that_do_not_fit_make_no_fabric),
         cmocka_unit_test(test_communicators_over_the_same_hosts_share_a_fabric),
         cmocka_unit_test(test_a_text_that_is_no_topology_is_refused_with_its_host),

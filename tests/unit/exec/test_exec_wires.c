@@ -229,7 +229,7 @@ static void start_hosts(op_t *op, uint32_t most)
         exec_run_t run = run_of(op, op->inputs[h], op->outputs[h], &op->outcomes[h]);
         run.wires = &host->wires;
         run.comm_link_bytes = op->bytes;
-        run.own_link = op->cluster->own_link[h];
+        run.own_link = run.sent_link = op->cluster->own_link[h];
         pause_a_while(&op->dice);
         op->begun[h] = true;
         start_run(host->instance, &run);

@@ -54,7 +54,7 @@ static topo_t *plain_memory(uint32_t devices)
 static topo_t *networked(topo_t *local, const topo_nic_t *nics, uint32_t nic_count)
 {
     topo_t *topo = NULL;
-    if (topo_add_network(local, nics, nic_count, &topo) != BLINK_OK)
+    if (topo_add_network(local, nics, nic_count, NULL, &topo) != BLINK_OK)
         fail_msg("%s", blink_error_text());
     topo_destroy(local);
     return topo;
@@ -82,13 +82,13 @@ static void test_nodes_and_links_of_the_host_keep_their_places(void **state)
     const char *names[] = {"dgx1v", "dgx_h100", "pcie8", "gh200x4", "dgx2"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         topo_t *local = load(names[i]), *topo = NULL;
-        assert_int_equal(topo_add_network(local, &slow_nic, 1, &topo), BLINK_OK);
+        assert_int_equal(topo_add_network(local, &slow_nic, 1, NULL, &topo), BLINK_OK);
         assert_int_equal(topo->gpu_count, local->gpu_count);
         for (uint32_t node = 0; node < local->node_count; node++)
             assert_string_equal(topo->nodes[node].id, local->nodes[node].id);
         for (uint32_t link = 0; link < local->link_count; link++)
             assert_memory_equal(&topo->links[link], &local->links[link], sizeof(topo_link_t));
-        assert_int_not_equal(topo_find_network(topo), TOPO_NONE);
+        assert_int_not_equal(topo_find_node(topo, TOPO_NET_ID), TOPO_NONE);
         topo_destroy(topo);
         topo_destroy(local);
     }
@@ -146,7 +146,7 @@ static void test_a_host_without_a_nic_has_no_network(void **state)
 {
     (void)state;
     topo_t *local = plain_memory(2), *topo = NULL;
-    assert_int_equal(topo_add_network(local, NULL, 0, &topo), BLINK_ERR_INVALID_ARGUMENT);
+    assert_int_equal(topo_add_network(local, NULL, 0, NULL, &topo), BLINK_ERR_INVALID_ARGUMENT);
     assert_text_has(blink_error_text(), "no NIC");
     topo_destroy(local);
 }
@@ -239,6 +239,138 @@ static void test_hosts_that_contradict_each_other_are_named(void **state)
     topo_destroy(host);
 }
 
+/* ---- several switches ---- */
+
+static const char two_leaves[] = "[nics]\n"
+                                 "n[1-2]/* = leaf1\n"
+                                 "n[3-4]/* = leaf2\n"
+                                 "[links]\n"
+                                 "leaf[1-2] spine[1-2] = 2x10\n"
+                                 "[switches]\n"
+                                 "spine2 = 30\n";
+
+static fabric_file_t *read_fabric(const char *text)
+{
+    FILE *open = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
+    fabric_file_t *file = NULL;
+    assert_non_null(open);
+    if (fabric_file_read_open(open, "fabric", &file) != BLINK_OK)
+        fail_msg("%s", blink_error_text());
+    fclose(open);
+    return file;
+}
+
+static blink_result_t try_fabric(const topo_t *local, const char *text, const char *host, topo_t **topo)
+{
+    fabric_file_t *file = read_fabric(text);
+    blink_result_t result =
+        topo_add_network(local, &slow_nic, 1, &(topo_fabric_t){.file = file, .host = host}, topo);
+    fabric_file_destroy(file);
+    return result;
+}
+
+/* The host that owns `local`, which is taken over. */
+static topo_t *in_fabric(topo_t *local, const char *text, const char *host)
+{
+    topo_t *topo = NULL;
+    if (try_fabric(local, text, host, &topo) != BLINK_OK)
+        fail_msg("%s", blink_error_text());
+    topo_destroy(local);
+    return topo;
+}
+
+static void test_nics_hang_on_the_switches_that_the_fabric_says(void **state)
+{
+    (void)state;
+    topo_t *topo = in_fabric(plain_memory(2), two_leaves, "n3");
+    assert_true(link_between(topo, "eth0", "net/leaf2")->GBps == 1.25);
+    assert_false(linked(topo, "eth0", "net/leaf1"));
+    assert_true(link_between(topo, "net/leaf1", "net/spine2")->GBps == 20);
+    assert_true(link_between(topo, "net/spine1", "net/leaf2")->unit_GBps == 10);
+    assert_true(topo->nodes[topo_find_node(topo, "net/spine2")].total_GBps == 30);
+    assert_int_equal(topo_find_node(topo, "net"), TOPO_NONE);
+    topo_destroy(topo);
+}
+
+static void test_a_fabric_takes_the_place_of_the_one_switch(void **state)
+{
+    (void)state;
+    topo_t *local = load("1xdgx1v@5"), *topo = NULL;
+    uint32_t net = topo_find_node(local, "net");
+    assert_int_equal(try_fabric(local, "[nics]\n*/nic[0-1] = a\n*/* = b\n", "n1", &topo), BLINK_OK);
+    for (uint32_t node = 0; node < local->node_count; node++)
+        assert_string_equal(topo->nodes[node].id, node == net ? "net/a" : local->nodes[node].id);
+    assert_int_equal(topo->node_count, local->node_count + 1);
+    assert_int_equal(topo->link_count, local->link_count);
+    for (uint32_t link = 0; link < local->link_count; link++)
+        assert_true(topo->links[link].GBps == local->links[link].GBps);
+    assert_true(linked(topo, "nic1", "net/a") && linked(topo, "net/b", "nic2"));
+    topo_destroy(topo);
+    topo_destroy(local);
+}
+
+static void test_what_a_fabric_does_not_say_is_an_error(void **state)
+{
+    (void)state;
+    topo_t *local = plain_memory(2), *topo = NULL;
+    topo_t *named = in_fabric(plain_memory(2), two_leaves, "n1");
+    assert_int_equal(try_fabric(local, two_leaves, "n5", &topo), BLINK_ERR_INVALID_ARGUMENT);
+    assert_text_has(blink_error_text(), "on which switch n5/eth0 hangs");
+    assert_int_equal(try_fabric(named, two_leaves, "n1", &topo), BLINK_ERR_INVALID_ARGUMENT);
+    assert_text_has(blink_error_text(), "it says itself what the network is made of");
+    assert_null(topo);
+    topo_destroy(named);
+    topo_destroy(local);
+}
+
+static void test_hosts_of_one_fabric_are_joined_by_its_switches(void **state)
+{
+    (void)state;
+    topo_t *near = in_fabric(plain_memory(2), two_leaves, "n1"),
+           *far = in_fabric(load("1xpcie4@5"), two_leaves, "n4");
+    topo_t *topo = joined((const topo_host_t[]){{"n4", far}, {"n1", near}}, 2);
+    assert_int_equal(topo->node_count, near->node_count + far->node_count - 4);
+    assert_int_equal(topo->link_count, near->link_count + far->link_count - 8);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_true(topo_is_of_network(topo, topo->node_count - 1 - i));
+    for (uint32_t i = 0; i < 8; i++)
+        assert_true(topo_is_trunk(topo, topo->link_count - 1 - i));
+    assert_true(linked(topo, "n1/eth0", "net/leaf1") && linked(topo, "net/leaf2", "n4/nic0"));
+    topo_destroy(topo);
+    topo_destroy(near);
+    topo_destroy(far);
+}
+
+static void test_hosts_of_different_fabrics_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *other, *part;
+    } cases[] = {
+        {"[nics]\n*/* = leaf1\n[links]\nleaf[1-2] spine[1-2] = 2x10\n", ", of the switch net/spine2"},
+        {"[nics]\n*/* = leaf1\n[links]\nleaf[1-2] spine[1-2] = 2x10\n[switches]\nspine[2-3] = 30\n",
+         ": only one has a switch net/spine3"},
+        {"[nics]\n*/* = leaf1\n[links]\nleaf[1-2] spine[1-2] = 20\n[switches]\nspine2 = 30\n",
+         ", of the link from net/leaf1 to net/spine1"},
+        {"[nics]\n*/* = leaf1\n[links]\nleaf[1-2] spine1 = 2x10\n[switches]\nspine2 = 30\n",
+         ", of the link from net/leaf1 to net/spine2"},
+        {"[nics]\n*/* = a\n", ": one has a switch net/leaf1, the other net/a"},
+    };
+    topo_t *one = in_fabric(plain_memory(2), two_leaves, "n1"),
+           *plain = networked(plain_memory(2), &slow_nic, 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        topo_t *other = in_fabric(plain_memory(2), cases[i].other, "n2");
+        assert_fails((const topo_host_t[]){{"n1", one}, {"n2", other}}, 2, cases[i].part);
+        assert_text_has(blink_error_text(), "hosts 'n1' and 'n2' do not say the same of the network");
+        topo_destroy(other);
+    }
+    assert_fails((const topo_host_t[]){{"n2", plain}, {"n1", one}}, 2,
+                 "hosts 'n2' and 'n1' do not say the same of the network: one has a switch net, the other "
+                 "net/leaf1; all hosts need the same fabric file");
+    topo_destroy(plain);
+    topo_destroy(one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +383,11 @@ int main(void)
         cmocka_unit_test(test_joining_what_others_have_written_gives_the_same_bytes),
         cmocka_unit_test(test_a_generated_host_joins_like_the_topology_of_both),
         cmocka_unit_test(test_hosts_that_contradict_each_other_are_named),
+        cmocka_unit_test(test_nics_hang_on_the_switches_that_the_fabric_says),
+        cmocka_unit_test(test_a_fabric_takes_the_place_of_the_one_switch),
+        cmocka_unit_test(test_what_a_fabric_does_not_say_is_an_error),
+        cmocka_unit_test(test_hosts_of_one_fabric_are_joined_by_its_switches),
+        cmocka_unit_test(test_hosts_of_different_fabrics_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
