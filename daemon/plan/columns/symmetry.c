@@ -15,6 +15,8 @@
 typedef struct host {
     uint32_t first, count;
     uint64_t signature; /* equal for hosts that look alike from inside */
+    uint32_t hub;       /* the first node outside that links lead to; TOPO_NONE: there is none */
+    uint32_t turn;      /* how many hosts of this signature and hub come before it */
 } host_t;
 
 typedef struct finder {
@@ -26,7 +28,7 @@ typedef struct finder {
     uint32_t *nodes;   /* all nodes, by host */
     uint32_t *local;   /* per node: its place in its host */
     uint32_t *host_of; /* per node */
-    host_t *hosts;     /* by signature */
+    host_t *hosts;     /* by signature, and those of one signature by hubs in turns */
     uint32_t host_count;
     uint32_t *image; /* per node: the guess */
     bool *taken;     /* per node: is somebody's image */
@@ -69,6 +71,10 @@ static int compare_signatures(const void *a, const void *b)
     const host_t *one = a, *other = b;
     if (one->signature != other->signature)
         return one->signature < other->signature ? -1 : 1;
+    if (one->turn != other->turn)
+        return one->turn < other->turn ? -1 : 1;
+    if (one->hub != other->hub)
+        return one->hub < other->hub ? -1 : 1;
     return one->first < other->first ? -1 : one->first > other->first;
 }
 
@@ -91,6 +97,34 @@ static uint64_t sign_host(const finder_t *f, const host_t *host)
     return hash;
 }
 
+static uint32_t find_hub(const finder_t *f, const host_t *host)
+{
+    const topo_t *topo = f->topo;
+    for (uint32_t i = 0; i < host->count; i++) {
+        uint32_t node = f->nodes[host->first + i];
+        for (uint32_t at = topo->out_first[node]; at < topo->out_first[node + 1]; at++) {
+            uint32_t to = topo->links[topo->out_links[at]].to;
+            if (f->host_of[to] != f->host_of[node])
+                return to;
+        }
+    }
+    return TOPO_NONE;
+}
+
+/* Where a network has several switches with equally many hosts, a rotation of hosts that are dealt to the
+ * switches in turns moves the switches on, too: then it can be a symmetry. */
+static void sort_hosts(finder_t *f)
+{
+    for (uint32_t i = 0; i < f->host_count; i++) {
+        host_t *host = &f->hosts[i];
+        host->signature = sign_host(f, host);
+        host->hub = find_hub(f, host);
+        for (const host_t *before = f->hosts; before < host; before++)
+            host->turn += before->signature == host->signature && before->hub == host->hub;
+    }
+    qsort(f->hosts, f->host_count, sizeof(*f->hosts), compare_signatures);
+}
+
 static void find_hosts(finder_t *f)
 {
     const topo_t *topo = f->topo;
@@ -105,9 +139,7 @@ static void find_hosts(finder_t *f)
         f->host_of[node] = f->host_count - 1;
         f->local[node] = host->count++;
     }
-    for (uint32_t i = 0; i < f->host_count; i++)
-        f->hosts[i].signature = sign_host(f, &f->hosts[i]);
-    qsort(f->hosts, f->host_count, sizeof(*f->hosts), compare_signatures);
+    sort_hosts(f);
 }
 
 /* ---- proof ---- */
@@ -221,69 +253,6 @@ static uint32_t class_size(const finder_t *f, uint32_t first)
     return end - first;
 }
 
-/* Send each host of the class to the next, node by node. */
-static void guess_host_rotation(finder_t *f, uint32_t first, uint32_t size)
-{
-    for (uint32_t i = 0; i < size; i++) {
-        const host_t *host = &f->hosts[first + i], *next = &f->hosts[first + (i + 1) % size];
-        for (uint32_t at = 0; at < host->count; at++)
-            f->image[f->nodes[host->first + at]] = f->nodes[next->first + at];
-    }
-}
-
-/* All classes of one size rotate together if they can, since that makes fewer images; else each by itself. */
-static blink_result_t find_host_rotations(finder_t *f)
-{
-    bool kept = false;
-    for (uint32_t first = 0, size; first < f->host_count; first += size) {
-        size = class_size(f, first);
-        bool seen = size < 2;
-        for (uint32_t at = 0; at < first && !seen; at += class_size(f, at))
-            seen = class_size(f, at) == size;
-        if (seen)
-            continue;
-        start_guess(f);
-        for (uint32_t at = first; at < f->host_count; at += class_size(f, at))
-            if (class_size(f, at) == size)
-                guess_host_rotation(f, at, size);
-        BLINK_TRY(keep_if_proven(f, size, &kept));
-        for (uint32_t at = first; !kept && at < f->host_count; at += class_size(f, at)) {
-            bool alone = false;
-            if (class_size(f, at) != size)
-                continue;
-            start_guess(f);
-            guess_host_rotation(f, at, size);
-            BLINK_TRY(keep_if_proven(f, size, &alone));
-        }
-    }
-    return BLINK_OK;
-}
-
-static uint32_t count_plain_ranks(const finder_t *f, const host_t *host)
-{
-    uint32_t count = 0;
-    for (uint32_t at = 0; at < host->count; at++)
-        count += role(f, f->nodes[host->first + at]) == 1;
-    return count;
-}
-
-/* Send each rank of the host that is neither root nor peer to the next. */
-static void guess_rank_rotation(finder_t *f, const host_t *host)
-{
-    uint32_t first = PLAN_NONE, last = PLAN_NONE;
-    for (uint32_t at = 0; at < host->count; at++) {
-        uint32_t node = f->nodes[host->first + at];
-        if (role(f, node) != 1)
-            continue;
-        if (last == PLAN_NONE)
-            first = node;
-        else
-            f->image[last] = node;
-        last = node;
-    }
-    f->image[last] = first;
-}
-
 /* Whether `candidate` can stand for `relay`: its links to the images of the relay's gpus and of everything
  * outside the host are alike. */
 static bool stands_for(const finder_t *f, uint32_t relay, uint32_t candidate)
@@ -320,6 +289,84 @@ static void guess_relays(finder_t *f, const host_t *host)
     }
 }
 
+/* Switches between hosts follow these. */
+static void guess_network(finder_t *f)
+{
+    for (uint32_t i = 0; i < f->host_count; i++) {
+        const host_t *host = &f->hosts[i];
+        bool has_devices = false;
+        for (uint32_t at = 0; at < host->count; at++)
+            has_devices |= f->topo->nodes[f->nodes[host->first + at]].kind == TOPO_DEVICE;
+        if (!has_devices)
+            guess_relays(f, host);
+    }
+}
+
+/* Send each host of the class to the next, node by node. */
+static void guess_host_rotation(finder_t *f, uint32_t first, uint32_t size)
+{
+    for (uint32_t i = 0; i < size; i++) {
+        const host_t *host = &f->hosts[first + i], *next = &f->hosts[first + (i + 1) % size];
+        for (uint32_t at = 0; at < host->count; at++)
+            f->image[f->nodes[host->first + at]] = f->nodes[next->first + at];
+    }
+}
+
+/* All classes of one size rotate together if they can, since that makes fewer images; else each by itself. */
+static blink_result_t find_host_rotations(finder_t *f)
+{
+    bool kept = false;
+    for (uint32_t first = 0, size; first < f->host_count; first += size) {
+        size = class_size(f, first);
+        bool seen = size < 2;
+        for (uint32_t at = 0; at < first && !seen; at += class_size(f, at))
+            seen = class_size(f, at) == size;
+        if (seen)
+            continue;
+        start_guess(f);
+        for (uint32_t at = first; at < f->host_count; at += class_size(f, at))
+            if (class_size(f, at) == size)
+                guess_host_rotation(f, at, size);
+        guess_network(f);
+        BLINK_TRY(keep_if_proven(f, size, &kept));
+        for (uint32_t at = first; !kept && at < f->host_count; at += class_size(f, at)) {
+            bool alone = false;
+            if (class_size(f, at) != size)
+                continue;
+            start_guess(f);
+            guess_host_rotation(f, at, size);
+            guess_network(f);
+            BLINK_TRY(keep_if_proven(f, size, &alone));
+        }
+    }
+    return BLINK_OK;
+}
+
+static uint32_t count_plain_ranks(const finder_t *f, const host_t *host)
+{
+    uint32_t count = 0;
+    for (uint32_t at = 0; at < host->count; at++)
+        count += role(f, f->nodes[host->first + at]) == 1;
+    return count;
+}
+
+/* Send each rank of the host that is neither root nor peer to the next. */
+static void guess_rank_rotation(finder_t *f, const host_t *host)
+{
+    uint32_t first = PLAN_NONE, last = PLAN_NONE;
+    for (uint32_t at = 0; at < host->count; at++) {
+        uint32_t node = f->nodes[host->first + at];
+        if (role(f, node) != 1)
+            continue;
+        if (last == PLAN_NONE)
+            first = node;
+        else
+            f->image[last] = node;
+        last = node;
+    }
+    f->image[last] = first;
+}
+
 /* Turn the gpus of all hosts with, or without, the root or peer: those of one kind have equally many. */
 static blink_result_t find_rank_rotation(finder_t *f, bool with_root)
 {
@@ -339,6 +386,7 @@ static blink_result_t find_rank_rotation(finder_t *f, bool with_root)
         guess_rank_rotation(f, host);
         guess_relays(f, host);
     }
+    guess_network(f);
     return order == 0 ? BLINK_OK : keep_if_proven(f, order, &kept);
 }
 

@@ -82,7 +82,7 @@ static blink_result_t rail_way(maker_t *m, uint32_t from, uint32_t to, uint32_t 
             break;
     }
     if (across)
-        BLINK_TRY(rails_join(&m->search, source->nodes[0], target->nodes[0], &m->trail));
+        BLINK_TRY(rails_join(&m->search, m->rail, source->nodes[0], target->nodes[0], &m->trail));
     for (uint32_t i = 1; across && i <= m->place[to]; i++)
         BLINK_TRY(rail_walk_append(&m->trail, target->nodes[i]));
     return ring_intern_nodes(m->topo, m->plan, m->trail.nodes, m->trail.count, path);

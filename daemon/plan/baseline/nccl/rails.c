@@ -77,6 +77,29 @@ static uint32_t find_host(const maker_t *m, const char *name, uint32_t last)
     return count;
 }
 
+/* Put hosts, which stand in order of their first ranks, into that of rings. */
+static blink_result_t order_hosts(maker_t *m)
+{
+    uint32_t count = m->rails->host_count, *place = malloc(count * sizeof(*place));
+    host_t *ordered = malloc(count * sizeof(*ordered));
+    blink_result_t result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to order %u hosts", count);
+    if (place && ordered)
+        result = rails_order_hosts(m->topo, m->node_host, count, place);
+    if (result == BLINK_OK) {
+        for (uint32_t host = 0; host < count; host++)
+            ordered[place[host]] = m->hosts[host];
+        memcpy(m->hosts, ordered, count * sizeof(*ordered));
+        for (uint32_t rank = 0; rank < m->plan->rank_count; rank++)
+            m->rails->rank_host[rank] = place[m->rails->rank_host[rank]];
+        for (uint32_t node = 0; node < m->topo->node_count; node++)
+            if (m->node_host[node] != PLAN_NONE)
+                m->node_host[node] = place[m->node_host[node]];
+    }
+    free(ordered);
+    free(place);
+    return result;
+}
+
 static blink_result_t list_hosts(maker_t *m)
 {
     uint32_t last = 0;
@@ -97,7 +120,7 @@ static blink_result_t list_hosts(maker_t *m)
         m->place[node] = m->hosts[found].node_count;
         BLINK_TRY(push(&m->hosts[found].nodes, &m->hosts[found].node_count, node));
     }
-    return BLINK_OK;
+    return order_hosts(m);
 }
 
 /* What a NIC's widest link out of the host has for one more rail. */
@@ -186,16 +209,6 @@ static blink_result_t append_way(const ring_search_t *search, uint32_t from, uin
     for (uint32_t i = 0; i < count; i++)
         BLINK_TRY(rail_walk_append(walk, search->topo->links[links[i]].to));
     return BLINK_OK;
-}
-
-blink_result_t rails_join(ring_search_t *search, uint32_t from, uint32_t to, rail_walk_t *walk)
-{
-    const topo_t *topo = search->topo;
-    ring_search_from(search, &(ring_reach_t){.class = RING_ANY, .host = PLAN_NONE}, from);
-    if (search->via[to] == TOPO_NONE)
-        return BLINK_FAIL(BLINK_ERR_UNREACHABLE, "no path of %s leads from %s to %s", topo->name,
-                          topo->nodes[from].id, topo->nodes[to].id);
-    return append_way(search, from, to, walk);
 }
 
 /* Narrowest link of the way found, shared with the rails there are. */
@@ -472,7 +485,8 @@ static blink_result_t join_hosts(maker_t *m, uint32_t rail, rail_walk_t *joins)
         const rail_walk_t *walk = &rails->walks[host * rails->rail_count + rail];
         uint32_t next = (host + 1) % rails->host_count * rails->rail_count + rail, first = joins->count;
         BLINK_TRY(rail_walk_append(joins, walk->nodes[walk->count - 1]));
-        BLINK_TRY(rails_join(&m->search, walk->nodes[walk->count - 1], rails->walks[next].nodes[0], joins));
+        BLINK_TRY(
+            rails_join(&m->search, rail, walk->nodes[walk->count - 1], rails->walks[next].nodes[0], joins));
         use_links(m, &joins->nodes[first], joins->count - first);
         BLINK_TRY(rail_walk_append(joins, PLAN_NONE));
     }

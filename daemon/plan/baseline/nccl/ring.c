@@ -293,7 +293,7 @@ static blink_result_t walk_rail(ring_maker_t *m, const rails_t *rails, uint32_t 
     for (uint32_t host = 1; host <= rails->host_count; host++) {
         const rail_walk_t *next = &rails->walks[host % rails->host_count * rails->rail_count + rail];
         uint32_t end = host < rails->host_count ? next->count : start + 1;
-        BLINK_TRY(rails_join(&m->search, around->nodes[around->count - 1], next->nodes[0], around));
+        BLINK_TRY(rails_join(&m->search, rail, around->nodes[around->count - 1], next->nodes[0], around));
         for (uint32_t i = 1; i < end; i++)
             BLINK_TRY(rail_walk_append(around, next->nodes[i]));
     }

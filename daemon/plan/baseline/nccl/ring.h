@@ -46,8 +46,8 @@ typedef struct rail_walk {
 } rail_walk_t;
 
 /* How several hosts are joined: rail k goes through each host by a walk that enters at the host's k'th NIC,
- * in order of the topology's nodes, beside the gpu nearest to it. Hosts stand in order of their first rank.
- */
+ * in order of the topology's nodes, beside the gpu nearest to it. The first rank's host is the first one, and
+ * the others stand as rails_order_hosts() says. */
 typedef struct rails {
     uint32_t host_count;
     uint32_t rail_count; /* 0: one host, or no rails: a host without a NIC or with one that leads nowhere */
@@ -61,9 +61,17 @@ typedef struct rails {
 blink_result_t rails_find(const topo_t *topo, const plan_t *plan, rails_t *rails);
 void rails_fini(rails_t *rails);
 
-/* Append to a walk the way over the network from a NIC to another, without the first node. Errors:
- * UNREACHABLE (names both), NO_MEMORY. */
-blink_result_t rails_join(ring_search_t *search, uint32_t from, uint32_t to, rail_walk_t *walk);
+/* Order hosts so that on each follows the nearest of those that are left, and of equally near ones the first:
+ * what goes through them in this order crosses each part of a network that is a tree of switches as seldom as
+ * can be. node_host[]: by node, PLAN_NONE of none of these hosts. place[host] gets the host's place; that of
+ * host 0 is 0. Errors: NO_MEMORY. */
+blink_result_t rails_order_hosts(const topo_t *topo, const uint32_t *node_host, uint32_t host_count,
+                                 uint32_t *place);
+
+/* Append to a walk the way over the network from a NIC to another, without the first node. Rails take turns
+ * in equally short ways. Errors: UNREACHABLE (names both), NO_MEMORY. */
+blink_result_t rails_join(ring_search_t *search, uint32_t rail, uint32_t from, uint32_t to,
+                          rail_walk_t *walk);
 blink_result_t rail_walk_append(rail_walk_t *walk, uint32_t node);
 
 /* The path that runs along these nodes, interned. Errors: UNREACHABLE (a link missing: the way back of a
