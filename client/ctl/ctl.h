@@ -16,6 +16,8 @@
 typedef struct ctl_options {
     const char *socket_path; /* NULL: the environment's or the default */
     bool json;
+    const char *host; /* whose daemon is asked; NULL: this host's */
+    bool asks;        /* the command asks a daemon: --host is allowed */
 } ctl_options_t;
 
 /* argv[0] is "blinkctl COMMAND", for messages. */
@@ -29,11 +31,14 @@ ctl_run_t ctl_plan;     /* plan.c */
 ctl_run_t ctl_explain;  /* explain.c */
 ctl_run_t ctl_simulate; /* simulate.c */
 
-/** --socket and --json, which every command takes: a child for its argp. Input: ctl_options_t. */
+/** --socket, --json and --host, which every command takes: a child for its argp. Input: ctl_options_t. */
 extern const struct argp ctl_common_argp;
 
 /** Parse a command that has no arguments of its own. Exits on bad usage and after --help, as argp does. */
 void ctl_parse_plain(int argc, char **argv, const char *doc, ctl_options_t *options);
+
+/** What to ask, of the host that the options name. */
+Blinkwire__Query ctl_question(const ctl_options_t *options, Blinkwire__QueryKind kind);
 
 /** Ask the daemon one thing. The reply is the caller's. */
 blink_result_t ctl_ask_for(const ctl_options_t *options, const Blinkwire__Query *question,

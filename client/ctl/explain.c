@@ -53,6 +53,8 @@ static error_t parse_explain(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_END:
         if (options->request.algorithms[0] != BLINK_ALGORITHM_AUTO)
             argp_error(state, "--algorithm: explain compares them all");
+        if (options->common->host && options->comm == 0)
+            argp_error(state, "--host asks a daemon, which explain does for --comm");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -113,7 +113,8 @@ blink_result_t explain_comm(const ctl_options_t *options, uint32_t number)
     }
     blink_result_t result;
     if (!comm)
-        result = BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no communicator %u; blinkctl comms lists them", number);
+        result = BLINK_FAIL(BLINK_ERR_NOT_FOUND, "no communicator %u%s%s; blinkctl comms lists them", number,
+                            options->host ? " on " : "", options->host ? options->host : "");
     else
         result = explain_live(options, comm);
     blinkwire__reply__free_unpacked(reply, NULL);

@@ -1,6 +1,7 @@
 /* blinkctl links: what every directed link is doing, once or over and over. */
 #include "ctl.h"
 
+#include "host.h"
 #include "tools/human.h"
 #include "tools/query.h"
 #include "tools/table.h"
@@ -112,8 +113,9 @@ static blink_result_t print_json(const Blinkwire__QueryReply *query, bool one_li
 
 static blink_result_t show_once(query_t *query, const links_options_t *options)
 {
+    const Blinkwire__Query question = ctl_question(options->common, BLINKWIRE__QUERY_KIND__LINKS);
     Blinkwire__Reply *reply;
-    BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__LINKS, &reply));
+    BLINK_TRY(host_result(options->common, query_ask_for(query, &question, &reply)));
     bool watch = options->watch_s > 0;
     if (watch && !options->common->json && isatty(STDOUT_FILENO))
         fputs(CLEAR_SCREEN, stdout);

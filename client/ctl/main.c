@@ -1,6 +1,7 @@
 /* blinkctl: finds the command, runs it, and turns its result into one line on stderr and an exit status. */
 #include "ctl.h"
 
+#include "host.h"
 #include "tools/query.h"
 
 #include <errno.h>
@@ -15,14 +16,15 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NO_DAEMON = 3 };
 typedef struct command {
     const char *name;
     ctl_run_t *run;
+    bool asks; /* a daemon */
 } command_t;
 
 static const command_t commands[] = {
-    {"status", ctl_status},   {"devices", ctl_devices},   {"topology", ctl_topology},
-    {"links", ctl_links},     {"comms", ctl_comms},       {"clients", ctl_clients},
-    {"plan", ctl_plan},       {"simulate", ctl_simulate}, {"explain", ctl_explain},
-    {"tenants", ctl_tenants}, {"nodes", ctl_nodes},       {"key", ctl_key},
-    {"version", ctl_version},
+    {"status", ctl_status, true},   {"devices", ctl_devices, true},    {"topology", ctl_topology, true},
+    {"links", ctl_links, true},     {"comms", ctl_comms, true},        {"clients", ctl_clients, true},
+    {"plan", ctl_plan, false},      {"simulate", ctl_simulate, false}, {"explain", ctl_explain, true},
+    {"tenants", ctl_tenants, true}, {"nodes", ctl_nodes, true},        {"key", ctl_key, false},
+    {"version", ctl_version, true},
 };
 
 typedef struct invocation {
@@ -43,6 +45,13 @@ static error_t parse_common(int key, char *argument, struct argp_state *state)
     case 'j':
         options->json = true;
         return 0;
+    case 'H':
+        options->host = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (options->host && !options->asks)
+            argp_error(state, "--host %s: nothing here asks a daemon", options->host);
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -52,6 +61,8 @@ static const struct argp_option common_options[] = {
     {"socket", 's', "PATH", 0, "The daemon's socket (default: $BLINK_SOCKET, else /run/blinkd/blinkd.sock)",
      0},
     {"json", 'j', NULL, 0, "Print JSON", 0},
+    {"host", 'H', "NAME", 0,
+     "Ask the daemon of another host, which `blinkctl nodes` names, through the one of this host", 0},
     {0},
 };
 
@@ -73,16 +84,25 @@ void ctl_parse_plain(int argc, char **argv, const char *doc, ctl_options_t *opti
     argp_parse(&argp, argc, argv, 0, NULL, options);
 }
 
+Blinkwire__Query ctl_question(const ctl_options_t *options, Blinkwire__QueryKind kind)
+{
+    Blinkwire__Query question = BLINKWIRE__QUERY__INIT;
+    question.kind = kind;
+    if (options->host)
+        question.host = (char *)(uintptr_t)options->host; /* only read */
+    return question;
+}
+
 blink_result_t ctl_ask_for(const ctl_options_t *options, const Blinkwire__Query *question,
                            Blinkwire__Reply **reply)
 {
-    return query_once(query_socket_path(options->socket_path), "blinkctl", question, reply);
+    blink_result_t result = query_once(query_socket_path(options->socket_path), "blinkctl", question, reply);
+    return host_result(options, result);
 }
 
 blink_result_t ctl_ask(const ctl_options_t *options, Blinkwire__QueryKind kind, Blinkwire__Reply **reply)
 {
-    Blinkwire__Query question = BLINKWIRE__QUERY__INIT;
-    question.kind = kind;
+    const Blinkwire__Query question = ctl_question(options, kind);
     return ctl_ask_for(options, &question, reply);
 }
 
@@ -181,9 +201,10 @@ int main(int argc, char **argv)
         .parser = parse_main, .args_doc = "COMMAND [ARGUMENT...]", .doc = DOC, .children = children};
     argp_program_version = "blinkctl " BLINK_VERSION;
     argp_err_exit_status = EXIT_USAGE;
-    invocation_t invocation = {0};
+    invocation_t invocation = {.options.asks = true};
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &invocation);
 
+    invocation.options.asks = invocation.command->asks;
     char name[64];
     snprintf(name, sizeof(name), "blinkctl %s", invocation.command->name);
     argv[invocation.first_word] = name;

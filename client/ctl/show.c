@@ -2,7 +2,6 @@
 #include "ctl.h"
 
 #include "tools/human.h"
-#include "tools/query.h"
 #include "tools/table.h"
 
 #include <stdlib.h>
@@ -444,22 +443,32 @@ blink_result_t ctl_nodes(int argc, char **argv, ctl_options_t *options)
 
 /* ---- version ---- */
 
+/* Of the daemon that the options name; NULL: none has answered. */
+static char *daemon_version(const ctl_options_t *options)
+{
+    Blinkwire__Reply *reply;
+    if (ctl_ask(options, BLINKWIRE__QUERY_KIND__STATUS, &reply) != BLINK_OK)
+        return NULL;
+    char *version = reply->query->status ? strdup(reply->query->status->version) : NULL;
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return version;
+}
+
 blink_result_t ctl_version(int argc, char **argv, ctl_options_t *options)
 {
     ctl_parse_plain(argc, argv, "Show the version of blinkctl and, if one answers, of the daemon.", options);
-    query_t query;
-    blink_result_t answer = query_open(query_socket_path(options->socket_path), "blinkctl", &query);
-    const char *daemon = answer == BLINK_OK ? query.daemon_version : NULL;
-    if (daemon)
-        query_close(&query);
-    if (options->json)
-        return ctl_print_json(json_pack("{s:s, s:o}", "blinkctl", BLINK_VERSION, "blinkd",
-                                        daemon ? ctl_json_text(daemon) : json_null()),
+    char *daemon = daemon_version(options);
+    if (options->json) {
+        json_t *version = daemon ? ctl_json_text(daemon) : json_null();
+        free(daemon);
+        return ctl_print_json(json_pack("{s:s, s:o}", "blinkctl", BLINK_VERSION, "blinkd", version),
                               JSON_INDENT(2));
+    }
     printf("blinkctl %s\n", BLINK_VERSION);
     if (daemon)
         printf("blinkd %s\n", daemon);
     else
         printf("blinkd: %s\n", blink_error_text());
+    free(daemon);
     return BLINK_OK;
 }

@@ -73,6 +73,8 @@ static error_t parse_topology(int key, char *argument, struct argp_state *state)
             argp_error(state, "either --detect or \"%s\"", options->what);
         if (options->comm && (options->what || options->detect))
             argp_error(state, "--comm asks the daemon");
+        if (options->common->host && (options->what || options->detect))
+            argp_error(state, "--host asks a daemon for its topology");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -82,8 +84,7 @@ static error_t parse_topology(int key, char *argument, struct argp_state *state)
 static blink_result_t daemons_topology(const ctl_options_t *options, uint32_t comm, topo_t **topo)
 {
     Blinkwire__Reply *reply;
-    Blinkwire__Query question = BLINKWIRE__QUERY__INIT;
-    question.kind = BLINKWIRE__QUERY_KIND__TOPOLOGY;
+    Blinkwire__Query question = ctl_question(options, BLINKWIRE__QUERY_KIND__TOPOLOGY);
     question.comm = comm;
     BLINK_TRY(ctl_ask_for(options, &question, &reply));
     const char *text = reply->query->topology_json;

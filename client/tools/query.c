@@ -14,6 +14,10 @@
 
 #define ANSWER_MAX_S 10
 
+/* Whatever a daemon says, an answer has an end. */
+#define PAGES_MAX        16384u
+#define ANSWER_MAX_BYTES (512u << 20)
+
 const char *query_socket_path(const char *given)
 {
     const char *path = given ? given : getenv(BLINK_SOCKET_ENV);
@@ -22,7 +26,7 @@ const char *query_socket_path(const char *given)
 
 static blink_result_t send_request(const query_t *query, const Blinkwire__Request *request)
 {
-    uint8_t packed[256]; /* a Hello with a program's name is the longest */
+    uint8_t packed[512]; /* a Query with a host's name is the longest */
     size_t bytes = blinkwire__request__get_packed_size(request);
     if (bytes > sizeof(packed))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a request of %zu bytes is longer than %zu", bytes,
@@ -31,7 +35,7 @@ static blink_result_t send_request(const query_t *query, const Blinkwire__Reques
     return frame_send(query->socket_fd, packed, bytes, NULL, 0);
 }
 
-static blink_result_t receive_reply(const query_t *query, Blinkwire__Reply **reply)
+static blink_result_t receive_reply(query_t *query, Blinkwire__Reply **reply)
 {
     frame_t frame;
     blink_result_t result = frame_receive(query->socket_fd, &frame);
@@ -40,6 +44,7 @@ static blink_result_t receive_reply(const query_t *query, Blinkwire__Reply **rep
     BLINK_TRY(result);
     *reply = blinkwire__reply__unpack(NULL, frame.byte_count, frame.bytes);
     uint32_t byte_count = frame.byte_count;
+    query->answer_bytes += byte_count;
     frame_release(&frame);
     if (!*reply)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon sent %u bytes that are no reply", byte_count);
@@ -114,19 +119,49 @@ static blink_result_t ask_page(query_t *query, const Blinkwire__Query *question,
     return call(query, &request, BLINKWIRE__REPLY__BODY_QUERY, reply);
 }
 
+/* An older daemon of this host overlooks that another host is asked, and answers for itself. */
+static blink_result_t check_host(const query_t *query, const Blinkwire__Query *question,
+                                 const Blinkwire__QueryReply *answer)
+{
+    if (!*question->host || strcmp(answer->host, question->host) == 0)
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                      "the daemon of this host is blinkd %s, which asks no other hosts",
+                      query->daemon_version);
+}
+
+static blink_result_t check_size(const query_t *query, uint32_t page_count)
+{
+    if (page_count <= PAGES_MAX && query->answer_bytes <= ANSWER_MAX_BYTES)
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the answer does not end: it has more than %u pages or %u bytes",
+                      PAGES_MAX, ANSWER_MAX_BYTES);
+}
+
+/* The pages behind the first. */
+static blink_result_t ask_rest(query_t *query, const Blinkwire__Query *question,
+                               Blinkwire__QueryReply *answer)
+{
+    uint32_t page_count = 1;
+    for (uint64_t next = answer->next_page; next > 0;) {
+        Blinkwire__Reply *page;
+        BLINK_TRY(check_size(query, ++page_count));
+        BLINK_TRY(ask_page(query, question, next, &page));
+        next = page->query->next_page;
+        blink_result_t result = pages_append(answer, page->query);
+        blinkwire__reply__free_unpacked(page, NULL);
+        BLINK_TRY(result);
+    }
+    return BLINK_OK;
+}
+
 blink_result_t query_ask_for(query_t *query, const Blinkwire__Query *question, Blinkwire__Reply **reply)
 {
+    query->answer_bytes = 0;
     BLINK_TRY(ask_page(query, question, 0, reply));
-    blink_result_t result = BLINK_OK;
-    for (uint64_t next = (*reply)->query->next_page; next > 0 && result == BLINK_OK;) {
-        Blinkwire__Reply *page;
-        result = ask_page(query, question, next, &page);
-        if (result != BLINK_OK)
-            break;
-        next = page->query->next_page;
-        result = pages_append((*reply)->query, page->query);
-        blinkwire__reply__free_unpacked(page, NULL);
-    }
+    blink_result_t result = check_host(query, question, (*reply)->query);
+    if (result == BLINK_OK)
+        result = ask_rest(query, question, (*reply)->query);
     if (result == BLINK_OK)
         pages_settle((*reply)->query);
     else

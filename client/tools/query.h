@@ -12,6 +12,7 @@
 typedef struct query {
     int socket_fd;
     uint64_t last_id;
+    uint64_t answer_bytes; /* of the answer under way */
     char daemon_version[32];
 } query_t;
 
@@ -24,8 +25,9 @@ const char *query_socket_path(const char *given);
 blink_result_t query_open(const char *socket_path, const char *program, query_t *query);
 void query_close(query_t *query);
 
-/** Ask one thing, page by page; the question's own page is not heeded. (*reply)->query is set; the reply is
- * the caller's: blinkwire__reply__free_unpacked(). Same errors. */
+/** Ask one thing, of this host's daemon or, through it, of the host that the question names, page by page;
+ * the question's own page is not heeded. (*reply)->query is set; the reply is the caller's:
+ * blinkwire__reply__free_unpacked(). Same errors. */
 blink_result_t query_ask_for(query_t *query, const Blinkwire__Query *question, Blinkwire__Reply **reply);
 blink_result_t query_ask(query_t *query, Blinkwire__QueryKind kind, Blinkwire__Reply **reply);
 

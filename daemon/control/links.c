@@ -19,9 +19,8 @@
 
 typedef struct pending_query {
     list_t link;
-    view_t view;
-    connection_t *connection; /* held: it has one query here at most */
-    uint64_t request, page;
+    asker_t asker; /* held: it has one query here at most */
+    uint64_t page;
 } pending_query_t;
 
 struct links {
@@ -173,31 +172,25 @@ static void free_page(links_page_t *page)
     vec_free(&page->items);
 }
 
-static void answer(links_t *links, const view_t *view, connection_t *connection, uint64_t request,
-                   uint64_t number)
+static void answer(links_t *links, const asker_t *asker, uint64_t number)
 {
     links_page_t page = {.body = BLINKWIRE__QUERY_REPLY__INIT};
-    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-    fill_page(links, view, number, &page);
+    fill_page(links, &asker->view, number, &page);
     page.body.links = page.items.items;
     page.body.n_links = page.items.count;
     page.body.window_s = (double)(links->taken_ns[0] - links->taken_ns[links->sample_count - 1]) / 1e9;
-    reply.id = request;
-    reply.body_case = BLINKWIRE__REPLY__BODY_QUERY;
-    reply.query = &page.body;
-    turns_count(&view->control->turns, page.steps);
-    connection_send(connection, &reply, NULL, 0);
+    turns_count(&asker->view.control->turns, page.steps);
+    asker_answer(asker, &page.body);
     free_page(&page);
 }
 
-/* The connections go on with what they ask next, in slices of their own. */
+/* Who has asked goes on with the next question, in slices of its own. */
 static void answer_pending(links_t *links)
 {
     LIST_FOR_EACH (link, &links->pending) {
         pending_query_t *query = CONTAINER_OF(link, pending_query_t, link);
-        answer(links, &query->view, query->connection, query->request, query->page);
-        connection_release(query->connection);
         list_remove(link);
+        answer(links, &query->asker, query->page);
         free(query);
     }
 }
@@ -226,25 +219,24 @@ void links_wake(links_t *links)
     uv_timer_start(&links->timer, on_timer, SAMPLE_MS, SAMPLE_MS);
 }
 
-void links_query(links_t *links, const view_t *view, connection_t *connection, uint64_t request,
-                 uint64_t page)
+void links_query(links_t *links, const asker_t *asker, uint64_t page)
 {
     links_wake(links);
     pending_query_t *query = links->sample_count > 1 ? NULL : malloc(sizeof(*query));
     if (!query) {
-        answer(links, view, connection, request, page);
+        answer(links, asker, page);
         return;
     }
-    *query = (pending_query_t){.view = *view, .connection = connection, .request = request, .page = page};
+    *query = (pending_query_t){.asker = *asker, .page = page};
     list_append(&links->pending, &query->link);
-    connection_hold(connection);
+    asker->calls->hold(asker->context);
 }
 
-void links_forget(links_t *links, const connection_t *connection)
+void links_forget(links_t *links, const void *context)
 {
     LIST_FOR_EACH (link, &links->pending) {
         pending_query_t *query = CONTAINER_OF(link, pending_query_t, link);
-        if (query->connection != connection)
+        if (query->asker.context != context)
             continue;
         list_remove(link);
         free(query);

@@ -5,9 +5,7 @@
 #ifndef BLINK_CONTROL_LINKS_H
 #define BLINK_CONTROL_LINKS_H
 
-#include "control/clients/connection.h"
-#include "control/control.h"
-#include "control/view.h"
+#include "control/asker.h"
 
 /* link_bytes is borrowed: for each link, a counter of the bytes that have crossed the link. Errors:
  * NO_MEMORY. */
@@ -20,10 +18,9 @@ void links_destroy(links_t *links);
 void links_wake(links_t *links);
 
 /* Answer a query for a page of links: a sampling interval later if nothing has been sampled yet. */
-void links_query(links_t *links, const view_t *view, connection_t *connection, uint64_t request,
-                 uint64_t page);
+void links_query(links_t *links, const asker_t *asker, uint64_t page);
 
-/* The connection has ended: its queries are not answered any more. */
-void links_forget(links_t *links, const connection_t *connection);
+/* Who asks with this context has gone: it is not answered any more. */
+void links_forget(links_t *links, const void *context);
 
 #endif

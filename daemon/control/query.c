@@ -5,7 +5,6 @@
 #include "control/gpus.h"
 #include "control/links.h"
 #include "control/peers/peers.h"
-#include "control/view.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +20,10 @@
 
 /* One page of an answer: who asks what, and how much of the page is left. */
 typedef struct page {
-    const view_t *view;
-    connection_t *connection;
-    uint64_t request, number; /* number: where this page begins, as the one before has said */
-    uint32_t steps;           /* made for it so far */
+    const asker_t *asker;
+    const view_t *view; /* the asker's */
+    uint64_t number;    /* where this page begins, as the one before has said */
+    uint32_t steps;     /* made for it so far */
 } page_t;
 
 static bool page_is_full(const page_t *page)
@@ -40,12 +39,8 @@ static size_t items_left(const page_t *page, const bag_t *bag)
 
 static void send_page(const page_t *page, Blinkwire__QueryReply *body)
 {
-    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
-    reply.id = page->request;
-    reply.body_case = BLINKWIRE__REPLY__BODY_QUERY;
-    reply.query = body;
     turns_count(&page->view->control->turns, page->steps);
-    connection_send(page->connection, &reply, NULL, 0);
+    asker_answer(page->asker, body);
 }
 
 static void answer_status(page_t *page)
@@ -143,7 +138,7 @@ static void answer_topology(page_t *page, char **text)
 {
     blink_result_t result = *text ? BLINK_OK : topo_write_json(page->view->control->local, text);
     if (result != BLINK_OK)
-        connection_reply_error(page->connection, page->request, result);
+        asker_fail(page->asker, result);
     else
         send_topology(page, *text);
 }
@@ -167,7 +162,7 @@ static void answer_topology_of(page_t *page, uint32_t comm, char **local)
         blink_result_t result =
             BLINK_FAIL(BLINK_ERR_NOT_FOUND,
                        "no communicator %u whose ranks have all joined; blinkctl comms lists them", comm);
-        connection_reply_error(page->connection, page->request, result);
+        asker_fail(page->asker, result);
     }
 }
 
@@ -299,12 +294,10 @@ static void answer_hosts(page_t *page)
     send_page(page, &body);
 }
 
-void query_answer(session_t *session, uint64_t request, const Blinkwire__Query *query)
+void query_answer(const asker_t *asker, const Blinkwire__Query *query)
 {
-    control_t *control = session->control;
-    const view_t view = {.control = control, .tenant = session->tenant, .all = session->sees_all};
-    page_t page = {
-        .view = &view, .connection = session->connection, .request = request, .number = query->page};
+    control_t *control = asker->view.control;
+    page_t page = {.asker = asker, .view = &asker->view, .number = query->page};
     switch (query->kind) {
     case BLINKWIRE__QUERY_KIND__STATUS:
         answer_status(&page);
@@ -319,7 +312,7 @@ void query_answer(session_t *session, uint64_t request, const Blinkwire__Query *
             answer_topology_of(&page, query->comm, &control->topology_json);
         return;
     case BLINKWIRE__QUERY_KIND__LINKS:
-        links_query(control->links, &view, session->connection, request, query->page);
+        links_query(control->links, asker, query->page);
         return;
     case BLINKWIRE__QUERY_KIND__COMMS:
         answer_comms(&page);
@@ -334,7 +327,6 @@ void query_answer(session_t *session, uint64_t request, const Blinkwire__Query *
         answer_hosts(&page);
         return;
     default:
-        BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "unknown query %d", (int)query->kind);
-        connection_reply_error(session->connection, request, BLINK_ERR_UNSUPPORTED);
+        asker_fail(asker, BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "unknown query %d", (int)query->kind));
     }
 }

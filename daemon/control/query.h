@@ -6,9 +6,9 @@
 #define BLINK_CONTROL_QUERY_H
 
 #include "blink.pb-c.h"
-#include "control/clients/session.h"
+#include "control/asker.h"
 
 /* Answer now or, if links have to be watched first, later. */
-void query_answer(session_t *session, uint64_t request, const Blinkwire__Query *query);
+void query_answer(const asker_t *asker, const Blinkwire__Query *query);
 
 #endif

@@ -150,6 +150,34 @@ static void client_request(session_t *session, const Blinkwire__Request *request
     }
 }
 
+/* ---- what tools ask ---- */
+
+static void on_hold(void *context)
+{
+    connection_hold(context);
+}
+
+static void on_answer(void *context, const Blinkwire__Reply *reply)
+{
+    connection_send(context, reply, NULL, 0);
+    connection_release(context);
+}
+
+static void query(const session_t *session, uint64_t id, const Blinkwire__Query *message)
+{
+    static const asker_calls_t calls = {on_hold, on_answer};
+    control_t *control = session->control;
+    const asker_t asker = {.view = {control, session->tenant, session->sees_all},
+                           .calls = &calls,
+                           .context = session->connection,
+                           .request = id,
+                           .host = control->peers ? peers_own(control->peers)->name : ""};
+    if (!peers_ask(control->peers, &asker, message))
+        query_answer(&asker, message);
+}
+
+/* ---- all requests ---- */
+
 void request_handle(session_t *session, const uint8_t *bytes, size_t byte_count)
 {
     Blinkwire__Request *request = blinkwire__request__unpack(NULL, byte_count, bytes);
@@ -169,7 +197,7 @@ void request_handle(session_t *session, const uint8_t *bytes, size_t byte_count)
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_PING) {
         connection_reply_ok(session->connection, request->id);
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_QUERY) {
-        query_answer(session, request->id, request->query);
+        query(session, request->id, request->query);
     } else if (!session->client) {
         BLINK_FAIL(BLINK_ERR_PROTOCOL, "this connection asked for no rings, so it can only query");
         connection_reply_error(session->connection, request->id, BLINK_ERR_PROTOCOL);

@@ -21,6 +21,7 @@
 #include "control/peers/data.h"
 #include "control/peers/peers.h"
 #include "control/peers/plans.h"
+#include "control/query.h"
 #include "frame.h"
 
 #include <errno.h>
@@ -490,7 +491,7 @@ static void on_host_lost(void *context, uint64_t instance, blink_result_t code)
 /* Without peers there are none. */
 static blink_result_t start_peers(control_t *control)
 {
-    const peers_handler_t of_hosts = {on_gather, on_host_opened, on_host_lost, control};
+    const peers_handler_t of_hosts = {on_gather, on_host_opened, on_host_lost, query_answer, control};
     const rendezvous_handler_t of_ranks = {meeting_refused, meeting_ready, meeting_lost};
     BLINK_TRY(peers_create(control, &of_hosts, &control->peers));
     return control->peers ? rendezvous_create(control, &of_ranks, &control->rendezvous) : BLINK_OK;

@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What parsing may take: a NIC of a few bytes becomes a struct of some dozens. */
+/* What parsing may take: a NIC of a few bytes becomes a struct of some dozens, a link that a communicator
+ * uses two of a hundred. */
 #define PARSED_LEAST_BYTES  (8u << 10)
 #define PARSED_BYTES_FACTOR 16u
+#define ANSWER_BYTES_FACTOR 40u
 
 /* ---- from bytes ---- */
 
@@ -34,11 +36,21 @@ static void make_printable(char *text)
         *text = *text >= ' ' && *text <= '~' ? *text : '?';
 }
 
+static ProtobufCAllocator allocator_of(allowance_t *allowance)
+{
+    return (ProtobufCAllocator){allowance_alloc, allowance_free, allowance};
+}
+
+static allowance_t allowance_of(arena_t *arena, size_t factor, size_t byte_count)
+{
+    return (allowance_t){arena, PARSED_LEAST_BYTES + factor * byte_count};
+}
+
 blink_result_t message_parse(const uint8_t *bytes, size_t byte_count, arena_t *arena,
                              const Blinkpeer__Message **parsed)
 {
-    allowance_t allowance = {arena, PARSED_LEAST_BYTES + PARSED_BYTES_FACTOR * byte_count};
-    ProtobufCAllocator allocator = {allowance_alloc, allowance_free, &allowance};
+    allowance_t allowance = allowance_of(arena, PARSED_BYTES_FACTOR, byte_count);
+    ProtobufCAllocator allocator = allocator_of(&allowance);
     Blinkpeer__Message *message = blinkpeer__message__unpack(&allocator, byte_count, bytes);
     if (!message)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "%zu bytes that are no message", byte_count);
@@ -52,6 +64,81 @@ blink_result_t message_parse(const uint8_t *bytes, size_t byte_count, arena_t *a
     if (message->body_case == BLINKPEER__MESSAGE__BODY_PLAN)
         make_printable(message->plan->text);
     *parsed = message;
+    return BLINK_OK;
+}
+
+/* ---- questions of tools ---- */
+
+blink_result_t message_parse_query(const ProtobufCBinaryData *bytes, arena_t *arena,
+                                   const Blinkwire__Query **query)
+{
+    allowance_t allowance = allowance_of(arena, PARSED_BYTES_FACTOR, bytes->len);
+    ProtobufCAllocator allocator = allocator_of(&allowance);
+    const Blinkwire__Request *request = blinkwire__request__unpack(&allocator, bytes->len, bytes->data);
+    if (!request || request->body_case != BLINKWIRE__REQUEST__BODY_QUERY)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a question of %zu bytes that is none", bytes->len);
+    *query = request->query;
+    return BLINK_OK;
+}
+
+static void make_texts_printable(ProtobufCMessage *message);
+
+/* One item of a field: a text, or a message with texts. */
+static void make_item_printable(const ProtobufCFieldDescriptor *field, void *item)
+{
+    if (field->type == PROTOBUF_C_TYPE_STRING)
+        make_printable(item);
+    else if (field->type == PROTOBUF_C_TYPE_MESSAGE && item)
+        make_texts_printable(item);
+}
+
+/* As deep as the messages are declared. */
+static void make_texts_printable(ProtobufCMessage *message)
+{
+    for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
+        size_t count;
+        void **items;
+        if (field->type != PROTOBUF_C_TYPE_STRING && field->type != PROTOBUF_C_TYPE_MESSAGE)
+            continue;
+        memcpy(&items, (char *)message + field->offset, sizeof(items));
+        if (field->label != PROTOBUF_C_LABEL_REPEATED) {
+            make_item_printable(field, items);
+            continue;
+        }
+        memcpy(&count, (char *)message + field->quantifier_offset, sizeof(count));
+        for (size_t k = 0; k < count; k++)
+            make_item_printable(field, items[k]);
+    }
+}
+
+/* The topology has lines, and whoever reads it reads JSON. */
+static void make_answer_printable(Blinkwire__QueryReply *answer)
+{
+    char nothing[] = "", *topology = answer->topology_json;
+    answer->topology_json = nothing;
+    make_texts_printable(&answer->base);
+    answer->topology_json = topology;
+}
+
+static bool is_answer(const Blinkwire__Reply *reply)
+{
+    return reply && (reply->error || (reply->body_case == BLINKWIRE__REPLY__BODY_QUERY && reply->query));
+}
+
+blink_result_t message_parse_reply(const ProtobufCBinaryData *bytes, arena_t *arena,
+                                   const Blinkwire__Reply **reply)
+{
+    allowance_t allowance = allowance_of(arena, ANSWER_BYTES_FACTOR, bytes->len);
+    ProtobufCAllocator allocator = allocator_of(&allowance);
+    Blinkwire__Reply *parsed = blinkwire__reply__unpack(&allocator, bytes->len, bytes->data);
+    if (!is_answer(parsed))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "an answer of %zu bytes that is none", bytes->len);
+    if (parsed->error)
+        make_printable(parsed->error->text);
+    else
+        make_answer_printable(parsed->query);
+    *reply = parsed;
     return BLINK_OK;
 }
 

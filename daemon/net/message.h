@@ -5,14 +5,17 @@
 #define BLINK_NET_MESSAGE_H
 
 #include "base/arena.h"
+#include "blink.pb-c.h"
 #include "error.h"
 #include "net/address.h"
 #include "peer.pb-c.h"
 #include "unique_id.h"
 
-/* Versions of proto/peer.proto that this tree speaks. */
-#define PEER_VERSION_MIN 1u
-#define PEER_VERSION_MAX 1u
+/* Versions of proto/peer.proto that this tree speaks. The second one is that of daemons which answer a Query;
+ * others end the session. */
+#define PEER_VERSION_MIN     1u
+#define PEER_VERSION_MAX     2u
+#define PEER_VERSION_QUERIES 2u
 
 /* The longest message, before the session is open and afterwards. */
 #define GREETING_MOST_BYTES (8u << 10)
@@ -47,6 +50,13 @@ blink_result_t name_check(const char *what, const char *name);
  * Gather or a Plan is printable. Errors: PROTOCOL (what is wrong). */
 blink_result_t message_parse(const uint8_t *bytes, size_t byte_count, arena_t *arena,
                              const Blinkpeer__Message **message);
+
+/* What a Query and a QueryReply carry, as message_parse() does. The question is one; the reply is an answer
+ * to one or an error, and its texts but the topology are printable. Errors: PROTOCOL. */
+blink_result_t message_parse_query(const ProtobufCBinaryData *request, arena_t *arena,
+                                   const Blinkwire__Query **query);
+blink_result_t message_parse_reply(const ProtobufCBinaryData *bytes, arena_t *arena,
+                                   const Blinkwire__Reply **reply);
 
 /* Take over what a Hello says. Errors: PROTOCOL (a field, and what is wrong with it). */
 blink_result_t hello_read(const Blinkpeer__Hello *message, hello_t *hello);

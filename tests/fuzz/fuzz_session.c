@@ -44,10 +44,19 @@ static void on_opened(void *context, net_session_t *session)
 
 static blink_result_t on_message(void *context, net_session_t *session, const Blinkpeer__Message *message)
 {
+    const Blinkwire__Query *query;
+    const Blinkwire__Reply *reply;
+    arena_t arena = {0};
+    blink_result_t result = BLINK_OK;
     (void)context;
     (void)session;
     must(message->body_case != BLINKPEER__MESSAGE__BODY__NOT_SET, "a message is something");
-    return BLINK_OK;
+    if (message->body_case == BLINKPEER__MESSAGE__BODY_QUERY)
+        result = message_parse_query(&message->query->request, &arena, &query);
+    if (message->body_case == BLINKPEER__MESSAGE__BODY_QUERY_REPLY)
+        result = message_parse_reply(&message->query_reply->reply, &arena, &reply);
+    arena_free(&arena);
+    return result;
 }
 
 static void on_closed(void *context, net_session_t *session, blink_result_t code)

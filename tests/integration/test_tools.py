@@ -1,9 +1,13 @@
 """blinkctl and blink-perf against a daemon at work, and the byte counts of links."""
 import json
 import os
+import socket
+import threading
 import unittest
 
 from harness import ALL, BLINK_PERF, BLINKCTL, IntegrationTest, new_id
+from limit import LIMIT_S
+from raw import QUERY, VERSION, message, parse
 
 LONG = "allreduce:4000000:float32:sum"
 
@@ -240,6 +244,48 @@ class PerfTest(IntegrationTest):
                                            "--ranks", "2"])
         self.assertGreater(status, 0)
         self.assertIn("/nonexistent/blinkd.sock", err)
+
+
+class FakeDaemon(threading.Thread):
+    """Serves one tool with an answer to each question, whatever it is."""
+
+    def __init__(self, path, answer):
+        super().__init__(daemon=True)
+        self.answer = answer
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen()
+        self.start()
+
+    def run(self):
+        tool, _ = self.listener.accept()
+        stream = tool.makefile("rwb")
+        while header := stream.read(4):
+            request = parse(stream.read(int.from_bytes(header, "little")))
+            hello = message(_3=message(_1=VERSION, _2=b"0.0.9"))
+            body = message(_6=self.answer) if QUERY in request else hello
+            reply = message(_1=request[1]) + body
+            stream.write(len(reply).to_bytes(4, "little") + reply)
+            stream.flush()
+        tool.close()
+
+
+class OddAnswers(IntegrationTest):
+    def refused(self, answer, *arguments):
+        path = os.path.join(self.directory(), "blinkd.sock")
+        daemon = FakeDaemon(path, answer)
+        status, out, err = self.run_command([BLINKCTL, "--socket", path, *arguments])
+        daemon.join(LIMIT_S)
+        daemon.listener.close()
+        self.assertEqual((status, out), (1, ""), err)
+        return err
+
+    def test_an_answer_without_an_end_is_not_awaited(self):
+        self.assertIn("the answer does not end", self.refused(message(_15=1), "clients"))
+
+    def test_an_older_daemon_that_overlooks_the_host_is_noticed(self):
+        self.assertIn("the daemon of this host is blinkd 0.0.9, which asks no other hosts",
+                      self.refused(b"", "clients", "--host", "n2"))
 
 
 if __name__ == "__main__":

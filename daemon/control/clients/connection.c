@@ -1,6 +1,7 @@
 #include "control/clients/connection.h"
 
 #include "base/list.h"
+#include "control/clients/error_reply.h"
 #include "frame.h"
 
 #include <errno.h>
@@ -116,6 +117,8 @@ void connection_hold(connection_t *connection)
 
 void connection_release(connection_t *connection)
 {
+    if (!connection->held)
+        return;
     connection->held = false;
     go_on(connection);
 }
@@ -282,28 +285,10 @@ void connection_reply_ok(connection_t *connection, uint64_t id)
     connection_send(connection, &reply, NULL, 0);
 }
 
-/* An error as a reply, with this thread's error text. */
-typedef struct error_reply {
-    Blinkwire__Error error;
-    Blinkwire__Reply reply;
-    char text[BLINK_ERROR_TEXT_BYTES];
-} error_reply_t;
-
-static void make_error_reply(error_reply_t *made, uint64_t id, blink_result_t code)
-{
-    blinkwire__error__init(&made->error);
-    blinkwire__reply__init(&made->reply);
-    memcpy(made->text, blink_error_text(), sizeof(made->text));
-    made->error.code = (uint32_t)code;
-    made->error.text = made->text;
-    made->reply.id = id;
-    made->reply.error = &made->error;
-}
-
 void connection_reply_error(connection_t *connection, uint64_t id, blink_result_t code)
 {
     error_reply_t made;
-    make_error_reply(&made, id, code);
+    error_reply_make(&made, id, code);
     connection_send(connection, &made.reply, NULL, 0);
 }
 
@@ -312,7 +297,7 @@ static void tell_refusal(int fd, blink_result_t code)
 {
     error_reply_t made;
     uint8_t frame[FRAME_HEADER_BYTES + BLINK_ERROR_TEXT_BYTES + 32];
-    make_error_reply(&made, 0, code);
+    error_reply_make(&made, 0, code);
     size_t byte_count = blinkwire__reply__get_packed_size(&made.reply);
     write_length(frame, byte_count);
     blinkwire__reply__pack(&made.reply, frame + FRAME_HEADER_BYTES);

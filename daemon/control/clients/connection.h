@@ -63,7 +63,7 @@ void connection_allow(connection_t *connection, uint32_t frame_max_bytes);
 #define CONNECTION_HELLO_MAX_BYTES 1024u
 
 /* Handle no more frames until the answer to the last one is released: it comes later, and costs memory until
- * it comes. */
+ * it comes. To release what is not held does nothing. */
 void connection_hold(connection_t *connection);
 void connection_release(connection_t *connection);
 

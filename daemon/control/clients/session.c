@@ -2,7 +2,7 @@
 
 #include "control/clients/cgroup.h"
 #include "control/links.h"
-#include "control/peers/finding.h"
+#include "control/peers/peers.h"
 #include "control/request.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static void on_ended(void *context)
 {
     session_t *session = context;
     links_forget(session->control->links, session->connection);
-    finding_forget(session->control->peers, session->connection);
+    peers_forget(session->control->peers, session->connection);
     if (session->client)
         client_leave(session->client, (engine_done_t){session_finish, session});
     else

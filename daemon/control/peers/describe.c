@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "control/peers/state.h"
 
+#include <string.h>
+
 static char *text_of(const char *text)
 {
     return (char *)(uintptr_t)text;
@@ -68,4 +70,40 @@ bool peers_describe(const peers_t *peers, uint64_t number, described_host_t *des
         return true;
     }
     return false;
+}
+
+/* ---- other hosts' answers ---- */
+
+static peer_host_t *find_host(const peers_t *peers, const char *name)
+{
+    LIST_FOR_EACH (link, &peers->hosts) {
+        peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
+        if (strcmp(net_session_peer(host->session)->host, name) == 0)
+            return host;
+    }
+    return NULL;
+}
+
+static blink_result_t find_asked(const peers_t *peers, const char *name, peer_host_t **host)
+{
+    if (!peers)
+        return BLINK_FAIL(
+            BLINK_ERR_UNSUPPORTED,
+            "the daemon of this host knows no others: it needs [network] listen in blinkd.conf");
+    BLINK_TRY(name_check("host name", name));
+    *host = find_host(peers, name);
+    return *host ? BLINK_OK : BLINK_FAIL(BLINK_ERR_NOT_FOUND, "there is no session with a host '%s'", name);
+}
+
+bool peers_ask(const peers_t *peers, const asker_t *asker, const Blinkwire__Query *question)
+{
+    peer_host_t *host;
+    if (!*question->host || (peers && strcmp(question->host, peers->own.name) == 0))
+        return false;
+    blink_result_t result = find_asked(peers, question->host, &host);
+    if (result != BLINK_OK)
+        asker_fail(asker, result);
+    else
+        asks_put(&host->asks, asker, question);
+    return true;
 }

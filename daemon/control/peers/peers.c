@@ -37,6 +37,9 @@ static void end_host(peer_host_t *host, blink_result_t code)
     memcpy(why, blink_error_text(), sizeof(why));
     code = code == BLINK_OK ? BLINK_ERR_PEER_LOST : code;
     tell_wanted(host->peers, host->session);
+    asked_end(&host->asked);
+    blink_error_set(code, "%s", why);
+    asks_lost(&host->asks);
     peer_data_end(host->data, blink_error_set(code, "%s", why));
     topology_put(host->topology);
     list_remove(&host->link);
@@ -79,6 +82,8 @@ static blink_result_t add_host(peers_t *peers, net_session_t *session)
         free(host);
         return result;
     }
+    asks_host_init(&host->asks, peers->asks, session);
+    asked_init(&host->asked, peers->control, session, peers->handler.query);
     list_append(&peers->hosts, &host->link);
     net_session_set_data(session, host);
     return BLINK_OK;
@@ -145,6 +150,10 @@ static blink_result_t on_message(void *context, net_session_t *session, const Bl
     case BLINKPEER__MESSAGE__BODY_PLAN_ASK:
     case BLINKPEER__MESSAGE__BODY_PLAN:
         return peer_plan_heard(peers->control->engine, peer_data_endpoint(host->data), message);
+    case BLINKPEER__MESSAGE__BODY_QUERY:
+        return asked_heard(&host->asked, message->query);
+    case BLINKPEER__MESSAGE__BODY_QUERY_REPLY:
+        return asks_heard(&host->asks, message->query_reply);
     case BLINKPEER__MESSAGE__BODY_GATHER:
         return peers->handler.gather(peers->handler.context, &from, message->gather);
     default:
@@ -359,6 +368,12 @@ static blink_result_t start(peers_t *peers)
     return for_each_item(peers, "peers", settings->network_peers, look_for);
 }
 
+static uint64_t asks_limit_ms(const settings_t *settings)
+{
+    uint64_t timeout_ms = (uint64_t)(settings->network_timeout_s * 1e3);
+    return timeout_ms < ASKS_MOST_MS ? timeout_ms : ASKS_MOST_MS;
+}
+
 blink_result_t peers_create(control_t *control, const peers_handler_t *handler, peers_t **created)
 {
     *created = NULL;
@@ -381,7 +396,9 @@ blink_result_t peers_create(control_t *control, const peers_handler_t *handler, 
     beat_asker_init(&peers->asker, on_beat);
     uv_timer_init(&control->loop, &peers->tick);
     peers->tick.data = peers;
-    blink_result_t result = start(peers);
+    blink_result_t result = asks_create(&control->loop, asks_limit_ms(control->settings), &peers->asks);
+    if (result == BLINK_OK)
+        result = start(peers);
     if (result != BLINK_OK) {
         peers_destroy(peers);
         return result;
@@ -438,6 +455,14 @@ blink_result_t peers_send(peers_t *peers, const gather_host_t *to, const Blinkpe
     return reach_say(peers, to->instance, message);
 }
 
+void peers_forget(peers_t *peers, const connection_t *connection)
+{
+    if (!peers)
+        return;
+    finding_forget(peers, connection);
+    asks_forget(peers->asks, connection);
+}
+
 /* ---- the end ---- */
 
 static void on_tick_closed(uv_handle_t *handle)
@@ -452,10 +477,12 @@ void peers_destroy(peers_t *peers)
     beat_cancel(&peers->asker);
     reach_end(peers);
     finding_end(peers);
+    asks_destroy(peers->asks);
     LIST_FOR_EACH (link, &peers->wanted)
         wanted_destroy(CONTAINER_OF(link, wanted_t, link));
     LIST_FOR_EACH (link, &peers->hosts) {
         peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
+        asked_end(&host->asked);
         peer_data_end(host->data, BLINK_OK);
         topology_put(host->topology);
         list_remove(&host->link);

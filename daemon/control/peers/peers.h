@@ -6,9 +6,12 @@
 #define BLINK_CONTROL_PEERS_H
 
 #include "blink.pb-c.h"
+#include "control/clients/connection.h"
 #include "control/control.h"
 #include "control/gather/gather.h"
 #include "net/net.h"
+
+struct asker;
 
 /* What those want to know who have ranks gather on several hosts. */
 typedef struct peers_handler {
@@ -19,6 +22,8 @@ typedef struct peers_handler {
     void (*opened)(void *context, uint64_t instance);
     /* The host's session has ended, or it cannot be reached: the code with this thread's error text. */
     void (*lost)(void *context, uint64_t instance, blink_result_t code);
+    /* A host asks for what this one would show to a tool: query_answer(). */
+    void (*query)(const struct asker *asker, const Blinkwire__Query *query);
     void *context;
 } peers_handler_t;
 
@@ -59,7 +64,16 @@ blink_result_t peers_reach(peers_t *peers, const gather_host_t *host, tenant_t *
  * as peers_reach(). */
 blink_result_t peers_send(peers_t *peers, const gather_host_t *host, const Blinkpeer__Message *message);
 
-/* ---- for queries ---- */
+/* ---- for tools and clients ---- */
+
+/* The connection has ended: nothing that it has asked other hosts is answered any more. Without peers nothing
+ * is done. */
+void peers_forget(peers_t *peers, const connection_t *connection);
+
+/* Have the host answer that the question names. False: it names none, or this one. Errors, as answers:
+ * NOT_FOUND (there is no session with such a host), UNSUPPORTED (without peers), INVALID_ARGUMENT (the name),
+ * or as asks_put(). */
+bool peers_ask(const peers_t *peers, const struct asker *asker, const Blinkwire__Query *question);
 
 /* What is known of one host. Texts are valid until the loop runs again. */
 typedef struct described_host {

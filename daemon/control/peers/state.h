@@ -6,6 +6,8 @@
 
 #include "control/beat.h"
 #include "control/control.h"
+#include "control/peers/asked.h"
+#include "control/peers/asks.h"
 #include "control/peers/data.h"
 #include "control/peers/peers.h"
 #include "control/peers/topologies.h"
@@ -18,6 +20,8 @@ typedef struct peer_host {
     net_session_t *session;
     peer_data_t *data;
     topology_t *topology; /* NULL: the host has not told it yet */
+    asks_host_t asks;     /* of tools here */
+    asked_t asked;        /* of tools there */
     uint64_t since_ns;
 } peer_host_t;
 
@@ -34,6 +38,7 @@ struct peers {
     list_t hosts;          /* oldest session first */
     list_t wanted;         /* in the order of the settings */
     beat_asker_t asker;    /* for peers that ask for a sign of life */
+    asks_t *asks;          /* NULL: they are not made yet */
     uv_timer_t tick;
     /* What was wrong with the key's file when it was last read; "": nothing. */
     char key_fault[BLINK_ERROR_TEXT_BYTES];

@@ -48,6 +48,9 @@ typedef struct host {
 /* What such tests do with messages and connections; NULL: others do not. */
 static blink_result_t (*hear_data_offer)(host_t *host, const Blinkpeer__DataOffer *offer);
 static blink_result_t (*take_data)(host_t *host, const wire_hello_t *hello, int fd);
+static blink_result_t (*hear_query)(host_t *host, const Blinkpeer__Query *query);
+static blink_result_t (*hear_answer)(host_t *host, const Blinkpeer__QueryReply *answer);
+static void (*lose_session)(host_t *host, blink_result_t code);
 
 typedef struct fixture {
     uv_loop_t loop;
@@ -87,6 +90,8 @@ static inline void on_closed(void *context, net_session_t *session, blink_result
     host->closed_count++;
     host->closed_code = code;
     snprintf(host->closed_text, sizeof(host->closed_text), "%s", blink_error_text());
+    if (lose_session)
+        lose_session(host, code);
     if (host->session == session)
         host->session = NULL;
 }
@@ -109,6 +114,10 @@ static inline blink_result_t on_message(void *context, net_session_t *session,
     char answer[] = "two GPUs";
     if (message->body_case == BLINKPEER__MESSAGE__BODY_DATA_OFFER)
         return hear_data_offer(host, message->data_offer);
+    if (message->body_case == BLINKPEER__MESSAGE__BODY_QUERY && hear_query)
+        return hear_query(host, message->query);
+    if (message->body_case == BLINKPEER__MESSAGE__BODY_QUERY_REPLY && hear_answer)
+        return hear_answer(host, message->query_reply);
     if (message->body_case == BLINKPEER__MESSAGE__BODY_QUERY) {
         host->query_count++;
         if (message->query->id == 0)

@@ -261,7 +261,7 @@ static void test_bad_hellos_are_named(void **state)
         {{.version_min = 0, .version_max = 1, .daemon_version = "1", .host = "n2", .instance = 1},
          "versions 0"},
         {{.version_min = 2, .version_max = 1, .daemon_version = "1", .host = "n2", .instance = 1}, "2 to 1"},
-        {{.version_min = 2, .version_max = 3, .daemon_version = "1", .host = "n2", .instance = 1},
+        {{.version_min = 3, .version_max = 4, .daemon_version = "1", .host = "n2", .instance = 1},
          "no common"},
         {{.version_min = 1, .version_max = 1, .daemon_version = "1", .host = "n2", .instance = 0},
          "instance 0"},
