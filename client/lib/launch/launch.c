@@ -98,15 +98,18 @@ static blink_result_t find_blink(launch_t *launch)
         launch->launcher, launch->rank_count);
 }
 
-/* torchrun's agent keeps a store at the address that it tells. Who sets the variables by hand has none. */
+/* torchrun's agent keeps a store at the address that it tells. Who sets the variables by hand has none. An
+ * agent counts how often its own ranks have failed, and so the agents' counts differ where all ranks are
+ * started anew because those of one have failed. */
 static blink_result_t find_torch(launch_t *launch)
 {
     const char *host = get("MASTER_ADDR"), *port = get("MASTER_PORT");
+    const char *uses_store = get("TORCHELASTIC_USE_AGENT_STORE");
     if (!host || !port)
         return find_blink(launch);
     BLINK_TRY(set_text(launch->job, "torch %s %s %s %s", host, port, get_or("TORCHELASTIC_RUN_ID", ""),
-                       get_or("TORCHELASTIC_RESTART_COUNT", "0")));
-    if (strcmp(get_or("TORCHELASTIC_USE_AGENT_STORE", ""), "True") == 0) {
+                       uses_store ? "" : get_or("TORCHELASTIC_RESTART_COUNT", "0")));
+    if (uses_store && strcmp(uses_store, "True") == 0) {
         launch->way = LAUNCH_STORE;
         return set_text(launch->where, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
     }

@@ -172,6 +172,22 @@ static void test_jobs_that_differ_have_other_names(void **state)
     assert_other_job(own, "BLINK_JOB=x");
 }
 
+/* By an agent's word on its store it is told that torchrun has started the rank. */
+static void test_agents_of_torchrun_may_differ_in_what_they_count(void **state)
+{
+    static const char *const stores[] = {"True", "False"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char once[1024], twice[1024];
+        snprintf(once, sizeof(once), "%s TORCHELASTIC_USE_AGENT_STORE=%s TORCHELASTIC_RESTART_COUNT=0", TORCH,
+                 stores[i]);
+        snprintf(twice, sizeof(twice), "%s TORCHELASTIC_USE_AGENT_STORE=%s TORCHELASTIC_RESTART_COUNT=1",
+                 TORCH, stores[i]);
+        launch_t launch = find(once), other = find(twice);
+        assert_string_equal(launch.job, other.job);
+    }
+}
+
 static void assert_no_launch(const char *variables, blink_result_t code, const char *said)
 {
     launch_t launch;
@@ -497,6 +513,7 @@ int main(void)
         cmocka_unit_test(test_every_launcher_is_known),
         cmocka_unit_test(test_the_innermost_launcher_counts),
         cmocka_unit_test(test_jobs_that_differ_have_other_names),
+        cmocka_unit_test(test_agents_of_torchrun_may_differ_in_what_they_count),
         cmocka_unit_test(test_what_is_wrong_is_named),
         cmocka_unit_test(test_who_is_alone_needs_no_more),
         cmocka_unit_test(test_a_long_variable_is_refused),
