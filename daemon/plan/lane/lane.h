@@ -67,6 +67,10 @@
  * every move ends in a landing, from where the receiver copies it to its output, so that data may come before
  * the receiver has started. Its payload is one chunk, so each move has a slot of its own and nothing waits
  * for credit.
+ *
+ * Where a network cannot reach inputs and outputs, as it cannot those on GPUs, a program `keeps_to_slots`:
+ * wires then send from send slots and landings alone, and end in landings. Payloads of all sizes take such a
+ * program, in as many chunks as others, and wait for credit as others do.
  */
 #ifndef BLINK_LANE_H
 #define BLINK_LANE_H
@@ -189,6 +193,7 @@ typedef struct lane_hosts {
     const uint32_t *of_rank; /* any number for each host */
     bool lands_in_slots;     /* for payloads of up to LANE_LANDS_IN_SLOTS_BYTES; see above */
     bool scales_inputs;      /* runs multiply inputs (PRE_MUL_SUM), so that no input is sent as it is */
+    bool keeps_to_slots;     /* no wire reads or writes an input or output, whatever the payload */
 } lane_hosts_t;
 
 #define LANE_LANDS_IN_SLOTS_BYTES (16u << 10)

@@ -140,8 +140,9 @@ static bool is_direct(const lane_source_t *source, const plan_tree_t *of, const 
 /* Whether what comes to its end by this edge does so in slots. */
 static bool ends_in_slots(const lane_source_t *source, uint32_t from, uint32_t to)
 {
-    return lane_is_wire(source->hosts, from, to) ? source->hosts->lands_in_slots
-                                                 : source->plan->protocol != BLINK_PROTOCOL_SIMPLE;
+    const lane_hosts_t *hosts = source->hosts;
+    return lane_is_wire(hosts, from, to) ? hosts->lands_in_slots || hosts->keeps_to_slots
+                                         : source->plan->protocol != BLINK_PROTOCOL_SIMPLE;
 }
 
 static blink_result_t init_reduce(const lane_source_t *source, const plan_part_t *part,

@@ -106,12 +106,14 @@ static origin_t origin_of(const splitter_t *splitter, const lane_t *lane, const 
 {
     uint32_t buffer = step->src_count == 1 ? src_of(splitter, step, 0)->buffer : PLAN_NONE;
     bool scaled = splitter->hosts->scales_inputs && collective_reduces(splitter->whole->collective);
+    if (buffer == LANE_SCRATCH && step->dst_count == 1)
+        return FROM_SLOT;
+    if (splitter->hosts->keeps_to_slots)
+        return FROM_COPY;
     if (buffer == LANE_INPUT && !scaled)
         return FROM_INPUT;
     if (buffer == LANE_OUTPUT)
         return FROM_OUTPUT;
-    if (buffer == LANE_SCRATCH && step->dst_count == 1)
-        return FROM_SLOT;
     return writes_own_output(splitter, lane, step) ? FROM_RESULT : FROM_COPY;
 }
 

@@ -25,7 +25,7 @@ enum { SLOTS_CHOSEN = 0, LINKS_MOST = 64 };
 
 /* How one op is done. */
 typedef struct way {
-    bool lands_in_slots, scales, in_place;
+    bool lands_in_slots, scales, in_place, keeps_to_slots;
     uint32_t slots[WIRE_HOSTS_MAX]; /* of each host */
 } way_t;
 
@@ -121,7 +121,7 @@ static void cluster_init(cluster_t *cluster, const pools_t *pools, const topo_t 
     find_own_links(cluster);
     cluster->whole = compile(cluster, NULL);
     cluster->reference = make_part(pools->execs[WIRE_HOSTS_MAX - 1], cluster->whole);
-    lane_hosts_t hosts = {cluster->host_of, way->lands_in_slots, way->scales};
+    lane_hosts_t hosts = {cluster->host_of, way->lands_in_slots, way->scales, way->keeps_to_slots};
     for (uint32_t h = 0; h < host_count; h++) {
         cluster->parts[h] = compile(cluster, &hosts);
         assert_int_equal(lane_program_keep(cluster->parts[h], h), BLINK_OK);
@@ -301,7 +301,7 @@ static void check_plan(const pools_t *pools, const topo_t *topo, const plan_t *p
     static const uint32_t slots[][WIRE_HOSTS_MAX] = {{SLOTS_CHOSEN}, {1, 1, 1, 1}, {1, 3, SLOTS_CHOSEN, 2}};
     static const uint64_t elements[] = {0, 70000};
     for (uint32_t i = 0; i < 2 * LENGTH(slots); i++) {
-        way_t way = {.scales = i % 2 == 1};
+        way_t way = {.scales = i % 2 == 1, .keeps_to_slots = i / 2 == 2};
         memcpy(way.slots, slots[i / 2], sizeof(way.slots));
         if (way.scales && !collective_reduces(plan->collective))
             continue;

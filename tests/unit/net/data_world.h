@@ -616,7 +616,7 @@ static inline op_t *op_create(world_t *world, const plan_t *plan, uint64_t count
     buffers_init(&op->expected, plan, count, false);
     buffers_init(&op->buffers, plan, count, false);
     run_alone(op);
-    const lane_hosts_t hosts = {op->host_of, lands_in_slots, false};
+    const lane_hosts_t hosts = {op->host_of, lands_in_slots, false, false};
     for (uint32_t h = 0; h < world->host_count; h++)
         part_init(op, h, &hosts, slots ? slots[h] : 0);
     world->ops[world->op_count++] = op;

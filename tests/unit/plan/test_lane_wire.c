@@ -24,8 +24,9 @@ enum { COLLECTIVES = BLINK_SENDRECV + 1 };
 
 /* The ways to compile for several hosts. */
 static const struct {
-    bool lands_in_slots, scales_inputs;
-} ways[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+    bool lands_in_slots, scales_inputs, keeps_to_slots;
+} ways[] = {{false, false, false}, {true, false, false}, {false, true, false},
+            {true, true, false},   {false, false, true}, {true, false, true}};
 
 enum { WAYS_TO_COMPILE = sizeof(ways) / sizeof(*ways) };
 
@@ -34,7 +35,8 @@ static lane_program_t *compile(const topo_t *topo, const plan_t *plan, size_t wa
     uint32_t of_rank[PLAN_RANKS_MAX];
     lane_program_t *program = NULL;
     hand_number_hosts(topo, plan, of_rank);
-    lane_hosts_t hosts = {of_rank, ways[way].lands_in_slots, ways[way].scales_inputs};
+    lane_hosts_t hosts = {of_rank, ways[way].lands_in_slots, ways[way].scales_inputs,
+                          ways[way].keeps_to_slots};
     if (lane_compile(topo, plan, &hosts, &program) != BLINK_OK)
         fail_msg("%s", blink_error_text());
     return program;
@@ -55,6 +57,7 @@ static void assert_wires(const lane_program_t *program, size_t way)
             const lane_operand_t *dst = &program->operands[program->steps[s].dst_first];
             assert_false(src->buffer == LANE_INPUT && copies_scaled_inputs(program, way));
             assert_false(dst->buffer == LANE_OUTPUT && ways[way].lands_in_slots);
+            assert_false(ways[way].keeps_to_slots && (src->buffer < LANE_SEND || dst->buffer < LANE_SEND));
         }
     }
     assert_int_equal(program->lands_in_slots, ways[way].lands_in_slots);
