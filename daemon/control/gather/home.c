@@ -416,11 +416,14 @@ static void time_out(gather_t *gather, home_t *home)
 {
     terms_list_t missing = {0}, hosts = {0};
     for (uint32_t rank = 0; rank < home->terms.rank_count; rank++) {
-        if (!home->places[rank].guest)
+        guest_t *guest = home->places[rank].guest;
+        if (!guest)
             terms_list_add_number(&missing, rank);
+        else if (!guest->is_named)
+            terms_list_add(&hosts, peer_name(guest->peer));
+        if (guest)
+            guest->is_named = true;
     }
-    LIST_FOR_EACH (link, &home->guests)
-        terms_list_add(&hosts, peer_name(CONTAINER_OF(link, guest_t, of_home)->peer));
     home_fail(gather, home,
               terms_fail_late(home->joined_count, home->terms.rank_count,
                               gather_init_timeout_ms(gather, &home->terms), &missing,

@@ -23,6 +23,7 @@ typedef struct guest {
     table_link_t of_attempts; /* in gather->guests */
     uint64_t attempt;
     uint32_t index; /* in READY */
+    bool is_named;  /* in the error of a time-out */
 } guest_t;
 
 typedef struct home {

@@ -276,7 +276,9 @@ static uint32_t lose_some(remotes_t *remotes)
 static void take_posted_loss(mailbox_item_t *item)
 {
     loss_t *loss = CONTAINER_OF(item, loss_t, item);
-    list_append(&loss->engine->remotes.losses, &loss->link);
+    remotes_t *remotes = &loss->engine->remotes;
+    list_append(&remotes->losses, &loss->link);
+    (void)lose_some(remotes); /* before the engine hears from others that the host has lost this one */
 }
 
 void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint, const char *why)
