@@ -34,8 +34,9 @@ blink_result_t left_parse(const void *payload, uint32_t bytes, left_t *left)
     if (bytes != sizeof(*left))
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a LEFT of %u bytes; it has %zu", bytes, sizeof(*left));
     memcpy(left, payload, sizeof(*left));
-    if (left->home == 0 || left->comm == 0 || left->reserved != 0)
-        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a LEFT of communicator %u of no home", left->comm);
+    if (left->home == 0 || left->comm == 0 || left->flags & ~LEFT_ASKS)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a LEFT of communicator %u with flags 0x%x%s", left->comm,
+                          left->flags, left->home == 0 ? ", of no home" : "");
     return BLINK_OK;
 }
 

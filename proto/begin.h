@@ -66,12 +66,16 @@ static_assert(sizeof(fail_t) == 40, "FAIL layout");
 #define FAIL_FLOWS_MOST 8192u
 #define FAIL_MOST_BYTES (sizeof(fail_t) + FAIL_FLOWS_MOST * sizeof(uint32_t) + BLINK_ERROR_TEXT_BYTES)
 
-/** What LEFT carries: the sender's host has left the communicator, and sends nothing more to the standing
- * landings that the receiver has told it of. */
+/** The sender's host has left the communicator, and takes nothing in any more: it asks to be told LEFT, too,
+ * as soon as the receiver's sends nothing more to its standing landings. */
+#define LEFT_ASKS 1u
+
+/** What LEFT carries: the sender's host sends nothing more to the standing landings of the communicator that
+ * the receiver has told it of. */
 typedef struct left {
     uint64_t home;
     uint32_t comm;
-    uint32_t reserved;
+    uint32_t flags;
 } left_t;
 
 static_assert(sizeof(left_t) == 16, "LEFT layout");

@@ -27,6 +27,7 @@ void remotes_init(remotes_t *remotes, const remote_calls_t *calls)
     list_init(&remotes->losses);
     list_init(&remotes->ended);
     list_init(&remotes->left);
+    list_init(&remotes->asked);
 }
 
 static uint64_t hash_of_comm(uint64_t home, uint32_t number)
@@ -106,10 +107,12 @@ blink_result_t remote_comm_create(engine_comm_t *comm, const engine_remote_confi
     list_init(&remote->asks);
     remote->sweep = &remote->kept_by_age;
     list_init(&remote->unended);
+    list_init(&remote->of_asked);
+    remote->asking = calloc(hosts, sizeof(*remote->asking));
     remote->host_of_rank = calloc(comm->rank_count, sizeof(*remote->host_of_rank));
     remote->endpoints = calloc(hosts, sizeof(data_endpoint_t *));
     remote->versions = calloc(hosts, sizeof(*remote->versions));
-    if (!remote->host_of_rank || !remote->endpoints || !remote->versions) {
+    if (!remote->asking || !remote->host_of_rank || !remote->endpoints || !remote->versions) {
         remote_comm_destroy(remote);
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator on %u hosts", hosts);
     }
@@ -146,6 +149,7 @@ void remote_comm_destroy(remote_comm_t *remote)
     data_standing_destroy(remote->standing);
     free(remote->endpoints);
     free(remote->host_of_rank);
+    free(remote->asking);
     free(remote);
 }
 
@@ -192,67 +196,6 @@ static remote_ended_t how_it_ended(const remote_comm_t *remote)
     return ended;
 }
 
-/* ---- standing landings of communicators that have left ---- */
-
-void remote_tell_left(data_endpoint_t *endpoint, uint64_t home, uint32_t number)
-{
-    const left_t left = {.home = home, .comm = number};
-    (void)data_send(endpoint, WIRE_LEFT, &left, sizeof(left)); /* if that fails the endpoint is lost */
-}
-
-/* Unless some host may still send there. */
-static void let_go_of(remote_left_t *left)
-{
-    if (data_standing_is_needed(left->standing))
-        return;
-    data_standing_destroy(left->standing);
-    list_remove(&left->link);
-    left->remotes->left_count--;
-    free(left);
-}
-
-/* Without memory to remember them they are closed at once, and a host that still sends is lost by it. */
-static void leave_landings(remote_comm_t *remote)
-{
-    remote_left_t *left = malloc(sizeof(*left));
-    for (uint32_t host = 0; host < remote->host_count; host++) {
-        if (data_standing_is_told(remote->standing, host))
-            remote_tell_left(remote->endpoints[host], remote->home, remote->number);
-    }
-    data_standing_leave(remote->standing);
-    if (!left)
-        return;
-    remotes_t *remotes = &remote->comm->engine->remotes;
-    *left = (remote_left_t){
-        .remotes = remotes, .home = remote->home, .number = remote->number, .standing = remote->standing};
-    remote->standing = NULL;
-    list_init(&left->link);
-    list_append(&remotes->left, &left->link);
-    remotes->left_count++;
-    let_go_of(left);
-}
-
-void remotes_heed_left(remotes_t *remotes, const data_endpoint_t *endpoint, const left_t *said)
-{
-    remote_comm_t *remote = remote_find(remotes, said->home, said->comm);
-    if (remote)
-        data_standing_peer_left(remote->standing, endpoint);
-    LIST_FOR_EACH (link, &remotes->left) {
-        remote_left_t *left = CONTAINER_OF(link, remote_left_t, link);
-        if (left->home != said->home || left->number != said->comm)
-            continue;
-        data_standing_peer_left(left->standing, endpoint);
-        let_go_of(left);
-        return;
-    }
-}
-
-void remote_left_lost(remote_left_t *left, const data_endpoint_t *lost)
-{
-    data_standing_peer_left(left->standing, lost);
-    let_go_of(left);
-}
-
 bool remote_forget_some(remote_comm_t *remote)
 {
     const remote_ended_t ended = how_it_ended(remote);
@@ -274,7 +217,7 @@ void remote_comm_leave(remote_comm_t *remote)
 {
     remotes_t *remotes = &remote->comm->engine->remotes;
     const remote_ended_t ended = how_it_ended(remote);
-    leave_landings(remote);
+    remote_leave_landings(remote);
     if (!list_is_empty(&remote->of_all)) /* else there was no memory for it */
         table_remove(&remotes->comms, &remote->of_names);
     list_remove(&remote->of_all);

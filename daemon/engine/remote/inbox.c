@@ -115,7 +115,7 @@ static blink_result_t take_begin(remotes_t *remotes, frame_t *frame, bool *is_ke
     if (!remote) {
         *is_kept = take_unknown(remotes, frame, &begin.op, false);
         if (!*is_kept && begin.stands)
-            remote_tell_left(frame->endpoint, begin.op.home, begin.op.comm);
+            remote_tell_left(frame->endpoint, begin.op.home, begin.op.comm, 0);
         return BLINK_OK;
     }
     BLINK_TRY(check_sender(remote, frame, &begin.op));
@@ -125,11 +125,16 @@ static blink_result_t take_begin(remotes_t *remotes, frame_t *frame, bool *is_ke
     return remote_heed_begin(remote, &begin);
 }
 
-static blink_result_t take_left(remotes_t *remotes, const frame_t *frame)
+/* LEFT comes behind the BEGINs that tell of landings, and so it is heeded behind them. */
+static blink_result_t take_left(remotes_t *remotes, frame_t *frame, bool *is_kept)
 {
     left_t left;
     BLINK_TRY(left_parse(frame->payload, frame->bytes, &left));
-    remotes_heed_left(remotes, frame->endpoint, &left);
+    const op_name_t name = {.home = left.home, .comm = left.comm};
+    *is_kept = !frame->was_early && early_waits(&remotes->early, left.home, left.comm) &&
+               keep_frame(remotes, frame, &name);
+    if (!*is_kept)
+        remotes_heed_left(remotes, frame->endpoint, &left);
     return BLINK_OK;
 }
 
@@ -158,7 +163,7 @@ static void take_frame(frame_t *frame)
     bool is_kept = false;
     blink_result_t result = frame->type == WIRE_BEGIN  ? take_begin(remotes, frame, &is_kept)
                             : frame->type == WIRE_FAIL ? take_fail(remotes, frame, &is_kept)
-                                                       : take_left(remotes, frame);
+                                                       : take_left(remotes, frame, &is_kept);
     engine_count(frame->engine, 1);
     if (result != BLINK_OK)
         refuse(frame);

@@ -56,6 +56,8 @@ struct remote_comm {
     uint64_t collectives; /* that have begun here */
     list_t unended;       /* remote_op_t.of_unended: of these, in their order */
     data_standing_t *standing;
+    bool *asking;    /* by host: it has left, and is to hear when nothing more goes to its landings */
+    list_t of_asked; /* remotes_t.asked, while there are such hosts */
     remote_past_t past[REMOTE_PAST_OPS];
 };
 
@@ -115,6 +117,7 @@ typedef struct remote_left {
     struct remotes *remotes;
     uint64_t home;
     uint32_t number;
+    uint64_t since_us;
     data_standing_t *standing;
 } remote_left_t;
 
@@ -130,6 +133,7 @@ typedef struct remotes {
     uint32_t ended_count;
     list_t left; /* remote_left_t.link */
     size_t left_count;
+    list_t asked;        /* remote_comm_t.of_asked */
     uint32_t large_runs; /* of ops that move more than fits standing landings */
     bool watches;        /* the engine's thread takes in what comes: data_watch() */
 } remotes_t;
@@ -168,11 +172,19 @@ void remote_end(const remote_comm_t *remote, blink_result_t reason, const char *
 /* Which host an endpoint leads to; UINT32_MAX: none of the communicator's. */
 uint32_t remote_host_of(const remote_comm_t *remote, const data_endpoint_t *endpoint);
 
-/* A host has left the communicator of this name: it sends nothing more to standing landings. */
-void remotes_heed_left(remotes_t *remotes, const data_endpoint_t *endpoint, const left_t *left);
+/* A host sends nothing more to standing landings of the communicator, and perhaps has left. */
+void remotes_heed_left(remotes_t *remotes, data_endpoint_t *endpoint, const left_t *left);
 
-/* Tell a host that this one has left, and sends nothing more to its standing landings. */
-void remote_tell_left(data_endpoint_t *endpoint, uint64_t home, uint32_t number);
+/* Tell a host that this one sends nothing more to its standing landings. */
+void remote_tell_left(data_endpoint_t *endpoint, uint64_t home, uint32_t number, uint32_t flags);
+
+/* The communicator leaves this host. Without memory to remember its landings they are closed at once, and a
+ * host that still sends is lost by it. */
+void remote_leave_landings(remote_comm_t *remote);
+
+/* Tell hosts that have left and wait for that. Lose hosts that do not say it for too long. Returns when to
+ * look again (µs), or UINT64_MAX. */
+uint64_t remotes_check_left(engine_t *engine, uint64_t now_us);
 
 /* An endpoint is lost: nothing comes by it to the landings of a communicator that has left, which may be gone
  * afterwards. */

@@ -210,6 +210,9 @@ blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sen
 void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most);
 uint32_t data_run_flows(const data_run_t *run, uint32_t host);
 
+/* Whether moves may still go to that host. */
+bool data_run_sends(const data_run_t *run, uint32_t host);
+
 /* From now on `settled` may be called, and is called once all flows are settled: those from a host by its
  * BEGIN (agree) and all moves, or by its FAIL; those to a host by all moves, or by data_run_stop(). It may be
  * called during this call. */
@@ -247,13 +250,19 @@ static inline bool data_standing_holds(uint64_t ended, uint64_t number)
 }
 
 /* A host's BEGIN of the number-th collective, whatever is to become of it: where that host takes in what
- * comes from here, and how many of the first collectives have ended there. Errors: PROTOCOL. */
+ * comes from here, and how many of the first collectives have ended there. Errors: PROTOCOL (it has left, or
+ * has no such landing). */
 blink_result_t data_standing_heed(data_standing_t *standing, uint32_t host, uint64_t number,
                                   const data_offer_t *offer, uint64_t ended);
 
 /* Whether a host has told of a landing: then it is to hear, once the communicator leaves this host, that
- * nothing more is sent there. */
+ * nothing more is sent there. And whether it may have been told of one, and is to say so in turn. */
 bool data_standing_is_told(const data_standing_t *standing, uint32_t host);
+bool data_standing_is_open(const data_standing_t *standing, uint32_t host);
+
+/* The host has left the communicator, and tells of no landing any more: nothing more goes to those that it
+ * has told of, but by runs that may send there already (data_run_sends()). */
+void data_standing_stop(data_standing_t *standing, uint32_t host);
 
 /* The peer sends nothing more to these landings: it has left the communicator, or its endpoint is lost. */
 void data_standing_peer_left(data_standing_t *standing, const data_endpoint_t *endpoint);
@@ -264,6 +273,9 @@ void data_standing_leave(data_standing_t *standing);
 
 /* Whether some peer may still send. */
 bool data_standing_is_needed(const data_standing_t *standing);
+
+/* Peers that may still send have not said within this time that they do not: their endpoints are lost. */
+void data_standing_lose_silent(data_standing_t *standing, double silent_s);
 
 /* If it is not needed, or nothing comes any more. NULL is ignored. */
 void data_standing_destroy(data_standing_t *standing);

@@ -536,6 +536,15 @@ void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most
     proxy_leave(run->data);
 }
 
+bool data_run_sends(const data_run_t *run, uint32_t host)
+{
+    const run_peer_t *peer = find_peer(run, host);
+    proxy_enter(run->data);
+    bool sends = peer && peer->unsettled > 0;
+    proxy_leave(run->data);
+    return sends;
+}
+
 /* ---- the executor's run ---- */
 
 const exec_wires_t *data_run_start(data_run_t *run)

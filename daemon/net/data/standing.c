@@ -80,6 +80,8 @@ blink_result_t data_standing_heed(data_standing_t *standing, uint32_t host, uint
                                   const data_offer_t *offer, uint64_t ended)
 {
     standing_peer_t *peer = &standing->peers[host];
+    if (peer->is_stopped)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "it begins an op of a communicator that it has left");
     if (ended > peer->ended)
         peer->ended = ended;
     if (!offer->stands)
@@ -105,6 +107,20 @@ bool data_standing_is_told(const data_standing_t *standing, uint32_t host)
     for (uint32_t i = 0; i < STANDING_MOST; i++)
         is_told |= peer->told[i] != PLAN_NONE;
     return is_told;
+}
+
+bool data_standing_is_open(const data_standing_t *standing, uint32_t host)
+{
+    const standing_peer_t *peer = &standing->peers[host];
+    return peer->is_open && !peer->has_left;
+}
+
+void data_standing_stop(data_standing_t *standing, uint32_t host)
+{
+    standing_peer_t *peer = &standing->peers[host];
+    peer->is_stopped = true;
+    for (uint32_t i = 0; i < STANDING_MOST; i++)
+        peer->told[i] = PLAN_NONE;
 }
 
 /* ---- the end ---- */
@@ -145,8 +161,20 @@ bool data_standing_is_needed(const data_standing_t *standing)
 {
     bool is_needed = false;
     for (uint32_t host = 0; host < standing->host_count; host++)
-        is_needed |= standing->peers[host].is_open && !standing->peers[host].has_left;
+        is_needed |= data_standing_is_open(standing, host);
     return is_needed;
+}
+
+void data_standing_lose_silent(data_standing_t *standing, double silent_s)
+{
+    for (uint32_t host = 0; host < standing->host_count; host++) {
+        if (data_standing_is_open(standing, host))
+            data_endpoint_close(standing->peers[host].endpoint,
+                                BLINK_FAIL(BLINK_ERR_TIMEOUT,
+                                           "it has not said within %g s that it sends nothing more for a "
+                                           "communicator that has ended here",
+                                           silent_s));
+    }
 }
 
 void data_standing_destroy(data_standing_t *standing)

@@ -17,6 +17,7 @@ typedef struct standing_peer {
     data_endpoint_t *endpoint;    /* held; NULL: this host */
     standing_t own;               /* where what comes from there lands; by the turn */
     bool is_open, has_left;       /* `own` is; the peer sends nothing more there */
+    bool is_stopped;              /* the peer has left */
     uint64_t ended;               /* as the peer's last BEGIN told */
     uint32_t told[STANDING_MOST]; /* the first flow of each landing that it has; PLAN_NONE: it has not told */
 } standing_peer_t;

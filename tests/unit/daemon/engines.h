@@ -96,6 +96,7 @@ struct engines {
     test_rank_t ranks[RANKS_MOST];
     test_comm_t comms[COMMS_MOST];
     bool keeps_ends;             /* what ends on a host is not passed on */
+    _Atomic bool loses_left;     /* nor is LEFT, as if a host forgot to say it */
     blink_algorithm_t algorithm; /* of communicators that are added */
     bool holds_words;            /* words about plans are not passed on, */
     struct test_word {
@@ -157,6 +158,8 @@ static inline blink_result_t engines_on_frame(void *context, data_endpoint_t *en
                                               const wire_frame_t *frame, const uint8_t *payload)
 {
     test_host_t *host = context;
+    if (frame->type == WIRE_LEFT && atomic_load(&host->engines->loses_left))
+        return BLINK_OK;
     blink_result_t result = engine_data_frame(host->engine, endpoint, frame, payload);
     if (frame->type == WIRE_BEGIN)
         atomic_fetch_add(&host->begins, 1);
@@ -375,7 +378,8 @@ static inline void engines_init(engines_t *engines, const uint32_t *ranks, uint3
                      .cached_plan_bytes = 64u << 20,
                      .cached_plan_s = 600,
                      .plan_seconds = 5,
-                     .run_timeout_s = 2 * limit_s()};
+                     .run_timeout_s = 2 * limit_s(),
+                     .network_timeout_s = limit_s()};
     mailbox_init(&engines->control, engines_no_wake, NULL);
     for (uint32_t h = 0; h < host_count; h++) {
         engines->hosts[h] = (test_host_t){.engines = engines, .number = h, .settings = engines->settings};

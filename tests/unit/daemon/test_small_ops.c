@@ -275,6 +275,7 @@ static void test_data_for_a_communicator_that_has_left_are_dropped(void **state)
     for (uint32_t c = 1; c < COMMS_MOST; c++) {
         test_comm_t *comm = comm_add(&engines, long_us());
         run_times(&engines, comm, &op, WARM_OPS);
+        atomic_store(&engines.loses_left, true);
         rank_leave(&engines, comm, 1, false);
         data_counts_t before = counts_of(&engines, 0, 1);
         submit(&engines, comm, &op, 0);
@@ -282,10 +283,57 @@ static void test_data_for_a_communicator_that_has_left_are_dropped(void **state)
         assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
         assert_int_equal(counts_of(&engines, 0, 1).frames_out[WIRE_DATA] - before.frames_out[WIRE_DATA], 1);
         run_times(&engines, other, &tiny, 5);
+        atomic_store(&engines.loses_left, false);
         rank_leave(&engines, comm, 0, false);
     }
     leave_all(&engines, other);
     while (count_units(&engines) > 0)
+        engines_pump(&engines);
+    engines_fini(&engines);
+}
+
+/* Whose rank stays says at once that it sends nothing more to a host that has left. */
+static void test_landings_end_with_a_hosts_part_of_the_communicator(void **state)
+{
+    static const uint32_t ranks[] = {1, 1};
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, ranks, 2);
+    test_comm_t *other = comm_add(&engines, long_us());
+    for (uint32_t c = 1; c < COMMS_MOST; c++) {
+        test_comm_t *comm = comm_add(&engines, long_us());
+        uint32_t before = count_units(&engines), leaves = c % 2;
+        run_times(&engines, comm, &tiny, WARM_OPS);
+        rank_leave(&engines, comm, leaves, false);
+        while (count_units(&engines) > before + DATA_STANDING_OPS) /* those of the one that stays */
+            engines_pump(&engines);
+        submit(&engines, comm, &tiny, 1 - leaves);
+        assert_int_equal(rank_await(&engines, 1 - leaves).result, BLINK_ERR_PEER_LOST);
+        run_times(&engines, other, &tiny, 5);
+    }
+    for (uint32_t c = 0; c < COMMS_MOST; c++)
+        leave_all(&engines, &engines.comms[c]);
+    while (count_units(&engines) > 0)
+        engines_pump(&engines);
+    engines_fini(&engines);
+}
+
+/* Its numbers would be taken for good. */
+static void test_a_host_that_never_says_that_it_sends_no_more_is_lost(void **state)
+{
+    static const uint32_t ranks[] = {1, 1};
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, ranks, 2);
+    engines.hosts[0].settings.network_timeout_s = 0.01;
+    engines_beat(&engines);
+    test_comm_t *comm = comm_add(&engines, long_us());
+    run_times(&engines, comm, &tiny, WARM_OPS);
+    atomic_store(&engines.loses_left, true);
+    rank_leave(&engines, comm, 0, false);
+    while (!data_endpoint_is_lost(engines.hosts[0].endpoints[1]))
+        engines_pump(&engines);
+    while (count_units(&engines) > DATA_STANDING_OPS)
         engines_pump(&engines);
     engines_fini(&engines);
 }
@@ -298,8 +346,9 @@ static void test_a_host_is_lost_after_the_communicator_has_left(void **state)
     engines_init(&engines, ranks, 2);
     test_comm_t *comm = comm_add(&engines, long_us());
     run_times(&engines, comm, &tiny, WARM_OPS);
+    atomic_store(&engines.loses_left, true);
     rank_leave(&engines, comm, 0, false);
-    assert_true(count_units(&engines) > 0); /* rank 1 is there, and its host may send */
+    assert_true(count_units(&engines) > DATA_STANDING_OPS); /* rank 1 is there, and its host may send */
     data_endpoint_close(engines.hosts[1].endpoints[0], BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
     while (count_units(&engines) > DATA_STANDING_OPS) /* those of rank 1's host, until it leaves */
         engines_pump(&engines);
@@ -317,6 +366,8 @@ int main(void)
         cmocka_unit_test(test_a_fail_tells_nothing_of_standing_landings),
         cmocka_unit_test(test_landings_end_with_their_communicator),
         cmocka_unit_test(test_data_for_a_communicator_that_has_left_are_dropped),
+        cmocka_unit_test(test_landings_end_with_a_hosts_part_of_the_communicator),
+        cmocka_unit_test(test_a_host_that_never_says_that_it_sends_no_more_is_lost),
         cmocka_unit_test(test_a_host_is_lost_after_the_communicator_has_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

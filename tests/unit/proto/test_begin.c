@@ -51,7 +51,9 @@ static void test_a_left_names_a_communicator(void **state)
     assert_int_equal(left_parse(&left, sizeof(left), &read), BLINK_OK);
     assert_memory_equal(&left, &read, sizeof(read));
     assert_int_equal(left_parse(&left, sizeof(left) - 1, &read), BLINK_ERR_PROTOCOL);
-    left.reserved = 1;
+    left.flags = LEFT_ASKS;
+    assert_int_equal(left_parse(&left, sizeof(left), &read), BLINK_OK);
+    left.flags = 2;
     assert_int_equal(left_parse(&left, sizeof(left), &read), BLINK_ERR_PROTOCOL);
     left = (left_t){.home = 7};
     assert_int_equal(left_parse(&left, sizeof(left), &read), BLINK_ERR_PROTOCOL);
