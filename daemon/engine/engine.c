@@ -158,11 +158,12 @@ static uint64_t engine_check_times(engine_t *engine, uint64_t now_us)
 {
     uint64_t next_us = comms_check_timeouts(engine, now_us),
              hosts_us = remotes_check_timeouts(engine, now_us);
-    uint64_t left_us = remotes_check_left(engine, now_us);
+    uint64_t left_us = remotes_check_left(engine, now_us), failing_us = remotes_check_failing(engine, now_us);
     uint64_t tidy_us = plan_cache_tidy(engine), gpu_us = engine_check_gpu_worker(engine, now_us);
     next_us = tidy_us < next_us ? tidy_us : next_us;
     next_us = hosts_us < next_us ? hosts_us : next_us;
     next_us = left_us < next_us ? left_us : next_us;
+    next_us = failing_us < next_us ? failing_us : next_us;
     return gpu_us < next_us ? gpu_us : next_us;
 }
 

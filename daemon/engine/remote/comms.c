@@ -28,6 +28,7 @@ void remotes_init(remotes_t *remotes, const remote_calls_t *calls)
     list_init(&remotes->ended);
     list_init(&remotes->left);
     list_init(&remotes->asked);
+    list_init(&remotes->failing);
 }
 
 static uint64_t hash_of_comm(uint64_t home, uint32_t number)

@@ -281,9 +281,10 @@ static uint32_t lose_some(remotes_t *remotes)
 static void take_posted_loss(mailbox_item_t *item)
 {
     loss_t *loss = CONTAINER_OF(item, loss_t, item);
-    remotes_t *remotes = &loss->engine->remotes;
-    list_append(&remotes->losses, &loss->link);
-    (void)lose_some(remotes); /* before the engine hears from others that the host has lost this one */
+    engine_t *engine = loss->engine;
+    list_append(&engine->remotes.losses, &loss->link);
+    /* At once, so that this is the reason, and not what other hosts say of the same loss. */
+    engine_count(engine, lose_some(&engine->remotes));
 }
 
 void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint, const char *why)

@@ -12,9 +12,6 @@
 /* Hosts that wait to hear LEFT are looked at so often. */
 #define ASKED_US 10000u
 
-/* A host that does not say LEFT is lost after so many times as long as one may give no sign of life. */
-#define SILENT_TIMEOUTS 4
-
 void remote_tell_left(data_endpoint_t *endpoint, uint64_t home, uint32_t number, uint32_t flags)
 {
     const left_t left = {.home = home, .comm = number, .flags = flags};
@@ -144,7 +141,7 @@ void remotes_heed_left(remotes_t *remotes, data_endpoint_t *endpoint, const left
 uint64_t remotes_check_left(engine_t *engine, uint64_t now_us)
 {
     remotes_t *remotes = &engine->remotes;
-    double silent_s = SILENT_TIMEOUTS * engine->config.settings->network_timeout_s;
+    double silent_s = REMOTE_SILENT_TIMEOUTS * engine->config.settings->network_timeout_s;
     LIST_FOR_EACH (link, &remotes->asked)
         answer_asking(CONTAINER_OF(link, remote_comm_t, of_asked));
     uint64_t next_us = list_is_empty(&remotes->asked) ? UINT64_MAX : now_us + ASKED_US;

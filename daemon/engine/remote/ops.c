@@ -121,6 +121,7 @@ static void end_if_over(remote_op_t *of)
     if (!of->run || !of->run_ended || !of->settled || (aborts && !of->abort_taken))
         return;
     exec_end_t end = of->end;
+    list_remove(&of->of_failing);
     data_run_destroy(of->run);
     of->run = NULL;
     of->remote->comm->engine->remotes.large_runs -= is_large(of);
@@ -143,6 +144,24 @@ static void fail_run(remote_op_t *of, bool tell_all)
         exec_abort(of->op->instance->exec, of->code);
     tell_hosts(of, tell_all);
     settle(of);
+    if (of->failing_us > 0)
+        return;
+    of->failing_us = clock_us();
+    list_append(&of->remote->comm->engine->remotes.failing, &of->of_failing);
+}
+
+uint64_t remotes_check_failing(engine_t *engine, uint64_t now_us)
+{
+    double silent_s = REMOTE_SILENT_TIMEOUTS * engine->config.settings->network_timeout_s;
+    remote_op_t *of = LIST_FIRST(&engine->remotes.failing, remote_op_t, of_failing);
+    if (!of)
+        return UINT64_MAX;
+    uint64_t deadline_us = of->failing_us + (uint64_t)(silent_s * 1e6);
+    if (now_us < deadline_us)
+        return deadline_us;
+    list_remove(&of->of_failing);
+    data_run_lose_silent(of->run, silent_s);
+    return now_us; /* there may be others */
 }
 
 static void note_why(remote_op_t *of, blink_result_t code, const char *why)
@@ -399,6 +418,7 @@ static blink_result_t alloc_op(comm_op_t *op, remote_op_t **allocated)
     of->op = op;
     of->remote = remote;
     list_init(&of->of_unended);
+    list_init(&of->of_failing);
     of->settled_item.run = take_settled;
     of->aborted_item.run = take_aborted;
     *allocated = of;

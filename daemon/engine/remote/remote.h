@@ -31,6 +31,10 @@ typedef struct remote_past {
     uint32_t rank; /* whose signature it is */
 } remote_past_t;
 
+/* A host that owes an answer which depends on none of its ranks is lost after so many times as long as one
+ * may give no sign of life. */
+#define REMOTE_SILENT_TIMEOUTS 4
+
 /* So much longer than a host waits for its own ranks it waits for others, which know better what they lack.
  */
 #define REMOTE_GRACE_US 1000000u
@@ -75,6 +79,8 @@ struct remote_op {
     remote_comm_t *remote;
     table_link_t of_live;
     list_t of_unended; /* of a collective */
+    list_t of_failing; /* remotes_t.failing, from its failure until it is settled or hosts were lost by it */
+    uint64_t failing_us;
     op_name_t name;
     data_run_t *run; /* NULL: not begun, or ended */
     uint64_t begun_us;
@@ -134,6 +140,7 @@ typedef struct remotes {
     list_t left; /* remote_left_t.link */
     size_t left_count;
     list_t asked;        /* remote_comm_t.of_asked */
+    list_t failing;      /* remote_op_t.of_failing, the first to fail first */
     uint32_t large_runs; /* of ops that move more than fits standing landings */
     bool watches;        /* the engine's thread takes in what comes: data_watch() */
 } remotes_t;
@@ -211,6 +218,9 @@ void remote_name_host(const remote_comm_t *remote, uint32_t host, char *text, si
 /* End communicators whose ranks here do not come to an op that others have begun. Returns when to look again
  * (µs), or UINT64_MAX. */
 uint64_t remotes_check_timeouts(engine_t *engine, uint64_t now_us);
+
+/* Lose hosts with which ops that have failed here do not come to an end. Returns as above. */
+uint64_t remotes_check_failing(engine_t *engine, uint64_t now_us);
 
 /* ---- ops ---- */
 

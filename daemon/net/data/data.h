@@ -213,6 +213,9 @@ uint32_t data_run_flows(const data_run_t *run, uint32_t host);
 /* Whether moves may still go to that host. */
 bool data_run_sends(const data_run_t *run, uint32_t host);
 
+/* The op has failed so long ago that all of it should be settled: peers that it still waits for are lost. */
+void data_run_lose_silent(data_run_t *run, double silent_s);
+
 /* From now on `settled` may be called, and is called once all flows are settled: those from a host by its
  * BEGIN (agree) and all moves, or by its FAIL; those to a host by all moves, or by data_run_stop(). It may be
  * called during this call. */

@@ -545,6 +545,20 @@ bool data_run_sends(const data_run_t *run, uint32_t host)
     return sends;
 }
 
+void data_run_lose_silent(data_run_t *run, double silent_s)
+{
+    proxy_enter(run->data);
+    for (uint32_t i = 0; i < run->peer_count; i++) {
+        if (!run_peer_is_settled(&run->peers[i]))
+            endpoint_lose(run->peers[i].flows.endpoint,
+                          BLINK_FAIL(BLINK_ERR_TIMEOUT,
+                                     "an op has failed, and it has not said within %g s how far it has sent, "
+                                     "or has not sent or taken in that much",
+                                     silent_s));
+    }
+    proxy_leave(run->data);
+}
+
 /* ---- the executor's run ---- */
 
 const exec_wires_t *data_run_start(data_run_t *run)

@@ -87,6 +87,9 @@ void run_on_posted(mailbox_item_t *item);
  * as the executor is concerned. */
 void run_check_settled(data_run_t *run);
 
+/* Whether nothing is under way between this host and the peer any more. */
+bool run_peer_is_settled(const run_peer_t *peer);
+
 /* No move goes to the peer that has not gone. */
 void run_peer_stop(run_peer_t *peer);
 

@@ -344,14 +344,17 @@ static bool is_awaited(const run_peer_t *peer)
            (peer->suits_out && !peer->agreed && !peer->given_up);
 }
 
+bool run_peer_is_settled(const run_peer_t *peer)
+{
+    return peer->unsettled == 0 && !is_awaited(peer);
+}
+
 static bool flows_are_settled(const data_run_t *run)
 {
-    for (uint32_t i = 0; i < run->peer_count; i++) {
-        const run_peer_t *peer = &run->peers[i];
-        if (peer->unsettled > 0 || is_awaited(peer))
-            return false;
-    }
-    return true;
+    uint32_t i = 0;
+    while (i < run->peer_count && run_peer_is_settled(&run->peers[i]))
+        i++;
+    return i == run->peer_count;
 }
 
 void run_check_settled(data_run_t *run)

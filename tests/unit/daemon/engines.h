@@ -96,7 +96,8 @@ struct engines {
     test_rank_t ranks[RANKS_MOST];
     test_comm_t comms[COMMS_MOST];
     bool keeps_ends;             /* what ends on a host is not passed on */
-    _Atomic bool loses_left;     /* nor is LEFT, as if a host forgot to say it */
+    _Atomic bool loses_left;     /* nor is LEFT, as if a host forgot to say it; */
+    _Atomic bool loses_fails;    /* or FAIL */
     blink_algorithm_t algorithm; /* of communicators that are added */
     bool holds_words;            /* words about plans are not passed on, */
     struct test_word {
@@ -158,7 +159,8 @@ static inline blink_result_t engines_on_frame(void *context, data_endpoint_t *en
                                               const wire_frame_t *frame, const uint8_t *payload)
 {
     test_host_t *host = context;
-    if (frame->type == WIRE_LEFT && atomic_load(&host->engines->loses_left))
+    if ((frame->type == WIRE_LEFT && atomic_load(&host->engines->loses_left)) ||
+        (frame->type == WIRE_FAIL && atomic_load(&host->engines->loses_fails)))
         return BLINK_OK;
     blink_result_t result = engine_data_frame(host->engine, endpoint, frame, payload);
     if (frame->type == WIRE_BEGIN)

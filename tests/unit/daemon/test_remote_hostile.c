@@ -227,6 +227,31 @@ static void test_a_transfer_of_ranks_that_are_none(void **state)
     check_begin_is_refused(&begin);
 }
 
+/* ---- words that are not said ---- */
+
+/* Whether it still sends is not known: so its connections are closed, and the op ends. */
+static void test_a_host_that_does_not_answer_a_failure_is_lost(void **state)
+{
+    (void)state;
+    for (uint32_t host = 0; host < 2; host++) {
+        engines_t engines;
+        engines_init(&engines, one_each, 2);
+        engines.hosts[host].settings.network_timeout_s = 0.01;
+        engines_beat(&engines);
+        test_comm_t *comm = comm_add(&engines, long_us());
+        ring_sqe_t sqe = allreduce(comm, host);
+        sqe.count = 100000; /* it is lent landings */
+        uint32_t begins = atomic_load(&engines.hosts[1 - host].begins);
+        atomic_store(&engines.loses_fails, true);
+        rank_submit(&engines.ranks[host], &sqe);
+        while (atomic_load(&engines.hosts[1 - host].begins) == begins)
+            engines_pump(&engines);
+        rank_leave(&engines, comm, host, true);
+        assert_true(data_endpoint_is_lost(engines.hosts[host].endpoints[1 - host]));
+        engines_fini(&engines);
+    }
+}
+
 /* ---- more words than anybody should say ---- */
 
 /* Host 0 says that it has begun ops of the communicator that are still far, until host 1 has ended it. */
@@ -415,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_a_begin_of_no_collective),
         cmocka_unit_test(test_a_collective_with_the_name_of_a_transfer),
         cmocka_unit_test(test_a_transfer_of_ranks_that_are_none),
+        cmocka_unit_test(test_a_host_that_does_not_answer_a_failure_is_lost),
         cmocka_unit_test(test_words_about_ops_to_come_are_charged),
         cmocka_unit_test(test_early_words_of_one_host_take_nothing_from_another),
         cmocka_unit_test(test_more_early_words_than_a_host_may_say),
