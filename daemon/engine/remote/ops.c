@@ -38,51 +38,7 @@ static blink_result_t fail_disagreement(const remote_comm_t *remote, const op_si
     return op_signature_fail(here, own, there, &other);
 }
 
-/* ---- telling others ---- */
-
-void remote_answer(data_endpoint_t *endpoint, const op_name_t *name, uint32_t own_host, blink_result_t code,
-                   const char *text)
-{
-    uint32_t payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
-    fail_t fail = {.op = *name, .code = (uint16_t)code, .flags = FAIL_IS_ANSWER};
-    fail.op.host = own_host;
-    uint32_t bytes = fail_write(&fail, NULL, text, payload);
-    (void)data_send(endpoint, WIRE_FAIL, payload,
-                    bytes); /* if that fails the endpoint is lost, and says so */
-}
-
-static void answer_begin(const remote_comm_t *remote, const begin_t *begin, blink_result_t code,
-                         const char *text)
-{
-    remote_answer(remote->endpoints[begin->op.host], &begin->op, remote->own_host, code, text);
-}
-
-static void tell_fail(remote_op_t *of, uint32_t host)
-{
-    uint32_t sent[FAIL_FLOWS_MOST], payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
-    data_endpoint_t *endpoint = of->remote->endpoints[host];
-    if (!endpoint || of->flags[host] & REMOTE_TOLD_FAIL)
-        return;
-    of->flags[host] |= REMOTE_TOLD_FAIL;
-    fail_t fail = {.op = of->name, .code = (uint16_t)of->code};
-    if (of->run && of->flags[host] & REMOTE_JOINED) {
-        fail.sent_count = data_run_flows(of->run, host);
-        data_run_stop(of->run, host, sent, FAIL_FLOWS_MOST);
-    }
-    uint32_t bytes = fail_write(&fail, sent, of->text, payload);
-    (void)data_send(endpoint, WIRE_FAIL, payload, bytes); /* as above */
-}
-
-/* Who failed first tells all hosts that take part; others need to tell only those with whom they move
- * something, so that both know what is still to come. */
-static void tell_hosts(remote_op_t *of, bool all)
-{
-    for (uint32_t host = 0; host < of->remote->host_count; host++) {
-        bool hears = all && remote_takes_part(of->remote, &of->name, host);
-        if (hears || of->flags[host] & REMOTE_JOINED)
-            tell_fail(of, host);
-    }
-}
+/* ---- the run ---- */
 
 /* The reason by which the op ends, as long as there is none. */
 static void note_failure(remote_op_t *of, blink_result_t code, const char *text)
@@ -100,8 +56,6 @@ static void note_own_failure(remote_op_t *of, blink_result_t code, const char *t
              BLINK_ERROR_TEXT_BYTES - 1, text);
     note_failure(of, code, told);
 }
-
-/* ---- the run ---- */
 
 static const remote_calls_t *calls_of(const remote_op_t *of)
 {
@@ -142,7 +96,7 @@ static void fail_run(remote_op_t *of, bool tell_all)
 {
     if (!of->run_ended)
         exec_abort(of->op->instance->exec, of->code);
-    tell_hosts(of, tell_all);
+    remote_tell_hosts(of, tell_all);
     settle(of);
     if (of->failing_us > 0)
         return;
@@ -282,7 +236,7 @@ static void heed_late_begin(const remote_comm_t *remote, const begin_t *begin)
         return;
     blink_result_t result = fail_disagreement(remote, &past.signature, past.rank, begin);
     if (result != BLINK_OK)
-        answer_begin(remote, begin, result, blink_error_text());
+        remote_answer_begin(remote, begin, result, blink_error_text());
 }
 
 /* Why the op will not begin here. Errors: those of the communicator's end; PEER_LOST, which names a rank of
@@ -308,7 +262,7 @@ bool remote_refuse_begin(const remote_comm_t *remote, const begin_t *begin)
     if (result == BLINK_OK)
         return false;
     snprintf(text, sizeof(text), "%s", blink_error_text());
-    answer_begin(remote, begin, result, text);
+    remote_answer_begin(remote, begin, result, text);
     return true;
 }
 
@@ -339,7 +293,7 @@ static void heed_fail_of(remote_op_t *of, const fail_t *fail, const uint32_t *se
     if (!of->has_failed)
         note_failure(of, (blink_result_t)fail->code, text);
     if (!of->run) {
-        tell_fail(of, host);
+        remote_tell_fail(of, host);
         calls_of(of)->fail_as(of->op, of->code, of->text);
         return;
     }
@@ -347,7 +301,7 @@ static void heed_fail_of(remote_op_t *of, const fail_t *fail, const uint32_t *se
     if (of->flags[host] & REMOTE_JOINED && !is_known)
         (void)data_run_fail(of->run, host, sent, fail->sent_count); /* on an error the endpoint is closed */
     fail_run(of, false);
-    tell_fail(of, host);
+    remote_tell_fail(of, host);
     end_if_over(of);
 }
 
@@ -360,7 +314,7 @@ void remote_heed_fail(remote_comm_t *remote, const fail_t *fail, const uint32_t 
     }
     begin_t begin = {.op = fail->op};
     if (!(fail->flags & FAIL_IS_ANSWER))
-        answer_begin(remote, &begin, (blink_result_t)fail->code, text);
+        remote_answer_begin(remote, &begin, (blink_result_t)fail->code, text);
     if (!remote_has_begun(remote, &fail->op) && check_may_begin(remote, &fail->op) == BLINK_OK)
         remote_keep(remote, &begin, (blink_result_t)fail->code, text);
 }
@@ -484,7 +438,7 @@ void remote_op_end(comm_op_t *op, blink_result_t code, const char *text)
     if (is_own && !of->has_failed)
         note_own_failure(of, code, text);
     if (is_own)
-        tell_hosts(of, true);
+        remote_tell_hosts(of, true);
     remote_remember(of, code);
     forget_words(of);
     table_remove(&remote->live, &of->of_live);
@@ -535,26 +489,6 @@ static void find_joined(remote_op_t *of)
     }
 }
 
-static void tell_begin(const remote_op_t *of, uint32_t host)
-{
-    const comm_op_t *op = of->op;
-    data_offer_t offer = data_run_offer(of->run, host);
-    const begin_t begin = {.op = of->name,
-                           .count = op->signature.count,
-                           .opcode = op->signature.opcode,
-                           .datatype = op->signature.datatype,
-                           .redop = op->signature.redop,
-                           .root = op->signature.root,
-                           .rank = op->first_rank,
-                           .digest = op->program->digest,
-                           .ended = op->shape.is_transfer ? 0 : remote_count_ended(of->remote),
-                           .stands = offer.stands,
-                           .first_flow = offer.first_flow,
-                           .flow_count = offer.flow_count,
-                           .slots = offer.slots};
-    (void)data_send(of->remote->endpoints[host], WIRE_BEGIN, &begin, sizeof(begin)); /* as above */
-}
-
 blink_result_t remote_begin(comm_op_t *op, void *const *outputs, const uint64_t *output_bytes,
                             const exec_wires_t **wires)
 {
@@ -577,7 +511,7 @@ blink_result_t remote_begin(comm_op_t *op, void *const *outputs, const uint64_t 
     data_soon(data);
     for (uint32_t host = 0; host < of->remote->host_count; host++) {
         if (of->flags[host] & REMOTE_JOINED)
-            tell_begin(of, host);
+            remote_tell_begin(of, host);
     }
     *wires = data_run_start(of->run);
     return BLINK_OK;

@@ -324,5 +324,17 @@ void remote_heed_fail(remote_comm_t *remote, const fail_t *fail, const uint32_t 
 /* Answer a BEGIN or FAIL of an op that has not begun or has ended here. */
 void remote_answer(data_endpoint_t *endpoint, const op_name_t *name, uint32_t own_host, blink_result_t code,
                    const char *text);
+void remote_answer_begin(const remote_comm_t *remote, const begin_t *begin, blink_result_t code,
+                         const char *text);
+
+/* The op's run begins: tell a host BEGIN. */
+void remote_tell_begin(const remote_op_t *of, uint32_t host);
+
+/* The op has failed: tell a host FAIL, once. */
+void remote_tell_fail(remote_op_t *of, uint32_t host);
+
+/* The same to several. Who failed first tells `all` hosts that take part; others need to tell only those with
+ * whom they move something, so that both know what is still to come. */
+void remote_tell_hosts(remote_op_t *of, bool all);
 
 #endif
