@@ -28,10 +28,8 @@ void remote_tell_fail(remote_op_t *of, uint32_t host)
         return;
     of->flags[host] |= REMOTE_TOLD_FAIL;
     fail_t fail = {.op = of->name, .code = (uint16_t)of->code};
-    if (of->run && of->flags[host] & REMOTE_JOINED) {
-        fail.sent_count = data_run_flows(of->run, host);
-        data_run_stop(of->run, host, sent, FAIL_FLOWS_MOST);
-    }
+    if (of->run && of->flags[host] & REMOTE_JOINED)
+        fail.sent_count = data_run_stop(of->run, host, sent, FAIL_FLOWS_MOST);
     uint32_t bytes = fail_write(&fail, sent, of->text, payload);
     (void)data_send(endpoint, WIRE_FAIL, payload, bytes); /* as above */
 }

@@ -205,10 +205,10 @@ blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sen
 
 /* The op has failed on this host: no move goes to that host that has not gone, and what comes from there to a
  * standing landing is not waited for. `sent` receives how far each flow to that host was sent, which FAIL
- * says; of `most` flows, and of as many as data_run_flows() says there are: none unless the host has lent a
- * landing, since what went to a standing one it does not wait for. Again, it tells the same. */
-void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most);
-uint32_t data_run_flows(const data_run_t *run, uint32_t host);
+ * says, up to the last flow of which anything was, and at most of `most` flows. Returns of how many: none
+ * unless the host has lent a landing, since what went to a standing one it does not wait for. Again, it tells
+ * the same. If `most` is not enough the endpoint is lost, for the peer would not wait for what comes. */
+uint32_t data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most);
 
 /* Whether moves may still go to that host. */
 bool data_run_sends(const data_run_t *run, uint32_t host);

@@ -516,24 +516,37 @@ blink_result_t data_run_fail(data_run_t *run, uint32_t host, const uint32_t *sen
     return result;
 }
 
-uint32_t data_run_flows(const data_run_t *run, uint32_t host)
+/* Of as many flows as there is something to tell. */
+static uint32_t tell_sent(const run_peer_t *peer, uint32_t *sent, uint32_t most)
 {
-    const run_peer_t *peer = find_peer(run, host);
-    return peer && peer->borrows ? peer->out->lane_count : 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; peer->borrows && i < peer->out->lane_count; i++) {
+        if (i < most)
+            sent[i] = peer->senders[i].posted;
+        if (peer->senders[i].posted > 0)
+            count = i + 1;
+    }
+    if (count <= most)
+        return count;
+    endpoint_lose(peer->flows.endpoint,
+                  BLINK_FAIL(BLINK_ERR_QUOTA,
+                             "an op has failed that has sent %u flows there, and a FAIL tells of %u", count,
+                             most));
+    return 0;
 }
 
-void data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most)
+uint32_t data_run_stop(data_run_t *run, uint32_t host, uint32_t *sent, uint32_t most)
 {
     run_peer_t *peer = find_peer(run, host);
     if (!peer)
-        return;
+        return 0;
     proxy_enter(run->data);
     run_peer_stop(peer);
     run_peer_give_up(peer);
-    for (uint32_t i = 0; peer->borrows && i < peer->out->lane_count && i < most; i++)
-        sent[i] = peer->senders[i].posted;
+    uint32_t count = tell_sent(peer, sent, most);
     run_check_settled(run);
     proxy_leave(run->data);
+    return count;
 }
 
 bool data_run_sends(const data_run_t *run, uint32_t host)

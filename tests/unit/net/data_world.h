@@ -232,11 +232,8 @@ static inline void send_fail(part_t *part, uint32_t peer)
     if (part->told_fail[peer])
         return;
     part->told_fail[peer] = true;
-    if (part->run) {
-        count = data_run_flows(part->run, peer);
-        assert_true(count <= WORLD_FLOWS_MAX);
-        data_run_stop(part->run, peer, payload + 2, count);
-    }
+    if (part->run)
+        count = data_run_stop(part->run, peer, payload + 2, WORLD_FLOWS_MAX);
     payload[1] = part->over && !part->failed ? HAS_ENDED : count;
     (void)data_send(part->host->endpoints[peer], WIRE_FAIL, payload, (count + 2) * sizeof(*payload));
 }

@@ -255,6 +255,31 @@ static void test_offers_that_contradict_the_program(void **state)
     }
 }
 
+static bool host_0_has_sent(const world_t *world)
+{
+    data_counts_t counts;
+    data_endpoint_count(world->hosts[0].endpoints[1], &counts);
+    return counts.frames_out[WIRE_DATA] > 0;
+}
+
+/* A FAIL that leaves flows out says that nothing was sent by them, and their moves would be written to memory
+ * that is another op's. */
+static void test_a_failure_of_more_flows_than_a_fail_tells_of(void **state)
+{
+    liar_t liar;
+    (void)state;
+    liar_init(&liar);
+    const world_host_t *host = &liar.world.hosts[0];
+    say_begin(&liar, honest_offer(&liar));
+    say(&liar, 1, honest_move(&liar), numbers);
+    world_wait(&liar.world, host_0_has_sent, "nothing is sent");
+    assert_int_equal(data_run_stop(liar.part->run, 1, NULL, 0), 0);
+    world_wait(&liar.world, host_0_has_lost, "the peer would not wait for what comes");
+    assert_non_null(strstr(host->lost_text, "an op has failed that has sent 1 flows there"));
+    world_wait(&liar.world, all_are_over, "the op has not ended");
+    liar_fini(&liar);
+}
+
 static void test_a_second_begin(void **state)
 {
     liar_t liar;
@@ -412,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_a_frame_of_no_type),
         cmocka_unit_test(test_what_the_engine_refuses_closes_the_endpoint),
         cmocka_unit_test(test_offers_that_contradict_the_program),
+        cmocka_unit_test(test_a_failure_of_more_flows_than_a_fail_tells_of),
         cmocka_unit_test(test_a_second_begin),
         cmocka_unit_test(test_a_credit_beyond_the_op),
         cmocka_unit_test(test_a_fail_that_says_too_much_was_sent),
