@@ -11,17 +11,15 @@
 #include "control/clients/session.h"
 #include "control/comms/abort.h"
 #include "control/comms/fabrics.h"
-#include "control/comms/meeting.h"
 #include "control/comms/rendezvous.h"
 #include "control/control.h"
 #include "control/descriptors.h"
 #include "control/gpus.h"
+#include "control/hosts.h"
 #include "control/links.h"
 #include "control/memory/region_loss.h"
-#include "control/peers/data.h"
 #include "control/peers/peers.h"
 #include "control/peers/plans.h"
-#include "control/query.h"
 #include "frame.h"
 
 #include <errno.h>
@@ -388,68 +386,6 @@ static void on_plan_word(void *context, data_endpoint_t *endpoint, const plan_wo
     peer_plan_tell(endpoint, word);
 }
 
-/* ---- data connections: what the proxy tells, on whichever thread has its turn ---- */
-
-static void on_data_wanted(void *context, data_endpoint_t *endpoint)
-{
-    (void)context;
-    peer_data_wanted(endpoint);
-}
-
-static blink_result_t on_data_frame(void *context, data_endpoint_t *endpoint, const wire_frame_t *frame,
-                                    const uint8_t *payload)
-{
-    return engine_data_frame(((control_t *)context)->engine, endpoint, frame, payload);
-}
-
-static void on_data_aborted(void *context, void *run_context, blink_result_t code)
-{
-    engine_data_aborted(((control_t *)context)->engine, run_context, code);
-}
-
-static void on_data_settled(void *context, void *run_context)
-{
-    engine_data_settled(((control_t *)context)->engine, run_context);
-}
-
-static blink_result_t on_data_charge(void *context, void *tenant, uint64_t bytes)
-{
-    (void)context;
-    engine_data_charge(tenant, bytes);
-    return BLINK_OK;
-}
-
-static void on_data_credit(void *context, void *tenant, uint64_t bytes)
-{
-    (void)context;
-    engine_data_credit(tenant, bytes);
-}
-
-static void on_data_lost(void *context, data_endpoint_t *endpoint, blink_result_t code)
-{
-    char why[BLINK_ERROR_TEXT_BYTES];
-    snprintf(why, sizeof(why), "%s", blink_error_text());
-    engine_data_lost(((control_t *)context)->engine, endpoint, why);
-    peer_data_lost(endpoint, BLINK_FAIL(code, "%s", why));
-}
-
-/* Without peers there are none. */
-static blink_result_t start_data(server_t *server)
-{
-    control_t *control = &server->control;
-    const data_config_t config = {.transport = control->settings->network_transport,
-                                  .timeout_s = control->settings->network_timeout_s,
-                                  .handler = {.wanted = on_data_wanted,
-                                              .frame = on_data_frame,
-                                              .aborted = on_data_aborted,
-                                              .settled = on_data_settled,
-                                              .lost = on_data_lost,
-                                              .charge = on_data_charge,
-                                              .credit = on_data_credit,
-                                              .context = control}};
-    return *control->settings->network_listen ? data_create(&config, &control->data) : BLINK_OK;
-}
-
 static blink_result_t start_engine(server_t *server)
 {
     control_t *control = &server->control;
@@ -469,39 +405,11 @@ static blink_result_t start_engine(server_t *server)
     return engine_create(&config, &control->engine);
 }
 
-/* ---- ranks on several hosts ---- */
-
-static blink_result_t on_gather(void *context, const gather_host_t *from, const Blinkpeer__Gather *message)
-{
-    return rendezvous_receive(((control_t *)context)->rendezvous, from, message);
-}
-
-static void on_host_opened(void *context, uint64_t instance)
-{
-    meeting_host_opened(context, instance);
-}
-
-static void on_host_lost(void *context, uint64_t instance, blink_result_t code)
-{
-    control_t *control = context;
-    meeting_host_lost(control, instance, code);
-    rendezvous_host_lost(control->rendezvous, instance);
-}
-
-/* Without peers there are none. */
-static blink_result_t start_peers(control_t *control)
-{
-    const peers_handler_t of_hosts = {on_gather, on_host_opened, on_host_lost, query_answer, control};
-    const rendezvous_handler_t of_ranks = {meeting_refused, meeting_ready, meeting_lost};
-    BLINK_TRY(peers_create(control, &of_hosts, &control->peers));
-    return control->peers ? rendezvous_create(control, &of_ranks, &control->rendezvous) : BLINK_OK;
-}
-
 static blink_result_t start_threads(server_t *server, const server_config_t *config)
 {
     control_t *control = &server->control;
     BLINK_TRY(create_executors(server, config->gpu_hello));
-    BLINK_TRY(start_data(server));
+    BLINK_TRY(hosts_start_data(control));
     BLINK_TRY(start_engine(server));
     beat_init(&control->beat, control->engine);
     if (!config->gpu_worker)
@@ -586,7 +494,7 @@ blink_result_t server_create(const server_config_t *config, server_t **created)
     if (result == BLINK_OK)
         result = start_threads(server, config);
     if (result == BLINK_OK)
-        result = start_peers(&server->control);
+        result = hosts_start_peers(&server->control);
     if (result != BLINK_OK) {
         server_destroy(server);
         return result;
