@@ -365,20 +365,6 @@ bool remotes_work(engine_t *engine)
     return early_heed_some(&remotes->early, EARLY_PER_TURN) + looks > 0;
 }
 
-/* ---- taking in ---- */
-
-bool remotes_poll(engine_t *engine)
-{
-    return engine->remotes.watches && data_poll(engine->config.data);
-}
-
-void remotes_rest(engine_t *engine)
-{
-    if (engine->remotes.watches)
-        data_watch(engine->config.data, false);
-    engine->remotes.watches = false;
-}
-
 /* ---- memory of landings ---- */
 
 void engine_data_charge(void *tenant, uint64_t bytes)

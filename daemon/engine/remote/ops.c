@@ -463,6 +463,18 @@ uint8_t *remote_barrier_bytes(const comm_op_t *op, const op_entry_t *entry)
     return op->remote->flags + op->comm->remote->host_count + 2 * (entry - op->entries);
 }
 
+bool remotes_poll(engine_t *engine)
+{
+    return engine->remotes.watches && data_poll(engine->config.data);
+}
+
+void remotes_rest(engine_t *engine)
+{
+    if (engine->remotes.watches)
+        data_watch(engine->config.data, false);
+    engine->remotes.watches = false;
+}
+
 /* Whoever waits for small ops spins; large ones are for the proxy's thread, beside this one. */
 static void choose_who_watches(const remote_op_t *of)
 {
