@@ -48,7 +48,8 @@ blink_result_t verbs_open_channel(verbs_t *verbs)
 {
     verbs->channel = verbs->library->create_event_channel();
     if (!verbs->channel)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "no RDMA connections: %s; is rdma_ucm loaded?",
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "no RDMA connections: %s; is rdma_ucm loaded, and has the service rdma.conf?",
                           strerror(errno));
     int fd = verbs->channel->fd, flags = fcntl(fd, F_GETFL);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &verbs->of_channel};
