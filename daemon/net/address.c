@@ -303,7 +303,7 @@ static void add_interfaces(const struct ifaddrs *entry, sa_family_t family, net_
         if (!is_reachable(entry, &address) || address.any.sa_family != family)
             continue;
         net_interface_t *interface = &interfaces[(*count)++];
-        interface->address = address;
+        *interface = (net_interface_t){.address = address};
         snprintf(interface->name, sizeof(interface->name), "%s", entry->ifa_name);
     }
 }

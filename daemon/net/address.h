@@ -80,6 +80,7 @@ void address_cancel(address_lookup_t *lookup);
 typedef struct net_interface {
     char name[INTERFACE_NAME_BYTES];
     net_address_t address; /* the port is 0 */
+    uint32_t place;        /* among the host's NICs that data connections may go over, from 1; 0: none do */
 } net_interface_t;
 
 /* Whether it is the address of no machine in particular: all addresses of whoever listens there. */

@@ -183,6 +183,7 @@ static bool read_nic(const Blinkpeer__Nic *message, net_interface_t *nic)
     if (!is_interface_name(message->name))
         return false;
     snprintf(nic->name, sizeof(nic->name), "%s", message->name);
+    nic->place = message->place;
     if (message->address.len == sizeof(v4.sin_addr)) {
         memcpy(&v4.sin_addr, message->address.data, sizeof(v4.sin_addr));
         return address_take((struct sockaddr *)&v4, &nic->address);
@@ -274,6 +275,7 @@ size_t hello_pack(const hello_t *hello, uint8_t bytes[GREETING_MOST_BYTES])
         blinkpeer__nic__init(&nics[i]);
         nics[i].name = copy.nics[i].name;
         nics[i].address = address_data(&copy.nics[i].address);
+        nics[i].place = copy.nics[i].place;
         pointers[i] = &nics[i];
     }
     body.version_min = copy.version_min;

@@ -57,6 +57,15 @@ class Host:
         self.daemon = None
         self.write_keys(KEYS[0])
 
+    def add_nic(self):
+        """A second NIC, eth1, which leads to all other hosts, too."""
+        self.cluster.add_switch("br1")
+        run("ip", "link", "add", self.wire + "b", "netns", self.cluster.switch, "type", "veth", "peer",
+            "name", "eth1", "netns", self.namespace)
+        self.cluster.at_switch("ip", "link", "set", self.wire + "b", "master", "br1", "up")
+        self.inside("ip", "address", "add", f"10.78.0.{self.v4.split('.')[-1]}/24", "dev", "eth1")
+        self.inside("ip", "link", "set", "eth1", "up")
+
     def inside(self, *arguments):
         run("ip", "netns", "exec", self.namespace, *arguments)
 
@@ -71,9 +80,9 @@ class Host:
         self.inside("ip", "address", "add", f"{self.v6}/64", "dev", "eth0", "nodad")
         self.inside("ip", "link", "set", "eth0", "up")
 
-    def plug(self, is_in):
+    def plug(self, is_in, wire=None):
         """Put the cable in, or pull it out."""
-        self.cluster.at_switch("ip", "link", "set", self.wire, "up" if is_in else "down")
+        self.cluster.at_switch("ip", "link", "set", wire or self.wire, "up" if is_in else "down")
 
     def shape(self, *arguments):
         """What the host sends goes so: `tc qdisc add … root` with these arguments."""
@@ -90,10 +99,11 @@ class Host:
     def unfilter(self):
         self.inside("tc", "qdisc", "delete", "dev", "eth0", "clsact")
 
-    def sent_bytes(self):
+    def sent_bytes(self, nic="eth0"):
         """Since the host was made."""
-        output = subprocess.run(["ip", "netns", "exec", self.namespace, "cat",
-                                 "/sys/class/net/eth0/statistics/tx_bytes"], check=True, capture_output=True)
+        file = f"/sys/class/net/{nic}/statistics/tx_bytes"
+        output = subprocess.run(["ip", "netns", "exec", self.namespace, "cat", file], check=True,
+                                capture_output=True)
         return int(output.stdout)
 
     def write_keys(self, *keys):
@@ -157,11 +167,19 @@ class Cluster:
         self.switch = f"{self.prefix}-switch"
         run("ip", "netns", "add", self.switch)
         case.addCleanup(run, "ip", "netns", "delete", self.switch)
-        self.at_switch("ip", "link", "add", "br0", "type", "bridge")
-        self.at_switch("ip", "link", "set", "br0", "up")
+        self.bridges = set()
+        self.add_switch("br0")
         self.hosts = [Host(self, number) for number in range(1, host_count + 1)]
         for host in self.hosts:
             host.make()
+
+    def add_switch(self, name):
+        """Unless it is there."""
+        if name in self.bridges:
+            return
+        self.at_switch("ip", "link", "add", name, "type", "bridge")
+        self.at_switch("ip", "link", "set", name, "up")
+        self.bridges.add(name)
 
     def at_switch(self, *arguments):
         run("ip", "netns", "exec", self.switch, *arguments)

@@ -153,6 +153,32 @@ void peer_data_say(const data_endpoint_t *endpoint, const Blinkpeer__Message *me
         LOG_WARNING("host %s is not told something: %s", data_endpoint_peer(endpoint), blink_error_text());
 }
 
+/* The host's NIC of this place, by its first address of the family; NULL: it has none. */
+static const net_interface_t *find_nic(const hello_t *hello, uint32_t place, sa_family_t family)
+{
+    for (uint32_t i = 0; i < hello->nic_count; i++)
+        if (hello->nics[i].place == place && hello->nics[i].address.any.sa_family == family)
+            return &hello->nics[i];
+    return NULL;
+}
+
+/* Where both hosts have several NICs for data, connections for moves take turns in them: the first one here
+ * is joined with the first one there, and so on. */
+static void find_ends(const peer_data_t *peer, data_route_t *route)
+{
+    const hello_t *own = net_hello(peer->config.net), *other = net_session_peer(peer->config.session);
+    data_ends_t ends[DATA_STREAMS - 1];
+    uint32_t count = 0;
+    for (uint32_t place = 1; place <= HELLO_NICS_MAX && count < DATA_STREAMS - 1; place++) {
+        const net_interface_t *here = find_nic(own, place, route->own.any.sa_family);
+        const net_interface_t *there = find_nic(other, place, route->own.any.sa_family);
+        if (here && there)
+            ends[count++] = (data_ends_t){here->address, there->address};
+    }
+    for (uint32_t i = 0; i < DATA_STREAMS - 1 && count > 1; i++)
+        route->moves[i] = ends[i % count];
+}
+
 /* The peer listens at its address of the session, but for the port. */
 static blink_result_t dial(peer_data_t *peer, const Blinkpeer__DataOffer *data_offer)
 {
@@ -162,6 +188,7 @@ static blink_result_t dial(peer_data_t *peer, const Blinkpeer__DataOffer *data_o
                           .tcp.port = (uint16_t)data_offer->port,
                           .rdma.port = (uint16_t)data_offer->rdma_port};
     BLINK_TRY(net_session_own_address(session, &route.own));
+    find_ends(peer, &route);
     BLINK_TRY(find_tokens(peer, 0, &route.tcp));
     BLINK_TRY(find_tokens(peer, DATA_STREAMS, &route.rdma));
     peer->dialled = true;

@@ -279,6 +279,34 @@ blink_result_t peers_find_name(const settings_t *settings, char name[SETTINGS_TE
     return BLINK_OK;
 }
 
+static bool is_named(const char *item, const net_interface_t *nic)
+{
+    settings_nic_t named;
+    return settings_parse_nic(item, &named) && strcmp(named.name, nic->name) == 0;
+}
+
+static bool is_at(const char *item, const net_interface_t *nic)
+{
+    net_address_t address;
+    if (address_parse(item, 0, &address) != BLINK_OK || address_is_all(&address))
+        return false;
+    address.v4.sin_port = 0; /* IPv6 has it at the same place */
+    return address_is_own(&address, &nic->address);
+}
+
+/* Data connections may go over the NICs that the settings name, or else over those whose addresses they name:
+ * of what else a machine has nobody knows that it leads to other hosts. */
+static void place_nic(const settings_t *settings, net_interface_t *nic)
+{
+    bool by_name = *settings->network_nics;
+    char copy[SETTINGS_TEXT_BYTES],
+        *rest = strcpy(copy, by_name ? settings->network_nics : settings->network_listen);
+    uint32_t place = 1;
+    for (char *item; (item = settings_next_item(&rest)); place++)
+        if (nic->place == 0 && (by_name ? is_named(item, nic) : is_at(item, nic)))
+            nic->place = place;
+}
+
 static blink_result_t create_net(peers_t *peers, const cluster_keys_t *keys)
 {
     static const net_handler_t handler = {
@@ -296,6 +324,8 @@ static blink_result_t create_net(peers_t *peers, const cluster_keys_t *keys)
                            .context = peers};
     BLINK_TRY(peers_find_name(settings, host));
     BLINK_TRY(address_interfaces(nics, HELLO_NICS_MAX, &config.nic_count));
+    for (uint32_t i = 0; i < config.nic_count; i++)
+        place_nic(settings, &nics[i]);
     return net_create(&config, &peers->net);
 }
 

@@ -65,10 +65,15 @@ static blink_result_t dial_by(data_endpoint_t *endpoint, const transport_calls_t
                               const data_way_t *way, uint16_t port)
 {
     const data_route_t *route = &endpoint->route;
-    transport_path_t path = {route->own, route->peer};
+    transport_path_t path = {.own = route->own, .peer = route->peer};
     wire_hello_t hellos[DATA_STREAMS];
     set_port(&path.own, 0);
     set_port(&path.peer, port);
+    for (uint32_t i = 0; i < DATA_STREAMS - 1; i++) {
+        path.moves[i] = route->moves[i];
+        set_port(&path.moves[i].own, 0);
+        set_port(&path.moves[i].peer, port);
+    }
     fill_hellos(hellos, route->instance, way);
     BLINK_TRY(use(endpoint, calls));
     return endpoint->transport->calls->dial(endpoint->transport, &path, hellos);

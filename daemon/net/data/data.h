@@ -104,9 +104,17 @@ typedef struct data_way {
     uint8_t tokens[DATA_STREAMS][DATA_TOKEN_BYTES];
 } data_way_t;
 
+/* The two ends of a connection; the ports are not looked at. */
+typedef struct data_ends {
+    net_address_t own, peer;
+} data_ends_t;
+
 typedef struct data_route {
     net_address_t own, peer; /* of the session; the ports are not looked at */
-    uint64_t instance;       /* this daemon's */
+    /* Of TCP connections for moves, where they go over other NICs than the session; where they cannot be made
+     * they go over the session's. AF_UNSPEC: the session's. */
+    data_ends_t moves[DATA_STREAMS - 1];
+    uint64_t instance; /* this daemon's */
     data_way_t tcp, rdma;
 } data_route_t;
 

@@ -68,9 +68,10 @@ typedef struct transport_config {
 
 typedef struct transport transport_t;
 
-/* The two ends of a connection. */
+/* The two ends of connections, as data_route_t has them; ports are those of connect(). */
 typedef struct transport_path {
-    net_address_t own, peer; /* the port of `own` is 0 */
+    net_address_t own, peer;
+    data_ends_t moves[DATA_STREAMS - 1];
 } transport_path_t;
 
 typedef struct transport_calls {

@@ -1,6 +1,7 @@
 /* Connections: how they are made, watched and closed. */
 #include "net/data/tcp/tcp.h"
 
+#include "base/log.h"
 #include "net/data/outbox.h"
 
 #include <errno.h>
@@ -17,6 +18,10 @@
 /* What is read at once and not to its place: many control frames, or a few headers of moves. */
 #define CONTROL_BUFFER_BYTES (64u << 10)
 #define MOVES_BUFFER_BYTES   (16u << 10)
+
+/* Over other NICs than the session's a connection is tried for some seconds, within those that all of them
+ * may take: one SYN more, and that it is not answered either. */
+#define ELSEWHERE_SYNS 1
 
 static const char *what_stream(const tcp_stream_t *stream)
 {
@@ -60,16 +65,23 @@ static void set_options(const tcp_stream_t *stream, int fd)
         setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){NOTSENT_LOWAT_BYTES}, sizeof(int));
 }
 
-/* The socket is the stream's afterwards, also on failure. */
-static blink_result_t attach(tcp_stream_t *stream, int fd, bool connecting)
+static blink_result_t allocate(tcp_stream_t *stream)
 {
-    stream->fd = fd;
-    stream->connecting = connecting;
     stream->capacity = stream->number == 0 ? CONTROL_BUFFER_BYTES : MOVES_BUFFER_BYTES;
     stream->buffer = malloc(stream->capacity);
     stream->batch = stream->number > 0 ? calloc(1, sizeof(*stream->batch)) : NULL;
     if (!stream->buffer || (stream->number > 0 && !stream->batch))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a data connection");
+    return BLINK_OK;
+}
+
+/* The socket is the stream's afterwards, also on failure. */
+static blink_result_t attach(tcp_stream_t *stream, int fd, bool connecting)
+{
+    stream->fd = fd;
+    stream->connecting = connecting;
+    if (!stream->buffer)
+        BLINK_TRY(allocate(stream));
     set_options(stream, fd);
     stream->watched = connecting ? EPOLLOUT : EPOLLIN;
     struct epoll_event event = {.events = stream->watched, .data.ptr = &stream->source};
@@ -98,20 +110,22 @@ static blink_result_t tcp_accept(transport_t *transport, uint32_t number, int fd
 }
 
 /* From the address that the peer knows; the port is chosen by connect(). */
-static int connect_from(int fd, const transport_path_t *path)
+static int connect_from(int fd, const data_ends_t *ends)
 {
     setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &(int){1}, sizeof(int));
-    if (bind(fd, &path->own.any, address_bytes(&path->own)) != 0)
+    if (bind(fd, &ends->own.any, address_bytes(&ends->own)) != 0)
         return -1;
-    return connect(fd, &path->peer.any, address_bytes(&path->peer));
+    return connect(fd, &ends->peer.any, address_bytes(&ends->peer));
 }
 
-static blink_result_t dial_stream(tcp_stream_t *stream, const transport_path_t *path)
+static blink_result_t dial_stream(tcp_stream_t *stream, const data_ends_t *ends)
 {
-    int fd = socket(path->peer.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = socket(ends->peer.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return BLINK_FAIL_ERRNO("socket");
-    if (connect_from(fd, path) != 0 && errno != EINPROGRESS) {
+    if (stream->elsewhere)
+        setsockopt(fd, IPPROTO_TCP, TCP_SYNCNT, &(int){ELSEWHERE_SYNS}, sizeof(int));
+    if (connect_from(fd, ends) != 0 && errno != EINPROGRESS) {
         blink_result_t result = BLINK_FAIL(BLINK_ERR_PEER_LOST, "no data connection: %s", strerror(errno));
         close(fd);
         return result;
@@ -119,14 +133,36 @@ static blink_result_t dial_stream(tcp_stream_t *stream, const transport_path_t *
     return attach(stream, fd, true);
 }
 
+/* It cannot be made over other NICs than the session's, says this thread's error text. */
+static blink_result_t dial_session_ends(tcp_stream_t *stream)
+{
+    LOG_INFO("a data connection goes over the session's NIC, and not over another one: %s",
+             blink_error_text());
+    stream->elsewhere = false;
+    if (stream->fd >= 0)
+        close(stream->fd);
+    stream->fd = -1;
+    return dial_stream(stream, &stream->tcp->session_ends);
+}
+
+static blink_result_t dial_moves(tcp_stream_t *stream, const data_ends_t *ends)
+{
+    stream->elsewhere = ends->peer.any.sa_family != AF_UNSPEC;
+    if (!stream->elsewhere)
+        return dial_stream(stream, &stream->tcp->session_ends);
+    return dial_stream(stream, ends) == BLINK_OK ? BLINK_OK : dial_session_ends(stream);
+}
+
 static blink_result_t tcp_dial(transport_t *transport, const transport_path_t *path,
                                const wire_hello_t hellos[DATA_STREAMS])
 {
     tcp_t *tcp = tcp_of(transport);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    tcp->session_ends = (data_ends_t){path->own, path->peer};
+    for (uint32_t i = 0; i < DATA_STREAMS; i++)
         wire_hello_pack(&hellos[i], tcp->hello[i]);
-        BLINK_TRY(dial_stream(&tcp->streams[i], path));
-    }
+    BLINK_TRY(dial_stream(&tcp->streams[0], &tcp->session_ends));
+    for (uint32_t i = 1; i < DATA_STREAMS; i++)
+        BLINK_TRY(dial_moves(&tcp->streams[i], &path->moves[i - 1]));
     return BLINK_OK;
 }
 
@@ -136,6 +172,10 @@ static blink_result_t say_hello(tcp_stream_t *stream)
     int error = 0;
     socklen_t error_bytes = sizeof(error);
     getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes);
+    if (error && stream->elsewhere) {
+        blink_error_set(BLINK_ERR_PEER_LOST, "no data connection: %s", strerror(error));
+        return dial_session_ends(stream);
+    }
     if (error)
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "no data connection: %s; %u of %u were made", strerror(error),
                           stream->tcp->transport.connected, DATA_STREAMS);

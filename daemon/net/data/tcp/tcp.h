@@ -33,6 +33,7 @@ typedef struct tcp_stream {
     uint32_t number;
     int fd; /* -1: not there yet, or gone */
     bool connecting;
+    bool elsewhere;   /* it was dialled over other NICs than the session's, and may go over these */
     uint32_t watched; /* what epoll is asked for */
     intake_t intake;
     uint8_t *buffer; /* for what is read at once and not to its place */
@@ -43,6 +44,7 @@ typedef struct tcp_stream {
 struct tcp {
     transport_t transport;
     transport_config_t config;
+    data_ends_t session_ends;                      /* if this side dials */
     uint32_t next_stream;                          /* that is asked first whether it can take moves */
     uint8_t hello[DATA_STREAMS][WIRE_HELLO_BYTES]; /* what is said first on a stream that was dialled */
     tcp_stream_t streams[DATA_STREAMS];
