@@ -41,7 +41,7 @@ class Named(NicsTest):
         for host in hosts:
             host.start(listen="*", nics="eth0, eth1")
         for parts in self.move(hosts):
-            self.assertGreater(min(parts), 0.2, parts)
+            self.assertGreater(min(parts), 0.05, parts)
         self.assertEqual(self.nics_of_plan(hosts[0]), {"eth0", "eth1"})
 
     def test_addresses_name_them_too(self):
@@ -49,7 +49,7 @@ class Named(NicsTest):
         for host in hosts:
             host.start(listen=f"{host.v4}, {host.v4.replace('10.77', '10.78')}")
         for parts in self.move(hosts):
-            self.assertGreater(min(parts), 0.2, parts)
+            self.assertGreater(min(parts), 0.05, parts)
 
     def test_what_nobody_names_is_not_used(self):
         """With all addresses, or at one of the two hosts."""
