@@ -39,13 +39,15 @@ typedef struct begin {
     uint64_t digest; /* of the plan */
     uint64_t ended;  /* so many of the communicator's collectives have ended at the sender, the first ones */
     uint32_t first_flow, flow_count, slots; /* where the sender takes in what comes from the receiver */
-    uint32_t reserved_last;
+    uint32_t key;     /* with which a NIC of the receiver's may write there by itself, */
+    uint64_t address; /* and the landing's address; 0: it may not */
 } begin_t;
 
-static_assert(sizeof(begin_t) == 88, "BEGIN layout");
+static_assert(sizeof(begin_t) == 96, "BEGIN layout");
 static_assert(offsetof(begin_t, count) == 32, "BEGIN layout");
 static_assert(offsetof(begin_t, digest) == 56, "BEGIN layout");
 static_assert(offsetof(begin_t, first_flow) == 72, "BEGIN layout");
+static_assert(offsetof(begin_t, address) == 88, "BEGIN layout");
 
 /** The answer to a BEGIN or a FAIL of an op that is not under way where it comes from; it is not answered in
  * turn. All that the sender's BEGIN of that op promised was sent, or an earlier FAIL has said how far;

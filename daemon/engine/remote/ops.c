@@ -168,7 +168,12 @@ void engine_data_aborted(engine_t *engine, void *run_context, blink_result_t cod
 
 static data_offer_t offer_of(const begin_t *begin)
 {
-    return (data_offer_t){begin->first_flow, begin->flow_count, begin->slots, begin->stands};
+    return (data_offer_t){.first_flow = begin->first_flow,
+                          .flow_count = begin->flow_count,
+                          .slots = begin->slots,
+                          .stands = begin->stands,
+                          .key = begin->key,
+                          .address = begin->address};
 }
 
 /* The host's BEGIN agrees, and the op is running. */

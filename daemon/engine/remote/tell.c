@@ -59,7 +59,9 @@ void remote_tell_begin(const remote_op_t *of, uint32_t host)
                            .stands = offer.stands,
                            .first_flow = offer.first_flow,
                            .flow_count = offer.flow_count,
-                           .slots = offer.slots};
+                           .slots = offer.slots,
+                           .key = offer.key,
+                           .address = offer.address};
     (void)data_send(of->remote->endpoints[host], WIRE_BEGIN, &begin,
                     sizeof(begin)); /* as in remote_answer() */
 }

@@ -19,6 +19,9 @@
 /* So often deadlines are looked at, and memory that nobody has taken for long. */
 #define TICK_MS 500
 
+/* What is free of landings' memory, and stays for later ops. */
+#define FREE_MOST_BYTES (64u << 20)
+
 /* ---- waking ---- */
 
 void proxy_wake(data_t *data)
@@ -144,9 +147,12 @@ static bool look_at_sockets(data_t *data)
 static void tick(data_t *data)
 {
     uint64_t now_ns = clock_ns();
-    LIST_FOR_EACH (link, &data->endpoints)
-        endpoint_check_deadline(CONTAINER_OF(link, data_endpoint_t, link), now_ns);
-    (void)pool_trim(&data->pool, now_ns);
+    LIST_FOR_EACH (link, &data->endpoints) {
+        data_endpoint_t *endpoint = CONTAINER_OF(link, data_endpoint_t, link);
+        pool_trim(&endpoint->pool, now_ns);
+        endpoint_check_deadline(endpoint, now_ns);
+    }
+    pool_trim(&data->pool, now_ns);
 }
 
 /* Wait for something to do. */
@@ -279,7 +285,7 @@ blink_result_t data_create(const data_config_t *config, data_t **created)
     list_init(&data->endpoints);
     list_init(&data->busy);
     list_init(&data->gone);
-    pool_init(&data->pool);
+    pool_init(&data->pool, FREE_MOST_BYTES, NULL);
     blink_result_t result = start(data);
     if (result != BLINK_OK) {
         data_free(data);

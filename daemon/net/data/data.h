@@ -151,10 +151,12 @@ void data_endpoint_credit(data_endpoint_t *endpoint, size_t bytes);
  * is lost), PEER_LOST, NO_MEMORY. */
 blink_result_t data_send(data_endpoint_t *endpoint, wire_type_t type, const void *payload, uint32_t bytes);
 
-/* What went over an endpoint: by wire_type_t, frames and bytes of payload. Thread-safe. */
+/* What went over an endpoint: by wire_type_t, frames and bytes of payload; of moves that came as writes of
+ * the peer's device, those of their last pieces. Thread-safe. */
 typedef struct data_counts {
     uint64_t frames_out[8], frames_in[8], bytes_out[8], bytes_in[8];
-    uint64_t waited; /* moves of collectives whose data were ready before the peer's BEGIN let them go */
+    uint64_t writes_out; /* moves that this host's device wrote to where they go */
+    uint64_t waited;     /* moves of collectives whose data were ready before the peer's BEGIN let them go */
 } data_counts_t;
 
 void data_endpoint_count(const data_endpoint_t *endpoint, data_counts_t *counts);
@@ -188,6 +190,8 @@ typedef struct data_offer {
     uint32_t first_flow, flow_count; /* flow_count 0: nothing comes from there */
     uint32_t slots;                  /* that each edge has here */
     bool stands;                     /* in a standing landing */
+    uint32_t key;     /* with which the peer's RDMA device may write to the landing by itself, */
+    uint64_t address; /* and where that is; 0: it may not */
 } data_offer_t;
 
 /* This side's offer to a host. */

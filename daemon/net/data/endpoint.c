@@ -12,6 +12,9 @@
 /* Entries that a CREDIT has at most. */
 #define CREDITS_MOST (WIRE_CONTROL_MAX_BYTES / sizeof(wire_credit_t))
 
+/* What is free of memory that the peer's device may write to, and stays pinned for later ops. */
+#define SHOWN_FREE_MOST_BYTES (16u << 20)
+
 enum { FRAMES_OUT, FRAMES_IN, BYTES_OUT, BYTES_IN };
 
 static void count_frame(data_endpoint_t *endpoint, uint32_t frames, uint32_t type, uint64_t bytes)
@@ -79,6 +82,18 @@ static blink_result_t on_arrived(void *context, const landing_move_t *move, cons
     return flows ? flows->calls->arrived(flows, move, frame, arrived, whole) : BLINK_OK;
 }
 
+static blink_result_t on_written(void *context, uint32_t immediate, uint32_t bytes)
+{
+    data_endpoint_t *endpoint = context;
+    landing_move_t move;
+    count_frame(endpoint, FRAMES_IN, WIRE_DATA, bytes);
+    BLINK_TRY(landing_claim_immediate(&endpoint->landings, immediate, &move));
+    if (!move.landing || !move.landing->is_shown)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "flow %u: a write to a landing that was not shown",
+                          wire_immediate_flow(immediate));
+    return on_arrived(context, &move, NULL, true);
+}
+
 /* Runs take turns, one move at a time. */
 static bool on_next(void *context, transport_move_t *move)
 {
@@ -99,7 +114,9 @@ static bool on_next(void *context, transport_move_t *move)
 static void on_sent(void *context, const transport_move_t *move, bool whole)
 {
     peer_flows_t *flows = move->owner;
-    (void)context;
+    data_endpoint_t *endpoint = context;
+    if (move->remote_address) /* relaxed: a counter */
+        atomic_fetch_add_explicit(&endpoint->writes_out, 1, memory_order_relaxed);
     flows->calls->sent(flows, move, whole);
 }
 
@@ -320,12 +337,45 @@ void endpoint_flows_due(peer_flows_t *flows)
     endpoint_busy(flows->endpoint);
 }
 
+/* ---- memory of landings ---- */
+
+static void *show(void *context, void *memory, uint64_t bytes, uint32_t *key)
+{
+    const data_endpoint_t *endpoint = context;
+    return data_endpoint_is_lost(endpoint)
+               ? NULL
+               : endpoint->transport->calls->show(endpoint->transport, memory, bytes, key);
+}
+
+static void hide(void *context, void *shown)
+{
+    const data_endpoint_t *endpoint = context;
+    endpoint->transport->calls->hide(endpoint->transport, shown);
+}
+
+/* Where a device may write there is memory of the endpoint's own, which never takes in what another peer
+ * sends; else that of all. */
+static blink_result_t take_memory(void *context, uint64_t bytes, void **memory)
+{
+    data_endpoint_t *endpoint = context;
+    bool own = endpoint->connected && endpoint->transport->calls->show;
+    return pool_take(own ? &endpoint->pool : &endpoint->data->pool, bytes, memory);
+}
+
+static void give_memory(void *context, void *memory, uint64_t bytes)
+{
+    (void)context;
+    (void)bytes;
+    pool_give(memory);
+}
+
 /* ---- for the owner ---- */
 
 const transport_events_t endpoint_events = {.connected = on_connected,
                                             .control = on_control,
                                             .claim = on_claim,
                                             .arrived = on_arrived,
+                                            .written = on_written,
                                             .next = on_next,
                                             .sent = on_sent,
                                             .lost = on_lost,
@@ -341,7 +391,9 @@ blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner,
     endpoint->data = data;
     endpoint->owner = owner;
     snprintf(endpoint->peer, sizeof(endpoint->peer), "%s", peer);
-    landings_init(&endpoint->landings, WIRE_FLOWS, pool_memory(&data->pool));
+    landings_init(&endpoint->landings, WIRE_FLOWS,
+                  (landing_memory_t){.take = take_memory, .give = give_memory, .context = endpoint});
+    pool_init(&endpoint->pool, SHOWN_FREE_MOST_BYTES, &(pool_showing_t){show, hide, endpoint});
     list_init(&endpoint->of_busy);
     list_init(&endpoint->flows);
     list_init(&endpoint->due);
@@ -362,6 +414,7 @@ void data_endpoint_put(data_endpoint_t *endpoint)
     /* Acquire and release: whatever others did to it happens before the last one frees it. */
     if (atomic_fetch_sub_explicit(&endpoint->holders, 1, memory_order_acq_rel) > 1)
         return;
+    pool_fini(&endpoint->pool);
     if (endpoint->transport)
         endpoint->transport->calls->destroy(endpoint->transport);
     if (endpoint->former)
@@ -431,4 +484,5 @@ void data_endpoint_count(const data_endpoint_t *endpoint, data_counts_t *counts)
             (*all[i])[type] = atomic_load_explicit(&endpoint->counts[i][type], memory_order_relaxed);
     }
     counts->waited = atomic_load_explicit(&endpoint->waited, memory_order_relaxed);
+    counts->writes_out = atomic_load_explicit(&endpoint->writes_out, memory_order_relaxed);
 }

@@ -18,8 +18,8 @@ typedef struct peer_flows_calls {
     /* The next move that may go; false: there is none for now. */
     bool (*next)(peer_flows_t *flows, transport_move_t *move);
     void (*sent)(peer_flows_t *flows, const transport_move_t *move, bool whole);
-    /* What was claimed from the landing has come, and its flow has arrived up to `arrived`. Errors: PROTOCOL
-     * (it is not what the run expects there). */
+    /* What was claimed from the landing has come, and its flow has arrived up to `arrived`; frame NULL: the
+     * peer's device has written it. Errors: PROTOCOL (it is not what the run expects there). */
     blink_result_t (*arrived)(peer_flows_t *flows, const landing_move_t *move, const wire_frame_t *frame,
                               uint32_t arrived, bool whole);
     /* Errors: PROTOCOL. */
@@ -46,7 +46,7 @@ struct data_endpoint {
     char peer[ENDPOINT_PEER_BYTES];
     _Atomic bool lost;
     _Atomic uint64_t counts[4][8]; /* as data_counts_t; counters only grow, and order nothing */
-    _Atomic uint64_t waited;
+    _Atomic uint64_t waited, writes_out;
     _Atomic size_t kept_bytes; /* data_endpoint_charge() */
     /* By the turn. */
     list_t link;    /* data->endpoints or data->gone */
@@ -55,6 +55,7 @@ struct data_endpoint {
     bool connected;       /* all streams */
     uint64_t deadline_ns; /* by which the streams must be there; 0: none */
     landings_t landings;
+    pool_t pool;  /* memory of landings that the peer's device may write to, and that nobody else ever has */
     list_t flows; /* peer_flows_t.of_endpoint */
     list_t due;   /* peer_flows_t.of_due; the next first */
     VEC(peer_flows_t *)

@@ -8,34 +8,54 @@
 /* Sizes go in steps of this. */
 #define BLOCK_UNIT_BYTES 4096u
 
-/* What is free beyond this goes back to the system at once, and beyond that time later. */
-#define FREE_MOST_BYTES (64u << 20)
-#define FREE_MOST_NS    UINT64_C(10000000000)
+/* What has been free for longer goes back to the system. */
+#define FREE_MOST_NS UINT64_C(10000000000)
 
 /* A block is taken for at least half as much as it has, or for what lacks so little. */
 #define SPARE_MOST_BYTES (64u << 10)
 
-/* In a free block. */
+/* Before what is taken of a block, in lines of its own. */
 typedef struct block {
-    list_t link;
+    pool_t *pool;
+    list_t link; /* of a free block */
     uint64_t bytes, since_ns;
+    void *shown; /* NULL: it is not */
+    uint32_t key;
 } block_t;
+
+#define HEAD_BYTES 128u
+
+static_assert(sizeof(block_t) <= HEAD_BYTES, "a head has room");
+
+static block_t *block_of(void *memory)
+{
+    return (block_t *)((char *)memory - HEAD_BYTES);
+}
+
+static void *memory_of(block_t *block)
+{
+    return (char *)block + HEAD_BYTES;
+}
 
 static uint64_t round_up(uint64_t bytes)
 {
     return (bytes + BLOCK_UNIT_BYTES - 1) / BLOCK_UNIT_BYTES * BLOCK_UNIT_BYTES;
 }
 
-void pool_init(pool_t *pool)
+void pool_init(pool_t *pool, uint64_t free_most_bytes, const pool_showing_t *showing)
 {
+    *pool = (pool_t){.free_most_bytes = free_most_bytes};
     list_init(&pool->blocks);
-    pool->free_bytes = 0;
+    if (showing)
+        pool->showing = *showing;
 }
 
 static void release(pool_t *pool, block_t *block)
 {
     list_remove(&block->link);
     pool->free_bytes -= block->bytes;
+    if (block->shown)
+        pool->showing.hide(pool->showing.context, block->shown);
     pages_give(block, block->bytes);
 }
 
@@ -57,12 +77,8 @@ static block_t *find(pool_t *pool, uint64_t bytes)
     return NULL;
 }
 
-/* The size of a block stands before what is taken of it, in a line of its own. */
-#define HEAD_BYTES 128u
-
-static blink_result_t take(void *context, uint64_t bytes, void **memory)
+blink_result_t pool_take(pool_t *pool, uint64_t bytes, void **memory)
 {
-    pool_t *pool = context;
     uint64_t whole = round_up(bytes + HEAD_BYTES);
     block_t *block = find(pool, whole);
     if (block) {
@@ -73,33 +89,37 @@ static blink_result_t take(void *context, uint64_t bytes, void **memory)
         if (!block)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %llu bytes of a landing",
                               (unsigned long long)bytes);
+        block->pool = pool;
         block->bytes = whole;
     }
-    *memory = (char *)block + HEAD_BYTES;
+    *memory = memory_of(block);
     return BLINK_OK;
 }
 
-static void give(void *context, void *memory, uint64_t bytes)
+void pool_give(void *memory)
 {
-    pool_t *pool = context;
-    block_t *block = (block_t *)((char *)memory - HEAD_BYTES);
-    (void)bytes;
+    block_t *block = block_of(memory);
+    pool_t *pool = block->pool;
     block->since_ns = clock_ns();
     list_append(&pool->blocks, &block->link);
     pool->free_bytes += block->bytes;
-    while (pool->free_bytes > FREE_MOST_BYTES)
+    while (pool->free_bytes > pool->free_most_bytes)
         release(pool, LIST_FIRST(&pool->blocks, block_t, link));
 }
 
-landing_memory_t pool_memory(pool_t *pool)
+bool pool_show(void *memory, uint32_t *key)
 {
-    return (landing_memory_t){.take = take, .give = give, .context = pool};
+    block_t *block = block_of(memory);
+    const pool_showing_t *showing = &block->pool->showing;
+    if (!block->shown && showing->show)
+        block->shown = showing->show(showing->context, memory, block->bytes - HEAD_BYTES, &block->key);
+    *key = block->key;
+    return block->shown;
 }
 
-bool pool_trim(pool_t *pool, uint64_t now_ns)
+void pool_trim(pool_t *pool, uint64_t now_ns)
 {
     block_t *oldest;
     while ((oldest = LIST_FIRST(&pool->blocks, block_t, link)) && now_ns - oldest->since_ns > FREE_MOST_NS)
         release(pool, oldest);
-    return oldest;
 }

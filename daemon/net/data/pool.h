@@ -8,20 +8,36 @@
 #include "base/list.h"
 #include "net/flow/landing.h"
 
+/* How memory is shown to a device of somebody else's: as transport_calls_t has it. */
+typedef struct pool_showing {
+    void *(*show)(void *context, void *memory, uint64_t bytes, uint32_t *key);
+    void (*hide)(void *context, void *shown);
+    void *context;
+} pool_showing_t;
+
 typedef struct pool {
     list_t blocks;       /* free ones, the one given back last at the end */
     uint64_t free_bytes; /* of these */
+    uint64_t free_most_bytes;
+    pool_showing_t showing;
 } pool_t;
 
-void pool_init(pool_t *pool);
+/* Of what is free more than so much goes back to the system at once. `showing` NULL: its memory is shown to
+ * nobody. */
+void pool_init(pool_t *pool, uint64_t free_most_bytes, const pool_showing_t *showing);
 
 /* All memory has been given back. */
 void pool_fini(pool_t *pool);
 
-/* Takes and gives from the pool; aligned to LANE_LANDING_ALIGNMENT. Errors of take: NO_MEMORY. */
-landing_memory_t pool_memory(pool_t *pool);
+/* Aligned to LANE_LANDING_ALIGNMENT. It goes back to where it was taken from. Errors: NO_MEMORY. */
+blink_result_t pool_take(pool_t *pool, uint64_t bytes, void **memory);
+void pool_give(void *memory);
 
-/* Give the system what has been free for long. Returns whether anything is still free. */
-bool pool_trim(pool_t *pool, uint64_t now_ns);
+/* Show what was taken, and what its block has beyond it, but for the head; it stays shown until it goes
+ * back to the system. False: it cannot be. */
+bool pool_show(void *memory, uint32_t *key);
+
+/* Give the system what has been free for long. */
+void pool_trim(pool_t *pool, uint64_t now_ns);
 
 #endif

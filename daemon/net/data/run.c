@@ -251,6 +251,7 @@ static blink_result_t lend_landing(run_peer_t *peer)
     peer->landing = &peer->lent;
     peer->landing->outputs = run->outputs;
     peer->landing->output_count = run->output_count;
+    peer->landing->is_shown = peer->landing->memory && pool_show(peer->landing->memory, &peer->key);
     return BLINK_OK;
 }
 
@@ -372,10 +373,13 @@ data_offer_t data_run_offer(const data_run_t *run, uint32_t host)
     const run_peer_t *peer = find_peer(run, host);
     if (!peer || !peer->landing)
         return (data_offer_t){.slots = run->instance->geometry.slots};
+    bool is_shown = peer->landing->is_shown;
     return (data_offer_t){.first_flow = peer->landing->first_flow,
                           .flow_count = peer->in->lane_count,
                           .slots = run->instance->geometry.slots,
-                          .stands = run_peer_stands(peer)};
+                          .stands = run_peer_stands(peer),
+                          .key = is_shown ? peer->key : 0,
+                          .address = is_shown ? (uintptr_t)peer->landing->memory : 0};
 }
 
 /* How the peer places what comes: as this host does, or with another number of slots. */
@@ -437,6 +441,8 @@ static blink_result_t open_outgoing(run_peer_t *peer, const data_offer_t *offer)
     if (peer->may_send)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "it has no standing landing for an op, and had one before");
     peer->may_send = peer->borrows = true;
+    peer->remote_key = offer->key;
+    peer->remote_address = offer->address;
     BLINK_TRY(find_geometry(peer, offer->slots));
     if (peer->unsettled == 0)
         return BLINK_OK;

@@ -26,7 +26,9 @@ typedef struct run_peer {
     bool agreed;
     bool suits_out, suits_in;     /* it lands in a standing landing, if there is one */
     bool may_send;                /* the moves have credit, by BEGIN or before it */
-    bool borrows;                 /* by BEGIN: they go to a landing that is lent */
+    bool borrows;                 /* by BEGIN: they go to a landing that is lent, */
+    uint32_t remote_key;          /* which this host's device may write to by this key */
+    uint64_t remote_address;      /* 0: it may not */
     const lane_geometry_t *there; /* how the peer places what comes: the run's own geometry, or: */
     lane_geometry_t other;
     /* What comes from there, by lane of `in`. */
@@ -35,6 +37,7 @@ typedef struct run_peer {
     uint32_t *told;     /* what the executor was told of each */
     landing_t *landing; /* the next one, or a standing one; NULL: nothing comes from there, or nothing yet */
     landing_t lent;
+    uint32_t key;  /* that the peer is told of `lent`, if that is shown */
     bool failed;   /* the peer's FAIL has come */
     bool given_up; /* the op has failed: nobody waits for the peer's BEGIN, and for what comes to a standing
                       landing */

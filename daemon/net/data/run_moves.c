@@ -112,7 +112,10 @@ static void fail(data_run_t *run, const char *what)
     handler->aborted(handler->context, run->context, code);
 }
 
-/* The executor knows where each move goes: the peer must mean the same, once its BEGIN has been found to. */
+/* The executor knows where each move goes: the peer must mean the same, once its BEGIN has been found to.
+ * Where the peer's device has written nobody knows here: into memory that takes in nothing but what that peer
+ * sends.
+ */
 static blink_result_t check_place(const run_peer_t *peer, const landing_move_t *move,
                                   const wire_frame_t *frame)
 {
@@ -138,7 +141,8 @@ static blink_result_t on_arrived(peer_flows_t *flows, const landing_move_t *move
         return BLINK_OK; /* of something else that the peer runs by this number, as its BEGIN will say */
     if (!whole)
         fail(peer->run, "writes to");
-    BLINK_TRY(check_place(peer, move, frame));
+    if (frame)
+        BLINK_TRY(check_place(peer, move, frame));
     if (!landing_is_settled(peer->landing))
         tell_credit(peer, move->flow);
     tell_arrived(peer, move->flow);
@@ -198,6 +202,9 @@ static void make_move(const run_peer_t *peer, uint32_t flow, uint32_t sequence, 
     move->in_order = peer->suits_out;
     if (dst->buffer == LANE_LANDING) {
         move->frame.offset = lane_landing_offset(there, lane->channel, dst->edge, chunk);
+        move->remote_key = peer->remote_key;
+        if (peer->remote_address)
+            move->remote_address = peer->remote_address + move->frame.offset;
         return;
     }
     lane_span_t span = lane_span(there, lane->channel, step->part, chunk);

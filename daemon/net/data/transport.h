@@ -19,6 +19,9 @@ typedef struct transport_move {
     void *owner;        /* the endpoint's, and the next two */
     uint32_t flow, sequence;
     bool in_order; /* it goes behind the control frames that were queued before it, and before later ones */
+    uint64_t remote_address; /* where it goes, if the peer lets this host's device write there; 0, also once
+                                the transport has it sent as a message instead: it may not */
+    uint32_t remote_key;
 } transport_move_t;
 
 typedef struct outbox outbox_t;
@@ -36,6 +39,9 @@ typedef struct transport_events {
      * that nobody waits for. */
     blink_result_t (*arrived)(void *context, const landing_move_t *move, const wire_frame_t *frame,
                               bool whole);
+    /* The peer's device has written a move to memory that was shown, and told that by this immediate, with so
+     * many bytes in the last piece. landing_claim_immediate(). */
+    blink_result_t (*written)(void *context, uint32_t immediate, uint32_t bytes);
     /* The next move, if there is one. */
     bool (*next)(void *context, transport_move_t *move);
     /* Its source may be used for something else; not `whole`: pages of it are not there, and zeros went in
@@ -91,6 +97,11 @@ typedef struct transport_calls {
     /* Send what waits in the outbox, and moves as long as there are some and connections take them, within a
      * bound. Returns whether it stopped at the bound. */
     bool (*send)(transport_t *transport);
+    /* Let the peer's device, and nobody else's, write to memory that lives until hide(); what is shown is
+     * hidden when the transport is closed. The connections are there. NULL: it cannot. show() itself is NULL
+     * where no device writes. */
+    void *(*show)(transport_t *transport, void *memory, uint64_t bytes, uint32_t *key);
+    void (*hide)(transport_t *transport, void *shown);
     /* What is being taken in for this landing is dropped, and so is the rest of it. */
     void (*drop)(transport_t *transport, const landing_t *landing);
     /* Close all connections, if there are some: what was under way is forgotten, and nobody is told. */

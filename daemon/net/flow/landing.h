@@ -40,7 +40,8 @@ typedef struct landing {
     uint64_t bytes;
     const landing_output_t *outputs; /* borrowed; places 1 … output_count */
     uint32_t output_count;
-    void *user; /* the caller's, set after it was lent */
+    void *user;    /* the caller's, set after it was lent, and the next one */
+    bool is_shown; /* the peer's NIC may write to its memory */
 } landing_t;
 
 /* All landings of an endpoint. */

@@ -355,7 +355,8 @@ static inline void take_frame(const event_t *event)
         return; /* the op is long over everywhere */
     part_t *part = &op->parts[event->host->number];
     if (event->type == WIRE_BEGIN) {
-        memcpy(&part->offers[peer], &event->payload[1], sizeof(data_offer_t));
+        memcpy(&part->offers[peer], (const uint8_t *)event->payload + offsetof(begin_t, offer),
+               sizeof(data_offer_t));
         part->has_begun[peer] = true;
         if (part->begun)
             heed_begin(part, peer);

@@ -101,10 +101,12 @@ static struct {
     pthread_cond_t posted;
     pthread_t wire;
     bool stops;
-    uint64_t dice, carried, unready;
+    uint64_t dice, carried, written, unready;
     fake_faults_t faults;
     fake_device_t devices[FAKE_DEVICES];
     struct ibv_mr regions[REGIONS_MOST];
+    int access[REGIONS_MOST];
+    uint32_t region_serial;
     list_t ids, qps;
     uint32_t unheard;
     uint32_t objects; /* that are to be destroyed */
@@ -178,14 +180,18 @@ static fake_device_t *device_of(struct ibv_context *context)
 static struct ibv_mr *reg_mr(struct ibv_pd *domain, void *address, size_t bytes, int access)
 {
     struct ibv_mr *found = NULL;
-    (void)access;
     lock();
     for (uint32_t i = 0; i < REGIONS_MOST && !found && !fake.faults.no_memory; i++) {
         if (fake.regions[i].addr)
             continue;
         found = &fake.regions[i];
-        *found = (struct ibv_mr){
-            .context = domain->context, .pd = domain, .addr = address, .length = bytes, .lkey = i + 1};
+        *found = (struct ibv_mr){.context = domain->context,
+                                 .pd = domain,
+                                 .addr = address,
+                                 .length = bytes,
+                                 .lkey = i + 1,
+                                 .rkey = ++fake.region_serial * REGIONS_MOST + i};
+        fake.access[i] = access;
         fake.objects++;
     }
     unlock();
@@ -204,12 +210,27 @@ static int dereg_mr(struct ibv_mr *region)
     return 0;
 }
 
-static void must_be_registered(const struct ibv_sge *piece)
+static bool covers(const struct ibv_mr *region, uint64_t address, uint64_t bytes)
+{
+    uintptr_t begin = (uintptr_t)region->addr;
+    return begin && address >= begin && address + bytes <= begin + region->length;
+}
+
+static void must_be_registered(const struct ibv_qp *qp, const struct ibv_sge *piece)
 {
     MUST(piece->lkey >= 1 && piece->lkey <= REGIONS_MOST);
     const struct ibv_mr *region = &fake.regions[piece->lkey - 1];
-    uintptr_t begin = (uintptr_t)region->addr;
-    MUST(begin && piece->addr >= begin && piece->addr + piece->length <= begin + region->length);
+    MUST(region->pd == qp->pd && covers(region, piece->addr, piece->length));
+}
+
+/* What a device asks before it writes for a peer. */
+static bool lets_write(const struct ibv_qp *qp, const struct ibv_send_wr *work, uint32_t bytes)
+{
+    uint32_t number = work->wr.rdma.rkey % REGIONS_MOST;
+    const struct ibv_mr *region = &fake.regions[number];
+    return region->pd == qp->pd && region->rkey == work->wr.rdma.rkey &&
+           (fake.access[number] & IBV_ACCESS_REMOTE_WRITE) &&
+           covers(region, work->wr.rdma.remote_addr, bytes);
 }
 
 /* ---- completions ---- */
@@ -332,13 +353,18 @@ static void fail_qp(fake_qp_t *qp)
     qp->send_count = qp->receive_count = 0;
 }
 
+static bool is_write(const struct ibv_send_wr *work)
+{
+    return work->opcode == IBV_WR_RDMA_WRITE || work->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
 static int post_send(struct ibv_qp *to, struct ibv_send_wr *work, struct ibv_send_wr **bad)
 {
     fake_qp_t *qp = (fake_qp_t *)to;
     int result = 0;
     *bad = work;
     lock();
-    MUST(work->opcode == IBV_WR_SEND || work->opcode == IBV_WR_SEND_WITH_IMM);
+    MUST(work->opcode == IBV_WR_SEND || work->opcode == IBV_WR_SEND_WITH_IMM || is_write(work));
     MUST(work->num_sge <= 1 && !work->next);
     if (qp->held == qp->cap.max_send_wr) {
         result = ENOMEM;
@@ -353,7 +379,7 @@ static int post_send(struct ibv_qp *to, struct ibv_send_wr *work, struct ibv_sen
             MUST(message->piece.length <= qp->cap.max_inline_data);
             memcpy(message->bytes, (const void *)(uintptr_t)message->piece.addr, message->piece.length);
         } else if (message->piece.length > 0) {
-            must_be_registered(&message->piece);
+            must_be_registered(to, &message->piece);
         }
         qp->held++;
         pthread_cond_signal(&fake.posted);
@@ -368,7 +394,7 @@ static int post_recv(struct ibv_qp *to, struct ibv_recv_wr *work, struct ibv_rec
     int result = 0;
     *bad = work;
     lock();
-    must_be_registered(&work->sg_list[0]);
+    must_be_registered(to, &work->sg_list[0]);
     if (qp->receive_count == qp->cap.max_recv_wr)
         result = ENOMEM;
     else if (qp->failed)
@@ -393,6 +419,7 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_pd *domain, struct ibv_qp
     qp->cap = attributes->cap;
     qp->id = (fake_id_t *)id;
     qp->qp = (struct ibv_qp){.context = id->verbs,
+                             .pd = domain,
                              .send_cq = attributes->send_cq,
                              .recv_cq = attributes->recv_cq,
                              .qp_num = ++numbers};
@@ -435,15 +462,25 @@ static void end_send(fake_qp_t *qp, enum ibv_wc_status status)
 
 static void take(fake_qp_t *qp, const struct ibv_send_wr *work, const void *bytes, uint32_t count)
 {
-    const fake_receive_t receive = qp->receives[0];
-    memmove(qp->receives, qp->receives + 1, --qp->receive_count * sizeof(qp->receives[0]));
-    MUST(count <= receive.piece.length);
-    must_be_registered(&receive.piece);
+    uint64_t place = work->wr.rdma.remote_addr;
+    struct ibv_wc done = {0};
+    if (work->opcode != IBV_WR_RDMA_WRITE) {
+        const fake_receive_t receive = qp->receives[0];
+        memmove(qp->receives, qp->receives + 1, --qp->receive_count * sizeof(qp->receives[0]));
+        done =
+            done_of(receive.work, is_write(work) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV, IBV_WC_SUCCESS);
+        if (!is_write(work)) {
+            MUST(count <= receive.piece.length);
+            must_be_registered(&qp->qp, &receive.piece);
+            place = receive.piece.addr;
+        }
+    }
     if (count > 0)
-        memcpy((void *)(uintptr_t)receive.piece.addr, bytes, count);
-    struct ibv_wc done = done_of(receive.work, IBV_WC_RECV, IBV_WC_SUCCESS);
+        memcpy((void *)(uintptr_t)place, bytes, count);
+    if (work->opcode == IBV_WR_RDMA_WRITE)
+        return;
     done.byte_len = count;
-    if (work->opcode == IBV_WR_SEND_WITH_IMM) {
+    if (work->opcode != IBV_WR_SEND) {
         done.wc_flags = IBV_WC_WITH_IMM;
         done.imm_data = work->imm_data;
     }
@@ -460,17 +497,23 @@ static bool carry(fake_qp_t *qp)
     device->fails = IBV_WC_SUCCESS;
     if (fails == IBV_WC_SUCCESS && (!to || to->failed))
         fails = IBV_WC_RETRY_EXC_ERR;
-    if (fails == IBV_WC_SUCCESS && to->receive_count == 0) {
+    if (fails == IBV_WC_SUCCESS && is_write(&message->work) &&
+        !lets_write(&to->qp, &message->work, message->piece.length)) {
+        fails = IBV_WC_REM_ACCESS_ERR;
+        fail_qp(to);
+    }
+    if (fails == IBV_WC_SUCCESS && message->work.opcode != IBV_WR_RDMA_WRITE && to->receive_count == 0) {
         fake.unready++;
         return false;
     }
     if (fails == IBV_WC_SUCCESS) {
         bool is_inline = message->work.send_flags & IBV_SEND_INLINE;
         if (!is_inline && message->piece.length > 0)
-            must_be_registered(&message->piece);
+            must_be_registered(&qp->qp, &message->piece);
         take(to, &message->work, is_inline ? message->bytes : (const void *)(uintptr_t)message->piece.addr,
              message->piece.length);
         fake.carried++;
+        fake.written += is_write(&message->work);
     }
     end_send(qp, fails);
     return true;
@@ -843,7 +886,7 @@ const verbs_library_t *fake_verbs_library(void)
 void fake_verbs_begin(uint32_t seed)
 {
     fake.dice = seed + UINT64_C(0x9e3779b97f4a7c15);
-    fake.carried = fake.unready = 0;
+    fake.carried = fake.written = fake.unready = 0;
     fake.stops = false;
     fake.objects = fake.unheard = 0;
     list_init(&fake.ids);
@@ -883,6 +926,14 @@ uint64_t fake_verbs_carried(void)
     uint64_t carried = fake.carried;
     unlock();
     return carried;
+}
+
+uint64_t fake_verbs_written(void)
+{
+    lock();
+    uint64_t written = fake.written;
+    unlock();
+    return written;
 }
 
 uint32_t fake_verbs_unheard(void)
@@ -942,19 +993,48 @@ void fake_verbs_tell_connections(uint32_t device, enum rdma_cm_event_type type)
     unlock();
 }
 
+/* Of those of a device the one with the most receives, which is for control, or another one. */
+static fake_qp_t *find_qp(uint32_t device, bool for_control)
+{
+    fake_qp_t *found = NULL;
+    LIST_FOR_EACH (link, &fake.qps) {
+        fake_qp_t *qp = CONTAINER_OF(link, fake_qp_t, link);
+        if (device_of(qp->qp.context)->number == device &&
+            (!found || (qp->cap.max_recv_wr > found->cap.max_recv_wr) == for_control))
+            found = qp;
+    }
+    MUST(found);
+    return found;
+}
+
 void fake_verbs_say(uint32_t device, bool with_immediate, uint32_t immediate)
 {
     const struct ibv_send_wr work = {.opcode = with_immediate ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
                                      .imm_data = htonl(immediate)};
-    fake_qp_t *control = NULL;
+    lock();
+    take(find_qp(device, true), &work, "", 1);
+    unlock();
+}
+
+void fake_verbs_say_written(uint32_t device, bool for_control, uint32_t immediate)
+{
+    const struct ibv_send_wr work = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htonl(immediate)};
+    lock();
+    take(find_qp(device, for_control), &work, "", 0);
+    unlock();
+}
+
+bool fake_verbs_lets_write(uint32_t device, uint32_t peer, uint32_t key, uint64_t address, uint32_t bytes)
+{
+    const struct ibv_send_wr work = {.wr.rdma = {.remote_addr = address, .rkey = key}};
+    bool lets = false;
     lock();
     LIST_FOR_EACH (link, &fake.qps) {
-        fake_qp_t *qp = CONTAINER_OF(link, fake_qp_t, link);
-        if (device_of(qp->qp.context)->number == device &&
-            (!control || qp->cap.max_recv_wr > control->cap.max_recv_wr))
-            control = qp;
+        const fake_qp_t *qp = CONTAINER_OF(link, fake_qp_t, link);
+        if (device_of(qp->qp.context)->number == device && qp->id->peer &&
+            device_of(qp->id->peer->id.verbs)->number == peer)
+            lets |= lets_write(&qp->qp, &work, bytes);
     }
-    MUST(control);
-    take(control, &work, "", 1);
     unlock();
+    return lets;
 }

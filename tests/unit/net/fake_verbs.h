@@ -24,6 +24,9 @@ const verbs_library_t *fake_verbs_library(void);
 /* Messages that were carried so far. */
 uint64_t fake_verbs_carried(void);
 
+/* Of these, those that wrote to the peer's memory. */
+uint64_t fake_verbs_written(void);
+
 /* News of connections that nobody has taken yet. */
 uint32_t fake_verbs_unheard(void);
 
@@ -51,5 +54,11 @@ void fake_verbs_tell_connections(uint32_t device, enum rdma_cm_event_type type);
 
 /* A message of one byte comes to the device's queue pair for control, with such an immediate or none. */
 void fake_verbs_say(uint32_t device, bool with_immediate, uint32_t immediate);
+
+/* The device's queue pair for control, or one for moves, hears that a peer has written something. */
+void fake_verbs_say_written(uint32_t device, bool for_control, uint32_t immediate);
+
+/* Whether a device lets another one write there, over some queue pair. */
+bool fake_verbs_lets_write(uint32_t device, uint32_t peer, uint32_t key, uint64_t address, uint32_t bytes);
 
 #endif

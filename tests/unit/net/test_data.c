@@ -83,11 +83,17 @@ static void test_hosts_begin_ops_in_any_order(void **state)
 
 /* ---- what an op takes ---- */
 
-static uint64_t frames_from(const world_t *world, uint32_t host, uint32_t peer)
+static data_counts_t counts_of(const world_t *world, uint32_t host, uint32_t peer)
 {
     data_counts_t counts;
-    uint64_t frames = 0;
     data_endpoint_count(world->hosts[host].endpoints[peer], &counts);
+    return counts;
+}
+
+static uint64_t frames_from(const world_t *world, uint32_t host, uint32_t peer)
+{
+    data_counts_t counts = counts_of(world, host, peer);
+    uint64_t frames = 0;
     for (uint32_t type = 0; type < LENGTH(counts.frames_out); type++)
         frames += counts.frames_out[type];
     return frames;
@@ -113,6 +119,142 @@ static void test_small_ops_take_two_frames_each_way(void **state)
     world_fini(&world);
     plan_destroy(plan);
     topo_destroy(topo);
+}
+
+/* ---- moves that a device writes to where they go ---- */
+
+typedef struct reduction {
+    topo_t *topo;
+    plan_t *plan;
+    world_t world;
+    uint32_t root, leaf; /* a host that takes partial sums in, and one of those that send them */
+} reduction_t;
+
+/* An op of which moves land in slots; the first one of it has made the connections. */
+static void reduction_init(reduction_t *reduction, const struct machine *machine)
+{
+    reduction->topo = hand_hosts(machine->devices, machine->hosts);
+    reduction->plan = make_plan(reduction->topo, BLINK_REDUCE, BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE);
+    world_init(&reduction->world, reduction->topo, machine->hosts, true);
+    op_t *op = op_create(&reduction->world, reduction->plan, 70000, false, NULL);
+    const lane_landing_t *landing = &op->parts[op->host_of[reduction->plan->root]].program->landings[0];
+    reduction->root = landing->to_host;
+    reduction->leaf = landing->from_host;
+    begin_everywhere(op);
+    world_wait(&reduction->world, all_are_over, "the first op has not ended");
+    ops_destroy(&reduction->world);
+}
+
+static void reduction_fini(reduction_t *reduction)
+{
+    ops_destroy(&reduction->world);
+    world_fini(&reduction->world);
+    plan_destroy(reduction->plan);
+    topo_destroy(reduction->topo);
+}
+
+/* Returns the moves that the leaf has written meanwhile; *all: those it has sent. */
+static uint64_t reduce_once(reduction_t *reduction, uint64_t *all)
+{
+    world_t *world = &reduction->world;
+    data_counts_t before = counts_of(world, reduction->leaf, reduction->root), after;
+    op_t *op = op_create(world, reduction->plan, 700000, false, NULL);
+    begin_everywhere(op);
+    world_wait(world, all_are_over, "the op has not ended");
+    assert_right(op);
+    ops_destroy(world);
+    after = counts_of(world, reduction->leaf, reduction->root);
+    *all = after.frames_out[WIRE_DATA] - before.frames_out[WIRE_DATA];
+    return after.writes_out - before.writes_out;
+}
+
+static void test_moves_to_slots_are_written_by_the_device_if_there_is_one(void **state)
+{
+    reduction_t reduction;
+    uint64_t all, written;
+    (void)state;
+    reduction_init(&reduction, &machines[0]);
+    for (uint32_t i = 0; i < 3; i++) {
+        written = reduce_once(&reduction, &all);
+        assert_true(all > 0);
+        assert_int_equal(written, world_verbs ? all : 0);
+    }
+    reduction_fini(&reduction);
+}
+
+/* What cannot be pinned is sent as messages, which is slower and no less right. */
+static void test_moves_go_as_messages_where_landings_cannot_be_pinned(void **state)
+{
+    reduction_t reduction;
+    uint64_t all;
+    (void)state;
+    if (!world_verbs)
+        return;
+    reduction_init(&reduction, &machines[0]);
+    fake_verbs_set((fake_faults_t){.no_memory = true});
+    assert_int_equal(reduce_once(&reduction, &all), 0);
+    assert_true(all > 0);
+    fake_verbs_set((fake_faults_t){0});
+    reduction_fini(&reduction);
+}
+
+/* The part of the host that takes in, which has begun alone, and where the leaf may write. */
+static part_t *begin_at_root(reduction_t *reduction, data_offer_t *offer)
+{
+    op_t *op = op_create(&reduction->world, reduction->plan, 700000, false, NULL);
+    part_t *part = &op->parts[reduction->root];
+    begin_part(part);
+    *offer = data_run_offer(part->run, reduction->leaf);
+    return part;
+}
+
+static void test_a_key_opens_the_peers_landing_to_that_peer_and_nothing_else(void **state)
+{
+    reduction_t reduction;
+    data_offer_t offer;
+    (void)state;
+    if (!world_verbs)
+        return;
+    reduction_init(&reduction, &machines[3]);
+    uint32_t root = reduction.root, leaf = reduction.leaf, other = 0;
+    while (other == root || other == leaf)
+        other++;
+    part_t *part = begin_at_root(&reduction, &offer);
+    assert_true(offer.address != 0);
+    assert_true(fake_verbs_lets_write(root, leaf, offer.key, offer.address, 4096));
+    assert_false(fake_verbs_lets_write(root, leaf, offer.key, offer.address - 1, 1));
+    assert_false(fake_verbs_lets_write(root, leaf, offer.key, offer.address, 64u << 20));
+    assert_false(fake_verbs_lets_write(root, leaf, offer.key + 1, offer.address, 1));
+    assert_false(fake_verbs_lets_write(root, other, offer.key, offer.address, 1));
+    fail_part(part, BLINK_ERR_ABORTED);
+    data_endpoint_close(reduction.world.hosts[root].endpoints[leaf],
+                        BLINK_FAIL(BLINK_ERR_PEER_LOST, "the cable was cut"));
+    assert_false(fake_verbs_lets_write(root, leaf, offer.key, offer.address, 1));
+    world_wait(&reduction.world, all_are_over, "the op has not ended");
+    reduction_fini(&reduction);
+}
+
+/* Memory that was not shown has what others left there. */
+static void test_a_peer_that_says_it_wrote_where_it_may_not_is_lost(void **state)
+{
+    reduction_t reduction;
+    data_offer_t offer;
+    char text[64];
+    (void)state;
+    if (!world_verbs)
+        return;
+    reduction_init(&reduction, &machines[0]);
+    fake_verbs_set((fake_faults_t){.no_memory = true});
+    part_t *part = begin_at_root(&reduction, &offer);
+    assert_int_equal(offer.address, 0);
+    fake_verbs_say_written(reduction.root, false, wire_immediate(offer.first_flow, 0));
+    fail_part(part, BLINK_ERR_ABORTED);
+    world_wait(&reduction.world, all_are_over, "the op has not ended");
+    assert_int_equal(part->host->lost_code, BLINK_ERR_PROTOCOL);
+    snprintf(text, sizeof(text), "flow %u: a write to a landing that was not shown", offer.first_flow);
+    assert_non_null(strstr(part->host->lost_text, text));
+    fake_verbs_set((fake_faults_t){0});
+    reduction_fini(&reduction);
 }
 
 /* ---- ops that fail ---- */
@@ -212,6 +354,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rings_equal_one_host_alone),
         cmocka_unit_test(test_hosts_begin_ops_in_any_order),
         cmocka_unit_test(test_small_ops_take_two_frames_each_way),
+        cmocka_unit_test(test_moves_to_slots_are_written_by_the_device_if_there_is_one),
+        cmocka_unit_test(test_moves_go_as_messages_where_landings_cannot_be_pinned),
+        cmocka_unit_test(test_a_key_opens_the_peers_landing_to_that_peer_and_nothing_else),
+        cmocka_unit_test(test_a_peer_that_says_it_wrote_where_it_may_not_is_lost),
         cmocka_unit_test(test_ops_that_fail_harm_no_others),
         cmocka_unit_test(test_connections_are_cut_at_any_moment),
     };

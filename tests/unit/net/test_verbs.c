@@ -551,6 +551,24 @@ static void test_a_message_without_an_immediate(void **state)
     end();
 }
 
+static void test_a_write_to_nobodys_landing(void **state)
+{
+    (void)state;
+    begin_and_greet();
+    fake_verbs_say_written(0, false, wire_immediate(7, 0));
+    assert_lost(0, BLINK_ERR_PROTOCOL, "flow 7: no op has this number");
+    end();
+}
+
+static void test_a_write_on_the_queue_pair_for_control(void **state)
+{
+    (void)state;
+    begin_and_greet();
+    fake_verbs_say_written(0, true, 0);
+    assert_lost(0, BLINK_ERR_PROTOCOL, "RDMA device fake0: a write on the queue pair for control");
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -585,6 +603,8 @@ int main(void)
         cmocka_unit_test(test_other_news_of_a_device_end_nothing),
         cmocka_unit_test(test_a_peer_posts_more_receives_than_were_used),
         cmocka_unit_test(test_a_message_without_an_immediate),
+        cmocka_unit_test(test_a_write_to_nobodys_landing),
+        cmocka_unit_test(test_a_write_on_the_queue_pair_for_control),
     };
     log_init(LOG_LEVEL_ERROR, false);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,6 +42,15 @@ static void test_a_begin_that_is_cut_off_or_of_nobody_is_refused(void **state)
     begin.opcode = 2;
     begin.stands = 2;
     assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    begin.stands = 0;
+    begin.key = 1; /* to nothing */
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    begin.address = 4096;
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    begin.flow_count = 1;
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_OK);
+    begin.stands = 1;
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
 }
 
 static void test_a_left_names_a_communicator(void **state)

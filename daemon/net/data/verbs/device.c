@@ -79,21 +79,14 @@ static blink_result_t watch(verbs_device_t *device)
 
 static blink_result_t open_device(verbs_device_t *device, struct ibv_context *context)
 {
-    const verbs_library_t *library = device->devices->library;
     if (context->device->transport_type != IBV_TRANSPORT_IB)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
                           "RDMA device %s is no InfiniBand and no RoCE device, and others have no immediates",
                           context->device->name);
-    device->domain = library->alloc_pd(context);
-    if (!device->domain)
-        return BLINK_FAIL(BLINK_ERR_SYSTEM, "RDMA device %s: no protection domain: %s", context->device->name,
-                          strerror(errno));
     device->context = context;
     blink_result_t result = watch(device);
-    if (result == BLINK_OK)
-        return result;
-    (void)library->dealloc_pd(device->domain);
-    device->context = NULL;
+    if (result != BLINK_OK)
+        device->context = NULL;
     return result;
 }
 
@@ -133,7 +126,6 @@ void verbs_device_put(verbs_device_t *device)
     if (--device->holders > 0)
         return;
     (void)epoll_ctl(device->devices->epoll_fd, EPOLL_CTL_DEL, device->context->async_fd, NULL);
-    (void)device->devices->library->dealloc_pd(device->domain);
     device->context = NULL;
 }
 

@@ -1,6 +1,5 @@
 /*
- * RDMA devices that a data plane uses: for each a protection domain, and its news, which concern all
- * transports on it.
+ * RDMA devices that a data plane uses, and the news of each, which concern all transports on it.
  */
 #ifndef BLINK_VERBS_DEVICE_H
 #define BLINK_VERBS_DEVICE_H
@@ -14,8 +13,7 @@ typedef struct verbs_device {
     verbs_devices_t *devices;
     uint32_t holders;
     struct ibv_context *context; /* NULL: nobody holds it */
-    struct ibv_pd *domain;
-    list_t users; /* verbs_t.of_device: those whom its news concern */
+    list_t users;                /* verbs_t.of_device: those whom its news concern */
 } verbs_device_t;
 
 struct verbs_devices {

@@ -1,6 +1,7 @@
 /* Queue pairs, their memory, and what is posted to them. */
 #include "net/data/verbs/verbs.h"
 
+#include "base/log.h"
 #include "base/pages.h"
 
 #include <arpa/inet.h>
@@ -40,13 +41,55 @@ static blink_result_t pin(verbs_qp_t *qp)
     qp->memory = pages_take(bytes);
     if (!qp->memory)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu bytes of messages", bytes);
-    qp->region = verbs->library->reg_mr(verbs->device->domain, qp->memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+    qp->region = verbs->library->reg_mr(verbs->domain, qp->memory, bytes, IBV_ACCESS_LOCAL_WRITE);
     if (!qp->region)
         return BLINK_FAIL(BLINK_ERR_QUOTA,
                           VERBS_NAMED ": %zu KiB of memory cannot be pinned: %s; let the daemon lock more "
                                       "(LimitMEMLOCK= in rdma.conf, ulimit -l)",
                           verbs_name(verbs), bytes >> 10, strerror(errno));
     return BLINK_OK;
+}
+
+void *verbs_show(transport_t *transport, void *memory, uint64_t bytes, uint32_t *key)
+{
+    verbs_t *verbs = verbs_of(transport);
+    verbs_shown_t *shown = malloc(sizeof(*shown));
+    if (!shown)
+        return NULL;
+    shown->region = verbs->library->reg_mr(verbs->domain, memory, bytes,
+                                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (!shown->region) {
+        if (!verbs->said_it_cannot_pin)
+            LOG_WARNING(VERBS_NAMED ": %llu KiB of memory for what comes cannot be pinned: %s; it is copied",
+                        verbs_name(verbs), (unsigned long long)bytes >> 10, strerror(errno));
+        verbs->said_it_cannot_pin = true;
+        free(shown);
+        return NULL;
+    }
+    *key = shown->region->rkey;
+    list_append(&verbs->shown, &shown->link);
+    return shown;
+}
+
+static void end_showing(const verbs_t *verbs, verbs_shown_t *shown)
+{
+    if (shown->region)
+        (void)verbs->library->dereg_mr(shown->region);
+    shown->region = NULL;
+    list_remove(&shown->link);
+}
+
+void verbs_hide(transport_t *transport, void *shown)
+{
+    end_showing(verbs_of(transport), shown);
+    free(shown);
+}
+
+static void hide_all(verbs_t *verbs)
+{
+    verbs_shown_t *shown;
+    while ((shown = LIST_FIRST(&verbs->shown, verbs_shown_t, link)))
+        end_showing(verbs, shown);
 }
 
 /* ---- the device ---- */
@@ -80,6 +123,9 @@ blink_result_t verbs_open(verbs_t *verbs, struct ibv_context *context, uint32_t 
     BLINK_TRY(verbs_device_get(verbs->config.verbs, context, &verbs->device));
     verbs->port = port;
     list_append(&verbs->device->users, &verbs->of_device);
+    verbs->domain = verbs->library->alloc_pd(context);
+    if (!verbs->domain)
+        return fail_call(verbs, "no protection domain", errno);
     BLINK_TRY(open_queue(verbs));
     for (uint32_t i = 0; i < DATA_STREAMS; i++)
         BLINK_TRY(pin(&verbs->qps[i]));
@@ -111,8 +157,12 @@ void verbs_close_device(verbs_t *verbs)
             (void)library->dereg_mr(verbs->qps[i].region);
         verbs->qps[i].region = NULL;
     }
+    hide_all(verbs);
+    if (verbs->domain)
+        (void)library->dealloc_pd(verbs->domain);
     if (verbs->device)
         verbs_device_put(verbs->device);
+    verbs->domain = NULL;
     verbs->queue = NULL;
     verbs->completions = NULL;
     verbs->device = NULL;
@@ -129,7 +179,7 @@ blink_result_t verbs_make_qp(verbs_qp_t *qp)
                                                   .max_send_sge = 1,
                                                   .max_recv_sge = 1,
                                                   .max_inline_data = INLINE_BYTES}};
-    if (verbs->library->create_qp(qp->id, verbs->device->domain, &attributes) != 0)
+    if (verbs->library->create_qp(qp->id, verbs->domain, &attributes) != 0)
         return fail_call(verbs, "no queue pair", errno);
     qp->inline_bytes = attributes.cap.max_inline_data;
     for (uint32_t i = 0; i < qp->depth; i++)
@@ -167,27 +217,43 @@ static uint32_t tell(verbs_t *verbs)
     return told;
 }
 
-blink_result_t verbs_post_send(verbs_qp_t *qp, uint32_t bytes)
+static blink_result_t post(verbs_qp_t *qp, struct ibv_send_wr *work, uint32_t bytes)
 {
     struct ibv_sge piece = {
         .addr = (uintptr_t)verbs_message_out(qp, qp->sent), .length = bytes, .lkey = qp->region->lkey};
-    struct ibv_send_wr work = {.wr_id = work_of(qp, qp->sent, false),
-                               .sg_list = &piece,
-                               .num_sge = bytes > 0,
-                               .opcode = IBV_WR_SEND},
-                       *bad;
+    struct ibv_send_wr *bad;
+    work->wr_id = work_of(qp, qp->sent, false);
+    work->sg_list = &piece;
+    work->num_sge = bytes > 0;
+    /* The device tells of every fourth part of the messages that may be under way. */
+    if (qp->sent % (qp->depth / 4) == 0)
+        work->send_flags |= IBV_SEND_SIGNALED;
+    if (bytes > 0 && bytes <= qp->inline_bytes)
+        work->send_flags |= IBV_SEND_INLINE;
+    int error = ibv_post_send(qp->id->qp, work, &bad);
+    if (error)
+        return fail_call(qp->verbs, "a message cannot be sent", error);
+    qp->sent++;
+    qp->used += work->opcode != IBV_WR_RDMA_WRITE;
+    return BLINK_OK;
+}
+
+blink_result_t verbs_post_send(verbs_qp_t *qp, uint32_t bytes)
+{
+    struct ibv_send_wr work = {.opcode = IBV_WR_SEND};
     if (qp->number == 0) {
         work.opcode = IBV_WR_SEND_WITH_IMM;
         work.imm_data = htonl(tell(qp->verbs));
     }
-    /* The device tells of every fourth part of the messages that may be under way. */
-    if (qp->sent % (qp->depth / 4) == 0)
-        work.send_flags |= IBV_SEND_SIGNALED;
-    if (bytes > 0 && bytes <= qp->inline_bytes)
-        work.send_flags |= IBV_SEND_INLINE;
-    int error = ibv_post_send(qp->id->qp, &work, &bad);
-    if (error)
-        return fail_call(qp->verbs, "a message cannot be sent", error);
-    qp->sent++;
-    return BLINK_OK;
+    return post(qp, &work, bytes);
+}
+
+blink_result_t verbs_post_write(verbs_qp_t *qp, uint32_t bytes, uint64_t address, bool last)
+{
+    const wire_frame_t *frame = &qp->move.frame;
+    struct ibv_send_wr work = {.opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+                               .wr.rdma = {.remote_addr = address, .rkey = qp->move.remote_key}};
+    if (last)
+        work.imm_data = htonl(wire_immediate(frame->flow, frame->sequence));
+    return post(qp, &work, bytes);
 }

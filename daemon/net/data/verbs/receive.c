@@ -15,16 +15,26 @@ static blink_result_t heed(verbs_t *verbs, uint32_t told)
         verbs_qp_t *qp = &verbs->qps[i];
         uint32_t posted = qp->allowed - qp->depth;
         uint32_t more = ((told >> i * VERBS_COUNT_BITS) - posted) & VERBS_COUNT_MASK;
-        if (more > qp->sent - posted)
+        if (more > qp->used - posted)
             return BLINK_FAIL(BLINK_ERR_PROTOCOL,
                               VERBS_NAMED ": it posts more receives than were used: %u, and %u were",
-                              verbs_name(verbs), more, qp->sent - posted);
+                              verbs_name(verbs), more, qp->used - posted);
         qp->allowed += more;
     }
     return BLINK_OK;
 }
 
-static blink_result_t take_message(verbs_qp_t *qp, const struct ibv_wc *done)
+/* The peer's device has written a move to where it goes. */
+static blink_result_t take_write(const verbs_qp_t *qp, const struct ibv_wc *done)
+{
+    const verbs_t *verbs = qp->verbs;
+    if (qp->number == 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, VERBS_NAMED ": a write on the queue pair for control",
+                          verbs_name(verbs));
+    return verbs->config.events->written(verbs->config.context, ntohl(done->imm_data), done->byte_len);
+}
+
+static blink_result_t take_piece(verbs_qp_t *qp, const struct ibv_wc *done)
 {
     verbs_t *verbs = qp->verbs;
     uint32_t number = (uint32_t)(done->wr_id >> 8);
@@ -34,8 +44,14 @@ static blink_result_t take_message(verbs_qp_t *qp, const struct ibv_wc *done)
                           verbs_name(verbs), has_immediate ? "with" : "without", qp->number);
     if (has_immediate)
         BLINK_TRY(heed(verbs, ntohl(done->imm_data)));
-    BLINK_TRY(intake_take(&qp->intake, verbs_message_in(qp, number), done->byte_len));
-    if (verbs->transport.closed)
+    return intake_take(&qp->intake, verbs_message_in(qp, number), done->byte_len);
+}
+
+static blink_result_t take_message(verbs_qp_t *qp, const struct ibv_wc *done)
+{
+    uint32_t number = (uint32_t)(done->wr_id >> 8);
+    BLINK_TRY(done->opcode == IBV_WC_RECV_RDMA_WITH_IMM ? take_write(qp, done) : take_piece(qp, done));
+    if (qp->verbs->transport.closed)
         return BLINK_OK;
     BLINK_TRY(verbs_post_receive(qp, number));
     qp->posted++;

@@ -1,4 +1,4 @@
-/* What goes: the outbox on the queue pair for control, and moves on the others. */
+/* What goes: the outbox on the queue pair for control, and moves on the others, as messages or as writes. */
 #include "net/data/verbs/verbs.h"
 
 #include "base/guard.h"
@@ -20,7 +20,7 @@ static uint32_t least(size_t a, uint32_t b)
 
 bool verbs_has_room(const verbs_qp_t *qp, uint32_t kept)
 {
-    return qp->allowed - qp->sent > kept && qp->sent - qp->done < qp->depth;
+    return qp->allowed - qp->used > kept && qp->sent - qp->done < qp->depth;
 }
 
 /* ---- control ---- */
@@ -52,11 +52,12 @@ static void begin_move(verbs_qp_t *qp, bool *any)
         if (!*any)
             return;
         if (outbox_add_move(config->outbox, &qp->move, &whole)) {
+            qp->move.remote_address = 0;
             config->events->sent(config->context, &qp->move, whole);
             continue;
         }
         qp->has_move = qp->whole = true;
-        qp->gone_bytes = 0;
+        qp->gone_bytes = qp->move.remote_address ? WIRE_FRAME_BYTES : 0; /* a write has no header */
         return;
     }
 }
@@ -85,7 +86,7 @@ static uint32_t add_piece(verbs_qp_t *qp, uint8_t *place, uint32_t room)
     return header + some;
 }
 
-/* Fill a message. Returns its bytes. */
+/* Fill a message, up to a move that is written. Returns its bytes. */
 static uint32_t fill(verbs_qp_t *qp, bool *any)
 {
     uint8_t *message = verbs_message_out(qp, qp->sent);
@@ -93,11 +94,20 @@ static uint32_t fill(verbs_qp_t *qp, bool *any)
     while (qp->message_bytes - bytes > WIRE_FRAME_BYTES && !qp->verbs->transport.closed) {
         if (!qp->has_move && *any)
             begin_move(qp, any);
-        if (!qp->has_move)
+        if (!qp->has_move || qp->move.remote_address)
             break;
         bytes += add_piece(qp, message + bytes, qp->message_bytes - bytes);
     }
     return bytes;
+}
+
+/* Write the next piece of the move to where it goes: pieces of one queue pair are there in their order, and
+ * so the immediate of the last one tells of all. *bytes becomes what was written. */
+static blink_result_t write_piece(verbs_qp_t *qp, uint32_t *bytes)
+{
+    uint64_t address = qp->move.remote_address + (qp->gone_bytes - WIRE_FRAME_BYTES);
+    *bytes = add_piece(qp, verbs_message_out(qp, qp->sent), qp->message_bytes);
+    return qp->verbs->transport.closed ? BLINK_OK : verbs_post_write(qp, *bytes, address, !qp->has_move);
 }
 
 /* A queue pair that has room and a move under way, or, if there may be `any`, can begin one; another one than
@@ -134,6 +144,8 @@ static blink_result_t send_all(verbs_t *verbs, bool *more)
         BLINK_TRY(send_control(verbs));
         if (bytes > 0)
             BLINK_TRY(verbs_post_send(qp, bytes));
+        else if (qp->has_move)
+            BLINK_TRY(write_piece(qp, &bytes));
         sent += bytes + ROUND_BYTES;
     }
     *more = find_qp(verbs, any);

@@ -39,6 +39,7 @@ static blink_result_t verbs_create(const transport_config_t *config, transport_t
     verbs->of_channel.serve = verbs_on_channel;
     verbs->of_completions.serve = verbs_on_completions;
     list_init(&verbs->of_device);
+    list_init(&verbs->shown);
     for (uint32_t i = 0; i < DATA_STREAMS; i++)
         init_qp(verbs, i);
     *created = &verbs->transport;
@@ -87,6 +88,8 @@ const transport_calls_t verbs_transport = {.create = verbs_create,
                                            .dial = verbs_dial,
                                            .listen = verbs_listen,
                                            .send = verbs_send,
+                                           .show = verbs_show,
+                                           .hide = verbs_hide,
                                            .drop = verbs_drop,
                                            .close = verbs_close,
                                            .destroy = verbs_destroy};

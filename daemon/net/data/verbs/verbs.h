@@ -1,13 +1,19 @@
 /*
  * The transport over RDMA: a queue pair for control, on which small moves go too, and queue pairs for moves,
- * all made by librdmacm. What goes is copied into registered memory of the endpoint's and sent from there as
- * messages; what comes lands in such memory, of receives that are posted ahead, and is copied to its place.
- * The messages of a queue pair are a stream of bytes, the same as a TCP connection's.
+ * all made by librdmacm. What goes is copied into registered memory of the endpoint's. From there a move to a
+ * landing that the peer has shown is written to it, by RDMA writes, the last of which has an immediate that
+ * says which move it was. All else goes as messages: what comes so lands in registered memory, of receives
+ * that are posted ahead, and is copied to its place. The messages of a queue pair are a stream of bytes, the
+ * same as a TCP connection's; writes are none of it.
  *
  * Each side has posted DEPTH receives to a queue pair when it connects, and posts each again once what it
- * received is taken in. The immediate of every message for control tells how many were posted again by then;
- * so many messages may be sent, and so no message ever finds none. Messages of different queue pairs overtake
- * one another, and therefore those for moves tell nothing.
+ * received is taken in. A message uses one up, and so does a write with an immediate. The immediate of every
+ * message for control tells how many were posted again by then; so many may be used, and so nothing that is
+ * sent ever finds none. Queue pairs overtake one another, and therefore those for moves tell nothing.
+ *
+ * A peer may write to what is shown to it, and to nothing else: all memory of an endpoint is registered in a
+ * protection domain of its own, to which no other endpoint's queue pairs have access, and only landings for
+ * this peer are registered for remote writes. None is for remote reads.
  */
 #ifndef BLINK_VERBS_H
 #define BLINK_VERBS_H
@@ -45,12 +51,11 @@ typedef struct verbs_qp {
     uint32_t depth, message_bytes, inline_bytes;
     uint8_t *memory; /* `depth` messages that go, then `depth` that come */
     struct ibv_mr *region;
-    /* What goes. All these count messages, and wrap around. */
-    uint32_t sent;       /* handed to the device */
-    uint32_t done;       /* of these: it has done with their memory */
-    uint32_t allowed;    /* may be sent */
-    uint32_t signal_due; /* messages until the next one whose end the device is to tell */
-    uint32_t fill_bytes; /* of the next message */
+    /* What goes. All these count, and wrap around. */
+    uint32_t sent;    /* messages and writes that were handed to the device */
+    uint32_t done;    /* of these: it has done with their memory */
+    uint32_t used;    /* receives of the peer's that they use up, */
+    uint32_t allowed; /* and may */
     /* The move that is under way, */
     bool has_move, whole;
     transport_move_t move;
@@ -61,6 +66,12 @@ typedef struct verbs_qp {
     uint32_t told;   /* of these the peer knows */
 } verbs_qp_t;
 
+/* Memory that the peer may write to. */
+typedef struct verbs_shown {
+    list_t link;
+    struct ibv_mr *region; /* NULL: the transport was closed */
+} verbs_shown_t;
+
 struct verbs {
     transport_t transport;
     transport_config_t config;
@@ -68,6 +79,9 @@ struct verbs {
     verbs_device_t *device; /* NULL: none yet, or not any more */
     list_t of_device;
     uint32_t port; /* of the device */
+    struct ibv_pd *domain;
+    list_t shown;            /* verbs_shown_t.link */
+    bool said_it_cannot_pin; /* memory that was to be shown */
     transport_source_t of_channel, of_completions;
     struct rdma_event_channel *channel;
     struct rdma_cm_id *listener; /* NULL: none, or no more */
@@ -108,8 +122,14 @@ blink_result_t verbs_make_qp(verbs_qp_t *qp);
 uint8_t *verbs_message_out(const verbs_qp_t *qp, uint32_t number);
 uint8_t *verbs_message_in(const verbs_qp_t *qp, uint32_t number);
 
-/* Send the next message, which has so many bytes; post the receive of a message again. Errors: SYSTEM. */
+/* transport_calls_t.show and hide */
+void *verbs_show(transport_t *transport, void *memory, uint64_t bytes, uint32_t *key);
+void verbs_hide(transport_t *transport, void *shown);
+
+/* Send the next message, which has so many bytes; write it to the peer's memory instead, as the last piece of
+ * its move or an earlier one; post the receive of a message again. Errors: SYSTEM. */
 blink_result_t verbs_post_send(verbs_qp_t *qp, uint32_t bytes);
+blink_result_t verbs_post_write(verbs_qp_t *qp, uint32_t bytes, uint64_t address, bool last);
 blink_result_t verbs_post_receive(verbs_qp_t *qp, uint32_t number);
 
 /* ---- receive.c ---- */
@@ -120,7 +140,7 @@ void verbs_on_completions(transport_source_t *source, uint32_t events);
 
 /* ---- send.c ---- */
 
-/* Whether the next message may be sent, if so many more are kept for others. */
+/* Whether the next message may be sent or written, if so many more are kept for others. */
 bool verbs_has_room(const verbs_qp_t *qp, uint32_t kept);
 
 /* transport_calls_t.send */
