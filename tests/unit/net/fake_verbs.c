@@ -29,7 +29,7 @@ typedef struct fake_device {
     uint32_t number;
     enum ibv_event_type news[16];
     uint32_t news_count;
-    enum ibv_wc_status fails; /* the next message */
+    enum ibv_wc_status fails, fails_write; /* the next message, or the next write */
 } fake_device_t;
 
 typedef struct fake_channel {
@@ -493,8 +493,10 @@ static bool carry(fake_qp_t *qp)
     const fake_message_t *message = &qp->sends[0];
     fake_device_t *device = device_of(qp->qp.context);
     fake_qp_t *to = qp->id->peer ? (fake_qp_t *)qp->id->peer->id.qp : NULL;
-    enum ibv_wc_status fails = device->fails;
-    device->fails = IBV_WC_SUCCESS;
+    enum ibv_wc_status *armed =
+        is_write(&message->work) && device->fails == IBV_WC_SUCCESS ? &device->fails_write : &device->fails;
+    enum ibv_wc_status fails = *armed;
+    *armed = IBV_WC_SUCCESS;
     if (fails == IBV_WC_SUCCESS && (!to || to->failed))
         fails = IBV_WC_RETRY_EXC_ERR;
     if (fails == IBV_WC_SUCCESS && is_write(&message->work) &&
@@ -959,6 +961,13 @@ void fake_verbs_fail_message(uint32_t device, enum ibv_wc_status status)
 {
     lock();
     fake.devices[device].fails = status;
+    unlock();
+}
+
+void fake_verbs_fail_write(uint32_t device, enum ibv_wc_status status)
+{
+    lock();
+    fake.devices[device].fails_write = status;
     unlock();
 }
 

@@ -45,6 +45,9 @@ void fake_verbs_set(fake_faults_t faults);
 /* The next message that a device sends fails so. */
 void fake_verbs_fail_message(uint32_t device, enum ibv_wc_status status);
 
+/* The same of the next write. */
+void fake_verbs_fail_write(uint32_t device, enum ibv_wc_status status);
+
 /* All queue pairs of a device: what is posted to them is flushed. */
 void fake_verbs_flush(uint32_t device);
 

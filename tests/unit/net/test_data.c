@@ -257,6 +257,35 @@ static void test_a_peer_that_says_it_wrote_where_it_may_not_is_lost(void **state
     reduction_fini(&reduction);
 }
 
+/* What was posted behind it is flushed; the op fails at both ends, and nothing hangs. */
+static void fail_a_write(enum ibv_wc_status status)
+{
+    reduction_t reduction;
+    char text[32];
+    reduction_init(&reduction, &machines[0]);
+    op_t *op = op_create(&reduction.world, reduction.plan, 700000, false, NULL);
+    fake_verbs_fail_write(reduction.leaf, status);
+    begin_everywhere(op);
+    world_wait(&reduction.world, all_are_over, "the op has not ended");
+    const world_host_t *leaf = &reduction.world.hosts[reduction.leaf];
+    snprintf(text, sizeof(text), "(status %d)", status);
+    if (!strstr(leaf->lost_text, text))
+        fail_msg("'%s' does not say %s", leaf->lost_text, text);
+    for (uint32_t h = 0; h < reduction.world.host_count; h++)
+        assert_int_equal(op->parts[h].result, BLINK_ERR_PEER_LOST);
+    assert_untouched(op);
+    reduction_fini(&reduction);
+}
+
+static void test_writes_that_fail(void **state)
+{
+    static const enum ibv_wc_status all[] = {IBV_WC_REM_ACCESS_ERR, IBV_WC_RETRY_EXC_ERR,
+                                             IBV_WC_RNR_RETRY_EXC_ERR};
+    (void)state;
+    for (size_t i = 0; world_verbs && i < LENGTH(all); i++)
+        fail_a_write(all[i]);
+}
+
 /* ---- ops that fail ---- */
 
 /* Let some things happen. */
@@ -358,6 +387,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_moves_go_as_messages_where_landings_cannot_be_pinned),
         cmocka_unit_test(test_a_key_opens_the_peers_landing_to_that_peer_and_nothing_else),
         cmocka_unit_test(test_a_peer_that_says_it_wrote_where_it_may_not_is_lost),
+        cmocka_unit_test(test_writes_that_fail),
         cmocka_unit_test(test_ops_that_fail_harm_no_others),
         cmocka_unit_test(test_connections_are_cut_at_any_moment),
     };
