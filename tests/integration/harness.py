@@ -211,7 +211,8 @@ class IntegrationTest(unittest.TestCase):
     def _end_children(self):
         for child in self.children:
             child.kill()
-        if not self._outcome.success:
+        result = self._outcome.result  # its `success` is of this cleanup alone
+        if any(test is self for test, _ in result.failures + result.errors):
             for child in self.children:
                 print(f"--- of the failed test {self.id()}: {child.last_words()}", file=sys.stderr)
 
