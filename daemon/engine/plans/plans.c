@@ -124,6 +124,29 @@ void plan_await_no_more(cached_program_t *cached, const tenant_t *tenant)
     }
 }
 
+/* A plan that this host has made for a key which differs in how plans are compiled alone; NULL: there is
+ * none.
+ */
+static plan_shipped_t *find_same_plan(plan_cache_t *cache, const plan_key_t *key)
+{
+    for (uint32_t other = 0; other < 4 && fabric_spans_hosts(key->fabric); other++) {
+        plan_key_t same = *key;
+        same.scales_inputs = other & 1;
+        same.lands_in_slots = other & 2;
+        const cached_program_t *cached = cache_find(cache, &same, plan_key_digest(&same));
+        if (cached && cached->program && cached->shipped)
+            return plan_shipped_get(cached->shipped);
+    }
+    return NULL;
+}
+
+/* What is there of the plan need not be made. */
+static void plan_here(cached_program_t *cached, tenant_t *tenant)
+{
+    cached->shipped = find_same_plan(&cached->engine->cache, &cached->key);
+    plan_queue(cached, tenant);
+}
+
 blink_result_t plan_want(engine_t *engine, const plan_key_t *key, engine_comm_t *comm,
                          cached_program_t **wanted)
 {
@@ -137,7 +160,7 @@ blink_result_t plan_want(engine_t *engine, const plan_key_t *key, engine_comm_t 
     if (!cached)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to keep a plan of %u ranks", key->rank_count);
     if (is_new && is_planned_here(cached))
-        plan_queue(cached, comm->tenant);
+        plan_here(cached, comm->tenant);
     else if (is_new)
         result = fetch_begin(cached, comm);
     else if (cached->fetch)

@@ -32,6 +32,13 @@ plan_shipped_t *plan_shipped_create(uint8_t *bytes, size_t byte_count)
     return shipped;
 }
 
+plan_shipped_t *plan_shipped_get(plan_shipped_t *shipped)
+{
+    /* Relaxed: whoever counts up has it already. */
+    atomic_fetch_add_explicit(&shipped->users, 1, memory_order_relaxed);
+    return shipped;
+}
+
 void plan_shipped_put(plan_shipped_t *shipped)
 {
     /* Acquire and release: what others read of it comes before its end. */
@@ -70,8 +77,8 @@ blink_result_t plan_tell(engine_t *engine, data_endpoint_t *endpoint, const plan
     if (word->text)
         telling->word.text = memcpy(telling->text, word->text, text_bytes);
     data_endpoint_get(endpoint);
-    if (shipped) /* relaxed: whoever counts up has it already */
-        atomic_fetch_add_explicit(&shipped->users, 1, memory_order_relaxed);
+    if (shipped)
+        (void)plan_shipped_get(shipped);
     atomic_fetch_add_explicit(&engine->cache.untold, 1, memory_order_relaxed);
     mailbox_post(engine->config.control, &telling->item);
     return BLINK_OK;

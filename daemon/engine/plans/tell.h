@@ -17,7 +17,8 @@ typedef struct plan_shipped {
 /* Takes the bytes over, also on failure. NULL: no memory. */
 plan_shipped_t *plan_shipped_create(uint8_t *bytes, size_t byte_count);
 
-/* Use it once less. Thread-safe. NULL is ignored. */
+/* Use it once more, and once less. Thread-safe. NULL is ignored by the second. */
+plan_shipped_t *plan_shipped_get(plan_shipped_t *shipped);
 void plan_shipped_put(plan_shipped_t *shipped);
 
 /* Say this to the host that the endpoint leads to; the word is copied, but for its piece, which is of

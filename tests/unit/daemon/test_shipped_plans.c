@@ -14,16 +14,22 @@ static const uint32_t one_each[] = {1, 1, 1};
 
 /* ---- ops ---- */
 
-static void submit(const engines_t *engines, const test_comm_t *comm, uint8_t opcode, uint32_t rank)
+static void submit_count(const engines_t *engines, const test_comm_t *comm, uint8_t opcode, uint32_t rank,
+                         uint64_t count)
 {
     const ring_sqe_t sqe = {.opcode = opcode,
                             .datatype = BLINK_FLOAT32,
                             .member = comm->number * MEMBERS_OF_COMM + rank,
                             .in_region = REGION,
                             .out_region = REGION,
-                            .count = COUNT,
+                            .count = count,
                             .out_offset_bytes = HALF_BYTES};
     rank_submit((test_rank_t *)(uintptr_t)&engines->ranks[rank], &sqe);
+}
+
+static void submit(const engines_t *engines, const test_comm_t *comm, uint8_t opcode, uint32_t rank)
+{
+    submit_count(engines, comm, opcode, rank, COUNT);
 }
 
 static void submit_all(const engines_t *engines, const test_comm_t *comm, uint8_t opcode)
@@ -166,6 +172,28 @@ static void test_forgotten_plans_are_fetched_again(void **state)
             assert_true(engines.asks > 10);
         engines_fini(&engines);
     }
+}
+
+/* Small payloads take another program of the same plan, and what ships is the plan. */
+static void test_programs_of_one_plan_are_planned_once(void **state)
+{
+    static const uint64_t counts[] = {COUNT, 100 * COUNT};
+    kept_program_t made[2];
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 3);
+    engines.algorithm = BLINK_ALGORITHM_TREES;
+    test_comm_t *comm = comm_add(&engines, long_us());
+    for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t r = 0; r < engines.rank_count; r++)
+            submit_count(&engines, comm, RING_OP_ALLREDUCE, r, counts[i]);
+        assert_all_end(&engines, BLINK_OK, "");
+        assert_one_plan(&engines, BLINK_ALLREDUCE);
+        made[i] = program_of(&engines, 0, BLINK_ALLREDUCE);
+    }
+    assert_true(made[0].digest != made[1].digest);
+    assert_ptr_equal(made[0].shipped, made[1].shipped);
+    engines_fini(&engines);
 }
 
 static void test_a_plan_that_cannot_be_made_fails_alike_everywhere(void **state)
@@ -476,6 +504,7 @@ int main(void)
         cmocka_unit_test(test_communicators_over_the_same_hosts_ask_once),
         cmocka_unit_test(test_hosts_that_would_plan_otherwise_run_one_plan),
         cmocka_unit_test(test_forgotten_plans_are_fetched_again),
+        cmocka_unit_test(test_programs_of_one_plan_are_planned_once),
         cmocka_unit_test(test_a_plan_that_cannot_be_made_fails_alike_everywhere),
         cmocka_unit_test(test_an_ask_is_kept_until_its_communicator_is_known),
         cmocka_unit_test(test_who_asks_for_a_communicator_that_never_was_hears_so),
