@@ -9,6 +9,7 @@
 #include "names.h"
 #include "plan/bytes/bytes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,6 +103,49 @@ static void source_put(plan_source_t *source)
     free(source);
 }
 
+/* ---- who pays ---- */
+
+void fetch_pay_no_more(cached_program_t *cached)
+{
+    if (cached->payer)
+        account_credit(&cached->payer->account, BUDGET_OP_BYTES, cached->paid_bytes);
+    cached->payer = NULL;
+    cached->paid_bytes = 0;
+}
+
+void fetch_inherit(cached_program_t *cached, const tenant_t *tenant, tenant_t *heir)
+{
+    uint32_t bytes = cached->paid_bytes;
+    if (cached->payer != tenant)
+        return;
+    fetch_pay_no_more(cached);
+    if (!heir || bytes == 0)
+        return;
+    account_add(&heir->account, BUDGET_OP_BYTES, bytes);
+    cached->payer = heir;
+    cached->paid_bytes = bytes;
+}
+
+static blink_result_t pay(cached_program_t *cached, uint32_t bytes)
+{
+    const comm_op_t *op = LIST_FIRST(&cached->waiting, comm_op_t, of_state);
+    tenant_t *tenant = cached->payer ? cached->payer : op->comm->tenant;
+    BLINK_TRY(account_charge(&tenant->account, BUDGET_OP_BYTES, bytes));
+    cached->payer = tenant;
+    cached->paid_bytes += bytes;
+    return BLINK_OK;
+}
+
+/* Unless they have been handed over. */
+static void drop_bytes(cached_program_t *cached, plan_fetch_t *fetch)
+{
+    if (!fetch->bytes)
+        return;
+    free(fetch->bytes);
+    fetch->bytes = NULL;
+    fetch_pay_no_more(cached);
+}
+
 /* ---- a fetch ---- */
 
 static data_endpoint_t *endpoint_of(const cached_program_t *cached, const engine_comm_t *comm)
@@ -162,7 +206,7 @@ void fetch_end(cached_program_t *cached)
         source->pulling = NULL;
     pull_next(source);
     source_put(source);
-    free(fetch->bytes);
+    drop_bytes(cached, fetch);
     free(fetch);
 }
 
@@ -198,6 +242,7 @@ static blink_result_t heed_announcement(plan_fetch_t *fetch, const plan_word_t *
 {
     if (word->total_bytes == 0 || word->total_bytes > PLAN_BYTES_MOST)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a plan of %u bytes", word->total_bytes);
+    drop_bytes(fetch->cached, fetch);
     fetch->total_bytes = word->total_bytes;
     fetch->have_bytes = 0;
     if (fetch->source->pulling == fetch) {
@@ -218,6 +263,7 @@ static void hand_over(plan_fetch_t *fetch)
     cached->shipped = plan_shipped_create(fetch->bytes, fetch->total_bytes);
     fetch->bytes = NULL;
     if (!cached->shipped) {
+        fetch_pay_no_more(cached);
         fail(fetch, BLINK_ERR_NO_MEMORY, "no memory for the plan of another host");
         return;
     }
@@ -225,21 +271,33 @@ static void hand_over(plan_fetch_t *fetch)
     plan_queue(cached, op->comm->tenant);
 }
 
-/* Memory grows with what has come. */
+/* Memory grows with what has come. Errors: QUOTA, NO_MEMORY. */
+static blink_result_t grow(plan_fetch_t *fetch, uint32_t bytes)
+{
+    BLINK_TRY(pay(fetch->cached, bytes));
+    uint8_t *grown = realloc(fetch->bytes, fetch->have_bytes + bytes);
+    if (grown)
+        fetch->bytes = grown;
+    else if (!fetch->bytes)
+        fetch_pay_no_more(fetch->cached);
+    return grown ? BLINK_OK : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the plan of another host");
+}
+
 static blink_result_t heed_piece(plan_fetch_t *fetch, const plan_word_t *word)
 {
+    char text[BLINK_ERROR_TEXT_BYTES];
     if (fetch->source->pulling != fetch || word->total_bytes != fetch->total_bytes ||
         word->offset != fetch->have_bytes || word->piece_bytes > fetch->total_bytes - fetch->have_bytes)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "%u bytes of a plan at %u of %u, of which %u of %u have come",
                           word->piece_bytes, word->offset, word->total_bytes, fetch->have_bytes,
                           fetch->total_bytes);
-    uint8_t *grown = realloc(fetch->bytes, fetch->have_bytes + word->piece_bytes);
-    if (!grown) {
-        fail(fetch, BLINK_ERR_NO_MEMORY, "no memory for the plan of another host");
+    blink_result_t result = grow(fetch, word->piece_bytes);
+    if (result != BLINK_OK) {
+        snprintf(text, sizeof(text), "%s", blink_error_text());
+        fail(fetch, result, text);
         return BLINK_OK;
     }
-    memcpy(grown + fetch->have_bytes, word->piece, word->piece_bytes);
-    fetch->bytes = grown;
+    memcpy(fetch->bytes + fetch->have_bytes, word->piece, word->piece_bytes);
     fetch->have_bytes += word->piece_bytes;
     if (fetch->have_bytes < fetch->total_bytes)
         pull(fetch);

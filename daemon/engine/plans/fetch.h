@@ -17,6 +17,11 @@ blink_result_t fetch_share(cached_program_t *cached, engine_comm_t *comm);
 /* Nobody waits for it any more, or it is there. */
 void fetch_end(cached_program_t *cached);
 
+/* The bytes that have come are charged to a tenant who waits for the program. Nobody pays for them any more;
+ * and somebody of this tenant waits no more: the heir pays, who does, or NULL. */
+void fetch_pay_no_more(cached_program_t *cached);
+void fetch_inherit(cached_program_t *cached, const tenant_t *tenant, tenant_t *heir);
+
 /* An answer of the host to which the endpoint leads. Errors: PROTOCOL. */
 blink_result_t fetch_heed(engine_t *engine, const data_endpoint_t *endpoint, const plan_word_t *word);
 

@@ -58,6 +58,7 @@ static void plan_return(mailbox_item_t *item)
     if (!is_planned_here(cached)) {
         plan_shipped_put(cached->shipped);
         cached->shipped = NULL;
+        fetch_pay_no_more(cached);
     }
     if (cached->program)
         cache_count(cache, cached, lane_program_bytes(cached->program));
@@ -113,6 +114,7 @@ void plan_await_no_more(cached_program_t *cached, const tenant_t *tenant)
 {
     plan_cache_t *cache = &cached->engine->cache;
     tenant_t *heir = waiting_tenant(cached);
+    fetch_inherit(cached, tenant, heir);
     if (cached->fetch) {
         if (heir)
             return;

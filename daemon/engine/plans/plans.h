@@ -34,9 +34,11 @@ struct cached_program {
     uint64_t digest_of_key;
     uint32_t uses; /* ops that hold it, whether they wait for it or run an instance of it, and asks */
     plan_key_t key;
-    list_t waiting;              /* ops in OP_PLANNING (op.h) */
-    list_t asks;                 /* answer.c: of other hosts that wait for it */
-    struct plan_fetch *fetch;    /* fetch.c: another host is asked for it; NULL: none is */
+    list_t waiting;           /* ops in OP_PLANNING (op.h) */
+    list_t asks;              /* answer.c: of other hosts that wait for it */
+    struct plan_fetch *fetch; /* fetch.c: another host is asked for it; NULL: none is */
+    tenant_t *payer;          /* of bytes that have come from there; NULL: nobody, there are none */
+    uint32_t paid_bytes;
     lane_program_t *program;     /* NULL while it is being made */
     blink_algorithm_t algorithm; /* never AUTO */
     blink_protocol_t protocol;

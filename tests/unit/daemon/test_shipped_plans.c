@@ -388,6 +388,42 @@ static void test_a_plan_comes_in_pieces_of_any_size(void **state)
     engines_fini(&engines);
 }
 
+/* What comes of it is the user's who waits for it, and has a bound; and it is given back. */
+static void test_the_bytes_of_a_plan_are_charged(void **state)
+{
+    static const uint8_t piece[64 << 10];
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    engines.hosts[1].tenants.budget.limits[BUDGET_OP_BYTES].tenant = 1 << 20;
+    test_comm_t *comm = comm_add(&engines, long_us());
+    const account_t *account = &engines.hosts[1].tenant->account;
+    plan_word_t word = {.is_answer = true, .total_bytes = 8 << 20};
+    submit_and_hold(&engines, comm, 1);
+    uint64_t before = account_used(account, BUDGET_OP_BYTES);
+    engines.holds_words = true;
+    word.number = engines.held.word.number;
+    answer_held(&engines, &word);
+    word.piece = piece;
+    word.piece_bytes = sizeof(piece);
+    for (; word.offset < 4 * sizeof(piece); word.offset += word.piece_bytes)
+        answer_held(&engines, &word);
+    engines_beat(&engines);
+    assert_int_equal(account_used(account, BUDGET_OP_BYTES), before + 4 * sizeof(piece));
+    for (; word.offset < 1 << 20; word.offset += word.piece_bytes)
+        answer_held(&engines, &word);
+    ring_cqe_t cqe = rank_await(&engines, 1);
+    assert_int_equal(cqe.result, BLINK_ERR_QUOTA);
+    assert_non_null(strstr(cqe.text, "op_bytes_per_tenant"));
+    engines_beat(&engines);
+    assert_true(account_used(account, BUDGET_OP_BYTES) <= before);
+    engines.holds_words = false;
+    submit(&engines, comm, RING_OP_ALLREDUCE, 0);
+    assert_int_equal(rank_await(&engines, 0).result, BLINK_ERR_QUOTA);
+    run(&engines, comm, RING_OP_ALLREDUCE);
+    engines_fini(&engines);
+}
+
 /* ---- hosts that lie ---- */
 
 static void test_bytes_that_are_no_plan_fail_the_op_and_name_the_host(void **state)
@@ -512,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_the_host_that_plans_is_lost_while_others_wait),
         cmocka_unit_test(test_the_end_of_one_communicator_leaves_others_their_plan),
         cmocka_unit_test(test_a_plan_comes_in_pieces_of_any_size),
+        cmocka_unit_test(test_the_bytes_of_a_plan_are_charged),
         cmocka_unit_test(test_bytes_that_are_no_plan_fail_the_op_and_name_the_host),
         cmocka_unit_test(test_answers_that_are_none_are_refused),
         cmocka_unit_test(test_asks_that_are_none_are_refused),
