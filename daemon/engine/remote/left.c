@@ -138,18 +138,26 @@ void remotes_heed_left(remotes_t *remotes, data_endpoint_t *endpoint, const left
 
 /* ---- time ---- */
 
+/* Lose the hosts that have not said LEFT for too long of the communicator that left first. */
+static uint64_t check_silent(const engine_t *engine, uint64_t now_us)
+{
+    const remote_left_t *oldest = LIST_FIRST(&engine->remotes.left, remote_left_t, link);
+    if (!oldest)
+        return UINT64_MAX;
+    double silent_s = REMOTE_SILENT_TIMEOUTS * engine->config.settings->network_timeout_s;
+    uint64_t deadline_us = oldest->since_us + (uint64_t)(silent_s * 1e6);
+    if (now_us < deadline_us)
+        return deadline_us;
+    data_standing_lose_silent(oldest->standing, silent_s); /* which is posted as a loss */
+    return UINT64_MAX;
+}
+
 uint64_t remotes_check_left(engine_t *engine, uint64_t now_us)
 {
     remotes_t *remotes = &engine->remotes;
-    double silent_s = REMOTE_SILENT_TIMEOUTS * engine->config.settings->network_timeout_s;
     LIST_FOR_EACH (link, &remotes->asked)
         answer_asking(CONTAINER_OF(link, remote_comm_t, of_asked));
-    uint64_t next_us = list_is_empty(&remotes->asked) ? UINT64_MAX : now_us + ASKED_US;
-    const remote_left_t *oldest = LIST_FIRST(&remotes->left, remote_left_t, link);
-    uint64_t deadline_us = oldest ? oldest->since_us + (uint64_t)(silent_s * 1e6) : UINT64_MAX;
-    if (now_us >= deadline_us)
-        data_standing_lose_silent(oldest->standing, silent_s); /* which is posted as a loss */
-    else if (deadline_us < next_us)
-        next_us = deadline_us;
-    return next_us;
+    uint64_t asked_us = list_is_empty(&remotes->asked) ? UINT64_MAX : now_us + ASKED_US;
+    uint64_t silent_us = check_silent(engine, now_us);
+    return silent_us < asked_us ? silent_us : asked_us;
 }

@@ -106,10 +106,10 @@ static void fail_run(remote_op_t *of, bool tell_all)
 
 uint64_t remotes_check_failing(engine_t *engine, uint64_t now_us)
 {
-    double silent_s = REMOTE_SILENT_TIMEOUTS * engine->config.settings->network_timeout_s;
     remote_op_t *of = LIST_FIRST(&engine->remotes.failing, remote_op_t, of_failing);
     if (!of)
         return UINT64_MAX;
+    double silent_s = REMOTE_SILENT_TIMEOUTS * engine->config.settings->network_timeout_s;
     uint64_t deadline_us = of->failing_us + (uint64_t)(silent_s * 1e6);
     if (now_us < deadline_us)
         return deadline_us;
