@@ -66,7 +66,8 @@ blink_result_t plan_pack_trees(const topo_t *topo, plan_t *plan, double *prices)
 /* trees.c: only the prices of the optimal packing, for plans made by another algorithm. */
 blink_result_t plan_pack_prices(const topo_t *topo, const plan_t *plan, double *prices);
 
-/* route.c: optimal routes, for gather, scatter, alltoall (up to 128 ranks) and sendrecv; also prices. */
+/* route.c: optimal routes, for gather, scatter, alltoall (beyond 128 ranks one for each pair, scheduled) and
+ * sendrecv; also prices. */
 blink_result_t plan_pack_routes(const topo_t *topo, plan_t *plan, double *prices);
 
 /* route.c: only the prices. */

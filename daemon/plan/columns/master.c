@@ -76,6 +76,8 @@ blink_result_t pack_master_open(pack_master_t *m, const uint32_t *sizes, uint32_
     BLINK_TRY(allocate(m, goal_count));
     for (uint32_t goal = 0; goal < goal_count; goal++)
         m->goals[goal] = (pack_goal_t){.size = sizes[goal], .newest = PLAN_NONE};
+    if (m->unsolved)
+        return BLINK_OK;
     BLINK_TRY(
         plan_lp_create(rows + (is_balanced(m) ? goal_count : 0), m->large ? PACK_LOOSENING : 0.0, &m->lp));
     plan_lp_until(m->lp, m->plan->deadline_ns);
@@ -139,6 +141,21 @@ static uint32_t lp_column(const pack_master_t *m, uint32_t column)
     return is_balanced(m) ? column + 1 : column;
 }
 
+/* The column whose entries are in rows[] and values[]. */
+static blink_result_t add_to_program(pack_master_t *m, uint32_t column, uint32_t goal, uint32_t entries)
+{
+    for (uint32_t i = 0; i < entries; i++)
+        m->values[i] *= m->unit_GBps;
+    if (is_balanced(m)) {
+        m->rows[entries] = capacity_rows(m) + goal;
+        m->values[entries++] = -1.0;
+    }
+    BLINK_TRY(plan_lp_add(m->lp, entries, m->rows, m->values));
+    if (is_balanced(m))
+        plan_lp_weigh(m->lp, lp_column(m, column), 0.0);
+    return BLINK_OK;
+}
+
 blink_result_t pack_master_add(pack_master_t *m, uint32_t goal, uint32_t count)
 {
     uint32_t index = (uint32_t)m->columns.count, entries = pack_master_measure_written(m, count);
@@ -151,15 +168,8 @@ blink_result_t pack_master_add(pack_master_t *m, uint32_t goal, uint32_t count)
         busiest = fmax(busiest, m->values[i]);
     if (!(m->unit_GBps > 0.0))
         m->unit_GBps = 1.0 / busiest;
-    for (uint32_t i = 0; i < entries; i++)
-        m->values[i] *= m->unit_GBps;
-    if (is_balanced(m)) {
-        m->rows[entries] = capacity_rows(m) + goal;
-        m->values[entries++] = -1.0;
-    }
-    BLINK_TRY(plan_lp_add(m->lp, entries, m->rows, m->values));
-    if (is_balanced(m))
-        plan_lp_weigh(m->lp, lp_column(m, index), 0.0);
+    if (!m->unsolved)
+        BLINK_TRY(add_to_program(m, index, goal, entries));
     if (!vec_push(&m->columns, column))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u columns", index + 1);
     m->column_paths.count += count;

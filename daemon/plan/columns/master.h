@@ -45,6 +45,7 @@ typedef struct pack_master {
     void *context;      /* for `pricing` */
     double enough;      /* a rate as near to its bound is optimal; PACK_GAIN_LARGE is enough for large ones */
     uint64_t work_most; /* a program of more work than that is large */
+    bool unsolved;      /* no program is made: columns are only counted and priced */
     bool large;         /* its prices are smoothed, and it makes do with less */
     double rate_weight; /* the payload's rate for that of each goal; 0: goals are not balanced */
     plan_lp_t *lp;

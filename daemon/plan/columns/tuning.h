@@ -154,6 +154,9 @@
 #define ROUTE_EXPONENT_GROWTH 2.0
 #define ROUTE_SOURCES         8u
 #define ROUTE_SWEEPS          20u
+/* An alltoall of more ranks is scheduled and not solved; how often prices are new meanwhile. unit.route. */
+#define ROUTE_PROGRAM_RANKS_MAX 128u
+#define ROUTE_SCHEDULE_PRICES   8u
 /* Values below this part of what a pair gets are noise, or not worth a route. unit.route. */
 #define ROUTE_NOISE 1e-3
 /* Of the optimum, what is kept where fewer routes do. unit.route. */

@@ -3,6 +3,10 @@
  * Column generation over routes: the program's prices tell by Dijkstra's algorithm, through relays and from
  * rank to rank, whether a pair has a cheaper way than those known (Ford and Fulkerson's scheme for
  * multicommodity flows).
+ *
+ * An alltoall of many ranks has too many pairs for a program, and is scheduled instead: one route for each,
+ * the cheapest while prices grow with what the routes before load. Where hosts have a few NICs each, these
+ * are what limits, every pair of hosts crosses them by its shortest way, and the schedule is an optimum.
  */
 #include "plan/routes/route.h"
 
@@ -71,12 +75,11 @@ static blink_result_t router_init(router_t *r, const topo_t *topo, const plan_t 
 {
     static const pack_pricing_t pricing = {price_routes, NULL};
     *r = (router_t){.topo = topo, .plan = plan, .n = plan->rank_count};
-    if (plan->collective == BLINK_ALLTOALL && r->n > ROUTE_ALLTOALL_RANKS_MAX)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "alltoall is planned for up to %u ranks, not %u",
-                          ROUTE_ALLTOALL_RANKS_MAX, r->n);
+    r->scheduled = plan->collective == BLINK_ALLTOALL && r->n > ROUTE_PROGRAM_RANKS_MAX;
     BLINK_TRY(pack_master_init(&r->master, topo, plan, NULL, PACK_SMALL_RANKS));
     r->master.pricing = &pricing;
     r->master.context = r;
+    r->master.unsolved = r->scheduled;
     r->master.enough = ROUTE_ENOUGH;
     return open_program(r);
 }
@@ -92,16 +95,22 @@ static void router_fini(router_t *r)
 
 /* ---- routes ---- */
 
+/* The paths have new prices. */
+static void price_hop(router_t *r)
+{
+    size_t pairs = (size_t)r->n * r->n;
+    double dearest = 0.0;
+    for (size_t pair = 0; pair < pairs; pair++)
+        if (r->master.paths.cost[pair] < INFINITY)
+            dearest = fmax(dearest, r->master.paths.cost[pair]);
+    r->hop = dearest * ROUTE_HOP_PENALTY;
+}
+
 /* Cheapest ways from a rank over the priced paths (Dijkstra on a dense matrix); of equally cheap ones that of
  * fewer hops. */
 static void walk_from(router_t *r, uint32_t source)
 {
     size_t n = r->n;
-    double hop = 0.0;
-    for (size_t pair = 0; pair < n * n; pair++)
-        if (r->master.paths.cost[pair] < INFINITY)
-            hop = fmax(hop, r->master.paths.cost[pair]);
-    hop *= ROUTE_HOP_PENALTY;
     for (uint32_t rank = 0; rank < n; rank++) {
         r->distance[rank] = rank == source ? 0.0 : INFINITY;
         r->via[rank] = PLAN_NONE;
@@ -117,7 +126,7 @@ static void walk_from(router_t *r, uint32_t source)
             return;
         r->settled[nearest] = true;
         for (uint32_t to = 0; to < n; to++) {
-            double distance = r->distance[nearest] + r->master.paths.cost[nearest * n + to] + hop;
+            double distance = r->distance[nearest] + r->master.paths.cost[nearest * n + to] + r->hop;
             if (distance < r->distance[to]) {
                 r->distance[to] = distance;
                 r->via[to] = nearest;
@@ -162,6 +171,7 @@ static blink_result_t set_unit(router_t *r)
     uint32_t walked = PLAN_NONE, count = 0;
     double busiest = 0.0;
     pack_paths_price(&m->paths, m->prices);
+    price_hop(r);
     for (uint32_t i = 0; i < r->demand_count; i++) {
         BLINK_TRY(walk_demand(r, &r->demands[i], &walked));
         BLINK_TRY(trace(r, &r->demands[i], &count));
@@ -179,6 +189,7 @@ static blink_result_t price_routes(void *context, double least_gain, double *cos
     router_t *r = context;
     uint32_t walked = PLAN_NONE;
     *cost = 0.0;
+    price_hop(r);
     for (uint32_t i = 0; i < r->demand_count; i++) {
         const route_demand_t *demand = &r->demands[i];
         const pack_goal_t *goal = &r->master.goals[i];
@@ -218,9 +229,12 @@ static blink_result_t repeat_route(router_t *r, pack_spread_t *loads, uint32_t d
 static blink_result_t sweep(router_t *r, pack_spread_t *loads, double exponent)
 {
     uint32_t walked = PLAN_NONE, sources = 0;
+    uint32_t every = r->scheduled ? r->n / ROUTE_SCHEDULE_PRICES : ROUTE_SOURCES;
     for (uint32_t i = 0; i < r->demand_count; i++) {
-        if (r->demands[i].from != walked && sources++ % ROUTE_SOURCES == 0)
+        if (r->demands[i].from != walked && sources++ % every == 0) {
             pack_spread_price(loads, &r->master, exponent);
+            price_hop(r);
+        }
         BLINK_TRY(walk_demand(r, &r->demands[i], &walked));
         BLINK_TRY(repeat_route(r, loads, i));
     }
@@ -249,6 +263,32 @@ static blink_result_t spread(router_t *r, uint32_t sweeps)
     blink_result_t result = pack_spread_init(&loads, &r->master);
     if (result == BLINK_OK)
         result = sweep_all(r, &loads, sweeps);
+    pack_spread_fini(&loads);
+    return result;
+}
+
+/* ---- a schedule ---- */
+
+/* Only the busiest rows have a price: where all payload crosses some of them, no plan does better. */
+static blink_result_t prove_schedule(router_t *r, const pack_spread_t *loads)
+{
+    pack_master_t *m = &r->master;
+    uint32_t added = 0;
+    for (uint32_t row = 0; row < m->net->row_count; row++)
+        m->prices[row] =
+            loads->load[row] >= (1.0 - ROUTE_NOISE) * loads->most ? 1.0 / m->net->row_GBps[row] : 0.0;
+    pack_master_set_worth(m, 0.0);
+    return pack_master_prove(m, 0.0, &added);
+}
+
+static blink_result_t schedule(router_t *r)
+{
+    pack_spread_t loads;
+    blink_result_t result = pack_spread_init(&loads, &r->master);
+    if (result == BLINK_OK)
+        result = sweep_all(r, &loads, 1);
+    if (result == BLINK_OK)
+        result = prove_schedule(r, &loads);
     pack_spread_fini(&loads);
     return result;
 }
@@ -338,7 +378,7 @@ static blink_result_t thin(router_t *r)
 static blink_result_t pack_routes(router_t *r, plan_t *plan, double *prices)
 {
     if (r->demand_count > 0) {
-        BLINK_TRY(optimise(r));
+        BLINK_TRY(r->scheduled ? schedule(r) : optimise(r));
         pack_write_prices(r->master.net, r->master.best_prices, prices);
     }
     if (!plan)

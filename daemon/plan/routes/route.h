@@ -7,9 +7,6 @@
 
 #include "plan/columns/master.h"
 
-/* Most ranks of an alltoall: it has a demand for every pair. */
-#define ROUTE_ALLTOALL_RANKS_MAX 128u
-
 /* What must get from one rank to another: a goal of the master, which stands for as many pairs as the
  * symmetries make of it. */
 typedef struct route_demand {
@@ -20,10 +17,12 @@ typedef struct route_demand {
 typedef struct router {
     const topo_t *topo;
     const plan_t *plan;
-    uint32_t n; /* ranks */
+    uint32_t n;     /* ranks */
+    bool scheduled; /* every demand has one route, by one sweep; no program is solved */
     pack_master_t master;
     uint32_t demand_count;
     route_demand_t *demands; /* by `from` */
+    double hop;              /* what a hop costs besides, under the prices of now */
     double *distance;        /* per rank: scratch */
     uint32_t *via;           /* per rank: the rank before it on the cheapest way, scratch */
     bool *settled;           /* per rank: scratch */

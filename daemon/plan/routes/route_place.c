@@ -1,5 +1,6 @@
 /* The route packer's solution as channels. Where every pair has one route, as behind switches, a slice of the
- * parallel switches is one channel of all pairs, so that lanes are few; else every route is a channel. */
+ * parallel switches is one channel of all pairs, so that lanes are few; else every route is a channel. A
+ * schedule is placed so also where routes have several hops, as it would have a channel for every pair. */
 #include "error.h"
 #include "plan/routes/route.h"
 
@@ -105,19 +106,21 @@ static uint32_t only_route(const router_t *r, uint32_t demand)
     return only;
 }
 
-/* Whether every demand, and every own block, stands for equally many blocks, and every demand has one route
- * of one hop: the parts of a channel carry equal shares. */
+/* Whether every demand has one route. Unless the routes are scheduled, it has one hop, and every demand, and
+ * every own block, stands for equally many blocks: the parts of a channel carry equal shares. */
 static bool folds(const router_t *r)
 {
-    for (uint32_t rank = 0; rank < r->n && r->demand_count > 0; rank++)
-        if (keeps_block(r, rank) && pack_net_orbit_size(r->master.net, rank) != r->master.goals[0].size)
-            return false;
     for (uint32_t i = 0; i < r->demand_count; i++) {
         uint32_t route = only_route(r, i);
-        if (route == PLAN_NONE || column_of(r, route)->path_count != 1 ||
-            r->master.goals[i].size != r->master.goals[0].size)
+        if (route == PLAN_NONE)
+            return false;
+        if (!r->scheduled &&
+            (column_of(r, route)->path_count != 1 || r->master.goals[i].size != r->master.goals[0].size))
             return false;
     }
+    for (uint32_t rank = 0; rank < r->n && r->demand_count > 0 && !r->scheduled; rank++)
+        if (keeps_block(r, rank) && pack_net_orbit_size(r->master.net, rank) != r->master.goals[0].size)
+            return false;
     return r->demand_count > 1;
 }
 
@@ -127,32 +130,56 @@ static double common_slice_end(const router_t *r, double at)
     double end = 1.0;
     for (uint32_t i = 0; i < r->demand_count; i++) {
         uint32_t route = only_route(r, i);
-        end = fmin(end, pack_slice_end(&r->master.paths, paths_of(r, route), 1, at));
+        end = fmin(end,
+                   pack_slice_end(&r->master.paths, paths_of(r, route), column_of(r, route)->path_count, at));
     }
     return end;
 }
 
-static blink_result_t place_folded(const router_t *r, plan_t *plan)
+/* Whether the rank's own block, or the demand, is among those that stand for so many. */
+static bool own_has_size(const router_t *r, uint32_t rank, uint32_t size)
 {
-    uint32_t own = 0;
+    return keeps_block(r, rank) && pack_net_orbit_size(r->master.net, rank) == size;
+}
+
+static bool demand_has_size(const router_t *r, uint32_t demand, uint32_t size)
+{
+    return r->master.goals[demand].size == size;
+}
+
+/* Channels of all demands and own blocks that stand for so many. */
+static blink_result_t place_folded(const router_t *r, plan_t *plan, uint32_t size)
+{
+    uint32_t parts = 0;
     for (uint32_t rank = 0; rank < r->n; rank++)
-        own += keeps_block(r, rank);
-    uint32_t parts = r->demand_count + own;
+        parts += own_has_size(r, rank, size);
+    if (parts == 0) /* a demand stands for as many as its rank's own block */
+        return BLINK_OK;
+    for (uint32_t i = 0; i < r->demand_count; i++)
+        parts += demand_has_size(r, i, size);
     for (double at = 0.0, end; at < 1.0; at = end) {
         plan_channel_t *channel = NULL;
         uint32_t filled = 0;
         end = common_slice_end(r, at);
-        BLINK_TRY(plan_add_channel(plan, (end - at) * parts, parts, &channel));
+        BLINK_TRY(plan_add_channel(plan, (end - at) * parts * size, parts, &channel));
         for (uint32_t i = 0; i < r->demand_count; i++)
-            BLINK_TRY(fill_route(r, plan, only_route(r, i), (at + end) / 2.0, &channel->parts[filled++]));
+            if (demand_has_size(r, i, size))
+                BLINK_TRY(fill_route(r, plan, only_route(r, i), (at + end) / 2.0, &channel->parts[filled++]));
         for (uint32_t rank = 0; rank < r->n; rank++)
-            if (keeps_block(r, rank))
+            if (own_has_size(r, rank, size))
                 BLINK_TRY(fill_own(&channel->parts[filled++], rank));
     }
     return BLINK_OK;
 }
 
+static blink_result_t place_all_folded(const router_t *r, plan_t *plan)
+{
+    for (uint32_t size = 1; size <= r->n; size++)
+        BLINK_TRY(place_folded(r, plan, size));
+    return BLINK_OK;
+}
+
 blink_result_t route_place(const router_t *r, plan_t *plan)
 {
-    return folds(r) ? place_folded(r, plan) : place_routes(r, plan);
+    return folds(r) ? place_all_folded(r, plan) : place_routes(r, plan);
 }

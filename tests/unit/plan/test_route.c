@@ -2,6 +2,7 @@
  * Optimal routes: gather, scatter, alltoall and sendrecv, against optima worked out by hand, against the
  * bound on random topologies whose bottlenecks lie six orders apart, and as lanes.
  */
+#include "hand_hosts.h"
 #include "plan_checks.h"
 
 #include "plan/lane/lane.h"
@@ -19,6 +20,25 @@ static void check_lanes(const topo_t *topo, const plan_t *plan)
     if (lane_verify(program, &options) != BLINK_OK)
         fail_msg("%s on %s: %s", blink_name_collective(plan->collective), topo->name, blink_error_text());
     lane_program_destroy(program);
+}
+
+/* As the daemons of the hosts run it: with wire lanes, and small payloads in landings. */
+static void check_lanes_of_hosts(const topo_t *topo, const plan_t *plan)
+{
+    uint32_t of_rank[PLAN_RANKS_MAX];
+    lane_hosts_t hosts = {.of_rank = of_rank};
+    lane_verify_options_t options = {.chunks = 2, .slots = 1};
+    hand_number_hosts(topo, plan, of_rank);
+    for (uint32_t in_slots = 0; in_slots < 2; in_slots++) {
+        lane_program_t *program = NULL;
+        hosts.lands_in_slots = in_slots == 1;
+        options.chunks = hosts.lands_in_slots ? 1 : 2;
+        assert_int_equal(lane_compile(topo, plan, &hosts, &program), BLINK_OK);
+        assert_true(program->wire_count > 0);
+        if (lane_verify(program, &options) != BLINK_OK)
+            fail_msg("alltoall on %s: %s", topo->name, blink_error_text());
+        lane_program_destroy(program);
+    }
 }
 
 /* Over the first `count` gpus. */
@@ -279,16 +299,50 @@ static void test_idle_hosts_make_no_templates(void **state)
     topo_destroy(topo);
 }
 
-static void test_alltoall_has_a_largest_size(void **state)
+/* ---- many ranks ---- */
+
+/* 16 hosts of 16 have 256 ranks: 240 of 256 blocks of each leave its host by a NIC of 1 GB/s. One route for
+ * each pair, of one hop, and all of them in few channels. */
+static void test_alltoall_of_many_ranks_is_scheduled_and_fills_every_nic(void **state)
+{
+    (void)state;
+    const uint32_t devices[16] = {16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16};
+    topo_t *topo = hand_hosts(devices, 16);
+    plan_t *plan = route_all(topo, BLINK_ALLTOALL, 0, 0);
+    assert_close(plan->rate_GBps, 256.0 * 256 / (16 * 240));
+    assert_close(plan->bound_GBps, plan->rate_GBps);
+    assert_int_equal(plan_tree_count(plan), 256 * 255);
+    assert_int_equal(plan_depth(plan), 1);
+    assert_true(plan_image_count(plan) * plan->channel_count <= 256);
+    check_lanes_of_hosts(topo, plan);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
+/* Hosts of unequal size have no symmetry as a whole, or small ones. The largest host's NIC limits. */
+static void test_alltoall_of_many_unequal_hosts_is_scheduled(void **state)
+{
+    (void)state;
+    const uint32_t devices[7] = {48, 16, 16, 16, 16, 16, 5};
+    topo_t *topo = hand_hosts(devices, 7);
+    plan_t *plan = route_all(topo, BLINK_ALLTOALL, 0, 0);
+    assert_close(plan->rate_GBps, 133.0 * 133 / (48 * 85));
+    assert_close(plan->bound_GBps, plan->rate_GBps);
+    check_lanes_of_hosts(topo, plan);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
+/* Within a DGX-1 not all gpus are joined by NVLink: some routes have two hops. */
+static void test_alltoall_of_many_ranks_relays_within_hosts(void **state)
 {
     (void)state;
     topo_t *topo = load("17xdgx1v");
-    plan_t *plan = NULL;
-    assert_int_equal(try_first(topo, BLINK_ALLTOALL, BLINK_ALGORITHM_TREES, 129, 0, 0, &plan),
-                     BLINK_ERR_UNSUPPORTED);
-    assert_non_null(strstr(blink_error_text(), "128"));
-    assert_int_equal(try_first(topo, BLINK_ALLTOALL, BLINK_ALGORITHM_TREES, 128, 0, 0, &plan), BLINK_OK);
+    plan_t *plan = route_all(topo, BLINK_ALLTOALL, 0, 0);
+    assert_int_equal(plan_depth(plan), 2);
     assert_true(plan->rate_GBps >= 0.99 * plan->bound_GBps);
+    assert_true(plan_image_count(plan) * plan->channel_count <= 136);
+    check_lanes_of_hosts(topo, plan);
     plan_destroy(plan);
     topo_destroy(topo);
 }
@@ -414,7 +468,9 @@ int main(void)
         cmocka_unit_test(test_repeated_hosts_are_planned_as_templates),
         cmocka_unit_test(test_routes_that_others_can_stand_in_for_are_dropped),
         cmocka_unit_test(test_idle_hosts_make_no_templates),
-        cmocka_unit_test(test_alltoall_has_a_largest_size),
+        cmocka_unit_test(test_alltoall_of_many_ranks_is_scheduled_and_fills_every_nic),
+        cmocka_unit_test(test_alltoall_of_many_unequal_hosts_is_scheduled),
+        cmocka_unit_test(test_alltoall_of_many_ranks_relays_within_hosts),
         cmocka_unit_test(test_routes_of_few_hops_have_the_same_bound),
         cmocka_unit_test(test_narrow_ranks_are_not_lost_beside_wide_ones),
         cmocka_unit_test(test_bottlenecks_six_orders_apart_are_routed_near_the_bound),
