@@ -662,6 +662,21 @@ static void test_a_rank_may_leave_at_any_moment(void **state)
 
 /* ---- many ---- */
 
+/* From JOIN to ENDED a host sends, and gets, one message for itself and one for the host above it and each
+ * below: of READY, ACKNOWLEDGED and ENDED. Nothing but JOINs grows with the number of hosts, and these go to
+ * the home alone. */
+static void assert_few_messages(const host_t *host, bool is_home)
+{
+    const uint64_t neighbours = GATHER_CHILDREN + 1, kinds = 3;
+    uint64_t sent = 0, received = 0;
+    for (uint32_t kind = 0; kind <= GATHER_ENDED; kind++) {
+        sent += host->sent[kind];
+        received += host->received[kind];
+    }
+    assert_in_range(sent, 1, 1 + kinds * neighbours);
+    assert_in_range(received - (is_home ? host->received[GATHER_JOIN] : 0), 1, kinds * neighbours);
+}
+
 static void test_1024_hosts_meet_with_few_messages(void **state)
 {
     (void)state;
@@ -684,6 +699,13 @@ static void test_1024_hosts_meet_with_few_messages(void **state)
     end_parts(hosts);
     hosts_settle(hosts);
     assert_nothing_left(hosts);
+    uint64_t sent = 0;
+    for (uint32_t i = 0; i < 1024; i++) {
+        assert_few_messages(&hosts->hosts[i], i == 0);
+        for (uint32_t kind = 0; kind <= GATHER_ENDED; kind++)
+            sent += hosts->hosts[i].sent[kind];
+    }
+    assert_int_equal(sent, 4 * 1023); /* JOIN, READY, ACKNOWLEDGED and ENDED of every host but the home */
     hosts_destroy(hosts);
 }
 
