@@ -45,6 +45,11 @@ blink_result_t plan_intern_path(plan_t *plan, const uint32_t *links, uint32_t li
 /* Divide all shares by their sum, so that they add up to 1. */
 void plan_normalise_shares(plan_t *plan);
 
+/* ---- measure.c ---- */
+
+/* Most edges between the root and any rank; 0 where there is no tree. */
+uint32_t plan_tree_depth(const plan_t *plan, const plan_tree_t *tree);
+
 /* ---- reach.c ---- */
 
 /* The path of fewest links from one rank to another through relays only; among equally short ones those of

@@ -94,14 +94,19 @@ blink_result_t plan_rate_GBps(const topo_t *topo, const plan_t *plan, double *ra
     return result;
 }
 
-static uint32_t tree_depth(const plan_t *plan, const plan_tree_t *tree)
+/* Every edge is climbed once: a ring is a chain for each of its ranks. */
+uint32_t plan_tree_depth(const plan_t *plan, const plan_tree_t *tree)
 {
+    uint32_t depth[PLAN_RANKS_MAX] = {0}; /* of the ranks that were climbed from */
     uint32_t deepest = 0;
     for (uint32_t rank = 0; tree->parent && rank < plan->rank_count; rank++) {
-        uint32_t depth = 0;
-        for (uint32_t at = rank; tree->parent[at] != PLAN_NONE; at = tree->parent[at])
-            depth++;
-        deepest = depth > deepest ? depth : deepest;
+        uint32_t above = 0, at = rank;
+        for (; tree->parent[at] != PLAN_NONE && depth[at] == 0; at = tree->parent[at])
+            above++;
+        above += depth[at];
+        deepest = above > deepest ? above : deepest;
+        for (at = rank; tree->parent[at] != PLAN_NONE && depth[at] == 0; at = tree->parent[at])
+            depth[at] = above--;
     }
     return deepest;
 }
@@ -112,8 +117,8 @@ uint32_t plan_depth(const plan_t *plan)
     for (uint32_t c = 0; c < plan->channel_count; c++)
         for (uint32_t i = 0; i < plan->channels[c].part_count; i++) {
             const plan_part_t *part = &plan->channels[c].parts[i];
-            uint32_t depth =
-                tree_depth(plan, &part->reduce) + tree_depth(plan, &part->broadcast) + part->route.hop_count;
+            uint32_t depth = plan_tree_depth(plan, &part->reduce) + plan_tree_depth(plan, &part->broadcast) +
+                             part->route.hop_count;
             deepest = depth > deepest ? depth : deepest;
         }
     return deepest;

@@ -3,6 +3,7 @@
 
 #include "collective.h"
 #include "names.h"
+#include "plan/internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -76,16 +77,7 @@ uint32_t plan_branch_edge(const plan_branch_t *branch, uint32_t place)
 
 uint32_t plan_branch_depth(const plan_t *plan, const plan_branch_t *branch)
 {
-    if (!branch->tree)
-        return branch->route->hop_count;
-    uint32_t deepest = 0;
-    for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
-        uint32_t depth = 0;
-        for (uint32_t at = rank; branch->tree->parent[at] != PLAN_NONE; at = branch->tree->parent[at])
-            depth++;
-        deepest = depth > deepest ? depth : deepest;
-    }
-    return deepest;
+    return branch->tree ? plan_tree_depth(plan, branch->tree) : branch->route->hop_count;
 }
 
 /* ---- names ---- */
