@@ -61,7 +61,7 @@ typedef struct topo {
 } topo_t;
 
 /* Limits of a generated topology. */
-#define TOPO_GENERATED_HOSTS_MAX 128u
+#define TOPO_GENERATED_HOSTS_MAX 1024u
 #define TOPO_GENERATED_GPUS_MAX  1024u
 
 /*

@@ -242,8 +242,8 @@ static void test_names_that_make_no_sense_are_refused_by_what_is_wrong(void **st
         blink_result_t result;
         const char *texts[3];
     } cases[] = {
-        {"0xdgx1v", BLINK_ERR_INVALID_ARGUMENT, {"0xdgx1v", "1 to 128 hosts, not 0"}},
-        {"5000xdgx1v", BLINK_ERR_INVALID_ARGUMENT, {"1 to 128 hosts, not 5000"}},
+        {"0xdgx1v", BLINK_ERR_INVALID_ARGUMENT, {"0xdgx1v", "1 to 1024 hosts, not 0"}},
+        {"5000xdgx1v", BLINK_ERR_INVALID_ARGUMENT, {"1 to 1024 hosts, not 5000"}},
         {"99999999999999999999999xdgx1v", BLINK_ERR_INVALID_ARGUMENT, {"hosts, not 99999999999999999999999"}},
         {"128xdgx2", BLINK_ERR_INVALID_ARGUMENT, {"128 hosts of 16 gpus", "2048", "1024"}},
         {"2x2x_dgx1v_100g", BLINK_ERR_INVALID_ARGUMENT, {"2x_dgx1v_100g is more than one host"}},
