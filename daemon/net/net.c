@@ -44,6 +44,13 @@ static blink_result_t check_config(const net_config_t *config)
                       config->timeout_s, NET_TIMEOUT_LEAST_S);
 }
 
+static uint64_t handshake_ms(uint64_t timeout_ms)
+{
+    if (timeout_ms < NET_HANDSHAKE_LEAST_MS)
+        return NET_HANDSHAKE_LEAST_MS;
+    return timeout_ms < NET_HANDSHAKE_MOST_MS ? timeout_ms : NET_HANDSHAKE_MOST_MS;
+}
+
 static void init_handles(net_t *net)
 {
     list_init(&net->dials);
@@ -66,7 +73,7 @@ blink_result_t net_create(const net_config_t *config, net_t **created)
                    .handler = config->handler,
                    .context = config->context,
                    .timeout_ms = (uint64_t)(config->timeout_s * 1000)};
-    net->handshake_ms = net->timeout_ms < NET_HANDSHAKE_MOST_MS ? net->timeout_ms : NET_HANDSHAKE_MOST_MS;
+    net->handshake_ms = handshake_ms(net->timeout_ms);
     blink_result_t result = fill_hello(config, &net->hello);
     if (result == BLINK_OK)
         result = tls_context_create(config->cluster, config->keys, &net->tls);

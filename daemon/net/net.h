@@ -25,12 +25,21 @@ typedef struct net_session net_session_t;
 /* Sessions that are open at a time. */
 #define NET_SESSIONS_MAX 2048u
 
-/* A handshake has so long, or the peers' time-out if that is shorter. */
-#define NET_HANDSHAKE_MOST_MS 5000u
+/* A handshake has as long as the peers' time-out, but at least and at most so long. The kernel sends what was
+ * lost of its first packets again after one second. */
+#define NET_HANDSHAKE_LEAST_MS 2000u
+#define NET_HANDSHAKE_MOST_MS  5000u
 
 /* How long a peer may give no sign of life. */
 #define NET_TIMEOUT_DEFAULT_S 5.0
 #define NET_TIMEOUT_LEAST_S   0.5
+
+/* How long a host is dialled whom ranks wait for: the peers' time-out, but at least two handshakes. */
+static inline uint64_t net_reach_ms(double timeout_s)
+{
+    uint64_t timeout_ms = (uint64_t)(timeout_s * 1e3);
+    return timeout_ms > 2 * NET_HANDSHAKE_LEAST_MS ? timeout_ms : 2 * NET_HANDSHAKE_LEAST_MS;
+}
 
 typedef struct net_handler {
     /* A session is open: messages may be sent, and will come. */

@@ -99,6 +99,11 @@ class Host:
     def unfilter(self):
         self.inside("tc", "qdisc", "delete", "dev", "eth0", "clsact")
 
+    def is_connecting(self):
+        """Whether its daemon waits for the answer to a first packet."""
+        with open(f"/proc/{self.daemon.pid}/net/tcp", encoding="ascii") as sockets:
+            return any(line.split()[3] == "02" for line in sockets)
+
     def sent_bytes(self, nic="eth0"):
         """Since the host was made."""
         file = f"/sys/class/net/{nic}/statistics/tx_bytes"

@@ -5,7 +5,7 @@ Ids name the daemon that made them; no list of hosts is configured here.
 import signal
 import unittest
 
-from cluster import NetTest, require_namespaces
+from cluster import BLACK_HOLE, NetTest, require_namespaces
 from limit import SHORT_S
 
 OP = "allreduce:1000:float32:sum"
@@ -115,6 +115,17 @@ class Refused(GatheringTest):
         one.daemon.stop()
         self.assert_step(two.start_rank(identifier, 2, 1, OP).finish(), "init", "PEER_LOST",
                          "the host that the id names, where the ranks gather, is lost: no connection")
+
+    def test_home_whose_first_packets_are_lost(self):
+        """They come again after a second, which may be longer than a host may give no sign of life."""
+        one, two = self.started(2, timeout_s=0.5)
+        identifier = one.new_id()
+        rank = one.start_rank(identifier, 2, 0, OP)
+        one.filter(BLACK_HOLE)
+        late = two.start_rank(identifier, 2, 1, OP)
+        self.until(two.is_connecting)
+        one.unfilter()
+        self.assert_all_join(rank, late)
 
     def test_address_that_its_daemon_does_not_name_leads_to_no_session(self):
         """A user's own relay there would otherwise have all that goes between the hosts."""

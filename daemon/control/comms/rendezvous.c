@@ -214,7 +214,7 @@ blink_result_t rendezvous_create(control_t *control, const rendezvous_handler_t 
         .calls = {on_send, on_refused, on_ready, on_lost, on_charge, on_credit, on_remember, on_recall},
         .context = rendezvous,
         .init_timeout_ms = (uint32_t)(settings->init_timeout_s * 1e3),
-        .acknowledge_timeout_ms = (uint32_t)(settings->network_timeout_s * 1e3)};
+        .acknowledge_timeout_ms = (uint32_t)net_reach_ms(settings->network_timeout_s)};
     blink_result_t result = BLINK_OK;
     if (getrandom(config.id_secrets, sizeof(config.id_secrets), 0) != (ssize_t)sizeof(config.id_secrets))
         result = BLINK_FAIL_ERRNO("random numbers");

@@ -133,7 +133,7 @@ static blink_result_t begin(const finding_t *asked)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to ask another host");
     *finding = *asked;
     finding->until_ms =
-        uv_now(&peers->control->loop) + (uint64_t)(peers->control->settings->network_timeout_s * 1e3);
+        uv_now(&peers->control->loop) + net_reach_ms(peers->control->settings->network_timeout_s);
     const net_dial_config_t config = {.address_count = finding->address_count,
                                       .addresses = finding->addresses,
                                       .is_users = true,

@@ -88,7 +88,7 @@ static blink_result_t begin(peers_t *peers, const gather_host_t *host, tenant_t 
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to dial another host");
     *reach = (reach_t){.peers = peers, .instance = host->instance, .tenant = tenant};
     reach->until_ms =
-        uv_now(&peers->control->loop) + (uint64_t)(peers->control->settings->network_timeout_s * 1e3);
+        uv_now(&peers->control->loop) + net_reach_ms(peers->control->settings->network_timeout_s);
     list_init(&reach->words);
     const net_dial_config_t config = {.address_count = take_addresses(host, addresses),
                                       .addresses = addresses,
