@@ -16,10 +16,6 @@ class BudgetTest(IntegrationTest):
     def limited_daemon(self, **limits):
         return self.daemon("--pace", "0.05", *self.limits(**limits), topology="dgx1v_hybrid")
 
-    def anonymous_bytes(self, daemon):
-        with open(f"/proc/{daemon.pid}/status", encoding="ascii") as status:
-            return int(re.search(r"RssAnon:\s+(\d+) kB", status.read())[1]) * 1024
-
     def used(self, daemon, resource):
         """Of this user, besides what the question itself takes."""
         [tenant] = self.ctl_json(daemon, "tenants")["tenants"]
@@ -29,7 +25,7 @@ class BudgetTest(IntegrationTest):
         """The most anonymous memory that the daemon was seen to have until the process ended."""
         peak = 0
         while process.child.poll() is None:
-            peak = max(peak, self.anonymous_bytes(daemon))
+            peak = max(peak, daemon.anonymous_bytes())
             time.sleep(0.001)  # the group needs the processors, too
         self.assertEqual(process.wait(), 0, process.describe())
         return peak
@@ -50,14 +46,14 @@ class ScratchTest(BudgetTest):
     def test_a_group_waits_for_scratch_and_stays_within_the_budget(self):
         """Each op takes some 9 MB: without a budget sixteen of them take more than 100."""
         daemon = self.limited_daemon(scratch_bytes_per_tenant="20M", idle_scratch_bytes="10M")
-        before = self.anonymous_bytes(daemon)
+        before = daemon.anonymous_bytes()
         peak = self.peak_while(daemon, self.start_group(daemon, 16))
         self.assertLess(peak - before, 48 * MB)
 
     def test_an_op_that_needs_more_than_the_budget_runs_by_itself(self):
         daemon = self.limited_daemon(scratch_bytes_per_tenant="64K", scratch_bytes_per_node="256K",
                                      idle_scratch_bytes="0")
-        before = self.anonymous_bytes(daemon)
+        before = daemon.anonymous_bytes()
         peak = self.peak_while(daemon, self.start_group(daemon, 8))
         self.assertLess(peak - before, 32 * MB)
 
@@ -65,7 +61,7 @@ class ScratchTest(BudgetTest):
         """AllReduces of 1 MiB by eight ranks: every element that arrives is right, and memory has its
         bound: what the budget holds, what may be kept idle, and what ops and plans are themselves."""
         daemon = self.limited_daemon(scratch_bytes_per_tenant="20M", idle_scratch_bytes="10M")
-        before = self.anonymous_bytes(daemon)
+        before = daemon.anonymous_bytes()
         group = f"group:{ops}:allreduce:{MB // 4}:float32:sum:inplace"
         ranks = self.start_rank(daemon, new_id(), 8, ALL, [group], ALL)
         self.assertLess(self.peak_while(daemon, ranks) - before, 48 * MB)
@@ -83,7 +79,7 @@ class ScratchTest(BudgetTest):
         daemon = self.limited_daemon(scratch_bytes_per_tenant="64K", scratch_bytes_per_node="256K")
         for _ in range(3):
             group = self.start_group(daemon, 20)
-            self.until(lambda: self.anonymous_bytes(daemon) > 4 * MB or group.child.poll() is not None)
+            self.until(lambda: daemon.anonymous_bytes() > 4 * MB or group.child.poll() is not None)
             group.kill()
         self.until(lambda: not self.ctl_json(daemon, "comms")["comms"])
         self.peak_while(daemon, self.start_group(daemon, 5))
@@ -93,10 +89,10 @@ class ScratchTest(BudgetTest):
 class IdleTest(BudgetTest):
     def test_memory_goes_back_when_traffic_has_ended(self):
         daemon = self.limited_daemon(idle_scratch_s="0.5", cached_plan_s="0.5")
-        before = self.anonymous_bytes(daemon)
+        before = daemon.anonymous_bytes()
         peak = self.peak_while(daemon, self.start_group(daemon, 6))
         self.assertGreater(peak - before, 20 * MB)
-        self.until(lambda: self.anonymous_bytes(daemon) - before < 4 * MB)
+        self.until(lambda: daemon.anonymous_bytes() - before < 4 * MB)
 
     def test_memory_after_ten_rounds_is_that_after_two(self):
         daemon = self.limited_daemon(idle_scratch_s="0.5", cached_plan_s="0.5")
@@ -108,10 +104,10 @@ class IdleTest(BudgetTest):
 
         for _ in range(2):
             run_round()
-        after_two = self.anonymous_bytes(daemon)
+        after_two = daemon.anonymous_bytes()
         for _ in range(8):
             run_round()
-        self.until(lambda: self.anonymous_bytes(daemon) <= max(after_two, 8 * MB))
+        self.until(lambda: daemon.anonymous_bytes() <= max(after_two, 8 * MB))
 
 
 class TenantsTest(BudgetTest):

@@ -67,6 +67,11 @@ class Process:
         with open(f"/proc/{self.pid}/maps", encoding="utf-8") as maps:
             return sum(1 for _ in maps)
 
+    def anonymous_bytes(self):
+        """Of memory that is its alone."""
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
+            return int(re.search(r"RssAnon:\s+(\d+) kB", status.read())[1]) * 1024
+
     def stdout(self):
         with self.changed:
             return "".join(self.out)

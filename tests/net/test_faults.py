@@ -18,6 +18,8 @@ SLOWLY = ("tbf", "rate", "300mbit", "burst", "64k", "latency", "50ms")
 MOVING_BYTES = 4 << 20
 GOOD = f"times:100:{OP}"
 NOBODY = 65534
+MANY_OPS = 1000
+GROWTH_BYTES = 256 << 10  # measured: 36 KiB of fifty communicators, 180 KiB of seven peers
 
 #: After so long without a sign of life a host is lost, where tests wait for that: twice, where others are not
 #: to be lost.
@@ -297,21 +299,46 @@ class Bystanders(FaultsTest):
                          "becoming other users needs root")
     def test_another_user_is_not_harmed(self):
         places = self.places(1, 1)
-        programs = {host: self.open_to_all(host) for host, _ in places}
-        ids = [places[0][0].new_id() for _ in range(2)]
-        ranks = [[self.start_as(uid, programs[host], host, identifier, rank, uid % 2)
-                  for rank, (host, _) in enumerate(places)]
-                 for uid, identifier in zip((NOBODY, NOBODY - 1), ids)]
-        for each in ranks:
-            self.open_gates(each)
-        comms = lambda: self.ctl_json(places[0][0].daemon, "comms")["comms"]
-        self.until(lambda: min(comm["op_count"] for comm in comms()) > 20)
+        ranks = self.busy_users(places, ["small ops", "small ops"])
         ranks[0][1].kill()
         self.assert_lost(ranks[0][0], "rank 1")
-        before = comms()[0]["op_count"]
-        self.until(lambda: comms()[0]["op_count"] > before + 100)
+        before, = self.op_counts(places)
+        self.until(lambda: self.op_counts(places)[0] > before + 100)
         self.end_unharmed(ranks[1])
         self.forget_comms(places)
+
+    @unittest.skipUnless(os.geteuid() == 0 and "BLINK_TEST_IN_USER_NAMESPACE" not in os.environ,
+                         "becoming other users needs root")
+    def test_users_move_at_the_same_time(self):
+        """While one has done many ops the other has done some, whatever ops the one has."""
+        for phase in BUSY:
+            with self.subTest(phase=phase):
+                places = self.places(1, 1)
+                ranks = self.busy_users(places, [phase, "small ops"])
+                before = self.op_counts(places)
+                since = lambda before=before, places=places: [
+                    now - then for now, then in zip(self.op_counts(places), before)]
+                self.until(lambda since=since: max(since()) >= MANY_OPS)
+                self.assertGreaterEqual(min(since()), MANY_OPS // 50)
+                self.end_unharmed(sum(ranks, []))
+
+    def op_counts(self, places):
+        """Of all communicators, in the order in which they were made."""
+        comms = self.ctl_json(places[0][0].daemon, "comms")["comms"]
+        return [comm["op_count"] for comm in sorted(comms, key=lambda comm: comm["comm"])]
+
+    def busy_users(self, places, phases):
+        """A communicator of a user of its own for each phase, which all have begun: their ranks."""
+        programs = {host: self.open_to_all(host) for host, _ in places}
+        ranks = []
+        for number, phase in enumerate(phases):
+            identifier = places[0][0].new_id()
+            ranks.append([self.start_as(NOBODY - number, programs[host], host, identifier, rank, number,
+                                        BUSY[phase]) for rank, (host, _) in enumerate(places)])
+        for each in ranks:
+            self.open_gates(each)
+        self.until(lambda: min(self.op_counts(places)) > 20)
+        return ranks
 
     def open_to_all(self, host):
         """Every user may connect to its daemon, and run a copy of blink-rank, whose path is returned."""
@@ -323,9 +350,9 @@ class Bystanders(FaultsTest):
             os.chmod(shutil.copy(path, directory), 0o755)
         return program
 
-    def start_as(self, uid, program, host, identifier, rank, device):
+    def start_as(self, uid, program, host, identifier, rank, device, step):
         child = Rank([program, "--socket", host.daemon.socket, "--id", identifier, "--ranks", 2, "--rank",
-                      rank, "--device", device, "gate", BUSY["small ops"]],
+                      rank, "--device", device, "gate", step],
                      user=uid, group=uid, extra_groups=[],
                      env=os.environ | {"LD_LIBRARY_PATH": host.daemon.directory})
         self.children.append(child)
@@ -349,6 +376,47 @@ class Bystanders(FaultsTest):
         lose_some(5)
         for daemon, (descriptors, mappings) in zip(daemons, early):
             self.until(lambda: daemon.descriptors() <= descriptors and daemon.mappings() <= mappings + 8)
+
+    def test_nothing_is_left_of_communicators_that_came_and_went(self):
+        """Of many that one client makes and destroys, round for round."""
+        places = self.places(1, 1)
+        daemons = [host.daemon for host, _ in places]
+
+        def make(count):
+            identifier = places[0][0].new_id()
+            ids = [identifier[:-8] + f"{number:08x}" for number in range(count)]
+            ranks = [self.start_client(host.daemon, [step for each in ids for step in (
+                f"join:{each}:2:{rank}:0", OP, "destroy")]) for rank, (host, _) in enumerate(places)]
+            for rank in ranks:
+                self.assert_all_ok(rank.finish())
+            self.forget_comms(places)
+
+        self.check_leaves_nothing(daemons, lambda: make(50))
+
+    def test_nothing_is_left_of_peers_that_were_lost_and_met_again(self):
+        one, two = self.started(2)
+
+        def lose_and_meet(count):
+            for _ in range(count):
+                ranks = self.busy([(one, 0), (two, 0)], "small ops")
+                two.daemon.kill()
+                self.assert_lost(ranks[0], "n2")
+                ranks[1].kill()
+                self.forget_comms([(one, 0)])
+                two.restart()
+
+        self.check_leaves_nothing([one.daemon], lambda: lose_and_meet(7))
+
+    def check_leaves_nothing(self, daemons, play):
+        """The third time leaves no descriptor, and memory grows by less than its bound."""
+        play()
+        play()
+        early = [(daemon.descriptors(), daemon.anonymous_bytes()) for daemon in daemons]
+        play()
+        for daemon, (descriptors, used_bytes) in zip(daemons, early):
+            self.until(lambda daemon=daemon, count=descriptors: daemon.descriptors() <= count)
+            if not os.environ.get("SANITIZE"):  # a sanitizer keeps what is freed
+                self.assertLess(daemon.anonymous_bytes(), used_bytes + GROWTH_BYTES)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 Ids name the daemon that made them; no list of hosts is configured here.
 """
+import json
 import signal
 import unittest
 
 from cluster import BLACK_HOLE, NetTest, require_namespaces
+from harness import BLINKCTL
 from limit import SHORT_S
 
 OP = "allreduce:1000:float32:sum"
@@ -126,6 +128,26 @@ class Refused(GatheringTest):
         self.until(two.is_connecting)
         one.unfilter()
         self.assert_all_join(rank, late)
+
+    def start_with_network(self, host, **network):
+        """A daemon to which its topology says this of the network."""
+        text = self.run_command([BLINKCTL, "topology", "1xdgx1v@5", "--json"])[1]
+        topology = json.loads(text)
+        next(node for node in topology["nodes"] if node["id"] == "net").update(network)
+        host.start(topology=self.write_file("topology.json", json.dumps(topology)), devices=8)
+
+    def test_topologies_that_contradict_each_other(self):
+        """The network is one for all hosts: who says otherwise of it does not begin with them."""
+        one, two, three = self.cluster(3)
+        self.start_with_network(one, GBps_total=10)
+        self.start_with_network(two, GBps_total=20)
+        self.start_with_network(three, GBps_total=10)
+        identifier = one.new_id()
+        ranks = [host.start_rank(identifier, 2, rank, OP) for rank, host in enumerate((one, two))]
+        for rank in ranks:
+            self.assert_step(rank.finish(), "init", "INVALID_ARGUMENT",
+                             "'n1' and 'n2' do not say the same of the network")
+        self.check_serve(one, three)
 
     def test_address_that_its_daemon_does_not_name_leads_to_no_session(self):
         """A user's own relay there would otherwise have all that goes between the hosts."""

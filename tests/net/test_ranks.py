@@ -106,6 +106,25 @@ class Disagreement(RanksTest):
             self.assertRegex(failed[0]["text"], "rank 2 on n3.*1001|1001.*rank 2 on n3")
             self.assertEqual(steps[-1]["step"], "close")
 
+    def test_refused_op_costs_nothing(self):
+        """Its host refuses it at once, the others do not hear of it, and it does not count as an op."""
+        refused = ["past-region", "overlap", "datatype", "redop", "root"]
+        places = self.places(1, 1, 1)
+        own = {1: [*(f"fault:{kind}" for kind in refused), f"times:100:{OP}", "destroy"]}
+        first, second, third = self.run_at(places, f"times:100:{OP}", "destroy", own=own)
+        for steps in (first, third, [step for step in second if not step["step"].startswith("fault:")]):
+            self.assert_all_ok(steps)
+        for kind in refused:
+            self.assertNotEqual(self.find(second, f"fault:{kind}")["result"], "BLINK_OK", second)
+
+    def test_mismatch_is_followed_by_a_hundred_good_ops(self):
+        places = self.places(1, 1)
+        own = {1: ["allreduce:1001:float32:sum", f"times:100:{OP}", "destroy"]}
+        for steps in self.run_at(places, OP, f"times:100:{OP}", "destroy", own=own):
+            failed = [step for step in steps if step["result"] != "BLINK_OK"]
+            self.assertEqual([step["result"] for step in failed], ["BLINK_ERR_MISMATCH"], steps)
+            self.assert_step(steps, f"times:100:{OP}", "OK")
+
     def test_rank_that_leaves(self):
         places = self.places(1, 1)
         own = {1: [OP, "destroy"]}
