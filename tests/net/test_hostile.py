@@ -98,6 +98,70 @@ class Strangers(HostileTest):
         stranger.kill()
 
 
+#: Prints whom each data connection is dialled at that it sees, and the hello that opens it.
+LISTENER = """
+import socket
+ETH_P_ALL = 3
+cable = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+print("up", flush=True)
+while True:
+    packet = cable.recv(65536)
+    if packet[0] >> 4 != 4 or packet[9] != socket.IPPROTO_TCP:
+        continue
+    tcp = packet[4 * (packet[0] & 15):]
+    said = tcp[4 * (tcp[12] >> 4):]
+    if said.startswith(b"BLKD"):
+        print(socket.inet_ntoa(packet[16:20]), said[:48].hex(), flush=True)
+"""
+
+REPLAY = """
+import socket, sys
+again = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+again.sendall(bytes.fromhex(sys.argv[3]))
+try:
+    print("heard", again.recv(1))
+except ConnectionResetError:
+    print("heard", b"")
+"""
+
+
+class Replays(HostileTest):
+    """Data go in clear: who can listen has seen the token of each data connection."""
+
+    def replay(self, outside, at, hellos, text):
+        """Until the log has said so of each, which withholds lines that come fast one after the other."""
+        for hello in hellos:
+            at.daemon.err.clear()
+            while not re.search(f"{outside.v4}.*{text}", at.daemon.stderr()):
+                status, out, err = self.run_command(["ip", "netns", "exec", outside.namespace,
+                                                     sys.executable, "-c", REPLAY, at.v4, PORT, hello])
+                self.assertEqual((status, out), (0, "heard b''\n"), err)
+
+    def test_token_opens_one_connection_once(self):
+        one, two = self.started(2)
+        outside = Host(one.cluster, 9)
+        outside.make()
+        listener = self.start(["ip", "netns", "exec", one.namespace, sys.executable, "-c", LISTENER])
+        listener.wait_for("being up", lambda process: "up" in process.stdout())
+        ranks = self.start_at([(one, 0), (two, 0)], f"times:1000000:{OP}")
+        self.until(lambda: listener.stdout().count("\n") == 4)
+        seen = [line.split() for line in listener.stdout().splitlines()[1:]]
+        at, = {host for host in (one, two) for address, _ in seen if host.v4 == address}
+        other = two if at is one else one
+        hellos = [hello for _, hello in seen]
+        self.assertEqual(len(set(hellos)), 3)
+        self.goes_on(ranks, at)
+        self.replay(outside, at, hellos, r"data connection \d is there already")
+        self.goes_on(ranks, at)
+        for rank in ranks:
+            rank.kill()
+        other.daemon.kill()
+        self.until(lambda: at.connected() == [])
+        self.replay(outside, at, hellos, "of a daemon that has no session here")
+        other.restart()
+        self.check_serve([(one, 0), (two, 0)])
+
+
 #: A new clock is the children's.
 LATER = """trap 'kill "$!"' TERM; setpriv --pdeathsig KILL "$@" & wait; wait "$!" """
 
