@@ -281,6 +281,17 @@ class Cables(FaultsTest):
         self.check_serve(places)
 
 
+class Leaving(FaultsTest):
+    LARGE = "broadcast:4000000:int32:0"
+
+    def test_sender_that_destroys_and_closes_as_soon_as_its_part_has_ended(self):
+        """Some of the broadcast is still under way then, and comes all the same."""
+        places = self.places(1, 1)
+        places[0][0].shape(*SLOWLY)
+        for steps in self.run_at(places, OP, self.LARGE, "destroy"):
+            self.assert_all_ok(steps)
+
+
 class Bystanders(FaultsTest):
     def test_another_communicator_of_the_hosts_goes_on(self):
         places = self.places(1, 1)
