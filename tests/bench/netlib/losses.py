@@ -58,16 +58,16 @@ def new_id(cluster, daemon):
     return next(line["text"] for line in map(json.loads, told.splitlines()) if line["step"] == "id")
 
 
-def start_ranks(cluster):
+def start_ranks(cluster, *steps):
     identifier = new_id(cluster, cluster.daemons[0])
     return [Rank([cluster.bin / "blink-rank", "--socket", daemon.socket, "--id", identifier, "--ranks",
-                  str(cluster.ranks), "--rank", str(rank), "--device", str(device), *STEPS])
+                  str(cluster.ranks), "--rank", str(rank), "--device", str(device), *steps])
             for rank, (daemon, device) in enumerate(cluster.places())]
 
 
 def lose_once(cluster, lose, survivors):
     """Milliseconds from the loss until each of the survivors, rank numbers, was told."""
-    ranks = start_ranks(cluster)
+    ranks = start_ranks(cluster, *STEPS)
     try:
         wait_for(ranks, STEPS[0])
         lost_s = time.monotonic()
