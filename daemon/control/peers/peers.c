@@ -64,6 +64,17 @@ static void on_data_lost(void *context, blink_result_t code)
     close_host(context, code);
 }
 
+/* Where in the list of hosts, which is in the order of their names, one of this name goes: before that. */
+static list_t *find_next(peers_t *peers, const char *name)
+{
+    LIST_FOR_EACH (link, &peers->hosts) {
+        const peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
+        if (strcmp(net_session_peer(host->session)->host, name) > 0)
+            return link;
+    }
+    return &peers->hosts;
+}
+
 static blink_result_t add_host(peers_t *peers, net_session_t *session)
 {
     peer_host_t *host = calloc(1, sizeof(*host));
@@ -84,7 +95,7 @@ static blink_result_t add_host(peers_t *peers, net_session_t *session)
     }
     asks_host_init(&host->asks, peers->asks, session);
     asked_init(&host->asked, peers->control, session, peers->handler.query);
-    list_append(&peers->hosts, &host->link);
+    list_insert(find_next(peers, net_session_peer(session)->host), &host->link);
     net_session_set_data(session, host);
     return BLINK_OK;
 }
