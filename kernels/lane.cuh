@@ -4,6 +4,11 @@
  * leave together and only at its end: after the last step, when the host wants the run to end, or when a wait
  * has lasted too long.
  *
+ * Lanes that leave. A lane may have to leave when a wait lasts, so that others have its multiprocessor, and
+ * be taken up again by a later launch. It leaves only where it waits for a semaphore, before the step has
+ * moved anything, and notes chunk and step; what it waited for is still to come, or has come when it looks
+ * again. Semaphores and slots stay as they are between the launches of a run.
+ *
  * Order. The threads write a step's data and meet at a barrier; then one of them signals with
  * store_release(). A thread that sees the signal with load_acquire(), and after the next barrier every thread
  * of its block, on any GPU and in any process, sees those data, and so does everybody whom it tells in turn.
@@ -38,6 +43,7 @@ typedef struct moment_t {
     lane_abi_step_t step;
     uint64_t chunk_bytes; /* of the channel */
     uint32_t chunk;
+    uint32_t step_index; /* in the lane */
 } moment_t;
 
 /* ---- where operands are ---- */
@@ -181,17 +187,18 @@ LANE_FUNCTION bool step_run(const lane_abi_run_t &run, const moment_t &moment, b
     return true;
 }
 
-/* All steps of a lane on one chunk. Returns false if the block is to leave. */
+/* The steps of a lane on one chunk, from the moment's on. Returns false if the block is to leave. */
 template <class reducing>
 LANE_FUNCTION bool chunk_run(const lane_abi_run_t &run, moment_t &moment, const lane_abi_lane_t &lane,
                              bool looks)
 {
     const lane_abi_step_t *steps = list_at<lane_abi_step_t>(run.program, moment.program->steps_offset);
-    for (uint32_t s = 0; s < lane.step_count; s++) {
-        moment.step = steps[lane.step_first + s];
+    for (; moment.step_index < lane.step_count; moment.step_index++) {
+        moment.step = steps[lane.step_first + moment.step_index];
         if (!step_run<reducing>(run, moment, looks))
             return false;
     }
+    moment.step_index = 0;
     return true;
 }
 
@@ -210,21 +217,52 @@ LANE_FUNCTION portion_t portion_of(const lane_abi_run_t &run, const moment_t &mo
     return portion_t{run.lane_first + block.index, block.index < run.lane_count ? 1u : 0u, 0, 1};
 }
 
+/* ---- lanes that leave ---- */
+
+LANE_FUNCTION lane_abi_progress_t *progress_of(const lane_abi_run_t &run, uint32_t lane)
+{
+    return (lane_abi_progress_t *)run.progress + lane;
+}
+
+/* Begin where the block that ran the lane before has left it. Every thread reads that before the barrier of
+ * its first step, behind which alone it is written again. */
+LANE_FUNCTION void lane_take_up(const lane_abi_run_t &run, moment_t &moment, portion_t &portion)
+{
+    if (run.progress == 0 || portion.lane_count == 0)
+        return;
+    const lane_abi_progress_t *progress = progress_of(run, portion.lane_first);
+    portion.chunk = load_flag(&progress->chunk);
+    moment.step_index = load_flag(&progress->step);
+}
+
+/* The block's end, and the launch's, come after this (block_end()): who sees those sees the progress. */
+LANE_FUNCTION void lane_leave(const lane_abi_run_t &run, const moment_t &moment, uint32_t lane,
+                              uint64_t chunk)
+{
+    if (run.progress == 0 || thread_index() != 0)
+        return;
+    store_flag(&progress_of(run, lane)->chunk, (uint32_t)chunk);
+    store_flag(&progress_of(run, lane)->step, moment.step_index);
+}
+
 template <class reducing>
 LANE_FUNCTION void portion_run(const lane_abi_run_t &run, moment_t &moment, portion_t portion)
 {
     uint32_t taken = 0;
-    for (uint32_t l = 0; l < portion.lane_count; l++) {
-        const lane_abi_lane_t lane =
-            list_at<lane_abi_lane_t>(run.program, moment.program->lanes_offset)[portion.lane_first + l];
+    lane_take_up(run, moment, portion);
+    for (uint32_t l = portion.lane_first; l < portion.lane_first + portion.lane_count; l++) {
+        const lane_abi_lane_t lane = list_at<lane_abi_lane_t>(run.program, moment.program->lanes_offset)[l];
         const lane_abi_channel_t channel =
             list_at<lane_abi_channel_t>(run.binding, moment.binding->channels_offset)[lane.channel];
         moment.chunk_bytes = channel.chunk_bytes;
         for (; portion.chunk < channel.chunks; portion.chunk += portion.stride) {
             moment.chunk = (uint32_t)portion.chunk;
-            if (!chunk_run<reducing>(run, moment, lane, ++taken % CHUNKS_PER_LOOK == 0))
+            if (!chunk_run<reducing>(run, moment, lane, ++taken % CHUNKS_PER_LOOK == 0)) {
+                lane_leave(run, moment, l, portion.chunk);
                 return;
+            }
         }
+        lane_leave(run, moment, l, portion.chunk);
         portion.chunk -= channel.chunks;
     }
 }
@@ -247,6 +285,7 @@ template <class reducing> LANE_FUNCTION void block_run(const lane_abi_run_t &run
         frame.protocol = moment.program->protocol;
         frame.control = (lane_abi_control_t *)run.control;
         frame.wait_limit_ns = run.wait_limit_ns;
+        frame.leaves = run.progress != 0;
     }
     block_barrier();
     portion_run<reducing>(run, moment, portion_of(run, moment, block));

@@ -97,6 +97,12 @@ typedef struct lane_abi_control {
     uint64_t reserved[6];
 } lane_abi_control_t;
 
+/* How far a lane has come: the chunk and the step that it takes next. A lane whose chunk is that behind its
+ * last one has ended. */
+typedef struct lane_abi_progress {
+    uint32_t chunk, step;
+} lane_abi_progress_t;
+
 typedef struct lane_abi_rank {
     uint64_t input, output;                           /* 0 where the run does not use it */
     uint64_t input_stride_bytes, output_stride_bytes; /* from one block of the payload to the next */
@@ -113,7 +119,12 @@ typedef struct lane_abi_run {
                                 anything that earlier runs left there */
     uint64_t
         epoch_base; /* LL, LL128: the epoch of chunk c is epoch_base + c + 1; the low 32 bits are never 0 */
-    uint64_t wait_limit_ns;          /* how long a wait may last */
+    uint64_t wait_limit_ns; /* how long a wait may last */
+    uint64_t progress; /* address of a lane_abi_progress_t for each lane of the program: lanes begin where
+                          that says and leave it where they end, as they also do, without a failure, when a
+                          wait has lasted for so long; another launch takes them up again. Under Simple, of
+                          programs that are not independent. 0: lanes begin at the beginning, and such a
+                          wait is a failure */
     uint32_t lane_first, lane_count; /* of the program's: those of this GPU */
     uint32_t divisor;                /* AVG: the number of ranks; else 1 */
     uint32_t scaled;                 /* PRE_MUL_SUM: inputs are multiplied as they are read */

@@ -29,6 +29,7 @@ typedef struct frame_t {
     uint32_t copies; /* the only source is taken as it is, every bit of it */
     lane_abi_control_t *control;
     uint64_t wait_limit_ns;
+    bool leaves; /* at that limit the block leaves, and nothing has failed */
 } frame_t;
 
 LANE_SHARED frame_t frame;
@@ -57,7 +58,8 @@ LANE_FUNCTION bool patience_ends(patience_t *patience)
         patience->since_ns = now_ns;
     if (now_ns - patience->since_ns < frame.wait_limit_ns)
         return false;
-    store_flag(&frame.control->failed, 1);
+    if (!frame.leaves)
+        store_flag(&frame.control->failed, 1);
     return true;
 }
 

@@ -36,6 +36,7 @@ typedef struct bench {
     uint64_t base; /* of semaphores and epochs */
     uint64_t number;
     uint32_t block_count; /* of an independent program */
+    bool in_turns;        /* ranks run one after the other, and leave when they would have to wait */
 } bench_t;
 
 /* Scratch that is enough for all sizes here. */
@@ -215,19 +216,61 @@ static launch_t make_launch(const bench_t *bench, const memory_t *memory, const 
     return launch;
 }
 
-static void run_kernels(bench_t *bench, const memory_t *memory, const lane_geometry_t *geometry)
+static void run_at_once(const bench_t *bench, const memory_t *memory, const lane_image_t *image)
 {
-    lane_image_t image;
     launch_t launches[RANKS];
-    image_init(geometry, &image);
-    assert_true(geometry->scratch_bytes <= SCRATCH_BYTES);
-    bench->number++;
     for (uint32_t rank = 0; rank < RANKS; rank++)
-        launches[rank] = make_launch(bench, memory, &image, rank);
+        launches[rank] = make_launch(bench, memory, image, rank);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         launch_begin(&launches[rank]);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         assert_false(launch_end(&launches[rank]));
+}
+
+static bool have_ended(const lane_image_t *image, const lane_geometry_t *geometry,
+                       const lane_abi_progress_t *progress)
+{
+    const lane_abi_program_t *program = image->program.bytes;
+    const lane_abi_lane_t *lanes = (const void *)((const char *)image->program.bytes + program->lanes_offset);
+    uint32_t lane = 0;
+    while (lane < image->lane_first[RANKS] &&
+           progress[lane].chunk == geometry->channels[lanes[lane].channel].chunks)
+        lane++;
+    return lane == image->lane_first[RANKS];
+}
+
+/* As if there was room for the lanes of one rank only: each leaves as soon as it would have to wait. In every
+ * round some lane gets further. */
+static void run_in_turns(const bench_t *bench, const memory_t *memory, const lane_image_t *image,
+                         const lane_geometry_t *geometry)
+{
+    size_t bytes = (image->lane_first[RANKS] + 1) * sizeof(lane_abi_progress_t);
+    lane_abi_progress_t *progress = image_alloc(bytes), *before = image_alloc(bytes);
+    while (!have_ended(image, geometry, progress)) {
+        memcpy(before, progress, bytes);
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            launch_t launch = make_launch(bench, memory, image, rank);
+            launch.run.progress = (uint64_t)(uintptr_t)progress;
+            launch.run.wait_limit_ns = 1;
+            launch_begin(&launch);
+            assert_false(launch_end(&launch));
+        }
+        assert_memory_not_equal(before, progress, bytes);
+    }
+    free(progress);
+    free(before);
+}
+
+static void run_kernels(bench_t *bench, const memory_t *memory, const lane_geometry_t *geometry)
+{
+    lane_image_t image;
+    image_init(geometry, &image);
+    assert_true(geometry->scratch_bytes <= SCRATCH_BYTES);
+    bench->number++;
+    if (bench->in_turns)
+        run_in_turns(bench, memory, &image, geometry);
+    else
+        run_at_once(bench, memory, &image);
     for (uint32_t c = 0; c < geometry->program->channel_count; c++)
         bench->base += geometry->channels[c].chunks;
     image_fini(&image);
@@ -323,6 +366,29 @@ static void test_every_collective_in_every_protocol(void **state)
             bench_fini(&bench);
             lane_program_destroy(program);
         }
+    }
+    fixture_fini(&fixture);
+}
+
+static void test_lanes_that_leave_are_taken_up_again(void **state)
+{
+    (void)state;
+    fixture_t fixture;
+    fixture_init(&fixture, 1, 0.0);
+    for (size_t i = 0; i < 2 * HAND_COLLECTIVES; i++) {
+        hand_shape_t shape = i % 2 ? TOGETHER : APART;
+        blink_collective_t collective = hand_collectives[i / 2];
+        lane_program_t *program = make_program(&fixture, collective, shape, BLINK_PROTOCOL_SIMPLE);
+        bench_t bench;
+        bench_init(&bench, &fixture, program);
+        bench.in_turns = true;
+        check_shot(&bench, (shot_t){.count = 0, .datatype = BLINK_FLOAT32});
+        check_shot(&bench, (shot_t){.count = 30011, .datatype = BLINK_FLOAT32});
+        check_cut(&bench, (shot_t){.count = 5003, .datatype = BLINK_INT32}, 1024);
+        if (collective == BLINK_ALLREDUCE)
+            check_cut(&bench, (shot_t){.count = 5003, .datatype = BLINK_INT32, .in_place = true}, 1024);
+        bench_fini(&bench);
+        lane_program_destroy(program);
     }
     fixture_fini(&fixture);
 }
@@ -591,6 +657,7 @@ int main(void)
         cmocka_unit_test(test_independent_programs_on_any_number_of_blocks),
         cmocka_unit_test(test_every_type_and_operator_in_every_protocol),
         cmocka_unit_test(test_every_collective_in_every_protocol),
+        cmocka_unit_test(test_lanes_that_leave_are_taken_up_again),
         cmocka_unit_test(test_slots_are_those_of_the_host_executor),
         cmocka_unit_test(test_nothing_is_taken_before_its_flag),
         cmocka_unit_test(test_aborted_run_ends),
