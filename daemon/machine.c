@@ -225,7 +225,8 @@ static blink_result_t note_gpus(machine_t *machine, const settings_devices_t *ch
 
 static blink_result_t start_worker(const settings_t *settings, machine_t *machine)
 {
-    BLINK_TRY(gpu_worker_start(settings, &machine->worker));
+    BLINK_TRY(wire_memory_create(&machine->wires));
+    BLINK_TRY(gpu_worker_start(settings, wire_memory_fd(machine->wires), &machine->worker));
     blink_result_t result = gpu_worker_receive_hello(&machine->worker, HELLO_TIMEOUT_MS, &machine->hello);
     if (result != BLINK_OK)
         gpu_worker_end(&machine->worker, NULL, 0);
@@ -406,9 +407,11 @@ blink_result_t machine_make(const settings_t *settings, machine_t *machine)
 void machine_fini(machine_t *machine)
 {
     gpu_worker_end(&machine->worker, NULL, 0);
+    wire_memory_destroy(machine->wires);
     topo_destroy(machine->with_network);
     topo_destroy(machine->topo);
     free(machine->gpu_of_node);
+    machine->wires = NULL;
     machine->with_network = machine->topo = NULL;
     machine->gpu_of_node = NULL;
 }

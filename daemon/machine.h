@@ -6,6 +6,7 @@
 #define BLINK_MACHINE_H
 
 #include "base/settings.h"
+#include "exec/cuda/wire_memory.h"
 #include "gpu_worker/start.h"
 #include "topo/topo.h"
 
@@ -15,6 +16,7 @@ typedef struct machine {
                               other host */
     uint32_t device_count; /* the first so many gpus of topo */
     bool has_gpus;
+    wire_memory_t *wires;  /* for the worker; NULL: no GPUs were asked for */
     gpu_worker_t worker;   /* started, if the machine has GPUs */
     gpu_hello_t hello;     /* what the worker said */
     uint32_t *gpu_of_node; /* by topology node; GPU_NONE: a host device, or no device. NULL: no GPUs */

@@ -208,6 +208,7 @@ static blink_result_t serve(settings_t *settings)
                               .topo = machine.with_network ? machine.with_network : machine.topo,
                               .device_count = machine.device_count,
                               .gpu_of_node = machine.gpu_of_node,
+                              .wires = machine.wires,
                               .gpu_worker = machine.has_gpus ? &machine.worker : NULL,
                               .gpu_hello = machine.has_gpus ? &machine.hello : NULL};
     if (settings->pace_scale == SETTINGS_PACE_AUTO)

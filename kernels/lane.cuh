@@ -70,19 +70,28 @@ LANE_FUNCTION span_t span_of(const lane_abi_part_t &part, uint64_t chunk_bytes, 
     return span_t{part.extent_begin + from + begin, end - begin};
 }
 
-/* As lane_buffer_offset() and lane_scratch_offset(), with OPERAND_FLAGGED. */
+/* Where the slots of an edge begin: in scratch, or in host memory that wires share. */
+LANE_FUNCTION uint64_t slots_of(const lane_abi_run_t &run, const lane_abi_operand_t &operand)
+{
+    if (operand.buffer == LANE_ABI_SCRATCH)
+        return run.ranks[operand.rank].scratch;
+    return ((const volatile uint64_t *)run.wire_areas)[operand.rank];
+}
+
+/* As lane_buffer_offset(), lane_scratch_offset() and lane_landing_offset(), with OPERAND_FLAGGED. */
 LANE_FUNCTION uint64_t operand_of(const lane_abi_run_t &run, const moment_t &moment,
                                   const lane_abi_operand_t &operand, const lane_abi_part_t &part, span_t span)
 {
-    const lane_abi_rank_t &rank = run.ranks[operand.rank];
     if (operand.buffer == LANE_ABI_INPUT)
-        return rank.input + part.in_block * rank.input_stride_bytes + span.offset;
+        return run.ranks[operand.rank].input + part.in_block * run.ranks[operand.rank].input_stride_bytes +
+               span.offset;
     if (operand.buffer == LANE_ABI_OUTPUT)
-        return rank.output + part.out_block * rank.output_stride_bytes + span.offset;
+        return run.ranks[operand.rank].output + part.out_block * run.ranks[operand.rank].output_stride_bytes +
+               span.offset;
     const lane_abi_edge_t &edge =
         list_at<lane_abi_edge_t>(run.binding, moment.binding->edges_offset)[operand.edge];
     uint64_t slot =
-        rank.scratch + edge.scratch_offset + moment.chunk % moment.binding->slots * edge.slot_bytes;
+        slots_of(run, operand) + edge.scratch_offset + moment.chunk % moment.binding->slots * edge.slot_bytes;
     return moment.program->protocol == BLINK_PROTOCOL_SIMPLE ? slot : slot | OPERAND_FLAGGED;
 }
 
@@ -99,7 +108,7 @@ LANE_FUNCTION void step_lay_out(const lane_abi_run_t &run, const moment_t &momen
         const lane_abi_operand_t operand = operands[step.src_first + i];
         bool scaled = run.scaled && operand.buffer == LANE_ABI_INPUT;
         frame.srcs[i] = operand_of(run, moment, operand, part, span) | (scaled ? OPERAND_SCALED : 0);
-        frame.scalars[i] = run.ranks[operand.rank].scalar;
+        frame.scalars[i] = scaled ? run.ranks[operand.rank].scalar : 0;
     }
     for (uint32_t i = thread_index(); i < step.dst_count; i += BLOCK_THREADS)
         frame.dsts[i] = operand_of(run, moment, operands[step.dst_first + i], part, span);
@@ -117,7 +126,8 @@ LANE_FUNCTION void step_lay_out(const lane_abi_run_t &run, const moment_t &momen
 
 LANE_FUNCTION uint64_t semaphore_at(const lane_abi_run_t &run, uint32_t rank, uint32_t semaphore)
 {
-    return run.ranks[rank].semaphores + (uint64_t)semaphore * LANE_ABI_SEMAPHORE_BYTES;
+    uint64_t semaphores = rank == LANE_ABI_WIRES ? run.wire_semaphores : run.ranks[rank].semaphores;
+    return semaphores + (uint64_t)semaphore * LANE_ABI_SEMAPHORE_BYTES;
 }
 
 /* Returns false if the run is to end before the wait is over. */

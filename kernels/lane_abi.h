@@ -18,24 +18,35 @@
 /* From one semaphore to the next: writer and waiter are different multiprocessors. */
 #define LANE_ABI_SEMAPHORE_BYTES 64u
 
-enum { LANE_ABI_INPUT, LANE_ABI_OUTPUT, LANE_ABI_SCRATCH }; /* as lane_buffer_t */
-enum { LANE_ABI_FULL, LANE_ABI_FREE };                      /* as lane_wait_kind_t */
+enum {
+    LANE_ABI_INPUT,
+    LANE_ABI_OUTPUT,
+    LANE_ABI_SCRATCH,
+    LANE_ABI_SEND,
+    LANE_ABI_LANDING
+};                                     /* as lane_buffer_t */
+enum { LANE_ABI_FULL, LANE_ABI_FREE }; /* as lane_wait_kind_t */
+
+/* In the place of the rank that waits for a semaphore: a wire lane waits for it, or signals it. Such
+ * semaphores lie in host memory. */
+#define LANE_ABI_WIRES UINT32_MAX
 
 typedef struct lane_abi_operand {
     uint32_t buffer;
-    uint32_t rank; /* input, output: whose. scratch: the receiver, in whose scratch the edge's slots are */
-    uint32_t edge; /* scratch only */
+    uint32_t rank; /* input, output: whose. scratch: the receiver, in whose scratch the edge's slots are.
+                      send, landing: the number of the area of host memory in which they are */
+    uint32_t edge; /* of the binding; none of an input or output */
 } lane_abi_operand_t;
 
 typedef struct lane_abi_wait {
     uint32_t semaphore;
-    uint32_t rank; /* that waits: its memory holds the semaphore */
+    uint32_t rank; /* that waits: its memory holds the semaphore; or LANE_ABI_WIRES */
     uint32_t kind;
 } lane_abi_wait_t;
 
 typedef struct lane_abi_signal {
     uint32_t semaphore;
-    uint32_t rank;           /* that waits */
+    uint32_t rank;           /* as of a wait */
     uint32_t announces_data; /* 1: the arrival of a destination. Not sent where that travels in the data */
 } lane_abi_signal_t;
 
@@ -76,7 +87,7 @@ typedef struct lane_abi_part {
 } lane_abi_part_t;
 
 typedef struct lane_abi_edge {
-    uint64_t scratch_offset; /* of its slots, in the receiver's scratch */
+    uint64_t scratch_offset; /* of its slots, in the receiver's scratch or in their area */
     uint64_t slot_bytes;
 } lane_abi_edge_t;
 
@@ -120,11 +131,13 @@ typedef struct lane_abi_run {
     uint64_t
         epoch_base; /* LL, LL128: the epoch of chunk c is epoch_base + c + 1; the low 32 bits are never 0 */
     uint64_t wait_limit_ns; /* how long a wait may last */
-    uint64_t progress; /* address of a lane_abi_progress_t for each lane of the program: lanes begin where
-                          that says and leave it where they end, as they also do, without a failure, when a
-                          wait has lasted for so long; another launch takes them up again. Under Simple, of
-                          programs that are not independent. 0: lanes begin at the beginning, and such a
-                          wait is a failure */
+    uint64_t progress;   /* address of a lane_abi_progress_t for each lane of the program: lanes begin where
+                            that says and leave it where they end, as they also do, without a failure, when a
+                            wait has lasted for so long; another launch takes them up again. Under Simple, of
+                            programs that are not independent. 0: lanes begin at the beginning, and such a
+                            wait is a failure */
+    uint64_t wire_areas; /* address of the areas' addresses, and … */
+    uint64_t wire_semaphores;        /* … of the semaphores of wires; 0: the program has none */
     uint32_t lane_first, lane_count; /* of the program's: those of this GPU */
     uint32_t divisor;                /* AVG: the number of ranks; else 1 */
     uint32_t scaled;                 /* PRE_MUL_SUM: inputs are multiplied as they are read */

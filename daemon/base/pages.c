@@ -21,3 +21,20 @@ void pages_keep_from_dumps(void *pages, size_t bytes)
 {
     (void)madvise(pages, bytes, MADV_DONTDUMP); /* only a wish */
 }
+
+static void *take(void *context, size_t bytes)
+{
+    (void)context;
+    return pages_take(bytes);
+}
+
+static void give(void *context, void *pages, size_t bytes)
+{
+    (void)context;
+    pages_give(pages, bytes);
+}
+
+pages_source_t pages_of_system(void)
+{
+    return (pages_source_t){take, give, NULL};
+}

@@ -38,6 +38,7 @@ struct gpus {
     gpus_handler_t handler;
     gpu_hello_t hello;
     gpu_worker_t worker;
+    int wire_fd;
     uint32_t number;   /* of the worker: how many the engine has been told of */
     bool killed;       /* it did not answer, or did not end a run */
     bool ready;        /* the worker has said hello */
@@ -400,7 +401,7 @@ static void on_restart(uv_timer_t *timer)
     if (gpus->control->stopping)
         return;
     gpus->restarts++;
-    blink_result_t result = gpu_worker_start(gpus->control->settings, &gpus->worker);
+    blink_result_t result = gpu_worker_start(gpus->control->settings, gpus->wire_fd, &gpus->worker);
     if (result == BLINK_OK)
         result = open_socket(gpus);
     if (result == BLINK_OK)
@@ -421,7 +422,7 @@ static blink_result_t start_beat(gpus_t *gpus)
     return BLINK_OK;
 }
 
-blink_result_t gpus_create(control_t *control, gpu_worker_t *worker, const gpu_hello_t *hello,
+blink_result_t gpus_create(control_t *control, gpu_worker_t *worker, const gpu_hello_t *hello, int wire_fd,
                            gpus_handler_t handler, gpus_t **created)
 {
     gpus_t *gpus = calloc(1, sizeof(*gpus));
@@ -429,6 +430,7 @@ blink_result_t gpus_create(control_t *control, gpu_worker_t *worker, const gpu_h
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the GPUs");
     gpus->control = control;
     gpus->handler = handler;
+    gpus->wire_fd = wire_fd;
     gpus->hello = *hello;
     gpus->worker = *worker;
     *worker = (gpu_worker_t){.socket_fd = -1};

@@ -15,8 +15,9 @@ typedef struct gpus_handler {
     void (*back)(control_t *control);
 } gpus_handler_t;
 
-/* After the engine. The worker, which has said hello, is taken over. Errors: NO_MEMORY, SYSTEM. */
-blink_result_t gpus_create(control_t *control, gpu_worker_t *worker, const gpu_hello_t *hello,
+/* After the engine. The worker, which has said hello, is taken over; later ones get the descriptor too, which
+ * is borrowed (gpu_worker_start()). Errors: NO_MEMORY, SYSTEM. */
+blink_result_t gpus_create(control_t *control, gpu_worker_t *worker, const gpu_hello_t *hello, int wire_fd,
                            gpus_handler_t handler, gpus_t **gpus);
 
 /* Before the loop is closed, and before the engine is stopped. NULL is ignored. */

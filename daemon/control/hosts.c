@@ -53,9 +53,10 @@ static void on_data_lost(void *context, data_endpoint_t *endpoint, blink_result_
     peer_data_lost(endpoint, BLINK_FAIL(code, "%s", why));
 }
 
-blink_result_t hosts_start_data(control_t *control)
+blink_result_t hosts_start_data(control_t *control, pages_source_t landings)
 {
     const data_config_t config = {.transport = control->settings->network_transport,
+                                  .landings = landings,
                                   .timeout_s = control->settings->network_timeout_s,
                                   .handler = {.wanted = on_data_wanted,
                                               .frame = on_data_frame,

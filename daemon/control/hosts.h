@@ -8,7 +8,7 @@
 #include "control/control.h"
 
 /* control->data, before the engine, whose it is; as data_create(). */
-blink_result_t hosts_start_data(control_t *control);
+blink_result_t hosts_start_data(control_t *control, pages_source_t landings);
 
 /* control->peers and control->rendezvous; as peers_create() and rendezvous_create(). */
 blink_result_t hosts_start_peers(control_t *control);

@@ -341,19 +341,21 @@ static void close_loop(server_t *server)
 /* ---- workers, engine and GPUs ---- */
 
 /* Moves go to the copy engines where kernels of the daemon and of applications take turns. */
-static blink_result_t create_cuda(server_t *server, const gpu_hello_t *hello)
+static blink_result_t create_cuda(server_t *server, const server_config_t *asked)
 {
     const control_t *control = &server->control;
+    const gpu_hello_t *hello = asked->gpu_hello;
     const exec_cuda_config_t config = {.gpu_count = hello->gpu_count,
                                        .gpus = hello->gpus,
                                        .gpu_of_node = control->gpu_of_node,
+                                       .wires = asked->wires,
                                        .moves_by_copy_engines = !control->settings->gpu_mps,
                                        .link_count = control->topo->link_count,
                                        .link_bytes = server->link_bytes};
     return exec_cuda_create(&config, &server->cuda);
 }
 
-static blink_result_t create_executors(server_t *server, const gpu_hello_t *hello)
+static blink_result_t create_executors(server_t *server, const server_config_t *asked)
 {
     control_t *control = &server->control;
     const settings_t *settings = control->settings;
@@ -365,7 +367,7 @@ static blink_result_t create_executors(server_t *server, const gpu_hello_t *hell
                                        .link_count = control->topo->link_count,
                                        .link_bytes = server->link_bytes};
     BLINK_TRY(exec_host_create(&config, &control->exec));
-    return hello ? create_cuda(server, hello) : BLINK_OK;
+    return asked->gpu_hello ? create_cuda(server, asked) : BLINK_OK;
 }
 
 static void on_comm_ended(void *context, uint32_t comm, blink_result_t reason, const char *text)
@@ -408,14 +410,17 @@ static blink_result_t start_engine(server_t *server)
 static blink_result_t start_threads(server_t *server, const server_config_t *config)
 {
     control_t *control = &server->control;
-    BLINK_TRY(create_executors(server, config->gpu_hello));
-    BLINK_TRY(hosts_start_data(control));
+    const bool has_gpus = config->gpu_hello;
+    const pages_source_t landings = has_gpus ? wire_memory_pages(config->wires) : pages_of_system();
+    BLINK_TRY(create_executors(server, config));
+    BLINK_TRY(hosts_start_data(control, landings));
     BLINK_TRY(start_engine(server));
     beat_init(&control->beat, control->engine);
     if (!config->gpu_worker)
         return BLINK_OK;
     const gpus_handler_t handler = {.lost = regions_lose_gpus, .back = regions_map_again};
-    return gpus_create(control, config->gpu_worker, config->gpu_hello, handler, &control->gpus);
+    return gpus_create(control, config->gpu_worker, config->gpu_hello, wire_memory_fd(config->wires), handler,
+                       &control->gpus);
 }
 
 /* ---- all of it ---- */

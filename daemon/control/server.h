@@ -7,6 +7,7 @@
 
 #include "base/settings.h"
 #include "error.h"
+#include "exec/cuda/wire_memory.h"
 #include "gpu_worker/start.h"
 #include "topo/topo.h"
 
@@ -22,6 +23,7 @@ typedef struct server_config {
     const uint32_t *gpu_of_node; /* by topology node; NULL: no device is on a GPU, and no worker */
     gpu_worker_t *gpu_worker;    /* has said gpu_hello; taken over */
     const gpu_hello_t *gpu_hello;
+    wire_memory_t *wires; /* that the worker has; borrowed */
     int listen_fd;        /* a listening socket handed over by systemd; -1: make one at the setting's path */
     uint64_t watchdog_us; /* tell systemd four times as often that all threads turn; 0: never */
 } server_config_t;

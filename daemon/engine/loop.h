@@ -102,23 +102,39 @@ static inline void engine_count(engine_t *engine, uint32_t steps)
     engine->turn_steps += steps;
 }
 
-/* Whether a node of the fabric is a device on a GPU, as all devices of a communicator are, or none. Devices
- * of several hosts are host memory. Thread-safe. */
-static inline bool engine_node_is_gpu(const engine_t *engine, const fabric_t *fabric, uint32_t node)
+/* The node of this host's own topology that a node of the fabric is; TOPO_NONE: it is no device of this host.
+ * Thread-safe. */
+static inline uint32_t engine_own_node(const engine_t *engine, const fabric_t *fabric, uint32_t node)
 {
-    return !fabric_spans_hosts(fabric) && engine->config.gpu_of_node &&
-           engine->config.gpu_of_node[node] != GPU_NONE;
+    uint32_t device = fabric_spans_hosts(fabric) ? fabric_own_device(fabric, node) : TOPO_NONE;
+    if (!fabric_spans_hosts(fabric))
+        return node;
+    return device == TOPO_NONE ? TOPO_NONE : engine->config.local->gpus[device];
+}
+
+/* Whether the nodes of the fabric, one of which is this host's, are devices on GPUs, as all devices of a
+ * communicator are, or none. Thread-safe. */
+static inline bool engine_is_on_gpus(const engine_t *engine, const fabric_t *fabric, const uint32_t *nodes,
+                                     uint32_t count)
+{
+    for (uint32_t i = 0; engine->config.gpu_of_node && i < count; i++) {
+        uint32_t own = engine_own_node(engine, fabric, nodes[i]);
+        if (own != TOPO_NONE)
+            return engine->config.gpu_of_node[own] != GPU_NONE;
+    }
+    return false;
 }
 
 /* Tell the control thread of a GPU worker that does not end a run that was aborted long ago. Returns when to
  * look again (µs), or UINT64_MAX. */
 uint64_t engine_check_gpu_worker(engine_t *engine, uint64_t now_us);
 
-/* The executor for devices on this node. Thread-safe. */
-static inline exec_t *engine_exec(const engine_t *engine, const fabric_t *fabric, uint32_t node)
+/* The executor for devices on these nodes. Thread-safe. */
+static inline exec_t *engine_exec(const engine_t *engine, const fabric_t *fabric, const uint32_t *nodes,
+                                  uint32_t count)
 {
-    return engine_node_is_gpu(engine, fabric, node) ? exec_of_cuda(engine->config.cuda)
-                                                    : exec_of_host(engine->config.exec);
+    return engine_is_on_gpus(engine, fabric, nodes, count) ? exec_of_cuda(engine->config.cuda)
+                                                           : exec_of_host(engine->config.exec);
 }
 
 #endif

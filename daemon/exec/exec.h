@@ -33,7 +33,7 @@ blink_result_t exec_bind(exec_instance_t *instance, uint64_t block_bytes, exec_n
 
 /* How many slots an edge of an idle instance has from its next exec_bind() on; 0, as of a new instance: as
  * many as lane_choose_slots() says. With one a program needs the least memory. The hosts of an op need not
- * have the same number. On GPUs it changes nothing. */
+ * have the same number. */
 void exec_limit_slots(exec_instance_t *instance, uint32_t slots);
 
 /*

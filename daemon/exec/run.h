@@ -27,8 +27,8 @@ typedef struct exec_wires exec_wires_t;
  * lane_verify() proves it right in place.
  */
 typedef struct exec_run {
-    /* Per rank; NULL where it is not read, or not written. On GPUs: addresses of the GPU worker. Copied at
-     * the start. */
+    /* Per rank; NULL where it is not read, or not written. On GPUs: addresses of the GPU worker; of a
+     * program with wires, NULL where any bytes will do, as they do for a barrier. Copied at the start. */
     const void *const *inputs;
     void *const *outputs;
     /* Bytes from one block to the next in each rank's input and output; NULL: the blocks adjoin. Copied. */

@@ -13,6 +13,7 @@ typedef struct gpu_channel {
     int ring_fd, doorbell_fd, event_fd; /* -1: closed */
     void *arena;                        /* mapped; NULL: not */
     uint64_t arena_bytes;
+    uint64_t wire_address; /* as gpu_hello_t tells it */
 } gpu_channel_t;
 
 /* A channel of which nothing is open. */

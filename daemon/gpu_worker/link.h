@@ -28,8 +28,13 @@
 /* ---- start ---- */
 
 /* In this order: the ring's memfd, its doorbell (eventfd, blocking or not), its completion event, the arena's
- * memfd. */
-#define GPU_START_FDS 4u
+ * memfd, that of what GPUs and the network share. */
+#define GPU_START_FDS 5u
+
+/* What GPUs and the network share is pinned in segments, when a run uses one of them for the first time. */
+#define GPU_WIRE_SEGMENT_BYTES (UINT64_C(8) << 20)
+#define GPU_WIRE_SEGMENTS      1024u
+#define GPU_WIRE_BYTES         (GPU_WIRE_SEGMENTS * GPU_WIRE_SEGMENT_BYTES)
 
 typedef struct gpu_start {
     uint64_t arena_bytes;
@@ -57,6 +62,7 @@ typedef struct gpu_hello {
     uint32_t gpu_count;
     uint32_t is_mps;           /* as the driver says */
     gpu_facts_t gpus[GPU_MAX]; /* by the driver's number */
+    uint64_t wire_address;     /* where GPUs find what they share with the network */
 } gpu_hello_t;
 
 /* ---- memory ---- */
@@ -147,6 +153,11 @@ typedef struct gpu_run {
     uint32_t copy_count;
     uint32_t copy_gpu; /* whose copy engines */
     uint8_t rank_gpu[LANE_ABI_RANKS_MAX];
+    /* Of a program with wires: a bit for each segment that the run uses, and semaphores, where the worker
+     * finds them, on whose changes it rings the completion event, too. */
+    uint64_t wire_segments[GPU_WIRE_SEGMENTS / 64];
+    uint64_t watched_address;
+    uint32_t watched_count;
     lane_abi_run_t run;  /* the worker enters program, binding, control, blocks_left, lane_first, lane_count,
                             and of each  rank scratch and semaphores; the service all else */
     gpu_copy_t copies[]; /* copy_count */

@@ -47,10 +47,11 @@ static blink_result_t spawn(int socket_fd, pid_t *pid)
     return error == 0 ? BLINK_OK : BLINK_FAIL(BLINK_ERR_SYSTEM, "start the GPU worker: %s", strerror(error));
 }
 
-static blink_result_t send_start(const gpu_worker_t *worker, const settings_t *settings, int arena_fd)
+static blink_result_t send_start(const gpu_worker_t *worker, const settings_t *settings, int arena_fd,
+                                 int wire_fd)
 {
     const int fds[GPU_START_FDS] = {worker->channel.ring_fd, worker->channel.doorbell_fd,
-                                    worker->channel.event_fd, arena_fd};
+                                    worker->channel.event_fd, arena_fd, wire_fd};
     gpu_start_t start = {.arena_bytes = worker->channel.arena_bytes,
                          .legacy_ipc = settings->gpu_legacy_ipc,
                          .is_mps = settings->gpu_mps};
@@ -63,11 +64,12 @@ static blink_result_t send_start(const gpu_worker_t *worker, const settings_t *s
     return BLINK_OK;
 }
 
-blink_result_t gpu_worker_start(const settings_t *settings, gpu_worker_t *worker)
+blink_result_t gpu_worker_start(const settings_t *settings, int wire_fd, gpu_worker_t *worker)
 {
     int sockets[2], arena_fd;
     *worker = (gpu_worker_t){.socket_fd = -1, .channel = GPU_CHANNEL_NONE};
 #ifndef BLINK_HAVE_CUDA
+    (void)wire_fd;
     return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "this blinkd was built without CUDA");
 #endif
     blink_result_t result = gpu_channel_open(&worker->channel, &arena_fd);
@@ -79,7 +81,7 @@ blink_result_t gpu_worker_start(const settings_t *settings, gpu_worker_t *worker
         close(sockets[1]);
     }
     if (result == BLINK_OK)
-        result = send_start(worker, settings, arena_fd);
+        result = send_start(worker, settings, arena_fd, wire_fd);
     close_if_open(&arena_fd);
     if (result != BLINK_OK)
         gpu_worker_end(worker, NULL, 0);
@@ -105,6 +107,7 @@ blink_result_t gpu_worker_receive_hello(gpu_worker_t *worker, int timeout_ms, gp
     if (hello->gpu_count == 0 || hello->gpu_count > GPU_MAX)
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "the GPU worker found %u GPUs; 1 to %u can be served",
                           hello->gpu_count, GPU_MAX);
+    worker->channel.wire_address = hello->wire_address;
     return BLINK_OK;
 }
 

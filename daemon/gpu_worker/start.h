@@ -19,9 +19,9 @@ typedef struct gpu_worker {
     gpu_channel_t channel;
 } gpu_worker_t;
 
-/* Start this program again as a worker and tell it to begin; gpu_worker_receive_hello() follows. Errors:
- * SYSTEM, NO_MEMORY. */
-blink_result_t gpu_worker_start(const settings_t *settings, gpu_worker_t *worker);
+/* Start this program again as a worker and tell it to begin; gpu_worker_receive_hello() follows. `wire_fd` is
+ * the memfd of what GPUs and the network share. Errors: SYSTEM, NO_MEMORY. */
+blink_result_t gpu_worker_start(const settings_t *settings, int wire_fd, gpu_worker_t *worker);
 
 /* Wait for the worker to say what it found; it takes a driver seconds. Errors: TIMEOUT, SYSTEM (it ended),
  * and the worker's own (NOT_FOUND: there is no driver, or no GPU). */

@@ -107,14 +107,16 @@ void harness_start(harness_t *harness, bool legacy_ipc, const char *const *envir
     assert_int_equal(ring_create(64, 64, &harness->ring, &ring_fd), BLINK_OK);
     ring_want_event(&harness->ring);
     const int arena_fd = memory_file(HARNESS_ARENA_BYTES);
+    const int wire_fd = memory_file(GPU_WIRE_BYTES);
     harness->arena = map_file(arena_fd, HARNESS_ARENA_BYTES);
     harness->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     harness->completion_fd = ring_create_event();
     const gpu_start_t start = {.arena_bytes = HARNESS_ARENA_BYTES, .legacy_ipc = legacy_ipc};
-    const int fds[GPU_START_FDS] = {ring_fd, harness->doorbell_fd, harness->completion_fd, arena_fd};
+    const int fds[GPU_START_FDS] = {ring_fd, harness->doorbell_fd, harness->completion_fd, arena_fd, wire_fd};
     send_with(harness->socket_fd, &start, sizeof(start), fds, GPU_START_FDS);
     close(ring_fd);
     close(arena_fd);
+    close(wire_fd);
     receive_all(harness->socket_fd, &harness->hello, sizeof(harness->hello));
 }
 

@@ -128,9 +128,9 @@ class Host:
                 file.write(f"[{section}]\n" + "".join(f"{key} = {value}\n" for key, value in values.items()))
         return path
 
-    def start(self, *flags, wait=True, topology=None, devices=2, prefix=(), **network):
+    def start(self, *flags, wait=True, topology=None, devices=2, prefix=(), env=None, **network):
         self.daemon = self.case.daemon("--config", self.configure(**network), "--workers", "1", *flags,
-                                       topology=topology, devices=devices, directory=self.directory,
+                                       topology=topology, devices=devices, directory=self.directory, env=env,
                                        wait=wait, prefix=["ip", "netns", "exec", self.namespace, *prefix])
         return self.daemon
 

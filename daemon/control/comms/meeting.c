@@ -152,19 +152,6 @@ static blink_result_t try_to_begin(roster_t *roster)
     return BLINK_OK;
 }
 
-/* Devices of other hosts are known to be there once topologies are: gathering_complete(). */
-static blink_result_t check_kind(const roster_t *roster)
-{
-    LIST_FOR_EACH (link, &roster->joined) {
-        const member_t *member = CONTAINER_OF(link, member_t, of_joined);
-        if (control_gpu_of_device(roster->control, member->device) != GPU_NONE)
-            return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
-                              "rank %u is on a GPU, and communicators on GPUs cannot span hosts yet",
-                              member->rank);
-    }
-    return BLINK_OK;
-}
-
 static blink_result_t meet(roster_t *roster, const gather_message_t *ready, uint32_t own_host)
 {
     if (!roster_name(roster, ready->comm))
@@ -172,7 +159,6 @@ static blink_result_t meet(roster_t *roster, const gather_message_t *ready, uint
     BLINK_TRY(find_hosts(roster, ready, own_host));
     if (roster->hosts->count == 1)
         return gathering_complete(roster, NULL, NULL);
-    BLINK_TRY(check_kind(roster));
     return try_to_begin(roster);
 }
 

@@ -367,7 +367,7 @@ static void comm_init(engine_comm_t *comm, engine_t *engine, const engine_comm_c
         comm->member_of[rank] = COMM_ELSEWHERE;
     for (uint32_t i = 0; i < comm->member_count; i++)
         init_member(comm, i, &config->members[i]);
-    comm->on_gpus = engine_node_is_gpu(engine, comm->fabric, comm->nodes[0]);
+    comm->on_gpus = engine_is_on_gpus(engine, comm->fabric, comm->nodes, comm->rank_count);
 }
 
 blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *config, engine_comm_t **comm)
@@ -379,8 +379,8 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
         result = config->remote ? remote_comm_create(created, config->remote, &created->remote) : BLINK_OK;
     }
     if (result == BLINK_OK) {
-        result = exec_share_create(engine_exec(engine, created->fabric, created->nodes[0]), config->tenant,
-                                   config->tenant->weight, &created->share);
+        result = exec_share_create(engine_exec(engine, created->fabric, created->nodes, created->rank_count),
+                                   config->tenant, config->tenant->weight, &created->share);
     }
     if (result != BLINK_OK) {
         if (created)

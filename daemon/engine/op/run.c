@@ -129,7 +129,7 @@ static void place_entry(const comm_op_t *op, const op_entry_t *entry, uint32_t r
         engine->run.inputs[rank] = (const char *)entry->input + (entry->input_staged ? slot : offset);
         engine->run.input_strides[rank] = entry->input_staged ? piece_bytes : whole_bytes;
     }
-    if (remote_is_barrier(op)) {
+    if (remote_is_barrier(op) && !op->comm->on_gpus) {
         engine->run.inputs[rank] = remote_barrier_bytes(op, entry);
         engine->run.outputs[rank] = remote_barrier_bytes(op, entry) + 1;
         engine->run.output_bytes[rank] = 1;

@@ -147,6 +147,20 @@ blink_result_t fabric_create_joined(const topo_host_t *hosts, uint32_t host_coun
     return BLINK_OK;
 }
 
+uint32_t fabric_own_device(const fabric_t *fabric, uint32_t node)
+{
+    const topo_t *topo = fabric->topo;
+    uint32_t first = 0, end = topo->gpu_count, own = fabric->own_host;
+    if (fabric_spans_hosts(fabric)) {
+        first = fabric->first_device[own];
+        end = own + 1 < fabric->host_count ? fabric->first_device[own + 1] : end;
+    }
+    for (uint32_t i = first; i < end; i++)
+        if (topo->gpus[i] == node)
+            return i - first;
+    return TOPO_NONE;
+}
+
 /* ---- counting ---- */
 
 fabric_t *fabric_get(fabric_t *fabric)

@@ -49,6 +49,9 @@ static inline bool fabric_has_one_user(const fabric_t *fabric)
     return atomic_load_explicit(&fabric->users, memory_order_acquire) == 1;
 }
 
+/* The number of this host's device on the node; TOPO_NONE: there is none. */
+uint32_t fabric_own_device(const fabric_t *fabric, uint32_t node);
+
 static inline bool fabric_spans_hosts(const fabric_t *fabric)
 {
     return fabric->host_count > 1;

@@ -84,9 +84,13 @@ static blink_result_t find_instance(cached_program_t *cached, plan_instance_t **
     list_init(&instance->of_program);
     list_init(&instance->of_age);
     instance->program = cached;
+    uint32_t own[PLAN_RANKS_MAX];
+    const plan_key_t *key = &cached->key;
+    for (uint32_t i = 0; i < key->rank_count; i++)
+        own[i] = engine_own_node(cached->engine, key->fabric, key->nodes[i]);
     blink_result_t result =
-        exec_instance_create(engine_exec(cached->engine, cached->key.fabric, cached->nodes[0]),
-                             cached->program, cached->nodes, &instance->exec);
+        exec_instance_create(engine_exec(cached->engine, key->fabric, key->nodes, key->rank_count),
+                             cached->program, own, &instance->exec);
     if (result != BLINK_OK)
         free(instance);
     else

@@ -34,13 +34,22 @@ static blink_result_t predict(const topo_t *topo, const plan_t *plan, cached_pro
     return BLINK_OK;
 }
 
+/* Then all devices of the key are, on all hosts. */
+static bool is_on_gpus(const cached_program_t *cached)
+{
+    const plan_key_t *key = &cached->key;
+    return engine_is_on_gpus(cached->engine, key->fabric, key->nodes, key->rank_count);
+}
+
 /* Compile the plan, of several hosts this host's part of it. */
 static blink_result_t compile(const plan_key_t *key, const plan_t *plan, cached_program_t *cached)
 {
     const fabric_t *fabric = key->fabric;
     uint32_t host_of_rank[PLAN_RANKS_MAX];
-    const lane_hosts_t hosts = {
-        .of_rank = host_of_rank, .lands_in_slots = key->lands_in_slots, .scales_inputs = key->scales_inputs};
+    const lane_hosts_t hosts = {.of_rank = host_of_rank,
+                                .lands_in_slots = key->lands_in_slots,
+                                .scales_inputs = key->scales_inputs,
+                                .keeps_to_slots = is_on_gpus(cached)};
     if (!fabric_spans_hosts(fabric))
         return lane_compile(fabric->topo, plan, NULL, &cached->made);
     for (uint32_t rank = 0; rank < key->rank_count; rank++)
@@ -85,8 +94,10 @@ static blink_result_t make_plan(const cached_program_t *cached, plan_t **made)
     plan_t *plan = *made;
     if (settings->force_protocol && !key->fabric->one_class)
         plan->protocol = settings->protocol;
-    if (exec_needs_flags(engine_exec(cached->engine, key->fabric, key->nodes[0]), key->nodes,
-                         key->rank_count))
+    exec_t *exec = engine_exec(cached->engine, key->fabric, key->nodes, key->rank_count);
+    if (fabric_spans_hosts(key->fabric) && is_on_gpus(cached))
+        plan->protocol = BLINK_PROTOCOL_SIMPLE; /* lanes that wait for another host must be able to leave */
+    else if (!fabric_spans_hosts(key->fabric) && exec_needs_flags(exec, key->nodes, key->rank_count))
         plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
     LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",
               blink_name_collective(key->collective), key->rank_count, plan->plan_ms,

@@ -512,7 +512,7 @@ blink_result_t remote_begin(comm_op_t *op, void *const *outputs, const uint64_t 
     remote_op_t *of = op->remote;
     const data_run_config_t config = {.instance = op->instance->exec,
                                       .endpoints = of->remote->endpoints,
-                                      .outputs = outputs,
+                                      .outputs = op->comm->on_gpus ? NULL : outputs,
                                       .output_bytes = output_bytes,
                                       .tenant = op->comm->tenant,
                                       .context = of,

@@ -35,8 +35,20 @@ static void on_completion(exec_cuda_t *exec, const ring_cqe_t *cqe)
     if (!instance && request->object && result != BLINK_OK)
         note_failed_object(exec, request->object, result, cqe->text);
     cuda_request_free(exec, request);
-    if (instance)
+    if (!instance)
+        return;
+    bool is_well = result == BLINK_OK && instance->failed == BLINK_OK && instance->abort_reason == BLINK_OK;
+    if (is_well && instance->wires.wires && !cuda_wires_lanes_ended(&instance->wires))
+        cuda_instance_left(instance);
+    else
         cuda_instance_end(instance, result, cqe->text);
+}
+
+/* What lanes on GPUs and the network have done for one another. */
+static void look_at_wires(exec_cuda_t *exec)
+{
+    LIST_FOR_EACH (link, &exec->wired)
+        cuda_instance_look(CONTAINER_OF(link, cuda_instance_t, wires.link));
 }
 
 /* Handle what the worker has completed, and start what may run now. */
@@ -47,6 +59,7 @@ static void advance(exec_cuda_t *exec)
         exec->unreaped--;
         on_completion(exec, &cqe);
     }
+    look_at_wires(exec);
     cuda_requests_flush(exec);
     grant_waiting(exec);
 }
@@ -78,15 +91,24 @@ int exec_cuda_event_fd(const exec_cuda_t *exec)
 
 /* ---- workers that come and go ---- */
 
+static void close_channel(exec_cuda_t *exec)
+{
+    pthread_mutex_lock(&exec->event_mutex);
+    gpu_channel_close(&exec->channel);
+    pthread_mutex_unlock(&exec->event_mutex);
+}
+
 blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
 {
+    pthread_mutex_lock(&exec->event_mutex);
     exec->channel = *channel;
+    pthread_mutex_unlock(&exec->event_mutex);
     blink_result_t result = gpu_arena_init(&exec->arena, channel->arena, channel->arena_bytes);
     if (result == BLINK_OK)
         result = ring_attach(channel->ring_fd, &exec->ring);
     if (result != BLINK_OK) {
         gpu_arena_fini(&exec->arena);
-        gpu_channel_close(&exec->channel);
+        close_channel(exec);
         return result;
     }
     exec->attached = true;
@@ -108,6 +130,8 @@ static void end_runs(exec_cuda_t *exec, const char *text)
             continue;
         cuda_instance_end(instance, BLINK_ERR_SYSTEM, text);
     }
+    LIST_FOR_EACH (link, &exec->wired) /* those that are left wait for the network */
+        cuda_instance_end(CONTAINER_OF(link, cuda_instance_t, wires.link), BLINK_ERR_SYSTEM, text);
 }
 
 void exec_cuda_detach(exec_cuda_t *exec, const char *text)
@@ -119,7 +143,7 @@ void exec_cuda_detach(exec_cuda_t *exec, const char *text)
     end_runs(exec, text);
     gpu_arena_fini(&exec->arena);
     ring_unmap(&exec->ring);
-    gpu_channel_close(&exec->channel);
+    close_channel(exec);
 }
 
 uint64_t exec_cuda_aborting_since_us(const exec_cuda_t *exec)
@@ -160,6 +184,31 @@ static void cuda_share_destroy(exec_share_t *share)
 
 /* ---- the executor ---- */
 
+static wire_place_t wire_place(const exec_instance_t *instance, uint32_t lane, uint32_t sequence)
+{
+    return cuda_wires_place(&((const cuda_instance_t *)instance)->wires, lane, sequence);
+}
+
+static void wire_sent(exec_instance_t *instance, uint32_t lane, uint32_t sequence)
+{
+    cuda_wires_finish(&((cuda_instance_t *)instance)->wires, lane, sequence);
+}
+
+static exec_task_t *wire_arrived(exec_instance_t *instance, uint32_t lane, uint32_t sequence)
+{
+    cuda_wires_finish(&((cuda_instance_t *)instance)->wires, lane, sequence);
+    return NULL;
+}
+
+static void wire_settled(exec_instance_t *instance)
+{
+    cuda_wires_settle(&((cuda_instance_t *)instance)->wires);
+}
+
+/* No lane is the network's to run: wire_arrived() returns none. */
+static const exec_wire_calls_t cuda_wire_calls = {
+    .place = wire_place, .sent = wire_sent, .arrived = wire_arrived, .settled = wire_settled};
+
 static const exec_calls_t cuda_calls = {.create = cuda_instance_create,
                                         .destroy = cuda_instance_destroy,
                                         .bind = cuda_instance_bind,
@@ -169,7 +218,8 @@ static const exec_calls_t cuda_calls = {.create = cuda_instance_create,
                                         .transport = cuda_instance_transport,
                                         .needs_flags = cuda_needs_host,
                                         .share_create = cuda_share_create,
-                                        .share_destroy = cuda_share_destroy};
+                                        .share_destroy = cuda_share_destroy,
+                                        .wire = &cuda_wire_calls};
 
 blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **exec)
 {
@@ -183,6 +233,9 @@ blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **
     list_init(&created->instances);
     list_init(&created->aborted);
     list_init(&created->ended);
+    list_init(&created->wired);
+    created->channel = GPU_CHANNEL_NONE;
+    pthread_mutex_init(&created->event_mutex, NULL);
     exec_turns_init(&created->turns, GRANT_QUANTUM_BYTES);
     pthread_mutex_init(&created->tenants_mutex, NULL);
     snprintf(created->lost_text, sizeof(created->lost_text), "the GPU worker has not started");
@@ -205,6 +258,7 @@ void exec_cuda_destroy(exec_cuda_t *exec)
         return;
     exec_cuda_detach(exec, "the daemon ends");
     exec_share_destroy(exec->base.own_share);
+    pthread_mutex_destroy(&exec->event_mutex);
     pthread_mutex_destroy(&exec->tenants_mutex);
     free(exec);
 }

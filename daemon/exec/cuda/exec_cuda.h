@@ -13,11 +13,18 @@
  * reduction are left to the copy engines, which wait for no kernel, if they are few and large enough to
  * be worth a command each.
  *
- * Everything here is the engine thread's, but shares may be made and destroyed by any.
+ * Wires. Programs of several hosts keep to slots (plan/lane/lane.h), which are in host memory that the
+ * network and GPUs share, as are the semaphores of wire lanes. Lanes of such a program leave when a wait
+ * lasts, and the run is launched again once that may help, so it keeps no multiprocessors from others while
+ * it waits for another host.
+ *
+ * Everything here is the engine thread's, but shares may be made and destroyed by any, and the calls of
+ * exec/wire.h may be made by any.
  */
 #ifndef BLINK_EXEC_CUDA_H
 #define BLINK_EXEC_CUDA_H
 
+#include "exec/cuda/wire_memory.h"
 #include "exec/exec.h"
 #include "gpu_worker/channel.h"
 #include "gpu_worker/link.h"
@@ -28,6 +35,7 @@ typedef struct exec_cuda_config {
     uint32_t gpu_count;
     const gpu_facts_t *gpus;     /* borrowed */
     const uint32_t *gpu_of_node; /* borrowed; by topology node: the GPU of a device, or GPU_NONE */
+    wire_memory_t *wires;        /* borrowed; NULL: no run has wires */
     bool moves_by_copy_engines;
     uint32_t link_count;
     _Atomic uint64_t *link_bytes; /* link_count counters, borrowed: bytes that crossed each directed link */

@@ -30,7 +30,9 @@ struct exec_cuda {
     list_t unsent;     /* those that wait for space in the ring or the arena, in order */
     uint32_t unreaped; /* sent, and not completed */
     list_t instances;
-    exec_turns_t turns; /* of the runs that wait for their grant; its list of tenants has a lock */
+    list_t wired;                /* cuda_wires_t.link: whose runs' lanes have not ended */
+    pthread_mutex_t event_mutex; /* of the channel's event, which others ring too */
+    exec_turns_t turns;          /* of the runs that wait for their grant; its list of tenants has a lock */
     pthread_mutex_t tenants_mutex;
     cuda_granted_t granted[GPU_MAX];
     list_t

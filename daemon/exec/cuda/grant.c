@@ -52,8 +52,10 @@ static void grant(exec_cuda_t *exec, cuda_instance_t *run)
     exec_turns_charge(&exec->turns, run->share, bytes);
     run->stage = CUDA_RUN_GRANTED;
     const uint64_t now_ns = clock_ns();
-    run->base.turn_us = now_ns / 1000;
-    run->base.started_ns = run->base.started_ns > 0 ? now_ns : 0;
+    if (run->base.turn_us == EXEC_TURN_AWAITED) { /* else its lanes have left, and go on */
+        run->base.turn_us = now_ns / 1000;
+        run->base.started_ns = run->base.started_ns > 0 ? now_ns : 0;
+    }
     cuda_request_send(exec, run->request);
 }
 
@@ -93,8 +95,9 @@ void grant_ask(cuda_instance_t *instance)
 {
     exec_cuda_t *exec = instance->exec;
     instance->share = exec_instance_share(&instance->base);
+    if (instance->stage == CUDA_RUN_NONE)
+        instance->base.turn_us = EXEC_TURN_AWAITED;
     instance->stage = CUDA_RUN_WAITS;
-    instance->base.turn_us = EXEC_TURN_AWAITED;
     list_append(&instance->share->due, &instance->queued);
     exec_turns_enter(&exec->turns, instance->share);
     grant_waiting(exec);
@@ -104,7 +107,7 @@ void grant_return(cuda_instance_t *instance)
 {
     if (instance->stage == CUDA_RUN_WAITS)
         leave(instance);
-    else
+    else if (instance->stage == CUDA_RUN_GRANTED)
         count(instance->exec, instance, false);
     instance->stage = CUDA_RUN_NONE;
 }

@@ -19,7 +19,77 @@ bool image_only_moves(const lane_program_t *program)
 
 /* ---- the program ---- */
 
-/* The rank that receives by each edge: the one whose scratch its operands name. */
+/* ---- wires ---- */
+
+static void number_semaphore(image_wires_t *wires, uint32_t semaphore)
+{
+    if (wires->place[semaphore] == PLAN_NONE)
+        wires->place[semaphore] = wires->count++;
+}
+
+/* Of the semaphores of wires, marked so far, those that a lane of a processor raises. */
+static void number_watched(const lane_program_t *program, image_wires_t *wires, const bool *of_wires)
+{
+    for (uint32_t l = 0; l < program->lane_count - program->wire_count; l++) {
+        const lane_t *lane = &program->lanes[l];
+        for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
+            const lane_step_t *step = &program->steps[s];
+            for (uint32_t i = step->signal_first; i < step->signal_first + step->signal_count; i++)
+                if (of_wires[program->signals[i].semaphore])
+                    number_semaphore(wires, program->signals[i].semaphore);
+        }
+    }
+    wires->watched = wires->count;
+}
+
+static void mark_semaphores(const lane_program_t *program, bool *of_wires)
+{
+    for (uint32_t l = program->lane_count - program->wire_count; l < program->lane_count; l++) {
+        const lane_t *lane = &program->lanes[l];
+        for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
+            const lane_step_t *step = &program->steps[s];
+            for (uint32_t i = step->wait_first; i < step->wait_first + step->wait_count; i++)
+                of_wires[program->waits[i].semaphore] = true;
+            for (uint32_t i = step->signal_first; i < step->signal_first + step->signal_count; i++)
+                of_wires[program->signals[i].semaphore] = true;
+        }
+    }
+}
+
+blink_result_t image_wires_init(const lane_program_t *program, image_wires_t *wires)
+{
+    *wires = (image_wires_t){
+        .place = malloc((program->semaphore_count + 1u) * sizeof(*wires->place)),
+        .area = calloc(program->landing_edge_count + 1u, sizeof(*wires->area)),
+    };
+    bool *of_wires = calloc(program->semaphore_count + 1u, sizeof(*of_wires));
+    if (!wires->place || !wires->area || !of_wires) {
+        free(of_wires);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u semaphores", program->semaphore_count);
+    }
+    for (uint32_t i = 0; i < program->semaphore_count; i++)
+        wires->place[i] = PLAN_NONE;
+    mark_semaphores(program, of_wires);
+    number_watched(program, wires, of_wires);
+    for (uint32_t i = 0; i < program->semaphore_count; i++)
+        if (of_wires[i])
+            number_semaphore(wires, i);
+    free(of_wires);
+    for (uint32_t i = 0; i < program->landing_count; i++)
+        for (uint32_t e = 0; e < program->landings[i].edge_count; e++)
+            wires->area[program->landings[i].edge_first + e] = i;
+    return BLINK_OK;
+}
+
+void image_wires_fini(image_wires_t *wires)
+{
+    free(wires->place);
+    free(wires->area);
+}
+
+/* ---- the lists of a program ---- */
+
+/* The rank that receives by each edge: the one whose scratch its operands name; PLAN_NONE: send slots. */
 static blink_result_t find_receivers(const lane_program_t *program, uint32_t **receivers)
 {
     *receivers = calloc(program->edge_count + 1u, sizeof(**receivers));
@@ -29,6 +99,8 @@ static blink_result_t find_receivers(const lane_program_t *program, uint32_t **r
         const lane_operand_t *operand = &program->operands[i];
         if (operand->buffer == LANE_SCRATCH)
             (*receivers)[operand->edge] = operand->rank;
+        else if (operand->buffer == LANE_SEND && operand->edge != PLAN_NONE)
+            (*receivers)[operand->edge] = PLAN_NONE;
     }
     return BLINK_OK;
 }
@@ -80,7 +152,7 @@ static void flatten_lanes(const lane_program_t *program, const uint32_t *rank_gp
         lane_first[gpu] = used;
         for (uint32_t l = 0; l < program->lane_count; l++) {
             const lane_t *lane = &program->lanes[l];
-            if (rank_gpu[lane->rank] == gpu && lane->step_count > 0)
+            if (image_is_processors(lane) && rank_gpu[lane->rank] == gpu && lane->step_count > 0)
                 lanes[used++] =
                     (lane_abi_lane_t){lane->channel, lane->rank, lane->step_first, lane->step_count};
         }
@@ -88,24 +160,48 @@ static void flatten_lanes(const lane_program_t *program, const uint32_t *rank_gp
     }
 }
 
-static void flatten_lists(const lane_program_t *program, const uint32_t *waiters, char *base,
-                          const lane_abi_program_t *header)
+static lane_abi_operand_t flatten_operand(const lane_program_t *program, const image_wires_t *wires,
+                                          const lane_operand_t *from)
+{
+    lane_abi_operand_t operand = {.buffer = from->buffer, .rank = from->rank};
+    if (from->buffer < LANE_SCRATCH || from->edge == PLAN_NONE)
+        return operand;
+    operand.edge = from->edge;
+    if (from->buffer == LANE_SEND)
+        operand.rank = program->landing_count; /* its area comes behind the landings */
+    if (from->buffer == LANE_LANDING) {
+        operand.rank = wires->area[from->edge];
+        operand.edge += program->edge_count;
+    }
+    return operand;
+}
+
+/* Where a semaphore is: its number there, and at whom. */
+static void place_semaphore(const image_wires_t *wires, const uint32_t *waiters, uint32_t *semaphore,
+                            uint32_t *rank)
+{
+    bool of_wires = wires->place[*semaphore] != PLAN_NONE;
+    *rank = of_wires ? LANE_ABI_WIRES : waiters[*semaphore];
+    *semaphore = of_wires ? wires->place[*semaphore] : *semaphore;
+}
+
+static void flatten_lists(const lane_program_t *program, const image_wires_t *wires, const uint32_t *waiters,
+                          char *base, const lane_abi_program_t *header)
 {
     lane_abi_operand_t *operands = (lane_abi_operand_t *)(void *)(base + header->operands_offset);
     lane_abi_wait_t *waits = (lane_abi_wait_t *)(void *)(base + header->waits_offset);
     lane_abi_signal_t *signals = (lane_abi_signal_t *)(void *)(base + header->signals_offset);
-    for (uint32_t i = 0; i < program->operand_count; i++) {
-        const lane_operand_t *from = &program->operands[i];
-        operands[i] =
-            (lane_abi_operand_t){from->buffer, from->rank, from->buffer == LANE_SCRATCH ? from->edge : 0};
-    }
+    for (uint32_t i = 0; i < program->operand_count; i++)
+        operands[i] = flatten_operand(program, wires, &program->operands[i]);
     for (uint32_t i = 0; i < program->wait_count; i++) {
-        uint32_t semaphore = program->waits[i].semaphore;
-        waits[i] = (lane_abi_wait_t){semaphore, waiters[semaphore], program->waits[i].kind};
+        waits[i] =
+            (lane_abi_wait_t){.semaphore = program->waits[i].semaphore, .kind = program->waits[i].kind};
+        place_semaphore(wires, waiters, &waits[i].semaphore, &waits[i].rank);
     }
     for (uint32_t i = 0; i < program->signal_count; i++) {
-        uint32_t semaphore = program->signals[i].semaphore;
-        signals[i] = (lane_abi_signal_t){semaphore, waiters[semaphore], program->signals[i].dst != PLAN_NONE};
+        signals[i] = (lane_abi_signal_t){.semaphore = program->signals[i].semaphore,
+                                         .announces_data = program->signals[i].dst != PLAN_NONE};
+        place_semaphore(wires, waiters, &signals[i].semaphore, &signals[i].rank);
     }
 }
 
@@ -116,9 +212,9 @@ static uint64_t place(uint64_t *end, uint64_t count, uint64_t bytes)
     return at;
 }
 
-static blink_result_t make_program(const lane_program_t *program, const uint32_t *waiters,
-                                   const uint32_t *rank_gpu, uint32_t gpu_count, uint32_t *lane_first,
-                                   uint32_t *lane_count, image_block_t *image)
+static blink_result_t make_program(const lane_program_t *program, const image_wires_t *wires,
+                                   const uint32_t *waiters, const uint32_t *rank_gpu, uint32_t gpu_count,
+                                   uint32_t *lane_first, uint32_t *lane_count, image_block_t *image)
 {
     uint64_t end = 0;
     (void)place(&end, 1, sizeof(lane_abi_program_t));
@@ -143,14 +239,15 @@ static blink_result_t make_program(const lane_program_t *program, const uint32_t
     flatten_lanes(program, rank_gpu, gpu_count, lane_first, lane_count,
                   (lane_abi_lane_t *)(void *)(base + header.lanes_offset));
     flatten_steps(program, (lane_abi_step_t *)(void *)(base + header.steps_offset));
-    flatten_lists(program, waiters, base, &header);
+    flatten_lists(program, wires, waiters, base, &header);
     memcpy(base, &header, sizeof(header));
     *image = (image_block_t){base, end};
     return BLINK_OK;
 }
 
-blink_result_t image_program(const lane_program_t *program, const uint32_t *rank_gpu, uint32_t gpu_count,
-                             uint32_t *lane_first, uint32_t *lane_count, image_block_t *image)
+blink_result_t image_program(const lane_program_t *program, const image_wires_t *wires,
+                             const uint32_t *rank_gpu, uint32_t gpu_count, uint32_t *lane_first,
+                             uint32_t *lane_count, image_block_t *image)
 {
     uint32_t *waiters = NULL;
     if (program->rank_count > LANE_ABI_RANKS_MAX)
@@ -164,7 +261,7 @@ blink_result_t image_program(const lane_program_t *program, const uint32_t *rank
     }
     BLINK_TRY(find_waiters(program, &waiters));
     blink_result_t result =
-        make_program(program, waiters, rank_gpu, gpu_count, lane_first, lane_count, image);
+        make_program(program, wires, waiters, rank_gpu, gpu_count, lane_first, lane_count, image);
     free(waiters);
     return result;
 }
@@ -200,9 +297,11 @@ static void flatten_channels(const lane_geometry_t *geometry, char *base, const 
     }
 }
 
-/* A channel's edges are consecutive, and their slots are as large as the channel's chunks. */
+/* A channel's edges are consecutive, and their slots are as large as the channel's chunks. used[gpu_count] is
+ * the area of send slots. */
 static uint64_t place_edges(const lane_geometry_t *geometry, const uint32_t *receivers,
-                            const uint32_t *rank_gpu, uint64_t *used, lane_abi_edge_t *edges)
+                            const uint32_t *rank_gpu, uint32_t gpu_count, uint64_t *used,
+                            lane_abi_edge_t *edges)
 {
     const lane_program_t *program = geometry->program;
     uint64_t most = 0;
@@ -210,40 +309,59 @@ static uint64_t place_edges(const lane_geometry_t *geometry, const uint32_t *rec
         const lane_channel_t *channel = &program->channels[c];
         uint64_t slot_bytes = geometry->channels[c].slot_bytes;
         for (uint32_t e = channel->edge_first; e < channel->edge_first + channel->edge_count; e++) {
-            uint64_t *end = &used[rank_gpu ? rank_gpu[receivers[e]] : 0];
+            bool sends = receivers[e] == PLAN_NONE;
+            uint64_t *end = &used[sends ? gpu_count : rank_gpu ? rank_gpu[receivers[e]] : 0];
             edges[e] = (lane_abi_edge_t){*end, slot_bytes};
             *end += slot_bytes * geometry->channels[c].slots;
             *end = (*end + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-            most = *end > most ? *end : most;
+            most = !sends && *end > most ? *end : most;
         }
     }
     return most;
 }
 
-blink_result_t image_binding(const lane_geometry_t *geometry, const uint32_t *rank_gpu, uint32_t gpu_count,
-                             uint64_t *scratch_bytes, image_block_t *image)
+static void place_landing_edges(const lane_geometry_t *geometry, lane_abi_edge_t *edges)
 {
     const lane_program_t *program = geometry->program;
-    uint64_t end = 0;
+    for (uint32_t l = program->lane_count - program->wire_count; l < program->lane_count; l++) {
+        const lane_t *lane = &program->lanes[l];
+        for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
+            const lane_operand_t *dst = &program->operands[program->steps[s].dst_first];
+            if (dst->buffer != LANE_LANDING)
+                continue;
+            uint64_t first = lane_landing_offset(geometry, lane->channel, dst->edge, 0);
+            edges[dst->edge] =
+                (lane_abi_edge_t){first, lane_landing_offset(geometry, lane->channel, dst->edge, 1) - first};
+        }
+    }
+}
+
+blink_result_t image_binding(const lane_geometry_t *geometry, const uint32_t *rank_gpu, uint32_t gpu_count,
+                             uint64_t *scratch_bytes, uint64_t *send_bytes, image_block_t *image)
+{
+    const lane_program_t *program = geometry->program;
+    uint64_t end = 0, edge_count = (uint64_t)program->edge_count + program->landing_edge_count;
     (void)place(&end, 1, sizeof(lane_abi_binding_t));
     lane_abi_binding_t header = {
         .slots = geometry->slots,
         .channel_count = program->channel_count,
         .part_count = program->part_count,
-        .edge_count = program->edge_count,
+        .edge_count = (uint32_t)edge_count,
         .channels_offset = (uint32_t)place(&end, program->channel_count, sizeof(lane_abi_channel_t)),
         .parts_offset = (uint32_t)place(&end, program->part_count, sizeof(lane_abi_part_t)),
-        .edges_offset = (uint32_t)place(&end, program->edge_count, sizeof(lane_abi_edge_t)),
+        .edges_offset = (uint32_t)place(&end, edge_count, sizeof(lane_abi_edge_t)),
     };
     uint32_t *receivers = NULL;
     BLINK_TRY(find_receivers(program, &receivers));
     char *base = calloc(1, end);
-    uint64_t *used = calloc(gpu_count, sizeof(*used));
+    uint64_t *used = calloc(gpu_count + 1u, sizeof(*used));
     if (base && used) {
         memcpy(base, &header, sizeof(header));
         flatten_channels(geometry, base, &header);
-        *scratch_bytes = place_edges(geometry, receivers, rank_gpu, used,
-                                     (lane_abi_edge_t *)(void *)(base + header.edges_offset));
+        lane_abi_edge_t *edges = (lane_abi_edge_t *)(void *)(base + header.edges_offset);
+        *scratch_bytes = place_edges(geometry, receivers, rank_gpu, gpu_count, used, edges);
+        *send_bytes = used[gpu_count];
+        place_landing_edges(geometry, edges + program->edge_count);
         *image = (image_block_t){base, end};
     } else {
         free(base);

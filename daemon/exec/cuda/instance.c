@@ -26,8 +26,8 @@
 static blink_result_t check_residence(const cuda_instance_t *instance)
 {
     const exec_cuda_config_t *config = &instance->exec->config;
-    if (instance->base.program->independent)
-        return BLINK_OK;
+    if (instance->base.program->independent || instance->wires.wires)
+        return BLINK_OK; /* no lane waits for ever for another */
     for (uint32_t gpu = 0; gpu < config->gpu_count; gpu++) {
         if (instance->lane_count[gpu] > config->gpus[gpu].resident_blocks)
             return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
@@ -42,6 +42,8 @@ bool cuda_needs_host(const exec_t *base, const uint32_t *nodes, uint32_t rank_co
     const exec_cuda_t *exec = (const exec_cuda_t *)base;
     uint32_t mask = 0, peers = UINT32_MAX;
     for (uint32_t rank = 0; rank < rank_count; rank++) {
+        if (nodes[rank] == TOPO_NONE)
+            continue;
         uint32_t gpu = exec->config.gpu_of_node[nodes[rank]];
         mask |= 1u << gpu;
         peers &= exec->config.gpus[gpu].peers;
@@ -55,9 +57,12 @@ static blink_result_t check_operands(const cuda_instance_t *instance, uint32_t g
     const gpu_facts_t *gpus = instance->exec->config.gpus;
     for (uint32_t i = first; i < first + count; i++) {
         const lane_operand_t *operand = &instance->base.program->operands[i];
+        bool on_host =
+            operand->buffer > LANE_SCRATCH || (instance->through_host && operand->buffer == LANE_SCRATCH);
+        if (on_host)
+            continue;
         uint32_t other = instance->rank_gpu[operand->rank];
-        bool on_host = instance->through_host && operand->buffer == LANE_SCRATCH;
-        if (!on_host && !(gpus[gpu].peers & 1u << other))
+        if (!(gpus[gpu].peers & 1u << other))
             return BLINK_FAIL(
                 BLINK_ERR_UNREACHABLE,
                 "GPU %u (%s) cannot read and write the memory of GPU %u (%s): the driver allows no "
@@ -70,7 +75,7 @@ static blink_result_t check_operands(const cuda_instance_t *instance, uint32_t g
 static blink_result_t check_reach(const cuda_instance_t *instance)
 {
     const lane_program_t *program = instance->base.program;
-    for (uint32_t l = 0; l < program->lane_count; l++) {
+    for (uint32_t l = 0; l < program->lane_count - program->wire_count; l++) {
         const lane_t *lane = &program->lanes[l];
         uint32_t gpu = instance->rank_gpu[lane->rank];
         for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
@@ -89,26 +94,31 @@ static blink_result_t instance_init(cuda_instance_t *instance, exec_cuda_t *exec
     instance->exec = exec;
     list_append(&exec->instances, &instance->link);
     list_init(&instance->queued);
+    list_init(&instance->wires.link);
     BLINK_TRY(exec_instance_init(&instance->base, &exec->base, program));
     instance->rank_gpu = calloc(program->rank_count, sizeof(*instance->rank_gpu));
-    instance->loads = calloc(config->link_count + 1u, sizeof(*instance->loads));
+    instance->loads = calloc(program->path_link_count + 1u, sizeof(*instance->loads));
     if (!instance->rank_gpu || !instance->loads)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", program->rank_count);
     for (uint32_t rank = 0; rank < program->rank_count; rank++) {
-        instance->rank_gpu[rank] = config->gpu_of_node[nodes[rank]];
-        instance->gpu_mask |= 1u << instance->rank_gpu[rank];
+        bool is_own = nodes[rank] != TOPO_NONE;
+        instance->rank_gpu[rank] = is_own ? config->gpu_of_node[nodes[rank]] : GPU_NONE;
+        instance->gpu_mask |= is_own ? 1u << instance->rank_gpu[rank] : 0;
     }
     instance->only_moves = image_only_moves(program);
-    instance->through_host = cuda_needs_host(&exec->base, nodes, program->rank_count);
+    instance->through_host =
+        program->wire_count == 0 && cuda_needs_host(&exec->base, nodes, program->rank_count);
+    BLINK_TRY(cuda_wires_init(&instance->wires, exec, &instance->base, &instance->image, &instance->binding));
     BLINK_TRY(check_reach(instance));
-    BLINK_TRY(image_program(program, instance->rank_gpu, config->gpu_count, instance->lane_first,
-                            instance->lane_count, &instance->image));
+    BLINK_TRY(image_program(program, &instance->wires.image, instance->rank_gpu, config->gpu_count,
+                            instance->lane_first, instance->lane_count, &instance->image));
     return check_residence(instance);
 }
 
 static void instance_free(cuda_instance_t *instance)
 {
     list_remove(&instance->link);
+    cuda_wires_fini(&instance->wires);
     exec_instance_fini(&instance->base);
     free(instance->loads);
     free(instance->binding.bytes);
@@ -242,12 +252,14 @@ static void add_load(cuda_instance_t *instance, const lane_operand_t *operand, u
     if (operand->path == PLAN_NONE)
         return;
     const lane_path_t *path = &program->paths[operand->path];
+    uint32_t first = program->path_links[path->link_first];
     for (uint32_t l = 0; l < path->link_count; l++) {
         uint32_t link = program->path_links[path->link_first + l], i = 0;
-        while (i < instance->load_count && instance->loads[i].link != link)
+        while (i < instance->load_count &&
+               (instance->loads[i].link != link || instance->loads[i].first_link != first))
             i++;
         if (i == instance->load_count)
-            instance->loads[instance->load_count++] = (cuda_load_t){.link = link};
+            instance->loads[instance->load_count++] = (cuda_load_t){.link = link, .first_link = first};
         instance->loads[i].bytes += bytes;
     }
 }
@@ -263,8 +275,9 @@ static void count_loads(cuda_instance_t *instance)
         for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
             const lane_step_t *step = &program->steps[s];
             uint64_t bytes = image_part_bytes(&instance->base.geometry, lane->channel, step->part);
-            instance->cost_bytes[instance->rank_gpu[lane->rank]] +=
-                bytes * (step->src_count + step->dst_count);
+            if (image_is_processors(lane))
+                instance->cost_bytes[instance->rank_gpu[lane->rank]] +=
+                    bytes * (step->src_count + step->dst_count);
             for (uint32_t i = 0; i < step->src_count; i++)
                 add_load(instance, &program->operands[step->src_first + i], bytes);
             for (uint32_t i = 0; i < step->dst_count; i++)
@@ -306,9 +319,13 @@ blink_result_t cuda_instance_bind(exec_instance_t *base, uint64_t block_bytes)
     instance->binding = (image_block_t){0};
     free_object(instance, &instance->binding_object);
     uint64_t chunk_bytes = program->independent ? item_bytes(instance, block_bytes) : 0;
-    BLINK_TRY(exec_instance_set_geometry(base, block_bytes, chunk_bytes, 0));
+    BLINK_TRY(exec_instance_set_geometry(base, block_bytes, chunk_bytes, base->slots));
+    uint64_t send_bytes;
     BLINK_TRY(image_binding(&base->geometry, instance->through_host ? NULL : instance->rank_gpu,
-                            instance->exec->config.gpu_count, &instance->scratch_bytes, &instance->binding));
+                            instance->exec->config.gpu_count, &instance->scratch_bytes, &send_bytes,
+                            &instance->binding));
+    cuda_wires_bind(&instance->wires, send_bytes);
+    base->need.bytes = sizeof(*instance) + instance->image.byte_count + instance->wires.block_bytes;
     size_memory(instance);
     count_loads(instance);
     base->bound = true;
@@ -335,5 +352,6 @@ blink_result_t cuda_instance_load(cuda_instance_t *instance)
         BLINK_TRY(load_object(instance, &instance->image, &instance->program_object));
     if (instance->binding_object == 0)
         BLINK_TRY(load_object(instance, &instance->binding, &instance->binding_object));
+    BLINK_TRY(cuda_wires_load(&instance->wires));
     return instance->memory_object == 0 && instance->needed_bytes > 0 ? load_memory(instance) : BLINK_OK;
 }

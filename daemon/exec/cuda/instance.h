@@ -6,15 +6,21 @@
 
 #include "exec/cuda/image.h"
 #include "exec/cuda/request.h"
+#include "exec/cuda/wires.h"
 
-/* What a run of the bound program carries over one link. */
+/* What a run of the bound program carries over one link, by paths that begin with another one. */
 typedef struct cuda_load {
-    uint32_t link;
+    uint32_t link, first_link;
     uint64_t bytes;
 } cuda_load_t;
 
 /* What its run does (grant.h). */
-typedef enum cuda_run_stage { CUDA_RUN_NONE, CUDA_RUN_WAITS, CUDA_RUN_GRANTED } cuda_run_stage_t;
+typedef enum cuda_run_stage {
+    CUDA_RUN_NONE,
+    CUDA_RUN_WAITS,
+    CUDA_RUN_GRANTED,
+    CUDA_RUN_PARKED /* its lanes have left, and wait for the network */
+} cuda_run_stage_t;
 
 typedef struct cuda_instance {
     exec_instance_t base;
@@ -27,6 +33,7 @@ typedef struct cuda_instance {
     image_block_t image;
     bool only_moves;
     bool through_host; /* slots and semaphores are in host memory */
+    cuda_wires_t wires;
     /* With the worker of this generation; 0: with none. */
     uint32_t generation;
     uint32_t program_object, binding_object, memory_object;

@@ -74,3 +74,11 @@ void cuda_request_send(exec_cuda_t *exec, cuda_request_t *request)
     list_append(&exec->unsent, &request->unsent);
     cuda_requests_flush(exec);
 }
+
+void cuda_wake(exec_cuda_t *exec)
+{
+    pthread_mutex_lock(&exec->event_mutex);
+    if (exec->channel.event_fd >= 0)
+        ring_raise_event(exec->channel.event_fd);
+    pthread_mutex_unlock(&exec->event_mutex);
+}

@@ -33,4 +33,7 @@ void cuda_requests_flush(exec_cuda_t *exec);
 
 void cuda_request_free(exec_cuda_t *exec, cuda_request_t *request);
 
+/* Have the engine's thread look for news, as the worker does. Any thread. */
+void cuda_wake(exec_cuda_t *exec);
+
 #endif

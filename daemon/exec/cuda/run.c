@@ -19,8 +19,9 @@
  * that something is broken. */
 #define WAIT_LIMIT_NS 30000000000u
 
-/* Semaphores count chunks in their low half and runs in the high one. */
-#define ROUND_SHIFT 32u
+/* A lane of a program with wires that has waited for so long leaves. Longer than a chunk takes over fast
+ * networks, and not much longer than it takes to launch the lanes again. */
+#define LEAVE_NS 100000u
 
 /* ---- copies ---- */
 
@@ -90,14 +91,15 @@ static void count_blocks(cuda_instance_t *instance)
     const exec_cuda_config_t *config = &instance->exec->config;
     const lane_program_t *program = instance->base.program;
     uint64_t items[GPU_MAX] = {0};
-    for (uint32_t l = 0; l < program->lane_count; l++)
+    for (uint32_t l = 0; l < program->lane_count - program->wire_count; l++)
         items[instance->rank_gpu[program->lanes[l].rank]] +=
             instance->base.geometry.channels[program->lanes[l].channel].chunks;
     for (uint32_t gpu = 0; gpu < config->gpu_count; gpu++) {
         uint32_t most = config->gpus[gpu].resident_blocks;
         uint32_t as_items = items[gpu] < most ? (uint32_t)items[gpu] : most;
         instance->blocks[gpu] = program->independent ? as_items : instance->lane_count[gpu];
-        instance->resident[gpu] = program->independent ? 0 : instance->lane_count[gpu];
+        uint32_t resident = program->independent ? 0 : instance->lane_count[gpu];
+        instance->resident[gpu] = resident < most ? resident : most; /* fewer with wires alone */
     }
 }
 
@@ -114,7 +116,7 @@ static void fill_ranks(const cuda_instance_t *instance, gpu_run_t *to)
 {
     for (uint32_t i = 0; i < instance->base.program->rank_count; i++) {
         const exec_rank_t *rank = &instance->base.ranks[i];
-        to->rank_gpu[i] = (uint8_t)instance->rank_gpu[i];
+        to->rank_gpu[i] = instance->rank_gpu[i] == GPU_NONE ? 0 : (uint8_t)instance->rank_gpu[i];
         to->run.ranks[i] = (lane_abi_rank_t){.input = rank->input,
                                              .output = rank->output,
                                              .input_stride_bytes = rank->input_stride_bytes,
@@ -124,11 +126,11 @@ static void fill_ranks(const cuda_instance_t *instance, gpu_run_t *to)
 }
 
 /* Epochs and semaphores that tell what this run writes from what earlier runs left. */
-static void advance_epochs(cuda_instance_t *instance, gpu_run_t *to)
+static void begin_round(cuda_instance_t *instance, gpu_run_t *to)
 {
     to->scrub_bytes = exec_instance_advance_epochs(&instance->base) ? instance->scratch_bytes : 0;
     to->run.epoch_base = instance->base.epoch_base;
-    to->run.semaphore_base = ++instance->rounds << ROUND_SHIFT;
+    ++instance->rounds;
 }
 
 static void fill_run(cuda_instance_t *instance, gpu_run_t *to)
@@ -139,17 +141,21 @@ static void fill_run(cuda_instance_t *instance, gpu_run_t *to)
                       .binding = instance->binding_object,
                       .memory = instance->memory_object,
                       .semaphores_offset = instance->semaphores_offset,
-                      .cooperative = !instance->base.program->independent,
+                      .cooperative = !instance->base.program->independent && !instance->wires.wires,
                       .run = {.number = instance->number,
-                              .wait_limit_ns = WAIT_LIMIT_NS,
+                              .wait_limit_ns = instance->wires.wires ? LEAVE_NS : WAIT_LIMIT_NS,
                               .divisor = averages ? instance->base.program->rank_count : 1,
                               .scaled = run->redop == BLINK_PRE_MUL_SUM}};
     name_kernel(instance, to->kernel);
     fill_ranks(instance, to);
     if (instance->copied)
         return;
-    advance_epochs(instance, to);
+    if (instance->stage == CUDA_RUN_NONE)
+        begin_round(instance, to);
+    to->run.semaphore_base = instance->rounds << CUDA_ROUND_SHIFT;
     fill_launches(instance, to);
+    if (instance->wires.wires)
+        cuda_wires_fill(&instance->wires, to);
 }
 
 static blink_result_t make_run(cuda_instance_t *instance)
@@ -175,6 +181,14 @@ static blink_result_t make_run(cuda_instance_t *instance)
 
 /* ---- from start to end ---- */
 
+static uint32_t count_lanes(const cuda_instance_t *instance)
+{
+    uint32_t count = 0;
+    for (uint32_t gpu = 0; gpu < instance->exec->config.gpu_count; gpu++)
+        count += instance->lane_count[gpu];
+    return count;
+}
+
 blink_result_t cuda_instance_start(exec_instance_t *base, uint64_t block_bytes, bool *under_way)
 {
     cuda_instance_t *instance = (cuda_instance_t *)base;
@@ -184,17 +198,62 @@ blink_result_t cuda_instance_start(exec_instance_t *base, uint64_t block_bytes, 
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "%s", exec->lost_text);
     BLINK_TRY(cuda_instance_load(instance));
     count_blocks(instance);
-    BLINK_TRY(make_run(instance));
-    *under_way = true;
     instance->abort_reason = BLINK_OK;
+    BLINK_TRY(make_run(instance));
+    if (instance->wires.wires) {
+        blink_result_t result = cuda_wires_begin(&instance->wires, count_lanes(instance), instance->rounds);
+        if (result != BLINK_OK) {
+            cuda_request_free(exec, instance->request);
+            return result;
+        }
+        cuda_wires_look(&instance->wires);
+    }
+    *under_way = true;
     grant_ask(instance);
     return BLINK_OK;
 }
 
+/* ---- lanes that leave ---- */
+
+static void launch_again(cuda_instance_t *instance)
+{
+    cuda_wires_launched(&instance->wires);
+    if (make_run(instance) == BLINK_OK)
+        grant_ask(instance);
+    else
+        cuda_instance_end(instance, BLINK_ERR_NO_MEMORY, blink_error_text());
+}
+
+void cuda_instance_left(cuda_instance_t *instance)
+{
+    instance->request = NULL;
+    grant_return(instance);
+    instance->stage = CUDA_RUN_PARKED;
+    if (cuda_wires_may_go_on(&instance->wires))
+        launch_again(instance);
+}
+
+void cuda_instance_look(cuda_instance_t *instance)
+{
+    cuda_wires_look(&instance->wires);
+    /* Acquire: pairs with the addition when the network raises a semaphore. */
+    if (instance->stage == CUDA_RUN_PARKED &&
+        atomic_load_explicit(&instance->wires.events, memory_order_acquire) != instance->wires.seen) {
+        atomic_store_explicit(&instance->wires.parked, false,
+                              memory_order_relaxed); /* only saves a wake-up */
+        launch_again(instance);
+    }
+}
+
+/* ---- the end ---- */
+
 static void count_links(const cuda_instance_t *instance)
 {
-    for (uint32_t i = 0; i < instance->load_count; i++)
-        exec_count_link(&instance->base, instance->loads[i].link, instance->loads[i].bytes);
+    for (uint32_t i = 0; i < instance->load_count; i++) {
+        const cuda_load_t *load = &instance->loads[i];
+        const uint32_t *numbers = exec_link_numbers(&instance->base, load->first_link);
+        exec_count_link(&instance->base, numbers ? numbers[load->link] : load->link, load->bytes);
+    }
 }
 
 void cuda_instance_end(cuda_instance_t *instance, blink_result_t result, const char *text)
@@ -216,7 +275,13 @@ void cuda_instance_end(cuda_instance_t *instance, blink_result_t result, const c
     instance->end = exec_instance_end(&instance->base, result);
     snprintf(instance->end_text, sizeof(instance->end_text), "%s", result != BLINK_OK ? text : "");
     list_remove(&instance->queued);
-    list_append(&instance->exec->ended, &instance->queued);
+    if (!instance->wires.wires) {
+        list_append(&instance->exec->ended, &instance->queued);
+    } else if (cuda_wires_end(&instance->wires, &instance->end, instance->end_text)) {
+        instance->end = instance->wires.end;
+        memcpy(instance->end_text, instance->wires.end_text, sizeof(instance->end_text));
+        list_append(&instance->exec->ended, &instance->queued);
+    }
 }
 
 void cuda_instance_abort(exec_instance_t *base, blink_result_t reason)
@@ -224,11 +289,17 @@ void cuda_instance_abort(exec_instance_t *base, blink_result_t reason)
     cuda_instance_t *instance = (cuda_instance_t *)base;
     exec_cuda_t *exec = instance->exec;
     cuda_request_t *request;
-    if (instance->stage == CUDA_RUN_NONE || instance->abort_reason != BLINK_OK)
+    bool has_wires = instance->wires.wires; /* whose moves may be under way when lanes have ended */
+    if ((instance->stage == CUDA_RUN_NONE && !has_wires) || instance->abort_reason != BLINK_OK)
         return;
     instance->abort_reason = reason;
-    if (instance->stage == CUDA_RUN_WAITS) {
-        cuda_request_free(exec, instance->request);
+    if (has_wires)
+        cuda_wires_abort(&instance->wires, reason);
+    if (instance->stage == CUDA_RUN_NONE)
+        return;
+    if (instance->stage != CUDA_RUN_GRANTED) {
+        if (instance->request)
+            cuda_request_free(exec, instance->request);
         cuda_instance_end(instance, reason, "");
         return;
     }

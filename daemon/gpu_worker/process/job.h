@@ -21,6 +21,9 @@ typedef struct worker_job {
     uint64_t number;     /* what a part's control->finished holds at its end */
     uint64_t run_number; /* what GPU_ABORT names; 0: no run */
     uint64_t wait_limit_ns;
+    const uint64_t *watched; /* semaphores of wires */
+    uint32_t watched_count;
+    uint64_t watched_sum; /* of these, when they were last looked at: they only grow */
     bool is_aborted;
     blink_result_t result; /* the first failure */
     char text[BLINK_ERROR_TEXT_BYTES];

@@ -64,6 +64,36 @@ static blink_result_t enter_ranks(const worker_t *worker, const gpu_run_t *reque
     return BLINK_OK;
 }
 
+/* ---- what GPUs and the network share ---- */
+
+static blink_result_t pin_segment(worker_t *worker, uint32_t segment)
+{
+    char *host = worker->wires + segment * GPU_WIRE_SEGMENT_BYTES;
+    WORKER_TRY(worker, cuMemHostRegister, host, GPU_WIRE_SEGMENT_BYTES,
+               CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    for (uint32_t i = 0; i < worker->gpu_count; i++) {
+        CUdeviceptr address;
+        BLINK_TRY(worker_select(worker, &worker->gpus[i]));
+        WORKER_TRY(worker, cuMemHostGetDevicePointer, &address, host, 0);
+        if (address != (CUdeviceptr)(uintptr_t)host)
+            return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                              "GPU %u finds host memory elsewhere than the host, and the network needs it",
+                              i);
+    }
+    worker->wires_pinned[segment / 64] |= UINT64_C(1) << segment % 64;
+    return BLINK_OK;
+}
+
+static blink_result_t pin_wires(worker_t *worker, const gpu_run_t *request)
+{
+    for (uint32_t word = 0; word < GPU_WIRE_SEGMENTS / 64; word++) {
+        uint64_t missing = request->wire_segments[word] & ~worker->wires_pinned[word];
+        for (; missing; missing &= missing - 1)
+            BLINK_TRY(pin_segment(worker, word * 64 + (uint32_t)__builtin_ctzll(missing)));
+    }
+    return BLINK_OK;
+}
+
 static blink_result_t find_kernel(const worker_t *worker, const gpu_run_t *request,
                                   const worker_kernel_t **kernel)
 {
@@ -162,6 +192,8 @@ static blink_result_t begin_launches(worker_t *worker, const gpu_run_t *request,
     uint32_t launched = 0;
     blink_result_t result = find_kernel(worker, request, &launcher.kernel);
     if (result == BLINK_OK)
+        result = pin_wires(worker, request);
+    if (result == BLINK_OK)
         result = enter_ranks(worker, request, &launcher.run);
     if (result == BLINK_OK)
         result = add_launches(&launcher);
@@ -247,6 +279,8 @@ blink_result_t worker_launch(worker_t *worker, const ring_sqe_t *sqe, worker_job
     job->number = request->run.number;
     job->run_number = request->run.number;
     job->wait_limit_ns = request->run.wait_limit_ns;
+    job->watched = (const uint64_t *)(uintptr_t)request->watched_address;
+    job->watched_count = request->watched_count;
     return request->copy_count > 0 ? begin_copies(worker, request, job)
                                    : begin_launches(worker, request, job);
 }

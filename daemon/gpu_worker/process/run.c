@@ -112,12 +112,26 @@ static bool job_poll(worker_t *worker, worker_job_t *job, bool is_query)
     return job->parts_left == 0;
 }
 
+/* The service looks at semaphores of wires by itself, but sleeps until it hears that one has changed. */
+static void job_watch(const worker_t *worker, worker_job_t *job)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < job->watched_count; i++) /* relaxed: the service loads it again, with acquire */
+        sum += __atomic_load_n(&job->watched[i * (LANE_ABI_SEMAPHORE_BYTES / sizeof(uint64_t))],
+                               __ATOMIC_RELAXED);
+    if (sum == job->watched_sum)
+        return;
+    job->watched_sum = sum;
+    ring_raise_event(worker->completion_fd);
+}
+
 /* Whether a job ended. */
 static bool poll_jobs(worker_t *worker, bool is_query)
 {
     bool ended = false;
     LIST_FOR_EACH (link, &worker->jobs) {
         worker_job_t *job = CONTAINER_OF(link, worker_job_t, link);
+        job_watch(worker, job);
         if (!job_poll(worker, job, is_query))
             continue;
         list_remove(link);

@@ -104,6 +104,13 @@ static blink_result_t map_arena(worker_t *worker, int fd)
     return BLINK_OK;
 }
 
+/* Nothing of it is pinned yet. */
+static blink_result_t map_wires(worker_t *worker, int fd)
+{
+    worker->wires = mmap(NULL, GPU_WIRE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    return worker->wires == MAP_FAILED ? BLINK_FAIL_ERRNO("map what GPUs and the network share") : BLINK_OK;
+}
+
 static blink_result_t watch_doorbell(worker_t *worker)
 {
     struct epoll_event edge = {.events = EPOLLIN | EPOLLET};
@@ -141,8 +148,11 @@ static blink_result_t worker_start(worker_t *worker)
         result = worker_open_gpus(worker);
     if (result == BLINK_OK)
         result = map_arena(worker, message.fds[3]);
+    if (result == BLINK_OK)
+        result = map_wires(worker, message.fds[4]);
     close(message.fds[0]);
     close(message.fds[3]);
+    close(message.fds[4]);
     if (result == BLINK_OK)
         result = start_run_thread(worker);
     return result;
@@ -154,6 +164,7 @@ static void say_hello(const worker_t *worker, blink_result_t result)
     if (result == BLINK_OK) {
         hello.gpu_count = worker->gpu_count;
         hello.is_mps = worker->is_mps;
+        hello.wire_address = (uint64_t)(uintptr_t)worker->wires;
         for (uint32_t i = 0; i < worker->gpu_count; i++)
             hello.gpus[i] = worker->gpus[i].facts;
     } else {

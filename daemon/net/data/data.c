@@ -278,6 +278,8 @@ blink_result_t data_create(const data_config_t *config, data_t **created)
     if (!data)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for data connections");
     data->config = *config;
+    if (!config->landings.take)
+        data->config.landings = pages_of_system();
     data->epoll_fd = data->wake_fd = -1;
     data->trash = malloc(TRANSPORT_TRASH_BYTES);
     turn_init(&data->turn);
@@ -285,7 +287,7 @@ blink_result_t data_create(const data_config_t *config, data_t **created)
     list_init(&data->endpoints);
     list_init(&data->busy);
     list_init(&data->gone);
-    pool_init(&data->pool, FREE_MOST_BYTES, NULL);
+    pool_init(&data->pool, FREE_MOST_BYTES, data->config.landings, NULL);
     blink_result_t result = start(data);
     if (result != BLINK_OK) {
         data_free(data);

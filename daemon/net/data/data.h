@@ -12,6 +12,7 @@
 #ifndef BLINK_DATA_H
 #define BLINK_DATA_H
 
+#include "base/pages.h"
 #include "base/settings.h"
 #include "exec/wire.h"
 #include "net/address.h"
@@ -71,6 +72,7 @@ typedef struct verbs_library verbs_library_t;
 typedef struct data_config {
     settings_transport_t transport;
     const verbs_library_t *verbs; /* what to use for RDMA; NULL: this machine's libraries */
+    pages_source_t landings;      /* where memory of landings comes from; zero: the system */
     double timeout_s; /* the peers': so long the kernel waits for what a peer does not acknowledge */
     data_handler_t handler;
 } data_config_t;

@@ -393,7 +393,8 @@ blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner,
     snprintf(endpoint->peer, sizeof(endpoint->peer), "%s", peer);
     landings_init(&endpoint->landings, WIRE_FLOWS,
                   (landing_memory_t){.take = take_memory, .give = give_memory, .context = endpoint});
-    pool_init(&endpoint->pool, SHOWN_FREE_MOST_BYTES, &(pool_showing_t){show, hide, endpoint});
+    pool_init(&endpoint->pool, SHOWN_FREE_MOST_BYTES, endpoint->data->config.landings,
+              &(pool_showing_t){show, hide, endpoint});
     list_init(&endpoint->of_busy);
     list_init(&endpoint->flows);
     list_init(&endpoint->due);

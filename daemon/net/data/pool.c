@@ -1,7 +1,6 @@
 #include "net/data/pool.h"
 
 #include "base/clock.h"
-#include "base/pages.h"
 
 #include <stdlib.h>
 
@@ -42,9 +41,9 @@ static uint64_t round_up(uint64_t bytes)
     return (bytes + BLOCK_UNIT_BYTES - 1) / BLOCK_UNIT_BYTES * BLOCK_UNIT_BYTES;
 }
 
-void pool_init(pool_t *pool, uint64_t free_most_bytes, const pool_showing_t *showing)
+void pool_init(pool_t *pool, uint64_t free_most_bytes, pages_source_t pages, const pool_showing_t *showing)
 {
-    *pool = (pool_t){.free_most_bytes = free_most_bytes};
+    *pool = (pool_t){.free_most_bytes = free_most_bytes, .pages = pages};
     list_init(&pool->blocks);
     if (showing)
         pool->showing = *showing;
@@ -56,7 +55,7 @@ static void release(pool_t *pool, block_t *block)
     pool->free_bytes -= block->bytes;
     if (block->shown)
         pool->showing.hide(pool->showing.context, block->shown);
-    pages_give(block, block->bytes);
+    pool->pages.give(pool->pages.context, block, block->bytes);
 }
 
 void pool_fini(pool_t *pool)
@@ -85,12 +84,11 @@ blink_result_t pool_take(pool_t *pool, uint64_t bytes, void **memory)
         list_remove(&block->link);
         pool->free_bytes -= block->bytes;
     } else {
-        block = pages_take(whole);
+        block = pool->pages.take(pool->pages.context, whole);
         if (!block)
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %llu bytes of a landing",
                               (unsigned long long)bytes);
-        block->pool = pool;
-        block->bytes = whole;
+        *block = (block_t){.pool = pool, .bytes = whole};
     }
     *memory = memory_of(block);
     return BLINK_OK;

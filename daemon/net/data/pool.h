@@ -6,6 +6,7 @@
 #define BLINK_DATA_POOL_H
 
 #include "base/list.h"
+#include "base/pages.h"
 #include "net/flow/landing.h"
 
 /* How memory is shown to a device of somebody else's: as transport_calls_t has it. */
@@ -19,12 +20,13 @@ typedef struct pool {
     list_t blocks;       /* free ones, the one given back last at the end */
     uint64_t free_bytes; /* of these */
     uint64_t free_most_bytes;
+    pages_source_t pages;
     pool_showing_t showing;
 } pool_t;
 
 /* Of what is free more than so much goes back to the system at once. `showing` NULL: its memory is shown to
  * nobody. */
-void pool_init(pool_t *pool, uint64_t free_most_bytes, const pool_showing_t *showing);
+void pool_init(pool_t *pool, uint64_t free_most_bytes, pages_source_t pages, const pool_showing_t *showing);
 
 /* All memory has been given back. */
 void pool_fini(pool_t *pool);

@@ -38,15 +38,19 @@ static void image_init(const lane_geometry_t *geometry, lane_image_t *image)
 {
     uint32_t rank_count = geometry->program->rank_count;
     uint32_t rank_gpu[IMAGE_RANKS_MAX], lane_count[IMAGE_RANKS_MAX];
-    uint64_t scratch_bytes;
+    uint64_t scratch_bytes, send_bytes;
+    image_wires_t wires;
     for (uint32_t rank = 0; rank < rank_count; rank++)
         rank_gpu[rank] = rank;
-    assert_int_equal(image_program(geometry->program, rank_gpu, rank_count, image->lane_first, lane_count,
-                                   &image->program),
+    assert_int_equal(image_wires_init(geometry->program, &wires), BLINK_OK);
+    assert_int_equal(image_program(geometry->program, &wires, rank_gpu, rank_count, image->lane_first,
+                                   lane_count, &image->program),
                      BLINK_OK);
+    image_wires_fini(&wires);
     image->lane_first[rank_count] = image->lane_first[rank_count - 1] + lane_count[rank_count - 1];
-    assert_int_equal(image_binding(geometry, rank_gpu, rank_count, &scratch_bytes, &image->binding),
-                     BLINK_OK);
+    assert_int_equal(
+        image_binding(geometry, rank_gpu, rank_count, &scratch_bytes, &send_bytes, &image->binding),
+        BLINK_OK);
 }
 
 /* Where an edge's slots begin in its receiver's scratch. */

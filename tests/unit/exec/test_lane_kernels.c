@@ -549,7 +549,7 @@ static void relay_init(relay_t *relay, blink_protocol_t protocol)
     *relay = (relay_t){
         .channel = {.share = 1.0, .part_count = 1, .edge_count = 2},
         .part = {.siblings = 1, .end = 1.0},
-        .lane = {.step_count = 1},
+        .lane = {.to_rank = PLAN_NONE, .step_count = 1},
         .step = {.src_count = 1, .dst_first = 1, .dst_count = 2},
         .operands = {{LANE_SCRATCH, 0, 0, PLAN_NONE},
                      {LANE_SCRATCH, 1, 1, PLAN_NONE},

@@ -1,0 +1,209 @@
+"""Communicators of ranks on GPUs of several hosts.
+
+The GPUs are none: a stand-in for the driver runs the host's build of the kernels over host memory. So this is
+about who moves what, and when, and not about time.
+"""
+import os
+import signal
+import unittest
+
+from cluster import OP, RanksTest, require_namespaces
+from harness import BLINK_PERF
+
+STANDIN = os.environ["STANDIN"]
+COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter",
+               "alltoall", "alltoallv", "sendrecv"]
+GOOD = f"times:20:{OP}"
+
+
+def setUpModule():
+    require_namespaces()
+
+
+def environment(**variables):
+    # hwloc's plugins load libraries of other vendors, which leak.
+    return {**os.environ, "LD_LIBRARY_PATH": STANDIN, "HWLOC_PLUGINS_PATH": "/nonexistent",
+            **{name: str(value) for name, value in variables.items()}}
+
+
+class GpusTest(RanksTest):
+    def places(self, *ranks_of_host, topology=None, devices=None, variables=None, **options):
+        """Hosts with so many ranks each: by rank its host and device. Devices are parts of one GPU unless
+        they are named."""
+        hosts = self.cluster(len(ranks_of_host), **options)
+        devices = devices or len(hosts) * [f"cuda:0x{max(ranks_of_host)}"]
+        for host, names in zip(hosts, devices):
+            host.start("--devices", names, topology=topology, env=environment(**(variables or {})))
+        return [(host, device) for host, count in zip(hosts, ranks_of_host) for device in range(count)]
+
+    def play(self, places, scenario, **variables):
+        sockets = ",".join(host.daemon.socket for host, _ in places)
+        status, _, err = self.run_command([os.environ["BLINK_GPU_API"], scenario, len(places)],
+                                          env=environment(BLINK_SOCKETS=sockets, **variables))
+        self.assertEqual(status, 0, err)
+
+    def perf(self, places, collective, *arguments):
+        """blink-perf compares every element with a reference; its ranks meet by a file."""
+        id_file = os.path.join(self.directory(), "id")
+        devices = ",".join(str(device) for _, device in places)
+        ranks = [self.start([BLINK_PERF, "--socket", host.daemon.socket, collective, "--check", "--iters", 1,
+                             "--warmup", 0, "--id-file", id_file, "--devices", devices, *arguments],
+                            env=environment(RANK=rank, WORLD_SIZE=len(places)))
+                 for rank, (host, _) in enumerate(places)]
+        for rank in ranks:
+            self.assertEqual(rank.wait(), 0, rank.describe())
+
+    def perf_all(self, places, *arguments, collectives=COLLECTIVES):
+        for collective in collectives:
+            with self.subTest(collective=collective):
+                self.perf(places, collective, *arguments)
+
+
+class Matrix(GpusTest):
+    SIZES = ("--device-memory", "--min", "12", "--max", "1M", "--stepfactor", 361)
+
+    def test_two_hosts_with_a_rank_each(self):
+        self.perf_all(self.places(1, 1), *self.SIZES)
+
+    def test_two_hosts_with_two_ranks_each(self):
+        self.perf_all(self.places(2, 2), *self.SIZES)
+
+    def test_three_hosts(self):
+        self.perf_all(self.places(1, 2, 1), *self.SIZES)
+
+    def test_types_and_operators(self):
+        self.perf_all(self.places(1, 1), "--device-memory", "--datatype", "all", "--op", "all", "--min", "1K",
+                      "--max", "1K", collectives=["allreduce", "reducescatter"])
+
+    def test_barriers(self):
+        self.perf(self.places(2, 1), "barrier")
+
+    def test_memory_of_the_host(self):
+        self.perf_all(self.places(1, 1), "--min", "64", "--max", "1M", "--stepfactor", 256,
+                      collectives=["allreduce", "alltoall"])
+        self.perf_all(self.places(1, 1), "--memory", "malloc", "--min", "64", "--max", "1M", "--stepfactor",
+                      256, collectives=["allreduce", "alltoall"])
+
+    def test_ops_in_groups(self):
+        self.perf(self.places(1, 2), "allreduce", "--device-memory", "--groups", 20, "--min", "12", "--max",
+                  "64K")
+
+
+class Machines(GpusTest):
+    """Where lanes of one host wait for one another, too, and for those of other GPUs."""
+    SIZES = ("--device-memory", "--min", "12", "--max", "3M", "--stepfactor", 512)
+
+    def test_two_dgx1v(self):
+        self.perf_all(self.places(4, 4, topology="dgx1v_hybrid"), *self.SIZES)
+
+    def test_two_gpus_on_each_host(self):
+        two = {"STANDIN_CUDA_GPUS": 2}
+        places = self.places(2, 2, devices=["cuda:all", "cuda:all"], variables=two)
+        for scenario in ("device-memory", "pools", "stream", "graph"):
+            with self.subTest(scenario=scenario):
+                self.play(places, scenario, **two)
+
+    def test_streams_and_graphs(self):
+        places = self.places(2, 1)
+        for scenario in ("device-memory", "stream", "stream-group", "two-streams", "graph"):
+            with self.subTest(scenario=scenario):
+                self.play(places, scenario)
+
+    def test_gpus_that_cannot_reach_each_other_are_named(self):
+        apart = {"STANDIN_CUDA_GPUS": 2, "STANDIN_CUDA_NO_PEER": 1}
+        places = self.places(2, 1, devices=["cuda:all", "cuda:all"], variables=apart)
+        for steps in self.run_at(places, OP, "destroy"):
+            failed = [step for step in steps if step["result"] != "BLINK_OK"]
+            self.assertEqual(failed[0]["result"], "BLINK_ERR_UNREACHABLE", steps)
+            self.assertRegex(failed[0]["text"], "GPU [01] .*cannot read and write the memory of GPU [01]")
+
+
+class Kinds(GpusTest):
+    def test_a_communicator_has_one_kind(self):
+        (one, _), (two, _) = self.places(1, 1, devices=["cuda:0x1", "host:1"])
+        identifier = one.new_id()
+        first = one.start_rank(identifier, 2, 0, OP, device=0)
+        self.until(lambda: self.ctl_json(one.daemon, "comms")["comms"])
+        steps = two.start_rank(identifier, 2, 1, OP, device=0).finish()
+        failed = [step for step in steps if step["result"] != "BLINK_OK"]
+        self.assertEqual(failed[0]["result"], "BLINK_ERR_UNSUPPORTED", steps)
+        self.assertRegex(failed[0]["text"], "rank 0.*on a GPU.*rank 1.*a host device.*one kind")
+        first.kill()
+
+
+class Ends(GpusTest):
+    WORK = ["gate", f"times:1000000:{OP}", "untouched", "destroy"]
+
+    def working(self, places):
+        """Ranks that do one op after the other for longer than any test takes."""
+        ranks = self.start_at(places, *self.WORK)
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        for rank in ranks:
+            rank.say()
+        comms = lambda: self.ctl_json(places[0][0].daemon, "comms")["comms"]
+        self.until(lambda: comms()[0]["op_count"] > 20)
+        return ranks
+
+    def worker(self, host):
+        return self.ctl_json(host.daemon, "status")["gpu_worker_pid"]
+
+    def test_killed_rank_is_named_everywhere(self):
+        places = self.places(2, 1)
+        ranks = self.working(places)
+        ranks[2].kill()
+        for rank in ranks[:2]:
+            self.assert_lost(rank, "rank 2")
+        self.check_serve(places)
+
+    def test_killed_daemon_is_named_with_its_ranks(self):
+        places = self.places(1, 1, 1)
+        ranks = self.working(places)
+        places[2][0].daemon.kill()
+        for rank in ranks[:2]:
+            self.assert_lost(rank, "n3", "rank 2")
+        ranks[2].kill()
+        self.check_serve(places[:2])
+
+    def test_killed_worker_is_named_everywhere(self):
+        places = self.places(1, 1)
+        ranks = self.working(places)
+        os.kill(self.worker(places[1][0]), signal.SIGKILL)
+        for rank in ranks:
+            steps = rank.finish()
+            failed = [step for step in steps if step["result"] != "BLINK_OK"]
+            self.assertRegex(failed[0]["text"], "GPU worker")
+        self.until(lambda: self.worker(places[1][0]))
+        self.check_serve(places)
+
+    def test_abort_is_heard_everywhere(self):
+        places = self.places(2, 1)
+        own = {1: [OP, "abort", OP, "destroy"]}
+        for steps in self.run_at(places, OP, OP, "destroy", own=own):
+            failed = [step for step in steps if step["result"] != "BLINK_OK"]
+            self.assertEqual(failed[0]["result"], "BLINK_ERR_ABORTED", steps)
+        self.check_serve(places)
+
+    def test_mismatch_costs_one_op(self):
+        places = self.places(1, 1, 1)
+        for count in (1001, 300000):
+            other = {2: [f"allreduce:{count}:float32:sum", GOOD, "destroy"]}
+            for steps in self.run_at(places, OP, GOOD, "destroy", own=other):
+                failed = [step for step in steps if step["result"] != "BLINK_OK"]
+                self.assertEqual([step["result"] for step in failed], ["BLINK_ERR_MISMATCH"], steps)
+                self.assertEqual(steps[-1]["step"], "close")
+
+    def test_two_communicators_in_opposite_orders(self):
+        one, two = [host for host, _ in self.places(1, 1)]
+        ids = [one.new_id(), two.new_id()]
+        ranks = []
+        for rank, host in enumerate((one, two)):
+            join = [f"join:{identifier}:2:{rank}:0" for identifier in ids]
+            use = [f"use:{rank}", f"submit:{OP}", f"use:{1 - rank}", f"submit:{OP}", "wait"]
+            ranks.append(self.start_client(host.daemon, join + 200 * use))
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+
+
+if __name__ == "__main__":
+    unittest.main()
