@@ -1,4 +1,6 @@
 """How long many hosts that know nothing of each other take until a communicator of all of them begins."""
+import re
+import subprocess
 import time
 
 from hostlib.cluster import Cluster
@@ -7,6 +9,16 @@ from netlib.losses import OP, start_ranks, wait_for
 from peerlib.programs import Failure
 
 HOSTS = 64
+# The kernel has one table of neighbours for all namespaces, and drops packets of those who find no place in it.
+NEIGHBOURS = 2 * HOSTS * HOSTS
+
+
+def check_neighbours():
+    shown = subprocess.run(["ip", "ntable", "show", "name", "arp_cache"], check=True, capture_output=True,
+                           text=True).stdout
+    if int(re.search(r"thresh3 (\d+)", shown)[1]) < NEIGHBOURS:
+        raise Failure(f"{HOSTS} hosts on one machine need a larger table of neighbours, as root: sysctl -w "
+                      f"net.ipv4.neigh.default.gc_thresh3={NEIGHBOURS}")
 
 
 def meet_once(cluster):
@@ -27,6 +39,7 @@ def meet_once(cluster):
 
 def measure(binaries, directory, times):
     """Such pairs of seconds, each of hosts and daemons that are new."""
+    check_neighbours()
     directory.mkdir()
     found = []
     for number in range(times):
