@@ -22,7 +22,7 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
         if (state->arg_num > 1)
             argp_error(state, "one file, not \"%s\" as well", argument);
         if (state->arg_num == 0 && strcmp(argument, "new") != 0)
-            argp_error(state, "\"%s\": new is what can be done with keys", argument);
+            argp_error(state, "\"%s\": it takes new, as in blinkctl key new", argument);
         if (state->arg_num == 0)
             options->verb = argument;
         else
@@ -30,7 +30,7 @@ static error_t parse_key(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (!options->verb)
-            argp_error(state, "new is what can be done with keys");
+            argp_error(state, "it takes new, as in blinkctl key new");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -40,7 +40,7 @@ static blink_result_t check_config(const net_config_t *config)
     BLINK_TRY(name_check("cluster name", config->cluster));
     if (isfinite(config->timeout_s) && config->timeout_s >= NET_TIMEOUT_LEAST_S && config->timeout_s <= 3600)
         return BLINK_OK;
-    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "peers' time-out of %g s: %g to 3600 s are allowed",
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "[network] timeout_s of %g: %g to 3600 are allowed",
                       config->timeout_s, NET_TIMEOUT_LEAST_S);
 }
 

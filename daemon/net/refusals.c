@@ -43,7 +43,7 @@ void refusals_log(refusals_t *refusals, const net_address_t *address, const char
         return;
     address_write(address, text);
     if (withheld_count > 0)
-        LOG_WARNING("refused %s: %s (and %u lines about this address before)", text, why, withheld_count);
+        LOG_WARNING("refused %s: %s (withheld about this address before: %u)", text, why, withheld_count);
     else
         LOG_WARNING("refused %s: %s", text, why);
 }

@@ -246,8 +246,9 @@ static blink_result_t handshake_failed(const tls_t *tls)
 {
     if (*tls->offered)
         return BLINK_FAIL(BLINK_ERR_PERMISSION,
-                          "it has another cluster key, '%s'; accepted here is '%s'%s%s%s", tls->offered,
-                          tls->context->psks[0].identity, tls->context->psk_count > 1 ? " or '" : "",
+                          "it has another cluster key or cluster name, '%s'; accepted here is '%s'%s%s%s",
+                          tls->offered, tls->context->psks[0].identity,
+                          tls->context->psk_count > 1 ? " or '" : "",
                           tls->context->psk_count > 1 ? tls->context->psks[1].identity : "",
                           tls->context->psk_count > 1 ? "'" : "");
     if (is_refused_by_peer(ERR_peek_last_error()))

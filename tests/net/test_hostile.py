@@ -94,7 +94,7 @@ class Strangers(HostileTest):
         one, outside = self.cluster(2)
         one.start()
         stranger = self.start_stranger(outside, one, "garbage")
-        self.until(lambda: re.search(r"and \d+ lines about this address before", one.daemon.stderr()))
+        self.until(lambda: re.search(r"withheld about this address before: \d+", one.daemon.stderr()))
         stranger.kill()
 
 
@@ -177,7 +177,7 @@ class Daemons(HostileTest):
         one.start()
         two.start(timeout_s=0.5)
         self.refused_join(two, one.new_id(), "PEER_LOST", "does not accept this host's cluster key")
-        self.until(lambda: "it has another cluster key" in one.daemon.stderr())
+        self.until(lambda: "it has another cluster key or cluster name, " in one.daemon.stderr())
 
     def test_home_of_another_cluster(self):
         one, two = self.cluster(2)
