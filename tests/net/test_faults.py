@@ -292,6 +292,15 @@ class Leaving(FaultsTest):
             self.assert_all_ok(steps)
 
 
+class Slow(FaultsTest):
+    def test_an_op_may_take_what_its_links_need(self):
+        """Its memory alone would be through with it in a small part of the limit."""
+        places = self.places(1, 1, limits={"run_timeout_s": 0.1})
+        places[0][0].shape(*SLOWLY)
+        for steps in self.run_at(places, OP, Leaving.LARGE, "destroy"):
+            self.assert_all_ok(steps)
+
+
 class Bystanders(FaultsTest):
     def test_another_communicator_of_the_hosts_goes_on(self):
         places = self.places(1, 1)

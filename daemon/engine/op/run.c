@@ -48,15 +48,16 @@ static double memory_us(const comm_op_t *op)
     return (double)op->shape.payload_bytes * op->entry_count / HOST_BYTES_PER_US;
 }
 
-/* What the op's runs should take. */
+/* What the op's runs should take: links that are not emulated count between hosts only. */
 static double predict_us(const comm_op_t *op)
 {
     double scale = op->comm->engine->config.settings->pace_scale;
-    if (!op->comm->on_gpus && !(scale > 0))
+    bool is_paced = scale > 0;
+    if (!op->comm->on_gpus && !is_paced && !remote_crosses(op))
         return memory_us(op);
     double piece_us = plan_predicted_us(op->program, op->shape.payload_bytes / op->pieces);
     if (!op->comm->on_gpus) /* emulated links are slower, but nothing is launched */
-        piece_us = (piece_us - model_launch_us(op->program->protocol)) / scale;
+        piece_us = (piece_us - model_launch_us(op->program->protocol)) / (is_paced ? scale : 1);
     return piece_us * (double)op->pieces;
 }
 
