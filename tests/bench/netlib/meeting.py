@@ -9,7 +9,7 @@ from netlib.losses import OP, start_ranks, wait_for
 from peerlib.programs import Failure
 
 HOSTS = 64
-# The kernel has one table of neighbours for all namespaces, and drops packets of those who find no place in it.
+# The kernel has one table of neighbours for all namespaces, and drops packets of who has no place there.
 NEIGHBOURS = 2 * HOSTS * HOSTS
 
 
