@@ -204,6 +204,18 @@ def new_id():
     return secrets.token_hex(16)
 
 
+def unshared(*flags):
+    """The beginning of a command that has namespaces of its own, as unshare(1) calls them. Where nobody may
+    make them the test is skipped."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = ["unshare", *user, *flags]
+    done = subprocess.run([*command, "true"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(f"SKIPPED: no namespaces here: {done.stderr.strip()}", file=sys.stderr)
+        raise unittest.SkipTest(done.stderr.strip())
+    return command
+
+
 class IntegrationTest(unittest.TestCase):
     """A test that starts processes. Nothing outlives it."""
 

@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 
-from harness import BLINK_PERF, LIMIT_S, Daemon, IntegrationTest, Process, new_id
+from harness import BLINK_PERF, LIMIT_S, Daemon, IntegrationTest, Process, new_id, unshared
 from limit import SHORT_S
 
 BLINK_GPU_API = os.environ["BLINK_GPU_API"]
@@ -65,8 +65,8 @@ class MemoryTest(GpuTest):
 
     def test_clients_in_another_pid_namespace_are_staged(self):
         """As those in containers are: the driver refuses to open an IPC handle of theirs."""
-        daemon, user = self.gpu_daemon(), [] if os.getuid() == 0 else ["--user", "--map-root-user"]
-        under = ["unshare", *user, "--pid", "--fork", "--kill-child"]
+        under = unshared("--pid", "--fork", "--kill-child")
+        daemon = self.gpu_daemon()
         process = self.ranks(daemon, "device-memory", 4, under=under)
         self.assertEqual(process.wait(), 0, process.stderr())
         daemon.check_serves()

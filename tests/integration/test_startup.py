@@ -12,7 +12,7 @@ import subprocess
 import unittest
 
 import raw
-from harness import BLINK_RANK, BLINKD, LIMIT_S, IntegrationTest, Rank, accepts, new_id
+from harness import BLINK_RANK, BLINKD, LIMIT_S, IntegrationTest, Rank, accepts, new_id, unshared
 from raw import RawClient, message
 
 NOBODY = 65534
@@ -36,9 +36,8 @@ class StartTest(IntegrationTest):
         pci.mkdir(parents=True)
         (pci / "vendor").write_text("0x10de\n", encoding="ascii")
         (pci / "class").write_text("0x030200\n", encoding="ascii")
-        user = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
         script = f"mount --bind {pci.parent} /sys/bus/pci/devices && exec \"$@\""
-        self.check_refuses("--devices", "auto", under=["unshare", *user, "--mount", "sh", "-c", script, "sh"],
+        self.check_refuses("--devices", "auto", under=[*unshared("--mount"), "sh", "-c", script, "sh"],
                            texts=["1 of NVIDIA's GPUs, which cannot", "devices = host:1. no CUDA driver"])
 
     def test_starts_serves_and_stops(self):
