@@ -221,12 +221,36 @@ class RanksTest(NetTest):
         hosts = self.started(len(ranks_of_host), **options)
         return [(host, device) for host, count in zip(hosts, ranks_of_host) for device in range(count)]
 
-    def start_at(self, places, *steps, own=None):
+    def start_at(self, places, *steps, own=None, **options):
         """A process for each rank that joins one communicator. own: by rank, the steps of one that has
         others."""
         identifier = places[0][0].new_id()
-        return [host.start_rank(identifier, len(places), rank, *(own or {}).get(rank, steps), device=device)
+        return [host.start_rank(identifier, len(places), rank, *(own or {}).get(rank, steps), device=device,
+                                **options)
                 for rank, (host, device) in enumerate(places)]
+
+    def wait_at_gates(self, ranks):
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+
+    def open_gates(self, ranks):
+        """All at once, when all have come to theirs."""
+        self.wait_at_gates(ranks)
+        for rank in ranks:
+            rank.say()
+
+    def start_waiting(self, places, *steps, **options):
+        """Ranks that are at the gate once they have done the steps."""
+        ranks = self.start_at(places, *steps, "gate", "destroy", **options)
+        self.wait_at_gates(ranks)
+        return ranks
+
+    def finish(self, ranks):
+        """Those that wait at gates go on, and all is well with them."""
+        for rank in ranks:
+            rank.say()
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
 
     def run_at(self, places, *steps, own=None):
         return [rank.finish() for rank in self.start_at(places, *steps, own=own)]
@@ -242,3 +266,45 @@ class RanksTest(NetTest):
         self.assertEqual(failed[0]["result"], "BLINK_ERR_PEER_LOST", failed)
         for text in texts:
             self.assertRegex(failed[0]["text"], text)
+
+
+class EndsTests:
+    """How communicators end, whatever their ranks are on: for a class that is a RanksTest, too."""
+    WORK = ["gate", f"times:1000000:{OP}", "untouched", "destroy"]
+    OPPOSITE_OPS = 1000
+
+    def working(self, places):
+        """Ranks that do one op after the other for longer than any test takes."""
+        ranks = self.start_at(places, *self.WORK)
+        self.open_gates(ranks)
+        comms = lambda: self.ctl_json(places[0][0].daemon, "comms")["comms"]
+        self.until(lambda: comms()[0]["op_count"] > 20)
+        return ranks
+
+    def test_killed_daemon_is_named_with_its_ranks(self):
+        places = self.places(1, 1, 1)
+        ranks = self.working(places)
+        places[2][0].daemon.kill()
+        for rank in ranks[:2]:
+            self.assert_lost(rank, "n3", "rank 2")
+        ranks[2].kill()
+        self.check_serve(places[:2])
+
+    def test_abort_is_heard_everywhere(self):
+        places = self.places(2, 1)
+        own = {1: [OP, "abort", OP, "destroy"]}
+        for steps in self.run_at(places, OP, OP, "destroy", own=own):
+            failed = [step for step in steps if step["result"] != "BLINK_OK"]
+            self.assertEqual(failed[0]["result"], "BLINK_ERR_ABORTED", steps)
+        self.check_serve(places)
+
+    def test_two_communicators_in_opposite_orders(self):
+        one, two = [host for host, _ in self.places(1, 1)]
+        ids = [one.new_id(), two.new_id()]
+        ranks = []
+        for rank, host in enumerate((one, two)):
+            join = [f"join:{identifier}:2:{rank}:0" for identifier in ids]
+            use = [f"use:{rank}", f"submit:{OP}", f"use:{1 - rank}", f"submit:{OP}", "wait"]
+            ranks.append(self.start_client(host.daemon, join + self.OPPOSITE_OPS * use))
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())

@@ -38,20 +38,9 @@ class FabricTest(RanksTest):
             host.start(fabric=self.fabric(host, texts[number % len(texts)]))
         return hosts
 
-    def start_waiting(self, hosts, *steps, **options):
-        """A rank on each host, which are at the gate once they have done the steps."""
-        identifier = hosts[0].new_id()
-        ranks = [host.start_rank(identifier, len(hosts), rank, *steps, "gate", "destroy", device=0, **options)
-                 for rank, host in enumerate(hosts)]
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
-        return ranks
-
-    def finish(self, ranks):
-        for rank in ranks:
-            rank.say()
-        for rank in ranks:
-            self.assert_all_ok(rank.finish())
+    def start_on(self, hosts, *steps, **options):
+        """A rank on each host."""
+        return self.start_waiting([(host, 0) for host in hosts], *steps, **options)
 
 
 class Leaves(FabricTest):
@@ -97,7 +86,7 @@ class Leaves(FabricTest):
     def check_plan(self, algorithm):
         """The plan that has run, whose links all hosts have booked."""
         hosts = self.started_with(4, LEAVES)
-        ranks = self.start_waiting(hosts, f"allreduce:{ELEMENTS}:float32:sum", algorithm=algorithm)
+        ranks = self.start_on(hosts, f"allreduce:{ELEMENTS}:float32:sum", algorithm=algorithm)
         texts = [self.joined(host) for host in hosts]
         self.assertEqual(texts, [texts[0]] * 4)
         plan = self.ctl_json(hosts[0].daemon, "plan", "--topology", self.write_file("joined.json", texts[0]),
@@ -128,7 +117,7 @@ class Leaves(FabricTest):
         for host in hosts:
             text = LEAVES.replace("/eth*", "/*").replace("/eth0", "/nic[0-3]")
             host.start("--pace=0.05", topology="1xdgx1v_hybrid@5", devices=8, fabric=self.fabric(host, text))
-        ranks = self.start_waiting(hosts, "allreduce:100000:float32:sum", "broadcast:100000:float32:1")
+        ranks = self.start_on(hosts, "allreduce:100000:float32:sum", "broadcast:100000:float32:1")
         self.assertTrue(any(link["bytes"] for link in self.ctl_json(hosts[0].daemon, "links")["links"]
                             if (link["from"], link["to"]) == ("net/leaf1", "net/spine")))
         self.finish(ranks)
@@ -136,7 +125,7 @@ class Leaves(FabricTest):
     def test_lines_may_stand_in_any_order(self):
         sections = LEAVES.strip().split("\n\n")
         hosts = self.started_with(2, LEAVES, "\n".join(reversed(sections)))
-        self.finish(self.start_waiting(hosts, OP))
+        self.finish(self.start_on(hosts, OP))
 
 
 class Contradictions(FabricTest):
@@ -169,7 +158,7 @@ class Contradictions(FabricTest):
         one, two = self.cluster(2)
         one.start(fabric=self.fabric(one, LEAVES.replace("n[2-9]", "n[3-9]").replace("n3/*", "n2/*")))
         two.start(fabric=self.fabric(two, LEAVES))
-        ranks = self.start_waiting([one, two], OP)
+        ranks = self.start_on([one, two], OP)
         links = self.ctl_json(two.daemon, "links")["links"]
         self.assertIn(("eth0", "net/leaf2"), {(link["from"], link["to"]) for link in links})
         self.finish(ranks)

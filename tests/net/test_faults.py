@@ -38,12 +38,6 @@ def setUpModule():
 
 
 class FaultsTest(RanksTest):
-    def open_gates(self, ranks):
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
-        for rank in ranks:
-            rank.say()
-
     def busy(self, places, phase, then=("untouched", "destroy")):
         ranks = self.start_at(places, "gate", BUSY[phase], *then)
         self.open_gates(ranks)

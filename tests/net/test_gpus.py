@@ -7,7 +7,7 @@ import os
 import signal
 import unittest
 
-from cluster import OP, RanksTest, require_namespaces
+from cluster import OP, EndsTests, RanksTest, require_namespaces
 from harness import BLINK_PERF
 
 STANDIN = os.environ["STANDIN"]
@@ -131,19 +131,8 @@ class Kinds(GpusTest):
         first.kill()
 
 
-class Ends(GpusTest):
-    WORK = ["gate", f"times:1000000:{OP}", "untouched", "destroy"]
-
-    def working(self, places):
-        """Ranks that do one op after the other for longer than any test takes."""
-        ranks = self.start_at(places, *self.WORK)
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
-        for rank in ranks:
-            rank.say()
-        comms = lambda: self.ctl_json(places[0][0].daemon, "comms")["comms"]
-        self.until(lambda: comms()[0]["op_count"] > 20)
-        return ranks
+class Ends(EndsTests, GpusTest):
+    OPPOSITE_OPS = 200
 
     def worker(self, host):
         return self.ctl_json(host.daemon, "status")["gpu_worker_pid"]
@@ -156,15 +145,6 @@ class Ends(GpusTest):
             self.assert_lost(rank, "rank 2")
         self.check_serve(places)
 
-    def test_killed_daemon_is_named_with_its_ranks(self):
-        places = self.places(1, 1, 1)
-        ranks = self.working(places)
-        places[2][0].daemon.kill()
-        for rank in ranks[:2]:
-            self.assert_lost(rank, "n3", "rank 2")
-        ranks[2].kill()
-        self.check_serve(places[:2])
-
     def test_killed_worker_is_named_everywhere(self):
         places = self.places(1, 1)
         ranks = self.working(places)
@@ -176,14 +156,6 @@ class Ends(GpusTest):
         self.until(lambda: self.worker(places[1][0]))
         self.check_serve(places)
 
-    def test_abort_is_heard_everywhere(self):
-        places = self.places(2, 1)
-        own = {1: [OP, "abort", OP, "destroy"]}
-        for steps in self.run_at(places, OP, OP, "destroy", own=own):
-            failed = [step for step in steps if step["result"] != "BLINK_OK"]
-            self.assertEqual(failed[0]["result"], "BLINK_ERR_ABORTED", steps)
-        self.check_serve(places)
-
     def test_mismatch_costs_one_op(self):
         places = self.places(1, 1, 1)
         for count in (1001, 300000):
@@ -192,17 +164,6 @@ class Ends(GpusTest):
                 failed = [step for step in steps if step["result"] != "BLINK_OK"]
                 self.assertEqual([step["result"] for step in failed], ["BLINK_ERR_MISMATCH"], steps)
                 self.assertEqual(steps[-1]["step"], "close")
-
-    def test_two_communicators_in_opposite_orders(self):
-        one, two = [host for host, _ in self.places(1, 1)]
-        ids = [one.new_id(), two.new_id()]
-        ranks = []
-        for rank, host in enumerate((one, two)):
-            join = [f"join:{identifier}:2:{rank}:0" for identifier in ids]
-            use = [f"use:{rank}", f"submit:{OP}", f"use:{1 - rank}", f"submit:{OP}", "wait"]
-            ranks.append(self.start_client(host.daemon, join + 200 * use))
-        for rank in ranks:
-            self.assert_all_ok(rank.finish())
 
 
 if __name__ == "__main__":

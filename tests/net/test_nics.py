@@ -97,10 +97,7 @@ class Left(NicsTest):
             host.start(listen="*", nics="eth0, eth1")
         places = [(host, 0) for host in hosts]
         ranks = self.start_at(places, OP, "gate", f"times:1000:{LARGE}", "untouched")
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
-        for rank in ranks:
-            rank.say()
+        self.open_gates(ranks)
         before = hosts[0].sent_bytes("eth1")
         self.until(lambda: hosts[0].sent_bytes("eth1") > before + (1 << 20))
         hosts[1].plug(False, hosts[1].wire + "b")

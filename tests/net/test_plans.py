@@ -75,19 +75,6 @@ class PlansTest(PerfTest):
         return re.findall(r"(\w+) over \d+ ranks planned in", log), re.findall(
             r"(\w+) over \d+ ranks planned by (\w+),", log)
 
-    def start_waiting(self, places, *steps):
-        """Ranks that are at the gate once they have done the steps."""
-        ranks = self.start_at(places, *steps, "gate", "destroy")
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
-        return ranks
-
-    def finish(self, ranks):
-        for rank in ranks:
-            rank.say()
-        for rank in ranks:
-            self.assert_all_ok(rank.finish())
-
     def comm_number(self, host):
         return self.ctl_json(host.daemon, "comms")["comms"][0]["comm"]
 

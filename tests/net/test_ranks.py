@@ -7,7 +7,7 @@ import os
 import signal
 import unittest
 
-from cluster import OP, RanksTest, require_namespaces
+from cluster import OP, EndsTests, RanksTest, require_namespaces
 from harness import BLINK_PERF
 
 BLINK_API = os.environ["BLINK_API"]
@@ -134,20 +134,7 @@ class Disagreement(RanksTest):
         self.assertEqual([step["result"] for step in failed], ["BLINK_ERR_PEER_LOST"], first)
 
 
-class Ends(RanksTest):
-    WORK = ["gate", f"times:1000000:{OP}", "untouched", "destroy"]
-
-    def working(self, places):
-        """Ranks that do one op after the other for longer than any test takes."""
-        ranks = self.start_at(places, *self.WORK)
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
-        for rank in ranks:
-            rank.say()
-        comms = lambda: self.ctl_json(places[0][0].daemon, "comms")["comms"]
-        self.until(lambda: comms()[0]["op_count"] > 20)
-        return ranks
-
+class Ends(EndsTests, RanksTest):
     def test_killed_rank_is_named_everywhere(self):
         places = self.places(2, 1)
         ranks = self.working(places)
@@ -163,15 +150,6 @@ class Ends(RanksTest):
         for rank in ranks[:2]:
             self.assert_lost(rank, "rank 2")
         self.check_serve(places)
-
-    def test_killed_daemon_is_named_with_its_ranks(self):
-        places = self.places(1, 1, 1)
-        ranks = self.working(places)
-        places[2][0].daemon.kill()
-        for rank in ranks[:2]:
-            self.assert_lost(rank, "n3", "rank 2")
-        ranks[2].kill()
-        self.check_serve(places[:2])
 
     def test_daemon_that_hangs_is_named(self):
         places = self.places(1, 1, timeout_s=1)
@@ -190,26 +168,6 @@ class Ends(RanksTest):
             self.assert_lost(rank, "n[12]")
         places[1][0].plug(True)
         self.check_serve(places)
-
-    def test_abort_is_heard_everywhere(self):
-        places = self.places(2, 1)
-        own = {1: [OP, "abort", OP, "destroy"]}
-        results = self.run_at(places, OP, OP, "destroy", own=own)
-        for steps in results:
-            failed = [step for step in steps if step["result"] != "BLINK_OK"]
-            self.assertEqual(failed[0]["result"], "BLINK_ERR_ABORTED", steps)
-        self.check_serve(places)
-
-    def test_two_communicators_in_opposite_orders(self):
-        one, two = self.started(2)
-        ids = [one.new_id(), two.new_id()]
-        ranks = []
-        for rank, host in enumerate((one, two)):
-            join = [f"join:{identifier}:2:{rank}:0" for identifier in ids]
-            use = [f"use:{rank}", f"submit:{OP}", f"use:{1 - rank}", f"submit:{OP}", "wait"]
-            ranks.append(self.start_client(host.daemon, join + 1000 * use))
-        for rank in ranks:
-            self.assert_all_ok(rank.finish())
 
     def test_two_hundred_communicators_at_once(self):
         """All have an op under way at a time, which the hosts begin in different orders."""
@@ -234,6 +192,7 @@ class Ends(RanksTest):
         for (host, _), count in zip(places, before):
             self.until(lambda host=host, count=count: host.daemon.descriptors() <= count)
             self.until(lambda host=host: not self.ctl_json(host.daemon, "comms")["comms"])
+
 
 
 if __name__ == "__main__":

@@ -39,10 +39,7 @@ class ViewsTest(RanksTest):
 
     def at_gate(self, places, **options):
         """Ranks that have done some ops and are idle."""
-        ranks = self.start_at(places, f"times:5:{OP}", "gate", "destroy", **options)
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
-        return ranks
+        return self.start_waiting(places, f"times:5:{OP}", **options)
 
     def words(self, host, *arguments):
         """What a view shows, without its numbers, which may have changed."""
@@ -62,8 +59,7 @@ class Seen(ViewsTest):
         one, two = self.met(2)
         ranks = self.at_gate([(one, 0), (two, 0), (two, 1)])
         own = self.start_ranks(two.daemon, [0, 1], ["gate", "destroy"])
-        for rank in own:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(own)
         comm = str(self.ctl_json(two.daemon, "comms")["comms"][0]["comm"])
         for view in VIEWS + [["explain", "--comm", comm], ["topology", "--comm", comm]]:
             words = [view] if isinstance(view, str) else view
@@ -82,8 +78,7 @@ class Seen(ViewsTest):
         two.start(peers=one.v4, topology="1xdgx1v_hybrid@5", devices=8)
         self.wait_connected(one, two)
         ranks = [rank for _ in range(40) for rank in self.start_ranks(two.daemon, [0, 1], [OP, "gate"])]
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(ranks)
         for view in ("links", "comms", "clients", "topology"):
             there = self.ctl_json(two.daemon, view)
             self.assertEqual(settled(self.ctl_json(one.daemon, view, "--host", "n2")), settled(there))
@@ -122,12 +117,9 @@ class Seen(ViewsTest):
     def test_a_user_sees_there_what_the_user_would_see_there(self):
         one, two = self.met(2)
         users = {uid: [self.start_as(uid, two, rank) for rank in range(2)] for uid in (NOBODY, NOBODY - 1)}
-        for ranks in users.values():
-            for rank in ranks:
-                rank.wait_for_step("at-gate")
+        self.wait_at_gates(sum(users.values(), []))
         own = self.start_ranks(one.daemon, [0, 1], ["gate"])
-        for rank in own:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(own)
         for view in ("comms", "clients", "tenants"):
             seen = lambda uid: {item["uid"] for item in self.seen_by(uid, one, view)[view]}
             self.assertEqual(seen(NOBODY), {NOBODY})

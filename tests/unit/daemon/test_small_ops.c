@@ -237,6 +237,13 @@ static uint32_t count_units(engines_t *engines)
     return count;
 }
 
+/* At most so many are left. */
+static void pump_until_units(engines_t *engines, uint32_t most)
+{
+    while (count_units(engines) > most)
+        engines_pump(engines);
+}
+
 static void leave_all(engines_t *engines, test_comm_t *comm)
 {
     for (uint32_t r = 0; r < engines->rank_count; r++)
@@ -255,8 +262,7 @@ static void test_landings_end_with_their_communicator(void **state)
             run_times(&engines, comm, &tiny, 6);
             assert_true(count_units(&engines) > 0);
             leave_all(&engines, comm);
-            while (count_units(&engines) > 0)
-                engines_pump(&engines);
+            pump_until_units(&engines, 0);
         }
         engines_fini(&engines);
     }
@@ -287,8 +293,7 @@ static void test_data_for_a_communicator_that_has_left_are_dropped(void **state)
         rank_leave(&engines, comm, 0, false);
     }
     leave_all(&engines, other);
-    while (count_units(&engines) > 0)
-        engines_pump(&engines);
+    pump_until_units(&engines, 0);
     engines_fini(&engines);
 }
 
@@ -305,16 +310,14 @@ static void test_landings_end_with_a_hosts_part_of_the_communicator(void **state
         uint32_t before = count_units(&engines), leaves = c % 2;
         run_times(&engines, comm, &tiny, WARM_OPS);
         rank_leave(&engines, comm, leaves, false);
-        while (count_units(&engines) > before + DATA_STANDING_OPS) /* those of the one that stays */
-            engines_pump(&engines);
+        pump_until_units(&engines, before + DATA_STANDING_OPS); /* those of the one that stays */
         submit(&engines, comm, &tiny, 1 - leaves);
         assert_int_equal(rank_await(&engines, 1 - leaves).result, BLINK_ERR_PEER_LOST);
         run_times(&engines, other, &tiny, 5);
     }
     for (uint32_t c = 0; c < COMMS_MOST; c++)
         leave_all(&engines, &engines.comms[c]);
-    while (count_units(&engines) > 0)
-        engines_pump(&engines);
+    pump_until_units(&engines, 0);
     engines_fini(&engines);
 }
 
@@ -333,8 +336,7 @@ static void test_a_host_that_never_says_that_it_sends_no_more_is_lost(void **sta
     rank_leave(&engines, comm, 0, false);
     while (!data_endpoint_is_lost(engines.hosts[0].endpoints[1]))
         engines_pump(&engines);
-    while (count_units(&engines) > DATA_STANDING_OPS)
-        engines_pump(&engines);
+    pump_until_units(&engines, DATA_STANDING_OPS);
     engines_fini(&engines);
 }
 
@@ -350,8 +352,7 @@ static void test_a_host_is_lost_after_the_communicator_has_left(void **state)
     rank_leave(&engines, comm, 0, false);
     assert_true(count_units(&engines) > DATA_STANDING_OPS); /* rank 1 is there, and its host may send */
     data_endpoint_close(engines.hosts[1].endpoints[0], BLINK_FAIL(BLINK_ERR_PEER_LOST, "it is gone"));
-    while (count_units(&engines) > DATA_STANDING_OPS) /* those of rank 1's host, until it leaves */
-        engines_pump(&engines);
+    pump_until_units(&engines, DATA_STANDING_OPS); /* those of rank 1's host, until it leaves */
     engines_fini(&engines);
 }
 

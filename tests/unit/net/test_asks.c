@@ -499,13 +499,19 @@ static void test_question_is_answered_as_its_user_would_see_it(void **state)
     end();
 }
 
-static void test_second_question_before_the_answer_ends_the_session(void **state)
+/* The first question has come, and is not answered yet. */
+static void begin_with_question(void)
 {
-    (void)state;
     begin(PEER_VERSION_MAX, limit_ms());
     own.answers_at_once = false;
     ask_for_comms(1);
     RUN_UNTIL(own.fixture, own.query_count == 1);
+}
+
+static void test_second_question_before_the_answer_ends_the_session(void **state)
+{
+    (void)state;
+    begin_with_question();
     assert_int_equal(own.asker.view.tenant->uid, 2000);
     ask_for_comms(2);
     expect_end("question 2 before question 1 is answered");
@@ -534,10 +540,7 @@ static void test_answer_that_is_too_long_is_answered_by_that(void **state)
     char *version = calloc(1, MESSAGE_MOST_BYTES + 1), text[BLINK_ERROR_TEXT_BYTES];
     (void)state;
     memset(version, 'x', MESSAGE_MOST_BYTES);
-    begin(PEER_VERSION_MAX, limit_ms());
-    own.answers_at_once = false;
-    ask_for_comms(1);
-    RUN_UNTIL(own.fixture, own.query_count == 1);
+    begin_with_question();
     answer_status(&own.asker, version);
     assert_int_equal(expect_answer(1, text), BLINK_ERR_INVALID_ARGUMENT);
     free(version);
@@ -547,10 +550,7 @@ static void test_answer_that_is_too_long_is_answered_by_that(void **state)
 static void test_session_may_end_before_the_answer(void **state)
 {
     (void)state;
-    begin(PEER_VERSION_MAX, limit_ms());
-    own.answers_at_once = false;
-    ask_for_comms(1);
-    RUN_UNTIL(own.fixture, own.query_count == 1);
+    begin_with_question();
     shutdown(own.peer->fd, SHUT_RDWR);
     RUN_UNTIL(own.fixture, own.host->closed_count == 1);
     assert_ptr_equal(own.forgotten, &own.by_peer);
