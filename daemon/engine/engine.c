@@ -153,18 +153,21 @@ static bool engine_work(engine_t *engine)
     return worked;
 }
 
+static uint64_t earlier(uint64_t one_us, uint64_t other_us)
+{
+    return one_us < other_us ? one_us : other_us;
+}
+
 /* Whatever happens by the clock. Returns when the next of it is due (µs), or UINT64_MAX. */
 static uint64_t engine_check_times(engine_t *engine, uint64_t now_us)
 {
-    uint64_t next_us = comms_check_timeouts(engine, now_us),
-             hosts_us = remotes_check_timeouts(engine, now_us);
-    uint64_t left_us = remotes_check_left(engine, now_us), failing_us = remotes_check_failing(engine, now_us);
-    uint64_t tidy_us = plan_cache_tidy(engine), gpu_us = engine_check_gpu_worker(engine, now_us);
-    next_us = tidy_us < next_us ? tidy_us : next_us;
-    next_us = hosts_us < next_us ? hosts_us : next_us;
-    next_us = left_us < next_us ? left_us : next_us;
-    next_us = failing_us < next_us ? failing_us : next_us;
-    return gpu_us < next_us ? gpu_us : next_us;
+    uint64_t next_us = comms_check_timeouts(engine, now_us);
+    next_us = earlier(next_us, remotes_check_timeouts(engine, now_us));
+    next_us = earlier(next_us, remotes_check_left(engine, now_us));
+    next_us = earlier(next_us, remotes_check_failing(engine, now_us));
+    next_us = earlier(next_us, plan_cache_tidy(engine));
+    next_us = earlier(next_us, engine_check_gpu_worker(engine, now_us));
+    return next_us;
 }
 
 static void *engine_main(void *argument)

@@ -106,9 +106,9 @@ static inline void engine_count(engine_t *engine, uint32_t steps)
  * Thread-safe. */
 static inline uint32_t engine_own_node(const engine_t *engine, const fabric_t *fabric, uint32_t node)
 {
-    uint32_t device = fabric_spans_hosts(fabric) ? fabric_own_device(fabric, node) : TOPO_NONE;
     if (!fabric_spans_hosts(fabric))
         return node;
+    uint32_t device = fabric_own_device(fabric, node);
     return device == TOPO_NONE ? TOPO_NONE : engine->config.local->gpus[device];
 }
 

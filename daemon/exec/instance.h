@@ -111,16 +111,20 @@ static inline const uint32_t *exec_link_numbers(const exec_instance_t *instance,
     return own_link && own_link[first_link] != TOPO_NONE ? instance->run.sent_link : own_link;
 }
 
-/* Count bytes over a link that has this number here: for the machine and for the run's communicator. Counters
- * only grow and order nothing. Thread-safe. */
-static inline void exec_count_link(const exec_instance_t *instance, uint32_t link, uint64_t bytes)
+/* Count bytes over a link of the program's topology, on a path that begins with first_link, if they are this
+ * host's to count: for the machine and for the run's communicator. Counters only grow and order nothing.
+ * Thread-safe. */
+static inline void exec_count_link(const exec_instance_t *instance, uint32_t first_link, uint32_t link,
+                                   uint64_t bytes)
 {
-    if (link == TOPO_NONE)
+    const uint32_t *numbers = exec_link_numbers(instance, first_link);
+    uint32_t number = numbers ? numbers[link] : link;
+    if (number == TOPO_NONE)
         return;
     if (instance->exec->link_bytes)
-        atomic_fetch_add_explicit(&instance->exec->link_bytes[link], bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&instance->exec->link_bytes[number], bytes, memory_order_relaxed);
     if (instance->run.comm_link_bytes)
-        atomic_fetch_add_explicit(&instance->run.comm_link_bytes[link], bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&instance->run.comm_link_bytes[number], bytes, memory_order_relaxed);
 }
 
 #endif

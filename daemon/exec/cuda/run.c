@@ -251,8 +251,7 @@ static void count_links(const cuda_instance_t *instance)
 {
     for (uint32_t i = 0; i < instance->load_count; i++) {
         const cuda_load_t *load = &instance->loads[i];
-        const uint32_t *numbers = exec_link_numbers(&instance->base, load->first_link);
-        exec_count_link(&instance->base, numbers ? numbers[load->link] : load->link, load->bytes);
+        exec_count_link(&instance->base, load->first_link, load->link, load->bytes);
     }
 }
 

@@ -1,6 +1,7 @@
 #include "exec/cuda/wires.h"
 
 #include "error.h"
+#include "exec/wire_lane.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +22,7 @@ static cuda_wire_t *wire_of(const cuda_wires_t *wires, uint32_t lane)
 
 static const lane_step_t *step_of(const cuda_wires_t *wires, const cuda_wire_t *wire, uint32_t sequence)
 {
-    return &wires->base->program->steps[wire->lane->step_first + sequence % wire->lane->step_count];
-}
-
-static uint32_t chunk_of(const cuda_wire_t *wire, uint32_t sequence)
-{
-    return sequence / wire->lane->step_count;
+    return wire_lane_step(wires->base->program, wire->lane, sequence);
 }
 
 /* ---- making ---- */
@@ -220,14 +216,13 @@ static bool is_blocked(const cuda_wires_t *wires, const lane_wait_t *wait, uint3
     return __atomic_load_n(semaphore_at(wires, wait->semaphore), __ATOMIC_ACQUIRE) < needed;
 }
 
-/* At its sender a wire waits for the source, at its receiver for the destination. */
 static bool may_tell(const cuda_wires_t *wires, const cuda_wire_t *wire)
 {
     const lane_step_t *step = step_of(wires, wire, wire->told);
-    const uint32_t kind = wire->outgoing ? LANE_FULL : LANE_FREE;
     for (uint32_t i = step->wait_first; i < step->wait_first + step->wait_count; i++) {
         const lane_wait_t *wait = &wires->base->program->waits[i];
-        if (wait->kind == kind && is_blocked(wires, wait, chunk_of(wire, wire->told)))
+        if (wire_lane_waits(wait, wire->outgoing) &&
+            is_blocked(wires, wait, wire_lane_chunk(wire->lane, wire->told)))
             return false;
     }
     return true;
@@ -380,9 +375,8 @@ wire_place_t cuda_wires_place(const cuda_wires_t *wires, uint32_t lane, uint32_t
 {
     const cuda_wire_t *wire = wire_of(wires, lane);
     const lane_step_t *step = step_of(wires, wire, sequence);
-    const lane_operand_t *operand =
-        &wires->base->program->operands[wire->outgoing ? step->src_first : step->dst_first];
-    uint32_t chunk = chunk_of(wire, sequence);
+    const lane_operand_t *operand = wire_lane_end(wires->base->program, step, wire->outgoing);
+    uint32_t chunk = wire_lane_chunk(wire->lane, sequence);
     bool lands = operand->buffer == LANE_LANDING;
     return (wire_place_t){.address = (void *)(uintptr_t)slot_of(wires, wire, operand, chunk),
                           .bytes =
@@ -399,9 +393,9 @@ static void raise_for(cuda_wires_t *wires, const cuda_wire_t *wire, uint32_t seq
     for (uint32_t i = step->signal_first; i < step->signal_first + step->signal_count; i++) {
         const lane_signal_t *signal = &wires->base->program->signals[i];
         /* Release: pairs with is_blocked(), and load_acquire() of a kernel. */
-        if ((signal->dst == PLAN_NONE) == wire->outgoing)
+        if (wire_lane_signals(signal, wire->outgoing))
             __atomic_store_n(semaphore_at(wires, signal->semaphore),
-                             value_of(wires, chunk_of(wire, sequence) + 1), __ATOMIC_RELEASE);
+                             value_of(wires, wire_lane_chunk(wire->lane, sequence) + 1), __ATOMIC_RELEASE);
     }
 }
 

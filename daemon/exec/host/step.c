@@ -55,9 +55,8 @@ void step_count_operand(const host_instance_t *instance, const lane_operand_t *o
         return;
     const lane_path_t *path = &instance->base.program->paths[operand->path];
     const uint32_t *links = &instance->base.program->path_links[path->link_first];
-    const uint32_t *numbers = exec_link_numbers(&instance->base, links[0]);
     for (uint32_t l = 0; l < path->link_count; l++)
-        exec_count_link(&instance->base, numbers ? numbers[links[l]] : links[l], bytes);
+        exec_count_link(&instance->base, links[0], links[l], bytes);
 }
 
 static pace_path_t step_path(const host_instance_t *instance, const lane_operand_t *operand)

@@ -5,6 +5,7 @@
 #include "error.h"
 #include "exec/host/semaphore.h"
 #include "exec/host/step.h"
+#include "exec/wire_lane.h"
 
 #include <stdlib.h>
 
@@ -17,12 +18,7 @@ static uint64_t wire_run(exec_task_t *task);
 
 static const lane_step_t *step_of(const host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence)
 {
-    return &instance->base.program->steps[wire->lane->step_first + sequence % wire->lane->step_count];
-}
-
-static uint32_t chunk_of(const exec_wire_t *wire, uint32_t sequence)
-{
-    return sequence / wire->lane->step_count;
+    return wire_lane_step(instance->base.program, wire->lane, sequence);
 }
 
 /* Of every wire lane, this is what its links are counted and booked for. */
@@ -35,7 +31,8 @@ static const lane_operand_t *crossing(const host_instance_t *instance, const exe
 static uint64_t bytes_of(const host_instance_t *instance, const exec_wire_t *wire, uint32_t sequence)
 {
     const lane_step_t *step = step_of(instance, wire, sequence);
-    return lane_span(&instance->base.geometry, wire->lane->channel, step->part, chunk_of(wire, sequence))
+    return lane_span(&instance->base.geometry, wire->lane->channel, step->part,
+                     wire_lane_chunk(wire->lane, sequence))
         .bytes;
 }
 
@@ -83,7 +80,7 @@ void wires_destroy(host_instance_t *instance)
 
 bool wire_waits(const host_instance_t *instance, uint32_t lane, const lane_wait_t *wait)
 {
-    return wait->kind == (wire_of(instance, lane)->outgoing ? LANE_FULL : LANE_FREE);
+    return wire_lane_waits(wait, wire_of(instance, lane)->outgoing);
 }
 
 uint32_t wires_reset(host_instance_t *instance, uint64_t now_ns)
@@ -110,7 +107,8 @@ static const lane_wait_t *wire_blocked_on(const host_instance_t *instance, uint3
     const lane_step_t *step = step_of(instance, wire, wire->told);
     for (uint32_t i = 0; i < step->wait_count; i++) {
         const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
-        if (wire_waits(instance, lane, wait) && semaphore_blocks(instance, wait, chunk_of(wire, wire->told)))
+        if (wire_waits(instance, lane, wait) &&
+            semaphore_blocks(instance, wait, wire_lane_chunk(wire->lane, wire->told)))
             return wait;
     }
     return NULL;
@@ -125,7 +123,7 @@ static uint64_t wire_ready_ns(const host_instance_t *instance, uint32_t lane, co
         const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
         if (!wire_waits(instance, lane, wait))
             continue;
-        uint64_t due_ns = semaphore_due_ns(instance, wait, chunk_of(wire, wire->told));
+        uint64_t due_ns = semaphore_due_ns(instance, wait, wire_lane_chunk(wire->lane, wire->told));
         if (due_ns > ready_ns)
             ready_ns = due_ns;
     }
@@ -195,7 +193,7 @@ static void wire_advance(host_instance_t *instance, uint32_t lane)
             network->ready(network->context, lane, wire->told);
         if (held_ns > 0)
             wire_queue(instance, wire, held_ns);
-        if (held_ns > 0 || !wait || semaphore_park(instance, wait, chunk_of(wire, wire->told)))
+        if (held_ns > 0 || !wait || semaphore_park(instance, wait, wire_lane_chunk(wire->lane, wire->told)))
             return;
     }
 }
@@ -230,9 +228,8 @@ wire_place_t host_wire_place(const exec_instance_t *base, uint32_t lane, uint32_
     const host_instance_t *instance = (const host_instance_t *)base;
     const exec_wire_t *wire = wire_of(instance, lane);
     const lane_step_t *step = step_of(instance, wire, sequence);
-    uint32_t channel = wire->lane->channel, chunk = chunk_of(wire, sequence);
-    const lane_operand_t *operand =
-        &base->program->operands[wire->outgoing ? step->src_first : step->dst_first];
+    uint32_t channel = wire->lane->channel, chunk = wire_lane_chunk(wire->lane, sequence);
+    const lane_operand_t *operand = wire_lane_end(base->program, step, wire->outgoing);
     step_place_t place = {instance, step, channel, chunk,
                           lane_span(&base->geometry, channel, step->part, chunk)};
     bool lands = operand->buffer == LANE_LANDING;
@@ -251,9 +248,10 @@ static exec_task_t *wire_signal(host_instance_t *instance, const exec_wire_t *wi
     const lane_step_t *step = step_of(instance, wire, sequence);
     for (uint32_t i = 0; i < step->signal_count; i++) {
         const lane_signal_t *signal = &instance->base.program->signals[step->signal_first + i];
-        if ((signal->dst == PLAN_NONE) != wire->outgoing)
+        if (!wire_lane_signals(signal, wire->outgoing))
             continue; /* the other host's */
-        uint32_t lane = semaphore_raise(instance, signal->semaphore, chunk_of(wire, sequence), due_ns);
+        uint32_t lane =
+            semaphore_raise(instance, signal->semaphore, wire_lane_chunk(wire->lane, sequence), due_ns);
         if (lane == PLAN_NONE)
             continue;
         if (lane >= instance->lane_count)

@@ -22,8 +22,7 @@ void wires_destroy(host_instance_t *instance);
 /* Memory that wires_create() takes for a program. */
 size_t wires_bytes(const lane_program_t *program);
 
-/* Whether a wait of a wire lane's step concerns this host: at its sender the wait for the source, at its
- * receiver that for the destination. `lane` is its number in the program. */
+/* wire_lane_waits() of a wire lane; `lane` is its number in the program. */
 bool wire_waits(const host_instance_t *instance, uint32_t lane, const lane_wait_t *wait);
 
 /* Set up a run whose completion has its share. Returns how many wire lanes have moves in it. */

@@ -216,10 +216,10 @@ static void prepare(data_run_t *run, const data_run_config_t *config, layout_t *
     run->standing = config->standing;
     run->number = config->number;
     run->first_ended = config->ended;
-    run->is_crowded = config->is_crowded;
     run->item.run = run_on_posted;
     run->wires = (exec_wires_t){run_on_ready, run_on_aborted, run, run->landings};
-    run->is_short = geometry->block_bytes * run->program->block_count <= SHORT_RUN_BYTES;
+    bool is_short = geometry->block_bytes * run->program->block_count <= SHORT_RUN_BYTES;
+    run->go_on = is_short ? exec_wire_run : config->is_crowded ? exec_wire_run_some : exec_wire_queue;
     find_peers(run);
     find_outputs(run, config);
     for (uint32_t i = 0; i < run->peer_count; i++) {

@@ -51,8 +51,8 @@ struct data_run {
     uint64_t charged_bytes;
     data_standing_t *standing;    /* NULL: the op has no part in standing landings */
     uint64_t number, first_ended; /* as data_run_config_t has them */
-    bool is_short;                /* its lanes are run where they are woken, */
-    bool is_crowded;              /* or those are that moves wake */
+    void (*go_on)(exec_instance_t *instance,
+                  exec_task_t *lane); /* what is done with a lane that a move wakes */
     exec_wires_t wires;
     void **landings; /* by landing of the program */
     uint32_t output_count;

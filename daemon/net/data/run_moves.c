@@ -67,15 +67,11 @@ static void tell_arrived(run_peer_t *peer, uint32_t flow)
     peer->told[flow] = upto;
     /* After the last move of the last lane the run may be over, but for the lane that goes on. */
     exec_instance_t *instance = run->instance;
-    bool is_short = run->is_short, is_crowded = run->is_crowded;
+    void (*go_on)(exec_instance_t *, exec_task_t *) = run->go_on;
     run->open -= upto == exec_wire_moves(instance, lane);
     exec_task_t *woken = exec_wire_arrived(instance, lane, upto);
-    if (woken && is_short)
-        exec_wire_run(instance, woken);
-    else if (woken && is_crowded)
-        exec_wire_run_some(instance, woken);
-    else if (woken)
-        exec_wire_queue(instance, woken);
+    if (woken)
+        go_on(instance, woken);
 }
 
 /* Tell the peer how far it may send, if that is worth a credit. */
