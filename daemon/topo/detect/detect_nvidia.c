@@ -1,9 +1,12 @@
 #include "topo/detect/detect.h"
 
+#include "topo/detect/detect_read.h"
+
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* NVIDIA's "3D controllers" are GPUs that nothing but its driver is for; "VGA controllers" may be used by
  * other drivers. */
@@ -12,24 +15,16 @@
 
 static bool starts_with(const char *sysfs, const char *device, const char *file, const char *text)
 {
-    char path[PATH_MAX], value[16] = "";
+    char path[PATH_MAX], value[DETECT_VALUE_BYTES];
     snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/%s", sysfs, device, file);
-    FILE *stream = fopen(path, "re");
-    if (!stream)
-        return false;
-    bool is_read = fgets(value, sizeof(value), stream) != NULL;
-    (void)fclose(stream);
-    return is_read && strncmp(value, text, strlen(text)) == 0;
+    return detect_read_value(path, value) && strncmp(value, text, strlen(text)) == 0;
 }
 
 static bool driver_has(const char *sysfs, const char *device)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/bus/pci/drivers/nvidia/%s", sysfs, device);
-    DIR *directory = opendir(path);
-    if (directory)
-        (void)closedir(directory);
-    return directory != NULL;
+    return access(path, F_OK) == 0;
 }
 
 uint32_t detect_nvidia_gpus(const char *sysfs)

@@ -16,6 +16,10 @@ blink_result_t detect_read_nvml(const char *library, detect_facts_t *facts);
 /* Verbs devices. A system without any is no error. Errors: NO_MEMORY. */
 blink_result_t detect_read_verbs(const char *sysfs, detect_facts_t *facts);
 
+/* The first line of a file of sysfs, or what fits of it; false: there is none. */
+#define DETECT_VALUE_BYTES 64
+bool detect_read_value(const char *path, char value[DETECT_VALUE_BYTES]);
+
 /* GB/s of a PCI function's own link at its best, from sysfs; 0 if sysfs does not tell. */
 double detect_pcie_GBps(const char *sysfs, detect_address_t address);
 

@@ -14,16 +14,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VALUE_BYTES 64
 #define PORT_ACTIVE 4
 
-/* The first line of a file; false if there is none. */
-static bool read_value(const char *path, char value[VALUE_BYTES])
+bool detect_read_value(const char *path, char value[DETECT_VALUE_BYTES])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    ssize_t got = read(fd, value, VALUE_BYTES - 1);
+    ssize_t got = read(fd, value, DETECT_VALUE_BYTES - 1);
     close(fd);
     value[got > 0 ? got : 0] = '\0';
     value[strcspn(value, "\n")] = '\0';
@@ -32,13 +30,13 @@ static bool read_value(const char *path, char value[VALUE_BYTES])
 
 double detect_pcie_GBps(const char *sysfs, detect_address_t address)
 {
-    char path[PATH_MAX], text[DETECT_PCI_BYTES], speed[VALUE_BYTES], width[VALUE_BYTES];
+    char path[PATH_MAX], text[DETECT_PCI_BYTES], speed[DETECT_VALUE_BYTES], width[DETECT_VALUE_BYTES];
     detect_address_text(address, text);
     snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/max_link_speed", sysfs, text);
-    if (!read_value(path, speed))
+    if (!detect_read_value(path, speed))
         return 0;
     snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/max_link_width", sysfs, text);
-    return topo_pcie_GBps(speed, read_value(path, width) ? strtol(width, NULL, 10) : 0);
+    return topo_pcie_GBps(speed, detect_read_value(path, width) ? strtol(width, NULL, 10) : 0);
 }
 
 /* "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)"; 0 if it is anything else. The point is one in any locale. */
@@ -57,13 +55,13 @@ static double parse_rate_GBps(const char *text)
 static blink_result_t read_port(const char *device_path, const char *name, const detect_port_t *like,
                                 detect_facts_t *facts)
 {
-    char path[PATH_MAX], value[VALUE_BYTES];
+    char path[PATH_MAX], value[DETECT_VALUE_BYTES];
     detect_port_t port = *like;
     port.number = (uint32_t)strtoul(name, NULL, 10);
     snprintf(path, sizeof(path), "%s/ports/%s/state", device_path, name);
-    port.active = read_value(path, value) && strtol(value, NULL, 10) == PORT_ACTIVE;
+    port.active = detect_read_value(path, value) && strtol(value, NULL, 10) == PORT_ACTIVE;
     snprintf(path, sizeof(path), "%s/ports/%s/rate", device_path, name);
-    port.GBps = read_value(path, value) ? parse_rate_GBps(value) : 0;
+    port.GBps = detect_read_value(path, value) ? parse_rate_GBps(value) : 0;
     return vec_push(&facts->ports, port) ? BLINK_OK : detect_out_of_memory();
 }
 
