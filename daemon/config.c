@@ -15,11 +15,13 @@
 
 typedef enum value_kind {
     VALUE_TEXT,
+    VALUE_LIST, /* as VALUE_TEXT, with room for more */
     VALUE_COUNT,
     VALUE_THREADS,
     VALUE_BYTES,
     VALUE_SECONDS,
     VALUE_MODE,
+    VALUE_YES_NO,
     VALUE_OTHER
 } value_kind_t;
 
@@ -27,7 +29,7 @@ typedef struct config_key {
     const char *section, *key;
     value_kind_t kind;
     size_t offset;
-    /* Of VALUE_OTHER. Of VALUE_TEXT a check that sets nothing; NULL: any text is right. */
+    /* Of VALUE_OTHER. Of texts a check that sets nothing; NULL: any text is right. */
     blink_result_t (*parse)(settings_t *settings, const char *value);
     void (*print)(const settings_t *settings);
 } config_key_t;
@@ -96,6 +98,14 @@ static blink_result_t parse_mode(const char *value, uint32_t *mode)
     if (end == value || *end != '\0' || parsed > 0777)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "'%s' is not an octal file mode such as 0660", value);
     *mode = (uint32_t)parsed;
+    return BLINK_OK;
+}
+
+static blink_result_t parse_yes_no(const char *value, bool *yes)
+{
+    *yes = strcmp(value, "yes") == 0;
+    if (!*yes && strcmp(value, "no") != 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "'%s' is not yes or no", value);
     return BLINK_OK;
 }
 
@@ -196,19 +206,6 @@ static void print_sharing(const settings_t *settings)
     printf("%s", settings_sharing_name(settings));
 }
 
-static blink_result_t parse_legacy_ipc(settings_t *settings, const char *value)
-{
-    settings->gpu_legacy_ipc = strcmp(value, "yes") == 0;
-    if (!settings->gpu_legacy_ipc && strcmp(value, "no") != 0)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "gpu legacy_ipc '%s': yes or no", value);
-    return BLINK_OK;
-}
-
-static void print_legacy_ipc(const settings_t *settings)
-{
-    printf("%s", settings->gpu_legacy_ipc ? "yes" : "no");
-}
-
 static blink_result_t parse_protocol(settings_t *settings, const char *value)
 {
     settings->force_protocol = strcmp(value, "auto") != 0;
@@ -288,6 +285,16 @@ static blink_result_t check_listen(settings_t *settings, const char *value)
     return BLINK_OK;
 }
 
+/* Hosts by name or address. */
+static blink_result_t check_peers(settings_t *settings, const char *value)
+{
+    char copy[SETTINGS_LIST_BYTES], *rest = strcpy(copy, value);
+    (void)settings;
+    for (char *one; (one = settings_next_item(&rest));)
+        BLINK_TRY(address_check(one));
+    return BLINK_OK;
+}
+
 /* Interfaces, each with its GB/s or without. */
 static blink_result_t check_nics(settings_t *settings, const char *value)
 {
@@ -339,7 +346,7 @@ static const config_key_t keys[] = {
     {"plan", "protocol", VALUE_OTHER, 0, parse_protocol, print_protocol},
     {"plan", "plan_seconds", VALUE_SECONDS, offsetof(settings_t, plan_seconds), NULL, NULL},
     {"gpu", "sharing", VALUE_OTHER, 0, parse_sharing, print_sharing},
-    {"gpu", "legacy_ipc", VALUE_OTHER, 0, parse_legacy_ipc, print_legacy_ipc},
+    {"gpu", "legacy_ipc", VALUE_YES_NO, offsetof(settings_t, gpu_legacy_ipc), NULL, NULL},
     {"pace", "scale", VALUE_OTHER, 0, parse_pace, print_pace},
     {"workers", "count", VALUE_THREADS, offsetof(settings_t, workers), NULL, NULL},
     {"limits", "tenants_by", VALUE_OTHER, 0, parse_tenants_by, print_tenants_by},
@@ -363,14 +370,17 @@ static const config_key_t keys[] = {
     {"limits", "run_timeout_s", VALUE_SECONDS, offsetof(settings_t, run_timeout_s), NULL, NULL},
     {"limits", "run_timeout_factor", VALUE_SECONDS, offsetof(settings_t, run_timeout_factor), NULL, NULL},
     {"network", "listen", VALUE_TEXT, offsetof(settings_t, network_listen), check_listen, NULL},
-    {"network", "peers", VALUE_TEXT, offsetof(settings_t, network_peers), NULL, NULL},
+    {"network", "peers", VALUE_LIST, offsetof(settings_t, network_peers), check_peers, NULL},
     {"network", "host", VALUE_TEXT, offsetof(settings_t, network_host), NULL, NULL},
     {"network", "cluster", VALUE_TEXT, offsetof(settings_t, network_cluster), NULL, NULL},
     {"network", "nics", VALUE_TEXT, offsetof(settings_t, network_nics), check_nics, NULL},
     {"network", "fabric", VALUE_TEXT, offsetof(settings_t, network_fabric), NULL, NULL},
     {"network", "key", VALUE_TEXT, offsetof(settings_t, network_key), NULL, NULL},
     {"network", "timeout_s", VALUE_SECONDS, offsetof(settings_t, network_timeout_s), NULL, NULL},
+    {"network", "peers_most", VALUE_COUNT, offsetof(settings_t, network_peers_most), NULL, NULL},
     {"network", "transport", VALUE_OTHER, 0, parse_transport, print_transport},
+    {"network", "adaptive_routing", VALUE_YES_NO, offsetof(settings_t, network_adaptive_routing), NULL, NULL},
+    {"network", "gpu_direct", VALUE_YES_NO, offsetof(settings_t, network_gpu_direct), NULL, NULL},
     {"log", "level", VALUE_OTHER, 0, parse_level, print_level},
 };
 
@@ -410,12 +420,13 @@ void config_set_defaults(settings_t *settings)
 
 static blink_result_t set_text(const config_key_t *key, char *target, const char *value)
 {
-    if (strlen(value) >= SETTINGS_TEXT_BYTES)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s has %zu bytes, at most %d are allowed", key->key,
-                          strlen(value), SETTINGS_TEXT_BYTES - 1);
+    size_t room = key->kind == VALUE_LIST ? SETTINGS_LIST_BYTES : SETTINGS_TEXT_BYTES;
+    if (strlen(value) >= room)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s has %zu bytes, at most %zu are allowed", key->key,
+                          strlen(value), room - 1);
     if (key->parse)
         BLINK_TRY(key->parse(NULL, value));
-    snprintf(target, SETTINGS_TEXT_BYTES, "%s", value);
+    memcpy(target, value, strlen(value) + 1);
     return BLINK_OK;
 }
 
@@ -424,6 +435,7 @@ static blink_result_t set_value(const config_key_t *key, settings_t *settings, c
     void *target = (char *)settings + key->offset;
     switch (key->kind) {
     case VALUE_TEXT:
+    case VALUE_LIST:
         return set_text(key, target, value);
     case VALUE_COUNT:
         return parse_count64(value, target);
@@ -435,6 +447,8 @@ static blink_result_t set_value(const config_key_t *key, settings_t *settings, c
         return parse_seconds(value, target);
     case VALUE_MODE:
         return parse_mode(value, target);
+    case VALUE_YES_NO:
+        return parse_yes_no(value, target);
     case VALUE_OTHER:
         break;
     }
@@ -525,6 +539,7 @@ static void print_value(const config_key_t *key, const settings_t *settings)
     const void *value = (const char *)settings + key->offset;
     switch (key->kind) {
     case VALUE_TEXT:
+    case VALUE_LIST:
         printf("%s", (const char *)value);
         break;
     case VALUE_THREADS:
@@ -539,6 +554,9 @@ static void print_value(const config_key_t *key, const settings_t *settings)
         break;
     case VALUE_MODE:
         printf("%04o", *(const uint32_t *)value);
+        break;
+    case VALUE_YES_NO:
+        printf("%s", *(const bool *)value ? "yes" : "no");
         break;
     case VALUE_OTHER:
         key->print(settings);

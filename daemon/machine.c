@@ -1,14 +1,17 @@
 #include "machine.h"
 
 #include "base/log.h"
+#include "base/vec.h"
 #include "control/peers/peers.h"
 #include "net/address.h"
 #include "topo/detect/detect.h"
 #include "topo/network.h"
+#include "topo/reached.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <systemd/sd-daemon.h>
 
 /* The plain host topology: every device hangs on the one memory. Among links of equal capacity the planner
  * prefers direct ways. */
@@ -26,7 +29,9 @@
 #define HUB_GBPS       24.0
 #define HUB_LATENCY_US 1.5
 
-#define HELLO_TIMEOUT_MS 60000
+/* Of silence. Where the build has no machine code for a GPU, the driver compiles the kernels: tens of seconds
+ * for each GPU, unless it finds them in its cache. */
+#define HELLO_TIMEOUT_MS 60000u
 
 #define ID_BYTES 32
 
@@ -207,6 +212,27 @@ static blink_result_t build_topology(const settings_devices_t *chosen, const gpu
     return result;
 }
 
+/* What the driver says of GPUs, the planner hears of the devices on them. */
+static blink_result_t note_non_peers(machine_t *machine)
+{
+    const topo_t *topo = machine->topo;
+    VEC(topo_pair_t) pairs = {0};
+    blink_result_t result = BLINK_OK;
+    for (uint32_t i = 0; i < topo->gpu_count; i++) {
+        for (uint32_t j = i + 1; j < topo->gpu_count && result == BLINK_OK; j++) {
+            uint32_t one = machine->gpu_of_node[topo->gpus[i]], other = machine->gpu_of_node[topo->gpus[j]];
+            if (one == GPU_NONE || other == GPU_NONE || gpu_are_peers(machine->hello.gpus, one, other))
+                continue;
+            if (!vec_push(&pairs, ((topo_pair_t){topo->gpus[i], topo->gpus[j]})))
+                result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu pairs of GPUs", pairs.count);
+        }
+    }
+    if (result == BLINK_OK)
+        result = topo_add_non_peers(machine->topo, pairs.items, (uint32_t)pairs.count);
+    vec_free(&pairs);
+    return result;
+}
+
 /* The node of a GPU and those of its parts; host devices come after all of them. */
 static blink_result_t note_gpus(machine_t *machine, const settings_devices_t *chosen)
 {
@@ -220,6 +246,15 @@ static blink_result_t note_gpus(machine_t *machine, const settings_devices_t *ch
         for (uint32_t part = 0; part < chosen->gpus[i].parts; part++)
             machine->gpu_of_node[machine->topo->gpus[device++]] = chosen->gpus[i].gpu;
     }
+    return note_non_peers(machine);
+}
+
+static blink_result_t await_hello(machine_t *machine)
+{
+    do {
+        sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%u", HELLO_TIMEOUT_MS * 1000);
+        BLINK_TRY(gpu_worker_receive_hello(&machine->worker, (int)HELLO_TIMEOUT_MS, &machine->hello));
+    } while (machine->hello.is_opening);
     return BLINK_OK;
 }
 
@@ -227,7 +262,7 @@ static blink_result_t start_worker(const settings_t *settings, machine_t *machin
 {
     BLINK_TRY(wire_memory_create(&machine->wires));
     BLINK_TRY(gpu_worker_start(settings, wire_memory_fd(machine->wires), &machine->worker));
-    blink_result_t result = gpu_worker_receive_hello(&machine->worker, HELLO_TIMEOUT_MS, &machine->hello);
+    blink_result_t result = await_hello(machine);
     if (result != BLINK_OK)
         gpu_worker_end(&machine->worker, NULL, 0);
     machine->has_gpus = result == BLINK_OK;
@@ -236,6 +271,8 @@ static blink_result_t start_worker(const settings_t *settings, machine_t *machin
 
 static void note_sharing(const settings_t *settings, const gpu_hello_t *hello)
 {
+    if (settings->network_gpu_direct && settings->network_transport == SETTINGS_TCP)
+        LOG_WARNING("[network] gpu_direct: not with transport = tcp");
     if (settings->gpu_mps && !hello->is_mps)
         LOG_WARNING(
             "gpu sharing = mps, but no MPS daemon serves this process: kernels take turns with others'");
@@ -256,11 +293,10 @@ static blink_result_t find_gpus(const settings_t *settings, machine_t *machine, 
         return blink_error_set(BLINK_ERR_NOT_FOUND, "devices cuda: %s", blink_error_text());
     uint32_t installed = detect_nvidia_gpus(NULL);
     if (installed > 0)
-        return BLINK_FAIL(
-            BLINK_ERR_NOT_FOUND,
-            "devices auto: this machine has %u of NVIDIA's GPUs, which cannot be used; make them so "
-            "(as root: nvidia-modprobe -c0 -u), or set devices = host:%u. %s",
-            installed, installed, blink_error_text());
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                          "devices auto: %u of NVIDIA's GPUs cannot be used: make them so (as root: "
+                          "nvidia-modprobe -c0 -u), or set devices = host:%u. %s",
+                          installed, installed, blink_error_text());
     LOG_INFO("no GPUs: %s", blink_error_text());
     return BLINK_OK;
 }
@@ -285,18 +321,24 @@ static void add_nic(nics_t *nics, const char *name, double GBps)
 {
     if (nics->count == SETTINGS_NICS_MAX)
         return;
-    snprintf(nics->names[nics->count], sizeof(nics->names[0]), "%s", name);
+    snprintf(nics->names[nics->count], sizeof(nics->names[0]), "%.*s", SETTINGS_NIC_BYTES - 1, name);
     nics->nics[nics->count] = (topo_nic_t){nics->names[nics->count], GBps > 0 ? GBps : NIC_DEFAULT_GBPS};
     nics->count++;
 }
 
-static void take_named_nics(const settings_t *settings, nics_t *nics)
+/* A NIC that is not there would be planned with and move nothing. */
+static blink_result_t take_named_nics(const settings_t *settings, nics_t *nics)
 {
     char copy[SETTINGS_TEXT_BYTES], *rest = strcpy(copy, settings->network_nics);
-    settings_nic_t nic;
-    for (char *item; (item = settings_next_item(&rest));)
-        if (settings_parse_nic(item, &nic))
-            add_nic(nics, nic.name, nic.GBps > 0 ? nic.GBps : detect_nic_GBps(NULL, nic.name));
+    for (char *item; (item = settings_next_item(&rest));) {
+        settings_nic_t nic;
+        if (!settings_parse_nic(item, &nic))
+            continue;
+        if (address_check_interface(nic.name) != BLINK_OK)
+            return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "[network] nics: %s", blink_error_text());
+        add_nic(nics, nic.name, nic.GBps > 0 ? nic.GBps : detect_nic_GBps(NULL, nic.name));
+    }
+    return BLINK_OK;
 }
 
 static bool is_listened_at(const settings_t *settings, const net_address_t *address)
@@ -351,7 +393,7 @@ static blink_result_t make_network(const settings_t *settings, machine_t *machin
     if (*settings->network_listen == '\0')
         return BLINK_OK;
     if (*settings->network_nics)
-        take_named_nics(settings, &nics);
+        BLINK_TRY(take_named_nics(settings, &nics));
     else
         BLINK_TRY(find_nics(settings, &nics));
     if (nics.count == 0)
@@ -361,13 +403,21 @@ static blink_result_t make_network(const settings_t *settings, machine_t *machin
 
 /* ---- all of it ---- */
 
+/* As GPUs use it, if all devices are on GPUs. */
+static blink_result_t load_topology(const settings_t *settings, machine_t *machine, bool all_gpus)
+{
+    return all_gpus && topo_is_machine(settings->topology)
+               ? topo_load_as_reached(settings->topology, &machine->topo)
+               : topo_load(settings->topology, &machine->topo);
+}
+
 /* Devices laid out as another machine's: the plans are that machine's, whatever memory the devices have. */
 static blink_result_t make_emulated(const settings_t *settings, machine_t *machine)
 {
     settings_devices_t chosen = settings->devices;
     chosen.automatic = false;
     BLINK_TRY(find_gpus(settings, machine, &chosen));
-    BLINK_TRY(topo_load(settings->topology, &machine->topo));
+    BLINK_TRY(load_topology(settings, machine, machine->has_gpus && chosen.host_count == 0));
     uint32_t gpus = machine->topo->gpu_count;
     machine->device_count = count_devices(&chosen) > 0 ? count_devices(&chosen) : gpus;
     if (machine->device_count > gpus)

@@ -15,6 +15,7 @@
  * A signal that sources were read works the same way. Where flags travel in the data no semaphore says that
  * the data have arrived; move.cuh says why the flags suffice. At its end every block fences and counts down
  * (count_down()); the last one fences once more and tells the host, which then sees all that any block wrote.
+ * docs/memory-model.md says what has checked this.
  */
 #ifndef BLINK_KERNELS_LANE_CUH
 #define BLINK_KERNELS_LANE_CUH

@@ -18,6 +18,10 @@
 /* From one semaphore to the next: writer and waiter are different multiprocessors. */
 #define LANE_ABI_SEMAPHORE_BYTES 64u
 
+/* In the place of a rank: memory of the host that all GPUs of the run reach. It has slots and semaphores of
+ * ranks whose GPUs cannot reach one another's memory. */
+#define LANE_ABI_HOST LANE_ABI_RANKS_MAX
+
 enum {
     LANE_ABI_INPUT,
     LANE_ABI_OUTPUT,
@@ -33,14 +37,14 @@ enum { LANE_ABI_FULL, LANE_ABI_FREE }; /* as lane_wait_kind_t */
 
 typedef struct lane_abi_operand {
     uint32_t buffer;
-    uint32_t rank; /* input, output: whose. scratch: the receiver, in whose scratch the edge's slots are.
-                      send, landing: the number of the area of host memory in which they are */
+    uint32_t rank; /* input, output: whose. scratch: the receiver, in whose scratch the edge's slots are, or
+                      LANE_ABI_HOST. send, landing: the number of the area of host memory in which they are */
     uint32_t edge; /* of the binding; none of an input or output */
 } lane_abi_operand_t;
 
 typedef struct lane_abi_wait {
     uint32_t semaphore;
-    uint32_t rank; /* that waits: its memory holds the semaphore; or LANE_ABI_WIRES */
+    uint32_t rank; /* that waits: its memory holds the semaphore; LANE_ABI_HOST; or LANE_ABI_WIRES */
     uint32_t kind;
 } lane_abi_wait_t;
 
@@ -141,7 +145,7 @@ typedef struct lane_abi_run {
     uint32_t lane_first, lane_count; /* of the program's: those of this GPU */
     uint32_t divisor;                /* AVG: the number of ranks; else 1 */
     uint32_t scaled;                 /* PRE_MUL_SUM: inputs are multiplied as they are read */
-    lane_abi_rank_t ranks[LANE_ABI_RANKS_MAX];
+    lane_abi_rank_t ranks[LANE_ABI_RANKS_MAX + 1]; /* the last one, LANE_ABI_HOST, has no input and output */
 } lane_abi_run_t;
 
 /*

@@ -24,9 +24,9 @@ blink_result_t begin_parse(const void *payload, uint32_t bytes, begin_t *begin)
         collective_is_pair(collective_of_opcode(begin->opcode)) != is_transfer)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN of a %s by opcode %u",
                           is_transfer ? "transfer" : "collective", begin->opcode);
-    if (begin->stands > 1 || begin->reserved_word != 0)
+    if (begin->stands > 1)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN with words set that are to be 0");
-    if (begin->address ? begin->stands || begin->flow_count == 0 : begin->key != 0)
+    if (begin->address ? begin->stands || begin->flow_count == 0 : begin->keys[0] != 0 || begin->keys[1] != 0)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN with a key to a landing that none is for");
     return BLINK_OK;
 }

@@ -27,6 +27,8 @@ typedef struct op_name {
 static_assert(sizeof(op_name_t) == 32, "op name layout");
 static_assert(offsetof(op_name_t, number) == 16, "op name layout");
 
+#define BEGIN_KEYS 2u
+
 typedef struct begin {
     op_name_t op;
     /* What all ranks must agree on, as `rank` has submitted it. */
@@ -35,18 +37,22 @@ typedef struct begin {
     uint8_t stands; /* 1: what comes from the receiver lands in a standing landing; else 0 */
     uint32_t root;
     uint32_t rank;
-    uint32_t reserved_word;
+    uint32_t slots;  /* that each edge has where the sender takes in what comes from the receiver */
     uint64_t digest; /* of the plan */
     uint64_t ended;  /* so many of the communicator's collectives have ended at the sender, the first ones */
-    uint32_t first_flow, flow_count, slots; /* where the sender takes in what comes from the receiver */
-    uint32_t key;     /* with which a NIC of the receiver's may write there by itself, */
-    uint64_t address; /* and the landing's address; 0: it may not */
+    uint32_t first_flow, flow_count; /* where the sender takes that in */
+    /* With which a NIC of the receiver's may write there by itself, over each of the queue pairs for moves;
+     * and the landing's address; 0: it may not. */
+    uint32_t keys[BEGIN_KEYS];
+    uint64_t address;
 } begin_t;
 
 static_assert(sizeof(begin_t) == 96, "BEGIN layout");
 static_assert(offsetof(begin_t, count) == 32, "BEGIN layout");
 static_assert(offsetof(begin_t, digest) == 56, "BEGIN layout");
+static_assert(offsetof(begin_t, slots) == 52, "BEGIN layout");
 static_assert(offsetof(begin_t, first_flow) == 72, "BEGIN layout");
+static_assert(offsetof(begin_t, keys) == 80, "BEGIN layout");
 static_assert(offsetof(begin_t, address) == 88, "BEGIN layout");
 
 /** The answer to a BEGIN or a FAIL of an op that is not under way where it comes from; it is not answered in

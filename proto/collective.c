@@ -98,12 +98,12 @@ bool collective_has_in_place(blink_collective_t collective)
 
 double collective_busbw_factor(blink_collective_t collective, uint32_t rank_count)
 {
-    double n = rank_count;
+    double n = rank_count, blocks = (double)collective_block_count(collective, rank_count);
     if (rank_count < 2)
         return 1.0;
     if (rows[collective].from == ALL && rows[collective].to == ALL)
         return 2.0 * (n - 1.0) / n;
-    return collective_buffer_blocks(collective, rank_count) > 1 ? (n - 1.0) / n : 1.0;
+    return collective_buffer_blocks(collective, rank_count) > 1 ? (n - 1.0) / blocks : 1.0;
 }
 
 /* ---- blocks ---- */

@@ -87,7 +87,7 @@ bool collective_per_rank(blink_collective_t collective); /* trees of every rank:
 /** Whether a rank's input may be its block of its output, or the other way round, or both be one buffer. */
 bool collective_has_in_place(blink_collective_t collective);
 
-/** Bus bandwidth over algorithm bandwidth (payload over time), as nccl-tests defines it. 1 for one rank. */
+/** Bus bandwidth, as nccl-tests defines it, over payload by time. 1 for one rank. */
 double collective_busbw_factor(blink_collective_t collective, uint32_t rank_count);
 
 /* ---- blocks ---- */

@@ -29,8 +29,8 @@ bool blink_parse_collective(const char *name, blink_collective_t *value);
 bool blink_parse_algorithm(const char *name, blink_algorithm_t *value);
 bool blink_parse_protocol(const char *name, blink_protocol_t *value);
 
-/** Bytes of one element; 0 for a value outside the enum. */
-uint32_t blink_datatype_bytes(uint32_t value);
+/** Bytes of one element; 0 for a value outside the enum. libblinkclient exports it (blink.h). */
+__attribute__((visibility("default"))) uint32_t blink_datatype_bytes(uint32_t value);
 
 /** Whether the value is an enumerator. */
 bool blink_redop_valid(uint32_t value);

@@ -22,6 +22,13 @@ void wire_credit_pack(const wire_credit_t *credit, uint8_t packed[sizeof(wire_cr
     memcpy(packed, &wire, sizeof(wire));
 }
 
+void wire_arrived_pack(const wire_arrived_t *entry, uint8_t packed[sizeof(wire_arrived_t)])
+{
+    wire_arrived_t wire = {
+        .flow = htole32(entry->flow), .arrived = htole32(entry->arrived), .came = htole64(entry->came)};
+    memcpy(packed, &wire, sizeof(wire));
+}
+
 static blink_result_t check_flow(uint32_t flow)
 {
     if (flow >= WIRE_FLOWS)
@@ -54,6 +61,18 @@ static blink_result_t check_control(const wire_frame_t *frame, const char *name,
     return BLINK_OK;
 }
 
+/* Its payload may be empty. */
+static blink_result_t check_arrived(const wire_frame_t *frame)
+{
+    if (frame->bytes > WIRE_CONTROL_MAX_BYTES || frame->bytes % sizeof(wire_arrived_t) != 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "an ARRIVED frame of %u bytes, not 0 to %u in steps of %zu",
+                          frame->bytes, WIRE_CONTROL_MAX_BYTES, sizeof(wire_arrived_t));
+    if (frame->place || frame->flow)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "an ARRIVED frame with place %u, flow %u, which must be 0",
+                          frame->place, frame->flow);
+    return BLINK_OK;
+}
+
 blink_result_t wire_frame_parse(const uint8_t packed[WIRE_FRAME_BYTES], wire_frame_t *frame)
 {
     wire_frame_t wire;
@@ -79,9 +98,11 @@ blink_result_t wire_frame_parse(const uint8_t packed[WIRE_FRAME_BYTES], wire_fra
         return check_control(frame, "FAIL", 1);
     case WIRE_LEFT:
         return check_control(frame, "LEFT", 1);
+    case WIRE_ARRIVED:
+        return check_arrived(frame);
     default:
         return BLINK_FAIL(BLINK_ERR_PROTOCOL,
-                          "a frame of type %u, which is none of BEGIN, DATA, CREDIT, FAIL, LEFT",
+                          "a frame of type %u, which is none of BEGIN, DATA, CREDIT, FAIL, LEFT, ARRIVED",
                           frame->type);
     }
 }
@@ -92,6 +113,15 @@ blink_result_t wire_credit_parse(const uint8_t packed[sizeof(wire_credit_t)], wi
     memcpy(&wire, packed, sizeof(wire));
     *credit = (wire_credit_t){.flow = le32toh(wire.flow), .credit = le32toh(wire.credit)};
     return check_flow(credit->flow);
+}
+
+blink_result_t wire_arrived_parse(const uint8_t packed[sizeof(wire_arrived_t)], wire_arrived_t *entry)
+{
+    wire_arrived_t wire;
+    memcpy(&wire, packed, sizeof(wire));
+    *entry = (wire_arrived_t){
+        .flow = le32toh(wire.flow), .arrived = le32toh(wire.arrived), .came = le64toh(wire.came)};
+    return check_flow(entry->flow);
 }
 
 /* ---- the first bytes of a connection ---- */

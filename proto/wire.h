@@ -26,6 +26,11 @@ typedef enum wire_type {
     WIRE_CREDIT = 3, /* payload: wire_credit_t entries, one for each flow that may be sent further */
     WIRE_FAIL = 4,   /* payload: which op failed and why, and how far the sender has sent */
     WIRE_LEFT = 5,   /* payload: which communicator the sender's host has left */
+    /* Payload: wire_arrived_t entries, one for each flow of which something has come; of what came over the
+     * connection for control `offset` tells, from the first connections of the session on. The first one of a
+     * `sequence` says that connections were made anew, and all that had come before has been told: what was
+     * sent and has not come goes again. */
+    WIRE_ARRIVED = 6,
 } wire_type_t;
 
 /** A frame's header. What a type has no use for is 0, so that it can be given a meaning later. */
@@ -36,9 +41,12 @@ typedef struct wire_frame {
     uint16_t
         place; /* DATA: which memory; 0 is the landing, i the i-th output that the receiver's BEGIN named */
     uint32_t flow; /* DATA: the receiver's number */
-    uint32_t
-        sequence;    /* DATA: the move's number in the flow; of a standing landing wire_standing_sequence() */
-    uint64_t offset; /* DATA: where in the place the payload goes, in bytes */
+    /* DATA: the move's number in the flow; of a standing landing wire_standing_sequence(). ARRIVED: how often
+     * connections were made anew. */
+    uint32_t sequence;
+    /* DATA: where in the place the payload goes, in bytes. ARRIVED: bytes of whole frames that have come over
+     * the connection for control. */
+    uint64_t offset;
 } wire_frame_t;
 
 static_assert(sizeof(wire_frame_t) == WIRE_FRAME_BYTES, "frame layout");
@@ -59,10 +67,22 @@ typedef struct wire_credit {
 static_assert(sizeof(wire_credit_t) == 8, "credit layout");
 static_assert(offsetof(wire_credit_t, credit) == 4, "credit layout");
 
-/** Write a header, or an entry of CREDIT, as it goes over the wire. They must be such as the parser accepts.
- */
+/** An entry of ARRIVED: moves of the flow whose number is less than `arrived` have come, and those whose bits
+ * are set in `came`, counted from `arrived`. */
+typedef struct wire_arrived {
+    uint32_t flow;
+    uint32_t arrived;
+    uint64_t came;
+} wire_arrived_t;
+
+static_assert(sizeof(wire_arrived_t) == 16, "entry layout");
+static_assert(offsetof(wire_arrived_t, arrived) == 4, "entry layout");
+static_assert(offsetof(wire_arrived_t, came) == 8, "entry layout");
+
+/** Write a header, or an entry, as it goes over the wire. They must be such as the parser accepts. */
 void wire_frame_pack(const wire_frame_t *frame, uint8_t packed[WIRE_FRAME_BYTES]);
 void wire_credit_pack(const wire_credit_t *credit, uint8_t packed[sizeof(wire_credit_t)]);
+void wire_arrived_pack(const wire_arrived_t *entry, uint8_t packed[sizeof(wire_arrived_t)]);
 
 /** Read a header and check whatever can be checked by itself: type, flags, the payload's length for the type,
  * the flow's number, that offset and length do not overflow, and that unused fields are 0. Errors: PROTOCOL.
@@ -71,6 +91,7 @@ blink_result_t wire_frame_parse(const uint8_t packed[WIRE_FRAME_BYTES], wire_fra
 
 /** Errors: PROTOCOL (the flow's number). */
 blink_result_t wire_credit_parse(const uint8_t packed[sizeof(wire_credit_t)], wire_credit_t *credit);
+blink_result_t wire_arrived_parse(const uint8_t packed[sizeof(wire_arrived_t)], wire_arrived_t *entry);
 
 /* ---- the first bytes of a connection ---- */
 

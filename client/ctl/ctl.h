@@ -48,6 +48,9 @@ blink_result_t ctl_ask(const ctl_options_t *options, Blinkwire__QueryKind kind, 
 /** A JSON string of text that another program wrote and that may not be UTF-8. */
 json_t *ctl_json_text(const char *text);
 
+/* The same, or null where there is none. */
+json_t *ctl_json_text_or_null(const char *text);
+
 /** Print a JSON value with json_dumpf() flags and a newline; takes the reference. NULL is out of memory. */
 blink_result_t ctl_print_json(json_t *value, size_t flags);
 

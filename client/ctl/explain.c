@@ -11,9 +11,11 @@
 #include "plan/show/ideal.h"
 #include "plan/show/limit.h"
 #include "plan/show/phases.h"
+#include "plan/show/ways.h"
 #include "request.h"
 #include "tools/human.h"
 #include "tools/table.h"
+#include "topo/rates.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,6 +25,7 @@
 #define CROSSOVER_FROM_BYTES (1u << 10)
 #define CROSSOVER_TO_BYTES   (1u << 30)
 #define BYTES_PER_US_GBps    1e3
+#define BOUNDS_AGREE         1e-6
 
 typedef struct explain_options {
     ctl_options_t *common;
@@ -66,12 +69,17 @@ static error_t parse_explain(int key, char *argument, struct argp_state *state)
 typedef struct explanation {
     const topo_t *topo;
     const plan_request_t *request;
+    bool line_rates; /* the machine is named, and not as GPUs use it */
     plan_choice_t choice;
     plan_crossover_t *crossovers;
     uint32_t crossover_count;
     ideal_t ideal;
-    char *limit;  /* what limits the plan, lines of text */
-    char *phases; /* of a plan of several hosts, a line of text; may be empty */
+    /* The bound as if switches that reduce did so; 0: none does. */
+    double multicast_bound_GBps;
+    uint32_t peers; /* other hosts that a host exchanges data with, at most */
+    char *limit;    /* what limits the plan, lines of text */
+    char *phases;   /* of a plan of several hosts, a line of text; may be empty */
+    char *ways;     /* of a plan for devices some of which are no peers, lines of text; else empty */
     /* What NCCL would do by its own model, where it does the collective and finds rings here. */
     bool has_nccl;
     nccl_graph_t nccl_graph;
@@ -99,8 +107,13 @@ static blink_result_t explain(explanation_t *e)
     BLINK_TRY(plan_choice_crossovers(&e->choice, CROSSOVER_FROM_BYTES, CROSSOVER_TO_BYTES, &e->crossovers,
                                      &e->crossover_count));
     BLINK_TRY(ask_nccl(e));
-    BLINK_TRY(ideal_find(e->topo, e->request->rank_node, e->request->rank_count, &e->ideal));
+    BLINK_TRY(ideal_find(e->topo, e->request->collective, e->request->rank_node, e->request->rank_count,
+                         &e->ideal));
+    if (topo_has_reducing_switch(e->topo))
+        BLINK_TRY(plan_multicast_bound_GBps(e->topo, e->choice.best, &e->multicast_bound_GBps));
+    BLINK_TRY(plan_peers_most(e->topo, e->choice.best, &e->peers));
     BLINK_TRY(plan_phases_describe(e->topo, e->choice.best, &e->phases));
+    BLINK_TRY(plan_ways_describe(e->topo, e->choice.best, &e->ways));
     return plan_limit_describe(e->topo, e->choice.best, &e->limit);
 }
 
@@ -110,6 +123,7 @@ static void explanation_fini(explanation_t *e)
     free(e->crossovers);
     free(e->limit);
     free(e->phases);
+    free(e->ways);
 }
 
 static double busbw_GBps(const explanation_t *e, const plan_candidate_t *candidate)
@@ -123,11 +137,16 @@ static double percent_of_bound(const plan_t *plan)
     return plan->bound_GBps > 0.0 ? 100.0 * plan->rate_GBps / plan->bound_GBps : 100.0;
 }
 
+/* Of so much payload a second. */
+static double as_busbw_GBps(const explanation_t *e, double GBps)
+{
+    return GBps * collective_busbw_factor(e->choice.best->collective, e->choice.best->rank_count);
+}
+
 /* Of the plan once its pipeline is full: what the ideal is compared with. */
 static double plan_busbw_GBps(const explanation_t *e)
 {
-    const plan_t *plan = e->choice.best;
-    return plan->rate_GBps * collective_busbw_factor(plan->collective, plan->rank_count);
+    return as_busbw_GBps(e, e->choice.best->rate_GBps);
 }
 
 static double efficiency(const explanation_t *e)
@@ -162,10 +181,49 @@ static void print_choice(const explanation_t *e)
     putchar('\n');
 }
 
+static bool uses_nvlink(const explanation_t *e)
+{
+    const plan_t *plan = e->choice.best;
+    for (uint32_t i = 0; i < plan->path_count; i++)
+        for (uint32_t j = 0; j < plan->paths[i].link_count; j++)
+            if (topo_is_nvlink(&e->topo->links[plan->paths[i].links[j]]))
+                return true;
+    return false;
+}
+
+/* What the limit of peers costs is what another plan would have been like. */
+static void print_peers(const explanation_t *e)
+{
+    char text[HUMAN_BYTES];
+    const plan_candidate_t *best = &e->choice.candidates[0], *unlimited = &e->choice.unlimited;
+    if (e->peers > 0)
+        printf("hosts exchange data with %u others at most\n", e->peers);
+    if (unlimited->result == BLINK_OK && unlimited->contender != best->contender)
+        printf("without the limit of %u peers: %s, %s, with %u peers, %s us (x %.2f), rate %.3f GB/s, "
+               "depth %u instead of %u\n",
+               e->request->peers_most, blink_name_algorithm(unlimited->algorithm),
+               blink_name_protocol(unlimited->protocol), e->choice.contenders[unlimited->contender].peers,
+               human_number(unlimited->predicted_us, text), unlimited->predicted_us / best->predicted_us,
+               unlimited->rate_GBps, unlimited->depth, best->depth);
+}
+
+/* Only where it makes a difference. */
+static void print_multicast(const explanation_t *e)
+{
+    double bound_GBps = e->multicast_bound_GBps;
+    if (bound_GBps > e->choice.best->bound_GBps * (1.0 + BOUNDS_AGREE))
+        printf("%s has switches that reduce and copy. No plan makes use of that yet; with it the bound is "
+               "%.3f GB/s, bus bandwidth %.3f GB/s\n",
+               e->topo->name, bound_GBps, as_busbw_GBps(e, bound_GBps));
+}
+
 static void print_plan(const explanation_t *e)
 {
     char bytes[HUMAN_BYTES];
     const plan_t *plan = e->choice.best;
+    uint64_t digest;
+    if (plan_digest(e->topo, plan, &digest) == BLINK_OK)
+        printf("plan %s\n", plan_digest_text(digest, bytes));
     printf("rate %.3f GB/s, proven bound %.3f GB/s (%.1f%%)\n", plan->rate_GBps, plan->bound_GBps,
            percent_of_bound(plan));
     printf("%" PRIu64 " trees or routes in %" PRIu64 " channels, depth %u, chunks of %s\n",
@@ -173,7 +231,13 @@ static void print_plan(const explanation_t *e)
            human_bytes(e->choice.candidates[0].chunk_bytes, bytes));
     printf("bus bandwidth %.3f GB/s, %.1f%% of the ideal %.3f GB/s\n", plan_busbw_GBps(e),
            100.0 * efficiency(e), e->ideal.busbw_GBps);
+    if (e->line_rates && uses_nvlink(e))
+        printf("That is at NVLink's line rate, of which GPUs reach about %.0f%%: see --gpus\n",
+               100.0 * TOPO_NVLINK_REACHED);
+    print_multicast(e);
     fputs(e->phases, stdout);
+    fputs(e->ways, stdout);
+    print_peers(e);
     fputs(e->limit, stdout);
 }
 
@@ -290,6 +354,30 @@ static json_t *pack_ranks(const explanation_t *e)
     return list;
 }
 
+/* null: the limit of peers costs nothing, or there is none. */
+static json_t *pack_unlimited(const explanation_t *e)
+{
+    const plan_candidate_t *unlimited = &e->choice.unlimited;
+    if (unlimited->result != BLINK_OK || unlimited->contender == e->choice.candidates[0].contender)
+        return json_null();
+    return json_pack("{ss ss sI sf sf si}", "algorithm", blink_name_algorithm(unlimited->algorithm),
+                     "protocol", blink_name_protocol(unlimited->protocol), "peers",
+                     (json_int_t)e->choice.contenders[unlimited->contender].peers, "predicted_us",
+                     unlimited->predicted_us, "rate_GBps", unlimited->rate_GBps, "depth",
+                     (int)unlimited->depth);
+}
+
+/* On each GPU at most, and what one moves; null: devices are none, or nobody counts. */
+static json_t *pack_blocks(const explanation_t *e)
+{
+    const plan_candidate_t *best = &e->choice.candidates[0];
+    const plan_blocks_t *blocks = &e->choice.contenders[best->contender].blocks;
+    if (!(e->choice.best->block_GBps > 0.0))
+        return json_null();
+    return json_pack("{sI sf}", "count", (json_int_t)plan_blocks_under(blocks, best->protocol), "GBps",
+                     e->choice.best->block_GBps);
+}
+
 /* null: a plan that is not shipped. */
 static json_t *pack_digest(const explanation_t *e)
 {
@@ -309,6 +397,12 @@ static json_t *pack_nccl(const explanation_t *e)
                      (json_int_t)e->nccl_graph.channel_count, "channel_GBps", e->nccl_graph.channel_GBps);
 }
 
+/* null: no switch reduces. */
+static json_t *pack_multicast_bound(const explanation_t *e)
+{
+    return topo_has_reducing_switch(e->topo) ? json_real(e->multicast_bound_GBps) : json_null();
+}
+
 static blink_result_t print_json(const explanation_t *e)
 {
     const plan_t *plan = e->choice.best;
@@ -316,18 +410,20 @@ static blink_result_t print_json(const explanation_t *e)
     json_t *root =
         plan->root == PLAN_NONE ? json_null() : json_string(e->topo->nodes[plan->rank_node[plan->root]].id);
     return ctl_print_json(
-        json_pack("{ss ss ss so so so sI ss ss sf sf sf sf sI sI si sI sf sf sf so so so so so}", "schema",
-                  "blink-explain/1", "collective", blink_name_collective(plan->collective), "topology",
-                  e->topo->name, "ranks", pack_ranks(e), "root", root, "plan", pack_digest(e), "bytes",
-                  (json_int_t)e->request->bytes, "algorithm", blink_name_algorithm(best->algorithm),
-                  "protocol", blink_name_protocol(best->protocol), "predicted_us", best->predicted_us,
-                  "busbw_GBps", busbw_GBps(e, best), "rate_GBps", plan->rate_GBps, "bound_GBps",
-                  plan->bound_GBps, "trees", (json_int_t)plan_tree_count(plan), "channels",
-                  (json_int_t)best->channel_count, "depth", (int)best->depth, "chunk_bytes",
-                  (json_int_t)best->chunk_bytes, "plan_busbw_GBps", plan_busbw_GBps(e), "ideal_busbw_GBps",
-                  e->ideal.busbw_GBps, "efficiency", efficiency(e), "phases", ctl_json_text(e->phases),
-                  "limit", ctl_json_text(e->limit), "candidates", pack_candidates(&e->choice), "crossovers",
-                  pack_crossovers(e), "nccl", pack_nccl(e)),
+        json_pack(
+            "{ss ss ss so so so sI ss ss sf sf sf sf so sI sI si sI sf sf sf sI so so so so so so so so}",
+            "schema", "blink-explain/1", "collective", blink_name_collective(plan->collective), "topology",
+            e->topo->name, "ranks", pack_ranks(e), "root", root, "plan", pack_digest(e), "bytes",
+            (json_int_t)e->request->bytes, "algorithm", blink_name_algorithm(best->algorithm), "protocol",
+            blink_name_protocol(best->protocol), "predicted_us", best->predicted_us, "busbw_GBps",
+            busbw_GBps(e, best), "rate_GBps", plan->rate_GBps, "bound_GBps", plan->bound_GBps, "blocks",
+            pack_blocks(e), "trees", (json_int_t)plan_tree_count(plan), "channels",
+            (json_int_t)best->channel_count, "depth", (int)best->depth, "chunk_bytes",
+            (json_int_t)best->chunk_bytes, "plan_busbw_GBps", plan_busbw_GBps(e), "ideal_busbw_GBps",
+            e->ideal.busbw_GBps, "efficiency", efficiency(e), "peers", (json_int_t)e->peers, "unlimited",
+            pack_unlimited(e), "phases", ctl_json_text(e->phases), "ways", ctl_json_text(e->ways), "limit",
+            ctl_json_text(e->limit), "candidates", pack_candidates(&e->choice), "crossovers",
+            pack_crossovers(e), "nccl", pack_nccl(e), "multicast_bound_GBps", pack_multicast_bound(e)),
         JSON_INDENT(1));
 }
 
@@ -358,7 +454,9 @@ blink_result_t ctl_explain(int argc, char **argv, ctl_options_t *common)
 
     request_case_t opened;
     BLINK_TRY(request_open(&options.request, &opened));
-    explanation_t e = {.topo = opened.topo, .request = &opened.plan};
+    explanation_t e = {.topo = opened.topo,
+                       .request = &opened.plan,
+                       .line_rates = topo_is_machine(options.request.topology) && !options.request.gpus};
     blink_result_t result = explain(&e);
     if (result == BLINK_OK)
         result = common->json ? print_json(&e) : print_text(&e);

@@ -15,10 +15,11 @@ static json_t *pack_plans(const Blinkwire__Comm *comm)
         char digest[PLAN_DIGEST_BYTES];
         json_array_append_new(
             list,
-            json_pack("{so so so so so sI sI sI sI sf sf sf}", "collective", ctl_json_text(plan->collective),
-                      "algorithm", ctl_json_text(plan->algorithm), "protocol", ctl_json_text(plan->protocol),
-                      "transport", ctl_json_text(plan->transport), "plan",
-                      plan->plan ? json_string(plan_digest_text(plan->plan, digest)) : json_null(),
+            json_pack("{so so so so so so sI sI sI sI sf sf sf}", "collective",
+                      ctl_json_text(plan->collective), "algorithm", ctl_json_text(plan->algorithm),
+                      "protocol", ctl_json_text(plan->protocol), "transport", ctl_json_text(plan->transport),
+                      "network", plan->plan && *comm->network ? ctl_json_text(comm->network) : json_null(),
+                      "plan", plan->plan ? json_string(plan_digest_text(plan->plan, digest)) : json_null(),
                       "bytes_least", (json_int_t)plan->bytes_least, "bytes_most",
                       (json_int_t)plan->bytes_most, "op_count", (json_int_t)plan->op_count, "measured_count",
                       (json_int_t)plan->measured_count, "predicted_us", plan->predicted_us, "measured_us",
@@ -29,14 +30,14 @@ static json_t *pack_plans(const Blinkwire__Comm *comm)
 
 static blink_result_t print_json(const Blinkwire__Comm *comm, const Blinkwire__QueryReply *links)
 {
-    return ctl_print_json(json_pack("{ss sI so sI so sI sI sI so so}", "schema", "blink-explain-comm/1",
-                                    "comm", (json_int_t)comm->comm, "state", ctl_json_text(comm->state),
-                                    "rank_count", (json_int_t)comm->rank_count, "algorithm",
-                                    ctl_json_text(comm->algorithm), "op_count", (json_int_t)comm->op_count,
-                                    "direct_bytes", (json_int_t)comm->direct_bytes, "staged_bytes",
-                                    (json_int_t)comm->staged_bytes, "plans", pack_plans(comm), "traffic",
-                                    explain_traffic_pack(links, comm->comm)),
-                          JSON_INDENT(1));
+    return ctl_print_json(
+        json_pack("{ss sI so so sI so sI sI sI so so}", "schema", "blink-explain-comm/1", "comm",
+                  (json_int_t)comm->comm, "name", ctl_json_text_or_null(comm->name), "state",
+                  ctl_json_text(comm->state), "rank_count", (json_int_t)comm->rank_count, "algorithm",
+                  ctl_json_text(comm->algorithm), "op_count", (json_int_t)comm->op_count, "direct_bytes",
+                  (json_int_t)comm->direct_bytes, "staged_bytes", (json_int_t)comm->staged_bytes, "plans",
+                  pack_plans(comm), "traffic", explain_traffic_pack(links, comm->comm)),
+        JSON_INDENT(1));
 }
 
 static const char *how_memory_is_reached(const Blinkwire__Comm *comm)
@@ -58,6 +59,13 @@ static void cell_time(table_t *table, const Blinkwire__PlanInUse *plan, double u
         table_cell(table, "-");
 }
 
+/* "local, TCP": how memory of this host is reached, and other hosts are. */
+static void cell_transport(table_t *table, const Blinkwire__Comm *comm, const Blinkwire__PlanInUse *plan)
+{
+    bool is_between = plan->plan && *comm->network;
+    table_cell(table, "%s%s%s", plan->transport, is_between ? ", " : "", is_between ? comm->network : "");
+}
+
 static blink_result_t print_text(const Blinkwire__Comm *comm, const Blinkwire__QueryReply *links)
 {
     static const char *const headers[] = {"collective",   "algorithm",   "protocol", "transport",
@@ -65,8 +73,9 @@ static blink_result_t print_text(const Blinkwire__Comm *comm, const Blinkwire__Q
                                           "predicted us", "measured us", "least us"};
     char digest[PLAN_DIGEST_BYTES];
     char direct[HUMAN_BYTES], staged[HUMAN_BYTES], least[HUMAN_BYTES], most[HUMAN_BYTES];
-    printf("communicator %u: %u ranks, %s, asked for algorithm %s\n", comm->comm, comm->rank_count,
-           comm->state, comm->algorithm);
+    printf("communicator %u%s%s%s: %u ranks, %s, asked for algorithm %s\n", comm->comm,
+           *comm->name ? " (" : "", comm->name, *comm->name ? ")" : "", comm->rank_count, comm->state,
+           comm->algorithm);
     printf("memory: %s (%s in place, %s staged)\n", how_memory_is_reached(comm),
            human_bytes(comm->direct_bytes, direct), human_bytes(comm->staged_bytes, staged));
     explain_traffic_print(links, comm->comm);
@@ -78,7 +87,7 @@ static blink_result_t print_text(const Blinkwire__Comm *comm, const Blinkwire__Q
         table_cell(table, "%s", plan->collective);
         table_cell(table, "%s", plan->algorithm);
         table_cell(table, "%s", plan->protocol);
-        table_cell(table, "%s", plan->transport);
+        cell_transport(table, comm, plan);
         table_cell(table, "%s", plan->plan ? plan_digest_text(plan->plan, digest) : "-");
         table_cell(table, "%s", human_bytes(plan->bytes_least, least));
         table_cell(table, "%s", human_bytes(plan->bytes_most, most));

@@ -3,6 +3,7 @@
 #include "tools/query.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NAME_MOST_BYTES 64u
@@ -108,6 +109,101 @@ blink_result_t host_result(const ctl_options_t *options, blink_result_t result)
     question.kind = BLINKWIRE__QUERY_KIND__HOSTS;
     BLINK_TRY(query_once(query_socket_path(options->socket_path), "blinkctl", &question, &reply));
     result = look_for(reply->query, options->host, first);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return result;
+}
+
+/* ---- all of them ---- */
+
+#define ALL "all"
+
+typedef struct each {
+    ctl_options_t options; /* of the host whose turn it is */
+    host_show_t *show;
+    void *context;
+    json_t *by_host; /* NULL: lines of text are shown */
+    uint32_t failed_count, host_count;
+} each_t;
+
+bool host_is_all(const ctl_options_t *options)
+{
+    return options->host && strcmp(options->host, ALL) == 0;
+}
+
+static void print_lines(const char *host, char *text)
+{
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) && (*line || rest);)
+        printf("%s: %s\n", host, line);
+}
+
+/* What is shown, instead of on standard output. Errors: NO_MEMORY, or as `show`. *shown may be NULL. */
+static blink_result_t catch_shown(const each_t *each, char **shown)
+{
+    size_t bytes;
+    FILE *screen = stdout, *caught = open_memstream(shown, &bytes);
+    if (!caught)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for what a host shows");
+    stdout = caught;
+    blink_result_t result = each->show(&each->options, each->context);
+    stdout = screen;
+    fclose(caught);
+    return result;
+}
+
+static void put(each_t *each, const char *host, char *shown, blink_result_t result)
+{
+    if (each->by_host)
+        json_object_set_new(each->by_host, host,
+                            result == BLINK_OK
+                                ? json_loads(shown, 0, NULL)
+                                : json_pack("{so}", "error", ctl_json_text(blink_error_text())));
+    else if (result == BLINK_OK)
+        print_lines(host, shown);
+    else
+        printf("%s: %s\n", host, blink_error_text());
+    each->failed_count += result != BLINK_OK;
+    each->host_count++;
+}
+
+static void show_one(each_t *each, const Blinkwire__Host *host)
+{
+    char *shown = NULL;
+    each->options.host = strcmp(host->state, "this host") == 0 ? NULL : host->name;
+    blink_result_t result = catch_shown(each, &shown);
+    put(each, host->name, shown, result);
+    free(shown);
+}
+
+static blink_result_t show_all(each_t *each, const Blinkwire__QueryReply *nodes)
+{
+    if (nodes->n_hosts == 0)
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                          "--host " ALL
+                          ": this daemon knows no other host: [network] listen in its blinkd.conf "
+                          "is empty");
+    for (size_t i = 0; i < nodes->n_hosts; i++)
+        show_one(each, nodes->hosts[i]);
+    if (each->by_host)
+        BLINK_TRY(ctl_print_json(json_incref(each->by_host), JSON_INDENT(2)));
+    if (each->failed_count > 0)
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "%u of %u hosts did not answer", each->failed_count,
+                          each->host_count);
+    return BLINK_OK;
+}
+
+blink_result_t host_each(const ctl_options_t *options, host_show_t *show, void *context)
+{
+    Blinkwire__Query question = BLINKWIRE__QUERY__INIT;
+    Blinkwire__Reply *reply;
+    if (!host_is_all(options))
+        return show(options, context);
+    each_t each = {.options = *options, .show = show, .context = context};
+    question.kind = BLINKWIRE__QUERY_KIND__HOSTS;
+    BLINK_TRY(query_once(query_socket_path(options->socket_path), "blinkctl", &question, &reply));
+    each.by_host = options->json ? json_object() : NULL;
+    blink_result_t result = show_all(&each, reply->query);
+    json_decref(each.by_host);
     blinkwire__reply__free_unpacked(reply, NULL);
     return result;
 }

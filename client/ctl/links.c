@@ -111,28 +111,32 @@ static blink_result_t print_json(const Blinkwire__QueryReply *query, bool one_li
                           one_line ? JSON_COMPACT : JSON_INDENT(2));
 }
 
-static blink_result_t show_once(query_t *query, const links_options_t *options)
+typedef struct links_view {
+    query_t query;
+    bool watch;
+} links_view_t;
+
+static blink_result_t show_once(const ctl_options_t *options, void *context)
 {
-    const Blinkwire__Query question = ctl_question(options->common, BLINKWIRE__QUERY_KIND__LINKS);
+    links_view_t *view = context;
+    const Blinkwire__Query question = ctl_question(options, BLINKWIRE__QUERY_KIND__LINKS);
     Blinkwire__Reply *reply;
-    BLINK_TRY(host_result(options->common, query_ask_for(query, &question, &reply)));
-    bool watch = options->watch_s > 0;
-    if (watch && !options->common->json && isatty(STDOUT_FILENO))
+    BLINK_TRY(host_result(options, query_ask_for(&view->query, &question, &reply)));
+    if (view->watch && !options->json && isatty(STDOUT_FILENO))
         fputs(CLEAR_SCREEN, stdout);
-    blink_result_t result =
-        options->common->json ? print_json(reply->query, watch) : print_table(reply->query);
+    blink_result_t result = options->json ? print_json(reply->query, view->watch) : print_table(reply->query);
     blinkwire__reply__free_unpacked(reply, NULL);
-    if (watch && !options->common->json && !isatty(STDOUT_FILENO))
+    if (view->watch && !options->json && !isatty(STDOUT_FILENO))
         putchar('\n');
     return result;
 }
 
-static blink_result_t watch(query_t *query, const links_options_t *options)
+static blink_result_t watch(links_view_t *view, const links_options_t *options)
 {
     double whole_s = floor(options->watch_s);
     struct timespec pause = {(time_t)whole_s, (long)((options->watch_s - whole_s) * NANOSECONDS_PER_S)};
     for (;;) {
-        BLINK_TRY(show_once(query, options));
+        BLINK_TRY(show_once(options->common, view));
         if (fflush(stdout) != 0)
             return BLINK_OK; /* main() reports it */
         nanosleep(&pause, NULL);
@@ -156,9 +160,11 @@ blink_result_t ctl_links(int argc, char **argv, ctl_options_t *common)
     links_options_t options = {.common = common};
     argp_parse(&argp, argc, argv, 0, NULL, &options);
 
-    query_t query;
-    BLINK_TRY(query_open(query_socket_path(common->socket_path), "blinkctl", &query));
-    blink_result_t result = options.watch_s > 0 ? watch(&query, &options) : show_once(&query, &options);
-    query_close(&query);
+    links_view_t view = {.watch = options.watch_s > 0};
+    if (view.watch && host_is_all(common))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "--watch shows one host: name it");
+    BLINK_TRY(query_open(query_socket_path(common->socket_path), "blinkctl", &view.query));
+    blink_result_t result = view.watch ? watch(&view, &options) : host_each(common, show_once, &view);
+    query_close(&view.query);
     return result;
 }

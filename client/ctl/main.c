@@ -62,7 +62,10 @@ static const struct argp_option common_options[] = {
      0},
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {"host", 'H', "NAME", 0,
-     "Ask the daemon of another host, which `blinkctl nodes` names, through the one of this host", 0},
+     "Ask the daemon of another host, which `blinkctl nodes` names, through the one of this host; all: what "
+     "lists show "
+     "of every host",
+     0},
     {0},
 };
 
@@ -120,6 +123,11 @@ json_t *ctl_json_text(const char *text)
     value = json_string(ascii);
     free(ascii);
     return value;
+}
+
+json_t *ctl_json_text_or_null(const char *text)
+{
+    return *text ? ctl_json_text(text) : json_null();
 }
 
 blink_result_t ctl_print_json(json_t *value, size_t flags)

@@ -2,8 +2,10 @@
 #include "request.h"
 
 #include "names.h"
+#include "plan/baseline/nccl/nccl_model.h"
 #include "plan/model.h"
 #include "tools/human.h"
+#include "topo/reached.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +27,9 @@ enum {
     KEY_PEER,
     KEY_BYTES,
     KEY_PLAN_SECONDS,
-    KEY_WIRES
+    KEY_WIRES,
+    KEY_GPUS,
+    KEY_PEERS_MOST
 };
 
 const request_t request_default = {
@@ -45,16 +49,29 @@ static const struct argp_option options[] = {
     {"wires", KEY_WIRES, NULL, 0,
      "Hosts have daemons of their own: count what their moves take, as for a communicator that spans hosts",
      -1},
+    {"gpus", KEY_GPUS, NULL, 0,
+     "Devices are GPUs: of a named machine's NVLinks 80% of the line rate, which is what multiprocessors "
+     "reach, and its NVSwitches as one, and blocks that move no more than such GPUs' do, as daemons on GPUs "
+     "plan. Files say themselves what links carry",
+     -1},
+    {"peers-most", KEY_PEERS_MOST, "COUNT", 0,
+     "Choose among plans by which no host exchanges data with more others than so many (default: any number)",
+     -1},
     {"bytes", KEY_BYTES, "SIZE", 0, "Payload, with K, M or G for powers of 1024", -1},
     {0},
 };
 
+static uint32_t take_number(struct argp_state *state, const char *option, const char *what, const char *text)
+{
+    uint64_t number = 0;
+    if (!human_parse_number(text, UINT32_MAX - 1, &number))
+        argp_error(state, "--%s %s: %s", option, text, what);
+    return (uint32_t)number;
+}
+
 static uint32_t take_rank(struct argp_state *state, const char *option, const char *text)
 {
-    uint64_t rank = 0;
-    if (!human_parse_number(text, UINT32_MAX - 1, &rank))
-        argp_error(state, "--%s %s: the number of a rank", option, text);
-    return (uint32_t)rank;
+    return take_number(state, option, "the number of a rank", text);
 }
 
 static double take_seconds(struct argp_state *state, const char *option, const char *text)
@@ -115,8 +132,14 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
     case KEY_PLAN_SECONDS:
         request->plan_seconds = take_seconds(state, "plan-seconds", argument);
         return 0;
+    case KEY_GPUS:
+        request->gpus = true;
+        return 0;
     case KEY_WIRES:
         request->wires = true;
+        return 0;
+    case KEY_PEERS_MOST:
+        request->peers_most = take_number(state, "peers-most", "how many hosts", argument);
         return 0;
     case ARGP_KEY_END:
         if (!request->topology && !request->optional)
@@ -184,6 +207,23 @@ static blink_result_t parse_ranks(const topo_t *topo, const char *list, uint32_t
     return result;
 }
 
+static blink_result_t load_topology(const request_t *request, topo_t **topo)
+{
+    return request->gpus && topo_is_machine(request->topology) ? topo_load_as_reached(request->topology, topo)
+                                                               : topo_load(request->topology, topo);
+}
+
+/* A topology does not say which GPUs it has. Of several hosts a daemon plans by links alone. */
+static double guess_block_GBps(const topo_t *topo)
+{
+    static const uint32_t capabilities[] = {
+        [NCCL_PASCAL] = 60, [NCCL_VOLTA] = 70, [NCCL_AMPERE] = 80, [NCCL_HOPPER] = 90};
+    for (uint32_t i = 1; i < topo->gpu_count; i++)
+        if (strcmp(topo->nodes[topo->gpus[i]].host, topo->nodes[topo->gpus[0]].host) != 0)
+            return 0;
+    return model_block_GBps(capabilities[nccl_guess_generation(topo, topo->gpus, topo->gpu_count)]);
+}
+
 blink_result_t request_open(const request_t *request, request_case_t *opened)
 {
     *opened = (request_case_t){.plan = {.collective = request->collective,
@@ -191,11 +231,14 @@ blink_result_t request_open(const request_t *request, request_case_t *opened)
                                         .root = request->root,
                                         .peer = request->peer,
                                         .bytes = request->bytes,
+                                        .peers_most = request->peers_most,
                                         .move_us = request->wires ? MODEL_WIRE_MOVE_US : 0,
                                         .plan_seconds = request->plan_seconds}};
-    BLINK_TRY(topo_load(request->topology, &opened->topo));
+    BLINK_TRY(load_topology(request, &opened->topo));
     opened->plan.rank_node = opened->topo->gpus;
     opened->plan.rank_count = opened->topo->gpu_count;
+    if (request->gpus)
+        opened->plan.block_GBps = guess_block_GBps(opened->topo);
     if (!request->ranks)
         return BLINK_OK;
     opened->plan.rank_node = opened->nodes;

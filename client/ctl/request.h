@@ -22,6 +22,8 @@ typedef struct request {
     uint64_t bytes;      /* 0: not given */
     double plan_seconds; /* 0: no limit */
     bool wires;          /* hosts have daemons of their own */
+    bool gpus;           /* the machine that is named as its GPUs use it (topo/reached.h) */
+    uint32_t peers_most; /* other hosts that one may exchange data with; 0: any number */
     bool optional;       /* the command has something else to do: no topology is no error */
 } request_t;
 

@@ -1,6 +1,7 @@
 /* The commands that show one answer of the daemon as a table or as JSON. */
 #include "ctl.h"
 
+#include "host.h"
 #include "tools/human.h"
 #include "tools/table.h"
 
@@ -26,18 +27,13 @@ static char *join_numbers(const uint32_t *numbers, size_t count, uint32_t none)
     return text;
 }
 
+/* The greatest number is null: a device of another host's. */
 static json_t *number_array(const uint32_t *numbers, size_t count)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(array, json_integer(numbers[i]));
+        json_array_append_new(array, numbers[i] == UINT32_MAX ? json_null() : json_integer(numbers[i]));
     return array;
-}
-
-/* A text, or null where there is none. */
-static json_t *text_or_null(const char *text)
-{
-    return *text ? ctl_json_text(text) : json_null();
 }
 
 /* ---- status ---- */
@@ -54,7 +50,7 @@ static blink_result_t print_status_json(const Blinkwire__StatusReply *status)
             (json_int_t)status->client_count, "comm_count", (json_int_t)status->comm_count, "worker_count",
             (json_int_t)status->worker_count, "op_count", (json_int_t)status->op_count, "failed_op_count",
             (json_int_t)status->failed_op_count, "registered_bytes", (json_int_t)status->registered_bytes,
-            "pace_scale", status->pace_scale, "gpu_sharing", text_or_null(status->gpu_sharing),
+            "pace_scale", status->pace_scale, "gpu_sharing", ctl_json_text_or_null(status->gpu_sharing),
             "gpu_worker_pid", status->gpu_worker_pid > 0 ? json_integer(status->gpu_worker_pid) : json_null(),
             "gpu_worker_restarts", (json_int_t)status->gpu_worker_restarts, "turn_steps_most",
             (json_int_t)status->turn_steps_most, "engine_steps_most", (json_int_t)status->engine_steps_most),
@@ -96,10 +92,10 @@ static void print_status_text(const Blinkwire__StatusReply *status)
     printf("longest turn   %u steps, of the engine %u\n", status->turn_steps_most, status->engine_steps_most);
 }
 
-blink_result_t ctl_status(int argc, char **argv, ctl_options_t *options)
+static blink_result_t show_status(const ctl_options_t *options, void *context)
 {
-    ctl_parse_plain(argc, argv, "Show the daemon and its totals.", options);
     Blinkwire__Reply *reply;
+    (void)context;
     BLINK_TRY(ctl_ask(options, BLINKWIRE__QUERY_KIND__STATUS, &reply));
     blink_result_t result = BLINK_OK;
     if (!reply->query->status)
@@ -110,6 +106,12 @@ blink_result_t ctl_status(int argc, char **argv, ctl_options_t *options)
         print_status_text(reply->query->status);
     blinkwire__reply__free_unpacked(reply, NULL);
     return result;
+}
+
+blink_result_t ctl_status(int argc, char **argv, ctl_options_t *options)
+{
+    ctl_parse_plain(argc, argv, "Show the daemon and its totals.", options);
+    return host_each(options, show_status, NULL);
 }
 
 /* ---- lists: devices, communicators, clients ---- */
@@ -123,6 +125,7 @@ typedef struct listing {
     size_t (*count)(const Blinkwire__QueryReply *query);
     json_t *(*json)(const Blinkwire__QueryReply *query, size_t i);
     void (*row)(const Blinkwire__QueryReply *query, size_t i, table_t *table);
+    const char *if_none; /* instead of an empty table; NULL: that */
 } listing_t;
 
 static blink_result_t print_listing(const listing_t *listing, const Blinkwire__QueryReply *query, bool json)
@@ -142,14 +145,24 @@ static blink_result_t print_listing(const listing_t *listing, const Blinkwire__Q
     return result;
 }
 
-static blink_result_t run_listing(const listing_t *listing, int argc, char **argv, ctl_options_t *options)
+static blink_result_t show_listing(const ctl_options_t *options, void *context)
 {
-    ctl_parse_plain(argc, argv, listing->doc, options);
+    const listing_t *listing = context;
     Blinkwire__Reply *reply;
     BLINK_TRY(ctl_ask(options, listing->kind, &reply));
-    blink_result_t result = print_listing(listing, reply->query, options->json);
+    blink_result_t result = BLINK_OK;
+    if (listing->if_none && listing->count(reply->query) == 0 && !options->json)
+        puts(listing->if_none);
+    else
+        result = print_listing(listing, reply->query, options->json);
     blinkwire__reply__free_unpacked(reply, NULL);
     return result;
+}
+
+static blink_result_t run_listing(listing_t listing, int argc, char **argv, ctl_options_t *options)
+{
+    ctl_parse_plain(argc, argv, listing.doc, options);
+    return host_each(options, show_listing, &listing);
 }
 
 static size_t device_count(const Blinkwire__QueryReply *query)
@@ -189,7 +202,7 @@ static json_t *device_json(const Blinkwire__QueryReply *query, size_t i)
                      ctl_json_text(device->node), "kind", ctl_json_text(device->kind), "comm_count",
                      (json_int_t)device->comm_count, "gpu",
                      *device->gpu_uuid ? json_integer(device->gpu) : json_null(), "gpu_uuid",
-                     text_or_null(device->gpu_uuid), "gpu_peers", gpus_json(device->gpu_peers));
+                     ctl_json_text_or_null(device->gpu_uuid), "gpu_peers", gpus_json(device->gpu_peers));
 }
 
 static void device_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
@@ -218,8 +231,9 @@ blink_result_t ctl_devices(int argc, char **argv, ctl_options_t *options)
                                       headers,
                                       device_count,
                                       device_json,
-                                      device_row};
-    return run_listing(&listing, argc, argv, options);
+                                      device_row,
+                                      NULL};
+    return run_listing(listing, argc, argv, options);
 }
 
 static size_t comm_count(const Blinkwire__QueryReply *query)
@@ -230,8 +244,9 @@ static size_t comm_count(const Blinkwire__QueryReply *query)
 static json_t *comm_json(const Blinkwire__QueryReply *query, size_t i)
 {
     const Blinkwire__Comm *comm = query->comms[i];
-    return json_pack("{s:I, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "comm",
-                     (json_int_t)comm->comm, "state", ctl_json_text(comm->state), "rank_count",
+    return json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "comm",
+                     (json_int_t)comm->comm, "name", ctl_json_text_or_null(comm->name), "id",
+                     ctl_json_text_or_null(comm->id), "state", ctl_json_text(comm->state), "rank_count",
                      (json_int_t)comm->rank_count, "devices", number_array(comm->devices, comm->n_devices),
                      "clients", number_array(comm->clients, comm->n_clients), "algorithm",
                      ctl_json_text(comm->algorithm), "op_count", (json_int_t)comm->op_count, "bytes",
@@ -246,6 +261,8 @@ static void comm_row(const Blinkwire__QueryReply *query, size_t i, table_t *tabl
     char *devices = join_numbers(comm->devices, comm->n_devices, UINT32_MAX);
     char *clients = join_numbers(comm->clients, comm->n_clients, 0);
     table_cell(table, "%u", comm->comm);
+    table_cell(table, "%s", *comm->name ? comm->name : "-");
+    table_cell(table, "%s", *comm->id ? comm->id : "-");
     table_cell(table, "%s", comm->state);
     table_cell(table, "%u", comm->rank_count);
     table_cell(table, "%s", comm->algorithm);
@@ -260,18 +277,21 @@ static void comm_row(const Blinkwire__QueryReply *query, size_t i, table_t *tabl
 
 blink_result_t ctl_comms(int argc, char **argv, ctl_options_t *options)
 {
-    static const char *const headers[] = {"comm",    "state", "ranks",   "algorithm", "ops",
-                                          "payload", "uid",   "devices", "clients"};
+    static const char *const headers[] = {"comm", "name",    "id",  "state",   "ranks",  "algorithm",
+                                          "ops",  "payload", "uid", "devices", "clients"};
     static const listing_t listing = {"comms",
-                                      "Show the communicators. Devices and clients are listed by rank; a "
-                                      "client of - has not joined yet, or has left.",
+                                      "Show the communicators. Each daemon has numbers of its own for them; "
+                                      "ids are the same on all hosts. Devices and clients are listed by "
+                                      "rank; a rank of - has not joined here yet, has left, or is on "
+                                      "another host.",
                                       BLINKWIRE__QUERY_KIND__COMMS,
-                                      "rlrlrrrll",
+                                      "rlllrlrrrll",
                                       headers,
                                       comm_count,
                                       comm_json,
-                                      comm_row};
-    return run_listing(&listing, argc, argv, options);
+                                      comm_row,
+                                      NULL};
+    return run_listing(listing, argc, argv, options);
 }
 
 static size_t client_count(const Blinkwire__QueryReply *query)
@@ -282,11 +302,12 @@ static size_t client_count(const Blinkwire__QueryReply *query)
 static json_t *client_json(const Blinkwire__QueryReply *query, size_t i)
 {
     const Blinkwire__Client *client = query->clients[i];
-    return json_pack("{s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I}", "client", (json_int_t)client->client, "pid",
-                     (json_int_t)client->pid, "uid", (json_int_t)client->uid, "program",
-                     ctl_json_text(client->program), "registered_bytes", (json_int_t)client->registered_bytes,
-                     "region_count", (json_int_t)client->region_count, "member_count",
-                     (json_int_t)client->member_count, "op_count", (json_int_t)client->op_count);
+    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I}", "client", (json_int_t)client->client,
+                     "pid", (json_int_t)client->pid, "uid", (json_int_t)client->uid, "program",
+                     ctl_json_text(client->program), "job", ctl_json_text_or_null(client->job),
+                     "registered_bytes", (json_int_t)client->registered_bytes, "region_count",
+                     (json_int_t)client->region_count, "member_count", (json_int_t)client->member_count,
+                     "op_count", (json_int_t)client->op_count);
 }
 
 static void client_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
@@ -300,22 +321,24 @@ static void client_row(const Blinkwire__QueryReply *query, size_t i, table_t *ta
     table_cell(table, "%u", client->region_count);
     table_cell(table, "%u", client->member_count);
     table_cell(table, "%lu", (unsigned long)client->op_count);
+    table_cell(table, "%s", *client->job ? client->job : "-");
     table_cell(table, "%s", client->program);
 }
 
 blink_result_t ctl_clients(int argc, char **argv, ctl_options_t *options)
 {
-    static const char *const headers[] = {"client",  "pid",   "uid", "registered",
-                                          "regions", "comms", "ops", "program"};
+    static const char *const headers[] = {"client", "pid", "uid", "registered", "regions",
+                                          "comms",  "ops", "job", "program"};
     static const listing_t listing = {"clients",
                                       "Show the connected application processes.",
                                       BLINKWIRE__QUERY_KIND__CLIENTS,
-                                      "rrrrrrrl",
+                                      "rrrrrrrll",
                                       headers,
                                       client_count,
                                       client_json,
-                                      client_row};
-    return run_listing(&listing, argc, argv, options);
+                                      client_row,
+                                      NULL};
+    return run_listing(listing, argc, argv, options);
 }
 
 /* ---- tenants ---- */
@@ -374,8 +397,9 @@ blink_result_t ctl_tenants(int argc, char **argv, ctl_options_t *options)
         headers,
         tenant_count,
         tenant_json,
-        tenant_row};
-    return run_listing(&listing, argc, argv, options);
+        tenant_row,
+        NULL};
+    return run_listing(listing, argc, argv, options);
 }
 
 /* ---- nodes: the hosts of the cluster ---- */
@@ -395,9 +419,9 @@ static json_t *host_json(const Blinkwire__QueryReply *query, size_t i)
         json_array_append_new(nics, json_pack("{s:o, s:o}", "name", ctl_json_text(host->nics[n]->name),
                                               "address", ctl_json_text(host->nics[n]->address)));
     return json_pack("{s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "name", ctl_json_text(host->name), "state",
-                     ctl_json_text(host->state), "address", text_or_null(host->address), "daemon_version",
-                     text_or_null(host->daemon_version), "since_s", host->since_s, "why",
-                     text_or_null(host->why), "nics", nics);
+                     ctl_json_text(host->state), "address", ctl_json_text_or_null(host->address),
+                     "daemon_version", ctl_json_text_or_null(host->daemon_version), "since_s", host->since_s,
+                     "why", ctl_json_text_or_null(host->why), "nics", nics);
 }
 
 /* "eth0 192.0.2.1, ib0 192.0.2.2"; "-" if there are none. Returns `text`. */
@@ -437,8 +461,9 @@ blink_result_t ctl_nodes(int argc, char **argv, ctl_options_t *options)
         headers,
         host_count,
         host_json,
-        host_row};
-    return run_listing(&listing, argc, argv, options);
+        host_row,
+        "This daemon knows no other host: [network] listen in its blinkd.conf is empty."};
+    return run_listing(listing, argc, argv, options);
 }
 
 /* ---- version ---- */

@@ -183,8 +183,8 @@ static blink_result_t compile(const topo_t *topo, const plan_request_t *request,
     *plan = NULL;
     plan_t *templates, *all;
     BLINK_TRY(plan_create(topo, request, &templates));
-    /* Nearly every rank has a step in nearly every tree. */
-    blink_result_t result = sim_check_step_count(plan_tree_count(templates) * (request->rank_count - 1));
+    /* Nearly every edge has a step. */
+    blink_result_t result = sim_check_step_count(plan_edge_count(templates));
     if (result == BLINK_OK && templates->symmetry_count > 0) {
         result = plan_expand(topo, templates, &all);
         if (result == BLINK_OK) {

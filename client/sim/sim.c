@@ -138,6 +138,9 @@ static blink_result_t sim_run_step(sim_t *sim, uint32_t index, const lane_step_t
     double here_us = sim_pull(sim, step, span.bytes);
     wires_time_t read =
         wires_serve(&sim->wires.readers[lane->rank], span.bytes * step->src_count, sim->now_us, here_us);
+    uint32_t most = step->src_count > step->dst_count ? step->src_count : step->dst_count;
+    if (sim->wires.blocks)
+        read = wires_serve(&sim->wires.blocks[index], span.bytes * most, read.start_us, read.finish_us);
     double left_us = read.finish_us;
     for (uint32_t i = 0; i < step->dst_count; i++) {
         double one_us;
@@ -301,9 +304,13 @@ blink_result_t sim_run(const topo_t *topo, const lane_geometry_t *geometry, cons
     BLINK_TRY(sim_check_step_count(sim_step_count(geometry)));
     sim_t sim;
     event_t event;
+    bool found = true;
     blink_result_t status = sim_init(&sim, topo, geometry, config);
-    while (status == BLINK_OK && events_pop(&sim.events, &event))
-        status = sim_happen(&sim, &event);
+    while (status == BLINK_OK && found) {
+        status = events_pop(&sim.events, &event, &found);
+        if (status == BLINK_OK && found)
+            status = sim_happen(&sim, &event);
+    }
     if (status == BLINK_OK && sim.lanes_left > 0)
         status = sim_stuck(&sim);
     if (status == BLINK_OK)

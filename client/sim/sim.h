@@ -4,14 +4,15 @@
  * links booked as exec/host/pace.h books them.
  *
  * The model. A step starts when its lane has come to it and its waits are satisfied. Its sources pass the
- * reader of its device, bytes × sources at reduce_GBps, and each destination on another rank then passes the
- * links (and limited backplanes) of its path at GBps × model_payload_share(). Readers and links serve one
- * chunk after the other in the order in which chunks come to them. Cut-through: a stage may start with a
- * chunk as soon as the stage before has started, and does not finish before that one has finished. The chunk
- * has arrived one model_hop_us() and the path's latencies after its last link has finished: `full` shows
- * then. `free` shows when reader and first links have finished, which is when the source may be overwritten.
- * A lane does not wait for what it sends, but has at most `slots` chunks under way: real write queues end
- * somewhere, too.
+ * reader of its device, bytes × sources at reduce_GBps, on GPUs then the lane's block, bytes × sources or ×
+ * destinations, whichever are more, at the program's block_GBps × model_payload_share(), and each destination
+ * on another rank then passes the links (and limited backplanes) of its path at GBps × model_payload_share().
+ * Readers and links serve one chunk after the other in the order in which chunks come to them. Cut-through: a
+ * stage may start with a chunk as soon as the stage before has started, and does not finish before that one
+ * has finished. The chunk has arrived one model_hop_us() and the path's latencies after its last link has
+ * finished: `full` shows then. `free` shows when reader and first links have finished, which is when the
+ * source may be overwritten. A lane does not wait for what it sends, but has at most `slots` chunks under
+ * way: real write queues end somewhere, too.
  */
 #ifndef BLINK_SIM_H
 #define BLINK_SIM_H

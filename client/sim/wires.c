@@ -24,6 +24,18 @@ static void wires_set_speeds(wires_t *wires, const topo_t *topo, uint32_t rank_c
         wires->readers[i].us_per_byte = us_per_byte(config->reduce_GBps);
 }
 
+static blink_result_t wires_add_blocks(wires_t *wires, const lane_program_t *program, double payload_share)
+{
+    if (!(program->block_GBps > 0))
+        return BLINK_OK;
+    wires->blocks = calloc((size_t)program->lane_count + 1, sizeof(*wires->blocks));
+    if (!wires->blocks)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to simulate %u blocks", program->lane_count);
+    for (uint32_t i = 0; i < program->lane_count; i++)
+        wires->blocks[i].us_per_byte = us_per_byte(program->block_GBps * payload_share);
+    return BLINK_OK;
+}
+
 /* Links in travelling order, each followed by the limited backplane it leads into. What leaves the path's
  * last link has reached its device: no backplane there. */
 static void wires_lay_path(wires_t *wires, const topo_t *topo, const uint32_t *links, uint32_t link_count,
@@ -51,6 +63,7 @@ blink_result_t wires_init(wires_t *wires, const topo_t *topo, const lane_program
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to simulate %u links and %u paths",
                           topo->link_count, program->path_count);
     wires_set_speeds(wires, topo, program->rank_count, config);
+    BLINK_TRY(wires_add_blocks(wires, program, model_payload_share(config->protocol)));
     for (uint32_t i = 0; i < program->path_count; i++) {
         const uint32_t *links = program->path_links + program->paths[i].link_first;
         uint32_t link_count = program->paths[i].link_count;
@@ -66,6 +79,7 @@ void wires_fini(wires_t *wires)
 {
     free(wires->links);
     free(wires->readers);
+    free(wires->blocks);
     free(wires->paths);
     free(wires->stages);
     *wires = (wires_t){0};

@@ -1,7 +1,7 @@
 /*
  * What bytes pass on their way, each a clock that serves one chunk after the other: the reader of every
- * rank's device, every link, every limited backplane. And which of them a path leads over. Times in, times
- * out; sim.c knows when.
+ * rank's device, on GPUs the block of every lane, every link, every limited backplane. And which of them a
+ * path leads over. Times in, times out; sim.c knows when.
  */
 #ifndef BLINK_SIM_WIRES_H
 #define BLINK_SIM_WIRES_H
@@ -23,6 +23,7 @@ typedef struct wires_path {
 typedef struct wires {
     wires_clock_t *links;   /* per topology link, then one per node */
     wires_clock_t *readers; /* per rank */
+    wires_clock_t *blocks;  /* per lane; NULL where these may be as fast as they like */
     wires_path_t *paths;    /* per path of the program */
     uint32_t *stages;       /* indices into links */
 } wires_t;

@@ -5,13 +5,15 @@
 #ifndef BLINK_TOOLS_IDEAL_H
 #define BLINK_TOOLS_IDEAL_H
 
+#include "blink/types.h"
 #include "error.h"
 
 #include <stdint.h>
 
-/** Ideal bus bandwidth in GB/s of `count` devices, named by their nodes' ids, of a blink-topology/1; 0 for
- * one device. Errors: PROTOCOL (the topology cannot be read, or has no such node), NO_MEMORY. */
-blink_result_t tools_ideal_GBps(const char *topology_json, const char *const *nodes, uint32_t count,
-                                double *ideal_GBps);
+/** Ideal bus bandwidth of a collective in GB/s of `count` devices, named by their nodes' ids, of a
+ * blink-topology/1; 0 for one device. Errors: PROTOCOL (the topology cannot be read, or has no such node),
+ * NO_MEMORY. */
+blink_result_t tools_ideal_GBps(const char *topology_json, blink_collective_t collective,
+                                const char *const *nodes, uint32_t count, double *ideal_GBps);
 
 #endif

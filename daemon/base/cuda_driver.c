@@ -15,7 +15,7 @@
 #define FIND(name)                                                                                           \
     symbol = dlsym(library, NAME_OF(name));                                                                  \
     memcpy(&calls->name, &symbol, sizeof(symbol));                                                           \
-    if (!symbol)                                                                                             \
+    if (!symbol && !missing)                                                                                 \
         missing = NAME_OF(name);
 
 /* The first call that the library lacks; NULL: none. */
@@ -27,30 +27,58 @@ static const char *find_calls(void *library, cuda_driver_t *calls)
     return missing;
 }
 
+/* What this process has, once it has one; constant from then on. */
+typedef struct found {
+    cuda_driver_t calls;
+    const char *missing; /* the call for want of which it is of no use; NULL: none */
+} found_t;
+
+static void fail_too_old(const found_t *found)
+{
+    int version = 0; /* as 12020 for CUDA 12.2 */
+    if (found->calls.cuDriverGetVersion)
+        (void)found->calls.cuDriverGetVersion(&version);
+    blink_error_set(BLINK_ERR_UNSUPPORTED,
+                    "the driver, " LIBRARY
+                    " of CUDA %d.%d, has no %s: blinkd needs one of " CUDA_API_OLDEST_TEXT " or later",
+                    CUDA_API_MAJOR(version), CUDA_API_MINOR(version), found->missing);
+}
+
+/* Look for it. NULL: there is none, and that has been said. */
+static const found_t *find(bool load)
+{
+    static found_t found;
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | (load ? 0 : RTLD_NOLOAD));
+    if (library) {
+        found.missing = find_calls(library, &found.calls);
+        return &found;
+    }
+    if (load)
+        blink_error_set(BLINK_ERR_NOT_FOUND, "no CUDA driver: %s", dlerror());
+    else
+        blink_error_set(BLINK_ERR_NOT_FOUND, "this process has not loaded a CUDA driver (" LIBRARY ")");
+    return NULL;
+}
+
 const cuda_driver_t *cuda_driver_find(bool load)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static cuda_driver_t calls;
-    static _Atomic bool found;
+    static _Atomic(const found_t *) known;
     /* Acquire: pairs with the store below. */
-    if (atomic_load_explicit(&found, memory_order_acquire))
-        return &calls;
-    const cuda_driver_t *driver = NULL;
-    pthread_mutex_lock(&lock);
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | (load ? 0 : RTLD_NOLOAD));
-    const char *missing = library ? find_calls(library, &calls) : NULL;
-    if (library && !missing) {
-        driver = &calls;
-        atomic_store_explicit(&found, true, memory_order_release);
-    } else if (missing) {
-        blink_error_set(BLINK_ERR_UNSUPPORTED, "the CUDA driver (" LIBRARY ") is too old: it has no %s",
-                        missing);
-        dlclose(library);
-    } else if (load) {
-        blink_error_set(BLINK_ERR_NOT_FOUND, "no CUDA driver: %s", dlerror());
+    const found_t *found = atomic_load_explicit(&known, memory_order_acquire);
+    if (!found) {
+        pthread_mutex_lock(&lock);
+        found = atomic_load_explicit(&known, memory_order_relaxed); /* written under the lock */
+        if (!found)
+            found = find(load);
+        atomic_store_explicit(&known, found, memory_order_release);
+        pthread_mutex_unlock(&lock);
     }
-    pthread_mutex_unlock(&lock);
-    return driver;
+    if (!found)
+        return NULL;
+    if (found->missing)
+        fail_too_old(found);
+    return found->missing ? NULL : &found->calls;
 }
 
 blink_result_t cuda_driver_fail(const cuda_driver_t *driver, const char *call, CUresult result)

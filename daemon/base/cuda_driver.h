@@ -6,12 +6,13 @@
 #ifndef BLINK_CUDA_DRIVER_H
 #define BLINK_CUDA_DRIVER_H
 
+#include "base/cuda_api.h"
 #include "error.h"
 
-#include <cuda.h>
 #include <stdbool.h>
 
-/* cuda.h renames many to their current version (cuMemAlloc is cuMemAlloc_v2), and so do these. */
+/* cuda.h renames many to a later version (cuMemAlloc is cuMemAlloc_v2), and so do these. The tests' stand-in
+ * has those of the oldest driver only (tests/gpu/standin/exports.map). */
 /* clang-format off */
 #define CUDA_DRIVER_CALLS(X) \
     X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) \
@@ -26,7 +27,7 @@
     X(cuStreamGetId) \
     X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) \
     X(cuEventElapsedTime) \
-    X(cuStreamWriteValue64) X(cuStreamWaitValue64) X(cuStreamIsCapturing) X(cuStreamGetCaptureInfo) \
+    X(cuStreamWriteValue64) X(cuStreamWaitValue64) X(cuStreamIsCapturing) X(cuStreamGetCaptureInfo_v2) \
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuThreadExchangeStreamCaptureMode) \
     X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy) \
     X(cuUserObjectCreate) X(cuGraphRetainUserObject) \
@@ -34,6 +35,7 @@
     X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) \
     X(cuMemcpy) X(cuMemcpyAsync) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemsetD8) X(cuMemsetD8Async) \
     X(cuPointerGetAttribute) X(cuPointerGetAttributes) X(cuMemGetAddressRange) \
+    X(cuMemGetHandleForAddressRange) \
     X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) \
     X(cuMemGetAllocationGranularity) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate) \
     X(cuMemRelease) \
@@ -55,9 +57,9 @@ typedef struct cuda_driver {
 /**
  * The driver, libcuda.so.1, found once per process; valid for ever, for it is never unloaded. Thread-safe.
  * cuInit() is the caller's.
- * @param load  whether to load it if this process has not; false: NULL without an error unless the
- * application has. NULL, with the sentence recorded: NOT_FOUND (no driver; the loader's reason), UNSUPPORTED
- * (it is too old: which call it lacks).
+ * @param load  whether to load it if this process has not. NULL, with the sentence recorded: NOT_FOUND (no
+ * driver: the loader's reason, or that it is not loaded), UNSUPPORTED (it is too old: what it is, and which
+ * call it lacks).
  */
 const cuda_driver_t *cuda_driver_find(bool load);
 

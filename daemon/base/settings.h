@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define SETTINGS_TEXT_BYTES 256
+#define SETTINGS_LIST_BYTES 65536 /* of the list of peers */
 #define SETTINGS_GPUS_MAX   32u
 #define SETTINGS_NICS_MAX   32u
 #define SETTINGS_NIC_BYTES  16u /* of an interface's name, with its end */
@@ -80,7 +81,7 @@ typedef struct settings {
                                                  what was predicted, whichever is longer */
     /* Other hosts. Lists are read by settings_next_item(). */
     char network_listen[SETTINGS_TEXT_BYTES]; /* addresses; "": this daemon knows no other */
-    char network_peers[SETTINGS_TEXT_BYTES];  /* hosts to have a session with at all times */
+    char network_peers[SETTINGS_LIST_BYTES];  /* hosts to have a session with at all times */
     char network_host[SETTINGS_TEXT_BYTES];   /* what this daemon is called; "": as the machine */
     char network_cluster[SETTINGS_TEXT_BYTES];
     char network_nics[SETTINGS_TEXT_BYTES]; /* "eth0@5, eth1": NICs with their GB/s; "": those listened at */
@@ -88,7 +89,11 @@ typedef struct settings {
                                                  switch */
     char network_key[SETTINGS_TEXT_BYTES];    /* the key's file; "": see net/key.h */
     settings_transport_t network_transport;
-    double network_timeout_s; /* how long another host may give no sign of life */
+    bool network_adaptive_routing; /* packets of an RDMA write may take several ways */
+    bool network_gpu_direct;       /* RDMA devices write to memory of GPUs */
+    uint64_t network_peers_most; /* other hosts that a host exchanges data with by the plans that are chosen;
+                                    0: any number */
+    double network_timeout_s;    /* how long another host may give no sign of life */
     log_level_t log_level;
 } settings_t;
 

@@ -65,7 +65,11 @@ typedef struct control {
     uint32_t client_count, last_client; /* last_client: the newest one's number */
     uint64_t started_ns;
     unique_id_t home; /* what ids that are made here begin with; its nonce is unused */
-    bool stopping;    /* no new connections; the loop ends with the last session */
+    bool stopping;    /* no new connections; the loop ends with the last session, once peers have left */
+    bool is_leaving;  /* peers_leave() has not called back yet */
+    /* What becomes of data connections is told to nobody: the daemon stops. The control thread stores this
+     * before any peer hears of it, and on_data_lost() of hosts.c loads it. */
+    atomic_bool is_quiet;
 } control_t;
 
 /* The number of the GPU that a device is, or is a part of; GPU_NONE: a host device. */

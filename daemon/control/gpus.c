@@ -155,16 +155,20 @@ bool gpus_has(const gpus_t *gpus, uint64_t token)
     return gpus->ready && token >= gpus->first_token;
 }
 
-void gpus_release(gpus_t *gpus, uint64_t token)
+blink_result_t gpus_release(gpus_t *gpus, uint64_t token, gpu_answer_t answer)
 {
     message_t *message;
     const gpu_request_t request = {.kind = GPU_RELEASE, .token = token};
     if (!gpus_has(gpus, token))
-        return;
-    if (message_make(&request, NULL, 0, &message) == BLINK_OK)
-        message_send(gpus, message);
-    else
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "the GPU worker has no such memory");
+    blink_result_t result = message_make(&request, NULL, 0, &message);
+    if (result != BLINK_OK) {
         LOG_ERROR("GPU memory stays imported: %s", blink_error_text());
+        return result;
+    }
+    message->answer = answer;
+    message_send(gpus, message);
+    return BLINK_OK;
 }
 
 /* ---- whether the worker answers ---- */
@@ -302,9 +306,12 @@ static void on_hello(gpus_t *gpus)
 {
     gpu_hello_t *hello = malloc(sizeof(*hello));
     blink_result_t result = hello ? gpu_worker_receive_hello(&gpus->worker, 0, hello) : BLINK_ERR_NO_MEMORY;
-    if (result == BLINK_OK)
+    const bool is_opening = result == BLINK_OK && hello->is_opening;
+    if (result == BLINK_OK && !is_opening)
         result = check_same_gpus(gpus, hello);
     free(hello);
+    if (is_opening)
+        return;
     if (result != BLINK_OK) {
         LOG_ERROR("%s", blink_error_text());
         worker_ended(gpus);

@@ -54,7 +54,9 @@ blink_result_t gpus_import(gpus_t *gpus, gpu_request_t *request, const int *fds,
 /* Whether the worker that was asked with this token is still there. */
 bool gpus_has(const gpus_t *gpus, uint64_t token);
 
-/* Give back what was imported, if the worker that imported it still lives. */
-void gpus_release(gpus_t *gpus, uint64_t token);
+/* Give back what was imported. `answer` is called, unless its call is NULL, when the worker has closed it, or
+ * has ended, or cannot be told. Errors, and no answer will come: NOT_FOUND (the worker that imported it has
+ * ended already), NO_MEMORY, SYSTEM. */
+blink_result_t gpus_release(gpus_t *gpus, uint64_t token, gpu_answer_t answer);
 
 #endif

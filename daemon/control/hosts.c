@@ -1,5 +1,6 @@
 #include "control/hosts.h"
 
+#include "control/comms/fabrics.h"
 #include "control/comms/meeting.h"
 #include "control/comms/rendezvous.h"
 #include "control/peers/data.h"
@@ -14,6 +15,12 @@ static void on_data_wanted(void *context, data_endpoint_t *endpoint)
 {
     (void)context;
     peer_data_wanted(endpoint);
+}
+
+static void on_data_broken(void *context, data_endpoint_t *endpoint)
+{
+    (void)context;
+    peer_data_broken(endpoint);
 }
 
 static blink_result_t on_data_frame(void *context, data_endpoint_t *endpoint, const wire_frame_t *frame,
@@ -47,18 +54,21 @@ static void on_data_credit(void *context, void *tenant, uint64_t bytes)
 
 static void on_data_lost(void *context, data_endpoint_t *endpoint, blink_result_t code)
 {
-    char why[BLINK_ERROR_TEXT_BYTES];
-    snprintf(why, sizeof(why), "%s", blink_error_text());
-    engine_data_lost(((control_t *)context)->engine, endpoint, why);
-    peer_data_lost(endpoint, BLINK_FAIL(code, "%s", why));
+    control_t *control = context;
+    /* Acquire: pairs with the store when the daemon stops. This host's ranks are to hear that. */
+    if (!atomic_load_explicit(&control->is_quiet, memory_order_acquire))
+        engine_data_lost(control->engine, endpoint);
+    peer_data_lost(endpoint, code);
 }
 
 blink_result_t hosts_start_data(control_t *control, pages_source_t landings)
 {
     const data_config_t config = {.transport = control->settings->network_transport,
+                                  .adaptive_routing = control->settings->network_adaptive_routing,
                                   .landings = landings,
                                   .timeout_s = control->settings->network_timeout_s,
                                   .handler = {.wanted = on_data_wanted,
+                                              .broken = on_data_broken,
                                               .frame = on_data_frame,
                                               .aborted = on_data_aborted,
                                               .settled = on_data_settled,
@@ -81,11 +91,12 @@ static void on_host_opened(void *context, uint64_t instance)
     meeting_host_opened(context, instance);
 }
 
-static void on_host_lost(void *context, uint64_t instance, blink_result_t code)
+static void on_host_lost(void *context, uint64_t instance, const char *name, blink_result_t code)
 {
     control_t *control = context;
     meeting_host_lost(control, instance, code);
-    rendezvous_host_lost(control->rendezvous, instance);
+    rendezvous_host_lost(control->rendezvous, instance, name);
+    fabrics_host_lost(control, instance);
 }
 
 blink_result_t hosts_start_peers(control_t *control)

@@ -194,6 +194,7 @@ static void describe_client(const client_t *client, Blinkwire__Client *described
     described->pid = (uint32_t)client->pid;
     described->uid = client->tenant->uid;
     described->program = (char *)(uintptr_t)client->program;
+    described->job = (char *)(uintptr_t)client->job;
     described->registered_bytes = client->registered_bytes;
     described->region_count = client->region_count;
     described->member_count = client->member_count;

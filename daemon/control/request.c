@@ -38,11 +38,11 @@ static void refuse_client(const session_t *session, uint64_t id, blink_result_t 
     connection_fail(session->connection, id, result);
 }
 
-static void become_client(session_t *session, uint64_t id, const char *program)
+static void become_client(session_t *session, uint64_t id, const Blinkwire__Hello *message)
 {
     int fds[CLIENT_FDS];
     blink_result_t result =
-        client_create(session->control, session->connection, session->tenant, program, fds, &session->client);
+        client_create(session->control, session->connection, session->tenant, message, fds, &session->client);
     if (result == BLINK_OK)
         send_hello(session, id, fds, CLIENT_FDS);
     else
@@ -66,7 +66,7 @@ static void hello(session_t *session, uint64_t id, const Blinkwire__Hello *messa
     }
     session_greet(session);
     if (message->want_ring)
-        become_client(session, id, message->program);
+        become_client(session, id, message);
     else
         send_hello(session, id, NULL, 0);
 }
@@ -138,6 +138,9 @@ static void client_request(session_t *session, const Blinkwire__Request *request
         return;
     case BLINKWIRE__REQUEST__BODY_COMM_ABORT:
         roster_abort(client, request->id, request->comm_abort->member);
+        return;
+    case BLINKWIRE__REQUEST__BODY_COMM_TIMEOUT:
+        roster_set_timeout(client, request->id, request->comm_timeout);
         return;
     case BLINKWIRE__REQUEST__BODY_FIND_HOME:
         finding_begin(session->control, session->connection, session->tenant, request->id,

@@ -278,6 +278,26 @@ static bool stop_slice(work_t *work)
     return rosters_abort_some(control->rosters) || sessions_end_some(control);
 }
 
+static void on_left(void *context)
+{
+    control_t *control = context;
+    control->is_leaving = false;
+    sessions_stop_if_done(control);
+}
+
+/* Other hosts hear that before they hear of anything that comes of it. */
+static void leave_hosts(control_t *control)
+{
+    peers_t *peers = control->peers;
+    if (!peers)
+        return;
+    control->peers = NULL;
+    control->is_leaving = true;
+    /* Release: on_data_lost() loads it. */
+    atomic_store_explicit(&control->is_quiet, true, memory_order_release);
+    peers_leave(peers, on_left, control);
+}
+
 static void on_signal(uv_signal_t *signal, int number)
 {
     server_t *server = signal->data;
@@ -288,8 +308,7 @@ static void on_signal(uv_signal_t *signal, int number)
     sd_notify(0, "STOPPING=1");
     uv_poll_stop(&server->listener);
     control->stopping = true;
-    peers_destroy(control->peers);
-    control->peers = NULL;
+    leave_hosts(control);
     rosters_begin_to_stop(control->rosters);
     work_init(&server->stop, stop_slice);
     turns_post(&control->turns, NULL, &server->stop);

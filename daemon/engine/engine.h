@@ -10,6 +10,7 @@
 #ifndef BLINK_ENGINE_H
 #define BLINK_ENGINE_H
 
+#include "base/label.h"
 #include "base/mailbox.h"
 #include "base/settings.h"
 #include "base/tenant.h"
@@ -134,6 +135,9 @@ typedef struct engine_member {
     uint32_t rank;
 } engine_member_t;
 
+/* "communicator 7", or "communicator 7 (name)". */
+#define COMM_TITLE_BYTES (LABEL_BYTES + 32)
+
 /* A communicator that has ranks on other hosts. All is borrowed until engine_comm_add() returns. */
 typedef struct engine_remote_config {
     uint64_t home; /* the communicator's name on all of its hosts */
@@ -144,8 +148,9 @@ typedef struct engine_remote_config {
 } engine_remote_config_t;
 
 typedef struct engine_comm_config {
-    uint32_t comm;    /* number, for messages */
-    tenant_t *tenant; /* whose it is; there until the last leave is done */
+    uint32_t comm;     /* number */
+    const char *title; /* for sentences and the log; copied */
+    tenant_t *tenant;  /* whose it is; there until the last leave is done */
     uint32_t rank_count;
     uint32_t member_count;
     const engine_member_t *members; /* in the order of their ranks; copied */
@@ -174,6 +179,9 @@ void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char
  * wins. Until the last leave's done. */
 void engine_comm_end(engine_comm_t *comm, blink_result_t reason, const char *text);
 
+/* Its op_timeout_us from now on, also of ops that wait already. Not after the last rank's leave has begun. */
+void engine_comm_set_timeout(engine_comm_t *comm, uint64_t op_timeout_us);
+
 /* The communicator of this name (engine_remote_config_t) will never be added: hosts that have begun ops of
  * it, or will, hear so. */
 void engine_comm_forget(engine_t *engine, uint64_t home, uint32_t number);
@@ -186,6 +194,10 @@ typedef struct engine_comm_stats {
 
 /* Thread-safe; valid until the last leave's done. */
 engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm);
+
+/* By what its data go to other hosts, as far as there are connections: "TCP", "RDMA", "TCP and RDMA", or "".
+ * Thread-safe. */
+const char *engine_comm_network(const engine_comm_t *comm);
 
 /* Its hosts. Thread-safe; valid as above. */
 const fabric_t *engine_comm_fabric(const engine_comm_t *comm);
@@ -203,7 +215,7 @@ blink_result_t engine_data_frame(engine_t *engine, data_endpoint_t *endpoint, co
                                  const uint8_t *payload);
 void engine_data_aborted(engine_t *engine, void *run_context, blink_result_t code);
 void engine_data_settled(engine_t *engine, void *run_context);
-void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint, const char *why);
+void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint);
 void engine_data_charge(void *tenant, uint64_t bytes);
 void engine_data_credit(void *tenant, uint64_t bytes);
 

@@ -74,6 +74,19 @@ uint64_t engine_check_gpu_worker(engine_t *engine, uint64_t now_us)
     return UINT64_MAX;
 }
 
+void gpu_worker_end_comm(engine_comm_t *comm)
+{
+    const fabric_t *fabric = comm->fabric;
+    const char *lost = comm->engine->gpu_lost_text;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    if (fabric_spans_hosts(fabric)) /* others have GPU workers, too */
+        snprintf(text, sizeof(text), "%.64s: %.*s", fabric->hosts[fabric->own_host],
+                 BLINK_ERROR_TEXT_BYTES - 68, lost);
+    else
+        snprintf(text, sizeof(text), "%s", lost);
+    comm_end(comm, ENDED_BY_ENGINE, BLINK_ERR_SYSTEM, text);
+}
+
 bool gpu_worker_end_some(engine_t *engine)
 {
     list_t *link;

@@ -80,11 +80,14 @@ static inline void comm_attend_no_more(engine_comm_t *comm)
         fair_leave(&comm->tenant->turn);
 }
 
+/* End a communicator of GPUs whose worker has ended. */
+void gpu_worker_end_comm(engine_comm_t *comm);
+
 /* Whether the communicator has ended, also if it is still to be ended because the GPU worker was. */
 static inline bool comm_has_ended(engine_comm_t *comm)
 {
     if (comm->on_gpus && comm->gpu_worker != comm->engine->lost_gpu_workers)
-        comm_end(comm, ENDED_BY_ENGINE, BLINK_ERR_SYSTEM, comm->engine->gpu_lost_text);
+        gpu_worker_end_comm(comm);
     return comm->end_reason != BLINK_OK;
 }
 

@@ -20,6 +20,7 @@ blink_result_t exec_instance_init(exec_instance_t *instance, exec_t *exec, const
 {
     instance->exec = exec;
     instance->program = program;
+    list_init(&instance->kept);
     instance->ranks = calloc(program->rank_count, sizeof(*instance->ranks));
     return instance->ranks ? BLINK_OK
                            : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", program->rank_count);
@@ -29,6 +30,14 @@ void exec_instance_fini(exec_instance_t *instance)
 {
     lane_geometry_fini(&instance->geometry);
     free(instance->ranks);
+}
+
+void exec_instance_memory_gone(exec_instance_t *instance)
+{
+    exec_keeper_t *keeper = instance->keeper;
+    instance->keeper = NULL;
+    if (keeper)
+        keeper->gone(keeper, instance);
 }
 
 blink_result_t exec_instance_set_geometry(exec_instance_t *instance, uint64_t block_bytes,
@@ -161,17 +170,24 @@ void exec_share_destroy(exec_share_t *share)
         share->exec->calls->share_destroy(share);
 }
 
-bool exec_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count)
-{
-    return exec->calls->needs_flags(exec, nodes, rank_count);
-}
-
 /* ---- wires ---- */
 
 uint32_t exec_wire_moves(const exec_instance_t *instance, uint32_t lane)
 {
     const lane_t *of = &instance->program->lanes[lane];
     return instance->geometry.channels[of->channel].chunks * of->step_count;
+}
+
+bool exec_wire_memory(const exec_instance_t *instance, void **memory, uint64_t *bytes)
+{
+    const exec_wire_calls_t *wire = instance->exec->calls->wire;
+    return wire->memory && wire->memory(instance, memory, bytes);
+}
+
+device_memory_t *exec_wire_device(const exec_instance_t *instance, bool *ordered)
+{
+    const exec_wire_calls_t *wire = instance->exec->calls->wire;
+    return wire->device ? wire->device(instance, ordered) : NULL;
 }
 
 wire_place_t exec_wire_place(const exec_instance_t *instance, uint32_t lane, uint32_t sequence)

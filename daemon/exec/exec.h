@@ -13,7 +13,7 @@ typedef struct exec_instance exec_instance_t;
  * Borrows the program until destroyed.
  * @param nodes  by rank: the topology node of its device.
  * Errors: NO_MEMORY. On GPUs also: UNSUPPORTED (too many ranks, or more lanes than a GPU can hold at once);
- * UNREACHABLE (a GPU of the program that cannot reach another one's memory; names both).
+ * UNREACHABLE (a GPU of the program that cannot reach an input or output on another one; names both).
  */
 blink_result_t exec_instance_create(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
                                     exec_instance_t **instance);
@@ -55,11 +55,8 @@ void exec_abort(exec_instance_t *instance, blink_result_t reason);
  * one of them. */
 bool exec_poll(exec_t *exec, exec_end_t *end);
 
-/* How the last run's bytes crossed: "local", "copy engine", "host memory". Static. */
+/* How the last run's bytes crossed: "local", "copy engine"; between GPUs that are no peers "host memory",
+ * with others beside these "local, host memory". Static. */
 const char *exec_transport(const exec_instance_t *instance);
-
-/* Whether devices on these nodes meet in memory where only flags beside the data say that the data are there.
- * A program for them must then be of protocol LL, which has such flags. Thread-safe. */
-bool exec_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count);
 
 #endif

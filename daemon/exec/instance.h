@@ -4,11 +4,14 @@
 #ifndef BLINK_EXEC_INSTANCE_H
 #define BLINK_EXEC_INSTANCE_H
 
+#include "base/list.h"
 #include "exec/turns.h"
 #include "exec/wire.h"
 
 /* What a kind of executors does for the calls of wire.h. */
 typedef struct exec_wire_calls {
+    bool (*memory)(const exec_instance_t *instance, void **memory, uint64_t *bytes); /* NULL: false */
+    device_memory_t *(*device)(const exec_instance_t *instance, bool *ordered);      /* NULL: none */
     wire_place_t (*place)(const exec_instance_t *instance, uint32_t lane, uint32_t sequence);
     void (*sent)(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
     exec_task_t *(*arrived)(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
@@ -31,7 +34,6 @@ typedef struct exec_calls {
     void (*abort)(exec_instance_t *instance, blink_result_t reason);
     bool (*poll)(exec_t *exec, exec_end_t *end);
     const char *(*transport)(const exec_instance_t *instance);
-    bool (*needs_flags)(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count);
     blink_result_t (*share_create)(exec_t *exec, const void *tenant, uint32_t weight, exec_share_t **share);
     void (*share_destroy)(exec_share_t *share);
     const exec_wire_calls_t *wire; /* NULL: it runs no programs with wire lanes */
@@ -68,11 +70,16 @@ struct exec_instance {
     uint64_t started_ns; /* of the run; 0: it is not measured */
     uint64_t turn_us;    /* as exec_turn_us() tells it */
     uint32_t short_runs;
+    exec_keeper_t *keeper; /* of the memory; NULL: none */
+    list_t kept;           /* the keeper's */
 };
 
 /* Errors: NO_MEMORY; exec_instance_fini() must follow on failure too. */
 blink_result_t exec_instance_init(exec_instance_t *instance, exec_t *exec, const lane_program_t *program);
 void exec_instance_fini(exec_instance_t *instance);
+
+/* The memory that exec_wire_calls_t.memory() told of is about to go. */
+void exec_instance_memory_gone(exec_instance_t *instance);
 
 /* Give the instance the geometry of another payload, whose slots lie elsewhere. Parameters and errors as of
  * lane_geometry_init(). */

@@ -15,6 +15,7 @@
 #ifndef BLINK_EXEC_WIRE_H
 #define BLINK_EXEC_WIRE_H
 
+#include "exec/device_memory.h"
 #include "exec/exec.h"
 
 typedef struct exec_task exec_task_t;
@@ -35,6 +36,9 @@ struct exec_wires {
     /* By landing of the program: where it lies in memory, if it is of this host; aligned to
      * LANE_LANDING_ALIGNMENT, geometry.landing_bytes long. */
     void *const *landings;
+    /* By landing: where GPUs find it, if it lies in memory of exec_wire_device(), and not where `landings`
+     * has it; else 0. NULL: none does. */
+    const uint64_t *device_landings;
 };
 
 /* Where the bytes of a move are on this host: its source if the lane is outgoing, its destination if it is
@@ -46,6 +50,22 @@ typedef struct wire_place {
     uint32_t rank;    /* and, of an input or output, whose; of a landing, whose slots */
     uint32_t landing; /* number of the landing, or PLAN_NONE */
 } wire_place_t;
+
+/* Who keeps something about the memory of instances, as that a device may read it. */
+typedef struct exec_keeper exec_keeper_t;
+struct exec_keeper {
+    /* The memory that exec_wire_memory() told of is about to go, and nothing runs in the instance. */
+    void (*gone)(exec_keeper_t *keeper, exec_instance_t *instance);
+};
+
+/* The memory that has the send slots of a run, after ready() has been called for some outgoing lane; it stays
+ * until the instance's keeper hears that it goes, which is set for that. False: nobody is told, or it is too
+ * little. */
+bool exec_wire_memory(const exec_instance_t *instance, void **memory, uint64_t *bytes);
+
+/* Memory of a GPU in which landings of the instance's runs may lie, and that all GPUs reach which read them;
+ * NULL: there is none. *ordered: what a device has written there needs no flush before those GPUs read it. */
+device_memory_t *exec_wire_device(const exec_instance_t *instance, bool *ordered);
 
 /* How many moves a lane has in the run. */
 uint32_t exec_wire_moves(const exec_instance_t *instance, uint32_t lane);

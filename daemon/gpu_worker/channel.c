@@ -52,5 +52,7 @@ void gpu_channel_close(gpu_channel_t *channel)
     close_if_open(channel->ring_fd);
     close_if_open(channel->doorbell_fd);
     close_if_open(channel->event_fd);
+    for (uint32_t gpu = 0; gpu < GPU_MAX; gpu++)
+        close_if_open(channel->exported_address[gpu] ? channel->exported_fd[gpu] : -1);
     *channel = GPU_CHANNEL_NONE;
 }

@@ -5,7 +5,7 @@
 #ifndef BLINK_GPU_CHANNEL_H
 #define BLINK_GPU_CHANNEL_H
 
-#include "error.h"
+#include "gpu_worker/link.h"
 
 #include <stdint.h>
 
@@ -14,6 +14,9 @@ typedef struct gpu_channel {
     void *arena;                        /* mapped; NULL: not */
     uint64_t arena_bytes;
     uint64_t wire_address; /* as gpu_hello_t tells it */
+    /* Exported memory of GPUs, by GPU: where GPUs find it, 0: there is none; and the dma-buf. */
+    uint64_t exported_address[GPU_MAX];
+    int exported_fd[GPU_MAX];
 } gpu_channel_t;
 
 /* A channel of which nothing is open. */

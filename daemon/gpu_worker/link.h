@@ -3,7 +3,8 @@
  * blinkd binary, so these are plain structures. Two ways lead to the worker:
  *
  * - A SOCK_SEQPACKET socket for what is rare: the start, and memory that comes and goes. The service sends
- * gpu_start_t with GPU_START_FDS descriptors, the worker answers gpu_hello_t; then gpu_request_t, each
+ * gpu_start_t with GPU_START_FDS descriptors, the worker answers gpu_hello_t, and one for every GPU before
+ * that, whose kernels the driver may have to compile; then gpu_request_t, each
  * answered in order by a gpu_reply_t. The end of the socket is the end of the worker, and of the service.
  * - A ring (ring.h) for runs, in which the service's engine is the client and the worker the daemon. Its SQEs
  * are gpu_opcode_t with other meanings of the fields, below. What does not fit lies in the arena, shared
@@ -40,7 +41,11 @@ typedef struct gpu_start {
     uint64_t arena_bytes;
     uint32_t legacy_ipc; /* accept CUDA IPC handles */
     uint32_t is_mps;     /* be a client of MPS; else make sure not to be one */
+    uint32_t exports;    /* have memory on each GPU that devices of the network may write to */
 } gpu_start_t;
+
+/* So much memory on each GPU. */
+#define GPU_EXPORT_BYTES (UINT64_C(64) << 20)
 
 /* One GPU as the driver describes it. */
 typedef struct gpu_facts {
@@ -54,10 +59,22 @@ typedef struct gpu_facts {
     double memory_GBps; /* by clock and width; 0: unknown */
     uint64_t memory_bytes;
     uint32_t peers; /* a bit for each GPU whose memory this one can read and write, itself included */
+    /* What is written to its exported memory by others than GPUs, whichever GPU reads it, or it alone, needs
+     * no flush. */
+    bool orders_for_all, orders_for_itself;
+    uint64_t exported_address; /* where GPUs find the exported memory; 0: it has none */
 } gpu_facts_t;
 
+/* Whether each of two GPUs can read and write the memory of the other. */
+static inline bool gpu_are_peers(const gpu_facts_t *gpus, uint32_t one, uint32_t other)
+{
+    return (gpus[one].peers >> other & 1) && (gpus[other].peers >> one & 1);
+}
+
+/* With it come dma-bufs of exported memory, of those GPUs that have some, in their order. */
 typedef struct gpu_hello {
     uint32_t result; /* blink_result_t: NOT_FOUND (no driver, no GPU), SYSTEM, … */
+    bool is_opening; /* no hello yet, but a sign of life: the worker is at the next GPU now */
     char text[BLINK_ERROR_TEXT_BYTES];
     uint32_t gpu_count;
     uint32_t is_mps;           /* as the driver says */
@@ -144,8 +161,9 @@ typedef struct gpu_run {
     char kernel[LANE_ABI_KERNEL_NAME_BYTES];
     uint32_t program, binding; /* objects */
     uint32_t memory;           /* object: scratch, then semaphores; 0: the program needs none */
-    uint64_t semaphores_offset;
-    uint64_t scrub_bytes; /* of the scratch, to be zeroed before; 0: as it is */
+    uint32_t host_memory;      /* the same in host memory (GPU_ALLOC_HOST), as LANE_ABI_HOST */
+    uint64_t semaphores_offset, host_semaphores_offset;
+    uint64_t scrub_bytes, host_scrub_bytes; /* of the scratch, to be zeroed before; 0: as it is */
     uint32_t
         cooperative; /* the lanes wait for one another: all blocks must be resident, or the launch fails */
     uint32_t launch_count;

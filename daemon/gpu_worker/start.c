@@ -54,7 +54,9 @@ static blink_result_t send_start(const gpu_worker_t *worker, const settings_t *s
                                     worker->channel.event_fd, arena_fd, wire_fd};
     gpu_start_t start = {.arena_bytes = worker->channel.arena_bytes,
                          .legacy_ipc = settings->gpu_legacy_ipc,
-                         .is_mps = settings->gpu_mps};
+                         .is_mps = settings->gpu_mps,
+                         .exports =
+                             settings->network_gpu_direct && settings->network_transport != SETTINGS_TCP};
     struct iovec part = {&start, sizeof(start)};
     frame_control_t control;
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
@@ -88,27 +90,71 @@ blink_result_t gpu_worker_start(const settings_t *settings, int wire_fd, gpu_wor
     return result;
 }
 
-blink_result_t gpu_worker_receive_hello(gpu_worker_t *worker, int timeout_ms, gpu_hello_t *hello)
+/* A hello with the dma-bufs that come with it. Returns the bytes received. */
+static ssize_t receive_hello(int socket_fd, gpu_hello_t *hello, int fds[FRAME_FDS_MAX], uint32_t *fd_count)
 {
-    struct pollfd ready = {.fd = worker->socket_fd, .events = POLLIN};
-    int status = poll(&ready, 1, timeout_ms);
-    if (status == 0)
-        return BLINK_FAIL(BLINK_ERR_TIMEOUT, "the GPU worker (pid %d) said nothing for %d ms",
-                          (int)worker->pid, timeout_ms);
-    ssize_t bytes = status < 0 ? -1 : recv(worker->socket_fd, hello, sizeof(*hello), 0);
-    if (bytes != (ssize_t)sizeof(*hello))
-        return BLINK_FAIL(BLINK_ERR_SYSTEM, "the GPU worker (pid %d) ended before it had begun",
-                          (int)worker->pid);
+    struct iovec part = {hello, sizeof(*hello)};
+    frame_control_t control;
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    ssize_t bytes = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
+    *fd_count = 0;
+    return bytes >= 0 && frame_take_fds(&message, fds, fd_count) != BLINK_OK ? -1 : bytes;
+}
+
+/* The channel gets them, and closes them; returns how many it has got. */
+static uint32_t take_exports(gpu_channel_t *channel, const gpu_hello_t *hello, const int *fds,
+                             uint32_t fd_count)
+{
+    uint32_t taken = 0;
+    for (uint32_t gpu = 0; gpu < hello->gpu_count && taken < fd_count; gpu++) {
+        if (!hello->gpus[gpu].exported_address)
+            continue;
+        channel->exported_address[gpu] = hello->gpus[gpu].exported_address;
+        channel->exported_fd[gpu] = fds[taken++];
+    }
+    return taken;
+}
+
+static blink_result_t check_hello(gpu_hello_t *hello)
+{
     hello->text[sizeof(hello->text) - 1] = '\0';
     if (hello->result != BLINK_OK)
         return BLINK_FAIL(hello->result <= BLINK_ERR_INTERNAL ? (blink_result_t)hello->result
                                                               : BLINK_ERR_INTERNAL,
                           "%s", hello->text);
-    if (hello->gpu_count == 0 || hello->gpu_count > GPU_MAX)
+    if (!hello->is_opening && (hello->gpu_count == 0 || hello->gpu_count > GPU_MAX))
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "the GPU worker found %u GPUs; 1 to %u can be served",
                           hello->gpu_count, GPU_MAX);
-    worker->channel.wire_address = hello->wire_address;
     return BLINK_OK;
+}
+
+blink_result_t gpu_worker_receive_hello(gpu_worker_t *worker, int timeout_ms, gpu_hello_t *hello)
+{
+    struct pollfd ready = {.fd = worker->socket_fd, .events = POLLIN};
+    int fds[FRAME_FDS_MAX];
+    uint32_t fd_count = 0;
+    int status = poll(&ready, 1, timeout_ms);
+    if (status == 0)
+        return BLINK_FAIL(BLINK_ERR_TIMEOUT, "the GPU worker (pid %d) said nothing for %d ms",
+                          (int)worker->pid, timeout_ms);
+    ssize_t bytes = status < 0 ? -1 : receive_hello(worker->socket_fd, hello, fds, &fd_count);
+    blink_result_t result =
+        bytes == (ssize_t)sizeof(*hello)
+            ? check_hello(hello)
+            : BLINK_FAIL(BLINK_ERR_SYSTEM, "the GPU worker (pid %d) ended before it had begun",
+                         (int)worker->pid);
+    uint32_t taken = 0;
+    if (result == BLINK_OK && !hello->is_opening) {
+        worker->channel.wire_address = hello->wire_address;
+        taken = take_exports(&worker->channel, hello, fds, fd_count);
+    }
+    if (result == BLINK_OK && taken < fd_count)
+        result = BLINK_FAIL(BLINK_ERR_PROTOCOL, "the GPU worker exports %u memories of %u GPUs", fd_count,
+                            hello->gpu_count);
+    while (taken < fd_count)
+        close(fds[taken++]);
+    return result;
 }
 
 gpu_channel_t gpu_worker_take_channel(gpu_worker_t *worker)

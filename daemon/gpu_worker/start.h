@@ -23,8 +23,8 @@ typedef struct gpu_worker {
  * the memfd of what GPUs and the network share. Errors: SYSTEM, NO_MEMORY. */
 blink_result_t gpu_worker_start(const settings_t *settings, int wire_fd, gpu_worker_t *worker);
 
-/* Wait for the worker to say what it found; it takes a driver seconds. Errors: TIMEOUT, SYSTEM (it ended),
- * and the worker's own (NOT_FOUND: there is no driver, or no GPU). */
+/* Wait for the worker to say what it found; it takes a driver seconds. If hello->is_opening, wait again.
+ * Errors: TIMEOUT, SYSTEM (it ended), and the worker's own (NOT_FOUND: there is no driver, or no GPU). */
 blink_result_t gpu_worker_receive_hello(gpu_worker_t *worker, int timeout_ms, gpu_hello_t *hello);
 
 /* The channel is the caller's from now on. */

@@ -103,6 +103,12 @@ blink_result_t address_parse(const char *text, uint16_t port, net_address_t *add
                       text, NET_PORT_DEFAULT, NET_PORT_DEFAULT);
 }
 
+blink_result_t address_check(const char *text)
+{
+    host_port_t parts;
+    return split(text, NET_PORT_DEFAULT, &parts);
+}
+
 void address_write_host(const net_address_t *address, char text[ADDRESS_TEXT_BYTES])
 {
     bool is_v4 = address->any.sa_family == AF_INET;
@@ -119,6 +125,14 @@ void address_write_host(const net_address_t *address, char text[ADDRESS_TEXT_BYT
 uint16_t address_port(const net_address_t *address)
 {
     return ntohs(address->any.sa_family == AF_INET ? address->v4.sin_port : address->v6.sin6_port);
+}
+
+void address_set_port(net_address_t *address, uint16_t port)
+{
+    if (address->any.sa_family == AF_INET6)
+        address->v6.sin6_port = htons(port);
+    else
+        address->v4.sin_port = htons(port);
 }
 
 void address_write(const net_address_t *address, char text[ADDRESS_TEXT_BYTES])
@@ -150,6 +164,15 @@ void address_of_id(const uint8_t bytes[16], uint16_t port, net_address_t *addres
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     memcpy(&v6.sin6_addr, bytes, 16);
     (void)address_take((struct sockaddr *)&v6, address);
+}
+
+bool address_is_same_host(const net_address_t *address, const net_address_t *other)
+{
+    if (address->any.sa_family != other->any.sa_family)
+        return false;
+    return address->any.sa_family == AF_INET
+               ? address->v4.sin_addr.s_addr == other->v4.sin_addr.s_addr
+               : memcmp(&address->v6.sin6_addr, &other->v6.sin6_addr, sizeof(address->v6.sin6_addr)) == 0;
 }
 
 bool address_same_network(const net_address_t *address, const net_address_t *other)
@@ -308,15 +331,6 @@ static void add_interfaces(const struct ifaddrs *entry, sa_family_t family, net_
     }
 }
 
-static bool is_same(const net_address_t *one, const net_address_t *other)
-{
-    if (one->any.sa_family != other->any.sa_family)
-        return false;
-    return one->any.sa_family == AF_INET
-               ? one->v4.sin_addr.s_addr == other->v4.sin_addr.s_addr
-               : memcmp(&one->v6.sin6_addr, &other->v6.sin6_addr, sizeof(one->v6.sin6_addr)) == 0;
-}
-
 bool address_is_all(const net_address_t *address)
 {
     return address->any.sa_family == AF_INET ? address->v4.sin_addr.s_addr == htonl(INADDR_ANY)
@@ -326,17 +340,33 @@ bool address_is_all(const net_address_t *address)
 bool address_is_own(const net_address_t *listening, const net_address_t *address)
 {
     struct ifaddrs *entries = NULL;
-    bool is_own = is_same(listening, address);
+    bool is_own = address_is_same_host(listening, address);
     if (address_port(listening) != address_port(address))
         return false;
     if (!is_own && address_is_all(listening) && getifaddrs(&entries) == 0) {
         for (const struct ifaddrs *entry = entries; entry && !is_own; entry = entry->ifa_next) {
             net_address_t one;
-            is_own = entry->ifa_addr && address_take(entry->ifa_addr, &one) && is_same(&one, address);
+            is_own =
+                entry->ifa_addr && address_take(entry->ifa_addr, &one) && address_is_same_host(&one, address);
         }
         freeifaddrs(entries);
     }
     return is_own;
+}
+
+blink_result_t address_check_interface(const char *name)
+{
+    char list[BLINK_ERROR_TEXT_BYTES / 2] = "";
+    size_t used = 0;
+    if (if_nametoindex(name) != 0)
+        return BLINK_OK;
+    struct if_nameindex *all = if_nameindex();
+    if (!all)
+        return BLINK_FAIL_ERRNO("list the network interfaces");
+    for (const struct if_nameindex *one = all; one->if_index && used + IF_NAMESIZE + 3 < sizeof(list); one++)
+        used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", one->if_name);
+    if_freenameindex(all);
+    return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "this machine has no interface '%s'; it has %s", name, list);
 }
 
 blink_result_t address_interfaces(net_interface_t *interfaces, uint32_t most, uint32_t *count)

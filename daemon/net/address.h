@@ -34,6 +34,10 @@ typedef union net_address {
  * names the text. */
 blink_result_t address_parse(const char *text, uint16_t port, net_address_t *address);
 
+/* Whether the text may be "host:port" or "host" with a name for the host, too, of which nothing is looked up.
+ * Errors: as address_parse(). */
+blink_result_t address_check(const char *text);
+
 /* The text in the form that address_parse() reads, with its port; the same without. */
 void address_write(const net_address_t *address, char text[ADDRESS_TEXT_BYTES]);
 void address_write_host(const net_address_t *address, char text[ADDRESS_TEXT_BYTES]);
@@ -46,6 +50,10 @@ socklen_t address_bytes(const net_address_t *address);
 
 /* 0 if the address is not set. */
 uint16_t address_port(const net_address_t *address);
+void address_set_port(net_address_t *address, uint16_t port);
+
+/* Whether they are the same but for their ports. */
+bool address_is_same_host(const net_address_t *address, const net_address_t *other);
 
 /* To judge strangers: whether it is the same IPv4 host, or the same IPv6 network of 64 bits, any host of
  * which one of them can claim to be. */
@@ -89,6 +97,10 @@ bool address_is_all(const net_address_t *address);
 /* Whether who listens at `listening` is reached at the address: it is the same, or all addresses are listened
  * at and this is one of the machine's. */
 bool address_is_own(const net_address_t *listening, const net_address_t *address);
+
+/* That there is an interface of this name, whether it is up or not. Errors: NOT_FOUND, which names those that
+ * there are; SYSTEM. */
+blink_result_t address_check_interface(const char *name);
 
 /* Up to `most` of them, IPv4 before IPv6, otherwise in the kernel's order. Errors: SYSTEM. */
 blink_result_t address_interfaces(net_interface_t *interfaces, uint32_t most, uint32_t *count);

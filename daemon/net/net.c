@@ -91,12 +91,30 @@ static void on_turn_closed(uv_handle_t *handle)
     net_put(handle->data);
 }
 
+/* No session begins any more. */
+static void close_doors(net_t *net)
+{
+    if (net->is_leaving)
+        return;
+    net->is_leaving = true;
+    dials_end(net);
+    listen_end(net);
+}
+
+void net_leave(net_t *net, void (*left)(void *context))
+{
+    close_doors(net);
+    LIST_FOR_EACH (link, &net->sessions)
+        session_leave(CONTAINER_OF(link, net_session_t, link));
+    net->left = left;
+    net_left_one(net);
+}
+
 void net_destroy(net_t *net)
 {
     if (!net)
         return;
-    dials_end(net);
-    listen_end(net);
+    close_doors(net);
     LIST_FOR_EACH (link, &net->sessions)
         session_drop(CONTAINER_OF(link, net_session_t, link));
     uv_close((uv_handle_t *)&net->turn, on_turn_closed);
@@ -105,6 +123,11 @@ void net_destroy(net_t *net)
 bool net_set_keys(net_t *net, const cluster_keys_t *keys)
 {
     return tls_context_set_keys(net->tls, keys);
+}
+
+const char *net_key_name(const net_t *net, uint32_t number)
+{
+    return tls_context_key_name(net->tls, number);
 }
 
 void net_tell_home(net_t *net, const unique_id_t *home)

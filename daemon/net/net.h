@@ -48,7 +48,7 @@ typedef struct net_handler {
      * An error ends the session with this thread's error text. */
     blink_result_t (*message)(void *context, net_session_t *session, const Blinkpeer__Message *message);
     /* An open session has ended, by itself or by the peer: the code with this thread's error text, which
-     * names the peer. OK: the peer ended it in good order. The session is no more after the call. */
+     * calls the peer "it". OK: the peer's daemon was stopped. The session is no more after the call. */
     void (*closed)(void *context, net_session_t *session, blink_result_t code);
     /* Somebody has dialled a data connection, and shows a token: net_session_has_token(). The socket, which
      * is non-blocking, is handed over, also on failure. An error is logged as a refusal. NULL: all are
@@ -80,6 +80,11 @@ blink_result_t net_create(const net_config_t *config, net_t **net);
  * ignored. */
 void net_destroy(net_t *net);
 
+/* Say Bye to all, and neither dial nor listen any more: no callback of the handler's is called any more, and
+ * no session or dial may be used. `left` is called once, in this call or from within the loop, when all have
+ * closed their sessions, or have had a second to do so. net_destroy() in that call or later. */
+void net_leave(net_t *net, void (*left)(void *context));
+
 /* Accept sessions at an address, which receives the port that the kernel chose if it is 0. May be called for
  * several addresses. An IPv6 address that is :: takes IPv4 as well. Errors: EXISTS (the port is taken),
  * NOT_FOUND (this machine has no such address), SYSTEM; all name the address. */
@@ -90,6 +95,9 @@ void net_tell_home(net_t *net, const unique_id_t *home);
 
 /* New sessions use these keys; those that are open go on. True if they are other keys than before. */
 bool net_set_keys(net_t *net, const cluster_keys_t *keys);
+
+/* As tls_context_key_name(). */
+const char *net_key_name(const net_t *net, uint32_t number);
 
 /* All threads turn: peers that asked are answered. */
 void net_answer(net_t *net);
@@ -103,9 +111,13 @@ uint32_t net_handshake_count(const net_t *net);
 
 /* ---- sessions ---- */
 
-/* Queue a message. Errors: QUOTA (the peer does not read), NO_MEMORY: the session ends with that reason,
- * later, from within the loop; INVALID_ARGUMENT (longer than MESSAGE_MOST_BYTES), PEER_LOST. */
+/* Queue a message. Errors: QUOTA (the peer does not read), NO_MEMORY: the session ends as by
+ * net_session_fail(); INVALID_ARGUMENT (longer than MESSAGE_MOST_BYTES), PEER_LOST. */
 blink_result_t net_session_send(net_session_t *session, const Blinkpeer__Message *message);
+
+/* What the peer waits for cannot be sent: an open session ends later, from within the loop, with this code
+ * and this thread's error text. The first reason counts. */
+void net_session_fail(net_session_t *session, blink_result_t code);
 
 /* End an open session; the peer hears the code with this thread's error text, or OK: an orderly end. `closed`
  * is not called. */
@@ -119,12 +131,12 @@ const net_address_t *net_session_address(const net_session_t *session);
 blink_result_t net_session_own_address(const net_session_t *session, net_address_t *address);
 uint32_t net_session_version(const net_session_t *session);
 
-/* What a data connection that belongs to the session is opened with: of each stream another token, the same
+/* What a data connection that belongs to the session is opened with: by each number another token, the same
  * at both ends. Errors: SYSTEM. */
-blink_result_t net_session_token(net_session_t *session, uint8_t stream, uint8_t token[WIRE_TOKEN_BYTES]);
+blink_result_t net_session_token(net_session_t *session, uint32_t number, uint8_t token[WIRE_TOKEN_BYTES]);
 
-/* Whether the hello has the session's token for its stream. */
-bool net_session_has_token(net_session_t *session, const wire_hello_t *hello);
+/* Whether the hello has the session's token of this number. */
+bool net_session_has_token(net_session_t *session, uint32_t number, const wire_hello_t *hello);
 
 /* A pointer of the owner's; NULL at first. */
 void net_session_set_data(net_session_t *session, void *data);

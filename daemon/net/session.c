@@ -52,6 +52,7 @@ static void release(net_session_t *session)
     stream_destroy(session->stream);
     uv_close((uv_handle_t *)&session->timer, on_timer_closed);
     uncount(session);
+    net_left_one(session->net);
 }
 
 /* ---- messages out ---- */
@@ -139,19 +140,21 @@ static void leave(net_session_t *session, blink_result_t code, char *text)
     uv_timer_start(&session->timer, on_left, LEAVING_MS, 0);
 }
 
-static void log_end(net_session_t *session, bool was_open, blink_result_t code, const char *text)
+static void log_end(net_session_t *session, bool was_open, blink_result_t code, const char *why)
 {
+    char address[ADDRESS_TEXT_BYTES];
+    address_write(&session->address, address);
     if (code == BLINK_ERR_EXISTS || (!was_open && session->dials))
-        LOG_DEBUG("%s", text); /* who dials is told, and logs it */
+        LOG_DEBUG("%s: %s", address, why); /* who dials is told, and logs it */
     else if (!was_open)
-        refusals_log(&session->net->refusals, &session->address, text);
+        refusals_log(&session->net->refusals, &session->address, why);
     else if (code == BLINK_OK)
-        LOG_INFO("%s", text);
+        LOG_INFO("host %s (%s): %s", session->peer.host, address, why);
     else
-        LOG_WARNING("%s", text);
+        LOG_WARNING("host %s (%s): %s", session->peer.host, address, why);
 }
 
-/* The code with this thread's error text, which names the peer if the session was open. */
+/* The code with this thread's error text. */
 static void tell_end(net_session_t *session, bool was_open, blink_result_t code)
 {
     net_dial_t *dial = session->dial;
@@ -162,22 +165,15 @@ static void tell_end(net_session_t *session, bool was_open, blink_result_t code)
         dial_failed(dial, code);
 }
 
-/* The session ends, for the code with this thread's error text; the peer is told if it can hear that, and is
- * named in what the owner and the log are told. */
+/* The session ends, for the code with this thread's error text; the peer is told if it can hear that. */
 static void end(net_session_t *session, blink_result_t code)
 {
     bool was_open = session->state == SESSION_OPEN;
-    char why[BLINK_ERROR_TEXT_BYTES], address[ADDRESS_TEXT_BYTES];
+    char why[BLINK_ERROR_TEXT_BYTES];
     snprintf(why, sizeof(why), "%s", blink_error_text());
     leave(session, code, why);
-    address_write(&session->address, address);
-    if (was_open)
-        blink_error_set(code, "host %s (%s): %s", session->peer.host, address, why);
-    else
-        blink_error_set(code, "%s", why);
-    char text[BLINK_ERROR_TEXT_BYTES];
-    snprintf(text, sizeof(text), "%s", blink_error_text());
-    log_end(session, was_open, code, text);
+    log_end(session, was_open, code, why);
+    blink_error_set(code, "%s", why);
     tell_end(session, was_open, code);
 }
 
@@ -196,6 +192,13 @@ void net_session_close(net_session_t *session, blink_result_t code)
     if (code != BLINK_OK)
         snprintf(why, sizeof(why), "%s", blink_error_text());
     leave(session, code, why);
+}
+
+void session_leave(net_session_t *session)
+{
+    char nothing[] = "";
+    if (session->state < SESSION_LEAVING)
+        leave(session, BLINK_OK, nothing);
 }
 
 void session_drop(net_session_t *session)
@@ -222,23 +225,26 @@ static void on_tick(uv_timer_t *timer)
         end(session, result);
 }
 
-/* The peer does not read. */
-static void on_overflow(uv_timer_t *timer)
+static void on_failed(uv_timer_t *timer)
 {
-    end(timer->data,
-        BLINK_FAIL(BLINK_ERR_QUOTA, "it does not read: %u bytes wait for it", STREAM_UNSENT_MOST_BYTES));
+    net_session_t *session = timer->data;
+    end(session, blink_error_set(session->failed, "%s", session->failed_text));
 }
 
-static void on_no_memory(uv_timer_t *timer)
+void net_session_fail(net_session_t *session, blink_result_t code)
 {
-    end(timer->data, BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a message to it"));
+    if (session->state != SESSION_OPEN || session->failed != BLINK_OK)
+        return;
+    session->failed = code;
+    memcpy(session->failed_text, blink_error_text(), sizeof(session->failed_text));
+    uv_timer_start(&session->timer, on_failed, 0, 0);
 }
 
 /* The peer would wait for what it has not been told. */
 static blink_result_t end_if_unsent(net_session_t *session, blink_result_t result)
 {
     if (result == BLINK_ERR_QUOTA || result == BLINK_ERR_NO_MEMORY)
-        uv_timer_start(&session->timer, result == BLINK_ERR_QUOTA ? on_overflow : on_no_memory, 0, 0);
+        net_session_fail(session, result);
     return result;
 }
 
@@ -355,20 +361,20 @@ static void heard_bye(net_session_t *session, const Blinkpeer__Bye *bye)
 {
     bool was_open = session->state == SESSION_OPEN, known = blink_name_result_constant(bye->code);
     blink_result_t code = known ? (blink_result_t)bye->code : BLINK_ERR_PROTOCOL;
-    char address[ADDRESS_TEXT_BYTES], text[BLINK_ERROR_TEXT_BYTES];
+    char text[BLINK_ERROR_TEXT_BYTES];
     if (code == BLINK_OK && !was_open)
         code = BLINK_ERR_CONNECT;
-    address_write(&session->address, address);
     if (was_open)
         session->net->open_count--;
     release(session);
     if (!was_open)
         snprintf(text, sizeof(text), "it refused: %s", *bye->text ? bye->text : "it stops");
+    else if (*bye->text)
+        snprintf(text, sizeof(text), "it ended the session, saying '%s'", bye->text);
     else
-        snprintf(text, sizeof(text), "host %s (%s) ended the session%s%s", session->peer.host, address,
-                 *bye->text ? ": " : "", bye->text);
-    blink_error_set(code, "%s", text);
+        snprintf(text, sizeof(text), "its daemon was stopped");
     log_end(session, was_open, code, text);
+    blink_error_set(code, "%s", text);
     tell_end(session, was_open, code);
 }
 
@@ -563,16 +569,15 @@ uint32_t net_session_version(const net_session_t *session)
 
 static_assert(WIRE_TOKEN_BYTES == TLS_SECRET_BYTES, "a token is what TLS derives");
 
-blink_result_t net_session_token(net_session_t *session, uint8_t stream, uint8_t token[WIRE_TOKEN_BYTES])
+blink_result_t net_session_token(net_session_t *session, uint32_t number, uint8_t token[WIRE_TOKEN_BYTES])
 {
-    return stream_export(session->stream, stream, token);
+    return stream_export(session->stream, number, token);
 }
 
-bool net_session_has_token(net_session_t *session, const wire_hello_t *hello)
+bool net_session_has_token(net_session_t *session, uint32_t number, const wire_hello_t *hello)
 {
     uint8_t token[WIRE_TOKEN_BYTES];
-    return net_session_token(session, (uint8_t)hello->stream, token) == BLINK_OK &&
-           wire_hello_shows(hello, token);
+    return net_session_token(session, number, token) == BLINK_OK && wire_hello_shows(hello, token);
 }
 
 void net_session_set_data(net_session_t *session, void *data)

@@ -36,6 +36,8 @@ struct net_session {
     hello_t peer;
     uint32_t version;
     uint32_t silent_ticks; /* Pings since the last Pong */
+    blink_result_t failed; /* not BLINK_OK: it is about to end, and why */
+    char failed_text[BLINK_ERROR_TEXT_BYTES];
     list_t of_owing;
     void *data;
 };
@@ -45,6 +47,9 @@ struct net_session {
 blink_result_t session_accept(net_t *net, int fd, const net_address_t *address);
 blink_result_t session_dial(net_t *net, int fd, const net_address_t *address, net_dial_t *dial,
                             net_session_t **session);
+
+/* End it in good order, unless it ends already; no callback is called. */
+void session_leave(net_session_t *session);
 
 /* End it at once, with a Bye if the peer can hear it; no callback is called. */
 void session_drop(net_session_t *session);

@@ -30,6 +30,8 @@ struct net {
     uv_prepare_t turn;        /* gives them */
     uv_timer_t accept_again;
     refusals_t refusals;
+    bool is_leaving;
+    void (*left)(void *context); /* NULL: it has been called, or nobody leaves yet */
 };
 
 /* A handle less. */
@@ -39,6 +41,16 @@ static inline void net_put(net_t *net)
         return;
     tls_context_destroy(net->tls);
     free(net);
+}
+
+/* A session less: it may have been the last that is waited for. */
+static inline void net_left_one(net_t *net)
+{
+    void (*left)(void *context) = net->left;
+    if (!left || !list_is_empty(&net->sessions))
+        return;
+    net->left = NULL;
+    left(net->context);
 }
 
 /* ---- listen.c ---- */

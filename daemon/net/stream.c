@@ -433,7 +433,7 @@ int stream_take_socket(stream_t *stream)
     return fd;
 }
 
-blink_result_t stream_export(stream_t *stream, uint8_t number, uint8_t secret[TLS_SECRET_BYTES])
+blink_result_t stream_export(stream_t *stream, uint32_t number, uint8_t secret[TLS_SECRET_BYTES])
 {
     return tls_export(stream->tls, number, secret);
 }

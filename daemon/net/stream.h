@@ -63,7 +63,7 @@ int stream_take_socket(stream_t *stream);
 blink_result_t stream_own_address(const stream_t *stream, net_address_t *address);
 
 /* Derive from the connection what the peer derives, too: tls_export(). */
-blink_result_t stream_export(stream_t *stream, uint8_t number, uint8_t secret[TLS_SECRET_BYTES]);
+blink_result_t stream_export(stream_t *stream, uint32_t number, uint8_t secret[TLS_SECRET_BYTES]);
 
 /* Send what is queued, and no more: `ended` is called when the peer has closed the connection, too. What
  * comes until then is dropped. */

@@ -1,5 +1,6 @@
 #include "net/tls.h"
 
+#include <endian.h>
 #include <openssl/err.h>
 #include <openssl/hmac.h>
 #include <openssl/ssl.h>
@@ -69,6 +70,11 @@ bool tls_context_set_keys(tls_context_t *context, const cluster_keys_t *keys)
     context->psk_count = keys->count;
     OPENSSL_cleanse(psks, sizeof(psks));
     return is_other;
+}
+
+const char *tls_context_key_name(const tls_context_t *context, uint32_t number)
+{
+    return number < context->psk_count ? strrchr(context->psks[number].identity, ' ') + 1 : NULL;
 }
 
 /* NULL: no memory. */
@@ -290,12 +296,15 @@ blink_result_t tls_write(tls_t *tls, const void *bytes, size_t byte_count)
     return BLINK_OK;
 }
 
-blink_result_t tls_export(tls_t *tls, uint8_t number, uint8_t secret[TLS_SECRET_BYTES])
+blink_result_t tls_export(tls_t *tls, uint32_t number, uint8_t secret[TLS_SECRET_BYTES])
 {
     static const char label[] = "EXPORTER-blinkd-data";
+    uint8_t packed[sizeof(number)];
+    size_t bytes = number > UINT8_MAX ? sizeof(packed) : 1;
+    memcpy(packed, &(uint32_t){htole32(number)}, sizeof(packed));
     ERR_clear_error();
-    if (SSL_export_keying_material(tls->ssl, secret, TLS_SECRET_BYTES, label, sizeof(label) - 1, &number, 1,
-                                   1) != 1)
+    if (SSL_export_keying_material(tls->ssl, secret, TLS_SECRET_BYTES, label, sizeof(label) - 1, packed,
+                                   bytes, 1) != 1)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "OpenSSL: %s", reason());
     return BLINK_OK;
 }

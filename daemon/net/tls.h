@@ -29,6 +29,10 @@ void tls_context_destroy(tls_context_t *context);
  * than before. */
 bool tls_context_set_keys(tls_context_t *context, const cluster_keys_t *keys);
 
+/* The 16 digits that say which key is meant: of the first, with which connections are made, and of the
+ * second; NULL: there is none. */
+const char *tls_context_key_name(const tls_context_t *context, uint32_t number);
+
 /* One end of a connection. */
 typedef struct tls tls_t;
 
@@ -53,7 +57,7 @@ blink_result_t tls_write(tls_t *tls, const void *bytes, size_t byte_count);
 /* 32 bytes that both ends of a connection get for the same number, and nobody else (RFC 8446, 7.5). After the
  * handshake. Errors: SYSTEM. */
 #define TLS_SECRET_BYTES 32u
-blink_result_t tls_export(tls_t *tls, uint8_t number, uint8_t secret[TLS_SECRET_BYTES]);
+blink_result_t tls_export(tls_t *tls, uint32_t number, uint8_t secret[TLS_SECRET_BYTES]);
 
 /* What waits to be sent to the peer, and how much of it has been sent. */
 size_t tls_pending(const tls_t *tls, const void **bytes);

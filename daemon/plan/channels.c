@@ -107,6 +107,43 @@ void plan_destroy(plan_t *plan)
     free(plan);
 }
 
+/* ---- division ---- */
+
+static void copy_tree(const plan_tree_t *of, uint32_t rank_count, plan_tree_t *tree)
+{
+    if (!of->parent)
+        return;
+    memcpy(tree->parent, of->parent, rank_count * sizeof(*tree->parent));
+    memcpy(tree->path, of->path, rank_count * sizeof(*tree->path));
+}
+
+static blink_result_t copy_part(const plan_part_t *of, uint32_t rank_count, plan_part_t *part)
+{
+    part->root = of->root;
+    copy_tree(&of->reduce, rank_count, &part->reduce);
+    copy_tree(&of->broadcast, rank_count, &part->broadcast);
+    if (!of->route.ranks)
+        return BLINK_OK;
+    BLINK_TRY(plan_set_route(part, of->route.hop_count));
+    memcpy(part->route.ranks, of->route.ranks, (of->route.hop_count + 1u) * sizeof(*part->route.ranks));
+    if (of->route.hop_count > 0)
+        memcpy(part->route.paths, of->route.paths, of->route.hop_count * sizeof(*part->route.paths));
+    return BLINK_OK;
+}
+
+blink_result_t plan_divide_channel(plan_t *plan, uint32_t channel, uint32_t pieces)
+{
+    double share = plan->channels[channel].share / pieces;
+    plan->channels[channel].share = share;
+    for (uint32_t piece = 1; piece < pieces; piece++) {
+        plan_channel_t *added = NULL;
+        BLINK_TRY(plan_add_channel(plan, share, plan->channels[channel].part_count, &added));
+        for (uint32_t i = 0; i < added->part_count; i++)
+            BLINK_TRY(copy_part(&plan->channels[channel].parts[i], plan->rank_count, &added->parts[i]));
+    }
+    return BLINK_OK;
+}
+
 /* ---- paths ---- */
 
 static uint32_t hash_links(const uint32_t *links, uint32_t count)

@@ -20,13 +20,15 @@
 static const struct {
     blink_algorithm_t algorithm;
     bool every_pair; /* too slow beyond PLAN_CHOOSE_PAIRS_MOST ranks */
+    bool few_peers;  /* contends only where peers are limited */
 } contest[] = {
-    {BLINK_ALGORITHM_ONE_HOP, true},
-    {BLINK_ALGORITHM_TREES, false},
-    {BLINK_ALGORITHM_RING, false},
-    {BLINK_ALGORITHM_SHALLOW_TREES, true},
-    {BLINK_ALGORITHM_RECURSIVE_DOUBLING, true},
-    {BLINK_ALGORITHM_BINOMIAL, false},
+    {BLINK_ALGORITHM_ONE_HOP, true, false},
+    {BLINK_ALGORITHM_TREES, false, false},
+    {BLINK_ALGORITHM_RING, false, false},
+    {BLINK_ALGORITHM_SHALLOW_TREES, true, false},
+    {BLINK_ALGORITHM_RECURSIVE_DOUBLING, true, false},
+    {BLINK_ALGORITHM_BINOMIAL, false, false},
+    {BLINK_ALGORITHM_DOUBLE_BINARY_TREE, false, true},
 };
 static const blink_protocol_t protocols[] = {BLINK_PROTOCOL_SIMPLE, BLINK_PROTOCOL_LL128, BLINK_PROTOCOL_LL};
 
@@ -41,20 +43,25 @@ static const blink_protocol_t protocols[] = {BLINK_PROTOCOL_SIMPLE, BLINK_PROTOC
 static bool runs_on_nvlink(const topo_t *topo, const plan_t *plan)
 {
     for (uint32_t i = 0; i < plan->path_count; i++)
-        for (uint32_t hop = 0; hop < plan->paths[i].link_count; hop++) {
-            topo_link_kind_t kind = topo->links[plan->paths[i].links[hop]].kind;
-            if (kind != TOPO_NVLINK && kind != TOPO_NVSWITCH)
+        for (uint32_t hop = 0; hop < plan->paths[i].link_count; hop++)
+            if (!topo_is_nvlink(&topo->links[plan->paths[i].links[hop]]))
                 return false;
-        }
     return true;
+}
+
+/* For the code with this thread's error text. */
+static void mark_refused(plan_candidate_t *candidate, blink_result_t result)
+{
+    candidate->result = result;
+    strncpy(candidate->text, blink_error_text(), sizeof(candidate->text) - 1);
 }
 
 static blink_result_t refuse(plan_choice_t *choice, blink_algorithm_t algorithm, blink_protocol_t protocol,
                              blink_result_t result)
 {
     plan_candidate_t *candidate = &choice->candidates[choice->count++];
-    *candidate = (plan_candidate_t){.algorithm = algorithm, .protocol = protocol, .result = result};
-    strncpy(candidate->text, blink_error_text(), sizeof(candidate->text) - 1);
+    *candidate = (plan_candidate_t){.algorithm = algorithm, .protocol = protocol};
+    mark_refused(candidate, result);
     return result == BLINK_ERR_NO_MEMORY ? result : BLINK_OK;
 }
 
@@ -62,6 +69,7 @@ blink_result_t plan_contender_init(const topo_t *topo, plan_t *plan, plan_conten
 {
     *contender = (plan_contender_t){
         .algorithm = plan->algorithm, .all_nvlink = runs_on_nvlink(topo, plan), .plan = plan};
+    BLINK_TRY(plan_count_blocks(plan, &contender->blocks));
     return plan_predictor_create(topo, plan, &contender->predictor);
 }
 
@@ -73,7 +81,9 @@ void plan_contender_fini(plan_contender_t *contender)
 
 bool plan_contender_may_use(const plan_contender_t *contender, blink_protocol_t protocol)
 {
-    return protocol != BLINK_PROTOCOL_LL128 || contender->all_nvlink;
+    bool fits = contender->blocks_most == 0 ||
+                plan_blocks_under(&contender->blocks, protocol) <= contender->blocks_most;
+    return fits && (protocol != BLINK_PROTOCOL_LL128 || contender->all_nvlink);
 }
 
 /* Take a plan into the contest; it is the choice's from now on. */
@@ -83,7 +93,7 @@ static blink_result_t add_contender(const topo_t *topo, const plan_request_t *re
     plan_contender_t *contender = &choice->contenders[choice->contender_count++];
     BLINK_TRY(plan_contender_init(topo, plan, contender));
     plan_predictor_charge_moves(contender->predictor, request->move_us);
-    return BLINK_OK;
+    return request->peers_most == 0 ? BLINK_OK : plan_peers_most(topo, plan, &contender->peers);
 }
 
 static blink_result_t add_shallow(const topo_t *topo, const plan_request_t *request, plan_choice_t *choice)
@@ -163,6 +173,51 @@ static uint32_t find_fastest(const plan_choice_t *choice)
     return 0;
 }
 
+/* Of candidates with too many peers none is one, if there are others. */
+static void limit_peers(plan_choice_t *choice, uint32_t most)
+{
+    bool others = false;
+    for (uint32_t i = 0; i < choice->contender_count; i++)
+        others |= choice->contenders[i].peers <= most;
+    for (uint32_t i = 0; i < choice->count && others; i++) {
+        plan_candidate_t *candidate = &choice->candidates[i];
+        plan_contender_t *contender = &choice->contenders[candidate->contender];
+        if (candidate->result != BLINK_OK || contender->peers <= most)
+            continue;
+        contender->excluded = true;
+        mark_refused(candidate,
+                     blink_error_set(BLINK_ERR_UNSUPPORTED,
+                                     "left out: a host would have %u peers (most: %u); predicted are %.1f us",
+                                     contender->peers, most, candidate->predicted_us));
+    }
+}
+
+static uint64_t blocks_of(const plan_choice_t *choice, const plan_candidate_t *candidate)
+{
+    return plan_blocks_under(&choice->contenders[candidate->contender].blocks, candidate->protocol);
+}
+
+/* Blocks wait for one another, so that a device must run all of them at once: of candidates with more blocks
+ * than that none is one, if there are others. */
+static void limit_blocks(plan_choice_t *choice, uint32_t most)
+{
+    bool others = false;
+    for (uint32_t i = 0; i < choice->count; i++) {
+        const plan_candidate_t *c = &choice->candidates[i];
+        others |= c->result == BLINK_OK && blocks_of(choice, c) <= most;
+    }
+    for (uint32_t i = 0; i < choice->contender_count && others; i++)
+        choice->contenders[i].blocks_most = most;
+    for (uint32_t i = 0; i < choice->count && others; i++) {
+        plan_candidate_t *c = &choice->candidates[i];
+        if (c->result == BLINK_OK && blocks_of(choice, c) > most)
+            mark_refused(c, blink_error_set(BLINK_ERR_UNSUPPORTED,
+                                            "left out: it takes %llu blocks of a GPU, which runs %u at the "
+                                            "same time; predicted are %.1f us",
+                                            (unsigned long long)blocks_of(choice, c), most, c->predicted_us));
+    }
+}
+
 static bool precedes(const plan_candidate_t *a, const plan_candidate_t *b)
 {
     if (a->result != BLINK_OK || b->result != BLINK_OK)
@@ -213,6 +268,8 @@ static blink_result_t hold_contest(const topo_t *topo, plan_request_t request, p
 {
     for (size_t i = 0; i < CONTEST_COUNT; i++) {
         uint32_t first = choice->contender_count;
+        if (contest[i].few_peers && request.peers_most == 0)
+            continue;
         request.algorithm = contest[i].algorithm;
         blink_result_t result = add_contenders(topo, &request, contest[i].every_pair, choice);
         if (result != BLINK_OK)
@@ -220,6 +277,11 @@ static blink_result_t hold_contest(const topo_t *topo, plan_request_t request, p
         for (uint32_t c = first; result == BLINK_OK && c < choice->contender_count; c++)
             add_candidates(topo, c, request.bytes, choice);
     }
+    if (request.blocks_most > 0)
+        limit_blocks(choice, request.blocks_most);
+    choice->unlimited = choice->candidates[find_fastest(choice)];
+    if (request.peers_most > 0)
+        limit_peers(choice, request.peers_most);
     sort_candidates(choice);
     return pick_best(topo, choice);
 }
@@ -271,7 +333,7 @@ static plan_crossover_t fastest_at(const plan_choice_t *choice, uint64_t bytes)
     for (uint32_t c = 0; c < choice->contender_count; c++)
         for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
             const plan_contender_t *contender = &choice->contenders[c];
-            predicted_us[c][i] = plan_contender_may_use(contender, protocols[i])
+            predicted_us[c][i] = !contender->excluded && plan_contender_may_use(contender, protocols[i])
                                      ? plan_predictor_us(contender->predictor, bytes, protocols[i], 0)
                                      : INFINITY;
             least_us = fmin(least_us, predicted_us[c][i]);

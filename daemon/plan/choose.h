@@ -7,6 +7,7 @@
 #define BLINK_CHOOSE_H
 
 #include "error.h"
+#include "plan/blocks.h"
 #include "plan/predict.h"
 
 #include <stdbool.h>
@@ -33,7 +34,11 @@ typedef struct plan_candidate {
 typedef struct plan_contender {
     blink_algorithm_t algorithm;
     bool all_nvlink; /* every path of the plan */
-    plan_t *plan;    /* NULL once taken */
+    plan_blocks_t blocks;
+    uint32_t blocks_most; /* that a device runs; 0: any number, or no plan has so few */
+    uint32_t peers;       /* most that a host exchanges data with; 0 where that is not limited */
+    bool excluded;        /* has too many, and another one has not */
+    plan_t *plan;         /* NULL once taken */
     plan_predictor_t *predictor;
 } plan_contender_t;
 
@@ -41,7 +46,7 @@ typedef struct plan_contender {
 blink_result_t plan_contender_init(const topo_t *topo, plan_t *plan, plan_contender_t *contender);
 void plan_contender_fini(plan_contender_t *contender);
 
-/* LL128 is for NVLink alone, since nothing else keeps the order of a line's bytes. */
+/* LL128 is for NVLink alone, since nothing else keeps the order of a line's bytes; and blocks must fit. */
 bool plan_contender_may_use(const plan_contender_t *contender, blink_protocol_t protocol);
 
 typedef struct plan_choice {
@@ -50,6 +55,7 @@ typedef struct plan_choice {
         *candidates; /* fastest first, as good as equal ones in a fixed order; then those that failed */
     uint32_t contender_count;
     plan_contender_t *contenders;
+    plan_candidate_t unlimited; /* what would be chosen if hosts might have any number of peers */
     plan_t *best; /* the plan of candidates[0], its protocol set; the choice owns it until it is taken */
 } plan_choice_t;
 
@@ -57,9 +63,11 @@ typedef struct plan_choice {
  * Plan and predict all candidates for request->bytes; request->algorithm is ignored. Chosen is the fastest;
  * of those within 1 % of it the first of one hop, packed trees, rings, shallow trees, recursive doubling,
  * binomial tree, and of their protocols the first of Simple, LL128, LL. Of shallow trees there are several
- * plans. Blink and NCCL's double binary trees do not contend: they are planned when named. Only the chosen
- * plan's bound is proven. *choice is the caller's: plan_choice_fini(). Errors: those of plan_create(); where
- * no candidate is left, the packed trees' one.
+ * plans. Blink does not contend, and NCCL's double binary trees only where the request limits peers, for they
+ * have few: both are planned when named. Of plans with too many peers none is taken, unless there are no
+ * others; nor of those that take more blocks of a device than it runs. Only the chosen plan's bound is
+ * proven. *choice is the caller's: plan_choice_fini(). Errors: those of plan_create(); where no candidate is
+ * left, the packed trees' one.
  */
 blink_result_t plan_choose(const topo_t *topo, const plan_request_t *request, plan_choice_t *choice);
 void plan_choice_fini(plan_choice_t *choice);

@@ -32,6 +32,10 @@ blink_result_t plan_create_shallow(const topo_t *topo, const plan_request_t *req
  * the next call. Errors: NO_MEMORY. */
 blink_result_t plan_add_channel(plan_t *plan, double share, uint32_t part_count, plan_channel_t **channel);
 
+/* Divide a channel into so many of equal shares and the same parts: the others stand behind all channels.
+ * Errors: NO_MEMORY. */
+blink_result_t plan_divide_channel(plan_t *plan, uint32_t channel, uint32_t pieces);
+
 /* A plan of the same request and numbers, without channels, paths and symmetries. *copy is the caller's,
  * after an error too: plan_destroy(). Errors: NO_MEMORY. */
 blink_result_t plan_copy_head(const topo_t *topo, const plan_t *plan, plan_t **copy);
@@ -52,11 +56,21 @@ uint32_t plan_tree_depth(const plan_t *plan, const plan_tree_t *tree);
 
 /* ---- reach.c ---- */
 
-/* The path of fewest links from one rank to another through relays only; among equally short ones those of
- * the widest narrowest link; among those the choice'th (counted modulo their number), so that callers can
- * spread over parallel switches. Interned. Errors: UNREACHABLE (names both ranks), NO_MEMORY. */
+/* The path of fewest links from one rank to another through relays only, between devices that are no peers by
+ * way of a CPU; among equally short ones those of the widest narrowest link; among those the choice'th
+ * (counted modulo their number), so that callers can spread over parallel switches. Interned. Errors:
+ * UNREACHABLE (names both ranks), NO_MEMORY. */
 blink_result_t plan_shortest_path(const topo_t *topo, plan_t *plan, uint32_t from, uint32_t to,
                                   uint32_t choice, uint32_t *path);
+
+/* UNREACHABLE: no path leads from one rank to the other. The text names both, and what the topology lacks if
+ * they are no peers. */
+blink_result_t plan_fail_unreachable(const topo_t *topo, const plan_t *plan, uint32_t from, uint32_t to);
+
+/* Whether the devices at the path's ends are peers; else whether it comes by a CPU, and so by memory of the
+ * host. */
+bool plan_path_joins_peers(const topo_t *topo, const plan_path_t *path);
+bool plan_path_by_host(const topo_t *topo, const plan_path_t *path);
 
 /* The least capacity of the path's links, GB/s, and the sum of their latencies, µs. */
 double plan_path_GBps(const topo_t *topo, const plan_path_t *path);

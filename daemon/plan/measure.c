@@ -1,11 +1,20 @@
 /* What a plan comes to: loads, rate, depth, number of trees. The algorithms' claims are checked with
  * it. */
 #include "error.h"
+#include "plan/blocks.h"
 #include "plan/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+bool plan_meets_in_host(const topo_t *topo, const plan_t *plan)
+{
+    for (uint32_t i = 0; i < plan->path_count && topo->non_peer_count > 0; i++)
+        if (!plan_path_joins_peers(topo, &plan->paths[i]))
+            return true;
+    return false;
+}
 
 static void load_path(const plan_t *plan, uint32_t index, double share, double *loads)
 {
@@ -91,7 +100,12 @@ blink_result_t plan_rate_GBps(const topo_t *topo, const plan_t *plan, double *ra
         *rate_GBps = worst > 0.0 ? 1.0 / worst : 0.0;
     }
     free(loads);
-    return result;
+    if (result != BLINK_OK || !(plan->block_GBps > 0.0))
+        return result;
+    plan_blocks_t blocks;
+    BLINK_TRY(plan_count_blocks(plan, &blocks));
+    *rate_GBps = fmin(*rate_GBps, plan->block_GBps / blocks.busiest);
+    return BLINK_OK;
 }
 
 /* Every edge is climbed once: a ring is a chain for each of its ranks. */
@@ -122,6 +136,18 @@ uint32_t plan_depth(const plan_t *plan)
             deepest = depth > deepest ? depth : deepest;
         }
     return deepest;
+}
+
+uint64_t plan_edge_count(const plan_t *plan)
+{
+    uint64_t count = 0;
+    for (uint32_t c = 0; c < plan->channel_count; c++)
+        for (uint32_t i = 0; i < plan->channels[c].part_count; i++) {
+            const plan_part_t *part = &plan->channels[c].parts[i];
+            uint32_t trees = (part->reduce.parent ? 1u : 0u) + (part->broadcast.parent ? 1u : 0u);
+            count += (uint64_t)trees * (plan->rank_count - 1) + part->route.hop_count;
+        }
+    return count * plan_image_count(plan);
 }
 
 uint64_t plan_tree_count(const plan_t *plan)

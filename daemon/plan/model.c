@@ -38,6 +38,18 @@ double model_hop_us(const topo_t *topo, const uint32_t *links, uint32_t link_cou
     return hop_us[slowest][protocol];
 }
 
+double model_block_GBps(uint32_t capability)
+{
+    static const struct {
+        uint32_t capability; /* from this one on */
+        double GBps;
+    } generations[] = {{100, 70.0}, {90, 38.7}, {80, 24.0}, {1, 26.5}, {0, 24.0}};
+    uint32_t i = 0;
+    while (capability < generations[i].capability)
+        i++;
+    return generations[i].GBps;
+}
+
 double model_payload_share(blink_protocol_t protocol)
 {
     return payload_share[protocol];

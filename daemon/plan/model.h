@@ -20,6 +20,14 @@ double model_launch_us(blink_protocol_t protocol);
 double model_hop_us(const topo_t *topo, const uint32_t *links, uint32_t link_count,
                     blink_protocol_t protocol);
 
+/*
+ * What one block of a GPU moves, by its compute capability (90 for 9.0; 0: unknown): NCCL's limit for a
+ * channel of a tree on one machine, whose block takes what two ranks send, sums it with its own and passes it
+ * on. 26.5 for a V100, as NCCL has it for all that is older too; 24 for an A100, and for all of capability
+ * 8 and the unknown, for it is the least; 38.7 for an H100; 70 for Blackwell and later. GB/s.
+ */
+double model_block_GBps(uint32_t capability);
+
 /* The part of a link's bytes that are payload: 1 for Simple, 120/128 for LL128, 1/2 for LL. */
 double model_payload_share(blink_protocol_t protocol);
 

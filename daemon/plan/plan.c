@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "error.h"
 #include "names.h"
+#include "plan/blocks.h"
 #include "plan/internal.h"
 
 #include <math.h>
@@ -102,6 +103,22 @@ static blink_result_t fill_channels(const topo_t *topo, const plan_request_t *re
     }
 }
 
+/* Algorithms that take links as they find them know nothing of devices that are no peers. */
+static blink_result_t check_paths(const topo_t *topo, const plan_t *plan)
+{
+    for (uint32_t i = 0; i < plan->path_count && topo->non_peer_count > 0; i++) {
+        const plan_path_t *path = &plan->paths[i];
+        if (plan_path_joins_peers(topo, path) || plan_path_by_host(topo, path))
+            continue;
+        const topo_link_t *first = &topo->links[path->links[0]];
+        const topo_link_t *last = &topo->links[path->links[path->link_count - 1]];
+        return BLINK_FAIL(BLINK_ERR_UNREACHABLE,
+                          "%s and %s are no peers, and the way between them comes by no CPU of %s",
+                          topo->nodes[first->from].id, topo->nodes[last->to].id, topo->name);
+    }
+    return BLINK_OK;
+}
+
 static blink_result_t fill(const topo_t *topo, const plan_request_t *request, plan_t *plan)
 {
     if (plan->algorithm != BLINK_ALGORITHM_TREES)
@@ -110,7 +127,9 @@ static blink_result_t fill(const topo_t *topo, const plan_request_t *request, pl
         BLINK_TRY(plan_pack_routes(topo, plan, plan->prices));
     else
         BLINK_TRY(plan_pack_trees(topo, plan, plan->prices));
-    return plan_rate_GBps(topo, plan, &plan->rate_GBps);
+    BLINK_TRY(check_paths(topo, plan));
+    BLINK_TRY(plan_rate_GBps(topo, plan, &plan->rate_GBps));
+    return plan_fill_blocks(topo, request, plan);
 }
 
 blink_result_t plan_create_unproven(const topo_t *topo, const plan_request_t *request, plan_t **out)
@@ -142,6 +161,8 @@ blink_result_t plan_create_shallow(const topo_t *topo, const plan_request_t *req
     blink_result_t result = copy_request(topo, request, head);
     if (result == BLINK_OK && request->rank_count > 1) {
         result = plan_shallow_trees(topo, head, plans, count);
+        for (uint32_t i = 0; result == BLINK_OK && i < *count; i++)
+            result = plan_fill_blocks(topo, request, plans[i]);
         plan_destroy(head);
     } else {
         plans[(*count)++] = head;

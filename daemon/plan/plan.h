@@ -4,7 +4,8 @@
  *
  * Rate and bound are in one load model: the load of a directed link is the sum of the shares of
  * the edges whose path crosses it, all phases concurrent; rate = 1 / max(load / capacity). Shares are of the
- * payload that collective.h defines for the collective.
+ * payload that collective.h defines for the collective. On GPUs the blocks that run lanes are loaded, too
+ * (plan/blocks.h): the bound knows of links alone, the rate of both.
  */
 #ifndef BLINK_PLAN_H
 #define BLINK_PLAN_H
@@ -74,6 +75,7 @@ typedef struct plan {
     uint32_t *rank_node;  /* topology node of each rank */
     uint32_t root;        /* rank; for sendrecv the source; PLAN_NONE where the collective has none */
     uint32_t peer;        /* sendrecv: the destination; else PLAN_NONE */
+    double block_GBps;    /* what the block that runs a lane moves at most; 0: any rate */
     double rate_GBps;     /* payload GB/s once the pipeline is full; 0 if nothing moves (one rank) */
     double bound_GBps;    /* proven upper bound for any plan; 0 if nothing moves */
     double *prices;       /* the proof of the bound: one per topology link, then one per node; see
@@ -97,12 +99,18 @@ typedef struct plan_request {
     blink_algorithm_t algorithm;
     const uint32_t *rank_node; /* topology nodes of the ranks, in rank order; distinct gpus */
     uint32_t rank_count;
-    uint32_t root;       /* rank, where the collective has one (sendrecv: the source); else ignored */
-    uint32_t peer;       /* sendrecv: the destination; else ignored */
-    uint64_t bytes;      /* of the payload, for AUTO; 0: as large as it takes for the highest rate */
-    double move_us;      /* that a move between hosts takes whoever makes it, for AUTO; 0: nothing */
-    double plan_seconds; /* how long packing trees or routes may take; then the best found by then is the
-                            plan, with what it lacks to its bound; 0: as long as it takes */
+    uint32_t root;        /* rank, where the collective has one (sendrecv: the source); else ignored */
+    uint32_t peer;        /* sendrecv: the destination; else ignored */
+    uint64_t bytes;       /* of the payload, for AUTO; 0: as large as it takes for the highest rate */
+    double move_us;       /* that a move between hosts takes whoever makes it, for AUTO; 0: nothing */
+    uint32_t peers_most;  /* other hosts that one host may exchange data with, for AUTO, where some plan makes
+                             do with so few; 0: any number */
+    double block_GBps;    /* of devices that are GPUs, what a block moves (model_block_GBps()): channels are
+                             divided until blocks fill the links; 0: devices are none, or links alone count */
+    uint32_t blocks_most; /* that run on a device at the same time: AUTO leaves out plans that have more; 0:
+                             any number */
+    double plan_seconds;  /* how long packing trees or routes may take; then the best found by then is the
+                             plan, with what it lacks to its bound; 0: as long as it takes */
 } plan_request_t;
 
 /*
@@ -123,19 +131,40 @@ uint64_t plan_image_count(const plan_t *plan);
  * NO_MEMORY. */
 blink_result_t plan_expand(const topo_t *topo, const plan_t *plan, plan_t **expanded);
 
+/* Whether the plan joins ranks whose devices are no peers, by memory of the host. */
+bool plan_meets_in_host(const topo_t *topo, const plan_t *plan);
+
 /* Share of the payload that crosses each directed link (link_count doubles, caller's array). Errors:
  * NO_MEMORY. */
 blink_result_t plan_link_loads(const topo_t *topo, const plan_t *plan, double *loads);
 
-/* The rate the loads allow, from links and switch backplanes; 0 if nothing moves. Errors: NO_MEMORY. */
+/* The rate the loads allow, from links, switch backplanes and blocks; 0 if nothing moves. Errors: NO_MEMORY.
+ */
 blink_result_t plan_rate_GBps(const topo_t *topo, const plan_t *plan, double *rate_GBps);
+
+/*
+ * The bound that would hold if switches that reduce (topo_node_t) did so: each then combines what comes in
+ * for one receiver, and copies what leaves to several, so that a link carries once what all trees of a part
+ * take over it. No plan makes use of that yet, so bound_GBps holds for all there are. Where no switch reduces
+ * the two are the same. Errors: NO_MEMORY.
+ */
+blink_result_t plan_multicast_bound_GBps(const topo_t *topo, const plan_t *plan, double *bound_GBps);
 
 /* Most edges a byte crosses one after the other: between the root and any rank, reduce and broadcast added,
  * or along a route; over all parts of all channels. */
 uint32_t plan_depth(const plan_t *plan);
 
+/* Number every rank's host by the first rank on it. Returns how many hosts there are. */
+uint32_t plan_number_hosts(const topo_t *topo, const plan_t *plan, uint32_t *of_rank);
+
+/* The most other hosts that one host exchanges data with, over all hosts. Errors: NO_MEMORY. */
+blink_result_t plan_peers_most(const topo_t *topo, const plan_t *plan, uint32_t *most);
+
 /* Trees and routes with edges, all images counted: a reduce and a broadcast tree are two. */
 uint64_t plan_tree_count(const plan_t *plan);
+
+/* Edges of all trees and hops of all routes, all images counted. */
+uint64_t plan_edge_count(const plan_t *plan);
 
 /*
  * Print. *text is malloc'd and the caller's. JSON is blink-plan/1, with all images. The table,

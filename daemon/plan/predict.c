@@ -2,6 +2,7 @@
 #include "plan/predict.h"
 
 #include "error.h"
+#include "plan/blocks.h"
 #include "plan/internal.h"
 #include "plan/lane/lane.h"
 #include "plan/model.h"
@@ -49,12 +50,19 @@ struct plan_predictor {
 typedef struct walk {
     const topo_t *topo;
     const plan_t *plan;
-    double *weights;      /* WEIGHT_COUNT per path */
-    double *sums;         /* per rank: from the root; negative: not known yet */
-    uint32_t *stack;      /* ranks below one whose sum is known */
-    uint32_t *visits;     /* per link: edges of the channel that cross it */
-    uint32_t *nic_visits; /* per link between a NIC and the network: edges of all channels */
+    double *weights;          /* WEIGHT_COUNT per path */
+    double *sums;             /* WEIGHT_COUNT per rank: from the root; the first negative: not known yet */
+    uint32_t *stack;          /* ranks below one whose sum is known */
+    uint32_t *visits;         /* per link: edges of the channel that cross it */
+    uint32_t *nic_visits;     /* per link between a NIC and the network: edges of all channels */
+    channel_blocks_t *blocks; /* per channel */
 } walk_t;
+
+/* What a block moves. */
+static double block_GBps(const plan_t *plan)
+{
+    return plan->block_GBps > 0.0 ? plan->block_GBps : INFINITY;
+}
 
 static void weigh_path(const walk_t *walk, uint32_t index)
 {
@@ -64,7 +72,8 @@ static void weigh_path(const walk_t *walk, uint32_t index)
     for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
         weights[ALPHA_FIRST + protocol] =
             latency_us + model_hop_us(walk->topo, path->links, path->link_count, (blink_protocol_t)protocol);
-    weights[MOVE] = 1.0 / (BYTES_PER_US_GBps * plan_path_GBps(walk->topo, path));
+    weights[MOVE] =
+        1.0 / (BYTES_PER_US_GBps * fmin(plan_path_GBps(walk->topo, path), block_GBps(walk->plan)));
     weights[HOP] = 1.0;
 }
 
@@ -74,15 +83,16 @@ static blink_result_t walk_init(walk_t *walk, const topo_t *topo, const plan_t *
     *walk = (walk_t){.topo = topo,
                      .plan = plan,
                      .weights = malloc((plan->path_count + 1u) * WEIGHT_COUNT * sizeof(*walk->weights)),
-                     .sums = malloc(n * sizeof(*walk->sums)),
+                     .sums = malloc((size_t)n * WEIGHT_COUNT * sizeof(*walk->sums)),
                      .stack = malloc(n * sizeof(*walk->stack)),
                      .visits = calloc(topo->link_count + 1u, sizeof(*walk->visits)),
-                     .nic_visits = calloc(topo->link_count + 1u, sizeof(*walk->nic_visits))};
-    if (!walk->weights || !walk->sums || !walk->stack || !walk->visits || !walk->nic_visits)
+                     .nic_visits = calloc(topo->link_count + 1u, sizeof(*walk->nic_visits)),
+                     .blocks = calloc(plan->channel_count + 1u, sizeof(*walk->blocks))};
+    if (!walk->weights || !walk->sums || !walk->stack || !walk->visits || !walk->nic_visits || !walk->blocks)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to predict a plan over %u ranks", n);
     for (uint32_t i = 0; i < plan->path_count; i++)
         weigh_path(walk, i);
-    return BLINK_OK;
+    return plan_channel_blocks(plan, walk->blocks);
 }
 
 static void walk_fini(walk_t *walk)
@@ -92,36 +102,63 @@ static void walk_fini(walk_t *walk)
     free(walk->stack);
     free(walk->visits);
     free(walk->nic_visits);
+    free(walk->blocks);
 }
 
-/* The heaviest chain between the root and any rank. */
-static double heaviest_chain(const walk_t *walk, const plan_tree_t *tree, weight_t weight)
+static const double *weights_of(const walk_t *walk, uint32_t path)
 {
-    double heaviest = 0.0;
-    if (!tree->parent)
-        return 0.0;
-    for (uint32_t rank = 0; rank < walk->plan->rank_count; rank++)
-        walk->sums[rank] = tree->parent[rank] == PLAN_NONE ? 0.0 : -1.0;
-    for (uint32_t rank = 0; rank < walk->plan->rank_count; rank++) {
-        uint32_t height = 0, at = rank;
-        for (; walk->sums[at] < 0.0; at = tree->parent[at])
-            walk->stack[height++] = at;
-        while (height > 0) {
-            uint32_t child = walk->stack[--height];
-            walk->sums[child] = walk->sums[tree->parent[child]] +
-                                walk->weights[(size_t)tree->path[child] * WEIGHT_COUNT + weight];
-        }
-        heaviest = fmax(heaviest, walk->sums[rank]);
+    return &walk->weights[(size_t)path * WEIGHT_COUNT];
+}
+
+static double *sums_of(const walk_t *walk, uint32_t rank)
+{
+    return &walk->sums[(size_t)rank * WEIGHT_COUNT];
+}
+
+/* Know the sums of a rank and of those on its way to the root. */
+static void sum_up(const walk_t *walk, const plan_tree_t *tree, uint32_t rank)
+{
+    uint32_t height = 0;
+    for (uint32_t at = rank; sums_of(walk, at)[0] < 0.0; at = tree->parent[at])
+        walk->stack[height++] = at;
+    while (height > 0) {
+        uint32_t child = walk->stack[--height];
+        const double *above = sums_of(walk, tree->parent[child]);
+        const double *edge = weights_of(walk, tree->path[child]);
+        for (uint32_t weight = 0; weight < WEIGHT_COUNT; weight++)
+            sums_of(walk, child)[weight] = above[weight] + edge[weight];
     }
-    return heaviest;
 }
 
-static double part_weight(const walk_t *walk, const plan_part_t *part, weight_t weight)
+/* Add the heaviest chain between the root and any rank, by each weight. */
+static void add_heaviest_chain(const walk_t *walk, const plan_tree_t *tree, double sum[WEIGHT_COUNT])
 {
-    double sum = heaviest_chain(walk, &part->reduce, weight) + heaviest_chain(walk, &part->broadcast, weight);
+    double heaviest[WEIGHT_COUNT] = {0};
+    if (!tree->parent)
+        return;
+    for (uint32_t rank = 0; rank < walk->plan->rank_count; rank++)
+        if (tree->parent[rank] == PLAN_NONE)
+            memset(sums_of(walk, rank), 0, WEIGHT_COUNT * sizeof(*walk->sums));
+        else
+            sums_of(walk, rank)[0] = -1.0;
+    for (uint32_t rank = 0; rank < walk->plan->rank_count; rank++) {
+        sum_up(walk, tree, rank);
+        for (uint32_t weight = 0; weight < WEIGHT_COUNT; weight++)
+            if (sums_of(walk, rank)[weight] > heaviest[weight])
+                heaviest[weight] = sums_of(walk, rank)[weight];
+    }
+    for (uint32_t weight = 0; weight < WEIGHT_COUNT; weight++)
+        sum[weight] += heaviest[weight];
+}
+
+static void weigh_part(const walk_t *walk, const plan_part_t *part, double sum[WEIGHT_COUNT])
+{
+    memset(sum, 0, WEIGHT_COUNT * sizeof(*sum));
+    add_heaviest_chain(walk, &part->reduce, sum);
+    add_heaviest_chain(walk, &part->broadcast, sum);
     for (uint32_t i = 0; i < part->route.hop_count; i++)
-        sum += walk->weights[(size_t)part->route.paths[i] * WEIGHT_COUNT + weight];
-    return sum;
+        for (uint32_t weight = 0; weight < WEIGHT_COUNT; weight++)
+            sum[weight] += weights_of(walk, part->route.paths[i])[weight];
 }
 
 /* Whether a link joins a host to the network, and not two switches of that. */
@@ -132,39 +169,42 @@ static bool is_of_nic(const topo_t *topo, uint32_t link)
            (topo->nodes[l->from].kind != TOPO_SWITCH || topo->nodes[l->to].kind != TOPO_SWITCH);
 }
 
-/* Count an edge's links; returns the longest time that one of them takes for a byte of each visit. */
-static double visit_path(const walk_t *walk, uint32_t index)
+static void visit_path(const walk_t *walk, uint32_t index)
 {
     const plan_path_t *path = &walk->plan->paths[index];
-    double longest = 0.0;
-    for (uint32_t i = 0; i < path->link_count; i++) {
-        walk->nic_visits[path->links[i]] += is_of_nic(walk->topo, path->links[i]);
-        longest = fmax(longest, ++walk->visits[path->links[i]] /
-                                    (BYTES_PER_US_GBps * walk->topo->links[path->links[i]].GBps));
-    }
-    return longest;
+    for (uint32_t i = 0; i < path->link_count; i++)
+        walk->visits[path->links[i]]++;
 }
 
-static double visit_tree(const walk_t *walk, const plan_tree_t *tree)
+static void visit_tree(const walk_t *walk, const plan_tree_t *tree)
 {
-    double longest = 0.0;
     for (uint32_t rank = 0; tree->parent && rank < walk->plan->rank_count; rank++)
         if (tree->path[rank] != PLAN_NONE)
-            longest = fmax(longest, visit_path(walk, tree->path[rank]));
-    return longest;
+            visit_path(walk, tree->path[rank]);
 }
 
-/* M of the header: what the channel's busiest link takes for a byte of every part. */
-static double busiest_link(const walk_t *walk, const plan_channel_t *channel)
+static void visit_channel(const walk_t *walk, const plan_channel_t *channel)
 {
-    double longest = 0.0;
     memset(walk->visits, 0, walk->topo->link_count * sizeof(*walk->visits));
     for (uint32_t i = 0; i < channel->part_count; i++) {
         const plan_part_t *part = &channel->parts[i];
-        longest = fmax(longest, visit_tree(walk, &part->reduce));
-        longest = fmax(longest, visit_tree(walk, &part->broadcast));
+        visit_tree(walk, &part->reduce);
+        visit_tree(walk, &part->broadcast);
         for (uint32_t hop = 0; hop < part->route.hop_count; hop++)
-            longest = fmax(longest, visit_path(walk, part->route.paths[hop]));
+            visit_path(walk, part->route.paths[hop]);
+    }
+}
+
+/* What the channel's busiest link takes for a byte of every part. */
+static double busiest_link(const walk_t *walk, const plan_channel_t *channel)
+{
+    double longest = 0.0;
+    visit_channel(walk, channel);
+    for (uint32_t i = 0; i < walk->topo->link_count; i++) {
+        if (walk->visits[i] == 0)
+            continue;
+        walk->nic_visits[i] += is_of_nic(walk->topo, i) ? walk->visits[i] : 0;
+        longest = fmax(longest, walk->visits[i] / (BYTES_PER_US_GBps * walk->topo->links[i].GBps));
     }
     return longest;
 }
@@ -173,12 +213,16 @@ static void measure_channel(const walk_t *walk, uint32_t index, plan_predictor_t
 {
     const plan_channel_t *channel = &walk->plan->channels[index];
     double heaviest[WEIGHT_COUNT] = {0};
-    for (uint32_t i = 0; i < channel->part_count; i++)
+    for (uint32_t i = 0; i < channel->part_count; i++) {
+        double sum[WEIGHT_COUNT];
+        weigh_part(walk, &channel->parts[i], sum);
         for (uint32_t weight = 0; weight < WEIGHT_COUNT; weight++)
-            heaviest[weight] =
-                fmax(heaviest[weight], part_weight(walk, &channel->parts[i], (weight_t)weight));
+            heaviest[weight] = fmax(heaviest[weight], sum[weight]);
+    }
     channel_cost_t *cost = &predictor->channels[index];
-    double images = (double)plan_image_count(walk->plan), busy = busiest_link(walk, channel);
+    double images = (double)plan_image_count(walk->plan);
+    double block_us_per_byte = walk->blocks[index].load / (BYTES_PER_US_GBps * block_GBps(walk->plan));
+    double busy = fmax(busiest_link(walk, channel), block_us_per_byte);
     *cost = (channel_cost_t){.part_share = channel->share / (images * channel->part_count),
                              .fill_us_per_byte = fmax(0.0, heaviest[MOVE] - busy),
                              .busy_us_per_byte = busy,
@@ -244,6 +288,7 @@ blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, pla
         for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
             predictor->facts[protocol] = (lane_program_t){.protocol = (blink_protocol_t)protocol,
                                                           .rate_GBps = plan->rate_GBps,
+                                                          .block_GBps = plan->block_GBps,
                                                           .channel_count = plan->channel_count,
                                                           .channels = channels};
     }

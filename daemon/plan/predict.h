@@ -4,17 +4,19 @@
  *
  *     T = launch + max over c (A_c + max(0, F_c - M_c) · p / e) + max(S / (e · rate), max over c (R_c), W)
  *
- *  A_c  latency of the longest way through the channel: hops and links from the farthest rank to the root and
- *       back, or along a route. µs
- *  F_c  the time a byte takes on the narrowest link of every hop of such a way: a piece is stored and
- * forwarded. µs per byte M_c  the time that the channel's busiest link takes for a byte of each part it
- * carries: S / rate already has it. µs per byte R_c  the least time of the channel's own N pieces per part,
- * which binds where pieces are short against latencies. Lanes take several parts in order, so that every
- * piece after the first waits for all hops: M_c p/e + (N - 1) (A_c + M_c p/e), halved where reduce and
- * broadcast lanes run side by side; a broadcast's or a route's first hop waits for nothing. Of one part,
- * reduce edges have `slots` pieces on the way: (N - 1) (slowest hop + 2 M_c p/e) / slots. µs
- *  W    the time that the busiest NIC's moves take whoever makes them, one after another: none, unless
- *       plan_predictor_charge_moves() says what a move between hosts costs. µs
+ * - A_c: latency of the longest way through the channel: hops and links from the farthest rank to the root
+ *   and back, or along a route. µs
+ * - F_c: the time a byte takes on the narrowest link of every hop of such a way, or in a block if that is
+ *   slower: a piece is stored and forwarded. µs per byte
+ * - M_c: the time that the channel's busiest link takes for a byte of each part it carries, or on GPUs its
+ *   busiest block: S / rate already has it. µs per byte
+ * - R_c: the least time of the channel's own N pieces per part, which binds where pieces are short against
+ *   latencies. Lanes take several parts in order, so that every piece after the first waits for all hops: M_c
+ *   p/e + (N - 1) (A_c + M_c p/e), halved where reduce and broadcast lanes run side by side; a broadcast's or
+ *   a route's first hop waits for nothing. Of one part, reduce edges have `slots` pieces on the way: (N - 1)
+ *   (slowest hop + 2 M_c p/e) / slots. µs
+ * - W: the time that the busiest NIC's moves take whoever makes them, one after another: none, unless
+ *   plan_predictor_charge_moves() says what a move between hosts costs. µs
  *
  * p is what executors cut: the chunk of the channel with the largest share per part, or all of that share if
  * it is less, and in proportion for the other channels. T → S / (e · rate), and grows with S but for the

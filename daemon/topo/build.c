@@ -24,11 +24,17 @@ typedef struct build_link {
     bool duplex;
 } build_link_t;
 
+/* Two devices that are no peers. */
+typedef struct build_pair {
+    char *one, *other;
+} build_pair_t;
+
 struct topo_builder {
     char *name;
     char *source;
     VEC(topo_node_t) nodes;
     VEC(build_link_t) links;
+    VEC(build_pair_t) non_peers;
 };
 
 typedef struct build_name {
@@ -50,6 +56,7 @@ typedef struct build_work {
     build_name_t *names; /* sorted by id */
     build_edge_t *edges;
     uint32_t edge_count;
+    topo_pair_t *pairs;
 } build_work_t;
 
 static blink_result_t out_of_memory(const char *source)
@@ -92,6 +99,11 @@ void topo_build_destroy(topo_builder_t *builder)
         free(builder->nodes.items[i].id);
         free(builder->nodes.items[i].host);
     }
+    for (uint32_t i = 0; i < builder->non_peers.count; i++) {
+        free(builder->non_peers.items[i].one);
+        free(builder->non_peers.items[i].other);
+    }
+    vec_free(&builder->non_peers);
     vec_free(&builder->links);
     vec_free(&builder->nodes);
     free(builder->source);
@@ -108,6 +120,15 @@ blink_result_t topo_build_node(topo_builder_t *builder, const topo_node_t *node)
     added.host = strdup(node->host ? node->host : "");
     builder->nodes.items[builder->nodes.count++] = added;
     return added.id && added.host ? BLINK_OK : out_of_memory(builder->source);
+}
+
+blink_result_t topo_build_nvswitch(topo_builder_t *builder, const char *host, const char *id, bool reduces)
+{
+    return topo_build_node(builder, &(topo_node_t){.id = (char *)(uintptr_t)id,
+                                                   .host = (char *)(uintptr_t)host,
+                                                   .kind = TOPO_SWITCH,
+                                                   .multicast = reduces,
+                                                   .reduces = reduces});
 }
 
 blink_result_t topo_build_link(topo_builder_t *builder, const char *from, const char *to,
@@ -139,6 +160,26 @@ blink_result_t topo_build_again(topo_builder_t *builder, const char *from, const
                : BLINK_OK;
 }
 
+blink_result_t topo_build_non_peers(topo_builder_t *builder, const char *one, const char *other)
+{
+    if (builder->non_peers.count == ITEMS_MAX ||
+        !vec_reserve(&builder->non_peers, builder->non_peers.count + 1))
+        return out_of_memory(builder->source);
+    build_pair_t *added = &builder->non_peers.items[builder->non_peers.count++];
+    *added = (build_pair_t){strdup(one), strdup(other)};
+    return added->one && added->other ? BLINK_OK : out_of_memory(builder->source);
+}
+
+blink_result_t topo_build_same_non_peers(topo_builder_t *builder, const topo_t *topo, char *const *ids)
+{
+    for (uint32_t i = 0; i < topo->non_peer_count; i++) {
+        const topo_pair_t *pair = &topo->non_peers[i];
+        BLINK_TRY(topo_build_non_peers(builder, ids ? ids[pair->one] : topo->nodes[pair->one].id,
+                                       ids ? ids[pair->other] : topo->nodes[pair->other].id));
+    }
+    return BLINK_OK;
+}
+
 /* Names reach terminals, XML and logs: no control characters (C0, DEL, C1) and none of the two that XML
  * forbids. */
 static bool printable(const char *name)
@@ -164,6 +205,9 @@ static blink_result_t check_node(const topo_builder_t *builder, uint32_t index)
     if (node->multicast && node->kind != TOPO_SWITCH)
         return FAIL_BUILD(builder, "node " TOPO_SHOWN ": only a switch can multicast, not a %s", node->id,
                           topo_node_kind_name(node->kind));
+    if (node->reduces && !node->multicast)
+        return FAIL_BUILD(builder, "node " TOPO_SHOWN ": what reduces copies, too: it needs \"multicast\"",
+                          node->id);
     if (!isfinite(node->total_GBps) || node->total_GBps < 0)
         return FAIL_BUILD(builder, "node " TOPO_SHOWN ": GBps_total must be finite and above 0, not %g",
                           node->id, node->total_GBps);
@@ -246,6 +290,33 @@ static blink_result_t resolve_links(const topo_builder_t *builder, build_work_t 
         if (link->duplex)
             work->edges[work->edge_count++] =
                 (build_edge_t){.from = to, .to = from, .order = order + 1, .link = link};
+    }
+    return BLINK_OK;
+}
+
+static blink_result_t check_peer(const topo_builder_t *builder, const char *id, uint32_t node)
+{
+    if (node == TOPO_NONE)
+        return FAIL_BUILD(builder, "non_peers: there is no node " TOPO_SHOWN, id);
+    if (builder->nodes.items[node].kind != TOPO_DEVICE)
+        return FAIL_BUILD(builder, "non_peers: only gpus are peers, not the %s " TOPO_SHOWN,
+                          topo_node_kind_name(builder->nodes.items[node].kind), id);
+    return BLINK_OK;
+}
+
+static blink_result_t resolve_pairs(const topo_builder_t *builder, build_work_t *work)
+{
+    work->pairs = calloc(builder->non_peers.count + 1, sizeof(*work->pairs));
+    if (!work->pairs)
+        return out_of_memory(builder->source);
+    for (uint32_t i = 0; i < builder->non_peers.count; i++) {
+        const build_pair_t *pair = &builder->non_peers.items[i];
+        uint32_t one = node_by_id(builder, work, pair->one), other = node_by_id(builder, work, pair->other);
+        BLINK_TRY(check_peer(builder, pair->one, one));
+        BLINK_TRY(check_peer(builder, pair->other, other));
+        if (one == other)
+            return FAIL_BUILD(builder, "non_peers: " TOPO_SHOWN " is its own peer", pair->one);
+        work->pairs[i] = (topo_pair_t){one, other};
     }
     return BLINK_OK;
 }
@@ -363,7 +434,7 @@ static blink_result_t assemble(topo_builder_t *builder, build_work_t *work, topo
         topo_destroy(made);
         return out_of_memory(builder->source);
     }
-    /* Nothing can fail any more: the names and nodes change owner. */
+    /* The names and nodes change owner. */
     made->name = builder->name;
     made->nodes = builder->nodes.items;
     made->node_count = (uint32_t)builder->nodes.count;
@@ -373,8 +444,12 @@ static blink_result_t assemble(topo_builder_t *builder, build_work_t *work, topo
     vec_free(&builder->nodes);
     index_nodes(made, work);
     index_links(made, work);
-    *topo = made;
-    return BLINK_OK;
+    blink_result_t result = topo_add_non_peers(made, work->pairs, (uint32_t)builder->non_peers.count);
+    if (result == BLINK_OK)
+        *topo = made;
+    else
+        topo_destroy(made);
+    return result;
 }
 
 blink_result_t topo_build_finish(topo_builder_t *builder, topo_t **topo)
@@ -386,7 +461,10 @@ blink_result_t topo_build_finish(topo_builder_t *builder, topo_t **topo)
     if (result == BLINK_OK)
         result = merge_edges(builder, &work);
     if (result == BLINK_OK)
+        result = resolve_pairs(builder, &work);
+    if (result == BLINK_OK)
         result = assemble(builder, &work, topo);
+    free(work.pairs);
     free(work.edges);
     free(work.names);
     return result;

@@ -41,6 +41,16 @@ static blink_result_t add_links(topo_builder_t *builder, const topo_t *topo, con
     return BLINK_OK;
 }
 
+static blink_result_t add_non_peers(topo_builder_t *builder, const topo_t *topo, const uint32_t *image)
+{
+    for (uint32_t i = 0; i < topo->non_peer_count; i++) {
+        const topo_pair_t *pair = &topo->non_peers[i];
+        if (image[pair->one] != TOPO_NONE && image[pair->other] != TOPO_NONE)
+            BLINK_TRY(topo_build_non_peers(builder, topo->nodes[pair->one].id, topo->nodes[pair->other].id));
+    }
+    return BLINK_OK;
+}
+
 blink_result_t topo_crop_to_host(const topo_t *topo, uint32_t node, uint32_t *image, topo_t **cropped)
 {
     topo_builder_t *builder;
@@ -48,6 +58,8 @@ blink_result_t topo_crop_to_host(const topo_t *topo, uint32_t node, uint32_t *im
     blink_result_t result = add_nodes(builder, topo, topo->nodes[node].host, image);
     if (result == BLINK_OK)
         result = add_links(builder, topo, image);
+    if (result == BLINK_OK)
+        result = add_non_peers(builder, topo, image);
     if (result == BLINK_OK)
         result = topo_build_finish(builder, cropped);
     topo_build_destroy(builder);

@@ -80,7 +80,8 @@ static blink_result_t check_switches(const topo_host_t *one, const topo_host_t *
         if (strcmp(first->id, second->id) != 0)
             return FAIL_CONTRADICTION(one, other, ": one has a switch " TOPO_SHOWN ", the other " TOPO_SHOWN,
                                       first->id, second->id);
-        if (first->multicast != second->multicast || first->total_GBps != second->total_GBps)
+        if (first->multicast != second->multicast || first->reduces != second->reduces ||
+            first->total_GBps != second->total_GBps)
             return FAIL_CONTRADICTION(one, other, ", of the switch " TOPO_SHOWN, first->id);
     }
     if (a != b)
@@ -145,7 +146,7 @@ static const char *joined_id(const join_t *join, const topo_t *topo, uint32_t no
     return topo_is_of_network(topo, node) ? topo->nodes[node].id : join->ids[node];
 }
 
-static blink_result_t add_nodes_and_links(join_t *join, const topo_host_t *host)
+static blink_result_t add_all(join_t *join, const topo_host_t *host)
 {
     const topo_t *topo = host->topo;
     for (uint32_t i = 0; i < topo->node_count; i++)
@@ -157,7 +158,7 @@ static blink_result_t add_nodes_and_links(join_t *join, const topo_host_t *host)
             BLINK_TRY(topo_build_again(join->builder, joined_id(join, topo, link->from),
                                        joined_id(join, topo, link->to), link));
     }
-    return BLINK_OK;
+    return topo_build_same_non_peers(join->builder, topo, join->ids);
 }
 
 /* As the first host says, and all others. */
@@ -180,7 +181,7 @@ static blink_result_t add_host(join_t *join, const topo_host_t *host)
     join->ids = calloc(host->topo->node_count, sizeof(*join->ids));
     if (!join->ids)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to join host '%.64s'", host->name);
-    blink_result_t result = add_nodes_and_links(join, host);
+    blink_result_t result = add_all(join, host);
     for (uint32_t i = 0; i < host->topo->node_count; i++)
         free(join->ids[i]);
     free(join->ids);

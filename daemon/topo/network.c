@@ -95,7 +95,7 @@ static blink_result_t copy_local(network_t *network)
                                                        : topo_build_node(network->builder, &local->nodes[i]));
     for (uint32_t i = 0; i < local->link_count; i++)
         BLINK_TRY(copy_link(network, &local->links[i]));
-    return BLINK_OK;
+    return topo_build_same_non_peers(network->builder, local, NULL);
 }
 
 static bool has_nics(const topo_t *topo)

@@ -47,6 +47,11 @@ double topo_nvlink_GBps(long sm)
     return sm >= 60 ? 18 : 0;
 }
 
+bool topo_nvswitch_reduces(long sm)
+{
+    return sm >= 90;
+}
+
 double topo_socket_GBps(const char *arch, const char *vendor, long model)
 {
     if (arch && strncmp(arch, "ppc64", 5) == 0)

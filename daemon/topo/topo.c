@@ -3,6 +3,9 @@
  */
 #include "topo/topo.h"
 
+#include "error.h"
+#include "topo/source.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +81,45 @@ uint32_t topo_find_node(const topo_t *topo, const char *id)
     return TOPO_NONE;
 }
 
+static int compare_pairs(const void *one, const void *other)
+{
+    const topo_pair_t *a = one, *b = other;
+    if (a->one != b->one)
+        return a->one < b->one ? -1 : 1;
+    return a->other < b->other ? -1 : a->other > b->other;
+}
+
+static topo_pair_t ordered_pair(uint32_t one, uint32_t other)
+{
+    return one < other ? (topo_pair_t){one, other} : (topo_pair_t){other, one};
+}
+
+bool topo_are_peers(const topo_t *topo, uint32_t one, uint32_t other)
+{
+    const topo_pair_t pair = ordered_pair(one, other);
+    return topo->non_peer_count == 0 ||
+           !bsearch(&pair, topo->non_peers, topo->non_peer_count, sizeof(pair), compare_pairs);
+}
+
+blink_result_t topo_add_non_peers(topo_t *topo, const topo_pair_t *pairs, uint32_t count)
+{
+    uint32_t kept = 0, all = topo->non_peer_count + count;
+    if (count == 0)
+        return BLINK_OK;
+    topo_pair_t *grown = realloc(topo->non_peers, all * sizeof(*grown));
+    if (!grown)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, TOPO_SHOWN ": out of memory", topo->name);
+    topo->non_peers = grown;
+    for (uint32_t i = 0; i < count; i++)
+        grown[topo->non_peer_count + i] = ordered_pair(pairs[i].one, pairs[i].other);
+    qsort(grown, all, sizeof(*grown), compare_pairs);
+    for (uint32_t i = 0; i < all; i++)
+        if (i == 0 || compare_pairs(&grown[i], &grown[kept - 1]) != 0)
+            grown[kept++] = grown[i];
+    topo->non_peer_count = kept;
+    return BLINK_OK;
+}
+
 uint32_t topo_find_link(const topo_t *topo, uint32_t from, uint32_t to)
 {
     if (from >= topo->node_count)
@@ -134,6 +176,7 @@ void topo_destroy(topo_t *topo)
         free(topo->nodes[i].id);
         free(topo->nodes[i].host);
     }
+    free(topo->non_peers);
     free(topo->nodes_by_id);
     free(topo->out_links);
     free(topo->out_first);
@@ -153,6 +196,14 @@ double topo_fastest_GBps(const topo_t *topo, uint32_t node)
             fastest = link->GBps;
     }
     return fastest;
+}
+
+bool topo_has_reducing_switch(const topo_t *topo)
+{
+    for (uint32_t node = 0; node < topo->node_count; node++)
+        if (topo->nodes[node].reduces)
+            return true;
+    return false;
 }
 
 bool topo_is_pcie_switch(const topo_t *topo, uint32_t node)

@@ -33,6 +33,7 @@ typedef struct topo_node {
     char *host;
     topo_node_kind_t kind;
     bool multicast;    /* a switch that copies to several ports */
+    bool reduces;      /* a switch that combines what comes in by several ports; it copies, too */
     double total_GBps; /* backplane limit of a switch or cpu; 0: none */
 } topo_node_t;
 
@@ -47,6 +48,17 @@ typedef struct topo_link {
     double latency_us;
 } topo_link_t;
 
+/* Whether it is a link of NVIDIA's own, between two GPUs or of a GPU and a switch or CPU. */
+static inline bool topo_is_nvlink(const topo_link_t *link)
+{
+    return link->kind == TOPO_NVLINK || link->kind == TOPO_NVSWITCH;
+}
+
+/* Two devices. Of a topology's pairs `one` is the lesser index. */
+typedef struct topo_pair {
+    uint32_t one, other;
+} topo_pair_t;
+
 typedef struct topo {
     char *name;
     uint32_t node_count;
@@ -58,6 +70,10 @@ typedef struct topo {
     uint32_t *out_first;   /* node_count + 1 offsets into out_links */
     uint32_t *out_links;   /* link indices grouped by their `from` node, each group sorted by `to` */
     uint32_t *nodes_by_id; /* node indices sorted by id */
+    /* Devices that are no peers: one of them at least cannot read and write the memory of the other. What
+     * goes from one to the other is written to memory of the host, and read there. Sorted. */
+    uint32_t non_peer_count;
+    topo_pair_t *non_peers;
 } topo_t;
 
 /* Limits of a generated topology. */
@@ -83,6 +99,9 @@ typedef struct topo {
  */
 blink_result_t topo_load(const char *what, topo_t **topo);
 
+/* Whether topo_load() takes it for the name of a machine or of many, and not of a file. */
+bool topo_is_machine(const char *what);
+
 /* Parse text already in memory; `source` stands in error texts. Same errors as topo_load but NOT_FOUND. */
 blink_result_t topo_parse_json(const char *text, size_t bytes, const char *source, topo_t **topo);
 blink_result_t topo_parse_nccl_xml(const char *text, size_t bytes, const char *source, topo_t **topo);
@@ -97,6 +116,13 @@ bool topo_is_plain_memory(const topo_t *topo);
 
 /* Node index by id, or TOPO_NONE. O(log nodes). */
 uint32_t topo_find_node(const topo_t *topo, const char *id);
+
+/* Whether two devices can read and write each other's memory; every device is its own peer. */
+bool topo_are_peers(const topo_t *topo, uint32_t one, uint32_t other);
+
+/* Add to the pairs of devices that are no peers, while nobody else reads the topology. The two of a pair are
+ * given in any order, and some pairs may be known already. Errors: NO_MEMORY. */
+blink_result_t topo_add_non_peers(topo_t *topo, const topo_pair_t *pairs, uint32_t count);
 
 /* Link index by its two nodes, or TOPO_NONE. O(log links that leave `from`). */
 uint32_t topo_find_link(const topo_t *topo, uint32_t from, uint32_t to);
@@ -113,6 +139,9 @@ double topo_largest_GBps(const topo_t *topo);
 
 /* Capacity of the fastest link from a node; 0 without links. */
 double topo_fastest_GBps(const topo_t *topo, uint32_t node);
+
+/* Whether some switch reduces. */
+bool topo_has_reducing_switch(const topo_t *topo);
 
 /* Whether the node is a switch with gpus on PCIe links. */
 bool topo_is_pcie_switch(const topo_t *topo, uint32_t node);
@@ -140,9 +169,10 @@ blink_result_t topo_write_table(const topo_t *topo, char **text);
 blink_result_t topo_crop_to_host(const topo_t *topo, uint32_t node, uint32_t *image, topo_t **cropped);
 
 /*
- * Building by hand (what the readers use): add nodes and directed links, then topo_build_finish() checks
- * everything that can be wrong (duplicate ids, unknown ends, self links, capacities, no gpu), merges
- * parallel links and indexes. On failure the builder is left for topo_build_destroy().
+ * Building by hand (what the readers use): add nodes, directed links and pairs that are no peers, then
+ * topo_build_finish() checks everything that can be wrong (duplicate ids, unknown ends, self links,
+ * capacities, no gpu), merges parallel links and indexes. On failure the builder is left for
+ * topo_build_destroy().
  */
 typedef struct topo_builder topo_builder_t;
 blink_result_t topo_build_create(const char *name, const char *source, topo_builder_t **builder);
@@ -151,10 +181,18 @@ blink_result_t topo_build_node(topo_builder_t *builder, const topo_node_t *node)
 blink_result_t topo_build_link(topo_builder_t *builder, const char *from, const char *to,
                                topo_link_kind_t kind, double GBps, uint32_t count, double latency_us,
                                bool duplex);
+blink_result_t topo_build_non_peers(topo_builder_t *builder, const char *one, const char *other);
 blink_result_t topo_build_finish(topo_builder_t *builder, topo_t **topo);
+
+/* Add the switch that stands for all NVSwitches of a host; those that reduce copy, too. */
+blink_result_t topo_build_nvswitch(topo_builder_t *builder, const char *host, const char *id, bool reduces);
 
 /* Add a link of a finished topology with all that was merged into it, between nodes of these ids. */
 blink_result_t topo_build_again(topo_builder_t *builder, const char *from, const char *to,
                                 const topo_link_t *link);
+
+/* Add the pairs of a finished topology that are no peers, between nodes of these ids by its nodes; NULL: they
+ * keep their own. */
+blink_result_t topo_build_same_non_peers(topo_builder_t *builder, const topo_t *topo, char *const *ids);
 
 #endif

@@ -83,5 +83,6 @@ class Blinkctl:
         done = subprocess.run([program, "--json"], capture_output=True, text=True, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def explain(self, topology, collective):
-        return json.loads(self.run("explain", "--json", "-t", topology, "-c", collective))
+    def explain(self, topology, collective, *options):
+        """A blink-explain/1."""
+        return json.loads(self.run("explain", "--json", "-t", topology, "-c", collective, *options))

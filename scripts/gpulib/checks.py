@@ -11,13 +11,14 @@ from .results import PROTOCOLS
 from .rows import Row, Skip
 
 REDUCING = ["allreduce", "reduce", "reducescatter"]
-COLLECTIVES = [*REDUCING, "broadcast", "allgather", "gather", "scatter", "alltoall", "alltoallv", "sendrecv"]
+COLLECTIVES = [*REDUCING, "broadcast", "allgather", "gather", "scatter", "alltoall", "alltoallv", "sendrecv",
+               "allgatherv", "reducescatterv", "gatherv", "scatterv"]
 ORDERS = {"waited for": [], "on streams": ["--stream"], "in graphs": ["--stream=graph"]}
 SANITIZER_START_S = 120
 
-# What applications do, played by forked ranks (tests/gpu/gpu_scenarios.c), and how many.
-SCENARIOS = {"device-memory": 4, "reuse": 4, "extents": 4, "pools": 3, "host-memory": 3, "stream": 4,
-             "two-streams": 4,
+# What applications do, played by forked ranks (tests/gpu/gpu_scenarios.h), and how many.
+SCENARIOS = {"device-memory": 4, "reuse": 4, "extents": 4, "pools": 3, "released": 3,
+             "pools-promised": 3, "host-memory": 3, "stream": 4, "two-streams": 4, "many-streams": 2,
              "stream-group": 3, "staged-stream": 2, "late": 3, "graph": 4, "bad-arguments": 2,
              "never-ready": 2}
 
@@ -157,7 +158,7 @@ class Checks:
         rows = []
         for collective in [*COLLECTIVES, "barrier"]:
             for order, flags in ORDERS.items():
-                if flags and collective != "alltoallv":
+                if flags:
                     rows.append(self.perf(daemon, f"{collective} {order}", collective, "--device-memory=vmm",
                                           *flags, "-b", "1K",
                                           "-e", "16M", "-f", 128, "-n", 5))

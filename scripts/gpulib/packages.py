@@ -1,9 +1,32 @@
 """Debian packages, carried along as files, for a machine without network."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
+
+
+# What scripts/setup installs for building, but for the compiler and its libraries: those are of the other
+# machine, or nothing is.
+ROOTS = ["ninja-build", "pkg-config", "protobuf-c-compiler", "libprotobuf-c-dev", "libuv1-dev",
+         "libsystemd-dev", "libhwloc-dev", "libglpk-dev", "libxml2-dev", "libjansson-dev", "libssl-dev",
+         "libibverbs-dev", "librdmacm-dev", "libcmocka-dev"]
+CARRIED = re.compile(r"(lib|zlib1g|ninja-build|pkg-config|pkgconf|protobuf-c-compiler)")
+NOT_CARRIED = re.compile(r"lib(c6|c-dev|crypt|gcc|stdc|pam|perl|sem|debian|newt|audit|gfortran|quadmath|gomp|"
+                         r"openblas|blis|atlas)")
+
+
+def fetch(directory):
+    """Download ROOTS, and what they need in turn. Returns how many packages that are."""
+    quiet = [f"--no-{what}" for what in ("recommends", "suggests", "conflicts", "breaks", "replaces",
+                                         "enhances")]
+    told = subprocess.run(["apt-cache", "depends", "--recurse", *quiet, *ROOTS], check=True,
+                          capture_output=True, text=True).stdout
+    names = sorted({line for line in told.splitlines()
+                    if CARRIED.match(line) and not NOT_CARRIED.match(line)})
+    subprocess.run(["apt-get", "download", "-q", *names], cwd=directory, check=True)
+    return len(names)
 
 
 def copy_missing(source, target):

@@ -17,6 +17,7 @@ def first_line(*command):
 
 
 def line_of(path, key):
+    """What follows `key`, a separator and blanks in a file of the system; empty where there is none."""
     try:
         with open(path, encoding="utf-8") as lines:
             found = next((line for line in lines if line.startswith(key)), "")
@@ -43,13 +44,16 @@ def version_of_package(name):
     return first_line("dpkg-query", "-W", "-f", "${Version}", name)
 
 
-def facts():
+def machine():
     memory_GiB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     processor = line_of("/proc/cpuinfo", "model name") or platform.machine()
     system = line_of("/etc/os-release", "PRETTY_NAME") or platform.system()
+    return f"{processor}, {len(os.sched_getaffinity(0))} cores, {memory_GiB:.0f} GiB, {system}"
+
+
+def facts():
     return [
-        f"Machine: {processor}, {len(os.sched_getaffinity(0))} cores, {memory_GiB:.0f} GiB, {system}, Linux "
-        f"{platform.release()}.",
+        f"Machine: {machine()}, Linux {platform.release()}.",
         f"Transparent huge pages: {chosen('enabled')} for ordinary memory, {chosen('shmem_enabled')} for "
         f"shared memory.",
     ]

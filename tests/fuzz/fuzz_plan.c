@@ -38,10 +38,9 @@ static void compile(const topo_t *topo, const plan_t *plan)
     const lane_hosts_t hosts = {.of_rank = of_rank};
     lane_program_t *program = NULL;
     lane_geometry_t geometry;
-    if (lane_compile(topo, plan, &hosts, &program) != BLINK_OK)
+    if (lane_compile_part(topo, plan, &hosts, 1, &program) != BLINK_OK)
         return; /* no part carries a block */
-    if (lane_program_keep(program, 1) != BLINK_OK ||
-        lane_geometry_init(program, 100000, 0, 0, &geometry) != BLINK_OK)
+    if (lane_geometry_init(program, 100000, 0, 0, &geometry) != BLINK_OK)
         abort();
     lane_geometry_fini(&geometry);
     lane_program_destroy(program);

@@ -1,6 +1,6 @@
 /*
  * Fuzzes headers of data connections: what is accepted is within the limits that receivers rely on and packs
- * as it came. Several stand one behind the other, and the payload of a CREDIT is read too.
+ * as it came. Several stand one behind the other, and the payloads of CREDIT and ARRIVED are read too.
  */
 #include "wire.h"
 
@@ -22,7 +22,8 @@ static void check_frame(const wire_frame_t *frame, const uint8_t packed[WIRE_FRA
     wire_frame_pack(frame, again);
     require(memcmp(again, packed, sizeof(again)) == 0);
     require(frame->flow < WIRE_FLOWS);
-    require(frame->offset + frame->bytes >= frame->offset);
+    if (frame->type != WIRE_ARRIVED) /* whose offset is a count of what has come */
+        require(frame->offset + frame->bytes >= frame->offset);
     require(frame->bytes <= (frame->type == WIRE_DATA ? WIRE_MOVE_MAX_BYTES : WIRE_CONTROL_MAX_BYTES));
 }
 
@@ -38,6 +39,18 @@ static void check_credits(const uint8_t *payload, size_t bytes)
     }
 }
 
+static void check_arrivals(const uint8_t *payload, size_t bytes)
+{
+    uint8_t again[sizeof(wire_arrived_t)];
+    for (size_t at = 0; at + sizeof(again) <= bytes; at += sizeof(again)) {
+        wire_arrived_t entry;
+        if (wire_arrived_parse(payload + at, &entry) != BLINK_OK)
+            continue;
+        wire_arrived_pack(&entry, again);
+        require(entry.flow < WIRE_FLOWS && memcmp(again, payload + at, sizeof(again)) == 0);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     size_t at = 0;
@@ -48,6 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         size_t payload = frame.bytes < bytes - at ? frame.bytes : bytes - at;
         if (frame.type == WIRE_CREDIT)
             check_credits(data + at, payload);
+        if (frame.type == WIRE_ARRIVED)
+            check_arrivals(data + at, payload);
         at += payload;
     }
     return 0;

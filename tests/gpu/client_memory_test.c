@@ -149,11 +149,36 @@ static void test_more_mappings_than_a_registration_holds_are_staged(void **state
     finish(daemon);
 }
 
+/* Nobody says when it will be freed: and then it may neither be open elsewhere nor be asked about. */
+static void test_pooled_memory_is_staged_without_a_promise(void **state)
+{
+    (void)state;
+    gpu_daemon_t *daemon = start(NULL);
+    blink_comm_t *comm = join(daemon->context, 1, 0);
+    CUmemoryPool pool;
+    CUdeviceptr memory;
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CU(cuMemPoolCreate, &pool, &properties);
+    CU(cuMemAllocFromPoolAsync, &memory, 5000, pool, NULL);
+    reduce(comm, pointer_to(memory), pointer_to(memory), 4000);
+    assert_int_equal(atomic_load(&daemon->fake.import_count), 0);
+    assert_int_equal(fake_seen(&daemon->fake, 0)->flags, RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED);
+    BLINK(blink_mem_promise_release(daemon->context));
+    reduce(comm, pointer_to(memory), pointer_to(memory), 4000);
+    (void)import(daemon, 0);
+    finish(daemon);
+    CU(cuMemFreeAsync, memory, NULL);
+    CU(cuMemPoolDestroy, pool);
+}
+
 static void test_pooled_memory_is_imported_with_its_pool(void **state)
 {
     (void)state;
     gpu_daemon_t *daemon = start(NULL);
     blink_comm_t *comm = join(daemon->context, 1, 0);
+    BLINK(blink_mem_promise_release(daemon->context));
     CUmemoryPool pool;
     CUstream stream;
     CUdeviceptr memory;
@@ -168,6 +193,8 @@ static void test_pooled_memory_is_imported_with_its_pool(void **state)
     assert_int_equal(import(daemon, 0)->kind, BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_POOL);
     assert_int_equal(import(daemon, 0)->fd_count, 1);
     assert_int_equal(fake_seen(&daemon->fake, 0)->in_offset_bytes, 16);
+    BLINK(blink_mem_release(daemon->context, pointer_to(memory + 4999)));
+    assert_int_equal(atomic_load(&daemon->fake.deregistered_count), 1);
     CU(cuMemFreeAsync, memory, stream);
     CU(cuStreamSynchronize, stream);
     CU(cuMemAllocFromPoolAsync, &memory, 5000, pool, stream);
@@ -199,6 +226,49 @@ static void test_an_address_used_again_is_imported_again(void **state)
     assert_int_equal(daemon->fake.deregistered[0], first);
     finish(daemon);
     CU(cuMemFree, again);
+}
+
+static void test_memory_is_given_back_before_it_is_freed(void **state)
+{
+    (void)state;
+    gpu_daemon_t *daemon = start(NULL);
+    blink_comm_t *comm = join(daemon->context, 1, 0);
+    CUdeviceptr memory, other;
+    CU(cuMemAlloc, &memory, GRANULARITY);
+    CU(cuMemAlloc, &other, GRANULARITY);
+    BLINK(blink_mem_release(daemon->context, pointer_to(memory))); /* nobody has it */
+    reduce(comm, pointer_to(memory), pointer_to(other), 1);
+    (void)import(daemon, 1);
+    BLINK(blink_mem_release(daemon->context, pointer_to(memory + GRANULARITY - 1)));
+    assert_int_equal(atomic_load(&daemon->fake.deregistered_count), 1);
+    assert_int_equal(daemon->fake.deregistered[0], daemon->fake.imports[0].region);
+    BLINK(blink_mem_release(daemon->context, NULL)); /* nothing was freed */
+    assert_int_equal(atomic_load(&daemon->fake.deregistered_count), 1);
+    reduce(comm, pointer_to(memory), pointer_to(other), 1);
+    (void)import(daemon, 2);
+    CU(cuMemFree, memory);
+    BLINK(blink_mem_release(daemon->context, NULL));
+    assert_int_equal(atomic_load(&daemon->fake.deregistered_count), 2);
+    assert_fails(BLINK_ERR_INVALID_ARGUMENT, "context is NULL", blink_mem_release(NULL, &memory));
+    assert_fails(BLINK_ERR_INVALID_ARGUMENT, "context is NULL", blink_mem_promise_release(NULL));
+    finish(daemon);
+    CU(cuMemFree, other);
+}
+
+/* Nothing is called after the free. */
+static void test_freed_memory_is_given_back_after_a_while(void **state)
+{
+    (void)state;
+    gpu_daemon_t *daemon = start(NULL);
+    blink_comm_t *comm = join(daemon->context, 1, 0);
+    CUdeviceptr memory;
+    CU(cuMemAlloc, &memory, GRANULARITY);
+    reduce(comm, pointer_to(memory), pointer_to(memory), 1);
+    CU(cuMemFree, memory);
+    for (unsigned i = 0; i < limit_ms() && atomic_load(&daemon->fake.deregistered_count) == 0; i++)
+        usleep(1000);
+    assert_int_equal(atomic_load(&daemon->fake.deregistered_count), 1);
+    finish(daemon);
 }
 
 /* 3 pieces and a bit, from and to two places; in GPU memory the host can look here. */
@@ -358,7 +428,10 @@ int main(void)
         cmocka_unit_test(test_memory_of_the_driver_is_imported_once_by_its_handle),
         cmocka_unit_test(test_mappings_side_by_side_are_imported_as_one),
         cmocka_unit_test(test_more_mappings_than_a_registration_holds_are_staged),
+        cmocka_unit_test(test_pooled_memory_is_staged_without_a_promise),
         cmocka_unit_test(test_pooled_memory_is_imported_with_its_pool),
+        cmocka_unit_test(test_memory_is_given_back_before_it_is_freed),
+        cmocka_unit_test(test_freed_memory_is_given_back_after_a_while),
         cmocka_unit_test(test_an_address_used_again_is_imported_again),
         cmocka_unit_test(test_what_cannot_be_exported_is_staged),
         cmocka_unit_test(test_what_the_daemon_refuses_is_staged_and_not_offered_again),

@@ -3,8 +3,8 @@
  * ranks play against a running daemon (tests/integration/api.c is the player). Each rank is a CUDA process of
  * its own; the driver is whatever libcuda.so.1 the loader finds, a GPU's or the stand-in.
  */
-#include "api.h"
-#include "base/cuda_driver.h"
+#include "gpu_scenarios.h"
+
 #include "limit.h"
 
 #include <signal.h>
@@ -13,13 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COUNT 5000u
 #define LARGE (3u << 20) /* elements: several pieces of staging */
 
-static const cuda_driver_t *cu;
+const cuda_driver_t *cu;
 static int ordinal; /* of this rank's GPU: there may be fewer than ranks */
 
-static void cuda_must(const player_t *p, CUresult result, const char *what)
+void cuda_must(const player_t *p, CUresult result, const char *what)
 {
     const char *name = "?";
     if (result == CUDA_SUCCESS)
@@ -30,7 +29,7 @@ static void cuda_must(const player_t *p, CUresult result, const char *what)
 
 /* ---- beginning ---- */
 
-static void use_gpu(const player_t *p)
+void use_gpu(const player_t *p)
 {
     CUdevice device;
     CUcontext context;
@@ -53,32 +52,32 @@ static blink_comm_t *join(const player_t *p, const blink_unique_id_t *id)
     return comm;
 }
 
-static blink_comm_t *begin(const player_t *p)
+blink_comm_t *begin(const player_t *p)
 {
     use_gpu(p);
     return join(p, &p->id);
 }
 
-static CUdeviceptr device_memory(const player_t *p, size_t count)
+CUdeviceptr device_memory(const player_t *p, size_t count)
 {
     CUdeviceptr memory = 0;
     cuda_must(p, cu->cuMemAlloc(&memory, count * sizeof(int32_t)), "cuMemAlloc");
     return memory;
 }
 
-static void *as_pointer(CUdeviceptr memory)
+void *as_pointer(CUdeviceptr memory)
 {
     return (void *)(uintptr_t)memory;
 }
 
-static CUstream stream_of(const player_t *p)
+CUstream stream_of(const player_t *p)
 {
     CUstream stream = NULL;
     cuda_must(p, cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     return stream;
 }
 
-static void device_fill(const player_t *p, CUdeviceptr memory, size_t count, int32_t first)
+void device_fill(const player_t *p, CUdeviceptr memory, size_t count, int32_t first)
 {
     int32_t *values = malloc(count * sizeof(*values));
     fill(values, count, first);
@@ -87,8 +86,8 @@ static void device_fill(const player_t *p, CUdeviceptr memory, size_t count, int
 }
 
 /* first, first + step, … */
-static void device_must_hold(const player_t *p, CUdeviceptr memory, size_t count, int32_t first, int32_t step,
-                             const char *what)
+void device_must_hold(const player_t *p, CUdeviceptr memory, size_t count, int32_t first, int32_t step,
+                      const char *what)
 {
     int32_t *values = malloc(count * sizeof(*values));
     cuda_must(p, cu->cuMemcpyDtoH(values, memory, count * sizeof(*values)), "cuMemcpyDtoH");
@@ -107,8 +106,8 @@ static int32_t sum_of_ranks(const player_t *p)
 
 /* ---- memory ---- */
 
-static void reduce_and_check(const player_t *p, blink_comm_t *comm, CUdeviceptr send, CUdeviceptr recv,
-                             size_t count, const char *what)
+void reduce_and_check(const player_t *p, blink_comm_t *comm, CUdeviceptr send, CUdeviceptr recv, size_t count,
+                      const char *what)
 {
     blink_op_t *op;
     device_fill(p, send, count, p->rank);
@@ -174,7 +173,7 @@ static void play_extents(const player_t *p)
     must(p, blink_comm_destroy(comm), "destroy");
 }
 
-static CUdeviceptr pool_memory(const player_t *p, CUmemAllocationHandleType type, size_t count)
+CUdeviceptr pool_memory(const player_t *p, CUmemAllocationHandleType type, size_t count)
 {
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .handleTypes = type,
@@ -432,7 +431,7 @@ static void play_graph_beside_eager(const player_t *p)
 
 /* ---- faults ---- */
 
-static void await_error(const player_t *p, blink_comm_t *comm, blink_result_t expected, const char *text)
+void await_error(const player_t *p, blink_comm_t *comm, blink_result_t expected, const char *text)
 {
     blink_result_t result = BLINK_OK;
     for (unsigned i = 0; i < limit_ms() / 10 && result == BLINK_OK; i++) {
@@ -610,9 +609,17 @@ static const scenario_t scenarios[] = {
     {"reuse", play_reuse, false},
     {"extents", play_extents, false},
     {"pools", play_pools, false},
+    {"released", play_released, false},
+    {"released-by-several", play_released_by_several, false},
+    {"pools-promised", play_pools_promised, false},
+    {"freed-without-a-word", play_freed_without_a_word, false},
+    {"out-of-memory", play_out_of_memory, false},
     {"host-memory", play_host_memory, false},
     {"stream", play_stream, false},
     {"two-streams", play_two_streams, false},
+    {"many-streams", play_many_streams, false},
+    {"many-streams-in-any-order", play_many_streams_in_any_order, false},
+    {"many-streams-that-time-out", play_many_streams_that_time_out, false},
     {"stream-group", play_stream_group, false},
     {"staged-stream", play_staged_stream, false},
     {"late", play_late, false},

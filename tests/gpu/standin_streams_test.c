@@ -232,7 +232,7 @@ static void test_a_user_object_lives_as_long_as_its_graphs(int socket)
     CUgraph graph, ended;
     CUgraphExec exec;
     CU(cuStreamBeginCapture, s.first, CU_STREAM_CAPTURE_MODE_RELAXED);
-    CU(cuStreamGetCaptureInfo, s.first, &status, &number, &graph, NULL, NULL, NULL);
+    CU(cuStreamGetCaptureInfo_v2, s.first, &status, &number, &graph, NULL, NULL);
     CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && number);
     CU(cuUserObjectCreate, &object, &calls, count_call, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
     CU(cuGraphRetainUserObject, graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
@@ -290,6 +290,56 @@ static void test_a_lost_context_stays_lost(int socket)
     CHECK(*word == 2);
 }
 
+/* The context of one GPU is lost; the other's goes on. */
+static void test_another_context_is_not_lost(int socket)
+{
+    (void)socket;
+    setenv("STANDIN_CUDA_GPUS", "2", 1);
+    setenv("STANDIN_CUDA_LOST", "1", 1);
+    setup_t s = set_up();
+    CUstream other_stream;
+    CUdeviceptr address;
+    increment(&s, s.words, 1, 1, s.first);
+    CHECK_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize, s.first);
+    process_use(1);
+    CU(cuMemAlloc, &address, 8);
+    CU(cuStreamCreate, &other_stream, CU_STREAM_NON_BLOCKING);
+    CU(cuMemsetD8Async, address, 3, 8, other_stream);
+    CU(cuStreamSynchronize, other_stream);
+    CHECK(process_word(address) == UINT64_C(0x0303030303030303));
+    CHECK_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamQuery, s.first); /* whatever is current */
+    CHECK_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize, s.first);
+    process_use(0);
+    CHECK_RESULT(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc, &address, 8);
+}
+
+/* A kernel has all the room until it is told to stop; the next one waits for it. */
+static void test_a_launch_waits_for_multiprocessors(int socket)
+{
+    (void)socket;
+    setup_t s = set_up();
+    CUdeviceptr word = s.words;
+    void *parameters[] = {&word};
+    CUmodule module;
+    CUfunction spin;
+    CU(cuModuleLoadData, &module, "any image");
+    CU(cuModuleGetFunction, &spin, module, "probe_spin");
+    CUdeviceptr started = s.words + 64, stop = s.words + 128;
+    uint64_t limit_ns = UINT64_C(1000000000) * limit_s();
+    void *spins[] = {&started, &stop, &limit_ns};
+    CU(cuLaunchCooperativeKernel, spin, RESIDENT_BLOCKS, 1, 1, 512, 1, 1, 0, s.first, spins);
+    while (!(uint32_t)process_word(started))
+        usleep(1000);
+    CU(cuLaunchCooperativeKernel, s.meet, 2, 1, 1, 512, 1, 1, 0, s.second, parameters);
+    usleep(100000);
+    CHECK_RESULT(CUDA_ERROR_NOT_READY, cuStreamQuery, s.second);
+    CHECK(process_word(word) == 0);
+    uint64_t one = 1;
+    CU(cuMemcpyHtoD, stop, &one, sizeof(one));
+    CU(cuStreamSynchronize, s.second);
+    CHECK(process_word(word) == 2);
+}
+
 static void test_a_process_ends_while_its_streams_are_blocked(int socket)
 {
     (void)socket;
@@ -315,6 +365,8 @@ int main(void)
         TEST(test_a_user_object_lives_as_long_as_its_graphs, NULL),
         TEST(test_cooperative_blocks_meet, NULL),
         TEST(test_a_lost_context_stays_lost, "STANDIN_CUDA_LOST=3"),
+        TEST(test_another_context_is_not_lost, "STANDIN_CUDA_LOST_ALONE=1"),
+        TEST(test_a_launch_waits_for_multiprocessors, "STANDIN_CUDA_RESIDENCY=32"),
         TEST(test_a_process_ends_while_its_streams_are_blocked, NULL),
     };
     return process_run_all(tests, sizeof(tests) / sizeof(tests[0]));

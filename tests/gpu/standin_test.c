@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { BYTES = 3 << 20, GRANULARITY = 2 << 20 };
 
@@ -307,6 +308,23 @@ static void test_attributes_tell_what_memory_is(int socket)
     CHECK(type == 0 && ordinal == CU_DEVICE_INVALID && size == 0);
 }
 
+/* Behind a page that says what the memory is: nobody but tests maps a dma-buf. */
+static void test_a_dma_buf_is_the_memory(int socket)
+{
+    (void)socket;
+    CUdeviceptr address;
+    int file;
+    process_use(0);
+    CU(cuMemAlloc, &address, BYTES);
+    CU(cuMemGetHandleForAddressRange, &file, address, BYTES, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    CU(cuMemsetD8, address, 7, BYTES);
+    const char *seen = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, file, 4096);
+    CHECK(seen != MAP_FAILED && seen[0] == 7 && seen[BYTES - 1] == 7);
+    munmap((void *)(uintptr_t)seen, BYTES);
+    close(file);
+    CU(cuMemFree, address);
+}
+
 static void test_host_memory_is_registered_once(int socket)
 {
     (void)socket;
@@ -397,6 +415,76 @@ static void test_gpus_without_peer_access_keep_their_memory(int socket)
     CU(cuMemAddressReserve, &space, GRANULARITY, 0, 0, 0);
     CU(cuMemMap, space, GRANULARITY, 0, create_virtual(1, GRANULARITY), 0);
     CHECK_RESULT(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuMemSetAccess, space, GRANULARITY, &access, 1);
+}
+
+static void test_peers_are_said_in_groups(int socket)
+{
+    (void)socket;
+    static const char *const expected[] = {"1100", "1101", "0011", "0111"}; /* by GPU; all reach themselves */
+    setenv("STANDIN_CUDA_GPUS", "4", 1);
+    process_use(0);
+    for (int gpu = 0; gpu < 4; gpu++) {
+        for (int peer = 0; peer < 4; peer++) {
+            int can = -1;
+            CU(cuDeviceCanAccessPeer, &can, gpu, peer);
+            CHECK(can == (gpu != peer && expected[gpu][peer] == '1'));
+        }
+    }
+}
+
+/* Have a kernel of GPU 0 add 1 to a word of another GPU; what the context says afterwards. */
+static CUresult increment_from_gpu_0(CUdeviceptr word)
+{
+    uint64_t count = 1;
+    char image[1] = {0};
+    CUmodule module;
+    CUfunction function;
+    process_use(0);
+    CU(cuModuleLoadData, &module, image);
+    CU(cuModuleGetFunction, &function, module, "standin_increment");
+    CU(cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&word, &count}, NULL);
+    return cuda->cuCtxSynchronize();
+}
+
+static CUdeviceptr word_of(int gpu, CUcontext *context)
+{
+    CUdeviceptr word;
+    *context = process_use(gpu);
+    CU(cuMemAlloc, &word, sizeof(uint64_t));
+    return word;
+}
+
+static void test_kernels_fault_at_memory_of_no_peer(int socket)
+{
+    (void)socket;
+    CUcontext context;
+    setenv("STANDIN_CUDA_GPUS", "3", 1);
+    CUdeviceptr far = word_of(2, &context), near = word_of(1, &context);
+    process_use(0);
+    CU(cuCtxEnablePeerAccess, context, 0);
+    CHECK(increment_from_gpu_0(near) == CUDA_SUCCESS && process_word(near) == 1);
+    CHECK(increment_from_gpu_0(far) == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void test_kernels_need_peer_access_that_is_enabled(int socket)
+{
+    (void)socket;
+    CUcontext context;
+    CUdeviceptr word = word_of(1, &context);
+    CHECK(increment_from_gpu_0(word) == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* The driver takes them through host memory by itself. */
+static void test_copies_need_no_peer_access(int socket)
+{
+    (void)socket;
+    CUcontext context;
+    uint64_t value = 7;
+    setenv("STANDIN_CUDA_GPUS", "2", 1);
+    CUdeviceptr from = word_of(0, &context), to = word_of(1, &context);
+    CU(cuMemcpyHtoD, from, &value, sizeof(value));
+    CU(cuMemcpy, to, from, sizeof(value));
+    CHECK(process_word(to) == 7);
 }
 
 static void test_memory_ends(int socket)
@@ -513,10 +601,15 @@ int main(void)
         TEST(test_stale_pool_pointers_are_refused, NULL),
         TEST(test_a_reused_address_gets_a_new_buffer_id, NULL),
         TEST(test_attributes_tell_what_memory_is, "STANDIN_CUDA_GPUS=2"),
+        TEST(test_a_dma_buf_is_the_memory, NULL),
         TEST(test_host_memory_is_registered_once, NULL),
         TEST(test_allocations_lie_side_by_side, NULL),
         TEST(test_memory_without_access_faults, NULL),
-        TEST(test_gpus_without_peer_access_keep_their_memory, "STANDIN_CUDA_NO_PEER=1"),
+        TEST(test_gpus_without_peer_access_keep_their_memory, "STANDIN_CUDA_PEERS="),
+        TEST(test_peers_are_said_in_groups, "STANDIN_CUDA_PEERS=0+1,2+3,1+3"),
+        TEST(test_kernels_fault_at_memory_of_no_peer, "STANDIN_CUDA_PEERS=0+1"),
+        TEST(test_kernels_need_peer_access_that_is_enabled, "STANDIN_CUDA_GPUS=2"),
+        TEST(test_copies_need_no_peer_access, "STANDIN_CUDA_PEERS="),
         TEST(test_memory_ends, "STANDIN_CUDA_MEMORY=4194304"),
         TEST(test_ordinals_differ_and_uuids_match, "STANDIN_CUDA_GPUS=4"),
         TEST(test_a_machine_without_gpus, "STANDIN_CUDA_GPUS=0"),

@@ -1,5 +1,6 @@
 #include "worker_harness.h"
 
+#include "frame.h"
 #include "limit.h"
 
 #include <errno.h>
@@ -62,6 +63,23 @@ static void receive_all(int socket_fd, void *data, size_t bytes)
     assert_int_equal(recv(socket_fd, data, bytes, 0), bytes);
 }
 
+static void receive_hello(harness_t *harness)
+{
+    struct pollfd readable = {.fd = harness->socket_fd, .events = POLLIN};
+    struct iovec place = {&harness->hello, sizeof(harness->hello)};
+    frame_control_t control;
+    struct msghdr message = {
+        .msg_iov = &place, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    int fds[FRAME_FDS_MAX];
+    uint32_t count = 0;
+    assert_int_equal(poll(&readable, 1, (int)limit_ms()), 1);
+    assert_int_equal(recvmsg(harness->socket_fd, &message, MSG_CMSG_CLOEXEC), sizeof(harness->hello));
+    assert_int_equal(frame_take_fds(&message, fds, &count), BLINK_OK);
+    assert_true(count <= GPU_MAX);
+    memcpy(harness->exported_fds, fds, count * sizeof(fds[0]));
+    harness->exported_count = count;
+}
+
 /* ---- the worker's process ---- */
 
 void harness_become_worker(int argument_count, char **arguments)
@@ -98,6 +116,11 @@ static pid_t spawn(int socket_fd, const char *const *environment)
 
 void harness_start(harness_t *harness, bool legacy_ipc, const char *const *environment)
 {
+    harness_start_with(harness, legacy_ipc, false, environment);
+}
+
+void harness_start_with(harness_t *harness, bool legacy_ipc, bool exports, const char *const *environment)
+{
     int sockets[2], ring_fd;
     *harness = (harness_t){0};
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
@@ -111,13 +134,17 @@ void harness_start(harness_t *harness, bool legacy_ipc, const char *const *envir
     harness->arena = map_file(arena_fd, HARNESS_ARENA_BYTES);
     harness->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     harness->completion_fd = ring_create_event();
-    const gpu_start_t start = {.arena_bytes = HARNESS_ARENA_BYTES, .legacy_ipc = legacy_ipc};
+    const gpu_start_t start = {
+        .arena_bytes = HARNESS_ARENA_BYTES, .legacy_ipc = legacy_ipc, .exports = exports};
     const int fds[GPU_START_FDS] = {ring_fd, harness->doorbell_fd, harness->completion_fd, arena_fd, wire_fd};
     send_with(harness->socket_fd, &start, sizeof(start), fds, GPU_START_FDS);
     close(ring_fd);
     close(arena_fd);
     close(wire_fd);
-    receive_all(harness->socket_fd, &harness->hello, sizeof(harness->hello));
+    do {
+        receive_hello(harness);
+        harness->opening_count += harness->hello.is_opening;
+    } while (harness->hello.is_opening);
 }
 
 int harness_await_end(harness_t *harness)
@@ -129,6 +156,8 @@ int harness_await_end(harness_t *harness)
     }
     if (harness->socket_fd >= 0)
         close(harness->socket_fd);
+    for (uint32_t i = 0; i < harness->exported_count; i++)
+        close(harness->exported_fds[i]);
     close(harness->doorbell_fd);
     close(harness->completion_fd);
     ring_unmap(&harness->ring);

@@ -22,6 +22,9 @@ typedef struct harness {
     uint64_t last_token, last_user_data;
     uint32_t last_object;
     gpu_hello_t hello;
+    int exported_fds[GPU_MAX]; /* that came with it */
+    uint32_t exported_count;
+    uint32_t opening_count; /* signs of life before it */
 } harness_t;
 
 /** The program's main calls this first: a process that is to be the worker does not return. */
@@ -29,6 +32,8 @@ void harness_become_worker(int argument_count, char **arguments);
 
 /** Start a worker and hear its hello. `environment` holds "NAME=value" up to NULL; a NAME alone is unset. */
 void harness_start(harness_t *harness, bool legacy_ipc, const char *const *environment);
+/** The same, with memory exported or not. */
+void harness_start_with(harness_t *harness, bool legacy_ipc, bool exports, const char *const *environment);
 /** Hang up; the worker must end by itself. Returns its exit status. */
 int harness_stop(harness_t *harness);
 /** Wait for the worker's end. Returns its exit status. */

@@ -25,6 +25,7 @@ typedef struct program {
     lane_abi_step_t steps[2];
     lane_abi_operand_t operands[4];
     lane_abi_wait_t waits[1];
+    lane_abi_signal_t signals[1];
 } program_t;
 
 typedef struct binding {
@@ -44,7 +45,7 @@ static const program_t sum_program = {
              .steps_offset = offsetof(program_t, steps),
              .operands_offset = offsetof(program_t, operands),
              .waits_offset = offsetof(program_t, waits),
-             .signals_offset = sizeof(program_t)},
+             .signals_offset = offsetof(program_t, signals)},
     .lanes = {{.channel = 0, .rank = 0, .step_count = 1},
               {.channel = 1, .rank = 1, .step_first = 1, .step_count = 1}},
     .steps = {{.part = 0, .src_count = 2, .dst_first = 2, .dst_count = 2, .completes = 1},
@@ -341,6 +342,17 @@ static void test_deadline(void **state)
     assert_int_equal(harness_stop(&bench.service), 0);
 }
 
+static void abort_and_await(bench_t *bench, const gpu_run_t *run, uint64_t waiting)
+{
+    const ring_sqe_t abort = {.opcode = GPU_ABORT, .count = run->run.number};
+    const uint64_t aborting = harness_submit(&bench->service, abort, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        const ring_cqe_t cqe = harness_completion(&bench->service);
+        assert_true(cqe.user_data == waiting || cqe.user_data == aborting);
+        assert_int_equal(cqe.result, cqe.user_data == waiting ? BLINK_ERR_ABORTED : BLINK_OK);
+    }
+}
+
 static void test_abort(void **state)
 {
     bench_t bench;
@@ -356,13 +368,103 @@ static void test_abort(void **state)
     assert_int_equal(harness_do(&bench.service, abort_other, NULL), BLINK_OK);
     sleep_ms(20);
     assert_false(ring_has_completion(&bench.service.ring));
-    const uint64_t aborting =
-        harness_submit(&bench.service, (ring_sqe_t){.opcode = GPU_ABORT, .count = run->run.number}, NULL);
-    for (unsigned i = 0; i < 2; i++) {
+    abort_and_await(&bench, run, waiting);
+
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+/* ---- a driver that waits for GPUs, and holds up launches meanwhile ---- */
+
+static const char *const locking[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_LOCK=1", NULL};
+
+/* The lane on GPU 0 waits for the one on GPU 1, chunk by chunk. */
+static program_t chained_program(void)
+{
+    program_t program = waiting_program();
+    program.head.signal_count = 1;
+    program.steps[1].signal_count = 1;
+    program.signals[0] = (lane_abi_signal_t){.semaphore = 0, .rank = 0};
+    return program;
+}
+
+/* What maps and unmaps memory waits for GPU 0, which waits for the run's launch on GPU 1: that must come
+ * first. */
+static void test_memory_comes_and_goes_between_runs_and_not_within_one(void **state)
+{
+    enum { RUNS = 30 };
+    bench_t bench;
+    const program_t program = chained_program();
+    (void)state;
+    bench_open(&bench, &program, locking);
+
+    for (unsigned i = 0; i < RUNS; i++) {
+        uint64_t address, token;
+        gpu_run_t *run = bench_pair_run(&bench);
+        const uint64_t user_data = harness_submit(&bench.service, run_sqe(run), run);
+        (void)harness_map_host(&bench.service, 4096, &address, &token);
+        gpu_request_t release = {.kind = GPU_RELEASE, .token = token};
+        assert_int_equal(harness_ask(&bench.service, &release, NULL, 0).result, BLINK_OK);
         const ring_cqe_t cqe = harness_completion(&bench.service);
-        assert_true(cqe.user_data == waiting || cqe.user_data == aborting);
-        assert_int_equal(cqe.result, cqe.user_data == waiting ? BLINK_ERR_ABORTED : BLINK_OK);
+        assert_int_equal(cqe.user_data, user_data);
+        assert_string_equal(cqe.text, "");
+        assert_int_equal(cqe.result, BLINK_OK);
     }
+
+    assert_sums(&bench);
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+/* A stream that is made while a run waits would wait for that run, and so would the abort that ends it. */
+static void test_runs_and_aborts_while_a_run_waits(void **state)
+{
+    enum { RUNS = 20 }; /* each has a stream of its own */
+    bench_t bench;
+    uint64_t outputs, token;
+    const program_t program = waiting_program();
+    (void)state;
+    bench_open(&bench, &program, locking);
+    (void)harness_map_host(&bench.service, (size_t)RUNS * 2 * BLOCK_BYTES, &outputs, &token);
+    const uint32_t sums = harness_object(&bench.service, &sum_program, sizeof(sum_program), 3);
+
+    const gpu_run_t *waits = bench_pair_run(&bench);
+    const uint64_t waiting = harness_submit(&bench.service, run_sqe(waits), waits);
+    for (unsigned i = 0; i < RUNS; i++) {
+        gpu_run_t *run = bench_run(&bench);
+        run->program = sums;
+        run->run.ranks[0].output = outputs + (uint64_t)i * 2 * BLOCK_BYTES;
+        run->run.ranks[1].output = run->run.ranks[0].output + BLOCK_BYTES;
+        harness_submit(&bench.service, run_sqe(run), run);
+    }
+    for (unsigned i = 0; i < RUNS; i++)
+        assert_int_equal(harness_completion(&bench.service).result, BLINK_OK);
+    abort_and_await(&bench, waits, waiting);
+
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
+/* Nor is memory of the host locked or unlocked for GPUs that do not reach one another. */
+static void test_host_memory_comes_and_goes_while_a_run_waits(void **state)
+{
+    bench_t bench;
+    const program_t program = waiting_program();
+    const char *const environment[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_LOCK=1",
+                                       "STANDIN_CUDA_PEERS=", NULL};
+    (void)state;
+    bench_open(&bench, &program, environment);
+
+    const gpu_run_t *waits = bench_pair_run(&bench);
+    const uint64_t waiting = harness_submit(&bench.service, run_sqe(waits), waits);
+    ring_sqe_t alloc = {.opcode = GPU_ALLOC, .flags = GPU_ALLOC_HOST, .root = 3, .count = 10 << 20};
+    for (unsigned i = 0; i < 6; i++) {
+        alloc.member = 50 + i % 3; /* no more than three at a time */
+        const ring_sqe_t give_back = {.opcode = GPU_FREE, .member = alloc.member};
+        if (i >= 3)
+            assert_int_equal(harness_do(&bench.service, give_back, NULL), BLINK_OK);
+        assert_int_equal(harness_do(&bench.service, alloc, NULL), BLINK_OK);
+    }
+    abort_and_await(&bench, waits, waiting);
+    alloc.member = 60;
+    assert_int_equal(harness_do(&bench.service, alloc, NULL), BLINK_OK); /* of another slab */
 
     assert_int_equal(harness_stop(&bench.service), 0);
 }
@@ -423,6 +525,13 @@ static void test_refused_runs(void **state)
     run->memory = 99;
     assert_int_equal(bench_do(&bench, run), BLINK_ERR_INVALID_ARGUMENT);
     harness_assert_text(blink_error_text(), "memory, object 99");
+    const uint32_t no_host_memory[] = {99, bench.memory};
+    for (unsigned i = 0; i < 2; i++) {
+        run = bench_run(&bench);
+        run->host_memory = no_host_memory[i];
+        assert_int_equal(bench_do(&bench, run), BLINK_ERR_INVALID_ARGUMENT);
+        harness_assert_text(blink_error_text(), "the run's memory on the host, object");
+    }
     run = bench_run(&bench);
     run->copy_count = 3;
     ring_sqe_t cut = {.opcode = GPU_RUN, .count = sizeof(*run) + 2 * sizeof(run->copies[0])};
@@ -478,6 +587,9 @@ int worker_run_tests(void)
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_memory_comes_and_goes_between_runs_and_not_within_one),
+        cmocka_unit_test(test_runs_and_aborts_while_a_run_waits),
+        cmocka_unit_test(test_host_memory_comes_and_goes_while_a_run_waits),
         cmocka_unit_test(test_launch_too_large_for_one_gpu),
         cmocka_unit_test(test_lost_context_ends_the_worker),
         cmocka_unit_test(test_refused_runs),

@@ -33,6 +33,36 @@ static void test_without_driver(void **state)
     assert_int_equal(harness_await_end(&service), 1);
 }
 
+/* It lacks cuStreamGetId(). */
+static void test_driver_that_is_too_old(void **state)
+{
+    harness_t service;
+    (void)state;
+    harness_start(
+        &service, false,
+        (const char *const[]){"LD_LIBRARY_PATH=" STANDIN_TOO_OLD, "STANDIN_CUDA_VERSION=11070", NULL});
+
+    assert_int_equal(service.hello.result, BLINK_ERR_NOT_FOUND);
+    assert_string_equal(service.hello.text, "the driver, libcuda.so.1 of CUDA 11.7, has no cuStreamGetId: "
+                                            "blinkd needs one of CUDA 12.0 (R525) or later");
+    assert_int_equal(harness_await_end(&service), 1);
+}
+
+/* 209: CUDA_ERROR_NO_BINARY_FOR_GPU. */
+static void test_kernels_that_the_driver_does_not_load(void **state)
+{
+    harness_t service;
+    (void)state;
+    harness_start(&service, false,
+                  (const char *const[]){"STANDIN_CUDA_FAIL=cuModuleLoadData:1:209",
+                                        "STANDIN_CUDA_VERSION=12020", NULL});
+
+    assert_int_equal(service.hello.result, BLINK_ERR_SYSTEM);
+    harness_assert_text(service.hello.text, "; kernels of CUDA ");
+    harness_assert_text(service.hello.text, ", driver of CUDA 12.2, GPU of capability 9.0");
+    assert_int_equal(harness_await_end(&service), 1);
+}
+
 static void test_without_gpu(void **state)
 {
     harness_t service;
@@ -63,6 +93,7 @@ static void test_hello_describes_two_gpus(void **state)
 
     assert_int_equal(service.hello.result, BLINK_OK);
     assert_int_equal(service.hello.gpu_count, 2);
+    assert_int_equal(service.opening_count, 2);
     assert_false(service.hello.is_mps);
     const gpu_facts_t *gpus = service.hello.gpus;
     assert_memory_not_equal(gpus[0].uuid, gpus[1].uuid, GPU_UUID_BYTES);
@@ -81,13 +112,60 @@ static void test_gpus_that_are_no_peers(void **state)
 {
     harness_t service;
     (void)state;
-    harness_start(&service, false,
-                  (const char *const[]){"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_NO_PEER=1", NULL});
+    harness_start(&service, false, (const char *const[]){"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_PEERS=", NULL});
 
     assert_int_equal(service.hello.result, BLINK_OK);
     assert_int_equal(service.hello.gpus[0].peers, 1);
     assert_int_equal(service.hello.gpus[1].peers, 2);
     assert_int_equal(harness_stop(&service), 0);
+}
+
+/* ---- memory that the network may write to ---- */
+
+static void test_memory_is_exported_if_that_is_asked_for(void **state)
+{
+    static const char *const two_in_order[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_ORDERING=100", NULL};
+    harness_t service;
+    (void)state;
+    harness_start(&service, false, two_gpus);
+    assert_int_equal(service.exported_count, 0);
+    assert_int_equal(service.hello.gpus[0].exported_address, 0);
+    assert_int_equal(harness_stop(&service), 0);
+
+    harness_start_with(&service, false, true, two_gpus);
+    assert_int_equal(service.exported_count, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        struct stat file;
+        assert_int_equal(fstat(service.exported_fds[i], &file), 0);
+        assert_true((uint64_t)file.st_size >= GPU_EXPORT_BYTES);
+        assert_true(service.hello.gpus[i].exported_address != 0);
+        assert_false(service.hello.gpus[i].orders_for_itself || service.hello.gpus[i].orders_for_all);
+    }
+    assert_true(service.hello.gpus[0].exported_address != service.hello.gpus[1].exported_address);
+    assert_int_equal(harness_stop(&service), 0);
+
+    harness_start_with(&service, false, true, two_in_order);
+    assert_true(service.hello.gpus[1].orders_for_itself && !service.hello.gpus[1].orders_for_all);
+    assert_int_equal(harness_stop(&service), 0);
+}
+
+/* Then what comes lands in host memory, and all else goes on. */
+static void test_gpus_that_export_nothing_are_served(void **state)
+{
+    static const char *const refusals[][3] = {
+        {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_DMA_BUFS=0", NULL},
+        {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_FAIL=cuMemGetHandleForAddressRange:1", NULL},
+    };
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        harness_t service;
+        harness_start_with(&service, false, true, refusals[i]);
+        assert_int_equal(service.hello.result, BLINK_OK);
+        assert_int_equal(service.exported_count, i);
+        assert_int_equal(service.hello.gpus[0].exported_address, 0);
+        assert_int_equal(service.hello.gpus[1].exported_address != 0, i);
+        assert_int_equal(harness_stop(&service), 0);
+    }
 }
 
 /* ---- memory of this process ---- */
@@ -397,6 +475,26 @@ static void test_memory_of_another_gpu(void **state)
     assert_int_equal(harness_stop(&service), 0);
 }
 
+/* This process's GPU 0 is the worker's GPU 1, and the properties of its memory say 0 there, too. */
+static void test_memory_of_a_gpu_that_has_another_number_here(void **state)
+{
+    harness_t service;
+    gpu_request_t request = {.kind = GPU_IMPORT, .gpu = 1, .extent_count = 1, .extents = {vmm_extent(1)}};
+    int fd;
+    (void)state;
+    harness_start(&service, true,
+                  (const char *const[]){"STANDIN_CUDA_GPUS=2", "CUDA_VISIBLE_DEVICES=1,0",
+                                        "STANDIN_CUDA_ORDINALS=1", NULL});
+
+    own_vmm(1, &fd);
+    assert_int_equal(harness_ask(&service, &request, &fd, 1).result, BLINK_OK);
+    request.gpu = 0;
+    request.token = 0;
+    assert_refused(harness_ask(&service, &request, &fd, 1), BLINK_ERR_INVALID_ARGUMENT,
+                   "extent 0 of 1: the memory is on GPU 1, not on 0");
+    assert_int_equal(harness_stop(&service), 0);
+}
+
 static void test_extents_that_do_not_adjoin(void **state)
 {
     harness_t service;
@@ -465,9 +563,13 @@ int main(int argument_count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_driver),
+        cmocka_unit_test(test_driver_that_is_too_old),
+        cmocka_unit_test(test_kernels_that_the_driver_does_not_load),
         cmocka_unit_test(test_without_gpu),
         cmocka_unit_test(test_start_that_fails),
         cmocka_unit_test(test_hello_describes_two_gpus),
+        cmocka_unit_test(test_memory_is_exported_if_that_is_asked_for),
+        cmocka_unit_test(test_gpus_that_export_nothing_are_served),
         cmocka_unit_test(test_gpus_that_are_no_peers),
         cmocka_unit_test(test_vmm_extents_side_by_side),
         cmocka_unit_test(test_pooled),
@@ -477,6 +579,7 @@ int main(int argument_count, char **arguments)
         cmocka_unit_test(test_stale_ipc_handle),
         cmocka_unit_test(test_less_memory_than_was_said),
         cmocka_unit_test(test_memory_of_another_gpu),
+        cmocka_unit_test(test_memory_of_a_gpu_that_has_another_number_here),
         cmocka_unit_test(test_extents_that_do_not_adjoin),
         cmocka_unit_test(test_host_memory_that_is_too_small),
         cmocka_unit_test(test_holes_in_host_memory_are_not_filled),

@@ -33,7 +33,34 @@ READER_LIMIT_S = 1
 ALL = [0, 1, 2, 3, 4, 5, 6, 7]
 
 
-class Process:
+class Living:
+    """A process, whoever started it, and what it has."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def descriptors(self):
+        """How many it has open."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def mappings(self):
+        with open(f"/proc/{self.pid}/maps", encoding="utf-8") as maps:
+            return sum(1 for _ in maps)
+
+    def anonymous_bytes(self):
+        """Of memory that is its alone."""
+        return self._resident("RssAnon")
+
+    def shared_bytes(self):
+        """Of memory that others may have mapped, too, and that is no file's."""
+        return self._resident("RssShmem")
+
+    def _resident(self, kind):
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
+            return int(re.search(kind + r":\s+(\d+) kB", status.read())[1]) * 1024
+
+
+class Process(Living):
     """A child whose output is collected while it runs."""
 
     def __init__(self, arguments, **options):
@@ -42,6 +69,7 @@ class Process:
         self.changed = threading.Condition()
         self.child = subprocess.Popen(self.arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, text=True, errors="replace", **options)
+        super().__init__(self.child.pid)
         self.readers = [threading.Thread(target=self._collect, args=pair, daemon=True)
                         for pair in ((self.child.stdout, self.out), (self.child.stderr, self.err))]
         for reader in self.readers:
@@ -54,23 +82,6 @@ class Process:
                 self.changed.notify_all()
         with self.changed:
             self.changed.notify_all()
-
-    @property
-    def pid(self):
-        return self.child.pid
-
-    def descriptors(self):
-        """How many it has open."""
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
-
-    def mappings(self):
-        with open(f"/proc/{self.pid}/maps", encoding="utf-8") as maps:
-            return sum(1 for _ in maps)
-
-    def anonymous_bytes(self):
-        """Of memory that is its alone."""
-        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
-            return int(re.search(r"RssAnon:\s+(\d+) kB", status.read())[1]) * 1024
 
     def stdout(self):
         with self.changed:
@@ -273,7 +284,8 @@ class IntegrationTest(unittest.TestCase):
         self.children.append(rank)
         return rank
 
-    def start_rank(self, daemon, identifier, rank_count, rank, steps, device=None, algorithm=None, **options):
+    def start_rank(self, daemon, identifier, rank_count, rank, steps, device=None, algorithm=None, name=None,
+                   **options):
         """rank, device: a number, or a list for several ranks (threads) in one process."""
         def numbers(value):
             return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
@@ -283,6 +295,8 @@ class IntegrationTest(unittest.TestCase):
             arguments += ["--device", numbers(device)]
         if algorithm:
             arguments += ["--algorithm", algorithm]
+        if name is not None:
+            arguments += ["--name", name]
         process = Rank(arguments + list(steps), **options)
         self.children.append(process)
         return process

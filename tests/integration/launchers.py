@@ -3,6 +3,8 @@ PMI-1.
 """
 import os
 import socket
+import struct
+import sys
 import threading
 
 from harness import BLINK_RANK, IntegrationTest, Rank
@@ -84,3 +86,58 @@ class Pmi:
             return f"cmd=get_result rc=0 msg=success value={self.values[words['key']]}"
         self.ended += words["cmd"] == "finalize"
         return "cmd=finalize_ack"
+
+
+class Store:
+    """The store of torchrun's agent, as torch 2.2 and later speak it, at a port of the kernel's choice."""
+
+    def __init__(self):
+        self.values, self.changed = {}, threading.Condition()
+        self.socket = socket.create_server(("", 0))
+        self.port = self.socket.getsockname()[1]
+
+    def serve(self):
+        while True:
+            connection, _ = self.socket.accept()
+            threading.Thread(target=self._serve, args=[connection], daemon=True).start()
+
+    def _serve(self, connection):
+        with connection, connection.makefile("rb") as asked:
+            while kind := asked.read(1):
+                connection.sendall(self._answer(kind[0], asked))
+
+    @staticmethod
+    def _number(asked, form="=Q"):
+        return struct.unpack(form, asked.read(struct.calcsize(form)))[0]
+
+    def _text(self, asked):
+        return asked.read(self._number(asked))
+
+    def _answer(self, kind, asked):
+        if kind == 0:  # that this is such a connection
+            self._number(asked, "=I")
+            return b""
+        if kind == 13:  # a number that is to come back
+            return struct.pack("=I", self._number(asked, "=I"))
+        with self.changed:
+            if kind == 1:
+                key = self._text(asked)
+                self.values[key] = self._text(asked)
+                self.changed.notify_all()
+                return b""
+            if kind == 6:  # wait for keys
+                keys = [self._text(asked) for _ in range(self._number(asked))]
+                self.changed.wait_for(lambda: all(key in self.values for key in keys))
+                return b"\0"
+            if kind == 3:
+                value = self.values[self._text(asked)]
+                return struct.pack("=Q", len(value)) + value
+            assert kind == 8, kind  # forget a key
+            return struct.pack("=Q", self.values.pop(self._text(asked), None) is not None)
+
+
+if __name__ == "__main__":
+    STORE = Store()
+    print(STORE.port, flush=True)
+    threading.Thread(target=STORE.serve, daemon=True).start()
+    sys.stdin.read()

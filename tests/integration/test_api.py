@@ -8,7 +8,7 @@ from limit import LIMIT_S, SHORT_S
 BLINK_API = os.environ["BLINK_API"]
 
 COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter",
-               "alltoall", "alltoallv", "sendrecv"]
+               "alltoall", "alltoallv", "sendrecv", "allgatherv", "reducescatterv", "gatherv", "scatterv"]
 
 
 class ApiTest(IntegrationTest):
@@ -49,11 +49,38 @@ class ApiTest(IntegrationTest):
     def test_all_to_all_of_uneven_blocks(self):
         self.play("all-to-all-v")
 
+    def test_blocks_of_different_lengths(self):
+        self.play("uneven-blocks")
+
+    def test_blocks_of_different_lengths_over_emulated_links(self):
+        self.play("uneven-blocks", ranks=6, topology="dgx1v_hybrid")
+
+    def test_blocks_of_one_rank(self):
+        self.play("uneven-blocks", ranks=1)
+
+    def test_blocks_of_different_lengths_in_a_group(self):
+        self.play("uneven-blocks-in-a-group")
+
+    def test_ranks_that_disagree_about_blocks(self):
+        self.play("uneven-blocks-that-disagree")
+
     def test_ops_run_in_the_order_of_submission(self):
         self.play("order")
 
     def test_waiting_for_any(self):
         self.play("wait-any", ranks=2)
+
+    def test_waiting_for_all(self):
+        self.play("wait-all", ranks=2)
+
+    def test_configurations_of_older_and_newer_programs(self):
+        self.play("older-and-newer-configs", ranks=2)
+
+    def test_versions_of_header_library_and_daemon(self):
+        self.play("versions", ranks=1)
+
+    def test_time_outs_change_while_ops_wait(self):
+        self.play("set-timeout", ranks=2)
 
     def test_polling(self):
         self.play("poll", ranks=2)

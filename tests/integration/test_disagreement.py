@@ -108,7 +108,7 @@ class JoiningTest(IntegrationTest):
     def test_the_device_of_a_rank_beyond_the_devices(self):
         daemon = self.daemon(devices=2)
         rank = self.start_rank(daemon, new_id(), 3, 2, self.WORK)
-        self.assert_step(rank.finish(), "init", "NOT_FOUND", r"device 2\b")
+        self.assert_step(rank.finish(), "init", "NOT_FOUND", r"no device is left for rank 2 of 3")
         daemon.check_serves()
 
     def test_a_rank_outside_its_communicator(self):

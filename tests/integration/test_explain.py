@@ -33,6 +33,9 @@ class ExplainTest(IntegrationTest):
         self.assertEqual((status, err), (0, ""))
         self.assertIn("100.0% of the ideal 450.000 GB/s", out)
         self.assertIn("450 / 1 = 450 GB/s", out)
+        for topology in "dgx2", "64xdgx_a100":
+            answer = self.explain_json("--topology", topology, "--collective", "alltoall")
+            self.assertAlmostEqual(answer["efficiency"], 1.0, places=6)
 
     def test_names_the_phases_of_a_plan_of_several_hosts(self):
         phases = "phases: reduce within hosts (nvlink), between hosts over nic0, "
@@ -41,6 +44,52 @@ class ExplainTest(IntegrationTest):
         self.assertEqual((status, err), (0, ""))
         self.assertIn("\n" + phases, out)
         self.assertEqual(self.explain_json("--topology", "dgx1v")["phases"], "")
+
+    def test_gpus_do_not_reach_line_rates(self):
+        at_line_rate = self.explain_json("--topology", "dgx_h100", "--bytes", "1G")
+        on_gpus = self.explain_json("--topology", "dgx_h100", "--bytes", "1G", "--gpus")
+        self.assertAlmostEqual(on_gpus["plan_busbw_GBps"], 0.8 * at_line_rate["plan_busbw_GBps"], delta=0.5)
+        self.assertGreater(on_gpus["predicted_us"], 1.2 * at_line_rate["predicted_us"])
+        self.assertLess(on_gpus["channels"], at_line_rate["channels"])  # one NVSwitch in the place of four
+        hint = "at NVLink's line rate, of which GPUs reach about 80%: see --gpus"
+        self.assertIn(hint, self.explain("--topology", "dgx_h100")[1])
+        for arguments in (("dgx_h100", "--gpus"), ("pcie8",)):
+            self.assertNotIn(hint, self.explain("--topology", *arguments)[1])
+
+    def test_gpus_say_when_blocks_limit(self):
+        large = self.explain("--topology", "dgx_a100", "--bytes", "256M", "--gpus")[1]
+        self.assertIn("\nIt takes 15 blocks of a GPU at most, of which the busiest moves 17.1 of the 24 GB/s",
+                      large)
+        small = self.explain("--topology", "dgx_a100", "--bytes", "8", "--gpus")[1]
+        self.assertIn("\nBlocks limit this plan: of the 2 on a GPU the busiest moves 24 GB/s", small)
+        self.assertNotIn("blocks", self.explain("--topology", "dgx_a100", "--bytes", "256M")[1])
+        answer = self.explain_json("--topology", "dgx_a100", "--bytes", "256M", "--gpus")
+        self.assertEqual((answer["channels"], answer["blocks"]), (15, {"count": 15, "GBps": 24}))
+        self.assertIsNone(self.explain_json("--topology", "dgx_a100")["blocks"])
+
+    def test_files_say_what_links_carry_and_not_what_blocks_do(self):
+        _, text, _ = self.run_command([BLINKCTL, "topology", "dgx_a100", "--json"])
+        file = self.write_file("machine.json", text)
+        on_gpus = self.explain_json("--topology", file, "--bytes", "256M", "--gpus")
+        self.assertEqual(on_gpus["bound_GBps"],
+                         self.explain_json("--topology", file, "--bytes", "256M")["bound_GBps"])
+        self.assertEqual(on_gpus["blocks"]["GBps"], 24)
+
+    def test_switches_that_reduce_have_a_bound_of_their_own(self):
+        hint = "switches that reduce and copy"
+        answer = self.explain_json("--topology", "dgx_h100", "--bytes", "1G")
+        self.assertAlmostEqual(answer["bound_GBps"], 450 * 8 / 14, places=3)
+        self.assertAlmostEqual(answer["multicast_bound_GBps"], 450, places=3)
+        self.assertLessEqual(answer["rate_GBps"], 1.000001 * answer["bound_GBps"])  # nothing uses it
+        status, out, err = self.explain("--topology", "dgx_h100", "--bytes", "1G")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn(hint + ". No plan makes use of that yet; with it the bound is 450.000 GB/s, "
+                      "bus bandwidth 787.500 GB/s", out)
+        on_gpus = self.explain_json("--topology", "dgx_h100", "--bytes", "1G", "--gpus")
+        self.assertAlmostEqual(on_gpus["multicast_bound_GBps"], 0.8 * 450, places=3)
+        # No difference to a broadcast, and no such switches in an A100's machine.
+        self.assertNotIn(hint, self.explain("--topology", "dgx_h100", "--collective", "broadcast")[1])
+        self.assertIsNone(self.explain_json("--topology", "dgx_a100")["multicast_bound_GBps"])
 
     def test_auto_plans_what_is_explained(self):
         answer = self.explain_json("--topology", "dgx2", "--bytes", "4K")

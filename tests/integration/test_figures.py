@@ -2,11 +2,14 @@
 end to end."""
 import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+sys.path.insert(0, str(SCRIPTS))
 
 from figurelib import chart, contest, dgx1, rates, subsets, text, times
 from figurelib.blinkctl import Blinkctl, Refused
@@ -136,6 +139,14 @@ class BlinkctlTest(unittest.TestCase):
         section = dgx1.poster(self.blinkctl, save)
         self.assertIn("| 8    | 01234567 |", section)
         ElementTree.fromstring(saved["poster-figure-3"])
+
+    def test_a_page_about_gpus_says_that_it_predicts(self):
+        with tempfile.TemporaryDirectory() as directory:
+            subprocess.run([SCRIPTS / "figures-gpus", "--blinkctl", os.environ["BLINKCTL"],
+                            "--out", directory], check=True, stdout=subprocess.DEVNULL)
+            page = pathlib.Path(directory, "gpu-predicted.md").read_text(encoding="utf-8")
+        self.assertIn("**No GPU has run any of this.**", page)
+        self.assertRegex(page, r"\| dgx_a100 +\| +24\.0 \| +15 \| +239 \| +230 \|")
 
 
 if __name__ == "__main__":

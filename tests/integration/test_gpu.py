@@ -10,6 +10,8 @@ from limit import SHORT_S
 
 BLINK_GPU_API = os.environ["BLINK_GPU_API"]
 STANDIN = os.environ["STANDIN"]
+TOO_OLD = ("the driver, libcuda.so.1 of CUDA 11.7, has no cuStreamGetId: blinkd needs one of CUDA 12.0 "
+           "(R525) or later")
 
 COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reducescatter", "gather", "scatter",
                "alltoall", "alltoallv", "sendrecv"]
@@ -19,6 +21,10 @@ def gpu_environment(**variables):
     # hwloc's plugins load libraries of other vendors, which leak.
     return {**os.environ, "LD_LIBRARY_PATH": STANDIN, "HWLOC_PLUGINS_PATH": "/nonexistent",
             **{name: str(value) for name, value in variables.items()}}
+
+
+def too_old_environment():
+    return {**gpu_environment(), "LD_LIBRARY_PATH": STANDIN + "/too_old", "STANDIN_CUDA_VERSION": "11070"}
 
 
 class GpuTest(IntegrationTest):
@@ -53,6 +59,29 @@ class MemoryTest(GpuTest):
     def test_pools(self):
         self.play("pools", ranks=3)
 
+    def faults(self, scenario, **variables):
+        """What CUDA leaves undefined and was done all the same."""
+        file = os.path.join(self.directory(), "faults")
+        self.play(scenario, ranks=3, STANDIN_CUDA_FAULTS=file, **variables)
+        if not os.path.exists(file):
+            return []
+        with open(file, encoding="ascii") as lines:
+            return lines.read().splitlines()
+
+    def test_nothing_is_freed_that_the_daemon_has_open(self):
+        self.assertEqual(self.faults("released"), [])
+        self.assertEqual(self.faults("released-by-several"), [])
+
+    def test_pools_are_used_in_place_after_a_promise(self):
+        self.assertEqual(self.faults("pools-promised"), [])
+
+    def test_memory_that_is_freed_without_a_word_comes_back(self):
+        self.assertEqual(len(self.faults("freed-without-a-word")), 3)
+
+    def test_who_is_out_of_memory_gets_back_what_was_freed(self):
+        faults = self.faults("out-of-memory", STANDIN_CUDA_MEMORY=64 << 20)
+        self.assertEqual(len(faults), 9)
+
     def test_host_memory_is_staged(self):
         self.play("host-memory", ranks=3)
 
@@ -65,7 +94,7 @@ class MemoryTest(GpuTest):
 
     def test_clients_in_another_pid_namespace_are_staged(self):
         """As those in containers are: the driver refuses to open an IPC handle of theirs."""
-        under = unshared("--pid", "--fork", "--kill-child")
+        under = unshared("--pid", "--fork", "--kill-child", "--mount-proc")
         daemon = self.gpu_daemon()
         process = self.ranks(daemon, "device-memory", 4, under=under)
         self.assertEqual(process.wait(), 0, process.stderr())
@@ -89,9 +118,9 @@ class MemoryTest(GpuTest):
         self.play("device-memory", ranks=2, daemon=daemon, STANDIN_CUDA_GPUS=2)
 
     def test_gpus_that_cannot_reach_each_other_meet_in_host_memory(self):
-        daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1)
+        daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_PEERS="")
         for scenario in ("device-memory", "pools", "stream", "two-streams"):
-            self.play(scenario, ranks=3, daemon=daemon, STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1)
+            self.play(scenario, ranks=3, daemon=daemon, STANDIN_CUDA_GPUS=3, STANDIN_CUDA_PEERS="")
 
 
 class ScratchTest(GpuTest):
@@ -139,7 +168,7 @@ class TransportTest(GpuTest):
         self.assertEqual(self.transports("cuda:0x3", "--gpu-sharing", "mps"), {"local"})
 
     def test_gpus_that_cannot_reach_each_other(self):
-        self.assertEqual(self.transports("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_NO_PEER=1),
+        self.assertEqual(self.transports("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_PEERS=""),
                          {"host memory"})
 
 
@@ -166,13 +195,28 @@ class LinksTest(GpuTest):
         self.assertIn("9 devices, but topology dgx1v has only 8 gpus", daemon.stderr())
 
     def test_more_lanes_than_a_gpu_runs_at_once(self):
+        """Another plan takes the place of one with so many, unless that one is asked for by name."""
         daemon = self.gpu_daemon("cuda:0x8", "--topology", "dgx1v")
-        status, _, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, "allgather",
-                                           "--device-memory", "-b", "4M", "-e", "4M", "-n", 1],
-                                          env=gpu_environment())
+        command = [BLINK_PERF, "--socket", daemon.socket, "allgather", "--device-memory", "-b", "4M",
+                   "-e", "4M", "-n", 1]
+        status, out, err = self.run_command(command, env=gpu_environment())
+        self.assertEqual(status, 0, out + err)
+        status, _, err = self.run_command([*command, "--algorithm", "trees"], env=gpu_environment())
         self.assertNotEqual(status, 0)
         self.assertRegex(err, r"the plan has \d+ lanes on GPU 0, which can run 64 blocks at the same time")
         daemon.check_serves()
+
+
+class ResidencyTest(GpuTest):
+    """Blocks wait for multiprocessors: kernels whose blocks wait for one another must have been let in whole,
+    and on all their GPUs, or they wait for ever."""
+
+    def test_many_runs_at_once(self):
+        """Of 20 communicators' runs a few fit at a time."""
+        daemon = self.gpu_daemon("cuda:all", "--topology", "dgx1v", STANDIN_CUDA_RESIDENCY=3,
+                                 STANDIN_CUDA_GPUS=4)
+        for scenario in ("device-memory", "two-streams", "many-streams", "graph"):
+            self.play(scenario, daemon=daemon, STANDIN_CUDA_GPUS=4)
 
 
 class StreamTest(GpuTest):
@@ -181,6 +225,25 @@ class StreamTest(GpuTest):
 
     def test_two_streams(self):
         self.play("two-streams")
+
+    def test_more_streams_than_queues(self):
+        """The application's streams share 8 queues, those of the GPU worker 32."""
+        daemon = self.gpu_daemon("cuda:0x2", STANDIN_CUDA_QUEUES=1)
+        self.play("many-streams", ranks=2, daemon=daemon, STANDIN_CUDA_QUEUES=1)
+
+    def test_a_queue_for_each_stream_lets_ranks_submit_in_any_order(self):
+        daemon = self.gpu_daemon("cuda:0x2", STANDIN_CUDA_QUEUES=1)
+        self.play("many-streams-in-any-order", ranks=2, daemon=daemon, STANDIN_CUDA_QUEUES=1,
+                  CUDA_DEVICE_MAX_CONNECTIONS=32)
+
+    def test_streams_that_hold_each_other_up_go_on_after_the_op_timeout(self):
+        daemon = self.gpu_daemon("cuda:0x2", STANDIN_CUDA_QUEUES=1)
+        self.play("many-streams-that-time-out", ranks=2, daemon=daemon, STANDIN_CUDA_QUEUES=1)
+
+    def test_every_scenario_of_streams_with_a_single_queue(self):
+        daemon = self.gpu_daemon("cuda:0x3", STANDIN_CUDA_QUEUES=1)
+        for scenario in ("stream", "two-streams", "stream-group", "staged-stream", "graph"):
+            self.play(scenario, ranks=3, daemon=daemon, STANDIN_CUDA_QUEUES=1, CUDA_DEVICE_MAX_CONNECTIONS=1)
 
     def test_groups_on_two_streams(self):
         self.play("stream-group", ranks=3)
@@ -215,7 +278,7 @@ class FaultTest(GpuTest):
         self.play("device-memory", daemon=daemon)
 
     def test_a_stopped_gpu_worker_is_replaced(self):
-        daemon = self.gpu_daemon("cuda:0x4", *self.limits(run_timeout_s=SHORT_S / 8, run_timeout_factor=1e6))
+        daemon = self.gpu_daemon("cuda:0x4", *self.limits(run_timeout_s=SHORT_S / 2, run_timeout_factor=1e6))
         process = self.ranks(daemon, "until-lost", 4)
         process.wait_for("load", lambda ranks: "under way" in ranks.stdout())
         os.kill(self.ctl_json(daemon, "status")["gpu_worker_pid"], signal.SIGSTOP)
@@ -239,6 +302,14 @@ class FaultTest(GpuTest):
         self.assertEqual(process.wait(), 0, process.stderr())
         daemon.check_serves()
 
+    def test_a_lost_context_of_one_gpu_of_several(self):
+        """The other GPUs' parts of the run say nothing."""
+        daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=4, STANDIN_CUDA_LOST=30,
+                                 STANDIN_CUDA_LOST_ALONE=1)
+        process = self.ranks(daemon, "until-lost", 4, STANDIN_CUDA_GPUS=4)
+        self.assertEqual(process.wait(), 0, process.stderr())
+        daemon.check_serves()
+
     def test_a_killed_daemon_lets_streams_go_on(self):
         daemon = self.gpu_daemon("cuda:0x4")
         process = self.ranks(daemon, "until-lost", 4)
@@ -252,6 +323,17 @@ class FaultTest(GpuTest):
         process.wait_for("load", lambda ranks: "under way" in ranks.stdout())
         daemon.stop()
         self.assertEqual(process.wait(), 0, process.stderr())
+
+    def test_a_daemon_that_stops_waits_for_no_worker_that_hangs(self):
+        """Which would have to close the clients' memory first."""
+        daemon = self.gpu_daemon("cuda:0x2", *self.limits(run_timeout_s=LIMIT_S))
+        process = self.ranks(daemon, "never-ready", 2, BLINK_TEST_TIMEOUT_SCALE=100)
+        process.wait_for("memory", lambda ranks: self.ctl_json(daemon, "status")["registered_bytes"] > 0)
+        worker = self.ctl_json(daemon, "status")["gpu_worker_pid"]
+        os.kill(worker, signal.SIGSTOP)
+        daemon.stop()
+        self.assertEqual(process.wait(), 1, process.stderr())
+        self.assertFalse(os.path.exists(f"/proc/{worker}"), "the worker is still there")
 
     def replays_until(self, end):
         """Several times: what is to be seen depends on where the replays just are."""
@@ -301,6 +383,23 @@ class FaultTest(GpuTest):
                         env={**os.environ, "LD_LIBRARY_PATH": "/nonexistent"})
         self.assertEqual(daemon.wait(), 1)
         self.assertIn("no CUDA driver", daemon.stderr())
+
+    def test_a_daemon_with_a_driver_that_is_too_old(self):
+        daemon = Daemon(self, "--devices", "cuda:0", wait=False, env=too_old_environment())
+        self.assertEqual(daemon.wait(), 1)
+        self.assertIn("devices cuda: " + TOO_OLD, daemon.stderr())
+
+    def test_a_gpu_that_one_process_may_use(self):
+        for sharing in ("isolated", "mps"):  # without an MPS daemon
+            daemon = Daemon(self, "--devices", "cuda:0", "--gpu-sharing", sharing, wait=False,
+                            env=gpu_environment(STANDIN_CUDA_EXCLUSIVE=1))
+            self.assertEqual(daemon.wait(), 1)
+            self.assertRegex(daemon.stderr(), "GPU 0 is in compute mode EXCLUSIVE_PROCESS, which keeps "
+                             "applications off it beside blinkd: nvidia-smi -i [0-9a-f:.]+ -c DEFAULT, or "
+                             "--gpu-sharing mps")
+        daemon = self.gpu_daemon("cuda:0x2", "--gpu-sharing", "mps", STANDIN_CUDA_EXCLUSIVE=1,
+                                 STANDIN_CUDA_MPS=1)
+        self.play("device-memory", ranks=2, daemon=daemon)
 
     def test_a_gpu_that_is_not_there(self):
         daemon = Daemon(self, "--devices", "cuda:3", wait=False, env=gpu_environment())

@@ -1,6 +1,7 @@
 """scripts/gpu-bench and gpu-test without a GPU: what the report says of given times, and that nothing is
 said without any."""
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -9,7 +10,7 @@ import unittest
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
-from gpulib import machine, packages, report
+from gpulib import machine, packages, report, toolkit
 from gpulib.processes import Failure
 from gpulib.results import ISOLATED, MPS, STREAM, Cell, MiB, Results, moved_bytes
 from gpulib.rows import Row, Skip, Table
@@ -18,6 +19,29 @@ from gpulib.rows import Row, Skip, Table
 def line(collective="allreduce", devices=8, count=256 * MiB, time_us=1000.0, wrong=0):
     return {"collective": collective, "ranks": devices, "bytes": count, "time_us": time_us,
             "time_us_p99": 2 * time_us, "wrong": wrong}
+
+
+class ToolkitTest(unittest.TestCase):
+    """One table says to both what kernels are compiled to."""
+    def code_by_cmake(self, version):
+        with tempfile.NamedTemporaryFile("w", suffix=".cmake") as script:
+            script.write(f"include({SCRIPTS.parent}/cmake/cuda.cmake)\nblink_cuda_code({version} code)\n"
+                         "foreach(one IN LISTS code)\nmessage(${one})\nendforeach()\n")
+            script.flush()
+            done = subprocess.run(["cmake", "-DBLINK_CUDA=OFF", "-P", script.name], capture_output=True,
+                                  text=True, check=True)
+        return done.stderr.split()
+
+    def test_what_each_toolkit_compiles_to(self):
+        for version, added in [("12.0", ["70"]), ("12.6", ["70"]), ("12.8", ["70", "100", "120"]),
+                               ("12.9", ["70", "100", "120"]), ("13.0", ["100", "120"]),
+                               ("13.5", ["100", "120"])]:
+            code = toolkit.code(version)
+            made = re.findall(r"sm_(\d+)", " ".join(code))
+            self.assertEqual(sorted(made, key=int), sorted(["75", "80", "86", "89", "90", *added], key=int))
+            self.assertEqual("".join(code).count("compute_89"), 2)  # the target, and the PTX for later GPUs
+            self.assertEqual(self.code_by_cmake(version), code)
+        self.assertEqual(toolkit.code("11.8"), [])
 
 
 class ReportTest(unittest.TestCase):

@@ -107,6 +107,13 @@ class Failing(LaunchTest):
         self.check_failure([self.start_told(self.daemon(), told, [SHORT])], "TIMEOUT",
                            f"rank 0 has not made {path} in time")
 
+    def test_a_file_in_a_directory_that_is_not_there(self):
+        daemon = self.daemon()
+        told = {"BLINK_SIZE": "2", "BLINK_RENDEZVOUS": os.path.join(self.directory(), "nowhere", "id")}
+        for rank in "01":
+            self.check_failure([self.start_told(daemon, {**told, "BLINK_RANK": rank}, ["launched"])],
+                               "NOT_FOUND", "directory .*/nowhere, .*: No such file or directory")
+
     def test_a_file_of_another_job(self):
         path = self.write_file("id", "something\n")
         told = {"BLINK_SIZE": "2", "BLINK_RENDEZVOUS": path}

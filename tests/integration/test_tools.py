@@ -226,7 +226,7 @@ class PerfTest(IntegrationTest):
                          [(0, None, None, None)])
 
     def test_what_cannot_be_measured_is_refused_by_name(self):
-        for arguments, text in [(["allgatherv"], "allgatherv"),
+        for arguments, text in [(["allreducev"], "allgatherv"),
                                 (["alltoall", "--in-place", "yes"], "alltoall"),
                                 (["allreduce", "--memory", "hbm"], "hbm"),
                                 (["allreduce", "--op", "xor"], "xor"),

@@ -1,19 +1,16 @@
-/* The search: depth first over choices of who goes on, each path run again from the start. */
+/* The threads, their store buffers, and what a walk over choices of who goes on must know of them. */
 #include "explore.h"
 
+#include "coroutine.h"
 #include "seen.h"
 #include "story.h"
+#include "walk.h"
 
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
-#define STACK_BYTES (256u << 10)
-#define BUFFER_MAX  8u
-#define STEPS_MAX   2000u
-#define STATES_MAX  (1u << 21)
+#define BUFFER_MAX 8u
 
 /* A store that has not reached memory. */
 typedef struct buffered {
@@ -24,8 +21,7 @@ typedef struct buffered {
 } buffered_t;
 
 typedef struct thread {
-    jmp_buf place;
-    char *stack;
+    coroutine_t coroutine;
     buffered_t buffer[BUFFER_MAX];
     uint32_t buffered;
     uint64_t history; /* hash of what it has read and how far it has come */
@@ -37,13 +33,10 @@ typedef struct thread {
 
 static struct explorer {
     const scenario_t *scenario;
-    exploration_t *found;
     thread_t threads[EXPLORE_THREADS_MAX];
     uint32_t thread_count, running;
-    jmp_buf scheduler;
     char *initial; /* the shared bytes as they begin */
     story_t trace;
-    seen_t seen;
 } explorer;
 
 __attribute__((format(printf, 1, 2))) static void trace(const char *format, ...)
@@ -99,24 +92,12 @@ static thread_t *self(void)
     return &explorer.threads[explorer.running];
 }
 
-static void leave(thread_t *thread)
-{
-    if (_setjmp(thread->place) == 0)
-        _longjmp(explorer.scheduler, 1);
-}
-
-static void enter(thread_t *thread)
-{
-    if (_setjmp(explorer.scheduler) == 0)
-        _longjmp(thread->place, 1);
-}
-
 /* Let the scheduler choose who takes the next step. */
 static thread_t *step(void)
 {
     thread_t *thread = self();
     thread->history = seen_mix(thread->history, 1);
-    leave(thread);
+    coroutine_leave(&thread->coroutine);
     return thread;
 }
 
@@ -205,21 +186,15 @@ static void thread_main(void)
     explorer.scenario->threads[explorer.running](explorer.scenario->shared);
     thread->finished = true;
     trace("thread %u: is through\n", explorer.running);
-    leave(thread);
+    coroutine_leave(&thread->coroutine);
 }
 
 /* Up to its first step. */
 static void begin(thread_t *thread)
 {
-    ucontext_t start;
-    *thread = (thread_t){.stack = thread->stack};
-    getcontext(&start);
-    start.uc_stack.ss_sp = thread->stack;
-    start.uc_stack.ss_size = STACK_BYTES;
-    makecontext(&start, thread_main, 0);
+    *thread = (thread_t){.coroutine.stack = thread->coroutine.stack};
     explorer.running = (uint32_t)(thread - explorer.threads);
-    if (_setjmp(explorer.scheduler) == 0)
-        setcontext(&start);
+    coroutine_begin(&thread->coroutine, thread_main);
 }
 
 /* ---- runs ---- */
@@ -231,7 +206,7 @@ static bool can_go_on(const thread_t *thread)
 }
 
 /* Bit t: thread t goes on. Bit EXPLORE_THREADS_MAX + t: its oldest store reaches memory. */
-static uint32_t choices(void)
+static uint64_t choices(void)
 {
     uint32_t mask = 0;
     for (uint32_t i = 0; i < explorer.thread_count; i++) {
@@ -249,7 +224,7 @@ static void take(uint32_t choice)
         return;
     }
     explorer.running = choice;
-    enter(&explorer.threads[choice]);
+    coroutine_enter(&explorer.threads[choice].coroutine);
 }
 
 /* Everything as it begins; each thread stands before its first step. */
@@ -258,16 +233,15 @@ static void restart(void)
     memcpy(explorer.scenario->shared, explorer.initial, explorer.scenario->shared_bytes);
     for (uint32_t i = 0; i < explorer.thread_count; i++)
         begin(&explorer.threads[i]);
-    explorer.found->runs++;
 }
 
-static bool all_finished(void)
+/* Nobody can go on, and not all are through. */
+static bool is_stuck(bool end)
 {
-    for (uint32_t i = 0; i < explorer.thread_count; i++) {
-        if (!explorer.threads[i].finished)
-            return false;
-    }
-    return true;
+    bool all_finished = true;
+    for (uint32_t i = 0; i < explorer.thread_count; i++)
+        all_finished &= explorer.threads[i].finished;
+    return end && !all_finished;
 }
 
 /* ---- states ---- */
@@ -289,70 +263,7 @@ static uint64_t state_hash(void)
     return hash;
 }
 
-/* Whether the state is new. */
-static bool note_state(void)
-{
-    if (!seen_add(&explorer.seen, state_hash()))
-        return false;
-    if (++explorer.found->states > STATES_MAX)
-        abort(); /* the scenario is too large to be gone through */
-    return true;
-}
-
-/* ---- the search ---- */
-
-static uint32_t lowest(uint32_t mask)
-{
-    return (uint32_t)__builtin_ctz(mask);
-}
-
-/* Go on along the first choice of every new state. left[d]: choices at depth d that have not been tried.
- * Returns the depth reached. */
-static uint32_t go_on(uint32_t depth, uint8_t path[STEPS_MAX], uint32_t left[STEPS_MAX])
-{
-    while (note_state()) {
-        uint32_t mask = choices();
-        if (mask == 0) {
-            explorer.found->stuck = !all_finished();
-            break;
-        }
-        if (depth == STEPS_MAX)
-            abort();
-        path[depth] = (uint8_t)lowest(mask);
-        left[depth] = mask & (mask - 1);
-        take(path[depth++]);
-    }
-    return depth;
-}
-
-static void replay(const uint8_t *path, uint32_t depth)
-{
-    restart();
-    for (uint32_t i = 0; i < depth; i++)
-        take(path[i]);
-}
-
-static void search(void)
-{
-    static uint8_t path[STEPS_MAX];
-    static uint32_t left[STEPS_MAX];
-    uint32_t depth = 0;
-    restart();
-    for (;;) {
-        depth = go_on(depth, path, left);
-        if (explorer.found->stuck)
-            break;
-        while (depth > 0 && left[depth - 1] == 0)
-            depth--;
-        if (depth == 0)
-            return;
-        path[depth - 1] = (uint8_t)lowest(left[depth - 1]);
-        left[depth - 1] &= left[depth - 1] - 1;
-        replay(path, depth);
-    }
-    explorer.trace = (story_t){.text = explorer.found->trace, .bytes = sizeof(explorer.found->trace)};
-    replay(path, depth);
-}
+static const walk_world_t WORLD = {restart, choices, take, state_hash, is_stuck};
 
 static void *must_alloc(size_t bytes)
 {
@@ -364,16 +275,22 @@ static void *must_alloc(size_t bytes)
 
 void explore(const scenario_t *scenario, exploration_t *found)
 {
+    static walk_result_t result;
     *found = (exploration_t){0};
-    explorer = (struct explorer){.scenario = scenario, .found = found};
+    explorer = (struct explorer){.scenario = scenario};
     explorer.initial = must_alloc(scenario->shared_bytes);
     memcpy(explorer.initial, scenario->shared, scenario->shared_bytes);
     while (explorer.thread_count < EXPLORE_THREADS_MAX && scenario->threads[explorer.thread_count])
-        explorer.threads[explorer.thread_count++].stack = must_alloc(STACK_BYTES);
-    search();
+        explorer.threads[explorer.thread_count++].coroutine.stack = must_alloc(COROUTINE_STACK_BYTES);
+    walk(&WORLD, &result);
+    found->states = result.states;
+    found->runs = result.runs;
+    found->stuck = result.wrong;
+    explorer.trace = (story_t){.text = found->trace, .bytes = sizeof(found->trace)};
+    if (found->stuck)
+        walk_again(&WORLD, &result);
     memcpy(scenario->shared, explorer.initial, scenario->shared_bytes);
     for (uint32_t i = 0; i < explorer.thread_count; i++)
-        free(explorer.threads[i].stack);
-    free(explorer.seen.hashes);
+        free(explorer.threads[i].coroutine.stack);
     free(explorer.initial);
 }

@@ -287,9 +287,10 @@ static void take_resume(uint32_t peer, uint32_t host, const control_t *control)
         lane_t *lane = &world.lanes[i];
         if (&world.links[setting.links[i]] != link || !lane->sends)
             continue;
-        if (control->resuming >> i & 1)
-            must_succeed(flow_sender_resume(&lane->sender, control->arrived[i], control->came[i]));
-        else if (lane->sender.posted > 0)
+        if (control->resuming >> i & 1) {
+            must_succeed(flow_sender_arrived(&lane->sender, control->arrived[i], control->came[i]));
+            flow_sender_resume(&lane->sender);
+        } else if (lane->sender.posted > 0)
             cut_sender(lane); /* the op has ended there, or failed */
     }
 }

@@ -3,6 +3,7 @@
 Namespaces need root, or a user namespace: unittest is then started anew inside one. Where the kernel gives
 neither the tests are SKIPPED, with exit status 77. Without the tool they need, ip of iproute2, they fail.
 """
+import contextlib
 import json
 import os
 import subprocess
@@ -128,16 +129,22 @@ class Host:
                 file.write(f"[{section}]\n" + "".join(f"{key} = {value}\n" for key, value in values.items()))
         return path
 
-    def start(self, *flags, wait=True, topology=None, devices=2, prefix=(), env=None, **network):
+    def start(self, *flags, **options):
+        self.started = flags, options
+        return self.start_daemon(*flags, **options)
+
+    def start_daemon(self, *flags, wait=True, topology=None, devices=2, prefix=(), env=None, **network):
         self.daemon = self.case.daemon("--config", self.configure(**network), "--workers", "1", *flags,
                                        topology=topology, devices=devices, directory=self.directory, env=env,
                                        wait=wait, prefix=["ip", "netns", "exec", self.namespace, *prefix])
         return self.daemon
 
     def restart(self):
-        """After the daemon was killed."""
-        os.unlink(self.daemon.socket)
-        return self.start()
+        """As it was started, after the daemon was killed or stopped."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.daemon.socket)
+        flags, options = self.started
+        return self.start_daemon(*flags, **options)
 
     def nodes(self):
         return self.case.ctl_json(self.daemon, "nodes")["nodes"]
@@ -280,6 +287,14 @@ class EndsTests:
         comms = lambda: self.ctl_json(places[0][0].daemon, "comms")["comms"]
         self.until(lambda: comms()[0]["op_count"] > 20)
         return ranks
+
+    def test_killed_rank_is_named_everywhere(self):
+        places = self.places(2, 1)
+        ranks = self.working(places)
+        ranks[1].kill()
+        for rank in (ranks[0], ranks[2]):
+            self.assert_lost(rank, "rank 1")
+        self.check_serve(places)
 
     def test_killed_daemon_is_named_with_its_ranks(self):
         places = self.places(1, 1, 1)

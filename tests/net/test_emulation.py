@@ -55,17 +55,11 @@ class Ends(EmulationTest):
         """The op would take the links for minutes."""
         places = self.emulated(2, 1, paces=[1e-5, 1e-5])
         ranks = self.start_at(places, "gate", "allreduce:16777216:float32:sum", "untouched", "destroy")
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
-        for rank in ranks:
-            rank.say()
+        self.open_gates(ranks)
         self.until(lambda: any(link["bytes"] for link in self.links(places[0][0])))
         ranks[1].kill()
         for rank in (ranks[0], ranks[2]):
-            steps = rank.finish()
-            failed = [step for step in steps if step["result"] != "BLINK_OK"]
-            self.assertEqual(failed[0]["result"], "BLINK_ERR_PEER_LOST", steps)
-            self.assertRegex(failed[0]["text"], "rank 1")
+            self.assert_lost(rank, "rank 1")
         self.check_serve(places)
 
     def links(self, host):

@@ -29,8 +29,9 @@ TIMEOUT_S = LIMIT_S / 40
 BUSY = {"small ops": f"times:1000000:{OP}",
         "groups": f"times:1000000:group:20:{OP}",
         "broadcasts": "times:1000000:broadcast:100000:int32:1"}
-PHASES = [*BUSY, "a large op"]
 FEW_PHASES = ["small ops", "a large op"]  # where each takes a host's time-out
+#: ThreadSanitizer finds in few what it finds in all.
+PHASES = FEW_PHASES if os.environ.get("SANITIZE") == "thread" else [*BUSY, "a large op"]
 
 
 def setUpModule():
@@ -116,8 +117,7 @@ class Ranks(FaultsTest):
     def test_killed_between_ops(self):
         places = self.places(1, 1, 1)
         ranks = self.start_at(places, OP, "gate", OP, "destroy")
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(ranks)
         ranks[2].kill()
         for rank in ranks[:2]:
             rank.say()
@@ -138,21 +138,21 @@ class Ranks(FaultsTest):
     def test_stopped_ranks_are_named_with_the_op(self):
         places = self.places(1, 2, limits={"op_timeout_s": SHORT_S})
         ranks = self.start_at(places, OP, "gate", OP, "destroy")
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(ranks)
         ranks[2].child.send_signal(signal.SIGSTOP)
         for rank in ranks[:2]:
             rank.say()
+        # Its host names it alone, or the other host, if it had much less time, all that are there.
         for rank in ranks[:2]:
-            self.assert_step(rank.finish(), OP, "TIMEOUT", r"allreduce \d+ of communicator \d+.*rank 2\b")
+            self.assert_step(rank.finish(), OP, "TIMEOUT",
+                             r"allreduce \d+ of communicator \d+.*rank (1, )?2\b")
         ranks[2].kill()
         self.check_serve(places)
 
     def test_all_ranks_of_a_host_that_do_not_come_are_named(self):
         places = self.places(1, 1, limits={"op_timeout_s": SHORT_S})
         ranks = self.start_at(places, OP, "gate", OP, "destroy")
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(ranks)
         ranks[0].say()
         self.assert_step(ranks[0].finish(), OP, "TIMEOUT", r"allreduce \d+ of.*n2, with rank 1")
         ranks[1].say()
@@ -197,6 +197,22 @@ class Daemons(FaultsTest):
                 self.forget_comms(places)
                 self.check_serve(places)
 
+    def test_daemon_that_is_told_to_stop_says_so_before_it_hangs_up(self):
+        places = self.places(1, 1, 1)
+        victim = places[2][0]
+        for phase in PHASES:
+            with self.subTest(phase=phase):
+                ranks = self.at_phase(places, phase)
+                victim.daemon.stop()
+                for rank in ranks[:2]:
+                    self.assert_lost(rank, f"^{self.gone('n3', 2)}: its daemon was stopped$")
+                failed = [step for step in ranks[2].finish() if step["result"] != "BLINK_OK"]
+                self.assertEqual(failed[0]["result"], "BLINK_ERR_DAEMON_LOST", failed)
+                self.hurry(places, phase)
+                victim.restart()
+                self.forget_comms(places[:2])
+                self.check_serve(places)
+
     def test_stopped_amid_ops(self):
         places = self.places(1, 1, timeout_s=TIMEOUT_S)
         for phase in FEW_PHASES:
@@ -231,10 +247,25 @@ class Cables(FaultsTest):
             with self.subTest(phase=phase):
                 ranks = self.at_phase(places, phase)
                 places[1][0].filter(BLACK_HOLE)
-                self.assert_lost(ranks[0], self.gone("n2", 1))
-                self.assert_lost(ranks[1], self.gone("n1", 0))
-                self.assert_untouched(*ranks)
+                self.assert_lost_to_each_other(ranks)
                 places[1][0].unfilter()
+                self.hurry(places, phase)
+                self.forget_comms(places)
+                self.check_serve(places)
+
+    def assert_lost_to_each_other(self, ranks):
+        self.assert_lost(ranks[0], self.gone("n2", 1))
+        self.assert_lost(ranks[1], self.gone("n1", 0))
+        self.assert_untouched(*ranks)
+
+    def test_pulled_out_amid_ops(self):
+        places = self.places(1, 1, timeout_s=TIMEOUT_S)
+        for phase in FEW_PHASES:
+            with self.subTest(phase=phase):
+                ranks = self.at_phase(places, phase)
+                places[1][0].plug(False)
+                self.assert_lost_to_each_other(ranks)
+                places[1][0].plug(True)
                 self.hurry(places, phase)
                 self.forget_comms(places)
                 self.check_serve(places)
@@ -288,14 +319,22 @@ class Leaving(FaultsTest):
 
 class Slow(FaultsTest):
     def test_an_op_may_take_what_its_links_need(self):
-        """Its memory alone would be through with it in a small part of the limit."""
-        places = self.places(1, 1, limits={"run_timeout_s": 0.1})
-        places[0][0].shape(*SLOWLY)
+        """Its memory alone would be through with it in a small part of the time."""
+        places = self.places(1, 1, limits={"run_timeout_s": 0.1, "run_timeout_factor": 5 * LIMIT_S})
+        places[0][0].shape("tbf", "rate", "100mbit", "burst", "64k", "latency", "50ms")
         for steps in self.run_at(places, OP, Leaving.LARGE, "destroy"):
             self.assert_all_ok(steps)
 
+    def test_an_op_that_takes_too_long_names_the_host_where_it_ran(self):
+        places = self.places(1, 1, limits={"run_timeout_s": SHORT_S / 2, "run_timeout_factor": 0.001})
+        places[0][0].shape("tbf", "rate", "10mbit", "burst", "64k", "latency", "50ms")
+        for steps in self.run_at(places, Leaving.LARGE, "await-lost"):
+            self.assert_step(steps, "await-lost", "TIMEOUT", r"on n\d, with rank \d, it has run for [\d.]+ s")
+
 
 class Bystanders(FaultsTest):
+    PEERS_LOST = 7
+
     def test_another_communicator_of_the_hosts_goes_on(self):
         places = self.places(1, 1)
         bystanders = self.start_at([(host, 1) for host, _ in places], "gate", GOOD, "gate", GOOD, "destroy")
@@ -304,10 +343,7 @@ class Bystanders(FaultsTest):
         ranks[1].kill()
         self.assert_lost(ranks[0], "rank 1")
         self.hurry(places, PHASES[-1])
-        for rank in bystanders:
-            rank.say()
-        for rank in bystanders:
-            self.assert_all_ok(rank.finish())
+        self.finish(bystanders)
 
     @unittest.skipUnless(os.geteuid() == 0 and "BLINK_TEST_IN_USER_NAMESPACE" not in os.environ,
                          "becoming other users needs root")
@@ -408,7 +444,7 @@ class Bystanders(FaultsTest):
         self.check_leaves_nothing(daemons, lambda: make(50))
 
     def test_nothing_is_left_of_peers_that_were_lost_and_met_again(self):
-        one, two = self.started(2)
+        one, two = [host for host, _ in self.places(1, 1)]
 
         def lose_and_meet(count):
             for _ in range(count):
@@ -419,16 +455,18 @@ class Bystanders(FaultsTest):
                 self.forget_comms([(one, 0)])
                 two.restart()
 
-        self.check_leaves_nothing([one.daemon], lambda: lose_and_meet(7))
+        self.check_leaves_nothing([one.daemon], lambda: lose_and_meet(self.PEERS_LOST))
 
     def check_leaves_nothing(self, daemons, play):
         """The third time leaves no descriptor, and memory grows by less than its bound."""
         play()
         play()
-        early = [(daemon.descriptors(), daemon.anonymous_bytes()) for daemon in daemons]
+        early = [(daemon.descriptors(), daemon.anonymous_bytes(), daemon.shared_bytes())
+                 for daemon in daemons]
         play()
-        for daemon, (descriptors, used_bytes) in zip(daemons, early):
+        for daemon, (descriptors, used_bytes, shared_bytes) in zip(daemons, early):
             self.until(lambda daemon=daemon, count=descriptors: daemon.descriptors() <= count)
+            self.assertLess(daemon.shared_bytes(), shared_bytes + GROWTH_BYTES)
             if not os.environ.get("SANITIZE"):  # a sanitizer keeps what is freed
                 self.assertLess(daemon.anonymous_bytes(), used_bytes + GROWTH_BYTES)
 

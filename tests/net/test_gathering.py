@@ -208,7 +208,8 @@ class Ends(GatheringTest):
         identifier, ranks = self.gather(one, two)
         self.until(lambda: two.connected() == ["n1"])
         one.daemon.kill()
-        self.assert_step(ranks[1].finish(), "init", "PEER_LOST", "where the ranks gather, is lost: host n1")
+        self.assert_step(ranks[1].finish(), "init", "PEER_LOST",
+                         "n1, where the ranks gather, is lost: it closed the connection")
         self.check_serve(two, three)
 
     def test_guest_killed_while_ranks_gather(self):

@@ -30,11 +30,15 @@ class GpusTest(RanksTest):
     def places(self, *ranks_of_host, topology=None, devices=None, variables=None, **options):
         """Hosts with so many ranks each: by rank its host and device. Devices are parts of one GPU unless
         they are named."""
+        self.variables = variables or {}
         hosts = self.cluster(len(ranks_of_host), **options)
         devices = devices or len(hosts) * [f"cuda:0x{max(ranks_of_host)}"]
         for host, names in zip(hosts, devices):
-            host.start("--devices", names, topology=topology, env=environment(**(variables or {})))
+            host.start("--devices", names, topology=topology, env=environment(**self.variables))
         return [(host, device) for host, count in zip(hosts, ranks_of_host) for device in range(count)]
+
+    def worker(self, host):
+        return self.ctl_json(host.daemon, "status")["gpu_worker_pid"]
 
     def play(self, places, scenario, **variables):
         sockets = ",".join(host.daemon.socket for host, _ in places)
@@ -48,7 +52,7 @@ class GpusTest(RanksTest):
         devices = ",".join(str(device) for _, device in places)
         ranks = [self.start([BLINK_PERF, "--socket", host.daemon.socket, collective, "--check", "--iters", 1,
                              "--warmup", 0, "--id-file", id_file, "--devices", devices, *arguments],
-                            env=environment(RANK=rank, WORLD_SIZE=len(places)))
+                            env=environment(RANK=rank, WORLD_SIZE=len(places), **self.variables))
                  for rank, (host, _) in enumerate(places)]
         for rank in ranks:
             self.assertEqual(rank.wait(), 0, rank.describe())
@@ -109,13 +113,13 @@ class Machines(GpusTest):
             with self.subTest(scenario=scenario):
                 self.play(places, scenario)
 
-    def test_gpus_that_cannot_reach_each_other_are_named(self):
-        apart = {"STANDIN_CUDA_GPUS": 2, "STANDIN_CUDA_NO_PEER": 1}
-        places = self.places(2, 1, devices=["cuda:all", "cuda:all"], variables=apart)
-        for steps in self.run_at(places, OP, "destroy"):
-            failed = [step for step in steps if step["result"] != "BLINK_OK"]
-            self.assertEqual(failed[0]["result"], "BLINK_ERR_UNREACHABLE", steps)
-            self.assertRegex(failed[0]["text"], "GPU [01] .*cannot read and write the memory of GPU [01]")
+    def test_gpus_that_are_no_peers_meet_in_host_memory(self):
+        apart = {"STANDIN_CUDA_GPUS": 3, "STANDIN_CUDA_PEERS": "0+1"}
+        places = self.places(3, 2, devices=["cuda:all", "cuda:all"], variables=apart)
+        for scenario in ("device-memory", "pools", "stream", "graph"):
+            with self.subTest(scenario=scenario):
+                self.play(places, scenario, **apart)
+        self.perf_all(places, *self.SIZES)
 
 
 class Kinds(GpusTest):
@@ -131,19 +135,38 @@ class Kinds(GpusTest):
         first.kill()
 
 
+class Direct(GpusTest):
+    """[network] gpu_direct, as far as it goes without an RDMA device; tests/unit/net/test_data.c has one."""
+
+    def hosts(self, **variables):
+        hosts = self.cluster(2)
+        for host in hosts:
+            host.start("--devices", "cuda:0x1", transport="auto", gpu_direct="yes",
+                       env=environment(**variables))
+        self.variables = variables
+        return hosts
+
+    def exports(self, host):
+        return host.daemon.stderr().count("64 MiB of GPU 0 may be written to by RDMA devices")
+
+    def test_memory_is_exported_by_each_worker_and_not_used_without_rdma(self):
+        hosts = self.hosts()
+        self.until(lambda: self.exports(hosts[0]) == 1)
+        self.perf([(host, 0) for host in hosts], "allreduce", "--device-memory", "--min", "1M", "--max", "1M")
+        os.kill(self.worker(hosts[0]), signal.SIGKILL)
+        self.until(lambda: self.exports(hosts[0]) == 2)
+        self.until(lambda: self.worker(hosts[0]))
+        self.perf([(host, 0) for host in hosts], "allreduce", "--device-memory", "--min", "1M", "--max", "1M")
+
+    def test_a_driver_that_exports_none_is_named(self):
+        hosts = self.hosts(STANDIN_CUDA_DMA_BUFS=0)
+        for host in hosts:
+            self.assertIn("gpu_direct: not for GPU 0: its driver makes no dma-bufs", host.daemon.stderr())
+        self.perf([(host, 0) for host in hosts], "allreduce", "--device-memory", "--min", "1M", "--max", "1M")
+
+
 class Ends(EndsTests, GpusTest):
     OPPOSITE_OPS = 200
-
-    def worker(self, host):
-        return self.ctl_json(host.daemon, "status")["gpu_worker_pid"]
-
-    def test_killed_rank_is_named_everywhere(self):
-        places = self.places(2, 1)
-        ranks = self.working(places)
-        ranks[2].kill()
-        for rank in ranks[:2]:
-            self.assert_lost(rank, "rank 2")
-        self.check_serve(places)
 
     def test_killed_worker_is_named_everywhere(self):
         places = self.places(1, 1)

@@ -235,7 +235,7 @@ class Mute(HostileTest):
                            one.v4])
         self.until(lambda: one.connected() == ["n2"])
         self.assertEqual(mute.wait(), 0, mute.describe())
-        self.assertIn("host n2 has not told its topology within 1 s", mute.stdout())
+        self.assertIn("it has not told its topology within 1 s", mute.stdout())
         self.until(lambda: one.connected() == [])
         self.check_serve([(one, 0), (one, 1)])
 

@@ -2,15 +2,19 @@
 is asked for.
 """
 import os
+import signal
+import sys
 
-from cluster import NetTest, require_namespaces
-from harness import BLINK_RANK, Rank
-from launchers import STEPS, LaunchTest, untold
+import launchers
+from cluster import OP, NetTest, require_namespaces
+from harness import BLINK_PERF, BLINK_RANK, Rank
+from launchers import STEPS, LaunchTest, Pmi, untold
 from limit import SHORT_S
 from raw import INVALID_ARGUMENT, QUOTA, field, open_client
 
 BLINKRUN = os.environ["BLINKRUN"]
 PING, FIND_HOME = 11, 12
+SHORT = f"launched:{int(SHORT_S * 1000)}"
 
 
 def setUpModule():
@@ -18,10 +22,10 @@ def setUpModule():
 
 
 class LaunchedTest(NetTest, LaunchTest):
-    def start_inside(self, host, told, steps=STEPS):
+    def start_inside(self, host, told, steps=STEPS, **options):
         """Inside the host, so that what is its own address is so for the rank."""
         rank = Rank(["ip", "netns", "exec", host.namespace, BLINK_RANK, "--socket", host.daemon.socket,
-                     *steps], env={**untold(), **told})
+                     *steps], env={**untold(), **told}, **options)
         self.children.append(rank)
         return rank
 
@@ -68,14 +72,6 @@ class Meeting(LaunchedTest):
         first = self.start_at(hosts[0], 0, 2, BLINK_RENDEZVOUS=hosts[0].v4)
         self.check_all([first, second])
 
-    def test_in_a_step_of_slurm(self):
-        step = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NUM_NODES": "2", "SLURM_JOB_ID": "77",
-                "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "10.77.0.[1-2]"}
-        hosts = self.started(2)
-        self.check_all([self.start_inside(host, {**step, "SLURM_PROCID": str(2 * number + local),
-                                                 "SLURM_LOCALID": str(local)})
-                        for number, host in enumerate(hosts) for local in range(2)])
-
     def test_by_a_file(self):
         hosts = self.started(2)
         self.check_all(self.start_over(hosts, BLINK_RENDEZVOUS=os.path.join(self.directory(), "id")))
@@ -86,20 +82,142 @@ class Meeting(LaunchedTest):
         for ranks in jobs:
             self.check_all(ranks)
 
-    def test_by_blinkrun(self):
+
+class Launchers(LaunchedTest):
+    """What each of them tells ranks on two hosts, two on each. All ranks are started anew, as launchers do
+    that, while one of the first try still waits for another that does not come.
+    """
+
+    def check_launcher(self, tell):
+        """tell(rank, local rank, count of tries before this one): the variables."""
         hosts = self.started(2)
+        seats = [(host, 2 * number + local, local) for number, host in enumerate(hosts) for local in range(2)]
+        self.check_all([self.start_inside(host, tell(rank, local, 0)) for host, rank, local in seats])
+        stuck = [self.start_inside(host, tell(rank, local, 1), ["launched"])
+                 for host, rank, local in seats[:3]]
+        self.until(lambda: sum(client != 0 for comm in self.ctl_json(hosts[0].daemon, "comms")["comms"]
+                               for client in comm["clients"]) == 2)
+        self.check_all([self.start_inside(host, tell(rank, local, 2)) for host, rank, local in seats])
+        for rank in stuck:
+            rank.kill()
+
+    def test_slurm(self):
+        self.check_launcher(lambda rank, local, tries: {
+            "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(local), "SLURM_STEP_NUM_TASKS": "4",
+            "SLURM_STEP_NUM_NODES": "2", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0",
+            "SLURM_RESTART_COUNT": str(tries), "SLURM_STEP_NODELIST": "10.77.0.[1-2]"})
+
+    def torch(self, rank, local, **told):
+        return {"RANK": str(rank), "LOCAL_RANK": str(local), "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2",
+                "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "a", **told}
+
+    def test_torchs_variables_without_a_store(self):
+        self.check_launcher(lambda rank, local, tries: self.torch(
+            rank, local, TORCHELASTIC_RESTART_COUNT=str(tries)))
+
+    def start_store(self, host):
+        """The port of an agent's store on the host."""
+        store = self.start(["ip", "netns", "exec", host.namespace, sys.executable, "-B", launchers.__file__])
+        store.wait_for("its port", lambda store: store.stdout().endswith("\n"))
+        return store.stdout().strip()
+
+    def test_torchrun(self):
+        """Its agents' store stays, and tells nothing of how often ranks were started."""
+        hosts = self.started(2)
+        port = self.start_store(hosts[0])
+        for _ in range(3):
+            self.check_all([self.start_inside(host, self.torch(
+                2 * number + local, local, MASTER_PORT=port, TORCHELASTIC_USE_AGENT_STORE="True"))
+                            for number, host in enumerate(hosts) for local in range(2)])
+
+    def test_pmi(self):
+        hosts, launcher = self.started(2), Pmi(4)
+        self.check_all(launcher.start(lambda told, descriptor: self.start_inside(
+            hosts[int(told["PMI_RANK"]) // 2], {**told, "MPI_LOCALRANKID": str(int(told["PMI_RANK"]) % 2)},
+            pass_fds=[descriptor])))
+        self.assertEqual(launcher.ended, 4)
+
+
+class Blinkrun(LaunchedTest):
+    def start_run(self, hosts, rank_count, *command):
+        """By an ssh that enters the namespace of the host."""
         ssh = self.write_file("ssh", "#!/bin/sh\ncase $1 in\n" + "".join(
             f"{host.v4}) namespace={host.namespace} socket={host.daemon.socket} ;;\n" for host in hosts) +
             "esac\nexport BLINK_SOCKET=$socket\nshift\nexec ip netns exec $namespace sh -c \"$*\"\n")
         os.chmod(ssh, 0o755)
         names = ",".join(host.v4 for host in hosts)
-        run = self.start([BLINKRUN, "-n", "4", "--hosts", names, BLINK_RANK, *STEPS],
-                         env={**untold(), "BLINK_SSH": ssh})
+        return self.start([BLINKRUN, "-n", rank_count, "--hosts", names, *command],
+                          env={**untold(), "BLINK_SSH": ssh})
+
+    def check_run(self, hosts, rank_count):
+        run = self.start_run(hosts, rank_count, BLINK_RANK, *STEPS)
         self.assertEqual(run.wait(), 0, run.describe())
-        for text in ("0 of 4, local 0, device 0", "1 of 4, local 1, device 1", "2 of 4, local 0, device 0",
-                     "3 of 4, local 1, device 1"):
+        local_count = -(-rank_count // len(hosts))
+        for rank in range(rank_count):
+            text = f"{rank} of {rank_count}, local {rank % local_count}, device {rank % local_count}"
             self.assertEqual(run.stdout().count(text), 2, run.describe())
-        self.assertEqual(run.stdout().count('"BLINK_OK"'), 4 * (len(STEPS) + 2), run.describe())
+        self.assertEqual(run.stdout().count('"BLINK_OK"'), rank_count * (len(STEPS) + 2), run.describe())
+
+    def clients(self, host):
+        return self.ctl_json(host.daemon, "clients")["clients"]
+
+    def test_ranks_meet(self):
+        self.check_run(self.started(2), 4)
+        self.check_run(self.started(3), 6)
+
+    def test_blink_perf(self):
+        hosts = self.started(2)
+        run = self.start_run(hosts, 4, BLINK_PERF, "allreduce", "--check", "-b", "1K", "-e", "1M", "-f",
+                             1024, "-n", 2)
+        self.assertEqual(run.wait(), 0, run.describe())
+        for size in ("1024", "1048576"):
+            self.assertEqual(sum(f" {size} " in line for line in run.stdout().splitlines()), 1,
+                             run.describe())
+
+    def start_endless(self, hosts):
+        """Until all ranks have come far."""
+        run = self.start_run(hosts, 4, BLINK_RANK, "launched", f"times:1000000:{STEPS[1]}")
+        self.until(lambda: any(comm["op_count"] > 20
+                               for comm in self.ctl_json(hosts[0].daemon, "comms")["comms"]))
+        return run
+
+    def check_all_gone(self, hosts):
+        for host in hosts:
+            self.until(lambda host=host: not self.clients(host))
+
+    def test_a_killed_rank_ends_all_and_they_are_started_anew(self):
+        hosts = self.started(2)
+        for victim in hosts:
+            with self.subTest(victim=victim.name):
+                run = self.start_endless(hosts)
+                os.kill(self.clients(victim)[0]["pid"], signal.SIGKILL)
+                self.assertNotEqual(run.wait(), 0, run.describe())
+                self.assertRegex(run.stderr(), "blinkrun: rank .* ended")
+                self.check_all_gone(hosts)
+                self.check_run(hosts, 4)
+
+    def test_a_signal_ends_ranks_on_all_hosts(self):
+        hosts = self.started(2)
+        run = self.start_endless(hosts)
+        run.child.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(), -signal.SIGINT, run.describe())
+        self.check_all_gone(hosts)
+        self.check_run(hosts, 4)
+
+    def test_a_killed_daemon_ends_all_and_they_are_started_anew(self):
+        for victim in range(2):
+            with self.subTest(victim=victim):
+                hosts = self.started(2)
+                run = self.start_endless(hosts)
+                hosts[victim].daemon.kill()
+                self.assertEqual(run.wait(), 0, run.describe())  # blink-rank tells, and goes on
+                lost = [line for line in run.stdout().splitlines() if '"BLINK_ERR_PEER_LOST"' in line]
+                self.assertEqual(len(lost), 2, run.describe())
+                for line in lost:
+                    self.assertRegex(line, f"{hosts[victim].name}.* is lost")
+                self.assertEqual(run.stdout().count('"BLINK_ERR_DAEMON_LOST"'), 2, run.describe())
+                hosts[victim].restart()
+                self.check_run(hosts, 4)
 
 
 class Failing(LaunchedTest):
@@ -110,6 +228,37 @@ class Failing(LaunchedTest):
             with self.subTest(place=place):
                 self.check_failure(self.start_at(host, 1, 2, BLINK_RENDEZVOUS=place), "CONNECT",
                                    rf"no daemon is found at \[?{place}\]?:24655: ")
+
+    def test_ranks_that_were_told_different_numbers_of_ranks(self):
+        one, two = self.started(2)
+        told = {"BLINK_RENDEZVOUS": one.v4}
+        first = self.start_at(one, 0, 2, [SHORT], **told)
+        self.until(lambda: self.ctl_json(one.daemon, "comms")["comms"])
+        self.check_failure(self.start_at(two, 1, 3, ["launched"], **told), "MISMATCH",
+                           "rank 0 on n1 joined a communicator of 2 ranks, rank 1 on n2 asks for 3")
+        self.check_failure(first, "TIMEOUT",
+                           "only 1 of 2 ranks joined .*; rank 1 on n2 asked for 3; missing: rank 1")
+
+    def test_ranks_of_jobs_that_are_named_differently(self):
+        one, two = self.started(2)
+        ranks = [self.start_at(host, rank, 2, [SHORT], BLINK_RENDEZVOUS=one.v4, BLINK_JOB=host.name)
+                 for rank, host in enumerate((one, two))]
+        for rank, other in zip(ranks, ("rank 1 on n2", "rank 0 on n1")):
+            self.check_failure(rank, "TIMEOUT",
+                               f"only 1 of 2 ranks joined .*; {other}, of 2, has another id; missing: rank ")
+
+    def test_more_ranks_than_devices(self):
+        one, two = self.started(2)
+        identifier = one.new_id()
+        ranks = [one.start_rank(identifier, 4, rank, OP, device=-1) for rank in range(2)]
+        self.until(lambda: self.ctl_json(one.daemon, "comms")["comms"] and
+                   all(client for client in self.ctl_json(one.daemon, "comms")["comms"][0]["clients"][:2]))
+        self.assert_step(one.start_rank(identifier, 4, 2, OP, device=-1).finish(), "init", "NOT_FOUND",
+                         "no device is left for rank 2 of 4: this host has 2; run at most 2")
+        self.assert_step(one.start_rank(identifier, 4, 3, OP, device=1).finish(), "init", "EXISTS",
+                         "rank 3 asks for device 1, which rank 1 has taken; this host has 2")
+        for rank in ranks:
+            rank.kill()
 
     def test_a_daemon_that_does_not_name_the_address(self):
         """It may be a relay's: whoever has users go there has what they send."""

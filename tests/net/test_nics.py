@@ -89,21 +89,89 @@ class Left(NicsTest):
             host.start(nics="eth0, eth1")
         self.check(hosts)
 
-    def test_a_cable_that_goes_out_meanwhile(self):
-        """Ranks hear of it as of a host that is gone, and the next communicator lives."""
+
+class Meanwhile(NicsTest):
+    """What fails while ops are under way is no affair of the ranks': the ops go on over what is left."""
+
+    OPS = 6
+
+    def working(self, **network):
+        """Hosts, and their ranks that work, over both NICs by now."""
         hosts = self.hosts_with_two()
         for host in hosts:
-            host.cluster.timeout_s = 2
+            host.start(listen="*", nics="eth0, eth1", **network)
+        ranks = self.start_at([(host, 0) for host in hosts], OP, "gate", f"times:{self.OPS}:{LARGE}",
+                              "destroy")
+        self.open_gates(ranks)
+        self.wait_moving(hosts[0])
+        return hosts, ranks
+
+    def wait_moving(self, host):
+        before = host.sent_bytes("eth1")
+        self.until(lambda: host.sent_bytes("eth1") > before + (1 << 20))
+
+    def assert_unnoticed(self, ranks):
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+
+    def failures(self, host):
+        return host.daemon.stderr().count("data connections have failed, and are made again: ")
+
+    def kill_connections(self, host):
+        """As a firewall does that resets what it has forgotten; both ends hear of it."""
+        host.inside("ss", "-K", "dst", "10.78.0.0/24")
+
+    def test_a_cable_that_goes_out(self):
+        hosts, ranks = self.working(timeout_s=5)
+        hosts[1].plug(False, hosts[1].wire + "b")
+        self.assert_unnoticed(ranks)
+        for host in hosts:
+            self.assertEqual(self.failures(host), 1)
+        for parts in self.move(hosts):
+            self.assertLess(parts[1], 0.01, parts)
+
+    def test_a_nic_that_is_switched_off(self):
+        hosts, ranks = self.working(timeout_s=5)
+        hosts[0].inside("ip", "link", "set", "eth1", "down")
+        self.assert_unnoticed(ranks)
+        self.assertGreater(self.failures(hosts[0]), 0)
+
+    def test_connections_that_are_reset_again_and_again(self):
+        hosts, ranks = self.working()
+        for times in range(3):
+            self.kill_connections(hosts[times % 2])
+            self.until(lambda: self.failures(hosts[0]) > times and self.failures(hosts[1]) > times)
+            self.until(lambda: hosts[0].daemon.stderr().count("data connections open again") > times)
+        self.assert_unnoticed(ranks)
+        self.wait_both_move(hosts)
+
+    def test_small_ops_go_on_as_well(self):
+        hosts = self.hosts_with_two()
+        for host in hosts:
             host.start(listen="*", nics="eth0, eth1")
         places = [(host, 0) for host in hosts]
-        ranks = self.start_at(places, OP, "gate", f"times:1000:{LARGE}", "untouched")
+        ranks = self.start_at(places, OP, "gate", f"times:2000:{OP}", "destroy")
         self.open_gates(ranks)
-        before = hosts[0].sent_bytes("eth1")
-        self.until(lambda: hosts[0].sent_bytes("eth1") > before + (1 << 20))
-        hosts[1].plug(False, hosts[1].wire + "b")
+        for times in range(3):
+            self.kill_connections(hosts[times % 2])
+            self.until(lambda: hosts[0].daemon.stderr().count("data connections open again") > times)
+        self.assert_unnoticed(ranks)
+
+    def test_connections_that_are_reset_too_often(self):
+        """Then the host is lost, and the reason says so."""
+        hosts = self.hosts_with_two()
+        for host in hosts:
+            host.start(listen="*", nics="eth0, eth1")
+        ranks = self.start_at([(host, 0) for host in hosts], OP, "gate", f"times:1000000:{OP}", "untouched")
+        self.open_gates(ranks)
+        for times in range(9):
+            self.until(lambda: hosts[0].daemon.stderr().count("data connections open again") >= times)
+            self.kill_connections(hosts[0])
+            self.until(lambda: self.failures(hosts[0]) > min(times, 7) or times == 8)
         for rank in ranks:
             self.assert_lost(rank, "n[12]")
-        self.check(hosts)
+        self.assertIn("data connections have failed 9 times within 60 s",
+                      hosts[0].daemon.stderr() + hosts[1].daemon.stderr())
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Daemons of several hosts that know one another: how they meet, who is refused, and what an end looks like.
 """
 import os
+import re
 import shutil
 import signal
 import sys
 import unittest
 
-from cluster import KEYS, Host, NetTest, require_namespaces
+from cluster import KEYS, OP, Host, NetTest, require_namespaces
 from harness import BLINKCTL
 
 
@@ -45,6 +46,8 @@ class Meeting(NetTest):
     def test_one_host_alone_shows_no_nodes(self):
         daemon = self.daemon()
         self.assertEqual(self.ctl_json(daemon, "nodes"), {"nodes": []})
+        self.assertEqual(self.ctl(daemon, "nodes"), "This daemon knows no other host: [network] listen in "
+                         "its blinkd.conf is empty.\n")
 
     def test_sixteen_hosts_meet(self):
         hosts = self.cluster(16)
@@ -75,12 +78,18 @@ class Refused(NetTest):
         one.start()
         two.start(peers=one.v4)
         self.wait_connected(two, one)
+        told = []
         for keys in ([old, new], [new, old], [new]):
             for host in hosts:
                 host.daemon.err.clear()
                 host.write_keys(*keys)
             for host in hosts:
                 self.until(lambda: "[network] key: changed" in host.daemon.stderr())
+            line, = re.findall(r"key: changed; (.*)", one.daemon.stderr())
+            told.append((line, re.findall(r"[0-9a-f]{16}", line)))
+        self.assertEqual(len({line for line, _ in told}), 3, "two steps are told alike")
+        self.assertEqual(told[0][1], told[1][1][::-1])
+        self.assertEqual(told[2][1], told[1][1][:1])
         self.assertGreater(two.nodes()[1]["since_s"], 5, "the session was made anew")
         two.daemon.stop()
         two.start(peers=one.v4)
@@ -121,9 +130,10 @@ class Refused(NetTest):
         self.assertRegex(self.refused(host, listen="10.77.9.9"),
                          r"\[network\] listen: listen on 10.77.9.9:24655: this machine has no such address")
         self.assertRegex(self.refused(host, listen="n1:port"), "listen.*the port 'port' is no number")
-        self.assertRegex(self.refused(host, peers="[10.0.0.1"), r"\[network\] peers: address '\[10.0.0.1'")
-        self.assertRegex(self.refused(host, peers=", ".join(40 * [host.v4])),
-                         r"blinkd.conf:\d+: the line is longer than \d+ characters")
+        self.assertRegex(self.refused(host, peers="[10.0.0.1"),
+                         r"blinkd.conf:\d+: peers = \[10.0.0.1: address '\[10.0.0.1'")
+        self.assertRegex(self.refused(host, nics="eth0, eth7@5"),
+                         r"\[network\] nics: this machine has no interface 'eth7'; it has lo, eth0")
         self.assertRegex(self.refused(host, listen="", peers="n2"), r"\[network\] has peers and no listen")
         self.assertRegex(self.refused(host, host="two words"), r"\[network\] host: .*'two words'")
         self.assertRegex(self.refused(host, timeout_s=0.1),
@@ -132,6 +142,20 @@ class Refused(NetTest):
                          "no cluster key at /nowhere/key.*blinkctl key new")
         os.chmod(host.key, 0o644)
         self.assertRegex(self.refused(host), r"\[network\] key: .*0600")
+
+    def test_missing_rdma_device_is_told_at_the_start_and_once_to_ranks(self):
+        if os.path.isdir("/sys/class/infiniband") and os.listdir("/sys/class/infiniband"):
+            self.skipTest("this machine has an RDMA device")
+        hosts = self.cluster(2)
+        for host in hosts:
+            host.start(transport="rdma")
+            self.until(lambda: "[network] transport = rdma, and this machine has no RDMA device" in
+                       host.daemon.stderr())
+        identifier = hosts[0].new_id()
+        ranks = [host.start_rank(identifier, 2, rank, OP) for rank, host in enumerate(hosts)]
+        for number, rank in enumerate(ranks):
+            gone = f"^n{2 - number}, with rank {1 - number}, is lost: "
+            self.assert_step(rank.finish(), OP, "PEER_LOST", gone + "(?!.*host n).*no RDMA connections")
 
     def test_port_in_use(self):
         host, = self.cluster(1)
@@ -167,9 +191,10 @@ class Names(NetTest):
         one, two = self.cluster(2)
         self.silence_name_servers(one, two)
         two.start()
-        one.start(peers=" ".join(f"h{i}.example" for i in range(8)) + " " + two.v4)
+        one.start(peers=" ".join(f"h{i}.example" for i in range(100)) + " " + two.v4)
         self.wait_connected(one, two)
-        self.assertIn("h0.example", one.why_not())
+        self.assertIn("h99.example", one.why_not())
+        self.assertLess(len(os.listdir(f"/proc/{one.daemon.pid}/task")), 50)  # a few names at a time
         one.daemon.stop()
 
     def test_two_daemons_on_one_host_are_two(self):
@@ -195,7 +220,7 @@ class Ends(NetTest):
         one, two = self.meet()
         one.daemon.stop()
         self.until(lambda: one.v4 in two.why_not())
-        self.assertIn("host n1 (10.77.0.1:24655) ended the session", two.daemon.stderr())
+        self.assertIn("host n1 (10.77.0.1:24655): its daemon was stopped", two.daemon.stderr())
         one.start()
         self.wait_connected(two, one)
 

@@ -173,8 +173,7 @@ class Waiting(PlansTest):
     def test_the_host_that_plans_is_killed_while_others_wait(self):
         one, two, three = self.started_with(3)
         ranks = self.start_at(self.ranks_on(one, two, three), "gate", OP, "destroy")
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(ranks)
         planner = StoppedPlanner(self, one.daemon)
         for rank in ranks[1:]:
             rank.say()
@@ -189,8 +188,7 @@ class Waiting(PlansTest):
         """The planner stands still for longer than a daemon may give no sign of life."""
         one, two = self.started_with(2, timeout_s=1)
         ranks = self.start_at(self.ranks_on(one, two), "gate", OP, "destroy")
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(ranks)
         planner = StoppedPlanner(self, one.daemon)
         for rank in ranks:
             rank.say()
@@ -232,6 +230,33 @@ class Shown(PlansTest):
                                                         str(self.comm_number(host))))
             shown = self.ctl_json(one.daemon, "plan", *request, "--algorithm", planned["algorithm"])
             self.assertEqual(shown["plan"], planned["plan"])
+            for words in (["explain"], ["plan", "--algorithm", planned["algorithm"]]):
+                self.assertIn(f"plan {planned['plan']}\n", self.ctl(one.daemon, *words, *request))
+        self.finish(ranks)
+
+    def test_a_communicator_is_known_again_on_another_host(self):
+        one, two = self.started_with(2)
+        others = [self.start_ranks(two.daemon, [0, 1], [OP, "gate", "destroy"]) for _ in range(2)]
+        for ranks in others:
+            self.wait_at_gates(ranks)
+        self.finish(others[0])
+        ranks = self.start_waiting(self.ranks_on(one, two), OP)
+        here, = self.ctl_json(one.daemon, "comms")["comms"]
+        there = {comm["id"]: comm for comm in self.ctl_json(two.daemon, "comms")["comms"]}
+        self.assertEqual(len(there), 2)
+        self.assertNotEqual(here["comm"], there[here["id"]]["comm"])
+        self.assertEqual((here["devices"], there[here["id"]]["devices"]), ([0, None], [None, 0]))
+        self.assertIn(here["id"], self.ctl(one.daemon, "comms"))
+        self.assertIn(here["id"], self.ctl(two.daemon, "comms"))
+        self.finish(ranks + others[1])
+
+    def test_it_says_by_what_data_go_to_other_hosts(self):
+        one, two = self.started_with(2)
+        ranks = self.start_waiting(self.ranks_on(one, two), OP)
+        for host in (one, two):
+            ran = self.explained(host)["allreduce"]
+            self.assertEqual((ran["transport"], ran["network"]), ("local", "TCP"))
+            self.assertIn("local, TCP", self.ctl(host.daemon, "explain", "--comm", self.comm_number(host)))
         self.finish(ranks)
 
     def test_a_communicator_that_there_is_not_has_no_topology(self):
@@ -245,10 +270,10 @@ class Shown(PlansTest):
         one, = self.started_with(1)
         identifier = one.new_id()
         ranks = [one.start_rank(identifier, 2, rank, OP, "gate", "destroy", device=rank) for rank in range(2)]
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(ranks)
         self.assertEqual(self.joined_topology(one), self.ctl(one.daemon, "topology", "--json"))
         self.assertIsNone(self.explained(one)["allreduce"]["plan"])
+        self.assertIsNone(self.explained(one)["allreduce"]["network"])
         self.finish(ranks)
 
 

@@ -75,8 +75,7 @@ class Traffic(RanksTest):
         identifier = hosts[0].new_id()
         ranks = [hosts[rank // 2].start_rank(identifier, 4, rank, step, "gate", device=rank % 2,
                                              algorithm="trees") for rank in range(4)]
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(ranks)
         plan = self.plan(collective, [0, 1, HOST_DEVICES, HOST_DEVICES + 1])
         for host, planned in zip(hosts, self.planned_bytes(plan)):
             comm, = self.ctl_json(host.daemon, "comms")["comms"]
@@ -104,8 +103,7 @@ class Traffic(RanksTest):
             host.start(topology="1xdgx1v_hybrid@5", devices=HOST_DEVICES)
         identifier = hosts[0].new_id()
         ranks = [hosts[rank].start_rank(identifier, 2, rank, "gate", device=0) for rank in range(2)]
-        for rank in ranks:
-            rank.wait_for_step("at-gate")
+        self.wait_at_gates(ranks)
         comm, = self.ctl_json(hosts[1].daemon, "comms")["comms"]
         path = os.path.join(self.directory(), "hosts.json")
         with open(path, "w", encoding="utf-8") as file:

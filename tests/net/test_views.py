@@ -72,6 +72,44 @@ class Seen(ViewsTest):
             rank.say()
             self.assert_all_ok(rank.finish())
 
+    def test_all_hosts_are_asked_at_once(self):
+        one, two = self.met(2)
+        ranks = self.at_gate([(one, 0), (two, 0)])
+        for view in VIEWS:
+            if not isinstance(view, str) or view in ("topology", "version"):
+                continue
+            with self.subTest(view=view):
+                views = self.ctl_json(one.daemon, view, "--host", "all")
+                self.assertEqual(settled(views), {host.name: settled(self.ctl_json(host.daemon, view))
+                                                  for host in (one, two)})
+                lines = self.ctl(one.daemon, view, "--host", "all").splitlines()
+                self.assertEqual({line.split(": ")[0] for line in lines}, {"n1", "n2"})
+        for rank in ranks:
+            rank.say()
+            self.assert_all_ok(rank.finish())
+
+    def test_hosts_that_do_not_answer_do_not_hide_the_others(self):
+        one, two, three = self.cluster(3)
+        one.start(peers=f"{two.v4} {three.v4}")
+        two.start()
+        self.wait_connected(one, two)
+        self.until(lambda: one.why_not().get(three.v4))
+        status, out, err = self.ask(one, "status", "--host", "all", "--json")
+        self.assertEqual((status, "1 of 3 hosts did not answer" in err), (1, True), err)
+        views = json.loads(out)
+        self.assertEqual({name: view.get("pid") for name, view in views.items()},
+                         {"n1": one.daemon.pid, "n2": two.daemon.pid, three.v4: None})
+        self.assertIn("there is no session with host", views[three.v4]["error"])
+        status, out, _ = self.ask(one, "--host", "all", "status")
+        self.assertEqual(status, 1)
+        self.assertRegex(out, f"(?m)^n2: blinkd .*, pid {two.daemon.pid}")
+        self.assertRegex(out, f"(?m)^{three.v4}: there is no session")
+
+    def test_all_hosts_of_a_daemon_that_knows_none(self):
+        daemon = self.daemon()
+        status, _, err = self.run_command([BLINKCTL, "--socket", daemon.socket, "status", "--host", "all"])
+        self.assertEqual((status, "knows no other host" in err), (1, True), err)
+
     def test_answers_of_many_pages_come_whole(self):
         one, two = self.cluster(2)
         one.start()

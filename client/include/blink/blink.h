@@ -52,6 +52,9 @@ extern "C" {
 #define BLINK_VERSION_MINOR 1
 #define BLINK_VERSION_PATCH 0
 
+/** The version of this header as one number that grows: 1.2.3 is 10203. */
+#define BLINK_VERSION_NUMBER (BLINK_VERSION_MAJOR * 10000 + BLINK_VERSION_MINOR * 100 + BLINK_VERSION_PATCH)
+
 /** A connection to the daemon, with its rings and registered memory. */
 typedef struct blink_context blink_context_t;
 
@@ -61,7 +64,8 @@ typedef struct blink_comm blink_comm_t;
 /** A submitted operation that has not been waited for yet. */
 typedef struct blink_op blink_op_t;
 
-/** A stream of CUDA: a cudaStream_t or CUstream is one. NULL is CUDA's default stream. */
+/** A stream of CUDA: a cudaStream_t or CUstream is one. NULL is CUDA's legacy default stream, also in
+ * programs that were compiled for per-thread ones: these pass cudaStreamPerThread. */
 typedef struct CUstream_st *blink_stream_t;
 
 /**
@@ -72,12 +76,17 @@ typedef struct blink_unique_id {
     unsigned char bytes[64];
 } blink_unique_id_t;
 
+/** What a communicator's name has at most, its NUL included. */
+#define BLINK_NAME_BYTES 64
+
 /**
  * Options of blink_comm_init_rank(). Initialise with BLINK_COMM_CONFIG_INIT; all ranks must give the same
  * algorithm and timeouts.
  */
 typedef struct blink_comm_config {
-    /** sizeof(blink_comm_config_t), set by the initialiser. */
+    /** sizeof(blink_comm_config_t), set by the initialiser. Programs and libraries of different versions go
+     * together: fields that an older program's struct lacks are 0, as in every later field's default, and of
+     * a newer program's struct, fields that the library does not know must be 0 (BLINK_ERR_UNSUPPORTED). */
     size_t struct_bytes;
 
     /** Device of this rank, 0-based. -1: the device of the CUDA context that is current in the calling
@@ -93,15 +102,23 @@ typedef struct blink_comm_config {
     /** How long the ranks may take to join, from the first one on, in milliseconds. 0: the daemon's setting.
      */
     unsigned int init_timeout_ms;
+
+    /** What the communicator is called by blinkctl, in errors and in the daemon's log, in printable ASCII;
+     * copied. NULL: it has a number alone. Of several names the daemon takes that of its host's first rank.
+     */
+    const char *name;
 } blink_comm_config_t;
 
 #define BLINK_COMM_CONFIG_INIT                                                                               \
     {                                                                                                        \
-        sizeof(blink_comm_config_t), -1, BLINK_ALGORITHM_AUTO, 0, 0                                          \
+        sizeof(blink_comm_config_t), -1, BLINK_ALGORITHM_AUTO, 0, 0, NULL                                    \
     }
 
 /** Version of the library at run time, "major.minor.patch". A constant string. */
 const char *blink_version(void);
+
+/** The same as a number, to be compared with BLINK_VERSION_NUMBER. */
+int blink_version_number(void);
 
 /**
  * The sentence that explains the last failure of a blink call on this thread; "" if there was none. Borrowed,
@@ -112,10 +129,15 @@ const char *blink_last_error(void);
 /** Name of a result, "BLINK_ERR_PEER_LOST" for instance. A constant string. */
 const char *blink_result_name(blink_result_t result);
 
+/** Bytes of one element of a blink_datatype_t; 0: the number is none. */
+uint32_t blink_datatype_bytes(uint32_t datatype);
+
 /* ---- connection ---- */
 
 /**
- * Connect to the daemon. Waits for the daemon's answer.
+ * Connect to the daemon. Waits for the daemon's answer. blinkctl shows the connection with the program's name
+ * and the job's, which is the first of BLINK_JOB, SLURM_JOB_ID with SLURM_STEP_ID, PBS_JOBID, LSB_JOBID,
+ * FLUX_JOB_ID, TORCHELASTIC_RUN_ID and PMIX_NAMESPACE that is set.
  * @param socket_path  NULL: the environment variable BLINK_SOCKET if set, else /run/blinkd/blinkd.sock.
  * @param context      receives a context; blink_close() frees it.
  * Errors: BLINK_ERR_CONNECT (nobody listens; names the path), BLINK_ERR_PROTOCOL (versions do not meet; names
@@ -131,6 +153,12 @@ blink_result_t blink_open(const char *socket_path, blink_context_t **context);
  * BLINK_ERR_PEER_LOST. No other thread may be using the context. NULL is ignored.
  */
 void blink_close(blink_context_t *context);
+
+/**
+ * Version of the daemon, as it told when the context was opened.
+ * @param version  receives a text as that of blink_version(), borrowed, and valid until blink_close().
+ */
+blink_result_t blink_daemon_version(blink_context_t *context, const char **version);
 
 /** How many devices the daemon offers. */
 blink_result_t blink_device_count(blink_context_t *context, int *count);
@@ -175,6 +203,31 @@ blink_result_t blink_mem_register(blink_context_t *context, void *address, size_
  * Errors: BLINK_ERR_NOT_REGISTERED (no region starts there).
  */
 blink_result_t blink_mem_deregister(blink_context_t *context, void *address);
+
+/**
+ * Say that GPU memory is about to be freed: what an allocator calls before cudaFree(), cudaFreeAsync(),
+ * cuMemUnmap() and their like. The daemon has open what collectives use in place, and CUDA frees nothing that
+ * is open elsewhere; without this call the memory comes back only when the library finds out, about a second
+ * later. Waits until no collective uses the memory, that is until those which do have ended (also on streams:
+ * a stream may have to be waited for first), and for the daemon's answer, by when the daemon has closed it.
+ * The memory stays the caller's, and nothing may be submitted with it until it has been freed or the call has
+ * returned; afterwards it may be used again. Captured ops with it fail when they are replayed. What the
+ * daemon has not open (memory of the host, memory that no collective has used) is ignored, so that the call
+ * costs little. It calls no driver unless `address` is NULL.
+ * @param address  any address in an allocation, which is given back as a whole; of several mappings that
+ *                 adjoin, one in each that is unmapped. NULL: all that was freed without this call, which is
+ *                 what an allocator asks for when CUDA is out of memory, before it tries again.
+ * Errors: none but those of all calls.
+ */
+blink_result_t blink_mem_release(blink_context_t *context, const void *address);
+
+/**
+ * Promise that from now on blink_mem_release() is called for all GPU memory that collectives have used,
+ * before it is freed. Memory of a pool (cudaMallocAsync()) is staged without this promise, for CUDA leaves
+ * undefined what happens if it is freed while another process has it open, and forbids to ask about it once
+ * it is freed. The library then looks for no freed memory by itself.
+ */
+blink_result_t blink_mem_promise_release(blink_context_t *context);
 
 /* ---- communicators ---- */
 
@@ -274,8 +327,8 @@ blink_result_t blink_comm_finalize(blink_comm_t *comm);
  * rank in `comm`. Devices stay. Waits until all ranks have called: op_timeout_ms of `comm`, then
  * init_timeout_ms of the new one at most.
  * @param color   not negative; BLINK_SPLIT_NO_COLOR: take no part, *split is NULL.
- * @param config  as for blink_comm_init_rank(), but its device is ignored. NULL: the algorithm and timeouts
- * of `comm`.
+ * @param config  as for blink_comm_init_rank(), but its device is ignored. NULL: the algorithm, timeouts and
+ *                name of `comm`.
  * @param split   receives a handle; blink_comm_destroy() frees it.
  * Errors: those of an allgather and of blink_comm_init_rank(); on an error no rank's parent is harmed.
  */
@@ -287,6 +340,15 @@ blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const bl
  * Collective, waits and fails as blink_comm_split(); blink_comm_destroy() frees *duplicate.
  */
 blink_result_t blink_comm_duplicate(blink_comm_t *comm, blink_comm_t **duplicate);
+
+/**
+ * Change how long ops may wait for ranks to submit them, for those that wait already too: op_timeout_ms of
+ * the configuration, which communicators that are split from `comm` later inherit. It is one number for all
+ * ranks of a host, and the last call counts, so all ranks call it, each with the same number. Waits for the
+ * daemon's answer, not for the other ranks.
+ * @param op_timeout_ms  milliseconds; 0: the daemon's setting.
+ */
+blink_result_t blink_comm_set_timeout(blink_comm_t *comm, unsigned int op_timeout_ms);
 
 /**
  * End the communicator for all ranks: ops under way and later ones fail with BLINK_ERR_ABORTED. The handle
@@ -342,9 +404,9 @@ blink_result_t blink_redop_destroy(blink_comm_t *comm, blink_redop_t redop);
  *
  * All ranks submit the same collectives with the same count, type, operator and root in the same order. A
  * submission returns at once; buffers belong to the daemon until the op has been waited for. *op is the
- * caller's, freed by blink_wait(), or by the blink_test() or blink_wait_any() that reports it done. A count
- * of zero succeeds and moves nothing, buffers may then be NULL. `count` is in elements of one block: what one
- * rank gives or gets.
+ * caller's, freed by blink_wait() and blink_wait_all(), or by the blink_test(), blink_wait_for() or
+ * blink_wait_any() that reports it done. A count of zero succeeds and moves nothing, buffers may then be
+ * NULL. `count` is in elements of one block: what one rank gives or gets.
  *
  * Memory. Buffers of blink_mem_alloc() or blink_mem_register() are read and written in place. Any other
  * memory works too: the library copies it through a staging region of the daemon, a piece at a time while the
@@ -359,7 +421,7 @@ blink_result_t blink_redop_destroy(blink_comm_t *comm, blink_redop_t redop);
  *
  * Errors at submission: BLINK_ERR_OUT_OF_RANGE (the text names the overrun), BLINK_ERR_INVALID_ARGUMENT
  * (unknown enum, misaligned pointer, root outside the ranks, size overflow, overlap), BLINK_ERR_QUOTA (no
- * more staging memory).
+ * more staging memory), BLINK_ERR_UNSUPPORTED (memory of a GPU, by a driver that the library cannot use).
  *
  * Errors at blink_wait()/blink_test(): BLINK_ERR_MISMATCH (the ranks disagree; names two of them and both
  * values), BLINK_ERR_PEER_LOST, BLINK_ERR_ABORTED, BLINK_ERR_TIMEOUT, BLINK_ERR_UNREACHABLE, BLINK_ERR_QUOTA
@@ -427,13 +489,58 @@ blink_result_t blink_all_to_all(const void *send, void *recv, size_t count, blin
 
 /**
  * The same with blocks of any length: to rank j go send_counts[j] elements from send + send_offsets[j], from
- * rank i come recv_counts[i] elements to recv + recv_offsets[i] (offsets in elements). Arrays of rank_count
- * entries, read before the call returns. What rank i sends to j must be what j expects of i, else both fail
- * with BLINK_ERR_MISMATCH. A group of sends and receives, and counted among them: see blink_send().
+ * rank i come recv_counts[i] elements to recv + recv_offsets[i]. What rank i sends to j must be what j
+ * expects of i, else both fail with BLINK_ERR_MISMATCH. Never in place.
+ *
+ * This and the next four have counts and offsets (MPI's displacements) in elements, in arrays of rank_count
+ * entries, which are read before the call returns. Counts may be 0, and offsets leave gaps; blocks that are
+ * received must not overlap. Each of these calls is a group of other ops, counted among them and named by
+ * them in errors: this one of sends and receives, see blink_send().
  */
 blink_result_t blink_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_offsets,
                                   void *recv, const size_t *recv_counts, const size_t *recv_offsets,
                                   blink_datatype_t datatype, blink_comm_t *comm, blink_op_t **op);
+
+/**
+ * As blink_all_gather(), but rank r gives recv_counts[r] elements, which come to recv + recv_offsets[r]. All
+ * ranks give the same counts, and send_count is that of this rank; offsets may differ between ranks. In
+ * place: send == recv + recv_offsets[rank]. A group of broadcasts, one from each rank: for blocks of one
+ * length blink_all_gather() is faster, most of all for small ones.
+ */
+blink_result_t blink_all_gather_v(const void *send, size_t send_count, void *recv, const size_t *recv_counts,
+                                  const size_t *recv_offsets, blink_datatype_t datatype, blink_comm_t *comm,
+                                  blink_op_t **op);
+
+/**
+ * As blink_reduce_scatter(), but block r has send_counts[r] elements from send + send_offsets[r]. All ranks
+ * give the same counts, and recv_count is that of this rank; offsets may differ between ranks. In place:
+ * recv == send + send_offsets[rank]. A group of reductions, one to each rank: for blocks of one length
+ * blink_reduce_scatter() is faster, most of all for small ones.
+ */
+blink_result_t blink_reduce_scatter_v(const void *send, const size_t *send_counts, const size_t *send_offsets,
+                                      void *recv, size_t recv_count, blink_datatype_t datatype,
+                                      blink_redop_t redop, blink_comm_t *comm, blink_op_t **op);
+
+/**
+ * As blink_gather(), but rank r gives send_count elements, which come to recv + recv_offsets[r] on the root.
+ * The root expects recv_counts[r] of rank r, else both fail with BLINK_ERR_MISMATCH; recv, counts and offsets
+ * are read on the root only and may be NULL elsewhere. In place on the root: send == recv +
+ * recv_offsets[root]. A group of sends and receives: ranks that name different roots wait until the op
+ * timeout.
+ */
+blink_result_t blink_gather_v(const void *send, size_t send_count, void *recv, const size_t *recv_counts,
+                              const size_t *recv_offsets, blink_datatype_t datatype, int root,
+                              blink_comm_t *comm, blink_op_t **op);
+
+/**
+ * As blink_scatter(), but rank r receives send_counts[r] elements from send + send_offsets[r] of the root.
+ * Rank r expects recv_count, else both fail with BLINK_ERR_MISMATCH; send, counts and offsets are read on the
+ * root only and may be NULL elsewhere. In place on the root: recv == send + send_offsets[root]. A group as
+ * that of blink_gather_v().
+ */
+blink_result_t blink_scatter_v(const void *send, const size_t *send_counts, const size_t *send_offsets,
+                               void *recv, size_t recv_count, blink_datatype_t datatype, int root,
+                               blink_comm_t *comm, blink_op_t **op);
 
 /**
  * Send to, and receive from, one other rank (or oneself). The k-th send from a to b meets the k-th receive of
@@ -485,6 +592,13 @@ blink_result_t blink_group_end(blink_op_t **op);
  * There is no op to wait for: synchronise with the stream. An op that fails lets its stream go on, leaves its
  * receive buffer undefined, and blink_comm_async_error() says why from then on.
  *
+ * Streams that wait. CUDA runs the streams of a process over a few queues (CUDA_DEVICE_MAX_CONNECTIONS in the
+ * environment: 8 unless set, 32 at most), and an op that waits on one stream may hold up whatever was put on
+ * another one later. So where ops of several communicators are under way on several streams, all ranks must
+ * submit them in one order, as NCCL asks for, too; or each stream must have a queue of its own, that is the
+ * variable at 32 and no more streams than that. Else ranks may wait for each other until the op timeout,
+ * whose sentence says so.
+ *
  * Capture. On a stream that is being captured the op becomes part of the graph, and every replay of the graph
  * runs it once, in the order in which the replays come to it on every rank, which is apart from that of the
  * communicator's other ops. The first capture of a communicator waits until all its ranks have come to
@@ -497,8 +611,9 @@ blink_result_t blink_group_end(blink_op_t **op);
  * group are of this kind, or none is; blink_group_end() takes NULL for `op` then.
  *
  * Memory. GPU memory is read and written in place if it can be exported: what cuMemCreate() made with
- * CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, what comes from a memory pool with that type, and, if the
- * daemon's configuration allows it, what cudaMalloc() gave; and so is registered memory of the host
+ * CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, what comes from a memory pool with that type (after
+ * blink_mem_promise_release()), and, if the daemon's configuration allows it, what cudaMalloc() gave: see
+ * blink_mem_release() for how it is freed. So is registered memory of the host
  * (blink_mem_alloc()) that was registered while a CUDA driver was loaded, if the GPUs reach it. Anything else
  * is copied through staging memory on the stream.
  *
@@ -523,6 +638,22 @@ blink_result_t blink_scatter_on(const void *send, void *recv, size_t count, blin
                                 int root, blink_comm_t *comm, blink_stream_t stream);
 blink_result_t blink_all_to_all_on(const void *send, void *recv, size_t count, blink_datatype_t datatype,
                                    blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_all_to_all_v_on(const void *send, const size_t *send_counts, const size_t *send_offsets,
+                                     void *recv, const size_t *recv_counts, const size_t *recv_offsets,
+                                     blink_datatype_t datatype, blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_all_gather_v_on(const void *send, size_t send_count, void *recv,
+                                     const size_t *recv_counts, const size_t *recv_offsets,
+                                     blink_datatype_t datatype, blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_reduce_scatter_v_on(const void *send, const size_t *send_counts,
+                                         const size_t *send_offsets, void *recv, size_t recv_count,
+                                         blink_datatype_t datatype, blink_redop_t redop, blink_comm_t *comm,
+                                         blink_stream_t stream);
+blink_result_t blink_gather_v_on(const void *send, size_t send_count, void *recv, const size_t *recv_counts,
+                                 const size_t *recv_offsets, blink_datatype_t datatype, int root,
+                                 blink_comm_t *comm, blink_stream_t stream);
+blink_result_t blink_scatter_v_on(const void *send, const size_t *send_counts, const size_t *send_offsets,
+                                  void *recv, size_t recv_count, blink_datatype_t datatype, int root,
+                                  blink_comm_t *comm, blink_stream_t stream);
 blink_result_t blink_send_on(const void *send, size_t count, blink_datatype_t datatype, int peer,
                              blink_comm_t *comm, blink_stream_t stream);
 blink_result_t blink_recv_on(void *recv, size_t count, blink_datatype_t datatype, int peer,
@@ -556,6 +687,14 @@ blink_result_t blink_test(blink_op_t *op, bool *done);
  * @param index  receives its place; -1, with the result BLINK_OK, if all entries are NULL.
  */
 blink_result_t blink_wait_any(blink_op_t **ops, size_t count, ptrdiff_t *index);
+
+/**
+ * Wait until all of `count` ops have ended, also if some have failed, and free them. NULL entries are
+ * skipped. Ops may be of different contexts; none may be there twice.
+ * @param ops  all entries become NULL.
+ * Returns how the first one in the array that has failed did, with its sentence; BLINK_OK if none has.
+ */
+blink_result_t blink_wait_all(blink_op_t **ops, size_t count);
 
 /**
  * A descriptor that becomes readable when ops complete: poll() it, then read 8 bytes from it (it is

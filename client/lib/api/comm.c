@@ -22,28 +22,27 @@ blink_result_t blink_get_unique_id(blink_context_t *context, blink_unique_id_t *
     return BLINK_OK;
 }
 
-static blink_result_t check_join(int rank_count, int rank, const blink_comm_config_t *config)
+static blink_result_t check_join(int rank_count, int rank)
 {
     if (rank_count < 1)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank count %d is not positive", rank_count);
     if (rank < 0 || rank >= rank_count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %d is not among %d ranks", rank, rank_count);
-    return config_check(config);
+    return BLINK_OK;
 }
 
 blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
                                     int rank, const blink_comm_config_t *config, blink_comm_t **comm)
 {
-    const blink_comm_config_t defaults = BLINK_COMM_CONFIG_INIT;
+    blink_comm_config_t chosen;
     if (!context || !id || !comm)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_init_rank: %s is NULL",
                           !context ? "context"
                           : !id    ? "id"
                                    : "comm");
-    if (!config)
-        config = &defaults;
-    BLINK_TRY(check_join(rank_count, rank, config));
-    return comm_create(context, &(comm_parent_t){0}, id, (uint32_t)rank_count, (uint32_t)rank, config, comm);
+    BLINK_TRY(check_join(rank_count, rank));
+    BLINK_TRY(config_take(config, &chosen));
+    return comm_create(context, &(comm_parent_t){0}, id, (uint32_t)rank_count, (uint32_t)rank, &chosen, comm);
 }
 
 blink_result_t blink_comm_destroy(blink_comm_t *comm)
@@ -76,6 +75,13 @@ blink_result_t blink_comm_async_error(blink_comm_t *comm, blink_result_t *result
                           comm ? "result" : "comm");
     *result = comm_state(comm);
     return BLINK_OK;
+}
+
+blink_result_t blink_comm_set_timeout(blink_comm_t *comm, unsigned int op_timeout_ms)
+{
+    if (!comm)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_set_timeout: comm is NULL");
+    return comm_set_timeout(comm, op_timeout_ms);
 }
 
 static blink_result_t tell(const blink_comm_t *comm, uint32_t value, int *out)

@@ -4,7 +4,8 @@
 
 #include "blink/blink.h"
 
-/** Check a configuration. Errors: INVALID_ARGUMENT. */
-blink_result_t config_check(const blink_comm_config_t *config);
+/** What a program gives, made whole: NULL, and the fields that an older program's struct lacks, are defaults.
+ * Errors: INVALID_ARGUMENT, UNSUPPORTED (a newer program asks for what is not known here). */
+blink_result_t config_take(const blink_comm_config_t *given, blink_comm_config_t *config);
 
 #endif

@@ -31,14 +31,13 @@ static int choose_device(blink_context_t *context, const launch_t *launch, const
 blink_result_t blink_comm_init_launched(blink_context_t *context, const blink_comm_config_t *config,
                                         blink_comm_t **comm)
 {
-    const blink_comm_config_t defaults = BLINK_COMM_CONFIG_INIT;
-    blink_comm_config_t chosen = config ? *config : defaults;
+    blink_comm_config_t chosen;
     launch_t launch;
     blink_unique_id_t id;
     if (!context || !comm)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_init_launched: %s is NULL",
                           context ? "comm" : "context");
-    BLINK_TRY(config_check(&chosen));
+    BLINK_TRY(config_take(config, &chosen));
     BLINK_TRY(launch_find(&launch));
     BLINK_TRY(
         seed_next(context, &launch, chosen.init_timeout_ms > 0 ? chosen.init_timeout_ms : SEED_WAIT_MS, &id));

@@ -77,6 +77,21 @@ blink_result_t blink_mem_free(blink_context_t *context, void *address)
     return result;
 }
 
+blink_result_t blink_mem_promise_release(blink_context_t *context)
+{
+    if (!context)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_promise_release: context is NULL");
+    imports_promise_release(&context->imports);
+    return BLINK_OK;
+}
+
+blink_result_t blink_mem_release(blink_context_t *context, const void *address)
+{
+    if (!context)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_release: context is NULL");
+    return address ? imports_release(&context->imports, address) : imports_release_freed(&context->imports);
+}
+
 static blink_result_t check_memfd(int fd, size_t bytes, size_t offset_bytes)
 {
     struct stat status;

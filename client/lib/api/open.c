@@ -10,6 +10,11 @@ const char *blink_version(void)
     return BLINK_VERSION;
 }
 
+int blink_version_number(void)
+{
+    return BLINK_VERSION_NUMBER;
+}
+
 const char *blink_last_error(void)
 {
     return blink_error_text();
@@ -46,6 +51,15 @@ void blink_close(blink_context_t *context)
         return;
     context_fini(context);
     free(context);
+}
+
+blink_result_t blink_daemon_version(blink_context_t *context, const char **version)
+{
+    if (!context || !version)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_daemon_version: %s is NULL",
+                          context ? "version" : "context");
+    *version = context->daemon_version;
+    return BLINK_OK;
 }
 
 blink_result_t blink_device_count(blink_context_t *context, int *count)

@@ -67,11 +67,9 @@ blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const bl
     if (color < 0 && color != BLINK_SPLIT_NO_COLOR)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "color %d is negative and not BLINK_SPLIT_NO_COLOR",
                           color);
-    blink_comm_config_t chosen = {sizeof(chosen), -1, comm->algorithm, comm->op_timeout_ms,
-                                  comm->init_timeout_ms};
-    if (config)
-        chosen = *config;
-    BLINK_TRY(config_check(&chosen));
+    const blink_comm_config_t inherited = comm_config(comm);
+    blink_comm_config_t chosen;
+    BLINK_TRY(config_take(config ? config : &inherited, &chosen));
     chosen.device = (int)comm->gpu.device;
     choice_t own = {.color = color, .key = key};
     BLINK_TRY(blink_get_unique_id(comm->context, &own.id));

@@ -35,6 +35,23 @@ blink_result_t blink_test(blink_op_t *op, bool *done)
     return *done ? ops_finish(op) : BLINK_OK;
 }
 
+/* From the last to the first, so that the sentence which stays is that of the first failure. */
+blink_result_t blink_wait_all(blink_op_t **ops, size_t count)
+{
+    blink_result_t first = BLINK_OK;
+    if (!ops && count > 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_wait_all: ops is NULL");
+    for (size_t i = 0; i < count; i++)
+        (void)ops_await(ops[i], UINT64_MAX);
+    for (size_t i = count; i-- > 0;) {
+        blink_result_t result = ops[i] ? ops_finish(ops[i]) : BLINK_OK;
+        ops[i] = NULL;
+        if (result != BLINK_OK)
+            first = result;
+    }
+    return first;
+}
+
 blink_result_t blink_wait_any(blink_op_t **ops, size_t count, ptrdiff_t *index)
 {
     if ((!ops && count > 0) || !index)

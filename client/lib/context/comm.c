@@ -43,6 +43,7 @@ static blink_result_t join(blink_comm_t *comm, const comm_parent_t *parent, cons
     body.algorithm = (uint32_t)config->algorithm;
     body.op_timeout_ms = config->op_timeout_ms;
     body.init_timeout_ms = config->init_timeout_ms;
+    body.name = comm->name;
     body.parent = parent->comm ? parent->comm->member : 0;
     body.parent_ranks = (uint32_t *)(uintptr_t)parent->ranks; /* only read */
     body.n_parent_ranks = parent->ranks ? comm->rank_count : 0;
@@ -75,6 +76,19 @@ void comm_free(blink_comm_t *comm)
     free(comm);
 }
 
+/* While streams wait for ranks that are threads of this process, CUDA may hold up who locks memory until
+ * those streams go on. So it is locked here, before any op. */
+static void prepare_gpu(blink_comm_t *comm)
+{
+    gpu_visit_t visit;
+    gpu_t *gpu = rank_gpu_find(&comm->gpu);
+    if (!gpu || gpu_enter(gpu, &visit) != BLINK_OK)
+        return;
+    stream_rank_prepare(&comm->streams, gpu);
+    staging_prepare(&comm->context->ops.staging, gpu);
+    gpu_leave(&visit);
+}
+
 blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent, const blink_unique_id_t *id,
                            uint32_t rank_count, uint32_t rank, const blink_comm_config_t *config,
                            blink_comm_t **comm)
@@ -86,8 +100,9 @@ blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent
     created->rank = rank;
     created->rank_count = rank_count;
     created->id = *id;
+    snprintf(created->name, sizeof(created->name), "%s", config->name ? config->name : "");
     created->algorithm = config->algorithm;
-    created->op_timeout_ms = config->op_timeout_ms;
+    atomic_init(&created->op_timeout_ms, config->op_timeout_ms);
     created->init_timeout_ms = config->init_timeout_ms;
     created->gpu.gpus = &context->gpus;
     created->gpu.rank = rank;
@@ -98,6 +113,7 @@ blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent
     ops_queue_add(&context->ops, &created->queue);
     blink_result_t result = join(created, parent, id, config);
     if (result == BLINK_OK) {
+        prepare_gpu(created);
         *comm = created;
         return BLINK_OK;
     }
@@ -105,6 +121,18 @@ blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent
     (void)ops_queue_remove(&context->ops, &created->queue); /* nothing was submitted: it is idle */
     comm_free(created);
     return result;
+}
+
+blink_comm_config_t comm_config(const blink_comm_t *comm)
+{
+    return (blink_comm_config_t){.struct_bytes = sizeof(blink_comm_config_t),
+                                 .device = (int)comm->gpu.device,
+                                 .algorithm = comm->algorithm,
+                                 /* Relaxed: a number by itself, as its store is. */
+                                 .op_timeout_ms =
+                                     atomic_load_explicit(&comm->op_timeout_ms, memory_order_relaxed),
+                                 .init_timeout_ms = comm->init_timeout_ms,
+                                 .name = comm->name};
 }
 
 /* ---- for graphs ---- */
@@ -131,8 +159,7 @@ blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs)
     *graphs = graphs_of(comm);
     if (!*graphs) {
         blink_unique_id_t id = id_for_graphs(comm);
-        blink_comm_config_t config = {sizeof(config), (int)comm->gpu.device, comm->algorithm,
-                                      comm->op_timeout_ms, comm->init_timeout_ms};
+        const blink_comm_config_t config = comm_config(comm);
         result = comm_create(comm->context, &(comm_parent_t){comm, NULL}, &id, comm->rank_count, comm->rank,
                              &config, graphs);
         if (result == BLINK_OK)
@@ -140,6 +167,24 @@ blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs)
     }
     pthread_mutex_unlock(&comm->graphs_lock);
     return result;
+}
+
+/* ---- time-outs ---- */
+
+blink_result_t comm_set_timeout(blink_comm_t *comm, unsigned int op_timeout_ms)
+{
+    Blinkwire__CommTimeout body = BLINKWIRE__COMM_TIMEOUT__INIT;
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    blink_comm_t *graphs = graphs_of(comm);
+    if (graphs)
+        BLINK_TRY(comm_set_timeout(graphs, op_timeout_ms));
+    body.member = comm->member;
+    body.op_timeout_ms = op_timeout_ms;
+    request.body_case = BLINKWIRE__REQUEST__BODY_COMM_TIMEOUT;
+    request.comm_timeout = &body;
+    BLINK_TRY(connection_call(&comm->context->connection, &request, NULL, 0, NULL));
+    atomic_store_explicit(&comm->op_timeout_ms, op_timeout_ms, memory_order_relaxed);
+    return BLINK_OK;
 }
 
 /* ---- leaving ---- */

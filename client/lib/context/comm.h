@@ -9,10 +9,12 @@ struct blink_comm {
     blink_context_t *context;
     list_t of_context; /* under connection.lock */
     uint32_t rank, rank_count;
+    char name[BLINK_NAME_BYTES]; /* "": none */
     uint32_t member;             /* the daemon's handle, constant once it has answered; 0 before */
     bool spans_hosts;            /* constant then, too */
     blink_algorithm_t algorithm; /* this and the next two: as asked for */
-    unsigned int op_timeout_ms, init_timeout_ms;
+    unsigned int init_timeout_ms;
+    _Atomic unsigned int op_timeout_ms;
     blink_unique_id_t id;
     rank_gpu_t gpu;
     stream_rank_t streams;
@@ -37,12 +39,18 @@ blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent
                            uint32_t rank_count, uint32_t rank, const blink_comm_config_t *config,
                            blink_comm_t **comm);
 
+/** How the communicator was configured, with its rank's device. */
+blink_comm_config_t comm_config(const blink_comm_t *comm);
+
 /** Leave, and free the handle once its ops have ended. Errors: INVALID_ARGUMENT (ops were submitted
  * meanwhile: the handle stays until the context is closed), what the daemon answers. */
 blink_result_t comm_destroy(blink_comm_t *comm);
 
 /** Free the handle of a context that is closed. */
 void comm_free(blink_comm_t *comm);
+
+/** Change how long ops may wait for ranks. Errors: what the daemon answers. */
+blink_result_t comm_set_timeout(blink_comm_t *comm, unsigned int op_timeout_ms);
 
 /** End the ops of all ranks with ABORTED. Errors: what the daemon answers. */
 blink_result_t comm_abort(blink_comm_t *comm);

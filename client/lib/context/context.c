@@ -4,6 +4,7 @@
 #include "context/comm.h"
 #include "context/watcher.h"
 
+#include <string.h>
 #include <unistd.h>
 
 static blink_result_t attach(const connection_hello_t *hello, engine_t *engine)
@@ -51,6 +52,7 @@ blink_result_t context_init(blink_context_t *context, const char *socket_path)
     heartbeat_init(&context->heartbeat, context->connection.daemon_timeout_s);
     context->device_count = hello.device_count;
     context->home = hello.home;
+    memcpy(context->daemon_version, hello.daemon_version, sizeof(context->daemon_version));
     blink_result_t result = attach(&hello, &engine);
     if (result != BLINK_OK)
         goto fini_connection;

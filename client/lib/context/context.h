@@ -21,8 +21,9 @@ struct blink_context {
     pthread_t watcher;
     heartbeat_t heartbeat; /* the watcher's */
     _Atomic bool stopping; /* the watcher is to end, if the connection has */
-    uint32_t device_count; /* constant, as the next */
+    uint32_t device_count; /* constant, as the next two */
     unique_id_t home;      /* what ids that are made here begin with; the nonce is of zeros */
+    char daemon_version[VERSION_TEXT_BYTES];
 };
 
 /** Connect a zeroed context to the daemon at this socket. context_fini() after a success. Errors: CONNECT,

@@ -43,16 +43,24 @@ static bool pump(blink_context_t *context)
     return ops_pump(&context->ops);
 }
 
+/* How long to sleep at most. */
+static int period_ms(const blink_context_t *context, bool pumping)
+{
+    int heartbeat = heartbeat_period_ms(&context->heartbeat), imports = imports_period_ms(&context->imports);
+    if (pumping)
+        return PUMP_PERIOD_MS;
+    return heartbeat < 0 || (imports >= 0 && imports < heartbeat) ? imports : heartbeat;
+}
+
 /* Until the connection ends, or the daemon gives no sign of life. Errors: those of connection_receive(). */
 static blink_result_t serve(blink_context_t *context)
 {
     blink_result_t result = BLINK_OK;
     bool pumping = false;
-    int period_ms = heartbeat_period_ms(&context->heartbeat);
     struct pollfd fds[2] = {{.fd = context->connection.socket_fd, .events = POLLIN},
                             {.fd = context->ops.pump_fd, .events = POLLIN}};
     while (result == BLINK_OK) {
-        int ready = poll(fds, 2, pumping ? PUMP_PERIOD_MS : period_ms);
+        int ready = poll(fds, 2, period_ms(context, pumping));
         if (ready < 0 && errno != EINTR && errno != ENOMEM)
             return BLINK_FAIL_ERRNO("wait for the daemon");
         uint64_t count;
@@ -63,6 +71,9 @@ static blink_result_t serve(blink_context_t *context)
             result = watch_connection(context);
         if (result == BLINK_OK)
             result = heartbeat_look(context);
+        /* Once the daemon is lost, streams are let go before the driver is asked anything. */
+        if (result == BLINK_OK)
+            imports_tend(&context->imports);
     }
     return result;
 }

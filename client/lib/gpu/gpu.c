@@ -1,5 +1,6 @@
 /* The driver and its GPUs: finding them, visiting them, copies and pinned memory. */
 #include "gpu/device.h"
+#include "gpu/unusable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@ const cuda_driver_t *gpus_find_driver(gpus_t *gpus)
     /* Release: pairs with the load in gpus_driver(). Threads that come here at once store the same. */
     if (driver)
         atomic_store_explicit(&gpus->driver, driver, memory_order_release);
+    else
+        gpus_note_unusable(gpus);
     return driver;
 }
 
@@ -189,7 +192,7 @@ blink_result_t gpus_open(gpus_t *gpus, const uint8_t uuid[GPU_UUID_BYTES], gpu_t
 {
     blink_result_t result = BLINK_OK;
     if (!gpus_find_driver(gpus))
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "this process has not loaded a CUDA driver");
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%s", blink_error_text());
     pthread_mutex_lock(&gpus->lock);
     for (*gpu = gpus->list; *gpu && memcmp((*gpu)->uuid, uuid, GPU_UUID_BYTES) != 0;)
         *gpu = (*gpu)->next;

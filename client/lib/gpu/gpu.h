@@ -27,6 +27,7 @@ typedef struct gpu gpu_t;
 /** The driver as one blink_context_t uses it, and the GPUs that its communicators have opened. */
 typedef struct gpus {
     _Atomic(const struct cuda_driver *) driver; /* NULL until it has been found */
+    _Atomic(void *) unusable_ask;               /* unusable.c's: NULL unless there is one that is of no use */
     pthread_mutex_t lock;                       /* for the list; what is in it stays */
     gpu_t *list;
 } gpus_t;
@@ -36,7 +37,8 @@ void gpus_init(gpus_t *gpus);
 /** Close all GPUs. No thread uses them any more. */
 void gpus_fini(gpus_t *gpus);
 
-/** Look for the driver; NULL if the application has loaded none yet. Thread-safe. */
+/** Look for the driver. NULL, with the sentence recorded, if the application has loaded none yet, or one that
+ * is of no use (unusable.h). Thread-safe. */
 const struct cuda_driver *gpus_find_driver(gpus_t *gpus);
 
 /** The driver if it has been found before: else no memory of GPUs has come here either. */

@@ -2,6 +2,7 @@
 #include "gpu/gpu.h"
 
 #include "error.h"
+#include "gpu/unusable.h"
 
 static blink_result_t without_cuda(void)
 {
@@ -10,7 +11,7 @@ static blink_result_t without_cuda(void)
 
 void gpus_init(gpus_t *gpus)
 {
-    (void)gpus;
+    *gpus = (gpus_t){0};
 }
 
 void gpus_fini(gpus_t *gpus)
@@ -20,7 +21,8 @@ void gpus_fini(gpus_t *gpus)
 
 const struct cuda_driver *gpus_find_driver(gpus_t *gpus)
 {
-    (void)gpus;
+    (void)without_cuda();
+    gpus_note_unusable(gpus);
     return NULL;
 }
 
@@ -32,7 +34,8 @@ const struct cuda_driver *gpus_driver(gpus_t *gpus)
 
 bool gpus_current_uuid(gpus_t *gpus, uint8_t uuid[GPU_UUID_BYTES])
 {
-    (void)gpus, (void)uuid;
+    (void)uuid;
+    (void)gpus_find_driver(gpus);
     return false;
 }
 

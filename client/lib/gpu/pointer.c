@@ -36,6 +36,21 @@ unsigned long long gpu_memory_id(const cuda_driver_t *driver, CUdeviceptr addres
     return result == CUDA_SUCCESS ? id : 0;
 }
 
+bool gpu_memory_is_gone(const cuda_driver_t *driver, CUdeviceptr address, unsigned long long id)
+{
+    unsigned long long now = 0;
+    CUresult result = driver->cuPointerGetAttribute(&now, CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
+    return result == CUDA_SUCCESS ? now != id : result == CUDA_ERROR_INVALID_VALUE;
+}
+
+bool gpu_is_pooled(const cuda_driver_t *driver, CUdeviceptr address)
+{
+    CUmemoryPool pool = NULL;
+    return driver->cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) ==
+               CUDA_SUCCESS &&
+           pool;
+}
+
 bool gpu_is_mapping(const cuda_driver_t *driver, CUdeviceptr address)
 {
     CUmemGenericAllocationHandle handle;

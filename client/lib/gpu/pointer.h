@@ -22,7 +22,7 @@ typedef struct gpu_memory {
 typedef struct gpu_extent {
     CUdeviceptr start;
     size_t bytes;
-    unsigned long long id; /* of the allocation: another one at the same address has another */
+    unsigned long long id; /* of the allocation: another one at the same address has another; 0: not known */
 } gpu_extent_t;
 
 /** What the driver does not know is ordinary memory. */
@@ -32,8 +32,14 @@ gpu_memory_t gpu_memory_ask(const cuda_driver_t *driver, const char *what, const
 blink_result_t gpu_memory_check(const cuda_driver_t *driver, const rank_gpu_t *rank, const gpu_t *gpu,
                                 const gpu_memory_t *memory);
 
-/** The id of the allocation that is at an address now; 0 if there is none. */
+/** The id of the allocation that is at an address now; 0 if there is none, or the driver does not say. */
 unsigned long long gpu_memory_id(const cuda_driver_t *driver, CUdeviceptr address);
+
+/** Whether the driver says that the allocation of this id is not at the address any more. */
+bool gpu_memory_is_gone(const cuda_driver_t *driver, CUdeviceptr address, unsigned long long id);
+
+/** Whether the memory at this address, which is allocated, is of a memory pool. */
+bool gpu_is_pooled(const cuda_driver_t *driver, CUdeviceptr address);
 
 /** Find the extents that a buffer lies in; *count is one more than `most` if there are more than that.
  * Errors: OUT_OF_RANGE (the buffer passes the end of its memory), SYSTEM. */

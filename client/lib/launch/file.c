@@ -65,8 +65,24 @@ static blink_result_t await(const char *file, uint64_t deadline_ns, char text[UN
     }
 }
 
+/* Nobody would make the file there, however long it is waited for. */
+static blink_result_t check_directory(const char *file)
+{
+    char directory[LAUNCH_TEXT_BYTES];
+    snprintf(directory, sizeof(directory), "%s", file);
+    char *slash = strrchr(directory, '/');
+    if (!slash)
+        return BLINK_OK;
+    slash[slash == directory] = '\0';
+    if (access(directory, X_OK) != 0)
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "directory %.100s, where the ranks are to meet by a file: %s",
+                          directory, strerror(errno));
+    return BLINK_OK;
+}
+
 blink_result_t exchange_by_file(const launch_t *launch, uint64_t deadline_ns, char text[UNIQUE_ID_TEXT_BYTES])
 {
+    BLINK_TRY(check_directory(launch->where));
     return launch->rank == 0 ? publish(launch->where, text) : await(launch->where, deadline_ns, text);
 }
 

@@ -207,6 +207,25 @@ static blink_result_t find_place(const launcher_t *launcher, launch_t *launch)
     return BLINK_OK;
 }
 
+/* A scheduler's number first: it names the job to everybody on the cluster. torchrun calls all jobs "none"
+ * that it was given no name for. */
+void launch_name_job(char job[LAUNCH_TEXT_BYTES])
+{
+    static const char *const names[] = {"PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "TORCHELASTIC_RUN_ID",
+                                        "PMIX_NAMESPACE"};
+    const char *name = get("BLINK_JOB"), *slurm = get("SLURM_JOB_ID"), *step = get("SLURM_STEP_ID");
+    if (!name && slurm) {
+        snprintf(job, LAUNCH_TEXT_BYTES, "%s%s%s", slurm, step ? "." : "", step ? step : "");
+        return;
+    }
+    for (size_t i = 0; !name && i < sizeof(names) / sizeof(names[0]); i++) {
+        name = get(names[i]);
+        if (name && strcmp(name, "none") == 0)
+            name = NULL;
+    }
+    snprintf(job, LAUNCH_TEXT_BYTES, "%s", name ? name : "");
+}
+
 blink_result_t launch_find_place(launch_t *launch)
 {
     return find_place(find_launcher(), launch);

@@ -40,4 +40,7 @@ blink_result_t launch_find_place(launch_t *launch);
 /** The same, and the way. Errors: those; INVALID_ARGUMENT (a variable is missing or too long). */
 blink_result_t launch_find(launch_t *launch);
 
+/** What the job is called where people look for it, by the scheduler or by its user; "": not known. */
+void launch_name_job(char job[LAUNCH_TEXT_BYTES]);
+
 #endif

@@ -37,13 +37,14 @@ static void digest(const void *bytes, size_t byte_count, uint8_t nonce[16])
     memcpy(nonce, numbers, sizeof(numbers));
 }
 
-/* Users who name their jobs alike have different ids. */
+/* Users who name their jobs alike have different ids. Ranks that have been told different numbers of ranks
+ * have the same one, so that they meet and hear of that. */
 static void name_job(const launch_t *launch, unique_id_t *id)
 {
     struct {
-        uint32_t uid, rank_count;
+        uint32_t uid;
         char job[LAUNCH_TEXT_BYTES];
-    } named = {.uid = geteuid(), .rank_count = launch->rank_count};
+    } named = {.uid = geteuid()};
     memcpy(named.job, launch->job, sizeof(named.job));
     digest(&named, sizeof(named), id->nonce);
 }

@@ -1,30 +1,23 @@
 /* The cache of imports, and what the daemon is told of them. */
-#include "memory/imports.h"
+#include "memory/import.h"
 
 #include "frame.h"
 #include "gpu/export.h"
+#include "gpu/unusable.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static_assert(GPU_EXTENTS_MAX <= FRAME_FDS_MAX, "a descriptor for each");
 
-/* Registered memory: extents that adjoin. */
-struct gpu_import {
-    uint32_t region; /* 0: it cannot be registered */
-    uint32_t kind;   /* of its extents, as Blinkwire__GpuExtentKind */
-    CUdeviceptr start;
-    size_t bytes;
-    uint32_t extent_count;
-    gpu_extent_t extents[];
-};
-typedef struct gpu_import gpu_import_t;
-
 void imports_init(imports_t *imports, gpus_t *gpus, connection_t *connection, ops_t *ops)
 {
     *imports = (imports_t){.gpus = gpus, .connection = connection, .ops = ops};
     pthread_rwlock_init(&imports->lock, NULL);
     pthread_mutex_init(&imports->register_lock, NULL);
+    pthread_cond_init(&imports->released, NULL);
+    list_init(&imports->leaving);
+    list_init(&imports->releasing);
 }
 
 static void clear(imports_t *imports)
@@ -37,7 +30,9 @@ static void clear(imports_t *imports)
 void imports_fini(imports_t *imports)
 {
     clear(imports);
+    imports_free_leaving(imports);
     vec_free(&imports->cache);
+    pthread_cond_destroy(&imports->released);
     pthread_mutex_destroy(&imports->register_lock);
     pthread_rwlock_destroy(&imports->lock);
 }
@@ -52,7 +47,9 @@ void imports_reset(imports_t *imports)
 blink_result_t imports_refuse(imports_t *imports, const char *what, const void *pointer)
 {
     const cuda_driver_t *driver = gpus_driver(imports->gpus);
-    if (!driver || !gpu_memory_ask(driver, what, pointer, 1).on_device)
+    if (!driver)
+        return gpus_refuse_unusable(imports->gpus, what, pointer);
+    if (!gpu_memory_ask(driver, what, pointer, 1).on_device)
         return BLINK_OK;
     return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                       "%s buffer %p is GPU memory, but the communicator is on host devices", what, pointer);
@@ -101,63 +98,6 @@ static bool find(imports_t *imports, const gpu_memory_t *memory, import_place_t 
     return found;
 }
 
-static bool has_live_extent(const cuda_driver_t *driver, const gpu_import_t *import)
-{
-    for (uint32_t i = 0; i < import->extent_count; i++) {
-        if (gpu_memory_id(driver, import->extents[i].start) == import->extents[i].id)
-            return true;
-    }
-    return false;
-}
-
-/*
- * Memory of CUDA IPC must be given back before other memory at its address is registered, and is freed only
- * when no op can be using it any more: that answer is waited for. Pooled memory may be freed in the order of
- * a stream, while ops that use it wait for other ranks: waiting for it here could wait for ever.
- */
-static void deregister(imports_t *imports, const gpu_import_t *import)
-{
-    Blinkwire__MemDeregister body = BLINKWIRE__MEM_DEREGISTER__INIT;
-    body.region = import->region;
-    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
-    request.body_case = BLINKWIRE__REQUEST__BODY_MEM_DEREGISTER;
-    request.mem_deregister = &body;
-    /* A failure tells of a daemon that is lost, or has forgotten the region: then there is nothing to give
-     * back. */
-    if (import->kind == BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_IPC)
-        (void)connection_call(imports->connection, &request, NULL, 0, NULL);
-    else
-        (void)connection_post(imports->connection, &request);
-}
-
-/* Take an import of freed memory out of the cache; NULL if there is none. Under register_lock. */
-static gpu_import_t *take_freed(imports_t *imports)
-{
-    gpu_import_t *freed = NULL;
-    /* Ops that are parked name their regions to the daemon later. */
-    bool is_parked = ops_has_parked(imports->ops, NULL);
-    pthread_rwlock_wrlock(&imports->lock);
-    for (size_t i = 0; i < imports->cache.count && !freed; i++) {
-        gpu_import_t *import = imports->cache.items[i];
-        bool may_be_named = is_parked && import->kind == BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_POOL;
-        if (may_be_named || has_live_extent(gpus_driver(imports->gpus), import))
-            continue;
-        freed = import;
-        imports->cache.items[i] = imports->cache.items[--imports->cache.count];
-    }
-    pthread_rwlock_unlock(&imports->lock);
-    return freed;
-}
-
-/* Under register_lock. */
-static void sweep(imports_t *imports)
-{
-    for (gpu_import_t *freed; (freed = take_freed(imports)) != NULL; free(freed)) {
-        if (freed->region != 0)
-            deregister(imports, freed);
-    }
-}
-
 /* Enter an import, unless the daemon has forgotten it already. After a success without that it is the
  * cache's. Under register_lock. */
 static blink_result_t enter(imports_t *imports, gpu_import_t *import, uint64_t gpu_resets, bool *forgotten)
@@ -184,6 +124,8 @@ static gpu_import_t *make_import(const gpu_extent_t *extents, uint32_t count)
     }
     *import = (gpu_import_t){.start = extents[0].start, .extent_count = count};
     import->bytes = extents[count - 1].start + extents[count - 1].bytes - import->start;
+    list_init(&import->link);
+    list_init(&import->of_releasing);
     memcpy(import->extents, extents, count * sizeof(*extents));
     return import;
 }
@@ -201,7 +143,6 @@ static blink_result_t send_export(imports_t *imports, gpu_t *gpu, gpu_export_t *
     request.body_case = BLINKWIRE__REQUEST__BODY_GPU_MEM_REGISTER;
     request.gpu_mem_register = &body;
     connection_answer_t answer;
-    import->kind = made->extents[0].kind;
     blink_result_t result =
         connection_call(imports->connection, &request, made->fds, made->fd_count, &answer);
     if (result == BLINK_ERR_PERMISSION || result == BLINK_ERR_UNSUPPORTED)
@@ -241,6 +182,25 @@ static blink_result_t import_extents(imports_t *imports, gpu_t *gpu, const gpu_e
     return result;
 }
 
+/* What has no id cannot be told from what may be at its address later. */
+static bool has_ids(const gpu_extent_t *extents, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (extents[i].id == 0)
+            return false;
+    }
+    return true;
+}
+
+/* Whether it may be told from other memory at its address later, and may stay open in the daemon until it is
+ * freed. Of memory of a pool nothing may be asked once it is freed, and it must be closed elsewhere before:
+ * the application has to say so. */
+static bool may_be_kept(imports_t *imports, const gpu_extent_t *extents, uint32_t count)
+{
+    return has_ids(extents, count) &&
+           (imports_is_promised(imports) || !gpu_is_pooled(gpus_driver(imports->gpus), extents[0].start));
+}
+
 /* Under register_lock. */
 static blink_result_t register_memory(imports_t *imports, gpu_t *gpu, const gpu_memory_t *memory,
                                       import_place_t *place)
@@ -250,10 +210,10 @@ static blink_result_t register_memory(imports_t *imports, gpu_t *gpu, const gpu_
     bool forgotten;
     if (find(imports, memory, place))
         return BLINK_OK; /* another thread came first */
-    sweep(imports);
+    imports_sweep(imports);
     do {
         BLINK_TRY(gpu_memory_extents(gpus_driver(imports->gpus), memory, extents, GPU_EXTENTS_MAX, &count));
-        if (count > GPU_EXTENTS_MAX)
+        if (count > GPU_EXTENTS_MAX || !may_be_kept(imports, extents, count))
             return BLINK_OK; /* staged: asked anew each time, which is little beside the copies */
         BLINK_TRY(import_extents(imports, gpu, extents, count, &place->region, &forgotten));
         place->offset_bytes = memory->address - extents[0].start;
@@ -267,7 +227,7 @@ blink_result_t imports_place(imports_t *imports, rank_gpu_t *rank, const char *w
     const cuda_driver_t *driver = gpus_driver(imports->gpus);
     *place = (import_place_t){0};
     if (!driver)
-        return BLINK_OK;
+        return gpus_refuse_unusable(imports->gpus, what, pointer);
     const gpu_memory_t memory = gpu_memory_ask(driver, what, pointer, bytes);
     place->on_device = memory.on_device;
     if (!memory.on_device || memory.is_managed)

@@ -55,7 +55,7 @@ static blink_result_t hold(const stream_step_t *step, stream_stored_t *stored)
     CUstreamCaptureStatus status;
     CUgraph graph = NULL;
     CUuserObject object;
-    CUDA_DRIVER_TRY(driver, cuStreamGetCaptureInfo, step->stream, &status, NULL, &graph, NULL, NULL, NULL);
+    CUDA_DRIVER_TRY(driver, cuStreamGetCaptureInfo_v2, step->stream, &status, NULL, &graph, NULL, NULL);
     if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the capture of stream %p ended meanwhile",
                           (void *)step->stream);

@@ -11,6 +11,11 @@ void stream_rank_init(stream_rank_t *rank, streams_t *streams, rank_gpu_t *gpu)
     *rank = (stream_rank_t){.streams = streams, .gpu = gpu};
 }
 
+void stream_rank_prepare(stream_rank_t *rank, gpu_t *gpu)
+{
+    (void)rank, (void)gpu;
+}
+
 void stream_rank_fini(stream_rank_t *rank)
 {
     (void)rank;

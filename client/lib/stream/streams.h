@@ -1,5 +1,5 @@
 /*
- * The streams of one context: their windows, made when the first op is put on a stream, and what the watcher
+ * The streams of one context: their windows, made with the first communicator on a GPU, and what the watcher
  * does for them. Built without CUDA: no_streams.c.
  */
 #ifndef CLIENT_STREAMS_H
@@ -25,6 +25,10 @@ typedef struct stream_rank {
 } stream_rank_t;
 
 void stream_rank_init(stream_rank_t *rank, streams_t *streams, rank_gpu_t *gpu);
+
+/** Make the windows, so that no call on a stream has to lock memory, which may wait for other streams: those
+ * of ranks that wait for this call. Visiting. What fails is tried again, and reported, when it is needed. */
+void stream_rank_prepare(stream_rank_t *rank, gpu_t *gpu);
 
 /** The rank's communicator is freed. */
 void stream_rank_fini(stream_rank_t *rank);

@@ -269,6 +269,12 @@ void stream_rank_init(stream_rank_t *rank, streams_t *streams, rank_gpu_t *gpu)
     list_init(&rank->windows);
 }
 
+void stream_rank_prepare(stream_rank_t *rank, gpu_t *gpu)
+{
+    stream_table_t *table;
+    (void)stream_table_get(rank->streams, gpu, &table);
+}
+
 void stream_rank_fini(stream_rank_t *rank)
 {
     stream_table_t *table = stream_table(rank->streams);

@@ -128,6 +128,25 @@ static blink_result_t grow(arenas_t *arenas, const arena_need_t *need)
     return BLINK_OK;
 }
 
+static bool has_pinned(arenas_t *arenas)
+{
+    bool found = false;
+    pthread_mutex_lock(&arenas->lock);
+    LIST_FOR_EACH (link, &arenas->list)
+        found = found || CONTAINER_OF(link, arena_t, of_arenas)->pinned_by != NULL;
+    pthread_mutex_unlock(&arenas->lock);
+    return found;
+}
+
+blink_result_t arenas_prepare(arenas_t *arenas, struct gpu *gpu)
+{
+    const arena_need_t need = {.on_gpus = true, .pinned = true, .gpu = gpu};
+    pthread_mutex_lock(&arenas->grow_lock);
+    blink_result_t result = has_pinned(arenas) ? BLINK_OK : grow(arenas, &need);
+    pthread_mutex_unlock(&arenas->grow_lock);
+    return result;
+}
+
 blink_result_t arenas_take(arenas_t *arenas, const arena_need_t *need, staging_transfer_t **transfer)
 {
     blink_result_t result = BLINK_OK;

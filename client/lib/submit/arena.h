@@ -45,6 +45,9 @@ typedef struct arena_need {
  * of gpu_pin(), NO_MEMORY. */
 blink_result_t arenas_take(arenas_t *arenas, const arena_need_t *need, staging_transfer_t **transfer);
 
+/** Make an arena of the usual size, pinned by a GPU, unless there is one. Errors: as arenas_take(). */
+blink_result_t arenas_prepare(arenas_t *arenas, struct gpu *gpu);
+
 /** Give a transfer's window and slots back. Under the lock. */
 void arena_give(staging_transfer_t *transfer);
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "frame.h"
+#include "launch/launch.h"
 #include "submit/daemon.h"
 
 #include <errno.h>
@@ -15,14 +16,6 @@
 /* How long connection_close() gives the daemon to close its end. */
 #define CLOSE_MAX_NS UINT64_C(5000000000)
 #define HELLO_FDS    3u /* ring, doorbell, completion */
-
-typedef struct waiting {
-    list_t of_requests;
-    uint64_t id;
-    connection_accepted_t *accepted; /* NULL: the order does not matter */
-    void *owner;
-    connection_answer_t answer; /* reply is NULL until it is there */
-} waiting_t;
 
 void connection_answer_release(connection_answer_t *answer)
 {
@@ -74,49 +67,74 @@ static blink_result_t reply_result(const Blinkwire__Reply *reply)
 
 /* ---- requests ---- */
 
-/* Send the request and wait until its answer is there, or all ops have ended without. */
-static blink_result_t exchange(connection_t *connection, Blinkwire__Request *request, const int *fds,
-                               uint32_t fd_count, waiting_t *waiting)
+static void ask(connection_t *connection, Blinkwire__Request *request, const int *fds, uint32_t fd_count,
+                connection_wait_t *wait)
 {
     pthread_mutex_lock(&connection->lock);
-    waiting->id = ++connection->last_id;
-    list_prepend(&connection->requests, &waiting->of_requests);
+    wait->id = ++connection->last_id;
+    list_prepend(&connection->requests, &wait->of_requests);
     pthread_mutex_unlock(&connection->lock);
+    request->id = wait->id;
+    wait->sent = send_request(connection, request, fds, fd_count);
+    if (wait->sent == BLINK_ERR_DAEMON_LOST)
+        wait->sent = BLINK_OK; /* the watcher finds out as well, and ends the ops first */
+}
 
-    request->id = waiting->id;
-    blink_result_t result = send_request(connection, request, fds, fd_count);
-    if (result == BLINK_ERR_DAEMON_LOST)
-        result = BLINK_OK; /* the watcher finds out as well, and ends the ops first */
+/* Until the answer is there, or all ops have ended without. */
+static blink_result_t await_answer(connection_t *connection, connection_wait_t *wait)
+{
+    blink_result_t result = wait->sent;
     pthread_mutex_lock(&connection->lock);
-    while (result == BLINK_OK && !waiting->answer.reply && !connection->ended)
+    while (result == BLINK_OK && !wait->answer.reply && !connection->ended)
         pthread_cond_wait(&connection->changed, &connection->lock);
-    list_remove(&waiting->of_requests);
-    if (result == BLINK_OK && !waiting->answer.reply)
+    list_remove(&wait->of_requests);
+    if (result == BLINK_OK && !wait->answer.reply)
         result = connection_lost_error(connection);
     pthread_mutex_unlock(&connection->lock);
     BLINK_TRY(result);
-    return reply_result(waiting->answer.reply);
+    return reply_result(wait->answer.reply);
+}
+
+void connection_ask(connection_t *connection, Blinkwire__Request *request, connection_wait_t *wait)
+{
+    *wait = (connection_wait_t){.answer = {.fd = -1}};
+    ask(connection, request, NULL, 0, wait);
+}
+
+bool connection_is_answered(connection_t *connection, const connection_wait_t *wait)
+{
+    pthread_mutex_lock(&connection->lock);
+    bool answered = wait->sent != BLINK_OK || wait->answer.reply || connection->ended;
+    pthread_mutex_unlock(&connection->lock);
+    return answered;
+}
+
+blink_result_t connection_await(connection_t *connection, connection_wait_t *wait)
+{
+    blink_result_t result = await_answer(connection, wait);
+    connection_answer_release(&wait->answer);
+    return result;
 }
 
 blink_result_t connection_call(connection_t *connection, Blinkwire__Request *request, const int *fds,
                                uint32_t fd_count, connection_answer_t *answer)
 {
-    waiting_t waiting = {.answer = {.fd = -1}};
-    blink_result_t result = exchange(connection, request, fds, fd_count, &waiting);
+    connection_wait_t wait = {.answer = {.fd = -1}};
+    ask(connection, request, fds, fd_count, &wait);
+    blink_result_t result = await_answer(connection, &wait);
     if (result == BLINK_OK && answer)
-        *answer = waiting.answer;
+        *answer = wait.answer;
     else
-        connection_answer_release(&waiting.answer);
+        connection_answer_release(&wait.answer);
     return result;
 }
 
 blink_result_t connection_call_in_order(connection_t *connection, Blinkwire__Request *request,
                                         connection_accepted_t *accepted, void *owner)
 {
-    waiting_t waiting = {.accepted = accepted, .owner = owner, .answer = {.fd = -1}};
-    blink_result_t result = exchange(connection, request, NULL, 0, &waiting);
-    connection_answer_release(&waiting.answer);
-    return result;
+    connection_wait_t wait = {.accepted = accepted, .owner = owner, .answer = {.fd = -1}};
+    ask(connection, request, NULL, 0, &wait);
+    return connection_await(connection, &wait);
 }
 
 blink_result_t connection_post(connection_t *connection, Blinkwire__Request *request)
@@ -144,12 +162,12 @@ blink_result_t connection_receive(connection_t *connection, connection_answer_t 
 }
 
 /* Under the lock. */
-static waiting_t *find_request(connection_t *connection, uint64_t id)
+static connection_wait_t *find_request(connection_t *connection, uint64_t id)
 {
     LIST_FOR_EACH (link, &connection->requests) {
-        waiting_t *waiting = CONTAINER_OF(link, waiting_t, of_requests);
-        if (waiting->id == id && !waiting->answer.reply)
-            return waiting;
+        connection_wait_t *wait = CONTAINER_OF(link, connection_wait_t, of_requests);
+        if (wait->id == id && !wait->answer.reply)
+            return wait;
     }
     return NULL;
 }
@@ -158,19 +176,19 @@ bool connection_deliver(connection_t *connection, connection_answer_t *answer)
 {
     const Blinkwire__Reply *reply = answer->reply;
     pthread_mutex_lock(&connection->lock);
-    waiting_t *waiting = find_request(connection, reply->id);
-    if (waiting) {
+    connection_wait_t *wait = find_request(connection, reply->id);
+    if (wait) {
         answer->gpu_resets = atomic_load_explicit(&connection->gpu_resets, memory_order_relaxed);
-        waiting->answer = *answer;
-        if (waiting->accepted && !reply->error)
-            waiting->accepted(waiting->owner, reply);
+        wait->answer = *answer;
+        if (wait->accepted && !reply->error)
+            wait->accepted(wait->owner, reply);
         pthread_cond_broadcast(&connection->changed);
     } else if (reply->id == 0 && reply->body_case == BLINKWIRE__REPLY__BODY_GPU_RESET) {
         /* Relaxed: imports_reset() takes the lock under which others compare it. */
         atomic_fetch_add_explicit(&connection->gpu_resets, 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&connection->lock);
-    return waiting != NULL;
+    return wait != NULL;
 }
 
 bool connection_is_awaited(connection_t *connection)
@@ -243,6 +261,7 @@ static blink_result_t accept_hello(connection_t *connection, const Blinkwire__Re
                                   .doorbell_fd = frame->fds[1],
                                   .completion_fd = frame->fds[2]};
     memcpy(&hello->home, home->data, home->len);
+    snprintf(hello->daemon_version, sizeof(hello->daemon_version), "%s", reply->hello->daemon_version);
     frame->fds[0] = frame->fds[1] = frame->fds[2] = -1;
     return BLINK_OK;
 }
@@ -250,6 +269,9 @@ static blink_result_t accept_hello(connection_t *connection, const Blinkwire__Re
 static blink_result_t say_hello(connection_t *connection, connection_hello_t *given)
 {
     Blinkwire__Hello hello = BLINKWIRE__HELLO__INIT;
+    char job[LAUNCH_TEXT_BYTES];
+    launch_name_job(job);
+    hello.job = job;
     hello.version_min = BLINK_WIRE_VERSION_MIN;
     hello.version_max = BLINK_WIRE_VERSION_MAX;
     hello.program = program_invocation_short_name;

@@ -41,10 +41,27 @@ typedef struct connection {
     _Atomic uint64_t gpu_resets; /* GpuReset events that have come */
 } connection_t;
 
+/** Called by the watcher, under the lock, with a successful reply before anything that comes later. */
+typedef void connection_accepted_t(void *owner, const Blinkwire__Reply *reply);
+
+/** A request that waits for its reply. */
+typedef struct connection_wait {
+    list_t of_requests;
+    uint64_t id;
+    connection_accepted_t *accepted; /* NULL: the order does not matter */
+    void *owner;
+    connection_answer_t answer; /* under the lock; reply is NULL until it is there */
+    blink_result_t sent;
+} connection_wait_t;
+
+/** A daemon's version, "1.2.3"; longer ones are cut. */
+#define VERSION_TEXT_BYTES 32
+
 /** What the daemon gives to a client. */
 typedef struct connection_hello {
     uint32_t device_count;
     unique_id_t home; /* what ids that are made here begin with; the nonce is of zeros */
+    char daemon_version[VERSION_TEXT_BYTES];
     int ring_fd, doorbell_fd, completion_fd; /* the caller's */
 } connection_hello_t;
 
@@ -62,8 +79,11 @@ void connection_fini(connection_t *connection);
 blink_result_t connection_call(connection_t *connection, Blinkwire__Request *request, const int *fds,
                                uint32_t fd_count, connection_answer_t *answer);
 
-/** Called by the watcher, under the lock, with a successful reply before anything that comes later. */
-typedef void connection_accepted_t(void *owner, const Blinkwire__Reply *reply);
+/** The same in two steps, so that a thread which must not wait (the watcher) may ask: each request is awaited
+ * exactly once, which does not take long once it is answered. */
+void connection_ask(connection_t *connection, Blinkwire__Request *request, connection_wait_t *wait);
+bool connection_is_answered(connection_t *connection, const connection_wait_t *wait);
+blink_result_t connection_await(connection_t *connection, connection_wait_t *wait);
 
 /** The same for a request whose reply has to be taken in before what comes later: a rank that joins, before
  * it is told that its communicator is lost. */

@@ -50,6 +50,11 @@ static void enter(const staging_transfer_t *transfer, uint64_t in_bytes, ring_sq
     }
 }
 
+void staging_prepare(staging_t *staging, struct gpu *gpu)
+{
+    (void)arenas_prepare(&staging->arenas, gpu);
+}
+
 blink_result_t staging_reserve(staging_t *staging, const staging_request_t *request, const staging_side_t *in,
                                const staging_side_t *out, ring_sqe_t *sqe, staging_transfer_t **transfer)
 {

@@ -34,6 +34,10 @@ void staging_init(staging_t *staging, engine_t *engine, connection_t *connection
 /** Unmap and forget everything. No thread uses it any more. */
 void staging_fini(staging_t *staging);
 
+/** Make staging memory that a GPU reaches, so that the first op that needs some locks none, which may wait
+ * for streams. Visiting. What fails is tried again, and reported, when it is needed. */
+void staging_prepare(staging_t *staging, struct gpu *gpu);
+
 /** Whose buffers are staged. */
 typedef struct staging_request {
     uint32_t rank_count;

@@ -1,8 +1,8 @@
 /*
  * What blink-perf knows of an op as one rank sees it: how many blocks the rank gives and gets, and where each
- * block of its output comes from. All of it follows from what the collective is (collective.h), but for an
- * alltoallv, whose blocks differ in length, and a sendrecv, in which rank r sends to rank r+1 and receives
- * from rank r-1, in one group.
+ * block of its output comes from. All of it follows from what the collective is (collective.h), but for
+ * alltoallv and its like, whose blocks differ in length, and a sendrecv, in which rank r sends to rank r+1
+ * and receives from rank r-1, in one group.
  */
 #ifndef PERF_FACTS_H
 #define PERF_FACTS_H
@@ -15,6 +15,10 @@
 /** The library's collectives, and what blink-perf makes of them or beside them. */
 typedef enum perf_collective {
     PERF_BARRIER = COLLECTIVE_BARRIER,
+    PERF_ALLGATHERV, /* from here to alltoallv: blocks differ in length */
+    PERF_REDUCESCATTERV,
+    PERF_GATHERV,
+    PERF_SCATTERV,
     PERF_ALLTOALLV,
     PERF_NOP, /* the empty operation of one client */
     PERF_COLLECTIVE_COUNT,
@@ -25,7 +29,9 @@ typedef enum perf_collective {
 
 /* All names, for messages. */
 #define PERF_NAME(collective, opcode, name, ...) name ", "
-#define PERF_COLLECTIVE_NAMES                    COLLECTIVES(PERF_NAME) "alltoallv, barrier or nop"
+#define PERF_COLLECTIVE_NAMES                                                                                \
+    COLLECTIVES(PERF_NAME)                                                                                   \
+    "allgatherv, reducescatterv, gatherv, scatterv, alltoallv, barrier or nop"
 
 const char *perf_collective_name(perf_collective_t collective);
 
@@ -36,22 +42,25 @@ bool perf_collective_moves(perf_collective_t collective); /* has buffers: neithe
 bool perf_collective_has_root(perf_collective_t collective);
 bool perf_collective_reduces(perf_collective_t collective);
 bool perf_collective_has_in_place(perf_collective_t collective);
-bool perf_collective_is_uneven(perf_collective_t collective);       /* blocks differ in length: alltoallv */
+bool perf_collective_is_uneven(perf_collective_t collective);       /* blocks differ in length */
 bool perf_collective_same_everywhere(perf_collective_t collective); /* every rank gets the same output */
+
+/** The collective of the library whose facts hold: an empty operation moves as little as a barrier. */
+blink_collective_t perf_collective_kind(perf_collective_t collective);
 
 /**
  * Blocks of the payload, which is what nccl-tests calls the size: all that one rank's larger buffer holds.
  */
 uint32_t perf_collective_blocks(perf_collective_t collective, uint32_t rank_count);
 
-/** Bus bandwidth over algorithm bandwidth, as nccl-tests defines it; 1 for one rank. */
+/** Bus bandwidth over algorithm bandwidth (payload over time), as nccl-tests defines both; 1 for one rank. */
 double perf_collective_busbw_factor(perf_collective_t collective, uint32_t rank_count);
 
 /* One op as one rank sees it. */
 typedef struct perf_shape {
     perf_collective_t collective;
     uint32_t rank_count, rank, root;
-    uint64_t count; /* elements of a block (alltoallv: on average) */
+    uint64_t count; /* elements of a block (if they differ: on average) */
 } perf_shape_t;
 
 /** Elements this rank gives and gets; 0 where it does not. */
@@ -77,5 +86,10 @@ perf_block_t perf_output_block(const perf_shape_t *shape, uint32_t index);
 /** alltoallv: elements that rank `from` sends to rank `to`. They differ by the distance of the two only, so
  * that each rank gives and gets rank_count × count in all. */
 uint64_t perf_pair_count(const perf_shape_t *shape, uint32_t from, uint32_t to);
+
+/** Elements of a rank's block, which is what rank 0 of an alltoallv sends to the rank if blocks differ, and
+ * of all blocks before it. */
+uint64_t perf_block_count(const perf_shape_t *shape, uint32_t rank);
+uint64_t perf_block_start(const perf_shape_t *shape, uint32_t rank);
 
 #endif

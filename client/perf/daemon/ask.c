@@ -1,6 +1,7 @@
 /* Queries to the daemon. */
 #include "daemon/ask.h"
 
+#include "check/facts.h"
 #include "tools/ideal.h"
 
 #include <stdlib.h>
@@ -42,7 +43,8 @@ static blink_result_t ideal_of_ranks(const char *topology, const Blinkwire__Quer
         BLINK_TRY(perf_find_device(devices, options, rank, &device));
         nodes[rank] = device->node;
     }
-    return tools_ideal_GBps(topology, nodes, options->rank_count, ideal_GBps);
+    return tools_ideal_GBps(topology, perf_collective_kind(options->collective), nodes, options->rank_count,
+                            ideal_GBps);
 }
 
 static blink_result_t ask_topology(query_t *query, const Blinkwire__QueryReply *devices,

@@ -35,6 +35,7 @@ static blink_result_t make_device(perf_slots_t *slots)
     const perf_memory_source_t *source = &slots->source;
     void *send, *recv;
     BLINK_TRY(make_host(slots));
+    LIBRARY_TRY(blink_mem_promise_release(source->context)); /* perf_slots_release() */
     BLINK_TRY(perf_gpu_alloc(source->gpu, source->kind, slots->total_bytes, &send));
     slots->gpu_send = send;
     BLINK_TRY(perf_gpu_alloc(source->gpu, source->kind, slots->total_bytes, &recv));
@@ -55,6 +56,14 @@ blink_result_t perf_slots_create(const perf_memory_source_t *source, size_t byte
     if (__builtin_mul_overflow(slot_bytes, count, &slots->total_bytes))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u buffers of %zu bytes", count, bytes);
     return make[source->memory](slots);
+}
+
+void perf_slots_release(const perf_slots_t *slots)
+{
+    unsigned char *const areas[] = {slots->gpu_send, slots->gpu_recv};
+    for (int i = 0; i < 2; i++)
+        if (areas[i]) /* a daemon that is lost has none of it */
+            (void)blink_mem_release(slots->source.context, areas[i]);
 }
 
 void perf_slots_destroy(perf_slots_t *slots)

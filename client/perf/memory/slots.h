@@ -32,9 +32,11 @@ typedef struct perf_slots {
 
 /** Slots for payloads of up to `bytes`. Errors: NO_MEMORY, and those of blink_mem_alloc() and
  * perf_gpu_alloc(); what there is must be destroyed then, too. Registered memory is freed by blink_close(),
- * the other kinds by perf_slots_destroy(), after that. */
+ * the other kinds by perf_slots_destroy(), after that, or after perf_slots_release() where the context stays.
+ */
 blink_result_t perf_slots_create(const perf_memory_source_t *source, size_t bytes, uint32_t count,
                                  perf_slots_t *slots);
+void perf_slots_release(const perf_slots_t *slots);
 void perf_slots_destroy(perf_slots_t *slots);
 
 /* The buffers of one op, as the host sees them. */

@@ -45,8 +45,9 @@ enum {
 static const char DOC[] =
     "Measure a collective through blinkd, check what it gives, and print nccl-tests' columns, the ideal "
     "bus bandwidth and the efficiency against it. COLLECTIVE is allreduce, broadcast, reduce, "
-    "allgather, reducescatter, gather, scatter, alltoall, alltoallv, sendrecv (each rank to the next, "
-    "in a group) or barrier; or nop, which measures the round trip of an empty operation."
+    "allgather, reducescatter, gather, scatter, alltoall, allgatherv, reducescatterv, gatherv, scatterv, "
+    "alltoallv (their blocks differ in length), sendrecv (each rank to the next, in a group) or barrier; "
+    "or nop, which measures the round trip of an empty operation."
     "\v"
     "Every rank is a process, or with --threads a thread. --ranks N starts them here. Started by blinkrun, "
     "torchrun, srun, mpirun or mpiexec each is one rank, and rank 0 prints; so is each that is started by "
@@ -56,7 +57,7 @@ static const char DOC[] =
     "\n"
     "The size is that of the buffer that holds a block of every rank where there is one (allgather, "
     "reducescatter, gather, scatter, alltoall), else of the one buffer; the count is that of a block. "
-    "Blocks of alltoallv differ by up to a factor of 3. With --groups and --comms the size is each "
+    "Blocks that differ in length do by up to a factor of 3. With --groups and --comms the size is each "
     "op's, the bandwidth that of all together.\n"
     "\n"
     "--check follows each size by one more run, on random inputs and poisoned outputs. Integers and "
@@ -342,8 +343,6 @@ static void fit_memory(struct argp_state *state, const perf_options_t *options)
         argp_error(state, "--device-memory: a --private daemon is on host devices");
     if (device_memory && options->collective == PERF_NOP)
         argp_error(state, "--device-memory: nop has no memory");
-    if (options->order != PERF_ORDER_HOST && options->collective == PERF_ALLTOALLV)
-        argp_error(state, "--stream: alltoallv has no form on a stream");
 }
 
 static void finish(struct argp_state *state, perf_options_t *options)

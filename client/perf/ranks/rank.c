@@ -398,6 +398,8 @@ blink_result_t perf_rank_run(const perf_run_t *run, uint32_t rank)
     perf_work_destroy(&session.work); /* graphs hold ops of the context */
     if (!run->context)
         blink_close(session.context); /* before the memory goes that ops might still use */
+    else
+        perf_slots_release(&session.slots);
     perf_slots_destroy(&session.slots);
     perf_gpu_close(session.gpu);
     free_lists(&session);

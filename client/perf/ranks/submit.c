@@ -24,12 +24,17 @@ SUBMIT(send, c->send, c->shape.count, c->datatype, (int)((c->shape.rank + 1) % c
 SUBMIT(recv, c->recv, c->shape.count, c->datatype,
        (int)((c->shape.rank + c->shape.rank_count - 1) % c->shape.rank_count), c->comm)
 
-static blink_result_t all_to_all_v(const perf_call_t *c, const perf_way_t *way)
-{
-    uint32_t n = c->shape.rank_count;
-    return blink_all_to_all_v(c->send, c->lengths, c->lengths + n, c->recv, c->lengths + 2 * n,
-                              c->lengths + 3 * n, c->datatype, c->comm, way->op);
-}
+/* Lengths, as perf_call_lengths() has them. */
+SUBMIT(all_gather_v, c->send, c->lengths[c->shape.rank], c->recv, c->lengths,
+       c->lengths + c->shape.rank_count, c->datatype, c->comm)
+SUBMIT(reduce_scatter_v, c->send, c->lengths, c->lengths + c->shape.rank_count, c->recv,
+       c->lengths[c->shape.rank], c->datatype, c->redop, c->comm)
+SUBMIT(gather_v, c->send, c->lengths[c->shape.rank], c->recv, c->lengths, c->lengths + c->shape.rank_count,
+       c->datatype, (int)c->shape.root, c->comm)
+SUBMIT(scatter_v, c->send, c->lengths, c->lengths + c->shape.rank_count, c->recv, c->lengths[c->shape.rank],
+       c->datatype, (int)c->shape.root, c->comm)
+SUBMIT(all_to_all_v, c->send, c->lengths, c->lengths + c->shape.rank_count, c->recv,
+       c->lengths + 2 * c->shape.rank_count, c->lengths + 3 * c->shape.rank_count, c->datatype, c->comm)
 
 static perf_way_t within_group(const perf_way_t *way)
 {
@@ -55,22 +60,36 @@ static blink_result_t (*const submit[])(const perf_call_t *call, const perf_way_
     [PERF_GATHER] = gather,
     [PERF_SCATTER] = scatter,
     [PERF_ALLTOALL] = all_to_all,
-    [PERF_ALLTOALLV] = all_to_all_v,
     [PERF_SENDRECV] = send_recv,
     [PERF_BARRIER] = barrier,
+    [PERF_ALLGATHERV] = all_gather_v,
+    [PERF_REDUCESCATTERV] = reduce_scatter_v,
+    [PERF_GATHERV] = gather_v,
+    [PERF_SCATTERV] = scatter_v,
+    [PERF_ALLTOALLV] = all_to_all_v,
 };
 
-void perf_call_lengths(const perf_shape_t *shape, size_t *lengths)
+static void all_to_all_v_lengths(const perf_shape_t *shape, size_t *lengths)
 {
     uint32_t n = shape->rank_count;
     size_t *sent = lengths, *send_at = lengths + n, *received = lengths + 2 * n, *recv_at = lengths + 3 * n;
-    if (!perf_collective_is_uneven(shape->collective))
-        return;
     for (uint32_t peer = 0; peer < n; peer++) {
         sent[peer] = perf_pair_count(shape, shape->rank, peer);
         received[peer] = perf_pair_count(shape, peer, shape->rank);
         send_at[peer] = peer == 0 ? 0 : send_at[peer - 1] + sent[peer - 1];
         recv_at[peer] = peer == 0 ? 0 : recv_at[peer - 1] + received[peer - 1];
+    }
+}
+
+void perf_call_lengths(const perf_shape_t *shape, size_t *lengths)
+{
+    if (shape->collective == PERF_ALLTOALLV) {
+        all_to_all_v_lengths(shape, lengths);
+        return;
+    }
+    for (uint32_t rank = 0; rank < shape->rank_count; rank++) {
+        lengths[rank] = perf_block_count(shape, rank);
+        lengths[shape->rank_count + rank] = perf_block_start(shape, rank);
     }
 }
 

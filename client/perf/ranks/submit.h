@@ -18,8 +18,8 @@ typedef struct perf_call {
     const size_t *lengths; /* perf_call_lengths() of the shape; borrowed */
 } perf_call_t;
 
-/** What alltoallv is called with: counts sent, their offsets, counts received, their offsets; rank_count of
- * each. Nothing for other collectives. */
+/** What calls with blocks of different lengths are called with: their counts, then their offsets, rank_count
+ * of each; of an alltoallv those that are sent, then those that are received. */
 void perf_call_lengths(const perf_shape_t *shape, size_t *lengths);
 
 /* How to submit: for an op that is waited for, or on a stream. */
@@ -29,8 +29,7 @@ typedef struct perf_way {
     blink_stream_t stream;
 } perf_way_t;
 
-/** Submit `count` calls on one communicator, in one group if they are several. alltoallv has no form on a
- * stream. Errors: the library's. */
+/** Submit `count` calls on one communicator, in one group if they are several. Errors: the library's. */
 blink_result_t perf_submit(const perf_call_t *calls, uint32_t count, const perf_way_t *way);
 
 #endif

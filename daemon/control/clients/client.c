@@ -65,16 +65,6 @@ static blink_result_t add_to_engine(client_t *client, int fds[CLIENT_FDS])
     return result;
 }
 
-/* The program's name is shown in logs and on terminals: only what is harmless there is kept. */
-static void set_program(client_t *client, const char *program)
-{
-    snprintf(client->program, sizeof(client->program), "%s", program);
-    for (char *at = client->program; *at; at++) {
-        if (*at < ' ' || *at > '~')
-            *at = '?';
-    }
-}
-
 /* Into the lists of clients; false without memory. */
 static bool enlist(client_t *client)
 {
@@ -100,7 +90,7 @@ static void unlist(client_t *client)
 }
 
 blink_result_t client_create(control_t *control, connection_t *connection, tenant_t *tenant,
-                             const char *program, int fds[CLIENT_FDS], client_t **created)
+                             const Blinkwire__Hello *hello, int fds[CLIENT_FDS], client_t **created)
 {
     for (int i = 0; i < CLIENT_FDS; i++)
         fds[i] = -1;
@@ -121,7 +111,8 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
     list_init(&client->members);
     list_init(&client->link);
     client->ring_guard = GUARD_NONE;
-    set_program(client, program);
+    label_set(client->program, hello->program);
+    label_set(client->job, hello->job);
     blink_result_t result = enlist(client) ? add_to_engine(client, fds)
                                            : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another client");
     if (result != BLINK_OK) {
@@ -131,8 +122,8 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
         free(client);
         return result;
     }
-    tenant_log(tenant, LOG_LEVEL_INFO, "client %u: %s (pid %d, user %u)", client->number, client->program,
-               client->pid, tenant->uid);
+    tenant_log(tenant, LOG_LEVEL_INFO, "client %u: %s (pid %d, user %u%s%s)", client->number, client->program,
+               client->pid, tenant->uid, *client->job ? ", job " : "", client->job);
     *created = client;
     return BLINK_OK;
 }
@@ -157,8 +148,9 @@ static bool release_slice(work_t *work)
     turns_t *turns = &client->control->turns;
     while (!turns_slice_is_over(turns)) {
         if (!regions_release_one(client)) {
-            client_free(client);
-            return false;
+            if (client->given_back_count == 0)
+                client_free(client);
+            return false; /* else the last answer of the GPU worker posts this again */
         }
         turns_count(turns, UNMAP_STEPS);
     }
@@ -170,6 +162,7 @@ static void on_removed(void *context)
 {
     client_t *client = context;
     guard_remove(client->ring_guard);
+    client->releasing = true;
     work_init(&client->leave, release_slice);
     turns_post(&client->control->turns, client->tenant, &client->leave);
 }

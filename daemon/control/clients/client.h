@@ -5,6 +5,7 @@
 #ifndef BLINK_CONTROL_CLIENT_H
 #define BLINK_CONTROL_CLIENT_H
 
+#include "base/label.h"
 #include "base/table.h"
 #include "base/tenant.h"
 #include "control/clients/connection.h"
@@ -22,8 +23,10 @@ typedef struct client {
     engine_client_t *engine;
     uint32_t number;
     pid_t pid;
-    char program[64];
-    bool leaving; /* the connection has ended; the engine forgets the client, or has forgotten it */
+    char program[LABEL_BYTES], job[LABEL_BYTES];
+    bool leaving;   /* the connection has ended; the engine forgets the client, or has forgotten it */
+    bool releasing; /* and has done so: the memory is given back, `leave` being the slices of that */
+    uint32_t given_back_count; /* regions that the GPU worker was told to close, and has not answered */
     engine_done_t left;
     work_t leave; /* its slices: first the ranks leave, then, when the engine has let go, the memory */
     uint32_t ring_guard;
@@ -42,7 +45,7 @@ typedef struct client {
 /* Make a client with its rings. fds[] are the caller's to close, also on failure (-1: none). Errors:
  * QUOTA, NO_MEMORY, SYSTEM. */
 blink_result_t client_create(control_t *control, connection_t *connection, tenant_t *tenant,
-                             const char *program, int fds[CLIENT_FDS], client_t **client);
+                             const Blinkwire__Hello *hello, int fds[CLIENT_FDS], client_t **client);
 
 /* The client's connection has ended: leave all rosters, give all memory back, free the client. `left` is
  * called when all of that is done. */

@@ -9,9 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void stop_if_done(control_t *control)
+void sessions_stop_if_done(control_t *control)
 {
-    if (control->stopping && list_is_empty(&control->sessions) && list_is_empty(&control->ending))
+    if (control->stopping && !control->is_leaving && list_is_empty(&control->sessions) &&
+        list_is_empty(&control->ending))
         uv_stop(&control->loop);
 }
 
@@ -26,7 +27,7 @@ static void session_finish(void *context)
     account_credit(&session->tenant->account, BUDGET_CONNECTIONS, 1);
     tenant_put(session->tenant);
     free(session);
-    stop_if_done(control);
+    sessions_stop_if_done(control);
 }
 
 static void on_ended(void *context)
@@ -196,6 +197,6 @@ bool sessions_end_some(control_t *control)
         turns_count(&control->turns, 1);
         connection_end(CONTAINER_OF(link, session_t, link)->connection);
     }
-    stop_if_done(control);
+    sessions_stop_if_done(control);
     return !list_is_empty(&control->sessions);
 }

@@ -36,6 +36,9 @@ static inline void session_greet(session_t *session)
 /* Take over an accepted socket. */
 void session_start(control_t *control, int fd);
 
+/* The daemon stops: end the loop, if nothing is waited for any more. */
+void sessions_stop_if_done(control_t *control);
+
 /* The daemon stops: a slice of the sessions ends, and the loop ends with the last one. False: all have been
  * told to. */
 bool sessions_end_some(control_t *control);

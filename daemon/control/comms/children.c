@@ -32,8 +32,7 @@ static bool is_elsewhere(const member_t *member)
 static blink_result_t check_present(const roster_t *parent, const Blinkwire__CommInit *message)
 {
     if (parent->aborted_by_rank)
-        return BLINK_FAIL(BLINK_ERR_ABORTED, "communicator %u, whose ranks were to join, is aborted",
-                          parent->number);
+        return BLINK_FAIL(BLINK_ERR_ABORTED, "%s, whose ranks were to join, is aborted", parent->title);
     for (uint32_t rank = 0; rank < message->rank_count; rank++) {
         const member_t *member = &parent->members[expected_rank(message, rank)];
         if (is_elsewhere(member) && parent->hosts->end_code != BLINK_OK)
@@ -41,9 +40,8 @@ static blink_result_t check_present(const roster_t *parent, const Blinkwire__Com
         if (is_elsewhere(member))
             continue;
         if (!member->client || member->leaving)
-            return BLINK_FAIL(BLINK_ERR_PEER_LOST,
-                              "rank %u of communicator %u has gone and will not join as rank %u",
-                              member->rank, parent->number, rank);
+            return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u of %s has gone and will not join as rank %u",
+                              member->rank, parent->title, rank);
     }
     return BLINK_OK;
 }
@@ -73,11 +71,10 @@ static blink_result_t fail_lost(const member_t *place)
     if (is_elsewhere(member))
         return BLINK_FAIL(parent->hosts->end_code, "%s", parent->hosts->end_text);
     if (member->gone)
-        return BLINK_FAIL(BLINK_ERR_PEER_LOST,
-                          "rank %u of communicator %u %s before it had joined as rank %u", member->rank,
-                          parent->number, member->gone, place->rank);
-    return BLINK_FAIL(BLINK_ERR_ABORTED, "rank %u (pid %d) aborted communicator %u", parent->aborter,
-                      (int)parent->aborter_pid, parent->number);
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u of %s %s before it had joined as rank %u",
+                          member->rank, parent->title, member->gone, place->rank);
+    return BLINK_FAIL(BLINK_ERR_ABORTED, "rank %u (pid %d) aborted %s", parent->aborter,
+                      (int)parent->aborter_pid, parent->title);
 }
 
 blink_result_t children_check(const member_t *place)

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* The device of a rank that has not joined. */
+/* The device of a rank that has not joined here. */
 #define NO_DEVICE UINT32_MAX
 
 /* So many ranks are described in a step. */
@@ -102,12 +102,15 @@ Blinkwire__Comm *describe_roster(const roster_t *roster)
     described->state = (char *)(uintptr_t)states[roster->state];
     described->algorithm = (char *)(uintptr_t)blink_name_algorithm(roster->algorithm);
     described->uid = roster->tenant->uid;
+    described->id = (char *)(uintptr_t)roster->id;
+    described->name = (char *)(uintptr_t)roster->label;
     if (roster->engine) {
         engine_comm_stats_t stats = engine_comm_stats(roster->engine);
         described->op_count = stats.op_count;
         described->bytes = stats.payload_bytes;
         described->direct_bytes = stats.direct_bytes;
         described->staged_bytes = stats.staged_bytes;
+        described->network = (char *)(uintptr_t)engine_comm_network(roster->engine);
         describe_plans(engine_comm_plan_uses(roster->engine), described);
     }
     return described;

@@ -131,6 +131,27 @@ blink_result_t fabrics_find(control_t *control, const fabric_host_t *hosts, uint
     return BLINK_OK;
 }
 
+static bool has_host(const known_fabric_t *known, uint64_t instance)
+{
+    uint32_t host = 0;
+    while (host < known->fabric->host_count && known->hosts[host].instance != instance)
+        host++;
+    return host < known->fabric->host_count;
+}
+
+void fabrics_host_lost(control_t *control, uint64_t instance)
+{
+    LIST_FOR_EACH (link, &control->fabrics) {
+        known_fabric_t *known = CONTAINER_OF(link, known_fabric_t, link);
+        turns_count(&control->turns, 1);
+        if (!has_host(known, instance))
+            continue;
+        /* Relaxed: pairs with the load in the engine's cache, as said there. */
+        atomic_store_explicit(&known->fabric->is_gone, true, memory_order_relaxed);
+        forget(known);
+    }
+}
+
 void fabrics_end(control_t *control)
 {
     LIST_FOR_EACH (link, &control->fabrics) {

@@ -25,6 +25,10 @@ typedef struct fabric_host {
 blink_result_t fabrics_find(control_t *control, const fabric_host_t *hosts, uint32_t host_count,
                             uint32_t own_host, fabric_t **fabric);
 
+/* The daemon with this instance is lost: fabrics that it is a host of are not found any more, and plans for
+ * them go. */
+void fabrics_host_lost(control_t *control, uint64_t instance);
+
 /* Nothing uses any fabric any more. */
 void fabrics_end(control_t *control);
 

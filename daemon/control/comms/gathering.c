@@ -143,9 +143,8 @@ static blink_result_t add_to_engine(roster_t *roster, fabric_t *fabric, const en
     const control_t *control = roster->control;
     places_t places = {0};
     blink_result_t result = places_fill(roster, fabric, &places);
-    double op_timeout_s =
-        roster->op_timeout_ms > 0 ? roster->op_timeout_ms / 1e3 : control->settings->op_timeout_s;
     const engine_comm_config_t config = {.comm = roster->number,
+                                         .title = roster->title,
                                          .tenant = roster->tenant,
                                          .rank_count = roster->rank_count,
                                          .member_count = places.member_count,
@@ -154,7 +153,7 @@ static blink_result_t add_to_engine(roster_t *roster, fabric_t *fabric, const en
                                          .remote = remote,
                                          .nodes = places.nodes,
                                          .algorithm = roster->algorithm,
-                                         .op_timeout_us = (uint64_t)(op_timeout_s * 1e6)};
+                                         .op_timeout_us = roster_op_timeout_us(roster)};
     if (result == BLINK_OK)
         result = engine_comm_add(control->engine, &config, &roster->engine);
     free(places.members);
@@ -190,7 +189,7 @@ blink_result_t gathering_complete(roster_t *roster, fabric_t *fabric, const engi
         roster_end_gathering(roster);
     roster->state = ROSTER_READY;
     turns_count(&control->turns, roster->rank_count);
-    tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: %u ranks, algorithm %s", roster->number,
+    tenant_log(roster->tenant, LOG_LEVEL_INFO, "%s: %u ranks, algorithm %s", roster->title,
                roster->rank_count, blink_name_algorithm(roster->algorithm));
     LIST_FOR_EACH (link, &roster->joined)
         reply_joined(CONTAINER_OF(link, member_t, of_joined), remote != NULL);
@@ -275,8 +274,8 @@ static blink_result_t fail_late(const roster_t *roster)
         if (!roster->members[rank].client)
             terms_list_add_number(&missing, rank);
     }
-    return terms_fail_late(roster->joined_count, roster->rank_count, roster_init_timeout_ms(roster), &missing,
-                           NULL);
+    return terms_fail_late(roster->joined_count, roster->rank_count, roster_init_timeout_ms(roster),
+                           &roster->note, &missing, NULL);
 }
 
 /* The rosters whose ranks did not gather in time fail. */

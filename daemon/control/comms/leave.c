@@ -43,8 +43,8 @@ void roster_abort(client_t *client, uint64_t request, uint32_t number)
         return;
     }
     char text[BLINK_ERROR_TEXT_BYTES], place[GATHER_NAME_BYTES + 4];
-    snprintf(text, sizeof(text), "rank %u (pid %d)%s aborted communicator %u", member->rank, client->pid,
-             roster_place(member->roster, place), member->roster->number);
+    snprintf(text, sizeof(text), "rank %u (pid %d)%s aborted %s", member->rank, client->pid,
+             roster_place(member->roster, place), member->roster->title);
     member->roster->aborted_by_rank = true;
     engine_comm_end(member->roster->engine, BLINK_ERR_ABORTED, text);
     children_abort(member->roster, member);
@@ -81,8 +81,9 @@ bool rosters_lose_one(client_t *client)
         roster_stop(member->roster); /* the others are to hear that, and not that a rank has gone */
     if (is_stopping && gathers)
         return true;
-    snprintf(text, sizeof(text), "rank %u (pid %d)%s disconnected", member->rank, client->pid,
-             roster_place(member->roster, place));
+    const char *label = member->roster->label;
+    snprintf(text, sizeof(text), "rank %u (pid %d)%s%s%s disconnected", member->rank, client->pid,
+             roster_place(member->roster, place), *label ? " of " : "", label);
     member_lost(member, text);
     return true;
 }

@@ -32,8 +32,8 @@ static bool is_on_gpu(const control_t *control, uint32_t device)
     return control_gpu_of_device(control, device) != GPU_NONE;
 }
 
-/* Of ranks on several hosts not all can have the device of their number. If all devices are taken, the
- * number stays as it is. */
+/* Of ranks on several hosts not all can have the device of their number. Not less than there are devices: all
+ * are taken. */
 static uint32_t default_device(const control_t *control, const roster_t *roster,
                                const Blinkwire__CommInit *message)
 {
@@ -43,7 +43,7 @@ static uint32_t default_device(const control_t *control, const roster_t *roster,
         return message->rank;
     while (device < count && find_on_device(roster, device))
         device++;
-    return device < count ? device : message->rank;
+    return device;
 }
 
 blink_result_t place_choose_device(const control_t *control, const roster_t *roster,
@@ -55,6 +55,11 @@ blink_result_t place_choose_device(const control_t *control, const roster_t *ros
         gpus_find(control->gpus, message->gpu_uuid.data, message->gpu_uuid.len, &gpu) == BLINK_OK &&
         find_device_on(control, roster, gpu, device))
         return gpus_check(control->gpus);
+    if (*device >= count && message->device < 0)
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                          "no device is left for rank %u of %u: this host has %u; run at most %u of a "
+                          "communicator's ranks on it, or give its daemon more ([devices] devices)",
+                          message->rank, message->rank_count, count, count);
     if (*device >= count)
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "rank %u asks for device %u; this daemon has devices 0 to %u",
                           message->rank, *device, count - 1);
@@ -87,7 +92,19 @@ blink_result_t place_check_request(const control_t *control, const Blinkwire__Co
     return terms_check(&terms, message->rank);
 }
 
-blink_result_t place_check(const roster_t *roster, const client_t *client, const Blinkwire__CommInit *message,
+static blink_result_t check_free(const roster_t *roster, const terms_rank_t *rank)
+{
+    const control_t *control = roster->control;
+    if (roster->members[rank->rank].client)
+        return terms_fail_rank_taken(rank, rank);
+    const member_t *taken = find_on_device(roster, rank->device);
+    if (!taken)
+        return BLINK_OK;
+    const terms_rank_t holder = named(control, taken->rank, rank->device);
+    return terms_fail_device_taken(rank, &holder, control->device_count);
+}
+
+blink_result_t place_check(roster_t *roster, const client_t *client, const Blinkwire__CommInit *message,
                            uint32_t device)
 {
     const control_t *control = roster->control;
@@ -99,13 +116,12 @@ blink_result_t place_check(const roster_t *roster, const client_t *client, const
     const terms_rank_t first_rank = named(control, first->rank, first->device);
     if (roster->tenant != client->tenant)
         return terms_fail_other_user();
-    BLINK_TRY(terms_check_agreement(&agreed, &first_rank, &asked, &rank));
-    if (roster->members[rank.rank].client)
-        return terms_fail_rank_taken(&rank, &rank);
-    const member_t *taken = find_on_device(roster, device);
-    if (taken) {
-        const terms_rank_t holder = named(control, taken->rank, device);
-        return terms_fail_device_taken(&rank, &holder);
-    }
-    return terms_check_kind(&first_rank, &rank);
+    blink_result_t result = terms_check_agreement(&agreed, &first_rank, &asked, &rank);
+    if (result == BLINK_OK)
+        result = check_free(roster, &rank);
+    if (result == BLINK_OK)
+        result = terms_check_kind(&first_rank, &rank);
+    if (result != BLINK_OK)
+        terms_note_refused(&roster->note, &agreed, &asked, &rank);
+    return result;
 }

@@ -23,7 +23,7 @@ blink_result_t place_choose_device(const control_t *control, const roster_t *ros
 
 /* Whether the rank asks for what the ranks before it asked for, and takes a place and a device that are free
  * and suit the others. Errors: PERMISSION, MISMATCH, EXISTS, UNSUPPORTED. */
-blink_result_t place_check(const roster_t *roster, const client_t *client, const Blinkwire__CommInit *message,
+blink_result_t place_check(roster_t *roster, const client_t *client, const Blinkwire__CommInit *message,
                            uint32_t device);
 
 #endif

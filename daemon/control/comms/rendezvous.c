@@ -57,23 +57,34 @@ static bool work_slice(work_t *work)
 
 /* ---- what gather calls ---- */
 
-/* Where the message cannot be sent, the home's time-out, or this host's own, says so to the ranks. */
-static void on_send(void *context, const gather_host_t *to, const gather_message_t *message)
+static blink_result_t tell(peers_t *peers, const gather_host_t *to, const gather_message_t *message)
 {
-    const rendezvous_t *rendezvous = context;
-    peers_t *peers = rendezvous->control->peers;
     Blinkpeer__Message frame = BLINKPEER__MESSAGE__INIT;
     Blinkpeer__Gather body;
     arena_t arena = {0};
-    if (!peers)
-        return; /* the daemon stops, and all have heard so */
     frame.body_case = BLINKPEER__MESSAGE__BODY_GATHER;
     frame.gather = &body;
-    if (gather_write(message, peers_own(peers), &arena, &body) != BLINK_OK ||
-        peers_send(peers, to, &frame) != BLINK_OK)
-        LOG_WARNING("host %s is not told of a communicator: %s", *to->name ? to->name : "that an id names",
-                    blink_error_text());
+    blink_result_t result = gather_write(message, peers_own(peers), &arena, &body);
+    if (result == BLINK_OK)
+        result = peers_send(peers, to, &frame);
     arena_free(&arena);
+    return result;
+}
+
+/* A host that is not told is lost: to this one at once, and this one to it with their session. */
+static blink_result_t on_send(void *context, const gather_host_t *to, const gather_message_t *message)
+{
+    const rendezvous_t *rendezvous = context;
+    peers_t *peers = rendezvous->control->peers;
+    if (!peers)
+        return BLINK_OK; /* the daemon stops, and all have heard so */
+    blink_result_t result = tell(peers, to, message);
+    if (result == BLINK_OK)
+        return BLINK_OK;
+    LOG_WARNING("host %s is not told of a communicator: %s", *to->name ? to->name : "that an id names",
+                blink_error_text());
+    peers_fail(peers, to, result);
+    return result;
 }
 
 static void on_refused(void *context, gather_rank_t *rank, blink_result_t code)
@@ -192,8 +203,9 @@ blink_result_t rendezvous_receive(rendezvous_t *rendezvous, const gather_host_t 
     return result;
 }
 
-void rendezvous_host_lost(rendezvous_t *rendezvous, uint64_t instance)
+void rendezvous_host_lost(rendezvous_t *rendezvous, uint64_t instance, const char *name)
 {
+    gather_name_host(rendezvous->gather, instance, name);
     gather_peer_lost(rendezvous->gather, instance);
     arm(rendezvous);
 }

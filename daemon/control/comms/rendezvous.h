@@ -36,6 +36,6 @@ void rendezvous_comm_ended(rendezvous_t *rendezvous, gather_comm_t comm);
 /* For peers_handler_t. */
 blink_result_t rendezvous_receive(rendezvous_t *rendezvous, const gather_host_t *from,
                                   const Blinkpeer__Gather *message);
-void rendezvous_host_lost(rendezvous_t *rendezvous, uint64_t instance);
+void rendezvous_host_lost(rendezvous_t *rendezvous, uint64_t instance, const char *name);
 
 #endif

@@ -175,6 +175,34 @@ uint64_t roster_init_timeout_ms(const roster_t *roster)
                                        : (uint64_t)(roster->control->settings->init_timeout_s * 1e3);
 }
 
+uint64_t roster_op_timeout_us(const roster_t *roster)
+{
+    return roster->op_timeout_ms > 0 ? roster->op_timeout_ms * UINT64_C(1000)
+                                     : (uint64_t)(roster->control->settings->op_timeout_s * 1e6);
+}
+
+void roster_set_timeout(client_t *client, uint64_t request, const Blinkwire__CommTimeout *message)
+{
+    member_t *member;
+    blink_result_t result = roster_find_member(client, message->member, &member);
+    if (result != BLINK_OK) {
+        connection_reply_error(client->connection, request, result);
+        return;
+    }
+    roster_t *roster = member->roster;
+    roster->op_timeout_ms = message->op_timeout_ms;
+    engine_comm_set_timeout(roster->engine, roster_op_timeout_us(roster));
+    connection_reply_ok(client->connection, request);
+}
+
+static void set_label(roster_t *roster, const char *label)
+{
+    bool is_labelled = *label != '\0';
+    label_set(roster->label, label);
+    snprintf(roster->title, sizeof(roster->title), "communicator %u%s%s%s", roster->number,
+             is_labelled ? " (" : "", roster->label, is_labelled ? ")" : "");
+}
+
 roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *message)
 {
     control_t *control = client->control;
@@ -183,7 +211,10 @@ roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *messa
         return NULL;
     roster->control = control;
     roster->number = ++control->rosters->last_roster;
+    set_label(roster, message->name);
     memcpy(roster->unique_id, message->unique_id.data, sizeof(roster->unique_id));
+    const uint8_t *nonce = roster->unique_id + UNIQUE_ID_HOME_BYTES;
+    snprintf(roster->id, sizeof(roster->id), "%02x%02x%02x%02x", nonce[0], nonce[1], nonce[2], nonce[3]);
     roster->has_home = unique_id_has_home(roster->unique_id);
     list_init(&roster->of_meeting);
     roster->tenant = client->tenant;
@@ -255,7 +286,7 @@ void roster_end_if_left(roster_t *roster)
         return;
     if (roster->comm.number != 0)
         rendezvous_comm_ended(roster->control->rendezvous, roster->comm);
-    tenant_log(roster->tenant, LOG_LEVEL_INFO, "communicator %u: ended", roster->number);
+    tenant_log(roster->tenant, LOG_LEVEL_INFO, "%s: ended", roster->title);
     roster_free(roster);
 }
 

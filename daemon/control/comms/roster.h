@@ -65,7 +65,10 @@ typedef struct roster {
     pid_t aborter_pid;
     table_t devices; /* of the members, while it gathers */
     uint32_t number;
+    char label[LABEL_BYTES]; /* that the first rank gave; "": none */
+    char title[COMM_TITLE_BYTES];
     uint8_t unique_id[UNIQUE_ID_BYTES];
+    char id[9];            /* as tools show it: digits of its nonce, too few to join by */
     bool has_home;         /* the id has: ranks may be on other hosts */
     gather_comm_t comm;    /* its name on all hosts, once all ranks have gathered there */
     table_link_t of_comms; /* in rosters->comms, while it has that name */
@@ -78,6 +81,7 @@ typedef struct roster {
     uint32_t op_timeout_ms, init_timeout_ms; /* 0: the daemon's setting */
     roster_state_t state;
     bool aborted_by_rank;
+    terms_note_t note;
     engine_comm_t *engine; /* NULL while gathering */
     member_t members[];
 } roster_t;
@@ -137,6 +141,12 @@ roster_t *roster_find_gathering(const rosters_t *rosters, const uint8_t unique_i
 
 /* How long its ranks may take to join. */
 uint64_t roster_init_timeout_ms(const roster_t *roster);
+
+/* How long its ops may wait for ranks. */
+uint64_t roster_op_timeout_us(const roster_t *roster);
+
+/* A rank says how long from now on, for all of this host; it is answered. */
+void roster_set_timeout(client_t *client, uint64_t request, const Blinkwire__CommTimeout *message);
 
 /* Whether its ranks have a communicator, be it aborted. */
 static inline bool roster_has_begun(const roster_t *roster)

@@ -5,6 +5,7 @@
 #include "control/gather/local.h"
 #include "control/gather/tree.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,17 +266,18 @@ void gather_comm_ended(gather_t *gather, gather_comm_t comm)
         tree_end(gather, tree);
 }
 
+void gather_name_host(gather_t *gather, uint64_t instance, const char *name)
+{
+    peer_t *peer = peer_find(gather, instance);
+    if (peer && !*peer->host.name)
+        snprintf(peer->host.name, sizeof(peer->host.name), "%s", name);
+}
+
 /* ---- lost peers ---- */
 
 void gather_peer_lost(gather_t *gather, uint64_t instance)
 {
-    peer_t *peer = peer_find(gather, instance);
-    if (!peer || peer->is_own)
-        return;
-    memcpy(peer->why, blink_error_text(), sizeof(peer->why));
-    table_remove(&gather->peers, &peer->of_instances);
-    peer->is_lost = true;
-    list_append(&gather->lost_peers, &peer->of_lost);
+    peer_lose(gather, instance);
 }
 
 /* One thing that a lost peer took part in fails. */

@@ -119,8 +119,9 @@ typedef struct gather_rank {
 
 /* Must not call back into gather. Where a code is passed, this thread's error text is the sentence. */
 typedef struct gather_calls {
-    /* Send to another host; if that fails, call gather_peer_lost() later. */
-    void (*send)(void *context, const gather_host_t *to, const gather_message_t *message);
+    /* Send to another host, now or later; if it turns out later that this cannot be, call gather_peer_lost().
+     * On an error the host is lost, for this thread's error text. */
+    blink_result_t (*send)(void *context, const gather_host_t *to, const gather_message_t *message);
 
     /* The rank does not come about. */
     void (*refused)(void *context, gather_rank_t *rank, blink_result_t code);
@@ -185,6 +186,9 @@ void gather_comm_ended(gather_t *gather, gather_comm_t comm);
 /* A message has come, whose form has been checked. */
 void gather_receive(gather_t *gather, const gather_host_t *from, const gather_message_t *message,
                     uint64_t now_ms);
+
+/* What a host is called, of which an id may have told no more than where it is; "": not known. */
+void gather_name_host(gather_t *gather, uint64_t instance, const char *name);
 
 /* A host is gone or cannot be reached, for the reason in this thread's error text. What it took part in fails
  * in gather_work(). */

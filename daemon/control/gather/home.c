@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So many gatherings are looked at for ranks that have another id. */
+#define OTHERS_MOST 64u
+
 /* ---- which there are ---- */
 
 /* Users who have one id have a gathering each: nobody can be in another one's way by guessing the id. */
@@ -213,7 +216,7 @@ static blink_result_t check_place(const home_t *home, const peer_t *from, const 
     const place_t *taken = find_on_device(home, from, asks->device);
     if (taken) {
         const terms_rank_t holder = named(home, from, (uint32_t)(taken - home->places));
-        return terms_fail_device_taken(&rank, &holder);
+        return terms_fail_device_taken(&rank, &holder, 0);
     }
     return terms_check_kind(&first, &rank);
 }
@@ -316,8 +319,11 @@ home_t *home_take_join(gather_t *gather, peer_t *from, const gather_message_t *j
         if (has_this_place(home, from, asks))
             continue;
         result = seat(gather, home, from, join, asks);
-        if (result != BLINK_OK)
+        if (result != BLINK_OK) {
+            const terms_rank_t rank = {asks->rank, asks->device, asks->on_gpu, host_named(home, from, from)};
             refuse(gather, from, join, asks, result);
+            terms_note_refused(&home->note, &home->terms, &join->terms, &rank);
+        }
     }
     if (home->joined_count == home->terms.rank_count)
         return home;
@@ -412,9 +418,34 @@ blink_result_t home_complete(gather_t *gather, home_t *home, gather_message_t *r
 
 /* ---- time ---- */
 
+static void note_apart(home_t *home, const home_t *other)
+{
+    const terms_rank_t rank = {.rank = other->first_rank,
+                               .host = peer_name(other->places[other->first_rank].guest->peer)};
+    terms_note_apart(&home->note, other->terms.rank_count, &rank);
+}
+
+/* Ranks of the user that gather under another id may be those that lack here, and those here the ones that
+ * lack there. */
+static void note_others(const gather_t *gather, home_t *home)
+{
+    uint32_t looks = 0;
+    LIST_FOR_EACH (link, &gather->home_deadlines) {
+        home_t *other = CONTAINER_OF(link, home_t, deadline.link);
+        if (looks++ == OTHERS_MOST)
+            return;
+        if (other == home || other->uid != home->uid)
+            continue;
+        note_apart(home, other);
+        note_apart(other, home);
+        return;
+    }
+}
+
 static void time_out(gather_t *gather, home_t *home)
 {
     terms_list_t missing = {0}, hosts = {0};
+    note_others(gather, home);
     for (uint32_t rank = 0; rank < home->terms.rank_count; rank++) {
         guest_t *guest = home->places[rank].guest;
         if (!guest)
@@ -426,7 +457,7 @@ static void time_out(gather_t *gather, home_t *home)
     }
     home_fail(gather, home,
               terms_fail_late(home->joined_count, home->terms.rank_count,
-                              gather_init_timeout_ms(gather, &home->terms), &missing,
+                              gather_init_timeout_ms(gather, &home->terms), &home->note, &missing,
                               home->foreign_count > 0 ? &hosts : NULL));
 }
 

@@ -36,6 +36,7 @@ typedef struct home {
     table_t devices;
     uint32_t first_rank, joined_count, guest_count, foreign_count;
     gather_comm_t comm; /* once it is complete */
+    terms_note_t note;
     place_t places[];
 } home_t;
 

@@ -56,12 +56,31 @@ void peer_put(gather_t *gather, peer_t *peer)
     free(peer);
 }
 
+void peer_lose(gather_t *gather, uint64_t instance)
+{
+    peer_t *peer = peer_find(gather, instance);
+    if (!peer || peer->is_own)
+        return;
+    memcpy(peer->why, blink_error_text(), sizeof(peer->why));
+    table_remove(&gather->peers, &peer->of_instances);
+    peer->is_lost = true;
+    list_append(&gather->lost_peers, &peer->of_lost);
+}
+
 void peer_send(gather_t *gather, const peer_t *peer, const gather_message_t *message)
 {
+    const gather_config_t *config = &gather->config;
+    char text[BLINK_ERROR_TEXT_BYTES]; /* which callers still need */
+    memcpy(text, blink_error_text(), sizeof(text));
+    blink_result_t result = BLINK_OK;
     if (peer->is_own)
         gather->deliver(gather, message);
     else if (!peer->is_lost)
-        gather->config.calls.send(gather->config.context, &peer->host, message);
+        result = config->calls.send(config->context, &peer->host, message);
+    if (result == BLINK_OK)
+        return;
+    peer_lose(gather, peer->host.instance);
+    blink_error_set(result, "%s", text);
 }
 
 const char *peer_name(const peer_t *peer)

@@ -52,7 +52,11 @@ void peer_put(gather_t *gather, peer_t *peer);
 /* NULL: there is none, or it is lost. */
 peer_t *peer_find(const gather_t *gather, uint64_t instance);
 
-/* Dropped if the peer is lost. A message to this daemon itself is taken in before this returns. */
+/* The peer is lost, if there is one, for this thread's error text: what it took part in is to fail. */
+void peer_lose(gather_t *gather, uint64_t instance);
+
+/* Dropped if the peer is lost, which it is from then on if the message cannot be sent. A message to this
+ * daemon itself is taken in before this returns. */
 void peer_send(gather_t *gather, const peer_t *peer, const gather_message_t *message);
 
 /* It is lost, with these ranks; "": none of the communicator's. */

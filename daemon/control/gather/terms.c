@@ -92,8 +92,14 @@ blink_result_t terms_fail_rank_taken(const terms_rank_t *rank, const terms_rank_
                       rank->rank, rank->host, holder->host);
 }
 
-blink_result_t terms_fail_device_taken(const terms_rank_t *rank, const terms_rank_t *holder)
+blink_result_t terms_fail_device_taken(const terms_rank_t *rank, const terms_rank_t *holder,
+                                       uint32_t device_count)
 {
+    if (device_count > 0)
+        return BLINK_FAIL(BLINK_ERR_EXISTS,
+                          "%s asks for device %u, which rank %u has taken; this host has %u, and each is for "
+                          "one rank of a communicator",
+                          name_of(rank).text, rank->device, holder->rank, device_count);
     return BLINK_FAIL(BLINK_ERR_EXISTS, "%s asks for device %u, which rank %u has taken", name_of(rank).text,
                       rank->device, holder->rank);
 }
@@ -122,10 +128,28 @@ const char *terms_list_end(terms_list_t *list)
     return list->text;
 }
 
-blink_result_t terms_fail_late(uint32_t joined_count, uint32_t rank_count, uint64_t timeout_ms,
-                               terms_list_t *missing, terms_list_t *hosts)
+void terms_note_refused(terms_note_t *note, const terms_t *agreed, const terms_t *asked,
+                        const terms_rank_t *rank)
 {
-    return BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s; missing: rank %s%s%s",
-                      joined_count, rank_count, (double)timeout_ms / 1e3, terms_list_end(missing),
-                      hosts ? "; the others are on " : "", hosts ? terms_list_end(hosts) : "");
+    if (*note->text)
+        return;
+    if (agreed->rank_count != asked->rank_count)
+        snprintf(note->text, sizeof(note->text), "%s asked for %u", name_of(rank).text, asked->rank_count);
+    else
+        snprintf(note->text, sizeof(note->text), "%s was refused", name_of(rank).text);
+}
+
+void terms_note_apart(terms_note_t *note, uint32_t rank_count, const terms_rank_t *rank)
+{
+    if (!*note->text)
+        snprintf(note->text, sizeof(note->text), "%s, of %u, has another id", name_of(rank).text, rank_count);
+}
+
+blink_result_t terms_fail_late(uint32_t joined_count, uint32_t rank_count, uint64_t timeout_ms,
+                               const terms_note_t *note, terms_list_t *missing, terms_list_t *hosts)
+{
+    return BLINK_FAIL(BLINK_ERR_TIMEOUT, "only %u of %u ranks joined within %g s%s%s; missing: rank %s%s%s",
+                      joined_count, rank_count, (double)timeout_ms / 1e3, *note->text ? "; " : "", note->text,
+                      terms_list_end(missing), hosts ? "; the others are on " : "",
+                      hosts ? terms_list_end(hosts) : "");
 }

@@ -37,9 +37,11 @@ blink_result_t terms_check_kind(const terms_rank_t *first, const terms_rank_t *r
 /* The communicator is another user's. */
 blink_result_t terms_fail_other_user(void);
 
-/* The rank is there already, as `holder`; its device is, as `holder`'s. */
+/* The rank is there already, as `holder`; its device is, as `holder`'s, of so many that the host has (0: not
+ * known). */
 blink_result_t terms_fail_rank_taken(const terms_rank_t *rank, const terms_rank_t *holder);
-blink_result_t terms_fail_device_taken(const terms_rank_t *rank, const terms_rank_t *holder);
+blink_result_t terms_fail_device_taken(const terms_rank_t *rank, const terms_rank_t *holder,
+                                       uint32_t device_count);
 
 /* "1, 3 and 5 more": numbers or names, as far as they fit. Zeroed to begin with; the text is whole after the
  * end. */
@@ -62,8 +64,20 @@ static inline bool terms_is_final(blink_result_t code)
     return code == BLINK_ERR_PEER_LOST || code == BLINK_ERR_ABORTED;
 }
 
+/* What a gathering remembers of a rank that may be one of those that lack. */
+#define TERMS_NOTE_BYTES 144
+
+typedef struct terms_note {
+    char text[TERMS_NOTE_BYTES]; /* "": of none */
+} terms_note_t;
+
+/* The rank was refused; or it gathers for itself, under another id. Of several the first is remembered. */
+void terms_note_refused(terms_note_t *note, const terms_t *agreed, const terms_t *asked,
+                        const terms_rank_t *rank);
+void terms_note_apart(terms_note_t *note, uint32_t rank_count, const terms_rank_t *rank);
+
 /* Not all ranks have come in time. `hosts`: where the others are; NULL: all on this one. */
 blink_result_t terms_fail_late(uint32_t joined_count, uint32_t rank_count, uint64_t timeout_ms,
-                               terms_list_t *missing, terms_list_t *hosts);
+                               const terms_note_t *note, terms_list_t *missing, terms_list_t *hosts);
 
 #endif

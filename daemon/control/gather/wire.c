@@ -1,5 +1,6 @@
 #include "control/gather/wire.h"
 
+#include "net/message.h"
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -27,7 +28,7 @@ static const char *const NAMES[] = {
 
 #define KIND_COUNT (sizeof(NAMES) / sizeof(NAMES[0]))
 
-static const uint8_t NO_ADDRESS[16];
+static const uint8_t UNUSED_ADDRESS[16];
 
 /* ---- to be sent ---- */
 
@@ -94,7 +95,7 @@ static bool write_host(const gather_ready_host_t *from, arena_t *arena, Blinkpee
     to->topology = place_of_topology(written, host->topology);
     to->addresses = addresses;
     for (uint32_t i = 0; i < UNIQUE_ID_ADDRESSES; i++) {
-        if (memcmp(host->addresses[i], NO_ADDRESS, sizeof(NO_ADDRESS)) != 0)
+        if (memcmp(host->addresses[i], UNUSED_ADDRESS, sizeof(UNUSED_ADDRESS)) != 0)
             addresses[to->n_addresses++] =
                 (ProtobufCBinaryData){sizeof(host->addresses[i]), (uint8_t *)(uintptr_t)host->addresses[i]};
     }
@@ -206,9 +207,10 @@ static blink_result_t read_host(const Blinkpeer__Gather *message, const Blinkpee
                                 const gather_message_t *read, gather_ready_host_t *to)
 {
     gather_host_t *host = &to->host;
-    if (from->instance == 0 || from->port > UINT16_MAX || strlen(from->name) >= sizeof(host->name) ||
-        from->n_addresses > UNIQUE_ID_ADDRESSES)
+    if (from->instance == 0 || from->port > UINT16_MAX || from->n_addresses > UNIQUE_ID_ADDRESSES)
         return fail(read, "with a host that cannot be");
+    if (name_check("host name", from->name) != BLINK_OK)
+        return fail(read, "with a host that cannot be called so");
     snprintf(host->name, sizeof(host->name), "%s", from->name);
     host->instance = from->instance;
     host->port = (uint16_t)from->port;

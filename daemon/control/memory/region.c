@@ -78,7 +78,7 @@ void region_free(region_t *region)
     if (region->map)
         munmap(region->map, region->bytes);
     if (region->gpu_token != 0)
-        gpus_release(region->control->gpus, region->gpu_token);
+        gpus_release(region->control->gpus, region->gpu_token, (gpu_answer_t){0});
     if (region->fd >= 0)
         close(region->fd);
     free(region);
@@ -237,12 +237,56 @@ blink_result_t region_create_staging(client_t *client, uint64_t bytes, bool gpu,
     return result;
 }
 
+/* ---- the end ---- */
+
+static void finish_deregistration(region_t *region, blink_result_t result)
+{
+    if (result == BLINK_OK)
+        connection_reply_ok(region->client->connection, region->request);
+    else
+        connection_reply_error(region->client->connection, region->request, result);
+    region_free(region);
+}
+
+/* The worker has closed it, or has ended; else the memory stays open until the worker ends. */
+static void on_given_back(void *context, blink_result_t result, uint64_t address)
+{
+    region_t *region = context;
+    client_t *client = region->client;
+    bool stays = gpus_has(client->control->gpus, region->gpu_token);
+    region->gpu_token = 0;
+    (void)address;
+    if (client->releasing)
+        region_free(region);
+    else
+        finish_deregistration(region, stays ? result : BLINK_OK);
+    if (--client->given_back_count == 0 && client->releasing)
+        turns_post(&client->control->turns, client->tenant, &client->leave);
+}
+
+/* Have the worker close it, for which on_given_back() waits: until then memory of a GPU that the client frees
+ * stays allocated. A worker that is about to end is not asked. Errors: NOT_FOUND (it has nothing of it),
+ * NO_MEMORY, SYSTEM; on_given_back() is then not called. */
+static blink_result_t give_back(region_t *region)
+{
+    gpus_t *gpus = region->control->gpus;
+    blink_result_t result = BLINK_ERR_NOT_FOUND;
+    if (region->gpu_token != 0 && !region->control->stopping)
+        result = gpus_release(gpus, region->gpu_token, (gpu_answer_t){on_given_back, region});
+    if (result == BLINK_OK)
+        region->client->given_back_count++;
+    else
+        region->gpu_token = 0;
+    return result;
+}
+
 static void on_deregistered(void *context)
 {
     region_t *region = context;
     region_uncount(region);
-    connection_reply_ok(region->client->connection, region->request);
-    region_free(region);
+    blink_result_t result = give_back(region);
+    if (result != BLINK_OK)
+        finish_deregistration(region, result == BLINK_ERR_NOT_FOUND ? BLINK_OK : result);
 }
 
 region_t *region_numbered(const client_t *client, uint32_t number)
@@ -282,6 +326,7 @@ bool regions_release_one(client_t *client)
         return false;
     region_unlink(region);
     region_uncount(region);
-    region_free(region);
+    if (give_back(region) != BLINK_OK)
+        region_free(region);
     return true;
 }

@@ -70,13 +70,14 @@ blink_result_t region_register(client_t *client, int fd, uint64_t offset_bytes, 
 blink_result_t region_create_staging(client_t *client, uint64_t bytes, bool gpu, engine_region_kind_t kind,
                                      region_t **region);
 
-/* Serve the request; it is answered now or, once the engine has let go of the region, later. */
+/* Serve the request; it is answered now or, once engine and GPU worker have let go of the region, later. */
 void region_deregister(client_t *client, uint64_t request, uint32_t number);
 
 /* The client is going: the engine will not be told of regions whose import is still pending. */
 void regions_leave_pending(client_t *client);
 
-/* Unmap a region of a client that the engine has forgotten; false: there is none left. */
+/* Unmap a region of a client that the engine has forgotten and that is releasing; false: there is none left,
+ * but the GPU worker may have to close some yet (given_back_count). */
 bool regions_release_one(client_t *client);
 
 #endif

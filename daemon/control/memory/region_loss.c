@@ -94,7 +94,7 @@ static void on_mapped_again(void *context, blink_result_t result, uint64_t addre
                         blink_error_text());
         region_is_answered(region, result, remap->token);
     } else if (result == BLINK_OK) {
-        gpus_release(control->gpus, remap->token);
+        gpus_release(control->gpus, remap->token, (gpu_answer_t){0});
     }
     if (region)
         region->remap = NULL;

@@ -72,9 +72,12 @@ static void on_timer(uv_timer_t *timer)
     asks_t *asks = timer->data;
     ask_t *first;
     while ((first = LIST_FIRST(&asks->all, ask_t, of_all)) && first->until_ms <= uv_now(timer->loop)) {
+        const char *what = is_with_host(first)
+                               ? "has not answered"
+                               : "was not asked, as others ask it, and it has not answered all";
         give_up(first);
-        fail(first, BLINK_FAIL(BLINK_ERR_TIMEOUT, "host %s has not answered within %g s",
-                               name_of(first->host), (double)asks->limit_ms / 1000));
+        fail(first, BLINK_FAIL(BLINK_ERR_TIMEOUT, "host %s %s within %g s", name_of(first->host), what,
+                               (double)asks->limit_ms / 1000));
     }
     arm(asks);
 }
@@ -96,7 +99,8 @@ void asks_lost(asks_host_t *host)
     char why[BLINK_ERROR_TEXT_BYTES];
     snprintf(why, sizeof(why), "%s", blink_error_text());
     LIST_FOR_EACH (link, &host->waiting)
-        fail(CONTAINER_OF(link, ask_t, link), blink_error_set(BLINK_ERR_PEER_LOST, "%s", why));
+        fail(CONTAINER_OF(link, ask_t, link),
+             blink_error_set(BLINK_ERR_PEER_LOST, "host %s: %s", name_of(host), why));
     arm(host->asks);
 }
 

@@ -1,7 +1,7 @@
 /*
  * The data connections to a host, as the control thread sees them: one endpoint (net/data/data.h) for each
- * open session. Its connections are made once somebody uses it. Where they fail the session ends, and a new
- * session has a new endpoint.
+ * open session. Its connections are made once somebody uses it, and anew where they fail. Where that cannot
+ * be the session ends, and a new session has a new endpoint.
  */
 #ifndef BLINK_CONTROL_PEERS_DATA_H
 #define BLINK_CONTROL_PEERS_DATA_H
@@ -27,6 +27,10 @@ typedef struct peer_data_config {
 /* The session is open. Errors: NO_MEMORY. */
 blink_result_t peer_data_begin(const peer_data_config_t *config, peer_data_t **peer);
 
+/* The session ends because this daemon stops: its connections stay until peer_data_end(), and `lost` is
+ * called no more. */
+void peer_data_leave(peer_data_t *peer);
+
 /* The session has ended, for the code with this thread's error text: its endpoint is lost. */
 void peer_data_end(peer_data_t *peer, blink_result_t code);
 
@@ -47,6 +51,7 @@ void peer_data_say(const data_endpoint_t *endpoint, const Blinkpeer__Message *me
 /* ---- for data_handler_t, by whoever has the proxy's turn ---- */
 
 void peer_data_wanted(data_endpoint_t *endpoint);
+void peer_data_broken(data_endpoint_t *endpoint);
 void peer_data_lost(data_endpoint_t *endpoint, blink_result_t code);
 
 #endif

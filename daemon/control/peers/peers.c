@@ -33,8 +33,9 @@ static void end_host(peer_host_t *host, blink_result_t code)
 {
     const peers_t *peers = host->peers;
     uint64_t instance = net_session_peer(host->session)->instance;
-    char why[BLINK_ERROR_TEXT_BYTES];
+    char why[BLINK_ERROR_TEXT_BYTES], name[GATHER_NAME_BYTES];
     memcpy(why, blink_error_text(), sizeof(why));
+    snprintf(name, sizeof(name), "%s", net_session_peer(host->session)->host);
     code = code == BLINK_OK ? BLINK_ERR_PEER_LOST : code;
     tell_wanted(host->peers, host->session);
     asked_end(&host->asked);
@@ -44,15 +45,15 @@ static void end_host(peer_host_t *host, blink_result_t code)
     topology_put(host->topology);
     list_remove(&host->link);
     free(host);
-    peers->handler.lost(peers->handler.context, instance, blink_error_set(code, "%s", why));
+    peers->handler.lost(peers->handler.context, instance, name, blink_error_set(code, "%s", why));
 }
 
 /* This side ends the session, for the code with this thread's error text. */
 static void close_host(peer_host_t *host, blink_result_t code)
 {
     char why[BLINK_ERROR_TEXT_BYTES];
-    LOG_WARNING("%s", blink_error_text());
     snprintf(why, sizeof(why), "%s", blink_error_text());
+    LOG_WARNING("host %s: %s", net_session_peer(host->session)->host, why);
     net_session_close(host->session, code);
     blink_error_set(code, "%s", why);
     end_host(host, code);
@@ -206,6 +207,17 @@ static void note_key_fault(peers_t *peers)
     LOG_WARNING("[network] key: %s; the keys of before stay in use", peers->key_fault);
 }
 
+/* Each step of a change has a line of its own. */
+static void log_keys(const peers_t *peers)
+{
+    const char *first = net_key_name(peers->net, 0), *second = net_key_name(peers->net, 1);
+    if (second)
+        LOG_INFO("[network] key: changed; new sessions are dialled with key %s and accepted with %s, too",
+                 first, second);
+    else
+        LOG_INFO("[network] key: changed; new sessions are dialled and accepted with key %s alone", first);
+}
+
 static void read_keys_again(peers_t *peers)
 {
     cluster_keys_t keys;
@@ -214,7 +226,7 @@ static void read_keys_again(peers_t *peers)
         return;
     }
     if (net_set_keys(peers->net, &keys))
-        LOG_INFO("[network] key: changed; new sessions use %s", keys.count > 1 ? "either key" : "it");
+        log_keys(peers);
     else if (*peers->key_fault)
         LOG_INFO("[network] key: the file is in order again, and the key is the same");
     peers->key_fault[0] = '\0';
@@ -229,8 +241,8 @@ static void check_told(peers_t *peers)
     LIST_FOR_EACH (link, &peers->hosts) {
         peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
         if (!host->topology && now_ns - host->since_ns > (uint64_t)(timeout_s * 1e9))
-            close_host(host, BLINK_FAIL(BLINK_ERR_TIMEOUT, "host %s has not told its topology within %g s",
-                                        net_session_peer(host->session)->host, timeout_s));
+            close_host(host,
+                       BLINK_FAIL(BLINK_ERR_TIMEOUT, "it has not told its topology within %g s", timeout_s));
     }
 }
 
@@ -250,7 +262,7 @@ typedef blink_result_t take_item_t(peers_t *peers, const char *item);
 /* Call `take` for each item of the list that is the key's value; a failure names the key. */
 static blink_result_t for_each_item(peers_t *peers, const char *key, const char *list, take_item_t *take)
 {
-    char copy[SETTINGS_TEXT_BYTES], *rest = strcpy(copy, list);
+    char copy[SETTINGS_LIST_BYTES], *rest = strcpy(copy, list);
     for (char *item; (item = settings_next_item(&rest));) {
         blink_result_t result = take(peers, item);
         if (result != BLINK_OK)
@@ -275,7 +287,7 @@ static blink_result_t listen_at(peers_t *peers, const char *item)
 static blink_result_t look_for(peers_t *peers, const char *item)
 {
     wanted_t *wanted;
-    BLINK_TRY(wanted_create(peers->net, &peers->control->loop, item, &peers->address, &wanted));
+    BLINK_TRY(wanted_create(&peers->wanted_common, item, &wanted));
     list_append(&peers->wanted, &wanted->link);
     return BLINK_OK;
 }
@@ -406,6 +418,7 @@ static blink_result_t start(peers_t *peers)
     BLINK_TRY(for_each_item(peers, "listen", settings->network_listen, listen_at));
     find_own(peers);
     BLINK_TRY(find_own_topology(peers));
+    wanted_common_init(&peers->wanted_common, peers->net, &peers->control->loop, &peers->address);
     return for_each_item(peers, "peers", settings->network_peers, look_for);
 }
 
@@ -496,6 +509,13 @@ blink_result_t peers_send(peers_t *peers, const gather_host_t *to, const Blinkpe
     return reach_say(peers, to->instance, message);
 }
 
+void peers_fail(peers_t *peers, const gather_host_t *to, blink_result_t code)
+{
+    const peer_host_t *host = find_host(peers, to->instance);
+    if (host)
+        net_session_fail(host->session, code);
+}
+
 void peers_forget(peers_t *peers, const connection_t *connection)
 {
     if (!peers)
@@ -511,19 +531,24 @@ static void on_tick_closed(uv_handle_t *handle)
     free(handle->data);
 }
 
-void peers_destroy(peers_t *peers)
+/* Nobody is answered, dialled or asked any more. */
+static void fall_silent(peers_t *peers)
 {
-    if (!peers)
-        return;
     beat_cancel(&peers->asker);
     reach_end(peers);
     finding_end(peers);
     asks_destroy(peers->asks);
+    uv_timer_stop(&peers->tick);
     LIST_FOR_EACH (link, &peers->wanted)
         wanted_destroy(CONTAINER_OF(link, wanted_t, link));
+    LIST_FOR_EACH (link, &peers->hosts)
+        asked_end(&CONTAINER_OF(link, peer_host_t, link)->asked);
+}
+
+static void hang_up(peers_t *peers)
+{
     LIST_FOR_EACH (link, &peers->hosts) {
         peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
-        asked_end(&host->asked);
         peer_data_end(host->data, BLINK_OK);
         topology_put(host->topology);
         list_remove(&host->link);
@@ -532,4 +557,31 @@ void peers_destroy(peers_t *peers)
     topology_put(peers->topology);
     net_destroy(peers->net);
     uv_close((uv_handle_t *)&peers->tick, on_tick_closed);
+}
+
+static void on_left(void *context)
+{
+    peers_t *peers = context;
+    void (*left)(void *context) = peers->left;
+    void *left_context = peers->left_context;
+    hang_up(peers);
+    left(left_context);
+}
+
+void peers_leave(peers_t *peers, void (*left)(void *context), void *context)
+{
+    peers->left = left;
+    peers->left_context = context;
+    fall_silent(peers);
+    LIST_FOR_EACH (link, &peers->hosts)
+        peer_data_leave(CONTAINER_OF(link, peer_host_t, link)->data);
+    net_leave(peers->net, on_left);
+}
+
+void peers_destroy(peers_t *peers)
+{
+    if (!peers)
+        return;
+    fall_silent(peers);
+    hang_up(peers);
 }

@@ -20,8 +20,9 @@ typedef struct peers_handler {
     blink_result_t (*gather)(void *context, const gather_host_t *from, const Blinkpeer__Gather *message);
     /* The host can be asked for by peers_find(). */
     void (*opened)(void *context, uint64_t instance);
-    /* The host's session has ended, or it cannot be reached: the code with this thread's error text. */
-    void (*lost)(void *context, uint64_t instance, blink_result_t code);
+    /* The host's session has ended, or it cannot be reached, and its name is "": the code with this thread's
+     * error text, which calls the host "it". */
+    void (*lost)(void *context, uint64_t instance, const char *name, blink_result_t code);
     /* A host asks for what this one would show to a tool: query_answer(). */
     void (*query)(const struct asker *asker, const Blinkwire__Query *query);
     void *context;
@@ -31,6 +32,11 @@ typedef struct peers_handler {
  * is NULL if no address is set: the daemon then knows no other. Errors: as cluster_keys_read(), net_listen()
  * and address_parse(), with the setting's name; SYSTEM, NO_MEMORY. */
 blink_result_t peers_create(control_t *control, const peers_handler_t *handler, peers_t **peers);
+
+/* Say Bye to all, and hang up last: data connections stay until the others have closed theirs, or a second
+ * has passed, so that all hear that this daemon is stopped before they see its connections go. Nobody may use
+ * them any more; left(context) is called once, in this call or later. */
+void peers_leave(peers_t *peers, void (*left)(void *context), void *context);
 
 /* Say Bye to all. Memory and sockets are given back from within the loop. NULL is ignored. */
 void peers_destroy(peers_t *peers);
@@ -61,8 +67,12 @@ bool peers_find(const peers_t *peers, uint64_t instance, peer_view_t *view);
 blink_result_t peers_reach(peers_t *peers, const gather_host_t *host, tenant_t *tenant);
 
 /* Send the host a message, now or once there is a session; `lost` is called if there is none in time. Errors:
- * as peers_reach(). */
+ * as peers_reach(), and those of net_session_send(). */
 blink_result_t peers_send(peers_t *peers, const gather_host_t *host, const Blinkpeer__Message *message);
+
+/* What the host waits for cannot be sent, for the code with this thread's error text: a session with it ends
+ * later, and `lost` is called. */
+void peers_fail(peers_t *peers, const gather_host_t *host, blink_result_t code);
 
 /* ---- for tools and clients ---- */
 

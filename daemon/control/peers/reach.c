@@ -66,7 +66,7 @@ static void on_failed(void *context, blink_result_t code)
     char why[BLINK_ERROR_TEXT_BYTES];
     memcpy(why, blink_error_text(), sizeof(why));
     free_reach(reach);
-    peers->handler.lost(peers->handler.context, instance, blink_error_set(code, "%s", why));
+    peers->handler.lost(peers->handler.context, instance, "", blink_error_set(code, "%s", why));
 }
 
 static uint32_t take_addresses(const gather_host_t *host, net_address_t addresses[UNIQUE_ID_ADDRESSES])

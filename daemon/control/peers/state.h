@@ -37,11 +37,14 @@ struct peers {
     net_address_t address; /* the first at which this daemon listens */
     list_t hosts;          /* oldest session first */
     list_t wanted;         /* in the order of the settings */
-    beat_asker_t asker;    /* for peers that ask for a sign of life */
-    asks_t *asks;          /* NULL: they are not made yet */
+    wanted_common_t wanted_common;
+    beat_asker_t asker; /* for peers that ask for a sign of life */
+    asks_t *asks;       /* NULL: they are not made yet */
     uv_timer_t tick;
     /* What was wrong with the key's file when it was last read; "": nothing. */
     char key_fault[BLINK_ERROR_TEXT_BYTES];
+    void (*left)(void *context); /* peers_leave() */
+    void *left_context;
 };
 
 #endif

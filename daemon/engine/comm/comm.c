@@ -63,7 +63,7 @@ void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, co
         return;
     comm->end_reason = reason;
     snprintf(comm->end_text, sizeof(comm->end_text), "%s", text);
-    LOG_INFO("communicator %u: %s", comm->comm, text);
+    LOG_INFO("%s: %s", comm->title, text);
     sweep_begin(comm);
     if (ender == ENDED_BY_ENGINE)
         mailbox_post(comm->engine->config.control, &comm->ended_item);
@@ -91,6 +91,24 @@ void engine_comm_end(engine_comm_t *comm, blink_result_t reason, const char *tex
     snprintf(comm->asked_text, sizeof(comm->asked_text), "%s", text);
     comm->end_item.run = comm_end_run;
     mailbox_post(&comm->engine->mailbox, &comm->end_item);
+}
+
+static void comm_timeout_run(mailbox_item_t *item)
+{
+    engine_comm_t *comm = CONTAINER_OF(item, engine_comm_t, timeout_item);
+    /* Acquire, release: pairs with the exchange in engine_comm_set_timeout(). What was asked before this
+     * exchange is read below, and who asks after it posts anew. */
+    atomic_exchange_explicit(&comm->timeout_posted, false, memory_order_acq_rel);
+    comm->op_timeout_us = atomic_load_explicit(&comm->asked_timeout_us, memory_order_relaxed);
+}
+
+void engine_comm_set_timeout(engine_comm_t *comm, uint64_t op_timeout_us)
+{
+    /* Relaxed: the exchange publishes it. */
+    atomic_store_explicit(&comm->asked_timeout_us, op_timeout_us, memory_order_relaxed);
+    /* Acquire, release: pairs with the exchange in comm_timeout_run(). */
+    if (!atomic_exchange_explicit(&comm->timeout_posted, true, memory_order_acq_rel))
+        mailbox_post(&comm->engine->mailbox, &comm->timeout_item);
 }
 
 /* It will not finish what it submitted: nobody waits for that. */
@@ -151,7 +169,7 @@ static void op_time_out(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
     char missing[BLINK_ERROR_TEXT_BYTES / 3], text[BLINK_ERROR_TEXT_BYTES];
-    const char *why = "the copies of staged memory did not come";
+    const char *why = "the copies of staged memory did not come", *advice = "";
     if (op->state == OP_PLANNING) {
         const char *host = plan_awaited_from(op);
         why = host ? "no plan came from " : "no plan was made";
@@ -164,14 +182,13 @@ static void op_time_out(comm_op_t *op)
         name_ranks(op, is_not_active, missing, sizeof(missing));
     } else if (op_awaits_streams(op)) {
         why = "no stream has come to it on rank ";
-        name_ranks(op, stream_is_missing, missing, sizeof(missing));
+        advice = "; use one order on all ranks or CUDA_DEVICE_MAX_CONNECTIONS=32";
+        name_ranks(op, stream_is_missing, missing, sizeof(missing) / 2); /* for the advice */
     } else {
         missing[0] = '\0';
     }
-    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s%s within %g s",
-             collective_op_name(op->signature.opcode), (unsigned long)op->sequence, comm->comm, why, missing,
-             (double)comm->op_timeout_us / 1e6);
-    comm_end(comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
+    op_tell(op, text, "%s%s within %g s%s", why, missing, (double)comm->op_timeout_us / 1e6, advice);
+    comm_end(op->comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
 }
 
 static double run_limit_us(const comm_op_t *op)
@@ -193,19 +210,20 @@ static void op_miss_hosts(comm_op_t *op)
 {
     char missing[BLINK_ERROR_TEXT_BYTES / 2], text[BLINK_ERROR_TEXT_BYTES];
     remote_name_missing(op, missing, sizeof(missing));
-    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s, did not come to it within %g s",
-             collective_op_name(op->signature.opcode), (unsigned long)op->sequence, op->comm->comm, missing,
-             (double)(op->comm->op_timeout_us + REMOTE_GRACE_US) / 1e6);
+    op_tell(op, text, "%s, did not come to it within %g s", missing,
+            (double)(op->comm->op_timeout_us + REMOTE_GRACE_US) / 1e6);
     comm_end(op->comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
 }
 
+/* Ranks of other hosts hear it, too, and not by themselves on whose devices it ran. */
 static void op_run_out(comm_op_t *op, uint64_t now_us)
 {
-    char text[BLINK_ERROR_TEXT_BYTES];
-    snprintf(text, sizeof(text),
-             "%s %lu of communicator %u: it has run for %.3g s, and %.3g s were predicted",
-             collective_op_name(op->signature.opcode), (unsigned long)op->sequence, op->comm->comm,
-             (double)(now_us - run_since_us(op)) / 1e6, op->predicted_us / 1e6);
+    const remote_comm_t *remote = op->comm->remote;
+    char host[BLINK_ERROR_TEXT_BYTES / 3] = "", text[BLINK_ERROR_TEXT_BYTES];
+    if (remote)
+        remote_name_host(remote, remote->own_host, host, sizeof(host));
+    op_tell(op, text, "%s%s%sit has run for %.3g s, and %.3g s were predicted", remote ? "on " : "", host,
+            remote ? ", " : "", (double)(now_us - run_since_us(op)) / 1e6, op->predicted_us / 1e6);
     comm_end(op->comm, ENDED_BY_ENGINE, BLINK_ERR_TIMEOUT, text);
 }
 
@@ -335,15 +353,14 @@ static blink_result_t comm_alloc(engine_t *engine, const engine_comm_config_t *c
     uint32_t ranks = config->rank_count;
     engine_comm_t *comm = calloc(1, sizeof(*comm));
     if (!comm)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for communicator %u", config->comm);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %s", config->title);
     comm->nodes = calloc(ranks, sizeof(*comm->nodes));
     comm->member_of = calloc(ranks, sizeof(*comm->member_of));
     comm->members = calloc(config->member_count, sizeof(*comm->members));
     comm->link_bytes = calloc(engine->config.topo->link_count + 1, sizeof(*comm->link_bytes));
     *allocated = comm;
     if (!comm->nodes || !comm->member_of || !comm->members || !comm->link_bytes)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for communicator %u of %u ranks", config->comm,
-                          ranks);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %s of %u ranks", config->title, ranks);
     return BLINK_OK;
 }
 
@@ -351,6 +368,7 @@ static void comm_init(engine_comm_t *comm, engine_t *engine, const engine_comm_c
 {
     comm->engine = engine;
     comm->comm = config->comm;
+    snprintf(comm->title, sizeof(comm->title), "%s", config->title);
     comm->tenant = config->tenant;
     comm->plan_uses.account = &config->tenant->account;
     comm->rank_count = config->rank_count;
@@ -360,6 +378,7 @@ static void comm_init(engine_comm_t *comm, engine_t *engine, const engine_comm_c
     comm->fabric = fabric_get(config->fabric ? config->fabric : engine->local);
     comm->ended_item.run = comm_ended_on_control;
     comm->add_item.run = comm_add_run;
+    comm->timeout_item.run = comm_timeout_run;
     init_lists(comm);
     fair_share_init(&comm->turn, 1, TURN_QUANTUM_BYTES);
     memcpy(comm->nodes, config->nodes, comm->rank_count * sizeof(*comm->nodes));
@@ -537,6 +556,11 @@ void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char
     snprintf(leaver->text, sizeof(leaver->text), "%s", text ? text : "");
     leaver->item.run = rank_leave_run;
     mailbox_post(&comm->engine->mailbox, &leaver->item);
+}
+
+const char *engine_comm_network(const engine_comm_t *comm)
+{
+    return comm->remote ? remote_network(comm->remote) : "";
 }
 
 engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm)

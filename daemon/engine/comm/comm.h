@@ -19,7 +19,8 @@ typedef enum comm_ender { ENDED_BY_CONTROL, ENDED_BY_ENGINE } comm_ender_t;
 
 struct engine_comm {
     engine_t *engine;
-    uint32_t comm;    /* number, for messages */
+    uint32_t comm; /* number */
+    char title[COMM_TITLE_BYTES];
     tenant_t *tenant; /* not followed after the last rank has left */
     uint32_t rank_count;
     uint32_t member_count; /* ranks of this host */
@@ -59,7 +60,10 @@ struct engine_comm {
     bool end_posted;             /* control thread */
     blink_result_t asked_reason; /* control thread until posted */
     char asked_text[BLINK_ERROR_TEXT_BYTES];
-    mailbox_item_t end_item; /* control to engine */
+    mailbox_item_t end_item;     /* control to engine */
+    mailbox_item_t timeout_item; /* the same: to take asked_timeout_us */
+    _Atomic bool timeout_posted;
+    _Atomic uint64_t asked_timeout_us;
 };
 
 /* End the communicator: its ops complete with the reason, slice by slice and as soon as nothing of them runs

@@ -155,9 +155,8 @@ static blink_result_t check_total(const comm_rank_t *rank)
         return BLINK_FAIL(BLINK_ERR_QUOTA, "this client has begun %u ops that are not complete",
                           CLIENT_OPS_MAX);
     if (comm->op_total >= limit)
-        return BLINK_FAIL(BLINK_ERR_QUOTA,
-                          "communicator %u: %u ops are not complete, as many as there may be", comm->comm,
-                          comm->op_total);
+        return BLINK_FAIL(BLINK_ERR_QUOTA, "%s: %u ops are not complete, as many as there may be",
+                          comm->title, comm->op_total);
     return BLINK_OK;
 }
 
@@ -401,14 +400,31 @@ void op_fail(comm_op_t *op, blink_result_t code, const char *text)
     op_serve(op);
 }
 
+/* Text that is too long is cut. */
+static void tell(const comm_op_t *op, char text[BLINK_ERROR_TEXT_BYTES], const char *format,
+                 va_list arguments)
+{
+    size_t used = (size_t)snprintf(text, BLINK_ERROR_TEXT_BYTES,
+                                   "%s %lu of %s: ", collective_op_name(op->signature.opcode),
+                                   (unsigned long)op->sequence, op->comm->title);
+    if (used < BLINK_ERROR_TEXT_BYTES)
+        vsnprintf(text + used, BLINK_ERROR_TEXT_BYTES - used, format, arguments);
+}
+
 void op_failf(comm_op_t *op, blink_result_t code, const char *format, ...)
 {
-    char what[BLINK_ERROR_TEXT_BYTES / 2], text[BLINK_ERROR_TEXT_BYTES];
+    char text[BLINK_ERROR_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(what, sizeof(what), format, arguments);
+    tell(op, text, format, arguments);
     va_end(arguments);
-    snprintf(text, sizeof(text), "%s %lu of communicator %u: %s", collective_op_name(op->signature.opcode),
-             (unsigned long)op->sequence, op->comm->comm, what);
     op_fail(op, code, text);
+}
+
+void op_tell(const comm_op_t *op, char text[BLINK_ERROR_TEXT_BYTES], const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    tell(op, text, format, arguments);
+    va_end(arguments);
 }

@@ -154,6 +154,10 @@ void op_fail(comm_op_t *op, blink_result_t code, const char *text);
 void op_failf(comm_op_t *op, blink_result_t code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* A sentence as op_failf() makes it: "allreduce 7 of communicator 3: …". */
+void op_tell(const comm_op_t *op, char text[BLINK_ERROR_TEXT_BYTES], const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* Of an op that has ended: complete entries that have come since, and free the op if it can be. */
 void op_serve(comm_op_t *op);
 

@@ -5,21 +5,13 @@
 #include "engine/client/client.h"
 #include "engine/loop.h"
 #include "engine/op/await.h"
+#include "engine/op/expect.h"
 #include "engine/remote/remote.h"
 #include "error.h"
-#include "plan/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Ops expected to take longer let their waiting clients sleep at once (ring_wait_policy_t). */
-#define LONG_OP_US 200.0
-
-/* Payload × ranks that memory moves in a direct exchange, for that expectation when not paced (25,000 to
- * 46,000 were measured). With too little, waiters of middling ops sleep, and so does the engine: 1 MiB on 4
- * ranks took 144 µs at 2,000 and takes 86. */
-#define HOST_BYTES_PER_US 40000.0
 
 /* Runs on GPUs that the engine ends in one visit. */
 #define QUANTUM_RUNS 64u
@@ -40,25 +32,6 @@ static void set_long(comm_op_t *op, bool is_long)
         client->long_ops += is_long ? 1u : UINT32_MAX;
         client_update_wait_policy(client);
     }
-}
-
-/* What the op takes if its buffers are the host's, and no link is emulated. */
-static double memory_us(const comm_op_t *op)
-{
-    return (double)op->shape.payload_bytes * op->entry_count / HOST_BYTES_PER_US;
-}
-
-/* What the op's runs should take: links that are not emulated count between hosts only. */
-static double predict_us(const comm_op_t *op)
-{
-    double scale = op->comm->engine->config.settings->pace_scale;
-    bool is_paced = scale > 0;
-    if (!op->comm->on_gpus && !is_paced && !remote_crosses(op))
-        return memory_us(op);
-    double piece_us = plan_predicted_us(op->program, op->shape.payload_bytes / op->pieces);
-    if (!op->comm->on_gpus) /* emulated links are slower, but nothing is launched */
-        piece_us = (piece_us - model_launch_us(op->program->protocol)) / (is_paced ? scale : 1);
-    return piece_us * (double)op->pieces;
 }
 
 static void note_use(const comm_op_t *op)
@@ -335,6 +308,8 @@ static void op_run_ended(comm_op_t *op, const exec_end_t *end, const char *text)
     }
     bool comm_ended = comm_has_ended(comm);
     if (end->result == BLINK_OK && !(comm_ended && op->piece + 1 < op->pieces)) {
+        op->program->took_us = (clock_us() - op->since_us) * op->pieces;
+        op->program->took_bytes = op->shape.payload_bytes;
         if (!op_end_piece(op, end))
             run_proceed(op);
         return;
@@ -425,8 +400,8 @@ static void op_start(comm_op_t *op)
         if (op->state == OP_PLANNING)
             return; /* it is due again when its plan has come */
         op->run_end_item.run = run_ended_elsewhere;
-        op->predicted_us = predict_us(op);
-        set_long(op, (op->comm->on_gpus ? memory_us(op) : op->predicted_us) > LONG_OP_US);
+        op->predicted_us = expect_us(op);
+        set_long(op, expect_long(op));
     }
     run_proceed(op);
 }

@@ -199,6 +199,27 @@ static bool cache_expire(plan_cache_t *cache, uint64_t since_us)
     return false;
 }
 
+/* Remove programs that nothing runs, and that nobody will ask for: a host of their fabric has gone. True if
+ * there may be more. */
+static bool cache_sweep(plan_cache_t *cache)
+{
+    uint32_t looked_at = 0;
+    if (list_is_empty(&cache->by_age))
+        return false;
+    while (cache->swept < CACHE_BUCKETS && looked_at < LOOKED_AT_PER_TURN) {
+        LIST_FOR_EACH (link, &cache->buckets[cache->swept]) {
+            looked_at++;
+            cached_program_t *cached = CONTAINER_OF(link, cached_program_t, of_bucket);
+            /* Relaxed: it stays true, and whoever sees it late sweeps late. */
+            bool is_gone = atomic_load_explicit(&cached->key.fabric->is_gone, memory_order_relaxed);
+            if (is_gone && cached->uses == 0 && cached->program)
+                cache_remove(cache, cached);
+        }
+        cache->swept++;
+    }
+    return cache->swept < CACHE_BUCKETS;
+}
+
 static uint64_t before(uint64_t now_us, double seconds)
 {
     uint64_t age_us = (uint64_t)(seconds * 1e6);
@@ -214,12 +235,14 @@ uint64_t plan_cache_tidy(engine_t *engine)
         return cache->tidy_us;
     bool more = lend_expire(&cache->lender, before(now_us, settings->idle_scratch_s));
     more |= cache_expire(cache, before(now_us, settings->cached_plan_s));
+    more |= cache_sweep(cache);
     if (more)
         return now_us;
     if (cache->worked && list_is_empty(&engine->busy_comms)) {
         planner_trim(cache->planner);
         cache->worked = false;
     }
+    cache->swept = 0;
     cache->tidy_us = now_us + (uint64_t)(settings->idle_scratch_s * 1e6);
     bool has_any = cache->worked || !list_is_empty(&cache->by_age);
     return has_any ? cache->tidy_us : UINT64_MAX;

@@ -26,6 +26,9 @@ typedef struct fabric {
     const char *const *hosts;     /* by host: its name. NULL: one host, which is not named */
     bool one_class;               /* all devices meet in one memory: one plan serves all sizes */
     _Atomic uint32_t users;
+    /* A host of it has gone: no communicator will have this fabric any more. Stored by the control thread,
+     * and loaded by the engine's, which forgets what was made for it. */
+    atomic_bool is_gone;
     void (*destroy)(struct fabric *fabric); /* when nobody uses it any more */
 } fabric_t;
 

@@ -54,14 +54,9 @@ static blink_result_t compile(const plan_key_t *key, const plan_t *plan, cached_
         return lane_compile(fabric->topo, plan, NULL, &cached->made);
     for (uint32_t rank = 0; rank < key->rank_count; rank++)
         host_of_rank[rank] = fabric->host_of_node[key->nodes[rank]];
-    BLINK_TRY(lane_compile(fabric->topo, plan, &hosts, &cached->made));
-    cached->digest = lane_program_digest(cached->made);
-    blink_result_t result = lane_program_keep(cached->made, fabric->own_host);
-    if (result != BLINK_OK) {
-        lane_program_destroy(cached->made);
-        cached->made = NULL;
-    }
-    return result;
+    BLINK_TRY(lane_compile_part(fabric->topo, plan, &hosts, fabric->own_host, &cached->made));
+    cached->digest = cached->made->digest;
+    return BLINK_OK;
 }
 
 /* Of several hosts the plan is made again when it has been forgotten here and not elsewhere: then it must be
@@ -71,18 +66,30 @@ static double plan_seconds(const cached_program_t *cached)
     return fabric_spans_hosts(cached->key.fabric) ? 0 : cached->engine->config.settings->plan_seconds;
 }
 
+/* No host has more peers than there are ranks. */
+static uint32_t peers_most(const cached_program_t *cached)
+{
+    uint64_t most = cached->engine->config.settings->network_peers_most;
+    return fabric_spans_hosts(cached->key.fabric) && most < PLAN_RANKS_MAX ? (uint32_t)most : 0;
+}
+
 static plan_request_t request_of(const cached_program_t *cached)
 {
     const plan_key_t *key = &cached->key;
-    return (plan_request_t){.collective = key->collective,
-                            .algorithm = key->algorithm,
-                            .rank_node = key->nodes,
-                            .rank_count = key->rank_count,
-                            .root = key->root,
-                            .peer = key->peer,
-                            .move_us = fabric_spans_hosts(key->fabric) ? MODEL_WIRE_MOVE_US : 0,
-                            .bytes = key->size_class ? plan_class_bytes(key->size_class) : 0,
-                            .plan_seconds = plan_seconds(cached)};
+    plan_request_t request = {.collective = key->collective,
+                              .algorithm = key->algorithm,
+                              .rank_node = key->nodes,
+                              .rank_count = key->rank_count,
+                              .root = key->root,
+                              .peer = key->peer,
+                              .peers_most = peers_most(cached),
+                              .move_us = fabric_spans_hosts(key->fabric) ? MODEL_WIRE_MOVE_US : 0,
+                              .bytes = key->size_class ? plan_class_bytes(key->size_class) : 0,
+                              .plan_seconds = plan_seconds(cached)};
+    /* Of several hosts lanes take turns on multiprocessors, and nobody knows the GPUs of the others. */
+    if (!fabric_spans_hosts(key->fabric) && is_on_gpus(cached))
+        exec_cuda_limit_plan(cached->engine->config.cuda, &request);
+    return request;
 }
 
 static blink_result_t make_plan(const cached_program_t *cached, plan_t **made)
@@ -94,11 +101,10 @@ static blink_result_t make_plan(const cached_program_t *cached, plan_t **made)
     plan_t *plan = *made;
     if (settings->force_protocol && !key->fabric->one_class)
         plan->protocol = settings->protocol;
-    exec_t *exec = engine_exec(cached->engine, key->fabric, key->nodes, key->rank_count);
     if (fabric_spans_hosts(key->fabric) && is_on_gpus(cached))
         plan->protocol = BLINK_PROTOCOL_SIMPLE; /* lanes that wait for another host must be able to leave */
-    else if (!fabric_spans_hosts(key->fabric) && exec_needs_flags(exec, key->nodes, key->rank_count))
-        plan->protocol = BLINK_PROTOCOL_LL; /* whose flags cross a host's memory in one piece with the data */
+    else if (plan->protocol == BLINK_PROTOCOL_LL128 && plan_meets_in_host(key->fabric->topo, plan))
+        plan->protocol = BLINK_PROTOCOL_LL; /* lines of 128 bytes do not cross a host's memory in one piece */
     LOG_DEBUG("%s over %u ranks planned in %.1f ms: %s, %s, %u channels, %.1f GB/s of at most %.1f",
               blink_name_collective(key->collective), key->rank_count, plan->plan_ms,
               blink_name_algorithm(plan->algorithm), blink_name_protocol(plan->protocol), plan->channel_count,

@@ -45,9 +45,12 @@ struct cached_program {
     uint64_t digest;                   /* of the program of a plan for several hosts, and … */
     uint64_t plan_digest;              /* … of that plan; 0: it is for one host */
     double predicted_us[PLAN_CLASSES]; /* by the model (plan/predict.h), for the largest payload of a class */
-    list_t idle;                       /* plan_instance_t.of_program */
-    uint64_t asked_us;                 /* when an op last asked for it */
-    uint64_t bytes;                    /* that it keeps, without instances */
+    /* Of its latest op: as long as the last piece of it ran, turns of others included, times its pieces; and
+     * its payload. 0: there was none. */
+    uint64_t took_us, took_bytes;
+    list_t idle;       /* plan_instance_t.of_program */
+    uint64_t asked_us; /* when an op last asked for it */
+    uint64_t bytes;    /* that it keeps, without instances */
     engine_t *engine;
     planner_job_t job;
     /* While it is being made these are the planner's thread's, until the item is posted. */
@@ -75,6 +78,7 @@ typedef struct plan_cache {
     list_t sources;          /* fetch.c: hosts that are asked */
     lender_t lender;
     uint64_t tidy_us; /* when to look for what has grown old */
+    uint32_t swept;   /* buckets that have been looked at since */
     bool worked;      /* the engine had work since memory was last given back to the system */
 } plan_cache_t;
 

@@ -31,10 +31,7 @@ static void heard_free(heard_t *heard)
 /* The peer lies, or cannot be answered: its session ends, and its communicators by that. */
 static void refuse(const heard_t *heard, blink_result_t code)
 {
-    char text[BLINK_ERROR_TEXT_BYTES];
-    snprintf(text, sizeof(text), "%s", blink_error_text());
-    data_endpoint_close(heard->endpoint,
-                        BLINK_FAIL(code, "host %s: %s", data_endpoint_peer(heard->endpoint), text));
+    data_endpoint_close(heard->endpoint, code);
 }
 
 static void heed_early(early_word_t *word);

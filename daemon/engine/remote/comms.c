@@ -154,18 +154,24 @@ void remote_comm_destroy(remote_comm_t *remote)
     free(remote);
 }
 
+void remote_lose_host(const remote_comm_t *remote, uint32_t host)
+{
+    char name[BLINK_ERROR_TEXT_BYTES / 2], text[2 * BLINK_ERROR_TEXT_BYTES];
+    remote_name_host(remote, host, name, sizeof(name));
+    snprintf(text, sizeof(text), "%s, is lost: %s", name, data_endpoint_why(remote->endpoints[host]));
+    text[BLINK_ERROR_TEXT_BYTES - 1] = '\0';
+    remote_end(remote, BLINK_ERR_PEER_LOST, text);
+}
+
 /* An endpoint may have been lost before the engine knew the communicator. */
 static void check_endpoints(const remote_comm_t *remote)
 {
-    for (uint32_t host = 0; host < remote->host_count; host++) {
-        char name[BLINK_ERROR_TEXT_BYTES / 2], text[BLINK_ERROR_TEXT_BYTES];
-        if (!remote->endpoints[host] || !data_endpoint_is_lost(remote->endpoints[host]))
-            continue;
-        remote_name_host(remote, host, name, sizeof(name));
-        snprintf(text, sizeof(text), "%s, is lost", name);
-        remote_end(remote, BLINK_ERR_PEER_LOST, text);
-        return;
-    }
+    uint32_t host = 0;
+    while (host < remote->host_count &&
+           !(remote->endpoints[host] && data_endpoint_is_lost(remote->endpoints[host])))
+        host++;
+    if (host < remote->host_count)
+        remote_lose_host(remote, host);
 }
 
 void remote_comm_enter(remote_comm_t *remote)
@@ -232,6 +238,22 @@ uint32_t remote_host_of(const remote_comm_t *remote, const data_endpoint_t *endp
             return host;
     }
     return UINT32_MAX;
+}
+
+const char *remote_network(const remote_comm_t *remote)
+{
+    static const char *const names[] = {"",
+                                        "TCP",
+                                        "RDMA",
+                                        "TCP and RDMA",
+                                        [DATA_BY_GPUS | DATA_BY_RDMA] = "RDMA to GPUs",
+                                        [DATA_BY_GPUS | DATA_BY_RDMA | DATA_BY_TCP] = "TCP and RDMA to GPUs"};
+    unsigned used = DATA_BY_NONE;
+    for (uint32_t host = 0; host < remote->host_count; host++) {
+        if (remote->endpoints[host])
+            used |= (unsigned)data_endpoint_by(remote->endpoints[host]);
+    }
+    return names[used];
 }
 
 void remote_name_host(const remote_comm_t *remote, uint32_t host, char *text, size_t bytes)
@@ -341,10 +363,10 @@ bool remote_sweep(remote_comm_t *remote)
 static void time_out(const remote_comm_t *remote, const kept_t *kept)
 {
     const engine_comm_t *comm = remote->comm;
-    char host[BLINK_ERROR_TEXT_BYTES / 3], text[BLINK_ERROR_TEXT_BYTES];
+    char host[BLINK_ERROR_TEXT_BYTES / 4], text[BLINK_ERROR_TEXT_BYTES];
     remote_name_host(remote, remote->own_host, host, sizeof(host));
-    snprintf(text, sizeof(text), "%s %lu of communicator %u: no submission from %s within %g s",
-             collective_op_name(kept->begin.opcode), (unsigned long)kept->begin.op.number, comm->comm, host,
+    snprintf(text, sizeof(text), "%s %lu of %s: no submission from %s within %g s",
+             collective_op_name(kept->begin.opcode), (unsigned long)kept->begin.op.number, comm->title, host,
              (double)comm->op_timeout_us / 1e6);
     remote_end(remote, BLINK_ERR_TIMEOUT, text);
 }

@@ -33,7 +33,6 @@ typedef struct loss {
     data_endpoint_t *endpoint; /* held */
     bool is_begun;
     size_t words, comms, left; /* that are still to be looked at: of each there were so many when it began */
-    char text[BLINK_ERROR_TEXT_BYTES];
 } loss_t;
 
 /* ---- frames ---- */
@@ -221,25 +220,16 @@ static list_t *look_at_next(list_t *list, size_t *unseen)
     return link;
 }
 
-static void lose_host(const remote_comm_t *remote, const loss_t *loss)
-{
-    uint32_t host = remote_host_of(remote, loss->endpoint);
-    char name[BLINK_ERROR_TEXT_BYTES / 2], text[2 * BLINK_ERROR_TEXT_BYTES];
-    if (host == UINT32_MAX)
-        return;
-    remote_name_host(remote, host, name, sizeof(name));
-    snprintf(text, sizeof(text), "%s, is lost: %s", name, loss->text);
-    text[BLINK_ERROR_TEXT_BYTES - 1] = '\0';
-    remote_end(remote, BLINK_ERR_PEER_LOST, text);
-}
-
 /* Look at one thing that the host may have a part in. False: all have been. Those that come into being
  * meanwhile see for themselves that the endpoint is lost. */
 static bool lose_next(remotes_t *remotes, loss_t *loss)
 {
     list_t *link;
     if ((link = look_at_next(&remotes->all, &loss->comms))) {
-        lose_host(CONTAINER_OF(link, remote_comm_t, of_all), loss);
+        const remote_comm_t *remote = CONTAINER_OF(link, remote_comm_t, of_all);
+        uint32_t host = remote_host_of(remote, loss->endpoint);
+        if (host != UINT32_MAX)
+            remote_lose_host(remote, host);
     } else if ((link = look_at_next(&remotes->left, &loss->left))) {
         remote_left_lost(CONTAINER_OF(link, remote_left_t, link), loss->endpoint);
     } else if (loss->words > 0) {
@@ -287,16 +277,15 @@ static void take_posted_loss(mailbox_item_t *item)
     engine_count(engine, lose_some(&engine->remotes));
 }
 
-void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint, const char *why)
+void engine_data_lost(engine_t *engine, data_endpoint_t *endpoint)
 {
     loss_t *loss = malloc(sizeof(*loss));
     if (!loss) { /* the session ends too, and its communicators by that */
-        LOG_WARNING("no memory to tell of a lost host: %s", why);
+        LOG_WARNING("no memory to tell of a lost host: %s", data_endpoint_why(endpoint));
         return;
     }
     *loss = (loss_t){.item.run = take_posted_loss, .engine = engine, .endpoint = endpoint};
     list_init(&loss->link);
-    snprintf(loss->text, sizeof(loss->text), "%s", why);
     data_endpoint_get(endpoint);
     mailbox_post(&engine->mailbox, &loss->item);
 }

@@ -172,7 +172,7 @@ static data_offer_t offer_of(const begin_t *begin)
                           .flow_count = begin->flow_count,
                           .slots = begin->slots,
                           .stands = begin->stands,
-                          .key = begin->key,
+                          .keys = {{begin->keys[0], begin->keys[1]}},
                           .address = begin->address};
 }
 

@@ -18,6 +18,8 @@
 #include "engine/remote/early.h"
 #include "net/data/data.h"
 
+static_assert(BEGIN_KEYS == DATA_MOVE_STREAMS, "BEGIN has a key for each connection for moves");
+
 #define HOST_VERSION_BYTES 32
 
 /* What hosts have said of ops that they or this host did not agree about later. */
@@ -215,6 +217,9 @@ bool remotes_have_work(const remotes_t *remotes);
 /* "n2, with rank 4, 5". */
 void remote_name_host(const remote_comm_t *remote, uint32_t host, char *text, size_t bytes);
 
+/* The host's endpoint is lost, and so the communicator ends. */
+void remote_lose_host(const remote_comm_t *remote, uint32_t host);
+
 /* End communicators whose ranks here do not come to an op that others have begun. Returns when to look again
  * (µs), or UINT64_MAX. */
 uint64_t remotes_check_timeouts(engine_t *engine, uint64_t now_us);
@@ -245,6 +250,9 @@ bool remote_crosses(const comm_op_t *op);
 /* Whether the op has nothing to move and is to be run all the same, so that all ranks have come to it when it
  * ends. Its run adds up a byte of each rank. */
 bool remote_is_barrier(const comm_op_t *op);
+
+/* engine_comm_network(). */
+const char *remote_network(const remote_comm_t *remote);
 
 /* Where a rank of this host has its byte of a barrier; the sum comes behind it. */
 uint8_t *remote_barrier_bytes(const comm_op_t *op, const op_entry_t *entry);

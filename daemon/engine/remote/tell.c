@@ -3,12 +3,21 @@
 #include "engine/remote/remote.h"
 #include "error.h"
 
+/* That this daemon stops is what its ranks hear. Other hosts hear it as the end of their sessions with it,
+ * and their ranks that it is lost. */
+static bool is_own_matter(blink_result_t code)
+{
+    return code == BLINK_ERR_DAEMON_LOST;
+}
+
 void remote_answer(data_endpoint_t *endpoint, const op_name_t *name, uint32_t own_host, blink_result_t code,
                    const char *text)
 {
     uint32_t payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
     fail_t fail = {.op = *name, .code = (uint16_t)code, .flags = FAIL_IS_ANSWER};
     fail.op.host = own_host;
+    if (is_own_matter(code))
+        return;
     uint32_t bytes = fail_write(&fail, NULL, text, payload);
     (void)data_send(endpoint, WIRE_FAIL, payload,
                     bytes); /* if that fails the endpoint is lost, and says so */
@@ -24,7 +33,7 @@ void remote_tell_fail(remote_op_t *of, uint32_t host)
 {
     uint32_t sent[FAIL_FLOWS_MOST], payload[FAIL_MOST_BYTES / sizeof(uint32_t) + 1];
     data_endpoint_t *endpoint = of->remote->endpoints[host];
-    if (!endpoint || of->flags[host] & REMOTE_TOLD_FAIL)
+    if (!endpoint || of->flags[host] & REMOTE_TOLD_FAIL || is_own_matter(of->code))
         return;
     of->flags[host] |= REMOTE_TOLD_FAIL;
     fail_t fail = {.op = of->name, .code = (uint16_t)of->code};
@@ -60,7 +69,7 @@ void remote_tell_begin(const remote_op_t *of, uint32_t host)
                            .first_flow = offer.first_flow,
                            .flow_count = offer.flow_count,
                            .slots = offer.slots,
-                           .key = offer.key,
+                           .keys = {offer.keys.all[0], offer.keys.all[1]},
                            .address = offer.address};
     (void)data_send(of->remote->endpoints[host], WIRE_BEGIN, &begin,
                     sizeof(begin)); /* as in remote_answer() */

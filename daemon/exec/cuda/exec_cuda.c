@@ -6,21 +6,52 @@
 #include "error.h"
 #include "exec/cuda/grant.h"
 #include "exec/cuda/run.h"
+#include "plan/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* ---- what plans may take ---- */
+
+void exec_cuda_limit_plan(const exec_cuda_t *exec, plan_request_t *request)
+{
+    const exec_cuda_config_t *config = &exec->config;
+    uint32_t ranks[GPU_MAX] = {0};
+    request->block_GBps = INFINITY;
+    request->blocks_most = UINT32_MAX;
+    for (uint32_t i = 0; i < request->rank_count; i++)
+        ranks[config->gpu_of_node[request->rank_node[i]]]++;
+    for (uint32_t gpu = 0; gpu < config->gpu_count; gpu++) {
+        if (ranks[gpu] == 0)
+            continue;
+        const gpu_facts_t *facts = &config->gpus[gpu];
+        uint32_t each = facts->resident_blocks / ranks[gpu];
+        request->block_GBps = fmin(request->block_GBps, model_block_GBps(facts->capability));
+        request->blocks_most = each < request->blocks_most ? each : request->blocks_most;
+    }
+    request->blocks_most = request->blocks_most > 0 ? request->blocks_most : 1;
+}
+
 /* ---- completions ---- */
+
+static bool has_object(const cuda_instance_t *instance, uint32_t object)
+{
+    for (uint32_t i = 0; i < CUDA_BINDINGS; i++)
+        if (instance->bindings[i].object == object)
+            return true;
+    return instance->program_object == object || instance->memory.object == object ||
+           instance->host_memory.object == object;
+}
 
 /* Tell the instance whose object could not be made, unless it is gone already. */
 static void note_failed_object(exec_cuda_t *exec, uint32_t object, blink_result_t result, const char *text)
 {
     LIST_FOR_EACH (link, &exec->instances) {
         cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, link);
-        if (instance->program_object != object && instance->binding_object != object &&
-            instance->memory_object != object)
+        if (!has_object(instance, object))
             continue;
         instance->failed = result;
         snprintf(instance->failed_text, sizeof(instance->failed_text), "%s", text);
@@ -91,8 +122,25 @@ int exec_cuda_event_fd(const exec_cuda_t *exec)
 
 /* ---- workers that come and go ---- */
 
+static blink_result_t take_exports(exec_cuda_t *exec)
+{
+    gpu_channel_t *channel = &exec->channel;
+    for (uint32_t gpu = 0; gpu < GPU_MAX; gpu++) {
+        uint64_t address = channel->exported_address[gpu];
+        channel->exported_address[gpu] = 0; /* the descriptor goes over */
+        if (address)
+            BLINK_TRY(device_memory_create(channel->exported_fd[gpu], address, GPU_EXPORT_BYTES,
+                                           &exec->exported[gpu]));
+    }
+    return BLINK_OK;
+}
+
 static void close_channel(exec_cuda_t *exec)
 {
+    for (uint32_t gpu = 0; gpu < GPU_MAX; gpu++) {
+        device_memory_put(exec->exported[gpu]);
+        exec->exported[gpu] = NULL;
+    }
     pthread_mutex_lock(&exec->event_mutex);
     gpu_channel_close(&exec->channel);
     pthread_mutex_unlock(&exec->event_mutex);
@@ -104,6 +152,8 @@ blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
     exec->channel = *channel;
     pthread_mutex_unlock(&exec->event_mutex);
     blink_result_t result = gpu_arena_init(&exec->arena, channel->arena, channel->arena_bytes);
+    if (result == BLINK_OK)
+        result = take_exports(exec);
     if (result == BLINK_OK)
         result = ring_attach(channel->ring_fd, &exec->ring);
     if (result != BLINK_OK) {
@@ -184,6 +234,16 @@ static void cuda_share_destroy(exec_share_t *share)
 
 /* ---- the executor ---- */
 
+static bool wire_memory(const exec_instance_t *instance, void **memory, uint64_t *bytes)
+{
+    return cuda_wires_memory(&((const cuda_instance_t *)instance)->wires, memory, bytes);
+}
+
+static device_memory_t *wire_device(const exec_instance_t *instance, bool *ordered)
+{
+    return cuda_instance_device((const cuda_instance_t *)instance, ordered);
+}
+
 static wire_place_t wire_place(const exec_instance_t *instance, uint32_t lane, uint32_t sequence)
 {
     return cuda_wires_place(&((const cuda_instance_t *)instance)->wires, lane, sequence);
@@ -206,8 +266,12 @@ static void wire_settled(exec_instance_t *instance)
 }
 
 /* No lane is the network's to run: wire_arrived() returns none. */
-static const exec_wire_calls_t cuda_wire_calls = {
-    .place = wire_place, .sent = wire_sent, .arrived = wire_arrived, .settled = wire_settled};
+static const exec_wire_calls_t cuda_wire_calls = {.memory = wire_memory,
+                                                  .device = wire_device,
+                                                  .place = wire_place,
+                                                  .sent = wire_sent,
+                                                  .arrived = wire_arrived,
+                                                  .settled = wire_settled};
 
 static const exec_calls_t cuda_calls = {.create = cuda_instance_create,
                                         .destroy = cuda_instance_destroy,
@@ -216,7 +280,6 @@ static const exec_calls_t cuda_calls = {.create = cuda_instance_create,
                                         .abort = cuda_instance_abort,
                                         .poll = cuda_poll,
                                         .transport = cuda_instance_transport,
-                                        .needs_flags = cuda_needs_host,
                                         .share_create = cuda_share_create,
                                         .share_destroy = cuda_share_destroy,
                                         .wire = &cuda_wire_calls};

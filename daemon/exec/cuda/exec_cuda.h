@@ -47,6 +47,10 @@ blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **
 /* Nothing runs, and every instance has been destroyed. NULL is ignored. */
 void exec_cuda_destroy(exec_cuda_t *exec);
 
+/* Ask for a plan that the GPUs of the request's ranks, which are nodes of this host, can run: what the
+ * slowest one's blocks move, and how many of them each rank may have. Thread-safe. */
+void exec_cuda_limit_plan(const exec_cuda_t *exec, plan_request_t *request);
+
 /* A worker has started: runs go to it from now on. Takes the channel over, also on failure. Errors: PROTOCOL,
  * SYSTEM, NO_MEMORY. */
 blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel);

@@ -4,9 +4,9 @@
 #ifndef BLINK_EXEC_CUDA_EXECUTOR_H
 #define BLINK_EXEC_CUDA_EXECUTOR_H
 
+#include "base/gpu_arena.h"
 #include "base/list.h"
 #include "exec/cuda/exec_cuda.h"
-#include "exec/cuda/gpu_arena.h"
 #include "exec/instance.h"
 #include "ring.h"
 
@@ -24,6 +24,7 @@ struct exec_cuda {
     bool attached;
     uint32_t generation; /* of the worker: objects of an earlier worker are gone */
     gpu_channel_t channel;
+    device_memory_t *exported[GPU_MAX]; /* of the worker; NULL: none */
     ring_t ring;
     gpu_arena_t arena;
     list_t requests;   /* all that are not completed */

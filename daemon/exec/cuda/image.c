@@ -17,8 +17,6 @@ bool image_only_moves(const lane_program_t *program)
     return true;
 }
 
-/* ---- the program ---- */
-
 /* ---- wires ---- */
 
 static void number_semaphore(image_wires_t *wires, uint32_t semaphore)
@@ -160,48 +158,59 @@ static void flatten_lanes(const lane_program_t *program, const uint32_t *rank_gp
     }
 }
 
-static lane_abi_operand_t flatten_operand(const lane_program_t *program, const image_wires_t *wires,
-                                          const lane_operand_t *from)
+/* What flattening goes by. */
+typedef struct flattening {
+    const lane_program_t *program;
+    const image_wires_t *wires;
+    const cuda_reach_t *reach;
+    uint32_t *waiters;
+    const uint32_t *rank_gpu;
+    uint32_t gpu_count;
+} flattening_t;
+
+static lane_abi_operand_t flatten_operand(const flattening_t *f, const lane_operand_t *from)
 {
     lane_abi_operand_t operand = {.buffer = from->buffer, .rank = from->rank};
     if (from->buffer < LANE_SCRATCH || from->edge == PLAN_NONE)
         return operand;
     operand.edge = from->edge;
     if (from->buffer == LANE_SEND)
-        operand.rank = program->landing_count; /* its area comes behind the landings */
+        operand.rank = f->program->landing_count; /* its area comes behind the landings */
+    if (from->buffer == LANE_SCRATCH && f->reach->edges[from->edge])
+        operand.rank = LANE_ABI_HOST;
     if (from->buffer == LANE_LANDING) {
-        operand.rank = wires->area[from->edge];
-        operand.edge += program->edge_count;
+        operand.rank = f->wires->area[from->edge];
+        operand.edge += f->program->edge_count;
     }
     return operand;
 }
 
 /* Where a semaphore is: its number there, and at whom. */
-static void place_semaphore(const image_wires_t *wires, const uint32_t *waiters, uint32_t *semaphore,
-                            uint32_t *rank)
+static void place_semaphore(const flattening_t *f, uint32_t *semaphore, uint32_t *rank)
 {
-    bool of_wires = wires->place[*semaphore] != PLAN_NONE;
-    *rank = of_wires ? LANE_ABI_WIRES : waiters[*semaphore];
-    *semaphore = of_wires ? wires->place[*semaphore] : *semaphore;
+    bool of_wires = f->wires->place[*semaphore] != PLAN_NONE;
+    uint32_t holder = f->reach->semaphores[*semaphore] ? LANE_ABI_HOST : f->waiters[*semaphore];
+    *rank = of_wires ? LANE_ABI_WIRES : holder;
+    *semaphore = of_wires ? f->wires->place[*semaphore] : *semaphore;
 }
 
-static void flatten_lists(const lane_program_t *program, const image_wires_t *wires, const uint32_t *waiters,
-                          char *base, const lane_abi_program_t *header)
+static void flatten_lists(const flattening_t *f, char *base, const lane_abi_program_t *header)
 {
+    const lane_program_t *program = f->program;
     lane_abi_operand_t *operands = (lane_abi_operand_t *)(void *)(base + header->operands_offset);
     lane_abi_wait_t *waits = (lane_abi_wait_t *)(void *)(base + header->waits_offset);
     lane_abi_signal_t *signals = (lane_abi_signal_t *)(void *)(base + header->signals_offset);
     for (uint32_t i = 0; i < program->operand_count; i++)
-        operands[i] = flatten_operand(program, wires, &program->operands[i]);
+        operands[i] = flatten_operand(f, &program->operands[i]);
     for (uint32_t i = 0; i < program->wait_count; i++) {
         waits[i] =
             (lane_abi_wait_t){.semaphore = program->waits[i].semaphore, .kind = program->waits[i].kind};
-        place_semaphore(wires, waiters, &waits[i].semaphore, &waits[i].rank);
+        place_semaphore(f, &waits[i].semaphore, &waits[i].rank);
     }
     for (uint32_t i = 0; i < program->signal_count; i++) {
         signals[i] = (lane_abi_signal_t){.semaphore = program->signals[i].semaphore,
                                          .announces_data = program->signals[i].dst != PLAN_NONE};
-        place_semaphore(wires, waiters, &signals[i].semaphore, &signals[i].rank);
+        place_semaphore(f, &signals[i].semaphore, &signals[i].rank);
     }
 }
 
@@ -212,10 +221,10 @@ static uint64_t place(uint64_t *end, uint64_t count, uint64_t bytes)
     return at;
 }
 
-static blink_result_t make_program(const lane_program_t *program, const image_wires_t *wires,
-                                   const uint32_t *waiters, const uint32_t *rank_gpu, uint32_t gpu_count,
-                                   uint32_t *lane_first, uint32_t *lane_count, image_block_t *image)
+static blink_result_t make_program(const flattening_t *f, uint32_t *lane_first, uint32_t *lane_count,
+                                   image_block_t *image)
 {
+    const lane_program_t *program = f->program;
     uint64_t end = 0;
     (void)place(&end, 1, sizeof(lane_abi_program_t));
     lane_abi_program_t header = {
@@ -236,20 +245,20 @@ static blink_result_t make_program(const lane_program_t *program, const image_wi
     if (!base)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a program of %llu bytes",
                           (unsigned long long)end);
-    flatten_lanes(program, rank_gpu, gpu_count, lane_first, lane_count,
+    flatten_lanes(program, f->rank_gpu, f->gpu_count, lane_first, lane_count,
                   (lane_abi_lane_t *)(void *)(base + header.lanes_offset));
     flatten_steps(program, (lane_abi_step_t *)(void *)(base + header.steps_offset));
-    flatten_lists(program, wires, waiters, base, &header);
+    flatten_lists(f, base, &header);
     memcpy(base, &header, sizeof(header));
     *image = (image_block_t){base, end};
     return BLINK_OK;
 }
 
 blink_result_t image_program(const lane_program_t *program, const image_wires_t *wires,
-                             const uint32_t *rank_gpu, uint32_t gpu_count, uint32_t *lane_first,
-                             uint32_t *lane_count, image_block_t *image)
+                             const cuda_reach_t *reach, const uint32_t *rank_gpu, uint32_t gpu_count,
+                             uint32_t *lane_first, uint32_t *lane_count, image_block_t *image)
 {
-    uint32_t *waiters = NULL;
+    flattening_t f = {program, wires, reach, NULL, rank_gpu, gpu_count};
     if (program->rank_count > LANE_ABI_RANKS_MAX)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%u ranks: a collective on GPUs can have %u",
                           program->rank_count, LANE_ABI_RANKS_MAX);
@@ -259,10 +268,9 @@ blink_result_t image_program(const lane_program_t *program, const image_wires_t 
             return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "a step of %u sources and %u destinations: GPUs take %u",
                               step->src_count, step->dst_count, LANE_ABI_OPERANDS_MAX);
     }
-    BLINK_TRY(find_waiters(program, &waiters));
-    blink_result_t result =
-        make_program(program, wires, waiters, rank_gpu, gpu_count, lane_first, lane_count, image);
-    free(waiters);
+    BLINK_TRY(find_waiters(program, &f.waiters));
+    blink_result_t result = make_program(&f, lane_first, lane_count, image);
+    free(f.waiters);
     return result;
 }
 
@@ -297,27 +305,31 @@ static void flatten_channels(const lane_geometry_t *geometry, char *base, const 
     }
 }
 
-/* A channel's edges are consecutive, and their slots are as large as the channel's chunks. used[gpu_count] is
- * the area of send slots. */
-static uint64_t place_edges(const lane_geometry_t *geometry, const uint32_t *receivers,
-                            const uint32_t *rank_gpu, uint32_t gpu_count, uint64_t *used,
-                            lane_abi_edge_t *edges)
+/* The end of the memory that an edge's slots lie in. `used` has those of the GPUs. */
+static uint64_t *end_of(uint32_t edge, uint32_t receiver, const cuda_reach_t *reach, const uint32_t *rank_gpu,
+                        uint64_t *used, image_slots_t *slots)
+{
+    if (receiver == PLAN_NONE)
+        return &slots->send_bytes;
+    return reach->edges[edge] ? &slots->host_bytes : &used[rank_gpu[receiver]];
+}
+
+/* A channel's edges are consecutive, and their slots are as large as the channel's chunks. */
+static void place_edges(const lane_geometry_t *geometry, const uint32_t *receivers, const cuda_reach_t *reach,
+                        const uint32_t *rank_gpu, uint64_t *used, image_slots_t *slots,
+                        lane_abi_edge_t *edges)
 {
     const lane_program_t *program = geometry->program;
-    uint64_t most = 0;
     for (uint32_t c = 0; c < program->channel_count; c++) {
         const lane_channel_t *channel = &program->channels[c];
         uint64_t slot_bytes = geometry->channels[c].slot_bytes;
         for (uint32_t e = channel->edge_first; e < channel->edge_first + channel->edge_count; e++) {
-            bool sends = receivers[e] == PLAN_NONE;
-            uint64_t *end = &used[sends ? gpu_count : rank_gpu ? rank_gpu[receivers[e]] : 0];
+            uint64_t *end = end_of(e, receivers[e], reach, rank_gpu, used, slots);
             edges[e] = (lane_abi_edge_t){*end, slot_bytes};
             *end += slot_bytes * geometry->channels[c].slots;
             *end = (*end + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-            most = !sends && *end > most ? *end : most;
         }
     }
-    return most;
 }
 
 static void place_landing_edges(const lane_geometry_t *geometry, lane_abi_edge_t *edges)
@@ -336,8 +348,9 @@ static void place_landing_edges(const lane_geometry_t *geometry, lane_abi_edge_t
     }
 }
 
-blink_result_t image_binding(const lane_geometry_t *geometry, const uint32_t *rank_gpu, uint32_t gpu_count,
-                             uint64_t *scratch_bytes, uint64_t *send_bytes, image_block_t *image)
+blink_result_t image_binding(const lane_geometry_t *geometry, const cuda_reach_t *reach,
+                             const uint32_t *rank_gpu, uint32_t gpu_count, image_slots_t *slots,
+                             image_block_t *image)
 {
     const lane_program_t *program = geometry->program;
     uint64_t end = 0, edge_count = (uint64_t)program->edge_count + program->landing_edge_count;
@@ -352,6 +365,7 @@ blink_result_t image_binding(const lane_geometry_t *geometry, const uint32_t *ra
         .edges_offset = (uint32_t)place(&end, edge_count, sizeof(lane_abi_edge_t)),
     };
     uint32_t *receivers = NULL;
+    *slots = (image_slots_t){0};
     BLINK_TRY(find_receivers(program, &receivers));
     char *base = calloc(1, end);
     uint64_t *used = calloc(gpu_count + 1u, sizeof(*used));
@@ -359,8 +373,9 @@ blink_result_t image_binding(const lane_geometry_t *geometry, const uint32_t *ra
         memcpy(base, &header, sizeof(header));
         flatten_channels(geometry, base, &header);
         lane_abi_edge_t *edges = (lane_abi_edge_t *)(void *)(base + header.edges_offset);
-        *scratch_bytes = place_edges(geometry, receivers, rank_gpu, gpu_count, used, edges);
-        *send_bytes = used[gpu_count];
+        place_edges(geometry, receivers, reach, rank_gpu, used, slots, edges);
+        for (uint32_t gpu = 0; gpu < gpu_count; gpu++)
+            slots->gpu_bytes = used[gpu] > slots->gpu_bytes ? used[gpu] : slots->gpu_bytes;
         place_landing_edges(geometry, edges + program->edge_count);
         *image = (image_block_t){base, end};
     } else {

@@ -5,6 +5,7 @@
 #ifndef BLINK_EXEC_IMAGE_H
 #define BLINK_EXEC_IMAGE_H
 
+#include "exec/cuda/reach.h"
 #include "kernels/lane_abi.h"
 #include "plan/lane/lane.h"
 
@@ -34,24 +35,31 @@ static inline bool image_is_processors(const lane_t *lane)
 
 /*
  * Flatten a program. Lanes come GPU by GPU: those of gpu g are the lane_count[g] from lane_first[g] on.
+ * @param reach     what lies in memory of the host.
  * @param rank_gpu  by rank; each < gpu_count, but of ranks on other hosts.
  * Errors: NO_MEMORY, UNSUPPORTED (more ranks than a run on GPUs can have).
  */
 blink_result_t image_program(const lane_program_t *program, const image_wires_t *wires,
-                             const uint32_t *rank_gpu, uint32_t gpu_count, uint32_t *lane_first,
-                             uint32_t *lane_count, image_block_t *image);
+                             const cuda_reach_t *reach, const uint32_t *rank_gpu, uint32_t gpu_count,
+                             uint32_t *lane_first, uint32_t *lane_count, image_block_t *image);
 
 /* Whether every step has a single source, so that the program moves bytes and never combines them. */
 bool image_only_moves(const lane_program_t *program);
 
+/* How much memory the slots of a geometry take. */
+typedef struct image_slots {
+    uint64_t gpu_bytes;  /* the most on any GPU */
+    uint64_t host_bytes; /* of GPUs that are no peers */
+    uint64_t send_bytes; /* that wire lanes read */
+} image_slots_t;
+
 /*
- * The tables of a geometry. Slots lie in the memory of the GPU whose rank receives by the edge, one edge
- * after the other; with rank_gpu NULL all lie in one memory. *scratch_bytes is the most that any of them
- * needs, *send_bytes what the area of send slots does. Edges of landings come behind the others. Errors:
- * NO_MEMORY.
+ * The tables of a geometry. Slots lie in the memory of the GPU whose rank receives by the edge, or in that of
+ * the host, one edge after the other. Edges of landings come behind the others. Errors: NO_MEMORY.
  */
-blink_result_t image_binding(const lane_geometry_t *geometry, const uint32_t *rank_gpu, uint32_t gpu_count,
-                             uint64_t *scratch_bytes, uint64_t *send_bytes, image_block_t *image);
+blink_result_t image_binding(const lane_geometry_t *geometry, const cuda_reach_t *reach,
+                             const uint32_t *rank_gpu, uint32_t gpu_count, image_slots_t *slots,
+                             image_block_t *image);
 
 /* Bytes of a part's spans in all chunks together, in the program's wire format. */
 uint64_t image_part_bytes(const lane_geometry_t *geometry, uint32_t channel, uint32_t part);

@@ -18,8 +18,8 @@
 #define MEMORY_SPARE_BYTES (1u << 20)
 
 /* Scratch that is kept for the next run of a program, on all GPUs together: it is the applications' memory.
- */
-#define KEPT_MEMORY_BYTES (256u << 20)
+ * Large AllReduces on eight GPUs take 360 MB. */
+#define KEPT_MEMORY_BYTES (512u << 20)
 
 /* ---- making ---- */
 
@@ -33,56 +33,6 @@ static blink_result_t check_residence(const cuda_instance_t *instance)
             return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
                               "the plan has %u lanes on GPU %u, which can run %u blocks at the same time",
                               instance->lane_count[gpu], gpu, config->gpus[gpu].resident_blocks);
-    }
-    return BLINK_OK;
-}
-
-bool cuda_needs_host(const exec_t *base, const uint32_t *nodes, uint32_t rank_count)
-{
-    const exec_cuda_t *exec = (const exec_cuda_t *)base;
-    uint32_t mask = 0, peers = UINT32_MAX;
-    for (uint32_t rank = 0; rank < rank_count; rank++) {
-        if (nodes[rank] == TOPO_NONE)
-            continue;
-        uint32_t gpu = exec->config.gpu_of_node[nodes[rank]];
-        mask |= 1u << gpu;
-        peers &= exec->config.gpus[gpu].peers;
-    }
-    return (mask & peers) != mask;
-}
-
-static blink_result_t check_operands(const cuda_instance_t *instance, uint32_t gpu, uint32_t first,
-                                     uint32_t count)
-{
-    const gpu_facts_t *gpus = instance->exec->config.gpus;
-    for (uint32_t i = first; i < first + count; i++) {
-        const lane_operand_t *operand = &instance->base.program->operands[i];
-        bool on_host =
-            operand->buffer > LANE_SCRATCH || (instance->through_host && operand->buffer == LANE_SCRATCH);
-        if (on_host)
-            continue;
-        uint32_t other = instance->rank_gpu[operand->rank];
-        if (!(gpus[gpu].peers & 1u << other))
-            return BLINK_FAIL(
-                BLINK_ERR_UNREACHABLE,
-                "GPU %u (%s) cannot read and write the memory of GPU %u (%s): the driver allows no "
-                "peer access",
-                gpu, gpus[gpu].pci, other, gpus[other].pci);
-    }
-    return BLINK_OK;
-}
-
-static blink_result_t check_reach(const cuda_instance_t *instance)
-{
-    const lane_program_t *program = instance->base.program;
-    for (uint32_t l = 0; l < program->lane_count - program->wire_count; l++) {
-        const lane_t *lane = &program->lanes[l];
-        uint32_t gpu = instance->rank_gpu[lane->rank];
-        for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
-            const lane_step_t *step = &program->steps[s];
-            BLINK_TRY(check_operands(instance, gpu, step->src_first, step->src_count));
-            BLINK_TRY(check_operands(instance, gpu, step->dst_first, step->dst_count));
-        }
     }
     return BLINK_OK;
 }
@@ -106,12 +56,11 @@ static blink_result_t instance_init(cuda_instance_t *instance, exec_cuda_t *exec
         instance->gpu_mask |= is_own ? 1u << instance->rank_gpu[rank] : 0;
     }
     instance->only_moves = image_only_moves(program);
-    instance->through_host =
-        program->wire_count == 0 && cuda_needs_host(&exec->base, nodes, program->rank_count);
+    instance->host_memory.on_host = true;
     BLINK_TRY(cuda_wires_init(&instance->wires, exec, &instance->base, &instance->image, &instance->binding));
-    BLINK_TRY(check_reach(instance));
-    BLINK_TRY(image_program(program, &instance->wires.image, instance->rank_gpu, config->gpu_count,
-                            instance->lane_first, instance->lane_count, &instance->image));
+    BLINK_TRY(cuda_reach_init(program, config->gpus, instance->rank_gpu, &instance->reach));
+    BLINK_TRY(image_program(program, &instance->wires.image, &instance->reach, instance->rank_gpu,
+                            config->gpu_count, instance->lane_first, instance->lane_count, &instance->image));
     return check_residence(instance);
 }
 
@@ -119,12 +68,22 @@ static void instance_free(cuda_instance_t *instance)
 {
     list_remove(&instance->link);
     cuda_wires_fini(&instance->wires);
+    cuda_reach_fini(&instance->reach);
     exec_instance_fini(&instance->base);
     free(instance->loads);
     free(instance->binding.bytes);
     free(instance->image.bytes);
     free(instance->rank_gpu);
     free(instance);
+}
+
+/* Of this process, whatever it is bound to. */
+static uint64_t own_bytes(const cuda_instance_t *instance)
+{
+    const lane_program_t *program = instance->base.program;
+    return sizeof(*instance) + instance->image.byte_count +
+           program->edge_count * sizeof(*instance->reach.edges) +
+           program->semaphore_count * sizeof(*instance->reach.semaphores);
 }
 
 blink_result_t cuda_instance_create(exec_t *exec, const lane_program_t *program, const uint32_t *nodes,
@@ -138,7 +97,7 @@ blink_result_t cuda_instance_create(exec_t *exec, const lane_program_t *program,
         instance_free(instance);
         return result;
     }
-    instance->base.need.bytes = sizeof(*instance) + instance->image.byte_count;
+    instance->base.need.bytes = own_bytes(instance);
     *created = &instance->base;
     return BLINK_OK;
 }
@@ -175,29 +134,36 @@ static blink_result_t load_object(cuda_instance_t *instance, const image_block_t
     return BLINK_OK;
 }
 
-static blink_result_t alloc_object(cuda_instance_t *instance, uint64_t bytes, uint32_t *object)
+static blink_result_t alloc_object(cuda_instance_t *instance, const cuda_memory_t *memory, uint32_t *object)
 {
     exec_cuda_t *exec = instance->exec;
     cuda_request_t *request;
     BLINK_TRY(cuda_request_make(exec, GPU_ALLOC, 0, &request));
     *object = request->object = request->sqe.member = ++exec->last_object;
     request->sqe.root = instance->gpu_mask;
-    request->sqe.flags = instance->through_host ? GPU_ALLOC_HOST : 0;
-    request->sqe.count = bytes;
+    request->sqe.flags = memory->on_host ? GPU_ALLOC_HOST : 0;
+    request->sqe.count = memory->bytes;
     cuda_request_send(exec, request);
     return BLINK_OK;
 }
 
-static uint64_t on_all_gpus(const cuda_instance_t *instance, uint64_t bytes)
+/* All that it takes, with so many bytes in each place. */
+static uint64_t in_all_places(const cuda_instance_t *instance, const cuda_memory_t *memory, uint64_t bytes)
 {
-    return bytes * (uint32_t)__builtin_popcount(instance->gpu_mask);
+    return memory->on_host ? bytes : bytes * (uint32_t)__builtin_popcount(instance->gpu_mask);
 }
 
-static void free_memory(cuda_instance_t *instance)
+static void free_memory(cuda_instance_t *instance, cuda_memory_t *memory)
 {
-    free_object(instance, &instance->memory_object);
-    instance->exec->memory_bytes -= on_all_gpus(instance, instance->memory_bytes);
-    instance->memory_bytes = 0;
+    free_object(instance, &memory->object);
+    instance->exec->memory_bytes -= in_all_places(instance, memory, memory->bytes);
+    memory->bytes = 0;
+}
+
+static void free_memories(cuda_instance_t *instance)
+{
+    free_memory(instance, &instance->memory);
+    free_memory(instance, &instance->host_memory);
 }
 
 void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent)
@@ -207,7 +173,7 @@ void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent)
         if (exec->memory_bytes <= KEPT_MEMORY_BYTES)
             return;
         if (instance->stage == CUDA_RUN_NONE && instance != recent)
-            free_memory(instance);
+            free_memories(instance);
     }
 }
 
@@ -215,8 +181,9 @@ void cuda_trim_memory(exec_cuda_t *exec, const cuda_instance_t *recent)
 static void forget_objects(cuda_instance_t *instance)
 {
     free_object(instance, &instance->program_object);
-    free_object(instance, &instance->binding_object);
-    free_memory(instance);
+    for (uint32_t i = 0; i < CUDA_BINDINGS; i++)
+        free_object(instance, &instance->bindings[i].object);
+    free_memories(instance);
     instance->failed = BLINK_OK;
     instance->generation = 0;
 }
@@ -226,6 +193,19 @@ void cuda_instance_destroy(exec_instance_t *base)
     cuda_instance_t *instance = (cuda_instance_t *)base;
     forget_objects(instance);
     instance_free(instance);
+}
+
+device_memory_t *cuda_instance_device(const cuda_instance_t *instance, bool *ordered)
+{
+    const gpu_facts_t *gpus = instance->exec->config.gpus;
+    uint32_t first = (uint32_t)__builtin_ctz(instance->gpu_mask);
+    for (uint32_t mask = instance->gpu_mask; mask; mask &= mask - 1) {
+        if (!gpu_are_peers(gpus, first, (uint32_t)__builtin_ctz(mask)))
+            return NULL;
+    }
+    bool is_alone = instance->gpu_mask == 1u << first;
+    *ordered = gpus[first].orders_for_all || (is_alone && gpus[first].orders_for_itself);
+    return instance->exec->exported[first];
 }
 
 /* ---- binding ---- */
@@ -290,23 +270,43 @@ static void count_loads(cuda_instance_t *instance)
     }
 }
 
-/* Of the memory: where the scratch ends and the semaphores begin. */
-static uint64_t semaphores_offset(const cuda_instance_t *instance)
+/* Memory that is there is kept while it is large enough, and not much too large: all of it is charged.
+ * Returns what is charged. */
+static uint64_t size_memory(cuda_instance_t *instance, cuda_memory_t *memory, uint64_t scratch_bytes)
 {
-    return (instance->scratch_bytes + SEMAPHORES_ALIGNMENT - 1) / SEMAPHORES_ALIGNMENT * SEMAPHORES_ALIGNMENT;
+    uint64_t offset =
+        (scratch_bytes + SEMAPHORES_ALIGNMENT - 1) / SEMAPHORES_ALIGNMENT * SEMAPHORES_ALIGNMENT;
+    memory->scratch_bytes = scratch_bytes;
+    memory->needed_bytes =
+        offset + (uint64_t)instance->base.program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES;
+    if (memory->on_host && !instance->reach.by_host)
+        memory->needed_bytes = 0;
+    if (memory->needed_bytes > memory->bytes || offset > memory->semaphores_offset ||
+        memory->bytes > 2 * memory->needed_bytes + MEMORY_SPARE_BYTES)
+        free_memory(instance, memory);
+    uint64_t held_bytes = memory->bytes > 0 ? memory->bytes : memory->needed_bytes;
+    return in_all_places(instance, memory, held_bytes);
 }
 
-/* Memory that is there is kept while it is large enough, and not much too large: all of it is charged. */
-static void size_memory(cuda_instance_t *instance)
+/* That of the size, or in the place of the one that was used least lately. */
+static cuda_binding_t *find_binding(cuda_instance_t *instance, uint64_t block_bytes)
 {
-    uint64_t offset = semaphores_offset(instance);
-    instance->needed_bytes =
-        offset + (uint64_t)instance->base.program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES;
-    if (instance->needed_bytes > instance->memory_bytes || offset > instance->semaphores_offset ||
-        instance->memory_bytes > 2 * instance->needed_bytes + MEMORY_SPARE_BYTES)
-        free_memory(instance);
-    uint64_t held_bytes = instance->memory_bytes > 0 ? instance->memory_bytes : instance->needed_bytes;
-    instance->base.need.gpu_bytes = on_all_gpus(instance, held_bytes);
+    cuda_binding_t *found = &instance->bindings[0];
+    uint32_t slots = instance->base.slots;
+    for (uint32_t i = 0; i < CUDA_BINDINGS; i++) {
+        cuda_binding_t *binding = &instance->bindings[i];
+        bool same = binding->number > 0 && binding->block_bytes == block_bytes && binding->slots == slots;
+        if (same || binding->number < found->number)
+            found = binding;
+        if (same)
+            break;
+    }
+    if (found->block_bytes != block_bytes || found->slots != slots)
+        free_object(instance, &found->object);
+    found->block_bytes = block_bytes;
+    found->slots = slots;
+    found->number = ++instance->binds;
+    return found;
 }
 
 /* Nothing of it needs a worker. */
@@ -317,30 +317,47 @@ blink_result_t cuda_instance_bind(exec_instance_t *base, uint64_t block_bytes)
     base->bound = false;
     free(instance->binding.bytes);
     instance->binding = (image_block_t){0};
-    free_object(instance, &instance->binding_object);
+    instance->bound = find_binding(instance, block_bytes);
     uint64_t chunk_bytes = program->independent ? item_bytes(instance, block_bytes) : 0;
     BLINK_TRY(exec_instance_set_geometry(base, block_bytes, chunk_bytes, base->slots));
-    uint64_t send_bytes;
-    BLINK_TRY(image_binding(&base->geometry, instance->through_host ? NULL : instance->rank_gpu,
-                            instance->exec->config.gpu_count, &instance->scratch_bytes, &send_bytes,
-                            &instance->binding));
-    cuda_wires_bind(&instance->wires, send_bytes);
-    base->need.bytes = sizeof(*instance) + instance->image.byte_count + instance->wires.block_bytes;
-    size_memory(instance);
+    image_slots_t slots;
+    BLINK_TRY(image_binding(&base->geometry, &instance->reach, instance->rank_gpu,
+                            instance->exec->config.gpu_count, &slots, &instance->binding));
+    cuda_wires_bind(&instance->wires, slots.send_bytes);
+    base->need.gpu_bytes = size_memory(instance, &instance->memory, slots.gpu_bytes);
+    base->need.bytes = own_bytes(instance) + instance->wires.block_bytes +
+                       size_memory(instance, &instance->host_memory, slots.host_bytes);
     count_loads(instance);
     base->bound = true;
     return BLINK_OK;
 }
 
-static blink_result_t load_memory(cuda_instance_t *instance)
+/* All semaphores count the same rounds, so that new ones in one place are new ones in both. */
+static blink_result_t load_memory(cuda_instance_t *instance, cuda_memory_t *memory)
 {
-    free_memory(instance);
+    if (memory->needed_bytes == 0)
+        return BLINK_OK;
+    memory->bytes = memory->needed_bytes;
+    memory->semaphores_offset =
+        memory->needed_bytes - (uint64_t)instance->base.program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES;
+    instance->exec->memory_bytes += in_all_places(instance, memory, memory->bytes);
+    return alloc_object(instance, memory, &memory->object);
+}
+
+static bool is_loaded(const cuda_memory_t *memory)
+{
+    return memory->object != 0 || memory->needed_bytes == 0;
+}
+
+static blink_result_t load_memories(cuda_instance_t *instance)
+{
+    if (is_loaded(&instance->memory) && is_loaded(&instance->host_memory))
+        return BLINK_OK;
+    free_memories(instance);
     instance->rounds = 0;
     instance->base.scrub = true;
-    instance->memory_bytes = instance->needed_bytes;
-    instance->semaphores_offset = semaphores_offset(instance);
-    instance->exec->memory_bytes += on_all_gpus(instance, instance->memory_bytes);
-    return alloc_object(instance, instance->memory_bytes, &instance->memory_object);
+    BLINK_TRY(load_memory(instance, &instance->memory));
+    return load_memory(instance, &instance->host_memory);
 }
 
 blink_result_t cuda_instance_load(cuda_instance_t *instance)
@@ -350,8 +367,8 @@ blink_result_t cuda_instance_load(cuda_instance_t *instance)
     instance->generation = instance->exec->generation;
     if (instance->program_object == 0)
         BLINK_TRY(load_object(instance, &instance->image, &instance->program_object));
-    if (instance->binding_object == 0)
-        BLINK_TRY(load_object(instance, &instance->binding, &instance->binding_object));
+    if (instance->bound->object == 0)
+        BLINK_TRY(load_object(instance, &instance->binding, &instance->bound->object));
     BLINK_TRY(cuda_wires_load(&instance->wires));
-    return instance->memory_object == 0 && instance->needed_bytes > 0 ? load_memory(instance) : BLINK_OK;
+    return load_memories(instance);
 }

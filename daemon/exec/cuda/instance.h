@@ -22,6 +22,25 @@ typedef enum cuda_run_stage {
     CUDA_RUN_PARKED /* its lanes have left, and wait for the network */
 } cuda_run_stage_t;
 
+/* A payload that it is or was bound to: the worker keeps the tables of some, since programs take the same few
+ * sizes in turn, and to load them anew is several calls of the driver for each GPU. */
+#define CUDA_BINDINGS 4u
+typedef struct cuda_binding {
+    uint64_t block_bytes;
+    uint32_t slots;  /* that the instance may have (exec_limit_slots()) */
+    uint32_t object; /* with the worker; 0: it has none */
+    uint64_t number; /* of the latest bind */
+} cuda_binding_t;
+
+/* Slots, then semaphores: on every GPU of the instance, or once on the host. */
+typedef struct cuda_memory {
+    uint32_t object; /* of the worker */
+    bool on_host;
+    uint64_t bytes;        /* of the object; of each of its GPUs */
+    uint64_t needed_bytes; /* for the payload that the instance is bound to; 0: none */
+    uint64_t scratch_bytes, semaphores_offset;
+} cuda_memory_t;
+
 typedef struct cuda_instance {
     exec_instance_t base;
     exec_cuda_t *exec; /* base.exec */
@@ -32,15 +51,16 @@ typedef struct cuda_instance {
     uint32_t lane_first[GPU_MAX], lane_count[GPU_MAX];
     image_block_t image;
     bool only_moves;
-    bool through_host; /* slots and semaphores are in host memory */
+    cuda_reach_t reach;
     cuda_wires_t wires;
     /* With the worker of this generation; 0: with none. */
     uint32_t generation;
-    uint32_t program_object, binding_object, memory_object;
-    uint64_t memory_bytes, semaphores_offset;
+    uint32_t program_object;
+    cuda_binding_t bindings[CUDA_BINDINGS];
+    uint64_t binds; /* made so far */
+    cuda_memory_t memory, host_memory;
     /* The payload that it is bound to. */
-    uint64_t scratch_bytes;
-    uint64_t needed_bytes; /* of memory_bytes */
+    cuda_binding_t *bound; /* one of the bindings */
     image_block_t binding;
     cuda_load_t *loads;
     uint32_t load_count;
@@ -70,8 +90,8 @@ blink_result_t cuda_instance_create(exec_t *exec, const lane_program_t *program,
 void cuda_instance_destroy(exec_instance_t *instance);
 blink_result_t cuda_instance_bind(exec_instance_t *instance, uint64_t block_bytes);
 
-/* Whether devices on these nodes meet in host memory: some of their GPUs cannot reach others'. */
-bool cuda_needs_host(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count);
+/* exec_wire_device(): of the first of the instance's GPUs, if the others are its peers. */
+device_memory_t *cuda_instance_device(const cuda_instance_t *instance, bool *ordered);
 
 /* Have the worker hold the program, what the instance is bound to, and its memory; nothing to do if it does
  * already. Errors: NO_MEMORY. */

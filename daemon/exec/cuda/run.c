@@ -128,7 +128,9 @@ static void fill_ranks(const cuda_instance_t *instance, gpu_run_t *to)
 /* Epochs and semaphores that tell what this run writes from what earlier runs left. */
 static void begin_round(cuda_instance_t *instance, gpu_run_t *to)
 {
-    to->scrub_bytes = exec_instance_advance_epochs(&instance->base) ? instance->scratch_bytes : 0;
+    bool scrubs = exec_instance_advance_epochs(&instance->base);
+    to->scrub_bytes = scrubs ? instance->memory.scratch_bytes : 0;
+    to->host_scrub_bytes = scrubs ? instance->host_memory.scratch_bytes : 0;
     to->run.epoch_base = instance->base.epoch_base;
     ++instance->rounds;
 }
@@ -138,9 +140,11 @@ static void fill_run(cuda_instance_t *instance, gpu_run_t *to)
     const exec_run_t *run = &instance->base.run;
     bool averages = run->redop == BLINK_AVG;
     *to = (gpu_run_t){.program = instance->program_object,
-                      .binding = instance->binding_object,
-                      .memory = instance->memory_object,
-                      .semaphores_offset = instance->semaphores_offset,
+                      .binding = instance->bound->object,
+                      .memory = instance->memory.object,
+                      .host_memory = instance->host_memory.object,
+                      .semaphores_offset = instance->memory.semaphores_offset,
+                      .host_semaphores_offset = instance->host_memory.semaphores_offset,
                       .cooperative = !instance->base.program->independent && !instance->wires.wires,
                       .run = {.number = instance->number,
                               .wait_limit_ns = instance->wires.wires ? LEAVE_NS : WAIT_LIMIT_NS,
@@ -313,5 +317,9 @@ void cuda_instance_abort(exec_instance_t *base, blink_result_t reason)
 const char *cuda_instance_transport(const exec_instance_t *base)
 {
     const cuda_instance_t *instance = (const cuda_instance_t *)base;
-    return instance->copied ? "copy engine" : instance->through_host ? "host memory" : "local";
+    if (instance->copied)
+        return "copy engine";
+    if (!instance->reach.by_host)
+        return "local";
+    return instance->reach.by_peers ? "local, host memory" : "host memory";
 }

@@ -1,6 +1,6 @@
 #include "exec/cuda/wire_memory.h"
 
-#include "exec/cuda/gpu_arena.h"
+#include "base/gpu_arena.h"
 #include "gpu_worker/link.h"
 
 #include <errno.h>

@@ -27,7 +27,7 @@ static const lane_step_t *step_of(const cuda_wires_t *wires, const cuda_wire_t *
 
 /* ---- making ---- */
 
-blink_result_t cuda_wires_init(cuda_wires_t *wires, exec_cuda_t *exec, const exec_instance_t *base,
+blink_result_t cuda_wires_init(cuda_wires_t *wires, exec_cuda_t *exec, exec_instance_t *base,
                                const image_block_t *program_image, const image_block_t *binding)
 {
     const lane_program_t *program = base->program;
@@ -57,8 +57,10 @@ blink_result_t cuda_wires_init(cuda_wires_t *wires, exec_cuda_t *exec, const exe
 
 static void give_block(cuda_wires_t *wires)
 {
-    if (wires->block)
-        wire_memory_give(wires->exec->config.wires, wires->block, wires->block_bytes);
+    if (!wires->block)
+        return;
+    exec_instance_memory_gone(wires->base);
+    wire_memory_give(wires->exec->config.wires, wires->block, wires->block_bytes);
     wires->block = NULL;
 }
 
@@ -115,6 +117,7 @@ static uint64_t gpu_address(const cuda_wires_t *wires, const void *address)
 static blink_result_t enter_areas(cuda_wires_t *wires)
 {
     const lane_program_t *program = wires->base->program;
+    const uint64_t *device_landings = wires->base->run.wires->device_landings;
     uint64_t *areas = (uint64_t *)(void *)(wires->block + wires->areas_offset);
     for (uint32_t i = 0; i < program->landing_count; i++) {
         const void *landing = wires->base->run.wires->landings[i];
@@ -123,7 +126,8 @@ static blink_result_t enter_areas(cuda_wires_t *wires)
             continue;
         if (wire_memory_offset(wires->exec->config.wires, landing) == UINT64_MAX)
             return BLINK_FAIL(BLINK_ERR_INTERNAL, "landing %u is not in memory that GPUs reach", i);
-        areas[i] = gpu_address(wires, landing);
+        bool is_on_device = device_landings && device_landings[i];
+        areas[i] = is_on_device ? device_landings[i] : gpu_address(wires, landing);
     }
     areas[program->landing_count] = gpu_address(wires, wires->block + wires->send_offset);
     return BLINK_OK;
@@ -369,6 +373,13 @@ static const char *slot_of(const cuda_wires_t *wires, const cuda_wire_t *wire, c
         (const void *)((const char *)wires->binding->bytes + binding->edges_offset);
     return wires->block + wires->send_offset + edges[operand->edge].scratch_offset +
            chunk % geometry->slots * edges[operand->edge].slot_bytes;
+}
+
+bool cuda_wires_memory(const cuda_wires_t *wires, void **memory, uint64_t *bytes)
+{
+    *memory = wires->block + wires->send_offset;
+    *bytes = wires->block_bytes - wires->send_offset;
+    return *bytes > 0;
 }
 
 wire_place_t cuda_wires_place(const cuda_wires_t *wires, uint32_t lane, uint32_t sequence)

@@ -25,7 +25,7 @@ typedef struct cuda_wire {
 typedef struct cuda_wires {
     list_t link; /* exec_cuda_t.wired */
     exec_cuda_t *exec;
-    const exec_instance_t *base;            /* of which they are */
+    exec_instance_t *base;                  /* of which they are */
     const image_block_t *program, *binding; /* its own */
     cuda_wire_t *wires;
     image_wires_t image;
@@ -49,7 +49,7 @@ typedef struct cuda_wires {
 
 /* For an instance that has its program; its other parts are borrowed. Errors: NO_MEMORY, UNSUPPORTED (a
  * program with flags). cuda_wires_fini() must follow on failure too. */
-blink_result_t cuda_wires_init(cuda_wires_t *wires, exec_cuda_t *exec, const exec_instance_t *base,
+blink_result_t cuda_wires_init(cuda_wires_t *wires, exec_cuda_t *exec, exec_instance_t *base,
                                const image_block_t *program_image, const image_block_t *binding);
 void cuda_wires_fini(cuda_wires_t *wires);
 
@@ -86,6 +86,7 @@ void cuda_wires_abort(cuda_wires_t *wires, blink_result_t reason);
 bool cuda_wires_end(cuda_wires_t *wires, const exec_end_t *end, const char *text);
 
 /* What exec_wire_calls_t asks for; sent or arrived: finished. */
+bool cuda_wires_memory(const cuda_wires_t *wires, void **memory, uint64_t *bytes);
 wire_place_t cuda_wires_place(const cuda_wires_t *wires, uint32_t lane, uint32_t sequence);
 void cuda_wires_finish(cuda_wires_t *wires, uint32_t lane, uint32_t sequence);
 void cuda_wires_settle(cuda_wires_t *wires);

@@ -217,13 +217,8 @@ static const char *host_transport(const exec_instance_t *instance)
     return "local";
 }
 
-static bool host_needs_flags(const exec_t *exec, const uint32_t *nodes, uint32_t rank_count)
-{
-    (void)exec, (void)nodes, (void)rank_count;
-    return false;
-}
-
-static const exec_wire_calls_t host_wire_calls = {.place = host_wire_place,
+static const exec_wire_calls_t host_wire_calls = {.memory = host_wire_memory,
+                                                  .place = host_wire_place,
                                                   .sent = host_wire_sent,
                                                   .arrived = host_wire_arrived,
                                                   .run = host_wire_run,
@@ -238,7 +233,6 @@ static const exec_calls_t host_calls = {.create = host_instance_create,
                                         .abort = host_instance_abort,
                                         .poll = host_poll,
                                         .transport = host_transport,
-                                        .needs_flags = host_needs_flags,
                                         .share_create = host_share_create,
                                         .share_destroy = host_share_destroy,
                                         .wire = &host_wire_calls};

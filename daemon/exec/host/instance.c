@@ -127,8 +127,17 @@ static blink_result_t instance_alloc_lanes(host_instance_t *instance)
     return BLINK_OK;
 }
 
+bool host_wire_memory(const exec_instance_t *base, void **memory, uint64_t *bytes)
+{
+    const host_instance_t *instance = (const host_instance_t *)base;
+    *memory = instance->scratch;
+    *bytes = instance->buffer_bytes;
+    return instance->buffer_bytes >= BUFFER_PAGES_BYTES;
+}
+
 static void instance_free_buffer(host_instance_t *instance)
 {
+    exec_instance_memory_gone(&instance->base);
     if (instance->buffer_bytes >= BUFFER_PAGES_BYTES)
         pages_give(instance->scratch, instance->buffer_bytes);
     else

@@ -36,6 +36,7 @@ void wires_begin(host_instance_t *instance);
 void wire_wake(host_instance_t *instance, uint32_t lane, uint64_t due_ns);
 
 /* The host's side of exec_wire_calls_t. */
+bool host_wire_memory(const exec_instance_t *instance, void **memory, uint64_t *bytes); /* instance.c */
 wire_place_t host_wire_place(const exec_instance_t *instance, uint32_t lane, uint32_t sequence);
 void host_wire_sent(exec_instance_t *instance, uint32_t lane, uint32_t sequence);
 exec_task_t *host_wire_arrived(exec_instance_t *instance, uint32_t lane, uint32_t sequence);

@@ -28,6 +28,7 @@ typedef struct worker_gpu {
     CUdevice device;
     CUcontext context;
     gpu_facts_t facts;
+    int exported_fd; /* a dma-buf, if facts.exported_address is not 0 */
     /* the run thread's */
     worker_streams_t run_streams, copy_streams;
     uint32_t copies_made; /* copies take the streams one after the other */

@@ -37,19 +37,26 @@ void worker_log_failure(const worker_t *worker, const char *call, CUresult resul
     LOG_WARNING("GPU memory given back: %s", blink_error_text());
 }
 
+blink_result_t worker_check_gpu(const worker_t *worker, uint32_t gpu, CUdeviceptr address)
+{
+    int ordinal = -1;
+    if (worker->cu->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) !=
+        CUDA_SUCCESS)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "the driver does not tell where the imported memory is");
+    if (ordinal != (int)gpu)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the memory is on GPU %d, not on %u", ordinal, gpu);
+    return BLINK_OK;
+}
+
 /* What the driver opened at `address` is memory of this GPU, of allocation_bytes at least. */
 static blink_result_t check_opened(const worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
                                    CUdeviceptr address)
 {
-    int ordinal = -1;
     CUdeviceptr base = 0;
     size_t bytes = 0;
-    if (worker->cu->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) !=
-            CUDA_SUCCESS ||
-        worker->cu->cuMemGetAddressRange(&base, &bytes, address) != CUDA_SUCCESS)
+    BLINK_TRY(worker_check_gpu(worker, gpu, address));
+    if (worker->cu->cuMemGetAddressRange(&base, &bytes, address) != CUDA_SUCCESS)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "the driver does not tell what the imported memory is");
-    if (ordinal != (int)gpu)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the memory is on GPU %d, not on %u", ordinal, gpu);
     if (base > address || bytes < address - base || bytes - (address - base) < extent->allocation_bytes)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "the allocation has %" PRIu64 " bytes, not the %" PRIu64 " that were said",
@@ -59,7 +66,8 @@ static blink_result_t check_opened(const worker_t *worker, uint32_t gpu, const g
 
 /* ---- VMM ---- */
 
-/* The allocation's real size shows when it is mapped. */
+/* The allocation's real size shows when it is mapped, and so does its GPU: the properties may have the number
+ * that this GPU has in the process that exported it. */
 static blink_result_t check_vmm(const worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
                                 CUmemGenericAllocationHandle handle)
 {
@@ -68,9 +76,7 @@ static blink_result_t check_vmm(const worker_t *worker, uint32_t gpu, const gpu_
     CUDA_DRIVER_TRY(worker->cu, cuMemGetAllocationPropertiesFromHandle, &properties, handle);
     if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the memory is not on a GPU");
-    if (properties.location.id != (int)gpu)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the memory is on GPU %d, not on %u",
-                          properties.location.id, gpu);
+    properties.location.id = worker->gpus[gpu].device;
     CUDA_DRIVER_TRY(worker->cu, cuMemGetAllocationGranularity, &granularity, &properties,
                     CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     if (extent->allocation_bytes % granularity != 0)
@@ -131,10 +137,9 @@ blink_result_t worker_open_pool(worker_t *worker, uint32_t gpu, const gpu_extent
 void worker_close_pool(worker_t *worker, uint32_t gpu, CUmemoryPool pool, CUdeviceptr address)
 {
     const cuda_driver_t *cu = worker->cu;
-    /* Any stream will do, and any thread may enqueue: what ran on the memory has ended. */
-    if (address != 0)
-        worker_log_failure(worker, "cuMemFreeAsync",
-                           cu->cuMemFreeAsync(address, worker->gpus[gpu].object_stream.handle));
+    /* Not in the order of a stream: when the client hears that its memory is given back, it may free it. */
+    if (address != 0 && worker_select(worker, &worker->gpus[gpu]) == BLINK_OK)
+        worker_log_failure(worker, "cuMemFree", cu->cuMemFree(address));
     worker_log_failure(worker, "cuMemPoolDestroy", cu->cuMemPoolDestroy(pool));
 }
 

@@ -21,6 +21,10 @@ blink_result_t worker_open_ipc(worker_t *worker, uint32_t gpu, const gpu_extent_
                                CUdeviceptr *address);
 void worker_close_ipc(worker_t *worker, uint32_t gpu, CUdeviceptr address);
 
+/* Whether what has been mapped at an address is memory of this GPU. Errors: INVALID_ARGUMENT (it is
+ * another's), UNSUPPORTED (the driver does not tell). */
+blink_result_t worker_check_gpu(const worker_t *worker, uint32_t gpu, CUdeviceptr address);
+
 /* Fail over a handle that leads nowhere: INVALID_ARGUMENT, or NO_MEMORY. */
 blink_result_t worker_import_fail(const worker_t *worker, const char *call, CUresult result);
 

@@ -36,16 +36,13 @@ void *worker_range(const worker_t *worker, const ring_sqe_t *sqe)
 
 /* ---- parts ---- */
 
-blink_result_t worker_part_add(worker_t *worker, worker_job_t *job, worker_gpu_t *gpu,
-                               worker_stream_t *stream, worker_part_t **part)
+worker_part_t *worker_part_add(worker_job_t *job, worker_gpu_t *gpu, worker_stream_t *stream)
 {
-    worker_slot_t *slot;
-    BLINK_TRY(worker_slot_get(worker, gpu, &slot));
-    *part = &job->parts[job->part_count++];
-    **part = (worker_part_t){.gpu = gpu, .slot = slot, .stream = stream};
+    worker_part_t *part = &job->parts[job->part_count++];
+    *part = (worker_part_t){.gpu = gpu, .slot = worker_slot_get(gpu), .stream = stream};
     stream->users++;
     job->parts_left++;
-    return BLINK_OK;
+    return part;
 }
 
 void worker_part_drop(worker_job_t *job)

@@ -37,9 +37,8 @@ void worker_job_fail(worker_job_t *job, blink_result_t result, const char *text)
 /* Tell all lanes of the job to end. */
 void worker_job_abort(worker_job_t *job);
 
-/* Add a part to the job: a slot, and the stream it will use. */
-blink_result_t worker_part_add(worker_t *worker, worker_job_t *job, worker_gpu_t *gpu,
-                               worker_stream_t *stream, worker_part_t **part);
+/* Add a part to the job, which has none on this GPU: a slot, and the stream it will use. */
+worker_part_t *worker_part_add(worker_job_t *job, worker_gpu_t *gpu, worker_stream_t *stream);
 
 /* Take the last part back: nothing was enqueued that would end it. */
 void worker_part_drop(worker_job_t *job);

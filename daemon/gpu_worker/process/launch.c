@@ -13,21 +13,15 @@
  * A stream without work if there can be one, else the one with the least. Sharing one cannot make runs wait
  * in a circle: a run is enqueued on all its GPUs before the next, so it is only ever behind earlier ones.
  */
-static blink_result_t pick_stream(worker_t *worker, worker_gpu_t *gpu, worker_stream_t **picked)
+static worker_stream_t *pick_stream(worker_gpu_t *gpu)
 {
     worker_streams_t *pool = &gpu->run_streams;
-    worker_stream_t *best = NULL;
-    for (uint32_t i = 0; i < pool->count; i++) {
-        if (!best || pool->streams[i].users < best->users)
+    worker_stream_t *best = &pool->streams[0];
+    for (uint32_t i = 1; i < pool->count && best->users > 0; i++) {
+        if (pool->streams[i].users < best->users)
             best = &pool->streams[i];
     }
-    if ((!best || best->users > 0) && pool->count < WORKER_STREAMS_MAX) {
-        BLINK_TRY(worker_select(worker, gpu));
-        BLINK_TRY(worker_stream_create(worker, &pool->streams[pool->count]));
-        best = &pool->streams[pool->count++];
-    }
-    *picked = best;
-    return BLINK_OK;
+    return best;
 }
 
 /* ---- what a run needs ---- */
@@ -40,6 +34,22 @@ static blink_result_t address_of(const worker_t *worker, const char *what, uint3
     if (*address == 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the run's %s, object %u, is not on GPU %u", what,
                           number, gpu);
+    return BLINK_OK;
+}
+
+/* Enter where a GPU finds memory of the host. */
+static blink_result_t enter_host(const worker_t *worker, const gpu_run_t *request, uint32_t gpu,
+                                 lane_abi_run_t *run)
+{
+    const worker_object_t *memory = worker_object_find(worker, request->host_memory);
+    if (request->host_memory == 0)
+        return BLINK_OK;
+    if (!memory || !memory->slab || memory->addresses[gpu] == 0)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "the run's memory on the host, object %u: there is none for GPU %u",
+                          request->host_memory, gpu);
+    run->ranks[LANE_ABI_HOST].scratch = memory->addresses[gpu];
+    run->ranks[LANE_ABI_HOST].semaphores = memory->addresses[gpu] + request->host_semaphores_offset;
     return BLINK_OK;
 }
 
@@ -108,6 +118,8 @@ static blink_result_t find_kernel(const worker_t *worker, const gpu_run_t *reque
 
 /* ---- launches ---- */
 
+static_assert(sizeof(lane_abi_run_t) <= 4096, "a kernel's arguments have 4 KiB");
+
 /* A launch on its way: the kernel's arguments come from the run's, which all launches share. */
 typedef struct launcher {
     worker_t *worker;
@@ -122,14 +134,34 @@ static blink_result_t add_launches(launcher_t *launcher)
     worker_t *worker = launcher->worker;
     for (uint32_t i = 0; i < launcher->request->launch_count; i++) {
         const uint32_t gpu = launcher->request->launches[i].gpu;
-        worker_stream_t *stream;
-        worker_part_t *part;
         if (gpu >= worker->gpu_count)
             return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a launch on GPU %u of %u", gpu, worker->gpu_count);
-        BLINK_TRY(pick_stream(worker, &worker->gpus[gpu], &stream));
-        BLINK_TRY(worker_part_add(worker, launcher->job, &worker->gpus[gpu], stream, &part));
+        worker_stream_t *stream = pick_stream(&worker->gpus[gpu]);
+        (void)worker_part_add(launcher->job, &worker->gpus[gpu], stream);
         BLINK_TRY(worker_objects_await(worker, stream->handle));
     }
+    return BLINK_OK;
+}
+
+/* The scratch on a part's GPU; the first one has that of the host to do, too. */
+static blink_result_t scrub_part(const launcher_t *launcher, uint32_t number)
+{
+    worker_t *worker = launcher->worker;
+    const gpu_run_t *request = launcher->request;
+    const worker_part_t *part = &launcher->job->parts[number];
+    const CUstream stream = part->stream->handle;
+    CUdeviceptr scratch;
+    BLINK_TRY(worker_select(worker, part->gpu));
+    if (request->scrub_bytes > 0) {
+        BLINK_TRY(address_of(worker, "memory", request->memory, part->gpu->number, &scratch));
+        WORKER_TRY(worker, cuMemsetD8Async, scratch, 0, request->scrub_bytes, stream);
+    }
+    if (request->host_scrub_bytes > 0 && number == 0) {
+        BLINK_TRY(
+            address_of(worker, "memory on the host", request->host_memory, part->gpu->number, &scratch));
+        WORKER_TRY(worker, cuMemsetD8Async, scratch, 0, request->host_scrub_bytes, stream);
+    }
+    WORKER_TRY(worker, cuEventRecord, part->stream->event, stream);
     return BLINK_OK;
 }
 
@@ -138,20 +170,12 @@ static blink_result_t scrub(const launcher_t *launcher)
 {
     worker_t *worker = launcher->worker;
     const worker_job_t *job = launcher->job;
-    if (launcher->request->scrub_bytes == 0)
+    if (launcher->request->scrub_bytes == 0 && launcher->request->host_scrub_bytes == 0)
         return BLINK_OK;
-    const worker_object_t *memory = worker_object_find(worker, launcher->request->memory);
-    uint32_t memories = memory && memory->host ? 1 : job->part_count;
-    for (uint32_t i = 0; i < memories; i++) {
-        const worker_part_t *part = &job->parts[i];
-        CUdeviceptr scratch;
-        BLINK_TRY(address_of(worker, "memory", launcher->request->memory, part->gpu->number, &scratch));
-        BLINK_TRY(worker_select(worker, part->gpu));
-        WORKER_TRY(worker, cuMemsetD8Async, scratch, 0, launcher->request->scrub_bytes, part->stream->handle);
-        WORKER_TRY(worker, cuEventRecord, part->stream->event, part->stream->handle);
-    }
+    for (uint32_t i = 0; i < job->part_count; i++)
+        BLINK_TRY(scrub_part(launcher, i));
     for (uint32_t i = 0; i < job->part_count; i++) {
-        for (uint32_t j = 0; j < memories; j++) {
+        for (uint32_t j = 0; j < job->part_count; j++) {
             if (i != j)
                 WORKER_TRY(worker, cuStreamWaitEvent, job->parts[i].stream->handle,
                            job->parts[j].stream->event, 0);
@@ -169,6 +193,7 @@ static blink_result_t launch(launcher_t *launcher, const gpu_launch_t *request, 
     CUdeviceptr program, binding;
     BLINK_TRY(address_of(worker, "program", launcher->request->program, part->gpu->number, &program));
     BLINK_TRY(address_of(worker, "binding", launcher->request->binding, part->gpu->number, &binding));
+    BLINK_TRY(enter_host(worker, launcher->request, part->gpu->number, run));
     run->program = program;
     run->binding = binding;
     run->control = part->slot->control_address;
@@ -245,15 +270,12 @@ static blink_result_t join_copies(worker_t *worker, worker_gpu_t *gpu, const gpu
 
 static blink_result_t begin_copies(worker_t *worker, const gpu_run_t *request, worker_job_t *job)
 {
-    worker_stream_t *stream;
-    worker_part_t *part;
     if (request->copy_gpu >= worker->gpu_count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "copies of GPU %u of %u", request->copy_gpu,
                           worker->gpu_count);
     worker_gpu_t *gpu = &worker->gpus[request->copy_gpu];
     BLINK_TRY(worker_select(worker, gpu));
-    BLINK_TRY(pick_stream(worker, gpu, &stream));
-    BLINK_TRY(worker_part_add(worker, job, gpu, stream, &part));
+    const worker_part_t *part = worker_part_add(job, gpu, pick_stream(gpu));
     blink_result_t result = enqueue_copies(worker, gpu, request);
     if (result != BLINK_OK) /* what was enqueued before comes to its end all the same */
         worker_job_fail(job, result, blink_error_text());

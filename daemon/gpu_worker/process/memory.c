@@ -117,6 +117,13 @@ static blink_result_t map_side_by_side(const worker_t *worker, const gpu_request
     CUmemAccessDesc access[GPU_MAX];
     CUDA_DRIVER_TRY(worker->cu, cuMemSetAccess, import->address, import->bytes, access,
                     worker_accessors(worker, request->gpu, access));
+    CUdeviceptr address = import->address;
+    for (uint32_t i = 0; i < request->extent_count; i++) {
+        blink_result_t result = worker_check_gpu(worker, request->gpu, address);
+        if (result != BLINK_OK)
+            return fail_extent(result, request, i);
+        address += request->extents[i].allocation_bytes;
+    }
     return BLINK_OK;
 }
 

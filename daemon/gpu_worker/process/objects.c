@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SLAB_BYTES (UINT64_C(32) << 20)
+
 static worker_object_t **place_of(worker_t *worker, uint32_t number)
 {
     worker_object_t **place = &worker->objects[number % WORKER_OBJECT_BUCKETS];
@@ -41,8 +43,7 @@ static blink_result_t fill(worker_t *worker, worker_gpu_t *gpu, worker_object_t 
 static blink_result_t make_on(worker_t *worker, worker_gpu_t *gpu, worker_object_t *object,
                               const void *source, size_t bytes, worker_job_t *job)
 {
-    worker_part_t *part;
-    BLINK_TRY(worker_part_add(worker, job, gpu, &gpu->object_stream, &part));
+    const worker_part_t *part = worker_part_add(job, gpu, &gpu->object_stream);
     blink_result_t result = fill(worker, gpu, object, source, bytes);
     if (result == BLINK_OK)
         result = worker_part_finish(worker, job, part);
@@ -51,40 +52,87 @@ static blink_result_t make_on(worker_t *worker, worker_gpu_t *gpu, worker_object
     return result;
 }
 
+/* ---- in host memory ---- */
+
+/* Of the slab that an object of so many bytes is made of: slabs of few sizes are used again. */
+static uint64_t slab_bytes(uint64_t bytes)
+{
+    uint64_t size = SLAB_BYTES;
+    while (size < bytes)
+        size *= 2;
+    return size;
+}
+
+static blink_result_t map_slab(worker_t *worker, worker_slab_t *slab, uint64_t bytes)
+{
+    void *memory;
+    BLINK_TRY(worker_select(worker, &worker->gpus[0]));
+    WORKER_TRY(worker, cuMemHostAlloc, &memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    slab->memory = memory;
+    for (uint32_t i = 0; i < worker->gpu_count; i++) {
+        BLINK_TRY(worker_select(worker, &worker->gpus[i]));
+        WORKER_TRY(worker, cuMemHostGetDevicePointer, &slab->addresses[i], memory, 0);
+    }
+    return gpu_arena_init(&slab->arena, memory, bytes);
+}
+
+blink_result_t worker_slab_make(worker_t *worker, uint64_t bytes)
+{
+    worker_slab_t *slab = calloc(1, sizeof(*slab));
+    if (!slab)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a slab");
+    blink_result_t result = map_slab(worker, slab, slab_bytes(bytes));
+    if (result != BLINK_OK) {
+        if (slab->memory)
+            worker->cu->cuMemFreeHost(slab->memory);
+        free(slab);
+        return result;
+    }
+    slab->next = worker->slabs;
+    worker->slabs = slab;
+    return BLINK_OK;
+}
+
+static bool take(worker_t *worker, worker_object_t *object)
+{
+    for (worker_slab_t *slab = worker->slabs; slab; slab = slab->next) {
+        if (slab->arena.bytes == slab_bytes(object->bytes) &&
+            gpu_arena_take(&slab->arena, object->bytes, &object->offset) == BLINK_OK) {
+            object->slab = slab;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Once, for all GPUs of the mask. */
 static blink_result_t make_on_host(worker_t *worker, const ring_sqe_t *sqe, worker_object_t *object)
 {
-    CUdeviceptr address;
-    BLINK_TRY(worker_select(worker, &worker->gpus[0]));
-    WORKER_TRY(worker, cuMemHostAlloc, &object->host, sqe->count,
-               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    memset(object->host, 0, sqe->count);
+    object->bytes = sqe->count;
+    if (!take(worker, object)) {
+        BLINK_TRY(worker_slab_make(worker, object->bytes));
+        if (!take(worker, object))
+            return BLINK_ERR_NO_MEMORY; /* gpu_arena_take() has said why */
+    }
+    memset(object->slab->memory + object->offset, 0, object->bytes);
     for (uint32_t i = 0; i < worker->gpu_count; i++) {
-        if (!(sqe->root & 1u << i))
-            continue;
-        BLINK_TRY(worker_select(worker, &worker->gpus[i]));
-        WORKER_TRY(worker, cuMemHostGetDevicePointer, &address, object->host, 0);
-        object->addresses[i] = address;
+        if (sqe->root & 1u << i)
+            object->addresses[i] = object->slab->addresses[i] + object->offset;
     }
     return BLINK_OK;
 }
 
-static blink_result_t give_back_host(worker_t *worker, worker_object_t *object)
-{
-    CUresult freed = worker->cu->cuMemFreeHost(object->host);
-    free(object);
-    return freed == CUDA_SUCCESS ? BLINK_OK : worker_fail(worker, "cuMemFreeHost", freed);
-}
+/* ---- giving back ---- */
 
 /* In the object stream's order: whatever was enqueued there for the object comes before. */
 static blink_result_t give_back(worker_t *worker, worker_object_t *object)
 {
     blink_result_t result = BLINK_OK;
-    if (object->host)
-        return give_back_host(worker, object);
+    if (object->slab)
+        gpu_arena_give(&object->slab->arena, object->offset, object->bytes);
     for (uint32_t i = 0; i < worker->gpu_count; i++) {
         worker_gpu_t *gpu = &worker->gpus[i];
-        if (object->addresses[i] == 0)
+        if (object->slab || object->addresses[i] == 0)
             continue;
         CUresult freed = worker->cu->cuMemFreeAsync(object->addresses[i], gpu->object_stream.handle);
         if (freed != CUDA_SUCCESS)

@@ -4,12 +4,27 @@
 #ifndef BLINK_WORKER_OBJECTS_H
 #define BLINK_WORKER_OBJECTS_H
 
+#include "base/gpu_arena.h"
 #include "gpu_worker/process/job.h"
+
+/* Page-locked host memory, of which objects are made that are not on GPUs. It is never given back: to lock
+ * and to unlock pages may wait for what the GPUs run. Sizes are 32 MiB and its doubles; of each size as much
+ * is kept as objects that need a slab of it once took at the same time, and up to as much again. */
+typedef struct worker_slab {
+    char *memory;
+    CUdeviceptr addresses[GPU_MAX]; /* where each GPU finds it */
+    gpu_arena_t arena;
+    struct worker_slab *next;
+} worker_slab_t;
+
+/* Make one before it is needed. Errors: NO_MEMORY, SYSTEM. */
+blink_result_t worker_slab_make(worker_t *worker, uint64_t bytes);
 
 typedef struct worker_object {
     uint32_t number;
     CUdeviceptr addresses[GPU_MAX]; /* 0 where it is not */
-    void *host;                     /* if it is in host memory */
+    worker_slab_t *slab;            /* NULL: it is on GPUs */
+    uint64_t offset, bytes;         /* in the slab */
     struct worker_object *next;     /* in its bucket */
 } worker_object_t;
 

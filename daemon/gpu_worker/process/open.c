@@ -20,6 +20,14 @@ static uint32_t attribute(const worker_t *worker, CUdevice device, CUdevice_attr
                : 0;
 }
 
+/* Drivers before CUDA 12.3 do not say: then it is taken to be as was asked for. */
+static bool shares_by_mps(const worker_t *worker, CUdevice device)
+{
+    int value = 0;
+    CUresult result = worker->cu->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device);
+    return result == CUDA_SUCCESS ? value != 0 : worker->start.is_mps;
+}
+
 static blink_result_t read_facts(worker_t *worker, worker_gpu_t *gpu)
 {
     gpu_facts_t *facts = &gpu->facts;
@@ -39,7 +47,7 @@ static blink_result_t read_facts(worker_t *worker, worker_gpu_t *gpu)
     /* kHz and bits; data move on both edges of the clock. */
     facts->memory_GBps = 2.0 * attribute(worker, device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
                          attribute(worker, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8 * 1e-6;
-    worker->is_mps |= attribute(worker, device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED) != 0;
+    worker->is_mps |= shares_by_mps(worker, device);
     return BLINK_OK;
 }
 
@@ -91,11 +99,25 @@ static void name_kernels(worker_t *worker)
 static_assert(1 + (BLINK_FLOAT8_E5M2 + 1) * (BLINK_MIN + 1) <= WORKER_KERNELS_MAX,
               "every kernel has its place");
 
+/* Most often a build that is not for this GPU, or that is newer than the driver. */
+static blink_result_t fail_image(const worker_t *worker, const worker_gpu_t *gpu, CUresult result)
+{
+    int version = 0;
+    (void)worker->cu->cuDriverGetVersion(&version);
+    blink_result_t failure = cuda_driver_fail(worker->cu, "cuModuleLoadData", result);
+    return BLINK_FAIL(failure, "%s; kernels of CUDA %d.%d, driver of CUDA %d.%d, GPU of capability %u.%u",
+                      blink_error_text(), CUDA_API_MAJOR(CUDA_VERSION), CUDA_API_MINOR(CUDA_VERSION),
+                      CUDA_API_MAJOR(version), CUDA_API_MINOR(version), gpu->facts.capability / 10,
+                      gpu->facts.capability % 10);
+}
+
 static blink_result_t load_kernels(worker_t *worker, worker_gpu_t *gpu)
 {
     CUmodule module;
     int least = 0;
-    CUDA_DRIVER_TRY(worker->cu, cuModuleLoadData, &module, worker_image);
+    CUresult loaded = worker->cu->cuModuleLoadData(&module, worker_image);
+    if (loaded != CUDA_SUCCESS)
+        return fail_image(worker, gpu, loaded);
     for (uint32_t i = 0; i < worker->kernel_count; i++) {
         int blocks;
         CUfunction *function = &worker->kernels[i].functions[gpu->number];
@@ -121,6 +143,8 @@ static blink_result_t equip(worker_t *worker, worker_gpu_t *gpu)
     const uint32_t copy_streams = gpu->facts.copy_engines > 0 ? 2 * gpu->facts.copy_engines : 1;
     while (gpu->copy_streams.count < copy_streams && gpu->copy_streams.count < WORKER_COPY_STREAMS_MAX)
         BLINK_TRY(worker_stream_create(worker, &gpu->copy_streams.streams[gpu->copy_streams.count++]));
+    while (gpu->run_streams.count < WORKER_STREAMS_MAX)
+        BLINK_TRY(worker_stream_create(worker, &gpu->run_streams.streams[gpu->run_streams.count++]));
     BLINK_TRY(worker_stream_create(worker, &gpu->object_stream));
 
     CUmemAccessDesc access[GPU_MAX];
@@ -133,18 +157,77 @@ static blink_result_t equip(worker_t *worker, worker_gpu_t *gpu)
     const uint32_t accessors = worker_accessors(worker, gpu->number, access);
     if (accessors > 1) /* a pool's own GPU needs no leave */
         CUDA_DRIVER_TRY(worker->cu, cuMemPoolSetAccess, gpu->object_pool, access + 1, accessors - 1);
-    worker_slot_t *slot; /* the first, so that the others of its slab are there when runs come */
-    BLINK_TRY(worker_slot_get(worker, gpu, &slot));
-    worker_slot_put(gpu, slot);
+    return worker_slots_make(worker, gpu);
+}
+
+/* ---- what the network writes to ---- */
+
+/* Memory of the GPU as a dma-buf. */
+static blink_result_t export_memory(worker_t *worker, worker_gpu_t *gpu)
+{
+    CUdeviceptr memory;
+    if (attribute(worker, gpu->device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) == 0)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "its driver makes no dma-bufs");
+    CUDA_DRIVER_TRY(worker->cu, cuMemAlloc, &memory, GPU_EXPORT_BYTES);
+    CUresult result = worker->cu->cuMemGetHandleForAddressRange(&gpu->exported_fd, memory, GPU_EXPORT_BYTES,
+                                                                CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    if (result != CUDA_SUCCESS) {
+        cuda_driver_fail(worker->cu, "cuMemGetHandleForAddressRange", result);
+        (void)worker->cu->cuMemFree(memory);
+        return BLINK_ERR_UNSUPPORTED;
+    }
+    const uint32_t ordering =
+        attribute(worker, gpu->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
+    gpu->facts.orders_for_itself = ordering >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+    gpu->facts.orders_for_all = ordering >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES;
+    gpu->facts.exported_address = memory;
     return BLINK_OK;
+}
+
+/* Without it what comes lands in host memory. */
+static void offer_memory(worker_t *worker, worker_gpu_t *gpu)
+{
+    if (export_memory(worker, gpu) != BLINK_OK)
+        LOG_WARNING("[network] gpu_direct: not for GPU %u: %s", gpu->number, blink_error_text());
+    else
+        LOG_INFO("[network] gpu_direct: %llu MiB of GPU %u may be written to by RDMA devices; %s",
+                 (unsigned long long)GPU_EXPORT_BYTES >> 20, gpu->number,
+                 gpu->facts.orders_for_all      ? "nothing is flushed"
+                 : gpu->facts.orders_for_itself ? "what other GPUs read is flushed"
+                                                : "what comes is flushed");
+}
+
+/* Communicators on GPUs that do not reach one another meet in host memory. */
+static bool are_all_peers(const worker_t *worker)
+{
+    for (uint32_t i = 0; i < worker->gpu_count; i++) {
+        if (__builtin_popcount(worker->gpus[i].facts.peers) < (int)worker->gpu_count)
+            return false;
+    }
+    return true;
+}
+
+/* Else the first application would find that the GPU is taken. MPS is one process to the driver. */
+static blink_result_t check_compute_mode(const worker_t *worker, const worker_gpu_t *gpu)
+{
+    int mode = CU_COMPUTEMODE_DEFAULT;
+    CUDA_DRIVER_TRY(worker->cu, cuDeviceGetAttribute, &mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, gpu->device);
+    if (mode != CU_COMPUTEMODE_EXCLUSIVE_PROCESS || shares_by_mps(worker, gpu->device))
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                      "GPU %u is in compute mode EXCLUSIVE_PROCESS, which keeps applications off it beside "
+                      "blinkd: nvidia-smi -i %s -c DEFAULT, or --gpu-sharing mps and an MPS daemon",
+                      gpu->number, gpu->facts.pci);
 }
 
 static blink_result_t open_gpu(worker_t *worker, uint32_t number)
 {
     worker_gpu_t *gpu = &worker->gpus[number];
     gpu->number = number;
+    worker_say_opening(worker);
     CUDA_DRIVER_TRY(worker->cu, cuDeviceGet, &gpu->device, (int)number);
     BLINK_TRY(read_facts(worker, gpu));
+    BLINK_TRY(check_compute_mode(worker, gpu));
     CUDA_DRIVER_TRY(worker->cu, cuDevicePrimaryCtxRetain, &gpu->context, gpu->device);
     BLINK_TRY(worker_select(worker, gpu));
     return load_kernels(worker, gpu);
@@ -173,6 +256,8 @@ blink_result_t worker_open_gpus(worker_t *worker)
     for (uint32_t i = 0; i < worker->gpu_count; i++) {
         BLINK_TRY(worker_select(worker, &worker->gpus[i]));
         BLINK_TRY(equip(worker, &worker->gpus[i]));
+        if (worker->start.exports)
+            offer_memory(worker, &worker->gpus[i]);
     }
-    return BLINK_OK;
+    return are_all_peers(worker) ? BLINK_OK : worker_slab_make(worker, 0);
 }

@@ -23,6 +23,9 @@
 /* From one question to the driver to the next: each costs about as much as a hundred looks. */
 #define QUERY_NS 50000u
 
+/* In one turn: then a request about memory may come. */
+#define TURN_SUBMISSIONS 64u
+
 /* Work that has not come to an end for so long takes a while longer: leave the core to others in between. */
 #define PATIENCE_NS 2000000u
 #define NAP_NS      50000u
@@ -189,6 +192,26 @@ static void submit(worker_t *worker, const ring_sqe_t *sqe)
     list_prepend(&worker->jobs, &job->link);
 }
 
+/* In its turn, which comes once a request about memory has been served. What is under way is looked at
+ * meanwhile. Returns whether there were any. */
+static bool take_submissions(worker_t *worker)
+{
+    ring_sqe_t sqe;
+    if (worker->is_lost || !ring_has_submission(&worker->ring))
+        return false;
+    if (!worker->has_drawn)
+        worker->turn = worker_turn_draw(&worker->turns);
+    worker->has_drawn = !worker_turn_has_come(&worker->turns, worker->turn);
+    if (worker->has_drawn) {
+        sched_yield();
+        return false;
+    }
+    for (uint32_t i = 0; i < TURN_SUBMISSIONS && !worker->is_lost && ring_take(&worker->ring, &sqe); i++)
+        submit(worker, &sqe);
+    worker_turn_end(&worker->turns);
+    return true;
+}
+
 /* ---- the loop ---- */
 
 /* A context is lost, and with it all that this process has on that GPU: complete what is under way and end
@@ -233,17 +256,12 @@ void *worker_run_main(void *argument)
 {
     worker_t *worker = argument;
     uint64_t changed_ns = clock_ns(), queried_ns = changed_ns;
-    ring_sqe_t sqe;
     prctl(PR_SET_NAME, "blinkd-gpu-run");
     prctl(PR_SET_TIMERSLACK, 1ul);                           /* a nap is as short as the usual slack */
     if (worker_select(worker, &worker->gpus[0]) != BLINK_OK) /* calls about streams want some context */
         LOG_WARNING("GPU worker: %s", blink_error_text());
     for (;;) {
-        bool changed = false;
-        while (!worker->is_lost && ring_take(&worker->ring, &sqe)) {
-            submit(worker, &sqe);
-            changed = true;
-        }
+        bool changed = take_submissions(worker);
         const uint64_t now = clock_ns();
         const bool is_query = now - queried_ns >= QUERY_NS;
         if (is_query)

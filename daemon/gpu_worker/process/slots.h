@@ -14,8 +14,12 @@ typedef struct worker_slot {
     struct worker_slot *next;
 } worker_slot_t;
 
-/* A slot of this GPU, control and counter zeroed. Errors: NO_MEMORY, SYSTEM. */
-blink_result_t worker_slot_get(worker_t *worker, worker_gpu_t *gpu, worker_slot_t **slot);
+/* All slots of this GPU, which is the thread's current one: as many as submissions can be under way. The
+ * worker ends where this fails. Errors: NO_MEMORY, SYSTEM. */
+blink_result_t worker_slots_make(worker_t *worker, worker_gpu_t *gpu);
+
+/* A slot of this GPU, control and counter zeroed. A submission takes one at most: there always is one. */
+worker_slot_t *worker_slot_get(worker_gpu_t *gpu);
 void worker_slot_put(worker_gpu_t *gpu, worker_slot_t *slot);
 
 #endif

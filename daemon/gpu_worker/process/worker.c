@@ -3,6 +3,7 @@
 #include "gpu_worker/process/worker.h"
 
 #include "base/log.h"
+#include "frame.h"
 #include "gpu_worker/process/memory.h"
 #include "gpu_worker/process/open.h"
 #include "gpu_worker/process/run.h"
@@ -72,10 +73,20 @@ static blink_result_t receive(int fd, void *data, size_t bytes, message_t *messa
 }
 
 /* A service that is gone shows at the next receive(). */
-static void reply(int fd, const void *data, size_t bytes)
+static void reply_with(int fd, void *data, size_t bytes, const int *fds, uint32_t fd_count)
 {
-    if (send(fd, data, bytes, MSG_NOSIGNAL) < 0)
+    struct iovec part = {data, bytes};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+    frame_control_t control;
+    if (fd_count > 0)
+        frame_attach_fds(&header, &control, fds, fd_count);
+    if (sendmsg(fd, &header, MSG_NOSIGNAL) < 0)
         LOG_DEBUG("GPU worker: send: %s", strerror(errno));
+}
+
+static void reply(int fd, void *data, size_t bytes)
+{
+    reply_with(fd, data, bytes, NULL, 0);
 }
 
 /* ---- the start ---- */
@@ -158,25 +169,36 @@ static blink_result_t worker_start(worker_t *worker)
     return result;
 }
 
+void worker_say_opening(const worker_t *worker)
+{
+    gpu_hello_t hello = {.is_opening = true};
+    reply(worker->socket_fd, &hello, sizeof(hello));
+}
+
 static void say_hello(const worker_t *worker, blink_result_t result)
 {
     gpu_hello_t hello = {.result = (uint32_t)result};
+    int fds[GPU_MAX];
+    uint32_t fd_count = 0;
     if (result == BLINK_OK) {
         hello.gpu_count = worker->gpu_count;
         hello.is_mps = worker->is_mps;
         hello.wire_address = (uint64_t)(uintptr_t)worker->wires;
-        for (uint32_t i = 0; i < worker->gpu_count; i++)
+        for (uint32_t i = 0; i < worker->gpu_count; i++) {
             hello.gpus[i] = worker->gpus[i].facts;
+            if (worker->gpus[i].facts.exported_address)
+                fds[fd_count++] = worker->gpus[i].exported_fd;
+        }
     } else {
         snprintf(hello.text, sizeof(hello.text), "%s", blink_error_text());
     }
-    reply(worker->socket_fd, &hello, sizeof(hello));
+    reply_with(worker->socket_fd, &hello, sizeof(hello), fds, fd_count);
 }
 
 /* ---- requests ---- */
 
-static blink_result_t answer(worker_t *worker, const gpu_request_t *request, const message_t *message,
-                             uint64_t *address)
+static blink_result_t serve_memory(worker_t *worker, const gpu_request_t *request, const message_t *message,
+                                   uint64_t *address)
 {
     const size_t head = offsetof(gpu_request_t, extents);
     if (message->bytes < head ||
@@ -190,11 +212,21 @@ static blink_result_t answer(worker_t *worker, const gpu_request_t *request, con
         return worker_map_host(worker, request, message->fds, message->fd_count, address);
     case GPU_RELEASE:
         return worker_release(worker, request->token);
-    case GPU_PING:
-        return BLINK_OK;
     default:
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "request kind %u is none", request->kind);
     }
+}
+
+/* What is asked about memory may wait for GPUs. */
+static blink_result_t answer(worker_t *worker, const gpu_request_t *request, const message_t *message,
+                             uint64_t *address)
+{
+    if (request->kind == GPU_PING)
+        return BLINK_OK;
+    worker_turn_await(&worker->turns);
+    blink_result_t result = serve_memory(worker, request, message, address);
+    worker_turn_end(&worker->turns);
+    return result;
 }
 
 static void serve(worker_t *worker)

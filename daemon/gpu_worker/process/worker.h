@@ -1,7 +1,8 @@
 /*
  * Inside the GPU worker process. The main thread (worker.c) answers the service's requests about memory; the
  * run thread (run.c) takes submissions from the ring, launches and completes. They share what is fixed
- * once both run: the driver's calls and the GPUs; everything else is one thread's.
+ * once both run: the driver's calls and the GPUs; everything else is one thread's. They take turns (turns.h):
+ * no request about memory is served while a run is on some of its GPUs only.
  *
  * Nothing that the run thread does waits for a GPU, since an abort may come at any time: memory of objects
  * comes from pools in stream order, and all work, also copying an object to its GPU, tells its end through a
@@ -11,6 +12,7 @@
 #define BLINK_WORKER_H
 
 #include "gpu_worker/process/objects.h"
+#include "gpu_worker/process/turns.h"
 
 #define WORKER_KERNELS_MAX    64u
 #define WORKER_OBJECT_BUCKETS 1024u
@@ -28,12 +30,15 @@ struct worker {
     bool is_mps;
     worker_gpu_t gpus[GPU_MAX];
     worker_kernel_t kernels[WORKER_KERNELS_MAX];
+    worker_turns_t turns; /* between the two threads */
     /* the main thread's */
     int socket_fd;
     struct worker_import *imports;
     struct worker_ipc *ipc_mappings;
     /* the run thread's */
     ring_t ring;
+    bool has_drawn; /* a turn, for submissions: */
+    uint32_t turn;
     int doorbell_fd, completion_fd, epoll_fd;
     char *arena;
     char *wires; /* what GPUs and the network share */
@@ -41,8 +46,12 @@ struct worker {
     bool is_lost; /* a context is; the driver's words: */
     char lost_text[BLINK_ERROR_TEXT_BYTES];
     worker_object_t *objects[WORKER_OBJECT_BUCKETS];
+    worker_slab_t *slabs;
     list_t jobs, free_jobs;
 };
+
+/* Tell the service that a GPU is opened next, which may take a while. */
+void worker_say_opening(const worker_t *worker);
 
 /*
  * Fail as cuda_driver_fail(), and note in is_lost if the error is one after which a context is of no more

@@ -1,5 +1,5 @@
 /* How an endpoint's connections come about: by which transport, who dials, and who waits. */
-#include "net/data/connect.h"
+#include "net/data/endpoint.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,6 +19,7 @@ static blink_result_t use(data_endpoint_t *endpoint, const transport_calls_t *ca
                                        .timeout_s = data->config.timeout_s,
                                        .outbox = &endpoint->outbox,
                                        .verbs = data->verbs,
+                                       .adaptive_routing = data->config.adaptive_routing,
                                        .events = &endpoint_events,
                                        .context = endpoint};
     BLINK_TRY(calls->create(&config, &endpoint->transport));
@@ -27,19 +28,17 @@ static blink_result_t use(data_endpoint_t *endpoint, const transport_calls_t *ca
     return BLINK_OK;
 }
 
-/* The transport, which may be in a call, is not the endpoint's any more. */
-static void retire(data_endpoint_t *endpoint)
-{
-    endpoint->transport->calls->close(endpoint->transport);
-    endpoint->former = endpoint->transport;
-    endpoint->transport = NULL;
-}
-
 static blink_result_t check_open(const data_endpoint_t *endpoint)
 {
     if (data_endpoint_is_lost(endpoint))
-        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "the data connections are gone");
     return BLINK_OK;
+}
+
+/* Whether connections of this round are still to be made. */
+static bool is_in_round(const data_endpoint_t *endpoint, uint32_t round)
+{
+    return !data_endpoint_is_lost(endpoint) && endpoint->round == round && !endpoint->retries;
 }
 
 /* What is shown on each connection. */
@@ -53,27 +52,26 @@ static void fill_hellos(wire_hello_t hellos[DATA_STREAMS], uint64_t instance, co
 
 /* ---- who dials ---- */
 
-static void set_port(net_address_t *address, uint16_t port)
+/* The ends of the connection for control and the route's for moves, with the peer's port. */
+static transport_path_t path_of(const data_route_t *route, const data_ends_t *control, uint16_t port)
 {
-    if (address->any.sa_family == AF_INET6)
-        address->v6.sin6_port = htons(port);
-    else
-        address->v4.sin_port = htons(port);
+    transport_path_t path = {.own = control->own, .peer = control->peer};
+    address_set_port(&path.own, 0);
+    address_set_port(&path.peer, port);
+    for (uint32_t i = 0; i < DATA_MOVE_STREAMS; i++) {
+        path.moves[i] = route->moves[i];
+        address_set_port(&path.moves[i].own, 0);
+        address_set_port(&path.moves[i].peer, port);
+    }
+    return path;
 }
 
 static blink_result_t dial_by(data_endpoint_t *endpoint, const transport_calls_t *calls,
-                              const data_way_t *way, uint16_t port)
+                              const data_way_t *way, const data_ends_t *ends)
 {
     const data_route_t *route = &endpoint->route;
-    transport_path_t path = {.own = route->own, .peer = route->peer};
+    const transport_path_t path = path_of(route, ends, way->port);
     wire_hello_t hellos[DATA_STREAMS];
-    set_port(&path.own, 0);
-    set_port(&path.peer, port);
-    for (uint32_t i = 0; i < DATA_STREAMS - 1; i++) {
-        path.moves[i] = route->moves[i];
-        set_port(&path.moves[i].own, 0);
-        set_port(&path.moves[i].peer, port);
-    }
     fill_hellos(hellos, route->instance, way);
     BLINK_TRY(use(endpoint, calls));
     return endpoint->transport->calls->dial(endpoint->transport, &path, hellos);
@@ -81,16 +79,32 @@ static blink_result_t dial_by(data_endpoint_t *endpoint, const transport_calls_t
 
 static blink_result_t dial_tcp(data_endpoint_t *endpoint)
 {
-    return dial_by(endpoint, &tcp_transport, &endpoint->route.tcp, endpoint->route.tcp.port);
+    const data_route_t *route = &endpoint->route;
+    endpoint->fall_back_ns = 0;
+    return dial_by(endpoint, &tcp_transport, &route->tcp, &(data_ends_t){route->own, route->peer});
+}
+
+/* RDMA connections cannot be made, says this thread's error text, or are gone: TCP connections are made or
+ * waited for in their stead. */
+static void fall_back(data_endpoint_t *endpoint)
+{
+    LOG_INFO("host %s: data connections go by TCP, for there is no RDMA: %s", endpoint->peer,
+             blink_error_text());
+    if (endpoint->transport)
+        endpoint_retire_transport(endpoint);
+    /* Who waits has no port to dial, and waits on. */
+    blink_result_t result = endpoint->route.tcp.port ? dial_tcp(endpoint) : BLINK_OK;
+    if (result != BLINK_OK)
+        endpoint_fail(endpoint, result);
 }
 
 static blink_result_t dial_rdma(data_endpoint_t *endpoint)
 {
     const data_route_t *route = &endpoint->route;
-    endpoint->may_fall_back = endpoint->data->config.transport == SETTINGS_AUTO && route->tcp.port != 0;
-    if (endpoint->may_fall_back)
-        endpoint->fall_back_ns = clock_ns() + endpoint_connect_ns(endpoint) * 2 / 5;
-    return dial_by(endpoint, &verbs_transport, &route->rdma, route->rdma.port);
+    bool may_fall_back = endpoint->data->config.transport == SETTINGS_AUTO && route->tcp.port != 0;
+    endpoint->fall_back = may_fall_back ? fall_back : NULL;
+    endpoint->fall_back_ns = clock_ns() + endpoint_connect_ns(endpoint) * 2 / 5;
+    return dial_by(endpoint, &verbs_transport, &route->rdma, &route->rdma_ends);
 }
 
 static blink_result_t dial(data_endpoint_t *endpoint)
@@ -109,32 +123,15 @@ static blink_result_t dial(data_endpoint_t *endpoint)
     return dial_tcp(endpoint);
 }
 
-bool endpoint_falls_back(data_endpoint_t *endpoint)
-{
-    if (!endpoint->may_fall_back || endpoint->connected)
-        return false;
-    endpoint->may_fall_back = false;
-    LOG_INFO("host %s: data connections go by TCP, for there is no RDMA: %s", endpoint->peer,
-             blink_error_text());
-    if (endpoint->transport)
-        retire(endpoint);
-    /* Who waits has no port to dial, and waits on. */
-    blink_result_t result = endpoint->route.tcp.port ? dial_tcp(endpoint) : BLINK_OK;
-    if (result != BLINK_OK)
-        endpoint_lose(endpoint, result);
-    return true;
-}
-
 void data_endpoint_dial(data_endpoint_t *endpoint, const data_route_t *route)
 {
     proxy_enter(endpoint->data);
-    blink_result_t result = check_open(endpoint);
-    if (result == BLINK_OK) {
+    if (is_in_round(endpoint, route->round)) {
         endpoint->route = *route;
-        result = dial(endpoint);
+        blink_result_t result = dial(endpoint);
+        if (result != BLINK_OK)
+            endpoint_fail(endpoint, result);
     }
-    if (result != BLINK_OK && !endpoint_falls_back(endpoint))
-        endpoint_lose(endpoint, result);
     proxy_leave(endpoint->data);
 }
 
@@ -145,34 +142,34 @@ bool data_takes_tcp(const data_t *data)
     return data->config.transport != SETTINGS_RDMA;
 }
 
-static blink_result_t listen_by_rdma(data_endpoint_t *endpoint, const net_address_t *own, uint64_t instance,
+static blink_result_t listen_by_rdma(data_endpoint_t *endpoint, const data_route_t *route, uint64_t instance,
                                      data_way_t *way)
 {
-    net_address_t address = *own;
+    const transport_path_t path = path_of(route, &route->rdma_ends, 0);
     wire_hello_t hellos[DATA_STREAMS];
     fill_hellos(hellos, instance, way);
-    set_port(&address, 0);
     BLINK_TRY(check_open(endpoint));
     if (endpoint->transport)
         return BLINK_OK;
     BLINK_TRY(use(endpoint, &verbs_transport));
-    endpoint->may_fall_back = data_takes_tcp(endpoint->data);
+    endpoint->fall_back = data_takes_tcp(endpoint->data) ? fall_back : NULL;
     endpoint->fall_back_ns = UINT64_MAX;
-    return endpoint->transport->calls->listen(endpoint->transport, &address, hellos, &way->port);
+    return endpoint->transport->calls->listen(endpoint->transport, &path, hellos, &way->port);
 }
 
-blink_result_t data_endpoint_listen(data_endpoint_t *endpoint, const net_address_t *own, uint64_t instance,
+blink_result_t data_endpoint_listen(data_endpoint_t *endpoint, const data_route_t *route, uint64_t instance,
                                     data_way_t *way)
 {
-    bool must = endpoint->data->config.transport == SETTINGS_RDMA;
+    bool must = endpoint->data->config.transport == SETTINGS_RDMA && route->round == 0;
     way->port = 0;
     if (!endpoint->data->verbs)
         return BLINK_OK;
     proxy_enter(endpoint->data);
-    blink_result_t result = listen_by_rdma(endpoint, own, instance, way);
+    bool is_over = !data_endpoint_is_lost(endpoint) && !is_in_round(endpoint, route->round);
+    blink_result_t result = is_over ? BLINK_OK : listen_by_rdma(endpoint, route, instance, way);
     if (result != BLINK_OK && endpoint->transport && !data_endpoint_is_lost(endpoint)) {
-        endpoint->may_fall_back = false;
-        retire(endpoint);
+        endpoint->fall_back = NULL;
+        endpoint_retire_transport(endpoint);
     }
     proxy_leave(endpoint->data);
     if (result == BLINK_OK || must)
@@ -183,17 +180,20 @@ blink_result_t data_endpoint_listen(data_endpoint_t *endpoint, const net_address
 }
 
 /* Have a transport that takes sockets. */
-static blink_result_t take_sockets(data_endpoint_t *endpoint)
+static blink_result_t take_sockets(data_endpoint_t *endpoint, uint32_t round)
 {
     BLINK_TRY(check_open(endpoint));
+    if (!is_in_round(endpoint, round))
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "a data connection of round %u in round %u", round,
+                          endpoint->round);
     if (!data_takes_tcp(endpoint->data))
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
                           "host %s: data connections go by RDMA alone, says [network] transport",
                           endpoint->peer);
     /* The peer was told of RDMA, and takes TCP. */
     if (endpoint->transport && !endpoint->transport->calls->accept && !endpoint->connected) {
-        endpoint->may_fall_back = false;
-        retire(endpoint);
+        endpoint->fall_back = NULL;
+        endpoint_retire_transport(endpoint);
     }
     if (!endpoint->transport)
         return use(endpoint, &tcp_transport);
@@ -202,10 +202,10 @@ static blink_result_t take_sockets(data_endpoint_t *endpoint)
     return BLINK_OK;
 }
 
-blink_result_t data_endpoint_accept(data_endpoint_t *endpoint, uint32_t stream, int fd)
+blink_result_t data_endpoint_accept(data_endpoint_t *endpoint, uint32_t round, uint32_t stream, int fd)
 {
     proxy_enter(endpoint->data);
-    blink_result_t result = take_sockets(endpoint);
+    blink_result_t result = take_sockets(endpoint, round);
     if (result == BLINK_OK)
         result = endpoint->transport->calls->accept(endpoint->transport, stream, fd);
     else

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/data/endpoint.h"
+#include "net/data/source.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -69,6 +70,10 @@ static void let_go(data_t *data)
     list_t *link;
     while ((link = data->gone.next) != &data->gone)
         endpoint_let_go(CONTAINER_OF(link, data_endpoint_t, link));
+    while ((link = list_take_first(&data->retired))) {
+        transport_t *transport = CONTAINER_OF(link, transport_t, of_retired);
+        transport->calls->destroy(transport);
+    }
 }
 
 bool proxy_serve(data_t *data)
@@ -219,6 +224,14 @@ bool data_poll(data_t *data)
 
 /* ---- beginning and end ---- */
 
+static void on_memory_gone(exec_keeper_t *keeper, exec_instance_t *instance)
+{
+    data_t *data = CONTAINER_OF(keeper, data_t, keeper);
+    proxy_enter(data);
+    sources_forget_instance(instance);
+    proxy_leave(data);
+}
+
 static blink_result_t open_descriptors(data_t *data)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = data};
@@ -243,6 +256,20 @@ static void data_free(data_t *data)
     free(data);
 }
 
+/* Connections look for a device each time: one may come later, with a driver that is loaded later. */
+static void note_absence(const data_t *data)
+{
+    if (verbs_devices_any(data->verbs))
+        return;
+    if (data->config.transport == SETTINGS_RDMA)
+        LOG_WARNING(
+            "[network] transport = rdma, and this machine has no RDMA device: until it has one, there are "
+            "no data connections to other hosts, and communicators that span hosts fail; transport = "
+            "auto takes TCP meanwhile");
+    else
+        LOG_INFO("data connections go by TCP until this machine has an RDMA device");
+}
+
 /* Have RDMA, if the settings ask for it. */
 static blink_result_t open_verbs(data_t *data)
 {
@@ -251,8 +278,11 @@ static blink_result_t open_verbs(data_t *data)
     if (config->transport == SETTINGS_TCP)
         return BLINK_OK;
     blink_result_t result = library ? BLINK_OK : verbs_library_load(&library);
-    if (result == BLINK_OK)
-        return verbs_devices_create(library, data->epoll_fd, &data->verbs);
+    if (result == BLINK_OK) {
+        BLINK_TRY(verbs_devices_create(library, data->epoll_fd, &data->verbs));
+        note_absence(data);
+        return BLINK_OK;
+    }
     if (config->transport == SETTINGS_RDMA)
         return BLINK_FAIL(result, "[network] transport = rdma: %s", blink_error_text());
     LOG_INFO("data connections go by TCP: %s", blink_error_text());
@@ -281,12 +311,14 @@ blink_result_t data_create(const data_config_t *config, data_t **created)
     if (!config->landings.take)
         data->config.landings = pages_of_system();
     data->epoll_fd = data->wake_fd = -1;
+    data->keeper.gone = on_memory_gone;
     data->trash = malloc(TRANSPORT_TRASH_BYTES);
     turn_init(&data->turn);
     mailbox_init(&data->mailbox, on_posted, data);
     list_init(&data->endpoints);
     list_init(&data->busy);
     list_init(&data->gone);
+    list_init(&data->retired);
     pool_init(&data->pool, FREE_MOST_BYTES, data->config.landings, NULL);
     blink_result_t result = start(data);
     if (result != BLINK_OK) {

@@ -3,8 +3,9 @@
  * knows flows and landings (net/flow), and what executors want moved (exec/wire.h); it knows no ops, clients
  * and communicators.
  *
- * An *endpoint* is all data connections to one peer daemon, as long as one session lasts. A *run* is the wire
- * lanes of one op's run on this host. A *proxy* is the thread that serves the connections. Who works on
+ * An *endpoint* is all data connections to one peer daemon, as long as one session lasts. Where they fail and
+ * the session lives they may be made anew, which is another *round* of them, and moves go on. A *run* is the
+ * wire lanes of one op's run on this host. A *proxy* is the thread that serves the connections. Who works on
  * endpoints and flows has the proxy's turn: the proxy itself, or for a short time any thread that calls here.
  * So every call below may be made by any thread unless it says otherwise, and waits for the turn at most,
  * which nobody keeps for longer than it takes to move some hundred KiB.
@@ -26,7 +27,8 @@ typedef struct data_run data_run_t;
 typedef struct data_standing data_standing_t;
 
 /* Data connections of an endpoint: one for control frames and small moves, the others for moves. */
-#define DATA_STREAMS 3u
+#define DATA_STREAMS      3u
+#define DATA_MOVE_STREAMS (DATA_STREAMS - 1)
 
 /* Who dials a data connection shows this, once. */
 #define DATA_TOKEN_BYTES 32u
@@ -46,6 +48,9 @@ typedef struct data_handler {
     /* The endpoint is used for the first time: its connections are to be made, by data_endpoint_dial() or
      * data_endpoint_accept(). */
     void (*wanted)(void *context, data_endpoint_t *endpoint);
+    /* Connections have failed, and are closed: others are to be made, as data_endpoint_fence() says. Only for
+     * endpoints that may resume. */
+    void (*broken)(void *context, data_endpoint_t *endpoint);
     /* A control frame of the engine's has come, BEGIN, FAIL or LEFT; in the order sent. The payload is valid
      * during the call. An error closes the endpoint with this thread's error text. */
     blink_result_t (*frame)(void *context, data_endpoint_t *endpoint, const wire_frame_t *frame,
@@ -57,8 +62,8 @@ typedef struct data_handler {
      * network was shown may be used for something else. Exactly once for each run that data_run_settle() was
      * called for, and not before that. The executor's end of the run is told by itself, before or after. */
     void (*settled)(void *context, void *run_context);
-    /* The endpoint is gone, and all its flows are cut: nothing comes or goes there any more. Once; the code
-     * with this thread's error text, which names the peer. Not after data_endpoint_close() with BLINK_OK. */
+    /* The endpoint is gone, for the code and data_endpoint_why(), which calls the peer "it", and all its
+     * flows are cut: nothing comes or goes there any more. Once; not after data_endpoint_close(BLINK_OK). */
     void (*lost)(void *context, data_endpoint_t *endpoint, blink_result_t code);
     /* Charge or credit a tenant for memory of landings; called in data_run_create(), data_run_destroy() and
      * data_standing_leave() alone. Errors: QUOTA. */
@@ -71,6 +76,7 @@ typedef struct verbs_library verbs_library_t;
 
 typedef struct data_config {
     settings_transport_t transport;
+    bool adaptive_routing;        /* as the settings have it */
     const verbs_library_t *verbs; /* what to use for RDMA; NULL: this machine's libraries */
     pages_source_t landings;      /* where memory of landings comes from; zero: the system */
     double timeout_s; /* the peers': so long the kernel waits for what a peer does not acknowledge */
@@ -100,6 +106,26 @@ void data_endpoint_put(data_endpoint_t *endpoint);
 void *data_endpoint_owner(const data_endpoint_t *endpoint);
 const char *data_endpoint_peer(const data_endpoint_t *endpoint);
 
+/* Before it is used: the peer can make connections anew. An endpoint that may not resume is lost with its
+ * connections. */
+void data_endpoint_may_resume(data_endpoint_t *endpoint);
+
+/* Where an endpoint stands: how often connections were made anew, and how many bytes of control had come by
+ * then, which the peer need not send again. */
+typedef struct data_fence {
+    uint32_t round;
+    uint64_t taken_bytes;
+} data_fence_t;
+
+/* The peer has closed the connections of all rounds before this one, so close this side's: nothing of them
+ * comes any more. Returns where this side stands, whose round may be a later one; then the peer is to hear of
+ * it. Round 0 asks only. Errors: PROTOCOL (no such round can come so soon), PEER_LOST. */
+blink_result_t data_endpoint_fence(data_endpoint_t *endpoint, uint32_t round, data_fence_t *fence);
+
+/* Where the peer stands in this round; what does not concern the round that this side is in is ignored.
+ * Errors: PROTOCOL (what it says that it has has not gone). */
+blink_result_t data_endpoint_resume(data_endpoint_t *endpoint, const data_fence_t *peer);
+
 /* One way to connect, by TCP or by RDMA: where who waits is dialled, and what who dials shows. */
 typedef struct data_way {
     uint16_t port; /* 0: no connections are taken so */
@@ -112,37 +138,51 @@ typedef struct data_ends {
 } data_ends_t;
 
 typedef struct data_route {
+    uint32_t round;
     net_address_t own, peer; /* of the session; the ports are not looked at */
-    /* Of TCP connections for moves, where they go over other NICs than the session; where they cannot be made
-     * they go over the session's. AF_UNSPEC: the session's. */
-    data_ends_t moves[DATA_STREAMS - 1];
+    data_ends_t rdma_ends;   /* of the RDMA connection for control */
+    /* Of connections for moves, where they go over other NICs than that for control; where they cannot be
+     * made they go over that one's. AF_UNSPEC: that one's. */
+    data_ends_t moves[DATA_MOVE_STREAMS];
     uint64_t instance; /* this daemon's */
     data_way_t tcp, rdma;
 } data_route_t;
 
 /* Connect to the peer by one of the ways, and show a token on each connection. Returns at once; what goes
- * wrong is told as `lost`, with how many connections were made. Once, and not beside data_endpoint_accept().
- */
+ * wrong is told as `lost`, with how many connections were made, or as `broken`. Once in a round, and not
+ * beside data_endpoint_accept(). A round that is over is ignored, here and below. */
 void data_endpoint_dial(data_endpoint_t *endpoint, const data_route_t *route);
 
-/* Wait for the peer, with this instance, to dial by RDMA at an address of this host's; way->port becomes
- * where, or 0 if it cannot do so and may use TCP. Once, and not beside data_endpoint_dial(). Errors:
- * UNSUPPORTED, QUOTA, SYSTEM (only RDMA may be used, and why that cannot be), PEER_LOST, NO_MEMORY. */
-blink_result_t data_endpoint_listen(data_endpoint_t *endpoint, const net_address_t *own, uint64_t instance,
+/* Wait for the peer, with this instance, to dial by RDMA at this host's ends of the route; way->port becomes
+ * where, or 0 if it cannot do so and may use TCP, or connections are made anew and will be again. Once in a
+ * round, and not beside data_endpoint_dial(). Errors: UNSUPPORTED, QUOTA, SYSTEM (only RDMA may be used, and
+ * why that cannot be), PEER_LOST, NO_MEMORY. */
+blink_result_t data_endpoint_listen(data_endpoint_t *endpoint, const data_route_t *route, uint64_t instance,
                                     data_way_t *way);
 
-/* The peer has dialled by TCP, and shown the right token for this stream: the socket, which is non-blocking,
- * is taken over, also on failure. Errors: EXISTS (the stream has a connection already, or had one), PEER_LOST
- * (the endpoint is gone), UNSUPPORTED (only RDMA may be used). */
-blink_result_t data_endpoint_accept(data_endpoint_t *endpoint, uint32_t stream, int fd);
+/* The peer has dialled by TCP, and shown the right token for this stream of this round: the socket, which is
+ * non-blocking, is taken over, also on failure. Errors: EXISTS (the stream has a connection already, or had
+ * one), PEER_LOST (the endpoint or the round is gone), UNSUPPORTED (only RDMA may be used). */
+blink_result_t data_endpoint_accept(data_endpoint_t *endpoint, uint32_t round, uint32_t stream, int fd);
 
 /* The peers' time-out has passed since `wanted`, or the session has ended (the code with this thread's error
  * text), or the peer lies: close the connections. `lost` is called, within this call or later, unless
  * the endpoint is lost already or the code is BLINK_OK. */
 void data_endpoint_close(data_endpoint_t *endpoint, blink_result_t code);
 
-/* Whether it has been lost or closed. */
+/* By what its connections go, as bits; none: they have not been made. Thread-safe. */
+typedef enum data_by {
+    DATA_BY_NONE = 0,
+    DATA_BY_TCP = 1,
+    DATA_BY_RDMA = 2,
+    DATA_BY_GPUS = 4 /* beside RDMA: what has come was written to memory of GPUs */
+} data_by_t;
+
+data_by_t data_endpoint_by(const data_endpoint_t *endpoint);
+
+/* Whether it has been lost or closed, and once that is so, why. Thread-safe. */
 bool data_endpoint_is_lost(const data_endpoint_t *endpoint);
+const char *data_endpoint_why(const data_endpoint_t *endpoint);
 
 /* Charge the peer with bytes that are kept of what it has said, and credit it with them. Errors: QUOTA. */
 blink_result_t data_endpoint_charge(data_endpoint_t *endpoint, size_t bytes);
@@ -157,7 +197,8 @@ blink_result_t data_send(data_endpoint_t *endpoint, wire_type_t type, const void
  * the peer's device, those of their last pieces. Thread-safe. */
 typedef struct data_counts {
     uint64_t frames_out[8], frames_in[8], bytes_out[8], bytes_in[8];
-    uint64_t writes_out; /* moves that this host's device wrote to where they go */
+    uint64_t writes_out; /* moves that this host's device wrote to where they go, */
+    uint64_t in_place;   /* and of these, those that it read from where they were */
     uint64_t waited;     /* moves of collectives whose data were ready before the peer's BEGIN let them go */
 } data_counts_t;
 
@@ -187,12 +228,17 @@ typedef struct data_run_config {
  * peers know the offers. Errors: QUOTA, NO_MEMORY, PEER_LOST. */
 blink_result_t data_run_create(data_t *data, const data_run_config_t *config, data_run_t **run);
 
+/* By which memory of one host may be written to by another one's device, over each stream for moves. */
+typedef struct data_keys {
+    uint32_t all[DATA_MOVE_STREAMS];
+} data_keys_t;
+
 /* What BEGIN tells a peer of where its moves land. */
 typedef struct data_offer {
     uint32_t first_flow, flow_count; /* flow_count 0: nothing comes from there */
     uint32_t slots;                  /* that each edge has here */
     bool stands;                     /* in a standing landing */
-    uint32_t key;     /* with which the peer's RDMA device may write to the landing by itself, */
+    data_keys_t keys; /* with which the peer's RDMA device may write to the landing by itself, */
     uint64_t address; /* and where that is; 0: it may not */
 } data_offer_t;
 

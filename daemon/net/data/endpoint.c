@@ -2,7 +2,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "net/data/connect.h"
+#include "net/data/source.h"
+#include "net/data/verbs/verbs.h"
 
 #include <stdio.h>
 
@@ -23,6 +24,14 @@ static void count_frame(data_endpoint_t *endpoint, uint32_t frames, uint32_t typ
     atomic_fetch_add_explicit(&endpoint->counts[frames + 2][type], bytes, memory_order_relaxed);
 }
 
+void endpoint_retire_transport(data_endpoint_t *endpoint)
+{
+    endpoint->transport->calls->close(endpoint->transport);
+    sources_forget(endpoint);
+    list_append(&endpoint->data->retired, &endpoint->transport->of_retired);
+    endpoint->transport = NULL;
+}
+
 /* ---- what the transport tells ---- */
 
 static void on_connected(void *context)
@@ -30,12 +39,14 @@ static void on_connected(void *context)
     data_endpoint_t *endpoint = context;
     endpoint->connected = true;
     endpoint->deadline_ns = 0;
-    LOG_INFO("host %s: data connections open", endpoint->peer);
+    endpoint->vain_rounds = 0;
+    /* Relaxed: as above. */
+    atomic_store_explicit(&endpoint->by, (int)endpoint->transport->calls->by, memory_order_relaxed);
+    LOG_INFO("host %s: data connections open%s", endpoint->peer, endpoint->round > 0 ? " again" : "");
     endpoint_busy(endpoint);
 }
 
-/* Whose flow it is by the peer's number; NULL: nobody's. */
-static peer_flows_t *find_outgoing(const data_endpoint_t *endpoint, uint32_t number)
+peer_flows_t *endpoint_find_outgoing(const data_endpoint_t *endpoint, uint32_t number)
 {
     size_t unit = number / LANDING_UNIT;
     peer_flows_t *flows = unit < endpoint->units.count ? endpoint->units.items[unit] : NULL;
@@ -48,7 +59,7 @@ static blink_result_t take_credits(data_endpoint_t *endpoint, const uint8_t *pay
     for (uint32_t at = 0; at < bytes; at += sizeof(wire_credit_t)) {
         wire_credit_t credit;
         BLINK_TRY(wire_credit_parse(payload + at, &credit));
-        peer_flows_t *flows = find_outgoing(endpoint, credit.flow);
+        peer_flows_t *flows = endpoint_find_outgoing(endpoint, credit.flow);
         if (flows)
             BLINK_TRY(flows->calls->credit(flows, credit.flow - flows->first_outgoing, credit.credit));
     }
@@ -62,6 +73,8 @@ static blink_result_t on_control(void *context, const wire_frame_t *frame, const
     count_frame(endpoint, FRAMES_IN, frame->type, frame->bytes);
     if (frame->type == WIRE_CREDIT)
         return take_credits(endpoint, payload, frame->bytes);
+    if (frame->type == WIRE_ARRIVED)
+        return endpoint_take_arrivals(endpoint, frame, payload);
     return handler->frame(handler->context, endpoint, frame, payload);
 }
 
@@ -73,11 +86,13 @@ static blink_result_t on_claim(void *context, const wire_frame_t *frame, landing
 }
 
 static blink_result_t on_arrived(void *context, const landing_move_t *move, const wire_frame_t *frame,
-                                 bool whole)
+                                 bool is_copied, bool whole)
 {
     peer_flows_t *flows = move->landing->user;
     uint32_t arrived = landing_arrive(move);
-    (void)context;
+    if (!is_copied)
+        endpoint_tell_arrived(context, move->landing->first_flow + move->flow,
+                              &move->landing->flows[move->flow]);
     /* At a standing landing moves may come before their op has begun. */
     return flows ? flows->calls->arrived(flows, move, frame, arrived, whole) : BLINK_OK;
 }
@@ -91,7 +106,7 @@ static blink_result_t on_written(void *context, uint32_t immediate, uint32_t byt
     if (!move.landing || !move.landing->is_shown)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "flow %u: a write to a landing that was not shown",
                           wire_immediate_flow(immediate));
-    return on_arrived(context, &move, NULL, true);
+    return on_arrived(context, &move, NULL, false, true);
 }
 
 /* Runs take turns, one move at a time. */
@@ -99,7 +114,7 @@ static bool on_next(void *context, transport_move_t *move)
 {
     data_endpoint_t *endpoint = context;
     list_t *link;
-    while ((link = list_take_first(&endpoint->due))) {
+    while (endpoint_has_resumed(endpoint) && (link = list_take_first(&endpoint->due))) {
         peer_flows_t *flows = CONTAINER_OF(link, peer_flows_t, of_due);
         if (!flows->calls->next(flows, move))
             continue;
@@ -117,6 +132,8 @@ static void on_sent(void *context, const transport_move_t *move, bool whole)
     data_endpoint_t *endpoint = context;
     if (move->remote_address) /* relaxed: a counter */
         atomic_fetch_add_explicit(&endpoint->writes_out, 1, memory_order_relaxed);
+    if (move->in_place) /* relaxed: a counter */
+        atomic_fetch_add_explicit(&endpoint->in_place, 1, memory_order_relaxed);
     flows->calls->sent(flows, move, whole);
 }
 
@@ -138,14 +155,15 @@ static void cut(data_endpoint_t *endpoint)
 void endpoint_lose(data_endpoint_t *endpoint, blink_result_t code)
 {
     const data_handler_t *handler = &endpoint->data->config.handler;
-    char why[BLINK_ERROR_TEXT_BYTES];
     if (data_endpoint_is_lost(endpoint))
         return;
-    snprintf(why, sizeof(why), "%s", blink_error_text());
+    snprintf(endpoint->why, sizeof(endpoint->why), "%s",
+             code != BLINK_OK ? blink_error_text() : "its connections are closed");
     if (endpoint->transport)
         endpoint->transport->calls->close(endpoint->transport);
-    /* Relaxed: what matters is by the turn; others only look whether it is worth to go on. */
-    atomic_store_explicit(&endpoint->lost, true, memory_order_relaxed);
+    sources_forget(endpoint);
+    /* Release: pairs with data_endpoint_is_lost(), after which `why` is read. */
+    atomic_store_explicit(&endpoint->lost, true, memory_order_release);
     list_remove(&endpoint->of_busy);
     list_remove(&endpoint->link);
     list_append(&endpoint->data->gone, &endpoint->link);
@@ -153,38 +171,19 @@ void endpoint_lose(data_endpoint_t *endpoint, blink_result_t code)
     cut(endpoint);
     if (code == BLINK_OK)
         return;
-    blink_error_set(code, "host %s: %s", endpoint->peer, why);
+    blink_error_set(code, "%s", endpoint->why);
     handler->lost(handler->context, endpoint, code);
 }
 
 static void on_lost(void *context, blink_result_t code)
 {
-    if (!endpoint_falls_back(context))
-        endpoint_lose(context, code);
-}
-
-static uint32_t connections(const data_endpoint_t *endpoint)
-{
-    return endpoint->transport ? endpoint->transport->connected : 0;
+    endpoint_fail(context, code);
 }
 
 uint64_t endpoint_connect_ns(const data_endpoint_t *endpoint)
 {
     double timeout_s = endpoint->data->config.timeout_s;
     return (uint64_t)((timeout_s > CONNECT_LEAST_S ? timeout_s : CONNECT_LEAST_S) * 1e9);
-}
-
-void endpoint_check_deadline(data_endpoint_t *endpoint, uint64_t now_ns)
-{
-    if (endpoint->may_fall_back && now_ns > endpoint->fall_back_ns) {
-        blink_error_set(BLINK_ERR_TIMEOUT, "the peer does not answer");
-        (void)endpoint_falls_back(endpoint);
-    }
-    if (endpoint->deadline_ns == 0 || now_ns < endpoint->deadline_ns)
-        return;
-    endpoint_lose(endpoint, BLINK_FAIL(BLINK_ERR_TIMEOUT, "%u of %u data connections were made within %u s",
-                                       connections(endpoint), DATA_STREAMS,
-                                       (unsigned)(endpoint_connect_ns(endpoint) / 1000000000)));
 }
 
 /* ---- sending ---- */
@@ -216,28 +215,35 @@ void endpoint_grant(data_endpoint_t *endpoint, uint32_t flow, uint32_t credit)
         endpoint_busy(endpoint);
 }
 
-static blink_result_t queue(data_endpoint_t *endpoint, wire_type_t type, const void *payload, uint32_t bytes)
+blink_result_t endpoint_queue(data_endpoint_t *endpoint, const wire_frame_t *frame, const void *payload)
 {
-    count_frame(endpoint, FRAMES_OUT, type, bytes);
-    return outbox_add(&endpoint->outbox, type, payload, bytes);
+    count_frame(endpoint, FRAMES_OUT, frame->type, frame->bytes);
+    return outbox_add(&endpoint->outbox, frame, payload);
 }
 
-/* Credits go before whatever else is queued later: their flows may soon be another op's. */
+/* Credits go before whatever else is queued later, and so do arrivals: their flows may soon be another op's.
+ */
 static blink_result_t queue_credits(data_endpoint_t *endpoint)
 {
     size_t count = endpoint->credits.count;
     endpoint->credits.count = 0;
     for (size_t at = 0; at < count; at += CREDITS_MOST) {
         size_t some = count - at < CREDITS_MOST ? count - at : CREDITS_MOST;
-        BLINK_TRY(queue(endpoint, WIRE_CREDIT, endpoint->credits.items + at,
-                        (uint32_t)(some * sizeof(wire_credit_t))));
+        wire_frame_t frame = {.type = WIRE_CREDIT, .bytes = (uint32_t)(some * sizeof(wire_credit_t))};
+        BLINK_TRY(endpoint_queue(endpoint, &frame, endpoint->credits.items + at));
     }
     return BLINK_OK;
 }
 
+blink_result_t endpoint_queue_news(data_endpoint_t *endpoint)
+{
+    BLINK_TRY(queue_credits(endpoint));
+    return endpoint_queue_arrivals(endpoint, false);
+}
+
 bool endpoint_serve(data_endpoint_t *endpoint)
 {
-    blink_result_t result = data_endpoint_is_lost(endpoint) ? BLINK_OK : queue_credits(endpoint);
+    blink_result_t result = data_endpoint_is_lost(endpoint) ? BLINK_OK : endpoint_queue_news(endpoint);
     if (result != BLINK_OK)
         endpoint_lose(endpoint, result);
     return endpoint->transport && endpoint->transport->calls->send(endpoint->transport);
@@ -249,8 +255,8 @@ static blink_result_t queue_frame(data_endpoint_t *endpoint, wire_type_t type, c
     if (data_endpoint_is_lost(endpoint))
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
     endpoint_want(endpoint);
-    BLINK_TRY(queue_credits(endpoint));
-    return queue(endpoint, type, payload, bytes);
+    BLINK_TRY(endpoint_queue_news(endpoint));
+    return endpoint_queue(endpoint, &(wire_frame_t){.type = (uint8_t)type, .bytes = bytes}, payload);
 }
 
 blink_result_t data_send(data_endpoint_t *endpoint, wire_type_t type, const void *payload, uint32_t bytes)
@@ -268,16 +274,15 @@ blink_result_t data_send(data_endpoint_t *endpoint, wire_type_t type, const void
 
 /* ---- flows ---- */
 
-blink_result_t endpoint_add_flows(data_endpoint_t *endpoint, peer_flows_t *flows,
-                                  const peer_flows_calls_t *calls)
+void endpoint_add_flows(data_endpoint_t *endpoint, peer_flows_t *flows, const peer_flows_calls_t *calls)
 {
-    if (data_endpoint_is_lost(endpoint))
-        return BLINK_FAIL(BLINK_ERR_PEER_LOST, "host %s: the data connections are gone", endpoint->peer);
     flows->calls = calls;
     flows->endpoint = endpoint;
     list_append(&endpoint->flows, &flows->of_endpoint);
-    endpoint_want(endpoint);
-    return BLINK_OK;
+    if (data_endpoint_is_lost(endpoint))
+        calls->cut(flows);
+    else
+        endpoint_want(endpoint);
 }
 
 void endpoint_remove_flows(peer_flows_t *flows)
@@ -339,18 +344,12 @@ void endpoint_flows_due(peer_flows_t *flows)
 
 /* ---- memory of landings ---- */
 
-static void *show(void *context, void *memory, uint64_t bytes, uint32_t *key)
+static void *show(void *context, void *memory, uint64_t bytes, data_keys_t *keys)
 {
     const data_endpoint_t *endpoint = context;
-    return data_endpoint_is_lost(endpoint)
-               ? NULL
-               : endpoint->transport->calls->show(endpoint->transport, memory, bytes, key);
-}
-
-static void hide(void *context, void *shown)
-{
-    const data_endpoint_t *endpoint = context;
-    endpoint->transport->calls->hide(endpoint->transport, shown);
+    return endpoint->connected && endpoint_tells_keys(endpoint) && endpoint->transport->calls->show
+               ? endpoint->transport->calls->show(endpoint->transport, memory, bytes, keys)
+               : NULL;
 }
 
 /* Where a device may write there is memory of the endpoint's own, which never takes in what another peer
@@ -358,7 +357,7 @@ static void hide(void *context, void *shown)
 static blink_result_t take_memory(void *context, uint64_t bytes, void **memory)
 {
     data_endpoint_t *endpoint = context;
-    bool own = endpoint->connected && endpoint->transport->calls->show;
+    bool own = endpoint->connected && endpoint_tells_keys(endpoint) && endpoint->transport->calls->show;
     return pool_take(own ? &endpoint->pool : &endpoint->data->pool, bytes, memory);
 }
 
@@ -375,6 +374,7 @@ const transport_events_t endpoint_events = {.connected = on_connected,
                                             .control = on_control,
                                             .claim = on_claim,
                                             .arrived = on_arrived,
+                                            .took = endpoint_took,
                                             .written = on_written,
                                             .next = on_next,
                                             .sent = on_sent,
@@ -394,8 +394,9 @@ blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner,
     landings_init(&endpoint->landings, WIRE_FLOWS,
                   (landing_memory_t){.take = take_memory, .give = give_memory, .context = endpoint});
     pool_init(&endpoint->pool, SHOWN_FREE_MOST_BYTES, endpoint->data->config.landings,
-              &(pool_showing_t){show, hide, endpoint});
+              &(pool_showing_t){show, verbs_transport.hide, endpoint});
     list_init(&endpoint->of_busy);
+    list_init(&endpoint->sources);
     list_init(&endpoint->flows);
     list_init(&endpoint->due);
     proxy_enter(data);
@@ -418,12 +419,11 @@ void data_endpoint_put(data_endpoint_t *endpoint)
     pool_fini(&endpoint->pool);
     if (endpoint->transport)
         endpoint->transport->calls->destroy(endpoint->transport);
-    if (endpoint->former)
-        endpoint->former->calls->destroy(endpoint->former);
     outbox_free(&endpoint->outbox);
     landings_destroy(&endpoint->landings);
     vec_free(&endpoint->units);
     vec_free(&endpoint->credits);
+    vec_free(&endpoint->arrivals);
     free(endpoint);
 }
 
@@ -443,10 +443,21 @@ const char *data_endpoint_peer(const data_endpoint_t *endpoint)
     return endpoint->peer;
 }
 
+data_by_t data_endpoint_by(const data_endpoint_t *endpoint)
+{
+    /* Relaxed: a word by itself. */
+    return (data_by_t)atomic_load_explicit(&endpoint->by, memory_order_relaxed);
+}
+
 bool data_endpoint_is_lost(const data_endpoint_t *endpoint)
 {
-    /* Relaxed: as said where it is stored. */
-    return atomic_load_explicit(&endpoint->lost, memory_order_relaxed);
+    /* Acquire: as said where it is stored. */
+    return atomic_load_explicit(&endpoint->lost, memory_order_acquire);
+}
+
+const char *data_endpoint_why(const data_endpoint_t *endpoint)
+{
+    return endpoint->why;
 }
 
 void data_endpoint_close(data_endpoint_t *endpoint, blink_result_t code)
@@ -485,5 +496,6 @@ void data_endpoint_count(const data_endpoint_t *endpoint, data_counts_t *counts)
             (*all[i])[type] = atomic_load_explicit(&endpoint->counts[i][type], memory_order_relaxed);
     }
     counts->waited = atomic_load_explicit(&endpoint->waited, memory_order_relaxed);
+    counts->in_place = atomic_load_explicit(&endpoint->in_place, memory_order_relaxed);
     counts->writes_out = atomic_load_explicit(&endpoint->writes_out, memory_order_relaxed);
 }

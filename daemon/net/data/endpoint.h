@@ -24,6 +24,11 @@ typedef struct peer_flows_calls {
                               uint32_t arrived, bool whole);
     /* Errors: PROTOCOL. */
     blink_result_t (*credit)(peer_flows_t *flows, uint32_t flow, uint32_t credit);
+    /* The peer says what has come of a flow: flow_sender_arrived(). Errors: PROTOCOL. */
+    blink_result_t (*came)(peer_flows_t *flows, uint32_t flow, uint32_t arrived, uint64_t came);
+    /* There are other connections, and the peer has said what has come by the former ones: the rest is sent
+     * again. Its device writes nowhere any more. */
+    void (*resume)(peer_flows_t *flows);
     /* The endpoint is lost. */
     void (*cut)(peer_flows_t *flows);
 } peer_flows_calls_t;
@@ -45,8 +50,9 @@ struct data_endpoint {
     void *owner;
     char peer[ENDPOINT_PEER_BYTES];
     _Atomic bool lost;
+    _Atomic int by;                /* data_by_t */
     _Atomic uint64_t counts[4][8]; /* as data_counts_t; counters only grow, and order nothing */
-    _Atomic uint64_t waited, writes_out;
+    _Atomic uint64_t waited, writes_out, in_place;
     _Atomic size_t kept_bytes; /* data_endpoint_charge() */
     /* By the turn. */
     list_t link;    /* data->endpoints or data->gone */
@@ -54,19 +60,34 @@ struct data_endpoint {
     bool wanted;
     bool connected;       /* all streams */
     uint64_t deadline_ns; /* by which the streams must be there; 0: none */
+    /* resume.c. */
+    bool resumes;           /* data_endpoint_may_resume() */
+    uint32_t round;         /* so often connections were made anew, */
+    uint32_t resumed_round; /* and in this round the peer has said what had come */
+    bool retries;           /* they could not be made, and are to be tried again */
+    uint32_t vain_rounds;   /* that the peer has begun since there were connections */
+    uint32_t failures;      /* since `failing_ns` */
+    uint64_t failing_ns;
+    uint64_t taken_bytes;             /* so much has come over the connection for control, */
+    uint64_t told_bytes;              /* so much of it the peer knows, */
+    uint64_t fenced_bytes;            /* and so much had come before this round */
+    VEC(wire_arrived_t) arrivals;     /* to be told, packed */
+    char why[BLINK_ERROR_TEXT_BYTES]; /* the former connections failed, or the endpoint is lost */
     landings_t landings;
-    pool_t pool;  /* memory of landings that the peer's device may write to, and that nobody else ever has */
-    list_t flows; /* peer_flows_t.of_endpoint */
-    list_t due;   /* peer_flows_t.of_due; the next first */
+    pool_t pool; /* memory of landings that the peer's device may write to, and that nobody else ever has */
+    list_t sources; /* source_t.of_endpoint */
+    list_t flows;   /* peer_flows_t.of_endpoint */
+    list_t due;     /* peer_flows_t.of_due; the next first */
     VEC(peer_flows_t *)
     units; /* by the peer's flow number / LANDING_UNIT: whose they are here; NULL: nobody's */
     VEC(wire_credit_t) credits; /* to be told, packed */
     outbox_t outbox;
     transport_t *transport; /* NULL: there are no connections yet */
-    transport_t *former;    /* that RDMA connections were to be of; NULL: there were none */
     data_route_t route;     /* if this side dials */
-    bool may_fall_back;     /* TCP connections may be made, or come, instead of RDMA ones; */
-    uint64_t fall_back_ns;  /* who dials makes them at this time at the latest */
+    /* Have TCP connections made, or wait for them, instead of RDMA ones, for the reason that is this thread's
+     * error text. Once; NULL: that may not be. */
+    void (*fall_back)(data_endpoint_t *endpoint);
+    uint64_t fall_back_ns; /* until then who dials tries RDMA; 0: it does not */
 };
 
 /* So long connections may take to be made: the peers' time-out, and 5 s at least. */
@@ -74,6 +95,13 @@ uint64_t endpoint_connect_ns(const data_endpoint_t *endpoint);
 
 /* What a transport tells its endpoint. */
 extern const transport_events_t endpoint_events;
+
+/* Close the transport, which may be in a call; it is not the endpoint's any more. */
+void endpoint_retire_transport(data_endpoint_t *endpoint);
+
+/* Connections have failed, or cannot be made, for the code with this thread's error text: others are made in
+ * their stead, or the endpoint is lost. */
+void endpoint_fail(data_endpoint_t *endpoint, blink_result_t code);
 
 /* Have the connections made, unless that is under way. */
 void endpoint_want(data_endpoint_t *endpoint);
@@ -96,9 +124,9 @@ void endpoint_let_go(data_endpoint_t *endpoint);
 
 /* ---- flows ---- */
 
-/* Errors: PEER_LOST. */
-blink_result_t endpoint_add_flows(data_endpoint_t *endpoint, peer_flows_t *flows,
-                                  const peer_flows_calls_t *calls);
+/* Those of a lost endpoint are cut at once: why it is lost is told to whom that concerns by its `lost` call,
+ * and the flows' run waits for that as all do that were there before. */
+void endpoint_add_flows(data_endpoint_t *endpoint, peer_flows_t *flows, const peer_flows_calls_t *calls);
 
 /* Nothing of them is under way. */
 void endpoint_remove_flows(peer_flows_t *flows);
@@ -119,5 +147,42 @@ void endpoint_flows_due(peer_flows_t *flows);
 
 /* Tell the peer how far a flow may be sent. */
 void endpoint_grant(data_endpoint_t *endpoint, uint32_t flow, uint32_t credit);
+
+/* Queue credits and arrivals that are to be told. Errors: as outbox_add(). */
+blink_result_t endpoint_queue_news(data_endpoint_t *endpoint);
+
+/* Queue a control frame. Errors: as outbox_add(). */
+blink_result_t endpoint_queue(data_endpoint_t *endpoint, const wire_frame_t *frame, const void *payload);
+
+/* Whose flow it is by the peer's number; NULL: nobody's. */
+peer_flows_t *endpoint_find_outgoing(const data_endpoint_t *endpoint, uint32_t number);
+
+/* ---- resume.c ---- */
+
+/* Something has come that the peer keeps no copy of: it is told, so that it need not send that again. */
+void endpoint_tell_arrived(data_endpoint_t *endpoint, uint32_t flow, const flow_receiver_t *receiver);
+
+/* Queue what is to be told of what has come; `must`: even if that is nothing. Errors: as outbox_add(). */
+blink_result_t endpoint_queue_arrivals(data_endpoint_t *endpoint, bool must);
+
+/* The peer's ARRIVED. Errors: PROTOCOL. */
+blink_result_t endpoint_take_arrivals(data_endpoint_t *endpoint, const wire_frame_t *frame,
+                                      const uint8_t *payload);
+
+/* transport_events_t.took */
+void endpoint_took(void *context, uint32_t bytes);
+
+/* Whether keys for memory here may be told. They are good for the connections that they were told over, and
+ * BEGIN may go again over later ones, so none are told any more once connections were made anew. */
+static inline bool endpoint_tells_keys(const data_endpoint_t *endpoint)
+{
+    return endpoint->round == 0;
+}
+
+/* Whether moves may go: all that is to go again is known. */
+static inline bool endpoint_has_resumed(const data_endpoint_t *endpoint)
+{
+    return endpoint->resumed_round == endpoint->round;
+}
 
 #endif

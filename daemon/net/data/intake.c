@@ -26,11 +26,14 @@ static blink_result_t end_frame(intake_t *intake, const uint8_t *payload)
 {
     const transport_config_t *config = intake->config;
     intake->header_bytes = intake->left_bytes = 0;
+    if (intake->takes_control)
+        config->events->took(config->context, WIRE_FRAME_BYTES + intake->frame.bytes);
     if (!is_move(intake))
         return config->events->control(config->context, &intake->frame, payload);
     if (!intake->move.landing)
         return BLINK_OK;
-    return config->events->arrived(config->context, &intake->move, &intake->frame, intake->whole);
+    return config->events->arrived(config->context, &intake->move, &intake->frame, intake->takes_control,
+                                   intake->whole);
 }
 
 /* The header is there. */

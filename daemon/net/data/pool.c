@@ -19,10 +19,11 @@ typedef struct block {
     list_t link; /* of a free block */
     uint64_t bytes, since_ns;
     void *shown; /* NULL: it is not */
-    uint32_t key;
+    data_keys_t keys;
+    twin_t twin;
 } block_t;
 
-#define HEAD_BYTES 128u
+#define HEAD_BYTES 256u
 
 static_assert(sizeof(block_t) <= HEAD_BYTES, "a head has room");
 
@@ -54,7 +55,8 @@ static void release(pool_t *pool, block_t *block)
     list_remove(&block->link);
     pool->free_bytes -= block->bytes;
     if (block->shown)
-        pool->showing.hide(pool->showing.context, block->shown);
+        pool->showing.hide(block->shown);
+    twin_end(&block->twin);
     pool->pages.give(pool->pages.context, block, block->bytes);
 }
 
@@ -105,14 +107,23 @@ void pool_give(void *memory)
         release(pool, LIST_FIRST(&pool->blocks, block_t, link));
 }
 
-bool pool_show(void *memory, uint32_t *key)
+bool pool_show(void *memory, data_keys_t *keys)
 {
     block_t *block = block_of(memory);
     const pool_showing_t *showing = &block->pool->showing;
     if (!block->shown && showing->show)
-        block->shown = showing->show(showing->context, memory, block->bytes - HEAD_BYTES, &block->key);
-    *key = block->key;
+        block->shown = showing->show(showing->context, memory, block->bytes - HEAD_BYTES, &block->keys);
+    *keys = block->keys;
     return block->shown;
+}
+
+const twin_t *pool_twin(void *memory, device_memory_t *device, transport_t *transport)
+{
+    block_t *block = block_of(memory);
+    if (twin_is_in(&block->twin, device))
+        return &block->twin;
+    twin_end(&block->twin);
+    return twin_make(&block->twin, device, block->bytes - HEAD_BYTES, transport) ? &block->twin : NULL;
 }
 
 void pool_trim(pool_t *pool, uint64_t now_ns)

@@ -7,12 +7,14 @@
 
 #include "base/list.h"
 #include "base/pages.h"
+#include "net/data/data.h"
+#include "net/data/twin.h"
 #include "net/flow/landing.h"
 
 /* How memory is shown to a device of somebody else's: as transport_calls_t has it. */
 typedef struct pool_showing {
-    void *(*show)(void *context, void *memory, uint64_t bytes, uint32_t *key);
-    void (*hide)(void *context, void *shown);
+    void *(*show)(void *context, void *memory, uint64_t bytes, data_keys_t *keys);
+    void (*hide)(void *shown);
     void *context;
 } pool_showing_t;
 
@@ -37,7 +39,11 @@ void pool_give(void *memory);
 
 /* Show what was taken, and what its block has beyond it, but for the head; it stays shown until it goes
  * back to the system. False: it cannot be. */
-bool pool_show(void *memory, uint32_t *key);
+bool pool_show(void *memory, data_keys_t *keys);
+
+/* The twin of what was taken, in memory of this GPU; it stays until the block goes back to the system, or is
+ * to have another one. NULL: there cannot be one. */
+const twin_t *pool_twin(void *memory, device_memory_t *device, transport_t *transport);
 
 /* Give the system what has been free for long. */
 void pool_trim(pool_t *pool, uint64_t now_ns);

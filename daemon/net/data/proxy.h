@@ -28,9 +28,11 @@ struct data {
     list_t endpoints; /* data_endpoint_t.link: those that are not lost */
     list_t busy;      /* data_endpoint_t.of_busy: something may be sent there */
     list_t gone;      /* data_endpoint_t.link: lost ones, to be let go before the turn is passed on */
+    list_t retired;   /* transport_t.of_retired: closed ones, to be destroyed then */
     pool_t pool;
     uint8_t *trash;
     verbs_devices_t *verbs; /* NULL: no RDMA */
+    exec_keeper_t keeper;   /* of sources in place */
 };
 
 /* Take the turn. */

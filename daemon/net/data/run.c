@@ -78,6 +78,7 @@ static void lay_out(data_run_t *run, const lane_program_t *program, layout_t *la
 {
     uint32_t lane_count = program->wire_count;
     run->landings = lay(layout, program->landing_count, sizeof(*run->landings));
+    run->device_landings = lay(layout, program->landing_count, sizeof(*run->device_landings));
     run->outputs = lay(layout, own_ranks(program), sizeof(*run->outputs));
     run->place_of = lay(layout, program->rank_count, sizeof(*run->place_of));
     run->peers = lay(layout, program->landing_count, sizeof(*run->peers));
@@ -217,7 +218,7 @@ static void prepare(data_run_t *run, const data_run_config_t *config, layout_t *
     run->number = config->number;
     run->first_ended = config->ended;
     run->item.run = run_on_posted;
-    run->wires = (exec_wires_t){run_on_ready, run_on_aborted, run, run->landings};
+    run->wires = (exec_wires_t){run_on_ready, run_on_aborted, run, run->landings, run->device_landings};
     bool is_short = geometry->block_bytes * run->program->block_count <= SHORT_RUN_BYTES;
     run->go_on = is_short ? exec_wire_run : config->is_crowded ? exec_wire_run_some : exec_wire_queue;
     find_peers(run);
@@ -251,7 +252,10 @@ static blink_result_t lend_landing(run_peer_t *peer)
     peer->landing = &peer->lent;
     peer->landing->outputs = run->outputs;
     peer->landing->output_count = run->output_count;
-    peer->landing->is_shown = peer->landing->memory && pool_show(peer->landing->memory, &peer->key);
+    peer->address = (uintptr_t)peer->landing->memory;
+    run_peer_find_twin(peer);
+    if (!peer->twin)
+        peer->landing->is_shown = peer->landing->memory && pool_show(peer->landing->memory, &peer->keys);
     return BLINK_OK;
 }
 
@@ -300,9 +304,10 @@ static blink_result_t join(data_run_t *run, data_endpoint_t *const *endpoints)
 {
     for (uint32_t i = 0; i < run->peer_count; i++) {
         run_peer_t *peer = &run->peers[i];
-        BLINK_TRY(endpoint_add_flows(endpoints[peer->host], &peer->flows, &run_peer_calls));
+        endpoint_add_flows(endpoints[peer->host], &peer->flows, &run_peer_calls);
         data_endpoint_get(peer->flows.endpoint);
-        BLINK_TRY(find_landing(peer));
+        if (!data_endpoint_is_lost(peer->flows.endpoint))
+            BLINK_TRY(find_landing(peer));
     }
     return BLINK_OK;
 }
@@ -373,13 +378,13 @@ data_offer_t data_run_offer(const data_run_t *run, uint32_t host)
     const run_peer_t *peer = find_peer(run, host);
     if (!peer || !peer->landing)
         return (data_offer_t){.slots = run->instance->geometry.slots};
-    bool is_shown = peer->landing->is_shown;
+    bool is_shown = peer->landing->is_shown && endpoint_tells_keys(peer->flows.endpoint);
     return (data_offer_t){.first_flow = peer->landing->first_flow,
                           .flow_count = peer->in->lane_count,
                           .slots = run->instance->geometry.slots,
                           .stands = run_peer_stands(peer),
-                          .key = is_shown ? peer->key : 0,
-                          .address = is_shown ? (uintptr_t)peer->landing->memory : 0};
+                          .keys = is_shown ? peer->keys : (data_keys_t){{0}},
+                          .address = is_shown ? peer->address : 0};
 }
 
 /* How the peer places what comes: as this host does, or with another number of slots. */
@@ -441,8 +446,8 @@ static blink_result_t open_outgoing(run_peer_t *peer, const data_offer_t *offer)
     if (peer->may_send)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "it has no standing landing for an op, and had one before");
     peer->may_send = peer->borrows = true;
-    peer->remote_key = offer->key;
-    peer->remote_address = offer->address;
+    peer->remote_keys = offer->keys;
+    peer->remote_address = endpoint_tells_keys(peer->flows.endpoint) ? offer->address : 0;
     BLINK_TRY(find_geometry(peer, offer->slots));
     if (peer->unsettled == 0)
         return BLINK_OK;

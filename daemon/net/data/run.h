@@ -24,11 +24,13 @@ typedef struct run_peer {
     uint32_t unsettled;      /* senders */
     uint32_t first_sequence; /* of moves, on the wire */
     bool agreed;
-    bool suits_out, suits_in;     /* it lands in a standing landing, if there is one */
-    bool may_send;                /* the moves have credit, by BEGIN or before it */
-    bool borrows;                 /* by BEGIN: they go to a landing that is lent, */
-    uint32_t remote_key;          /* which this host's device may write to by this key */
-    uint64_t remote_address;      /* 0: it may not */
+    bool suits_out, suits_in; /* it lands in a standing landing, if there is one */
+    bool may_send;            /* the moves have credit, by BEGIN or before it */
+    bool borrows;             /* by BEGIN: they go to a landing that is lent, */
+    data_keys_t remote_keys;  /* which this host's device may write to by these keys */
+    uint64_t remote_address;  /* 0: it may not */
+    bool looked_for_source;
+    const data_keys_t *source; /* by which it may read send slots; NULL: it may not, or nobody has looked */
     const lane_geometry_t *there; /* how the peer places what comes: the run's own geometry, or: */
     lane_geometry_t other;
     /* What comes from there, by lane of `in`. */
@@ -37,8 +39,11 @@ typedef struct run_peer {
     uint32_t *told;     /* what the executor was told of each */
     landing_t *landing; /* the next one, or a standing one; NULL: nothing comes from there, or nothing yet */
     landing_t lent;
-    uint32_t key;  /* that the peer is told of `lent`, if that is shown */
-    bool failed;   /* the peer's FAIL has come */
+    data_keys_t keys;   /* that the peer is told of `lent`, if that is shown, */
+    uint64_t address;   /* and where that is */
+    const twin_t *twin; /* of `lent`, where GPUs read what comes; NULL: in `lent` */
+    bool twin_ordered;  /* as exec_wire_device() says */
+    bool failed;        /* the peer's FAIL has come */
     bool given_up; /* the op has failed: nobody waits for the peer's BEGIN, and for what comes to a standing
                       landing */
 } run_peer_t;
@@ -54,7 +59,8 @@ struct data_run {
     void (*go_on)(exec_instance_t *instance,
                   exec_task_t *lane); /* what is done with a lane that a move wakes */
     exec_wires_t wires;
-    void **landings; /* by landing of the program */
+    void **landings;           /* by landing of the program */
+    uint64_t *device_landings; /* the same, of those that have a twin */
     uint32_t output_count;
     landing_output_t *outputs; /* of the ranks on this host, in their order */
     uint16_t *place_of;        /* by rank: its output among those of its host, from 1 */
@@ -73,10 +79,10 @@ struct data_run {
     bool started, ended; /* data_run_start(), data_run_ended() */
     uint32_t open;       /* lanes of which the executor has not been told all */
     bool aborted;        /* abort_posted was seen */
-    bool failed;         /* a page was not there: the executor is told nothing more */
-    bool told_aborted;   /* handler.aborted was called */
-    bool settles;        /* data_run_settle() */
-    bool settled;        /* handler.settled was called */
+    bool failed; /* a page was not there, or a device flushed nothing: the executor is told nothing more */
+    bool told_aborted; /* handler.aborted was called */
+    bool settles;      /* data_run_settle() */
+    bool settled;      /* handler.settled was called */
 };
 
 extern const peer_flows_calls_t run_peer_calls;
@@ -95,6 +101,10 @@ bool run_peer_is_settled(const run_peer_t *peer);
 
 /* No move goes to the peer that has not gone. */
 void run_peer_stop(run_peer_t *peer);
+
+/* A landing was lent: where it is for GPUs, find it a place in memory of theirs, if the peer's device can
+ * write there; else it stays where it is. */
+void run_peer_find_twin(run_peer_t *peer);
 
 void run_peer_give_up(run_peer_t *peer);
 

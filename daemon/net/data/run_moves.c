@@ -1,6 +1,8 @@
 /* Moves of a run: what the executor and the peers tell, and what becomes of it. */
 #include "net/data/run.h"
 
+#include "net/data/source.h"
+
 static run_peer_t *peer_of(peer_flows_t *flows)
 {
     return CONTAINER_OF(flows, run_peer_t, flows);
@@ -92,20 +94,24 @@ static void in_ready(run_peer_t *peer, uint32_t flow)
     tell_arrived(peer, flow);
 }
 
-/* A page of the op's memory is not there. */
-static void fail(data_run_t *run, const char *what)
+/* With this thread's error text: the op fails, and the executor is told nothing more. */
+static void fail(data_run_t *run, blink_result_t code)
 {
     const data_handler_t *handler = &run->data->config.handler;
     if (run->failed)
         return;
     run->failed = true;
-    blink_result_t code =
-        BLINK_FAIL(BLINK_ERR_SYSTEM,
-                   "memory that the network %s is not there: it was not populated, or punched out", what);
     if (run->told_aborted || run->ended)
         return;
     run->told_aborted = true;
     handler->aborted(handler->context, run->context, code);
+}
+
+static void fail_gone(data_run_t *run, const char *what)
+{
+    fail(run,
+         BLINK_FAIL(BLINK_ERR_SYSTEM,
+                    "memory that the network %s is not there: it was not populated, or punched out", what));
 }
 
 /* The executor knows where each move goes: the peer must mean the same, once its BEGIN has been found to.
@@ -128,6 +134,36 @@ static blink_result_t check_place(const run_peer_t *peer, const landing_move_t *
                       frame->place, (unsigned long long)place.bytes);
 }
 
+/* ---- memory of GPUs ---- */
+
+void run_peer_find_twin(run_peer_t *peer)
+{
+    data_endpoint_t *endpoint = peer->flows.endpoint;
+    device_memory_t *device = exec_wire_device(peer->run->instance, &peer->twin_ordered);
+    if (!device || !peer->lent.memory || !endpoint->connected || !endpoint_tells_keys(endpoint))
+        return;
+    peer->twin = pool_twin(peer->lent.memory, device, endpoint->transport);
+    if (!peer->twin)
+        return;
+    peer->run->device_landings[peer->in - peer->run->program->landings] = twin_address(peer->twin);
+    peer->lent.is_shown = true;
+    peer->keys = peer->twin->keys;
+    peer->address = twin_address(peer->twin);
+    atomic_fetch_or_explicit(&endpoint->by, (int)DATA_BY_GPUS, memory_order_relaxed);
+}
+
+/* Have it where GPUs read it. A frame has come to the landing's own memory. */
+static blink_result_t settle_twin(const run_peer_t *peer, const landing_move_t *move,
+                                  const wire_frame_t *frame)
+{
+    const twin_t *twin = peer->twin;
+    if (frame && frame->place == 0)
+        return twin->calls->settle(twin->reach, frame->offset, move->address, frame->bytes);
+    return frame || peer->twin_ordered ? BLINK_OK : twin->calls->settle(twin->reach, 0, NULL, 0);
+}
+
+/* ---- what has come ---- */
+
 static blink_result_t on_arrived(peer_flows_t *flows, const landing_move_t *move, const wire_frame_t *frame,
                                  uint32_t arrived, bool whole)
 {
@@ -136,9 +172,12 @@ static blink_result_t on_arrived(peer_flows_t *flows, const landing_move_t *move
     if (move->flow >= peer->in->lane_count)
         return BLINK_OK; /* of something else that the peer runs by this number, as its BEGIN will say */
     if (!whole)
-        fail(peer->run, "writes to");
+        fail_gone(peer->run, "writes to");
     if (frame)
         BLINK_TRY(check_place(peer, move, frame));
+    blink_result_t settled = peer->twin ? settle_twin(peer, move, frame) : BLINK_OK;
+    if (settled != BLINK_OK)
+        fail(peer->run, settled);
     if (!landing_is_settled(peer->landing))
         tell_credit(peer, move->flow);
     tell_arrived(peer, move->flow);
@@ -180,7 +219,18 @@ static uint32_t find_due(const run_peer_t *peer, uint32_t from)
     return PLAN_NONE;
 }
 
-static void make_move(const run_peer_t *peer, uint32_t flow, uint32_t sequence, transport_move_t *move)
+/* Its source is in a send slot, and this host's device writes it: then the device may read it there, too. */
+static void find_source(run_peer_t *peer, transport_move_t *move)
+{
+    if (!peer->looked_for_source)
+        peer->source = source_find(peer->flows.endpoint, peer->run->instance);
+    peer->looked_for_source = true;
+    move->in_place = peer->source;
+    if (peer->source)
+        move->source_keys = *peer->source;
+}
+
+static void make_move(run_peer_t *peer, uint32_t flow, uint32_t sequence, transport_move_t *move)
 {
     const data_run_t *run = peer->run;
     const lane_program_t *program = run->program;
@@ -198,9 +248,11 @@ static void make_move(const run_peer_t *peer, uint32_t flow, uint32_t sequence, 
     move->in_order = peer->suits_out;
     if (dst->buffer == LANE_LANDING) {
         move->frame.offset = lane_landing_offset(there, lane->channel, dst->edge, chunk);
-        move->remote_key = peer->remote_key;
+        move->remote_keys = peer->remote_keys;
         if (peer->remote_address)
             move->remote_address = peer->remote_address + move->frame.offset;
+        if (peer->remote_address && source.buffer == LANE_SEND)
+            find_source(peer, move);
         return;
     }
     lane_span_t span = lane_span(there, lane->channel, step->part, chunk);
@@ -215,7 +267,9 @@ static bool on_next(peer_flows_t *flows, transport_move_t *move)
     uint32_t flow, sequence;
     while ((flow = find_due(peer, peer->next_due)) != PLAN_NONE) {
         peer->next_due = flow + 1 < peer->out->lane_count ? flow + 1 : 0;
-        if (!peer->run->aborted && !peer->run->ended && flow_sender_next(&peer->senders[flow], &sequence)) {
+        flow_sender_t *sender = &peer->senders[flow];
+        bool may_go = sender->again || (!peer->run->aborted && !peer->run->ended);
+        if (may_go && flow_sender_next(sender, &sequence)) {
             make_move(peer, flow, sequence, move);
             return true;
         }
@@ -230,24 +284,61 @@ static void sender_is_settled(run_peer_t *peer)
         endpoint_forget_numbers(&peer->flows);
 }
 
-static void on_sent(peer_flows_t *flows, const transport_move_t *move, bool whole)
+/* Sources of a flow may be done: it was as `before`. */
+static void take_done(run_peer_t *peer, uint32_t flow, const flow_sender_t *before)
 {
-    run_peer_t *peer = peer_of(flows);
     data_run_t *run = peer->run;
-    flow_sender_t *sender = &peer->senders[move->flow];
-    uint32_t lane = out_lane(peer, move->flow), done = sender->done;
-    if (!whole)
-        fail(run, "reads from");
-    flow_sender_done(sender, move->sequence);
+    const flow_sender_t *sender = &peer->senders[flow];
+    if (flow_sender_is_settled(before))
+        return;
     if (flow_sender_is_settled(sender))
         sender_is_settled(peer);
     else
-        out_due(peer, move->flow);
-    if (sender->done > done && may_tell(run)) {
+        out_due(peer, flow);
+    if (sender->done > before->done && may_tell(run)) {
         run->open -= sender->done == sender->moves;
-        exec_wire_sent(run->instance, lane, sender->done);
+        exec_wire_sent(run->instance, out_lane(peer, flow), sender->done);
     }
     run_check_settled(run);
+}
+
+static void on_sent(peer_flows_t *flows, const transport_move_t *move, bool whole)
+{
+    run_peer_t *peer = peer_of(flows);
+    flow_sender_t *sender = &peer->senders[move->flow], before = *sender;
+    if (!whole)
+        fail_gone(peer->run, "reads from");
+    /* A copy of the endpoint's goes again by itself. */
+    if (move->is_copied || !flows->endpoint->resumes)
+        flow_sender_done(sender, move->sequence);
+    else
+        flow_sender_sent(sender, move->sequence);
+    take_done(peer, move->flow, &before);
+}
+
+static blink_result_t on_came(peer_flows_t *flows, uint32_t flow, uint32_t arrived, uint64_t came)
+{
+    run_peer_t *peer = peer_of(flows);
+    flow_sender_t *sender = &peer->senders[flow], before = *sender;
+    blink_result_t result = flow_sender_arrived(sender, arrived, came);
+    if (result != BLINK_OK)
+        return BLINK_FAIL(result, "flow %u: %s", flows->first_outgoing + flow, blink_error_text());
+    take_done(peer, flow, &before);
+    return BLINK_OK;
+}
+
+static void on_resume(peer_flows_t *flows)
+{
+    run_peer_t *peer = peer_of(flows);
+    peer->remote_address = 0;
+    peer->source = NULL;
+    peer->looked_for_source = false;
+    for (uint32_t i = 0; peer->out && i < peer->out->lane_count; i++) {
+        flow_sender_t before = peer->senders[i];
+        flow_sender_resume(&peer->senders[i]);
+        if (peer->may_send)
+            take_done(peer, i, &before);
+    }
 }
 
 static blink_result_t on_credit(peer_flows_t *flows, uint32_t flow, uint32_t credit)
@@ -293,8 +384,13 @@ static void on_cut(peer_flows_t *flows)
     run_check_settled(peer->run);
 }
 
-const peer_flows_calls_t run_peer_calls = {
-    .next = on_next, .sent = on_sent, .arrived = on_arrived, .credit = on_credit, .cut = on_cut};
+const peer_flows_calls_t run_peer_calls = {.next = on_next,
+                                           .sent = on_sent,
+                                           .arrived = on_arrived,
+                                           .credit = on_credit,
+                                           .came = on_came,
+                                           .resume = on_resume,
+                                           .cut = on_cut};
 
 /* ---- the mailbox ---- */
 

@@ -18,10 +18,14 @@ typedef struct transport_move {
     const void *source; /* frame.bytes of it, not written to until the transport has told that it was sent */
     void *owner;        /* the endpoint's, and the next two */
     uint32_t flow, sequence;
-    bool in_order; /* it goes behind the control frames that were queued before it, and before later ones */
+    bool is_copied; /* to the outbox */
+    bool in_order;  /* it goes behind the control frames that were queued before it, and before later ones */
     uint64_t remote_address; /* where it goes, if the peer lets this host's device write there; 0, also once
                                 the transport has it sent as a message instead: it may not */
-    uint32_t remote_key;
+    data_keys_t remote_keys;
+    bool in_place; /* the transport's devices may read its source by these keys; false also once it was copied
+                    */
+    data_keys_t source_keys;
 } transport_move_t;
 
 typedef struct outbox outbox_t;
@@ -36,9 +40,12 @@ typedef struct transport_events {
     /* The header of a DATA frame has come: where does its payload go? landing_claim(). */
     blink_result_t (*claim)(void *context, const wire_frame_t *frame, landing_move_t *move);
     /* The payload is there; not `whole`: pages of its place are not, and it was dropped. Not called for moves
-     * that nobody waits for. */
+     * that nobody waits for. `is_copied`: it came over the connection for control, and the peer has a copy.
+     */
     blink_result_t (*arrived)(void *context, const landing_move_t *move, const wire_frame_t *frame,
-                              bool whole);
+                              bool is_copied, bool whole);
+    /* A whole frame has come over the connection for control, with so many bytes: told before the frame. */
+    void (*took)(void *context, uint32_t bytes);
     /* The peer's device has written a move to memory that was shown, and told that by this immediate, with so
      * many bytes in the last piece. landing_claim_immediate(). */
     blink_result_t (*written)(void *context, uint32_t immediate, uint32_t bytes);
@@ -68,6 +75,7 @@ typedef struct transport_config {
     double timeout_s;
     outbox_t *outbox;       /* the endpoint's */
     verbs_devices_t *verbs; /* the data plane's; NULL: it has no RDMA */
+    bool adaptive_routing;  /* of RDMA writes: as the settings have it */
     const transport_events_t *events;
     void *context;
 } transport_config_t;
@@ -77,19 +85,20 @@ typedef struct transport transport_t;
 /* The two ends of connections, as data_route_t has them; ports are those of connect(). */
 typedef struct transport_path {
     net_address_t own, peer;
-    data_ends_t moves[DATA_STREAMS - 1];
+    data_ends_t moves[DATA_MOVE_STREAMS];
 } transport_path_t;
 
 typedef struct transport_calls {
+    data_by_t by;
     /* Without connections yet. Errors: NO_MEMORY. */
     blink_result_t (*create)(const transport_config_t *config, transport_t **transport);
     /* Begin to make all connections. Errors: PEER_LOST, SYSTEM, NO_MEMORY; the caller closes it. */
     blink_result_t (*dial)(transport_t *transport, const transport_path_t *path,
                            const wire_hello_t hellos[DATA_STREAMS]);
-    /* Wait for connections at an address of this host's, whose port is 0, from somebody who says these
-     * hellos; *port is where. NULL: connections come by accept(). Errors: UNSUPPORTED (no device has the
-     * address), QUOTA, SYSTEM, NO_MEMORY; the caller closes it. */
-    blink_result_t (*listen)(transport_t *transport, const net_address_t *own,
+    /* Wait for connections at the own ends of the path, whose ports are 0, from somebody who says these
+     * hellos; *port is where, at all of them. NULL: connections come by accept(). Errors: UNSUPPORTED (no
+     * device has the address), QUOTA, SYSTEM, NO_MEMORY; the caller closes it. */
+    blink_result_t (*listen)(transport_t *transport, const transport_path_t *path,
                              const wire_hello_t hellos[DATA_STREAMS], uint16_t *port);
     /* A connection is there; NULL: they come by listen(). The socket is taken over, also on failure. Errors:
      * EXISTS, NO_MEMORY, SYSTEM. */
@@ -100,8 +109,21 @@ typedef struct transport_calls {
     /* Let the peer's device, and nobody else's, write to memory that lives until hide(); what is shown is
      * hidden when the transport is closed. The connections are there. NULL: it cannot. show() itself is NULL
      * where no device writes. */
-    void *(*show)(transport_t *transport, void *memory, uint64_t bytes, uint32_t *key);
-    void (*hide)(transport_t *transport, void *shown);
+    void *(*show)(transport_t *transport, void *memory, uint64_t bytes, data_keys_t *keys);
+    void (*hide)(void *shown); /* also later than destroy() */
+    /* The same of memory that only this host's devices may read. */
+    void *(*pin)(transport_t *transport, void *memory, uint64_t bytes, data_keys_t *keys);
+    /* Let the peer's device write to memory of a GPU, as show(), and have this host's devices reach it, until
+     * unreach(), which may be later than destroy(). NULL: it cannot. reach() itself is NULL as show(). */
+    void *(*reach)(transport_t *transport, device_memory_t *memory, uint64_t offset, uint64_t bytes,
+                   data_keys_t *keys);
+    void (*unreach)(void *reach);
+    /* What is there from `offset` on is to be seen by all GPUs that this memory is for: what peers' devices
+     * have written, or so many bytes of the host's, which are copied there first; `source` NULL: the former.
+     * Waits for this host's device, for a few microseconds. Also when the transport is closed, or gone.
+     * Errors: SYSTEM (the device fails: nothing more is reached so). */
+    blink_result_t (*settle)(void *reach, uint64_t offset, const void *source, uint32_t bytes);
+    bool (*reaches)(const void *reach); /* whether it has not failed */
     /* What is being taken in for this landing is dropped, and so is the rest of it. */
     void (*drop)(transport_t *transport, const landing_t *landing);
     /* Close all connections, if there are some: what was under way is forgotten, and nobody is told. */
@@ -112,6 +134,7 @@ typedef struct transport_calls {
 
 struct transport {
     const transport_calls_t *calls;
+    list_t of_retired;  /* data->retired */
     uint32_t connected; /* connections that are there, or have been */
     bool closed;
 };

@@ -71,16 +71,56 @@ static void sender_advance(flow_sender_t *sender)
     uint32_t count = trailing_ones(sender->finished);
     sender->done += count;
     sender->finished = without_first(sender->finished, count);
+    sender->sent = without_first(sender->sent, count);
+    sender->came = without_first(sender->came, count);
     sender->again = without_first(sender->again, count);
+}
+
+static void finish(flow_sender_t *sender, uint64_t map)
+{
+    sender->finished |= map;
+    sender_advance(sender);
+}
+
+static uint64_t bit_of(const flow_sender_t *sender, uint32_t sequence)
+{
+    assert(sequence >= sender->done && sequence < sender->posted);
+    uint64_t bit = 1ull << (sequence - sender->done);
+    assert(!((sender->finished | sender->sent | sender->again) & bit));
+    return bit;
 }
 
 void flow_sender_done(flow_sender_t *sender, uint32_t sequence)
 {
-    assert(sequence >= sender->done && sequence < sender->posted);
-    uint64_t bit = 1ull << (sequence - sender->done);
-    assert(!((sender->finished | sender->again) & bit));
-    sender->finished |= bit;
-    sender_advance(sender);
+    finish(sender, bit_of(sender, sequence));
+}
+
+void flow_sender_sent(flow_sender_t *sender, uint32_t sequence)
+{
+    uint64_t bit = bit_of(sender, sequence);
+    sender->sent |= bit;
+    finish(sender, bit & sender->came);
+}
+
+/* The first so many bits. */
+static uint64_t first_bits(uint32_t count)
+{
+    return count < 64 ? (1ull << count) - 1 : UINT64_MAX;
+}
+
+blink_result_t flow_sender_arrived(flow_sender_t *sender, uint32_t arrived, uint64_t came)
+{
+    if (arrived > sender->posted || extent(came) > sender->posted - arrived)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "moves up to %u are said to have come, and %u were sent",
+                          arrived + extent(came), sender->posted);
+    uint32_t more = arrived > sender->done ? arrived - sender->done : 0;
+    uint64_t beyond = more > 0 ? (more < 64 ? came << more : 0) : without_first(came, sender->done - arrived);
+    sender->came |= first_bits(more) | beyond;
+    /* What is to go again is in no transport's hands. */
+    uint64_t free = sender->sent | sender->again;
+    sender->again &= ~sender->came;
+    finish(sender, sender->came & free);
+    return BLINK_OK;
 }
 
 uint32_t flow_sender_stop(flow_sender_t *sender)
@@ -98,23 +138,14 @@ void flow_sender_cut(flow_sender_t *sender)
 {
     sender->stopped = true;
     sender->done = sender->posted;
-    sender->finished = sender->again = 0;
+    sender->finished = sender->sent = sender->came = sender->again = 0;
 }
 
-blink_result_t flow_sender_resume(flow_sender_t *sender, uint32_t arrived, uint64_t came)
+void flow_sender_resume(flow_sender_t *sender)
 {
-    if (arrived > sender->posted || extent(came) > sender->posted - arrived)
-        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "moves up to %u are said to have come, and %u were sent",
-                          arrived + extent(came), sender->posted);
-    if (sender->done > arrived || without_first(sender->finished, arrived - sender->done) & ~came)
-        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "moves below %u are done and are said not to have come",
-                          sender->done + extent(sender->finished));
-    uint32_t open = sender->posted - arrived;
-    sender->done = arrived;
-    sender->finished = came;
-    sender->again = ~came & (open < 64 ? (1ull << open) - 1 : UINT64_MAX);
-    sender_advance(sender);
-    return BLINK_OK;
+    sender->sent = 0;
+    sender->again = first_bits(sender->posted - sender->done) & ~(sender->finished | sender->came);
+    finish(sender, sender->came);
 }
 
 /* ---- the receiver's side ---- */

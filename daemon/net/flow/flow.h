@@ -8,7 +8,10 @@
  *
  * A flow is settled for the receiver when all that the sender says it sends has come: nothing more is written
  * for it. It is settled for the sender when all that it posted is done: nobody reads its sources any more.
- * An endpoint that is fenced (its connections are closed or reset) settles the flows that do not resume.
+ * An endpoint whose connections have failed is fenced: they are closed, and nothing that was under way comes
+ * any more. It settles its flows, or makes connections again and has the flows resume: what has not come goes
+ * again. So a source is done once the transport needs it no more and the receiver has said that the move has
+ * come, or once a copy of it is kept for that.
  *
  * Pure state: no sockets, threads, clocks or allocation. Nothing blocks. A flow belongs to the proxy of its
  * endpoint; whoever calls has the proxy's turn.
@@ -43,6 +46,8 @@ typedef struct flow_sender {
     uint32_t done;     /* the sources of moves below this one may be used for something else */
     bool stopped;      /* the op has failed: nothing new is posted */
     uint64_t finished; /* bit i: the source of move done + i is as well */
+    uint64_t sent;     /* bit i: the transport has done with the source of move done + i, */
+    uint64_t came;     /* or the receiver has said that it has come; with both it is finished */
     uint64_t again;    /* bit i: move done + i was lost and must be posted again */
 } flow_sender_t;
 
@@ -59,8 +64,16 @@ blink_result_t flow_sender_grant(flow_sender_t *sender, uint32_t credit);
 /* Take the next move that may be posted now; false: there is none. */
 bool flow_sender_next(flow_sender_t *sender, uint32_t *sequence);
 
-/* The transport has done with the source of a posted move; in any order, once for each move. */
+/* The transport has done with the source of a posted move, which is not needed any more: the move cannot be
+ * lost unless the flow is. In any order, once for each move, and not with flow_sender_sent(). */
 void flow_sender_done(flow_sender_t *sender, uint32_t sequence);
+
+/* The transport has done with the source of a posted move, which may have to go again. As above. */
+void flow_sender_sent(flow_sender_t *sender, uint32_t sequence);
+
+/* The receiver says that the moves below `arrived` have come, and those whose bits are set in `came`, counted
+ * from `arrived`. It may say it again. Errors: PROTOCOL (moves that were never posted). */
+blink_result_t flow_sender_arrived(flow_sender_t *sender, uint32_t arrived, uint64_t came);
 
 /* The op has failed on this host. Returns how far the flow has been sent, which FAIL tells the receiver:
  * moves below that one have come or will, no others. What must be posted again is posted still. */
@@ -73,12 +86,9 @@ bool flow_sender_is_settled(const flow_sender_t *sender);
 /* The endpoint is fenced and the flow does not resume: the flow is stopped and settled. */
 void flow_sender_cut(flow_sender_t *sender);
 
-/* The endpoint is fenced, and the receiver says what had come by then: moves below `arrived`, and those whose
- * bits are set in `came`, counted from `arrived`. The other moves that were posted go again. Of a flow that
- * the receiver does not name moves were posted or not: if they were, it is over there, and the caller calls
- * flow_sender_cut(); if not, it goes on by itself. Errors: PROTOCOL (moves that were never posted are said to
- * have come, or ones that are done not to). */
-blink_result_t flow_sender_resume(flow_sender_t *sender, uint32_t arrived, uint64_t came);
+/* The endpoint is fenced, and the receiver has said of all that had come by then that it has. The other moves
+ * that were posted and are not done go again. */
+void flow_sender_resume(flow_sender_t *sender);
 
 /* ---- the receiver's side ---- */
 
@@ -130,7 +140,7 @@ blink_result_t flow_receiver_fail(flow_receiver_t *receiver, uint32_t sent);
 bool flow_receiver_is_settled(const flow_receiver_t *receiver);
 
 /* The endpoint is fenced: what was being taken in will not arrive. The flow resumes with what has come, which
- * flow_sender_resume() is told; or flow_receiver_cut() settles it without the rest. */
+ * flow_sender_arrived() is told; or flow_receiver_cut() settles it without the rest. */
 void flow_receiver_fence(flow_receiver_t *receiver);
 void flow_receiver_cut(flow_receiver_t *receiver);
 

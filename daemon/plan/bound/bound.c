@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- what plans may use ---- */
 
@@ -236,17 +237,98 @@ static blink_result_t bound(bound_net_t *net, const double *prices, double *boun
     return BLINK_OK;
 }
 
+static bool moves_nothing(const plan_t *plan)
+{
+    return plan->rank_count < 2 || (plan->peer != PLAN_NONE && plan->peer == plan->root);
+}
+
 blink_result_t plan_bound_GBps(const topo_t *topo, const plan_t *plan, const double *prices,
                                double *bound_GBps)
 {
     bound_net_t net;
-    if (plan->rank_count < 2 || (plan->peer != PLAN_NONE && plan->peer == plan->root)) {
+    if (moves_nothing(plan)) {
         *bound_GBps = 0.0;
         return BLINK_OK;
     }
     blink_result_t result = net_init(&net, topo, plan);
     if (result == BLINK_OK)
         result = bound(&net, prices, bound_GBps);
+    net_fini(&net);
+    return result;
+}
+
+/* ---- where switches reduce and copy ---- */
+
+/* Whether trees that branch at the switch cost no more than trees over the ranks do: some rank and the switch
+ * have links to each other, or nothing passes the switch as all its links are those of other gpus. */
+static bool stands_for_ranks(const bound_net_t *net, uint32_t node)
+{
+    const topo_t *topo = net->topo;
+    bool leads = false;
+    for (uint32_t i = topo->out_first[node]; i < topo->out_first[node + 1]; i++) {
+        uint32_t to = topo->links[topo->out_links[i]].to;
+        leads = leads || net->usable[to];
+        if (topo->nodes[to].kind == TOPO_DEVICE && net->usable[to] &&
+            topo_find_link(topo, to, node) != TOPO_NONE)
+            return true;
+    }
+    return !leads;
+}
+
+static bool joins_switch_and_gpu(const topo_t *topo, const topo_link_t *link)
+{
+    const topo_node_t *from = &topo->nodes[link->from], *to = &topo->nodes[link->to];
+    return (from->reduces && to->kind == TOPO_DEVICE) || (to->reduces && from->kind == TOPO_DEVICE);
+}
+
+/* Change prices so that they prove a bound where switches copy and reduce, too. */
+static void free_switches(const bound_net_t *net, double *prices)
+{
+    const topo_t *topo = net->topo;
+    bool hold = true;
+    for (uint32_t node = 0; node < topo->node_count; node++)
+        if (topo->nodes[node].reduces) {
+            prices[topo->link_count + node] = 0.0;
+            hold = hold && stands_for_ranks(net, node);
+        }
+    for (uint32_t link = 0; link < topo->link_count; link++)
+        if (joins_switch_and_gpu(topo, &topo->links[link]))
+            prices[link] = 0.0;
+    if (!hold)
+        memset(prices, 0, ((size_t)topo->link_count + topo->node_count) * sizeof(*prices));
+}
+
+/*
+ * Where switches copy and reduce, a tree may branch at them, and may cost less than any tree over the ranks.
+ * But give its branches to a rank that is at the switch: if the rank is nearer to the root than the switch,
+ * nothing leads to the switch any more, else the rank leaves its place and what led to the switch leads to
+ * it. Where links between the two are free, this tree costs no more, so that the cheapest tree over the ranks
+ * still proves a bound. Cuts prove theirs whatever nodes do.
+ */
+static blink_result_t multicast_bound(bound_net_t *net, double *prices, double *bound_GBps)
+{
+    memcpy(prices, net->plan->prices,
+           ((size_t)net->topo->link_count + net->topo->node_count) * sizeof(*prices));
+    free_switches(net, prices);
+    return bound(net, prices, bound_GBps);
+}
+
+blink_result_t plan_multicast_bound_GBps(const topo_t *topo, const plan_t *plan, double *bound_GBps)
+{
+    bound_net_t net;
+    double *prices = NULL;
+    if (moves_nothing(plan)) {
+        *bound_GBps = 0.0;
+        return BLINK_OK;
+    }
+    blink_result_t result = net_init(&net, topo, plan);
+    if (result == BLINK_OK) {
+        prices = malloc(((size_t)topo->link_count + topo->node_count) * sizeof(*prices));
+        result = prices ? multicast_bound(&net, prices, bound_GBps)
+                        : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for prices of %u links and %u nodes",
+                                     topo->link_count, topo->node_count);
+    }
+    free(prices);
     net_fini(&net);
     return result;
 }

@@ -124,7 +124,7 @@ static blink_result_t begin_plan(reader_t *reader)
     const plan_bytes_head_t *head = &reader->head;
     const plan_request_t *request = reader->request;
     plan_t *plan = reader->plan = calloc(1, sizeof(*plan));
-    reader->links = malloc((reader->topo->node_count + 1u) * sizeof(*reader->links));
+    reader->links = malloc((2 * reader->topo->node_count + 1u) * sizeof(*reader->links));
     if (!plan || !reader->links)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a plan");
     plan->collective = request->collective;
@@ -145,12 +145,13 @@ static blink_result_t begin_plan(reader_t *reader)
 
 /* ---- paths and symmetries ---- */
 
-/* Paths keep their numbers: no two are alike. */
+/* Paths keep their numbers: no two are alike. A path may cross a node twice, to the host's memory and back.
+ */
 static blink_result_t take_path(reader_t *reader)
 {
     uint32_t link_count, index;
     BLINK_TRY(take_words(reader, &link_count, 1));
-    if (link_count == 0 || link_count > reader->topo->node_count)
+    if (link_count == 0 || link_count > 2 * reader->topo->node_count)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a path of %u links", link_count);
     BLINK_TRY(take_words(reader, reader->links, link_count));
     for (uint32_t i = 0; i < link_count; i++)

@@ -1,11 +1,72 @@
-/* Cheapest paths between ranks: other gpus never stand inside a path, relays may. Paths once found keep their
- * index, so a tree is a list of indices and equal trees compare equal. */
+/* Cheapest paths between ranks: other gpus never stand inside a path, relays may, twice if that is what it
+ * takes to come by the host's memory. Paths once found keep their index, so a tree is a list of indices and
+ * equal trees compare equal. */
 #include "plan/columns/paths.h"
 #include "error.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- states ---- */
+
+/* The topology's node that stands for a working node of its kind. */
+static uint32_t any_member(const pack_net_t *net, uint32_t node)
+{
+    return net->members[net->first_member[node]];
+}
+
+static blink_result_t find_states(pack_paths_t *paths)
+{
+    const pack_net_t *net = paths->net;
+    size_t n = net->rank_count;
+    paths->state_count = net->node_count;
+    if (net->topo->non_peer_count == 0)
+        return BLINK_OK;
+    paths->state_count = 2 * net->node_count;
+    paths->apart = calloc(n * n, sizeof(*paths->apart));
+    if (!paths->apart)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for paths between %u ranks", net->rank_count);
+    for (uint32_t pair = 0; pair < n * n; pair++)
+        paths->apart[pair] = !topo_are_peers(net->topo, any_member(net, (uint32_t)(pair / n)),
+                                             any_member(net, (uint32_t)(pair % n)));
+    return BLINK_OK;
+}
+
+static uint32_t node_of(const pack_paths_t *paths, uint32_t state)
+{
+    return state < paths->net->node_count ? state : state - paths->net->node_count;
+}
+
+/* The state in which a way from a rank comes to the end of a link; PLAN_NONE: it may not take the link. */
+static uint32_t enter(const pack_paths_t *paths, uint32_t source, uint32_t state, uint32_t link)
+{
+    const pack_net_t *net = paths->net;
+    uint32_t to = net->to[link];
+    bool after_cpu = state >= net->node_count;
+    if (!paths->apart)
+        return to;
+    if (to < net->rank_count)
+        return after_cpu || !paths->apart[source * net->rank_count + to] ? to : PLAN_NONE;
+    after_cpu |= net->topo->nodes[any_member(net, to)].kind == TOPO_CPU;
+    return after_cpu ? net->node_count + to : to;
+}
+
+/* How a state is entered: by a link, from its beginning in one of two states. */
+static uint32_t entry(const pack_paths_t *paths, uint32_t state, uint32_t link)
+{
+    return 2 * link + (state >= paths->net->node_count);
+}
+
+static uint32_t entry_link(uint32_t entry)
+{
+    return entry / 2;
+}
+
+static uint32_t entry_state(const pack_paths_t *paths, uint32_t entry)
+{
+    return paths->net->from[entry / 2] + entry % 2 * paths->net->node_count;
+}
 
 /* ---- hubs, and ranks that are near ---- */
 
@@ -17,11 +78,13 @@ static bool is_hub(const pack_paths_t *paths, uint32_t node)
     return false;
 }
 
-/* None, if there are too many: a symmetry may take any of them to any other. */
+/* None, if there are too many: a symmetry may take any of them to any other. Nor where ways have states. */
 static blink_result_t find_hubs(pack_paths_t *paths)
 {
     const pack_net_t *net = paths->net;
     uint32_t count = 0;
+    if (paths->apart)
+        return BLINK_OK;
     for (uint32_t node = net->rank_count; node < net->node_count; node++)
         if (net->out_first[node + 1] - net->out_first[node] >= PATHS_HUB_LINKS && ++count <= PATHS_HUBS_MAX)
             paths->hubs[count - 1].node = node;
@@ -43,17 +106,18 @@ static blink_result_t find_hubs(pack_paths_t *paths)
 static uint32_t visit_near(pack_paths_t *paths, uint32_t source)
 {
     const pack_net_t *net = paths->net;
-    uint32_t ranks = 0, relays = net->node_count, node = source;
+    uint32_t ranks = 0, relays = paths->state_count, state = source;
     paths->place[source] = source;
-    for (;; node = paths->heap[relays++]) {
+    for (;; state = paths->heap[relays++]) {
+        uint32_t node = node_of(paths, state);
         for (uint32_t i = net->out_first[node]; i < net->out_first[node + 1]; i++) {
-            uint32_t to = net->to[net->out_links[i]];
-            if (paths->place[to] == source || is_hub(paths, to))
+            uint32_t to = enter(paths, source, state, net->out_links[i]);
+            if (to == PLAN_NONE || paths->place[to] == source || is_hub(paths, to))
                 continue;
             paths->place[to] = source;
             paths->heap[to < net->rank_count ? ranks++ : --relays] = to;
         }
-        if (relays == net->node_count)
+        if (relays == paths->state_count)
             return ranks;
     }
 }
@@ -61,7 +125,7 @@ static uint32_t visit_near(pack_paths_t *paths, uint32_t source)
 static blink_result_t list_near(pack_paths_t *paths)
 {
     uint32_t n = paths->net->rank_count;
-    memset(paths->place, 0xff, paths->net->node_count * sizeof(*paths->place));
+    memset(paths->place, 0xff, paths->state_count * sizeof(*paths->place));
     for (uint32_t from = 0; from < n; from++) {
         uint32_t reached = visit_near(paths, from);
         for (uint32_t i = 0; i < reached; i++) {
@@ -87,16 +151,17 @@ blink_result_t pack_paths_init(pack_paths_t *paths, const pack_net_t *net)
 {
     size_t n = net->rank_count;
     *paths = (pack_paths_t){.net = net};
+    BLINK_TRY(find_states(paths));
     BLINK_TRY(find_hubs(paths));
     paths->cost = calloc(n * n, sizeof(*paths->cost));
-    paths->via = calloc((n + paths->hub_count) * net->node_count, sizeof(*paths->via));
+    paths->via = calloc((n + paths->hub_count) * paths->state_count, sizeof(*paths->via));
     paths->out_first = calloc(n + 1, sizeof(*paths->out_first));
     paths->in_first = calloc(n + 1, sizeof(*paths->in_first));
     paths->first = calloc(n * n, sizeof(*paths->first));
-    paths->distance = calloc(net->node_count, sizeof(*paths->distance));
-    paths->hops = calloc(net->node_count, sizeof(*paths->hops));
-    paths->heap = calloc(net->node_count, sizeof(*paths->heap));
-    paths->place = calloc(net->node_count, sizeof(*paths->place));
+    paths->distance = calloc(paths->state_count, sizeof(*paths->distance));
+    paths->hops = calloc(paths->state_count, sizeof(*paths->hops));
+    paths->heap = calloc(paths->state_count, sizeof(*paths->heap));
+    paths->place = calloc(paths->state_count, sizeof(*paths->place));
     paths->image = calloc(n, sizeof(*paths->image));
     if (!paths->cost || !paths->via || !paths->out_first || !paths->in_first || !paths->first ||
         !paths->distance || !paths->hops || !paths->heap || !paths->place || !paths->image)
@@ -112,6 +177,7 @@ void pack_paths_fini(pack_paths_t *paths)
         free(paths->hubs[i].to);
         free(paths->hubs[i].from);
     }
+    free(paths->apart);
     free(paths->cost);
     free(paths->via);
     free(paths->out_first);
@@ -128,7 +194,7 @@ void pack_paths_fini(pack_paths_t *paths)
     free(paths->image);
 }
 
-/* ---- the heap of nodes reached but not settled ---- */
+/* ---- the heap of states reached but not settled ---- */
 
 static bool nearer(const pack_paths_t *paths, uint32_t one, uint32_t other)
 {
@@ -168,43 +234,46 @@ static uint32_t take_nearest(pack_paths_t *paths, uint32_t *count)
     return nearest;
 }
 
-static void relax(pack_paths_t *paths, const double *row_prices, uint32_t *via, uint32_t node,
-                  uint32_t *count)
+static void relax(pack_paths_t *paths, const double *row_prices, uint32_t source, uint32_t *via,
+                  uint32_t state, uint32_t *count)
 {
     const pack_net_t *net = paths->net;
+    uint32_t node = node_of(paths, state), hops = paths->hops[state] + 1;
     for (uint32_t i = net->out_first[node]; i < net->out_first[node + 1]; i++) {
-        uint32_t link = net->out_links[i], to = net->to[link], hops = paths->hops[node] + 1;
-        double distance = paths->distance[node] + row_prices[net->link_row[link]];
-        if (net->node_row[to] != PLAN_NONE)
-            distance += row_prices[net->node_row[to]];
+        uint32_t link = net->out_links[i], to = enter(paths, source, state, link);
+        if (to == PLAN_NONE)
+            continue;
+        double distance = paths->distance[state] + row_prices[net->link_row[link]];
+        if (net->node_row[net->to[link]] != PLAN_NONE)
+            distance += row_prices[net->node_row[net->to[link]]];
         if (distance > paths->distance[to] || (!(distance < paths->distance[to]) && hops >= paths->hops[to]))
             continue;
         bool fresh = paths->place[to] == PLAN_NONE;
         paths->distance[to] = distance;
         paths->hops[to] = hops;
-        via[to] = link;
+        via[to] = entry(paths, state, link);
         sift_up(paths, fresh ? (*count)++ : paths->place[to], to);
     }
 }
 
-/* Dijkstra, through relays. The links by which nodes are entered go into `row` of via[]. */
+/* Dijkstra, through relays. How states are entered goes into `row` of via[]. */
 static void price_from(pack_paths_t *paths, const double *row_prices, uint32_t source, uint32_t row)
 {
     const pack_net_t *net = paths->net;
-    uint32_t *via = &paths->via[(size_t)row * net->node_count];
+    uint32_t *via = &paths->via[(size_t)row * paths->state_count];
     uint32_t count = 1;
-    for (uint32_t node = 0; node < net->node_count; node++) {
-        paths->distance[node] = INFINITY;
-        paths->hops[node] = UINT32_MAX;
-        paths->place[node] = PLAN_NONE;
+    for (uint32_t state = 0; state < paths->state_count; state++) {
+        paths->distance[state] = INFINITY;
+        paths->hops[state] = UINT32_MAX;
+        paths->place[state] = PLAN_NONE;
     }
     paths->distance[source] = 0.0;
     paths->hops[source] = 0;
     put(paths, 0, source);
     while (count > 0) {
-        uint32_t node = take_nearest(paths, &count);
-        if (node == source || node >= net->rank_count)
-            relax(paths, row_prices, via, node, &count);
+        uint32_t state = take_nearest(paths, &count);
+        if (state == source || state >= net->rank_count)
+            relax(paths, row_prices, source, via, state, &count);
     }
 }
 
@@ -256,10 +325,22 @@ void pack_paths_price(pack_paths_t *paths, const double *row_prices)
 /* Have memory for one more path, the longest. */
 static blink_result_t reserve(pack_paths_t *paths)
 {
-    if (!vec_reserve(&paths->links, paths->links.count + paths->net->node_count) ||
+    if (!vec_reserve(&paths->links, paths->links.count + paths->state_count) ||
         !vec_reserve(&paths->paths, paths->paths.count + 1))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu paths", paths->paths.count + 1);
     return BLINK_OK;
+}
+
+uint32_t pack_paths_trace(const pack_paths_t *paths, uint32_t from, uint32_t to, uint32_t *links)
+{
+    const uint32_t *via = &paths->via[(size_t)from * paths->state_count];
+    uint32_t count = 0;
+    for (uint32_t state = to; state != from; state = entry_state(paths, via[state]))
+        count++;
+    uint32_t *at = links + count;
+    for (uint32_t state = to; state != from; state = entry_state(paths, via[state]))
+        *--at = entry_link(via[state]);
+    return count;
 }
 
 /* Write the links of the cheapest path behind those of all others, where there is memory for the longest. It
@@ -267,13 +348,10 @@ static blink_result_t reserve(pack_paths_t *paths)
 static uint32_t trace(pack_paths_t *paths, uint32_t from, uint32_t to)
 {
     const pack_net_t *net = paths->net;
-    uint32_t source = net->orbit[from], end = pack_net_origin(net, from, to), count = 0;
-    const uint32_t *via = &paths->via[(size_t)source * net->node_count];
-    for (uint32_t node = end; node != source; count++)
-        node = net->from[via[node]];
-    uint32_t *at = &paths->links.items[paths->links.count + count];
-    for (uint32_t node = end; node != source; node = net->from[via[node]])
-        *--at = pack_net_link_image(net, from, via[node]);
+    uint32_t *links = &paths->links.items[paths->links.count];
+    uint32_t count = pack_paths_trace(paths, net->orbit[from], pack_net_origin(net, from, to), links);
+    for (uint32_t i = 0; i < count; i++)
+        links[i] = pack_net_link_image(net, from, links[i]);
     return count;
 }
 

@@ -153,7 +153,7 @@ static void start_guess(finder_t *f)
 static bool same_node(const finder_t *f, uint32_t one, uint32_t other)
 {
     const topo_node_t *a = &f->topo->nodes[one], *b = &f->topo->nodes[other];
-    return a->kind == b->kind && a->multicast == b->multicast &&
+    return a->kind == b->kind && a->multicast == b->multicast && a->reduces == b->reduces &&
            !(fabs(a->total_GBps - b->total_GBps) > 0.0) && role(f, one) == role(f, other);
 }
 
@@ -176,6 +176,9 @@ static bool maps_links(const finder_t *f, uint32_t *link_image)
             return false;
         link_image[link] = image;
     }
+    for (uint32_t i = 0; i < topo->non_peer_count; i++)
+        if (topo_are_peers(topo, f->image[topo->non_peers[i].one], f->image[topo->non_peers[i].other]))
+            return false;
     return true;
 }
 

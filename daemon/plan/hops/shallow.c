@@ -46,8 +46,7 @@ static blink_result_t choose_links(shallow_t *s)
     if (!s->allowed)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a layer of %u links", s->topo->link_count);
     for (uint32_t link = 0; link < s->topo->link_count; link++) {
-        topo_link_kind_t kind = s->topo->links[link].kind;
-        s->allowed[link] = kind == TOPO_NVLINK || kind == TOPO_NVSWITCH;
+        s->allowed[link] = topo_is_nvlink(&s->topo->links[link]);
         others += !s->allowed[link];
     }
     BLINK_TRY(pack_init(&s->packer, s->topo, s->head, s->allowed));

@@ -4,9 +4,11 @@
  */
 #include "plan/lane/lane.h"
 
+#include "base/vec.h"
 #include "collective.h"
 #include "error.h"
 #include "plan/lane/lane_build.h"
+#include "plan/lane/lane_digest.h"
 #include "plan/lane/lane_edges.h"
 #include "plan/lane/lane_wire.h"
 #include "plan/model.h"
@@ -27,8 +29,8 @@ typedef struct compiler {
     lane_builder_t builder;
     uint32_t channel;    /* being compiled */
     lane_edges_t *edges; /* by part of the channel */
-    action_t *actions;
-    uint32_t action_count;
+    VEC(action_t) actions;
+    bool crosses; /* from host to host, so far */
 } compiler_t;
 
 static const plan_part_t *part_of(const compiler_t *compiler, uint32_t part)
@@ -43,7 +45,7 @@ static blink_result_t add_slotted_source(lane_builder_t *builder, lane_step_t *s
                                          const lane_slotted_t *from, uint32_t rank)
 {
     BLINK_TRY(lane_add_wait(builder, step, from->full, LANE_FULL, step->src_count));
-    BLINK_TRY(lane_add_src(builder, step, (lane_operand_t){LANE_SCRATCH, rank, from->edge, PLAN_NONE}));
+    BLINK_TRY(lane_add_src(builder, step, (lane_operand_t){from->buffer, rank, from->edge, PLAN_NONE}));
     return lane_add_signal(builder, step, from->free, PLAN_NONE);
 }
 
@@ -86,7 +88,7 @@ static blink_result_t add_reduce_sources(lane_builder_t *builder, lane_step_t *s
 static blink_result_t add_slotted_destination(lane_builder_t *builder, lane_step_t *step,
                                               const lane_slotted_t *to, uint32_t rank, uint32_t path)
 {
-    lane_operand_t dst = {LANE_SCRATCH, rank, to->edge, path};
+    lane_operand_t dst = {to->buffer, rank, to->edge, path};
     BLINK_TRY(lane_add_wait(builder, step, to->free, LANE_FREE, step->dst_count));
     BLINK_TRY(lane_add_signal(builder, step, to->full, step->dst_count));
     return lane_add_dst(builder, step, dst);
@@ -188,40 +190,48 @@ static blink_result_t add_step(compiler_t *compiler, const action_t *action)
 
 /* ---- lanes ---- */
 
-static void act(compiler_t *compiler, uint32_t part, uint32_t rank, lane_phase_t phase, uint32_t level)
+static blink_result_t act(compiler_t *compiler, uint32_t part, uint32_t rank, lane_phase_t phase,
+                          uint32_t level)
 {
     const plan_part_t *of = part_of(compiler, part);
     uint32_t target = of->route.ranks ? of->route.ranks[of->route.hop_count] : of->root;
     uint32_t ranks = compiler->plan->rank_count, distance = (target + ranks - rank) % ranks;
-    compiler->actions[compiler->action_count++] = (action_t){rank, (uint32_t)phase, level, distance, part};
+    action_t action = {rank, (uint32_t)phase, level, distance, part};
+    if (!vec_push(&compiler->actions, action))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu steps", compiler->actions.count + 1);
+    return BLINK_OK;
 }
 
 /* A root acts once: in `up` if the part reduces, else in `down`. A leaf of a reduce tree has nothing to do if
  * its parent reads its input, and a leaf of a broadcast tree only where its data end in a slot. */
-static void act_in_tree(compiler_t *compiler, uint32_t part_index)
+static blink_result_t act_in_tree(compiler_t *compiler, uint32_t part_index)
 {
     const plan_part_t *part = part_of(compiler, part_index);
     const lane_edges_t *edges = &compiler->edges[part_index];
     bool reduces = part->reduce.parent != NULL, broadcasts = part->broadcast.parent != NULL;
     for (uint32_t rank = 0; rank < compiler->plan->rank_count; rank++) {
         bool root = rank == part->root;
-        if (reduces && (root || lane_has_slots(&edges->slotted[rank])))
-            act(compiler, part_index, rank, LANE_UP, edges->up.height[rank]);
+        if (reduces && edges->up_acts[rank] && (root || lane_has_slots(&edges->slotted[rank])))
+            BLINK_TRY(act(compiler, part_index, rank, LANE_UP, edges->up.height[rank]));
         bool copies = broadcasts && lane_has_slots(&edges->down_slotted[rank]);
-        if ((copies || lane_child_count(&edges->down, rank) > 0) && !(reduces && root))
-            act(compiler, part_index, rank, LANE_DOWN, edges->down.depth[rank]);
+        bool moves = copies || lane_child_count(&edges->down, rank) > 0;
+        if (edges->down_acts[rank] && moves && !(reduces && root))
+            BLINK_TRY(act(compiler, part_index, rank, LANE_DOWN, edges->down.depth[rank]));
     }
+    return BLINK_OK;
 }
 
 /* Everybody but the destination, which acts only if it is the source or has a slot. */
-static void act_in_route(compiler_t *compiler, uint32_t part_index)
+static blink_result_t act_in_route(compiler_t *compiler, uint32_t part_index)
 {
     const plan_route_t *route = &part_of(compiler, part_index)->route;
     uint32_t hop = 0, steps = route->hop_count;
     steps += lane_route_ends_in_slots(route, &compiler->edges[part_index]);
     do
-        act(compiler, part_index, route->ranks[hop], LANE_DOWN, hop);
+        if (lane_hop_acts(&compiler->source, route, hop))
+            BLINK_TRY(act(compiler, part_index, route->ranks[hop], LANE_DOWN, hop));
     while (++hop < steps);
+    return BLINK_OK;
 }
 
 /*
@@ -247,40 +257,17 @@ static int compare_actions(const void *a, const void *b)
     return 0;
 }
 
-/* The steps of all lanes of the channel, in order. */
-static blink_result_t list_actions(compiler_t *compiler, uint32_t part_count)
-{
-    size_t most = 0;
-    for (uint32_t i = 0; i < part_count; i++) {
-        const plan_route_t *route = &part_of(compiler, i)->route;
-        most += route->ranks ? (size_t)route->hop_count + 1 : 2 * (size_t)compiler->plan->rank_count;
-    }
-    compiler->action_count = 0;
-    compiler->actions = malloc(most * sizeof(*compiler->actions));
-    if (!compiler->actions)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the steps of %u parts", part_count);
-    for (uint32_t i = 0; i < part_count; i++) {
-        if (part_of(compiler, i)->route.ranks)
-            act_in_route(compiler, i);
-        else
-            act_in_tree(compiler, i);
-    }
-    qsort(compiler->actions, compiler->action_count, sizeof(*compiler->actions), compare_actions);
-    return BLINK_OK;
-}
-
 static blink_result_t add_lanes(compiler_t *compiler)
 {
-    uint32_t at = 0;
-    while (at < compiler->action_count) {
-        const action_t *first = &compiler->actions[at], *action = first;
+    const action_t *action = compiler->actions.items, *end = action + compiler->actions.count;
+    while (action < end) {
+        const action_t *first = action;
         lane_t lane = {.channel = compiler->channel,
                        .rank = first->rank,
                        .to_rank = PLAN_NONE,
                        .phase = first->phase,
                        .step_first = compiler->builder.program->step_count};
-        for (; at < compiler->action_count && action->rank == first->rank && action->phase == first->phase;
-             action = &compiler->actions[++at]) {
+        for (; action < end && action->rank == first->rank && action->phase == first->phase; action++) {
             BLINK_TRY(add_step(compiler, action));
             lane.step_count++;
         }
@@ -302,17 +289,37 @@ static lane_part_t block_of(const plan_t *plan, const plan_part_t *part)
                          .out_block = collective_out_block(plan->collective, from, to)};
 }
 
+/* Number the edges of a part and list its steps. Where there are none nobody needs to know of its edges. */
+static blink_result_t add_part(compiler_t *compiler, uint32_t index)
+{
+    const plan_part_t *part = part_of(compiler, index);
+    lane_program_t *program = compiler->builder.program;
+    lane_edges_t *edges = &compiler->edges[index];
+    size_t before = compiler->actions.count;
+    program->parts[program->channels[compiler->channel].part_first + index] = block_of(compiler->plan, part);
+    BLINK_TRY(lane_edges_init(&compiler->source, part, program, edges));
+    if (edges->depth > program->depth)
+        program->depth = edges->depth;
+    compiler->crosses |= edges->crosses;
+    BLINK_TRY(part->route.ranks ? act_in_route(compiler, index) : act_in_tree(compiler, index));
+    if (compiler->actions.count == before) {
+        lane_edges_fini(edges);
+        *edges = (lane_edges_t){0};
+    }
+    return BLINK_OK;
+}
+
 static blink_result_t add_parts(compiler_t *compiler, uint32_t part_count)
 {
     lane_program_t *program = compiler->builder.program;
     lane_channel_t *channel = &program->channels[compiler->channel];
-    for (uint32_t i = 0; i < part_count; i++) {
-        program->parts[channel->part_first + i] = block_of(compiler->plan, part_of(compiler, i));
-        BLINK_TRY(lane_edges_init(&compiler->source, part_of(compiler, i), program, &compiler->edges[i]));
-        if (compiler->edges[i].depth > program->depth)
-            program->depth = compiler->edges[i].depth;
-    }
+    compiler->actions.count = 0;
+    for (uint32_t i = 0; i < part_count; i++)
+        BLINK_TRY(add_part(compiler, i));
     channel->edge_count = program->edge_count - channel->edge_first;
+    if (compiler->actions.count > 0)
+        qsort(compiler->actions.items, compiler->actions.count, sizeof(*compiler->actions.items),
+              compare_actions);
     return BLINK_OK;
 }
 
@@ -326,19 +333,15 @@ static blink_result_t add_channel(compiler_t *compiler, uint32_t index)
                                                 .edge_first = program->edge_count};
     program->part_count += of->part_count;
     compiler->channel = index;
-    compiler->actions = NULL;
     compiler->edges = calloc(of->part_count, sizeof(*compiler->edges));
     if (!compiler->edges)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a channel of %u parts", of->part_count);
     blink_result_t result = add_parts(compiler, of->part_count);
     if (result == BLINK_OK)
-        result = list_actions(compiler, of->part_count);
-    if (result == BLINK_OK)
         result = add_lanes(compiler);
     for (uint32_t i = 0; i < of->part_count; i++)
         lane_edges_fini(&compiler->edges[i]);
     free(compiler->edges);
-    free(compiler->actions);
     return result;
 }
 
@@ -435,6 +438,7 @@ static blink_result_t program_create(const plan_t *plan, lane_program_t **progra
         .peer = plan->peer,
         .block_count = (uint32_t)collective_block_count(plan->collective, plan->rank_count),
         .rate_GBps = plan->rate_GBps,
+        .block_GBps = plan->block_GBps,
         .protocol = plan->protocol,
         .host = PLAN_NONE,
         .channel_count = channels,
@@ -471,27 +475,44 @@ static blink_result_t compile_expanded(const lane_source_t *source, lane_program
     BLINK_TRY(program_create(plan, &created));
     compiler_t compiler = {.source = *source, .plan = plan, .builder = {.program = created}};
     blink_result_t result = fill_program(&compiler);
-    if (result == BLINK_OK && source->hosts)
+    vec_free(&compiler.actions);
+    created->independent = !compiler.crosses && created->semaphore_count == 0;
+    if (result == BLINK_OK && source->hosts) {
+        created->digest = lane_digest(source, created);
         result = lane_wire_split(created, source->hosts);
+    }
+    if (result == BLINK_OK && source->host != PLAN_NONE)
+        result = lane_program_keep(created, source->host);
     if (result != BLINK_OK) {
         lane_program_destroy(created);
         return result;
     }
-    created->independent = created->wait_count == 0 && created->signal_count == 0 && created->wire_count == 0;
     *program = created;
     return BLINK_OK;
+}
+
+static blink_result_t compile(lane_source_t source, lane_program_t **program)
+{
+    plan_t *expanded = NULL;
+    if (source.plan->symmetry_count == 0)
+        return compile_expanded(&source, program);
+    BLINK_TRY(plan_expand(source.topo, source.plan, &expanded));
+    source.plan = expanded;
+    blink_result_t result = compile_expanded(&source, program);
+    plan_destroy(expanded);
+    return result;
 }
 
 blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, const lane_hosts_t *hosts,
                             lane_program_t **program)
 {
-    if (plan->symmetry_count == 0)
-        return compile_expanded(&(lane_source_t){topo, plan, hosts}, program);
-    plan_t *expanded = NULL;
-    BLINK_TRY(plan_expand(topo, plan, &expanded));
-    blink_result_t result = compile_expanded(&(lane_source_t){topo, expanded, hosts}, program);
-    plan_destroy(expanded);
-    return result;
+    return compile((lane_source_t){topo, plan, hosts, PLAN_NONE}, program);
+}
+
+blink_result_t lane_compile_part(const topo_t *topo, const plan_t *plan, const lane_hosts_t *hosts,
+                                 uint32_t host, lane_program_t **program)
+{
+    return compile((lane_source_t){topo, plan, hosts, host}, program);
 }
 
 void lane_program_destroy(lane_program_t *program)

@@ -23,6 +23,10 @@
  * element once. A program all of whose steps neither wait nor signal is `independent`: its chunks may run in
  * any order and at once.
  *
+ * Peers. Of two ranks whose devices are no peers (topo_are_peers()) neither touches an input or output of the
+ * other: every edge between them ends in scratch, and its receiver copies on. An executor puts such slots,
+ * and the semaphores between the two, where both devices reach them.
+ *
  * Formats. Under Simple only reduce trees and relays go through scratch; broadcast trees and the last hop of
  * a route write into the output, and a semaphore says so. Under LL and LL128 the flag travels in the data, so
  * every edge that is not direct ends in scratch and its receiver copies on into its output; the `full`
@@ -167,8 +171,10 @@ typedef struct lane_program {
     uint64_t bdp_bytes;        /* largest capacity × latency of any path */
     double latency_us;         /* largest latency of any path, its hop in the plan's protocol included */
     double rate_GBps;          /* of the plan */
+    double block_GBps;         /* as in plan_t */
     uint32_t host;             /* whose part of a program of several hosts this is; PLAN_NONE: all of it */
-    uint32_t edge_count;       /* edges that own scratch slots */
+    uint64_t digest;     /* what hosts compare before they run their parts of one program; 0: one host */
+    uint32_t edge_count; /* edges that own scratch slots */
     uint32_t landing_edge_count;
     uint32_t semaphore_count;
     uint32_t channel_count, part_count, lane_count, step_count, operand_count, wait_count, signal_count;
@@ -206,6 +212,11 @@ blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, const lane_h
                             lane_program_t **program);
 void lane_program_destroy(lane_program_t *program);
 
+/* Compile one host's part: the program that lane_compile() and lane_program_keep() make, without making the
+ * lanes of ranks on hosts that this one does not exchange anything with. Errors: as of lane_compile(). */
+blink_result_t lane_compile_part(const topo_t *topo, const plan_t *plan, const lane_hosts_t *hosts,
+                                 uint32_t host, lane_program_t **program);
+
 /*
  * Keep one host's part of a program of several: the lanes of its ranks and the wire lanes from and to them,
  * with what these use. Edges, semaphores, lanes and paths are numbered anew; those of a landing keep their
@@ -215,10 +226,6 @@ void lane_program_destroy(lane_program_t *program);
  * failure the program is as it was. Errors: NO_MEMORY.
  */
 blink_result_t lane_program_keep(lane_program_t *program, uint32_t host);
-
-/* What two hosts compare before they run their parts of a whole program: programs that differ in what runs,
- * or in how a payload is cut, have different digests, but for one case in 2^64. */
-uint64_t lane_program_digest(const lane_program_t *program);
 
 /* Memory that a program keeps. */
 uint64_t lane_program_bytes(const lane_program_t *program);

@@ -1,7 +1,6 @@
-/* Whether two hosts have compiled the same program. */
-#include "plan/lane/lane.h"
+/* Whether two hosts compile parts of the same program. */
+#include "plan/lane/lane_digest.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* FNV-1a (Fowler, Noll, Vo), by words of 32 bits. */
@@ -49,16 +48,52 @@ static void add_channels(digest_t *digest, const lane_program_t *program)
     }
 }
 
-/* These have words alone, and nothing between them. */
-static_assert(sizeof(lane_t) == 6 * sizeof(uint32_t) && sizeof(lane_step_t) == 10 * sizeof(uint32_t) &&
-                  sizeof(lane_operand_t) == 4 * sizeof(uint32_t) &&
-                  sizeof(lane_wait_t) == 3 * sizeof(uint32_t) &&
-                  sizeof(lane_signal_t) == 2 * sizeof(uint32_t),
-              "what is digested has no gaps");
+/* Numbers of paths may be digested: all hosts number them alike, whether a plan was made there or shipped. */
+static void add_tree(digest_t *digest, const plan_tree_t *tree, uint32_t rank_count)
+{
+    if (!tree->parent)
+        return;
+    add_words(digest, tree->parent, rank_count * sizeof(*tree->parent));
+    add_words(digest, tree->path, rank_count * sizeof(*tree->path));
+}
 
-uint64_t lane_program_digest(const lane_program_t *program)
+static void add_part(digest_t *digest, const plan_part_t *part, uint32_t rank_count)
+{
+    const plan_route_t *route = &part->route;
+    if (route->ranks) {
+        add_word(digest, route->hop_count);
+        add_words(digest, route->ranks, (route->hop_count + 1) * sizeof(*route->ranks));
+        add_words(digest, route->paths, route->hop_count * sizeof(*route->paths));
+        return;
+    }
+    add_word(digest, part->root);
+    add_tree(digest, &part->reduce, rank_count);
+    add_tree(digest, &part->broadcast, rank_count);
+}
+
+static void add_plan(digest_t *digest, const plan_t *plan)
+{
+    for (uint32_t i = 0; i < plan->path_count; i++) {
+        add_word(digest, plan->paths[i].link_count);
+        add_words(digest, plan->paths[i].links, plan->paths[i].link_count * sizeof(*plan->paths[i].links));
+    }
+    for (uint32_t c = 0; c < plan->channel_count; c++)
+        for (uint32_t i = 0; i < plan->channels[c].part_count; i++)
+            add_part(digest, &plan->channels[c].parts[i], plan->rank_count);
+}
+
+static void add_hosts(digest_t *digest, const lane_hosts_t *hosts, uint32_t rank_count)
+{
+    add_words(digest, hosts->of_rank, rank_count * sizeof(*hosts->of_rank));
+    add_word(digest, hosts->lands_in_slots);
+    add_word(digest, hosts->scales_inputs);
+    add_word(digest, hosts->keeps_to_slots);
+}
+
+uint64_t lane_digest(const lane_source_t *source, const lane_program_t *program)
 {
     digest_t digest = {FNV_BASIS};
+    add_word(&digest, LANE_RULES);
     add_word(&digest, (uint32_t)program->collective);
     add_word(&digest, (uint32_t)program->protocol);
     add_word(&digest, program->rank_count);
@@ -67,10 +102,7 @@ uint64_t lane_program_digest(const lane_program_t *program)
     add_double(&digest, program->latency_us);
     add_double(&digest, program->rate_GBps);
     add_channels(&digest, program);
-    add_words(&digest, program->lanes, program->lane_count * sizeof(*program->lanes));
-    add_words(&digest, program->steps, program->step_count * sizeof(*program->steps));
-    add_words(&digest, program->operands, program->operand_count * sizeof(*program->operands));
-    add_words(&digest, program->waits, program->wait_count * sizeof(*program->waits));
-    add_words(&digest, program->signals, program->signal_count * sizeof(*program->signals));
+    add_hosts(&digest, source->hosts, program->rank_count);
+    add_plan(&digest, source->plan);
     return digest.value;
 }

@@ -12,6 +12,7 @@ typedef struct lane_source {
     const topo_t *topo;
     const plan_t *plan;        /* without symmetries */
     const lane_hosts_t *hosts; /* NULL: one */
+    uint32_t host;             /* whose part is compiled; PLAN_NONE: all */
 } lane_source_t;
 
 /* A tree seen from the top. All NULL where the part has no such tree. */
@@ -22,10 +23,14 @@ typedef struct lane_tree {
     uint32_t *height; /* edges to the deepest leaf below */
 } lane_tree_t;
 
-/* An edge into scratch. All PLAN_NONE where an edge has no slots. */
+/* An edge into slots. All PLAN_NONE where an edge has none, and LANE_ELSEWHERE where no step that is compiled
+ * names it. */
 typedef struct lane_slotted {
-    uint32_t edge, full, free; /* scratch edge and the two semaphores */
+    uint32_t edge, full, free; /* edge and the two semaphores */
+    uint32_t buffer;           /* lane_buffer_t: LANE_LANDING where it comes from another host */
 } lane_slotted_t;
+
+#define LANE_ELSEWHERE (PLAN_NONE - 1)
 
 typedef struct lane_edges {
     lane_tree_t up, down;
@@ -35,7 +40,10 @@ typedef struct lane_edges {
                                 output; PLAN_NONE for leaves, where nobody waits */
     lane_slotted_t *down_slotted; /* broadcast tree, by rank: the edge from its parent where that ends in
                                      slots: with flags, or from another host if that lands in slots */
+    bool *up_acts, *down_acts;    /* by rank: whether its step in the reduce or broadcast tree is compiled;
+                                     the root's, which is one, is so by both */
     uint32_t depth;               /* edges a byte crosses one after the other */
+    bool crosses;                 /* from host to host */
 } lane_edges_t;
 
 /* Number the scratch edges and semaphores of a part: next in the program. On failure edges is still to be
@@ -43,6 +51,13 @@ typedef struct lane_edges {
 blink_result_t lane_edges_init(const lane_source_t *source, const plan_part_t *part, lane_program_t *program,
                                lane_edges_t *edges);
 void lane_edges_fini(lane_edges_t *edges);
+
+/*
+ * Of a host's part these steps are compiled: those of its ranks; those of other ranks that send to it, whose
+ * moves are wire lanes that it keeps; and those of other ranks that read what it sends into their outputs,
+ * for they say by which semaphores its wire lanes announce it.
+ */
+bool lane_hop_acts(const lane_source_t *source, const plan_route_t *route, uint32_t hop);
 
 /* Whether two ranks are on different hosts. */
 bool lane_is_wire(const lane_hosts_t *hosts, uint32_t from, uint32_t to);

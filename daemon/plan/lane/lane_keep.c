@@ -14,13 +14,14 @@ typedef struct keeper {
     uint32_t *semaphores, *paths; /* new numbers by old ones */
 } keeper_t;
 
-/* lane_number() wants numbers that no two edges share: edges of landings come behind those with scratch. */
+/* lane_number() wants numbers that no two edges share: edges of landings come behind those with scratch.
+ * In a program of lane_compile_part() landings of other hosts have no numbers. */
 static lane_operand_t keep_operand(keeper_t *keeper, const lane_operand_t *operand)
 {
     lane_operand_t kept = *operand;
     if (kept.path != PLAN_NONE)
         kept.path = lane_map(keeper->paths, kept.path, &keeper->builder.program->path_count);
-    if (kept.buffer == LANE_LANDING)
+    if (kept.buffer == LANE_LANDING && kept.edge != PLAN_NONE)
         kept.edge += keeper->whole->edge_count;
     return kept;
 }
@@ -80,8 +81,11 @@ static blink_result_t keep_paths(const keeper_t *keeper)
 {
     const lane_program_t *whole = keeper->whole;
     lane_program_t *kept = keeper->builder.program;
+    size_t links = 0;
+    for (uint32_t i = 0; i < whole->path_count; i++)
+        links += keeper->paths[i] != PLAN_NONE ? whole->paths[i].link_count : 0;
     kept->paths = malloc((kept->path_count + 1u) * sizeof(*kept->paths));
-    kept->path_links = malloc((whole->path_link_count + 1u) * sizeof(*kept->path_links));
+    kept->path_links = malloc((links + 1u) * sizeof(*kept->path_links));
     if (!kept->paths || !kept->path_links)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u paths", kept->path_count);
     for (uint32_t i = 0; i < whole->path_count; i++) {

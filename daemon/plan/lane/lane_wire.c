@@ -39,7 +39,7 @@ typedef struct splitter {
     lane_builder_t builder;
     VEC(move_t) moves;
     uint32_t *twin_first, *twin_count; /* by semaphore: others that tell the same to wire lanes */
-    uint32_t *buffers;                 /* by edge: where its slots lie */
+    uint32_t *buffers;                 /* by edge of the program's own: where its slots lie */
     uint32_t semaphores, edges;        /* numbered so far */
 } splitter_t;
 
@@ -106,7 +106,7 @@ static origin_t origin_of(const splitter_t *splitter, const lane_t *lane, const 
 {
     uint32_t buffer = step->src_count == 1 ? src_of(splitter, step, 0)->buffer : PLAN_NONE;
     bool scaled = splitter->hosts->scales_inputs && collective_reduces(splitter->whole->collective);
-    if (buffer == LANE_SCRATCH && step->dst_count == 1)
+    if ((buffer == LANE_SCRATCH || buffer == LANE_LANDING) && step->dst_count == 1)
         return FROM_SLOT;
     if (splitter->hosts->keeps_to_slots)
         return FROM_COPY;
@@ -150,13 +150,8 @@ static void note_step(splitter_t *splitter, const sending_t *sending)
     if (sending->origin == FROM_OUTPUT)
         number_twins(splitter, sending);
     const lane_operand_t *src = src_of(splitter, step, 0);
-    if (sending->origin == FROM_SLOT && splitter->buffers[src->edge] != LANE_LANDING)
+    if (sending->origin == FROM_SLOT && src->buffer == LANE_SCRATCH)
         splitter->buffers[src->edge] = LANE_SEND;
-    for (uint32_t i = 0; i < step->dst_count; i++) {
-        const lane_operand_t *dst = dst_of(splitter, step, i);
-        if (dst->buffer == LANE_SCRATCH && is_remote(splitter, sending->lane, dst))
-            splitter->buffers[dst->edge] = LANE_LANDING;
-    }
 }
 
 static lane_operand_t placed(const splitter_t *splitter, const lane_operand_t *operand)

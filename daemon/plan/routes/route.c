@@ -157,10 +157,7 @@ static blink_result_t walk_demand(router_t *r, const route_demand_t *demand, uin
     *walked = demand->from;
     if (r->distance[demand->to] < INFINITY)
         return BLINK_OK;
-    const topo_node_t *nodes = r->topo->nodes;
-    return BLINK_FAIL(BLINK_ERR_UNREACHABLE, "no path of %s leads from rank %u (%s) to rank %u (%s)",
-                      r->topo->name, demand->from, nodes[r->plan->rank_node[demand->from]].id, demand->to,
-                      nodes[r->plan->rank_node[demand->to]].id);
+    return plan_fail_unreachable(r->topo, r->plan, demand->from, demand->to);
 }
 
 /* The unit is what the narrowest of the first routes carries: all get what the narrowest demand does, and x

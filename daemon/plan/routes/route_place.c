@@ -1,7 +1,9 @@
 /* The route packer's solution as channels. Where every pair has one route, as behind switches, a slice of the
  * parallel switches is one channel of all pairs, so that lanes are few; else every route is a channel. A
- * schedule is placed so also where routes have several hops, as it would have a channel for every pair. */
+ * schedule is placed so also where routes have several hops, as it would have a channel for every pair. Where
+ * all that would be more parts than a plan may have, the pairs are dealt to the parallel switches instead. */
 #include "error.h"
+#include "plan/bytes/bytes.h"
 #include "plan/routes/route.h"
 
 #include <math.h>
@@ -147,8 +149,44 @@ static bool demand_has_size(const router_t *r, uint32_t demand, uint32_t size)
     return r->master.goals[demand].size == size;
 }
 
+/* Whether a part for every pair and slice is more than a plan may have. */
+static bool is_dealt(const router_t *r)
+{
+    uint64_t slices = 0;
+    for (double at = 0.0; at < 1.0; at = common_slice_end(r, at))
+        slices++;
+    return slices * r->n * r->n > PLAN_PARTS_MOST;
+}
+
+/* A pair's position among parallel switches, if pairs are dealt to them. Multiples of the golden ratio are
+ * spread evenly however many there are, so also among the ranks of a host, which are few and adjoin. */
+static double dealt_position(const router_t *r, uint32_t demand)
+{
+    uint32_t from = r->demands[demand].from, to = r->demands[demand].to;
+    double whole;
+    return modf((to + r->n - from) % r->n * 0.6180339887498949, &whole);
+}
+
+/* A channel of all demands and own blocks that stand for so many, in a slice; the whole is dealt. */
+static blink_result_t place_slice(const router_t *r, plan_t *plan, uint32_t size, uint32_t parts, double at,
+                                  double end, bool dealt)
+{
+    plan_channel_t *channel = NULL;
+    uint32_t filled = 0;
+    BLINK_TRY(plan_add_channel(plan, (end - at) * parts * size, parts, &channel));
+    for (uint32_t i = 0; i < r->demand_count; i++) {
+        double position = dealt ? dealt_position(r, i) : (at + end) / 2.0;
+        if (demand_has_size(r, i, size))
+            BLINK_TRY(fill_route(r, plan, only_route(r, i), position, &channel->parts[filled++]));
+    }
+    for (uint32_t rank = 0; rank < r->n; rank++)
+        if (own_has_size(r, rank, size))
+            BLINK_TRY(fill_own(&channel->parts[filled++], rank));
+    return BLINK_OK;
+}
+
 /* Channels of all demands and own blocks that stand for so many. */
-static blink_result_t place_folded(const router_t *r, plan_t *plan, uint32_t size)
+static blink_result_t place_folded(const router_t *r, plan_t *plan, uint32_t size, bool dealt)
 {
     uint32_t parts = 0;
     for (uint32_t rank = 0; rank < r->n; rank++)
@@ -158,24 +196,17 @@ static blink_result_t place_folded(const router_t *r, plan_t *plan, uint32_t siz
     for (uint32_t i = 0; i < r->demand_count; i++)
         parts += demand_has_size(r, i, size);
     for (double at = 0.0, end; at < 1.0; at = end) {
-        plan_channel_t *channel = NULL;
-        uint32_t filled = 0;
-        end = common_slice_end(r, at);
-        BLINK_TRY(plan_add_channel(plan, (end - at) * parts * size, parts, &channel));
-        for (uint32_t i = 0; i < r->demand_count; i++)
-            if (demand_has_size(r, i, size))
-                BLINK_TRY(fill_route(r, plan, only_route(r, i), (at + end) / 2.0, &channel->parts[filled++]));
-        for (uint32_t rank = 0; rank < r->n; rank++)
-            if (own_has_size(r, rank, size))
-                BLINK_TRY(fill_own(&channel->parts[filled++], rank));
+        end = dealt ? 1.0 : common_slice_end(r, at);
+        BLINK_TRY(place_slice(r, plan, size, parts, at, end, dealt));
     }
     return BLINK_OK;
 }
 
 static blink_result_t place_all_folded(const router_t *r, plan_t *plan)
 {
+    bool dealt = is_dealt(r);
     for (uint32_t size = 1; size <= r->n; size++)
-        BLINK_TRY(place_folded(r, plan, size));
+        BLINK_TRY(place_folded(r, plan, size, dealt));
     return BLINK_OK;
 }
 

@@ -22,15 +22,20 @@ typedef struct view {
     ends_t *ends; /* per node */
 } view_t;
 
-double ideal_busbw_GBps(double gpu_GBps, double host_GBps, uint32_t rank_count, uint32_t host_count)
+double ideal_busbw_GBps(blink_collective_t collective, double gpu_GBps, double host_GBps, uint32_t rank_count,
+                        uint32_t host_count)
 {
     double n = rank_count, q = host_count;
     if (rank_count <= 1)
         return 0.0;
     if (host_count <= 1)
         return gpu_GBps;
-    double between = host_GBps * (n - 1.0) * q / (n * (q - 1.0));
-    return rank_count > host_count ? fmin(between, gpu_GBps * (n - 1.0) / (n - q)) : between;
+    double between = host_GBps * (n - 1.0) * q / (n * (q - 1.0)), within = gpu_GBps * (n - 1.0) / (n - q);
+    if (collective == BLINK_ALLTOALL) {
+        between *= q / n;
+        within *= q;
+    }
+    return rank_count > host_count ? fmin(between, within) : between;
 }
 
 static bool same_host(const view_t *v, uint32_t one, uint32_t other)
@@ -100,7 +105,7 @@ static bool opens_host(const view_t *v, uint32_t rank)
     return true;
 }
 
-static void measure(view_t *v, ideal_t *ideal)
+static void measure(view_t *v, blink_collective_t collective, ideal_t *ideal)
 {
     for (uint32_t rank = 0; rank < v->rank_count; rank++)
         ideal->host_count += opens_host(v, rank);
@@ -114,10 +119,11 @@ static void measure(view_t *v, ideal_t *ideal)
             ideal->host_GBps = fmin(ideal->host_GBps, host_GBps(v, v->rank_node[rank]));
     }
     ideal->busbw_GBps =
-        ideal_busbw_GBps(ideal->gpu_GBps, ideal->host_GBps, ideal->rank_count, ideal->host_count);
+        ideal_busbw_GBps(collective, ideal->gpu_GBps, ideal->host_GBps, ideal->rank_count, ideal->host_count);
 }
 
-blink_result_t ideal_find(const topo_t *topo, const uint32_t *rank_node, uint32_t rank_count, ideal_t *ideal)
+blink_result_t ideal_find(const topo_t *topo, blink_collective_t collective, const uint32_t *rank_node,
+                          uint32_t rank_count, ideal_t *ideal)
 {
     view_t view = {.topo = topo,
                    .rank_node = rank_node,
@@ -126,7 +132,7 @@ blink_result_t ideal_find(const topo_t *topo, const uint32_t *rank_node, uint32_
     if (!view.ends)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u nodes", topo->node_count);
     *ideal = (ideal_t){.rank_count = rank_count};
-    measure(&view, ideal);
+    measure(&view, collective, ideal);
     free(view.ends);
     return BLINK_OK;
 }

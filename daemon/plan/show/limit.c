@@ -3,8 +3,10 @@
 
 #include "collective.h"
 #include "error.h"
+#include "plan/blocks.h"
 #include "plan/show/limit_groups.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -352,6 +354,34 @@ static void print_loads(const report_t *r)
     fputc('\n', r->out);
 }
 
+/* ---- blocks ---- */
+
+static blink_result_t print_blocks(const report_t *r)
+{
+    const plan_t *plan = r->plan;
+    plan_t of_links = *plan;
+    plan_blocks_t blocks;
+    double links_GBps;
+    if (!(plan->block_GBps > 0.0))
+        return BLINK_OK;
+    of_links.block_GBps = 0.0;
+    BLINK_TRY(plan_rate_GBps(r->topo, &of_links, &links_GBps));
+    BLINK_TRY(plan_count_blocks(plan, &blocks));
+    uint64_t count = plan_blocks_under(&blocks, plan->protocol);
+    if (plan->rate_GBps < links_GBps * (1.0 - NUMBERS_AGREE))
+        fprintf(r->out,
+                "Blocks limit this plan: of the %" PRIu64
+                " on a GPU the busiest moves %g GB/s, which is all that a block can; links alone would allow "
+                "%.3f GB/s\n",
+                count, plan->block_GBps, links_GBps);
+    else
+        fprintf(r->out,
+                "It takes %" PRIu64
+                " blocks of a GPU at most, of which the busiest moves %.1f of the %g GB/s that a block can\n",
+                count, blocks.busiest * plan->rate_GBps, plan->block_GBps);
+    return BLINK_OK;
+}
+
 static blink_result_t print_report(report_t *r)
 {
     BLINK_TRY(limit_groups_init(&r->groups, r->topo, r->plan));
@@ -363,7 +393,7 @@ static blink_result_t print_report(report_t *r)
     list_priced(r);
     BLINK_TRY(print_prices(r));
     print_loads(r);
-    return BLINK_OK;
+    return print_blocks(r);
 }
 
 blink_result_t plan_limit_describe(const topo_t *topo, const plan_t *plan, char **text)

@@ -1,6 +1,7 @@
 /*
  * What limits a plan, by name: the links that its prices say are worth more capacity, as a partition of the
- * ranks where they make one, and how full the plan leaves the links. For people; several lines of plain text.
+ * ranks where they make one, how full the plan leaves the links, and on GPUs whether blocks limit it. For
+ * people; several lines of plain text.
  */
 #ifndef BLINK_PLAN_LIMIT_H
 #define BLINK_PLAN_LIMIT_H

@@ -87,20 +87,6 @@ const char *plan_rank_id(const topo_t *topo, const plan_t *plan, uint32_t rank)
     return topo->nodes[plan->rank_node[rank]].id;
 }
 
-uint32_t plan_number_hosts(const topo_t *topo, const plan_t *plan, uint32_t *of_rank)
-{
-    uint32_t hosts = 0;
-    for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
-        const char *host = topo->nodes[plan->rank_node[rank]].host;
-        uint32_t first = 0;
-        while (strcmp(topo->nodes[plan->rank_node[first]].host, host) != 0)
-            first++;
-        of_rank[rank] = first;
-        hosts += first == rank;
-    }
-    return hosts;
-}
-
 const char *plan_algorithm_label(const plan_t *plan)
 {
     if (plan->algorithm != BLINK_ALGORITHM_TREES)

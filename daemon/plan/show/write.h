@@ -37,9 +37,6 @@ uint32_t plan_branch_depth(const plan_t *plan, const plan_branch_t *branch);
 /* Id of a rank's node. */
 const char *plan_rank_id(const topo_t *topo, const plan_t *plan, uint32_t rank);
 
-/* Number every rank's host by the first rank on it. Returns how many hosts there are. */
-uint32_t plan_number_hosts(const topo_t *topo, const plan_t *plan, uint32_t *of_rank);
-
 /* As blink-plan/1 spells it. */
 const char *plan_algorithm_label(const plan_t *plan);
 

@@ -3,6 +3,7 @@
 
 #include "collective.h"
 #include "error.h"
+#include "plan/bytes/bytes.h"
 #include "plan/predict.h"
 #include "plan/show/phases.h"
 
@@ -93,6 +94,15 @@ static void write_branches(topo_text_t *text, const topo_t *topo, const plan_t *
     }
 }
 
+/* By which a daemon names it, too; a plan that no host makes for others has none. */
+static void write_name(topo_text_t *text, const topo_t *topo, const plan_t *plan)
+{
+    uint64_t digest;
+    char name[PLAN_DIGEST_BYTES];
+    if (plan_digest(topo, plan, &digest) == BLINK_OK)
+        fprintf(text->file, "\nplan %s", plan_digest_text(digest, name));
+}
+
 static void write_summary(topo_text_t *text, const topo_t *topo, const plan_t *plan)
 {
     plan_write_heading(text, topo, plan, write_plain);
@@ -100,6 +110,7 @@ static void write_summary(topo_text_t *text, const topo_t *topo, const plan_t *p
         fputs("\nnothing moves\n", text->file);
         return;
     }
+    write_name(text, topo, plan);
     uint64_t images = plan_image_count(plan), trees = plan_tree_count(plan);
     fprintf(text->file, "\n%s %" PRIu64 ", channels %" PRIu64 ", depth %u\n",
             collective_routes(plan->collective) ? "routes" : "trees", trees, images * plan->channel_count,

@@ -66,9 +66,7 @@ static blink_result_t check_direction(packer_t *p, uint32_t root, bool toward_ro
     for (uint32_t rank = 0; rank < p->n; rank++) {
         uint32_t from = toward_root ? rank : root, to = toward_root ? root : rank;
         if (p->level[rank] == PLAN_NONE)
-            return BLINK_FAIL(BLINK_ERR_UNREACHABLE, "no path of %s leads from rank %u (%s) to rank %u (%s)",
-                              p->topo->name, from, p->topo->nodes[p->plan->rank_node[from]].id, to,
-                              p->topo->nodes[p->plan->rank_node[to]].id);
+            return plan_fail_unreachable(p->topo, p->plan, from, to);
     }
     return BLINK_OK;
 }

@@ -36,14 +36,14 @@ static void price_by_latency(packer_t *p)
 static void measure_way(const packer_t *p, pack_limit_t *limit, uint32_t from, uint32_t to, uint32_t *links)
 {
     const pack_net_t *net = p->master.net;
-    const uint32_t *via = &p->master.paths.via[(size_t)from * net->node_count];
     double us = 0.0, narrowest_GBps = INFINITY;
     size_t pair = (size_t)from * p->n + to;
     uint32_t count = 0;
-    for (uint32_t node = to; node != from && p->master.paths.cost[pair] < INFINITY;
-         node = net->from[via[node]]) {
-        links[count] = first_link(net, via[node]);
-        const topo_link_t *link = &net->topo->links[links[count++]];
+    if (from != to && p->master.paths.cost[pair] < INFINITY)
+        count = pack_paths_trace(&p->master.paths, from, to, links);
+    for (uint32_t i = 0; i < count; i++) {
+        links[i] = first_link(net, links[i]);
+        const topo_link_t *link = &net->topo->links[links[i]];
         us += link->latency_us;
         narrowest_GBps = fmin(narrowest_GBps, link->GBps);
     }
@@ -73,7 +73,7 @@ static void fill_latencies(packer_t *p, pack_limit_t *limit, uint32_t *links)
 blink_result_t pack_limit_init(pack_limit_t *limit, packer_t *p)
 {
     size_t n = p->n;
-    uint32_t *links = malloc(p->master.net->node_count * sizeof(*links));
+    uint32_t *links = malloc(p->master.paths.state_count * sizeof(*links));
     *limit = (pack_limit_t){.most_us = INFINITY,
                             .hop_us = malloc(n * n * sizeof(*limit->hop_us)),
                             .piece_us = malloc(n * n * sizeof(*limit->piece_us)),

@@ -63,8 +63,7 @@ static blink_result_t solve_layers(layers_t *l, const packer_t *whole, bool *eno
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a layer of %u links", topo->link_count);
     }
     for (uint32_t link = 0; link < topo->link_count; link++) {
-        topo_link_kind_t kind = topo->links[link].kind;
-        uint32_t layer = kind == TOPO_NVLINK || kind == TOPO_NVSWITCH ? 0 : 1;
+        uint32_t layer = topo_is_nvlink(&topo->links[link]) ? 0 : 1;
         l->allowed[layer][link] = true;
         counts[layer] += whole->master.net->link_of[link] != PLAN_NONE;
     }

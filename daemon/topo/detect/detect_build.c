@@ -205,6 +205,22 @@ static blink_result_t link_pci_tree(build_t *build)
     return BLINK_OK;
 }
 
+static long sm_of(const build_t *build, const detect_nvlink_t *nvlink)
+{
+    uint32_t gpu = find_gpu(build, nvlink->from);
+    return build->facts->gpus.items[build->gpus[gpu].nvml].sm;
+}
+
+static bool nvswitch_reduces(const build_t *build)
+{
+    for (uint32_t i = 0; i < build->facts->nvlinks.count; i++) {
+        const detect_nvlink_t *nvlink = &build->facts->nvlinks.items[i];
+        if (nvlink->to_switch && !topo_nvswitch_reduces(sm_of(build, nvlink)))
+            return false;
+    }
+    return true;
+}
+
 /* One way: the other end tells the other direction. Switches tell nothing, so their links go both ways. */
 static blink_result_t link_nvlinks(build_t *build)
 {
@@ -212,7 +228,7 @@ static blink_result_t link_nvlinks(build_t *build)
     for (uint32_t i = 0; i < build->facts->nvlinks.count; i++) {
         const detect_nvlink_t *nvlink = &build->facts->nvlinks.items[i];
         uint32_t from = find_gpu(build, nvlink->from), to = find_gpu(build, nvlink->to);
-        double GBps = topo_nvlink_GBps(build->facts->gpus.items[build->gpus[from].nvml].sm);
+        double GBps = topo_nvlink_GBps(sm_of(build, nvlink));
         if (GBps == 0 || (to == DETECT_NONE && !nvlink->to_switch))
             continue; /* of unknown speed, or to a GPU that this process may not see */
         node_id_t from_id, to_id = NVSWITCH_ID;
@@ -220,7 +236,7 @@ static blink_result_t link_nvlinks(build_t *build)
         if (!nvlink->to_switch)
             gpu_id(to, to_id);
         else if (!has_switch)
-            BLINK_TRY(add_node(build, NVSWITCH_ID, TOPO_SWITCH));
+            BLINK_TRY(topo_build_nvswitch(build->builder, HOST, NVSWITCH_ID, nvswitch_reduces(build)));
         has_switch = has_switch || nvlink->to_switch;
         BLINK_TRY(topo_build_link(build->builder, from_id, to_id,
                                   nvlink->to_switch ? TOPO_NVSWITCH : TOPO_NVLINK, GBps, 1,

@@ -92,6 +92,11 @@ static blink_result_t parse_by_content(const char *text, size_t bytes, const cha
                       topo_source_tail(source));
 }
 
+bool topo_is_machine(const char *what)
+{
+    return topo_builtin_find(what) || topo_is_generated(what);
+}
+
 blink_result_t topo_load(const char *what, topo_t **topo)
 {
     const topo_builtin_t *builtin = topo_builtin_find(what);

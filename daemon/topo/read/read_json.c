@@ -27,12 +27,11 @@ typedef struct field {
 static const field_t topology_fields[] = {{"schema", FIELD_STRING, true},
                                           {"name", FIELD_STRING, false},
                                           {"nodes", FIELD_LIST, true},
-                                          {"links", FIELD_LIST, true}};
-static const field_t node_fields[] = {{"id", FIELD_STRING, true},
-                                      {"kind", FIELD_STRING, true},
-                                      {"host", FIELD_STRING, false},
-                                      {"multicast", FIELD_BOOLEAN, false},
-                                      {"GBps_total", FIELD_NUMBER, false}};
+                                          {"links", FIELD_LIST, true},
+                                          {"non_peers", FIELD_LIST, false}};
+static const field_t node_fields[] = {{"id", FIELD_STRING, true},        {"kind", FIELD_STRING, true},
+                                      {"host", FIELD_STRING, false},     {"multicast", FIELD_BOOLEAN, false},
+                                      {"reduces", FIELD_BOOLEAN, false}, {"GBps_total", FIELD_NUMBER, false}};
 static const field_t link_fields[] = {{"from", FIELD_STRING, true},       {"to", FIELD_STRING, true},
                                       {"GBps", FIELD_NUMBER, true},       {"kind", FIELD_STRING, true},
                                       {"count", FIELD_INTEGER, false},    {"duplex", FIELD_BOOLEAN, false},
@@ -129,6 +128,7 @@ static blink_result_t read_node(topo_builder_t *builder, const char *source, jso
                         .host = host ? (char *)json_string_value(host) : NULL,
                         .kind = kind,
                         .multicast = json_is_true(json_object_get(object, "multicast")),
+                        .reduces = json_is_true(json_object_get(object, "reduces")),
                         .total_GBps = total_GBps};
     return topo_build_node(builder, &node);
 }
@@ -157,6 +157,17 @@ static blink_result_t read_link(topo_builder_t *builder, const char *source, jso
                            !json_is_false(json_object_get(object, "duplex")));
 }
 
+static blink_result_t read_pair(topo_builder_t *builder, const char *source, const json_t *pair, size_t index)
+{
+    char where[WHERE_BYTES];
+    const char *one = json_string_value(json_array_get(pair, 0));
+    const char *other = json_string_value(json_array_get(pair, 1));
+    snprintf(where, sizeof(where), "non_peers[%zu]", index);
+    if (json_array_size(pair) != 2 || !one || !other)
+        return FAIL_AT(source, where, " must be a list of two ids");
+    return topo_build_non_peers(builder, one, other);
+}
+
 static blink_result_t read_lists(topo_builder_t *builder, const char *source, const json_t *root)
 {
     size_t i;
@@ -165,6 +176,8 @@ static blink_result_t read_lists(topo_builder_t *builder, const char *source, co
         BLINK_TRY(read_node(builder, source, item, i));
     json_array_foreach(json_object_get(root, "links"), i, item)
         BLINK_TRY(read_link(builder, source, item, i));
+    json_array_foreach(json_object_get(root, "non_peers"), i, item)
+        BLINK_TRY(read_pair(builder, source, item, i));
     return BLINK_OK;
 }
 

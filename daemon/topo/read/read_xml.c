@@ -210,6 +210,18 @@ static const xml_device_t *device_by_busid(const xml_reader_t *reader, const cha
     return NULL;
 }
 
+/* Whether all GPUs that have NVLinks are of those whose NVSwitches reduce. read_gpu() checks the numbers. */
+static bool nvswitch_reduces(const xml_reader_t *reader)
+{
+    for (uint32_t i = 0; i < reader->device_count; i++) {
+        const xmlNode *gpu = reader->devices[i].gpu;
+        const char *sm = gpu && find_child(gpu, "nvlink") ? text_of(gpu, "sm") : NULL;
+        if (sm && !topo_nvswitch_reduces(strtol(sm, NULL, 10)))
+            return false;
+    }
+    return true;
+}
+
 static blink_result_t read_nvlink(xml_reader_t *reader, const xmlNode *nvlink, const char *gpu_id, long sm)
 {
     const char *target = text_of(nvlink, "target"), *tclass = text_of(nvlink, "tclass");
@@ -225,7 +237,7 @@ static blink_result_t read_nvlink(xml_reader_t *reader, const xmlNode *nvlink, c
     bool invisible = strncmp(target, "fffffff:ffff:ff", 15) == 0;
     if (invisible || (tclass && strncmp(tclass, "0x068000", 8) == 0)) {
         if (!reader->has_nvswitch)
-            BLINK_TRY(add_node(reader, NVSWITCH_ID, TOPO_SWITCH));
+            BLINK_TRY(topo_build_nvswitch(reader->builder, HOST, NVSWITCH_ID, nvswitch_reduces(reader)));
         reader->has_nvswitch = true;
         return topo_build_link(reader->builder, gpu_id, NVSWITCH_ID, TOPO_NVSWITCH, GBps, (uint32_t)count,
                                TOPO_DEFAULT_LATENCY_US, true);

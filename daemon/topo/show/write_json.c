@@ -18,6 +18,8 @@ static void write_node(topo_text_t *text, const topo_node_t *node)
     }
     if (node->multicast)
         fputs(", \"multicast\": true", text->file);
+    if (node->reduces)
+        fputs(", \"reduces\": true", text->file);
     if (node->total_GBps > 0) {
         fputs(", \"GBps_total\": ", text->file);
         topo_text_number(text, node->total_GBps);
@@ -60,6 +62,20 @@ static bool is_duplex(const topo_t *topo, uint32_t i)
     return one->GBps == other->GBps && one->unit_GBps == other->unit_GBps;
 }
 
+/* Only where there are some, as on few machines. */
+static void write_non_peers(topo_text_t *text, const topo_t *topo)
+{
+    for (uint32_t i = 0; i < topo->non_peer_count; i++) {
+        fputs(i == 0 ? ",\n \"non_peers\": [\n  [" : ",\n  [", text->file);
+        topo_text_quoted(text, topo->nodes[topo->non_peers[i].one].id);
+        fputs(", ", text->file);
+        topo_text_quoted(text, topo->nodes[topo->non_peers[i].other].id);
+        fputc(']', text->file);
+    }
+    if (topo->non_peer_count > 0)
+        fputs("\n ]", text->file);
+}
+
 blink_result_t topo_write_json(const topo_t *topo, char **result)
 {
     topo_text_t text;
@@ -78,6 +94,8 @@ blink_result_t topo_write_json(const topo_t *topo, char **result)
         i += duplex ? 2 : 1;
         fputs(i < topo->link_count ? ",\n" : "\n", text.file);
     }
-    fputs(" ]\n}\n", text.file);
+    fputs(" ]", text.file);
+    write_non_peers(&text, topo);
+    fputs("\n}\n", text.file);
     return topo_text_close(&text, result);
 }

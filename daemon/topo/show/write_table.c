@@ -54,7 +54,10 @@ static void write_nodes(topo_text_t *text, const topo_t *topo, const widths_t *w
                 topo_human(out_GBps, out), topo_human(in_GBps[i], in));
         if (node->total_GBps > 0)
             fprintf(text->file, "  at most %s in all", topo_human(node->total_GBps, total));
-        fputs(node->multicast ? "  multicast\n" : "\n", text->file);
+        fputs(node->reduces     ? "  multicast, reduces\n"
+              : node->multicast ? "  multicast\n"
+                                : "\n",
+              text->file);
     }
 }
 
@@ -76,6 +79,22 @@ static void write_links(topo_text_t *text, const topo_t *topo, const widths_t *w
     }
 }
 
+/* Each device in the row of the pair's first. */
+static void write_non_peers(topo_text_t *text, const topo_t *topo, const widths_t *widths)
+{
+    if (topo->non_peer_count > 0)
+        fprintf(text->file, "\n%-*s  no peers: what they send goes through memory of the host", widths->id,
+                "gpu");
+    for (uint32_t i = 0; i < topo->non_peer_count; i++) {
+        const topo_pair_t *pair = &topo->non_peers[i];
+        if (i == 0 || pair->one != pair[-1].one)
+            fprintf(text->file, "\n%-*s ", widths->id, topo->nodes[pair->one].id);
+        fprintf(text->file, " %s", topo->nodes[pair->other].id);
+    }
+    if (topo->non_peer_count > 0)
+        fputc('\n', text->file);
+}
+
 blink_result_t topo_write_table(const topo_t *topo, char **result)
 {
     double *in_GBps = calloc(topo->node_count, sizeof(*in_GBps));
@@ -93,6 +112,7 @@ blink_result_t topo_write_table(const topo_t *topo, char **result)
     write_summary(&text, topo);
     write_nodes(&text, topo, &widths, in_GBps);
     write_links(&text, topo, &widths);
+    write_non_peers(&text, topo, &widths);
     free(in_GBps);
     return topo_text_close(&text, result);
 }

@@ -274,6 +274,20 @@ static bool ask_pool_id(probe_t *p)
     return true;
 }
 
+/* 0 would be taken for what was never asked. */
+static bool ask_vmm_id(probe_t *p)
+{
+    share_t share;
+    uint64_t first = 0, middle = 0;
+    PROBE_TRY(probe_open(p, p->question->mode) && share_create(p, SHARE_VMM, BYTES, &share));
+    PROBE_TRY(share_buffer_id(p, share.address, &first) &&
+              share_buffer_id(p, share.address + BYTES / 2, &middle));
+    probe_answer(p, first != 0 && first == middle ? PROBE_PASS : PROBE_FAIL,
+                 "buffer id %llu at its start, %llu in its middle", (unsigned long long)first,
+                 (unsigned long long)middle);
+    return true;
+}
+
 #define ASSUME_KILLED                                                                                        \
     "a killed client's memory stays as it was until the importer closes it; kernel and context go on"
 #define ASSUME_MPS     "under MPS a kill may end other clients: this says which"
@@ -293,6 +307,8 @@ const probe_question_t probe_memory_questions[] = {
      PROBE_ISOLATED, 15},
     {"5c", "freed and allocated again from a pool (buffer id only)", ASSUME_RENEWED, ask_pool_id,
      VARIANT_POOL, PROBE_ISOLATED, 15},
+    {"5d", "buffer id of VMM memory", "every mapping of a handle has one id, which is not 0", ask_vmm_id,
+     VARIANT_VMM, PROBE_ISOLATED, 15},
     {"8a", "legacy IPC, an MPS client exports to an isolated process", ASSUME_MIXED, ask_mixed, 0, PROBE_MPS,
      15},
     {"8b", "VMM, an MPS client exports to an isolated process", ASSUME_MIXED, ask_mixed, VARIANT_VMM,

@@ -4,7 +4,8 @@
 #ifndef BLINK_TESTS_GPU_PROBE_H
 #define BLINK_TESTS_GPU_PROBE_H
 
-#include <cuda.h>
+#include "base/cuda_api.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,7 +27,9 @@
     X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuPointerGetAttribute) X(cuIpcGetMemHandle) \
     X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) X(cuMemAddressReserve) X(cuMemCreate) X(cuMemMap) \
     X(cuMemSetAccess) X(cuMemUnmap) X(cuMemRelease) X(cuMemExportToShareableHandle) \
-    X(cuMemImportFromShareableHandle) X(cuMemPoolCreate) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync)
+    X(cuMemImportFromShareableHandle) X(cuMemGetAllocationPropertiesFromHandle) X(cuMemPoolCreate) \
+    X(cuMemPoolDestroy) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync) X(cuMemFreeHost) \
+    X(cuMemHostUnregister) X(cuLaunchCooperativeKernel) X(cuStreamWaitValue64) X(cuStreamWriteValue64)
 /* clang-format on */
 
 #define PROBE_FIELD(name) __typeof__(&name) name;
@@ -79,7 +82,8 @@ typedef struct probe_question {
 } probe_question_t;
 
 extern const probe_question_t probe_word_questions[], probe_stream_questions[], probe_share_questions[],
-    probe_memory_questions[]; /* each ends with a NULL number */
+    probe_memory_questions[], probe_beside_questions[],
+    probe_stranger_questions[]; /* each ends with a NULL number */
 
 struct probe {
     const probe_question_t *question;

@@ -233,6 +233,42 @@ static bool ask_memfd(probe_t *p)
     return true;
 }
 
+/* ---- 2d: words of 64 bits, which are what blinkd uses ---- */
+
+static bool ask_long_words(probe_t *p)
+{
+    uint32_t *words;
+    CUdeviceptr device_words;
+    CUstream stream;
+    int can = 0;
+    PROBE_TRY(probe_open(p, p->question->mode) &&
+              probe_host_words(p, SHARED_BYTES / 4, &words, &device_words));
+    PROBE_TRY(probe_stream(p, &stream));
+    PROBE_CU(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, p->device));
+    const CUdeviceptr word = device_words + WORD * sizeof(uint32_t),
+                      ack = device_words + ACK * sizeof(uint32_t);
+    uint64_t *const told = (void *)&words[WORD], *const seen = (void *)&words[ACK];
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        const uint64_t value = i << 32 | 1; /* a wait for its lower half alone would be met at once */
+        PROBE_CU(cuStreamWaitValue64(stream, word, value, CU_STREAM_WAIT_VALUE_GEQ));
+        PROBE_CU(cuStreamWriteValue64(stream, ack, value, CU_STREAM_WRITE_VALUE_DEFAULT));
+        if (__atomic_load_n(seen, __ATOMIC_ACQUIRE) == value) {
+            probe_note_error(p, "round %llu: the stream did not wait", (unsigned long long)i);
+            return false;
+        }
+        __atomic_store_n(told, value, __ATOMIC_RELEASE); /* pairs with the stream's wait */
+        PROBE_TRY(probe_sync(p, stream, 3000));
+        if (__atomic_load_n(seen, __ATOMIC_ACQUIRE) != value) { /* pairs with the stream's write */
+            probe_note_error(p, "round %llu: the stream wrote something else", (unsigned long long)i);
+            return false;
+        }
+    }
+    probe_answer(p, can ? PROBE_PASS : PROBE_FAIL,
+                 "all %d values seen and written; the driver says that it %s", ROUNDS,
+                 can ? "can" : "CANNOT");
+    return true;
+}
+
 /* ---- 9: from the gate to the kernel ---- */
 
 enum { GATE = 0, FLAG = 16, GATE_US = 10, TURNS_US = 20000 };
@@ -343,6 +379,9 @@ const probe_question_t probe_word_questions[] = {
     {"2b", "a stream waits on a memfd that another process's stream writes", ASSUME_MEMFD, ask_memfd,
      WRITER_STREAM, PROBE_ISOLATED, 20},
     {"2c", "2b with both processes under MPS", ASSUME_MEMFD, ask_memfd, WRITER_STREAM, PROBE_MPS, 20},
+    {"2d", "streams wait for words of 64 bits and write them",
+     "64-bit memory operations are there on every GPU that blinkd serves", ask_long_words, 0, PROBE_ISOLATED,
+     15},
     {"9a", "gate word to kernel start, one process", ASSUME_GATE, ask_gate, NEIGHBOUR_NONE, PROBE_ISOLATED,
      15},
     {"9b", "the same beside a process whose stream is blocked", ASSUME_GATE, ask_gate, NEIGHBOUR_WAIT,

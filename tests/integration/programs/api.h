@@ -18,6 +18,12 @@ typedef struct scenario {
     bool joins; /* the communicator is made and destroyed around it */
 } scenario_t;
 
+/* In uneven.c. */
+void play_all_to_all_v(const player_t *player);
+void play_uneven_blocks(const player_t *player);
+void play_uneven_blocks_in_a_group(const player_t *player);
+void play_uneven_blocks_that_disagree(const player_t *player);
+
 const scenario_t *scenario_find(const char *name);
 
 void fail(const player_t *player, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));

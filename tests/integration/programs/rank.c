@@ -16,7 +16,7 @@
 
 static const char USAGE[] =
     "usage: blink-rank --socket PATH [--id HEX --ranks N --rank R[,R…]] [--device D[,D…]]\n"
-    "                  [--algorithm auto|trees|ring] STEP…\n";
+    "                  [--algorithm auto|trees|ring] [--name NAME] STEP…\n";
 
 typedef struct options {
     const char *socket_path;
@@ -25,6 +25,7 @@ typedef struct options {
     int ranks[RANKS_MAX], devices[RANKS_MAX];
     int thread_count;
     blink_algorithm_t algorithm;
+    const char *comm_name;
     char **steps;
     int step_count;
 } options_t;
@@ -50,13 +51,11 @@ static int parse_list(const char *text, int *values)
 
 static bool parse_options(int argc, char **argv, options_t *options)
 {
-    static const struct option longs[] = {{"socket", required_argument, NULL, 's'},
-                                          {"id", required_argument, NULL, 'i'},
-                                          {"ranks", required_argument, NULL, 'n'},
-                                          {"rank", required_argument, NULL, 'r'},
-                                          {"device", required_argument, NULL, 'd'},
-                                          {"algorithm", required_argument, NULL, 'a'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"socket", required_argument, NULL, 's'}, {"id", required_argument, NULL, 'i'},
+        {"ranks", required_argument, NULL, 'n'},  {"rank", required_argument, NULL, 'r'},
+        {"device", required_argument, NULL, 'd'}, {"algorithm", required_argument, NULL, 'a'},
+        {"name", required_argument, NULL, 'm'},   {NULL, 0, NULL, 0}};
     *options = (options_t){.rank_count = 1, .thread_count = 1, .algorithm = BLINK_ALGORITHM_AUTO};
     memset(options->devices, 0xff, sizeof(options->devices));
     for (int option; (option = getopt_long(argc, argv, "+", longs, NULL)) != -1;) {
@@ -68,6 +67,8 @@ static bool parse_options(int argc, char **argv, options_t *options)
             options->rank_count = (int)strtol(optarg, NULL, 10);
         else if (option == 'r')
             options->thread_count = parse_list(optarg, options->ranks);
+        else if (option == 'm')
+            options->comm_name = optarg;
         else if (option == 'd')
             parse_list(optarg, options->devices);
         else if (option != 'a' || !blink_parse_algorithm(optarg, &options->algorithm))
@@ -106,7 +107,8 @@ int main(int argc, char **argv)
         return 0;
     static runner_t runners[RANKS_MAX];
     for (int i = 0; i < options.thread_count; i++) {
-        runners[i].session = (session_t){.context = context, .rank = options.ranks[i]};
+        runners[i].session =
+            (session_t){.context = context, .rank = options.ranks[i], .comm_name = options.comm_name};
         runners[i].options = &options;
         runners[i].device = options.devices[i];
         if (pthread_create(&runners[i].thread, NULL, run_rank, &runners[i]) != 0)

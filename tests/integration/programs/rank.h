@@ -40,6 +40,7 @@ typedef struct session {
     int rank;       /* as the process was told; of communicator 0 */
     int comm_index; /* of the communicator that steps act on */
     int comm_count;
+    const char *comm_name; /* of the communicators that are joined; NULL: none */
     blink_comm_t *comms[COMMS_MAX];
     int comm_rank[COMMS_MAX], comm_size[COMMS_MAX];
     bool in_group; /* submissions give no op of their own */

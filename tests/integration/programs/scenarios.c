@@ -133,32 +133,6 @@ static void play_mismatched_transfer(const player_t *p)
     must_wait(p, op, "the communicator works on");
 }
 
-/* Block lengths that differ for every pair, some of them none. */
-static void play_all_to_all_v(const player_t *p)
-{
-    size_t ranks = (size_t)p->rank_count, total = 0;
-    size_t *counts = calloc(4 * ranks, sizeof(*counts));
-    size_t *from = counts + ranks, *in_offsets = counts + 2 * ranks, *out_offsets = counts + 3 * ranks;
-    for (size_t peer = 0; peer < ranks; peer++) {
-        counts[peer] = (size_t)p->rank * 3 + peer * 5;
-        from[peer] = peer * 3 + (size_t)p->rank * 5;
-        in_offsets[peer] = peer * 1000;
-        out_offsets[peer] = total;
-        total += from[peer];
-    }
-    int32_t *send = memory(p, 1000 * ranks), *recv = malloc((total + 1) * sizeof(*recv));
-    blink_op_t *op;
-    for (size_t peer = 0; peer < ranks; peer++)
-        fill(send + in_offsets[peer], counts[peer], 10000 * p->rank + 100 * (int)peer);
-    must(p, blink_all_to_all_v(send, counts, in_offsets, recv, from, out_offsets, BLINK_INT32, p->comm, &op),
-         "all_to_all_v");
-    must_wait(p, op, "all_to_all_v");
-    for (size_t peer = 0; peer < ranks; peer++)
-        must_hold(p, recv + out_offsets[peer], from[peer], 10000 * (int)peer + 100 * p->rank, "block");
-    free(recv);
-    free(counts);
-}
-
 /* ---- order and completion ---- */
 
 /* A chain in which each op needs what the one before it wrote. */
@@ -443,6 +417,113 @@ static void play_different_collectives(const player_t *p)
     must_wait(p, op, "the communicator works on");
 }
 
+/* What a newer program gives, and an older one: whose struct ends where the first version's did, and what is
+ * behind it is not its own. */
+typedef struct newer_config {
+    blink_comm_config_t known;
+    uint64_t unknown[4];
+} newer_config_t;
+
+static void join_by(const player_t *p, const blink_comm_config_t *config, const char *what)
+{
+    blink_comm_t *comm;
+    blink_op_t *op;
+    must(p, blink_comm_init_rank(p->context, &p->id, p->rank_count, p->rank, config, &comm), what);
+    must(p, blink_barrier(comm, &op), what);
+    must_wait(p, op, what);
+    must(p, blink_comm_destroy(comm), what);
+}
+
+static void play_older_and_newer_configs(const player_t *p)
+{
+    newer_config_t newer = {.known = BLINK_COMM_CONFIG_INIT};
+    blink_comm_config_t older;
+    blink_comm_t *comm;
+    newer.known.struct_bytes = sizeof(newer);
+    newer.known.device = p->rank;
+    newer.unknown[3] = UINT64_C(7) << 56;
+    must_fail(p, blink_comm_init_rank(p->context, &p->id, p->rank_count, p->rank, &newer.known, &comm),
+              BLINK_ERR_UNSUPPORTED, "is 7", "a newer program that asks for more than there is");
+    newer.unknown[3] = 0;
+    join_by(p, &newer.known, "a newer program");
+    memset(&older, 0xff, sizeof(older));
+    memcpy(&older, &newer.known, 24);
+    older.struct_bytes = 24;
+    join_by(p, &older, "an older program");
+    older.struct_bytes = 16;
+    must_fail(p, blink_comm_init_rank(p->context, &p->id, p->rank_count, p->rank, &older, &comm),
+              BLINK_ERR_INVALID_ARGUMENT, "struct_bytes is 16", "a struct that never was");
+}
+
+/* What failed first in the order of the caller is what is told, and nothing is left to be waited for. */
+static void play_wait_all(const player_t *p)
+{
+    const size_t count = 64;
+    int32_t *buffer = memory(p, count);
+    blink_op_t *ops[4] = {NULL};
+    must(p, blink_wait_all(ops, 4), "nothing to wait for");
+    must(p, blink_wait_all(NULL, 0), "no ops");
+    for (int i = 0; i < 4; i += 2)
+        must(p, blink_all_reduce(buffer, buffer, count, BLINK_INT32, BLINK_SUM, p->comm, &ops[i]), "submit");
+    must(p, blink_wait_all(ops, 4), "wait_all");
+    for (int i = 0; i < 3; i++) {
+        size_t own = i == 0 ? count : count - (size_t)p->rank; /* the ranks disagree on all but the first */
+        must(p, blink_all_reduce(buffer, buffer, own - (i == 2), BLINK_INT32, BLINK_SUM, p->comm, &ops[i]),
+             "submit");
+    }
+    must_fail(p, blink_wait_all(ops, 4), BLINK_ERR_MISMATCH, " 64", "the first failure");
+    for (int i = 0; i < 4; i++) {
+        if (ops[i])
+            fail(p, "op %d is left", i);
+    }
+}
+
+/* Rank 1 comes to no op until rank 0 has heard so, which is a time-out that it sets while it waits. */
+static void play_set_timeout(const player_t *p)
+{
+    blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
+    blink_comm_t *comm, *split, *other;
+    blink_op_t *op;
+    config.op_timeout_ms = 1000 * 1000;
+    must(p, blink_comm_init_rank(p->context, &p->id, p->rank_count, p->rank, &config, &comm), "join");
+    must(p, blink_comm_duplicate(comm, &other), "duplicate");
+    must(p, blink_comm_set_timeout(comm, 2 * 1000 * 1000), "longer");
+    must(p, blink_comm_split(comm, 0, p->rank, NULL, &split), "the ranks agree on what is inherited");
+    if (p->rank == 0) {
+        must(p, blink_barrier(comm, &op), "barrier");
+        must_fail(p, blink_wait_for(&op, 1), BLINK_ERR_TIMEOUT, "not ended within 1 ms", "wait_for");
+        must(p, blink_comm_set_timeout(comm, 20), "shorter");
+        must_fail(p, blink_wait(op), BLINK_ERR_TIMEOUT, "no submission from rank 1 within 0.02 s", "barrier");
+    }
+    must(p, blink_barrier(other, &op), "barrier of another communicator");
+    must_wait(p, op, "barrier of another communicator");
+    must(p, blink_comm_set_timeout(split, 0), "the daemon's own");
+    must(p, blink_barrier(split, &op), "barrier of the split one");
+    must_wait(p, op, "barrier of the split one");
+    must(p, blink_comm_destroy(split), "destroy");
+    must(p, blink_comm_destroy(other), "destroy");
+    must(p, blink_comm_destroy(comm), "destroy");
+    must_fail(p, blink_comm_set_timeout(NULL, 1), BLINK_ERR_INVALID_ARGUMENT, "comm is NULL", "NULL");
+}
+
+static void play_versions(const player_t *p)
+{
+    static const uint32_t element_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 0};
+    const char *daemon;
+    char header[32];
+    snprintf(header, sizeof(header), "%d.%d.%d", BLINK_VERSION_MAJOR, BLINK_VERSION_MINOR,
+             BLINK_VERSION_PATCH);
+    must(p, blink_daemon_version(p->context, &daemon), "daemon_version");
+    if (strcmp(daemon, header) != 0 || strcmp(blink_version(), header) != 0)
+        fail(p, "header %s, library %s, daemon %s", header, blink_version(), daemon);
+    if (blink_version_number() != BLINK_VERSION_NUMBER)
+        fail(p, "header %d, library %d", BLINK_VERSION_NUMBER, blink_version_number());
+    for (uint32_t i = 0; i < sizeof(element_bytes) / sizeof(element_bytes[0]); i++) {
+        if (blink_datatype_bytes(i) != element_bytes[i])
+            fail(p, "datatype %u has %u bytes", i, blink_datatype_bytes(i));
+    }
+}
+
 static const scenario_t scenarios[] = {
     {"exchange", play_exchange, true},
     {"mixed-group", play_mixed_group, true},
@@ -452,6 +533,9 @@ static const scenario_t scenarios[] = {
     {"crossed-sends", play_crossed_sends, false},
     {"mismatched-transfer", play_mismatched_transfer, true},
     {"all-to-all-v", play_all_to_all_v, true},
+    {"uneven-blocks", play_uneven_blocks, true},
+    {"uneven-blocks-in-a-group", play_uneven_blocks_in_a_group, true},
+    {"uneven-blocks-that-disagree", play_uneven_blocks_that_disagree, true},
     {"order", play_order, true},
     {"wait-any", play_wait_any, true},
     {"poll", play_poll, true},
@@ -464,6 +548,10 @@ static const scenario_t scenarios[] = {
     {"timeouts-differ", play_timeouts_differ, false},
     {"bad-arguments", play_bad_arguments, true},
     {"different-collectives", play_different_collectives, true},
+    {"older-and-newer-configs", play_older_and_newer_configs, false},
+    {"wait-all", play_wait_all, true},
+    {"versions", play_versions, false},
+    {"set-timeout", play_set_timeout, false},
 };
 
 const scenario_t *scenario_find(const char *name)

@@ -70,6 +70,7 @@ bool session_join(session_t *session, const char *id_hex, int rank_count, int ra
     config.device = device;
     config.algorithm = algorithm;
     config.init_timeout_ms = init_timeout_ms;
+    config.name = session->comm_name;
     outcome_t outcome = outcome_bad("no id, or too many communicators");
     if (index < COMMS_MAX && unique_id_parse(id_hex, "the id", &parsed) == BLINK_OK) {
         memcpy(&id, &parsed, sizeof(id));
@@ -335,15 +336,17 @@ static outcome_t step_group(session_t *session, const char *argument)
     return op ? finish_pending(session, op) : outcome_bad("no group");
 }
 
-/* Wrong: bytes of failed ops' receive buffers that somebody has written since. */
+/* Wrong: receive buffers of failed ops in which somebody has written since. */
 static outcome_t step_untouched(session_t *session, const char *argument)
 {
     (void)argument;
     outcome_t outcome = {0};
     sleep_ms(200);
     for (int i = 0; i < session->failed_count; i++) {
-        for (size_t at = 0; at < job_bytes(&session->failed[i].job); at++)
-            outcome.wrong += (unsigned char)session->failed[i].recv[at] != 0xA5;
+        const char *recv = session->failed[i].recv;
+        bool is_filled = (unsigned char)recv[0] == 0xA5 &&
+                         memcmp(recv, recv + 1, job_bytes(&session->failed[i].job) - 1) == 0;
+        outcome.wrong += !is_filled;
     }
     if (session->failed_count == 0)
         outcome = outcome_bad("no op has failed");

@@ -1,48 +1,8 @@
 /* libblinkclient's calls against a fake daemon: what each collective submits and refuses, operators with a
  * scalar, groups, communicators made from others, and waiting for any of several ops. */
-#include "fake_daemon.h"
+#include "scene.h"
 
-#define REGION_BYTES 8192u
-#define COUNT        16u /* elements of a block */
-#define RANKS        4
-#define RANK         1
-
-typedef struct scene {
-    fake_t fake;
-    blink_context_t *context;
-    blink_comm_t *comm; /* rank RANK of RANKS */
-    float *memory;      /* of REGION_BYTES, registered */
-    blink_op_t *op;
-} scene_t;
-
-static void begin(scene_t *scene)
-{
-    void *memory;
-    scene->context = open_context(&scene->fake);
-    scene->comm = join(scene->context, RANKS, RANK);
-    assert_int_equal(blink_mem_alloc(scene->context, REGION_BYTES, &memory), BLINK_OK);
-    scene->memory = memory;
-}
-
-static void finish(scene_t *scene)
-{
-    blink_close(scene->context);
-    fake_stop(&scene->fake);
-}
-
-/* The last submission. */
-static const ring_sqe_t *seen(scene_t *scene)
-{
-    return fake_seen(&scene->fake, scene->fake.taken - 1);
-}
-
-static const ring_sqe_t *submitted(scene_t *scene, blink_result_t result)
-{
-    if (result != BLINK_OK)
-        fail_msg("%s", blink_last_error());
-    assert_int_equal(blink_wait(scene->op), BLINK_OK);
-    return seen(scene);
-}
+#define COUNT 16u /* elements of a block */
 
 /* ---- collectives ---- */
 
@@ -136,42 +96,6 @@ static void test_arguments_out_of_their_domain_are_named(void **state)
                  blink_send((char *)a + 1, 1, f32, 0, s.comm, &s.op));
     assert_fails(invalid, "datatype 12 is none", blink_recv(a, 1, (blink_datatype_t)12, 0, s.comm, &s.op));
     assert_int_equal(s.fake.taken, 0);
-    finish(&s);
-}
-
-static void test_all_to_all_v_is_a_group_of_sends_and_receives(void **state)
-{
-    (void)state;
-    scene_t s = {0};
-    begin(&s);
-    const size_t counts[RANKS] = {1, 0, 3, 2}, offsets[RANKS] = {0, 900, 1, 4};
-    const size_t clash[RANKS] = {0, 900, 1, 3}, huge[RANKS] = {0, 0, SIZE_MAX / 2, 0};
-    float *send = s.memory, *recv = s.memory + 10;
-    const blink_datatype_t f32 = BLINK_FLOAT32;
-    submitted(&s, blink_all_to_all_v(send, counts, offsets, recv, counts, offsets, f32, s.comm, &s.op));
-    assert_int_equal(s.fake.taken, 2 * RANKS);
-    assert_int_equal(s.fake.completed, 1);
-    for (uint32_t i = 0; i < 2 * RANKS; i++) {
-        const ring_sqe_t *sqe = fake_seen(&s.fake, i);
-        assert_int_equal(sqe->opcode, i % 2 == 0 ? RING_OP_SEND : RING_OP_RECV);
-        assert_int_equal(sqe->root, i / 2);
-        assert_int_equal(sqe->count, counts[i / 2]);
-        assert_int_equal(sqe->flags, i + 1 < 2 * RANKS ? RING_SQE_MORE : 0);
-    }
-    assert_int_equal(fake_seen(&s.fake, 7)->out_offset_bytes, (10 + 4) * sizeof(float));
-    const blink_result_t invalid = BLINK_ERR_INVALID_ARGUMENT;
-    assert_fails(invalid, "a recv block overlaps another",
-                 blink_all_to_all_v(send, counts, offsets, recv, counts, clash, f32, s.comm, &s.op));
-    assert_fails(invalid, "a recv block overlaps another",
-                 blink_all_to_all_v(send, counts, offsets, send + 5, counts, offsets, f32, s.comm, &s.op));
-    assert_fails(invalid, "more than memory can hold",
-                 blink_all_to_all_v(send, huge, offsets, recv, counts, offsets, f32, s.comm, &s.op));
-    assert_fails(invalid, "recv_counts is NULL",
-                 blink_all_to_all_v(send, counts, offsets, recv, NULL, offsets, f32, s.comm, &s.op));
-    assert_fails(BLINK_ERR_OUT_OF_RANGE, "recv buffer",
-                 blink_all_to_all_v(send, counts, offsets, s.memory + REGION_BYTES / sizeof(float) - 3,
-                                    counts, offsets, f32, s.comm, &s.op));
-    assert_int_equal(s.fake.taken, 2 * RANKS);
     finish(&s);
 }
 
@@ -551,7 +475,6 @@ int main(void)
         cmocka_unit_test(test_every_collective_submits_its_opcode_and_one_block_of_elements),
         cmocka_unit_test(test_in_place_is_the_form_that_each_collective_names),
         cmocka_unit_test(test_arguments_out_of_their_domain_are_named),
-        cmocka_unit_test(test_all_to_all_v_is_a_group_of_sends_and_receives),
         cmocka_unit_test(test_operators_with_a_scalar_belong_to_one_communicator_and_datatype),
         cmocka_unit_test(test_more_than_65536_operators_are_refused),
         cmocka_unit_test(test_a_group_is_one_run_and_one_completion_per_communicator),

@@ -348,6 +348,32 @@ static void test_blocks_of_an_uneven_alltoall_fill_both_buffers(void **state)
         }
 }
 
+/* Blocks of 10 differ by 5. */
+static void test_blocks_of_different_lengths_follow_one_another(void **state)
+{
+    (void)state;
+    enum { RANKS = 3, BLOCK = 10 };
+    static const uint64_t counts[RANKS] = {15, 5, 10}, starts[RANKS] = {0, 15, 20};
+    perf_shape_t shape = {.rank_count = RANKS, .rank = 1, .root = 1, .count = BLOCK};
+    shape.collective = PERF_GATHERV;
+    assert_int_equal(perf_input_count(&shape), counts[1]);
+    assert_int_equal(perf_output_count(&shape), RANKS * BLOCK);
+    assert_int_equal(perf_in_place_input(&shape), starts[1]);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        perf_block_t block = perf_output_block(&shape, i);
+        assert_int_equal(block.at, starts[i]);
+        assert_int_equal(block.count, counts[i]);
+        assert_int_equal(block.source, i);
+        assert_int_equal(block.source_at, 0);
+    }
+    shape.collective = PERF_REDUCESCATTERV;
+    perf_block_t block = perf_output_block(&shape, 0);
+    assert_int_equal(perf_in_place_output(&shape), starts[1]);
+    assert_int_equal(block.at, 0);
+    assert_int_equal(block.count, counts[1]);
+    assert_int_equal(block.source_at, starts[1]);
+}
+
 static void test_sizes_and_bandwidths_are_those_of_nccl_tests(void **state)
 {
     (void)state;
@@ -491,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_inputs_differ_between_ranks_and_seeds),
         cmocka_unit_test(test_outputs_are_made_of_the_right_blocks),
         cmocka_unit_test(test_blocks_of_an_uneven_alltoall_fill_both_buffers),
+        cmocka_unit_test(test_blocks_of_different_lengths_follow_one_another),
         cmocka_unit_test(test_sizes_and_bandwidths_are_those_of_nccl_tests),
         cmocka_unit_test(test_samples_of_a_large_output_find_a_missing_piece),
         cmocka_unit_test(test_writes_beside_the_output_are_found),

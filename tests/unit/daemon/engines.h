@@ -98,6 +98,7 @@ struct engines {
     bool keeps_ends;             /* what ends on a host is not passed on */
     _Atomic bool loses_left;     /* nor is LEFT, as if a host forgot to say it; */
     _Atomic bool loses_fails;    /* or FAIL */
+    _Atomic bool holds_losses;   /* nor which endpoints are lost, until the test tells it */
     blink_algorithm_t algorithm; /* of communicators that are added */
     bool holds_words;            /* words about plans are not passed on, */
     struct test_word {
@@ -180,10 +181,10 @@ static inline void engines_on_settled(void *context, void *run)
 
 static inline void engines_on_lost(void *context, data_endpoint_t *endpoint, blink_result_t code)
 {
-    char why[BLINK_ERROR_TEXT_BYTES];
+    test_host_t *host = context;
     (void)code;
-    snprintf(why, sizeof(why), "%s", blink_error_text());
-    engine_data_lost(((test_host_t *)context)->engine, endpoint, why);
+    if (!atomic_load(&host->engines->holds_losses))
+        engine_data_lost(host->engine, endpoint);
 }
 
 static inline blink_result_t engines_on_charge(void *context, void *tenant, uint64_t bytes)
@@ -416,6 +417,7 @@ static inline void comm_add_on(engines_t *engines, test_comm_t *comm, uint32_t h
                                            .endpoints = host->endpoints,
                                            .versions = versions};
     const engine_comm_config_t config = {.comm = comm->number,
+                                         .title = "a communicator",
                                          .tenant = host->tenant,
                                          .rank_count = engines->rank_count,
                                          .member_count = count,

@@ -88,7 +88,7 @@ static void post_message(hosts_t *hosts, uint32_t from, uint32_t to, const gathe
 
 /* ---- what a host is called for ---- */
 
-static void on_send(void *context, const gather_host_t *to, const gather_message_t *message)
+static blink_result_t on_send(void *context, const gather_host_t *to, const gather_message_t *message)
 {
     host_t *host = context;
     hosts_t *hosts = host->hosts;
@@ -97,12 +97,17 @@ static void on_send(void *context, const gather_host_t *to, const gather_message
     host->sent[message->kind]++;
     if (hosts->hosts[number].is_dead) {
         post_news(hosts, number, from);
-        return;
+        return BLINK_OK;
+    }
+    if (host->unsent >> message->kind & 1) {
+        post_news(hosts, from, number);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to tell %s", to->name);
     }
     if (hosts_roll(hosts, 100) >= hosts->lose_percent)
         post_message(hosts, from, number, message);
     if (hosts->double_percent > 0 && hosts_roll(hosts, 100) < hosts->double_percent)
         post_message(hosts, from, number, message);
+    return BLINK_OK;
 }
 
 static void note(rank_t *rank, rank_state_t state, blink_result_t code)

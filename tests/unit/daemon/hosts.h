@@ -44,6 +44,7 @@ typedef struct host {
     gather_t *gather;
     gather_host_t known; /* its name is n0, n1, … and its instance its number and 100, as its topology */
     bool is_dead, begins_badly;
+    unsigned unsent; /* bit i: no message of kind i can be sent, and where one is tried the session ends */
     uint64_t charged;
     failed_id_t failed[8];
     uint32_t failed_count;

@@ -360,6 +360,33 @@ static void test_a_timeout_names_missing_ranks_and_who_is_there(void **state)
     hosts_destroy(hosts);
 }
 
+static void test_a_timeout_names_a_rank_that_asked_for_another_size(void **state)
+{
+    (void)state;
+    hosts_t *hosts = two_ranks_wait();
+    hosts->terms.rank_count = 5;
+    hosts_join(hosts, 2);
+    hosts_run(hosts);
+    assert_refused(&hosts->ranks[0], BLINK_ERR_TIMEOUT,
+                   "only 2 of 4 ranks joined within 30 s; rank 2 on n1 asked for 5; missing: rank 2, 3");
+    hosts_destroy(hosts);
+}
+
+static void test_a_timeout_names_ranks_that_have_another_id(void **state)
+{
+    (void)state;
+    hosts_t *hosts = two_ranks_wait();
+    hosts->id.nonce[0] ^= 1;
+    hosts->now_ms += 1000;
+    hosts_join(hosts, 2);
+    hosts_run(hosts);
+    assert_refused(&hosts->ranks[0], BLINK_ERR_TIMEOUT,
+                   "only 2 of 4 ranks joined within 30 s; rank 2 on n1, of 4, has another id; missing");
+    assert_refused(&hosts->ranks[2], BLINK_ERR_TIMEOUT,
+                   "only 1 of 4 ranks joined within 30 s; rank 0 on n0, of 4, has another id; missing");
+    hosts_destroy(hosts);
+}
+
 static void test_ranks_may_have_less_time(void **state)
 {
     (void)state;
@@ -486,6 +513,59 @@ static void test_a_host_that_cannot_begin_fails_all(void **state)
         assert_non_null(failed);
         assert_int_equal(failed->code, BLINK_ERR_NO_MEMORY);
         assert_one_text(hosts, failed);
+        assert_nothing_left(hosts);
+        hosts_destroy(hosts);
+    }
+}
+
+/* ---- what cannot be sent ---- */
+
+static void test_ranks_whose_join_cannot_be_sent_hear_so(void **state)
+{
+    (void)state;
+    hosts_t *hosts = hosts_create(2, 4, 2);
+    hosts->hosts[1].unsent = 1u << GATHER_JOIN;
+    hosts_join_all(hosts);
+    for (uint32_t i = 2; i < 4; i++)
+        assert_refused(&hosts->ranks[i], BLINK_ERR_PEER_LOST, "is lost: no memory to tell");
+    assert_int_equal(count_in(hosts, RANK_WAITING), 2); /* the home has never heard of them */
+    hosts_run(hosts);
+    assert_refused(&hosts->ranks[0], BLINK_ERR_TIMEOUT, "missing: rank 2, 3");
+    assert_nothing_left(hosts);
+    hosts_destroy(hosts);
+}
+
+/* Wherever it is on the way of a communicator: who waits for the word hears of a loss at once. Rank 3 leaves
+ * before the last rank has come, or after all are ready, or not at all. */
+static void test_who_waits_for_what_cannot_be_sent_hears_of_a_loss(void **state)
+{
+    (void)state;
+    static const struct {
+        gather_kind_t kind;
+        uint32_t first, last; /* hosts that cannot send it */
+        uint32_t hosts;
+        enum { STAYS, LEAVES_EARLY, LEAVES_LATE } rank;
+    } cases[] = {{GATHER_READY, 0, 0, 3, STAYS},         {GATHER_READY, 1, 39, 40, STAYS},
+                 {GATHER_ACKNOWLEDGED, 1, 1, 3, STAYS},  {GATHER_ACKNOWLEDGED, 1, 39, 40, STAYS},
+                 {GATHER_FAILED, 0, 0, 3, LEAVES_EARLY}, {GATHER_LEFT, 1, 1, 3, LEAVES_EARLY},
+                 {GATHER_LOST, 1, 1, 3, LEAVES_LATE},    {GATHER_LOST, 1, 39, 40, LEAVES_LATE}};
+    for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint32_t rank_count = 2 * cases[i].hosts;
+        uint64_t tries = 0;
+        hosts_t *hosts = hosts_create(cases[i].hosts, rank_count, 2);
+        for (uint32_t host = cases[i].first; host <= cases[i].last; host++)
+            hosts->hosts[host].unsent = 1u << cases[i].kind;
+        for (uint32_t rank = 0; rank < rank_count - (cases[i].rank == LEAVES_EARLY); rank++)
+            hosts_join(hosts, rank);
+        hosts_settle(hosts);
+        if (cases[i].rank != STAYS)
+            hosts_leave(hosts, 3);
+        hosts_run(hosts);
+        for (uint32_t host = cases[i].first; host <= cases[i].last; host++)
+            tries += hosts->hosts[host].sent[cases[i].kind];
+        assert_int_not_equal(tries, 0);
+        assert_non_null(assert_one_outcome(hosts));
+        assert_int_equal(hosts->now_ms, 1000); /* no time-out had to pass */
         assert_nothing_left(hosts);
         hosts_destroy(hosts);
     }
@@ -829,6 +909,8 @@ int main(void)
         cmocka_unit_test(test_what_makes_no_sense_is_refused_where_it_is),
         cmocka_unit_test(test_an_id_of_a_daemon_that_has_ended_is_refused),
         cmocka_unit_test(test_a_timeout_names_missing_ranks_and_who_is_there),
+        cmocka_unit_test(test_a_timeout_names_a_rank_that_asked_for_another_size),
+        cmocka_unit_test(test_a_timeout_names_ranks_that_have_another_id),
         cmocka_unit_test(test_ranks_may_have_less_time),
         cmocka_unit_test(test_a_home_that_says_nothing_is_waited_for_a_second_longer),
         cmocka_unit_test(test_a_host_that_never_begins_fails_all),
@@ -836,6 +918,8 @@ int main(void)
         cmocka_unit_test(test_a_host_that_is_lost_after_all_have_begun_is_named_with_its_ranks),
         cmocka_unit_test(test_the_last_rank_does_not_complete_what_a_lost_host_takes_part_in),
         cmocka_unit_test(test_a_host_that_cannot_begin_fails_all),
+        cmocka_unit_test(test_ranks_whose_join_cannot_be_sent_hear_so),
+        cmocka_unit_test(test_who_waits_for_what_cannot_be_sent_hears_of_a_loss),
         cmocka_unit_test(test_a_loss_after_all_have_begun_reaches_every_host),
         cmocka_unit_test(test_a_loss_passes_through_hosts_that_have_ended),
         cmocka_unit_test(test_a_host_that_has_ended_its_part_loses_nothing_of_the_others),

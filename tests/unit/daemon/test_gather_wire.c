@@ -184,7 +184,10 @@ static void test_what_no_daemon_sends_is_refused(void **state)
     REFUSED(GATHER_READY, "more than ranks", way.written.rank_count = 1);
     REFUSED(GATHER_READY, "a host that cannot be", way.written.hosts[1]->instance = 0);
     REFUSED(GATHER_READY, "a host that cannot be", way.written.hosts[1]->port = 65536);
-    REFUSED(GATHER_READY, "a host that cannot be",
+    REFUSED(GATHER_READY, "cannot be called so", way.written.hosts[1]->name = (char[]){""});
+    REFUSED(GATHER_READY, "cannot be called so", way.written.hosts[1]->name = (char[]){"n1\nn2"});
+    REFUSED(GATHER_READY, "cannot be called so", way.written.hosts[1]->name = (char[]){"/etc/passwd"});
+    REFUSED(GATHER_READY, "cannot be called so",
             way.written.hosts[1]->name =
                 (char[]){"a-name-that-is-much-longer-than-any-that-a-daemon-may-be-given-by-its-owner"});
     REFUSED(GATHER_READY, "an address that is none", way.written.hosts[1]->addresses[1].len = 4);

@@ -164,6 +164,7 @@ static void test_pages_that_cannot_be_had_fail_the_op_and_later_ones(void **stat
     engine_comm_t *comm;
     const engine_member_t members[] = {{fixture.client.engine, 1, 0}, {fixture.client.engine, 2, 1}};
     engine_comm_config_t config = {.comm = 1,
+                                   .title = "communicator 1",
                                    .tenant = fixture.tenant,
                                    .rank_count = 2,
                                    .member_count = 2,

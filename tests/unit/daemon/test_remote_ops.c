@@ -639,6 +639,26 @@ static void test_a_lost_host_is_named_with_its_ranks(void **state)
     }
 }
 
+/* Between the loss and the word of it. */
+static void test_an_op_that_begins_after_a_loss_ends_by_that(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, (uint32_t[]){1, 1}, 2);
+    test_comm_t *comm = comm_add(&engines, long_us());
+    data_endpoint_t *lost = engines.hosts[0].endpoints[1];
+    run_many(&engines, comm, 2);
+    atomic_store(&engines.holds_losses, true);
+    data_endpoint_close(lost, BLINK_FAIL(BLINK_ERR_PEER_LOST, "it gives no sign of life"));
+    submit(&engines, comm, &small, 0);
+    engines_beat(&engines);
+    engine_data_lost(engines.hosts[0].engine, lost);
+    ring_cqe_t cqe = rank_await(&engines, 0);
+    assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
+    assert_non_null(strstr(cqe.text, "n1, with rank 1, is lost: it gives no sign of life"));
+    engines_fini(&engines);
+}
+
 /* ---- time-outs ---- */
 
 static void test_the_host_whose_rank_does_not_come_names_it(void **state)
@@ -715,6 +735,7 @@ int main(void)
         cmocka_unit_test(test_a_rank_that_was_gone_is_named_to_those_who_begin_later),
         cmocka_unit_test(test_the_end_on_one_host_ends_what_runs_on_all),
         cmocka_unit_test(test_a_lost_host_is_named_with_its_ranks),
+        cmocka_unit_test(test_an_op_that_begins_after_a_loss_ends_by_that),
         cmocka_unit_test(test_the_host_whose_rank_does_not_come_names_it),
         cmocka_unit_test(test_a_host_that_does_not_come_is_named),
     };

@@ -331,6 +331,44 @@ static void test_the_host_that_plans_is_lost_while_others_wait(void **state)
     engines_fini(&engines);
 }
 
+static size_t count_kept(engines_t *engines, uint32_t host)
+{
+    size_t count = 0;
+    engines_beat(engines);
+    LIST_FOR_EACH (link, &engines->hosts[host].engine->cache.by_age)
+        count++;
+    engines_beat(engines);
+    return count;
+}
+
+/* The engine looks for what is of no use any more. */
+static void tidy_soon(engines_t *engines, uint32_t host)
+{
+    engines_beat(engines);
+    engines->hosts[host].settings.idle_scratch_s = 0.001;
+    engines->hosts[host].engine->cache.tidy_us = 0;
+    engines_beat(engines);
+}
+
+static void test_plans_of_a_fabric_that_has_lost_a_host_go(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 2);
+    test_comm_t *comm = comm_add(&engines, long_us());
+    run(&engines, comm, RING_OP_ALLREDUCE);
+    run(&engines, comm, RING_OP_BROADCAST);
+    for (uint32_t h = 0; h < 2; h++) {
+        tidy_soon(&engines, h);
+        assert_int_equal(count_kept(&engines, h), 2);
+        atomic_store_explicit(&engines.hosts[h].fabric->is_gone, true, memory_order_relaxed);
+    }
+    for (uint32_t h = 0; h < 2; h++)
+        while (count_kept(&engines, h) > 0)
+            engines_beat(&engines);
+    engines_fini(&engines);
+}
+
 /* The one in whose name a plan was asked for ends; the other one still gets it. */
 static void test_the_end_of_one_communicator_leaves_others_their_plan(void **state)
 {
@@ -546,6 +584,7 @@ int main(void)
         cmocka_unit_test(test_who_asks_for_a_communicator_that_never_was_hears_so),
         cmocka_unit_test(test_a_host_that_has_left_still_ships_what_it_has),
         cmocka_unit_test(test_the_host_that_plans_is_lost_while_others_wait),
+        cmocka_unit_test(test_plans_of_a_fabric_that_has_lost_a_host_go),
         cmocka_unit_test(test_the_end_of_one_communicator_leaves_others_their_plan),
         cmocka_unit_test(test_a_plan_comes_in_pieces_of_any_size),
         cmocka_unit_test(test_the_bytes_of_a_plan_are_charged),

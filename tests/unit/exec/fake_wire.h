@@ -264,7 +264,7 @@ static inline void wire_net_init(wire_net_t *net)
         host->number = h;
         host->flows = calloc(program->wire_count + 1u, sizeof(wire_flow_t *));
         host->landings = calloc(program->landing_count + 1u, sizeof(void *));
-        host->wires = (exec_wires_t){wire_on_ready, wire_on_aborted, host, host->landings};
+        host->wires = (exec_wires_t){wire_on_ready, wire_on_aborted, host, host->landings, NULL};
         lanes += program->wire_count;
     }
     net->flows = calloc(lanes + 1u, sizeof(*net->flows));

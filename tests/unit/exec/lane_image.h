@@ -38,19 +38,24 @@ static void image_init(const lane_geometry_t *geometry, lane_image_t *image)
 {
     uint32_t rank_count = geometry->program->rank_count;
     uint32_t rank_gpu[IMAGE_RANKS_MAX], lane_count[IMAGE_RANKS_MAX];
-    uint64_t scratch_bytes, send_bytes;
+    gpu_facts_t gpus[IMAGE_RANKS_MAX] = {0};
+    image_slots_t slots;
     image_wires_t wires;
-    for (uint32_t rank = 0; rank < rank_count; rank++)
+    cuda_reach_t reach;
+    for (uint32_t rank = 0; rank < rank_count; rank++) {
         rank_gpu[rank] = rank;
+        gpus[rank].peers = UINT32_MAX;
+    }
+    assert_int_equal(cuda_reach_init(geometry->program, gpus, rank_gpu, &reach), BLINK_OK);
     assert_int_equal(image_wires_init(geometry->program, &wires), BLINK_OK);
-    assert_int_equal(image_program(geometry->program, &wires, rank_gpu, rank_count, image->lane_first,
+    assert_int_equal(image_program(geometry->program, &wires, &reach, rank_gpu, rank_count, image->lane_first,
                                    lane_count, &image->program),
                      BLINK_OK);
     image_wires_fini(&wires);
     image->lane_first[rank_count] = image->lane_first[rank_count - 1] + lane_count[rank_count - 1];
-    assert_int_equal(
-        image_binding(geometry, rank_gpu, rank_count, &scratch_bytes, &send_bytes, &image->binding),
-        BLINK_OK);
+    assert_int_equal(image_binding(geometry, &reach, rank_gpu, rank_count, &slots, &image->binding),
+                     BLINK_OK);
+    cuda_reach_fini(&reach);
 }
 
 /* Where an edge's slots begin in its receiver's scratch. */

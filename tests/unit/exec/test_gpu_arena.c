@@ -1,5 +1,5 @@
 /* Ranges of shared memory: nothing overlaps, everything can be had again. */
-#include "exec/cuda/gpu_arena.h"
+#include "base/gpu_arena.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -308,23 +308,35 @@ static void test_a_lane_that_waits_for_ever_is_named(void **state)
 
 /* ---- agenda and model ---- */
 
+/* Some events are for now, some are for the same time as others, and most are at a time of their own. */
+static void enter_event(events_t *events, double *times, uint32_t index)
+{
+    uint32_t random = index * 2654435761u;
+    double later_us = random % 3 == 0 ? 0 : random % 3 == 1 ? random % 7 : exp(random % 1000 / 50.0 - 10);
+    times[index] = events->now_us + later_us;
+    assert_int_equal(events_push(events, times[index], EVENT_LANE, index), BLINK_OK);
+}
+
 static void test_events_come_by_time_and_then_in_the_order_entered(void **state)
 {
     (void)state;
+    enum { COUNT = 20000, AT_FIRST = 1000 };
+    static double times[COUNT];
     events_t events = {0};
-    event_t event;
-    for (uint32_t i = 0; i < 1000; i++)
-        assert_int_equal(events_push(&events, (double)(i * 7919 % 10), EVENT_LANE, i), BLINK_OK);
-    double before_us = -1;
-    uint64_t order = 0;
-    for (uint32_t i = 0; i < 1000; i++) {
-        assert_true(events_pop(&events, &event));
-        assert_true(event.at_us > before_us || (event.at_us == before_us && event.order > order));
-        assert_true(event.at_us == (double)(event.index * 7919 % 10));
-        before_us = event.at_us;
-        order = event.order;
+    event_t event, before = {.at_us = -1};
+    uint32_t entered = 0, taken = 0;
+    bool found;
+    while (entered < AT_FIRST)
+        enter_event(&events, times, entered++);
+    for (; events_pop(&events, &event, &found) == BLINK_OK && found; taken++) {
+        assert_true(event.at_us == times[event.index]);
+        assert_true(event.at_us > before.at_us ||
+                    (event.at_us == before.at_us && event.index > before.index));
+        before = event;
+        for (uint32_t i = 0; i < 1 + taken % 2 && entered < COUNT; i++)
+            enter_event(&events, times, entered++);
     }
-    assert_false(events_pop(&events, &event));
+    assert_int_equal(taken, COUNT);
     events_fini(&events);
 }
 

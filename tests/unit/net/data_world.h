@@ -9,6 +9,7 @@
 #include "net/data/data.h"
 #include "unit/exec/wire_buffers.h"
 #include "unit/net/endpoints.h"
+#include "unit/net/world_gpus.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,11 +32,42 @@ typedef struct world world_t;
 /* NULL: hosts are joined by socket pairs. */
 static const verbs_library_t *world_verbs;
 
+/* The tests that follow have hosts that are joined by RDMA. The second one takes how many have failed, and
+ * returns that: what is left of one that failed is no fault of the fake's. */
+static inline void world_begin_verbs(void)
+{
+    world_verbs = fake_verbs_library();
+    fake_verbs_begin(1);
+}
+
+static inline int world_end_verbs(int failed)
+{
+    if (failed == 0)
+        fake_verbs_end();
+    return failed;
+}
+
+/* Endpoints may resume: what control threads do then is done by the test's thread. */
+static bool world_resumes;
+
+/* RDMA devices of a host, which connections of another round take in turn. */
+static uint32_t world_devices = 1;
+
+/* Hosts have memory of GPUs, in which landings may lie. */
+static bool world_has_gpus;
+
+/* Of data planes that are made from now on. */
+static bool world_adaptive_routing;
+
+/* Moves of connections that are made from now on go over two devices of each host, fake_second() the one. */
+static bool world_second_nics;
+
 typedef enum event_kind {
     EVENT_FRAME,
     EVENT_ABORTED,
     EVENT_SETTLED,
     EVENT_LOST,
+    EVENT_BROKEN,
     EVENT_DONE,
 } event_kind_t;
 
@@ -43,7 +75,7 @@ typedef struct event {
     struct event *next;
     event_kind_t kind;
     struct world_host *host;
-    uint32_t peer;     /* FRAME, LOST: which host */
+    uint32_t peer;     /* FRAME, LOST, BROKEN: which host */
     struct part *part; /* ABORTED, SETTLED, DONE */
     blink_result_t code;
     char text[BLINK_ERROR_TEXT_BYTES];
@@ -66,6 +98,7 @@ typedef struct part {
     lane_program_t *program;
     exec_instance_t *instance;
     data_run_t *run;
+    world_wires_t wires;
     const void *inputs[RANKS_MOST];
     void *outputs[RANKS_MOST];
     uint64_t output_bytes[RANKS_MOST];
@@ -95,8 +128,12 @@ typedef struct world_host {
     uint32_t number;
     data_t *data;
     exec_host_t *exec;
+    world_gpu_t gpu;
     data_endpoint_t *endpoints[WORLD_HOSTS_MAX];
     bool lost[WORLD_HOSTS_MAX];
+    /* Of connections to hosts with higher numbers. */
+    uint32_t rounds[WORLD_HOSTS_MAX];
+    int wires[WORLD_HOSTS_MAX][DATA_STREAMS];
     blink_result_t lost_code;
     char lost_text[BLINK_ERROR_TEXT_BYTES];
     _Atomic int64_t charged_bytes;
@@ -197,6 +234,13 @@ static inline void on_lost(void *context, data_endpoint_t *endpoint, blink_resul
     post_event(event);
 }
 
+static inline void on_broken(void *context, data_endpoint_t *endpoint)
+{
+    event_t *event = make_event(EVENT_BROKEN, context, 0);
+    event->peer = peer_number(endpoint);
+    post_event(event);
+}
+
 static inline blink_result_t on_charge(void *context, void *tenant, uint64_t bytes)
 {
     world_host_t *host = context;
@@ -278,6 +322,8 @@ static inline void start_executor(part_t *part)
                       .done = on_run_done,
                       .context = part};
     run.wires = data_run_start(part->run);
+    if (world_has_gpus)
+        run.wires = world_gpu_wires(&part->wires, part->program, run.wires);
     part->started = true;
     if (exec_start(part->instance, &run, &end))
         on_run_done(&end);
@@ -332,6 +378,7 @@ static inline void end_part(part_t *part)
     part->over = true;
     data_run_destroy(part->run);
     part->run = NULL;
+    world_gpu_wires_free(&part->wires);
     if (part->failed)
         use_again(part);
 }
@@ -383,6 +430,39 @@ static inline void take_lost(const event_t *event)
     }
 }
 
+static inline void join_hosts_in_round(world_t *world, uint32_t low, uint32_t high, uint32_t round)
+{
+    data_endpoint_t *a = world->hosts[low].endpoints[high], *b = world->hosts[high].endpoints[low];
+    bool second = round % world_devices > 0;
+    if (world_verbs)
+        join_round_by_verbs(a, second ? fake_second(low) : low, b, second ? fake_second(high) : high, round,
+                            world_second_nics);
+    else
+        join_round(a, b, round, world_resumes ? world->hosts[low].wires[high] : NULL);
+}
+
+/* Both sides close what they have, hear how far the other one is, and are joined anew, once in a round. */
+static inline void take_broken(const event_t *event)
+{
+    world_t *world = event->host->world;
+    uint32_t low = event->host->number, high = event->peer;
+    if (low > high) {
+        low = event->peer;
+        high = event->host->number;
+    }
+    data_endpoint_t *a = world->hosts[low].endpoints[high], *b = world->hosts[high].endpoints[low];
+    data_fence_t at_a, at_b;
+    bool both = data_endpoint_fence(a, 0, &at_a) == BLINK_OK && data_endpoint_fence(b, 0, &at_b) == BLINK_OK;
+    both = both && data_endpoint_fence(a, at_b.round, &at_a) == BLINK_OK &&
+           data_endpoint_fence(b, at_a.round, &at_b) == BLINK_OK;
+    if (!both || at_a.round != at_b.round || at_a.round <= world->hosts[low].rounds[high])
+        return; /* one side is lost, or is in a later round by now, of which it has told */
+    world->hosts[low].rounds[high] = at_a.round;
+    assert_int_equal(data_endpoint_resume(a, &at_b), BLINK_OK);
+    assert_int_equal(data_endpoint_resume(b, &at_a), BLINK_OK);
+    join_hosts_in_round(world, low, high, at_a.round);
+}
+
 static inline void take_event(const event_t *event)
 {
     part_t *part = event->part;
@@ -392,6 +472,9 @@ static inline void take_event(const event_t *event)
         return;
     case EVENT_LOST:
         take_lost(event);
+        return;
+    case EVENT_BROKEN:
+        take_broken(event);
         return;
     case EVENT_ABORTED:
         fail_part(part, event->code);
@@ -483,11 +566,11 @@ static inline void join_hosts(world_t *world, uint32_t a, uint32_t b, bool joine
                                               (void *)(uintptr_t)hosts[1 - i],
                                               &world->hosts[hosts[i]].endpoints[hosts[1 - i]]),
                          BLINK_OK);
+        if (world_resumes)
+            data_endpoint_may_resume(world->hosts[hosts[i]].endpoints[hosts[1 - i]]);
     }
-    if (joined && world_verbs)
-        join_endpoints_by_verbs(world->hosts[a].endpoints[b], a, world->hosts[b].endpoints[a], b);
-    else if (joined)
-        join_endpoints(world->hosts[a].endpoints[b], world->hosts[b].endpoints[a]);
+    if (joined)
+        join_hosts_in_round(world, a, b, 0);
 }
 
 static inline void world_init(world_t *world, const topo_t *topo, uint32_t host_count, bool joined)
@@ -501,8 +584,10 @@ static inline void world_init(world_t *world, const topo_t *topo, uint32_t host_
         *host = (world_host_t){.world = world, .number = h};
         const data_config_t config = {.transport = world_verbs ? SETTINGS_RDMA : SETTINGS_TCP,
                                       .verbs = world_verbs,
+                                      .adaptive_routing = world_adaptive_routing,
                                       .timeout_s = 60,
                                       .handler = {.wanted = on_wanted,
+                                                  .broken = on_broken,
                                                   .frame = on_frame,
                                                   .aborted = on_run_aborted,
                                                   .settled = on_settled,
@@ -513,6 +598,8 @@ static inline void world_init(world_t *world, const topo_t *topo, uint32_t host_
         exec_host_config_t exec_config = {.workers = 1 + h % 2};
         assert_int_equal(data_create(&config, &host->data), BLINK_OK);
         assert_int_equal(exec_host_create(&exec_config, &host->exec), BLINK_OK);
+        if (world_has_gpus)
+            world_gpu_begin(&host->gpu, exec_of_host(host->exec));
     }
     for (uint32_t a = 0; a < host_count; a++)
         for (uint32_t b = a + 1; b < host_count; b++)
@@ -528,10 +615,15 @@ static inline void world_fini(world_t *world)
                 continue;
             data_endpoint_close(endpoint, BLINK_OK);
             data_endpoint_put(endpoint);
+            for (uint32_t s = 0; s < DATA_STREAMS; s++)
+                if (world->hosts[h].wires[p][s] > 0)
+                    close(world->hosts[h].wires[p][s]);
         }
     }
     for (uint32_t h = 0; h < world->host_count; h++) {
         data_destroy(world->hosts[h].data);
+        if (world_has_gpus)
+            world_gpu_unmake(world->hosts[h].gpu.memory, world->hosts[h].gpu.mapped);
         exec_host_destroy(world->hosts[h].exec);
         assert_int_equal(world->hosts[h].charged_bytes, 0);
     }

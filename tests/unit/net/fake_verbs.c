@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MUST(condition)                                                                                      \
@@ -30,6 +31,8 @@ typedef struct fake_device {
     enum ibv_event_type news[16];
     uint32_t news_count;
     enum ibv_wc_status fails, fails_write; /* the next message, or the next write */
+    uint64_t carried;
+    bool is_out;
 } fake_device_t;
 
 typedef struct fake_channel {
@@ -68,6 +71,23 @@ typedef struct fake_message {
     uint8_t bytes[INLINE_MOST];
 } fake_message_t;
 
+/* A write that has come and is not placed yet. */
+typedef struct fake_late {
+    list_t link;
+    struct ibv_send_wr work;
+    uint32_t count;
+    uint8_t bytes[];
+} fake_late_t;
+
+/* A write to memory of a GPU that is not seen there yet. */
+typedef struct fake_unseen {
+    list_t link;
+    uint32_t device, region;
+    uint64_t place;
+    uint32_t count;
+    uint8_t bytes[];
+} fake_unseen_t;
+
 typedef struct fake_receive {
     uint64_t work;
     struct ibv_sge piece;
@@ -76,7 +96,8 @@ typedef struct fake_receive {
 struct fake_qp {
     struct ibv_qp qp;
     list_t link;
-    fake_id_t *id;
+    fake_id_t *id;           /* NULL: it is joined with itself, once it is */
+    enum ibv_qp_state state; /* of such a one */
     struct ibv_qp_cap cap;
     bool failed;
     fake_message_t sends[MESSAGES_MOST]; /* not carried yet */
@@ -85,6 +106,7 @@ struct fake_qp {
     uint32_t silent; /* of these, carried after the last one with a completion */
     fake_receive_t receives[MESSAGES_MOST];
     uint32_t receive_count;
+    list_t late; /* fake_late_t.link */
 };
 
 struct fake_id {
@@ -93,6 +115,7 @@ struct fake_id {
     fake_id_t *peer; /* of the connection */
     bool listens, accepted, connected;
     uint16_t port, peer_port;
+    uint32_t peer_device;
     uint32_t unacknowledged;
 };
 
@@ -102,10 +125,14 @@ static struct {
     pthread_t wire;
     bool stops;
     uint64_t dice, carried, written, unready;
+    uint32_t told_most_bytes;
     fake_faults_t faults;
     fake_device_t devices[FAKE_DEVICES];
     struct ibv_mr regions[REGIONS_MOST];
     int access[REGIONS_MOST];
+    bool of_gpu[REGIONS_MOST];
+    list_t unseen; /* fake_unseen_t.link */
+    uint64_t flushed;
     uint32_t region_serial;
     list_t ids, qps;
     uint32_t unheard;
@@ -177,11 +204,13 @@ static fake_device_t *device_of(struct ibv_context *context)
 
 /* ---- memory ---- */
 
-static struct ibv_mr *reg_mr(struct ibv_pd *domain, void *address, size_t bytes, int access)
+static struct ibv_mr *register_at(struct ibv_pd *domain, void *address, size_t bytes, int access, bool of_gpu)
 {
     struct ibv_mr *found = NULL;
     lock();
-    for (uint32_t i = 0; i < REGIONS_MOST && !found && !fake.faults.no_memory; i++) {
+    bool refuses = fake.faults.no_memory || (access == 0 && fake.faults.no_local_memory) ||
+                   (of_gpu && fake.faults.no_dma_bufs);
+    for (uint32_t i = 0; i < REGIONS_MOST && !found && !refuses; i++) {
         if (fake.regions[i].addr)
             continue;
         found = &fake.regions[i];
@@ -192,18 +221,46 @@ static struct ibv_mr *reg_mr(struct ibv_pd *domain, void *address, size_t bytes,
                                  .lkey = i + 1,
                                  .rkey = ++fake.region_serial * REGIONS_MOST + i};
         fake.access[i] = access;
+        fake.of_gpu[i] = of_gpu;
         fake.objects++;
     }
     unlock();
     if (!found)
-        errno = ENOMEM;
+        errno = of_gpu ? EOPNOTSUPP : ENOMEM;
     return found;
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *domain, void *address, size_t bytes, int access)
+{
+    return register_at(domain, address, bytes, access, false);
+}
+
+/* The descriptor is a memfd, which the test has mapped where it says that the GPU has its memory. */
+static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *domain, uint64_t offset, size_t bytes, uint64_t address,
+                                    int dma_buf, int access)
+{
+    struct stat file;
+    MUST(fstat(dma_buf, &file) == 0 && offset + bytes <= (uint64_t)file.st_size);
+    MUST(offset % 4096 == address % 4096);
+    return register_at(domain, (void *)(uintptr_t)address, bytes, access, true);
+}
+
+static void forget_unseen(uint32_t region)
+{
+    LIST_FOR_EACH (link, &fake.unseen) {
+        fake_unseen_t *unseen = CONTAINER_OF(link, fake_unseen_t, link);
+        if (unseen->region != region)
+            continue;
+        list_remove(link);
+        unmake(unseen);
+    }
 }
 
 static int dereg_mr(struct ibv_mr *region)
 {
     lock();
     MUST(region->addr);
+    forget_unseen((uint32_t)(region - fake.regions));
     region->addr = NULL;
     fake.objects--;
     unlock();
@@ -223,14 +280,51 @@ static void must_be_registered(const struct ibv_qp *qp, const struct ibv_sge *pi
     MUST(region->pd == qp->pd && covers(region, piece->addr, piece->length));
 }
 
-/* What a device asks before it writes for a peer. */
-static bool lets_write(const struct ibv_qp *qp, const struct ibv_send_wr *work, uint32_t bytes)
+/* What a device asks before it writes for a peer, or reads. */
+static bool lets(const struct ibv_qp *qp, const struct ibv_send_wr *work, uint32_t bytes, int access)
 {
     uint32_t number = work->wr.rdma.rkey % REGIONS_MOST;
     const struct ibv_mr *region = &fake.regions[number];
-    return region->pd == qp->pd && region->rkey == work->wr.rdma.rkey &&
-           (fake.access[number] & IBV_ACCESS_REMOTE_WRITE) &&
+    return region->pd == qp->pd && region->rkey == work->wr.rdma.rkey && (fake.access[number] & access) &&
            covers(region, work->wr.rdma.remote_addr, bytes);
+}
+
+static bool lets_write(const struct ibv_qp *qp, const struct ibv_send_wr *work, uint32_t bytes)
+{
+    return lets(qp, work, bytes, IBV_ACCESS_REMOTE_WRITE);
+}
+
+/* To host memory at once; of a GPU's nobody sees it before it is flushed. */
+static void write_memory(const fake_qp_t *qp, const struct ibv_send_wr *work, const void *bytes,
+                         uint32_t count)
+{
+    uint32_t region = work->wr.rdma.rkey % REGIONS_MOST;
+    if (count == 0)
+        return;
+    if (!fake.of_gpu[region] || fake.faults.orders) {
+        memcpy((void *)(uintptr_t)work->wr.rdma.remote_addr, bytes, count);
+        return;
+    }
+    fake_unseen_t *unseen = make(sizeof(*unseen) + count);
+    unseen->device = device_of(qp->qp.context)->number;
+    unseen->region = region;
+    unseen->place = work->wr.rdma.remote_addr;
+    unseen->count = count;
+    memcpy(unseen->bytes, bytes, count);
+    list_append(&fake.unseen, &unseen->link);
+}
+
+static void flush_writes(uint32_t device)
+{
+    LIST_FOR_EACH (link, &fake.unseen) {
+        fake_unseen_t *unseen = CONTAINER_OF(link, fake_unseen_t, link);
+        if (unseen->device != device)
+            continue;
+        memcpy((void *)(uintptr_t)unseen->place, unseen->bytes, unseen->count);
+        list_remove(link);
+        unmake(unseen);
+    }
+    fake.flushed++;
 }
 
 /* ---- completions ---- */
@@ -364,7 +458,9 @@ static int post_send(struct ibv_qp *to, struct ibv_send_wr *work, struct ibv_sen
     int result = 0;
     *bad = work;
     lock();
-    MUST(work->opcode == IBV_WR_SEND || work->opcode == IBV_WR_SEND_WITH_IMM || is_write(work));
+    MUST(work->opcode == IBV_WR_SEND || work->opcode == IBV_WR_SEND_WITH_IMM || is_write(work) ||
+         (work->opcode == IBV_WR_RDMA_READ && !qp->id));
+    MUST(qp->id || qp->state == IBV_QPS_RTS);
     MUST(work->num_sge <= 1 && !work->next);
     if (qp->held == qp->cap.max_send_wr) {
         result = ENOMEM;
@@ -424,14 +520,90 @@ static int create_qp(struct rdma_cm_id *id, struct ibv_pd *domain, struct ibv_qp
                              .recv_cq = attributes->recv_cq,
                              .qp_num = ++numbers};
     id->qp = &qp->qp;
+    list_init(&qp->late);
     list_append(&fake.qps, &qp->link);
     unlock();
     return 0;
 }
 
-static void destroy_qp(struct rdma_cm_id *id)
+static struct ibv_qp *create_own_qp(struct ibv_pd *domain, struct ibv_qp_init_attr *attributes)
 {
-    fake_qp_t *qp = (fake_qp_t *)id->qp;
+    lock();
+    fake_qp_t *qp = fake.faults.no_qp ? NULL : make(sizeof(*qp));
+    if (qp) {
+        qp->cap = attributes->cap;
+        qp->qp = (struct ibv_qp){.context = domain->context,
+                                 .pd = domain,
+                                 .send_cq = attributes->send_cq,
+                                 .recv_cq = attributes->recv_cq,
+                                 .qp_num = 0x10000};
+        list_init(&qp->late);
+        list_append(&fake.qps, &qp->link);
+    }
+    unlock();
+    if (!qp)
+        errno = ENOMEM;
+    return qp ? &qp->qp : NULL;
+}
+
+static int modify_qp(struct ibv_qp *modified, struct ibv_qp_attr *to, int mask)
+{
+    fake_qp_t *qp = (fake_qp_t *)modified;
+    lock();
+    MUST(!qp->id && (mask & IBV_QP_STATE));
+    MUST((int)to->qp_state == (qp->state == IBV_QPS_RESET  ? IBV_QPS_INIT
+                               : qp->state == IBV_QPS_INIT ? IBV_QPS_RTR
+                                                           : IBV_QPS_RTS));
+    if (to->qp_state == IBV_QPS_INIT)
+        MUST(to->port_num == 1 && (to->qp_access_flags & IBV_ACCESS_REMOTE_READ));
+    if (to->qp_state == IBV_QPS_RTR)
+        MUST(to->dest_qp_num == modified->qp_num && to->path_mtu == IBV_MTU_1024 && to->ah_attr.is_global &&
+             to->ah_attr.grh.dgid.raw[15] == 1 + device_of(modified->context)->number &&
+             to->ah_attr.grh.sgid_index == 3);
+    qp->state = to->qp_state;
+    unlock();
+    return 0;
+}
+
+static int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attributes, int mask,
+                    struct ibv_qp_init_attr *made_with)
+{
+    (void)mask;
+    (void)made_with;
+    MUST(((fake_qp_t *)qp)->id->connected);
+    *attributes = (struct ibv_qp_attr){
+        .port_num = 1, .path_mtu = IBV_MTU_1024, .ah_attr = {.is_global = 1, .grh = {.sgid_index = 3}}};
+    return 0;
+}
+
+static int query_port(struct ibv_context *device, uint8_t port, struct _compat_ibv_port_attr *attributes)
+{
+    (void)device;
+    (void)attributes;
+    MUST(port == 1);
+    return 0;
+}
+
+static int query_gid(struct ibv_context *device, uint8_t port, int index, union ibv_gid *gid)
+{
+    MUST(port == 1 && index == 3);
+    gid->raw[15] = (uint8_t)(1 + device_of(device)->number);
+    return 0;
+}
+
+static void place_late(fake_qp_t *qp, bool drops)
+{
+    fake_late_t *late;
+    while ((late = LIST_FIRST(&qp->late, fake_late_t, link))) {
+        list_remove(&late->link);
+        if (!drops)
+            write_memory(qp, &late->work, late->bytes, late->count);
+        unmake(late);
+    }
+}
+
+static void end_qp(fake_qp_t *qp)
+{
     fake_cq_t *cq = (fake_cq_t *)qp->qp.send_cq;
     uint32_t left = 0;
     lock();
@@ -439,10 +611,23 @@ static void destroy_qp(struct rdma_cm_id *id)
         if (cq->all[i].qp != qp)
             cq->all[left++] = cq->all[i];
     cq->count = left;
+    place_late(qp, true);
     list_remove(&qp->link);
+    if (qp->id) /* the wire finds the queue pair by the identifier at the other end */
+        qp->id->id.qp = NULL;
     unmake(qp);
-    id->qp = NULL;
     unlock();
+}
+
+static void destroy_qp(struct rdma_cm_id *id)
+{
+    end_qp((fake_qp_t *)id->qp);
+}
+
+static int destroy_own_qp(struct ibv_qp *qp)
+{
+    end_qp((fake_qp_t *)qp);
+    return 0;
 }
 
 /* ---- the wire ---- */
@@ -460,10 +645,26 @@ static void end_send(fake_qp_t *qp, enum ibv_wc_status status)
         fail_qp(qp);
 }
 
+static void take_late(fake_qp_t *qp, const struct ibv_send_wr *work, const void *bytes, uint32_t count)
+{
+    fake_late_t *late = make(sizeof(*late) + count);
+    late->work = *work;
+    late->count = count;
+    memcpy(late->bytes, bytes, count);
+    list_prepend(&qp->late, &late->link);
+}
+
 static void take(fake_qp_t *qp, const struct ibv_send_wr *work, const void *bytes, uint32_t count)
 {
-    uint64_t place = work->wr.rdma.remote_addr;
     struct ibv_wc done = {0};
+    uint64_t place = 0;
+    if (work->opcode == IBV_WR_RDMA_WRITE && fake.faults.disorder && qp->id) {
+        take_late(qp, work, bytes, count);
+        return;
+    }
+    place_late(qp, false);
+    if (work->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && count > fake.told_most_bytes)
+        fake.told_most_bytes = count;
     if (work->opcode != IBV_WR_RDMA_WRITE) {
         const fake_receive_t receive = qp->receives[0];
         memmove(qp->receives, qp->receives + 1, --qp->receive_count * sizeof(qp->receives[0]));
@@ -475,7 +676,9 @@ static void take(fake_qp_t *qp, const struct ibv_send_wr *work, const void *byte
             place = receive.piece.addr;
         }
     }
-    if (count > 0)
+    if (is_write(work))
+        write_memory(qp, work, bytes, count);
+    else if (count > 0)
         memcpy((void *)(uintptr_t)place, bytes, count);
     if (work->opcode == IBV_WR_RDMA_WRITE)
         return;
@@ -485,6 +688,26 @@ static void take(fake_qp_t *qp, const struct ibv_send_wr *work, const void *byte
         done.imm_data = work->imm_data;
     }
     push(qp->qp.recv_cq, qp, done, 0);
+}
+
+/* A queue pair that is joined with itself has something to do. */
+static void carry_own(fake_qp_t *qp)
+{
+    const fake_message_t *message = &qp->sends[0];
+    const struct ibv_send_wr *work = &message->work;
+    bool reads = work->opcode == IBV_WR_RDMA_READ;
+    enum ibv_wc_status status = reads && fake.faults.no_reads ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS;
+    MUST(
+        lets(&qp->qp, work, message->piece.length, reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE));
+    must_be_registered(&qp->qp, &message->piece);
+    void *own = (void *)(uintptr_t)message->piece.addr;
+    if (!reads) {
+        take(qp, work, own, message->piece.length);
+    } else if (status == IBV_WC_SUCCESS) {
+        flush_writes(device_of(qp->qp.context)->number);
+        memcpy(own, (const void *)(uintptr_t)work->wr.rdma.remote_addr, message->piece.length);
+    }
+    end_send(qp, status);
 }
 
 /* Carry the first message that was posted there. False: no receive is there for it. */
@@ -515,6 +738,7 @@ static bool carry(fake_qp_t *qp)
         take(to, &message->work, is_inline ? message->bytes : (const void *)(uintptr_t)message->piece.addr,
              message->piece.length);
         fake.carried++;
+        device->carried++;
         fake.written += is_write(&message->work);
     }
     end_send(qp, fails);
@@ -540,7 +764,9 @@ static void *run_wire(void *context)
     lock();
     while (!fake.stops) {
         fake_qp_t *qp = find_sender();
-        if (qp && carry(qp)) {
+        if (qp && !qp->id)
+            carry_own(qp);
+        if (qp && (!qp->id || carry(qp))) {
             unlock();
             lock();
             continue;
@@ -664,20 +890,23 @@ static void forget(fake_id_t *id)
 static void forget_events(const fake_id_t *id)
 {
     fake_channel_t *channel = (fake_channel_t *)id->id.channel;
-    LIST_FOR_EACH (link, &channel->events) {
+    for (list_t *link = channel->events.next; link != &channel->events;) {
         fake_event_t *event = CONTAINER_OF(link, fake_event_t, link);
-        if (event->event.id != &id->id && event->event.listen_id != &id->id)
+        fake_id_t *asked = event->event.listen_id == &id->id ? (fake_id_t *)event->event.id : NULL;
+        link = link->next;
+        if (event->event.id != &id->id && !asked)
             continue;
-        if (event->event.listen_id) {
-            fake_id_t *asked = (fake_id_t *)event->event.id;
-            if (asked->peer)
-                tell(asked->peer, RDMA_CM_EVENT_REJECTED, 4, NULL);
-            forget(asked);
-        }
-        list_remove(link);
+        list_remove(&event->link);
         MUST(hear(channel->channel.fd));
         fake.unheard--;
         unmake(event);
+        if (!asked)
+            continue;
+        if (asked->peer)
+            tell(asked->peer, RDMA_CM_EVENT_REJECTED, 4, NULL);
+        forget_events(asked);
+        forget(asked);
+        link = channel->events.next;
     }
 }
 
@@ -695,14 +924,20 @@ static int destroy_id(struct rdma_cm_id *destroyed)
     return 0;
 }
 
+static uint32_t device_at(const struct sockaddr *address)
+{
+    MUST(address->sa_family == AF_INET);
+    return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) - FAKE_FIRST_ADDRESS;
+}
+
 /* Give it the device of its own address. */
 static bool find_device(struct rdma_cm_id *id, const struct sockaddr *address)
 {
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
-    uint32_t number = ntohl(v4->sin_addr.s_addr) - FAKE_FIRST_ADDRESS;
-    MUST(address->sa_family == AF_INET && v4->sin_port == 0);
-    if (fake.faults.no_device || number >= FAKE_DEVICES)
+    uint32_t number = device_at(address);
+    if (fake.faults.no_device || number >= FAKE_DEVICES || fake.faults.no_devices >> number & 1 ||
+        fake.devices[number].is_out)
         return false;
+    ((fake_id_t *)id)->port = ntohs(((const struct sockaddr_in *)address)->sin_port);
     id->verbs = &fake.devices[number].context;
     id->port_num = 1;
     return true;
@@ -718,7 +953,8 @@ static int listen_at(struct rdma_cm_id *id, int backlog)
     (void)backlog;
     lock();
     ((fake_id_t *)id)->listens = true;
-    ((fake_id_t *)id)->port = ++fake.next_port;
+    if (((fake_id_t *)id)->port == 0)
+        ((fake_id_t *)id)->port = ++fake.next_port;
     unlock();
     return 0;
 }
@@ -734,6 +970,7 @@ static int resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct soc
     MUST(timeout_ms > 0);
     lock();
     asks->peer_port = ntohs(((struct sockaddr_in *)to)->sin_port);
+    asks->peer_device = device_at(to);
     int error = fake.faults.no_address ? fake.faults.no_address : find_device(id, from) ? 0 : ENODEV;
     tell(asks, error ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, -error, NULL);
     unlock();
@@ -757,17 +994,19 @@ static int connect_id(struct rdma_cm_id *id, struct rdma_conn_param *parameters)
     lock();
     LIST_FOR_EACH (link, &fake.ids) {
         fake_id_t *other = CONTAINER_OF(link, fake_id_t, link);
-        if (other->listens && other->port == asks->peer_port)
+        if (other->listens && other->port == asks->peer_port &&
+            device_of(other->id.verbs)->number == asks->peer_device)
             listener = other;
     }
-    if (listener && !fake.faults.no_answer) {
+    bool answers = !fake.faults.no_answer && !(fake.faults.silent >> asks->peer_device & 1);
+    if (listener && answers) {
         fake_id_t *asked = make_id(listener->id.channel, listener->id.context);
         asked->id.verbs = listener->id.verbs;
         asked->id.port_num = 1;
         asked->peer = asks;
         asks->peer = asked;
         tell(asked, RDMA_CM_EVENT_CONNECT_REQUEST, 0, parameters)->listen_id = &listener->id;
-    } else if (!fake.faults.no_answer) {
+    } else if (answers) {
         tell(asks, RDMA_CM_EVENT_REJECTED, 8, NULL);
     }
     unlock();
@@ -850,9 +1089,24 @@ static const char *status_text(enum ibv_wc_status status)
                                            : "some error";
 }
 
+/* Nobody looks at more than how many there are. */
+static struct ibv_device **get_device_list(int *count)
+{
+    static struct ibv_device *none;
+    *count = 1;
+    return &none;
+}
+
+static void free_device_list(struct ibv_device **list)
+{
+    (void)list;
+}
+
 const verbs_library_t *fake_verbs_library(void)
 {
-    static const verbs_library_t library = {.create_event_channel = create_event_channel,
+    static const verbs_library_t library = {.get_device_list = get_device_list,
+                                            .free_device_list = free_device_list,
+                                            .create_event_channel = create_event_channel,
                                             .destroy_event_channel = destroy_event_channel,
                                             .get_cm_event = get_cm_event,
                                             .ack_cm_event = ack_cm_event,
@@ -872,7 +1126,14 @@ const verbs_library_t *fake_verbs_library(void)
                                             .alloc_pd = alloc_pd,
                                             .dealloc_pd = dealloc_pd,
                                             .reg_mr = reg_mr,
+                                            .reg_dmabuf_mr = reg_dmabuf_mr,
                                             .dereg_mr = dereg_mr,
+                                            .create_own_qp = create_own_qp,
+                                            .destroy_own_qp = destroy_own_qp,
+                                            .modify_qp = modify_qp,
+                                            .query_qp = query_qp,
+                                            .query_port = query_port,
+                                            .query_gid = query_gid,
                                             .create_comp_channel = create_comp_channel,
                                             .destroy_comp_channel = destroy_comp_channel,
                                             .create_cq = create_cq,
@@ -888,11 +1149,13 @@ const verbs_library_t *fake_verbs_library(void)
 void fake_verbs_begin(uint32_t seed)
 {
     fake.dice = seed + UINT64_C(0x9e3779b97f4a7c15);
-    fake.carried = fake.written = fake.unready = 0;
+    fake.carried = fake.written = fake.unready = fake.told_most_bytes = 0;
     fake.stops = false;
     fake.objects = fake.unheard = 0;
     list_init(&fake.ids);
     list_init(&fake.qps);
+    list_init(&fake.unseen);
+    fake.flushed = 0;
     fake_verbs_set((fake_faults_t){0});
     for (uint32_t i = 0; i < FAKE_DEVICES; i++) {
         fake_device_t *device = &fake.devices[i];
@@ -930,12 +1193,36 @@ uint64_t fake_verbs_carried(void)
     return carried;
 }
 
+uint64_t fake_verbs_carried_by(uint32_t device)
+{
+    lock();
+    uint64_t carried = fake.devices[device].carried;
+    unlock();
+    return carried;
+}
+
 uint64_t fake_verbs_written(void)
 {
     lock();
     uint64_t written = fake.written;
     unlock();
     return written;
+}
+
+uint64_t fake_verbs_flushed(void)
+{
+    lock();
+    uint64_t flushed = fake.flushed;
+    unlock();
+    return flushed;
+}
+
+uint32_t fake_verbs_told_most_bytes(void)
+{
+    lock();
+    uint32_t bytes = fake.told_most_bytes;
+    unlock();
+    return bytes;
 }
 
 uint32_t fake_verbs_unheard(void)
@@ -976,9 +1263,16 @@ void fake_verbs_flush(uint32_t device)
     lock();
     LIST_FOR_EACH (link, &fake.qps) {
         fake_qp_t *qp = CONTAINER_OF(link, fake_qp_t, link);
-        if (device_of(qp->qp.context)->number == device)
+        if (device_of(qp->qp.context)->number == device && qp->id)
             fail_qp(qp);
     }
+    unlock();
+}
+
+void fake_verbs_plug(uint32_t device, bool is_in)
+{
+    lock();
+    fake.devices[device].is_out = !is_in;
     unlock();
 }
 
@@ -1008,7 +1302,7 @@ static fake_qp_t *find_qp(uint32_t device, bool for_control)
     fake_qp_t *found = NULL;
     LIST_FOR_EACH (link, &fake.qps) {
         fake_qp_t *qp = CONTAINER_OF(link, fake_qp_t, link);
-        if (device_of(qp->qp.context)->number == device &&
+        if (device_of(qp->qp.context)->number == device && qp->id &&
             (!found || (qp->cap.max_recv_wr > found->cap.max_recv_wr) == for_control))
             found = qp;
     }
@@ -1040,7 +1334,7 @@ bool fake_verbs_lets_write(uint32_t device, uint32_t peer, uint32_t key, uint64_
     lock();
     LIST_FOR_EACH (link, &fake.qps) {
         const fake_qp_t *qp = CONTAINER_OF(link, fake_qp_t, link);
-        if (device_of(qp->qp.context)->number == device && qp->id->peer &&
+        if (device_of(qp->qp.context)->number == device && qp->id && qp->id->peer &&
             device_of(qp->id->peer->id.verbs)->number == peer)
             lets |= lets_write(&qp->qp, &work, bytes);
     }

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-enum { FAKE_DEVICES = 4, FAKE_FIRST_ADDRESS = 0x7f000002 };
+enum { FAKE_DEVICES = 8, FAKE_FIRST_ADDRESS = 0x7f000002 };
 
 /* Begin anew, without faults. */
 void fake_verbs_begin(uint32_t seed);
@@ -24,8 +24,18 @@ const verbs_library_t *fake_verbs_library(void);
 /* Messages that were carried so far. */
 uint64_t fake_verbs_carried(void);
 
-/* Of these, those that wrote to the peer's memory. */
+/* Of these, those that a device sent. */
+uint64_t fake_verbs_carried_by(uint32_t device);
+
+/* Of all, those that wrote to the peer's memory. */
 uint64_t fake_verbs_written(void);
+
+/* How often a device has read memory of a GPU. What devices write there is seen once the same device has read
+ * there, and not before. */
+uint64_t fake_verbs_flushed(void);
+
+/* The most bytes that a write with an immediate had. */
+uint32_t fake_verbs_told_most_bytes(void);
 
 /* News of connections that nobody has taken yet. */
 uint32_t fake_verbs_unheard(void);
@@ -36,7 +46,15 @@ uint32_t fake_verbs_unheard(void);
  * pair can be made. */
 typedef struct fake_faults {
     bool no_device, no_answer, no_memory, no_qp, is_iwarp;
+    bool no_local_memory;     /* nor what only this side is to read */
+    bool no_dma_bufs;         /* no device registers memory of GPUs */
+    bool no_reads;            /* devices fail to read it */
+    bool orders;              /* no fault: what is written there is seen at once */
     bool no_end;              /* connections are accepted, and nobody hears of it */
+    bool disorder;            /* no fault: writes are placed when a receive of their queue pair completes, and
+                               * not before, the last one first */
+    uint32_t no_devices;      /* bits: devices that have no addresses, */
+    uint32_t silent;          /* and that connections to are not answered */
     int no_address, no_route; /* an errno, as the event's status */
 } fake_faults_t;
 
@@ -48,8 +66,12 @@ void fake_verbs_fail_message(uint32_t device, enum ibv_wc_status status);
 /* The same of the next write. */
 void fake_verbs_fail_write(uint32_t device, enum ibv_wc_status status);
 
-/* All queue pairs of a device: what is posted to them is flushed. */
+/* All queue pairs of a device that are connected: what is posted to them is flushed. */
 void fake_verbs_flush(uint32_t device);
+
+/* The cable of a device, whose address nobody reaches without it. What goes over it already fails by another
+ * call. */
+void fake_verbs_plug(uint32_t device, bool is_in);
 
 /* News of the device, and of its connections. */
 void fake_verbs_tell(uint32_t device, enum ibv_event_type type);

@@ -153,8 +153,9 @@ static void reduction_fini(reduction_t *reduction)
     topo_destroy(reduction->topo);
 }
 
-/* Returns the moves that the leaf has written meanwhile; *all: those it has sent. */
-static uint64_t reduce_once(reduction_t *reduction, uint64_t *all)
+/* Returns the moves that the leaf has written meanwhile; *all: those it has sent, *in_place: those that its
+ * device has read where they were. */
+static uint64_t reduce_from(reduction_t *reduction, uint64_t *all, uint64_t *in_place)
 {
     world_t *world = &reduction->world;
     data_counts_t before = counts_of(world, reduction->leaf, reduction->root), after;
@@ -165,7 +166,14 @@ static uint64_t reduce_once(reduction_t *reduction, uint64_t *all)
     ops_destroy(world);
     after = counts_of(world, reduction->leaf, reduction->root);
     *all = after.frames_out[WIRE_DATA] - before.frames_out[WIRE_DATA];
+    *in_place = after.in_place - before.in_place;
     return after.writes_out - before.writes_out;
+}
+
+static uint64_t reduce_once(reduction_t *reduction, uint64_t *all)
+{
+    uint64_t in_place;
+    return reduce_from(reduction, all, &in_place);
 }
 
 static void test_moves_to_slots_are_written_by_the_device_if_there_is_one(void **state)
@@ -180,6 +188,175 @@ static void test_moves_to_slots_are_written_by_the_device_if_there_is_one(void *
         assert_int_equal(written, world_verbs ? all : 0);
     }
     reduction_fini(&reduction);
+}
+
+/* Then what is large is told by an immediate without bytes, on the queue pair of its writes, which may be
+ * placed in any order. */
+static void test_large_moves_are_told_alone_where_packets_take_several_ways(void **state)
+{
+    reduction_t reduction;
+    uint64_t all, written;
+    (void)state;
+    if (!world_verbs)
+        return;
+    for (uint32_t on = 0; on < 2; on++) {
+        world_adaptive_routing = on;
+        fake_verbs_end();
+        fake_verbs_begin(1);
+        fake_verbs_set((fake_faults_t){.disorder = true});
+        reduction_init(&reduction, &machines[0]);
+        written = reduce_once(&reduction, &all);
+        assert_true(all > 0);
+        assert_int_equal(written, all);
+        assert_int_equal(fake_verbs_told_most_bytes() > 8192, !on);
+        reduction_fini(&reduction);
+    }
+    world_adaptive_routing = false;
+    fake_verbs_set((fake_faults_t){0});
+}
+
+/* Partial sums of several ranks lie in send slots, which the executor fills again once they were read. What
+ * has one rank's input for its source is copied, and so is all where memory cannot be pinned. */
+static void test_partial_sums_are_written_from_where_they_are(void **state)
+{
+    enum { ONE_EACH, TWO_EACH };
+    (void)state;
+    for (uint32_t on = 0; world_verbs && on < 3; on++) {
+        reduction_t reduction;
+        uint64_t all, in_place, written;
+        reduction_init(&reduction, &machines[on == 0 ? ONE_EACH : TWO_EACH]);
+        fake_verbs_set((fake_faults_t){.no_local_memory = on == 2});
+        for (uint32_t i = 0; i < 3; i++) {
+            written = reduce_from(&reduction, &all, &in_place);
+            assert_true(all > 0);
+            assert_int_equal(written, all);
+            assert_int_equal(in_place, on == 1 ? all : 0);
+        }
+        reduction_fini(&reduction);
+    }
+    fake_verbs_set((fake_faults_t){0});
+}
+
+/* Those of the root, from and to the leaf's device. Returns how often something was flushed. */
+static uint64_t reduce_to_gpu(reduction_t *reduction, bool is_written)
+{
+    uint64_t all, before = fake_verbs_flushed();
+    uint64_t written = reduce_once(reduction, &all);
+    assert_true(all > 0);
+    assert_int_equal(written, is_written ? all : 0);
+    return fake_verbs_flushed() - before;
+}
+
+/* Every move is flushed, unless that is needless; the landing lies in host memory where that of the GPU is
+ * used up. */
+static void test_moves_are_written_to_memory_of_gpus_and_flushed(void **state)
+{
+    reduction_t reduction;
+    uint64_t offset;
+    (void)state;
+    if (!world_has_gpus)
+        return;
+    reduction_init(&reduction, &machines[0]);
+    world_gpu_t *gpu = &reduction.world.hosts[reduction.root].gpu;
+    assert_true(reduce_to_gpu(&reduction, true) > 0);
+    assert_int_equal(data_endpoint_by(reduction.world.hosts[reduction.root].endpoints[reduction.leaf]),
+                     DATA_BY_RDMA | DATA_BY_GPUS);
+    fake_verbs_set((fake_faults_t){.orders = true});
+    gpu->ordered = true;
+    assert_int_equal(reduce_to_gpu(&reduction, true), 0);
+    fake_verbs_set((fake_faults_t){0});
+    device_memory_t *full, *own = gpu->memory;
+    char *mapped = world_gpu_make(&full);
+    assert_true(device_memory_take(full, WORLD_GPU_BYTES, &offset));
+    gpu->memory = full;
+    assert_int_equal(reduce_to_gpu(&reduction, true), 0);
+    gpu->memory = own;
+    device_memory_give(full, offset, WORLD_GPU_BYTES);
+    world_gpu_unmake(full, mapped);
+    reduction_fini(&reduction);
+}
+
+/* The worker was started anew, and has other memory: what was in the former's is let go. */
+static void test_landings_go_to_the_memory_that_there_is_now(void **state)
+{
+    reduction_t reduction;
+    device_memory_t *later;
+    (void)state;
+    if (!world_has_gpus)
+        return;
+    reduction_init(&reduction, &machines[0]);
+    world_gpu_t *gpu = &reduction.world.hosts[reduction.root].gpu;
+    assert_true(reduce_to_gpu(&reduction, true) > 0);
+    char *mapped = world_gpu_make(&later);
+    device_memory_t *former = gpu->memory;
+    gpu->memory = later;
+    assert_true(reduce_to_gpu(&reduction, true) > 0);
+    gpu->memory = NULL;
+    assert_int_equal(reduce_to_gpu(&reduction, true), 0);
+    gpu->memory = former;
+    assert_true(reduce_to_gpu(&reduction, true) > 0);
+    reduction_fini(&reduction);
+    world_gpu_unmake(later, mapped);
+}
+
+static void test_landings_lie_in_host_memory_where_devices_take_no_dma_bufs(void **state)
+{
+    reduction_t reduction;
+    (void)state;
+    if (!world_has_gpus)
+        return;
+    for (uint32_t on = 0; on < 2; on++) {
+        fake_verbs_set((fake_faults_t){.no_dma_bufs = true});
+        reduction_init(&reduction, &machines[0]);
+        assert_int_equal(reduce_to_gpu(&reduction, true), 0);
+        fake_verbs_set((fake_faults_t){0});
+        assert_int_equal(reduce_to_gpu(&reduction, true), 0); /* nobody asks again */
+        reduction_fini(&reduction);
+    }
+}
+
+/* What a device has written and cannot flush nobody may use: the op fails, and later ones land in host
+ * memory. */
+static void test_what_cannot_be_flushed_fails_the_op(void **state)
+{
+    reduction_t reduction;
+    (void)state;
+    if (!world_has_gpus)
+        return;
+    reduction_init(&reduction, &machines[0]);
+    world_t *world = &reduction.world;
+    fake_verbs_set((fake_faults_t){.no_reads = true});
+    op_t *op = op_create(world, reduction.plan, 700000, false, NULL);
+    begin_everywhere(op);
+    world_wait(world, all_are_over, "the op has not ended");
+    assert_int_equal(op->parts[reduction.root].result, BLINK_ERR_SYSTEM);
+    assert_false(world->hosts[reduction.root].lost[reduction.leaf]);
+    ops_destroy(world);
+    fake_verbs_set((fake_faults_t){0});
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(reduce_to_gpu(&reduction, true), 0);
+    reduction_fini(&reduction);
+}
+
+/* Landings are registered with both devices, and moves are written by whichever has room. */
+static void test_moves_go_over_both_nics(void **state)
+{
+    reduction_t reduction;
+    uint64_t all, written;
+    (void)state;
+    if (!world_verbs)
+        return;
+    world_second_nics = true;
+    reduction_init(&reduction, &machines[0]);
+    uint32_t leaf = reduction.leaf;
+    uint64_t before[] = {fake_verbs_carried_by(leaf), fake_verbs_carried_by(fake_second(leaf))};
+    written = reduce_once(&reduction, &all);
+    assert_true(all > 1);
+    assert_int_equal(written, all);
+    assert_true(fake_verbs_carried_by(leaf) > before[0]);
+    assert_true(fake_verbs_carried_by(fake_second(leaf)) > before[1]);
+    reduction_fini(&reduction);
+    world_second_nics = false;
 }
 
 /* What cannot be pinned is sent as messages, which is slower and no less right. */
@@ -221,15 +398,15 @@ static void test_a_key_opens_the_peers_landing_to_that_peer_and_nothing_else(voi
         other++;
     part_t *part = begin_at_root(&reduction, &offer);
     assert_true(offer.address != 0);
-    assert_true(fake_verbs_lets_write(root, leaf, offer.key, offer.address, 4096));
-    assert_false(fake_verbs_lets_write(root, leaf, offer.key, offer.address - 1, 1));
-    assert_false(fake_verbs_lets_write(root, leaf, offer.key, offer.address, 64u << 20));
-    assert_false(fake_verbs_lets_write(root, leaf, offer.key + 1, offer.address, 1));
-    assert_false(fake_verbs_lets_write(root, other, offer.key, offer.address, 1));
+    assert_true(fake_verbs_lets_write(root, leaf, offer.keys.all[0], offer.address, 4096));
+    assert_false(fake_verbs_lets_write(root, leaf, offer.keys.all[0], offer.address - 1, 1));
+    assert_false(fake_verbs_lets_write(root, leaf, offer.keys.all[0], offer.address, 64u << 20));
+    assert_false(fake_verbs_lets_write(root, leaf, offer.keys.all[0] + 1, offer.address, 1));
+    assert_false(fake_verbs_lets_write(root, other, offer.keys.all[0], offer.address, 1));
     fail_part(part, BLINK_ERR_ABORTED);
     data_endpoint_close(reduction.world.hosts[root].endpoints[leaf],
                         BLINK_FAIL(BLINK_ERR_PEER_LOST, "the cable was cut"));
-    assert_false(fake_verbs_lets_write(root, leaf, offer.key, offer.address, 1));
+    assert_false(fake_verbs_lets_write(root, leaf, offer.keys.all[0], offer.address, 1));
     world_wait(&reduction.world, all_are_over, "the op has not ended");
     reduction_fini(&reduction);
 }
@@ -377,13 +554,19 @@ static void test_connections_are_cut_at_any_moment(void **state)
 /* Over socket pairs, or with an argument over RDMA. */
 int main(int argc, char **argv)
 {
-    (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_collective_equals_one_host_alone),
         cmocka_unit_test(test_rings_equal_one_host_alone),
         cmocka_unit_test(test_hosts_begin_ops_in_any_order),
         cmocka_unit_test(test_small_ops_take_two_frames_each_way),
         cmocka_unit_test(test_moves_to_slots_are_written_by_the_device_if_there_is_one),
+        cmocka_unit_test(test_large_moves_are_told_alone_where_packets_take_several_ways),
+        cmocka_unit_test(test_partial_sums_are_written_from_where_they_are),
+        cmocka_unit_test(test_moves_are_written_to_memory_of_gpus_and_flushed),
+        cmocka_unit_test(test_landings_go_to_the_memory_that_there_is_now),
+        cmocka_unit_test(test_landings_lie_in_host_memory_where_devices_take_no_dma_bufs),
+        cmocka_unit_test(test_what_cannot_be_flushed_fails_the_op),
+        cmocka_unit_test(test_moves_go_over_both_nics),
         cmocka_unit_test(test_moves_go_as_messages_where_landings_cannot_be_pinned),
         cmocka_unit_test(test_a_key_opens_the_peers_landing_to_that_peer_and_nothing_else),
         cmocka_unit_test(test_a_peer_that_says_it_wrote_where_it_may_not_is_lost),
@@ -394,10 +577,7 @@ int main(int argc, char **argv)
     log_init(LOG_LEVEL_ERROR, false);
     if (argc == 1)
         return cmocka_run_group_tests(tests, NULL, NULL);
-    world_verbs = fake_verbs_library();
-    fake_verbs_begin(1);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (failed == 0)
-        fake_verbs_end();
-    return failed;
+    world_begin_verbs();
+    world_has_gpus = strcmp(argv[1], "gpus") == 0;
+    return world_end_verbs(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -129,7 +129,9 @@ static void test_after_a_fence_the_lost_moves_go_again_once(void **state)
     flow_sender_done(&sender, 0);
     flow_sender_done(&sender, 3);
     /* 0 and 1 have come, and 3; 2, 4 and 5 are lost. */
-    assert_int_equal(flow_sender_resume(&sender, 2, 0x2), BLINK_OK);
+    assert_int_equal(flow_sender_arrived(&sender, 2, 0x2), BLINK_OK);
+    assert_int_equal(sender.done, 1); /* the transport still reads the source of 1 */
+    flow_sender_resume(&sender);
     assert_int_equal(sender.done, 2);
     flow_sender_stop(&sender); /* what was posted comes nevertheless */
     static const uint32_t expected[] = {2, 4, 5};
@@ -149,28 +151,69 @@ static void test_a_second_fence_comes_before_all_went_again(void **state)
     flow_sender_t sender = sender_of(100, 64);
     uint32_t sequence;
     assert_int_equal(post_all(&sender), 64);
-    assert_int_equal(flow_sender_resume(&sender, 0, 0), BLINK_OK);
+    flow_sender_resume(&sender);
     assert_true(flow_sender_next(&sender, &sequence));
     assert_int_equal(sequence, 0);
-    flow_sender_done(&sender, 0);
+    flow_sender_sent(&sender, 0);
     assert_true(flow_sender_next(&sender, &sequence));
     assert_int_equal(sequence, 1);
-    assert_int_equal(flow_sender_resume(&sender, 1, 0), BLINK_OK);
+    assert_int_equal(flow_sender_arrived(&sender, 1, 0), BLINK_OK);
+    flow_sender_resume(&sender);
     assert_int_equal(post_all(&sender), 63);
 }
 
-static void test_a_resume_that_cannot_be_is_refused(void **state)
+static void test_a_source_is_done_once_its_move_was_sent_and_has_come(void **state)
+{
+    (void)state;
+    flow_sender_t sender = sender_of(100, 64);
+    assert_int_equal(post_all(&sender), 64);
+    for (uint32_t i = 0; i < 63; i++)
+        flow_sender_sent(&sender, i);
+    assert_int_equal(sender.done, 0);
+    assert_int_equal(flow_sender_arrived(&sender, 0, 0x2), BLINK_OK);
+    assert_int_equal(sender.done, 0);
+    assert_int_equal(flow_sender_arrived(&sender, 1, 0x1), BLINK_OK);
+    assert_int_equal(sender.done, 2);
+    /* What was said before changes nothing. */
+    assert_int_equal(flow_sender_arrived(&sender, 1, 0x1), BLINK_OK);
+    assert_int_equal(flow_sender_arrived(&sender, 64, 0), BLINK_OK);
+    assert_int_equal(sender.done, 63);
+    flow_sender_sent(&sender, 63);
+    assert_int_equal(sender.done, 64);
+}
+
+/* Those of which the endpoint has a copy go again by themselves. */
+static void test_copied_moves_do_not_go_again(void **state)
+{
+    (void)state;
+    flow_sender_t sender = sender_of(4, 4);
+    uint32_t sequence;
+    post_all(&sender);
+    flow_sender_sent(&sender, 0);
+    flow_sender_done(&sender, 1);
+    flow_sender_sent(&sender, 3);
+    flow_sender_resume(&sender);
+    assert_int_equal(sender.done, 0);
+    static const uint32_t expected[] = {0, 2, 3};
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(flow_sender_next(&sender, &sequence));
+        assert_int_equal(sequence, expected[i]);
+        flow_sender_sent(&sender, sequence);
+    }
+    assert_int_equal(flow_sender_arrived(&sender, 4, 0), BLINK_OK);
+    assert_true(flow_sender_is_settled(&sender));
+}
+
+static void test_moves_that_were_not_sent_cannot_have_come(void **state)
 {
     (void)state;
     flow_sender_t sender = sender_of(10, 6);
     post_all(&sender);
     flow_sender_done(&sender, 0);
-    flow_sender_done(&sender, 3);
-    assert_refused(flow_sender_resume(&sender, 7, 0), "moves up to 7 are said to have come, and 6 were sent");
-    assert_refused(flow_sender_resume(&sender, 5, 0x2), "moves up to 7 are said to have come");
-    assert_refused(flow_sender_resume(&sender, 0, 0x8), "moves below 4 are done");
-    assert_refused(flow_sender_resume(&sender, 1, 0), "moves below 4 are done");
-    assert_int_equal(flow_sender_resume(&sender, 1, 0x4), BLINK_OK);
+    assert_refused(flow_sender_arrived(&sender, 7, 0),
+                   "moves up to 7 are said to have come, and 6 were sent");
+    assert_refused(flow_sender_arrived(&sender, 5, 0x2), "moves up to 7 are said to have come");
+    assert_int_equal(flow_sender_arrived(&sender, 0, 0), BLINK_OK);
 }
 
 /* ---- the receiver ---- */
@@ -333,7 +376,8 @@ static void test_the_longest_flow_does_not_wrap_around(void **state)
     assert_false(flow_receiver_grant(&receiver));
     assert_int_equal(flow_receiver_agree(&receiver, FLOW_MOVES_MAX), BLINK_OK);
     assert_true(flow_receiver_is_settled(&receiver));
-    assert_int_equal(flow_sender_resume(&sender, FLOW_MOVES_MAX, 0), BLINK_OK);
+    assert_int_equal(flow_sender_arrived(&sender, FLOW_MOVES_MAX, 0), BLINK_OK);
+    flow_sender_resume(&sender);
     assert_true(flow_sender_is_settled(&sender));
 }
 
@@ -348,7 +392,9 @@ int main(void)
         cmocka_unit_test(test_a_cut_sender_is_settled),
         cmocka_unit_test(test_after_a_fence_the_lost_moves_go_again_once),
         cmocka_unit_test(test_a_second_fence_comes_before_all_went_again),
-        cmocka_unit_test(test_a_resume_that_cannot_be_is_refused),
+        cmocka_unit_test(test_a_source_is_done_once_its_move_was_sent_and_has_come),
+        cmocka_unit_test(test_copied_moves_do_not_go_again),
+        cmocka_unit_test(test_moves_that_were_not_sent_cannot_have_come),
         cmocka_unit_test(test_arrivals_overtake_up_to_64_moves),
         cmocka_unit_test(test_a_move_counts_once),
         cmocka_unit_test(test_slots_bound_the_grant),

@@ -17,7 +17,7 @@ typedef struct data_host {
     peer_data_t *peer;
     mailbox_t mailbox;
     uv_async_t wake;
-    _Atomic uint32_t frame_count, lost_count;
+    _Atomic uint32_t frame_count, broken_count, lost_count;
     uint32_t end_count; /* sessions that were to be ended */
     blink_result_t data_code;
     char end_text[BLINK_ERROR_TEXT_BYTES];
@@ -31,6 +31,13 @@ static void on_wanted(void *context, data_endpoint_t *endpoint)
 {
     (void)context;
     peer_data_wanted(endpoint);
+}
+
+static void on_broken(void *context, data_endpoint_t *endpoint)
+{
+    data_host_t *own = context;
+    atomic_fetch_add(&own->broken_count, 1);
+    peer_data_broken(endpoint);
 }
 
 static blink_result_t on_engine_frame(void *context, data_endpoint_t *endpoint, const wire_frame_t *frame,
@@ -52,12 +59,28 @@ static void on_data_lost(void *context, data_endpoint_t *endpoint, blink_result_
     peer_data_lost(endpoint, code);
 }
 
+/* The session ends at either side, and with it what is left of its data connections. */
+static void end_peer(data_host_t *own, blink_result_t code)
+{
+    peer_data_t *peer = own->peer;
+    own->peer = NULL;
+    if (peer)
+        peer_data_end(peer, code);
+}
+
 static void on_peer_lost(void *context, blink_result_t code)
 {
     data_host_t *own = context;
-    (void)code;
     own->end_count++;
     snprintf(own->end_text, sizeof(own->end_text), "%s", blink_error_text());
+    net_session_close(own->host->session, code);
+    own->host->session = NULL;
+    end_peer(own, code);
+}
+
+static void on_session_lost(host_t *host, blink_result_t code)
+{
+    end_peer(host->with_data, code == BLINK_OK ? BLINK_ERR_PEER_LOST : code);
 }
 
 static blink_result_t hear(host_t *host, const Blinkpeer__DataOffer *offer)
@@ -95,9 +118,12 @@ static data_host_t *add_daemon(fixture_t *fixture, uint32_t number)
     mailbox_init(&own->mailbox, wake, own);
     assert_int_equal(uv_async_init(&fixture->loop, &own->wake, on_wake), 0);
     own->wake.data = own;
-    const data_config_t config = {
-        .timeout_s = 60,
-        .handler = {.wanted = on_wanted, .frame = on_engine_frame, .lost = on_data_lost, .context = own}};
+    const data_config_t config = {.timeout_s = 60,
+                                  .handler = {.wanted = on_wanted,
+                                              .broken = on_broken,
+                                              .frame = on_engine_frame,
+                                              .lost = on_data_lost,
+                                              .context = own}};
     assert_int_equal(data_create(&config, &own->data), BLINK_OK);
     return own;
 }
@@ -114,13 +140,14 @@ static void begin(data_host_t *own)
     assert_int_equal(peer_data_begin(&config, &own->peer), BLINK_OK);
 }
 
-/* Two daemons with a session; the first is the one that will dial. */
-static void meet_for_data(fixture_t *fixture)
+/* Two daemons with a session of this version; the first is the one that will dial. */
+static void meet_by_version(fixture_t *fixture, uint32_t version)
 {
     take_data = take;
     hear_data_offer = hear;
+    lose_session = on_session_lost;
     for (uint32_t i = 0; i < 2; i++)
-        add_daemon(fixture, i);
+        add_daemon(fixture, i)->host->net->hello.version_max = version;
     if (net_hello(daemons[0].host->net)->instance > net_hello(daemons[1].host->net)->instance) {
         data_host_t *lower = &daemons[1], *higher = &daemons[0];
         uint64_t instance = lower->host->net->hello.instance;
@@ -132,11 +159,14 @@ static void meet_for_data(fixture_t *fixture)
         begin(&daemons[i]);
 }
 
+static void meet_for_data(fixture_t *fixture)
+{
+    meet_by_version(fixture, PEER_VERSION_MAX);
+}
+
 static void end_daemon(data_host_t *own)
 {
-    if (own->peer)
-        peer_data_end(own->peer, BLINK_OK);
-    own->peer = NULL;
+    end_peer(own, BLINK_OK);
     mailbox_run(&own->mailbox);
     data_destroy(own->data);
     uv_close((uv_handle_t *)&own->wake, NULL);
@@ -242,12 +272,13 @@ static void test_the_end_of_the_session_loses_the_connections(void **state)
     meet_for_data(fixture);
     greet(&daemons[0]);
     RUN_UNTIL(fixture, daemons[1].frame_count == 1);
-    peer_data_end(daemons[0].peer, BLINK_FAIL(BLINK_ERR_PEER_LOST, "no sign of life"));
-    daemons[0].peer = NULL;
+    BLINK_FAIL(BLINK_ERR_PEER_LOST, "no sign of life");
+    net_session_close(daemons[0].host->session, BLINK_ERR_PEER_LOST);
+    end_peer(&daemons[0], BLINK_ERR_PEER_LOST);
     assert_int_equal(daemons[0].lost_count, 1);
-    RUN_UNTIL(fixture, daemons[1].end_count == 1);
-    assert_non_null(strstr(daemons[1].end_text, "host n1: "));
-    assert_int_equal(daemons[0].end_count, 0);
+    RUN_UNTIL(fixture, daemons[1].lost_count == 1);
+    assert_non_null(strstr(daemons[1].host->closed_text, "no sign of life"));
+    assert_int_equal(daemons[0].end_count + daemons[1].end_count, 0);
 }
 
 static void test_a_peer_that_lies_is_named(void **state)
@@ -256,8 +287,120 @@ static void test_a_peer_that_lies_is_named(void **state)
     meet_for_data(fixture);
     assert_int_equal(data_send(peer_data_endpoint(daemons[0].peer), WIRE_BEGIN, "nonsense", 8), BLINK_OK);
     RUN_UNTIL(fixture, daemons[1].end_count == 1);
-    assert_string_equal(daemons[1].end_text, "host n1: no greeting");
-    RUN_UNTIL(fixture, daemons[0].end_count == 1);
+    assert_string_equal(daemons[1].end_text, "no greeting");
+    RUN_UNTIL(fixture, daemons[0].lost_count == 1);
+}
+
+/* ---- connections that fail ---- */
+
+static int highest_socket(void)
+{
+    int fd = dup(0);
+    close(fd);
+    return fd - 1;
+}
+
+/* Two daemons that have greeted each other. Returns the first of their data connections' descriptors:
+ * whatever socket was made before is none. */
+static int greet_both(fixture_t *fixture, uint32_t version)
+{
+    meet_by_version(fixture, version);
+    int first = highest_socket() + 1;
+    greet(&daemons[0]);
+    greet(&daemons[1]);
+    RUN_UNTIL(fixture, daemons[0].frame_count == 1 && daemons[1].frame_count == 1);
+    return first;
+}
+
+/* Of the connections that are there at most so many fail. */
+static void cut(int first, uint32_t most)
+{
+    for (int fd = first; most > 0 && fd < first + 64; fd++)
+        most -= shutdown(fd, SHUT_RDWR) == 0;
+}
+
+static void greet_again(fixture_t *fixture, uint32_t number)
+{
+    greet(&daemons[0]);
+    greet(&daemons[1]);
+    RUN_UNTIL(fixture, daemons[0].frame_count == number && daemons[1].frame_count == number);
+    assert_int_equal(daemons[0].lost_count + daemons[1].lost_count, 0);
+}
+
+static void test_connections_that_fail_are_made_anew(void **state)
+{
+    fixture_t *fixture = *state;
+    int first = greet_both(fixture, PEER_VERSION_MAX);
+    for (uint32_t times = 1; times <= 5; times++) {
+        uint32_t before = daemons[0].broken_count + daemons[1].broken_count;
+        cut(first, times == 1 ? 1 : 6);
+        RUN_UNTIL(fixture, daemons[0].broken_count + daemons[1].broken_count > before);
+        greet_again(fixture, 1 + times);
+    }
+}
+
+static void test_what_is_said_meanwhile_comes_once(void **state)
+{
+    enum { FRAMES = 3000 };
+    fixture_t *fixture = *state;
+    int first = greet_both(fixture, PEER_VERSION_MAX);
+    for (uint32_t i = 0; i < FRAMES; i++) {
+        greet(&daemons[0]);
+        greet(&daemons[1]);
+        if (i % 1000 == 500)
+            cut(first, 6);
+        if (i % 100 == 0)
+            run_turns(fixture, 1);
+    }
+    RUN_UNTIL(fixture, daemons[0].frame_count > FRAMES && daemons[1].frame_count > FRAMES);
+    greet_again(fixture, FRAMES + 2);
+}
+
+static void test_tokens_are_good_for_one_round(void **state)
+{
+    fixture_t *fixture = *state;
+    int first = greet_both(fixture, PEER_VERSION_MAX);
+    wire_hello_t hello = hello_for(&daemons[0], 1);
+    cut(first, 6);
+    RUN_UNTIL(fixture, daemons[0].broken_count > 0 && daemons[1].broken_count > 0);
+    greet_again(fixture, 2);
+    assert_refused(fixture, &daemons[1], hello, BLINK_ERR_PERMISSION);
+    greet_again(fixture, 3);
+}
+
+/* It would not know what to do then. */
+static void test_an_older_daemon_is_lost_with_its_connections(void **state)
+{
+    fixture_t *fixture = *state;
+    int first = greet_both(fixture, PEER_VERSION_RESUMES - 1);
+    cut(first, 6);
+    RUN_UNTIL(fixture, daemons[0].lost_count == 1 && daemons[1].lost_count == 1);
+    assert_int_equal(daemons[0].broken_count + daemons[1].broken_count, 0);
+}
+
+static void assert_offer_refused(fixture_t *fixture, uint32_t version, uint32_t round, uint64_t taken_bytes)
+{
+    Blinkpeer__DataOffer offer = BLINKPEER__DATA_OFFER__INIT;
+    (void)greet_both(fixture, version);
+    offer.round = round;
+    offer.taken_bytes = taken_bytes;
+    assert_int_equal(peer_data_heard(daemons[1].peer, &offer), BLINK_ERR_PROTOCOL);
+}
+
+static void test_an_older_daemon_knows_no_rounds(void **state)
+{
+    assert_offer_refused(*state, PEER_VERSION_RESUMES - 1, 1, 0);
+}
+
+static void test_a_round_that_cannot_come_is_refused(void **state)
+{
+    assert_offer_refused(*state, PEER_VERSION_MAX, UINT32_MAX, 0);
+}
+
+static void test_more_than_was_sent_cannot_have_come(void **state)
+{
+    assert_offer_refused(*state, PEER_VERSION_MAX, 1, 1000);
+    assert_non_null(strstr(blink_error_text(), "it says that 1000 bytes of control have come, and "));
 }
 
 /* Nobody listens at the port any more. */
@@ -293,6 +436,13 @@ int main(void)
         DATA_TEST(test_the_end_of_the_session_loses_the_connections),
         DATA_TEST(test_a_peer_that_lies_is_named),
         DATA_TEST(test_connections_that_cannot_be_made_are_lost),
+        DATA_TEST(test_connections_that_fail_are_made_anew),
+        DATA_TEST(test_what_is_said_meanwhile_comes_once),
+        DATA_TEST(test_tokens_are_good_for_one_round),
+        DATA_TEST(test_an_older_daemon_is_lost_with_its_connections),
+        DATA_TEST(test_an_older_daemon_knows_no_rounds),
+        DATA_TEST(test_a_round_that_cannot_come_is_refused),
+        DATA_TEST(test_more_than_was_sent_cannot_have_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

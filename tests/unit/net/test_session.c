@@ -149,7 +149,7 @@ static void test_versions_that_do_not_meet_are_named(void **state)
     dial(a, &b->address);
     RUN_UNTIL(fixture, a->failed_count == 1);
     assert_int_equal(a->failed_code, BLINK_ERR_PROTOCOL);
-    assert_non_null(strstr(a->failed_text, "n1 speaks 1 to 2"));
+    assert_non_null(strstr(a->failed_text, "n1 speaks 1 to 3"));
     assert_non_null(strstr(a->failed_text, "n2 5 to 9"));
     assert_int_equal(a->opened_count + b->opened_count, 0);
 }
@@ -449,9 +449,24 @@ static void test_reason_of_the_end_is_told(void **state)
     RUN_UNTIL(fixture, a->closed_count == 1 && b->closed_count == 1);
     assert_int_equal(a->closed_code, BLINK_ERR_PROTOCOL);
     assert_int_equal(b->closed_code, BLINK_ERR_PROTOCOL);
-    assert_non_null(strstr(a->closed_text, "host n2 (127.0.0.1"));
-    assert_non_null(strstr(a->closed_text, "a query without a number"));
-    assert_non_null(strstr(b->closed_text, "host n1 (127.0.0.1"));
+    assert_string_equal(a->closed_text, "it ended the session, saying 'a query without a number'");
+    assert_string_equal(b->closed_text, "a query without a number");
+}
+
+/* The first reason counts, and both sides hear it. */
+static void test_session_that_cannot_say_something_ends_later(void **state)
+{
+    fixture_t *fixture = *state;
+    host_t *a = add_plain_host(fixture, "n1"), *b = add_plain_host(fixture, "n2");
+    meet(fixture, a, b);
+    net_session_fail(a->session, BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for READY"));
+    net_session_fail(a->session, BLINK_FAIL(BLINK_ERR_INTERNAL, "another reason"));
+    assert_int_equal(a->closed_count, 0); /* not from within the call */
+    RUN_UNTIL(fixture, a->closed_count == 1 && b->closed_count == 1);
+    assert_int_equal(a->closed_code, BLINK_ERR_NO_MEMORY);
+    assert_int_equal(b->closed_code, BLINK_ERR_NO_MEMORY);
+    assert_non_null(strstr(a->closed_text, "no memory for READY"));
+    assert_non_null(strstr(b->closed_text, "no memory for READY"));
 }
 
 static void test_daemon_that_stops_says_bye(void **state)
@@ -547,6 +562,7 @@ int main(void)
         SESSION_TEST(test_dial_outlives_an_owner_that_ends_its_session_at_once),
         SESSION_TEST(test_orderly_end_is_told_as_one),
         SESSION_TEST(test_reason_of_the_end_is_told),
+        SESSION_TEST(test_session_that_cannot_say_something_ends_later),
         SESSION_TEST(test_daemon_that_stops_says_bye),
         SESSION_TEST(test_destroyed_amid_everything_leaves_nothing),
         SESSION_TEST(test_bad_places_to_listen_are_named),

@@ -261,7 +261,11 @@ static void test_bad_hellos_are_named(void **state)
         {{.version_min = 0, .version_max = 1, .daemon_version = "1", .host = "n2", .instance = 1},
          "versions 0"},
         {{.version_min = 2, .version_max = 1, .daemon_version = "1", .host = "n2", .instance = 1}, "2 to 1"},
-        {{.version_min = 3, .version_max = 4, .daemon_version = "1", .host = "n2", .instance = 1},
+        {{.version_min = PEER_VERSION_MAX + 1,
+          .version_max = PEER_VERSION_MAX + 2,
+          .daemon_version = "1",
+          .host = "n2",
+          .instance = 1},
          "no common"},
         {{.version_min = 1, .version_max = 1, .daemon_version = "1", .host = "n2", .instance = 0},
          "instance 0"},
@@ -334,7 +338,6 @@ static void test_frames_that_are_no_messages_end_the_session(void **state)
         raw_destroy(raw);
     }
     assert_int_equal(a->closed_count, 3);
-    assert_non_null(strstr(a->closed_text, "host raw (127.0.0.1"));
     assert_unharmed(fixture, a);
 }
 
@@ -392,7 +395,7 @@ static void test_peer_that_vanishes_is_lost(void **state)
     raw_destroy(raw);
     RUN_UNTIL(fixture, a->closed_count == 1);
     assert_int_equal(a->closed_code, BLINK_ERR_PEER_LOST);
-    assert_non_null(strstr(a->closed_text, "host raw (127.0.0.1"));
+    assert_non_null(strstr(a->closed_text, "it closed the connection without saying why"));
 }
 
 static void test_peer_that_never_reads_is_given_up(void **state)
@@ -504,8 +507,7 @@ static void test_peer_without_a_sign_of_life_is_dead(void **state)
     b->mute = true;
     RUN_UNTIL(fixture, a->closed_count == 1);
     assert_int_equal(a->closed_code, BLINK_ERR_PEER_LOST);
-    assert_non_null(strstr(a->closed_text, "host n2 (127.0.0.1"));
-    assert_non_null(strstr(a->closed_text, "no sign of life for 0.5 s"));
+    assert_string_equal(a->closed_text, "it has given no sign of life for 0.5 s");
     RUN_UNTIL(fixture, b->closed_count == 1);
 }
 

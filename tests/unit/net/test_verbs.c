@@ -19,7 +19,7 @@ enum { WAIT_S = 60, LONG_BYTES = 40000 };
 typedef struct side {
     data_t *data;
     data_endpoint_t *endpoint;
-    _Atomic uint32_t heard, lost;
+    _Atomic uint32_t heard, broken, lost;
     blink_result_t code;
     char text[BLINK_ERROR_TEXT_BYTES];
 } side_t;
@@ -30,6 +30,16 @@ static void on_wanted(void *context, data_endpoint_t *endpoint)
 {
     (void)context;
     (void)endpoint;
+}
+
+static bool resumes;
+
+/* Nobody makes other connections. */
+static void on_broken(void *context, data_endpoint_t *endpoint)
+{
+    side_t *side = context;
+    (void)endpoint;
+    atomic_fetch_add(&side->broken, 1);
 }
 
 /* Frames have their number at both ends. */
@@ -63,11 +73,14 @@ static void make_side(uint32_t number, settings_transport_t transport)
         .transport = transport,
         .verbs = transport == SETTINGS_TCP ? NULL : fake_verbs_library(),
         .timeout_s = 5,
-        .handler = {.wanted = on_wanted, .frame = on_frame, .lost = on_lost, .context = side}};
+        .handler = {
+            .wanted = on_wanted, .broken = on_broken, .frame = on_frame, .lost = on_lost, .context = side}};
     *side = (side_t){0};
     assert_int_equal(data_create(&config, &side->data), BLINK_OK);
     assert_int_equal(data_endpoint_create(side->data, number == 0 ? "n1" : "n0", NULL, &side->endpoint),
                      BLINK_OK);
+    if (resumes)
+        data_endpoint_may_resume(side->endpoint);
 }
 
 static void begin_by(settings_transport_t dials, settings_transport_t waits)
@@ -128,14 +141,12 @@ static void greet(void)
         wait_for(&sides[i].heard, 1, "frames that came");
 }
 
-/* This side has lost its endpoint, and says so in one sentence, which names the peer. */
+/* This side has lost its endpoint, and says so in one sentence. */
 static void assert_lost(uint32_t number, blink_result_t code, const char *why)
 {
     side_t *side = &sides[number];
-    char text[BLINK_ERROR_TEXT_BYTES];
     wait_for(&side->lost, 1, "endpoints that are lost");
-    snprintf(text, sizeof(text), "host n%u: %s", 1 - number, why);
-    assert_string_equal(side->text, text);
+    assert_string_equal(side->text, why);
     assert_int_equal(side->code, code);
     assert_int_equal(data_send(side->endpoint, WIRE_BEGIN, "", 0), BLINK_ERR_PEER_LOST);
 }
@@ -193,14 +204,13 @@ static void test_a_port_opens_to_the_right_token_alone(void **state)
 {
     (void)state;
     begin();
-    net_address_t own = fake_address(1);
-    data_route_t route = fake_route(0, 1, 0);
-    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &own, route.instance, &route.rdma), BLINK_OK);
+    data_route_t route = fake_route(0, 1, 0), back = fake_route_back(&route);
+    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &back, route.instance, &route.rdma), BLINK_OK);
     for (uint32_t i = 0; i < DATA_STREAMS; i++)
         route.rdma.tokens[i][5] ^= 1;
     data_endpoint_dial(sides[0].endpoint, &route);
     wait_for(&sides[0].lost, 1, "endpoints that are lost");
-    assert_non_null(strstr(sides[0].text, "host n1: RDMA device fake0: the peer takes no connection"));
+    assert_non_null(strstr(sides[0].text, "RDMA device fake0: the peer takes no connection"));
     assert_int_equal(sides[1].lost, 0);
     end();
 }
@@ -219,10 +229,9 @@ static void test_nobody_waits_there(void **state)
 
 static void dial_with(fake_faults_t faults)
 {
-    net_address_t own = fake_address(1);
-    data_route_t route = fake_route(0, 1, 0);
+    data_route_t route = fake_route(0, 1, 0), back = fake_route_back(&route);
     begin();
-    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &own, route.instance, &route.rdma), BLINK_OK);
+    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &back, route.instance, &route.rdma), BLINK_OK);
     fake_verbs_set(faults);
     data_endpoint_dial(sides[0].endpoint, &route);
 }
@@ -269,10 +278,9 @@ static void test_a_device_without_immediates(void **state)
 {
     (void)state;
     begin();
-    net_address_t own = fake_address(1);
-    data_route_t route = fake_route(0, 1, 0);
+    data_route_t route = fake_route(0, 1, 0), back = fake_route_back(&route);
     fake_verbs_set((fake_faults_t){.is_iwarp = true});
-    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &own, route.instance, &route.rdma),
+    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &back, route.instance, &route.rdma),
                      BLINK_ERR_UNSUPPORTED);
     assert_non_null(strstr(blink_error_text(), "RDMA device fake1 is no InfiniBand and no RoCE device"));
     end();
@@ -282,13 +290,75 @@ static void test_no_device_has_the_address_at_which_to_wait(void **state)
 {
     (void)state;
     begin();
-    net_address_t own = fake_address(1);
-    data_route_t route = fake_route(0, 1, 0);
+    data_route_t route = fake_route(0, 1, 0), back = fake_route_back(&route);
     fake_verbs_set((fake_faults_t){.no_device = true});
-    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &own, route.instance, &route.rdma),
+    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &back, route.instance, &route.rdma),
                      BLINK_ERR_UNSUPPORTED);
     assert_string_equal(blink_error_text(), "no RDMA device has the address 127.0.0.3");
     end();
+}
+
+/* ---- several NICs ---- */
+
+/* Each side has two, which have faults: at one side when it begins to wait, at the other one when it dials.
+ */
+static void join_by_two(fake_faults_t at_listen, fake_faults_t at_dial)
+{
+    data_route_t route = fake_route(0, 1, 0);
+    add_second_nics(&route, 0, 1);
+    data_route_t back = fake_route_back(&route);
+    begin();
+    fake_verbs_set(at_listen);
+    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &back, route.instance, &route.rdma), BLINK_OK);
+    fake_verbs_set(at_dial);
+    data_endpoint_dial(sides[0].endpoint, &route);
+    greet();
+}
+
+/* Then a port of the second NIC concerns nobody. */
+static void assert_first_alone(void)
+{
+    for (uint32_t i = 0; i < 2; i++)
+        fake_verbs_tell(fake_second(i), IBV_EVENT_PORT_ERR);
+    for (uint32_t i = 0; i < 2; i++)
+        say(i, 1, 4);
+    for (uint32_t i = 0; i < 2; i++)
+        wait_for(&sides[i].heard, 2, "frames that came");
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(sides[i].lost, 0);
+    end();
+}
+
+static void test_the_second_nic_is_used_and_a_loss(void **state)
+{
+    (void)state;
+    join_by_two((fake_faults_t){0}, (fake_faults_t){0});
+    fake_verbs_tell(fake_second(0), IBV_EVENT_PORT_ERR);
+    assert_lost_by(0, "RDMA device fake4, port 1: the port is down");
+    assert_lost_by(1, "RDMA device fake1: the peer closed a data connection");
+    end();
+}
+
+static void test_the_second_nic_is_none_where_it_is_dialled(void **state)
+{
+    (void)state;
+    join_by_two((fake_faults_t){.no_devices = 1u << fake_second(1)}, (fake_faults_t){0});
+    assert_first_alone();
+}
+
+static void test_the_second_nic_is_none_where_it_dials(void **state)
+{
+    (void)state;
+    join_by_two((fake_faults_t){0}, (fake_faults_t){.no_devices = 1u << fake_second(0)});
+    assert_first_alone();
+}
+
+/* A cable that is out, or a network that lets no RoCE through. */
+static void test_nobody_answers_at_the_second_nic(void **state)
+{
+    (void)state;
+    join_by_two((fake_faults_t){0}, (fake_faults_t){.silent = 1u << fake_second(1)});
+    assert_first_alone();
 }
 
 /* ---- which transport ---- */
@@ -326,7 +396,7 @@ static void test_who_uses_rdma_alone_takes_no_sockets(void **state)
     begin();
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     assert_false(data_takes_tcp(sides[1].data));
-    assert_int_equal(data_endpoint_accept(sides[1].endpoint, 0, fds[0]), BLINK_ERR_UNSUPPORTED);
+    assert_int_equal(data_endpoint_accept(sides[1].endpoint, 0, 0, fds[0]), BLINK_ERR_UNSUPPORTED);
     close(fds[1]);
     end();
 }
@@ -356,7 +426,7 @@ static void accept_by_tcp(int listener, bool rejects)
     for (time_t since = time(NULL); rejects && fake_verbs_unheard() > 0 && time(NULL) - since < WAIT_S;)
         usleep(200);
     assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-    assert_int_equal(data_endpoint_accept(sides[1].endpoint, hello.stream, fd), BLINK_OK);
+    assert_int_equal(data_endpoint_accept(sides[1].endpoint, 0, hello.stream, fd), BLINK_OK);
 }
 
 /* Both ask for RDMA where it works. It has faults when one side begins to wait, or when the other one dials:
@@ -364,13 +434,12 @@ static void accept_by_tcp(int listener, bool rejects)
 static void fall_back(fake_faults_t at_listen, fake_faults_t at_dial, bool is_offered)
 {
     begin_by(SETTINGS_AUTO, SETTINGS_AUTO);
-    net_address_t own = fake_address(1);
-    data_route_t route = fake_route(0, 1, 0);
+    data_route_t route = fake_route(0, 1, 0), back = fake_route_back(&route);
     int listener = listen_by_tcp(&route.tcp.port);
     for (uint32_t i = 0; i < 2; i++)
         say(i, 0, 100);
     fake_verbs_set(at_listen);
-    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &own, route.instance, &route.rdma), BLINK_OK);
+    assert_int_equal(data_endpoint_listen(sides[1].endpoint, &back, route.instance, &route.rdma), BLINK_OK);
     assert_int_equal(route.rdma.port != 0, is_offered);
     fake_verbs_set(at_dial);
     data_endpoint_dial(sides[0].endpoint, &route);
@@ -528,6 +597,41 @@ static void test_other_news_of_a_device_end_nothing(void **state)
     end();
 }
 
+/* ---- connections that are to be made anew ---- */
+
+static void test_connections_that_are_not_made_anew_in_time(void **state)
+{
+    (void)state;
+    resumes = true;
+    begin_and_greet();
+    fake_verbs_flush(1);
+    assert_lost_by(1, "RDMA device fake1, port 1: a receive failed: Work Request Flushed Error (status 5); "
+                      "data connections were not made again within 5 s");
+    assert_true(sides[1].broken > 0);
+    resumes = false;
+    end();
+}
+
+/* A side tries a NIC that is of no use, in vain and without haste, until it is told of another round. */
+static void test_attempts_that_fail_are_made_again(void **state)
+{
+    (void)state;
+    resumes = true;
+    begin_and_greet();
+    fake_verbs_flush(0);
+    wait_for(&sides[0].broken, 1, "connections that have failed");
+    data_route_t route = fake_route(0, 1, 4711);
+    route.round = 1;
+    data_endpoint_dial(sides[0].endpoint, &route);
+    wait_for(&sides[0].broken, 2, "attempts that have failed");
+    data_fence_t fence;
+    assert_int_equal(data_endpoint_fence(sides[0].endpoint, 0, &fence), BLINK_OK);
+    assert_true(fence.round >= 2);
+    assert_int_equal(sides[0].lost, 0);
+    resumes = false;
+    end();
+}
+
 /* ---- a peer that lies ---- */
 
 static void test_a_peer_posts_more_receives_than_were_used(void **state)
@@ -537,8 +641,7 @@ static void test_a_peer_posts_more_receives_than_were_used(void **state)
     fake_verbs_say(0, true, 100);
     wait_for(&sides[0].lost, 1, "endpoints that are lost");
     assert_int_equal(sides[0].code, BLINK_ERR_PROTOCOL);
-    assert_non_null(
-        strstr(sides[0].text, "host n1: RDMA device fake0: it posts more receives than were used: "));
+    assert_non_null(strstr(sides[0].text, "RDMA device fake0: it posts more receives than were used: "));
     end();
 }
 
@@ -583,6 +686,10 @@ int main(void)
         cmocka_unit_test(test_no_queue_pair_can_be_made),
         cmocka_unit_test(test_a_device_without_immediates),
         cmocka_unit_test(test_no_device_has_the_address_at_which_to_wait),
+        cmocka_unit_test(test_the_second_nic_is_used_and_a_loss),
+        cmocka_unit_test(test_the_second_nic_is_none_where_it_is_dialled),
+        cmocka_unit_test(test_the_second_nic_is_none_where_it_dials),
+        cmocka_unit_test(test_nobody_answers_at_the_second_nic),
         cmocka_unit_test(test_rdma_is_asked_for_and_the_peer_has_none),
         cmocka_unit_test(test_the_peer_asks_for_rdma_and_there_is_none),
         cmocka_unit_test(test_who_uses_rdma_alone_takes_no_sockets),
@@ -601,6 +708,8 @@ int main(void)
         cmocka_unit_test(test_the_device_is_removed),
         cmocka_unit_test(test_the_address_moves),
         cmocka_unit_test(test_other_news_of_a_device_end_nothing),
+        cmocka_unit_test(test_connections_that_are_not_made_anew_in_time),
+        cmocka_unit_test(test_attempts_that_fail_are_made_again),
         cmocka_unit_test(test_a_peer_posts_more_receives_than_were_used),
         cmocka_unit_test(test_a_message_without_an_immediate),
         cmocka_unit_test(test_a_write_to_nobodys_landing),

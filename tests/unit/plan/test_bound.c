@@ -384,6 +384,137 @@ static void test_any_prices_bound_optimal_trees(void **state)
     topo_destroy(topo);
 }
 
+/* ---- switches that reduce and copy ---- */
+
+#define REDUCING(id) "{\"id\":\"" id "\",\"kind\":\"switch\",\"multicast\":true,\"reduces\":true}"
+
+static double multicast_bound_of(const topo_t *topo, const plan_t *plan)
+{
+    double bound_GBps = -1.0;
+    assert_int_equal(plan_multicast_bound_GBps(topo, plan, &bound_GBps), BLINK_OK);
+    return bound_GBps;
+}
+
+/* Of an allreduce each gpu sends all its payload to the switches and gets all of the result from them. What
+ * else is done behind an NVSwitch fills all links, or those of one gpu, without its help. */
+static void test_switches_that_reduce_bound_by_the_links_of_gpus(void **state)
+{
+    static const struct {
+        const char *topology;
+        blink_collective_t collective;
+        uint32_t mask;
+        double GBps, multicast_GBps;
+    } known[] = {
+        {"dgx_h100", BLINK_ALLREDUCE, 0xff, 450.0 * 8 / 14, 450.0},
+        {"dgx_h100", BLINK_ALLREDUCE, 0x1d, 450.0 * 4 / 6, 450.0},
+        {"dgx_h100", BLINK_ALLREDUCE, 0x11, 450.0, 450.0},
+        {"dgx_h100", BLINK_ALLGATHER, 0xff, 450.0 * 8 / 7, 450.0 * 8 / 7},
+        {"dgx_h100", BLINK_REDUCESCATTER, 0xff, 450.0 * 8 / 7, 450.0 * 8 / 7},
+        {"dgx_h100", BLINK_BROADCAST, 0xff, 450.0, 450.0},
+        {"dgx_h100", BLINK_REDUCE, 0xff, 450.0, 450.0},
+        {"dgx_h100", BLINK_ALLTOALL, 0xff, 450.0 * 64 / 7, 450.0 * 64 / 7},
+        {"2xdgx_h100", BLINK_ALLREDUCE, 0xffff, 500.0 * 16 / 30, 400.0}, /* by eight NICs of 50 */
+        {"2xdgx_h100", BLINK_ALLREDUCE, 0x000f, 500.0 * 4 / 6, 500.0},   /* NICs help a little */
+        {"dgx_a100", BLINK_ALLREDUCE, 0xff, 1200.0 / 7.0, 1200.0 / 7.0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        topo_t *topo = load(known[i].topology);
+        plan_t *plan = make(topo, known[i].collective, BLINK_ALGORITHM_TREES, known[i].mask);
+        assert_close(plan->bound_GBps, known[i].GBps);
+        assert_close(multicast_bound_of(topo, plan), known[i].multicast_GBps);
+        plan_destroy(plan);
+        topo_destroy(topo);
+    }
+}
+
+/* Three switches with two gpus each, behind one that only forwards: as of three ranks, all results cross what
+ * joins them 2 · 2 times. */
+static void test_prices_between_switches_that_reduce_hold(void **state)
+{
+    topo_t *topo =
+        parse(GPU("a") "," GPU("b") "," GPU("c") "," GPU("d") "," GPU("e") "," GPU("f") "," REDUCING(
+                  "r") "," REDUCING("s") "," REDUCING("t") "," SWITCH("net"),
+              LINK("a", "r", "50") "," LINK("b", "r", "50") "," LINK("c", "s", "50") "," LINK(
+                  "d", "s",
+                  "50") "," LINK("e", "t",
+                                 "50") "," LINK("f", "t",
+                                                "50") "," LINK("r", "net",
+                                                               "6") "," LINK("s", "net",
+                                                                             "6") "," LINK("t", "net", "6"));
+    plan_t *plan = make(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES, 0x3f);
+    (void)state;
+    assert_close(multicast_bound_of(topo, plan), 3 * 6.0 / 4.0);
+    /* Without a gpu of its own a switch stands for no rank: what is left is the links of each gpu. */
+    topo->nodes[topo_find_node(topo, "net")].reduces = true;
+    assert_close(multicast_bound_of(topo, plan), 50.0);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
+/* Gpus at a switch that reduces, each by links of its own capacities, and links between them at random. */
+static topo_t *roll_star(dice_t *dice, uint32_t gpus, double *least_GBps)
+{
+    topo_builder_t *builder = NULL;
+    topo_t *topo = NULL;
+    char id[2][16];
+    *least_GBps = INFINITY;
+    assert_int_equal(topo_build_create("star", "dice", &builder), BLINK_OK);
+    assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = strcpy(id[0], "s"),
+                                                             .kind = TOPO_SWITCH,
+                                                             .multicast = true,
+                                                             .reduces = true}),
+                     BLINK_OK);
+    for (uint32_t i = 0; i < 2 * gpus; i++) {
+        double GBps = 1.0 + 9.0 * roll_part(dice);
+        snprintf(id[1], sizeof(id[1]), "n%u", i / 2);
+        if (i % 2 == 0)
+            assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id[1], .kind = TOPO_DEVICE}),
+                             BLINK_OK);
+        assert_int_equal(
+            topo_build_link(builder, id[i % 2], id[i % 2 == 0], TOPO_NVSWITCH, GBps, 1, 1.0, false),
+            BLINK_OK);
+        *least_GBps = fmin(*least_GBps, GBps);
+    }
+    for (uint32_t i = 0; i < gpus; i++) {
+        snprintf(id[0], sizeof(id[0]), "n%u", i);
+        snprintf(id[1], sizeof(id[1]), "n%u", roll(dice, gpus));
+        if (strcmp(id[0], id[1]) != 0)
+            assert_int_equal(topo_build_link(builder, id[0], id[1], TOPO_NVLINK, 1.0, 1, 1.0, false),
+                             BLINK_OK);
+    }
+    assert_int_equal(topo_build_finish(builder, &topo), BLINK_OK);
+    topo_build_destroy(builder);
+    return topo;
+}
+
+/* By the switch alone everybody's link carries all of an allreduce's payload once each way, and of a
+ * broadcast's or reduce's no more. */
+static void test_no_price_denies_what_a_switch_can_do(void **state)
+{
+    static const blink_collective_t collectives[] = {BLINK_ALLREDUCE, BLINK_BROADCAST, BLINK_REDUCE};
+    dice_t dice = {6};
+    (void)state;
+    for (uint32_t round = 0; round < 300; round++) {
+        double star_GBps = 0.0;
+        topo_t *topo = roll_star(&dice, 2 + round % 6, &star_GBps);
+        double *prices = same_prices(topo, 0.0);
+        for (uint32_t i = 0; i < topo->link_count + topo->node_count; i++)
+            prices[i] = roll_part(&dice) < 0.7 ? pow(10.0, 6.0 * roll_part(&dice)) : 0.0;
+        for (size_t c = 0; c < sizeof(collectives) / sizeof(*collectives); c++) {
+            plan_t plan = {.collective = collectives[c],
+                           .rank_node = topo->gpus,
+                           .rank_count = topo->gpu_count,
+                           .root = collectives[c] == BLINK_ALLREDUCE ? PLAN_NONE : 0,
+                           .peer = PLAN_NONE,
+                           .prices = prices};
+            assert_true(multicast_bound_of(topo, &plan) >= star_GBps * (1.0 - 1e-9));
+        }
+        free(prices);
+        topo_destroy(topo);
+    }
+}
+
 static void test_nonsense_prices_count_as_zero(void **state)
 {
     static const double nonsense[] = {NAN, -1.0, INFINITY, -INFINITY, -0.0};
@@ -454,6 +585,9 @@ int main(void)
         cmocka_unit_test(test_broadcast_needs_no_way_back),
         cmocka_unit_test(test_any_prices_bound_every_collective),
         cmocka_unit_test(test_any_prices_bound_optimal_trees),
+        cmocka_unit_test(test_switches_that_reduce_bound_by_the_links_of_gpus),
+        cmocka_unit_test(test_prices_between_switches_that_reduce_hold),
+        cmocka_unit_test(test_no_price_denies_what_a_switch_can_do),
         cmocka_unit_test(test_nonsense_prices_count_as_zero),
         cmocka_unit_test(test_only_proportions_of_prices_matter),
         cmocka_unit_test(test_nothing_moves_at_zero),

@@ -464,6 +464,91 @@ static void test_small_payloads_take_few_moves_between_hosts(void **state)
     assert_int_equal(wire_moves(hosts[1], 2, 8, MODEL_WIRE_MOVE_US), 1);
 }
 
+/* ---- few peers ---- */
+
+static uint32_t peers_most(const topo_t *topo, const plan_t *plan)
+{
+    uint32_t most = 0;
+    assert_int_equal(plan_peers_most(topo, plan, &most), BLINK_OK);
+    return most;
+}
+
+static void test_peers_are_the_hosts_that_edges_lead_to(void **state)
+{
+    static const struct {
+        const char *topology;
+        blink_collective_t collective;
+        blink_algorithm_t algorithm;
+        uint32_t peers;
+    } cases[] = {{"dgx1v", BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES, 0},
+                 {"2xdgx1v", BLINK_BROADCAST, BLINK_ALGORITHM_TREES, 1},
+                 {"8xdgx1v", BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES, 7},
+                 {"8xdgx1v", BLINK_ALLREDUCE, BLINK_ALGORITHM_RING, 2},
+                 {"8xdgx1v", BLINK_ALLTOALL, BLINK_ALGORITHM_TREES, 7},
+                 {"16xdgx1v", BLINK_ALLREDUCE, BLINK_ALGORITHM_BINOMIAL, 4}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        topo_t *topo = NULL;
+        plan_t *plan = NULL, *expanded = NULL;
+        assert_int_equal(topo_load(cases[i].topology, &topo), BLINK_OK);
+        plan_request_t request = ask(topo, cases[i].collective, cases[i].algorithm, 0);
+        assert_int_equal(plan_create(topo, &request, &plan), BLINK_OK);
+        assert_int_equal(plan_expand(topo, plan, &expanded), BLINK_OK);
+        assert_int_equal(peers_most(topo, plan), cases[i].peers);
+        assert_int_equal(peers_most(topo, expanded), cases[i].peers);
+        plan_destroy(expanded);
+        plan_destroy(plan);
+        topo_destroy(topo);
+    }
+}
+
+static plan_choice_t choose_with_peers(const topo_t *topo, blink_collective_t collective, uint32_t most)
+{
+    plan_choice_t choice;
+    plan_request_t request = ask(topo, collective, BLINK_ALGORITHM_AUTO, 64 * MIB);
+    request.peers_most = most;
+    assert_int_equal(plan_choose(topo, &request, &choice), BLINK_OK);
+    return choice;
+}
+
+static void test_hosts_have_no_more_peers_than_they_may(void **state)
+{
+    (void)state;
+    topo_t *topo = NULL;
+    plan_crossover_t *crossovers = NULL;
+    uint32_t count = 0, left_out = 0;
+    assert_int_equal(topo_load("16xdgx1v", &topo), BLINK_OK);
+    plan_choice_t choice = choose_with_peers(topo, BLINK_ALLREDUCE, 4);
+    assert_true(peers_most(topo, choice.best) <= 4);
+    assert_int_equal(choice.unlimited.algorithm, BLINK_ALGORITHM_TREES);
+    assert_int_equal(choice.contenders[choice.unlimited.contender].peers, 15);
+    assert_true(choice.unlimited.predicted_us < choice.candidates[0].predicted_us);
+    for (uint32_t i = 0; i < choice.count; i++)
+        left_out += strstr(choice.candidates[i].text, "a host would have 15 peers (most: 4)") != NULL;
+    assert_int_equal(left_out, 2); /* packed trees under Simple and LL */
+    assert_int_equal(plan_choice_crossovers(&choice, KIB, 1024 * MIB, &crossovers, &count), BLINK_OK);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_not_equal(crossovers[i].algorithm, BLINK_ALGORITHM_TREES);
+    free(crossovers);
+    plan_choice_fini(&choice);
+    topo_destroy(topo);
+}
+
+static void test_a_limit_that_nothing_meets_or_all_meet_changes_nothing(void **state)
+{
+    (void)state;
+    topo_t *topo = NULL;
+    assert_int_equal(topo_load("16xdgx1v", &topo), BLINK_OK);
+    plan_choice_t choice = choose_with_peers(topo, BLINK_ALLTOALL, 4);
+    assert_int_equal(peers_most(topo, choice.best), 15);
+    plan_choice_fini(&choice);
+    choice = choose_with_peers(topo, BLINK_ALLREDUCE, 15);
+    assert_int_equal(choice.best->algorithm, BLINK_ALGORITHM_TREES);
+    assert_int_equal(choice.unlimited.contender, choice.candidates[0].contender);
+    plan_choice_fini(&choice);
+    topo_destroy(topo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +569,9 @@ int main(void)
         cmocka_unit_test(test_bad_requests_and_separated_ranks_are_errors),
         cmocka_unit_test(test_beyond_64_ranks_what_plans_every_pair_is_left_out),
         cmocka_unit_test(test_small_payloads_take_few_moves_between_hosts),
+        cmocka_unit_test(test_peers_are_the_hosts_that_edges_lead_to),
+        cmocka_unit_test(test_hosts_have_no_more_peers_than_they_may),
+        cmocka_unit_test(test_a_limit_that_nothing_meets_or_all_meet_changes_nothing),
     };
     return cmocka_run_group_tests_name("choose", tests, NULL, NULL);
 }

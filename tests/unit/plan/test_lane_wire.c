@@ -10,6 +10,7 @@
 #include "names.h"
 #include "plan/lane/lane.h"
 #include "prove/verify.h"
+#include "wire_programs.h"
 
 #include <malloc.h>
 #include <setjmp.h>
@@ -20,8 +21,6 @@
 
 #include <cmocka.h>
 
-enum { COLLECTIVES = BLINK_SENDRECV + 1 };
-
 /* The ways to compile for several hosts. */
 static const struct {
     bool lands_in_slots, scales_inputs, keeps_to_slots;
@@ -30,16 +29,19 @@ static const struct {
 
 enum { WAYS_TO_COMPILE = sizeof(ways) / sizeof(*ways) };
 
+static lane_hosts_t hosts_of(const topo_t *topo, const plan_t *plan, size_t way,
+                             uint32_t of_rank[PLAN_RANKS_MAX])
+{
+    hand_number_hosts(topo, plan, of_rank);
+    return (lane_hosts_t){of_rank, ways[way].lands_in_slots, ways[way].scales_inputs,
+                          ways[way].keeps_to_slots};
+}
+
 static lane_program_t *compile(const topo_t *topo, const plan_t *plan, size_t way)
 {
     uint32_t of_rank[PLAN_RANKS_MAX];
-    lane_program_t *program = NULL;
-    hand_number_hosts(topo, plan, of_rank);
-    lane_hosts_t hosts = {of_rank, ways[way].lands_in_slots, ways[way].scales_inputs,
-                          ways[way].keeps_to_slots};
-    if (lane_compile(topo, plan, &hosts, &program) != BLINK_OK)
-        fail_msg("%s", blink_error_text());
-    return program;
+    const lane_hosts_t hosts = hosts_of(topo, plan, way, of_rank);
+    return whole_of(topo, plan, &hosts);
 }
 
 static bool copies_scaled_inputs(const lane_program_t *program, size_t way)
@@ -114,17 +116,6 @@ static const struct {
     {"2x1", {1, 1}, 2}, {"2x4", {4, 4}, 2}, {"4x2", {2, 2, 2, 2}, 4}, {"hosts of 3, 1 and 2", {3, 1, 2}, 3}};
 
 enum { MACHINES = sizeof(machines) / sizeof(*machines) };
-
-static const blink_algorithm_t algorithms[] = {BLINK_ALGORITHM_TREES,
-                                               BLINK_ALGORITHM_RING,
-                                               BLINK_ALGORITHM_DOUBLE_BINARY_TREE,
-                                               BLINK_ALGORITHM_BLINK,
-                                               BLINK_ALGORITHM_ONE_HOP,
-                                               BLINK_ALGORITHM_BINOMIAL,
-                                               BLINK_ALGORITHM_RECURSIVE_DOUBLING,
-                                               BLINK_ALGORITHM_SHALLOW_TREES};
-
-enum { ALGORITHMS = sizeof(algorithms) / sizeof(*algorithms) };
 
 static void test_hosts_of_plain_memory_are_right(void **state)
 {
@@ -281,33 +272,13 @@ static void test_ranks_of_one_host_have_no_wires(void **state)
     lane_program_destroy(program);
 }
 
-/* ---- what hosts compare ---- */
-
-static void test_digests_are_of_what_runs(void **state)
-{
-    (void)state;
-    topo_t *topo = hand_hosts((uint32_t[]){2, 2}, 2);
-    plan_t *plan = plan_of(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES);
-    lane_program_t *one = compile(topo, plan, 0), *same = compile(topo, plan, 0);
-    uint64_t digest = lane_program_digest(one);
-    assert_true(digest == lane_program_digest(same));
-    same->channels[0].share *= 1 + 1e-15;
-    assert_true(digest != lane_program_digest(same));
-    same->channels[0].share = one->channels[0].share;
-    same->signals[same->signal_count - 1].semaphore++;
-    assert_true(digest != lane_program_digest(same));
-    lane_program_destroy(one);
-    lane_program_destroy(same);
-    plan_destroy(plan);
-    topo_destroy(topo);
-}
-
 /* ---- what hosts keep ---- */
 
 static lane_program_t *compile_for(const topo_t *topo, const plan_t *plan, size_t way, uint32_t host)
 {
-    lane_program_t *program = compile(topo, plan, way);
-    assert_int_equal(lane_program_keep(program, host), BLINK_OK);
+    uint32_t of_rank[PLAN_RANKS_MAX];
+    const lane_hosts_t hosts = hosts_of(topo, plan, way, of_rank);
+    lane_program_t *program = part_of(topo, plan, &hosts, host);
     assert_int_equal(program->host, host);
     return program;
 }
@@ -619,7 +590,6 @@ int main(void)
         cmocka_unit_test(test_partial_sums_alone_are_written_to_be_sent),
         cmocka_unit_test(test_what_has_come_is_passed_on_without_a_processor),
         cmocka_unit_test(test_ranks_of_one_host_have_no_wires),
-        cmocka_unit_test(test_digests_are_of_what_runs),
         cmocka_unit_test(test_what_hosts_keep_fits_together),
         cmocka_unit_test(test_slots_of_a_landing_lie_apart),
         cmocka_unit_test(test_what_a_geometry_keeps_is_known),

@@ -508,11 +508,14 @@ static void test_nics_limit_channels_across_hosts(void **state)
 static void test_ideal_examples(void **state)
 {
     (void)state;
-    assert_close(ideal_busbw_GBps(450.0, 0.0, 8, 1), 450.0);
-    assert_close(ideal_busbw_GBps(450.0, 100.0, 16, 2), 187.5);
-    assert_close(ideal_busbw_GBps(450.0, 1000.0, 16, 2), 482.1);
-    assert_close(ideal_busbw_GBps(450.0, 100.0, 2, 2), 100.0);
-    assert_true(ideal_busbw_GBps(450.0, 0.0, 1, 1) <= 0.0);
+    assert_close(ideal_busbw_GBps(BLINK_ALLREDUCE, 450.0, 0.0, 8, 1), 450.0);
+    assert_close(ideal_busbw_GBps(BLINK_ALLREDUCE, 450.0, 100.0, 16, 2), 187.5);
+    assert_close(ideal_busbw_GBps(BLINK_ALLREDUCE, 450.0, 1000.0, 16, 2), 482.1);
+    assert_close(ideal_busbw_GBps(BLINK_ALLREDUCE, 450.0, 100.0, 2, 2), 100.0);
+    assert_true(ideal_busbw_GBps(BLINK_ALLREDUCE, 450.0, 0.0, 1, 1) <= 0.0);
+    assert_close(ideal_busbw_GBps(BLINK_ALLTOALL, 450.0, 0.0, 8, 1), 450.0);
+    assert_close(ideal_busbw_GBps(BLINK_ALLTOALL, 450.0, 100.0, 16, 2), 187.5 / 8.0);
+    assert_close(ideal_busbw_GBps(BLINK_ALLTOALL, 450.0, 100.0, 2, 2), 100.0);
 }
 
 static void test_ideal_reads_the_topology(void **state)
@@ -520,12 +523,12 @@ static void test_ideal_reads_the_topology(void **state)
     topo_t *topo = load("dgx_h100");
     ideal_t ideal;
     (void)state;
-    assert_int_equal(ideal_find(topo, topo->gpus, 8, &ideal), BLINK_OK);
+    assert_int_equal(ideal_find(topo, BLINK_ALLREDUCE, topo->gpus, 8, &ideal), BLINK_OK);
     assert_close(ideal.busbw_GBps, 450.0);
     topo_destroy(topo);
 
     topo = cluster(2, 8, true); /* a plx each, joined in a row: 450 GB/s of NVLink and 32 GB/s of PCIe */
-    assert_int_equal(ideal_find(topo, topo->gpus, 16, &ideal), BLINK_OK);
+    assert_int_equal(ideal_find(topo, BLINK_ALLREDUCE, topo->gpus, 16, &ideal), BLINK_OK);
     assert_int_equal(ideal.host_count, 2);
     assert_close(ideal.gpu_GBps, 482.0);
     assert_close(ideal.host_GBps, 100.0);
@@ -539,13 +542,13 @@ static void test_ideal_counts_links_to_other_ranks_only(void **state)
     uint32_t nodes[] = {topo->gpus[0], topo->gpus[1], topo->gpus[4]};
     ideal_t ideal;
     (void)state;
-    assert_int_equal(ideal_find(topo, nodes, 3, &ideal), BLINK_OK);
+    assert_int_equal(ideal_find(topo, BLINK_ALLREDUCE, nodes, 3, &ideal), BLINK_OK);
     assert_close(ideal.gpu_GBps, 25.0); /* gpu1 has one link to gpu0 and none to gpu4 */
     topo_destroy(topo);
 
     topo = parse(GPU("a") "," GPU("b") "," SWITCH("s"),
                  LINK("a", "b", "25") "," LINK("a", "s", "10") "," LINK("b", "a", "5"));
-    assert_int_equal(ideal_find(topo, topo->gpus, 2, &ideal), BLINK_OK);
+    assert_int_equal(ideal_find(topo, BLINK_ALLREDUCE, topo->gpus, 2, &ideal), BLINK_OK);
     assert_close(ideal.gpu_GBps, 30.0); /* the switch leads back to a alone */
     topo_destroy(topo);
 }

@@ -39,7 +39,7 @@ static uint64_t digest_of(const topo_t *topo, const plan_t *plan)
     hand_number_hosts(topo, plan, of_rank);
     if (lane_compile(topo, plan, &hosts, &program) != BLINK_OK)
         fail_msg("%s", blink_error_text());
-    uint64_t digest = lane_program_digest(program);
+    uint64_t digest = program->digest;
     lane_program_destroy(program);
     return digest;
 }
@@ -139,6 +139,28 @@ static void test_templates_are_small_and_the_same_when_read(void **state)
     free(large.at);
     plan_destroy(expanded);
     assert_same_when_read(topo, &request, plan);
+    topo_destroy(topo);
+}
+
+/* A block for each pair of ranks, and one way of four parallel switches for each, are as many parts as there
+ * may be. */
+static void test_an_alltoall_of_all_ranks_there_may_be_is_shipped(void **state)
+{
+    (void)state;
+    topo_t *topo = NULL;
+    plan_t *plan = NULL, *read = NULL;
+    assert_int_equal(topo_load("128xdgx_h100", &topo), BLINK_OK);
+    plan_request_t request = request_on(topo, BLINK_ALLTOALL, BLINK_ALGORITHM_TREES);
+    assert_int_equal(request.rank_count, PLAN_RANKS_MAX);
+    assert_int_equal(plan_create(topo, &request, &plan), BLINK_OK);
+    assert_int_equal(plan_edge_count(plan), PLAN_RANKS_MAX * (PLAN_RANKS_MAX - 1));
+    assert_true(plan->rate_GBps >= 0.999 * plan->bound_GBps);
+    bytes_t bytes = write_plan(topo, plan);
+    if (plan_from_bytes(topo, &request, bytes.at, bytes.count, &read) != BLINK_OK)
+        fail_msg("%s", blink_error_text());
+    free(bytes.at);
+    plan_destroy(read);
+    plan_destroy(plan);
     topo_destroy(topo);
 }
 
@@ -434,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_plans_of_plain_memory_hosts_are_the_same_when_read),
         cmocka_unit_test(test_plans_of_machines_are_the_same_when_read),
         cmocka_unit_test(test_templates_are_small_and_the_same_when_read),
+        cmocka_unit_test(test_an_alltoall_of_all_ranks_there_may_be_is_shipped),
         cmocka_unit_test(test_a_transfer_to_oneself),
         cmocka_unit_test(test_plans_for_something_else_are_refused),
         cmocka_unit_test(test_another_version_is_named),

@@ -34,16 +34,13 @@ static void test_a_begin_that_is_cut_off_or_of_nobody_is_refused(void **state)
     begin.op.root = 1; /* and no peer */
     assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
     begin.op = some_op();
-    begin.reserved_word = 1;
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
-    begin.reserved_word = 0;
     begin.opcode = 200; /* no collective */
     assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
     begin.opcode = 2;
     begin.stands = 2;
     assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
     begin.stands = 0;
-    begin.key = 1; /* to nothing */
+    begin.keys[1] = 1; /* to nothing */
     assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
     begin.address = 4096;
     assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);

@@ -29,7 +29,7 @@ static const definition_t definitions[] = {
     {BLINK_REDUCESCATTER, 5, N, N, N, 1, 1, false, true, false, true, 4.0 / 5.0},
     {BLINK_GATHER, 6, N, 1, 1, N, 0, true, false, false, true, 4.0 / 5.0},
     {BLINK_SCATTER, 7, N, N, 0, 1, 1, true, false, false, true, 4.0 / 5.0},
-    {BLINK_ALLTOALL, 8, N *N, N, N, N, N, false, false, false, false, 4.0 / 5.0},
+    {BLINK_ALLTOALL, 8, N *N, N, N, N, N, false, false, false, false, 4.0 / 25.0},
     {BLINK_SENDRECV, RING_OP_SEND, 1, 1, 0, 1, 0, true, false, false, false, 1.0},
     {COLLECTIVE_BARRIER, RING_OP_BARRIER, 0, 0, 0, 0, 0, false, false, false, false, 1.0},
 };

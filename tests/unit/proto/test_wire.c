@@ -53,11 +53,11 @@ static void test_types_and_flags_that_are_not_defined_are_refused(void **state)
 {
     (void)state;
     for (unsigned type = 0; type < 256; type++) {
-        wire_frame_t frame = {.bytes = 8, .type = (uint8_t)type};
-        if (type >= WIRE_BEGIN && type <= WIRE_LEFT)
+        wire_frame_t frame = {.bytes = 16, .type = (uint8_t)type};
+        if (type >= WIRE_BEGIN && type <= WIRE_ARRIVED)
             assert_accepted(frame);
         else
-            assert_refused(frame, "none of BEGIN, DATA, CREDIT, FAIL, LEFT");
+            assert_refused(frame, "none of BEGIN, DATA, CREDIT, FAIL, LEFT, ARRIVED");
         frame.flags = 0x80;
         assert_refused(frame, "flags 0x80");
     }
@@ -126,6 +126,23 @@ static void test_credit_entries(void **state)
     assert_int_equal(wire_credit_parse(packed, &parsed), BLINK_ERR_PROTOCOL);
 }
 
+static void test_arrived_entries(void **state)
+{
+    (void)state;
+    uint8_t packed[sizeof(wire_arrived_t)];
+    static const uint8_t expected[] = {7, 0, 1, 0, 2, 1, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0x80};
+    wire_arrived_t entry = {65536 + 7, 258, UINT64_C(1) << 63 | 5}, parsed;
+    wire_arrived_pack(&entry, packed);
+    assert_memory_equal(packed, expected, sizeof(packed));
+    assert_int_equal(wire_arrived_parse(packed, &parsed), BLINK_OK);
+    assert_memory_equal(&parsed, &entry, sizeof(parsed));
+    packed[3] = 0xff;
+    assert_int_equal(wire_arrived_parse(packed, &parsed), BLINK_ERR_PROTOCOL);
+    assert_accepted((wire_frame_t){.type = WIRE_ARRIVED, .sequence = 3, .offset = UINT64_MAX});
+    assert_refused((wire_frame_t){.type = WIRE_ARRIVED, .bytes = 8}, "an ARRIVED frame of 8 bytes");
+    assert_refused((wire_frame_t){.type = WIRE_ARRIVED, .bytes = 16, .flow = 1}, "flow 1, which must be 0");
+}
+
 static void test_an_immediate_finds_its_sequence_again(void **state)
 {
     (void)state;
@@ -166,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_data_stays_within_its_limits),
         cmocka_unit_test(test_other_frames_have_a_payload_and_nothing_else),
         cmocka_unit_test(test_credit_entries),
+        cmocka_unit_test(test_arrived_entries),
         cmocka_unit_test(test_an_immediate_finds_its_sequence_again),
         cmocka_unit_test(test_a_standing_sequence_keeps_the_round),
     };

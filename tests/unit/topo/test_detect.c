@@ -112,6 +112,8 @@ static void test_h100s_hang_on_one_nvswitch(void **state)
         assert_true(link_between(topo, id, "nvswitch")->unit_GBps == 20.6);
         assert_duplex(topo, id, i < 4 ? "cpu0" : "cpu1", TOPO_PCIE, 48); /* hwloc's 63 GB/s on the line */
     }
+    assert_true(topo->nodes[topo_find_node(topo, "nvswitch")].reduces);
+    assert_true(topo->nodes[topo_find_node(topo, "nvswitch")].multicast);
     assert_int_equal(topo->link_count, 8 * 2 * 2 + 2);
     topo_destroy(topo);
 }

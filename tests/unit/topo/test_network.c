@@ -225,7 +225,7 @@ static void test_a_generated_host_joins_like_the_topology_of_both(void **state)
 static void test_hosts_that_contradict_each_other_are_named(void **state)
 {
     (void)state;
-    topo_t *host = networked(plain_memory(2), &slow_nic, 1), *alone = plain_memory(2);
+    topo_t *host = networked(plain_memory(2), &slow_nic, 1), *alone = plain_memory(2), *same = NULL;
     topo_t *limited = read_json(
         "{\"schema\": \"blink-topology/1\", \"nodes\": [{\"id\": \"g\", \"kind\": \"gpu\"}, "
         "{\"id\": \"net\", \"kind\": \"switch\", \"GBps_total\": 10}], \"links\": [{\"from\": \"g\", "
@@ -234,6 +234,13 @@ static void test_hosts_that_contradict_each_other_are_named(void **state)
                  "two hosts are named 'n0'");
     assert_fails((const topo_host_t[]){{"n0", host}, {"n1", alone}}, 2, "host 'n1' has no NIC");
     assert_fails((const topo_host_t[]){{"n0", host}, {"n2", limited}}, 2, "hosts 'n0' and 'n2' do not say");
+    topo_node_t *net = &limited->nodes[topo_find_node(limited, TOPO_NET_ID)];
+    assert_int_equal(topo_crop_to_host(limited, limited->gpus[0], (uint32_t[2]){0}, &same), BLINK_OK);
+    net->multicast = net->reduces = true;
+    assert_fails((const topo_host_t[]){{"n0", limited}, {"n2", same}}, 2, "of the switch net");
+    same->nodes[topo_find_node(same, TOPO_NET_ID)].multicast = true;
+    assert_fails((const topo_host_t[]){{"n0", limited}, {"n2", same}}, 2, "of the switch net");
+    topo_destroy(same);
     topo_destroy(limited);
     topo_destroy(alone);
     topo_destroy(host);

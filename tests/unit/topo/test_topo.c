@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "topo/reached.h"
 #include "topo_bad_inputs.h"
 #include "topo_check.h"
 
@@ -39,6 +40,7 @@ static void assert_equal(const topo_t *one, const topo_t *other)
         assert_string_equal(a->host, b->host);
         assert_int_equal(a->kind, b->kind);
         assert_int_equal(a->multicast, b->multicast);
+        assert_int_equal(a->reduces, b->reduces);
         assert_true(a->total_GBps == b->total_GBps);
     }
     for (uint32_t i = 0; i < one->link_count; i++) {
@@ -49,6 +51,11 @@ static void assert_equal(const topo_t *one, const topo_t *other)
         assert_true(a->GBps == b->GBps);
         assert_true(a->unit_GBps == b->unit_GBps);
         assert_true(a->latency_us == b->latency_us);
+    }
+    assert_int_equal(one->non_peer_count, other->non_peer_count);
+    for (uint32_t i = 0; i < one->non_peer_count; i++) {
+        assert_int_equal(one->non_peers[i].one, other->non_peers[i].one);
+        assert_int_equal(one->non_peers[i].other, other->non_peers[i].other);
     }
 }
 
@@ -152,6 +159,102 @@ static void test_one_way_links_stay_one_way_and_in_order(void **state)
     topo_destroy(topo);
 }
 
+static void assert_reduces(const topo_t *topo, const char *id, bool reduces)
+{
+    const topo_node_t *node = &topo->nodes[topo_find_node(topo, id)];
+    assert_int_equal(node->reduces, reduces);
+    assert_int_equal(node->multicast, reduces);
+}
+
+static void test_nvswitches_reduce_from_the_third_generation_on(void **state)
+{
+    static const struct {
+        const char *machine, *node;
+        bool reduces;
+    } machines[] = {{"dgx_h100", "nvsw3", true},
+                    {"2xdgx_h100", "nvsw1_3", true},
+                    {"dgx_a100", "nvsw0", false},
+                    {"dgx2", "nvsw0", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++) {
+        char *table = NULL;
+        topo_t *topo = load(machines[i].machine);
+        assert_reduces(topo, machines[i].node, machines[i].reduces);
+        assert_int_equal(topo_has_reducing_switch(topo), machines[i].reduces);
+        assert_reads_back_equal(topo);
+        assert_int_equal(topo_write_table(topo, &table), BLINK_OK);
+        assert_int_equal(strstr(table, "  multicast, reduces\n") != NULL, machines[i].reduces);
+        free(table);
+        topo_destroy(topo);
+    }
+}
+
+static void test_pairs_that_are_no_peers(void **state)
+{
+    (void)state;
+    topo_t *topo = parse(NON_PEERS("[\"b\",\"a\"],[\"a\",\"b\"]")), *host = NULL;
+    uint32_t image[3];
+    char *table = NULL;
+    assert_int_equal(topo->non_peer_count, 1);
+    assert_false(topo_are_peers(topo, 0, 1) || topo_are_peers(topo, 1, 0));
+    assert_true(topo_are_peers(topo, 0, 0));
+    assert_reads_back_equal(topo);
+    assert_int_equal(topo_write_table(topo, &table), BLINK_OK);
+    assert_text_has(table, "no peers: what they send goes through memory of the host\na     b\n");
+    assert_int_equal(topo_crop_to_host(topo, 0, image, &host), BLINK_OK);
+    assert_false(topo_are_peers(host, image[0], image[1]));
+    free(table);
+    topo_destroy(host);
+    topo_destroy(topo);
+}
+
+/* The machine as GPUs use it. */
+static topo_t *reached(const char *what)
+{
+    topo_t *named = load(what), *topo = NULL;
+    const topo_pair_t pair = {named->gpus[1], named->gpus[2]};
+    assert_int_equal(topo_add_non_peers(named, &pair, 1), BLINK_OK);
+    assert_int_equal(topo_as_reached(named, &topo), BLINK_OK);
+    assert_int_equal(topo->gpu_count, named->gpu_count);
+    for (uint32_t i = 0; i < topo->gpu_count; i++)
+        assert_string_equal(topo->nodes[topo->gpus[i]].id, named->nodes[named->gpus[i]].id);
+    assert_int_equal(topo->non_peer_count, 1);
+    assert_false(topo_are_peers(topo, topo->gpus[1], topo->gpus[2]));
+    assert_indexed(topo);
+    topo_destroy(named);
+    return topo;
+}
+
+static void test_gpus_reach_a_part_of_nvlink(void **state)
+{
+    (void)state;
+    topo_t *topo = reached("dgx1v_hybrid");
+    assert_link(topo, "gpu0", "gpu3", TOPO_NVLINK, 40);
+    assert_true(link_between(topo, "gpu0", "gpu3")->unit_GBps == 20);
+    assert_link(topo, "gpu0", "plx0", TOPO_PCIE, 11);
+    topo_destroy(topo);
+    topo = reached("gh200x4");
+    assert_link(topo, "gpu0", "gpu1", TOPO_NVLINK, 120);
+    assert_link(topo, "gpu0", "cpu0", TOPO_NVLINK, 450);
+    topo_destroy(topo);
+}
+
+static void test_gpus_see_one_nvswitch_on_each_host(void **state)
+{
+    (void)state;
+    topo_t *topo = reached("dgx_h100");
+    assert_int_equal(topo->node_count, 9);
+    assert_link(topo, "gpu7", "nvsw0", TOPO_NVSWITCH, 0.8 * 450);
+    assert_reduces(topo, "nvsw0", true);
+    assert_link(topo, "nvsw0", "gpu7", TOPO_NVSWITCH, 0.8 * 450);
+    topo_destroy(topo);
+    topo_t *one = reached("1xdgx_a100");
+    topo = reached("2xdgx_a100");
+    assert_int_equal(topo->node_count, 2 * one->node_count - 1); /* the network is the same */
+    topo_destroy(one);
+    topo_destroy(topo);
+}
+
 typedef blink_result_t (*parse_function_t)(const char *text, size_t bytes, const char *source, topo_t **topo);
 
 static void assert_refused(parse_function_t parse_text, const bad_input_t *bad)
@@ -219,6 +322,7 @@ static void test_nccl_dump_becomes_nodes_and_links(void **state)
     assert_int_equal(topo->node_count, 12);
     assert_link(topo, "gpu0", "nvswitch", TOPO_NVSWITCH, 9 * 20.6);
     assert_link(topo, "nvswitch", "gpu1", TOPO_NVSWITCH, 12 * 20.0);
+    assert_reduces(topo, "nvswitch", false); /* it serves an A100, too */
     assert_link(topo, "gpu2", "gpu3", TOPO_NVLINK, 40);
     assert_link(topo, "gpu3", "gpu2", TOPO_NVLINK, 40);
     assert_link(topo, "cpu1", "gpu3", TOPO_NVLINK, 10 * 45 + 12); /* chip-to-chip and PCIe side by side */
@@ -493,6 +597,10 @@ int main(void)
         cmocka_unit_test(test_fields_left_out_take_their_defaults),
         cmocka_unit_test(test_parallel_links_add_up_and_the_fastest_names_them),
         cmocka_unit_test(test_one_way_links_stay_one_way_and_in_order),
+        cmocka_unit_test(test_nvswitches_reduce_from_the_third_generation_on),
+        cmocka_unit_test(test_pairs_that_are_no_peers),
+        cmocka_unit_test(test_gpus_reach_a_part_of_nvlink),
+        cmocka_unit_test(test_gpus_see_one_nvswitch_on_each_host),
         cmocka_unit_test(test_bad_json_is_refused_by_name),
         cmocka_unit_test(test_bad_xml_is_refused_by_name_and_prints_nothing),
         cmocka_unit_test(test_long_names_leave_room_for_the_reason),

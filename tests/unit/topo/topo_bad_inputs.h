@@ -8,6 +8,9 @@
 #define GPUS "{\"id\":\"a\",\"kind\":\"gpu\"},{\"id\":\"b\",\"kind\":\"gpu\"}"
 #define TOPOLOGY(nodes, links)                                                                               \
     "{\"schema\":\"blink-topology/1\",\"name\":\"t\",\"nodes\":[" nodes "],\"links\":[" links "]}"
+#define NON_PEERS(pairs)                                                                                     \
+    "{\"schema\":\"blink-topology/1\",\"nodes\":[" GPUS ",{\"id\":\"s\",\"kind\":\"switch\"}],\"links\":[]," \
+    "\"non_peers\":[" pairs "]}"
 #define LINK(fields) "{\"from\":\"a\",\"to\":\"b\",\"kind\":\"nvlink\"," fields "}"
 #define SYSTEM(content)                                                                                      \
     "<system version=\"1\">\n<cpu numaid=\"0\" vendor=\"AuthenticAMD\">\n" content "\n</cpu>\n</system>"
@@ -29,6 +32,12 @@ static const bad_input_t bad_json[] = {
     {"{\"schema\":\"blink-topology/1\",\"nodes\":{},\"links\":[]}", {"\"nodes\" must be a list"}},
     {"{\"schema\":\"blink-topology/1\",\"nodes\":[],\"links\":[],\"colour\":1}", {"unknown field", "colour"}},
     {"{\"schema\":\"blink-topology/1\",\"schema\":\"x\",\"nodes\":[],\"links\":[]}", {"duplicate", "schema"}},
+    {NON_PEERS("7"), {"non_peers[0] must be a list of two ids"}},
+    {NON_PEERS("[\"a\"]"), {"non_peers[0] must be a list of two ids"}},
+    {NON_PEERS("[\"a\",\"b\"],[\"a\",1]"), {"non_peers[1] must be a list of two ids"}},
+    {NON_PEERS("[\"a\",\"c\"]"), {"non_peers", "no node c"}},
+    {NON_PEERS("[\"s\",\"b\"]"), {"non_peers", "only gpus", "the switch s"}},
+    {NON_PEERS("[\"b\",\"b\"]"), {"non_peers", "b is its own peer"}},
     {TOPOLOGY("7", ""), {"nodes[0] must be an object"}},
     {TOPOLOGY("{\"kind\":\"gpu\"}", ""), {"nodes[0]", "no \"id\""}},
     {TOPOLOGY("{\"id\":3,\"kind\":\"gpu\"}", ""), {"nodes[0]", "\"id\" must be a string"}},
@@ -41,6 +50,8 @@ static const bad_input_t bad_json[] = {
     {TOPOLOGY("{\"id\":\"a\",\"kind\":\"gpu\",\"host\":null}", ""), {"node a", "\"host\" must be a string"}},
     {TOPOLOGY("{\"id\":\"a\",\"kind\":\"gpu\",\"multicast\":true}", ""), {"node a", "only a switch", "gpu"}},
     {TOPOLOGY("{\"id\":\"a\",\"kind\":\"switch\",\"multicast\":1}", ""), {"node a", "true or false"}},
+    {TOPOLOGY("{\"id\":\"a\",\"kind\":\"switch\",\"reduces\":true}", ""), {"node a", "needs \"multicast\""}},
+    {TOPOLOGY("{\"id\":\"a\",\"kind\":\"switch\",\"reduces\":1}", ""), {"node a", "true or false"}},
     {TOPOLOGY("{\"id\":\"a\",\"kind\":\"gpu\",\"GBps_total\":1}", ""), {"node a", "GBps_total"}},
     {TOPOLOGY("{\"id\":\"a\",\"kind\":\"cpu\",\"GBps_total\":0}", ""), {"node a", "GBps_total", "not 0"}},
     {TOPOLOGY("{\"id\":\"a\",\"kind\":\"cpu\",\"GBps_total\":-2}", ""), {"node a", "GBps_total", "not -2"}},

@@ -24,7 +24,7 @@ static const uint8_t zeros[PIECE_BYTES];
 /* ---- the control stream ---- */
 
 /* Put a small move behind the control frames. False: it does not fit there. */
-static bool queue_small(const tcp_t *tcp, const transport_move_t *move)
+static bool queue_small(const tcp_t *tcp, transport_move_t *move)
 {
     bool whole;
     if (!outbox_add_move(tcp->config.outbox, move, &whole))
@@ -146,8 +146,8 @@ blink_result_t tcp_flush(tcp_stream_t *stream, bool *full)
 /* A stream that can take moves, another one than the last if there is one; NULL: there is none. */
 static tcp_stream_t *find_idle(tcp_t *tcp)
 {
-    for (uint32_t i = 0; i < DATA_STREAMS - 1; i++) {
-        tcp_stream_t *stream = &tcp->streams[1 + (tcp->next_stream + i) % (DATA_STREAMS - 1)];
+    for (uint32_t i = 0; i < DATA_MOVE_STREAMS; i++) {
+        tcp_stream_t *stream = &tcp->streams[1 + (tcp->next_stream + i) % DATA_MOVE_STREAMS];
         if (stream->fd >= 0 && !stream->connecting && stream->batch->count == 0) {
             tcp->next_stream = stream->number;
             return stream;

@@ -90,6 +90,16 @@ static blink_result_t attach(tcp_stream_t *stream, int fd, bool connecting)
     return BLINK_OK;
 }
 
+/* A process that was forked a moment ago may have it, too, and then epoll would still tell of it. */
+static void end_socket(tcp_stream_t *stream)
+{
+    if (stream->fd < 0)
+        return;
+    (void)epoll_ctl(stream->tcp->config.epoll_fd, EPOLL_CTL_DEL, stream->fd, NULL);
+    close(stream->fd);
+    stream->fd = -1;
+}
+
 static void connected(tcp_t *tcp)
 {
     if (++tcp->transport.connected == DATA_STREAMS)
@@ -139,9 +149,7 @@ static blink_result_t dial_session_ends(tcp_stream_t *stream)
     LOG_INFO("a data connection goes over the session's NIC, and not over another one: %s",
              blink_error_text());
     stream->elsewhere = false;
-    if (stream->fd >= 0)
-        close(stream->fd);
-    stream->fd = -1;
+    end_socket(stream);
     return dial_stream(stream, &stream->tcp->session_ends);
 }
 
@@ -244,9 +252,7 @@ static void tcp_close(transport_t *transport)
     transport->closed = true;
     for (uint32_t i = 0; i < DATA_STREAMS; i++) {
         tcp_stream_t *stream = &tcp->streams[i];
-        if (stream->fd >= 0)
-            close(stream->fd);
-        stream->fd = -1;
+        end_socket(stream);
         if (stream->batch)
             stream->batch->count = stream->batch->first = 0;
     }
@@ -263,7 +269,8 @@ static void tcp_destroy(transport_t *transport)
     free(tcp);
 }
 
-const transport_calls_t tcp_transport = {.create = tcp_create,
+const transport_calls_t tcp_transport = {.by = DATA_BY_TCP,
+                                         .create = tcp_create,
                                          .dial = tcp_dial,
                                          .accept = tcp_accept,
                                          .send = tcp_send,

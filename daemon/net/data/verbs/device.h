@@ -7,24 +7,32 @@
 #include "net/data/transport.h"
 #include "net/data/verbs/library.h"
 
+#include <pthread.h>
+
 typedef struct verbs_device {
     transport_source_t source; /* of the device's news */
     list_t link;               /* verbs_devices_t.devices */
     verbs_devices_t *devices;
     uint32_t holders;
     struct ibv_context *context; /* NULL: nobody holds it */
-    list_t users;                /* verbs_t.of_device: those whom its news concern */
+    list_t users;                /* verbs_rail_t.of_device: those whom its news concern */
 } verbs_device_t;
 
 struct verbs_devices {
     const verbs_library_t *library;
     int epoll_fd;
     list_t devices; /* those of which nobody holds the device are used again */
+    pthread_mutex_t loops_mutex;
+    list_t loops;     /* loop.h */
+    bool loop_failed; /* one has: memory of GPUs is reached no more. With the turn */
 };
 
 /* The devices of a data plane, which nobody holds at the end. NULL is ignored. Errors: NO_MEMORY. */
 blink_result_t verbs_devices_create(const verbs_library_t *library, int epoll_fd, verbs_devices_t **devices);
 void verbs_devices_destroy(verbs_devices_t *devices);
+
+/* Whether the machine has a device now; one may come later. */
+bool verbs_devices_any(const verbs_devices_t *devices);
 
 /* Hold a connection's device, and open what it needs. Errors: SYSTEM, NO_MEMORY, UNSUPPORTED (it has no
  * immediates: iWARP). */

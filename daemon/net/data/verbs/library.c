@@ -6,18 +6,18 @@
 #include <string.h>
 
 typedef struct call {
-    bool of_cm;
+    bool of_cm, is_optional;
     const char *name;
     size_t offset;
 } call_t;
 
 #define CM(member)                                                                                           \
     {                                                                                                        \
-        true, "rdma_" #member, offsetof(verbs_library_t, member)                                             \
+        true, false, "rdma_" #member, offsetof(verbs_library_t, member)                                      \
     }
 #define VERBS(member)                                                                                        \
     {                                                                                                        \
-        false, "ibv_" #member, offsetof(verbs_library_t, member)                                             \
+        false, false, "ibv_" #member, offsetof(verbs_library_t, member)                                      \
     }
 
 static const call_t calls[] = {CM(create_event_channel),
@@ -37,6 +37,8 @@ static const call_t calls[] = {CM(create_event_channel),
                                CM(accept),
                                CM(reject),
                                CM(disconnect),
+                               VERBS(get_device_list),
+                               VERBS(free_device_list),
                                VERBS(alloc_pd),
                                VERBS(dealloc_pd),
                                VERBS(reg_mr),
@@ -49,7 +51,14 @@ static const call_t calls[] = {CM(create_event_channel),
                                VERBS(ack_cq_events),
                                VERBS(get_async_event),
                                VERBS(ack_async_event),
-                               {false, "ibv_wc_status_str", offsetof(verbs_library_t, status_text)}};
+                               VERBS(modify_qp),
+                               VERBS(query_qp),
+                               VERBS(query_port),
+                               VERBS(query_gid),
+                               {false, false, "ibv_create_qp", offsetof(verbs_library_t, create_own_qp)},
+                               {false, false, "ibv_destroy_qp", offsetof(verbs_library_t, destroy_own_qp)},
+                               {false, true, "ibv_reg_dmabuf_mr", offsetof(verbs_library_t, reg_dmabuf_mr)},
+                               {false, false, "ibv_wc_status_str", offsetof(verbs_library_t, status_text)}};
 
 #undef CM
 #undef VERBS
@@ -69,7 +78,7 @@ static blink_result_t load(verbs_library_t *library)
     BLINK_TRY(open_library("librdmacm.so.1", &cm));
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         void *call = dlsym(calls[i].of_cm ? cm : verbs, calls[i].name);
-        if (!call)
+        if (!call && !calls[i].is_optional)
             return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "no RDMA on this machine: rdma-core has no %s()",
                               calls[i].name);
         memcpy((char *)library + calls[i].offset, &call, sizeof(call));

@@ -11,6 +11,8 @@
 #include <rdma/rdma_cma.h>
 
 typedef struct verbs_library {
+    struct ibv_device **(*get_device_list)(int *count);
+    void (*free_device_list)(struct ibv_device **list);
     struct rdma_event_channel *(*create_event_channel)(void);
     void (*destroy_event_channel)(struct rdma_event_channel *channel);
     int (*get_cm_event)(struct rdma_event_channel *channel, struct rdma_cm_event **event);
@@ -32,6 +34,9 @@ typedef struct verbs_library {
     struct ibv_pd *(*alloc_pd)(struct ibv_context *device);
     int (*dealloc_pd)(struct ibv_pd *domain);
     struct ibv_mr *(*reg_mr)(struct ibv_pd *domain, void *address, size_t bytes, int access);
+    /* NULL: rdma-core is older than 34. */
+    struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *domain, uint64_t offset, size_t bytes, uint64_t address,
+                                    int dma_buf, int access);
     int (*dereg_mr)(struct ibv_mr *region);
     struct ibv_comp_channel *(*create_comp_channel)(struct ibv_context *device);
     int (*destroy_comp_channel)(struct ibv_comp_channel *channel);
@@ -40,6 +45,14 @@ typedef struct verbs_library {
     int (*destroy_cq)(struct ibv_cq *queue);
     int (*get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **queue, void **context);
     void (*ack_cq_events)(struct ibv_cq *queue, unsigned count);
+    /* Of queue pairs that librdmacm does not make: those that are joined with themselves. */
+    struct ibv_qp *(*create_own_qp)(struct ibv_pd *domain, struct ibv_qp_init_attr *attributes);
+    int (*destroy_own_qp)(struct ibv_qp *qp);
+    int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attributes, int mask);
+    int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attributes, int mask,
+                    struct ibv_qp_init_attr *made_with);
+    int (*query_port)(struct ibv_context *device, uint8_t port, struct _compat_ibv_port_attr *attributes);
+    int (*query_gid)(struct ibv_context *device, uint8_t port, int index, union ibv_gid *gid);
     int (*get_async_event)(struct ibv_context *device, struct ibv_async_event *event);
     void (*ack_async_event)(struct ibv_async_event *event);
     const char *(*status_text)(enum ibv_wc_status status);

@@ -13,6 +13,10 @@
 #define SMALL_MOST  16u
 #define ROUND_BYTES 1024u
 
+/* With adaptive routing what has an immediate is told after moves of more bytes, and not with their last
+ * ones. */
+#define TOLD_ALONE_BYTES (8u << 10)
+
 static uint32_t least(size_t a, uint32_t b)
 {
     return a < b ? (uint32_t)a : b;
@@ -53,6 +57,7 @@ static void begin_move(verbs_qp_t *qp, bool *any)
             return;
         if (outbox_add_move(config->outbox, &qp->move, &whole)) {
             qp->move.remote_address = 0;
+            qp->move.in_place = false;
             config->events->sent(config->context, &qp->move, whole);
             continue;
         }
@@ -101,22 +106,52 @@ static uint32_t fill(verbs_qp_t *qp, bool *any)
     return bytes;
 }
 
-/* Write the next piece of the move to where it goes: pieces of one queue pair are there in their order, and
- * so the immediate of the last one tells of all. *bytes becomes what was written. */
+/* The device reads the whole move where it is. */
+static verbs_piece_t lend_move(verbs_qp_t *qp)
+{
+    const transport_move_t *move = &qp->move;
+    qp->lent[qp->lent_count++ % VERBS_MOVES_DEPTH] = (verbs_lent_t){*move, qp->sent};
+    qp->has_move = false;
+    return (verbs_piece_t){move->source, move->frame.bytes, move->source_keys.all[qp->number - 1], true};
+}
+
+static verbs_piece_t copy_piece(verbs_qp_t *qp)
+{
+    uint8_t *message = verbs_message_out(qp, qp->sent);
+    uint32_t bytes = qp->untold ? 0 : add_piece(qp, message, qp->message_bytes);
+    return (verbs_piece_t){message, bytes, qp->region->lkey, false};
+}
+
+/* Write the next piece of the move to where it goes. In whatever order the pieces of one queue pair are
+ * placed, the receive of an immediate completes when all that was posted before it is there, and so it tells
+ * of the whole move. Packets of what has an immediate take one way: with adaptive routing it has no bytes, so
+ * that all of those can take many. *bytes becomes what was written. */
 static blink_result_t write_piece(verbs_qp_t *qp, uint32_t *bytes)
 {
     uint64_t address = qp->move.remote_address + (qp->gone_bytes - WIRE_FRAME_BYTES);
-    *bytes = add_piece(qp, verbs_message_out(qp, qp->sent), qp->message_bytes);
-    return qp->verbs->transport.closed ? BLINK_OK : verbs_post_write(qp, *bytes, address, !qp->has_move);
+    bool told_alone =
+        qp->verbs->config.adaptive_routing && qp->move.frame.bytes > TOLD_ALONE_BYTES && !qp->untold;
+    const verbs_piece_t piece = qp->move.in_place && !qp->untold ? lend_move(qp) : copy_piece(qp);
+    qp->untold = told_alone && !qp->has_move;
+    *bytes = piece.bytes;
+    if (qp->verbs->transport.closed)
+        return BLINK_OK;
+    return verbs_post_write(qp, &piece, address, !qp->has_move && !qp->untold);
+}
+
+/* The queue pair has begun something that it has not posted to the end. */
+static bool is_busy(const verbs_qp_t *qp)
+{
+    return qp->has_move || qp->untold;
 }
 
 /* A queue pair that has room and a move under way, or, if there may be `any`, can begin one; another one than
  * the last if there is one. NULL: there is none. */
 static verbs_qp_t *find_qp(verbs_t *verbs, bool any)
 {
-    for (uint32_t i = 0; i < DATA_STREAMS - 1; i++) {
-        verbs_qp_t *qp = &verbs->qps[1 + (verbs->next_qp + i) % (DATA_STREAMS - 1)];
-        if (verbs_has_room(qp, 0) && (qp->has_move || any)) {
+    for (uint32_t i = 0; i < DATA_MOVE_STREAMS; i++) {
+        verbs_qp_t *qp = &verbs->qps[1 + (verbs->next_qp + i) % DATA_MOVE_STREAMS];
+        if (verbs_has_room(qp, 0) && (is_busy(qp) || any)) {
             verbs->next_qp = qp->number;
             return qp;
         }
@@ -128,7 +163,7 @@ static bool has_moves(const verbs_t *verbs)
 {
     bool has = false;
     for (uint32_t i = 1; i < DATA_STREAMS; i++)
-        has |= verbs->qps[i].has_move;
+        has |= is_busy(&verbs->qps[i]);
     return has;
 }
 
@@ -138,13 +173,13 @@ static blink_result_t send_all(verbs_t *verbs, bool *more)
     verbs_qp_t *qp;
     BLINK_TRY(send_control(verbs));
     for (uint32_t sent = 0; sent < SEND_MOST_BYTES && (qp = find_qp(verbs, any));) {
-        uint32_t bytes = fill(qp, &any);
+        uint32_t bytes = qp->untold ? 0 : fill(qp, &any);
         if (verbs->transport.closed)
             return BLINK_OK;
         BLINK_TRY(send_control(verbs));
         if (bytes > 0)
             BLINK_TRY(verbs_post_send(qp, bytes));
-        else if (qp->has_move)
+        else if (is_busy(qp))
             BLINK_TRY(write_piece(qp, &bytes));
         sent += bytes + ROUND_BYTES;
     }

@@ -4,10 +4,12 @@
 #include "base/pages.h"
 
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
-const char *verbs_name(const verbs_t *verbs)
+const char *verbs_name(const verbs_rail_t *rail)
 {
-    return verbs->device ? verbs_device_name(verbs->device) : "(none yet)";
+    return rail && rail->device ? verbs_device_name(rail->device) : "(none yet)";
 }
 
 void verbs_lose(verbs_t *verbs, blink_result_t code)
@@ -37,11 +39,14 @@ static blink_result_t verbs_create(const transport_config_t *config, transport_t
     verbs->config = *config;
     verbs->library = config->verbs->library;
     verbs->of_channel.serve = verbs_on_channel;
-    verbs->of_completions.serve = verbs_on_completions;
-    list_init(&verbs->of_device);
+    verbs->of_timer.serve = verbs_on_timer;
+    verbs->timer_fd = -1;
     list_init(&verbs->shown);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
         init_qp(verbs, i);
+        verbs->rails[i] = (verbs_rail_t){.verbs = verbs, .of_completions = {verbs_on_completions}};
+        list_init(&verbs->rails[i].of_device);
+    }
     *created = &verbs->transport;
     return BLINK_OK;
 }
@@ -52,6 +57,15 @@ static void verbs_drop(transport_t *transport, const landing_t *landing)
         intake_forget(&verbs_of(transport)->qps[i].intake, landing);
 }
 
+void verbs_stop_listening(verbs_t *verbs)
+{
+    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+        if (verbs->listeners[i])
+            (void)verbs->library->destroy_id(verbs->listeners[i]);
+        verbs->listeners[i] = NULL;
+    }
+}
+
 static void verbs_close(transport_t *transport)
 {
     verbs_t *verbs = verbs_of(transport);
@@ -59,17 +73,17 @@ static void verbs_close(transport_t *transport)
     if (transport->closed)
         return;
     transport->closed = true;
-    verbs_close_device(verbs);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
-        if (verbs->qps[i].id)
-            (void)library->destroy_id(verbs->qps[i].id);
-        verbs->qps[i].id = NULL;
+    verbs_close_rails(verbs);
+    verbs_stop_listening(verbs);
+    if (verbs->timer_fd >= 0) { /* as completions */
+        (void)epoll_ctl(verbs->config.epoll_fd, EPOLL_CTL_DEL, verbs->timer_fd, NULL);
+        close(verbs->timer_fd);
     }
-    if (verbs->listener)
-        (void)library->destroy_id(verbs->listener);
+    if (verbs->channel)
+        (void)epoll_ctl(verbs->config.epoll_fd, EPOLL_CTL_DEL, verbs->channel->fd, NULL);
     if (verbs->channel)
         library->destroy_event_channel(verbs->channel);
-    verbs->listener = NULL;
+    verbs->timer_fd = -1;
     verbs->channel = NULL;
 }
 
@@ -84,12 +98,18 @@ static void verbs_destroy(transport_t *transport)
     free(verbs);
 }
 
-const transport_calls_t verbs_transport = {.create = verbs_create,
+const transport_calls_t verbs_transport = {.by = DATA_BY_RDMA,
+                                           .create = verbs_create,
                                            .dial = verbs_dial,
                                            .listen = verbs_listen,
                                            .send = verbs_send,
                                            .show = verbs_show,
+                                           .pin = verbs_pin,
                                            .hide = verbs_hide,
+                                           .reach = verbs_reach,
+                                           .unreach = verbs_unreach,
+                                           .settle = verbs_settle,
+                                           .reaches = verbs_reaches,
                                            .drop = verbs_drop,
                                            .close = verbs_close,
                                            .destroy = verbs_destroy};

@@ -9,8 +9,7 @@
 
 bool blink_in_class(const topo_link_t *link, blink_links_t links)
 {
-    bool nvlink = link->kind == TOPO_NVLINK || link->kind == TOPO_NVSWITCH;
-    return links == BLINK_LINKS_ANY || nvlink == (links == BLINK_LINKS_NVLINK);
+    return links == BLINK_LINKS_ANY || topo_is_nvlink(link) == (links == BLINK_LINKS_NVLINK);
 }
 
 static bool on_host(const topo_t *topo, uint32_t node, const char *host)

@@ -8,8 +8,7 @@
 
 bool ring_in_class(const topo_link_t *link, ring_class_t wanted)
 {
-    bool nvlink = link->kind == TOPO_NVLINK || link->kind == TOPO_NVSWITCH;
-    return wanted == RING_ANY || nvlink == (wanted == RING_NVLINK);
+    return wanted == RING_ANY || topo_is_nvlink(link) == (wanted == RING_NVLINK);
 }
 
 blink_result_t ring_search_init(ring_search_t *s, const topo_t *topo, const uint32_t *node_host)

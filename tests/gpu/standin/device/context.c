@@ -24,6 +24,12 @@ CUcontext standin_context(void)
     return stack.depth ? stack.contexts[stack.depth - 1] : NULL;
 }
 
+void standin_use(CUcontext context)
+{
+    stack.contexts[0] = context;
+    stack.depth = 1;
+}
+
 CUcontext standin_context_of(CUdevice ordinal)
 {
     return ordinal >= 0 && ordinal < standin_settings()->gpu_count ? &contexts[ordinal] : NULL;
@@ -121,6 +127,14 @@ CUresult cuCtxSynchronize(void)
     STANDIN_ENTER(cuCtxSynchronize, CONTEXT);
     STANDIN_TRY(capture_check_unsafe());
     return stream_await(standin_context(), NULL);
+}
+
+bool standin_has_peer(CUdevice ordinal, CUdevice other)
+{
+    pthread_mutex_lock(&lock);
+    bool has = ordinal == other || (contexts[ordinal].peers >> other & 1);
+    pthread_mutex_unlock(&lock);
+    return has;
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)

@@ -23,7 +23,8 @@ int standin_ordinal(int gpu)
 
 bool standin_is_peer(CUdevice ordinal, CUdevice other)
 {
-    return ordinal == other || !standin_settings()->no_peer;
+    const standin_settings_t *settings = standin_settings();
+    return ordinal == other || (settings->peers[settings->gpus[ordinal]] >> settings->gpus[other] & 1);
 }
 
 CUresult cuDeviceGetCount(int *count)
@@ -100,6 +101,8 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 
 static int attribute_value(CUdevice_attribute attribute, CUdevice device)
 {
+    if (attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED) /* which the headers of CUDA 12.0 do not list */
+        return standin_settings()->has_mps;
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
@@ -110,8 +113,14 @@ static int attribute_value(CUdevice_attribute attribute, CUdevice device)
         return 32;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
         return 1000000; /* kHz */
+    /* As fast as memory of the host is, or less: what is waited for on this "GPU" takes as long as it does.
+     */
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+        return 500000; /* kHz, at both edges of which … */
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+        return 64; /* … so many bits are moved: 8 GB/s */
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        return STANDIN_MULTIPROCESSORS;
+        return (int)standin_settings()->multiprocessors;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
         return STANDIN_BLOCKS_PER_MULTIPROCESSOR;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
@@ -124,6 +133,12 @@ static int attribute_value(CUdevice_attribute attribute, CUdevice device)
         return 3;
     case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
         return CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
+        return standin_settings()->orders_writes;
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+        return !standin_settings()->has_no_dma_bufs;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+        return standin_settings()->is_exclusive ? CU_COMPUTEMODE_EXCLUSIVE_PROCESS : CU_COMPUTEMODE_DEFAULT;
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:

@@ -1,16 +1,21 @@
 /* What every call finds out first: what the environment asks for, whether the driver is ready and the process
  * alive. */
 #include "standin/standin.h"
+#include "standin/streams/stream.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DEFAULT_MEMORY_BYTES (UINT64_C(1) << 30)
 
-enum { FAILURES_MAX = 8, CALL_NAME_BYTES = 64 };
+enum { DEFAULT_QUEUES = 8, FAILURES_MAX = 8, CALL_NAME_BYTES = 64, LAUNCH_DELAY_NS = 2000000 };
 
 /* One of STANDIN_CUDA_FAIL. */
 typedef struct failure {
@@ -57,6 +62,37 @@ static void read_visible(standin_settings_t *settings, int machine_gpus)
     }
 }
 
+/* The GPUs of a group, "0+1+2+3", reach one another. A list that says something else is the test's mistake.
+ */
+static const char *read_group(standin_settings_t *settings, const char *text)
+{
+    uint32_t group = 0;
+    for (char *end;; text = end + 1) {
+        unsigned long gpu = strtoul(text, &end, 10);
+        if (end == text || gpu >= STANDIN_GPUS_MAX || !strchr("+,", *end)) {
+            fprintf(stderr, "stand-in: STANDIN_CUDA_PEERS: no GPUs joined by '+': %s\n", text);
+            abort();
+        }
+        group |= UINT32_C(1) << gpu;
+        text = end;
+        if (*end != '+')
+            break;
+    }
+    for (int gpu = 0; gpu < STANDIN_GPUS_MAX; gpu++)
+        settings->peers[gpu] |= group >> gpu & 1 ? group : 0;
+    return text;
+}
+
+static void read_peers(standin_settings_t *settings)
+{
+    const char *text = getenv("STANDIN_CUDA_PEERS");
+    memset(settings->peers, text ? 0 : 0xff, sizeof(settings->peers));
+    while (text && *text) {
+        text = read_group(settings, text);
+        text += *text == ',';
+    }
+}
+
 /* One "call:number[:error]", or "call:number:hang". */
 static void read_failure(const char *text, size_t length)
 {
@@ -77,10 +113,24 @@ static void read_environment(void)
     standin_settings_t *settings = &driver.settings;
     uint64_t machine_gpus = number_from("STANDIN_CUDA_GPUS", 1);
     read_visible(settings, machine_gpus < STANDIN_GPUS_MAX ? (int)machine_gpus : STANDIN_GPUS_MAX);
-    settings->no_peer = number_from("STANDIN_CUDA_NO_PEER", 0) != 0;
+    settings->has_no_ids = number_from("STANDIN_CUDA_NO_IDS", 0) != 0;
+    settings->keeps_ordinals = number_from("STANDIN_CUDA_ORDINALS", 0) != 0;
+    settings->has_no_dma_bufs = number_from("STANDIN_CUDA_DMA_BUFS", 1) == 0;
+    settings->orders_writes = (int)number_from("STANDIN_CUDA_ORDERING", 0);
+    read_peers(settings);
+    settings->loses_contexts = number_from("STANDIN_CUDA_LOST_ALONE", 0) != 0;
+    settings->multiprocessors = (uint32_t)number_from("STANDIN_CUDA_RESIDENCY", STANDIN_MULTIPROCESSORS);
+    settings->is_exclusive = number_from("STANDIN_CUDA_EXCLUSIVE", 0) != 0;
+    settings->has_mps = number_from("STANDIN_CUDA_MPS", 0) != 0;
+    settings->has_residency = getenv("STANDIN_CUDA_RESIDENCY") != NULL;
+    settings->has_lock = number_from("STANDIN_CUDA_LOCK", 0) != 0;
     settings->launches_block = number_from("CUDA_LAUNCH_BLOCKING", 0) != 0;
+    settings->version = (int)number_from("STANDIN_CUDA_VERSION", CUDA_VERSION);
     settings->memory_bytes = number_from("STANDIN_CUDA_MEMORY", DEFAULT_MEMORY_BYTES);
     settings->fatal_launch = number_from("STANDIN_CUDA_LOST", 0);
+    if (number_from("STANDIN_CUDA_QUEUES", 0) != 0)
+        settings->queues = (uint32_t)number_from("CUDA_DEVICE_MAX_CONNECTIONS", DEFAULT_QUEUES);
+    settings->faults = getenv("STANDIN_CUDA_FAULTS");
     const char *text = getenv("STANDIN_CUDA_FAIL");
     while (text && *text && driver.failure_count < FAILURES_MAX) {
         size_t length = strcspn(text, ",");
@@ -109,20 +159,82 @@ static CUresult asked_failure(const char *call)
     return CUDA_SUCCESS;
 }
 
-CUresult standin_health(void)
+CUresult standin_health_of(CUcontext context)
 {
-    return (CUresult)atomic_load(&driver.lost);
+    const int lost = context ? atomic_load(&context->lost) : 0;
+    return (CUresult)(lost ? lost : atomic_load(&driver.lost));
 }
 
-void standin_lose(CUresult error)
+CUresult standin_health(void)
+{
+    return standin_health_of(standin_context());
+}
+
+void standin_lose(CUcontext context, CUresult error)
 {
     int expected = 0;
-    atomic_compare_exchange_strong(&driver.lost, &expected, (int)error); /* the first reason stays */
+    _Atomic int *lost = standin_settings()->loses_contexts ? &context->lost : &driver.lost;
+    atomic_compare_exchange_strong(lost, &expected, (int)error); /* the first reason stays */
+}
+
+/* A line at once is written whole, whoever else writes. */
+void standin_fault(const char *format, ...)
+{
+    char line[160];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof(line) - 1, format, arguments);
+    va_end(arguments);
+    int file = open(standin_settings()->faults, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    line[length] = '\n';
+    if (file < 0 || write(file, line, (size_t)length + 1) < 0) {
+        perror("stand-in: STANDIN_CUDA_FAULTS");
+        abort();
+    }
+    close(file);
 }
 
 bool standin_launch_is_fatal(void)
 {
     return atomic_fetch_add(&driver.launches, 1) + 1 == standin_settings()->fatal_launch;
+}
+
+static bool is_one_of(const char *call, const char *const *calls)
+{
+    while (*calls && strcmp(*calls, call) != 0)
+        calls++;
+    return *calls != NULL;
+}
+
+/* STANDIN_CUDA_LOCK. A launch comes a little late to the lock, so that others may come before it. */
+static CUresult pass_lock(const char *call)
+{
+    static const char *const launch[] = {"cuLaunchKernel", "cuLaunchCooperativeKernel", NULL};
+    static const char *const wait[] = {"cuMemAlloc",
+                                       "cuMemFree",
+                                       "cuMemAllocHost",
+                                       "cuMemHostAlloc",
+                                       "cuMemFreeHost",
+                                       "cuMemHostRegister",
+                                       "cuMemUnmap",
+                                       "cuMemHostUnregister",
+                                       "cuMemSetAccess",
+                                       "cuStreamCreate",
+                                       "cuIpcCloseMemHandle",
+                                       "cuMemPoolDestroy",
+                                       NULL};
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const bool launches = is_one_of(call, launch), waits = is_one_of(call, wait);
+    CUresult result = CUDA_SUCCESS;
+    if (!launches && !waits)
+        return result;
+    if (launches)
+        nanosleep(&(struct timespec){.tv_nsec = LAUNCH_DELAY_NS}, NULL);
+    pthread_mutex_lock(&lock);
+    if (waits)
+        result = stream_await(NULL, NULL);
+    pthread_mutex_unlock(&lock);
+    return result;
 }
 
 CUresult standin_enter(const char *call, standin_need_t need)
@@ -132,12 +244,14 @@ CUresult standin_enter(const char *call, standin_need_t need)
     if (need >= STANDIN_NEEDS_DRIVER && atomic_load(&driver.process) != getpid())
         return CUDA_ERROR_NOT_INITIALIZED;
     if (need >= STANDIN_NEEDS_HEALTH)
-        STANDIN_TRY(standin_health());
+        STANDIN_TRY(standin_health_of(NULL)); /* of the process */
     if (need >= STANDIN_NEEDS_CONTEXT && !standin_context())
         return CUDA_ERROR_INVALID_CONTEXT;
     if (need >= STANDIN_NEEDS_CONTEXT && !standin_context_is_usable(standin_context()))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return CUDA_SUCCESS;
+    if (need >= STANDIN_NEEDS_CONTEXT)
+        STANDIN_TRY(standin_health());
+    return standin_settings()->has_lock ? pass_lock(call) : CUDA_SUCCESS;
 }
 
 CUresult cuInit(unsigned int flags)
@@ -155,6 +269,6 @@ CUresult cuDriverGetVersion(int *version)
     STANDIN_ENTER(cuDriverGetVersion, NOTHING);
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
-    *version = CUDA_VERSION;
+    *version = standin_settings()->version;
     return CUDA_SUCCESS;
 }

@@ -86,6 +86,26 @@ CUresult cuMemFree(CUdeviceptr address)
     return range ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t bytes,
+                                       CUmemRangeHandleType type, unsigned long long flags)
+{
+    STANDIN_ENTER(cuMemGetHandleForAddressRange, CONTEXT);
+    if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (standin_settings()->has_no_dma_bufs)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    pthread_mutex_lock(&memory_lock);
+    const range_t *range = find_allocation(address);
+    bool is_whole =
+        range && range->kind == RANGE_LEGACY && range->bytes == bytes && bytes % MEMORY_PAGE_BYTES == 0;
+    int file = is_whole ? fcntl(range->memory->file, F_DUPFD_CLOEXEC, 0) : -1;
+    pthread_mutex_unlock(&memory_lock);
+    if (file < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(handle, &file, sizeof(file));
+    return CUDA_SUCCESS;
+}
+
 static uint64_t process_namespace(void)
 {
     struct stat found = {0};

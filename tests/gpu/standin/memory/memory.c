@@ -2,21 +2,86 @@
 #include "standin/memory/memory.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC UINT64_C(0x6d656d2d6e696473) /* "sdin-mem" */
+#define MAGIC  UINT64_C(0x6d656d2d6e696473) /* "sdin-mem" */
+#define POISON 0xdb
 
 pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static memory_t *memories;              /* all; under the lock */
 static uint64_t used[STANDIN_GPUS_MAX]; /* bytes, by GPU of the machine */
 
+/* ---- who else has it: an importer's description of the file has a lock, whose end is the import's ---- */
+
+static struct flock lock_of(const memory_t *memory, short type)
+{
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = memory->offset, .l_len = 1};
+}
+
+/* A descriptor of the importer's own. */
+static int open_again(int file, off_t offset)
+{
+    if (!standin_settings()->faults)
+        return fcntl(file, F_DUPFD_CLOEXEC, 0);
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+    int own = open(path, O_RDWR | O_CLOEXEC);
+    struct flock lock = lock_of(&(memory_t){.offset = offset}, F_RDLCK);
+    if (own >= 0 && fcntl(own, F_OFD_SETLK, &lock)) {
+        close(own);
+        return -1;
+    }
+    return own;
+}
+
+static bool is_imported(const memory_t *memory)
+{
+    struct flock lock = lock_of(memory, F_WRLCK);
+    return !fcntl(memory->file, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK;
+}
+
+static bool must_outlive_imports(const memory_t *memory)
+{
+    return standin_settings()->faults && memory->is_own &&
+           (memory->header.kind == MEMORY_LEGACY || memory->header.kind == MEMORY_POOLED);
+}
+
+static void poison(const memory_t *memory)
+{
+    size_t bytes = memory_round_up(memory->header.bytes, MEMORY_PAGE_BYTES);
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->file,
+                     memory->offset + (off_t)MEMORY_PAGE_BYTES);
+    if (map == MAP_FAILED)
+        return;
+    memset(map, POISON, bytes);
+    munmap(map, bytes);
+}
+
+/* Give back what was freed too early, as far as nobody has it any more. */
+static void release_held(void)
+{
+    memory_t *memory = memories;
+    while (memory && !(memory->is_held && !is_imported(memory)))
+        memory = memory->next;
+    if (!memory)
+        return;
+    memory->is_held = false;
+    memory->references = 1;
+    memory_put(memory);
+    release_held(); /* the list is another one now */
+}
+
 uint64_t memory_used(int gpu)
 {
+    release_held();
     return used[gpu];
 }
 
@@ -69,7 +134,8 @@ static CUresult create(int file, off_t offset, const memory_header_t *header, me
 {
     uint64_t stretch = memory_round_up(header->bytes, MEMORY_PAGE_BYTES);
     uint64_t limit = standin_settings()->memory_bytes;
-    bool fits = header->bytes <= limit && stretch <= limit && used[header->gpu] <= limit - stretch;
+    bool fits =
+        header->bytes <= limit && stretch <= limit && memory_used((int)header->gpu) <= limit - stretch;
     memory_t *made = allocate(file, offset);
     if (made)
         made->header = *header;
@@ -87,8 +153,11 @@ static CUresult create(int file, off_t offset, const memory_header_t *header, me
 
 CUresult memory_create(memory_kind_t kind, int gpu, size_t bytes, uint64_t handle_types, memory_t **memory)
 {
-    memory_header_t header = {
-        .bytes = bytes, .kind = (uint32_t)kind, .gpu = (uint32_t)gpu, .handle_types = handle_types};
+    memory_header_t header = {.bytes = bytes,
+                              .kind = (uint32_t)kind,
+                              .gpu = (uint32_t)gpu,
+                              .ordinal = (uint32_t)standin_ordinal(gpu),
+                              .handle_types = handle_types};
     STANDIN_TRY(create(memfd_create("stand-in GPU memory", MFD_CLOEXEC), 0, &header, memory));
     (*memory)->end = (off_t)MEMORY_PAGE_BYTES;
     return CUDA_SUCCESS;
@@ -123,7 +192,7 @@ CUresult memory_import(int file, off_t offset, memory_kind_t kind, memory_t **me
         return CUDA_ERROR_INVALID_VALUE;
     if (standin_ordinal((int)header.gpu) < 0)
         return CUDA_ERROR_INVALID_DEVICE;
-    memory_t *made = allocate(fcntl(file, F_DUPFD_CLOEXEC, 0), offset);
+    memory_t *made = allocate(open_again(file, offset), offset);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
     made->header = header;
@@ -148,6 +217,13 @@ void memory_put(memory_t *memory)
 {
     if (--memory->references)
         return;
+    if (must_outlive_imports(memory) && is_imported(memory)) {
+        standin_fault("process %d frees memory of %" PRIu64 " bytes that another process has imported",
+                      (int)getpid(), memory->header.bytes);
+        poison(memory);
+        memory->is_held = true;
+        return;
+    }
     memory_t **link = &memories;
     while (*link != memory)
         link = &(*link)->next;

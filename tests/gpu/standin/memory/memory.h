@@ -29,7 +29,8 @@ typedef struct memory_header {
     uint64_t cookie; /* random: no other memory's */
     uint64_t bytes;
     uint32_t kind;
-    uint32_t gpu; /* of the machine */
+    uint32_t gpu;               /* of the machine */
+    uint32_t ordinal, reserved; /* the GPU's in the process that made the memory */
     uint64_t handle_types;
 } memory_header_t;
 
@@ -43,7 +44,9 @@ typedef struct memory {
     bool is_own;         /* counts towards what this process may allocate */
     struct memory *pool; /* MEMORY_POOLED: in whose file it lies; referenced */
     off_t end;           /* MEMORY_POOL: of what has ever been used of the file */
+    uint32_t accessors;  /* MEMORY_POOL: other devices by ordinal that may use it */
     unsigned handles;    /* MEMORY_VIRTUAL, MEMORY_POOL: of the references, the application's */
+    bool is_held;        /* it was freed, and another process has it still (STANDIN_CUDA_FAULTS) */
 } memory_t;
 
 typedef enum range_kind {
@@ -65,6 +68,7 @@ typedef struct range {
     memory_t *memory;          /* NULL: host memory. Referenced */
     CUcontext context;         /* in which it was made; NULL: that says nothing (virtual, pooled) */
     unsigned opened;           /* RANGE_IPC: how many times */
+    bool freed;                /* RANGE_POOLED: a stream will, so nothing may be asked about it */
     uint32_t readers, writers; /* RANGE_VIRTUAL: devices by ordinal */
 } range_t;
 
@@ -81,6 +85,8 @@ static inline size_t memory_round_up(size_t bytes, size_t unit)
 /* Without the lock. */
 /** Whether CUDA knows all of it; nothing at all is known. */
 bool memory_is_known(CUdeviceptr address, size_t bytes);
+/** Whether kernels of a device may use what lies there. */
+bool memory_is_reached(CUdevice ordinal, CUdeviceptr address);
 
 /* With the lock held. */
 /** Make memory, or a pool. */
@@ -97,7 +103,7 @@ void memory_put(memory_t *memory);
 bool memory_is(const memory_t *memory, memory_kind_t kind);
 /** The device that it belongs to. */
 int memory_ordinal(const memory_t *memory);
-/** What of a GPU this process has allocated. */
+/** What of a GPU this process has allocated, or has freed while others had it imported. */
 uint64_t memory_used(int gpu);
 
 /** Map all of a memory somewhere and take a reference: a new range. */
@@ -112,6 +118,8 @@ range_t *range_first_in(uintptr_t address, size_t bytes);
 void range_remove(range_t *range);
 /** Forget it, unmap it and free its addresses. */
 void range_unmap(range_t *range);
+/** Whether cuMemFreeAsync() has freed what was at this address last. */
+bool range_is_freed(uintptr_t address);
 
 /* The addresses of GPU memory (arena.c): its own part of the address space, where what is not in use cannot
  * be read, and what was freed is used again first. */

@@ -2,6 +2,7 @@
 #include "standin/memory/memory.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* CUDA says of none of the data how large it is but by its type: a number of 32 bits, */
 static void put_number(void *data, uint32_t value)
@@ -41,7 +42,7 @@ static CUresult put_attribute(const range_t *range, CUpointer_attribute attribut
         put_wide(data, address);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-        put_wide(data, range->number);
+        put_wide(data, standin_settings()->has_no_ids ? 0 : range->number);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         put_bool(data, false);
@@ -72,13 +73,24 @@ static CUresult put_attribute(const range_t *range, CUpointer_attribute attribut
     }
 }
 
+/* "querying its pointer attributes results in undefined behavior", cuMemFreeAsync() says. With the lock held.
+ */
+static const range_t *find_to_ask(CUdeviceptr address)
+{
+    if (!standin_settings()->faults || !range_is_freed((uintptr_t)address))
+        return range_find((uintptr_t)address);
+    standin_fault("process %d asks about memory at %#llx that cuMemFreeAsync() has freed", (int)getpid(),
+                  address);
+    return NULL;
+}
+
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     STANDIN_ENTER(cuPointerGetAttribute, HEALTH);
     if (!data)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&memory_lock);
-    const range_t *range = range_find((uintptr_t)address);
+    const range_t *range = find_to_ask(address);
     CUresult result = range ? put_attribute(range, attribute, address, data) : CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_unlock(&memory_lock);
     return result;
@@ -111,7 +123,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
     if (!attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&memory_lock);
-    const range_t *range = range_find((uintptr_t)address);
+    const range_t *range = find_to_ask(address);
     CUresult result = CUDA_SUCCESS;
     for (unsigned i = 0; i < count && result != CUDA_ERROR_NOT_SUPPORTED; i++) {
         result = range ? put_attribute(range, attributes[i], address, data[i]) : CUDA_ERROR_INVALID_VALUE;

@@ -75,15 +75,22 @@ static CUresult check_access(const memory_t *pool, const CUmemAccessDesc *access
     return takes_own ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* Checked and not enforced: all memory of a pool can be used, always. */
+static void set_access(memory_t *pool, const CUmemAccessDesc *access)
+{
+    uint32_t device = UINT32_C(1) << access->location.id;
+    pool->accessors = access->flags ? pool->accessors | device : pool->accessors & ~device;
+}
+
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *accesses, size_t count)
 {
     STANDIN_ENTER(cuMemPoolSetAccess, HEALTH);
     pthread_mutex_lock(&memory_lock);
-    const memory_t *pool = from_handle(handle);
+    memory_t *pool = from_handle(handle);
     CUresult result = pool && (accesses || !count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
         result = check_access(pool, &accesses[i]);
+    for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
+        set_access(pool, &accesses[i]);
     pthread_mutex_unlock(&memory_lock);
     return result;
 }
@@ -140,8 +147,10 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
     STANDIN_ENTER(cuMemFreeAsync, CONTEXT);
     STANDIN_TRY(stream_find_uncaptured(stream, &stream));
     pthread_mutex_lock(&memory_lock);
-    const range_t *range = find_pooled(address);
+    range_t *range = find_pooled(address);
     uint64_t number = range ? range->number : 0;
+    if (range)
+        range->freed = true;
     pthread_mutex_unlock(&memory_lock);
     if (!number)
         return CUDA_ERROR_INVALID_VALUE;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define BYTES_OF_WORD 0x01010101u /* times a byte: four of it */
+
 static bool is_word(const void *address)
 {
     return (uintptr_t)address % sizeof(uint64_t) == 0;
@@ -22,7 +24,13 @@ static void copy(const op_t *op)
 
 static void fill(const op_t *op)
 {
-    memset(op->fill.to, op->fill.byte, op->fill.bytes);
+    const uint32_t value = op->fill.value;
+    if (value == (value & 0xff) * BYTES_OF_WORD) {
+        memset(op->fill.to, (int)(value & 0xff), op->fill.bytes);
+        return;
+    }
+    for (size_t i = 0; i < op->fill.bytes / sizeof(value); i++)
+        ((uint32_t *)op->fill.to)[i] = value;
 }
 
 static const op_type_t copy_type = {.run = copy};
@@ -77,14 +85,41 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
     return stream_submit(handle, &op);
 }
 
-CUresult cuMemsetD8(CUdeviceptr to, unsigned char byte, size_t bytes)
+/* Copies whose names say which ends are on GPUs. */
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    STANDIN_ENTER(cuMemsetD8, CONTEXT);
+    return cuMemcpyAsync(to, from, bytes, stream);
+}
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    return cuMemcpyAsync(to, (CUdeviceptr)(uintptr_t)from, bytes, stream);
+}
+
+CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return cuMemcpyAsync((CUdeviceptr)(uintptr_t)to, from, bytes, stream);
+}
+
+static CUresult fill_now(CUdeviceptr to, uint32_t value, size_t bytes)
+{
     if (!memory_is_known(to, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     STANDIN_TRY(capture_check_unsafe());
-    op_t op = {.type = &fill_type, .fill = {memory_pointer(to), bytes, byte}};
+    op_t op = {.type = &fill_type, .fill = {memory_pointer(to), bytes, value}};
     return stream_submit_and_await(NULL, &op);
+}
+
+CUresult cuMemsetD8(CUdeviceptr to, unsigned char byte, size_t bytes)
+{
+    STANDIN_ENTER(cuMemsetD8, CONTEXT);
+    return fill_now(to, byte * BYTES_OF_WORD, bytes);
+}
+
+CUresult cuMemsetD32(CUdeviceptr to, unsigned int value, size_t count)
+{
+    STANDIN_ENTER(cuMemsetD32, CONTEXT);
+    return to % sizeof(value) ? CUDA_ERROR_INVALID_VALUE : fill_now(to, value, count * sizeof(value));
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream)
@@ -92,5 +127,6 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes, CUstr
     STANDIN_ENTER(cuMemsetD8Async, CONTEXT);
     if (!memory_is_known(to, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    return stream_submit(stream, &(op_t){.type = &fill_type, .fill = {memory_pointer(to), bytes, byte}});
+    return stream_submit(
+        stream, &(op_t){.type = &fill_type, .fill = {memory_pointer(to), bytes, byte * BYTES_OF_WORD}});
 }

@@ -260,7 +260,9 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
         *properties = (CUmemAllocationProp){
             .type = CU_MEM_ALLOCATION_TYPE_PINNED,
             .requestedHandleTypes = (CUmemAllocationHandleType)memory->header.handle_types,
-            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory_ordinal(memory)}};
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                         .id = standin_settings()->keeps_ordinals ? (int)memory->header.ordinal
+                                                                  : memory_ordinal(memory)}};
     pthread_mutex_unlock(&memory_lock);
     return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

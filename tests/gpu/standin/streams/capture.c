@@ -233,17 +233,14 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 }
 
 /* Of nodes it tells nothing: there is no call here that takes one. */
-CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *number,
-                                CUgraph *graph, const CUgraphNode **dependencies,
-                                const CUgraphEdgeData **edges, size_t *dependency_count)
+CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *number,
+                                   CUgraph *graph, const CUgraphNode **dependencies, size_t *dependency_count)
 {
     STANDIN_ENTER(cuStreamGetCaptureInfo, CONTEXT);
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
     if (dependencies)
         *dependencies = NULL;
-    if (edges)
-        *edges = NULL;
     if (dependency_count)
         *dependency_count = 0;
     CUstream stream;

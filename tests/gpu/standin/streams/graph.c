@@ -237,6 +237,6 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
         result = launch(exec, stream);
     pthread_mutex_unlock(&stream_lock);
     if (fatal)
-        stream_lose(CUDA_ERROR_ILLEGAL_ADDRESS);
+        stream_lose(standin_context(), CUDA_ERROR_ILLEGAL_ADDRESS);
     return result;
 }

@@ -1,5 +1,6 @@
 /* Modules, functions and launches: a block of a kernel is a thread. */
 #include "standin/memory/memory.h"
+#include "standin/streams/builtins.h"
 #include "standin/streams/stream.h"
 
 #include "host_kernels.h"
@@ -8,13 +9,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum {
-    RESIDENT_BLOCKS = STANDIN_MULTIPROCESSORS * STANDIN_BLOCKS_PER_MULTIPROCESSOR,
-    PARAMETERS_MAX = 2,
-    MEET_NAP_NS = 20000
-};
+enum { RESIDENT_BLOCKS_MAX = STANDIN_MULTIPROCESSORS * STANDIN_BLOCKS_PER_MULTIPROCESSOR };
 
 /* Any image will do: all modules have the same kernels. They live as long as the process. */
 struct CUmod_st {
@@ -22,13 +18,6 @@ struct CUmod_st {
     CUcontext context;
     CUfunction functions;
 };
-
-/* A kernel of this library's own. */
-typedef struct builtin {
-    const char *name;
-    size_t parameters[PARAMETERS_MAX + 1]; /* their bytes, then 0 */
-    void (*run)(const uint64_t *parameters, uint32_t block, uint32_t block_count);
-} builtin_t;
 
 struct CUfunc_st {
     CUfunction next;
@@ -41,41 +30,9 @@ struct launch {
     _Atomic unsigned references; /* by queued operations and graphs */
     CUfunction function;
     uint32_t block_count;
+    bool is_cooperative;
     alignas(max_align_t) unsigned char parameters[]; /* every one at a multiple of 8 bytes */
 };
-
-/* standin_increment(uint64_t *words, uint64_t count): adds 1 to each of them. */
-static void increment(const uint64_t *parameters, uint32_t block, uint32_t block_count)
-{
-    uint64_t *words = memory_pointer(parameters[0]);
-    for (uint64_t i = block; i < parameters[1]; i += block_count)
-        __atomic_fetch_add(&words[i], 1, __ATOMIC_RELAXED);
-}
-
-/* standin_meet(uint64_t *word): adds 1, and ends once all blocks have. The word must be 0. */
-static void meet(const uint64_t *parameters, uint32_t block, uint32_t block_count)
-{
-    (void)block;
-    const struct timespec nap = {0, MEET_NAP_NS};
-    uint64_t *word = memory_pointer(parameters[0]);
-    __atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL);
-    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < block_count && standin_health() == CUDA_SUCCESS)
-        nanosleep(&nap, NULL); /* threads that yield for long may starve the rest of the machine */
-}
-
-static const builtin_t builtins[] = {
-    {"standin_increment", {sizeof(CUdeviceptr), sizeof(uint64_t)}, increment},
-    {"standin_meet", {sizeof(CUdeviceptr)}, meet},
-};
-
-static const builtin_t *find_builtin(const char *name)
-{
-    for (size_t i = 0; i < sizeof(builtins) / sizeof(builtins[0]); i++) {
-        if (!strcmp(builtins[i].name, name))
-            return &builtins[i];
-    }
-    return NULL;
-}
 
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static CUmodule modules;
@@ -104,7 +61,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     if (!function || !module || !name)
         return CUDA_ERROR_INVALID_VALUE;
     host_kernel_t *kernel = host_kernel_find(name);
-    const builtin_t *builtin = find_builtin(name);
+    const builtin_t *builtin = builtin_find(name);
     if (!kernel && !builtin)
         return CUDA_ERROR_NOT_FOUND;
     CUfunction made = calloc(1, sizeof(*made));
@@ -151,6 +108,39 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fun
     return CUDA_SUCCESS;
 }
 
+static uint32_t resident_blocks(void)
+{
+    return standin_settings()->multiprocessors * STANDIN_BLOCKS_PER_MULTIPROCESSOR;
+}
+
+/* ---- room on the multiprocessors (STANDIN_CUDA_RESIDENCY) ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t freed;
+    uint32_t taken[STANDIN_GPUS_MAX]; /* blocks, by ordinal */
+} room = {.lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER};
+
+static void room_take(const launch_t *launch, uint32_t blocks)
+{
+    uint32_t *taken = &room.taken[launch->function->module->context->ordinal];
+    pthread_mutex_lock(&room.lock);
+    while (standin_settings()->has_residency && *taken + blocks > resident_blocks())
+        pthread_cond_wait(&room.freed, &room.lock);
+    *taken += blocks;
+    pthread_mutex_unlock(&room.lock);
+}
+
+static void room_give(const launch_t *launch, uint32_t blocks)
+{
+    pthread_mutex_lock(&room.lock);
+    room.taken[launch->function->module->context->ordinal] -= blocks;
+    pthread_cond_broadcast(&room.freed);
+    pthread_mutex_unlock(&room.lock);
+}
+
+/* ---- launches ---- */
+
 /* The threads of one launch: none begins before all are there, for blocks may wait for each other. */
 typedef struct crowd {
     const launch_t *launch;
@@ -165,6 +155,8 @@ static void run_blocks(crowd_t *crowd)
     const launch_t *launch = crowd->launch;
     const CUfunction function = launch->function;
     uint32_t block;
+    if (!launch->is_cooperative)
+        room_take(launch, 1);
     while ((block = atomic_fetch_add(&crowd->next_block, 1)) < launch->block_count) {
         if (function->kernel)
             function->kernel((const lane_abi_run_t *)(const void *)launch->parameters, block,
@@ -173,11 +165,14 @@ static void run_blocks(crowd_t *crowd)
             function->builtin->run((const uint64_t *)(const void *)launch->parameters, block,
                                    launch->block_count);
     }
+    if (!launch->is_cooperative)
+        room_give(launch, 1);
 }
 
 static void *run_resident(void *argument)
 {
     crowd_t *crowd = argument;
+    standin_use(crowd->launch->function->module->context);
     pthread_mutex_lock(&crowd->lock);
     while (crowd->state == CROWD_GATHERS)
         pthread_cond_wait(&crowd->decided, &crowd->lock);
@@ -188,18 +183,40 @@ static void *run_resident(void *argument)
     return NULL;
 }
 
+/* Whether the kernel's GPU reaches all that it is told to touch; of this library's own kernels the first
+ * bytes. */
+static bool is_within_reach(const launch_t *launch)
+{
+    const CUfunction function = launch->function;
+    CUdevice ordinal = function->module->context->ordinal;
+    const uint64_t *parameters = (const uint64_t *)(const void *)launch->parameters;
+    if (function->kernel)
+        return reach_holds_run(ordinal, (const lane_abi_run_t *)(const void *)launch->parameters);
+    bool within = true;
+    for (uint32_t i = 0; i < BUILTIN_PARAMETERS_MAX; i++)
+        if (function->builtin->addresses >> i & 1)
+            within &= memory_is_reached(ordinal, parameters[i]);
+    return within;
+}
+
 /* As many blocks at a time as are resident on a GPU; the stream's own thread takes its part. */
 static void run_launch(const op_t *op)
 {
+    if (!is_within_reach(op->launch)) {
+        stream_lose(op->launch->function->module->context, CUDA_ERROR_ILLEGAL_ADDRESS);
+        return;
+    }
     crowd_t crowd = {
         .launch = op->launch, .lock = PTHREAD_MUTEX_INITIALIZER, .decided = PTHREAD_COND_INITIALIZER};
     uint32_t blocks = op->launch->block_count;
-    uint32_t resident = blocks < RESIDENT_BLOCKS ? blocks : RESIDENT_BLOCKS;
-    pthread_t threads[RESIDENT_BLOCKS];
+    uint32_t resident = blocks < resident_blocks() ? blocks : resident_blocks();
+    pthread_t threads[RESIDENT_BLOCKS_MAX];
     uint32_t count = 0;
     while (count + 1 < resident && !pthread_create(&threads[count], NULL, run_resident, &crowd))
         count++;
     bool all_are_there = count + 1 == resident;
+    if (op->launch->is_cooperative)
+        room_take(op->launch, resident);
     pthread_mutex_lock(&crowd.lock);
     crowd.state = all_are_there ? CROWD_RUNS : CROWD_LEAVES;
     pthread_cond_broadcast(&crowd.decided);
@@ -208,10 +225,12 @@ static void run_launch(const op_t *op)
         run_blocks(&crowd);
     for (uint32_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
+    if (op->launch->is_cooperative)
+        room_give(op->launch, resident);
     pthread_cond_destroy(&crowd.decided);
     pthread_mutex_destroy(&crowd.lock);
     if (!all_are_there)
-        stream_lose(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        stream_lose(op->launch->function->module->context, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
 }
 
 static void keep_launch(const op_t *op)
@@ -228,6 +247,11 @@ static void drop_launch(const op_t *op)
 static const op_type_t launch_type = {
     .run = run_launch, .keep = keep_launch, .drop = drop_launch, .is_launch = true};
 
+static size_t padded(size_t bytes)
+{
+    return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t) * sizeof(uint64_t);
+}
+
 /* Copy the parameters, as CUDA does before a launch returns. NULL: no memory. */
 static launch_t *create_launch(CUfunction function, uint32_t block_count, void **parameters)
 {
@@ -235,8 +259,8 @@ static launch_t *create_launch(CUfunction function, uint32_t block_count, void *
     const size_t *bytes = function->kernel ? run_only : function->builtin->parameters;
     size_t total = 0;
     for (unsigned i = 0; bytes[i]; i++)
-        total += bytes[i];
-    launch_t *launch = malloc(sizeof(*launch) + total);
+        total += padded(bytes[i]);
+    launch_t *launch = calloc(1, sizeof(*launch) + total);
     if (!launch)
         return NULL;
     atomic_init(&launch->references, 1);
@@ -245,7 +269,7 @@ static launch_t *create_launch(CUfunction function, uint32_t block_count, void *
     unsigned char *to = launch->parameters;
     for (unsigned i = 0; bytes[i]; i++) {
         memcpy(to, parameters[i], bytes[i]);
-        to += bytes[i];
+        to += padded(bytes[i]);
     }
     return launch;
 }
@@ -262,15 +286,17 @@ static CUresult check_stream(CUfunction function, CUstream handle)
     return result;
 }
 
-static CUresult submit(CUfunction function, uint32_t block_count, void **parameters, CUstream stream)
+static CUresult submit(CUfunction function, uint32_t block_count, bool is_cooperative, void **parameters,
+                       CUstream stream)
 {
     if (!stream_is_captured(stream) && standin_launch_is_fatal()) {
-        stream_lose(CUDA_ERROR_ILLEGAL_ADDRESS);
+        stream_lose(function->module->context, CUDA_ERROR_ILLEGAL_ADDRESS);
         return CUDA_SUCCESS; /* the calls that follow tell */
     }
     launch_t *launch = create_launch(function, block_count, parameters);
     if (!launch)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    launch->is_cooperative = is_cooperative;
     STANDIN_TRY(stream_submit(stream, &(op_t){.type = &launch_type, .launch = launch}));
     bool blocks = standin_settings()->launches_block && !stream_is_captured(stream);
     return blocks ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
@@ -298,7 +324,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
         return CUDA_ERROR_NOT_SUPPORTED;
     STANDIN_TRY(check_shape((unsigned[]){grid_x, grid_y, grid_z}, (unsigned[]){block_x, block_y, block_z}));
     STANDIN_TRY(check_stream(function, stream));
-    return submit(function, grid_x, parameters, stream);
+    return submit(function, grid_x, false, parameters, stream);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
@@ -311,8 +337,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
     if (!function || !parameters)
         return CUDA_ERROR_INVALID_VALUE;
     STANDIN_TRY(check_shape((unsigned[]){grid_x, grid_y, grid_z}, (unsigned[]){block_x, block_y, block_z}));
-    if (grid_x > RESIDENT_BLOCKS)
+    if (grid_x > resident_blocks())
         return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     STANDIN_TRY(check_stream(function, stream));
-    return submit(function, grid_x, parameters, stream);
+    return submit(function, grid_x, true, parameters, stream);
 }

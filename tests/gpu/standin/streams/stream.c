@@ -37,9 +37,9 @@ void stream_sleep(void)
     pthread_cond_wait(&all.progress, &stream_lock);
 }
 
-void stream_lose(CUresult error)
+void stream_lose(CUcontext context, CUresult error)
 {
-    standin_lose(error);
+    standin_lose(context, error);
     pthread_mutex_lock(&stream_lock);
     stream_wake();
     pthread_mutex_unlock(&stream_lock);
@@ -77,10 +77,30 @@ void stream_close(CUstream stream)
         free_stream(stream);
 }
 
+/* Of all that a stream has not done yet. UINT64_MAX: nothing. */
+static uint64_t oldest_number(const struct CUstream_st *stream)
+{
+    return stream->running ? stream->running : stream->first ? stream->first->number : UINT64_MAX;
+}
+
+/* Whether a stream of the same queue has to do something first (STANDIN_CUDA_QUEUES). */
+static bool is_held_up(const struct CUstream_st *stream)
+{
+    const uint32_t queues = standin_settings()->queues;
+    for (CUstream s = queues ? all.streams : NULL; s; s = s->next) {
+        if (s != stream && s->context == stream->context && s->id % queues == stream->id % queues &&
+            oldest_number(s) < oldest_number(stream))
+            return true;
+    }
+    return false;
+}
+
 static op_t *take_first(CUstream stream)
 {
     while (!stream->first && !stream->is_closed)
         pthread_cond_wait(&stream->arrived, &stream_lock);
+    while (stream->first && is_held_up(stream))
+        stream_sleep();
     op_t *op = stream->first;
     if (op) {
         stream->first = op->next;
@@ -101,6 +121,7 @@ static void *run_stream(void *argument)
 {
     CUstream stream = argument;
     op_t *op;
+    standin_use(stream->context);
     pthread_mutex_lock(&stream_lock);
     while ((op = take_first(stream))) {
         pthread_mutex_unlock(&stream_lock);
@@ -194,14 +215,14 @@ bool stream_is_captured(CUstream handle)
     return is_captured;
 }
 
-/* Whether something of a stream, or of any of a context, is left that was queued no later than `last`. */
+/* Whether something of a stream, or of any of a context, or of any at all (NULL both), is left that was
+ * queued no later than `last`. */
 static bool is_behind(CUcontext context, CUstream stream, uint64_t last)
 {
     for (CUstream s = all.streams; s; s = s->next) {
-        if (stream ? s != stream : s->context != context)
+        if (stream ? s != stream : context && s->context != context)
             continue;
-        uint64_t oldest = s->running ? s->running : s->first ? s->first->number : UINT64_MAX;
-        if (oldest <= last)
+        if (oldest_number(s) <= last)
             return true;
     }
     return false;
@@ -211,10 +232,13 @@ CUresult stream_await(CUcontext context, CUstream stream)
 {
     pthread_mutex_lock(&stream_lock);
     uint64_t last = all.op_count;
-    while (standin_health() == CUDA_SUCCESS && is_behind(context, stream, last))
+    if (stream)
+        context = stream->context;
+    while (standin_health_of(context) == CUDA_SUCCESS && is_behind(context, stream, last))
         stream_sleep();
+    CUresult health = standin_health_of(context);
     pthread_mutex_unlock(&stream_lock);
-    return standin_health();
+    return health;
 }
 
 CUresult stream_find_uncaptured(CUstream handle, CUstream *stream)
@@ -273,7 +297,9 @@ CUresult cuStreamQuery(CUstream handle)
     STANDIN_TRY(stream_find_uncaptured(handle, &stream));
     pthread_mutex_lock(&stream_lock);
     bool is_idle = !is_behind(NULL, stream, all.op_count);
+    CUresult health = standin_health_of(stream->context);
     pthread_mutex_unlock(&stream_lock);
+    STANDIN_TRY(health);
     return is_idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 

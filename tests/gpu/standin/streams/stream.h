@@ -43,12 +43,13 @@ struct op {
         struct {
             void *to;
             size_t bytes;
-            unsigned char byte;
+            uint32_t value; /* a byte four times, unless bytes and address are multiples of 4 */
         } fill;
         struct {
-            uint64_t *at;
+            void *at; /* 64 bits; is_short: 32 */
             uint64_t value;
             unsigned flags;
+            bool is_short;
         } word;
         struct {
             CUhostFn function;
@@ -101,14 +102,18 @@ CUresult stream_submit(CUstream handle, const op_t *op);
 bool stream_is_captured(CUstream handle);
 /** The stream that a handle means. A captured one is refused, and its capture invalid. */
 CUresult stream_find_uncaptured(CUstream handle, CUstream *stream);
-/** Wait for all that was queued so far: to a stream, or (NULL) to all of a context. */
+/** Wait for all that was queued so far: to a stream, or (NULL) to all of a context, or (NULL) to all. */
 CUresult stream_await(CUcontext context, CUstream stream);
 /** Queue and wait. */
 CUresult stream_submit_and_await(CUstream handle, const op_t *op);
-/** Lose the process: whoever waits returns, nothing more runs. */
-void stream_lose(CUresult error);
+/** Lose the context, or the process: whoever waits returns. */
+void stream_lose(CUcontext context, CUresult error);
 void op_keep(const op_t *op);
 void op_drop(const op_t *op);
+
+struct lane_abi_run;
+/** Whether the lanes of a run touch only what their GPU reaches (reach.c); else stderr says what not. */
+bool reach_holds_run(CUdevice ordinal, const struct lane_abi_run *run);
 
 /* Markers; with stream_lock held. */
 marker_t *marker_create(void); /* with one reference; NULL: no memory */

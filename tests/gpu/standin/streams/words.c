@@ -6,20 +6,26 @@
 
 enum { SPINS = 200, NAP_NS = 20000 };
 
+/* Acquire, and release below: what was written before a word is seen after it, also by other processes. */
+static uint64_t find(const op_t *op)
+{
+    return op->word.is_short ? __atomic_load_n((const uint32_t *)op->word.at, __ATOMIC_ACQUIRE)
+                             : __atomic_load_n((const uint64_t *)op->word.at, __ATOMIC_ACQUIRE);
+}
+
 static bool is_met(const op_t *op)
 {
-    /* Acquire, and release below: what was written before a word is seen after it, also by other processes.
-     */
-    uint64_t found = __atomic_load_n(op->word.at, __ATOMIC_ACQUIRE);
+    const uint64_t found = find(op), value = op->word.value;
+    const uint64_t all = op->word.is_short ? UINT32_MAX : UINT64_MAX;
     switch (op->word.flags) {
     case CU_STREAM_WAIT_VALUE_EQ:
-        return found == op->word.value;
+        return found == value;
     case CU_STREAM_WAIT_VALUE_AND:
-        return (found & op->word.value) != 0;
+        return (found & value) != 0;
     case CU_STREAM_WAIT_VALUE_NOR:
-        return ~(found | op->word.value) != 0;
-    default:
-        return (int64_t)(found - op->word.value) >= 0; /* GEQ, also where it wraps */
+        return (~(found | value) & all) != 0;
+    default: /* GEQ, also where it wraps */
+        return op->word.is_short ? (int32_t)(found - value) >= 0 : (int64_t)(found - value) >= 0;
     }
 }
 
@@ -34,32 +40,61 @@ static void wait_for_word(const op_t *op)
 
 static void write_word(const op_t *op)
 {
-    __atomic_store_n(op->word.at, op->word.value, __ATOMIC_RELEASE);
+    if (op->word.is_short)
+        __atomic_store_n((uint32_t *)op->word.at, (uint32_t)op->word.value, __ATOMIC_RELEASE);
+    else
+        __atomic_store_n((uint64_t *)op->word.at, op->word.value, __ATOMIC_RELEASE);
 }
 
 static const op_type_t write_type = {.run = write_word};
 static const op_type_t wait_type = {.run = wait_for_word};
 
 static CUresult submit(CUstream stream, const op_type_t *type, CUdeviceptr address, uint64_t value,
-                       unsigned flags)
+                       unsigned flags, size_t bytes)
 {
-    if (address % sizeof(uint64_t) || !memory_is_known(address, sizeof(uint64_t)))
+    if (address % bytes || !memory_is_known(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    return stream_submit(stream, &(op_t){.type = type, .word = {memory_pointer(address), value, flags}});
+    const bool is_short = bytes == sizeof(uint32_t);
+    return stream_submit(stream,
+                         &(op_t){.type = type, .word = {memory_pointer(address), value, flags, is_short}});
+}
+
+static CUresult submit_write(CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags,
+                             size_t bytes)
+{
+    if (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
+        return CUDA_ERROR_INVALID_VALUE;
+    return submit(stream, &write_type, address, value, flags, bytes);
+}
+
+static CUresult submit_wait(CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags,
+                            size_t bytes)
+{
+    if (flags > CU_STREAM_WAIT_VALUE_NOR)
+        return CUDA_ERROR_INVALID_VALUE; /* there is nothing to flush, and no GPU said that it can */
+    return submit(stream, &wait_type, address, value, flags, bytes);
+}
+
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
+{
+    STANDIN_ENTER(cuStreamWriteValue32, CONTEXT);
+    return submit_write(stream, address, value, flags, sizeof(value));
 }
 
 CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
 {
     STANDIN_ENTER(cuStreamWriteValue64, CONTEXT);
-    if (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
-        return CUDA_ERROR_INVALID_VALUE;
-    return submit(stream, &write_type, address, value, flags);
+    return submit_write(stream, address, value, flags, sizeof(value));
+}
+
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
+{
+    STANDIN_ENTER(cuStreamWaitValue32, CONTEXT);
+    return submit_wait(stream, address, value, flags, sizeof(value));
 }
 
 CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
 {
     STANDIN_ENTER(cuStreamWaitValue64, CONTEXT);
-    if (flags > CU_STREAM_WAIT_VALUE_NOR)
-        return CUDA_ERROR_INVALID_VALUE; /* there is nothing to flush, and no GPU said that it can */
-    return submit(stream, &wait_type, address, value, flags);
+    return submit_wait(stream, address, value, flags, sizeof(value));
 }

@@ -1,9 +1,9 @@
 /*
- * Ranges of a stretch of shared memory, given out first fit: for what is handed to the GPU worker. Not
- * thread-safe.
+ * Ranges of a stretch of memory, given out first fit: of what is handed to the GPU worker, and of what the
+ * worker has in host memory. Not thread-safe.
  */
-#ifndef BLINK_EXEC_CUDA_GPU_ARENA_H
-#define BLINK_EXEC_CUDA_GPU_ARENA_H
+#ifndef BLINK_GPU_ARENA_H
+#define BLINK_GPU_ARENA_H
 
 #include "error.h"
 

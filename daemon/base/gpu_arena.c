@@ -1,4 +1,4 @@
-#include "exec/cuda/gpu_arena.h"
+#include "base/gpu_arena.h"
 
 #include <stdlib.h>
 
@@ -45,8 +45,7 @@ blink_result_t gpu_arena_take(gpu_arena_t *arena, uint64_t bytes, uint64_t *offs
         link = &(*link)->next;
     gpu_arena_hole_t *hole = *link;
     if (!hole)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY,
-                          "no room for %llu bytes among the %llu shared with the GPU worker",
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no room for %llu bytes in one piece among %llu",
                           (unsigned long long)bytes, (unsigned long long)arena->bytes);
     *offset = hole->offset;
     hole->offset += wanted;

@@ -1,0 +1,227 @@
+"""The connection to the daemon, its memory, and ops that have not ended."""
+import asyncio
+import ctypes
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from math import ceil, inf, prod
+from typing import Any, Callable, Generator, NamedTuple, Optional, Sequence, Union
+
+from ._abi import Result, UniqueId, library
+from ._buffers import datatype_of, element_bytes
+from ._errors import call, failure
+
+#: Python runs its handlers of signals, that of Ctrl-C for one, between calls of the library.
+SIGNALS_MS = 200
+
+Shape = Union[int, Sequence[int]]
+
+_FORMATS: Any = {"int8": "b", "uint8": "B", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
+            "float32": "f", "float64": "d"}
+
+
+def version() -> str:
+    """Of libblinkclient."""
+    return library.blink_version().decode()
+
+
+class Launched(NamedTuple):
+    rank: int
+    size: int
+    local_rank: Optional[int]
+
+
+def launched() -> Launched:
+    """Which rank this process is of how many, as its launcher says. Needs no daemon."""
+    rank, size, local = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    call("blink_launched", ctypes.byref(rank), ctypes.byref(size), ctypes.byref(local))
+    return Launched(rank.value, size.value, None if local.value < 0 else local.value)
+
+
+class Context:
+    """A connection to the daemon, at BLINK_SOCKET or where it is by default."""
+
+    def __init__(self, socket: Optional[str] = None) -> None:
+        self._handle = ctypes.c_void_p()
+        self._lock = threading.Lock()
+        self._holders = 1  # this object, and each piece of memory
+        self.is_closed = False
+        self.ops: set = set()  # that have not ended: their buffers stay
+        call("blink_open", os.fsencode(socket) if socket else None, ctypes.byref(self._handle))
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise ValueError("the context is closed")
+
+    @property
+    def handle(self) -> ctypes.c_void_p:
+        self.check_open()
+        return self._handle
+
+    @property
+    def device_count(self) -> int:
+        count = ctypes.c_int()
+        call("blink_device_count", self.handle, ctypes.byref(count))
+        return count.value
+
+    @property
+    def daemon_version(self) -> str:
+        text = ctypes.c_char_p()
+        call("blink_daemon_version", self.handle, ctypes.byref(text))
+        return (text.value or b"").decode()
+
+    def unique_id(self) -> bytes:
+        """An id for a communicator, to be handed to its other ranks by whatever means."""
+        made = UniqueId()
+        call("blink_get_unique_id", self.handle, ctypes.byref(made))
+        return bytes(made)
+
+    def empty(self, shape: Shape, dtype: Any = "float32") -> Any:
+        """Memory that the daemon reads and writes in place: a NumPy array where NumPy is, else a memoryview,
+        of zeros. It lives as long as its last user, also after close()."""
+        extents = [shape] if isinstance(shape, int) else list(shape)
+        datatype = datatype_of(dtype)
+        size = max(prod(extents), 1) * element_bytes(datatype)
+        address = ctypes.c_void_p()
+        call("blink_mem_alloc", self.handle, size, ctypes.byref(address))
+        # Of a class of its own, for arrays of ctypes have no finalizers.
+        kind: Any = type("Memory", (ctypes.c_byte * size,), {})
+        memory = kind.from_address(address.value)
+        with self._lock:
+            self._holders += 1
+        # Not at the interpreter's exit: _free() waits for ops, and the end of the process frees the memory.
+        weakref.finalize(memory, self._free, address).atexit = False
+        return _shaped(memory, extents, dtype, datatype.name)
+
+    def _free(self, address: ctypes.c_void_p) -> None:
+        library.blink_mem_free(self._handle, address)
+        self._release()
+
+    def _release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            is_last = self._holders == 0
+        if is_last:
+            library.blink_close(self._handle)
+            self.ops.clear()  # whose buffers nobody uses any more
+
+    def forget_ended(self) -> None:
+        """Let go of the buffers of ops that nobody has waited for."""
+        for op in list(self.ops):
+            op.done()
+
+    def close(self) -> None:
+        """Disconnect, when the last memory of this connection is not used any more. The communicators must
+        be closed before: else their other ranks see this one as lost. Afterwards communicators and ops of
+        this connection raise ValueError."""
+        with self._lock:
+            was_closed, self.is_closed = self.is_closed, True
+        if not was_closed:
+            self._release()
+
+    def __enter__(self) -> "Context":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def _shaped(memory: Any, shape: Sequence[int], dtype: Any, name: str) -> Any:
+    try:
+        import numpy
+    except ImportError:
+        if name not in _FORMATS:
+            raise TypeError(f"without NumPy there are no elements of {name}") from None
+        flat: Any = memoryview(memory).cast("B").cast(_FORMATS[name])[:prod(shape)]
+        return flat.cast("B").cast(_FORMATS[name], shape) if flat and len(shape) != 1 else flat
+    flat = numpy.frombuffer(memory, numpy.dtype(name if isinstance(dtype, str) else dtype))
+    return flat[:prod(shape)].reshape(shape)
+
+
+_shared: Optional[Context] = None
+_shared_lock = threading.Lock()
+
+
+def shared() -> Context:
+    """The connection of this process that init() and empty() use, made when it is needed."""
+    global _shared
+    with _shared_lock:
+        if _shared is None:
+            _shared = Context()
+        return _shared
+
+
+def empty(shape: Shape, dtype: Any = "float32") -> Any:
+    """As Context.empty(), of the process's own connection."""
+    return shared().empty(shape, dtype)
+
+
+def keep(outcome: deque, function: Callable, *arguments: Any) -> None:
+    """Call a function that is not Python's, and append what it returns. A KeyboardInterrupt comes before or
+    after both: on return from a plain call it can come before the assignment, and the value is lost."""
+    outcome.extend(map(function, *((argument,) for argument in arguments)))
+
+
+class Pending:
+    """An op that was submitted with wait=False. Its buffers stay until it has ended; one that nobody waits
+    for is waited for when its communicator is closed."""
+
+    def __init__(self, context: Context, handle: ctypes.c_void_p, held: Any, result: Any) -> None:
+        self._context, self._handle, self._held, self._result = context, handle, held, result
+        self._failed: Optional[Exception] = None
+        self._lock = threading.Lock()  # of the thread that waits in the library
+        self._codes: deque = deque(maxlen=1)  # what the library's latest wait has returned
+        self._is_over = False
+        context.ops.add(self)
+
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        """Until the op has ended: the array with the result, or the op's failure. After `timeout` seconds
+        TimeoutError: the op is then still under way. May be called again and by several threads."""
+        if not self._await_end(inf if timeout is None else max(timeout, 0)):
+            raise TimeoutError(f"the op has not ended within {timeout} s")
+        if self._failed:
+            raise self._failed
+        return self._result
+
+    def done(self) -> bool:
+        """Whether the op has ended, be it by a failure, which wait() raises. Does not wait, not even for
+        another thread that is in wait()."""
+        return self._await_end(0)
+
+    def _await_end(self, seconds: float) -> bool:
+        if self._is_over:
+            return True
+        until = time.monotonic() + seconds
+        locked: deque = deque(maxlen=1)
+        try:
+            keep(locked, self._lock.acquire, True, min(seconds, threading.TIMEOUT_MAX))
+            while locked[0] and not self._ends_within(until - time.monotonic()):
+                if time.monotonic() >= until:
+                    break
+        finally:
+            if locked and locked[0]:
+                self._lock.release()
+        return self._is_over
+
+    def _ends_within(self, seconds: float) -> bool:
+        """Under the lock: within these seconds, or a slice of them."""
+        if self._is_over:
+            return True
+        if self._handle:
+            self._context.check_open()
+            slice_ms = ceil(min(max(seconds * 1000, 0), SIGNALS_MS))
+            keep(self._codes, library.blink_wait_for, ctypes.byref(self._handle), slice_ms)
+            if self._handle:
+                return False
+        if self._codes[0] != Result.OK and not self._failed:
+            self._failed = failure(self._codes[0])
+        self._held = None
+        self._context.ops.discard(self)
+        self._is_over = True  # last, so that whoever comes after an interrupted wait() does the rest
+        return True
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait in a thread, and let the event loop go on."""
+        return asyncio.to_thread(self.wait).__await__()
