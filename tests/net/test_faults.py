@@ -301,6 +301,11 @@ class Cables(FaultsTest):
             before = op_count(host, 0)
             self.until(lambda host=host, before=before: op_count(host, 0) > before + 20)
         self.end_unharmed(sum(halves, []))
+        # One lost host ends a communicator. A session to the other one may be about to, and the next
+        # communicator would be lost with it.
+        for half in (places[:2], places[2:]):
+            for (host, _), (other, _) in (half, half[::-1]):
+                self.wait_connected(host, other)
         for host, _ in places[2:]:
             cluster.at_switch("ip", "link", "set", host.wire, "master", "br0")
         self.check_serve(places)
