@@ -7,7 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BYTES = 8 << 20, HOST_BYTES = 1 << 20, COPY_BYTES = 64 << 20, WAIT_MS = 400, END_MS = 6000 };
+enum {
+    BYTES = 8 << 20,
+    HOST_BYTES = 1 << 20,
+    COPY_BYTES = 64 << 20,
+    WAIT_MS = 400,
+    LAUNCH_MS = 2000,
+    END_MS = 6000
+};
 enum { STAGE_SENT, STAGE_OVER };
 enum { STOP = 0, STARTED = 16, MARKED = 32, OTHER = 48, LINES = 64 }; /* words, a cache line each */
 
@@ -263,7 +270,7 @@ static bool ask_beside(probe_t *p)
     PROBE_TRY(pthread_create(&caller, NULL, call_in_thread, &b) == 0);
     bool is_called = becomes_true(&b.is_called, WAIT_MS);
     PROBE_TRY(pthread_create(&launcher, NULL, launch_in_thread, &b) == 0);
-    const bool is_launched = becomes_true(&b.is_launched, WAIT_MS);
+    const bool is_launched = becomes_true(&b.is_launched, LAUNCH_MS);
     is_called = is_called && atomic_load_explicit(&b.is_called, memory_order_acquire);
     tell(&b, is_called, is_launched);
     probe_store(&b.words[STOP], 1);
