@@ -189,14 +189,26 @@ static const launcher_t *find_launcher(void)
     return NULL;
 }
 
+/* PRRTE tells its ranks no number of ranks, except in Open MPI's way. Each would take itself for the only one
+ * if it heard that no launcher has started it. */
+static blink_result_t no_launcher(void)
+{
+    if (get("PMIX_RANK") && get("PMIX_NAMESPACE"))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "PMIX_RANK=%.40s, and no variable says of how many ranks: start them by prterun "
+                          "--personality ompi, or set BLINK_RANK, BLINK_SIZE and BLINK_RENDEZVOUS",
+                          get("PMIX_RANK"));
+    return BLINK_FAIL(
+        BLINK_ERR_NOT_FOUND,
+        "no launcher has started this process: use blinkrun, torchrun, srun, mpirun or mpiexec, "
+        "or set BLINK_RANK, BLINK_SIZE and BLINK_RENDEZVOUS");
+}
+
 static blink_result_t find_place(const launcher_t *launcher, launch_t *launch)
 {
     uint32_t local_rank;
     if (!launcher)
-        return BLINK_FAIL(
-            BLINK_ERR_NOT_FOUND,
-            "no launcher has started this process: use blinkrun, torchrun, srun, mpirun or mpiexec, "
-            "or set BLINK_RANK, BLINK_SIZE and BLINK_RENDEZVOUS");
+        return no_launcher();
     *launch = (launch_t){.launcher = launcher->name, .local_rank = -1};
     BLINK_TRY(read_number(launcher->rank_count, 1, INT_MAX, &launch->rank_count));
     BLINK_TRY(read_number(launcher->rank, 0, launch->rank_count - 1, &launch->rank));

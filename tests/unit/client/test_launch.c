@@ -48,6 +48,7 @@ static const char *const known[] = {"BLINK_RANK",
                                     "OMPI_COMM_WORLD_SIZE",
                                     "OMPI_COMM_WORLD_LOCAL_RANK",
                                     "PMIX_NAMESPACE",
+                                    "PMIX_RANK",
                                     "PMI_RANK",
                                     "PMI_SIZE",
                                     "PMI_FD",
@@ -202,6 +203,8 @@ static void test_what_is_wrong_is_named(void **state)
     assert_no_launch("", BLINK_ERR_NOT_FOUND, "no launcher has started this process");
     assert_no_launch("RANK=0", BLINK_ERR_NOT_FOUND, "no launcher");
     assert_no_launch("PMI_RANK=0 PMI_SIZE=2", BLINK_ERR_NOT_FOUND, "no launcher");
+    assert_no_launch("PMIX_RANK=3 PMIX_NAMESPACE=job", BLINK_ERR_INVALID_ARGUMENT,
+                     "prterun --personality ompi");
     assert_no_launch("RANK=8 WORLD_SIZE=8", BLINK_ERR_INVALID_ARGUMENT, "RANK=8: a number from 0 to 7");
     assert_no_launch("RANK=-1 WORLD_SIZE=8", BLINK_ERR_INVALID_ARGUMENT, "RANK=-1: a number from 0 to 7");
     assert_no_launch("RANK=1x WORLD_SIZE=8", BLINK_ERR_INVALID_ARGUMENT, "RANK=1x: ");
