@@ -2,6 +2,7 @@
 
 #include "control/comms/gathering.h"
 #include "control/comms/leave.h"
+#include "control/comms/survivors.h"
 #include "control/memory/region.h"
 #include "control/memory/region_gpu.h"
 #include "control/peers/finding.h"
@@ -141,6 +142,9 @@ static void client_request(session_t *session, const Blinkwire__Request *request
         return;
     case BLINKWIRE__REQUEST__BODY_COMM_TIMEOUT:
         roster_set_timeout(client, request->id, request->comm_timeout);
+        return;
+    case BLINKWIRE__REQUEST__BODY_COMM_SURVIVORS:
+        roster_tell_survivors(client, request->id, request->comm_survivors->member);
         return;
     case BLINKWIRE__REQUEST__BODY_FIND_HOME:
         finding_begin(session->control, session->connection, session->tenant, request->id,

@@ -351,10 +351,44 @@ blink_result_t blink_comm_duplicate(blink_comm_t *comm, blink_comm_t **duplicate
 blink_result_t blink_comm_set_timeout(blink_comm_t *comm, unsigned int op_timeout_ms);
 
 /**
- * End the communicator for all ranks: ops under way and later ones fail with BLINK_ERR_ABORTED. The handle
- * remains to be destroyed. Waits for the daemon's answer, not for the other ranks.
+ * End the communicator for all ranks: ops under way and later ones fail with BLINK_ERR_ABORTED, and the
+ * sentence names the rank that called. The handle remains, for blink_comm_shrink() and to be destroyed. Waits
+ * for the daemon's answer, not for the other ranks.
  */
 blink_result_t blink_comm_abort(blink_comm_t *comm);
+
+/**
+ * The same call, by the name that MPI and NCCL give to what it does. A rank that has met a failure revokes
+ * the communicator so that ranks which wait for something else come to blink_comm_shrink(), too. What a
+ * rank's death has ended needs no revoking: the daemon has told all ranks.
+ */
+blink_result_t blink_comm_revoke(blink_comm_t *comm);
+
+/**
+ * Make a communicator of the ranks of `comm` that are still there, after others were lost, or it was revoked
+ * or aborted, or ranks left it. Only those that are there call, and each calls once:
+ *
+ *     if (blink_wait(op) == BLINK_ERR_PEER_LOST) {
+ *         blink_comm_t *shrunk;
+ *         CHECK(blink_comm_shrink(comm, NULL, &shrunk));
+ *         CHECK(blink_comm_destroy(comm));
+ *         comm = shrunk;
+ *     }
+ *
+ * Who is there is the daemon's word, and the same for all: the first call fixes it. A rank is there until its
+ * process has ended, its context is closed or it has left; whether it has heard of the loss does not matter.
+ * If another rank goes before all have joined, the call begins again without it. The ranks keep their order,
+ * and are numbered anew from 0; devices stay. `comm` remains to be destroyed, at any time after the call.
+ * Waits until all have called, no longer than init_timeout_ms for each rank that goes meanwhile.
+ * @param config  as for blink_comm_init_rank(), but its device is ignored. NULL: the algorithm, timeouts and
+ *                name of `comm`.
+ * @param shrunk  receives a handle; blink_comm_destroy() frees it.
+ * Errors: those of blink_comm_init_rank(), among them BLINK_ERR_TIMEOUT (a rank that is there has not called:
+ * one that hangs has to be ended before it counts as gone), after which the call may be made again;
+ * BLINK_ERR_UNSUPPORTED (`comm` has ranks on several hosts: the survivors need a new id).
+ */
+blink_result_t blink_comm_shrink(blink_comm_t *comm, const blink_comm_config_t *config,
+                                 blink_comm_t **shrunk);
 
 /**
  * Whether the communicator has failed by itself.

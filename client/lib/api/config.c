@@ -71,3 +71,12 @@ blink_result_t config_take(const blink_comm_config_t *given, blink_comm_config_t
     config->struct_bytes = sizeof(*config);
     return check(config);
 }
+
+blink_result_t config_inherit(const blink_comm_t *comm, const blink_comm_config_t *given,
+                              blink_comm_config_t *config)
+{
+    const blink_comm_config_t inherited = comm_config(comm);
+    BLINK_TRY(config_take(given ? given : &inherited, config));
+    config->device = inherited.device;
+    return BLINK_OK;
+}

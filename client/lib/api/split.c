@@ -51,8 +51,8 @@ static blink_result_t join(blink_comm_t *comm, const choice_t *choices, const bl
     uint32_t rank = 0, rank_count = collect(comm, choices, ranks);
     while (ranks[rank] != comm->rank)
         rank++;
-    blink_result_t result = comm_create(comm->context, &(comm_parent_t){comm, ranks}, &choices[ranks[0]].id,
-                                        rank_count, rank, config, split);
+    blink_result_t result = comm_create(comm->context, &(comm_parent_t){.comm = comm, .ranks = ranks},
+                                        &choices[ranks[0]].id, rank_count, rank, config, split);
     free(ranks);
     return result;
 }
@@ -67,10 +67,8 @@ blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const bl
     if (color < 0 && color != BLINK_SPLIT_NO_COLOR)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "color %d is negative and not BLINK_SPLIT_NO_COLOR",
                           color);
-    const blink_comm_config_t inherited = comm_config(comm);
     blink_comm_config_t chosen;
-    BLINK_TRY(config_take(config ? config : &inherited, &chosen));
-    chosen.device = (int)comm->gpu.device;
+    BLINK_TRY(config_inherit(comm, config, &chosen));
     choice_t own = {.color = color, .key = key};
     BLINK_TRY(blink_get_unique_id(comm->context, &own.id));
     choice_t *choices = calloc(comm->rank_count, sizeof(*choices));

@@ -47,6 +47,7 @@ static blink_result_t join(blink_comm_t *comm, const comm_parent_t *parent, cons
     body.parent = parent->comm ? parent->comm->member : 0;
     body.parent_ranks = (uint32_t *)(uintptr_t)parent->ranks; /* only read */
     body.n_parent_ranks = parent->ranks ? comm->rank_count : 0;
+    body.of_survivors = parent->of_survivors;
     uint8_t uuid[GPU_UUID_BYTES];
     if (gpus_current_uuid(&comm->context->gpus, uuid) && config->device < 0) {
         body.gpu_uuid.data = uuid;
@@ -160,7 +161,7 @@ blink_result_t comm_for_graphs(blink_comm_t *comm, blink_comm_t **graphs)
     if (!*graphs) {
         blink_unique_id_t id = id_for_graphs(comm);
         const blink_comm_config_t config = comm_config(comm);
-        result = comm_create(comm->context, &(comm_parent_t){comm, NULL}, &id, comm->rank_count, comm->rank,
+        result = comm_create(comm->context, &(comm_parent_t){.comm = comm}, &id, comm->rank_count, comm->rank,
                              &config, graphs);
         if (result == BLINK_OK)
             atomic_store_explicit(&comm->graphs, *graphs, memory_order_release);

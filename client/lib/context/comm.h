@@ -27,10 +27,12 @@ struct blink_comm {
     char async_text[BLINK_ERROR_TEXT_BYTES];
 };
 
-/** The communicator of whose ranks another one is made: who goes from it does not come to the other. */
+/** The communicator of whose ranks another one is made: who goes from it does not come to the other, and if
+ * it ends there is no other, unless that is of its survivors. */
 typedef struct comm_parent {
     const blink_comm_t *comm; /* NULL: there is none */
     const uint32_t *ranks;    /* by rank of the other one: the rank in this one; NULL: the same */
+    bool of_survivors;
 } comm_parent_t;
 
 /** Join as a rank; waits until all ranks have. The configuration has been checked. Errors: NO_MEMORY,

@@ -116,6 +116,8 @@ CALLS = {
     "blink_comm_split": [HANDLE, c_int, c_int, POINTER(CommConfig), HANDLE_OUT],
     "blink_comm_set_timeout": [HANDLE, c_uint],
     "blink_comm_abort": [HANDLE],
+    "blink_comm_revoke": [HANDLE],
+    "blink_comm_shrink": [HANDLE, POINTER(CommConfig), HANDLE_OUT],
     "blink_comm_async_error": [HANDLE, INT_OUT],
     "blink_comm_rank": [HANDLE, INT_OUT],
     "blink_comm_size": [HANDLE, INT_OUT],

@@ -135,6 +135,13 @@ class Communicator:
              ctypes.byref(handle))
         return Communicator._made(self.context, handle, self.name) if handle else None
 
+    def shrink(self) -> "Communicator":
+        """A communicator of the ranks that are still there, after others were lost, or this one was aborted.
+        Only those that are there call; this one remains to be closed."""
+        handle = ctypes.c_void_p()
+        call("blink_comm_shrink", self.handle, None, ctypes.byref(handle))
+        return Communicator._made(self.context, handle, self.name)
+
     def set_timeout(self, op_timeout: Optional[float]) -> None:
         """How long ops may wait for ranks from now on. All ranks call it."""
         call("blink_comm_set_timeout", self.handle, _milliseconds(op_timeout))

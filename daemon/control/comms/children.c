@@ -31,15 +31,15 @@ static bool is_elsewhere(const member_t *member)
 
 static blink_result_t check_present(const roster_t *parent, const Blinkwire__CommInit *message)
 {
-    if (parent->aborted_by_rank)
+    if (parent->aborted_by_rank && !message->of_survivors)
         return BLINK_FAIL(BLINK_ERR_ABORTED, "%s, whose ranks were to join, is aborted", parent->title);
     for (uint32_t rank = 0; rank < message->rank_count; rank++) {
         const member_t *member = &parent->members[expected_rank(message, rank)];
-        if (is_elsewhere(member) && parent->hosts->end_code != BLINK_OK)
+        if (is_elsewhere(member) && parent->hosts->end_code != BLINK_OK && !message->of_survivors)
             return BLINK_FAIL(parent->hosts->end_code, "%s", parent->hosts->end_text);
         if (is_elsewhere(member))
             continue;
-        if (!member->client || member->leaving)
+        if (!member_lives(member))
             return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u of %s has gone and will not join as rank %u",
                               member->rank, parent->title, rank);
     }
@@ -49,7 +49,7 @@ static blink_result_t check_present(const roster_t *parent, const Blinkwire__Com
 static void expect(member_t *member, member_t *place)
 {
     place->expected_of = member;
-    list_append(&member->expecting, &place->of_expected);
+    list_append(place->roster->of_survivors ? &member->surviving : &member->expecting, &place->of_expected);
 }
 
 blink_result_t children_expect(const member_t *parent, const Blinkwire__CommInit *message, roster_t *child)
@@ -68,6 +68,10 @@ static blink_result_t fail_lost(const member_t *place)
 {
     const member_t *member = place->expected_of;
     const roster_t *parent = member->roster;
+    if (place->roster->of_survivors)
+        return BLINK_FAIL(BLINK_ERR_PEER_LOST,
+                          "rank %u of %s, which survived so far, has gone before it had joined as rank %u",
+                          member->rank, parent->title, place->rank);
     if (is_elsewhere(member))
         return BLINK_FAIL(parent->hosts->end_code, "%s", parent->hosts->end_text);
     if (member->gone)
@@ -77,10 +81,18 @@ static blink_result_t fail_lost(const member_t *place)
                       (int)parent->aborter_pid, parent->title);
 }
 
+static bool has_gone(const member_t *member)
+{
+    return !is_elsewhere(member) && !member_lives(member);
+}
+
 blink_result_t children_check(const member_t *place)
 {
-    bool is_expected = !list_is_empty(&place->of_expected);
-    return is_expected && !list_is_empty(&place->expected_of->of_losing) ? fail_lost(place) : BLINK_OK;
+    const member_t *member = place->expected_of;
+    if (list_is_empty(&place->of_expected))
+        return BLINK_OK;
+    bool is_lost = place->roster->of_survivors ? has_gone(member) : !list_is_empty(&member->of_losing);
+    return is_lost ? fail_lost(place) : BLINK_OK;
 }
 
 /* The next place of a gathering that is to fail; NULL: there is none left. A gathering that has failed
@@ -90,6 +102,8 @@ static member_t *next_lost(roster_t *parent)
     member_t *member, *place = NULL;
     while (!place && (member = LIST_FIRST(&parent->losing, member_t, of_losing))) {
         place = LIST_FIRST(&member->expecting, member_t, of_expected);
+        if (!place && has_gone(member))
+            place = LIST_FIRST(&member->surviving, member_t, of_expected);
         if (!place)
             list_remove(&member->of_losing);
     }
@@ -113,7 +127,8 @@ static bool lose_slice(work_t *work)
 static void lose(member_t *member)
 {
     roster_t *parent = member->roster;
-    if (list_is_empty(&member->expecting) || !list_is_empty(&member->of_losing))
+    bool is_expected = !list_is_empty(&member->expecting) || !list_is_empty(&member->surviving);
+    if (!is_expected || !list_is_empty(&member->of_losing))
         return;
     list_append(&parent->losing, &member->of_losing);
     turns_post(&parent->control->turns, parent->tenant, &parent->lose);
@@ -145,7 +160,8 @@ void children_end(roster_t *parent)
 void children_forget(roster_t *parent)
 {
     for (uint32_t rank = 0; rank < parent->rank_count; rank++) {
-        while (list_take_first(&parent->members[rank].expecting))
+        member_t *member = &parent->members[rank];
+        while (list_take_first(&member->expecting) || list_take_first(&member->surviving))
             turns_count(&parent->control->turns, 1);
     }
 }

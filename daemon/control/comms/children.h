@@ -3,7 +3,7 @@
  * blink_comm_duplicate(). While the ranks of such a child gather, each place that is not taken is expected of
  * a rank of the parent: if that rank goes, or the parent is aborted, the gathering fails at once. Ranks of
  * other hosts are expected as long as the parent has not ended: what becomes of a single one is not known
- * here.
+ * here. Where the child is made of the parent's survivors nothing but a rank that goes makes it fail.
  */
 #ifndef BLINK_CHILDREN_H
 #define BLINK_CHILDREN_H

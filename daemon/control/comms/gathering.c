@@ -7,6 +7,7 @@
 #include "control/links.h"
 #include "names.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,13 +267,23 @@ void roster_join(client_t *client, uint64_t request, const Blinkwire__CommInit *
         arm_gathering_timer(rosters);
 }
 
+/* Whoever survived is known by its old number. */
+static void add_missing(const member_t *place, terms_list_t *missing)
+{
+    char text[40];
+    snprintf(text, sizeof(text), "%u", place->rank);
+    if (place->roster->of_survivors && !list_is_empty(&place->of_expected))
+        snprintf(text, sizeof(text), "%u (rank %u before)", place->rank, place->expected_of->rank);
+    terms_list_add(missing, text);
+}
+
 /* Not all ranks came in time. */
 static blink_result_t fail_late(const roster_t *roster)
 {
     terms_list_t missing = {0};
     for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
         if (!roster->members[rank].client)
-            terms_list_add_number(&missing, rank);
+            add_missing(&roster->members[rank], &missing);
     }
     return terms_fail_late(roster->joined_count, roster->rank_count, roster_init_timeout_ms(roster),
                            &roster->note, &missing, NULL);

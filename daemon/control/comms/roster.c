@@ -223,11 +223,13 @@ roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *messa
     roster->rank_count = message->rank_count;
     roster->first_rank = message->rank;
     roster->algorithm = (blink_algorithm_t)message->algorithm;
+    roster->of_survivors = message->of_survivors;
     for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
         member_t *member = &roster->members[rank];
         *member = (member_t){.roster = roster, .rank = rank};
         list_init(&member->of_expected);
         list_init(&member->expecting);
+        list_init(&member->surviving);
         list_init(&member->of_losing);
     }
     list_init(&roster->joined);

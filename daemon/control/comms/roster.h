@@ -36,6 +36,7 @@ typedef struct member {
     list_t of_expected;         /* until it has joined: on `expecting` of the parent's member (children.h) */
     struct member *expected_of; /* that member, as long as it is on that list */
     list_t expecting;           /* places in rosters that gather, which this rank is to take */
+    list_t surviving;           /* the same in rosters of survivors, which outlive this one */
     list_t of_losing;           /* on roster->losing */
     const char *gone;           /* how it left, for those that expected it; NULL: it has not */
     uint32_t rank, number, device; /* number: 0 until it has joined */
@@ -81,6 +82,7 @@ typedef struct roster {
     uint32_t op_timeout_ms, init_timeout_ms; /* 0: the daemon's setting */
     roster_state_t state;
     bool aborted_by_rank;
+    bool of_survivors; /* of the parent's ranks */
     terms_note_t note;
     engine_comm_t *engine; /* NULL while gathering */
     member_t members[];
@@ -152,6 +154,12 @@ void roster_set_timeout(client_t *client, uint64_t request, const Blinkwire__Com
 static inline bool roster_has_begun(const roster_t *roster)
 {
     return roster->state >= ROSTER_READY;
+}
+
+/* Whether the rank, which is on this host, has joined and not begun to leave. */
+static inline bool member_lives(const member_t *member)
+{
+    return member->client && !member->client->leaving && !member->leaving;
 }
 
 /* The client takes the member's place. False without memory; then nothing has changed. */

@@ -83,6 +83,52 @@ outcome_t step_round(session_t *session, const char *argument)
     return outcome.result != BLINK_OK || outcome.wrong > 0 ? outcome : destroyed;
 }
 
+/* A failure that the daemon has told of, or told this process of. */
+static bool is_loss(blink_result_t result)
+{
+    return result == BLINK_ERR_PEER_LOST || result == BLINK_ERR_ABORTED;
+}
+
+outcome_t step_shrink(session_t *session, const char *argument)
+{
+    int index = session->comm_count, old = session->comm_index;
+    blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
+    config.init_timeout_ms = (unsigned)strtoul(argument, NULL, 10);
+    if (index == COMMS_MAX)
+        return outcome_bad("too many communicators");
+    outcome_t outcome = outcome_of(blink_comm_shrink(
+        session->comms[old], config.init_timeout_ms ? &config : NULL, &session->comms[index]));
+    if (outcome.result != BLINK_OK)
+        return outcome;
+    blink_comm_rank(session->comms[index], &session->comm_rank[index]);
+    blink_comm_size(session->comms[index], &session->comm_size[index]);
+    session->comm_index = index;
+    session->comm_count++;
+    snprintf(outcome.text, sizeof(outcome.text), "%d of %d", session->comm_rank[index],
+             session->comm_size[index]);
+    return outcome;
+}
+
+outcome_t step_outlive(session_t *session, const char *argument)
+{
+    char *step;
+    int size = (int)strtol(argument, &step, 10);
+    outcome_t outcome = {0};
+    if (*step != ':')
+        return outcome_bad("outlive needs SIZE:JOB");
+    while (outcome.wrong == 0 && (outcome.result == BLINK_OK || is_loss(outcome.result)) &&
+           session->comm_size[session->comm_index] > size) {
+        outcome = session_do(session, step + 1);
+        if (is_loss(outcome.result)) {
+            free_failed(session);
+            outcome = step_shrink(session, "");
+        }
+    }
+    if (outcome.result == BLINK_OK && outcome.wrong == 0)
+        outcome = session_do(session, step + 1);
+    return outcome;
+}
+
 outcome_t step_script(session_t *session, const char *argument)
 {
     char line[256];

@@ -560,6 +560,8 @@ static const struct {
     {"fork", step_fork},
     {"split", step_split},
     {"split-choice", step_split_choice},
+    {"shrink", step_shrink},
+    {"outlive", step_outlive},
     {"finalize", step_finalize},
     {"wait-for", step_wait_for},
 };

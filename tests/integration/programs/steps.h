@@ -36,6 +36,14 @@ outcome_t step_memfd(session_t *session, const char *kind);
  * and keep nothing. LAST is what comes after them: "destroy", "abort" before it, or "exit" instead. */
 outcome_t step_round(session_t *session, const char *argument);
 
+/* "shrink[:INIT_TIMEOUT_MS]": the communicator of the survivors is the current one. The report tells who this
+ * rank is: "RANK of SIZE". */
+outcome_t step_shrink(session_t *session, const char *argument);
+
+/* "outlive:SIZE:JOB": the collective again and again; when a rank is lost, shrink and go on, until there are
+ * so many. */
+outcome_t step_outlive(session_t *session, const char *argument);
+
 /* "launched[:INIT_TIMEOUT_MS]": a communicator of all that the launcher has started. The report tells who
  * this rank is: "RANK of SIZE, local LOCAL_RANK, device DEVICE". */
 outcome_t step_launched(session_t *session, const char *argument);
