@@ -134,6 +134,9 @@ static void client_request(session_t *session, const Blinkwire__Request *request
     case BLINKWIRE__REQUEST__BODY_COMM_INIT:
         roster_join(client, request->id, request->comm_init);
         return;
+    case BLINKWIRE__REQUEST__BODY_COMM_GIVE_UP:
+        roster_give_up(client, request->id, request->comm_give_up->request);
+        return;
     case BLINKWIRE__REQUEST__BODY_COMM_DESTROY:
         roster_leave(client, request->id, request->comm_destroy->member);
         return;

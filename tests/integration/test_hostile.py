@@ -252,6 +252,19 @@ class RequestTest(HostileTest):
         owner.submit(raw.ALLREDUCE, member, 10, region, region)
         self.assertEqual(owner.reap()[1:], (raw.OK, ""))
 
+    def test_giving_up_what_is_no_join_of_the_client(self):
+        joining, other = self.client(), self.client()
+        identifier = new_id()
+        joining.send(raw.COMM_INIT, message(_1=unique_id(identifier), _2=2, _3=0, _4=0))
+        request = joining.last_id
+        for number in [0, request, 12345, (1 << 64) - 1]:
+            self.assertEqual(other.request(raw.COMM_GIVE_UP, message(_1=number)).code, 0)
+        self.assertEqual(other.join(identifier, 2, 1).code, 0)
+        self.assertEqual(joining.receive().code, 0)
+        self.assertEqual(joining.request(raw.COMM_GIVE_UP, message(_1=request)).code, 0)
+        states = [comm["state"] for comm in self.ctl_json(self.blinkd, "comms")["comms"]]
+        self.assertEqual(states, ["ready"] * 2, "who has joined does not give up")
+
     def test_ids_of_the_wrong_length(self):
         client = self.client()
         for length in [0, 1, 16, 63, 65, 1000]:

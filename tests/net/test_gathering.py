@@ -203,6 +203,22 @@ class Ends(GatheringTest):
         self.assert_step(three.start_rank(identifier, 3, 2, OP).finish(), "init", "PEER_LOST", "on n2")
         self.check_serve(one, two, three)
 
+    def test_rank_that_gives_up_while_others_on_other_hosts_gather(self):
+        one, two = self.started(2)
+        identifier = one.new_id()
+        waiting = one.start_rank(identifier, 3, 0)
+        begun = self.start_client(two.daemon, [f"begin:{identifier}:3:1", "gate:joined", "abort", "ready"])
+        begun.wait_for_step("at-gate")
+        for host in (one, two):
+            self.until(lambda host=host: self.ctl_json(host.daemon, "comms")["comms"])
+        begun.say()
+        heard = r"rank 1 \(pid \d+\) on n2 gave up before all ranks had joined"
+        self.assert_step(begun.finish(), "ready", "ABORTED", heard)
+        self.assert_step(waiting.finish(), "init", "ABORTED", heard)
+        for host in (one, two):
+            self.assert_step(host.start_rank(identifier, 3, 2, OP).finish(), "init", "ABORTED", heard)
+        self.check_serve(one, two)
+
     def test_home_killed_while_ranks_gather(self):
         one, two, three = self.started(3)
         identifier, ranks = self.gather(one, two)

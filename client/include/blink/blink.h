@@ -251,10 +251,49 @@ blink_result_t blink_get_unique_id(blink_context_t *context, blink_unique_id_t *
  * daemon's GPU worker has ended and is being replaced: it can be tried again), BLINK_ERR_PERMISSION (another
  * tenant's communicator), BLINK_ERR_TIMEOUT (not all ranks came in time; names the missing ones),
  * BLINK_ERR_PEER_LOST (a rank that had joined went away; who comes later hears so, too: another try needs a
- * new id), BLINK_ERR_QUOTA, BLINK_ERR_UNREACHABLE.
+ * new id), BLINK_ERR_ABORTED (the same, of a rank that gave up: see blink_comm_init_begin()),
+ * BLINK_ERR_QUOTA, BLINK_ERR_UNREACHABLE.
  */
 blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
                                     int rank, const blink_comm_config_t *config, blink_comm_t **comm);
+
+/**
+ * Begin to join a communicator, and return: blink_comm_init_wait() says when all ranks have joined, and how a
+ * join has failed. Ranks that join so and ranks that call blink_comm_init_rank() may be of one communicator.
+ * Arguments as for that call; init_timeout_ms counts as there, whether anybody waits or not.
+ * @param comm  receives a handle; blink_comm_destroy() frees it, whatever becomes of the join.
+ *
+ * Until blink_comm_init_wait() has said that the communicator is ready, every call with it fails with
+ * BLINK_ERR_INVALID_ARGUMENT, but for blink_comm_init_wait(), blink_comm_rank(), blink_comm_size(),
+ * blink_comm_async_error(), blink_comm_abort() and blink_comm_destroy(). The last two give the join up: all
+ * ranks of the communicator, on all hosts, also those that come later with the same id, fail with
+ * BLINK_ERR_ABORTED, whose sentence names the rank that gave up. If all ranks have joined by then, the
+ * communicator is aborted for all of them, as blink_comm_abort() does.
+ *
+ * Any thread may give up while another one waits:
+ *
+ *   a thread                                        another one
+ *   blink_comm_init_wait(comm, UINT_MAX, &ready)    …
+ *     waits                                         blink_comm_abort(comm)
+ *     returns BLINK_ERR_ABORTED
+ *   blink_comm_destroy(comm)
+ *
+ * The one that waits may also find the communicator ready, if it became so just before; its ops then fail
+ * with BLINK_ERR_ABORTED. Errors: those at once are BLINK_ERR_INVALID_ARGUMENT, BLINK_ERR_NO_MEMORY and
+ * BLINK_ERR_UNSUPPORTED (of the configuration); nothing is to be destroyed then.
+ */
+blink_result_t blink_comm_init_begin(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
+                                     int rank, const blink_comm_config_t *config, blink_comm_t **comm);
+
+/**
+ * Wait until a communicator of blink_comm_init_begin() is ready, no longer than `timeout_ms` milliseconds (0:
+ * look and return; UINT_MAX: until the join has ended in one way or the other).
+ * @param ready  receives whether it is: false together with BLINK_OK says that the ranks are still joining,
+ *               and the call may be made again. That of a communicator which other calls have made is true.
+ * Errors: how the join has failed, now and in every later call: those of blink_comm_init_rank(). The handle
+ * can then only be destroyed.
+ */
+blink_result_t blink_comm_init_wait(blink_comm_t *comm, unsigned int timeout_ms, bool *ready);
 
 /**
  * Which rank this process is of how many, as the launcher that started it says by environment variables:
@@ -306,8 +345,10 @@ blink_result_t blink_comm_init_launched(blink_context_t *context, const blink_co
 /**
  * Leave the communicator and free the handle. Waits for this rank's ops and the daemon's answer;
  * blink_comm_abort() before it ends the ops at once. The other ranks may finish ops that all have submitted,
- * and then destroy theirs; later ops of theirs fail with BLINK_ERR_PEER_LOST. NULL is ignored. Errors:
- * BLINK_ERR_INVALID_ARGUMENT (another thread submitted meanwhile: blink_close() then frees the handle).
+ * and then destroy theirs; later ops of theirs fail with BLINK_ERR_PEER_LOST. A join that has not ended is
+ * given up (blink_comm_init_begin()). NULL is ignored. Errors: BLINK_ERR_INVALID_ARGUMENT (another thread
+ * submitted meanwhile: blink_close() then frees the handle), BLINK_ERR_NO_MEMORY (of a join that has not
+ * ended: it goes on, and the call may be made again).
  */
 blink_result_t blink_comm_destroy(blink_comm_t *comm);
 
@@ -351,9 +392,10 @@ blink_result_t blink_comm_duplicate(blink_comm_t *comm, blink_comm_t **duplicate
 blink_result_t blink_comm_set_timeout(blink_comm_t *comm, unsigned int op_timeout_ms);
 
 /**
- * End the communicator for all ranks: ops under way and later ones fail with BLINK_ERR_ABORTED, and the
- * sentence names the rank that called. The handle remains, for blink_comm_shrink() and to be destroyed. Waits
- * for the daemon's answer, not for the other ranks.
+ * End the communicator for all ranks: ops under way and later ones fail with BLINK_ERR_ABORTED, and so does a
+ * join that has not ended (blink_comm_init_begin()); the sentence names the rank that called. The handle
+ * remains, for blink_comm_shrink() and to be destroyed. Waits for the daemon's answer, not for the other
+ * ranks.
  */
 blink_result_t blink_comm_abort(blink_comm_t *comm);
 
@@ -391,7 +433,7 @@ blink_result_t blink_comm_shrink(blink_comm_t *comm, const blink_comm_config_t *
                                  blink_comm_t **shrunk);
 
 /**
- * Whether the communicator has failed by itself.
+ * Whether the communicator, or the join to it, has failed by itself.
  * @param result  receives BLINK_OK, or why the communicator is of no more use (BLINK_ERR_PEER_LOST,
  *                BLINK_ERR_ABORTED, BLINK_ERR_DAEMON_LOST…); blink_last_error() then has the sentence.
  * Who has synchronised with a stream hears of every op that failed on it, replayed ones too. Otherwise the

@@ -31,18 +31,40 @@ static blink_result_t check_join(int rank_count, int rank)
     return BLINK_OK;
 }
 
-blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
-                                    int rank, const blink_comm_config_t *config, blink_comm_t **comm)
+static blink_result_t begin(const char *call, blink_context_t *context, const blink_unique_id_t *id,
+                            int rank_count, int rank, const blink_comm_config_t *config, blink_comm_t **comm)
 {
     blink_comm_config_t chosen;
     if (!context || !id || !comm)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_init_rank: %s is NULL",
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
                           !context ? "context"
                           : !id    ? "id"
                                    : "comm");
     BLINK_TRY(check_join(rank_count, rank));
     BLINK_TRY(config_take(config, &chosen));
-    return comm_create(context, &(comm_parent_t){0}, id, (uint32_t)rank_count, (uint32_t)rank, &chosen, comm);
+    return comm_join(context, &(comm_parent_t){0}, id, (uint32_t)rank_count, (uint32_t)rank, &chosen, comm);
+}
+
+blink_result_t blink_comm_init_begin(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
+                                     int rank, const blink_comm_config_t *config, blink_comm_t **comm)
+{
+    return begin("blink_comm_init_begin", context, id, rank_count, rank, config, comm);
+}
+
+blink_result_t blink_comm_init_wait(blink_comm_t *comm, unsigned int timeout_ms, bool *ready)
+{
+    if (!comm || !ready)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_init_wait: %s is NULL",
+                          comm ? "ready" : "comm");
+    return comm_await_ready(comm, timeout_ms, ready);
+}
+
+blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
+                                    int rank, const blink_comm_config_t *config, blink_comm_t **comm)
+{
+    blink_comm_t *joining;
+    BLINK_TRY(begin("blink_comm_init_rank", context, id, rank_count, rank, config, comm ? &joining : NULL));
+    return comm_finish_joining(joining, comm);
 }
 
 blink_result_t blink_comm_destroy(blink_comm_t *comm)
@@ -55,8 +77,9 @@ blink_result_t blink_comm_finalize(blink_comm_t *comm)
     if (!comm)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_finalize: comm is NULL");
     BLINK_TRY(group_refuse("blink_comm_finalize"));
-    /* Release: pairs with the load in submit() (submission.c). */
-    atomic_store_explicit(&comm->finalized, true, memory_order_release);
+    BLINK_TRY(comm_check_ready(comm, "blink_comm_finalize"));
+    /* Release: pairs with the load in comm_phase(). */
+    atomic_store_explicit(&comm->phase, COMM_FINALIZED, memory_order_release);
     ops_await_idle(&comm->context->ops, &comm->queue);
     return comm_state(comm);
 }
@@ -81,6 +104,7 @@ blink_result_t blink_comm_set_timeout(blink_comm_t *comm, unsigned int op_timeou
 {
     if (!comm)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_set_timeout: comm is NULL");
+    BLINK_TRY(comm_check_ready(comm, "blink_comm_set_timeout"));
     return comm_set_timeout(comm, op_timeout_ms);
 }
 
@@ -105,5 +129,7 @@ blink_result_t blink_comm_size(const blink_comm_t *comm, int *rank_count)
 
 blink_result_t blink_comm_device(const blink_comm_t *comm, int *device)
 {
+    if (comm)
+        BLINK_TRY(comm_check_ready(comm, "blink_comm_device"));
     return tell(comm, comm ? comm->gpu.device : 0, device);
 }

@@ -12,6 +12,7 @@ blink_result_t blink_redop_create_pre_mul_sum(blink_comm_t *comm, const void *sc
                           !comm     ? "comm"
                           : !scalar ? "scalar"
                                     : "redop");
+    BLINK_TRY(comm_check_ready(comm, "blink_redop_create_pre_mul_sum"));
     uint32_t element_bytes = blink_datatype_bytes((uint32_t)datatype);
     if (element_bytes == 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "datatype %d is none", (int)datatype);
@@ -24,5 +25,6 @@ blink_result_t blink_redop_destroy(blink_comm_t *comm, blink_redop_t redop)
 {
     if (!comm)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_redop_destroy: comm is NULL");
+    BLINK_TRY(comm_check_ready(comm, "blink_redop_destroy"));
     return redops_remove(&comm->redops, redop);
 }

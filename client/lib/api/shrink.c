@@ -61,6 +61,7 @@ blink_result_t blink_comm_shrink(blink_comm_t *comm, const blink_comm_config_t *
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_shrink: %s is NULL",
                           comm ? "shrunk" : "comm");
     BLINK_TRY(group_refuse("blink_comm_shrink"));
+    BLINK_TRY(comm_check_ready(comm, "blink_comm_shrink"));
     blink_comm_config_t chosen;
     BLINK_TRY(config_inherit(comm, config, &chosen));
     uint32_t before, count = comm->rank_count + 1;

@@ -64,6 +64,7 @@ blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const bl
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_split: %s is NULL",
                           comm ? "split" : "comm");
     BLINK_TRY(group_refuse("blink_comm_split"));
+    BLINK_TRY(comm_check_ready(comm, "blink_comm_split"));
     if (color < 0 && color != BLINK_SPLIT_NO_COLOR)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "color %d is negative and not BLINK_SPLIT_NO_COLOR",
                           color);

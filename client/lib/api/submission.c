@@ -175,16 +175,22 @@ static blink_result_t submit_on_gpu(const call_t *call, ring_sqe_t *sqe, const b
 
 /* ---- all ---- */
 
+/* The communicator takes no ops. */
+static blink_result_t refuse(const call_t *call)
+{
+    const char *name = collective_function(call->opcode);
+    BLINK_TRY(comm_check_ready(call->comm, name));
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s: the communicator has been finalized", name);
+}
+
 static blink_result_t submit(const call_t *call)
 {
     blink_comm_t *comm = call->comm;
     ring_sqe_t sqe;
     buffer_t in, out;
     BLINK_TRY(call_check_handle(collective_function(call->opcode), comm, "comm", call->op));
-    /* Acquire: pairs with the store in blink_comm_finalize(). */
-    if (atomic_load_explicit(&comm->finalized, memory_order_acquire))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s: the communicator has been finalized",
-                          collective_function(call->opcode));
+    if (comm_phase(comm) != COMM_READY)
+        return refuse(call);
     BLINK_TRY(call_check(call, &sqe, &in, &out));
     if (comm->gpu.is_gpu || call->on_stream)
         return submit_on_gpu(call, &sqe, &in, &out);

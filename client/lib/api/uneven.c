@@ -121,6 +121,7 @@ static blink_result_t check(uneven_t *uneven, blink_op_t **op)
 {
     const call_t *common = &uneven->common;
     BLINK_TRY(call_check_handle(uneven->name, common->comm, "comm", op));
+    BLINK_TRY(comm_check_ready(common->comm, uneven->name));
     if (common->root < 0 || (uint32_t)common->root >= common->comm->rank_count)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%s: root %d is not among %u ranks", uneven->name,
                           common->root, common->comm->rank_count);

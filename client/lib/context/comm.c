@@ -5,6 +5,7 @@
 #include "submit/wait.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 /* ---- joining ---- */
 
-/* The daemon has answered (connection_accepted_t): enter the communicator among the context's. */
+/* All ranks have joined (connection_accepted_t). */
 static void joined(void *owner, const Blinkwire__Reply *reply)
 {
     blink_comm_t *comm = owner;
@@ -28,15 +29,13 @@ static void joined(void *owner, const Blinkwire__Reply *reply)
     comm->gpu.is_gpu = given->gpu_uuid.len == sizeof(comm->gpu.uuid);
     if (comm->gpu.is_gpu)
         memcpy(comm->gpu.uuid, given->gpu_uuid.data, sizeof(comm->gpu.uuid));
-    list_prepend(&comm->context->comms, &comm->of_context);
 }
 
-static blink_result_t join(blink_comm_t *comm, const comm_parent_t *parent, const blink_unique_id_t *id,
-                           const blink_comm_config_t *config)
+static void ask_to_join(blink_comm_t *comm, const comm_parent_t *parent, const blink_comm_config_t *config)
 {
     Blinkwire__CommInit body = BLINKWIRE__COMM_INIT__INIT;
-    body.unique_id.data = (uint8_t *)id->bytes;
-    body.unique_id.len = sizeof(id->bytes);
+    body.unique_id.data = comm->id.bytes;
+    body.unique_id.len = sizeof(comm->id.bytes);
     body.rank_count = comm->rank_count;
     body.rank = comm->rank;
     body.device = config->device;
@@ -56,10 +55,14 @@ static blink_result_t join(blink_comm_t *comm, const comm_parent_t *parent, cons
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     request.body_case = BLINKWIRE__REQUEST__BODY_COMM_INIT;
     request.comm_init = &body;
-    BLINK_TRY(connection_call_in_order(&comm->context->connection, &request, joined, comm));
-    if (comm->member == 0)
-        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon let rank %u join but gave no handle", comm->rank);
-    return BLINK_OK;
+    connection_ask_in_order(&comm->context->connection, &request, joined, comm, &comm->join);
+}
+
+static void link_comm(blink_comm_t *comm)
+{
+    pthread_mutex_lock(&comm->context->connection.lock);
+    list_prepend(&comm->context->comms, &comm->of_context);
+    pthread_mutex_unlock(&comm->context->connection.lock);
 }
 
 static void unlink_comm(blink_comm_t *comm)
@@ -71,10 +74,32 @@ static void unlink_comm(blink_comm_t *comm)
 
 void comm_free(blink_comm_t *comm)
 {
+    if (comm_phase(comm) == COMM_JOINING)
+        (void)connection_await(&comm->context->connection, &comm->join); /* not sent, or closed: at once */
     stream_rank_fini(&comm->streams);
     redops_fini(&comm->redops);
     pthread_mutex_destroy(&comm->graphs_lock);
+    pthread_mutex_destroy(&comm->join_lock);
     free(comm);
+}
+
+/* A communicator that was never ready. */
+static void discard(blink_comm_t *comm)
+{
+    (void)ops_queue_remove(&comm->context->ops, &comm->queue); /* nothing was submitted: it is idle */
+    unlink_comm(comm);
+    comm_free(comm);
+}
+
+/* The first failure is the communicator's own. */
+static void note_failure(blink_comm_t *comm, blink_result_t result, const char *text)
+{
+    pthread_mutex_lock(&comm->context->connection.lock);
+    if (comm->async_result == BLINK_OK) {
+        comm->async_result = result;
+        snprintf(comm->async_text, sizeof(comm->async_text), "%s", text);
+    }
+    pthread_mutex_unlock(&comm->context->connection.lock);
 }
 
 /* While streams wait for ranks that are threads of this process, CUDA may hold up who locks memory until
@@ -90,14 +115,35 @@ static void prepare_gpu(blink_comm_t *comm)
     gpu_leave(&visit);
 }
 
-blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent, const blink_unique_id_t *id,
-                           uint32_t rank_count, uint32_t rank, const blink_comm_config_t *config,
-                           blink_comm_t **comm)
+/* Wait for the daemon's answer and take it in, if no other thread has. */
+static void end_joining(blink_comm_t *comm)
+{
+    pthread_mutex_lock(&comm->join_lock);
+    if (comm_phase(comm) == COMM_JOINING) {
+        blink_result_t result = connection_await(&comm->context->connection, &comm->join);
+        if (result == BLINK_OK && comm->member == 0)
+            result =
+                BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon let rank %u join but gave no handle", comm->rank);
+        if (result == BLINK_OK)
+            prepare_gpu(comm);
+        else
+            note_failure(comm, result, blink_error_text());
+        /* Release: pairs with the load in comm_phase(). */
+        atomic_store_explicit(&comm->phase, result == BLINK_OK ? COMM_READY : COMM_FAILED,
+                              memory_order_release);
+    }
+    pthread_mutex_unlock(&comm->join_lock);
+}
+
+blink_result_t comm_join(blink_context_t *context, const comm_parent_t *parent, const blink_unique_id_t *id,
+                         uint32_t rank_count, uint32_t rank, const blink_comm_config_t *config,
+                         blink_comm_t **comm)
 {
     blink_comm_t *created = calloc(1, sizeof(*created));
     if (!created)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a communicator");
     created->context = context;
+    atomic_init(&created->phase, COMM_JOINING);
     created->rank = rank;
     created->rank_count = rank_count;
     created->id = *id;
@@ -108,20 +154,79 @@ blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent
     created->gpu.gpus = &context->gpus;
     created->gpu.rank = rank;
     list_init(&created->of_context);
+    pthread_mutex_init(&created->join_lock, NULL);
     pthread_mutex_init(&created->graphs_lock, NULL);
     redops_init(&created->redops);
     stream_rank_init(&created->streams, &context->streams, &created->gpu);
     ops_queue_add(&context->ops, &created->queue);
-    blink_result_t result = join(created, parent, id, config);
+    link_comm(created);
+    ask_to_join(created, parent, config);
+    blink_result_t result = created->join.sent;
     if (result == BLINK_OK) {
-        prepare_gpu(created);
         *comm = created;
         return BLINK_OK;
     }
-    unlink_comm(created);
-    (void)ops_queue_remove(&context->ops, &created->queue); /* nothing was submitted: it is idle */
-    comm_free(created);
+    discard(created);
     return result;
+}
+
+/* How a communicator that is not ready has failed. */
+static blink_result_t failure_to_join(blink_comm_t *comm)
+{
+    pthread_mutex_lock(&comm->context->connection.lock);
+    blink_result_t result = blink_error_set(comm->async_result, "%s", comm->async_text);
+    pthread_mutex_unlock(&comm->context->connection.lock);
+    return result;
+}
+
+blink_result_t comm_await_ready(blink_comm_t *comm, unsigned int timeout_ms, bool *ready)
+{
+    *ready = false;
+    if (comm_phase(comm) == COMM_JOINING) {
+        struct timespec deadline = clock_in_ns(timeout_ms * UINT64_C(1000000));
+        if (!connection_await_until(&comm->context->connection, &comm->join,
+                                    timeout_ms == UINT_MAX ? NULL : &deadline))
+            return BLINK_OK;
+        end_joining(comm);
+    }
+    if (comm_phase(comm) == COMM_FAILED)
+        return failure_to_join(comm);
+    *ready = true;
+    return BLINK_OK;
+}
+
+blink_result_t comm_finish_joining(blink_comm_t *joining, blink_comm_t **comm)
+{
+    bool ready;
+    blink_result_t result = comm_await_ready(joining, UINT_MAX, &ready);
+    if (result == BLINK_OK)
+        *comm = joining;
+    else
+        discard(joining);
+    return result;
+}
+
+blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent, const blink_unique_id_t *id,
+                           uint32_t rank_count, uint32_t rank, const blink_comm_config_t *config,
+                           blink_comm_t **comm)
+{
+    blink_comm_t *joining;
+    BLINK_TRY(comm_join(context, parent, id, rank_count, rank, config, &joining));
+    return comm_finish_joining(joining, comm);
+}
+
+blink_result_t comm_check_ready(const blink_comm_t *comm, const char *call)
+{
+    comm_phase_t phase = comm_phase(comm);
+    if (phase == COMM_JOINING)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "%s: rank %u is still joining: blink_comm_init_wait() says when all have joined",
+                          call, comm->rank);
+    if (phase == COMM_FAILED)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "%s: rank %u has failed to join: its handle can only be destroyed", call,
+                          comm->rank);
+    return BLINK_OK;
 }
 
 blink_comm_config_t comm_config(const blink_comm_t *comm)
@@ -204,7 +309,24 @@ static blink_result_t send_about(blink_comm_t *comm, Blinkwire__Request__BodyCas
     return connection_call(&comm->context->connection, &request, NULL, 0, NULL);
 }
 
-blink_result_t comm_destroy(blink_comm_t *comm)
+/* Have the joining of all ranks fail, unless they have joined by now: the phase says. Errors: what the daemon
+ * answers; NO_MEMORY, SYSTEM (the daemon does not know: the rank is still joining). */
+static blink_result_t give_up(blink_comm_t *comm)
+{
+    Blinkwire__CommGiveUp body = BLINKWIRE__COMM_GIVE_UP__INIT;
+    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
+    body.request = comm->join.id;
+    request.body_case = BLINKWIRE__REQUEST__BODY_COMM_GIVE_UP;
+    request.comm_give_up = &body;
+    blink_result_t result = connection_call(&comm->context->connection, &request, NULL, 0, NULL);
+    /* The daemon has answered the CommInit by now, or, if it stops, is about to; a lost one never will. */
+    if (result == BLINK_OK || result == BLINK_ERR_DAEMON_LOST)
+        end_joining(comm);
+    return result;
+}
+
+/* A communicator that has been ready. */
+static blink_result_t leave(blink_comm_t *comm)
 {
     ops_t *ops = &comm->context->ops;
     blink_comm_t *graphs = graphs_of(comm);
@@ -226,8 +348,24 @@ blink_result_t comm_destroy(blink_comm_t *comm)
     return result;
 }
 
+blink_result_t comm_destroy(blink_comm_t *comm)
+{
+    /* If all have joined by now, then nobody has been told here: the others hear of it at once, too. */
+    blink_result_t result = comm_phase(comm) == COMM_JOINING ? comm_abort(comm) : BLINK_OK;
+    if (comm_phase(comm) == COMM_JOINING)
+        return result;
+    if (comm_phase(comm) != COMM_FAILED)
+        return leave(comm);
+    discard(comm);
+    return result;
+}
+
 blink_result_t comm_abort(blink_comm_t *comm)
 {
+    if (comm_phase(comm) == COMM_JOINING)
+        BLINK_TRY(give_up(comm));
+    if (comm_phase(comm) == COMM_FAILED)
+        return BLINK_OK;
     blink_comm_t *graphs = graphs_of(comm);
     if (graphs)
         BLINK_TRY(send_about(graphs, BLINKWIRE__REQUEST__BODY_COMM_ABORT));
@@ -239,14 +377,8 @@ blink_result_t comm_abort(blink_comm_t *comm)
 void comm_op_ended(void *queue, blink_result_t result, const char *text)
 {
     blink_comm_t *comm = CONTAINER_OF((ops_queue_t *)queue, blink_comm_t, queue);
-    if (result == BLINK_OK)
-        return;
-    pthread_mutex_lock(&comm->context->connection.lock);
-    if (comm->async_result == BLINK_OK) {
-        comm->async_result = result;
-        snprintf(comm->async_text, sizeof(comm->async_text), "%s", text);
-    }
-    pthread_mutex_unlock(&comm->context->connection.lock);
+    if (result != BLINK_OK)
+        note_failure(comm, result, text);
 }
 
 /* Under connection.lock. */
@@ -295,6 +427,10 @@ static void await_loss(blink_comm_t *comm, blink_result_t replayed)
 blink_result_t comm_state(blink_comm_t *comm)
 {
     connection_t *connection = &comm->context->connection;
+    bool ready;
+    BLINK_TRY(comm_await_ready(comm, 0, &ready));
+    if (!ready)
+        return BLINK_OK;
     if (comm->gpu.is_gpu)
         ops_progress(&comm->context->ops,
                      true); /* nobody else may be looking for the ends of a stream's ops */

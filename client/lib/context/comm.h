@@ -5,12 +5,22 @@
 #include "context/context.h"
 #include "context/redops.h"
 
+typedef enum comm_phase {
+    COMM_JOINING,
+    COMM_FAILED,   /* to join: async_result says why */
+    COMM_READY,    /* all ranks have joined */
+    COMM_FINALIZED /* and no more ops are accepted */
+} comm_phase_t;
+
 struct blink_comm {
     blink_context_t *context;
     list_t of_context; /* under connection.lock */
+    _Atomic comm_phase_t phase;
+    connection_wait_t join;    /* its answer is taken in by one thread, which ends COMM_JOINING, */
+    pthread_mutex_t join_lock; /* under this */
     uint32_t rank, rank_count;
     char name[BLINK_NAME_BYTES]; /* "": none */
-    uint32_t member;             /* the daemon's handle, constant once it has answered; 0 before */
+    uint32_t member;             /* the daemon's handle, constant once it is ready */
     bool spans_hosts;            /* constant then, too */
     blink_algorithm_t algorithm; /* this and the next two: as asked for */
     unsigned int init_timeout_ms;
@@ -22,7 +32,6 @@ struct blink_comm {
     _Atomic(blink_comm_t *) graphs; /* for the replays of captured ops; NULL until there are any */
     ops_queue_t queue;
     redops_t redops;
-    _Atomic bool finalized;      /* accepts no more ops */
     blink_result_t async_result; /* this and async_text: under connection.lock */
     char async_text[BLINK_ERROR_TEXT_BYTES];
 };
@@ -35,8 +44,30 @@ typedef struct comm_parent {
     bool of_survivors;
 } comm_parent_t;
 
-/** Join as a rank; waits until all ranks have. The configuration has been checked. Errors: NO_MEMORY,
- * PROTOCOL, what the daemon answers. */
+/** Acquire: pairs with the stores of a phase, before which all was written that is constant from then on. */
+static inline comm_phase_t comm_phase(const blink_comm_t *comm)
+{
+    return atomic_load_explicit(&comm->phase, memory_order_acquire);
+}
+
+/** Begin to join as a rank. The configuration has been checked. comm_destroy() after a success. Errors:
+ * NO_MEMORY, SYSTEM. */
+blink_result_t comm_join(blink_context_t *context, const comm_parent_t *parent, const blink_unique_id_t *id,
+                         uint32_t rank_count, uint32_t rank, const blink_comm_config_t *config,
+                         blink_comm_t **comm);
+
+/** Wait for so long (UINT_MAX: for ever) until the communicator is ready or will not be. Errors: PROTOCOL,
+ * what the daemon answers: it will not be ready. */
+blink_result_t comm_await_ready(blink_comm_t *comm, unsigned int timeout_ms, bool *ready);
+
+/** Whether a call, of this name, may use the communicator. Errors: INVALID_ARGUMENT (it is not ready). */
+blink_result_t comm_check_ready(const blink_comm_t *comm, const char *call);
+
+/** Wait until the communicator is ready, or free the handle if it will not be. Errors: those of
+ * comm_await_ready(). */
+blink_result_t comm_finish_joining(blink_comm_t *joining, blink_comm_t **comm);
+
+/** Join as a rank; waits until all ranks have. Errors: those of comm_join() and comm_await_ready(). */
 blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent, const blink_unique_id_t *id,
                            uint32_t rank_count, uint32_t rank, const blink_comm_config_t *config,
                            blink_comm_t **comm);
@@ -44,8 +75,10 @@ blink_result_t comm_create(blink_context_t *context, const comm_parent_t *parent
 /** How the communicator was configured, with its rank's device. */
 blink_comm_config_t comm_config(const blink_comm_t *comm);
 
-/** Leave, and free the handle once its ops have ended. Errors: INVALID_ARGUMENT (ops were submitted
- * meanwhile: the handle stays until the context is closed), what the daemon answers. */
+/** Leave, and free the handle once its ops have ended; a communicator that is not ready is aborted before.
+ * Errors: INVALID_ARGUMENT (ops were submitted meanwhile: the handle stays until the context is closed),
+ * NO_MEMORY, SYSTEM (the daemon does not know that a rank which joins leaves: the handle stays), what the
+ * daemon answers. */
 blink_result_t comm_destroy(blink_comm_t *comm);
 
 /** Free the handle of a context that is closed. */
@@ -54,7 +87,7 @@ void comm_free(blink_comm_t *comm);
 /** Change how long ops may wait for ranks. Errors: what the daemon answers. */
 blink_result_t comm_set_timeout(blink_comm_t *comm, unsigned int op_timeout_ms);
 
-/** End the ops of all ranks with ABORTED. Errors: what the daemon answers. */
+/** End the ops of all ranks with ABORTED, or their joining. Errors: what the daemon answers. */
 blink_result_t comm_abort(blink_comm_t *comm);
 
 /**

@@ -17,7 +17,7 @@ struct blink_context {
     regions_t regions;
     imports_t imports;
     streams_t streams;
-    list_t comms; /* that have been joined; under connection.lock */
+    list_t comms; /* also those that have not been joined yet; under connection.lock */
     pthread_t watcher;
     heartbeat_t heartbeat; /* the watcher's */
     _Atomic bool stopping; /* the watcher is to end, if the connection has */

@@ -80,15 +80,21 @@ static void ask(connection_t *connection, Blinkwire__Request *request, const int
         wait->sent = BLINK_OK; /* the watcher finds out as well, and ends the ops first */
 }
 
-/* Until the answer is there, or all ops have ended without. */
+/* Whether nothing is waited for any more: the answer is there, or all ops have ended without. Under the lock.
+ */
+static bool is_over(const connection_t *connection, const connection_wait_t *wait)
+{
+    return wait->sent != BLINK_OK || wait->answered || connection->ended;
+}
+
 static blink_result_t await_answer(connection_t *connection, connection_wait_t *wait)
 {
     blink_result_t result = wait->sent;
     pthread_mutex_lock(&connection->lock);
-    while (result == BLINK_OK && !wait->answer.reply && !connection->ended)
+    while (!is_over(connection, wait))
         pthread_cond_wait(&connection->changed, &connection->lock);
     list_remove(&wait->of_requests);
-    if (result == BLINK_OK && !wait->answer.reply)
+    if (result == BLINK_OK && !wait->answered)
         result = connection_lost_error(connection);
     pthread_mutex_unlock(&connection->lock);
     BLINK_TRY(result);
@@ -97,14 +103,33 @@ static blink_result_t await_answer(connection_t *connection, connection_wait_t *
 
 void connection_ask(connection_t *connection, Blinkwire__Request *request, connection_wait_t *wait)
 {
-    *wait = (connection_wait_t){.answer = {.fd = -1}};
+    connection_ask_in_order(connection, request, NULL, NULL, wait);
+}
+
+void connection_ask_in_order(connection_t *connection, Blinkwire__Request *request,
+                             connection_accepted_t *accepted, void *owner, connection_wait_t *wait)
+{
+    *wait = (connection_wait_t){.accepted = accepted, .owner = owner, .answer = {.fd = -1}};
     ask(connection, request, NULL, 0, wait);
 }
 
 bool connection_is_answered(connection_t *connection, const connection_wait_t *wait)
 {
     pthread_mutex_lock(&connection->lock);
-    bool answered = wait->sent != BLINK_OK || wait->answer.reply || connection->ended;
+    bool answered = is_over(connection, wait);
+    pthread_mutex_unlock(&connection->lock);
+    return answered;
+}
+
+bool connection_await_until(connection_t *connection, const connection_wait_t *wait,
+                            const struct timespec *deadline)
+{
+    int status = 0;
+    pthread_mutex_lock(&connection->lock);
+    while (!is_over(connection, wait) && status != ETIMEDOUT)
+        status = deadline ? pthread_cond_timedwait(&connection->changed, &connection->lock, deadline)
+                          : pthread_cond_wait(&connection->changed, &connection->lock);
+    bool answered = is_over(connection, wait);
     pthread_mutex_unlock(&connection->lock);
     return answered;
 }
@@ -127,14 +152,6 @@ blink_result_t connection_call(connection_t *connection, Blinkwire__Request *req
     else
         connection_answer_release(&wait.answer);
     return result;
-}
-
-blink_result_t connection_call_in_order(connection_t *connection, Blinkwire__Request *request,
-                                        connection_accepted_t *accepted, void *owner)
-{
-    connection_wait_t wait = {.accepted = accepted, .owner = owner, .answer = {.fd = -1}};
-    ask(connection, request, NULL, 0, &wait);
-    return connection_await(connection, &wait);
 }
 
 blink_result_t connection_post(connection_t *connection, Blinkwire__Request *request)
@@ -166,7 +183,7 @@ static connection_wait_t *find_request(connection_t *connection, uint64_t id)
 {
     LIST_FOR_EACH (link, &connection->requests) {
         connection_wait_t *wait = CONTAINER_OF(link, connection_wait_t, of_requests);
-        if (wait->id == id && !wait->answer.reply)
+        if (wait->id == id && !wait->answered)
             return wait;
     }
     return NULL;
@@ -180,6 +197,7 @@ bool connection_deliver(connection_t *connection, connection_answer_t *answer)
     if (wait) {
         answer->gpu_resets = atomic_load_explicit(&connection->gpu_resets, memory_order_relaxed);
         wait->answer = *answer;
+        wait->answered = true;
         if (wait->accepted && !reply->error)
             wait->accepted(wait->owner, reply);
         pthread_cond_broadcast(&connection->changed);

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 /** A successful reply, and the descriptor that came along, or -1. */
 typedef struct connection_answer {
@@ -50,7 +51,8 @@ typedef struct connection_wait {
     uint64_t id;
     connection_accepted_t *accepted; /* NULL: the order does not matter */
     void *owner;
-    connection_answer_t answer; /* under the lock; reply is NULL until it is there */
+    connection_answer_t answer; /* under the lock, until it is there */
+    bool answered;              /* under the lock */
     blink_result_t sent;
 } connection_wait_t;
 
@@ -87,8 +89,13 @@ blink_result_t connection_await(connection_t *connection, connection_wait_t *wai
 
 /** The same for a request whose reply has to be taken in before what comes later: a rank that joins, before
  * it is told that its communicator is lost. */
-blink_result_t connection_call_in_order(connection_t *connection, Blinkwire__Request *request,
-                                        connection_accepted_t *accepted, void *owner);
+void connection_ask_in_order(connection_t *connection, Blinkwire__Request *request,
+                             connection_accepted_t *accepted, void *owner, connection_wait_t *wait);
+
+/** Wait until a request is answered, or until `deadline` of CLOCK_MONOTONIC (NULL: for ever), without taking
+ * the answer. Whether it is answered. Any number of threads may. */
+bool connection_await_until(connection_t *connection, const connection_wait_t *wait,
+                            const struct timespec *deadline);
 
 /** Send a request whose answer matters to nobody. Thread-safe. Errors: DAEMON_LOST, SYSTEM, NO_MEMORY. */
 blink_result_t connection_post(connection_t *connection, Blinkwire__Request *request);

@@ -1,6 +1,6 @@
 /*
- * How the ranks of a roster gather: they join one after another until all are there, or until a rank goes,
- * the time is up, or the daemon stops.
+ * How the ranks of a roster gather: they join one after another until all are there, or until a rank goes or
+ * gives up, the time is up, or the daemon stops.
  */
 #ifndef BLINK_GATHERING_H
 #define BLINK_GATHERING_H

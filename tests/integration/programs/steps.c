@@ -534,6 +534,9 @@ static const struct {
 } STEPS[] = {
     {"id", step_id},
     {"join", step_join},
+    {"begin", step_begin},
+    {"ready", step_ready},
+    {"abort-awaited", step_abort_awaited},
     {"launched", step_launched},
     {"use", step_use},
     {"destroy", step_destroy},

@@ -48,6 +48,15 @@ outcome_t step_outlive(session_t *session, const char *argument);
  * this rank is: "RANK of SIZE, local LOCAL_RANK, device DEVICE". */
 outcome_t step_launched(session_t *session, const char *argument);
 
+/* "begin:HEX:RANKS:RANK": begin to join, and do not wait; the communicator is the current one. */
+outcome_t step_begin(session_t *session, const char *argument);
+
+/* "ready[:MS]": wait for no more than that; the report tells "ready" or "still joining". */
+outcome_t step_ready(session_t *session, const char *argument);
+
+/* "abort-awaited": abort the communicator while another thread waits until it is ready: what that hears. */
+outcome_t step_abort_awaited(session_t *session, const char *argument);
+
 /* "script": a step for each line of standard input. */
 outcome_t step_script(session_t *session, const char *argument);
 

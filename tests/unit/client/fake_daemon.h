@@ -54,6 +54,8 @@ struct fake {
     uint32_t answer_version;          /* in the answer to hello; 0: refuse the version */
     _Atomic bool idle;                /* take submissions and complete none */
     bool silent;                      /* leave pings without an answer */
+    bool holds_joins;                 /* leave the last CommInit without one until it is given up, */
+    bool joins_at_last;               /* and have all ranks joined just then */
     _Atomic blink_result_t fail_with; /* for every op, with fail_text */
     const char *_Atomic fail_text;
     uint32_t pair_members;         /* an op of one member completes when all have submitted as many */
@@ -70,6 +72,7 @@ struct fake {
     _Atomic uint32_t taken, completed, pieces;
     _Atomic bool gone, stop, aborted;
     uint32_t members, regions;
+    uint64_t held_join;      /* the request */
     ring_sqe_t log[LOG_MAX]; /* what it took, in order; the first LOG_MAX */
     struct {
         char *base;
@@ -285,6 +288,25 @@ static void send_comm_lost(fake_t *fake, uint32_t member)
     fake_send(fake, &event, NULL, 0);
 }
 
+static void answer_held_join(fake_t *fake)
+{
+    Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
+    Blinkwire__Error error = BLINKWIRE__ERROR__INIT;
+    Blinkwire__CommInitReply joined = BLINKWIRE__COMM_INIT_REPLY__INIT;
+    char text[] = "rank 0 gave up";
+    reply.id = fake->held_join;
+    if (fake->joins_at_last) {
+        joined.member = ++fake->members;
+        reply.body_case = BLINKWIRE__REPLY__BODY_COMM_INIT;
+        reply.comm_init = &joined;
+    } else {
+        error.code = BLINK_ERR_ABORTED;
+        error.text = text;
+        reply.error = &error;
+    }
+    fake_send(fake, &reply, NULL, 0);
+}
+
 static void answer_staging(fake_t *fake, const Blinkwire__Request *request)
 {
     Blinkwire__Reply reply = BLINKWIRE__REPLY__INIT;
@@ -359,6 +381,12 @@ static void answer(fake_t *fake, const Blinkwire__Request *request)
         registered.region = ++fake->regions;
         reply.body_case = BLINKWIRE__REPLY__BODY_MEM_REGISTER;
         reply.mem_register = &registered;
+    } else if (request->body_case == BLINKWIRE__REQUEST__BODY_COMM_INIT && fake->holds_joins) {
+        fake->held_join = request->id;
+        return;
+    } else if (request->body_case == BLINKWIRE__REQUEST__BODY_COMM_GIVE_UP) {
+        assert_int_equal(request->comm_give_up->request, fake->held_join);
+        answer_held_join(fake);
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_COMM_INIT) {
         const Blinkwire__CommInit *init = request->comm_init;
         memcpy(&fake->joined.id, init->unique_id.data, sizeof(fake->joined.id));
