@@ -2,6 +2,8 @@
  */
 #include "frame.h"
 
+#include "environment.h"
+
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -26,17 +28,8 @@ void frame_release(frame_t *frame)
 
 blink_result_t frame_daemon_timeout(double *timeout_s)
 {
-    const char *text = getenv(BLINK_DAEMON_TIMEOUT_ENV);
-    char *end;
     *timeout_s = BLINK_DAEMON_TIMEOUT_DEFAULT;
-    if (!text)
-        return BLINK_OK;
-    *timeout_s = strtod(text, &end);
-    if (end == text || *end || !(*timeout_s >= 0) || *timeout_s > TIMEOUT_MAX_S)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
-                          BLINK_DAEMON_TIMEOUT_ENV " is \"%s\", not seconds from 0 to %g", text,
-                          TIMEOUT_MAX_S);
-    return BLINK_OK;
+    return environment_seconds(BLINK_DAEMON_TIMEOUT_ENV, 0, TIMEOUT_MAX_S, timeout_s);
 }
 
 /* Of a socket of the caller's own this cannot fail. */

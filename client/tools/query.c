@@ -3,6 +3,7 @@
  */
 #include "tools/query.h"
 
+#include "environment.h"
 #include "frame.h"
 #include "tools/pages.h"
 
@@ -20,7 +21,7 @@
 
 const char *query_socket_path(const char *given)
 {
-    const char *path = given ? given : getenv(BLINK_SOCKET_ENV);
+    const char *path = given ? given : environment_get(BLINK_SOCKET_ENV);
     return path && *path ? path : BLINK_SOCKET_DEFAULT;
 }
 

@@ -36,6 +36,17 @@
  * submission, so threads that submit to one communicator must agree on an order themselves.
  *
  * Fork: a child must not use handles of its parent; it opens its own context.
+ *
+ * Environment: an empty variable is as good as none. A program that has been given privileges by being
+ * started (set-user-ID and the like) has none of the variables. Those of a launcher are listed at
+ * blink_comm_init_launched(). Three are read once, by the process's first blink_open():
+ *
+ *   BLINK_DEBUG      info: lines on stderr when contexts are opened, when communicators are joined, split,
+ *                    left and aborted, and on every failure; trace: also when ops are submitted and end;
+ *   BLINK_ALGORITHM  an algorithm's name, as blinkctl has it, where a program asks for BLINK_ALGORITHM_AUTO;
+ *   BLINK_TIMEOUT    op_timeout_ms where a program leaves it 0, in seconds from 0.001 to 4,000,000.
+ *
+ * All ranks of a communicator must have the same in the last two. docs/program.md has more on all of them.
  */
 #ifndef BLINK_BLINK_H
 #define BLINK_BLINK_H
@@ -93,10 +104,12 @@ typedef struct blink_comm_config {
      * thread, if there is one and the daemon serves its GPU; else the device whose number is the rank. */
     int device;
 
-    /** How collectives are planned. */
+    /** How collectives are planned. BLINK_ALGORITHM_AUTO: as BLINK_ALGORITHM in the environment says, if it
+     * is set. */
     blink_algorithm_t algorithm;
 
-    /** How long an op may wait for ranks to submit it, in milliseconds. 0: the daemon's setting. */
+    /** How long an op may wait for ranks to submit it, in milliseconds. 0: what BLINK_TIMEOUT in the
+     * environment says, else the daemon's setting. */
     unsigned int op_timeout_ms;
 
     /** How long the ranks may take to join, from the first one on, in milliseconds. 0: the daemon's setting.
@@ -141,7 +154,8 @@ uint32_t blink_datatype_bytes(uint32_t datatype);
  * @param socket_path  NULL: the environment variable BLINK_SOCKET if set, else /run/blinkd/blinkd.sock.
  * @param context      receives a context; blink_close() frees it.
  * Errors: BLINK_ERR_CONNECT (nobody listens; names the path), BLINK_ERR_PROTOCOL (versions do not meet; names
- * both), BLINK_ERR_INVALID_ARGUMENT (BLINK_DAEMON_TIMEOUT is no number of seconds), BLINK_ERR_QUOTA,
+ * both), BLINK_ERR_INVALID_ARGUMENT (BLINK_DAEMON_TIMEOUT, BLINK_DEBUG, BLINK_ALGORITHM or BLINK_TIMEOUT is
+ * not what it should be; names the variable, its value and what would be right), BLINK_ERR_QUOTA,
  * BLINK_ERR_SYSTEM.
  */
 blink_result_t blink_open(const char *socket_path, blink_context_t **context);
@@ -387,7 +401,7 @@ blink_result_t blink_comm_duplicate(blink_comm_t *comm, blink_comm_t **duplicate
  * the configuration, which communicators that are split from `comm` later inherit. It is one number for all
  * ranks of a host, and the last call counts, so all ranks call it, each with the same number. Waits for the
  * daemon's answer, not for the other ranks.
- * @param op_timeout_ms  milliseconds; 0: the daemon's setting.
+ * @param op_timeout_ms  milliseconds; 0: the daemon's setting, whatever BLINK_TIMEOUT says.
  */
 blink_result_t blink_comm_set_timeout(blink_comm_t *comm, unsigned int op_timeout_ms);
 

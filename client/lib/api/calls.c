@@ -165,5 +165,5 @@ static blink_result_t submit_nop(blink_context_t *context, blink_op_t **op)
 
 blink_result_t blink_nop(blink_context_t *context, blink_op_t **op)
 {
-    return group_note(submit_nop(context, op));
+    return CALL_RESULT(group_note(submit_nop(context, op)));
 }

@@ -1,6 +1,7 @@
 /* What programs give as a configuration, made whole and checked. */
 #include "api/config.h"
 
+#include "environment/settings.h"
 #include "error.h"
 #include "names.h"
 
@@ -56,7 +57,8 @@ static blink_result_t check(const blink_comm_config_t *config)
     return check_name(config->name);
 }
 
-blink_result_t config_take(const blink_comm_config_t *given, blink_comm_config_t *config)
+/* NULL, and the fields that an older program's struct lacks, are defaults. */
+static blink_result_t make_whole(const blink_comm_config_t *given, blink_comm_config_t *config)
 {
     const blink_comm_config_t defaults = BLINK_COMM_CONFIG_INIT;
     *config = defaults;
@@ -69,14 +71,24 @@ blink_result_t config_take(const blink_comm_config_t *given, blink_comm_config_t
     BLINK_TRY(check_unknown(given));
     memcpy(config, given, bytes < sizeof(*config) ? bytes : sizeof(*config));
     config->struct_bytes = sizeof(*config);
-    return check(config);
+    return BLINK_OK;
+}
+
+blink_result_t config_take(const blink_comm_config_t *given, blink_comm_config_t *config)
+{
+    BLINK_TRY(make_whole(given, config));
+    BLINK_TRY(check(config));
+    settings_fill_in(config);
+    return BLINK_OK;
 }
 
 blink_result_t config_inherit(const blink_comm_t *comm, const blink_comm_config_t *given,
                               blink_comm_config_t *config)
 {
-    const blink_comm_config_t inherited = comm_config(comm);
-    BLINK_TRY(config_take(given ? given : &inherited, config));
-    config->device = inherited.device;
+    *config = comm_config(comm);
+    int device = config->device;
+    if (given)
+        BLINK_TRY(config_take(given, config));
+    config->device = device;
     return BLINK_OK;
 }

@@ -59,7 +59,7 @@ blink_result_t group_refuse(const char *what)
 blink_result_t blink_group_start(void)
 {
     if (group.depth == UINT32_MAX)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "groups nest %u deep already", group.depth);
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "groups nest %u deep already", group.depth);
     if (group.depth++ == 0)
         group.end = &group.members;
     return BLINK_OK;
@@ -212,7 +212,7 @@ static blink_result_t submit_members(blink_op_t **op)
     return BLINK_OK;
 }
 
-blink_result_t blink_group_end(blink_op_t **op)
+blink_result_t group_end(blink_op_t **op)
 {
     if (op)
         *op = NULL;
@@ -230,4 +230,9 @@ blink_result_t blink_group_end(blink_op_t **op)
     stream_steps_release(&group.steps);
     group = (group_t){0};
     return result;
+}
+
+blink_result_t blink_group_end(blink_op_t **op)
+{
+    return CALL_RESULT(group_end(op));
 }

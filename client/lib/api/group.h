@@ -25,6 +25,9 @@ blink_result_t group_add(ops_t *ops, ops_queue_t *queue, ring_sqe_t *sqe, stagin
  * recorded. */
 blink_result_t group_note(blink_result_t result);
 
+/** blink_group_end(), for calls that are groups themselves. */
+blink_result_t group_end(blink_op_t **op);
+
 /** For calls that wait for others: fail within a group. Errors: INVALID_ARGUMENT. */
 blink_result_t group_refuse(const char *what);
 

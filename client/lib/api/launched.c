@@ -9,7 +9,7 @@
 blink_result_t blink_launched(int *rank, int *rank_count, int *local_rank)
 {
     launch_t launch;
-    BLINK_TRY(launch_find_place(&launch));
+    CALL_TRY(launch_find_place(&launch));
     if (rank)
         *rank = (int)launch.rank;
     if (rank_count)
@@ -35,15 +35,15 @@ blink_result_t blink_comm_init_launched(blink_context_t *context, const blink_co
     launch_t launch;
     blink_unique_id_t id;
     if (!context || !comm)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_init_launched: %s is NULL",
-                          context ? "comm" : "context");
-    BLINK_TRY(config_take(config, &chosen));
-    BLINK_TRY(launch_find(&launch));
-    BLINK_TRY(
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_init_launched: %s is NULL",
+                         context ? "comm" : "context");
+    CALL_TRY(config_take(config, &chosen));
+    CALL_TRY(launch_find(&launch));
+    CALL_TRY(
         seed_next(context, &launch, chosen.init_timeout_ms > 0 ? chosen.init_timeout_ms : SEED_WAIT_MS, &id));
     chosen.device = choose_device(context, &launch, &chosen);
     blink_result_t result =
         comm_create(context, &(comm_parent_t){0}, &id, launch.rank_count, launch.rank, &chosen, comm);
     seed_settled(&launch);
-    return result;
+    return CALL_RESULT(result);
 }

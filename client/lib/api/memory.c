@@ -53,15 +53,15 @@ static blink_result_t map_and_register(regions_t *regions, int fd, size_t bytes,
 blink_result_t blink_mem_alloc(blink_context_t *context, size_t bytes, void **address)
 {
     if (!context || !address || bytes == 0)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_alloc: %s",
-                          !context   ? "context is NULL"
-                          : !address ? "address is NULL"
-                                     : "bytes is 0");
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_alloc: %s",
+                         !context   ? "context is NULL"
+                         : !address ? "address is NULL"
+                                    : "bytes is 0");
     int fd = -1;
-    BLINK_TRY(make_memfd(bytes, &fd));
+    CALL_TRY(make_memfd(bytes, &fd));
     blink_result_t result = map_and_register(&context->regions, fd, bytes, address);
     close(fd);
-    return result;
+    return CALL_RESULT(result);
 }
 
 blink_result_t blink_mem_free(blink_context_t *context, void *address)
@@ -69,18 +69,18 @@ blink_result_t blink_mem_free(blink_context_t *context, void *address)
     if (!address)
         return BLINK_OK;
     if (!context)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_free: context is NULL");
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_free: context is NULL");
     region_t region;
     blink_result_t result = regions_remove(&context->regions, address, true, &region);
     if (region.number != 0)
         munmap(address, region.bytes);
-    return result;
+    return CALL_RESULT(result);
 }
 
 blink_result_t blink_mem_promise_release(blink_context_t *context)
 {
     if (!context)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_promise_release: context is NULL");
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_promise_release: context is NULL");
     imports_promise_release(&context->imports);
     return BLINK_OK;
 }
@@ -88,8 +88,9 @@ blink_result_t blink_mem_promise_release(blink_context_t *context)
 blink_result_t blink_mem_release(blink_context_t *context, const void *address)
 {
     if (!context)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_release: context is NULL");
-    return address ? imports_release(&context->imports, address) : imports_release_freed(&context->imports);
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_release: context is NULL");
+    return CALL_RESULT(address ? imports_release(&context->imports, address)
+                               : imports_release_freed(&context->imports));
 }
 
 static blink_result_t check_memfd(int fd, size_t bytes, size_t offset_bytes)
@@ -120,29 +121,29 @@ blink_result_t blink_mem_register(blink_context_t *context, void *address, size_
                                   size_t offset_bytes)
 {
     if (!context || !address || bytes == 0)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_register: %s",
-                          !context   ? "context is NULL"
-                          : !address ? "address is NULL"
-                                     : "bytes is 0");
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_register: %s",
+                         !context   ? "context is NULL"
+                         : !address ? "address is NULL"
+                                    : "bytes is 0");
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     if ((uintptr_t)address % page_bytes != 0 || offset_bytes % page_bytes != 0)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
-                          "address %p and offset %zu are not both multiples of a page, %zu", address,
-                          offset_bytes, page_bytes);
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                         "address %p and offset %zu are not both multiples of a page, %zu", address,
+                         offset_bytes, page_bytes);
     if (bytes > UINTPTR_MAX - (uintptr_t)address)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%p of %zu bytes passes the end of the address space",
-                          address, bytes);
-    BLINK_TRY(check_memfd(fd, bytes, offset_bytes));
-    BLINK_TRY(populate(address, bytes));
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%p of %zu bytes passes the end of the address space",
+                         address, bytes);
+    CALL_TRY(check_memfd(fd, bytes, offset_bytes));
+    CALL_TRY(populate(address, bytes));
     region_t region = {.start = address, .bytes = bytes};
-    return regions_add(&context->regions, &region, fd, offset_bytes);
+    return CALL_RESULT(regions_add(&context->regions, &region, fd, offset_bytes));
 }
 
 blink_result_t blink_mem_deregister(blink_context_t *context, void *address)
 {
     if (!context || !address)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_deregister: %s is NULL",
-                          context ? "address" : "context");
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_deregister: %s is NULL",
+                         context ? "address" : "context");
     region_t region;
-    return regions_remove(&context->regions, address, false, &region);
+    return CALL_RESULT(regions_remove(&context->regions, address, false, &region));
 }

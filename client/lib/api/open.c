@@ -1,6 +1,9 @@
 /* Opening and closing a context, and the calls that belong to nothing smaller. */
 #include "context/context.h"
+#include "environment.h"
+#include "environment/settings.h"
 #include "frame.h"
+#include "launch/launch.h"
 #include "names.h"
 
 #include <stdlib.h>
@@ -29,20 +32,25 @@ const char *blink_result_name(blink_result_t result)
 blink_result_t blink_open(const char *socket_path, blink_context_t **context)
 {
     if (!context)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_open: context is NULL");
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_open: context is NULL");
+    CALL_TRY(settings_read(launch_rank()));
     if (!socket_path)
-        socket_path = getenv(BLINK_SOCKET_ENV);
+        socket_path = environment_get(BLINK_SOCKET_ENV);
     if (!socket_path)
         socket_path = BLINK_SOCKET_DEFAULT;
     blink_context_t *created = calloc(1, sizeof(*created));
     if (!created)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a context");
+        return CALL_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a context");
     blink_result_t result = context_init(created, socket_path);
-    if (result == BLINK_OK)
-        *context = created;
-    else
+    if (result != BLINK_OK) {
         free(created);
-    return result;
+        return CALL_RESULT(result);
+    }
+    if (debug_informs())
+        debug_line(NULL, "opened %s: libblinkclient %s, blinkd %s, %u devices", socket_path, BLINK_VERSION,
+                   created->daemon_version, created->device_count);
+    *context = created;
+    return BLINK_OK;
 }
 
 void blink_close(blink_context_t *context)
@@ -56,8 +64,8 @@ void blink_close(blink_context_t *context)
 blink_result_t blink_daemon_version(blink_context_t *context, const char **version)
 {
     if (!context || !version)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_daemon_version: %s is NULL",
-                          context ? "version" : "context");
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_daemon_version: %s is NULL",
+                         context ? "version" : "context");
     *version = context->daemon_version;
     return BLINK_OK;
 }
@@ -65,8 +73,8 @@ blink_result_t blink_daemon_version(blink_context_t *context, const char **versi
 blink_result_t blink_device_count(blink_context_t *context, int *count)
 {
     if (!context || !count)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_device_count: %s is NULL",
-                          context ? "count" : "context");
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_device_count: %s is NULL",
+                         context ? "count" : "context");
     *count = (int)context->device_count;
     return BLINK_OK;
 }
@@ -74,8 +82,7 @@ blink_result_t blink_device_count(blink_context_t *context, int *count)
 blink_result_t blink_poll_fd(blink_context_t *context, int *fd)
 {
     if (!context || !fd)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_poll_fd: %s is NULL",
-                          context ? "fd" : "context");
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_poll_fd: %s is NULL", context ? "fd" : "context");
     ring_want_event(&context->ops.engine.ring);
     *fd = context->ops.engine.completion_fd;
     return BLINK_OK;

@@ -8,23 +8,23 @@ blink_result_t blink_redop_create_pre_mul_sum(blink_comm_t *comm, const void *sc
                                               blink_datatype_t datatype, blink_redop_t *redop)
 {
     if (!comm || !scalar || !redop)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_redop_create_pre_mul_sum: %s is NULL",
-                          !comm     ? "comm"
-                          : !scalar ? "scalar"
-                                    : "redop");
-    BLINK_TRY(comm_check_ready(comm, "blink_redop_create_pre_mul_sum"));
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_redop_create_pre_mul_sum: %s is NULL",
+                         !comm     ? "comm"
+                         : !scalar ? "scalar"
+                                   : "redop");
+    CALL_TRY(comm_check_ready(comm, "blink_redop_create_pre_mul_sum"));
     uint32_t element_bytes = blink_datatype_bytes((uint32_t)datatype);
     if (element_bytes == 0)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "datatype %d is none", (int)datatype);
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "datatype %d is none", (int)datatype);
     uint64_t bits = 0;
     memcpy(&bits, scalar, element_bytes);
-    return redops_add(&comm->redops, bits, datatype, redop);
+    return CALL_RESULT(redops_add(&comm->redops, bits, datatype, redop));
 }
 
 blink_result_t blink_redop_destroy(blink_comm_t *comm, blink_redop_t redop)
 {
     if (!comm)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_redop_destroy: comm is NULL");
-    BLINK_TRY(comm_check_ready(comm, "blink_redop_destroy"));
-    return redops_remove(&comm->redops, redop);
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_redop_destroy: comm is NULL");
+    CALL_TRY(comm_check_ready(comm, "blink_redop_destroy"));
+    return CALL_RESULT(redops_remove(&comm->redops, redop));
 }

@@ -58,19 +58,19 @@ static blink_result_t try_to_join(blink_comm_t *comm, const blink_comm_config_t 
 blink_result_t blink_comm_shrink(blink_comm_t *comm, const blink_comm_config_t *config, blink_comm_t **shrunk)
 {
     if (!comm || !shrunk)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_shrink: %s is NULL",
-                          comm ? "shrunk" : "comm");
-    BLINK_TRY(group_refuse("blink_comm_shrink"));
-    BLINK_TRY(comm_check_ready(comm, "blink_comm_shrink"));
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_shrink: %s is NULL",
+                         comm ? "shrunk" : "comm");
+    CALL_TRY(group_refuse("blink_comm_shrink"));
+    CALL_TRY(comm_check_ready(comm, "blink_comm_shrink"));
     blink_comm_config_t chosen;
-    BLINK_TRY(config_inherit(comm, config, &chosen));
+    CALL_TRY(config_inherit(comm, config, &chosen));
     uint32_t before, count = comm->rank_count + 1;
     blink_result_t result;
     do {
         before = count;
         result = try_to_join(comm, &chosen, &count, shrunk);
     } while (result == BLINK_ERR_PEER_LOST && count < before);
-    return result;
+    return CALL_RESULT(result);
 }
 
 blink_result_t blink_comm_revoke(blink_comm_t *comm)

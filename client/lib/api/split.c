@@ -57,36 +57,46 @@ static blink_result_t join(blink_comm_t *comm, const choice_t *choices, const bl
     return result;
 }
 
+static void tell_split(const blink_comm_t *comm, int color, int key, const blink_comm_t *split)
+{
+    if (split)
+        debug_line(&comm->queue.rank, "split by color %d and key %d: communicator %u", color, key,
+                   split->queue.rank.comm);
+    else
+        debug_line(&comm->queue.rank, "split, this rank taking no part");
+}
+
 blink_result_t blink_comm_split(blink_comm_t *comm, int color, int key, const blink_comm_config_t *config,
                                 blink_comm_t **split)
 {
     if (!comm || !split)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_split: %s is NULL",
-                          comm ? "split" : "comm");
-    BLINK_TRY(group_refuse("blink_comm_split"));
-    BLINK_TRY(comm_check_ready(comm, "blink_comm_split"));
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_split: %s is NULL", comm ? "split" : "comm");
+    CALL_TRY(group_refuse("blink_comm_split"));
+    CALL_TRY(comm_check_ready(comm, "blink_comm_split"));
     if (color < 0 && color != BLINK_SPLIT_NO_COLOR)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "color %d is negative and not BLINK_SPLIT_NO_COLOR",
-                          color);
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "color %d is negative and not BLINK_SPLIT_NO_COLOR",
+                         color);
     blink_comm_config_t chosen;
-    BLINK_TRY(config_inherit(comm, config, &chosen));
+    CALL_TRY(config_inherit(comm, config, &chosen));
     choice_t own = {.color = color, .key = key};
     BLINK_TRY(blink_get_unique_id(comm->context, &own.id));
     choice_t *choices = calloc(comm->rank_count, sizeof(*choices));
     if (!choices)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the colors of %u ranks", comm->rank_count);
+        return CALL_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the colors of %u ranks", comm->rank_count);
     *split = NULL;
     blink_result_t result = exchange(comm, &own, choices);
     if (result == BLINK_OK && color != BLINK_SPLIT_NO_COLOR)
         result = join(comm, choices, &chosen, split);
     free(choices);
-    return result;
+    if (result == BLINK_OK && debug_informs())
+        tell_split(comm, color, key, *split);
+    return CALL_RESULT(result);
 }
 
 blink_result_t blink_comm_duplicate(blink_comm_t *comm, blink_comm_t **duplicate)
 {
     if (!comm || !duplicate)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_duplicate: %s is NULL",
-                          comm ? "duplicate" : "comm");
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_duplicate: %s is NULL",
+                         comm ? "duplicate" : "comm");
     return blink_comm_split(comm, 0, (int)comm->rank, NULL, duplicate);
 }

@@ -197,12 +197,18 @@ static blink_result_t submit(const call_t *call)
     return submit_on_host(call, &sqe, &in, &out);
 }
 
-blink_result_t call_submit(const call_t *call)
+blink_result_t call_enter(const call_t *call)
 {
     if (!call->on_stream || group_active())
         return group_note(submit(call));
     /* Alone on a stream it is a group of one. */
     BLINK_TRY(blink_group_start());
     (void)group_note(submit(call));
-    return blink_group_end(NULL);
+    return group_end(NULL);
+}
+
+blink_result_t call_submit(const call_t *call)
+{
+    blink_result_t result = call_enter(call);
+    return result == BLINK_OK ? BLINK_OK : debug_result(collective_function(call->opcode), result);
 }

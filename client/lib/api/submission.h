@@ -8,6 +8,9 @@
 /** Check a call and submit it, or keep it for the end of this thread's group. */
 blink_result_t call_submit(const call_t *call);
 
+/** The same for calls that are made of others, whose failures are told of those. */
+blink_result_t call_enter(const call_t *call);
+
 /** Check the object that a call is about, and where its handle goes: in a group that is blink_group_end()'s
  * business. Errors: INVALID_ARGUMENT. */
 blink_result_t call_check_handle(const char *name, const void *object, const char *what, blink_op_t **op);

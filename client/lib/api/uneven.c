@@ -52,7 +52,7 @@ static blink_result_t broadcast_each(const uneven_t *uneven)
         call.count = uneven->recv.counts[root];
         call.send = root == call.comm->rank ? blocks_at(&uneven->send, 0, call.datatype) : NULL;
         call.recv = (void *)(uintptr_t)blocks_at(&uneven->recv, root, call.datatype);
-        BLINK_TRY(call_submit(&call));
+        BLINK_TRY(call_enter(&call));
     }
     return BLINK_OK;
 }
@@ -66,7 +66,7 @@ static blink_result_t reduce_each(const uneven_t *uneven)
         call.count = uneven->send.counts[root];
         call.send = blocks_at(&uneven->send, root, call.datatype);
         call.recv = root == call.comm->rank ? (void *)(uintptr_t)uneven->recv.base : NULL;
-        BLINK_TRY(call_submit(&call));
+        BLINK_TRY(call_enter(&call));
     }
     return BLINK_OK;
 }
@@ -86,7 +86,7 @@ static blink_result_t transfer(const uneven_t *uneven, uint8_t opcode, uint32_t 
         call.send = blocks_at(blocks, block, call.datatype);
         call.recv = (void *)(uintptr_t)call.send;
     }
-    return call_submit(&call);
+    return call_enter(&call);
 }
 
 static blink_result_t transfer_each(const uneven_t *uneven)
@@ -142,20 +142,25 @@ static blink_result_t submit_as_group(uneven_t *uneven, submit_each_t each, blin
     BLINK_TRY(blink_group_start());
     result = each(uneven);
     /* If it is not the outermost end, the failure of an op has failed the group already. */
-    blink_result_t ended = blink_group_end(op);
+    blink_result_t ended = group_end(op);
     return result != BLINK_OK ? result : ended;
+}
+
+static blink_result_t enter(uneven_t *uneven, submit_each_t each, way_t way)
+{
+    uneven->common.on_stream = way.on_stream;
+    uneven->common.stream = way.stream;
+    if (!way.on_stream || group_active())
+        return submit_as_group(uneven, each, way.op);
+    /* On a stream there is no op, which a call outside of a group would have to name. */
+    BLINK_TRY(blink_group_start());
+    (void)submit_as_group(uneven, each, NULL);
+    return group_end(NULL);
 }
 
 static blink_result_t submit(uneven_t uneven, submit_each_t each, way_t way)
 {
-    uneven.common.on_stream = way.on_stream;
-    uneven.common.stream = way.stream;
-    if (!way.on_stream || group_active())
-        return submit_as_group(&uneven, each, way.op);
-    /* On a stream there is no op, which a call outside of a group would have to name. */
-    BLINK_TRY(blink_group_start());
-    (void)submit_as_group(&uneven, each, NULL);
-    return blink_group_end(NULL);
+    return debug_result(uneven.name, enter(&uneven, each, way));
 }
 
 /* ---- the interface ---- */

@@ -2,6 +2,7 @@
 #include "context/comm.h"
 
 #include "base/clock.h"
+#include "names.h"
 #include "submit/wait.h"
 
 #include <errno.h>
@@ -12,6 +13,8 @@
 
 /* How long the daemon's word on a failed replay may take. */
 #define LOSS_WAIT_NS UINT64_C(5000000000)
+
+#define TIMEOUT_TEXT_BYTES 48
 
 /* ---- joining ---- */
 
@@ -24,11 +27,32 @@ static void joined(void *owner, const Blinkwire__Reply *reply)
         return;
     comm->member = comm->streams.member = given->member;
     comm->spans_hosts = given->spans_hosts;
+    comm->queue.rank.comm = given->comm;
     redops_tag(&comm->redops, comm->member);
     comm->gpu.device = given->device;
     comm->gpu.is_gpu = given->gpu_uuid.len == sizeof(comm->gpu.uuid);
     if (comm->gpu.is_gpu)
         memcpy(comm->gpu.uuid, given->gpu_uuid.data, sizeof(comm->gpu.uuid));
+}
+
+/* One that is not the daemon's. */
+static const char *say_timeout(const char *what, unsigned int timeout_ms, char text[TIMEOUT_TEXT_BYTES])
+{
+    text[0] = '\0';
+    if (timeout_ms > 0)
+        snprintf(text, TIMEOUT_TEXT_BYTES, ", %s time-out %.10g s", what, timeout_ms / 1e3);
+    return text;
+}
+
+static void tell_joined(const blink_comm_t *comm)
+{
+    char op[TIMEOUT_TEXT_BYTES], init[TIMEOUT_TEXT_BYTES];
+    const blink_comm_config_t config = comm_config(comm);
+    debug_line(&comm->queue.rank, "joined as rank %u of %u on %s: device %u (%s), algorithm %s%s%s",
+               comm->rank, comm->rank_count, comm->spans_hosts ? "several hosts" : "one host",
+               comm->gpu.device, comm->gpu.is_gpu ? "GPU" : "host", blink_name_algorithm(config.algorithm),
+               say_timeout("op", config.op_timeout_ms, op),
+               say_timeout("init", config.init_timeout_ms, init));
 }
 
 static void ask_to_join(blink_comm_t *comm, const comm_parent_t *parent, const blink_comm_config_t *config)
@@ -131,6 +155,8 @@ static void end_joining(blink_comm_t *comm)
         /* Release: pairs with the load in comm_phase(). */
         atomic_store_explicit(&comm->phase, result == BLINK_OK ? COMM_READY : COMM_FAILED,
                               memory_order_release);
+        if (result == BLINK_OK && debug_informs())
+            tell_joined(comm);
     }
     pthread_mutex_unlock(&comm->join_lock);
 }
@@ -159,6 +185,7 @@ blink_result_t comm_join(blink_context_t *context, const comm_parent_t *parent, 
     redops_init(&created->redops);
     stream_rank_init(&created->streams, &context->streams, &created->gpu);
     ops_queue_add(&context->ops, &created->queue);
+    created->queue.rank = (debug_rank_t){.rank = rank, .comm_name = created->name};
     link_comm(created);
     ask_to_join(created, parent, config);
     blink_result_t result = created->join.sent;
@@ -343,6 +370,8 @@ static blink_result_t leave(blink_comm_t *comm)
     if (!ops_queue_remove(ops, &comm->queue))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u was given ops while it was destroyed",
                           comm->rank);
+    if (debug_informs())
+        debug_line(&comm->queue.rank, "left");
     unlink_comm(comm);
     comm_free(comm);
     return result;
@@ -369,7 +398,10 @@ blink_result_t comm_abort(blink_comm_t *comm)
     blink_comm_t *graphs = graphs_of(comm);
     if (graphs)
         BLINK_TRY(send_about(graphs, BLINKWIRE__REQUEST__BODY_COMM_ABORT));
-    return send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_ABORT);
+    BLINK_TRY(send_about(comm, BLINKWIRE__REQUEST__BODY_COMM_ABORT));
+    if (debug_informs())
+        debug_line(&comm->queue.rank, "aborted");
+    return BLINK_OK;
 }
 
 /* ---- what became of it ---- */
@@ -390,6 +422,9 @@ static void note_loss(blink_comm_t *comm, const Blinkwire__CommLost *event)
     bool known = code != BLINK_OK && code <= BLINK_ERR_INTERNAL;
     comm->async_result = known ? (blink_result_t)code : BLINK_ERR_INTERNAL;
     snprintf(comm->async_text, sizeof(comm->async_text), "%s", event->error ? event->error->text : "");
+    if (debug_informs())
+        debug_line(&comm->queue.rank, "is of no more use: %s: %s",
+                   blink_name_result_constant(comm->async_result), comm->async_text);
 }
 
 void comms_lost(blink_context_t *context, const Blinkwire__CommLost *event)

@@ -2,6 +2,8 @@
  * run inside Slurm's allocations, where Slurm's variables are about the launcher. */
 #include "launch/launch.h"
 
+#include "environment.h"
+
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,22 +21,15 @@ typedef struct launcher {
     find_way_t *find_way;
 } launcher_t;
 
-/* An empty variable is none. */
-static const char *get(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
-}
-
 static const char *get_or(const char *name, const char *otherwise)
 {
-    const char *value = get(name);
+    const char *value = environment_get(name);
     return value ? value : otherwise;
 }
 
 static bool is_same(const char *name, const char *other)
 {
-    const char *value = get(name), *with = get(other);
+    const char *value = environment_get(name), *with = environment_get(other);
     return value && with && strcmp(value, with) == 0;
 }
 
@@ -71,7 +66,7 @@ static blink_result_t at_host(launch_t *launch, const char *host)
 /* What the user says of how ranks meet, whatever the launcher is. *found: whether that is anything. */
 static blink_result_t find_explicit(launch_t *launch, bool *found)
 {
-    const char *id = get("BLINK_UNIQUE_ID"), *rendezvous = get("BLINK_RENDEZVOUS");
+    const char *id = environment_get("BLINK_UNIQUE_ID"), *rendezvous = environment_get("BLINK_RENDEZVOUS");
     *found = id || rendezvous || launch->rank_count == 1;
     if (id) {
         launch->way = LAUNCH_ID;
@@ -103,8 +98,8 @@ static blink_result_t find_blink(launch_t *launch)
  * started anew because those of one have failed. */
 static blink_result_t find_torch(launch_t *launch)
 {
-    const char *host = get("MASTER_ADDR"), *port = get("MASTER_PORT");
-    const char *uses_store = get("TORCHELASTIC_USE_AGENT_STORE");
+    const char *host = environment_get("MASTER_ADDR"), *port = environment_get("MASTER_PORT");
+    const char *uses_store = environment_get("TORCHELASTIC_USE_AGENT_STORE");
     if (!host || !port)
         return find_blink(launch);
     BLINK_TRY(set_text(launch->job, "torch %s %s %s %s", host, port, get_or("TORCHELASTIC_RUN_ID", ""),
@@ -125,7 +120,7 @@ static blink_result_t find_pmix(launch_t *launch)
 static blink_result_t find_pmi(launch_t *launch)
 {
     launch->way = LAUNCH_PMI;
-    return set_text(launch->where, "%s", get("PMI_FD"));
+    return set_text(launch->where, "%s", environment_get("PMI_FD"));
 }
 
 /* The first host of Slurm's short form of a list: "n[3-7,9],m1" has n3, "r[1-2]n[0-3]" has r1n0. */
@@ -169,7 +164,7 @@ static const launcher_t launchers[] = {
 
 static blink_result_t read_number(const char *name, uint32_t least, uint32_t most, uint32_t *number)
 {
-    const char *text = get(name);
+    const char *text = environment_get(name);
     char *end = NULL;
     unsigned long value = text && *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
     if (!end || *end || value < least || value > most)
@@ -183,7 +178,8 @@ static const launcher_t *find_launcher(void)
 {
     for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
         const launcher_t *launcher = &launchers[i];
-        if (get(launcher->rank) && get(launcher->rank_count) && (!launcher->also || get(launcher->also)))
+        if (environment_get(launcher->rank) && environment_get(launcher->rank_count) &&
+            (!launcher->also || environment_get(launcher->also)))
             return launcher;
     }
     return NULL;
@@ -193,11 +189,11 @@ static const launcher_t *find_launcher(void)
  * if it heard that no launcher has started it. */
 static blink_result_t no_launcher(void)
 {
-    if (get("PMIX_RANK") && get("PMIX_NAMESPACE"))
+    if (environment_get("PMIX_RANK") && environment_get("PMIX_NAMESPACE"))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "PMIX_RANK=%.40s, and no variable says of how many ranks: start them by prterun "
                           "--personality ompi, or set BLINK_RANK, BLINK_SIZE and BLINK_RENDEZVOUS",
-                          get("PMIX_RANK"));
+                          environment_get("PMIX_RANK"));
     return BLINK_FAIL(
         BLINK_ERR_NOT_FOUND,
         "no launcher has started this process: use blinkrun, torchrun, srun, mpirun or mpiexec, "
@@ -212,7 +208,7 @@ static blink_result_t find_place(const launcher_t *launcher, launch_t *launch)
     *launch = (launch_t){.launcher = launcher->name, .local_rank = -1};
     BLINK_TRY(read_number(launcher->rank_count, 1, INT_MAX, &launch->rank_count));
     BLINK_TRY(read_number(launcher->rank, 0, launch->rank_count - 1, &launch->rank));
-    if (!get(launcher->local_rank))
+    if (!environment_get(launcher->local_rank))
         return BLINK_OK;
     BLINK_TRY(read_number(launcher->local_rank, 0, launch->rank_count - 1, &local_rank));
     launch->local_rank = (int)local_rank;
@@ -225,17 +221,24 @@ void launch_name_job(char job[LAUNCH_TEXT_BYTES])
 {
     static const char *const names[] = {"PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "TORCHELASTIC_RUN_ID",
                                         "PMIX_NAMESPACE"};
-    const char *name = get("BLINK_JOB"), *slurm = get("SLURM_JOB_ID"), *step = get("SLURM_STEP_ID");
+    const char *name = environment_get("BLINK_JOB"), *slurm = environment_get("SLURM_JOB_ID"),
+               *step = environment_get("SLURM_STEP_ID");
     if (!name && slurm) {
         snprintf(job, LAUNCH_TEXT_BYTES, "%s%s%s", slurm, step ? "." : "", step ? step : "");
         return;
     }
     for (size_t i = 0; !name && i < sizeof(names) / sizeof(names[0]); i++) {
-        name = get(names[i]);
+        name = environment_get(names[i]);
         if (name && strcmp(name, "none") == 0)
             name = NULL;
     }
     snprintf(job, LAUNCH_TEXT_BYTES, "%s", name ? name : "");
+}
+
+const char *launch_rank(void)
+{
+    const launcher_t *launcher = find_launcher();
+    return launcher ? environment_get(launcher->rank) : NULL;
 }
 
 blink_result_t launch_find_place(launch_t *launch)

@@ -40,6 +40,9 @@ blink_result_t launch_find_place(launch_t *launch);
 /** The same, and the way. Errors: those; INVALID_ARGUMENT (a variable is missing or too long). */
 blink_result_t launch_find(launch_t *launch);
 
+/** Which rank this is, as the launcher has written it; NULL: there is no launcher. */
+const char *launch_rank(void);
+
 /** What the job is called where people look for it, by the scheduler or by its user; "": not known. */
 void launch_name_job(char job[LAUNCH_TEXT_BYTES]);
 

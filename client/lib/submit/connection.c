@@ -2,6 +2,7 @@
 #include "submit/connection.h"
 
 #include "base/clock.h"
+#include "environment/debug.h"
 #include "frame.h"
 #include "launch/launch.h"
 #include "submit/daemon.h"
@@ -229,6 +230,8 @@ void connection_lose(connection_t *connection, const char *text)
     pthread_mutex_lock(&connection->lock);
     connection->lost = true;
     snprintf(connection->lost_text, sizeof(connection->lost_text), "%s", text);
+    if (!connection->closing && debug_informs())
+        debug_line(NULL, "%s", text);
     pthread_mutex_unlock(&connection->lock);
 }
 
@@ -243,8 +246,9 @@ void connection_end(connection_t *connection)
 void connection_close(connection_t *connection)
 {
     struct timespec deadline = clock_in_ns(CLOSE_MAX_NS);
-    shutdown(connection->socket_fd, SHUT_WR);
     pthread_mutex_lock(&connection->lock);
+    connection->closing = true;
+    shutdown(connection->socket_fd, SHUT_WR);
     while (!connection->ended &&
            pthread_cond_timedwait(&connection->changed, &connection->lock, &deadline) != ETIMEDOUT)
         continue;

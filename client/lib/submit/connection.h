@@ -36,6 +36,7 @@ typedef struct connection {
     pthread_cond_t changed;    /* on CLOCK_MONOTONIC */
     list_t requests;           /* that wait */
     uint64_t last_id;
+    bool closing;                           /* connection_close() has been called */
     bool lost;                              /* the connection is gone */
     char lost_text[BLINK_ERROR_TEXT_BYTES]; /* constant once `lost` is set */
     bool ended;                  /* and no op that the application waits for is unfinished any more */

@@ -6,6 +6,7 @@
 
 #include "base/list.h"
 #include "blink/blink.h"
+#include "environment/debug.h"
 #include "error.h"
 #include "ring.h"
 
@@ -20,7 +21,18 @@ typedef struct ops_queue {
     list_t of_parked;            /* among the queues with parked ops */
     _Atomic uint32_t in_ring;    /* ops that have a place there; with submit_lock up, with reap_lock down */
     _Atomic uint32_t unfinished; /* ops that are not over for their owners */
+    debug_rank_t rank;           /* for lines; constant once ops are submitted */
+    _Atomic uint64_t traced;     /* ops, if they are */
 } ops_queue_t;
+
+/** What is told of an op when it ends. */
+typedef struct trace {
+    uint64_t number; /* among the queue's ops, from 1; 0: nothing is told */
+    uint64_t submitted_ns;
+    uint64_t count; /* of the first call, as what follows the next */
+    uint32_t calls; /* in the op */
+    uint8_t opcode, datatype;
+} trace_t;
 
 /** What one op submits. */
 typedef struct ops_run {
@@ -51,6 +63,7 @@ struct blink_op {
     uint32_t generation;  /* makes user_data of a reused handle new; under submit_lock */
     uint32_t staged;      /* transfers not over: under staging.lock once submitted */
     _Atomic bool arrived; /* its completion has been reaped; set under reap_lock */
+    trace_t trace;        /* constant once submitted */
     blink_result_t result;
     union {
         ring_sqe_t sqe;                    /* while parked */

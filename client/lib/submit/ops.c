@@ -1,6 +1,8 @@
 /* Submission, parked ops and reaping. The protocol is argued at the top of ops.h. */
 #include "submit/ops.h"
 
+#include "submit/trace.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +48,7 @@ static void end(blink_op_t *op)
 {
     ops_t *ops = op->ops;
     bool detached = op->ended != NULL;
+    trace_end(op);
     if (detached)
         op->ended(op->owner, op->result, op->text);
     /* Relaxed: by this thread, or under its lock. */
@@ -266,6 +269,7 @@ static void prepare(blink_op_t *op, ops_queue_t *queue, const ops_run_t *run)
 {
     uint64_t user_data = (uint64_t)++op->generation << 32 | (op->index + 1);
     op->queue = queue;
+    trace_submission(op, run);
     for (uint32_t i = 0; i < run->count; i++) {
         run->sqes[i].user_data = user_data;
         if (i + 1 < run->count)
