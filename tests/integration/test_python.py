@@ -33,7 +33,7 @@ class AbiTest(unittest.TestCase):
     C = {"int": ctypes.c_int, "size_t": ctypes.c_size_t, "unsigned int": ctypes.c_uint,
          "uint32_t": ctypes.c_uint32, "blink_unique_id_t *": ctypes.POINTER(abi.UniqueId),
          "blink_comm_config_t *": ctypes.POINTER(abi.CommConfig), "int *": abi.INT_OUT,
-         "blink_result_t *": abi.INT_OUT, "size_t *": abi.COUNTS, "char *": ctypes.c_char_p,
+         "blink_result_t *": abi.INT_OUT, "blink_redop_t *": abi.INT_OUT, "size_t *": abi.COUNTS, "char *": ctypes.c_char_p,
          "char **": ctypes.POINTER(ctypes.c_char_p), "void **": abi.HANDLE_OUT, "void": None,
          "blink_algorithm_t": ctypes.c_int, "blink_datatype_t": ctypes.c_int,
          "blink_redop_t": ctypes.c_int, "blink_result_t": ctypes.c_int,

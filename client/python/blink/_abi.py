@@ -122,6 +122,8 @@ CALLS = {
     "blink_comm_rank": [HANDLE, INT_OUT],
     "blink_comm_size": [HANDLE, INT_OUT],
     "blink_comm_device": [HANDLE, INT_OUT],
+    "blink_redop_create_pre_mul_sum": [HANDLE, c_void_p, c_int, INT_OUT],
+    "blink_redop_destroy": [HANDLE, c_int],
     "blink_group_start": [],
     "blink_group_end": [HANDLE_OUT],
     "blink_wait": [HANDLE],

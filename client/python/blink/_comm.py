@@ -1,9 +1,10 @@
 """Communicators and their collectives."""
 import ctypes
 import threading
-from typing import Any, List, Optional, Sequence, Union
+from contextlib import contextmanager
+from typing import Any, Iterator, List, Optional, Sequence, Union
 
-from ._abi import Algorithm, CommConfig, NO_COLOR, Op, UniqueId
+from ._abi import Algorithm, CommConfig, Datatype, NO_COLOR, Op, UniqueId
 from ._buffers import Buffer, buffer_of
 from ._context import Context, Pending, shared
 from ._errors import call, failure
@@ -174,8 +175,10 @@ class Communicator:
 
     # ---- collectives ----
 
-    def _submit(self, function: str, arguments: Sequence[Any], held: Any, result: Any, wait: bool,
-                stream: Optional[int]) -> Any:
+    def submit(self, function: str, arguments: Sequence[Any], held: Any, result: Any, wait: bool,
+               stream: Optional[int]) -> Any:
+        """Call a collective of C by its name, with all its arguments up to the communicator. What the
+        methods below do with arrays; packages for other arrays have this. `held` keeps the memory alive."""
         inside = getattr(_thread, "group", None)
         handle = ctypes.c_void_p()
         if inside:
@@ -189,6 +192,17 @@ class Communicator:
         pending = Pending(self.context, handle, held, result)
         return pending.wait() if wait else pending
 
+    @contextmanager
+    def weighted_sum(self, scalar: bytes, datatype: Datatype) -> Iterator[int]:
+        """An operator for submit(): multiplies by the scalar, one element's bytes, and adds. It is there
+        until `with` is left; ops that were submitted before keep it."""
+        redop = ctypes.c_int()
+        call("blink_redop_create_pre_mul_sum", self.handle, scalar, datatype, ctypes.byref(redop))
+        try:
+            yield redop.value
+        finally:
+            call("blink_redop_destroy", self.handle, redop)
+
     def _exchange(self, function: str, x: Any, out: Any, more: Sequence[int], blocks: Sequence[int],
                   wait: bool, stream: Optional[int]) -> Any:
         """From x to out; `blocks`: how many blocks of a rank's elements each has. None: it has none here."""
@@ -196,7 +210,7 @@ class Communicator:
         send = recv if x is out else buffer_of(x, False)
         count = _block(function, send, recv, blocks)
         datatype = (send if x is not None else recv).datatype
-        return self._submit(function, [send.address, recv.address, count, datatype, *more],
+        return self.submit(function, [send.address, recv.address, count, datatype, *more],
                             (send.held, recv.held), out if out is not None else x, wait, stream)
 
     def all_reduce(self, x: Any, out: Any = None, op: Union[str, Op] = "sum", *, wait: bool = True,
@@ -249,7 +263,7 @@ class Communicator:
         recv = buffer_of(out, True)
         send = recv if x is out else buffer_of(x, False)
         _check_types(function, send, recv)
-        return self._submit(function, [*self._blocks(send, send_counts), *self._blocks(recv, recv_counts),
+        return self.submit(function, [*self._blocks(send, send_counts), *self._blocks(recv, recv_counts),
                                        (send if x is not None else recv).datatype, *more],
                             (send.held, recv.held), out if out is not None else x, wait, stream)
 
@@ -299,18 +313,18 @@ class Communicator:
     def send(self, x: Any, peer: int, *, wait: bool = True, stream: Optional[int] = None) -> Any:
         """To another rank, which receives it."""
         buffer = buffer_of(x, False)
-        return self._submit("blink_send", [buffer.address, buffer.elements, buffer.datatype, peer],
+        return self.submit("blink_send", [buffer.address, buffer.elements, buffer.datatype, peer],
                             buffer.held, x, wait, stream)
 
     def recv(self, out: Any, peer: int, *, wait: bool = True, stream: Optional[int] = None) -> Any:
         """From another rank, which sends it."""
         buffer = buffer_of(out, True)
-        return self._submit("blink_recv", [buffer.address, buffer.elements, buffer.datatype, peer],
+        return self.submit("blink_recv", [buffer.address, buffer.elements, buffer.datatype, peer],
                             buffer.held, out, wait, stream)
 
     def barrier(self, *, wait: bool = True, stream: Optional[int] = None) -> Any:
         """Until all ranks have come here."""
-        return self._submit("blink_barrier", [], None, None, wait, stream)
+        return self.submit("blink_barrier", [], None, None, wait, stream)
 
 
 def _places(counts: Sequence[int]) -> Any:

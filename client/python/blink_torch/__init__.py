@@ -1,0 +1,50 @@
+"""The backend "blink" of torch.distributed: collectives of CPU tensors through the blinkd daemon of this host.
+
+    torch.distributed.init_process_group("blink")
+
+PyTorch finds this package by its entry point, so that no program imports it. docs/torch.md of blinkd says more.
+"""
+import warnings
+import weakref
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+#: Of PyTorch: the first and the last minor version that this package was tried with.
+OLDEST, NEWEST = (2, 14), (2, 15)
+
+__all__ = ["empty", "register"]
+
+
+def _text(version: Any) -> str:
+    return ".".join(map(str, version))
+
+
+def _check_version() -> None:
+    version = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
+    if version < OLDEST:
+        raise ImportError(f"blink_torch needs PyTorch {_text(OLDEST)} or later, in which process groups take "
+                          f"backends that are written in Python; this is {torch.__version__}")
+    if version > NEWEST:
+        warnings.warn(f"PyTorch {torch.__version__} is newer than what blink_torch was tried with, which is "
+                      f"{_text(OLDEST)} to {_text(NEWEST)}: look for a newer blinkd", stacklevel=3)
+
+
+def register() -> None:
+    """Make the backend known to torch.distributed, which calls this by the entry point."""
+    _check_version()
+    if not dist.is_available():
+        raise ImportError("this PyTorch was built without torch.distributed")
+    from ._backend import create
+    dist.Backend.register_backend("blink", create, extended_api=True, devices=["cpu"])
+
+
+def empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """A tensor of zeros in memory that the daemon reads and writes in place. It needs no process group."""
+    from . import _context
+    count = torch.Size(shape).numel()
+    memory = _context.acquire().empty(max(count * dtype.itemsize, 1), "uint8")
+    # Groups that begin while the tensor lives must use its connection. At exit the connection ends anyway.
+    weakref.finalize(memory, _context.release).atexit = False
+    return torch.frombuffer(memory, dtype=dtype, count=count).reshape(shape)

@@ -1,0 +1,185 @@
+"""torch.distributed with the backend "blink": real daemon, real PyTorch, ranks that are forked once it is imported.
+scripts/test-torch runs it, in an environment in which PyTorch and the wheel of this tree are installed."""
+import multiprocessing
+import os
+import pathlib
+import sys
+import traceback
+import unittest
+import warnings
+from datetime import timedelta
+from functools import partial
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "integration"))
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch_ranks as play  # noqa: E402
+from harness import IntegrationTest  # noqa: E402
+from limit import LIMIT_S  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+FORK = multiprocessing.get_context("fork")
+
+
+def be_rank(function, rank, size, socket, store, options, pipe):
+    """A forked process: says over the pipe what went wrong, or that nothing did."""
+    try:
+        os.environ["BLINK_SOCKET"] = socket
+        dist.init_process_group(rank=rank, world_size=size, init_method=f"file://{store}", **options)
+        function(rank, size)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        pipe.send("")
+    except BaseException:
+        pipe.send(traceback.format_exc())
+    finally:
+        pipe.close()
+        os._exit(0)  # without the exit handlers of the test
+
+
+class RanksTest(IntegrationTest):
+    """Starts ranks."""
+
+    def begin(self, function, size, socket, backend="blink", seconds=LIMIT_S, **options):
+        """One process for each rank, and the pipes over which they say how it went."""
+        options |= {"backend": backend, "timeout": timedelta(seconds=seconds)}
+        store = os.path.join(self.directory(), "store")
+        began = []
+        for rank in range(size):
+            here, there = FORK.Pipe(duplex=False)
+            process = FORK.Process(target=be_rank, args=(function, rank, size, socket, store, options, there))
+            process.start()
+            there.close()
+            self.addCleanup(process.kill)
+            began.append((process, here))
+        return began
+
+    def end(self, began, killed=()):
+        failures = []
+        for rank, (process, pipe) in enumerate(began):
+            if rank not in killed:
+                said = pipe.recv() if pipe.poll(2 * LIMIT_S) else "hangs"
+                failures += [f"rank {rank}: {said}"] if said else []
+            process.join(1 if failures else LIMIT_S)
+        if failures:
+            self.fail("\n".join(failures))
+
+    def play(self, function, size=3, killed=(), **options):
+        daemon = self.daemon()
+        self.end(self.begin(function, size, daemon.socket, **options), killed)
+        self.until(lambda: self.ctl_json(daemon, "status")["registered_bytes"] == 0)
+
+
+class TorchTest(RanksTest):
+    def test_every_collective_with_every_type(self):
+        self.play(play.every_type)
+
+    def test_four_ranks(self):
+        self.play(play.every_type, size=4)
+
+    def test_memory_in_any_shape(self):
+        self.play(play.memory)
+
+    def test_operators(self):
+        self.play(play.operators)
+
+    def test_blocks_of_different_lengths(self):
+        self.play(play.blocks)
+
+    def test_coalescing(self):
+        self.play(play.coalescing)
+
+    def test_sends_and_receives_in_any_order(self):
+        self.play(play.transfers)
+
+    def test_futures(self):
+        self.play(play.futures)
+
+    def test_timeouts(self):
+        self.play(play.timeouts)
+
+    def test_groups(self):
+        self.play(play.groups, size=4)
+
+    def test_split_groups(self):
+        self.play(play.split_groups, size=4, device_id=torch.device("cpu:0"))
+
+    def test_monitored_barrier(self):
+        self.play(play.monitored_barrier)
+
+    def test_abort(self):
+        self.play(play.abort)
+
+    def test_wrong_use(self):
+        self.play(play.wrong_use)
+
+    def test_wrong_device(self):
+        """Where torch does not stop it before."""
+        from blink_torch._types import check
+        with self.assertRaisesRegex(ValueError, r"on the CPU, and this one is on meta.*cpu:blink,cuda:nccl"):
+            check(torch.ones(1, device="meta"))
+
+    def test_profiler(self):
+        self.play(play.profiler, size=2)
+
+    def test_killed_rank(self):
+        self.play(play.killed_rank, killed=[2])
+
+    def test_no_daemon(self):
+        for _, pipe in self.begin(play.nothing, 2, "/nonexistent/blinkd.sock"):
+            text = pipe.recv()
+            for words in ("/nonexistent/blinkd.sock", "Is blinkd running? Else start one", "DistBackendError"):
+                self.assertIn(words, text)
+
+    def test_versions_of_torch(self):
+        import blink_torch
+        self.addCleanup(setattr, torch, "__version__", torch.__version__)
+        torch.__version__ = "2.13.1+cu130"
+        with self.assertRaisesRegex(ImportError, r"needs PyTorch 2\.14 or later.*this is 2\.13\.1"):
+            blink_torch.register()
+        torch.__version__ = "2.99.0"
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            blink_torch.register()
+        self.assertIn("newer than what blink_torch was tried with, which is 2.14 to 2.15", str(caught[0].message))
+
+
+class ProgramsTest(RanksTest):
+    """What people run on torch.distributed."""
+
+    def compare(self, function, size=2):
+        """Both backends give the same, in every bit."""
+        results = {}
+        for backend in ("blink", "gloo"):
+            folder = self.directory()
+            self.play(partial(play.save, function, folder), size=size, backend=backend)
+            results[backend] = [torch.load(os.path.join(folder, str(rank)), weights_only=False) for rank in range(size)]
+        torch.testing.assert_close(results["blink"], results["gloo"], rtol=0, atol=0)
+
+    def test_ddp_trains_as_with_gloo(self):
+        self.compare(play.train_ddp)
+
+    def test_fsdp_trains_as_with_gloo(self):
+        self.compare(play.train_fsdp)
+
+    def test_dtensor_and_functional_collectives(self):
+        self.compare(play.dtensor)
+
+    def test_checkpoint(self):
+        self.compare(play.checkpoint)
+
+
+class OwnTest(IntegrationTest):
+    """PyTorch's own tests. docs/torch.md says what becomes of all of them."""
+
+    def run_own(self, world, *names):
+        daemon = self.daemon()
+        status, out, err = self.run_command(
+            [sys.executable, HERE / "torch_own_tests.py", "--world", world, *names],
+            env=os.environ | {"BLINK_SOCKET": daemon.socket})
+        self.assertEqual(status, 0, out + err)
+        self.assertIn(f"{len(names)} passed, 0 failed, 0 skipped", out)
+
+
+if __name__ == "__main__":
+    unittest.main()
