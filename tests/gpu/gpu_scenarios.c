@@ -127,6 +127,24 @@ static void play_device_memory(const player_t *p)
     must(p, blink_comm_destroy(comm), "destroy");
 }
 
+/* Σ w·x, where each rank's own w is in its GPU's memory. */
+static void play_weights(const player_t *p)
+{
+    blink_comm_t *comm = begin(p);
+    CUdeviceptr values = device_memory(p, COUNT), weight = device_memory(p, 1);
+    blink_redop_t redop;
+    blink_op_t *op;
+    device_fill(p, values, COUNT, 0);
+    device_fill(p, weight, 1, p->rank);
+    must(p, blink_redop_create_pre_mul_sum(comm, as_pointer(weight), BLINK_INT32, &redop), "create");
+    cuda_must(p, cu->cuMemFree(weight), "cuMemFree");
+    must(p, blink_all_reduce(as_pointer(values), as_pointer(values), COUNT, BLINK_INT32, redop, comm, &op),
+         "all_reduce");
+    must_wait(p, op, "all_reduce");
+    device_must_hold(p, values, COUNT, 0, sum_of_ranks(p), "the weighted sum");
+    must(p, blink_comm_destroy(comm), "destroy");
+}
+
 /* What was freed is not what is allocated at its address afterwards. */
 static void play_reuse(const player_t *p)
 {
@@ -606,6 +624,7 @@ static void play_host_devices(const player_t *p)
 
 static const scenario_t scenarios[] = {
     {"device-memory", play_device_memory, false},
+    {"weights", play_weights, false},
     {"reuse", play_reuse, false},
     {"extents", play_extents, false},
     {"pools", play_pools, false},

@@ -50,6 +50,12 @@ class MemoryTest(GpuTest):
     def test_device_memory(self):
         self.play("device-memory")
 
+    def test_weights_of_sums_in_gpu_memory(self):
+        self.play("weights")
+        told = self.ranks(self.gpu_daemon(), "weights", 4, STANDIN_CUDA_FAIL="cuMemcpyAsync:1")
+        self.assertEqual(told.wait(), 1)
+        self.assertRegex(told.stderr(), "create.*cuMemcpyAsync")
+
     def test_memory_freed_and_allocated_again(self):
         self.play("reuse")
 

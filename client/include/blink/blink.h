@@ -479,9 +479,11 @@ blink_result_t blink_comm_device(const blink_comm_t *comm, int *device);
  * Make an operator that multiplies this rank's input by a scalar before summing: Σ scalar_r · send_r. The
  * product is rounded where the step's result is. Every rank makes its own, with its own scalar, and passes it
  * where a blink_redop_t is expected, with the same datatype; BLINK_PRE_MUL_SUM itself is no valid argument.
- * @param scalar  one element of `datatype`; copied.
+ * @param scalar  one element of `datatype`, in memory of the host or of the rank's GPU; copied now, so what
+ *                writes it must have ended.
  * @param redop   receives the operator, valid for `comm` until blink_redop_destroy() or blink_comm_destroy().
- * Errors: BLINK_ERR_QUOTA (more than 65,536 operators live).
+ * Errors: BLINK_ERR_QUOTA (more than 65,536 operators live), BLINK_ERR_SYSTEM (the GPU does not give the
+ * scalar).
  */
 blink_result_t blink_redop_create_pre_mul_sum(blink_comm_t *comm, const void *scalar,
                                               blink_datatype_t datatype, blink_redop_t *redop);
