@@ -143,6 +143,8 @@ static void test_more_mappings_than_a_registration_holds_are_staged(void **state
     reduce(comm, pointer_to(base), pointer_to(base), MAPPINGS * GRANULARITY);
     assert_int_equal(atomic_load(&daemon->fake.import_count), 0);
     assert_int_equal(fake_seen(&daemon->fake, 0)->flags, RING_SQE_IN_STAGED | RING_SQE_OUT_STAGED);
+    assert_fails(BLINK_ERR_UNSUPPORTED, "more than 64 mappings",
+                 blink_mem_prepare(daemon->context, pointer_to(base), MAPPINGS * GRANULARITY));
     reduce(comm, pointer_to(base), pointer_to(base), (MAPPINGS - 1) * GRANULARITY);
     assert_int_equal(import(daemon, 0)->extent_count, MAPPINGS - 1);
     CU(cuMemUnmap, base, MAPPINGS * GRANULARITY);
@@ -400,6 +402,64 @@ static void test_after_a_reset_memory_is_imported_again(void **state)
     CU(cuMemFree, memory);
 }
 
+/* ---- before it is used ---- */
+
+static void test_prepared_memory_is_imported_before_it_is_used(void **state)
+{
+    (void)state;
+    gpu_daemon_t *daemon = start(NULL);
+    CUdeviceptr memory;
+    CU(cuMemAlloc, &memory, 100000);
+    CU(cuCtxSetCurrent, NULL);
+    BLINK(blink_mem_prepare(daemon->context, pointer_to(memory + 100), 10));
+    CU(cuCtxSetCurrent, daemon->cuda);
+    assert_int_equal(import(daemon, 0)->bytes, 100000);
+    assert_memory_equal(import(daemon, 0)->gpu_uuid, daemon->uuid, 16);
+    BLINK(blink_mem_prepare(daemon->context, pointer_to(memory), 100000));
+    blink_comm_t *comm = join(daemon->context, 1, 0);
+    reduce(comm, pointer_to(memory), pointer_to(memory + 50000), 50000);
+    assert_int_equal(fake_seen(&daemon->fake, 0)->out_region, import(daemon, 0)->region);
+    assert_fails(BLINK_ERR_OUT_OF_RANGE, "runs 1 bytes past the end",
+                 blink_mem_prepare(daemon->context, pointer_to(memory), 100001));
+    BLINK(blink_mem_release(daemon->context, pointer_to(memory)));
+    assert_int_equal(atomic_load(&daemon->fake.deregistered_count), 1);
+    finish(daemon);
+    CU(cuMemFree, memory);
+}
+
+static void test_what_will_be_staged_is_told_before_it_is_used(void **state)
+{
+    (void)state;
+    gpu_daemon_t *daemon = start(NULL);
+    CUdeviceptr base, pooled;
+    CUmemoryPool pool;
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    uint8_t plain[64];
+    void *registered;
+    CU(cuMemAddressReserve, &base, GRANULARITY, 0, 0, 0);
+    map(base, CU_MEM_HANDLE_TYPE_NONE);
+    CU(cuMemPoolCreate, &pool, &properties);
+    CU(cuMemAllocFromPoolAsync, &pooled, 64, pool, NULL);
+    BLINK(blink_mem_alloc(daemon->context, 64, &registered));
+    const struct {
+        const void *address;
+        const char *sentence;
+    } staged[] = {{pointer_to(base), "shareable as a descriptor and"},
+                  {pointer_to(pooled), "blink_mem_promise_release() has to come first"},
+                  {plain, "ordinary memory of the host"},
+                  {registered, "they do not reach this memory of the host"}};
+    for (size_t i = 0; i < sizeof(staged) / sizeof(staged[0]); i++)
+        assert_fails(BLINK_ERR_UNSUPPORTED, staged[i].sentence,
+                     blink_mem_prepare(daemon->context, staged[i].address, 64));
+    assert_int_equal(atomic_load(&daemon->fake.import_count), 0);
+    finish(daemon);
+    CU(cuMemUnmap, base, GRANULARITY);
+    CU(cuMemFreeAsync, pooled, NULL);
+    CU(cuMemPoolDestroy, pool);
+}
+
 static void test_memory_is_imported_while_a_stream_is_captured(void **state)
 {
     (void)state;
@@ -437,6 +497,8 @@ int main(void)
         cmocka_unit_test(test_what_the_daemon_refuses_is_staged_and_not_offered_again),
         cmocka_unit_test(test_host_memory_is_staged_where_gpus_reach_it),
         cmocka_unit_test(test_memory_of_another_gpu_is_refused),
+        cmocka_unit_test(test_prepared_memory_is_imported_before_it_is_used),
+        cmocka_unit_test(test_what_will_be_staged_is_told_before_it_is_used),
         cmocka_unit_test(test_gpu_memory_is_refused_where_devices_are_the_hosts),
         cmocka_unit_test(test_after_a_reset_memory_is_imported_again),
         cmocka_unit_test(test_memory_is_imported_while_a_stream_is_captured),

@@ -409,7 +409,8 @@ static void play_graph(const player_t *p)
     blink_comm_t *comm = begin(p);
     CUstream stream = stream_of(p);
     CUdeviceptr a = device_memory(p, COUNT), b = device_memory(p, COUNT);
-    /* Once eagerly: the first use of memory registers it. */
+    must(p, blink_mem_prepare(p->context, as_pointer(a), COUNT * sizeof(int32_t)), "prepare");
+    /* Once eagerly: the first use of memory registers it, unless it was prepared. */
     reduce_and_check(p, comm, a, b, COUNT, "before");
     CUgraphExec graph = capture(p, comm, stream, a, b);
     for (int round = 0; round < 4; round++) {

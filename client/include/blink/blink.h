@@ -219,6 +219,20 @@ blink_result_t blink_mem_register(blink_context_t *context, void *address, size_
 blink_result_t blink_mem_deregister(blink_context_t *context, void *address);
 
 /**
+ * Have the daemon open GPU memory before a collective uses it. Its first use does that as well, and takes the
+ * time for it; and whether memory has to be staged, which the graph of a captured stream cannot hold, is
+ * known before the capture. Opened are whole allocations: one call for a pool of buffers does. Memory of the
+ * host that collectives on GPUs use in place is ready as it is. Waits for the daemon's answer. Memory that
+ * was prepared is given back as memory that was used: see blink_mem_release().
+ * @param address, bytes  all in one allocation, or in mappings that adjoin.
+ * Returns BLINK_OK if collectives use it in place: memory of a GPU those on that GPU, memory of the host all.
+ * Errors: BLINK_ERR_UNSUPPORTED (collectives on GPUs stage it; says what it is and why),
+ * BLINK_ERR_OUT_OF_RANGE (it passes the end of its memory), BLINK_ERR_NOT_FOUND (the daemon has no device on
+ * this GPU), BLINK_ERR_QUOTA, BLINK_ERR_SYSTEM.
+ */
+blink_result_t blink_mem_prepare(blink_context_t *context, const void *address, size_t bytes);
+
+/**
  * Say that GPU memory is about to be freed: what an allocator calls before cudaFree(), cudaFreeAsync(),
  * cuMemUnmap() and their like. The daemon has open what collectives use in place, and CUDA frees nothing that
  * is open elsewhere; without this call the memory comes back only when the library finds out, about a second

@@ -77,6 +77,42 @@ blink_result_t blink_mem_free(blink_context_t *context, void *address)
     return CALL_RESULT(result);
 }
 
+static blink_result_t prepare(blink_context_t *context, const void *address, size_t bytes)
+{
+    bool on_device, gpus_reach_it = false;
+    uint32_t number = 0;
+    uint64_t offset_bytes;
+    BLINK_TRY(imports_prepare(&context->imports, address, bytes, &on_device));
+    if (on_device)
+        return BLINK_OK;
+    BLINK_TRY(
+        regions_resolve(&context->regions, "the", address, bytes, &number, &offset_bytes, &gpus_reach_it));
+    if (number == 0)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "%p is staged: it is ordinary memory of the host, not of blink_mem_alloc() or "
+                          "blink_mem_register()",
+                          address);
+    if (!gpus_reach_it && gpus_driver(&context->gpus))
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "%p is staged on GPUs: they do not reach this memory of the host, or it was "
+                          "registered before a CUDA driver was loaded",
+                          address);
+    return BLINK_OK;
+}
+
+blink_result_t blink_mem_prepare(blink_context_t *context, const void *address, size_t bytes)
+{
+    if (!context || !address || bytes == 0)
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_mem_prepare: %s",
+                         !context   ? "context is NULL"
+                         : !address ? "address is NULL"
+                                    : "bytes is 0");
+    if (bytes > UINTPTR_MAX - (uintptr_t)address)
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%p of %zu bytes passes the end of the address space",
+                         address, bytes);
+    return CALL_RESULT(prepare(context, address, bytes));
+}
+
 blink_result_t blink_mem_promise_release(blink_context_t *context)
 {
     if (!context)

@@ -221,6 +221,18 @@ static blink_result_t register_memory(imports_t *imports, gpu_t *gpu, const gpu_
     return BLINK_OK;
 }
 
+/* Visiting. */
+static blink_result_t find_or_register(imports_t *imports, gpu_t *gpu, const gpu_memory_t *memory,
+                                       import_place_t *place)
+{
+    if (find(imports, memory, place))
+        return BLINK_OK;
+    pthread_mutex_lock(&imports->register_lock);
+    blink_result_t result = register_memory(imports, gpu, memory, place);
+    pthread_mutex_unlock(&imports->register_lock);
+    return result;
+}
+
 blink_result_t imports_place(imports_t *imports, rank_gpu_t *rank, const char *what, const void *pointer,
                              size_t bytes, import_place_t *place)
 {
@@ -235,10 +247,66 @@ blink_result_t imports_place(imports_t *imports, rank_gpu_t *rank, const char *w
     /* Acquire: pairs with the store in rank_gpu_require(). */
     gpu_t *gpu = atomic_load_explicit(&rank->found, memory_order_acquire);
     BLINK_TRY(gpu_memory_check(driver, rank, gpu, &memory));
-    if (find(imports, &memory, place))
+    return find_or_register(imports, gpu, &memory, place);
+}
+
+/* ---- before it is used ---- */
+
+/* The GPU that the memory is on. */
+static blink_result_t open_gpu_of(imports_t *imports, const gpu_memory_t *memory, gpu_t **gpu)
+{
+    const cuda_driver_t *driver = gpus_driver(imports->gpus);
+    CUdevice device;
+    CUuuid uuid;
+    CUDA_DRIVER_TRY(driver, cuDeviceGet, &device, memory->ordinal);
+    CUDA_DRIVER_TRY(driver, cuDeviceGetUuid, &uuid, device);
+    return gpus_open(imports->gpus, (const uint8_t *)uuid.bytes, gpu);
+}
+
+/* Visiting, unless it is managed memory. */
+static blink_result_t say_staged(const cuda_driver_t *driver, const gpu_memory_t *memory)
+{
+    gpu_extent_t extents[GPU_EXTENTS_MAX];
+    uint32_t count;
+    if (memory->is_managed)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%#llx is staged: it is managed memory", memory->address);
+    BLINK_TRY(gpu_memory_extents(driver, memory, extents, GPU_EXTENTS_MAX, &count));
+    if (count > GPU_EXTENTS_MAX)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "%#llx of %zu bytes is staged: it lies in more than %u mappings", memory->address,
+                          memory->bytes, GPU_EXTENTS_MAX);
+    if (gpu_is_pooled(driver, memory->address))
+        return BLINK_FAIL(
+            BLINK_ERR_UNSUPPORTED,
+            "%#llx is staged: it is of a memory pool, which has to be shareable as a descriptor, "
+            "and blink_mem_promise_release() has to come first",
+            memory->address);
+    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                      "%#llx is staged: daemons with devices on GPUs open memory that is shareable as a "
+                      "descriptor and, unless legacy_ipc = no, that of cudaMalloc()",
+                      memory->address);
+}
+
+blink_result_t imports_prepare(imports_t *imports, const void *pointer, size_t bytes, bool *on_device)
+{
+    const cuda_driver_t *driver = gpus_find_driver(imports->gpus);
+    import_place_t place = {0};
+    gpu_visit_t visit;
+    gpu_t *gpu;
+    *on_device = false;
+    if (!driver)
+        return gpus_refuse_unusable(imports->gpus, "the", pointer);
+    const gpu_memory_t memory = gpu_memory_ask(driver, "the", pointer, bytes);
+    *on_device = memory.on_device;
+    if (!memory.on_device)
         return BLINK_OK;
-    pthread_mutex_lock(&imports->register_lock);
-    blink_result_t result = register_memory(imports, gpu, &memory, place);
-    pthread_mutex_unlock(&imports->register_lock);
+    if (memory.is_managed)
+        return say_staged(driver, &memory);
+    BLINK_TRY(open_gpu_of(imports, &memory, &gpu));
+    BLINK_TRY(gpu_enter(gpu, &visit));
+    blink_result_t result = find_or_register(imports, gpu, &memory, &place);
+    if (result == BLINK_OK && place.region == 0)
+        result = say_staged(driver, &memory);
+    gpu_leave(&visit);
     return result;
 }

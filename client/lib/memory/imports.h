@@ -60,6 +60,13 @@ typedef struct import_place {
 blink_result_t imports_place(imports_t *imports, rank_gpu_t *rank, const char *what, const void *pointer,
                              size_t bytes, import_place_t *place);
 
+/**
+ * Export GPU memory before it is used, so that what is used of it later is found; *on_device: whether it is
+ * GPU memory, else nothing is done. Thread-safe. Errors: those of imports_place(); UNSUPPORTED (it has to be
+ * staged; says why).
+ */
+blink_result_t imports_prepare(imports_t *imports, const void *pointer, size_t bytes, bool *on_device);
+
 /** The application will call imports_release() before it frees any GPU memory. Thread-safe, as what follows.
  */
 void imports_promise_release(imports_t *imports);

@@ -51,6 +51,14 @@ int imports_period_ms(const imports_t *imports)
     return -1;
 }
 
+blink_result_t imports_prepare(imports_t *imports, const void *pointer, size_t bytes, bool *on_device)
+{
+    (void)bytes;
+    *on_device = false;
+    (void)gpus_find_driver(imports->gpus);
+    return gpus_refuse_unusable(imports->gpus, "the", pointer);
+}
+
 blink_result_t imports_place(imports_t *imports, rank_gpu_t *rank, const char *what, const void *pointer,
                              size_t bytes, import_place_t *place)
 {
