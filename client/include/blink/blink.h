@@ -305,6 +305,7 @@ blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique
  *     waits                                         blink_comm_abort(comm)
  *     returns BLINK_ERR_ABORTED
  *   blink_comm_destroy(comm)
+ *     waits until the other call has returned
  *
  * The one that waits may also find the communicator ready, if it became so just before; its ops then fail
  * with BLINK_ERR_ABORTED. Errors: those at once are BLINK_ERR_INVALID_ARGUMENT, BLINK_ERR_NO_MEMORY and

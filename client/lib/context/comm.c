@@ -377,10 +377,30 @@ static blink_result_t leave(blink_comm_t *comm)
     return result;
 }
 
+static void count_aborting(blink_comm_t *comm, int more)
+{
+    connection_t *connection = &comm->context->connection;
+    pthread_mutex_lock(&connection->lock);
+    comm->aborting += more;
+    pthread_cond_broadcast(&connection->changed);
+    pthread_mutex_unlock(&connection->lock);
+}
+
+/* Until no thread aborts any more: who heard that the communicator is aborted may be here first. */
+static void await_aborting(blink_comm_t *comm)
+{
+    connection_t *connection = &comm->context->connection;
+    pthread_mutex_lock(&connection->lock);
+    while (comm->aborting > 0)
+        pthread_cond_wait(&connection->changed, &connection->lock);
+    pthread_mutex_unlock(&connection->lock);
+}
+
 blink_result_t comm_destroy(blink_comm_t *comm)
 {
     /* If all have joined by now, then nobody has been told here: the others hear of it at once, too. */
     blink_result_t result = comm_phase(comm) == COMM_JOINING ? comm_abort(comm) : BLINK_OK;
+    await_aborting(comm);
     if (comm_phase(comm) == COMM_JOINING)
         return result;
     if (comm_phase(comm) != COMM_FAILED)
@@ -389,7 +409,8 @@ blink_result_t comm_destroy(blink_comm_t *comm)
     return result;
 }
 
-blink_result_t comm_abort(blink_comm_t *comm)
+/* Counted: the handle is not freed before. */
+static blink_result_t abort_counted(blink_comm_t *comm)
 {
     if (comm_phase(comm) == COMM_JOINING)
         BLINK_TRY(give_up(comm));
@@ -402,6 +423,14 @@ blink_result_t comm_abort(blink_comm_t *comm)
     if (debug_informs())
         debug_line(&comm->queue.rank, "aborted");
     return BLINK_OK;
+}
+
+blink_result_t comm_abort(blink_comm_t *comm)
+{
+    count_aborting(comm, 1);
+    blink_result_t result = abort_counted(comm);
+    count_aborting(comm, -1);
+    return result;
 }
 
 /* ---- what became of it ---- */

@@ -32,7 +32,8 @@ struct blink_comm {
     _Atomic(blink_comm_t *) graphs; /* for the replays of captured ops; NULL until there are any */
     ops_queue_t queue;
     redops_t redops;
-    blink_result_t async_result; /* this and async_text: under connection.lock */
+    int aborting; /* threads in comm_abort(); this and the next two: under connection.lock */
+    blink_result_t async_result;
     char async_text[BLINK_ERROR_TEXT_BYTES];
 };
 

@@ -55,7 +55,8 @@ struct fake {
     _Atomic bool idle;                /* take submissions and complete none */
     bool silent;                      /* leave pings without an answer */
     bool holds_joins;                 /* leave the last CommInit without one until it is given up, */
-    bool joins_at_last;               /* and have all ranks joined just then */
+    bool joins_at_last;               /* and have all ranks joined just then; */
+    uint32_t pause_us;                /* so long before it says that it is given up */
     _Atomic blink_result_t fail_with; /* for every op, with fail_text */
     const char *_Atomic fail_text;
     uint32_t pair_members;         /* an op of one member completes when all have submitted as many */
@@ -70,7 +71,7 @@ struct fake {
     void (*turn)(fake_t *);                     /* again and again, where it takes submissions */
     /* what it has seen */
     _Atomic uint32_t taken, completed, pieces;
-    _Atomic bool gone, stop, aborted;
+    _Atomic bool gone, stop, aborted, given_up;
     uint32_t members, regions;
     uint64_t held_join;      /* the request */
     ring_sqe_t log[LOG_MAX]; /* what it took, in order; the first LOG_MAX */
@@ -387,6 +388,8 @@ static void answer(fake_t *fake, const Blinkwire__Request *request)
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_COMM_GIVE_UP) {
         assert_int_equal(request->comm_give_up->request, fake->held_join);
         answer_held_join(fake);
+        usleep(fake->pause_us);
+        atomic_store(&fake->given_up, true);
     } else if (request->body_case == BLINKWIRE__REQUEST__BODY_COMM_INIT) {
         const Blinkwire__CommInit *init = request->comm_init;
         memcpy(&fake->joined.id, init->unique_id.data, sizeof(fake->joined.id));

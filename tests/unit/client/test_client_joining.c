@@ -152,6 +152,28 @@ static void test_threads_that_wait_all_hear_of_an_abort(void **state)
     finish(&s);
 }
 
+static void *give_up(void *argument)
+{
+    return (void *)(uintptr_t)blink_comm_abort(argument);
+}
+
+static void test_a_handle_lives_until_who_gave_up_has_returned(void **state)
+{
+    (void)state;
+    scene_t s = {.fake = {.pause_us = 50000}};
+    begin_to_join(&s);
+    pthread_t thread;
+    void *result;
+    bool ready;
+    assert_int_equal(pthread_create(&thread, NULL, give_up, s.comm), 0);
+    assert_int_equal(blink_comm_init_wait(s.comm, UINT_MAX, &ready), BLINK_ERR_ABORTED);
+    assert_int_equal(blink_comm_destroy(s.comm), BLINK_OK);
+    assert_true(atomic_load(&s.fake.given_up));
+    pthread_join(thread, &result);
+    assert_int_equal((uintptr_t)result, BLINK_OK);
+    finish(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_a_join_ends_with_the_daemon),
         cmocka_unit_test(test_a_join_that_waits_is_ready),
         cmocka_unit_test(test_threads_that_wait_all_hear_of_an_abort),
+        cmocka_unit_test(test_a_handle_lives_until_who_gave_up_has_returned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
