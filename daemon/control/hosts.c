@@ -3,6 +3,7 @@
 #include "control/comms/fabrics.h"
 #include "control/comms/meeting.h"
 #include "control/comms/rendezvous.h"
+#include "control/comms/survivors.h"
 #include "control/peers/data.h"
 #include "control/peers/peers.h"
 #include "control/query.h"
@@ -86,6 +87,12 @@ static blink_result_t on_gather(void *context, const gather_host_t *from, const 
     return rendezvous_receive(((control_t *)context)->rendezvous, from, message);
 }
 
+static blink_result_t on_survivors(void *context, const gather_host_t *from,
+                                   const Blinkpeer__Survivors *message)
+{
+    return survivors_heard(context, from, message);
+}
+
 static void on_host_opened(void *context, uint64_t instance)
 {
     meeting_host_opened(context, instance);
@@ -95,13 +102,15 @@ static void on_host_lost(void *context, uint64_t instance, const char *name, bli
 {
     control_t *control = context;
     meeting_host_lost(control, instance, code);
+    survivors_host_lost(control, instance);
     rendezvous_host_lost(control->rendezvous, instance, name);
     fabrics_host_lost(control, instance);
 }
 
 blink_result_t hosts_start_peers(control_t *control)
 {
-    const peers_handler_t of_hosts = {on_gather, on_host_opened, on_host_lost, query_answer, control};
+    const peers_handler_t of_hosts = {on_gather,    on_survivors, on_host_opened,
+                                      on_host_lost, query_answer, control};
     const rendezvous_handler_t of_ranks = {meeting_refused, meeting_ready, meeting_lost};
     BLINK_TRY(peers_create(control, &of_hosts, &control->peers));
     return control->peers ? rendezvous_create(control, &of_ranks, &control->rendezvous) : BLINK_OK;

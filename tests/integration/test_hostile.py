@@ -238,14 +238,14 @@ class QuotaTest(HostileTest):
 class RequestTest(HostileTest):
     def test_unknown_handles(self):
         client = self.client()
-        for kind in [raw.MEM_DEREGISTER, raw.COMM_DESTROY, raw.COMM_ABORT]:
+        for kind in [raw.MEM_DEREGISTER, raw.COMM_DESTROY, raw.COMM_ABORT, raw.COMM_SURVIVORS]:
             for handle in [0, 1, 12345, 0xFFFFFFFF]:
                 self.assertNotEqual(client.request(kind, message(_1=handle)).code, 0, (kind, handle))
 
     def test_handles_of_another_client(self):
         owner, thief = self.client(), self.client()
         member, region = self.member(owner)
-        for kind in [raw.COMM_DESTROY, raw.COMM_ABORT]:
+        for kind in [raw.COMM_DESTROY, raw.COMM_ABORT, raw.COMM_SURVIVORS]:
             self.assertNotEqual(thief.request(kind, message(_1=member)).code, 0)
         thief.submit(raw.ALLREDUCE, member, 10, region, region)
         self.assertNotEqual(thief.reap()[1], raw.OK)

@@ -135,6 +135,46 @@ class Ranks(FaultsTest):
             self.assert_lost(rank, "rank 2")
         self.check_serve(places)
 
+    def test_survivors_go_on(self):
+        """Without a rank that was alone on its host, without one beside another, without the host at which
+        they had gathered."""
+        places = self.places(2, 1, 2)
+        ranks = self.start_at(places, "gate", f"outlive:4:{OP}", "gate", f"outlive:3:{OP}", "gate",
+                              f"outlive:1:{OP}", "shrink")
+        self.open_gates(ranks)
+        ranks[2].kill()
+        for rank in (ranks[0], ranks[1], ranks[3], ranks[4]):
+            rank.wait_for_step(f"outlive:4:{OP}")
+        ranks[3].kill()
+        left = (ranks[0], ranks[1], ranks[4])
+        for rank in left:
+            rank.say()
+        for rank in left:
+            rank.wait_for_step(f"outlive:3:{OP}")
+        places[0][0].daemon.kill()
+        ranks[4].say()
+        steps = ranks[4].finish()
+        self.assert_all_ok(steps)
+        self.assert_step(steps, "shrink", "OK", "^0 of 1$")
+        for rank in left[:2]:
+            rank.kill()
+        self.check_serve(places[2:])
+
+    def test_killed_while_others_wait_to_go_on(self):
+        """At whose host they gather."""
+        places = self.places(1, 1, 1)
+        ranks = self.start_at(places, "await-lost", "shrink", OP,
+                              own={0: ["gate"], 2: ["abort", "shrink", OP]})
+        for host, _ in places[1:]:
+            self.until(lambda host=host: "joining" in [
+                comm["state"] for comm in self.ctl_json(host.daemon, "comms")["comms"]])
+        ranks[0].kill()
+        for place, rank in enumerate(ranks[1:]):
+            steps = rank.finish()
+            self.assert_step(steps, "shrink", "OK", f"^{place} of 2$")
+            self.assert_step(steps, OP, "OK")
+        self.check_serve(places)
+
     def test_stopped_ranks_are_named_with_the_op(self):
         places = self.places(1, 2, limits={"op_timeout_s": SHORT_S})
         ranks = self.start_at(places, OP, "gate", OP, "destroy")

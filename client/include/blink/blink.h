@@ -456,7 +456,9 @@ blink_result_t blink_comm_revoke(blink_comm_t *comm);
  * @param shrunk  receives a handle; blink_comm_destroy() frees it.
  * Errors: those of blink_comm_init_rank(), among them BLINK_ERR_TIMEOUT (a rank that is there has not called:
  * one that hangs has to be ended before it counts as gone), after which the call may be made again;
- * BLINK_ERR_UNSUPPORTED (`comm` has ranks on several hosts: the survivors need a new id).
+ * BLINK_ERR_UNSUPPORTED (the daemon of another host is too old), BLINK_ERR_EXISTS (another thread shrinks
+ * `comm` by this handle). Of a communicator on several hosts each part goes on for itself if hosts have lost
+ * each other: compare blink_comm_size() where that would be wrong.
  */
 blink_result_t blink_comm_shrink(blink_comm_t *comm, const blink_comm_config_t *config,
                                  blink_comm_t **shrunk);

@@ -44,6 +44,22 @@ static blink_result_t join(blink_comm_t *comm, const Blinkwire__Reply *reply,
     return comm_create(comm->context, &parent, &id, *count, rank, config, shrunk);
 }
 
+/* A host may have begun and another one have failed, if a rank goes at that moment: after an op of all ranks
+ * every one has the communicator. Else nobody is to keep it. */
+static blink_result_t meet(blink_comm_t *shrunk)
+{
+    blink_op_t *op;
+    blink_result_t result = blink_barrier(shrunk, &op);
+    if (result == BLINK_OK)
+        result = blink_wait(op);
+    if (result == BLINK_OK)
+        return BLINK_OK;
+    char text[BLINK_ERROR_TEXT_BYTES];
+    memcpy(text, blink_error_text(), sizeof(text));
+    (void)comm_destroy(shrunk);
+    return blink_error_set(result, "%s", text);
+}
+
 /* *count receives how many survive. Errors: PEER_LOST (one of them has gone since). */
 static blink_result_t try_to_join(blink_comm_t *comm, const blink_comm_config_t *config, uint32_t *count,
                                   blink_comm_t **shrunk)
@@ -52,7 +68,7 @@ static blink_result_t try_to_join(blink_comm_t *comm, const blink_comm_config_t 
     BLINK_TRY(ask_survivors(comm, &answer));
     blink_result_t result = join(comm, answer.reply, config, count, shrunk);
     connection_answer_release(&answer);
-    return result;
+    return result == BLINK_OK && (*shrunk)->spans_hosts ? meet(*shrunk) : result;
 }
 
 blink_result_t blink_comm_shrink(blink_comm_t *comm, const blink_comm_config_t *config, blink_comm_t **shrunk)

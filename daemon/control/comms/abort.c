@@ -20,7 +20,7 @@ static void tell_children(roster_t *roster, blink_result_t code, const char *tex
 static void tell_other_hosts(roster_t *roster, blink_result_t code, const char *text)
 {
     gather_comm_t comm = roster->comm;
-    if (comm.number == 0)
+    if (!roster->is_named)
         return;
     roster_forget_name(roster);
     rendezvous_comm_lost(roster->control->rendezvous, comm, blink_error_set(code, "%s", text));

@@ -35,11 +35,10 @@ static blink_result_t check_present(const roster_t *parent, const Blinkwire__Com
         return BLINK_FAIL(BLINK_ERR_ABORTED, "%s, whose ranks were to join, is aborted", parent->title);
     for (uint32_t rank = 0; rank < message->rank_count; rank++) {
         const member_t *member = &parent->members[expected_rank(message, rank)];
-        if (is_elsewhere(member) && parent->hosts->end_code != BLINK_OK && !message->of_survivors)
+        bool is_watched = !is_elsewhere(member) || message->of_survivors;
+        if (!is_watched && parent->hosts->end_code != BLINK_OK)
             return BLINK_FAIL(parent->hosts->end_code, "%s", parent->hosts->end_text);
-        if (is_elsewhere(member))
-            continue;
-        if (!member_lives(member))
+        if (is_watched && !member_lives(member))
             return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u of %s has gone and will not join as rank %u",
                               member->rank, parent->title, rank);
     }
@@ -72,7 +71,7 @@ static blink_result_t fail_lost(const member_t *place)
         return BLINK_FAIL(BLINK_ERR_PEER_LOST,
                           "rank %u of %s, which survived so far, has gone before it had joined as rank %u",
                           member->rank, parent->title, place->rank);
-    if (is_elsewhere(member))
+    if (is_elsewhere(member) && !member->gone)
         return BLINK_FAIL(parent->hosts->end_code, "%s", parent->hosts->end_text);
     if (member->gone)
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "rank %u of %s %s before it had joined as rank %u",
@@ -81,17 +80,12 @@ static blink_result_t fail_lost(const member_t *place)
                       (int)parent->aborter_pid, parent->title);
 }
 
-static bool has_gone(const member_t *member)
-{
-    return !is_elsewhere(member) && !member_lives(member);
-}
-
 blink_result_t children_check(const member_t *place)
 {
     const member_t *member = place->expected_of;
     if (list_is_empty(&place->of_expected))
         return BLINK_OK;
-    bool is_lost = place->roster->of_survivors ? has_gone(member) : !list_is_empty(&member->of_losing);
+    bool is_lost = place->roster->of_survivors ? !member_lives(member) : !list_is_empty(&member->of_losing);
     return is_lost ? fail_lost(place) : BLINK_OK;
 }
 
@@ -102,7 +96,7 @@ static member_t *next_lost(roster_t *parent)
     member_t *member, *place = NULL;
     while (!place && (member = LIST_FIRST(&parent->losing, member_t, of_losing))) {
         place = LIST_FIRST(&member->expecting, member_t, of_expected);
-        if (!place && has_gone(member))
+        if (!place && !member_lives(member))
             place = LIST_FIRST(&member->surviving, member_t, of_expected);
         if (!place)
             list_remove(&member->of_losing);

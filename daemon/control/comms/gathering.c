@@ -59,13 +59,14 @@ static void tell_home(roster_t *roster, blink_result_t code, const char *text)
 {
     rendezvous_t *rendezvous = roster->control->rendezvous;
     gather_comm_t comm = roster->comm;
+    bool is_named = roster->is_named;
     for (uint32_t rank = 0; rank < roster->rank_count; rank++) {
         gather_rank_t *place = &roster->members[rank].gather;
         if (place->local)
             rendezvous_leave(rendezvous, place, blink_error_set(code, "%s", text));
     }
     roster_forget_name(roster);
-    if (comm.number != 0)
+    if (is_named)
         rendezvous_comm_lost(rendezvous, comm, blink_error_set(code, "%s", text));
 }
 

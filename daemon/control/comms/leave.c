@@ -3,6 +3,7 @@
 #include "control/comms/abort.h"
 #include "control/comms/children.h"
 #include "control/comms/gathering.h"
+#include "control/comms/survivors.h"
 
 #include <stdio.h>
 
@@ -34,6 +35,7 @@ void roster_leave(client_t *client, uint64_t request, uint32_t number)
     member->leaving = true;
     member->request = request;
     children_lose_rank(member, "left");
+    survivors_lose(member);
     engine_comm_leave(member->roster->engine, member->rank, false, NULL, (engine_done_t){on_left, member});
 }
 
@@ -107,6 +109,7 @@ static void member_lost(member_t *member, const char *text)
         return;
     member->leaving = true;
     children_lose_rank(member, "disconnected");
+    survivors_lose(member);
     roster_announce_abort(roster, BLINK_ERR_PEER_LOST, text, member);
     engine_comm_leave(roster->engine, member->rank, true, text, (engine_done_t){on_left, member});
 }

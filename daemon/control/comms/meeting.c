@@ -57,8 +57,9 @@ static blink_result_t find_hosts(roster_t *roster, const gather_message_t *ready
         hosts->count = count;
         hosts->host_of_rank = calloc(roster->rank_count, sizeof(*hosts->host_of_rank));
         hosts->device_of_rank = calloc(roster->rank_count, sizeof(*hosts->device_of_rank));
+        hosts->has_told = calloc(count, sizeof(*hosts->has_told));
     }
-    bool fits = numbers && hosts && hosts->host_of_rank && hosts->device_of_rank;
+    bool fits = numbers && hosts && hosts->host_of_rank && hosts->device_of_rank && hosts->has_told;
     if (fits)
         fill_hosts(ready, own_host, numbers, hosts);
     free(numbers);
@@ -210,7 +211,7 @@ void meeting_lost(void *context, gather_comm_t comm, blink_result_t code)
     const control_t *control = context;
     roster_t *roster = roster_find_named(control->rosters, comm);
     char text[BLINK_ERROR_TEXT_BYTES];
-    if (!roster) {
+    if (!roster || !roster->is_named) {
         engine_comm_forget(control->engine, comm.home, comm.number);
         return;
     }

@@ -135,17 +135,17 @@ bool roster_name(roster_t *roster, gather_comm_t comm)
     if (!table_add(&roster->control->rosters->comms, &roster->of_comms, hash_of_comm(comm)))
         return false;
     roster->comm = comm;
+    roster->is_named = true;
     return true;
 }
 
 void roster_forget_name(roster_t *roster)
 {
-    if (roster->comm.number == 0)
+    if (!roster->is_named)
         return;
     if (roster->state == ROSTER_MEETING) /* other hosts may have begun ops of it */
         engine_comm_forget(roster->control->engine, roster->comm.home, roster->comm.number);
-    table_remove(&roster->control->rosters->comms, &roster->of_comms);
-    roster->comm.number = 0;
+    roster->is_named = false;
     list_remove(&roster->of_meeting);
 }
 
@@ -217,6 +217,9 @@ roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *messa
     snprintf(roster->id, sizeof(roster->id), "%02x%02x%02x%02x", nonce[0], nonce[1], nonce[2], nonce[3]);
     roster->has_home = unique_id_has_home(roster->unique_id);
     list_init(&roster->of_meeting);
+    list_init(&roster->of_shrinking);
+    list_init(&roster->asking);
+    list_init(&roster->asked.link);
     roster->tenant = client->tenant;
     roster->op_timeout_ms = message->op_timeout_ms;
     roster->init_timeout_ms = message->init_timeout_ms;
@@ -231,6 +234,7 @@ roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *messa
         list_init(&member->expecting);
         list_init(&member->surviving);
         list_init(&member->of_losing);
+        list_init(&member->of_asking);
     }
     list_init(&roster->joined);
     children_init(roster);
@@ -260,6 +264,7 @@ static void free_hosts(roster_hosts_t *hosts)
         return;
     free(hosts->host_of_rank);
     free(hosts->device_of_rank);
+    free(hosts->has_told);
     free(hosts);
 }
 
@@ -273,6 +278,10 @@ void roster_free(roster_t *roster)
     if (roster->state == ROSTER_GATHERING)
         roster_end_gathering(roster);
     roster_forget_name(roster);
+    if (roster->comm.number != 0)
+        table_remove(&rosters->comms, &roster->of_comms);
+    list_remove(&roster->of_shrinking);
+    list_remove(&roster->asked.link);
     free_hosts(roster->hosts);
     bag_remove(&rosters->all, &roster->of_all);
     bag_remove(&roster->tenant->rosters, &roster->of_tenant);
@@ -286,7 +295,7 @@ void roster_end_if_left(roster_t *roster)
 {
     if (roster->left_count < roster->joined_count || children_are_failing(roster))
         return;
-    if (roster->comm.number != 0)
+    if (roster->is_named)
         rendezvous_comm_ended(roster->control->rendezvous, roster->comm);
     tenant_log(roster->tenant, LOG_LEVEL_INFO, "%s: ended", roster->title);
     roster_free(roster);
@@ -302,6 +311,8 @@ blink_result_t rosters_create(control_t *control, rosters_t **created)
     rosters->control = control;
     list_init(&rosters->gathering);
     list_init(&rosters->meeting);
+    list_init(&rosters->shrinking);
+    list_init(&rosters->asked);
     rosters->ranks_on = calloc(control->device_count, sizeof(*rosters->ranks_on));
     blink_result_t result = rosters->ranks_on ? failed_ids_create(control, &rosters->failed_ids)
                                               : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u devices",
@@ -315,6 +326,8 @@ blink_result_t rosters_create(control_t *control, rosters_t **created)
     }
     uv_timer_init(&control->loop, &rosters->gathering_timer);
     rosters->gathering_timer.data = rosters;
+    uv_timer_init(&control->loop, &rosters->asked_timer);
+    rosters->asked_timer.data = rosters;
     *created = rosters;
     return BLINK_OK;
 }

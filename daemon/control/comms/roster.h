@@ -38,6 +38,9 @@ typedef struct member {
     list_t expecting;           /* places in rosters that gather, which this rank is to take */
     list_t surviving;           /* the same in rosters of survivors, which outlive this one */
     list_t of_losing;           /* on roster->losing */
+    list_t of_asking;           /* on roster->asking */
+    uint64_t asks;              /* CommSurvivors to be answered, while on that list */
+    bool survives;              /* it is on another host, which says that it lives */
     const char *gone;           /* how it left, for those that expected it; NULL: it has not */
     uint32_t rank, number, device; /* number: 0 until it has joined */
     uint64_t request;              /* CommInit or CommDestroy to be answered */
@@ -48,6 +51,7 @@ typedef struct member {
 typedef struct roster_hosts {
     uint32_t count, own;
     uint32_t *host_of_rank, *device_of_rank; /* by rank */
+    bool *has_told;          /* by host: which of its ranks live, or that cannot be known (survivors.h) */
     blink_result_t end_code; /* how the communicator ended, with the text; BLINK_OK: it has not */
     char end_text[BLINK_ERROR_TEXT_BYTES];
     gather_host_t hosts[];
@@ -71,10 +75,14 @@ typedef struct roster {
     uint8_t unique_id[UNIQUE_ID_BYTES];
     char id[9];            /* as tools show it: digits of its nonce, too few to join by */
     bool has_home;         /* the id has: ranks may be on other hosts */
-    gather_comm_t comm;    /* its name on all hosts, once all ranks have gathered there */
-    table_link_t of_comms; /* in rosters->comms, while it has that name */
+    gather_comm_t comm;    /* its name on all hosts, once all ranks have gathered there; number 0: none */
+    bool is_named;         /* it has one, and not all hosts know how the communicator has ended */
+    table_link_t of_comms; /* in rosters->comms, while it has a name */
     roster_hosts_t *hosts; /* NULL: not gathered, or all ranks are on this one */
     list_t of_meeting;     /* on rosters->meeting */
+    list_t of_shrinking;   /* on rosters->shrinking, once hosts tell each other which ranks live */
+    list_t asking;         /* member_t.of_asking: those that want to know (survivors.h) */
+    deadline_t asked;      /* until when, in loop time: on rosters->asked */
     tenant_t *tenant;
     uint32_t rank_count, joined_count, left_count; /* the last two: of this host */
     uint32_t first_rank;                           /* the rank that joined first */
@@ -97,6 +105,9 @@ struct rosters {
     table_t by_number;
     table_t comms;              /* those with ranks on several hosts, by gather_comm_t */
     list_t meeting;             /* roster_t.of_meeting: those that wait for sessions of their hosts */
+    list_t shrinking;           /* roster_t.of_shrinking */
+    list_t asked;               /* roster_t.asked */
+    uv_timer_t asked_timer;     /* the earliest of these */
     table_t members;            /* those that have joined, by their numbers */
     uint32_t *ranks_on;         /* by device: members that have joined */
     uv_timer_t gathering_timer; /* the earliest deadline */
@@ -125,7 +136,7 @@ void roster_end_gathering(roster_t *roster);
 /* All ranks have gathered on all hosts, and this is what they are called. False without memory. */
 bool roster_name(roster_t *roster, gather_comm_t comm);
 
-/* The name is of no more use: all hosts know how the communicator has ended. */
+/* All hosts know how the communicator has ended. */
 void roster_forget_name(roster_t *roster);
 
 /* NULL: no roster has the name. */
@@ -156,10 +167,11 @@ static inline bool roster_has_begun(const roster_t *roster)
     return roster->state >= ROSTER_READY;
 }
 
-/* Whether the rank, which is on this host, has joined and not begun to leave. */
+/* Whether the rank has joined and not begun to leave, as far as that is known: of ranks on other hosts once
+ * they have been asked for. */
 static inline bool member_lives(const member_t *member)
 {
-    return member->client && !member->client->leaving && !member->leaving;
+    return member->survives || (member->client && !member->client->leaving && !member->leaving);
 }
 
 /* The client takes the member's place. False without memory; then nothing has changed. */

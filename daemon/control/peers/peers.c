@@ -168,6 +168,8 @@ static blink_result_t on_message(void *context, net_session_t *session, const Bl
         return asks_heard(&host->asks, message->query_reply);
     case BLINKPEER__MESSAGE__BODY_GATHER:
         return peers->handler.gather(peers->handler.context, &from, message->gather);
+    case BLINKPEER__MESSAGE__BODY_SURVIVORS:
+        return peers->handler.survivors(peers->handler.context, &from, message->survivors);
     default:
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "message %u is unknown here", message->body_case);
     }
@@ -482,16 +484,23 @@ static const peer_host_t *find_host(const peers_t *peers, uint64_t instance)
 bool peers_find(const peers_t *peers, uint64_t instance, peer_view_t *view)
 {
     if (instance == peers->own.instance) {
-        *view = (peer_view_t){peers->own.name, peers->topology->text, BLINK_VERSION, peers->topology->digest,
-                              NULL};
+        *view = (peer_view_t){.name = peers->own.name,
+                              .topology = peers->topology->text,
+                              .version = BLINK_VERSION,
+                              .protocol = PEER_VERSION_MAX,
+                              .digest = peers->topology->digest};
         return true;
     }
     const peer_host_t *host = find_host(peers, instance);
     if (!host || !host->topology)
         return false;
     const hello_t *hello = net_session_peer(host->session);
-    *view = (peer_view_t){hello->host, host->topology->text, hello->daemon_version, host->topology->digest,
-                          peer_data_endpoint(host->data)};
+    *view = (peer_view_t){.name = hello->host,
+                          .topology = host->topology->text,
+                          .version = hello->daemon_version,
+                          .protocol = net_session_version(host->session),
+                          .digest = host->topology->digest,
+                          .endpoint = peer_data_endpoint(host->data)};
     return true;
 }
 

@@ -18,6 +18,9 @@ typedef struct peers_handler {
     /* A message about ranks that gather, by a host that can be sent to. Errors: PROTOCOL, which ends the
      * session, with this thread's error text. */
     blink_result_t (*gather)(void *context, const gather_host_t *from, const Blinkpeer__Gather *message);
+    /* The same about ranks that live. */
+    blink_result_t (*survivors)(void *context, const gather_host_t *from,
+                                const Blinkpeer__Survivors *message);
     /* The host can be asked for by peers_find(). */
     void (*opened)(void *context, uint64_t instance);
     /* The host's session has ended, or it cannot be reached, and its name is "": the code with this thread's
@@ -54,6 +57,7 @@ const gather_host_t *peers_own(const peers_t *peers);
 typedef struct peer_view {
     const char *name, *topology; /* the second as topo_write_json() writes it */
     const char *version;         /* of the daemon */
+    uint32_t protocol;           /* of the session */
     const uint8_t *digest;       /* of the topology: GATHER_DIGEST_BYTES */
     data_endpoint_t *endpoint;   /* NULL for this host itself */
 } peer_view_t;

@@ -149,7 +149,7 @@ static void test_versions_that_do_not_meet_are_named(void **state)
     dial(a, &b->address);
     RUN_UNTIL(fixture, a->failed_count == 1);
     assert_int_equal(a->failed_code, BLINK_ERR_PROTOCOL);
-    assert_non_null(strstr(a->failed_text, "n1 speaks 1 to 3"));
+    assert_non_null(strstr(a->failed_text, "n1 speaks 1 to 4"));
     assert_non_null(strstr(a->failed_text, "n2 5 to 9"));
     assert_int_equal(a->opened_count + b->opened_count, 0);
 }
