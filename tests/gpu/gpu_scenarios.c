@@ -462,7 +462,17 @@ void await_error(const player_t *p, blink_comm_t *comm, blink_result_t expected,
              blink_result_name(expected), text);
 }
 
-/* The last rank dies while all submit; the others' streams go on. */
+static void shrink_and_check(const player_t *p, blink_comm_t *comm, CUdeviceptr memory)
+{
+    player_t survivor = *p;
+    blink_comm_t *shrunk = NULL;
+    survivor.rank_count--; /* the last one has gone */
+    must(p, blink_comm_shrink(comm, NULL, &shrunk), "shrink");
+    reduce_and_check(&survivor, shrunk, memory, memory, COUNT, "all_reduce of the survivors");
+    must(p, blink_comm_destroy(shrunk), "destroy");
+}
+
+/* The last rank dies while all submit; the others' streams go on, and the others among themselves. */
 static void play_killed_rank(const player_t *p)
 {
     blink_comm_t *comm = begin(p);
@@ -477,6 +487,7 @@ static void play_killed_rank(const player_t *p)
     }
     cuda_must(p, cu->cuStreamSynchronize(stream), "synchronize");
     await_error(p, comm, BLINK_ERR_PEER_LOST, "");
+    shrink_and_check(p, comm, a);
     must(p, blink_comm_destroy(comm), "destroy");
 }
 

@@ -242,6 +242,8 @@ def play_failures(comm):
     error = expect_failure(blink.PeerLost, "rank 2", comm.barrier)
     comm.set_timeout(None)
     await_end(comm, blink.PeerLost)
+    with comm.shrink() as shrunk:
+        expect((shrunk.rank, shrunk.size, list(shrunk.all_reduce(ints(1)))), (comm.rank, 2, [2]))
     expect(list(split.all_reduce(ints(1))), [2])
     split.set_timeout(0.05)
     if split.rank == 0:
