@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """stub_libraries.py SITE-PACKAGES: let the torch of PyPI be imported without the 2.5 GB of NVIDIA's libraries
-that its wheel wants to be there. For each of them that torch names, write one beside torch's own whose functions
-return 0; libcudart alone must be the real one. For tests without a GPU: nothing of CUDA works with them."""
+that its wheel wants to be there. For each of them that torch names, write one beside torch's own whose
+functions return 0; libcudart alone must be the real one. For tests without a GPU: nothing of CUDA works."""
 import re
 import subprocess
 import sys
@@ -33,7 +33,8 @@ def main():
     for library in folder.glob("libtorch*.so"):
         needed |= set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", library)))
         for name, version in FUNCTION.findall(output("nm", "-D", "--undefined-only", library)):
-            functions[version].add(name) if "cudart" not in version else None
+            if "cudart" not in version:
+                functions[version].add(name)
     missing = sorted(name for name in needed if VENDOR.match(name) and "cudart" not in name)
     # The loader takes a function without a version from any library but the one that its version names.
     holder = next(name for name in missing if name not in functions)

@@ -1,8 +1,9 @@
-"""torch.distributed with the backend "blink": real daemon, real PyTorch, ranks that are forked once it is imported.
-scripts/test-torch runs it, in an environment in which PyTorch and the wheel of this tree are installed."""
+"""torch.distributed with the backend "blink": real daemon, real PyTorch, ranks that are forked once it is
+imported. scripts/test-torch runs it, with PyTorch and the wheel of this tree installed."""
 import multiprocessing
 import os
 import pathlib
+import re
 import sys
 import traceback
 import unittest
@@ -128,7 +129,7 @@ class TorchTest(RanksTest):
     def test_no_daemon(self):
         for _, pipe in self.begin(play.nothing, 2, "/nonexistent/blinkd.sock"):
             text = pipe.recv()
-            for words in ("/nonexistent/blinkd.sock", "Is blinkd running? Else start one", "DistBackendError"):
+            for words in ("/nonexistent/blinkd.sock", "Is blinkd running? Else start one", "DistBackend"):
                 self.assertIn(words, text)
 
     def test_versions_of_torch(self):
@@ -141,7 +142,8 @@ class TorchTest(RanksTest):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             blink_torch.register()
-        self.assertIn("newer than what blink_torch was tried with, which is 2.14 to 2.15", str(caught[0].message))
+        self.assertIn("newer than what blink_torch was tried with, which is 2.14 to 2.15",
+                      str(caught[0].message))
 
 
 class ProgramsTest(RanksTest):
@@ -153,7 +155,8 @@ class ProgramsTest(RanksTest):
         for backend in ("blink", "gloo"):
             folder = self.directory()
             self.play(partial(play.save, function, folder), size=size, backend=backend)
-            results[backend] = [torch.load(os.path.join(folder, str(rank)), weights_only=False) for rank in range(size)]
+            results[backend] = [torch.load(os.path.join(folder, str(rank)), weights_only=False)
+                                for rank in range(size)]
         torch.testing.assert_close(results["blink"], results["gloo"], rtol=0, atol=0)
 
     def test_ddp_trains_as_with_gloo(self):
@@ -169,16 +172,47 @@ class ProgramsTest(RanksTest):
         self.compare(play.checkpoint)
 
 
+class PageTest(RanksTest):
+    def run_example(self, number, *launcher):
+        """The example of docs/torch.md, as it stands there."""
+        page = (HERE.parents[1] / "docs" / "torch.md").read_text(encoding="utf-8")
+        example = self.write_file("example.py", re.findall(r"```python\n(.*?)```", page, re.S)[number])
+        status, out, err = self.run_command([*launcher, example], env=os.environ | {
+            "BLINK_SOCKET": self.daemon().socket, "PATH": os.path.dirname(sys.executable) + ":/usr/bin:/bin"})
+        self.assertEqual(status, 0, out + err)
+        return out
+
+    def test_torchrun(self):
+        out = self.run_example(0, "torchrun", "--nproc-per-node", 4)
+        self.assertEqual(sorted(out.splitlines()), [f"rank {rank}: [4.0, 4.0, 4.0]" for rank in range(4)])
+
+    def test_blinkrun(self):
+        out = self.run_example(1, os.environ["BLINKRUN"], "--no-prefix", "-n", 4, sys.executable)
+        self.assertEqual(out, "['rank 0', 'rank 1', 'rank 2', 'rank 3']\n" * 4)
+
+
 class OwnTest(IntegrationTest):
     """PyTorch's own tests. docs/torch.md says what becomes of all of them."""
 
-    def run_own(self, world, *names):
+    def run_own(self, world, *names, reserved_for="blink"):
         daemon = self.daemon()
         status, out, err = self.run_command(
-            [sys.executable, HERE / "torch_own_tests.py", "--world", world, *names],
-            env=os.environ | {"BLINK_SOCKET": daemon.socket})
+            [sys.executable, HERE / "torch_own_tests.py", "--world", world, "--reserved-for", reserved_for,
+             *(f"test_{name}" for name in names)], env=os.environ | {"BLINK_SOCKET": daemon.socket})
         self.assertEqual(status, 0, out + err)
         self.assertIn(f"{len(names)} passed, 0 failed, 0 skipped", out)
+
+    def test_two_ranks(self):
+        self.run_own(2, "all_reduce_complex_unsupported_ops", "all_reduce_sum_async",
+                     "all_gather_coalesced_complex", "send_recv_with_tag", "static_graph_api_cpu")
+
+    def test_four_ranks(self):
+        self.run_own(4, "all_reduce_full_group_product", "barrier_full_group", "scatter_checks")
+
+    def test_what_is_reserved_for_gloo(self):
+        self.run_own(2, "all_reduce_coalesced_full_group_sum", "all_gather_object_subgroup",
+                     "batch_isend_irecv_gloo", "batch_isend_irecv_gloo_tags", "monitored_barrier_gloo",
+                     "monitored_barrier_gloo_subgroup", reserved_for="gloo")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""torch_own_tests.py [--world N] [--reserved-for BACKEND] [NAME…]: the tests of torch.distributed that PyTorch has
-in its wheel, with the backend "blink". Ranks are forked, for an import of the tests takes seconds. --reserved-for:
-also the tests that are skipped by name with all backends but that one. NAME: these tests alone."""
+"""torch_own_tests.py [--world N] [--reserved-for BACKEND] [NAME…]: the tests of torch.distributed that are in
+PyTorch's wheel, with the backend "blink". Ranks are forked, for an import of the tests takes seconds.
+--reserved-for: also the tests that are skipped by name with all backends but that one. NAME: these alone."""
 import argparse
 import importlib
 import os

@@ -6,6 +6,7 @@ import tempfile
 import threading
 from datetime import timedelta
 
+import blink_torch
 import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
@@ -40,7 +41,7 @@ def nothing(rank, size):
 
 
 def values(rank, dtype, count=3):
-    """Small numbers, which differ between ranks: rank + 1, rank + 2, … The sums of four are exact in all types."""
+    """rank + 1, rank + 2, …, or of small types smaller ones: sums of four are exact in all."""
     numbers = torch.arange(rank + 1, rank + 1 + count)
     return (numbers % 3 if dtype.itemsize == 1 else numbers).to(dtype)
 
@@ -124,7 +125,6 @@ def move_type(rank, size, dtype):
 
 def memory(rank, size):
     """Tensors whose elements do not lie in a row, of no dimension, of memory of the daemon."""
-    import blink_torch
     total = sum(range(1, size + 1))
     x = torch.full((4, 6), float(rank + 1))
     dist.all_reduce(x.t())
@@ -200,7 +200,8 @@ def blocks(rank, size):
         expect(output, torch.full((rank + 1,), complex(each)))
     for dtype in (torch.float32, torch.int16):
         whole = torch.empty(size * (rank + 1), 2, dtype=dtype)
-        dist.all_to_all_single(whole, torch.full((sum(lengths), 2), rank, dtype=dtype), [rank + 1] * size, lengths)
+        dist.all_to_all_single(whole, torch.full((sum(lengths), 2), rank, dtype=dtype), [rank + 1] * size,
+                               lengths)
         expect(whole[::rank + 1, 0], torch.arange(size).to(dtype))
     nobody = torch.empty(0, 4)
     dist.all_to_all_single(nobody, torch.empty(0, 4), [0] * size, [0] * size)
@@ -256,7 +257,8 @@ def transfers(rank, size):
         column = torch.zeros(4, 3)
         dist.recv(column[:, 2], 0)
         expect(column[3], torch.tensor([0, 0, 9.0]))
-    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, after), dist.P2POp(dist.irecv, theirs.zero_(), before)])
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, after),
+                                    dist.P2POp(dist.irecv, theirs.zero_(), before)])
     [work.wait() for work in works]
     expect(theirs, values(before, torch.float32))
     # A batch on one side, none on the other, and a collective between the two halves of a transfer.
@@ -308,8 +310,8 @@ def timeouts(rank, size):
     dist.set_timeout(timedelta(milliseconds=200), group)
     dist.barrier()
     if rank != 1:
-        error = expect_failure(dist.DistBackendError, ["timed out", "no submission from rank 1", "barrier on rank"],
-                               dist.barrier, group=group)
+        words = ["timed out", "no submission from rank 1", "barrier on rank"]
+        error = expect_failure(dist.DistBackendError, words, dist.barrier, group=group)
         expect(type(error.__cause__).__name__, "Timeout")
     dist.barrier()
     if rank == 0:
@@ -331,7 +333,7 @@ def groups(rank, size):
     expect(dist.get_backend(mine), "blink")
     both = dist.new_group(backend="cpu:blink")
     dist.barrier(group=both)
-    chosen = dist.new_group(pg_options=options(algorithm="ring"))
+    chosen = dist.new_group(pg_options=blink_torch.Options(algorithm="ring", device=size - rank))
     dist.barrier(group=chosen)
     everybody = [None] * size
     dist.all_gather_object(everybody, {"rank": rank})
@@ -341,11 +343,6 @@ def groups(rank, size):
         low, high = dist.new_group([0, 1]), dist.new_group([2, 3])
         mine = low if rank < 2 else high
         dist.barrier(group=mine)
-
-
-def options(**chosen):
-    from blink_torch._backend import Options
-    return Options(**chosen)
 
 
 def split_groups(rank, size):
@@ -362,8 +359,8 @@ def monitored_barrier(rank, size):
     dist.monitored_barrier()
     late = timedelta(milliseconds=300)
     if rank == 0:
-        expect_failure(RuntimeError, "Ranks 1, 2 failed to pass monitoredBarrier in 300 ms", dist.monitored_barrier,
-                       timeout=late, wait_all_ranks=True)
+        expect_failure(RuntimeError, "Ranks 1, 2 failed to pass monitoredBarrier in 300 ms",
+                       dist.monitored_barrier, timeout=late, wait_all_ranks=True)
     dist.barrier()
 
 
@@ -378,7 +375,8 @@ def abort(rank, size):
     else:
         expect_failure(dist.DistBackendError, "abort", barrier.wait)
     expect_failure(dist.DistBackendError, "", work.wait)
-    expect_failure(dist.DistBackendError, "shut down" if rank == 0 else "abort", group.barrier)
+    expect_failure(dist.DistBackendError, "shut down" if rank == 0 else "abort",
+                   lambda: group.barrier().wait())
     dist.barrier(group=other)
 
 
@@ -408,14 +406,16 @@ def killed_rank(rank, size):
 def wrong_use(rank, size):
     ones = torch.ones(2)
     expect_failure(TypeError, "sparse", dist.all_reduce, ones.to_sparse())
-    expect_failure(TypeError, ["torch.int16", "torch.int32"], dist.all_reduce, torch.ones(2, dtype=torch.int16))
+    expect_failure(TypeError, ["torch.int16", "torch.int32"], dist.all_reduce,
+                   torch.ones(2, dtype=torch.int16))
     expect_failure(ValueError, ["BXOR", "SUM, PRODUCT"], dist.all_reduce, torch.ones(2, dtype=torch.int32),
                    ReduceOp.BXOR)
     expect_failure(ValueError, "AVG", dist.all_reduce, torch.ones(2, dtype=torch.bool), ReduceOp.AVG)
     expect_failure(ValueError, "", dist.all_reduce, torch.ones(2, dtype=torch.complex64), ReduceOp.MAX)
     expect_failure(ValueError, "3 times", dist.all_gather_into_tensor, torch.empty(5), ones)
     expect_failure(ValueError, "shape (4,)", dist.all_to_all_single, torch.empty(4), torch.empty(4))
-    expect_failure(ValueError, "[1, 1, 1]", dist.all_to_all_single, torch.empty(4), torch.empty(4), [1] * 3, [1] * 3)
+    expect_failure(ValueError, "[1, 1, 1]", dist.all_to_all_single, torch.empty(4), torch.empty(4), [1] * 3,
+                   [1] * 3)
     expect_failure(dist.DistBackendError, ["all_reduce on rank", "count"], dist.all_reduce,
                    torch.ones(rank // 2 + 1))
     expect_failure(dist.DistBackendError, "all_gather", dist.all_gather, [torch.empty(rank // 2 + 1)] * size,

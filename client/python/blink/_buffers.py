@@ -1,6 +1,7 @@
 """Where an object's elements are: NumPy arrays and all else that has Python's buffer protocol, DLPack or
 __cuda_array_interface__. Nothing is copied, so an object that is not contiguous is refused."""
 import ctypes
+import sys
 from math import prod
 from typing import Any, NamedTuple, Optional, Sequence
 
@@ -73,6 +74,8 @@ def _check_contiguous(shape: Sequence[int], strides: Optional[Sequence[int]], un
 
 
 def _of_typestr(typestr: str) -> Datatype:
+    if typestr[0] not in ("|", "<" if sys.byteorder == "little" else ">"):
+        raise TypeError(f"no element type of typestr {typestr!r}: its bytes are not in this machine's order")
     kinds = {"i": "int", "u": "uint", "f": "float"}
     return datatype_of(f"{kinds.get(typestr[1], typestr)}{8 * int(typestr[2:])}")
 

@@ -11,6 +11,36 @@ from ._errors import call, failure
 
 _thread = threading.local()
 
+#: How long closing a communicator waits for the calls of other threads.
+CLOSE_S = 5
+
+
+class _Calls:
+    """with calls: a call of the communicator is under way. ValueError if it is closed."""
+
+    def __init__(self, comm: "Communicator") -> None:
+        self._comm = comm
+        self._changed = threading.Condition()
+        self._count = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._comm.check_open()
+            self._comm.context.hold()
+            self._count += 1
+
+    def __exit__(self, *_: Any) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+        self._comm.context.release()
+
+    def end(self) -> Optional[ctypes.c_void_p]:
+        """Take the handle away and wait, but not for ever, until there is no call: the handle then."""
+        with self._changed:
+            handle, self._comm._handle = self._comm._handle, None
+            return handle if self._changed.wait_for(lambda: self._count == 0, CLOSE_S) else None
+
 
 class Group:
     """Submissions of this thread between entering and leaving are one op, in which any order of sends and
@@ -20,11 +50,13 @@ class Group:
         self._wait = wait
         self._held: List[Any] = []
         self._has_streams = False
-        self._context: Optional[Context] = None
+        self._contexts: List[Context] = []  # which stay until the group has been left
         self.op: Optional[Pending] = None
 
     def keep(self, context: Context, held: Any, on_stream: bool) -> None:
-        self._context = context
+        if context not in self._contexts:
+            context.hold()
+            self._contexts.append(context)
         self._held.append(held)
         self._has_streams |= on_stream
 
@@ -36,27 +68,44 @@ class Group:
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         _thread.group = self._outer
+        try:
+            if kind:
+                _fail_group()
+            elif any(context.is_closed for context in self._contexts):
+                _fail_group()
+                raise ValueError("the context is closed")
+            elif self._outer or not self._contexts or self._has_streams:
+                self._leave()
+            else:
+                self._submit(self._contexts[0])
+        finally:
+            for context in self._contexts:
+                context.release()
+
+    def _leave(self) -> None:
+        """Without an op of its own: it is in the group around it, on streams, or empty."""
+        call("blink_group_end", None if self._has_streams else ctypes.byref(ctypes.c_void_p()))
+        for context in self._contexts if self._outer else []:
+            self._outer.keep(context, self._held, self._has_streams)
+
+    def _submit(self, context: Context) -> None:
         handle = ctypes.c_void_p()
-        if kind:
-            _fail_group(handle)
-            return
-        call("blink_group_end", None if self._has_streams else ctypes.byref(handle))
-        if self._outer and self._context:
-            self._outer.keep(self._context, self._held, self._has_streams)
-        elif handle and self._context:
-            self.op = Pending(self._context, handle, self._held, None)
+        op = Pending(context, handle, self._held, None)
+        op.submit(call, "blink_group_end", ctypes.byref(handle))
+        if handle:
+            self.op = op
             if self._wait:
-                self.op.wait()
+                op.wait()
 
 
-def _fail_group(handle: ctypes.c_void_p) -> None:
+def _fail_group() -> None:
     """A call that fails in a group fails it, so that nothing of it is submitted."""
     try:
         call("blink_barrier", None, None)
     except ValueError:
         pass
     try:
-        call("blink_group_end", ctypes.byref(handle))
+        call("blink_group_end", ctypes.byref(ctypes.c_void_p()))
     except ValueError:
         pass
 
@@ -98,13 +147,15 @@ class Communicator:
         config = _config(device, algorithm, op_timeout, init_timeout, name)
         if len(id) != ctypes.sizeof(UniqueId):
             raise ValueError(f"an id has {ctypes.sizeof(UniqueId)} bytes, not {len(id)}")
-        call("blink_comm_init_rank", context.handle, ctypes.byref(UniqueId.from_buffer_copy(id)), size, rank,
-             ctypes.byref(config), ctypes.byref(handle))
+        with context.held:
+            call("blink_comm_init_rank", context.handle, ctypes.byref(UniqueId.from_buffer_copy(id)), size,
+                 rank, ctypes.byref(config), ctypes.byref(handle))
         self._adopt(context, handle, name)
 
     def _adopt(self, context: Context, handle: ctypes.c_void_p, name: Optional[str]) -> None:
         self.context, self.name = context, name
         self._handle: Optional[ctypes.c_void_p] = handle
+        self._calls = _Calls(self)
         self.rank = self._ask("blink_comm_rank")
         self.size = self._ask("blink_comm_size")
         self.device = self._ask("blink_comm_device")
@@ -115,16 +166,24 @@ class Communicator:
         made._adopt(context, handle, name)
         return made
 
-    @property
-    def handle(self) -> ctypes.c_void_p:
+    def check_open(self) -> None:
         if not self._handle:
             raise ValueError("the communicator is closed")
         self.context.check_open()  # which has freed the handle
+
+    @property
+    def handle(self) -> ctypes.c_void_p:
+        self.check_open()
         return self._handle
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        """What takes the communicator first."""
+        with self._calls:
+            call(function, self.handle, *arguments)
 
     def _ask(self, function: str) -> int:
         number = ctypes.c_int()
-        call(function, self.handle, ctypes.byref(number))
+        self._call(function, ctypes.byref(number))
         return number.value
 
     # ---- life ----
@@ -132,8 +191,7 @@ class Communicator:
     def split(self, color: Optional[int], key: int = 0) -> Optional["Communicator"]:
         """A communicator of the ranks that give the same color, ordered by key; None: take no part."""
         handle = ctypes.c_void_p()
-        call("blink_comm_split", self.handle, NO_COLOR if color is None else color, key, None,
-             ctypes.byref(handle))
+        self._call("blink_comm_split", NO_COLOR if color is None else color, key, None, ctypes.byref(handle))
         return Communicator._made(self.context, handle, self.name) if handle else None
 
     def shrink(self) -> "Communicator":
@@ -145,25 +203,27 @@ class Communicator:
 
     def set_timeout(self, op_timeout: Optional[float]) -> None:
         """How long ops may wait for ranks from now on. All ranks call it."""
-        call("blink_comm_set_timeout", self.handle, _milliseconds(op_timeout))
+        self._call("blink_comm_set_timeout", _milliseconds(op_timeout))
 
     def abort(self) -> None:
         """End the communicator for all ranks: their ops fail with Aborted."""
-        call("blink_comm_abort", self.handle)
+        self._call("blink_comm_abort")
 
     def check(self) -> None:
         """Raise what has ended the communicator, if something has."""
         result = ctypes.c_int()
-        call("blink_comm_async_error", self.handle, ctypes.byref(result))
+        self._call("blink_comm_async_error", ctypes.byref(result))
         if result.value:
             raise failure(result.value)
 
     def close(self) -> None:
-        """Leave. Waits for this rank's ops. Does nothing after the context's close()."""
-        handle, self._handle = self._handle, None
+        """Leave. Waits for this rank's ops, and for calls of other threads. Does nothing after the context's
+        close(), nor while a call of another thread does not return."""
+        handle = self._calls.end()
         if handle and not self.context.is_closed:
-            call("blink_comm_destroy", handle)
-            self.context.forget_ended()
+            with self.context.held:
+                call("blink_comm_destroy", handle)
+                self.context.forget_ended()
 
     def __enter__(self) -> "Communicator":
         return self
@@ -180,16 +240,18 @@ class Communicator:
         """Call a collective of C by its name, with all its arguments up to the communicator. What the
         methods below do with arrays; packages for other arrays have this. `held` keeps the memory alive."""
         inside = getattr(_thread, "group", None)
-        handle = ctypes.c_void_p()
         if inside:
             inside.keep(self.context, held, stream is not None)
-        if stream is not None:
-            call(function + "_on", *arguments, self.handle, stream)
-            return None if inside else result
-        call(function, *arguments, self.handle, None if inside else ctypes.byref(handle))
-        if inside:
-            return None
-        pending = Pending(self.context, handle, held, result)
+        with self._calls:
+            if stream is not None:
+                call(function + "_on", *arguments, self.handle, stream)
+                return None if inside else result
+            if inside:
+                call(function, *arguments, self.handle, None)
+                return None
+            handle = ctypes.c_void_p()
+            pending = Pending(self.context, handle, held, result)
+            pending.submit(call, function, *arguments, self.handle, ctypes.byref(handle))
         return pending.wait() if wait else pending
 
     @contextmanager
@@ -197,11 +259,11 @@ class Communicator:
         """An operator for submit(): multiplies by the scalar, one element's bytes, and adds. It is there
         until `with` is left; ops that were submitted before keep it."""
         redop = ctypes.c_int()
-        call("blink_redop_create_pre_mul_sum", self.handle, scalar, datatype, ctypes.byref(redop))
+        self._call("blink_redop_create_pre_mul_sum", scalar, datatype, ctypes.byref(redop))
         try:
             yield redop.value
         finally:
-            call("blink_redop_destroy", self.handle, redop)
+            self._call("blink_redop_destroy", redop)
 
     def _exchange(self, function: str, x: Any, out: Any, more: Sequence[int], blocks: Sequence[int],
                   wait: bool, stream: Optional[int]) -> Any:
@@ -358,5 +420,6 @@ def init(*, device: int = -1, algorithm: Union[str, Algorithm] = "auto", op_time
     handle = ctypes.c_void_p()
     used = context or shared()
     config = _config(device, algorithm, op_timeout, init_timeout, name)
-    call("blink_comm_init_launched", used.handle, ctypes.byref(config), ctypes.byref(handle))
+    with used.held:
+        call("blink_comm_init_launched", used.handle, ctypes.byref(config), ctypes.byref(handle))
     return Communicator._made(used, handle, name)

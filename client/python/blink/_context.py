@@ -40,13 +40,27 @@ def launched() -> Launched:
     return Launched(rank.value, size.value, None if local.value < 0 else local.value)
 
 
+class _Held:
+    """with context.held: the connection stays, also if another thread closes it meanwhile."""
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._context.hold()
+
+    def __exit__(self, *_: Any) -> None:
+        self._context.release()
+
+
 class Context:
     """A connection to the daemon, at BLINK_SOCKET or where it is by default."""
 
     def __init__(self, socket: Optional[str] = None) -> None:
         self._handle = ctypes.c_void_p()
         self._lock = threading.Lock()
-        self._holders = 1  # this object, and each piece of memory
+        self._holders = 1  # this object, each piece of memory, each call under way and each group
+        self.held = _Held(self)
         self.is_closed = False
         self.ops: set = set()  # that have not ended: their buffers stay
         call("blink_open", os.fsencode(socket) if socket else None, ctypes.byref(self._handle))
@@ -60,22 +74,31 @@ class Context:
         self.check_open()
         return self._handle
 
+    def hold(self) -> None:
+        """Until release(). ValueError if it is closed."""
+        with self._lock:
+            self.check_open()
+            self._holders += 1
+
     @property
     def device_count(self) -> int:
         count = ctypes.c_int()
-        call("blink_device_count", self.handle, ctypes.byref(count))
+        with self.held:
+            call("blink_device_count", self.handle, ctypes.byref(count))
         return count.value
 
     @property
     def daemon_version(self) -> str:
         text = ctypes.c_char_p()
-        call("blink_daemon_version", self.handle, ctypes.byref(text))
-        return (text.value or b"").decode()
+        with self.held:
+            call("blink_daemon_version", self.handle, ctypes.byref(text))
+            return (text.value or b"").decode()
 
     def unique_id(self) -> bytes:
         """An id for a communicator, to be handed to its other ranks by whatever means."""
         made = UniqueId()
-        call("blink_get_unique_id", self.handle, ctypes.byref(made))
+        with self.held:
+            call("blink_get_unique_id", self.handle, ctypes.byref(made))
         return bytes(made)
 
     def empty(self, shape: Shape, dtype: Any = "float32") -> Any:
@@ -85,21 +108,25 @@ class Context:
         datatype = datatype_of(dtype)
         size = max(prod(extents), 1) * element_bytes(datatype)
         address = ctypes.c_void_p()
-        call("blink_mem_alloc", self.handle, size, ctypes.byref(address))
+        self.hold()
+        try:
+            call("blink_mem_alloc", self._handle, size, ctypes.byref(address))
+        except BaseException:
+            self.release()
+            raise
         # Of a class of its own, for arrays of ctypes have no finalizers.
         kind: Any = type("Memory", (ctypes.c_byte * size,), {})
         memory = kind.from_address(address.value)
-        with self._lock:
-            self._holders += 1
         # Not at the interpreter's exit: _free() waits for ops, and the end of the process frees the memory.
         weakref.finalize(memory, self._free, address).atexit = False
         return _shaped(memory, extents, dtype, datatype.name)
 
     def _free(self, address: ctypes.c_void_p) -> None:
         library.blink_mem_free(self._handle, address)
-        self._release()
+        self.release()
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """The last one disconnects."""
         with self._lock:
             self._holders -= 1
             is_last = self._holders == 0
@@ -110,16 +137,17 @@ class Context:
     def forget_ended(self) -> None:
         """Let go of the buffers of ops that nobody has waited for."""
         for op in list(self.ops):
-            op.done()
+            if op.is_submitted:
+                op.done()
 
     def close(self) -> None:
-        """Disconnect, when the last memory of this connection is not used any more. The communicators must
-        be closed before: else their other ranks see this one as lost. Afterwards communicators and ops of
-        this connection raise ValueError."""
+        """Disconnect, when the last memory of this connection is not used any more, and no other thread is in
+        a call. The communicators must be closed before: else their other ranks see this one as lost.
+        Afterwards communicators and ops of this connection raise ValueError."""
         with self._lock:
             was_closed, self.is_closed = self.is_closed, True
         if not was_closed:
-            self._release()
+            self.release()
 
     def __enter__(self) -> "Context":
         return self
@@ -166,7 +194,8 @@ def keep(outcome: deque, function: Callable, *arguments: Any) -> None:
 
 class Pending:
     """An op that was submitted with wait=False. Its buffers stay until it has ended; one that nobody waits
-    for is waited for when its communicator is closed."""
+    for is waited for when its communicator is closed. It is made before the call that submits the op and
+    writes the handle, so that no signal comes between the two and takes the buffers away."""
 
     def __init__(self, context: Context, handle: ctypes.c_void_p, held: Any, result: Any) -> None:
         self._context, self._handle, self._held, self._result = context, handle, held, result
@@ -175,6 +204,18 @@ class Pending:
         self._codes: deque = deque(maxlen=1)  # what the library's latest wait has returned
         self._is_over = False
         context.ops.add(self)
+
+    @property
+    def is_submitted(self) -> bool:
+        return bool(self._handle) or self._is_over
+
+    def submit(self, function: Callable, *arguments: Any) -> None:
+        """Call what submits the op."""
+        try:
+            function(*arguments)
+        finally:
+            if not self._handle:  # it has failed, or was interrupted before
+                self._context.ops.discard(self)
 
     def wait(self, timeout: Optional[float] = None) -> Any:
         """Until the op has ended: the array with the result, or the op's failure. After `timeout` seconds
@@ -210,9 +251,9 @@ class Pending:
         if self._is_over:
             return True
         if self._handle:
-            self._context.check_open()
             slice_ms = ceil(min(max(seconds * 1000, 0), SIGNALS_MS))
-            keep(self._codes, library.blink_wait_for, ctypes.byref(self._handle), slice_ms)
+            with self._context.held:
+                keep(self._codes, library.blink_wait_for, ctypes.byref(self._handle), slice_ms)
             if self._handle:
                 return False
         if self._codes[0] != Result.OK and not self._failed:

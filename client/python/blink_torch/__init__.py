@@ -1,8 +1,9 @@
-"""The backend "blink" of torch.distributed: collectives of CPU tensors through the blinkd daemon of this host.
+"""The backend "blink" of torch.distributed: collectives of CPU tensors through this host's blinkd daemon.
 
     torch.distributed.init_process_group("blink")
 
-PyTorch finds this package by its entry point, so that no program imports it. docs/torch.md of blinkd says more.
+PyTorch finds this package by its entry point, so that no program imports it. docs/torch.md of blinkd says
+more.
 """
 import warnings
 import weakref
@@ -14,7 +15,15 @@ import torch.distributed as dist
 #: Of PyTorch: the first and the last minor version that this package was tried with.
 OLDEST, NEWEST = (2, 14), (2, 15)
 
-__all__ = ["empty", "register"]
+__all__ = ["Options", "empty", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    """Options loads libblinkclient, which register() must not before it has looked at the version."""
+    if name != "Options":
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    from ._backend import Options
+    return Options
 
 
 def _text(version: Any) -> str:

@@ -1,4 +1,5 @@
 """The backend: how a group begins and ends, sends, receives and monitored barriers."""
+import os
 import time
 from datetime import timedelta
 from typing import Any, Dict, List, Optional, Sequence
@@ -52,30 +53,41 @@ class BlinkBackend(Collectives):
         self._barriers = 0
         self._channels: Dict[Route, Channel] = {}
         self._comm: Optional[blink.Communicator] = None
-        with translated(f"rank {rank} of process group {options.group_name}"):
-            self.context = _context.acquire()
-        try:
-            with translated(f"rank {rank} cannot join process group {options.group_name}"):
+        with translated(f"rank {rank} cannot join process group {options.group_name}"):
+            try:
+                self.context = _context.acquire()
+            except blink.Error as error:
+                self._refuse(error)
+                raise
+            try:
                 self._comm = comm or self._rendezvous()
-        except Exception:
-            _context.release()
-            raise
+            except Exception:
+                _context.release()
+                raise
         _alive.add(self)
+
+    def _refuse(self, error: Exception) -> None:
+        """Let the other ranks not wait for an id."""
+        if self.rank() == 0:
+            self.store.set("blink", b"-" + str(error).encode())
 
     def _rendezvous(self) -> blink.Communicator:
         if self.rank() == 0:
             identifier = self.context.unique_id()
-            self.store.set("blink", identifier)
-        else:
-            self.store.wait(["blink"], timedelta(seconds=self.limit_s))
-            identifier = bytes(self.store.get("blink"))
-        return self.join(identifier, self.size(), self.rank())
+            self.store.set("blink", b"+" + identifier)
+            return self.join(identifier, self.size(), 0)
+        self.store.wait(["blink"], timedelta(seconds=self.limit_s))
+        told = bytes(self.store.get("blink"))
+        if told[:1] == b"-":
+            raise blink.Aborted(f"rank 0 has failed: {told[1:].decode()}")
+        return self.join(told[1:], self.size(), self.rank())
 
     def join(self, identifier: bytes, size: int, rank: int) -> blink.Communicator:
+        """This rank's device is the same in all groups."""
         device = getattr(self._options, "device", None)
         if device is None:
-            mine = self._options.global_ranks_in_group[self.rank()]
-            device = dist.get_node_local_rank(fallback_rank=mine)
+            fallback = os.environ.get("BLINK_LOCAL_RANK", self._options.global_ranks_in_group[self.rank()])
+            device = dist.get_node_local_rank(fallback_rank=int(fallback))
         return blink.Communicator(self.context, identifier, size, rank, device=device,
                                   algorithm=getattr(self._options, "algorithm", "auto"),
                                   op_timeout=self.limit_s, init_timeout=self.limit_s,
@@ -171,8 +183,8 @@ class BlinkBackend(Collectives):
         return self._transfer("recv", tensors, Route(source, self.rank(), tag))
 
     def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Work:
-        raise NotImplementedError("blink receives from a rank that is named: give recv() a source, or take the "
-                                  "backend gloo for a group that receives from any rank")
+        raise NotImplementedError("blink receives from a rank that is named: give recv() a source, or "
+                                  "take the backend gloo for a group that receives from any rank")
 
     def _transfer(self, name: str, tensors: List[torch.Tensor], route: Route) -> Work:
         if route.source == route.destination:
@@ -192,7 +204,7 @@ class BlinkBackend(Collectives):
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
         """By the store, so that rank 0 can say who is missing and the group lives on."""
-        limit_s = opts.timeout.total_seconds() if opts.timeout > timedelta(0) else self.limit_s
+        limit_s = opts.timeout.total_seconds() if opts.timeout >= timedelta(0) else self.limit_s
         self._barriers += 1
         store = dist.PrefixStore(f"monitored barrier {self._barriers}", self.store)
         if self.rank() != 0:
@@ -203,17 +215,19 @@ class BlinkBackend(Collectives):
             if (wait_all_ranks or not missing) and not _comes(store, f"{rank}", until):
                 missing.append(rank)
         store.set("over", "failed" if missing else "passed")
+        if missing and limit_s == 0:
+            raise dist.DistBackendError("[Rank 0]: Rank 0 timed out in monitoredBarrier after 0 ms")
         if missing:
-            ranks = ", ".join(map(str, missing))
-            raise dist.DistBackendError(f"[Rank 0]: {'Ranks' if len(missing) > 1 else 'Rank'} {ranks} failed to pass "
-                                        f"monitoredBarrier in {limit_s * 1000:.0f} ms")
+            ranks = ("Ranks " if len(missing) > 1 else "Rank ") + ", ".join(map(str, missing))
+            raise dist.DistBackendError(f"[Rank 0]: {ranks} failed to pass monitoredBarrier in "
+                                        f"{limit_s * 1000:.0f} ms")
 
     def _answer_monitor(self, store: dist.Store, limit_s: float) -> None:
         store.set(f"{self.rank()}", "is here")
         if not _comes(store, "over", time.monotonic() + limit_s) or store.get("over") != b"passed":
-            raise dist.DistBackendError(f"Rank {self.rank()} successfully reached monitoredBarrier, but received "
-                                        "errors while waiting for send/recv from rank 0. Please check rank 0 logs "
-                                        "for faulty rank.")
+            raise dist.DistBackendError(f"Rank {self.rank()} successfully reached monitoredBarrier, but "
+                                        "received errors while waiting for send/recv from rank 0. Please "
+                                        "check rank 0 logs for faulty rank.")
 
 
 def _comes(store: dist.Store, key: str, until: float) -> bool:

@@ -1,7 +1,7 @@
 """Sends and receives. Those of a communicator of the daemon keep the order of their rank's ops, while torch's
-go on in any order. So each pair of ranks has a communicator of its own for each direction and tag, in which one
-rank only sends and the other only receives. It is made when both come to use it, in a thread, for neither may
-wait for the other."""
+go on in any order. So each pair of ranks has a communicator of its own for each direction and tag, in which
+one rank only sends and the other only receives. It is made when both come to use it, in a thread, for neither
+may wait for the other."""
 import threading
 import time
 from collections import deque
@@ -31,8 +31,8 @@ class Transfer:
     def begin(self, comm: blink.Communicator, peer: int) -> None:
         _, address, count, datatype = self._elements
         try:
-            self._pending = comm.submit(self._function, [address, count, datatype, peer], self._elements, None,
-                                        False, None)
+            self._pending = comm.submit(self._function, [address, count, datatype, peer], self._elements,
+                                        None, False, None)
         except (blink.Error, ValueError) as error:
             self._failure = error
         self._is_begun.set()

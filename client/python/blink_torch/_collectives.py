@@ -138,26 +138,29 @@ class Collectives(Backend):
 
     # ---- of blocks: one tensor for each rank, or one for all ----
 
-    def _counts(self, what: str, tensors: Tensors, dtype: torch.dtype) -> List[int]:
+    def _check_types(self, what: str, *tensors: torch.Tensor) -> None:
+        types = sorted({str(tensor.dtype) for tensor in tensors})
+        if len(types) > 1:
+            raise TypeError(f"{what}: tensors of {' and '.join(types)}, which must be one type")
+
+    def _counts(self, what: str, tensors: Tensors, like: torch.Tensor) -> List[int]:
         """Of a list of one tensor for each rank: elements as the daemon counts them."""
         if len(tensors) != self.size():
             raise ValueError(f"{what}: {len(tensors)} tensors for {self.size()} ranks")
-        for tensor in tensors:
-            if tensor.dtype != dtype:
-                raise TypeError(f"{what}: tensors of {tensor.dtype} and {dtype}, which must be one type")
-        return [tensor.numel() * elements_in(dtype) for tensor in tensors]
+        self._check_types(what, like, *tensors)
+        return [tensor.numel() * elements_in(like.dtype) for tensor in tensors]
 
     def _check_whole(self, what: str, whole: torch.Tensor, block: torch.Tensor) -> None:
-        if whole.dtype != block.dtype:
-            raise TypeError(f"{what}: tensors of {whole.dtype} and {block.dtype}, which must be one type")
+        self._check_types(what, whole, block)
         if whole.numel() != self.size() * block.numel():
-            raise ValueError(f"{what}: of the two tensors one must have {self.size()} times the elements of the "
-                             f"other, for {self.size()} ranks, but they have {whole.numel()} and {block.numel()}")
+            raise ValueError(f"{what}: of the two tensors one must have {self.size()} times the elements of "
+                             f"the other, for {self.size()} ranks, but they have {whole.numel()} and "
+                             f"{block.numel()}")
 
     def _check_own(self, what: str, counts: Sequence[int], own: Elements) -> None:
         if counts[self.rank()] != own.count:
-            raise ValueError(f"{what}: rank {self.rank()}'s own block has {own.count} elements on one side and "
-                             f"{counts[self.rank()]} on the other")
+            raise ValueError(f"{what}: rank {self.rank()}'s own block has {own.count} elements on one side "
+                             f"and {counts[self.rank()]} on the other")
 
     def _gather(self, job: Job, name: str, own: torch.Tensor, parts: Optional[Tensors],
                 root: Sequence[int]) -> None:
@@ -167,7 +170,7 @@ class Collectives(Backend):
             arguments = [send.address, None, send.count, send.datatype]
             job.submit(self.comm, f"blink_{name}", [*arguments, *root], send)
             return
-        counts = self._counts(name, parts, own.dtype)
+        counts = self._counts(name, parts, own)
         self._check_own(name, counts, send)
         recv = job.write_all(parts)
         if min(counts) == max(counts):
@@ -221,10 +224,10 @@ class Collectives(Backend):
         job = self._job("scatter", opts.timeout)
         recv = job.write(outputs[0])
         if self.rank() != opts.rootRank:
-            job.submit(self.comm, "blink_scatter", [None, recv.address, recv.count, recv.datatype, opts.rootRank],
-                       recv)
+            job.submit(self.comm, "blink_scatter",
+                       [None, recv.address, recv.count, recv.datatype, opts.rootRank], recv)
             return self._work(job, outputs)
-        counts = self._counts("scatter", inputs[0], outputs[0].dtype)
+        counts = self._counts("scatter", inputs[0], outputs[0])
         self._check_own("scatter", counts, recv)
         if min(counts) != max(counts):
             raise ValueError(f"scatter: the tensors for the ranks have different lengths, {counts}")
@@ -237,7 +240,7 @@ class Collectives(Backend):
         job = self._job("reduce_scatter", opts.timeout)
         for output, parts in zip(outputs, inputs):
             check_reduces(opts.reduceOp.op, output.dtype)
-            counts = self._counts("reduce_scatter", parts, output.dtype)
+            counts = self._counts("reduce_scatter", parts, output)
             send, recv = job.read_all(parts), job.write(output)
             self._check_own("reduce_scatter", counts, recv)
             if min(counts) == max(counts):
@@ -281,24 +284,25 @@ class Collectives(Backend):
         """How many elements each rank's rows have."""
         if not rows:
             if tensor.dim() == 0 or tensor.shape[0] % self.size():
-                raise ValueError(f"all_to_all_single: the {what} has the shape {tuple(tensor.shape)}, whose first "
-                                 f"dimension is no multiple of {self.size()} ranks: give {what}_split_sizes")
+                raise ValueError(f"all_to_all_single: the {what} has the shape {tuple(tensor.shape)}, whose "
+                                 f"first dimension is no multiple of {self.size()} ranks: give "
+                                 f"{what}_split_sizes")
             rows = [tensor.shape[0] // self.size()] * self.size()
         if len(rows) != self.size() or sum(rows) != tensor.shape[0] or min(rows) < 0:
-            raise ValueError(f"all_to_all_single: {what}_split_sizes {list(rows)} are not {self.size()} numbers of "
-                             f"together {tensor.shape[0]} rows")
+            raise ValueError(f"all_to_all_single: {what}_split_sizes {list(rows)} are not {self.size()} "
+                             f"numbers of together {tensor.shape[0]} rows")
         row = tensor[0].numel() if tensor.shape[0] else 0
         return [count * row * elements_in(tensor.dtype) for count in rows]
 
     def all_to_all_single(self, output: torch.Tensor, whole: torch.Tensor, output_rows: Sequence[int],
                           input_rows: Sequence[int], opts: Any) -> Work:
         job = self._job("all_to_all_single", opts.timeout)
-        if output.dtype != whole.dtype:
-            raise TypeError(f"all_to_all_single: from {whole.dtype} to {output.dtype}, which must be one type")
+        self._check_types("all_to_all_single", output, whole)
         send, recv = job.read(whole), job.write(output)
         if not output_rows and not input_rows and send.count == recv.count:
             count = self._split("input", whole, ())[0]
-            job.submit(self.comm, "blink_all_to_all", [send.address, recv.address, count, send.datatype], send, recv)
+            job.submit(self.comm, "blink_all_to_all", [send.address, recv.address, count, send.datatype],
+                       send, recv)
         else:
             self._all_to_all(job, recv, self._split("output", output, output_rows), send,
                              self._split("input", whole, input_rows))
@@ -306,7 +310,7 @@ class Collectives(Backend):
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
         job = self._job("all_to_all", opts.timeout)
-        recv_counts = self._counts("all_to_all", outputs, inputs[0].dtype)
-        send_counts = self._counts("all_to_all", inputs, inputs[0].dtype)
+        recv_counts = self._counts("all_to_all", outputs, inputs[0])
+        send_counts = self._counts("all_to_all", inputs, inputs[0])
         self._all_to_all(job, job.write_all(outputs), recv_counts, job.read_all(inputs), send_counts)
         return self._work(job, outputs)

@@ -7,8 +7,8 @@ from torch._C._distributed_c10d import ErrorType
 
 import blink
 
-START_ONE = ("start one (`systemctl start blinkd`, or by hand `blinkd --socket PATH --devices host:8`), and set "
-             "BLINK_SOCKET if it is not at its usual place")
+START_ONE = ("start one (`systemctl start blinkd`, or by hand `blinkd --socket PATH --devices host:8`), and "
+             "set BLINK_SOCKET if it is not at its usual place")
 
 
 class Closed(dist.DistBackendError):
@@ -21,7 +21,7 @@ class Closed(dist.DistBackendError):
 def translate(error: blink.Error, doing: str) -> Exception:
     """`doing`: what has failed, as "all_reduce on rank 1"."""
     if isinstance(error, blink.Timeout):
-        text = f"{doing} timed out: {error}"
+        text = f"{doing} timed out: {error}, the timeout of the group"
     elif isinstance(error, blink.NotConnected):
         text = f"{doing}: {error}. Is blinkd running? Else {START_ONE}"
     else:
@@ -39,8 +39,8 @@ def translated(doing: str) -> Iterator[None]:
 
 def late(doing: str, seconds: float) -> Exception:
     """For a limit that only this rank knows of."""
-    return dist.DistBackendError(f"blink: {doing} timed out after {seconds * 1000:.0f} ms, a limit of this call: "
-                                 "it is still under way, and its tensors must not be used")
+    return dist.DistBackendError(f"blink: {doing} timed out after {seconds * 1000:.0f} ms, a limit of this "
+                                 "call: it is still under way, and its tensors must not be used")
 
 
 def error_type(comm: blink.Communicator) -> ErrorType:

@@ -42,7 +42,7 @@ def _lie_in_a_row(tensors: Sequence[torch.Tensor]) -> bool:
         if tensor.data_ptr() != place or tensor.dtype != first.dtype or not is_plain(tensor):
             return False
         place += tensor.nbytes
-    return all(tensor.untyped_storage().data_ptr() == first.untyped_storage().data_ptr() for tensor in tensors)
+    return len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == 1
 
 
 class Job:

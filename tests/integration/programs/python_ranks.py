@@ -177,6 +177,22 @@ def play_interrupted(comm):
             expect_failure(blink.Aborted, "", op.wait)
         comm.barrier()
         other.close()
+    play_interrupted_submission(comm)
+
+
+def play_interrupted_submission(comm):
+    """The buffers of an op stay, also if an exception takes its Pending away as soon as it is submitted."""
+    real, before = blink._comm.call, len(comm.context.ops)
+
+    def interrupted(*arguments):
+        real(*arguments)
+        raise KeyboardInterrupt
+    blink._comm.call = interrupted
+    expect_failure(KeyboardInterrupt, "", comm.all_reduce, ints(1))
+    blink._comm.call = real
+    expect(len(comm.context.ops) - before, 1)
+    expect_failure(blink.InvalidArgument, "root 9", comm.broadcast, ints(1), 9)
+    expect(len(comm.context.ops) - before, 1)
 
 
 def play_closed(comm):
@@ -197,10 +213,46 @@ def play_closed(comm):
             raise KeyError("the body's")
     except KeyError:
         pass
+    context = blink.Context()
+    alone = blink.Communicator(context, context.unique_id(), 1, 0)
+    with blink.Context() as other, blink.Communicator(other, other.unique_id(), 1, 0) as kept:
+        try:
+            with blink.group():
+                alone.all_reduce(ints(5))
+                context.close()
+        except ValueError as error:
+            expect(str(error), "the context is closed")
+        expect(list(kept.all_reduce(ints(5))), [5])
+    play_closed_by_others()
     with blink.Context() as context:
         with blink.Communicator(context, context.unique_id(), 1, 0, op_timeout=float("inf")) as alone:
             alone.set_timeout(2.0 ** 32)  # whose milliseconds are 0 in 32 bits
             alone.barrier()
+
+
+def play_closed_by_others():
+    """Threads that are in calls while another one closes what they use go on, or hear that it is closed."""
+    for what in ("communicator", "context"):
+        context = blink.Context()
+        alone = blink.Communicator(context, context.unique_id(), 1, 0)
+        begun = threading.Barrier(4)
+
+        def work():
+            begun.wait()
+            try:
+                while True:
+                    alone.all_reduce(ints(5))
+                    alone.check()
+            except ValueError as error:
+                expect(str(error), f"the {what} is closed")
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        (alone if what == "communicator" else context).close()
+        for thread in threads:
+            thread.join()
+        context.close()
 
 
 def play_exit(comm):
@@ -350,6 +402,8 @@ def play_numpy(comm):
         expect(y.tolist(), [[0, 1, 8], [27, 64, 125]])
         expect_failure(ValueError, "not contiguous", comm.all_reduce, wrap(y.T))
         expect_failure(TypeError, "no element type", comm.all_reduce, wrap(numpy.zeros(1, numpy.complex64)))
+    expect_failure(TypeError, "not in this machine's order", comm.all_reduce,
+                   OnlyInterface(numpy.zeros(1, ">f4")))
     for name, typestr, kind, one_and_a_half, total in [
             ("bfloat16", "<V2", numpy.uint16, 0x3FC0, 0x4090),
             ("float8_e5m2", "<f1", numpy.uint8, 0x3E, 0x44),
