@@ -198,7 +198,7 @@ class Communicator:
         """A communicator of the ranks that are still there, after others were lost, or this one was aborted.
         Only those that are there call; this one remains to be closed."""
         handle = ctypes.c_void_p()
-        call("blink_comm_shrink", self.handle, None, ctypes.byref(handle))
+        self._call("blink_comm_shrink", None, ctypes.byref(handle))
         return Communicator._made(self.context, handle, self.name)
 
     def set_timeout(self, op_timeout: Optional[float]) -> None:
