@@ -22,6 +22,21 @@ HERE = pathlib.Path(__file__).parent
 FORK = multiprocessing.get_context("fork")
 
 
+#: Ends while a receive waits for its sender and the threads of futures are there.
+CARELESS = """
+import blink
+import torch
+import torch.distributed as dist
+rank, size, _ = blink.launched()
+dist.init_process_group("blink", rank=rank, world_size=size, init_method="file://{store}")
+work = dist.irecv(torch.empty(1), 1 - rank)
+total = torch.ones(1)
+dist.all_reduce(total, async_op=True).get_future().wait()
+dist.barrier()
+print(total.item())
+"""
+
+
 def be_rank(function, rank, size, socket, store, options, pipe):
     """A forked process: says over the pipe what went wrong, or that nothing did."""
     try:
@@ -126,6 +141,13 @@ class TorchTest(RanksTest):
     def test_killed_rank(self):
         self.play(play.killed_rank, killed=[2])
 
+    def test_killed_daemon(self):
+        daemon = self.daemon()
+        began = self.begin(play.lost_daemon, 2, daemon.socket)
+        self.until(lambda: self.ctl_json(daemon, "status")["op_count"] > 10)
+        daemon.kill()
+        self.end(began)
+
     def test_no_daemon(self):
         for _, pipe in self.begin(play.nothing, 2, "/nonexistent/blinkd.sock"):
             text = pipe.recv()
@@ -189,6 +211,15 @@ class PageTest(RanksTest):
     def test_blinkrun(self):
         out = self.run_example(1, os.environ["BLINKRUN"], "--no-prefix", "-n", 4, sys.executable)
         self.assertEqual(out, "['rank 0', 'rank 1', 'rank 2', 'rank 3']\n" * 4)
+
+
+    def test_program_that_does_not_clean_up(self):
+        store = os.path.join(self.directory(), "store")
+        program = self.write_file("careless.py", CARELESS.format(store=store))
+        status, out, err = self.run_command(
+            [os.environ["BLINKRUN"], "--no-prefix", "-n", 2, sys.executable, program],
+            env=os.environ | {"BLINK_SOCKET": self.daemon().socket})
+        self.assertEqual((status, out), (0, "2.0\n2.0\n"), err)
 
 
 class OwnTest(IntegrationTest):

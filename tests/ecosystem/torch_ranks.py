@@ -401,6 +401,20 @@ def killed_rank(rank, size):
     expect_failure(dist.DistBackendError, "rank 2", dist.barrier)
 
 
+def lost_daemon(rank, size):
+    """Until somebody kills it."""
+    work = dist.irecv(torch.empty(1), (rank + 1) % size)
+    try:
+        while True:
+            dist.all_reduce(torch.ones(1))
+    except dist.DistBackendError as error:
+        expect("daemon" in str(error), True)
+    expect_failure(dist.DistBackendError, "daemon", work.wait)
+    dist.destroy_process_group()
+    expect_failure(dist.DistBackendError, "Is blinkd running?", dist.init_process_group, "blink", rank=0,
+                   world_size=1, store=dist.HashStore())
+
+
 # ---- errors ----
 
 def wrong_use(rank, size):
@@ -408,7 +422,7 @@ def wrong_use(rank, size):
     expect_failure(TypeError, "sparse", dist.all_reduce, ones.to_sparse())
     expect_failure(TypeError, ["torch.int16", "torch.int32"], dist.all_reduce,
                    torch.ones(2, dtype=torch.int16))
-    expect_failure(ValueError, ["BXOR", "SUM, PRODUCT"], dist.all_reduce, torch.ones(2, dtype=torch.int32),
+    expect_failure(ValueError, ["BXOR", "SUM, AVG"], dist.all_reduce, torch.ones(2, dtype=torch.int32),
                    ReduceOp.BXOR)
     expect_failure(ValueError, "AVG", dist.all_reduce, torch.ones(2, dtype=torch.bool), ReduceOp.AVG)
     expect_failure(ValueError, "", dist.all_reduce, torch.ones(2, dtype=torch.complex64), ReduceOp.MAX)

@@ -1,4 +1,5 @@
 """The backend: how a group begins and ends, sends, receives and monitored barriers."""
+import atexit
 import os
 import time
 from datetime import timedelta
@@ -18,6 +19,13 @@ from ._work import Work
 
 #: Backends that C++ has: it calls the Python objects, but does not keep all of them alive.
 _alive: set = set()
+
+
+@atexit.register
+def _stop_threads() -> None:
+    """Of groups that the program has not destroyed."""
+    for group in list(_alive):
+        group.stop()
 
 class Options(Backend.Options):
     """For init_process_group(pg_options=…) and new_group(pg_options=…): what blink.Communicator takes."""
@@ -173,6 +181,11 @@ class BlinkBackend(Collectives):
             pass  # the daemon is lost
         _alive.discard(self)
         _context.release()
+
+    def stop(self) -> None:
+        self._completer.stop()
+        for channel in self._channels.values():
+            channel.stop()
 
     # ---- sends and receives ----
 

@@ -13,7 +13,7 @@ import blink
 
 from ._errors import Closed
 from ._types import Elements
-from ._work import Completer
+from ._work import EXIT_S, Completer
 
 #: Between two looks whether the other rank has come.
 SHORTEST_S, LONGEST_S = 0.0005, 0.02
@@ -129,6 +129,12 @@ class Channel:
         with self._lock:
             if self._comm:
                 self._comm.abort()
+
+    def stop(self) -> None:
+        """At exit, as Completer.stop()."""
+        self._is_closed = True
+        self._thread.join(EXIT_S)
+        self.completer.stop()
 
     def close(self) -> None:
         self._is_closed = True

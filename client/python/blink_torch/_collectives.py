@@ -85,7 +85,7 @@ class Collectives(Backend):
 
     def _reduce(self, job: Job, op: Any, dtype: torch.dtype, function: str, arguments: Sequence[Any],
                 root: Sequence[int], *held: Elements) -> None:
-        with translated(job.doing), operator(self.comm, op, dtype) as redop:
+        with operator(self.comm, op, dtype) as redop:
             job.submit(self.comm, function, [*arguments, redop, *root], *held)
 
     def _all_reduce(self, job: Job, tensors: Tensors, opts: Any) -> None:

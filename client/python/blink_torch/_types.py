@@ -15,6 +15,7 @@ DATATYPES = {torch.int8: Datatype.int8, torch.uint8: Datatype.uint8, torch.int32
 
 _KIND = type(ReduceOp.SUM)
 _OPS = {_KIND.SUM: Op.sum, _KIND.PRODUCT: Op.prod, _KIND.MIN: Op.min, _KIND.MAX: Op.max, _KIND.AVG: Op.avg}
+_KNOWN = {*_OPS, _KIND.PREMUL_SUM}
 #: Bytes that are 0 or 1. The sum is an "or", as it is in torch and with NCCL.
 _OPS_OF_BOOL = {_KIND.SUM: Op.max, _KIND.MAX: Op.max, _KIND.BOR: Op.max, _KIND.PRODUCT: Op.min,
                 _KIND.MIN: Op.min, _KIND.BAND: Op.min}
@@ -65,13 +66,13 @@ def elements_in(dtype: torch.dtype) -> int:
 
 def check_reduces(kind: Any, dtype: torch.dtype) -> None:
     """That an operator has a meaning for elements of this type, and is there."""
-    known = _OPS_OF_BOOL if dtype == torch.bool else {**_OPS, _KIND.PREMUL_SUM: None}
+    known = _OPS_OF_BOOL if dtype == torch.bool else _KNOWN
     if kind in known and dtype.is_complex and kind not in _OF_COMPLEX:
         raise ValueError(f"{kind.name} has no meaning for complex numbers ({dtype})")
     if kind in known and (dtype in DATATYPES or dtype == torch.bool or dtype.is_complex):
         return
     if kind not in known:
-        has = ", ".join(each.name for each in known)
+        has = ", ".join(each.name for each in sorted(known, key=int))
         raise ValueError(f"blink does not reduce {dtype} by {kind.name}, but by {has}"
                          + (": bitwise operators are there for torch.bool alone"
                             if kind in (_KIND.BAND, _KIND.BOR, _KIND.BXOR) else ""))

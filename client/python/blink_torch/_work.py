@@ -11,12 +11,14 @@ from torch._C._distributed_c10d import Work as C10dWork
 
 import blink
 
-from ._errors import late, translated
+from ._errors import late, translate
 from ._types import Elements, check, elements_of, flat_view, is_plain
 
 
 #: How long a thread stays that has nothing to do.
 IDLE_S = 5
+#: How long the end of the program waits for a thread, which may itself wait for an op.
+EXIT_S = 1
 
 
 def begin_span(name: str) -> Any:
@@ -111,8 +113,10 @@ class Job:
 
     def submit(self, comm: blink.Communicator, function: str, arguments: Sequence[Any],
                *held: Elements) -> None:
-        with translated(self.doing):
+        try:
             pending = comm.submit(function, arguments, held, None, False, None)
+        except blink.Error as error:
+            raise translate(error, self.doing) from error
         if pending:  # else it is in a group, whose end has the op
             self.add(pending)
 
@@ -120,13 +124,12 @@ class Job:
         """Until all has ended, or raise."""
         until = min(self._until, time.monotonic() + seconds)
         for pending in self._pending:
-            with translated(self.doing):
-                try:
-                    pending.wait(None if until == inf else max(until - time.monotonic(), 0))
-                except blink.Error:
-                    raise
-                except TimeoutError:
-                    raise late(self.doing, min(seconds, self._limit)) from None
+            try:
+                pending.wait(None if until == inf else max(until - time.monotonic(), 0))
+            except blink.Error as error:
+                raise translate(error, self.doing) from error
+            except TimeoutError:
+                raise late(self.doing, min(seconds, self._limit)) from None
         with self._lock:
             if not self._is_over:
                 for copy in self._copies:
@@ -156,7 +159,10 @@ class Completer:
         """Until there was nothing to do for a while."""
         while True:
             try:
-                work, future = self._works.get(timeout=IDLE_S)
+                entry = self._works.get(timeout=IDLE_S)
+                if not entry:
+                    return
+                work, future = entry
             except queue.Empty:
                 with self._lock:
                     if self._works.empty():
@@ -168,7 +174,13 @@ class Completer:
             except Exception:  # which the callback's own look at the work raises again
                 pass
             future.set_result(None)
-            del work, future
+            del entry, work, future
+
+    def stop(self) -> None:
+        """At exit: Python ends the process if it finds a thread of its own in torch's C++ later."""
+        self._works.put(None)
+        if self._thread:
+            self._thread.join(EXIT_S)
 
 
 class Work(C10dWork):
