@@ -8,8 +8,8 @@
  * being started (set-user-ID and the like) has none at all: whoever starts it must not steer it. */
 const char *environment_get(const char *name);
 
-/** The seconds that a variable says; without it *seconds stays as it is. Errors: INVALID_ARGUMENT (names the
- * variable, its value and the bounds). */
+/** The seconds that a variable says, with a decimal point in any locale; without it *seconds stays as it is.
+ * Errors: INVALID_ARGUMENT (names the variable, its value and the bounds), NO_MEMORY. */
 blink_result_t environment_seconds(const char *name, double least_s, double most_s, double *seconds);
 
 #endif

@@ -1,6 +1,7 @@
 /* What the environment asks of a process, and where a program's own choice comes first. */
 #include "environment/settings.h"
 
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,6 +69,19 @@ static void test_values_that_are_refused(void **state)
     }
 }
 
+static void test_the_decimal_point_is_one_in_any_locale(void **state)
+{
+    settings_t settings;
+    (void)state;
+    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8") && !setlocale(LC_NUMERIC, "fr_FR.UTF-8"))
+        skip();
+    setenv("BLINK_TIMEOUT", "7.5", 1);
+    blink_result_t result = settings_parse(&settings);
+    setlocale(LC_NUMERIC, "C");
+    assert_int_equal(result, BLINK_OK);
+    assert_int_equal(settings.op_timeout_ms, 7500);
+}
+
 /* In one process there can be no other reading after this one. */
 static void test_they_are_read_once_and_fill_in_what_is_open(void **state)
 {
@@ -95,6 +109,7 @@ int main(void)
         cmocka_unit_test_setup(test_nothing_is_said, clear_environment),
         cmocka_unit_test_setup(test_all_is_said, clear_environment),
         cmocka_unit_test_setup(test_values_that_are_refused, clear_environment),
+        cmocka_unit_test_setup(test_the_decimal_point_is_one_in_any_locale, clear_environment),
         cmocka_unit_test_setup(test_they_are_read_once_and_fill_in_what_is_open, clear_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
