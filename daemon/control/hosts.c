@@ -102,9 +102,9 @@ static void on_host_lost(void *context, uint64_t instance, const char *name, bli
 {
     control_t *control = context;
     meeting_host_lost(control, instance, code);
-    survivors_host_lost(control, instance);
     rendezvous_host_lost(control->rendezvous, instance, name);
     fabrics_host_lost(control, instance);
+    survivors_host_lost(control, instance);
 }
 
 blink_result_t hosts_start_peers(control_t *control)

@@ -383,6 +383,7 @@ static void play_bad_arguments(const player_t *p)
     must_fail(p, blink_reduce(buffer, buffer, 1, BLINK_INT32, BLINK_SUM, -1, p->comm, &op), invalid, "-1",
               "root");
     must_fail(p, blink_send(buffer, 1, BLINK_INT32, p->rank_count, p->comm, &op), invalid, "peer", "peer");
+    must_fail(p, blink_comm_shrink(p->comm, NULL, NULL), invalid, "shrunk is NULL", "no place for a handle");
     must_fail(p, blink_all_gather(bytes + 1, buffer, 1, BLINK_INT32, p->comm, &op), invalid, "align",
               "alignment");
     must_fail(p, blink_all_gather(buffer, buffer, huge, BLINK_INT64, p->comm, &op), invalid,
