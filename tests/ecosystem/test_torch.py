@@ -106,7 +106,7 @@ class TorchTest(RanksTest):
         self.play(play.coalescing)
 
     def test_sends_and_receives_in_any_order(self):
-        self.play(play.transfers)
+        self.play(play.transfers, seconds=10 * LIMIT_S)
 
     def test_futures(self):
         self.play(play.futures)

@@ -226,6 +226,11 @@ def coalescing(rank, size):
             dist.all_gather_into_tensor(whole, torch.full((each,), float(rank)))
     later.wait()
     expect(wholes[1], torch.arange(size).repeat_interleave(2).float())
+    weighted = [torch.ones(1), torch.ones(2)]
+    with dist._coalescing_manager():
+        for tensor in weighted:
+            dist.all_reduce(tensor, ReduceOp.PREMUL_SUM(2.0))
+    expect(weighted[1], torch.full((2,), 2.0 * size))
     outs = [torch.empty(1), torch.empty(1)]
     with dist._coalescing_manager():
         for out in outs:
@@ -276,6 +281,7 @@ def transfers(rank, size):
     if rank < 2:
         expect_failure(dist.DistBackendError, "count",
                        *([dist.send, torch.ones(2), 1] if rank == 0 else [dist.recv, torch.empty(3), 0]))
+    dist.irecv(theirs, before)  # which nobody sends, and which the end of the group does not wait for
 
 
 # ---- how torch waits ----
@@ -333,8 +339,9 @@ def groups(rank, size):
     expect(dist.get_backend(mine), "blink")
     both = dist.new_group(backend="cpu:blink")
     dist.barrier(group=both)
-    chosen = dist.new_group(pg_options=blink_torch.Options(algorithm="ring", device=size - rank))
-    dist.barrier(group=chosen)
+    options = blink_torch.Options(algorithm="ring", device=size - rank)
+    for chosen in (dist.new_group(pg_options=options), dist.new_group(pg_options=options)):
+        dist.barrier(group=chosen)
     everybody = [None] * size
     dist.all_gather_object(everybody, {"rank": rank})
     expect(everybody[2], {"rank": 2})

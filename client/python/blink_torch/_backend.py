@@ -1,6 +1,7 @@
 """The backend: how a group begins and ends, sends, receives and monitored barriers."""
 import atexit
 import os
+import threading
 import time
 from datetime import timedelta
 from typing import Any, Dict, List, Optional, Sequence
@@ -27,6 +28,7 @@ def _stop_threads() -> None:
     for group in list(_alive):
         group.stop()
 
+
 class Options(Backend.Options):
     """For init_process_group(pg_options=…) and new_group(pg_options=…): what blink.Communicator takes."""
 
@@ -40,9 +42,8 @@ def create(opts: Any, options: Any) -> Backend:
     """What torch calls for a new group."""
     if opts.enable_reconfigure:
         raise NotImplementedError("blink does not change the ranks of a group: make a new group")
-    if not isinstance(options, Options):
-        options = Options()
-    options._timeout = opts.timeout
+    given = options if isinstance(options, Options) else Options()
+    options = Options(given.algorithm, given.device, opts.timeout)
     options.group_name = opts.group_id
     options.global_ranks_in_group = opts.global_ranks_in_group or list(range(opts.group_size))
     if opts.split_from:
@@ -60,6 +61,7 @@ class BlinkBackend(Collectives):
         self.limit_s = options._timeout.total_seconds()
         self._barriers = 0
         self._channels: Dict[Route, Channel] = {}
+        self._channels_lock = threading.Lock()
         self._comm: Optional[blink.Communicator] = None
         with translated(f"rank {rank} cannot join process group {options.group_name}"):
             try:
@@ -204,13 +206,15 @@ class BlinkBackend(Collectives):
             raise ValueError(f"rank {route.source} cannot {name} to itself: copy the tensor")
         sends = name == "send"
         job = self._job(name)
+        elements = [job.read(tensor) if sends else job.write(tensor) for tensor in tensors]
         with translated(job.doing):
             self.check()
-            channel = self._channels.get(route)
-            if not channel:
-                channel = self._channels[route] = Channel(self, route, sends)
-            for tensor in tensors:
-                job.add(channel.submit(job.read(tensor) if sends else job.write(tensor)))
+            with self._channels_lock:
+                channel = self._channels.get(route)
+                if not channel:
+                    channel = self._channels[route] = Channel(self, route, sends)
+            for each in elements:
+                job.add(channel.submit(each))
         return self._work(job, [] if sends else tensors, channel.completer)
 
     # ---- monitored barrier ----

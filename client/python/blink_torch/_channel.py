@@ -42,11 +42,12 @@ class Transfer:
         self._is_begun.set()
 
     def wait(self, seconds: Optional[float]) -> None:
+        until = None if seconds is None else time.monotonic() + seconds
         if not self._is_begun.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX)):
             raise TimeoutError
         if self._failure:
             raise self._failure
-        self._pending.wait(seconds)
+        self._pending.wait(None if until is None else max(until - time.monotonic(), 0))
 
     def done(self) -> bool:
         return self._is_begun.is_set() and (self._failure is not None or self._pending.done())
@@ -67,6 +68,7 @@ class Channel:
         self.completer = Completer()
         self._lock = threading.Lock()
         self._waiting: Deque[Transfer] = deque()
+        self._latest: Optional[Transfer] = None  # which ends last
         self._comm: Optional[blink.Communicator] = None
         self._failure: Optional[Exception] = None
         self._is_closed = False
@@ -82,6 +84,7 @@ class Channel:
                 transfer.begin(self._comm, int(self._sends))
             else:
                 self._waiting.append(transfer)
+            self._latest = transfer
         return transfer
 
     def _open(self) -> None:
@@ -137,7 +140,10 @@ class Channel:
         self.completer.stop()
 
     def close(self) -> None:
+        """What the other rank has not come to is given up: nobody waits for it any more."""
         self._is_closed = True
         self._thread.join()
         if self._comm:
+            if self._latest and not self._latest.done():
+                self._comm.abort()
             self._comm.close()

@@ -160,15 +160,15 @@ class Completer:
         while True:
             try:
                 entry = self._works.get(timeout=IDLE_S)
-                if not entry:
-                    return
-                work, future = entry
             except queue.Empty:
+                entry = None
+            if not entry:
                 with self._lock:
                     if self._works.empty():
                         self._thread = None
                         return
                 continue
+            work, future = entry
             try:
                 work.wait()
             except Exception:  # which the callback's own look at the work raises again
@@ -178,9 +178,10 @@ class Completer:
 
     def stop(self) -> None:
         """At exit: Python ends the process if it finds a thread of its own in torch's C++ later."""
-        self._works.put(None)
-        if self._thread:
-            self._thread.join(EXIT_S)
+        thread = self._thread
+        if thread:
+            self._works.put(None)
+            thread.join(EXIT_S)
 
 
 class Work(C10dWork):
