@@ -4,11 +4,13 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 from datetime import timedelta
 
 import blink_torch
 import torch
 import torch.distributed as dist
+from limit import SHORT_S
 from torch.distributed import ReduceOp
 
 INTEGERS = [torch.int8, torch.uint8, torch.int32, torch.int64, torch.uint32, torch.uint64]
@@ -313,7 +315,7 @@ def timeouts(rank, size):
     else:
         dist.barrier()
         dist.barrier(group=group)
-    dist.set_timeout(timedelta(milliseconds=200), group)
+    dist.set_timeout(timedelta(seconds=SHORT_S), group)
     dist.barrier()
     if rank != 1:
         words = ["timed out", "no submission from rank 1", "barrier on rank"]
@@ -395,6 +397,7 @@ def killed_rank(rank, size):
     if rank == 2:
         dist.send(torch.ones(1), 0)
         dist.barrier()
+        time.sleep(0.2)  # so that the others have heard of what is complete
         os.kill(os.getpid(), signal.SIGKILL)
     if rank == 0:
         dist.recv(known, 2)
