@@ -6,7 +6,7 @@ import shutil
 import unittest
 from unittest import mock
 
-from harness import BLINK_RANK, IntegrationTest
+from harness import BLINK_RANK, IntegrationTest, new_id
 from limit import SHORT_S
 
 SHORT = "allreduce:100:float32:sum"
@@ -143,6 +143,12 @@ class DebugTest(IntegrationTest):
                  "ranks")):
             lines = self.lines(process)
             self.assertTrue(any(re.fullmatch(pattern, line) for line in lines), (pattern, lines))
+
+    def test_a_join_that_is_given_up_is_told(self):
+        with variables(BLINK_DEBUG="info"):
+            client = self.start_client(self.daemon(), [f"begin:{new_id()}:2:1", "abort", "destroy"])
+            self.assert_all_ok(client.finish())
+        self.assert_lines(client, r"opened .*", "gave up as rank 1 of 2")
 
     def test_lines_name_the_rank_of_the_launcher(self):
         with variables(BLINK_DEBUG="info", BLINK_RANK="3", BLINK_SIZE="4"):

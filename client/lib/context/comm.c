@@ -349,6 +349,8 @@ static blink_result_t give_up(blink_comm_t *comm)
     /* The daemon has answered the CommInit by now, or, if it stops, is about to; a lost one never will. */
     if (result == BLINK_OK || result == BLINK_ERR_DAEMON_LOST)
         end_joining(comm);
+    if (result == BLINK_OK && comm_phase(comm) == COMM_FAILED && debug_informs())
+        debug_line(&comm->queue.rank, "gave up as rank %u of %u", comm->rank, comm->rank_count);
     return result;
 }
 
