@@ -1,0 +1,69 @@
+/*
+ * What an ncclComm_t points to: one rank of a communicator of libblinkclient, with what NCCL's calls need
+ * besides. A thread that aborts waits until others have come out of their calls, then frees it.
+ */
+#ifndef CLIENT_NCCL_COMM_H
+#define CLIENT_NCCL_COMM_H
+
+#include "calls.h"
+#include "gpu.h"
+#include "redop.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct nccl_comm {
+    blink_context_t *context; /* of home.h */
+    blink_comm_t *comm;
+    nccl_gpu_t gpu;
+    int rank, rank_count;
+    bool is_blocking;
+    blink_unique_id_t line; /* the same on all ranks: what shrunk communicators gather under comes from it */
+    atomic_uint users;      /* calls that are under way */
+    atomic_bool is_leaving, is_finalized, is_revoked;
+    pthread_mutex_t lock; /* for what follows */
+    nccl_redops_t redops;
+    uint64_t split_count;
+    uint64_t *shrunk; /* what was excluded in each shrinking, as a number */
+    size_t shrunk_count;
+};
+
+/** What a configuration means here; NULL: all is left open. */
+typedef struct nccl_options {
+    blink_comm_config_t config;
+    char name[BLINK_NAME_BYTES];
+    bool is_blocking;
+} nccl_options_t;
+
+/** Errors: INVALID_ARGUMENT (not initialised, or a value that is none). */
+abi_result_t nccl_options_take(const abi_config_t *config, nccl_options_t *options);
+
+/** What a program hands around as 128 bytes. Errors: INVALID_ARGUMENT (NVIDIA's library has made it). */
+abi_result_t nccl_id_read(const abi_unique_id_t *id, blink_unique_id_t *inner);
+void nccl_id_write(const blink_unique_id_t *inner, abi_unique_id_t *id);
+
+/** An id, that all who know the same of it make alike: from a communicator's and numbers. */
+void nccl_id_derive(const blink_unique_id_t *from, uint64_t kind, uint64_t first, uint64_t second,
+                    blink_unique_id_t *id);
+
+/** Begin to join on a GPU, which is taken over, also on an error. nccl_comm_await() or nccl_comm_discard() is
+ * next. */
+abi_result_t nccl_comm_begin(const blink_unique_id_t *id, int rank_count, int rank,
+                             const nccl_options_t *options, const nccl_gpu_t *gpu, nccl_comm_t **comm);
+
+/** A handle for a communicator that libblinkclient has made of this one. It takes it over, also on an error.
+ */
+abi_result_t nccl_comm_wrap(const nccl_comm_t *parent, blink_comm_t *inner, const blink_unique_id_t *line,
+                            const nccl_options_t *options, nccl_comm_t **comm);
+
+/** Wait until all ranks have joined. On an error the communicator is freed. */
+abi_result_t nccl_comm_await(nccl_comm_t *comm);
+
+/** Leave and free it, whatever its state. */
+abi_result_t nccl_comm_discard(nccl_comm_t *comm);
+
+/** Begin a call with it, and end it. Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (being aborted). */
+abi_result_t nccl_comm_enter(nccl_comm_t *comm, const char *call);
+void nccl_comm_leave(nccl_comm_t *comm);
+
+#endif
