@@ -156,6 +156,14 @@ class DebugTest(IntegrationTest):
             self.assert_all_ok(client.finish())
         self.assert_lines(client, r"rank 3 opened .*")
 
+    def test_nothing_is_told_without_stderr(self):
+        """Its descriptor is then that of the next socket."""
+        with variables(BLINK_DEBUG="trace"):
+            status, out, _ = self.run_command(["sh", "-c", 'exec "$@" 2>&-', "sh", BLINK_RANK, "--socket",
+                                               self.daemon().socket, "nop:1"])
+        self.assertEqual(status, 0)
+        self.assertEqual(out.count("BLINK_OK"), 3, out)
+
     def test_a_lost_daemon_is_told(self):
         with variables(BLINK_DEBUG="info"):
             daemon = self.daemon()

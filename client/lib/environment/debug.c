@@ -3,6 +3,7 @@
 
 #include "names.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,8 @@ static char launched_rank[RANK_BYTES];
 void debug_begin(debug_level_t level, const char *rank)
 {
     snprintf(launched_rank, sizeof(launched_rank), "%s", rank ? rank : "");
+    if (fcntl(STDERR_FILENO, F_GETFD) < 0)
+        level = DEBUG_NOTHING; /* the number will be another descriptor's, perhaps of the connection */
     /* Release: pairs with the loads in debug_informs() and debug_traces(), so the rank is seen. */
     atomic_store_explicit(&debug_level, level, memory_order_release);
 }

@@ -26,8 +26,8 @@ typedef struct debug_rank {
     const char *comm_name; /* "": none */
 } debug_rank_t;
 
-/** Tell so much from now on. `rank`: which the launcher says that this process is, for lines about no
- * communicator; NULL: it does not say. */
+/** Tell so much from now on, or nothing if there is no stderr. `rank`: which the launcher says that this
+ * process is, for lines about no communicator; NULL: it does not say. */
 void debug_begin(debug_level_t level, const char *rank);
 
 /* Acquire: pair with the store in debug_begin(). */

@@ -56,6 +56,7 @@ static void test_calls_are_refused_until_all_ranks_have_joined(void **state)
                  blink_all_gather_v(value, 1, value, counts, offsets, BLINK_FLOAT32, s.comm, &s.op));
     assert_fails(invalid, "blink_comm_split: rank 1 is still", blink_comm_split(s.comm, 0, 0, NULL, &other));
     assert_fails(invalid, "rank 1 is still", blink_comm_duplicate(s.comm, &other));
+    assert_fails(invalid, "blink_comm_shrink: rank 1 is still", blink_comm_shrink(s.comm, NULL, &other));
     assert_fails(invalid, "blink_comm_device: rank 1 is still", blink_comm_device(s.comm, &number));
     assert_fails(invalid, "blink_comm_finalize: rank 1 is still", blink_comm_finalize(s.comm));
     assert_fails(invalid, "blink_comm_set_timeout: rank 1 is still", blink_comm_set_timeout(s.comm, 1));
