@@ -147,7 +147,7 @@ static void client_request(session_t *session, const Blinkwire__Request *request
         roster_set_timeout(client, request->id, request->comm_timeout);
         return;
     case BLINKWIRE__REQUEST__BODY_COMM_SURVIVORS:
-        roster_tell_survivors(client, request->id, request->comm_survivors->member);
+        roster_tell_survivors(client, request->id, request->comm_survivors);
         return;
     case BLINKWIRE__REQUEST__BODY_FIND_HOME:
         finding_begin(session->control, session->connection, session->tenant, request->id,

@@ -39,7 +39,8 @@ typedef struct member {
     list_t surviving;           /* the same in rosters of survivors, which outlive this one */
     list_t of_losing;           /* on roster->losing */
     list_t of_asking;           /* on roster->asking */
-    uint64_t asks;              /* CommSurvivors to be answered, while on that list */
+    uint64_t asks;              /* CommSurvivors to be answered, while on that list, */
+    uint32_t asks_fewer_than;   /* and not before fewer live; 0: at once */
     bool survives;              /* it is on another host, which says that it lives */
     const char *gone;           /* how it left, for those that expected it; NULL: it has not */
     uint32_t rank, number, device; /* number: 0 until it has joined */
@@ -52,6 +53,7 @@ typedef struct roster_hosts {
     uint32_t count, own;
     uint32_t *host_of_rank, *device_of_rank; /* by rank */
     bool *has_told;          /* by host: which of its ranks live, or that cannot be known (survivors.h) */
+    bool are_partial;        /* some of them has no such communicator, as has been told */
     blink_result_t end_code; /* how the communicator ended, with the text; BLINK_OK: it has not */
     char end_text[BLINK_ERROR_TEXT_BYTES];
     gather_host_t hosts[];

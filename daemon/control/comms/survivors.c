@@ -1,6 +1,7 @@
 #include "control/comms/survivors.h"
 
 #include "control/comms/children.h"
+#include "control/comms/gathering.h"
 #include "net/message.h"
 
 #include <openssl/evp.h>
@@ -81,6 +82,7 @@ static void answer(const member_t *member, survivors_t *survivors, unique_id_t *
     body.unique_id.len = sizeof(*id);
     body.ranks = survivors->ranks;
     body.n_ranks = survivors->count;
+    body.partial = member->roster->hosts && member->roster->hosts->are_partial;
     reply.id = member->asks;
     reply.body_case = BLINKWIRE__REPLY__BODY_COMM_SURVIVORS;
     reply.comm_survivors = &body;
@@ -105,13 +107,6 @@ static bool all_have_told(const roster_t *roster)
     return true;
 }
 
-/* Others know already that one of these ranks has gone, and who it is will be heard. */
-static bool is_stale(const roster_t *roster, const unique_id_t *id)
-{
-    return failed_ids_check(roster->control->rosters->failed_ids, roster->tenant->uid, (const uint8_t *)id) ==
-           BLINK_ERR_PEER_LOST;
-}
-
 /* Answer those who ask, if it is known what. */
 static void settle(roster_t *roster)
 {
@@ -127,9 +122,11 @@ static void settle(roster_t *roster)
     result = derive_id(roster, survivors, &id);
     if (result != BLINK_OK)
         answer_all_failed(roster, result);
-    while (!list_is_empty(&roster->asking) && !is_stale(roster, &id)) {
-        member_t *member = LIST_FIRST(&roster->asking, member_t, of_asking);
-        list_remove(&member->of_asking);
+    LIST_FOR_EACH (link, &roster->asking) {
+        member_t *member = CONTAINER_OF(link, member_t, of_asking);
+        if (member->asks_fewer_than > 0 && member->asks_fewer_than <= survivors->count)
+            continue;
+        list_remove(link);
         answer(member, survivors, &id);
     }
     free(survivors);
@@ -138,15 +135,16 @@ static void settle(roster_t *roster)
 /* ---- what hosts tell each other ---- */
 
 /* A host that is not told is lost, as its session ends. */
-static void say(peers_t *peers, const gather_host_t *host, gather_comm_t comm, uint32_t *ranks,
-                uint32_t count)
+static void say(peers_t *peers, const gather_host_t *host, gather_comm_t comm, const survivors_t *survivors,
+                bool partial)
 {
     Blinkpeer__Survivors body = BLINKPEER__SURVIVORS__INIT;
     Blinkpeer__Message message = BLINKPEER__MESSAGE__INIT;
     body.comm_home = comm.home;
     body.comm_number = comm.number;
-    body.ranks = ranks;
-    body.n_ranks = count;
+    body.ranks = (uint32_t *)(uintptr_t)survivors->ranks; /* only read */
+    body.n_ranks = survivors->count;
+    body.partial = partial;
     message.body_case = BLINKPEER__MESSAGE__BODY_SURVIVORS;
     message.survivors = &body;
     blink_result_t result = peers_send(peers, host, &message);
@@ -168,7 +166,7 @@ static void tell_hosts(const roster_t *roster)
         if (host == hosts->own || !peers_find(peers, hosts->hosts[host].instance, &view))
             continue;
         if (result == BLINK_OK)
-            say(peers, &hosts->hosts[host], roster->comm, survivors->ranks, survivors->count);
+            say(peers, &hosts->hosts[host], roster->comm, survivors, hosts->are_partial);
         else
             peers_fail(peers, &hosts->hosts[host], result);
         turns_count(&roster->control->turns, 1);
@@ -220,6 +218,15 @@ static uint32_t note(roster_t *roster, uint32_t host, const uint32_t *ranks, siz
     return taken;
 }
 
+/* Whoever goes back from this communicator for it is not to be gone to the others, but to take them along. */
+static void note_partial(roster_t *roster, bool partial)
+{
+    if (!partial || roster->hosts->are_partial)
+        return;
+    roster->hosts->are_partial = true;
+    tell_hosts(roster);
+}
+
 /* The number of a host of the roster; the number of hosts: it is none, or this one. */
 static uint32_t find_host(const roster_hosts_t *hosts, uint64_t instance)
 {
@@ -234,15 +241,21 @@ blink_result_t survivors_heard(control_t *control, const gather_host_t *from,
 {
     const gather_comm_t comm = {message->comm_home, message->comm_number};
     roster_t *roster = roster_find_named(control->rosters, comm);
-    if (!roster || !roster_has_begun(roster) || !spans_hosts(roster)) {
+    if (roster && roster->state == ROSTER_MEETING) {
+        BLINK_FAIL(BLINK_ERR_PEER_LOST, "%s has ended on %s before it began here", roster->title, from->name);
+        roster_gathering_failed(roster, BLINK_ERR_PEER_LOST);
+        roster = NULL;
+    }
+    if (!roster || !spans_hosts(roster)) {
         if (message->n_ranks > 0 && control->peers)
-            say(control->peers, from, comm, NULL, 0);
+            say(control->peers, from, comm, &(survivors_t){0}, true);
         return BLINK_OK;
     }
     uint32_t host = find_host(roster->hosts, from->instance);
     if (host == roster->hosts->count)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "it tells of ranks of a communicator that it is no host of");
     begin(roster);
+    note_partial(roster, message->partial);
     uint32_t taken = note(roster, host, message->ranks, message->n_ranks);
     settle(roster);
     return taken == message->n_ranks
@@ -357,10 +370,10 @@ static blink_result_t check(const client_t *client, uint32_t number, member_t **
     return check_hosts((*member)->roster);
 }
 
-void roster_tell_survivors(client_t *client, uint64_t request, uint32_t number)
+void roster_tell_survivors(client_t *client, uint64_t request, const Blinkwire__CommSurvivors *message)
 {
     member_t *member;
-    blink_result_t result = check(client, number, &member);
+    blink_result_t result = check(client, message->member, &member);
     if (result != BLINK_OK) {
         connection_reply_error(client->connection, request, result);
         return;
@@ -368,6 +381,7 @@ void roster_tell_survivors(client_t *client, uint64_t request, uint32_t number)
     roster_t *roster = member->roster;
     bool is_first = list_is_empty(&roster->asking);
     member->asks = request;
+    member->asks_fewer_than = message->fewer_than;
     list_append(&roster->asking, &member->of_asking);
     if (spans_hosts(roster))
         begin(roster);
