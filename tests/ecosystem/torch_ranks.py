@@ -66,7 +66,8 @@ def every_type(rank, size):
 
 def reduce_type(rank, size, dtype):
     def summed(block=0):
-        return sum(values(each + block, dtype).to(torch.complex64) for each in range(size)).to(dtype)
+        exact = torch.complex64 if dtype.is_complex else torch.float64
+        return sum(values(each + block, dtype).to(exact) for each in range(size)).to(dtype)
 
     total = summed()
     x = values(rank, dtype)
