@@ -308,8 +308,9 @@ blink_result_t blink_comm_init_rank(blink_context_t *context, const blink_unique
  *     waits until the other call has returned
  *
  * The one that waits may also find the communicator ready, if it became so just before; its ops then fail
- * with BLINK_ERR_ABORTED. Errors: those at once are BLINK_ERR_INVALID_ARGUMENT, BLINK_ERR_NO_MEMORY and
- * BLINK_ERR_UNSUPPORTED (of the configuration); nothing is to be destroyed then.
+ * with BLINK_ERR_ABORTED. Errors: those at once are BLINK_ERR_INVALID_ARGUMENT, BLINK_ERR_NO_MEMORY,
+ * BLINK_ERR_UNSUPPORTED (of the configuration) and BLINK_ERR_SYSTEM (the daemon cannot be asked); nothing is
+ * to be destroyed then.
  */
 blink_result_t blink_comm_init_begin(blink_context_t *context, const blink_unique_id_t *id, int rank_count,
                                      int rank, const blink_comm_config_t *config, blink_comm_t **comm);

@@ -123,5 +123,7 @@ blink_result_t blink_comm_shrink(blink_comm_t *comm, const blink_comm_config_t *
 
 blink_result_t blink_comm_revoke(blink_comm_t *comm)
 {
+    if (!comm)
+        return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_comm_revoke: comm is NULL");
     return blink_comm_abort(comm);
 }
