@@ -61,10 +61,9 @@ static abi_result_t submit_there(const call_t *call)
 {
     blink_redop_t redop;
     bool made;
+    NCCL_TRY(nccl_group_enter(&call->comm->gpu, call->stream));
     NCCL_TRY(nccl_redop_resolve(call->comm, call->redop, call->stream, &redop, &made));
-    NCCL_TRY(nccl_group_enter());
-    blink_result_t submitted = hand_over(call, redop);
-    abi_result_t result = nccl_result(submitted);
+    abi_result_t result = nccl_result(hand_over(call, redop));
     if (made)
         (void)blink_redop_destroy(call->comm->comm, redop); /* what was submitted keeps the scalar */
     return result;

@@ -136,14 +136,13 @@ static int mark_excluded(const nccl_comm_t *comm, const int *excluded, int exclu
     return left;
 }
 
-/* How often the same ranks have been excluded before. Under the lock. Errors: SYSTEM_ERROR. */
+/* Add to *number how often the same ranks have been excluded before. Under the lock. Errors: SYSTEM_ERROR. */
 static abi_result_t count_again(nccl_comm_t *comm, uint64_t who, uint64_t *number)
 {
     uint64_t *shrunk = realloc(comm->shrunk, (comm->shrunk_count + 1) * sizeof(*shrunk));
     if (!shrunk)
         return nccl_fail(ABI_SYSTEM_ERROR, "no memory for another shrinking");
     comm->shrunk = shrunk;
-    *number = 0;
     for (size_t i = 0; i < comm->shrunk_count; i++)
         *number += shrunk[i] == who;
     shrunk[comm->shrunk_count++] = who;
@@ -154,7 +153,7 @@ static abi_result_t count_again(nccl_comm_t *comm, uint64_t who, uint64_t *numbe
  * that are left gather follows from what they know. */
 static abi_result_t derive_shrink(nccl_comm_t *comm, const bool *goes, making_t *making)
 {
-    uint64_t who = UINT64_C(0xcbf29ce484222325), number; /* FNV-1a */
+    uint64_t who = UINT64_C(0xcbf29ce484222325), number = 0; /* FNV-1a */
     for (int rank = 0; rank < comm->rank_count; rank++)
         who = (who ^ goes[rank]) * UINT64_C(0x100000001b3);
     pthread_mutex_lock(&comm->lock);

@@ -16,6 +16,8 @@ typedef struct join {
 typedef struct group {
     unsigned int depth;
     bool has_collectives; /* libblinkclient's group has begun */
+    bool has_default;     /* there are calls on a default stream, of this GPU */
+    nccl_gpu_t of_default;
     join_t *joins;
     nccl_task_t *tasks;
     abi_result_t failed;
@@ -33,9 +35,32 @@ abi_result_t nccl_group_note(abi_result_t result)
     return result;
 }
 
-abi_result_t nccl_group_enter(void)
+/* Which default stream is meant depends on what is current, also at the end of the group. */
+static abi_result_t note_default(const nccl_gpu_t *gpu)
 {
-    if (group.depth == 0 || group.has_collectives)
+    if (group.has_default && group.of_default.context != gpu->context)
+        return nccl_fail(
+            ABI_INVALID_USAGE,
+            "a group has calls on the default streams of CUDA devices %d and %d: give each device a "
+            "stream of its own",
+            group.of_default.ordinal, gpu->ordinal);
+    group.has_default = true;
+    group.of_default = *gpu;
+    return ABI_SUCCESS;
+}
+
+static bool is_default(blink_stream_t stream)
+{
+    return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+abi_result_t nccl_group_enter(const nccl_gpu_t *gpu, blink_stream_t stream)
+{
+    if (group.depth == 0)
+        return ABI_SUCCESS;
+    if (is_default(stream))
+        NCCL_TRY(note_default(gpu));
+    if (group.has_collectives)
         return ABI_SUCCESS;
     NCCL_TRY(nccl_result(blink_group_start()));
     group.has_collectives = true;
@@ -145,11 +170,15 @@ static void do_tasks(nccl_task_t *tasks)
  * that. */
 static void end_collectives(void)
 {
+    bool entered = false;
     if (!group.has_collectives)
         return;
+    if (group.has_default)
+        (void)nccl_group_note(nccl_gpu_enter(&group.of_default, &entered));
     if (group.failed != ABI_SUCCESS)
         (void)blink_barrier_on(NULL, NULL);
     (void)nccl_group_note(nccl_result(blink_group_end(NULL)));
+    nccl_gpu_leave(entered);
 }
 
 abi_result_t ncclGroupStart(void)

@@ -6,9 +6,8 @@
 #ifndef CLIENT_NCCL_GROUP_H
 #define CLIENT_NCCL_GROUP_H
 
-#include "fail.h"
-
 #include "calls.h"
+#include "gpu.h"
 
 /** Something that waits for other ranks, done in a thread of its own if there are several in a group. */
 typedef struct nccl_task {
@@ -18,8 +17,9 @@ typedef struct nccl_task {
     char sentence[NCCL_SENTENCE_BYTES]; /* of a failure */
 } nccl_task_t;
 
-/** Before a collective: if the thread is in a group, libblinkclient hears of it. */
-abi_result_t nccl_group_enter(void);
+/** Before a collective, with the rank's GPU current: if the thread is in a group, libblinkclient hears of it.
+ * Errors: INVALID_USAGE (default streams of two GPUs). */
+abi_result_t nccl_group_enter(const nccl_gpu_t *gpu, blink_stream_t stream);
 
 /** Before what cannot be in a group with collectives. Errors: INVALID_USAGE. */
 abi_result_t nccl_group_check_plain(const char *call);

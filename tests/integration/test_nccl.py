@@ -1,5 +1,5 @@
-"""Programs of NCCL over blinkd's libnccl.so.2, on GPUs of the stand-in: blink-nccl is linked with the library, as
-programs are with NVIDIA's."""
+"""Programs of NCCL over blinkd's libnccl.so.2, on GPUs of the stand-in: blink-nccl is linked with the
+library, as programs are with NVIDIA's."""
 import os
 import pathlib
 import unittest
@@ -23,20 +23,21 @@ class NcclTest(GpuTest):
                                                  **variables}))
         self.children.append(process)
         self.assertEqual(process.wait(), 0, scenario + ": " + process.stderr())
-        daemon.check_serves()
         return process.stderr()
+
+    def play_all(self, daemon, scenarios, ranks=4, *how):
+        for scenario in scenarios:
+            self.play_nccl(daemon, scenario, ranks, *how)
+        daemon.check_serves()
 
 
 class CallsTest(NcclTest):
     def test_ranks_as_processes(self):
-        daemon = self.nccl_daemon()
-        for scenario in ("collectives", "groups", "operators", "memory", "capture", "refused"):
-            self.play_nccl(daemon, scenario)
+        self.play_all(self.nccl_daemon(),
+                      ["collectives", "groups", "operators", "memory", "capture", "refused"])
 
     def test_ranks_as_threads(self):
-        daemon = self.nccl_daemon()
-        for scenario in ("collectives", "groups", "operators"):
-            self.play_nccl(daemon, scenario, 4, "threads")
+        self.play_all(self.nccl_daemon(), ["collectives", "groups", "operators"], 4, "threads")
 
     def test_ranks_of_one_thread(self):
         self.play_nccl(self.nccl_daemon(), "one-thread", 1)
@@ -48,21 +49,18 @@ class CallsTest(NcclTest):
 
 class LivesTest(NcclTest):
     def test_communicators_made_from_others(self):
-        daemon = self.nccl_daemon()
-        for scenario in ("split", "shrink", "shrink-after-a-loss", "revoke"):
-            self.play_nccl(daemon, scenario)
+        self.play_all(self.nccl_daemon(), ["split", "shrink", "shrink-after-a-loss", "revoke"])
 
     def test_joins_that_do_not_block_and_aborts(self):
-        daemon = self.nccl_daemon()
-        for scenario in ("nonblocking", "abort-from-a-thread", "abort-of-a-join"):
-            self.play_nccl(daemon, scenario, 3)
+        self.play_all(self.nccl_daemon(), ["nonblocking", "abort-from-a-thread", "abort-of-a-join"], 3)
 
 
 class LibraryTest(NcclTest):
     def test_names_are_those_of_nccl(self):
         names = [line.split(":")[0].strip() for line in EXPORTS.read_text().splitlines()
                  if not line.startswith("#")]
-        status, out, err = self.run_command(["nm", "-D", "--defined-only", str(BUILD / "lib/blink/libnccl.so.2")])
+        library = str(BUILD / "lib/blink/libnccl.so.2")
+        status, out, err = self.run_command(["nm", "-D", "--defined-only", library])
         self.assertEqual(status, 0, err)
         self.assertEqual(sorted(line.split()[-1] for line in out.splitlines()), sorted(names))
 

@@ -13,14 +13,8 @@ static void put(void *values, size_t i, blink_datatype_t type, int64_t value)
     case BLINK_UINT8:
         ((uint8_t *)values)[i] = (uint8_t)value;
         return;
-    case BLINK_INT64:
-        ((int64_t *)values)[i] = value;
-        return;
     case BLINK_FLOAT32:
         ((float *)values)[i] = (float)value;
-        return;
-    case BLINK_FLOAT64:
-        ((double *)values)[i] = (double)value;
         return;
     default:
         ((int32_t *)values)[i] = (int32_t)value;
@@ -53,8 +47,6 @@ static void put_combined(void *values, size_t i, blink_datatype_t type, blink_re
     int64_t value = combined(rank_count, element, redop);
     if (redop == BLINK_AVG && type == BLINK_FLOAT32)
         ((float *)values)[i] = (float)value / (float)rank_count;
-    else if (redop == BLINK_AVG && type == BLINK_FLOAT64)
-        ((double *)values)[i] = (double)value / rank_count;
     else
         put(values, i, type, redop == BLINK_AVG ? value / rank_count : value);
 }
@@ -143,8 +135,7 @@ static void moves(round_t *r)
 
 void play_collectives(player_t *p)
 {
-    static const blink_datatype_t types[] = {BLINK_UINT8, BLINK_INT32, BLINK_INT64, BLINK_FLOAT32,
-                                             BLINK_FLOAT64};
+    static const blink_datatype_t types[] = {BLINK_UINT8, BLINK_INT32, BLINK_FLOAT32};
     for (size_t t = 0; t < sizeof(types) / sizeof(*types); t++) {
         size_t bytes = COUNT * blink_datatype_bytes(types[t]), all = (size_t)p->rank_count * bytes;
         round_t r = {.p = p,

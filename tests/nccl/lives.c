@@ -86,7 +86,6 @@ void play_revoke(player_t *p)
     int last = p->rank_count - 1;
     abi_result_t state;
     nccl_comm_t *shrunk;
-    sum_must_work(p, p->comm, "before");
     must_fail(p, ncclCommRevoke(p->comm, 1), ABI_INVALID_ARGUMENT, "flags", "flags");
     if (p->rank == 0)
         must(p, ncclCommRevoke(p->comm, 0), "ncclCommRevoke");

@@ -119,6 +119,16 @@ static void sum_in_a_group(const player_t *p, nccl_comm_t **comms, player_t *ran
     }
 }
 
+/* Default streams of two GPUs: which one is meant could not be told at the end. */
+static void default_streams_are_refused(const player_t *p, nccl_comm_t **comms)
+{
+    must(p, ncclGroupStart(), "ncclGroupStart");
+    must(p, ncclAllReduce(NULL, NULL, 0, BLINK_INT32, BLINK_SUM, comms[0], NULL), "a default stream");
+    must_fail(p, ncclAllReduce(NULL, NULL, 0, BLINK_INT32, BLINK_SUM, comms[1], NULL), ABI_INVALID_USAGE,
+              "devices 0 and 1", "another one");
+    must_fail(p, ncclGroupEnd(), ABI_INVALID_USAGE, "default streams", "the group");
+}
+
 void play_one_thread(player_t *p)
 {
     nccl_comm_t *comms[THREAD_RANKS], *splits[THREAD_RANKS];
@@ -134,6 +144,7 @@ void play_one_thread(player_t *p)
             fail(p, "rank %d is on GPU %d", rank, device);
     }
     must(p, ncclGroupEnd(), "ncclGroupEnd");
+    default_streams_are_refused(p, comms);
     sum_in_a_group(p, comms, ranks, 6);
     must(p, ncclGroupStart(), "ncclGroupStart");
     for (int rank = 0; rank < THREAD_RANKS; rank++)
