@@ -89,9 +89,6 @@ static void open_gpu(player_t *p)
 {
     CUdevice device;
     int count = 0;
-    cu = cuda_driver_find(true);
-    if (!cu)
-        fail(p, "no driver");
     cuda_must(p, cu->cuInit(0), "cuInit");
     cuda_must(p, cu->cuDeviceGetCount(&count), "cuDeviceGetCount");
     cuda_must(p, cu->cuDeviceGet(&device, p->rank % count), "cuDeviceGet");
@@ -233,5 +230,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: blink-nccl SCENARIO RANKS [threads]\n");
         return 2;
     }
+    cu = cuda_driver_find(true);
+    if (!cu)
+        fail(&(player_t){.rank = -1}, "no driver");
     return argc > 3 ? play_in_threads(scenario, rank_count) : play_in_processes(scenario, rank_count);
 }
