@@ -37,6 +37,29 @@ print(total.item())
 """
 
 
+#: In the first attempt a rank is killed when there is something of it in the store.
+ANEW = """
+import os
+import signal
+import torch
+import torch.distributed as dist
+dist.init_process_group("blink")
+rank, attempt = dist.get_rank(), os.environ["TORCHELASTIC_RESTART_COUNT"]
+half = dist.split_group(split_ranks=[[0, 1, 2]])
+total, sent = torch.ones(1), torch.full((1,), 7.0)
+dist.all_reduce(total)
+works = [dist.isend(sent, (rank + 1) % 3), dist.irecv(got := torch.zeros(1), (rank - 1) % 3)]
+for work in works:
+    work.wait()
+if attempt == "0" and rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.all_reduce(torch.ones(1), group=half)
+dist.all_reduce(torch.ones(1))
+print(f"attempt {attempt}: {total.tolist()} {got.tolist()}", flush=True)
+dist.destroy_process_group()
+"""
+
+
 def be_rank(function, rank, size, socket, store, options, pipe):
     """A forked process: says over the pipe what went wrong, or that nothing did."""
     try:
@@ -209,6 +232,16 @@ class PageTest(RanksTest):
         # Python that torchrun starts writes the ends of lines by themselves, so that lines of ranks may mix.
         self.assertEqual(sorted(re.findall("rank .: [^]]*]", out)),
                          [f"rank {rank}: [4.0, 4.0, 4.0]" for rank in range(4)])
+
+    def test_torchrun_starts_ranks_anew(self):
+        """With the store that they had, in which nothing of the first attempt may mislead them."""
+        example = self.write_file("anew.py", ANEW)
+        status, out, err = self.run_command(
+            ["torchrun", "--nproc-per-node", 3, "--max-restarts", 1, "--monitor-interval", "0.1", example],
+            env=os.environ | {"BLINK_SOCKET": self.daemon().socket,
+                              "PATH": os.path.dirname(sys.executable) + ":/usr/bin:/bin"})
+        self.assertEqual(status, 0, out + err)
+        self.assertEqual(sorted(re.findall(r"attempt 1: \S+ \S+\]", out)), 3 * ["attempt 1: [3.0] [7.0]"])
 
     def test_blinkrun(self):
         out = self.run_example(1, os.environ["BLINKRUN"], "--no-prefix", "-n", 4, sys.executable)

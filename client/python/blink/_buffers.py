@@ -30,8 +30,8 @@ def datatype_of(dtype: Any) -> Datatype:
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", getattr(dtype, "__name__", "")) or ""
     name = _ALIASES.get(name, name)
     if name not in Datatype.__members__:
-        raise TypeError(f"no element type {name or dtype}: there are {', '.join(Datatype.__members__)}; view "
-                        "others as one of these")
+        raise TypeError(f"no element type {name or dtype}: there are {', '.join(Datatype.__members__)}; "
+                        "convert others, or view their memory as one of these where nothing is added up")
     return Datatype[name]
 
 
@@ -110,7 +110,8 @@ def _from_export(value: Any, writes: bool) -> Buffer:
     _check_writable(value, writes and view.readonly)
     letter = view.format.lstrip("@=<")
     if letter not in _KINDS:
-        raise TypeError(f"no element type of format {view.format!r}: view the memory as another type")
+        raise TypeError(f"no element type of format {view.format!r}: convert it, or view the memory as "
+                        "another type where nothing is added up")
     datatype = datatype_of(f"{_KINDS[letter]}{8 * view.itemsize}")
     return Buffer(export.lent.buf, view.nbytes // view.itemsize, datatype, export)
 

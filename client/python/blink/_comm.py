@@ -122,13 +122,19 @@ def _milliseconds(seconds: Optional[float]) -> int:
 
 def _config(device: int, algorithm: Union[str, Algorithm], op_timeout: Optional[float],
             init_timeout: Optional[float], name: Optional[str]) -> CommConfig:
-    chosen = Algorithm[algorithm] if isinstance(algorithm, str) else algorithm
-    return CommConfig(ctypes.sizeof(CommConfig), device, chosen, _milliseconds(op_timeout),
-                      _milliseconds(init_timeout), name.encode() if name is not None else None)
+    return CommConfig(ctypes.sizeof(CommConfig), device, _named(Algorithm, algorithm),
+                      _milliseconds(op_timeout), _milliseconds(init_timeout),
+                      name.encode() if name is not None else None)
+
+
+def _named(kind: Any, value: Any) -> int:
+    if isinstance(value, str) and value not in kind.__members__:
+        raise ValueError(f"{value!r} is none of {', '.join(kind.__members__)}")
+    return kind[value] if isinstance(value, str) else value
 
 
 def _op(op: Union[str, Op]) -> int:
-    return Op[op] if isinstance(op, str) else op
+    return _named(Op, op)
 
 
 class Communicator:

@@ -55,10 +55,12 @@ class BlinkBackend(Collectives):
     """One rank of a process group."""
 
     def __init__(self, store: dist.Store, rank: int, size: int, options: Options,
-                 comm: Optional[blink.Communicator] = None) -> None:
+                 comm: Optional[blink.Communicator] = None, attempt: str = "") -> None:
+        """`comm`: the communicator, if it is made of another group's; `attempt`: that group's."""
         super().__init__(rank, size, options.group_name)
         self.store, self._options = store, options
         self.limit_s = options._timeout.total_seconds()
+        self.attempt = attempt
         self._barriers = 0
         self._channels: Dict[Route, Channel] = {}
         self._channels_lock = threading.Lock()
@@ -82,15 +84,24 @@ class BlinkBackend(Collectives):
             self.store.set("blink", b"-" + str(error).encode())
 
     def _rendezvous(self) -> blink.Communicator:
+        """torchrun starts ranks anew with the store that they had. So the id does not stay there, and what is
+        said there later has the id in front."""
+        store = self.store
         if self.rank() == 0:
             identifier = self.context.unique_id()
-            self.store.set("blink", b"+" + identifier)
-            return self.join(identifier, self.size(), 0)
-        self.store.wait(["blink"], timedelta(seconds=self.limit_s))
-        told = bytes(self.store.get("blink"))
-        if told[:1] == b"-":
-            raise blink.Aborted(f"rank 0 has failed: {told[1:].decode()}")
-        return self.join(told[1:], self.size(), self.rank())
+            store.set("blink", b"+" + identifier)
+        else:
+            store.wait(["blink"], timedelta(seconds=self.limit_s))
+            told = bytes(store.get("blink"))
+            if told[:1] == b"-":
+                raise blink.Aborted(f"rank 0 has failed: {told[1:].decode()}")
+            identifier = told[1:]
+        self.attempt = identifier.hex()
+        self.store = dist.PrefixStore(self.attempt, store)
+        comm = self.join(identifier, self.size(), self.rank())
+        if self.rank() == 0:  # all have read it; of a join that has failed the daemon tells who comes late
+            store.delete_key("blink")
+        return comm
 
     def join(self, identifier: bytes, size: int, rank: int) -> blink.Communicator:
         """This rank's device is the same in all groups."""
@@ -154,7 +165,8 @@ class BlinkBackend(Collectives):
         options.global_ranks_in_group = [self._options.global_ranks_in_group[rank] for rank in ranks]
         with translated("split"):
             comm.set_timeout(options._timeout.total_seconds())
-        return BlinkBackend(store, comm.rank, comm.size, options, comm)
+        return BlinkBackend(dist.PrefixStore(self.attempt, store), comm.rank, comm.size, options, comm,
+                            self.attempt)
 
     def perform_nocolor_split(self, _: Any) -> None:
         with translated("split"):
