@@ -4,11 +4,11 @@ Namespaces need root, or a user namespace: unittest is then started anew inside 
 neither the tests are SKIPPED, with exit status 77. Without the tool they need, ip of iproute2, they fail.
 """
 import contextlib
+import itertools
 import json
 import os
 import subprocess
 import sys
-import time
 
 from harness import BLINKD, Daemon, IntegrationTest
 
@@ -170,12 +170,16 @@ BLACK_HOLE = "1,6 0 0 2,"
 LOSSY = "4,32 0 0 4294963256,53 0 1 4252017622,6 0 0 2,6 0 0 4294967295,"
 
 
+#: Clusters of one test are there at the same time, each with namespaces of its own.
+CLUSTER_NUMBERS = itertools.count()
+
+
 class Cluster:
     def __init__(self, case, host_count, timeout_s=20, limits=None):
         """A sanitizer's daemon may be slow, so hosts are given time unless a test is about that. limits: what
         stands in the settings' section of this name."""
         self.case, self.timeout_s, self.limits = case, timeout_s, limits or {}
-        self.prefix = f"bl{os.getpid() % 100000}{int(time.monotonic() * 1000) % 1000}"
+        self.prefix = f"bl{os.getpid() % 100000:05}{next(CLUSTER_NUMBERS):03}"
         self.switch = f"{self.prefix}-switch"
         run("ip", "netns", "add", self.switch)
         case.addCleanup(run, "ip", "netns", "delete", self.switch)
