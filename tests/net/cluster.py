@@ -92,10 +92,10 @@ class Host:
     def unshape(self):
         self.inside("tc", "qdisc", "delete", "dev", "eth0", "root")
 
-    def filter(self, program):
+    def filter(self, program, nic="eth0"):
         """What comes to the host goes through a program of classic BPF, which returns what becomes of it."""
-        self.inside("tc", "qdisc", "add", "dev", "eth0", "clsact")
-        self.inside("tc", "filter", "add", "dev", "eth0", "ingress", "bpf", "da", "bytecode", program)
+        self.inside("tc", "qdisc", "add", "dev", nic, "clsact")
+        self.inside("tc", "filter", "add", "dev", nic, "ingress", "bpf", "da", "bytecode", program)
 
     def unfilter(self):
         self.inside("tc", "qdisc", "delete", "dev", "eth0", "clsact")

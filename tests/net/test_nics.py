@@ -1,7 +1,7 @@
 """Hosts with two NICs: data connections for moves take turns in them, and go over what is left."""
 import unittest
 
-from cluster import OP, RanksTest, require_namespaces
+from cluster import BLACK_HOLE, OP, RanksTest, require_namespaces
 
 PAYLOAD_BYTES = 64 << 20
 LARGE = f"allreduce:{PAYLOAD_BYTES // 4}:float32:sum"
@@ -95,12 +95,12 @@ class Meanwhile(NicsTest):
 
     OPS = 6
 
-    def working(self, **network):
+    def working(self, ops=OPS, **network):
         """Hosts, and their ranks that work, over both NICs by now."""
         hosts = self.hosts_with_two()
         for host in hosts:
             host.start(listen="*", nics="eth0, eth1", **network)
-        ranks = self.start_at([(host, 0) for host in hosts], OP, "gate", f"times:{self.OPS}:{LARGE}",
+        ranks = self.start_at([(host, 0) for host in hosts], OP, "gate", f"times:{ops}:{LARGE}",
                               "destroy")
         self.open_gates(ranks)
         self.wait_moving(hosts[0])
@@ -129,6 +129,17 @@ class Meanwhile(NicsTest):
             self.assertEqual(self.failures(host), 1)
         for parts in self.move(hosts):
             self.assertLess(parts[1], 0.01, parts)
+
+    def test_a_nic_that_answers_no_more(self):
+        """Nobody says so: where the other end is on the network stays known, and packets go there."""
+        hosts, ranks = self.working(ops=3 * self.OPS, timeout_s=5)
+        for host in hosts:
+            host.inside("sh", "-c", "ip neighbour show dev eth1 | while read address _ lladdr _; do "
+                        "ip neighbour replace $address lladdr $lladdr dev eth1 nud permanent; done")
+        hosts[1].filter(BLACK_HOLE, "eth1")
+        self.assert_unnoticed(ranks)
+        for host in hosts:
+            self.assertEqual(self.failures(host), 1)
 
     def test_a_nic_that_is_switched_off(self):
         hosts, ranks = self.working(timeout_s=5)

@@ -19,9 +19,9 @@
 #define CONTROL_BUFFER_BYTES (64u << 10)
 #define MOVES_BUFFER_BYTES   (16u << 10)
 
-/* Over other NICs than the session's a connection is tried for some seconds, within those that all of them
- * may take: one SYN more, and that it is not answered either. */
-#define ELSEWHERE_SYNS 1
+/* Over other NICs than the session's a connection is tried for two fifths of the time that all of them may
+ * take, and that is 5 s at least. A number of SYNs is no time: Linux 6.5 sends four more than it is told. */
+#define ELSEWHERE_LEAST_MS 2000
 
 static const char *what_stream(const tcp_stream_t *stream)
 {
@@ -51,12 +51,26 @@ void tcp_watch(tcp_stream_t *stream)
     stream->watched = wanted;
 }
 
+static int peer_timeout_ms(const tcp_stream_t *stream)
+{
+    return (int)(stream->tcp->config.timeout_s * 1000);
+}
+
+/* How long what has been sent, a SYN too, may stay without an answer. */
+static void set_patience(const tcp_stream_t *stream)
+{
+    int timeout_ms = peer_timeout_ms(stream);
+    if (stream->connecting && stream->elsewhere)
+        timeout_ms = timeout_ms * 2 / 5 > ELSEWHERE_LEAST_MS ? timeout_ms * 2 / 5 : ELSEWHERE_LEAST_MS;
+    setsockopt(stream->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+}
+
 /* Some of these do not concern sockets that are no TCP sockets. */
 static void set_options(const tcp_stream_t *stream, int fd)
 {
-    int timeout_ms = (int)(stream->tcp->config.timeout_s * 1000), third_s = timeout_ms / 3000;
+    int third_s = peer_timeout_ms(stream) / 3000;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(int));
+    set_patience(stream);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){third_s > 0 ? third_s : 1}, sizeof(int));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){third_s > 0 ? third_s : 1}, sizeof(int));
@@ -133,8 +147,6 @@ static blink_result_t dial_stream(tcp_stream_t *stream, const data_ends_t *ends)
     int fd = socket(ends->peer.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return BLINK_FAIL_ERRNO("socket");
-    if (stream->elsewhere)
-        setsockopt(fd, IPPROTO_TCP, TCP_SYNCNT, &(int){ELSEWHERE_SYNS}, sizeof(int));
     if (connect_from(fd, ends) != 0 && errno != EINPROGRESS) {
         blink_result_t result = BLINK_FAIL(BLINK_ERR_PEER_LOST, "no data connection: %s", strerror(errno));
         close(fd);
@@ -191,6 +203,7 @@ static blink_result_t say_hello(tcp_stream_t *stream)
     if (send(stream->fd, hello, WIRE_HELLO_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != WIRE_HELLO_BYTES)
         return tcp_fail_errno(stream);
     stream->connecting = false;
+    set_patience(stream);
     connected(stream->tcp);
     stream->tcp->config.events->busy(stream->tcp->config.context);
     return BLINK_OK;
