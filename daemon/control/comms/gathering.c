@@ -13,16 +13,9 @@
 
 static void on_gathering_timer(uv_timer_t *timer);
 
-/* The timer runs for the roster whose deadline comes first. */
 static void arm_gathering_timer(rosters_t *rosters)
 {
-    const deadline_t *first = deadline_first(&rosters->gathering);
-    uint64_t now_ms = uv_now(&rosters->control->loop);
-    if (!first)
-        uv_timer_stop(&rosters->gathering_timer);
-    else
-        uv_timer_start(&rosters->gathering_timer, on_gathering_timer,
-                       first->at_ms > now_ms ? first->at_ms - now_ms : 0, 0);
+    rosters_arm(&rosters->gathering_timer, &rosters->gathering, on_gathering_timer);
 }
 
 /* The first rank has come. */

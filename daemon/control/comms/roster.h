@@ -129,6 +129,9 @@ roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *messa
 
 void roster_free(roster_t *roster);
 
+/* Have the timer run for the roster whose deadline, of this list, comes first; stop it if there is none. */
+void rosters_arm(uv_timer_t *timer, const list_t *deadlines, uv_timer_cb on_timer);
+
 /* The roster ends if all of its ranks have left, and nothing is to fail any more that expected them. */
 void roster_end_if_left(roster_t *roster);
 

@@ -296,11 +296,7 @@ static void on_asked_timer(uv_timer_t *timer);
 
 static void arm(rosters_t *rosters)
 {
-    const deadline_t *first = deadline_first(&rosters->asked);
-    uint64_t now_ms = uv_now(&rosters->control->loop);
-    if (first)
-        uv_timer_start(&rosters->asked_timer, on_asked_timer,
-                       first->at_ms > now_ms ? first->at_ms - now_ms : 0, 0);
+    rosters_arm(&rosters->asked_timer, &rosters->asked, on_asked_timer);
 }
 
 static blink_result_t fail_late(const roster_t *roster)
