@@ -104,7 +104,7 @@ static void on_host_lost(void *context, uint64_t instance, const char *name, bli
     meeting_host_lost(control, instance, code);
     rendezvous_host_lost(control->rendezvous, instance, name);
     fabrics_host_lost(control, instance);
-    survivors_host_lost(control, instance);
+    survivors_hosts_lost(control);
 }
 
 blink_result_t hosts_start_peers(control_t *control)

@@ -218,6 +218,7 @@ roster_t *roster_create(const client_t *client, const Blinkwire__CommInit *messa
     roster->has_home = unique_id_has_home(roster->unique_id);
     list_init(&roster->of_meeting);
     list_init(&roster->of_shrinking);
+    list_init(&roster->miss_hosts.link);
     list_init(&roster->asking);
     list_init(&roster->asked.link);
     roster->tenant = client->tenant;
@@ -280,6 +281,7 @@ void roster_free(roster_t *roster)
     roster_forget_name(roster);
     if (roster->comm.number != 0)
         table_remove(&rosters->comms, &roster->of_comms);
+    work_cancel(&roster->miss_hosts);
     list_remove(&roster->of_shrinking);
     list_remove(&roster->asked.link);
     free_hosts(roster->hosts);

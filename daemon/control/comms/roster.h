@@ -83,6 +83,7 @@ typedef struct roster {
     roster_hosts_t *hosts; /* NULL: not gathered, or all ranks are on this one */
     list_t of_meeting;     /* on rosters->meeting */
     list_t of_shrinking;   /* on rosters->shrinking, once hosts tell each other which ranks live */
+    work_t miss_hosts;     /* its slice, while it is to find out which of its hosts are lost */
     list_t asking;         /* member_t.of_asking: those that want to know (survivors.h) */
     deadline_t asked;      /* until when, in loop time: on rosters->asked */
     tenant_t *tenant;

@@ -175,21 +175,6 @@ static void tell_hosts(const roster_t *roster)
         free(survivors);
 }
 
-/* Some rank of some host shrinks the communicator: tell which ranks live here, and wait for the others. */
-static void begin(roster_t *roster)
-{
-    roster_hosts_t *hosts = roster->hosts;
-    if (!list_is_empty(&roster->of_shrinking))
-        return;
-    list_append(&roster->control->rosters->shrinking, &roster->of_shrinking);
-    for (uint32_t host = 0; host < hosts->count; host++) {
-        peer_view_t view;
-        hosts->has_told[host] =
-            host == hosts->own || !peers_find(roster->control->peers, hosts->hosts[host].instance, &view);
-    }
-    tell_hosts(roster);
-}
-
 /* A rank of another host has gone that had survived so far. */
 static void lose(member_t *member)
 {
@@ -216,6 +201,36 @@ static uint32_t note(roster_t *roster, uint32_t host, const uint32_t *ranks, siz
     hosts->has_told[host] = true;
     turns_count(&roster->control->turns, roster->rank_count / RANKS_PER_STEP);
     return taken;
+}
+
+/* Of hosts that have no session nobody lives. A slice is one communicator. */
+static bool miss_hosts(work_t *work)
+{
+    roster_t *roster = CONTAINER_OF(work, roster_t, miss_hosts);
+    const roster_hosts_t *hosts = roster->hosts;
+    for (uint32_t host = 0; roster->control->peers && host < hosts->count; host++) {
+        peer_view_t view;
+        if (host != hosts->own && !peers_find(roster->control->peers, hosts->hosts[host].instance, &view))
+            (void)note(roster, host, NULL, 0);
+    }
+    settle(roster);
+    return false;
+}
+
+/* Some rank of some host shrinks the communicator: tell which ranks live here, and wait for the others. */
+static void begin(roster_t *roster)
+{
+    roster_hosts_t *hosts = roster->hosts;
+    if (!list_is_empty(&roster->of_shrinking))
+        return;
+    work_init(&roster->miss_hosts, miss_hosts);
+    list_append(&roster->control->rosters->shrinking, &roster->of_shrinking);
+    for (uint32_t host = 0; host < hosts->count; host++) {
+        peer_view_t view;
+        hosts->has_told[host] =
+            host == hosts->own || !peers_find(roster->control->peers, hosts->hosts[host].instance, &view);
+    }
+    tell_hosts(roster);
 }
 
 /* Whoever goes back from this communicator for it is not to be gone to the others, but to take them along. */
@@ -264,16 +279,15 @@ blink_result_t survivors_heard(control_t *control, const gather_host_t *from,
                             message->ranks[taken]);
 }
 
-void survivors_host_lost(control_t *control, uint64_t instance)
+void survivors_hosts_lost(control_t *control)
 {
+    uint32_t rosters = 0;
     LIST_FOR_EACH (link, &control->rosters->shrinking) {
         roster_t *roster = CONTAINER_OF(link, roster_t, of_shrinking);
-        uint32_t host = find_host(roster->hosts, instance);
-        if (host == roster->hosts->count)
-            continue;
-        (void)note(roster, host, NULL, 0);
-        settle(roster);
+        turns_post(&control->turns, roster->tenant, &roster->miss_hosts);
+        rosters++;
     }
+    turns_count(&control->turns, rosters / ROSTERS_PER_STEP);
 }
 
 void survivors_lose(member_t *member)

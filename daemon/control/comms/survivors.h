@@ -25,9 +25,12 @@ void roster_tell_survivors(client_t *client, uint64_t request, const Blinkwire__
 /* A rank of a ready roster goes: other hosts are told, if they want to know. */
 void survivors_lose(member_t *member);
 
-/* For peers_handler_t: a host tells; a host is lost. Errors: PROTOCOL (ranks that are not its own). */
+/* For peers_handler_t: a host tells. Errors: PROTOCOL (ranks that are not its own). */
 blink_result_t survivors_heard(control_t *control, const gather_host_t *from,
                                const Blinkpeer__Survivors *message);
-void survivors_host_lost(control_t *control, uint64_t instance);
+
+/* For peers_handler_t: hosts have no session any more, which concerns each communicator in a slice of its
+ * tenant's turns. */
+void survivors_hosts_lost(control_t *control);
 
 #endif
