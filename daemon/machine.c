@@ -406,9 +406,13 @@ static blink_result_t make_network(const settings_t *settings, machine_t *machin
 /* As GPUs use it, if all devices are on GPUs. */
 static blink_result_t load_topology(const settings_t *settings, machine_t *machine, bool all_gpus)
 {
-    return all_gpus && topo_is_machine(settings->topology)
-               ? topo_load_as_reached(settings->topology, &machine->topo)
-               : topo_load(settings->topology, &machine->topo);
+    if (all_gpus && topo_is_machine(settings->topology))
+        return topo_load_as_reached(settings->topology, &machine->topo);
+    BLINK_TRY(topo_load(settings->topology, &machine->topo));
+    for (const char *note = machine->topo->notes; note;
+         note = strchr(note, '\n') ? strchr(note, '\n') + 1 : NULL)
+        LOG_WARNING("topology %s: %.*s", settings->topology, (int)strcspn(note, "\n"), note);
+    return BLINK_OK;
 }
 
 /* Devices laid out as another machine's: the plans are that machine's, whatever memory the devices have. */

@@ -207,10 +207,18 @@ static blink_result_t parse_ranks(const topo_t *topo, const char *list, uint32_t
     return result;
 }
 
+blink_result_t request_load(const char *what, topo_t **topo)
+{
+    BLINK_TRY(topo_load(what, topo));
+    if ((*topo)->notes)
+        fprintf(stderr, "blinkctl: %s is read, but for this:\n%s\n", what, (*topo)->notes);
+    return BLINK_OK;
+}
+
 static blink_result_t load_topology(const request_t *request, topo_t **topo)
 {
     return request->gpus && topo_is_machine(request->topology) ? topo_load_as_reached(request->topology, topo)
-                                                               : topo_load(request->topology, topo);
+                                                               : request_load(request->topology, topo);
 }
 
 /* A topology does not say which GPUs it has. Of several hosts a daemon plans by links alone. */

@@ -34,6 +34,9 @@ extern const request_t request_default;
  * to 1099. Its --help names the built-in topologies. Exits on bad usage, as argp does. */
 extern const struct argp request_argp;
 
+/** Load a topology by its name, and say on stderr what of its file is not in it. Errors: topo_load()'s. */
+blink_result_t request_load(const char *what, topo_t **topo);
+
 /** argp's help filter that appends the names of the built-in topologies. */
 char *request_help(int key, const char *text, void *input);
 

@@ -97,7 +97,7 @@ static blink_result_t find_topology(const topology_options_t *options, topo_t **
 {
     if (options->detect)
         return topo_detect(&(detect_sources_t){0}, topo);
-    return options->what ? topo_load(options->what, topo)
+    return options->what ? request_load(options->what, topo)
                          : daemons_topology(options->common, options->comm, topo);
 }
 

@@ -9,8 +9,14 @@
 #include "topo/source.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Of the same file there are often many alike. */
+#define NOTES_MAX  16u
+#define NOTE_BYTES 256
 
 /* Far above any machine, far below what would overflow 32-bit indices once links are doubled. */
 #define ITEMS_MAX (1u << 24)
@@ -35,6 +41,8 @@ struct topo_builder {
     VEC(topo_node_t) nodes;
     VEC(build_link_t) links;
     VEC(build_pair_t) non_peers;
+    VEC(char) notes;
+    uint32_t note_count;
 };
 
 typedef struct build_name {
@@ -103,6 +111,7 @@ void topo_build_destroy(topo_builder_t *builder)
         free(builder->non_peers.items[i].one);
         free(builder->non_peers.items[i].other);
     }
+    vec_free(&builder->notes);
     vec_free(&builder->non_peers);
     vec_free(&builder->links);
     vec_free(&builder->nodes);
@@ -120,6 +129,45 @@ blink_result_t topo_build_node(topo_builder_t *builder, const topo_node_t *node)
     added.host = strdup(node->host ? node->host : "");
     builder->nodes.items[builder->nodes.count++] = added;
     return added.id && added.host ? BLINK_OK : out_of_memory(builder->source);
+}
+
+static blink_result_t add_note(topo_builder_t *builder, const char *note)
+{
+    size_t length = strlen(note), separator = builder->notes.count > 0;
+    if (!vec_reserve(&builder->notes, builder->notes.count + separator + length + 1))
+        return out_of_memory(builder->source);
+    char *end = builder->notes.items + builder->notes.count;
+    if (separator)
+        *end++ = '\n';
+    memcpy(end, note, length + 1);
+    builder->notes.count += separator + length; /* the NUL stands behind it */
+    return BLINK_OK;
+}
+
+blink_result_t topo_build_note(topo_builder_t *builder, const char *format, ...)
+{
+    char note[NOTE_BYTES];
+    va_list arguments;
+    if (builder->note_count++ >= NOTES_MAX)
+        return BLINK_OK;
+    va_start(arguments, format);
+    vsnprintf(note, sizeof(note), format, arguments);
+    va_end(arguments);
+    return add_note(builder, note);
+}
+
+/* The notes change owner. */
+static blink_result_t finish_notes(topo_builder_t *builder, topo_t *topo)
+{
+    char more[NOTE_BYTES];
+    if (builder->note_count > NOTES_MAX) {
+        snprintf(more, sizeof(more), "and %u more of this kind", builder->note_count - NOTES_MAX);
+        BLINK_TRY(add_note(builder, more));
+    }
+    topo->notes = builder->notes.items;
+    builder->notes.items = NULL;
+    vec_free(&builder->notes);
+    return BLINK_OK;
 }
 
 blink_result_t topo_build_nvswitch(topo_builder_t *builder, const char *host, const char *id, bool reduces)
@@ -445,6 +493,8 @@ static blink_result_t assemble(topo_builder_t *builder, build_work_t *work, topo
     index_nodes(made, work);
     index_links(made, work);
     blink_result_t result = topo_add_non_peers(made, work->pairs, (uint32_t)builder->non_peers.count);
+    if (result == BLINK_OK)
+        result = finish_notes(builder, made);
     if (result == BLINK_OK)
         *topo = made;
     else

@@ -47,6 +47,15 @@ double topo_nvlink_GBps(long sm)
     return sm >= 60 ? 18 : 0;
 }
 
+double topo_xgmi_GBps(const char *gcn)
+{
+    if (gcn && strncmp(gcn, "gfx", 3) == 0)
+        gcn += 3;
+    if (gcn && (strncmp(gcn, "94", 2) == 0 || strncmp(gcn, "95", 2) == 0)) /* MI300, MI350 */
+        return 48;
+    return gcn && (strncmp(gcn, "90a", 3) == 0 || strcmp(gcn, "910") == 0) ? 36 : 24; /* MI200; MI50, MI100 */
+}
+
 bool topo_nvswitch_reduces(long sm)
 {
     return sm >= 90;

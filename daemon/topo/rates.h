@@ -25,6 +25,15 @@ double topo_pcie_GBps(const char *speed, long width);
 /* GB/s of one NVLink in one direction by the GPU's compute capability (70, 90, …); 0 before NVLink. */
 double topo_nvlink_GBps(long sm);
 
+/* GB/s of one xGMI link between AMD's GPUs in one direction by their architecture, as RCCL counts it:
+ * "gfx942", or as older files have it, "910". Unknown ones (NULL too) count as the slowest known. */
+double topo_xgmi_GBps(const char *gcn);
+
+/* GB/s between two parts of one GPU that is divided (MLOPart), and of a link between two PCIe switches that a
+ * file lists apart from the tree, as NCCL counts them. */
+#define TOPO_GPU_PARTS_GBps     2618.0
+#define TOPO_PCIE_SWITCHES_GBps 5000.0
+
 /* Whether the NVSwitches that GPUs of this compute capability are made for combine and copy what goes through
  * them: those of the third generation, beside H100, and later ones do. Whether the driver lets anybody use
  * that is another question. */

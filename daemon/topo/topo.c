@@ -176,6 +176,7 @@ void topo_destroy(topo_t *topo)
         free(topo->nodes[i].id);
         free(topo->nodes[i].host);
     }
+    free(topo->notes);
     free(topo->non_peers);
     free(topo->nodes_by_id);
     free(topo->out_links);

@@ -74,6 +74,8 @@ typedef struct topo {
      * goes from one to the other is written to memory of the host, and read there. Sorted. */
     uint32_t non_peer_count;
     topo_pair_t *non_peers;
+    char *notes; /* what the file has that is not in here, a line each without an end of line at the last;
+                    NULL: nothing */
 } topo_t;
 
 /* Limits of a generated topology. */
@@ -182,6 +184,11 @@ blink_result_t topo_build_link(topo_builder_t *builder, const char *from, const 
                                topo_link_kind_t kind, double GBps, uint32_t count, double latency_us,
                                bool duplex);
 blink_result_t topo_build_non_peers(topo_builder_t *builder, const char *one, const char *other);
+
+/* Note something that does not become part of the topology: topo_t.notes. Of many, the first ones are kept.
+ */
+blink_result_t topo_build_note(topo_builder_t *builder, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 blink_result_t topo_build_finish(topo_builder_t *builder, topo_t **topo);
 
 /* Add the switch that stands for all NVSwitches of a host; those that reduce copy, too. */

@@ -339,6 +339,53 @@ static void test_nccl_dump_becomes_nodes_and_links(void **state)
     topo_destroy(topo);
 }
 
+static void test_rccl_dump_has_its_xgmi_links_and_names_what_it_leaves_out(void **state)
+{
+    (void)state;
+    topo_t *topo = load(BLINK_FIXTURES_DIR "/topo_rccl_dump.xml");
+    assert_int_equal(topo->gpu_count, 3);
+    assert_link(topo, "gpu0", "gpu1", TOPO_NVLINK, 2 * 36);
+    assert_link(topo, "gpu1", "gpu0", TOPO_NVLINK, 2 * 36);
+    assert_link(topo, "gpu2", "gpu0", TOPO_NVLINK, 48);
+    assert_link(topo, "gpu0", "pci-0000:c0:00.0", TOPO_PCIE, 24);
+    assert_link(topo, "gpu1", "pci-0000:c0:00.0_2", TOPO_PCIE, 24);
+    assert_link(topo, "nic0", "pci-0000:c0:00.0", TOPO_NIC_LINK, 25);
+    assert_link(topo, "nic1", "pci-0000:c0:00.0_2", TOPO_NIC_LINK, 12.5);
+    assert_text_has(topo->notes, "line 8: <xgmi> of gpu0 leads to itself");
+    assert_text_has(topo->notes,
+                    "line 10: <xgmi> of gpu0 leads to 0000:ff:00.0, which the file does not have");
+    assert_text_has(topo->notes, "line 24: <spare> is nothing that is known of a GPU");
+    assert_text_has(topo->notes, "line 27: <net> has a dev that another one has");
+    assert_indexed(topo);
+    topo_destroy(topo);
+}
+
+static void test_nccl_dump_of_several_hosts(void **state)
+{
+    (void)state;
+    topo_t *topo = load(BLINK_FIXTURES_DIR "/topo_nccl_hosts.xml");
+    assert_int_equal(topo->gpu_count, 3);
+    assert_string_equal(topo->nodes[topo->gpus[1]].host, "n0");
+    assert_string_equal(topo->nodes[topo->gpus[2]].host, "n1");
+    assert_link(topo, "gpu0", "gpu1", TOPO_NVLINK, 2618);
+    assert_link(topo, "gpu1", "gpu0", TOPO_NVLINK, 2618);
+    assert_link(topo, "gpu0", "nvswitch", TOPO_NVSWITCH, 9 * 40.1);
+    assert_link(topo, "gpu1", "nvswitch", TOPO_NVSWITCH, 9 * 40.1);
+    assert_link(topo, "gpu2", "nvswitch", TOPO_NVSWITCH, 18 * 40.1);
+    assert_link(topo, "gpu0", "pci0_0008:01:00.0", TOPO_PCIE, 48);
+    assert_link(topo, "pci0_0008:01:00.0", "pci0_0008:00:00.0", TOPO_PCIE, 48);
+    assert_link(topo, "pci0_0008:00:00.0", "pci0_0009:00:00.0", TOPO_PCIE, 5000);
+    assert_false(linked(topo, "pci0_0009:00:00.0", "pci0_0008:00:00.0"));
+    assert_link(topo, "nic0", "net", TOPO_NET, 50);
+    assert_link(topo, "nic1", "net", TOPO_NET, 50);
+    assert_false(linked(topo, "cpu0_0", "cpu1_0"));
+    assert_string_equal(topo->notes,
+                        "line 21: <gpu> is another rank on the GPU of line 20: one device stands for both");
+    assert_indexed(topo);
+    assert_reads_back_equal(topo);
+    topo_destroy(topo);
+}
+
 static void test_unknown_pcie_speed_counts_as_gen3_x16(void **state)
 {
     (void)state;
@@ -605,6 +652,8 @@ int main(void)
         cmocka_unit_test(test_bad_xml_is_refused_by_name_and_prints_nothing),
         cmocka_unit_test(test_long_names_leave_room_for_the_reason),
         cmocka_unit_test(test_nccl_dump_becomes_nodes_and_links),
+        cmocka_unit_test(test_rccl_dump_has_its_xgmi_links_and_names_what_it_leaves_out),
+        cmocka_unit_test(test_nccl_dump_of_several_hosts),
         cmocka_unit_test(test_unknown_pcie_speed_counts_as_gen3_x16),
         cmocka_unit_test(test_nccl_skeleton_gives_the_pcie_tree),
         cmocka_unit_test(test_shared_dumps_load),

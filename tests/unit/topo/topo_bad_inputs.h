@@ -106,7 +106,8 @@ static const bad_input_t bad_xml[] = {
      {"line 3", "link_width", "\"x16\""}},
     {SYSTEM(PCI_GPU("<gpu sm=\"90\"/>")), {"line 3", "<gpu>", "no dev"}},
     {SYSTEM(PCI_GPU("<gpu dev=\"99999999999999999999\"/>")), {"line 3", "dev"}},
-    {SYSTEM(PCI_GPU("<gpu dev=\"0\"/>") PCI_GPU("<gpu dev=\"0\"/>")), {"two nodes", "gpu0"}},
+    {SYSTEM(PCI_GPU("<gpu dev=\"0\"/>") PCI_GPU("<gpu dev=\"1\"/>")),
+     {"line 3: <pci>", "0:1", "the device of line 3"}},
     {SYSTEM(PCI_GPU("<gpu dev=\"0\">\n<nvlink target=\"1\" count=\"1\"/></gpu>")),
      {"line 3", "<gpu>", "no sm"}},
     {SYSTEM(PCI_GPU("<gpu dev=\"0\" sm=\"37\">\n<nvlink target=\"1\" count=\"1\"/></gpu>")),
@@ -115,8 +116,6 @@ static const bad_input_t bad_xml[] = {
      {"line 4", "gpu0", "no target"}},
     {SYSTEM(PCI_GPU("<gpu dev=\"0\" sm=\"90\">\n<nvlink target=\"1\" count=\"0\"/></gpu>")),
      {"line 4", "<nvlink>", "count"}},
-    {SYSTEM(PCI_GPU("<gpu dev=\"0\" sm=\"90\">\n<nvlink target=\"0:1\" count=\"1\"/></gpu>")),
-     {"link gpu0 to gpu0"}},
     {SYSTEM(PCI_GPU("<gpu dev=\"0\" sm=\"90\"><c2c count=\"1\"/></gpu>")), {"line 3", "<c2c>", "no bw"}},
     {SYSTEM("<nic>\n<net speed=\"1\"/></nic>" PCI_GPU("")), {"line 4", "<net>", "no dev"}},
 };
