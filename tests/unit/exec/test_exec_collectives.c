@@ -141,13 +141,17 @@ static void buffers_init(buffers_t *buffers, blink_collective_t collective, uint
 
 static void assert_memory_is_image(const buffers_t *buffers, hand_shape_t shape)
 {
-    for (uint32_t rank = 0; rank < RANKS; rank++)
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        if (memcmp(buffers->memory[rank], buffers->image[rank], memory_elements(buffers) * sizeof(int32_t)) ==
+            0)
+            continue;
         for (size_t i = 0; i < memory_elements(buffers); i++)
             if (buffers->memory[rank][i] != buffers->image[rank][i])
                 fail_msg("%s, shape %d, %llu elements, in place %d: rank %u holds %d at %zu, not %d",
                          blink_name_collective(buffers->collective), (int)shape,
                          (unsigned long long)buffers->count, buffers->in_place, rank,
                          buffers->memory[rank][i], i, buffers->image[rank][i]);
+    }
 }
 
 static void buffers_fini(buffers_t *buffers)
