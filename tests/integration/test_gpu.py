@@ -426,5 +426,5 @@ class FaultTest(GpuTest):
         self.assertEqual(kinds, ["cuda", "cuda", "host", "host"])
         self.play("device-memory", ranks=2, daemon=daemon)
         status, out, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, "allreduce", "--devices",
-                                             "2,3", "--check", "--iters", 1])
+                                             "2,3", "-b", "1K", "-e", "1M", "--check", "--iters", 1])
         self.assertEqual(status, 0, out + err)
