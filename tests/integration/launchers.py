@@ -15,7 +15,7 @@ STEPS = ["launched", "allreduce:1000:float32:sum", "launched", "allreduce:10:int
 #: What launchers tell; the machine that runs the tests may have been started by one.
 TOLD = ("BLINK_RANK", "BLINK_SIZE", "BLINK_LOCAL_RANK", "BLINK_RENDEZVOUS", "BLINK_JOB", "BLINK_UNIQUE_ID",
         "BLINK_SSH", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-        "PMIX_NAMESPACE")
+        "PMIX_NAMESPACE", "PMIX_RANK")
 PREFIXES = ("TORCHELASTIC_", "OMPI_", "PMI_", "MPI_", "SLURM_")
 
 
@@ -36,6 +36,16 @@ class LaunchTest(IntegrationTest):
         return [self.start_told(daemon, {"BLINK_RANK": str(rank), "BLINK_SIZE": str(rank_count), **told},
                                 steps)
                 for rank in range(rank_count)]
+
+    def start_pmix(self, daemon, rank_count, steps=STEPS, which=None, **told):
+        """As Open MPI's launcher does, over a libpmix.so.2 that is none: its files are in the directory that
+        is returned first. which: only these ranks."""
+        directory = self.directory()
+        return directory, [self.start_told(daemon, {
+            "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(rank_count),
+            "PMIX_NAMESPACE": "job", "PMIX_RANK": str(rank), "STANDIN_PMIX_FILES": directory,
+            "LD_LIBRARY_PATH": os.environ["STANDIN_PMIX"], **told}, steps)
+            for rank in which or range(rank_count)]
 
     def check_all(self, ranks):
         """All have done all steps, each as the rank that it was started as."""

@@ -53,6 +53,11 @@ class Meeting(LaunchTest):
                                                                                pass_fds=[descriptor])))
         self.assertEqual(launcher.ended, 3, "ranks that have told the launcher that they have done")
 
+    def test_by_pmix(self):
+        directory, ranks = self.start_pmix(self.daemon(), 3)
+        self.check_all(ranks)
+        self.assertEqual({f"ended.{rank}" for rank in range(3)} - set(os.listdir(directory)), set())
+
     def test_ranks_have_the_devices_of_their_local_ranks(self):
         daemon = self.daemon()
         ranks = [self.start_told(daemon, {"BLINK_RANK": str(rank), "BLINK_SIZE": "2", "BLINK_RENDEZVOUS":
@@ -141,6 +146,28 @@ class Failing(LaunchTest):
         """PMI's descriptor is no more."""
         told = {"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_FD": "999"}
         self.check_failure([self.start_told(self.daemon(), told)], "SYSTEM", r"the launcher \(PMI\)")
+
+    def test_pmix_is_missing(self):
+        """A file that is no library stands for the one that the machine may have."""
+        place = os.path.dirname(self.write_file("libpmix.so.2", ""))
+        _, ranks = self.start_pmix(self.daemon(), 2, LD_LIBRARY_PATH=place)
+        self.check_failure(ranks, "UNSUPPORTED", "Open MPI started this process, and libpmix.so.2, .*, "
+                           "cannot be loaded: install it or set BLINK_RENDEZVOUS")
+
+    def test_calls_of_pmix_that_fail_are_named(self):
+        daemon = self.daemon()
+        for call, rank, named in (("PMIx_Init", 0, "PMIx_Init"), ("PMIx_Commit", 0, "PMIx_Put"),
+                                  ("PMIx_Fence", 1, "PMIx_Fence")):
+            _, ranks = self.start_pmix(daemon, 2, which=[rank], STANDIN_PMIX_FAILS=call)
+            self.check_failure(ranks, "SYSTEM", f"^{named}: NOT-FOUND$")
+        _, ranks = self.start_pmix(daemon, 2, STANDIN_PMIX_FAILS="PMIx_Get")
+        self.check_failure(ranks[1:], "SYSTEM", "^PMIx_Get of what rank 0 gives: NOT-FOUND$")
+        ranks[0].kill()
+
+    def test_ranks_that_do_not_come_to_pmix(self):
+        directory, ranks = self.start_pmix(self.daemon(), 2, ["launched:1"], which=[1])
+        self.check_failure(ranks, "TIMEOUT", "^PMIx_Fence: not all ranks have come within 1 s$")
+        self.assertIn("ended.1", os.listdir(directory))
 
     def test_a_call_that_failed_counts(self):
         """On this rank alone: then the others meet it in the next call, and not in this one."""

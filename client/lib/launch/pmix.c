@@ -11,7 +11,7 @@
 #define LIBRARY "libpmix.so.2"
 #define KEY     "blink-id"
 
-enum { PMIX_SUCCESS = 0, PMIX_STRING = 3, PMIX_INT = 6, PMIX_GLOBAL = 3 };
+enum { PMIX_SUCCESS = 0, PMIX_ERR_TIMEOUT = -24, PMIX_STRING = 3, PMIX_INT = 6, PMIX_GLOBAL = 3 };
 #define PMIX_RANK_WILDCARD (UINT32_MAX - 1)
 
 typedef struct pmix_proc {
@@ -79,6 +79,9 @@ static blink_result_t meet(const pmix_t *pmix, const pmix_proc_t *own)
     const pmix_info_t timeout = {.key = "pmix.timeout", .value = {PMIX_INT, {.number = pmix->timeout_s}}};
     memcpy(all.space, own->space, sizeof(all.space));
     int status = pmix->fence(&all, 1, &timeout, 1);
+    if (status == PMIX_ERR_TIMEOUT)
+        return BLINK_FAIL(BLINK_ERR_TIMEOUT, "PMIx_Fence: not all ranks have come within %d s",
+                          pmix->timeout_s);
     return status == PMIX_SUCCESS ? BLINK_OK : fail(pmix, "PMIx_Fence", status);
 }
 
