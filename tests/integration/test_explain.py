@@ -45,6 +45,23 @@ class ExplainTest(IntegrationTest):
         self.assertIn("\n" + phases, out)
         self.assertEqual(self.explain_json("--topology", "dgx1v")["phases"], "")
 
+    def test_a_limit_of_peers_and_what_it_costs(self):
+        hosts = ("--topology", "6xdgx1v_hybrid@5")
+        free, limited = self.explain_json(*hosts), self.explain_json(*hosts, "--peers-most", "4")
+        self.assertEqual((free["peers"], free["unlimited"]), (5, None))
+        self.assertLessEqual(limited["peers"], 4)
+        self.assertEqual([limited["unlimited"][key] for key in ("algorithm", "peers", "predicted_us")],
+                         [free[key] for key in ("algorithm", "peers", "predicted_us")])
+        self.assertGreater(limited["predicted_us"], free["predicted_us"])
+        text = self.explain(*hosts, "--peers-most", "4")[1]
+        self.assertIn("\nhosts exchange data with 4 others at most\nwithout the limit of 4 peers: trees, ",
+                      text)
+        self.assertIn("\nnot trees, simple: left out: a host would have 5 peers (most: 4); predicted are ",
+                      text)
+        self.assertNotIn("without the limit", self.explain(*hosts, "--peers-most", "5")[1])
+        all_to_all = self.explain_json(*hosts, "--collective", "alltoall", "--peers-most", "1")
+        self.assertEqual((all_to_all["peers"], all_to_all["unlimited"]), (5, None))  # where none has so few
+
     def test_gpus_do_not_reach_line_rates(self):
         at_line_rate = self.explain_json("--topology", "dgx_h100", "--bytes", "1G")
         on_gpus = self.explain_json("--topology", "dgx_h100", "--bytes", "1G", "--gpus")
