@@ -36,7 +36,8 @@ int main(int argc, char **argv)
     run_parse_options(argc, argv, &options);
     watch_t watch = {.child_count = options.host_count > 0 ? options.host_count : options.local_count,
                      .signals = -1,
-                     .control = open_control(&options)};
+                     .control = open_control(&options),
+                     .keeps_going = options.keeps_going};
     watch.children = calloc(watch.child_count, sizeof(*watch.children));
     if (!watch.children) {
         fprintf(stderr, "blinkrun: no memory for %u children\n", watch.child_count);

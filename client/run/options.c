@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { KEY_HOSTS = 256, KEY_SSH, KEY_NO_PREFIX, KEY_NODE };
+enum { KEY_HOSTS = 256, KEY_SSH, KEY_NO_PREFIX, KEY_KEEP_GOING, KEY_NODE };
 
 #define SSH_DEFAULT "ssh -T -o BatchMode=yes"
 
@@ -27,10 +27,12 @@ static const char DOC[] =
     "NAME=VALUE PROGRAM\" sets one.\n"
     "\n"
     "If a rank fails, the others are ended: by SIGTERM, and after 5 s by SIGKILL. SIGINT, SIGTERM and "
-    "SIGHUP go on to all ranks, which then have 5 s; a second one ends them at once.\n"
+    "SIGHUP go on to all ranks, which then have 5 s; a second one ends them at once. With --keep-going the "
+    "others go on when a rank fails, as blink_comm_shrink() needs; each that fails is named.\n"
     "\n"
     "Exit status: 0 if that of all ranks is; else that of the first rank that failed, 128 and the number "
-    "of the signal if one ended it; 1 if ranks could not be started; 2 bad usage.";
+    "of the signal if one ended it (with --keep-going on several hosts: of the first host that has "
+    "ended with a rank that failed); 1 if ranks could not be started; 2 bad usage.";
 
 static const struct argp_option option_list[] = {
     {"ranks", 'n', "N", 0, "How many ranks there are", 0},
@@ -40,6 +42,7 @@ static const struct argp_option option_list[] = {
      "$BLINK_SSH, else " SSH_DEFAULT ")",
      0},
     {"no-prefix", KEY_NO_PREFIX, NULL, 0, "Do not put the rank's number before each line", 0},
+    {"keep-going", KEY_KEEP_GOING, NULL, 0, "When a rank fails, let the others go on", 0},
     {"node", KEY_NODE, "FIRST:COUNT:JOB:RENDEZVOUS", OPTION_HIDDEN, NULL, 0},
     {0},
 };
@@ -133,6 +136,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_NO_PREFIX:
         options->has_prefix = false;
+        return 0;
+    case KEY_KEEP_GOING:
+        options->keeps_going = true;
         return 0;
     case KEY_NODE:
         take_node(state, options, argument);

@@ -22,7 +22,8 @@ typedef struct run_options {
     char *hosts[RUN_HOSTS_MAX];
     const char *ssh; /* the command with its arguments */
     bool has_prefix;
-    char **program; /* with its arguments, and NULL at the end */
+    bool keeps_going; /* when a rank has failed */
+    char **program;   /* with its arguments, and NULL at the end */
 
     /* The ranks that this process itself starts: all, or those of one host for a blinkrun on another one,
      * which then talks over standard input (hosts.h). */

@@ -54,7 +54,8 @@ static char *command_at(const run_options_t *options, const char *directory, con
     add_quoted(text, directory);
     fputs("&& exec ", text);
     add_quoted(text, self);
-    fprintf(text, "%s -n %u --node ", options->has_prefix ? "" : "--no-prefix", options->rank_count);
+    fprintf(text, "%s%s -n %u --node ", options->has_prefix ? "" : "--no-prefix",
+            options->keeps_going ? " --keep-going" : "", options->rank_count);
     add_quoted(text, node);
     for (char **word = options->program; *word; word++)
         add_quoted(text, *word);

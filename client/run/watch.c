@@ -85,7 +85,9 @@ static void take_control(watch_t *watch, ending_t *ending)
 
 static void tell_failure(const watch_t *watch, const child_t *child, int status)
 {
-    const char *others = count_alive(watch) > 0 ? "; the others are ended" : "";
+    const char *others = count_alive(watch) == 0 ? ""
+                         : watch->keeps_going    ? "; the others go on"
+                                                 : "; the others are ended";
     if (WIFSIGNALED(status))
         fprintf(stderr, "blinkrun: %s was ended by signal %d (%s)%s\n", child->name, WTERMSIG(status),
                 strsignal(WTERMSIG(status)), others);
@@ -102,11 +104,13 @@ static void reap(watch_t *watch, ending_t *ending, int *failure)
     int status;
     for (uint32_t i = 0; i < watch->child_count; i++) {
         child_t *child = &watch->children[i];
-        if (!child_reap(child, &status) || status == 0 || *failure != 0 || ending->asked != 0)
+        if (!child_reap(child, &status) || status == 0 || ending->asked != 0)
             continue;
-        *failure = WIFEXITED(status) ? WEXITSTATUS(status) : RUN_EXIT_SIGNAL + WTERMSIG(status);
+        if (*failure == 0)
+            *failure = WIFEXITED(status) ? WEXITSTATUS(status) : RUN_EXIT_SIGNAL + WTERMSIG(status);
         tell_failure(watch, child, status);
-        ask_all(watch, ending, SIGTERM);
+        if (!watch->keeps_going)
+            ask_all(watch, ending, SIGTERM);
     }
 }
 

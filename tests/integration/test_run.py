@@ -133,6 +133,22 @@ class Ending(RunTest):
         self.assertEqual(run.stderr(), "blinkrun: rank 1 ended with exit status 7; the others are ended\n")
         self.check_gone(pids)
 
+    def test_the_others_go_on_if_they_are_to(self):
+        program, gate = self.failing(1, 7)
+        for hosts in ([], ["--hosts", "a", "--ssh", self.fake_ssh()]):
+            with self.subTest(hosts=hosts):
+                run = self.start_python(3, program + WAIT, "--keep-going", *hosts)
+                pids = self.pids(run, 2)
+                self.open_gate(gate)
+                said = "rank 1 ended with exit status 7; the others go on\n"
+                run.wait_for("the failure", lambda run: said in run.stderr())
+                self.assertTrue(all(map(is_alive, pids)))
+                os.kill(pids[0], signal.SIGKILL)
+                run.wait_for("the signal", lambda run: "was ended by signal 9 (Killed)" in run.stderr())
+                os.kill(pids[1], signal.SIGTERM)
+                self.assertEqual(run.wait(), 7, run.describe())
+                os.unlink(gate)
+
     def test_a_signal_is_named(self):
         run = self.start_python(2, WAIT)
         pids = self.pids(run, 2)
