@@ -1,6 +1,7 @@
 /*
- * A stand-in for libcuda.so.1: the calls of daemon/base/cuda_driver.h over host memory, for tests of several
- * processes on a machine without a GPU. Found only through LD_LIBRARY_PATH, never installed.
+ * A stand-in for libcuda.so.1: the calls of daemon/base/cuda_driver.h over host memory, and some that are
+ * made besides by cuda.core, NVIDIA's package for Python; for tests of several processes on a machine without
+ * a GPU. Found only through LD_LIBRARY_PATH, never installed.
  *
  * Read from the environment, once per process:
  *   STANDIN_CUDA_GPUS     how many GPUs the machine has: 1 unless told otherwise, at most 16

@@ -122,6 +122,17 @@ CUresult cuCtxGetDevice(CUdevice *device)
     return CUDA_SUCCESS;
 }
 
+/* As GPUs of compute capability 9 say it. */
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    STANDIN_ENTER(cuCtxGetStreamPriorityRange, CONTEXT);
+    if (least)
+        *least = 0;
+    if (greatest)
+        *greatest = -5;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuCtxSynchronize(void)
 {
     STANDIN_ENTER(cuCtxSynchronize, CONTEXT);

@@ -41,12 +41,13 @@ typedef struct memory {
     int file;
     off_t offset; /* of the header in the file */
     memory_header_t header;
-    bool is_own;         /* counts towards what this process may allocate */
-    struct memory *pool; /* MEMORY_POOLED: in whose file it lies; referenced */
-    off_t end;           /* MEMORY_POOL: of what has ever been used of the file */
-    uint32_t accessors;  /* MEMORY_POOL: other devices by ordinal that may use it */
-    unsigned handles;    /* MEMORY_VIRTUAL, MEMORY_POOL: of the references, the application's */
-    bool is_held;        /* it was freed, and another process has it still (STANDIN_CUDA_FAULTS) */
+    bool is_own;                /* counts towards what this process may allocate */
+    struct memory *pool;        /* MEMORY_POOLED: in whose file it lies; referenced */
+    off_t end;                  /* MEMORY_POOL: of what has ever been used of the file */
+    uint32_t accessors;         /* MEMORY_POOL: other devices by ordinal that may use it */
+    uint64_t release_threshold; /* MEMORY_POOL: as it was set */
+    unsigned handles;           /* MEMORY_VIRTUAL, MEMORY_POOL: of the references, the application's */
+    bool is_held;               /* it was freed, and another process has it still (STANDIN_CUDA_FAULTS) */
 } memory_t;
 
 typedef enum range_kind {

@@ -49,15 +49,74 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
     return result;
 }
 
+/* The pools that nobody has to make, by ordinal: made when somebody asks, and there to the end. Under the
+ * lock. */
+static memory_t *default_pools[STANDIN_GPUS_MAX];
+
+/* The device's current pool, which is its default one: nothing here makes another one current. No other
+ * process can have it. */
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    STANDIN_ENTER(cuDeviceGetMemPool, HEALTH);
+    if (!pool)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!standin_context_of(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    memory_t **own = &default_pools[device];
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&memory_lock);
+    if (!*own)
+        result =
+            memory_create(MEMORY_POOL, standin_settings()->gpus[device], 0, CU_MEM_HANDLE_TYPE_NONE, own);
+    if (result == CUDA_SUCCESS)
+        *pool = to_handle(*own);
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
 CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {
     STANDIN_ENTER(cuMemPoolDestroy, HEALTH);
     pthread_mutex_lock(&memory_lock);
     memory_t *pool = from_handle(handle);
+    if (pool && pool == default_pools[memory_ordinal(pool)])
+        pool = NULL; /* which cannot be destroyed */
     if (pool) {
         pool->handles = 0;
         memory_put(pool); /* its memory has it until that is freed */
     }
+    pthread_mutex_unlock(&memory_lock);
+    return pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Only how much a pool may keep of what was freed, which is remembered: nothing is kept here. */
+static CUresult check_attribute(CUmemPool_attribute attribute, const void *value)
+{
+    if (!value || attribute < CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES)
+        return CUDA_ERROR_INVALID_VALUE;
+    return attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+    STANDIN_ENTER(cuMemPoolGetAttribute, HEALTH);
+    STANDIN_TRY(check_attribute(attribute, value));
+    pthread_mutex_lock(&memory_lock);
+    const memory_t *pool = from_handle(handle);
+    if (pool)
+        memcpy(value, &pool->release_threshold, sizeof(pool->release_threshold));
+    pthread_mutex_unlock(&memory_lock);
+    return pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+    STANDIN_ENTER(cuMemPoolSetAttribute, HEALTH);
+    STANDIN_TRY(check_attribute(attribute, value));
+    pthread_mutex_lock(&memory_lock);
+    memory_t *pool = from_handle(handle);
+    if (pool)
+        memcpy(&pool->release_threshold, value, sizeof(pool->release_threshold));
     pthread_mutex_unlock(&memory_lock);
     return pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
