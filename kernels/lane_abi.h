@@ -15,6 +15,9 @@
 #define LANE_ABI_RANKS_MAX    64u  /* of a run: they are kernel arguments, of which there are 4 KiB */
 #define LANE_ABI_OPERANDS_MAX 128u /* sources of a step, and destinations: a program with more cannot run */
 
+/* Ranks are those whose lanes GPUs of this host run, numbered in their order from 0. Lanes touch memory of no
+ * other rank: what goes to other hosts and comes from there lies in areas of host memory. */
+
 /* From one semaphore to the next: writer and waiter are different multiprocessors. */
 #define LANE_ABI_SEMAPHORE_BYTES 64u
 

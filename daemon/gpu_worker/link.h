@@ -169,7 +169,8 @@ typedef struct gpu_run {
     uint32_t launch_count;
     gpu_launch_t launches[GPU_MAX];
     uint32_t copy_count;
-    uint32_t copy_gpu; /* whose copy engines */
+    uint32_t copy_gpu;   /* whose copy engines */
+    uint32_t rank_count; /* of this host, as the program numbers them */
     uint8_t rank_gpu[LANE_ABI_RANKS_MAX];
     /* Of a program with wires: a bit for each segment that the run uses, and semaphores, where the worker
      * finds them, on whose changes it rings the completion event, too. */

@@ -124,6 +124,7 @@ static gpu_run_t *bench_run(bench_t *bench)
         .semaphores_offset = 2048,
         .launch_count = 1,
         .launches = {{.gpu = 0, .lane_first = 0, .lane_count = 2, .blocks = 2}},
+        .rank_count = 2,
         .rank_gpu = {0, 1},
         .run = {.number = ++bench->last_number,
                 .semaphore_base = bench->last_number * 1000,

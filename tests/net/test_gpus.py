@@ -79,6 +79,10 @@ class Matrix(GpusTest):
         self.perf_all(self.places(1, 1), "--device-memory", "--datatype", "all", "--op", "all", "--min", "1K",
                       "--max", "1K", collectives=["allreduce", "reducescatter"])
 
+    @unittest.skipIf(os.environ.get("SANITIZE"), "so many processes take long; unit.exec_cuda has it, too")
+    def test_more_ranks_than_a_host_can_have(self):
+        self.play(self.places(40, 26), "device-memory")
+
     def test_barriers(self):
         self.perf(self.places(2, 1), "barrier")
 

@@ -142,35 +142,53 @@ static void flatten_steps(const lane_program_t *program, lane_abi_step_t *steps)
     }
 }
 
-static void flatten_lanes(const lane_program_t *program, const uint32_t *rank_gpu, uint32_t gpu_count,
-                          uint32_t *lane_first, uint32_t *lane_count, lane_abi_lane_t *lanes)
-{
-    uint32_t used = 0;
-    for (uint32_t gpu = 0; gpu < gpu_count; gpu++) {
-        lane_first[gpu] = used;
-        for (uint32_t l = 0; l < program->lane_count; l++) {
-            const lane_t *lane = &program->lanes[l];
-            if (image_is_processors(lane) && rank_gpu[lane->rank] == gpu && lane->step_count > 0)
-                lanes[used++] =
-                    (lane_abi_lane_t){lane->channel, lane->rank, lane->step_first, lane->step_count};
-        }
-        lane_count[gpu] = used - lane_first[gpu];
-    }
-}
-
 /* What flattening goes by. */
 typedef struct flattening {
     const lane_program_t *program;
     const image_wires_t *wires;
     const cuda_reach_t *reach;
     uint32_t *waiters;
+    uint32_t *own_rank; /* by rank: its number among those of this host; PLAN_NONE of others, which only wire
+                           lanes name */
     const uint32_t *rank_gpu;
     uint32_t gpu_count;
 } flattening_t;
 
+static blink_result_t number_ranks(flattening_t *f)
+{
+    uint32_t count = 0, rank_count = f->program->rank_count;
+    f->own_rank = malloc((rank_count + 1u) * sizeof(*f->own_rank));
+    if (!f->own_rank)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", rank_count);
+    for (uint32_t i = 0; i < rank_count; i++)
+        f->own_rank[i] = f->rank_gpu[i] != GPU_NONE ? count++ : PLAN_NONE;
+    if (count > LANE_ABI_RANKS_MAX)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "%u ranks on one host: a collective on GPUs can have %u there", count,
+                          LANE_ABI_RANKS_MAX);
+    return BLINK_OK;
+}
+
+static void flatten_lanes(const flattening_t *f, uint32_t *lane_first, uint32_t *lane_count,
+                          lane_abi_lane_t *lanes)
+{
+    const lane_program_t *program = f->program;
+    uint32_t used = 0;
+    for (uint32_t gpu = 0; gpu < f->gpu_count; gpu++) {
+        lane_first[gpu] = used;
+        for (uint32_t l = 0; l < program->lane_count; l++) {
+            const lane_t *lane = &program->lanes[l];
+            if (image_is_processors(lane) && f->rank_gpu[lane->rank] == gpu && lane->step_count > 0)
+                lanes[used++] = (lane_abi_lane_t){lane->channel, f->own_rank[lane->rank], lane->step_first,
+                                                  lane->step_count};
+        }
+        lane_count[gpu] = used - lane_first[gpu];
+    }
+}
+
 static lane_abi_operand_t flatten_operand(const flattening_t *f, const lane_operand_t *from)
 {
-    lane_abi_operand_t operand = {.buffer = from->buffer, .rank = from->rank};
+    lane_abi_operand_t operand = {.buffer = from->buffer, .rank = f->own_rank[from->rank]};
     if (from->buffer < LANE_SCRATCH || from->edge == PLAN_NONE)
         return operand;
     operand.edge = from->edge;
@@ -189,7 +207,7 @@ static lane_abi_operand_t flatten_operand(const flattening_t *f, const lane_oper
 static void place_semaphore(const flattening_t *f, uint32_t *semaphore, uint32_t *rank)
 {
     bool of_wires = f->wires->place[*semaphore] != PLAN_NONE;
-    uint32_t holder = f->reach->semaphores[*semaphore] ? LANE_ABI_HOST : f->waiters[*semaphore];
+    uint32_t holder = f->reach->semaphores[*semaphore] ? LANE_ABI_HOST : f->own_rank[f->waiters[*semaphore]];
     *rank = of_wires ? LANE_ABI_WIRES : holder;
     *semaphore = of_wires ? f->wires->place[*semaphore] : *semaphore;
 }
@@ -245,8 +263,7 @@ static blink_result_t make_program(const flattening_t *f, uint32_t *lane_first, 
     if (!base)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a program of %llu bytes",
                           (unsigned long long)end);
-    flatten_lanes(program, f->rank_gpu, f->gpu_count, lane_first, lane_count,
-                  (lane_abi_lane_t *)(void *)(base + header.lanes_offset));
+    flatten_lanes(f, lane_first, lane_count, (lane_abi_lane_t *)(void *)(base + header.lanes_offset));
     flatten_steps(program, (lane_abi_step_t *)(void *)(base + header.steps_offset));
     flatten_lists(f, base, &header);
     memcpy(base, &header, sizeof(header));
@@ -258,19 +275,21 @@ blink_result_t image_program(const lane_program_t *program, const image_wires_t 
                              const cuda_reach_t *reach, const uint32_t *rank_gpu, uint32_t gpu_count,
                              uint32_t *lane_first, uint32_t *lane_count, image_block_t *image)
 {
-    flattening_t f = {program, wires, reach, NULL, rank_gpu, gpu_count};
-    if (program->rank_count > LANE_ABI_RANKS_MAX)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%u ranks: a collective on GPUs can have %u",
-                          program->rank_count, LANE_ABI_RANKS_MAX);
+    flattening_t f = {
+        .program = program, .wires = wires, .reach = reach, .rank_gpu = rank_gpu, .gpu_count = gpu_count};
     for (uint32_t s = 0; s < program->step_count; s++) {
         const lane_step_t *step = &program->steps[s];
         if (step->src_count > LANE_ABI_OPERANDS_MAX || step->dst_count > LANE_ABI_OPERANDS_MAX)
             return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "a step of %u sources and %u destinations: GPUs take %u",
                               step->src_count, step->dst_count, LANE_ABI_OPERANDS_MAX);
     }
-    BLINK_TRY(find_waiters(program, &f.waiters));
-    blink_result_t result = make_program(&f, lane_first, lane_count, image);
+    blink_result_t result = number_ranks(&f);
+    if (result == BLINK_OK)
+        result = find_waiters(program, &f.waiters);
+    if (result == BLINK_OK)
+        result = make_program(&f, lane_first, lane_count, image);
     free(f.waiters);
+    free(f.own_rank);
     return result;
 }
 

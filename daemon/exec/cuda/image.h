@@ -34,10 +34,12 @@ static inline bool image_is_processors(const lane_t *lane)
 }
 
 /*
- * Flatten a program. Lanes come GPU by GPU: those of gpu g are the lane_count[g] from lane_first[g] on.
+ * Flatten a program. Lanes come GPU by GPU: those of gpu g are the lane_count[g] from lane_first[g] on. Ranks
+ * of this host are numbered anew, in their order.
  * @param reach     what lies in memory of the host.
- * @param rank_gpu  by rank; each < gpu_count, but of ranks on other hosts.
- * Errors: NO_MEMORY, UNSUPPORTED (more ranks than a run on GPUs can have).
+ * @param rank_gpu  by rank; each < gpu_count, or GPU_NONE of ranks on other hosts.
+ * Errors: NO_MEMORY, UNSUPPORTED (more ranks of this host than a run on GPUs can have; a step with more
+ * operands).
  */
 blink_result_t image_program(const lane_program_t *program, const image_wires_t *wires,
                              const cuda_reach_t *reach, const uint32_t *rank_gpu, uint32_t gpu_count,

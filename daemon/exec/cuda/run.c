@@ -112,16 +112,19 @@ static void fill_launches(const cuda_instance_t *instance, gpu_run_t *to)
     }
 }
 
+/* As image_program() numbers them. */
 static void fill_ranks(const cuda_instance_t *instance, gpu_run_t *to)
 {
     for (uint32_t i = 0; i < instance->base.program->rank_count; i++) {
         const exec_rank_t *rank = &instance->base.ranks[i];
-        to->rank_gpu[i] = instance->rank_gpu[i] == GPU_NONE ? 0 : (uint8_t)instance->rank_gpu[i];
-        to->run.ranks[i] = (lane_abi_rank_t){.input = rank->input,
-                                             .output = rank->output,
-                                             .input_stride_bytes = rank->input_stride_bytes,
-                                             .output_stride_bytes = rank->output_stride_bytes,
-                                             .scalar = rank->scalar};
+        if (instance->rank_gpu[i] == GPU_NONE)
+            continue;
+        to->rank_gpu[to->rank_count] = (uint8_t)instance->rank_gpu[i];
+        to->run.ranks[to->rank_count++] = (lane_abi_rank_t){.input = rank->input,
+                                                            .output = rank->output,
+                                                            .input_stride_bytes = rank->input_stride_bytes,
+                                                            .output_stride_bytes = rank->output_stride_bytes,
+                                                            .scalar = rank->scalar};
     }
 }
 

@@ -73,6 +73,14 @@ void cuda_wires_fini(cuda_wires_t *wires)
     pthread_mutex_destroy(&wires->mutex);
 }
 
+static uint32_t own_rank_count(const lane_program_t *program)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < program->rank_count; i++)
+        count += program->rank_host[i] == program->host;
+    return count;
+}
+
 static uint64_t add(uint64_t *end, uint64_t bytes)
 {
     uint64_t at = *end;
@@ -89,7 +97,7 @@ void cuda_wires_bind(cuda_wires_t *wires, uint64_t send_bytes)
     (void)add(&end, (uint64_t)wires->image.count * LANE_ABI_SEMAPHORE_BYTES);
     wires->progress_offset = add(&end, program->lane_count * sizeof(lane_abi_progress_t));
     wires->areas_offset = add(&end, (program->landing_count + 1) * sizeof(uint64_t));
-    wires->blanks_offset = add(&end, (uint64_t)program->rank_count * 2 * BLANK_BYTES);
+    wires->blanks_offset = add(&end, (uint64_t)own_rank_count(program) * 2 * BLANK_BYTES);
     wires->send_offset = add(&end, send_bytes);
     if (end != wires->block_bytes)
         give_block(wires);
@@ -170,7 +178,7 @@ static void use_segments(const cuda_wires_t *wires, const void *address, uint64_
 static void fill_blanks(const cuda_wires_t *wires, gpu_run_t *to)
 {
     uint64_t blanks = gpu_address(wires, wires->block + wires->blanks_offset);
-    for (uint32_t i = 0; i < wires->base->program->rank_count; i++) {
+    for (uint32_t i = 0; i < to->rank_count; i++) {
         lane_abi_rank_t *rank = &to->run.ranks[i];
         rank->input = rank->input ? rank->input : blanks + 2 * i * BLANK_BYTES;
         rank->output = rank->output ? rank->output : blanks + (2 * i + 1) * BLANK_BYTES;

@@ -53,8 +53,7 @@ static blink_result_t enter_host(const worker_t *worker, const gpu_run_t *reques
     return BLINK_OK;
 }
 
-/* Enter where each rank's scratch and semaphores are. Ranks that do not take part have GPU 0 and may find
- * nothing there. */
+/* Enter where each rank's scratch and semaphores are. */
 static blink_result_t enter_ranks(const worker_t *worker, const gpu_run_t *request, lane_abi_run_t *run)
 {
     if (request->memory == 0)
@@ -63,7 +62,7 @@ static blink_result_t enter_ranks(const worker_t *worker, const gpu_run_t *reque
     if (!memory)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the run's memory, object %u: there is none",
                           request->memory);
-    for (uint32_t i = 0; i < LANE_ABI_RANKS_MAX; i++) {
+    for (uint32_t i = 0; i < request->rank_count; i++) {
         const uint32_t gpu = request->rank_gpu[i];
         if (gpu >= worker->gpu_count)
             return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u of the run is on GPU %u of %u", i, gpu,
@@ -293,11 +292,11 @@ blink_result_t worker_launch(worker_t *worker, const ring_sqe_t *sqe, worker_job
     if (sqe->in_offset_bytes % _Alignof(gpu_run_t) != 0 || sqe->count < sizeof(*request))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a run of %" PRIu64 " bytes at %" PRIu64 " is none",
                           sqe->count, sqe->in_offset_bytes);
-    if (request->launch_count > GPU_MAX ||
+    if (request->launch_count > GPU_MAX || request->rank_count > LANE_ABI_RANKS_MAX ||
         request->copy_count > (sqe->count - sizeof(*request)) / sizeof(request->copies[0]))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
-                          "a run of %u launches and %u copies does not fit its range", request->launch_count,
-                          request->copy_count);
+                          "a run of %u launches, %u ranks and %u copies does not fit its range",
+                          request->launch_count, request->rank_count, request->copy_count);
     job->number = request->run.number;
     job->run_number = request->run.number;
     job->wait_limit_ns = request->run.wait_limit_ns;

@@ -1,5 +1,7 @@
-/* The way to the GPU worker and back, with the test for a worker. */
+/* The way to the GPU worker and back, with the test for a worker; and images of programs. */
+#include "exec/cuda/image.h"
 #include "exec/cuda/request.h"
+#include "wire_buffers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -107,11 +109,78 @@ static void test_more_bytes_than_the_arena_has(void **state)
     stop(exec, &worker);
 }
 
+/* ---- images ---- */
+
+enum { MANY = LANE_ABI_RANKS_MAX + 6, FEW = 2, HOSTS = 2 };
+
+/* Of one host's part of a broadcast that goes to all ranks, those of each host on a GPU of their own host. */
+static blink_result_t make_image(uint32_t host, image_block_t *image)
+{
+    static const uint32_t devices[HOSTS] = {MANY, FEW};
+    uint32_t host_of[MANY + FEW], rank_gpu[MANY + FEW], lane_first, lane_count;
+    const gpu_facts_t gpu = {.peers = 1};
+    lane_program_t *program = NULL;
+    image_wires_t wires;
+    cuda_reach_t reach;
+    topo_t *topo = hand_hosts(devices, HOSTS);
+    plan_t *plan = make_plan(topo, BLINK_BROADCAST, BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE);
+    hand_number_hosts(topo, plan, host_of);
+    const lane_hosts_t hosts = {.of_rank = host_of, .keeps_to_slots = true};
+    assert_int_equal(lane_compile_part(topo, plan, &hosts, host, &program), BLINK_OK);
+    for (uint32_t rank = 0; rank < MANY + FEW; rank++)
+        rank_gpu[rank] = host_of[rank] == host ? 0 : GPU_NONE;
+    assert_int_equal(image_wires_init(program, &wires), BLINK_OK);
+    assert_int_equal(cuda_reach_init(program, &gpu, rank_gpu, &reach), BLINK_OK);
+    blink_result_t result =
+        image_program(program, &wires, &reach, rank_gpu, 1, &lane_first, &lane_count, image);
+    cuda_reach_fini(&reach);
+    image_wires_fini(&wires);
+    lane_program_destroy(program);
+    plan_destroy(plan);
+    topo_destroy(topo);
+    return result;
+}
+
+static const void *list_of(const image_block_t *image, uint32_t offset)
+{
+    return (const char *)image->bytes + offset;
+}
+
+static void test_ranks_are_numbered_on_their_host(void **state)
+{
+    (void)state;
+    image_block_t image = {0};
+    uint32_t seen = 0;
+    assert_int_equal(make_image(1, &image), BLINK_OK);
+    const lane_abi_program_t *program = image.bytes;
+    const lane_abi_lane_t *lanes = list_of(&image, program->lanes_offset);
+    const lane_abi_step_t *steps = list_of(&image, program->steps_offset);
+    const lane_abi_operand_t *operands = list_of(&image, program->operands_offset);
+    for (uint32_t l = 0; l < program->lane_count && lanes[l].step_count > 0; l++) { /* no wire lanes */
+        assert_true(lanes[l].rank < FEW);
+        for (uint32_t s = lanes[l].step_first; s < lanes[l].step_first + lanes[l].step_count; s++)
+            for (uint32_t i = steps[s].dst_first; i < steps[s].dst_first + steps[s].dst_count; i++)
+                seen |= operands[i].buffer == LANE_ABI_OUTPUT ? 1u << operands[i].rank : 0;
+    }
+    assert_int_equal(seen, (1 << FEW) - 1);
+    free(image.bytes);
+}
+
+static void test_more_ranks_than_a_host_can_have(void **state)
+{
+    (void)state;
+    image_block_t image = {0};
+    assert_int_equal(make_image(0, &image), BLINK_ERR_UNSUPPORTED);
+    assert_string_equal(blink_error_text(), "70 ranks on one host: a collective on GPUs can have 64 there");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_entries_than_completions),
         cmocka_unit_test(test_more_bytes_than_the_arena_has),
+        cmocka_unit_test(test_ranks_are_numbered_on_their_host),
+        cmocka_unit_test(test_more_ranks_than_a_host_can_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
