@@ -44,7 +44,8 @@ static const name_entry_t algorithms[] = {{"auto", BLINK_ALGORITHM_AUTO, 0},
                                           {"one-hop", BLINK_ALGORITHM_ONE_HOP, 0},
                                           {"binomial", BLINK_ALGORITHM_BINOMIAL, 0},
                                           {"recursive-doubling", BLINK_ALGORITHM_RECURSIVE_DOUBLING, 0},
-                                          {"shallow-trees", BLINK_ALGORITHM_SHALLOW_TREES, 0}};
+                                          {"shallow-trees", BLINK_ALGORITHM_SHALLOW_TREES, 0},
+                                          {"multicast", BLINK_ALGORITHM_MULTICAST, 0}};
 static const name_entry_t protocols[] = {
     {"simple", BLINK_PROTOCOL_SIMPLE, 0}, {"ll", BLINK_PROTOCOL_LL, 0}, {"ll128", BLINK_PROTOCOL_LL128, 0}};
 /* By the names of their constants. */

@@ -14,7 +14,8 @@
 #define COLLECTIVE_NAMES                                                                                     \
     "allreduce, broadcast, reduce, allgather, reducescatter, gather, scatter, alltoall or sendrecv"
 #define ALGORITHMS                                                                                           \
-    "auto, trees, shallow-trees, ring, double-binary-tree, blink, one-hop, binomial or recursive-doubling"
+    "auto, trees, shallow-trees, ring, double-binary-tree, blink, one-hop, binomial, recursive-doubling or " \
+    "multicast"
 
 #define SECONDS_MAX 1e6
 
@@ -29,7 +30,8 @@ enum {
     KEY_PLAN_SECONDS,
     KEY_WIRES,
     KEY_GPUS,
-    KEY_PEERS_MOST
+    KEY_PEERS_MOST,
+    KEY_MULTICAST
 };
 
 const request_t request_default = {
@@ -57,6 +59,8 @@ static const struct argp_option options[] = {
     {"peers-most", KEY_PEERS_MOST, "COUNT", 0,
      "Choose among plans by which no host exchanges data with more others than so many (default: any number)",
      -1},
+    {"multicast", KEY_MULTICAST, NULL, 0,
+     "Choose among plans by which switches reduce and copy, too, which no daemon runs yet", -1},
     {"bytes", KEY_BYTES, "SIZE", 0, "Payload, with K, M or G for powers of 1024", -1},
     {0},
 };
@@ -93,9 +97,11 @@ static void take_algorithms(struct argp_state *state, request_t *request, const 
             memcpy(word, at, length);
         if (request->algorithm_count == REQUEST_ALGORITHMS_MAX)
             argp_error(state, "--algorithm: more than %u", REQUEST_ALGORITHMS_MAX);
-        if (!blink_parse_algorithm(word, &request->algorithms[request->algorithm_count++]))
+        blink_algorithm_t *algorithm = &request->algorithms[request->algorithm_count++];
+        if (!blink_parse_algorithm(word, algorithm))
             argp_error(state, "--algorithm %s: there is no algorithm \"%.*s\"; it may be " ALGORITHMS, list,
                        (int)length, at);
+        request->multicast = request->multicast || *algorithm == BLINK_ALGORITHM_MULTICAST;
         at += length;
         if (!*at)
             return;
@@ -137,6 +143,9 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_WIRES:
         request->wires = true;
+        return 0;
+    case KEY_MULTICAST:
+        request->multicast = true;
         return 0;
     case KEY_PEERS_MOST:
         request->peers_most = take_number(state, "peers-most", "how many hosts", argument);
@@ -240,6 +249,7 @@ blink_result_t request_open(const request_t *request, request_case_t *opened)
                                         .peer = request->peer,
                                         .bytes = request->bytes,
                                         .peers_most = request->peers_most,
+                                        .multicast = request->multicast,
                                         .move_us = request->wires ? MODEL_WIRE_MOVE_US : 0,
                                         .plan_seconds = request->plan_seconds}};
     BLINK_TRY(load_topology(request, &opened->topo));

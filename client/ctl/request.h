@@ -24,6 +24,7 @@ typedef struct request {
     bool wires;          /* hosts have daemons of their own */
     bool gpus;           /* the machine that is named as its GPUs use it (topo/reached.h) */
     uint32_t peers_most; /* other hosts that one may exchange data with; 0: any number */
+    bool multicast;      /* whoever runs the plan makes switches reduce and copy */
     bool optional;       /* the command has something else to do: no topology is no error */
 } request_t;
 

@@ -49,6 +49,18 @@ static void count_trees(const plan_t *plan, const plan_part_t *part, rank_blocks
     }
 }
 
+/* Every rank copies its input to a slot and its output from one; the root's block has what the switch
+ * combines pass it, once. */
+static void count_multicast(const plan_t *plan, const plan_part_t *part, rank_blocks_t *ranks)
+{
+    for (uint32_t rank = 0; rank < plan->rank_count; rank++) {
+        rank_blocks_t *of = &ranks[rank];
+        of->up += rank == part->root ? 2.0 : 1.0;
+        of->down += 1.0;
+        of->has_up = of->has_down = true;
+    }
+}
+
 static void count_route(const plan_route_t *route, rank_blocks_t *ranks)
 {
     uint32_t steps = route->hop_count > 0 ? route->hop_count : 1;
@@ -67,6 +79,8 @@ static channel_blocks_t count_channel(const plan_t *plan, const plan_channel_t *
         const plan_part_t *part = &channel->parts[i];
         if (part->route.ranks)
             count_route(&part->route, ranks);
+        else if (plan->algorithm == BLINK_ALGORITHM_MULTICAST)
+            count_multicast(plan, part, ranks);
         else
             count_trees(plan, part, ranks);
     }

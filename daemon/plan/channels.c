@@ -261,10 +261,10 @@ static blink_result_t map_path(const image_t *image, uint32_t path, uint32_t *ma
 static blink_result_t map_tree(const image_t *image, const plan_tree_t *of, plan_tree_t *tree)
 {
     for (uint32_t rank = 0; of->parent && rank < image->of->rank_count; rank++) {
-        if (of->parent[rank] == PLAN_NONE)
-            continue;
-        tree->parent[image->rank[rank]] = image->rank[of->parent[rank]];
-        BLINK_TRY(map_path(image, of->path[rank], &tree->path[image->rank[rank]]));
+        if (of->parent[rank] != PLAN_NONE)
+            tree->parent[image->rank[rank]] = image->rank[of->parent[rank]];
+        if (of->path[rank] != PLAN_NONE)
+            BLINK_TRY(map_path(image, of->path[rank], &tree->path[image->rank[rank]]));
     }
     return BLINK_OK;
 }

@@ -21,14 +21,16 @@ static const struct {
     blink_algorithm_t algorithm;
     bool every_pair; /* too slow beyond PLAN_CHOOSE_PAIRS_MOST ranks */
     bool few_peers;  /* contends only where peers are limited */
+    bool multicast;  /* contends only where switches can be made to reduce and copy */
 } contest[] = {
-    {BLINK_ALGORITHM_ONE_HOP, true, false},
-    {BLINK_ALGORITHM_TREES, false, false},
-    {BLINK_ALGORITHM_RING, false, false},
-    {BLINK_ALGORITHM_SHALLOW_TREES, true, false},
-    {BLINK_ALGORITHM_RECURSIVE_DOUBLING, true, false},
-    {BLINK_ALGORITHM_BINOMIAL, false, false},
-    {BLINK_ALGORITHM_DOUBLE_BINARY_TREE, false, true},
+    {BLINK_ALGORITHM_ONE_HOP, true, false, false},
+    {BLINK_ALGORITHM_TREES, false, false, false},
+    {BLINK_ALGORITHM_RING, false, false, false},
+    {BLINK_ALGORITHM_SHALLOW_TREES, true, false, false},
+    {BLINK_ALGORITHM_RECURSIVE_DOUBLING, true, false, false},
+    {BLINK_ALGORITHM_BINOMIAL, false, false, false},
+    {BLINK_ALGORITHM_DOUBLE_BINARY_TREE, false, true, false},
+    {BLINK_ALGORITHM_MULTICAST, false, false, true},
 };
 static const blink_protocol_t protocols[] = {BLINK_PROTOCOL_SIMPLE, BLINK_PROTOCOL_LL128, BLINK_PROTOCOL_LL};
 
@@ -83,6 +85,8 @@ bool plan_contender_may_use(const plan_contender_t *contender, blink_protocol_t 
 {
     bool fits = contender->blocks_most == 0 ||
                 plan_blocks_under(&contender->blocks, protocol) <= contender->blocks_most;
+    if (protocol != BLINK_PROTOCOL_SIMPLE && contender->algorithm == BLINK_ALGORITHM_MULTICAST)
+        return false;
     return fits && (protocol != BLINK_PROTOCOL_LL128 || contender->all_nvlink);
 }
 
@@ -142,7 +146,9 @@ static void add_candidates(const topo_t *topo, uint32_t index, uint64_t bytes, p
             continue;
         }
         if (!plan_contender_may_use(contender, protocols[i])) {
-            blink_error_set(BLINK_ERR_UNSUPPORTED, "LL128 needs NVLink on every path");
+            blink_error_set(BLINK_ERR_UNSUPPORTED, contender->algorithm == BLINK_ALGORITHM_MULTICAST
+                                                       ? "a switch that reduces would add up flags, too"
+                                                       : "LL128 needs NVLink on every path");
             (void)refuse(choice, contender->algorithm, protocols[i], BLINK_ERR_UNSUPPORTED);
             continue;
         }
@@ -268,7 +274,7 @@ static blink_result_t hold_contest(const topo_t *topo, plan_request_t request, p
 {
     for (size_t i = 0; i < CONTEST_COUNT; i++) {
         uint32_t first = choice->contender_count;
-        if (contest[i].few_peers && request.peers_most == 0)
+        if ((contest[i].few_peers && request.peers_most == 0) || (contest[i].multicast && !request.multicast))
             continue;
         request.algorithm = contest[i].algorithm;
         blink_result_t result = add_contenders(topo, &request, contest[i].every_pair, choice);

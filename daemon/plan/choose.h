@@ -46,7 +46,8 @@ typedef struct plan_contender {
 blink_result_t plan_contender_init(const topo_t *topo, plan_t *plan, plan_contender_t *contender);
 void plan_contender_fini(plan_contender_t *contender);
 
-/* LL128 is for NVLink alone, since nothing else keeps the order of a line's bytes; and blocks must fit. */
+/* LL128 is for NVLink alone, since nothing else keeps the order of a line's bytes; a switch that reduces
+ * would add up flags with the data, so that multicast is Simple; and blocks must fit. */
 bool plan_contender_may_use(const plan_contender_t *contender, blink_protocol_t protocol);
 
 typedef struct plan_choice {
@@ -62,12 +63,12 @@ typedef struct plan_choice {
 /*
  * Plan and predict all candidates for request->bytes; request->algorithm is ignored. Chosen is the fastest;
  * of those within 1 % of it the first of one hop, packed trees, rings, shallow trees, recursive doubling,
- * binomial tree, and of their protocols the first of Simple, LL128, LL. Of shallow trees there are several
- * plans. Blink does not contend, and NCCL's double binary trees only where the request limits peers, for they
- * have few: both are planned when named. Of plans with too many peers none is taken, unless there are no
- * others; nor of those that take more blocks of a device than it runs. Only the chosen plan's bound is
- * proven. *choice is the caller's: plan_choice_fini(). Errors: those of plan_create(); where no candidate is
- * left, the packed trees' one.
+ * binomial tree, multicast, and of their protocols the first of Simple, LL128, LL. Of shallow trees there are
+ * several plans. Blink does not contend, and NCCL's double binary trees only where the request limits peers,
+ * for they have few, nor multicast unless the request allows it: all three are planned when named. Of plans
+ * with too many peers none is taken, unless there are no others; nor of those that take more blocks of a
+ * device than it runs. Only the chosen plan's bound is proven. *choice is the caller's: plan_choice_fini().
+ * Errors: those of plan_create(); where no candidate is left, the packed trees' one.
  */
 blink_result_t plan_choose(const topo_t *topo, const plan_request_t *request, plan_choice_t *choice);
 void plan_choice_fini(plan_choice_t *choice);

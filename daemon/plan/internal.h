@@ -54,6 +54,11 @@ void plan_normalise_shares(plan_t *plan);
 /* Most edges between the root and any rank; 0 where there is no tree. */
 uint32_t plan_tree_depth(const plan_t *plan, const plan_tree_t *tree);
 
+/* The links that carry the part on behalf of a rank's edge, the root's too: those of its path, or by
+ * multicast what of them no other edge of the tree stands for. No links where a rank has no edge. Borrows. */
+plan_path_t plan_loaded_links(const plan_t *plan, const plan_part_t *part, const plan_tree_t *tree,
+                              uint32_t rank);
+
 /* ---- reach.c ---- */
 
 /* The path of fewest links from one rank to another through relays only, between devices that are no peers by
@@ -95,6 +100,13 @@ blink_result_t plan_route_prices(const topo_t *topo, const plan_t *plan, double 
 /* latency.c: one hop, a binomial tree, recursive doubling, by plan->algorithm. A channel for each of the
  * parallel switches between two ranks. */
 blink_result_t plan_make_latency(const topo_t *topo, plan_t *plan);
+
+/* multicast.c: stars for allreduce that meet in a switch which reduces, a channel for each such switch that
+ * all ranks have links with. Refused unless the request allows it. */
+blink_result_t plan_make_multicast(const topo_t *topo, const plan_request_t *request, plan_t *plan);
+
+/* multicast.c: whether a part of an allreduce, whose trees and paths are sound, is such a star. */
+bool plan_is_multicast_part(const topo_t *topo, const plan_t *plan, const plan_part_t *part);
 
 /* shallow.c: trees for payloads whose time is latency. The first plan has the least latency there is over
  * links of one class, NVLink where that joins the ranks; each further one lets trees be a little deeper for a

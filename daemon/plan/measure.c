@@ -16,26 +16,40 @@ bool plan_meets_in_host(const topo_t *topo, const plan_t *plan)
     return false;
 }
 
-static void load_path(const plan_t *plan, uint32_t index, double share, double *loads)
+/* The root stands for its own link to the switch and for the one that all edges of the tree have in common.
+ */
+plan_path_t plan_loaded_links(const plan_t *plan, const plan_part_t *part, const plan_tree_t *tree,
+                              uint32_t rank)
 {
-    const plan_path_t *path = &plan->paths[index];
-    for (uint32_t i = 0; i < path->link_count; i++)
-        loads[path->links[i]] += share;
+    if (tree->path[rank] == PLAN_NONE)
+        return (plan_path_t){0};
+    plan_path_t loaded = plan->paths[tree->path[rank]];
+    if (plan->algorithm == BLINK_ALGORITHM_MULTICAST && rank != part->root) {
+        loaded.links += tree == &part->reduce ? 0 : 1;
+        loaded.link_count = 1;
+    }
+    return loaded;
 }
 
-static void load_tree(const plan_t *plan, const plan_tree_t *tree, double share, double *loads)
+static void load_links(plan_path_t path, double share, double *loads)
+{
+    for (uint32_t i = 0; i < path.link_count; i++)
+        loads[path.links[i]] += share;
+}
+
+static void load_tree(const plan_t *plan, const plan_part_t *part, const plan_tree_t *tree, double share,
+                      double *loads)
 {
     for (uint32_t rank = 0; tree->parent && rank < plan->rank_count; rank++)
-        if (tree->path[rank] != PLAN_NONE)
-            load_path(plan, tree->path[rank], share, loads);
+        load_links(plan_loaded_links(plan, part, tree, rank), share, loads);
 }
 
 static void load_part(const plan_t *plan, const plan_part_t *part, double share, double *loads)
 {
-    load_tree(plan, &part->reduce, share, loads);
-    load_tree(plan, &part->broadcast, share, loads);
+    load_tree(plan, part, &part->reduce, share, loads);
+    load_tree(plan, part, &part->broadcast, share, loads);
     for (uint32_t i = 0; i < part->route.hop_count; i++)
-        load_path(plan, part->route.paths[i], share, loads);
+        load_links(plan->paths[part->route.paths[i]], share, loads);
 }
 
 /* Spread loads over the powers of a symmetry: every link of an orbit carries the orbit's mean. */

@@ -11,6 +11,14 @@
 /* Once per op: submission, launch, completion. µs. */
 double model_launch_us(blink_protocol_t protocol);
 
+/* The same for a hop by a switch that reduces or copies: NCCL has 25 for an allreduce of two such, the launch
+ * included. Simple alone. µs. */
+#define MODEL_MULTICAST_HOP_US 8.3
+
+/* The part of a link's bytes that gets through such a switch, as NCCL has it for an H100. Its Blackwell has
+ * 0.74 of links that are twice as wide. */
+#define MODEL_MULTICAST_REACHED 0.85
+
 /* What a move to another host takes the proxy that makes it, and the one that takes it in: 0.9 to 6 were
  * measured over TCP. µs */
 #define MODEL_WIRE_MOVE_US 2.0

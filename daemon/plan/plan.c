@@ -98,6 +98,8 @@ static blink_result_t fill_channels(const topo_t *topo, const plan_request_t *re
         return plan_double_binary_trees(topo, plan);
     case BLINK_ALGORITHM_BLINK:
         return plan_blink(topo, request->bytes, plan);
+    case BLINK_ALGORITHM_MULTICAST:
+        return plan_make_multicast(topo, request, plan);
     default:
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "no algorithm %u", (unsigned)plan->algorithm);
     }
@@ -186,5 +188,7 @@ blink_result_t plan_prove_bound(const topo_t *topo, plan_t *plan, const plan_t *
     else if (packed != plan)
         memcpy(plan->prices, packed->prices,
                ((size_t)topo->link_count + topo->node_count) * sizeof(*plan->prices));
-    return plan_bound_GBps(topo, plan, plan->prices, &plan->bound_GBps);
+    return plan->algorithm == BLINK_ALGORITHM_MULTICAST
+               ? plan_multicast_bound_GBps(topo, plan, &plan->bound_GBps)
+               : plan_bound_GBps(topo, plan, plan->prices, &plan->bound_GBps);
 }

@@ -6,6 +6,11 @@
  * the edges whose path crosses it, all phases concurrent; rate = 1 / max(load / capacity). Shares are of the
  * payload that collective.h defines for the collective. On GPUs the blocks that run lanes are loaded, too
  * (plan/blocks.h): the bound knows of links alone, the rate of both.
+ *
+ * In a plan by BLINK_ALGORITHM_MULTICAST a switch combines what the edges of a reduce tree bring to it, and
+ * copies what it gets to all edges of a broadcast tree. It does that to all ranks, the root among them: every
+ * tree loads the link between each rank and the switch once, and of the root's links the one that leads the
+ * other way, too.
  */
 #ifndef BLINK_PLAN_H
 #define BLINK_PLAN_H
@@ -24,11 +29,12 @@ typedef struct plan_path {
 } plan_path_t;
 
 /* A spanning tree over the ranks. For `reduce` an edge leads child to parent, for `broadcast` parent to
- * child. Arrays have one entry per rank; those of the root are PLAN_NONE. Both NULL where the part has no
- * such tree. */
+ * child. Arrays have one entry per rank; those of the root are PLAN_NONE, but for what multicast has there.
+ * Both NULL where the part has no such tree. */
 typedef struct plan_tree {
     uint32_t *parent; /* rank of the parent */
-    uint32_t *path;   /* index into plan_t.paths of the edge between this rank and its parent */
+    uint32_t *path;   /* index into plan_t.paths of the edge between this rank and its parent; of the root by
+                         multicast: of the way to the switch and back */
 } plan_tree_t;
 
 /* A way from one rank to another, by way of other ranks where no path joins the two. No hops: a rank's own
@@ -72,15 +78,16 @@ typedef struct plan {
     blink_algorithm_t algorithm; /* never AUTO */
     blink_protocol_t protocol;   /* of all edges */
     uint32_t rank_count;
-    uint32_t *rank_node;  /* topology node of each rank */
-    uint32_t root;        /* rank; for sendrecv the source; PLAN_NONE where the collective has none */
-    uint32_t peer;        /* sendrecv: the destination; else PLAN_NONE */
-    double block_GBps;    /* what the block that runs a lane moves at most; 0: any rate */
-    double rate_GBps;     /* payload GB/s once the pipeline is full; 0 if nothing moves (one rank) */
-    double bound_GBps;    /* proven upper bound for any plan; 0 if nothing moves */
-    double *prices;       /* the proof of the bound: one per topology link, then one per node; see
-                             plan/internal.h */
-    double plan_ms;       /* time spent planning */
+    uint32_t *rank_node; /* topology node of each rank */
+    uint32_t root;       /* rank; for sendrecv the source; PLAN_NONE where the collective has none */
+    uint32_t peer;       /* sendrecv: the destination; else PLAN_NONE */
+    double block_GBps;   /* what the block that runs a lane moves at most; 0: any rate */
+    double rate_GBps;    /* payload GB/s once the pipeline is full; 0 if nothing moves (one rank) */
+    double bound_GBps; /* proven upper bound for any plan, but for those by multicast, whose own is higher; 0
+                          if nothing moves */
+    double *prices;    /* the proof of the bound: one per topology link, then one per node; see
+                          plan/internal.h */
+    double plan_ms;    /* time spent planning */
     uint64_t deadline_ns; /* of clock_ns(), for those that make the plan; 0: none */
     uint32_t channel_count;
     plan_channel_t *channels;
@@ -109,8 +116,10 @@ typedef struct plan_request {
                              divided until blocks fill the links; 0: devices are none, or links alone count */
     uint32_t blocks_most; /* that run on a device at the same time: AUTO leaves out plans that have more; 0:
                              any number */
-    double plan_seconds;  /* how long packing trees or routes may take; then the best found by then is the
-                             plan, with what it lacks to its bound; 0: as long as it takes */
+    bool multicast;      /* who runs the plan makes switches reduce and copy: AUTO may choose MULTICAST, which
+                            is refused otherwise, named or not */
+    double plan_seconds; /* how long packing trees or routes may take; then the best found by then is the
+                            plan, with what it lacks to its bound; 0: as long as it takes */
 } plan_request_t;
 
 /*
@@ -143,10 +152,10 @@ blink_result_t plan_link_loads(const topo_t *topo, const plan_t *plan, double *l
 blink_result_t plan_rate_GBps(const topo_t *topo, const plan_t *plan, double *rate_GBps);
 
 /*
- * The bound that would hold if switches that reduce (topo_node_t) did so: each then combines what comes in
- * for one receiver, and copies what leaves to several, so that a link carries once what all trees of a part
- * take over it. No plan makes use of that yet, so bound_GBps holds for all there are. Where no switch reduces
- * the two are the same. Errors: NO_MEMORY.
+ * The bound for plans by multicast: switches that reduce (topo_node_t) combine what comes in for one
+ * receiver, and copy what leaves to several, so that a link carries once what all trees of a part take over
+ * it. Where no switch reduces it is that of all other plans, which bound_GBps is for these. Errors:
+ * NO_MEMORY.
  */
 blink_result_t plan_multicast_bound_GBps(const topo_t *topo, const plan_t *plan, double *bound_GBps);
 

@@ -34,6 +34,7 @@ typedef struct channel_cost {
 
 struct plan_predictor {
     double rate_GBps;
+    double reached; /* part of it that gets through switches that reduce; 1 without */
     double largest_part_share;
     bool reduces;
     uint32_t phases; /* reduce and broadcast lanes run side by side */
@@ -69,9 +70,12 @@ static void weigh_path(const walk_t *walk, uint32_t index)
     const plan_path_t *path = &walk->plan->paths[index];
     double *weights = &walk->weights[(size_t)index * WEIGHT_COUNT];
     double latency_us = plan_path_latency_us(walk->topo, path);
+    bool by_switch = walk->plan->algorithm == BLINK_ALGORITHM_MULTICAST;
     for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
         weights[ALPHA_FIRST + protocol] =
-            latency_us + model_hop_us(walk->topo, path->links, path->link_count, (blink_protocol_t)protocol);
+            latency_us +
+            (by_switch ? MODEL_MULTICAST_HOP_US
+                       : model_hop_us(walk->topo, path->links, path->link_count, (blink_protocol_t)protocol));
     weights[MOVE] =
         1.0 / (BYTES_PER_US_GBps * fmin(plan_path_GBps(walk->topo, path), block_GBps(walk->plan)));
     weights[HOP] = 1.0;
@@ -169,18 +173,16 @@ static bool is_of_nic(const topo_t *topo, uint32_t link)
            (topo->nodes[l->from].kind != TOPO_SWITCH || topo->nodes[l->to].kind != TOPO_SWITCH);
 }
 
-static void visit_path(const walk_t *walk, uint32_t index)
+static void visit_links(const walk_t *walk, plan_path_t path)
 {
-    const plan_path_t *path = &walk->plan->paths[index];
-    for (uint32_t i = 0; i < path->link_count; i++)
-        walk->visits[path->links[i]]++;
+    for (uint32_t i = 0; i < path.link_count; i++)
+        walk->visits[path.links[i]]++;
 }
 
-static void visit_tree(const walk_t *walk, const plan_tree_t *tree)
+static void visit_tree(const walk_t *walk, const plan_part_t *part, const plan_tree_t *tree)
 {
     for (uint32_t rank = 0; tree->parent && rank < walk->plan->rank_count; rank++)
-        if (tree->path[rank] != PLAN_NONE)
-            visit_path(walk, tree->path[rank]);
+        visit_links(walk, plan_loaded_links(walk->plan, part, tree, rank));
 }
 
 static void visit_channel(const walk_t *walk, const plan_channel_t *channel)
@@ -188,10 +190,10 @@ static void visit_channel(const walk_t *walk, const plan_channel_t *channel)
     memset(walk->visits, 0, walk->topo->link_count * sizeof(*walk->visits));
     for (uint32_t i = 0; i < channel->part_count; i++) {
         const plan_part_t *part = &channel->parts[i];
-        visit_tree(walk, &part->reduce);
-        visit_tree(walk, &part->broadcast);
+        visit_tree(walk, part, &part->reduce);
+        visit_tree(walk, part, &part->broadcast);
         for (uint32_t hop = 0; hop < part->route.hop_count; hop++)
-            visit_path(walk, part->route.paths[hop]);
+            visit_links(walk, walk->plan->paths[part->route.paths[hop]]);
     }
 }
 
@@ -280,6 +282,7 @@ blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, pla
     if (predictor) {
         *predictor = (plan_predictor_t){
             .rate_GBps = plan->rate_GBps,
+            .reached = plan->algorithm == BLINK_ALGORITHM_MULTICAST ? MODEL_MULTICAST_REACHED : 1.0,
             .reduces = collective_reduces(plan->collective),
             .phases = collective_reduces(plan->collective) && collective_broadcasts(plan->collective) ? 2 : 1,
             .channel_count = plan->channel_count,
@@ -334,12 +337,18 @@ uint32_t plan_predictor_depth(const plan_predictor_t *predictor)
     return predictor->facts[0].depth;
 }
 
+/* Of what links carry. */
+static double payload_share_of(const plan_predictor_t *predictor, blink_protocol_t protocol)
+{
+    return predictor->reached * model_payload_share(protocol);
+}
+
 /* Least time of all the bytes of a channel, in pieces of this many: R_c of the header. */
 static double channel_us(const plan_predictor_t *predictor, const channel_cost_t *cost, double bytes,
                          double piece_bytes, blink_protocol_t protocol, uint32_t slots)
 {
     double later = bytes * cost->part_share / piece_bytes - 1.0;
-    double busy_us = cost->busy_us_per_byte * piece_bytes / model_payload_share(protocol);
+    double busy_us = cost->busy_us_per_byte * piece_bytes / payload_share_of(predictor, protocol);
     if (cost->in_order)
         return busy_us + later * (cost->waits * cost->alpha_us[protocol] + busy_us) / predictor->phases;
     return predictor->reduces ? later * (predictor->facts[protocol].latency_us + 2.0 * busy_us) / slots : 0.0;
@@ -348,7 +357,8 @@ static double channel_us(const plan_predictor_t *predictor, const channel_cost_t
 double plan_predictor_us(const plan_predictor_t *predictor, uint64_t payload_bytes, blink_protocol_t protocol,
                          uint64_t chunk_bytes)
 {
-    double fill_us = 0.0, bytes = (double)payload_bytes, payload_share = model_payload_share(protocol);
+    double fill_us = 0.0, bytes = (double)payload_bytes;
+    double payload_share = payload_share_of(predictor, protocol);
     if (!(predictor->rate_GBps > 0.0))
         return model_launch_us(protocol);
     uint64_t chunk =

@@ -88,6 +88,7 @@ typedef enum blink_algorithm {
     BLINK_ALGORITHM_RECURSIVE_DOUBLING = 7, /**< partners at doubling distances, halving on the way in */
     BLINK_ALGORITHM_SHALLOW_TREES =
         8, /**< trees of few hops over links of one class, packed as well as these allow */
+    BLINK_ALGORITHM_MULTICAST = 9, /**< switches add up what ranks have and copy the result to all */
 } blink_algorithm_t;
 
 /** How data and its arrival flag travel over an edge. */

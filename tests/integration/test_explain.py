@@ -100,8 +100,13 @@ class ExplainTest(IntegrationTest):
         self.assertLessEqual(answer["rate_GBps"], 1.000001 * answer["bound_GBps"])  # nothing uses it
         status, out, err = self.explain("--topology", "dgx_h100", "--bytes", "1G")
         self.assertEqual((status, err), (0, ""))
-        self.assertIn(hint + ". No plan makes use of that yet; with it the bound is 450.000 GB/s, "
-                      "bus bandwidth 787.500 GB/s", out)
+        self.assertIn(hint + ". No daemon makes use of that yet; with it the bound is 450.000 GB/s, "
+                      "bus bandwidth 787.500 GB/s: see --multicast", out)
+        with_it = self.explain_json("--topology", "dgx_h100", "--bytes", "1G", "--gpus", "--multicast")
+        self.assertEqual((with_it["algorithm"], with_it["protocol"]), ("multicast", "simple"))
+        self.assertAlmostEqual(with_it["rate_GBps"], 360 * 8 / 9, places=3)
+        self.assertIn({"algorithm": "multicast", "protocol": "ll", "result": "UNSUPPORTED",
+                       "reason": "a switch that reduces would add up flags, too"}, with_it["candidates"])
         on_gpus = self.explain_json("--topology", "dgx_h100", "--bytes", "1G", "--gpus")
         self.assertAlmostEqual(on_gpus["multicast_bound_GBps"], 0.8 * 450, places=3)
         # No difference to a broadcast, and no such switches in an A100's machine.

@@ -95,8 +95,8 @@ static const struct argp_option option_list[] = {
      "sum (default), prod, max, min, avg, premulsum (each rank's input by a number of its own); or all", 1},
     {"root", 'r', "RANK", 0, "Root of broadcast, reduce, gather, scatter (default 0)", 1},
     {"algorithm", KEY_ALGORITHM, "NAME", 0,
-     "auto (default), trees, shallow-trees, ring, double-binary-tree, blink, one-hop, binomial or "
-     "recursive-doubling",
+     "auto (default), trees, shallow-trees, ring, double-binary-tree, blink, one-hop, binomial, "
+     "recursive-doubling or multicast",
      1},
     {"check", 'c', "0|1", OPTION_ARG_OPTIONAL, "Compare with a reference, see below (default 1)", 1},
     {"memory", KEY_MEMORY, "KIND", 0,
@@ -475,7 +475,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
             argp_error(
                 state,
                 "--algorithm %s: auto, trees, shallow-trees, ring, double-binary-tree, blink, one-hop, "
-                "binomial or recursive-doubling",
+                "binomial, recursive-doubling or multicast",
                 argument);
         return 0;
     case KEY_JSON:

@@ -65,6 +65,7 @@ class Algorithm(enum.IntEnum):
     binomial = 6
     recursive_doubling = 7
     shallow_trees = 8
+    multicast = 9
 
 
 class UniqueId(ctypes.Structure):

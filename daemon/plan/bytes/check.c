@@ -3,6 +3,7 @@
 
 #include "collective.h"
 #include "error.h"
+#include "plan/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -67,6 +68,8 @@ static blink_result_t check_tree(checker_t *checker, const plan_tree_t *tree, ui
     uint32_t first_walk = checker->walks + 1;
     for (uint32_t rank = 0; tree->parent && rank < checker->plan->rank_count; rank++) {
         uint32_t parent = tree->parent[rank];
+        if (rank == root && checker->plan->algorithm == BLINK_ALGORITHM_MULTICAST)
+            BLINK_TRY(check_edge(checker, tree->path[rank], root, root));
         if (rank == root)
             continue;
         BLINK_TRY(check_edge(checker, tree->path[rank], reduces ? rank : parent, reduces ? parent : rank));
@@ -82,7 +85,11 @@ static blink_result_t check_trees(checker_t *checker, const plan_part_t *part)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a tree with root %u in a plan with root %u", part->root,
                           plan->root);
     BLINK_TRY(check_tree(checker, &part->reduce, part->root, true));
-    return check_tree(checker, &part->broadcast, part->root, false);
+    BLINK_TRY(check_tree(checker, &part->broadcast, part->root, false));
+    if (plan->algorithm == BLINK_ALGORITHM_MULTICAST && !plan_is_multicast_part(checker->topo, plan, part))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a part with root %u that is no star by a switch which reduces",
+                          part->root);
+    return BLINK_OK;
 }
 
 /* ---- routes ---- */

@@ -22,7 +22,8 @@ static_assert(PLAN_RANKS_MAX < PLAN_BYTES_NO_RANK, "ranks fit 16 bits");
  *   symmetry:  u32 order, u16 rank_image[rank_count], u32 link_image[link_count of the topology]
  *   channel:   f64 share, u32 part_count, and the parts:
  *     of trees: u16 root, and for the reduce tree, the broadcast tree or both, as the collective has them:
- *               u16 parent[rank_count], u32 path[rank_count], those of the root without meaning
+ *               u16 parent[rank_count], u32 path[rank_count], those of the root without meaning,
+ *               but that its path by multicast leads to the switch and back
  *     a route:  u16 hop_count, u16 ranks[hop_count + 1], u32 paths[hop_count]
  */
 typedef struct plan_bytes_head {

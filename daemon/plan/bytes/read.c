@@ -98,6 +98,19 @@ static blink_result_t check_request(const reader_t *reader)
     return BLINK_OK;
 }
 
+/* Switches add up allreduces alone, and could not tell flags from data. */
+static blink_result_t check_multicast(const reader_t *reader)
+{
+    const plan_bytes_head_t *head = &reader->head;
+    if (head->algorithm != BLINK_ALGORITHM_MULTICAST ||
+        (reader->request->multicast && head->collective == BLINK_ALLREDUCE &&
+         head->protocol == BLINK_PROTOCOL_SIMPLE && head->symmetry_count == 0))
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a plan by multicast for collective %u with protocol %u, %s",
+                      head->collective, head->protocol,
+                      reader->request->multicast ? "which switches do not do" : "and no switch reduces here");
+}
+
 static blink_result_t check_head(const reader_t *reader)
 {
     const plan_bytes_head_t *head = &reader->head;
@@ -111,6 +124,7 @@ static blink_result_t check_head(const reader_t *reader)
     if (!is_asked_for || !blink_protocol_valid(head->protocol))
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a plan by algorithm %u with protocol %u", head->algorithm,
                           head->protocol);
+    BLINK_TRY(check_multicast(reader));
     if (!is_rate(head->rate_GBps) || !is_rate(head->bound_GBps))
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a plan of %g GB/s, of at most %g", head->rate_GBps,
                           head->bound_GBps);
@@ -246,8 +260,10 @@ static blink_result_t take_tree(reader_t *reader, const plan_tree_t *tree, uint3
         if ((tree->parent[rank] == PLAN_NONE) != (rank == root))
             return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a tree with root %u in which rank %u has %s parent", root,
                               rank, rank == root ? "a" : "no");
-    BLINK_TRY(check_paths_of(reader, tree->path, ranks, root));
-    tree->path[root] = PLAN_NONE;
+    bool has_way = reader->plan->algorithm == BLINK_ALGORITHM_MULTICAST;
+    BLINK_TRY(check_paths_of(reader, tree->path, ranks, has_way ? PLAN_NONE : root));
+    if (!has_way)
+        tree->path[root] = PLAN_NONE;
     return BLINK_OK;
 }
 

@@ -470,6 +470,8 @@ static blink_result_t compile_expanded(const lane_source_t *source, lane_program
 {
     const plan_t *plan = source->plan;
     lane_program_t *created = NULL;
+    if (plan->algorithm == BLINK_ALGORITHM_MULTICAST && plan->channel_count > 0)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "multicast can be planned, but not be run or simulated yet");
     if (plan->channel_count == 0 && plan->rank_count != 1)
         return BLINK_FAIL(BLINK_ERR_INTERNAL, "a plan over %u ranks has no channel", plan->rank_count);
     BLINK_TRY(program_create(plan, &created));

@@ -307,6 +307,12 @@ static void print_bundles(const report_t *r, const bundle_t *bundles, uint32_t c
         fprintf(r->out, "  and %u more\n", left);
 }
 
+/* The prices are of plans that leave it to ranks to reduce and copy. */
+static void print_multicast_bound(const report_t *r)
+{
+    fprintf(r->out, "No plan exceeds %.3f GB/s, although switches reduce and copy\n", r->plan->bound_GBps);
+}
+
 static blink_result_t print_prices(report_t *r)
 {
     bundle_t *bundles = calloc(r->entry_count + 1u, sizeof(*bundles));
@@ -390,8 +396,12 @@ static blink_result_t print_report(report_t *r)
     if (!r->entries || !r->loads)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u links", r->topo->link_count);
     BLINK_TRY(plan_link_loads(r->topo, r->plan, r->loads));
-    list_priced(r);
-    BLINK_TRY(print_prices(r));
+    if (r->plan->algorithm == BLINK_ALGORITHM_MULTICAST) {
+        print_multicast_bound(r);
+    } else {
+        list_priced(r);
+        BLINK_TRY(print_prices(r));
+    }
     print_loads(r);
     return print_blocks(r);
 }

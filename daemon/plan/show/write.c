@@ -72,7 +72,9 @@ uint32_t plan_branch_room(const plan_t *plan, const plan_branch_t *branch)
 
 uint32_t plan_branch_edge(const plan_branch_t *branch, uint32_t place)
 {
-    return branch->tree ? branch->tree->path[place] : branch->route->paths[place];
+    if (!branch->tree)
+        return branch->route->paths[place];
+    return place == branch->root ? PLAN_NONE : branch->tree->path[place];
 }
 
 uint32_t plan_branch_depth(const plan_t *plan, const plan_branch_t *branch)

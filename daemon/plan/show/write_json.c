@@ -35,6 +35,12 @@ static void write_path(topo_text_t *text, const topo_t *topo, const plan_path_t 
     fputs("]}", text->file);
 }
 
+/* The switch in which the edges of a tree by multicast meet. */
+static uint32_t meeting_of(const topo_t *topo, const plan_t *plan, const plan_branch_t *branch)
+{
+    return topo->links[plan->paths[branch->tree->path[branch->root]].links[0]].to;
+}
+
 static void write_branch(topo_text_t *text, const topo_t *topo, const plan_t *plan,
                          const plan_branch_t *branch)
 {
@@ -48,6 +54,10 @@ static void write_branch(topo_text_t *text, const topo_t *topo, const plan_t *pl
     }
     fputs(", ", text->file);
     write_real(text, "share", branch->share);
+    if (plan->algorithm == BLINK_ALGORITHM_MULTICAST) {
+        fputs(", ", text->file);
+        write_member(text, "switch", topo->nodes[meeting_of(topo, plan, branch)].id);
+    }
     fputs(", \"edges\": [", text->file);
     const char *separator = "\n   ";
     for (uint32_t place = 0; place < plan_branch_room(plan, branch); place++) {

@@ -118,6 +118,10 @@ static void write_summary(topo_text_t *text, const topo_t *topo, const plan_t *p
     fprintf(text->file, "rate %.3f GB/s, bound %.3f GB/s (%.1f%%), planned in %.2f ms\n", plan->rate_GBps,
             plan->bound_GBps, plan->bound_GBps > 0.0 ? 100.0 * plan->rate_GBps / plan->bound_GBps : 100.0,
             plan->plan_ms);
+    if (plan->algorithm == BLINK_ALGORITHM_MULTICAST)
+        fputs("switches reduce and copy: a link carries the share of a tree once, the root's in both "
+              "directions\n",
+              text->file);
     if (plan->symmetry_count > 0)
         fprintf(text->file,
                 "shown: %u of the channels; each stands for its %" PRIu64

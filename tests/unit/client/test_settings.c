@@ -59,7 +59,7 @@ static void test_values_that_are_refused(void **state)
     check_refused("BLINK_DEBUG", "INFO", "BLINK_DEBUG is \"INFO\", not info or trace");
     check_refused("BLINK_ALGORITHM", "rings",
                   "BLINK_ALGORITHM is \"rings\", not one of auto, trees, ring, double-binary-tree, blink, "
-                  "one-hop, binomial, recursive-doubling, shallow-trees");
+                  "one-hop, binomial, recursive-doubling, shallow-trees, multicast");
     const char *const times[] = {"0", "-1", "4000001", "5s", "nan", "inf"};
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
         char sentence[96];
