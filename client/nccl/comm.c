@@ -5,6 +5,7 @@
 
 #include "unique_id.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +14,10 @@
  */
 #define OP_TIMEOUT_MS   4000000000u
 #define INIT_TIMEOUT_MS 600000u
+
+/* How often who frees a communicator looks whether other threads have come out of their calls, which an abort
+ * has ended. */
+#define LOOK_US 100
 
 /* ---- options ---- */
 
@@ -181,12 +186,21 @@ destroy:
     return ABI_SYSTEM_ERROR;
 }
 
-abi_result_t nccl_comm_await(nccl_comm_t *comm)
+static abi_result_t await_ready(nccl_comm_t *comm)
 {
     bool ready;
-    abi_result_t result = nccl_result(blink_comm_init_wait(comm->comm, UINT_MAX, &ready));
-    if (result != ABI_SUCCESS)
-        (void)nccl_comm_discard(comm); /* nothing is left of it to fail with */
+    return nccl_result(blink_comm_init_wait(comm->comm, UINT_MAX, &ready));
+}
+
+abi_result_t nccl_comm_await(nccl_comm_t *comm)
+{
+    abi_result_t result = await_ready(comm);
+    bool frees = result != ABI_SUCCESS && !atomic_exchange(&comm->is_leaving, true);
+    nccl_comm_leave(comm);
+    if (!frees)
+        return result;
+    nccl_comm_await_calls(comm);
+    (void)nccl_comm_discard(comm); /* nothing is left of it to fail with */
     return result;
 }
 
@@ -199,19 +213,127 @@ abi_result_t nccl_comm_discard(nccl_comm_t *comm)
     return told;
 }
 
-abi_result_t nccl_comm_enter(nccl_comm_t *comm, const char *call)
+/* ---- calls ---- */
+
+abi_result_t nccl_comm_enter_any_time(nccl_comm_t *comm, const char *call)
 {
     if (!comm)
         return nccl_fail(ABI_INVALID_ARGUMENT, "%s: comm is NULL", call);
-    /* Sequentially consistent, as in ncclCommAbort(): of a call and an abort one sees the other. */
-    atomic_fetch_add(&comm->users, 1);
+    /* Sequentially consistent, as in nccl_comm_close(): of a call and an abort one sees the other. */
+    nccl_comm_enter_again(comm);
     if (!atomic_load(&comm->is_leaving))
         return ABI_SUCCESS;
     nccl_comm_leave(comm);
     return nccl_fail(ABI_INVALID_USAGE, "%s: the communicator is being aborted or destroyed", call);
 }
 
+abi_result_t nccl_comm_enter(nccl_comm_t *comm, const char *call)
+{
+    NCCL_TRY(nccl_comm_enter_any_time(comm, call));
+    abi_result_t result = nccl_comm_check_idle(comm, call);
+    if (result != ABI_SUCCESS)
+        nccl_comm_leave(comm);
+    return result;
+}
+
+void nccl_comm_enter_again(nccl_comm_t *comm)
+{
+    atomic_fetch_add(&comm->users, 1);
+}
+
 void nccl_comm_leave(nccl_comm_t *comm)
 {
     atomic_fetch_sub(&comm->users, 1);
+}
+
+abi_result_t nccl_comm_close(nccl_comm_t *comm, const char *call)
+{
+    if (atomic_exchange(&comm->is_leaving, true))
+        return nccl_fail(ABI_INVALID_USAGE, "%s: the communicator is being aborted or destroyed", call);
+    return ABI_SUCCESS;
+}
+
+void nccl_comm_await_calls(nccl_comm_t *comm)
+{
+    while (atomic_load(&comm->users) > 0)
+        (void)usleep(LOOK_US);
+}
+
+/* ---- calls that go on after they have returned ---- */
+
+void nccl_comm_go_on(nccl_comm_t *comm)
+{
+    atomic_fetch_add(&comm->backgrounds, 1);
+}
+
+void nccl_comm_end(nccl_comm_t *comm, abi_result_t outcome)
+{
+    pthread_mutex_lock(&comm->lock);
+    comm->outcome = outcome;
+    snprintf(comm->outcome_text, sizeof(comm->outcome_text), "%s", nccl_sentence());
+    pthread_mutex_unlock(&comm->lock);
+    atomic_fetch_sub(&comm->backgrounds, 1);
+}
+
+abi_result_t nccl_comm_check_idle(nccl_comm_t *comm, const char *call)
+{
+    if (atomic_load(&comm->backgrounds) == 0)
+        return ABI_SUCCESS;
+    return nccl_fail(ABI_INVALID_ARGUMENT,
+                     "%s: another call with the communicator, which does not block, goes on: "
+                     "ncclCommGetAsyncError() says when it has ended",
+                     call);
+}
+
+abi_result_t nccl_comm_outcome(nccl_comm_t *comm)
+{
+    if (atomic_load(&comm->backgrounds) > 0)
+        return ABI_IN_PROGRESS;
+    pthread_mutex_lock(&comm->lock);
+    abi_result_t outcome = comm->outcome;
+    if (outcome != ABI_SUCCESS)
+        (void)nccl_fail(outcome, "%s", comm->outcome_text);
+    pthread_mutex_unlock(&comm->lock);
+    return outcome;
+}
+
+/* ---- communicators that are being made of others ---- */
+
+static void add_child(nccl_comm_t *parent, nccl_comm_t *child)
+{
+    pthread_mutex_lock(&parent->lock);
+    child->next_of_parent = parent->joining;
+    parent->joining = child;
+    pthread_mutex_unlock(&parent->lock);
+}
+
+static void remove_child(nccl_comm_t *parent, nccl_comm_t *child)
+{
+    pthread_mutex_lock(&parent->lock);
+    nccl_comm_t **link = &parent->joining;
+    while (*link != child)
+        link = &(*link)->next_of_parent;
+    *link = child->next_of_parent;
+    pthread_mutex_unlock(&parent->lock);
+}
+
+/* Who aborts the parent finds the child, or is found here: it closes the parent first. */
+abi_result_t nccl_comm_await_child(nccl_comm_t *parent, nccl_comm_t *child)
+{
+    add_child(parent, child);
+    if (atomic_load(&parent->is_leaving))
+        (void)blink_comm_abort(child->comm);
+    abi_result_t result = await_ready(child);
+    remove_child(parent, child);
+    if (result != ABI_SUCCESS)
+        (void)nccl_comm_discard(child);
+    return result;
+}
+
+void nccl_comm_abort_children(nccl_comm_t *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    for (nccl_comm_t *child = comm->joining; child; child = child->next_of_parent)
+        (void)blink_comm_abort(child->comm);
+    pthread_mutex_unlock(&comm->lock);
 }

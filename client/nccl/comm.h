@@ -17,11 +17,16 @@ struct nccl_comm {
     blink_comm_t *comm;
     nccl_gpu_t gpu;
     int rank, rank_count;
-    bool is_blocking;
-    blink_unique_id_t line; /* the same on all ranks: what shrunk communicators gather under comes from it */
-    atomic_uint users;      /* calls that are under way */
+    bool is_blocking;        /* else calls that wait for other ranks go on after they have returned */
+    blink_unique_id_t line;  /* the same on all ranks: what shrunk communicators gather under comes from it */
+    atomic_uint users;       /* calls that are under way */
+    atomic_uint backgrounds; /* those of them that go on after they have returned */
     atomic_bool is_leaving, is_finalized, is_revoked;
-    pthread_mutex_t lock; /* for what follows */
+    nccl_comm_t *next_of_parent; /* under the lock of the communicator that this is being made of */
+    pthread_mutex_t lock;        /* for what follows */
+    nccl_comm_t *joining;        /* those that are being made of it */
+    abi_result_t outcome;        /* of the last call that went on so */
+    char outcome_text[NCCL_SENTENCE_BYTES];
     nccl_redops_t redops;
     uint64_t split_count;
     uint64_t *shrunk; /* what was excluded in each shrinking, as a number */
@@ -56,14 +61,46 @@ abi_result_t nccl_comm_begin(const blink_unique_id_t *id, int rank_count, int ra
 abi_result_t nccl_comm_wrap(const nccl_comm_t *parent, blink_comm_t *inner, const blink_unique_id_t *line,
                             const nccl_options_t *options, nccl_comm_t **comm);
 
-/** Wait until all ranks have joined. On an error the communicator is freed. */
+/** In a call with it, which ends: wait until all ranks have joined. On an error the communicator is freed, by
+ * who aborts it if somebody does. */
 abi_result_t nccl_comm_await(nccl_comm_t *comm);
+
+/** The same for one that nobody else knows yet: it is given up if `parent`, of which it is made, is aborted.
+ */
+abi_result_t nccl_comm_await_child(nccl_comm_t *parent, nccl_comm_t *child);
+
+/** Give up those that are being made of it. */
+void nccl_comm_abort_children(nccl_comm_t *comm);
 
 /** Leave and free it, whatever its state. */
 abi_result_t nccl_comm_discard(nccl_comm_t *comm);
 
-/** Begin a call with it, and end it. Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (being aborted). */
+/** Begin a call with it, and end it. Errors: INVALID_ARGUMENT (NULL, or another call still goes on),
+ * INVALID_USAGE (being aborted). */
 abi_result_t nccl_comm_enter(nccl_comm_t *comm, const char *call);
 void nccl_comm_leave(nccl_comm_t *comm);
+
+/** Begin one that can be made at any time. Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE. */
+abi_result_t nccl_comm_enter_any_time(nccl_comm_t *comm, const char *call);
+
+/** In a call: another one begins that needs the same. */
+void nccl_comm_enter_again(nccl_comm_t *comm);
+
+/** From now on nobody enters. Errors: INVALID_USAGE (another thread has said so). */
+abi_result_t nccl_comm_close(nccl_comm_t *comm, const char *call);
+
+/** Wait until all calls have ended. */
+void nccl_comm_await_calls(nccl_comm_t *comm);
+
+/** A call that has begun goes on after it has returned; and it has ended, with the sentence of this thread if
+ * it has failed. It leaves after that. */
+void nccl_comm_go_on(nccl_comm_t *comm);
+void nccl_comm_end(nccl_comm_t *comm, abi_result_t outcome);
+
+/** Errors: INVALID_ARGUMENT (such a call still goes on). */
+abi_result_t nccl_comm_check_idle(nccl_comm_t *comm, const char *call);
+
+/** What such calls have come to: IN_PROGRESS, or how the last one has ended. */
+abi_result_t nccl_comm_outcome(nccl_comm_t *comm);
 
 #endif

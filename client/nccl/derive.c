@@ -7,8 +7,7 @@
 enum { SPLIT = 1, SHRINK = 2 };
 
 typedef struct making {
-    nccl_task_t task; /* first: it is freed as this */
-    nccl_comm_t *parent;
+    nccl_task_t task; /* first: it is freed as this. Of the parent */
     nccl_comm_t **place;
     nccl_options_t options;
     blink_unique_id_t line;
@@ -26,7 +25,7 @@ static making_t *create_making(nccl_comm_t *parent, nccl_comm_t **place, const n
         return NULL;
     }
     making->task.run = run;
-    making->parent = parent;
+    making->task.comm = parent;
     making->place = place;
     making->options = *options;
     if (options->config.name)
@@ -43,19 +42,33 @@ static abi_result_t take_options(const nccl_comm_t *parent, const abi_config_t *
     return ABI_SUCCESS;
 }
 
+/* Who aborts the parent does not know that it has a child by now, and nobody would take that. */
+static abi_result_t hand_over(const making_t *making, nccl_comm_t *made)
+{
+    if (atomic_load(&making->task.comm->is_leaving)) {
+        (void)blink_comm_abort(made->comm);
+        (void)nccl_comm_discard(made);
+        return nccl_fail(ABI_INVALID_USAGE,
+                         "the communicator of which another one was made is being aborted");
+    }
+    /* Release: a program may look at the handle without asking whether the call has ended. */
+    __atomic_store_n(making->place, made, __ATOMIC_RELEASE);
+    return ABI_SUCCESS;
+}
+
 /* ---- splitting ---- */
 
 static abi_result_t run_split(nccl_task_t *task)
 {
     making_t *making = (making_t *)task;
-    nccl_comm_t *parent = making->parent;
     blink_comm_t *inner = NULL;
-    abi_result_t result = nccl_result(
-        blink_comm_split(parent->comm, making->color, making->key, &making->options.config, &inner));
-    if (result == ABI_SUCCESS && inner)
-        result = nccl_comm_wrap(parent, inner, &making->line, &making->options, making->place);
-    nccl_comm_leave(parent);
-    return result;
+    nccl_comm_t *made;
+    NCCL_TRY(nccl_result(
+        blink_comm_split(task->comm->comm, making->color, making->key, &making->options.config, &inner)));
+    if (!inner)
+        return ABI_SUCCESS;
+    NCCL_TRY(nccl_comm_wrap(task->comm, inner, &making->line, &making->options, &made));
+    return hand_over(making, made);
 }
 
 /* All ranks split in the same order, so that all count the same. */
@@ -82,7 +95,6 @@ static abi_result_t split(nccl_comm_t *comm, int color, int key, nccl_comm_t **p
     making->color = color;
     making->key = key;
     derive_split(comm, making);
-    (void)nccl_comm_enter(comm, "ncclCommSplit"); /* a second time: until the task is done */
     return nccl_group_do(&making->task);
 }
 
@@ -102,19 +114,13 @@ abi_result_t ncclCommSplit(nccl_comm_t *comm, int color, int key, nccl_comm_t **
 static abi_result_t run_shrink(nccl_task_t *task)
 {
     making_t *making = (making_t *)task;
-    nccl_comm_t *parent = making->parent;
-    nccl_gpu_t gpu = parent->gpu;
+    nccl_gpu_t gpu = task->comm->gpu;
     nccl_comm_t *made;
-    abi_result_t result = gpu.retained ? nccl_gpu_numbered(gpu.ordinal, &gpu) : ABI_SUCCESS;
-    if (result == ABI_SUCCESS)
-        result =
-            nccl_comm_begin(&making->line, making->rank_count, making->rank, &making->options, &gpu, &made);
-    if (result == ABI_SUCCESS)
-        result = nccl_comm_await(made);
-    if (result == ABI_SUCCESS)
-        *making->place = made;
-    nccl_comm_leave(parent);
-    return result;
+    if (gpu.retained)
+        NCCL_TRY(nccl_gpu_numbered(gpu.ordinal, &gpu));
+    NCCL_TRY(nccl_comm_begin(&making->line, making->rank_count, making->rank, &making->options, &gpu, &made));
+    NCCL_TRY(nccl_comm_await_child(task->comm, made));
+    return hand_over(making, made);
 }
 
 /* Mark those that go. How many stay; less than 1: an argument is wrong, and that has been said. */
@@ -191,7 +197,6 @@ static abi_result_t shrink(nccl_comm_t *comm, const bool *goes, int left, nccl_c
         free(making);
         return result;
     }
-    (void)nccl_comm_enter(comm, "ncclCommShrink"); /* a second time: until the task is done */
     return nccl_group_do(&making->task);
 }
 

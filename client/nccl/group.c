@@ -1,8 +1,6 @@
 /* Groups of a thread. */
 #include "group.h"
 
-#include "comm.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,6 +18,7 @@ typedef struct group {
     nccl_gpu_t of_default;
     join_t *joins;
     nccl_task_t *tasks;
+    bool is_in_progress; /* something goes on after the group */
     abi_result_t failed;
     char sentence[NCCL_SENTENCE_BYTES];
 } group_t;
@@ -28,7 +27,9 @@ static _Thread_local group_t group;
 
 abi_result_t nccl_group_note(abi_result_t result)
 {
-    if (result != ABI_SUCCESS && group.depth > 0 && group.failed == ABI_SUCCESS) {
+    if (result == ABI_IN_PROGRESS) {
+        group.is_in_progress = group.depth > 0;
+    } else if (result != ABI_SUCCESS && group.depth > 0 && group.failed == ABI_SUCCESS) {
         group.failed = result;
         snprintf(group.sentence, sizeof(group.sentence), "%s", nccl_sentence());
     }
@@ -84,19 +85,32 @@ static abi_result_t await(nccl_comm_t *comm, nccl_comm_t **place)
     return result;
 }
 
-abi_result_t nccl_group_await(nccl_comm_t *comm, nccl_comm_t **place)
+/* Without memory it is given up: others would wait for this thread, which has more to join first. */
+static abi_result_t await_later(nccl_comm_t *comm, nccl_comm_t **place)
 {
-    if (group.depth == 0)
-        return await(comm, place);
     join_t *join = malloc(sizeof(*join));
     if (!join) {
-        (void)nccl_comm_discard(comm);
-        *place = NULL;
+        (void)blink_comm_abort(comm->comm);
+        (void)await(comm, place);
         return nccl_fail(ABI_SYSTEM_ERROR, "no memory for a communicator of a group");
     }
     *join = (join_t){.next = group.joins, .comm = comm, .place = place};
     group.joins = join;
     return ABI_SUCCESS;
+}
+
+abi_result_t nccl_group_join(nccl_comm_t **place, int rank_count, const blink_unique_id_t *id, int rank,
+                             const nccl_options_t *options, const nccl_gpu_t *gpu)
+{
+    nccl_comm_t *joining;
+    NCCL_TRY(nccl_comm_begin(id, rank_count, rank, options, gpu, &joining));
+    if (options->is_blocking)
+        nccl_comm_enter_again(joining); /* until it has been waited for */
+    /* Release: another thread may abort it. */
+    __atomic_store_n(place, joining, __ATOMIC_RELEASE);
+    if (!options->is_blocking)
+        return ABI_IN_PROGRESS;
+    return group.depth > 0 ? await_later(joining, place) : await(joining, place);
 }
 
 static void await_joins(void)
@@ -111,57 +125,129 @@ static void await_joins(void)
 
 /* ---- tasks ---- */
 
-static void run(nccl_task_t *task)
+/* All of a communicator, whatever becomes of one: other ranks do theirs. The first one gets the first
+ * failure.
+ */
+static void run(nccl_task_t *first)
 {
-    task->result = task->run(task);
-    snprintf(task->sentence, sizeof(task->sentence), "%s", nccl_sentence());
+    for (nccl_task_t *task = first; task; task = task->then) {
+        abi_result_t result = task->run(task);
+        if (result == ABI_SUCCESS || first->result != ABI_SUCCESS)
+            continue;
+        first->result = result;
+        snprintf(first->sentence, sizeof(first->sentence), "%s", nccl_sentence());
+    }
 }
 
-static void *run_in_thread(void *task)
+static void *run_in_thread(void *first)
 {
-    run(task);
+    run(first);
     return NULL;
 }
 
-static abi_result_t finish(nccl_task_t *task)
+static abi_result_t result_of(const nccl_task_t *first)
 {
-    abi_result_t result = task->result;
-    if (result != ABI_SUCCESS)
-        (void)nccl_fail(result, "%s", task->sentence);
-    free(task);
+    return first->result == ABI_SUCCESS ? ABI_SUCCESS : nccl_fail(first->result, "%s", first->sentence);
+}
+
+static void discard(nccl_task_t *first)
+{
+    for (nccl_task_t *task = first, *then; task; task = then) {
+        then = task->then;
+        nccl_comm_leave(task->comm);
+        free(task);
+    }
+}
+
+static abi_result_t finish(nccl_task_t *first)
+{
+    abi_result_t result = result_of(first);
+    discard(first);
     return result;
+}
+
+static void *run_in_background(void *argument)
+{
+    nccl_task_t *first = argument;
+    run(first);
+    nccl_comm_end(first->comm, result_of(first));
+    discard(first);
+    return NULL;
+}
+
+/* Of a communicator that does not block. */
+static abi_result_t go_on(nccl_task_t *first)
+{
+    pthread_t thread;
+    nccl_comm_go_on(first->comm);
+    int error = pthread_create(&thread, NULL, run_in_background, first);
+    if (!error) {
+        (void)pthread_detach(thread);
+        return ABI_IN_PROGRESS;
+    }
+    abi_result_t result =
+        nccl_fail(ABI_SYSTEM_ERROR, "no thread for a communicator that does not block: error %d", error);
+    nccl_comm_end(first->comm, result);
+    discard(first);
+    return result;
+}
+
+/* Behind those of the same communicator, whose calls have an order. */
+static void queue(nccl_task_t *task)
+{
+    nccl_task_t **place = &group.tasks;
+    while (*place && (*place)->comm != task->comm)
+        place = &(*place)->next;
+    while (*place)
+        place = &(*place)->then;
+    *place = task;
 }
 
 abi_result_t nccl_group_do(nccl_task_t *task)
 {
-    if (group.depth == 0) {
-        run(task);
-        return finish(task);
+    nccl_comm_enter_again(task->comm); /* until the task is done */
+    if (group.depth > 0) {
+        queue(task);
+        return ABI_SUCCESS;
     }
-    task->next = group.tasks;
-    group.tasks = task;
-    return ABI_SUCCESS;
+    if (!task->comm->is_blocking)
+        return go_on(task);
+    run(task);
+    return finish(task);
 }
 
-/* The thread does the first one itself. Others, each for another rank, may be waiting for that one. */
-static void do_tasks(nccl_task_t *tasks)
+static void do_tasks(nccl_task_t *tasks);
+
+/* The thread does the last one itself. Others, each for another rank, may be waiting for that one. */
+static void do_blocking(nccl_task_t *first)
 {
     pthread_t thread;
-    if (!tasks)
-        return;
-    nccl_task_t *rest = tasks->next;
-    int error = rest ? pthread_create(&thread, NULL, run_in_thread, tasks) : 0;
+    nccl_task_t *rest = first->next;
+    int error = rest ? pthread_create(&thread, NULL, run_in_thread, first) : 0;
     if (error) {
-        tasks->result =
+        first->result =
             nccl_fail(ABI_SYSTEM_ERROR, "no thread for a communicator of a group: error %d", error);
-        snprintf(tasks->sentence, sizeof(tasks->sentence), "%s", nccl_sentence());
+        snprintf(first->sentence, sizeof(first->sentence), "%s", nccl_sentence());
     } else if (!rest) {
-        run(tasks);
+        run(first);
     }
     do_tasks(rest);
     if (rest && !error)
         (void)pthread_join(thread, NULL);
-    (void)nccl_group_note(finish(tasks));
+    (void)nccl_group_note(finish(first));
+}
+
+static void do_tasks(nccl_task_t *tasks)
+{
+    if (!tasks)
+        return;
+    if (tasks->comm->is_blocking) {
+        do_blocking(tasks);
+        return;
+    }
+    nccl_task_t *rest = tasks->next;
+    (void)nccl_group_note(go_on(tasks));
+    do_tasks(rest);
 }
 
 /* ---- the end ---- */
@@ -203,6 +289,8 @@ abi_result_t ncclGroupEnd(void)
     abi_result_t result = group.failed;
     if (result != ABI_SUCCESS)
         (void)nccl_fail(result, "%s", group.sentence);
+    else if (group.is_in_progress)
+        result = ABI_IN_PROGRESS;
     group = (group_t){0};
     return result;
 }

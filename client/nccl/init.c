@@ -24,16 +24,6 @@ abi_result_t ncclGetUniqueId(abi_unique_id_t *id)
     return ABI_SUCCESS;
 }
 
-/* The GPU is taken over. Ranks that do not block are joining when this returns. */
-static abi_result_t join(nccl_comm_t **comm, int rank_count, const blink_unique_id_t *id, int rank,
-                         const nccl_options_t *options, const nccl_gpu_t *gpu)
-{
-    nccl_comm_t *joining;
-    NCCL_TRY(nccl_comm_begin(id, rank_count, rank, options, gpu, &joining));
-    *comm = joining;
-    return options->is_blocking ? nccl_group_await(joining, comm) : ABI_IN_PROGRESS;
-}
-
 static abi_result_t init(const char *call, nccl_comm_t **comm, int rank_count, const abi_unique_id_t *id,
                          int rank, const abi_config_t *config)
 {
@@ -42,29 +32,23 @@ static abi_result_t init(const char *call, nccl_comm_t **comm, int rank_count, c
     nccl_gpu_t gpu;
     if (!comm)
         return nccl_fail(ABI_INVALID_ARGUMENT, "%s: comm is NULL", call);
-    *comm = NULL;
+    __atomic_store_n(comm, NULL, __ATOMIC_RELAXED); /* another thread may wait for the handle, to abort it */
     NCCL_TRY(nccl_group_check_plain(call));
     NCCL_TRY(nccl_options_take(config, &options));
     NCCL_TRY(nccl_id_read(id, &inner));
     NCCL_TRY(nccl_gpu_current(&gpu));
-    return join(comm, rank_count, &inner, rank, &options, &gpu);
-}
-
-/* That a join goes on is no failure of a group. */
-static abi_result_t noted(abi_result_t result)
-{
-    return result == ABI_IN_PROGRESS ? result : nccl_group_note(result);
+    return nccl_group_join(comm, rank_count, &inner, rank, &options, &gpu);
 }
 
 abi_result_t ncclCommInitRank(nccl_comm_t **comm, int rank_count, abi_unique_id_t id, int rank)
 {
-    return noted(init(__func__, comm, rank_count, &id, rank, NULL));
+    return nccl_group_note(init(__func__, comm, rank_count, &id, rank, NULL));
 }
 
 abi_result_t ncclCommInitRankConfig(nccl_comm_t **comm, int rank_count, abi_unique_id_t id, int rank,
                                     abi_config_t *config)
 {
-    return noted(init(__func__, comm, rank_count, &id, rank, config));
+    return nccl_group_note(init(__func__, comm, rank_count, &id, rank, config));
 }
 
 abi_result_t ncclCommInitRankScalable(nccl_comm_t **comm, int rank_count, int rank, int id_count,
@@ -74,7 +58,7 @@ abi_result_t ncclCommInitRankScalable(nccl_comm_t **comm, int rank_count, int ra
         return nccl_group_note(
             nccl_fail(ABI_INVALID_ARGUMENT, "ncclCommInitRankScalable: %d ids at %p", id_count, (void *)ids));
     /* The daemon gathers any number of ranks under one of them. */
-    return noted(init(__func__, comm, rank_count, &ids[0], rank, config));
+    return nccl_group_note(init(__func__, comm, rank_count, &ids[0], rank, config));
 }
 
 static abi_result_t join_all(nccl_comm_t **comms, int count, const int *devices)
@@ -86,7 +70,7 @@ static abi_result_t join_all(nccl_comm_t **comms, int count, const int *devices)
     for (int rank = 0; rank < count; rank++) {
         nccl_gpu_t gpu;
         NCCL_TRY(nccl_gpu_numbered(devices ? devices[rank] : rank, &gpu));
-        NCCL_TRY(join(&comms[rank], count, &id, rank, &options, &gpu));
+        NCCL_TRY(nccl_group_join(&comms[rank], count, &id, rank, &options, &gpu));
     }
     return ABI_SUCCESS;
 }

@@ -258,7 +258,15 @@ def nonblocking(r):
     comm = nccl.Communicator.init(r.size, r.rank, r.ids[1], nccl.NCCLConfig(blocking=False))
     assert until(comm, calls.Result.InProgress) == calls.Result.Success
     r.sum_works(comm)
-    comm.destroy()
+    half = comm.split(r.rank % 2)
+    assert until(comm, calls.Result.InProgress) == calls.Result.Success
+    r.sum_works(half)
+    with nccl.group():
+        comm.finalize()
+        half.finalize()
+    for each in comm, half:
+        assert until(each, calls.Result.InProgress) == calls.Result.Success
+        each.destroy()
 
 
 def aborted(r):

@@ -52,7 +52,13 @@ class LivesTest(NcclTest):
         self.play_all(self.nccl_daemon(), ["split", "shrink", "shrink-after-a-loss", "revoke"])
 
     def test_joins_that_do_not_block_and_aborts(self):
-        self.play_all(self.nccl_daemon(), ["nonblocking", "abort-from-a-thread", "abort-of-a-join"], 3)
+        self.play_all(self.nccl_daemon(),
+                      ["nonblocking", "nonblocking-calls", "nonblocking-abort", "abort-from-a-thread",
+                       "abort-of-a-join"], 3)
+
+    def test_aborts_of_calls_that_wait(self):
+        self.play_all(self.nccl_daemon(),
+                      ["abort-of-a-blocking-join", "abort-of-a-split", "abort-of-a-shrink"], 3)
 
 
 class LibraryTest(NcclTest):

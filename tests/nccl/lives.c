@@ -1,4 +1,5 @@
 /* Communicators made from others, and their ends. */
+#include "comm.h"
 #include "player.h"
 
 #include <pthread.h>
@@ -108,19 +109,114 @@ static abi_config_t nonblocking(void)
     return (abi_config_t){.struct_bytes = sizeof(abi_config_t), .magic = ABI_MAGIC, .version = ABI_VERSION};
 }
 
+/* What has begun, by a call that does not block, has gone well. */
+static void must_end(const player_t *p, abi_result_t begun, nccl_comm_t *comm, const char *what)
+{
+    if (begun != ABI_IN_PROGRESS)
+        fail(p, "%s: %d, which is not in progress: %s", what, (int)begun, ncclGetLastError(NULL));
+    must(p, await_state(p, comm, ABI_IN_PROGRESS), what);
+}
+
+static void join_nonblocking(player_t *p)
+{
+    abi_config_t config = nonblocking();
+    use_gpu(p);
+    abi_result_t begun = ncclCommInitRankConfig(&p->comm, p->rank_count, p->id, p->rank, &config);
+    must_end(p, begun, p->comm, "ncclCommInitRankConfig");
+}
+
 void play_nonblocking(player_t *p)
 {
     abi_config_t config = nonblocking();
     nccl_comm_t *none;
-    use_gpu(p);
-    abi_result_t begun = ncclCommInitRankConfig(&p->comm, p->rank_count, p->id, p->rank, &config);
-    if (begun != ABI_IN_PROGRESS)
-        must(p, begun, "ncclCommInitRankConfig");
-    must(p, await_state(p, p->comm, ABI_IN_PROGRESS), "the join");
+    join_nonblocking(p);
     sum_must_work(p, p->comm, "a communicator that does not block");
     config.magic = 0;
     must_fail(p, ncclCommInitRankConfig(&none, p->rank_count, p->id, p->rank, &config), ABI_INVALID_ARGUMENT,
               "NCCL_CONFIG_INITIALIZER", "a configuration that is none");
+}
+
+static void split_nonblocking(player_t *p, nccl_comm_t **split)
+{
+    must_end(p, ncclCommSplit(p->comm, 0, 0, split, NULL), p->comm, "ncclCommSplit");
+    sum_must_work(p, *split, "a split that did not block");
+}
+
+/* While a split waits for rank 0, which comes once all others have been here. */
+static void nothing_else_goes(player_t *p, nccl_comm_t *other)
+{
+    nccl_comm_t *split;
+    abi_result_t state, begun = ABI_IN_PROGRESS;
+    if (p->rank != 0) {
+        begun = ncclCommSplit(p->comm, 0, 0, &split, NULL);
+        must(p, ncclCommGetAsyncError(p->comm, &state), "ncclCommGetAsyncError");
+        if (state != ABI_IN_PROGRESS)
+            fail(p, "a split that misses a rank is not in progress but %d", (int)state);
+        must_fail(p, ncclAllReduce(NULL, NULL, 0, BLINK_INT32, BLINK_SUM, p->comm, p->stream),
+                  ABI_INVALID_ARGUMENT, "goes on", "an op during a split");
+        must_fail(p, ncclCommDestroy(p->comm), ABI_INVALID_ARGUMENT, "goes on", "the end during a split");
+    }
+    sum_must_work(p, other, "another one");
+    if (p->rank == 0)
+        begun = ncclCommSplit(p->comm, 0, 0, &split, NULL);
+    must_end(p, begun, p->comm, "a split that waited");
+    sum_must_work(p, split, "a split that waited");
+    must(p, ncclCommDestroy(split), "ncclCommDestroy");
+}
+
+/* Two calls with one communicator in a group. */
+static void group_in_progress(player_t *p)
+{
+    nccl_comm_t *splits[2];
+    must(p, ncclGroupStart(), "ncclGroupStart");
+    must(p, ncclCommSplit(p->comm, 0, 0, &splits[0], NULL), "ncclCommSplit");
+    must(p, ncclCommSplit(p->comm, p->rank == 0 ? ABI_SPLIT_NO_COLOR : 0, 0, &splits[1], NULL),
+         "ncclCommSplit");
+    must_end(p, ncclGroupEnd(), p->comm, "ncclGroupEnd");
+    sum_must_work(p, splits[0], "the first of a group");
+    must(p, ncclCommDestroy(splits[0]), "ncclCommDestroy");
+    if ((p->rank == 0) != !splits[1])
+        fail(p, "a communicator for a rank without a color, or none for one with");
+    must(p, ncclCommDestroy(splits[1]), "ncclCommDestroy");
+}
+
+void play_nonblocking_calls(player_t *p)
+{
+    nccl_comm_t *other, *shrunk, *none;
+    int last = p->rank_count - 1;
+    join_nonblocking(p);
+    split_nonblocking(p, &other);
+    nothing_else_goes(p, other);
+    group_in_progress(p);
+    if (p->rank != last) {
+        must_end(p, ncclCommShrink(p->comm, &last, 1, &shrunk, NULL, ABI_SHRINK_DEFAULT), p->comm,
+                 "ncclCommShrink");
+        sum_must_work(p, shrunk, "a shrinking that did not block");
+        must(p, ncclCommDestroy(shrunk), "ncclCommDestroy");
+    }
+    must_end(p, ncclCommFinalize(p->comm), p->comm, "ncclCommFinalize");
+    must(p, ncclCommRevoke(other, 0), "ncclCommRevoke");
+    if (ncclCommSplit(other, 0, 0, &none, NULL) != ABI_IN_PROGRESS ||
+        await_state(p, other, ABI_IN_PROGRESS) != ABI_REMOTE_ERROR || none)
+        fail(p, "a split of what is revoked: %s", ncclGetLastError(NULL));
+    must(p, ncclCommAbort(other), "ncclCommAbort");
+}
+
+/* Rank 0 does not split. */
+void play_nonblocking_abort(player_t *p)
+{
+    nccl_comm_t *split, *other;
+    join_nonblocking(p);
+    split_nonblocking(p, &other); /* so that all ranks have come here */
+    if (p->rank != 0 && ncclCommSplit(p->comm, 0, 0, &split, NULL) != ABI_IN_PROGRESS)
+        fail(p, "ncclCommSplit: %s", ncclGetLastError(NULL));
+    if (p->rank != 1 && await_state(p, p->comm, p->rank ? ABI_IN_PROGRESS : ABI_SUCCESS) != ABI_REMOTE_ERROR)
+        fail(p, "after an abort: %s", ncclGetLastError(NULL));
+    must(p, ncclCommAbort(p->comm), "ncclCommAbort");
+    if (p->rank != 0 && split)
+        fail(p, "a split after an abort");
+    must(p, ncclCommDestroy(other), "ncclCommDestroy");
+    p->comm = NULL;
 }
 
 static void *abort_it(void *comm)
@@ -174,4 +270,78 @@ void play_abort_of_a_join(player_t *p)
     }
     must(p, ncclCommAbort(p->comm), "ncclCommAbort");
     p->comm = NULL;
+}
+
+static void *abort_place(void *place)
+{
+    nccl_comm_t *comm;
+    while (!(comm = __atomic_load_n((nccl_comm_t **)place, __ATOMIC_ACQUIRE)))
+        (void)usleep(LOOK_US);
+    return abort_it(comm);
+}
+
+/* The last rank never comes, and a thread ends the waiting of rank 0. */
+void play_abort_of_a_blocking_join(player_t *p)
+{
+    pthread_t thread;
+    use_gpu(p);
+    if (p->rank == 0)
+        (void)pthread_create(&thread, NULL, abort_place, &p->comm);
+    must_fail(p, ncclCommInitRank(&p->comm, p->rank_count + 1, p->id, p->rank), ABI_REMOTE_ERROR, "gave up",
+              "a join that is given up");
+    if (p->rank == 0)
+        abort_and_join(p, thread);
+}
+
+/* A call of ranks that wait for one that never comes, until a thread of rank 1 aborts their communicator. */
+static void make_in_vain(player_t *p, abi_result_t (*make)(nccl_comm_t *comm, nccl_comm_t **made))
+{
+    nccl_comm_t *made;
+    pthread_t thread;
+    if (p->rank == 1)
+        (void)pthread_create(&thread, NULL, abort_it, p->comm);
+    if (make(p->comm, &made) == ABI_SUCCESS || made)
+        fail(p, "a communicator was made of one that is aborted");
+    if (p->rank == 1)
+        abort_and_join(p, thread);
+    else
+        must(p, ncclCommAbort(p->comm), "ncclCommAbort");
+    p->comm = NULL;
+}
+
+static abi_result_t split_all(nccl_comm_t *comm, nccl_comm_t **made)
+{
+    return ncclCommSplit(comm, 0, 0, made, NULL);
+}
+
+/* Rank 0 tells the others that it takes part, as blink_comm_split() does, and does not join. */
+void play_abort_of_a_split(player_t *p)
+{
+    struct {
+        int32_t color, key;
+        blink_unique_id_t id;
+    } choices[8], choice = {.key = 1};
+    blink_op_t *op;
+    if (p->rank != 0) {
+        make_in_vain(p, split_all);
+        return;
+    }
+    if (blink_all_gather(&choice, choices, sizeof(choice), BLINK_UINT8, p->comm->comm, &op) == BLINK_OK)
+        (void)blink_wait(op); /* which may be too late, on a busy machine */
+    if (await_state(p, p->comm, ABI_SUCCESS) != ABI_REMOTE_ERROR)
+        fail(p, "after an abort: %s", ncclGetLastError(p->comm));
+}
+
+static abi_result_t shrink_by_one(nccl_comm_t *comm, nccl_comm_t **made)
+{
+    return ncclCommShrink(comm, &(int){2}, 1, made, NULL, ABI_SHRINK_DEFAULT);
+}
+
+/* Rank 2 is left out, and rank 0 does not call. */
+void play_abort_of_a_shrink(player_t *p)
+{
+    if (p->rank == 1)
+        make_in_vain(p, shrink_by_one);
+    else if (await_state(p, p->comm, ABI_SUCCESS) != ABI_REMOTE_ERROR)
+        fail(p, "after an abort: %s", ncclGetLastError(p->comm));
 }

@@ -47,8 +47,13 @@ void play_shrink(player_t *p);
 void play_shrink_after_a_loss(player_t *p);
 void play_revoke(player_t *p);
 void play_nonblocking(player_t *p);
+void play_nonblocking_calls(player_t *p);
+void play_nonblocking_abort(player_t *p);
 void play_abort_from_a_thread(player_t *p);
 void play_abort_of_a_join(player_t *p);
+void play_abort_of_a_blocking_join(player_t *p);
+void play_abort_of_a_split(player_t *p);
+void play_abort_of_a_shrink(player_t *p);
 
 /* others.c */
 void play_memory(player_t *p);
