@@ -46,6 +46,11 @@ abi_result_t ncclCommSplit(nccl_comm_t *comm, int color, int key, nccl_comm_t **
 abi_result_t ncclCommShrink(nccl_comm_t *comm, int *excluded, int excluded_count, nccl_comm_t **shrunk,
                             abi_config_t *config, int flags);
 
+/* grow.c */
+abi_result_t ncclCommGetUniqueId(nccl_comm_t *comm, abi_unique_id_t *id);
+abi_result_t ncclCommGrow(nccl_comm_t *comm, int rank_count, const abi_unique_id_t *id, int rank,
+                          nccl_comm_t **grown, abi_config_t *config);
+
 /* group.c */
 abi_result_t ncclGroupStart(void);
 abi_result_t ncclGroupEnd(void);

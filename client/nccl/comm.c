@@ -54,6 +54,15 @@ abi_result_t nccl_options_take(const abi_config_t *config, nccl_options_t *optio
     return ABI_SUCCESS;
 }
 
+abi_result_t nccl_options_inherit(const nccl_comm_t *parent, const abi_config_t *config,
+                                  nccl_options_t *options)
+{
+    NCCL_TRY(nccl_options_take(config, options));
+    if (!config || config->blocking == ABI_UNDEFINED)
+        options->is_blocking = parent->is_blocking;
+    return ABI_SUCCESS;
+}
+
 /* ---- ids ---- */
 
 static const char id_mark[16] = "blinkd nccl id 1";
@@ -83,7 +92,7 @@ static uint64_t mix(uint64_t value)
     return value ^ value >> 31;
 }
 
-void nccl_id_derive(const blink_unique_id_t *from, uint64_t kind, uint64_t first, uint64_t second,
+void nccl_id_derive(const blink_unique_id_t *from, nccl_line_t kind, uint64_t first, uint64_t second,
                     blink_unique_id_t *id)
 {
     uint64_t halves[2], numbers = mix(mix(mix(kind + 1) ^ first) ^ second);
@@ -161,11 +170,10 @@ abi_result_t nccl_comm_begin(const blink_unique_id_t *id, int rank_count, int ra
 abi_result_t nccl_comm_wrap(const nccl_comm_t *parent, blink_comm_t *inner, const blink_unique_id_t *line,
                             const nccl_options_t *options, nccl_comm_t **comm)
 {
-    nccl_gpu_t gpu = parent->gpu;
+    nccl_gpu_t gpu;
     nccl_comm_t *made = NULL;
     blink_context_t *context = NULL;
-    gpu.retained = false;
-    if (parent->gpu.retained && nccl_gpu_numbered(parent->gpu.ordinal, &gpu) != ABI_SUCCESS)
+    if (nccl_gpu_again(&parent->gpu, &gpu) != ABI_SUCCESS)
         goto destroy;
     if (nccl_home_get(&context) != ABI_SUCCESS)
         goto release_gpu;

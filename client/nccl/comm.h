@@ -28,7 +28,8 @@ struct nccl_comm {
     abi_result_t outcome;        /* of the last call that went on so */
     char outcome_text[NCCL_SENTENCE_BYTES];
     nccl_redops_t redops;
-    uint64_t split_count;
+    uint64_t split_count, grow_count;
+    bool has_grow_id; /* the program has the id of the next growing */
     uint64_t *shrunk; /* what was excluded in each shrinking, as a number */
     size_t shrunk_count;
 };
@@ -43,12 +44,19 @@ typedef struct nccl_options {
 /** Errors: INVALID_ARGUMENT (not initialised, or a value that is none). */
 abi_result_t nccl_options_take(const abi_config_t *config, nccl_options_t *options);
 
+/** The same for a communicator that is made of another one, which says what is left open. */
+abi_result_t nccl_options_inherit(const nccl_comm_t *parent, const abi_config_t *config,
+                                  nccl_options_t *options);
+
 /** What a program hands around as 128 bytes. Errors: INVALID_ARGUMENT (NVIDIA's library has made it). */
 abi_result_t nccl_id_read(const abi_unique_id_t *id, blink_unique_id_t *inner);
 void nccl_id_write(const blink_unique_id_t *inner, abi_unique_id_t *id);
 
+/** What an id is made for. */
+typedef enum nccl_line { NCCL_LINE_SPLIT = 1, NCCL_LINE_SHRINK = 2, NCCL_LINE_GROW = 3 } nccl_line_t;
+
 /** An id, that all who know the same of it make alike: from a communicator's and numbers. */
-void nccl_id_derive(const blink_unique_id_t *from, uint64_t kind, uint64_t first, uint64_t second,
+void nccl_id_derive(const blink_unique_id_t *from, nccl_line_t kind, uint64_t first, uint64_t second,
                     blink_unique_id_t *id);
 
 /** Begin to join on a GPU, which is taken over, also on an error. nccl_comm_await() or nccl_comm_discard() is

@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-enum { SPLIT = 1, SHRINK = 2 };
-
 typedef struct making {
     nccl_task_t task; /* first: it is freed as this. Of the parent */
     nccl_comm_t **place;
@@ -31,15 +29,6 @@ static making_t *create_making(nccl_comm_t *parent, nccl_comm_t **place, const n
     if (options->config.name)
         making->options.config.name = making->options.name;
     return making;
-}
-
-static abi_result_t take_options(const nccl_comm_t *parent, const abi_config_t *config,
-                                 nccl_options_t *options)
-{
-    NCCL_TRY(nccl_options_take(config, options));
-    if (!config || config->blocking == ABI_UNDEFINED)
-        options->is_blocking = parent->is_blocking;
-    return ABI_SUCCESS;
 }
 
 /* Who aborts the parent does not know that it has a child by now, and nobody would take that. */
@@ -77,7 +66,7 @@ static void derive_split(nccl_comm_t *parent, making_t *making)
     pthread_mutex_lock(&parent->lock);
     uint64_t number = parent->split_count++;
     pthread_mutex_unlock(&parent->lock);
-    nccl_id_derive(&parent->line, SPLIT, number, (uint64_t)(int64_t)making->color, &making->line);
+    nccl_id_derive(&parent->line, NCCL_LINE_SPLIT, number, (uint64_t)(int64_t)making->color, &making->line);
 }
 
 static abi_result_t split(nccl_comm_t *comm, int color, int key, nccl_comm_t **place,
@@ -85,7 +74,7 @@ static abi_result_t split(nccl_comm_t *comm, int color, int key, nccl_comm_t **p
 {
     nccl_options_t options;
     NCCL_TRY(nccl_group_check_plain("ncclCommSplit"));
-    NCCL_TRY(take_options(comm, config, &options));
+    NCCL_TRY(nccl_options_inherit(comm, config, &options));
     if (color < 0 && color != ABI_SPLIT_NO_COLOR)
         return nccl_fail(ABI_INVALID_ARGUMENT,
                          "ncclCommSplit: color %d is negative and not NCCL_SPLIT_NOCOLOR", color);
@@ -114,10 +103,9 @@ abi_result_t ncclCommSplit(nccl_comm_t *comm, int color, int key, nccl_comm_t **
 static abi_result_t run_shrink(nccl_task_t *task)
 {
     making_t *making = (making_t *)task;
-    nccl_gpu_t gpu = task->comm->gpu;
+    nccl_gpu_t gpu;
     nccl_comm_t *made;
-    if (gpu.retained)
-        NCCL_TRY(nccl_gpu_numbered(gpu.ordinal, &gpu));
+    NCCL_TRY(nccl_gpu_again(&task->comm->gpu, &gpu));
     NCCL_TRY(nccl_comm_begin(&making->line, making->rank_count, making->rank, &making->options, &gpu, &made));
     NCCL_TRY(nccl_comm_await_child(task->comm, made));
     return hand_over(making, made);
@@ -167,7 +155,7 @@ static abi_result_t derive_shrink(nccl_comm_t *comm, const bool *goes, making_t 
     pthread_mutex_unlock(&comm->lock);
     if (result != ABI_SUCCESS)
         return result;
-    nccl_id_derive(&comm->line, SHRINK, who, number, &making->line);
+    nccl_id_derive(&comm->line, NCCL_LINE_SHRINK, who, number, &making->line);
     for (int rank = 0; rank < comm->rank; rank++)
         making->rank += !goes[rank];
     return ABI_SUCCESS;
@@ -187,7 +175,7 @@ static abi_result_t shrink(nccl_comm_t *comm, const bool *goes, int left, nccl_c
                            const abi_config_t *config, int flags)
 {
     nccl_options_t options;
-    NCCL_TRY(take_options(comm, config, &options));
+    NCCL_TRY(nccl_options_inherit(comm, config, &options));
     making_t *making = create_making(comm, place, &options, run_shrink);
     if (!making)
         return ABI_SYSTEM_ERROR;

@@ -64,6 +64,12 @@ abi_result_t nccl_gpu_current(nccl_gpu_t *gpu)
     return find_ordinal(driver, device, &gpu->ordinal);
 }
 
+abi_result_t nccl_gpu_again(const nccl_gpu_t *gpu, nccl_gpu_t *again)
+{
+    *again = *gpu;
+    return gpu->retained ? nccl_gpu_numbered(gpu->ordinal, again) : ABI_SUCCESS;
+}
+
 void nccl_gpu_release(const nccl_gpu_t *gpu)
 {
     const cuda_driver_t *driver = cuda_driver_find(true);

@@ -28,6 +28,9 @@ abi_result_t nccl_gpu_current(nccl_gpu_t *gpu);
 /** The GPU with this number, by its primary context. */
 abi_result_t nccl_gpu_numbered(int ordinal, nccl_gpu_t *gpu);
 
+/** The same GPU for another communicator, to be released on its own. */
+abi_result_t nccl_gpu_again(const nccl_gpu_t *gpu, nccl_gpu_t *again);
+
 void nccl_gpu_release(const nccl_gpu_t *gpu);
 
 /** Make the GPU current, if it is not: what the NULL stream is depends on it. *entered is for the other. */

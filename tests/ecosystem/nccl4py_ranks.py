@@ -241,6 +241,21 @@ def split_and_shrunk(r):
     none.destroy()
 
 
+def grown(r):
+    """The last rank is new to a communicator of the others, whose first rank makes the id."""
+    last = r.size - 1
+    old = r.comm.split(None if r.rank == last else 0)
+    if r.rank == 0:
+        r.write(r.memory[0], np.frombuffer(bytes(old.get_unique_id()), np.uint8))
+    calls.bcast(r.memory[0], 128, nccl.UINT8, 0, r.comm.ptr, int(r.stream.handle))
+    told = nccl.UniqueId.from_bytes(r.read(r.memory[0], 128, np.uint8).tobytes())
+    comm = old.grow(r.size, told if r.rank in (0, last) else None, last if r.rank == last else None)
+    old.destroy()
+    assert comm.rank == r.rank
+    r.sum_works(comm)
+    comm.destroy()
+
+
 def revoked(r):
     comm = r.comm.split(0, r.rank)
     if r.rank == 0:
@@ -286,7 +301,7 @@ def aborted(r):
 
 
 def communicators(r):
-    for part in properties, resources, split_and_shrunk, revoked, nonblocking, aborted:
+    for part in properties, resources, split_and_shrunk, grown, revoked, nonblocking, aborted:
         part(r)
         r.sum_works(r.comm)
 

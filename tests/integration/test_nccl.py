@@ -49,7 +49,7 @@ class CallsTest(NcclTest):
 
 class LivesTest(NcclTest):
     def test_communicators_made_from_others(self):
-        self.play_all(self.nccl_daemon(), ["split", "shrink", "shrink-after-a-loss", "revoke"])
+        self.play_all(self.nccl_daemon(), ["split", "shrink", "shrink-after-a-loss", "revoke", "grow"])
 
     def test_joins_that_do_not_block_and_aborts(self):
         self.play_all(self.nccl_daemon(),

@@ -219,6 +219,67 @@ void play_nonblocking_abort(player_t *p)
     p->comm = NULL;
 }
 
+/* Rank 0 of the old communicator tells all ranks the id of its next growing. */
+static abi_unique_id_t tell_grow_id(const player_t *p, nccl_comm_t *old)
+{
+    abi_unique_id_t id = {0};
+    void *memory = device_memory(p, sizeof(id));
+    if (p->rank == 0) {
+        must(p, ncclCommGetUniqueId(old, &id), "ncclCommGetUniqueId");
+        write_to(p, memory, &id, sizeof(id));
+        must_fail(p, ncclCommGetUniqueId(old, &id), ABI_INVALID_USAGE, "still to be used", "another id");
+    }
+    must(p, ncclBcast(memory, sizeof(id), BLINK_UINT8, 0, p->comm, p->stream), "ncclBcast");
+    synchronize(p);
+    read_from(p, &id, memory, sizeof(id));
+    free_memory(p, memory);
+    return id;
+}
+
+static void wrong_growing(const player_t *p, nccl_comm_t *old, const abi_unique_id_t *id)
+{
+    nccl_comm_t *none;
+    int count = p->rank_count;
+    if (old) {
+        must_fail(p, ncclCommGrow(old, count, NULL, p->rank, &none, NULL), ABI_INVALID_ARGUMENT, "gives -1",
+                  "a rank that keeps its number");
+        must_fail(p, ncclCommGrow(old, count - 1, NULL, -1, &none, NULL), ABI_INVALID_ARGUMENT,
+                  "no more than", "as many ranks as before");
+        must_fail(p, ncclCommGrow(old, count, &p->id, -1, &none, NULL), ABI_INVALID_ARGUMENT, "not the one",
+                  "the id of another communicator");
+    } else {
+        must_fail(p, ncclCommGrow(NULL, count, NULL, count - 1, &none, NULL), ABI_INVALID_ARGUMENT,
+                  "ncclUniqueId", "a new rank without an id");
+        must_fail(p, ncclCommGrow(NULL, count, id, -1, &none, NULL), ABI_INVALID_ARGUMENT, "number",
+                  "a new rank without a number");
+    }
+}
+
+/* The last rank is new to a communicator of the others. */
+void play_grow(player_t *p)
+{
+    const int last = p->rank_count - 1, color = p->rank == last ? ABI_SPLIT_NO_COLOR : 0;
+    const int given = p->rank == last ? last : -1;
+    abi_config_t config = nonblocking();
+    nccl_comm_t *old, *grown;
+    int rank;
+    must(p, ncclCommSplit(p->comm, color, 0, &old, NULL), "ncclCommSplit");
+    abi_unique_id_t id = tell_grow_id(p, old), *told = p->rank == 0 || p->rank == last ? &id : NULL;
+    wrong_growing(p, old, &id);
+    must(p, ncclCommGrow(old, p->rank_count, told, given, &grown, NULL), "ncclCommGrow");
+    must(p, ncclCommUserRank(grown, &rank), "ncclCommUserRank");
+    if (rank != p->rank)
+        fail(p, "rank %d of the grown communicator", rank);
+    sum_must_work(p, grown, "a grown communicator");
+    must(p, ncclCommDestroy(grown), "ncclCommDestroy");
+    id = tell_grow_id(p, old);
+    abi_result_t begun = ncclCommGrow(old, p->rank_count, told, given, &grown, &config);
+    must(p, ncclCommDestroy(old), "ncclCommDestroy");
+    must_end(p, begun, grown, "ncclCommGrow that does not block");
+    sum_must_work(p, grown, "one that grew without blocking");
+    must(p, ncclCommDestroy(grown), "ncclCommDestroy");
+}
+
 static void *abort_it(void *comm)
 {
     (void)usleep(50 * LOOK_US);

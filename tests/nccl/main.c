@@ -38,6 +38,7 @@ static const scenario_t scenarios[] = {
     {"shrink", play_shrink, JOINS},
     {"shrink-after-a-loss", play_shrink_after_a_loss, MAY_DIE},
     {"revoke", play_revoke, JOINS},
+    {"grow", play_grow, JOINS},
     {"nonblocking", play_nonblocking, ALONE},
     {"nonblocking-calls", play_nonblocking_calls, ALONE},
     {"nonblocking-abort", play_nonblocking_abort, ALONE},

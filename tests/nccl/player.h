@@ -46,6 +46,7 @@ void play_split(player_t *p);
 void play_shrink(player_t *p);
 void play_shrink_after_a_loss(player_t *p);
 void play_revoke(player_t *p);
+void play_grow(player_t *p);
 void play_nonblocking(player_t *p);
 void play_nonblocking_calls(player_t *p);
 void play_nonblocking_abort(player_t *p);
