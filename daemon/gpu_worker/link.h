@@ -42,6 +42,7 @@ typedef struct gpu_start {
     uint32_t legacy_ipc; /* accept CUDA IPC handles */
     uint32_t is_mps;     /* be a client of MPS; else make sure not to be one */
     uint32_t exports;    /* have memory on each GPU that devices of the network may write to */
+    uint32_t processors; /* that the process may use */
 } gpu_start_t;
 
 /* So much memory on each GPU. */

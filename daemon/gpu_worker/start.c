@@ -1,5 +1,6 @@
 #include "gpu_worker/start.h"
 
+#include "base/cores.h"
 #include "frame.h"
 
 #include <errno.h>
@@ -55,6 +56,7 @@ static blink_result_t send_start(const gpu_worker_t *worker, const settings_t *s
     gpu_start_t start = {.arena_bytes = worker->channel.arena_bytes,
                          .legacy_ipc = settings->gpu_legacy_ipc,
                          .is_mps = settings->gpu_mps,
+                         .processors = cores_allowed(),
                          .exports =
                              settings->network_gpu_direct && settings->network_transport != SETTINGS_TCP};
     struct iovec part = {&start, sizeof(start)};

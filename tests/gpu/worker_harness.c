@@ -114,12 +114,7 @@ static pid_t spawn(int socket_fd, const char *const *environment)
     return child;
 }
 
-void harness_start(harness_t *harness, bool legacy_ipc, const char *const *environment)
-{
-    harness_start_with(harness, legacy_ipc, false, environment);
-}
-
-void harness_start_with(harness_t *harness, bool legacy_ipc, bool exports, const char *const *environment)
+void harness_start(harness_t *harness, gpu_start_t start, const char *const *environment)
 {
     int sockets[2], ring_fd;
     *harness = (harness_t){0};
@@ -134,8 +129,7 @@ void harness_start_with(harness_t *harness, bool legacy_ipc, bool exports, const
     harness->arena = map_file(arena_fd, HARNESS_ARENA_BYTES);
     harness->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     harness->completion_fd = ring_create_event();
-    const gpu_start_t start = {
-        .arena_bytes = HARNESS_ARENA_BYTES, .legacy_ipc = legacy_ipc, .exports = exports};
+    start.arena_bytes = HARNESS_ARENA_BYTES;
     const int fds[GPU_START_FDS] = {ring_fd, harness->doorbell_fd, harness->completion_fd, arena_fd, wire_fd};
     send_with(harness->socket_fd, &start, sizeof(start), fds, GPU_START_FDS);
     close(ring_fd);

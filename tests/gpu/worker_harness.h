@@ -30,10 +30,9 @@ typedef struct harness {
 /** The program's main calls this first: a process that is to be the worker does not return. */
 void harness_become_worker(int argument_count, char **arguments);
 
-/** Start a worker and hear its hello. `environment` holds "NAME=value" up to NULL; a NAME alone is unset. */
-void harness_start(harness_t *harness, bool legacy_ipc, const char *const *environment);
-/** The same, with memory exported or not. */
-void harness_start_with(harness_t *harness, bool legacy_ipc, bool exports, const char *const *environment);
+/** Start a worker and hear its hello. The arena is the harness's; all else that `start` says is the caller's.
+ * `environment` holds "NAME=value" up to NULL; a NAME alone is unset. */
+void harness_start(harness_t *harness, gpu_start_t start, const char *const *environment);
 /** Hang up; the worker must end by itself. Returns its exit status. */
 int harness_stop(harness_t *harness);
 /** Wait for the worker's end. Returns its exit status. */

@@ -26,7 +26,7 @@ static void test_without_driver(void **state)
 {
     harness_t service;
     (void)state;
-    harness_start(&service, false, (const char *const[]){"LD_LIBRARY_PATH", NULL});
+    harness_start(&service, (gpu_start_t){0}, (const char *const[]){"LD_LIBRARY_PATH", NULL});
 
     assert_int_equal(service.hello.result, BLINK_ERR_NOT_FOUND);
     harness_assert_text(service.hello.text, "no CUDA driver");
@@ -39,7 +39,7 @@ static void test_driver_that_is_too_old(void **state)
     harness_t service;
     (void)state;
     harness_start(
-        &service, false,
+        &service, (gpu_start_t){0},
         (const char *const[]){"LD_LIBRARY_PATH=" STANDIN_TOO_OLD, "STANDIN_CUDA_VERSION=11070", NULL});
 
     assert_int_equal(service.hello.result, BLINK_ERR_NOT_FOUND);
@@ -53,7 +53,7 @@ static void test_kernels_that_the_driver_does_not_load(void **state)
 {
     harness_t service;
     (void)state;
-    harness_start(&service, false,
+    harness_start(&service, (gpu_start_t){0},
                   (const char *const[]){"STANDIN_CUDA_FAIL=cuModuleLoadData:1:209",
                                         "STANDIN_CUDA_VERSION=12020", NULL});
 
@@ -67,7 +67,7 @@ static void test_without_gpu(void **state)
 {
     harness_t service;
     (void)state;
-    harness_start(&service, false, (const char *const[]){"CUDA_VISIBLE_DEVICES=", NULL});
+    harness_start(&service, (gpu_start_t){0}, (const char *const[]){"CUDA_VISIBLE_DEVICES=", NULL});
 
     assert_int_equal(service.hello.result, BLINK_ERR_NOT_FOUND);
     harness_assert_text(service.hello.text, "finds no GPU");
@@ -78,7 +78,8 @@ static void test_start_that_fails(void **state)
 {
     harness_t service;
     (void)state;
-    harness_start(&service, false, (const char *const[]){"STANDIN_CUDA_FAIL=cuMemPoolCreate:1", NULL});
+    harness_start(&service, (gpu_start_t){0},
+                  (const char *const[]){"STANDIN_CUDA_FAIL=cuMemPoolCreate:1", NULL});
 
     assert_int_equal(service.hello.result, BLINK_ERR_SYSTEM);
     harness_assert_text(service.hello.text, "cuMemPoolCreate: CUDA_ERROR_UNKNOWN");
@@ -89,7 +90,7 @@ static void test_hello_describes_two_gpus(void **state)
 {
     harness_t service;
     (void)state;
-    harness_start(&service, false, two_gpus);
+    harness_start(&service, (gpu_start_t){0}, two_gpus);
 
     assert_int_equal(service.hello.result, BLINK_OK);
     assert_int_equal(service.hello.gpu_count, 2);
@@ -112,7 +113,8 @@ static void test_gpus_that_are_no_peers(void **state)
 {
     harness_t service;
     (void)state;
-    harness_start(&service, false, (const char *const[]){"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_PEERS=", NULL});
+    harness_start(&service, (gpu_start_t){0},
+                  (const char *const[]){"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_PEERS=", NULL});
 
     assert_int_equal(service.hello.result, BLINK_OK);
     assert_int_equal(service.hello.gpus[0].peers, 1);
@@ -127,12 +129,12 @@ static void test_memory_is_exported_if_that_is_asked_for(void **state)
     static const char *const two_in_order[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_ORDERING=100", NULL};
     harness_t service;
     (void)state;
-    harness_start(&service, false, two_gpus);
+    harness_start(&service, (gpu_start_t){0}, two_gpus);
     assert_int_equal(service.exported_count, 0);
     assert_int_equal(service.hello.gpus[0].exported_address, 0);
     assert_int_equal(harness_stop(&service), 0);
 
-    harness_start_with(&service, false, true, two_gpus);
+    harness_start(&service, (gpu_start_t){.exports = true}, two_gpus);
     assert_int_equal(service.exported_count, 2);
     for (unsigned i = 0; i < 2; i++) {
         struct stat file;
@@ -144,7 +146,7 @@ static void test_memory_is_exported_if_that_is_asked_for(void **state)
     assert_true(service.hello.gpus[0].exported_address != service.hello.gpus[1].exported_address);
     assert_int_equal(harness_stop(&service), 0);
 
-    harness_start_with(&service, false, true, two_in_order);
+    harness_start(&service, (gpu_start_t){.exports = true}, two_in_order);
     assert_true(service.hello.gpus[1].orders_for_itself && !service.hello.gpus[1].orders_for_all);
     assert_int_equal(harness_stop(&service), 0);
 }
@@ -159,7 +161,7 @@ static void test_gpus_that_export_nothing_are_served(void **state)
     (void)state;
     for (unsigned i = 0; i < 2; i++) {
         harness_t service;
-        harness_start_with(&service, false, true, refusals[i]);
+        harness_start(&service, (gpu_start_t){.exports = true}, refusals[i]);
         assert_int_equal(service.hello.result, BLINK_OK);
         assert_int_equal(service.exported_count, i);
         assert_int_equal(service.hello.gpus[0].exported_address, 0);
@@ -299,7 +301,7 @@ static void test_vmm_extents_side_by_side(void **state)
     int fds[EXTENTS];
     uint64_t token, host_token, host_address;
     (void)state;
-    harness_start(&service, false, two_gpus);
+    harness_start(&service, (gpu_start_t){0}, two_gpus);
     for (uint32_t i = 0; i < EXTENTS; i++) {
         memory[i] = own_vmm(i + 1, &fds[i]);
         fill(memory[i], (i + 1) * PAGE_BYTES, i);
@@ -330,7 +332,7 @@ static void test_pooled(void **state)
     int fd;
     uint64_t token, host_token, host_address;
     (void)state;
-    harness_start(&service, false, two_gpus);
+    harness_start(&service, (gpu_start_t){0}, two_gpus);
     unsigned char *memory = own_pooled(bytes, &fd, &extent);
     unsigned char *host = harness_map_host(&service, bytes, &host_address, &host_token);
     fill(host, bytes, 5);
@@ -353,7 +355,7 @@ static void test_ipc_handle_twice(void **state)
     gpu_extent_t extent;
     uint64_t tokens[2], host_token, host_address;
     (void)state;
-    harness_start(&service, true, two_gpus);
+    harness_start(&service, (gpu_start_t){.legacy_ipc = true}, two_gpus);
     unsigned char *memory = own_legacy(bytes, &extent);
     fill(memory, bytes, 9);
     unsigned char *host = harness_map_host(&service, bytes, &host_address, &host_token);
@@ -385,7 +387,7 @@ static void test_ipc_where_it_is_not_accepted(void **state)
     harness_t service;
     gpu_extent_t extent;
     (void)state;
-    harness_start(&service, false, two_gpus);
+    harness_start(&service, (gpu_start_t){0}, two_gpus);
     own_legacy(4096, &extent);
 
     assert_refused(import(&service, &extent, 1, NULL, 0), BLINK_ERR_PERMISSION,
@@ -399,7 +401,7 @@ static void test_handles_that_lead_nowhere(void **state)
     gpu_extent_t extent = vmm_extent(1), pooled;
     int pool_fd, foreign = open("/dev/null", O_RDWR | O_CLOEXEC);
     (void)state;
-    harness_start(&service, true, two_gpus);
+    harness_start(&service, (gpu_start_t){.legacy_ipc = true}, two_gpus);
     own_pooled(4096, &pool_fd, &pooled);
 
     assert_refused(import(&service, &extent, 1, &foreign, 1), BLINK_ERR_UNSUPPORTED,
@@ -424,7 +426,7 @@ static void test_stale_ipc_handle(void **state)
     harness_t service;
     gpu_extent_t extent;
     (void)state;
-    harness_start(&service, true, two_gpus);
+    harness_start(&service, (gpu_start_t){.legacy_ipc = true}, two_gpus);
     unsigned char *memory = own_legacy(4096, &extent);
     CU(cuMemFree((CUdeviceptr)(uintptr_t)memory));
 
@@ -439,7 +441,7 @@ static void test_less_memory_than_was_said(void **state)
     gpu_extent_t vmm = vmm_extent(2), pooled, legacy;
     int vmm_fd, pool_fd;
     (void)state;
-    harness_start(&service, true, two_gpus);
+    harness_start(&service, (gpu_start_t){.legacy_ipc = true}, two_gpus);
     own_vmm(1, &vmm_fd);
     own_pooled(65536, &pool_fd, &pooled);
     own_legacy(65536, &legacy);
@@ -460,7 +462,7 @@ static void test_memory_of_another_gpu(void **state)
     gpu_request_t request = {.kind = GPU_IMPORT, .gpu = 1, .extent_count = 1};
     int fd;
     (void)state;
-    harness_start(&service, true, two_gpus);
+    harness_start(&service, (gpu_start_t){.legacy_ipc = true}, two_gpus);
 
     own_vmm(1, &fd);
     request.extents[0] = vmm_extent(1);
@@ -482,7 +484,7 @@ static void test_memory_of_a_gpu_that_has_another_number_here(void **state)
     gpu_request_t request = {.kind = GPU_IMPORT, .gpu = 1, .extent_count = 1, .extents = {vmm_extent(1)}};
     int fd;
     (void)state;
-    harness_start(&service, true,
+    harness_start(&service, (gpu_start_t){.legacy_ipc = true},
                   (const char *const[]){"STANDIN_CUDA_GPUS=2", "CUDA_VISIBLE_DEVICES=1,0",
                                         "STANDIN_CUDA_ORDINALS=1", NULL});
 
@@ -501,7 +503,7 @@ static void test_extents_that_do_not_adjoin(void **state)
     gpu_extent_t extents[2] = {vmm_extent(1), vmm_extent(1)};
     int fds[2];
     (void)state;
-    harness_start(&service, true, two_gpus);
+    harness_start(&service, (gpu_start_t){.legacy_ipc = true}, two_gpus);
     own_vmm(1, &fds[0]);
     own_vmm(1, &fds[1]);
 
@@ -529,7 +531,7 @@ static void test_host_memory_that_is_too_small(void **state)
     gpu_request_t request = {.kind = GPU_MAP_HOST, .bytes = 8192};
     const int fd = memfd_create("small", MFD_CLOEXEC);
     (void)state;
-    harness_start(&service, false, two_gpus);
+    harness_start(&service, (gpu_start_t){0}, two_gpus);
 
     assert_int_equal(ftruncate(fd, 4096), 0);
     assert_refused(harness_ask(&service, &request, &fd, 1), BLINK_ERR_INVALID_ARGUMENT,
@@ -546,7 +548,7 @@ static void test_holes_in_host_memory_are_not_filled(void **state)
     gpu_request_t request = {.kind = GPU_MAP_HOST, .bytes = 8192, .token = 7, .keep_holes = true};
     const int fd = memfd_create("half", MFD_CLOEXEC);
     (void)state;
-    harness_start(&service, false, two_gpus);
+    harness_start(&service, (gpu_start_t){0}, two_gpus);
 
     assert_int_equal(ftruncate(fd, 8192), 0);
     assert_int_equal(posix_fallocate(fd, 0, 4096), 0);
@@ -585,5 +587,6 @@ int main(int argument_count, char **arguments)
         cmocka_unit_test(test_holes_in_host_memory_are_not_filled),
     };
     harness_become_worker(argument_count, arguments);
-    return cmocka_run_group_tests_name("worker: memory", tests, open_driver, NULL) + worker_run_tests();
+    return cmocka_run_group_tests_name("worker: memory", tests, open_driver, NULL) + worker_run_tests() +
+           worker_launch_tests();
 }

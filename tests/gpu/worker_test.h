@@ -3,5 +3,6 @@
 #define WORKER_TEST_H
 
 int worker_run_tests(void);
+int worker_launch_tests(void);
 
 #endif

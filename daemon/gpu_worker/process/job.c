@@ -45,12 +45,13 @@ worker_part_t *worker_part_add(worker_job_t *job, worker_gpu_t *gpu, worker_stre
     return part;
 }
 
-void worker_part_drop(worker_job_t *job)
+void worker_part_drop(worker_job_t *job, uint32_t number)
 {
-    worker_part_t *part = &job->parts[--job->part_count];
+    worker_part_t *part = &job->parts[number];
     part->stream->users--;
     job->parts_left--;
     worker_slot_put(part->gpu, part->slot);
+    *part = job->parts[--job->part_count];
 }
 
 blink_result_t worker_part_finish(worker_t *worker, const worker_job_t *job, const worker_part_t *part)

@@ -40,8 +40,8 @@ void worker_job_abort(worker_job_t *job);
 /* Add a part to the job, which has none on this GPU: a slot, and the stream it will use. */
 worker_part_t *worker_part_add(worker_job_t *job, worker_gpu_t *gpu, worker_stream_t *stream);
 
-/* Take the last part back: nothing was enqueued that would end it. */
-void worker_part_drop(worker_job_t *job);
+/* Take a part back: nothing was enqueued that would end it. The last one takes its place. */
+void worker_part_drop(worker_job_t *job, uint32_t number);
 
 /* Let the part's stream tell its end once it comes to here. */
 blink_result_t worker_part_finish(worker_t *worker, const worker_job_t *job, const worker_part_t *part);

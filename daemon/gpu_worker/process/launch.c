@@ -119,35 +119,38 @@ static blink_result_t find_kernel(const worker_t *worker, const gpu_run_t *reque
 
 static_assert(sizeof(lane_abi_run_t) <= 4096, "a kernel's arguments have 4 KiB");
 
-/* A launch on its way: the kernel's arguments come from the run's, which all launches share. */
-typedef struct launcher {
+/* A run on its way to its GPUs: the kernels' arguments come from the run's, which all launches share. */
+typedef struct beginning {
     worker_t *worker;
     const gpu_run_t *request;
-    worker_job_t *job;
+    worker_job_t *job; /* a part for each launch */
     const worker_kernel_t *kernel;
     lane_abi_run_t run;
-} launcher_t;
+    uint32_t gpus; /* mask */
+} beginning_t;
 
-static blink_result_t add_launches(launcher_t *launcher)
+static blink_result_t add_launches(beginning_t *beginning)
 {
-    worker_t *worker = launcher->worker;
-    for (uint32_t i = 0; i < launcher->request->launch_count; i++) {
-        const uint32_t gpu = launcher->request->launches[i].gpu;
-        if (gpu >= worker->gpu_count)
-            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a launch on GPU %u of %u", gpu, worker->gpu_count);
+    worker_t *worker = beginning->worker;
+    for (uint32_t i = 0; i < beginning->request->launch_count; i++) {
+        const uint32_t gpu = beginning->request->launches[i].gpu;
+        if (gpu >= worker->gpu_count || beginning->gpus & 1u << gpu)
+            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "a launch on GPU %u of %u, or two there", gpu,
+                              worker->gpu_count);
+        beginning->gpus |= 1u << gpu;
         worker_stream_t *stream = pick_stream(&worker->gpus[gpu]);
-        (void)worker_part_add(launcher->job, &worker->gpus[gpu], stream);
+        (void)worker_part_add(beginning->job, &worker->gpus[gpu], stream);
         BLINK_TRY(worker_objects_await(worker, stream->handle));
     }
     return BLINK_OK;
 }
 
 /* The scratch on a part's GPU; the first one has that of the host to do, too. */
-static blink_result_t scrub_part(const launcher_t *launcher, uint32_t number)
+static blink_result_t scrub_part(const beginning_t *beginning, uint32_t number)
 {
-    worker_t *worker = launcher->worker;
-    const gpu_run_t *request = launcher->request;
-    const worker_part_t *part = &launcher->job->parts[number];
+    worker_t *worker = beginning->worker;
+    const gpu_run_t *request = beginning->request;
+    const worker_part_t *part = &beginning->job->parts[number];
     const CUstream stream = part->stream->handle;
     CUdeviceptr scratch;
     BLINK_TRY(worker_select(worker, part->gpu));
@@ -165,14 +168,14 @@ static blink_result_t scrub_part(const launcher_t *launcher, uint32_t number)
 }
 
 /* All scratch is zero before any kernel starts, since each writes into that of the others. */
-static blink_result_t scrub(const launcher_t *launcher)
+static blink_result_t scrub(const beginning_t *beginning)
 {
-    worker_t *worker = launcher->worker;
-    const worker_job_t *job = launcher->job;
-    if (launcher->request->scrub_bytes == 0 && launcher->request->host_scrub_bytes == 0)
+    worker_t *worker = beginning->worker;
+    const worker_job_t *job = beginning->job;
+    if (beginning->request->scrub_bytes == 0 && beginning->request->host_scrub_bytes == 0)
         return BLINK_OK;
     for (uint32_t i = 0; i < job->part_count; i++)
-        BLINK_TRY(scrub_part(launcher, i));
+        BLINK_TRY(scrub_part(beginning, i));
     for (uint32_t i = 0; i < job->part_count; i++) {
         for (uint32_t j = 0; j < job->part_count; j++) {
             if (i != j)
@@ -183,56 +186,78 @@ static blink_result_t scrub(const launcher_t *launcher)
     return BLINK_OK;
 }
 
-static blink_result_t launch(launcher_t *launcher, const gpu_launch_t *request, const worker_part_t *part)
+static blink_result_t fill_launch(const beginning_t *beginning, uint32_t number)
 {
-    worker_t *worker = launcher->worker;
-    lane_abi_run_t *run = &launcher->run;
-    const CUfunction function = launcher->kernel->functions[part->gpu->number];
-    const CUstream stream = part->stream->handle;
+    worker_t *worker = beginning->worker;
+    const gpu_run_t *request = beginning->request;
+    const gpu_launch_t *asked = &request->launches[number];
+    const worker_part_t *part = &beginning->job->parts[number];
+    worker_launch_t *launch = &worker->launchers[asked->gpu].launch;
     CUdeviceptr program, binding;
-    BLINK_TRY(address_of(worker, "program", launcher->request->program, part->gpu->number, &program));
-    BLINK_TRY(address_of(worker, "binding", launcher->request->binding, part->gpu->number, &binding));
-    BLINK_TRY(enter_host(worker, launcher->request, part->gpu->number, run));
-    run->program = program;
-    run->binding = binding;
-    run->control = part->slot->control_address;
-    run->blocks_left = part->slot->blocks_left;
-    run->lane_first = request->lane_first;
-    run->lane_count = request->lane_count;
-    BLINK_TRY(worker_select(worker, part->gpu));
-    void *arguments[] = {run};
-    if (launcher->request->cooperative && request->blocks > 1)
-        WORKER_TRY(worker, cuLaunchCooperativeKernel, function, request->blocks, 1, 1, LANE_ABI_THREADS, 1, 1,
-                   0, stream, arguments);
-    else
-        WORKER_TRY(worker, cuLaunchKernel, function, request->blocks, 1, 1, LANE_ABI_THREADS, 1, 1, 0, stream,
-                   arguments, NULL);
+    BLINK_TRY(address_of(worker, "program", request->program, asked->gpu, &program));
+    BLINK_TRY(address_of(worker, "binding", request->binding, asked->gpu, &binding));
+    *launch = (worker_launch_t){.function = beginning->kernel->functions[asked->gpu],
+                                .stream = part->stream->handle,
+                                .blocks = asked->blocks,
+                                .is_cooperative = request->cooperative && asked->blocks > 1,
+                                .run = beginning->run};
+    BLINK_TRY(enter_host(worker, request, asked->gpu, &launch->run));
+    launch->run.program = program;
+    launch->run.binding = binding;
+    launch->run.control = part->slot->control_address;
+    launch->run.blocks_left = part->slot->blocks_left;
+    launch->run.lane_first = asked->lane_first;
+    launch->run.lane_count = asked->lane_count;
     return BLINK_OK;
+}
+
+/* All failures show whether a context is lost; the first one, in the order of the launches, is what is said.
+ */
+static blink_result_t check_launches(const beginning_t *beginning)
+{
+    worker_t *worker = beginning->worker;
+    blink_result_t result = BLINK_OK;
+    for (uint32_t i = beginning->request->launch_count; i-- > 0;) {
+        const worker_launch_t *launch = &worker->launchers[beginning->request->launches[i].gpu].launch;
+        if (launch->result != CUDA_SUCCESS)
+            result = worker_fail(worker, "launch a kernel", launch->result);
+    }
+    return result;
+}
+
+/* Those that were launched may wait for one that was not. */
+static void keep_launched(const beginning_t *beginning)
+{
+    worker_job_t *job = beginning->job;
+    for (uint32_t i = job->part_count; i-- > 0;)
+        if (!beginning->worker->launchers[job->parts[i].gpu->number].launch.is_made)
+            worker_part_drop(job, i);
+    worker_job_abort(job);
 }
 
 static blink_result_t begin_launches(worker_t *worker, const gpu_run_t *request, worker_job_t *job)
 {
-    launcher_t launcher = {.worker = worker, .request = request, .job = job, .run = request->run};
-    uint32_t launched = 0;
-    blink_result_t result = find_kernel(worker, request, &launcher.kernel);
+    beginning_t beginning = {.worker = worker, .request = request, .job = job, .run = request->run};
+    blink_result_t result = find_kernel(worker, request, &beginning.kernel);
     if (result == BLINK_OK)
         result = pin_wires(worker, request);
     if (result == BLINK_OK)
-        result = enter_ranks(worker, request, &launcher.run);
+        result = enter_ranks(worker, request, &beginning.run);
     if (result == BLINK_OK)
-        result = add_launches(&launcher);
+        result = add_launches(&beginning);
     if (result == BLINK_OK)
-        result = scrub(&launcher);
-    while (result == BLINK_OK && launched < request->launch_count) {
-        result = launch(&launcher, &request->launches[launched], &job->parts[launched]);
-        launched += result == BLINK_OK;
-    }
-    /* Those that were launched may wait for one that was not. */
+        result = scrub(&beginning);
+    for (uint32_t i = 0; i < request->launch_count && result == BLINK_OK; i++)
+        result = fill_launch(&beginning, i);
     if (result != BLINK_OK) {
-        while (job->part_count > launched)
-            worker_part_drop(job);
-        worker_job_abort(job);
+        while (job->part_count > 0)
+            worker_part_drop(job, job->part_count - 1);
+        return result;
     }
+    worker_launchers_make(worker, beginning.gpus);
+    result = check_launches(&beginning);
+    if (result != BLINK_OK)
+        keep_launched(&beginning);
     return result;
 }
 
@@ -280,7 +305,7 @@ static blink_result_t begin_copies(worker_t *worker, const gpu_run_t *request, w
         worker_job_fail(job, result, blink_error_text());
     result = join_copies(worker, gpu, request, job, part);
     if (result != BLINK_OK)
-        worker_part_drop(job);
+        worker_part_drop(job, job->part_count - 1);
     return result;
 }
 

@@ -48,7 +48,7 @@ static blink_result_t make_on(worker_t *worker, worker_gpu_t *gpu, worker_object
     if (result == BLINK_OK)
         result = worker_part_finish(worker, job, part);
     if (result != BLINK_OK)
-        worker_part_drop(job);
+        worker_part_drop(job, job->part_count - 1);
     return result;
 }
 

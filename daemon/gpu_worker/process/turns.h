@@ -1,9 +1,9 @@
 /*
- * Turns between the worker's two threads. A run is launched on one GPU after the other, and what has been
- * launched waits for what has not. The main thread's calls about memory may wait for the GPUs, and nobody
- * says which locks the driver holds meanwhile: were one of them needed for the launches that lack, neither
- * would come to an end. So launches and these calls are never under way at the same time. Turns are taken in
- * the order in which they were drawn: neither thread keeps the other out.
+ * Turns between the worker's main thread and its run thread. A run's launches are not made at one moment, and
+ * what has been launched waits for what has not. The main thread's calls about memory may wait for the GPUs,
+ * and nobody says which locks the driver holds meanwhile: were one of them needed for the launches that lack,
+ * neither would come to an end. So launches and these calls are never under way at the same time. Turns are
+ * taken in the order in which they were drawn: neither thread keeps the other out.
  */
 #ifndef BLINK_WORKER_TURNS_H
 #define BLINK_WORKER_TURNS_H

@@ -165,6 +165,8 @@ static blink_result_t worker_start(worker_t *worker)
     close(message.fds[3]);
     close(message.fds[4]);
     if (result == BLINK_OK)
+        result = worker_launchers_start(worker);
+    if (result == BLINK_OK)
         result = start_run_thread(worker);
     return result;
 }

@@ -2,7 +2,8 @@
  * Inside the GPU worker process. The main thread (worker.c) answers the service's requests about memory; the
  * run thread (run.c) takes submissions from the ring, launches and completes. They share what is fixed
  * once both run: the driver's calls and the GPUs; everything else is one thread's. They take turns (turns.h):
- * no request about memory is served while a run is on some of its GPUs only.
+ * no request about memory is served while a run is on some of its GPUs only. Where there are processors
+ * enough, a thread for each GPU helps the run thread with launches, and does nothing else (launchers.h).
  *
  * Nothing that the run thread does waits for a GPU, since an abort may come at any time: memory of objects
  * comes from pools in stream order, and all work, also copying an object to its GPU, tells its end through a
@@ -11,6 +12,7 @@
 #ifndef BLINK_WORKER_H
 #define BLINK_WORKER_H
 
+#include "gpu_worker/process/launchers.h"
 #include "gpu_worker/process/objects.h"
 #include "gpu_worker/process/turns.h"
 
@@ -36,6 +38,8 @@ struct worker {
     struct worker_import *imports;
     struct worker_ipc *ipc_mappings;
     /* the run thread's */
+    worker_launcher_t launchers[GPU_MAX]; /* by GPU */
+    bool launches_at_once;                /* they have threads */
     ring_t ring;
     bool has_drawn; /* a turn, for submissions: */
     uint32_t turn;

@@ -286,9 +286,33 @@ static CUresult check_stream(CUfunction function, CUstream handle)
     return result;
 }
 
+/* STANDIN_CUDA_MEET. */
+static void meet_others(void)
+{
+    static struct {
+        pthread_mutex_t lock;
+        pthread_cond_t complete;
+        uint32_t there, meetings;
+    } meeting = {.lock = PTHREAD_MUTEX_INITIALIZER, .complete = PTHREAD_COND_INITIALIZER};
+    if (standin_settings()->meeting == 0)
+        return;
+    pthread_mutex_lock(&meeting.lock);
+    const uint32_t mine = meeting.meetings;
+    if (++meeting.there >= standin_settings()->meeting) {
+        meeting.there = 0;
+        meeting.meetings++;
+        pthread_cond_broadcast(&meeting.complete);
+    }
+    while (meeting.meetings == mine)
+        pthread_cond_wait(&meeting.complete, &meeting.lock);
+    pthread_mutex_unlock(&meeting.lock);
+}
+
 static CUresult submit(CUfunction function, uint32_t block_count, bool is_cooperative, void **parameters,
                        CUstream stream)
 {
+    if (!stream_is_captured(stream))
+        meet_others();
     if (!stream_is_captured(stream) && standin_launch_is_fatal()) {
         stream_lose(function->module->context, CUDA_ERROR_ILLEGAL_ADDRESS);
         return CUDA_SUCCESS; /* the calls that follow tell */
