@@ -20,8 +20,8 @@
     X(cuDeviceGetAttribute) X(cuDeviceTotalMem) X(cuDeviceCanAccessPeer) \
     X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxGetCurrent) X(cuCtxSetCurrent) \
     X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice) X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) \
-    X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuLaunchKernel) \
-    X(cuLaunchCooperativeKernel) X(cuLaunchHostFunc) \
+    X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncGetAttribute) X(cuLaunchKernelEx) \
+    X(cuLaunchHostFunc) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamGetCtx) \
     X(cuStreamGetId) \

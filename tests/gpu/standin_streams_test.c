@@ -30,7 +30,7 @@ static setup_t set_up(void)
 
 static void increment(const setup_t *s, CUdeviceptr words, uint64_t count, unsigned blocks, CUstream stream)
 {
-    CU(cuLaunchKernel, s->increment, blocks, 1, 1, 1, 1, 1, 0, stream, ((void *[]){&words, &count}), NULL);
+    CHECK(process_launch(s->increment, blocks, false, stream, (void *[]){&words, &count}) == CUDA_SUCCESS);
 }
 
 static void test_a_stream_keeps_its_order(int socket)
@@ -257,9 +257,9 @@ static void test_cooperative_blocks_meet(int socket)
     CU(cuDeviceGetAttribute, &multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
     CU(cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, s.meet, 512, 0);
     CHECK(multiprocessors * blocks == RESIDENT_BLOCKS);
-    CHECK_RESULT(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, cuLaunchCooperativeKernel, s.meet,
-                 RESIDENT_BLOCKS + 1, 1, 1, 512, 1, 1, 0, s.first, parameters);
-    CU(cuLaunchCooperativeKernel, s.meet, RESIDENT_BLOCKS, 1, 1, 512, 1, 1, 0, s.first, parameters);
+    CHECK(process_launch(s.meet, RESIDENT_BLOCKS + 1, true, s.first, parameters) ==
+          CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    CHECK(process_launch(s.meet, RESIDENT_BLOCKS, true, s.first, parameters) == CUDA_SUCCESS);
     CU(cuStreamSynchronize, s.first);
     CHECK(process_word(word) == RESIDENT_BLOCKS);
     increment(&s, s.words, 100, 2 * RESIDENT_BLOCKS, s.first); /* others need not fit */
@@ -269,6 +269,33 @@ static void test_cooperative_blocks_meet(int socket)
     CUfunction function;
     CU(cuModuleLoadData, &module, "any image");
     CHECK_RESULT(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction, &function, module, "no_such_kernel");
+}
+
+static void test_launches_with_unknown_attributes_are_refused(int socket)
+{
+    (void)socket;
+    setup_t s = set_up();
+    uint64_t count = 1;
+    CUlaunchAttribute attributes[] = {{.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 0}},
+                                      {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value = {.priority = 0}}};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 1,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = s.first,
+                             .attrs = attributes,
+                             .numAttrs = 2};
+    void *parameters[] = {&s.words, &count};
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuLaunchKernelEx, &config, s.increment, parameters, NULL);
+    attributes[1] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
+                                        .value = {.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE}};
+    CHECK_RESULT(CUDA_ERROR_NOT_SUPPORTED, cuLaunchKernelEx, &config, s.increment, parameters, NULL);
+    config.numAttrs = 1;
+    CU(cuLaunchKernelEx, &config, s.increment, parameters, NULL);
+    CU(cuStreamSynchronize, s.first);
+    CHECK(process_word(s.words) == 1);
 }
 
 static void test_a_lost_context_stays_lost(int socket)
@@ -327,10 +354,10 @@ static void test_a_launch_waits_for_multiprocessors(int socket)
     CUdeviceptr started = s.words + 64, stop = s.words + 128;
     uint64_t limit_ns = UINT64_C(1000000000) * limit_s();
     void *spins[] = {&started, &stop, &limit_ns};
-    CU(cuLaunchCooperativeKernel, spin, RESIDENT_BLOCKS, 1, 1, 512, 1, 1, 0, s.first, spins);
+    CHECK(process_launch(spin, RESIDENT_BLOCKS, true, s.first, spins) == CUDA_SUCCESS);
     while (!(uint32_t)process_word(started))
         usleep(1000);
-    CU(cuLaunchCooperativeKernel, s.meet, 2, 1, 1, 512, 1, 1, 0, s.second, parameters);
+    CHECK(process_launch(s.meet, 2, true, s.second, parameters) == CUDA_SUCCESS);
     usleep(100000);
     CHECK_RESULT(CUDA_ERROR_NOT_READY, cuStreamQuery, s.second);
     CHECK(process_word(word) == 0);
@@ -364,6 +391,7 @@ int main(void)
         TEST(test_what_a_capture_forbids, NULL),
         TEST(test_a_user_object_lives_as_long_as_its_graphs, NULL),
         TEST(test_cooperative_blocks_meet, NULL),
+        TEST(test_launches_with_unknown_attributes_are_refused, NULL),
         TEST(test_a_lost_context_stays_lost, "STANDIN_CUDA_LOST=3"),
         TEST(test_another_context_is_not_lost, "STANDIN_CUDA_LOST_ALONE=1"),
         TEST(test_a_launch_waits_for_multiprocessors, "STANDIN_CUDA_RESIDENCY=32"),

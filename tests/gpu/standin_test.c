@@ -442,7 +442,7 @@ static CUresult increment_from_gpu_0(CUdeviceptr word)
     process_use(0);
     CU(cuModuleLoadData, &module, image);
     CU(cuModuleGetFunction, &function, module, "standin_increment");
-    CU(cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&word, &count}, NULL);
+    CHECK(process_launch(function, 1, false, NULL, (void *[]){&word, &count}) == CUDA_SUCCESS);
     return cuda->cuCtxSynchronize();
 }
 

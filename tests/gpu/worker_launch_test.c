@@ -44,8 +44,8 @@ static void test_launches_of_a_run_are_made_at_the_same_time(void **state)
 static void test_a_launch_that_fails_ends_the_others(void **state)
 {
     static const char *const failures[][3] = {
-        {"STANDIN_CUDA_GPUS=4", "STANDIN_CUDA_FAIL=cuLaunchKernel:1:2"},
-        {"STANDIN_CUDA_GPUS=4", "STANDIN_CUDA_FAIL=cuLaunchKernel:4:2"},
+        {"STANDIN_CUDA_GPUS=4", "STANDIN_CUDA_FAIL=cuLaunchKernelEx:1:2"},
+        {"STANDIN_CUDA_GPUS=4", "STANDIN_CUDA_FAIL=cuLaunchKernelEx:4:2"},
     };
     const program_t waiting = waiting_program();
     bench_t bench;
@@ -74,6 +74,21 @@ static void test_a_context_that_is_lost_ends_the_worker(void **state)
     assert_int_equal(harness_await_end(&bench.service), 1);
 }
 
+/* Alone, with the others, and where blocks must be resident. */
+static void test_kernels_are_in_the_remote_domain_where_there_are_several(void **state)
+{
+    static const char *const environment[] = {"STANDIN_CUDA_GPUS=4", "STANDIN_CUDA_DOMAINS=4", NULL};
+    bench_t bench;
+    (void)state;
+    open_with_threads(&bench, &sum_program, environment);
+    gpu_run_t *run = bench_run(&bench);
+    run->cooperative = 1;
+    assert_int_equal(bench_do(&bench, run), BLINK_OK);
+    assert_sums(&bench);
+    assert_int_equal(bench_do(&bench, run_on_all(&bench)), BLINK_OK);
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
 static void test_two_launches_on_one_gpu_are_refused(void **state)
 {
     bench_t bench;
@@ -94,6 +109,7 @@ int worker_launch_tests(void)
         cmocka_unit_test(test_launches_of_a_run_are_made_at_the_same_time),
         cmocka_unit_test(test_a_launch_that_fails_ends_the_others),
         cmocka_unit_test(test_a_context_that_is_lost_ends_the_worker),
+        cmocka_unit_test(test_kernels_are_in_the_remote_domain_where_there_are_several),
         cmocka_unit_test(test_two_launches_on_one_gpu_are_refused),
     };
     return cmocka_run_group_tests_name("worker: launches", tests, NULL, NULL);

@@ -298,7 +298,7 @@ class FaultTest(GpuTest):
     def test_a_gpu_worker_of_which_one_thread_is_stuck_is_replaced(self):
         """The thread that makes runs: the other one answers."""
         daemon = self.gpu_daemon("cuda:0x4", *self.limits(run_timeout_s=LIMIT_S / 60),
-                                 STANDIN_CUDA_FAIL="cuLaunchKernel:300:hang")
+                                 STANDIN_CUDA_FAIL="cuLaunchKernelEx:300:hang")
         process = self.ranks(daemon, "until-lost", 4, STANDIN_CUDA_FAIL="")
         self.assertEqual(process.wait(), 0, process.stderr())
         self.until(lambda: self.ctl_json(daemon, "status")["gpu_worker_restarts"] >= 1)

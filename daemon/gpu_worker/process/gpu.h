@@ -28,7 +28,8 @@ typedef struct worker_gpu {
     CUdevice device;
     CUcontext context;
     gpu_facts_t facts;
-    int exported_fd; /* a dma-buf, if facts.exported_address is not 0 */
+    bool has_domains; /* of memory synchronization: more than one */
+    int exported_fd;  /* a dma-buf, if facts.exported_address is not 0 */
     /* the run thread's */
     worker_streams_t run_streams, copy_streams;
     uint32_t copies_made; /* copies take the streams one after the other */

@@ -211,8 +211,7 @@ static blink_result_t fill_launch(const beginning_t *beginning, uint32_t number)
     return BLINK_OK;
 }
 
-/* All failures show whether a context is lost; the first one, in the order of the launches, is what is said.
- */
+/* All failures show whether a context is lost; that of the first launch that has one is said. */
 static blink_result_t check_launches(const beginning_t *beginning)
 {
     worker_t *worker = beginning->worker;

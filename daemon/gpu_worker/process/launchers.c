@@ -22,17 +22,36 @@
 
 /* ---- launching ---- */
 
+/* Where there are several domains of memory synchronization, a kernel's fences wait for what kernels of its
+ * own domain have stored: not for what applications on the same GPU do, which are in another one. */
+static uint32_t list_attributes(const worker_launcher_t *launcher, CUlaunchAttribute attributes[2])
+{
+    uint32_t count = 0;
+    if (launcher->launch.is_cooperative)
+        attributes[count++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
+    if (launcher->gpu->has_domains)
+        attributes[count++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
+                                .value = {.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE}};
+    return count;
+}
+
 static void make(worker_launcher_t *launcher)
 {
     worker_launch_t *launch = &launcher->launch;
     void *arguments[] = {&launch->run};
-    if (launch->is_cooperative)
-        launch->result = launcher->cu->cuLaunchCooperativeKernel(
-            launch->function, launch->blocks, 1, 1, LANE_ABI_THREADS, 1, 1, 0, launch->stream, arguments);
-    else
-        launch->result =
-            launcher->cu->cuLaunchKernel(launch->function, launch->blocks, 1, 1, LANE_ABI_THREADS, 1, 1, 0,
-                                         launch->stream, arguments, NULL);
+    CUlaunchAttribute attributes[2];
+    const CUlaunchConfig config = {.gridDimX = launch->blocks,
+                                   .gridDimY = 1,
+                                   .gridDimZ = 1,
+                                   .blockDimX = LANE_ABI_THREADS,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .hStream = launch->stream,
+                                   .attrs = attributes,
+                                   .numAttrs = list_attributes(launcher, attributes)};
+    launch->result = launcher->cu->cuLaunchKernelEx(&config, launch->function, arguments, NULL);
     launch->is_made = launch->result == CUDA_SUCCESS;
 }
 

@@ -47,6 +47,7 @@ static blink_result_t read_facts(worker_t *worker, worker_gpu_t *gpu)
     /* kHz and bits; data move on both edges of the clock. */
     facts->memory_GBps = 2.0 * attribute(worker, device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
                          attribute(worker, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8 * 1e-6;
+    gpu->has_domains = attribute(worker, device, CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT) > 1;
     worker->is_mps |= shares_by_mps(worker, device);
     return BLINK_OK;
 }

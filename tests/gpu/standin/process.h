@@ -130,6 +130,24 @@ static inline uint64_t process_word(CUdeviceptr address)
     return word;
 }
 
+/** Launch blocks of one thread. */
+static inline CUresult process_launch(CUfunction function, unsigned blocks, bool is_cooperative,
+                                      CUstream stream, void **parameters)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                                   .value = {.cooperative = is_cooperative}};
+    const CUlaunchConfig config = {.gridDimX = blocks,
+                                   .gridDimY = 1,
+                                   .gridDimZ = 1,
+                                   .blockDimX = 1,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .hStream = stream,
+                                   .attrs = &attribute,
+                                   .numAttrs = 1};
+    return cuda->cuLaunchKernelEx(&config, function, parameters, NULL);
+}
+
 /** Both sides have come here. */
 static inline void process_meet(int socket)
 {

@@ -27,6 +27,9 @@
  *                         that GPU, or for all
  *   STANDIN_CUDA_LOCK     1: one lock for all GPUs, which every launch takes, and which calls that may wait
  *                         for a GPU hold while they wait for all that all GPUs have to do
+ *   STANDIN_CUDA_DOMAINS  N: GPUs have N domains of memory synchronization, 1 unless told otherwise. With one
+ *                         no launch may name a domain; with several, kernels of lanes must be in the remote
+ *                         one. CUDA is content with either
  *   STANDIN_CUDA_MEET     N: no launch returns before N launches have been called at the same time
  *   STANDIN_CUDA_QUEUES   1: a context has as many queues as CUDA_DEVICE_MAX_CONNECTIONS says, 8 unless
  *                         it says something, and streams share them: what one of them waits for holds up
@@ -120,6 +123,7 @@ typedef struct standin_settings {
     bool has_no_dma_bufs;
     int orders_writes;        /* CUGPUDirectRDMAWritesOrdering */
     uint32_t multiprocessors; /* of a GPU */
+    int domains;              /* of memory synchronization */
     uint32_t meeting;         /* launches that wait for each other; 0: none do */
     uint32_t queues;          /* that the streams of a context share; 0: each has its own */
     int version;              /* of the driver */

@@ -129,6 +129,8 @@ static int attribute_value(CUdevice_attribute attribute, CUdevice device)
         return 9;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
         return PCI_BUS_FIRST + standin_settings()->gpus[device];
+    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
+        return standin_settings()->domains;
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
         return 3;
     case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:

@@ -130,6 +130,7 @@ static void read_environment(void)
     settings->fatal_launch = number_from("STANDIN_CUDA_LOST", 0);
     if (number_from("STANDIN_CUDA_QUEUES", 0) != 0)
         settings->queues = (uint32_t)number_from("CUDA_DEVICE_MAX_CONNECTIONS", DEFAULT_QUEUES);
+    settings->domains = (int)number_from("STANDIN_CUDA_DOMAINS", 1);
     settings->meeting = (uint32_t)number_from("STANDIN_CUDA_MEET", 0);
     settings->faults = getenv("STANDIN_CUDA_FAULTS");
     const char *text = getenv("STANDIN_CUDA_FAIL");
@@ -210,7 +211,8 @@ static bool is_one_of(const char *call, const char *const *calls)
 /* STANDIN_CUDA_LOCK. A launch comes a little late to the lock, so that others may come before it. */
 static CUresult pass_lock(const char *call)
 {
-    static const char *const launch[] = {"cuLaunchKernel", "cuLaunchCooperativeKernel", NULL};
+    static const char *const launch[] = {"cuLaunchKernel", "cuLaunchCooperativeKernel", "cuLaunchKernelEx",
+                                         NULL};
     static const char *const wait[] = {"cuMemAlloc",
                                        "cuMemFree",
                                        "cuMemAllocHost",

@@ -336,6 +336,16 @@ static CUresult check_shape(const unsigned grid[3], const unsigned block[3])
     return block[0] <= STANDIN_BLOCK_THREADS_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static CUresult launch_checked(CUfunction function, const unsigned grid[3], const unsigned block[3],
+                               bool is_cooperative, void **parameters, CUstream stream)
+{
+    STANDIN_TRY(check_shape(grid, block));
+    if (is_cooperative && grid[0] > resident_blocks())
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    STANDIN_TRY(check_stream(function, stream));
+    return submit(function, grid[0], is_cooperative, parameters, stream);
+}
+
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                         unsigned int block_x, unsigned int block_y, unsigned int block_z,
                         unsigned int shared_bytes, CUstream stream, void **parameters, void **extra)
@@ -346,9 +356,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
         return CUDA_ERROR_INVALID_VALUE;
     if (extra)
         return CUDA_ERROR_NOT_SUPPORTED;
-    STANDIN_TRY(check_shape((unsigned[]){grid_x, grid_y, grid_z}, (unsigned[]){block_x, block_y, block_z}));
-    STANDIN_TRY(check_stream(function, stream));
-    return submit(function, grid_x, false, parameters, stream);
+    return launch_checked(function, (unsigned[]){grid_x, grid_y, grid_z},
+                          (unsigned[]){block_x, block_y, block_z}, false, parameters, stream);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
@@ -360,9 +369,40 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
     (void)shared_bytes;
     if (!function || !parameters)
         return CUDA_ERROR_INVALID_VALUE;
-    STANDIN_TRY(check_shape((unsigned[]){grid_x, grid_y, grid_z}, (unsigned[]){block_x, block_y, block_z}));
-    if (grid_x > resident_blocks())
-        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    STANDIN_TRY(check_stream(function, stream));
-    return submit(function, grid_x, true, parameters, stream);
+    return launch_checked(function, (unsigned[]){grid_x, grid_y, grid_z},
+                          (unsigned[]){block_x, block_y, block_z}, true, parameters, stream);
+}
+
+/* Of an attribute that this driver knows; others are refused. */
+static CUresult read_attribute(const CUlaunchAttribute *attribute, bool *is_cooperative, bool *is_remote)
+{
+    switch (attribute->id) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        *is_cooperative = attribute->value.cooperative != 0;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        *is_remote = attribute->value.memSyncDomain == CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+        if (!*is_remote && attribute->value.memSyncDomain != CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT)
+            return CUDA_ERROR_INVALID_VALUE;
+        return standin_settings()->domains > 1 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+{
+    bool is_cooperative = false, is_remote = false;
+    STANDIN_ENTER(cuLaunchKernelEx, CONTEXT);
+    if (!config || !function || !parameters || (config->numAttrs > 0 && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (extra)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        STANDIN_TRY(read_attribute(&config->attrs[i], &is_cooperative, &is_remote));
+    if (function->kernel && standin_settings()->domains > 1 && !is_remote)
+        return CUDA_ERROR_INVALID_VALUE;
+    return launch_checked(function, (unsigned[]){config->gridDimX, config->gridDimY, config->gridDimZ},
+                          (unsigned[]){config->blockDimX, config->blockDimY, config->blockDimZ},
+                          is_cooperative, parameters, config->hStream);
 }
