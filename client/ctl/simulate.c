@@ -223,6 +223,9 @@ static blink_result_t run_size(const topo_t *topo, const plan_t *plan, const lan
     lane_geometry_t geometry;
     sim_config_t config = {options->protocol_given ? options->protocol : plan->protocol,
                            options->reduce_GBps};
+    if (program->multicast && config.protocol != BLINK_PROTOCOL_SIMPLE)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "--protocol %s: multicast has no protocol but simple",
+                          blink_name_protocol(config.protocol));
     BLINK_TRY(lane_geometry_init(program, block_bytes, options->chunk_bytes, options->slots, &geometry));
     *point = (simulate_point_t){.algorithm = plan->algorithm,
                                 .protocol = config.protocol,

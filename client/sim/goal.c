@@ -198,6 +198,8 @@ blink_result_t goal_write(const topo_t *topo, const lane_geometry_t *geometry, d
 {
     if (!(reduce_GBps > 0))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices that reduce at %g GB/s", reduce_GBps);
+    if (geometry->program->multicast)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "GOAL has no word for switches that reduce and copy");
     BLINK_TRY(sim_check_step_count(sim_step_count(geometry)));
     goal_t goal = {.topo = topo,
                    .geometry = geometry,

@@ -27,7 +27,7 @@
 
 /* Write as it goes: memory is by the size of the program, not of the payload. What fails in `out` stays
  * there: ferror(). Errors: INVALID_ARGUMENT (reduce_GBps not > 0), UNSUPPORTED (more than SIM_STEPS_MAX steps
- * × chunks, more transfers than there are tags), NO_MEMORY. */
+ * × chunks, more transfers than there are tags, switches that reduce), NO_MEMORY. */
 blink_result_t goal_write(const topo_t *topo, const lane_geometry_t *geometry, double reduce_GBps, FILE *out);
 
 #endif

@@ -24,8 +24,9 @@ typedef struct sim_transfer {
     uint64_t bytes;
     double finish_us; /* of the stage before */
     const lane_step_t *step;
-    uint32_t dst;   /* of the step */
-    uint32_t stage; /* to come, of the path */
+    uint32_t lane;  /* of the step; only where a switch reduces */
+    uint32_t dst;   /* of the step; PLAN_NONE: what a switch reduces, before it is copied */
+    uint32_t stage; /* to come, of the path; of what a switch reduces 0: into the block, 1: out of it */
     uint32_t next;  /* free transfer */
 } sim_transfer_t;
 
@@ -59,6 +60,21 @@ static blink_result_t sim_take_transfer(sim_t *sim, uint32_t *index)
     return BLINK_OK;
 }
 
+static void sim_give_transfer(sim_t *sim, uint32_t index)
+{
+    sim->transfers.items[index].next = sim->free_transfer;
+    sim->free_transfer = index;
+}
+
+/* A transfer that comes to its next stage at at_us. */
+static blink_result_t sim_push_transfer(sim_t *sim, double at_us, sim_transfer_t transfer)
+{
+    uint32_t index;
+    BLINK_TRY(sim_take_transfer(sim, &index));
+    sim->transfers.items[index] = transfer;
+    return events_push(&sim->events, at_us, EVENT_HOP, index);
+}
+
 /* Show the semaphores that stand for this dst of the step, PLAN_NONE for its sources. */
 static blink_result_t sim_signal(sim_t *sim, const lane_step_t *step, uint32_t dst, double at_us)
 {
@@ -83,8 +99,7 @@ static blink_result_t sim_hop(sim_t *sim, uint32_t index, double at_us, double *
     transfer->finish_us = served.finish_us;
     if (++transfer->stage < path->stage_count)
         return events_push(&sim->events, served.start_us, EVENT_HOP, index);
-    transfer->next = sim->free_transfer;
-    sim->free_transfer = index;
+    sim_give_transfer(sim, index);
     return sim_signal(sim, transfer->step, transfer->dst, served.finish_us + path->latency_us);
 }
 
@@ -130,23 +145,113 @@ static double sim_pull(sim_t *sim, const lane_step_t *step, uint64_t bytes)
     return here_us;
 }
 
+/* Move the step's bytes; *left_us is when they have left the sources. */
+static blink_result_t sim_move(sim_t *sim, uint32_t index, const lane_step_t *step, uint64_t bytes,
+                               double *left_us)
+{
+    double here_us = sim_pull(sim, step, bytes);
+    wires_time_t read = wires_serve(&sim->wires.readers[sim->program->lanes[index].rank],
+                                    bytes * step->src_count, sim->now_us, here_us);
+    uint32_t most = step->src_count > step->dst_count ? step->src_count : step->dst_count;
+    if (sim->wires.blocks)
+        read = wires_serve(&sim->wires.blocks[index], bytes * most, read.start_us, read.finish_us);
+    *left_us = read.finish_us;
+    for (uint32_t i = 0; i < step->dst_count; i++) {
+        double one_us;
+        BLINK_TRY(sim_send(sim, step, i, bytes, read, &one_us));
+        *left_us = fmax(*left_us, one_us);
+    }
+    return BLINK_OK;
+}
+
+/* ---- switches that reduce and copy ---- */
+
+static bool sim_is_by_switch(const sim_t *sim, const lane_step_t *step)
+{
+    const lane_operand_t *src = &sim->program->operands[step->src_first];
+    return src->buffer == LANE_SHARED && src->path != PLAN_NONE;
+}
+
+static const wires_path_t *sim_path(const sim_t *sim, uint32_t operand)
+{
+    return &sim->wires.paths[sim->program->operands[operand].path];
+}
+
+/* From a device into the switch: all of a path but its last link. */
+static wires_time_t sim_climb(sim_t *sim, const wires_path_t *path, uint64_t bytes, wires_time_t from)
+{
+    for (uint32_t stage = 0; stage + 1 < path->stage_count; stage++)
+        from = wires_serve(&sim->wires.links[sim->wires.stages[path->stage_first + stage]], bytes,
+                           from.start_us, from.finish_us);
+    return from;
+}
+
+/* Every device reads its slot and sends it into the switch. */
+static blink_result_t sim_move_by_switch(sim_t *sim, uint32_t lane, const lane_step_t *step, uint64_t bytes,
+                                         double *left_us)
+{
+    double start_us = sim->now_us;
+    *left_us = sim->now_us;
+    for (uint32_t i = 0; i < step->src_count; i++) {
+        uint32_t rank = sim->program->operands[step->src_first + i].rank;
+        wires_time_t read = wires_serve(&sim->wires.readers[rank], bytes, sim->now_us, sim->now_us);
+        wires_time_t climb = sim_climb(sim, sim_path(sim, step->src_first + i), bytes, read);
+        start_us = fmax(start_us, climb.start_us);
+        *left_us = fmax(*left_us, climb.finish_us);
+    }
+    return sim_push_transfer(
+        sim, start_us,
+        (sim_transfer_t){
+            .bytes = bytes, .finish_us = *left_us, .step = step, .lane = lane, .dst = PLAN_NONE});
+}
+
+/* What the switch makes of them comes to the root's block. */
+static blink_result_t sim_combine(sim_t *sim, sim_transfer_t transfer)
+{
+    const wires_path_t *path = sim_path(sim, transfer.step->src_first);
+    uint32_t last = sim->wires.stages[path->stage_first + path->stage_count - 1];
+    wires_time_t here = wires_serve(&sim->wires.links[last], transfer.bytes, sim->now_us, transfer.finish_us);
+    here.finish_us += path->latency_us;
+    if (sim->wires.blocks)
+        here = wires_serve(&sim->wires.blocks[transfer.lane], transfer.bytes, here.start_us, here.finish_us);
+    transfer.finish_us = here.finish_us;
+    transfer.stage = 1;
+    return sim_push_transfer(sim, here.start_us, transfer);
+}
+
+/* The block sends it up once, and it comes down at every device. */
+static blink_result_t sim_copy(sim_t *sim, sim_transfer_t transfer)
+{
+    const wires_path_t *path = sim_path(sim, transfer.step->dst_first);
+    wires_time_t up = sim_climb(sim, path, transfer.bytes, (wires_time_t){sim->now_us, transfer.finish_us});
+    transfer.finish_us = up.finish_us;
+    transfer.stage = path->stage_count - 1;
+    for (transfer.dst = 0; transfer.dst < transfer.step->dst_count; transfer.dst++)
+        BLINK_TRY(sim_push_transfer(sim, up.start_us, transfer));
+    return BLINK_OK;
+}
+
+/* A chunk on its way comes to where it goes on. */
+static blink_result_t sim_go_on(sim_t *sim, uint32_t index)
+{
+    sim_transfer_t transfer = sim->transfers.items[index];
+    double finish_us;
+    if (transfer.dst != PLAN_NONE)
+        return sim_hop(sim, index, sim->now_us, &finish_us);
+    sim_give_transfer(sim, index);
+    return transfer.stage == 0 ? sim_combine(sim, transfer) : sim_copy(sim, transfer);
+}
+
+/* ---- steps ---- */
+
 static blink_result_t sim_run_step(sim_t *sim, uint32_t index, const lane_step_t *step)
 {
     const lane_t *lane = &sim->program->lanes[index];
     sim_lane_t *state = &sim->lanes[index];
-    lane_span_t span = lane_span(sim->geometry, lane->channel, step->part, state->chunk);
-    double here_us = sim_pull(sim, step, span.bytes);
-    wires_time_t read =
-        wires_serve(&sim->wires.readers[lane->rank], span.bytes * step->src_count, sim->now_us, here_us);
-    uint32_t most = step->src_count > step->dst_count ? step->src_count : step->dst_count;
-    if (sim->wires.blocks)
-        read = wires_serve(&sim->wires.blocks[index], span.bytes * most, read.start_us, read.finish_us);
-    double left_us = read.finish_us;
-    for (uint32_t i = 0; i < step->dst_count; i++) {
-        double one_us;
-        BLINK_TRY(sim_send(sim, step, i, span.bytes, read, &one_us));
-        left_us = fmax(left_us, one_us);
-    }
+    uint64_t bytes = lane_span(sim->geometry, lane->channel, step->part, state->chunk).bytes;
+    double left_us;
+    BLINK_TRY(sim_is_by_switch(sim, step) ? sim_move_by_switch(sim, index, step, bytes, &left_us)
+                                          : sim_move(sim, index, step, bytes, &left_us));
     BLINK_TRY(sim_signal(sim, step, PLAN_NONE, left_us));
     double *slot_us = sim_slot_us(sim, index);
     *slot_us = fmax(*slot_us, left_us);
@@ -197,10 +302,8 @@ static blink_result_t sim_happen(sim_t *sim, const event_t *event)
     switch ((event_kind_t)event->kind) {
     case EVENT_LANE:
         return sim_advance(sim, event->index);
-    case EVENT_HOP: {
-        double finish_us;
-        return sim_hop(sim, event->index, sim->now_us, &finish_us);
-    }
+    case EVENT_HOP:
+        return sim_go_on(sim, event->index);
     case EVENT_SIGNAL:
         break;
     }

@@ -13,6 +13,10 @@
  * finished: `full` shows then. `free` shows when reader and first links have finished, which is when the
  * source may be overwritten. A lane does not wait for what it sends, but has at most `slots` chunks under
  * way: real write queues end somewhere, too.
+ *
+ * By multicast the step of a switch passes the reader and the uplink of every device once, and the root's
+ * downlink; then the root's block, its uplink, and every downlink once. Of all links MODEL_MULTICAST_REACHED
+ * is used, and hops take MODEL_MULTICAST_HOP_US.
  */
 #ifndef BLINK_SIM_H
 #define BLINK_SIM_H

@@ -225,8 +225,9 @@ static void measure_channel(const walk_t *walk, uint32_t index, plan_predictor_t
     double images = (double)plan_image_count(walk->plan);
     double block_us_per_byte = walk->blocks[index].load / (BYTES_PER_US_GBps * block_GBps(walk->plan));
     double busy = fmax(busiest_link(walk, channel), block_us_per_byte);
+    bool by_switch = walk->plan->algorithm == BLINK_ALGORITHM_MULTICAST;
     *cost = (channel_cost_t){.part_share = channel->share / (images * channel->part_count),
-                             .fill_us_per_byte = fmax(0.0, heaviest[MOVE] - busy),
+                             .fill_us_per_byte = by_switch ? 2.0 * busy : fmax(0.0, heaviest[MOVE] - busy),
                              .busy_us_per_byte = busy,
                              .in_order = channel->part_count > 1,
                              .waits =
@@ -289,11 +290,13 @@ blink_result_t plan_predictor_create(const topo_t *topo, const plan_t *plan, pla
             .channels = calloc(plan->channel_count + 1u, sizeof(*predictor->channels))};
         lane_channel_t *channels = calloc(plan->channel_count + 1u, sizeof(*channels));
         for (uint32_t protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
-            predictor->facts[protocol] = (lane_program_t){.protocol = (blink_protocol_t)protocol,
-                                                          .rate_GBps = plan->rate_GBps,
-                                                          .block_GBps = plan->block_GBps,
-                                                          .channel_count = plan->channel_count,
-                                                          .channels = channels};
+            predictor->facts[protocol] =
+                (lane_program_t){.protocol = (blink_protocol_t)protocol,
+                                 .rate_GBps = plan->rate_GBps,
+                                 .block_GBps = plan->block_GBps,
+                                 .multicast = plan->algorithm == BLINK_ALGORITHM_MULTICAST,
+                                 .channel_count = plan->channel_count,
+                                 .channels = channels};
     }
     if (result == BLINK_OK && (!predictor || !predictor->channels || !predictor->facts[0].channels))
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to predict %u channels", plan->channel_count);

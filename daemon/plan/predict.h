@@ -18,7 +18,8 @@
  * - W: the time that the busiest NIC's moves take whoever makes them, one after another: none, unless
  *   plan_predictor_charge_moves() says what a move between hosts costs. µs
  *
- * By multicast e is what gets through a switch that reduces, MODEL_MULTICAST_REACHED.
+ * By multicast e is also what gets through a switch that reduces, MODEL_MULTICAST_REACHED, and F_c is 3 M_c:
+ * a rank copies a piece of every part before the first one goes on, and after the last one has come.
  *
  * p is what executors cut: the chunk of the channel with the largest share per part, or all of that share if
  * it is less, and in proportion for the other channels. T → S / (e · rate), and grows with S but for the

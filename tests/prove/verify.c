@@ -71,8 +71,10 @@ enum { PLACE_BYTES = 64 };
 
 static const char *place_text(const run_t *run, const lane_operand_t *operand, char text[PLACE_BYTES])
 {
-    static const char *const slots[] = {
-        [LANE_SCRATCH] = "scratch", [LANE_SEND] = "send", [LANE_LANDING] = "landing"};
+    static const char *const slots[] = {[LANE_SCRATCH] = "scratch",
+                                        [LANE_SEND] = "send",
+                                        [LANE_LANDING] = "landing",
+                                        [LANE_SHARED] = "shared"};
     if (operand->buffer >= LANE_SCRATCH)
         snprintf(text, PLACE_BYTES, "%s edge %u slot %u", slots[operand->buffer], operand->edge,
                  run->now.chunk % run->options->slots);
@@ -188,6 +190,7 @@ static bool exists(const run_t *run, const lane_operand_t *operand, uint32_t par
     case LANE_SCRATCH:
     case LANE_SEND:
     case LANE_LANDING:
+    case LANE_SHARED:
         break;
     }
     return true;

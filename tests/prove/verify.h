@@ -23,6 +23,7 @@ typedef struct lane_verify_options {
  *  - a processor's step touches memory of its own host only, with no wire lane's slots among what it reads or
  *    writes but those that lead to or from it; a step of a wire lane has one source on its rank's host, in
  *    plain bytes, and one destination at its other rank; wire lanes stand in the order of landings;
+ *  - a step that has a switch read or write slots of all ranks does so in one place, and otherwise nothing;
  *  - no step reads what no earlier step (by program order and semaphores, not by luck of timing) has written;
  *  - no step overwrites what another may still be reading or writing: slot reuse, direct writes, in place;
  *  - every lane ends: no deadlock. Semaphores have one writer and only grow, so what holds for one order of

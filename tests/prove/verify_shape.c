@@ -70,7 +70,7 @@ static uint32_t host_of(const lane_program_t *program, uint32_t rank)
 static blink_result_t check_operand(const step_view_t *view, const lane_operand_t *operand)
 {
     const lane_program_t *program = view->program;
-    if (operand->buffer > LANE_LANDING)
+    if (operand->buffer > LANE_SHARED)
         return FAIL_AT(view, "buffer kind %u does not exist", operand->buffer);
     if (operand->rank >= program->rank_count)
         return FAIL_AT(view, "operand of rank %u of %u", operand->rank, program->rank_count);
@@ -82,11 +82,17 @@ static blink_result_t check_operand(const step_view_t *view, const lane_operand_
     return BLINK_OK;
 }
 
+/* Whether a switch touches it on the step's behalf: it is at the end of a path, were it the rank's own. */
+static bool is_by_switch(const lane_operand_t *operand)
+{
+    return operand->buffer == LANE_SHARED && operand->path != PLAN_NONE;
+}
+
 /* Memory of another rank is reached over a path between the two, in the direction of the bytes; one's own
- * over none. */
+ * over none, but by way of a switch that reaches that of all ranks. */
 static blink_result_t check_path(const step_view_t *view, const lane_operand_t *operand, bool is_dst)
 {
-    bool remote = operand->rank != view->lane->rank;
+    bool remote = operand->rank != view->lane->rank || is_by_switch(operand);
     if (!remote && operand->path != PLAN_NONE)
         return FAIL_AT(view, "path %u to its own rank", operand->path);
     if (remote && operand->path == PLAN_NONE)
@@ -153,7 +159,7 @@ static blink_result_t check_src(const step_view_t *view, const lane_operand_t *s
 {
     BLINK_TRY(check_operand(view, src));
     BLINK_TRY(check_path(view, src, false));
-    if (src->rank != view->lane->rank && src->buffer != LANE_INPUT)
+    if (src->rank != view->lane->rank && src->buffer != LANE_INPUT && src->buffer != LANE_SHARED)
         return FAIL_AT(view, "reads what is no input on rank %u", src->rank);
     BLINK_TRY(check_src_host(view, src));
     if (!is_slotted(src))
@@ -188,6 +194,31 @@ static blink_result_t check_wire_step(const step_view_t *view)
     return FAIL_AT(view, "of a wire has %u sources and %u destinations", step->src_count, step->dst_count);
 }
 
+static uint32_t link_of(const step_view_t *view, const lane_operand_t *operand, bool last)
+{
+    const lane_path_t *path = &view->program->paths[operand->path];
+    return view->program->path_links[path->link_first + (last ? path->link_count - 1 : 0)];
+}
+
+/* What a switch touches is all slots of one place, in the order of the ranks, by one link of this rank. */
+static blink_result_t check_by_switch(const step_view_t *view, uint32_t first, uint32_t count, bool is_dst)
+{
+    const lane_operand_t *all = &view->program->operands[first];
+    uint32_t by_switch = 0;
+    for (uint32_t i = 0; i < count; i++)
+        by_switch += is_by_switch(&all[i]);
+    if (by_switch == 0)
+        return BLINK_OK;
+    if (!view->program->multicast || count != view->program->rank_count || by_switch != count)
+        return FAIL_AT(view, "reaches %u slots by a switch, and has %u operands", by_switch, count);
+    for (uint32_t i = 0; i < count; i++)
+        if (all[i].rank != i || all[i].edge != all[0].edge + i ||
+            link_of(view, &all[i], !is_dst) != link_of(view, &all[0], !is_dst))
+            return FAIL_AT(view, "reaches slots of several places or by several links: edge %u of rank %u",
+                           all[i].edge, all[i].rank);
+    return BLINK_OK;
+}
+
 /* Everything but sources, which need all edges noted. */
 static blink_result_t check_step(const step_view_t *view, verify_shape_t *shape)
 {
@@ -197,6 +228,7 @@ static blink_result_t check_step(const step_view_t *view, verify_shape_t *shape)
     BLINK_TRY(check_wire_step(view));
     for (uint32_t i = 0; i < step->dst_count; i++)
         BLINK_TRY(check_dst(view, &program->operands[step->dst_first + i], shape));
+    BLINK_TRY(check_by_switch(view, step->dst_first, step->dst_count, true));
     for (uint32_t i = 0; i < step->wait_count; i++) {
         const lane_wait_t *wait = &program->waits[step->wait_first + i];
         if (wait->kind > LANE_FREE)
@@ -216,7 +248,7 @@ static blink_result_t check_sources(const step_view_t *view, verify_shape_t *sha
 {
     for (uint32_t i = 0; i < view->step->src_count; i++)
         BLINK_TRY(check_src(view, &view->program->operands[view->step->src_first + i], shape));
-    return BLINK_OK;
+    return check_by_switch(view, view->step->src_first, view->step->src_count, false);
 }
 
 static blink_result_t for_each_step(const lane_program_t *program, verify_shape_t *shape,

@@ -10,6 +10,7 @@
 #include "plan/lane/lane_build.h"
 #include "plan/lane/lane_digest.h"
 #include "plan/lane/lane_edges.h"
+#include "plan/lane/lane_multicast.h"
 #include "plan/lane/lane_wire.h"
 #include "plan/model.h"
 
@@ -181,7 +182,10 @@ static blink_result_t add_step(compiler_t *compiler, const action_t *action)
     const plan_part_t *part = part_of(compiler, action->part);
     const lane_edges_t *edges = &compiler->edges[action->part];
     lane_step_t step = lane_begin_step(builder, action->part);
-    if (part->route.ranks)
+    if (builder->program->multicast)
+        BLINK_TRY(
+            lane_multicast_fill(builder, &step, part, edges, action->rank, action->phase, action->level));
+    else if (part->route.ranks)
         BLINK_TRY(fill_route_step(builder, &step, &part->route, edges, action->level));
     else
         BLINK_TRY(fill_tree_step(builder, &step, part, edges, action));
@@ -219,6 +223,16 @@ static blink_result_t act_in_tree(compiler_t *compiler, uint32_t part_index)
             BLINK_TRY(act(compiler, part_index, rank, LANE_DOWN, edges->down.depth[rank]));
     }
     return BLINK_OK;
+}
+
+/* The root's block has its own input at the switch before it waits for those of the others. */
+static blink_result_t act_by_switch(compiler_t *compiler, uint32_t part_index)
+{
+    for (uint32_t rank = 0; rank < compiler->plan->rank_count; rank++) {
+        BLINK_TRY(act(compiler, part_index, rank, LANE_UP, LANE_MULTICAST_GIVE));
+        BLINK_TRY(act(compiler, part_index, rank, LANE_DOWN, LANE_MULTICAST_GIVE));
+    }
+    return act(compiler, part_index, part_of(compiler, part_index)->root, LANE_UP, LANE_MULTICAST_SWITCH);
 }
 
 /* Everybody but the destination, which acts only if it is the source or has a slot. */
@@ -301,7 +315,9 @@ static blink_result_t add_part(compiler_t *compiler, uint32_t index)
     if (edges->depth > program->depth)
         program->depth = edges->depth;
     compiler->crosses |= edges->crosses;
-    BLINK_TRY(part->route.ranks ? act_in_route(compiler, index) : act_in_tree(compiler, index));
+    BLINK_TRY(program->multicast  ? act_by_switch(compiler, index)
+              : part->route.ranks ? act_in_route(compiler, index)
+                                  : act_in_tree(compiler, index));
     if (compiler->actions.count == before) {
         lane_edges_fini(edges);
         *edges = (lane_edges_t){0};
@@ -364,11 +380,12 @@ static blink_result_t add_local_copy(compiler_t *compiler)
 
 /* Find the largest latency, the protocol's own cost of a hop included, and capacity × latency: GB/s × µs =
  * 1e3 bytes. */
-static void measure_path(const topo_t *topo, const plan_path_t *path, blink_protocol_t protocol,
-                         lane_program_t *program)
+static void measure_path(const topo_t *topo, const plan_path_t *path, lane_program_t *program)
 {
     double slowest_GBps = topo->links[path->links[0]].unit_GBps;
-    double latency_us = model_hop_us(topo, path->links, path->link_count, protocol);
+    double latency_us = program->multicast
+                            ? MODEL_MULTICAST_HOP_US
+                            : model_hop_us(topo, path->links, path->link_count, program->protocol);
     for (uint32_t i = 0; i < path->link_count; i++) {
         const topo_link_t *link = &topo->links[path->links[i]];
         slowest_GBps = link->unit_GBps < slowest_GBps ? link->unit_GBps : slowest_GBps;
@@ -379,8 +396,8 @@ static void measure_path(const topo_t *topo, const plan_path_t *path, blink_prot
     program->bdp_bytes = bdp_bytes > program->bdp_bytes ? bdp_bytes : program->bdp_bytes;
 }
 
-static blink_result_t add_path(const topo_t *topo, const plan_path_t *path, blink_protocol_t protocol,
-                               const uint32_t *rank_at, lane_program_t *program)
+static blink_result_t add_path(const topo_t *topo, const plan_path_t *path, const uint32_t *rank_at,
+                               lane_program_t *program)
 {
     const topo_link_t *first = &topo->links[path->links[0]], *last = first;
     uint32_t index = program->path_count++;
@@ -395,7 +412,7 @@ static blink_result_t add_path(const topo_t *topo, const plan_path_t *path, blin
     }
     program->paths[index] =
         (lane_path_t){link_first, path->link_count, rank_at[first->from], rank_at[last->to]};
-    measure_path(topo, path, protocol, program);
+    measure_path(topo, path, program);
     return BLINK_OK;
 }
 
@@ -415,7 +432,7 @@ static blink_result_t add_paths(const topo_t *topo, const plan_t *plan, lane_pro
     for (uint32_t rank = 0; rank < plan->rank_count && rank_at; rank++)
         rank_at[plan->rank_node[rank]] = rank;
     for (uint32_t i = 0; i < plan->path_count && result == BLINK_OK; i++)
-        result = add_path(topo, &plan->paths[i], plan->protocol, rank_at, program);
+        result = add_path(topo, &plan->paths[i], rank_at, program);
     free(rank_at);
     return result;
 }
@@ -440,6 +457,7 @@ static blink_result_t program_create(const plan_t *plan, lane_program_t **progra
         .rate_GBps = plan->rate_GBps,
         .block_GBps = plan->block_GBps,
         .protocol = plan->protocol,
+        .multicast = plan->algorithm == BLINK_ALGORITHM_MULTICAST && plan->channel_count > 0,
         .host = PLAN_NONE,
         .channel_count = channels,
         .channels = calloc(channels, sizeof(*created->channels)),
@@ -470,8 +488,10 @@ static blink_result_t compile_expanded(const lane_source_t *source, lane_program
 {
     const plan_t *plan = source->plan;
     lane_program_t *created = NULL;
-    if (plan->algorithm == BLINK_ALGORITHM_MULTICAST && plan->channel_count > 0)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "multicast can be planned, but not be run or simulated yet");
+    if (plan->algorithm == BLINK_ALGORITHM_MULTICAST &&
+        (source->hosts || plan->protocol != BLINK_PROTOCOL_SIMPLE))
+        return BLINK_FAIL(BLINK_ERR_INTERNAL, "a plan by multicast for %s, protocol %u",
+                          source->hosts ? "several hosts" : "one host", (unsigned)plan->protocol);
     if (plan->channel_count == 0 && plan->rank_count != 1)
         return BLINK_FAIL(BLINK_ERR_INTERNAL, "a plan over %u ranks has no channel", plan->rank_count);
     BLINK_TRY(program_create(plan, &created));

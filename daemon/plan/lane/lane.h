@@ -62,6 +62,17 @@
  * write into it is enough. How far ahead of what has come the network sends is the network's business either
  * way.
  *
+ * Switches. By multicast (plan.h) a rank's block reads and writes the memory of all ranks at once, where each
+ * has a slot in the same place: LANE_SHARED. Such slots are edges like others, one at every rank: n of them,
+ * numbered by rank, are what one instruction touches. A part takes three steps for a chunk, where m and o are
+ * n edges each and r is the part's root:
+ *   - up, each rank i: m[i] <- its input, on its own device;
+ *   - up, rank r: o[0 … n-1] <- m[0] + … + m[n-1], by the switch; the way there of each operand is its path,
+ *     which for r's own leads to the switch and back;
+ *   - down, each rank i: its output <- o[i], on its own device.
+ * What the switch does has all n slots of one place for sources and those of another for destinations, in the
+ * order of the ranks. Slots hold plain bytes: a switch would add up flags.
+ *
  * A landing is the memory of one host for what one other host sends it, in slots of plain bytes. Wire lanes
  * from one host to another stand together, and so do their edges in the landing of the two: both ends count
  * both from the beginning of that landing alike, and exchange no tables. A wire carries plain bytes under
@@ -87,6 +98,7 @@ typedef enum lane_buffer {
     LANE_SCRATCH, /* slots in the program's format, between processors of one host */
     LANE_SEND,    /* slots of plain bytes in the same scratch, which a wire lane reads */
     LANE_LANDING, /* slots of plain bytes in a landing, which a wire lane writes */
+    LANE_SHARED,  /* slots of plain bytes in scratch, in the same place at every rank */
 } lane_buffer_t;
 typedef enum lane_phase { LANE_UP, LANE_DOWN } lane_phase_t;
 typedef enum lane_wait_kind { LANE_FULL, LANE_FREE } lane_wait_kind_t;
@@ -166,6 +178,7 @@ typedef struct lane_program {
     uint32_t block_count;
     blink_protocol_t protocol; /* format of the scratch slots */
     bool independent;          /* no step waits or signals, and no lane is a wire's */
+    bool multicast;            /* switches reduce and copy */
     bool lands_in_slots;       /* nothing that comes over a wire lands in an output */
     uint32_t depth;            /* edges a byte crosses one after the other, as plan_depth() */
     uint64_t bdp_bytes;        /* largest capacity × latency of any path */
@@ -207,7 +220,8 @@ typedef struct lane_hosts {
 /* Compile. `hosts` NULL: one daemon has all ranks. The program is self-contained (plan, topology and hosts
  * may go) and the caller's: lane_program_destroy(). A one-rank plan compiles to a single lane that copies
  * input to output; a plan with symmetries is expanded. Errors: NO_MEMORY; INTERNAL (no part carries a
- * block, which is named; parts of one channel differ in number from block to block; a path is none). */
+ * block, which is named; parts of one channel differ in number from block to block; a path is none; a plan by
+ * multicast has another protocol than Simple, or hosts). */
 blink_result_t lane_compile(const topo_t *topo, const plan_t *plan, const lane_hosts_t *hosts,
                             lane_program_t **program);
 void lane_program_destroy(lane_program_t *program);

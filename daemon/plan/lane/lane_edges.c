@@ -3,6 +3,7 @@
 #include "plan/lane/lane_edges.h"
 
 #include "error.h"
+#include "plan/lane/lane_multicast.h"
 
 #include <stdlib.h>
 
@@ -290,6 +291,10 @@ blink_result_t lane_edges_init(const lane_source_t *source, const plan_part_t *p
                                lane_edges_t *edges)
 {
     *edges = (lane_edges_t){0};
+    if (program->multicast) {
+        lane_multicast_number(program, edges);
+        return BLINK_OK;
+    }
     return part->route.ranks ? init_route(source, part, program, edges)
                              : init_trees(source, part, program, edges);
 }

@@ -42,6 +42,7 @@ typedef struct lane_edges {
                                      slots: with flags, or from another host if that lands in slots */
     bool *up_acts, *down_acts;    /* by rank: whether its step in the reduce or broadcast tree is compiled;
                                      the root's, which is one, is so by both */
+    uint32_t shared, semaphores;  /* by multicast: its first edge and semaphore (lane_multicast.h) */
     uint32_t depth;               /* edges a byte crosses one after the other */
     bool crosses;                 /* from host to host */
 } lane_edges_t;

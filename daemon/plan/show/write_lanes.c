@@ -53,6 +53,9 @@ static void write_operand(const topo_text_t *text, const lane_operand_t *operand
     case LANE_LANDING:
         fprintf(text->file, "l%u", operand->edge);
         return;
+    case LANE_SHARED:
+        fprintf(text->file, "m%u[%u]", operand->edge - operand->rank, operand->rank);
+        return;
     }
 }
 

@@ -4,8 +4,12 @@
  */
 #include "plan/bytes/bytes.h"
 #include "plan/choose.h"
+#include "plan/lane/lane.h"
 #include "plan/model.h"
 #include "plan_checks.h"
+#include "prove/verify.h"
+#include "sim/goal.h"
+#include "sim/sim.h"
 
 #define GIB ((uint64_t)1 << 30)
 
@@ -116,8 +120,10 @@ static void test_the_prediction_is_nccls_part_of_the_rate(void **state)
     (void)state;
     assert_int_equal(plan_predict_us(topo, plan, 0, BLINK_PROTOCOL_SIMPLE, 0, &us), BLINK_OK);
     assert_close(us, hops_us);
-    assert_int_equal(plan_predict_us(topo, plan, GIB, BLINK_PROTOCOL_SIMPLE, 0, &us), BLINK_OK);
-    assert_close(us, hops_us + (double)GIB / (0.85 * 400e3));
+    /* A chunk of 8 parts is copied on either side in the time that its link takes for 9. */
+    const uint64_t chunk_bytes = 256 << 10;
+    assert_int_equal(plan_predict_us(topo, plan, GIB, BLINK_PROTOCOL_SIMPLE, chunk_bytes, &us), BLINK_OK);
+    assert_close(us, hops_us + 2 * 9 * (double)chunk_bytes / (0.85 * 125e3) + (double)GIB / (0.85 * 400e3));
     plan_destroy(plan);
     topo_destroy(topo);
 }
@@ -275,6 +281,179 @@ static void test_texts_say_that_links_are_shared(void **state)
     topo_destroy(topo);
 }
 
+/* ---- lanes ---- */
+
+static lane_program_t *compile_for(const topo_t *topo, uint32_t ranks, double block_GBps)
+{
+    plan_request_t request = ask(topo, ranks);
+    lane_program_t *program = NULL;
+    request.block_GBps = block_GBps;
+    plan_t *plan = make_for(topo, &request);
+    if (lane_compile(topo, plan, NULL, &program) != BLINK_OK)
+        fail_msg("%s", blink_error_text());
+    plan_destroy(plan);
+    return program;
+}
+
+static void prove(const lane_program_t *program)
+{
+    static const uint32_t slots[] = {1, 2, 3};
+    for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++)
+        for (int in_place = 0; in_place < 2; in_place++) {
+            const lane_verify_options_t options = {2 * slots[i] + 1, slots[i], in_place};
+            if (lane_verify(program, &options) != BLINK_OK)
+                fail_msg("%u ranks, %u slots: %s", program->rank_count, slots[i], blink_error_text());
+        }
+}
+
+static void test_lanes_are_right_for_any_number_of_ranks_and_slots(void **state)
+{
+    topo_t *topo = load("dgx_h100");
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= topo->gpu_count; ranks++) {
+        lane_program_t *program = compile_for(topo, ranks, 0.0);
+        assert_int_equal(program->depth, ranks > 1 ? 2 : 0);
+        assert_int_equal(program->edge_count, ranks > 1 ? 4 * ranks * 2 * ranks : 0);
+        prove(program);
+        lane_program_destroy(program);
+    }
+    topo_destroy(topo);
+}
+
+/* The switch's step of rank 0 in the first channel: behind its copies of all parts. */
+static lane_step_t *switch_step(lane_program_t *program)
+{
+    lane_step_t *step = &program->steps[program->lanes[0].step_first + program->rank_count];
+    assert_int_equal(step->src_count, program->rank_count);
+    assert_int_equal(step->dst_count, program->rank_count);
+    return step;
+}
+
+static void assert_caught(const lane_program_t *program, const char *words)
+{
+    const lane_verify_options_t options = {5, 2, false};
+    assert_int_equal(lane_verify(program, &options), BLINK_ERR_INTERNAL);
+    if (!strstr(blink_error_text(), words))
+        fail_msg("\"%s\", not \"%s\"", blink_error_text(), words);
+}
+
+/* What a switch cannot do, and what no wait orders, does not pass. */
+static void test_the_prover_knows_what_a_switch_does(void **state)
+{
+    topo_t *topo = load("dgx_h100");
+    lane_program_t *program = compile_for(topo, 3, 0.0);
+    lane_step_t *step = switch_step(program), was = *step;
+    lane_operand_t *src = &program->operands[step->src_first], first = src[0];
+    (void)state;
+    step->src_count--;
+    assert_caught(program, "reaches 2 slots by a switch, and has 2 operands");
+    *step = was;
+    src[0] = src[1];
+    src[1] = first;
+    assert_caught(program, "reaches slots of several places");
+    src[1] = src[0];
+    src[0] = first;
+    src[0].path = PLAN_NONE;
+    assert_caught(program, "reaches 2 slots by a switch, and has 3 operands");
+    src[0] = first;
+    step->completes = 0;
+    assert_caught(program, "completes it and does not say so");
+    *step = was;
+    program->multicast = false;
+    assert_caught(program, "by a switch");
+    program->multicast = true;
+    prove(program);
+    lane_program_destroy(program);
+    topo_destroy(topo);
+}
+
+/* The first wait is for rank 0's own slot, which its lane has filled before. */
+static void test_every_wait_for_another_rank_is_needed(void **state)
+{
+    topo_t *topo = load("dgx_h100");
+    lane_program_t *program = compile_for(topo, 2, 0.0);
+    const lane_step_t *step = switch_step(program);
+    const lane_verify_options_t options = {5, 2, false};
+    (void)state;
+    assert_int_equal(step->wait_count, 4);
+    for (uint32_t i = 1; i < step->wait_count; i++) {
+        lane_wait_t *wait = &program->waits[step->wait_first + i], was = *wait;
+        wait->kind = wait->kind == LANE_FULL ? LANE_FREE : LANE_FULL;
+        assert_int_equal(lane_verify(program, &options), BLINK_ERR_INTERNAL);
+        *wait = was;
+    }
+    prove(program);
+    lane_program_destroy(program);
+    topo_destroy(topo);
+}
+
+static void test_plans_that_lanes_cannot_be_made_of_are_refused(void **state)
+{
+    topo_t *topo = load("dgx_h100");
+    plan_request_t request = ask(topo, 2);
+    plan_t *plan = make_for(topo, &request);
+    const lane_hosts_t hosts = {.of_rank = (const uint32_t[]){0, 1}};
+    lane_program_t *program = NULL;
+    (void)state;
+    assert_int_equal(lane_compile(topo, plan, &hosts, &program), BLINK_ERR_INTERNAL);
+    plan->protocol = BLINK_PROTOCOL_LL;
+    assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_ERR_INTERNAL);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
+/* ---- simulation ---- */
+
+static sim_result_t simulate(const topo_t *topo, const lane_program_t *program, uint64_t bytes,
+                             uint64_t chunk_bytes)
+{
+    const sim_config_t config = {BLINK_PROTOCOL_SIMPLE, INFINITY};
+    lane_geometry_t geometry;
+    sim_result_t result;
+    assert_int_equal(lane_geometry_init(program, bytes, chunk_bytes, 0, &geometry), BLINK_OK);
+    if (sim_run(topo, &geometry, &config, &result) != BLINK_OK)
+        fail_msg("%s", blink_error_text());
+    assert_int_equal(goal_write(topo, &geometry, 1.0, stdout), BLINK_ERR_UNSUPPORTED);
+    lane_geometry_fini(&geometry);
+    return result;
+}
+
+/* What is too little to be dealt to two parts is the last one's. It passes at 8.5 of 10 GB/s. */
+static void test_a_chunk_takes_two_hops_by_the_switch(void **state)
+{
+    (void)state;
+    topo_t *topo =
+        parse(GPU("g0") "," GPU("g1") "," REDUCING("s0"), LINK("g0", "s0", "10") "," LINK("g1", "s0", "10"));
+    lane_program_t *program = compile_for(topo, 2, 0.0);
+    uint32_t node = topo_find_node(topo, "s0");
+    uint32_t up = topo_find_link(topo, topo->gpus[0], node),
+             of_root = topo_find_link(topo, topo->gpus[1], node);
+    sim_result_t result = simulate(topo, program, 16, 0);
+    assert_close(result.time_us, 8.4 + 2 * (8.3 + 2 * topo->links[up].latency_us) + 2 * 16 / 8.5e3);
+    assert_int_equal(result.links[up].bytes, 16);
+    assert_int_equal(result.links[of_root].bytes, 2 * 16);
+    sim_result_fini(&result);
+    lane_program_destroy(program);
+    topo_destroy(topo);
+}
+
+static void test_links_are_busy_as_planned_and_faster_than_without(void **state)
+{
+    topo_t *topo = load("dgx_h100");
+    lane_program_t *program = compile_for(topo, 8, model_block_GBps(90));
+    sim_result_t result = simulate(topo, program, GIB / 4, 0);
+    (void)state;
+    double GBps = (double)(GIB / 4) / result.time_us / 1e3;
+    if (!(GBps > 0.9 * 0.85 * 400.0 && GBps < 0.85 * 400.0))
+        fail_msg("%f GB/s", GBps);
+    for (uint32_t i = 0; i < topo->link_count; i++)
+        assert_true(result.links[i].bytes > 0);
+    assert_true(result.links[0].bytes > GIB / 4 / 18 * 5 * 9 / 8 - GIB / 4096);
+    sim_result_fini(&result);
+    lane_program_destroy(program);
+    topo_destroy(topo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +465,12 @@ int main(void)
         cmocka_unit_test(test_it_is_the_same_when_read),
         cmocka_unit_test(test_what_is_no_star_by_a_switch_is_refused),
         cmocka_unit_test(test_texts_say_that_links_are_shared),
+        cmocka_unit_test(test_lanes_are_right_for_any_number_of_ranks_and_slots),
+        cmocka_unit_test(test_the_prover_knows_what_a_switch_does),
+        cmocka_unit_test(test_every_wait_for_another_rank_is_needed),
+        cmocka_unit_test(test_plans_that_lanes_cannot_be_made_of_are_refused),
+        cmocka_unit_test(test_a_chunk_takes_two_hops_by_the_switch),
+        cmocka_unit_test(test_links_are_busy_as_planned_and_faster_than_without),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     plan_thread_release();

@@ -545,7 +545,7 @@ static void test_fields_out_of_range_are_caught(void **state)
         BROKEN(steps[0].signal_count, 3, "signals run past the 2 there are"),
         BROKEN(steps[0].src_count, 0, "has 0 sources and 2 destinations"),
         BROKEN(steps[1].dst_count, 0, "rank 1 up, step 0: has 1 sources and 0 destinations"),
-        BROKEN(operands[0].buffer, LANE_LANDING + 1, "buffer kind 5 does not exist"),
+        BROKEN(operands[0].buffer, LANE_SHARED + 1, "buffer kind 6 does not exist"),
         BROKEN(operands[0].rank, 2, "operand of rank 2 of 2"),
         BROKEN(operands[0].rank, 1, "no path to rank 1"),
         BROKEN(operands[0].path, 0, "path 0 to its own rank"),
