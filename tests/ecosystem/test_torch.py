@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pathlib
 import re
+import signal
 import sys
 import traceback
 import unittest
@@ -207,6 +208,9 @@ class ProgramsTest(RanksTest):
     def test_ddp_trains_as_with_gloo(self):
         self.compare(play.train_ddp)
 
+    def test_ddp_with_buckets_in_place_trains_as_with_gloo(self):
+        self.compare(play.train_ddp_in_place)
+
     def test_fsdp_trains_as_with_gloo(self):
         self.compare(play.train_fsdp)
 
@@ -218,13 +222,13 @@ class ProgramsTest(RanksTest):
 
 
 class PageTest(RanksTest):
-    def run_example(self, number, *launcher):
+    def run_example(self, number, *launcher, expected=0):
         """The example of docs/torch.md, as it stands there."""
         page = (HERE.parents[1] / "docs" / "torch.md").read_text(encoding="utf-8")
         example = self.write_file("example.py", re.findall(r"```python\n(.*?)```", page, re.S)[number])
         status, out, err = self.run_command([*launcher, example], env=os.environ | {
             "BLINK_SOCKET": self.daemon().socket, "PATH": os.path.dirname(sys.executable) + ":/usr/bin:/bin"})
-        self.assertEqual(status, 0, out + err)
+        self.assertEqual(status, expected, out + err)
         return out
 
     def test_torchrun(self):
@@ -247,6 +251,13 @@ class PageTest(RanksTest):
         out = self.run_example(1, os.environ["BLINKRUN"], "--no-prefix", "-n", 4, sys.executable)
         self.assertEqual(out, "['rank 0', 'rank 1', 'rank 2', 'rank 3']\n" * 4)
 
+    def test_going_on_without_a_rank(self):
+        out = self.run_example(2, os.environ["BLINKRUN"], "--keep-going", "--no-prefix", "-n", 3,
+                               sys.executable, expected=128 + signal.SIGKILL)
+        self.assertIn("rank 0 (pid", out)
+        ends = re.findall(r"rank (\d) of 2 after 20 steps: (\S+)", out)
+        self.assertEqual(sorted(rank for rank, _ in ends), ["0", "1"], out)
+        self.assertEqual(ends[0][1], ends[1][1])
 
     def test_program_that_does_not_clean_up(self):
         store = os.path.join(self.directory(), "store")

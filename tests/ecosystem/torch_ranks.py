@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from limit import SHORT_S
 from torch.distributed import ReduceOp
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 INTEGERS = [torch.int8, torch.uint8, torch.int32, torch.int64, torch.uint32, torch.uint64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -492,6 +493,31 @@ def train(net, rank, steps=4):
 def train_ddp(rank, size):
     net = torch.nn.parallel.DistributedDataParallel(model(), bucket_cap_mb=0.01)
     losses = train(net, rank)
+    return losses, net.state_dict()
+
+
+def is_memory_of_the_daemon(address):
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        for line in maps:
+            start, end = (int(part, 16) for part in line.split()[0].split("-"))
+            if start <= address < end:
+                return "memfd:blink-memory" in line
+    return False
+
+
+def train_ddp_in_place(rank, size):
+    """Of gloo, whose result this is compared with, the buckets are PyTorch's."""
+    is_blink = dist.get_backend() == "blink"
+    kind = blink_torch.DistributedDataParallel if is_blink else torch.nn.parallel.DistributedDataParallel
+    net = kind(model(), bucket_cap_mb=0.01, gradient_as_bucket_view=True)
+    seen = []
+
+    def hook(_, bucket):
+        seen.append(is_memory_of_the_daemon(bucket.buffer().data_ptr()))
+        return allreduce_hook(None, bucket)
+    net.register_comm_hook(None, hook)
+    losses = train(net, rank)
+    expect(set(seen), {is_blink})
     return losses, net.state_dict()
 
 

@@ -5,6 +5,7 @@
 PyTorch finds this package by its entry point, so that no program imports it. docs/torch.md of blinkd says
 more.
 """
+import importlib
 import warnings
 import weakref
 from typing import Any
@@ -15,15 +16,16 @@ import torch.distributed as dist
 #: Of PyTorch: the first and the last minor version that this package was tried with.
 OLDEST, NEWEST = (2, 14), (2, 15)
 
-__all__ = ["Options", "empty", "register"]
+__all__ = ["DistributedDataParallel", "Options", "empty", "reform", "register"]
+
+#: What loads libblinkclient, which register() must not before it has looked at the version.
+_LOADED_LATER = {"DistributedDataParallel": "_buckets", "Options": "_backend", "reform": "_reform"}
 
 
 def __getattr__(name: str) -> Any:
-    """Options loads libblinkclient, which register() must not before it has looked at the version."""
-    if name != "Options":
+    if name not in _LOADED_LATER:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    from ._backend import Options
-    return Options
+    return getattr(importlib.import_module(f".{_LOADED_LATER[name]}", __name__), name)
 
 
 def _text(version: Any) -> str:
