@@ -15,18 +15,21 @@ static blink_result_t check_name(const char *what, const op_name_t *op)
 
 blink_result_t begin_parse(const void *payload, uint32_t bytes, begin_t *begin)
 {
-    if (bytes != sizeof(*begin))
-        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN of %u bytes; it has %zu", bytes, sizeof(*begin));
-    memcpy(begin, payload, sizeof(*begin));
+    *begin = (begin_t){0};
+    if (bytes <= sizeof(*begin))
+        memcpy(begin, payload, bytes);
+    if (bytes != begin_bytes(begin))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN of %u bytes; it has %u", bytes, begin_bytes(begin));
     BLINK_TRY(check_name("a BEGIN", &begin->op));
     bool is_transfer = begin->op.root != OP_NAME_NONE;
     if (!collective_opcode_valid(begin->opcode) ||
         collective_is_pair(collective_of_opcode(begin->opcode)) != is_transfer)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN of a %s by opcode %u",
                           is_transfer ? "transfer" : "collective", begin->opcode);
-    if (begin->stands > 1)
+    if (begin->stands > 1 || begin->reserved != 0)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN with words set that are to be 0");
-    if (begin->address ? begin->stands || begin->flow_count == 0 : begin->keys[0] != 0 || begin->keys[1] != 0)
+    bool has_keys = begin->keys[0] != 0 || begin->keys[1] != 0 || begin->round != 0;
+    if (begin->address ? begin->stands || begin->flow_count == 0 : has_keys)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN with a key to a landing that none is for");
     return BLINK_OK;
 }

@@ -45,15 +45,26 @@ typedef struct begin {
      * and the landing's address; 0: it may not. */
     uint32_t keys[BEGIN_KEYS];
     uint64_t address;
+    /* Over which connections it may, of those that were made anew: the round of wire.h. A BEGIN of the first
+     * ones, or without an address, ends here. */
+    uint32_t round;
+    uint32_t reserved; /* 0 */
 } begin_t;
 
-static_assert(sizeof(begin_t) == 96, "BEGIN layout");
+static_assert(sizeof(begin_t) == 104, "BEGIN layout");
 static_assert(offsetof(begin_t, count) == 32, "BEGIN layout");
 static_assert(offsetof(begin_t, digest) == 56, "BEGIN layout");
 static_assert(offsetof(begin_t, slots) == 52, "BEGIN layout");
 static_assert(offsetof(begin_t, first_flow) == 72, "BEGIN layout");
 static_assert(offsetof(begin_t, keys) == 80, "BEGIN layout");
 static_assert(offsetof(begin_t, address) == 88, "BEGIN layout");
+static_assert(offsetof(begin_t, round) == 96, "BEGIN layout");
+
+/** Bytes of a BEGIN that go. */
+static inline uint32_t begin_bytes(const begin_t *begin)
+{
+    return begin->round > 0 ? (uint32_t)sizeof(*begin) : (uint32_t)offsetof(begin_t, round);
+}
 
 /** The answer to a BEGIN or a FAIL of an op that is not under way where it comes from; it is not answered in
  * turn. All that the sender's BEGIN of that op promised was sent, or an earlier FAIL has said how far;

@@ -14,10 +14,11 @@
 /* Versions of proto/peer.proto that this tree speaks. The second one is that of daemons which answer a Query;
  * others end the session. */
 #define PEER_VERSION_MIN       1u
-#define PEER_VERSION_MAX       4u
+#define PEER_VERSION_MAX       5u
 #define PEER_VERSION_QUERIES   2u
 #define PEER_VERSION_RESUMES   3u /* data connections are made anew */
 #define PEER_VERSION_SURVIVORS 4u /* Survivors is understood */
+#define PEER_VERSION_KEYS      5u /* BEGIN tells of which round of data connections its keys are */
 
 /* The longest message, before the session is open and afterwards. */
 #define GREETING_MOST_BYTES (8u << 10)

@@ -218,8 +218,9 @@ blink_result_t peer_data_begin(const peer_data_config_t *config, peer_data_t **c
         free(peer);
         return result;
     }
-    if (net_session_version(config->session) >= PEER_VERSION_RESUMES)
-        data_endpoint_may_resume(peer->endpoint);
+    uint32_t version = net_session_version(config->session);
+    if (version >= PEER_VERSION_RESUMES)
+        data_endpoint_may_resume(peer->endpoint, version >= PEER_VERSION_KEYS);
     *created = peer;
     return BLINK_OK;
 }

@@ -173,7 +173,8 @@ static data_offer_t offer_of(const begin_t *begin)
                           .slots = begin->slots,
                           .stands = begin->stands,
                           .keys = {{begin->keys[0], begin->keys[1]}},
-                          .address = begin->address};
+                          .address = begin->address,
+                          .round = begin->round};
 }
 
 /* The host's BEGIN agrees, and the op is running. */

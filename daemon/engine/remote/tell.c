@@ -70,7 +70,8 @@ void remote_tell_begin(const remote_op_t *of, uint32_t host)
                            .flow_count = offer.flow_count,
                            .slots = offer.slots,
                            .keys = {offer.keys.all[0], offer.keys.all[1]},
-                           .address = offer.address};
+                           .address = offer.address,
+                           .round = offer.round};
     (void)data_send(of->remote->endpoints[host], WIRE_BEGIN, &begin,
-                    sizeof(begin)); /* as in remote_answer() */
+                    begin_bytes(&begin)); /* as in remote_answer() */
 }

@@ -107,8 +107,9 @@ void *data_endpoint_owner(const data_endpoint_t *endpoint);
 const char *data_endpoint_peer(const data_endpoint_t *endpoint);
 
 /* Before it is used: the peer can make connections anew. An endpoint that may not resume is lost with its
- * connections. */
-void data_endpoint_may_resume(data_endpoint_t *endpoint);
+ * connections. `knows_keys`: the peer heeds data_offer_t.round; else what it sends over later connections
+ * goes as messages. */
+void data_endpoint_may_resume(data_endpoint_t *endpoint, bool knows_keys);
 
 /* Where an endpoint stands: how often connections were made anew, and how many bytes of control had come by
  * then, which the peer need not send again. */
@@ -239,7 +240,8 @@ typedef struct data_offer {
     uint32_t slots;                  /* that each edge has here */
     bool stands;                     /* in a standing landing */
     data_keys_t keys; /* with which the peer's RDMA device may write to the landing by itself, */
-    uint64_t address; /* and where that is; 0: it may not */
+    uint64_t address; /* where that is; 0: it may not */
+    uint32_t round;   /* and over the connections of which round (data_fence_t); 0 also if it may not */
 } data_offer_t;
 
 /* This side's offer to a host. */

@@ -394,7 +394,7 @@ blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner,
     landings_init(&endpoint->landings, WIRE_FLOWS,
                   (landing_memory_t){.take = take_memory, .give = give_memory, .context = endpoint});
     pool_init(&endpoint->pool, SHOWN_FREE_MOST_BYTES, endpoint->data->config.landings,
-              &(pool_showing_t){show, verbs_transport.hide, endpoint});
+              &(pool_showing_t){show, verbs_transport.hide, verbs_transport.shows, endpoint});
     list_init(&endpoint->of_busy);
     list_init(&endpoint->sources);
     list_init(&endpoint->flows);

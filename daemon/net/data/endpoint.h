@@ -27,7 +27,7 @@ typedef struct peer_flows_calls {
     /* The peer says what has come of a flow: flow_sender_arrived(). Errors: PROTOCOL. */
     blink_result_t (*came)(peer_flows_t *flows, uint32_t flow, uint32_t arrived, uint64_t came);
     /* There are other connections, and the peer has said what has come by the former ones: the rest is sent
-     * again. Its device writes nowhere any more. */
+     * again, as messages. By keys of theirs nothing is written any more. */
     void (*resume)(peer_flows_t *flows);
     /* The endpoint is lost. */
     void (*cut)(peer_flows_t *flows);
@@ -61,7 +61,8 @@ struct data_endpoint {
     bool connected;       /* all streams */
     uint64_t deadline_ns; /* by which the streams must be there; 0: none */
     /* resume.c. */
-    bool resumes;           /* data_endpoint_may_resume() */
+    bool resumes;           /* data_endpoint_may_resume(), and the next one */
+    bool knows_keys;        /* the peer knows which round keys are of */
     uint32_t round;         /* so often connections were made anew, */
     uint32_t resumed_round; /* and in this round the peer has said what had come */
     bool retries;           /* they could not be made, and are to be tried again */
@@ -172,11 +173,11 @@ blink_result_t endpoint_take_arrivals(data_endpoint_t *endpoint, const wire_fram
 /* transport_events_t.took */
 void endpoint_took(void *context, uint32_t bytes);
 
-/* Whether keys for memory here may be told. They are good for the connections that they were told over, and
- * BEGIN may go again over later ones, so none are told any more once connections were made anew. */
+/* Whether keys for memory here may be told. They are good for the round in which the memory was shown, and
+ * BEGIN, which tells them, may go again in later ones: so it tells the round as well. */
 static inline bool endpoint_tells_keys(const data_endpoint_t *endpoint)
 {
-    return endpoint->round == 0;
+    return endpoint->round == 0 || endpoint->knows_keys;
 }
 
 /* Whether moves may go: all that is to go again is known. */

@@ -50,12 +50,18 @@ void pool_init(pool_t *pool, uint64_t free_most_bytes, pages_source_t pages, con
         pool->showing = *showing;
 }
 
+static void hide(block_t *block)
+{
+    if (block->shown)
+        block->pool->showing.hide(block->shown);
+    block->shown = NULL;
+}
+
 static void release(pool_t *pool, block_t *block)
 {
     list_remove(&block->link);
     pool->free_bytes -= block->bytes;
-    if (block->shown)
-        pool->showing.hide(block->shown);
+    hide(block);
     twin_end(&block->twin);
     pool->pages.give(pool->pages.context, block, block->bytes);
 }
@@ -111,9 +117,12 @@ bool pool_show(void *memory, data_keys_t *keys)
 {
     block_t *block = block_of(memory);
     const pool_showing_t *showing = &block->pool->showing;
+    if (block->shown && !showing->shows(block->shown))
+        hide(block);
     if (!block->shown && showing->show)
         block->shown = showing->show(showing->context, memory, block->bytes - HEAD_BYTES, &block->keys);
-    *keys = block->keys;
+    if (block->shown)
+        *keys = block->keys;
     return block->shown;
 }
 

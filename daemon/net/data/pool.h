@@ -15,6 +15,7 @@
 typedef struct pool_showing {
     void *(*show)(void *context, void *memory, uint64_t bytes, data_keys_t *keys);
     void (*hide)(void *shown);
+    bool (*shows)(const void *shown);
     void *context;
 } pool_showing_t;
 
@@ -37,8 +38,8 @@ void pool_fini(pool_t *pool);
 blink_result_t pool_take(pool_t *pool, uint64_t bytes, void **memory);
 void pool_give(void *memory);
 
-/* Show what was taken, and what its block has beyond it, but for the head; it stays shown until it goes
- * back to the system. False: it cannot be. */
+/* Show what was taken, and what its block has beyond it, but for the head, unless it is shown; it stays so
+ * until it goes back to the system, or connections fail. False: it cannot be, and the keys are left alone. */
 bool pool_show(void *memory, data_keys_t *keys);
 
 /* The twin of what was taken, in memory of this GPU; it stays until the block goes back to the system, or is

@@ -23,9 +23,10 @@
 /* Entries that an ARRIVED has at most. */
 #define ARRIVALS_MOST (WIRE_CONTROL_MAX_BYTES / sizeof(wire_arrived_t))
 
-void data_endpoint_may_resume(data_endpoint_t *endpoint)
+void data_endpoint_may_resume(data_endpoint_t *endpoint, bool knows_keys)
 {
     endpoint->resumes = endpoint->outbox.keeps = true;
+    endpoint->knows_keys = knows_keys;
 }
 
 /* ---- what has come is told ---- */
@@ -106,8 +107,8 @@ blink_result_t endpoint_take_arrivals(data_endpoint_t *endpoint, const wire_fram
 
 /* ---- rounds ---- */
 
-/* What was being taken in will not arrive; what has come out of order is told. To standing landings all comes
- * over the connection for control. */
+/* What was being taken in will not arrive, and what was shown is not any more; what has come out of order is
+ * told. To standing landings all comes over the connection for control. */
 static void fence_landings(data_endpoint_t *endpoint)
 {
     const landings_t *landings = &endpoint->landings;

@@ -233,51 +233,6 @@ static void prepare(data_run_t *run, const data_run_config_t *config, layout_t *
 
 /* ---- landings ---- */
 
-/* Of the landing that is lent. */
-static uint64_t landing_bytes(const run_peer_t *peer)
-{
-    const data_run_t *run = peer->run;
-    return peer->in && !peer->suits_in
-               ? run->instance->geometry.landing_bytes[peer->in - run->program->landings]
-               : 0;
-}
-
-static blink_result_t lend_landing(run_peer_t *peer)
-{
-    data_run_t *run = peer->run;
-    if (!peer->in)
-        return BLINK_OK;
-    BLINK_TRY(landing_lend(&peer->flows.endpoint->landings, &peer->lent, peer->receivers,
-                           peer->in->lane_count, landing_bytes(peer)));
-    peer->landing = &peer->lent;
-    peer->landing->outputs = run->outputs;
-    peer->landing->output_count = run->output_count;
-    peer->address = (uintptr_t)peer->landing->memory;
-    run_peer_find_twin(peer);
-    if (!peer->twin)
-        peer->landing->is_shown = peer->landing->memory && pool_show(peer->landing->memory, &peer->keys);
-    return BLINK_OK;
-}
-
-/* Find or lend where the peer's moves land; moves may have come to a standing landing before. */
-static blink_result_t find_landing(run_peer_t *peer)
-{
-    data_run_t *run = peer->run;
-    landing_t *standing =
-        run->standing ? standing_find(run->standing, peer->host, run->number, run->first_ended) : NULL;
-    if (peer->suits_in) {
-        peer->landing = standing;
-        peer->receivers = standing->flows;
-    } else {
-        BLINK_TRY(lend_landing(peer));
-    }
-    if (!peer->landing)
-        return BLINK_OK;
-    peer->landing->user = &peer->flows;
-    run->landings[peer->in - run->program->landings] = peer->landing->memory;
-    return BLINK_OK;
-}
-
 /* Without standing landings, for want of memory or numbers, one is lent. */
 static void make_standing(data_run_t *run)
 {
@@ -307,7 +262,7 @@ static blink_result_t join(data_run_t *run, data_endpoint_t *const *endpoints)
         endpoint_add_flows(endpoints[peer->host], &peer->flows, &run_peer_calls);
         data_endpoint_get(peer->flows.endpoint);
         if (!data_endpoint_is_lost(peer->flows.endpoint))
-            BLINK_TRY(find_landing(peer));
+            BLINK_TRY(run_peer_find_landing(peer));
     }
     return BLINK_OK;
 }
@@ -317,7 +272,7 @@ static blink_result_t charge(data_run_t *run)
     const data_handler_t *handler = &run->data->config.handler;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < run->peer_count; i++)
-        bytes += landing_bytes(&run->peers[i]);
+        bytes += run_peer_landing_bytes(&run->peers[i]);
     BLINK_TRY(handler->charge(handler->context, run->tenant, bytes));
     run->charged_bytes = bytes;
     return BLINK_OK;
@@ -378,13 +333,13 @@ data_offer_t data_run_offer(const data_run_t *run, uint32_t host)
     const run_peer_t *peer = find_peer(run, host);
     if (!peer || !peer->landing)
         return (data_offer_t){.slots = run->instance->geometry.slots};
-    bool is_shown = peer->landing->is_shown && endpoint_tells_keys(peer->flows.endpoint);
     return (data_offer_t){.first_flow = peer->landing->first_flow,
                           .flow_count = peer->in->lane_count,
                           .slots = run->instance->geometry.slots,
                           .stands = run_peer_stands(peer),
-                          .keys = is_shown ? peer->keys : (data_keys_t){{0}},
-                          .address = is_shown ? peer->address : 0};
+                          .keys = peer->keys,
+                          .address = peer->address,
+                          .round = peer->shown_round};
 }
 
 /* How the peer places what comes: as this host does, or with another number of slots. */
@@ -447,7 +402,8 @@ static blink_result_t open_outgoing(run_peer_t *peer, const data_offer_t *offer)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "it has no standing landing for an op, and had one before");
     peer->may_send = peer->borrows = true;
     peer->remote_keys = offer->keys;
-    peer->remote_address = endpoint_tells_keys(peer->flows.endpoint) ? offer->address : 0;
+    /* Keys of earlier rounds open nothing any more. */
+    peer->remote_address = offer->round == peer->flows.endpoint->round ? offer->address : 0;
     BLINK_TRY(find_geometry(peer, offer->slots));
     if (peer->unsettled == 0)
         return BLINK_OK;

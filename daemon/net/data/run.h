@@ -39,11 +39,12 @@ typedef struct run_peer {
     uint32_t *told;     /* what the executor was told of each */
     landing_t *landing; /* the next one, or a standing one; NULL: nothing comes from there, or nothing yet */
     landing_t lent;
-    data_keys_t keys;   /* that the peer is told of `lent`, if that is shown, */
-    uint64_t address;   /* and where that is */
-    const twin_t *twin; /* of `lent`, where GPUs read what comes; NULL: in `lent` */
-    bool twin_ordered;  /* as exec_wire_device() says */
-    bool failed;        /* the peer's FAIL has come */
+    data_keys_t keys;     /* that the peer is told of `lent`, if that was shown when it was lent, */
+    uint64_t address;     /* where that is; 0: it was not shown, */
+    uint32_t shown_round; /* and over the connections of which round; else 0 */
+    const twin_t *twin;   /* of `lent`, where GPUs read what comes; NULL: in `lent` */
+    bool twin_ordered;    /* as exec_wire_device() says */
+    bool failed;          /* the peer's FAIL has come */
     bool given_up; /* the op has failed: nobody waits for the peer's BEGIN, and for what comes to a standing
                       landing */
 } run_peer_t;
@@ -102,9 +103,16 @@ bool run_peer_is_settled(const run_peer_t *peer);
 /* No move goes to the peer that has not gone. */
 void run_peer_stop(run_peer_t *peer);
 
-/* A landing was lent: where it is for GPUs, find it a place in memory of theirs, if the peer's device can
- * write there; else it stays where it is. */
-void run_peer_find_twin(run_peer_t *peer);
+/* ---- run_landing.c ---- */
+
+/* Of the landing that is lent. */
+uint64_t run_peer_landing_bytes(const run_peer_t *peer);
+
+/* Find or lend where the peer's moves land; moves may have come to a standing landing before. Errors: QUOTA,
+ * NO_MEMORY. */
+blink_result_t run_peer_find_landing(run_peer_t *peer);
+
+/* ---- run_moves.c ---- */
 
 void run_peer_give_up(run_peer_t *peer);
 

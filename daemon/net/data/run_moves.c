@@ -136,22 +136,6 @@ static blink_result_t check_place(const run_peer_t *peer, const landing_move_t *
 
 /* ---- memory of GPUs ---- */
 
-void run_peer_find_twin(run_peer_t *peer)
-{
-    data_endpoint_t *endpoint = peer->flows.endpoint;
-    device_memory_t *device = exec_wire_device(peer->run->instance, &peer->twin_ordered);
-    if (!device || !peer->lent.memory || !endpoint->connected || !endpoint_tells_keys(endpoint))
-        return;
-    peer->twin = pool_twin(peer->lent.memory, device, endpoint->transport);
-    if (!peer->twin)
-        return;
-    peer->run->device_landings[peer->in - peer->run->program->landings] = twin_address(peer->twin);
-    peer->lent.is_shown = true;
-    peer->keys = peer->twin->keys;
-    peer->address = twin_address(peer->twin);
-    atomic_fetch_or_explicit(&endpoint->by, (int)DATA_BY_GPUS, memory_order_relaxed);
-}
-
 /* Have it where GPUs read it. A frame has come to the landing's own memory. */
 static blink_result_t settle_twin(const run_peer_t *peer, const landing_move_t *move,
                                   const wire_frame_t *frame)

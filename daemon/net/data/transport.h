@@ -110,7 +110,8 @@ typedef struct transport_calls {
      * hidden when the transport is closed. The connections are there. NULL: it cannot. show() itself is NULL
      * where no device writes. */
     void *(*show)(transport_t *transport, void *memory, uint64_t bytes, data_keys_t *keys);
-    void (*hide)(void *shown); /* also later than destroy() */
+    void (*hide)(void *shown);        /* also later than destroy(), and the next one */
+    bool (*shows)(const void *shown); /* whether the transport has not been closed */
     /* The same of memory that only this host's devices may read. */
     void *(*pin)(transport_t *transport, void *memory, uint64_t bytes, data_keys_t *keys);
     /* Let the peer's device write to memory of a GPU, as show(), and have this host's devices reach it, until
@@ -123,7 +124,7 @@ typedef struct transport_calls {
      * Waits for this host's device, for a few microseconds. Also when the transport is closed, or gone.
      * Errors: SYSTEM (the device fails: nothing more is reached so). */
     blink_result_t (*settle)(void *reach, uint64_t offset, const void *source, uint32_t bytes);
-    bool (*reaches)(const void *reach); /* whether it has not failed */
+    bool (*reaches)(const void *reach); /* whether it has not failed, nor the transport been closed */
     /* What is being taken in for this landing is dropped, and so is the rest of it. */
     void (*drop)(transport_t *transport, const landing_t *landing);
     /* Close all connections, if there are some: what was under way is forgotten, and nobody is told. */

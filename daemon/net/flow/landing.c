@@ -135,6 +135,7 @@ bool landing_is_settled(const landing_t *landing)
 
 void landing_fence(landing_t *landing)
 {
+    landing->is_shown = false;
     for (uint32_t i = 0; i < landing->flow_count; i++)
         flow_receiver_fence(&landing->flows[i]);
 }

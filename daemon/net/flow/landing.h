@@ -91,7 +91,8 @@ blink_result_t landing_fail(landing_t *landing, const uint32_t *sent, uint32_t c
 /* Whether nothing will be written for this op any more. */
 bool landing_is_settled(const landing_t *landing);
 
-/* The endpoint is fenced. The flows resume with what has come; landing_cut() settles them instead. */
+/* The endpoint is fenced: no NIC writes to its memory any more. The flows resume with what has come;
+ * landing_cut() settles them instead. */
 void landing_fence(landing_t *landing);
 void landing_cut(landing_t *landing);
 

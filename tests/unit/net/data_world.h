@@ -47,8 +47,10 @@ static inline int world_end_verbs(int failed)
     return failed;
 }
 
-/* Endpoints may resume: what control threads do then is done by the test's thread. */
+/* Endpoints may resume: what control threads do then is done by the test's thread. They know which round keys
+ * are of. */
 static bool world_resumes;
+static bool world_knows_keys = true;
 
 /* RDMA devices of a host, which connections of another round take in turn. */
 static uint32_t world_devices = 1;
@@ -567,7 +569,7 @@ static inline void join_hosts(world_t *world, uint32_t a, uint32_t b, bool joine
                                               &world->hosts[hosts[i]].endpoints[hosts[1 - i]]),
                          BLINK_OK);
         if (world_resumes)
-            data_endpoint_may_resume(world->hosts[hosts[i]].endpoints[hosts[1 - i]]);
+            data_endpoint_may_resume(world->hosts[hosts[i]].endpoints[hosts[1 - i]], world_knows_keys);
     }
     if (joined)
         join_hosts_in_round(world, a, b, 0);

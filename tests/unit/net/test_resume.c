@@ -323,6 +323,93 @@ static void test_a_port_of_two_that_are_used_goes_down_and_the_other_one_takes_a
         take_over(true);
 }
 
+/* Moves that one host's device writes where they go, of an op of two hosts. */
+static uint64_t written_once(scene_t *scene)
+{
+    uint64_t before = fake_verbs_written();
+    begin_everywhere(op_create(&scene->world, scene->plan, count_for(scene->plan, 90000), false, NULL));
+    assert_all_right(scene);
+    return fake_verbs_written() - before;
+}
+
+/* In one pair of hosts, where something has failed that fails once. */
+static void await_round(world_t *world, uint32_t round)
+{
+    for (uint32_t steps = 0; rounds_of(world) < round; steps++) {
+        assert_true(steps < 1000);
+        (void)world_step(world, 100);
+    }
+}
+
+/* Ops that were under way have keys of the former connections: with these nothing would go but failures. */
+static void test_the_device_writes_again_over_connections_that_are_made_anew(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; world_verbs && seed < 20; seed++) {
+        scene_t scene;
+        scene_init(&scene, &machines[1], BLINK_ALLREDUCE, seed);
+        uint64_t written = written_once(&scene);
+        assert_true(written > 0);
+        for (uint32_t round = 1; round <= 2; round++) {
+            begin_ops(&scene);
+            go_on(&scene.world, 12);
+            fake_verbs_flush(0);
+            await_round(&scene.world, round);
+            assert_all_right(&scene);
+            assert_int_equal(written_once(&scene), written);
+            assert_int_equal(rounds_of(&scene.world), round);
+        }
+        data_by_t by = data_endpoint_by(scene.world.hosts[0].endpoints[1]);
+        assert_int_equal(by, world_has_gpus ? DATA_BY_RDMA | DATA_BY_GPUS : DATA_BY_RDMA);
+        scene_fini(&scene);
+    }
+}
+
+static void test_moves_go_as_messages_to_a_peer_that_knows_no_rounds_of_keys(void **state)
+{
+    scene_t scene;
+    (void)state;
+    if (!world_verbs)
+        return;
+    world_knows_keys = false;
+    scene_init(&scene, &machines[1], BLINK_ALLREDUCE, 1);
+    assert_true(written_once(&scene) > 0);
+    fake_verbs_flush(0);
+    await_round(&scene.world, 1);
+    assert_int_equal(written_once(&scene), 0);
+    assert_int_equal(written_once(&scene), 0);
+    scene_fini(&scene);
+    world_knows_keys = true;
+}
+
+/* Memory that was shown over former connections has what they left there, and no key opens it. */
+static void test_a_peer_that_says_it_wrote_over_former_connections_is_lost(void **state)
+{
+    scene_t scene;
+    (void)state;
+    if (!world_verbs)
+        return;
+    scene_init(&scene, &machines[1], BLINK_ALLREDUCE, 1);
+    world_t *world = &scene.world;
+    (void)written_once(&scene);
+    op_t *op = op_create(world, scene.plan, count_for(scene.plan, 90000), false, NULL);
+    begin_part(&op->parts[0]);
+    data_offer_t offer = data_run_offer(op->parts[0].run, 1);
+    assert_true(fake_verbs_lets_write(0, 1, offer.keys.all[0], offer.address, 1));
+    fake_verbs_flush(0);
+    await_round(world, 1);
+    op_t *next = op_create(world, scene.plan, count_for(scene.plan, 2), false, NULL);
+    begin_everywhere(next);
+    while (!next->parts[0].over || !next->parts[1].over)
+        (void)world_step(world, 100);
+    assert_false(fake_verbs_lets_write(0, 1, offer.keys.all[0], offer.address, 1));
+    fake_verbs_say_written(0, false, wire_immediate(offer.first_flow, 0));
+    fail_part(&op->parts[0], BLINK_ERR_ABORTED);
+    world_wait(world, all_are_over, "the op has not ended");
+    assert_non_null(strstr(world->hosts[0].lost_text, "a write to a landing that was not shown"));
+    scene_fini(&scene);
+}
+
 /* What the peer keeps until it hears that it has come is little, and nothing is told of small ops. */
 static void test_small_ops_take_two_frames_each_way(void **state)
 {
@@ -354,6 +441,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rounds_in_vain_are_few),
         cmocka_unit_test(test_a_port_goes_down_and_another_nic_takes_over),
         cmocka_unit_test(test_a_port_of_two_that_are_used_goes_down_and_the_other_one_takes_all),
+        cmocka_unit_test(test_the_device_writes_again_over_connections_that_are_made_anew),
+        cmocka_unit_test(test_moves_go_as_messages_to_a_peer_that_knows_no_rounds_of_keys),
+        cmocka_unit_test(test_a_peer_that_says_it_wrote_over_former_connections_is_lost),
         cmocka_unit_test(test_small_ops_take_two_frames_each_way),
     };
     log_init(LOG_LEVEL_ERROR, false);

@@ -145,12 +145,12 @@ static void test_versions_that_do_not_meet_are_named(void **state)
 {
     fixture_t *fixture = *state;
     host_t *a = add_plain_host(fixture, "n1"), *b = add_plain_host(fixture, "n2");
-    set_versions(b, 5, 9);
+    set_versions(b, 6, 9);
     dial(a, &b->address);
     RUN_UNTIL(fixture, a->failed_count == 1);
     assert_int_equal(a->failed_code, BLINK_ERR_PROTOCOL);
-    assert_non_null(strstr(a->failed_text, "n1 speaks 1 to 4"));
-    assert_non_null(strstr(a->failed_text, "n2 5 to 9"));
+    assert_non_null(strstr(a->failed_text, "n1 speaks 1 to 5"));
+    assert_non_null(strstr(a->failed_text, "n2 6 to 9"));
     assert_int_equal(a->opened_count + b->opened_count, 0);
 }
 

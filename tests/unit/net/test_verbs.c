@@ -80,7 +80,7 @@ static void make_side(uint32_t number, settings_transport_t transport)
     assert_int_equal(data_endpoint_create(side->data, number == 0 ? "n1" : "n0", NULL, &side->endpoint),
                      BLINK_OK);
     if (resumes)
-        data_endpoint_may_resume(side->endpoint);
+        data_endpoint_may_resume(side->endpoint, true);
 }
 
 static void begin_by(settings_transport_t dials, settings_transport_t waits)

@@ -14,10 +14,23 @@ static op_name_t some_op(void)
         .home = 7, .comm = 3, .host = 1, .number = 5, .root = OP_NAME_NONE, .peer = OP_NAME_NONE};
 }
 
+static blink_result_t parse(const begin_t *begin)
+{
+    begin_t read;
+    return begin_parse(begin, begin_bytes(begin), &read);
+}
+
+/* One that tells of no round of data connections is as short as it was before there were any. */
 static void test_a_begin_is_read_as_it_was_written(void **state)
 {
     begin_t written = {.op = some_op(), .count = 9, .opcode = 2, .digest = 11, .slots = 4}, read;
     (void)state;
+    assert_int_equal(begin_bytes(&written), 96);
+    assert_int_equal(begin_parse(&written, 96, &read), BLINK_OK);
+    assert_memory_equal(&written, &read, sizeof(read));
+    written.flow_count = 1;
+    written.address = 4096;
+    written.round = 3;
     assert_int_equal(begin_parse(&written, sizeof(written), &read), BLINK_OK);
     assert_memory_equal(&written, &read, sizeof(read));
 }
@@ -26,28 +39,40 @@ static void test_a_begin_that_is_cut_off_or_of_nobody_is_refused(void **state)
 {
     begin_t begin = {.op = some_op(), .opcode = 2}, read;
     (void)state;
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_OK);
-    assert_int_equal(begin_parse(&begin, sizeof(begin) - 1, &read), BLINK_ERR_PROTOCOL);
+    assert_int_equal(parse(&begin), BLINK_OK);
+    assert_int_equal(begin_parse(&begin, 95, &read), BLINK_ERR_PROTOCOL);
+    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL); /* of round 0 */
     begin.op.home = 0;
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
     begin.op = some_op();
     begin.op.root = 1; /* and no peer */
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
     begin.op = some_op();
     begin.opcode = 200; /* no collective */
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
-    begin.opcode = 2;
-    begin.stands = 2;
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
+}
+
+static void test_a_begin_with_keys_to_nothing_is_refused(void **state)
+{
+    begin_t begin = {.op = some_op(), .opcode = 2, .stands = 2}, read;
+    (void)state;
+    assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
     begin.stands = 0;
-    begin.keys[1] = 1; /* to nothing */
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    begin.keys[1] = 1;
+    assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
+    begin.keys[1] = 0;
+    begin.round = 1;
+    assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
     begin.address = 4096;
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
     begin.flow_count = 1;
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_OK);
+    assert_int_equal(parse(&begin), BLINK_OK);
+    assert_int_equal(begin_parse(&begin, sizeof(begin) - 4, &read), BLINK_ERR_PROTOCOL);
+    begin.reserved = 1;
+    assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
+    begin.reserved = 0;
     begin.stands = 1;
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL);
+    assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
 }
 
 static void test_a_left_names_a_communicator(void **state)
@@ -110,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_begin_is_read_as_it_was_written),
         cmocka_unit_test(test_a_begin_that_is_cut_off_or_of_nobody_is_refused),
+        cmocka_unit_test(test_a_begin_with_keys_to_nothing_is_refused),
         cmocka_unit_test(test_a_left_names_a_communicator),
         cmocka_unit_test(test_a_fail_tells_how_far_was_sent_and_why),
         cmocka_unit_test(test_a_fail_that_lies_about_its_lengths_is_refused),

@@ -330,7 +330,8 @@ void verbs_unreach(void *unreached)
 
 bool verbs_reaches(const void *reached)
 {
-    return !((const reach_t *)reached)->devices->loop_failed;
+    const reach_t *reach = reached;
+    return !reach->devices->loop_failed && verbs_shows(reach->shown);
 }
 
 static blink_result_t settle(const reach_t *reach, uint64_t offset, const void *source, uint32_t bytes)

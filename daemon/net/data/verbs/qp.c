@@ -161,6 +161,11 @@ void verbs_hide(void *shown)
     free(shown);
 }
 
+bool verbs_shows(const void *shown)
+{
+    return !list_is_empty(&((const verbs_shown_t *)shown)->link);
+}
+
 static void hide_all(verbs_t *verbs)
 {
     verbs_shown_t *shown;

@@ -96,7 +96,7 @@ typedef struct verbs_qp {
 
 /* Memory that the peer may write to, or this side's devices may read. */
 typedef struct verbs_shown {
-    list_t link;
+    list_t link; /* in no list: the transport was closed */
     const verbs_library_t *library;
     struct ibv_mr *regions[DATA_STREAMS]; /* by rail; NULL: no queue pair for moves is there, or the transport
                                            * was closed */
@@ -164,12 +164,13 @@ void verbs_drop_connection(verbs_qp_t *qp);
 uint8_t *verbs_message_out(const verbs_qp_t *qp, uint32_t number);
 uint8_t *verbs_message_in(const verbs_qp_t *qp, uint32_t number);
 
-/* transport_calls_t.show, pin and hide */
+/* transport_calls_t.show, pin, hide and shows */
 void *verbs_show(transport_t *transport, void *memory, uint64_t bytes, data_keys_t *keys);
 void *verbs_pin(transport_t *transport, void *memory, uint64_t bytes, data_keys_t *keys);
 void verbs_hide(void *shown);
+bool verbs_shows(const void *shown);
 
-/* transport_calls_t.reach, unreach and settle */
+/* transport_calls_t.reach, unreach, settle and reaches */
 void *verbs_reach(transport_t *transport, device_memory_t *memory, uint64_t offset, uint64_t bytes,
                   data_keys_t *keys);
 void verbs_unreach(void *reach);
