@@ -51,14 +51,11 @@ class LivesTest(NcclTest):
     def test_communicators_made_from_others(self):
         self.play_all(self.nccl_daemon(), ["split", "shrink", "shrink-after-a-loss", "revoke", "grow"])
 
-    def test_joins_that_do_not_block_and_aborts(self):
+    def test_calls_that_do_not_block_and_aborts(self):
         self.play_all(self.nccl_daemon(),
                       ["nonblocking", "nonblocking-calls", "nonblocking-abort", "abort-from-a-thread",
-                       "abort-of-a-join"], 3)
-
-    def test_aborts_of_calls_that_wait(self):
-        self.play_all(self.nccl_daemon(),
-                      ["abort-of-a-blocking-join", "abort-of-a-split", "abort-of-a-shrink"], 3)
+                       "abort-of-a-join", "abort-of-a-blocking-join", "abort-of-a-split",
+                       "abort-of-a-shrink"], 3)
 
 
 class LibraryTest(NcclTest):
