@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import partial
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "integration"))
+import blink_torch  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch_ranks as play  # noqa: E402
@@ -165,6 +166,10 @@ class TorchTest(RanksTest):
     def test_killed_rank(self):
         self.play(play.killed_rank, killed=[2])
 
+    def test_those_that_are_left_form_a_group(self):
+        options = blink_torch.Options(algorithm="ring")
+        self.play(play.reforming, size=4, killed=[0, 2], pg_options=options)
+
     def test_killed_daemon(self):
         daemon = self.daemon()
         began = self.begin(play.lost_daemon, 2, daemon.socket)
@@ -179,7 +184,6 @@ class TorchTest(RanksTest):
                 self.assertIn(words, text)
 
     def test_versions_of_torch(self):
-        import blink_torch
         self.addCleanup(setattr, torch, "__version__", torch.__version__)
         torch.__version__ = "2.13.1+cu130"
         with self.assertRaisesRegex(ImportError, r"needs PyTorch 2\.14 or later.*this is 2\.13\.1"):

@@ -413,6 +413,27 @@ def killed_rank(rank, size):
     expect_failure(dist.DistBackendError, "rank 2", dist.barrier)
 
 
+def reforming(rank, size):
+    """One rank is lost, then one of those that are left: the one with the store."""
+    dist.new_group([0, 1])
+    for gone in (2, 0):
+        if dist.get_rank() == gone:
+            os.kill(os.getpid(), signal.SIGKILL)
+        expect_failure(dist.DistBackendError, f"rank {gone} (pid", dist.all_reduce, torch.ones(1))
+        blink_torch.reform()
+        size -= 1
+        expect(dist.get_world_size(), size)
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        expect(total.item(), float(size))
+    expect(dist.get_rank(), {1: 0, 3: 1}[rank])
+    if dist.get_rank() == 0:
+        dist.send(torch.full((1,), 7.0), 1)
+    else:
+        dist.recv(total, 0)
+        expect(total.item(), 7.0)
+
+
 def lost_daemon(rank, size):
     """Until somebody kills it."""
     work = dist.irecv(torch.empty(1), (rank + 1) % size)

@@ -98,20 +98,19 @@ class BlinkBackend(Collectives):
             identifier = told[1:]
         self.attempt = identifier.hex()
         self.store = dist.PrefixStore(self.attempt, store)
-        comm = self.join(identifier, self.size(), self.rank())
+        comm = self.join(identifier, self.size(), self.rank(), getattr(self._options, "algorithm", "auto"))
         if self.rank() == 0:  # all have read it; of a join that has failed the daemon tells who comes late
             store.delete_key("blink")
         return comm
 
-    def join(self, identifier: bytes, size: int, rank: int) -> blink.Communicator:
-        """This rank's device is the same in all groups."""
+    def join(self, identifier: bytes, size: int, rank: int, algorithm: str = "auto") -> blink.Communicator:
+        """This rank's device is the same in all groups. Not all algorithms do sends."""
         device = getattr(self._options, "device", None)
         if device is None:
             fallback = os.environ.get("BLINK_LOCAL_RANK", self._options.global_ranks_in_group[self.rank()])
             device = dist.get_node_local_rank(fallback_rank=int(fallback))
         return blink.Communicator(self.context, identifier, size, rank, device=device,
-                                  algorithm=getattr(self._options, "algorithm", "auto"),
-                                  op_timeout=self.limit_s, init_timeout=self.limit_s,
+                                  algorithm=algorithm, op_timeout=self.limit_s, init_timeout=self.limit_s,
                                   name=f"torch {self._options.group_name}"[:63])
 
     # ---- what torch asks ----

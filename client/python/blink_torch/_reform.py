@@ -38,12 +38,19 @@ def _open_store(comm: blink.Communicator, limit: timedelta) -> dist.Store:
     return store
 
 
-def _shrink(backend: BlinkBackend, limit: timedelta) -> Tuple[dist.Store, int, int, int]:
-    """The store of those that are left; this one's rank and device, and how many they are."""
+def _shrink(backend: BlinkBackend, limit: timedelta) -> Tuple[dist.Store, int, int]:
+    """The store of those that are left; this one's rank, and how many they are."""
     with translated(f"rank {backend.rank()} cannot form a group with the ranks that are left"):
         backend.comm.abort()  # for those which have heard of no failure
         with backend.comm.shrink() as comm:
-            return _open_store(comm, limit), comm.rank, comm.size, comm.device
+            return _open_store(comm, limit), comm.rank, comm.size
+
+
+def _chosen(options: Options, limit: timedelta) -> Optional[Options]:
+    """What the program has chosen; None if nothing, for NCCL in the same group refuses options of blink."""
+    if options.algorithm == "auto" and options.device is None:
+        return None
+    return Options(options.algorithm, options.device, limit)
 
 
 def reform() -> None:
@@ -58,9 +65,8 @@ def reform() -> None:
         raise ValueError(f"the default process group has {dist.get_backend_config()}, not blink for tensors "
                          "on the CPU, and only blink says which ranks are left")
     limit = timedelta(seconds=backend.limit_s)
-    config: Optional[str] = dist.get_backend_config()
-    algorithm = getattr(backend.options, "algorithm", "auto")
-    store, rank, size, device = _shrink(backend, limit)
+    config, options = dist.get_backend_config(), _chosen(backend.options, limit)
+    store, rank, size = _shrink(backend, limit)
     dist.destroy_process_group()
     dist.init_process_group(config, store=store, rank=rank, world_size=size, timeout=limit,
-                            pg_options=Options(algorithm, device, limit))
+                            pg_options=options)
