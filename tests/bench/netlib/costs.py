@@ -4,6 +4,7 @@ import re
 import statistics
 import subprocess
 import sys
+import time
 
 from hostlib.cluster import RUN_LIMIT_S, Cluster
 from hostlib.hosts import Network
@@ -37,6 +38,17 @@ def usage(daemon):
     return status_kib(daemon.pid, "RssAnon"), len(os.listdir(f"/proc/{daemon.pid}/fd"))
 
 
+def usage_at_rest(daemon):
+    """Once it has closed what its clients had: nothing has changed for half a second."""
+    last, since = usage(daemon), time.monotonic()
+    while time.monotonic() < since + 0.5:
+        time.sleep(0.05)
+        now = usage(daemon)
+        if now != last:
+            last, since = now, time.monotonic()
+    return last
+
+
 def make_communicators(cluster):
     """Microseconds to make one when the hosts have met before, KiB and descriptors of the first host's daemon
     for each."""
@@ -57,7 +69,7 @@ def measure(binaries, directory, rounds):
     with network, Cluster(network, 1, binaries, directory) as cluster:
         before_kib, before_descriptors = usage(cluster.daemons[0])
         cluster.perf("allreduce", "-b", "8", "-e", "8", "-n", "20", "-w", "3", "--in-place=no")
-        after_kib, after_descriptors = usage(cluster.daemons[0])
+        after_kib, after_descriptors = usage_at_rest(cluster.daemons[0])
         for _ in range(rounds):
             trips_us.append(round_trip_us(network))
             made.append(make_communicators(cluster))
