@@ -13,13 +13,21 @@ static blink_result_t check_name(const char *what, const op_name_t *op)
     return BLINK_OK;
 }
 
-blink_result_t begin_parse(const void *payload, uint32_t bytes, begin_t *begin)
+static bool has_keys(const begin_t *begin)
+{
+    static const uint32_t none[BEGIN_KEYS + BEGIN_MORE_KEYS] = {0};
+    return begin->round != 0 || memcmp(begin->keys, none, sizeof(begin->keys)) != 0 ||
+           memcmp(begin->more_keys, none, sizeof(begin->more_keys)) != 0;
+}
+
+blink_result_t begin_parse(const void *payload, uint32_t bytes, uint32_t move_streams, begin_t *begin)
 {
     *begin = (begin_t){0};
     if (bytes <= sizeof(*begin))
         memcpy(begin, payload, bytes);
-    if (bytes != begin_bytes(begin))
-        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN of %u bytes; it has %u", bytes, begin_bytes(begin));
+    if (bytes != begin_bytes(begin, move_streams))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN of %u bytes; it has %u", bytes,
+                          begin_bytes(begin, move_streams));
     BLINK_TRY(check_name("a BEGIN", &begin->op));
     bool is_transfer = begin->op.root != OP_NAME_NONE;
     if (!collective_opcode_valid(begin->opcode) ||
@@ -28,8 +36,7 @@ blink_result_t begin_parse(const void *payload, uint32_t bytes, begin_t *begin)
                           is_transfer ? "transfer" : "collective", begin->opcode);
     if (begin->stands > 1 || begin->reserved != 0)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN with words set that are to be 0");
-    bool has_keys = begin->keys[0] != 0 || begin->keys[1] != 0 || begin->round != 0;
-    if (begin->address ? begin->stands || begin->flow_count == 0 : has_keys)
+    if (begin->address ? begin->stands || begin->flow_count == 0 : has_keys(begin))
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a BEGIN with a key to a landing that none is for");
     return BLINK_OK;
 }

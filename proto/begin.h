@@ -27,7 +27,9 @@ typedef struct op_name {
 static_assert(sizeof(op_name_t) == 32, "op name layout");
 static_assert(offsetof(op_name_t, number) == 16, "op name layout");
 
-#define BEGIN_KEYS 2u
+/* Keys that each BEGIN has, and more that one may have. */
+#define BEGIN_KEYS      2u
+#define BEGIN_MORE_KEYS 6u
 
 typedef struct begin {
     op_name_t op;
@@ -46,12 +48,13 @@ typedef struct begin {
     uint32_t keys[BEGIN_KEYS];
     uint64_t address;
     /* Over which connections it may, of those that were made anew: the round of wire.h. A BEGIN of the first
-     * ones, or without an address, ends here. */
+     * ones, or without an address, ends here unless it has more keys. */
     uint32_t round;
-    uint32_t reserved; /* 0 */
+    uint32_t reserved;                   /* 0 */
+    uint32_t more_keys[BEGIN_MORE_KEYS]; /* as far as there are such queue pairs, and no further */
 } begin_t;
 
-static_assert(sizeof(begin_t) == 104, "BEGIN layout");
+static_assert(sizeof(begin_t) == 128, "BEGIN layout");
 static_assert(offsetof(begin_t, count) == 32, "BEGIN layout");
 static_assert(offsetof(begin_t, digest) == 56, "BEGIN layout");
 static_assert(offsetof(begin_t, slots) == 52, "BEGIN layout");
@@ -59,11 +62,15 @@ static_assert(offsetof(begin_t, first_flow) == 72, "BEGIN layout");
 static_assert(offsetof(begin_t, keys) == 80, "BEGIN layout");
 static_assert(offsetof(begin_t, address) == 88, "BEGIN layout");
 static_assert(offsetof(begin_t, round) == 96, "BEGIN layout");
+static_assert(offsetof(begin_t, more_keys) == 104, "BEGIN layout");
 
-/** Bytes of a BEGIN that go. */
-static inline uint32_t begin_bytes(const begin_t *begin)
+/** The bytes of one that go where so many connections are for moves, from BEGIN_KEYS on. */
+static inline uint32_t begin_bytes(const begin_t *begin, uint32_t move_streams)
 {
-    return begin->round > 0 ? (uint32_t)sizeof(*begin) : (uint32_t)offsetof(begin_t, round);
+    uint32_t more_keys = move_streams - BEGIN_KEYS;
+    if (more_keys == 0 && begin->round == 0)
+        return (uint32_t)offsetof(begin_t, round);
+    return (uint32_t)offsetof(begin_t, more_keys) + more_keys * (uint32_t)sizeof(uint32_t);
 }
 
 /** The answer to a BEGIN or a FAIL of an op that is not under way where it comes from; it is not answered in
@@ -99,8 +106,9 @@ typedef struct left {
 
 static_assert(sizeof(left_t) == 16, "LEFT layout");
 
-/** Check what came from a peer, as far as that goes by itself. Errors: PROTOCOL. */
-blink_result_t begin_parse(const void *payload, uint32_t bytes, begin_t *begin);
+/** Check what came from a peer, over so many connections for moves, as far as that goes by itself; keys of
+ * others become 0. Errors: PROTOCOL. */
+blink_result_t begin_parse(const void *payload, uint32_t bytes, uint32_t move_streams, begin_t *begin);
 
 blink_result_t left_parse(const void *payload, uint32_t bytes, left_t *left);
 

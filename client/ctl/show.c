@@ -416,8 +416,9 @@ static json_t *host_json(const Blinkwire__QueryReply *query, size_t i)
     const Blinkwire__Host *host = query->hosts[i];
     json_t *nics = json_array();
     for (size_t n = 0; n < host->n_nics; n++)
-        json_array_append_new(nics, json_pack("{s:o, s:o}", "name", ctl_json_text(host->nics[n]->name),
-                                              "address", ctl_json_text(host->nics[n]->address)));
+        json_array_append_new(nics, json_pack("{s:o, s:o, s:b}", "name", ctl_json_text(host->nics[n]->name),
+                                              "address", ctl_json_text(host->nics[n]->address), "has_moves",
+                                              host->nics[n]->has_moves));
     return json_pack("{s:o, s:o, s:o, s:o, s:f, s:o, s:o}", "name", ctl_json_text(host->name), "state",
                      ctl_json_text(host->state), "address", ctl_json_text_or_null(host->address),
                      "daemon_version", ctl_json_text_or_null(host->daemon_version), "since_s", host->since_s,
@@ -435,29 +436,43 @@ static const char *nics_text(const Blinkwire__Host *host, char text[NICS_TEXT_BY
     return text;
 }
 
+/* "eth0, ib0": those that moves go over, "-" if there are none. Returns `text`. */
+static const char *move_nics_text(const Blinkwire__Host *host, char text[NICS_TEXT_BYTES])
+{
+    size_t used = 0;
+    snprintf(text, NICS_TEXT_BYTES, "-");
+    for (size_t n = 0; n < host->n_nics && used < NICS_TEXT_BYTES; n++)
+        if (host->nics[n]->has_moves)
+            used += (size_t)snprintf(text + used, NICS_TEXT_BYTES - used, "%s%s", used > 0 ? ", " : "",
+                                     host->nics[n]->name);
+    return text;
+}
+
 static void host_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
 {
     const Blinkwire__Host *host = query->hosts[i];
-    char since[HUMAN_BYTES], nics[NICS_TEXT_BYTES];
+    char since[HUMAN_BYTES], nics[NICS_TEXT_BYTES], move_nics[NICS_TEXT_BYTES];
     table_cell(table, "%s", host->name);
     table_cell(table, "%s", host->state);
     table_cell(table, "%s", host->since_s > 0 ? human_duration(host->since_s, since) : "-");
     table_cell(table, "%s", *host->address ? host->address : "-");
     table_cell(table, "%s", *host->daemon_version ? host->daemon_version : "-");
     table_cell(table, "%s", nics_text(host, nics));
+    table_cell(table, "%s", move_nics_text(host, move_nics));
     table_cell(table, "%s", host->why);
 }
 
 blink_result_t ctl_nodes(int argc, char **argv, ctl_options_t *options)
 {
-    static const char *const headers[] = {"host", "state", "since", "address", "blinkd", "nics", "why not"};
+    static const char *const headers[] = {"host",   "state", "since",      "address",
+                                          "blinkd", "nics",  "moves over", "why not"};
     static const listing_t listing = {
         "nodes",
         "Show the daemons of the cluster that this one knows: itself, those with "
         "which it has a session, and those that it dials. Empty without "
         "[network] listen in blinkd.conf.",
         BLINKWIRE__QUERY_KIND__HOSTS,
-        "llrllll",
+        "llrlllll",
         headers,
         host_count,
         host_json,

@@ -19,6 +19,7 @@
 #define PEER_VERSION_RESUMES   3u /* data connections are made anew */
 #define PEER_VERSION_SURVIVORS 4u /* Survivors is understood */
 #define PEER_VERSION_KEYS      5u /* BEGIN tells of which round of data connections its keys are */
+#define PEER_VERSION_NICS      5u /* moves go over as many pairs of NICs as there are */
 
 /* The longest message, before the session is open and afterwards. */
 #define GREETING_MOST_BYTES (8u << 10)

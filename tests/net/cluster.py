@@ -58,14 +58,19 @@ class Host:
         self.daemon = None
         self.write_keys(KEYS[0])
 
-    def add_nic(self):
-        """A second NIC, eth1, which leads to all other hosts, too."""
-        self.cluster.add_switch("br1")
-        run("ip", "link", "add", self.wire + "b", "netns", self.cluster.switch, "type", "veth", "peer",
-            "name", "eth1", "netns", self.namespace)
-        self.cluster.at_switch("ip", "link", "set", self.wire + "b", "master", "br1", "up")
-        self.inside("ip", "address", "add", f"10.78.0.{self.v4.split('.')[-1]}/24", "dev", "eth1")
-        self.inside("ip", "link", "set", "eth1", "up")
+    def add_nic(self, number=1):
+        """Another NIC, eth1 and so on, which leads to all other hosts, too, over a switch of its own."""
+        switch, wire, nic = f"br{number}", self.wire_of(number), f"eth{number}"
+        self.cluster.add_switch(switch)
+        run("ip", "link", "add", wire, "netns", self.cluster.switch, "type", "veth", "peer", "name", nic,
+            "netns", self.namespace)
+        self.cluster.at_switch("ip", "link", "set", wire, "master", switch, "up")
+        self.inside("ip", "address", "add", f"10.{77 + number}.0.{self.v4.split('.')[-1]}/24", "dev", nic)
+        self.inside("ip", "link", "set", nic, "up")
+
+    def wire_of(self, number):
+        """The end at the switch of the NIC that add_nic() made."""
+        return self.wire + chr(ord("a") + number)
 
     def inside(self, *arguments):
         run("ip", "netns", "exec", self.namespace, *arguments)

@@ -25,8 +25,8 @@ class Meeting(NetTest):
         own, other = two.nodes()
         self.assertEqual((own["name"], own["state"], own["address"]), ("n2", "this host", f"{two.v4}:24655"))
         self.assertEqual(other["address"], f"{one.v4}:24655")
-        self.assertIn({"name": "eth0", "address": one.v4}, other["nics"])
-        self.assertIn({"name": "eth0", "address": one.v6}, other["nics"])
+        self.assertIn({"name": "eth0", "address": one.v4, "has_moves": True}, other["nics"])
+        self.assertIn({"name": "eth0", "address": one.v6, "has_moves": False}, other["nics"])
 
     def test_hosts_meet_over_ipv6(self):
         one, two = self.cluster(2)

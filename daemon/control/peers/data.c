@@ -34,15 +34,20 @@ static bool dials(const peer_data_t *peer)
     return net_hello(peer->config.net)->instance < net_session_peer(peer->config.session)->instance;
 }
 
-/* The tokens of a round: those of TCP's streams are the first ones, then come those of RDMA's. */
-static uint32_t first_token(uint32_t round, bool rdma)
+static uint32_t stream_count(const peer_data_t *peer)
 {
-    return (2 * round + rdma) * DATA_STREAMS;
+    return 1 + data_endpoint_move_streams(peer->endpoint);
+}
+
+/* The tokens of a round: those of TCP's streams are the first ones, then come those of RDMA's. */
+static uint32_t first_token(const peer_data_t *peer, uint32_t round, bool rdma)
+{
+    return (2 * round + rdma) * stream_count(peer);
 }
 
 static blink_result_t find_tokens(const peer_data_t *peer, uint32_t first, data_way_t *way)
 {
-    for (uint32_t stream = 0; stream < DATA_STREAMS; stream++)
+    for (uint32_t stream = 0; stream < stream_count(peer); stream++)
         BLINK_TRY(net_session_token(peer->config.session, first + stream, way->tokens[stream]));
     return BLINK_OK;
 }
@@ -70,11 +75,19 @@ static uint32_t find_pairs(const peer_data_t *peer, sa_family_t family, data_end
     return count;
 }
 
-/* Connections for moves take turns in two pairs of NICs: the first ones, and in each later round those from
- * the next one on, since the former ones may have failed with their NIC. */
-static void find_ends(const data_ends_t *pairs, uint32_t count, data_route_t *route)
+/* How many connections are for moves: what both daemons find by what each has said. */
+static uint32_t count_move_streams(const net_session_t *session, uint32_t pairs)
 {
-    for (uint32_t i = 0; i < DATA_MOVE_STREAMS && count > 1; i++)
+    if (net_session_version(session) < PEER_VERSION_NICS || pairs < DATA_MOVE_STREAMS_LEAST)
+        return DATA_MOVE_STREAMS_LEAST;
+    return pairs < DATA_MOVE_STREAMS_MOST ? pairs : DATA_MOVE_STREAMS_MOST;
+}
+
+/* Each connection for moves goes over a pair of NICs of its own. Where there are more pairs, it is the first
+ * ones, and in each later round those from the next one on, since the former ones may have failed. */
+static void find_ends(const peer_data_t *peer, const data_ends_t *pairs, uint32_t count, data_route_t *route)
+{
+    for (uint32_t i = 0; i < data_endpoint_move_streams(peer->endpoint) && count > 1; i++)
         route->moves[i] = pairs[(route->round % count + i) % count];
 }
 
@@ -100,7 +113,7 @@ static blink_result_t find_route(const peer_data_t *peer, uint32_t round, data_r
                             .instance = net_hello(peer->config.net)->instance};
     BLINK_TRY(net_session_own_address(peer->config.session, &route->own));
     uint32_t count = find_pairs(peer, route->own.any.sa_family, pairs);
-    find_ends(pairs, count, route);
+    find_ends(peer, pairs, count, route);
     find_rdma_ends(pairs, count, route);
     return BLINK_OK;
 }
@@ -112,7 +125,7 @@ static blink_result_t listen_for(const peer_data_t *peer, uint32_t round, Blinkp
     data_route_t route;
     data_way_t rdma;
     BLINK_TRY(find_route(peer, round, &route));
-    BLINK_TRY(find_tokens(peer, first_token(round, true), &rdma));
+    BLINK_TRY(find_tokens(peer, first_token(peer, round, true), &rdma));
     BLINK_TRY(data_endpoint_listen(peer->endpoint, &route, instance, &rdma));
     data_offer->rdma_port = rdma.port;
     data_offer->port = data_takes_tcp(peer->config.data) ? peer->config.port : 0;
@@ -221,6 +234,10 @@ blink_result_t peer_data_begin(const peer_data_config_t *config, peer_data_t **c
     uint32_t version = net_session_version(config->session);
     if (version >= PEER_VERSION_RESUMES)
         data_endpoint_may_resume(peer->endpoint, version >= PEER_VERSION_KEYS);
+    data_ends_t pairs[HELLO_NICS_MAX];
+    sa_family_t family = net_session_address(config->session)->any.sa_family;
+    data_endpoint_set_move_streams(peer->endpoint,
+                                   count_move_streams(config->session, find_pairs(peer, family, pairs)));
     *created = peer;
     return BLINK_OK;
 }
@@ -235,6 +252,18 @@ void peer_data_end(peer_data_t *peer, blink_result_t code)
     peer->ended = true;
     data_endpoint_close(peer->endpoint, code);
     put(peer);
+}
+
+uint32_t peer_data_find_ends(const peer_data_t *peer, data_ends_t ends[DATA_MOVE_STREAMS_MOST])
+{
+    data_route_t route;
+    if (find_route(peer, 0, &route) != BLINK_OK)
+        return 0;
+    memcpy(ends, route.moves, sizeof(route.moves));
+    if (ends[0].own.any.sa_family != AF_UNSPEC)
+        return data_endpoint_move_streams(peer->endpoint);
+    ends[0] = (data_ends_t){route.own, route.peer};
+    return 1;
 }
 
 data_endpoint_t *peer_data_endpoint(const peer_data_t *peer)
@@ -260,8 +289,8 @@ static blink_result_t dial(peer_data_t *peer, const Blinkpeer__DataOffer *data_o
     BLINK_TRY(find_route(peer, data_offer->round, &route));
     route.tcp.port = (uint16_t)data_offer->port;
     route.rdma.port = (uint16_t)data_offer->rdma_port;
-    BLINK_TRY(find_tokens(peer, first_token(route.round, false), &route.tcp));
-    BLINK_TRY(find_tokens(peer, first_token(route.round, true), &route.rdma));
+    BLINK_TRY(find_tokens(peer, first_token(peer, route.round, false), &route.tcp));
+    BLINK_TRY(find_tokens(peer, first_token(peer, route.round, true), &route.rdma));
     peer->dialled = route.round + 1;
     data_endpoint_dial(peer->endpoint, &route);
     return BLINK_OK;
@@ -297,12 +326,12 @@ blink_result_t peer_data_accept(peer_data_t *peer, const wire_hello_t *hello, in
 {
     data_fence_t fence;
     blink_result_t result = data_endpoint_fence(peer->endpoint, 0, &fence);
-    if (result == BLINK_OK && (dials(peer) || hello->stream >= DATA_STREAMS))
+    if (result == BLINK_OK && (dials(peer) || hello->stream >= stream_count(peer)))
         result = BLINK_FAIL(BLINK_ERR_PROTOCOL, "host %s: data connection %u is not to be dialled there",
                             data_endpoint_peer(peer->endpoint), hello->stream);
     else if (result == BLINK_OK &&
-             !net_session_has_token(peer->config.session, first_token(fence.round, false) + hello->stream,
-                                    hello))
+             !net_session_has_token(peer->config.session,
+                                    first_token(peer, fence.round, false) + hello->stream, hello))
         result = BLINK_FAIL(BLINK_ERR_PERMISSION, "a data connection without the token of its session");
     if (result == BLINK_OK)
         return data_endpoint_accept(peer->endpoint, fence.round, hello->stream, fd);

@@ -34,6 +34,9 @@ void peer_data_leave(peer_data_t *peer);
 /* The session has ended, for the code with this thread's error text: its endpoint is lost. */
 void peer_data_end(peer_data_t *peer, blink_result_t code);
 
+/* Between which NICs moves are to go as long as these work. Returns how many pairs there are. */
+uint32_t peer_data_find_ends(const peer_data_t *peer, data_ends_t ends[DATA_MOVE_STREAMS_MOST]);
+
 /* Borrowed: who keeps it holds it. */
 data_endpoint_t *peer_data_endpoint(const peer_data_t *peer);
 

@@ -23,6 +23,17 @@ static void describe_nics(const hello_t *hello, described_host_t *described)
     }
 }
 
+/* Moves between this host and another one are to go over some of these NICs. */
+static void mark_moves(const peer_host_t *host, const hello_t *hello, described_host_t *described)
+{
+    data_ends_t ends[DATA_MOVE_STREAMS_MOST];
+    uint32_t count = peer_data_find_ends(host->data, ends);
+    for (uint32_t n = 0; n < hello->nic_count; n++)
+        for (uint32_t i = 0; i < count; i++)
+            described->nics[n].has_moves |= address_is_same_host(&ends[i].own, &hello->nics[n].address) ||
+                                            address_is_same_host(&ends[i].peer, &hello->nics[n].address);
+}
+
 static void describe_hello(const hello_t *hello, const net_address_t *address, const char *state,
                            described_host_t *described)
 {
@@ -34,10 +45,19 @@ static void describe_hello(const hello_t *hello, const net_address_t *address, c
     describe_nics(hello, described);
 }
 
+static void describe_own(const peers_t *peers, described_host_t *described)
+{
+    const hello_t *hello = net_hello(peers->net);
+    describe_hello(hello, &peers->address, "this host", described);
+    LIST_FOR_EACH (link, &peers->hosts)
+        mark_moves(CONTAINER_OF(link, peer_host_t, link), hello, described);
+}
+
 static void describe_connected(const peer_host_t *host, described_host_t *described)
 {
-    describe_hello(net_session_peer(host->session), net_session_address(host->session), "connected",
-                   described);
+    const hello_t *hello = net_session_peer(host->session);
+    describe_hello(hello, net_session_address(host->session), "connected", described);
+    mark_moves(host, hello, described);
     described->host.since_s = (double)(clock_ns() - host->since_ns) / 1e9;
 }
 
@@ -52,7 +72,7 @@ bool peers_describe(const peers_t *peers, uint64_t number, described_host_t *des
 {
     blinkwire__host__init(&described->host);
     if (number == 0) {
-        describe_hello(net_hello(peers->net), &peers->address, "this host", described);
+        describe_own(peers, described);
         return true;
     }
     number--;

@@ -109,7 +109,7 @@ static bool take_unknown(remotes_t *remotes, frame_t *frame, const op_name_t *op
 static blink_result_t take_begin(remotes_t *remotes, frame_t *frame, bool *is_kept)
 {
     begin_t begin;
-    BLINK_TRY(begin_parse(frame->payload, frame->bytes, &begin));
+    BLINK_TRY(begin_parse(frame->payload, frame->bytes, data_endpoint_move_streams(frame->endpoint), &begin));
     remote_comm_t *remote = find_comm(remotes, frame, &begin.op);
     if (!remote) {
         *is_kept = take_unknown(remotes, frame, &begin.op, false);

@@ -168,13 +168,15 @@ void engine_data_aborted(engine_t *engine, void *run_context, blink_result_t cod
 
 static data_offer_t offer_of(const begin_t *begin)
 {
-    return (data_offer_t){.first_flow = begin->first_flow,
+    data_offer_t offer = {.first_flow = begin->first_flow,
                           .flow_count = begin->flow_count,
                           .slots = begin->slots,
                           .stands = begin->stands,
-                          .keys = {{begin->keys[0], begin->keys[1]}},
                           .address = begin->address,
                           .round = begin->round};
+    memcpy(offer.keys.all, begin->keys, sizeof(begin->keys));
+    memcpy(offer.keys.all + BEGIN_KEYS, begin->more_keys, sizeof(begin->more_keys));
+    return offer;
 }
 
 /* The host's BEGIN agrees, and the op is running. */

@@ -18,7 +18,8 @@
 #include "engine/remote/early.h"
 #include "net/data/data.h"
 
-static_assert(BEGIN_KEYS == DATA_MOVE_STREAMS, "BEGIN has a key for each connection for moves");
+static_assert(BEGIN_KEYS == DATA_MOVE_STREAMS_LEAST && BEGIN_KEYS + BEGIN_MORE_KEYS == DATA_MOVE_STREAMS_MOST,
+              "BEGIN has a key for each connection for moves");
 
 #define HOST_VERSION_BYTES 32
 

@@ -3,6 +3,8 @@
 #include "engine/remote/remote.h"
 #include "error.h"
 
+#include <string.h>
+
 /* That this daemon stops is what its ranks hear. Other hosts hear it as the end of their sessions with it,
  * and their ranks that it is lost. */
 static bool is_own_matter(blink_result_t code)
@@ -56,22 +58,24 @@ void remote_tell_begin(const remote_op_t *of, uint32_t host)
 {
     const comm_op_t *op = of->op;
     data_offer_t offer = data_run_offer(of->run, host);
-    const begin_t begin = {.op = of->name,
-                           .count = op->signature.count,
-                           .opcode = op->signature.opcode,
-                           .datatype = op->signature.datatype,
-                           .redop = op->signature.redop,
-                           .root = op->signature.root,
-                           .rank = op->first_rank,
-                           .digest = op->program->digest,
-                           .ended = op->shape.is_transfer ? 0 : remote_count_ended(of->remote),
-                           .stands = offer.stands,
-                           .first_flow = offer.first_flow,
-                           .flow_count = offer.flow_count,
-                           .slots = offer.slots,
-                           .keys = {offer.keys.all[0], offer.keys.all[1]},
-                           .address = offer.address,
-                           .round = offer.round};
-    (void)data_send(of->remote->endpoints[host], WIRE_BEGIN, &begin,
-                    begin_bytes(&begin)); /* as in remote_answer() */
+    data_endpoint_t *endpoint = of->remote->endpoints[host];
+    begin_t begin = {.op = of->name,
+                     .count = op->signature.count,
+                     .opcode = op->signature.opcode,
+                     .datatype = op->signature.datatype,
+                     .redop = op->signature.redop,
+                     .root = op->signature.root,
+                     .rank = op->first_rank,
+                     .digest = op->program->digest,
+                     .ended = op->shape.is_transfer ? 0 : remote_count_ended(of->remote),
+                     .stands = offer.stands,
+                     .first_flow = offer.first_flow,
+                     .flow_count = offer.flow_count,
+                     .slots = offer.slots,
+                     .address = offer.address,
+                     .round = offer.round};
+    memcpy(begin.keys, offer.keys.all, sizeof(begin.keys));
+    memcpy(begin.more_keys, offer.keys.all + BEGIN_KEYS, sizeof(begin.more_keys));
+    (void)data_send(endpoint, WIRE_BEGIN, &begin,
+                    begin_bytes(&begin, data_endpoint_move_streams(endpoint))); /* as in remote_answer() */
 }

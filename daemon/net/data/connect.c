@@ -17,6 +17,7 @@ static blink_result_t use(data_endpoint_t *endpoint, const transport_calls_t *ca
     const transport_config_t config = {.epoll_fd = data->epoll_fd,
                                        .trash = data->trash,
                                        .timeout_s = data->config.timeout_s,
+                                       .stream_count = endpoint->stream_count,
                                        .outbox = &endpoint->outbox,
                                        .verbs = data->verbs,
                                        .adaptive_routing = data->config.adaptive_routing,
@@ -42,9 +43,9 @@ static bool is_in_round(const data_endpoint_t *endpoint, uint32_t round)
 }
 
 /* What is shown on each connection. */
-static void fill_hellos(wire_hello_t hellos[DATA_STREAMS], uint64_t instance, const data_way_t *way)
+static void fill_hellos(wire_hello_t hellos[DATA_STREAMS_MOST], uint64_t instance, const data_way_t *way)
 {
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 0; i < DATA_STREAMS_MOST; i++) {
         hellos[i] = (wire_hello_t){.instance = instance, .stream = i};
         memcpy(hellos[i].token, way->tokens[i], sizeof(hellos[i].token));
     }
@@ -58,7 +59,7 @@ static transport_path_t path_of(const data_route_t *route, const data_ends_t *co
     transport_path_t path = {.own = control->own, .peer = control->peer};
     address_set_port(&path.own, 0);
     address_set_port(&path.peer, port);
-    for (uint32_t i = 0; i < DATA_MOVE_STREAMS; i++) {
+    for (uint32_t i = 0; i < DATA_MOVE_STREAMS_MOST; i++) {
         path.moves[i] = route->moves[i];
         address_set_port(&path.moves[i].own, 0);
         address_set_port(&path.moves[i].peer, port);
@@ -71,7 +72,7 @@ static blink_result_t dial_by(data_endpoint_t *endpoint, const transport_calls_t
 {
     const data_route_t *route = &endpoint->route;
     const transport_path_t path = path_of(route, ends, way->port);
-    wire_hello_t hellos[DATA_STREAMS];
+    wire_hello_t hellos[DATA_STREAMS_MOST];
     fill_hellos(hellos, route->instance, way);
     BLINK_TRY(use(endpoint, calls));
     return endpoint->transport->calls->dial(endpoint->transport, &path, hellos);
@@ -146,7 +147,7 @@ static blink_result_t listen_by_rdma(data_endpoint_t *endpoint, const data_route
                                      data_way_t *way)
 {
     const transport_path_t path = path_of(route, &route->rdma_ends, 0);
-    wire_hello_t hellos[DATA_STREAMS];
+    wire_hello_t hellos[DATA_STREAMS_MOST];
     fill_hellos(hellos, instance, way);
     BLINK_TRY(check_open(endpoint));
     if (endpoint->transport)

@@ -26,9 +26,11 @@ typedef struct data_endpoint data_endpoint_t;
 typedef struct data_run data_run_t;
 typedef struct data_standing data_standing_t;
 
-/* Data connections of an endpoint: one for control frames and small moves, the others for moves. */
-#define DATA_STREAMS      3u
-#define DATA_MOVE_STREAMS (DATA_STREAMS - 1)
+/* Data connections of an endpoint: one for control frames and small moves, the others for moves. There is one
+ * of the latter for each pair of NICs that moves go over, and so many at least, and at most. */
+#define DATA_MOVE_STREAMS_LEAST 2u
+#define DATA_MOVE_STREAMS_MOST  8u
+#define DATA_STREAMS_MOST       (1 + DATA_MOVE_STREAMS_MOST)
 
 /* Who dials a data connection shows this, once. */
 #define DATA_TOKEN_BYTES 32u
@@ -111,6 +113,11 @@ const char *data_endpoint_peer(const data_endpoint_t *endpoint);
  * goes as messages. */
 void data_endpoint_may_resume(data_endpoint_t *endpoint, bool knows_keys);
 
+/* Before it is used: so many of its connections are for moves, as both daemons know by themselves;
+ * DATA_MOVE_STREAMS_LEAST unless this is called. Then how many are. */
+void data_endpoint_set_move_streams(data_endpoint_t *endpoint, uint32_t count);
+uint32_t data_endpoint_move_streams(const data_endpoint_t *endpoint);
+
 /* Where an endpoint stands: how often connections were made anew, and how many bytes of control had come by
  * then, which the peer need not send again. */
 typedef struct data_fence {
@@ -130,7 +137,7 @@ blink_result_t data_endpoint_resume(data_endpoint_t *endpoint, const data_fence_
 /* One way to connect, by TCP or by RDMA: where who waits is dialled, and what who dials shows. */
 typedef struct data_way {
     uint16_t port; /* 0: no connections are taken so */
-    uint8_t tokens[DATA_STREAMS][DATA_TOKEN_BYTES];
+    uint8_t tokens[DATA_STREAMS_MOST][DATA_TOKEN_BYTES];
 } data_way_t;
 
 /* The two ends of a connection; the ports are not looked at. */
@@ -144,7 +151,7 @@ typedef struct data_route {
     data_ends_t rdma_ends;   /* of the RDMA connection for control */
     /* Of connections for moves, where they go over other NICs than that for control; where they cannot be
      * made they go over that one's. AF_UNSPEC: that one's. */
-    data_ends_t moves[DATA_MOVE_STREAMS];
+    data_ends_t moves[DATA_MOVE_STREAMS_MOST];
     uint64_t instance; /* this daemon's */
     data_way_t tcp, rdma;
 } data_route_t;
@@ -231,7 +238,7 @@ blink_result_t data_run_create(data_t *data, const data_run_config_t *config, da
 
 /* By which memory of one host may be written to by another one's device, over each stream for moves. */
 typedef struct data_keys {
-    uint32_t all[DATA_MOVE_STREAMS];
+    uint32_t all[DATA_MOVE_STREAMS_MOST];
 } data_keys_t;
 
 /* What BEGIN tells a peer of where its moves land. */

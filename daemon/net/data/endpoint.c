@@ -390,6 +390,7 @@ blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner,
     atomic_init(&endpoint->holders, 2);
     endpoint->data = data;
     endpoint->owner = owner;
+    endpoint->stream_count = 1 + DATA_MOVE_STREAMS_LEAST;
     snprintf(endpoint->peer, sizeof(endpoint->peer), "%s", peer);
     landings_init(&endpoint->landings, WIRE_FLOWS,
                   (landing_memory_t){.take = take_memory, .give = give_memory, .context = endpoint});
@@ -404,6 +405,16 @@ blink_result_t data_endpoint_create(data_t *data, const char *peer, void *owner,
     proxy_leave(data);
     *created = endpoint;
     return BLINK_OK;
+}
+
+void data_endpoint_set_move_streams(data_endpoint_t *endpoint, uint32_t count)
+{
+    endpoint->stream_count = 1 + count;
+}
+
+uint32_t data_endpoint_move_streams(const data_endpoint_t *endpoint)
+{
+    return endpoint->stream_count - 1;
 }
 
 void data_endpoint_get(data_endpoint_t *endpoint)

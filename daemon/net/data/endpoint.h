@@ -58,6 +58,7 @@ struct data_endpoint {
     list_t link;    /* data->endpoints or data->gone */
     list_t of_busy; /* data->busy */
     bool wanted;
+    uint32_t stream_count;
     bool connected;       /* all streams */
     uint64_t deadline_ns; /* by which the streams must be there; 0: none */
     /* resume.c. */

@@ -230,8 +230,8 @@ void endpoint_check_deadline(data_endpoint_t *endpoint, uint64_t now_ns)
     else
         endpoint_lose(endpoint,
                       BLINK_FAIL(BLINK_ERR_TIMEOUT, "%u of %u data connections were made within %u s",
-                                 endpoint->transport ? endpoint->transport->connected : 0, DATA_STREAMS,
-                                 connect_s));
+                                 endpoint->transport ? endpoint->transport->connected : 0,
+                                 endpoint->stream_count, connect_s));
 }
 
 /* ---- for the owner ---- */

@@ -73,6 +73,7 @@ typedef struct transport_config {
     int epoll_fd;
     uint8_t *trash; /* TRANSPORT_TRASH_BYTES */
     double timeout_s;
+    uint32_t stream_count;  /* the endpoint's connections; the first one is for control */
     outbox_t *outbox;       /* the endpoint's */
     verbs_devices_t *verbs; /* the data plane's; NULL: it has no RDMA */
     bool adaptive_routing;  /* of RDMA writes: as the settings have it */
@@ -85,7 +86,7 @@ typedef struct transport transport_t;
 /* The two ends of connections, as data_route_t has them; ports are those of connect(). */
 typedef struct transport_path {
     net_address_t own, peer;
-    data_ends_t moves[DATA_MOVE_STREAMS];
+    data_ends_t moves[DATA_MOVE_STREAMS_MOST];
 } transport_path_t;
 
 typedef struct transport_calls {
@@ -94,12 +95,12 @@ typedef struct transport_calls {
     blink_result_t (*create)(const transport_config_t *config, transport_t **transport);
     /* Begin to make all connections. Errors: PEER_LOST, SYSTEM, NO_MEMORY; the caller closes it. */
     blink_result_t (*dial)(transport_t *transport, const transport_path_t *path,
-                           const wire_hello_t hellos[DATA_STREAMS]);
+                           const wire_hello_t hellos[DATA_STREAMS_MOST]);
     /* Wait for connections at the own ends of the path, whose ports are 0, from somebody who says these
      * hellos; *port is where, at all of them. NULL: connections come by accept(). Errors: UNSUPPORTED (no
      * device has the address), QUOTA, SYSTEM, NO_MEMORY; the caller closes it. */
     blink_result_t (*listen)(transport_t *transport, const transport_path_t *path,
-                             const wire_hello_t hellos[DATA_STREAMS], uint16_t *port);
+                             const wire_hello_t hellos[DATA_STREAMS_MOST], uint16_t *port);
     /* A connection is there; NULL: they come by listen(). The socket is taken over, also on failure. Errors:
      * EXISTS, NO_MEMORY, SYSTEM. */
     blink_result_t (*accept)(transport_t *transport, uint32_t stream, int fd);

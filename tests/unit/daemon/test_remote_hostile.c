@@ -129,7 +129,8 @@ static void test_words_in_another_hosts_name(void **state)
         const begin_t begin = some_begin(comm, 0);
         const fail_t fail = {.op = begin.op, .code = BLINK_ERR_PEER_LOST};
         if (round == 0)
-            assert_int_equal(data_send(stranger.out, WIRE_BEGIN, &begin, begin_bytes(&begin)), BLINK_OK);
+            assert_int_equal(data_send(stranger.out, WIRE_BEGIN, &begin, begin_bytes(&begin, BEGIN_KEYS)),
+                             BLINK_OK);
         else
             send_fail(stranger.out, &fail);
         stranger_leave(&engines, &stranger);
@@ -185,8 +186,9 @@ static void check_begin_is_refused(const begin_t *words)
     ring_sqe_t sqe = allreduce(comm, 1);
     rank_submit(&engines.ranks[1], &sqe);
     engines_beat(&engines);
-    assert_int_equal(data_send(engines.hosts[0].endpoints[1], WIRE_BEGIN, &begin, begin_bytes(&begin)),
-                     BLINK_OK);
+    assert_int_equal(
+        data_send(engines.hosts[0].endpoints[1], WIRE_BEGIN, &begin, begin_bytes(&begin, BEGIN_KEYS)),
+        BLINK_OK);
     await_lost(&engines, engines.hosts[1].endpoints[0]);
     ring_cqe_t cqe = rank_await(&engines, 1);
     assert_int_equal(cqe.result, BLINK_ERR_PEER_LOST);
@@ -260,8 +262,9 @@ static void begin_until_ended(engines_t *engines, const test_comm_t *comm)
 {
     for (uint64_t number = 1000; !comm->ended[1]; number++) {
         const begin_t begin = some_begin(comm, number);
-        assert_int_equal(data_send(engines->hosts[0].endpoints[1], WIRE_BEGIN, &begin, begin_bytes(&begin)),
-                         BLINK_OK);
+        assert_int_equal(
+            data_send(engines->hosts[0].endpoints[1], WIRE_BEGIN, &begin, begin_bytes(&begin, BEGIN_KEYS)),
+            BLINK_OK);
         if (number % 256 == 0)
             engines_beat(engines);
         mailbox_run(&engines->control);
@@ -299,7 +302,8 @@ static void begin_unknown(engines_t *engines, const stranger_t *stranger, uint32
     for (uint32_t i = 1; i <= count; i++) {
         const test_comm_t unknown = {.number = comm};
         const begin_t begin = some_begin(&unknown, i);
-        assert_int_equal(data_send(stranger->out, WIRE_BEGIN, &begin, begin_bytes(&begin)), BLINK_OK);
+        assert_int_equal(data_send(stranger->out, WIRE_BEGIN, &begin, begin_bytes(&begin, BEGIN_KEYS)),
+                         BLINK_OK);
         while (i % BATCH == 0 && atomic_load(&engines->hosts[1].begins) < before + i)
             engines_pump(engines);
         if (i % BATCH == 0)
@@ -314,14 +318,15 @@ static void test_early_words_of_one_host_take_nothing_from_another(void **state)
     engines_t engines;
     engines_init(&engines, one_each, 2);
     stranger_t stranger = stranger_join(&engines);
-    begin_unknown(&engines, &stranger, 1000, (4u << 20) / sizeof(begin_t) / BATCH * BATCH);
+    begin_unknown(&engines, &stranger, 1000, (4u << 20) / begin_bytes(BEGIN_KEYS) / BATCH * BATCH);
     test_comm_t *comm = comm_number(&engines);
     comm_add_on(&engines, comm, 0, long_us());
     engines_beat(&engines);
     for (uint32_t i = 0; i < BATCH; i++) {
         const begin_t begin = some_begin(comm, 1000 + i);
-        assert_int_equal(data_send(engines.hosts[0].endpoints[1], WIRE_BEGIN, &begin, begin_bytes(&begin)),
-                         BLINK_OK);
+        assert_int_equal(
+            data_send(engines.hosts[0].endpoints[1], WIRE_BEGIN, &begin, begin_bytes(&begin, BEGIN_KEYS)),
+            BLINK_OK);
     }
     ring_sqe_t sqe = allreduce(comm, 0);
     rank_submit(&engines.ranks[0], &sqe);
@@ -350,7 +355,7 @@ static void test_more_early_words_than_a_host_may_say(void **state)
     while (!data_endpoint_is_lost(stranger.in)) {
         const test_comm_t unknown = {.number = 1000};
         const begin_t begin = some_begin(&unknown, number++);
-        (void)data_send(stranger.out, WIRE_BEGIN, &begin, begin_bytes(&begin));
+        (void)data_send(stranger.out, WIRE_BEGIN, &begin, begin_bytes(&begin, BEGIN_KEYS));
         if (number % BATCH == 0)
             engines_beat(&engines);
     }

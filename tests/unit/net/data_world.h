@@ -61,8 +61,8 @@ static bool world_has_gpus;
 /* Of data planes that are made from now on. */
 static bool world_adaptive_routing;
 
-/* Moves of connections that are made from now on go over two devices of each host, fake_second() the one. */
-static bool world_second_nics;
+/* Moves of connections that are made from now on go over so many devices of each host: fake_nic(). */
+static uint32_t world_nics = 1;
 
 typedef enum event_kind {
     EVENT_FRAME,
@@ -135,7 +135,7 @@ typedef struct world_host {
     bool lost[WORLD_HOSTS_MAX];
     /* Of connections to hosts with higher numbers. */
     uint32_t rounds[WORLD_HOSTS_MAX];
-    int wires[WORLD_HOSTS_MAX][DATA_STREAMS];
+    int wires[WORLD_HOSTS_MAX][ENDPOINT_STREAMS];
     blink_result_t lost_code;
     char lost_text[BLINK_ERROR_TEXT_BYTES];
     _Atomic int64_t charged_bytes;
@@ -438,7 +438,7 @@ static inline void join_hosts_in_round(world_t *world, uint32_t low, uint32_t hi
     bool second = round % world_devices > 0;
     if (world_verbs)
         join_round_by_verbs(a, second ? fake_second(low) : low, b, second ? fake_second(high) : high, round,
-                            world_second_nics);
+                            world_nics);
     else
         join_round(a, b, round, world_resumes ? world->hosts[low].wires[high] : NULL);
 }
@@ -570,6 +570,8 @@ static inline void join_hosts(world_t *world, uint32_t a, uint32_t b, bool joine
                          BLINK_OK);
         if (world_resumes)
             data_endpoint_may_resume(world->hosts[hosts[i]].endpoints[hosts[1 - i]], world_knows_keys);
+        if (world_nics > 1)
+            data_endpoint_set_move_streams(world->hosts[hosts[i]].endpoints[hosts[1 - i]], world_nics);
     }
     if (joined)
         join_hosts_in_round(world, a, b, 0);
@@ -617,7 +619,7 @@ static inline void world_fini(world_t *world)
                 continue;
             data_endpoint_close(endpoint, BLINK_OK);
             data_endpoint_put(endpoint);
-            for (uint32_t s = 0; s < DATA_STREAMS; s++)
+            for (uint32_t s = 0; s < ENDPOINT_STREAMS; s++)
                 if (world->hosts[h].wires[p][s] > 0)
                     close(world->hosts[h].wires[p][s]);
         }

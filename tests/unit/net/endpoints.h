@@ -16,11 +16,15 @@
 
 #include <cmocka.h>
 
+/* Of endpoints that nobody has told of several NICs. */
+enum { ENDPOINT_STREAMS = 1 + DATA_MOVE_STREAMS_LEAST };
+
 /* What an endpoint no longer takes concerns a round that is over. `wires`, unless NULL, receive what the
  * connections can be cut by. */
-static inline void join_round(data_endpoint_t *a, data_endpoint_t *b, uint32_t round, int wires[DATA_STREAMS])
+static inline void join_round(data_endpoint_t *a, data_endpoint_t *b, uint32_t round,
+                              int wires[ENDPOINT_STREAMS])
 {
-    for (uint32_t s = 0; s < DATA_STREAMS; s++) {
+    for (uint32_t s = 0; s < ENDPOINT_STREAMS; s++) {
         int fds[2];
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
         if (wires && wires[s] > 0)
@@ -57,17 +61,23 @@ static inline data_route_t fake_route(uint32_t device_a, uint32_t device_b, uint
     return route;
 }
 
-/* The second device of a host that has the device of this number. */
-static inline uint32_t fake_second(uint32_t device)
+/* A device of a host that has so many, of which the first one has this number. */
+static inline uint32_t fake_nic(uint32_t first, uint32_t nic, uint32_t count)
 {
-    return (device + FAKE_DEVICES / 2) % FAKE_DEVICES;
+    return (first + nic * FAKE_DEVICES / count) % FAKE_DEVICES;
 }
 
-/* Moves go by two NICs of each host, of which the first one is that of the connection for control. */
-static inline void add_second_nics(data_route_t *route, uint32_t device_a, uint32_t device_b)
+static inline uint32_t fake_second(uint32_t first)
 {
-    route->moves[0] = (data_ends_t){fake_address(device_a), fake_address(device_b)};
-    route->moves[1] = (data_ends_t){fake_address(fake_second(device_a)), fake_address(fake_second(device_b))};
+    return fake_nic(first, 1, 2);
+}
+
+/* Moves go by so many NICs of each host, of which the first one is that of the connection for control. */
+static inline void add_nics(data_route_t *route, uint32_t device_a, uint32_t device_b, uint32_t count)
+{
+    for (uint32_t i = 0; i < count && count > 1; i++)
+        route->moves[i] = (data_ends_t){fake_address(fake_nic(device_a, i, count)),
+                                        fake_address(fake_nic(device_b, i, count))};
 }
 
 /* The same route from the other end. */
@@ -75,18 +85,17 @@ static inline data_route_t fake_route_back(const data_route_t *route)
 {
     data_route_t back = {.round = route->round, .own = route->peer, .peer = route->own};
     back.rdma_ends = (data_ends_t){route->rdma_ends.peer, route->rdma_ends.own};
-    for (uint32_t i = 0; i < DATA_MOVE_STREAMS; i++)
+    for (uint32_t i = 0; i < DATA_MOVE_STREAMS_MOST; i++)
         back.moves[i] = (data_ends_t){route->moves[i].peer, route->moves[i].own};
     return back;
 }
 
 static inline void join_round_by_verbs(data_endpoint_t *a, uint32_t device_a, data_endpoint_t *b,
-                                       uint32_t device_b, uint32_t round, bool second_nics)
+                                       uint32_t device_b, uint32_t round, uint32_t nics)
 {
     data_route_t route = fake_route(device_a, device_b, 0);
     route.round = round;
-    if (second_nics)
-        add_second_nics(&route, device_a, device_b);
+    add_nics(&route, device_a, device_b, nics);
     data_route_t back = fake_route_back(&route);
     blink_result_t result = data_endpoint_listen(b, &back, route.instance, &route.rdma);
     assert_true(result == BLINK_OK || (round > 0 && result == BLINK_ERR_PEER_LOST));
@@ -97,7 +106,7 @@ static inline void join_round_by_verbs(data_endpoint_t *a, uint32_t device_a, da
 static inline void join_endpoints_by_verbs(data_endpoint_t *a, uint32_t device_a, data_endpoint_t *b,
                                            uint32_t device_b)
 {
-    join_round_by_verbs(a, device_a, b, device_b, 0, false);
+    join_round_by_verbs(a, device_a, b, device_b, 0, 1);
 }
 
 #endif

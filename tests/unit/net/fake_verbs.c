@@ -20,7 +20,7 @@
         }                                                                                                    \
     } while (0)
 
-enum { QUEUE_MOST = 512, REGIONS_MOST = 256, MESSAGES_MOST = 128, INLINE_MOST = 64 };
+enum { QUEUE_MOST = 1024, REGIONS_MOST = 256, MESSAGES_MOST = 128, INLINE_MOST = 64 };
 
 typedef struct fake_id fake_id_t;
 

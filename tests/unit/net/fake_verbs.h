@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-enum { FAKE_DEVICES = 8, FAKE_FIRST_ADDRESS = 0x7f000002 };
+enum { FAKE_DEVICES = 32, FAKE_FIRST_ADDRESS = 0x7f000002 };
 
 /* Begin anew, without faults. */
 void fake_verbs_begin(uint32_t seed);

@@ -338,25 +338,24 @@ static void test_what_cannot_be_flushed_fails_the_op(void **state)
     reduction_fini(&reduction);
 }
 
-/* Landings are registered with both devices, and moves are written by whichever has room. */
-static void test_moves_go_over_both_nics(void **state)
+/* Landings are registered with all devices, and moves are written by whichever has room. */
+static void test_moves_go_over_all_nics(void **state)
 {
-    reduction_t reduction;
-    uint64_t all, written;
     (void)state;
-    if (!world_verbs)
-        return;
-    world_second_nics = true;
-    reduction_init(&reduction, &machines[0]);
-    uint32_t leaf = reduction.leaf;
-    uint64_t before[] = {fake_verbs_carried_by(leaf), fake_verbs_carried_by(fake_second(leaf))};
-    written = reduce_once(&reduction, &all);
-    assert_true(all > 1);
-    assert_int_equal(written, all);
-    assert_true(fake_verbs_carried_by(leaf) > before[0]);
-    assert_true(fake_verbs_carried_by(fake_second(leaf)) > before[1]);
-    reduction_fini(&reduction);
-    world_second_nics = false;
+    for (world_nics = 2; world_verbs && world_nics <= DATA_MOVE_STREAMS_MOST; world_nics *= 2) {
+        reduction_t reduction;
+        uint64_t before[DATA_MOVE_STREAMS_MOST], all, written;
+        reduction_init(&reduction, &machines[0]);
+        for (uint32_t i = 0; i < world_nics; i++)
+            before[i] = fake_verbs_carried_by(fake_nic(reduction.leaf, i, world_nics));
+        written = reduce_once(&reduction, &all);
+        assert_true(all >= world_nics);
+        assert_int_equal(written, all);
+        for (uint32_t i = 0; i < world_nics; i++)
+            assert_true(fake_verbs_carried_by(fake_nic(reduction.leaf, i, world_nics)) > before[i]);
+        reduction_fini(&reduction);
+    }
+    world_nics = 1;
 }
 
 /* What cannot be pinned is sent as messages, which is slower and no less right. */
@@ -566,7 +565,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_landings_go_to_the_memory_that_there_is_now),
         cmocka_unit_test(test_landings_lie_in_host_memory_where_devices_take_no_dma_bufs),
         cmocka_unit_test(test_what_cannot_be_flushed_fails_the_op),
-        cmocka_unit_test(test_moves_go_over_both_nics),
+        cmocka_unit_test(test_moves_go_over_all_nics),
         cmocka_unit_test(test_moves_go_as_messages_where_landings_cannot_be_pinned),
         cmocka_unit_test(test_a_key_opens_the_peers_landing_to_that_peer_and_nothing_else),
         cmocka_unit_test(test_a_peer_that_says_it_wrote_where_it_may_not_is_lost),

@@ -23,7 +23,7 @@ typedef struct liar {
     world_t world;
     op_t *op;
     part_t *part; /* of host 0, whose peer is host 1 */
-    int fds[DATA_STREAMS];
+    int fds[ENDPOINT_STREAMS];
     data_offer_t offer; /* of host 0's BEGIN */
 } liar_t;
 
@@ -69,7 +69,7 @@ static void liar_init(liar_t *liar)
     *liar = (liar_t){.topo = hand_hosts(machines[0].devices, 2)};
     liar->plan = make_plan(liar->topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES, BLINK_PROTOCOL_SIMPLE);
     world_init(&liar->world, liar->topo, 2, false);
-    for (uint32_t s = 0; s < DATA_STREAMS; s++) {
+    for (uint32_t s = 0; s < ENDPOINT_STREAMS; s++) {
         struct timeval limit = {.tv_sec = WAIT_S};
         int pair[2];
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
@@ -87,7 +87,7 @@ static void liar_init(liar_t *liar)
 
 static void liar_fini(liar_t *liar)
 {
-    for (uint32_t s = 0; s < DATA_STREAMS; s++)
+    for (uint32_t s = 0; s < ENDPOINT_STREAMS; s++)
         close(liar->fds[s]);
     ops_destroy(&liar->world);
     world_fini(&liar->world);

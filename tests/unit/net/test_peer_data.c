@@ -270,7 +270,7 @@ static void test_tokens_are_the_sessions_and_good_once(void **state)
     other.stream = 1;
     assert_refused(fixture, &daemons[1], other, BLINK_ERR_PERMISSION);
     forged = hello;
-    forged.stream = DATA_STREAMS;
+    forged.stream = 1 + DATA_MOVE_STREAMS_LEAST;
     assert_refused(fixture, &daemons[1], forged, BLINK_ERR_PROTOCOL);
     greet(&daemons[0]);
     RUN_UNTIL(fixture, daemons[1].frame_count == 1);

@@ -92,7 +92,7 @@ static void cut_a_wire(world_t *world)
 {
     uint32_t low = world_random(&world->dice, world->host_count - 1);
     const int *wires = world->hosts[low].wires[low + 1];
-    (void)shutdown(wires[world_random(&world->dice, DATA_STREAMS)], SHUT_RDWR);
+    (void)shutdown(wires[world_random(&world->dice, ENDPOINT_STREAMS)], SHUT_RDWR);
 }
 
 static void fail_a_device(world_t *world)
@@ -278,10 +278,10 @@ static void test_rounds_in_vain_are_few(void **state)
 }
 
 /* One device has no cable any more: the other one takes over. */
-static void take_over(bool second_nics)
+static void take_over(uint32_t nics)
 {
     world_devices = 2;
-    world_second_nics = second_nics;
+    world_nics = nics;
     uint32_t rounds = 0; /* in some scene the ops may end first */
     for (uint64_t seed = 1; seed < 20; seed++) {
         scene_t scene;
@@ -306,21 +306,21 @@ static void take_over(bool second_nics)
     }
     assert_true(rounds > 0);
     world_devices = 1;
-    world_second_nics = false;
+    world_nics = 1;
 }
 
 static void test_a_port_goes_down_and_another_nic_takes_over(void **state)
 {
     (void)state;
     if (world_verbs)
-        take_over(false);
+        take_over(1);
 }
 
-static void test_a_port_of_two_that_are_used_goes_down_and_the_other_one_takes_all(void **state)
+static void test_a_port_of_some_that_are_used_goes_down_and_the_others_take_all(void **state)
 {
     (void)state;
     if (world_verbs)
-        take_over(true);
+        take_over(DATA_MOVE_STREAMS_MOST);
 }
 
 /* Moves that one host's device writes where they go, of an op of two hosts. */
@@ -440,7 +440,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_connections_that_fail_too_often_are_lost),
         cmocka_unit_test(test_rounds_in_vain_are_few),
         cmocka_unit_test(test_a_port_goes_down_and_another_nic_takes_over),
-        cmocka_unit_test(test_a_port_of_two_that_are_used_goes_down_and_the_other_one_takes_all),
+        cmocka_unit_test(test_a_port_of_some_that_are_used_goes_down_and_the_others_take_all),
         cmocka_unit_test(test_the_device_writes_again_over_connections_that_are_made_anew),
         cmocka_unit_test(test_moves_go_as_messages_to_a_peer_that_knows_no_rounds_of_keys),
         cmocka_unit_test(test_a_peer_that_says_it_wrote_over_former_connections_is_lost),

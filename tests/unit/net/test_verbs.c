@@ -206,7 +206,7 @@ static void test_a_port_opens_to_the_right_token_alone(void **state)
     begin();
     data_route_t route = fake_route(0, 1, 0), back = fake_route_back(&route);
     assert_int_equal(data_endpoint_listen(sides[1].endpoint, &back, route.instance, &route.rdma), BLINK_OK);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+    for (uint32_t i = 0; i < ENDPOINT_STREAMS; i++)
         route.rdma.tokens[i][5] ^= 1;
     data_endpoint_dial(sides[0].endpoint, &route);
     wait_for(&sides[0].lost, 1, "endpoints that are lost");
@@ -300,14 +300,16 @@ static void test_no_device_has_the_address_at_which_to_wait(void **state)
 
 /* ---- several NICs ---- */
 
-/* Each side has two, which have faults: at one side when it begins to wait, at the other one when it dials.
- */
-static void join_by_two(fake_faults_t at_listen, fake_faults_t at_dial)
+/* Each side has so many, which have faults: at one side when it begins to wait, at the other one when it
+ * dials. */
+static void join_by(uint32_t nics, fake_faults_t at_listen, fake_faults_t at_dial)
 {
     data_route_t route = fake_route(0, 1, 0);
-    add_second_nics(&route, 0, 1);
+    add_nics(&route, 0, 1, nics);
     data_route_t back = fake_route_back(&route);
     begin();
+    for (uint32_t i = 0; i < 2; i++)
+        data_endpoint_set_move_streams(sides[i].endpoint, nics);
     fake_verbs_set(at_listen);
     assert_int_equal(data_endpoint_listen(sides[1].endpoint, &back, route.instance, &route.rdma), BLINK_OK);
     fake_verbs_set(at_dial);
@@ -315,11 +317,11 @@ static void join_by_two(fake_faults_t at_listen, fake_faults_t at_dial)
     greet();
 }
 
-/* Then a port of the second NIC concerns nobody. */
-static void assert_first_alone(void)
+/* Then a port of the NICs that have this number concerns nobody. */
+static void assert_left_out(uint32_t nic, uint32_t nics)
 {
     for (uint32_t i = 0; i < 2; i++)
-        fake_verbs_tell(fake_second(i), IBV_EVENT_PORT_ERR);
+        fake_verbs_tell(fake_nic(i, nic, nics), IBV_EVENT_PORT_ERR);
     for (uint32_t i = 0; i < 2; i++)
         say(i, 1, 4);
     for (uint32_t i = 0; i < 2; i++)
@@ -329,36 +331,56 @@ static void assert_first_alone(void)
     end();
 }
 
-static void test_the_second_nic_is_used_and_a_loss(void **state)
+/* Two, an odd number and as many as there may be. */
+static const uint32_t nic_counts[] = {2, 3, DATA_MOVE_STREAMS_MOST};
+enum { NIC_COUNTS = sizeof(nic_counts) / sizeof(*nic_counts) };
+
+static void assert_port_loses(uint32_t nic, uint32_t nics)
 {
-    (void)state;
-    join_by_two((fake_faults_t){0}, (fake_faults_t){0});
-    fake_verbs_tell(fake_second(0), IBV_EVENT_PORT_ERR);
-    assert_lost_by(0, "RDMA device fake4, port 1: the port is down");
+    char why[BLINK_ERROR_TEXT_BYTES];
+    snprintf(why, sizeof(why), "RDMA device fake%u, port 1: the port is down", fake_nic(0, nic, nics));
+    join_by(nics, (fake_faults_t){0}, (fake_faults_t){0});
+    fake_verbs_tell(fake_nic(0, nic, nics), IBV_EVENT_PORT_ERR);
+    assert_lost_by(0, why);
     assert_lost_by(1, "RDMA device fake1: the peer closed a data connection");
     end();
 }
 
-static void test_the_second_nic_is_none_where_it_is_dialled(void **state)
+static void test_every_nic_is_used_and_a_loss(void **state)
 {
     (void)state;
-    join_by_two((fake_faults_t){.no_devices = 1u << fake_second(1)}, (fake_faults_t){0});
-    assert_first_alone();
+    for (uint32_t i = 0; i < NIC_COUNTS; i++)
+        for (uint32_t nic = 0; nic < nic_counts[i]; nic++)
+            assert_port_loses(nic, nic_counts[i]);
 }
 
-static void test_the_second_nic_is_none_where_it_dials(void **state)
+static void test_the_last_nic_is_none_where_it_is_dialled(void **state)
 {
     (void)state;
-    join_by_two((fake_faults_t){0}, (fake_faults_t){.no_devices = 1u << fake_second(0)});
-    assert_first_alone();
+    for (uint32_t i = 0; i < NIC_COUNTS; i++) {
+        uint32_t nics = nic_counts[i], last = nics - 1;
+        join_by(nics, (fake_faults_t){.no_devices = 1u << fake_nic(1, last, nics)}, (fake_faults_t){0});
+        assert_left_out(last, nics);
+    }
+}
+
+static void test_the_last_nic_is_none_where_it_dials(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < NIC_COUNTS; i++) {
+        uint32_t nics = nic_counts[i], last = nics - 1;
+        join_by(nics, (fake_faults_t){0}, (fake_faults_t){.no_devices = 1u << fake_nic(0, last, nics)});
+        assert_left_out(last, nics);
+    }
 }
 
 /* A cable that is out, or a network that lets no RoCE through. */
-static void test_nobody_answers_at_the_second_nic(void **state)
+static void test_nobody_answers_at_a_nic(void **state)
 {
+    enum { NICS = DATA_MOVE_STREAMS_MOST };
     (void)state;
-    join_by_two((fake_faults_t){0}, (fake_faults_t){.silent = 1u << fake_second(1)});
-    assert_first_alone();
+    join_by(NICS, (fake_faults_t){0}, (fake_faults_t){.silent = 1u << fake_nic(1, NICS - 1, NICS)});
+    assert_left_out(NICS - 1, NICS);
 }
 
 /* ---- which transport ---- */
@@ -443,7 +465,7 @@ static void fall_back(fake_faults_t at_listen, fake_faults_t at_dial, bool is_of
     assert_int_equal(route.rdma.port != 0, is_offered);
     fake_verbs_set(at_dial);
     data_endpoint_dial(sides[0].endpoint, &route);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+    for (uint32_t i = 0; i < ENDPOINT_STREAMS; i++)
         accept_by_tcp(listener, at_dial.no_end);
     for (uint32_t i = 0; i < 2; i++)
         wait_for(&sides[i].heard, 1, "frames that came");
@@ -645,6 +667,15 @@ static void test_a_peer_posts_more_receives_than_were_used(void **state)
     end();
 }
 
+static void test_a_peer_posts_receives_of_no_queue_pair(void **state)
+{
+    (void)state;
+    begin_and_greet();
+    fake_verbs_say(0, true, 1u << 30);
+    assert_lost(0, BLINK_ERR_PROTOCOL, "RDMA device fake0: it posts receives on queue pair 3 of 3");
+    end();
+}
+
 static void test_a_message_without_an_immediate(void **state)
 {
     (void)state;
@@ -686,10 +717,10 @@ int main(void)
         cmocka_unit_test(test_no_queue_pair_can_be_made),
         cmocka_unit_test(test_a_device_without_immediates),
         cmocka_unit_test(test_no_device_has_the_address_at_which_to_wait),
-        cmocka_unit_test(test_the_second_nic_is_used_and_a_loss),
-        cmocka_unit_test(test_the_second_nic_is_none_where_it_is_dialled),
-        cmocka_unit_test(test_the_second_nic_is_none_where_it_dials),
-        cmocka_unit_test(test_nobody_answers_at_the_second_nic),
+        cmocka_unit_test(test_every_nic_is_used_and_a_loss),
+        cmocka_unit_test(test_the_last_nic_is_none_where_it_is_dialled),
+        cmocka_unit_test(test_the_last_nic_is_none_where_it_dials),
+        cmocka_unit_test(test_nobody_answers_at_a_nic),
         cmocka_unit_test(test_rdma_is_asked_for_and_the_peer_has_none),
         cmocka_unit_test(test_the_peer_asks_for_rdma_and_there_is_none),
         cmocka_unit_test(test_who_uses_rdma_alone_takes_no_sockets),
@@ -711,6 +742,7 @@ int main(void)
         cmocka_unit_test(test_connections_that_are_not_made_anew_in_time),
         cmocka_unit_test(test_attempts_that_fail_are_made_again),
         cmocka_unit_test(test_a_peer_posts_more_receives_than_were_used),
+        cmocka_unit_test(test_a_peer_posts_receives_of_no_queue_pair),
         cmocka_unit_test(test_a_message_without_an_immediate),
         cmocka_unit_test(test_a_write_to_nobodys_landing),
         cmocka_unit_test(test_a_write_on_the_queue_pair_for_control),

@@ -14,25 +14,42 @@ static op_name_t some_op(void)
         .home = 7, .comm = 3, .host = 1, .number = 5, .root = OP_NAME_NONE, .peer = OP_NAME_NONE};
 }
 
+enum { ALL_KEYS = BEGIN_KEYS + BEGIN_MORE_KEYS };
+
 static blink_result_t parse(const begin_t *begin)
 {
     begin_t read;
-    return begin_parse(begin, begin_bytes(begin), &read);
+    return begin_parse(begin, begin_bytes(begin, BEGIN_KEYS), BEGIN_KEYS, &read);
 }
 
-/* One that tells of no round of data connections is as short as it was before there were any. */
+/* One that tells of no round of data connections, and has no more keys, is as short as it was before. */
 static void test_a_begin_is_read_as_it_was_written(void **state)
 {
     begin_t written = {.op = some_op(), .count = 9, .opcode = 2, .digest = 11, .slots = 4}, read;
     (void)state;
-    assert_int_equal(begin_bytes(&written), 96);
-    assert_int_equal(begin_parse(&written, 96, &read), BLINK_OK);
+    assert_int_equal(begin_bytes(&written, BEGIN_KEYS), 96);
+    assert_int_equal(begin_parse(&written, 96, BEGIN_KEYS, &read), BLINK_OK);
     assert_memory_equal(&written, &read, sizeof(read));
     written.flow_count = 1;
     written.address = 4096;
     written.round = 3;
-    assert_int_equal(begin_parse(&written, sizeof(written), &read), BLINK_OK);
+    assert_int_equal(begin_parse(&written, sizeof(written), ALL_KEYS, &read), BLINK_OK);
     assert_memory_equal(&written, &read, sizeof(read));
+}
+
+static void test_a_begin_has_a_key_for_each_connection(void **state)
+{
+    begin_t begin = {.op = some_op(), .opcode = 2, .address = 4096, .flow_count = 1}, read;
+    (void)state;
+    begin.more_keys[0] = 5;
+    begin.more_keys[1] = 6;
+    assert_int_equal(begin_bytes(&begin, BEGIN_KEYS), 96); /* as daemons have it that know no more */
+    assert_int_equal(begin_bytes(&begin, 3), 108);
+    assert_int_equal(begin_parse(&begin, 108, 3, &read), BLINK_OK);
+    assert_int_equal(read.more_keys[0], 5);
+    assert_int_equal(read.more_keys[1], 0);
+    assert_int_equal(begin_parse(&begin, 108, 4, &read), BLINK_ERR_PROTOCOL);
+    assert_int_equal(begin_parse(&begin, 108, 2, &read), BLINK_ERR_PROTOCOL);
 }
 
 static void test_a_begin_that_is_cut_off_or_of_nobody_is_refused(void **state)
@@ -40,8 +57,9 @@ static void test_a_begin_that_is_cut_off_or_of_nobody_is_refused(void **state)
     begin_t begin = {.op = some_op(), .opcode = 2}, read;
     (void)state;
     assert_int_equal(parse(&begin), BLINK_OK);
-    assert_int_equal(begin_parse(&begin, 95, &read), BLINK_ERR_PROTOCOL);
-    assert_int_equal(begin_parse(&begin, sizeof(begin), &read), BLINK_ERR_PROTOCOL); /* of round 0 */
+    assert_int_equal(begin_parse(&begin, 95, BEGIN_KEYS, &read), BLINK_ERR_PROTOCOL);
+    assert_int_equal(begin_parse(&begin, offsetof(begin_t, more_keys), BEGIN_KEYS, &read),
+                     BLINK_ERR_PROTOCOL); /* of round 0 */
     begin.op.home = 0;
     assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
     begin.op = some_op();
@@ -67,7 +85,8 @@ static void test_a_begin_with_keys_to_nothing_is_refused(void **state)
     assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
     begin.flow_count = 1;
     assert_int_equal(parse(&begin), BLINK_OK);
-    assert_int_equal(begin_parse(&begin, sizeof(begin) - 4, &read), BLINK_ERR_PROTOCOL);
+    assert_int_equal(begin_parse(&begin, offsetof(begin_t, more_keys) - 4, BEGIN_KEYS, &read),
+                     BLINK_ERR_PROTOCOL);
     begin.reserved = 1;
     assert_int_equal(parse(&begin), BLINK_ERR_PROTOCOL);
     begin.reserved = 0;
@@ -134,6 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_begin_is_read_as_it_was_written),
+        cmocka_unit_test(test_a_begin_has_a_key_for_each_connection),
         cmocka_unit_test(test_a_begin_that_is_cut_off_or_of_nobody_is_refused),
         cmocka_unit_test(test_a_begin_with_keys_to_nothing_is_refused),
         cmocka_unit_test(test_a_left_names_a_communicator),

@@ -146,8 +146,9 @@ blink_result_t tcp_flush(tcp_stream_t *stream, bool *full)
 /* A stream that can take moves, another one than the last if there is one; NULL: there is none. */
 static tcp_stream_t *find_idle(tcp_t *tcp)
 {
-    for (uint32_t i = 0; i < DATA_MOVE_STREAMS; i++) {
-        tcp_stream_t *stream = &tcp->streams[1 + (tcp->next_stream + i) % DATA_MOVE_STREAMS];
+    uint32_t count = tcp->config.stream_count - 1;
+    for (uint32_t i = 0; i < count; i++) {
+        tcp_stream_t *stream = &tcp->streams[1 + (tcp->next_stream + i) % count];
         if (stream->fd >= 0 && !stream->connecting && stream->batch->count == 0) {
             tcp->next_stream = stream->number;
             return stream;
@@ -190,7 +191,7 @@ static blink_result_t flush_control(tcp_t *tcp)
 /* What waits on the streams of moves from before. */
 static blink_result_t flush_batches(tcp_t *tcp)
 {
-    for (uint32_t i = 1; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 1; i < tcp->config.stream_count; i++) {
         bool full;
         if (tcp->streams[i].fd < 0 || tcp->streams[i].connecting)
             continue;

@@ -116,7 +116,7 @@ static void end_socket(tcp_stream_t *stream)
 
 static void connected(tcp_t *tcp)
 {
-    if (++tcp->transport.connected == DATA_STREAMS)
+    if (++tcp->transport.connected == tcp->config.stream_count)
         tcp->config.events->connected(tcp->config.context);
 }
 
@@ -174,14 +174,14 @@ static blink_result_t dial_moves(tcp_stream_t *stream, const data_ends_t *ends)
 }
 
 static blink_result_t tcp_dial(transport_t *transport, const transport_path_t *path,
-                               const wire_hello_t hellos[DATA_STREAMS])
+                               const wire_hello_t hellos[DATA_STREAMS_MOST])
 {
     tcp_t *tcp = tcp_of(transport);
     tcp->session_ends = (data_ends_t){path->own, path->peer};
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+    for (uint32_t i = 0; i < tcp->config.stream_count; i++)
         wire_hello_pack(&hellos[i], tcp->hello[i]);
     BLINK_TRY(dial_stream(&tcp->streams[0], &tcp->session_ends));
-    for (uint32_t i = 1; i < DATA_STREAMS; i++)
+    for (uint32_t i = 1; i < tcp->config.stream_count; i++)
         BLINK_TRY(dial_moves(&tcp->streams[i], &path->moves[i - 1]));
     return BLINK_OK;
 }
@@ -198,7 +198,7 @@ static blink_result_t say_hello(tcp_stream_t *stream)
     }
     if (error)
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "no data connection: %s; %u of %u were made", strerror(error),
-                          stream->tcp->transport.connected, DATA_STREAMS);
+                          stream->tcp->transport.connected, stream->tcp->config.stream_count);
     const uint8_t *hello = stream->tcp->hello[stream->number];
     if (send(stream->fd, hello, WIRE_HELLO_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != WIRE_HELLO_BYTES)
         return tcp_fail_errno(stream);
@@ -245,7 +245,7 @@ static blink_result_t tcp_create(const transport_config_t *config, transport_t *
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for data connections");
     tcp->transport.calls = &tcp_transport;
     tcp->config = *config;
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 0; i < config->stream_count; i++) {
         tcp->streams[i] = (tcp_stream_t){.source = {on_events}, .tcp = tcp, .number = i, .fd = -1};
         intake_init(&tcp->streams[i].intake, &tcp->transport, &tcp->config, i == 0);
     }
@@ -255,15 +255,16 @@ static blink_result_t tcp_create(const transport_config_t *config, transport_t *
 
 static void tcp_drop(transport_t *transport, const landing_t *landing)
 {
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
-        intake_forget(&tcp_of(transport)->streams[i].intake, landing);
+    tcp_t *tcp = tcp_of(transport);
+    for (uint32_t i = 0; i < tcp->config.stream_count; i++)
+        intake_forget(&tcp->streams[i].intake, landing);
 }
 
 static void tcp_close(transport_t *transport)
 {
     tcp_t *tcp = tcp_of(transport);
     transport->closed = true;
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 0; i < tcp->config.stream_count; i++) {
         tcp_stream_t *stream = &tcp->streams[i];
         end_socket(stream);
         if (stream->batch)
@@ -274,7 +275,7 @@ static void tcp_close(transport_t *transport)
 static void tcp_destroy(transport_t *transport)
 {
     tcp_t *tcp = tcp_of(transport);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 0; i < tcp->config.stream_count; i++) {
         intake_free(&tcp->streams[i].intake);
         free(tcp->streams[i].buffer);
         free(tcp->streams[i].batch);

@@ -44,10 +44,10 @@ typedef struct tcp_stream {
 struct tcp {
     transport_t transport;
     transport_config_t config;
-    data_ends_t session_ends;                      /* if this side dials */
-    uint32_t next_stream;                          /* that is asked first whether it can take moves */
-    uint8_t hello[DATA_STREAMS][WIRE_HELLO_BYTES]; /* what is said first on a stream that was dialled */
-    tcp_stream_t streams[DATA_STREAMS];
+    data_ends_t session_ends;                           /* if this side dials */
+    uint32_t next_stream;                               /* that is asked first whether it can take moves */
+    uint8_t hello[DATA_STREAMS_MOST][WIRE_HELLO_BYTES]; /* what is said first on a stream that was dialled */
+    tcp_stream_t streams[DATA_STREAMS_MOST];
 };
 
 /* transport_calls_t.send */

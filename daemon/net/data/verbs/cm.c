@@ -118,7 +118,7 @@ void verbs_on_timer(transport_source_t *source, uint32_t events)
     if (verbs->transport.closed || read(verbs->timer_fd, &count, sizeof(count)) != sizeof(count))
         return;
     verbs_take_channel(verbs); /* of what has come about meanwhile */
-    for (uint32_t i = 1; i < DATA_STREAMS && !verbs->transport.closed; i++) {
+    for (uint32_t i = 1; i < verbs->config.stream_count && !verbs->transport.closed; i++) {
         verbs_qp_t *qp = &verbs->qps[i];
         if (!qp->elsewhere || qp->connected)
             continue;
@@ -130,14 +130,14 @@ void verbs_on_timer(transport_source_t *source, uint32_t events)
 }
 
 blink_result_t verbs_dial(transport_t *transport, const transport_path_t *path,
-                          const wire_hello_t hellos[DATA_STREAMS])
+                          const wire_hello_t hellos[DATA_STREAMS_MOST])
 {
     verbs_t *verbs = verbs_of(transport);
     bool any_elsewhere = false;
     verbs->control_ends = (data_ends_t){path->own, path->peer};
     memcpy(verbs->hellos, hellos, sizeof(verbs->hellos));
     BLINK_TRY(open_channel(verbs));
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 0; i < verbs->config.stream_count; i++) {
         verbs_qp_t *qp = &verbs->qps[i];
         qp->elsewhere = i > 0 && is_elsewhere(&path->moves[i - 1], &path->own);
         any_elsewhere |= qp->elsewhere;
@@ -208,16 +208,16 @@ static bool is_listened_at(const transport_path_t *path, uint32_t stream)
 }
 
 blink_result_t verbs_listen(transport_t *transport, const transport_path_t *path,
-                            const wire_hello_t hellos[DATA_STREAMS], uint16_t *port)
+                            const wire_hello_t hellos[DATA_STREAMS_MOST], uint16_t *port)
 {
     verbs_t *verbs = verbs_of(transport);
     memcpy(verbs->hellos, hellos, sizeof(verbs->hellos));
     BLINK_TRY(open_channel(verbs));
     BLINK_TRY(listen_at(verbs, &path->own, &verbs->listeners[0]));
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+    for (uint32_t i = 0; i < verbs->config.stream_count; i++)
         BLINK_TRY(verbs_place_qp(&verbs->qps[i], &verbs->rails[0]));
     *port = ntohs(verbs->library->get_src_port(verbs->listeners[0]));
-    for (uint32_t i = 0; i < DATA_MOVE_STREAMS; i++) {
+    for (uint32_t i = 0; i + 1 < verbs->config.stream_count; i++) {
         net_address_t own = path->moves[i].own;
         if (!is_elsewhere(&path->moves[i], &path->own) || is_listened_at(path, i))
             continue;
@@ -233,7 +233,8 @@ static verbs_qp_t *find_asked(verbs_t *verbs, const news_t *news)
 {
     wire_hello_t hello;
     if (!news->has_hello || wire_hello_parse(news->hello, &hello) != BLINK_OK ||
-        hello.stream >= DATA_STREAMS || !wire_hello_shows(&hello, verbs->hellos[hello.stream].token))
+        hello.stream >= verbs->config.stream_count ||
+        !wire_hello_shows(&hello, verbs->hellos[hello.stream].token))
         return NULL;
     verbs_qp_t *qp = &verbs->qps[hello.stream];
     return qp->connected ? NULL : qp;
@@ -271,7 +272,7 @@ static void connection_made(verbs_qp_t *qp)
 {
     verbs_t *verbs = qp->verbs;
     qp->connected = true;
-    if (++verbs->transport.connected < DATA_STREAMS)
+    if (++verbs->transport.connected < verbs->config.stream_count)
         return;
     verbs_stop_listening(verbs);
     verbs->config.events->connected(verbs->config.context);
@@ -299,7 +300,15 @@ static blink_result_t not_connected(verbs_t *verbs, const news_t *news, const ch
     return BLINK_FAIL(BLINK_ERR_PEER_LOST, VERBS_NAMED ": %s: %s; %u of %u connections were made",
                       verbs_name(verbs_find_rail(verbs, news->id->verbs)), what,
                       news->status < 0 ? strerror(-news->status) : "the other side gives no reason",
-                      verbs->transport.connected, DATA_STREAMS);
+                      verbs->transport.connected, verbs->config.stream_count);
+}
+
+static bool is_listened_elsewhere(const verbs_t *verbs)
+{
+    bool is_listened = false;
+    for (uint32_t i = 1; i < verbs->config.stream_count; i++)
+        is_listened |= verbs->listeners[i] != NULL;
+    return is_listened;
 }
 
 /* Where several NICs are waited at: who dials has given a connection up before it was through, and is to ask
@@ -309,7 +318,7 @@ static bool is_given_up(const verbs_t *verbs, const news_t *news)
     const verbs_qp_t *qp = news->id->context;
     bool has_ended = news->type == RDMA_CM_EVENT_REJECTED || news->type == RDMA_CM_EVENT_UNREACHABLE ||
                      news->type == RDMA_CM_EVENT_CONNECT_ERROR || news->type == RDMA_CM_EVENT_DISCONNECTED;
-    return has_ended && qp && !qp->connected && (verbs->listeners[1] || verbs->listeners[2]);
+    return has_ended && qp && !qp->connected && is_listened_elsewhere(verbs);
 }
 
 static blink_result_t take_news(verbs_t *verbs, const news_t *news)

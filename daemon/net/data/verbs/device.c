@@ -35,7 +35,7 @@ static const char *what_ended(enum ibv_event_type type)
 /* The port of this rail's device that a queue pair or a listener uses: this one, or with 0 any; 0: none. */
 static uint32_t used_port(const verbs_rail_t *rail, uint32_t port)
 {
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 0; i < rail->verbs->config.stream_count; i++) {
         const struct rdma_cm_id *const ids[] = {rail->verbs->listeners[i], rail->verbs->qps[i].id};
         for (uint32_t k = 0; k < 2; k++) {
             if (ids[k] && ids[k]->verbs == rail->device->context && (port == 0 || ids[k]->port_num == port))

@@ -264,7 +264,7 @@ typedef struct reach {
     void *shown; /* to the peer */
     uint64_t address;
     verbs_devices_t *devices;
-    by_device_t by[DATA_MOVE_STREAMS];
+    by_device_t by[DATA_MOVE_STREAMS_MOST];
     uint32_t count;
 } reach_t;
 
@@ -292,8 +292,8 @@ static blink_result_t make_reach(reach_t *reach, verbs_t *verbs, device_memory_t
     reach->shown = verbs_show_device(verbs, memory, offset, bytes, keys);
     if (!reach->shown)
         return BLINK_ERR_UNSUPPORTED;
-    for (uint32_t i = 0; i < DATA_MOVE_STREAMS; i++)
-        BLINK_TRY(add_device(reach, &verbs->qps[1 + i], memory, offset, bytes));
+    for (uint32_t i = 1; i < verbs->config.stream_count; i++)
+        BLINK_TRY(add_device(reach, &verbs->qps[i], memory, offset, bytes));
     return BLINK_OK;
 }
 

@@ -14,9 +14,6 @@
 /* Messages up to this many bytes go with their work request, if the device has so much room there. */
 #define INLINE_BYTES 192u
 
-/* Of every queue pair all that can be under way at once. */
-#define QUEUE_ENTRIES (2 * (VERBS_CONTROL_DEPTH + DATA_MOVE_STREAMS * VERBS_MOVES_DEPTH))
-
 /* ---- memory ---- */
 
 static size_t memory_bytes(const verbs_qp_t *qp)
@@ -105,7 +102,7 @@ static uint32_t show_to(verbs_qp_t *qp, verbs_shown_t *shown, const showing_t *w
 
 static void end_showing(verbs_shown_t *shown)
 {
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 0; i < DATA_STREAMS_MOST; i++) {
         if (shown->regions[i])
             (void)shown->library->dereg_mr(shown->regions[i]);
         shown->regions[i] = NULL;
@@ -122,8 +119,8 @@ static void *show_by(transport_t *transport, const showing_t *what, data_keys_t 
         return NULL;
     shown->library = verbs->library;
     list_append(&verbs->shown, &shown->link);
-    for (uint32_t i = 0; i < DATA_MOVE_STREAMS && works; i++)
-        keys->all[i] = show_to(&verbs->qps[1 + i], shown, what, &works);
+    for (uint32_t i = 1; i < verbs->config.stream_count && works; i++)
+        keys->all[i - 1] = show_to(&verbs->qps[i], shown, what, &works);
     if (works)
         return shown;
     verbs_hide(shown);
@@ -180,6 +177,12 @@ static blink_result_t fail_call(const verbs_rail_t *rail, const char *what, int 
     return BLINK_FAIL(BLINK_ERR_SYSTEM, VERBS_NAMED ": %s: %s", verbs_name(rail), what, strerror(error));
 }
 
+/* Of every queue pair all that can be under way at once. */
+static int queue_entries(const verbs_t *verbs)
+{
+    return (int)(2 * (VERBS_CONTROL_DEPTH + (verbs->config.stream_count - 1) * VERBS_MOVES_DEPTH));
+}
+
 static blink_result_t open_queue(verbs_rail_t *rail)
 {
     const verbs_library_t *library = rail->verbs->library;
@@ -191,7 +194,8 @@ static blink_result_t open_queue(verbs_rail_t *rail)
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
         epoll_ctl(rail->verbs->config.epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
         return fail_call(rail, "watch completions", errno);
-    rail->queue = library->create_cq(rail->device->context, (int)QUEUE_ENTRIES, rail, rail->completions, 0);
+    rail->queue =
+        library->create_cq(rail->device->context, queue_entries(rail->verbs), rail, rail->completions, 0);
     if (!rail->queue)
         return fail_call(rail, "no queue of completions", errno);
     int error = ibv_req_notify_cq(rail->queue, 0);
@@ -240,9 +244,9 @@ blink_result_t verbs_open_rail(verbs_t *verbs, struct ibv_context *context, verb
     verbs_rail_t *rail = *found = verbs_find_rail(verbs, context);
     if (rail)
         return BLINK_OK;
-    if (verbs->rail_count == DATA_STREAMS)
+    if (verbs->rail_count == verbs->config.stream_count)
         return BLINK_FAIL(BLINK_ERR_SYSTEM, "connections to one host go by more than %u RDMA devices",
-                          DATA_STREAMS);
+                          verbs->config.stream_count);
     rail = *found = &verbs->rails[verbs->rail_count];
     BLINK_TRY(verbs_device_get(verbs->config.verbs, context, &rail->device));
     blink_result_t result = fill_rail(rail, context);
@@ -275,14 +279,14 @@ void verbs_drop_connection(verbs_qp_t *qp)
 
 void verbs_close_rails(verbs_t *verbs)
 {
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+    for (uint32_t i = 0; i < verbs->config.stream_count; i++)
         destroy_qp(&verbs->qps[i]);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+    for (uint32_t i = 0; i < verbs->config.stream_count; i++)
         unpin(&verbs->qps[i]);
     hide_all(verbs);
     while (verbs->rail_count > 0)
         close_rail(&verbs->rails[--verbs->rail_count]);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
+    for (uint32_t i = 0; i < verbs->config.stream_count; i++)
         verbs_drop_connection(&verbs->qps[i]);
 }
 
@@ -326,15 +330,29 @@ blink_result_t verbs_post_receive(verbs_qp_t *qp, uint32_t number)
     return error ? fail_call(qp->rail, "a receive cannot be posted", error) : BLINK_OK;
 }
 
+/* The group of queue pairs for moves with the one of which most is to be told. */
+static uint32_t choose_group(const verbs_t *verbs)
+{
+    uint32_t chosen = 1;
+    for (uint32_t i = 2; i < verbs->config.stream_count; i++)
+        if (verbs_untold(&verbs->qps[i]) > verbs_untold(&verbs->qps[chosen]))
+            chosen = i;
+    return (chosen - 1) / VERBS_TOLD_MOVES;
+}
+
+static uint32_t tell_of(verbs_qp_t *qp, uint32_t place)
+{
+    qp->told = qp->posted;
+    return (qp->told & VERBS_COUNT_MASK) << place * VERBS_COUNT_BITS;
+}
+
 /* What the immediate of a control message tells, and the peer knows from then on. */
 static uint32_t tell(verbs_t *verbs)
 {
-    uint32_t told = 0;
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
-        verbs_qp_t *qp = &verbs->qps[i];
-        qp->told = qp->posted;
-        told |= (qp->told & VERBS_COUNT_MASK) << i * VERBS_COUNT_BITS;
-    }
+    uint32_t group = choose_group(verbs), first = verbs_group_first(group);
+    uint32_t told = group << VERBS_GROUP_SHIFT | tell_of(&verbs->qps[0], 0);
+    for (uint32_t i = 0; i < VERBS_TOLD_MOVES && first + i < verbs->config.stream_count; i++)
+        told |= tell_of(&verbs->qps[first + i], 1 + i);
     return told;
 }
 

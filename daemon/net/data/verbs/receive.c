@@ -8,19 +8,28 @@
 /* Completions that are looked at before others have their turn. */
 #define COMPLETIONS_MOST 32
 
-/* The peer has posted receives again, says the immediate of a message. */
+/* The peer has posted so many receives of a queue pair again, as the lowest bits of `told` count them. */
+static blink_result_t heed_count(verbs_qp_t *qp, uint32_t told)
+{
+    uint32_t posted = qp->allowed - qp->depth, more = (told - posted) & VERBS_COUNT_MASK;
+    if (more > qp->used - posted)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL,
+                          VERBS_NAMED ": it posts more receives than were used: %u, and %u were",
+                          verbs_name(qp->verbs->qps[0].rail), more, qp->used - posted);
+    qp->allowed += more;
+    return BLINK_OK;
+}
+
+/* What the immediate of a message tells. */
 static blink_result_t heed(verbs_t *verbs, uint32_t told)
 {
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
-        verbs_qp_t *qp = &verbs->qps[i];
-        uint32_t posted = qp->allowed - qp->depth;
-        uint32_t more = ((told >> i * VERBS_COUNT_BITS) - posted) & VERBS_COUNT_MASK;
-        if (more > qp->used - posted)
-            return BLINK_FAIL(BLINK_ERR_PROTOCOL,
-                              VERBS_NAMED ": it posts more receives than were used: %u, and %u were",
-                              verbs_name(verbs->qps[0].rail), more, qp->used - posted);
-        qp->allowed += more;
-    }
+    uint32_t count = verbs->config.stream_count, first = verbs_group_first(told >> VERBS_GROUP_SHIFT);
+    if (first >= count)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, VERBS_NAMED ": it posts receives on queue pair %u of %u",
+                          verbs_name(verbs->qps[0].rail), first, count);
+    BLINK_TRY(heed_count(&verbs->qps[0], told));
+    for (uint32_t i = 0; i < VERBS_TOLD_MOVES && first + i < count; i++)
+        BLINK_TRY(heed_count(&verbs->qps[first + i], told >> (1 + i) * VERBS_COUNT_BITS));
     return BLINK_OK;
 }
 
@@ -100,14 +109,27 @@ static blink_result_t take_completion(verbs_t *verbs, const struct ibv_wc *done)
     return BLINK_OK;
 }
 
-/* Tell which receives were posted again, if that is worth a message. */
+/* Whether it is worth a message to tell which receives were posted again. */
+static bool is_due(const verbs_qp_t *qp)
+{
+    return verbs_untold(qp) >= qp->depth / 4;
+}
+
+static bool any_is_due(const verbs_t *verbs)
+{
+    uint32_t i = 1;
+    while (i < verbs->config.stream_count && !is_due(&verbs->qps[i]))
+        i++;
+    return i < verbs->config.stream_count;
+}
+
+/* Each message tells of one group, so it takes some. */
 static blink_result_t tell_posted(verbs_t *verbs)
 {
     verbs_qp_t *control = &verbs->qps[0];
-    bool is_due = false;
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
-        is_due |= verbs->qps[i].posted - verbs->qps[i].told >= verbs->qps[i].depth / 4;
-    return is_due && verbs_has_room(control, 0) ? verbs_post_send(control, 0) : BLINK_OK;
+    while (is_due(control) ? verbs_has_room(control, 0) : any_is_due(verbs) && verbs_has_room(control, 1))
+        BLINK_TRY(verbs_post_send(control, 0));
+    return BLINK_OK;
 }
 
 /* *more becomes true if some may be left. */

@@ -149,8 +149,9 @@ static bool is_busy(const verbs_qp_t *qp)
  * the last if there is one. NULL: there is none. */
 static verbs_qp_t *find_qp(verbs_t *verbs, bool any)
 {
-    for (uint32_t i = 0; i < DATA_MOVE_STREAMS; i++) {
-        verbs_qp_t *qp = &verbs->qps[1 + (verbs->next_qp + i) % DATA_MOVE_STREAMS];
+    uint32_t count = verbs->config.stream_count - 1;
+    for (uint32_t i = 0; i < count; i++) {
+        verbs_qp_t *qp = &verbs->qps[1 + (verbs->next_qp + i) % count];
         if (verbs_has_room(qp, 0) && (is_busy(qp) || any)) {
             verbs->next_qp = qp->number;
             return qp;
@@ -162,7 +163,7 @@ static verbs_qp_t *find_qp(verbs_t *verbs, bool any)
 static bool has_moves(const verbs_t *verbs)
 {
     bool has = false;
-    for (uint32_t i = 1; i < DATA_STREAMS; i++)
+    for (uint32_t i = 1; i < verbs->config.stream_count; i++)
         has |= is_busy(&verbs->qps[i]);
     return has;
 }
@@ -192,7 +193,7 @@ bool verbs_send(transport_t *transport)
 {
     verbs_t *verbs = verbs_of(transport);
     bool more = verbs_take_completions(verbs), more_moves = false;
-    if (transport->closed || transport->connected < DATA_STREAMS)
+    if (transport->closed || transport->connected < verbs->config.stream_count)
         return more;
     blink_result_t result = send_all(verbs, &more_moves);
     if (result != BLINK_OK)

@@ -42,7 +42,7 @@ static blink_result_t verbs_create(const transport_config_t *config, transport_t
     verbs->of_timer.serve = verbs_on_timer;
     verbs->timer_fd = -1;
     list_init(&verbs->shown);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 0; i < verbs->config.stream_count; i++) {
         init_qp(verbs, i);
         verbs->rails[i] = (verbs_rail_t){.verbs = verbs, .of_completions = {verbs_on_completions}};
         list_init(&verbs->rails[i].of_device);
@@ -53,13 +53,14 @@ static blink_result_t verbs_create(const transport_config_t *config, transport_t
 
 static void verbs_drop(transport_t *transport, const landing_t *landing)
 {
-    for (uint32_t i = 0; i < DATA_STREAMS; i++)
-        intake_forget(&verbs_of(transport)->qps[i].intake, landing);
+    verbs_t *verbs = verbs_of(transport);
+    for (uint32_t i = 0; i < verbs->config.stream_count; i++)
+        intake_forget(&verbs->qps[i].intake, landing);
 }
 
 void verbs_stop_listening(verbs_t *verbs)
 {
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 0; i < verbs->config.stream_count; i++) {
         if (verbs->listeners[i])
             (void)verbs->library->destroy_id(verbs->listeners[i]);
         verbs->listeners[i] = NULL;
@@ -90,7 +91,7 @@ static void verbs_close(transport_t *transport)
 static void verbs_destroy(transport_t *transport)
 {
     verbs_t *verbs = verbs_of(transport);
-    for (uint32_t i = 0; i < DATA_STREAMS; i++) {
+    for (uint32_t i = 0; i < verbs->config.stream_count; i++) {
         verbs_qp_t *qp = &verbs->qps[i];
         intake_free(&qp->intake);
         pages_give(qp->memory, 2 * (size_t)qp->depth * qp->message_bytes);

@@ -9,8 +9,9 @@
  *
  * Each side has posted DEPTH receives to a queue pair when it connects, and posts each again once what it
  * received is taken in. A message uses one up, and so does a write with an immediate. The immediate of every
- * message for control tells how many were posted again by then; so many may be used, and so nothing that is
- * sent ever finds none. Queue pairs overtake one another, and therefore those for moves tell nothing.
+ * message for control tells how many were posted again by then, on the queue pair for control and on a group
+ * of those for moves; so many may be used, and so nothing that is sent ever finds none. Queue pairs overtake
+ * one another, and therefore those for moves tell nothing.
  *
  * Queue pairs for moves may be on other devices than the one for control: each device is a *rail* of the
  * transport.
@@ -37,14 +38,18 @@ extern const transport_calls_t verbs_transport;
 #define VERBS_MOVES_DEPTH   32u
 
 /* Messages on the control queue pair that only tell which receives were posted again have so many to
- * themselves. */
+ * themselves, and those that tell of many for control, by which the peer can go on telling, the last one. */
 #define VERBS_RESERVE 2u
 
-/* Of each queue pair so many bits of an immediate. */
-#define VERBS_COUNT_BITS 10u
-#define VERBS_COUNT_MASK ((1u << VERBS_COUNT_BITS) - 1)
+/* An immediate has so many bits for each queue pair that it tells of: first that for control, then a group of
+ * those for moves, whose number stands above. */
+#define VERBS_COUNT_BITS  10u
+#define VERBS_COUNT_MASK  ((1u << VERBS_COUNT_BITS) - 1)
+#define VERBS_TOLD_MOVES  2u
+#define VERBS_GROUP_SHIFT ((1 + VERBS_TOLD_MOVES) * VERBS_COUNT_BITS)
 
-static_assert(DATA_STREAMS * VERBS_COUNT_BITS <= 32, "all counts fit the immediate");
+static_assert(DATA_MOVE_STREAMS_MOST <= VERBS_TOLD_MOVES << (32 - VERBS_GROUP_SHIFT),
+              "all groups have numbers");
 
 typedef struct verbs verbs_t;
 
@@ -94,33 +99,45 @@ typedef struct verbs_qp {
     uint32_t told;   /* of these the peer knows */
 } verbs_qp_t;
 
+/* Receives that were posted again, and of which the peer does not know. */
+static inline uint32_t verbs_untold(const verbs_qp_t *qp)
+{
+    return qp->posted - qp->told;
+}
+
+/* The number of the first queue pair of a group. */
+static inline uint32_t verbs_group_first(uint32_t group)
+{
+    return 1 + group * VERBS_TOLD_MOVES;
+}
+
 /* Memory that the peer may write to, or this side's devices may read. */
 typedef struct verbs_shown {
     list_t link; /* in no list: the transport was closed */
     const verbs_library_t *library;
-    struct ibv_mr *regions[DATA_STREAMS]; /* by rail; NULL: no queue pair for moves is there, or the transport
-                                           * was closed */
+    struct ibv_mr *regions[DATA_STREAMS_MOST]; /* by rail; NULL: no queue pair for moves is there, or the
+                                                * transport was closed */
 } verbs_shown_t;
 
 struct verbs {
     transport_t transport;
     transport_config_t config;
     const verbs_library_t *library;
-    verbs_rail_t rails[DATA_STREAMS]; /* in the order in which they were needed */
+    verbs_rail_t rails[DATA_STREAMS_MOST]; /* in the order in which they were needed */
     uint32_t rail_count;
     list_t shown;            /* verbs_shown_t.link */
     bool said_it_cannot_pin; /* memory that was to be shown */
     bool cannot_reach;       /* memory of GPUs: that has been said */
     transport_source_t of_channel, of_timer;
     struct rdma_event_channel *channel;
-    struct rdma_cm_id *listeners[DATA_STREAMS]; /* NULL: none, or no more */
-    data_ends_t control_ends;                   /* of who dials */
+    struct rdma_cm_id *listeners[DATA_STREAMS_MOST]; /* NULL: none, or no more */
+    data_ends_t control_ends;                        /* of who dials */
     int timer_fd;        /* when queue pairs that are elsewhere have taken too long; -1: none */
     bool peer_closed;    /* so it was told; what came before is looked at */
     bool waits_for_room; /* something could not be sent */
     uint32_t next_qp;    /* that is asked first whether it can take a move */
-    wire_hello_t hellos[DATA_STREAMS];
-    verbs_qp_t qps[DATA_STREAMS];
+    wire_hello_t hellos[DATA_STREAMS_MOST];
+    verbs_qp_t qps[DATA_STREAMS_MOST];
 };
 
 static inline verbs_t *verbs_of(transport_t *transport)
@@ -213,9 +230,9 @@ bool verbs_send(transport_t *transport);
 
 /* transport_calls_t.dial and listen */
 blink_result_t verbs_dial(transport_t *transport, const transport_path_t *path,
-                          const wire_hello_t hellos[DATA_STREAMS]);
+                          const wire_hello_t hellos[DATA_STREAMS_MOST]);
 blink_result_t verbs_listen(transport_t *transport, const transport_path_t *path,
-                            const wire_hello_t hellos[DATA_STREAMS], uint16_t *port);
+                            const wire_hello_t hellos[DATA_STREAMS_MOST], uint16_t *port);
 
 blink_result_t verbs_closed_by_peer(const verbs_t *verbs);
 
