@@ -140,14 +140,29 @@ static void begin(data_host_t *own)
     assert_int_equal(peer_data_begin(&config, &own->peer), BLINK_OK);
 }
 
+static uint32_t nic_count; /* that each daemon names, at addresses of the loopback */
+
+static void name_nics(hello_t *hello)
+{
+    for (uint32_t i = 0; i < nic_count; i++) {
+        net_interface_t *nic = &hello->nics[hello->nic_count++];
+        *nic = (net_interface_t){.name = "lo", .place = 1 + i};
+        nic->address.v4.sin_family = AF_INET;
+        nic->address.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK + i);
+    }
+}
+
 /* Two daemons with a session of this version; the first is the one that will dial. */
 static void meet_by_version(fixture_t *fixture, uint32_t version)
 {
     take_data = take;
     hear_data_offer = hear;
     lose_session = on_session_lost;
-    for (uint32_t i = 0; i < 2; i++)
-        add_daemon(fixture, i)->host->net->hello.version_max = version;
+    for (uint32_t i = 0; i < 2; i++) {
+        hello_t *hello = &add_daemon(fixture, i)->host->net->hello;
+        hello->version_max = version;
+        name_nics(hello);
+    }
     if (net_hello(daemons[0].host->net)->instance > net_hello(daemons[1].host->net)->instance) {
         data_host_t *lower = &daemons[1], *higher = &daemons[0];
         uint64_t instance = lower->host->net->hello.instance;
@@ -385,6 +400,44 @@ static void test_tokens_are_good_for_one_round(void **state)
     greet_again(fixture, 3);
 }
 
+/* Two daemons with so many NICs have so many connections for moves. */
+static void check_nics(fixture_t *fixture, uint32_t version, uint32_t nics, uint32_t move_streams)
+{
+    data_ends_t ends[DATA_MOVE_STREAMS_MOST];
+    nic_count = nics;
+    int first = greet_both(fixture, version);
+    nic_count = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        const peer_data_t *peer = daemons[i].peer;
+        assert_int_equal(data_endpoint_move_streams(peer_data_endpoint(peer)), move_streams);
+        assert_int_equal(peer_data_find_ends(peer, ends), nics > 1 ? move_streams : 1);
+    }
+    uint32_t before = daemons[0].broken_count + daemons[1].broken_count;
+    cut(first, 2);
+    RUN_UNTIL(fixture, daemons[0].broken_count + daemons[1].broken_count > before);
+    greet_again(fixture, 2);
+}
+
+static void test_each_pair_of_nics_has_a_connection(void **state)
+{
+    check_nics(*state, PEER_VERSION_MAX, 3, 3);
+}
+
+static void test_pairs_of_nics_beyond_the_most_have_none(void **state)
+{
+    check_nics(*state, PEER_VERSION_MAX, DATA_MOVE_STREAMS_MOST + 1, DATA_MOVE_STREAMS_MOST);
+}
+
+static void test_one_nic_has_as_many_connections_as_ever(void **state)
+{
+    check_nics(*state, PEER_VERSION_MAX, 1, DATA_MOVE_STREAMS_LEAST);
+}
+
+static void test_an_older_daemon_knows_of_two(void **state)
+{
+    check_nics(*state, PEER_VERSION_NICS - 1, 3, DATA_MOVE_STREAMS_LEAST);
+}
+
 /* It would not know what to do then. */
 static void test_an_older_daemon_is_lost_with_its_connections(void **state)
 {
@@ -457,6 +510,10 @@ int main(void)
         DATA_TEST(test_what_is_said_meanwhile_comes_once),
         DATA_TEST(test_tokens_are_good_for_one_round),
         DATA_TEST(test_an_older_daemon_is_lost_with_its_connections),
+        DATA_TEST(test_each_pair_of_nics_has_a_connection),
+        DATA_TEST(test_pairs_of_nics_beyond_the_most_have_none),
+        DATA_TEST(test_one_nic_has_as_many_connections_as_ever),
+        DATA_TEST(test_an_older_daemon_knows_of_two),
         DATA_TEST(test_an_older_daemon_knows_no_rounds),
         DATA_TEST(test_a_round_that_cannot_come_is_refused),
         DATA_TEST(test_more_than_was_sent_cannot_have_come),
