@@ -123,7 +123,7 @@ static blink_result_t listen_for(const peer_data_t *peer, uint32_t round, Blinkp
 {
     uint64_t instance = net_session_peer(peer->config.session)->instance;
     data_route_t route;
-    data_way_t rdma;
+    data_way_t rdma = {0};
     BLINK_TRY(find_route(peer, round, &route));
     BLINK_TRY(find_tokens(peer, first_token(peer, round, true), &rdma));
     BLINK_TRY(data_endpoint_listen(peer->endpoint, &route, instance, &rdma));

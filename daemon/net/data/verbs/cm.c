@@ -19,8 +19,8 @@
  * least: half of what those may take that may fall back to TCP. */
 #define ELSEWHERE_LEAST_S 1.0
 
-/* Connections that may wait to be accepted. */
-#define BACKLOG 8
+/* Connections that may wait to be accepted: all, where they come over one NIC. */
+#define BACKLOG ((int)DATA_STREAMS_MOST)
 
 /* What is told of one connection is taken in so often before others have their turn. */
 #define NEWS_MOST 16
