@@ -3,25 +3,39 @@
 
 #include "settings.h"
 
+#include <mpi.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define KIB ((size_t)1 << 10)
-#define MIB ((size_t)1 << 20)
+#define KIB   ((size_t)1 << 10)
+#define MIB   ((size_t)1 << 20)
+#define NEVER SIZE_MAX
+
+/* Limits of both MPIs stand side by side. */
+#ifdef OPEN_MPI
+#define LIMITS(open_mpi, mpich) open_mpi
+#else
+#define LIMITS(open_mpi, mpich) mpich
+#endif
+#define LIMIT(in_place, staged)                                                                              \
+    {                                                                                                        \
+        in_place, staged                                                                                     \
+    }
 
 static const struct {
     const char *name;
     shim_limit_t limit;
 } collectives[SHIM_COLLECTIVES] = {
-    [SHIM_ALLREDUCE] = {"MPI_Allreduce", {64 * KIB, 1 * MIB}},
-    [SHIM_BCAST] = {"MPI_Bcast", {64 * KIB, 1 * MIB}},
-    [SHIM_REDUCE] = {"MPI_Reduce", {64 * KIB, 1 * MIB}},
-    [SHIM_ALLGATHER] = {"MPI_Allgather", {64 * KIB, 1 * MIB}},
-    [SHIM_ALLGATHERV] = {"MPI_Allgatherv", {64 * KIB, 1 * MIB}},
-    [SHIM_REDUCE_SCATTER] = {"MPI_Reduce_scatter", {64 * KIB, 1 * MIB}},
-    [SHIM_ALLTOALL] = {"MPI_Alltoall", {64 * KIB, 1 * MIB}},
-    [SHIM_GATHER] = {"MPI_Gather", {64 * KIB, 1 * MIB}},
-    [SHIM_SCATTER] = {"MPI_Scatter", {64 * KIB, 1 * MIB}},
+    [SHIM_ALLREDUCE] = {"MPI_Allreduce", LIMITS(LIMIT(64 * KIB, 1 * MIB), LIMIT(64 * KIB, 16 * MIB))},
+    [SHIM_BCAST] = {"MPI_Bcast", LIMIT(256 * KIB, NEVER)},
+    [SHIM_REDUCE] = {"MPI_Reduce", LIMITS(LIMIT(64 * KIB, NEVER), LIMIT(64 * KIB, 1 * MIB))},
+    [SHIM_ALLGATHER] = {"MPI_Allgather", LIMITS(LIMIT(256 * KIB, NEVER), LIMIT(1 * MIB, NEVER))},
+    [SHIM_ALLGATHERV] = {"MPI_Allgatherv", LIMITS(LIMIT(256 * KIB, NEVER), LIMIT(1 * MIB, NEVER))},
+    [SHIM_REDUCE_SCATTER] = {"MPI_Reduce_scatter",
+                             LIMITS(LIMIT(64 * KIB, 256 * KIB), LIMIT(64 * KIB, NEVER))},
+    [SHIM_ALLTOALL] = {"MPI_Alltoall", LIMIT(NEVER, NEVER)},
+    [SHIM_GATHER] = {"MPI_Gather", LIMITS(LIMIT(256 * KIB, NEVER), LIMIT(16 * MIB, NEVER))},
+    [SHIM_SCATTER] = {"MPI_Scatter", LIMITS(LIMIT(256 * KIB, NEVER), LIMIT(16 * MIB, NEVER))},
 };
 
 static struct {

@@ -16,6 +16,7 @@ ONLY_FEW = "4096"  # bytes; the scenarios have smaller calls, too
 ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # so that a sender has to do something
     "MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "ASAN_OPTIONS": "detect_leaks=0", "BLINK_DEBUG": "info",
 }
 
@@ -66,7 +67,7 @@ class Collectives(MpiTest):
         command = [BUILD / "bin" / "blink-mpi-run", python, MPI4PY_RANKS]
         counts = self.finish(self.start_mpi("openmpi", 2, command, self.daemon().socket))
         self.assertEqual({name: by_blinkd for name, (by_blinkd, _) in counts.items() if by_blinkd},
-                         {"MPI_Allreduce": 2, "MPI_Bcast": 2, "MPI_Allgather": 1})
+                         {"MPI_Allreduce": 2, "MPI_Bcast": 1})
 
 
 class WithoutDaemon(MpiTest):

@@ -91,6 +91,7 @@ static void play_progress(const group_t *world)
     const int count = 4 << 20;
     int *message = calloc((size_t)count, sizeof(*message)), *sum = calloc((size_t)count, sizeof(*sum));
     MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Allreduce(message, sum, MANY, MPI_INT, MPI_SUM, MPI_COMM_WORLD); /* joins, with MPI's calls */
     if (world->rank == 0)
         MPI_Isend(message, count, MPI_INT, 1, 0, MPI_COMM_WORLD, &request);
     else if (world->rank == 1)
