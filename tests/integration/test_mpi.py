@@ -26,7 +26,7 @@ class MpiTest(IntegrationTest):
         return self.start([f"mpirun.{mpi}", "-n", ranks, *command],
                           env={**os.environ, **ENVIRONMENT, "BLINK_SOCKET": socket, **variables})
 
-    def start_scenario(self, mpi, scenarios, socket, ranks=3, **variables):
+    def start_scenario(self, mpi, scenarios, socket, ranks, **variables):
         program = BUILD / "bin" / f"blink-mpi-{mpi}"
         if not program.exists():
             print(f"SKIPPED: {mpi} is not installed (scripts/setup test installs it)", file=sys.stderr)
@@ -41,22 +41,28 @@ class MpiTest(IntegrationTest):
 
 
 class Collectives(MpiTest):
-    def check_collectives(self, mpi, ranks):
-        counts = self.finish(self.start_scenario(mpi, ["collectives", "progress"], self.daemon().socket,
-                                                 ranks, BLINK_MPI_MIN_BYTES=ONLY_FEW))
+    def check_all(self, mpi, ranks):
+        """Until the daemon is lost, in the same job."""
+        daemon = self.daemon()
+        process = self.start_scenario(mpi, ["collectives", "progress", "lost"], daemon.socket, ranks,
+                                      BLINK_MPI_MIN_BYTES=ONLY_FEW)
+        process.wait_for("ready", lambda job: "ready" in job.stdout())
+        daemon.kill()
+        process.say()
+        counts = self.finish(process)
         self.assertEqual(len(counts), 9, counts)
         for name, (by_blinkd, by_mpi) in counts.items():
             self.assertGreater(by_blinkd, 0, name)
             self.assertEqual(by_mpi > 0, name != "MPI_Allgatherv", name)
 
     def test_of_open_mpi(self):
-        self.check_collectives("openmpi", 3)
+        self.check_all("openmpi", 3)
 
     def test_of_mpich(self):
-        self.check_collectives("mpich", 2)
+        self.check_all("mpich", 2)
 
     def test_memory_counts_only_if_all_ranks_have_it_from_the_daemon(self):
-        counts = self.finish(self.start_scenario("openmpi", ["memory"], self.daemon().socket))
+        counts = self.finish(self.start_scenario("openmpi", ["memory"], self.daemon().socket, 2))
         self.assertEqual(counts["MPI_Bcast"], (3, 3))
 
     @unittest.skipIf(os.environ.get("SANITIZE"), "a sanitizer has to be the first library of a process")
@@ -77,24 +83,10 @@ class WithoutDaemon(MpiTest):
         self.assertIn("MPI does all collectives of a communicator of 2 ranks: rank 0 has no daemon",
                       process.stderr())
 
-    def check_lost(self, mpi):
-        daemon = self.daemon()
-        process = self.start_scenario(mpi, ["lost"], daemon.socket, 2, BLINK_MPI_MIN_BYTES=ONLY_FEW)
-        process.wait_for("ready", lambda job: "ready" in job.stdout())
-        daemon.kill()
-        process.say()
-        self.assertEqual(self.finish(process)["MPI_Allreduce"], (3, 1))
-
-    def test_it_is_lost_by_open_mpi(self):
-        self.check_lost("openmpi")
-
-    def test_it_is_lost_by_mpich(self):
-        self.check_lost("mpich")
-
 
 class Settings(MpiTest):
     def test_what_they_should_be_is_told(self):
-        process = self.start_scenario("mpich", ["memory"], "/nowhere", 2, BLINK_DEBUG="", BLINK_MPI="of",
+        process = self.start_scenario("mpich", ["memory"], "/nowhere", 1, BLINK_DEBUG="", BLINK_MPI="of",
                                       BLINK_MPI_MIN_BYTES="1T")
         self.assertEqual(process.wait(), 0, process.describe())
         self.assertRegex(process.stderr(), 'BLINK_MPI is "of", but should be on or off: MPI does everything')
