@@ -92,7 +92,7 @@ static int perform(shim_call_t *call)
     if (begun) {
         result = call->counts ? submit_uneven(call, &op) : submit_even(call, &op);
         if (result == BLINK_OK)
-            result = shim_comm_wait(op);
+            result = shim_comm_wait(call->comm, op);
         sentence = result == BLINK_OK ? sentence : blink_last_error();
         if (result == BLINK_ERR_DAEMON_LOST)
             shim_home_give_up();

@@ -141,11 +141,11 @@ bool shim_comm_takes(shim_comm_t *comm, shim_collective_t collective, size_t byt
     return !comm->is_left_to_mpi;
 }
 
-blink_result_t shim_comm_wait(blink_op_t *op)
+blink_result_t shim_comm_wait(const shim_comm_t *comm, blink_op_t *op)
 {
     blink_result_t result;
     while ((result = blink_wait_for(&op, TURN_MS)) == BLINK_ERR_TIMEOUT && op)
-        shim_progress();
+        shim_progress(comm->handle);
     return result;
 }
 

@@ -36,7 +36,7 @@ shim_comm_t *shim_comm_find(MPI_Comm handle);
 bool shim_comm_takes(shim_comm_t *comm, shim_collective_t collective, size_t bytes, bool in_place);
 
 /** Wait for an op, while MPI goes on, too: other ranks may need it before they come to theirs. */
-blink_result_t shim_comm_wait(blink_op_t *op);
+blink_result_t shim_comm_wait(const shim_comm_t *comm, blink_op_t *op);
 
 /** End the communicator for all ranks, and tell its error handler that a call has failed.
  * @return what the call returns, if the handler does. */

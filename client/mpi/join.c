@@ -20,11 +20,11 @@
 
 /* MPI's libraries move what is under way when they look for a message that is not there. Messages to oneself
  * are looked for elsewhere, and one that is found ends the search; so nobody should have sent it. */
-void shim_progress(void)
+void shim_progress(MPI_Comm handle)
 {
     int found;
     for (int i = 0; i < PROBES; i++)
-        (void)PMPI_Iprobe(MPI_ANY_SOURCE, UNUSED_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+        (void)PMPI_Iprobe(MPI_ANY_SOURCE, UNUSED_TAG, handle, &found, MPI_STATUS_IGNORE);
 }
 
 static bool is_on_one_host(const shim_comm_t *comm)
@@ -107,7 +107,7 @@ static blink_result_t join_as(shim_comm_t *comm, blink_context_t *context, const
         blink_comm_init_begin(context, id, comm->rank_count, comm->rank, &config, &comm->joined);
     while (result == BLINK_OK && !ready) {
         result = blink_comm_init_wait(comm->joined, TURN_MS, &ready);
-        shim_progress();
+        shim_progress(comm->handle);
     }
     return result;
 }

@@ -8,7 +8,7 @@
  * communicator to MPI; rank 0 tells why, if lines are asked for. */
 void shim_join(shim_comm_t *comm);
 
-/** Let MPI go on for a moment. */
-void shim_progress(void);
+/** Let MPI go on for a moment. `handle`: a communicator of several ranks. */
+void shim_progress(MPI_Comm handle);
 
 #endif
