@@ -60,7 +60,7 @@ static const struct argp_option options[] = {
      "Choose among plans by which no host exchanges data with more others than so many (default: any number)",
      -1},
     {"multicast", KEY_MULTICAST, NULL, 0,
-     "Choose among plans by which switches reduce and copy, too, which no daemon runs yet", -1},
+     "Choose among plans by which switches reduce and copy, too, which no GPU runs yet", -1},
     {"bytes", KEY_BYTES, "SIZE", 0, "Payload, with K, M or G for powers of 1024", -1},
     {0},
 };

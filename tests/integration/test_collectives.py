@@ -63,10 +63,12 @@ class CollectiveTest(IntegrationTest):
                                        ["broadcast:100:float32:0"], "double-binary-tree"):
             self.assertIn("double binary trees do allreduce, not broadcast", str(reported))
 
-    def test_devices_that_cannot_make_a_switch_reduce_say_so(self):
-        for reported in self.run_ranks(self.daemon(topology="dgx_h100"), [0, 1],
-                                       allreduces([100], ["float32"], ["sum"]), "multicast"):
-            self.assertIn("multicast: these devices cannot make a switch reduce and copy", str(reported))
+    def test_switches_that_reduce_stand_between_host_devices(self):
+        daemon = self.daemon(topology="dgx_h100")
+        self.check(daemon, [1, 0, 2, 5, 7],
+                   allreduces(SMALL_COUNTS) + allreduces([LARGE_COUNT], ["float32"], ["sum"]), "multicast")
+        for reported in self.run_ranks(daemon, [0, 1], ["broadcast:100:float32:0"], "multicast"):
+            self.assertIn("multicast does no broadcast", str(reported))
 
     def test_every_type_and_operator_at_a_large_odd_size(self):
         daemon = self.daemon(topology="dgx1v")

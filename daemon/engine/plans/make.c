@@ -87,8 +87,12 @@ static plan_request_t request_of(const cached_program_t *cached)
                               .bytes = key->size_class ? plan_class_bytes(key->size_class) : 0,
                               .plan_seconds = plan_seconds(cached)};
     /* Of several hosts lanes take turns on multiprocessors, and nobody knows the GPUs of the others. */
-    if (!fabric_spans_hosts(key->fabric) && is_on_gpus(cached))
+    if (fabric_spans_hosts(key->fabric))
+        return request;
+    if (is_on_gpus(cached))
         exec_cuda_limit_plan(cached->engine->config.cuda, &request);
+    else /* for who names it: the GPUs that host devices stand for do not do it yet */
+        request.multicast = key->algorithm == BLINK_ALGORITHM_MULTICAST;
     return request;
 }
 
@@ -99,7 +103,7 @@ static blink_result_t make_plan(const cached_program_t *cached, plan_t **made)
     const plan_request_t request = request_of(cached);
     BLINK_TRY(choose(key->fabric->topo, &request, made));
     plan_t *plan = *made;
-    if (settings->force_protocol && !key->fabric->one_class)
+    if (settings->force_protocol && !key->fabric->one_class && plan->algorithm != BLINK_ALGORITHM_MULTICAST)
         plan->protocol = settings->protocol;
     if (fabric_spans_hosts(key->fabric) && is_on_gpus(cached))
         plan->protocol = BLINK_PROTOCOL_SIMPLE; /* lanes that wait for another host must be able to leave */

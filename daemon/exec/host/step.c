@@ -3,6 +3,7 @@
 #include "base/guard.h"
 #include "exec/host/reduce/reduce.h"
 #include "exec/host/slot_format.h"
+#include "plan/model.h"
 
 #include <assert.h>
 
@@ -22,7 +23,7 @@ void *step_address(const step_place_t *place, const lane_operand_t *operand)
     const host_instance_t *instance = place->instance;
     if (operand->buffer == LANE_LANDING)
         return step_landing_address(instance, place->channel, operand->edge, place->chunk);
-    if (operand->buffer == LANE_SCRATCH || operand->buffer == LANE_SEND)
+    if (operand->buffer == LANE_SCRATCH || operand->buffer == LANE_SEND || operand->buffer == LANE_SHARED)
         return instance->scratch +
                lane_scratch_offset(&instance->base.geometry, place->channel, operand->edge, place->chunk);
     return (void *)exec_operand_address(&instance->base, place->channel, place->step->part, operand,
@@ -53,9 +54,9 @@ void step_count_operand(const host_instance_t *instance, const lane_operand_t *o
 {
     if (operand->path == PLAN_NONE)
         return;
-    const lane_path_t *path = &instance->base.program->paths[operand->path];
-    const uint32_t *links = &instance->base.program->path_links[path->link_first];
-    for (uint32_t l = 0; l < path->link_count; l++)
+    const lane_path_t path = lane_loaded_path(instance->base.program, operand);
+    const uint32_t *links = &instance->base.program->path_links[path.link_first];
+    for (uint32_t l = 0; l < path.link_count; l++)
         exec_count_link(&instance->base, links[0], links[l], bytes);
 }
 
@@ -64,10 +65,10 @@ static pace_path_t step_path(const host_instance_t *instance, const lane_operand
     const lane_program_t *program = instance->base.program;
     if (operand->path == PLAN_NONE)
         return (pace_path_t){0};
-    const lane_path_t *path = &program->paths[operand->path];
-    const uint32_t *links = &program->path_links[path->link_first];
+    const lane_path_t path = lane_loaded_path(program, operand);
+    const uint32_t *links = &program->path_links[path.link_first];
     return (pace_path_t){.links = links,
-                         .link_count = path->link_count,
+                         .link_count = path.link_count,
                          .own_link = exec_link_numbers(&instance->base, links[0])};
 }
 
@@ -81,6 +82,8 @@ pace_slot_t step_book_operand(host_instance_t *instance, const lane_operand_t *o
                               uint64_t ready_ns)
 {
     const pace_path_t path = step_path(instance, operand);
+    if (instance->base.program->multicast)
+        bytes = (uint64_t)((double)bytes / MODEL_MULTICAST_REACHED);
     pace_slot_t slot =
         pace_book(instance->exec->config.pace, instance->completion.share->flows, &path, bytes, ready_ns);
     if (slot.arrived_ns > instance->last_arrival_ns)

@@ -241,6 +241,11 @@ blink_result_t lane_compile_part(const topo_t *topo, const plan_t *plan, const l
  */
 blink_result_t lane_program_keep(lane_program_t *program, uint32_t host);
 
+/* The links of an operand with a path that its bytes cross on its account: all of the path's, but of a slot
+ * that a switch touches those at the operand's own rank. The root's link carries all n of them once, and is
+ * on the account of its own slot. */
+lane_path_t lane_loaded_path(const lane_program_t *program, const lane_operand_t *operand);
+
 /* Memory that a program keeps. */
 uint64_t lane_program_bytes(const lane_program_t *program);
 

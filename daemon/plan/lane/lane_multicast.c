@@ -72,3 +72,13 @@ blink_result_t lane_multicast_fill(lane_builder_t *builder, lane_step_t *step, c
     BLINK_TRY(read_slot(&m, PLACE_O, rank, PLAN_NONE));
     return lane_add_dst(builder, step, (lane_operand_t){LANE_OUTPUT, rank, PLAN_NONE, PLAN_NONE});
 }
+
+lane_path_t lane_loaded_path(const lane_program_t *program, const lane_operand_t *operand)
+{
+    lane_path_t path = program->paths[operand->path];
+    if (operand->buffer == LANE_SHARED && path.from_rank != path.to_rank) {
+        path.link_first += operand->rank == path.from_rank ? 0 : path.link_count - 1;
+        path.link_count = 1;
+    }
+    return path;
+}

@@ -402,6 +402,43 @@ static void test_plans_that_lanes_cannot_be_made_of_are_refused(void **state)
     topo_destroy(topo);
 }
 
+/* Count the links of a step's operands; destinations stand behind sources. */
+static void carry(const lane_program_t *program, const lane_step_t *step, double share, double *carried)
+{
+    for (uint32_t i = 0; i < step->src_count + step->dst_count; i++) {
+        const lane_operand_t *operand = &program->operands[step->src_first + i];
+        if (operand->path == PLAN_NONE)
+            continue;
+        lane_path_t path = lane_loaded_path(program, operand);
+        for (uint32_t link = 0; link < path.link_count; link++)
+            carried[program->path_links[path.link_first + link]] += share;
+    }
+}
+
+static void test_operands_load_links_as_the_plan_does(void **state)
+{
+    topo_t *topo = load("dgx_h100");
+    plan_request_t request = ask(topo, 5);
+    plan_t *plan = make_for(topo, &request);
+    lane_program_t *program = compile_for(topo, 5, 0.0);
+    double *loads = calloc(2 * (size_t)topo->link_count, sizeof(*loads)), *carried = loads + topo->link_count;
+    (void)state;
+    assert_non_null(loads);
+    assert_int_equal(plan_link_loads(topo, plan, loads), BLINK_OK);
+    for (uint32_t l = 0; l < program->lane_count; l++) {
+        const lane_t *lane = &program->lanes[l];
+        const lane_channel_t *channel = &program->channels[lane->channel];
+        for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++)
+            carry(program, &program->steps[s], channel->share / channel->part_count, carried);
+    }
+    for (uint32_t i = 0; i < topo->link_count; i++)
+        assert_true(fabs(loads[i] - carried[i]) < 1e-12);
+    free(loads);
+    lane_program_destroy(program);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
 /* ---- simulation ---- */
 
 static sim_result_t simulate(const topo_t *topo, const lane_program_t *program, uint64_t bytes,
@@ -469,6 +506,7 @@ int main(void)
         cmocka_unit_test(test_the_prover_knows_what_a_switch_does),
         cmocka_unit_test(test_every_wait_for_another_rank_is_needed),
         cmocka_unit_test(test_plans_that_lanes_cannot_be_made_of_are_refused),
+        cmocka_unit_test(test_operands_load_links_as_the_plan_does),
         cmocka_unit_test(test_a_chunk_takes_two_hops_by_the_switch),
         cmocka_unit_test(test_links_are_busy_as_planned_and_faster_than_without),
     };
