@@ -318,7 +318,7 @@ static void test_early_words_of_one_host_take_nothing_from_another(void **state)
     engines_t engines;
     engines_init(&engines, one_each, 2);
     stranger_t stranger = stranger_join(&engines);
-    begin_unknown(&engines, &stranger, 1000, (4u << 20) / begin_bytes(BEGIN_KEYS) / BATCH * BATCH);
+    begin_unknown(&engines, &stranger, 1000, (4u << 20) / offsetof(begin_t, round) / BATCH * BATCH);
     test_comm_t *comm = comm_number(&engines);
     comm_add_on(&engines, comm, 0, long_us());
     engines_beat(&engines);
