@@ -300,9 +300,11 @@ void play_abort_from_a_thread(player_t *p)
     use_gpu(p);
     must(p, ncclCommInitRank(&p->comm, p->rank_count, p->id, p->rank), "ncclCommInitRank");
     void *memory = device_memory(p, sizeof(int32_t));
+    abi_result_t begun = ABI_SUCCESS;
     if (p->rank != 0)
-        must(p, ncclAllReduce(memory, memory, 1, BLINK_INT32, BLINK_SUM, p->comm, p->stream),
-             "ncclAllReduce");
+        begun = ncclAllReduce(memory, memory, 1, BLINK_INT32, BLINK_SUM, p->comm, p->stream);
+    if (begun != ABI_REMOTE_ERROR) /* it may come after the abort */
+        must(p, begun, "ncclAllReduce");
     if (p->rank == 1) {
         (void)pthread_create(&thread, NULL, abort_it, p->comm);
         synchronize(p);
@@ -354,13 +356,22 @@ void play_abort_of_a_blocking_join(player_t *p)
         abort_and_join(p, thread);
 }
 
+/* Once another thread is in a call with it, in which the handle lives on. */
+static void *abort_in_a_call(void *argument)
+{
+    nccl_comm_t *comm = argument;
+    while (atomic_load(&comm->users) == 0)
+        (void)usleep(LOOK_US);
+    return abort_it(comm);
+}
+
 /* A call of ranks that wait for one that never comes, until a thread of rank 1 aborts their communicator. */
 static void make_in_vain(player_t *p, abi_result_t (*make)(nccl_comm_t *comm, nccl_comm_t **made))
 {
     nccl_comm_t *made;
     pthread_t thread;
     if (p->rank == 1)
-        (void)pthread_create(&thread, NULL, abort_it, p->comm);
+        (void)pthread_create(&thread, NULL, abort_in_a_call, p->comm);
     if (make(p->comm, &made) == ABI_SUCCESS || made)
         fail(p, "a communicator was made of one that is aborted");
     if (p->rank == 1)
