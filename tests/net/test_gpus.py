@@ -126,16 +126,6 @@ class Machines(GpusTest):
         self.perf_all(places, *self.SIZES)
 
 
-class Residency(GpusTest):
-    """Blocks wait for multiprocessors, of which there are fewer than the lanes of all runs want."""
-
-    def test_runs_of_many_communicators_in_opposite_orders(self):
-        """Twenty at a time, of which a GPU has room for one. Each host begins with those that the other one
-        has last: so lanes that wait for the other host leave their places, and come again."""
-        few = {"STANDIN_CUDA_RESIDENCY": 1}
-        self.play(self.places(1, 1, variables=few), "many-streams-in-any-order", **few)
-
-
 class Kinds(GpusTest):
     def test_a_communicator_has_one_kind(self):
         (one, _), (two, _) = self.places(1, 1, devices=["cuda:0x1", "host:1"])
