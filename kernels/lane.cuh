@@ -47,6 +47,22 @@ typedef struct moment_t {
     uint32_t step_index; /* in the lane */
 } moment_t;
 
+/* ---- ranks ---- */
+
+/* Those of the run, and LANE_ABI_HOST. Threads look up different ones, at every step. */
+LANE_SHARED lane_abi_rank_t ranks[LANE_ABI_RANKS_MAX + 1];
+
+/* Before the block's first barrier. */
+LANE_FUNCTION void ranks_load(const lane_abi_run_t &run)
+{
+    for (uint32_t i = thread_index(); i < run.rank_count; i += BLOCK_THREADS)
+        ranks[i] = run.ranks != 0 ? ((const lane_abi_rank_t *)run.ranks)[i] : run.sent_ranks[i];
+    if (thread_index() == 0) {
+        ranks[LANE_ABI_HOST].scratch = run.host_scratch;
+        ranks[LANE_ABI_HOST].semaphores = run.host_semaphores;
+    }
+}
+
 /* ---- where operands are ---- */
 
 typedef struct span_t {
@@ -75,7 +91,7 @@ LANE_FUNCTION span_t span_of(const lane_abi_part_t &part, uint64_t chunk_bytes, 
 LANE_FUNCTION uint64_t slots_of(const lane_abi_run_t &run, const lane_abi_operand_t &operand)
 {
     if (operand.buffer == LANE_ABI_SCRATCH)
-        return run.ranks[operand.rank].scratch;
+        return ranks[operand.rank].scratch;
     return ((const volatile uint64_t *)run.wire_areas)[operand.rank];
 }
 
@@ -84,10 +100,10 @@ LANE_FUNCTION uint64_t operand_of(const lane_abi_run_t &run, const moment_t &mom
                                   const lane_abi_operand_t &operand, const lane_abi_part_t &part, span_t span)
 {
     if (operand.buffer == LANE_ABI_INPUT)
-        return run.ranks[operand.rank].input + part.in_block * run.ranks[operand.rank].input_stride_bytes +
+        return ranks[operand.rank].input + part.in_block * ranks[operand.rank].input_stride_bytes +
                span.offset;
     if (operand.buffer == LANE_ABI_OUTPUT)
-        return run.ranks[operand.rank].output + part.out_block * run.ranks[operand.rank].output_stride_bytes +
+        return ranks[operand.rank].output + part.out_block * ranks[operand.rank].output_stride_bytes +
                span.offset;
     const lane_abi_edge_t &edge =
         list_at<lane_abi_edge_t>(run.binding, moment.binding->edges_offset)[operand.edge];
@@ -109,7 +125,7 @@ LANE_FUNCTION void step_lay_out(const lane_abi_run_t &run, const moment_t &momen
         const lane_abi_operand_t operand = operands[step.src_first + i];
         bool scaled = run.scaled && operand.buffer == LANE_ABI_INPUT;
         frame.srcs[i] = operand_of(run, moment, operand, part, span) | (scaled ? OPERAND_SCALED : 0);
-        frame.scalars[i] = scaled ? run.ranks[operand.rank].scalar : 0;
+        frame.scalars[i] = scaled ? ranks[operand.rank].scalar : 0;
     }
     for (uint32_t i = thread_index(); i < step.dst_count; i += BLOCK_THREADS)
         frame.dsts[i] = operand_of(run, moment, operands[step.dst_first + i], part, span);
@@ -127,7 +143,7 @@ LANE_FUNCTION void step_lay_out(const lane_abi_run_t &run, const moment_t &momen
 
 LANE_FUNCTION uint64_t semaphore_at(const lane_abi_run_t &run, uint32_t rank, uint32_t semaphore)
 {
-    uint64_t semaphores = rank == LANE_ABI_WIRES ? run.wire_semaphores : run.ranks[rank].semaphores;
+    uint64_t semaphores = rank == LANE_ABI_WIRES ? run.wire_semaphores : ranks[rank].semaphores;
     return semaphores + (uint64_t)semaphore * LANE_ABI_SEMAPHORE_BYTES;
 }
 
@@ -298,6 +314,7 @@ template <class reducing> LANE_FUNCTION void block_run(const lane_abi_run_t &run
         frame.wait_limit_ns = run.wait_limit_ns;
         frame.leaves = run.progress != 0;
     }
+    ranks_load(run);
     block_barrier();
     portion_run<reducing>(run, moment, portion_of(run, moment, block));
     block_end(run, block);

@@ -12,7 +12,8 @@
 #include <stdint.h>
 
 #define LANE_ABI_THREADS      512u /* of a block, on a GPU */
-#define LANE_ABI_RANKS_MAX    64u  /* of a run: they are kernel arguments, of which there are 4 KiB */
+#define LANE_ABI_RANKS_MAX    64u  /* of a run */
+#define LANE_ABI_RANKS_SENT   16u  /* most of them that are among a kernel's arguments, 56 bytes each */
 #define LANE_ABI_OPERANDS_MAX 128u /* sources of a step, and destinations: a program with more cannot run */
 
 /* Ranks are those whose lanes GPUs of this host run, numbered in their order from 0. Lanes touch memory of no
@@ -138,17 +139,22 @@ typedef struct lane_abi_run {
     uint64_t
         epoch_base; /* LL, LL128: the epoch of chunk c is epoch_base + c + 1; the low 32 bits are never 0 */
     uint64_t wait_limit_ns; /* how long a wait may last */
-    uint64_t progress;   /* address of a lane_abi_progress_t for each lane of the program: lanes begin where
-                            that says and leave it where they end, as they also do, without a failure, when a
-                            wait has lasted for so long; another launch takes them up again. Under Simple, of
-                            programs that are not independent. 0: lanes begin at the beginning, and such a
-                            wait is a failure */
-    uint64_t wire_areas; /* address of the areas' addresses, and … */
-    uint64_t wire_semaphores;        /* … of the semaphores of wires; 0: the program has none */
-    uint32_t lane_first, lane_count; /* of the program's: those of this GPU */
-    uint32_t divisor;                /* AVG: the number of ranks; else 1 */
-    uint32_t scaled;                 /* PRE_MUL_SUM: inputs are multiplied as they are read */
-    lane_abi_rank_t ranks[LANE_ABI_RANKS_MAX + 1]; /* the last one, LANE_ABI_HOST, has no input and output */
+    uint64_t progress; /* address of a lane_abi_progress_t for each lane of the program: lanes begin where
+                          that says and leave it where they end, as they also do, without a failure, when a
+                          wait has lasted for so long; another launch takes them up again. Under Simple, of
+                          programs that are not independent. 0: lanes begin at the beginning, and such a
+                          wait is a failure */
+    uint64_t ranks;    /* address of a lane_abi_rank_t for each rank, in host memory that the GPU maps;
+                          0: they are in sent_ranks */
+    uint64_t host_scratch, host_semaphores; /* of LANE_ABI_HOST */
+    uint64_t wire_areas;                    /* address of the areas' addresses, and … */
+    uint64_t wire_semaphores;               /* … of the semaphores of wires; 0: the program has none */
+    uint32_t lane_first, lane_count;        /* of the program's: those of this GPU */
+    uint32_t divisor;                       /* AVG: the number of ranks; else 1 */
+    uint32_t scaled;                        /* PRE_MUL_SUM: inputs are multiplied as they are read */
+    uint32_t rank_count;
+    uint32_t reserved;
+    lane_abi_rank_t sent_ranks[LANE_ABI_RANKS_SENT];
 } lane_abi_run_t;
 
 /*

@@ -178,9 +178,10 @@ typedef struct gpu_run {
     uint64_t wire_segments[GPU_WIRE_SEGMENTS / 64];
     uint64_t watched_address;
     uint32_t watched_count;
-    lane_abi_run_t run;  /* the worker enters program, binding, control, blocks_left, lane_first, lane_count,
-                            and of each  rank scratch and semaphores; the service all else */
-    gpu_copy_t copies[]; /* copy_count */
+    lane_abi_run_t run; /* the worker enters program, binding, control, blocks_left, lane_first, lane_count
+                           and all about ranks; the service all else */
+    lane_abi_rank_t ranks[LANE_ABI_RANKS_MAX]; /* rank_count; the worker enters scratch and semaphores */
+    gpu_copy_t copies[];                       /* copy_count */
 } gpu_run_t;
 
 /* ---- the worker ---- */

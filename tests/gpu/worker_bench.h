@@ -142,8 +142,8 @@ static inline gpu_run_t *bench_run(bench_t *bench)
                 .divisor = 1},
     };
     for (unsigned i = 0; i < 2; i++) {
-        run->run.ranks[i].input = bench->address[i];
-        run->run.ranks[i].output = bench->address[2 + i];
+        run->ranks[i].input = bench->address[i];
+        run->ranks[i].output = bench->address[2 + i];
     }
     return run;
 }

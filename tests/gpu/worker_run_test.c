@@ -49,8 +49,8 @@ static void test_many_runs_at_once(void **state)
 
     for (unsigned i = 0; i < RUNS; i++) {
         gpu_run_t *run = bench_pair_run(&bench);
-        run->run.ranks[0].output = outputs + (uint64_t)i * 2 * BLOCK_BYTES;
-        run->run.ranks[1].output = run->run.ranks[0].output + BLOCK_BYTES;
+        run->ranks[0].output = outputs + (uint64_t)i * 2 * BLOCK_BYTES;
+        run->ranks[1].output = run->ranks[0].output + BLOCK_BYTES;
         const uint64_t user_data = harness_submit(&bench.service, run_sqe(run), run);
         first = i == 0 ? user_data : first;
     }
@@ -260,8 +260,8 @@ static void test_runs_and_aborts_while_a_run_waits(void **state)
     for (unsigned i = 0; i < RUNS; i++) {
         gpu_run_t *run = bench_run(&bench);
         run->program = sums;
-        run->run.ranks[0].output = outputs + (uint64_t)i * 2 * BLOCK_BYTES;
-        run->run.ranks[1].output = run->run.ranks[0].output + BLOCK_BYTES;
+        run->ranks[0].output = outputs + (uint64_t)i * 2 * BLOCK_BYTES;
+        run->ranks[1].output = run->ranks[0].output + BLOCK_BYTES;
         harness_submit(&bench.service, run_sqe(run), run);
     }
     for (unsigned i = 0; i < RUNS; i++)

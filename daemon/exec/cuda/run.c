@@ -120,11 +120,11 @@ static void fill_ranks(const cuda_instance_t *instance, gpu_run_t *to)
         if (instance->rank_gpu[i] == GPU_NONE)
             continue;
         to->rank_gpu[to->rank_count] = (uint8_t)instance->rank_gpu[i];
-        to->run.ranks[to->rank_count++] = (lane_abi_rank_t){.input = rank->input,
-                                                            .output = rank->output,
-                                                            .input_stride_bytes = rank->input_stride_bytes,
-                                                            .output_stride_bytes = rank->output_stride_bytes,
-                                                            .scalar = rank->scalar};
+        to->ranks[to->rank_count++] = (lane_abi_rank_t){.input = rank->input,
+                                                        .output = rank->output,
+                                                        .input_stride_bytes = rank->input_stride_bytes,
+                                                        .output_stride_bytes = rank->output_stride_bytes,
+                                                        .scalar = rank->scalar};
     }
 }
 

@@ -179,7 +179,7 @@ static void fill_blanks(const cuda_wires_t *wires, gpu_run_t *to)
 {
     uint64_t blanks = gpu_address(wires, wires->block + wires->blanks_offset);
     for (uint32_t i = 0; i < to->rank_count; i++) {
-        lane_abi_rank_t *rank = &to->run.ranks[i];
+        lane_abi_rank_t *rank = &to->ranks[i];
         rank->input = rank->input ? rank->input : blanks + 2 * i * BLANK_BYTES;
         rank->output = rank->output ? rank->output : blanks + (2 * i + 1) * BLANK_BYTES;
     }

@@ -48,13 +48,13 @@ static blink_result_t enter_host(const worker_t *worker, const gpu_run_t *reques
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "the run's memory on the host, object %u: there is none for GPU %u",
                           request->host_memory, gpu);
-    run->ranks[LANE_ABI_HOST].scratch = memory->addresses[gpu];
-    run->ranks[LANE_ABI_HOST].semaphores = memory->addresses[gpu] + request->host_semaphores_offset;
+    run->host_scratch = memory->addresses[gpu];
+    run->host_semaphores = memory->addresses[gpu] + request->host_semaphores_offset;
     return BLINK_OK;
 }
 
-/* Enter where each rank's scratch and semaphores are. */
-static blink_result_t enter_ranks(const worker_t *worker, const gpu_run_t *request, lane_abi_run_t *run)
+/* Where each rank's scratch and semaphores are. */
+static blink_result_t find_memory(const worker_t *worker, gpu_run_t *request)
 {
     if (request->memory == 0)
         return BLINK_OK;
@@ -67,9 +67,23 @@ static blink_result_t enter_ranks(const worker_t *worker, const gpu_run_t *reque
         if (gpu >= worker->gpu_count)
             return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "rank %u of the run is on GPU %u of %u", i, gpu,
                               worker->gpu_count);
-        run->ranks[i].scratch = memory->addresses[gpu];
-        run->ranks[i].semaphores = memory->addresses[gpu] + request->semaphores_offset;
+        request->ranks[i].scratch = memory->addresses[gpu];
+        request->ranks[i].semaphores = memory->addresses[gpu] + request->semaphores_offset;
     }
+    return BLINK_OK;
+}
+
+/* Kernels read the ranks among their arguments, or in the arena, if these are many: the request stays there
+ * until the run has ended. */
+static blink_result_t enter_ranks(const worker_t *worker, gpu_run_t *request, lane_abi_run_t *run)
+{
+    BLINK_TRY(find_memory(worker, request));
+    run->rank_count = request->rank_count;
+    run->ranks = 0;
+    if (request->rank_count <= LANE_ABI_RANKS_SENT)
+        memcpy(run->sent_ranks, request->ranks, request->rank_count * sizeof(request->ranks[0]));
+    else
+        run->ranks = worker->arena_address + (uint64_t)((char *)request->ranks - worker->arena);
     return BLINK_OK;
 }
 
@@ -118,6 +132,7 @@ static blink_result_t find_kernel(const worker_t *worker, const gpu_run_t *reque
 /* ---- launches ---- */
 
 static_assert(sizeof(lane_abi_run_t) <= 4096, "a kernel's arguments have 4 KiB");
+static_assert(LANE_ABI_RANKS_SENT <= LANE_ABI_RANKS_MAX, "a run may have as many ranks as are sent");
 
 /* A run on its way to its GPUs: the kernels' arguments come from the run's, which all launches share. */
 typedef struct beginning {
@@ -234,7 +249,7 @@ static void keep_launched(const beginning_t *beginning)
     worker_job_abort(job);
 }
 
-static blink_result_t begin_launches(worker_t *worker, const gpu_run_t *request, worker_job_t *job)
+static blink_result_t begin_launches(worker_t *worker, gpu_run_t *request, worker_job_t *job)
 {
     beginning_t beginning = {.worker = worker, .request = request, .job = job, .run = request->run};
     blink_result_t result = find_kernel(worker, request, &beginning.kernel);
@@ -310,7 +325,7 @@ static blink_result_t begin_copies(worker_t *worker, const gpu_run_t *request, w
 
 blink_result_t worker_launch(worker_t *worker, const ring_sqe_t *sqe, worker_job_t *job)
 {
-    const gpu_run_t *request = worker_range(worker, sqe);
+    gpu_run_t *request = worker_range(worker, sqe);
     if (!request)
         return BLINK_ERR_INVALID_ARGUMENT;
     if (sqe->in_offset_bytes % _Alignof(gpu_run_t) != 0 || sqe->count < sizeof(*request))

@@ -109,9 +109,17 @@ static blink_result_t map_arena(worker_t *worker, int fd)
     worker->arena = mmap(NULL, worker->start.arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (worker->arena == MAP_FAILED)
         return BLINK_FAIL_ERRNO("map the arena");
-    /* For copies in stream order, which do not wait for the calling thread then. */
+    /* For kernels, and for copies in stream order, which do not wait for the calling thread then. */
     CUDA_DRIVER_TRY(worker->cu, cuMemHostRegister, worker->arena, worker->start.arena_bytes,
-                    CU_MEMHOSTREGISTER_PORTABLE);
+                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    for (uint32_t i = 0; i < worker->gpu_count; i++) {
+        CUdeviceptr address = 0;
+        BLINK_TRY(worker_select(worker, &worker->gpus[i]));
+        CUDA_DRIVER_TRY(worker->cu, cuMemHostGetDevicePointer, &address, worker->arena, 0);
+        if (i > 0 && address != worker->arena_address)
+            return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "GPU %u finds host memory elsewhere than GPU 0", i);
+        worker->arena_address = address;
+    }
     return BLINK_OK;
 }
 

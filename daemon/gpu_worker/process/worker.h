@@ -45,7 +45,8 @@ struct worker {
     uint32_t turn;
     int doorbell_fd, completion_fd, epoll_fd;
     char *arena;
-    char *wires; /* what GPUs and the network share */
+    CUdeviceptr arena_address; /* where GPUs find it */
+    char *wires;               /* what GPUs and the network share */
     uint64_t wires_pinned[GPU_WIRE_SEGMENTS / 64];
     bool is_lost; /* a context is; the driver's words: */
     char lost_text[BLINK_ERROR_TEXT_BYTES];

@@ -249,11 +249,12 @@ static void begin_run(void)
     run.wait_limit_ns = UINT64_MAX;
     run.lane_count = world.ranks;
     run.divisor = 1;
+    run.rank_count = world.ranks;
     for (uint32_t rank = 0; rank < world.ranks; rank++) {
-        run.ranks[rank].input = word_of_rank(rank, INPUT_AT);
-        run.ranks[rank].output = word_of_rank(rank, OUTPUT_AT);
-        run.ranks[rank].scratch = word_of_rank(rank, SCRATCH_AT);
-        run.ranks[rank].semaphores = word_of_rank(rank, SEMAPHORE_AT);
+        run.sent_ranks[rank].input = word_of_rank(rank, INPUT_AT);
+        run.sent_ranks[rank].output = word_of_rank(rank, OUTPUT_AT);
+        run.sent_ranks[rank].scratch = word_of_rank(rank, SCRATCH_AT);
+        run.sent_ranks[rank].semaphores = word_of_rank(rank, SEMAPHORE_AT);
     }
 }
 

@@ -30,20 +30,28 @@ static bool is_reached(const walk_t *walk, const char *what, uint64_t address)
     return false;
 }
 
+static lane_abi_rank_t rank_of(const lane_abi_run_t *run, uint32_t rank)
+{
+    const lane_abi_rank_t *ranks = run->ranks ? memory_pointer(run->ranks) : run->sent_ranks;
+    if (rank == LANE_ABI_HOST)
+        return (lane_abi_rank_t){.scratch = run->host_scratch, .semaphores = run->host_semaphores};
+    return ranks[rank];
+}
+
 /* The first byte of what a step touches, and the last one where that is known. */
 static bool check_operand(const walk_t *walk, const lane_abi_step_t *step, const lane_abi_operand_t *operand)
 {
     const lane_abi_part_t *part = LIST_AT(lane_abi_part_t, walk->binding, parts, step->part);
-    const lane_abi_rank_t *rank = &walk->run->ranks[operand->rank];
+    const lane_abi_rank_t rank = rank_of(walk->run, operand->rank);
     if (part->extent_bytes == 0 || operand->buffer == LANE_ABI_SEND || operand->buffer == LANE_ABI_LANDING)
         return true;
     if (operand->buffer == LANE_ABI_SCRATCH) {
         const lane_abi_edge_t *edge = LIST_AT(lane_abi_edge_t, walk->binding, edges, operand->edge);
-        return is_reached(walk, "slots", rank->scratch + edge->scratch_offset);
+        return is_reached(walk, "slots", rank.scratch + edge->scratch_offset);
     }
     bool is_input = operand->buffer == LANE_ABI_INPUT;
-    uint64_t first = (is_input ? rank->input + part->in_block * rank->input_stride_bytes
-                               : rank->output + part->out_block * rank->output_stride_bytes) +
+    uint64_t first = (is_input ? rank.input + part->in_block * rank.input_stride_bytes
+                               : rank.output + part->out_block * rank.output_stride_bytes) +
                      part->extent_begin;
     return is_reached(walk, is_input ? "input" : "output", first) &&
            is_reached(walk, is_input ? "input" : "output", first + part->extent_bytes - 1);
@@ -53,7 +61,7 @@ static bool check_semaphore(const walk_t *walk, uint32_t rank, uint32_t semaphor
 {
     return rank == LANE_ABI_WIRES ||
            is_reached(walk, "semaphore",
-                      walk->run->ranks[rank].semaphores + (uint64_t)semaphore * LANE_ABI_SEMAPHORE_BYTES);
+                      rank_of(walk->run, rank).semaphores + (uint64_t)semaphore * LANE_ABI_SEMAPHORE_BYTES);
 }
 
 static bool check_step(const walk_t *walk, const lane_abi_step_t *step)
@@ -83,7 +91,8 @@ bool reach_holds_run(CUdevice ordinal, const lane_abi_run_t *run)
     walk_t walk = {run, memory_pointer(run->program), memory_pointer(run->binding), ordinal};
     bool within = is_reached(&walk, "program", run->program) && is_reached(&walk, "binding", run->binding) &&
                   is_reached(&walk, "control", run->control) &&
-                  is_reached(&walk, "counter", run->blocks_left);
+                  is_reached(&walk, "counter", run->blocks_left) &&
+                  (!run->ranks || is_reached(&walk, "ranks", run->ranks));
     for (uint32_t l = run->lane_first; within && l < run->lane_first + run->lane_count; l++) {
         const lane_abi_lane_t *lane = LIST_AT(lane_abi_lane_t, walk.program, lanes, l);
         for (uint32_t s = 0; within && s < lane->step_count; s++)
