@@ -262,6 +262,46 @@ static void test_what_is_no_star_by_a_switch_is_refused(void **state)
     topo_destroy(topo);
 }
 
+/* What is read can be compiled, and then lanes are right: all that may differ is how the payload is shared.
+ */
+static void try_bytes(const topo_t *topo, const plan_request_t *request, const uint8_t *bytes, size_t count)
+{
+    const lane_verify_options_t options = {3, 1, false};
+    plan_t *plan = NULL;
+    lane_program_t *program = NULL;
+    if (plan_from_bytes(topo, request, bytes, count, &plan) != BLINK_OK)
+        return;
+    if (lane_compile(topo, plan, NULL, &program) == BLINK_OK && lane_verify(program, &options) != BLINK_OK)
+        fail_msg("%s", blink_error_text());
+    lane_program_destroy(program);
+    plan_destroy(plan);
+}
+
+static void test_no_byte_does_harm(void **state)
+{
+    topo_t *topo = parse(GPU("g0") "," GPU("g1") "," REDUCING("s0") "," REDUCING("s1"),
+                         LINK("g0", "s0", "10") "," LINK("g1", "s0", "10") "," LINK(
+                             "g0", "s1", "10") "," LINK("g1", "s1", "10"));
+    plan_request_t request = ask(topo, 2);
+    plan_t *plan = make_for(topo, &request);
+    uint8_t *bytes = NULL;
+    size_t count = 0;
+    (void)state;
+    assert_int_equal(plan_to_bytes(topo, plan, &bytes, &count), BLINK_OK);
+    for (size_t at = 0; at < count; at++) {
+        const uint8_t was = bytes[at];
+        const uint8_t others[] = {(uint8_t)(was + 1), (uint8_t)(was - 1), (uint8_t)(was ^ 0x80), 0xff, 0};
+        for (size_t i = 0; i < sizeof(others); i++) {
+            bytes[at] = others[i];
+            try_bytes(topo, &request, bytes, count);
+        }
+        bytes[at] = was;
+    }
+    free(bytes);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
 static void test_texts_say_that_links_are_shared(void **state)
 {
     topo_t *topo = load("dgx_h100");
@@ -501,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_who_cannot_have_one_is_told_why),
         cmocka_unit_test(test_it_is_the_same_when_read),
         cmocka_unit_test(test_what_is_no_star_by_a_switch_is_refused),
+        cmocka_unit_test(test_no_byte_does_harm),
         cmocka_unit_test(test_texts_say_that_links_are_shared),
         cmocka_unit_test(test_lanes_are_right_for_any_number_of_ranks_and_slots),
         cmocka_unit_test(test_the_prover_knows_what_a_switch_does),
