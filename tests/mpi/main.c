@@ -135,6 +135,7 @@ static void play_lost(const group_t *world)
     MPI_Comm twin;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     check(reduce_some(MPI_COMM_WORLD) == MPI_SUCCESS, "the daemon fails too early");
+    MPI_Barrier(MPI_COMM_WORLD); /* so that no rank is waiting for the daemon still */
     if (world->rank == 0) {
         puts("ready");
         fflush(stdout);
