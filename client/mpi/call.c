@@ -111,8 +111,9 @@ static bool is_in_place(const shim_view_t *view)
 
 bool shim_call_runs(shim_call_t *call, size_t bytes, int *result)
 {
-    bool taken = shim_comm_takes(call->comm, call->collective, bytes,
-                                 is_in_place(&call->send) && is_in_place(&call->recv));
+    bool in_place = bytes >= shim_limit(call->collective).in_place_bytes && is_in_place(&call->send) &&
+                    is_in_place(&call->recv);
+    bool taken = shim_comm_takes(call->comm, call->collective, bytes, in_place);
     shim_count(call->collective, bytes, taken);
     if (taken)
         *result = perform(call);
