@@ -60,10 +60,12 @@ class Group:
 
 
 class Checks:
-    """`environment` finds the driver; `stand_in`: that it is the tests' own."""
+    """`environment` finds the driver; `stand_in`: that it is the tests' own, which has as many GPUs as it is
+    asked for."""
 
-    def __init__(self, programs, environment, stand_in):
+    def __init__(self, programs, environment, stand_in, gpu_count):
         self.programs, self.environment, self.stand_in = programs, environment, stand_in
+        self.gpu_count = gpu_count
 
     def daemon(self, devices, *flags, **options):
         return Daemon(self.programs, devices, self.environment, *flags, **options)
@@ -132,10 +134,29 @@ class Checks:
 
     def groups(self):
         """What is most particular comes first: the budget may not last."""
-        return [self.orders(), *(self.links(protocol) for protocol in PROTOCOLS), self.memory(),
-                self.faults(), self.lost(),
-                self.mps(), self.sanitizer(),
+        return [self.several(), self.orders(), *(self.links(protocol) for protocol in PROTOCOLS),
+                self.memory(), self.faults(), self.lost(), self.mps(), self.sanitizer(),
                 *(self.elements(devices) for devices in (4, 2, 8))]
+
+    def several(self):
+        """GPUs that are devices each, as on most machines: links between them, memory of one that another
+        reads, launches on all of them at once."""
+        environment = self.environment | ({"STANDIN_CUDA_GPUS": "4"} if self.stand_in else {})
+        daemon = Daemon(self.programs, "cuda:all", environment)
+        rows = [self.perf(daemon, f"several GPUs: {collective}", collective, "--device-memory=vmm",
+                          "--stream", "-b", "64", "-e", "16M", "-f", 512, "-n", 5)
+                for collective in COLLECTIVES]
+        rows += [self.perf(daemon, f"several GPUs: memory of {kind}, {order}", "allreduce",
+                           f"--device-memory={kind}", *flags, "-b", "1K", "-e", "1M", "-f", 32, "-n", 3,
+                           quick=kind == "malloc")
+                 for kind in ("malloc", "pool") for order, flags in ORDERS.items()]
+        rows.append(self.scenario(daemon, "killed-rank", 2, "several GPUs: kill -9 of a rank under load",
+                                  self.killed_rank))
+
+        def prepare(_):
+            if not self.stand_in and self.gpu_count < 2:
+                raise Skip("this machine has one GPU")
+        return Group(daemon, rows, prepare)
 
     def elements(self, devices):
         """Every collective, type and operator."""
