@@ -193,7 +193,13 @@ static lane_abi_rank_t rank_at(const bench_t *bench, const memory_t *memory, uin
                              .scalar = memory->scalars[rank]};
 }
 
-/* For the GPU of one rank. */
+static void fill_ranks(bench_t *bench, const memory_t *memory)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        bench->ranks[rank] = rank_at(bench, memory, rank);
+}
+
+/* For the GPU of one rank, after fill_ranks(). */
 static launch_t make_launch(const bench_t *bench, const memory_t *memory, const lane_image_t *image,
                             uint32_t rank)
 {
@@ -271,8 +277,7 @@ static void run_kernels(bench_t *bench, const memory_t *memory, const lane_geome
     image_init(geometry, &image);
     assert_true(geometry->scratch_bytes <= SCRATCH_BYTES);
     bench->number++;
-    for (uint32_t rank = 0; rank < RANKS; rank++)
-        bench->ranks[rank] = rank_at(bench, memory, rank);
+    fill_ranks(bench, memory);
     if (bench->in_turns)
         run_in_turns(bench, memory, &image, geometry);
     else
@@ -487,6 +492,7 @@ static bool run_alone(blink_protocol_t protocol, uint64_t limit_ns, bool aborts)
     memory_init(&memory, &(shot_t){.count = 3000, .datatype = BLINK_FLOAT64}, 3);
     assert_int_equal(lane_geometry_init(program, 24000, 1024, 2, &geometry), BLINK_OK);
     image_init(&geometry, &image);
+    fill_ranks(&bench, &memory);
     launch_t launch = make_launch(&bench, &memory, &image, 1);
     launch.run.wait_limit_ns = limit_ns;
     launch_begin(&launch);
