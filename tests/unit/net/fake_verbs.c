@@ -58,7 +58,7 @@ typedef struct fake_cq {
     struct ibv_cq queue;
     struct fake_done {
         struct ibv_wc done;
-        fake_qp_t *qp;
+        fake_qp_t *qp;  /* NULL: it is destroyed */
         uint32_t frees; /* places of sends, once it is polled */
     } all[QUEUE_MOST];
     uint32_t count, most, given, acknowledged;
@@ -351,7 +351,8 @@ static int poll_cq(struct ibv_cq *queue, int most, struct ibv_wc *done)
     lock();
     for (; count < most && cq->count > 0; count++) {
         done[count] = cq->all[0].done;
-        cq->all[0].qp->held -= cq->all[0].frees;
+        if (cq->all[0].qp)
+            cq->all[0].qp->held -= cq->all[0].frees;
         memmove(cq->all, cq->all + 1, --cq->count * sizeof(cq->all[0]));
     }
     unlock();
@@ -602,15 +603,14 @@ static void place_late(fake_qp_t *qp, bool drops)
     }
 }
 
+/* Some providers, as that of soft-RoCE, leave its completions where they are. */
 static void end_qp(fake_qp_t *qp)
 {
     fake_cq_t *cq = (fake_cq_t *)qp->qp.send_cq;
-    uint32_t left = 0;
     lock();
     for (uint32_t i = 0; i < cq->count; i++)
-        if (cq->all[i].qp != qp)
-            cq->all[left++] = cq->all[i];
-    cq->count = left;
+        if (cq->all[i].qp == qp)
+            cq->all[i].qp = NULL;
     place_late(qp, true);
     list_remove(&qp->link);
     if (qp->id) /* the wire finds the queue pair by the identifier at the other end */
@@ -816,6 +816,7 @@ static void destroy_event_channel(struct rdma_event_channel *destroyed)
     unlock();
 }
 
+/* With the news that a connection was refused librdmacm has its queue pair fail. */
 static int get_cm_event(struct rdma_event_channel *from, struct rdma_cm_event **event)
 {
     fake_channel_t *channel = (fake_channel_t *)from;
@@ -825,6 +826,8 @@ static int get_cm_event(struct rdma_event_channel *from, struct rdma_cm_event **
         *event = &CONTAINER_OF(link, fake_event_t, link)->event;
         ((fake_id_t *)(*event)->id)->unacknowledged++;
         fake.unheard--;
+        if ((*event)->event == RDMA_CM_EVENT_REJECTED && (*event)->id->qp)
+            fail_qp((fake_qp_t *)(*event)->id->qp);
     }
     unlock();
     return link ? 0 : fail_with(EAGAIN);

@@ -67,16 +67,25 @@ static blink_result_t take_message(verbs_qp_t *qp, const struct ibv_wc *done)
     return BLINK_OK;
 }
 
+/* It was posted to a queue pair that was destroyed with its connection, before another one was made in its
+ * stead: what was told of it by then some devices tell all the same. */
+static bool is_of_former(const verbs_qp_t *qp, const struct ibv_wc *done)
+{
+    return !qp->id || !qp->id->qp || qp->id->qp->qp_num != done->qp_num;
+}
+
 /* A queue pair that has failed says so of all that was posted to it, and the first failure counts; but if the
  * peer has closed the connection, or a device is gone, that is the reason. */
 static blink_result_t fail_work(const verbs_qp_t *qp, const struct ibv_wc *done)
 {
     verbs_t *verbs = qp->verbs;
+    if (is_of_former(qp, done))
+        return BLINK_OK;
     if (verbs->peer_closed)
         return verbs_closed_by_peer(verbs);
     verbs_device_take_news(qp->rail->device);
     verbs_take_channel(verbs);
-    if (verbs->transport.closed)
+    if (verbs->transport.closed || is_of_former(qp, done))
         return BLINK_OK;
     const char *what = done->wr_id & 1 ? "a receive" : "a message";
     return BLINK_FAIL(BLINK_ERR_PEER_LOST, VERBS_NAMED ", port %u: %s failed: %s (status %d)",
