@@ -170,15 +170,18 @@ int MPI_Reduce_scatter_block(const void *send, void *recv, int count, MPI_Dataty
     return PMPI_Reduce_scatter_block(send, recv, count, type, op, handle);
 }
 
+/* A rank that gets nothing need not say MPI_IN_PLACE where others do, so this is no reason to leave it to
+ * MPI. All blocks then lie in the buffer that is written, from its start on. */
 int MPI_Reduce_scatter(const void *send, void *recv, const int *counts, MPI_Datatype type, MPI_Op op,
                        MPI_Comm handle)
 {
     shim_call_t call = {.collective = SHIM_REDUCE_SCATTER, .counts = counts, .unit = 1};
     int result;
-    if (send == MPI_IN_PLACE || !reduces(&call, 0, type, op, handle))
+    if (!reduces(&call, 0, type, op, handle))
         return PMPI_Reduce_scatter(send, recv, counts, type, op, handle);
     size_t all = sum_of(counts, call.comm->rank_count);
-    call.send = read_from(send, all, type);
+    call.send = read_from(send == MPI_IN_PLACE ? recv : send, all, type);
+    call.send.is_overwritten = send == MPI_IN_PLACE;
     call.recv = write_to(recv, (size_t)counts[call.comm->rank], type);
     align(&call, type);
     if (shim_call_runs(&call, shim_type_bytes(all, type), &result))

@@ -30,7 +30,7 @@ static bool is_plain(MPI_Datatype type)
 
 bool shim_view_is_plain(const shim_view_t *view)
 {
-    return is_plain(view->type) &&
+    return !view->is_overwritten && is_plain(view->type) &&
            (view->alignment_bytes == 0 || (uintptr_t)view->address % view->alignment_bytes == 0);
 }
 

@@ -21,6 +21,7 @@ typedef struct shim_view {
     int block_count;
     size_t alignment_bytes; /* 0: any */
     bool is_read, is_written;
+    bool is_overwritten; /* by what another view writes, while it is read: so it is packed in any case */
     /* set by shim_view_begin() */
     char *bytes; /* NULL: it is neither read nor written */
     bool is_packed;

@@ -51,6 +51,25 @@ static void play_in_place(const group_t *group)
     pair_end(&both, "reductions in place");
 }
 
+/* The last rank gets nothing, and gives its vector apart, which MPI allows where the others are in place. */
+static void play_some_in_place(const group_t *group)
+{
+    const int last = group->ranks - 1;
+    const bool gets = group->rank < last;
+    int counts[RANKS_MOST] = {0};
+    for (int i = 0; i < last; i++)
+        counts[i] = MANY / last;
+    pair_t both = pair_of(MANY, MPI_INT);
+    fill(both.ours, MANY, MPI_INT, group->rank);
+    fill(both.theirs, MANY, MPI_INT, group->rank);
+    MPI_Reduce_scatter(gets ? MPI_IN_PLACE : both.ours, gets ? both.ours : NULL, counts, MPI_INT, MPI_SUM,
+                       group->comm);
+    PMPI_Reduce_scatter(gets ? MPI_IN_PLACE : both.theirs, gets ? both.theirs : NULL, counts, MPI_INT,
+                        MPI_SUM, group->comm);
+    both.bytes = (size_t)counts[group->rank] * sizeof(int); /* what lies behind it is undefined */
+    pair_end(&both, "MPI_Reduce_scatter in place on some ranks");
+}
+
 /* Buffers that are not aligned to their elements, as a member of a packed struct may be. */
 static void play_unaligned(const group_t *group)
 {
@@ -106,6 +125,7 @@ void play_reductions(const group_t *group)
     play_one(group, MANY * 2, MPI_UINT8_T, MPI_SUM);
     play_one(group, FEW * group->ranks, MPI_DOUBLE, MPI_SUM);
     play_in_place(group);
+    play_some_in_place(group);
     play_unaligned(group);
     play_rounded(group);
     play_not_ours(group);
