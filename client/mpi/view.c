@@ -8,8 +8,8 @@
 
 size_t shim_type_bytes(size_t count, MPI_Datatype type)
 {
-    int bytes = 0;
-    (void)PMPI_Type_size(type, &bytes);
+    MPI_Count bytes = 0;
+    (void)PMPI_Type_size_x(type, &bytes);
     return count * (size_t)bytes;
 }
 
@@ -37,7 +37,10 @@ bool shim_view_is_plain(const shim_view_t *view)
 /* One of both, of elements that follow one another. */
 static bool move(char *elements, size_t count, MPI_Datatype type, char *packed, bool packs)
 {
-    size_t each = shim_type_bytes(1, type), most = each < PACK_MOST_BYTES ? PACK_MOST_BYTES / each : 1;
+    const size_t each = shim_type_bytes(1, type);
+    if (each == 0 || each > PACK_MOST_BYTES)
+        return each == 0;
+    const size_t most = PACK_MOST_BYTES / each;
     MPI_Aint extent = extent_of(type);
     while (count > 0) {
         int now = (int)(count < most ? count : most), bytes = (int)((size_t)now * each), position = 0;
