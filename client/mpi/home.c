@@ -1,6 +1,8 @@
 /* The connection, its memory, and the calls of MPI that give and take such memory. */
 #include "home.h"
 
+#include "settings.h"
+
 #include <mpi.h>
 
 #include <pthread.h>
@@ -85,7 +87,8 @@ static void *allocate(blink_context_t *context, size_t bytes)
 
 int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base)
 {
-    blink_context_t *context = size >= MEMORY_LEAST_BYTES ? shim_home_open() : NULL;
+    const bool takes = size >= MEMORY_LEAST_BYTES && !shim_settings()->is_off;
+    blink_context_t *context = takes ? shim_home_open() : NULL;
     void *address = context ? allocate(context, (size_t)size) : NULL;
     if (!address)
         return PMPI_Alloc_mem(size, info, base);
