@@ -36,7 +36,7 @@ abi_result_t ncclCommDestroy(nccl_comm_t *comm)
 {
     if (!comm)
         return ABI_SUCCESS;
-    NCCL_TRY(nccl_group_check_plain(__func__));
+    NCCL_TRY(nccl_group_check_free(comm, __func__));
     NCCL_TRY(nccl_comm_check_idle(comm, __func__));
     NCCL_TRY(nccl_comm_close(comm, __func__));
     nccl_comm_await_calls(comm);
@@ -47,7 +47,7 @@ abi_result_t ncclCommAbort(nccl_comm_t *comm)
 {
     if (!comm)
         return ABI_SUCCESS;
-    NCCL_TRY(nccl_group_check_plain(__func__));
+    NCCL_TRY(nccl_group_check_free(comm, __func__));
     NCCL_TRY(nccl_comm_close(comm, __func__));
     (void)blink_comm_abort(comm->comm); /* if the daemon is lost, that ends the calls, too */
     nccl_comm_abort_children(comm);

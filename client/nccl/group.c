@@ -75,6 +75,30 @@ abi_result_t nccl_group_check_plain(const char *call)
     return ABI_SUCCESS;
 }
 
+static bool group_has(const nccl_comm_t *comm)
+{
+    for (const join_t *join = group.joins; join; join = join->next) {
+        if (join->comm == comm)
+            return true;
+    }
+    for (const nccl_task_t *task = group.tasks; task; task = task->next) {
+        if (task->comm == comm)
+            return true;
+    }
+    return false;
+}
+
+abi_result_t nccl_group_check_free(const nccl_comm_t *comm, const char *call)
+{
+    NCCL_TRY(nccl_group_check_plain(call));
+    if (group_has(comm))
+        return nccl_fail(ABI_INVALID_USAGE,
+                         "%s: the group has a call with the communicator, which ncclGroupEnd() is to do: end "
+                         "the group before",
+                         call);
+    return ABI_SUCCESS;
+}
+
 /* ---- joins ---- */
 
 static abi_result_t await(nccl_comm_t *comm, nccl_comm_t **place)

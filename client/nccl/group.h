@@ -26,6 +26,10 @@ abi_result_t nccl_group_enter(const nccl_gpu_t *gpu, blink_stream_t stream);
 /** Before what cannot be in a group with collectives. Errors: INVALID_USAGE. */
 abi_result_t nccl_group_check_plain(const char *call);
 
+/** Before a communicator is freed, which waits for all calls with it: this thread's group must have none that
+ * its end is to do. Errors: INVALID_USAGE. */
+abi_result_t nccl_group_check_free(const nccl_comm_t *comm, const char *call);
+
 /** The call's result: the first failure in a group is the group's, and if there is none, that something is in
  * progress. */
 abi_result_t nccl_group_note(abi_result_t result);

@@ -33,6 +33,8 @@ void play_split(player_t *p)
     sum_must_work(p, half, "a half");
     must(p, ncclGroupStart(), "ncclGroupStart");
     must(p, ncclCommSplit(half, 0, 0, &again, NULL), "ncclCommSplit in a group");
+    must_fail(p, ncclCommDestroy(half), ABI_INVALID_USAGE, "end the group", "the end before a split");
+    must_fail(p, ncclCommAbort(half), ABI_INVALID_USAGE, "end the group", "an abort before a split");
     must(p, ncclGroupEnd(), "ncclGroupEnd");
     sum_must_work(p, again, "a split in a group");
     must(p, ncclCommSplit(p->comm, p->rank == 0 ? ABI_SPLIT_NO_COLOR : 0, 0, &others, NULL), "no color");
