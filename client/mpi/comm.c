@@ -48,6 +48,26 @@ static int keyval_get(void)
     return keyval;
 }
 
+/* Whether one launcher has started all ranks. Those that MPI_Comm_spawn() has started, or MPI_Comm_accept()
+ * has let in, may be without this library, and then do not take part in what it agrees on. */
+static bool is_of_one_job(MPI_Comm handle)
+{
+    MPI_Group world, ranks, common;
+    int is_initialized = 0, rank_count = 0, common_count = -1;
+    (void)PMPI_Initialized(&is_initialized); /* else, with MPI's sessions, there is no such communicator */
+    if (!is_initialized || handle == MPI_COMM_WORLD)
+        return is_initialized;
+    (void)PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    (void)PMPI_Comm_group(handle, &ranks);
+    (void)PMPI_Group_intersection(ranks, world, &common);
+    (void)PMPI_Group_size(ranks, &rank_count);
+    (void)PMPI_Group_size(common, &common_count);
+    (void)PMPI_Group_free(&common);
+    (void)PMPI_Group_free(&ranks);
+    (void)PMPI_Group_free(&world);
+    return common_count == rank_count;
+}
+
 /* The ranks need not have the same environment. */
 static bool agree_on_settings(shim_comm_t *comm, bool is_off)
 {
@@ -67,7 +87,7 @@ static bool look_at(MPI_Comm handle, bool is_off, shim_comm_t *comm)
     (void)PMPI_Comm_test_inter(handle, &is_between);
     (void)PMPI_Comm_rank(handle, &comm->rank);
     (void)PMPI_Comm_size(handle, &comm->rank_count);
-    comm->is_left_to_mpi = is_between || comm->rank_count < 2;
+    comm->is_left_to_mpi = is_between || comm->rank_count < 2 || !is_of_one_job(handle);
     return comm->is_left_to_mpi || agree_on_settings(comm, is_off);
 }
 

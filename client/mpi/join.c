@@ -53,8 +53,8 @@ static bool gather_state(const shim_comm_t *comm, blink_context_t *context, stat
            MPI_SUCCESS;
 }
 
-/* The devices of local ranks, so that communicators without common ranks have no common devices; else, in
- * jobs that MPI_Comm_spawn() has joined for example, those of the ranks. -1: MPI has failed. */
+/* The devices of local ranks, so that communicators without common ranks have no common devices; else, where
+ * the launcher does not tell them, those of the ranks. -1: MPI has failed. */
 static int choose_device(const shim_comm_t *comm, const state_t *all)
 {
     int local_rank;

@@ -65,6 +65,11 @@ class Collectives(MpiTest):
         counts = self.finish(self.start_scenario("openmpi", ["memory"], self.daemon().socket, 2))
         self.assertEqual(counts["MPI_Bcast"], (3, 3))
 
+    def test_ranks_that_were_started_later_are_for_mpi(self):
+        counts = self.finish(self.start_scenario("openmpi", ["spawn"], self.daemon().socket, 1,
+                                                 BLINK_MPI_MIN_BYTES=ONLY_FEW))
+        self.assertEqual(counts, {})
+
     @unittest.skipIf(os.environ.get("SANITIZE"), "a sanitizer has to be the first library of a process")
     def test_of_mpi4py(self):
         python = next((each for each in (sys.executable, "/usr/bin/python3") if subprocess.run(

@@ -4,6 +4,7 @@
  */
 #include "check.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +153,23 @@ static void play_lost(const group_t *world)
     MPI_Comm_free(&twin);
 }
 
+/* A rank that is started by this one: it might be without the library. */
+static void play_spawn(const group_t *world)
+{
+    MPI_Comm parent, between, both;
+    char *arguments[] = {"spawn", NULL};
+    MPI_Comm_get_parent(&parent);
+    between = parent;
+    if (parent == MPI_COMM_NULL)
+        MPI_Comm_spawn(program_invocation_name, arguments, 1, MPI_INFO_NULL, 0, world->comm, &between,
+                       MPI_ERRCODES_IGNORE);
+    MPI_Intercomm_merge(between, parent != MPI_COMM_NULL, &both);
+    check(group_of(both).ranks == 2, "there is no second rank");
+    check(reduce_some(both) == MPI_SUCCESS, "with a rank that was started later");
+    MPI_Comm_free(&both);
+    MPI_Comm_disconnect(&between);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -162,6 +180,7 @@ int main(int argc, char **argv)
         {"progress", play_progress},
         {"memory", play_memory},
         {"lost", play_lost},
+        {"spawn", play_spawn},
     };
     MPI_Init(&argc, &argv);
     group_t world = group_of(MPI_COMM_WORLD);
