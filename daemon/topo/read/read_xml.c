@@ -84,6 +84,8 @@ static blink_result_t add_switch(xml_reader_t *reader, const xmlNode *pci, const
     xml_switch_t added = {.pci = pci, .host = cpu->host};
     char name[XML_ID_BYTES];
     uint32_t times = 1;
+    if (reader->switches.count == XML_SWITCHES_MAX)
+        return FAIL_XML(reader, pci, "is one more than the %u switches of a topology", XML_SWITCHES_MAX);
     BLINK_TRY(xml_busid(reader, pci, &added.busid));
     for (size_t i = 0; i < reader->switches.count; i++) {
         const xml_switch_t *other = &reader->switches.items[i];

@@ -136,7 +136,8 @@ static int compare_devices(const void *one, const void *other)
         return order;
     if (a->part != b->part)
         return a->part < b->part ? -1 : 1;
-    return xmlGetLineNo(a->element) < xmlGetLineNo(b->element) ? -1 : 1;
+    const long line = xmlGetLineNo(a->element), other_line = xmlGetLineNo(b->element);
+    return (line > other_line) - (line < other_line);
 }
 
 /* Number those of a kind, sorted, from `first` on. *end: where they end. */

@@ -12,10 +12,11 @@
 
 #include <libxml/tree.h>
 
-#define XML_ID_BYTES    64
-#define XML_DEVICES_MAX 1024u
-#define XML_CPUS_MAX    256u
-#define XML_HOSTS_MAX   256u
+#define XML_ID_BYTES     64
+#define XML_DEVICES_MAX  1024u
+#define XML_CPUS_MAX     256u
+#define XML_HOSTS_MAX    256u
+#define XML_SWITCHES_MAX 4096u
 
 /* A GPU, a part of one, or a port of a NIC; in a skeleton a GPU or NIC by its PCI class. */
 typedef struct xml_device {

@@ -293,6 +293,25 @@ static void test_bad_xml_is_refused_by_name_and_prints_nothing(void **state)
     assert_int_equal(printed, 0);
 }
 
+/* Each is compared with all that came before it. */
+static void test_more_switches_than_any_machine_has_are_refused(void **state)
+{
+    (void)state;
+    char *xml = NULL;
+    size_t bytes;
+    FILE *text = open_memstream(&xml, &bytes);
+    assert_non_null(text);
+    fputs("<system><cpu numaid=\"0\">", text);
+    for (int i = 0; i < 4097; i++)
+        fprintf(text, "<pci busid=\"%d\"><pci/></pci>", i);
+    fputs("</cpu></system>", text);
+    assert_int_equal(fclose(text), 0);
+    topo_t *topo = NULL;
+    assert_int_equal(topo_parse_nccl_xml(xml, bytes, "some/file", &topo), BLINK_ERR_INVALID_ARGUMENT);
+    assert_text_has(blink_error_text(), "<pci> is one more than the 4096 switches of a topology");
+    free(xml);
+}
+
 static void test_long_names_leave_room_for_the_reason(void **state)
 {
     (void)state;
@@ -650,6 +669,7 @@ int main(void)
         cmocka_unit_test(test_gpus_see_one_nvswitch_on_each_host),
         cmocka_unit_test(test_bad_json_is_refused_by_name),
         cmocka_unit_test(test_bad_xml_is_refused_by_name_and_prints_nothing),
+        cmocka_unit_test(test_more_switches_than_any_machine_has_are_refused),
         cmocka_unit_test(test_long_names_leave_room_for_the_reason),
         cmocka_unit_test(test_nccl_dump_becomes_nodes_and_links),
         cmocka_unit_test(test_rccl_dump_has_its_xgmi_links_and_names_what_it_leaves_out),
