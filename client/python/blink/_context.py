@@ -58,7 +58,7 @@ class Context:
 
     def __init__(self, socket: Optional[str] = None) -> None:
         self._handle = ctypes.c_void_p()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # in which the collector of garbage may free memory, in this thread
         self._holders = 1  # this object, each piece of memory, each call under way and each group
         self.held = _Held(self)
         self.is_closed = False

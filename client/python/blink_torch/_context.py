@@ -5,7 +5,8 @@ from typing import Optional
 
 import blink
 
-_lock = threading.Lock()
+#: In acquire() the collector of garbage may find tensors, and call release() in the same thread.
+_lock = threading.RLock()
 _context: Optional[blink.Context] = None
 _users = 0
 _pid = 0
@@ -17,9 +18,12 @@ def acquire() -> blink.Context:
     with _lock:
         if _pid != os.getpid():
             _context, _users, _pid = None, 0, os.getpid()
-        if not _context:
-            _context = blink.Context()
         _users += 1
+        try:
+            _context = _context or blink.Context()
+        except BaseException:
+            _users -= 1
+            raise
         return _context
 
 

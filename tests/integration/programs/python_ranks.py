@@ -3,6 +3,7 @@ started. A rank whose expectation fails ends with status 1."""
 import array
 import asyncio
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -77,6 +78,14 @@ def play_blocks(comm):
                    counts)
 
 
+class Collecting(blink.Context):
+    """Whose memory the collector of garbage frees at the worst moment, which is under its lock."""
+
+    def check_open(self):
+        gc.collect()
+        super().check_open()
+
+
 def play_memory(comm):
     """Registered memory outlives the connection, and is given back with its last user."""
     with blink.Context() as context:
@@ -84,6 +93,11 @@ def play_memory(comm):
         kept = context.empty(4, "uint8")
     kept[3] = 7
     expect(kept[3], 7)
+    with Collecting() as context:
+        garbage = [context.empty(4)]
+        garbage.append(garbage)
+        del garbage
+        expect(context.device_count > 0, True)
     expect_failure(ValueError, "closed", context.empty, 1)
     expect(memoryview(x).shape, (2, 3))
     mine = blink.empty(5, "float32")
