@@ -348,6 +348,18 @@ static void run_mismatch(engines_t *engines, const test_comm_t *comm, const test
     }
 }
 
+/* The last rank hears that it disagrees. Of another host all moves may have come, and its op be done, before
+ * it hears what that rank wants: then it is the one that says so. */
+static void assert_mismatch(engines_t *engines, const char *word, const char *other)
+{
+    for (uint32_t r = 0; r + 1 < engines->rank_count; r++) {
+        ring_cqe_t cqe = rank_await(engines, r);
+        assert_true(cqe.result == BLINK_OK ||
+                    (cqe.result == BLINK_ERR_MISMATCH && strstr(cqe.text, word) && strstr(cqe.text, other)));
+    }
+    assert_fail_from(engines, engines->rank_count - 1, BLINK_ERR_MISMATCH, word, other);
+}
+
 static void test_hosts_that_disagree_lose_that_op_alone(void **state)
 {
     static const struct {
@@ -375,7 +387,7 @@ static void test_hosts_that_disagree_lose_that_op_alone(void **state)
         for (uint32_t i = 0; i < 2 * LENGTH(cases); i++) {
             run_mismatch(&engines, comm, &cases[i / 2].op, &cases[i / 2].other, engines.rank_count - 1,
                          i % 2);
-            assert_all_fail(&engines, BLINK_ERR_MISMATCH, cases[i / 2].words[0], cases[i / 2].words[1]);
+            assert_mismatch(&engines, cases[i / 2].words[0], cases[i / 2].words[1]);
             run_many(&engines, comm, 5);
         }
         run_many(&engines, comm, 100);
