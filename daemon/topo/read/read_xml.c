@@ -77,9 +77,10 @@ static blink_result_t read_nic(xml_reader_t *reader, const xmlNode *nic, const c
     return BLINK_OK;
 }
 
-/* A switch of the PCIe tree. Files repeat bus ids: the second one of a host is "pci-0000:c5:00.0_2". */
-static blink_result_t add_switch(xml_reader_t *reader, const xmlNode *pci, const xml_cpu_t *cpu,
-                                 char id[XML_ID_BYTES])
+/* A switch of the PCIe tree, below the parent. Files repeat bus ids: the second one of a host is
+ * "pci-0000:c5:00.0_2". */
+static blink_result_t add_switch(xml_reader_t *reader, const xmlNode *pci, const char *parent_id, double GBps,
+                                 const xml_cpu_t *cpu, char id[XML_ID_BYTES])
 {
     xml_switch_t added = {.pci = pci, .host = cpu->host};
     char name[XML_ID_BYTES];
@@ -100,7 +101,8 @@ static blink_result_t add_switch(xml_reader_t *reader, const xmlNode *pci, const
     if (!vec_push(&reader->switches, added))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, TOPO_SHOWN ": out of memory",
                           topo_source_tail(reader->source));
-    return xml_add_node(reader, id, TOPO_SWITCH, cpu->host);
+    BLINK_TRY(xml_add_node(reader, id, TOPO_SWITCH, cpu->host));
+    return topo_build_link(reader->builder, id, parent_id, TOPO_PCIE, GBps, 1, TOPO_PCIE_LATENCY_US, true);
 }
 
 static blink_result_t read_pci(xml_reader_t *reader, const xmlNode *pci, const char *parent_id,
@@ -120,7 +122,6 @@ static blink_result_t read_children(xml_reader_t *reader, const xmlNode *element
     return BLINK_OK;
 }
 
-/* The devices of the pci, by the link that is above it. Parts of a GPU share that, behind a switch. */
 static blink_result_t read_device(xml_reader_t *reader, const xml_device_t *device, const char *parent_id,
                                   double GBps, const xml_cpu_t *cpu)
 {
@@ -131,23 +132,21 @@ static blink_result_t read_device(xml_reader_t *reader, const xml_device_t *devi
     return device->is_gpu_element ? xml_read_gpu(reader, device, cpu->id) : BLINK_OK;
 }
 
+/* The GPU of the pci, or its parts, which share the link above it behind a switch. */
 static blink_result_t read_gpus(xml_reader_t *reader, const xmlNode *pci, const char *parent_id, double GBps,
                                 const xml_cpu_t *cpu)
 {
     char switch_id[XML_ID_BYTES];
+    if (xml_device_of(xml_child(pci, "gpu"))->parts > 1) {
+        BLINK_TRY(add_switch(reader, pci, parent_id, GBps, cpu, switch_id));
+        parent_id = switch_id;
+    }
     for (const xmlNode *child = pci->children; child; child = child->next) {
         const xml_device_t *device = xml_device_of(child);
-        if (!device && !xml_is(child, "gpu"))
+        if (device)
+            BLINK_TRY(read_device(reader, device, parent_id, GBps, cpu));
+        else if (!xml_is(child, "gpu"))
             BLINK_TRY(note_unknown(reader, child, pci));
-        if (!device)
-            continue;
-        if (device->parts > 1 && parent_id != switch_id) {
-            BLINK_TRY(add_switch(reader, pci, cpu, switch_id));
-            BLINK_TRY(topo_build_link(reader->builder, switch_id, parent_id, TOPO_PCIE, GBps, 1,
-                                      TOPO_PCIE_LATENCY_US, true));
-            parent_id = switch_id;
-        }
-        BLINK_TRY(read_device(reader, device, parent_id, GBps, cpu));
     }
     return BLINK_OK;
 }
@@ -165,9 +164,7 @@ static blink_result_t read_pci(xml_reader_t *reader, const xmlNode *pci, const c
         return read_gpus(reader, pci, parent_id, GBps, cpu);
     if (!xml_child(pci, "pci") && !xml_child(pci, "nic"))
         return BLINK_OK; /* leads to nothing that moves data */
-    BLINK_TRY(add_switch(reader, pci, cpu, id));
-    BLINK_TRY(
-        topo_build_link(reader->builder, id, parent_id, TOPO_PCIE, GBps, 1, TOPO_PCIE_LATENCY_US, true));
+    BLINK_TRY(add_switch(reader, pci, parent_id, GBps, cpu, id));
     return read_children(reader, pci, id, cpu);
 }
 
