@@ -213,6 +213,7 @@ static bool miss_hosts(work_t *work)
         if (host != hosts->own && !peers_find(roster->control->peers, hosts->hosts[host].instance, &view))
             (void)note(roster, host, NULL, 0);
     }
+    turns_count(&roster->control->turns, hosts->count);
     settle(roster);
     return false;
 }
