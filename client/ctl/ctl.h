@@ -26,6 +26,7 @@ typedef blink_result_t ctl_run_t(int argc, char **argv, ctl_options_t *options);
 ctl_run_t ctl_status, ctl_devices, ctl_comms, ctl_clients, ctl_tenants, ctl_nodes, ctl_version; /* show.c */
 ctl_run_t ctl_key;                                                                              /* key.c */
 ctl_run_t ctl_links;                                                                            /* links.c */
+ctl_run_t ctl_top;      /* top/top.c */
 ctl_run_t ctl_topology; /* topology.c */
 ctl_run_t ctl_plan;     /* plan.c */
 ctl_run_t ctl_explain;  /* explain.c */

@@ -53,26 +53,16 @@ static const char *communicators(const Blinkwire__Link *link, char *text, size_t
     return text[0] ? text : "-";
 }
 
-static const char *bar(double utilization, char text[BAR_CHARACTERS + 1])
-{
-    double share = utilization > 0 ? fmin(utilization, 1) : 0;
-    size_t filled = (size_t)(share * BAR_CHARACTERS + 0.5);
-    memset(text, '.', BAR_CHARACTERS);
-    memset(text, '#', filled);
-    text[BAR_CHARACTERS] = '\0';
-    return text;
-}
-
 static void link_row(table_t *table, const Blinkwire__Link *link)
 {
-    char number[HUMAN_BYTES], level[BAR_CHARACTERS + 1], comms[128];
+    char number[HUMAN_BYTES], comms[128];
     table_cell(table, "%s", link->from);
     table_cell(table, "%s", link->to);
     table_cell(table, "%s", link->kind);
     table_cell(table, "%s", human_number(link->capacity_gbps, number));
     table_cell(table, "%s", human_number(link->now_gbps, number));
     table_cell(table, "%.0f%%", 100 * link->utilization);
-    table_cell(table, "%s", bar(link->utilization, level));
+    table_cell(table, "%s", human_bar(link->utilization, BAR_CHARACTERS, number));
     table_cell(table, "%s", human_bytes(link->bytes, number));
     table_cell(table, "%s", communicators(link, comms, sizeof(comms)));
 }

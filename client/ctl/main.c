@@ -24,7 +24,7 @@ static const command_t commands[] = {
     {"links", ctl_links, true},     {"comms", ctl_comms, true},        {"clients", ctl_clients, true},
     {"plan", ctl_plan, false},      {"simulate", ctl_simulate, false}, {"explain", ctl_explain, true},
     {"tenants", ctl_tenants, true}, {"nodes", ctl_nodes, true},        {"key", ctl_key, false},
-    {"version", ctl_version, true},
+    {"top", ctl_top, true},         {"version", ctl_version, true},
 };
 
 typedef struct invocation {
@@ -145,6 +145,7 @@ blink_result_t ctl_print_json(json_t *value, size_t flags)
 static const char DOC[] = "Look into a running blinkd, and plan without one."
                           "\v"
                           "Commands (blinkctl COMMAND --help tells more):\n"
+                          "  top        jobs, communicators and links at work, on the whole screen\n"
                           "  status     the daemon and its totals\n"
                           "  devices    the devices it offers\n"
                           "  topology   its topology, or the one of a name or file\n"

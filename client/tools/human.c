@@ -2,6 +2,7 @@
 #include "tools/human.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,16 @@ const char *human_duration(double seconds, char text[HUMAN_BYTES])
         snprintf(text, HUMAN_BYTES, "%lum %lus", whole / 60, whole % 60);
     else
         snprintf(text, HUMAN_BYTES, "%.1f s", seconds);
+    return text;
+}
+
+const char *human_bar(double share, unsigned width, char text[HUMAN_BYTES])
+{
+    width = width < HUMAN_BYTES ? width : HUMAN_BYTES - 1;
+    double filled = share > 0 ? fmin(share, 1) * width + 0.5 : 0;
+    memset(text, '.', width);
+    memset(text, '#', (size_t)filled);
+    text[width] = '\0';
     return text;
 }
 

@@ -22,6 +22,9 @@ const char *human_size(uint64_t bytes, char text[HUMAN_BYTES]);
 /** Seconds as days, hours, minutes: "1d 2h 3m", "4m 5s", "6.7 s". Returns `text`. */
 const char *human_duration(double seconds, char text[HUMAN_BYTES]);
 
+/** A share of 1 as a bar of `width` characters, "###.......", of at most HUMAN_BYTES - 1. Returns `text`. */
+const char *human_bar(double share, unsigned width, char text[HUMAN_BYTES]);
+
 /** Decimal digits and nothing else, at most `most`; else false and *number untouched. */
 bool human_parse_number(const char *text, uint64_t most, uint64_t *number);
 
