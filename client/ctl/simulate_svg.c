@@ -27,8 +27,8 @@ typedef struct panel {
     double bottom;      /* y of the least */
 } panel_t;
 
-static const char *const colours[] = {"#2d6cc0", "#c2410c", "#5a9c1e", "#8a4fa3",
-                                      "#b8860b", "#0f766e", "#be185d", "#555555"};
+static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                      "#e69f00", "#56b4e9", "#332288", "#000000"};
 
 static double busbw_of(const simulate_point_t *point)
 {
@@ -92,8 +92,11 @@ static void draw_axis(const simulation_t *simulation, const panel_t *panel, FILE
         fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n",
                 x_of(simulation, bytes), panel->bottom + 18, human_size(bytes, text));
     }
-    fprintf(out, "<text x=\"%d\" y=\"%.1f\" font-weight=\"bold\">%s</text>\n", LEFT,
-            panel->bottom - PANEL_HEIGHT - 10, panel->title);
+    fprintf(out,
+            "<text x=\"%d\" y=\"%.1f\" font-weight=\"bold\">%s</text>\n"
+            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">payload, bytes (K: 1024)</text>\n",
+            LEFT, panel->bottom - PANEL_HEIGHT - 10, panel->title, LEFT + (WIDTH - LEFT - RIGHT) / 2,
+            panel->bottom + 36);
 }
 
 static void draw_curve(const simulation_t *simulation, const panel_t *panel, uint32_t curve, FILE *out)

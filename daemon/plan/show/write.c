@@ -139,8 +139,10 @@ static unsigned hue_part(double hue, double lightness, double which)
 
 const char *plan_colour(uint32_t index, uint32_t count, char colour[PLAN_COLOUR_BYTES])
 {
-    static const char *const chosen[] = {"#d62728", "#1f77b4", "#2ca02c", "#ff7f0e", "#9467bd", "#17becf",
-                                         "#8c564b", "#e377c2", "#9a9a00", "#1a3f8f", "#00695c", "#555555"};
+    /* Six of Okabe and Ito, "Color Universal Design" (2008), then of Tol's "muted" ones, as far as they are
+     * told apart beside these. */
+    static const char *const chosen[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
+                                         "#332288", "#999933", "#882255", "#000000", "#44aa99", "#777777"};
     if (count <= sizeof(chosen) / sizeof(chosen[0])) {
         snprintf(colour, PLAN_COLOUR_BYTES, "%s", chosen[index]);
         return colour;

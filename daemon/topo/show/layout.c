@@ -1,208 +1,323 @@
 /*
- * Where the nodes of a picture stand: GPUs on a circle, everything else on smaller circles inside by its
- * distance from the nearest GPU, each node turned toward the nodes it hangs on, so that links seldom cross.
- * Topologies and plans are drawn over the same layout.
+ * Lays out a topology in rows: hosts are blocks side by side, with the network's switches above them. Within
+ * a host the devices come first, and each row above and below stands over what its nodes are linked to, as in
+ * the layered drawings of Sugiyama, Tagawa and Toda (1981) with one sweep outward from the devices.
  */
 #include "topo/show/layout.h"
 
 #include "error.h"
+#include "topo/show/rows.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PI         3.14159265358979323846
-#define BOX_ROOM   34 /* along a circle beside the box */
-#define CIRCLE_GAP 20 /* between the boxes of neighbouring circles */
-
-typedef struct spot {
-    uint32_t level; /* links away from the nearest gpu */
-    double turn;    /* direction it would like to have, then the one it has: radians */
-} spot_t;
+#define ROW_PITCH      78.0 /* from row to row */
+#define BOX_GAP        26.0 /* between boxes of a row */
+#define SQUARE_WIDTH   96.0 /* of a quad, between boxes */
+#define SQUARE_HEIGHT  118.0
+#define SQUARE_GAP     110.0 /* between quads */
+#define FRAME_ROOM     20.0  /* around the boxes of a host */
+#define FRAME_HEAD     20.0  /* for the host's name */
+#define HOST_GAP       34.0
+#define ASPECT         1.5 /* of the picture, where hosts allow it */
+#define NETWORK_ASPECT 4.0
+#define HOSTS_ABREAST  4u
+#define ROW_MOST       18u /* boxes beside each other */
 
 typedef struct plotter {
     const topo_t *topo;
     topo_layout_t *layout;
-    spot_t *spots;   /* by node */
-    uint32_t *order; /* nodes, sorted by level, then turn */
-    uint32_t level_count;
-    double *radii; /* by level */
-    double least_radius;
+    topo_rows_t rows;
+    double room;
+    bool *placed; /* by node */
 } plotter_t;
 
-/* Breadth first from all gpus over links of either direction; nodes that no gpu reaches go innermost. `order`
- * is the queue. */
-static void find_levels(plotter_t *plotter)
+static double between(const plotter_t *plotter, double distance)
 {
-    const topo_t *topo = plotter->topo;
-    uint32_t tail = 0, deepest = 0;
-    for (uint32_t i = 0; i < topo->node_count; i++)
-        plotter->spots[i].level = topo->nodes[i].kind == TOPO_DEVICE ? 0 : TOPO_NONE;
-    for (uint32_t i = 0; i < topo->gpu_count; i++)
-        plotter->order[tail++] = topo->gpus[i];
-    for (uint32_t head = 0; head < tail; head++) {
-        uint32_t node = plotter->order[head];
-        deepest = plotter->spots[node].level;
-        for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++) {
-            uint32_t next = topo->links[topo->out_links[j]].to;
-            if (plotter->spots[next].level == TOPO_NONE) {
-                plotter->spots[next].level = deepest + 1;
-                plotter->order[tail++] = next;
-            }
-        }
-    }
-    bool left_over = tail < topo->node_count;
-    for (uint32_t i = 0; left_over && i < topo->node_count; i++) {
-        if (plotter->spots[i].level == TOPO_NONE) {
-            plotter->spots[i].level = deepest + 1;
-            plotter->order[tail++] = i;
-        }
-    }
-    plotter->level_count = deepest + 1 + (left_over ? 1 : 0);
+    return plotter->room * distance;
 }
 
-static bool links_every_gpu(const topo_t *topo, uint32_t node)
+/* Frames take no more room in a picture of wide distances. */
+static double frame_room(const plotter_t *plotter)
 {
-    uint32_t gpus = 0;
-    for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++)
-        gpus += topo->nodes[topo->links[topo->out_links[j]].to].kind == TOPO_DEVICE;
-    return topo->nodes[node].kind != TOPO_DEVICE && gpus == topo->gpu_count;
+    return fmin(plotter->room, 1) * FRAME_ROOM;
 }
 
-/* A node that every gpu hangs on has no direction: if it is the only such, it goes to the middle. */
-static void move_hub_inside(plotter_t *plotter)
+static double frame_head(const plotter_t *plotter)
 {
-    const topo_t *topo = plotter->topo;
-    uint32_t hubs = 0, place = 0;
-    for (uint32_t i = 0; i < topo->node_count; i++) {
-        if (links_every_gpu(topo, plotter->order[i])) {
-            hubs++;
-            place = i;
-        }
-    }
-    if (hubs != 1 || topo->gpu_count < 3)
-        return;
-    uint32_t hub = plotter->order[place], last = topo->node_count - 1;
-    memmove(&plotter->order[place], &plotter->order[place + 1], (last - place) * sizeof(hub));
-    plotter->order[last] = hub;
-    plotter->spots[hub].level = plotter->level_count++;
+    return fmin(plotter->room, 1) * FRAME_HEAD;
 }
 
-/* The mean direction of the neighbours one level further out; its own place in the file where they cancel
- * out. */
-static double wanted_turn(const plotter_t *plotter, uint32_t node)
+static double pitch_of(const plotter_t *plotter)
 {
-    const topo_t *topo = plotter->topo;
-    double x = 0, y = 0;
-    for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++) {
-        const spot_t *outer = &plotter->spots[topo->links[topo->out_links[j]].to];
-        if (outer->level + 1 == plotter->spots[node].level) {
-            x += cos(outer->turn);
-            y += sin(outer->turn);
-        }
-    }
-    double turn = hypot(x, y) > 1e-6 ? atan2(y, x) : 2 * PI * node / topo->node_count;
-    return turn < -PI / 2 ? turn + 2 * PI : turn;
+    return plotter->layout->box_width + fmax(8, between(plotter, BOX_GAP));
 }
 
-/* The order in the file breaks ties. */
-static int compare_turns(const void *one, const void *other, void *spots)
+static void put(plotter_t *plotter, uint32_t node, double x, double y)
 {
-    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
-    double turn_a = ((const spot_t *)spots)[a].turn, turn_b = ((const spot_t *)spots)[b].turn;
-    if (turn_a != turn_b)
-        return turn_a < turn_b ? -1 : 1;
-    return (a > b) - (a < b);
+    plotter->layout->places[node] = (topo_place_t){x, y};
+    plotter->placed[node] = true;
 }
 
-/* Spread one circle's nodes evenly, in the order of their wishes, turned so that the wishes are met on
- * average. */
-static void place_level(plotter_t *plotter, uint32_t *nodes, uint32_t count, double radius)
+/* ---- devices ---- */
+
+/* One beside the other; long rows are broken, and each stands between the boxes of the one above. Returns the
+ * height. */
+static double put_in_row(plotter_t *plotter, const uint32_t *nodes, uint32_t count, double y)
 {
-    bool gpus = plotter->spots[nodes[0]].level == 0;
-    double x = 0, y = 0, step = 2 * PI / count;
-    if (!gpus) {
-        for (uint32_t i = 0; i < count; i++)
-            plotter->spots[nodes[i]].turn = wanted_turn(plotter, nodes[i]);
-        qsort_r(nodes, count, sizeof(*nodes), compare_turns, plotter->spots);
-        for (uint32_t i = 0; i < count; i++) {
-            x += cos(plotter->spots[nodes[i]].turn - i * step);
-            y += sin(plotter->spots[nodes[i]].turn - i * step);
-        }
-    }
-    double start = gpus ? -PI / 2 : atan2(y, x);
+    double pitch = pitch_of(plotter), step = between(plotter, ROW_PITCH) / 1.5;
+    uint32_t lines = (count + ROW_MOST - 1) / ROW_MOST, each = (count + lines - 1) / lines;
     for (uint32_t i = 0; i < count; i++) {
-        spot_t *spot = &plotter->spots[nodes[i]];
-        spot->turn = start + i * step;
-        plotter->layout->places[nodes[i]] =
-            (topo_place_t){plotter->layout->width / 2 + radius * cos(spot->turn),
-                           plotter->layout->height / 2 + radius * sin(spot->turn)};
+        uint32_t line = i / each, first = line * each;
+        uint32_t in_line = count - first < each ? count - first : each;
+        put(plotter, nodes[i], pitch * (i - first - (in_line - 1) / 2.0 + (line % 2) * 0.5), y + line * step);
+    }
+    return (lines - 1) * step;
+}
+
+static double put_on_circle(plotter_t *plotter, const uint32_t *nodes, uint32_t count, double y)
+{
+    double radius = fmax(between(plotter, 130), count * (plotter->layout->box_width + 14) / (2 * M_PI));
+    for (uint32_t i = 0; i < count; i++) {
+        /* Turned by half a step, so that two are on top, and more can be reached from above. */
+        double turn = 2 * M_PI * (i - 0.5) / count - M_PI / 2;
+        put(plotter, nodes[i], radius * cos(turn), y + radius * (1 + sin(turn)));
+    }
+    return 2 * radius;
+}
+
+/* Each quad is a square, whose lower side is moved aside, so that its corners are reached from above. */
+static double put_in_squares(plotter_t *plotter, const uint32_t *nodes, uint32_t count, double y)
+{
+    const topo_layout_t *layout = plotter->layout;
+    double side = layout->box_width + between(plotter, SQUARE_WIDTH), aside = 0.75 * layout->box_width;
+    double height = TOPO_BOX_HEIGHT + between(plotter, SQUARE_HEIGHT);
+    double step = side + aside + layout->box_width + between(plotter, SQUARE_GAP);
+    uint32_t quads = count / 4;
+    for (uint32_t i = 0; i < count; i++) {
+        /* Around the square from the upper left: down, right, up. */
+        bool right = i % 4 >= 2, low = i % 4 == 1 || i % 4 == 2;
+        double middle = step * (i / 4 - (quads - 1) / 2.0);
+        put(plotter, nodes[i], middle + (right ? side : -side) / 2 + (low ? aside : -aside) / 2,
+            y + (low ? height : 0));
+    }
+    return height;
+}
+
+static double put_devices(plotter_t *plotter, topo_block_t *block, double y)
+{
+    switch (topo_rows_shape(&plotter->rows, block)) {
+    case TOPO_SQUARES:
+        return put_in_squares(plotter, block->devices, block->device_count, y);
+    case TOPO_CIRCLE:
+        return put_on_circle(plotter, block->devices, block->device_count, y);
+    default:
+        return put_in_row(plotter, block->devices, block->device_count, y);
     }
 }
 
-static uint32_t level_size(const plotter_t *plotter, uint32_t first)
+/* ---- the rows above and below ---- */
+
+typedef struct wish {
+    uint32_t node;
+    double x;
+} wish_t;
+
+static int compare_wishes(const void *one, const void *other)
 {
-    uint32_t count = 1, level = plotter->spots[plotter->order[first]].level;
-    while (first + count < plotter->topo->node_count &&
-           plotter->spots[plotter->order[first + count]].level == level)
-        count++;
-    return count;
+    const wish_t *a = one, *b = other;
+    if (a->x != b->x)
+        return a->x < b->x ? -1 : 1;
+    return (a->node > b->node) - (a->node < b->node);
 }
 
-/* Radii from the innermost circle out: each is long enough for its boxes and lies clear of the one inside. */
-static void size_circles(plotter_t *plotter)
-{
-    uint32_t end = plotter->topo->node_count;
-    double gap = plotter->layout->box_width + CIRCLE_GAP, inner = -gap;
-    for (uint32_t level = plotter->level_count; level-- > 0;) {
-        uint32_t first = end;
-        while (first > 0 && plotter->spots[plotter->order[first - 1]].level == level)
-            first--;
-        uint32_t count = end - first;
-        double wanted = count > 1 ? fmax(gap, count * (plotter->layout->box_width + BOX_ROOM) / (2 * PI)) : 0;
-        plotter->radii[level] = fmax(wanted, inner + gap);
-        inner = plotter->radii[level];
-        end = first;
-    }
-    double scale = fmax(1, plotter->least_radius / inner);
-    for (uint32_t level = 0; level < plotter->level_count; level++)
-        plotter->radii[level] *= scale;
-}
-
-static void lay_out(plotter_t *plotter)
+/* The middle of what a node is linked to and that stands already; 0 where there is nothing. */
+static double wanted_x(const plotter_t *plotter, uint32_t node)
 {
     const topo_t *topo = plotter->topo;
+    double sum = 0;
+    uint32_t count = 0;
+    for (uint32_t j = topo->out_first[node]; j < topo->out_first[node + 1]; j++) {
+        uint32_t next = topo->links[topo->out_links[j]].to;
+        if (plotter->placed[next] && plotter->rows.block_of[next] == plotter->rows.block_of[node]) {
+            sum += plotter->layout->places[next].x;
+            count++;
+        }
+    }
+    return count > 0 ? sum / count : 0;
+}
+
+/* Nodes of a row that are all linked to the same have no place of their own. */
+static bool wish_the_same(const wish_t *wishes, uint32_t count, double pitch)
+{
+    return count > 1 && wishes[count - 1].x - wishes[0].x < pitch / 2;
+}
+
+/* As near to their wishes as boxes that do not touch can be; evenly over the width of the devices if they
+ * have the same wishes. `wishes` is room for the row. */
+static void put_near(plotter_t *plotter, const topo_row_t *row, double y, double width, wish_t *wishes)
+{
+    double pitch = pitch_of(plotter), x = -INFINITY, off = 0;
+    for (uint32_t i = 0; i < row->count; i++)
+        wishes[i] = (wish_t){row->nodes[i], wanted_x(plotter, row->nodes[i])};
+    qsort(wishes, row->count, sizeof(*wishes), compare_wishes);
+    bool spread = wish_the_same(wishes, row->count, pitch);
+    for (uint32_t i = 0; spread && i < row->count; i++)
+        wishes[i].x += width * ((i + 0.5) / row->count - 0.5);
+    for (uint32_t i = 0; i < row->count; i++) {
+        x = fmax(wishes[i].x, x + pitch);
+        off += (x - wishes[i].x) / row->count;
+        put(plotter, wishes[i].node, x, y);
+    }
+    for (uint32_t i = 0; i < row->count; i++)
+        plotter->layout->places[wishes[i].node].x -= off;
+}
+
+/* ---- blocks ---- */
+
+typedef struct box {
+    double left, top, right, bottom;
+} box_t;
+
+static void widen(box_t *box, const topo_layout_t *layout, uint32_t node)
+{
+    const topo_place_t *place = &layout->places[node];
+    box->left = fmin(box->left, place->x - layout->box_width / 2);
+    box->right = fmax(box->right, place->x + layout->box_width / 2);
+    box->top = fmin(box->top, place->y - TOPO_BOX_HEIGHT / 2.0);
+    box->bottom = fmax(box->bottom, place->y + TOPO_BOX_HEIGHT / 2.0);
+}
+
+/* How far below the devices a row is, so that the flattest link to one of its boxes passes above the next. */
+static double drop_to(const plotter_t *plotter, const topo_row_t *row, double width)
+{
+    double pitch = fmax(TOPO_BOX_HEIGHT + 12, between(plotter, ROW_PITCH));
+    double beside = width / row->count - plotter->layout->box_width / 2;
+    return fmax(pitch, fmin(width / 2, TOPO_BOX_HEIGHT * width / fmax(beside, 1)));
+}
+
+/* Put a host's nodes around (0, 0). Rows above the devices go up from the lowest, those below go down, and
+ * far enough for wide bundles of links. */
+static box_t put_block(plotter_t *plotter, topo_block_t *block, wish_t *wishes)
+{
+    double pitch = fmax(TOPO_BOX_HEIGHT + 12, between(plotter, ROW_PITCH));
+    double low = block->device_count > 0 ? put_devices(plotter, block, 0) : 0;
+    box_t box = {INFINITY, INFINITY, -INFINITY, -INFINITY};
+    for (uint32_t i = 0; i < block->device_count; i++)
+        widen(&box, plotter->layout, block->devices[i]);
+    double width = block->device_count > 0 ? box.right - box.left : 0;
+    for (uint32_t row = 0; row < block->above_count; row++)
+        put_near(plotter, &block->above[row], -pitch * (row + 1), width, wishes);
+    for (uint32_t row = 0; row < block->below_count; row++) {
+        low += drop_to(plotter, &block->below[row], width);
+        put_near(plotter, &block->below[row], low, width, wishes);
+    }
+    for (uint32_t i = 0; i < block->node_count; i++)
+        widen(&box, plotter->layout, block->nodes[i]);
+    return box;
+}
+
+static void move_block(plotter_t *plotter, const topo_block_t *block, double x, double y)
+{
+    for (uint32_t i = 0; i < block->node_count; i++) {
+        plotter->layout->places[block->nodes[i]].x += x;
+        plotter->layout->places[block->nodes[i]].y += y;
+    }
+}
+
+static void add_frame(topo_layout_t *layout, const topo_block_t *block, double x, double y, double width,
+                      double height)
+{
+    if (*block->host)
+        layout->frames[layout->frame_count++] = (topo_frame_t){block->host, x, y, width, height};
+}
+
+/* Of hosts with a network few are side by side, so that its links run through no other host. */
+static uint32_t host_columns(const plotter_t *plotter, double width, double height)
+{
+    uint32_t count = plotter->rows.block_count;
+    bool networked = plotter->rows.network_count > 0;
+    if (networked && count <= HOSTS_ABREAST)
+        return count > 0 ? count : 1;
+    double columns = round(sqrt((networked ? NETWORK_ASPECT : ASPECT) * count * height / width));
+    return columns < 1 ? 1 : columns > count ? count : (uint32_t)columns;
+}
+
+/* All hosts have as much room as the largest. Returns how low they reach. */
+static double put_blocks(plotter_t *plotter, box_t *boxes, wish_t *wishes, double top)
+{
+    topo_layout_t *layout = plotter->layout;
+    uint32_t count = plotter->rows.block_count;
+    double width = 0, height = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        boxes[i] = put_block(plotter, &plotter->rows.blocks[i], wishes);
+        width = fmax(width, boxes[i].right - boxes[i].left + 2 * frame_room(plotter));
+        height = fmax(height, boxes[i].bottom - boxes[i].top + 2 * frame_room(plotter) + frame_head(plotter));
+    }
+    uint32_t columns = host_columns(plotter, width, height);
+    for (uint32_t i = 0; i < count; i++) {
+        double x = TOPO_MARGIN + i % columns * (width + HOST_GAP);
+        double y = top + i / columns * (height + HOST_GAP);
+        move_block(plotter, &plotter->rows.blocks[i], x + width / 2 - (boxes[i].left + boxes[i].right) / 2,
+                   y + frame_head(plotter) + frame_room(plotter) - boxes[i].top);
+        add_frame(layout, &plotter->rows.blocks[i], x, y, width, height);
+    }
+    layout->width = 2 * TOPO_MARGIN + columns * (width + HOST_GAP) - HOST_GAP;
+    return top + (count + columns - 1) / columns * (height + HOST_GAP) - HOST_GAP;
+}
+
+/* The network's switches, level above level, each level in the middle. Returns how low they reach. */
+static double network_height(const plotter_t *plotter)
+{
+    double pitch = fmax(TOPO_BOX_HEIGHT + 12, between(plotter, ROW_PITCH));
+    return TOPO_MARGIN + plotter->rows.network_count * pitch;
+}
+
+static void put_network(plotter_t *plotter)
+{
+    double pitch = fmax(TOPO_BOX_HEIGHT + 12, between(plotter, ROW_PITCH));
+    for (uint32_t level = 0; level < plotter->rows.network_count; level++) {
+        const topo_row_t *row = &plotter->rows.network[level];
+        double span = fmin(plotter->layout->width - 2 * TOPO_MARGIN, 3 * pitch_of(plotter) * row->count);
+        span = fmax(span, pitch_of(plotter) * row->count);
+        plotter->layout->width = fmax(plotter->layout->width, span + 2 * TOPO_MARGIN);
+        for (uint32_t i = 0; i < row->count; i++)
+            put(plotter, row->nodes[i], plotter->layout->width / 2 + span * ((i + 0.5) / row->count - 0.5),
+                TOPO_MARGIN + TOPO_BOX_HEIGHT / 2.0 + pitch * (plotter->rows.network_count - 1 - level));
+    }
+}
+
+static void lay_out(plotter_t *plotter, box_t *boxes, wish_t *wishes)
+{
     topo_layout_t *layout = plotter->layout;
     layout->box_width = 40;
-    for (uint32_t i = 0; i < topo->node_count; i++)
-        layout->box_width = fmax(layout->box_width, 16 + 7.5 * (double)strlen(topo->nodes[i].id));
-    find_levels(plotter);
-    move_hub_inside(plotter);
-    size_circles(plotter);
-    layout->width = 2 * plotter->radii[0] + layout->box_width + 2 * TOPO_MARGIN;
-    layout->height = 2 * plotter->radii[0] + TOPO_BOX_HEIGHT + 2 * TOPO_MARGIN;
-    for (uint32_t first = 0, count; first < topo->node_count; first += count) {
-        count = level_size(plotter, first);
-        place_level(plotter, &plotter->order[first], count,
-                    plotter->radii[plotter->spots[plotter->order[first]].level]);
-    }
+    for (uint32_t i = 0; i < plotter->topo->node_count; i++)
+        layout->box_width = fmax(layout->box_width, 16 + 7.5 * (double)strlen(plotter->topo->nodes[i].id));
+    layout->height = TOPO_MARGIN + put_blocks(plotter, boxes, wishes, network_height(plotter));
+    put_network(plotter);
 }
 
-blink_result_t topo_layout_init(topo_layout_t *layout, const topo_t *topo, double least_radius)
+blink_result_t topo_layout_init(topo_layout_t *layout, const topo_t *topo, double room)
 {
-    plotter_t plotter = {.topo = topo, .layout = layout, .least_radius = least_radius};
+    plotter_t plotter = {.topo = topo, .layout = layout, .room = room};
+    *layout = (topo_layout_t){.topo = topo};
+    BLINK_TRY(topo_rows_init(&plotter.rows, topo));
+    size_t nodes = (size_t)topo->node_count + 1;
+    box_t *boxes = calloc(nodes, sizeof(*boxes));
+    wish_t *wishes = calloc(nodes, sizeof(*wishes));
+    plotter.placed = calloc(nodes, sizeof(*plotter.placed));
+    layout->places = calloc(nodes, sizeof(*layout->places));
+    layout->frames = calloc(nodes, sizeof(*layout->frames));
     blink_result_t result = BLINK_OK;
-    *layout = (topo_layout_t){.places = calloc(topo->node_count, sizeof(*layout->places))};
-    plotter.spots = calloc(topo->node_count, sizeof(*plotter.spots));
-    plotter.order = calloc(topo->node_count, sizeof(*plotter.order));
-    plotter.radii = calloc((size_t)topo->node_count + 1, sizeof(*plotter.radii));
-    if (layout->places && plotter.spots && plotter.order && plotter.radii)
-        lay_out(&plotter);
+    if (boxes && wishes && plotter.placed && layout->places && layout->frames)
+        lay_out(&plotter, boxes, wishes);
     else
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to lay out %u nodes", topo->node_count);
-    free(plotter.radii);
-    free(plotter.order);
-    free(plotter.spots);
+    free(boxes);
+    free(wishes);
+    free(plotter.placed);
+    topo_rows_fini(&plotter.rows);
     if (result != BLINK_OK)
         topo_layout_fini(layout);
     return result;
@@ -211,20 +326,7 @@ blink_result_t topo_layout_init(topo_layout_t *layout, const topo_t *topo, doubl
 void topo_layout_fini(topo_layout_t *layout)
 {
     free(layout->places);
+    free(layout->frames);
     layout->places = NULL;
-}
-
-void topo_layout_draw_node(topo_text_t *text, const topo_layout_t *layout, const topo_t *topo, uint32_t node,
-                           const char *style)
-{
-    static const char *const fills[] = {
-        [TOPO_DEVICE] = "#d7efc8", [TOPO_SWITCH] = "#fde9c0", [TOPO_NIC] = "#d5e3f7", [TOPO_CPU] = "#e8dcf0"};
-    const topo_place_t *place = &layout->places[node];
-    fprintf(text->file,
-            "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" rx=\"5\" fill=\"%s\" %s/>"
-            "<text x=\"%.1f\" y=\"%.1f\">",
-            place->x - layout->box_width / 2, place->y - TOPO_BOX_HEIGHT / 2.0, layout->box_width,
-            TOPO_BOX_HEIGHT, fills[topo->nodes[node].kind], style, place->x, place->y + 4.5);
-    topo_text_xml(text, topo->nodes[node].id);
-    fputs("</text>\n", text->file);
+    layout->frames = NULL;
 }
