@@ -27,6 +27,7 @@ ctl_run_t ctl_status, ctl_devices, ctl_comms, ctl_clients, ctl_tenants, ctl_node
 ctl_run_t ctl_key;                                                                              /* key.c */
 ctl_run_t ctl_links;                                                                            /* links.c */
 ctl_run_t ctl_top;      /* top/top.c */
+ctl_run_t ctl_web;      /* web/web.c */
 ctl_run_t ctl_topology; /* topology.c */
 ctl_run_t ctl_plan;     /* plan.c */
 ctl_run_t ctl_explain;  /* explain.c */

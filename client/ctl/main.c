@@ -20,11 +20,14 @@ typedef struct command {
 } command_t;
 
 static const command_t commands[] = {
-    {"status", ctl_status, true},   {"devices", ctl_devices, true},    {"topology", ctl_topology, true},
-    {"links", ctl_links, true},     {"comms", ctl_comms, true},        {"clients", ctl_clients, true},
-    {"plan", ctl_plan, false},      {"simulate", ctl_simulate, false}, {"explain", ctl_explain, true},
-    {"tenants", ctl_tenants, true}, {"nodes", ctl_nodes, true},        {"key", ctl_key, false},
-    {"top", ctl_top, true},         {"version", ctl_version, true},
+    {"status", ctl_status, true},     {"devices", ctl_devices, true},
+    {"topology", ctl_topology, true}, {"links", ctl_links, true},
+    {"comms", ctl_comms, true},       {"clients", ctl_clients, true},
+    {"plan", ctl_plan, false},        {"simulate", ctl_simulate, false},
+    {"explain", ctl_explain, true},   {"tenants", ctl_tenants, true},
+    {"nodes", ctl_nodes, true},       {"key", ctl_key, false},
+    {"top", ctl_top, true},           {"web", ctl_web, true},
+    {"version", ctl_version, true},
 };
 
 typedef struct invocation {
@@ -146,6 +149,7 @@ static const char DOC[] = "Look into a running blinkd, and plan without one."
                           "\v"
                           "Commands (blinkctl COMMAND --help tells more):\n"
                           "  top        jobs, communicators and links at work, on the whole screen\n"
+                          "  web        a page with the same, and pictures, for a browser\n"
                           "  status     the daemon and its totals\n"
                           "  devices    the devices it offers\n"
                           "  topology   its topology, or the one of a name or file\n"

@@ -67,7 +67,11 @@ static void write_link(topo_text_t *text, const topo_layout_t *layout, uint32_t 
     uint32_t mirror = topo_find_mirror(topo, index);
     char there[TOPO_HUMAN_BYTES], back[TOPO_HUMAN_BYTES];
     const topo_curve_t curve = topo_layout_route(layout, link->from, link->to);
-    fputs("<path d=\"", text->file);
+    fputs("<path data-from=\"", text->file);
+    topo_text_xml(text, topo->nodes[link->from].id);
+    fputs("\" data-to=\"", text->file);
+    topo_text_xml(text, topo->nodes[link->to].id);
+    fputs("\" d=\"", text->file);
     topo_layout_write_curve(text, &curve);
     fprintf(text->file, "\" stroke=\"%s\" stroke-width=\"%.2f\"%s><title>", topo_layout_colour(link->kind),
             width_of(link->GBps, largest_GBps), mirror == TOPO_NONE ? " stroke-dasharray=\"8 4\"" : "");
@@ -98,6 +102,7 @@ static void write_legend(topo_text_t *text, const topo_layout_t *layout, const l
 {
     char GBps[TOPO_HUMAN_BYTES];
     uint32_t columns = legend_columns(layout);
+    fputs("<g class=\"legend\">\n", text->file);
     for (uint32_t i = 0; i < legend->count; i++) {
         const sample_t *sample = &legend->samples[i];
         double x = TOPO_MARGIN + LEGEND_WIDTH * (i % columns), y = top + LEGEND_ROW * (i / columns);
@@ -113,6 +118,7 @@ static void write_legend(topo_text_t *text, const topo_layout_t *layout, const l
                 "<text x=\"%d\" y=\"%.1f\" text-anchor=\"start\">and links of other capacities"
                 "</text>\n",
                 TOPO_MARGIN, top + LEGEND_ROW * ((legend->count - 1) / columns + 1) + 4);
+    fputs("</g>\n", text->file);
 }
 
 static void write_title(topo_text_t *text, const topo_t *topo)
