@@ -42,16 +42,17 @@ static blink_result_t print_status_json(const Blinkwire__StatusReply *status)
 {
     return ctl_print_json(
         json_pack(
-            "{s:o, s:I, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, "
+            "{s:o, s:I, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, "
             "s:I, s:I, s:I}",
             "version", ctl_json_text(status->version), "pid", (json_int_t)status->pid, "uptime_s",
             status->uptime_s, "socket", ctl_json_text(status->socket), "topology",
             ctl_json_text(status->topology), "device_count", (json_int_t)status->device_count, "client_count",
             (json_int_t)status->client_count, "comm_count", (json_int_t)status->comm_count, "worker_count",
             (json_int_t)status->worker_count, "op_count", (json_int_t)status->op_count, "failed_op_count",
-            (json_int_t)status->failed_op_count, "registered_bytes", (json_int_t)status->registered_bytes,
-            "pace_scale", status->pace_scale, "gpu_sharing", ctl_json_text_or_null(status->gpu_sharing),
-            "gpu_worker_pid", status->gpu_worker_pid > 0 ? json_integer(status->gpu_worker_pid) : json_null(),
+            (json_int_t)status->failed_op_count, "bytes", (json_int_t)status->bytes, "registered_bytes",
+            (json_int_t)status->registered_bytes, "pace_scale", status->pace_scale, "gpu_sharing",
+            ctl_json_text_or_null(status->gpu_sharing), "gpu_worker_pid",
+            status->gpu_worker_pid > 0 ? json_integer(status->gpu_worker_pid) : json_null(),
             "gpu_worker_restarts", (json_int_t)status->gpu_worker_restarts, "turn_steps_most",
             (json_int_t)status->turn_steps_most, "engine_steps_most", (json_int_t)status->engine_steps_most),
         JSON_INDENT(2));
@@ -244,14 +245,15 @@ static size_t comm_count(const Blinkwire__QueryReply *query)
 static json_t *comm_json(const Blinkwire__QueryReply *query, size_t i)
 {
     const Blinkwire__Comm *comm = query->comms[i];
-    return json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "comm",
+    return json_pack("{s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "comm",
                      (json_int_t)comm->comm, "name", ctl_json_text_or_null(comm->name), "id",
                      ctl_json_text_or_null(comm->id), "state", ctl_json_text(comm->state), "rank_count",
                      (json_int_t)comm->rank_count, "devices", number_array(comm->devices, comm->n_devices),
                      "clients", number_array(comm->clients, comm->n_clients), "algorithm",
                      ctl_json_text(comm->algorithm), "op_count", (json_int_t)comm->op_count, "bytes",
                      (json_int_t)comm->bytes, "uid", (json_int_t)comm->uid, "direct_bytes",
-                     (json_int_t)comm->direct_bytes, "staged_bytes", (json_int_t)comm->staged_bytes);
+                     (json_int_t)comm->direct_bytes, "staged_bytes", (json_int_t)comm->staged_bytes,
+                     "failed_op_count", (json_int_t)comm->failed_op_count, "oldest_op_s", comm->oldest_op_s);
 }
 
 static void comm_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
@@ -356,8 +358,10 @@ static json_t *tenant_json(const Blinkwire__QueryReply *query, size_t i)
         json_object_set_new(budgets, tenant->budgets[b]->resource,
                             json_pack("{s:I, s:I}", "used", (json_int_t)tenant->budgets[b]->used, "limit",
                                       (json_int_t)tenant->budgets[b]->limit));
-    return json_pack("{s:I, s:o, s:I, s:o}", "uid", (json_int_t)tenant->uid, "cgroup",
-                     ctl_json_text(tenant->cgroup), "weight", (json_int_t)tenant->weight, "budgets", budgets);
+    return json_pack("{s:I, s:o, s:I, s:o, s:I, s:I, s:I}", "uid", (json_int_t)tenant->uid, "cgroup",
+                     ctl_json_text(tenant->cgroup), "weight", (json_int_t)tenant->weight, "budgets", budgets,
+                     "op_count", (json_int_t)tenant->op_count, "failed_op_count",
+                     (json_int_t)tenant->failed_op_count, "bytes", (json_int_t)tenant->bytes);
 }
 
 /* A number, or bytes where the resource's name says so. */

@@ -48,6 +48,10 @@ typedef struct tenant {
     fair_share_t turn;      /* of the engine's turns, while it has communicators that are due */
     fair_round_t due_comms; /* engine_comm_t.turn */
 
+    /* Ops of its communicators that have ended, and the payload of those that succeeded. counter.h: the
+     * engine is the writer. */
+    _Atomic uint64_t op_count, failed_op_count, payload_bytes;
+
     /* The engine's, for runs that wait for scratch (engine/plans/lend.h). */
     list_t of_lender;   /* lender_t.tenants */
     list_t queued_runs; /* ops in OP_QUEUED, the longest waiting first */

@@ -1,6 +1,7 @@
 #include "control/query.h"
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "control/comms/describe.h"
 #include "control/gpus.h"
 #include "control/links.h"
@@ -59,6 +60,7 @@ static void answer_status(page_t *page)
     status.worker_count = exec_host_workers(control->exec);
     status.op_count = totals.op_count;
     status.failed_op_count = totals.failed_op_count;
+    status.bytes = totals.payload_bytes;
     status.engine_steps_most = engine_longest_turn(control->engine);
     status.pace_scale = control->settings->pace_scale;
     status.turn_steps_most = control->turns.steps_most;
@@ -237,6 +239,9 @@ static void describe_tenant(const tenant_t *tenant, described_tenant_t *describe
     described->tenant.uid = tenant->uid;
     described->tenant.cgroup = (char *)(uintptr_t)tenant->cgroup;
     described->tenant.weight = tenant->weight;
+    described->tenant.op_count = counter_get(&tenant->op_count);
+    described->tenant.failed_op_count = counter_get(&tenant->failed_op_count);
+    described->tenant.bytes = counter_get(&tenant->payload_bytes);
     described->tenant.budgets = described->pointers;
     described->tenant.n_budgets = BUDGET_KINDS;
     for (uint32_t kind = 0; kind < BUDGET_KINDS; kind++) {

@@ -351,5 +351,8 @@ engine_comm_stats_t engine_total_stats(const engine_t *engine)
     /* Relaxed: counters, each right by itself. */
     return (engine_comm_stats_t){atomic_load_explicit(&engine->op_count, memory_order_relaxed),
                                  atomic_load_explicit(&engine->failed_op_count, memory_order_relaxed),
-                                 atomic_load_explicit(&engine->payload_bytes, memory_order_relaxed), 0, 0};
+                                 atomic_load_explicit(&engine->payload_bytes, memory_order_relaxed),
+                                 0,
+                                 0,
+                                 0};
 }

@@ -190,6 +190,8 @@ typedef struct engine_comm_stats {
     uint64_t op_count, failed_op_count, payload_bytes;
     uint64_t direct_bytes,
         staged_bytes; /* of user buffers used in place, or copied through staging; 0 in totals */
+    /* For how long its oldest op has been that, and has not ended; 0: there is none. 0 in totals. */
+    uint64_t oldest_us;
 } engine_comm_stats_t;
 
 /* Thread-safe; valid until the last leave's done. */

@@ -107,6 +107,8 @@ Blinkwire__Comm *describe_roster(const roster_t *roster)
     if (roster->engine) {
         engine_comm_stats_t stats = engine_comm_stats(roster->engine);
         described->op_count = stats.op_count;
+        described->failed_op_count = stats.failed_op_count;
+        described->oldest_op_s = (double)stats.oldest_us / 1e6;
         described->bytes = stats.payload_bytes;
         described->direct_bytes = stats.direct_bytes;
         described->staged_bytes = stats.staged_bytes;

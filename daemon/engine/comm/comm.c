@@ -1,5 +1,6 @@
 #include "engine/comm/comm.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine/client/client.h"
 #include "engine/client/stored.h"
@@ -566,11 +567,13 @@ const char *engine_comm_network(const engine_comm_t *comm)
 engine_comm_stats_t engine_comm_stats(const engine_comm_t *comm)
 {
     /* Relaxed: counters, each right by itself. */
+    uint64_t since_us = atomic_load_explicit(&comm->awaited_since_us, memory_order_relaxed);
     return (engine_comm_stats_t){atomic_load_explicit(&comm->op_count, memory_order_relaxed),
                                  atomic_load_explicit(&comm->failed_op_count, memory_order_relaxed),
                                  atomic_load_explicit(&comm->payload_bytes, memory_order_relaxed),
                                  atomic_load_explicit(&comm->direct_bytes, memory_order_relaxed),
-                                 atomic_load_explicit(&comm->staged_bytes, memory_order_relaxed)};
+                                 atomic_load_explicit(&comm->staged_bytes, memory_order_relaxed),
+                                 since_us > 0 ? clock_us() - since_us : 0};
 }
 
 const fabric_t *engine_comm_fabric(const engine_comm_t *comm)

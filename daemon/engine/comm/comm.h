@@ -52,6 +52,7 @@ struct engine_comm {
     uint64_t oldest_since_us;  /* when the oldest op became that */
     blink_result_t end_reason; /* not BLINK_OK: the communicator has ended, and why */
     char end_text[BLINK_ERROR_TEXT_BYTES];
+    _Atomic uint64_t awaited_since_us; /* oldest_since_us, for everybody; 0: there is no op */
     _Atomic uint64_t op_count, failed_op_count, payload_bytes, direct_bytes, staged_bytes;
     plan_uses_t plan_uses; /* read by the control thread */
     _Atomic uint64_t *link_bytes;

@@ -1,6 +1,7 @@
 #include "engine/op/op.h"
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "engine/client/client.h"
 #include "engine/loop.h"
 #include "engine/op/match.h"
@@ -197,6 +198,12 @@ static void op_init(comm_op_t *op, engine_comm_t *comm, const op_signature_t *si
     }
 }
 
+/* Relaxed: a number that tools show. */
+static void tell_oldest(engine_comm_t *comm, uint64_t since_us)
+{
+    atomic_store_explicit(&comm->awaited_since_us, since_us, memory_order_relaxed);
+}
+
 blink_result_t op_create(comm_rank_t *rank, const op_signature_t *signature, const op_shape_t *shape,
                          comm_op_t **created)
 {
@@ -215,8 +222,10 @@ blink_result_t op_create(comm_rank_t *rank, const op_signature_t *signature, con
         memory_free(comm, op);
         return result;
     }
-    if (list_is_empty(&comm->ops))
+    if (list_is_empty(&comm->ops)) {
         list_append(&comm->engine->busy_comms, &comm->of_busy);
+        tell_oldest(comm, op->since_us);
+    }
     list_append(&comm->ops, &op->of_comm);
     comm->op_total++;
     rank->client->begun_ops++;
@@ -321,7 +330,8 @@ static bool is_kept_as_spare(const engine_comm_t *comm, const comm_op_t *op)
 static void op_free(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
-    if (comm->ops.next == &op->of_comm)
+    bool is_oldest = comm->ops.next == &op->of_comm;
+    if (is_oldest)
         comm->oldest_since_us = clock_us(); /* of the next one: its ranks may have waited for this one */
     if (comm->sweep == &op->of_comm)
         comm->sweep = op->of_comm.next;
@@ -329,6 +339,8 @@ static void op_free(comm_op_t *op)
     comm->op_total--;
     if (list_is_empty(&comm->ops))
         list_remove(&comm->of_busy);
+    if (is_oldest)
+        tell_oldest(comm, list_is_empty(&comm->ops) ? 0 : comm->oldest_since_us);
     if (comm->leaving_count > 0)
         comm_attend(comm);
     comm_rank_t *beginner = op->beginner;
@@ -371,31 +383,37 @@ static void count_memory(const comm_op_t *op)
         atomic_fetch_add_explicit(&op->comm->staged_bytes, staged, memory_order_relaxed);
 }
 
+/* What is counted of a communicator, of its tenant and of all. */
+static void count(_Atomic uint64_t *of_comm, _Atomic uint64_t *of_tenant, _Atomic uint64_t *of_all,
+                  uint64_t amount)
+{
+    counter_add(of_comm, amount);
+    counter_add(of_tenant, amount);
+    counter_add(of_all, amount);
+}
+
 void op_succeed(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
     op_enter(op, OP_ENDED);
     remote_op_end(op, BLINK_OK, NULL);
     count_memory(op);
-    /* Relaxed: counters. */
-    atomic_fetch_add_explicit(&comm->op_count, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&comm->engine->op_count, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&comm->payload_bytes, op->shape.payload_bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&comm->engine->payload_bytes, op->shape.payload_bytes, memory_order_relaxed);
+    count(&comm->op_count, &comm->tenant->op_count, &comm->engine->op_count, 1);
+    count(&comm->payload_bytes, &comm->tenant->payload_bytes, &comm->engine->payload_bytes,
+          op->shape.payload_bytes);
     op_serve(op);
 }
 
 void op_fail(comm_op_t *op, blink_result_t code, const char *text)
 {
+    engine_comm_t *comm = op->comm;
     if (op->state != OP_ENDED) {
         op_enter(op, OP_ENDED);
         op->result = code;
         /* Without memory or budget the code must do. */
-        op->text = account_copy_text(&op->comm->tenant->account, BUDGET_OP_BYTES, text);
+        op->text = account_copy_text(&comm->tenant->account, BUDGET_OP_BYTES, text);
         remote_op_end(op, code, text); /* which frees the text if it is the remote side's */
-        /* Relaxed: counters. */
-        atomic_fetch_add_explicit(&op->comm->failed_op_count, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&op->comm->engine->failed_op_count, 1, memory_order_relaxed);
+        count(&comm->failed_op_count, &comm->tenant->failed_op_count, &comm->engine->failed_op_count, 1);
     }
     op_serve(op);
 }

@@ -1,5 +1,7 @@
 #include "engine/plans/plan_use.h"
 
+#include "base/counter.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,12 +52,6 @@ static plan_use_t *find_use(plan_uses_t *uses, const plan_ran_t *ran)
 }
 
 /* Relaxed, here and below: counters of one writer, each right by itself. */
-static void add(_Atomic uint64_t *counter, uint64_t amount)
-{
-    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, before + amount, memory_order_relaxed);
-}
-
 static void lower(_Atomic uint64_t *least, uint64_t value)
 {
     if (value < atomic_load_explicit(least, memory_order_relaxed))
@@ -75,13 +71,13 @@ void plan_uses_note(plan_uses_t *uses, const plan_ran_t *ran)
         return;
     lower(&use->bytes_least, ran->bytes);
     raise(&use->bytes_most, ran->bytes);
-    add(&use->op_count, 1);
+    counter_add(&use->op_count, 1);
     if (ran->measured_ns == 0)
         return;
     lower(&use->measured_ns_least, ran->measured_ns);
-    add(&use->measured_ns, ran->measured_ns);
-    add(&use->predicted_ns, (uint64_t)(ran->predicted_us * 1e3));
-    add(&use->measured_count, 1);
+    counter_add(&use->measured_ns, ran->measured_ns);
+    counter_add(&use->predicted_ns, (uint64_t)(ran->predicted_us * 1e3));
+    counter_add(&use->measured_count, 1);
 }
 
 const plan_use_t *plan_uses_first(const plan_uses_t *uses)
