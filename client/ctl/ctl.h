@@ -28,6 +28,7 @@ ctl_run_t ctl_key;                                                              
 ctl_run_t ctl_links;                                                                            /* links.c */
 ctl_run_t ctl_top;      /* top/top.c */
 ctl_run_t ctl_web;      /* web/web.c */
+ctl_run_t ctl_metrics;  /* metrics/metrics.c */
 ctl_run_t ctl_topology; /* topology.c */
 ctl_run_t ctl_plan;     /* plan.c */
 ctl_run_t ctl_explain;  /* explain.c */

@@ -27,7 +27,7 @@ static const command_t commands[] = {
     {"explain", ctl_explain, true},   {"tenants", ctl_tenants, true},
     {"nodes", ctl_nodes, true},       {"key", ctl_key, false},
     {"top", ctl_top, true},           {"web", ctl_web, true},
-    {"version", ctl_version, true},
+    {"metrics", ctl_metrics, true},   {"version", ctl_version, true},
 };
 
 typedef struct invocation {
@@ -158,6 +158,7 @@ static const char DOC[] = "Look into a running blinkd, and plan without one."
                           "  clients    connected processes\n"
                           "  tenants    what users make the daemon keep, and may\n"
                           "  nodes      the daemons of the cluster that it knows\n"
+                          "  metrics    what the daemon counts, for Prometheus and its like\n"
                           "  key        make the key that the daemons of a cluster share\n"
                           "  plan       how a collective would run on a topology; needs no daemon\n"
                           "  explain    which plan is chosen for a size, and why; needs no daemon\n"
