@@ -2,12 +2,13 @@
 #include "config.h"
 
 #include "base/ini_file.h"
+#include "base/value.h"
 #include "frame.h"
 #include "names.h"
 #include "net/net.h"
 
 #include <errno.h>
-#include <math.h>
+#include <float.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,13 +42,12 @@ typedef struct config_key {
 #define COUNT_MAX     10000000u
 #define GPU_PARTS_MAX 64u
 #define THREADS_MAX   1024u
+#define SECONDS_MAX   1e6
 
 static blink_result_t parse_count(const char *value, uint32_t most, uint32_t *count)
 {
-    char *end;
-    errno = 0;
-    unsigned long parsed = strtoul(value, &end, 10);
-    if (errno != 0 || end == value || *end != '\0' || value[0] == '-' || parsed > most)
+    uint64_t parsed;
+    if (!value_parse_number(value, most, &parsed))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "'%s' is not a count from 0 to %u", value, most);
     *count = (uint32_t)parsed;
     return BLINK_OK;
@@ -63,31 +63,16 @@ static blink_result_t parse_count64(const char *value, uint64_t *count)
 
 static blink_result_t parse_bytes(const char *value, uint64_t *bytes)
 {
-    static const char suffixes[] = "KMGT";
-    char *end;
-    errno = 0;
-    unsigned long long parsed = strtoull(value, &end, 10);
-    unsigned shift = 0;
-    const char *suffix = *end ? strchr(suffixes, *end) : NULL;
-    if (suffix) {
-        shift = 10 * ((unsigned)(suffix - suffixes) + 1);
-        end++;
-    }
-    if (errno != 0 || end == value || *end != '\0' || value[0] == '-' || parsed > UINT64_MAX >> shift)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
-                          "'%s' is not a size in bytes such as 1048576, 512M or 64G", value);
-    *bytes = (uint64_t)parsed << shift;
+    if (!value_parse_bytes(value, bytes))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "'%s' is not " VALUE_BYTES_EXAMPLES, value);
     return BLINK_OK;
 }
 
 static blink_result_t parse_seconds(const char *value, double *seconds)
 {
-    char *end;
-    double parsed = strtod(value, &end);
-    if (end == value || *end != '\0' || !isfinite(parsed) || parsed <= 0 || parsed > 1e6)
+    if (!value_parse_positive(value, SECONDS_MAX, seconds))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "'%s' is not a number of seconds above 0 and up to 1000000", value);
-    *seconds = parsed;
     return BLINK_OK;
 }
 
@@ -229,9 +214,8 @@ static blink_result_t parse_pace(settings_t *settings, const char *value)
         settings->pace_scale = 0;
         return BLINK_OK;
     }
-    char *end;
-    double scale = strtod(value, &end);
-    if (end == value || *end != '\0' || !isfinite(scale) || scale <= 0)
+    double scale;
+    if (!value_parse_positive(value, DBL_MAX, &scale))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "pace scale '%s': a number above 0 such as 0.004, auto or off", value);
     settings->pace_scale = scale;

@@ -46,6 +46,15 @@ static blink_result_t timed_out(void)
     return BLINK_FAIL(BLINK_ERR_TIMEOUT, "the daemon does not answer");
 }
 
+static blink_result_t not_connected(const char *path, int error)
+{
+    const char *advice = "start one (blinkd --socket PATH --devices host:8), or name the socket of one: "
+                         "BLINK_SOCKET=PATH";
+    if (error == EACCES)
+        advice = "the socket is for a group: see its mode, and SocketGroup= in blinkd.socket";
+    return BLINK_FAIL(BLINK_ERR_CONNECT, "no daemon answers on %s: %s; %s", path, strerror(error), advice);
+}
+
 blink_result_t frame_connect(const char *path, double timeout_s, int *socket_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -63,9 +72,7 @@ blink_result_t frame_connect(const char *path, double timeout_s, int *socket_fd)
         status = connect(fd, (const struct sockaddr *)&address, sizeof(address));
     } while (status != 0 && errno == EINTR);
     if (status != 0) {
-        blink_result_t result = errno == EAGAIN ? timed_out()
-                                                : BLINK_FAIL(BLINK_ERR_CONNECT, "no daemon answers on %s: %s",
-                                                             path, strerror(errno));
+        blink_result_t result = errno == EAGAIN ? timed_out() : not_connected(path, errno);
         close(fd);
         return result;
     }

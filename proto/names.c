@@ -26,14 +26,23 @@ static const name_entry_t datatypes[] = {
     {"bfloat16", BLINK_BFLOAT16, 2},
     {"float8_e4m3", BLINK_FLOAT8_E4M3, 1},
     {"float8_e5m2", BLINK_FLOAT8_E5M2, 1},
+    /* C's and nccl-tests' */
     {"half", BLINK_FLOAT16, 2},
     {"float", BLINK_FLOAT32, 4},
     {"double", BLINK_FLOAT64, 8},
     {"int", BLINK_INT32, 4},
+    {"f8e4m3", BLINK_FLOAT8_E4M3, 1},
+    {"f8e5m2", BLINK_FLOAT8_E5M2, 1},
+    /* frameworks' */
+    {"fp16", BLINK_FLOAT16, 2},
+    {"bf16", BLINK_BFLOAT16, 2},
+    {"fp32", BLINK_FLOAT32, 4},
+    {"fp64", BLINK_FLOAT64, 8},
 };
-static const name_entry_t redops[] = {{"sum", BLINK_SUM, 0}, {"prod", BLINK_PROD, 0},
-                                      {"max", BLINK_MAX, 0}, {"min", BLINK_MIN, 0},
-                                      {"avg", BLINK_AVG, 0}, {"premulsum", BLINK_PRE_MUL_SUM, 0}};
+static const name_entry_t redops[] = {{"sum", BLINK_SUM, 0},           {"prod", BLINK_PROD, 0},
+                                      {"max", BLINK_MAX, 0},           {"min", BLINK_MIN, 0},
+                                      {"avg", BLINK_AVG, 0},           {"premulsum", BLINK_PRE_MUL_SUM, 0},
+                                      {"mulsum", BLINK_PRE_MUL_SUM, 0}};
 #define COLLECTIVE_NAME(collective, opcode, name, ...) {name, BLINK_##collective, 0},
 static const name_entry_t collectives[] = {COLLECTIVES(COLLECTIVE_NAME)};
 static const name_entry_t algorithms[] = {{"auto", BLINK_ALGORITHM_AUTO, 0},
@@ -85,10 +94,31 @@ static const name_entry_t *entry_by_value(const name_entry_t *table, size_t coun
     return NULL;
 }
 
+/* The next letter of a name, in lower case, that is neither '-' nor '_'; NUL at the end. */
+static char next_letter(const char **at)
+{
+    while (**at == '-' || **at == '_')
+        (*at)++;
+    char letter = **at;
+    *at += letter ? 1 : 0;
+    return letter >= 'A' && letter <= 'Z' ? (char)(letter | 0x20) : letter;
+}
+
+bool blink_names_match(const char *one, const char *other)
+{
+    for (;;) {
+        char letter = next_letter(&one);
+        if (letter != next_letter(&other))
+            return false;
+        if (!letter)
+            return true;
+    }
+}
+
 static const name_entry_t *entry_by_name(const name_entry_t *table, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(table[i].name, name) == 0)
+        if (blink_names_match(table[i].name, name))
             return &table[i];
     }
     return NULL;

@@ -21,8 +21,12 @@ const char *blink_name_result(uint32_t value);
 /** The name of a result's constant, "BLINK_ERR_PEER_LOST"; NULL for a value outside the enum. */
 const char *blink_name_result_constant(uint32_t value);
 
-/** Parse a name; false (and *value untouched) if it names nothing. "float", "double", "int" are accepted too.
- */
+/** Whether two names are the same but for case, '-' and '_': "all_reduce" is "allreduce". */
+bool blink_names_match(const char *one, const char *other);
+
+/** Parse a name, which matches as blink_names_match() says; false (and *value untouched) if it names nothing.
+ * Also accepted are C's, nccl-tests' and frameworks' names: "half", "float", "double", "int", "f8e4m3",
+ * "f8e5m2", "fp16", "bf16", "fp32", "fp64", "mulsum". */
 bool blink_parse_datatype(const char *name, blink_datatype_t *value);
 bool blink_parse_redop(const char *name, blink_redop_t *value);
 bool blink_parse_collective(const char *name, blink_collective_t *value);

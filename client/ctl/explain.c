@@ -13,6 +13,7 @@
 #include "plan/show/phases.h"
 #include "plan/show/ways.h"
 #include "request.h"
+#include "tools/arguments.h"
 #include "tools/human.h"
 #include "tools/table.h"
 #include "topo/rates.h"
@@ -43,21 +44,14 @@ static error_t parse_explain(int key, char *argument, struct argp_state *state)
         state->child_inputs[0] = options->common;
         state->child_inputs[1] = &options->request;
         return 0;
-    case KEY_COMM: {
-        char *end;
-        unsigned long comm = strtoul(argument, &end, 10);
-        if (*end || end == argument || argument[0] == '-' || comm == 0 || comm > UINT32_MAX)
-            argp_error(state, "--comm=%s: the number of a communicator, as blinkctl comms shows it",
-                       argument);
-        options->comm = (uint32_t)comm;
-        options->request.optional = true;
+    case KEY_COMM:
+        options->comm = argument_comm(state, "--comm", argument);
         return 0;
-    }
     case ARGP_KEY_END:
         if (options->request.algorithms[0] != BLINK_ALGORITHM_AUTO)
             argp_error(state, "--algorithm: explain compares them all");
-        if (options->common->host && options->comm == 0)
-            argp_error(state, "--host asks a daemon, which explain does for --comm");
+        if (options->comm > 0 && options->request.topology)
+            argp_error(state, "--comm asks the daemon, and --topology names a topology: not both");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -445,9 +439,11 @@ blink_result_t ctl_explain(int argc, char **argv, ctl_options_t *common)
         .parser = parse_explain,
         .doc =
             "Say which algorithm and protocol are chosen for a size, against which "
-            "others, from which sizes on others are, and what limits the rate. --bytes is 64M unless given.",
+            "others, from which sizes on others are, and what limits the rate. --bytes is 64M unless given. "
+            "Without --topology it is about the running daemon's topology.",
         .children = children};
     explain_options_t options = {.common = common, .request = request_default};
+    options.request.common = common;
     options.request.bytes = DEFAULT_BYTES;
     argp_parse(&argp, argc, argv, 0, NULL, &options);
     if (options.comm > 0)
@@ -457,7 +453,8 @@ blink_result_t ctl_explain(int argc, char **argv, ctl_options_t *common)
     BLINK_TRY(request_open(&options.request, &opened));
     explanation_t e = {.topo = opened.topo,
                        .request = &opened.plan,
-                       .line_rates = topo_is_machine(options.request.topology) && !options.request.gpus};
+                       .line_rates = options.request.topology && topo_is_machine(options.request.topology) &&
+                                     !options.request.gpus};
     blink_result_t result = explain(&e);
     if (result == BLINK_OK)
         result = common->json ? print_json(&e) : print_text(&e);

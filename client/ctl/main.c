@@ -1,6 +1,7 @@
 /* blinkctl: finds the command, runs it, and turns its result into one line on stderr and an exit status. */
 #include "ctl.h"
 
+#include "base/near.h"
 #include "host.h"
 #include "tools/query.h"
 
@@ -20,15 +21,15 @@ typedef struct command {
 } command_t;
 
 static const command_t commands[] = {
-    {"status", ctl_status, true},     {"devices", ctl_devices, true},
-    {"topology", ctl_topology, true}, {"links", ctl_links, true},
-    {"comms", ctl_comms, true},       {"clients", ctl_clients, true},
-    {"plan", ctl_plan, false},        {"simulate", ctl_simulate, false},
-    {"explain", ctl_explain, true},   {"tenants", ctl_tenants, true},
-    {"nodes", ctl_nodes, true},       {"key", ctl_key, false},
-    {"top", ctl_top, true},           {"web", ctl_web, true},
-    {"metrics", ctl_metrics, true},   {"version", ctl_version, true},
+    {"status", ctl_status, true},   {"devices", ctl_devices, true},   {"topology", ctl_topology, true},
+    {"links", ctl_links, true},     {"comms", ctl_comms, true},       {"clients", ctl_clients, true},
+    {"plan", ctl_plan, true},       {"simulate", ctl_simulate, true}, {"explain", ctl_explain, true},
+    {"tenants", ctl_tenants, true}, {"nodes", ctl_nodes, true},       {"key", ctl_key, false},
+    {"top", ctl_top, true},         {"web", ctl_web, true},           {"metrics", ctl_metrics, true},
+    {"version", ctl_version, true},
 };
+
+#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 
 typedef struct invocation {
     ctl_options_t options;
@@ -145,34 +146,49 @@ blink_result_t ctl_print_json(json_t *value, size_t flags)
 
 /* ---- the command line ---- */
 
-static const char DOC[] = "Look into a running blinkd, and plan without one."
-                          "\v"
-                          "Commands (blinkctl COMMAND --help tells more):\n"
-                          "  top        jobs, communicators and links at work, on the whole screen\n"
-                          "  web        a page with the same, and pictures, for a browser\n"
-                          "  status     the daemon and its totals\n"
-                          "  devices    the devices it offers\n"
-                          "  topology   its topology, or the one of a name or file\n"
-                          "  links      what every directed link is doing; --watch follows\n"
-                          "  comms      communicators\n"
-                          "  clients    connected processes\n"
-                          "  tenants    what users make the daemon keep, and may\n"
-                          "  nodes      the daemons of the cluster that it knows\n"
-                          "  metrics    what the daemon counts, for Prometheus and its like\n"
-                          "  key        make the key that the daemons of a cluster share\n"
-                          "  plan       how a collective would run on a topology; needs no daemon\n"
-                          "  explain    which plan is chosen for a size, and why; needs no daemon\n"
-                          "  simulate   how long it would take, size by size; needs no daemon\n"
-                          "  version    of blinkctl and of the daemon\n"
-                          "\n"
-                          "Exit status: 0 success; 1 the request failed; 2 bad usage; 3 no daemon answers.";
+static const char DOC[] =
+    "Look into a running blinkd, and plan, with one or without."
+    "\v"
+    "Commands (blinkctl COMMAND --help tells more):\n"
+    "  top        jobs, communicators and links at work, on the whole screen\n"
+    "  web        a page with the same, and pictures, for a browser\n"
+    "  status     the daemon and its totals\n"
+    "  devices    the devices it offers\n"
+    "  topology   its topology, or the one of a name or file\n"
+    "  links      what every directed link is doing; --watch follows\n"
+    "  comms      communicators\n"
+    "  clients    connected processes\n"
+    "  tenants    what users make the daemon keep, and may\n"
+    "  nodes      the daemons of the cluster that it knows\n"
+    "  metrics    what the daemon counts, for Prometheus and its like\n"
+    "  key        make the key that the daemons of a cluster share\n"
+    "  plan       how a collective would run on a topology\n"
+    "  explain    which plan is chosen for a size, and why\n"
+    "  simulate   how long it would take, size by size\n"
+    "  version    of blinkctl and of the daemon\n"
+    "plan, explain and simulate take the running daemon's topology; with --topology they "
+    "need no daemon.\n"
+    "\n"
+    "Sizes are in powers of 1024, in and out: 64K, 64KB and 64KiB are 65536 bytes. "
+    "GB/s are 1e9 bytes per second.\n"
+    "\n"
+    "Exit status: 0 success; 1 the request failed; 2 bad usage; 3 no daemon answers.";
 
 static const command_t *find_command(const char *name)
 {
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(commands[i].name, name) == 0)
             return &commands[i];
     return NULL;
+}
+
+static void refuse_command(struct argp_state *state, const char *name)
+{
+    char hint[NEAR_HINT_BYTES];
+    near_t near = near_begin(name);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        near_try(&near, commands[i].name);
+    argp_error(state, "there is no command \"%s\"%s", name, near_hint(&near, hint));
 }
 
 static error_t parse_main(int key, char *argument, struct argp_state *state)
@@ -185,7 +201,7 @@ static error_t parse_main(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_ARG:
         invocation->command = find_command(argument);
         if (!invocation->command)
-            argp_error(state, "there is no command \"%s\"", argument);
+            refuse_command(state, argument);
         invocation->first_word = state->next - 1;
         state->next = state->argc; /* the rest is the command's */
         return 0;

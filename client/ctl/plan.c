@@ -104,11 +104,13 @@ blink_result_t ctl_plan(int argc, char **argv, ctl_options_t *common)
         {&request_argp, 0, NULL, 0}, {&ctl_common_argp, 0, NULL, 0}, {0}};
     static const struct argp argp = {.options = own_options,
                                      .parser = parse_plan,
-                                     .doc = "Plan a collective without a daemon: the trees, rings or routes, "
-                                            "the rate they allow and the proven bound. --json prints "
-                                            "blink-plan/1.",
+                                     .doc =
+                                         "Plan a collective, on the topology of the running daemon or on the "
+                                         "one named: the trees, rings or routes, the rate they allow "
+                                         "and the proven bound.",
                                      .children = children};
     plan_options_t options = {.common = common, .request = request_default};
+    options.request.common = common;
     argp_parse(&argp, argc, argv, 0, NULL, &options);
 
     request_case_t opened;

@@ -1,23 +1,17 @@
 /* The options of a planning request, and what they name. */
 #include "request.h"
 
-#include "names.h"
+#include "base/value.h"
 #include "plan/baseline/nccl/nccl_model.h"
 #include "plan/model.h"
-#include "tools/human.h"
+#include "tools/arguments.h"
 #include "topo/reached.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define COLLECTIVE_NAMES                                                                                     \
-    "allreduce, broadcast, reduce, allgather, reducescatter, gather, scatter, alltoall or sendrecv"
-#define ALGORITHMS                                                                                           \
-    "auto, trees, shallow-trees, ring, double-binary-tree, blink, one-hop, binomial, recursive-doubling or " \
-    "multicast"
-
-#define SECONDS_MAX 1e6
+#define SECONDS_LEAST 1e-6
 
 enum {
     KEY_TOPOLOGY = 't',
@@ -35,17 +29,18 @@ enum {
 };
 
 const request_t request_default = {
-    .collective = BLINK_ALLREDUCE, .algorithm_count = 1, .algorithms = {BLINK_ALGORITHM_AUTO}, .peer = 1};
+    .collective = BLINK_ALLREDUCE, .algorithm_count = 1, .algorithms = {BLINK_ALGORITHM_AUTO}};
 
-static const struct argp_option options[] = {
+static const struct argp_option option_list[] = {
     {NULL, 0, NULL, 0, "What to plan:", -1},
-    {"topology", KEY_TOPOLOGY, "NAME|FILE", 0, "Topology to plan on", -1},
-    {"collective", KEY_COLLECTIVE, "NAME", 0, COLLECTIVE_NAMES "; default: allreduce", -1},
+    {"topology", KEY_TOPOLOGY, "NAME|FILE", 0, "Topology to plan on (default: the running daemon's)", -1},
+    {"collective", KEY_COLLECTIVE, "NAME", 0, ARGUMENT_COLLECTIVES "; default: allreduce", -1},
     {"ranks", KEY_RANKS, "LIST", 0,
-     "Device of each rank, such as 1,4,5,6: devices by number or node id (default: all)", -1},
-    {"root", KEY_ROOT, "RANK", 0, "Rank that has or gets all (default 0); of sendrecv the source", -1},
+     "Device of each rank, such as 0-3,6: devices by number or node id (default: all)", -1},
+    {"root", KEY_ROOT, "RANK", 0,
+     "Rank that has or gets all, by number or node id (default 0); of sendrecv the source", -1},
     {"peer", KEY_PEER, "RANK", 0, "Destination of sendrecv (default 1)", -1},
-    {"algorithm", KEY_ALGORITHM, "NAME", 0, ALGORITHMS "; default: auto", -1},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0, ARGUMENT_ALGORITHMS "; default: auto", -1},
     {"plan-seconds", KEY_PLAN_SECONDS, "SECONDS", 0,
      "Take the best plan found after so long, and say what it may lack (default: no limit)", -1},
     {"wires", KEY_WIRES, NULL, 0,
@@ -61,50 +56,20 @@ static const struct argp_option options[] = {
      -1},
     {"multicast", KEY_MULTICAST, NULL, 0,
      "Choose among plans by which switches reduce and copy, too, which no GPU runs yet", -1},
-    {"bytes", KEY_BYTES, "SIZE", 0, "Payload, with K, M or G for powers of 1024", -1},
+    {"bytes", KEY_BYTES, "SIZE", 0, "Payload: 512, 64K, 64KiB, 1G (powers of 1024)", -1},
     {0},
 };
 
-static uint32_t take_number(struct argp_state *state, const char *option, const char *what, const char *text)
-{
-    uint64_t number = 0;
-    if (!human_parse_number(text, UINT32_MAX - 1, &number))
-        argp_error(state, "--%s %s: %s", option, text, what);
-    return (uint32_t)number;
-}
-
-static uint32_t take_rank(struct argp_state *state, const char *option, const char *text)
-{
-    return take_number(state, option, "the number of a rank", text);
-}
-
-static double take_seconds(struct argp_state *state, const char *option, const char *text)
-{
-    char *end = NULL;
-    double seconds = strtod(text, &end);
-    if (end == text || *end || !(seconds > 0.0 && seconds <= SECONDS_MAX))
-        argp_error(state, "--%s %s: a number of seconds above 0 and up to %g", option, text, SECONDS_MAX);
-    return seconds;
-}
-
 static void take_algorithms(struct argp_state *state, request_t *request, const char *list)
 {
+    char item[VALUE_ITEM_BYTES];
     request->algorithm_count = 0;
-    for (const char *at = list;; at++) {
-        char word[32] = "";
-        size_t length = strcspn(at, ",");
-        if (length < sizeof(word))
-            memcpy(word, at, length);
+    for (const char *rest = list; value_next_item(&rest, item);) {
         if (request->algorithm_count == REQUEST_ALGORITHMS_MAX)
             argp_error(state, "--algorithm: more than %u", REQUEST_ALGORITHMS_MAX);
-        blink_algorithm_t *algorithm = &request->algorithms[request->algorithm_count++];
-        if (!blink_parse_algorithm(word, algorithm))
-            argp_error(state, "--algorithm %s: there is no algorithm \"%.*s\"; it may be " ALGORITHMS, list,
-                       (int)length, at);
-        request->multicast = request->multicast || *algorithm == BLINK_ALGORITHM_MULTICAST;
-        at += length;
-        if (!*at)
-            return;
+        blink_algorithm_t algorithm = argument_algorithm(state, "--algorithm", item);
+        request->algorithms[request->algorithm_count++] = algorithm;
+        request->multicast = request->multicast || algorithm == BLINK_ALGORITHM_MULTICAST;
     }
 }
 
@@ -116,27 +81,25 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
         request->topology = argument;
         return 0;
     case KEY_COLLECTIVE:
-        if (!blink_parse_collective(argument, &request->collective))
-            argp_error(state, "--collective %s: " COLLECTIVE_NAMES, argument);
+        request->collective = argument_collective(state, "--collective", argument);
         return 0;
     case KEY_RANKS:
         request->ranks = argument;
         return 0;
     case KEY_ROOT:
-        request->root = take_rank(state, "root", argument);
+        request->root = argument;
         return 0;
     case KEY_PEER:
-        request->peer = take_rank(state, "peer", argument);
+        request->peer = argument;
         return 0;
     case KEY_ALGORITHM:
         take_algorithms(state, request, argument);
         return 0;
     case KEY_BYTES:
-        if (!human_parse_bytes(argument, &request->bytes) || request->bytes == 0)
-            argp_error(state, "--bytes %s: a size such as 512, 64K or 1G", argument);
+        request->bytes = argument_bytes(state, "--bytes", argument, 1);
         return 0;
     case KEY_PLAN_SECONDS:
-        request->plan_seconds = take_seconds(state, "plan-seconds", argument);
+        request->plan_seconds = argument_seconds(state, "--plan-seconds", argument, SECONDS_LEAST);
         return 0;
     case KEY_GPUS:
         request->gpus = true;
@@ -148,11 +111,12 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
         request->multicast = true;
         return 0;
     case KEY_PEERS_MOST:
-        request->peers_most = take_number(state, "peers-most", "how many hosts", argument);
+        request->peers_most = (uint32_t)argument_number(state, "--peers-most", argument, 0, UINT32_MAX - 1);
         return 0;
     case ARGP_KEY_END:
-        if (!request->topology && !request->optional)
-            argp_error(state, "--topology is needed");
+        if (request->topology && request->common->host)
+            argp_error(state,
+                       "--host asks a daemon for its topology, and --topology names another: not both");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -173,47 +137,61 @@ char *request_help(int key, const char *text, void *input)
     fprintf(out,
             ".\nNxNAME is N hosts like that (1 to %u, %u devices in all) behind a non-blocking network, "
             "each with the NICs usual for it; NxNAME@G gives each NIC G GB/s: 64xdgx1v, 2xdgx1v_hybrid@5.\n"
-            "Files may be blink-topology/1 JSON or NCCL topology XML.",
+            "Files may be blink-topology/1 JSON or topology XML of NCCL or RCCL.",
             TOPO_GENERATED_HOSTS_MAX, TOPO_GENERATED_GPUS_MAX);
     fclose(out);
     return written;
 }
 
-const struct argp request_argp = {.options = options, .parser = parse_request, .help_filter = request_help};
+const struct argp request_argp = {
+    .options = option_list, .parser = parse_request, .help_filter = request_help};
 
-/* A device by its index or by its node's id. */
-static blink_result_t find_device(const topo_t *topo, const char *word, uint32_t *node)
+/* The devices of one item of a list: a node's id, an index or a range of these. */
+static blink_result_t add_devices(const topo_t *topo, const char *item, uint32_t *nodes, uint32_t *count)
 {
-    uint64_t index;
-    *node = topo_find_node(topo, word);
-    if (*node != TOPO_NONE)
-        return BLINK_OK;
-    if (!human_parse_number(word, UINT32_MAX, &index))
-        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology %s has no node \"%s\"", topo->name, word);
-    if (index >= topo->gpu_count)
+    uint32_t first, last, node = topo_find_node(topo, item);
+    bool is_node = node != TOPO_NONE;
+    if (is_node)
+        first = last = 0;
+    else if (!value_parse_range(item, INT32_MAX, &first, &last))
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology %s has no node \"%s\"", topo->name, item);
+    else if (first >= topo->gpu_count || last >= topo->gpu_count)
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "topology %s has devices 0 to %u, not %u", topo->name,
-                          topo->gpu_count - 1, (uint32_t)index);
-    *node = topo->gpus[index];
+                          topo->gpu_count - 1, first > last ? first : last);
+    uint32_t more = 1 + (last > first ? last - first : first - last);
+    if (more > PLAN_RANKS_MAX - *count)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "more than %u ranks", PLAN_RANKS_MAX);
+    for (uint32_t i = 0; i < more; i++)
+        nodes[(*count)++] = is_node ? node : topo->gpus[last > first ? first + i : first - i];
     return BLINK_OK;
 }
 
 /* `nodes` takes PLAN_RANKS_MAX. */
 static blink_result_t parse_ranks(const topo_t *topo, const char *list, uint32_t *nodes, uint32_t *count)
 {
-    char *words = strdup(list);
-    if (!words)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the list of ranks");
-    blink_result_t result = BLINK_OK;
-    char *rest = words;
+    char item[VALUE_ITEM_BYTES];
     *count = 0;
-    for (char *word; result == BLINK_OK && (word = strsep(&rest, ",")) != NULL;) {
-        if (*count == PLAN_RANKS_MAX)
-            result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "more than %u ranks", PLAN_RANKS_MAX);
-        else
-            result = find_device(topo, word, &nodes[(*count)++]);
+    for (const char *rest = list; value_next_item(&rest, item);)
+        BLINK_TRY(add_devices(topo, item, nodes, count));
+    return BLINK_OK;
+}
+
+/* A rank by its number or by its node's id; `missing` unless one is named. */
+static blink_result_t find_rank(const request_case_t *opened, const char *option, const char *text,
+                                uint32_t missing, uint32_t *rank)
+{
+    uint64_t number = missing;
+    if (!text || value_parse_number(text, UINT32_MAX - 1, &number)) {
+        *rank = (uint32_t)number;
+        return BLINK_OK;
     }
-    free(words);
-    return result;
+    uint32_t node = topo_find_node(opened->topo, text);
+    for (*rank = 0; *rank < opened->plan.rank_count; ++*rank)
+        if (node != TOPO_NONE && opened->plan.rank_node[*rank] == node)
+            return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "%s %s: neither the number of a rank nor the node of one%s%s",
+                      option, text, node == TOPO_NONE ? ": no such node is in topology " : "",
+                      node == TOPO_NONE ? opened->topo->name : "");
 }
 
 blink_result_t request_load(const char *what, topo_t **topo)
@@ -224,8 +202,26 @@ blink_result_t request_load(const char *what, topo_t **topo)
     return BLINK_OK;
 }
 
+blink_result_t request_load_daemons(const ctl_options_t *options, uint32_t comm, topo_t **topo)
+{
+    Blinkwire__Reply *reply;
+    Blinkwire__Query question = ctl_question(options, BLINKWIRE__QUERY_KIND__TOPOLOGY);
+    question.comm = comm;
+    BLINK_TRY(ctl_ask_for(options, &question, &reply));
+    const char *text = reply->query->topology_json;
+    blink_result_t result = topo_parse_json(text, strlen(text), "the daemon's topology", topo);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return result;
+}
+
 static blink_result_t load_topology(const request_t *request, topo_t **topo)
 {
+    if (!request->topology) {
+        blink_result_t result = request_load_daemons(request->common, 0, topo);
+        if (result == BLINK_ERR_CONNECT)
+            return BLINK_FAIL(result, "no --topology is named, and %s", blink_error_text());
+        return result;
+    }
     return request->gpus && topo_is_machine(request->topology) ? topo_load_as_reached(request->topology, topo)
                                                                : request_load(request->topology, topo);
 }
@@ -245,8 +241,6 @@ blink_result_t request_open(const request_t *request, request_case_t *opened)
 {
     *opened = (request_case_t){.plan = {.collective = request->collective,
                                         .algorithm = request->algorithms[0],
-                                        .root = request->root,
-                                        .peer = request->peer,
                                         .bytes = request->bytes,
                                         .peers_most = request->peers_most,
                                         .multicast = request->multicast,
@@ -257,11 +251,15 @@ blink_result_t request_open(const request_t *request, request_case_t *opened)
     opened->plan.rank_count = opened->topo->gpu_count;
     if (request->gpus)
         opened->plan.block_GBps = guess_block_GBps(opened->topo);
-    if (!request->ranks)
-        return BLINK_OK;
-    opened->plan.rank_node = opened->nodes;
-    blink_result_t result =
-        parse_ranks(opened->topo, request->ranks, opened->nodes, &opened->plan.rank_count);
+    blink_result_t result = BLINK_OK;
+    if (request->ranks) {
+        opened->plan.rank_node = opened->nodes;
+        result = parse_ranks(opened->topo, request->ranks, opened->nodes, &opened->plan.rank_count);
+    }
+    if (result == BLINK_OK)
+        result = find_rank(opened, "--root", request->root, 0, &opened->plan.root);
+    if (result == BLINK_OK)
+        result = find_rank(opened, "--peer", request->peer, 1, &opened->plan.peer);
     if (result != BLINK_OK)
         request_close(opened);
     return result;

@@ -4,12 +4,14 @@
 #include "ctl.h"
 #include "names.h"
 #include "request.h"
-#include "tools/human.h"
+#include "tools/arguments.h"
 
+#include "base/value.h"
 #include "collective.h"
 #include "sim/goal.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,33 +37,6 @@ typedef struct simulate_options {
 } simulate_options_t;
 
 /* ---- command line ---- */
-
-static uint64_t take_size(struct argp_state *state, const char *name, const char *text)
-{
-    uint64_t bytes = 0;
-    if (!human_parse_bytes(text, &bytes) || bytes == 0)
-        argp_error(state, "--%s %s: a size such as 512, 64K or 1G", name, text);
-    return bytes;
-}
-
-static uint64_t take_number(struct argp_state *state, const char *name, const char *text, uint64_t least,
-                            uint64_t most)
-{
-    uint64_t number = 0;
-    if (!human_parse_number(text, most, &number) || number < least)
-        argp_error(state, "--%s %s: a number from %llu to %llu", name, text, (unsigned long long)least,
-                   (unsigned long long)most);
-    return number;
-}
-
-static double take_rate(struct argp_state *state, const char *text)
-{
-    char *end;
-    double rate = strtod(text, &end);
-    if (end == text || *end || !(rate > 0))
-        argp_error(state, "--reduce-gbps %s: a number above 0", text);
-    return rate;
-}
 
 static void finish_options(struct argp_state *state, simulate_options_t *options)
 {
@@ -114,27 +89,27 @@ static error_t parse_simulate(int key, char *argument, struct argp_state *state)
     simulate_options_t *options = state->input;
     switch (key) {
     case 'b':
-        options->min_bytes = take_size(state, "min-bytes", argument);
+        options->min_bytes = argument_bytes(state, "--min-bytes", argument, 1);
         return 0;
     case 'e':
-        options->max_bytes = take_size(state, "max-bytes", argument);
+        options->max_bytes = argument_bytes(state, "--max-bytes", argument, 1);
         return 0;
     case KEY_FACTOR:
-        options->factor = take_number(state, "factor", argument, 2, UINT32_MAX);
+        options->factor = argument_number(state, "--factor", argument, 2, UINT32_MAX);
         return 0;
     case KEY_PROTOCOL:
-        options->protocol_given = blink_parse_protocol(argument, &options->protocol);
-        if (!options->protocol_given)
-            argp_error(state, "--protocol %s: simple, ll or ll128", argument);
+        options->protocol_given = true;
+        options->protocol = argument_protocol(state, "--protocol", argument);
         return 0;
     case KEY_CHUNK:
-        options->chunk_bytes = take_size(state, "chunk", argument);
+        options->chunk_bytes = argument_bytes(state, "--chunk", argument, 1);
         return 0;
     case KEY_SLOTS:
-        options->slots = (uint32_t)take_number(state, "slots", argument, 1, SLOTS_MAX);
+        options->slots = (uint32_t)argument_number(state, "--slots", argument, 1, SLOTS_MAX);
         return 0;
     case KEY_REDUCE:
-        options->reduce_GBps = take_rate(state, argument);
+        if (!value_parse_positive(argument, DBL_MAX, &options->reduce_GBps))
+            argp_error(state, "--reduce-gbps %s: a number above 0", argument);
         return 0;
     default:
         return parse_output(key, argument, state);
@@ -162,8 +137,7 @@ static const struct argp_option option_list[] = {
 static const char DOC[] =
     "Sweep sizes on virtual clocks over the programs that the executors run: time, bandwidths as nccl-tests "
     "defines them, and how busy each link is. Several algorithms, with commas between them, are compared. "
-    "Needs no "
-    "daemon."
+    "Without --topology they run on the running daemon's topology."
     "\v"
     "Times are launch plus transfers: a hop's cost by protocol and kind of link as NCCL's model has it, the "
     "links' "
@@ -332,6 +306,7 @@ blink_result_t ctl_simulate(int argc, char **argv, ctl_options_t *common)
                                   .request = request_default,
                                   .factor = DEFAULT_FACTOR,
                                   .reduce_GBps = SIM_REDUCE_GBPS};
+    options.request.common = common;
     argp_parse(&argp, argc, argv, 0, NULL, &options);
 
     request_case_t opened;

@@ -3,12 +3,11 @@
 #include "ctl.h"
 
 #include "request.h"
-#include "tools/human.h"
+#include "tools/arguments.h"
 #include "topo/detect/detect.h"
 #include "topo/topo.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { KEY_DETECT = 256, KEY_COMM };
 
@@ -22,27 +21,12 @@ typedef struct topology_options {
     topo_writer_t *write;
 } topology_options_t;
 
-static topo_writer_t *find_writer(const char *format)
+static topo_writer_t *take_format(struct argp_state *state, const char *text)
 {
-    static const struct {
-        const char *format;
-        topo_writer_t *write;
-    } writers[] = {{"table", topo_write_table},
-                   {"json", topo_write_json},
-                   {"dot", topo_write_dot},
-                   {"svg", topo_write_svg}};
-    for (size_t i = 0; i < sizeof(writers) / sizeof(writers[0]); i++)
-        if (strcmp(writers[i].format, format) == 0)
-            return writers[i].write;
-    return NULL;
-}
-
-static uint32_t take_comm(struct argp_state *state, const char *text)
-{
-    uint64_t comm = 0;
-    if (!human_parse_number(text, UINT32_MAX, &comm) || comm == 0)
-        argp_error(state, "--comm %s: the number of a communicator", text);
-    return (uint32_t)comm;
+    static const char *const formats[] = {"table", "json", "dot", "svg", NULL};
+    static topo_writer_t *const writers[] = {topo_write_table, topo_write_json, topo_write_dot,
+                                             topo_write_svg};
+    return writers[argument_word(state, "--format", text, formats)];
 }
 
 static error_t parse_topology(int key, char *argument, struct argp_state *state)
@@ -53,15 +37,13 @@ static error_t parse_topology(int key, char *argument, struct argp_state *state)
         state->child_inputs[0] = options->common;
         return 0;
     case 'f':
-        options->write = find_writer(argument);
-        if (!options->write)
-            argp_error(state, "--format %s: table, json, dot or svg", argument);
+        options->write = take_format(state, argument);
         return 0;
     case KEY_DETECT:
         options->detect = true;
         return 0;
     case KEY_COMM:
-        options->comm = take_comm(state, argument);
+        options->comm = argument_comm(state, "--comm", argument);
         return 0;
     case ARGP_KEY_ARG:
         if (options->what)
@@ -81,24 +63,12 @@ static error_t parse_topology(int key, char *argument, struct argp_state *state)
     }
 }
 
-static blink_result_t daemons_topology(const ctl_options_t *options, uint32_t comm, topo_t **topo)
-{
-    Blinkwire__Reply *reply;
-    Blinkwire__Query question = ctl_question(options, BLINKWIRE__QUERY_KIND__TOPOLOGY);
-    question.comm = comm;
-    BLINK_TRY(ctl_ask_for(options, &question, &reply));
-    const char *text = reply->query->topology_json;
-    blink_result_t result = topo_parse_json(text, strlen(text), "the daemon's topology", topo);
-    blinkwire__reply__free_unpacked(reply, NULL);
-    return result;
-}
-
 static blink_result_t find_topology(const topology_options_t *options, topo_t **topo)
 {
     if (options->detect)
         return topo_detect(&(detect_sources_t){0}, topo);
     return options->what ? request_load(options->what, topo)
-                         : daemons_topology(options->common, options->comm, topo);
+                         : request_load_daemons(options->common, options->comm, topo);
 }
 
 blink_result_t ctl_topology(int argc, char **argv, ctl_options_t *common)

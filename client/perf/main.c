@@ -21,6 +21,8 @@ static blink_result_t ask_daemon(perf_options_t *options, perf_run_t *run)
     blink_result_t result = BLINK_OK;
     if (options->rank_count == 0)
         result = perf_ask_device_count(&query, &options->rank_count);
+    if (result == BLINK_OK && options->root_node && !options->joins)
+        result = perf_ask_root(&query, options);
     if (result == BLINK_OK && options->memory == PERF_MEMORY_DEVICE)
         result = perf_ask_gpus(&query, options, run->gpus);
     query_close(&query);

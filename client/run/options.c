@@ -1,7 +1,7 @@
 /* The command line of blinkrun. */
 #include "run/options.h"
 
-#include "tools/human.h"
+#include "tools/arguments.h"
 
 #include <argp.h>
 #include <stdio.h>
@@ -46,14 +46,6 @@ static const struct argp_option option_list[] = {
     {"node", KEY_NODE, "FIRST:COUNT:JOB:RENDEZVOUS", OPTION_HIDDEN, NULL, 0},
     {0},
 };
-
-static uint32_t take_number(struct argp_state *state, const char *name, const char *text, uint32_t most)
-{
-    uint64_t value;
-    if (!human_parse_number(text, most, &value) || value == 0)
-        argp_error(state, "%s %s: a number from 1 to %u", name, text, most);
-    return (uint32_t)value;
-}
 
 static void take_hosts(struct argp_state *state, run_options_t *options, char *list)
 {
@@ -126,7 +118,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
     run_options_t *options = state->input;
     switch (key) {
     case 'n':
-        options->rank_count = take_number(state, "-n", argument, RUN_RANKS_MAX);
+        options->rank_count = (uint32_t)argument_number(state, "-n", argument, 1, RUN_RANKS_MAX);
         return 0;
     case KEY_HOSTS:
         take_hosts(state, options, argument);

@@ -1,10 +1,9 @@
-/* Formatting and parsing of numbers for the tools' tables and command lines. */
+/* Formatting of numbers for the tools' tables. */
 #include "tools/human.h"
 
-#include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *human_number(double value, char text[HUMAN_BYTES])
@@ -16,14 +15,31 @@ const char *human_number(double value, char text[HUMAN_BYTES])
     return text;
 }
 
+const char *human_column(double value, unsigned width, unsigned decimals, char text[HUMAN_BYTES])
+{
+    char number[HUMAN_BYTES];
+    human_number(value, number);
+    size_t whole = strcspn(number, "."), behind = strlen(number) - whole, most = decimals + 1;
+    size_t after = behind < most ? most - behind : 0;
+    size_t used = strlen(number) + after, before = width > used ? width - used : 0;
+    if (before + used >= HUMAN_BYTES)
+        before = after = 0;
+    memset(text, ' ', before);
+    char *end = stpcpy(text + before, number);
+    memset(end, ' ', after);
+    end[after] = '\0';
+    return text;
+}
+
 const char *human_bytes(uint64_t bytes, char text[HUMAN_BYTES])
 {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = (double)bytes;
     unsigned unit = 0;
-    for (; value >= 1000 && unit < 6; unit++)
-        value /= 1000;
-    snprintf(text, HUMAN_BYTES, "%.*f %s", unit == 0 ? 0 : value < 100 ? 2 : 1, value, units[unit]);
+    for (; value >= 1024 && unit < 6; unit++)
+        value /= 1024;
+    bool is_whole = value == (double)(uint64_t)value;
+    snprintf(text, HUMAN_BYTES, "%.*f %s", is_whole ? 0 : value < 100 ? 2 : 1, value, units[unit]);
     return text;
 }
 
@@ -59,32 +75,4 @@ const char *human_bar(double share, unsigned width, char text[HUMAN_BYTES])
     memset(text, '#', (size_t)filled);
     text[width] = '\0';
     return text;
-}
-
-bool human_parse_number(const char *text, uint64_t most, uint64_t *number)
-{
-    if (!*text || text[strspn(text, "0123456789")])
-        return false;
-    errno = 0;
-    uint64_t value = strtoull(text, NULL, 10);
-    if (errno != 0 || value > most)
-        return false;
-    *number = value;
-    return true;
-}
-
-bool human_parse_bytes(const char *text, uint64_t *bytes)
-{
-    static const char suffixes[] = "KMG";
-    char digits[32] = "";
-    size_t length = strspn(text, "0123456789");
-    const char *suffix = text[length] ? strchr(suffixes, text[length] & ~0x20) : NULL;
-    unsigned shift = suffix ? 10 * ((unsigned)(suffix - suffixes) + 1) : 0;
-    uint64_t number = 0;
-    if (length < sizeof(digits))
-        memcpy(digits, text, length);
-    if (!human_parse_number(digits, UINT64_MAX >> (shift + 1), &number) || text[length + (suffix ? 1 : 0)])
-        return false;
-    *bytes = number << shift;
-    return true;
 }

@@ -74,6 +74,15 @@ static void lock_path(const server_t *server, char path[LOCK_PATH_BYTES])
     snprintf(path, LOCK_PATH_BYTES, "%s.lock", server->control.settings->socket);
 }
 
+/* The default's folder is systemd's or root's to make: whoever starts a daemon by hand has another one. */
+static blink_result_t cannot_make(const char *path)
+{
+    return BLINK_FAIL(BLINK_ERR_SYSTEM,
+                      "cannot make %s: %s; --socket names another place, such as "
+                      "--socket /tmp/blinkd.sock",
+                      path, strerror(errno));
+}
+
 /* Two daemons that start at once must not both take a stale socket over. The lock ends with the process. */
 static blink_result_t lock_socket(server_t *server)
 {
@@ -81,7 +90,7 @@ static blink_result_t lock_socket(server_t *server)
     lock_path(server, path);
     server->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (server->lock_fd < 0)
-        return BLINK_FAIL_ERRNO("lock file %s", path);
+        return cannot_make(path);
     if (flock(server->lock_fd, LOCK_EX | LOCK_NB) != 0)
         return BLINK_FAIL(BLINK_ERR_EXISTS, "a daemon already runs on %s", server->control.settings->socket);
     return BLINK_OK;
@@ -138,7 +147,7 @@ static blink_result_t open_socket(server_t *server)
     if (server->listen_fd < 0)
         return BLINK_FAIL_ERRNO("socket");
     if (bind(server->listen_fd, (struct sockaddr *)&address, sizeof(address)) != 0)
-        return BLINK_FAIL_ERRNO("bind %s", path);
+        return cannot_make(path);
     if (chmod(path, server->control.settings->socket_mode) != 0 ||
         listen(server->listen_fd, LISTEN_BACKLOG) != 0)
         return BLINK_FAIL_ERRNO("listen on %s", path);

@@ -131,7 +131,7 @@ class ExplainTest(IntegrationTest):
     def test_the_table_names_choice_rate_bound_and_what_is_left_out(self):
         status, out, err = self.explain("--topology", "dgx1v")
         self.assertEqual(status, 0, err)
-        self.assertIn("allreduce of 67.11 MB on dgx1v, 8 ranks", out)
+        self.assertIn("allreduce of 64 MiB on dgx1v, 8 ranks", out)
         self.assertRegex(out, r"rate [0-9.]+ GB/s, proven bound 85\.714 GB/s")
         self.assertRegex(out, r"not one-hop, simple: no path of dgx1v leads from rank \d \(gpu\d\)")
         self.assertIn("Fastest by size", out)

@@ -192,7 +192,6 @@ class BadInputTest(PlanTest):
                                  (["--bytes 0"], ["--bytes", "0"]),
                                  (["--bytes 12Q"], ["--bytes", "12Q"]),
                                  (["--bytes -1"], ["--bytes=-1"]),
-                                 (["--root x"], ["--root", "x"]),
                                  (["--json", "--svg"], ["--json", "--svg", svg]),
                                  (["--json", "--dot"], ["--dot", "--json"]),
                                  (["--svg", "--dot"], ["--svg", svg, "--dot"]),
@@ -204,6 +203,8 @@ class BadInputTest(PlanTest):
         self.assertEqual(os.listdir(self.directory), [])
 
     def test_what_is_not_there_is_named(self):
+        self.assertIn("--root x: neither the number of a rank nor the node of one",
+                      self.refuse(1, "-t", "dgx1v", "--root", "x"))
         for texts, arguments in [(["dgx1v", "gpu8"], ["--ranks", "gpu0,gpu8"]),
                                  (["dgx1v", "0 to 7", "9"], ["--ranks", "0,9"]),
                                  (["ranks 0 and 2", "gpu1"], ["--ranks", "1,0,gpu1"]),

@@ -164,7 +164,7 @@ class SweepTest(SimulateTest):
 
 class BadInputTest(SimulateTest):
     def test_bad_usage_is_refused_by_name(self):
-        for text, arguments in [("--topology", []), ("--min-bytes 1Q", ["-t", "dgx1v", "-b", "1Q"]),
+        for text, arguments in [("--min-bytes 1Q", ["-t", "dgx1v", "-b", "1Q"]),
                                 ("--bytes 0", ["-t", "dgx1v", "--bytes", "0"]),
                                 ("--factor 1", ["-t", "dgx1v", "-f", "1"]),
                                 ("--protocol tcp", ["-t", "dgx1v", "--protocol", "tcp"]),

@@ -133,4 +133,4 @@ class TopTest(IntegrationTest):
         for delay in ["0", "-1", "nan", "1e9", "1s"]:
             status, _, err = self.run_command([BLINKCTL, "--socket", daemon.socket, "top", "--delay", delay])
             self.assertEqual(status, 2)
-            self.assertIn("seconds from 0.25 to 60", err)
+            self.assertIn("seconds, from 0.25", err)

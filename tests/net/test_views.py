@@ -204,7 +204,7 @@ class Seen(ViewsTest):
 class NotSeen(ViewsTest):
     def test_unknown_host_is_told_apart(self):
         one, _, _ = self.met(3)
-        self.assertIn("there is no session with a host 'n22'; did you mean 'n2'?; there are n1, n2, n3",
+        self.assertIn("there is no session with a host 'n22' (did you mean 'n2'?); there are n1, n2, n3",
                       self.refused(one, 1, "status", "--host", "n22"))
         err = self.refused(one, 1, "links", "--host", "elsewhere")
         self.assertIn("with a host 'elsewhere'; there are n1, n2, n3", err)

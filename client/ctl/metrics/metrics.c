@@ -1,10 +1,10 @@
 /* blinkctl metrics: what the daemon counts, for Prometheus and its like. */
 #include "ctl/ctl.h"
 
+#include "base/value.h"
 #include "ctl/host.h"
 #include "ctl/metrics/families.h"
 #include "ctl/metrics/http.h"
-#include "tools/human.h"
 #include "tools/query.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ static error_t parse_metrics(int key, char *argument, struct argp_state *state)
         options->http = true;
         return 0;
     case KEY_MOST:
-        if (!human_parse_number(argument, MOST_MAX, &options->most))
+        if (!value_parse_number(argument, MOST_MAX, &options->most))
             argp_error(state, "--most %s: a number up to %u", argument, MOST_MAX);
         return 0;
     case ARGP_KEY_END:

@@ -1,5 +1,5 @@
 /* blinkctl top --json: what it knows at a moment, for programs. */
-#include "top/sample.h"
+#include "ctl/top/sample.h"
 
 static json_t *pack_job(const top_job_t *job)
 {

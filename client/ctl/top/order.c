@@ -1,5 +1,5 @@
 /* In which order `blinkctl top` has its rows. */
-#include "top/sample.h"
+#include "ctl/top/sample.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "top/sample.h"
+#include "ctl/top/sample.h"
 
 #include "base/clock.h"
 

@@ -5,7 +5,7 @@
 #ifndef BLINK_TOP_SAMPLE_H
 #define BLINK_TOP_SAMPLE_H
 
-#include "ctl.h"
+#include "ctl/ctl.h"
 
 #include "base/vec.h"
 #include "tools/query.h"

@@ -1,4 +1,4 @@
-#include "top/screen.h"
+#include "ctl/top/screen.h"
 
 #include "tools/human.h"
 

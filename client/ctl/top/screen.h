@@ -4,7 +4,7 @@
 #ifndef BLINK_TOP_SCREEN_H
 #define BLINK_TOP_SCREEN_H
 
-#include "top/view.h"
+#include "ctl/top/view.h"
 
 /* What somebody at the keys wants. */
 typedef struct top_wishes {

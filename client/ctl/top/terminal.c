@@ -1,6 +1,6 @@
 /* What the kind of a terminal is good for. In a file of its own: term.h has macros that are called as much
  * else is. */
-#include "top/screen.h"
+#include "ctl/top/screen.h"
 
 #include <curses.h>
 #include <term.h>

@@ -1,9 +1,10 @@
 /* blinkctl top: jobs, communicators and links on the whole screen, again and again; or once, as text. */
-#include "ctl.h"
+#include "ctl/ctl.h"
 
 #include "base/clock.h"
-#include "host.h"
-#include "top/screen.h"
+#include "ctl/host.h"
+#include "ctl/top/screen.h"
+#include "tools/arguments.h"
 
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -11,7 +12,6 @@
 
 #define DELAY_S       1.0
 #define DELAY_LEAST_S 0.25
-#define DELAY_MOST_S  60.0
 
 /* Where it is not a terminal that is written to. */
 #define COLUMNS_OF_TEXT 160u
@@ -30,16 +30,12 @@ typedef struct top {
 static error_t parse_top(int key, char *argument, struct argp_state *state)
 {
     top_t *top = state->input;
-    char *end;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = top->common;
         return 0;
     case 'd':
-        top->wishes.delay_s = strtod(argument, &end);
-        if (end == argument || *end || !(top->wishes.delay_s >= DELAY_LEAST_S) ||
-            top->wishes.delay_s > DELAY_MOST_S)
-            argp_error(state, "--delay %s: seconds from %g to %g", argument, DELAY_LEAST_S, DELAY_MOST_S);
+        top->wishes.delay_s = argument_seconds(state, "--delay", argument, DELAY_LEAST_S);
         return 0;
     case 'o':
         top->once = true;

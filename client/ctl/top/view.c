@@ -1,4 +1,4 @@
-#include "top/view.h"
+#include "ctl/top/view.h"
 
 #include "tools/human.h"
 #include "tools/table.h"

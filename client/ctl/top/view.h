@@ -4,7 +4,7 @@
 #ifndef BLINK_TOP_VIEW_H
 #define BLINK_TOP_VIEW_H
 
-#include "top/sample.h"
+#include "ctl/top/sample.h"
 
 /* Lines that want to be seen are coloured where there are colours. */
 typedef enum top_tone { TOP_PLAIN, TOP_BUSY, TOP_BAD } top_tone_t;

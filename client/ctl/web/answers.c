@@ -1,4 +1,4 @@
-#include "web/answers.h"
+#include "ctl/web/answers.h"
 
 #include "base/clock.h"
 #include "names.h"

@@ -4,8 +4,8 @@
 #ifndef BLINK_WEB_ANSWERS_H
 #define BLINK_WEB_ANSWERS_H
 
-#include "ctl.h"
-#include "top/sample.h"
+#include "ctl/ctl.h"
+#include "ctl/top/sample.h"
 
 typedef struct answers {
     const ctl_options_t *options; /* borrowed */

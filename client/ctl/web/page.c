@@ -1,4 +1,4 @@
-#include "web/page.h"
+#include "ctl/web/page.h"
 
 __asm__(".section .rodata\n"
         ".globl web_page_begin, web_page_end\n"

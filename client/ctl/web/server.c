@@ -1,7 +1,7 @@
-#include "web/server.h"
+#include "ctl/web/server.h"
 
-#include "tools/human.h"
-#include "web/page.h"
+#include "base/value.h"
+#include "ctl/web/page.h"
 
 #include <microhttpd.h>
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static blink_result_t take_comm(struct MHD_Connection *connection, uint32_t *com
 {
     uint64_t number = 0;
     const char *text = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "comm");
-    if (text && !human_parse_number(text, UINT32_MAX, &number))
+    if (text && !value_parse_number(text, UINT32_MAX, &number))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "comm=%.40s: the number of a communicator", text);
     *comm = (uint32_t)number;
     return BLINK_OK;

@@ -4,7 +4,7 @@
 #ifndef BLINK_WEB_SERVER_H
 #define BLINK_WEB_SERVER_H
 
-#include "web/answers.h"
+#include "ctl/web/answers.h"
 
 #define SERVER_KEY_BYTES 33
 

@@ -1,9 +1,9 @@
 /* blinkctl web: a page of the daemon's state for a browser on this machine. */
-#include "ctl.h"
+#include "ctl/ctl.h"
 
-#include "host.h"
-#include "tools/human.h"
-#include "web/server.h"
+#include "base/value.h"
+#include "ctl/host.h"
+#include "ctl/web/server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -84,7 +84,7 @@ static blink_result_t listen_at_port(const char *where, int *listener)
 {
     uint64_t port;
     const char *colon = strrchr(where, ':');
-    if (!colon || !human_parse_number(colon + 1, UINT16_MAX, &port))
+    if (!colon || !value_parse_number(colon + 1, UINT16_MAX, &port))
         return bad_listen(where);
     size_t bytes = (size_t)(colon - where);
     if (strncmp(where, "[::1]", bytes) == 0 && bytes == 5) {

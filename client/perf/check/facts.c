@@ -2,8 +2,6 @@
 
 #include "names.h"
 
-#include <string.h>
-
 #define OWN(collective) [PERF_##collective - PERF_BARRIER]
 
 /* What blink-perf makes of the library's collectives or beside them. */
@@ -34,7 +32,7 @@ const char *perf_collective_name(perf_collective_t collective)
 bool perf_collective_parse(const char *name, perf_collective_t *collective)
 {
     for (uint32_t i = 0; i < PERF_COLLECTIVE_COUNT; i++)
-        if (strcmp(perf_collective_name((perf_collective_t)i), name) == 0) {
+        if (blink_names_match(perf_collective_name((perf_collective_t)i), name)) {
             *collective = (perf_collective_t)i;
             return true;
         }

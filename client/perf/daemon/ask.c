@@ -5,6 +5,7 @@
 #include "tools/ideal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 blink_result_t perf_ask_device_count(query_t *query, uint32_t *count)
 {
@@ -13,6 +14,31 @@ blink_result_t perf_ask_device_count(query_t *query, uint32_t *count)
     *count = (uint32_t)reply->query->n_devices;
     blinkwire__reply__free_unpacked(reply, NULL);
     return BLINK_OK;
+}
+
+static blink_result_t find_root(const Blinkwire__QueryReply *devices, perf_options_t *options)
+{
+    for (uint32_t rank = 0; rank < options->rank_count; rank++) {
+        const Blinkwire__Device *device;
+        BLINK_TRY(perf_find_device(devices, options, rank, &device));
+        if (strcmp(device->node, options->root_node) != 0)
+            continue;
+        options->root = rank;
+        return BLINK_OK;
+    }
+    return BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                      "--root %s: neither the number of a rank nor the node of one's device, which blinkctl "
+                      "devices shows",
+                      options->root_node);
+}
+
+blink_result_t perf_ask_root(query_t *query, perf_options_t *options)
+{
+    Blinkwire__Reply *reply;
+    BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__DEVICES, &reply));
+    blink_result_t result = find_root(reply->query, options);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return result;
 }
 
 blink_result_t perf_ask_gpus(query_t *query, const perf_options_t *options, perf_gpu_choice_t *choices)
@@ -24,13 +50,17 @@ blink_result_t perf_ask_gpus(query_t *query, const perf_options_t *options, perf
     return result;
 }
 
-/* 1: the links are not paced. */
-static blink_result_t ask_pace(query_t *query, double *scale)
+/* What of their capacity the links have; 0: nobody knows. */
+static blink_result_t ask_scale(query_t *query, double *scale)
 {
     Blinkwire__Reply *reply;
+    *scale = 0;
     BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__STATUS, &reply));
-    *scale =
-        reply->query->status && reply->query->status->pace_scale > 0 ? reply->query->status->pace_scale : 1;
+    const Blinkwire__StatusReply *status = reply->query->status;
+    if (status && status->pace_scale > 0)
+        *scale = status->pace_scale;
+    else if (status && *status->gpu_sharing)
+        *scale = 1; /* GPUs */
     blinkwire__reply__free_unpacked(reply, NULL);
     return BLINK_OK;
 }
@@ -67,7 +97,10 @@ blink_result_t perf_ask_ideal_GBps(query_t *query, const perf_options_t *options
 {
     Blinkwire__Reply *devices;
     double scale;
-    BLINK_TRY(ask_pace(query, &scale));
+    *ideal_GBps = 0;
+    BLINK_TRY(ask_scale(query, &scale));
+    if (scale == 0)
+        return BLINK_OK;
     BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__DEVICES, &devices));
     blink_result_t result = ask_topology(query, devices->query, options, ideal_GBps);
     blinkwire__reply__free_unpacked(devices, NULL);

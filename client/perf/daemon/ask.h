@@ -12,11 +12,16 @@
 /** Devices the daemon offers. Errors: those of query_ask(). */
 blink_result_t perf_ask_device_count(query_t *query, uint32_t *count);
 
+/** The rank whose device is options->root_node becomes the root. Errors: NOT_FOUND (no rank's device is),
+ * those of query_ask(). */
+blink_result_t perf_ask_root(query_t *query, perf_options_t *options);
+
 /** The GPU of each rank, see perf_choose_gpus(). Errors: its, and those of query_ask(). */
 blink_result_t perf_ask_gpus(query_t *query, const perf_options_t *options, perf_gpu_choice_t *choices);
 
 /** Ideal bus bandwidth in GB/s of the ranks' devices, as emulated if the daemon paces its links; 0 for one
- * rank. Errors: those of query_ask() and tools_ideal_GBps(); NOT_FOUND (no such device). */
+ * rank, and where it is not known: host devices whose links are not paced are as fast as memory is. Errors:
+ * those of query_ask() and tools_ideal_GBps(); NOT_FOUND (no such device). */
 blink_result_t perf_ask_ideal_GBps(query_t *query, const perf_options_t *options, double *ideal_GBps);
 
 #endif

@@ -1,12 +1,15 @@
 /* The command line of blink-perf. */
 #include "options/options.h"
 
+#include "base/near.h"
+#include "base/value.h"
 #include "blink/blink.h"
 #include "names.h"
-#include "tools/human.h"
+#include "options/nccl_tests.h"
+#include "tools/arguments.h"
 
 #include <argp.h>
-#include <math.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,9 +21,16 @@
 #define DEFAULT_NOP_ITERATIONS 200000
 #define DEFAULT_NOP_WARMUP     20000
 #define ITERATIONS_MAX         10000000
+#define SECONDS_ITERATIONS     20000 /* of a size, at most */
+#define SECONDS_LEAST          0.01
 #define GROUPS_MAX             4096
 #define COMMS_MAX              16384
 #define UNSET                  UINT64_MAX
+
+#define DATATYPES                                                                                            \
+    "int8, uint8, int32, uint32, int64, uint64, float16 (half), bfloat16, float32 (float), float64 "         \
+    "(double), "                                                                                             \
+    "float8_e4m3, float8_e5m2 or all"
 
 enum {
     KEY_RANKS = 256,
@@ -39,7 +49,8 @@ enum {
     KEY_THREADS,
     KEY_DEVICE_MEMORY,
     KEY_STREAM,
-    KEY_GPUS
+    KEY_GPUS,
+    KEY_SECONDS
 };
 
 static const char DOC[] =
@@ -78,26 +89,29 @@ static const char DOC[] =
     "outside the times. A driver that calls its GPU a stand-in is one for tests, in host memory: the "
     "table says so.\n"
     "\n"
+    "Sizes are in powers of 1024: 64K, 64KB and 64KiB are 65536 bytes. GB/s are 1e9 bytes per second. A run "
+    "that is about to take more than 10 s says so on standard error.\n"
+    "\n"
     "Exit status: 0 success; 1 failure, or wrong elements; 2 bad usage; 3 no daemon answers.";
 
 static const struct argp_option option_list[] = {
     {NULL, 0, NULL, 0, "What to measure:", 1},
-    {"minbytes", 'b', "SIZE", 0, "Smallest size, with K, M or G for powers of 1024 (default 1K)", 1},
+    {"minbytes", 'b', "SIZE", 0, "Smallest size: 512, 64K, 64KiB, 1G (powers of 1024; default 1K)", 1},
     {"maxbytes", 'e', "SIZE", 0, "Largest size (default 64M, or the smallest if that is larger)", 1},
     {"stepfactor", 'f', "FACTOR", 0, "Factor between sizes (default 4)", 1},
+    {"stepbytes", 'i', "SIZE", 0, "Step between sizes, instead of a factor", 1},
     {"iters", 'n', "COUNT", 0, "Timed iterations of each size (default 20; nop: 200000)", 1},
-    {"warmup", 'w', "COUNT", 0, "Iterations before those (default 5; nop: 20000)", 1},
-    {"datatype", 'd', "TYPE", 0,
-     "int8, uint8, int32, uint32, int64, uint64, float16, bfloat16, float32 (default), float64, float8_e4m3, "
-     "float8_e5m2; or all, one after the other",
+    {"warmup", 'w', "COUNT", 0, "Iterations before those (default 5; with --seconds 1; nop 20000)", 1},
+    {"seconds", KEY_SECONDS, "SECONDS", 0,
+     "Take about so long for all: as many iterations of each size as fit, instead of --iters, but one at "
+     "least",
      1},
+    {"datatype", 'd', "TYPE", 0, DATATYPES ", one after the other (default float32)", 1},
     {"op", 'o', "OP", 0,
      "sum (default), prod, max, min, avg, premulsum (each rank's input by a number of its own); or all", 1},
-    {"root", 'r', "RANK", 0, "Root of broadcast, reduce, gather, scatter (default 0)", 1},
-    {"algorithm", KEY_ALGORITHM, "NAME", 0,
-     "auto (default), trees, shallow-trees, ring, double-binary-tree, blink, one-hop, binomial, "
-     "recursive-doubling or multicast",
-     1},
+    {"root", 'r', "RANK|NODE", 0,
+     "Root of broadcast, reduce, gather, scatter: a rank, or the node of its device, as gpu2 (default 0)", 1},
+    {"algorithm", KEY_ALGORITHM, "NAME", 0, ARGUMENT_ALGORITHMS " (default auto)", 1},
     {"check", 'c', "0|1", OPTION_ARG_OPTIONAL, "Compare with a reference, see below (default 1)", 1},
     {"memory", KEY_MEMORY, "KIND", 0,
      "registered (default): the daemon's; malloc: ordinary memory, which is staged", 1},
@@ -115,7 +129,7 @@ static const struct argp_option option_list[] = {
     {"json", KEY_JSON, NULL, 0, "Print one JSON object per size and placement", 1},
     {NULL, 0, NULL, 0, "On which ranks:", 2},
     {"ranks", KEY_RANKS, "N", 0, "Start N rank processes (default: one per device)", 2},
-    {"devices", KEY_DEVICES, "LIST", 0, "Device of each rank, such as 1,4,5,6 (default: 0,1,2...)", 2},
+    {"devices", KEY_DEVICES, "LIST", 0, "Device of each rank, such as 0-3,6 (default: 0,1,2...)", 2},
     {"gpus", KEY_GPUS, "LIST", 0,
      "With --device-memory: CUDA's numbers of the GPUs that ranks have their memory on, in turn (default: of "
      "each rank the GPU of its device)",
@@ -130,46 +144,6 @@ static const struct argp_option option_list[] = {
      "With --private: links obey their capacity times SCALE (default: what this machine keeps up with)", 3},
     {0},
 };
-
-static uint64_t take_number(struct argp_state *state, const char *name, const char *text, uint64_t least,
-                            uint64_t most)
-{
-    uint64_t number = 0;
-    if (!human_parse_number(text, most, &number) || number < least)
-        argp_error(state, "--%s %s: a number from %lu to %lu", name, text, (unsigned long)least,
-                   (unsigned long)most);
-    return number;
-}
-
-static uint64_t take_size(struct argp_state *state, const char *name, const char *text)
-{
-    uint64_t bytes = 0;
-    if (!human_parse_bytes(text, &bytes))
-        argp_error(state, "--%s %s: a size such as 512, 64K or 1G", name, text);
-    return bytes;
-}
-
-/* Numbers with commas between them. Returns how many. */
-static uint32_t take_list(struct argp_state *state, const char *name, const char *list, uint32_t most,
-                          uint32_t *numbers)
-{
-    uint32_t count = 0;
-    for (const char *at = list;; at++) {
-        char word[16] = "";
-        uint64_t number = 0;
-        size_t length = strcspn(at, ",");
-        if (length < sizeof(word))
-            memcpy(word, at, length);
-        if (!human_parse_number(word, INT32_MAX, &number))
-            argp_error(state, "--%s %s: numbers with commas between them", name, list);
-        if (count == most)
-            argp_error(state, "--%s: more than %u", name, most);
-        numbers[count++] = (uint32_t)number;
-        at += length;
-        if (!*at)
-            return count;
-    }
-}
 
 /* The argument of an option whose argument is optional, given as the next word. */
 static const char *next_word(struct argp_state *state, bool (*fits)(const char *word))
@@ -186,9 +160,8 @@ static bool is_switch(const char *word)
 
 static bool is_scale(const char *word)
 {
-    char *end;
-    double scale = strtod(word, &end);
-    return end != word && !*end && isfinite(scale) && scale > 0;
+    double scale;
+    return value_parse_positive(word, DBL_MAX, &scale);
 }
 
 static void take_check(struct argp_state *state, perf_options_t *options, const char *argument)
@@ -209,11 +182,18 @@ static void take_pace(struct argp_state *state, perf_options_t *options, const c
 
 static void take_datatype(struct argp_state *state, perf_options_t *options, const char *word)
 {
+    char hint[NEAR_HINT_BYTES];
+    near_t near = near_begin(word);
     options->datatype_count = 1;
     if (blink_parse_datatype(word, &options->datatypes[0]))
         return;
+    near_try_values(&near, blink_name_datatype);
+    near_try(&near, "half");
+    near_try(&near, "float");
+    near_try(&near, "double");
     if (strcmp(word, "all") != 0)
-        argp_error(state, "--datatype %s: there is no such type", word);
+        argp_error(state, "--datatype %s: there is no such type%s; it may be " DATATYPES, word,
+                   near_hint(&near, hint));
     options->datatype_count = 0;
     for (uint32_t i = 0; i < PERF_DATATYPES_MAX; i++)
         if (blink_datatype_bytes(i) > 0)
@@ -222,11 +202,17 @@ static void take_datatype(struct argp_state *state, perf_options_t *options, con
 
 static void take_redop(struct argp_state *state, perf_options_t *options, const char *word)
 {
+    char hint[NEAR_HINT_BYTES];
+    near_t near = near_begin(word);
     options->redop_count = 1;
     if (blink_parse_redop(word, &options->redops[0]))
         return;
+    near_try_values(&near, blink_name_redop);
     if (strcmp(word, "all") != 0)
-        argp_error(state, "--op %s: sum, prod, max, min, avg, premulsum or all", word);
+        argp_error(state,
+                   "--op %s: there is no such operator%s; it may be sum, prod, max, min, avg, premulsum "
+                   "or all",
+                   word, near_hint(&near, hint));
     options->redop_count = 0;
     for (uint32_t i = 0; i < PERF_REDOPS_MAX; i++)
         if (blink_redop_valid(i))
@@ -235,28 +221,25 @@ static void take_redop(struct argp_state *state, perf_options_t *options, const 
 
 static void take_memory(struct argp_state *state, perf_options_t *options, const char *word)
 {
-    bool ordinary = strcmp(word, "malloc") == 0;
-    if (!ordinary && strcmp(word, "registered") != 0)
-        argp_error(state, "--memory %s: registered or malloc (and --device-memory for a GPU's)", word);
+    static const char *const kinds[] = {[PERF_MEMORY_REGISTERED] = "registered",
+                                        [PERF_MEMORY_ORDINARY] = "malloc",
+                                        [PERF_MEMORY_DEVICE] = NULL};
     if (options->memory == PERF_MEMORY_DEVICE)
         argp_error(state, "--memory or --device-memory, not both");
-    options->memory = ordinary ? PERF_MEMORY_ORDINARY : PERF_MEMORY_REGISTERED;
+    options->memory = (perf_memory_t)argument_word(state, "--memory", word, kinds);
 }
 
 static const char *const gpu_memory_names[] = {
-    [PERF_GPU_MALLOC] = "malloc", [PERF_GPU_VMM] = "vmm", [PERF_GPU_POOL] = "pool"};
+    [PERF_GPU_MALLOC] = "malloc", [PERF_GPU_VMM] = "vmm", [PERF_GPU_POOL] = "pool", NULL};
 
 static void take_device_memory(struct argp_state *state, perf_options_t *options, const char *word)
 {
     if (options->memory == PERF_MEMORY_ORDINARY)
         argp_error(state, "--memory or --device-memory, not both");
     options->memory = PERF_MEMORY_DEVICE;
-    for (perf_gpu_memory_t kind = PERF_GPU_MALLOC; kind <= PERF_GPU_POOL; kind++) {
-        options->gpu_memory = kind;
-        if (!word || strcmp(word, gpu_memory_names[kind]) == 0)
-            return;
-    }
-    argp_error(state, "--device-memory=%s: malloc, vmm or pool", word);
+    if (word)
+        options->gpu_memory =
+            (perf_gpu_memory_t)argument_word(state, "--device-memory", word, gpu_memory_names);
 }
 
 static void take_stream(struct argp_state *state, perf_options_t *options, const char *word)
@@ -268,19 +251,32 @@ static void take_stream(struct argp_state *state, perf_options_t *options, const
 
 static void take_in_place(struct argp_state *state, perf_options_t *options, const char *word)
 {
-    bool both = strcmp(word, "both") == 0;
-    options->placements[0] = both || strcmp(word, "no") == 0;
-    options->placements[1] = both || strcmp(word, "yes") == 0;
-    if (!options->placements[0] && !options->placements[1])
-        argp_error(state, "--in-place %s: both, yes or no", word);
+    static const char *const ways[] = {"both", "yes", "no", NULL};
+    uint32_t way = argument_word(state, "--in-place", word, ways);
+    options->placements[0] = way != 1;
+    options->placements[1] = way != 2;
+}
+
+/* A rank, or the node of its device, which only the daemon knows. */
+static void take_root(perf_options_t *options, const char *word)
+{
+    uint64_t root = 0;
+    options->root_node = value_parse_number(word, UINT32_MAX, &root) ? NULL : word;
+    options->root = (uint32_t)root;
 }
 
 static void take_what(struct argp_state *state, perf_options_t *options, const char *word)
 {
+    char hint[NEAR_HINT_BYTES];
+    near_t near = near_begin(word);
     if (state->arg_num > 0)
         argp_error(state, "one of " PERF_COLLECTIVE_NAMES ", not also \"%s\"", word);
-    if (!perf_collective_parse(word, &options->collective))
-        argp_error(state, "\"%s\": " PERF_COLLECTIVE_NAMES, word);
+    if (perf_collective_parse(word, &options->collective))
+        return;
+    for (uint32_t i = 0; i < PERF_COLLECTIVE_COUNT; i++)
+        near_try(&near, perf_collective_name((perf_collective_t)i));
+    argp_error(state, "there is no collective \"%s\"%s; it may be " PERF_COLLECTIVE_NAMES, word,
+               near_hint(&near, hint));
 }
 
 /* ---- checks across options ---- */
@@ -354,10 +350,14 @@ static void finish(struct argp_state *state, perf_options_t *options)
         options->max_bytes = options->min_bytes > DEFAULT_MAX_BYTES ? options->min_bytes : DEFAULT_MAX_BYTES;
     if (options->min_bytes > options->max_bytes)
         argp_error(state, "--minbytes is more than --maxbytes");
+    if (options->seconds > 0 && (nop || options->iterations > 0))
+        argp_error(state, nop ? "nop takes no --seconds: see --iters" : "--seconds or --iters, not both");
+    if (options->seconds > 0)
+        options->iterations = SECONDS_ITERATIONS;
     if (options->iterations == 0)
         options->iterations = nop ? DEFAULT_NOP_ITERATIONS : DEFAULT_ITERATIONS;
     if (options->warmup == UINT32_MAX)
-        options->warmup = nop ? DEFAULT_NOP_WARMUP : DEFAULT_WARMUP;
+        options->warmup = nop ? DEFAULT_NOP_WARMUP : options->seconds > 0 ? 1 : DEFAULT_WARMUP;
     if (!options->private_daemon && (options->topology || options->paced))
         argp_error(state, "--topology and --pace are for a --private daemon");
     if (options->private_daemon && options->socket_path)
@@ -365,6 +365,9 @@ static void finish(struct argp_state *state, perf_options_t *options)
     fit_collective(state, options);
     fit_memory(state, options);
     find_place(state, options);
+    if (options->joins && options->root_node)
+        argp_error(state, "--root %s: of ranks that something else has started, the number of one",
+                   options->root_node);
     if (options->joins && options->threads)
         argp_error(state, "--threads or a launcher, not both");
     if (options->rank_count == 0)
@@ -380,13 +383,14 @@ static error_t parse_where(int key, char *argument, struct argp_state *state)
     perf_options_t *options = state->input;
     switch (key) {
     case KEY_RANKS:
-        options->rank_count = (uint32_t)take_number(state, "ranks", argument, 1, PERF_RANKS_MAX);
+        options->rank_count = (uint32_t)argument_number(state, "--ranks", argument, 1, PERF_RANKS_MAX);
         return 0;
     case KEY_DEVICES:
-        options->device_count = take_list(state, "devices", argument, PERF_RANKS_MAX, options->devices);
+        options->device_count =
+            argument_numbers(state, "--devices", argument, PERF_RANKS_MAX, options->devices);
         return 0;
     case KEY_GPUS:
-        options->gpu_count = take_list(state, "gpus", argument, PERF_GPUS_MAX, options->gpus);
+        options->gpu_count = argument_numbers(state, "--gpus", argument, PERF_GPUS_MAX, options->gpus);
         return 0;
     case KEY_THREADS:
         options->threads = true;
@@ -429,10 +433,10 @@ static error_t parse_how(int key, char *argument, struct argp_state *state)
         take_in_place(state, options, argument);
         return 0;
     case KEY_GROUPS:
-        options->group_count = (uint32_t)take_number(state, "groups", argument, 1, GROUPS_MAX);
+        options->group_count = (uint32_t)argument_number(state, "--groups", argument, 1, GROUPS_MAX);
         return 0;
     case KEY_COMMS:
-        options->comm_count = (uint32_t)take_number(state, "comms", argument, 1, COMMS_MAX);
+        options->comm_count = (uint32_t)argument_number(state, "--comms", argument, 1, COMMS_MAX);
         return 0;
     default:
         return parse_where(key, argument, state);
@@ -443,20 +447,29 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
     perf_options_t *options = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = options;
+        return 0;
     case 'b':
-        options->min_bytes = take_size(state, "minbytes", argument);
+        options->min_bytes = argument_bytes(state, "--minbytes", argument, 0);
         return 0;
     case 'e':
-        options->max_bytes = take_size(state, "maxbytes", argument);
+        options->max_bytes = argument_bytes(state, "--maxbytes", argument, 0);
         return 0;
     case 'f':
-        options->step_factor = take_number(state, "stepfactor", argument, 2, UINT32_MAX);
+        options->step_factor = argument_number(state, "--stepfactor", argument, 2, UINT32_MAX);
+        return 0;
+    case 'i':
+        options->step_bytes = argument_bytes(state, "--stepbytes", argument, 1);
+        return 0;
+    case KEY_SECONDS:
+        options->seconds = argument_seconds(state, "--seconds", argument, SECONDS_LEAST);
         return 0;
     case 'n':
-        options->iterations = (uint32_t)take_number(state, "iters", argument, 1, ITERATIONS_MAX);
+        options->iterations = (uint32_t)argument_number(state, "--iters", argument, 1, ITERATIONS_MAX);
         return 0;
     case 'w':
-        options->warmup = (uint32_t)take_number(state, "warmup", argument, 0, ITERATIONS_MAX);
+        options->warmup = (uint32_t)argument_number(state, "--warmup", argument, 0, ITERATIONS_MAX);
         return 0;
     case 'd':
         take_datatype(state, options, argument);
@@ -465,18 +478,13 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         take_redop(state, options, argument);
         return 0;
     case 'r':
-        options->root = (uint32_t)take_number(state, "root", argument, 0, PERF_RANKS_MAX - 1);
+        take_root(options, argument);
         return 0;
     case 'c':
         take_check(state, options, argument);
         return 0;
     case KEY_ALGORITHM:
-        if (!blink_parse_algorithm(argument, &options->algorithm))
-            argp_error(
-                state,
-                "--algorithm %s: auto, trees, shallow-trees, ring, double-binary-tree, blink, one-hop, "
-                "binomial, recursive-doubling or multicast",
-                argument);
+        options->algorithm = argument_algorithm(state, "--algorithm", argument);
         return 0;
     case KEY_JSON:
         options->json = true;
@@ -497,8 +505,12 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 
 void perf_parse_options(int argc, char **argv, perf_options_t *options)
 {
-    static const struct argp argp = {
-        .options = option_list, .parser = parse_option, .args_doc = "COLLECTIVE", .doc = DOC};
+    static const struct argp_child children[] = {{&perf_nccl_tests_argp, 0, NULL, 0}, {0}};
+    static const struct argp argp = {.options = option_list,
+                                     .parser = parse_option,
+                                     .args_doc = "COLLECTIVE",
+                                     .doc = DOC,
+                                     .children = children};
     argp_program_version = "blink-perf " BLINK_VERSION;
     argp_err_exit_status = PERF_EXIT_USAGE;
     *options = (perf_options_t){.min_bytes = DEFAULT_MIN_BYTES,

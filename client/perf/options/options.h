@@ -34,12 +34,15 @@ typedef enum perf_order { PERF_ORDER_HOST, PERF_ORDER_STREAM, PERF_ORDER_GRAPH }
 typedef struct perf_options {
     perf_collective_t collective;
     uint64_t min_bytes, max_bytes, step_factor;
+    uint64_t step_bytes; /* 0: sizes grow by the factor */
     uint32_t iterations, warmup;
+    double seconds; /* for all sizes; 0: as many iterations as said, which are else the most that there are */
     blink_datatype_t datatypes[PERF_DATATYPES_MAX];
     blink_redop_t redops[PERF_REDOPS_MAX]; /* one, which means nothing, where nothing is reduced */
     uint32_t datatype_count, redop_count;
     uint32_t root;
-    bool placements[2]; /* out of place, in place: whether to measure it */
+    const char *root_node; /* NULL: `root` is said; else it is the rank whose device this is */
+    bool placements[2];    /* out of place, in place: whether to measure it */
     bool check, json;
     perf_memory_t memory;
     perf_gpu_memory_t gpu_memory;

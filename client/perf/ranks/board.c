@@ -35,13 +35,12 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-perf_times_t perf_board_times(perf_board_t *board)
+perf_times_t perf_board_times(perf_board_t *board, uint32_t count)
 {
-    uint32_t count = board->iteration_count;
     double *slowest = board->times_us;
     for (uint32_t row = 1; row < board->row_count; row++)
         for (uint32_t i = 0; i < count; i++) {
-            double time_us = board->times_us[(size_t)row * count + i];
+            double time_us = board->times_us[(size_t)row * board->iteration_count + i];
             slowest[i] = time_us > slowest[i] ? time_us : slowest[i];
         }
     qsort(slowest, count, sizeof(*slowest), compare);

@@ -26,7 +26,7 @@ typedef struct perf_board {
     _Atomic uint64_t given;          /* how often ranks have handed their accesses over */
     uint32_t row_count, iteration_count;
     perf_row_t *rows;
-    double *times_us; /* by row, then iteration */
+    double *times_us; /* by row, then iteration: iteration_count for each row, not all of them in use */
     size_t bytes;     /* of the mapping */
 } perf_board_t;
 
@@ -39,8 +39,8 @@ typedef struct perf_times {
     double median_us, min_us, p99_us;
 } perf_times_t;
 
-/** Overwrites the times of row 0. */
-perf_times_t perf_board_times(perf_board_t *board);
+/** Of the first `count` iterations. Overwrites the times of row 0. */
+perf_times_t perf_board_times(perf_board_t *board, uint32_t count);
 
 /** Wrong elements of all rows. */
 uint64_t perf_board_wrong(const perf_board_t *board);

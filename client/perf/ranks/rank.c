@@ -7,6 +7,7 @@
 #include "library.h"
 #include "memory/slots.h"
 #include "names.h"
+#include "ranks/schedule.h"
 #include "ranks/work.h"
 #include "report/report.h"
 #include "unique_id.h"
@@ -35,7 +36,9 @@ typedef struct session {
     blink_redop_t redop;
     double *values; /* of the datatype, see perf_reference_values() */
     perf_shape_t shape;
-    uint64_t seed; /* of the inputs; another for every run that is checked */
+    uint64_t bytes;           /* the size that was asked for, which whole blocks may not fill */
+    perf_schedule_t schedule; /* of rank 0 */
+    uint64_t seed;            /* of the inputs; another for every run that is checked */
 } session_t;
 
 static blink_result_t barrier(session_t *session)
@@ -92,18 +95,40 @@ static blink_result_t prepare(session_t *session, bool in_place)
     return BLINK_OK;
 }
 
-static blink_result_t time_iterations(session_t *session)
+static blink_result_t time_iteration(session_t *session, double *time_us)
+{
+    BLINK_TRY(barrier(session));
+    uint64_t start_ns = clock_ns();
+    BLINK_TRY(perf_work_run(&session->work));
+    *time_us = (double)(clock_ns() - start_ns) / 1e3;
+    return BLINK_OK;
+}
+
+/* How many iterations there are to be after a first one. With seconds to keep to rank 0 says so to all. */
+static blink_result_t agree_on_iterations(session_t *session, double first_us, uint32_t *count)
+{
+    blink_op_t *op;
+    *count = session->options->iterations;
+    if (session->rank == 0)
+        *count = perf_schedule_iterations(&session->schedule, session->bytes,
+                                          perf_unit_bytes(session->options, session->datatype), first_us);
+    if (!(session->options->seconds > 0))
+        return BLINK_OK;
+    LIBRARY_TRY(blink_broadcast(count, count, 1, BLINK_UINT32, 0, session->work.comms[0], &op));
+    LIBRARY_TRY(blink_wait(op));
+    return BLINK_OK;
+}
+
+static blink_result_t time_iterations(session_t *session, uint32_t *count)
 {
     perf_board_t *board = session->run->board;
     double *times_us = board->times_us + (size_t)session->row * board->iteration_count;
     for (uint32_t i = 0; i < session->options->warmup; i++)
         BLINK_TRY(perf_work_run(&session->work));
-    for (uint32_t i = 0; i < session->options->iterations; i++) {
-        BLINK_TRY(barrier(session));
-        uint64_t start_ns = clock_ns();
-        BLINK_TRY(perf_work_run(&session->work));
-        times_us[i] = (double)(clock_ns() - start_ns) / 1e3;
-    }
+    BLINK_TRY(time_iteration(session, times_us));
+    BLINK_TRY(agree_on_iterations(session, times_us[0], count));
+    for (uint32_t i = 1; i < *count; i++)
+        BLINK_TRY(time_iteration(session, &times_us[i]));
     return BLINK_OK;
 }
 
@@ -191,9 +216,10 @@ static uint64_t collect_wrong(session_t *session)
 /* Rank 0 takes what all ranks posted; between two barriers, so that no rank is still writing, or again. */
 static blink_result_t measure(session_t *session, bool in_place, perf_result_t *result)
 {
+    uint32_t count;
     BLINK_TRY(prepare(session, in_place));
     BLINK_TRY(perf_work_begin(&session->work));
-    BLINK_TRY(time_iterations(session));
+    BLINK_TRY(time_iterations(session, &count));
     if (session->options->check)
         BLINK_TRY(check_once(session, in_place));
     perf_work_end(&session->work);
@@ -203,14 +229,16 @@ static blink_result_t measure(session_t *session, bool in_place, perf_result_t *
                                   .datatype = session->datatype,
                                   .redop = session->redop,
                                   .count = session->shape.count,
-                                  .times = perf_board_times(session->run->board),
+                                  .times = perf_board_times(session->run->board, count),
+                                  .iterations = count,
                                   .wrong = collect_wrong(session)};
     return meet(session);
 }
 
-static blink_result_t measure_size(session_t *session, uint64_t count, perf_report_t *report)
+static blink_result_t measure_size(session_t *session, uint64_t bytes, uint64_t count, perf_report_t *report)
 {
     perf_result_t results[2] = {0};
+    session->bytes = bytes;
     session->shape = (perf_shape_t){.collective = session->options->collective,
                                     .rank_count = session->options->rank_count,
                                     .rank = session->rank,
@@ -229,18 +257,13 @@ static blink_result_t measure_size(session_t *session, uint64_t count, perf_repo
 static blink_result_t measure_sizes(session_t *session, perf_report_t *report)
 {
     const perf_options_t *options = session->options;
-    uint64_t unit_bytes = (uint64_t)blink_datatype_bytes(session->datatype) *
-                          perf_collective_blocks(options->collective, options->rank_count);
+    uint64_t unit_bytes = perf_unit_bytes(options, session->datatype), bytes = options->min_bytes;
     if (!perf_collective_moves(options->collective))
-        return measure_size(session, 0, report);
-    for (uint64_t bytes = options->min_bytes;;) {
-        BLINK_TRY(measure_size(session, bytes / unit_bytes, report));
-        if (bytes > options->max_bytes / options->step_factor)
-            return BLINK_OK;
-        bytes = bytes == 0 ? unit_bytes : bytes * options->step_factor;
-        if (bytes > options->max_bytes)
-            return BLINK_OK;
-    }
+        return measure_size(session, 0, 0, report);
+    do
+        BLINK_TRY(measure_size(session, bytes, bytes / unit_bytes, report));
+    while (perf_next_size(options, unit_bytes, &bytes));
+    return BLINK_OK;
 }
 
 /* PRE_MUL_SUM has an operator of its own for every communicator. */
@@ -280,6 +303,7 @@ static blink_result_t measure_all(session_t *session)
     perf_report_t report = {.options = options,
                             .ideal_GBps = session->run->ideal_GBps,
                             .gpu_name = session->gpu ? perf_gpu_name(session->gpu) : NULL};
+    session->schedule = perf_schedule_begin(options);
     if (session->rank == 0)
         perf_report_header(&report);
     for (uint32_t i = 0; i < options->datatype_count; i++)
@@ -380,7 +404,7 @@ static blink_result_t run_nop(session_t *session)
         LIBRARY_TRY(blink_wait(op));
         board->times_us[i] = (double)(clock_ns() - start_ns) / 1e3;
     }
-    perf_times_t times = perf_board_times(board);
+    perf_times_t times = perf_board_times(board, session->options->iterations);
     return perf_report_nop(session->options, &times);
 }
 

@@ -13,6 +13,12 @@
 
 #define REAL_DIGITS 9 /* of JSON numbers */
 
+/* Of the columns of the table. */
+#define TIME_WIDTH    11u
+#define TIME_DECIMALS 3u
+#define RATE_WIDTH    11u
+#define RATE_DECIMALS 6u
+
 typedef struct bandwidth {
     double algbw_GBps, busbw_GBps, efficiency;
 } bandwidth_t;
@@ -70,41 +76,68 @@ static void print_line(json_t *line)
 
 /* ---- JSON ---- */
 
+#define SCHEMA "blink-perf/1"
+
+static json_t *number_or_null(double number)
+{
+    return number > 0 ? json_real(number) : json_null();
+}
+
+static json_t *pack_times(const perf_report_t *report, const perf_result_t *result)
+{
+    bandwidth_t bandwidth = bandwidth_of(report, result);
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "iterations", (json_int_t)result->iterations,
+                     "time_us", result->times.median_us, "time_us_min", result->times.min_us, "time_us_p99",
+                     result->times.p99_us, "algbw_GBps", bandwidth.algbw_GBps, "busbw_GBps",
+                     bandwidth.busbw_GBps, "ideal_GBps", number_or_null(report->ideal_GBps), "efficiency",
+                     number_or_null(bandwidth.efficiency));
+}
+
+static json_t *pack_circumstances(const perf_report_t *report)
+{
+    const perf_options_t *options = report->options;
+    return json_pack("{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:b, s:I, s:I, s:b}", "algorithm",
+                     blink_name_algorithm(options->algorithm), "protocol", "simple", "memory",
+                     memory_of(options), "gpu_memory",
+                     report->gpu_name ? perf_gpu_memory_name(options->gpu_memory) : NULL, "gpu",
+                     report->gpu_name, "stream", perf_order_name(options->order), "stand_in",
+                     is_stand_in(report), "groups", (json_int_t)options->group_count, "comms",
+                     (json_int_t)options->comm_count, "threads", options->threads);
+}
+
+/* docs/json.md has what is in it. */
 static void print_json(const perf_report_t *report, const perf_result_t *result, bool in_place)
 {
     const perf_options_t *options = report->options;
-    bandwidth_t bandwidth = bandwidth_of(report, result);
     bool rooted = perf_collective_has_root(options->collective);
-    print_line(json_pack(
-        "{s:s, s:I, s:I, s:I, s:s?, s:s?, s:o, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:s, s:s, s:s, "
-        "s:s?, s:s?, s:s?, s:b, s:I, s:I, s:b}",
-        "collective", perf_collective_name(options->collective), "ranks", (json_int_t)options->rank_count,
-        "bytes", (json_int_t)bytes_of(report, result), "count", (json_int_t)result->count, "dtype",
-        datatype_of(report, result), "op", redop_of(report, result), "root",
-        rooted ? json_integer(options->root) : json_null(), "in_place", in_place, "time_us",
-        result->times.median_us, "time_us_min", result->times.min_us, "time_us_p99", result->times.p99_us,
-        "algbw_GBps", bandwidth.algbw_GBps, "busbw_GBps", bandwidth.busbw_GBps, "ideal_GBps",
-        report->ideal_GBps, "efficiency", bandwidth.efficiency, "wrong",
-        options->check ? json_integer((json_int_t)result->wrong) : json_null(), "algorithm",
-        blink_name_algorithm(options->algorithm), "protocol", "simple", "memory", memory_of(options),
-        "gpu_memory", report->gpu_name ? perf_gpu_memory_name(options->gpu_memory) : NULL, "gpu",
-        report->gpu_name, "stream", perf_order_name(options->order), "stand_in", is_stand_in(report),
-        "groups", (json_int_t)options->group_count, "comms", (json_int_t)options->comm_count, "threads",
-        options->threads));
+    json_t *times = pack_times(report, result), *circumstances = pack_circumstances(report);
+    json_t *line =
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:s?, s:s?, s:o, s:b, s:o}", "schema", SCHEMA, "collective",
+                  perf_collective_name(options->collective), "ranks", (json_int_t)options->rank_count,
+                  "bytes", (json_int_t)bytes_of(report, result), "count", (json_int_t)result->count, "dtype",
+                  datatype_of(report, result), "op", redop_of(report, result), "root",
+                  rooted ? json_integer(options->root) : json_null(), "in_place", in_place, "wrong",
+                  options->check ? json_integer((json_int_t)result->wrong) : json_null());
+    json_object_update(line, times);
+    json_object_update(line, circumstances);
+    json_decref(times);
+    json_decref(circumstances);
+    print_line(line);
 }
 
 /* ---- table ---- */
 
 static void print_placement(const perf_report_t *report, const perf_result_t *result)
 {
-    char time[HUMAN_BYTES], algbw[HUMAN_BYTES], busbw[HUMAN_BYTES];
+    char text[HUMAN_BYTES];
     if (!result->measured) {
-        printf("  %9s  %8s  %8s  %6s", "-", "-", "-", "-");
+        printf("  %11s  %11s  %11s  %6s", "-", "-", "-", "-");
         return;
     }
     bandwidth_t bandwidth = bandwidth_of(report, result);
-    printf("  %9s  %8s  %8s", human_number(result->times.median_us, time),
-           human_number(bandwidth.algbw_GBps, algbw), human_number(bandwidth.busbw_GBps, busbw));
+    printf("  %s", human_column(result->times.median_us, TIME_WIDTH, TIME_DECIMALS, text));
+    printf("  %s", human_column(bandwidth.algbw_GBps, RATE_WIDTH, RATE_DECIMALS, text));
+    printf("  %s", human_column(bandwidth.busbw_GBps, RATE_WIDTH, RATE_DECIMALS, text));
     if (report->options->check)
         printf("  %6lu", (unsigned long)result->wrong);
     else
@@ -131,7 +164,8 @@ static void print_row(const perf_report_t *report, const perf_result_t results[2
            datatype ? datatype : "none", redop ? redop : "none", root);
     print_placement(report, &results[0]);
     print_placement(report, &results[1]);
-    printf("  %8s", report->ideal_GBps > 0 ? human_number(report->ideal_GBps, ideal) : "-");
+    printf("  %11s",
+           report->ideal_GBps > 0 ? human_column(report->ideal_GBps, RATE_WIDTH, RATE_DECIMALS, ideal) : "-");
     print_efficiency(report, &results[0]);
     print_efficiency(report, &results[1]);
     putchar('\n');
@@ -161,19 +195,23 @@ void perf_report_header(const perf_report_t *report)
     const perf_options_t *options = report->options;
     if (options->json)
         return;
-    printf("# blink-perf %s: %s, %u ranks, algorithm %s, %u iterations after %u\n", BLINK_VERSION,
+    printf("# blink-perf %s: %s, %u ranks, algorithm %s, ", BLINK_VERSION,
            perf_collective_name(options->collective), options->rank_count,
-           blink_name_algorithm(options->algorithm), options->iterations, options->warmup);
+           blink_name_algorithm(options->algorithm));
+    if (options->seconds > 0)
+        printf("iterations for %g s after %u\n", options->seconds, options->warmup);
+    else
+        printf("%u iterations after %u\n", options->iterations, options->warmup);
     print_circumstances(report);
-    printf("#\n#%56s%24s%39s%36s\n", "", "out-of-place", "in-place", "efficiency");
+    printf("#\n#%56s%29s%47s%44s\n", "", "out-of-place", "in-place", "efficiency");
     printf("#%11s  %12s  %11s  %9s  %4s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++)
-        printf("  %9s  %8s  %8s  %6s", "time", "algbw", "busbw", "#wrong");
-    printf("  %8s  %6s  %6s\n", "ideal", "out-of", "in");
+        printf("  %11s  %11s  %11s  %6s", "time", "algbw", "busbw", "#wrong");
+    printf("  %11s  %6s  %6s\n", "ideal", "out-of", "in");
     printf("#%11s  %12s  %11s  %9s  %4s", "(B)", "(elements)", "", "", "");
     for (int i = 0; i < 2; i++)
-        printf("  %9s  %8s  %8s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
-    printf("  %8s  %6s  %6s\n", "(GB/s)", "place", "place");
+        printf("  %11s  %11s  %11s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
+    printf("  %11s  %6s  %6s\n", "(GB/s)", "place", "place");
     fflush(stdout);
 }
 
@@ -216,9 +254,9 @@ blink_result_t perf_report_footer(const perf_report_t *report)
 blink_result_t perf_report_nop(const perf_options_t *options, const perf_times_t *times)
 {
     if (options->json)
-        print_line(json_pack("{s:s, s:I, s:f, s:f, s:f}", "collective", "nop", "iterations",
-                             (json_int_t)options->iterations, "time_us", times->median_us, "time_us_min",
-                             times->min_us, "time_us_p99", times->p99_us));
+        print_line(json_pack("{s:s, s:s, s:I, s:f, s:f, s:f}", "schema", "blink-perf-nop/1", "collective",
+                             "nop", "iterations", (json_int_t)options->iterations, "time_us",
+                             times->median_us, "time_us_min", times->min_us, "time_us_p99", times->p99_us));
     else
         printf(
             "# blink-perf %s: empty operation, one client\n#  iterations  median (us)  p99 (us)  min (us)\n"

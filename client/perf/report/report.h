@@ -14,13 +14,14 @@ typedef struct perf_result {
     blink_redop_t redop; /* means nothing where nothing is reduced */
     uint64_t count;
     perf_times_t times;
+    uint32_t iterations;
     uint64_t wrong;
 } perf_result_t;
 
 typedef struct perf_report {
     const perf_options_t *options;
-    const char *gpu_name; /* of device memory; NULL: none is used */
-    double ideal_GBps;
+    const char *gpu_name;  /* of device memory; NULL: none is used */
+    double ideal_GBps;     /* 0: not known */
     double busbw_sum_GBps; /* of all results printed so far */
     uint32_t result_count;
     uint64_t wrong;

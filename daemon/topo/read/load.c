@@ -4,6 +4,7 @@
  */
 #include "topo/topo.h"
 
+#include "base/near.h"
 #include "error.h"
 #include "topo/read/builtin.h"
 #include "topo/read/generate.h"
@@ -22,10 +23,17 @@
 /* Nothing of what a name may be, with what would have been right. */
 static blink_result_t not_found(const char *what, const char *why)
 {
-    char names[128] = "";
+    char names[128] = "", hint[NEAR_HINT_BYTES];
     size_t used = 0;
-    for (const char *const *name = topo_builtin_names(); *name && used < sizeof(names); name++)
-        used += (size_t)snprintf(names + used, sizeof(names) - used, " %s", *name);
+    near_t near = near_begin(what + strspn(what, "0123456789x"));
+    for (const char *const *name = topo_builtin_names(); *name; name++) {
+        near_try(&near, *name);
+        if (used < sizeof(names))
+            used += (size_t)snprintf(names + used, sizeof(names) - used, " %s", *name);
+    }
+    if (near.found)
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, TOPO_SHOWN ": %.28s, nor a built-in ([Nx]NAME)%s",
+                          topo_source_tail(what), why, near_hint(&near, hint));
     return BLINK_FAIL(BLINK_ERR_NOT_FOUND, TOPO_SHOWN ": %.28s, nor a built-in ([Nx]NAME):%s",
                       topo_source_tail(what), why, names);
 }

@@ -1,0 +1,128 @@
+"""What people write: sizes, ranges, names and nccl-tests' flags, the same in every program, and the sentences
+that answer what is wrong."""
+import json
+import re
+import unittest
+
+from harness import BLINK_PERF, BLINKCTL, BLINKD, IntegrationTest
+
+NO_DAEMON = "/nonexistent/blinkd.sock"
+
+
+class WordsTest(IntegrationTest):
+    def plan(self, *words, daemon=None):
+        socket = daemon.socket if daemon else NO_DAEMON
+        status, out, err = self.run_command([BLINKCTL, "--socket", socket, "plan", "--json", *words])
+        self.assertEqual(status, 0, err)
+        return {key: value for key, value in json.loads(out).items() if key != "plan_ms"}
+
+    def refused(self, *command, status=2):
+        got, out, err = self.run_command(command)
+        self.assertEqual((got, out), (status, ""), err)
+        return err
+
+    def test_ranges_nodes_and_other_spellings_mean_the_same(self):
+        plain = self.plan(*"-t dgx1v -r 0,1,2,3 -c broadcast --root 2 --bytes 65536".split())
+        other = self.plan(*"-t dgx1v -r 0-1,gpu2,3-3 -c Broad_Cast --root gpu2 --bytes 64KiB".split())
+        self.assertEqual(plain, other)
+        self.assertEqual(self.plan("-t", "dgx1v", "-r", "3-0")["ranks"], ["gpu3", "gpu2", "gpu1", "gpu0"])
+
+    def test_plan_explain_and_simulate_take_the_daemons_topology(self):
+        daemon = self.daemon(topology="dgx1v_hybrid")
+        self.assertEqual(self.plan(daemon=daemon), self.plan("-t", "dgx1v_hybrid"))
+        for words in (["explain"], ["simulate", "-e", "1K"]):
+            self.assertEqual(self.ctl_json(daemon, *words)["topology"], "dgx1v_hybrid")
+
+    def test_without_daemon_and_topology_both_ways_out_are_named(self):
+        for command in ("plan", "explain", "simulate"):
+            err = self.refused(BLINKCTL, "--socket", NO_DAEMON, command, status=3)
+            self.assertIn("--topology", err)
+            self.assertIn("start one (blinkd --socket PATH", err)
+
+    def test_near_misses_are_answered_with_what_may_have_been_meant(self):
+        for words, meant in [(["explian"], "explain"), (["plan", "-t", "dgx1"], "dgx1v"),
+                             (["plan", "-t", "dgx1v", "-c", "allreduc"], "allreduce"),
+                             (["plan", "-t", "dgx1v", "-a", "tree"], "trees"),
+                             (["simulate", "--protocol", "simpel"], "simple"),
+                             (["topology", "-f", "jsn"], "json")]:
+            with self.subTest(words=words):
+                status, _, err = self.run_command([BLINKCTL, *words])
+                self.assertIn(status, (1, 2))
+                self.assertIn(f"did you mean '{meant}'?", err)
+        for words, meant in [(["allredcue"], "allreduce"), (["allreduce", "-d", "flot32"], "float32"),
+                             (["allreduce", "-o", "summ"], "sum"),
+                             (["allreduce", "--memory", "maloc"], "malloc"),
+                             (["allreduce", "--algorithm", "rings"], "ring")]:
+            with self.subTest(words=words):
+                self.assertIn(f"did you mean '{meant}'?", self.refused(BLINK_PERF, *words))
+
+    def test_a_daemon_that_cannot_make_its_socket_says_which_flag_helps(self):
+        err = self.refused(BLINKD, "--socket", NO_DAEMON, "--devices", "host:2", status=1)
+        self.assertIn("cannot make " + NO_DAEMON, err)
+        self.assertIn("--socket names another place", err)
+
+
+class PerfWordsTest(IntegrationTest):
+    def measure(self, daemon, *words):
+        status, out, err = self.run_command([BLINK_PERF, *words, "--socket", daemon.socket, "--json"])
+        self.assertEqual(status, 0, err)
+        return [json.loads(line) for line in out.splitlines()]
+
+    def test_flags_of_nccl_tests_are_understood(self):
+        daemon = self.daemon(devices=4)
+        flags = "-g 2 -t 2 -m 3 -z 1 -a 3 -C 0 -G 0 -R 0 -p 1 -d half -b 1KB -e 4KiB -i 1K -n 2 -w 1"
+        lines = self.measure(daemon, "all_reduce", *flags.split())
+        self.assertEqual(sorted({line["bytes"] for line in lines}), [1024, 2048, 3072, 4096])
+        for line in lines:
+            self.assertEqual((line["ranks"], line["threads"], line["groups"], line["memory"], line["dtype"]),
+                             (4, True, 3, "malloc", "float16"))
+
+    def test_flags_of_nccl_tests_without_a_counterpart_are_answered_with_ours(self):
+        for words, ours in [(["-z", "0"], "--stream"), (["-a", "1"], "slowest"), (["-C", "1"], "wall time"),
+                            (["-T", "5"], "op_timeout_s"), (["-N", "2"], "--seconds"),
+                            (["-G", "1"], "--device-memory")]:
+            with self.subTest(words=words):
+                status, _, err = self.run_command([BLINK_PERF, "allreduce", *words])
+                self.assertEqual((status, ours in err), (2, True), err)
+
+    def test_the_root_may_be_a_node(self):
+        daemon = self.daemon(topology="dgx1v")
+        words = ["broadcast", "--devices", "4-7", "-b", "1K", "-e", "1K", "-n", "1", "--root"]
+        self.assertEqual({line["root"] for line in self.measure(daemon, *words, "gpu6")}, {2})
+        status, _, err = self.run_command([BLINK_PERF, *words, "gpu1", "--socket", daemon.socket])
+        self.assertEqual((status, "--root gpu1" in err), (1, True), err)
+
+    def test_seconds_choose_the_iterations_of_all_ranks_alike(self):
+        daemon = self.daemon(devices=2)
+        lines = self.measure(daemon, "allreduce", "--seconds", "0.5", "-b", "8", "-e", "512")
+        self.assertEqual(len(lines), 8)
+        for line in lines:
+            self.assertTrue(1 <= line["iterations"] <= 20000, line)
+            self.assertEqual(line["wrong"], 0)
+
+    def test_the_ideal_is_said_only_where_it_is_known(self):
+        for flags, known in [([], False), (["--pace=0.01"], True)]:
+            daemon = self.daemon(*flags, topology="dgx1v")
+            for line in self.measure(daemon, "allreduce", "-b", "1K", "-e", "1K", "-n", "1"):
+                self.assertEqual((line["ideal_GBps"] is not None, line["efficiency"] is not None),
+                                 (known, known))
+
+    def test_a_long_run_says_so_beforehand(self):
+        daemon = self.daemon("--pace=0.001", topology="dgx1v")
+        perf = self.start([BLINK_PERF, "allreduce", "--socket", daemon.socket, "-b", "64M", "-e", "64M", "-n",
+                           "100"])
+        perf.wait_for("the estimate", lambda perf: re.search(r"take about \d+m .*--seconds", perf.stderr()))
+        perf.kill()
+
+    def test_decimal_points_stand_below_one_another(self):
+        daemon = self.daemon(devices=2)
+        status, out, err = self.run_command([BLINK_PERF, "allreduce", "--socket", daemon.socket,
+                                             *"-b 8 -e 8M -f 1024 -n 2".split()])
+        self.assertEqual(status, 0, err)
+        rows = [line for line in out.splitlines() if not line.startswith("#")]
+        points = [[at.start() for at in re.finditer(r"\.", row)] for row in rows]
+        self.assertEqual(points, [points[0]] * len(rows), out)
+
+
+if __name__ == "__main__":
+    unittest.main()
