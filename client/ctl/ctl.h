@@ -23,16 +23,17 @@ typedef struct ctl_options {
 /* argv[0] is "blinkctl COMMAND", for messages. */
 typedef blink_result_t ctl_run_t(int argc, char **argv, ctl_options_t *options);
 
-ctl_run_t ctl_status, ctl_devices, ctl_comms, ctl_clients, ctl_tenants, ctl_nodes, ctl_version; /* show.c */
-ctl_run_t ctl_key;                                                                              /* key.c */
-ctl_run_t ctl_links;                                                                            /* links.c */
-ctl_run_t ctl_top;      /* top/top.c */
-ctl_run_t ctl_web;      /* web/web.c */
-ctl_run_t ctl_metrics;  /* metrics/metrics.c */
-ctl_run_t ctl_topology; /* topology.c */
-ctl_run_t ctl_plan;     /* plan.c */
-ctl_run_t ctl_explain;  /* explain.c */
-ctl_run_t ctl_simulate; /* simulate.c */
+ctl_run_t ctl_status, ctl_version;                                     /* show.c */
+ctl_run_t ctl_devices, ctl_comms, ctl_clients, ctl_tenants, ctl_nodes; /* list/lists.c */
+ctl_run_t ctl_links;                                                   /* list/links.c */
+ctl_run_t ctl_key;                                                     /* key.c */
+ctl_run_t ctl_topology;                                                /* topology.c */
+ctl_run_t ctl_plan;                                                    /* plan.c */
+ctl_run_t ctl_explain;                                                 /* explain.c */
+ctl_run_t ctl_simulate;                                                /* simulate.c */
+ctl_run_t ctl_top;                                                     /* top/top.c */
+ctl_run_t ctl_web;                                                     /* web/web.c */
+ctl_run_t ctl_metrics;                                                 /* metrics/metrics.c */
 
 /** --socket, --json and --host, which every command takes: a child for its argp. Input: ctl_options_t. */
 extern const struct argp ctl_common_argp;

@@ -143,9 +143,15 @@ static double plan_busbw_GBps(const explanation_t *e)
     return as_busbw_GBps(e, e->choice.best->rate_GBps);
 }
 
+/* Of one rank there is no ideal. */
+static bool has_ideal(const explanation_t *e)
+{
+    return e->ideal.busbw_GBps > 0.0;
+}
+
 static double efficiency(const explanation_t *e)
 {
-    return e->ideal.busbw_GBps > 0.0 ? plan_busbw_GBps(e) / e->ideal.busbw_GBps : 1.0;
+    return plan_busbw_GBps(e) / e->ideal.busbw_GBps;
 }
 
 /* The fastest candidate of another algorithm, or NULL. */
@@ -224,8 +230,9 @@ static void print_plan(const explanation_t *e)
     printf("%" PRIu64 " trees or routes in %" PRIu64 " channels, depth %u, chunks of %s\n",
            plan_tree_count(plan), e->choice.candidates[0].channel_count, e->choice.candidates[0].depth,
            human_bytes(e->choice.candidates[0].chunk_bytes, bytes));
-    printf("bus bandwidth %.3f GB/s, %.1f%% of the ideal %.3f GB/s\n", plan_busbw_GBps(e),
-           100.0 * efficiency(e), e->ideal.busbw_GBps);
+    if (has_ideal(e))
+        printf("bus bandwidth %.3f GB/s, %.1f%% of the ideal %.3f GB/s\n", plan_busbw_GBps(e),
+               100.0 * efficiency(e), e->ideal.busbw_GBps);
     if (e->line_rates && uses_nvlink(e))
         printf("That is at NVLink's line rate, of which GPUs reach about %.0f%%: see --gpus\n",
                100.0 * TOPO_NVLINK_REACHED);
@@ -241,7 +248,7 @@ static blink_result_t print_candidates(const explanation_t *e)
     static const char *const headers[] = {"algorithm", "protocol", "us",    "hops us", "busbw GB/s",
                                           "rate GB/s", "channels", "depth", "chunk"};
     char text[HUMAN_BYTES];
-    table_t *table = table_create("llrrrrrrr", headers);
+    table_t *table = table_create("llnnnnrrr", headers);
     for (uint32_t i = 0; i < e->choice.count && e->choice.candidates[i].result == BLINK_OK; i++) {
         const plan_candidate_t *candidate = &e->choice.candidates[i];
         table_cell(table, "%s", blink_name_algorithm(candidate->algorithm));
@@ -273,7 +280,7 @@ static blink_result_t print_crossovers(const explanation_t *e)
 {
     static const char *const headers[] = {"from", "algorithm", "protocol", "us"};
     char text[HUMAN_BYTES];
-    table_t *table = table_create("rllr", headers);
+    table_t *table = table_create("rlln", headers);
     for (uint32_t i = 0; i < e->crossover_count; i++) {
         table_cell(table, "%s", human_bytes(e->crossovers[i].bytes, text));
         table_cell(table, "%s", blink_name_algorithm(e->crossovers[i].algorithm));
@@ -406,7 +413,7 @@ static blink_result_t print_json(const explanation_t *e)
         plan->root == PLAN_NONE ? json_null() : json_string(e->topo->nodes[plan->rank_node[plan->root]].id);
     return ctl_print_json(
         json_pack(
-            "{ss ss ss so so so sI ss ss sf sf sf sf so sI sI si sI sf sf sf sI so so so so so so so so}",
+            "{ss ss ss so so so sI ss ss sf sf sf sf so sI sI si sI sf so so sI so so so so so so so so}",
             "schema", "blink-explain/1", "collective", blink_name_collective(plan->collective), "topology",
             e->topo->name, "ranks", pack_ranks(e), "root", root, "plan", pack_digest(e), "bytes",
             (json_int_t)e->request->bytes, "algorithm", blink_name_algorithm(best->algorithm), "protocol",
@@ -415,7 +422,8 @@ static blink_result_t print_json(const explanation_t *e)
             pack_blocks(e), "trees", (json_int_t)plan_tree_count(plan), "channels",
             (json_int_t)best->channel_count, "depth", (int)best->depth, "chunk_bytes",
             (json_int_t)best->chunk_bytes, "plan_busbw_GBps", plan_busbw_GBps(e), "ideal_busbw_GBps",
-            e->ideal.busbw_GBps, "efficiency", efficiency(e), "peers", (json_int_t)e->peers, "unlimited",
+            has_ideal(e) ? json_real(e->ideal.busbw_GBps) : json_null(), "efficiency",
+            has_ideal(e) ? json_real(efficiency(e)) : json_null(), "peers", (json_int_t)e->peers, "unlimited",
             pack_unlimited(e), "phases", ctl_json_text(e->phases), "ways", ctl_json_text(e->ways), "limit",
             ctl_json_text(e->limit), "candidates", pack_candidates(&e->choice), "crossovers",
             pack_crossovers(e), "nccl", pack_nccl(e), "multicast_bound_GBps", pack_multicast_bound(e)),

@@ -81,7 +81,7 @@ static blink_result_t print_text(const Blinkwire__Comm *comm, const Blinkwire__Q
     explain_traffic_print(links, comm->comm);
     if (comm->n_plans == 0)
         return BLINK_OK;
-    table_t *table = table_create("lllllrrrrrr", headers);
+    table_t *table = table_create("lllllrrrnnn", headers);
     for (size_t i = 0; i < comm->n_plans; i++) {
         const Blinkwire__PlanInUse *plan = comm->plans[i];
         table_cell(table, "%s", plan->collective);

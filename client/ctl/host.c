@@ -97,15 +97,14 @@ static void print_lines(const char *host, char *text)
         printf("%s: %s\n", host, line);
 }
 
-/* What is shown, instead of on standard output. Errors: NO_MEMORY, or as `show`. *shown may be NULL. */
-static blink_result_t catch_shown(const each_t *each, char **shown)
+blink_result_t host_catch(const ctl_options_t *options, host_show_t *show, void *context, char **shown)
 {
     size_t bytes;
     FILE *screen = stdout, *caught = open_memstream(shown, &bytes);
     if (!caught)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for what a host shows");
     stdout = caught;
-    blink_result_t result = each->show(&each->options, each->context);
+    blink_result_t result = show(options, context);
     stdout = screen;
     fclose(caught);
     return result;
@@ -130,7 +129,7 @@ static void show_one(each_t *each, const Blinkwire__Host *host)
 {
     char *shown = NULL;
     each->options.host = strcmp(host->state, "this host") == 0 ? NULL : host->name;
-    blink_result_t result = catch_shown(each, &shown);
+    blink_result_t result = host_catch(&each->options, each->show, each->context, &shown);
     put(each, host->name, shown, result);
     free(shown);
 }
@@ -145,7 +144,8 @@ static blink_result_t show_all(each_t *each, const Blinkwire__QueryReply *nodes)
     for (size_t i = 0; i < nodes->n_hosts; i++)
         show_one(each, nodes->hosts[i]);
     if (each->by_host)
-        BLINK_TRY(ctl_print_json(json_incref(each->by_host), JSON_INDENT(2)));
+        BLINK_TRY(ctl_print_json(json_pack("{s:s, s:O}", "schema", "blink-by-host/1", "hosts", each->by_host),
+                                 JSON_INDENT(2)));
     if (each->failed_count > 0)
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "%u of %u hosts did not answer", each->failed_count,
                           each->host_count);

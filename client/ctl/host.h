@@ -16,9 +16,13 @@ typedef blink_result_t host_show_t(const ctl_options_t *options, void *context);
 
 /* Call `show` with the options; or, if they name the host "all", once for this host and for each other one
  * that its daemon knows, and put the host's name before each line that is shown, or JSON into an object by
- * host. One for which that fails has the sentence there. Errors: as `show`; of all hosts NOT_FOUND (the
- * daemon knows no other host) or PEER_LOST (so many did not answer). */
+ * host, blink-by-host/1. One for which that fails has the sentence there. Errors: as `show`; of all hosts
+ * NOT_FOUND (the daemon knows no other host) or PEER_LOST (so many did not answer). */
 blink_result_t host_each(const ctl_options_t *options, host_show_t *show, void *context);
+
+/* Catch what `show` prints on standard output. Errors: NO_MEMORY, or as `show`. *shown is the caller's to
+ * free and may be NULL. */
+blink_result_t host_catch(const ctl_options_t *options, host_show_t *show, void *context, char **shown);
 
 bool host_is_all(const ctl_options_t *options);
 

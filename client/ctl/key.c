@@ -52,7 +52,9 @@ blink_result_t ctl_key(int argc, char **argv, ctl_options_t *common)
     argp_parse(&argp, argc, argv, 0, NULL, &options);
     BLINK_TRY(cluster_key_create(options.path));
     if (common->json)
-        return ctl_print_json(json_pack("{s:o}", "key_file", ctl_json_text(options.path)), JSON_INDENT(2));
+        return ctl_print_json(
+            json_pack("{s:s, s:o}", "schema", "blink-key/1", "key_file", ctl_json_text(options.path)),
+            JSON_INDENT(2));
     printf("%s: a new cluster key; copy the file to every host of the cluster\n", options.path);
     return BLINK_OK;
 }

@@ -214,14 +214,38 @@ blink_result_t request_load_daemons(const ctl_options_t *options, uint32_t comm,
     return result;
 }
 
+/* The rates of a topology are those of the machine that it describes. */
+static blink_result_t say_how_fast_links_are(const ctl_options_t *options)
+{
+    Blinkwire__Reply *reply;
+    BLINK_TRY(ctl_ask(options, BLINKWIRE__QUERY_KIND__STATUS, &reply));
+    const Blinkwire__StatusReply *status = reply->query->status;
+    if (status && status->pace_scale > 0)
+        fprintf(stderr, "blinkctl: the daemon paces its links at %g of what is counted with here\n",
+                status->pace_scale);
+    else if (status && !*status->gpu_sharing)
+        fprintf(stderr,
+                "blinkctl: the daemon's host devices are as fast as memory, not as is counted with here\n");
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return BLINK_OK;
+}
+
+static blink_result_t load_daemons(const ctl_options_t *options, topo_t **topo)
+{
+    blink_result_t result = request_load_daemons(options, 0, topo);
+    if (result == BLINK_ERR_CONNECT)
+        return BLINK_FAIL(result, "no --topology is named, and %s", blink_error_text());
+    BLINK_TRY(result);
+    result = say_how_fast_links_are(options);
+    if (result != BLINK_OK)
+        topo_destroy(*topo);
+    return result;
+}
+
 static blink_result_t load_topology(const request_t *request, topo_t **topo)
 {
-    if (!request->topology) {
-        blink_result_t result = request_load_daemons(request->common, 0, topo);
-        if (result == BLINK_ERR_CONNECT)
-            return BLINK_FAIL(result, "no --topology is named, and %s", blink_error_text());
-        return result;
-    }
+    if (!request->topology)
+        return load_daemons(request->common, topo);
     return request->gpus && topo_is_machine(request->topology) ? topo_load_as_reached(request->topology, topo)
                                                                : request_load(request->topology, topo);
 }

@@ -55,7 +55,7 @@ static blink_result_t print_points(const simulation_t *simulation)
     static const char *const headers[] = {"bytes",     "algorithm", "protocol",    "chunk",
                                           "slots",     "time us",   "algbw",       "busbw",
                                           "plan GB/s", "busy",      "busiest link"};
-    table_t *table = table_create("rllrrrrrrrl", headers);
+    table_t *table = table_create("rllrrnnnnrl", headers);
     for (uint32_t size = 0; size < simulation->size_count; size++)
         for (uint32_t curve = 0; curve < simulation->curve_count; curve++)
             add_point(table, simulation, simulation_at(simulation, curve, size));
@@ -69,7 +69,7 @@ static blink_result_t print_links(const simulation_t *simulation)
 {
     const topo_t *topo = simulation->topo;
     const char *headers[FIXED_COLUMNS + REQUEST_ALGORITHMS_MAX] = {"from", "to", "kind", "GB/s"};
-    char alignment[] = "lllrrrrrrrrr";
+    char alignment[] = "lllnnnnnnnnn";
     alignment[FIXED_COLUMNS + simulation->curve_count] = '\0';
     for (uint32_t curve = 0; curve < simulation->curve_count; curve++)
         headers[FIXED_COLUMNS + curve] = blink_name_algorithm(simulation->algorithms[curve]);

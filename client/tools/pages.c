@@ -65,6 +65,13 @@ static int compare_clients(const void *one, const void *other)
     return compare((*(Blinkwire__Client *const *)one)->client, (*(Blinkwire__Client *const *)other)->client);
 }
 
+/* By user, then by cgroup. */
+static int compare_tenants(const void *one, const void *other)
+{
+    const Blinkwire__Tenant *a = *(Blinkwire__Tenant *const *)one, *b = *(Blinkwire__Tenant *const *)other;
+    return a->uid != b->uid ? compare(b->uid, a->uid) : strcmp(a->cgroup, b->cgroup);
+}
+
 static int compare_uses(const void *one, const void *other)
 {
     return compare((*(Blinkwire__LinkUse *const *)one)->comm, (*(Blinkwire__LinkUse *const *)other)->comm);
@@ -111,5 +118,6 @@ void pages_settle(Blinkwire__QueryReply *answer)
 {
     settle(answer->comms, &answer->n_comms, compare_comms);
     settle(answer->clients, &answer->n_clients, compare_clients);
+    settle(answer->tenants, &answer->n_tenants, compare_tenants);
     settle_links(answer);
 }

@@ -57,38 +57,76 @@ void table_cell(table_t *table, const char *format, ...)
     }
 }
 
-static int column_width(const table_t *table, size_t column)
+/* A column is as wide as its header or what its cells have before and behind the place where they are
+ * aligned: that is the decimal point or, of text without one, the end. */
+typedef struct column {
+    char alignment;
+    int width, behind;
+} column_t;
+
+static int most(int one, int other)
 {
-    size_t width = strlen(table->headers[column]);
-    for (size_t i = column; i < table->cells.count; i += table->column_count) {
-        size_t length = strlen(table->cells.items[i]);
-        width = length > width ? length : width;
-    }
-    return (int)width;
+    return one > other ? one : other;
 }
 
-static void print_row(const table_t *table, const int *widths, const char *const *cells, FILE *out)
+/* Of a cell that is not aligned by its point all stands before. */
+static int length_before(char alignment, const char *cell)
+{
+    return (int)(alignment == 'n' ? strcspn(cell, ".") : strlen(cell));
+}
+
+static column_t measure(const table_t *table, size_t index)
+{
+    column_t column = {.alignment = table->alignment[index]};
+    int before = 0;
+    for (size_t i = index; i < table->cells.count; i += table->column_count) {
+        const char *cell = table->cells.items[i];
+        int length = length_before(column.alignment, cell);
+        before = most(before, length);
+        column.behind = most(column.behind, (int)strlen(cell) - length);
+    }
+    column.width = most((int)strlen(table->headers[index]), before + column.behind);
+    return column;
+}
+
+static void print_cell(const column_t *column, const char *cell, bool last, FILE *out)
+{
+    int pad = column->behind - ((int)strlen(cell) - length_before(column->alignment, cell));
+    if (column->alignment == 'l')
+        fprintf(out, "%-*s", last ? 0 : column->width, cell);
+    else if (column->alignment == 'r')
+        fprintf(out, "%*s", column->width, cell);
+    else
+        fprintf(out, "%*s%*s", column->width - pad, cell, last ? 0 : pad, "");
+    fputs(last ? "\n" : "  ", out);
+}
+
+static void print_row(const table_t *table, const column_t *columns, const char *const *cells, FILE *out)
+{
+    for (size_t i = 0; i < table->column_count; i++)
+        print_cell(&columns[i], cells[i], i + 1 == table->column_count, out);
+}
+
+/* A header has no point to be aligned by. */
+static void print_headers(const table_t *table, const column_t *columns, FILE *out)
 {
     for (size_t i = 0; i < table->column_count; i++) {
-        bool last = i + 1 == table->column_count;
-        if (table->alignment[i] == 'r')
-            fprintf(out, "%*s", widths[i], cells[i]);
-        else
-            fprintf(out, "%-*s", last ? 0 : widths[i], cells[i]);
-        fputs(last ? "\n" : "  ", out);
+        column_t column = columns[i];
+        column.alignment = column.alignment == 'n' ? 'r' : column.alignment;
+        print_cell(&column, table->headers[i], i + 1 == table->column_count, out);
     }
 }
 
 blink_result_t table_print(const table_t *table, FILE *out)
 {
-    int *widths = table && !table->failed ? calloc(table->column_count, sizeof(*widths)) : NULL;
-    if (!widths)
+    column_t *columns = table && !table->failed ? calloc(table->column_count, sizeof(*columns)) : NULL;
+    if (!columns)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to print a table");
     for (size_t i = 0; i < table->column_count; i++)
-        widths[i] = column_width(table, i);
-    print_row(table, widths, table->headers, out);
+        columns[i] = measure(table, i);
+    print_headers(table, columns, out);
     for (size_t i = 0; i + table->column_count <= table->cells.count; i += table->column_count)
-        print_row(table, widths, (const char *const *)&table->cells.items[i], out);
-    free(widths);
+        print_row(table, columns, (const char *const *)&table->cells.items[i], out);
+    free(columns);
     return BLINK_OK;
 }

@@ -10,8 +10,9 @@
 
 typedef struct table table_t;
 
-/** `alignment` has one letter per column, l or r, and says how many there are; `headers` are static. NULL if
- * memory ran out, which all calls below accept. */
+/** `alignment` has one letter per column and says how many there are: l and r for texts that stand left and
+ * right, n for numbers whose decimal points stand below one another. `headers` are static. NULL if memory ran
+ * out, which all calls below accept. */
 table_t *table_create(const char *alignment, const char *const *headers);
 void table_destroy(table_t *table);
 

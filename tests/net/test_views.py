@@ -79,7 +79,7 @@ class Seen(ViewsTest):
             if not isinstance(view, str) or view in ("topology", "version"):
                 continue
             with self.subTest(view=view):
-                views = self.ctl_json(one.daemon, view, "--host", "all")
+                views = self.ctl_json(one.daemon, view, "--host", "all")["hosts"]
                 self.assertEqual(settled(views), {host.name: settled(self.ctl_json(host.daemon, view))
                                                   for host in (one, two)})
                 lines = self.ctl(one.daemon, view, "--host", "all").splitlines()
@@ -96,7 +96,7 @@ class Seen(ViewsTest):
         self.until(lambda: one.why_not().get(three.v4))
         status, out, err = self.ask(one, "status", "--host", "all", "--json")
         self.assertEqual((status, "1 of 3 hosts did not answer" in err), (1, True), err)
-        views = json.loads(out)
+        views = json.loads(out)["hosts"]
         self.assertEqual({name: view.get("pid") for name, view in views.items()},
                          {"n1": one.daemon.pid, "n2": two.daemon.pid, three.v4: None})
         self.assertIn("there is no session with host", views[three.v4]["error"])
