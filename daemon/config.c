@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "base/ini_file.h"
+#include "base/near.h"
 #include "base/value.h"
 #include "frame.h"
 #include "names.h"
@@ -482,6 +483,8 @@ static blink_result_t set_weight(settings_t *settings, const char *user, const c
 blink_result_t config_set(settings_t *settings, const char *section, const char *key, const char *value)
 {
     name_list_t known_keys = {""}, known_sections = {""};
+    char hint[NEAR_HINT_BYTES];
+    near_t near = near_begin(key);
     if (strcmp(section, "weights") == 0)
         return set_weight(settings, key, value);
     for (size_t i = 0; i < KEY_COUNT; i++) {
@@ -492,10 +495,11 @@ blink_result_t config_set(settings_t *settings, const char *section, const char 
         if (strcmp(keys[i].key, key) == 0)
             return set_value(&keys[i], settings, value);
         add_name(&known_keys, keys[i].key);
+        near_try(&near, keys[i].key);
     }
     if (*known_keys.text)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown key '%s' in [%s], which has %s", key, section,
-                          known_keys.text);
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown key '%s' in [%s]%s, which has %s", key,
+                          section, near_hint(&near, hint), known_keys.text);
     add_name(&known_sections, "weights");
     return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "unknown section [%s]; there are %s", section,
                       known_sections.text);

@@ -1,7 +1,8 @@
 /* Variables and the form of the lines, which is that of libblinkclient's. */
 #include "settings.h"
 
-#include <errno.h>
+#include "base/value.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,18 +34,12 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* A number of bytes, with K, M or G behind it or not. */
 static bool parse_bytes(const char *text, long *bytes)
 {
-    static const char units[] = "KMG";
-    char *end;
-    errno = 0;
-    long number = strtol(text, &end, 10);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    int shift = unit ? (int)(unit - units + 1) * 10 : 0;
-    if (errno || end == text || number < 0 || (*end && (!unit || end[1])) || number > 1L << 32)
+    uint64_t number;
+    if (!value_parse_bytes(text, &number))
         return false;
-    *bytes = number << shift;
+    *bytes = (long)number; /* below 2^63 */
     return true;
 }
 

@@ -50,6 +50,7 @@ class Program:
     """One of those compared. `why_not` says why it is left out, if it is."""
     name = ""
     measures_latency = True
+    timeout_s = TIMEOUT_S
 
     def __init__(self):
         self.why_not = ""
@@ -65,8 +66,8 @@ class Program:
 
     def measure(self, job, iterations, warmup):
         """What it prints of the iterations: time_us, their median, and time_us_min. Raises Failure."""
-        rows = [json.loads(line) for line in run(self.command(job, iterations, warmup)).splitlines()
-                if line[:1] == "{"]
+        output = run(self.command(job, iterations, warmup), self.timeout_s)
+        rows = [json.loads(line) for line in output.splitlines() if line[:1] == "{"]
         row = next((row for row in rows if not row.get("in_place")), None)
         if row is None:
             raise Failure("printed no measurement")

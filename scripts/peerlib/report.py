@@ -129,12 +129,13 @@ def notes_in(path):
     return notes.strip("\n") if begin and end else NO_NOTES
 
 
-def write(path, head, jobs, programs, measurements):
+def write(path, head, jobs, programs, measurements, notes_from=None):
+    """Notes are those of the file that is there, else of another one."""
     verdicts = Verdicts()
     tables = "\n\n".join(sections(jobs, programs, measurements, verdicts))
     failed = failures(programs, measurements)
     parts = [head, judgement(verdicts), "Not measured:\n\n" + failed if failed else "", tables]
-    notes = notes_in(path)
+    notes = notes_in(path if path.exists() or not notes_from else notes_from)
     text = wrap("\n\n".join(part for part in parts if part)) + f"\n{BEGIN}\n{notes}\n{END}\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

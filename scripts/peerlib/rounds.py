@@ -2,7 +2,9 @@
 over, so that a disturbance of the machine meets all of them."""
 import dataclasses
 import statistics
+import time
 
+from figurelib.text import size
 from peerlib.programs import Failure
 
 FEW = 5  # iterations of a first run, which shows how many fit
@@ -57,15 +59,30 @@ def measure_once(measurements, program, job, budget_s):
         measurements.failures[(program.name, job)] = str(failure)
 
 
-def measure(programs, jobs, rounds, budget_s):
-    measurements = Measurements()
+def told(programs, job, measurements):
+    """What the last turn of a job gave, and how much faster blinkd was than the fastest other library."""
+    times_us = {program.name: measurements.times_us[(job, program.name)][-1]
+                for program in programs if (job, program.name) in measurements.times_us}
+    others = {name: time_us for name, time_us in times_us.items() if name not in ("blinkd", "limit")}
+    unit = "µs" if job.is_latency else "GB/s"
+    numbers = [f"{name} {time_us:.1f}" if job.is_latency else f"{name} {job.bytes / time_us * 1e-3:.2f}"
+               for name, time_us in times_us.items()]
+    text = f"{job.collective}, {job.ranks} ranks, {size(job.bytes, 1024)}, {unit}: {', '.join(numbers)}"
+    if "blinkd" in times_us and others:
+        best = min(others, key=others.get)
+        text += f"; blinkd is {others[best] / times_us['blinkd']:.2f} times as fast as {best}"
+    return text
+
+
+def measure(programs, jobs, rounds, budget_s, limit_s=None):
+    """After limit_s no more jobs begin."""
+    measurements, started = Measurements(), time.monotonic()
     for turn in range(rounds):
         for job in jobs:
+            if limit_s and time.monotonic() - started > limit_s:
+                print(f"{limit_s:g} s are over: the rest is left out", flush=True)
+                return measurements
             for program in programs:
                 measure_once(measurements, program, job, budget_s)
-            told = ", ".join(f"{program.name} {measurements.times_us[(job, program.name)][-1]:.1f}"
-                             for program in programs if (job, program.name) in measurements.times_us)
-            print(f"round {turn + 1} of {rounds}, {job.collective}, {job.ranks} ranks, {job.bytes} bytes, "
-                  f"us: {told}",
-                  flush=True)
+            print(f"round {turn + 1} of {rounds}, {told(programs, job, measurements)}", flush=True)
     return measurements

@@ -1,6 +1,7 @@
 """scripts/bench-peers: whose numbers count, which targets they meet, and what the report keeps. With
 programs that print set times instead of measuring."""
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -69,6 +70,31 @@ class RoundsTest(unittest.TestCase):
             programs.run(["sleep", "60"], timeout_s=0.2)
 
 
+    def test_rates_and_the_gain_are_told_as_they_come(self):
+        measurements = rates_of(self.job, limit=10, blinkd=8, gloo=1, Open_MPI=2)
+        compared = [Scripted(name, []) for name in ("limit", "blinkd", "Open MPI", "gloo")]
+        self.assertEqual(rounds.told(compared, self.job, measurements),
+                         "allreduce, 4 ranks, 64 MiB, GB/s: limit 10.00, blinkd 8.00, Open MPI 2.00, "
+                         "gloo 1.00; blinkd is 4.00 times as fast as Open MPI")
+
+    def test_no_job_begins_when_the_time_is_over(self):
+        slow = Scripted("a", [1, 1])
+        slow.command = lambda *_: ["sh", "-c", "sleep 0.2; exit 1"]
+        jobs = [self.job, rounds.Job("allreduce", 2, MiB, False)]
+        measurements = rounds.measure([slow], jobs, 1, 0.001, 0.1)
+        self.assertEqual(len(measurements.failures), 1)
+
+
+class ScriptTest(unittest.TestCase):
+    def test_a_tracked_file_is_not_written(self):
+        top = pathlib.Path(__file__).resolve().parents[2]
+        before = (top / "docs/results/host.md").read_text()
+        run = subprocess.run([top / "scripts/bench-peers", "--out", top / "docs/results/host.md"],
+                             capture_output=True, text=True, check=False)
+        self.assertEqual((run.returncode, "git tracks that file" in run.stderr), (2, True), run.stderr)
+        self.assertEqual((top / "docs/results/host.md").read_text(), before)
+
+
 class TargetsTest(unittest.TestCase):
     def judge(self, job, **GBps):
         verdicts = report.Verdicts()
@@ -111,6 +137,9 @@ class ReportTest(unittest.TestCase):
                                                      "## Notes\n\nLong lines  stay.\n\n| a |"))
             report.write(path, "# Second", [job], [Scripted("blinkd", [])], rates_of(job, blinkd=2))
             text = path.read_text()
+            elsewhere = pathlib.Path(directory) / "host.md"
+            report.write(elsewhere, "# Third", [job], [Scripted("blinkd", [])], rates_of(job, blinkd=2), path)
+            self.assertIn("Long lines  stay.", elsewhere.read_text())
         self.assertTrue(text.startswith("# Second"))
         self.assertIn(f"{report.BEGIN}\n## Notes\n\nLong lines  stay.\n\n| a |\n{report.END}", text)
         self.assertIn("2.00", text)

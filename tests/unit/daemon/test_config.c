@@ -72,7 +72,7 @@ static void test_mistakes_are_named(void **state)
         const char *text, *line, *named;
     } cases[] = {
         {"[daemon]\nsokcet = /x\n",
-         ":2: ", "unknown key 'sokcet' in [daemon], which has socket, socket_mode"},
+         ":2: ", "unknown key 'sokcet' in [daemon] (did you mean 'socket'?), which has socket, socket_mode"},
         {"[deamon]\nsocket = /x\n", ":2: ", "unknown section [deamon]"},
         {"\n[workers]\ncount = many\n", ":3: ", "'many' is not a count"},
         {"[workers]\ncount = -1\n", ":2: ", "'-1' is not a count"},
