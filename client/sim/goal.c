@@ -7,12 +7,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define GOAL_UNITS 256u /* cpus and nics that the format tells apart */
+#define GOAL_UNITS    256u /* cpus and nics that the format tells apart */
+#define GOAL_STEP_CPU 0u   /* where steps are; messages are on the others */
 
 /* One dst on another rank. */
 typedef struct goal_transfer {
     uint32_t lane, step, to;
-    uint32_t nic;
+    uint32_t cpu, nic;
     uint32_t tag_first; /* of chunk 0 */
 } goal_transfer_t;
 
@@ -31,8 +32,10 @@ typedef struct goal {
     goal_transfer_t *transfers; /* in the order of the lanes' steps and their dsts */
     uint32_t transfer_count;
     uint32_t *step_transfer; /* per step: its first transfer */
-    uint32_t *lane_cpu;
-    goal_source_t *sources; /* per semaphore */
+    goal_source_t *sources;  /* per semaphore */
+    uint32_t *first, *last;  /* per link: its number among those that paths begin with, and end with, from 1
+                                on; 0: not numbered yet */
+    uint32_t firsts, lasts;
 } goal_t;
 
 /* ---- what the program holds ---- */
@@ -49,15 +52,23 @@ static uint64_t goal_bytes(const goal_t *goal, uint32_t lane, uint32_t step, uin
         .bytes;
 }
 
-/* The place of a path's first link among those that leave its device. */
-static uint32_t goal_nic(const goal_t *goal, uint32_t path)
+static uint32_t goal_number(uint32_t *numbers, uint32_t *count, uint32_t link)
 {
-    const topo_t *topo = goal->topo;
-    uint32_t link = goal->program->path_links[goal->program->paths[path].link_first];
-    uint32_t first = topo->out_first[topo->links[link].from], at = first;
-    while (topo->out_links[at] != link)
-        at++;
-    return (at - first) % GOAL_UNITS;
+    if (numbers[link] == 0)
+        numbers[link] = ++*count;
+    return numbers[link] - 1;
+}
+
+/* By the link on which a chunk leaves its device, and by that on which it comes to the other one. */
+static goal_transfer_t goal_transfer(goal_t *goal, const lane_operand_t *dst)
+{
+    const lane_path_t *path = &goal->program->paths[dst->path];
+    const uint32_t *links = &goal->program->path_links[path->link_first];
+    uint32_t first = goal_number(goal->first, &goal->firsts, links[0]);
+    uint32_t last = goal_number(goal->last, &goal->lasts, links[path->link_count - 1]);
+    return (goal_transfer_t){.to = dst->rank,
+                             .cpu = GOAL_STEP_CPU + 1 + last % (GOAL_UNITS - 1),
+                             .nic = first % GOAL_UNITS};
 }
 
 static blink_result_t goal_note_step(goal_t *goal, uint32_t lane, uint32_t index, uint64_t *tags)
@@ -76,8 +87,11 @@ static blink_result_t goal_note_step(goal_t *goal, uint32_t lane, uint32_t index
             if (signal->dst == dst)
                 goal->sources[signal->semaphore].transfer = goal->transfer_count;
         }
-        goal->transfers[goal->transfer_count++] =
-            (goal_transfer_t){lane, index, operand->rank, goal_nic(goal, operand->path), (uint32_t)*tags};
+        goal_transfer_t *transfer = &goal->transfers[goal->transfer_count++];
+        *transfer = goal_transfer(goal, operand);
+        transfer->lane = lane;
+        transfer->step = index;
+        transfer->tag_first = (uint32_t)*tags;
         *tags += goal_chunks(goal, lane);
         if (*tags > UINT32_MAX)
             return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "more chunks than the %u tags that GOAL has",
@@ -89,23 +103,21 @@ static blink_result_t goal_note_step(goal_t *goal, uint32_t lane, uint32_t index
 static blink_result_t goal_init(goal_t *goal)
 {
     const lane_program_t *program = goal->program;
-    uint32_t *lanes_of_rank = calloc((size_t)program->rank_count + 1, sizeof(*lanes_of_rank));
     goal->transfers = calloc((size_t)program->operand_count + 1, sizeof(*goal->transfers));
     goal->step_transfer = calloc((size_t)program->step_count + 1, sizeof(*goal->step_transfer));
-    goal->lane_cpu = calloc((size_t)program->lane_count + 1, sizeof(*goal->lane_cpu));
+    goal->first = calloc((size_t)goal->topo->link_count + 1, sizeof(*goal->first));
+    goal->last = calloc((size_t)goal->topo->link_count + 1, sizeof(*goal->last));
     goal->sources = calloc((size_t)program->semaphore_count + 1, sizeof(*goal->sources));
     blink_result_t result = BLINK_OK;
-    if (!lanes_of_rank || !goal->transfers || !goal->step_transfer || !goal->lane_cpu || !goal->sources)
+    if (!goal->transfers || !goal->step_transfer || !goal->first || !goal->last || !goal->sources)
         result =
             BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to write a schedule of %u steps", program->step_count);
     uint64_t tags = 0;
     for (uint32_t i = 0; result == BLINK_OK && i < program->lane_count; i++) {
         const lane_t *lane = &program->lanes[i];
-        goal->lane_cpu[i] = lanes_of_rank[lane->rank]++ % GOAL_UNITS;
         for (uint32_t step = 0; result == BLINK_OK && step < lane->step_count; step++)
             result = goal_note_step(goal, i, lane->step_first + step, &tags);
     }
-    free(lanes_of_rank);
     return result;
 }
 
@@ -113,7 +125,8 @@ static void goal_fini(goal_t *goal)
 {
     free(goal->transfers);
     free(goal->step_transfer);
-    free(goal->lane_cpu);
+    free(goal->first);
+    free(goal->last);
     free(goal->sources);
 }
 
@@ -141,12 +154,12 @@ static void goal_write_work(const goal_t *goal, uint32_t lane, uint32_t index, u
     uint64_t bytes = goal_bytes(goal, lane, index, chunk);
     double read_bytes = step->src_count > 1 ? (double)bytes * step->src_count : 0;
     fprintf(goal->out, "w%uc%u: calc %.0f cpu %u\n", index, chunk, ceil(read_bytes / goal->reduce_GBps),
-            goal->lane_cpu[lane]);
+            GOAL_STEP_CPU);
     for (uint32_t i = goal->step_transfer[index];
          bytes > 0 && i < goal->transfer_count && goal->transfers[i].step == index; i++)
         fprintf(goal->out, "s%uc%u: send %llub to %u tag %u cpu %u nic %u\n", i, chunk,
                 (unsigned long long)bytes, goal->transfers[i].to, goal->transfers[i].tag_first + chunk,
-                goal->lane_cpu[lane], goal->transfers[i].nic);
+                goal->transfers[i].cpu, goal->transfers[i].nic);
 }
 
 static void goal_write_wait(const goal_t *goal, const lane_wait_t *wait, uint32_t lane, uint32_t index,

@@ -1,6 +1,7 @@
 """blinkctl simulate: sweeps and their formats, and GOAL schedules read back as an outside simulator would."""
 import collections
 import csv
+import heapq
 import io
 import json
 import os
@@ -27,6 +28,7 @@ class Goal:
         self.ranks = int(re.fullmatch(r"num_ranks (\d+)", next(lines))[1])
         self.sends, self.receives = {}, {}  # (rank, label) -> Message
         self.calcs = {}  # (rank, label) -> ns
+        self.units = {}  # (rank, label) -> (cpu, nic)
         self.needs = collections.defaultdict(list)  # (rank, label) -> those it requires
         for rank in range(self.ranks):
             assert next(lines) == f"rank {rank} {{"
@@ -44,6 +46,7 @@ class Goal:
             assert label not in labels, line
             assert int(cpu or 0) < 256 and int(nic or 0) < 256, line
             labels.add(label)
+            self.units[rank, label] = (int(cpu or 0), int(nic or 0))
             if kind == "send":
                 self.sends[rank, label] = Message(rank, int(peer), int(tag), int(size))
             elif kind == "recv":
@@ -70,6 +73,70 @@ class Goal:
                 if left[user] == 0:
                     ready.append(user)
         return ready
+
+
+class Replay:
+    """Goal in the LogGP model, as LogGOPSim has it: a calc takes its cpu; a send takes its nic at the sender for
+    as long as its bytes take, and so it does, with its cpu, at the receiver. What waits for an operation
+    begins when that has ended, on whatever cpu."""
+
+    def __init__(self, goal, ns_per_byte, latency_ns):
+        self.goal, self.ns_per_byte, self.latency_ns = goal, ns_per_byte, latency_ns
+        self.receiver = {message: op for op, message in goal.receives.items()}
+        self.users = collections.defaultdict(list)
+        self.left = {op: len(goal.needs[op]) for op in [*goal.sends, *goal.receives, *goal.calcs]}
+        for op in self.left:
+            for needed in goal.needs[op]:
+                self.users[needed].append(op)
+        self.busy = collections.defaultdict(float)  # ("cpu", "out" or "in", rank, number) -> until when
+        self.agenda = [(0.0, number, self.start, op) for number, op in enumerate(self.left)
+                       if self.left[op] == 0 and op not in goal.receives]
+        self.entered = len(self.left)
+        self.end_ns = 0.0
+
+    def run_us(self):
+        while self.agenda:
+            now, _, happen, op = heapq.heappop(self.agenda)
+            happen(op, now)
+        return self.end_ns / 1000
+
+    def enter(self, at_ns, happen, op):
+        self.entered += 1
+        heapq.heappush(self.agenda, (at_ns, self.entered, happen, op))
+
+    def take(self, now, units, for_ns, happen, op):
+        """Whether the units are free; else it happens again when they are."""
+        free = max(self.busy[unit] for unit in units)
+        if free > now:
+            self.enter(free, happen, op)
+            return False
+        self.busy.update({unit: now + for_ns for unit in units})
+        return True
+
+    def start(self, op, now):
+        cpu, nic = self.goal.units[op]
+        if op in self.goal.calcs:
+            if self.take(now, [("cpu", op[0], cpu)], self.goal.calcs[op], self.start, op):
+                self.enter(now + self.goal.calcs[op], self.finish, op)
+        elif self.busy["cpu", op[0], cpu] > now:
+            self.enter(self.busy["cpu", op[0], cpu], self.start, op)
+        elif self.take(now, [("out", op[0], nic)], self.goal.sends[op].bytes * self.ns_per_byte, self.start, op):
+            self.enter(now + self.latency_ns, self.arrive, op)
+
+    def arrive(self, op, now):
+        cpu, nic = self.goal.units[op]
+        message = self.goal.sends[op]
+        for_ns = message.bytes * self.ns_per_byte
+        units = [("cpu", message.destination, cpu), ("in", message.destination, nic)]
+        if self.take(now, units, for_ns, self.arrive, op):
+            self.enter(now + for_ns, self.finish, self.receiver[message])
+
+    def finish(self, op, now):
+        self.end_ns = max(self.end_ns, now)
+        for user in self.users[op]:
+            self.left[user] -= 1
+            if self.left[user] == 0:
+                self.enter(now, self.start, user)
 
 
 class SimulateTest(IntegrationTest):
@@ -255,6 +322,18 @@ class GoalTest(SimulateTest):
                         loads[tuple(edge["path"])] += tree["share"]
                 for pair, load in loads.items():
                     self.assertAlmostEqual(moved[pair] / (16 << 20), load, delta=1e-3, msg=pair)
+
+    def test_replays_take_as_long_as_the_simulation(self):
+        """Devices have several links, all alike; those of dgx1p lead to devices, those of dgx2 to switches."""
+        for topology, GBps, hop_us in [("dgx1p", 20, 3.4 + 1), ("dgx2", 25, 3.4 + 2)]:
+            for collective in ["allreduce", "broadcast", "allgather"]:
+                for algorithm in ["trees", "ring"]:
+                    with self.subTest(topology=topology, collective=collective, algorithm=algorithm):
+                        goal, result = self.goal("-t", topology, "-c", collective, "-a", algorithm,
+                                                 "--protocol", "simple", "--bytes", "4M")
+                        launch_us = 8.4
+                        replayed_us = launch_us + Replay(goal, 1 / GBps, 1000 * hop_us).run_us()
+                        self.assertAlmostEqual(replayed_us / result["time_us"], 1.0, delta=0.1)
 
     def test_only_reductions_take_time(self):
         broadcast, _ = self.goal("-t", "dgx1v", "-c", "broadcast", "--bytes", "16M")
