@@ -5,6 +5,8 @@
 
 #include "kernel_list.h"
 
+uint32_t (*host_switch_places)(uint64_t address, uint64_t *places);
+
 #define HOST_KERNEL(name, ...)                                                                               \
     static void name(const lane_abi_run_t *run, uint32_t block, uint32_t block_count)                        \
     {                                                                                                        \

@@ -90,7 +90,7 @@ LANE_FUNCTION span_t span_of(const lane_abi_part_t &part, uint64_t chunk_bytes, 
 /* Where the slots of an edge begin: in scratch, or in host memory that wires share. */
 LANE_FUNCTION uint64_t slots_of(const lane_abi_run_t &run, const lane_abi_operand_t &operand)
 {
-    if (operand.buffer == LANE_ABI_SCRATCH)
+    if (operand.buffer == LANE_ABI_SCRATCH || operand.buffer == LANE_ABI_SWITCH)
         return ranks[operand.rank].scratch;
     return ((const volatile uint64_t *)run.wire_areas)[operand.rank];
 }
@@ -137,6 +137,22 @@ LANE_FUNCTION void step_lay_out(const lane_abi_run_t &run, const moment_t &momen
     frame.dst_count = step.dst_count;
     frame.divisor = step.completes ? run.divisor : 1;
     frame.copies = step.src_count == 1 && frame.divisor <= 1 && !(frame.srcs[0] & OPERAND_SCALED);
+}
+
+/* All of a switch's sources are in one place, and so are its destinations: the thread that has laid out the
+ * first of each takes that for the address of all. */
+LANE_FUNCTION void step_take_switch(const lane_abi_run_t &run, const moment_t &moment)
+{
+    const lane_abi_operand_t first =
+        list_at<lane_abi_operand_t>(run.program, moment.program->operands_offset)[moment.step.src_first];
+    if (thread_index() != 0)
+        return;
+    frame.is_switch = run.by_switch != 0 && first.buffer == LANE_ABI_SWITCH;
+    if (!frame.is_switch)
+        return;
+    frame.srcs[0] += run.by_switch - ranks[first.rank].scratch;
+    frame.dsts[0] += run.by_switch - ranks[first.rank].scratch;
+    frame.src_count = frame.dst_count = 1;
 }
 
 /* ---- semaphores ---- */
@@ -202,6 +218,8 @@ template <class reducing>
 LANE_FUNCTION bool step_run(const lane_abi_run_t &run, const moment_t &moment, bool looks)
 {
     step_lay_out(run, moment);
+    if constexpr (by_switch<reducing>::IS_THERE)
+        step_take_switch(run, moment);
     if (block_any(!step_wait(run, moment)))
         return false;
     bool leaves = looks && is_aborted(run);

@@ -31,8 +31,10 @@ enum {
     LANE_ABI_OUTPUT,
     LANE_ABI_SCRATCH,
     LANE_ABI_SEND,
-    LANE_ABI_LANDING
-};                                     /* as lane_buffer_t */
+    LANE_ABI_LANDING,
+    LANE_ABI_SWITCH
+}; /* as lane_buffer_t; slots that a switch may touch are LANE_ABI_SWITCH in a step that touches those of all
+      ranks, and LANE_ABI_SCRATCH where a rank alone uses its own */
 enum { LANE_ABI_FULL, LANE_ABI_FREE }; /* as lane_wait_kind_t */
 
 /* In the place of the rank that waits for a semaphore: a wire lane waits for it, or signals it. Such
@@ -41,8 +43,9 @@ enum { LANE_ABI_FULL, LANE_ABI_FREE }; /* as lane_wait_kind_t */
 
 typedef struct lane_abi_operand {
     uint32_t buffer;
-    uint32_t rank; /* input, output: whose. scratch: the receiver, in whose scratch the edge's slots are, or
-                      LANE_ABI_HOST. send, landing: the number of the area of host memory in which they are */
+    uint32_t rank; /* input, output: whose. scratch, switch: the receiver, in whose scratch the edge's slots
+                      are, or LANE_ABI_HOST. send, landing: the number of the area of host memory in which
+                      they are */
     uint32_t edge; /* of the binding; none of an input or output */
 } lane_abi_operand_t;
 
@@ -147,11 +150,14 @@ typedef struct lane_abi_run {
     uint64_t ranks;    /* address of a lane_abi_rank_t for each rank, in host memory that the GPU maps;
                           0: they are in sent_ranks */
     uint64_t host_scratch, host_semaphores; /* of LANE_ABI_HOST */
-    uint64_t wire_areas;                    /* address of the areas' addresses, and … */
-    uint64_t wire_semaphores;               /* … of the semaphores of wires; 0: the program has none */
-    uint32_t lane_first, lane_count;        /* of the program's: those of this GPU */
-    uint32_t divisor;                       /* AVG: the number of ranks; else 1 */
-    uint32_t scaled;                        /* PRE_MUL_SUM: inputs are multiplied as they are read */
+    uint64_t by_switch;  /* address at which a switch reaches the scratch of all ranks at once: a step whose
+                            sources are LANE_ABI_SWITCH reads them there, and writes its destinations there,
+                            which are too; 0: it reads and writes one after the other */
+    uint64_t wire_areas; /* address of the areas' addresses, and … */
+    uint64_t wire_semaphores;        /* … of the semaphores of wires; 0: the program has none */
+    uint32_t lane_first, lane_count; /* of the program's: those of this GPU */
+    uint32_t divisor;                /* AVG: the number of ranks; else 1 */
+    uint32_t scaled;                 /* PRE_MUL_SUM: inputs are multiplied as they are read */
     uint32_t rank_count;
     uint32_t reserved;
     lane_abi_rank_t sent_ranks[LANE_ABI_RANKS_SENT];

@@ -95,7 +95,7 @@ static blink_result_t find_receivers(const lane_program_t *program, uint32_t **r
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u edges", program->edge_count);
     for (uint32_t i = 0; i < program->operand_count; i++) {
         const lane_operand_t *operand = &program->operands[i];
-        if (operand->buffer == LANE_SCRATCH)
+        if (operand->buffer == LANE_SCRATCH || operand->buffer == LANE_SHARED)
             (*receivers)[operand->edge] = operand->rank;
         else if (operand->buffer == LANE_SEND && operand->edge != PLAN_NONE)
             (*receivers)[operand->edge] = PLAN_NONE;
@@ -192,6 +192,8 @@ static lane_abi_operand_t flatten_operand(const flattening_t *f, const lane_oper
     if (from->buffer < LANE_SCRATCH || from->edge == PLAN_NONE)
         return operand;
     operand.edge = from->edge;
+    if (from->buffer == LANE_SHARED) /* what a switch touches has a way there */
+        operand.buffer = from->path == PLAN_NONE ? LANE_ABI_SCRATCH : LANE_ABI_SWITCH;
     if (from->buffer == LANE_SEND)
         operand.rank = f->program->landing_count; /* its area comes behind the landings */
     if (from->buffer == LANE_SCRATCH && f->reach->edges[from->edge])

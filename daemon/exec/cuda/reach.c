@@ -21,7 +21,8 @@ static bool are_peers(const walk_t *walk, uint32_t rank, uint32_t other)
 /* Memory of a rank's, or of one of its edges', that a lane of another rank reads or writes. */
 static blink_result_t check_operand(const walk_t *walk, const lane_t *lane, const lane_operand_t *operand)
 {
-    if (operand->buffer > LANE_SCRATCH || operand->rank == lane->rank)
+    bool is_on_gpu = operand->buffer <= LANE_SCRATCH || operand->buffer == LANE_SHARED;
+    if (!is_on_gpu || operand->rank == lane->rank)
         return BLINK_OK; /* what networks share is on the host */
     if (are_peers(walk, lane->rank, operand->rank)) {
         walk->reach->by_peers = true;
