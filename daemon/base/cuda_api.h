@@ -28,6 +28,10 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatu
                                            CUgraph *graph, const CUgraphNode **dependencies,
                                            size_t *dependency_count);
 
+/* Calls and names for switches that reduce came with CUDA 12.1. A driver may lack the calls: cuda_driver.h.
+ */
+#define CUDA_API_HAS_MULTICAST (CUDA_VERSION >= 12010)
+
 /* Headers name it since CUDA 12.3; drivers before that answer with CUDA_ERROR_INVALID_VALUE. */
 #define CU_DEVICE_ATTRIBUTE_MPS_ENABLED ((CUdevice_attribute)133)
 

@@ -12,18 +12,21 @@
 #define NAME_OF_ONE(name) #name
 
 /* dlsym's pointer is copied, as ISO C has no conversion from it to a function's. */
-#define FIND(name)                                                                                           \
+#define FIND_OPTIONAL(name)                                                                                  \
     symbol = dlsym(library, NAME_OF(name));                                                                  \
-    memcpy(&calls->name, &symbol, sizeof(symbol));                                                           \
+    memcpy(&calls->name, &symbol, sizeof(symbol));
+#define FIND(name)                                                                                           \
+    FIND_OPTIONAL(name)                                                                                      \
     if (!symbol && !missing)                                                                                 \
         missing = NAME_OF(name);
 
-/* The first call that the library lacks; NULL: none. */
+/* The first call that the library lacks and must have; NULL: none. */
 static const char *find_calls(void *library, cuda_driver_t *calls)
 {
     const char *missing = NULL;
     void *symbol;
     CUDA_DRIVER_CALLS(FIND)
+    CUDA_DRIVER_OPTIONAL_CALLS(FIND_OPTIONAL)
     return missing;
 }
 

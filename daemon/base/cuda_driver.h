@@ -46,11 +46,21 @@
     X(cuMemFreeAsync) \
     X(cuMemPoolExportToShareableHandle) X(cuMemPoolImportFromShareableHandle) \
     X(cuMemPoolExportPointer) X(cuMemPoolImportPointer)
+
+/* Those that a driver may lack: they are NULL then. */
+#if CUDA_API_HAS_MULTICAST
+#define CUDA_DRIVER_OPTIONAL_CALLS(X) \
+    X(cuMulticastCreate) X(cuMulticastAddDevice) X(cuMulticastBindMem) X(cuMulticastUnbind) \
+    X(cuMulticastGetGranularity)
+#else
+#define CUDA_DRIVER_OPTIONAL_CALLS(X)
+#endif
 /* clang-format on */
 
 #define CUDA_DRIVER_FIELD(name) __typeof__(&name) name;
 typedef struct cuda_driver {
     CUDA_DRIVER_CALLS(CUDA_DRIVER_FIELD)
+    CUDA_DRIVER_OPTIONAL_CALLS(CUDA_DRIVER_FIELD)
 } cuda_driver_t;
 #undef CUDA_DRIVER_FIELD
 

@@ -30,6 +30,8 @@
  *   STANDIN_CUDA_DOMAINS  N: GPUs have N domains of memory synchronization, 1 unless told otherwise. With one
  *                         no launch may name a domain; with several, kernels of lanes must be in the remote
  *                         one. CUDA is content with either
+ *   STANDIN_CUDA_SWITCH   N: a switch joins all GPUs, which reduces and copies, and has room for N multicast
+ *                         objects; 0 unless told otherwise: there is none
  *   STANDIN_CUDA_MEET     N: no launch returns before N launches have been called at the same time
  *   STANDIN_CUDA_QUEUES   1: a context has as many queues as CUDA_DEVICE_MAX_CONNECTIONS says, 8 unless
  *                         it says something, and streams share them: what one of them waits for holds up
@@ -43,8 +45,9 @@
  *                         for them: those of a cooperative launch until there is room for all of them,
  *                         those of others one by one
  *
- * It has the calls of the oldest driver that blinkd supports, and no others (exports.map). The same in
- * standin/too_old/ lacks one of these, cuStreamGetId().
+ * It has the calls of the oldest driver that blinkd supports and those that blinkd can do without, and no
+ * others (exports.map). The same in standin/too_old/ lacks one of the first, cuStreamGetId(), and in
+ * standin/no_multicast/ one of the others, cuMulticastCreate().
  *
  * Where it is simpler than CUDA: the NULL stream is a stream like others, that orders nothing but itself (the
  * per-thread default stream is the same one); kernels are kept from memory that their GPU does not reach
@@ -123,6 +126,7 @@ typedef struct standin_settings {
     bool has_no_dma_bufs;
     int orders_writes;        /* CUGPUDirectRDMAWritesOrdering */
     uint32_t multiprocessors; /* of a GPU */
+    uint32_t switch_objects;  /* multicast objects that there may be */
     int domains;              /* of memory synchronization */
     uint32_t meeting;         /* launches that wait for each other; 0: none do */
     uint32_t queues;          /* that the streams of a context share; 0: each has its own */

@@ -103,6 +103,10 @@ static int attribute_value(CUdevice_attribute attribute, CUdevice device)
 {
     if (attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED) /* which the headers of CUDA 12.0 do not list */
         return standin_settings()->has_mps;
+#if CUDA_API_HAS_MULTICAST
+    if (attribute == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)
+        return standin_settings()->switch_objects > 0;
+#endif
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:

@@ -200,6 +200,24 @@ CUresult memory_import(int file, off_t offset, memory_kind_t kind, memory_t **me
     return CUDA_SUCCESS;
 }
 
+CUresult memory_create_multicast(size_t bytes, uint32_t device_count, memory_t **memory)
+{
+    memory_t *made = allocate(memfd_create("stand-in multicast object", MFD_CLOEXEC), 0);
+    memory_team_t *team = calloc(1, sizeof(*team));
+    if (!made || !team) {
+        if (made)
+            close(made->file);
+        free(made);
+        free(team);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    team->device_count = device_count;
+    made->team = team;
+    made->header = (memory_header_t){.bytes = bytes, .kind = MEMORY_MULTICAST};
+    *memory = add(made);
+    return CUDA_SUCCESS;
+}
+
 memory_t *memory_get(memory_t *memory)
 {
     memory->references++;
@@ -234,6 +252,8 @@ void memory_put(memory_t *memory)
             punch(memory);
     }
     close(memory->file);
+    if (memory->team)
+        memory_free_team(memory->team, memory->header.bytes);
     if (memory->pool)
         memory_put(memory->pool);
     free(memory);

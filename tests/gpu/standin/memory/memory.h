@@ -21,7 +21,16 @@ typedef enum memory_kind {
     MEMORY_VIRTUAL,    /* cuMemCreate() */
     MEMORY_POOL,       /* no memory itself: the file that a pool's lies in */
     MEMORY_POOLED,
+    MEMORY_MULTICAST, /* no memory itself: an object of cuMulticastCreate() */
 } memory_kind_t;
+
+/** What is bound to a multicast object, as a whole. */
+typedef struct memory_team {
+    uint32_t device_count;                   /* that it is for */
+    uint32_t devices;                        /* mask, by ordinal: that have been added */
+    struct memory *pieces[STANDIN_GPUS_MAX]; /* by ordinal; referenced. NULL: nothing is bound */
+    char *views[STANDIN_GPUS_MAX];           /* where this library itself finds them */
+} memory_team_t;
 
 /** The page before the memory in its file: how an importer knows what it was given. */
 typedef struct memory_header {
@@ -46,8 +55,10 @@ typedef struct memory {
     off_t end;                  /* MEMORY_POOL: of what has ever been used of the file */
     uint32_t accessors;         /* MEMORY_POOL: other devices by ordinal that may use it */
     uint64_t release_threshold; /* MEMORY_POOL: as it was set */
-    unsigned handles;           /* MEMORY_VIRTUAL, MEMORY_POOL: of the references, the application's */
-    bool is_held;               /* it was freed, and another process has it still (STANDIN_CUDA_FAULTS) */
+    unsigned
+        handles; /* MEMORY_VIRTUAL, MEMORY_POOL, MEMORY_MULTICAST: of the references, the application's */
+    memory_team_t *team; /* MEMORY_MULTICAST */
+    bool is_held;        /* it was freed, and another process has it still (STANDIN_CUDA_FAULTS) */
 } memory_t;
 
 typedef enum range_kind {
@@ -94,6 +105,10 @@ bool memory_is_reached(CUdevice ordinal, CUdeviceptr address);
 CUresult memory_create(memory_kind_t kind, int gpu, size_t bytes, uint64_t handle_types, memory_t **memory);
 /** Make memory in a pool's file. */
 CUresult memory_create_in(memory_t *pool, size_t bytes, memory_t **memory);
+/** Make a multicast object, which has a team. */
+CUresult memory_create_multicast(size_t bytes, uint32_t device_count, memory_t **memory);
+/** What memory_put() does for the last reference to one. */
+void memory_free_team(memory_team_t *team, size_t bytes);
 /** Memory of another process: what its header, at an offset in a file, says it is. The file is duplicated.
  * INVALID_VALUE: it is none of that kind. INVALID_DEVICE: its GPU is not visible. All three make one
  * reference. */

@@ -11,6 +11,13 @@ static memory_t *from_handle(CUmemGenericAllocationHandle handle)
     return memory_is(memory, MEMORY_VIRTUAL) ? memory : NULL;
 }
 
+/* Of memory or of a multicast object. */
+static memory_t *from_any_handle(CUmemGenericAllocationHandle handle)
+{
+    memory_t *memory = memory_pointer(handle);
+    return memory_is(memory, MEMORY_VIRTUAL) || memory_is(memory, MEMORY_MULTICAST) ? memory : NULL;
+}
+
 /* A handle of the application's, of a reference that there is. */
 static CUmemGenericAllocationHandle to_handle(memory_t *memory)
 {
@@ -90,7 +97,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     STANDIN_ENTER(cuMemRelease, HEALTH);
     pthread_mutex_lock(&memory_lock);
-    memory_t *memory = from_handle(handle);
+    memory_t *memory = from_any_handle(handle);
     if (memory) {
         memory->handles--;
         memory_put(memory);
@@ -105,8 +112,11 @@ static CUresult map(uintptr_t address, size_t bytes, memory_t *memory)
     if (!memory || bytes != memory->header.bytes || address % MEMORY_GRANULARITY_BYTES ||
         !arena_holds(address, bytes) || range_first_in(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
+    const memory_team_t *team = memory->team;
     off_t offset = memory->offset + (off_t)MEMORY_PAGE_BYTES;
-    if (!arena_map(address, bytes, PROT_NONE, memory->file, offset))
+    if (team && (uint32_t)__builtin_popcount(team->devices) != team->device_count)
+        return CUDA_ERROR_ILLEGAL_STATE; /* CUDA would wait for the rest */
+    if (!team && !arena_map(address, bytes, PROT_NONE, memory->file, offset))
         return CUDA_ERROR_OUT_OF_MEMORY;
     range_t range = {.address = address, .bytes = bytes, .kind = RANGE_VIRTUAL, .memory = memory};
     STANDIN_TRY(range_add(&range, NULL));
@@ -121,7 +131,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     if (offset || flags)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&memory_lock);
-    CUresult result = map((uintptr_t)address, bytes, from_handle(handle));
+    CUresult result = map((uintptr_t)address, bytes, from_any_handle(handle));
     pthread_mutex_unlock(&memory_lock);
     return result;
 }
@@ -161,7 +171,10 @@ static CUresult set_access(range_t *range, const CUmemAccessDesc *access)
         return CUDA_ERROR_INVALID_VALUE;
     if (!standin_context_of(access->location.id))
         return CUDA_ERROR_INVALID_DEVICE;
-    if (!standin_is_peer(access->location.id, memory_ordinal(range->memory)))
+    const memory_team_t *team = range->memory->team;
+    if (team && !(team->devices >> access->location.id & 1))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!team && !standin_is_peer(access->location.id, memory_ordinal(range->memory)))
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     uint32_t device = UINT32_C(1) << access->location.id;
     range->readers &= ~device;
@@ -173,9 +186,12 @@ static CUresult set_access(range_t *range, const CUmemAccessDesc *access)
     return CUDA_SUCCESS;
 }
 
-/* Processors cannot be told apart by device: what one of them may do, all can. */
+/* Processors cannot be told apart by device: what one of them may do, all can. At the address of a multicast
+ * object none can do anything. */
 static CUresult protect(const range_t *range)
 {
+    if (range->memory->team)
+        return CUDA_SUCCESS;
     int protection = (range->readers ? PROT_READ : 0) | (range->writers ? PROT_WRITE : 0);
     return mprotect((void *)range->address, range->bytes, protection) ? CUDA_ERROR_OPERATING_SYSTEM
                                                                       : CUDA_SUCCESS;

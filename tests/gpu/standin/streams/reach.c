@@ -45,9 +45,11 @@ static bool check_operand(const walk_t *walk, const lane_abi_step_t *step, const
     const lane_abi_rank_t rank = rank_of(walk->run, operand->rank);
     if (part->extent_bytes == 0 || operand->buffer == LANE_ABI_SEND || operand->buffer == LANE_ABI_LANDING)
         return true;
-    if (operand->buffer == LANE_ABI_SCRATCH) {
+    if (operand->buffer == LANE_ABI_SCRATCH || operand->buffer == LANE_ABI_SWITCH) {
         const lane_abi_edge_t *edge = LIST_AT(lane_abi_edge_t, walk->binding, edges, operand->edge);
-        return is_reached(walk, "slots", rank.scratch + edge->scratch_offset);
+        bool by_switch = operand->buffer == LANE_ABI_SWITCH && walk->run->by_switch;
+        return is_reached(walk, "slots",
+                          (by_switch ? walk->run->by_switch : rank.scratch) + edge->scratch_offset);
     }
     bool is_input = operand->buffer == LANE_ABI_INPUT;
     uint64_t first = (is_input ? rank.input + part->in_block * rank.input_stride_bytes
