@@ -63,6 +63,7 @@ typedef struct gpu_facts {
     /* What is written to its exported memory by others than GPUs, whichever GPU reads it, or it alone, needs
      * no flush. */
     bool orders_for_all, orders_for_itself;
+    bool has_switch; /* NVSwitches reduce and copy for it, the driver says, and the kernels know how */
     uint64_t exported_address; /* where GPUs find the exported memory; 0: it has none */
 } gpu_facts_t;
 
@@ -134,14 +135,19 @@ typedef struct gpu_reply {
 typedef enum gpu_opcode {
     GPU_LOAD = 1, /* copy the range into device memory of each GPU of the mask, as object `member` */
     GPU_ALLOC, /* `count` bytes of zeros on each GPU of the mask, as object `member`; with GPU_ALLOC_HOST in
-                  `flags`, once in host memory that all of them map */
+                  `flags`, once in host memory that all of them map; with GPU_ALLOC_SWITCH, where a switch
+                  reaches all of them at once. Where that cannot be had the object is there all the same, as
+                  without the flag, and the completion tells UNSUPPORTED and why */
     GPU_FREE,  /* the object; nothing runs that uses it */
     GPU_RUN,   /* the gpu_run_t at the range's beginning, `count` bytes with its copies */
     GPU_ABORT, /* the run whose number is `count`, if it is still under way; its completion tells ABORTED */
 } gpu_opcode_t;
 
 /* Not RING_SQE_MORE. */
-enum { GPU_ALLOC_HOST = 2 };
+enum { GPU_ALLOC_HOST = 2, GPU_ALLOC_SWITCH = 4 };
+
+/* What a switch reaches comes in pieces of so many bytes, or of the driver's if these are more. */
+#define GPU_SWITCH_GRAIN_BYTES (UINT64_C(2) << 20)
 
 typedef struct gpu_launch {
     uint32_t gpu;
@@ -179,7 +185,7 @@ typedef struct gpu_run {
     uint64_t watched_address;
     uint32_t watched_count;
     lane_abi_run_t run; /* the worker enters program, binding, control, blocks_left, lane_first, lane_count
-                           and all about ranks; the service all else */
+                           and all about ranks and the switch; the service all else */
     lane_abi_rank_t ranks[LANE_ABI_RANKS_MAX]; /* rank_count; the worker enters scratch and semaphores */
     gpu_copy_t copies[];                       /* copy_count */
 } gpu_run_t;

@@ -405,6 +405,30 @@ static void test_refused_objects(void **state)
     assert_int_equal(harness_stop(service), 0);
 }
 
+/* The switch has room for one object: the next is memory all the same, and says why. */
+static void test_objects_that_a_switch_reaches(void **state)
+{
+    static const char *const environment[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_SWITCH=1", NULL};
+    harness_t service;
+    ring_sqe_t alloc = {.opcode = GPU_ALLOC, .root = 3, .count = 5000, .flags = GPU_ALLOC_SWITCH};
+    (void)state;
+    harness_start(&service, (gpu_start_t){0}, environment);
+    assert_true(service.hello.gpus[0].has_switch && service.hello.gpus[1].has_switch);
+
+    for (unsigned round = 0; round < 3; round++) {
+        alloc.member = 1;
+        assert_int_equal(harness_do(&service, alloc, NULL), BLINK_OK);
+        alloc.member = 2;
+        assert_int_equal(harness_do(&service, alloc, NULL), BLINK_ERR_UNSUPPORTED);
+        harness_assert_text(blink_error_text(), "cuMulticastCreate: CUDA_ERROR_OUT_OF_MEMORY");
+        for (uint32_t member = 1; member <= 2; member++)
+            assert_int_equal(harness_do(&service, (ring_sqe_t){.opcode = GPU_FREE, .member = member}, NULL),
+                             BLINK_OK);
+    }
+
+    assert_int_equal(harness_stop(&service), 0);
+}
+
 int worker_run_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +447,7 @@ int worker_run_tests(void)
         cmocka_unit_test(test_lost_context_ends_the_worker),
         cmocka_unit_test(test_refused_runs),
         cmocka_unit_test(test_refused_objects),
+        cmocka_unit_test(test_objects_that_a_switch_reaches),
     };
     return cmocka_run_group_tests_name("worker: runs", tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ blink_result_t worker_objects_await(worker_t *worker, CUstream stream)
 
 /* ---- who reaches whose memory ---- */
 
-static CUmemAccessDesc access_from(const worker_gpu_t *gpu)
+CUmemAccessDesc worker_access_from(const worker_gpu_t *gpu)
 {
     return (CUmemAccessDesc){
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = gpu->device},
@@ -81,10 +81,10 @@ static CUmemAccessDesc access_from(const worker_gpu_t *gpu)
 uint32_t worker_accessors(const worker_t *worker, uint32_t gpu, CUmemAccessDesc access[GPU_MAX])
 {
     uint32_t count = 0;
-    access[count++] = access_from(&worker->gpus[gpu]);
+    access[count++] = worker_access_from(&worker->gpus[gpu]);
     for (uint32_t i = 0; i < worker->gpu_count; i++) {
         if (i != gpu && worker->gpus[i].facts.peers & 1u << gpu)
-            access[count++] = access_from(&worker->gpus[i]);
+            access[count++] = worker_access_from(&worker->gpus[i]);
     }
     return count;
 }

@@ -51,6 +51,9 @@ blink_result_t worker_objects_changed(worker_t *worker, worker_gpu_t *gpu);
 /* Let a stream wait for all that was enqueued on the object streams before. */
 blink_result_t worker_objects_await(worker_t *worker, CUstream stream);
 
+/* Leave for a GPU to read and write, as the driver wants it described. */
+CUmemAccessDesc worker_access_from(const worker_gpu_t *gpu);
+
 /* The GPUs that can use memory of `gpu`, it first, as the driver wants them described; returns how many. */
 uint32_t worker_accessors(const worker_t *worker, uint32_t gpu, CUmemAccessDesc access[GPU_MAX]);
 

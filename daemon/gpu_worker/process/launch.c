@@ -53,15 +53,17 @@ static blink_result_t enter_host(const worker_t *worker, const gpu_run_t *reques
     return BLINK_OK;
 }
 
-/* Where each rank's scratch and semaphores are. */
-static blink_result_t find_memory(const worker_t *worker, gpu_run_t *request)
+/* Where each rank's scratch and semaphores are, and where a switch reaches them. */
+static blink_result_t find_memory(const worker_t *worker, gpu_run_t *request, lane_abi_run_t *run)
 {
+    run->by_switch = 0;
     if (request->memory == 0)
         return BLINK_OK;
     const worker_object_t *memory = worker_object_find(worker, request->memory);
     if (!memory)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the run's memory, object %u: there is none",
                           request->memory);
+    run->by_switch = memory->team ? memory->team->address : 0;
     for (uint32_t i = 0; i < request->rank_count; i++) {
         const uint32_t gpu = request->rank_gpu[i];
         if (gpu >= worker->gpu_count)
@@ -77,7 +79,7 @@ static blink_result_t find_memory(const worker_t *worker, gpu_run_t *request)
  * until the run has ended. */
 static blink_result_t enter_ranks(const worker_t *worker, gpu_run_t *request, lane_abi_run_t *run)
 {
-    BLINK_TRY(find_memory(worker, request));
+    BLINK_TRY(find_memory(worker, request, run));
     run->rank_count = request->rank_count;
     run->ranks = 0;
     if (request->rank_count <= LANE_ABI_RANKS_SENT)

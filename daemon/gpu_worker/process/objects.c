@@ -4,6 +4,7 @@
 #include "gpu_worker/process/worker.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,8 @@ static blink_result_t fill(worker_t *worker, worker_gpu_t *gpu, worker_object_t 
     const CUstream stream = gpu->object_stream.handle;
     CUdeviceptr *address = &object->addresses[gpu->number];
     BLINK_TRY(worker_select(worker, gpu));
-    WORKER_TRY(worker, cuMemAllocFromPoolAsync, address, bytes, gpu->object_pool, stream);
+    if (!object->team)
+        WORKER_TRY(worker, cuMemAllocFromPoolAsync, address, bytes, gpu->object_pool, stream);
     if (source)
         WORKER_TRY(worker, cuMemcpyAsync, *address, (CUdeviceptr)(uintptr_t)source, bytes, stream);
     else
@@ -122,17 +124,44 @@ static blink_result_t make_on_host(worker_t *worker, const ring_sqe_t *sqe, work
     return BLINK_OK;
 }
 
+/* ---- where a switch reaches it ---- */
+
+static blink_result_t make_team(worker_t *worker, const ring_sqe_t *sqe, worker_object_t *object)
+{
+    BLINK_TRY(worker_team_make(worker, sqe->root, sqe->count, &object->team));
+    memcpy(object->addresses, object->team->addresses, sizeof(object->addresses));
+    return BLINK_OK;
+}
+
+/* The zeros that the object began with may be on their way still, if no run has waited for them. Nothing on
+ * an object stream waits for a run. */
+static blink_result_t free_team(worker_t *worker, worker_object_t *object)
+{
+    blink_result_t result = BLINK_OK;
+    for (uint32_t i = 0; i < worker->gpu_count; i++) {
+        if (object->addresses[i] == 0)
+            continue;
+        CUresult ended = worker->cu->cuStreamSynchronize(worker->gpus[i].object_stream.handle);
+        if (ended != CUDA_SUCCESS)
+            result = worker_fail(worker, "cuStreamSynchronize", ended);
+    }
+    worker_team_free(worker, object->team);
+    return result;
+}
+
 /* ---- giving back ---- */
 
 /* In the object stream's order: whatever was enqueued there for the object comes before. */
 static blink_result_t give_back(worker_t *worker, worker_object_t *object)
 {
     blink_result_t result = BLINK_OK;
+    if (object->team)
+        result = free_team(worker, object);
     if (object->slab)
         gpu_arena_give(&object->slab->arena, object->offset, object->bytes);
     for (uint32_t i = 0; i < worker->gpu_count; i++) {
         worker_gpu_t *gpu = &worker->gpus[i];
-        if (object->slab || object->addresses[i] == 0)
+        if (object->team || object->slab || object->addresses[i] == 0)
             continue;
         CUresult freed = worker->cu->cuMemFreeAsync(object->addresses[i], gpu->object_stream.handle);
         if (freed != CUDA_SUCCESS)
@@ -170,6 +199,21 @@ static blink_result_t make_on_gpus(worker_t *worker, const ring_sqe_t *sqe, work
     return BLINK_OK;
 }
 
+static blink_result_t make(worker_t *worker, const ring_sqe_t *sqe, worker_object_t *object,
+                           const void *source, worker_job_t *job)
+{
+    char text[BLINK_ERROR_TEXT_BYTES];
+    if (sqe->opcode == GPU_ALLOC && (sqe->flags & GPU_ALLOC_HOST))
+        return make_on_host(worker, sqe, object);
+    const bool wants_switch = sqe->opcode == GPU_ALLOC && (sqe->flags & GPU_ALLOC_SWITCH);
+    const bool lacks_switch = wants_switch && make_team(worker, sqe, object) != BLINK_OK;
+    snprintf(text, sizeof(text), "%s", lacks_switch ? blink_error_text() : "");
+    BLINK_TRY(make_on_gpus(worker, sqe, object, source, job));
+    if (lacks_switch)
+        worker_job_fail(job, BLINK_ERR_UNSUPPORTED, text);
+    return BLINK_OK;
+}
+
 blink_result_t worker_object_make(worker_t *worker, const ring_sqe_t *sqe, worker_job_t *job)
 {
     const void *source = NULL;
@@ -183,9 +227,7 @@ blink_result_t worker_object_make(worker_t *worker, const ring_sqe_t *sqe, worke
     if (!object)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "object %u", sqe->member);
     object->number = sqe->member;
-    blink_result_t result = sqe->opcode == GPU_ALLOC && (sqe->flags & GPU_ALLOC_HOST)
-                                ? make_on_host(worker, sqe, object)
-                                : make_on_gpus(worker, sqe, object, source, job);
+    blink_result_t result = make(worker, sqe, object, source, job);
     if (result != BLINK_OK) {
         give_back(worker, object);
         return result;

@@ -6,6 +6,7 @@
 
 #include "base/gpu_arena.h"
 #include "gpu_worker/process/job.h"
+#include "gpu_worker/process/team.h"
 
 /* Page-locked host memory, of which objects are made that are not on GPUs. It is never given back: to lock
  * and to unlock pages may wait for what the GPUs run. Sizes are 32 MiB and its doubles; of each size as much
@@ -23,6 +24,7 @@ blink_result_t worker_slab_make(worker_t *worker, uint64_t bytes);
 typedef struct worker_object {
     uint32_t number;
     CUdeviceptr addresses[GPU_MAX]; /* 0 where it is not */
+    worker_team_t *team;            /* NULL: no switch reaches it */
     worker_slab_t *slab;            /* NULL: it is on GPUs */
     uint64_t offset, bytes;         /* in the slab */
     struct worker_object *next;     /* in its bucket */

@@ -3,6 +3,7 @@
 #include "gpu_worker/process/open.h"
 
 #include "base/log.h"
+#include "gpu_worker/process/team.h"
 #include "gpu_worker/process/worker.h"
 #include "names.h"
 
@@ -47,6 +48,7 @@ static blink_result_t read_facts(worker_t *worker, worker_gpu_t *gpu)
     /* kHz and bits; data move on both edges of the clock. */
     facts->memory_GBps = 2.0 * attribute(worker, device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
                          attribute(worker, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8 * 1e-6;
+    facts->has_switch = worker_has_switch(worker, gpu);
     gpu->has_domains = attribute(worker, device, CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT) > 1;
     worker->is_mps |= shares_by_mps(worker, device);
     return BLINK_OK;

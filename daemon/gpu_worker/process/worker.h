@@ -7,7 +7,8 @@
  *
  * Nothing that the run thread does waits for a GPU, since an abort may come at any time: memory of objects
  * comes from pools in stream order, and all work, also copying an object to its GPU, tells its end through a
- * word in host memory.
+ * word in host memory. Teams (team.h) are the exception: they are mapped and unmapped by calls that may wait
+ * for what runs, which is on all of its GPUs by then and ends by itself.
  */
 #ifndef BLINK_WORKER_H
 #define BLINK_WORKER_H
