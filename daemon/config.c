@@ -192,6 +192,24 @@ static void print_sharing(const settings_t *settings)
     printf("%s", settings_sharing_name(settings));
 }
 
+static const char *const nvswitch_names[] = {
+    [SETTINGS_NVSWITCH_EXACT] = "exact", [SETTINGS_NVSWITCH_ALL] = "all", [SETTINGS_NVSWITCH_NO] = "no"};
+
+static blink_result_t parse_nvswitch(settings_t *settings, const char *value)
+{
+    for (settings_nvswitch_t i = SETTINGS_NVSWITCH_EXACT; i <= SETTINGS_NVSWITCH_NO; i++) {
+        settings->gpu_nvswitch = i;
+        if (strcmp(value, nvswitch_names[i]) == 0)
+            return BLINK_OK;
+    }
+    return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "nvswitch_reduces '%s': exact, all or no", value);
+}
+
+static void print_nvswitch(const settings_t *settings)
+{
+    printf("%s", nvswitch_names[settings->gpu_nvswitch]);
+}
+
 static blink_result_t parse_protocol(settings_t *settings, const char *value)
 {
     settings->force_protocol = strcmp(value, "auto") != 0;
@@ -332,6 +350,7 @@ static const config_key_t keys[] = {
     {"plan", "plan_seconds", VALUE_SECONDS, offsetof(settings_t, plan_seconds), NULL, NULL},
     {"gpu", "sharing", VALUE_OTHER, 0, parse_sharing, print_sharing},
     {"gpu", "legacy_ipc", VALUE_YES_NO, offsetof(settings_t, gpu_legacy_ipc), NULL, NULL},
+    {"gpu", "nvswitch_reduces", VALUE_OTHER, 0, parse_nvswitch, print_nvswitch},
     {"pace", "scale", VALUE_OTHER, 0, parse_pace, print_pace},
     {"workers", "count", VALUE_THREADS, offsetof(settings_t, workers), NULL, NULL},
     {"limits", "tenants_by", VALUE_OTHER, 0, parse_tenants_by, print_tenants_by},

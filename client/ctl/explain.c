@@ -212,7 +212,7 @@ static void print_multicast(const explanation_t *e)
 {
     double bound_GBps = e->multicast_bound_GBps;
     if (bound_GBps > e->choice.best->bound_GBps * (1.0 + BOUNDS_AGREE))
-        printf("%s has switches that reduce and copy. No GPU makes use of that yet; with it the bound is "
+        printf("%s has switches that reduce and copy. Plans that make use of that have the bound "
                "%.3f GB/s, bus bandwidth %.3f GB/s%s\n",
                e->topo->name, bound_GBps, as_busbw_GBps(e, bound_GBps),
                e->request->multicast ? "" : ": see --multicast");

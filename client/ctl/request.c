@@ -55,7 +55,8 @@ static const struct argp_option option_list[] = {
      "Choose among plans by which no host exchanges data with more others than so many (default: any number)",
      -1},
     {"multicast", KEY_MULTICAST, NULL, 0,
-     "Choose among plans by which switches reduce and copy, too, which no GPU runs yet", -1},
+     "Choose among plans by which switches reduce and copy, too, as a daemon does for GPUs that have such",
+     -1},
     {"bytes", KEY_BYTES, "SIZE", 0, "Payload: 512, 64K, 64KiB, 1G (powers of 1024)", -1},
     {0},
 };

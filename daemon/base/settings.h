@@ -39,6 +39,14 @@ typedef struct settings_devices {
     uint32_t host_count; /* 0: none, or without GPUs as many as the topology has gpus */
 } settings_devices_t;
 
+/* What NVSwitches may reduce where AUTO chooses. Who names MULTICAST has all that they can, unless it is
+ * none. */
+typedef enum settings_nvswitch {
+    SETTINGS_NVSWITCH_EXACT, /* what has the same result each time: integers */
+    SETTINGS_NVSWITCH_ALL,
+    SETTINGS_NVSWITCH_NO,
+} settings_nvswitch_t;
+
 /* How data of ops go to other hosts. */
 typedef enum settings_transport {
     SETTINGS_TCP,
@@ -62,8 +70,9 @@ typedef struct settings {
     settings_devices_t devices;
     bool force_protocol; /* for every op over links, instead of the planner's choice: */
     blink_protocol_t protocol;
-    bool gpu_mps;           /* share GPUs by MPS; else in turns */
-    bool gpu_legacy_ipc;    /* accept memory by CUDA IPC handles */
+    bool gpu_mps;        /* share GPUs by MPS; else in turns */
+    bool gpu_legacy_ipc; /* accept memory by CUDA IPC handles */
+    settings_nvswitch_t gpu_nvswitch;
     double pace_scale;      /* links run at this share of their capacity; 0: not paced */
     uint32_t workers;       /* threads that move data; 0: one per core */
     bool tenants_by_cgroup; /* a tenant is a user in a cgroup; else a user */

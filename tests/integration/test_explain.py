@@ -100,7 +100,7 @@ class ExplainTest(IntegrationTest):
         self.assertLessEqual(answer["rate_GBps"], 1.000001 * answer["bound_GBps"])  # nothing uses it
         status, out, err = self.explain("--topology", "dgx_h100", "--bytes", "1G")
         self.assertEqual((status, err), (0, ""))
-        self.assertIn(hint + ". No GPU makes use of that yet; with it the bound is 450.000 GB/s, "
+        self.assertIn(hint + ". Plans that make use of that have the bound 450.000 GB/s, "
                       "bus bandwidth 787.500 GB/s: see --multicast", out)
         with_it = self.explain_json("--topology", "dgx_h100", "--bytes", "1G", "--gpus", "--multicast")
         self.assertEqual((with_it["algorithm"], with_it["protocol"]), ("multicast", "simple"))

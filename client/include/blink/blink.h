@@ -484,7 +484,9 @@ blink_result_t blink_comm_device(const blink_comm_t *comm, int *device);
  * Within one step of the plan operands are combined in the order the plan fixes; floats of 8 and 16 bits are
  * combined in float32 and rounded once, to nearest even, when the step stores them; float32 and float64 in
  * their own precision. A direct exchange (plain host memory) has a single step. The order does not depend on
- * the rank: results are bit-identical on all ranks, and from run to run for the same plan.
+ * the rank: results are bit-identical on all ranks, and from run to run for the same plan. Where GPUs leave
+ * sums of floats to switches (BLINK_ALGORITHM_MULTICAST, or nvswitch_reduces = all in blinkd.conf) the order
+ * is the switch's own: then results are bit-identical on all ranks, but not from run to run.
  *
  * Integers wrap (two's complement). BLINK_SUM, BLINK_PROD of floats follow IEEE 754: infinities and NaN arise
  * and propagate. BLINK_MAX, BLINK_MIN give NaN if any operand is one; of zeros of different sign either.

@@ -20,6 +20,19 @@ static bool is_by_size(const engine_comm_t *comm)
     return comm->algorithm == BLINK_ALGORITHM_AUTO && !comm->fabric->one_class;
 }
 
+/* Who names the algorithm has agreed to what a switch makes of floats. */
+static bool may_switch(const comm_op_t *op)
+{
+    const engine_comm_t *comm = op->comm;
+    const engine_config_t *config = &comm->engine->config;
+    settings_nvswitch_t setting = config->settings->gpu_nvswitch;
+    bool exactly = setting != SETTINGS_NVSWITCH_ALL && comm->algorithm != BLINK_ALGORITHM_MULTICAST;
+    return comm->on_gpus && !op->remote && op->shape.collective == BLINK_ALLREDUCE &&
+           setting != SETTINGS_NVSWITCH_NO &&
+           exec_cuda_may_switch(config->cuda, comm->nodes, comm->rank_count, op->signature.datatype,
+                                op->signature.redop, exactly);
+}
+
 plan_key_t plan_key_of(const comm_op_t *op, uint32_t nodes[2])
 {
     const engine_comm_t *comm = op->comm;
@@ -29,6 +42,7 @@ plan_key_t plan_key_of(const comm_op_t *op, uint32_t nodes[2])
                       .scales_inputs = op->remote && signature->redop == BLINK_PRE_MUL_SUM,
                       .lands_in_slots = op->remote && !op->shape.is_transfer &&
                                         op->shape.payload_bytes <= LANE_LANDS_IN_SLOTS_BYTES,
+                      .may_switch = may_switch(op),
                       .algorithm = comm->algorithm,
                       .size_class = is_by_size(comm) ? plan_size_class(op->shape.payload_bytes) : 0,
                       .root = op->shape.has_root ? signature->root : PLAN_NONE,
@@ -99,8 +113,9 @@ static uint64_t add_word(uint64_t digest, uint32_t word)
 uint64_t plan_key_digest(const plan_key_t *key)
 {
     uint64_t digest = key->fabric->digest;
-    const uint32_t words[] = {key->collective, key->algorithm,  key->root,          key->peer,
-                              key->size_class, key->rank_count, key->scales_inputs, key->lands_in_slots};
+    const uint32_t words[] = {key->collective,    key->algorithm,      key->root,
+                              key->peer,          key->size_class,     key->rank_count,
+                              key->scales_inputs, key->lands_in_slots, key->may_switch};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         digest = add_word(digest, words[i]);
     for (uint32_t i = 0; i < key->rank_count; i++)
@@ -111,9 +126,9 @@ uint64_t plan_key_digest(const plan_key_t *key)
 static bool key_equals(const plan_key_t *a, const plan_key_t *b)
 {
     return a->fabric == b->fabric && a->scales_inputs == b->scales_inputs &&
-           a->lands_in_slots == b->lands_in_slots && a->collective == b->collective &&
-           a->algorithm == b->algorithm && a->root == b->root && a->peer == b->peer &&
-           a->size_class == b->size_class && a->rank_count == b->rank_count &&
+           a->lands_in_slots == b->lands_in_slots && a->may_switch == b->may_switch &&
+           a->collective == b->collective && a->algorithm == b->algorithm && a->root == b->root &&
+           a->peer == b->peer && a->size_class == b->size_class && a->rank_count == b->rank_count &&
            memcmp(a->nodes, b->nodes, a->rank_count * sizeof(*a->nodes)) == 0;
 }
 

@@ -89,9 +89,10 @@ static plan_request_t request_of(const cached_program_t *cached)
     /* Of several hosts lanes take turns on multiprocessors, and nobody knows the GPUs of the others. */
     if (fabric_spans_hosts(key->fabric))
         return request;
+    request.multicast = key->may_switch;
     if (is_on_gpus(cached))
         exec_cuda_limit_plan(cached->engine->config.cuda, &request);
-    else /* for who names it: the GPUs that host devices stand for do not do it yet */
+    else /* for who names it: no switch gains anything there */
         request.multicast = key->algorithm == BLINK_ALGORITHM_MULTICAST;
     return request;
 }

@@ -3,6 +3,7 @@
  */
 #include "exec/cuda/exec_cuda.h"
 
+#include "base/log.h"
 #include "error.h"
 #include "exec/cuda/grant.h"
 #include "exec/cuda/run.h"
@@ -35,6 +36,43 @@ void exec_cuda_limit_plan(const exec_cuda_t *exec, plan_request_t *request)
     request->blocks_most = request->blocks_most > 0 ? request->blocks_most : 1;
 }
 
+/* As kernels/switch.cuh has them. */
+static bool switches_combine(blink_datatype_t datatype, blink_redop_t redop, bool exactly)
+{
+    bool adds = redop == BLINK_SUM || redop == BLINK_AVG || redop == BLINK_PRE_MUL_SUM;
+    switch (datatype) {
+    case BLINK_FLOAT16:
+    case BLINK_BFLOAT16:
+    case BLINK_FLOAT32:
+    case BLINK_FLOAT64:
+        return adds && !exactly;
+    case BLINK_INT32:
+    case BLINK_UINT32:
+    case BLINK_INT64:
+    case BLINK_UINT64:
+        return adds || redop == BLINK_MIN || redop == BLINK_MAX;
+    default:
+        return false;
+    }
+}
+
+bool exec_cuda_may_switch(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t count,
+                          blink_datatype_t datatype, blink_redop_t redop, bool exactly)
+{
+    const exec_cuda_config_t *config = &exec->config;
+    uint32_t gpus = 0;
+    if (exec->refuses_switch || !switches_combine(datatype, redop, exactly))
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        gpus |= 1u << config->gpu_of_node[nodes[i]];
+    bool may = (uint32_t)__builtin_popcount(gpus) == count; /* no two ranks on a GPU */
+    for (uint32_t left = gpus; left && may; left &= left - 1) {
+        const gpu_facts_t *facts = &config->gpus[__builtin_ctz(left)];
+        may = facts->has_switch && (facts->peers & gpus) == gpus;
+    }
+    return may;
+}
+
 /* ---- completions ---- */
 
 static bool has_object(const cuda_instance_t *instance, uint32_t object)
@@ -58,12 +96,29 @@ static void note_failed_object(exec_cuda_t *exec, uint32_t object, blink_result_
     }
 }
 
+/* The object is there, and no switch reaches it. */
+static void note_lacking_switch(exec_cuda_t *exec, const ring_sqe_t *sqe, const char *text)
+{
+    if (!exec->refuses_switch)
+        LOG_WARNING("GPUs 0x%x: no switch reduces and copies, other plans are made from now on: %s",
+                    sqe->root, text);
+    exec->refuses_switch = true;
+    LIST_FOR_EACH (link, &exec->instances) {
+        cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, link);
+        instance->memory.lacks_switch |= instance->memory.object == sqe->member;
+    }
+}
+
 static void on_completion(exec_cuda_t *exec, const ring_cqe_t *cqe)
 {
     cuda_request_t *request = (cuda_request_t *)(uintptr_t)cqe->user_data;
     cuda_instance_t *instance = request->instance;
     blink_result_t result = (blink_result_t)cqe->result;
-    if (!instance && request->object && result != BLINK_OK)
+    bool lacks_switch = request->sqe.opcode == GPU_ALLOC && request->sqe.flags == GPU_ALLOC_SWITCH &&
+                        result == BLINK_ERR_UNSUPPORTED;
+    if (lacks_switch)
+        note_lacking_switch(exec, &request->sqe, cqe->text);
+    else if (!instance && request->object && result != BLINK_OK)
         note_failed_object(exec, request->object, result, cqe->text);
     cuda_request_free(exec, request);
     if (!instance)
@@ -162,6 +217,7 @@ blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
         return result;
     }
     exec->attached = true;
+    exec->refuses_switch = false;
     exec->unreaped = 0;
     exec->generation++;
     ring_want_event(&exec->ring);

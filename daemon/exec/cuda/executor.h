@@ -39,6 +39,7 @@ struct exec_cuda {
     list_t
         aborted;  /* cuda_instance_t.queued: whose runs have been granted and aborted, the first one first */
     list_t ended; /* the same: whose runs have ended, until exec_poll() tells it */
+    bool refuses_switch;   /* the worker could not have memory that a switch reaches */
     uint64_t memory_bytes; /* of the scratch of all instances, on all their GPUs */
     uint32_t last_object;
     uint64_t last_run;

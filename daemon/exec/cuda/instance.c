@@ -141,7 +141,10 @@ static blink_result_t alloc_object(cuda_instance_t *instance, const cuda_memory_
     BLINK_TRY(cuda_request_make(exec, GPU_ALLOC, 0, &request));
     *object = request->object = request->sqe.member = ++exec->last_object;
     request->sqe.root = instance->gpu_mask;
-    request->sqe.flags = memory->on_host ? GPU_ALLOC_HOST : 0;
+    if (memory->on_host)
+        request->sqe.flags = GPU_ALLOC_HOST;
+    else if (instance->base.program->multicast)
+        request->sqe.flags = GPU_ALLOC_SWITCH;
     request->sqe.count = memory->bytes;
     cuda_request_send(exec, request);
     return BLINK_OK;
@@ -231,10 +234,10 @@ static void add_load(cuda_instance_t *instance, const lane_operand_t *operand, u
     const lane_program_t *program = instance->base.program;
     if (operand->path == PLAN_NONE)
         return;
-    const lane_path_t *path = &program->paths[operand->path];
-    uint32_t first = program->path_links[path->link_first];
-    for (uint32_t l = 0; l < path->link_count; l++) {
-        uint32_t link = program->path_links[path->link_first + l], i = 0;
+    const lane_path_t path = lane_loaded_path(program, operand);
+    uint32_t first = program->path_links[path.link_first];
+    for (uint32_t l = 0; l < path.link_count; l++) {
+        uint32_t link = program->path_links[path.link_first + l], i = 0;
         while (i < instance->load_count &&
                (instance->loads[i].link != link || instance->loads[i].first_link != first))
             i++;
@@ -255,9 +258,10 @@ static void count_loads(cuda_instance_t *instance)
         for (uint32_t s = lane->step_first; s < lane->step_first + lane->step_count; s++) {
             const lane_step_t *step = &program->steps[s];
             uint64_t bytes = image_part_bytes(&instance->base.geometry, lane->channel, step->part);
+            bool is_switch = program->multicast && step->src_count > 1; /* one load and one store for all */
             if (image_is_processors(lane))
                 instance->cost_bytes[instance->rank_gpu[lane->rank]] +=
-                    bytes * (step->src_count + step->dst_count);
+                    bytes * (is_switch ? 2 : step->src_count + step->dst_count);
             for (uint32_t i = 0; i < step->src_count; i++)
                 add_load(instance, &program->operands[step->src_first + i], bytes);
             for (uint32_t i = 0; i < step->dst_count; i++)
@@ -268,6 +272,11 @@ static void count_loads(cuda_instance_t *instance)
         if (instance->cost_bytes[gpu] < GRANT_LEAST_BYTES)
             instance->cost_bytes[gpu] = GRANT_LEAST_BYTES;
     }
+}
+
+static uint64_t whole_grains(uint64_t bytes)
+{
+    return (bytes + GPU_SWITCH_GRAIN_BYTES - 1) / GPU_SWITCH_GRAIN_BYTES * GPU_SWITCH_GRAIN_BYTES;
 }
 
 /* Memory that is there is kept while it is large enough, and not much too large: all of it is charged.
@@ -281,6 +290,8 @@ static uint64_t size_memory(cuda_instance_t *instance, cuda_memory_t *memory, ui
         offset + (uint64_t)instance->base.program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES;
     if (memory->on_host && !instance->reach.by_host)
         memory->needed_bytes = 0;
+    if (!memory->on_host && instance->base.program->multicast)
+        memory->needed_bytes = whole_grains(memory->needed_bytes);
     if (memory->needed_bytes > memory->bytes || offset > memory->semaphores_offset ||
         memory->bytes > 2 * memory->needed_bytes + MEMORY_SPARE_BYTES)
         free_memory(instance, memory);
@@ -338,6 +349,7 @@ static blink_result_t load_memory(cuda_instance_t *instance, cuda_memory_t *memo
     if (memory->needed_bytes == 0)
         return BLINK_OK;
     memory->bytes = memory->needed_bytes;
+    memory->lacks_switch = false;
     memory->semaphores_offset =
         memory->needed_bytes - (uint64_t)instance->base.program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES;
     instance->exec->memory_bytes += in_all_places(instance, memory, memory->bytes);

@@ -36,6 +36,7 @@ typedef struct cuda_binding {
 typedef struct cuda_memory {
     uint32_t object; /* of the worker */
     bool on_host;
+    bool lacks_switch;     /* no switch reaches it, though the program is one by multicast */
     uint64_t bytes;        /* of the object; of each of its GPUs */
     uint64_t needed_bytes; /* for the payload that the instance is bound to; 0: none */
     uint64_t scratch_bytes, semaphores_offset;

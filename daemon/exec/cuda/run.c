@@ -322,6 +322,8 @@ const char *cuda_instance_transport(const exec_instance_t *base)
     const cuda_instance_t *instance = (const cuda_instance_t *)base;
     if (instance->copied)
         return "copy engine";
+    if (instance->base.program->multicast && !instance->memory.lacks_switch)
+        return "switch";
     if (!instance->reach.by_host)
         return "local";
     return instance->reach.by_peers ? "local, host memory" : "host memory";

@@ -75,7 +75,9 @@ blink_result_t plan_make_multicast(const topo_t *topo, const plan_request_t *req
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%s does no %s", name,
                           blink_name_collective(plan->collective));
     if (!request->multicast)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%s: these devices cannot make a switch reduce and copy",
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "%s: these devices cannot make a switch reduce and copy, or not with this type and "
+                          "operator",
                           name);
     if (!is_one_host(topo, plan))
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%s joins ranks of one host, and these are of several",

@@ -36,6 +36,7 @@ static void test_every_key_is_read(void **state)
                   "registered_bytes_per_tenant = 2G\ninit_timeout_s = 1.5\nop_timeout_s = 7\n"
                   "run_timeout_s = 8\nrun_timeout_factor = 1e3\n[network]\nadaptive_routing = "
                   "yes\ngpu_direct = yes\n"
+                  "[gpu]\nnvswitch_reduces = all\n"
                   "[log]\nlevel = debug\n",
                   &settings),
         BLINK_OK);
@@ -53,6 +54,7 @@ static void test_every_key_is_read(void **state)
     assert_true(settings.run_timeout_s == 8 && settings.run_timeout_factor == 1000);
     assert_true(settings.network_adaptive_routing);
     assert_true(settings.network_gpu_direct);
+    assert_int_equal(settings.gpu_nvswitch, SETTINGS_NVSWITCH_ALL);
     assert_int_equal(settings.log_level, LOG_LEVEL_DEBUG);
 }
 
@@ -86,6 +88,7 @@ static void test_mistakes_are_named(void **state)
         {"[devices]\ndevices = host:0\n", ":2: ", "host:8"},
         {"[gpu]\nsharing = both\n", ":2: ", "isolated or mps"},
         {"[gpu]\nlegacy_ipc = maybe\n", ":2: ", "yes or no"},
+        {"[gpu]\nnvswitch_reduces = yes\n", ":2: ", "nvswitch_reduces 'yes': exact, all or no"},
         {"[network]\nadaptive_routing = 1\n", ":2: ", "'1' is not yes or no"},
         {"[limits]\nop_timeout_s = soon\n", ":2: ", "'soon' is not a number of seconds"},
         {"[limits]\nregistered_bytes_per_tenant = 5X\n", ":2: ", "'5X' is not a size"},

@@ -182,7 +182,9 @@ static void test_who_cannot_have_one_is_told_why(void **state)
     assert_refused(h100, &request, "multicast does no broadcast");
     request.collective = BLINK_ALLREDUCE;
     request.multicast = false;
-    assert_refused(h100, &request, "multicast: these devices cannot make a switch reduce and copy");
+    assert_refused(h100, &request,
+                   "multicast: these devices cannot make a switch reduce and copy, or not with this type and "
+                   "operator");
     request = ask(hosts, hosts->gpu_count);
     assert_refused(hosts, &request, "multicast joins ranks of one host, and these are of several");
     request = ask(a100, 4);
