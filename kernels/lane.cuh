@@ -45,6 +45,7 @@ typedef struct moment_t {
     uint64_t chunk_bytes; /* of the channel */
     uint32_t chunk;
     uint32_t step_index; /* in the lane */
+    bool by_switch;      /* a switch takes part in the step */
 } moment_t;
 
 /* ---- ranks ---- */
@@ -139,19 +140,23 @@ LANE_FUNCTION void step_lay_out(const lane_abi_run_t &run, const moment_t &momen
     frame.copies = step.src_count == 1 && frame.divisor <= 1 && !(frame.srcs[0] & OPERAND_SCALED);
 }
 
-/* All of a switch's sources are in one place, and so are its destinations: the thread that has laid out the
- * first of each takes that for the address of all. */
-LANE_FUNCTION void step_take_switch(const lane_abi_run_t &run, const moment_t &moment)
+/* Whether a switch takes part in the step. */
+template <class reducing> LANE_FUNCTION bool is_by_switch(const lane_abi_run_t &run, const moment_t &moment)
 {
-    const lane_abi_operand_t first =
-        list_at<lane_abi_operand_t>(run.program, moment.program->operands_offset)[moment.step.src_first];
+    const lane_abi_operand_t *operands =
+        list_at<lane_abi_operand_t>(run.program, moment.program->operands_offset);
+    return by_switch<reducing>::IS_THERE && run.by_switch != 0 &&
+           operands[moment.step.src_first].buffer == LANE_ABI_SWITCH;
+}
+
+/* All of a switch's sources are in one place, and so are its destinations: the thread that has laid out the
+ * first of each takes that for the address of all. The first is that of the first rank. */
+LANE_FUNCTION void step_take_switch(const lane_abi_run_t &run)
+{
     if (thread_index() != 0)
         return;
-    frame.is_switch = run.by_switch != 0 && first.buffer == LANE_ABI_SWITCH;
-    if (!frame.is_switch)
-        return;
-    frame.srcs[0] += run.by_switch - ranks[first.rank].scratch;
-    frame.dsts[0] += run.by_switch - ranks[first.rank].scratch;
+    frame.srcs[0] += run.by_switch - ranks[0].scratch;
+    frame.dsts[0] += run.by_switch - ranks[0].scratch;
     frame.src_count = frame.dst_count = 1;
 }
 
@@ -188,6 +193,8 @@ LANE_FUNCTION bool step_wait(const lane_abi_run_t &run, const moment_t &moment)
         if (!await_semaphore(semaphore_at(run, wait.rank, wait.semaphore), needed))
             return false;
     }
+    if (moment.by_switch && thread_index() < moment.step.wait_count)
+        switch_fence();
     return true;
 }
 
@@ -196,6 +203,8 @@ LANE_FUNCTION void step_signal(const lane_abi_run_t &run, const moment_t &moment
 {
     const lane_abi_signal_t *signals =
         list_at<lane_abi_signal_t>(run.program, moment.program->signals_offset);
+    if (moment.by_switch && thread_index() < moment.step.signal_count)
+        switch_fence();
     for (uint32_t i = thread_index(); i < moment.step.signal_count; i += BLOCK_THREADS) {
         const lane_abi_signal_t signal = signals[moment.step.signal_first + i];
         if (signal.announces_data && moment.program->protocol != BLINK_PROTOCOL_SIMPLE)
@@ -213,18 +222,30 @@ LANE_FUNCTION bool is_aborted(const lane_abi_run_t &run)
     return thread_index() == 0 && load_flag(&((const lane_abi_control_t *)run.control)->abort) != 0;
 }
 
+/* Returns false in a thread whose wait ended before all had arrived. */
+template <class reducing> LANE_FUNCTION bool step_move(bool is_by_switch)
+{
+    if constexpr (by_switch<reducing>::IS_THERE) {
+        if (is_by_switch) {
+            move_by_switch<reducing>();
+            return true;
+        }
+    }
+    return move_step<reducing>();
+}
+
 /* Returns false, in all threads of the block alike, if the block is to leave. */
 template <class reducing>
 LANE_FUNCTION bool step_run(const lane_abi_run_t &run, const moment_t &moment, bool looks)
 {
     step_lay_out(run, moment);
-    if constexpr (by_switch<reducing>::IS_THERE)
-        step_take_switch(run, moment);
+    if (moment.by_switch)
+        step_take_switch(run);
     if (block_any(!step_wait(run, moment)))
         return false;
     bool leaves = looks && is_aborted(run);
     if (frame.bytes > 0)
-        leaves |= !move_step<reducing>();
+        leaves |= !step_move<reducing>(moment.by_switch);
     /* From here on all data are moved, and the frame may be filled anew. */
     if (block_any(leaves))
         return false;
@@ -240,6 +261,7 @@ LANE_FUNCTION bool chunk_run(const lane_abi_run_t &run, moment_t &moment, const 
     const lane_abi_step_t *steps = list_at<lane_abi_step_t>(run.program, moment.program->steps_offset);
     for (; moment.step_index < lane.step_count; moment.step_index++) {
         moment.step = steps[lane.step_first + moment.step_index];
+        moment.by_switch = is_by_switch<reducing>(run, moment);
         if (!step_run<reducing>(run, moment, looks))
             return false;
     }

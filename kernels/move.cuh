@@ -26,8 +26,7 @@ typedef struct frame_t {
     uint64_t bytes, epoch;
     uint32_t src_count, dst_count;
     uint32_t protocol, divisor;
-    uint32_t copies;    /* the only source is taken as it is, every bit of it */
-    uint32_t is_switch; /* the only source and destination are a switch's. Only where the kernel has such */
+    uint32_t copies; /* the only source is taken as it is, every bit of it */
     lane_abi_control_t *control;
     uint64_t wait_limit_ns;
     bool leaves; /* at that limit the block leaves, and nothing has failed */
@@ -495,14 +494,14 @@ template <class reducing> LANE_FUNCTION void move_vectors(words_format *rest)
     }
 }
 
-/* Move the step of the frame by way of a switch: the result is ended as any other, an average divided. */
+/* Move the step of the frame, whose only source and only destination are a switch's. The result is ended as
+ * any other: an average is divided. */
 template <class reducing> LANE_FUNCTION void move_by_switch(void)
 {
     typedef typename by_switch<reducing>::unit_t unit_t;
     typedef switch_unit<unit_t> shape;
     uint64_t end = (frame.bytes + sizeof(unit_t) - 1) / sizeof(unit_t) * sizeof(unit_t);
     const uint64_t stride = BLOCK_THREADS * sizeof(unit_t);
-    switch_fence();
     LANE_ROLL
     for (uint64_t at = thread_index() * sizeof(unit_t); at < end; at += shape::AT_ONCE * stride) {
         unit_t loaded[shape::AT_ONCE] = {};
@@ -525,18 +524,11 @@ template <class reducing> LANE_FUNCTION void move_by_switch(void)
                 switch_store(frame.dsts[0] + at + u * stride, shape::close(words));
         }
     }
-    switch_fence();
 }
 
 /* Move the step of the frame. Returns false in a thread whose wait ended before all had arrived. */
 template <class reducing> LANE_FUNCTION bool move_step(void)
 {
-    if constexpr (by_switch<reducing>::IS_THERE) {
-        if (frame.is_switch) {
-            move_by_switch<reducing>();
-            return true;
-        }
-    }
     if (frame.protocol == BLINK_PROTOCOL_LL128)
         return move_pieces<reducing>(
             lines_format{frame.bytes, (frame.bytes + LINE_DATA_BYTES - 1) / LINE_DATA_BYTES, thread_index()});

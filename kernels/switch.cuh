@@ -10,9 +10,10 @@
  * each time (docs/gpu.md).
  *
  * Two addresses of one place. Ranks write and read slots at the addresses of their own GPU's memory; the step
- * here goes by the address of all. PTX calls these aliases, and between accesses through two of them wants
- * fence.proxy.alias: the step has one before its first load, which is behind the semaphores it has waited
- * for, and one behind its last store, which is before the semaphores it signals.
+ * here goes by the address of all. PTX calls these aliases, and wants a fence.proxy.alias on the way from an
+ * access by one to an access by the other. What leads into the step are semaphores that it has waited for,
+ * and what leads out of it those that it signals: each thread that has waited has the fence behind that, and
+ * each that signals before it. It is a full fence of the system, which not every thread has to pay for.
  */
 #ifndef BLINK_KERNELS_SWITCH_CUH
 #define BLINK_KERNELS_SWITCH_CUH
@@ -144,12 +145,15 @@ LANE_FUNCTION void switch_store(uint64_t address, uint32_t unit)
     asm volatile("multimem.st.relaxed.sys.global.b32 [%0], %1;" : : "l"(address), "r"(unit) : "memory");
 }
 
+#endif
+
+/* Before the instructions there are no kernels that come here. */
 LANE_FUNCTION void switch_fence(void)
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.alias;" : : : "memory");
-}
-
 #endif
+}
 
 #else
 
