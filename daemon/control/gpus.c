@@ -138,16 +138,31 @@ static void message_send(gpus_t *gpus, message_t *message)
     send_unsent(gpus);
 }
 
-blink_result_t gpus_import(gpus_t *gpus, gpu_request_t *request, const int *fds, uint32_t fd_count,
-                           gpu_answer_t answer)
+static blink_result_t ask(gpus_t *gpus, const gpu_request_t *request, const int *fds, uint32_t fd_count,
+                          gpu_answer_t answer)
 {
     message_t *message;
-    BLINK_TRY(gpus_check(gpus));
-    request->token = ++gpus->last_token;
     BLINK_TRY(message_make(request, fds, fd_count, &message));
     message->answer = answer;
     message_send(gpus, message);
     return BLINK_OK;
+}
+
+blink_result_t gpus_import(gpus_t *gpus, gpu_request_t *request, const int *fds, uint32_t fd_count,
+                           gpu_answer_t answer)
+{
+    BLINK_TRY(gpus_check(gpus));
+    request->token = ++gpus->last_token;
+    return ask(gpus, request, fds, fd_count, answer);
+}
+
+blink_result_t gpus_import_more(gpus_t *gpus, const gpu_request_t *request, const int *fds, uint32_t fd_count,
+                                gpu_answer_t answer)
+{
+    BLINK_TRY(gpus_check(gpus));
+    if (!gpus_has(gpus, request->token))
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "the GPU worker that had the memory's first extents has ended");
+    return ask(gpus, request, fds, fd_count, answer);
 }
 
 bool gpus_has(const gpus_t *gpus, uint64_t token)
@@ -157,18 +172,13 @@ bool gpus_has(const gpus_t *gpus, uint64_t token)
 
 blink_result_t gpus_release(gpus_t *gpus, uint64_t token, gpu_answer_t answer)
 {
-    message_t *message;
     const gpu_request_t request = {.kind = GPU_RELEASE, .token = token};
     if (!gpus_has(gpus, token))
         return BLINK_FAIL(BLINK_ERR_NOT_FOUND, "the GPU worker has no such memory");
-    blink_result_t result = message_make(&request, NULL, 0, &message);
-    if (result != BLINK_OK) {
+    blink_result_t result = ask(gpus, &request, NULL, 0, answer);
+    if (result != BLINK_OK)
         LOG_ERROR("GPU memory stays imported: %s", blink_error_text());
-        return result;
-    }
-    message->answer = answer;
-    message_send(gpus, message);
-    return BLINK_OK;
+    return result;
 }
 
 /* ---- whether the worker answers ---- */

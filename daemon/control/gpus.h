@@ -51,6 +51,12 @@ typedef struct gpu_answer {
 blink_result_t gpus_import(gpus_t *gpus, gpu_request_t *request, const int *fds, uint32_t fd_count,
                            gpu_answer_t answer);
 
+/* Have extents imported that follow those of an earlier import, whose token the request has
+ * (GPU_IMPORT_MORE). Else as gpus_import(). Errors: SYSTEM (also: the worker that has the first of them has
+ * ended), NO_MEMORY. */
+blink_result_t gpus_import_more(gpus_t *gpus, const gpu_request_t *request, const int *fds, uint32_t fd_count,
+                                gpu_answer_t answer);
+
 /* Whether the worker that was asked with this token is still there. */
 bool gpus_has(const gpus_t *gpus, uint64_t token);
 

@@ -24,7 +24,7 @@
 #define GPU_MAX         32u /* of a node */
 #define GPU_NONE        UINT32_MAX
 #define GPU_UUID_BYTES  16u
-#define GPU_EXTENTS_MAX 64u
+#define GPU_EXTENTS_MAX 64u /* of a request */
 
 /* ---- start ---- */
 
@@ -87,10 +87,12 @@ typedef struct gpu_hello {
 /* ---- memory ---- */
 
 typedef enum gpu_request_kind {
-    GPU_IMPORT,   /* extents that adjoin, on `gpu`; a descriptor for each VMM or POOL extent, in order */
-    GPU_MAP_HOST, /* `bytes` of the memfd that comes along, from `offset_bytes` on, for all GPUs */
-    GPU_RELEASE,  /* what `token` of an earlier request imported or mapped */
-    GPU_PING,     /* nothing: whether the worker answers */
+    GPU_IMPORT,      /* extents that adjoin, on `gpu`; a descriptor for each VMM or POOL extent, in order */
+    GPU_IMPORT_MORE, /* extents that follow those which `token` imported; after an error it stays to release
+                      */
+    GPU_MAP_HOST,    /* `bytes` of the memfd that comes along, from `offset_bytes` on, for all GPUs */
+    GPU_RELEASE,     /* what `token` of an earlier request imported or mapped */
+    GPU_PING,        /* nothing: whether the worker answers */
 } gpu_request_kind_t;
 
 /* As Blinkwire__GpuExtentKind. */
@@ -104,20 +106,21 @@ typedef struct gpu_extent {
 
 typedef struct gpu_request {
     uint32_t kind;                /* gpu_request_kind_t */
-    uint32_t gpu;                 /* IMPORT */
+    uint32_t gpu;                 /* IMPORT, IMPORT_MORE */
     uint64_t token;               /* names what is imported or mapped; unique, not 0 */
     uint64_t bytes, offset_bytes; /* MAP_HOST: whole pages */
     bool keep_holes;              /* MAP_HOST: fail where a page is not there, instead of adding one */
-    uint32_t extent_count;        /* IMPORT; only as many of the next are sent */
+    uint64_t following_bytes;     /* IMPORT, IMPORT_MORE: of all extents that further requests bring */
+    uint32_t extent_count;        /* IMPORT, IMPORT_MORE; only as many of the next are sent */
     gpu_extent_t extents[GPU_EXTENTS_MAX];
 } gpu_request_t;
 
 /*
- * Errors of IMPORT: INVALID_ARGUMENT (memory of another GPU; less memory than the extent says), PERMISSION
- * (an IPC handle where they are not accepted), UNSUPPORTED (what the driver does not take: a handle that is
- * none, stale, the worker's own, or of a process in another PID namespace, such as a container's; several
- * extents that cannot be mapped side by side, which only VMM can), NO_MEMORY, SYSTEM. The text names the
- * extent.
+ * Errors of IMPORT and IMPORT_MORE: INVALID_ARGUMENT (memory of another GPU; less memory than the extent
+ * says), PERMISSION (an IPC handle where they are not accepted), UNSUPPORTED (what the driver does not take:
+ * a handle that is none, stale, the worker's own, or of a process in another PID namespace, such as a
+ * container's; several extents that cannot be mapped side by side, which only VMM can), NO_MEMORY, SYSTEM.
+ * The text names the extent. With extents of several requests all must be whole allocations.
  */
 typedef struct gpu_reply {
     uint64_t token;

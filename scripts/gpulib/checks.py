@@ -17,7 +17,7 @@ ORDERS = {"waited for": [], "on streams": ["--stream"], "in graphs": ["--stream=
 SANITIZER_START_S = 120
 
 # What applications do, played by forked ranks (tests/gpu/gpu_scenarios.h), and how many.
-SCENARIOS = {"device-memory": 4, "reuse": 4, "extents": 4, "pools": 3, "released": 3,
+SCENARIOS = {"device-memory": 4, "reuse": 4, "extents": 4, "many-extents": 2, "pools": 3, "released": 3,
              "pools-promised": 3, "host-memory": 3, "stream": 4, "two-streams": 4, "many-streams": 2,
              "stream-group": 3, "staged-stream": 2, "late": 3, "graph": 4, "bad-arguments": 2,
              "never-ready": 2}

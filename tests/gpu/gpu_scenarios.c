@@ -16,7 +16,7 @@
 #define LARGE (3u << 20) /* elements: several pieces of staging */
 
 const cuda_driver_t *cu;
-static int ordinal; /* of this rank's GPU: there may be fewer than ranks */
+int ordinal; /* of this rank's GPU: there may be fewer than ranks */
 
 void cuda_must(const player_t *p, CUresult result, const char *what)
 {
@@ -155,39 +155,6 @@ static void play_reuse(const player_t *p)
         reduce_and_check(p, comm, send, recv, COUNT, "all_reduce");
         cuda_must(p, cu->cuMemFree(send), "cuMemFree");
     }
-    must(p, blink_comm_destroy(comm), "destroy");
-}
-
-/* Several allocations side by side, as expandable segments are. */
-static CUdeviceptr mapped_memory(const player_t *p, size_t pieces, size_t *piece_bytes)
-{
-    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
-    CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUdeviceptr base;
-    cuda_must(
-        p, cu->cuMemGetAllocationGranularity(piece_bytes, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
-        "granularity");
-    cuda_must(p, cu->cuMemAddressReserve(&base, pieces * *piece_bytes, 0, 0, 0), "reserve");
-    for (size_t i = 0; i < pieces; i++) {
-        CUmemGenericAllocationHandle handle;
-        cuda_must(p, cu->cuMemCreate(&handle, *piece_bytes, &properties, 0), "cuMemCreate");
-        cuda_must(p, cu->cuMemMap(base + i * *piece_bytes, *piece_bytes, 0, handle, 0), "cuMemMap");
-        cuda_must(p, cu->cuMemRelease(handle), "cuMemRelease");
-    }
-    cuda_must(p, cu->cuMemSetAccess(base, pieces * *piece_bytes, &access, 1), "cuMemSetAccess");
-    return base;
-}
-
-static void play_extents(const player_t *p)
-{
-    blink_comm_t *comm = begin(p);
-    size_t piece_bytes;
-    CUdeviceptr base = mapped_memory(p, 3, &piece_bytes), recv = device_memory(p, 2 * piece_bytes / 4);
-    /* From the middle of the first to the middle of the last. */
-    reduce_and_check(p, comm, base + piece_bytes / 2, recv, 2 * piece_bytes / 4, "three extents");
-    reduce_and_check(p, comm, base + piece_bytes, base + piece_bytes, COUNT, "the extent in the middle");
     must(p, blink_comm_destroy(comm), "destroy");
 }
 
@@ -639,6 +606,8 @@ static const scenario_t scenarios[] = {
     {"weights", play_weights, false},
     {"reuse", play_reuse, false},
     {"extents", play_extents, false},
+    {"many-extents", play_many_extents, false},
+    {"begun-extents", play_begun_extents, false},
     {"pools", play_pools, false},
     {"released", play_released, false},
     {"released-by-several", play_released_by_several, false},

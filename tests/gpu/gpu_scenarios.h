@@ -8,6 +8,7 @@
 #define COUNT 5000u
 
 extern const cuda_driver_t *cu;
+extern int ordinal; /* of the rank's GPU */
 
 void cuda_must(const player_t *p, CUresult result, const char *what);
 
@@ -29,6 +30,11 @@ void reduce_and_check(const player_t *p, blink_comm_t *comm, CUdeviceptr send, C
 
 /** Until the communicator has failed. */
 void await_error(const player_t *p, blink_comm_t *comm, blink_result_t expected, const char *text);
+
+/* scenarios_extents.c */
+void play_extents(const player_t *p);
+void play_many_extents(const player_t *p);
+void play_begun_extents(const player_t *p);
 
 /* scenarios_many.c */
 void play_many_streams(const player_t *p);

@@ -497,6 +497,56 @@ static void test_memory_of_a_gpu_that_has_another_number_here(void **state)
     assert_int_equal(harness_stop(&service), 0);
 }
 
+/* The addresses are reserved with the first request; the others go on where the one before ended. */
+static void test_vmm_extents_of_several_requests(void **state)
+{
+    enum { EXTENTS = 3 };
+    const uint64_t bytes = EXTENTS * PAGE_BYTES;
+    harness_t service;
+    unsigned char *memory[EXTENTS];
+    int fds[EXTENTS];
+    uint64_t host_token, host_address;
+    gpu_request_t request = {.kind = GPU_IMPORT,
+                             .extent_count = 1,
+                             .following_bytes = bytes - PAGE_BYTES,
+                             .extents = {vmm_extent(1)}};
+    (void)state;
+    harness_start(&service, (gpu_start_t){0}, two_gpus);
+    for (uint32_t i = 0; i < EXTENTS; i++) {
+        memory[i] = own_vmm(1, &fds[i]);
+        fill(memory[i], PAGE_BYTES, i);
+    }
+    const gpu_reply_t first = harness_ask(&service, &request, &fds[0], 1);
+    assert_int_equal(first.result, BLINK_OK);
+
+    request.kind = GPU_IMPORT_MORE;
+    for (uint32_t i = 1; i < EXTENTS; i++) {
+        request.gpu = 1; /* another one than before */
+        request.following_bytes = bytes - (i + 1) * PAGE_BYTES;
+        assert_refused(harness_ask(&service, &request, &fds[i], 1), BLINK_ERR_INVALID_ARGUMENT,
+                       "do not go on");
+        request.gpu = 0;
+        request.following_bytes += PAGE_BYTES; /* more than there is room for */
+        assert_refused(harness_ask(&service, &request, &fds[i], 1), BLINK_ERR_INVALID_ARGUMENT,
+                       "do not go on");
+        request.following_bytes -= PAGE_BYTES;
+        request.extents[0].bytes -= 4096;
+        assert_refused(harness_ask(&service, &request, &fds[i], 1), BLINK_ERR_UNSUPPORTED,
+                       "it ends 4096 bytes before its allocation");
+        request.extents[0].bytes += 4096;
+        const gpu_reply_t next = harness_ask(&service, &request, &fds[i], 1);
+        assert_int_equal(next.result, BLINK_OK);
+        assert_int_equal(next.address, first.address);
+    }
+
+    unsigned char *host = harness_map_host(&service, bytes, &host_address, &host_token);
+    assert_int_equal(copy(&service, host_address, first.address, bytes), BLINK_OK);
+    for (uint32_t i = 0; i < EXTENTS; i++)
+        assert_memory_equal(host + i * PAGE_BYTES, memory[i], PAGE_BYTES);
+    assert_released(&service, first.token);
+    assert_int_equal(harness_stop(&service), 0);
+}
+
 static void test_extents_that_do_not_adjoin(void **state)
 {
     harness_t service;
@@ -574,6 +624,7 @@ int main(int argument_count, char **arguments)
         cmocka_unit_test(test_gpus_that_export_nothing_are_served),
         cmocka_unit_test(test_gpus_that_are_no_peers),
         cmocka_unit_test(test_vmm_extents_side_by_side),
+        cmocka_unit_test(test_vmm_extents_of_several_requests),
         cmocka_unit_test(test_pooled),
         cmocka_unit_test(test_ipc_handle_twice),
         cmocka_unit_test(test_ipc_where_it_is_not_accepted),

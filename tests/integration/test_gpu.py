@@ -62,6 +62,21 @@ class MemoryTest(GpuTest):
     def test_several_extents(self):
         self.play("extents")
 
+    def test_a_thousand_extents(self):
+        """Used in place; what cannot be exported whole is staged, and nothing of it stays with the daemon."""
+        daemon = self.play("many-extents", ranks=2)
+        self.assert_nothing_registered(daemon)
+
+    def test_registrations_that_are_begun_and_not_ended(self):
+        daemon = self.play("begun-extents", ranks=2)
+        self.assert_nothing_registered(daemon)
+
+    def assert_nothing_registered(self, daemon):
+        def used():
+            [tenant] = self.ctl_json(daemon, "tenants")["tenants"]
+            return {name: tenant["budgets"][name]["used"] for name in ["regions", "registered_bytes"]}
+        self.until(lambda: used() == {"regions": 0, "registered_bytes": 0})
+
     def test_pools(self):
         self.play("pools", ranks=3)
 

@@ -6,7 +6,7 @@
 
 #include "blink.pb-c.h"
 
-#define GPU_EXTENTS_MAX 64u /* of one registration: FRAME_FDS_MAX */
+#define GPU_EXTENTS_MAX 64u /* of one message: FRAME_FDS_MAX */
 
 /** Extents as they are sent. Points into itself: not to be copied. */
 typedef struct gpu_export {
@@ -19,8 +19,8 @@ typedef struct gpu_export {
 } gpu_export_t;
 
 /**
- * Export memory, by the first way that works: descriptors of what is mapped, the descriptor of a pool, a CUDA
- * IPC handle. Visiting the GPU.
+ * Export memory of GPU_EXTENTS_MAX extents at most, by the first way that works: descriptors of what is
+ * mapped, the descriptor of a pool, a CUDA IPC handle. Visiting the GPU.
  * @param made  gpu_export_release() it if it was possible.
  */
 bool gpu_export(gpu_t *gpu, const gpu_extent_t *extents, uint32_t count, gpu_export_t *made);

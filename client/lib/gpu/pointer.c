@@ -60,27 +60,36 @@ bool gpu_is_mapping(const cuda_driver_t *driver, CUdeviceptr address)
     return true;
 }
 
-blink_result_t gpu_memory_extents(const cuda_driver_t *driver, const gpu_memory_t *memory,
-                                  gpu_extent_t *extents, uint32_t most, uint32_t *count)
+/* The extent at an address. Errors: OUT_OF_RANGE (there is none that adjoins the ones before), SYSTEM. */
+static blink_result_t find_extent(const cuda_driver_t *driver, const gpu_memory_t *memory, CUdeviceptr at,
+                                  const gpu_extents_t *before, gpu_extent_t *extent)
 {
-    CUdeviceptr end = memory->address + memory->bytes, next = memory->address;
-    for (*count = 0; next < end; (*count)++) {
-        if (*count == most) {
-            (*count)++;
-            return BLINK_OK;
-        }
-        gpu_extent_t *extent = &extents[*count];
-        CUresult result = driver->cuMemGetAddressRange(&extent->start, &extent->bytes, next);
-        if (result != CUDA_SUCCESS && *count == 0)
-            return cuda_driver_fail(driver, "cuMemGetAddressRange", result);
-        bool adjoins = result == CUDA_SUCCESS && (*count == 0 || gpu_is_mapping(driver, extents[0].start));
-        if (!adjoins)
-            return BLINK_FAIL(
-                BLINK_ERR_OUT_OF_RANGE,
-                "%s buffer %#llx of %zu bytes runs %zu bytes past the end of its memory at %#llx",
-                memory->what, memory->address, memory->bytes, (size_t)(end - next), next);
-        extent->id = gpu_memory_id(driver, next);
-        next = extent->start + extent->bytes;
+    const bool is_first = before->count == 0;
+    const CUdeviceptr end = memory->address + memory->bytes;
+    CUresult result = driver->cuMemGetAddressRange(&extent->start, &extent->bytes, at);
+    if (result != CUDA_SUCCESS && is_first)
+        return cuda_driver_fail(driver, "cuMemGetAddressRange", result);
+    bool adjoins = result == CUDA_SUCCESS && (is_first || gpu_is_mapping(driver, before->items[0].start));
+    if (!adjoins)
+        return BLINK_FAIL(BLINK_ERR_OUT_OF_RANGE,
+                          "%s buffer %#llx of %zu bytes runs %zu bytes past the end of its memory at %#llx",
+                          memory->what, memory->address, memory->bytes, (size_t)(end - at), at);
+    extent->id = gpu_memory_id(driver, at);
+    return BLINK_OK;
+}
+
+blink_result_t gpu_memory_extents(const cuda_driver_t *driver, const gpu_memory_t *memory,
+                                  gpu_extents_t *extents)
+{
+    const CUdeviceptr end = memory->address + memory->bytes;
+    extents->count = 0;
+    for (CUdeviceptr next = memory->address; next < end;) {
+        gpu_extent_t extent;
+        BLINK_TRY(find_extent(driver, memory, next, extents, &extent));
+        if (!vec_push(extents, extent))
+            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu extents of GPU memory",
+                              extents->count + 1);
+        next = extent.start + extent.bytes;
     }
     return BLINK_OK;
 }

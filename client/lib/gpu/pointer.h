@@ -5,6 +5,7 @@
 #ifndef CLIENT_GPU_POINTER_H
 #define CLIENT_GPU_POINTER_H
 
+#include "base/vec.h"
 #include "gpu/device.h"
 #include "gpu/rank_gpu.h"
 
@@ -25,6 +26,9 @@ typedef struct gpu_extent {
     unsigned long long id; /* of the allocation: another one at the same address has another; 0: not known */
 } gpu_extent_t;
 
+/** Extents that adjoin, in their order. */
+typedef VEC(gpu_extent_t) gpu_extents_t;
+
 /** What the driver does not know is ordinary memory. */
 gpu_memory_t gpu_memory_ask(const cuda_driver_t *driver, const char *what, const void *pointer, size_t bytes);
 
@@ -41,10 +45,10 @@ bool gpu_memory_is_gone(const cuda_driver_t *driver, CUdeviceptr address, unsign
 /** Whether the memory at this address, which is allocated, is of a memory pool. */
 bool gpu_is_pooled(const cuda_driver_t *driver, CUdeviceptr address);
 
-/** Find the extents that a buffer lies in; *count is one more than `most` if there are more than that.
- * Errors: OUT_OF_RANGE (the buffer passes the end of its memory), SYSTEM. */
+/** Find the extents that a buffer lies in; what was in the array goes. Errors: OUT_OF_RANGE (the buffer
+ * passes the end of its memory), SYSTEM, NO_MEMORY. */
 blink_result_t gpu_memory_extents(const cuda_driver_t *driver, const gpu_memory_t *memory,
-                                  gpu_extent_t *extents, uint32_t most, uint32_t *count);
+                                  gpu_extents_t *extents);
 
 /** Whether the memory at this address is a mapping of the virtual memory management: only such extents can
  * adjoin in one registration. */

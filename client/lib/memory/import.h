@@ -13,9 +13,12 @@ typedef struct gpu_import {
     list_t link;                  /* once it has left the cache */
     list_t of_releasing;          /* while a thread releases it */
     connection_wait_t given_back; /* then: the daemon's answer */
-    uint32_t extent_count;
+    size_t extent_count;
     gpu_extent_t extents[];
 } gpu_import_t;
+
+/** Ask the daemon to give up a registration; given_back is to be awaited. */
+void import_ask_back(imports_t *imports, gpu_import_t *import);
 
 /** Give back what was freed, and wait until nothing of it is open any more: other memory that lies there now
  * may be registered. Under register_lock. */

@@ -67,7 +67,7 @@ static bool contains(const gpu_import_t *import, const gpu_memory_t *memory)
 /* Whether every extent that the memory touches is still what was registered. */
 static bool is_current(const cuda_driver_t *driver, const gpu_import_t *import, const gpu_memory_t *memory)
 {
-    for (uint32_t i = 0; i < import->extent_count; i++) {
+    for (size_t i = 0; i < import->extent_count; i++) {
         const gpu_extent_t *extent = &import->extents[i];
         if (extent->start + extent->bytes <= memory->address)
             continue;
@@ -115,65 +115,110 @@ static blink_result_t enter(imports_t *imports, gpu_import_t *import, uint64_t g
 
 /* ---- registration ---- */
 
-static gpu_import_t *make_import(const gpu_extent_t *extents, uint32_t count)
+static gpu_import_t *make_import(const gpu_extents_t *extents)
 {
-    gpu_import_t *import = malloc(sizeof(*import) + count * sizeof(*extents));
+    const size_t count = extents->count;
+    const gpu_extent_t *first = &extents->items[0], *last = &extents->items[count - 1];
+    gpu_import_t *import = malloc(sizeof(*import) + count * sizeof(*first));
     if (!import) {
-        blink_error_set(BLINK_ERR_NO_MEMORY, "no memory for %u extents of GPU memory", count);
+        blink_error_set(BLINK_ERR_NO_MEMORY, "no memory for %zu extents of GPU memory", count);
         return NULL;
     }
-    *import = (gpu_import_t){.start = extents[0].start, .extent_count = count};
-    import->bytes = extents[count - 1].start + extents[count - 1].bytes - import->start;
+    *import = (gpu_import_t){.start = first->start, .extent_count = count};
+    import->bytes = last->start + last->bytes - import->start;
     list_init(&import->link);
     list_init(&import->of_releasing);
-    memcpy(import->extents, extents, count * sizeof(*extents));
+    memcpy(import->extents, first, count * sizeof(*first));
     return import;
 }
 
-/* The daemon's number for what was exported; 0 if it does not want it. */
-static blink_result_t send_export(imports_t *imports, gpu_t *gpu, gpu_export_t *made, gpu_import_t *import,
-                                  uint64_t *gpu_resets)
+/* Take the daemon's number from its answer to a message of a registration. */
+static blink_result_t take_number(gpu_import_t *import, const Blinkwire__Reply *reply)
+{
+    const bool has_number = reply->body_case == BLINKWIRE__REPLY__BODY_MEM_REGISTER;
+    const uint32_t region = has_number ? reply->mem_register->region : 0;
+    if (region == 0)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon registered GPU memory at %#llx but gave no number",
+                          import->start);
+    if (import->region != 0 && import->region != region)
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL,
+                          "the daemon, older than this library, cannot register the %zu mappings of GPU "
+                          "memory at %#llx in several messages: restart it with this version",
+                          import->extent_count, import->start);
+    import->region = region;
+    return BLINK_OK;
+}
+
+/* Send a message of a registration, after which so many bytes are to follow. The import's number is 0 after
+ * it if the daemon does not want the memory, or after an error. */
+static blink_result_t send_export(imports_t *imports, gpu_t *gpu, gpu_export_t *made,
+                                  uint64_t following_bytes, gpu_import_t *import, uint64_t *gpu_resets)
 {
     Blinkwire__GpuMemRegister body = BLINKWIRE__GPU_MEM_REGISTER__INIT;
     body.gpu_uuid.data = gpu->uuid;
     body.gpu_uuid.len = GPU_UUID_BYTES;
     body.extents = made->list;
     body.n_extents = made->count;
+    body.following_bytes = import->region == 0 ? following_bytes : 0;
+    body.region = import->region;
     Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
     request.body_case = BLINKWIRE__REQUEST__BODY_GPU_MEM_REGISTER;
     request.gpu_mem_register = &body;
     connection_answer_t answer;
     blink_result_t result =
         connection_call(imports->connection, &request, made->fds, made->fd_count, &answer);
+    if (result != BLINK_OK)
+        import->region = 0;
     if (result == BLINK_ERR_PERMISSION || result == BLINK_ERR_UNSUPPORTED)
         return BLINK_OK;
     if (result != BLINK_OK)
         return result;
-    if (answer.reply->body_case == BLINKWIRE__REPLY__BODY_MEM_REGISTER)
-        import->region = answer.reply->mem_register->region;
     *gpu_resets = answer.gpu_resets;
+    result = take_number(import, answer.reply);
     connection_answer_release(&answer);
-    if (import->region == 0)
-        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon registered GPU memory at %#llx but gave no number",
-                          import->start);
+    return result;
+}
+
+/* What the daemon has of a registration that cannot go on is of no use. */
+static blink_result_t withdraw(imports_t *imports, gpu_import_t *import)
+{
+    import_ask_back(imports, import);
+    import->region = 0;
+    return connection_await(imports->connection, &import->given_back);
+}
+
+/* Export the extents in as many messages as it takes; the import has no number if that cannot be done. */
+static blink_result_t send_extents(imports_t *imports, gpu_t *gpu, gpu_import_t *import, uint64_t *gpu_resets)
+{
+    uint64_t following_bytes = import->bytes;
+    uint32_t count;
+    for (size_t sent = 0; sent < import->extent_count; sent += count) {
+        const gpu_extent_t *extents = &import->extents[sent];
+        const size_t left = import->extent_count - sent;
+        gpu_export_t made;
+        count = left < GPU_EXTENTS_MAX ? (uint32_t)left : GPU_EXTENTS_MAX;
+        for (uint32_t i = 0; i < count; i++)
+            following_bytes -= extents[i].bytes;
+        if (!gpu_export(gpu, extents, count, &made))
+            return import->region != 0 ? withdraw(imports, import) : BLINK_OK;
+        blink_result_t result = send_export(imports, gpu, &made, following_bytes, import, gpu_resets);
+        gpu_export_release(&made);
+        if (result != BLINK_OK || import->region == 0)
+            return result;
+    }
     return BLINK_OK;
 }
 
 /* Register the extents, or note that it cannot be done. Under register_lock. */
-static blink_result_t import_extents(imports_t *imports, gpu_t *gpu, const gpu_extent_t *extents,
-                                     uint32_t count, uint32_t *region, bool *forgotten)
+static blink_result_t import_extents(imports_t *imports, gpu_t *gpu, const gpu_extents_t *extents,
+                                     uint32_t *region, bool *forgotten)
 {
-    gpu_export_t made;
     uint64_t gpu_resets = atomic_load_explicit(&imports->connection->gpu_resets, memory_order_relaxed);
-    gpu_import_t *import = make_import(extents, count);
+    gpu_import_t *import = make_import(extents);
     if (!import)
         return BLINK_ERR_NO_MEMORY; /* make_import() has said why */
     *forgotten = false;
-    blink_result_t result = BLINK_OK;
-    if (gpu_export(gpu, extents, count, &made)) {
-        result = send_export(imports, gpu, &made, import, &gpu_resets);
-        gpu_export_release(&made);
-    }
+    blink_result_t result = send_extents(imports, gpu, import, &gpu_resets);
     *region = import->region;
     if (result == BLINK_OK)
         result = enter(imports, import, gpu_resets, forgotten);
@@ -183,10 +228,10 @@ static blink_result_t import_extents(imports_t *imports, gpu_t *gpu, const gpu_e
 }
 
 /* What has no id cannot be told from what may be at its address later. */
-static bool has_ids(const gpu_extent_t *extents, uint32_t count)
+static bool has_ids(const gpu_extents_t *extents)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (extents[i].id == 0)
+    for (size_t i = 0; i < extents->count; i++) {
+        if (extents->items[i].id == 0)
             return false;
     }
     return true;
@@ -195,30 +240,39 @@ static bool has_ids(const gpu_extent_t *extents, uint32_t count)
 /* Whether it may be told from other memory at its address later, and may stay open in the daemon until it is
  * freed. Of memory of a pool nothing may be asked once it is freed, and it must be closed elsewhere before:
  * the application has to say so. */
-static bool may_be_kept(imports_t *imports, const gpu_extent_t *extents, uint32_t count)
+static bool may_be_kept(imports_t *imports, const gpu_extents_t *extents)
 {
-    return has_ids(extents, count) &&
-           (imports_is_promised(imports) || !gpu_is_pooled(gpus_driver(imports->gpus), extents[0].start));
+    return has_ids(extents) && (imports_is_promised(imports) ||
+                                !gpu_is_pooled(gpus_driver(imports->gpus), extents->items[0].start));
+}
+
+/* What may not be kept is staged, and asked about anew each time, which is little beside the copies. Under
+ * register_lock. */
+static blink_result_t register_extents(imports_t *imports, gpu_t *gpu, const gpu_memory_t *memory,
+                                       gpu_extents_t *extents, import_place_t *place)
+{
+    bool forgotten = true;
+    while (forgotten) {
+        BLINK_TRY(gpu_memory_extents(gpus_driver(imports->gpus), memory, extents));
+        if (!may_be_kept(imports, extents))
+            return BLINK_OK;
+        BLINK_TRY(import_extents(imports, gpu, extents, &place->region, &forgotten));
+        place->offset_bytes = memory->address - extents->items[0].start;
+    }
+    return BLINK_OK;
 }
 
 /* Under register_lock. */
 static blink_result_t register_memory(imports_t *imports, gpu_t *gpu, const gpu_memory_t *memory,
                                       import_place_t *place)
 {
-    gpu_extent_t extents[GPU_EXTENTS_MAX];
-    uint32_t count;
-    bool forgotten;
+    gpu_extents_t extents = {0};
     if (find(imports, memory, place))
         return BLINK_OK; /* another thread came first */
     imports_sweep(imports);
-    do {
-        BLINK_TRY(gpu_memory_extents(gpus_driver(imports->gpus), memory, extents, GPU_EXTENTS_MAX, &count));
-        if (count > GPU_EXTENTS_MAX || !may_be_kept(imports, extents, count))
-            return BLINK_OK; /* staged: asked anew each time, which is little beside the copies */
-        BLINK_TRY(import_extents(imports, gpu, extents, count, &place->region, &forgotten));
-        place->offset_bytes = memory->address - extents[0].start;
-    } while (forgotten);
-    return BLINK_OK;
+    blink_result_t result = register_extents(imports, gpu, memory, &extents, place);
+    vec_free(&extents);
+    return result;
 }
 
 /* Visiting. */
@@ -266,15 +320,8 @@ static blink_result_t open_gpu_of(imports_t *imports, const gpu_memory_t *memory
 /* Visiting, unless it is managed memory. */
 static blink_result_t say_staged(const cuda_driver_t *driver, const gpu_memory_t *memory)
 {
-    gpu_extent_t extents[GPU_EXTENTS_MAX];
-    uint32_t count;
     if (memory->is_managed)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%#llx is staged: it is managed memory", memory->address);
-    BLINK_TRY(gpu_memory_extents(driver, memory, extents, GPU_EXTENTS_MAX, &count));
-    if (count > GPU_EXTENTS_MAX)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
-                          "%#llx of %zu bytes is staged: it lies in more than %u mappings", memory->address,
-                          memory->bytes, GPU_EXTENTS_MAX);
     if (gpu_is_pooled(driver, memory->address))
         return BLINK_FAIL(
             BLINK_ERR_UNSUPPORTED,

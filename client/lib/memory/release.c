@@ -23,7 +23,7 @@ static bool is_freed(const imports_t *imports, const gpu_import_t *import, CUdev
 {
     const cuda_driver_t *driver = gpus_driver(imports->gpus);
     (void)address;
-    for (uint32_t i = 0; i < import->extent_count; i++) {
+    for (size_t i = 0; i < import->extent_count; i++) {
         if (!gpu_memory_is_gone(driver, import->extents[i].start, import->extents[i].id))
             return false;
     }
@@ -49,7 +49,7 @@ static void take(imports_t *imports, bool (*leaves)(const imports_t *, const gpu
     pthread_rwlock_unlock(&imports->lock);
 }
 
-static void ask(imports_t *imports, gpu_import_t *import)
+void import_ask_back(imports_t *imports, gpu_import_t *import)
 {
     Blinkwire__MemDeregister body = BLINKWIRE__MEM_DEREGISTER__INIT;
     body.region = import->region;
@@ -68,7 +68,7 @@ static void give_back(imports_t *imports, list_t *taken, list_t *leaving)
             free(import);
             continue;
         }
-        ask(imports, import);
+        import_ask_back(imports, import);
         list_append(leaving, &import->link);
     }
 }

@@ -66,10 +66,11 @@ typedef struct region_charges {
     charge_t all[REGION_CHARGES];
 } region_charges_t;
 
-static region_charges_t charges_of(uint64_t bytes, uint64_t pinned_bytes)
+static region_charges_t charges_of(uint32_t message_count, uint64_t bytes, uint64_t pinned_bytes)
 {
-    return (region_charges_t){
-        {{BUDGET_REGIONS, 1}, {BUDGET_REGISTERED_BYTES, bytes}, {BUDGET_PINNED_BYTES, pinned_bytes}}};
+    return (region_charges_t){{{BUDGET_REGIONS, message_count},
+                               {BUDGET_REGISTERED_BYTES, bytes},
+                               {BUDGET_PINNED_BYTES, pinned_bytes}}};
 }
 
 void region_free(region_t *region)
@@ -89,7 +90,7 @@ void region_uncount(region_t *region)
     client_t *client = region->client;
     client->region_count--;
     client->registered_bytes -= region->bytes;
-    region_charges_t charges = charges_of(region->bytes, region->pinned_bytes);
+    region_charges_t charges = charges_of(region->message_count, region->bytes, region->pinned_bytes);
     account_credit_all(&client->tenant->account, charges.all, REGION_CHARGES);
 }
 
@@ -109,7 +110,7 @@ static region_t *region_alloc(client_t *client)
 blink_result_t region_create(client_t *client, uint64_t bytes, uint64_t pinned_bytes,
                              engine_region_kind_t kind, region_t **created)
 {
-    region_charges_t charges = charges_of(bytes, pinned_bytes);
+    region_charges_t charges = charges_of(1, bytes, pinned_bytes);
     BLINK_TRY(account_charge_all(&client->tenant->account, charges.all, REGION_CHARGES));
     region_t *region = region_alloc(client);
     if (!region) {
@@ -121,6 +122,7 @@ blink_result_t region_create(client_t *client, uint64_t bytes, uint64_t pinned_b
     region->kind = kind;
     region->bytes = bytes;
     region->pinned_bytes = pinned_bytes;
+    region->message_count = 1;
     region->fd = -1;
     region->guard = GUARD_NONE;
     list_init(&region->of_pending);
@@ -131,6 +133,13 @@ blink_result_t region_create(client_t *client, uint64_t bytes, uint64_t pinned_b
     client->region_count++;
     client->registered_bytes += bytes;
     *created = region;
+    return BLINK_OK;
+}
+
+blink_result_t region_count_message(region_t *region)
+{
+    BLINK_TRY(account_charge(&region->client->tenant->account, BUDGET_REGIONS, 1));
+    region->message_count++;
     return BLINK_OK;
 }
 
@@ -307,7 +316,10 @@ void region_deregister(client_t *client, uint64_t request, uint32_t number)
     }
     region_unlink(region);
     region->request = request;
-    engine_region_remove(region->engine, (engine_done_t){on_deregistered, region});
+    if (region->engine)
+        engine_region_remove(region->engine, (engine_done_t){on_deregistered, region});
+    else
+        on_deregistered(region); /* it is not whole yet */
 }
 
 void regions_leave_pending(client_t *client)

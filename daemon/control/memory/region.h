@@ -4,7 +4,8 @@
  *
  * A region's life: region_create() puts it on its client's list, it is mapped or imported, and
  * region_tell_engine() lets ops use it. A region that the engine does not know ends by region_discard(). One
- * that the engine knows leaves the list, and is uncounted and freed when engine_region_remove() is done.
+ * that the engine knows leaves the list, and is uncounted and freed when engine_region_remove() is done. GPU
+ * memory may take several messages to register, between which the engine does not know the region either.
  */
 #ifndef BLINK_CONTROL_REGION_H
 #define BLINK_CONTROL_REGION_H
@@ -22,11 +23,13 @@ typedef struct region {
     engine_region_kind_t kind;
     void *map; /* NULL: on a GPU */
     uint64_t bytes;
-    uint64_t pinned_bytes; /* of a staging region that GPUs reach: pages that the GPU worker adds */
-    uint64_t request;      /* whose answer waits for the engine, or for the GPU worker */
-    uint64_t gpu_token;    /* of what the GPU worker has of the region; 0: nothing */
-    list_t of_gpus;        /* on a list of control->region_gpus */
-    struct remap *remap;   /* what another worker has been asked, until it answers; NULL: nothing */
+    uint64_t pinned_bytes;  /* of a staging region that GPUs reach: pages that the GPU worker adds */
+    uint64_t request;       /* whose answer waits for the engine, or for the GPU worker */
+    uint64_t gpu_token;     /* of what the GPU worker has of the region; 0: nothing */
+    uint64_t missing_bytes; /* on a GPU: of extents that the client has yet to send; 0: the region is whole */
+    uint32_t message_count; /* by which it was registered; each is charged as a region is */
+    list_t of_gpus;         /* on a list of control->region_gpus */
+    struct remap *remap;    /* what another worker has been asked, until it answers; NULL: nothing */
     int fd; /* of the memory, while a GPU or the client of a staging region is to map it too; else -1 */
     uint64_t offset_bytes;   /* where the region begins in the memory of fd */
     uint32_t guard;          /* on the host: the mapping's */
@@ -46,6 +49,9 @@ region_t *region_numbered(const client_t *client, uint32_t number);
  * bytes that are charged to the daemon's cgroup. Errors: QUOTA, NO_MEMORY. */
 blink_result_t region_create(client_t *client, uint64_t bytes, uint64_t pinned_bytes,
                              engine_region_kind_t kind, region_t **region);
+
+/* Another message of its registration has come, which is charged. Errors: QUOTA. */
+blink_result_t region_count_message(region_t *region);
 
 /* Undo region_create() and all that was done after it. The engine has not been told of the region. */
 void region_discard(region_t *region);

@@ -53,6 +53,7 @@ static blink_result_t make_import(const client_t *client, const Blinkwire__GpuMe
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%zu extents of GPU memory: 1 to %u are possible",
                           message->n_extents, GPU_EXTENTS_MAX);
     import->kind = GPU_IMPORT;
+    import->following_bytes = message->following_bytes;
     import->extent_count = (uint32_t)message->n_extents;
     BLINK_TRY(gpus_find(client->control->gpus, message->gpu_uuid.data, message->gpu_uuid.len, &import->gpu));
     for (uint32_t i = 0; i < import->extent_count; i++) {
@@ -73,10 +74,12 @@ static blink_result_t make_import(const client_t *client, const Blinkwire__GpuMe
 static blink_result_t finish_import(region_t *region, blink_result_t result, uint64_t address)
 {
     list_remove(&region->of_pending);
-    if (result != BLINK_OK)
-        region->gpu_token = 0;
-    else
+    if (result == BLINK_OK && region->missing_bytes > 0)
+        return BLINK_OK;
+    if (result == BLINK_OK)
         result = region_tell_engine(region, address);
+    else if (region->message_count == 1)
+        region->gpu_token = 0; /* else the worker has the extents of the messages before */
     if (result == BLINK_OK)
         region_is_answered(region, BLINK_OK, region->gpu_token);
     else
@@ -123,21 +126,64 @@ static blink_result_t begin_import(region_t *region, gpu_request_t *import, cons
     return BLINK_OK;
 }
 
+/* The region whose extents go on with this message; NULL: the message is a first one. */
+static blink_result_t find_begun(const client_t *client, uint32_t number, region_t **region)
+{
+    *region = NULL;
+    if (number == 0)
+        return BLINK_OK;
+    region_t *found = region_numbered(client, number);
+    if (!found || found->missing_bytes == 0 || region_is_pending(found))
+        return BLINK_FAIL(BLINK_ERR_NOT_REGISTERED, "region %u does not wait for extents of GPU memory",
+                          number);
+    *region = found;
+    return BLINK_OK;
+}
+
+static blink_result_t import_first(client_t *client, gpu_request_t *import, uint64_t bytes, const int *fds,
+                                   uint32_t fd_count, region_t **region)
+{
+    if (import->following_bytes > UINT64_MAX - bytes)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%lu bytes are to follow: more than there can be",
+                          (unsigned long)import->following_bytes);
+    BLINK_TRY(region_create(client, bytes + import->following_bytes, 0, ENGINE_REGION_CLIENT, region));
+    (*region)->missing_bytes = import->following_bytes;
+    return begin_import(*region, import, fds, fd_count, on_imported);
+}
+
+static blink_result_t import_more(region_t *region, gpu_request_t *import, uint64_t bytes, const int *fds,
+                                  uint32_t fd_count)
+{
+    if (bytes > region->missing_bytes)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%lu bytes of extents: region %u lacks only %lu",
+                          (unsigned long)bytes, region->number, (unsigned long)region->missing_bytes);
+    BLINK_TRY(region_count_message(region));
+    region->missing_bytes -= bytes;
+    import->kind = GPU_IMPORT_MORE;
+    import->token = region->gpu_token;
+    import->following_bytes = region->missing_bytes;
+    BLINK_TRY(
+        gpus_import_more(region->control->gpus, import, fds, fd_count, (gpu_answer_t){on_imported, region}));
+    list_append(&region->client->pending_regions, &region->of_pending);
+    return BLINK_OK;
+}
+
 void region_register_gpu(client_t *client, uint64_t request, const Blinkwire__GpuMemRegister *message,
                          const int *fds, uint32_t fd_count)
 {
-    region_t *region = NULL;
+    region_t *region;
     uint64_t bytes;
     gpu_request_t *import = calloc(1, sizeof(*import));
-    blink_result_t result = import ? make_import(client, message, fd_count, import, &bytes)
-                                   : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an import");
+    blink_result_t result = find_begun(client, message->region, &region);
     if (result == BLINK_OK)
-        result = region_create(client, bytes, 0, ENGINE_REGION_CLIENT, &region);
+        result = import ? make_import(client, message, fd_count, import, &bytes)
+                        : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an import");
+    if (result == BLINK_OK)
+        result = region ? import_more(region, import, bytes, fds, fd_count)
+                        : import_first(client, import, bytes, fds, fd_count, &region);
     if (result == BLINK_OK) {
         region->request = request;
-        result = begin_import(region, import, fds, fd_count, on_imported);
-    }
-    if (result != BLINK_OK) {
+    } else {
         connection_reply_error(client->connection, request, result);
         if (region)
             region_discard(region);

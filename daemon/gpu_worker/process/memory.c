@@ -20,10 +20,12 @@ struct worker_import {
     uint64_t token;
     import_kind_t kind;
     uint32_t gpu;
-    CUdeviceptr address; /* of the first allocation, not of what the service asked for */
-    uint64_t bytes;      /* VMM, HOST */
-    CUmemoryPool pool;   /* POOL */
-    void *host;          /* HOST */
+    CUdeviceptr address;   /* of the first allocation, not of what the service asked for */
+    uint64_t bytes;        /* VMM, HOST */
+    uint64_t mapped_bytes; /* VMM: fewer as long as requests are to follow */
+    uint64_t offset_bytes; /* VMM: from `address` to what the service asked for */
+    CUmemoryPool pool;     /* POOL */
+    void *host;            /* HOST */
     struct worker_import *next;
 };
 
@@ -53,19 +55,21 @@ static blink_result_t check_extent(const worker_t *worker, const gpu_extent_t *e
     return BLINK_OK;
 }
 
-/* Whole allocations are mapped, so what is between the first byte and the last must be whole. */
+/* Whole allocations are mapped, so what is between the first byte and the last must be whole; and so must be
+ * all of several requests, which tell how many bytes follow, and not of how large allocations. */
 static blink_result_t check_adjoins(const gpu_request_t *request, uint32_t index)
 {
     const gpu_extent_t *extent = &request->extents[index];
     const uint64_t end = extent->offset_bytes + extent->bytes;
-    if (request->extent_count == 1)
+    const bool is_one_of_several = request->kind == GPU_IMPORT_MORE || request->following_bytes > 0;
+    if (request->extent_count == 1 && !is_one_of_several)
         return BLINK_OK;
     if (extent->kind != GPU_EXTENT_VMM)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "only VMM memory can be mapped beside other memory");
-    if (index > 0 && extent->offset_bytes != 0)
+    if ((index > 0 || is_one_of_several) && extent->offset_bytes != 0)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "it begins %" PRIu64 " bytes into its allocation",
                           extent->offset_bytes);
-    if (index + 1 < request->extent_count && end != extent->allocation_bytes)
+    if ((index + 1 < request->extent_count || is_one_of_several) && end != extent->allocation_bytes)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "it ends %" PRIu64 " bytes before its allocation",
                           extent->allocation_bytes - end);
     return BLINK_OK;
@@ -103,21 +107,13 @@ static void unmap(const worker_t *worker, CUdeviceptr address, uint64_t mapped_b
     worker_log_failure(worker, "cuMemAddressFree", worker->cu->cuMemAddressFree(address, bytes));
 }
 
-static blink_result_t map_side_by_side(const worker_t *worker, const gpu_request_t *request,
-                                       const CUmemGenericAllocationHandle *handles,
-                                       struct worker_import *import, uint64_t *mapped_bytes)
+/* Let GPUs use what has been mapped from an address on, which must be memory of the GPU that was named. */
+static blink_result_t open_mapped(const worker_t *worker, const gpu_request_t *request, CUdeviceptr address,
+                                  uint64_t bytes)
 {
-    for (uint32_t i = 0; i < request->extent_count; i++) {
-        const uint64_t bytes = request->extents[i].allocation_bytes;
-        CUresult mapped = worker->cu->cuMemMap(import->address + *mapped_bytes, bytes, 0, handles[i], 0);
-        if (mapped != CUDA_SUCCESS) /* most likely there is less of it than was said */
-            return fail_extent(worker_import_fail(worker, "cuMemMap", mapped), request, i);
-        *mapped_bytes += bytes;
-    }
     CUmemAccessDesc access[GPU_MAX];
-    CUDA_DRIVER_TRY(worker->cu, cuMemSetAccess, import->address, import->bytes, access,
+    CUDA_DRIVER_TRY(worker->cu, cuMemSetAccess, address, bytes, access,
                     worker_accessors(worker, request->gpu, access));
-    CUdeviceptr address = import->address;
     for (uint32_t i = 0; i < request->extent_count; i++) {
         blink_result_t result = worker_check_gpu(worker, request->gpu, address);
         if (result != BLINK_OK)
@@ -127,23 +123,37 @@ static blink_result_t map_side_by_side(const worker_t *worker, const gpu_request
     return BLINK_OK;
 }
 
-static blink_result_t map_handles(worker_t *worker, const gpu_request_t *request,
-                                  const CUmemGenericAllocationHandle *handles, struct worker_import *import)
+/* The caller has checked that there are addresses for all of them. */
+static blink_result_t map_side_by_side(const worker_t *worker, const gpu_request_t *request,
+                                       const CUmemGenericAllocationHandle *handles,
+                                       struct worker_import *import)
 {
-    uint64_t mapped_bytes = 0;
+    const uint64_t begin = import->mapped_bytes;
     for (uint32_t i = 0; i < request->extent_count; i++) {
-        if (__builtin_add_overflow(import->bytes, request->extents[i].allocation_bytes, &import->bytes))
-            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the extents have no sum of 64 bits");
+        const uint64_t bytes = request->extents[i].allocation_bytes;
+        CUresult mapped =
+            worker->cu->cuMemMap(import->address + import->mapped_bytes, bytes, 0, handles[i], 0);
+        if (mapped != CUDA_SUCCESS) /* most likely there is less of it than was said */
+            return fail_extent(worker_import_fail(worker, "cuMemMap", mapped), request, i);
+        import->mapped_bytes += bytes;
     }
-    CUDA_DRIVER_TRY(worker->cu, cuMemAddressReserve, &import->address, import->bytes, 0, 0, 0);
-    blink_result_t result = map_side_by_side(worker, request, handles, import, &mapped_bytes);
-    if (result != BLINK_OK)
-        unmap(worker, import->address, mapped_bytes, import->bytes);
-    return result;
+    return open_mapped(worker, request, import->address + begin, import->mapped_bytes - begin);
 }
 
-static blink_result_t import_vmm(worker_t *worker, const gpu_request_t *request, const int *fds,
-                                 struct worker_import *import)
+/* How many bytes the request's extents take, and those that follow. Errors: INVALID_ARGUMENT. */
+static blink_result_t sum_bytes(const gpu_request_t *request, uint64_t *bytes)
+{
+    *bytes = request->following_bytes;
+    for (uint32_t i = 0; i < request->extent_count; i++) {
+        if (__builtin_add_overflow(*bytes, request->extents[i].allocation_bytes, bytes))
+            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the extents have no sum of 64 bits");
+    }
+    return BLINK_OK;
+}
+
+/* Open the request's extents and map them behind what is mapped already. */
+static blink_result_t import_extents(worker_t *worker, const gpu_request_t *request, const int *fds,
+                                     struct worker_import *import)
 {
     CUmemGenericAllocationHandle handles[GPU_EXTENTS_MAX];
     blink_result_t result = BLINK_OK;
@@ -158,10 +168,22 @@ static blink_result_t import_vmm(worker_t *worker, const gpu_request_t *request,
             fail_extent(result, request, opened);
     }
     if (result == BLINK_OK)
-        result = map_handles(worker, request, handles, import);
+        result = map_side_by_side(worker, request, handles, import);
     /* The mappings keep the memory. */
     for (uint32_t i = 0; i < opened; i++)
         worker_log_failure(worker, "cuMemRelease", worker->cu->cuMemRelease(handles[i]));
+    return result;
+}
+
+static blink_result_t import_vmm(worker_t *worker, const gpu_request_t *request, const int *fds,
+                                 struct worker_import *import)
+{
+    BLINK_TRY(sum_bytes(request, &import->bytes));
+    import->offset_bytes = request->extents[0].offset_bytes;
+    CUDA_DRIVER_TRY(worker->cu, cuMemAddressReserve, &import->address, import->bytes, 0, 0, 0);
+    blink_result_t result = import_extents(worker, request, fds, import);
+    if (result != BLINK_OK)
+        unmap(worker, import->address, import->mapped_bytes, import->bytes);
     return result;
 }
 
@@ -227,6 +249,22 @@ blink_result_t worker_import(worker_t *worker, const gpu_request_t *request, con
         fail_extent(result, request, 0);
     *address = import->address + first->offset_bytes;
     return import_settle(worker, import, result);
+}
+
+blink_result_t worker_import_more(worker_t *worker, const gpu_request_t *request, const int *fds,
+                                  uint32_t fd_count, uint64_t *address)
+{
+    struct worker_import *import = *place_of(worker, request->token);
+    uint64_t bytes;
+    BLINK_TRY(check_request(worker, request, fd_count));
+    BLINK_TRY(sum_bytes(request, &bytes));
+    if (!import || import->kind != IMPORT_VMM || import->gpu != request->gpu ||
+        bytes != import->bytes - import->mapped_bytes)
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                          "%" PRIu64 " bytes on GPU %u do not go on with what token %" PRIu64 " imported",
+                          bytes, request->gpu, request->token);
+    *address = import->address + import->offset_bytes;
+    return import_extents(worker, request, fds, import);
 }
 
 /* ---- host memory ---- */
@@ -306,7 +344,7 @@ blink_result_t worker_release(worker_t *worker, uint64_t token)
     *place = import->next;
     switch (import->kind) {
     case IMPORT_VMM:
-        unmap(worker, import->address, import->bytes, import->bytes);
+        unmap(worker, import->address, import->mapped_bytes, import->bytes);
         break;
     case IMPORT_POOL:
         worker_close_pool(worker, import->gpu, import->pool, import->address);

@@ -9,6 +9,8 @@
 /* `fds` stay the caller's. Errors: as gpu_reply_t says. */
 blink_result_t worker_import(worker_t *worker, const gpu_request_t *request, const int *fds,
                              uint32_t fd_count, uint64_t *address);
+blink_result_t worker_import_more(worker_t *worker, const gpu_request_t *request, const int *fds,
+                                  uint32_t fd_count, uint64_t *address);
 blink_result_t worker_map_host(worker_t *worker, const gpu_request_t *request, const int *fds,
                                uint32_t fd_count, uint64_t *address);
 

@@ -212,12 +212,14 @@ static blink_result_t serve_memory(worker_t *worker, const gpu_request_t *reques
 {
     const size_t head = offsetof(gpu_request_t, extents);
     if (message->bytes < head ||
-        (request->kind == GPU_IMPORT &&
+        ((request->kind == GPU_IMPORT || request->kind == GPU_IMPORT_MORE) &&
          (message->bytes - head) / sizeof(request->extents[0]) < request->extent_count))
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a request of %zu bytes is cut off", message->bytes);
     switch (request->kind) {
     case GPU_IMPORT:
         return worker_import(worker, request, message->fds, message->fd_count, address);
+    case GPU_IMPORT_MORE:
+        return worker_import_more(worker, request, message->fds, message->fd_count, address);
     case GPU_MAP_HOST:
         return worker_map_host(worker, request, message->fds, message->fd_count, address);
     case GPU_RELEASE:

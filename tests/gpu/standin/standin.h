@@ -10,7 +10,7 @@
  *   STANDIN_CUDA_PEERS    "0+1+2+3,0+4": GPUs of the machine, in groups in which each reaches the memory of
  *                         each; two that share no group do not reach each other's. Unset: all do; empty: none
  *   STANDIN_CUDA_VERSION  what cuDriverGetVersion() says: that of the cuda.h that this was built with
- *   STANDIN_CUDA_MEMORY   bytes of a GPU that this process may allocate: 1 GiB
+ *   STANDIN_CUDA_MEMORY   bytes of a GPU that this process may allocate: 4 GiB
  *   STANDIN_CUDA_FAIL     "cuMemAlloc:3", "cuMemAlloc:3:2", "cuMemAlloc:3:hang", also several with
  *                         commas: the third call fails with CUDA_ERROR_UNKNOWN, or with the error of that
  *                         number, and does nothing; or it never returns

@@ -37,9 +37,10 @@
 
 /* A registration of GPU memory as it came. */
 typedef struct fake_import {
-    uint32_t region, extent_count, fd_count;
+    uint32_t region, messages, extent_count, fd_count;
     Blinkwire__GpuExtentKind kind; /* of its first extent, as the next two */
     uint64_t offset_bytes, bytes;
+    uint64_t following_bytes; /* as its first message said */
     uint64_t all_bytes;
     uint8_t gpu_uuid[16];
 } fake_import_t;
@@ -338,6 +339,24 @@ static void answer_staging(fake_t *fake, const Blinkwire__Request *request)
     close(fd);
 }
 
+/* The import that a message begins or goes on with, with a region. */
+static fake_import_t *import_of(fake_t *fake, const Blinkwire__GpuMemRegister *body)
+{
+    uint32_t number = atomic_load(&fake->import_count);
+    if (body->region != 0) {
+        assert_int_equal(body->region, fake->imports[number - 1].region);
+        return &fake->imports[number - 1];
+    }
+    const Blinkwire__GpuExtent *first = body->extents[0];
+    fake->imports[number] = (fake_import_t){.region = ++fake->regions,
+                                            .kind = first->kind,
+                                            .offset_bytes = first->offset_bytes,
+                                            .bytes = first->bytes,
+                                            .following_bytes = body->following_bytes};
+    atomic_store(&fake->import_count, number + 1);
+    return &fake->imports[number];
+}
+
 static void answer_import(fake_t *fake, const Blinkwire__Request *request, uint32_t fd_count)
 {
     const Blinkwire__GpuMemRegister *body = request->gpu_mem_register;
@@ -353,22 +372,16 @@ static void answer_import(fake_t *fake, const Blinkwire__Request *request, uint3
         fake_send(fake, &reply, NULL, 0);
         return;
     }
-    const Blinkwire__GpuExtent *first = body->extents[0];
-    uint32_t number = atomic_load(&fake->import_count);
-    fake_import_t *import = &fake->imports[number];
-    *import = (fake_import_t){.region = ++fake->regions,
-                              .extent_count = (uint32_t)body->n_extents,
-                              .fd_count = fd_count,
-                              .kind = first->kind,
-                              .offset_bytes = first->offset_bytes,
-                              .bytes = first->bytes};
+    fake_import_t *import = import_of(fake, body);
+    import->messages++;
+    import->extent_count += (uint32_t)body->n_extents;
+    import->fd_count += fd_count;
     for (size_t i = 0; i < body->n_extents; i++)
         import->all_bytes += body->extents[i]->bytes;
     memcpy(import->gpu_uuid, body->gpu_uuid.data, body->gpu_uuid.len);
     registered.region = import->region;
     reply.body_case = BLINKWIRE__REPLY__BODY_MEM_REGISTER;
     reply.mem_register = &registered;
-    atomic_store(&fake->import_count, number + 1);
     fake_send(fake, &reply, NULL, 0);
 }
 

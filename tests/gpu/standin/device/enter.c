@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DEFAULT_MEMORY_BYTES (UINT64_C(1) << 30)
+#define DEFAULT_MEMORY_BYTES (UINT64_C(4) << 30)
 
 enum { DEFAULT_QUEUES = 8, FAILURES_MAX = 8, CALL_NAME_BYTES = 64, LAUNCH_DELAY_NS = 2000000 };
 
