@@ -251,14 +251,11 @@ static blink_result_t load_topology(const request_t *request, topo_t **topo)
                                                                : request_load(request->topology, topo);
 }
 
-/* A topology does not say which GPUs it has. Of several hosts a daemon plans by links alone. */
+/* A topology does not say which GPUs it has. */
 static double guess_block_GBps(const topo_t *topo)
 {
     static const uint32_t capabilities[] = {
         [NCCL_PASCAL] = 60, [NCCL_VOLTA] = 70, [NCCL_AMPERE] = 80, [NCCL_HOPPER] = 90};
-    for (uint32_t i = 1; i < topo->gpu_count; i++)
-        if (strcmp(topo->nodes[topo->gpus[i]].host, topo->nodes[topo->gpus[0]].host) != 0)
-            return 0;
     return model_block_GBps(capabilities[nccl_guess_generation(topo, topo->gpus, topo->gpu_count)]);
 }
 

@@ -2,6 +2,7 @@
 
 #include "error.h"
 #include "plan/internal.h"
+#include "plan/predict.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -132,8 +133,12 @@ blink_result_t plan_count_blocks(const plan_t *plan, plan_blocks_t *blocks)
 
 /* ---- dividing ---- */
 
+/* A plan of several hosts is shipped to all of them: it is not divided into more edges. */
+#define DIVIDED_EDGES_MOST (1u << 20)
+
 typedef struct division {
     channel_blocks_t blocks;
+    double channel_share; /* before it is divided */
     double share;         /* of the payload, that a part moves */
     uint32_t pieces_most; /* of the payload asked for */
     uint32_t pieces;
@@ -170,14 +175,72 @@ static void divide(const plan_t *plan, uint64_t most, division_t *channels)
     }
 }
 
-static blink_result_t apply(plan_t *plan, const division_t *channels)
+/* The pieces that are left of a channel's when each 2^halvings are one. */
+static uint32_t pieces_of(const division_t *of, uint32_t halvings)
+{
+    return (of->pieces + (1u << halvings) - 1) >> halvings;
+}
+
+static blink_result_t apply(const topo_t *topo, plan_t *plan, const division_t *channels, uint32_t halvings)
 {
     uint32_t channel_count = plan->channel_count;
     for (uint32_t i = 0; i < channel_count; i++)
-        BLINK_TRY(plan_divide_channel(plan, i, channels[i].pieces));
+        BLINK_TRY(plan_divide_channel(plan, i, pieces_of(&channels[i], halvings)));
     plan_normalise_shares(plan);
+    return plan_rate_GBps(topo, plan, &plan->rate_GBps);
+}
+
+/* ---- between hosts ---- */
+
+static uint32_t most_pieces(const plan_t *plan, const division_t *channels, uint32_t halvings)
+{
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < plan->channel_count; i++)
+        most = pieces_of(&channels[i], halvings) > most ? pieces_of(&channels[i], halvings) : most;
+    return most;
+}
+
+/* What the payload is predicted to take with channels divided so. They are undivided again afterwards. */
+static blink_result_t try_division(const topo_t *topo, const plan_request_t *request, plan_t *plan,
+                                   const division_t *channels, uint32_t halvings, double *us)
+{
+    uint32_t channel_count = plan->channel_count;
+    plan_predictor_t *predictor = NULL;
+    BLINK_TRY(apply(topo, plan, channels, halvings));
+    BLINK_TRY(plan_predictor_create(topo, plan, &predictor));
+    plan_predictor_charge_moves(predictor, request->move_us);
+    *us = plan_predictor_us(predictor, request->bytes, plan->protocol, 0);
+    plan_predictor_destroy(predictor);
+    plan_keep_channels(plan, channel_count);
+    for (uint32_t i = 0; i < channel_count; i++)
+        plan->channels[i].share = channels[i].channel_share;
     return BLINK_OK;
 }
+
+/* More channels fill links, and make more moves between hosts: double the pieces, from one for each channel
+ * on, as long as that is predicted to be faster. */
+static blink_result_t weigh_moves(const topo_t *topo, const plan_request_t *request, plan_t *plan,
+                                  const division_t *channels, uint32_t *halvings)
+{
+    double best_us, us;
+    uint32_t next = 0;
+    while (most_pieces(plan, channels, next) > 1)
+        next++;
+    *halvings = next;
+    BLINK_TRY(try_division(topo, request, plan, channels, next, &best_us));
+    while (next-- > 0) {
+        if (most_pieces(plan, channels, next) * plan_edge_count(plan) > DIVIDED_EDGES_MOST)
+            return BLINK_OK;
+        BLINK_TRY(try_division(topo, request, plan, channels, next, &us));
+        if (us >= best_us)
+            return BLINK_OK;
+        best_us = us;
+        *halvings = next;
+    }
+    return BLINK_OK;
+}
+
+/* ---- of a plan ---- */
 
 static division_t division_of(const plan_t *plan, uint64_t bytes, uint32_t channel,
                               const channel_blocks_t *blocks)
@@ -185,6 +248,7 @@ static division_t division_of(const plan_t *plan, uint64_t bytes, uint32_t chann
     double share = part_share(plan, channel);
     double pieces = bytes > 0 ? (double)bytes * share / PLAN_BLOCK_PIECE_BYTES : PLAN_BLOCKS_MOST;
     return (division_t){.blocks = *blocks,
+                        .channel_share = plan->channels[channel].share,
                         .share = share,
                         .pieces_most = (uint32_t)fmin(fmax(pieces, 1.0), PLAN_BLOCKS_MOST),
                         .pieces = 1};
@@ -233,11 +297,14 @@ blink_result_t plan_fill_blocks(const topo_t *topo, const plan_request_t *reques
     plan->block_GBps = request->block_GBps;
     for (uint32_t i = 0; result == BLINK_OK && i < plan->channel_count; i++)
         channels[i] = division_of(plan, request->bytes, i, &blocks[i]);
-    if (result == BLINK_OK) {
+    uint32_t halvings = 0;
+    if (result == BLINK_OK)
         divide(plan, most, channels);
-        result = apply(plan, channels);
-    }
+    if (result == BLINK_OK && request->move_us > 0.0 && request->bytes > 0)
+        result = weigh_moves(topo, request, plan, channels, &halvings);
+    if (result == BLINK_OK)
+        result = apply(topo, plan, channels, halvings);
     free(blocks);
     free(channels);
-    return result == BLINK_OK ? plan_rate_GBps(topo, plan, &plan->rate_GBps) : result;
+    return result;
 }

@@ -46,8 +46,9 @@ static inline uint64_t plan_blocks_under(const plan_blocks_t *blocks, blink_prot
 blink_result_t plan_count_blocks(const plan_t *plan, plan_blocks_t *blocks);
 
 /* Set the plan's block_GBps as the request has it, divide channels until blocks keep up with the links, or as
- * far as the request lets them, and measure the rate. Nothing in plain memory, nor where no lane would wait
- * for another: there any block runs any chunk. Errors: NO_MEMORY. */
+ * far as the request lets them, and measure the rate. Where moves between hosts take time, channels are
+ * divided no further than that makes the request's payload faster. Nothing in plain memory, nor where no lane
+ * would wait for another: there any block runs any chunk. Errors: NO_MEMORY. */
 blink_result_t plan_fill_blocks(const topo_t *topo, const plan_request_t *request, plan_t *plan);
 
 #endif

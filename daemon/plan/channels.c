@@ -83,15 +83,18 @@ static void free_part(plan_part_t *part)
     free(part->route.paths);
 }
 
+static void free_channel(plan_channel_t *channel)
+{
+    for (uint32_t i = 0; i < channel->part_count; i++)
+        free_part(&channel->parts[i]);
+    free(channel->parts);
+}
+
 void plan_destroy(plan_t *plan)
 {
     if (!plan)
         return;
-    for (uint32_t c = 0; c < plan->channel_count; c++) {
-        for (uint32_t i = 0; i < plan->channels[c].part_count; i++)
-            free_part(&plan->channels[c].parts[i]);
-        free(plan->channels[c].parts);
-    }
+    plan_keep_channels(plan, 0);
     for (uint32_t i = 0; i < plan->path_count; i++)
         free(plan->paths[i].links);
     for (uint32_t i = 0; i < plan->symmetry_count; i++) {
@@ -142,6 +145,12 @@ blink_result_t plan_divide_channel(plan_t *plan, uint32_t channel, uint32_t piec
             BLINK_TRY(copy_part(&plan->channels[channel].parts[i], plan->rank_count, &added->parts[i]));
     }
     return BLINK_OK;
+}
+
+void plan_keep_channels(plan_t *plan, uint32_t count)
+{
+    while (plan->channel_count > count)
+        free_channel(&plan->channels[--plan->channel_count]);
 }
 
 /* ---- paths ---- */

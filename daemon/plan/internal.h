@@ -36,6 +36,9 @@ blink_result_t plan_add_channel(plan_t *plan, double share, uint32_t part_count,
  * Errors: NO_MEMORY. */
 blink_result_t plan_divide_channel(plan_t *plan, uint32_t channel, uint32_t pieces);
 
+/* Remove all channels but the first ones; shares stay as they are. */
+void plan_keep_channels(plan_t *plan, uint32_t count);
+
 /* A plan of the same request and numbers, without channels, paths and symmetries. *copy is the caller's,
  * after an error too: plan_destroy(). Errors: NO_MEMORY. */
 blink_result_t plan_copy_head(const topo_t *topo, const plan_t *plan, plan_t **copy);

@@ -109,7 +109,8 @@ typedef struct plan_request {
     uint32_t root;        /* rank, where the collective has one (sendrecv: the source); else ignored */
     uint32_t peer;        /* sendrecv: the destination; else ignored */
     uint64_t bytes;       /* of the payload, for AUTO; 0: as large as it takes for the highest rate */
-    double move_us;       /* that a move between hosts takes whoever makes it, for AUTO; 0: nothing */
+    double move_us;       /* that a move between hosts takes whoever makes it, for AUTO, and where channels
+                             are divided; 0: nothing */
     uint32_t peers_most;  /* other hosts that one host may exchange data with, for AUTO, where some plan makes
                              do with so few; 0: any number */
     double block_GBps;    /* of devices that are GPUs, what a block moves (model_block_GBps()): channels are

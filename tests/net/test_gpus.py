@@ -4,6 +4,7 @@ The GPUs are none: a stand-in for the driver runs the host's build of the kernel
 about who moves what, and when, and not about time.
 """
 import os
+import re
 import signal
 import unittest
 
@@ -110,6 +111,21 @@ class Machines(GpusTest):
         for scenario in ("device-memory", "pools", "stream", "graph"):
             with self.subTest(scenario=scenario):
                 self.play(places, scenario, **two)
+
+    def test_large_payloads_take_as_many_blocks_as_fill_the_links(self):
+        """By what the host that plans has for GPUs, on all hosts; the stand-in's are like H100s."""
+        self.variables = {}
+        hosts = self.cluster(2)
+        for host in hosts:
+            host.start("--devices", "cuda:0x2", "--log-level", "debug", topology="1xdgx_h100",
+                       env=environment())
+        self.perf([(host, device) for host in hosts for device in range(2)], "allreduce", "--device-memory",
+                  "--min", "4K", "--max", "4M", "--stepfactor", 1024)
+        made, read = (re.findall(rf"allreduce over 4 ranks planned {by} .* (\d+) channels",
+                                 host.daemon.stderr())
+                      for host, by in zip(hosts, ["in", "by"]))
+        self.assertEqual(made, read)
+        self.assertGreater(int(made[-1]), int(made[0]))
 
     def test_streams_and_graphs(self):
         places = self.places(2, 1)

@@ -73,6 +73,18 @@ static uint32_t peers_most(const cached_program_t *cached)
     return fabric_spans_hosts(cached->key.fabric) && most < PLAN_RANKS_MAX ? (uint32_t)most : 0;
 }
 
+/* Nobody knows the GPUs of other hosts, which are taken to be like this host's. */
+static void limit_to_gpus(const cached_program_t *cached, plan_request_t *request)
+{
+    const plan_key_t *key = &cached->key;
+    uint32_t own[PLAN_RANKS_MAX], count = 0;
+    for (uint32_t rank = 0; rank < key->rank_count; rank++) {
+        own[count] = engine_own_node(cached->engine, key->fabric, key->nodes[rank]);
+        count += own[count] != TOPO_NONE;
+    }
+    exec_cuda_limit_plan(cached->engine->config.cuda, own, count, request);
+}
+
 static plan_request_t request_of(const cached_program_t *cached)
 {
     const plan_key_t *key = &cached->key;
@@ -86,14 +98,12 @@ static plan_request_t request_of(const cached_program_t *cached)
                               .move_us = fabric_spans_hosts(key->fabric) ? MODEL_WIRE_MOVE_US : 0,
                               .bytes = key->size_class ? plan_class_bytes(key->size_class) : 0,
                               .plan_seconds = plan_seconds(cached)};
-    /* Of several hosts lanes take turns on multiprocessors, and nobody knows the GPUs of the others. */
+    if (is_on_gpus(cached))
+        limit_to_gpus(cached, &request);
     if (fabric_spans_hosts(key->fabric))
         return request;
-    request.multicast = key->may_switch;
-    if (is_on_gpus(cached))
-        exec_cuda_limit_plan(cached->engine->config.cuda, &request);
-    else /* for who names it: no switch gains anything there */
-        request.multicast = key->algorithm == BLINK_ALGORITHM_MULTICAST;
+    /* Host devices run it for who names it: no switch gains anything there. */
+    request.multicast = is_on_gpus(cached) ? key->may_switch : key->algorithm == BLINK_ALGORITHM_MULTICAST;
     return request;
 }
 

@@ -17,14 +17,15 @@
 
 /* ---- what plans may take ---- */
 
-void exec_cuda_limit_plan(const exec_cuda_t *exec, plan_request_t *request)
+void exec_cuda_limit_plan(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t count,
+                          plan_request_t *request)
 {
     const exec_cuda_config_t *config = &exec->config;
     uint32_t ranks[GPU_MAX] = {0};
     request->block_GBps = INFINITY;
     request->blocks_most = UINT32_MAX;
-    for (uint32_t i = 0; i < request->rank_count; i++)
-        ranks[config->gpu_of_node[request->rank_node[i]]]++;
+    for (uint32_t i = 0; i < count; i++)
+        ranks[config->gpu_of_node[nodes[i]]]++;
     for (uint32_t gpu = 0; gpu < config->gpu_count; gpu++) {
         if (ranks[gpu] == 0)
             continue;

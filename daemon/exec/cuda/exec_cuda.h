@@ -51,9 +51,10 @@ blink_result_t exec_cuda_create(const exec_cuda_config_t *config, exec_cuda_t **
 /* Nothing runs, and every instance has been destroyed. NULL is ignored. */
 void exec_cuda_destroy(exec_cuda_t *exec);
 
-/* Ask for a plan that the GPUs of the request's ranks, which are nodes of this host, can run: what the
+/* Ask for a plan that the GPUs of these devices, nodes of this host, can run, a rank on each: what the
  * slowest one's blocks move, and how many of them each rank may have. Thread-safe. */
-void exec_cuda_limit_plan(const exec_cuda_t *exec, plan_request_t *request);
+void exec_cuda_limit_plan(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t count,
+                          plan_request_t *request);
 
 /* Whether switches may combine what the ranks on these nodes of this host have: the driver says so of all
  * their GPUs, it has not refused to set it up since the worker started, and switches can do it with this type

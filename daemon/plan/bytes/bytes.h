@@ -12,7 +12,7 @@
 
 #include "plan/plan.h"
 
-#define PLAN_BYTES_VERSION 1u
+#define PLAN_BYTES_VERSION 2u
 
 /* The largest plan that is shipped, as bytes, and written out: parts of all images, and edges of these. */
 #define PLAN_BYTES_MOST (64u << 20)

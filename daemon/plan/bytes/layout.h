@@ -34,10 +34,10 @@ typedef struct plan_bytes_head {
     uint32_t node_count, link_count; /* of the topology */
     uint32_t path_count, symmetry_count, channel_count;
     uint32_t reserved; /* 0 */
-    double rate_GBps, bound_GBps;
+    double rate_GBps, bound_GBps, block_GBps;
 } plan_bytes_head_t;
 
-static_assert(sizeof(plan_bytes_head_t) == 72, "head of a plan");
+static_assert(sizeof(plan_bytes_head_t) == 80, "head of a plan");
 static_assert(offsetof(plan_bytes_head_t, node_count) == 32, "head of a plan");
 static_assert(offsetof(plan_bytes_head_t, rate_GBps) == 56, "head of a plan");
 

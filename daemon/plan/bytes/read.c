@@ -125,9 +125,9 @@ static blink_result_t check_head(const reader_t *reader)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a plan by algorithm %u with protocol %u", head->algorithm,
                           head->protocol);
     BLINK_TRY(check_multicast(reader));
-    if (!is_rate(head->rate_GBps) || !is_rate(head->bound_GBps))
-        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a plan of %g GB/s, of at most %g", head->rate_GBps,
-                          head->bound_GBps);
+    if (!is_rate(head->rate_GBps) || !is_rate(head->bound_GBps) || !is_rate(head->block_GBps))
+        return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a plan of %g GB/s, of at most %g, with blocks of %g",
+                          head->rate_GBps, head->bound_GBps, head->block_GBps);
     if (head->symmetry_count > PLAN_SYMMETRIES_MOST)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "a plan with %u symmetries", head->symmetry_count);
     return BLINK_OK;
@@ -149,6 +149,7 @@ static blink_result_t begin_plan(reader_t *reader)
     plan->peer = head->peer;
     plan->rate_GBps = head->rate_GBps;
     plan->bound_GBps = head->bound_GBps;
+    plan->block_GBps = head->block_GBps;
     plan->rank_node = malloc(head->rank_count * sizeof(*plan->rank_node));
     plan->symmetries = calloc(head->symmetry_count + 1u, sizeof(*plan->symmetries));
     if (!plan->rank_node || !plan->symmetries)

@@ -55,7 +55,8 @@ static void put_head(writer_t *writer, const topo_t *topo, const plan_t *plan)
                                     .symmetry_count = plan->symmetry_count,
                                     .channel_count = plan->channel_count,
                                     .rate_GBps = plan->rate_GBps,
-                                    .bound_GBps = plan->bound_GBps};
+                                    .bound_GBps = plan->bound_GBps,
+                                    .block_GBps = plan->block_GBps};
     put(writer, &head, sizeof(head));
 }
 
@@ -152,7 +153,7 @@ uint64_t plan_bytes_digest(const uint8_t *bytes, size_t byte_count)
     plan_bytes_head_t head;
     memcpy(&head, bytes, sizeof(head));
     head.protocol = 0; /* which is chosen, or asked for, beside the plan */
-    head.rate_GBps = head.bound_GBps = 0;
+    head.rate_GBps = head.bound_GBps = head.block_GBps = 0;
     uint64_t digest = add_bytes(0xcbf29ce484222325u, &head, sizeof(head));
     return add_bytes(digest, bytes + sizeof(head), byte_count - sizeof(head));
 }

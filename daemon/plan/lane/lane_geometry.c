@@ -140,11 +140,11 @@ uint64_t lane_choose_chunk(const lane_program_t *program, uint64_t bytes)
 
 uint32_t lane_choose_slots(const lane_program_t *program, uint64_t chunk_bytes)
 {
-    if (program->block_GBps > 0.0 && is_in_order(program))
-        return SLOTS_IN_TURN;
+    const bool in_turn = program->block_GBps > 0.0 && is_in_order(program);
     double in_flight = round(part_bytes_per_us(program) * program->latency_us / (double)chunk_bytes);
-    double of_wires = program->rank_host ? WIRE_SLOTS_BYTES / (double)chunk_bytes - SLOTS_BESIDE_FLIGHT : 0;
-    return SLOTS_BESIDE_FLIGHT + (uint32_t)fmin(fmax(in_flight, of_wires), SLOTS_IN_FLIGHT_MAX);
+    double beside = in_turn ? SLOTS_IN_TURN : SLOTS_BESIDE_FLIGHT;
+    double of_wires = program->rank_host ? WIRE_SLOTS_BYTES / (double)chunk_bytes - beside : 0;
+    return (uint32_t)(beside + fmin(fmax(in_turn ? 0 : in_flight, of_wires), SLOTS_IN_FLIGHT_MAX));
 }
 
 /* ---- blocks ---- */

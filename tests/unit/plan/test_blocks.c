@@ -6,6 +6,7 @@
 #include "plan/choose.h"
 #include "plan/lane/lane.h"
 #include "plan/model.h"
+#include "plan/predict.h"
 #include "plan/show/limit.h"
 #include "plan_checks.h"
 #include "prove/verify.h"
@@ -303,6 +304,110 @@ static void test_host_devices_and_plain_memory_know_no_blocks(void **state)
     topo_destroy(topo);
 }
 
+/* ---- several hosts ---- */
+
+static const struct machine clusters[] = {{"2xdgx_h100", 90}, {"2xdgx_a100", 80}, {"2xdgx1v", 70}};
+
+#define CLUSTERS (sizeof(clusters) / sizeof(clusters[0]))
+
+static topo_t *join(const char *name)
+{
+    topo_t *topo = NULL;
+    if (topo_load_as_reached(name, &topo) != BLINK_OK)
+        fail_msg("%s: %s", name, blink_error_text());
+    return topo;
+}
+
+static plan_request_t ask_between_hosts(const topo_t *topo, const struct machine *machine,
+                                        blink_algorithm_t algorithm, uint64_t bytes)
+{
+    plan_request_t request = ask(topo, machine, algorithm, bytes);
+    request.move_us = MODEL_WIRE_MOVE_US;
+    return request;
+}
+
+static double predict_us(const topo_t *topo, const plan_request_t *request, const plan_t *plan)
+{
+    plan_predictor_t *predictor = NULL;
+    assert_int_equal(plan_predictor_create(topo, plan, &predictor), BLINK_OK);
+    plan_predictor_charge_moves(predictor, request->move_us);
+    double us = plan_predictor_us(predictor, request->bytes, plan->protocol, 0);
+    plan_predictor_destroy(predictor);
+    return us;
+}
+
+/* The lanes that a host's GPUs run, which end all data in slots whatever the protocol, are no more than were
+ * counted, and none moves more. */
+static void check_parts(const topo_t *topo, const plan_t *plan)
+{
+    const plan_blocks_t counted = count(plan);
+    uint32_t of_rank[PLAN_RANKS_MAX];
+    const lane_hosts_t hosts = {.of_rank = of_rank, .keeps_to_slots = true};
+    for (uint32_t rank = 0; rank < plan->rank_count; rank++)
+        of_rank[rank] = rank < plan->rank_count / 2 ? 0 : 1;
+    for (uint32_t host = 0; host < 2; host++) {
+        lane_program_t *program = NULL;
+        if (lane_compile_part(topo, plan, &hosts, host, &program) != BLINK_OK)
+            fail_msg("%s: %s", topo->name, blink_error_text());
+        program->lane_count -= program->wire_count; /* which no GPU runs */
+        const plan_blocks_t lanes = count_lanes(program);
+        program->lane_count += program->wire_count;
+        assert_true(lanes.count > 0 && lanes.count <= counted.flagged);
+        assert_true(lanes.busiest <= counted.busiest * (1.0 + 1e-9));
+        lane_program_destroy(program);
+    }
+}
+
+static void test_blocks_of_several_hosts_fill_the_links(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < CLUSTERS; m++) {
+        topo_t *topo = join(clusters[m].name);
+        plan_request_t request = ask_between_hosts(topo, &clusters[m], BLINK_ALGORITHM_AUTO, 256 * MIB);
+        plan_t *plan = plan_of(topo, &request);
+        check_plan(topo, plan);
+        check_parts(topo, plan);
+        assert_close(plan->block_GBps, request.block_GBps);
+        if (plan->rate_GBps < 0.99 * links_GBps(topo, plan))
+            fail_msg("%s: %f GB/s of %f", topo->name, plan->rate_GBps, links_GBps(topo, plan));
+        assert_true(count(plan).flagged <= PLAN_BLOCKS_MOST);
+        plan_destroy(plan);
+        topo_destroy(topo);
+    }
+}
+
+/* One hop, which is one channel before it is divided. */
+static void test_channels_between_hosts_are_divided_as_far_as_it_is_faster(void **state)
+{
+    static const uint64_t sizes[] = {64 * KIB, 4 * MIB, 256 * MIB};
+    (void)state;
+    for (size_t m = 0; m < 2; m++) {
+        topo_t *topo = join(clusters[m].name);
+        uint32_t channels[3];
+        for (size_t i = 0; i < 3; i++) {
+            plan_request_t request = ask_between_hosts(topo, &clusters[m], BLINK_ALGORITHM_ONE_HOP, sizes[i]);
+            plan_t *plan = plan_of(topo, &request);
+            request.move_us = 0;
+            plan_t *free_moves = plan_of(topo, &request);
+            request.blocks_most = 1;
+            plan_t *one = plan_of(topo, &request);
+            request.move_us = MODEL_WIRE_MOVE_US;
+            channels[i] = plan->channel_count;
+            check_plan(topo, plan);
+            assert_int_equal(one->channel_count, 1);
+            assert_true(plan->channel_count <= free_moves->channel_count);
+            assert_true(predict_us(topo, &request, plan) <= predict_us(topo, &request, one));
+            assert_true(predict_us(topo, &request, plan) <= predict_us(topo, &request, free_moves));
+            plan_destroy(plan);
+            plan_destroy(free_moves);
+            plan_destroy(one);
+        }
+        assert_int_equal(channels[0], 1);
+        assert_true(channels[1] > 1 && channels[2] >= channels[1]);
+        topo_destroy(topo);
+    }
+}
+
 /* ---- the simulator ---- */
 
 static double simulate(const topo_t *topo, const plan_t *plan, uint64_t bytes)
@@ -426,6 +531,8 @@ int main(void)
         cmocka_unit_test(test_small_payloads_are_not_divided),
         cmocka_unit_test(test_what_any_block_may_run_is_not_divided),
         cmocka_unit_test(test_host_devices_and_plain_memory_know_no_blocks),
+        cmocka_unit_test(test_blocks_of_several_hosts_fill_the_links),
+        cmocka_unit_test(test_channels_between_hosts_are_divided_as_far_as_it_is_faster),
         cmocka_unit_test(test_the_simulator_has_the_same_blocks),
         cmocka_unit_test(test_a_plan_of_too_many_blocks_is_left_out),
         cmocka_unit_test(test_where_no_plan_fits_there_is_one_all_the_same),

@@ -68,6 +68,7 @@ static void assert_same_when_read(const topo_t *topo, const plan_request_t *requ
     assert_true(digest_of(topo, read) == digest_of(topo, plan));
     assert_int_equal(read->algorithm, plan->algorithm);
     assert_true(read->bound_GBps == plan->bound_GBps);
+    assert_true(read->block_GBps == plan->block_GBps);
     free(bytes.at);
     plan_destroy(read);
     plan_destroy(plan);
@@ -78,6 +79,7 @@ static bool ship(const topo_t *topo, uint32_t collective, blink_algorithm_t algo
 {
     plan_t *plan = NULL;
     plan_request_t request = request_on(topo, collective, algorithm);
+    request.block_GBps = 38.7;
     if (plan_create(topo, &request, &plan) != BLINK_OK)
         return false;
     plan->protocol = (blink_protocol_t)(collective % 3);
@@ -248,7 +250,7 @@ static void test_another_version_is_named(void **state)
     bytes.at[offsetof(plan_bytes_head_t, version)]++;
     assert_int_equal(plan_from_bytes(fixture.topo, &fixture.request, bytes.at, bytes.count, &read),
                      BLINK_ERR_PROTOCOL);
-    assert_non_null(strstr(blink_error_text(), "version 2"));
+    assert_non_null(strstr(blink_error_text(), "version 3"));
     free(bytes.at);
     free_fixture(&fixture);
 }
@@ -262,8 +264,11 @@ static void test_numbers_out_of_range_are_refused(void **state)
     for (size_t i = 0; i < sizeof(rates) / sizeof(*rates); i++) {
         fixture.plan->rate_GBps = rates[i];
         assert_refused(&fixture, "GB/s");
+        fixture.plan->rate_GBps = 1;
+        fixture.plan->block_GBps = rates[i];
+        assert_refused(&fixture, "with blocks of");
+        fixture.plan->block_GBps = 0;
     }
-    fixture.plan->rate_GBps = 1;
     for (size_t i = 0; i < sizeof(shares) / sizeof(*shares); i++) {
         fixture.plan->channels[0].share = shares[i];
         assert_refused(&fixture, "share");
