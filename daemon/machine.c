@@ -269,6 +269,15 @@ static blink_result_t start_worker(const settings_t *settings, machine_t *machin
     return result;
 }
 
+/* The driver shows no others, and numbers those as they are named. */
+static void note_visible(void)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible)
+        LOG_INFO("CUDA_VISIBLE_DEVICES=%s: blinkd has the GPUs that it names, numbered in that order",
+                 visible);
+}
+
 static void note_sharing(const settings_t *settings, const gpu_hello_t *hello)
 {
     if (settings->network_gpu_direct && settings->network_transport == SETTINGS_TCP)
@@ -284,6 +293,7 @@ static blink_result_t find_gpus(const settings_t *settings, machine_t *machine, 
     bool wants_gpus = chosen->automatic || chosen->all_gpus || chosen->gpu_count > 0;
     if (!wants_gpus)
         return BLINK_OK;
+    note_visible();
     if (start_worker(settings, machine) == BLINK_OK) {
         chosen->all_gpus |= chosen->automatic;
         note_sharing(settings, &machine->hello);

@@ -474,6 +474,29 @@ static void test_kernels_need_peer_access_that_is_enabled(int socket)
     CHECK(increment_from_gpu_0(word) == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+/* Peer access is not what counts there. */
+static void test_kernels_need_access_to_pools(int socket)
+{
+    (void)socket;
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
+    const CUmemAccessDesc access = access_of(0);
+    CUmemoryPool pool;
+    CUdeviceptr word, found = 0;
+    CUcontext owner = process_use(1);
+    CU(cuMemPoolCreate, &pool, &properties);
+    CU(cuMemAllocFromPoolAsync, &word, sizeof(uint64_t), pool, NULL);
+    CU(cuStreamSynchronize, NULL);
+    process_use(0);
+    CU(cuCtxEnablePeerAccess, owner, 0);
+    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &found, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                 word);
+    CU(cuMemPoolSetAccess, pool, &access, 1);
+    CU(cuPointerGetAttribute, &found, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, word);
+    CHECK(found == word);
+    CHECK(increment_from_gpu_0(word) == CUDA_SUCCESS && process_word(word) == 1);
+}
+
 /* The driver takes them through host memory by itself. */
 static void test_copies_need_no_peer_access(int socket)
 {
@@ -609,6 +632,7 @@ int main(void)
         TEST(test_peers_are_said_in_groups, "STANDIN_CUDA_PEERS=0+1,2+3,1+3"),
         TEST(test_kernels_fault_at_memory_of_no_peer, "STANDIN_CUDA_PEERS=0+1"),
         TEST(test_kernels_need_peer_access_that_is_enabled, "STANDIN_CUDA_GPUS=2"),
+        TEST(test_kernels_need_access_to_pools, "STANDIN_CUDA_GPUS=2"),
         TEST(test_copies_need_no_peer_access, "STANDIN_CUDA_PEERS="),
         TEST(test_memory_ends, "STANDIN_CUDA_MEMORY=4194304"),
         TEST(test_ordinals_differ_and_uuids_match, "STANDIN_CUDA_GPUS=4"),

@@ -4,6 +4,7 @@ a GPU."""
 import contextlib
 import os
 import signal
+import socket
 
 from harness import BLINK_PERF, LIMIT_S, Daemon, IntegrationTest, Process, new_id, unshared
 from limit import SHORT_S
@@ -137,6 +138,19 @@ class MemoryTest(GpuTest):
         """A launch that waited for its kernel would wait for those of the other GPUs, which come after it."""
         daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=2, CUDA_LAUNCH_BLOCKING=1)
         self.play("device-memory", ranks=2, daemon=daemon, STANDIN_CUDA_GPUS=2)
+
+    def test_memory_that_peers_do_not_reach_is_staged(self):
+        """Memory of cudaMalloc(), if the driver lets nobody have it but the GPU for which it was opened."""
+        alone = {"STANDIN_CUDA_GPUS": 2, "STANDIN_CUDA_IPC_ALONE": 1}
+        daemon = self.gpu_daemon("cuda:all", **alone)
+        for scenario in ("device-memory", "extents"):
+            self.play(scenario, ranks=2, daemon=daemon, **alone)
+        self.assertEqual(daemon.stderr().count("memory of cudaMalloc() is staged: GPU"), 1)
+
+    def test_the_log_says_which_gpus_are_visible(self):
+        daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=3, CUDA_VISIBLE_DEVICES="2,0")
+        self.assertIn("CUDA_VISIBLE_DEVICES=2,0: blinkd has the GPUs that it names", daemon.stderr())
+        self.assertEqual(len(self.ctl_json(daemon, "devices")["devices"]), 2)
 
     def test_gpus_that_cannot_reach_each_other_meet_in_host_memory(self):
         daemon = self.gpu_daemon("cuda:all", STANDIN_CUDA_GPUS=3, STANDIN_CUDA_PEERS="")
@@ -425,6 +439,26 @@ class FaultTest(GpuTest):
         daemon = self.gpu_daemon("cuda:0x2", "--gpu-sharing", "mps", STANDIN_CUDA_EXCLUSIVE=1,
                                  STANDIN_CUDA_MPS=1)
         self.play("device-memory", ranks=2, daemon=daemon)
+
+    def test_a_gpu_whose_streams_know_no_words_of_64_bits(self):
+        daemon = Daemon(self, "--devices", "cuda:0", wait=False, env=gpu_environment(STANDIN_CUDA_WORDS=32))
+        self.assertEqual(daemon.wait(), 1)
+        self.assertRegex(daemon.stderr(),
+                         "GPU 0, .* at [0-9a-f:.]+, neither writes nor awaits words of 64 bits")
+
+    def test_each_gpu_is_given_its_time_to_open(self):
+        """The driver may have to compile kernels for each of them."""
+        path = os.path.join(self.directory(), "notify")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.bind(path)
+            notify.settimeout(LIMIT_S)
+            self.daemon("--devices", "cuda:all",
+                        env=gpu_environment(STANDIN_CUDA_GPUS=3, NOTIFY_SOCKET=path))
+            lines = []
+            while "READY=1" not in lines:
+                lines += notify.recv(4096).decode().splitlines()
+        # One for each GPU, and one for what comes after the last.
+        self.assertEqual(lines.count("EXTEND_TIMEOUT_USEC=60000000"), 4)
 
     def test_a_gpu_that_is_not_there(self):
         daemon = Daemon(self, "--devices", "cuda:3", wait=False, env=gpu_environment())

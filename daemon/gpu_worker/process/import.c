@@ -153,6 +153,40 @@ static struct worker_ipc *find_handle(const worker_t *worker, uint32_t gpu, cons
     return mapping;
 }
 
+/* The manual says of memory that a context has allocated that peers reach it, and not of what it has opened:
+ * so the driver is asked, in the context of each peer, by which address its kernels reach that. */
+static blink_result_t check_peers(worker_t *worker, uint32_t gpu, CUdeviceptr address)
+{
+    for (uint32_t peer = 0; peer < worker->gpu_count; peer++) {
+        CUdeviceptr found = 0;
+        if (peer == gpu || !(worker->gpus[peer].facts.peers >> gpu & 1))
+            continue;
+        BLINK_TRY(worker_select(worker, &worker->gpus[peer]));
+        CUresult asked =
+            worker->cu->cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address);
+        if (asked != CUDA_SUCCESS || found != address)
+            return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                              "GPU %u, a peer of GPU %u, does not reach what is opened by a CUDA IPC handle",
+                              peer, gpu);
+    }
+    return BLINK_OK;
+}
+
+/* Or close it again, in the context in which it was opened. */
+static blink_result_t check_handle(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
+                                   CUdeviceptr address)
+{
+    blink_result_t result = check_opened(worker, gpu, extent, address);
+    if (result == BLINK_OK && (result = check_peers(worker, gpu, address)) != BLINK_OK &&
+        !worker->warned_of_ipc) {
+        worker->warned_of_ipc = true;
+        LOG_WARNING("memory of cudaMalloc() is staged: %s", blink_error_text());
+    }
+    if (worker_select(worker, &worker->gpus[gpu]) == BLINK_OK && result != BLINK_OK)
+        worker_log_failure(worker, "cuIpcCloseMemHandle", worker->cu->cuIpcCloseMemHandle(address));
+    return result;
+}
+
 static blink_result_t open_handle(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
                                   CUdeviceptr *address)
 {
@@ -162,10 +196,7 @@ static blink_result_t open_handle(worker_t *worker, uint32_t gpu, const gpu_exte
     CUresult opened = worker->cu->cuIpcOpenMemHandle(address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (opened != CUDA_SUCCESS)
         return worker_import_fail(worker, "cuIpcOpenMemHandle", opened);
-    blink_result_t result = check_opened(worker, gpu, extent, *address);
-    if (result != BLINK_OK)
-        worker_log_failure(worker, "cuIpcCloseMemHandle", worker->cu->cuIpcCloseMemHandle(*address));
-    return result;
+    return check_handle(worker, gpu, extent, *address);
 }
 
 blink_result_t worker_open_ipc(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,

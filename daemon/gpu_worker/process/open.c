@@ -223,6 +223,19 @@ static blink_result_t check_compute_mode(const worker_t *worker, const worker_gp
                       gpu->number, gpu->facts.pci);
 }
 
+/* By such a word a run tells that it has ended, and programs on the GPU wait for one in their streams. The
+ * attribute is that of the calls which the headers of CUDA 12 name so, the second version of each. */
+static blink_result_t check_words(const worker_t *worker, const worker_gpu_t *gpu)
+{
+    if (attribute(worker, gpu->device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0)
+        return BLINK_OK;
+    return BLINK_FAIL(
+        BLINK_ERR_UNSUPPORTED,
+        "GPU %u, %s at %s, neither writes nor awaits words of 64 bits in the order of a stream, as "
+        "blinkd needs it to: name the others in CUDA_VISIBLE_DEVICES",
+        gpu->number, gpu->facts.name, gpu->facts.pci);
+}
+
 static blink_result_t open_gpu(worker_t *worker, uint32_t number)
 {
     worker_gpu_t *gpu = &worker->gpus[number];
@@ -231,6 +244,7 @@ static blink_result_t open_gpu(worker_t *worker, uint32_t number)
     CUDA_DRIVER_TRY(worker->cu, cuDeviceGet, &gpu->device, (int)number);
     BLINK_TRY(read_facts(worker, gpu));
     BLINK_TRY(check_compute_mode(worker, gpu));
+    BLINK_TRY(check_words(worker, gpu));
     CUDA_DRIVER_TRY(worker->cu, cuDevicePrimaryCtxRetain, &gpu->context, gpu->device);
     BLINK_TRY(worker_select(worker, gpu));
     return load_kernels(worker, gpu);

@@ -41,6 +41,9 @@
  *   STANDIN_CUDA_LOST_ALONE  1: only the context of that kernel is lost, as for CUDA, not other GPUs'
  *   STANDIN_CUDA_EXCLUSIVE   1: GPUs say that they are in compute mode EXCLUSIVE_PROCESS
  *   STANDIN_CUDA_MPS         1: and that an MPS daemon serves the process
+ *   STANDIN_CUDA_WORDS       32: streams neither write nor await words of 64 bits
+ *   STANDIN_CUDA_IPC_ALONE   1: what cuIpcOpenMemHandle() has opened is reached by the GPU of the context in
+ *                         which it was opened alone, and not by peers
  *   STANDIN_CUDA_RESIDENCY   N: a GPU has N multiprocessors, at most 32, and blocks wait until it has room
  *                         for them: those of a cooperative launch until there is room for all of them,
  *                         those of others one by one
@@ -123,7 +126,7 @@ typedef struct standin_settings {
     uint32_t peers[STANDIN_GPUS_MAX]; /* by GPU of the machine: a bit for each that it reaches */
     bool launches_block, has_lock, has_no_ids, keeps_ordinals, loses_contexts, has_residency, is_exclusive,
         has_mps;
-    bool has_no_dma_bufs;
+    bool has_no_dma_bufs, has_short_words, opens_alone;
     int orders_writes;        /* CUGPUDirectRDMAWritesOrdering */
     uint32_t multiprocessors; /* of a GPU */
     uint32_t switch_objects;  /* multicast objects that there may be */

@@ -122,6 +122,8 @@ static void read_environment(void)
     settings->multiprocessors = (uint32_t)number_from("STANDIN_CUDA_RESIDENCY", STANDIN_MULTIPROCESSORS);
     settings->is_exclusive = number_from("STANDIN_CUDA_EXCLUSIVE", 0) != 0;
     settings->has_mps = number_from("STANDIN_CUDA_MPS", 0) != 0;
+    settings->has_short_words = number_from("STANDIN_CUDA_WORDS", 64) < 64;
+    settings->opens_alone = number_from("STANDIN_CUDA_IPC_ALONE", 0) != 0;
     settings->has_residency = getenv("STANDIN_CUDA_RESIDENCY") != NULL;
     settings->has_lock = number_from("STANDIN_CUDA_LOCK", 0) != 0;
     settings->launches_block = number_from("CUDA_LAUNCH_BLOCKING", 0) != 0;

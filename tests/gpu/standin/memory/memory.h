@@ -130,6 +130,8 @@ CUresult range_add(const range_t *range, range_t **added);
 range_t *range_find(uintptr_t address);
 /** The first range that has an address in this stretch; NULL: none. */
 range_t *range_first_in(uintptr_t address, size_t bytes);
+/** Whether kernels of a device reach it. */
+bool range_is_reached(CUdevice ordinal, const range_t *range);
 /** Forget it; its addresses are the caller's to unmap. */
 void range_remove(range_t *range);
 /** Forget it, unmap it and free its addresses. */

@@ -34,6 +34,8 @@ static CUresult put_attribute(const range_t *range, CUpointer_attribute attribut
         put_number(data, memory ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        if (standin_context() && !range_is_reached(standin_context()->ordinal, range))
+            return CUDA_ERROR_INVALID_VALUE;
         put_wide(data, address);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:

@@ -97,14 +97,17 @@ bool memory_is_known(CUdeviceptr address, size_t bytes)
     return range || !bytes;
 }
 
-static bool is_reached(CUdevice ordinal, const range_t *range)
+bool range_is_reached(CUdevice ordinal, const range_t *range)
 {
     switch (range->kind) {
     case RANGE_HOST:
     case RANGE_REGISTERED:
         return true;
-    case RANGE_LEGACY:
     case RANGE_IPC:
+        if (standin_settings()->opens_alone)
+            return ordinal == range->context->ordinal;
+        return standin_has_peer(ordinal, range->context->ordinal);
+    case RANGE_LEGACY:
         return standin_has_peer(ordinal, range->context->ordinal);
     case RANGE_VIRTUAL:
         return (range->readers | range->writers) >> ordinal & 1;
@@ -118,7 +121,7 @@ bool memory_is_reached(CUdevice ordinal, CUdeviceptr address)
 {
     pthread_mutex_lock(&memory_lock);
     const range_t *range = range_find((uintptr_t)address);
-    bool reached = range && is_reached(ordinal, range);
+    bool reached = range && range_is_reached(ordinal, range);
     pthread_mutex_unlock(&memory_lock);
     return reached;
 }

@@ -84,6 +84,8 @@ CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t v
 CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
 {
     STANDIN_ENTER(cuStreamWriteValue64, CONTEXT);
+    if (standin_settings()->has_short_words)
+        return CUDA_ERROR_NOT_SUPPORTED;
     return submit_write(stream, address, value, flags, sizeof(value));
 }
 
@@ -96,5 +98,7 @@ CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t va
 CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
 {
     STANDIN_ENTER(cuStreamWaitValue64, CONTEXT);
+    if (standin_settings()->has_short_words)
+        return CUDA_ERROR_NOT_SUPPORTED;
     return submit_wait(stream, address, value, flags, sizeof(value));
 }
