@@ -13,7 +13,8 @@ enum {
     COPY_BYTES = 64 << 20,
     WAIT_MS = 400,
     LAUNCH_MS = 2000,
-    END_MS = 6000
+    END_MS = 6000,
+    LAUNCHES = 200
 };
 enum { STAGE_SENT, STAGE_OVER };
 enum { STOP = 0, STARTED = 16, MARKED = 32, OTHER = 48, LINES = 64 }; /* words, a cache line each */
@@ -172,19 +173,11 @@ static const beside_call_t calls[] = {
 
 /* ---- 10: a call, and a launch while it is under way ---- */
 
-static bool be_current(probe_t *p)
-{
-    CUcontext context;
-    PROBE_CU(cuDevicePrimaryCtxRetain(&context, p->device));
-    PROBE_CU(cuCtxSetCurrent(context));
-    return true;
-}
-
 static void *call_in_thread(void *argument)
 {
     beside_t *b = argument;
     const uint64_t start_ns = probe_now_ns();
-    const bool is_right = be_current(b->p) && calls[b->p->question->variant].call(b);
+    const bool is_right = probe_be_current(b->p) && calls[b->p->question->variant].call(b);
     b->call_us = (double)(probe_now_ns() - start_ns) * 1e-3;
     atomic_store_explicit(&b->is_right, is_right, memory_order_relaxed);
     atomic_store_explicit(&b->is_called, true, memory_order_release);
@@ -197,23 +190,12 @@ static void *launch_in_thread(void *argument)
     CUdeviceptr flag = b->device_words + MARKED * sizeof(uint32_t);
     uint32_t value = 1;
     const uint64_t start_ns = probe_now_ns();
-    if (be_current(b->p) && probe_launch(b->p, PROBE_MARK, 1, 1, b->other, (void *[]){&flag, &value}) &&
+    if (probe_be_current(b->p) && probe_launch(b->p, PROBE_MARK, 1, 1, b->other, (void *[]){&flag, &value}) &&
         probe_spin_until(&b->words[MARKED], 1, END_MS)) {
         b->launch_us = (double)(probe_now_ns() - start_ns) * 1e-3;
         atomic_store_explicit(&b->is_launched, true, memory_order_release);
     }
     return NULL;
-}
-
-static bool becomes_true(const _Atomic bool *word, unsigned timeout_ms)
-{
-    const uint64_t end_ns = probe_now_ns() + timeout_ms * UINT64_C(1000000);
-    while (!atomic_load_explicit(word, memory_order_acquire)) {
-        if (probe_now_ns() > end_ns)
-            return false;
-        probe_sleep_ms(1);
-    }
-    return true;
 }
 
 static bool start_spinning(beside_t *b, unsigned blocks, unsigned threads)
@@ -268,13 +250,13 @@ static bool ask_beside(probe_t *p)
         PROBE_TRY(probe_await(p, STAGE_SENT, 10000));
     PROBE_TRY(call->prepare(&b) && start_spinning(&b, 1, 1));
     PROBE_TRY(pthread_create(&caller, NULL, call_in_thread, &b) == 0);
-    bool is_called = becomes_true(&b.is_called, WAIT_MS);
+    bool is_called = probe_becomes_true(&b.is_called, WAIT_MS);
     PROBE_TRY(pthread_create(&launcher, NULL, launch_in_thread, &b) == 0);
-    const bool is_launched = becomes_true(&b.is_launched, LAUNCH_MS);
+    const bool is_launched = probe_becomes_true(&b.is_launched, LAUNCH_MS);
     is_called = is_called && atomic_load_explicit(&b.is_called, memory_order_acquire);
     tell(&b, is_called, is_launched);
     probe_store(&b.words[STOP], 1);
-    if (!becomes_true(&b.is_called, END_MS))
+    if (!probe_becomes_true(&b.is_called, END_MS))
         probe_note_error(p, "the call did not return when the kernel had ended");
     else if (!atomic_load_explicit(&b.is_right, memory_order_relaxed))
         probe_answer(p, PROBE_NONE, "the call failed");
@@ -309,6 +291,39 @@ static bool ask_cooperative(probe_t *p)
     PROBE_TRY(probe_sync(p, b.spinning, END_MS) && probe_sync(p, b.other, END_MS));
     probe_answer(p, PROBE_PASS, "the second one %s",
                  is_beside ? "runs beside the first" : "begins when the first has ended");
+    return true;
+}
+
+/* Of kernels that end at once. */
+static bool time_launches(beside_t *b, bool is_cooperative, const char *what, double *median_us)
+{
+    probe_t *p = b->p;
+    CUdeviceptr started = b->device_words + OTHER * sizeof(uint32_t), stop = b->device_words;
+    uint64_t limit_ns = END_MS * UINT64_C(1000000) / 2;
+    double us[LAUNCHES];
+    for (unsigned i = 0; i < LAUNCHES; i++) {
+        const uint64_t start_ns = probe_now_ns();
+        PROBE_TRY(is_cooperative
+                      ? launch_cooperatively(b, OTHER, b->other)
+                      : probe_launch(p, PROBE_SPIN, 1, 1, b->other, (void *[]){&started, &stop, &limit_ns}));
+        us[i] = (double)(probe_now_ns() - start_ns) * 1e-3;
+        PROBE_TRY(probe_sync(p, b->other, END_MS));
+    }
+    *median_us = probe_numbers(p, what, us, LAUNCHES);
+    return true;
+}
+
+static bool ask_launch_cost(probe_t *p)
+{
+    beside_t b = {.p = p};
+    double warm_us, plain_us, cooperative_us;
+    PROBE_TRY(open_beside(&b));
+    probe_store(&b.words[STOP], 1);
+    PROBE_TRY(time_launches(&b, true, "us to launch, first", &warm_us) &&
+              time_launches(&b, false, "us to launch", &plain_us) &&
+              time_launches(&b, true, "us to launch cooperatively", &cooperative_us));
+    probe_answer(p, PROBE_PASS, "a cooperative launch takes %.1f us, another one %.1f", cooperative_us,
+                 plain_us);
     return true;
 }
 
@@ -363,6 +378,8 @@ const probe_question_t probe_beside_questions[] = {
     {"11", "two cooperative launches of one context, a stream each",
      "not relied upon: grants bound what is resident, in the same order on all GPUs", ask_cooperative, 0,
      PROBE_ISOLATED, 20},
+    {"11b", "what a cooperative launch takes longer than another one",
+     "launches are cooperative, which costs little", ask_launch_cost, 0, PROBE_ISOLATED, 20},
     {"12", "a copy within the GPU while a kernel has all multiprocessors",
      "copies go by copy engines, also within a GPU", ask_copy, 0, PROBE_ISOLATED, 20},
     {0},

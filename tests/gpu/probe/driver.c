@@ -130,3 +130,11 @@ bool probe_host_words(probe_t *p, size_t count, uint32_t **words, CUdeviceptr *d
     *words = memory;
     return true;
 }
+
+bool probe_be_current(probe_t *p)
+{
+    CUcontext context;
+    PROBE_CU(cuDevicePrimaryCtxRetain(&context, p->device));
+    PROBE_CU(cuCtxSetCurrent(context));
+    return true;
+}

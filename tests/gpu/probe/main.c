@@ -193,9 +193,9 @@ static bool find_gpu(probe_t *p)
 
 static void ask_all(probe_t *p, const options_t *options)
 {
-    static const probe_question_t *const groups[] = {probe_word_questions,   probe_share_questions,
-                                                     probe_memory_questions, probe_stream_questions,
-                                                     probe_beside_questions, probe_stranger_questions};
+    static const probe_question_t *const groups[] = {
+        probe_word_questions,   probe_share_questions,    probe_memory_questions, probe_stream_questions,
+        probe_beside_questions, probe_stranger_questions, probe_queue_questions};
     const uint64_t end_ns = probe_now_ns() + options->budget_s * UINT64_C(1000000000);
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
         for (const probe_question_t *question = groups[i]; question->number; question++) {

@@ -29,7 +29,9 @@
     X(cuMemSetAccess) X(cuMemUnmap) X(cuMemRelease) X(cuMemExportToShareableHandle) \
     X(cuMemImportFromShareableHandle) X(cuMemGetAllocationPropertiesFromHandle) X(cuMemPoolCreate) \
     X(cuMemPoolDestroy) X(cuMemAllocFromPoolAsync) X(cuMemFreeAsync) X(cuMemFreeHost) \
-    X(cuMemHostUnregister) X(cuLaunchCooperativeKernel) X(cuStreamWaitValue64) X(cuStreamWriteValue64)
+    X(cuMemHostUnregister) X(cuLaunchCooperativeKernel) X(cuStreamWaitValue64) X(cuStreamWriteValue64) \
+    X(cuLaunchHostFunc) X(cuMemPoolExportToShareableHandle) X(cuMemPoolImportFromShareableHandle) \
+    X(cuMemPoolExportPointer) X(cuMemPoolImportPointer)
 /* clang-format on */
 
 #define PROBE_FIELD(name) __typeof__(&name) name;
@@ -67,6 +69,7 @@ typedef struct probe_board {
     _Atomic uint32_t stage[PROBE_STAGES];
     _Atomic uint64_t word[PROBE_WORDS];
     CUipcMemHandle ipc_handle;
+    CUmemPoolPtrExportData pool_pointer;
 } probe_board_t;
 
 typedef struct probe probe_t;
@@ -82,8 +85,8 @@ typedef struct probe_question {
 } probe_question_t;
 
 extern const probe_question_t probe_word_questions[], probe_stream_questions[], probe_share_questions[],
-    probe_memory_questions[], probe_beside_questions[],
-    probe_stranger_questions[]; /* each ends with a NULL number */
+    probe_memory_questions[], probe_beside_questions[], probe_stranger_questions[],
+    probe_queue_questions[]; /* each ends with a NULL number */
 
 struct probe {
     const probe_question_t *question;
@@ -125,6 +128,8 @@ bool probe_load(probe_t *p);
 /* probe_load in a process that is or is not a client of MPS, then device 0, its primary context and the
  * kernels. */
 bool probe_open(probe_t *p, probe_mode_t mode);
+/* In another thread of the process: the primary context. */
+bool probe_be_current(probe_t *p);
 bool probe_launch(probe_t *p, probe_kernel_t kernel, unsigned blocks, unsigned threads, CUstream stream,
                   void **arguments);
 bool probe_stream(probe_t *p, CUstream *stream);
@@ -136,6 +141,8 @@ bool probe_host_words(probe_t *p, size_t count, uint32_t **words, CUdeviceptr *d
 /* stage.c: processes and clocks. */
 uint64_t probe_now_ns(void);
 void probe_sleep_ms(unsigned ms);
+/* Waits until another thread has stored true. */
+bool probe_becomes_true(const _Atomic bool *word, unsigned timeout_ms);
 /* Forks a process that runs role and ends; it dies with its parent. Fork before probe_open. */
 bool probe_actor(probe_t *p, bool (*role)(probe_t *), pid_t *pid);
 void probe_reach(probe_t *p, unsigned stage);

@@ -176,3 +176,14 @@ bool probe_receive_fd(probe_t *p, int *fd)
     memcpy(fd, CMSG_DATA(header), sizeof(*fd));
     return true;
 }
+
+bool probe_becomes_true(const _Atomic bool *word, unsigned timeout_ms)
+{
+    const uint64_t end_ns = probe_now_ns() + timeout_ms * UINT64_C(1000000);
+    while (!atomic_load_explicit(word, memory_order_acquire)) {
+        if (probe_now_ns() > end_ns)
+            return false;
+        probe_sleep_ms(1);
+    }
+    return true;
+}
