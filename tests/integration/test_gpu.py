@@ -261,6 +261,20 @@ class StreamTest(GpuTest):
     def test_two_streams(self):
         self.play("two-streams")
 
+    def test_streams_that_are_full(self):
+        """A thread that puts ops on its stream waits until there is room, in the middle of an op, too; what
+        the stream needs to go on needs no such thread."""
+        full = {"STANDIN_CUDA_DEPTH": 1}
+        daemon = self.gpu_daemon()
+        for scenario in ("stream", "two-streams", "stream-group", "staged-stream", "graph", "many-streams"):
+            with self.subTest(scenario=scenario):
+                self.play(scenario, ranks=3, daemon=daemon, **full)
+        status, out, err = self.run_command(
+            [BLINK_PERF, "allreduce", "--ranks", "3", "--threads", "--device-memory", "--stream", "--check",
+             "-b", "4K", "-e", "4K", "--iters", "20"],
+            env=gpu_environment(BLINK_SOCKET=daemon.socket, **full))
+        self.assertEqual(status, 0, out + err)
+
     def test_more_streams_than_queues(self):
         """The application's streams share 8 queues, those of the GPU worker 32."""
         daemon = self.gpu_daemon("cuda:0x2", STANDIN_CUDA_QUEUES=1)

@@ -36,6 +36,7 @@
  *   STANDIN_CUDA_QUEUES   1: a context has as many queues as CUDA_DEVICE_MAX_CONNECTIONS says, 8 unless
  *                         it says something, and streams share them: what one of them waits for holds up
  *                         what was put on the others of its queue later
+ *   STANDIN_CUDA_DEPTH    N: a stream holds N operations; who puts another one there waits until one has run
  *   STANDIN_CUDA_LOST     N: the N-th kernel never runs, and every call that could notice fails from then on
  *                         with CUDA_ERROR_ILLEGAL_ADDRESS
  *   STANDIN_CUDA_LOST_ALONE  1: only the context of that kernel is lost, as for CUDA, not other GPUs'
@@ -133,6 +134,7 @@ typedef struct standin_settings {
     int domains;              /* of memory synchronization */
     uint32_t meeting;         /* launches that wait for each other; 0: none do */
     uint32_t queues;          /* that the streams of a context share; 0: each has its own */
+    uint32_t depth;           /* operations that a stream holds; 0: any number */
     int version;              /* of the driver */
     uint64_t memory_bytes;
     uint64_t fatal_launch; /* 0: none */

@@ -133,6 +133,7 @@ static void read_environment(void)
     if (number_from("STANDIN_CUDA_QUEUES", 0) != 0)
         settings->queues = (uint32_t)number_from("CUDA_DEVICE_MAX_CONNECTIONS", DEFAULT_QUEUES);
     settings->switch_objects = (uint32_t)number_from("STANDIN_CUDA_SWITCH", 0);
+    settings->depth = (uint32_t)number_from("STANDIN_CUDA_DEPTH", 0);
     settings->domains = (int)number_from("STANDIN_CUDA_DOMAINS", 1);
     settings->meeting = (uint32_t)number_from("STANDIN_CUDA_MEET", 0);
     settings->faults = getenv("STANDIN_CUDA_FAULTS");

@@ -104,6 +104,7 @@ static op_t *take_first(CUstream stream)
     op_t *op = stream->first;
     if (op) {
         stream->first = op->next;
+        stream->queued--;
         stream->running = op->number;
     }
     return op;
@@ -189,15 +190,30 @@ CUresult stream_push(CUstream stream, const op_t *op)
     else
         stream->first = copy;
     stream->last = copy;
+    stream->queued++;
     pthread_cond_signal(&stream->arrived);
     return CUDA_SUCCESS;
+}
+
+/* The stream, once it has room for an operation. With the lock held. */
+static CUresult find_with_room(CUstream handle, CUstream *stream)
+{
+    const uint32_t depth = standin_settings()->depth;
+    CUresult result = stream_find(handle, stream);
+    while (result == CUDA_SUCCESS && depth > 0 && (*stream)->queued >= depth && !(*stream)->capture) {
+        if ((result = standin_health_of((*stream)->context)) != CUDA_SUCCESS)
+            return result;
+        stream_sleep();
+        result = stream_find(handle, stream);
+    }
+    return result;
 }
 
 CUresult stream_submit(CUstream handle, const op_t *op)
 {
     CUstream stream;
     pthread_mutex_lock(&stream_lock);
-    CUresult result = stream_find(handle, &stream);
+    CUresult result = find_with_room(handle, &stream);
     if (result == CUDA_SUCCESS)
         result = stream->capture ? capture_append(stream, op) : stream_push(stream, op);
     pthread_mutex_unlock(&stream_lock);

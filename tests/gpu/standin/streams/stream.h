@@ -72,6 +72,7 @@ struct CUstream_st {
     uint64_t id; /* no other stream's, ever */
     CUcontext context;
     op_t *first, *last;
+    uint32_t queued;  /* from first to last */
     uint64_t running; /* the number of the operation that runs; 0: none */
     pthread_cond_t arrived;
     bool has_thread, is_closed;
