@@ -160,6 +160,7 @@ typedef struct gpu_launch {
 
 typedef struct gpu_copy {
     uint64_t dst, src, bytes; /* addresses */
+    uint32_t gpu;             /* whose copy engines */
 } gpu_copy_t;
 
 /*
@@ -179,7 +180,6 @@ typedef struct gpu_run {
     uint32_t launch_count;
     gpu_launch_t launches[GPU_MAX];
     uint32_t copy_count;
-    uint32_t copy_gpu;   /* whose copy engines */
     uint32_t rank_count; /* of this host, as the program numbers them */
     uint8_t rank_gpu[LANE_ABI_RANKS_MAX];
     /* Of a program with wires: a bit for each segment that the run uses, and semaphores, where the worker

@@ -137,16 +137,19 @@ static void test_copies(void **state)
 
     gpu_run_t *run = bench_run(&bench);
     run->launch_count = 0;
-    run->copy_gpu = 1;
     for (unsigned i = 0; i < 4; i++)
         run->copies[run->copy_count++] =
-            (gpu_copy_t){bench.address[2] + i * bytes, bench.address[1] + i * bytes, bytes};
-    run->copies[run->copy_count++] = (gpu_copy_t){bench.address[3], bench.address[0], 4 * bytes};
-    run->copies[run->copy_count++] = (gpu_copy_t){bench.address[3], bench.address[1], 0};
+            (gpu_copy_t){bench.address[2] + i * bytes, bench.address[1] + i * bytes, bytes, 1};
+    run->copies[run->copy_count++] = (gpu_copy_t){bench.address[3], bench.address[0], 4 * bytes, 0};
+    run->copies[run->copy_count++] = (gpu_copy_t){bench.address[3], bench.address[1], 0, 1};
     assert_int_equal(bench_do(&bench, run), BLINK_OK);
 
     assert_memory_equal(bench.out[0], bench.in[1], BLOCK_BYTES);
     assert_memory_equal(bench.out[1], bench.in[0], BLOCK_BYTES);
+
+    run->copies[1].gpu = 2;
+    assert_int_equal(bench_do(&bench, run), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "copies of GPU 2 of 2");
     assert_int_equal(harness_stop(&bench.service), 0);
 }
 

@@ -277,7 +277,7 @@ static blink_result_t copy(harness_t *service, uint64_t dst, uint64_t src, uint6
 {
     gpu_run_t *run = harness_place(service, sizeof(*run) + sizeof(run->copies[0]));
     *run = (gpu_run_t){.copy_count = 1, .run = {.number = 1}};
-    run->copies[0] = (gpu_copy_t){dst, src, bytes};
+    run->copies[0] = (gpu_copy_t){.dst = dst, .src = src, .bytes = bytes};
     return harness_do(service,
                       (ring_sqe_t){.opcode = GPU_RUN, .count = sizeof(*run) + sizeof(run->copies[0])}, run);
 }

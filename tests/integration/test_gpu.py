@@ -199,6 +199,9 @@ class TransportTest(GpuTest):
     def test_moves_of_one_gpu_that_takes_turns_are_left_to_the_copy_engines(self):
         self.assertEqual(self.transports("cuda:0x3"), {"copy engine"})
 
+    def test_moves_of_several_gpus_are_left_to_them_too(self):
+        self.assertEqual(self.transports("cuda:all", STANDIN_CUDA_GPUS=3), {"copy engine"})
+
     def test_under_mps_kernels_move(self):
         self.assertEqual(self.transports("cuda:0x3", "--gpu-sharing", "mps"), {"local"})
 

@@ -25,9 +25,12 @@
 
 /* ---- copies ---- */
 
-static uint32_t add_copies(const cuda_instance_t *instance, uint32_t channel, const lane_step_t *step,
+/* By the engines of the lane's GPU, which reads or writes memory of its own: through those of a third one the
+ * data would cross that one's links in both directions. */
+static uint32_t add_copies(const cuda_instance_t *instance, const lane_t *lane, const lane_step_t *step,
                            lane_span_t span, gpu_copy_t *copies)
 {
+    const uint32_t channel = lane->channel;
     const lane_operand_t *srcs = &instance->base.program->operands[step->src_first];
     const lane_operand_t *dsts = &instance->base.program->operands[step->dst_first];
     uint32_t count = 0;
@@ -35,7 +38,7 @@ static uint32_t add_copies(const cuda_instance_t *instance, uint32_t channel, co
     for (uint32_t i = 0; i < step->dst_count; i++) {
         uint64_t dst = exec_operand_address(&instance->base, channel, step->part, &dsts[i], span);
         if (dst != src && span.bytes > 0)
-            copies[count++] = (gpu_copy_t){dst, src, span.bytes};
+            copies[count++] = (gpu_copy_t){dst, src, span.bytes, instance->rank_gpu[lane->rank]};
     }
     return count;
 }
@@ -56,7 +59,7 @@ static bool make_copies(const cuda_instance_t *instance, gpu_copy_t copies[COPIE
             if (part->siblings != 1 || *count + step->dst_count > COPIES_MAX)
                 return false;
             lane_span_t extent = lane_extent(&instance->base.geometry, lane->channel, step->part);
-            *count += add_copies(instance, lane->channel, step, extent, &copies[*count]);
+            *count += add_copies(instance, lane, step, extent, &copies[*count]);
         }
     }
     for (uint32_t i = 0; i < *count; i++)
@@ -181,7 +184,6 @@ static blink_result_t make_run(cuda_instance_t *instance)
     gpu_run_t *to = (gpu_run_t *)(void *)instance->request->data;
     fill_run(instance, to);
     to->copy_count = copy_count;
-    to->copy_gpu = (uint32_t)__builtin_ctz(instance->gpu_mask);
     memcpy(to->copies, copies, copy_count * sizeof(copies[0]));
     return BLINK_OK;
 }

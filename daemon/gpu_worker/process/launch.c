@@ -284,45 +284,63 @@ static worker_stream_t *copy_stream(worker_gpu_t *gpu, uint32_t number)
     return &gpu->copy_streams.streams[number % gpu->copy_streams.count];
 }
 
-static blink_result_t enqueue_copies(worker_t *worker, worker_gpu_t *gpu, const gpu_run_t *request)
+/* Those that are the GPU's to make; *count: how many streams have been given one. */
+static blink_result_t enqueue_copies(worker_t *worker, worker_gpu_t *gpu, const gpu_run_t *request,
+                                     uint32_t *count)
 {
+    *count = 0;
     for (uint32_t i = 0; i < request->copy_count; i++) {
         const gpu_copy_t *copy = &request->copies[i];
-        if (copy->bytes > 0)
-            WORKER_TRY(worker, cuMemcpyAsync, copy->dst, copy->src, copy->bytes,
-                       copy_stream(gpu, gpu->copies_made + i)->handle);
+        if (copy->gpu != gpu->number || copy->bytes == 0)
+            continue;
+        WORKER_TRY(worker, cuMemcpyAsync, copy->dst, copy->src, copy->bytes,
+                   copy_stream(gpu, gpu->copies_made + *count)->handle);
+        (*count)++;
     }
     return BLINK_OK;
 }
 
 /* The part ends once the copy streams that it used have come to here. */
-static blink_result_t join_copies(worker_t *worker, worker_gpu_t *gpu, const gpu_run_t *request,
+static blink_result_t join_copies(worker_t *worker, worker_gpu_t *gpu, uint32_t count,
                                   const worker_job_t *job, const worker_part_t *part)
 {
-    for (uint32_t i = 0; i < request->copy_count && i < gpu->copy_streams.count; i++) {
+    for (uint32_t i = 0; i < count && i < gpu->copy_streams.count; i++) {
         const worker_stream_t *stream = copy_stream(gpu, gpu->copies_made + i);
         WORKER_TRY(worker, cuEventRecord, stream->event, stream->handle);
         WORKER_TRY(worker, cuStreamWaitEvent, part->stream->handle, stream->event, 0);
     }
-    gpu->copies_made += request->copy_count;
+    gpu->copies_made += count;
     return worker_part_finish(worker, job, part);
 }
 
-static blink_result_t begin_copies(worker_t *worker, const gpu_run_t *request, worker_job_t *job)
+static blink_result_t begin_copies_of(worker_t *worker, worker_gpu_t *gpu, const gpu_run_t *request,
+                                      worker_job_t *job)
 {
-    if (request->copy_gpu >= worker->gpu_count)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "copies of GPU %u of %u", request->copy_gpu,
-                          worker->gpu_count);
-    worker_gpu_t *gpu = &worker->gpus[request->copy_gpu];
+    uint32_t count;
     BLINK_TRY(worker_select(worker, gpu));
     const worker_part_t *part = worker_part_add(job, gpu, pick_stream(gpu));
-    blink_result_t result = enqueue_copies(worker, gpu, request);
+    blink_result_t result = enqueue_copies(worker, gpu, request, &count);
     if (result != BLINK_OK) /* what was enqueued before comes to its end all the same */
         worker_job_fail(job, result, blink_error_text());
-    result = join_copies(worker, gpu, request, job, part);
+    result = join_copies(worker, gpu, count, job, part);
     if (result != BLINK_OK)
         worker_part_drop(job, job->part_count - 1);
     return result;
+}
+
+/* After a failure the job ends when the copies of the GPUs before have been made. */
+static blink_result_t begin_copies(worker_t *worker, const gpu_run_t *request, worker_job_t *job)
+{
+    uint32_t gpus = 0;
+    for (uint32_t i = 0; i < request->copy_count; i++) {
+        if (request->copies[i].gpu >= worker->gpu_count)
+            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "copies of GPU %u of %u", request->copies[i].gpu,
+                              worker->gpu_count);
+        gpus |= 1u << request->copies[i].gpu;
+    }
+    for (; gpus; gpus &= gpus - 1)
+        BLINK_TRY(begin_copies_of(worker, &worker->gpus[__builtin_ctz(gpus)], request, job));
+    return BLINK_OK;
 }
 
 blink_result_t worker_launch(worker_t *worker, const ring_sqe_t *sqe, worker_job_t *job)

@@ -502,6 +502,40 @@ static void test_all_runs_end_with_the_worker(void **state)
     free_world(world);
 }
 
+/* Programs that only move, where kernels take turns with the applications'. */
+static void test_each_gpu_copies_what_is_its_own(void **state)
+{
+    const void *inputs[GPUS];
+    void *outputs[GPUS];
+    exec_end_t end;
+    (void)state;
+    world_t *world = make_world();
+    world->exec->config.moves_by_copy_engines = true;
+    job_t *job = make_job(world, world, 1, ALL_GPUS, 0, LARGE);
+    for (uintptr_t rank = 0; rank < GPUS; rank++) { /* nobody here looks there */
+        inputs[rank] = (void *)((2 * rank + 1) << 32);
+        outputs[rank] = (void *)((2 * rank + 2) << 32);
+    }
+    const exec_run_t run = {.inputs = inputs,
+                            .outputs = outputs,
+                            .count = job->bytes,
+                            .datatype = BLINK_UINT8,
+                            .share = job->share,
+                            .context = job};
+    assert_false(exec_start(job->instance, &run, &end));
+    take_all(world);
+    const cuda_request_t *request = (const cuda_request_t *)(uintptr_t)world->taken[0];
+    const gpu_run_t *sent = (const gpu_run_t *)(const void *)request->data;
+    assert_int_equal(sent->copy_count, GPUS);
+    for (uint32_t i = 0; i < GPUS; i++) {
+        assert_int_equal(sent->copies[i].gpu, i);
+        assert_true(sent->copies[i].src == (uintptr_t)inputs[i]);
+    }
+    assert_ptr_equal(end_oldest(world), job);
+    free_jobs(&job, 1);
+    free_world(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -515,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_a_run_that_waits_and_is_aborted_lets_others_go),
         cmocka_unit_test(test_an_abort_is_remembered_until_the_run_ends),
         cmocka_unit_test(test_all_runs_end_with_the_worker),
+        cmocka_unit_test(test_each_gpu_copies_what_is_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
