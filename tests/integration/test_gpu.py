@@ -199,8 +199,16 @@ class TransportTest(GpuTest):
     def test_moves_of_one_gpu_that_takes_turns_are_left_to_the_copy_engines(self):
         self.assertEqual(self.transports("cuda:0x3"), {"copy engine"})
 
-    def test_moves_of_several_gpus_are_left_to_them_too(self):
-        self.assertEqual(self.transports("cuda:all", STANDIN_CUDA_GPUS=3), {"copy engine"})
+    def test_each_of_several_gpus_copies_its_own(self):
+        """Where no lane waits for another: no kernel is launched, for the first one would fail."""
+        four = {"STANDIN_CUDA_GPUS": 4}
+        daemon = self.gpu_daemon("cuda:all", "--topology", "dgx_h100", "--protocol", "simple", **four,
+                                 STANDIN_CUDA_FAIL="cuLaunchKernelEx:1")
+        for collective, status in ("allgather", 0), ("alltoall", 0), ("allreduce", 1):
+            result, out, err = self.run_command(
+                [BLINK_PERF, collective, "--ranks", "4", "--threads", "--device-memory", "--check", "-b",
+                 "1M", "-e", "1M", "--iters", "2"], env=gpu_environment(BLINK_SOCKET=daemon.socket, **four))
+            self.assertEqual(result, status, out + err)
 
     def test_under_mps_kernels_move(self):
         self.assertEqual(self.transports("cuda:0x3", "--gpu-sharing", "mps"), {"local"})
